@@ -23,6 +23,18 @@ static inline float *numbers(int64_t n, uint64_t salt)
     return x;
 }
 
+/* device_copy - memory of the device with these bytes; NULL: with anything. It goes with the
+ * device.
+ */
+static inline void *device_copy(sheaf__device *device, const void *from, size_t bytes)
+{
+    void *at;
+    CHECK_OK(sheaf__device_alloc(&at, device, bytes, SHEAF_MEM_WEIGHTS));
+    if (from != NULL)
+        CHECK_OK(sheaf__upload(device, at, from, bytes));
+    return at;
+}
+
 /* ---- where values come from and go to ---- */
 
 typedef struct end_params {
@@ -34,19 +46,22 @@ typedef struct end_params {
 
 static void copy_in(const sheaf__context *c, const end_params *p, void *to)
 {
-    for (int64_t r = 0; r < p->x->rows && !c->device->class->counts; r++)
-        c->device->kernels->round((char *)to +
-                                      (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
-                                  p->x->dtype, p->give + r * p->ld + p->col, p->x->cols);
+    const size_t row = (size_t)p->x->cols * sheaf_dtype_bytes(p->x->dtype);
+    for (int64_t r = 0; r < p->x->rows; r++)
+        CHECK_OK(sheaf__upload_rounded(c->device, (char *)to + (size_t)r * row, p->x->dtype,
+                                       p->give + r * p->ld + p->col, SHEAF_F32, p->x->cols));
 }
 
-static void copy_out(const sheaf__context *c, const end_params *p, const void *from)
+static void copy_out(const sheaf__context *c, const end_params *p, void *from)
 {
-    for (int64_t r = 0; r < p->x->rows && !c->device->class->counts; r++)
-        c->device->kernels->widen(p->take + r * p->ld + p->col,
-                                  (const char *)from +
-                                      (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
-                                  p->x->dtype, p->x->cols);
+    const size_t row = (size_t)p->x->cols * sheaf_dtype_bytes(p->x->dtype),
+                 bytes = (size_t)p->x->rows * row;
+    char *host;
+    CHECK_OK(sheaf__borrow(&host, c->device, from, bytes, true));
+    for (int64_t r = 0; r < p->x->rows && host != NULL; r++)
+        c->device->kernels->widen(p->take + r * p->ld + p->col, host + (size_t)r * row, p->x->dtype,
+                                  p->x->cols);
+    CHECK_OK(sheaf__return(host, c->device, from, bytes, false));
 }
 
 static sheaf_status *source_forward(sheaf__tape *tape, sheaf__op *op)

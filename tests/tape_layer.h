@@ -38,12 +38,14 @@ static void tensor_free(tensor *t)
 
 /* ---- the layer as the tape wants it ---- */
 
-/* A tensor that may be cut: by slice a dense box of its own, copied from and to the logical one. */
+/* A tensor that may be cut: by slice a dense box of its own, copied from and to the logical one.
+ * Masters and gradients are the host's copies of what the device has in `trained`. */
 typedef struct boxes {
     int axis; /* that is cut, -1: none */
     int64_t rows, cols, begin[LAYER_SLICES], extent[LAYER_SLICES];
     float *master[LAYER_SLICES], *grad[LAYER_SLICES];
     sheaf__trained trained;
+    sheaf__device *device;
 } boxes;
 
 static int64_t box_numel(const boxes *b, int s)
@@ -66,22 +68,38 @@ static int64_t logical(const boxes *b, int s, int64_t e)
 /* Gradients as they are before a run. */
 static void boxes_reset(boxes *b)
 {
-    for (int s = 0; s < LAYER_SLICES; s++)
+    for (int s = 0; s < LAYER_SLICES; s++) {
         for (int64_t e = 0; e < b->trained.numel[s]; e++)
             b->grad[s][e] = START;
+        if (b->trained.numel[s] > 0)
+            CHECK_OK(sheaf__upload(b->device, b->trained.grad[s], b->grad[s],
+                                   (size_t)b->trained.numel[s] * sizeof(float)));
+    }
 }
 
-static void cut_into(boxes *b, const tensor *t, int axis, const sheaf__linear *l)
+/* Gradients as they are after it. */
+static void boxes_download(const boxes *b)
 {
-    *b = (boxes){ .axis = axis, .rows = t->rows, .cols = t->cols };
+    for (int s = 0; s < LAYER_SLICES; s++)
+        if (b->trained.numel[s] > 0)
+            CHECK_OK(sheaf__download(b->device, b->grad[s], b->trained.grad[s],
+                                     (size_t)b->trained.numel[s] * sizeof(float)));
+}
+
+static void cut_into(boxes *b, sheaf__device *device, const tensor *t, int axis,
+                     const sheaf__linear *l)
+{
+    *b = (boxes){ .axis = axis, .rows = t->rows, .cols = t->cols, .device = device };
     for (int s = 0; s < LAYER_SLICES; s++) {
         b->begin[s] = l->begin[s];
         b->extent[s] = l->extent[s];
         const int64_t n = b->trained.numel[s] = box_numel(b, s);
-        b->trained.weight[s] = b->master[s] = malloc((size_t)n * sizeof(float) + 1);
-        b->trained.grad[s] = b->grad[s] = malloc((size_t)n * sizeof(float) + 1);
+        b->master[s] = malloc((size_t)n * sizeof(float) + 1);
+        b->grad[s] = malloc((size_t)n * sizeof(float) + 1);
         for (int64_t e = 0; e < n; e++)
             b->master[s][e] = t->x[logical(b, s, e)];
+        b->trained.weight[s] = device_copy(device, b->master[s], (size_t)n * sizeof(float));
+        b->trained.grad[s] = device_copy(device, NULL, (size_t)n * sizeof(float));
     }
     boxes_reset(b);
     b->trained.count = axis < 0 ? 1 : LAYER_SLICES;
@@ -102,11 +120,6 @@ typedef struct layer {
     void *b_copy; /* lora.b_copy, slice after slice */
 } layer;
 
-static void *aligned(size_t bytes)
-{
-    return aligned_alloc(64, (bytes + 127) / 64 * 64);
-}
-
 /* What a layer is made of: logical tensors, absent where they have no rows. */
 typedef struct layer_of {
     bool rows;               /* cut along the input */
@@ -119,8 +132,8 @@ typedef struct layer_of {
 
 enum { TRAIN_WEIGHT = 1, TRAIN_BIAS = 2, TRAIN_LORA = 4 };
 
-/* layer_init - one rank's layer over all slices; its compute copies come from the masters, by
- * sheaf__linear_refresh(). */
+/* layer_init - one rank's layer over all slices, in the device's memory; its compute copies come
+ * from the masters, by sheaf__linear_refresh(). */
 static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
 {
     sheaf__linear *n = &l->linear;
@@ -132,7 +145,8 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
                               .count = LAYER_SLICES } };
     if (!of->rows)
         n->all = (sheaf__packed){ c->dtype, n->out, n->in,
-                                  aligned(sheaf__packed_bytes(c->dtype, n->out, n->in)) };
+                                  device_copy(c->device, NULL,
+                                              sheaf__packed_bytes(c->dtype, n->out, n->in)) };
     for (int k = 0; k < LAYER_SLICES; k++) {
         n->begin[k] = of->units * k / LAYER_SLICES * of->per_unit;
         n->extent[k] = of->units * (k + 1) / LAYER_SLICES * of->per_unit - n->begin[k];
@@ -141,31 +155,32 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
         n->w[k] = of->rows ? (sheaf__packed){ c->dtype, n->out, n->extent[k] }
                            : sheaf__packed_part(&n->all, n->begin[k], n->extent[k]);
         if (of->rows)
-            n->w[k].ahead = aligned(sheaf__packed_bytes(c->dtype, n->w[k].n, n->w[k].k));
+            n->w[k].ahead =
+                device_copy(c->device, NULL, sheaf__packed_bytes(c->dtype, n->w[k].n, n->w[k].k));
     }
     sheaf_tree_init(&n->tree, LAYER_SLICES, 1, present);
-    cut_into(&l->weight, of->weight, of->rows ? 1 : 0, n);
+    cut_into(&l->weight, c->device, of->weight, of->rows ? 1 : 0, n);
     n->weight_trained = &l->weight.trained;
     if (of->bias->rows > 0) {
         boxes *b = &l->bias; /* of columns: by slice, [1, extent] */
-        cut_into(b, of->bias, of->rows ? -1 : 1, n);
-        n->bias = calloc((size_t)n->out, sizeof(float));
+        cut_into(b, c->device, of->bias, of->rows ? -1 : 1, n);
+        n->bias = device_copy(c->device, NULL, (size_t)n->out * sizeof(float));
         n->bias_trained = &b->trained;
     }
     if (of->a->rows > 0) {
-        cut_into(&l->a, of->a, of->rows ? 1 : -1, n);
-        cut_into(&l->b, of->b, of->rows ? -1 : 0, n);
+        cut_into(&l->a, c->device, of->a, of->rows ? 1 : -1, n);
+        cut_into(&l->b, c->device, of->b, of->rows ? -1 : 0, n);
         l->lora = (sheaf__lora_part){ .rank = of->a->rows,
                                       .scale = (float)of->scale,
                                       .dropout = of->dropout,
                                       .purpose = of->purpose,
                                       .a = &l->a.trained,
                                       .b = &l->b.trained };
-        l->b_copy = aligned((size_t)(of->b->rows * of->b->cols) * 4);
+        l->b_copy = device_copy(c->device, NULL, (size_t)(of->b->rows * of->b->cols) * 4);
         for (int64_t k = 0, at = 0; k < LAYER_SLICES; k++, at += l->lora.b_numel[k - 1]) {
             l->lora.a_numel[k] = box_numel(&l->a, (int)k);
             l->lora.b_numel[k] = box_numel(&l->b, (int)k);
-            l->lora.a_copy[k] = aligned((size_t)l->lora.a_numel[k] * 4);
+            l->lora.a_copy[k] = device_copy(c->device, NULL, (size_t)l->lora.a_numel[k] * 4);
             l->lora.b_copy[k] = sheaf__at(l->b_copy, at, c->dtype);
         }
         n->lora = &l->lora;
@@ -181,14 +196,6 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
 
 static void layer_free(layer *l)
 {
-    free(l->linear.all.ahead);
-    free(l->b_copy);
-    for (int k = 0; k < LAYER_SLICES; k++) {
-        if (l->linear.rows)
-            free(l->linear.w[k].ahead);
-        free(l->lora.a_copy[k]);
-    }
-    free(l->linear.bias);
     boxes_free(&l->weight);
     boxes_free(&l->bias);
     boxes_free(&l->a);
@@ -203,6 +210,7 @@ static inline void check_gradient(const char *what, const tensor *t, const boxes
                                   void *problem)
 {
     char name[200];
+    boxes_download(b);
     for (int s = 0; s < LAYER_SLICES && t->rows > 0; s++)
         for (int64_t e = 0; e < b->trained.numel[s]; e++) {
             const int64_t at = logical(b, s, e);

@@ -80,6 +80,8 @@ static outcome run(const setting *how)
     CHECK_OK(sheaf__tape_run(tape));
     sheaf__tape_free(tape);
 
+    boxes_download(&l.a);
+    boxes_download(&l.b);
     memcpy(o.a, l.a.grad[0], sizeof o.a);
     for (int s = 0, at = 0; s < LAYER_SLICES; s++)
         for (int64_t e = 0; e < l.b.trained.numel[s]; e++)

@@ -1,6 +1,8 @@
 /* layers_test.c - what the parts of a layer do by themselves: scale what dropout keeps, add a
  * table's gradients, round norms. */
-#include "tests/check.h"
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
+#include "tests/tape_ends.h"
 
 #include "ops/math/round.h"
 #include "tape/layers.h"
@@ -8,11 +10,20 @@
 #include "tape/mixture.h"
 #include "tape/rows.h"
 
-static sheaf__context context_of(sheaf_dtype dtype)
+/* Three devices: the processor, and those whose memory is elsewhere. */
+static const sheaf__device_class *const devices[] = { &sheaf__cpu, &checked_device,
+                                                      &copied_device };
+
+static sheaf__context context_on(const sheaf__device_class *class, sheaf_dtype dtype)
 {
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
-    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, class, 1, NULL, 0));
     return c;
+}
+
+static sheaf__context context_of(sheaf_dtype dtype)
+{
+    return context_on(&sheaf__cpu, dtype);
 }
 
 /* 1 / (1 - p) in double, rounded once; and the share p, not 1 - p, goes. */
@@ -95,7 +106,7 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
     for (int t = TOKENS - 1; t >= 0; t--)
         for (int k = 0; k < WIDTH; k++)
             falling[ids[t] * WIDTH + k] += gradient_of(t, k);
-    const sheaf__rows_in in = { .ids = ids };
+    const sheaf__rows_in in = { .ids = ids, .host.ids = ids };
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in);
     sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), x,
@@ -147,7 +158,7 @@ static void test_embedding__with_factors_beside_it(void **state)
                 want_b[k * RANK + j] += 2.0 * gradient_of(t, k) * a[j * WORDS + ids[t]];
             }
     }
-    const sheaf__rows_in in = { .ids = ids };
+    const sheaf__rows_in in = { .ids = ids, .host.ids = ids };
     sheaf__tape *tape;
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in),
@@ -192,32 +203,33 @@ static int way_taken;
 
 static sheaf_status *give_weights(sheaf__tape *tape, sheaf__op *op)
 {
+    float w[ALL];
     for (int r = 0; r < ALL; r++)
-        ((float *)op->arg[0].value->data)[r] = takes(way_taken, r);
-    return NULL;
+        w[r] = takes(way_taken, r);
+    return sheaf__upload(sheaf__tape_context(tape)->device, op->arg[0].value->data, w, sizeof w);
 }
 
 static sheaf_status *give_inputs(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__value *x = op->arg[0].value;
-    float row[IN];
-    for (int r = 0; r < ALL; r++) {
+    float all[ALL * IN];
+    for (int r = 0; r < ALL; r++)
         for (int k = 0; k < IN; k++)
-            row[k] = gradient_of(r + 3, k);
-        sheaf__tape_context(tape)->device->kernels->round(sheaf__at(x->data, r * IN, x->dtype),
-                                                          x->dtype, row, IN);
-    }
-    return NULL;
+            all[r * IN + k] = gradient_of(r + 3, k);
+    return sheaf__upload_rounded(sheaf__tape_context(tape)->device, x->data, x->dtype, all,
+                                 SHEAF_F32, ALL * IN);
 }
 
 /* dy^T x over the rows that took it, and over all in which the others' dy is zero. */
-static void compare_sums(sheaf__context *c, const sheaf__value *y, const int32_t *which,
+static void compare_sums(sheaf__context *c, const sheaf__value *y, const sheaf__value *listed,
                          const sheaf__value *x)
 {
     enum { BYTES = ALL * OUT * 4 };
     static char some[BYTES], all[BYTES];
     float got[OUT * IN] = { 0 }, want[OUT * IN] = { 0 }, row[OUT];
+    int32_t which[ALL];
     const int64_t n = sheaf__rows_present(y);
+    CHECK_OK(sheaf__download(c->device, which, listed->data, sizeof which));
     const sheaf__value every = { .rows = ALL, .dtype = c->dtype };
     sheaf__batch *b;
     memset(all, 0, sizeof all);
@@ -228,21 +240,28 @@ static void compare_sums(sheaf__context *c, const sheaf__value *y, const int32_t
         memcpy(sheaf__at(all, which[i] * OUT, c->dtype), sheaf__at(some, i * OUT, c->dtype),
                OUT * sheaf_dtype_bytes(c->dtype));
     }
+    float *sums = device_copy(c->device, got, sizeof got),
+          *sums_of_all = device_copy(c->device, want, sizeof want);
     CHECK_OK(sheaf__batch_new(&b, c));
-    CHECK_OK(sheaf__batch_weight_gradient(b, got, OUT, IN, some, OUT, y->data, IN, y));
-    CHECK_OK(sheaf__batch_weight_gradient(b, want, OUT, IN, all, OUT, x->data, IN, &every));
+    CHECK_OK(sheaf__batch_weight_gradient(b, sums, OUT, IN, device_copy(c->device, some, BYTES),
+                                          OUT, y->data, IN, y));
+    CHECK_OK(sheaf__batch_weight_gradient(
+        b, sums_of_all, OUT, IN, device_copy(c->device, all, BYTES), OUT, x->data, IN, &every));
     sheaf__batch_run(c, b);
     sheaf__batch_free(b);
+    CHECK_OK(sheaf__device_check(c->device));
+    CHECK_OK(sheaf__download(c->device, got, sums, sizeof got));
+    CHECK_OK(sheaf__download(c->device, want, sums_of_all, sizeof want));
     assert_memory_equal(got, want, sizeof want);
 }
 
 static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
 {
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 45; i++) {
         const sheaf_dtype dtype = i % 3 == 0 ? SHEAF_F32 : i % 3 == 1 ? SHEAF_BF16 : SHEAF_F16;
-        sheaf__context c = context_of(dtype);
+        sheaf__context c = context_on(devices[i / 15], dtype);
         sheaf__tape *tape;
-        way_taken = i / 3;
+        way_taken = i / 3 % 5;
         CHECK_OK(sheaf__tape_new(&tape, &c));
         sheaf__value *w = sheaf__tape_value(tape, "weights", ALL, 1, SHEAF_F32),
                      *x = sheaf__tape_value(tape, "x", ALL, IN, dtype), *which;
@@ -254,7 +273,7 @@ static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
         which->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
-        compare_sums(&c, y, which->data, x);
+        compare_sums(&c, y, which, x);
         sheaf__tape_free(tape);
         sheaf__device_close(c.device);
     }
@@ -328,8 +347,8 @@ static const float logits_of[][EXPERTS] = {
 
 static sheaf_status *give_logits(sheaf__tape *tape, sheaf__op *op)
 {
-    memcpy(op->arg[0].value->data, logits_of, sizeof logits_of);
-    return NULL;
+    return sheaf__upload(sheaf__tape_context(tape)->device, op->arg[0].value->data, logits_of,
+                         sizeof logits_of);
 }
 
 static void test_choice__largest_first_and_the_first_of_equals(void **state)
@@ -338,8 +357,10 @@ static void test_choice__largest_first_and_the_first_of_equals(void **state)
                                             { 0.5, 0.5, 0, 0 },
                                             { 0, 1, 0, 0 },
                                             { 0, 0.5, 0, 0.5 } };
-    for (int chosen = 2; chosen <= EXPERTS; chosen += 2) {
-        sheaf__context c = context_of(SHEAF_F32);
+    for (int way = 0; way < 6; way++) {
+        const int chosen = way % 2 == 0 ? 2 : EXPERTS;
+        float all[5 * EXPERTS];
+        sheaf__context c = context_on(devices[way / 2], SHEAF_F32);
         sheaf__tape *tape;
         CHECK_OK(sheaf__tape_new(&tape, &c));
         sheaf__value *x = sheaf__tape_value(tape, "logits", 5, EXPERTS, SHEAF_F32);
@@ -348,8 +369,9 @@ static void test_choice__largest_first_and_the_first_of_equals(void **state)
         w->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
+        CHECK_OK(sheaf__download(c.device, all, w->data, sizeof all));
         for (int r = 0; r < 5; r++) {
-            const float *got = (const float *)w->data + r * EXPERTS;
+            const float *got = all + r * EXPERTS;
             double sum = 0;
             for (int i = 0; i < EXPERTS; i++) {
                 sum += got[i];
@@ -368,22 +390,24 @@ static float back_of_x[5 * WIDE];
 
 static sheaf_status *give_rows(sheaf__tape *tape, sheaf__op *op)
 {
+    float x[5 * WIDE];
     for (int i = 0; i < 5 * WIDE; i++)
-        ((float *)op->arg[0].value->data)[i] = (float)(i + 1);
-    return NULL;
+        x[i] = (float)(i + 1);
+    return sheaf__upload(sheaf__tape_context(tape)->device, op->arg[0].value->data, x, sizeof x);
 }
 
 static sheaf_status *keep_back(sheaf__tape *tape, sheaf__op *op)
 {
-    memcpy(back_of_x, op->arg[0].value->grad, sizeof back_of_x);
-    return NULL;
+    return sheaf__download(sheaf__tape_context(tape)->device, back_of_x, op->arg[0].value->grad,
+                           sizeof back_of_x);
 }
 
 static sheaf_status *give_ones(sheaf__tape *tape, sheaf__op *op)
 {
+    float x[5 * WIDE];
     for (int i = 0; i < 5 * WIDE; i++)
-        ((float *)op->arg[0].value->grad)[i] = 1;
-    return NULL;
+        x[i] = 1;
+    return sheaf__upload(sheaf__tape_context(tape)->device, op->arg[0].value->grad, x, sizeof x);
 }
 
 /* The expert gives what it gets: sums and gradients are weights, at the rows that took it. */
@@ -392,8 +416,9 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
     static const struct {
         int count, row[5];
     } taken[EXPERTS] = { { 2, { 1, 4 } }, { 5, { 0, 1, 2, 3, 4 } }, { 1, { 0 } }, { 1, { 3 } } };
-    for (int e = 0; e < EXPERTS; e++) {
-        sheaf__context c = context_of(SHEAF_F32);
+    for (int way = 0; way < 3 * EXPERTS; way++) {
+        const int e = way % EXPERTS;
+        sheaf__context c = context_on(devices[way / EXPERTS], SHEAF_F32);
         sheaf__tape *tape;
         CHECK_OK(sheaf__tape_new(&tape, &c));
         sheaf__value *logits = sheaf__tape_value(tape, "logits", 5, EXPERTS, SHEAF_F32),
@@ -415,13 +440,17 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));
         assert_int_equal(sheaf__rows_present(y), taken[e].count);
+        int32_t list[5];
+        float weights[5 * EXPERTS], sums[5 * WIDE];
+        CHECK_OK(sheaf__download(c.device, list, which->data, sizeof list));
+        CHECK_OK(sheaf__download(c.device, weights, w->data, sizeof weights));
+        CHECK_OK(sheaf__download(c.device, sums, sum->data, sizeof sums));
         for (int i = 0; i < taken[e].count; i++)
-            assert_int_equal(((const int32_t *)which->data)[i], taken[e].row[i]);
+            assert_int_equal(list[i], taken[e].row[i]);
         for (int r = 0; r < 4; r++)
             for (int k = 0; k < WIDE; k++) {
-                const float of = ((const float *)w->data)[r * EXPERTS + e];
-                CHECK_NEAR("share", ((const float *)sum->data)[r * WIDE + k],
-                           of * (float)(r * WIDE + k + 1), 0);
+                const float of = weights[r * EXPERTS + e];
+                CHECK_NEAR("share", sums[r * WIDE + k], of * (float)(r * WIDE + k + 1), 0);
                 CHECK_NEAR("gradient", back_of_x[r * WIDE + k], of, 0);
             }
         sheaf__tape_free(tape);

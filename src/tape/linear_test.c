@@ -4,6 +4,8 @@
  *
  * The formula knows no slices. All operands are exact in bfloat16; slices are uneven and empty;
  * each case runs with x's gradient made and added to, kept and computed again. */
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
 #include "tests/tape_layer.h"
 
 #include "base/random.h"
@@ -181,9 +183,13 @@ static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setti
         sample[t] = sample_of(t);
         position[t] = position_of(t);
     }
-    const sheaf__step_info info = {
-        .training = true, .seed = SEED, .step = 5, .sample = sample, .position = position
-    };
+    const size_t names = (size_t)s->tokens * sizeof *sample;
+    const int32_t *rows = device_copy(c->device, how->rows, (size_t)how->nrows * sizeof *rows);
+    const sheaf__step_info info = { .training = true,
+                                    .seed = SEED,
+                                    .step = 5,
+                                    .sample = device_copy(c->device, sample, names),
+                                    .position = device_copy(c->device, position, names) };
     *o = (outcome){ .dx = calloc((size_t)n, sizeof(float)),
                     .second = numbers(n, 90),
                     .seen = calloc((size_t)(n + s->tokens * p->out[0]), sizeof(float)),
@@ -196,7 +202,7 @@ static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setti
     CHECK_OK(sheaf__tape_new(&tape, c));
     sheaf__value *x = source_of(tape, s->tokens, p->in, !takes, p->t[0].x, o->dx, p->in, 0);
     if (how->rows != NULL)
-        x->grad_rows = (sheaf__grad_rows){ &how->rows, how->nrows };
+        x->grad_rows = (sheaf__grad_rows){ &rows, how->nrows };
     if (s->residual)
         residual = source_of(tape, s->tokens, p->out[0], !takes, residual_of(p)->x, o->dresidual,
                              p->out[0], 0);
@@ -291,29 +297,91 @@ static void check_formula(problem *p, layer *l, sheaf__context *c, const setting
     outcome_free(&o);
 }
 
+/* The layers of a problem on a device of their own. */
+typedef struct rig {
+    sheaf__device *device;
+    sheaf__context context;
+    layer layer[LAYERS];
+} rig;
+
+static void rig_open(rig *r, problem *p, const sheaf__device_class *class, const setting *how)
+{
+    const shape *s = p->s;
+    *r = (rig){ .context = { .ranks = 1,
+                             .slices = LAYER_SLICES,
+                             .own = { 0, LAYER_SLICES },
+                             .dtype = how->dtype } };
+    CHECK_OK(sheaf__device_open(&r->device, class, 2, NULL, 0));
+    r->context.device = r->device;
+    for (int i = 0; i < s->layers; i++)
+        layer_init(&r->layer[i], &r->context,
+                   &(layer_of){ s->rows, s->units, s->per_unit[i], weight_of(p, i), bias_of(p, i),
+                                a_of(p, i), b_of(p, i), scale_of(p, i), s->dropout, PURPOSE,
+                                how->trains });
+    for (int i = 1; i < s->layers && s->one_a; i++)
+        r->layer[i].lora.first = &r->layer[0].lora;
+}
+
+static void rig_close(rig *r)
+{
+    for (int i = 0; i < LAYERS; i++)
+        layer_free(&r->layer[i]);
+    sheaf__device_close(r->device);
+}
+
 static void check_case(const shape *s, const setting *how)
 {
     problem p = problem_of(s);
-    sheaf__device *device;
-    layer l[LAYERS] = { 0 };
-    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
-    sheaf__context c = { .device = device,
-                         .ranks = 1,
-                         .slices = LAYER_SLICES,
-                         .own = { 0, LAYER_SLICES },
-                         .dtype = how->dtype };
-    for (int i = 0; i < s->layers; i++)
-        layer_init(&l[i], &c,
-                   &(layer_of){ s->rows, s->units, s->per_unit[i], weight_of(&p, i), bias_of(&p, i),
-                                a_of(&p, i), b_of(&p, i), scale_of(&p, i), s->dropout, PURPOSE,
-                                how->trains });
-    for (int i = 1; i < s->layers && s->one_a; i++)
-        l[i].lora.first = &l[0].lora;
-    (how->rows != NULL ? check_some_rows : check_formula)(&p, l, &c, how);
-    for (int i = 0; i < s->layers; i++)
-        layer_free(&l[i]);
-    sheaf__device_close(device);
+    rig r;
+    rig_open(&r, &p, &sheaf__cpu, how);
+    (how->rows != NULL ? check_some_rows : check_formula)(&p, r.layer, &r.context, how);
+    rig_close(&r);
     problem_free(&p);
+}
+
+static void check_boxes(const shape *s, const boxes *got, const boxes *want)
+{
+    if (want->rows == 0)
+        return;
+    boxes_download(got);
+    boxes_download(want);
+    for (int k = 0; k < LAYER_SLICES; k++)
+        CHECK_BYTES(s->name, got->grad[k], want->grad[k],
+                    (size_t)want->trained.numel[k] * sizeof(float));
+}
+
+/* Memory elsewhere: the same bytes as the processor's. */
+static void check_device(const shape *s, const sheaf__device_class *class, const setting *how)
+{
+    problem p = problem_of(s);
+    rig r, here;
+    outcome o, want;
+    rig_open(&r, &p, class, how);
+    rig_open(&here, &p, &sheaf__cpu, how);
+    run(&o, &p, r.layer, &r.context, how);
+    run(&want, &p, here.layer, &here.context, how);
+    CHECK_OK(sheaf__device_check(r.device));
+    CHECK_BYTES(s->name, o.dx, want.dx, (size_t)(s->tokens * p.in) * sizeof(float));
+    CHECK_BYTES(s->name, o.dresidual, want.dresidual,
+                (size_t)(s->tokens * p.out[0]) * sizeof(float));
+    for (int i = 0; i < s->layers; i++) {
+        CHECK_BYTES(s->name, o.y[i], want.y[i], (size_t)(s->tokens * p.out[i]) * sizeof(float));
+        check_boxes(s, &r.layer[i].weight, &here.layer[i].weight);
+        check_boxes(s, &r.layer[i].bias, &here.layer[i].bias);
+        check_boxes(s, &r.layer[i].a, &here.layer[i].a);
+        check_boxes(s, &r.layer[i].b, &here.layer[i].b);
+    }
+    outcome_free(&o);
+    outcome_free(&want);
+    rig_close(&r);
+    rig_close(&here);
+    problem_free(&p);
+}
+
+static void check_devices(const shape *s, const setting *how)
+{
+    check_device(s, &checked_device, how);
+    check_device(s, &copied_device, how);
 }
 
 static void check(const shape *s)
@@ -325,6 +393,9 @@ static void check(const shape *s)
     for (size_t k = 0; k < ARRAY_LEN(trains); k++)
         for (int way = 0; way < 4; way++)
             check_case(s, &(setting){ trains[k], way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2 });
+    for (int way = 0; way < 4; way++)
+        check_devices(s, &(setting){ trains[ARRAY_LEN(trains) - 1],
+                                     way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2 });
 }
 
 /* ---- cases ---- */
@@ -403,9 +474,12 @@ static void test_some_rows(void **state)
           .dropout = 0.25 },
     };
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
-        for (int way = 0; way < 4; way++)
-            check_case(&shapes[i], &(setting){ TRAIN_LORA | INPUT, way & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                               way & 2, rows, ARRAY_LEN(rows) });
+        for (int way = 0; way < 4; way++) {
+            const setting how = { TRAIN_LORA | INPUT, way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2,
+                                  rows, ARRAY_LEN(rows) };
+            check_case(&shapes[i], &how);
+            check_devices(&shapes[i], &how);
+        }
 }
 
 static void test_rows(void **state)

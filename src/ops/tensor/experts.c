@@ -1,8 +1,11 @@
 /* experts.c - the operations of a mixture of experts, see tensor.h. */
+#include "ops/tensor/tensor.h"
+
+#include <math.h>
+
 #include "base/base.h"
 #include "base/elementary.h"
 #include "ops/call.h"
-#include "ops/tensor/tensor.h"
 
 enum { PART = 256 };
 
