@@ -1,11 +1,7 @@
 /* head.c - see head.h. */
 #include "tape/head.h"
 
-#include <math.h>
-
 #include "base/base.h"
-#include "ops/math/math.h"
-#include "tape/transfer.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
@@ -16,7 +12,7 @@ typedef struct head_params {
     sheaf__head_run *run;
     bool training;
     sheaf__value *x, *dx; /* dx: gradient of x, made in forward, NULL when x needs none */
-    sheaf__value *place;  /* NULL: x has all rows */
+    const int32_t *place; /* the host's; NULL: x has all rows */
 } head_params;
 
 typedef struct far_params {
@@ -24,15 +20,16 @@ typedef struct far_params {
     int64_t rows, vocab;
 } far_params;
 
-/* Buffers of one block of rows. */
+/* One block of rows: lists of the host's, and buffers. */
 typedef struct block {
     sheaf__context *c;
     const head_params *p;
-    int64_t n, most;               /* rows in this block, in the largest */
-    int64_t from, to;              /* which are among these candidates */
-    int32_t *row;                  /* [n] their numbers */
-    int32_t *label;                /* [n] */
-    int32_t at[SHEAF__HEAD_BLOCK]; /* [n] the rows of x that they are */
+    int64_t n, most; /* rows in this block, in the largest */
+    int32_t row[SHEAF__HEAD_BLOCK], label[SHEAF__HEAD_BLOCK]; /* [n] numbers and labels of rows */
+    int32_t at[SHEAF__HEAD_BLOCK];                            /* [n] the rows of x that they are */
+    struct {
+        int32_t *label, *at; /* as the device has them */
+    } list;
     sheaf__value x_value, h_value; /* x, with dx, and h as values */
     void *x;                       /* [n, hidden] gathered */
     void *h;                       /* [n, rank] LoRA's inner value or NULL */
@@ -52,8 +49,9 @@ static void give_block(block *b)
 {
     if (b->over)
         b->dlogits = NULL;
-    void *const held[] = { b->row, b->label,  b->x,    b->h,          b->logits, b->dlogits, b->dx,
-                           b->max, b->target, b->sums, b->logit_sums, b->first,  b->all };
+    void *const held[] = { b->list.label, b->list.at, b->x,   b->h,      b->logits,
+                           b->dlogits,    b->dx,      b->max, b->target, b->sums,
+                           b->logit_sums, b->first,   b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         sheaf__free(b->c, held[i]);
 }
@@ -74,8 +72,8 @@ static int64_t candidates_of(const sheaf__head_run *run, int64_t rows)
     return run->pick != NULL ? run->npick : rows;
 }
 
-/* Rows of the largest block, at most: in whole units, so that a dry device that knows no more than
- * those of the data comes to the same number. */
+/* Rows of the largest block, at most: in whole units, so that a plan that knows no more than those
+ * of the data comes to the same number. */
 static int64_t most_rows(const head_params *p)
 {
     const int64_t n =
@@ -96,8 +94,8 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
         size_t bytes;
         bool wanted;
     } need[] = {
-        { &b->row, whole * 4, true },
-        { &b->label, whole * 4, true },
+        { &b->list.label, whole * 4, true },
+        { &b->list.at, whole * 4, true },
         { &b->x, rows * in * one, true },
         { &b->h, rows * (size_t)(l->lora == NULL ? 0 : l->lora->rank) * one, l->lora != NULL },
         { &b->logits, rows * owned * 4, true },
@@ -120,77 +118,19 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
     return st;
 }
 
-/* ---- per-row work, spread over threads ---- */
-
-static void max_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    block *b = arg;
-    const sheaf__linear *l = b->p->head;
-    if (l->owned > 0)
-        b->c->device->kernels->row_max(b->max + begin, b->logits + begin * l->owned, l->owned,
-                                       end - begin, l->owned);
-    else
-        for (int64_t i = begin; i < end; i++)
-            b->max[i] = -INFINITY;
-}
-
-static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    block *b = arg;
-    const sheaf__linear *l = b->p->head;
-    for (int s = l->first; s < l->first + l->count; s++)
-        if (l->extent[s] > 0)
-            b->c->device->kernels->row_sumexp(
-                b->sums + (int64_t)(s - l->first) * SHEAF__HEAD_BLOCK + begin,
-                b->logits + begin * l->owned + l->begin[s], l->owned, b->max + begin, end - begin,
-                l->extent[s]);
-    for (int s = l->first; s < l->first + l->count && smooths(b->p->run); s++)
-        if (l->extent[s] > 0)
-            b->c->device->kernels->layernorm_sum(
-                b->logit_sums + (int64_t)(s - l->first) * SHEAF__HEAD_BLOCK + begin,
-                b->logits + begin * l->owned + l->begin[s], l->owned, end - begin, l->extent[s],
-                SHEAF_F32);
-}
-
-static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    block *b = arg;
-    const sheaf__linear *l = b->p->head;
-    int32_t target[SHEAF__HEAD_BLOCK];
-    for (int64_t i = begin; i < end; i++) /* owned columns are one run of the vocabulary */
-        target[i - begin] = b->label[i] < 0 ? SHEAF__IGNORED : b->label[i] - (int32_t)l->logical0;
-    const sheaf__head_run *run = b->p->run;
-    void *d = sheaf__at(b->dlogits, begin * l->owned, b->c->dtype);
-    const float *logits = b->logits + begin * l->owned;
-    const sheaf__smoothing how = { run->gradient_scale, (float)(1 - run->smoothing),
-                                   (float)(run->smoothing / (double)l->out) };
-    b->c->device->kernels->row_dlogits(d, l->owned, logits, l->owned, b->max + begin,
-                                       b->total + begin, target, &how, end - begin, l->owned,
-                                       b->c->dtype);
-}
-
-/* Infinity, of which the cap would make a number, is none. */
-static void cap_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const block *b = arg;
-    const sheaf__linear *l = b->p->head;
-    float *logits = b->logits + begin * l->owned;
-    const int64_t n = (end - begin) * l->owned;
-    for (int64_t i = 0; i < n; i++)
-        logits[i] = isinf(logits[i]) ? NAN : logits[i];
-    b->c->device->kernels->softcap(logits, l->cap, n, b->c->dtype);
-}
-
-static void cap_back_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const block *b = arg;
-    const sheaf__linear *l = b->p->head;
-    b->c->device->kernels->softcap_back(sheaf__at(b->dlogits, begin * l->owned, b->c->dtype),
-                                        b->logits + begin * l->owned, l->cap,
-                                        (end - begin) * l->owned, b->c->dtype);
-}
-
 /* ---- one block ---- */
+
+static sheaf__logits logits_of(const block *b)
+{
+    const sheaf__linear *l = b->p->head;
+    return (sheaf__logits){ b->logits, b->n, l->owned, l->logical0 };
+}
+
+/* Where the block's rows are in x, and in its gradient. */
+static sheaf__row_map rows_in_x(const block *b)
+{
+    return sheaf__row_map_listed(b->list.at, sheaf__rows_present(b->p->x));
+}
 
 static sheaf_status *block_logits(block *b)
 {
@@ -208,7 +148,7 @@ static sheaf_status *block_logits(block *b)
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = SHEAF_F32, .data = b->logits };
     sheaf_status *st = sheaf__columns_forward(b->c, &y, &b->x_value, &b->h_value, b->p->head);
     if (st == NULL && l->cap > 0)
-        sheaf__rows(b->c, b->n, 16, cap_rows, b);
+        sheaf__op_softcap(b->c->device, b->logits, l->cap, b->n, l->owned, t);
     return st;
 }
 
@@ -227,133 +167,121 @@ static sheaf_status *sum_slices(const block *b, float *sums, float **total)
 static sheaf_status *block_statistics(block *b)
 {
     sheaf__context *c = b->c;
-    sheaf__rows(c, b->n, 16, max_rows, b);
-    sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, b->max, b->n);
+    const sheaf__linear *l = b->p->head;
+    const sheaf__row_sums sums = { b->sums,
+                                   smooths(b->p->run) ? b->logit_sums : NULL,
+                                   SHEAF__HEAD_BLOCK,
+                                   l->count,
+                                   l->begin + l->first,
+                                   l->extent + l->first };
+    sheaf__op_row_max(c->device, b->max, logits_of(b));
+    sheaf_status *st = sheaf__max_among(c, c->comm, b->max, b->n);
     if (st != NULL)
         return st;
-    sheaf__rows(c, b->n, 16, sum_rows, b);
+    sheaf__op_row_sums(c->device, &sums, b->max, logits_of(b));
     st = sum_slices(b, b->sums, &b->total);
     return st == NULL && smooths(b->p->run) ? sum_slices(b, b->logit_sums, &b->logit_total) : st;
-}
-
-/* Labels of the block's rows that are known on the dry device; NULL: none are. */
-static const int32_t *known_labels(const block *b, int32_t *label)
-{
-    const sheaf__head_run *run = b->p->run;
-    int64_t n = 0;
-    if (run->unknown)
-        return NULL;
-    for (int64_t i = b->from; i < b->to; i++)
-        if (run->all_rows || run->label[i] != SHEAF__IGNORED)
-            label[n++] = run->label[i];
-    return label;
 }
 
 static sheaf_status *block_targets(block *b)
 {
     sheaf__context *c = b->c;
-    const sheaf__linear *l = b->p->head;
-    const bool dry = c->device->class->counts;
-    const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
-    int32_t owner[SHEAF__HEAD_BLOCK], label[SHEAF__HEAD_BLOCK];
-    sheaf__owners(c, owner, &cut, dry ? known_labels(b, label) : b->label, b->n);
-    for (int64_t i = 0; i < b->n && !dry; i++)
-        b->target[i] = b->label[i] >= 0 && owner[i] == c->rank
-                           ? b->logits[i * l->owned + b->label[i] - l->logical0]
-                           : 0;
-    return c->comm == NULL ? NULL
-                           : sheaf_comm_select(c->comm, b->target, sizeof(float), b->n, owner);
-}
-
-static void first_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    block *b = arg;
-    const sheaf__linear *l = b->p->head;
-    for (int64_t i = begin; i < end; i++) {
-        const float *x = b->logits + i * l->owned;
-        int64_t c = 0;
-        while (c < l->owned && x[c] != b->max[i])
-            c++;
-        b->first[i] = c < l->owned ? -(float)(l->logical0 + c) : -INFINITY;
-    }
+    const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { b->p->head->out, 1 } } };
+    int32_t owner[SHEAF__HEAD_BLOCK];
+    sheaf__op_row_labels(c->device, b->target, b->list.label, logits_of(b));
+    sheaf__owners(c, owner, &cut, b->p->run->unknown ? NULL : b->label, b->n);
+    return sheaf__select_among(c, c->comm, b->target, sizeof(float), b->n, owner);
 }
 
 /* Where the first largest logit of every row is, over all ranks: a maximum again, of numbers that a
  * float32 holds, as a vocabulary has fewer than 2^24 words. */
 static sheaf_status *block_first(block *b)
 {
-    sheaf__rows(b->c, b->n, 16, first_rows, b);
-    return b->c->comm == NULL ? NULL : sheaf_comm_max(b->c->comm, b->first, b->n);
+    sheaf__op_row_first(b->c->device, b->first, b->max, logits_of(b));
+    return sheaf__max_among(b->c, b->c->comm, b->first, b->n);
 }
 
 static void add_losses(block *b)
 {
     sheaf__head_run *run = b->p->run;
-    for (int64_t i = 0; i < b->n && !b->c->device->class->counts; i++) {
-        if (b->label[i] < 0)
-            continue;
-        const float whole = sheaf__log(b->total[i]) + b->max[i];
-        float loss = whole - b->target[i];
-        if (smooths(run)) {
-            const float even = whole - b->logit_total[i] / (float)b->p->head->out;
-            loss = (float)(1 - run->smoothing) * loss + (float)run->smoothing * even;
-        }
-        run->loss_sum += (double)loss;
-        run->labels++;
-        run->correct += run->judge && b->first[i] == -(float)b->label[i];
-    }
+    const sheaf__losses of = { .max = b->max,
+                               .sum = b->total,
+                               .target = b->target,
+                               .logits = b->logit_total,
+                               .first = b->first,
+                               .label = b->label,
+                               .rows = b->n,
+                               .vocab = b->p->head->out,
+                               .smoothing = run->smoothing,
+                               .loss = &run->loss_sum,
+                               .labels = &run->labels,
+                               .correct = &run->correct };
+    sheaf__op_losses(b->c->device, &of);
 }
 
 static sheaf_status *block_gradients(block *b)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    sheaf__rows(c, b->n, 16, gradient_rows, b);
+    const sheaf__head_run *run = b->p->run;
+    const sheaf__row_gradient how = { .d = b->dlogits,
+                                      .max = b->max,
+                                      .sum = b->total,
+                                      .label = b->list.label,
+                                      .how = { run->gradient_scale, (float)(1 - run->smoothing),
+                                               (float)(run->smoothing / (double)l->out) },
+                                      .dtype = c->dtype };
+    sheaf__op_row_gradient(c->device, &how, logits_of(b));
     if (l->cap > 0)
-        sheaf__rows(c, b->n, 16, cap_back_rows, b);
+        sheaf__op_softcap_back(c->device, b->dlogits, b->logits, l->cap, b->n, l->owned, c->dtype);
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = c->dtype, .grad = b->dlogits };
     sheaf__set_purpose(c, SHEAF__TRAFFIC_BACKWARD);
     sheaf_status *st = sheaf__columns_backward(c, &y, &b->x_value, &b->h_value, b->p->head);
     sheaf__set_purpose(c, SHEAF__TRAFFIC_FORWARD);
     if (st == NULL && b->p->x->needs_grad)
-        sheaf__scatter(c, b->p->dx->data, b->dx, sheaf__row_map_listed(b->at, b->p->x->rows), b->n,
-                       l->in, false);
+        sheaf__scatter(c, b->p->dx->data, b->dx, rows_in_x(b), b->n, l->in, false);
     return st;
 }
 
-/* To the other stages too. */
-static sheaf_status *give_rows(sheaf__context *c, const sheaf__head_run *run, int64_t done,
-                               const int32_t *row, int64_t n, float *logits, int64_t vocab)
+/* What the host has, from the stage of the head to all. */
+static sheaf_status *share(const sheaf__context *c, void *bytes, size_t size)
 {
-    sheaf_status *st =
-        c->stages > 1
-            ? sheaf__transfer(c, logits, (size_t)(n * vocab) * sizeof(float), c->head_stage)
-            : NULL;
-    return st == NULL ? run->take(run->self, done, row, n, logits) : st;
+    return c->stages > 1 ? sheaf_comm_broadcast(c->world, bytes, size, c->head_stage * c->ranks)
+                         : NULL;
 }
 
-static sheaf_status *give_loss(sheaf__context *c, sheaf__head_run *run)
+static sheaf_status *give_loss(const sheaf__context *c, sheaf__head_run *run)
 {
     double loss[3] = { run->loss_sum, (double)run->labels, (double)run->correct };
-    sheaf_status *st = sheaf__transfer(c, loss, sizeof loss, c->head_stage);
+    sheaf_status *st = share(c, loss, sizeof loss);
     run->loss_sum = loss[0];
     run->labels = (int64_t)loss[1];
     run->correct = (int64_t)loss[2];
     return st;
 }
 
+/* logits: of the device, full rows. */
+static sheaf_status *give_rows(const block *b, int64_t done, float *logits)
+{
+    const sheaf__head_run *run = b->p->run;
+    const size_t bytes = (size_t)(b->n * b->p->head->out) * sizeof(float);
+    float *host;
+    sheaf_status *st = sheaf__borrow(&host, b->c->device, logits, bytes, true);
+    TRY(st, share(b->c, host, bytes));
+    TRY(st, run->take(run->self, done, b->row, b->n, host));
+    return sheaf__first_of(st, sheaf__return(host, b->c->device, logits, bytes, false));
+}
+
 /* Full rows on every rank: each rank's columns one rank after the other, then put side by side. */
 static sheaf_status *block_take(block *b, int64_t done)
 {
     sheaf__context *c = b->c;
-    const sheaf__linear *l = b->p->head;
-    const sheaf__head_run *run = b->p->run;
-    const bool dry = c->device->class->counts;
+    const int64_t out = b->p->head->out;
     if (c->comm == NULL)
-        return give_rows(c, run, done, b->row, b->n, b->logits, l->out);
-    const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
+        return give_rows(b, done, b->logits);
+    const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { out, 1 } } };
     size_t size[SHEAF_MAX_SLICES];
-    float *at = b->all, *full = b->all + b->most * l->out;
+    float *at = b->all, *full = b->all + b->most * out;
     int64_t cols[SHEAF_MAX_SLICES];
     for (int r = 0; r < c->ranks; r++) {
         const sheaf_range own = sheaf_owner_slices(c->slices, c->ranks, r);
@@ -361,26 +289,28 @@ static sheaf_status *block_take(block *b, int64_t done)
         for (int64_t s = own.begin; s < own.end; s++)
             cols[r] += sheaf_cut_slice_rows(&cut, (int)s);
         size[r] = (size_t)(cols[r] * b->n) * sizeof(float);
-        if (r == c->rank && !dry)
-            memcpy(at, b->logits, size[r]);
+        if (r == c->rank)
+            sheaf__op_convert(c->device, at, SHEAF_F32, b->logits, SHEAF_F32, cols[r] * b->n);
         at += cols[r] * b->n;
     }
-    sheaf_status *st = sheaf_comm_gather(c->comm, b->all, size);
+    sheaf_status *st = sheaf__gather_among(c, c->comm, b->all, size);
     if (st != NULL)
         return st;
     at = b->all;
-    for (int64_t r = 0, col = 0; r < c->ranks && !dry; col += cols[r++])
-        for (int64_t i = 0; i < b->n; i++, at += cols[r])
-            memcpy(full + i * l->out + col, at, (size_t)cols[r] * sizeof(float));
-    return give_rows(c, run, done, b->row, b->n, full, l->out);
+    for (int64_t r = 0, col = 0; r < c->ranks; at += cols[r] * b->n, col += cols[r++])
+        sheaf__op_copy_box(c->device, full + col, out, at, cols[r], b->n, cols[r], SHEAF_F32);
+    return give_rows(b, done, full);
 }
 
 static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64_t done)
 {
     const sheaf__head_run *run = b->p->run;
-    sheaf__gather(b->c, b->x, b->p->x->data, sheaf__row_map_listed(b->at, b->p->x->rows), b->n,
-                  b->p->head->in, false);
-    sheaf_status *st = block_logits(b);
+    const size_t bytes = (size_t)b->n * sizeof(int32_t);
+    sheaf_status *st = sheaf__upload(b->c->device, b->list.label, b->label, bytes);
+    TRY(st, sheaf__upload(b->c->device, b->list.at, b->at, bytes));
+    if (st == NULL)
+        sheaf__gather(b->c, b->x, b->p->x->data, rows_in_x(b), b->n, b->p->head->in, false);
+    TRY(st, block_logits(b));
     if (st == NULL)
         sheaf__tape_check_values(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
     if (st == NULL && run->label != NULL) {
@@ -398,7 +328,7 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
     return st;
 }
 
-/* On dry every full block is as the one before it: what it cost is counted as often as there are
+/* Of a plan every full block is as the one before it: what it cost is counted as often as there are
  * more. Returns the first candidate behind them. */
 static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates,
                           const sheaf__costs *before)
@@ -409,29 +339,18 @@ static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates,
 }
 
 /* The rows of the next block, from candidate i on; returns the one to go on from. */
-static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates,
-                          bool dry)
+static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates)
 {
-    const int32_t *labels = run->label;
-    b->from = i;
-    if (run->unknown) {
-        b->n = candidates - i < SHEAF__HEAD_BLOCK ? candidates - i : SHEAF__HEAD_BLOCK;
-        return i + b->n;
-    }
+    const int32_t *place = b->p == NULL ? NULL : b->p->place;
     for (b->n = 0; i < candidates && b->n < SHEAF__HEAD_BLOCK; i++) {
-        const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
-        const int32_t label = labels == NULL ? SHEAF__IGNORED : labels[row];
-        if (!run->all_rows && label == SHEAF__IGNORED)
+        const int32_t row = run->pick == NULL || run->unknown ? (int32_t)i : run->pick[i];
+        const int32_t label = run->label == NULL || run->unknown ? SHEAF__IGNORED : run->label[row];
+        if (!run->all_rows && !run->unknown && label == SHEAF__IGNORED)
             continue;
-        if (!dry) {
-            const sheaf__value *place = b->p == NULL ? NULL : b->p->place;
-            b->row[b->n] = row;
-            b->label[b->n] = label;
-            b->at[b->n] = place == NULL ? row : ((const int32_t *)place->data)[row];
-        }
-        b->n++;
+        b->row[b->n] = row;
+        b->label[b->n] = label;
+        b->at[b->n++] = place == NULL ? row : place[row];
     }
-    b->to = i;
     return i;
 }
 
@@ -440,9 +359,8 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const head_params *p = op->params;
     sheaf__head_run *run = p->run;
-    const bool training = p->training, dry = c->device->class->counts;
     block b = { .c = c, .p = p };
-    sheaf_status *st = take_block(&b, training, run->take != NULL);
+    sheaf_status *st = take_block(&b, p->training, run->take != NULL);
     run->loss_sum = 0;
     run->labels = run->correct = 0;
     if (p->dx != NULL)
@@ -452,15 +370,14 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     for (int64_t i = 0; i < candidates && st == NULL;) {
         sheaf__costs before;
         sheaf__costs_of(&before, c);
-        i = next_block(&b, run, i, candidates, dry);
+        i = next_block(&b, run, i, candidates);
         if (b.n > 0)
-            st = run_block(tape, &b, training, done);
+            st = run_block(tape, &b, p->training, done);
         done += b.n;
         if (run->unknown && b.n == SHEAF__HEAD_BLOCK)
             i = count_rest(c, i, candidates, &before);
     }
-    if (st == NULL && c->stages > 1)
-        st = give_loss(c, run);
+    TRY(st, give_loss(c, run));
     give_block(&b);
     return st;
 }
@@ -473,20 +390,22 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__head_run *run = p->run;
     const int64_t candidates = candidates_of(run, p->rows),
                   most = candidates < SHEAF__HEAD_BLOCK ? candidates : SHEAF__HEAD_BLOCK;
-    const bool dry = c->device->class->counts, takes = run->take != NULL;
+    const bool takes = run->take != NULL;
     block b = { .c = c };
-    sheaf_status *st = takes ? sheaf__alloc(&b.all, c, (size_t)(most * p->vocab) * sizeof(float),
-                                            SHEAF_MEM_SCRATCH)
-                             : NULL;
-    TRY(st, sheaf__alloc(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH));
-    TRY(st, sheaf__alloc(&b.label, c, SHEAF__HEAD_BLOCK * sizeof *b.label, SHEAF_MEM_SCRATCH));
-    for (int64_t i = 0, done = 0; i < candidates && st == NULL && takes && !dry; done += b.n) {
-        i = next_block(&b, run, i, candidates, false);
-        if (b.n > 0)
-            st = give_rows(c, run, done, b.row, b.n, b.all, p->vocab);
+    void *all = NULL; /* the host's: a block's logits */
+    sheaf_status *st =
+        takes ? sheaf__host_alloc(&all, c->device, (size_t)(most * p->vocab) * sizeof(float),
+                                  SHEAF_MEM_SCRATCH)
+              : NULL;
+    for (int64_t i = 0, done = 0; i < candidates && st == NULL && takes; done += b.n) {
+        i = next_block(&b, run, i, candidates);
+        if (b.n == 0)
+            break;
+        st = share(c, all, (size_t)(b.n * p->vocab) * sizeof(float));
+        TRY(st, run->take(run->self, done, b.row, b.n, all));
     }
     TRY(st, give_loss(c, run));
-    give_block(&b);
+    sheaf__host_free(c->device, all);
     return st;
 }
 
@@ -509,7 +428,7 @@ static sheaf_status *head_backward(sheaf__tape *tape, sheaf__op *op)
 }
 
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
-                        sheaf__head_run *run, sheaf__value *place)
+                        sheaf__head_run *run, const int32_t *place)
 {
     const bool flows = x->needs_grad || sheaf__linear_trains(head);
     sheaf__op *op = sheaf__tape_op(tape, head->name, head_forward, flows ? head_backward : NULL,
@@ -519,8 +438,6 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
     op->inner = "logits";
     *p = (head_params){ head, run, flows, x, NULL, place };
     sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE);
-    if (place != NULL)
-        sheaf__op_arg(op, place, SHEAF__READ);
     if (x->needs_grad) {
         p->dx = sheaf__tape_like(tape, x, "gradient of the head's input", x->cols, x->dtype);
         sheaf__op_arg(op, p->dx, SHEAF__MAKE | SHEAF__KEEP);

@@ -28,8 +28,8 @@ typedef struct sheaf__head_run {
     bool judge;           /* count `correct` */
     const int32_t *pick;  /* [npick] rows to compute when all_rows is set; NULL = all */
     int64_t npick;
-    /* Called with full rows of logits [n, vocab] float32, on every rank, in row order; may be
-     * NULL. */
+    /* Called with full rows of logits [n, vocab] float32, the host's, on every rank, in row order;
+     * may be NULL. */
     sheaf_status *(*take)(void *self, int64_t row0, const int32_t *row, int64_t n,
                           const float *logits);
     void *self;
@@ -40,9 +40,10 @@ typedef struct sheaf__head_run {
 } sheaf__head_run;
 
 /* sheaf__record_head - x [rows, hidden]; `run` is borrowed and read when the tape runs. place
- * [rows] int32: which row of x each row is, where x has not all (tape/head_rows.h); NULL: x has. */
+ * [rows], the host's: which row of x each row is, where x has not all (tape/head_rows.h); NULL: x
+ * has. */
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
-                        sheaf__head_run *run, sheaf__value *place);
+                        sheaf__head_run *run, const int32_t *place);
 /* sheaf__record_remote_head - the same where another stage holds the head: `take` gets the same
  * logits, the loss is the same. rows: of x there. Only without a backward pass. */
 void sheaf__record_remote_head(sheaf__tape *tape, int64_t rows, int64_t vocab,

@@ -12,7 +12,8 @@ typedef struct list_params {
     sheaf__head_rows wanted;
     int64_t count;
     sheaf__row_blocks blocks;
-    int64_t *begin; /* of the blocks, and the end; NULL on dry */
+    int64_t *begin;         /* of the blocks, and the end */
+    int32_t *which, *place; /* the host's */
 } list_params;
 
 int64_t *sheaf__blocks_alloc(sheaf__tape *tape, int64_t rows)
@@ -72,42 +73,41 @@ int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run)
 static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
 {
     list_params *p = op->params;
-    const int64_t rows = p->wanted.place->rows;
-    int32_t *which = p->wanted.which->data, *place = p->wanted.place->data;
+    const int64_t rows = p->wanted.which->rows;
     p->count = p->blocks.n = 0;
-    if (sheaf__tape_context(tape)->device->class->counts) {
+    if (p->run->unknown) {
         p->count = sheaf__head_rows_count(rows, p->run);
         return NULL;
     }
-    mark_units(place, rows, p->run);
+    mark_units(p->place, rows, p->run);
     for (int64_t r = 0; r < rows; r++) {
-        if (place[r] < 0)
+        if (p->place[r] < 0)
             continue;
-        which[p->count] = (int32_t)r;
-        place[r] = (int32_t)p->count++;
+        p->which[p->count] = (int32_t)r;
+        p->place[r] = (int32_t)p->count++;
     }
-    p->blocks.n = sheaf__blocks_fill(p->begin, which, p->count);
-    return NULL;
+    p->blocks.n = sheaf__blocks_fill(p->begin, p->which, p->count);
+    return sheaf__upload(sheaf__tape_context(tape)->device, p->wanted.which->data, p->which,
+                         (size_t)p->count * sizeof(int32_t));
 }
 
 sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
                                          const sheaf__head_run *run)
 {
-    const bool dry = sheaf__tape_context(tape)->device->class->counts; /* lays no blocks */
+    const size_t bytes = (size_t)rows * sizeof(int32_t);
     sheaf__op *op =
         sheaf__tape_op(tape, "rows that the head reads", list_forward, NULL, sizeof(list_params));
     list_params *p = op->params;
     p->run = run;
     p->count = rows;
-    p->begin = dry ? NULL : sheaf__blocks_alloc(tape, rows);
+    p->begin = sheaf__blocks_alloc(tape, rows);
+    p->which = sheaf__tape_host_memory(tape, bytes);
+    p->place = sheaf__tape_host_memory(tape, bytes);
     p->blocks = (sheaf__row_blocks){ 0, p->begin, true };
-    p->wanted = (sheaf__head_rows){ sheaf__tape_value(tape, op->name, rows, 1, SHEAF_F32),
-                                    sheaf__tape_value(tape, "places of rows", rows, 1, SHEAF_F32),
+    p->wanted = (sheaf__head_rows){ sheaf__tape_value(tape, op->name, rows, 1, SHEAF_F32), p->place,
                                     &p->count, &p->blocks };
-    /* Whole numbers in the space of floats. */
-    p->wanted.which->statistic = p->wanted.place->statistic = true;
+    p->wanted.which->statistic = true; /* whole numbers in the space of floats */
     sheaf__op_arg(op, p->wanted.which, SHEAF__MAKE);
-    sheaf__op_arg(op, p->wanted.place, SHEAF__MAKE);
     return p->wanted;
 }
 

@@ -6,9 +6,8 @@
  * the gradients of the others are zero: an ascending chain, a chain by pairs and one by chunks of
  * 32 (docs/contract.md, 1.1) meet what is left in the same places, and where blocks of 256 begin is
  * known.
- * Which rows those are is known when the tape runs; memory is taken for those. The dry device
- * counts them where it knows the labels, else as many as there can be (sheaf__head_run.most,
- * `pick`). */
+ * Which rows those are is known when the tape runs; memory is taken for those. A plan that does not
+ * know the labels counts as many as there can be (sheaf__head_run.most, `pick`). */
 #pragma once
 
 #include "tape/head.h"
@@ -21,9 +20,8 @@ int64_t *sheaf__blocks_alloc(sheaf__tape *tape, int64_t rows);
 int64_t sheaf__blocks_fill(int64_t *begin, const int32_t *which, int64_t count);
 
 typedef struct sheaf__head_rows {
-    /* [rows] int32: the number of each row that is there, ascending; where among them each row is,
-     * -1: it is not */
-    sheaf__value *which, *place;
+    sheaf__value *which;  /* [rows] int32: the number of each row that is there, ascending */
+    const int32_t *place; /* [rows], the host's: where among them each row is, -1: it is not */
     const int64_t *count;
     const sheaf__row_blocks *blocks;
 } sheaf__head_rows;
@@ -32,8 +30,8 @@ typedef struct sheaf__head_rows {
  * with a label, or all. `run` is borrowed and read when the tape runs. */
 sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
                                          const sheaf__head_run *run);
-/* sheaf__head_rows_count - how many those are; on dry where the labels are known, else the most
- * there can be. Of picked rows the most there can be, too. */
+/* sheaf__head_rows_count - how many those are; where labels are not known the most there can be.
+ * Of picked rows the most there can be, too. */
 int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run);
 /* sheaf__record_index_select - those rows of x; the gradient of the others is zero. */
 sheaf__value *sheaf__record_index_select(sheaf__tape *tape, const sheaf__head_rows *wanted,

@@ -72,7 +72,7 @@ static taken take_rows(sheaf__context *c, const sheaf__head_run *run)
     sheaf__op_arg(sheaf__tape_op(t.tape, "x", give_x, NULL, 0), t.x, SHEAF__MAKE);
     t.wanted = sheaf__record_head_rows(t.tape, ALL, run);
     t.y = sheaf__record_index_select(t.tape, &t.wanted, t.x);
-    sheaf__value *const pinned[] = { t.x, t.y, t.wanted.which, t.wanted.place };
+    sheaf__value *const pinned[] = { t.x, t.y, t.wanted.which };
     for (size_t i = 0; i < ARRAY_LEN(pinned); i++)
         pinned[i]->pinned = true;
     assert_int_equal(sheaf__rows_present(t.y), ALL); /* until it runs */
@@ -89,7 +89,7 @@ static void release(taken *t, sheaf__context *c)
 
 static void check_rows(const taken *t, const bool *read)
 {
-    const int32_t *which = t->wanted.which->data, *place = t->wanted.place->data;
+    const int32_t *which = t->wanted.which->data, *place = t->wanted.place;
     int64_t n = 0;
     for (int64_t r = 0; r < ALL; r++) {
         bool stays = false;
@@ -196,7 +196,7 @@ static void test_wanted__any_number_of_rows(void **state)
     sheaf__device_close(c.device);
 }
 
-/* On dry: what known labels leave, or the most that labels or picked rows can. */
+/* What known labels leave, or the most that labels or picked rows can. */
 static void test_wanted__a_plan_counts_what_is_known(void **state)
 {
     static const int32_t pick[] = { 0 };
@@ -205,13 +205,13 @@ static void test_wanted__a_plan_counts_what_is_known(void **state)
     const struct {
         sheaf__head_run run;
         int64_t want;
-    } cases[] = { { { 0 }, ALL },
-                  { { .known = label }, 3 * UNIT },
-                  { { .known = label, .all_rows = true }, ALL },
-                  { { .most = 100 }, 100 },
-                  { { .most = INT64_MAX }, ALL },
-                  { { .all_rows = true, .pick = pick, .npick = 7 }, 7 * UNIT },
-                  { { .all_rows = true, .pick = pick, .npick = ALL }, ALL } };
+    } cases[] = { { { .unknown = true }, ALL },
+                  { { .label = label }, 3 * UNIT },
+                  { { .label = label, .all_rows = true }, ALL },
+                  { { .unknown = true, .most = 100 }, 100 },
+                  { { .unknown = true, .most = INT64_MAX }, ALL },
+                  { { .unknown = true, .all_rows = true, .pick = pick, .npick = 7 }, 7 * UNIT },
+                  { { .unknown = true, .all_rows = true, .pick = pick, .npick = ALL }, ALL } };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
         sheaf__tape *tape;
@@ -278,10 +278,9 @@ static void test_wanted__others_get_no_gradient(void **state)
         if (added)
             sheaf__op_arg(sheaf__tape_op(tape, "more", nothing, add_ones, 0), x,
                           SHEAF__READ | SHEAF__GRAD_WRITE);
-        wanted.place->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));
-        const int32_t *place = wanted.place->data;
+        const int32_t *place = wanted.place;
         for (int64_t r = 0; r < ALL; r++)
             for (int64_t k = 0; k < IN; k++)
                 CHECK_NEAR("gradient", back[r * IN + k],

@@ -128,9 +128,9 @@ void sheaf__table_refresh(sheaf__context *context, const sheaf__table *table);
 void sheaf__norm_refresh(sheaf__context *context, sheaf__norm *norm);
 /* sheaf__cut_slice_of - the slice that holds row `row` of a cut axis of one part. */
 int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row);
-/* sheaf__owners - of n rows of a cut table, by token: on the dry device, where `known` may be NULL,
- * as if they were spread evenly.
+/* sheaf__owners - of n rows of a cut table, by token.
  *   owner  out: [n]
- *   known  [n] tokens that the table has; one below 0 is rank 0's */
+ *   known  [n] tokens that the table has; one below 0 is rank 0's. NULL, of a plan: not known; as
+ *          if they were spread evenly */
 void sheaf__owners(const sheaf__context *context, int32_t *owner, const sheaf_cut *cut,
                    const int32_t *known, int64_t n);

@@ -77,7 +77,7 @@ static void set_up(problem *p, sheaf_dtype stored, sheaf_dtype dtype, int thread
                                            .print = p->print } };
     for (int t = 0; t < TOKENS; t++)
         p->ids[t] = t * 13 % WORDS;
-    p->in = (sheaf__rows_in){ .ids = p->ids };
+    p->in = (sheaf__rows_in){ .ids = p->ids, .host.ids = p->ids };
     CHECK_OK(sheaf__tape_new(&p->tape, &p->context));
     p->x = sheaf__record_embedding(p->tape, &p->table, TOKENS, &p->in);
     sheaf__op *end = sheaf__tape_op(p->tape, "end", copy_out, NULL, sizeof(problem *));

@@ -1,6 +1,7 @@
 /* matmul_weight.c - packed weights on a device: filled from a file's rows, or from masters. */
 #include "ops/call.h"
 #include "ops/matmul/matmul_private.h"
+#include "ops/tensor/tensor.h"
 
 typedef struct load {
     sheaf__packed w;
@@ -48,4 +49,67 @@ void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float 
                                        .part = refresh_part,
                                        .rows = mm_div_up(w->n, MM_PANEL),
                                        .grain = 1 });
+}
+
+/* ---- rows by token ---- */
+
+typedef struct lookup {
+    sheaf__pieces pieces; /* of them `begin` */
+    sheaf__packed w[SHEAF_MAX_SLICES];
+    sheaf__tokens tokens;
+    void *x;
+    sheaf_dtype dtype;
+} lookup;
+
+/* Where it is stored narrower than x, it is laid at the end of x and widened from there: what is
+ * written never reaches what is still to be read. */
+static void row_to(const sheaf__kernels *k, void *x, sheaf_dtype dtype, const sheaf__packed *w,
+                   int64_t row)
+{
+    const size_t wide = sheaf_dtype_bytes(dtype), narrow = sheaf_dtype_bytes(w->dtype);
+    char *at = (char *)x + (size_t)w->k * (wide - narrow);
+    enum { PART = 256 };
+    uint32_t part[PART];
+    sheaf__packed_row(at, w, row);
+    for (int64_t i = 0, n; w->dtype != dtype && i < w->k; i += n) {
+        n = mm_min(w->k - i, PART);
+        memcpy(part, at + (size_t)i * narrow, (size_t)n * narrow);
+        k->convert(sheaf__at(x, i, dtype), dtype, part, w->dtype, n);
+    }
+}
+
+static void rows_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const lookup *l = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t id = l->tokens.id[i];
+        const int piece = sheaf__pieces_find(&l->pieces, id);
+        if (piece >= 0)
+            row_to(k, sheaf__at(l->x, i * l->w[piece].k, l->dtype), l->dtype, &l->w[piece],
+                   id - l->pieces.begin[piece]);
+    }
+}
+
+void sheaf__op_packed_rows(sheaf__device *device, void *x, sheaf_dtype dtype,
+                           const sheaf__packed *w, const sheaf__pieces *pieces,
+                           sheaf__tokens tokens)
+{
+    lookup l = { .pieces = *pieces, .tokens = tokens, .x = x, .dtype = dtype };
+    sheaf__operand operand[2 * SHEAF_MAX_SLICES + 2] = {
+        SHEAF__READS(l.tokens.id, (size_t)tokens.n * sizeof(int32_t)),
+        SHEAF__WRITES(l.x, (size_t)(tokens.n * w[0].k) * sheaf_dtype_bytes(dtype)),
+    };
+    int n = 2;
+    for (int i = 0; i < pieces->count; i++) {
+        l.w[i] = w[i];
+        operand[n++] = SHEAF__READS(l.w[i].ahead, mm_bytes_ahead(&w[i]));
+        operand[n++] = SHEAF__READS(l.w[i].code, sizeof(mm_code)); /* it lies there, too */
+    }
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_PACKED_ROWS,
+                                       .arguments = &l,
+                                       .operand = operand,
+                                       .operands = n,
+                                       .part = rows_part,
+                                       .rows = tokens.n,
+                                       .grain = 32 });
 }

@@ -6,6 +6,7 @@
  * of two rows. Operands that are not said to be allowed to coincide must not overlap. */
 #pragma once
 
+#include "sheaf/cut.h"
 #include "ops/device.h"
 
 /* ---- n elements ---- */
@@ -217,3 +218,102 @@ typedef struct sheaf__share {
 /* sum = round(sum + round(w * y)) */
 void sheaf__op_share(sheaf__device *device, sheaf__share share);
 void sheaf__op_share_back(sheaf__device *device, sheaf__share share);
+/* ---- logits and the loss (docs/contract.md, section 1.6) ---- */
+
+/* Dense float32 [rows, cols]: columns [first, first + cols) of the vocabulary. A row's label is a
+ * word of the vocabulary, or below 0. */
+typedef struct sheaf__logits {
+    float *at;
+    int64_t rows, cols, first;
+} sheaf__logits;
+
+/* x = round(cap * tanh(x / cap)), infinity becomes NaN; and the gradient from the capped y */
+void sheaf__op_softcap(sheaf__device *device, float *x, float cap, int64_t rows, int64_t cols,
+                       sheaf_dtype dtype);
+void sheaf__op_softcap_back(sheaf__device *device, void *dx, const float *y, float cap,
+                            int64_t rows, int64_t cols, sheaf_dtype dtype);
+/* max[rows], of no columns -inf; what is compared is the bits (kernels.h) */
+void sheaf__op_row_max(sheaf__device *device, float *max, sheaf__logits logits);
+
+/* By slice and row, [slices, ld]: sums of exp(logit - max), and of the logits themselves, 16 lanes
+ * each. Those of slices without columns are left alone. */
+typedef struct sheaf__row_sums {
+    float *exponentials, *logits; /* logits: or NULL */
+    int64_t ld;
+    int slices;
+    const int64_t *begin, *extent; /* the host's: columns of each */
+} sheaf__row_sums;
+
+void sheaf__op_row_sums(sheaf__device *device, const sheaf__row_sums *how, const float *max,
+                        sheaf__logits logits);
+/* logit[rows] of the labels; 0 where the column is not here */
+void sheaf__op_row_labels(sheaf__device *device, float *logit, const int32_t *label,
+                          sheaf__logits logits);
+/* first[rows]: minus the word whose logit is the first that equals max, -inf if none does */
+void sheaf__op_row_first(sheaf__device *device, float *first, const float *max,
+                         sheaf__logits logits);
+
+typedef struct sheaf__row_gradient {
+    void *d; /* [rows, cols]; of float32 also the logits' place */
+    const float *max, *sum;
+    const int32_t *label;
+    sheaf__smoothing how;
+    sheaf_dtype dtype;
+} sheaf__row_gradient;
+
+void sheaf__op_row_gradient(sheaf__device *device, const sheaf__row_gradient *how,
+                            sheaf__logits logits);
+
+/* Adds what each labelled row loses to the host's numbers, rows ascending. */
+typedef struct sheaf__losses {
+    const float *max, *sum, *target; /* [rows]; sum: of exponentials, target: the label's logit */
+    const float *logits;             /* their sum; read where labels are smoothed */
+    const float *first;              /* sheaf__op_row_first(), or NULL */
+    const int32_t *label;            /* the host's */
+    int64_t rows, vocab;
+    double smoothing;
+    double *loss; /* the host's, as are these: rows with a label, those whose first is the label */
+    int64_t *labels, *correct;
+} sheaf__losses;
+
+void sheaf__op_losses(sheaf__device *device, const sheaf__losses *of);
+
+/* ---- vocabulary tables ---- */
+
+/* A table cut by rows, of which one run of pieces is here. */
+typedef struct sheaf__pieces {
+    int count;
+    int64_t begin[SHEAF_MAX_SLICES + 1]; /* piece i: rows [begin[i], begin[i + 1]) of the table */
+    void *at[SHEAF_MAX_SLICES];
+} sheaf__pieces;
+
+/* sheaf__pieces_find - the piece that holds `row`; -1: none here. */
+int sheaf__pieces_find(const sheaf__pieces *pieces, int64_t row);
+
+/* The rows of `n` tokens. Those of tokens that are not here are left alone. */
+typedef struct sheaf__tokens {
+    const int32_t *id;
+    int64_t n, skipped; /* skipped: a row that gets no gradient; -1: none */
+} sheaf__tokens;
+
+/* x[i] = the row of token i, pieces [rows of it, width] of type `from`, rounded to `to` */
+void sheaf__op_table_rows(sheaf__device *device, void *x, sheaf_dtype to,
+                          const sheaf__pieces *table, sheaf_dtype from, int64_t width,
+                          sheaf__tokens tokens);
+/* the same of a table whose pieces are packed (matmul.h), w[piece] */
+struct sheaf__packed;
+void sheaf__op_packed_rows(sheaf__device *device, void *x, sheaf_dtype to,
+                           const struct sheaf__packed *w, const sheaf__pieces *pieces,
+                           sheaf__tokens tokens);
+/* the row of token i of a float32 gradient += dy[i], tokens ascending */
+void sheaf__op_table_gradient(sheaf__device *device, const sheaf__pieces *grad, const void *dy,
+                              sheaf_dtype dtype, int64_t width, sheaf__tokens tokens);
+/* h[i] = round(scale * the column of token i), pieces [rank, rows of it] of `dtype` */
+void sheaf__op_factor_columns(sheaf__device *device, void *h, const sheaf__pieces *a,
+                              sheaf_dtype dtype, int64_t rank, float scale, sheaf__tokens tokens);
+/* the column of token i of a float32 gradient += g[i], tokens ascending */
+void sheaf__op_factor_gradient(sheaf__device *device, const sheaf__pieces *grad, const void *g,
+                               sheaf_dtype dtype, int64_t rank, sheaf__tokens tokens);
+/* NEFTune: x = round(x + half[r] * t) in place; pointers in `how` are the device's */
+void sheaf__op_noise(sheaf__device *device, void *x, int64_t rows, int64_t cols,
+                     const sheaf__noise *how, sheaf_dtype dtype);
