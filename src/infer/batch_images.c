@@ -148,28 +148,18 @@ sheaf_status *sheaf__image_needed(sheaf_code code, const char *what, const sheaf
 
 /* ---- rows and pixels ---- */
 
-sheaf_status *sheaf__batch_images_open(sheaf__batch_images *out, int64_t rows)
-{
-    *out =
-        (sheaf__batch_images){ .row = malloc((size_t)rows * 4),
-                               .stream = { malloc((size_t)rows * 4), malloc((size_t)rows * 4) } };
-    const bool made = out->row != NULL && out->stream[0] != NULL && out->stream[1] != NULL;
-    return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld positions", (long long)rows);
-}
-
 void sheaf__batch_images_release(sheaf__batch_images *images)
 {
-    free(images->row);
-    free(images->stream[0]);
-    free(images->stream[1]);
     free(images->picture);
     *images = (sheaf__batch_images){ 0 };
 }
 
-void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf_config *config,
-                                 const sheaf__prompt *prompt, int64_t n, int64_t longest,
-                                 const sheaf__generate_options *options)
+void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_rows *rows,
+                                 const sheaf_config *config, const sheaf__prompt *prompt, int64_t n,
+                                 int64_t longest, const sheaf__generate_options *options)
 {
+    int32_t *const image_row = rows->image_row.host, *const to[2] = { rows->stream[0].host,
+                                                                      rows->stream[1].host };
     int64_t row = 0, count[2] = { 0 };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
@@ -180,9 +170,9 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf_config *c
         for (int64_t j = 0; j < longest; j++) {
             const int32_t at = (int32_t)(i * longest + j);
             const int stream = j < p->n && p->expert != NULL && p->expert[j];
-            out->stream[stream][count[stream]++] = at;
+            to[stream][count[stream]++] = at;
             if (j < p->n && p->embed != NULL && p->embed[j])
-                out->row[row++] = at;
+                image_row[row++] = at;
         }
         const int64_t images = sheaf__prompt_images(p, config, options);
         for (int t = 0; t < towers; t++)
@@ -190,6 +180,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf_config *c
         out->count += images;
     }
     out->rows = count[SHEAF__IMAGE];
+    out->embedded = row;
 }
 
 /* Space for all of them; frees that of the last batch. */

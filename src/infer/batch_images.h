@@ -1,13 +1,14 @@
 /* batch_images.h - the images of a batch of prompts. */
 #pragma once
 
+#include "infer/batch_rows.h"
 #include "infer/generate.h"
 
 typedef struct sheaf__batch_images {
-    int64_t count, rows; /* images of the batch, rows of the image stream */
+    int64_t count, rows, embedded; /* images of the batch, rows of the image stream, rows that hold
+                                      images */
     int64_t patches[SHEAF__MOST_TOWERS];
-    int32_t *row, *stream[2]; /* as in sheaf__images_in */
-    sheaf__picture *picture;  /* [count], followed by their pixels */
+    sheaf__picture *picture; /* [count], followed by their pixels: the host's */
 } sheaf__batch_images;
 
 /* sheaf__prompt_images - number of images of a prompt: its own, or those that options->load reads.
@@ -22,16 +23,14 @@ int64_t sheaf__prompts_images(int64_t patches[SHEAF__MOST_TOWERS], const sheaf__
  * a prompt one where the model requires it? Errors: SHEAF_E_DATA naming prompt `index`. */
 sheaf_status *sheaf__batch_images_check(const sheaf__model *model, const sheaf__prompt *prompt,
                                         int64_t index, const sheaf__generate_options *options);
-/* sheaf__batch_images_open - for batches of at most `rows` prompts. Release also after a failure.
- */
-sheaf_status *sheaf__batch_images_open(sheaf__batch_images *out, int64_t rows);
-/* sheaf__batch_images_lay_out - sets the rows of the images in n sequences of `longest` rows each.
- */
-void sheaf__batch_images_lay_out(sheaf__batch_images *images, const sheaf_config *config,
-                                 const sheaf__prompt *prompt, int64_t n, int64_t longest,
-                                 const sheaf__generate_options *options);
+/* sheaf__batch_images_lay_out - sets the rows of the images in n sequences of `longest` rows each,
+ * the host's side of `rows`. */
+void sheaf__batch_images_lay_out(sheaf__batch_images *images, const sheaf__batch_rows *rows,
+                                 const sheaf_config *config, const sheaf__prompt *prompt, int64_t n,
+                                 int64_t longest, const sheaf__generate_options *options);
 /* sheaf__batch_images_fill - loads the pixels of prompt[first..first + n). */
 sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf__model *model,
                                        const sheaf__prompt *prompt, int64_t first, int64_t n,
                                        const sheaf__generate_options *options);
+/* sheaf__batch_images_release - also where none were filled. */
 void sheaf__batch_images_release(sheaf__batch_images *images);

@@ -1,6 +1,7 @@
 /* generate.c - see generate.h. */
 #include "comm/activity.h"
 #include "infer/batch_images.h"
+#include "infer/batch_rows.h"
 #include "infer/prefix_cache.h"
 #include "models/rope.h"
 
@@ -21,8 +22,10 @@ typedef struct batch {
     int64_t *keys;           /* [n] positions filled so far */
     sheaf__kv_cache own;     /* if nothing is kept between calls */
     const sheaf__kv_cache *kv_cache;
-    sheaf__prefix_cache *prefix;    /* of the options, where there is one prompt */
-    int32_t *ids, *position, *pick; /* rows of the next run */
+    sheaf__prefix_cache *prefix; /* of the options, where there is one prompt */
+    sheaf__batch_rows row;       /* of the next run */
+    int32_t *ids, *position;     /* the host's side of them */
+    int32_t *pick;               /* [n] the host's */
     sheaf__batch_images image;
     bool *done;
     int64_t *history;                /* scratch of one sequence's ids */
@@ -128,20 +131,20 @@ static bool seen_before(const batch *b)
     return b->image_cache != NULL && b->image_cache->full;
 }
 
-/* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
-static sheaf_status *fill_images(batch *b)
+/* The images of a batch, where the towers are. Files may be read: a rank may fail alone. `st`:
+ * earlier status, consumed. */
+static sheaf_status *fill_images(batch *b, sheaf_status *st)
 {
-    sheaf_status *st = NULL;
     if (!sheaf__model_has_images(b->model) || seen_before(b) || b->begin > 0)
-        return NULL;
-    if (b->model->begins)
+        return st;
+    if (b->model->begins && st == NULL)
         st = sheaf__batch_images_fill(&b->image, b->model, b->prompt, b->first, b->n, b->options);
     return sheaf__agree_all(b->c, st);
 }
 
 /* Prompts are left-aligned in [0, longest), padding follows the shorter ones; new tokens overwrite
  * it. Cached rows are left out. */
-static void lay_out_prompts(batch *b)
+static sheaf_status *lay_out_prompts(batch *b)
 {
     const int64_t rows = b->longest - b->begin;
     for (int64_t i = 0; i < b->n; i++) {
@@ -156,13 +159,18 @@ static void lay_out_prompts(batch *b)
         b->out[b->first + i].n = 0;
         b->done[i] = false;
     }
-    if (sheaf__model_has_images(b->model) && b->begin == 0)
-        sheaf__batch_images_lay_out(&b->image, &b->model->schema->config, b->prompt + b->first,
-                                    b->n, b->longest, b->options);
+    sheaf_status *st = sheaf__batch_rows_upload(&b->row, b->c->device, b->n * rows);
+    if (!sheaf__model_has_images(b->model) || b->begin > 0)
+        return st;
+    sheaf__batch_images_lay_out(&b->image, &b->row, &b->model->schema->config, b->prompt + b->first,
+                                b->n, b->longest, b->options);
+    return TRY(st, sheaf__batch_rows_upload_images(
+                       &b->row, b->c->device, b->image.embedded,
+                       (int64_t[]){ b->n * rows - b->image.rows, b->image.rows }));
 }
 
 /* A finished sequence repeats its position; its result is ignored. */
-static void lay_out_next(batch *b)
+static sheaf_status *lay_out_next(batch *b)
 {
     for (int64_t i = 0; i < b->n; i++) {
         const sheaf__continuation *out = &b->out[b->first + i];
@@ -171,6 +179,7 @@ static void lay_out_next(batch *b)
         b->position[i] = position_of(&b->prompt[b->first + i], b->keys[i] - 1);
         b->pick[i] = (int32_t)i;
     }
+    return sheaf__batch_rows_upload(&b->row, b->c->device, b->n);
 }
 
 static bool all_done(const batch *b)
@@ -239,24 +248,32 @@ static sheaf_status *find_cache(batch *b)
     return sheaf__prefix_cache_begin(&b->begin, b->prefix, b->model, b->prompt, b->length);
 }
 
+/* Token j of sequence i, of its prompt or its answer. */
+static int32_t token_at(const batch *b, int64_t i, int64_t j)
+{
+    const sheaf__prompt *p = &b->prompt[b->first + i];
+    return j < p->n ? p->ids[j] : b->out[b->first + i].ids[j - p->n];
+}
+
 /* The rows of the last run are in the cache. */
 static void note_past(const batch *b, bool whole)
 {
+    const int64_t last = b->keys[0] - 1;
     if (b->prefix != NULL && whole)
         sheaf__prefix_cache_set(b->prefix, b->prompt);
     else if (b->prefix != NULL)
-        sheaf__prefix_cache_add(b->prefix, b->ids[0], b->position[0]);
+        sheaf__prefix_cache_add(b->prefix, token_at(b, 0, last), position_of(b->prompt, last));
 }
 
 static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run *head)
 {
     sheaf__tape *tape = NULL;
-    lay_out_prompts(b);
+    sheaf_status *st = fill_images(b, lay_out_prompts(b));
     in->keys = b->longest;
-    sheaf_status *st = fill_images(b);
     const sheaf__images_in images = { .picture = b->image.picture,
-                                      .image_row = b->image.row,
-                                      .stream = { b->image.stream[0], b->image.stream[1] } };
+                                      .image_row = b->row.image_row.device,
+                                      .stream = { b->row.stream[0].device,
+                                                  b->row.stream[1].device } };
     TRY(st, record(&tape, b, b->longest - b->begin, in, head, b->begin > 0 ? NULL : &images));
     TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
@@ -285,35 +302,27 @@ static sheaf_status *read_again(batch *b, sheaf__head_run *head)
     int64_t longest = b->keys[0];
     for (int64_t i = 1; i < b->n; i++)
         longest = b->keys[i] > longest ? b->keys[i] : longest;
-    int32_t *ids = calloc((size_t)(b->n * longest), sizeof *ids),
-            *position = calloc((size_t)(b->n * longest), sizeof *position);
-    sheaf__rows_in in = {
-        .ids = ids, .position = position, .host = { ids, position, NULL }, .keys = longest
-    };
+    sheaf__rows_in in = sheaf__batch_rows_in(&b->row);
     sheaf__tape *tape = NULL;
-    sheaf_status *st =
-        ids == NULL || position == NULL ? sheaf__no_memory("tokens to read again") : NULL;
-    for (int64_t i = 0; i < b->n && st == NULL; i++) {
-        const sheaf__prompt *p = &b->prompt[b->first + i];
-        for (int64_t j = 0; j < b->keys[i]; j++) {
-            ids[i * longest + j] = j < p->n ? p->ids[j] : b->out[b->first + i].ids[j - p->n];
-            position[i * longest + j] = position_of(p, j);
+    in.keys = longest;
+    for (int64_t i = 0; i < b->n; i++) {
+        for (int64_t j = 0; j < longest; j++) {
+            const bool there = j < b->keys[i];
+            b->ids[i * longest + j] = there ? token_at(b, i, j) : 0;
+            b->position[i * longest + j] = there ? position_of(&b->prompt[b->first + i], j) : 0;
         }
         b->pick[i] = (int32_t)(i * longest + b->keys[i] - 1);
     }
+    sheaf_status *st = sheaf__batch_rows_upload(&b->row, b->c->device, b->n * longest);
     TRY(st, record(&tape, b, longest, &in, head, NULL));
     TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
-    free(ids);
-    free(position);
     return st;
 }
 
 static sheaf_status *run_batch(batch *b)
 {
-    sheaf__rows_in in = { .ids = b->ids,
-                          .position = b->position,
-                          .host = { b->ids, b->position, NULL } };
+    sheaf__rows_in in = sheaf__batch_rows_in(&b->row);
     sheaf__head_run head = {
         .all_rows = true, .pick = b->pick, .npick = b->n, .take = take, .self = b
     };
@@ -324,8 +333,8 @@ static sheaf_status *run_batch(batch *b)
     in.keys_of = b->keys;
     TRY(st, record(&decode, b, 1, &in, &head, NULL));
     while (st == NULL && !all_done(b) && (st = stopped(b)) == NULL) {
-        lay_out_next(b);
-        st = turns(b) ? read_again(b, &head) : sheaf__tape_run(decode);
+        st = lay_out_next(b);
+        TRY(st, turns(b) ? read_again(b, &head) : sheaf__tape_run(decode));
         if (st == NULL)
             note_past(b, false);
     }
@@ -435,9 +444,8 @@ static sheaf_status *share_answers(sheaf__continuation *out, const sheaf__contex
 static void free_batch(batch *b)
 {
     sheaf__batch_images_release(&b->image);
+    sheaf__batch_rows_release(&b->row, b->model);
     free(b->keys);
-    free(b->ids);
-    free(b->position);
     free(b->pick);
     free(b->done);
     free(b->history);
@@ -465,15 +473,13 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         longest = prompt[i].n > longest ? prompt[i].n : longest;
     const int64_t most = options->batch < count ? options->batch : count,
                   length = rows_of(options, longest);
-    const size_t rows = (size_t)(most * longest), vocab = (size_t)model->schema->config.vocab;
+    const size_t vocab = (size_t)model->schema->config.vocab;
     batch b = { .model = model,
                 .c = model->context,
                 .options = options,
                 .prompt = prompt,
                 .out = out,
                 .keys = malloc((size_t)most * sizeof *b.keys),
-                .ids = malloc(rows * 4),
-                .position = malloc(rows * 4),
                 .pick = malloc((size_t)most * 4),
                 .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
@@ -483,13 +489,14 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
     sheaf_status *st = NULL;
     if (options->prefix != NULL && count != 1)
         sheaf__prefix_cache_release(options->prefix, model);
-    if (b.keys == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
-        b.history == NULL || b.scratch == NULL)
+    if (b.keys == NULL || b.pick == NULL || b.done == NULL || b.history == NULL ||
+        b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)
         st = sheaf__batch_images_check(model, &prompt[i], i, options);
-    if (st == NULL && sheaf__model_has_images(model))
-        st = sheaf__batch_images_open(&b.image, most * longest);
+    TRY(st, sheaf__batch_rows_open(&b.row, model, most, longest, length));
+    b.ids = b.row.ids.host;
+    b.position = b.row.position.host;
     for (int64_t i = 0; i < count && divided; i++)
         out[i].n = 0;
     for (b.first = own.begin; b.first < own.end && st == NULL; b.first += b.n) {

@@ -1,6 +1,8 @@
 /* call.c - see call.h: operations by the processor, on the operands as they are or on copies. */
 #include "ops/call.h"
 
+#include <stdatomic.h>
+
 #include "ops/device.h"
 #include "ops/pool.h"
 
@@ -128,8 +130,8 @@ static sheaf_status *run_alone(sheaf__device *device, const sheaf__call *call)
 
 void sheaf__run(sheaf__device *device, const sheaf__call *call)
 {
-    if (device->class->counts || device->failed != NULL)
+    if (device->class->counts || atomic_load(&device->failed) != NULL)
         return;
     if (device->class->run == NULL || !device->class->run(device, device->reserved, call))
-        device->failed = run_alone(device, call);
+        sheaf__device_fail(device, run_alone(device, call));
 }

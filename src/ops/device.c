@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "base/base.h"
 #include "ops/call.h"
@@ -179,7 +180,7 @@ void sheaf__device_close(sheaf__device *device)
         sheaf__space_release(&device->range->space);
     }
     free(device->range);
-    sheaf_status_free(device->failed);
+    sheaf_status_free(sheaf__device_check(device));
     pthread_mutex_destroy(&device->copying);
     free(device);
 }
@@ -315,6 +316,9 @@ sheaf_status *sheaf__download(sheaf__device *device, void *to, const void *from,
     atomic_fetch_add_explicit(&device->downloaded, bytes, memory_order_relaxed);
     if (bytes == 0 || device->class->counts)
         return NULL;
+    sheaf_status *st = sheaf__device_check(device);
+    if (st != NULL)
+        return st;
     if (!device->class->shared)
         return device->class->download(device->reserved, to, from, bytes);
     if (to != from)
@@ -358,6 +362,17 @@ sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t 
     return st;
 }
 
+/* A plan may need any number of bytes: of what it does not fill nothing is taken, and NULL, where
+ * there are not as many addresses, is never filled. */
+static void *host_side(const sheaf__device *device, size_t bytes)
+{
+    if (!device->class->counts)
+        return calloc(1, bytes + 1);
+    void *at = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
 sheaf_status *sheaf__mirror_take(sheaf__mirror *out, sheaf__device *device, size_t bytes,
                                  sheaf_memory kind)
 {
@@ -365,7 +380,7 @@ sheaf_status *sheaf__mirror_take(sheaf__mirror *out, sheaf__device *device, size
     sheaf_status *st = sheaf__device_alloc(&out->device, device, bytes, kind);
     out->host = out->device;
     if (st == NULL && (device->class->counts || !device->class->shared) &&
-        (out->host = calloc(1, bytes + 1)) == NULL)
+        (out->host = host_side(device, bytes)) == NULL && !device->class->counts)
         st = sheaf__no_memory("the host's side of the device's memory");
     if (st != NULL)
         sheaf__mirror_give(out, device);
@@ -384,15 +399,24 @@ sheaf_status *sheaf__mirror_download(const sheaf__mirror *m, sheaf__device *devi
 
 void sheaf__mirror_give(sheaf__mirror *m, sheaf__device *device)
 {
-    if (m->host != m->device)
+    if (m->host != m->device && device->class->counts && m->host != NULL)
+        munmap(m->host, m->bytes + 1);
+    else if (m->host != m->device)
         free(m->host);
     sheaf__device_free(device, m->device);
     *m = (sheaf__mirror){ 0 };
 }
 
+/* ---- failures ---- */
+
+void sheaf__device_fail(sheaf__device *device, sheaf_status *st)
+{
+    sheaf_status *none = NULL;
+    if (st != NULL && !atomic_compare_exchange_strong(&device->failed, &none, st))
+        sheaf_status_free(st);
+}
+
 sheaf_status *sheaf__device_check(sheaf__device *device)
 {
-    sheaf_status *st = device->failed;
-    device->failed = NULL;
-    return st;
+    return atomic_load(&device->failed) == NULL ? NULL : atomic_exchange(&device->failed, NULL);
 }

@@ -69,8 +69,8 @@ typedef struct sheaf__device {
     sheaf__pool *pool;             /* NULL on dry */
     int threads;                   /* workers of the pool; what dry pretends to have */
     sheaf__sums sums;              /* of all products of bfloat16; set before the first one */
-    void **scratch;       /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes of the host's memory */
-    sheaf_status *failed; /* the first operation or transfer that could not be done; else NULL */
+    void **scratch; /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes of the host's memory */
+    _Atomic(sheaf_status *) failed; /* the first operation that could not be done; else NULL */
     /* Counted on all devices. */
     size_t in_use[SHEAF_MEM_KINDS], peak_of[SHEAF_MEM_KINDS];
     size_t peak;                     /* high-water mark of the address range, rounded up to 2 MiB */
@@ -190,5 +190,9 @@ sheaf_status *sheaf__mirror_download(const sheaf__mirror *mirror, sheaf__device 
                                      size_t bytes);
 void sheaf__mirror_give(sheaf__mirror *mirror, sheaf__device *device);
 
-/* sheaf__device_check - its failure, which it forgets; NULL: all was done. */
+/* Operations return no status: the device remembers what it could not do, and does no more of them.
+ *   sheaf__device_fail - remembers `st`, if it is the first; consumes it; may be NULL.
+ *   sheaf__device_check - that failure, which it forgets; NULL: all was done. Called at the end of
+ *   each run of a tape and by each download, so that no result is read or written after one. */
+void sheaf__device_fail(sheaf__device *device, sheaf_status *st);
 sheaf_status *sheaf__device_check(sheaf__device *device);

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "catalog/boxes.h"
+#include "infer/batch_rows.h"
 #include "models/build.h"
 #include "models/team.h"
 
@@ -317,14 +318,19 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 /* ---- generation ---- */
 
 /* One run of `queries` tokens of each sequence, some with an image. */
-static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kv_cache *kv_cache, int64_t batch,
-                                int64_t queries, int64_t keys, int64_t images,
+static sheaf_status *run_tokens(sheaf__model *m, const sheaf__batch_rows *rows,
+                                const sheaf__kv_cache *kv_cache, int64_t batch, int64_t queries,
+                                int64_t keys, int64_t images,
                                 const int64_t patches[SHEAF__MOST_TOWERS])
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
-    static const int32_t last[1] = { 0 }; /* the dry device reads nothing */
-    static const sheaf__images_in images_in = { 0 };
-    const sheaf__rows_in in = { .mask_ld = keys, .keys = keys };
+    static const int32_t last[1] = { 0 }; /* only how many there are is read: rows are not known */
+    const sheaf__images_in images_in = { .image_row = rows->image_row.device,
+                                         .stream = { rows->stream[0].device,
+                                                     rows->stream[1].device } };
+    sheaf__rows_in in = sheaf__batch_rows_in(rows);
+    in.host.ids = NULL; /* tokens are not known */
+    in.mask_ld = in.keys = keys;
     sheaf__head_run head = {
         .all_rows = true, .unknown = true, .pick = last, .npick = batch, .take = unheard
     };
@@ -355,14 +361,17 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
 {
     const int64_t prompt = g->prompt > 0 ? g->prompt : g->seq;
     sheaf__kv_cache kv_cache = { 0 };
+    sheaf__batch_rows rows;
     const bool counts = g->work != NULL && model->context->rank == 0;
-    sheaf_status *st = sheaf__kv_cache_new(&kv_cache, model, g->batch, g->seq);
+    sheaf_status *st = sheaf__batch_rows_open(&rows, model, g->batch, prompt, g->seq);
+    TRY(st, sheaf__kv_cache_new(&kv_cache, model, g->batch, g->seq));
     model->context->work = counts ? &g->work->prompts : NULL;
-    TRY(st, run_tokens(model, &kv_cache, g->batch, prompt, prompt, g->images, g->patches));
+    TRY(st, run_tokens(model, &rows, &kv_cache, g->batch, prompt, prompt, g->images, g->patches));
     model->context->work = counts ? &g->work->token : NULL;
-    TRY(st, run_tokens(model, &kv_cache, g->batch, 1,
+    TRY(st, run_tokens(model, &rows, &kv_cache, g->batch, 1,
                        g->work == NULL ? g->seq : (prompt + g->seq + 1) / 2, 0, g->patches));
     sheaf__kv_cache_release(&kv_cache, model);
+    sheaf__batch_rows_release(&rows, model);
     return st;
 }
 

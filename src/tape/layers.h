@@ -20,8 +20,8 @@ typedef struct sheaf__rows_in {
     } host;
     int64_t mask_ld;
     int64_t keys; /* keys per sequence including the new ones (cache) */
-    /* [batch] the same where sequences differ, none above `keys`; NULL: they do not. Read with a
-     * cache only */
+    /* [batch] the same where sequences differ, none above `keys`, the host's; NULL: they do not.
+     * Read with a cache only */
     const int64_t *keys_of;
     /* Sequences packed end to end, as sheaf__attention has them; NULL: they are not. Read without a
      * cache only */

@@ -566,7 +566,7 @@ static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
 {
     sheaf_status *st = run_steps(tape, bad);
     sheaf__set_purpose(tape->context, SHEAF__TRAFFIC_OTHER);
-    return st;
+    return TRY(st, sheaf__device_check(tape->context->device));
 }
 
 sheaf_status *sheaf__tape_run(sheaf__tape *tape)

@@ -115,9 +115,7 @@ void sheaf__mm_products_far(sheaf__device *device, const sheaf__product *job, in
                                            .operand = all.operand,
                                            .operands = all.operands,
                                            .whole = run_jobs });
-    else if (device->failed == NULL)
-        device->failed = st;
     else
-        sheaf_status_free(st);
+        sheaf__device_fail(device, st);
     free_jobs(&all);
 }
