@@ -1,5 +1,6 @@
 /* prefix_cache_test.c - a prompt in a batch, and one whose beginning was read before, have the bits
  * they have alone; what is told of probabilities is what transformers computes. */
+#include "tests/devices/checked.h"
 #include "tests/made_sat.h"
 
 #include "infer/prefix_cache.h"
@@ -218,8 +219,11 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
 
 static void test_past__answers_are_those_without_it(void **state)
 {
-    static const char *const models[] = { "tiny_mistral", "tiny_qwen2" };
-    for (size_t k = 0; k < 4; k++) {
+    static const char *const models[] = { "tiny_mistral", "tiny_qwen2" }, *const devices[] = {
+        NULL, NULL, NULL, NULL, "checked"
+    };
+    said by_cpu[CALLS];
+    for (size_t k = 0; k < ARRAY_LEN(devices); k++) {
         sheaf__opened opened;
         turns *t = calloc(1, sizeof *t);
         t->least = k < 2 ? MOST : 40;
@@ -227,10 +231,15 @@ static void test_past__answers_are_those_without_it(void **state)
         CHECK_OK(sheaf__team_run(&opened,
                                  &(sheaf__team_options){ .ranks = k < 2 ? 1 : 3,
                                                          .threads = 2,
+                                                         .device = devices[k],
                                                          .dtype = k == 1 ? SHEAF_BF16 : SHEAF_F32,
                                                          .positions = MOST },
                                  in_turns, t));
         CHECK_BYTES("answers", t->with, t->without, sizeof t->with);
+        if (k == 0)
+            memcpy(by_cpu, t->with, sizeof by_cpu);
+        if (devices[k] != NULL)
+            CHECK_BYTES("answers of another device", t->with, by_cpu, sizeof by_cpu);
         for (size_t i = 0; i < CALLS; i++)
             if (calls[i].reused == 0 || (t->least < MOST && i == CALLS - 1))
                 assert_true(t->flops[i][1] == t->flops[i][0]);
@@ -338,6 +347,7 @@ static void test_past__a_picture_is_used_again_as_long_as_it_is_the_same(void **
 
 int main(void)
 {
+    sheaf__device_register(&checked_device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone),
         cmocka_unit_test(test_generate__probabilities_are_those_of_transformers),
