@@ -1,7 +1,9 @@
 /* fits_test.c - what needs more memory than is left is not begun, and what needs no more is. */
 #include "tests/files.h"
 
+#include "infer/generate.h"
 #include "models/open.h"
+#include "models/team.h"
 #include "plan/fits.h"
 
 static struct {
@@ -262,6 +264,67 @@ static void test_fits__operations_are_those_of_every_micro_batch_and_block(void 
     t.o = kept;
 }
 
+/* ---- what a generation takes ---- */
+
+enum { SEQUENCES = 3, PROMPT = 30, ANSWER = 10 };
+
+typedef struct taken {
+    size_t bytes[2][SHEAF_MEM_KINDS]; /* by rank, when it had most */
+} taken;
+
+static sheaf_status *answer_three(void *self, sheaf__model *model)
+{
+    taken *to = self;
+    int32_t ids[PROMPT] = { 1, 2, 3 }, said[SEQUENCES][ANSWER];
+    sheaf__prompt prompt[SEQUENCES];
+    sheaf__continuation out[SEQUENCES];
+    for (int i = 0; i < SEQUENCES; i++) {
+        prompt[i] = (sheaf__prompt){ ids, PROMPT - i };
+        out[i] = (sheaf__continuation){ said[i], 0 };
+    }
+    sheaf_status *st = sheaf__generate(out, model, prompt, SEQUENCES,
+                                       &(sheaf__generate_options){ .sampling = { .greedy = true },
+                                                                   .max_new = ANSWER,
+                                                                   .batch = SEQUENCES });
+    const sheaf__device *device = model->context->device;
+    memcpy(to->bytes[model->context->rank], device->at_peak, sizeof to->bytes[0]);
+    return st;
+}
+
+static void test_fits__a_generation_takes_what_was_planned(void **state)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    char path[1024];
+    sheaf__opened opened;
+    sheaf__placement place;
+    sheaf_plan plan;
+    taken got;
+    snprintf(path, sizeof path, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
+    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = path, .slices = 8 }));
+    CHECK_OK(sheaf__placement_read(&place, NULL, opened.schema));
+    for (int tp = 1; tp <= 2; tp++) {
+        CHECK_OK(sheaf__team_run(&opened,
+                                 &(sheaf__team_options){ .ranks = tp,
+                                                         .threads = tp,
+                                                         .dtype = SHEAF_F32,
+                                                         .positions = PROMPT + ANSWER,
+                                                         .sequences = SEQUENCES },
+                                 answer_three, &got));
+        CHECK_OK(sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = opened.schema,
+                                                                      .place = &place,
+                                                                      .tp = tp,
+                                                                      .threads = tp,
+                                                                      .dtype = SHEAF_F32,
+                                                                      .batch = SEQUENCES,
+                                                                      .prompt = PROMPT,
+                                                                      .seq = PROMPT + ANSWER }));
+        for (int r = 0; r < tp; r++)
+            for (int k = 0; k < SHEAF_MEM_KINDS; k++)
+                assert_int_equal(got.bytes[r][k], plan.rank[r].bytes[k]);
+    }
+    sheaf__opened_close(&opened);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_fits__a_long_answer_needs_less_than_a_long_prompt),
         cmocka_unit_test(test_fits__millions_of_rows_are_counted_at_once),
         cmocka_unit_test(test_fits__operations_are_those_of_every_micro_batch_and_block),
+        cmocka_unit_test(test_fits__a_generation_takes_what_was_planned),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

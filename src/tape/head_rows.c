@@ -75,7 +75,7 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     list_params *p = op->params;
     const int64_t rows = p->wanted.which->rows;
     p->count = p->blocks.n = 0;
-    if (p->run->unknown) {
+    if (p->run->unknown || p->which == NULL) {
         p->count = sheaf__head_rows_count(rows, p->run);
         return NULL;
     }
@@ -100,9 +100,11 @@ sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
     list_params *p = op->params;
     p->run = run;
     p->count = rows;
-    p->begin = sheaf__blocks_alloc(tape, rows);
-    p->which = sheaf__tape_host_memory(tape, bytes);
-    p->place = sheaf__tape_host_memory(tape, bytes);
+    if (!run->unknown) { /* a plan may count more rows than there is memory for */
+        p->begin = sheaf__blocks_alloc(tape, rows);
+        p->which = sheaf__tape_host_memory(tape, bytes);
+        p->place = sheaf__tape_host_memory(tape, bytes);
+    }
     p->blocks = (sheaf__row_blocks){ 0, p->begin, true };
     p->wanted = (sheaf__head_rows){ sheaf__tape_value(tape, op->name, rows, 1, SHEAF_F32), p->place,
                                     &p->count, &p->blocks };
