@@ -8,6 +8,7 @@
 
 #include "tests/check.h"
 
+#include "tests/devices/checked.h"
 #include "tests/tape_ends.h"
 #include "tape/vision.h"
 
@@ -55,6 +56,25 @@ typedef struct outcome {
 
 static const float START = 0.5f; /* what gradients of vectors hold before */
 
+/* A vector where the device has it; on dry, which reads none, and where memory is shared, the
+ * host's own. */
+static float *vector_on(sheaf__device *device, float *x, int64_t n)
+{
+    float *at;
+    CHECK_OK(sheaf__lend(&at, device, x, (size_t)n * sizeof *x));
+    return at;
+}
+
+/* The gradient comes back. */
+static void take_back(sheaf__device *device, const sheaf__vector *vector, const sheaf__trained *t,
+                      float *grad)
+{
+    if (!device->class->counts)
+        CHECK_OK(sheaf__download(device, grad, t->grad[0], (size_t)t->numel[0] * sizeof(float)));
+    sheaf__reclaim(vector->data, device);
+    sheaf__reclaim(t->grad[0], device);
+}
+
 static outcome run(const problem *p, const sheaf__device_class *class, sheaf_dtype dtype,
                    bool twice)
 {
@@ -80,12 +100,15 @@ static outcome run(const problem *p, const sheaf__device_class *class, sheaf_dty
         o.grad[i] = malloc((size_t)numel(a) * sizeof(float));
         for (int64_t e = 0; e < numel(a); e++)
             o.grad[i][e] = START;
-        trained[i] = (sheaf__trained){
-            .count = 1, .numel[0] = numel(a), .master[0] = o.x[i], .grad[0] = o.grad[i]
-        };
-        vector[i] =
-            (sheaf__vector){ "vector", a->rows, a->cols, o.x[i], a->frozen ? NULL : &trained[i] };
-        if (!a->vector)
+        if (a->vector) {
+            float *x = vector_on(device, o.x[i], numel(a));
+            trained[i] = (sheaf__trained){ .count = 1,
+                                           .numel[0] = numel(a),
+                                           .master[0] = x,
+                                           .grad[0] = vector_on(device, o.grad[i], numel(a)) };
+            vector[i] =
+                (sheaf__vector){ "vector", a->rows, a->cols, x, a->frozen ? NULL : &trained[i] };
+        } else
             value[i] = source_of(tape, a->rows, a->cols, a->frozen, o.x[i], o.grad[i], a->cols, 0);
     }
     sheaf__tape_segment_begin(tape, 0);
@@ -99,6 +122,10 @@ static outcome run(const problem *p, const sheaf__device_class *class, sheaf_dty
             sink_of(tape, value[i], o.second[i], o.seen[i], p->operand[i].cols, 0);
     CHECK_OK(sheaf__tape_compile(tape, true, twice));
     CHECK_OK(sheaf__tape_run(tape));
+    CHECK_OK(sheaf__device_check(device));
+    for (int i = 0; i < count_of(p); i++)
+        if (p->operand[i].vector)
+            take_back(device, &vector[i], &trained[i], o.grad[i]);
     if (device->in_use[SHEAF_MEM_ACTIVATIONS] != 0)
         fail_msg("%s: %zu bytes of values are left", p->name,
                  device->in_use[SHEAF_MEM_ACTIVATIONS]);
@@ -171,7 +198,8 @@ static void check_run(const problem *p, sheaf_dtype dtype, bool twice)
     drop(&o);
 }
 
-static void check(const problem *p)
+/* Of an op that reads memory of its env, which is the host's. */
+static inline void check_here(const problem *p)
 {
     for (int twice = 0; twice <= !p->once; twice++) {
         check_run(p, SHEAF_F32, twice);
@@ -182,4 +210,26 @@ static void check(const problem *p)
         drop(&real);
         drop(&dry);
     }
+}
+
+/* The same bytes on a device with memory of its own. */
+static inline void check_device(const problem *p, const sheaf__device_class *class)
+{
+    for (int twice = 0; twice <= !p->once; twice++)
+        for (int half = 0; half < 2; half++) {
+            const sheaf_dtype dtype = half ? SHEAF_BF16 : SHEAF_F32;
+            outcome want = run(p, &sheaf__cpu, dtype, twice), got = run(p, class, dtype, twice);
+            CHECK_BYTES(p->name, got.y, want.y, (size_t)(p->rows * p->cols) * sizeof(float));
+            for (int i = 0; i < count_of(p); i++)
+                CHECK_BYTES(p->name, got.grad[i], want.grad[i],
+                            (size_t)numel(&p->operand[i]) * sizeof(float));
+            drop(&want);
+            drop(&got);
+        }
+}
+
+static inline void check(const problem *p)
+{
+    check_here(p);
+    check_device(p, &checked_device);
 }

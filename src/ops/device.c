@@ -362,6 +362,25 @@ sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t 
     return st;
 }
 
+sheaf_status *sheaf__lend(void *at, sheaf__device *device, const void *host, size_t bytes)
+{
+    void *copy = (void *)host;
+    sheaf_status *st = NULL;
+    if (!device->planned->shared) {
+        copy = NULL;
+        st = sheaf__device_alloc(&copy, device, bytes, SHEAF_MEM_SCRATCH);
+    }
+    TRY(st, sheaf__upload(device, copy, host, bytes));
+    memcpy(at, &copy, sizeof copy);
+    return st;
+}
+
+void sheaf__reclaim(const void *at, sheaf__device *device)
+{
+    if (!device->planned->shared)
+        sheaf__device_free(device, (void *)at);
+}
+
 /* A plan may need any number of bytes: of what it does not fill nothing is taken, and NULL, where
  * there are not as many addresses, is never filled. */
 static void *host_side(const sheaf__device *device, size_t bytes)

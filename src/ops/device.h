@@ -173,6 +173,11 @@ sheaf_status *sheaf__borrow(void *host, sheaf__device *device, const void *at, s
                             bool reads);
 sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t bytes, bool writes);
 
+/* sheaf__lend - the host's memory as the device's, for operations that read it (lists of rows):
+ * where it is not, a copy. sheaf__reclaim - after those operations; accepts NULL. */
+sheaf_status *sheaf__lend(void *at, sheaf__device *device, const void *host, size_t bytes);
+void sheaf__reclaim(const void *at, sheaf__device *device);
+
 /* Memory with two sides: the host fills or reads its own, operations the device's. They are one
  * where memory is shared. On dry the host's side is memory too, as what the host computes does not
  * depend on the device. */

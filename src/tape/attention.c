@@ -45,12 +45,20 @@ typedef struct run {
     int64_t query, key;
 } run;
 
-static int64_t keys_of(const sheaf__context *c, const attention_params *p, int64_t sequence)
+static int64_t keys_of(const attention_params *p, int64_t sequence)
 {
     if (p->cache == NULL)
         return p->heads.queries;
-    return p->in->keys_of == NULL || c->device->class->counts ? p->in->keys
-                                                              : p->in->keys_of[sequence];
+    return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
+}
+
+/* The end of the neighbours of sequence i that have as many. */
+static int64_t equal_end(const attention_params *p, int64_t i)
+{
+    int64_t end = i + 1;
+    while (end < p->heads.batch && keys_of(p, end) == keys_of(p, i))
+        end++;
+    return end;
 }
 
 /* Of causal attention: neighbours that have as many keys, from sequence i on. */
@@ -59,11 +67,10 @@ static run causal_run(const sheaf__context *c, const attention_params *p, int64_
     const sheaf__heads *h = &p->heads;
     const bool cached = p->cache != NULL;
     sheaf__attention s = shape_of(c, p);
-    for (*end = i + 1; *end < h->batch && keys_of(c, p, *end) == keys_of(c, p, i);)
-        ++*end;
+    *end = equal_end(p, i);
     s.batch = *end - i;
     s.queries = h->queries;
-    s.keys = keys_of(c, p, i);
+    s.keys = keys_of(p, i);
     s.window = h->window;
     s.cap = h->cap;
     s.mask_ld = p->in->mask_ld;
@@ -131,20 +138,24 @@ static float *stats_of(const attention_params *p, int64_t row)
 
 /* ---- forward ---- */
 
-/* New rows go behind the old ones of each sequence and head. */
-static void append(const sheaf__context *c, const attention_params *p)
+/* New rows of x, the keys or the values, go behind the old ones of each sequence and head. */
+static void append(const sheaf__context *c, const attention_params *p, void *cache,
+                   const sheaf__value *x)
 {
-    const sheaf__heads *heads = &p->heads;
-    const int64_t n = heads->queries, d = heads->head_dim, cols = p->k->cols;
-    for (int64_t b = 0; b < heads->batch; b++)
-        for (int64_t h = 0; h < heads->kv_heads; h++) {
-            const int64_t at = (b * heads->kv_heads + h) * p->cache->length + keys_of(c, p, b) - n,
-                          from = b * n * cols + h * d;
-            sheaf__copy_box(c, sheaf__at(p->cache->k, at * d, c->dtype), d,
-                            sheaf__at(p->k->data, from, c->dtype), cols, n, d);
-            sheaf__copy_box(c, sheaf__at(p->cache->v, at * d, c->dtype), d,
-                            sheaf__at(p->v->data, from, c->dtype), cols, n, d);
-        }
+    const sheaf__heads *h = &p->heads;
+    const int64_t n = h->queries, d = h->head_dim, length = p->cache->length;
+    for (int64_t i = 0, end; i < h->batch; i = end) {
+        end = equal_end(p, i);
+        const int64_t at = i * h->kv_heads * length + keys_of(p, i) - n;
+        sheaf__op_copy_boxes(c->device,
+                             (sheaf__boxes){ .dtype = c->dtype,
+                                             .dst = sheaf__at(cache, at * d, c->dtype),
+                                             .src = sheaf__at(x->data, i * n * x->cols, c->dtype),
+                                             .count = { end - i, h->kv_heads, n },
+                                             .ld_dst = { h->kv_heads * length * d, length * d, d },
+                                             .ld_src = { n * x->cols, d, x->cols },
+                                             .cols = d });
+    }
 }
 
 static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
@@ -154,13 +165,15 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
     const bool cached = p->cache != NULL;
     void *k = cached ? p->cache->k : p->k->data, *v = cached ? p->cache->v : p->v->data;
     sheaf__picture_at *at;
-    if (cached && p->in != NULL && !c->device->class->counts)
-        append(c, p);
+    if (cached && p->in != NULL) {
+        append(c, p, k, p->k);
+        append(c, p, v, p->v);
+    }
     if (cached && p->in == NULL && p->k != NULL) {
         sheaf__copy(c, k, p->k->data, p->k->rows * p->k->cols, false);
         sheaf__copy(c, v, p->v->data, p->v->rows * p->v->cols, false);
     }
-    sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
+    sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
     for (int64_t i = 0, end; i < p->of.images && st == NULL; i = end) {
         const run r = run_from(c, p, at, i, &end);
         sheaf__attention_forward(c->device, &r.shape, row_of(c, p->o->data, r.query, r.shape.ldo),
@@ -196,7 +209,7 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__value *const to[3] = { p->q, p->k, p->v };
     void *grad[3] = { NULL };
     sheaf__picture_at *at;
-    sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
+    sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
     for (int i = 0; i < 3; i++)
         TRY(st, sheaf__gradient_begin(&grad[i], c, to[i]));
     for (int i = 1; i < 3 && st == NULL && sees_own(p); i++)

@@ -27,11 +27,10 @@ static bool fits(const sheaf__tower *t, const sheaf__view *view)
            view->width % t->patch == 0;
 }
 
-sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__context *c,
-                                     const sheaf__pictures *p)
+sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictures *p)
 {
     *out = NULL;
-    if (p->in == NULL || c->device->class->counts)
+    if (p->in == NULL || p->in->picture == NULL)
         return NULL;
     sheaf__picture_at *at = malloc((size_t)(p->images + 1) * sizeof *at);
     if (at == NULL)
@@ -43,12 +42,12 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__conte
         if (!fits(&p->tower, view))
             st = misfit(p, i);
         at[i] = (sheaf__picture_at){ first, sheaf__patches_along(view->height, &p->tower),
-                                     sheaf__patches_along(view->width, &p->tower) };
+                                     sheaf__patches_along(view->width, &p->tower), 0 };
         first += st == NULL
                      ? sheaf__picture_seen(p->in->picture, p->images, i, &p->tower, p->number)
                      : 0;
     }
-    at[p->images] = (sheaf__picture_at){ first, 0, 0 };
+    at[p->images] = (sheaf__picture_at){ first, 0, 0, 0 };
     if (st == NULL && first != p->patches)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "images"), "%lld patches in all",
                                         (long long)p->patches),
@@ -58,21 +57,6 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__conte
     else
         free(at);
     return st;
-}
-
-int64_t sheaf__picture_of(const sheaf__picture_at *at, const sheaf__pictures *p, int64_t row,
-                          int64_t *patch)
-{
-    int64_t low = 0, high = p->images;
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (at[middle].first + (p->class_row ? middle : 0) <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    *patch = row - at[low].first - (p->class_row ? low + 1 : 0);
-    return low;
 }
 
 /* ---- patches ---- */
@@ -86,42 +70,48 @@ typedef struct patches_args {
     const sheaf__context *c;
     const patches_params *p;
     const sheaf__picture_at *at;
+    void *to; /* the host's */
 } patches_args;
 
 static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
 {
     const patches_args *a = arg;
-    const sheaf__tower *t = &a->p->of.tower;
-    const sheaf__value *v = a->p->y;
+    const sheaf__pictures *of = &a->p->of;
+    const sheaf__tower *t = &of->tower;
+    const sheaf_dtype dtype = a->c->dtype;
     for (int64_t r = begin; r < end; r++) {
         int64_t patch;
-        const int64_t image = sheaf__picture_of(a->at, &a->p->of, r, &patch);
-        const sheaf__view *view = &a->p->of.in->picture[image].of[a->p->of.number];
+        const int64_t image = sheaf__picture_of(a->at, of->images, false, r, &patch);
+        const sheaf__view *view = &of->in->picture[image].of[of->number];
         const int64_t y0 = patch / a->at[image].across * t->patch,
                       x0 = patch % a->at[image].across * t->patch;
-        int64_t to = r * v->cols;
+        int64_t to = r * a->p->y->cols;
         for (int64_t channel = 0; channel < t->channels; channel++)
             for (int64_t y = 0; y < t->patch; y++, to += t->patch) {
                 const float *line = view->pixels + (channel * view->height + y0 + y) * view->width;
                 const int64_t n = y0 + y >= view->height         ? 0
                                   : x0 + t->patch <= view->width ? t->patch
                                                                  : view->width - x0;
-                a->c->device->kernels->round(sheaf__at(v->data, to, a->c->dtype), a->c->dtype,
-                                             line + x0, n);
-                memset(sheaf__at(v->data, to + n, a->c->dtype), 0, /* behind the picture's edge */
-                       (size_t)(t->patch - n) * sheaf_dtype_bytes(a->c->dtype));
+                a->c->device->kernels->round(sheaf__at(a->to, to, dtype), dtype, line + x0, n);
+                memset(sheaf__at(a->to, to + n, dtype), 0, /* behind the picture's edge */
+                       (size_t)(t->patch - n) * sheaf_dtype_bytes(dtype));
             }
     }
 }
 
+/* By the host, which has the pixels. */
 static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    patches_args args = { sheaf__tape_context(tape), op->params, NULL };
+    patches_args a = { .c = sheaf__tape_context(tape), .p = op->params };
+    const sheaf__value *y = a.p->y;
+    const size_t bytes = (size_t)(y->rows * y->cols) * sheaf_dtype_bytes(y->dtype);
     sheaf__picture_at *at = NULL;
-    sheaf_status *st = sheaf__pictures_layout(&at, args.c, &args.p->of);
-    args.at = at;
-    if (st == NULL)
-        sheaf__rows(args.c, args.p->y->rows, 8, cut_patches, &args);
+    sheaf_status *st = sheaf__pictures_layout(&at, &a.p->of);
+    a.at = at;
+    TRY(st, sheaf__borrow(&a.to, a.c->device, y->data, bytes, false));
+    if (st == NULL && at != NULL)
+        sheaf__rows(a.c, y->rows, 8, cut_patches, &a);
+    TRY(st, sheaf__return(a.to, a.c->device, y->data, bytes, true));
     free(at);
     return st;
 }
@@ -147,26 +137,39 @@ typedef struct class_params {
     sheaf__value *narrow, *wide; /* without them, and with them */
 } class_params;
 
-/* The rows of the wide value that hold patches, one after the other, and those that hold class
- * rows behind them. To free(); NULL on dry. */
-static sheaf_status *wide_rows(int32_t **out, const sheaf__context *c, const sheaf__pictures *p)
+/* Rows of the wide value, of the device's memory. */
+typedef struct wide_rows {
+    int32_t *list; /* the host's */
+    const int32_t *patches, *class;
+} wide_rows;
+
+static void release_rows(wide_rows *rows, const sheaf__context *c)
 {
+    sheaf__reclaim(rows->patches, c->device);
+    free(rows->list);
+}
+
+/* Those that hold patches, one after the other, and behind them those that hold class rows. */
+static sheaf_status *find_rows(wide_rows *out, const sheaf__context *c, const sheaf__pictures *p)
+{
+    const size_t bytes = (size_t)(p->patches + p->images) * sizeof *out->list;
     sheaf__picture_at *at = NULL;
-    int32_t *row = NULL;
-    sheaf_status *st = sheaf__pictures_layout(&at, c, p);
-    if (st == NULL && !c->device->class->counts) {
-        row = malloc((size_t)(p->patches + p->images) * sizeof *row);
-        st = row == NULL ? sheaf__no_memory("rows of the images") : NULL;
-    }
-    for (int64_t i = 0; i < p->images && row != NULL; i++) {
-        row[p->patches + i] = (int32_t)(sheaf__patches_before(at, p, i) + i);
-        for (int64_t k = sheaf__patches_before(at, p, i); k < sheaf__patches_before(at, p, i + 1);
-             k++)
-            row[k] = (int32_t)(k + i + 1);
+    *out = (wide_rows){ NULL };
+    sheaf_status *st = sheaf__pictures_layout(&at, p);
+    if (st == NULL && (out->list = malloc(bytes)) == NULL)
+        st = sheaf__no_memory("rows of the images");
+    for (int64_t i = 0; i < p->images && st == NULL; i++) {
+        const int64_t first = sheaf__patches_before(at, p, i);
+        out->list[p->patches + i] = (int32_t)(first + i);
+        for (int64_t k = first; k < sheaf__patches_before(at, p, i + 1); k++)
+            out->list[k] = (int32_t)(k + i + 1);
     }
     free(at);
-    *out = row;
-    return st;
+    TRY(st, sheaf__lend(&out->patches, c->device, out->list, bytes));
+    if (st != NULL)
+        return st;
+    out->class = out->patches + p->patches;
+    return NULL;
 }
 
 static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)
@@ -174,39 +177,37 @@ static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const class_params *p = op->params;
     const int64_t width = p->wide->cols;
-    int32_t *row = NULL;
-    sheaf_status *st = wide_rows(&row, c, &p->of);
-    if (row == NULL)
-        return st;
-    if (p->token == NULL)
-        sheaf__gather(c, p->narrow->data, p->wide->data, sheaf__row_map_listed(row, p->wide->rows),
-                      p->of.patches, width, false);
-    else {
-        sheaf__scatter(c, p->wide->data, p->narrow->data, sheaf__row_map_listed(row, p->wide->rows),
-                       p->of.patches, width, false);
-        sheaf__set_rows(c, p->wide->data, p->token->data,
-                        sheaf__row_map_listed(row + p->of.patches, p->wide->rows), p->of.images,
-                        width);
+    wide_rows rows;
+    sheaf_status *st = find_rows(&rows, c, &p->of);
+    if (st == NULL) {
+        const sheaf__row_map patches = sheaf__row_map_listed(rows.patches, p->wide->rows),
+                             class = sheaf__row_map_listed(rows.class, p->wide->rows);
+        if (p->token == NULL)
+            sheaf__gather(c, p->narrow->data, p->wide->data, patches, p->of.patches, width, false);
+        else {
+            sheaf__scatter(c, p->wide->data, p->narrow->data, patches, p->of.patches, width, false);
+            sheaf__set_rows(c, p->wide->data, p->token->data, class, p->of.images, width);
+        }
     }
-    free(row);
-    return NULL;
+    release_rows(&rows, c);
+    return st;
 }
 
 static sheaf_status *add_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const class_params *p = op->params;
-    int32_t *row = NULL;
-    sheaf_status *st = wide_rows(&row, c, &p->of);
+    wide_rows rows;
+    sheaf_status *st = find_rows(&rows, c, &p->of);
     if (st == NULL && p->token->trained != NULL)
-        st = sheaf__sum_mapped(
-            c, p->token->trained->grad[0], p->wide->grad,
-            sheaf__row_map_listed(row == NULL ? NULL : row + p->of.patches, p->wide->rows),
-            p->of.images, p->wide->cols);
+        st = sheaf__sum_mapped(c, p->token->trained->grad[0], p->wide->grad,
+                               sheaf__row_map_listed(rows.class, p->wide->rows), p->of.images,
+                               p->wide->cols);
     if (st == NULL && p->narrow->needs_grad)
-        sheaf__gather(c, p->narrow->grad, p->wide->grad, sheaf__row_map_listed(row, p->wide->rows),
-                      p->of.patches, p->wide->cols, !p->narrow->grad_fresh);
-    free(row);
+        sheaf__gather(c, p->narrow->grad, p->wide->grad,
+                      sheaf__row_map_listed(rows.patches, p->wide->rows), p->of.patches,
+                      p->wide->cols, !p->narrow->grad_fresh);
+    release_rows(&rows, c);
     return st;
 }
 
@@ -214,12 +215,12 @@ static sheaf_status *drop_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const class_params *p = op->params;
-    int32_t *row = NULL;
-    sheaf_status *st = wide_rows(&row, c, &p->of);
-    if (row != NULL)
+    wide_rows rows;
+    sheaf_status *st = find_rows(&rows, c, &p->of);
+    if (st == NULL)
         sheaf__scatter_gradient(c, p->wide, p->narrow->grad,
-                                sheaf__row_map_listed(row, p->wide->rows), p->of.patches);
-    free(row);
+                                sheaf__row_map_listed(rows.patches, p->wide->rows), p->of.patches);
+    release_rows(&rows, c);
     return st;
 }
 
@@ -293,28 +294,6 @@ typedef struct repeat_params {
     int64_t n;
 } repeat_params;
 
-static void repeat_back(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const sheaf__op_run *a = arg;
-    const repeat_params *p = a->params;
-    const sheaf__kernels *k = a->c->device->kernels;
-    const sheaf_dtype t = a->c->dtype;
-    const int64_t all = p->x->rows * p->x->cols;
-    float sum[256], was[256];
-    for (int64_t i = begin, n; i < end; i += n) {
-        n = end - i < 256 ? end - i : 256;
-        void *dx = sheaf__at(p->x->grad, i, t);
-        for (int64_t e = 0; e < n; e++)
-            sum[e] = 0;
-        k->column_sums(sum, sheaf__at(p->y->grad, i, t), all, p->n, n, t);
-        if (!p->x->grad_fresh) {
-            k->widen(was, dx, t, n);
-            k->add(sum, was, sum, n);
-        }
-        k->round(dx, t, sum, n);
-    }
-}
-
 static sheaf_status *repeat_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
@@ -325,12 +304,20 @@ static sheaf_status *repeat_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
+static sheaf_status *repeat_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    const sheaf__context *c = sheaf__tape_context(tape);
+    const repeat_params *p = op->params;
+    sheaf__op_sum_copies(c->device, p->x->grad, p->y->grad, p->x->rows * p->x->cols, p->n,
+                         !p->x->grad_fresh, c->dtype);
+    return NULL;
+}
+
 sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n)
 {
-    sheaf__op *op = sheaf__tape_each(tape, "copies of rows", sizeof(repeat_params), x, 0, NULL,
-                                     x->needs_grad ? repeat_back : NULL);
+    sheaf__op *op = sheaf__tape_op(tape, "copies of rows", repeat_forward,
+                                   x->needs_grad ? repeat_backward : NULL, sizeof(repeat_params));
     sheaf__value *y = sheaf__tape_value(tape, op->name, x->rows * n, x->cols, x->dtype);
     *(repeat_params *)op->params = (repeat_params){ x, y, n };
-    op->forward = repeat_forward;
     return sheaf__op_makes(op, y, x, 0);
 }

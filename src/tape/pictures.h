@@ -10,8 +10,8 @@
 #include "tape/scaled.h"
 #include "tape/vision.h"
 
-/* The pictures of a pass as one tower sees them. What `in` points to is read when the tape runs:
- * NULL, and on the dry device: pictures are as if they were equally large. */
+/* The pictures of a pass as one tower sees them. What `in` points to is read when the tape runs;
+ * where that, or in->picture, is NULL, pictures are as if they were equally large. */
 typedef struct sheaf__pictures {
     const sheaf__images_in *in;
     int64_t images, patches; /* pictures, and patches of all of them */

@@ -23,12 +23,13 @@
 #include "tape/pictures_inner.h"
 #include "tape/rows.h"
 
-/* How the rows (or columns) of a picture with `out` of them are made of `in` of the table. */
+/* The rows or columns of a picture, `out` of them, which are made of `in` of the table's, as lines
+ * of sheaf__positions: from those of all pictures. */
 typedef struct axis {
-    int64_t in, out, most; /* room for `most` taps each */
-    int *count;            /* [out] */
-    int32_t *index;        /* [out, most] */
-    float *weight;         /* [out, most] */
+    int64_t in, out, most;
+    int32_t *count; /* [out] */
+    int32_t *index; /* [out, most] */
+    float *weight;  /* [out, most] */
 } axis;
 
 typedef struct grid_params {
@@ -37,14 +38,14 @@ typedef struct grid_params {
     sheaf__value *x, *y;
 } grid_params;
 
-typedef struct grid_args {
-    const sheaf__context *c;
+/* What a run works out, the host's: all lines, or their sines and cosines. */
+typedef struct grid_lines {
     const grid_params *p;
-    const sheaf__picture_at *at;
-    axis *down, *across; /* [images] */
-    float *turned;       /* SINCOS: [turns, width / 2] sines, then cosines */
-    int64_t turns;
-} grid_args;
+    sheaf__picture_at *at;
+    int64_t n, most;
+    int32_t *count, *index;
+    float *weight, *turned;
+} grid_lines;
 
 /* ---- weights ---- */
 
@@ -88,7 +89,7 @@ static void smooth_taps(axis *x, int64_t r)
         x->weight[r * x->most + i - begin] =
             (float)(keys_kernel(((double)i - centre + 0.5) / f, -0.5) / sum);
     }
-    x->count[r] = (int)(end - begin);
+    x->count[r] = (int32_t)(end - begin);
 }
 
 /* Element i of torch.arange(start, ..., step) in float32, of n: the processor's loop takes 16 at a
@@ -130,26 +131,12 @@ static void fill_axis(axis *x, sheaf__position_kind kind)
     }
 }
 
-static void release(axis *x)
+/* Room for the taps of each row or column. */
+static int64_t reach_of(sheaf__position_kind kind, int64_t in, int64_t out)
 {
-    free(x->count);
-    free(x->index);
-    free(x->weight);
-}
-
-static sheaf_status *make_axis(axis *x, sheaf__position_kind kind, int64_t in, int64_t out)
-{
-    const int64_t reach = 2 * (int64_t)ceil(2 * smooth_reach(in, out)) + 2;
-    *x = (axis){ in,
-                 out,
-                 reach,
-                 calloc((size_t)out, sizeof *x->count),
-                 calloc((size_t)(out * reach), sizeof *x->index),
-                 calloc((size_t)(out * reach), sizeof *x->weight) };
-    if (x->count == NULL || x->index == NULL || x->weight == NULL)
-        return sheaf__no_memory("positions of the images");
-    fill_axis(x, kind);
-    return NULL;
+    if (kind != SHEAF__GRID_CUBIC_SMOOTH)
+        return kind == SHEAF__GRID_CUBIC ? 4 : 1;
+    return 2 * (int64_t)ceil(2 * smooth_reach(in, out)) + 2;
 }
 
 /* ---- sines and cosines ---- */
@@ -158,7 +145,7 @@ static sheaf_status *make_axis(axis *x, sheaf__position_kind kind, int64_t in, i
  * cosines (schema/grid.h). */
 static void turn_lines(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const grid_args *a = arg;
+    const grid_lines *a = arg;
     const int64_t quarter = a->p->x->cols / 4;
     for (int64_t line = begin; line < end; line++)
         for (int64_t j = 0; j < quarter; j++) {
@@ -178,197 +165,125 @@ static sheaf_status *wrong_grid(const grid_params *p, const sheaf__picture_at *a
                        "%lld x %lld", (long long)at[i].across, (long long)at[i].down);
 }
 
-static sheaf_status *find_axes(grid_args *a)
+static int64_t larger(int64_t a, int64_t b)
 {
-    const grid_params *p = a->p;
-    const sheaf__position_grid *g = &p->grid;
-    const int64_t n = p->of.images;
-    a->down = calloc((size_t)n + 1, sizeof *a->down);
-    a->across = calloc((size_t)n + 1, sizeof *a->across);
-    sheaf_status *st =
-        a->down == NULL || a->across == NULL ? sheaf__no_memory("positions of the images") : NULL;
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        const sheaf__picture_at *at = &a->at[i];
-        if (g->kind == SHEAF__GRID_AS_IS && (at->down != g->rows || at->across != g->cols))
-            return wrong_grid(p, a->at, i);
-        st = make_axis(&a->down[i], g->kind, g->rows, at->down);
-        TRY(st, make_axis(&a->across[i], g->kind, g->cols, at->across));
-    }
-    return st;
+    return a > b ? a : b;
 }
 
-static sheaf_status *find_turns(grid_args *a)
+static sheaf_status *find_axes(grid_lines *a)
 {
-    const int64_t half = a->p->x->cols / 2;
-    for (int64_t i = 0; i < a->p->of.images; i++) {
-        a->turns = a->at[i].down > a->turns ? a->at[i].down : a->turns;
-        a->turns = a->at[i].across > a->turns ? a->at[i].across : a->turns;
+    const sheaf__position_grid *g = &a->p->grid;
+    const int64_t pictures = a->p->of.images;
+    for (int64_t i = 0; i < pictures; i++) {
+        sheaf__picture_at *at = &a->at[i];
+        if (g->kind == SHEAF__GRID_AS_IS && (at->down != g->rows || at->across != g->cols))
+            return wrong_grid(a->p, a->at, i);
+        at->line = a->n;
+        a->n += at->down + at->across;
+        a->most = larger(a->most, larger(reach_of(g->kind, g->rows, at->down),
+                                         reach_of(g->kind, g->cols, at->across)));
     }
-    a->turned = malloc((size_t)(a->turns * half) * sizeof *a->turned);
-    if (a->turned == NULL)
+    const size_t taps = (size_t)(a->n * a->most) + 1;
+    a->count = calloc((size_t)a->n + 1, sizeof *a->count);
+    a->index = calloc(taps, sizeof *a->index);
+    a->weight = calloc(taps, sizeof *a->weight);
+    if (a->count == NULL || a->index == NULL || a->weight == NULL)
         return sheaf__no_memory("positions of the images");
-    sheaf__rows(a->c, a->turns, 1, turn_lines, a);
+    for (int64_t i = 0; i < 2 * pictures; i++) {
+        const sheaf__picture_at *at = &a->at[i / 2];
+        const bool across = i % 2 != 0;
+        const int64_t line = at->line + (across ? at->down : 0);
+        fill_axis(&(axis){ .in = across ? g->cols : g->rows,
+                           .out = across ? at->across : at->down,
+                           .most = a->most,
+                           .count = a->count + line,
+                           .index = a->index + line * a->most,
+                           .weight = a->weight + line * a->most },
+                  g->kind);
+    }
     return NULL;
 }
 
-/* Runs body over [0, n) with all that it reads; not on dry. */
-static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t n, int64_t grain,
-                               void (*body)(void *, int64_t, int64_t, int))
+static sheaf_status *find_turns(const sheaf__context *c, grid_lines *a)
 {
-    grid_args a = { .c = c, .p = p };
-    sheaf__picture_at *at = NULL;
-    if (c->device->class->counts)
-        return NULL;
-    sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
-    a.at = at;
-    for (int64_t i = 0; i < p->of.images && st == NULL && p->grid.strip; i++) {
-        at[i].across = at[i + 1].first - at[i].first;
-        at[i].down = 1;
+    for (int64_t i = 0; i < a->p->of.images; i++)
+        a->n = larger(a->n, larger(a->at[i].down, a->at[i].across));
+    a->turned = malloc((size_t)(a->n * (a->p->x->cols / 2)) * sizeof *a->turned + 1);
+    if (a->turned == NULL)
+        return sheaf__no_memory("positions of the images");
+    sheaf__rows(c, a->n, 1, turn_lines, a);
+    return NULL;
+}
+
+static void release(grid_lines *a)
+{
+    free(a->at);
+    free(a->count);
+    free(a->index);
+    free(a->weight);
+    free(a->turned);
+}
+
+/* NULL in a->at: nothing is known of the pictures. */
+static sheaf_status *find_lines(grid_lines *a, const sheaf__context *c, const grid_params *p)
+{
+    *a = (grid_lines){ .p = p };
+    sheaf_status *st = sheaf__pictures_layout(&a->at, &p->of);
+    if (st != NULL || a->at == NULL)
+        return st;
+    for (int64_t i = 0; i < p->of.images && p->grid.strip; i++) {
+        a->at[i].across = a->at[i + 1].first - a->at[i].first;
+        a->at[i].down = 1;
     }
-    TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(&a) : find_axes(&a));
-    if (st == NULL)
-        sheaf__rows(c, n, grain, body, &a);
-    for (int64_t i = 0; i < p->of.images; i++) {
-        if (a.down != NULL)
-            release(&a.down[i]);
-        if (a.across != NULL)
-            release(&a.across[i]);
-    }
-    free(a.down);
-    free(a.across);
-    free(a.turned);
-    free(at);
-    return st;
+    return p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(c, a) : find_axes(a);
 }
 
 /* ---- the op ---- */
 
-enum { PART = 256 };
-
-/* Of the position at row r, column c of picture i: how many rows of the table it is made of; the
- * k-th of them, and its weight. */
-static int taps_of(const grid_args *a, int64_t i, int64_t r, int64_t c)
+/* Adds positions, or (backward) gives their table its gradient. */
+static sheaf_status *run(sheaf__context *c, const grid_params *p, bool backward)
 {
-    return a->down[i].count[r] * a->across[i].count[c];
-}
-static int64_t tap(float *weight, const grid_args *a, int64_t i, int64_t r, int64_t c, int k)
-{
-    const axis *down = &a->down[i], *across = &a->across[i];
-    const int64_t y = r * down->most + k / across->count[c],
-                  x = c * across->most + k % across->count[c];
-    *weight = down->weight[y] * across->weight[x];
-    return down->index[y] * a->p->grid.cols + across->index[x];
-}
-
-/* Columns [from, from + n) of that position. */
-static void blend(float *out, const grid_args *a, int64_t i, int64_t r, int64_t c, int64_t from,
-                  int64_t n)
-{
-    const sheaf__vector *table = a->p->grid.table;
-    const float *first = table->data + (a->p->grid.class_row ? table->width : 0) + from;
-    const sheaf__kernels *kernels = a->c->device->kernels;
-    float part[PART], w;
-    for (int k = 0; k < taps_of(a, i, r, c); k++) {
-        float *to = k > 0 ? part : out;
-        const int64_t row = tap(&w, a, i, r, c, k);
-        memcpy(to, first + row * table->width, (size_t)n * sizeof *to);
-        kernels->scale(to, w, n);
-        if (k > 0)
-            kernels->add(out, out, part, n);
-    }
-}
-
-/* A row's first half is of its column, its second of its row. */
-static void turned(float *out, const grid_args *a, int64_t r, int64_t c, int64_t from, int64_t n)
-{
-    const int64_t half = a->p->x->cols / 2;
-    for (int64_t e = 0, m; e < n; e += m) {
-        const bool first = from + e < half;
-        const int64_t line = first ? c : r, column = first ? from + e : from + e - half;
-        m = half - column < n - e ? half - column : n - e;
-        memcpy(out + e, a->turned + line * half + column, (size_t)m * sizeof *out);
-    }
-}
-
-static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const grid_args *a = arg;
-    const grid_params *p = a->p;
-    const sheaf__kernels *k = a->c->device->kernels;
-    const sheaf_dtype t = a->c->dtype;
-    const int64_t width = p->x->cols;
-    float position[PART], x[PART];
-    for (int64_t row = begin; row < end; row++) {
-        int64_t patch;
-        const int64_t i = sheaf__picture_of(a->at, &p->of, row, &patch);
-        const int64_t r = patch < 0 ? 0 : patch / a->at[i].across,
-                      c = patch < 0 ? 0 : patch % a->at[i].across;
-        for (int64_t from = 0, n; from < width; from += n) {
-            n = width - from < PART ? width - from : PART;
-            void *to = sheaf__at(p->y->data, row * width + from, t);
-            k->widen(x, sheaf__at(p->x->data, row * width + from, t), t, n);
-            if (patch < 0 && p->grid.class_row)
-                k->add(x, x, p->grid.table->data + from, n);
-            else if (patch >= 0 && r < a->at[i].down) { /* not behind the picture's own */
-                if (p->grid.kind == SHEAF__GRID_SINCOS)
-                    turned(position, a, r, c, from, n);
-                else
-                    blend(position, a, i, r, c, from, n);
-                k->round(to, t, position, n);
-                k->widen(position, to, t, n);
-                k->add(x, x, position, n);
-            }
-            k->round(to, t, x, n);
-        }
-    }
+    sheaf__device *device = c->device;
+    const sheaf__vector *table = p->grid.table;
+    grid_lines a;
+    sheaf__positions to = { .images = p->of.images,
+                            .class_row = p->of.class_row,
+                            .table = table == NULL ? NULL : table->data,
+                            .rows = p->grid.rows,
+                            .cols = p->grid.cols,
+                            .first = p->grid.class_row };
+    sheaf_status *st = find_lines(&a, c, p);
+    const size_t taps = (size_t)(a.n * a.most) * 4;
+    const struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } list[] = { { &to.at, a.at, (size_t)(to.images + 1) * sizeof *a.at },
+                 { &to.taps, a.count, (size_t)a.n * 4 },
+                 { &to.index, a.index, taps },
+                 { &to.weight, a.weight, taps },
+                 { &to.turned, a.turned, (size_t)(a.n * (p->x->cols / 2)) * 4 } };
+    to.lines = a.n;
+    to.most = a.most;
+    for (size_t i = 0; i < sizeof list / sizeof *list && st == NULL; i++)
+        if (list[i].from != NULL)
+            st = sheaf__lend(list[i].to, device, list[i].from, list[i].bytes);
+    if (st == NULL && a.at != NULL && backward)
+        sheaf__op_add_positions_back(device, table->trained->grad[0], p->y->grad, to, p->x->rows,
+                                     p->x->cols, c->dtype);
+    else if (st == NULL && a.at != NULL)
+        sheaf__op_add_positions(device, p->y->data, p->x->data, to, p->x->rows, p->x->cols,
+                                c->dtype);
+    const void *const lent[] = { to.at, to.taps, to.index, to.weight, to.turned };
+    for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
+        sheaf__reclaim(lent[i], device);
+    release(&a);
+    return st;
 }
 
 static sheaf_status *grid_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    const grid_params *p = op->params;
-    return with_grid(sheaf__tape_context(tape), p, p->x->rows, 4, add_rows);
-}
-
-enum { COLUMNS = 128 };
-
-/* Columns of one row of dy go to the table's rows that the position was made of. */
-static void spread(const grid_args *a, float *grad, const float *dy, int64_t i, int64_t r,
-                   int64_t c, int64_t n)
-{
-    const int64_t width = a->p->x->cols;
-    const sheaf__kernels *kernels = a->c->device->kernels;
-    float part[COLUMNS], w;
-    for (int k = 0; k < taps_of(a, i, r, c); k++) {
-        float *to = grad + tap(&w, a, i, r, c, k) * width;
-        memcpy(part, dy, (size_t)n * sizeof *part);
-        kernels->scale(part, w, n);
-        kernels->add(to, to, part, n);
-    }
-}
-
-/* The table's gradient, some of its columns: pictures and their rows one after the other. */
-static void sum_columns(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const grid_args *a = arg;
-    const grid_params *p = a->p;
-    const sheaf_dtype t = a->c->dtype;
-    const int64_t width = p->x->cols, with_class = p->grid.class_row ? width : 0;
-    float *grad = p->grid.table->trained->grad[0], dy[COLUMNS];
-    for (int64_t from = begin, n; from < end; from += n) {
-        n = end - from < COLUMNS ? end - from : COLUMNS;
-        for (int64_t row = 0, i = 0, patch; row < p->x->rows; row++) {
-            i = sheaf__picture_of(a->at, &p->of, row, &patch);
-            if ((patch < 0 && !p->grid.class_row) ||
-                patch >= a->at[i].down * a->at[i].across) /* behind the picture's own */
-                continue;
-            a->c->device->kernels->widen(dy, sheaf__at(p->y->grad, row * width + from, t), t, n);
-            if (patch < 0)
-                a->c->device->kernels->add(grad + from, grad + from, dy, n);
-            else
-                spread(a, grad + with_class + from, dy, i, patch / a->at[i].across,
-                       patch % a->at[i].across, n);
-        }
-    }
+    return run(sheaf__tape_context(tape), op->params, false);
 }
 
 static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
@@ -377,7 +292,7 @@ static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
     const grid_params *p = op->params;
     sheaf_status *st = NULL;
     if (p->grid.table != NULL && p->grid.table->trained != NULL)
-        st = with_grid(c, p, p->x->cols, COLUMNS, sum_columns);
+        st = run(c, p, true);
     if (st == NULL)
         sheaf__pass_gradient(c, p->x, p->y);
     return st;

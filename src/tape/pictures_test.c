@@ -18,7 +18,8 @@ static void test_pictures__patches_of_each_picture(void **state)
     for (int threads = 1; threads <= 3; threads++) {
         sheaf__device *device;
         sheaf__tape *tape;
-        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, threads, NULL, 0));
+        CHECK_OK(sheaf__device_open(&device, threads == 3 ? &checked_device : &sheaf__cpu, threads,
+                                    NULL, 0));
         sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 } };
         c.dtype = threads == 2 ? SHEAF_BF16 : SHEAF_F32;
         CHECK_OK(sheaf__tape_new(&tape, &c));

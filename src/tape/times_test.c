@@ -58,14 +58,14 @@ static void test_times__values_and_gradients(void **state)
 {
     for (int frozen = 0; frozen < 4; frozen++) {
         times_env env = { 0 };
-        check(&(problem){ "x times W",
-                          TOKENS,
-                          OUT,
-                          { { TOKENS, IN, false, frozen & 1 }, { IN, OUT, true, frozen & 2 } },
-                          false,
-                          record_times,
-                          plain_times,
-                          &env });
+        check_here(&(problem){ "x times W",
+                               TOKENS,
+                               OUT,
+                               { { TOKENS, IN, false, frozen & 1 }, { IN, OUT, true, frozen & 2 } },
+                               false,
+                               record_times,
+                               plain_times,
+                               &env });
         release(&env);
     }
 }

@@ -32,23 +32,13 @@ typedef struct positions_params {
     sheaf__value *x;
 } positions_params;
 
-/* x = round(x + position) */
-static void add_positions(void *arg, int64_t begin, int64_t end, int worker)
+static sheaf_status *positions_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    const sheaf__op_run *a = arg;
-    const positions_params *p = a->params;
-    const sheaf__kernels *k = a->c->device->kernels;
-    const sheaf_dtype t = a->c->dtype;
-    const int64_t all = p->x->rows / p->images * p->x->cols;
-    float part[256];
-    for (int64_t i = begin, n; i < end; i += n) {
-        const int64_t left = all - i % all, most = left < 256 ? left : 256;
-        void *x = sheaf__at(p->x->data, i, t);
-        n = end - i < most ? end - i : most;
-        k->widen(part, x, t, n);
-        k->add(part, part, p->positions->data + i % all, n);
-        k->round(x, t, part, n);
-    }
+    const sheaf__context *c = sheaf__tape_context(tape);
+    const positions_params *p = op->params;
+    sheaf__op_add_rows(c->device, p->x->data, p->positions->data,
+                       p->x->rows / p->images * p->x->cols, p->images, c->dtype);
+    return NULL;
 }
 
 static sheaf_status *positions_backward(sheaf__tape *tape, sheaf__op *op)
@@ -65,11 +55,9 @@ static void record_positions(sheaf__tape *tape, sheaf__value *x, int64_t images,
                              sheaf__vector *positions)
 {
     const bool flows = x->needs_grad || trains(positions);
-    sheaf__op *op = sheaf__tape_each(tape, positions->name, sizeof(positions_params), x, 0,
-                                     add_positions, NULL);
+    sheaf__op *op = sheaf__tape_op(tape, positions->name, positions_forward,
+                                   flows ? positions_backward : NULL, sizeof(positions_params));
     *(positions_params *)op->params = (positions_params){ images, positions, x };
-    if (flows)
-        op->backward = positions_backward;
     sheaf__op_changes(op, x, flows);
 }
 

@@ -11,9 +11,10 @@
 #include "schema/family.h"
 #include "tape/layers.h"
 
-/* What one run reads of its images; pointers are read when the tape runs. */
+/* What one run reads of its images; pointers are read when the tape runs. Lists of rows are the
+ * device's. */
 typedef struct sheaf__images_in {
-    const sheaf__picture *picture; /* [images] */
+    const sheaf__picture *picture; /* [images] the host's; NULL: a plan knows none */
     const int32_t *image_row; /* [images * (patches + 2)] rows (of batch * queries) that hold BOI,
                                  patches, EOI; without the two where a family has none */
     /* rows of the text stream, rows of the image stream; each ascending */

@@ -82,36 +82,54 @@ void sheaf__op_column_sums(sheaf__device *device, float *grad, const void *dy, i
                                        .grain = 256 });
 }
 
-typedef struct box {
-    char *dst;
-    const char *src;
-    int64_t ld_dst, ld_src; /* in bytes */
-    size_t bytes;           /* of a row */
-} box;
-
 static void box_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const box *b = arg;
-    for (int64_t r = begin; r < end; r++)
-        memcpy(b->dst + r * b->ld_dst, b->src + r * b->ld_src, b->bytes);
+    const sheaf__boxes *b = arg;
+    const size_t bytes = (size_t)b->cols * sheaf_dtype_bytes(b->dtype);
+    for (int64_t row = begin; row < end; row++) {
+        int64_t to = 0, from = 0, at = row;
+        for (int i = 2; i >= 0; at /= b->count[i], i--) {
+            to += at % b->count[i] * b->ld_dst[i];
+            from += at % b->count[i] * b->ld_src[i];
+        }
+        memcpy(sheaf__at(b->dst, to, b->dtype), sheaf__at(b->src, from, b->dtype), bytes);
+    }
 }
 
-void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const void *src,
-                        int64_t ld_src, int64_t rows, int64_t cols, sheaf_dtype dtype)
+static size_t box_bytes(const sheaf__boxes *b, const int64_t ld[3])
 {
-    const int64_t size = (int64_t)sheaf_dtype_bytes(dtype);
-    box b = { dst, src, ld_dst * size, ld_src * size, (size_t)(cols * size) };
-    const sheaf__operand operand[] = {
-        SHEAF__WRITES(b.dst, sheaf__extent(rows, ld_dst, cols, dtype)),
-        SHEAF__READS(b.src, sheaf__extent(rows, ld_src, cols, dtype)),
-    };
+    int64_t last = 0;
+    for (int i = 0; i < 3; i++)
+        last += (b->count[i] - 1) * ld[i];
+    return (size_t)(last + b->cols) * sheaf_dtype_bytes(b->dtype);
+}
+
+void sheaf__op_copy_boxes(sheaf__device *device, sheaf__boxes b)
+{
+    const int64_t rows = b.count[0] * b.count[1] * b.count[2];
+    if (rows == 0 || b.cols == 0)
+        return;
+    const sheaf__operand operand[] = { SHEAF__WRITES(b.dst, box_bytes(&b, b.ld_dst)),
+                                       SHEAF__READS(b.src, box_bytes(&b, b.ld_src)) };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COPY_BOX,
                                        .arguments = &b,
                                        .operand = operand,
                                        .operands = 2,
                                        .part = box_part,
-                                       .rows = cols == 0 ? 0 : rows,
+                                       .rows = rows,
                                        .grain = 64 });
+}
+
+void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const void *src,
+                        int64_t ld_src, int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    sheaf__op_copy_boxes(device, (sheaf__boxes){ .dtype = dtype,
+                                                 .dst = dst,
+                                                 .src = src,
+                                                 .count = { 1, 1, rows },
+                                                 .ld_dst = { 0, 0, ld_dst },
+                                                 .ld_src = { 0, 0, ld_src },
+                                                 .cols = cols });
 }
 
 typedef struct transposed {

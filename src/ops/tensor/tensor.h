@@ -67,6 +67,16 @@ void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const 
 /* to[cols, rows] = from[rows, cols], float32 */
 void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, int64_t rows,
                          int64_t cols);
+/* Boxes of rows, count[0] times count[1] of count[2] each; and the distances of two, in elements,
+ * in either memory. */
+typedef struct sheaf__boxes {
+    sheaf_dtype dtype;
+    void *dst;
+    const void *src;
+    int64_t count[3], ld_dst[3], ld_src[3], cols;
+} sheaf__boxes;
+
+void sheaf__op_copy_boxes(sheaf__device *device, sheaf__boxes boxes);
 
 /* ---- norms ---- */
 
@@ -165,6 +175,52 @@ void sheaf__op_gelu_back(sheaf__device *device, void *dx, const void *dy, const 
  * x * by), rounded once. y may be x. */
 void sheaf__op_scaled(sheaf__device *device, void *y, const void *x, const void *h, float by,
                       int64_t n, bool divide, bool add, sheaf_dtype dtype);
+
+/* ---- pictures ---- */
+
+/* x = round(x + rows), the n numbers of `rows` `times` times, one after the other */
+void sheaf__op_add_rows(sheaf__device *device, void *x, const float *rows, int64_t n, int64_t times,
+                        sheaf_dtype dtype);
+/* dx = round(the sum of n elements' copies in dy, in their order); add: of dx, then that sum */
+void sheaf__op_sum_copies(sheaf__device *device, void *dx, const void *dy, int64_t n,
+                          int64_t copies, bool add, sheaf_dtype dtype);
+
+/* Where a picture lies among the patches of all, and its grid. */
+typedef struct sheaf__picture_at {
+    int64_t first, down, across;
+    int64_t line; /* of its first row in sheaf__positions; its columns follow its rows */
+} sheaf__picture_at;
+
+/* sheaf__picture_of - the picture that holds row `row` of values that have, with `class_row`, a row
+ * before the patches of each; *patch is the patch in it, -1: its class row. */
+int64_t sheaf__picture_of(const sheaf__picture_at *at, int64_t images, bool class_row, int64_t row,
+                          int64_t *patch);
+
+/* Positions of the patches of all pictures on their grids. Line l, a picture's row or column, is
+ * made of `taps[l]` rows or columns of a table's grid: with weight[l, k] of index[l, k]. Or, table
+ * NULL, of line c of `turned` for its column c, and of line r for its row r. */
+typedef struct sheaf__positions {
+    const sheaf__picture_at *at; /* [images + 1] */
+    int64_t images;
+    bool class_row; /* of the values */
+    const float *table;
+    int64_t rows, cols;   /* of the table's grid */
+    bool first;           /* a row for class rows lies before it */
+    int64_t lines, most;  /* most: of taps */
+    const int32_t *taps;  /* [lines] */
+    const int32_t *index; /* [lines, most] */
+    const float *weight;  /* [lines, most] */
+    const float *turned;  /* [lines, width / 2] */
+} sheaf__positions;
+
+/* y = round(x + round(position)), [rows, width]; pictures.h of the tape says which */
+void sheaf__op_add_positions(sheaf__device *device, void *y, const void *x, sheaf__positions of,
+                             int64_t rows, int64_t width, sheaf_dtype dtype);
+/* The table's gradient: grad += what dy gives each of its rows, pictures and their rows one after
+ * the other */
+void sheaf__op_add_positions_back(sheaf__device *device, float *grad, const void *dy,
+                                  sheaf__positions of, int64_t rows, int64_t width,
+                                  sheaf_dtype dtype);
 
 /* ---- rotary embedding, in place ---- */
 
