@@ -6,18 +6,24 @@
 #include <stdio.h>
 #include <xxhash.h>
 
+#ifdef SHEAF_NO_X86
+#define AVX2 false
+#else
+#define AVX2 SHEAF__CPU_HAS("avx2")
+#endif
+
 sheaf_hash sheaf__hash(const void *bytes, size_t size)
 {
-#ifndef SHEAF_NO_X86
-    if (SHEAF__CPU_HAS("avx2"))
+    if (AVX2)
         return sheaf__hash_avx2(bytes, size);
-#endif
     const XXH128_hash_t hash = XXH3_128bits(bytes, size);
     return (sheaf_hash){ hash.high64, hash.low64 };
 }
 
 sheaf_hasher *sheaf__hasher_new(void)
 {
+    if (AVX2)
+        return sheaf__hasher_new_avx2();
     XXH3_state_t *state = XXH3_createState();
     if (state != NULL)
         XXH3_128bits_reset(state);
@@ -26,11 +32,16 @@ sheaf_hasher *sheaf__hasher_new(void)
 
 void sheaf__hasher_add(sheaf_hasher *hasher, const void *bytes, size_t size)
 {
-    XXH3_128bits_update((XXH3_state_t *)hasher, bytes, size);
+    if (AVX2)
+        sheaf__hasher_add_avx2(hasher, bytes, size);
+    else
+        XXH3_128bits_update((XXH3_state_t *)hasher, bytes, size);
 }
 
 sheaf_hash sheaf__hasher_end(sheaf_hasher *hasher)
 {
+    if (AVX2)
+        return sheaf__hasher_end_avx2(hasher);
     const XXH128_hash_t hash = XXH3_128bits_digest((XXH3_state_t *)hasher);
     XXH3_128bits_reset((XXH3_state_t *)hasher);
     return (sheaf_hash){ hash.high64, hash.low64 };
@@ -38,7 +49,10 @@ sheaf_hash sheaf__hasher_end(sheaf_hasher *hasher)
 
 void sheaf__hasher_free(sheaf_hasher *hasher)
 {
-    XXH3_freeState((XXH3_state_t *)hasher);
+    if (AVX2)
+        sheaf__hasher_free_avx2(hasher);
+    else
+        XXH3_freeState((XXH3_state_t *)hasher);
 }
 
 void sheaf__hash_bytes(unsigned char out[16], sheaf_hash hash)
