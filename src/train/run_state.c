@@ -78,11 +78,12 @@ sheaf_status *sheaf__run_state_init(sheaf__run_state *s, const sheaf__rank *rank
 {
     const sheaf__trained_set *set = rank->model->trained;
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
-    *s = (sheaf__run_state){
-        .scaler = &rank->scaler,
-        .trained = set,
-        .state = { .slices = o->slices, .contract = contract, .count = 3 * (int64_t)set->count }
-    };
+    *s = (sheaf__run_state){ .scaler = &rank->scaler,
+                             .trained = set,
+                             .state = { .slices = o->slices,
+                                        .contract = contract,
+                                        .count = 3 * (int64_t)set->count,
+                                        .device = rank->device } };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)

@@ -17,6 +17,7 @@
 #include "base/events.h"
 #include "checkpoint/store/manifest.h"
 #include "comm/comm.h"
+#include "ops/device.h"
 #include "sheaf/cut.h"
 #include "sheaf/status.h"
 
@@ -34,7 +35,8 @@ typedef struct sheaf_state_tensor {
     int64_t shape[2];     /* of the undivided tensor; shape[1] = 1 when ndim is 1 */
     const sheaf_cut *cut; /* NULL or nparts 0: replicated */
     float *const *slice;  /* [S] data of the slices of this rank, others NULL (one that holds no
-                             rows may be NULL too); replicated: slice[0] alone */
+                             rows may be NULL too); replicated: slice[0] alone. Addresses of the
+                             state's device, which go through the host in pieces. */
 } sheaf_state_tensor;
 
 typedef struct sheaf_state {
@@ -43,10 +45,14 @@ typedef struct sheaf_state {
     int64_t step; /* steps done */
     int64_t count;
     const sheaf_state_tensor *tensor;
-    const char *progress; /* a JSON object: counters, settings, seed, hashes of data and base; no
-                             rank count, host, path or time. The same text on every rank. Loading
-                             ignores it: see manifest->progress. */
+    const char *progress;  /* a JSON object: counters, settings, seed, hashes of data and base; no
+                              rank count, host, path or time. The same text on every rank. Loading
+                              ignores it: see manifest->progress. */
+    sheaf__device *device; /* whose memory the tensors are in; NULL: the host's */
 } sheaf_state;
+
+/* The most that goes through the host at a time. */
+#define SHEAF__STATE_PIECE ((int64_t)4 << 20)
 
 /* ---- the folder of one run; collective ---- */
 

@@ -9,6 +9,8 @@
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/store/manifest.h"
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
 #include "tests/faults/tiny_state.h"
 #include "base/status.h"
 
@@ -109,6 +111,94 @@ static void test_save__data_parallel_groups_share_the_writing(void **state)
     }
     free(one);
 }
+
+/* ---- memory of a device ---- */
+
+/* More than goes through the host at a time, by a remainder, and less. */
+static const int64_t lengths[] = { SHEAF__STATE_PIECE / 2 + 5, 3 };
+
+typedef struct held {
+    sheaf__device *device;
+    float *at[2];
+    sheaf_state_tensor tensor[2];
+    sheaf_state state;
+} held;
+
+static float element(int tensor, int64_t i)
+{
+    return (float)(i % 65521) + 0.5f * (float)tensor;
+}
+
+/* filled: with numbers of their own; else with zeros. */
+static void hold(held *h, const sheaf__device_class *class, bool filled)
+{
+    static const char *const names[] = { "master/long", "master/short" };
+    *h = (held){ 0 };
+    CHECK_OK(sheaf__device_open(&h->device, class, 1, NULL, 0));
+    for (int i = 0; i < 2; i++) {
+        const size_t bytes = (size_t)lengths[i] * sizeof(float);
+        void *at;
+        CHECK_OK(sheaf__device_alloc(&at, h->device, bytes, SHEAF_MEM_TRAINED));
+        float *x = calloc(bytes, 1);
+        for (int64_t k = 0; k < lengths[i] && filled; k++)
+            x[k] = element(i, k);
+        CHECK_OK(sheaf__upload(h->device, at, x, bytes));
+        free(x);
+        h->at[i] = at;
+        h->tensor[i] = (sheaf_state_tensor){
+            .name = names[i], .ndim = 1, .shape = { lengths[i], 1 }, .slice = &h->at[i]
+        };
+    }
+    h->state = (sheaf_state){ 1, 1, 4, 2, h->tensor, "{}", h->device };
+}
+
+static void has_numbers(const held *h)
+{
+    for (int i = 0; i < 2; i++) {
+        const size_t bytes = (size_t)lengths[i] * sizeof(float);
+        float *x = malloc(bytes);
+        CHECK_OK(sheaf__download(h->device, x, h->at[i], bytes));
+        for (int64_t k = 0; k < lengths[i]; k++)
+            assert_true(x[k] == element(i, k));
+        free(x);
+    }
+}
+
+static sheaf_status *save_held(void *context, sheaf_comm *comm)
+{
+    sheaf_checkpoints *store = NULL;
+    sheaf_status *st =
+        sheaf_checkpoints_open(&store, comm, folder, &(sheaf_checkpoints_options){ 0 });
+    TRY(st, sheaf_checkpoints_save(store, comm, &((held *)context)->state));
+    sheaf_checkpoints_close(store);
+    return st;
+}
+
+static void test_save__memory_of_a_device_goes_through_the_host_in_pieces(void **state)
+{
+    const sheaf__device_class *const classes[] = { &sheaf__cpu, &checked_device, &copied_device };
+    sheaf_hash want = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(classes); i++) {
+        held from, to;
+        sheaf_checkpoint *saved = NULL;
+        fresh();
+        hold(&from, classes[i], true);
+        hold(&to, classes[i], false);
+        CHECK_OK(sheaf_comm_run_threads(1, save_held, &from));
+        CHECK_OK(sheaf_checkpoint_open(&saved, in_folder("step-00000004")));
+        const sheaf_hash is = sheaf__hash(saved->text, saved->size);
+        assert_true(i == 0 || sheaf__hash_equal(is, want));
+        want = is;
+        CHECK_OK(sheaf_checkpoint_load(saved, &to.state));
+        has_numbers(&to);
+        has_numbers(&from);
+        sheaf_checkpoint_close(saved);
+        sheaf__device_close(from.device);
+        sheaf__device_close(to.device);
+    }
+}
+
+/* ---- what makes a manifest another ---- */
 
 static void test_save__another_state_has_another_manifest(void **state)
 {
@@ -743,6 +833,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_save__same_bytes_at_any_number_of_ranks),
         cmocka_unit_test(test_save__data_parallel_groups_share_the_writing),
+        cmocka_unit_test(test_save__memory_of_a_device_goes_through_the_host_in_pieces),
         cmocka_unit_test(test_save__another_state_has_another_manifest),
         cmocka_unit_test(test_manifest__is_the_recorded_text),
         cmocka_unit_test(test_manifest__a_changed_byte_is_noticed),

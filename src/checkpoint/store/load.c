@@ -163,13 +163,11 @@ static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *s
 
 /* ---- reading ---- */
 
-static sheaf_status *check_part(const float *part, const char *path, const sheaf_manifest_tensor *t,
+static sheaf_status *check_part(sheaf_hash is, const char *path, const sheaf_manifest_tensor *t,
                                 int slice)
 {
     char a[33], b[33];
-    const int64_t bytes = sheaf__manifest_bytes(t, slice);
     const sheaf_hash want = *sheaf__manifest_hash(t, slice);
-    const sheaf_hash is = sheaf__hash(bytes == 0 ? "" : (const void *)part, (size_t)bytes);
     if (sheaf__hash_equal(want, is))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': damaged", path, t->name);
@@ -179,7 +177,26 @@ static sheaf_status *check_part(const float *part, const char *path, const sheaf
         st, "move this checkpoint away; --resume then goes on from the one before it");
 }
 
-static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
+/* Bytes of a part from `at` on. */
+static sheaf_status *read_piece(sheaf__device *device, char *part, const sheaf_safetensors *file,
+                                const sheaf_safetensors_entry *entry, int64_t at, int64_t bytes,
+                                sheaf_hasher *hasher)
+{
+    void *piece = part + at;
+    sheaf_status *st =
+        device == NULL ? NULL : sheaf__borrow(&piece, device, part + at, (size_t)bytes, false);
+    if (st != NULL)
+        return st;
+    st = sheaf__safetensors_read(file, entry, at, piece, bytes);
+    if (st == NULL)
+        sheaf__hasher_add(hasher, piece, (size_t)bytes);
+    if (device != NULL)
+        st =
+            sheaf__first_of(st, sheaf__return(piece, device, part + at, (size_t)bytes, st == NULL));
+    return st;
+}
+
+static sheaf_status *read_part(sheaf__device *device, float *dst, const sheaf_safetensors *file,
                                const sheaf_manifest_tensor *t, int slice)
 {
     const sheaf_safetensors_entry *entry = sheaf__safetensors_find(file, t->name);
@@ -187,8 +204,16 @@ static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
     if (!sheaf__manifest_agrees(t, entry, slice))
         return sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': not as the manifest says", file->path,
                           t->name);
-    sheaf_status *st = bytes > 0 ? sheaf__safetensors_read(file, entry, 0, dst, bytes) : NULL;
-    return st != NULL ? st : check_part(dst, file->path, t, slice);
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st = hasher == NULL ? sheaf__no_memory(t->name) : NULL;
+    for (int64_t at = 0, n; at < bytes && st == NULL; at += n) {
+        n = bytes - at < SHEAF__STATE_PIECE ? bytes - at : SHEAF__STATE_PIECE;
+        st = read_piece(device, (char *)dst, file, entry, at, n, hasher);
+    }
+    if (st == NULL)
+        st = check_part(sheaf__hasher_end(hasher), file->path, t, slice);
+    sheaf__hasher_free(hasher);
+    return st;
 }
 
 /* Does the state have buffers for the file of `slice`? */
@@ -211,7 +236,7 @@ static sheaf_status *load_file(const sheaf_checkpoint *c, const sheaf_state *sta
             st = path_of(&path, c, slice);
             TRY(st, sheaf__safetensors_open(&file, path));
         }
-        TRY(st, read_part(t->slice[slice == state->slices ? 0 : slice], file,
+        TRY(st, read_part(state->device, t->slice[slice == state->slices ? 0 : slice], file,
                           sheaf__manifest_find(c->manifest, t->name), slice));
     }
     if (file != NULL)

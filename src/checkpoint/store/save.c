@@ -180,6 +180,25 @@ static sheaf_status *begin(saver *s)
 
 /* ---- 2: files ---- */
 
+/* Bytes of a part from `at` on: hashed, and written to the file if there is one. */
+static sheaf_status *write_piece(const saver *s, sheaf_safetensors_writer *file, int64_t index,
+                                 const char *part, int64_t at, int64_t bytes, sheaf_hasher *hasher)
+{
+    sheaf__device *device = s->state->device;
+    void *piece = (char *)part + at;
+    sheaf_status *st =
+        device == NULL ? NULL : sheaf__borrow(&piece, device, part + at, (size_t)bytes, true);
+    if (st != NULL)
+        return st;
+    sheaf__hasher_add(hasher, piece, (size_t)bytes);
+    if (file != NULL)
+        st = sheaf__safetensors_write(file, index, at, piece, bytes);
+    if (device != NULL)
+        st = sheaf__first_of(st,
+                             sheaf__return(piece, device, (char *)part + at, (size_t)bytes, false));
+    return st;
+}
+
 /* One tensor's part of one file: 0 of a replicated tensor, `slice` of a cut one. */
 static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_t index,
                                 int64_t tensor, int slice)
@@ -187,11 +206,17 @@ static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_
     const sheaf_state_tensor *from = s->order[tensor];
     sheaf_manifest_tensor *to = &s->manifest->tensor[tensor];
     const int64_t bytes = sheaf__manifest_bytes(to, slice);
-    const float *data = from->slice[is_cut(from) ? slice : 0];
-    *sheaf__manifest_hash(to, slice) =
-        sheaf__hash(bytes == 0 ? "" : (const void *)data, (size_t)bytes);
-    return file == NULL || bytes == 0 ? NULL
-                                      : sheaf__safetensors_write(file, index, 0, data, bytes);
+    const char *part = (const char *)from->slice[is_cut(from) ? slice : 0];
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st = hasher == NULL ? sheaf__no_memory("hash of a tensor") : NULL;
+    for (int64_t at = 0, n; at < bytes && st == NULL; at += n) {
+        n = bytes - at < SHEAF__STATE_PIECE ? bytes - at : SHEAF__STATE_PIECE;
+        st = write_piece(s, file, index, part, at, n, hasher);
+    }
+    if (st == NULL)
+        *sheaf__manifest_hash(to, slice) = sheaf__hasher_end(hasher);
+    sheaf__hasher_free(hasher);
+    return st;
 }
 
 static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int slice)
