@@ -165,7 +165,8 @@ static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *su
     const int n = subset->data == NULL ? 1 : choose_images(of, subset, rows);
     sheaf_status *st = sheaf__runner_open(
         &runner, model, subset->data,
-        &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !padded, .each = each });
+        &(sheaf__runner_options){
+            .rows = rows, .seq = seq, .longest = !padded, .each = each, .plans = true });
     runner.head.all_rows = padded;
     runner.head.judge = true;
     runner.head.take = padded ? unheard : NULL;

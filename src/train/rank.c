@@ -92,11 +92,12 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                        .seq = job->seq,
                                        .each = job->each,
                                        .accumulators = sheaf__accumulators_of(o),
-                                       .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL };
+                                       .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL,
+                                       .plans = grid == NULL };
     TRY(st, sheaf__model_new(&out->model, &out->context, job->schema, &model));
     if (st == NULL && job->selection != NULL)
         sheaf__learning_set(out->model->trained, job->selection);
-    if (st == NULL && job->base != NULL)
+    if (st == NULL && grid != NULL)
         st = sheaf__model_load(out->model, job->base, job->adapter);
     return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, &job->train, &step) : st;
 }

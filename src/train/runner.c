@@ -7,11 +7,6 @@
 
 _Static_assert((int)SHEAF_DATA_READ_UNIT == (int)SHEAF__HEAD_ROWS_UNIT, "what the plan counts by");
 
-static bool is_dry(const sheaf__runner *r)
-{
-    return r->model->context->device->class->counts;
-}
-
 /* The content of a micro-batch without data. */
 static sheaf_batch_images assumed(const sheaf__runner *r)
 {
@@ -72,7 +67,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
         st = sheaf__host_alloc(&pixels, device, (size_t)r->batch.room[t] * 4, SHEAF_MEM_INPUTS);
         r->pixels[t] = pixels;
     }
-    if (st != NULL || !looks || towers == 0 || r->room.images == 0 || is_dry(r))
+    if (st != NULL || !looks || towers == 0 || r->room.images == 0 || r->options.plans)
         return st;
     r->batch.picture = malloc((size_t)r->room.images * sizeof *r->batch.picture);
     if (r->batch.picture == NULL)
@@ -143,7 +138,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
     r->batch.whole = !options->longest;
     r->holds.seq = options->seq;
-    if (is_dry(r) && sheaf__model_has_images(model))
+    if (r->options.plans && sheaf__model_has_images(model))
         r->holds = assumed(r);
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
@@ -154,7 +149,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                               .host = { r->batch.tokens, r->batch.position, r->batch.mask },
                               .mask_ld = options->seq,
                               .keys = options->seq }; /* lengths change with each run */
-    if (is_dry(r)) { /* which counts whole rows, as if one sequence filled each */
+    if (r->options.plans) { /* which counts whole rows, as if one sequence filled each */
         r->batch.segment = NULL;
     } else {
         r->in.segment = r->batch.segment;
@@ -211,15 +206,15 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
         st = sheaf_data_batch(&r->batch, r->data, row, rows);
     else
         r->head.most = holds.read;
-    if (r->model->begins && !is_dry(r))
+    if (r->model->begins && !r->options.plans)
         TRY(st, sheaf_data_pixels(&r->batch, r->data, row, rows));
     TRY(st, upload(r, holds));
     r->reading += sheaf__seconds() - began;
     if (sheaf__model_has_images(r->model) || sheaf_data_reads_files(r->data))
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
-        st = sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch,
-                                   holds, rows * holds.seq);
+        st = sheaf__row_kinds_fill(&r->kinds, r->model, &r->info,
+                                   r->options.plans ? NULL : &r->batch, holds, rows * holds.seq);
         TRY(st, tape_for(&r->last, r, holds));
     }
     if (st != NULL)

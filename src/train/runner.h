@@ -10,10 +10,11 @@ typedef struct sheaf__runner_options {
     int64_t rows, seq;    /* of a micro-batch; seq: most positions of a row */
     bool longest;         /* rows are as long as the longest of their micro-batch; else as seq */
     bool backward, rerun; /* as sheaf__tape_compile() takes them */
+    bool plans;           /* nothing is computed: no pictures are read, and rows only as numbers */
     const sheaf__noise_in *noise; /* may be NULL */
     const sheaf__stages *stages;  /* may be NULL */
     const sheaf_batch_images
-        *each; /* on dry, without data: images of each row; NULL: one, at the towers' own size */
+        *each; /* of a plan without data: images of each row; NULL: one, at the towers' own size */
     const sheaf__kv_cache *kv_cache; /* cache for keys and values of prompts; else NULL */
 } sheaf__runner_options;
 
@@ -37,9 +38,9 @@ typedef struct sheaf__runner_tape {
 
 typedef struct sheaf__runner {
     sheaf__model *model;
-    /* on the dry device only its kind of labels is read; may be NULL there */
+    /* of a plan only its kind of labels is read; may be NULL there */
     const sheaf_data *data;
-    sheaf_batch_images holds; /* on the dry device: content of a micro-batch; by default whole rows
+    sheaf_batch_images holds; /* of a plan: content of a micro-batch; by default whole rows
                                  with an image each */
     sheaf__runner_options options;
     sheaf_batch_images room; /* images and patches that there is room for */
@@ -62,10 +63,11 @@ typedef struct sheaf__runner {
  */
 sheaf_status *sheaf__runner_open(sheaf__runner *out, sheaf__model *model, const sheaf_data *data,
                                  const sheaf__runner_options *options);
-/* sheaf__runner_holds - content of the micro-batch of these rows; row NULL on dry: runner->holds.
+/* sheaf__runner_holds - content of the micro-batch of these rows; row NULL, of a plan:
+ * runner->holds.
  */
 sheaf_batch_images sheaf__runner_holds(const sheaf__runner *runner, const int64_t *row);
-/* sheaf__runner_run - rows `row[0..rows)` of the data set (-1: padding); row NULL on dry: content
- * runner->holds, tokens unknown. Collective. */
+/* sheaf__runner_run - rows `row[0..rows)` of the data set (-1: padding); row NULL, of a plan:
+ * content runner->holds, tokens unknown. Collective. */
 sheaf_status *sheaf__runner_run(sheaf__runner *runner, const int64_t *row);
 void sheaf__runner_release(sheaf__runner *runner);

@@ -21,7 +21,7 @@ struct sheaf__stepper {
     sheaf__noise_in noise;
     /* The current rows, and their numbers among all samples: two micro-batches of each group. */
     int64_t *rows, *samples;
-    bool follows; /* dry: the rows of the data, as a real run takes them */
+    bool follows; /* a plan: the rows of the data, as a real run takes them */
 };
 
 static sheaf_status *take_rows(sheaf__stepper *s)
@@ -67,6 +67,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
         &(sheaf__runner_options){ .rows = s->run->micro_batch,
                                   .seq = options->seq,
                                   .longest = true,
+                                  .plans = options->plans,
                                   .each = options->each,
                                   .backward = true,
                                   .rerun = s->run->checkpointing,
@@ -295,7 +296,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
 static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_range micros,
                                      double *loss)
 {
-    const bool dry = s->context->device->class->counts;
+    const bool plans = s->options.plans;
     sheaf_status *st = NULL;
     for (int64_t micro = micros.begin; micro < micros.end && st == NULL; micro++) {
         sheaf__costs before;
@@ -303,15 +304,15 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
         if (s->follows)
             rows_of(s, done, micro, s->rows, s->samples);
         sheaf__activity_step(s->context->activity, done + 1, micro + 1);
-        if (!dry) {
+        if (!plans) {
             announce(s, done, micro);
             st = choose_rows(s, done, micro);
         }
-        TRY(st, sheaf__runner_run(&s->runner, dry && !s->follows ? NULL : s->rows));
+        TRY(st, sheaf__runner_run(&s->runner, plans && !s->follows ? NULL : s->rows));
         loss[micro] = s->runner.head.loss_sum;
-        if (st == NULL && !dry && !isfinite(loss[micro]))
+        if (st == NULL && !plans && !isfinite(loss[micro]))
             st = not_finite(s, done, micro, "loss", loss[micro]);
-        if (dry && !s->follows &&
+        if (plans && !s->follows &&
             micro > micros.begin) { /* the accumulator's other members are like this one */
             sheaf__costs_repeat(s->context, &before, micros.end - 1 - micro);
             break;
@@ -422,7 +423,7 @@ static sheaf_status *update(sheaf__stepper *s, int64_t updates, double lr,
     sheaf_status *st = sheaf__trained_publish(s->model->trained);
     if (st == NULL)
         sheaf__model_refresh(s->model);
-    return st;
+    return TRY(st, sheaf__device_check(s->context->device));
 }
 
 /* The gradient norm before clipping. If it is not finite, the loss scale falls; without one it is
@@ -447,11 +448,10 @@ static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t d
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,
                                  double lr)
 {
-    const bool dry = s->context->device->class->counts;
     const sheaf__scaler *scaler = s->options.scaler;
     const int64_t updates = done - (scaler == NULL ? 0 : scaler->skipped);
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
-    if (!dry)
+    if (!s->options.plans)
         count_labels(s, done, out);
     sheaf_status *st = run_accumulators(s, done, out);
     sheaf__activity_step(s->context->activity, done + 1, 0);

@@ -14,6 +14,7 @@ typedef struct sheaf__step_options {
     const sheaf_batch_images *each; /* as in sheaf__runner_options */
     int accumulators;               /* G of docs/contract.md, section 1.6; groups divide it */
     sheaf__scaler *scaler;          /* NULL: losses are not scaled */
+    bool plans;                     /* as in sheaf__runner_options */
 } sheaf__step_options;
 
 typedef struct sheaf__step_result {
@@ -26,13 +27,13 @@ typedef struct sheaf__step_result {
 typedef struct sheaf__stepper sheaf__stepper;
 
 /* sheaf__stepper_new - records the tape and allocates the buffers of a batch. Not collective.
- * subset->data may be NULL on the dry device, which reads no rows. */
+ * subset->data may be NULL for a plan, which reads no rows. */
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                  const sheaf__subset *subset, const sheaf__step_options *options);
 void sheaf__stepper_free(sheaf__stepper *stepper);
-/* sheaf__stepper_hold - on the dry device: sets the content of every micro-batch of later steps. */
+/* sheaf__stepper_hold - of a plan: sets the content of every micro-batch of later steps. */
 void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
-/* sheaf__stepper_follow - on the dry device: later steps read their rows, like those of a run, so
+/* sheaf__stepper_follow - of a plan: later steps read their rows, like those of a run, so
  * that exchanges are counted exactly. Requires data. */
 void sheaf__stepper_follow(sheaf__stepper *stepper);
 /* sheaf__stepper_reading - seconds spent reading rows and images so far. */
