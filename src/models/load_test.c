@@ -146,6 +146,8 @@ static void test_rope__frequencies_are_stretched(void **state)
         { "linear", SHEAF_ROPE_LINEAR, { 1 / 8.0, 0.1 / 8, 0.01 / 8 } },
         { "llama3", SHEAF_ROPE_LLAMA3, { 1, (1 - smooth) * 0.1 / 8 + smooth * 0.1, 0.01 / 8 } },
     };
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         float cosines[PLACES * TURNS], sines[PLACES * TURNS];
         const sheaf_config config = { .rope = { .type = cases[i].type,
@@ -165,6 +167,7 @@ static void test_rope__frequencies_are_stretched(void **state)
                            sin((double)p * cases[i].frequency[j]), 1e-5);
             }
     }
+    sheaf__device_close(device);
 }
 
 /* ---- a norm from a file ---- */
