@@ -4,6 +4,7 @@
 #include "infer/batch_rows.h"
 #include "infer/prefix_cache.h"
 #include "models/rope.h"
+#include "ops/tensor/tensor.h"
 
 #include <math.h>
 

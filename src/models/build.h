@@ -55,10 +55,6 @@ sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
 sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char *prefix,
                                   const char *name, int64_t width);
 
-/* sheaf__fits_compute_dtype - do n numbers of `dtype` stay finite in the compute dtype? */
-bool sheaf__fits_compute_dtype(const sheaf__context *context, const void *x, sheaf_dtype dtype,
-                               int64_t n);
-
 /* sheaf__build_reallocate - replaces the block of the model at *block by one of `bytes`. */
 sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes,
                                       sheaf_memory kind);

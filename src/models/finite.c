@@ -2,20 +2,11 @@
 #include "base/base.h"
 #include "models/build.h"
 
-#include "tape/transfer.h"
 #include "tape/rows.h"
 
-bool sheaf__fits_compute_dtype(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
+static bool is_finite(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
 {
-    enum { PART = 1024 };
-    uint32_t part[PART];
-    bool sound = true;
-    for (int64_t i = 0; i < n && sound; i += PART) {
-        const int64_t m = n - i < PART ? n - i : PART;
-        c->device->kernels->convert(part, c->dtype, sheaf__at(x, i, dtype), dtype, m);
-        sound = sheaf__is_finite(part, m, c->dtype);
-    }
-    return sound;
+    return sheaf__op_is_finite(c->device, x, dtype, n, dtype);
 }
 
 /* Is a trained tensor finite, as far as this rank has its masters? NULL: not trained. */
@@ -23,32 +14,31 @@ static bool is_sound(const sheaf__context *c, const sheaf__trained *t)
 {
     bool sound = true;
     for (int s = 0; t != NULL && s < t->count && sound; s++)
-        sound = t->master[t->first + s] == NULL ||
-                sheaf__fits_compute_dtype(c, t->master[t->first + s], SHEAF_F32,
-                                          t->numel[t->first + s]);
+        sound = sheaf__op_is_finite(c->device, t->master[t->first + s], SHEAF_F32,
+                                    t->numel[t->first + s], c->dtype);
     return sound;
 }
 
 /* Checks trained tensors in their compute copies too. */
 static bool floats_are(const sheaf__context *c, const sheaf__trained *t, const float *x, int64_t n)
 {
-    return is_sound(c, t) && (x == NULL || sheaf__is_finite(x, n, SHEAF_F32));
+    return is_sound(c, t) && is_finite(c, x, SHEAF_F32, n);
 }
 
 /* Panels are padded with zeros; compressed ones are finite by construction. */
-static bool is_packed_well(const sheaf__packed *w)
+static bool is_packed_well(const sheaf__context *c, const sheaf__packed *w)
 {
-    if (w->code != NULL || w->ahead == NULL)
+    if (w->code != NULL)
         return true;
     const size_t bytes = sheaf__packed_bytes(w->dtype, w->n, w->k);
-    return sheaf__is_finite(w->ahead, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)), w->dtype);
+    return is_finite(c, w->ahead, w->dtype, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)));
 }
 
 static bool panels_are(const sheaf__context *c, const sheaf__linear *l)
 {
-    bool sound = is_sound(c, l->weight_trained) && is_packed_well(&l->all);
+    bool sound = is_sound(c, l->weight_trained) && is_packed_well(c, &l->all);
     for (int s = l->first; l->rows && s < l->first + l->count && sound; s++)
-        sound = is_packed_well(&l->w[s]);
+        sound = is_packed_well(c, &l->w[s]);
     return sound;
 }
 
@@ -58,7 +48,7 @@ static bool table_is(const sheaf__model *m, const sheaf__table *t)
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
     return is_sound(m->context, t->trained) && (t->stored.print == NULL || t->stored.finite) &&
-           (t->rows == NULL || sheaf__is_finite(t->rows, rows * t->width, m->context->dtype));
+           is_finite(m->context, t->rows, m->context->dtype, rows * t->width);
 }
 
 /* The part of a module that is not finite: its weight (or A), or its bias (or B). */
@@ -94,15 +84,13 @@ static unsound bad_in(const sheaf__model *m, const sheaf__module *module)
 /* Checks a LoRA module; factors that are not trained in their compute copies. */
 static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
 {
-    const sheaf_dtype dtype = m->context->dtype;
-    bool a = is_sound(m->context, f->a), b = is_sound(m->context, f->b);
+    const sheaf__context *c = m->context;
+    bool a = is_sound(c, f->a), b = is_sound(c, f->b);
     for (int p = 0; f->a == NULL && p < f->parts; p++)
         for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
             const sheaf__lora_part *part = &f->part[p];
-            a = a && (part->a_copy[s] == NULL ||
-                      sheaf__is_finite(part->a_copy[s], part->a_numel[s], dtype));
-            b = b && (part->b_copy[s] == NULL ||
-                      sheaf__is_finite(part->b_copy[s], part->b_numel[s], dtype));
+            a = a && is_finite(c, part->a_copy[s], c->dtype, part->a_numel[s]);
+            b = b && is_finite(c, part->b_copy[s], c->dtype, part->b_numel[s]);
         }
     return unsound_of(a, b);
 }
@@ -132,7 +120,7 @@ static sheaf_status *of_all_stages(const char **name, const sheaf__model *m)
         return st;
     if (*name != NULL)
         snprintf(text, sizeof text, "%s", *name);
-    st = sheaf__transfer(c, text, sizeof text, (int)-first);
+    st = sheaf_comm_broadcast(c->world, text, sizeof text, (int)-first * c->ranks);
     *name = known_name(m, text);
     return st;
 }
@@ -145,8 +133,6 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
     unsound what = NEITHER;
     int at = 0;
     *name = NULL;
-    if (c->device->class->counts)
-        return NULL;
     for (; at < all; at++) {
         what = at < m->nmodules ? bad_in(m, &m->module[at])
                                 : bad_factor(m, &m->lora[at - m->nmodules]);
@@ -154,7 +140,9 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
             break;
     }
     float first = -(float)(2 * at + (what == BIAS)); /* the least of all ranks' */
-    sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, &first, 1);
+    sheaf_status *st = sheaf__device_check(c->device);
+    if (c->comm != NULL)
+        TRY(st, sheaf_comm_max(c->comm, &first, 1));
     const bool bias = (int)-first % 2 == 1;
     at = (int)-first / 2;
     if (st == NULL && at < m->nmodules)

@@ -58,7 +58,7 @@ static void note_rows(box *b, const void *read, int64_t r, int64_t n)
     for (int64_t i = 0; i < n; i++)
         b->print[r + i] = sheaf__row_hash(sheaf__at(read, i * b->cols, b->stored),
                                           (size_t)b->cols * sheaf_dtype_bytes(b->stored));
-    if (!sheaf__fits_compute_dtype(b->c, read, b->stored, n * b->cols))
+    if (!sheaf__is_finite_as(b->c->device->kernels, read, b->stored, n * b->cols, b->c->dtype))
         b->infinite = true;
 }
 
@@ -113,7 +113,7 @@ static void read_group(void *arg, int64_t group, int worker)
 
 static sheaf_status *read_box(box *b)
 {
-    if (b->rows == 0 || b->cols == 0 || b->c->device->class->counts)
+    if (b->rows == 0 || b->cols == 0)
         return NULL;
     const sheaf_source_entry *entry = b->source->find(b->source, b->name);
     if (entry == NULL) {
@@ -478,8 +478,6 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
 
 sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_source *adapter)
 {
-    if (m->context->device->class->counts)
-        return NULL;
     sheaf_status *st = NULL;
     for (int i = 0; i < m->nmodules && st == NULL; i++)
         st = load_module(m, base, &m->module[i]);
@@ -490,5 +488,5 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
             sheaf__trained_from_weights(m->trained);
         sheaf__model_refresh(m);
     }
-    return st;
+    return TRY(st, sheaf__device_check(m->context->device));
 }

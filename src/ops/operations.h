@@ -4,6 +4,7 @@
 /* clang-format off */
 #define SHEAF__OPERATION_LIST(X)                                                                   \
     X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(ATTENTION) X(ATTENTION_BACK)                                                     \
+    X(FINITE) X(SQUARES) X(ADAMW) \
     X(ADD) X(ACCUMULATE) X(CONVERT) X(ZERO) X(REFRESH) X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOX) \
     X(ADD_ROWS) X(SUM_COPIES) X(ADD_POSITIONS) X(ADD_POSITIONS_BACK) \
     X(TRANSPOSE) X(RMSNORM) X(RMSNORM_BACK) X(NORM_WEIGHT) X(HEADS_WEIGHT) X(LAYERNORM) X(LAYERNORM_BACK) X(LAYERNORM_SUMS) \

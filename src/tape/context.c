@@ -58,19 +58,6 @@ double sheaf__costs_waiting(const sheaf__costs *costs)
 
 /* ---- sums and memory ---- */
 
-bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype)
-{
-    const uint32_t *full = data;
-    const uint16_t *half = data;
-    const uint32_t exponent = dtype == SHEAF_F16   ? 0x7c00u
-                              : dtype == SHEAF_F32 ? 0x7f800000u
-                                                   : 0x7f80u;
-    for (int64_t i = 0; i < n; i++)
-        if (((dtype == SHEAF_F32 ? full[i] : half[i]) & exponent) == exponent)
-            return false;
-    return true;
-}
-
 static void run_on_pool(void *pool, int64_t tasks,
                         void (*task)(void *context, int64_t index, int worker), void *context)
 {

@@ -5,6 +5,7 @@
 #include "tests/tape_ends.h"
 
 #include "ops/math/round.h"
+#include "ops/tensor/tensor.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
 #include "tape/mixture.h"

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "comm/activity.h"
+#include "ops/tensor/tensor.h"
 
 enum { STEP_ARGS = 2 * SHEAF__MAX_ARGS };
 
@@ -445,9 +446,14 @@ static void give_back(sheaf__tape *tape, const step *s)
     }
 }
 
+static bool is_finite(const sheaf__tape *tape, const void *x, int64_t n, sheaf_dtype dtype)
+{
+    return sheaf__op_is_finite(tape->context->device, x, dtype, n, dtype);
+}
+
 /* The first argument in which a step left something that is not finite; -1: none. Rows that see no
  * key have a maximum of -inf; only what flows on counts. */
-static int bad_argument(const step *s)
+static int bad_argument(const sheaf__tape *tape, const step *s)
 {
     const unsigned forward = SHEAF__MAKE | SHEAF__CHANGE,
                    backward = SHEAF__GRAD_WRITE | SHEAF__GRAD_CHANGE;
@@ -456,8 +462,8 @@ static int bad_argument(const step *s)
         const unsigned use = arg_of(s, a).use;
         const bool looked_at = s->backward ? (use & backward) && v->live_grad
                                            : (use & forward) && v->live_data && !v->statistic;
-        if (looked_at && !sheaf__is_finite(s->backward ? v->grad : v->data,
-                                           sheaf__rows_present(v) * v->cols, v->dtype))
+        if (looked_at && !is_finite(tape, s->backward ? v->grad : v->data,
+                                    sheaf__rows_present(v) * v->cols, v->dtype))
             return a;
     }
     return -1;
@@ -509,7 +515,7 @@ static void note_bad(sheaf__tape *tape, const step *s, int argument)
 /* As its first argument, which a step forward of such an op only reads. */
 void sheaf__tape_check_values(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype)
 {
-    if (tape->bad != NULL && !sheaf__is_finite(data, n, dtype))
+    if (tape->bad != NULL && !is_finite(tape, data, n, dtype))
         note_bad(tape, tape->now, 0);
 }
 
@@ -518,7 +524,7 @@ sheaf_status *sheaf__tape_recompute(sheaf__tape *tape, sheaf__value *x)
     const step *s = tape == NULL ? NULL : tape->now;
     if (s == NULL || s->maker == NULL || s->op->arg[0].value != x)
         return NULL;
-    if (tape->bad != NULL && !sheaf__is_finite(x->grad, sheaf__rows_present(x) * x->cols, x->dtype))
+    if (tape->bad != NULL && !is_finite(tape, x->grad, sheaf__rows_present(x) * x->cols, x->dtype))
         note_bad(tape, s, 0);
     sheaf__activity_op(tape->context->activity, "backward", s->maker->name, s->maker->layer);
     x->remade = true;
@@ -547,13 +553,14 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
         sheaf__set_purpose(tape->context,
                            s->backward ? SHEAF__TRAFFIC_BACKWARD : SHEAF__TRAFFIC_FORWARD);
         TRY(st, (s->backward ? s->op->backward : s->op->forward)(tape, s->op));
+        TRY(st, sheaf__device_check(tape->context->device));
         if (st != NULL) {
             drop_values(tape);
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
                                      : sheaf_in(st, "%s", s->op->name);
         }
         if (tape->bad != NULL)
-            note_bad(tape, s, bad_argument(s));
+            note_bad(tape, s, bad_argument(tape, s));
         give_back(tape, s);
         if (tape->context->work != NULL)
             count_work(tape->context, s, &begun);
@@ -580,8 +587,6 @@ sheaf_status *sheaf__tape_run_checked(sheaf__nonfinite *out, sheaf__tape *tape)
     const int64_t none = tape->nsteps * STEP_ARGS;
     int64_t bad = none;
     *out = (sheaf__nonfinite){ .layer = -1 };
-    if (c->device->class->counts)
-        return NULL;
     sheaf_status *st = run(tape, &bad);
     float first = -(float)bad; /* ranks hold different columns: the earliest of all of them */
     if (st == NULL && c->comm != NULL)

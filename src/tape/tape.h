@@ -231,8 +231,6 @@ typedef struct sheaf__nonfinite {
     int layer;              /* -1: outside layers */
     bool backward;          /* the gradient of the value */
 } sheaf__nonfinite;
-/* sheaf__is_finite - are all of n elements? */
-bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype);
 /* sheaf__tape_run_checked - sheaf__tape_run() that looks at all it computes, over all ranks. Slow.
  * Collective. */
 sheaf_status *sheaf__tape_run_checked(sheaf__nonfinite *out, sheaf__tape *tape);

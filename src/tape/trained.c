@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "tape/rows.h"
 
-enum { ALIGN = 16, CHUNK = 1 << 15 };
+enum { ALIGN = 16 };
 
 static int64_t padded(int64_t n)
 {
@@ -225,13 +225,27 @@ struct squares {
     double *sum; /* [slices][count]: a rank's slices follow each other */
 };
 
-static void squares_of(void *arg, int64_t index, int worker)
+/* Those of this rank's slices. */
+static sheaf_status *add_squares(struct squares *q)
 {
-    struct squares *q = arg;
-    const sheaf__trained *t = q->sorted[index];
-    for (int s = t->first; s < t->first + t->count; s++)
-        q->sum[s * q->set->count + index] =
-            q->set->context->device->kernels->squares(t->grad[s], t->numel[s]);
+    const sheaf__trained_set *set = q->set;
+    int64_t n = 0, at = 0;
+    for (int i = 0; i < set->count; i++)
+        n += q->sorted[i]->count;
+    sheaf__squares *of = calloc((size_t)n + 1, sizeof *of);
+    if (of == NULL)
+        return sheaf__no_memory("gradient norm");
+    for (int i = 0; i < set->count; i++)
+        for (int k = 0; k < q->sorted[i]->count; k++) {
+            const int s = q->sorted[i]->first + k;
+            of[at++] = (sheaf__squares){ q->sorted[i]->grad[s], q->sorted[i]->numel[s], 0 };
+        }
+    sheaf__op_squares(set->context->device, of, n);
+    for (int i = set->count - 1; i >= 0; i--)
+        for (int k = q->sorted[i]->count - 1; k >= 0; k--)
+            q->sum[(q->sorted[i]->first + k) * set->count + i] = of[--at].sum;
+    free(of);
+    return sheaf__device_check(set->context->device);
 }
 
 /* The fixed tree on slice numbers, in double; empty slices contribute nothing. */
@@ -260,14 +274,14 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     if (st == NULL && count > 0) {
         memcpy(q.sorted, set->item, count * sizeof *q.sorted);
         qsort(q.sorted, count, sizeof *q.sorted, sheaf__by_name_behind);
-        if (!c->device->class->counts) /* where what is exchanged counts all the same */
-            sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
+        st = add_squares(&q);
         for (int r = 0; r < c->ranks; r++) {
             const sheaf_range of = sheaf_owner_slices(c->slices, c->ranks, r);
             size[r] = count * (size_t)(of.end - of.begin) * sizeof *q.sum;
         }
         sheaf__set_purpose(c, SHEAF__TRAFFIC_NORM);
-        st = c->comm == NULL ? NULL : sheaf_comm_gather(c->comm, q.sum, size);
+        if (c->comm != NULL)
+            TRY(st, sheaf_comm_gather(c->comm, q.sum, size));
         sheaf__set_purpose(c, SHEAF__TRAFFIC_OTHER);
     }
     for (int i = 0; i < set->count && st == NULL; i++) {
@@ -280,21 +294,6 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     return st;
 }
 
-struct update {
-    const sheaf__kernels *kernels;
-    const sheaf__trained *t;
-    int slice;
-    const sheaf__adamw *how;
-};
-static void update_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    struct update *u = arg;
-    const sheaf__trained *t = u->t;
-    const int s = u->slice;
-    u->kernels->adamw(t->master[s] + begin, t->moment1[s] + begin, t->moment2[s] + begin,
-                      t->grad[s] + begin, end - begin, u->how);
-}
-
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
 {
     for (int i = 0; i < set->count; i++) {
@@ -305,7 +304,7 @@ void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
             own.weight_decay = 0;
         for (int s = t->first; s < t->first + t->count; s++)
             if (sheaf__trained_keeps(set, t, s))
-                sheaf__rows(set->context, t->numel[s], CHUNK, update_rows,
-                            &(struct update){ set->context->device->kernels, t, s, &own });
+                sheaf__op_adamw(set->context->device, t->master[s], t->moment1[s], t->moment2[s],
+                                t->grad[s], t->numel[s], &own);
     }
 }

@@ -4,6 +4,8 @@
 #include "comm/grid.h"
 #include "tape/trained.h"
 #include "base/status.h"
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
 
 enum { N = 70, MOST = 16 };
 
@@ -155,7 +157,8 @@ enum { WIDE = 3 * 40000, ALL_SLICES = 8 };
 typedef struct groups {
     int count, micros; /* accumulators, and micro-batches */
     sheaf_dtype dtype;
-    int ranks; /* of a group */
+    int ranks;                        /* of a group */
+    const sheaf__device_class *class; /* NULL: cpu */
 } groups;
 
 static sheaf__context context_of(const sheaf__grid *grid, const groups *g, sheaf__device *device)
@@ -229,6 +232,18 @@ static float first_of(int tensor, int slice, int64_t i)
     return number_of(tensor * 8 + slice, i) * 0.01f;
 }
 
+/* Numbers of a slice, from `first` on, to the device's memory. */
+static sheaf_status *put(sheaf__device *device, float *at, int tensor, int slice, int64_t n,
+                         int first)
+{
+    float *host;
+    const size_t bytes = (size_t)n * sizeof(float);
+    sheaf_status *st = sheaf__borrow(&host, device, at, bytes, false);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        host[i] = first_of(tensor, slice, i + first);
+    return TRY(st, sheaf__return(host, device, at, bytes, true));
+}
+
 /* A tensor of each kind: cut in uneven slices of which one is empty, cut, replicated. */
 static sheaf_status *fill(sheaf__trained_set **out, sheaf__trained *t[3], sheaf__context *c,
                           bool divided)
@@ -245,13 +260,13 @@ static sheaf_status *fill(sheaf__trained_set **out, sheaf__trained *t[3], sheaf_
     st = sheaf__trained_allocate(*out);
     for (int k = 0; k < 3 && st == NULL; k++)
         for (int s = t[k]->first; s < t[k]->first + t[k]->count; s++)
-            for (int64_t i = 0; i < t[k]->numel[s]; i++)
-                t[k]->weight[s][i] = first_of(k, s, i);
+            TRY(st, put(c->device, t[k]->weight[s], k, s, t[k]->numel[s], 0));
     return st;
 }
 
-static void step(sheaf__trained_set *set, sheaf__trained *t[3])
+static sheaf_status *step(sheaf__trained_set *set, sheaf__trained *t[3])
 {
+    sheaf_status *st = NULL;
     const sheaf__adamw how = { .lr = 0.1,
                                .beta1 = 0.9,
                                .beta2 = 0.99,
@@ -262,9 +277,40 @@ static void step(sheaf__trained_set *set, sheaf__trained *t[3])
                                .grad_scale = 1 };
     for (int k = 0; k < 3; k++)
         for (int s = t[k]->first; s < t[k]->first + t[k]->count; s++)
-            for (int64_t i = 0; i < t[k]->numel[s]; i++)
-                t[k]->grad[s][i] = first_of(k + 1, s, i + 3);
-    sheaf__trained_update(set, &how);
+            TRY(st, put(set->context->device, t[k]->grad[s], k + 1, s, t[k]->numel[s], 3));
+    if (st == NULL)
+        sheaf__trained_update(set, &how);
+    return st;
+}
+
+/* Are masters and first moments of a slice those of a set that is not divided, and its weights
+ * these, rounded? */
+static sheaf_status *compare(const sheaf__context *c, const sheaf__trained *t,
+                             const sheaf__trained *want, int s, bool kept)
+{
+    sheaf__device *device = c->device;
+    const size_t bytes = (size_t)t->numel[s] * sizeof(float);
+    const float *const at[] = { want->master[s], want->moment1[s], t->weight[s],
+                                kept ? t->master[s] : NULL, kept ? t->moment1[s] : NULL };
+    float *x[5] = { NULL };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < (kept ? 5 : 3); i++)
+        TRY(st, sheaf__borrow(&x[i], device, at[i], bytes, true));
+    if (st == NULL && kept && (memcmp(x[0], x[3], bytes) != 0 || memcmp(x[1], x[4], bytes) != 0))
+        st =
+            sheaf_fail(SHEAF_E_NUMBER, "state of '%s', slice %d in group %d", t->name, s, c->group);
+    for (int64_t i = 0; i < t->numel[s] && st == NULL; i++) {
+        uint32_t rounded[2] = { 0 };
+        device->kernels->round(&rounded[0], c->dtype, &x[0][i], 1);
+        device->kernels->round(&rounded[1], c->dtype, &x[2][i], 1);
+        if (rounded[0] != rounded[1])
+            st = sheaf_fail(SHEAF_E_NUMBER, "weight %d of '%s', slice %d in group %d", (int)i,
+                            t->name, s, c->group);
+    }
+    for (int i = 0; i < 5; i++)
+        if (x[i] != NULL)
+            st = sheaf__first_of(st, sheaf__return(x[i], device, (void *)at[i], bytes, false));
+    return st;
 }
 
 /* Two steps of a divided set, and of one that each rank has alone. */
@@ -274,7 +320,8 @@ static sheaf_status *divide_body(void *context, const sheaf__grid *grid)
     sheaf__device *device = NULL;
     sheaf__trained_set *set = NULL, *alone = NULL;
     sheaf__trained *t[3], *want[3];
-    sheaf_status *st = sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0);
+    sheaf_status *st =
+        sheaf__device_open(&device, g->class == NULL ? &sheaf__cpu : g->class, 1, NULL, 0);
     sheaf__context c = context_of(grid, g, device), own = c;
     own.groups = own.group = 0;
     own.peers = NULL;
@@ -283,28 +330,19 @@ static sheaf_status *divide_body(void *context, const sheaf__grid *grid)
     if (st == NULL)
         sheaf__trained_from_weights(set);
     for (int n = 0; n < 2 && st == NULL; n++) {
-        step(set, t);
-        step(alone, want);
-        st = sheaf__trained_publish(set);
+        st = step(set, t);
+        TRY(st, step(alone, want));
+        TRY(st, sheaf__trained_publish(set));
     }
     for (int k = 0; k < 3 && st == NULL; k++)
         for (int s = t[k]->first; s < t[k]->first + t[k]->count && st == NULL; s++) {
             const bool kept = k == 2 || s % grid->groups == grid->number;
-            const size_t bytes = (size_t)t[k]->numel[s] * sizeof(float);
-            if (kept != (t[k]->master[s] != NULL) || kept != (t[k]->moment2[s] != NULL) ||
-                (kept && (memcmp(t[k]->master[s], want[k]->master[s], bytes) != 0 ||
-                          memcmp(t[k]->moment1[s], want[k]->moment1[s], bytes) != 0)))
-                st = sheaf_fail(SHEAF_E_NUMBER, "state of tensor %d, slice %d in group %d of %d", k,
+            if (kept != (t[k]->master[s] != NULL) || kept != (t[k]->moment2[s] != NULL))
+                st = sheaf_fail(SHEAF_E_NUMBER, "keeping tensor %d, slice %d in group %d of %d", k,
                                 s, grid->number, grid->groups);
-            for (int64_t i = 0; i < t[k]->numel[s] && st == NULL; i++) {
-                uint32_t rounded[2] = { 0 };
-                device->kernels->round(&rounded[0], g->dtype, &want[k]->master[s][i], 1);
-                device->kernels->round(&rounded[1], g->dtype, &t[k]->weight[s][i], 1);
-                if (rounded[0] != rounded[1])
-                    st = sheaf_fail(SHEAF_E_NUMBER, "weight %d of tensor %d, slice %d in group %d",
-                                    (int)i, k, s, grid->number);
-            }
+            TRY(st, compare(&c, t[k], want[k], s, kept));
         }
+    TRY(st, sheaf__device_check(device));
     sheaf__trained_set_free(set);
     sheaf__trained_set_free(alone);
     sheaf__device_close(device);
@@ -322,6 +360,17 @@ static void test_groups__share_masters_and_moments(void **state)
                     divide_body, &(groups){ .dtype = dtypes[d], .ranks = ranks }));
 }
 
+static void test_groups__share_them_on_every_device(void **state)
+{
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        groups checked = { .dtype = SHEAF_BF16, .ranks = ranks, .class = &checked_device },
+               copied = { .dtype = SHEAF_F16, .ranks = ranks, .class = &copied_device };
+        const sheaf__grid_options grid = { .groups = 2, .ranks = ranks };
+        CHECK_OK(sheaf__grid_run(&grid, divide_body, &checked));
+        CHECK_OK(sheaf__grid_run(&grid, divide_body, &copied));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_update__each_tensor_has_its_own_rate_and_decay),
         cmocka_unit_test(test_groups__their_sums_meet_in_the_same_tree),
         cmocka_unit_test(test_groups__share_masters_and_moments),
+        cmocka_unit_test(test_groups__share_them_on_every_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

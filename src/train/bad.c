@@ -2,10 +2,12 @@
 #include "train/bad.h"
 
 #include "base/base.h"
+#include "ops/tensor/tensor.h"
 
 sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
                                  bool gradients)
 {
+    sheaf__device *device = set->context->device;
     bool sound = true;
     int at = 0;
     for (; at < set->count; at++) {
@@ -13,12 +15,14 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
         float *const *const of[] = { gradients ? t->grad : t->master, t->moment1, t->moment2 };
         for (int k = 0; k < (gradients ? 1 : 3); k++)
             for (int i = t->first; i < t->first + t->count && sound; i++)
-                sound = of[k][i] == NULL || sheaf__is_finite(of[k][i], t->numel[i], SHEAF_F32);
+                sound = sheaf__op_is_finite(device, of[k][i], SHEAF_F32, t->numel[i], SHEAF_F32);
         if (!sound)
             break;
     }
     float first = -(float)at; /* the least of all ranks' */
-    sheaf_status *st = comm == NULL ? NULL : sheaf_comm_max(comm, &first, 1);
+    sheaf_status *st = sheaf__device_check(device);
+    if (comm != NULL)
+        TRY(st, sheaf_comm_max(comm, &first, 1));
     *name = (int)-first < set->count ? set->item[(int)-first]->name : NULL;
     return st;
 }

@@ -27,6 +27,31 @@ void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int6
 /* n numbers of `dtype`, of 2 bytes, at the end of an array of n floats become that array */
 void sheaf__op_widen(sheaf__device *device, float *wide, int64_t n, sheaf_dtype dtype);
 
+/* ---- numbers for the host ---- */
+
+/* sheaf__op_is_finite - are all of n elements, rounded to `to`? x NULL: yes. On dry, and after a
+ * failure of the device, too. */
+bool sheaf__op_is_finite(sheaf__device *device, const void *x, sheaf_dtype from, int64_t n,
+                         sheaf_dtype to);
+/* sheaf__is_finite, sheaf__is_finite_as - the same of the host's memory. */
+bool sheaf__is_finite(const void *x, int64_t n, sheaf_dtype dtype);
+bool sheaf__is_finite_as(const sheaf__kernels *kernels, const void *x, sheaf_dtype from, int64_t n,
+                         sheaf_dtype to);
+
+/* Of n floats at x the sum of squares in double: out; 0 on dry. */
+typedef struct sheaf__squares {
+    const float *x;
+    int64_t n;
+    double sum;
+} sheaf__squares;
+void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count);
+
+/* ---- what is trained ---- */
+
+/* sheaf__op_adamw - one step, see kernels.h. */
+void sheaf__op_adamw(sheaf__device *device, float *master, float *moment1, float *moment2,
+                     const float *grad, int64_t n, const sheaf__adamw *how);
+
 /* ---- rows ---- */
 
 /* Rows of a dense matrix and where they lie in a wider one: patches among the tokens of an image,
