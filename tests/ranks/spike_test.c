@@ -1,5 +1,5 @@
 /* spike_test.c - the promise on one layer: the same bytes for any number of ranks and
- * threads and either instruction set.
+ * threads, either instruction set, and devices whose memory is not the host's.
  *
  * Two layers forward and backward with LoRA on all linears and a trained embedding
  * (so that dx reaches the bottom): hashes of the loss, all gradients (dA, dB, and through the
@@ -9,6 +9,9 @@
 
 #include <xxhash.h>
 
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
+
 #include "models/model.h"
 #include "tests/ranks/synthetic.h"
 
@@ -16,6 +19,7 @@ typedef struct setting {
     int ranks, threads;
     const char *isa;
     bool every; /* rows that the head does not read are computed all the same */
+    const sheaf__device_class *device; /* NULL: the processor */
 } setting;
 
 typedef struct run {
@@ -47,6 +51,45 @@ static void hear_nothing(void *self, sheaf__tape *tape, const char *stage, int l
 {
 }
 
+/* Of the host's `bytes` at *at, the device's copy. */
+static sheaf_status *put(void *at, sheaf__device *device, size_t bytes)
+{
+    void *host, *there;
+    memcpy(&host, at, sizeof host);
+    sheaf_status *st = sheaf__device_alloc(&there, device, bytes, SHEAF_MEM_INPUTS);
+    if (st == NULL)
+        st = sheaf__upload(device, there, host, bytes);
+    memcpy(at, &there, sizeof there);
+    return st;
+}
+
+static sheaf_status *put_inputs(sheaf__rows_in *in, sheaf__step_info *info, sheaf__device *device,
+                                const run *r)
+{
+    const size_t rows = (size_t)(r->batch * r->seq);
+    in->host.ids = in->ids = r->ids;
+    in->host.position = in->position = r->position;
+    in->host.key_mask = in->key_mask = r->mask;
+    info->host.sample = info->sample = r->sample;
+    info->host.position = info->position = r->place;
+    sheaf_status *st = put(&in->ids, device, rows * sizeof *in->ids);
+    TRY(st, put(&in->position, device, rows * sizeof *in->position));
+    TRY(st, put(&in->key_mask, device, rows));
+    TRY(st, put(&info->sample, device, rows * sizeof *info->sample));
+    return TRY(st, put(&info->position, device, rows * sizeof *info->position));
+}
+
+static sheaf_status *hash_gradient(XXH64_hash_t *hash, sheaf__device *device,
+                                   const sheaf__trained *t, int slice)
+{
+    const size_t bytes = (size_t)t->numel[slice] * sizeof(float);
+    void *grad;
+    sheaf_status *st = sheaf__borrow(&grad, device, t->grad[slice], bytes, true);
+    if (st == NULL)
+        *hash = XXH3_64bits(grad, bytes);
+    return sheaf__first_of(st, sheaf__return(grad, device, t->grad[slice], bytes, false));
+}
+
 static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
 {
     run *r = arg;
@@ -54,7 +97,9 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf__tape *tape = NULL;
-    sheaf_status *st = sheaf__device_open(&device, &sheaf__cpu, r->how.threads, r->how.isa, 0);
+    sheaf_status *st =
+        sheaf__device_open(&device, r->how.device == NULL ? &sheaf__cpu : r->how.device,
+                           r->how.threads, r->how.isa, 0);
     if (st != NULL)
         return st;
     device->sums = r->sums;
@@ -73,15 +118,10 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     st = sheaf__model_new(&model, &c, r->schema, &options);
     if (st == NULL)
         st = sheaf__model_load(model, r->source, r->source);
-    const sheaf__rows_in in = { .ids = r->ids,
-                                .position = r->position,
-                                .key_mask = r->mask,
-                                .host = { r->ids, r->position, r->mask },
-                                .mask_ld = r->seq,
-                                .keys = r->seq };
-    const sheaf__step_info info = {
-        .training = true, .seed = 5, .step = 3, .sample = r->sample, .position = r->place
-    };
+    sheaf__rows_in in = { .mask_ld = r->seq, .keys = r->seq };
+    sheaf__step_info info = { .training = true, .seed = 5, .step = 3 };
+    if (st == NULL)
+        st = put_inputs(&in, &info, device, r);
     sheaf__head_run head = { .label = r->labels,
                              .gradient_scale = 1.0f / (float)(r->batch * r->seq) };
     const sheaf__stages listener = { .on_value = hear_nothing };
@@ -110,8 +150,9 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
         if (t->cut.nparts == 0 && rank != r->how.ranks - 1)
             continue; /* replicated: the last rank's copy speaks */
         for (int s = t->first; s < t->first + t->count; s++)
-            r->hash[i][s] = XXH3_64bits(t->grad[s], (size_t)t->numel[s] * sizeof(float));
+            TRY(st, hash_gradient(&r->hash[i][s], device, t, s));
     }
+    TRY(st, sheaf__device_check(device));
     if (st == NULL && rank == 0) {
         r->ntrained = model->trained->count;
         r->loss = head.loss_sum;
@@ -202,8 +243,9 @@ static void compare(const shape *shape, sheaf_dtype dtype, const setting *settin
         if (k == 0)
             continue;
         char what[128];
-        snprintf(what, sizeof what, "%d ranks, %d threads, %s against %d, %d, %s", r->how.ranks,
-                 r->how.threads, r->how.isa == NULL ? "best" : r->how.isa, first->how.ranks,
+        snprintf(what, sizeof what, "%d ranks, %d threads, %s on %s against %d, %d, %s",
+                 r->how.ranks, r->how.threads, r->how.isa == NULL ? "best" : r->how.isa,
+                 r->how.device == NULL ? "cpu" : r->how.device->name, first->how.ranks,
                  first->how.threads, first->how.isa == NULL ? "best" : first->how.isa);
         CHECK_BYTES(what, &r->loss, &first->loss, sizeof r->loss);
         CHECK_BYTES(what, &r->norm, &first->norm, sizeof r->norm);
@@ -237,13 +279,17 @@ static bool has(const char *isa)
 static void test_odd(void **state)
 {
     const shape odd = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 37, 5, 0.1 };
-    setting all[16] = { { 1, 1, NULL } };
+    setting all[20] = { { 1, 1, NULL } };
     size_t n = 1;
     for (int t = 2; t <= 8; t++)
         all[n++] = (setting){ t, 1 + t % 3, NULL };
     all[n++] = (setting){ 1, 5, NULL };
     all[n++] = (setting){ 1, 2, "ref" };
     all[n++] = (setting){ 3, 1, has("avx2") ? "avx2" : "ref" };
+    for (int t = 1; t <= 3; t++) {
+        all[n++] = (setting){ t, 2, NULL, .device = &checked_device };
+        all[n++] = (setting){ t, 2, NULL, .device = &copied_device };
+    }
     compare(&odd, SHEAF_F32, all, n, 0xc563de41aaf708b1ull);
     compare(&odd, SHEAF_BF16, all, n, 0x3ac24483cf9e0d4dull);
 }
@@ -255,6 +301,8 @@ static void test_rows_without_labels(void **state)
                              { 1, 2, NULL, false },
                              { 3, 2, NULL, false },
                              { 8, 1, NULL, false },
+                             { 2, 2, NULL, false, &checked_device },
+                             { 3, 2, NULL, false, &copied_device },
                              { 2, 1, has("avx2") ? "avx2" : "ref", false } };
     shape s = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 205, 5, 0, true, SHEAF__PAIRS };
     compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x418fec3a6926df55ull);
