@@ -1,5 +1,7 @@
 /* head_rows_test.c - rows that the head reads: which they are, that sums over them have the bytes
  * of sums over all rows, and that the others get a gradient of zero. */
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
 #include "tests/check.h"
 
 #include "ops/math/round.h"
@@ -9,12 +11,22 @@
 
 enum { ALL = 1003, IN = 3, OUT = 5, UNIT = SHEAF__HEAD_ROWS_UNIT };
 
-static sheaf__context context_of(sheaf_dtype dtype)
+static sheaf__context context_on(const sheaf__device_class *class, sheaf_dtype dtype)
 {
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
-    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, class, 2, NULL, 0));
     return c;
 }
+
+static sheaf__context context_of(sheaf_dtype dtype)
+{
+    return context_on(&sheaf__cpu, dtype);
+}
+
+/* The processor, and those whose memory is elsewhere. */
+enum { DEVICES = 3 };
+static const sheaf__device_class *const devices[DEVICES] = { &sheaf__cpu, &checked_device,
+                                                             &copied_device };
 
 /* Which rows have a label: a span across blocks of 256, all, none, one alone, the last one, spans
  * with blocks between them. */
@@ -52,9 +64,12 @@ static void put_row(const sheaf__context *c, void *x, int64_t at, int64_t row, i
 
 static sheaf_status *give_x(sheaf__tape *tape, sheaf__op *op)
 {
+    const sheaf__context *c = sheaf__tape_context(tape);
+    float x[ALL * IN];
     for (int64_t r = 0; r < ALL; r++)
-        put_row(sheaf__tape_context(tape), op->arg[0].value->data, r, r + 3, IN);
-    return NULL;
+        put_row(c, x, r, r + 3, IN);
+    return sheaf__upload(c->device, op->arg[0].value->data, x,
+                         ALL * IN * sheaf_dtype_bytes(c->dtype));
 }
 
 /* A tape with the rows of x that the head reads. */
@@ -89,8 +104,15 @@ static void release(taken *t, sheaf__context *c)
 
 static void check_rows(const taken *t, const bool *read)
 {
-    const int32_t *which = t->wanted.which->data, *place = t->wanted.place;
+    static float x[ALL * IN], y[ALL * IN];
+    static int32_t which[ALL];
+    sheaf__device *device = sheaf__tape_context(t->tape)->device;
+    const int32_t *place = t->wanted.place;
+    const size_t there = (size_t)sheaf__rows_present(t->y);
     int64_t n = 0;
+    CHECK_OK(sheaf__download(device, which, t->wanted.which->data, there * sizeof *which));
+    CHECK_OK(sheaf__download(device, x, t->x->data, sizeof x));
+    CHECK_OK(sheaf__download(device, y, t->y->data, there * IN * sizeof *y));
     for (int64_t r = 0; r < ALL; r++) {
         bool stays = false;
         for (int64_t i = r / UNIT * UNIT; i < r / UNIT * UNIT + UNIT && i < ALL; i++)
@@ -99,19 +121,19 @@ static void check_rows(const taken *t, const bool *read)
         if (stays)
             assert_int_equal(which[n], r);
         if (stays)
-            assert_memory_equal((float *)t->y->data + n * IN, (float *)t->x->data + r * IN,
-                                IN * sizeof(float));
+            assert_memory_equal(y + n * IN, x + r * IN, IN * sizeof(float));
         n += stays;
     }
-    assert_int_equal(sheaf__rows_present(t->y), n);
+    assert_int_equal(there, n);
 }
 
 static void test_wanted__are_whole_units_with_a_row_that_is_read(void **state)
 {
     static const int32_t pick[] = { 700, 2, 31, 32 };
     int32_t label[ALL];
-    for (int way = 0; way < WAYS + 2; way++) {
-        sheaf__context c = context_of(SHEAF_F32);
+    for (int i = 0; i < (WAYS + 2) * DEVICES; i++) {
+        const int way = i / DEVICES;
+        sheaf__context c = context_on(devices[i % DEVICES], SHEAF_F32);
         const bool picked = way == WAYS;
         bool read[ALL] = { false };
         label_rows(label, way);
@@ -121,8 +143,8 @@ static void test_wanted__are_whole_units_with_a_row_that_is_read(void **state)
                                       .npick = picked ? ARRAY_LEN(pick) : 0 };
         for (int64_t r = 0; r < ALL; r++)
             read[r] = way > WAYS || (way < WAYS && has_label(way, r));
-        for (size_t i = 0; picked && i < ARRAY_LEN(pick); i++)
-            read[pick[i]] = true;
+        for (size_t k = 0; picked && k < ARRAY_LEN(pick); k++)
+            read[pick[k]] = true;
         taken t = take_rows(&c, &run);
         check_rows(&t, read);
         release(&t, &c);
@@ -232,8 +254,8 @@ static float back[ALL * IN];
 
 static sheaf_status *keep_back(sheaf__tape *tape, sheaf__op *op)
 {
-    memcpy(back, op->arg[0].value->grad, sizeof back);
-    return NULL;
+    return sheaf__download(sheaf__tape_context(tape)->device, back, op->arg[0].value->grad,
+                           sizeof back);
 }
 
 static sheaf_status *nothing(sheaf__tape *tape, sheaf__op *op)
@@ -244,26 +266,31 @@ static sheaf_status *nothing(sheaf__tape *tape, sheaf__op *op)
 static sheaf_status *give_numbers(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__value *y = op->arg[0].value;
-    for (int64_t i = 0; i < sheaf__rows_present(y) * y->cols; i++)
-        ((float *)y->grad)[i] = (float)(i + 1);
-    return NULL;
+    const int64_t n = sheaf__rows_present(y) * y->cols;
+    float all[ALL * IN];
+    for (int64_t i = 0; i < n; i++)
+        all[i] = (float)(i + 1);
+    return sheaf__upload(sheaf__tape_context(tape)->device, y->grad, all,
+                         (size_t)n * sizeof(float));
 }
 
 static sheaf_status *add_ones(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__value *x = op->arg[0].value;
-    for (int64_t i = 0; i < x->rows * x->cols; i++)
-        ((float *)x->grad)[i] = 1;
-    return NULL;
+    float all[ALL * IN];
+    for (int64_t i = 0; i < ALL * IN; i++)
+        all[i] = 1;
+    return sheaf__upload(sheaf__tape_context(tape)->device, x->grad, all, sizeof all);
 }
 
 static void test_wanted__others_get_no_gradient(void **state)
 {
     int32_t label[ALL];
     const sheaf__head_run run = { .label = label };
-    for (int way = 0; way < 2 * WAYS; way++) {
+    for (int i = 0; i < 2 * WAYS * DEVICES; i++) {
+        const int way = i / DEVICES;
         const bool added = way >= WAYS; /* to the gradient of a later reader */
-        sheaf__context c = context_of(SHEAF_F32);
+        sheaf__context c = context_on(devices[i % DEVICES], SHEAF_F32);
         sheaf__tape *tape;
         label_rows(label, way % WAYS);
         CHECK_OK(sheaf__tape_new(&tape, &c));

@@ -9,6 +9,8 @@
  *   loss = (1 - eps) * that + eps * sum over labelled rows of (log(sum_c exp(l_c)) - mean_c l_c);
  *
  * gradients by finite differences of it. */
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
 #include "tests/tape_layer.h"
 
 #include "tape/head.h"
@@ -128,8 +130,13 @@ static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t 
 
 enum { INPUT = 8 };
 
-/* A head over all tokens of a problem, on a device of its own. */
+/* The processor, and those whose memory is elsewhere. */
+static const sheaf__device_class *const devices[] = { &sheaf__cpu, &checked_device,
+                                                      &copied_device };
+
+/* A head over all tokens of a problem, on a device of its own: of `class`, given. */
 typedef struct rig {
+    const sheaf__device_class *class;
     sheaf__device *device;
     sheaf__context context;
     layer layer;
@@ -141,7 +148,7 @@ static void rig_open(rig *r, problem *p, sheaf__head_run *run, int trains, bool 
                      sheaf_dtype dtype)
 {
     const shape *s = p->s;
-    CHECK_OK(sheaf__device_open(&r->device, &sheaf__cpu, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&r->device, r->class, 2, NULL, 0));
     r->context = (sheaf__context){ .device = r->device,
                                    .ranks = 1,
                                    .slices = LAYER_SLICES,
@@ -178,13 +185,14 @@ static void run_with_all_labels(sheaf__tape *tape, sheaf__head_run *run, const p
     free(all);
 }
 
-static void check_case(const shape *s, int trains, sheaf_dtype dtype)
+static void check_case(const shape *s, int trains, sheaf_dtype dtype,
+                       const sheaf__device_class *class)
 {
     /* float32: a few dozen roundings; bfloat16: logits of up to 5 are rounded to 8 bits, and so is
      * what flows back */
     const double tolerance = dtype == SHEAF_F32 ? 3e-6 : 0.02;
     problem p = problem_of(s);
-    rig r;
+    rig r = { .class = class };
     int32_t *labelled = malloc((size_t)s->tokens * sizeof *labelled);
     for (int64_t t = 0, n = 0; t < s->tokens; t++)
         if (p.label[t] >= 0)
@@ -204,6 +212,7 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
     boxes_reset(&r.layer.a);
     boxes_reset(&r.layer.b);
     CHECK_OK(sheaf__tape_run(r.tape));
+    CHECK_OK(sheaf__device_check(r.device));
     assert_int_equal(r.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
     assert_int_equal(h.rows, p.labels);
     assert_int_equal(run.labels, p.labels);
@@ -229,8 +238,10 @@ static void check(const shape *s)
     static const int trains[] = { INPUT, TRAIN_WEIGHT, TRAIN_WEIGHT | INPUT, TRAIN_LORA,
                                   TRAIN_WEIGHT | TRAIN_LORA | INPUT };
     for (size_t k = 0; k < ARRAY_LEN(trains); k++) {
-        check_case(s, trains[k], SHEAF_F32);
-        check_case(s, trains[k], SHEAF_BF16);
+        for (size_t d = 0; d < ARRAY_LEN(devices); d++) {
+            check_case(s, trains[k], SHEAF_F32, devices[d]);
+            check_case(s, trains[k], SHEAF_BF16, devices[d]);
+        }
     }
 }
 
@@ -255,8 +266,8 @@ static void test_picked_rows(void **state)
     int32_t all[300], few[] = { 299, 0, 7, 8 };
     for (int32_t t = 0; t < 300; t++)
         all[t] = t;
-    for (int way = 0; way < 4; way++) {
-        rig r;
+    for (int way = 0; way < 4 * (int)ARRAY_LEN(devices); way++) {
+        rig r = { .class = devices[way / 4] };
         const bool picked = way & 1;
         heard h = { &p, picked ? few : all, 0, 3e-6 };
         sheaf__head_run run = { .label = way & 2 ? p.label : NULL,
@@ -287,7 +298,7 @@ static size_t scratch_of(int labels, int pick)
 {
     const shape s = { "scratch", 300, 5, 64 };
     problem p = problem_of(&s);
-    rig r;
+    rig r = { .class = &sheaf__cpu };
     int32_t label[300], row[300];
     for (int32_t t = 0; t < 300; t++) {
         label[t] = t < labels ? t % 64 : SHEAF__IGNORED;

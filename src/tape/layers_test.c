@@ -75,15 +75,16 @@ static sheaf_status *nothing(sheaf__tape *tape, sheaf__op *op)
 
 static sheaf_status *give_gradients(sheaf__tape *tape, sheaf__op *op)
 {
-    float *grad = op->arg[0].value->grad;
+    float grad[TOKENS * WIDTH];
     for (int i = 0; i < TOKENS * WIDTH; i++)
         grad[i] = gradient_of(i / WIDTH, i % WIDTH);
-    return NULL;
+    return sheaf__upload(sheaf__tape_context(tape)->device, op->arg[0].value->grad, grad,
+                         sizeof grad);
 }
 
-static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
+static void check_order_of_tokens(const sheaf__device_class *class)
 {
-    sheaf__context c = context_of(SHEAF_F32);
+    sheaf__context c = context_on(class, SHEAF_F32);
     sheaf__trained_set *set;
     enum { PADDING = 2 }; /* a word whose lookups teach nothing */
     sheaf__table table = { .name = "table",
@@ -93,7 +94,7 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
                            .cut = { .slices = 1, .nparts = 1, .part = { { WORDS, 1 } } } };
     sheaf__tape *tape;
     int32_t ids[TOKENS];
-    float want[WORDS * WIDTH] = { 0 }, falling[WORDS * WIDTH] = { 0 };
+    float got[WORDS * WIDTH], want[WORDS * WIDTH] = { 0 }, falling[WORDS * WIDTH] = { 0 };
     int otherwise = 0;
     CHECK_OK(sheaf__trained_set_new(&set, &c));
     CHECK_OK(sheaf__trained_add(&table.trained, set, "table", 2, (int64_t[]){ WORDS, WIDTH },
@@ -107,15 +108,16 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
     for (int t = TOKENS - 1; t >= 0; t--)
         for (int k = 0; k < WIDTH; k++)
             falling[ids[t] * WIDTH + k] += gradient_of(t, k);
-    const sheaf__rows_in in = { .ids = ids, .host.ids = ids };
+    const sheaf__rows_in in = { .ids = device_copy(c.device, ids, sizeof ids), .host.ids = ids };
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in);
     sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), x,
                   SHEAF__READ | SHEAF__GRAD_WRITE);
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     CHECK_OK(sheaf__tape_run(tape));
+    CHECK_OK(sheaf__download(c.device, got, table.trained->grad[0], sizeof got));
     for (int i = 0; i < WORDS * WIDTH; i++) {
-        CHECK_NEAR("gradient", table.trained->grad[0][i], want[i], 0);
+        CHECK_NEAR("gradient", got[i], want[i], 0);
         otherwise += want[i] != falling[i];
     }
     assert_true(otherwise > 0); /* or nothing would be shown */
@@ -124,42 +126,76 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
     sheaf__device_close(c.device);
 }
 
-/* y = E + scale A^T B^T by rows, dA by tokens ascending, dB = dy^T h: against the formula. */
-static void test_embedding__with_factors_beside_it(void **state)
+static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
 {
-    enum { RANK = 2, PADDING = 1 }; /* a word whose lookups teach its column of A nothing */
-    sheaf__context c = context_of(SHEAF_F32);
-    float rows[WORDS * WIDTH], a[RANK * WORDS], b[WIDTH * RANK], da[RANK * WORDS] = { 0 },
-                                                                           db[WIDTH * RANK] = { 0 };
-    sheaf__trained ta = { .count = 1, .grad[0] = da }, tb = { .count = 1, .grad[0] = db };
+    for (size_t d = 0; d < ARRAY_LEN(devices); d++)
+        check_order_of_tokens(devices[d]);
+}
+
+/* Factors beside a table, and what gradients of them are to be: in double. */
+enum { RANK = 2, SKIPPED = 1 }; /* a word whose lookups teach its column of A nothing */
+typedef struct factors {
+    int32_t ids[TOKENS];
+    float rows[WORDS * WIDTH], a[RANK * WORDS], b[WIDTH * RANK];
+    double da[RANK * WORDS], db[WIDTH * RANK];
+} factors;
+
+static factors make_factors(void)
+{
+    factors f = { .da = { 0 } };
+    for (int i = 0; i < WORDS * WIDTH; i++)
+        f.rows[i] = (float)(i % 7 - 3) / 4;
+    for (int i = 0; i < RANK * WORDS; i++)
+        f.a[i] = (float)(i % 5 - 2) / 8;
+    for (int i = 0; i < WIDTH * RANK; i++)
+        f.b[i] = (float)(i % 4 - 1) / 2;
+    for (int t = 0; t < TOKENS; t++) {
+        const int id = f.ids[t] = t * 7 % WORDS;
+        for (int k = 0; k < WIDTH; k++)
+            for (int j = 0; j < RANK; j++) {
+                f.da[j * WORDS + id] +=
+                    id == SKIPPED ? 0 : 2.0 * gradient_of(t, k) * f.b[k * RANK + j];
+                f.db[k * RANK + j] += 2.0 * gradient_of(t, k) * f.a[j * WORDS + id];
+            }
+    }
+    return f;
+}
+
+static void check_made(const factors *f, const float *y, const float *da, const float *db)
+{
+    for (int i = 0; i < TOKENS * WIDTH; i++) {
+        const int id = f->ids[i / WIDTH], k = i % WIDTH;
+        double want = f->rows[id * WIDTH + k];
+        for (int j = 0; j < RANK; j++)
+            want += 2.0 * f->a[j * WORDS + id] * f->b[k * RANK + j];
+        CHECK_NEAR("row", y[i], want, 0);
+    }
+    for (int i = 0; i < RANK * WORDS; i++)
+        CHECK_NEAR("dA", da[i], f->da[i], 1e-5 * (1 + fabs(f->da[i])));
+    for (int i = 0; i < WIDTH * RANK; i++)
+        CHECK_NEAR("dB", db[i], f->db[i], 1e-5 * (1 + fabs(f->db[i])));
+}
+
+/* y = E + scale A^T B^T by rows, dA by tokens ascending, dB = dy^T h: against the formula. */
+static void check_factors(const sheaf__device_class *class)
+{
+    const factors f = make_factors();
+    sheaf__context c = context_on(class, SHEAF_F32);
+    float made[TOKENS * WIDTH], da[RANK * WORDS] = { 0 }, db[WIDTH * RANK] = { 0 };
+    sheaf__trained ta = { .count = 1, .grad[0] = device_copy(c.device, da, sizeof da) },
+                   tb = { .count = 1, .grad[0] = device_copy(c.device, db, sizeof db) };
     sheaf__lora_part lora = { .rank = RANK, .scale = 2, .a = &ta, .b = &tb };
-    lora.a_copy[0] = a;
-    lora.b_copy[0] = b;
+    lora.a_copy[0] = device_copy(c.device, f.a, sizeof f.a);
+    lora.b_copy[0] = device_copy(c.device, f.b, sizeof f.b);
     const sheaf__table table = { .name = "table",
                                  .vocab = WORDS,
                                  .width = WIDTH,
                                  .cut = { .slices = 1, .nparts = 1, .part = { { WORDS, 1 } } },
-                                 .rows = rows,
+                                 .rows = device_copy(c.device, f.rows, sizeof f.rows),
                                  .lora = &lora,
-                                 .padding = 1 + PADDING };
-    double want_a[RANK * WORDS] = { 0 }, want_b[WIDTH * RANK] = { 0 };
-    int32_t ids[TOKENS];
-    for (int i = 0; i < WORDS * WIDTH; i++)
-        rows[i] = (float)(i % 7 - 3) / 4;
-    for (int i = 0; i < RANK * WORDS; i++)
-        a[i] = (float)(i % 5 - 2) / 8;
-    for (int i = 0; i < WIDTH * RANK; i++)
-        b[i] = (float)(i % 4 - 1) / 2;
-    for (int t = 0; t < TOKENS; t++) {
-        ids[t] = t * 7 % WORDS;
-        for (int k = 0; k < WIDTH; k++)
-            for (int j = 0; j < RANK; j++) {
-                want_a[j * WORDS + ids[t]] +=
-                    ids[t] == PADDING ? 0 : 2.0 * gradient_of(t, k) * b[k * RANK + j];
-                want_b[k * RANK + j] += 2.0 * gradient_of(t, k) * a[j * WORDS + ids[t]];
-            }
-    }
-    const sheaf__rows_in in = { .ids = ids, .host.ids = ids };
+                                 .padding = 1 + SKIPPED };
+    const sheaf__rows_in in = { .ids = device_copy(c.device, f.ids, sizeof f.ids),
+                                .host.ids = f.ids };
     sheaf__tape *tape;
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in),
@@ -169,19 +205,19 @@ static void test_embedding__with_factors_beside_it(void **state)
     y->pinned = true;
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     CHECK_OK(sheaf__tape_run(tape));
-    for (int i = 0; i < TOKENS * WIDTH; i++) {
-        const int id = ids[i / WIDTH], k = i % WIDTH;
-        double want = rows[id * WIDTH + k];
-        for (int j = 0; j < RANK; j++)
-            want += 2.0 * a[j * WORDS + id] * b[k * RANK + j];
-        CHECK_NEAR("row", ((float *)y->data)[i], want, 0);
-    }
-    for (int i = 0; i < RANK * WORDS; i++)
-        CHECK_NEAR("dA", da[i], want_a[i], 1e-5 * (1 + fabs(want_a[i])));
-    for (int i = 0; i < WIDTH * RANK; i++)
-        CHECK_NEAR("dB", db[i], want_b[i], 1e-5 * (1 + fabs(want_b[i])));
+    CHECK_OK(sheaf__device_check(c.device));
+    CHECK_OK(sheaf__download(c.device, made, y->data, sizeof made));
+    CHECK_OK(sheaf__download(c.device, da, ta.grad[0], sizeof da));
+    CHECK_OK(sheaf__download(c.device, db, tb.grad[0], sizeof db));
+    check_made(&f, made, da, db);
     sheaf__tape_free(tape);
     sheaf__device_close(c.device);
+}
+
+static void test_embedding__with_factors_beside_it(void **state)
+{
+    for (size_t d = 0; d < ARRAY_LEN(devices); d++)
+        check_factors(devices[d]);
 }
 
 /* ---- sums over rows that took an expert ---- */

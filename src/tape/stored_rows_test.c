@@ -1,5 +1,7 @@
 /* stored_rows_test.c - rows of a table that stays in its files: rounded as they were when tables
  * were held, on any number of threads; and the error when they change or cannot be read. */
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
 #include "tests/check.h"
 
 #include <stdatomic.h>
@@ -48,17 +50,18 @@ typedef struct problem {
 static sheaf_status *copy_out(sheaf__tape *tape, sheaf__op *op)
 {
     problem *p = *(problem **)op->params;
-    memcpy(p->got, p->x->data, TOKENS * WIDTH * sheaf_dtype_bytes(p->context.dtype));
-    return NULL;
+    return sheaf__download(p->context.device, p->got, p->x->data,
+                           TOKENS * WIDTH * sheaf_dtype_bytes(p->context.dtype));
 }
 
-static void set_up(problem *p, sheaf_dtype stored, sheaf_dtype dtype, int threads)
+static void set_up_on(problem *p, const sheaf__device_class *class, sheaf_dtype stored,
+                      sheaf_dtype dtype, int threads)
 {
     *p = (problem){
         .files = { .source = { .read = read_rows }, .dtype = stored, .unreadable = WORDS },
         .context = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype }
     };
-    CHECK_OK(sheaf__device_open(&p->context.device, &sheaf__cpu, threads, NULL, 0));
+    CHECK_OK(sheaf__device_open(&p->context.device, class, threads, NULL, 0));
     for (int r = 0; r < WORDS; r++) {
         uint32_t row[WIDTH];
         for (int i = 0; i < WIDTH; i++)
@@ -87,6 +90,11 @@ static void set_up(problem *p, sheaf_dtype stored, sheaf_dtype dtype, int thread
     p->files.reads = 0;
 }
 
+static void set_up(problem *p, sheaf_dtype stored, sheaf_dtype dtype, int threads)
+{
+    set_up_on(p, &sheaf__cpu, stored, dtype, threads);
+}
+
 static void tear_down(problem *p)
 {
     sheaf__tape_free(p->tape);
@@ -96,11 +104,13 @@ static void tear_down(problem *p)
 static void test_stored_rows__are_rounded_once(void **state)
 {
     static const sheaf_dtype all[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    static const sheaf__device_class *const devices[] = { &sheaf__cpu, &checked_device,
+                                                          &copied_device };
     for (size_t s = 0; s < ARRAY_LEN(all); s++)
         for (size_t d = 0; d < ARRAY_LEN(all); d++)
-            for (int threads = 1; threads <= 3; threads++) {
+            for (int way = 0; way < 9; way++) {
                 problem p;
-                set_up(&p, all[s], all[d], threads);
+                set_up_on(&p, devices[way / 3], all[s], all[d], way % 3 + 1);
                 CHECK_OK(sheaf__tape_run(p.tape));
                 assert_int_equal(p.files.reads, TOKENS); /* what tokens need, no more */
                 for (int t = 0; t < TOKENS; t++)
