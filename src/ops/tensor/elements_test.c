@@ -105,12 +105,35 @@ static void test_elements__refresh(void **state)
     same_types(check_refresh);
 }
 
+static void check_widen(sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_F32)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        const int64_t n = counts[i];
+        float *x = same_blank(n, SHEAF_F32);
+        uint16_t *narrow = (uint16_t *)x + n, *copy = malloc((size_t)n * 2 + 1);
+        twin_fill(narrow, n, dtype, same.numbers, 7);
+        SAME_EACH(device)
+        sheaf__op_widen(device, SAME(x), n, dtype);
+        memcpy(copy, narrow, (size_t)n * 2);
+        same.ref->widen(x, copy, dtype, n);
+        same_check("widen");
+        free(copy);
+    }
+}
+
+static void test_elements__widen(void **state)
+{
+    same_types(check_widen);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elements__add),     cmocka_unit_test(test_elements__accumulate),
         cmocka_unit_test(test_elements__convert), cmocka_unit_test(test_elements__zero),
-        cmocka_unit_test(test_elements__refresh),
+        cmocka_unit_test(test_elements__refresh), cmocka_unit_test(test_elements__widen),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);
 }

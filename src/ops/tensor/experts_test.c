@@ -1,0 +1,204 @@
+/* experts_test.c - the operations of a mixture of experts have the bits of plain loops, on every
+ * device. */
+#include "tests/devices/same.h"
+
+#include <math.h>
+
+#include "base/elementary.h"
+#include "ops/tensor/tensor.h"
+
+static const struct {
+    int64_t rows, experts, top_k;
+} choices[] = { { 0, 4, 2 }, { 1, 1, 1 }, { 17, 8, 2 }, { 300, 5, 1 }, { 33, 6, 6 } };
+
+/* One row: the softmax, of which the largest stay and are divided by their sum; of equal ones the
+ * first. */
+static void choose_plainly(float *w, const float *x, int64_t n, int64_t top_k)
+{
+    bool taken[16] = { 0 };
+    float most = x[0], sum = 0, p[16];
+    for (int64_t i = 1; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    for (int64_t i = 0; i < n; i++) {
+        p[i] = (float)sheaf__exp_d((double)(x[i] - most));
+        sum += p[i];
+    }
+    for (int64_t i = 0; i < n; i++)
+        p[i] = fabsf(p[i] / sum);
+    sum = 0;
+    for (int64_t k = 0; k < top_k; k++) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (!taken[i] && (best < 0 || p[i] > p[best]))
+                best = i;
+        taken[best] = true;
+        sum += p[best];
+    }
+    for (int64_t i = 0; i < n; i++)
+        w[i] = taken[i] ? p[i] / sum : 0;
+}
+
+static void check_choice(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
+        const int64_t rows = choices[i].rows, n = choices[i].experts;
+        float *weights = same_blank(rows * n, SHEAF_F32), x[16];
+        char *logits = same_take(rows * n, dtype);
+        SAME_EACH(device)
+        sheaf__op_choice(device, SAME(weights), SAME(logits), rows, n, choices[i].top_k, dtype);
+        for (int64_t r = 0; r < rows; r++) {
+            same.ref->widen(x, logits + r * n * (int64_t)sheaf_dtype_bytes(dtype), dtype, n);
+            choose_plainly(weights + r * n, x, n, choices[i].top_k);
+        }
+        same_check("choice");
+    }
+}
+
+static void test_experts__choice(void **state)
+{
+    same_types(check_choice);
+}
+
+static void check_choice_back(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
+        const int64_t rows = choices[i].rows, n = choices[i].experts;
+        float *w = same_take(rows * n, SHEAF_F32), *d = same_take(rows * n, SHEAF_F32);
+        void *dlogits = same_blank(rows * n, dtype);
+        SAME_EACH(device)
+        sheaf__op_choice_back(device, SAME(dlogits), SAME(w), SAME(d), rows, n, dtype);
+        for (int64_t r = 0; r < rows; r++) {
+            float mean = 0;
+            for (int64_t e = r * n; e < (r + 1) * n; e++)
+                mean += w[e] * d[e];
+            for (int64_t e = r * n; e < (r + 1) * n; e++)
+                d[e] = w[e] * (d[e] - mean);
+        }
+        same.ref->round(dlogits, dtype, d, rows * n);
+        same_check("choice_back");
+    }
+}
+
+static void test_experts__choice_back(void **state)
+{
+    same_types(check_choice_back);
+}
+
+/* ---- shares ---- */
+
+/* Every third row does not take this expert. */
+static sheaf__share make_share(size_t i, sheaf_dtype dtype)
+{
+    const int64_t rows = same_sizes[i / 5 % 5], cols = same_sizes[i % 5], experts = 3,
+                  wide = i & 1 ? 2 * rows + 1 : rows;
+    float *weights = same_take(wide * experts, SHEAF_F32);
+    for (int64_t r = 0; r < wide; r += 3)
+        weights[r * experts + 1] = 0;
+    return (sheaf__share){ .sum = same_take(wide * cols, dtype),
+                           .y = same_take(rows * cols, dtype),
+                           .which = i & 1 ? same_list(rows, wide) : NULL,
+                           .weights = weights,
+                           .rows = rows,
+                           .wide = wide,
+                           .cols = cols,
+                           .experts = experts,
+                           .expert = 1,
+                           .dtype = dtype };
+}
+
+static sheaf__share share_there(const sheaf__share *s)
+{
+    sheaf__share there = *s;
+    there.sum = SAME(s->sum), there.y = SAME(s->y), there.which = SAME(s->which);
+    there.weights = SAME(s->weights), there.dy = SAME(s->dy), there.dweights = SAME(s->dweights);
+    return there;
+}
+
+/* to = round(w * from), one row */
+static void scale_row(void *to, const void *from, float w, int64_t n, sheaf_dtype dtype)
+{
+    float row[300];
+    same.ref->widen(row, from, dtype, n);
+    same.ref->scale(row, w, n);
+    same.ref->round(to, dtype, row, n);
+}
+
+static void check_share(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 50; i++) {
+        const sheaf__share s = make_share(i, dtype);
+        const int64_t row = s.cols * (int64_t)sheaf_dtype_bytes(dtype);
+        SAME_EACH(device)
+        sheaf__op_share(device, share_there(&s));
+        for (int64_t k = 0; k < s.rows; k++) {
+            const int64_t r = s.which == NULL ? k : s.which[k];
+            const float w = s.weights[r * s.experts + s.expert];
+            float part[300];
+            if (w == 0)
+                continue;
+            scale_row(part, (const char *)s.y + k * row, w, s.cols, dtype);
+            same.ref->accumulate((char *)s.sum + r * row, part, s.cols, dtype);
+        }
+        same_check("share");
+    }
+}
+
+static void test_experts__share(void **state)
+{
+    same_types(check_share);
+}
+
+static float dot_plainly(const void *a, const void *b, int64_t n, sheaf_dtype dtype)
+{
+    float left[300], right[300];
+    double sum = 0;
+    same.ref->widen(left, a, dtype, n);
+    same.ref->widen(right, b, dtype, n);
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)left[i] * right[i];
+    return (float)sum;
+}
+
+static void check_share_back(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 150; i++) {
+        sheaf__share s = make_share(i, dtype);
+        const int64_t row = s.cols * (int64_t)sheaf_dtype_bytes(dtype);
+        if (i / 50 != 1)
+            s.dy = same_blank(s.rows * s.cols, dtype);
+        if (i / 50 != 2)
+            s.dweights = same_take(s.wide * s.experts, SHEAF_F32);
+        else
+            s.y = NULL;
+        SAME_EACH(device)
+        sheaf__op_share_back(device, share_there(&s));
+        for (int64_t k = 0; k < s.rows; k++) {
+            const int64_t r = s.which == NULL ? k : s.which[k], at = r * s.experts + s.expert;
+            const char *ds = (const char *)s.sum + r * row, *y = (const char *)s.y + k * row;
+            const float w = s.weights[at];
+            if (s.dweights != NULL)
+                s.dweights[at] = w != 0 ? dot_plainly(y, ds, s.cols, dtype) : 0;
+            if (s.dy != NULL && w != 0)
+                scale_row((char *)s.dy + k * row, ds, w, s.cols, dtype);
+            else if (s.dy != NULL)
+                memset((char *)s.dy + k * row, 0, (size_t)row);
+        }
+        same_check("share_back");
+    }
+}
+
+static void test_experts__share_back(void **state)
+{
+    same_types(check_share_back);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_experts__choice),
+        cmocka_unit_test(test_experts__choice_back),
+        cmocka_unit_test(test_experts__share),
+        cmocka_unit_test(test_experts__share_back),
+    };
+    return cmocka_run_group_tests(tests, same_open, same_close);
+}

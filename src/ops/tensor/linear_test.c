@@ -1,0 +1,79 @@
+/* linear_test.c - what layers do beside their products has the bits of plain loops, on every
+ * device. */
+#include "tests/devices/same.h"
+
+#include "ops/tensor/tensor.h"
+
+static void check_finish(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 4 * ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 4 / 5], cols = same_sizes[i / 4 % 5];
+        void *y = same_blank(rows * cols, dtype),
+             *residual = i & 1 ? same_take(rows * cols, dtype) : NULL;
+        const float *sum = same_take(rows * cols, SHEAF_F32),
+                    *bias = i & 2 ? same_take(cols, SHEAF_F32) : NULL;
+        SAME_EACH(device)
+        sheaf__op_finish(device, SAME(y), SAME(sum), SAME(bias), SAME(residual), rows, cols, dtype);
+        same.ref->finish(y, cols, sum, cols, 1, bias, residual, cols, rows, cols, dtype);
+        same_check("finish");
+    }
+}
+
+static void test_linear__finish(void **state)
+{
+    same_types(check_finish);
+}
+
+static void check_scale_round(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], ld = cols + 3;
+        void *y = same_take(rows * ld, dtype);
+        const float *sum = same_take(rows * ld, SHEAF_F32);
+        SAME_EACH(device)
+        sheaf__op_scale_round(device, SAME(y), SAME(sum), 0.7f, rows, ld, cols, dtype);
+        same.ref->finish(y, ld, sum, ld, 0.7f, NULL, NULL, 0, rows, cols, dtype);
+        same_check("scale and round");
+    }
+}
+
+static void test_linear__scale_round(void **state)
+{
+    same_types(check_scale_round);
+}
+
+static void check_dropout(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 2 * ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 2 / 5], cols = same_sizes[i / 2 % 5];
+        int64_t *sample = same_blank(2 * rows, SHEAF_F32),
+                *position = same_blank(2 * rows, SHEAF_F32);
+        void *x = same_take(rows * cols, dtype), *y = i & 1 ? x : same_blank(rows * cols, dtype);
+        for (int64_t r = 0; r < rows; r++)
+            sample[r] = r / 7, position[r] = r % 7;
+        sheaf__dropout how = { 1, 2, 3, sample, position, 40, UINT32_C(1) << 30, 1 / 0.75f };
+        SAME_EACH(device)
+        {
+            sheaf__dropout there = how;
+            there.sample = SAME(sample), there.position = SAME(position);
+            sheaf__op_dropout(device, SAME(y), SAME(x), rows, cols, &there, dtype);
+        }
+        same.ref->dropout(y, x, cols, rows, cols, &how, dtype);
+        same_check("dropout");
+    }
+}
+
+static void test_linear__dropout(void **state)
+{
+    same_types(check_dropout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear__finish),
+        cmocka_unit_test(test_linear__scale_round),
+        cmocka_unit_test(test_linear__dropout),
+    };
+    return cmocka_run_group_tests(tests, same_open, same_close);
+}
