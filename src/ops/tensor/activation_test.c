@@ -16,8 +16,7 @@ static void check_swiglu(sheaf_dtype dtype)
              *dup = in_place ? up : same_blank(n, dtype), *h = NULL;
         if (again)
             h = in_place ? dh : same_blank(n, dtype);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__op_swiglu(device, SAME(made), SAME(gate), SAME(up), n, gelu, dtype);
             sheaf__op_swiglu_back(device, SAME(dgate), SAME(dup), SAME(h), SAME(dh), SAME(gate),
                                   SAME(up), n, gelu, dtype);
@@ -41,8 +40,7 @@ static void check_gelu(sheaf_dtype dtype)
         void *x = same_take(n, dtype), *z = same_take(n, dtype), *dy = same_take(n, dtype);
         void *y = in_place ? x : same_blank(n, dtype),
              *dx = in_place && !add ? z : same_take(n, dtype);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__op_gelu(device, SAME(y), SAME(x), n, tanh, dtype);
             sheaf__op_gelu_back(device, SAME(dx), SAME(dy), SAME(z), n, add, tanh, dtype);
         }
@@ -88,8 +86,8 @@ static void check_scaled(sheaf_dtype dtype)
         char *x = same_take(n, dtype), *y = in_place ? x : same_take(n, dtype),
              *h = i / 4 % 3 == 2 ? same_take(n, dtype) : NULL;
         const float by = i & 1 ? 3.0f : 0.70703125f;
-        SAME_EACH(device)
-        sheaf__op_scaled(device, SAME(y), SAME(x), SAME(h), by, n, divide, add, dtype);
+        SAME_EACH (device)
+            sheaf__op_scaled(device, SAME(y), SAME(x), SAME(h), by, n, divide, add, dtype);
         for (int64_t e = 0; e < n; e++)
             scale_plainly(y + e * size, x + e * size, h == NULL ? NULL : h + e * size, by, divide,
                           add, dtype);

@@ -10,8 +10,8 @@ static void check_add(void)
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         const int64_t n = counts[i];
         float *dst = same_take(n, SHEAF_F32), *src = same_take(n, SHEAF_F32);
-        SAME_EACH(device)
-        sheaf__op_add(device, SAME(dst), SAME(src), n);
+        SAME_EACH (device)
+            sheaf__op_add(device, SAME(dst), SAME(src), n);
         same.ref->add(dst, dst, src, n);
         same_check("add");
     }
@@ -27,8 +27,8 @@ static void check_accumulate(sheaf_dtype dtype)
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         const int64_t n = counts[i];
         void *dst = same_take(n, dtype), *src = same_take(n, dtype);
-        SAME_EACH(device)
-        sheaf__op_accumulate(device, SAME(dst), SAME(src), n, dtype);
+        SAME_EACH (device)
+            sheaf__op_accumulate(device, SAME(dst), SAME(src), n, dtype);
         same.ref->accumulate(dst, src, n, dtype);
         same_check("accumulate");
     }
@@ -46,8 +46,7 @@ static void check_convert(sheaf_dtype from)
         const int64_t n = counts[i / 3];
         const sheaf_dtype to = types[i % 3];
         void *dst = same_blank(n, to), *src = same_take(n, from);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__op_convert(device, SAME(dst), to, SAME(src), from, n);
             sheaf__op_convert(device, SAME(src), from, SAME(src), from, n); /* in place */
         }
@@ -65,8 +64,8 @@ static void check_zero(sheaf_dtype dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         void *x = same_take(counts[i], dtype);
-        SAME_EACH(device)
-        sheaf__op_zero(device, SAME(x), counts[i], dtype);
+        SAME_EACH (device)
+            sheaf__op_zero(device, SAME(x), counts[i], dtype);
         memset(x, 0, (size_t)counts[i] * sheaf_dtype_bytes(dtype));
         same_check("zero");
     }
@@ -83,8 +82,8 @@ static void check_refresh(sheaf_dtype dtype)
         const int64_t n = counts[i / 4];
         const bool one = i & 1, in_place = i & 2;
         float *src = same_take(n, SHEAF_F32), *dst = in_place ? src : same_blank(n, SHEAF_F32);
-        SAME_EACH(device)
-        sheaf__op_refresh(device, SAME(dst), SAME(src), n, one, dtype);
+        SAME_EACH (device)
+            sheaf__op_refresh(device, SAME(dst), SAME(src), n, one, dtype);
         for (int64_t e = 0; e < n; e++) {
             uint16_t half = 0;
             if (dtype == SHEAF_F32)
@@ -114,8 +113,8 @@ static void check_widen(sheaf_dtype dtype)
         float *x = same_blank(n, SHEAF_F32);
         uint16_t *narrow = (uint16_t *)x + n, *copy = malloc((size_t)n * 2 + 1);
         twin_fill(narrow, n, dtype, same.numbers, 7);
-        SAME_EACH(device)
-        sheaf__op_widen(device, SAME(x), n, dtype);
+        SAME_EACH (device)
+            sheaf__op_widen(device, SAME(x), n, dtype);
         memcpy(copy, narrow, (size_t)n * 2);
         same.ref->widen(x, copy, dtype, n);
         same_check("widen");

@@ -44,8 +44,8 @@ static void check_choice(sheaf_dtype dtype)
         const int64_t rows = choices[i].rows, n = choices[i].experts;
         float *weights = same_blank(rows * n, SHEAF_F32), x[16];
         char *logits = same_take(rows * n, dtype);
-        SAME_EACH(device)
-        sheaf__op_choice(device, SAME(weights), SAME(logits), rows, n, choices[i].top_k, dtype);
+        SAME_EACH (device)
+            sheaf__op_choice(device, SAME(weights), SAME(logits), rows, n, choices[i].top_k, dtype);
         for (int64_t r = 0; r < rows; r++) {
             same.ref->widen(x, logits + r * n * (int64_t)sheaf_dtype_bytes(dtype), dtype, n);
             choose_plainly(weights + r * n, x, n, choices[i].top_k);
@@ -65,8 +65,8 @@ static void check_choice_back(sheaf_dtype dtype)
         const int64_t rows = choices[i].rows, n = choices[i].experts;
         float *w = same_take(rows * n, SHEAF_F32), *d = same_take(rows * n, SHEAF_F32);
         void *dlogits = same_blank(rows * n, dtype);
-        SAME_EACH(device)
-        sheaf__op_choice_back(device, SAME(dlogits), SAME(w), SAME(d), rows, n, dtype);
+        SAME_EACH (device)
+            sheaf__op_choice_back(device, SAME(dlogits), SAME(w), SAME(d), rows, n, dtype);
         for (int64_t r = 0; r < rows; r++) {
             float mean = 0;
             for (int64_t e = r * n; e < (r + 1) * n; e++)
@@ -128,8 +128,8 @@ static void check_share(sheaf_dtype dtype)
     for (size_t i = 0; i < 50; i++) {
         const sheaf__share s = make_share(i, dtype);
         const int64_t row = s.cols * (int64_t)sheaf_dtype_bytes(dtype);
-        SAME_EACH(device)
-        sheaf__op_share(device, share_there(&s));
+        SAME_EACH (device)
+            sheaf__op_share(device, share_there(&s));
         for (int64_t k = 0; k < s.rows; k++) {
             const int64_t r = s.which == NULL ? k : s.which[k];
             const float w = s.weights[r * s.experts + s.expert];
@@ -170,8 +170,8 @@ static void check_share_back(sheaf_dtype dtype)
             s.dweights = same_take(s.wide * s.experts, SHEAF_F32);
         else
             s.y = NULL;
-        SAME_EACH(device)
-        sheaf__op_share_back(device, share_there(&s));
+        SAME_EACH (device)
+            sheaf__op_share_back(device, share_there(&s));
         for (int64_t k = 0; k < s.rows; k++) {
             const int64_t r = s.which == NULL ? k : s.which[k], at = r * s.experts + s.expert;
             const char *ds = (const char *)s.sum + r * row, *y = (const char *)s.y + k * row;

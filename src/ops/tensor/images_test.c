@@ -1,195 +1,233 @@
-/* images_test.c - operations on rows of pictures and on boxes: the bits of plain loops over the
- * reference's kernels, on every device. */
-#include "tests/check.h"
+/* images_test.c - operations on rows of pictures have the bits of plain loops, on every device. */
+#include "tests/devices/same.h"
 
 #include "ops/tensor/tensor.h"
-#include "tests/devices/checked.h"
-#include "tests/devices/copied.h"
+
+static void check_add_rows(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 25; i++) {
+        const int64_t n = same_sizes[i / 5], times = same_sizes[i % 5];
+        char *x = same_take(n * times, dtype);
+        const float *rows = same_take(n, SHEAF_F32);
+        if (n == 0)
+            continue;
+        SAME_EACH (device)
+            sheaf__op_add_rows(device, SAME(x), SAME(rows), n, times, dtype);
+        for (int64_t e = 0; e < n * times; e++) {
+            float v;
+            same.ref->widen(&v, sheaf__at(x, e, dtype), dtype, 1);
+            same.ref->add(&v, &v, &rows[e % n], 1);
+            same.ref->round(sheaf__at(x, e, dtype), dtype, &v, 1);
+        }
+        same_check("add_rows");
+    }
+}
+
+static void test_images__add_rows(void **state)
+{
+    same_types(check_add_rows);
+}
+
+static void check_sum_copies(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 50; i++) {
+        const int64_t n = same_sizes[i / 2 / 5] * 64, copies = same_sizes[i / 2 % 5] / 10;
+        const bool add = i & 1;
+        char *dx = same_take(n, dtype), *dy = same_take(n * copies, dtype);
+        SAME_EACH (device)
+            sheaf__op_sum_copies(device, SAME(dx), SAME(dy), n, copies, add, dtype);
+        for (int64_t e = 0; e < n; e++) {
+            float sum = 0, was;
+            same.ref->column_sums(&sum, sheaf__at(dy, e, dtype), n, copies, 1, dtype);
+            same.ref->widen(&was, sheaf__at(dx, e, dtype), dtype, 1);
+            if (add)
+                same.ref->add(&sum, &was, &sum, 1);
+            same.ref->round(sheaf__at(dx, e, dtype), dtype, &sum, 1);
+        }
+        same_check("sum_copies");
+    }
+}
+
+static void test_images__sum_copies(void **state)
+{
+    same_types(check_sum_copies);
+}
+
+/* ---- positions: three pictures, the last with two rows behind it, of the table's 5 x 4 ---- */
+
+enum { ROWS = 5, COLS = 4, LINES = 3 + 2 + 5 + 4 + 1 + 4, MOST = 3, PATCHES = 6 + 20 + 6 };
+
+static sheaf__positions make_positions(bool class_row, bool first, bool turned, int64_t width)
+{
+    static const sheaf__picture_at pictures[] = {
+        { 0, 3, 2, 0 },
+        { 6, 5, 4, 5 },
+        { 26, 1, 4, 14 },
+        { PATCHES, 0, 0, LINES },
+    };
+    sheaf__picture_at *at = same_blank(sizeof pictures / 4, SHEAF_F32);
+    int32_t *taps = same_blank(LINES, SHEAF_F32), *index = same_blank(LINES * MOST, SHEAF_F32);
+    memcpy(at, pictures, sizeof pictures);
+    for (int l = 0; l < LINES; l++) {
+        taps[l] = 1 + l % MOST;
+        for (int k = 0; k < MOST; k++)
+            index[l * MOST + k] = (l + 2 * k) % COLS;
+    }
+    sheaf__positions p = { .at = at,
+                           .images = 3,
+                           .class_row = class_row,
+                           .rows = ROWS,
+                           .cols = COLS,
+                           .first = first,
+                           .lines = LINES,
+                           .most = MOST };
+    if (turned) {
+        p.turned = same_take(LINES * width / 2, SHEAF_F32);
+        return p;
+    }
+    p.table = same_take((ROWS * COLS + first) * width, SHEAF_F32);
+    p.taps = taps, p.index = index;
+    p.weight = same_take(LINES * MOST, SHEAF_F32);
+    return p;
+}
+
+static sheaf__positions positions_there(sheaf__positions p)
+{
+    p.at = SAME(p.at), p.table = SAME(p.table), p.taps = SAME(p.taps), p.index = SAME(p.index);
+    p.weight = SAME(p.weight), p.turned = SAME(p.turned);
+    return p;
+}
+
+/* Column `col` of the position of a patch, at row r and column c of its picture. */
+static float position_plainly(const sheaf__positions *p, const sheaf__picture_at *at, int64_t r,
+                              int64_t c, int64_t col, int64_t width)
+{
+    const int64_t down = at->line + r, across = at->line + at->down + c, half = width / 2;
+    float sum = 0;
+    if (p->turned != NULL)
+        return p->turned[(col < half ? c : r) * half + col % half];
+    for (int i = 0; i < p->taps[down]; i++)
+        for (int k = 0; k < p->taps[across]; k++) {
+            const int64_t row = p->index[down * MOST + i] * COLS + p->index[across * MOST + k];
+            float v = p->table[(row + p->first) * width + col];
+            same.ref->scale(&v, p->weight[down * MOST + i] * p->weight[across * MOST + k], 1);
+            if (i + k > 0)
+                same.ref->add(&sum, &sum, &v, 1);
+            else
+                sum = v;
+        }
+    return sum;
+}
+
+/* The picture of a row and its patch, -1: the class row. */
+static const sheaf__picture_at *picture_plainly(const sheaf__positions *p, int64_t row,
+                                                int64_t *patch)
+{
+    for (int64_t i = 0, from = 0;; i++) {
+        const int64_t rows = p->at[i + 1].first - p->at[i].first + p->class_row;
+        if (row < from + rows) {
+            *patch = row - from - p->class_row;
+            return &p->at[i];
+        }
+        from += rows;
+    }
+}
 
 static const struct {
-    const sheaf__device_class *class;
-    const char *isa;
-    int threads;
-} on[] = { { &sheaf__cpu, "ref", 1 },
-           { &sheaf__cpu, NULL, 3 },
-           { &checked_device, NULL, 2 },
-           { &copied_device, NULL, 1 } };
+    bool class_row, first, turned;
+} positions[] = { { 0, 0, 0 }, { 1, 1, 0 }, { 1, 0, 0 }, { 0, 0, 1 }, { 1, 0, 1 } };
 
-enum { MOST = 8 };
+static const int64_t widths[] = { 2, 18, 34, 300 };
 
-/* Memory of a device that begins as the host's. */
-typedef struct place {
-    void *at, *host;
-    size_t bytes;
-} place;
-
-typedef struct places {
-    sheaf__device *device;
-    place of[MOST];
-    int n;
-} places;
-
-static void *put(places *all, void *host, size_t bytes)
+static void check_positions(sheaf_dtype dtype)
 {
-    place *p = &all->of[all->n++];
-    *p = (place){ NULL, host, bytes };
-    CHECK_OK(sheaf__device_alloc(&p->at, all->device, bytes, SHEAF_MEM_ACTIVATIONS));
-    CHECK_OK(sheaf__upload(all->device, p->at, host, bytes));
-    return p->at;
-}
-
-/* What the host has afterwards. */
-static void take_all(places *all)
-{
-    CHECK_OK(sheaf__device_check(all->device));
-    for (int i = 0; i < all->n; i++) {
-        CHECK_OK(sheaf__download(all->device, all->of[i].host, all->of[i].at, all->of[i].bytes));
-        sheaf__device_free(all->device, all->of[i].at);
-    }
-    sheaf__device_close(all->device);
-}
-
-static places open_on(size_t i)
-{
-    places all = { NULL };
-    CHECK_OK(sheaf__device_open(&all.device, on[i].class, on[i].threads, on[i].isa, 0));
-    return all;
-}
-
-static void fill(float *x, int64_t n, int salt)
-{
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)((i * 7919 + salt * 104729) % 2003 - 1001) / 97;
-}
-
-static void test_rows_added_to_copies_and_copies_summed(void **state)
-{
-    enum { N = 700, TIMES = 5 };
-    for (int add = 0; add < 2; add++)
-        for (size_t i = 0; i < ARRAY_LEN(on); i++) {
-            float x[N * TIMES], row[N], dx[N], was[N], want[N * TIMES];
-            fill(x, N * TIMES, 1);
-            fill(row, N, 2);
-            fill(was, N, 3);
-            memcpy(dx, was, sizeof dx);
-            for (int e = 0; e < N * TIMES; e++)
-                want[e] = x[e] + row[e % N];
-            places all = open_on(i);
-            float *on_x = put(&all, x, sizeof x), *on_dx = put(&all, dx, sizeof dx);
-            sheaf__op_add_rows(all.device, on_x, put(&all, row, sizeof row), N, TIMES, SHEAF_F32);
-            sheaf__op_sum_copies(all.device, on_dx, on_x, N, TIMES, add, SHEAF_F32);
-            take_all(&all);
-            CHECK_BYTES("sums", x, want, sizeof x);
-            for (int e = 0; e < N; e++) {
-                float sum = 0;
-                for (int t = 0; t < TIMES; t++)
-                    sum += want[t * N + e];
-                sum = 0.0f + sum;
-                sum = add ? was[e] + sum : sum;
-                CHECK_BYTES("copies", &dx[e], &sum, sizeof sum);
+    for (size_t i = 0; i < 2 * 4 * ARRAY_LEN(positions); i++) {
+        const size_t kind = i / 8;
+        const int64_t width = widths[i / 2 % 4], rows = PATCHES + 3 * positions[kind].class_row;
+        const sheaf__positions p = make_positions(positions[kind].class_row, positions[kind].first,
+                                                  positions[kind].turned, width);
+        char *x = same_take(rows * width, dtype), *y = i & 1 ? x : same_blank(rows * width, dtype);
+        SAME_EACH (device)
+            sheaf__op_add_positions(device, SAME(y), SAME(x), positions_there(p), rows, width,
+                                    dtype);
+        for (int64_t e = 0; e < rows * width; e++) {
+            int64_t patch, col = e % width;
+            const sheaf__picture_at *at = picture_plainly(&p, e / width, &patch);
+            float v, position;
+            same.ref->widen(&v, sheaf__at(x, e, dtype), dtype, 1);
+            if (patch >= 0 && patch < at->down * at->across) {
+                uint32_t rounded;
+                position =
+                    position_plainly(&p, at, patch / at->across, patch % at->across, col, width);
+                same.ref->round(&rounded, dtype, &position, 1);
+                same.ref->widen(&position, &rounded, dtype, 1);
+                same.ref->add(&v, &v, &position, 1);
+            } else if (patch < 0 && p.first) {
+                same.ref->add(&v, &v, &p.table[col], 1);
             }
+            same.ref->round(sheaf__at(y, e, dtype), dtype, &v, 1);
+        }
+        same_check("add_positions");
+    }
+}
+
+static void test_images__positions(void **state)
+{
+    same_types(check_positions);
+}
+
+/* grad[row of the table] += weight * dy, of each row that the position is made of. */
+static void spread_plainly(const sheaf__positions *p, float *grad, const sheaf__picture_at *at,
+                           int64_t patch, int64_t col, float dy, int64_t width)
+{
+    const int64_t down = at->line + patch / at->across,
+                  across = at->line + at->down + patch % at->across;
+    for (int i = 0; i < p->taps[down]; i++)
+        for (int k = 0; k < p->taps[across]; k++) {
+            const int64_t row = p->index[down * MOST + i] * COLS + p->index[across * MOST + k];
+            float v = dy, *to = &grad[(row + p->first) * width + col];
+            same.ref->scale(&v, p->weight[down * MOST + i] * p->weight[across * MOST + k], 1);
+            same.ref->add(to, to, &v, 1);
         }
 }
 
-static void test_boxes(void **state)
+static void check_positions_back(sheaf_dtype dtype)
 {
-    enum { OUTER = 2, BOXES = 3, ROWS = 40, COLS = 5, LENGTH = 50 };
-    for (size_t i = 0; i < ARRAY_LEN(on); i++) {
-        uint16_t src[OUTER * ROWS * BOXES * COLS], dst[OUTER * BOXES * LENGTH * COLS],
-            want[OUTER * BOXES * LENGTH * COLS];
-        for (size_t e = 0; e < ARRAY_LEN(src); e++)
-            src[e] = (uint16_t)(e + 1);
-        memset(want, 0xee, sizeof want);
-        memset(dst, 0xee, sizeof dst);
-        for (int o = 0; o < OUTER; o++)
-            for (int b = 0; b < BOXES; b++)
-                for (int r = 0; r < ROWS; r++)
-                    memcpy(want + ((o * BOXES + b) * LENGTH + r) * COLS,
-                           src + ((o * ROWS + r) * BOXES + b) * COLS, COLS * sizeof *src);
-        places all = open_on(i);
-        sheaf__op_copy_boxes(
-            all.device, (sheaf__boxes){ .dtype = SHEAF_BF16,
-                                        .dst = put(&all, dst, sizeof dst),
-                                        .src = put(&all, src, sizeof src),
-                                        .count = { OUTER, BOXES, ROWS },
-                                        .ld_dst = { BOXES * LENGTH * COLS, LENGTH * COLS, COLS },
-                                        .ld_src = { ROWS * BOXES * COLS, COLS, BOXES * COLS },
-                                        .cols = COLS });
-        take_all(&all);
-        CHECK_BYTES("boxes", dst, want, sizeof dst);
+    for (size_t i = 0; i < 4 * 3; i++) {
+        const size_t kind = i / 4;
+        const int64_t width = widths[i % 4], rows = PATCHES + 3 * positions[kind].class_row;
+        const sheaf__positions p =
+            make_positions(positions[kind].class_row, positions[kind].first, false, width);
+        const char *dy = same_take(rows * width, dtype);
+        float *grad = same_take((ROWS * COLS + p.first) * width, SHEAF_F32), v;
+        SAME_EACH (device)
+            sheaf__op_add_positions_back(device, SAME(grad), SAME(dy), positions_there(p), rows,
+                                         width, dtype);
+        for (int64_t e = 0; e < rows * width; e++) {
+            int64_t patch, col = e % width;
+            const sheaf__picture_at *at = picture_plainly(&p, e / width, &patch);
+            same.ref->widen(&v, sheaf__at(dy, e, dtype), dtype, 1);
+            if (patch >= 0 && patch < at->down * at->across)
+                spread_plainly(&p, grad, at, patch, col, v, width);
+            else if (patch < 0 && p.first)
+                same.ref->add(&grad[col], &grad[col], &v, 1);
+        }
+        same_check("add_positions_back");
     }
 }
 
-/* Two pictures, 2 x 3 and 1 x 2 with a row of padding, of a table of 2 x 2 and a class row. */
-static void test_positions(void **state)
+static void test_images__positions_back(void **state)
 {
-    enum { WIDTH = 300, ROWS = 2 + 6 + 3, LINES = 5 + 3, TABLE = 5 };
-    sheaf__picture_at at[] = { { 0, 2, 3, 0 }, { 6, 1, 2, 5 }, { 9, 0, 0, 0 } };
-    int32_t taps[LINES] = { 1, 2, 1, 2, 1, 2, 1, 1 },
-            index[LINES * 2] = { 0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0 };
-    float weight[LINES * 2] = { 1, 0, .25f, .75f, 1, 0, 1.5f, -.5f, 1, 0, .5f, .5f, 1, 0, 1, 0 };
-    for (size_t i = 0; i < ARRAY_LEN(on); i++) {
-        float x[ROWS * WIDTH], y[ROWS * WIDTH] = { 0 }, want[ROWS * WIDTH], table[TABLE * WIDTH],
-                                        grad[TABLE * WIDTH], slope[TABLE * WIDTH];
-        fill(x, ROWS * WIDTH, 1);
-        fill(table, TABLE * WIDTH, 2);
-        fill(grad, TABLE * WIDTH, 3);
-        memcpy(want, x, sizeof want);
-        memcpy(slope, grad, sizeof slope);
-        for (int row = 0; row < ROWS; row++)
-            for (int c = 0; c < WIDTH; c++) {
-                const int p = row < 7 ? 0 : 1, patch = row - (p == 0 ? 1 : 8);
-                const int64_t across = at[p].across, down = at[p].down;
-                if (patch >= down * across)
-                    continue;
-                if (patch < 0) {
-                    want[row * WIDTH + c] = x[row * WIDTH + c] + table[c];
-                    slope[c] += x[row * WIDTH + c];
-                    continue;
-                }
-                const int64_t l = at[p].line + patch / across,
-                              m = at[p].line + down + patch % across;
-                float sum = 0;
-                for (int k = 0; k < taps[l] * taps[m]; k++) {
-                    const int64_t a = l * 2 + k / taps[m], b = m * 2 + k % taps[m];
-                    const int64_t of = (1 + index[a] * 2 + index[b]) * WIDTH + c;
-                    const float w = weight[a] * weight[b], part = table[of] * w,
-                                back = x[row * WIDTH + c] * w;
-                    sum = k == 0 ? part : sum + part;
-                    slope[of] += back;
-                }
-                want[row * WIDTH + c] = x[row * WIDTH + c] + sum;
-            }
-        places all = open_on(i);
-        const float *on_x = put(&all, x, sizeof x);
-        const sheaf__positions of = { .at = put(&all, at, sizeof at),
-                                      .images = 2,
-                                      .class_row = true,
-                                      .table = put(&all, table, sizeof table),
-                                      .rows = 2,
-                                      .cols = 2,
-                                      .first = true,
-                                      .lines = LINES,
-                                      .most = 2,
-                                      .taps = put(&all, taps, sizeof taps),
-                                      .index = put(&all, index, sizeof index),
-                                      .weight = put(&all, weight, sizeof weight) };
-        sheaf__op_add_positions(all.device, put(&all, y, sizeof y), on_x, of, ROWS, WIDTH,
-                                SHEAF_F32);
-        sheaf__op_add_positions_back(all.device, put(&all, grad, sizeof grad), on_x, of, ROWS,
-                                     WIDTH, SHEAF_F32);
-        take_all(&all);
-        CHECK_BYTES("with positions", y, want, sizeof y);
-        CHECK_BYTES("the table's gradient", grad, slope, sizeof grad);
-    }
+    same_types(check_positions_back);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_added_to_copies_and_copies_summed),
-        cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_images__add_rows),
+        cmocka_unit_test(test_images__sum_copies),
+        cmocka_unit_test(test_images__positions),
+        cmocka_unit_test(test_images__positions_back),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, same_open, same_close);
 }

@@ -12,8 +12,9 @@ static void check_finish(sheaf_dtype dtype)
              *residual = i & 1 ? same_take(rows * cols, dtype) : NULL;
         const float *sum = same_take(rows * cols, SHEAF_F32),
                     *bias = i & 2 ? same_take(cols, SHEAF_F32) : NULL;
-        SAME_EACH(device)
-        sheaf__op_finish(device, SAME(y), SAME(sum), SAME(bias), SAME(residual), rows, cols, dtype);
+        SAME_EACH (device)
+            sheaf__op_finish(device, SAME(y), SAME(sum), SAME(bias), SAME(residual), rows, cols,
+                             dtype);
         same.ref->finish(y, cols, sum, cols, 1, bias, residual, cols, rows, cols, dtype);
         same_check("finish");
     }
@@ -30,8 +31,8 @@ static void check_scale_round(sheaf_dtype dtype)
         const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], ld = cols + 3;
         void *y = same_take(rows * ld, dtype);
         const float *sum = same_take(rows * ld, SHEAF_F32);
-        SAME_EACH(device)
-        sheaf__op_scale_round(device, SAME(y), SAME(sum), 0.7f, rows, ld, cols, dtype);
+        SAME_EACH (device)
+            sheaf__op_scale_round(device, SAME(y), SAME(sum), 0.7f, rows, ld, cols, dtype);
         same.ref->finish(y, ld, sum, ld, 0.7f, NULL, NULL, 0, rows, cols, dtype);
         same_check("scale and round");
     }
@@ -52,8 +53,7 @@ static void check_dropout(sheaf_dtype dtype)
         for (int64_t r = 0; r < rows; r++)
             sample[r] = r / 7, position[r] = r % 7;
         sheaf__dropout how = { 1, 2, 3, sample, position, 40, UINT32_C(1) << 30, 1 / 0.75f };
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__dropout there = how;
             there.sample = SAME(sample), there.position = SAME(position);
             sheaf__op_dropout(device, SAME(y), SAME(x), rows, cols, &there, dtype);

@@ -38,8 +38,8 @@ static void check_caps(sheaf_dtype dtype)
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         sheaf__logits l = take_logits(s);
         const int64_t n = l.rows * l.cols;
-        SAME_EACH(device)
-        sheaf__op_softcap(device, SAME(l.at), cap, l.rows, l.cols, dtype);
+        SAME_EACH (device)
+            sheaf__op_softcap(device, SAME(l.at), cap, l.rows, l.cols, dtype);
         for (int64_t i = 0; i < n; i++)
             l.at[i] = isinf(l.at[i]) ? NAN : l.at[i];
         same.ref->softcap(l.at, cap, n, dtype);
@@ -47,8 +47,8 @@ static void check_caps(sheaf_dtype dtype)
 
         const float *y = same_take(n, SHEAF_F32);
         void *dx = same_take(n, dtype);
-        SAME_EACH(device)
-        sheaf__op_softcap_back(device, SAME(dx), SAME(y), cap, l.rows, l.cols, dtype);
+        SAME_EACH (device)
+            sheaf__op_softcap_back(device, SAME(dx), SAME(y), cap, l.rows, l.cols, dtype);
         same.ref->softcap_back(dx, y, cap, n, dtype);
         same_check("softcap back");
     }
@@ -66,8 +66,7 @@ static void check_maxima(void)
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         const sheaf__logits l = take_logits(s);
         float *max = same_blank(l.rows, SHEAF_F32), *first = same_blank(l.rows, SHEAF_F32);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__op_row_max(device, SAME(max), there(l));
             sheaf__op_row_first(device, SAME(first), SAME(max), there(l));
         }
@@ -95,10 +94,11 @@ static void check_sums(void)
             const sheaf__logits l = { same_take(37 * 40, SHEAF_F32), 37, 40, 0 };
             float *max = same_take(37, SHEAF_F32), *sums = same_blank(4 * 50, SHEAF_F32),
                   *plain = both ? same_blank(4 * 50, SHEAF_F32) : NULL;
-            SAME_EACH(device)
-            sheaf__op_row_sums(
-                device, &(sheaf__row_sums){ SAME(sums), SAME(plain), 50, slices, begin, extent },
-                SAME(max), there(l));
+            SAME_EACH (device)
+                sheaf__op_row_sums(
+                    device,
+                    &(sheaf__row_sums){ SAME(sums), SAME(plain), 50, slices, begin, extent },
+                    SAME(max), there(l));
             for (int s = 0; s < slices; s++) {
                 if (extent[s] == 0)
                     continue;
@@ -122,8 +122,8 @@ static void check_labels(void)
         const sheaf__logits l = take_logits(s);
         const int32_t *label = take_labels(l);
         float *logit = same_blank(l.rows, SHEAF_F32);
-        SAME_EACH(device)
-        sheaf__op_row_labels(device, SAME(logit), SAME(label), there(l));
+        SAME_EACH (device)
+            sheaf__op_row_labels(device, SAME(logit), SAME(label), there(l));
         for (int64_t i = 0; i < l.rows; i++) {
             logit[i] = 0;
             for (int64_t c = 0; c < l.cols; c++)
@@ -151,11 +151,11 @@ static void check_gradient(sheaf_dtype dtype)
         const bool over = dtype == SHEAF_F32 && s % 2;
         void *d = over ? l.at : same_blank(l.rows * l.cols, dtype);
         int32_t target[256];
-        SAME_EACH(device)
-        sheaf__op_row_gradient(
-            device,
-            &(sheaf__row_gradient){ SAME(d), SAME(max), SAME(sum), SAME(label), how, dtype },
-            there(l));
+        SAME_EACH (device)
+            sheaf__op_row_gradient(
+                device,
+                &(sheaf__row_gradient){ SAME(d), SAME(max), SAME(sum), SAME(label), how, dtype },
+                there(l));
         for (int64_t i = 0; i < l.rows; i++)
             target[i] = label[i] < 0 ? SHEAF__IGNORED : label[i] - (int32_t)l.first;
         same.ref->row_dlogits(d, l.cols, l.at, l.cols, max, sum, target, &how, l.rows, l.cols,
@@ -201,8 +201,7 @@ static void check_losses(void)
             labels++;
             correct += first != NULL && first[i] == -(float)label[i];
         }
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             double got = 0;
             int64_t got_labels = 1, got_correct = 2;
             sheaf__op_losses(device, &(sheaf__losses){ .max = SAME(max),

@@ -35,8 +35,7 @@ static void check_rmsnorm(sheaf_dtype dtype)
                                    .eps = 1e-5f,
                                    .once = i & 1,
                                    .dtype = dtype };
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__rmsnorm there = n;
             there.y = SAME(n.y), there.rstd = SAME(n.rstd), there.x = SAME(n.x);
             there.weight = SAME(n.weight);
@@ -67,8 +66,7 @@ static void check_rmsnorm_back(sheaf_dtype dtype)
                                    .eps = 1e-5f,
                                    .dtype = dtype };
         void *dx = i / 2 % 3 == 2 ? NULL : same_take(rows * width, dtype);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__rmsnorm there = n;
             there.y = SAME(n.y), there.rstd = SAME(n.rstd), there.x = SAME(n.x);
             there.weight = SAME(n.weight);
@@ -101,10 +99,10 @@ static void check_weight(sheaf_dtype dtype)
                                        .rows = rows,
                                        .cols = cols,
                                        .dtype = dtype };
-        SAME_EACH(device)
-        sheaf__op_norm_weight(device, (sheaf__norm_weight){ SAME(w.dw), SAME(w.db), SAME(w.dy),
-                                                            SAME(w.x), SAME(w.mean), SAME(w.rstd),
-                                                            ld, rows, cols, dtype });
+        SAME_EACH (device)
+            sheaf__op_norm_weight(
+                device, (sheaf__norm_weight){ SAME(w.dw), SAME(w.db), SAME(w.dy), SAME(w.x),
+                                              SAME(w.mean), SAME(w.rstd), ld, rows, cols, dtype });
         same.ref->layernorm_dw(w.dw, w.db, w.dy, ld, w.x, ld, w.mean, w.rstd, rows, 0, cols, dtype);
         same_check("gradient of a norm's weight");
     }
@@ -123,10 +121,10 @@ static void check_heads_weight(sheaf_dtype dtype)
         const int64_t begin[] = { 0, width, width }, extent[] = { width, 0, 2 * width };
         float *part = same_take(3 * width, SHEAF_F32), *rstd = plain_floats(3 * rows);
         char *dy = same_take(rows * ld, dtype), *x = same_take(rows * ld, dtype);
-        SAME_EACH(device)
-        sheaf__op_heads_weight(device,
-                               (sheaf__heads_weight){ SAME(part), SAME(dy), SAME(x), SAME(rstd), ld,
-                                                      rows, width, 3, begin, extent, dtype });
+        SAME_EACH (device)
+            sheaf__op_heads_weight(device, (sheaf__heads_weight){ SAME(part), SAME(dy), SAME(x),
+                                                                  SAME(rstd), ld, rows, width, 3,
+                                                                  begin, extent, dtype });
         memset(part, 0, (size_t)(3 * width) * sizeof *part);
         for (int64_t h = 0; h < 3; h++) {
             const int64_t at = h * width * (int64_t)sheaf_dtype_bytes(dtype);
@@ -148,8 +146,8 @@ static void check_transpose(void)
         const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5];
         uint32_t *from = same_take(rows * cols, SHEAF_F32),
                  *to = same_blank(rows * cols, SHEAF_F32);
-        SAME_EACH(device)
-        sheaf__op_transpose(device, SAME((float *)to), SAME((float *)from), rows, cols);
+        SAME_EACH (device)
+            sheaf__op_transpose(device, SAME((float *)to), SAME((float *)from), rows, cols);
         for (int64_t e = 0; e < rows * cols; e++)
             to[e % cols * rows + e / cols] = from[e];
         same_check("transpose");
@@ -220,8 +218,7 @@ static void check_layernorm(sheaf_dtype dtype)
             n.cut = true;
             n.width = 3 * cols;
         }
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             const sheaf__layer_norm there = norm_there(&n);
             sheaf__op_layernorm(device, &there);
         }
@@ -255,8 +252,7 @@ static void check_layernorm_back(sheaf_dtype dtype)
             n.cut = true;
             s = total = same_take(2 * rows, SHEAF_F32);
         }
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             const sheaf__layer_norm there = norm_there(&n);
             sheaf__op_layernorm_back(device, &there, SAME(dx), add, SAME(total));
         }
@@ -291,8 +287,7 @@ static void check_layernorm_sums(sheaf_dtype dtype)
         sheaf__layer_norm n = layer_norm(rows, cols, false, dtype);
         float *part = same_take(3 * each * rows, SHEAF_F32);
         n.cut = true, n.slices = 3, n.begin = slice_begin, n.extent = extent;
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             const sheaf__layer_norm there = norm_there(&n);
             sheaf__op_layernorm_sums(device, &there, SAME(part), which);
         }
@@ -327,8 +322,7 @@ static void check_statistics(void)
         float *total = n.plain ? NULL : same_take(rows, SHEAF_F32);
         const sheaf__norm_sums which = i % 3 == 1 ? SHEAF__SUMS_SQUARES : SHEAF__SUMS_X;
         n.cut = true, n.width = 300;
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             const sheaf__layer_norm there = norm_there(&n);
             sheaf__op_layernorm_statistics(device, &there, SAME(total), which);
         }

@@ -36,8 +36,8 @@ static void check_rope(sheaf_dtype dtype)
                                 .positions = positions,
                                 .inverse = i & 1,
                                 .dtype = dtype };
-        SAME_EACH(device)
-        sheaf__op_rope(device, there(&r));
+        SAME_EACH (device)
+            sheaf__op_rope(device, there(&r));
         same.ref->rope(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, rot, r.inverse,
                        dtype);
         same_check("rope");
@@ -69,8 +69,8 @@ static void check_grid(sheaf_dtype dtype)
                                 .positions = positions,
                                 .inverse = i & 1,
                                 .dtype = dtype };
-        SAME_EACH(device)
-        sheaf__op_rope_grid(device, there(&r));
+        SAME_EACH (device)
+            sheaf__op_rope_grid(device, there(&r));
         same.ref->rope_pairs(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, r.inverse,
                              dtype);
         same_check("rope of a grid");

@@ -31,8 +31,7 @@ static void move_plainly(const sheaf__move *m)
 
 static void check_one_move(sheaf__move m, const char *what)
 {
-    SAME_EACH(device)
-    {
+    SAME_EACH (device) {
         sheaf__move there = m;
         there.to = SAME(m.to), there.from = SAME(m.from), there.row = SAME(m.row);
         there.map.list = SAME(m.map.list);
@@ -95,8 +94,8 @@ static void check_column_sums(sheaf_dtype dtype)
         const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], ld = cols + 3;
         float *grad = same_take(cols, SHEAF_F32);
         void *dy = same_take(rows * ld, dtype);
-        SAME_EACH(device)
-        sheaf__op_column_sums(device, SAME(grad), SAME(dy), ld, rows, cols, dtype);
+        SAME_EACH (device)
+            sheaf__op_column_sums(device, SAME(grad), SAME(dy), ld, rows, cols, dtype);
         same.ref->column_sums(grad, dy, ld, rows, cols, dtype);
         same_check("column sums");
     }
@@ -114,8 +113,8 @@ static void check_copy_box(sheaf_dtype dtype)
                       from = cols + 2;
         char *dst = same_take(rows * to, dtype), *src = same_take(rows * from, dtype);
         const int64_t size = (int64_t)sheaf_dtype_bytes(dtype);
-        SAME_EACH(device)
-        sheaf__op_copy_box(device, SAME(dst), to, SAME(src), from, rows, cols, dtype);
+        SAME_EACH (device)
+            sheaf__op_copy_box(device, SAME(dst), to, SAME(src), from, rows, cols, dtype);
         for (int64_t r = 0; r < rows; r++)
             memcpy(dst + r * to * size, src + r * from * size, (size_t)(cols * size));
         same_check("copy box");
@@ -127,12 +126,44 @@ static void test_rows__copy_box(void **state)
     same_types(check_copy_box);
 }
 
+/* [outer, rows, boxes, cols] becomes [outer, boxes, length, cols], of which some rows stay. */
+static void check_boxes(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 5] / 4, cols = same_sizes[i % 5], outer = 2, boxes = 3,
+                      length = rows + 2, size = (int64_t)sheaf_dtype_bytes(dtype);
+        char *src = same_take(outer * rows * boxes * cols, dtype),
+             *dst = same_take(outer * boxes * length * cols, dtype);
+        SAME_EACH (device)
+            sheaf__op_copy_boxes(
+                device, (sheaf__boxes){ .dtype = dtype,
+                                        .dst = SAME(dst),
+                                        .src = SAME(src),
+                                        .count = { outer, boxes, rows },
+                                        .ld_dst = { boxes * length * cols, length * cols, cols },
+                                        .ld_src = { rows * boxes * cols, cols, boxes * cols },
+                                        .cols = cols });
+        for (int64_t r = 0; r < outer * boxes * rows; r++) {
+            const int64_t o = r / (boxes * rows), b = r / rows % boxes, row = r % rows;
+            memcpy(dst + ((o * boxes + b) * length + row) * cols * size,
+                   src + ((o * rows + row) * boxes + b) * cols * size, (size_t)(cols * size));
+        }
+        same_check("copy boxes");
+    }
+}
+
+static void test_rows__copy_boxes(void **state)
+{
+    same_types(check_boxes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows__move),
         cmocka_unit_test(test_rows__column_sums),
         cmocka_unit_test(test_rows__copy_box),
+        cmocka_unit_test(test_rows__copy_boxes),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);
 }

@@ -67,8 +67,7 @@ static void check_rows(sheaf_dtype dtype)
         const sheaf__pieces table = take_pieces(width, from);
         const sheaf__tokens tokens = take_tokens(n);
         void *x = same_blank(n * width, dtype);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             const sheaf__pieces at = pieces_there(table);
             sheaf__op_table_rows(device, SAME(x), dtype, &at, from, width, tokens_there(tokens));
         }
@@ -122,8 +121,7 @@ static void check_packed(sheaf_dtype dtype)
             compressed += w[i].code != NULL;
         }
         void *x = same_blank(N * width, dtype);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__packed at[PIECES];
             for (int i = 0; i < PIECES; i++) {
                 at[i] = w[i];
@@ -155,8 +153,7 @@ static void check_gradient(sheaf_dtype dtype)
         const sheaf__pieces grad = take_pieces(width, SHEAF_F32);
         const sheaf__tokens tokens = take_tokens(n);
         const void *dy = same_take(n * width, dtype);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             const sheaf__pieces at = pieces_there(grad);
             sheaf__op_table_gradient(device, &at, SAME(dy), dtype, width, tokens_there(tokens));
         }
@@ -188,8 +185,7 @@ static void check_factor(sheaf_dtype dtype)
         const sheaf__tokens tokens = take_tokens(n);
         const void *g = same_take(n * rank, dtype);
         void *h = same_blank(n * rank, dtype);
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__pieces at = pieces_there(a);
             sheaf__op_factor_columns(device, SAME(h), &at, dtype, rank, scale,
                                      tokens_there(tokens));
@@ -236,8 +232,7 @@ static void check_noise(sheaf_dtype dtype)
         sheaf__noise how = {
             .seed = 5, .purpose = 6, .step = 7, .sample = sample, .position = position, .half = half
         };
-        SAME_EACH(device)
-        {
+        SAME_EACH (device) {
             sheaf__noise at = how;
             at.sample = SAME(sample), at.position = SAME(position), at.half = SAME(half);
             sheaf__op_noise(device, SAME(x), rows, cols, &at, dtype);
