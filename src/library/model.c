@@ -140,6 +140,7 @@ sheaf_plan_generation sheaf__model_layout(const sheaf_model *m, int64_t batch, i
                                     .tp = m->o.tp,
                                     .groups = m->o.dp,
                                     .threads = m->o.threads,
+                                    .device = m->o.device,
                                     .dtype = m->o.dtype,
                                     .batch = batch,
                                     .seq = seq };

@@ -252,6 +252,7 @@ sheaf_status *sheaf__question_generation(sheaf_plan_generation *out, const sheaf
                                     .tp = q->o.tp,
                                     .groups = q->o.dp,
                                     .threads = q->o.threads,
+                                    .device = q->o.device,
                                     .dtype = q->o.dtype,
                                     .batch = q->o.micro_batch,
                                     .seq = q->seq,

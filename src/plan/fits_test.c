@@ -1,10 +1,11 @@
 /* fits_test.c - what needs more memory than is left is not begun, and what needs no more is. */
-#include "tests/files.h"
+#include "tests/made_sat.h"
 
 #include "infer/generate.h"
 #include "models/open.h"
 #include "models/team.h"
 #include "plan/fits.h"
+#include "tests/devices/checked.h"
 
 static struct {
     sheaf__opened opened;
@@ -266,29 +267,81 @@ static void test_fits__operations_are_those_of_every_micro_batch_and_block(void 
 
 /* ---- what a generation takes ---- */
 
-enum { SEQUENCES = 3, PROMPT = 30, ANSWER = 10 };
+enum { SEQUENCES = 3, PROMPT = 30, ANSWER = 10, PATCHES = 4 };
 
 typedef struct taken {
+    bool looks;
     size_t bytes[2][SHEAF_MEM_KINDS]; /* by rank, when it had most */
 } taken;
+
+static sheaf_status *look(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n)
+{
+    for (int t = 0; t < 2 && picture->of[t].pixels != NULL; t++)
+        memset(picture->of[t].pixels, 0,
+               sizeof(float) * 3 * (size_t)(picture->of[t].width * picture->of[t].height));
+    return NULL;
+}
 
 static sheaf_status *answer_three(void *self, sheaf__model *model)
 {
     taken *to = self;
     int32_t ids[PROMPT] = { 1, 2, 3 }, said[SEQUENCES][ANSWER];
+    uint8_t embed[PROMPT] = { 0 }, expert[PROMPT] = { 0 };
     sheaf__prompt prompt[SEQUENCES];
     sheaf__continuation out[SEQUENCES];
+    memset(embed + 1, 1, PATCHES + 2);
+    memset(expert + 1, 1, PATCHES + 1);
     for (int i = 0; i < SEQUENCES; i++) {
-        prompt[i] = (sheaf__prompt){ ids, PROMPT - i };
+        prompt[i] = (sheaf__prompt){ .ids = ids,
+                                     .n = PROMPT - i,
+                                     .embed = to->looks ? embed : NULL,
+                                     .expert = to->looks ? expert : NULL };
         out[i] = (sheaf__continuation){ said[i], 0 };
     }
-    sheaf_status *st = sheaf__generate(out, model, prompt, SEQUENCES,
-                                       &(sheaf__generate_options){ .sampling = { .greedy = true },
-                                                                   .max_new = ANSWER,
-                                                                   .batch = SEQUENCES });
+    sheaf_status *st = sheaf__generate(
+        out, model, prompt, SEQUENCES,
+        &(sheaf__generate_options){
+            .sampling = { .greedy = true }, .max_new = ANSWER, .batch = SEQUENCES, .load = look });
     const sheaf__device *device = model->context->device;
     memcpy(to->bytes[model->context->rank], device->at_peak, sizeof to->bytes[0]);
     return st;
+}
+
+static void check_generation(const sheaf__opened *opened, bool looks)
+{
+    sheaf__placement place;
+    sheaf_plan plan;
+    taken got = { .looks = looks };
+    CHECK_OK(sheaf__placement_read(&place, NULL, opened->schema));
+    for (int k = 0; k < 4; k++) {
+        const int tp = 1 + k % 2;
+        const char *device = k < 2 ? "cpu" : "checked";
+        CHECK_OK(sheaf__team_run(opened,
+                                 &(sheaf__team_options){ .ranks = tp,
+                                                         .threads = tp,
+                                                         .device = device,
+                                                         .dtype = SHEAF_F32,
+                                                         .positions = PROMPT + ANSWER,
+                                                         .sequences = SEQUENCES },
+                                 answer_three, &got));
+        CHECK_OK(
+            sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = opened->schema,
+                                                                 .place = &place,
+                                                                 .tp = tp,
+                                                                 .threads = tp,
+                                                                 .device = device,
+                                                                 .dtype = SHEAF_F32,
+                                                                 .batch = SEQUENCES,
+                                                                 .prompt = PROMPT,
+                                                                 .images = looks ? SEQUENCES : 0,
+                                                                 .seq = PROMPT + ANSWER }));
+        for (int r = 0; r < tp; r++)
+            for (int kind = 0; kind < SHEAF_MEM_KINDS; kind++)
+                if (got.bytes[r][kind] != plan.rank[r].bytes[kind])
+                    fail_msg("%s, rank %d of %d, %s: %zu bytes, planned %zu", device, r, tp,
+                             sheaf__memory_name((sheaf_memory)kind), got.bytes[r][kind],
+                             plan.rank[r].bytes[kind]);
+    }
 }
 
 static void test_fits__a_generation_takes_what_was_planned(void **state)
@@ -296,37 +349,27 @@ static void test_fits__a_generation_takes_what_was_planned(void **state)
     const char *root = getenv("SHEAF_SOURCE_ROOT");
     char path[1024];
     sheaf__opened opened;
-    sheaf__placement place;
-    sheaf_plan plan;
-    taken got;
     snprintf(path, sizeof path, "%s/tests/data/llama/tiny_llama/hf", root == NULL ? "." : root);
     CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = path, .slices = 8 }));
-    CHECK_OK(sheaf__placement_read(&place, NULL, opened.schema));
-    for (int tp = 1; tp <= 2; tp++) {
-        CHECK_OK(sheaf__team_run(&opened,
-                                 &(sheaf__team_options){ .ranks = tp,
-                                                         .threads = tp,
-                                                         .dtype = SHEAF_F32,
-                                                         .positions = PROMPT + ANSWER,
-                                                         .sequences = SEQUENCES },
-                                 answer_three, &got));
-        CHECK_OK(sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = opened.schema,
-                                                                      .place = &place,
-                                                                      .tp = tp,
-                                                                      .threads = tp,
-                                                                      .dtype = SHEAF_F32,
-                                                                      .batch = SEQUENCES,
-                                                                      .prompt = PROMPT,
-                                                                      .seq = PROMPT + ANSWER }));
-        for (int r = 0; r < tp; r++)
-            for (int k = 0; k < SHEAF_MEM_KINDS; k++)
-                assert_int_equal(got.bytes[r][k], plan.rank[r].bytes[k]);
-    }
+    check_generation(&opened, false);
     sheaf__opened_close(&opened);
+    for (int agent = 0; agent < 2; agent++) {
+        made m = { .agent = agent, .layers = 2 };
+        sheaf_schema *schema;
+        made_init(&m);
+        CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+        check_generation(
+            &(sheaf__opened){
+                .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source },
+            true);
+        sheaf_schema_free(schema);
+        made_release(&m);
+    }
 }
 
 int main(void)
 {
+    sheaf__device_register(&checked_device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits__what_is_left_is_enough_or_not),
         cmocka_unit_test(test_fits__what_is_so_already_is_no_advice),

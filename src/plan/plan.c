@@ -385,13 +385,15 @@ static int groups_of(const sheaf_plan_generation *g)
 static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g,
                                 const sheaf_data *data, bool padded, int world)
 {
-    const int rank = world % g->tp, slices = g->schema->slices, stages = g->place->stages;
+    const int rank = world % g->tp, slices = g->schema->slices, stages = g->place->stages,
+              ranks = groups_of(g) * stages * g->tp;
+    const sheaf__device_class *class;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf_comm *group = NULL, *all = NULL;
-    sheaf_status *st = sheaf__device_open(
-        &device, &sheaf__dry,
-        sheaf__threads_of(NULL, g->threads, groups_of(g) * stages * g->tp, world), NULL, 0);
+    sheaf_status *st = sheaf__device_find(&class, g->device);
+    TRY(st, sheaf__device_plan(&device, class, sheaf__threads_of(NULL, g->threads, ranks, world),
+                               NULL));
     if (st == NULL && g->tp > 1)
         st = sheaf_comm_dry_new(&group, rank, g->tp);
     if (st == NULL && stages > 1)

@@ -49,8 +49,9 @@ typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL without an adapter */
     const sheaf__placement *place;
-    int tp, threads; /* ranks of each stage; compute threads in all, 0 = every core at hand */
-    int groups;      /* each with the whole model; 0 means 1 */
+    int tp, threads;    /* ranks of each stage; compute threads in all, 0 = every core at hand */
+    int groups;         /* each with the whole model; 0 means 1 */
+    const char *device; /* NULL: cpu */
     sheaf_dtype dtype;
     int64_t batch, seq;                  /* sequences together; positions of prompt and answer */
     int64_t prompt;                      /* of these, the prompt's; 0: all of them */
