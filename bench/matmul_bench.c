@@ -359,6 +359,7 @@ static void open_machine(machine *m, const char *isa)
         exit(2);
     }
     m->isa = sheaf__mm_isa_for(kernels->isa, sheaf__units_for(isa));
+    m->device.class = m->device.planned = &sheaf__cpu;
     m->device.threads = m->threads;
     if (sheaf__pool_new(&m->device.pool, m->threads) != NULL)
         exit(3);

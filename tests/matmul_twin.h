@@ -34,6 +34,7 @@ static inline int make_machines(void **state)
         print_message("tiles: not on this machine, not compared\n");
     for (size_t i = 0; i < ARRAY_LEN(machines); i++) {
         sheaf__device *d = &machines[i];
+        d->class = d->planned = &sheaf__cpu;
         d->threads = thread_counts[i];
         CHECK_OK(sheaf__pool_new(&d->pool, d->threads));
         d->scratch = calloc((size_t)d->threads, sizeof *d->scratch);

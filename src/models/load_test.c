@@ -158,7 +158,10 @@ static void test_rope__frequencies_are_stretched(void **state)
                                                 .high_freq_factor = 4,
                                                 .original_length = 100 } };
         sheaf__rope_table t = { PLACES, 2 * TURNS, cosines, sines };
+        sheaf__device *device;
+        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
         CHECK_OK(sheaf__rope_fill(&t, &config, device, SHEAF_F32));
+        sheaf__device_close(device);
         for (int64_t p = 0; p < PLACES; p++)
             for (int j = 0; j < TURNS; j++) {
                 CHECK_NEAR(cases[i].name, cosines[p * TURNS + j],

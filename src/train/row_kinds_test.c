@@ -1,7 +1,34 @@
 /* row_kinds_test.c - which sample and place the rows of streams and images stand for. */
 #include "tests/check.h"
 
+#include "tests/devices/checked.h"
 #include "train/row_kinds.h"
+
+/* Kinds from `first` on have lists of MOST rows on a device whose memory is not the host's. */
+enum { MOST = 100 };
+
+static sheaf__row_kinds take_kinds(sheaf__context *context, int first, int end)
+{
+    sheaf__row_kinds k = { 0 };
+    CHECK_OK(sheaf__device_open(&context->device, &checked_device, 1, NULL, 0));
+    for (int i = first; i < end; i++) {
+        CHECK_OK(sheaf__mirror_take(&k.sample[i], context->device, MOST * 8, SHEAF_MEM_INPUTS));
+        CHECK_OK(sheaf__mirror_take(&k.position[i], context->device, MOST * 8, SHEAF_MEM_INPUTS));
+    }
+    return k;
+}
+
+/* What operations find there. */
+static void seen(int64_t to[MOST], const sheaf__context *context, const int64_t *at)
+{
+    CHECK_OK(sheaf__download(context->device, to, at, MOST * 8));
+}
+
+static void give_kinds(sheaf__row_kinds *k, sheaf__model *model)
+{
+    sheaf__row_kinds_release(k, model);
+    sheaf__device_close(model->context->device);
+}
 
 enum { SEQ = 7, ROWS = 3, PATCHES = 4, TOKENS = ROWS * SEQ, IMAGES = 2, EMBEDDED = PATCHES + 2 };
 
@@ -31,35 +58,35 @@ static void test_fill__an_images_rows_are_its_samples(void **state)
     sheaf_schema schema = { .config = { .family = SHEAF_COGAGENT,
                                         .patches = PATCHES,
                                         .encoder = { .image = 6, .patch = 2 } } };
-    const sheaf__model model = { .schema = &schema };
+    sheaf__context context = { .ranks = 1 };
+    sheaf__model model = { .schema = &schema, .context = &context };
     const sheaf__step_info tokens = {
-        .training = true, .seed = 5, .step = 9, .sample = sample, .position = position
+        .training = true, .seed = 5, .step = 9, .host = { sample, position }
     };
     const sheaf_batch batch = { .image_row = image_row, .stream = { text, image } };
-    sheaf__row_kinds k = { 0 };
-    for (int i = 0; i < SHEAF__ROW_KINDS; i++) {
-        k.sample[i] = malloc(100 * sizeof(int64_t));
-        k.position[i] = malloc(100 * sizeof(int64_t));
-    }
-    sheaf__row_kinds_fill(&k, &model, &tokens, &batch,
-                          (sheaf_batch_images){ .images = IMAGES, .image_rows = n[1] }, TOKENS);
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+    sheaf__row_kinds k = take_kinds(&context, 0, SHEAF__ROW_KINDS);
+    int64_t samples[MOST], positions[MOST];
+    CHECK_OK(sheaf__row_kinds_fill(&k, &model, &tokens, &batch,
+                                   (sheaf_batch_images){ .images = IMAGES, .image_rows = n[1] },
+                                   TOKENS));
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        const sheaf__step_info *of = &k.of[kinds[i].kind];
+        seen(samples, &context, of->sample);
+        seen(positions, &context, of->position);
+        assert_true(of->seed == 5 && of->step == 9 && of->training);
         for (int64_t r = 0; r < IMAGES * kinds[i].rows; r++) {
-            const sheaf__step_info *of = &k.of[kinds[i].kind];
-            assert_int_equal(of->sample[r], r < kinds[i].rows ? 40 : 42);
-            assert_int_equal(of->position[r], r % kinds[i].rows);
-            assert_true(of->seed == 5 && of->step == 9 && of->training);
+            assert_int_equal(samples[r], r < kinds[i].rows ? 40 : 42);
+            assert_int_equal(positions[r], r % kinds[i].rows);
         }
-    for (int64_t r = 0; r < n[0]; r++)
-        assert_true(k.of[SHEAF__TEXT].sample[r] == sample[text[r]] &&
-                    k.of[SHEAF__TEXT].position[r] == position[text[r]]);
-    for (int64_t r = 0; r < n[1]; r++)
-        assert_true(k.of[SHEAF__IMAGE].sample[r] == sample[image[r]] &&
-                    k.of[SHEAF__IMAGE].position[r] == position[image[r]]);
-    for (int i = 0; i < SHEAF__ROW_KINDS; i++) {
-        free(k.sample[i]);
-        free(k.position[i]);
     }
+    for (int stream = 0; stream < 2; stream++) {
+        const int32_t *row = stream == 0 ? text : image;
+        seen(samples, &context, k.of[stream == 0 ? SHEAF__TEXT : SHEAF__IMAGE].sample);
+        seen(positions, &context, k.of[stream == 0 ? SHEAF__TEXT : SHEAF__IMAGE].position);
+        for (int64_t r = 0; r < n[stream]; r++)
+            assert_true(samples[r] == sample[row[r]] && positions[r] == position[row[r]]);
+    }
+    give_kinds(&k, &model);
 }
 
 /* Three images of own sizes, two of them of one sample: no two rows of it draw alike. */
@@ -76,34 +103,35 @@ static void test_fill__images_of_a_sample_are_counted_on(void **state)
                                               .patches = 4,
                                               .vit = { .patch = 2, .channels = 3 },
                                               .resampler = { .queries = GIVES } } };
-    const sheaf__model model = { .schema = &schema };
-    const sheaf__step_info tokens = { .training = true, .sample = sample, .position = position };
+    sheaf__context context = { .ranks = 1 };
+    sheaf__model model = { .schema = &schema, .context = &context };
+    const sheaf__step_info tokens = { .training = true, .host = { sample, position } };
     const sheaf_batch batch = { .image_row = (int32_t *)image_row, .picture = picture };
-    sheaf__row_kinds k = { 0 };
+    sheaf__row_kinds k =
+        take_kinds(&context, SHEAF__STREAMS, SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER);
+    int64_t samples[MOST], positions[MOST];
     for (int i = 0; i < 2 * SEQUENCE; i++) {
         sample[i] = 70 + i / SEQUENCE;
         position[i] = i % SEQUENCE;
     }
     for (size_t i = 0; i < ARRAY_LEN(image); i++)
         picture[i] = (sheaf__picture){ .of[0] = { NULL, 2, 2 * image[i].patches } };
-    for (int i = SHEAF__STREAMS; i < SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER; i++) {
-        k.sample[i] = malloc(20 * sizeof(int64_t));
-        k.position[i] = malloc(20 * sizeof(int64_t));
-    }
-    sheaf__row_kinds_fill(&k, &model, &tokens, &batch, (sheaf_batch_images){ .images = 3 }, 16);
+    CHECK_OK(sheaf__row_kinds_fill(&k, &model, &tokens, &batch, (sheaf_batch_images){ .images = 3 },
+                                   16));
     for (int i = SHEAF__STREAMS; i < SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER; i++) {
         const bool given = i == sheaf__rows_given(0);
         int64_t at = 0, next = 0;
+        seen(samples, &context, k.of[i].sample);
+        seen(positions, &context, k.of[i].position);
         for (size_t j = 0; j < ARRAY_LEN(image); j++) {
             next = j == 2 ? 0 : next;
             for (int64_t r = 0; r < (given ? GIVES : image[j].patches); r++, at++, next++) {
-                assert_int_equal(k.of[i].sample[at], image[j].sample);
-                assert_int_equal(k.of[i].position[at], next);
+                assert_int_equal(samples[at], image[j].sample);
+                assert_int_equal(positions[at], next);
             }
         }
-        free(k.sample[i]);
-        free(k.position[i]);
     }
+    give_kinds(&k, &model);
 }
 
 int main(void)

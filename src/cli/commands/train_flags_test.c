@@ -200,7 +200,7 @@ static void test_train__only_these_may_change_on_resume(void **state)
         "save-every", "export-every", "keep",       "resume",   "recipe",        "model", "config",
         "data",       "tokenizer",    "out",        "adapter",  "began-in",      "force", "epochs",
         "eval-data",  "patience",     "use-best",   "max-time", "data-cache",    "mpi",   "hosts",
-        "hostfile",   "heartbeat",    "hang-after", "restarts"
+        "hostfile",   "heartbeat",    "hang-after", "restarts", "device"
     };
     sheaf_train_options o;
     sheaf_train_options_default(&o);

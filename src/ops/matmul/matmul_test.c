@@ -487,7 +487,8 @@ static void test_products__few_rows_meet_many_narrow_layers(void **state)
 static void test_products__dry_counts_and_touches_nothing(void **state)
 {
     (void)state;
-    sheaf__device dry = { .kind = &sheaf__dry,
+    sheaf__device dry = { .class = &sheaf__dry,
+                          .planned = &sheaf__cpu,
                           .threads = 4,
                           .kernels = &(sheaf__kernels){ .isa = "ref" } };
     const sheaf__term t[2] = { { .k = 10 }, { .k = 7 } };
