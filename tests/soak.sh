@@ -25,6 +25,7 @@
 #  13. SOAK_FAILURES (200) failures of ranks that are threads or processes of each MPI, each gone on from, by hand and by
 #      --restarts, and each kind of failure at each kind of exchange, on the first, a middle and the last rank, and of processes of
 #      eval, generate, convert and merge (soak_ranks.sh)
+#  14. every family, method, dtype and T = 1..3 on devices whose memory is not the host's (soak_devices.sh)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -42,7 +43,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -298,6 +299,10 @@ fi
 
 if section 13 "failures of ranks"; then
     . tests/soak_ranks.sh
+fi
+
+if section 14 "devices whose memory is not the host's"; then
+    . tests/soak_devices.sh
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -1,7 +1,5 @@
 /* generate_test.c - pictures on their way into a generation: who loads them, what comes of one that
  * cannot be had, and what the towers made of one, used again. */
-#include "tests/devices/checked.h"
-#include "tests/devices/copied.h"
 #include "tests/made_sat.h"
 
 #include "infer/generate.h"
@@ -84,19 +82,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     return st;
 }
 
-typedef struct arrangement {
-    const char *place;
-    int ranks, stages;
-    const char *device; /* NULL: cpu */
-} arrangement;
-
-static const arrangement arrangements[] = {
-    { NULL, 1, 1, NULL },          { NULL, 2, 1, NULL },     { "2", 1, 2, NULL },
-    { "0-0,1-2", 2, 2, NULL },     { "3", 2, 3, NULL },      { NULL, 2, 1, "checked" },
-    { "0-0,1-2", 2, 2, "copied" }, { "2", 1, 2, "checked" },
-};
-
-static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const arrangement *how,
+static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const char *place, int ranks,
                          int64_t broken)
 {
     sheaf__opened opened = {
@@ -104,17 +90,23 @@ static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const arrangem
     };
     memset(t, 0, sizeof *t);
     t->broken = broken;
-    t->ranks = how->ranks;
+    t->ranks = ranks;
     ask(&t->asked, m->agent);
     return sheaf__team_run(&opened,
-                           &(sheaf__team_options){ .ranks = how->ranks,
+                           &(sheaf__team_options){ .ranks = ranks,
                                                    .threads = 1,
                                                    .dtype = SHEAF_F32,
                                                    .positions = LENGTH + NEW,
-                                                   .place = how->place,
-                                                   .device = how->device },
+                                                   .place = place },
                            on_rank, t);
 }
+
+static const struct {
+    const char *place;
+    int ranks, stages;
+} arrangements[] = {
+    { NULL, 1, 1 }, { NULL, 2, 1 }, { "2", 1, 2 }, { "0-0,1-2", 2, 2 }, { "3", 2, 3 }
+};
 
 static void test_generate__only_the_first_stage_loads_pictures(void **state)
 {
@@ -125,7 +117,8 @@ static void test_generate__only_the_first_stage_loads_pictures(void **state)
         made_init(&m);
         CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
         for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
-            CHECK_OK(run(k == 0 ? one : t, &m, schema, &arrangements[k], -1));
+            CHECK_OK(run(k == 0 ? one : t, &m, schema, arrangements[k].place, arrangements[k].ranks,
+                         -1));
             for (int world = 0; k > 0 && world < arrangements[k].ranks * arrangements[k].stages;
                  world++) {
                 assert_int_equal(atomic_load(&t->loads[world]),
@@ -151,7 +144,8 @@ static void test_generate__a_picture_that_cannot_be_had_ends_all_ranks(void **st
         trial *t = malloc(sizeof *t);
         made_init(&m);
         CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
-        CHECK_FAILS(run(t, &m, schema, &arrangements[k], 2), SHEAF_E_DATA, "picture 2");
+        CHECK_FAILS(run(t, &m, schema, arrangements[k].place, arrangements[k].ranks, 2),
+                    SHEAF_E_DATA, "picture 2");
         assert_int_equal(atomic_load(&t->ended), arrangements[k].ranks * arrangements[k].stages);
         free(t);
         sheaf_schema_free(schema);
@@ -309,8 +303,7 @@ static void test_generate__what_was_seen_is_used_again(void **state)
                                                             .threads = 1,
                                                             .dtype = half ? SHEAF_BF16 : SHEAF_F32,
                                                             .positions = LENGTH + NEW,
-                                                            .place = arrangements[k].place,
-                                                            .device = arrangements[k].device },
+                                                            .place = arrangements[k].place },
                                     ask_again, a));
                 for (int world = 0; world < a->ranks * arrangements[k].stages; world++) {
                     CHECK_BYTES("kept while it is filled", a->ids[world][2], a->ids[0][0],
@@ -404,8 +397,6 @@ static void test_generate__refuses_images_that_the_family_does_not_take(void **s
 
 int main(void)
 {
-    sheaf__device_register(&checked_device);
-    sheaf__device_register(&copied_device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generate__only_the_first_stage_loads_pictures),
         cmocka_unit_test(test_generate__a_picture_that_cannot_be_had_ends_all_ranks),

@@ -1,9 +1,82 @@
-/* register.c - the command with two devices more: `checked` and `copied`. */
+/* register.c - the command with two devices more: `checked` and `copied`. With SHEAF_TRANSFERS=FILE
+ * in the environment, FILE gets a line for each step of a run, or of a plan that follows one, with
+ * the bytes of its transfers, and one for each device that is closed with those of its whole life.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tests/devices/checked.h"
 #include "tests/devices/copied.h"
+#include "train/rank.h"
 
 __attribute__((constructor)) static void register_devices(void)
 {
     sheaf__device_register(&checked_device);
     sheaf__device_register(&copied_device);
+}
+
+/* Many threads write; each line is one call. */
+static void note(const char *line)
+{
+    const char *name = getenv("SHEAF_TRANSFERS");
+    FILE *file = name == NULL ? NULL : fopen(name, "a");
+    if (file == NULL)
+        return;
+    setvbuf(file, NULL, _IOFBF, 512);
+    fputs(line, file);
+    fclose(file);
+}
+
+/* Calls between files of the library go to these (meson.build, --wrap). */
+sheaf_status *__real_sheaf__rank_open(sheaf__rank *, const sheaf__grid *, int, const sheaf__job *);
+sheaf_status *__wrap_sheaf__rank_open(sheaf__rank *, const sheaf__grid *, int, const sheaf__job *);
+void __real_sheaf__stepper_follow(sheaf__stepper *);
+void __wrap_sheaf__stepper_follow(sheaf__stepper *);
+sheaf_status *__real_sheaf__stepper_run(sheaf__step_result *, sheaf__stepper *, int64_t, double);
+sheaf_status *__wrap_sheaf__stepper_run(sheaf__step_result *, sheaf__stepper *, int64_t, double);
+void __real_sheaf__device_close(sheaf__device *);
+void __wrap_sheaf__device_close(sheaf__device *);
+
+static _Thread_local const sheaf__rank *mine; /* the rank that this thread opened last */
+static _Thread_local bool follows;
+
+sheaf_status *__wrap_sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
+                                      const sheaf__job *job)
+{
+    mine = out;
+    follows = grid != NULL;
+    return __real_sheaf__rank_open(out, grid, rank, job);
+}
+
+void __wrap_sheaf__stepper_follow(sheaf__stepper *stepper)
+{
+    follows = true;
+    __real_sheaf__stepper_follow(stepper);
+}
+
+sheaf_status *__wrap_sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *stepper,
+                                        int64_t done, double lr)
+{
+    const sheaf__device *device = mine->device;
+    const sheaf__context *c = &mine->context;
+    const uint64_t up = device->uploaded, down = device->downloaded;
+    sheaf_status *st = __real_sheaf__stepper_run(out, stepper, done, lr);
+    char line[200];
+    snprintf(line, sizeof line, "step %lld rank %d up %llu down %llu\n", (long long)done,
+             c->group * c->ranks + c->rank, (unsigned long long)(device->uploaded - up),
+             (unsigned long long)(device->downloaded - down));
+    if (follows)
+        note(line);
+    return st;
+}
+
+void __wrap_sheaf__device_close(sheaf__device *device)
+{
+    char line[200];
+    if (device != NULL && !device->class->counts) {
+        snprintf(line, sizeof line, "whole up %llu down %llu\n",
+                 (unsigned long long)device->uploaded, (unsigned long long)device->downloaded);
+        note(line);
+    }
+    __real_sheaf__device_close(device);
 }

@@ -1,0 +1,72 @@
+# compare.sh - for cli/devices.sh and soak_devices.sh, which source it: what the command does on `checked` and `copied`
+# (register.c), byte for byte what it does on `cpu`. Uses $work and the functions of cli/lib.sh.
+devices=$SHEAF_BUILD_ROOT/tests/sheaf_devices
+others="checked copied"
+
+# on DEVICE NAME ARGUMENT...: the command there; its texts and its transfers become $work/NAME.DEVICE.*
+on() {
+    local to=$work/$2.$1 device=$1
+    shift 2
+    rm -f "$to".*
+    SHEAF_TRANSFERS=$to.transfers "$devices" "$@" --device "$device" >"$to.out" 2>"$to.err" </dev/null
+}
+# transfers FILE [PATTERN]: its lines, in the order of ranks and steps.
+transfers() { grep -E "${2:-.}" "$1" | LC_ALL=C sort; }
+
+# planned NAME DEVICE FLAG...: plan, on a device without memory, counts the bytes that the first step of NAME moved.
+planned() {
+    local name=$1 device=$2
+    shift 2
+    SHEAF_TRANSFERS=$work/$name.dry "$devices" plan --json "$@" >"$work/$name.plan" 2>&1 </dev/null || return 1
+    transfers "$work/$name.$device.transfers" '^step 0 ' >"$work/$name.first"
+    [ -s "$work/$name.first" ] && transfers "$work/$name.dry" '^step 0 ' | diff "$work/$name.first" -
+}
+# settled NAME DEVICE: the run NAME left there what it left on cpu, and moved as many bytes.
+settled() {
+    [ "$(digest "$work/$1.cpu")" = "$(digest "$work/$1.$2")" ] || { diff -rq "$work/$1.cpu" "$work/$1.$2"; return 1; }
+    diff <(transfers "$work/$1.cpu.transfers") <(transfers "$work/$1.$2.transfers")
+}
+# trains NAME FLAG...: a run, which stays in $work/NAME.DEVICE.
+trains() {
+    local name=$1 device
+    shift
+    for device in cpu $others; do
+        rm -rf "${work:?}/$name.$device" "$work/$name.dry"
+        on "$device" "$name" train --out "$work/$name.$device" "$@" || fail "checked: $name on $device" "$(tail -n 4 "$work/$name.$device.err")"
+        [ "$device" = cpu ] || check "checked: $name, $device as cpu" settled "$name" "$device"
+    done
+    check "checked: $name, the transfers of the plan" planned "$name" checked "$@"
+}
+# resumes NAME FLAG...: the run NAME goes on.
+resumes() {
+    local name=$1 device
+    shift
+    for device in cpu $others; do
+        on "$device" "$name" train --resume --out "$work/$name.$device" "$@" || fail "checked: $name goes on on $device" "$(tail -n 4 "$work/$name.$device.err")"
+        [ "$device" = cpu ] || check "checked: $name goes on, $device as cpu" settled "$name" "$device"
+    done
+}
+# without_times: JSON without what differs between two runs.
+without_times() { sed -E 's/"[a-z_]*(second|per_s|time)[a-z_]*": ?[-0-9.e+]+,?//g'; }
+# says NAME ARGUMENT...: any other command, whose output is compared.
+says() {
+    local name=$1 device
+    shift
+    for device in cpu $others; do
+        on "$device" said "$@" || fail "checked: $name on $device" "$(tail -n 4 "$work/said.$device.err")"
+        without_times <"$work/said.$device.out" >"$work/said.$device.text"
+        transfers "$work/said.$device.transfers" >>"$work/said.$device.text"
+        [ "$device" = cpu ] || check "checked: $name, $device as cpu" diff "$work/said.cpu.text" "$work/said.$device.text"
+    done
+    check "checked: $name, something" test -s "$work/said.cpu.out"
+}
+# chats NAME QUESTIONS FLAG...: a conversation of the lines in the file QUESTIONS.
+chats() {
+    local name=$1 questions=$2 device
+    shift 2
+    for device in cpu $others; do
+        "$devices" chat "$@" --device "$device" <"$questions" >"$work/chat.$device" 2>"$work/chat.err" || fail "checked: $name on $device" "$(tail -n 4 "$work/chat.err")"
+        [ "$device" = cpu ] || check "checked: $name, $device as cpu" cmp "$work/chat.cpu" "$work/chat.$device"
+    done
+    check "checked: $name, something" test -s "$work/chat.cpu"
+}

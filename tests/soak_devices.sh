@@ -1,0 +1,68 @@
+# soak_devices.sh - a section of soak.sh, which sources it: every family on devices whose memory is not the host's, by every
+# method, at T = 1, 2, 3, in all dtypes, with packing, dropout, checkpointing and noise; resumes, evaluations, answers.
+#
+# Uses $golden, $work, $sheaf, odd_model(), pass() and fail().
+. tests/devices/compare.sh
+check() { # as in cli/lib.sh, in this script's words
+    local name=$1
+    shift
+    if "$@" >"$work/check.log" 2>&1; then pass "$name"; else fail "$name: $(head -n 3 "$work/check.log" | tr '\n' ' ')"; fi
+}
+
+families=$SHEAF_SOURCE_ROOT/tests/data/families
+odd_model "$work/odd" || fail "init of the odd model"
+for name in adam7_rgb8.png rgb8.png 420.jpg; do cp "$SHEAF_SOURCE_ROOT/tests/data/images/$name" "$work/"; done
+cat >"$work/talks.json" <<'END'
+[{"id": "0", "image": "rgb8.png", "conversations": [{"role": "user", "content": "<image>\nWhat?"}, {"role": "assistant", "content": "Noise."}]},
+ {"id": "1", "image": "adam7_rgb8.png", "conversations": [{"role": "user", "content": "<image>\nWhich?"}, {"role": "assistant", "content": "Two of them."}]},
+ {"id": "2", "image": "420.jpg", "conversations": [{"role": "user", "content": "<image>\nAnd?"}, {"role": "assistant", "content": "No."}]}]
+END
+for i in 1 2 3 4 5 6 7; do printf '{"prompt": "%s", "completion": "%s"}\n' "${i}23" "${i}${i}${i}${i}"; done >"$work/lines.jsonl"
+"$sheaf" init tiny-bytes "$work/bytes" --seed 2 >/dev/null 2>&1 || fail "init tiny-bytes"
+
+# family NAME MODEL DATA TARGETS: every method, dtype and T; then what was trained goes on, is judged and answers.
+family() {
+    local name=$1 model=$2 data=$3 targets=$4 tp dtype n=0 extra
+    local run=(--model "$model" --data "$data" --steps 2 --save-every 2 --micro-batch 2 --threads 2 --lr 1e-2)
+    local extras=("" --checkpointing "--neftune-alpha 5" "--label-smoothing 0.1 --accumulate 3")
+    for dtype in float32 bfloat16 float16; do
+        for tp in 1 2 3; do
+            extra=${extras[n++ % 4]}
+            # shellcheck disable=SC2086
+            trains "$name-lora-$dtype-$tp" "${run[@]}" --lora-rank 3 --lora-targets "$targets" --lora-dropout 0.2 --dtype $dtype --tp $tp $extra
+            # shellcheck disable=SC2086
+            trains "$name-full-$dtype-$tp" "${run[@]}" --method full --dtype $dtype --tp $tp $extra
+            # shellcheck disable=SC2086
+            trains "$name-head-$dtype-$tp" "${run[@]}" --method head --dtype $dtype --tp $tp $extra
+        done
+        resumes "$name-lora-$dtype-2" --steps 4 --tp 3
+        resumes "$name-full-$dtype-3" --steps 4 --tp 1
+        says "$name, eval, $dtype" eval --model "$work/$name-lora-$dtype-1.cpu" --data "$data" --dtype $dtype --tp 2 --json
+        rm -rf "$work/$name"-*-"$dtype"-*
+    done
+}
+
+family llama "$golden/llama/tiny_llama/hf" "$golden/llama/tiny_llama/fwd_inputs.safetensors" embed_tokens,q_proj,up_proj,lm_head
+family odd "$work/odd" "$golden/llama/tiny_llama/fwd_inputs.safetensors" all-linear
+for f in qwen3 smollm3 olmo2 phi3 mixtral gemma2 gemma3; do
+    family $f "$families/$f/hf" "$families/$f/fwd_inputs.safetensors" "$([ $f = mixtral ] && echo q_proj,v_proj || echo all-linear)"
+    says "$f, answers" generate --model "$families/$f/hf" --tokens 3,4,5,6 --max-new 12 --greedy --tp 3 --json
+done
+for dtype in float32 bfloat16; do
+    for tp in 1 2 3; do
+        trains "packed-$dtype-$tp" --model "$work/bytes" --data "$work/lines.jsonl" --pack --seq 32 --steps 3 --micro-batch 2 --threads 2 --lr 1e-2 \
+            --lora-targets all-linear --lora-dropout 0.2 --neftune-alpha 5 --dtype $dtype --tp $tp
+    done
+    trains "groups-$dtype" --model "$work/bytes" --data "$work/lines.jsonl" --steps 3 --micro-batch 1 --accumulate 4 --accumulators 4 --threads 4 --lr 1e-2 \
+        --method full --dtype $dtype --tp 2 --dp 2
+done
+for f in cogvlm-tiny cogagent-tiny omnilmm-tiny minicpmv-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny; do
+    "$sheaf" init $f "$work/$f.model" --seed 1 >/dev/null 2>&1 || fail "init $f"
+    family $f "$work/$f.model" "$work/talks.json" all-linear
+    for tp in 1 2 3; do
+        says "$f, a picture, T=$tp" generate --model "$work/$f.model" --prompt "Which?" --image "$work/rgb8.png" --max-new 6 --dtype bfloat16 --greedy --tp $tp --json
+        says "$f, prompts, T=$tp" generate --model "$work/$f.model" --data "$work/talks.json" --batch 2 --max-new 6 --greedy --tp $tp --json
+    done
+    printf 'What?\n/image %s\nNow?\n' "$work/rgb8.png" >"$work/questions"
+    case $f in cog*) ;; *) chats "$f, a conversation" "$work/questions" --model "$work/$f.model" --max-new 6 --greedy --tp 2 ;; esac
+done
