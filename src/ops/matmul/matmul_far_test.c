@@ -1,0 +1,201 @@
+/* matmul_far_test.c - products on devices whose memory is not the host's have the bytes of the
+ * processor's: every operand is named, with all of its elements and no more. */
+#include "tests/devices/same.h"
+#include "tests/matmul_twin.h"
+
+enum { TERMS = 8 };
+
+static const sheaf__device_class *const classes[] = { &checked_device, &copied_device,
+                                                      &same_edges };
+static sheaf__device *here, *far[ARRAY_LEN(classes)];
+
+static int open_devices(void **state)
+{
+    CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 3, NULL, 0));
+    for (size_t d = 0; d < ARRAY_LEN(classes); d++)
+        CHECK_OK(sheaf__device_open(&far[d], classes[d], 3, NULL, 0));
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    sheaf__device_close(here);
+    for (size_t d = 0; d < ARRAY_LEN(classes); d++)
+        sheaf__device_close(far[d]);
+    return 0;
+}
+
+/* ---- a job's operands on a device ---- */
+
+typedef struct there {
+    sheaf__device *device;
+    sheaf__term term[TERMS];
+    sheaf__packed packed[TERMS];
+    float *root[SHEAF_MAX_SLICES];
+    void *block[3 * TERMS + SHEAF_MAX_SLICES];
+    int blocks;
+} there;
+
+static void *put(there *t, const void *host, size_t bytes)
+{
+    void *at;
+    if (host == NULL)
+        return NULL;
+    CHECK_OK(sheaf__device_alloc(&at, t->device, bytes, SHEAF_MEM_ACTIVATIONS));
+    CHECK_OK(sheaf__upload(t->device, at, host, bytes));
+    return t->block[t->blocks++] = at;
+}
+
+static void *put_matrix(there *t, const void *host, sheaf_dtype dtype, int64_t rows, int64_t cols,
+                        int64_t ld)
+{
+    return put(t, host, (size_t)extent(rows, cols, ld) * sheaf_dtype_bytes(dtype));
+}
+
+static void put_term(there *t, int i, const sheaf__product *job)
+{
+    sheaf__term *term = &t->term[i];
+    *term = job->term[i];
+    const int64_t m = job->m, n = job->n, k = term->k;
+    term->a = put_matrix(t, term->a, job->dtype, term->a_km ? k : m, term->a_km ? m : k, term->lda);
+    if (term->w == NULL) {
+        const bool rows = term->form == SHEAF__B_NK;
+        term->b = put_matrix(t, term->b, job->dtype, rows ? n : k, rows ? k : n, term->ldb);
+        return;
+    }
+    t->packed[i] = *term->w;
+    t->packed[i].ahead = put(t, term->w->ahead, mm_bytes_ahead(term->w));
+    term->w = &t->packed[i];
+}
+
+static sheaf__product put_job(there *t, const sheaf__product *job)
+{
+    output out[SHEAF_MAX_SLICES];
+    sheaf__product copy = *job;
+    const int count = outputs_of(out, job);
+    for (int i = 0; i < job->nterms; i++)
+        put_term(t, i, job);
+    copy.term = t->term;
+    copy.bias = put(t, job->bias, (size_t)job->n * sizeof(float));
+    copy.residual = put_matrix(t, job->residual, job->out, job->m, job->n, job->ldr);
+    if (job->roots == NULL)
+        copy.y = put(t, out[0].at, out[0].bytes);
+    for (int r = 0; r < count && job->roots != NULL; r++)
+        t->root[r] = put(t, out[r].at, out[r].bytes);
+    copy.roots = job->roots == NULL ? NULL : t->root;
+    return copy;
+}
+
+static void check_far(const char *name, const sheaf__product *job, sheaf__sums sums)
+{
+    output out[SHEAF_MAX_SLICES];
+    sheaf__product copy[ARRAY_LEN(classes)];
+    there on[ARRAY_LEN(classes)] = { 0 };
+    const int count = outputs_of(out, job);
+    for (size_t d = 0; d < ARRAY_LEN(classes); d++) {
+        on[d].device = far[d];
+        copy[d] = put_job(&on[d], job);
+    }
+    here->sums = sums;
+    sheaf__products(here, job, 1);
+    for (size_t d = 0; d < ARRAY_LEN(classes); d++) {
+        const double flops = far[d]->flops;
+        far[d]->sums = sums;
+        sheaf__products(far[d], &copy[d], 1);
+        assert_true(far[d]->flops - flops == sheaf__mm_flops(job));
+        CHECK_OK(sheaf__device_check(far[d]));
+        for (int o = 0; o < count; o++) {
+            void *got = keep(out[o].bytes);
+            CHECK_OK(sheaf__download(far[d], got, job->roots == NULL ? copy[d].y : on[d].root[o],
+                                     out[o].bytes));
+            CHECK_BYTES(name, got, out[o].at, out[o].bytes);
+        }
+        for (int b = 0; b < on[d].blocks; b++)
+            sheaf__device_free(far[d], on[d].block[b]);
+    }
+    drop_all();
+}
+
+/* ---- cases ---- */
+
+static sheaf__sums any_order(void)
+{
+    return below(2) ? SHEAF__PAIRS : SHEAF__TILES;
+}
+
+/* Some terms of every form. */
+static sheaf__product some_job(sheaf__term term[TERMS], int nterms)
+{
+    static const int64_t sizes[] = { 1, 2, 7, 31, 32, 33, 65, 130 };
+    const sheaf_dtype dtype = random_type();
+    const int64_t m = sizes[below(ARRAY_LEN(sizes))], n = sizes[below(ARRAY_LEN(sizes))];
+    for (int i = 0; i < nterms; i++) {
+        const int64_t k = below(5) == 0 ? 256 + below(300) : sizes[below(ARRAY_LEN(sizes))];
+        term[i] = random_term(dtype, (int)below(FORMS), below(2), m, n, k, ORDINARY);
+    }
+    sheaf__product job = plain_job(dtype, m, n, term, nterms);
+    random_ending(&job, ORDINARY);
+    return job;
+}
+
+static void test_far__sums_of_one_slice(void **state)
+{
+    for (uint64_t of = 1; of < 400; of++) {
+        sheaf__term term[TERMS];
+        seed = of;
+        const sheaf__product job = some_job(term, 1 + (int)below(4));
+        check_far("one slice", &job, any_order());
+    }
+}
+
+/* Own slices, whose roots go to other ranks, or a tree that is this rank's alone. */
+static void test_far__slices_and_roots(void **state)
+{
+    for (uint64_t of = 1; of < 200; of++) {
+        enum { SLICES = 8 };
+        sheaf__term term[TERMS];
+        sheaf_tree tree;
+        bool present[SLICES];
+        int slice_of[SLICES], first[SLICES + 1], nslices = 0;
+        float *root[SHEAF_MAX_SLICES];
+        seed = of * 1000;
+        const int ranks = 1 + (int)below(5), rank = (int)below(ranks);
+        for (int s = 0; s < SLICES; s++)
+            present[s] = s == 0 || below(4) > 0;
+        sheaf_tree_init(&tree, SLICES, ranks, present);
+        const sheaf_range own = sheaf_owner_slices(SLICES, ranks, rank);
+        for (int64_t s = own.begin; s < own.end; s++)
+            if (present[s]) {
+                slice_of[nslices] = (int)s;
+                first[nslices] = nslices;
+                nslices++;
+            }
+        first[nslices] = nslices;
+        if (nslices == 0)
+            continue;
+        sheaf__product job = some_job(term, nslices);
+        job.nslices = nslices;
+        job.slice_of = slice_of;
+        job.first = first;
+        job.tree = &tree;
+        job.rank = rank;
+        if (ranks > 1) {
+            int count;
+            sheaf_tree_own(&tree, rank, &count);
+            for (int r = 0; r < count; r++)
+                root[r] = random_matrix(SHEAF_F32, job.m, job.n, job.n, ORDINARY);
+            job.y = NULL;
+            job.bias = job.residual = NULL;
+            job.add = false;
+            job.roots = root;
+        }
+        check_far("slices", &job, any_order());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_far__sums_of_one_slice),
+                                        cmocka_unit_test(test_far__slices_and_roots) };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
