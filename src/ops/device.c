@@ -371,7 +371,10 @@ sheaf_status *sheaf__lend(void *at, sheaf__device *device, const void *host, siz
         st = sheaf__device_alloc(&copy, device, bytes, SHEAF_MEM_SCRATCH);
     }
     TRY(st, sheaf__upload(device, copy, host, bytes));
-    memcpy(at, &copy, sizeof copy);
+    if (st != NULL)
+        sheaf__reclaim(copy, device);
+    else
+        memcpy(at, &copy, sizeof copy);
     return st;
 }
 

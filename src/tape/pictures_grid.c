@@ -23,29 +23,32 @@
 #include "tape/pictures_inner.h"
 #include "tape/rows.h"
 
-/* The rows or columns of a picture, `out` of them, which are made of `in` of the table's, as lines
- * of sheaf__positions: from those of all pictures. */
-typedef struct axis {
-    int64_t in, out, most;
-    int32_t *count; /* [out] */
-    int32_t *index; /* [out, most] */
-    float *weight;  /* [out, most] */
-} axis;
-
 typedef struct grid_params {
     sheaf__pictures of;
     sheaf__position_grid grid;
     sheaf__value *x, *y;
 } grid_params;
 
-/* What a run works out, the host's: all lines, or their sines and cosines. */
+/* What a run works out, the host's: all lines of sheaf__positions, or sines and cosines of them. */
 typedef struct grid_lines {
     const grid_params *p;
     sheaf__picture_at *at;
-    int64_t n, most;
-    int32_t *count, *index;
+    int64_t n, taps; /* as far as they are filled */
+    int32_t *begin, *index;
     float *weight, *turned;
 } grid_lines;
+
+/* The rows or columns of a picture: `out` of them are made of `in` of the table's. */
+typedef struct axis {
+    int64_t in, out;
+} axis;
+
+static axis axis_of(const grid_lines *a, int64_t picture, bool across)
+{
+    const sheaf__position_grid *g = &a->p->grid;
+    const sheaf__picture_at *at = &a->at[picture];
+    return across ? (axis){ g->cols, at->across } : (axis){ g->rows, at->down };
+}
 
 /* ---- weights ---- */
 
@@ -57,39 +60,38 @@ static double keys_kernel(double distance, double a)
     return u < 2 ? ((a * u - 5 * a) * u + 8 * a) * u - 4 * a : 0;
 }
 
-static void cubic_taps(axis *x, int64_t r)
+static void add_tap(grid_lines *a, int64_t index, double weight)
 {
-    const double place = (double)x->in / (double)x->out * ((double)r + 0.5) - 0.5;
+    a->index[a->taps] = (int32_t)index;
+    a->weight[a->taps++] = (float)weight;
+}
+
+static void cubic_taps(grid_lines *a, axis x, int64_t r)
+{
+    const double place = (double)x.in / (double)x.out * ((double)r + 0.5) - 0.5;
     const double first = floor(place) - 1;
     for (int k = 0; k < 4; k++) {
-        const double at = first + k, last = (double)(x->in - 1);
-        x->index[r * x->most + k] = (int32_t)(at < 0 ? 0 : at > last ? last : at);
-        x->weight[r * x->most + k] = (float)keys_kernel(place - at, -0.75);
+        const double at = first + k, last = (double)(x.in - 1);
+        add_tap(a, (int64_t)(at < 0 ? 0 : at > last ? last : at), keys_kernel(place - at, -0.75));
     }
-    x->count[r] = 4;
 }
 
-static double smooth_reach(int64_t in, int64_t out)
+static double smooth_reach(axis x)
 {
-    return out < in ? (double)in / (double)out : 1;
+    return x.out < x.in ? (double)x.in / (double)x.out : 1;
 }
 
-static void smooth_taps(axis *x, int64_t r)
+static void smooth_taps(grid_lines *a, axis x, int64_t r)
 {
-    const double f = smooth_reach(x->in, x->out),
-                 centre = (double)x->in / (double)x->out * ((double)r + 0.5);
+    const double f = smooth_reach(x), centre = (double)x.in / (double)x.out * ((double)r + 0.5);
     int64_t begin = (int64_t)(centre - 2 * f + 0.5), end = (int64_t)(centre + 2 * f + 0.5);
     begin = begin < 0 ? 0 : begin;
-    end = end > x->in ? x->in : end;
+    end = end > x.in ? x.in : end;
     double sum = 0;
     for (int64_t i = begin; i < end; i++)
         sum += keys_kernel(((double)i - centre + 0.5) / f, -0.5);
-    for (int64_t i = begin; i < end; i++) {
-        x->index[r * x->most + i - begin] = (int32_t)i;
-        x->weight[r * x->most + i - begin] =
-            (float)(keys_kernel(((double)i - centre + 0.5) / f, -0.5) / sum);
-    }
-    x->count[r] = (int32_t)(end - begin);
+    for (int64_t i = begin; i < end; i++)
+        add_tap(a, i, keys_kernel(((double)i - centre + 0.5) / f, -0.5) / sum);
 }
 
 /* Element i of torch.arange(start, ..., step) in float32, of n: the processor's loop takes 16 at a
@@ -102,41 +104,40 @@ static float arange(double start, double step, int64_t i, int64_t n)
     return (float)((double)first + (double)(i % 8) * step);
 }
 
-static void bucket_tap(axis *x, int64_t r)
+static void bucket_tap(grid_lines *a, axis x, int64_t r)
 {
-    const double step = 1.0 / (double)x->in, each = 1.0 / (double)x->out;
+    const double step = 1.0 / (double)x.in, each = 1.0 / (double)x.out;
     const int64_t n = (int64_t)ceil((1.0 - step) / step), m = (int64_t)ceil((1.0 - 1e-6) / each);
     const float place = arange(0, each, r, m);
-    int32_t bucket = 0;
-    while (bucket < n && bucket + 1 < x->in && arange(step, step, bucket, n) <= place)
+    int64_t bucket = 0;
+    while (bucket < n && bucket + 1 < x.in && arange(step, step, bucket, n) <= place)
         bucket++;
-    x->index[r * x->most] = bucket;
-    x->weight[r * x->most] = 1;
-    x->count[r] = 1;
+    add_tap(a, bucket, 1);
 }
 
-static void fill_axis(axis *x, sheaf__position_kind kind)
+static void add_axis(grid_lines *a, axis x)
 {
-    for (int64_t r = 0; r < x->out; r++) {
+    const sheaf__position_kind kind = a->p->grid.kind;
+    for (int64_t r = 0; r < x.out; r++) {
+        a->begin[a->n++] = (int32_t)a->taps;
         if (kind == SHEAF__GRID_BUCKETS)
-            bucket_tap(x, r);
-        else if (kind == SHEAF__GRID_AS_IS || x->in == x->out) {
-            x->index[r * x->most] = (int32_t)r;
-            x->weight[r * x->most] = 1;
-            x->count[r] = 1;
-        } else if (kind == SHEAF__GRID_CUBIC)
-            cubic_taps(x, r);
+            bucket_tap(a, x, r);
+        else if (kind == SHEAF__GRID_AS_IS || x.in == x.out)
+            add_tap(a, r, 1);
+        else if (kind == SHEAF__GRID_CUBIC)
+            cubic_taps(a, x, r);
         else
-            smooth_taps(x, r);
+            smooth_taps(a, x, r);
     }
+    a->begin[a->n] = (int32_t)a->taps;
 }
 
-/* Room for the taps of each row or column. */
-static int64_t reach_of(sheaf__position_kind kind, int64_t in, int64_t out)
+/* Room for all its taps. */
+static int64_t reach_of(sheaf__position_kind kind, axis x)
 {
     if (kind != SHEAF__GRID_CUBIC_SMOOTH)
-        return kind == SHEAF__GRID_CUBIC ? 4 : 1;
-    return 2 * (int64_t)ceil(2 * smooth_reach(in, out)) + 2;
+        return x.out * (kind == SHEAF__GRID_CUBIC ? 4 : 1);
+    return x.out * (2 * (int64_t)ceil(2 * smooth_reach(x)) + 2);
 }
 
 /* ---- sines and cosines ---- */
@@ -165,43 +166,33 @@ static sheaf_status *wrong_grid(const grid_params *p, const sheaf__picture_at *a
                        "%lld x %lld", (long long)at[i].across, (long long)at[i].down);
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static sheaf_status *find_axes(grid_lines *a)
 {
     const sheaf__position_grid *g = &a->p->grid;
-    const int64_t pictures = a->p->of.images;
-    for (int64_t i = 0; i < pictures; i++) {
-        sheaf__picture_at *at = &a->at[i];
-        if (g->kind == SHEAF__GRID_AS_IS && (at->down != g->rows || at->across != g->cols))
-            return wrong_grid(a->p, a->at, i);
-        at->line = a->n;
-        a->n += at->down + at->across;
-        a->most = larger(a->most, larger(reach_of(g->kind, g->rows, at->down),
-                                         reach_of(g->kind, g->cols, at->across)));
+    const int64_t axes = 2 * a->p->of.images;
+    int64_t lines = 0, taps = 0;
+    for (int64_t i = 0; i < axes; i++) {
+        sheaf__picture_at *at = &a->at[i / 2];
+        const axis x = axis_of(a, i / 2, i % 2 != 0);
+        if (g->kind == SHEAF__GRID_AS_IS && x.in != x.out)
+            return wrong_grid(a->p, a->at, i / 2);
+        at->line = i % 2 == 0 ? lines : at->line;
+        lines += x.out;
+        taps += reach_of(g->kind, x);
     }
-    const size_t taps = (size_t)(a->n * a->most) + 1;
-    a->count = calloc((size_t)a->n + 1, sizeof *a->count);
-    a->index = calloc(taps, sizeof *a->index);
-    a->weight = calloc(taps, sizeof *a->weight);
-    if (a->count == NULL || a->index == NULL || a->weight == NULL)
+    a->begin = malloc((size_t)(lines + 1) * sizeof *a->begin);
+    a->index = malloc((size_t)taps * sizeof *a->index + 1);
+    a->weight = malloc((size_t)taps * sizeof *a->weight + 1);
+    if (a->begin == NULL || a->index == NULL || a->weight == NULL)
         return sheaf__no_memory("positions of the images");
-    for (int64_t i = 0; i < 2 * pictures; i++) {
-        const sheaf__picture_at *at = &a->at[i / 2];
-        const bool across = i % 2 != 0;
-        const int64_t line = at->line + (across ? at->down : 0);
-        fill_axis(&(axis){ .in = across ? g->cols : g->rows,
-                           .out = across ? at->across : at->down,
-                           .most = a->most,
-                           .count = a->count + line,
-                           .index = a->index + line * a->most,
-                           .weight = a->weight + line * a->most },
-                  g->kind);
-    }
+    for (int64_t i = 0; i < axes; i++)
+        add_axis(a, axis_of(a, i / 2, i % 2 != 0));
     return NULL;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 static sheaf_status *find_turns(const sheaf__context *c, grid_lines *a)
@@ -218,24 +209,40 @@ static sheaf_status *find_turns(const sheaf__context *c, grid_lines *a)
 static void release(grid_lines *a)
 {
     free(a->at);
-    free(a->count);
+    free(a->begin);
     free(a->index);
     free(a->weight);
     free(a->turned);
 }
 
-/* NULL in a->at: nothing is known of the pictures. */
+/* Of pictures that a plan does not know: in one row each, which takes the most lines and taps. */
+static sheaf_status *assume(grid_lines *a)
+{
+    const sheaf__pictures *of = &a->p->of;
+    const sheaf__position_grid *g = &a->p->grid;
+    const bool as_is = g->kind == SHEAF__GRID_AS_IS;
+    a->at = malloc((size_t)(of->images + 1) * sizeof *a->at);
+    if (a->at == NULL)
+        return sheaf__no_memory("sizes of the images");
+    for (int64_t i = 0; i <= of->images; i++) {
+        const int64_t first = sheaf__patches_before(NULL, of, i),
+                      n = sheaf__patches_before(NULL, of, i + 1) - first;
+        a->at[i] = (sheaf__picture_at){ first, as_is ? g->rows : 1, as_is ? g->cols : n, 0 };
+    }
+    return NULL;
+}
+
 static sheaf_status *find_lines(grid_lines *a, const sheaf__context *c, const grid_params *p)
 {
     *a = (grid_lines){ .p = p };
     sheaf_status *st = sheaf__pictures_layout(&a->at, &p->of);
-    if (st != NULL || a->at == NULL)
-        return st;
-    for (int64_t i = 0; i < p->of.images && p->grid.strip; i++) {
+    if (st == NULL && a->at == NULL)
+        st = assume(a);
+    for (int64_t i = 0; i < p->of.images && st == NULL && p->grid.strip; i++) {
         a->at[i].across = a->at[i + 1].first - a->at[i].first;
         a->at[i].down = 1;
     }
-    return p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(c, a) : find_axes(a);
+    return TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(c, a) : find_axes(a));
 }
 
 /* ---- the op ---- */
@@ -253,28 +260,28 @@ static sheaf_status *run(sheaf__context *c, const grid_params *p, bool backward)
                             .cols = p->grid.cols,
                             .first = p->grid.class_row };
     sheaf_status *st = find_lines(&a, c, p);
-    const size_t taps = (size_t)(a.n * a.most) * 4;
+    const size_t taps = (size_t)a.taps * 4;
     const struct {
         void *to;
         const void *from;
         size_t bytes;
     } list[] = { { &to.at, a.at, (size_t)(to.images + 1) * sizeof *a.at },
-                 { &to.taps, a.count, (size_t)a.n * 4 },
+                 { &to.begin, a.begin, (size_t)(a.n + 1) * 4 },
                  { &to.index, a.index, taps },
                  { &to.weight, a.weight, taps },
                  { &to.turned, a.turned, (size_t)(a.n * (p->x->cols / 2)) * 4 } };
     to.lines = a.n;
-    to.most = a.most;
+    to.taps = a.taps;
     for (size_t i = 0; i < sizeof list / sizeof *list && st == NULL; i++)
         if (list[i].from != NULL)
             st = sheaf__lend(list[i].to, device, list[i].from, list[i].bytes);
-    if (st == NULL && a.at != NULL && backward)
+    if (st == NULL && backward)
         sheaf__op_add_positions_back(device, table->trained->grad[0], p->y->grad, to, p->x->rows,
                                      p->x->cols, c->dtype);
-    else if (st == NULL && a.at != NULL)
+    else if (st == NULL)
         sheaf__op_add_positions(device, p->y->data, p->x->data, to, p->x->rows, p->x->cols,
                                 c->dtype);
-    const void *const lent[] = { to.at, to.taps, to.index, to.weight, to.turned };
+    const void *const lent[] = { to.at, to.begin, to.index, to.weight, to.turned };
     for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
         sheaf__reclaim(lent[i], device);
     release(&a);

@@ -107,16 +107,20 @@ typedef struct placed {
 
 /* Of the position at row r, column c of a picture: how many rows of the table it is made of; the
  * k-th of them, and its weight. */
-static int taps_of(const sheaf__positions *p, const sheaf__picture_at *at, int64_t r, int64_t c)
+static int32_t taps_of(const sheaf__positions *p, int64_t line)
 {
-    return p->taps[at->line + r] * p->taps[at->line + at->down + c];
+    return p->begin[line + 1] - p->begin[line];
+}
+static int64_t count_of(const sheaf__positions *p, const sheaf__picture_at *at, int64_t r,
+                        int64_t c)
+{
+    return (int64_t)taps_of(p, at->line + r) * taps_of(p, at->line + at->down + c);
 }
 static int64_t tap(float *weight, const sheaf__positions *p, const sheaf__picture_at *at, int64_t r,
-                   int64_t c, int k)
+                   int64_t c, int64_t k)
 {
-    const int64_t down = at->line + r, across = at->line + at->down + c;
-    const int64_t y = down * p->most + k / p->taps[across],
-                  x = across * p->most + k % p->taps[across];
+    const int64_t across = at->line + at->down + c, each = taps_of(p, across),
+                  y = p->begin[at->line + r] + k / each, x = p->begin[across] + k % each;
     *weight = p->weight[y] * p->weight[x];
     return p->index[y] * p->cols + p->index[x];
 }
@@ -127,7 +131,7 @@ static void blend(const sheaf__kernels *kernels, float *out, const placed *a,
 {
     const float *first = a->of.table + (a->of.first ? a->width : 0) + from;
     float part[PART], w;
-    for (int k = 0; k < taps_of(&a->of, at, r, c); k++) {
+    for (int64_t k = 0; k < count_of(&a->of, at, r, c); k++) {
         float *to = k > 0 ? part : out;
         const int64_t row = tap(&w, &a->of, at, r, c, k);
         memcpy(to, first + row * a->width, (size_t)n * sizeof *to);
@@ -187,7 +191,7 @@ static void spread(const sheaf__kernels *kernels, const placed *a, float *grad, 
 {
     const int64_t r = patch / at->across, c = patch % at->across;
     float part[COLUMNS], w;
-    for (int k = 0; k < taps_of(&a->of, at, r, c); k++) {
+    for (int64_t k = 0; k < count_of(&a->of, at, r, c); k++) {
         float *to = grad + tap(&w, &a->of, at, r, c, k) * a->width;
         memcpy(part, dy, (size_t)n * sizeof *part);
         kernels->scale(part, w, n);
@@ -223,17 +227,16 @@ static void run_placed(sheaf__device *device, sheaf__operation operation, placed
 {
     sheaf__positions *p = &a->of;
     const size_t values = (size_t)(a->rows * a->width) * sheaf_dtype_bytes(a->dtype),
-                 table = (size_t)((p->rows * p->cols + p->first) * a->width) * sizeof(float),
-                 taps = (size_t)(p->lines * p->most);
+                 table = (size_t)((p->rows * p->cols + p->first) * a->width) * sizeof(float);
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a->y, values),
         SHEAF__WRITES(a->grad, table),
         SHEAF__READS(a->x, values),
         SHEAF__READS(p->at, (size_t)(p->images + 1) * sizeof *p->at),
         SHEAF__READS(p->table, table),
-        SHEAF__READS(p->taps, (size_t)p->lines * sizeof *p->taps),
-        SHEAF__READS(p->index, taps * sizeof *p->index),
-        SHEAF__READS(p->weight, taps * sizeof *p->weight),
+        SHEAF__READS(p->begin, (size_t)(p->lines + 1) * sizeof *p->begin),
+        SHEAF__READS(p->index, (size_t)p->taps * sizeof *p->index),
+        SHEAF__READS(p->weight, (size_t)p->taps * sizeof *p->weight),
         SHEAF__READS(p->turned, (size_t)(p->lines * a->width / 2) * sizeof(float)),
     };
     sheaf__run(device, &(sheaf__call){ .operation = operation,

@@ -66,12 +66,13 @@ static sheaf__positions make_positions(bool class_row, bool first, bool turned, 
         { PATCHES, 0, 0, LINES },
     };
     sheaf__picture_at *at = same_blank(sizeof pictures / 4, SHEAF_F32);
-    int32_t *taps = same_blank(LINES, SHEAF_F32), *index = same_blank(LINES * MOST, SHEAF_F32);
+    int32_t *begin = same_blank(LINES + 1, SHEAF_F32), *index = same_blank(LINES * MOST, SHEAF_F32);
     memcpy(at, pictures, sizeof pictures);
+    begin[0] = 0;
     for (int l = 0; l < LINES; l++) {
-        taps[l] = 1 + l % MOST;
-        for (int k = 0; k < MOST; k++)
-            index[l * MOST + k] = (l + 2 * k) % COLS;
+        begin[l + 1] = begin[l] + 1 + l % MOST;
+        for (int k = 0; begin[l] + k < begin[l + 1]; k++)
+            index[begin[l] + k] = (l + 2 * k) % COLS;
     }
     sheaf__positions p = { .at = at,
                            .images = 3,
@@ -80,20 +81,20 @@ static sheaf__positions make_positions(bool class_row, bool first, bool turned, 
                            .cols = COLS,
                            .first = first,
                            .lines = LINES,
-                           .most = MOST };
+                           .taps = begin[LINES] };
     if (turned) {
         p.turned = same_take(LINES * width / 2, SHEAF_F32);
         return p;
     }
     p.table = same_take((ROWS * COLS + first) * width, SHEAF_F32);
-    p.taps = taps, p.index = index;
+    p.begin = begin, p.index = index;
     p.weight = same_take(LINES * MOST, SHEAF_F32);
     return p;
 }
 
 static sheaf__positions positions_there(sheaf__positions p)
 {
-    p.at = SAME(p.at), p.table = SAME(p.table), p.taps = SAME(p.taps), p.index = SAME(p.index);
+    p.at = SAME(p.at), p.table = SAME(p.table), p.begin = SAME(p.begin), p.index = SAME(p.index);
     p.weight = SAME(p.weight), p.turned = SAME(p.turned);
     return p;
 }
@@ -106,12 +107,12 @@ static float position_plainly(const sheaf__positions *p, const sheaf__picture_at
     float sum = 0;
     if (p->turned != NULL)
         return p->turned[(col < half ? c : r) * half + col % half];
-    for (int i = 0; i < p->taps[down]; i++)
-        for (int k = 0; k < p->taps[across]; k++) {
-            const int64_t row = p->index[down * MOST + i] * COLS + p->index[across * MOST + k];
+    for (int i = p->begin[down]; i < p->begin[down + 1]; i++)
+        for (int k = p->begin[across]; k < p->begin[across + 1]; k++) {
+            const int64_t row = p->index[i] * COLS + p->index[k];
             float v = p->table[(row + p->first) * width + col];
-            same.ref->scale(&v, p->weight[down * MOST + i] * p->weight[across * MOST + k], 1);
-            if (i + k > 0)
+            same.ref->scale(&v, p->weight[i] * p->weight[k], 1);
+            if (i > p->begin[down] || k > p->begin[across])
                 same.ref->add(&sum, &sum, &v, 1);
             else
                 sum = v;
@@ -182,11 +183,11 @@ static void spread_plainly(const sheaf__positions *p, float *grad, const sheaf__
 {
     const int64_t down = at->line + patch / at->across,
                   across = at->line + at->down + patch % at->across;
-    for (int i = 0; i < p->taps[down]; i++)
-        for (int k = 0; k < p->taps[across]; k++) {
-            const int64_t row = p->index[down * MOST + i] * COLS + p->index[across * MOST + k];
+    for (int i = p->begin[down]; i < p->begin[down + 1]; i++)
+        for (int k = p->begin[across]; k < p->begin[across + 1]; k++) {
+            const int64_t row = p->index[i] * COLS + p->index[k];
             float v = dy, *to = &grad[(row + p->first) * width + col];
-            same.ref->scale(&v, p->weight[down * MOST + i] * p->weight[across * MOST + k], 1);
+            same.ref->scale(&v, p->weight[i] * p->weight[k], 1);
             same.ref->add(to, to, &v, 1);
         }
 }

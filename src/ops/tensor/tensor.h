@@ -222,20 +222,19 @@ int64_t sheaf__picture_of(const sheaf__picture_at *at, int64_t images, bool clas
                           int64_t *patch);
 
 /* Positions of the patches of all pictures on their grids. Line l, a picture's row or column, is
- * made of `taps[l]` rows or columns of a table's grid: with weight[l, k] of index[l, k]. Or, table
- * NULL, of line c of `turned` for its column c, and of line r for its row r. */
+ * made of rows or columns of a table's grid: with weight[k] of index[k], begin[l] <= k < begin[l +
+ * 1]. Or, table NULL, of line c of `turned` for its column c, and of line r for its row r. */
 typedef struct sheaf__positions {
     const sheaf__picture_at *at; /* [images + 1] */
     int64_t images;
     bool class_row; /* of the values */
     const float *table;
-    int64_t rows, cols;   /* of the table's grid */
-    bool first;           /* a row for class rows lies before it */
-    int64_t lines, most;  /* most: of taps */
-    const int32_t *taps;  /* [lines] */
-    const int32_t *index; /* [lines, most] */
-    const float *weight;  /* [lines, most] */
-    const float *turned;  /* [lines, width / 2] */
+    int64_t rows, cols; /* of the table's grid */
+    bool first;         /* a row for class rows lies before it */
+    int64_t lines, taps;
+    const int32_t *begin, *index; /* [lines + 1], [taps] */
+    const float *weight;          /* [taps] */
+    const float *turned;          /* [lines, width / 2] */
 } sheaf__positions;
 
 /* y = round(x + round(position)), [rows, width]; pictures.h of the tape says which */
