@@ -154,7 +154,7 @@ static sheaf_status *find_rows(wide_rows *out, const sheaf__context *c, const sh
 {
     const size_t bytes = (size_t)(p->patches + p->images) * sizeof *out->list;
     sheaf__picture_at *at = NULL;
-    *out = (wide_rows){ NULL };
+    *out = (wide_rows){ .list = NULL };
     sheaf_status *st = sheaf__pictures_layout(&at, p);
     if (st == NULL && (out->list = malloc(bytes)) == NULL)
         st = sheaf__no_memory("rows of the images");
