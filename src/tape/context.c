@@ -6,7 +6,7 @@
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
                  void *arg)
 {
-    if (!context->device->class->counts && rows > 0)
+    if (context->device->pool != NULL)
         sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
 }
 

@@ -160,10 +160,6 @@ struct sheaf__op {
     int nargs;
     sheaf__arg arg[SHEAF__MAX_ARGS];
     void *params; /* the tape's */
-    /* Of sheaf__tape_each(). */
-    sheaf__body *body[2]; /* forward, backward */
-    const sheaf__value *over;
-    int64_t grain;
     /* Costs little, and its bits depend on nothing but what it reads: where its backward pass keeps
      * all that it reads, what it made is made again before a backward step that reads it, and its
      * memory serves others meanwhile. It exchanges nothing. */
@@ -195,11 +191,6 @@ void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use);
 /* sheaf__tape_like - a value with the rows of x. */
 sheaf__value *sheaf__tape_like(sheaf__tape *tape, const sheaf__value *x, const char *name,
                                int64_t cols, sheaf_dtype dtype);
-/* sheaf__tape_each - an op whose passes are one body each, over rows of `over`, `grain` of them at
- * a time, or (grain 0) over its elements; the body gets a sheaf__op_run. back NULL: none. */
-sheaf__op *sheaf__tape_each(sheaf__tape *tape, const char *name, size_t params_bytes,
-                            const sheaf__value *over, int64_t grain, sheaf__body *forward,
-                            sheaf__body *back);
 /* sheaf__op_makes - of an op that makes y of x, or of nothing (NULL), what both are for; returns y.
  * What is for a backward pass does not count where the op has none.
  *   keep  what the backward pass needs of x beside, as SHEAF__KEEP */
@@ -237,20 +228,10 @@ sheaf_status *sheaf__tape_run_checked(sheaf__nonfinite *out, sheaf__tape *tape);
 /* sheaf__tape_check_values - within a step forward: n elements of what the op's `inner` names,
  * where the run looks at all. */
 void sheaf__tape_check_values(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype);
-/* Runs body over rows on the device's threads; nothing on dry. */
+/* sheaf__rows - work of the host, divided over the device's threads; not done on dry, which has
+ * none. */
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
                  void *arg);
-/* An op while its rows are divided among threads: what a body gets from sheaf__op_rows(). */
-typedef struct sheaf__op_run {
-    sheaf__context *c;
-    const void *params;
-    bool backward; /* with sheaf__op_each() */
-} sheaf__op_run;
-/* sheaf__op_rows - sheaf__rows() with a sheaf__op_run. sheaf__op_each - the passes of
- * sheaf__tape_each(). Both return NULL. */
-sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
-                             sheaf__body *body);
-sheaf_status *sheaf__op_each(sheaf__tape *tape, const sheaf__op *op, bool backward);
 /* What a rank has spent so far; for planners that run one of several equal parts. */
 typedef struct sheaf__costs {
     double flops;
