@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_library.sh - libsheaf never prints, never exits, keeps no global state, and its files call downwards;
-# the command prints in one way.
+# the command prints in one way; operations on tensors have tests.
 #
 #   check_library.sh SOURCE_ROOT LIBSHEAF.A
 #
@@ -98,5 +98,18 @@ if [ -n "$raw" ]; then
     bad=1
 else
     printf 'ok - the command prints by sheaf__print()\n'
+fi
+
+# What a device computes is compared with plain loops, bit for bit: an operation that no test names is not.
+untested='' operations=0
+for name in $(grep -oE 'sheaf__op_[a-z_]+\(' "$root/src/ops/tensor/tensor.h" | LC_ALL=C sort -u); do
+    operations=$((operations + 1))
+    grep -qF "${name%(}" "$root"/src/ops/tensor/*_test.c || untested="$untested ${name%(}"
+done
+if [ -n "$untested" ] || [ $operations -lt 40 ]; then
+    printf 'not ok - of %d operations on tensors these have no test in src/ops/tensor:%s\n' $operations "$untested"
+    bad=1
+else
+    printf 'ok - %d operations on tensors have tests\n' $operations
 fi
 exit $bad

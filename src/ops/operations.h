@@ -1,17 +1,20 @@
-/* operations.h - the numbers of the operations on whole tensors (docs/devices.md). */
+/* operations.h - the numbers of the operations on whole tensors (docs/devices.md): products and
+ * attention, then those of tensor/tensor.h in its order. */
 #pragma once
 
 /* clang-format off */
 #define SHEAF__OPERATION_LIST(X)                                                                   \
-    X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(ATTENTION) X(ATTENTION_BACK)                                                     \
-    X(FINITE) X(SQUARES) X(ADAMW) \
-    X(ADD) X(ACCUMULATE) X(CONVERT) X(ZERO) X(REFRESH) X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOX) \
-    X(ADD_ROWS) X(SUM_COPIES) X(ADD_POSITIONS) X(ADD_POSITIONS_BACK) \
-    X(TRANSPOSE) X(RMSNORM) X(RMSNORM_BACK) X(NORM_WEIGHT) X(HEADS_WEIGHT) X(LAYERNORM) X(LAYERNORM_BACK) X(LAYERNORM_SUMS) \
-    X(LAYERNORM_STATISTICS) X(SWIGLU) X(SWIGLU_BACK) X(GELU) X(GELU_BACK) X(SCALED) X(ROPE) X(ROPE_GRID) \
-    X(WIDEN) X(FINISH) X(DROPOUT) X(CHOICE) X(CHOICE_BACK) X(SHARE) X(SHARE_BACK) \
-    X(SOFTCAP) X(SOFTCAP_BACK) X(ROW_MAX) X(ROW_SUMS) X(ROW_LABELS) X(ROW_FIRST) X(ROW_GRADIENT) X(LOSSES) \
-    X(TABLE_ROWS) X(PACKED_ROWS) X(TABLE_GRADIENT) X(FACTOR_COLUMNS) X(FACTOR_GRADIENT) X(NOISE)
+    X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(ATTENTION) X(ATTENTION_BACK)                    \
+    X(ADD) X(ACCUMULATE) X(CONVERT) X(ZERO) X(REFRESH) X(WIDEN) X(FINITE) X(SQUARES) X(ADAMW)      \
+    X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOXES) X(TRANSPOSE)                                         \
+    X(RMSNORM) X(RMSNORM_BACK) X(NORM_WEIGHT) X(HEADS_WEIGHT) X(LAYERNORM) X(LAYERNORM_BACK)       \
+    X(LAYERNORM_SUMS) X(LAYERNORM_STATISTICS)                                                      \
+    X(SWIGLU) X(SWIGLU_BACK) X(GELU) X(GELU_BACK) X(SCALED) X(ROPE) X(ROPE_GRID)                   \
+    X(FINISH) X(DROPOUT) X(NOISE) X(CHOICE) X(CHOICE_BACK) X(SHARE) X(SHARE_BACK)                  \
+    X(ADD_ROWS) X(SUM_COPIES) X(ADD_POSITIONS) X(ADD_POSITIONS_BACK)                               \
+    X(SOFTCAP) X(SOFTCAP_BACK) X(ROW_MAX) X(ROW_SUMS) X(ROW_LABELS) X(ROW_FIRST) X(ROW_GRADIENT)   \
+    X(LOSSES)                                                                                      \
+    X(TABLE_ROWS) X(PACKED_ROWS) X(TABLE_GRADIENT) X(FACTOR_COLUMNS) X(FACTOR_GRADIENT)
 /* clang-format on */
 
 typedef enum sheaf__operation {

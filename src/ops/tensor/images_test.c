@@ -83,7 +83,8 @@ static sheaf__positions make_positions(bool class_row, bool first, bool turned, 
                            .lines = LINES,
                            .taps = begin[LINES] };
     if (turned) {
-        p.turned = same_take(LINES * width / 2, SHEAF_F32);
+        p.lines = 5; /* as many as a picture has rows or columns */
+        p.turned = same_take(p.lines * width / 2, SHEAF_F32);
         return p;
     }
     p.table = same_take((ROWS * COLS + first) * width, SHEAF_F32);

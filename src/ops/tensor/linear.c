@@ -86,3 +86,40 @@ void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t ro
                                        .rows = rows,
                                        .grain = 64 });
 }
+
+typedef struct noisy {
+    void *x;
+    int64_t cols;
+    sheaf__noise how;
+    sheaf_dtype dtype;
+} noisy;
+
+static void noise_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const noisy *a = arg;
+    sheaf__noise how = a->how;
+    how.sample += begin;
+    how.position += begin;
+    how.half += begin;
+    k->noise(sheaf__at(a->x, begin * a->cols, a->dtype), a->cols, end - begin, a->cols, &how,
+             a->dtype);
+}
+
+void sheaf__op_noise(sheaf__device *device, void *x, int64_t rows, int64_t cols,
+                     const sheaf__noise *how, sheaf_dtype dtype)
+{
+    noisy a = { x, cols, *how, dtype };
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(a.x, (size_t)(rows * cols) * sheaf_dtype_bytes(dtype)),
+        SHEAF__READS(a.how.sample, (size_t)rows * sizeof(int64_t)),
+        SHEAF__READS(a.how.position, (size_t)rows * sizeof(int64_t)),
+        SHEAF__READS(a.how.half, (size_t)rows * sizeof(float)),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_NOISE,
+                                       .arguments = &a,
+                                       .operand = operand,
+                                       .operands = 4,
+                                       .part = noise_part,
+                                       .rows = rows,
+                                       .grain = 32 });
+}

@@ -140,25 +140,6 @@ static void test_norm__weight_of_heads(void **state)
     same_types(check_heads_weight);
 }
 
-static void check_transpose(void)
-{
-    for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
-        const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5];
-        uint32_t *from = same_take(rows * cols, SHEAF_F32),
-                 *to = same_blank(rows * cols, SHEAF_F32);
-        SAME_EACH (device)
-            sheaf__op_transpose(device, SAME((float *)to), SAME((float *)from), rows, cols);
-        for (int64_t e = 0; e < rows * cols; e++)
-            to[e % cols * rows + e / cols] = from[e];
-        same_check("transpose");
-    }
-}
-
-static void test_norm__transpose(void **state)
-{
-    same_numbers(check_transpose);
-}
-
 /* ---- LayerNorm ---- */
 
 static const int64_t slice_begin[] = { 0, 1, 1 };
@@ -346,7 +327,6 @@ int main(void)
         cmocka_unit_test(test_norm__rmsnorm_back),
         cmocka_unit_test(test_norm__weight),
         cmocka_unit_test(test_norm__weight_of_heads),
-        cmocka_unit_test(test_norm__transpose),
         cmocka_unit_test(test_norm__layernorm),
         cmocka_unit_test(test_norm__layernorm_back),
         cmocka_unit_test(test_norm__layernorm_sums),

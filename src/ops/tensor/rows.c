@@ -111,7 +111,7 @@ void sheaf__op_copy_boxes(sheaf__device *device, sheaf__boxes b)
         return;
     const sheaf__operand operand[] = { SHEAF__WRITES(b.dst, box_bytes(&b, b.ld_dst)),
                                        SHEAF__READS(b.src, box_bytes(&b, b.ld_src)) };
-    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COPY_BOX,
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COPY_BOXES,
                                        .arguments = &b,
                                        .operand = operand,
                                        .operands = 2,

@@ -157,13 +157,31 @@ static void test_rows__copy_boxes(void **state)
     same_types(check_boxes);
 }
 
+static void check_transpose(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5];
+        uint32_t *from = same_take(rows * cols, SHEAF_F32),
+                 *to = same_blank(rows * cols, SHEAF_F32);
+        SAME_EACH (device)
+            sheaf__op_transpose(device, SAME((float *)to), SAME((float *)from), rows, cols);
+        for (int64_t e = 0; e < rows * cols; e++)
+            to[e % cols * rows + e / cols] = from[e];
+        same_check("transpose");
+    }
+}
+
+static void test_rows__transpose(void **state)
+{
+    same_numbers(check_transpose);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows__move),
-        cmocka_unit_test(test_rows__column_sums),
-        cmocka_unit_test(test_rows__copy_box),
-        cmocka_unit_test(test_rows__copy_boxes),
+        cmocka_unit_test(test_rows__move),      cmocka_unit_test(test_rows__column_sums),
+        cmocka_unit_test(test_rows__copy_box),  cmocka_unit_test(test_rows__copy_boxes),
+        cmocka_unit_test(test_rows__transpose),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);
 }

@@ -214,45 +214,13 @@ static void test_table__factors(void **state)
     same_types(check_factor);
 }
 
-/* ---- noise ---- */
-
-static void check_noise(sheaf_dtype dtype)
-{
-    for (size_t s = 0; s < ARRAY_LEN(same_sizes) * ARRAY_LEN(widths); s++) {
-        const int64_t rows = same_sizes[s / 3], cols = widths[s % 3];
-        void *x = same_take(rows * cols, dtype);
-        int64_t *sample = same_blank(2 * rows, SHEAF_F32),
-                *position = same_blank(2 * rows, SHEAF_F32);
-        float *half = same_blank(rows, SHEAF_F32);
-        for (int64_t r = 0; r < rows; r++) {
-            sample[r] = r / 7;
-            position[r] = r * 3;
-            half[r] = (float)(r % 5) / 8;
-        }
-        sheaf__noise how = {
-            .seed = 5, .purpose = 6, .step = 7, .sample = sample, .position = position, .half = half
-        };
-        SAME_EACH (device) {
-            sheaf__noise at = how;
-            at.sample = SAME(sample), at.position = SAME(position), at.half = SAME(half);
-            sheaf__op_noise(device, SAME(x), rows, cols, &at, dtype);
-        }
-        same.ref->noise(x, cols, rows, cols, &how, dtype);
-        same_check("noise");
-    }
-}
-
-static void test_table__noise(void **state)
-{
-    same_types(check_noise);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table__rows),     cmocka_unit_test(test_table__packed_rows),
-        cmocka_unit_test(test_table__gradient), cmocka_unit_test(test_table__factors),
-        cmocka_unit_test(test_table__noise),
+        cmocka_unit_test(test_table__rows),
+        cmocka_unit_test(test_table__packed_rows),
+        cmocka_unit_test(test_table__gradient),
+        cmocka_unit_test(test_table__factors),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);
 }

@@ -30,7 +30,7 @@ void sheaf__op_widen(sheaf__device *device, float *wide, int64_t n, sheaf_dtype 
 /* ---- numbers for the host ---- */
 
 /* sheaf__op_is_finite - are all of n elements, rounded to `to`? x NULL: yes. On dry, and after a
- * failure of the device, too. */
+ * failure of the device, yes, too. */
 bool sheaf__op_is_finite(sheaf__device *device, const void *x, sheaf_dtype from, int64_t n,
                          sheaf_dtype to);
 /* sheaf__is_finite, sheaf__is_finite_as - the same of the host's memory. */
@@ -38,17 +38,19 @@ bool sheaf__is_finite(const void *x, int64_t n, sheaf_dtype dtype);
 bool sheaf__is_finite_as(const sheaf__kernels *kernels, const void *x, sheaf_dtype from, int64_t n,
                          sheaf_dtype to);
 
-/* Of n floats at x the sum of squares in double: out; 0 on dry. */
+/* Of each of `count` arrays, n floats at x: the sum of squares (kernels.h); 0 on dry. The structs
+ * are the host's. */
 typedef struct sheaf__squares {
     const float *x;
     int64_t n;
-    double sum;
+    double sum; /* out */
 } sheaf__squares;
+
 void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count);
 
 /* ---- what is trained ---- */
 
-/* sheaf__op_adamw - one step, see kernels.h. */
+/* One step, see kernels.h. */
 void sheaf__op_adamw(sheaf__device *device, float *master, float *moment1, float *moment2,
                      const float *grad, int64_t n, const sheaf__adamw *how);
 
@@ -82,18 +84,16 @@ typedef struct sheaf__move {
     bool add;    /* rounded sums; else copies */
 } sheaf__move;
 
+/* For each row: to = from, zeros or `row`, or (add) to = round(to + from). */
 void sheaf__op_move_rows(sheaf__device *device, sheaf__move how);
-/* grad[cols] += column sums of dy */
+/* grad[cols] += column sums of dy, rows ascending in blocks of 256 (kernels.h) */
 void sheaf__op_column_sums(sheaf__device *device, float *grad, const void *dy, int64_t ld,
                            int64_t rows, int64_t cols, sheaf_dtype dtype);
-/* [rows, cols] out of one matrix into another */
+/* One box: [rows, cols] out of one matrix into another. */
 void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const void *src,
                         int64_t ld_src, int64_t rows, int64_t cols, sheaf_dtype dtype);
-/* to[cols, rows] = from[rows, cols], float32 */
-void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, int64_t rows,
-                         int64_t cols);
-/* Boxes of rows, count[0] times count[1] of count[2] each; and the distances of two, in elements,
- * in either memory. */
+/* count[0] times count[1] boxes of count[2] rows of `cols` columns, and how far one of each is from
+ * the next, in dst and in src. */
 typedef struct sheaf__boxes {
     sheaf_dtype dtype;
     void *dst;
@@ -102,23 +102,28 @@ typedef struct sheaf__boxes {
 } sheaf__boxes;
 
 void sheaf__op_copy_boxes(sheaf__device *device, sheaf__boxes boxes);
+/* to[cols, rows] = from[rows, cols], float32 */
+void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, int64_t rows,
+                         int64_t cols);
 
 /* ---- norms ---- */
 
-/* RMSNorm of dense rows, which may be heads side by side. */
+/* RMSNorm of dense rows (kernels.h), which may be the heads of a layer's rows. */
 typedef struct sheaf__rmsnorm {
     void *y; /* backward: its gradient */
     float *rstd;
     const void *x;
     const float *weight;
-    int64_t rows, width, heads; /* heads: how many rows make one of a layer's */
+    int64_t rows, width, heads; /* heads: of a row of the layer; `rows` counts them all */
     float eps;
     bool once;
     sheaf_dtype dtype;
 } sheaf__rmsnorm;
 
+/* y and rstd */
 void sheaf__op_rmsnorm(sheaf__device *device, const sheaf__rmsnorm *norm);
-/* dx, or (add) adds to it; NULL: not wanted. again: y takes the place of its gradient. */
+/* dx, or (add) adds to it; NULL: not wanted. again: then y takes the place of its gradient, and
+ * rstd is made again. */
 void sheaf__op_rmsnorm_back(sheaf__device *device, const sheaf__rmsnorm *norm, void *dx, bool add,
                             bool again);
 
@@ -147,8 +152,10 @@ typedef struct sheaf__heads_weight {
 
 void sheaf__op_heads_weight(sheaf__device *device, sheaf__heads_weight how);
 
-/* LayerNorm of dense rows, of whose `width` columns `cols` are here: all, or those of slices. With
- * `plain` the mean is zero. */
+/* LayerNorm of dense rows (kernels.h), of whose `width` columns `cols` are here: all, or (cut)
+ * those of slices. With `plain` the mean is zero. A width that is cut takes its statistics from
+ * sums over slices, in four operations: sums of x, means, sums of squares, 1 / deviations; backward
+ * it takes the sums of BACK. */
 typedef struct sheaf__layer_norm {
     void *y; /* backward: its gradient */
     float *mean, *rstd;
@@ -169,28 +176,29 @@ typedef enum sheaf__norm_sums {
     SHEAF__SUMS_BACK     /* of a, then of a * n */
 } sheaf__norm_sums;
 
-/* y, with the statistics; those of a width that is cut are there. */
+/* y, and mean and rstd, which are given if the width is cut. */
 void sheaf__op_layernorm(sheaf__device *device, const sheaf__layer_norm *norm);
-/* dx, or (add) adds to it. total: of a width that is cut, [2][rows]; becomes means. */
+/* dx, or (add) adds to it. total: of a width that is cut the totals of SUMS_BACK, [2][rows], which
+ * become means; else NULL. */
 void sheaf__op_layernorm_back(sheaf__device *device, const sheaf__layer_norm *norm, void *dx,
                               bool add, float *total);
-/* part[slice][rows], backward [slice][2][rows]; of slices without columns nothing. */
+/* part[slice][rows], of BACK [slice][2][rows]; those of slices without columns are left alone. */
 void sheaf__op_layernorm_sums(sheaf__device *device, const sheaf__layer_norm *norm, float *part,
                               sheaf__norm_sums which);
-/* Means from the total of SUMS_X (of a plain norm NULL), 1 / deviations from SUMS_SQUARES. */
+/* mean from the totals of X (plain: NULL), or rstd from those of SQUARES. */
 void sheaf__op_layernorm_statistics(sheaf__device *device, const sheaf__layer_norm *norm,
                                     const float *total, sheaf__norm_sums which);
 
-/* ---- activations, n elements ---- */
+/* ---- activations, n elements; formulas in kernels.h ---- */
 
-/* h = silu(gate) * up, or with `gelu` gelu(gate) * up */
+/* h = round(silu(gate) * up), or with `gelu` round(gelu(gate) * up) */
 void sheaf__op_swiglu(sheaf__device *device, void *h, const void *gate, const void *up, int64_t n,
                       bool gelu, sheaf_dtype dtype);
 /* h again, where it is not NULL; dgate may be gate, dup may be up, h may be dh */
 void sheaf__op_swiglu_back(sheaf__device *device, void *dgate, void *dup, void *h, const void *dh,
                            const void *gate, const void *up, int64_t n, bool gelu,
                            sheaf_dtype dtype);
-/* By erf, or by tanh. y may be x. */
+/* y = gelu(x), by erf or by tanh. y may be x. */
 void sheaf__op_gelu(sheaf__device *device, void *y, const void *x, int64_t n, bool tanh,
                     sheaf_dtype dtype);
 /* dx, or (add) adds to it; without, dx may be x. */
@@ -200,6 +208,66 @@ void sheaf__op_gelu_back(sheaf__device *device, void *dx, const void *dy, const 
  * x * by), rounded once. y may be x. */
 void sheaf__op_scaled(sheaf__device *device, void *y, const void *x, const void *h, float by,
                       int64_t n, bool divide, bool add, sheaf_dtype dtype);
+
+/* ---- rotary embedding, in place ---- */
+
+typedef struct sheaf__rope {
+    void *x;                 /* [rows, heads * head_dim] */
+    const float *cos, *sin;  /* [positions, rot / 2], or of a grid [positions, head_dim] */
+    const int32_t *position; /* [rows]; not of a grid */
+    int64_t ld, rows, heads, head_dim, rot, positions;
+    bool inverse; /* turns back: the gradient */
+    sheaf_dtype dtype;
+} sheaf__rope;
+
+/* Halves (j, j + rot / 2) of each head. */
+void sheaf__op_rope(sheaf__device *device, sheaf__rope how);
+/* Pairs (2 i, 2 i + 1); rows are those of images, each a row that is left alone, then one for each
+ * position. */
+void sheaf__op_rope_grid(sheaf__device *device, sheaf__rope how);
+
+/* ---- linear layers ---- */
+
+/* y = round(round(sum + bias) + residual), dense; bias [cols] and residual may be NULL */
+void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *bias,
+                      const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype);
+/* y = round(scale * sum), both of row stride ld */
+void sheaf__op_scale_round(sheaf__device *device, void *y, const float *sum, float scale,
+                           int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype);
+/* Dropout and NEFTune's noise (kernels.h), dense; pointers in `how` are the device's, too. y may be
+ * x; noise is in place. */
+void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t rows, int64_t cols,
+                       const sheaf__dropout *how, sheaf_dtype dtype);
+void sheaf__op_noise(sheaf__device *device, void *x, int64_t rows, int64_t cols,
+                     const sheaf__noise *how, sheaf_dtype dtype);
+
+/* ---- experts ---- */
+
+/* weights [rows, experts] of logits of `dtype`: p = softmax(logits) in float32; of the top_k
+ * largest (of equal ones the first) p / their sum, the largest added first; 0 of the others */
+void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits, int64_t rows,
+                      int64_t experts, int64_t top_k, sheaf_dtype dtype);
+/* dlogits = round(w * (dw - the sum of w * dw over the row)); changes dweights */
+void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
+                           float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype);
+
+/* What expert `expert` made of `rows` rows, row i of which is row which[i] of `wide` (NULL: i). */
+typedef struct sheaf__share {
+    void *sum;     /* [wide, cols]; backward: its gradient, which is read */
+    const void *y; /* [rows, cols]; backward: may be NULL without dweights */
+    const int32_t *which;
+    const float *weights; /* [wide, experts] */
+    int64_t rows, wide, cols, experts, expert;
+    sheaf_dtype dtype;
+    void *dy;        /* backward, written; NULL: not wanted */
+    float *dweights; /* backward, of its own column what these rows give; NULL: not wanted */
+} sheaf__share;
+
+/* sum = round(sum + round(w * y)), in rows with w != 0 */
+void sheaf__op_share(sheaf__device *device, sheaf__share share);
+/* dy = round(w * ds), dw = the sum of y * ds over the row, in double and ascending; both 0 where w
+ * is. */
+void sheaf__op_share_back(sheaf__device *device, sheaf__share share);
 
 /* ---- pictures ---- */
 
@@ -229,75 +297,23 @@ typedef struct sheaf__positions {
     int64_t images;
     bool class_row; /* of the values */
     const float *table;
-    int64_t rows, cols; /* of the table's grid */
-    bool first;         /* a row for class rows lies before it */
-    int64_t lines, taps;
+    int64_t rows, cols;           /* of the table's grid */
+    bool first;                   /* a row for class rows lies before it */
+    int64_t lines, taps;          /* lines: those of begin, or of turned */
     const int32_t *begin, *index; /* [lines + 1], [taps] */
     const float *weight;          /* [taps] */
     const float *turned;          /* [lines, width / 2] */
 } sheaf__positions;
 
-/* y = round(x + round(position)), [rows, width]; pictures.h of the tape says which */
+/* y = round(x + round(position)), [rows, width]; class rows: + the table's first, if it has one;
+ * rows behind a picture's own: x. y may be x. */
 void sheaf__op_add_positions(sheaf__device *device, void *y, const void *x, sheaf__positions of,
                              int64_t rows, int64_t width, sheaf_dtype dtype);
-/* The table's gradient: grad += what dy gives each of its rows, pictures and their rows one after
- * the other */
+/* grad of the table += weight * dy for each row that a position is made of: rows of dy ascending */
 void sheaf__op_add_positions_back(sheaf__device *device, float *grad, const void *dy,
                                   sheaf__positions of, int64_t rows, int64_t width,
                                   sheaf_dtype dtype);
 
-/* ---- rotary embedding, in place ---- */
-
-typedef struct sheaf__rope {
-    void *x;
-    const float *cos, *sin;  /* [positions, rot / 2], or of a grid [positions, head_dim] */
-    const int32_t *position; /* [rows]; not of a grid */
-    int64_t ld, rows, heads, head_dim, rot, positions;
-    bool inverse; /* turns back: the gradient */
-    sheaf_dtype dtype;
-} sheaf__rope;
-
-/* Halves (j, j + rot / 2) of each head. */
-void sheaf__op_rope(sheaf__device *device, sheaf__rope how);
-/* Pairs (2 i, 2 i + 1) of images, each a row that is left alone and then one for each position. */
-void sheaf__op_rope_grid(sheaf__device *device, sheaf__rope how);
-
-/* ---- linear layers ---- */
-
-/* y = round(round(sum + bias) + residual), dense; bias [cols] and residual may be NULL */
-void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *bias,
-                      const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype);
-/* y = round(scale * sum), both of row stride ld */
-void sheaf__op_scale_round(sheaf__device *device, void *y, const float *sum, float scale,
-                           int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype);
-/* dense; y may be x */
-void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t rows, int64_t cols,
-                       const sheaf__dropout *how, sheaf_dtype dtype);
-
-/* ---- experts; the formulas: tape/mixture.h ---- */
-
-/* weights [rows, experts] of logits of `dtype` */
-void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits, int64_t rows,
-                      int64_t experts, int64_t top_k, sheaf_dtype dtype);
-/* Changes dweights. */
-void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
-                           float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype);
-
-/* What expert `expert` made of `rows` rows, row i of which is row which[i] of `wide` (NULL: i). */
-typedef struct sheaf__share {
-    void *sum;     /* [wide, cols]; backward: its gradient, which is read */
-    const void *y; /* [rows, cols]; backward: may be NULL without dweights */
-    const int32_t *which;
-    const float *weights; /* [wide, experts] */
-    int64_t rows, wide, cols, experts, expert;
-    sheaf_dtype dtype;
-    void *dy;        /* backward, written; NULL: not wanted */
-    float *dweights; /* backward, of its own column what these rows give; NULL: not wanted */
-} sheaf__share;
-
-/* sum = round(sum + round(w * y)) */
-void sheaf__op_share(sheaf__device *device, sheaf__share share);
-void sheaf__op_share_back(sheaf__device *device, sheaf__share share);
 /* ---- logits and the loss (docs/contract.md, section 1.6) ---- */
 
 /* Dense float32 [rows, cols]: columns [first, first + cols) of the vocabulary. A row's label is a
@@ -380,7 +396,8 @@ typedef struct sheaf__tokens {
 void sheaf__op_table_rows(sheaf__device *device, void *x, sheaf_dtype to,
                           const sheaf__pieces *table, sheaf_dtype from, int64_t width,
                           sheaf__tokens tokens);
-/* the same of a table whose pieces are packed (matmul.h), w[piece] */
+/* The same of a table whose pieces are packed (matmul.h), w[piece]; where they begin is `pieces`'.
+ */
 struct sheaf__packed;
 void sheaf__op_packed_rows(sheaf__device *device, void *x, sheaf_dtype to,
                            const struct sheaf__packed *w, const sheaf__pieces *pieces,
@@ -394,6 +411,3 @@ void sheaf__op_factor_columns(sheaf__device *device, void *h, const sheaf__piece
 /* the column of token i of a float32 gradient += g[i], tokens ascending */
 void sheaf__op_factor_gradient(sheaf__device *device, const sheaf__pieces *grad, const void *g,
                                sheaf_dtype dtype, int64_t rank, sheaf__tokens tokens);
-/* NEFTune: x = round(x + half[r] * t) in place; pointers in `how` are the device's */
-void sheaf__op_noise(sheaf__device *device, void *x, int64_t rows, int64_t cols,
-                     const sheaf__noise *how, sheaf_dtype dtype);
