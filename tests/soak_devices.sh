@@ -58,6 +58,7 @@ for dtype in float32 bfloat16; do
 done
 for f in cogvlm-tiny cogagent-tiny omnilmm-tiny minicpmv-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny; do
     "$sheaf" init $f "$work/$f.model" --seed 1 >/dev/null 2>&1 || fail "init $f"
+    case $f in cog*) sizes=known ;; *) sizes=unknown ;; esac
     family $f "$work/$f.model" "$work/talks.json" all-linear
     for tp in 1 2 3; do
         says "$f, a picture, T=$tp" generate --model "$work/$f.model" --prompt "Which?" --image "$work/rgb8.png" --max-new 6 --dtype bfloat16 --greedy --tp $tp --json

@@ -466,6 +466,14 @@ static void test_host_alloc__is_the_devices_where_that_is_the_hosts(void **state
         sheaf__host_free(device, NULL);
         sheaf__device_close(device);
     }
+    sheaf__device *plan;
+    void *block = NULL;
+    CHECK_OK(sheaf__device_plan(&plan, &copied_device, 1, NULL));
+    CHECK_OK(sheaf__host_alloc(&block, plan, (size_t)1 << 50, SHEAF_MEM_INPUTS));
+    assert_non_null(block); /* as where there is memory; not to be touched */
+    assert_int_equal(plan->in_use[SHEAF_MEM_INPUTS], 0);
+    sheaf__host_free(plan, block);
+    sheaf__device_close(plan);
 }
 
 /* ---- classes ---- */

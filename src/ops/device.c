@@ -246,9 +246,8 @@ sheaf_status *sheaf__host_alloc(void **out, sheaf__device *device, size_t bytes,
 {
     if (device->planned->shared)
         return sheaf__device_alloc(out, device, bytes, kind);
-    *out = device->class->counts ? NULL : malloc(bytes + 1);
-    return *out == NULL && !device->class->counts ? sheaf__no_memory(sheaf__memory_name(kind))
-                                                  : NULL;
+    *out = malloc(device->class->counts ? 1 : bytes + 1);
+    return *out == NULL ? sheaf__no_memory(sheaf__memory_name(kind)) : NULL;
 }
 
 void sheaf__host_free(sheaf__device *device, void *block)
@@ -295,6 +294,11 @@ size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_
                                 (uintptr_t)block - (uintptr_t)device->range->reserved.base, &tag);
     *kind = (sheaf_memory)tag;
     return size;
+}
+
+size_t sheaf__host_size(const sheaf__device *device, const void *block, sheaf_memory *kind)
+{
+    return sheaf__device_size(device, device->planned->shared ? block : NULL, kind);
 }
 
 /* ---- transfers ---- */

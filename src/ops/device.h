@@ -153,6 +153,8 @@ size_t sheaf__device_needs(size_t bytes);
 void sheaf__device_free(sheaf__device *device, void *block);
 /* sheaf__device_size - bytes that a block occupies, and of which kind; 0 of NULL. */
 size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_memory *kind);
+/* sheaf__host_size - the same of a block of sheaf__host_alloc(): bytes of the device's memory. */
+size_t sheaf__host_size(const sheaf__device *device, const void *block, sheaf_memory *kind);
 
 /* ---- transfers ----
  *

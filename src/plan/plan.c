@@ -53,8 +53,10 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
     const sheaf__family *family = sheaf__family_for(&model->schema->config);
     for (int64_t i = 0; i < model->nblocks; i++) {
         sheaf_memory kind;
-        const size_t size = sheaf__device_size(model->context->device, model->block[i].at, &kind);
-        out->component[sheaf__family_component(family, model->block[i].name)][kind] += size;
+        const sheaf__block *b = &model->block[i];
+        const size_t size =
+            (b->host ? sheaf__host_size : sheaf__device_size)(model->context->device, b->at, &kind);
+        out->component[sheaf__family_component(family, b->name)][kind] += size;
     }
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];

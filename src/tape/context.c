@@ -21,7 +21,9 @@ double sheaf__work_now(const sheaf__work *work)
 
 void sheaf__costs_of(sheaf__costs *out, const sheaf__context *c)
 {
-    *out = (sheaf__costs){ .flops = c->device->flops };
+    *out = (sheaf__costs){ .flops = c->device->flops,
+                           .uploaded = c->device->uploaded,
+                           .downloaded = c->device->downloaded };
     if (c->comm != NULL)
         out->comm = *sheaf_comm_counters(c->comm);
     if (c->world != NULL && c->world != c->comm) /* with one stage they are one group */
@@ -33,6 +35,8 @@ void sheaf__costs_of(sheaf__costs *out, const sheaf__context *c)
 void sheaf__costs_repeat(sheaf__context *c, const sheaf__costs *before, int64_t times)
 {
     c->device->flops += (double)times * (c->device->flops - before->flops);
+    c->device->uploaded += (uint64_t)times * (c->device->uploaded - before->uploaded);
+    c->device->downloaded += (uint64_t)times * (c->device->downloaded - before->downloaded);
     if (c->comm != NULL)
         sheaf__counters_repeat(sheaf_comm_counters(c->comm), &before->comm, (uint64_t)times);
     if (c->world != NULL)

@@ -235,6 +235,7 @@ void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, she
 /* What a rank has spent so far; for planners that run one of several equal parts. */
 typedef struct sheaf__costs {
     double flops;
+    uint64_t uploaded, downloaded; /* bytes of the device's transfers */
     sheaf__counters comm, world, peers;
 } sheaf__costs;
 void sheaf__costs_of(sheaf__costs *out, const sheaf__context *context);

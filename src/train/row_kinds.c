@@ -51,17 +51,16 @@ static void set(sheaf__row_kinds *kinds, int k, int64_t i, int64_t sample, int64
     ((int64_t *)kinds->position[k].host)[i] = position;
 }
 
-static int64_t fill_stream(sheaf__row_kinds *kinds, int k, const sheaf__step_info *tokens,
-                           const int32_t *at, int64_t n)
+static void fill_stream(sheaf__row_kinds *kinds, int k, const sheaf__step_info *tokens,
+                        const int32_t *at, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         set(kinds, k, i, tokens->host.sample[at[i]], tokens->host.position[at[i]]);
-    return n;
 }
 
 /* Rows of one image after the other; those of a sequence's images are counted on. */
-static int64_t fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *model,
-                           const sheaf__step_info *tokens, const sheaf_batch *batch, int64_t images)
+static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *model,
+                        const sheaf__step_info *tokens, const sheaf_batch *batch, int64_t images)
 {
     const int64_t embedded = sheaf__image_positions(&model->schema->config);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -78,7 +77,17 @@ static int64_t fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *m
         for (; at < end; at++, next++)
             set(kinds, k, at, sample, next);
     }
-    return at;
+}
+
+/* Rows of a kind in a micro-batch. */
+static int64_t rows_in(const sheaf__model *model, int k, sheaf_batch_images holds, int64_t tokens)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    int t;
+    const sheaf__tower *w = tower_of(tower, &t, model, k);
+    if (k < SHEAF__STREAMS)
+        return k == SHEAF__TEXT ? tokens - holds.image_rows : holds.image_rows;
+    return w == NULL ? 0 : rows_of(w, t, k, holds.images, holds.patches[t]);
 }
 
 sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
@@ -94,13 +103,11 @@ sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model 
             continue;
         kinds->of[k].sample = sample->device;
         kinds->of[k].position = position->device;
-        if (batch == NULL)
-            continue;
-        const int64_t stream =
-            k == SHEAF__TEXT ? tokens_in_all - holds.image_rows : holds.image_rows;
-        const int64_t n = k < SHEAF__STREAMS
-                              ? fill_stream(kinds, k, tokens, batch->stream[k], stream)
-                              : fill_images(kinds, k, model, tokens, batch, holds.images);
+        const int64_t n = rows_in(model, k, holds, tokens_in_all);
+        if (batch != NULL && k < SHEAF__STREAMS)
+            fill_stream(kinds, k, tokens, batch->stream[k], n);
+        else if (batch != NULL)
+            fill_images(kinds, k, model, tokens, batch, holds.images);
         TRY(st, sheaf__mirror_upload(sample, device, (size_t)n * 8));
         TRY(st, sheaf__mirror_upload(position, device, (size_t)n * 8));
     }

@@ -152,12 +152,15 @@ static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t r
     }
 }
 
+/* The rows of a micro-batch, and what dropout and noise ask of their tokens. A plan that does not
+ * follow the data knows only how many there are. */
 static sheaf_status *choose_rows(sheaf__stepper *s, int64_t done, int64_t micro)
 {
-    const int64_t n = rows_of(s, done, micro, s->rows, s->samples),
-                  seq = sheaf__runner_holds(&s->runner, s->rows).seq;
+    const bool known = !s->options.plans || s->follows;
+    const int64_t n = known ? rows_of(s, done, micro, s->rows, s->samples) : s->run->micro_batch,
+                  seq = sheaf__runner_holds(&s->runner, known ? s->rows : NULL).seq;
     const bool named = s->sample.host != NULL;
-    for (int64_t r = 0; r < n && named; r++)
+    for (int64_t r = 0; r < n && named && known; r++)
         name_positions(s, r * seq, seq, s->rows[r], s->samples[r]);
     const size_t all = named ? (size_t)(n * seq) : 0;
     sheaf__device *device = s->context->device;
@@ -222,8 +225,8 @@ static sheaf_status *find_source(sheaf__nonfinite *bad, int64_t *micro, sheaf__s
     *bad = (sheaf__nonfinite){ 0 };
     s->runner.watch = bad;
     for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++) {
-        choose_rows(s, done, m);
-        st = sheaf__runner_run(&s->runner, s->rows);
+        st = choose_rows(s, done, m);
+        TRY(st, sheaf__runner_run(&s->runner, s->rows));
         *micro = m;
     }
     s->runner.watch = NULL;
@@ -301,13 +304,10 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
     for (int64_t micro = micros.begin; micro < micros.end && st == NULL; micro++) {
         sheaf__costs before;
         sheaf__costs_of(&before, s->context);
-        if (s->follows)
-            rows_of(s, done, micro, s->rows, s->samples);
         sheaf__activity_step(s->context->activity, done + 1, micro + 1);
-        if (!plans) {
+        if (!plans)
             announce(s, done, micro);
-            st = choose_rows(s, done, micro);
-        }
+        st = choose_rows(s, done, micro);
         TRY(st, sheaf__runner_run(&s->runner, plans && !s->follows ? NULL : s->rows));
         loss[micro] = s->runner.head.loss_sum;
         if (st == NULL && !plans && !isfinite(loss[micro]))

@@ -1,7 +1,7 @@
 /* register.c - the command with two devices more: `checked` and `copied`. With SHEAF_TRANSFERS=FILE
  * in the environment, FILE gets a line for each step of a run, or of a plan that follows one, with
- * the bytes of its transfers, and one for each device that is closed with those of its whole life.
- */
+ * the bytes of its transfers; for each rank of a run or a plan with its peak; and for each device
+ * that is closed with the transfers of its whole life. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,6 +40,11 @@ void __wrap_sheaf__device_close(sheaf__device *);
 static _Thread_local const sheaf__rank *mine; /* the rank that this thread opened last */
 static _Thread_local bool follows;
 
+static int rank_of(const sheaf__rank *rank)
+{
+    return rank->context.group * rank->context.ranks + rank->context.rank;
+}
+
 sheaf_status *__wrap_sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
                                       const sheaf__job *job)
 {
@@ -58,21 +63,29 @@ sheaf_status *__wrap_sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper 
                                         int64_t done, double lr)
 {
     const sheaf__device *device = mine->device;
-    const sheaf__context *c = &mine->context;
     const uint64_t up = device->uploaded, down = device->downloaded;
     sheaf_status *st = __real_sheaf__stepper_run(out, stepper, done, lr);
     char line[200];
     snprintf(line, sizeof line, "step %lld rank %d up %llu down %llu\n", (long long)done,
-             c->group * c->ranks + c->rank, (unsigned long long)(device->uploaded - up),
+             rank_of(mine), (unsigned long long)(device->uploaded - up),
              (unsigned long long)(device->downloaded - down));
     if (follows)
         note(line);
     return st;
 }
 
+/* A rank that only counts one step for its exchanges says nothing of peaks. */
 void __wrap_sheaf__device_close(sheaf__device *device)
 {
     char line[200];
+    if (mine != NULL && mine->device == device && device != NULL &&
+        follows != device->class->counts) {
+        size_t sum = 0;
+        for (int kind = 0; kind < SHEAF_MEM_KINDS; kind++)
+            sum += device->at_peak[kind]; /* the peak itself counts whole huge pages */
+        snprintf(line, sizeof line, "rank %d peak %zu\n", rank_of(mine), sum);
+        note(line);
+    }
     if (device != NULL && !device->class->counts) {
         snprintf(line, sizeof line, "whole up %llu down %llu\n",
                  (unsigned long long)device->uploaded, (unsigned long long)device->downloaded);
