@@ -345,9 +345,10 @@ static void test_past__a_picture_is_used_again_as_long_as_it_is_the_same(void **
     }
 }
 
+const sheaf__device_class *const sheaf__more_devices[] = { &checked_device, NULL };
+
 int main(void)
 {
-    sheaf__device_register(&checked_device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone),
         cmocka_unit_test(test_generate__probabilities_are_those_of_transformers),

@@ -132,6 +132,10 @@ void sheaf__run(sheaf__device *device, const sheaf__call *call)
 {
     if (device->class->counts || atomic_load(&device->failed) != NULL)
         return;
-    if (device->class->run == NULL || !device->class->run(device, device->reserved, call))
+    if (device->class->run != NULL && device->class->run(device, device->reserved, call))
+        return;
+    if (device->class->shared)
+        sheaf__run_here(device, call);
+    else
         sheaf__device_fail(device, run_alone(device, call));
 }

@@ -106,20 +106,20 @@ typedef struct sheaf__device_class {
     /* Both done on return, and after all operations before them; not used where it is shared. */
     sheaf_status *(*upload)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
     sheaf_status *(*download)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
-    /* Of all of its operations; false: it has no such kernel. NULL: it has none at all. */
+    /* By a kernel of its own; false: it has none of that number. NULL: it has none at all. */
     bool (*run)(sheaf__device *device, sheaf__reserved *range, const struct sheaf__call *call);
 } sheaf__device_class;
 
 extern const sheaf__device_class sheaf__cpu, sheaf__dry;
+/* Those of a test, up to NULL; without a test there is no such table. */
+extern const sheaf__device_class *const sheaf__more_devices[] __attribute__((weak));
 
 /* Bytes of scratch every compute thread owns (allocated from the device when
  * it is made, SHEAF_MEM_SCRATCH). Kernels may use it freely inside one task. */
 #define SHEAF__THREAD_SCRATCH ((size_t)6 << 20)
 
-/* sheaf__device_find - a class by its name; NULL: cpu. sheaf__device_register - one more (a
- * test's). */
+/* sheaf__device_find - a class by its name; NULL: cpu. */
 sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *name);
-void sheaf__device_register(const sheaf__device_class *class);
 
 /* sheaf__device_open - isa: NULL for the best this CPU has, else "ref", "avx2",
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */

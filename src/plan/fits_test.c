@@ -367,9 +367,10 @@ static void test_fits__a_generation_takes_what_was_planned(void **state)
     }
 }
 
+const sheaf__device_class *const sheaf__more_devices[] = { &checked_device, NULL };
+
 int main(void)
 {
-    sheaf__device_register(&checked_device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits__what_is_left_is_enough_or_not),
         cmocka_unit_test(test_fits__what_is_so_already_is_no_advice),

@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "ops/call.h"
 #include "ops/device.h"
 #include "ops/pool.h"
 
@@ -91,16 +90,9 @@ static void hold(sheaf__device *device, sheaf__reserved *range, size_t from, siz
     sheaf__pool_run(device->pool, (int64_t)((to - from) / HUGE_PAGE), touch, range->base + from);
 }
 
-static bool run(sheaf__device *device, sheaf__reserved *range, const sheaf__call *call)
-{
-    sheaf__run_here(device, call);
-    return true;
-}
-
 const sheaf__device_class sheaf__cpu = { .name = "cpu",
                                          .shared = true,
                                          .reserve = reserve,
                                          .grow = grow,
                                          .release = release,
-                                         .hold = hold,
-                                         .run = run };
+                                         .hold = hold };

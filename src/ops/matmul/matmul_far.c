@@ -1,5 +1,5 @@
-/* matmul_far.c - products on a device whose memory is not the host's: the jobs as one operation
- * with operands (call.h). */
+/* matmul_far.c - products where they are to run: here, or on a device whose memory is not the
+ * host's, the jobs as one operation with operands (call.h). */
 #include "ops/call.h"
 #include "ops/matmul/matmul_private.h"
 
@@ -103,7 +103,7 @@ static sheaf_status *copy_jobs(jobs *all, const sheaf__product *job, int n)
     return NULL;
 }
 
-void sheaf__mm_products_far(sheaf__device *device, const sheaf__product *job, int n)
+static void run_far(sheaf__device *device, const sheaf__product *job, int n)
 {
     jobs all;
     sheaf_status *st = copy_jobs(&all, job, n);
@@ -118,4 +118,13 @@ void sheaf__mm_products_far(sheaf__device *device, const sheaf__product *job, in
     else
         sheaf__device_fail(device, st);
     free_jobs(&all);
+}
+
+void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
+{
+    if (device->class->shared)
+        sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
+                                jobs);
+    else
+        run_far(device, job, jobs);
 }

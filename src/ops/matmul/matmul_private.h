@@ -322,8 +322,7 @@ static inline int64_t mm_padded(const mm_engine *engine, int64_t steps)
 }
 /* sheaf__mm_flops - operations of a job. */
 double sheaf__mm_flops(const sheaf__product *job);
-/* sheaf__mm_products_far - where the device's memory is not the host's. */
-void sheaf__mm_products_far(sheaf__device *device, const sheaf__product *job, int jobs);
+/* sheaf__mm_products_with - by the processor, on the pointers as they are. */
 void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const sheaf__product *job,
                              int jobs);
 

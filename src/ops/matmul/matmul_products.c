@@ -416,12 +416,3 @@ void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const she
     for (int first = 0; first < jobs; first += BATCH)
         run_batch(isa, device, job + first, jobs - first < BATCH ? jobs - first : BATCH);
 }
-
-void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
-{
-    if (device->class->shared)
-        sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
-                                jobs);
-    else
-        sheaf__mm_products_far(device, job, jobs);
-}
