@@ -128,7 +128,8 @@ static inline void result_drop(result *r)
     free(r->stats);
 }
 
-static inline void same(const char *name, const problem *p, const result *got, const result *want)
+static inline void same_results(const char *name, const problem *p, const result *got,
+                                const result *want)
 {
     char what[240];
     const struct {
@@ -269,7 +270,7 @@ static inline void check_order(const problem *p, const char *name)
             snprintf(what, sizeof what, "%s, %s, %s, way %d", name, columns[c],
                      p->sums == SHEAF__TILES ? "tiles" : "pairs", way);
             run_parts(p, &got, columns[c], way);
-            same(what, p, &got, &want);
+            same_results(what, p, &got, &want);
             result_drop(&got);
         }
     result_drop(&want);
@@ -360,7 +361,7 @@ static inline void check_production_order(sheaf__attention s, sheaf__sums sums, 
         result again = result_of(&p);
         run_device(&p, &again, isa[i], threads[i]);
         snprintf(name, sizeof name, "%d threads, %s", threads[i], isa[i] != NULL ? isa[i] : "best");
-        same(name, &p, &again, &first);
+        same_results(name, &p, &again, &first);
         result_drop(&again);
     }
     result_drop(&first);

@@ -185,7 +185,7 @@ static void test_attention__full_on_a_device_is_the_definition(void **state)
                 continue;
             result got = result_of(&p);
             run_device(&p, &got, name, 2);
-            same(name, &p, &got, &want);
+            same_results(name, &p, &got, &want);
             result_drop(&got);
         }
         result_drop(&want);
@@ -332,10 +332,10 @@ static void check_segments(const problem *p, const char *isa, int threads)
     }
     snprintf(name, sizeof name, "packed, dtype %d, sums %d, %s, %d threads", (int)p->s.dtype,
              (int)p->sums, isa == NULL ? "best" : isa, threads);
-    same(name, p, &packed, &apart);
+    same_results(name, p, &packed, &apart);
     if (isa != NULL && strcmp(isa, "ref") == 0) {
         run_ref(p, &apart); /* the definition itself */
-        same("packed, as it is defined", p, &packed, &apart);
+        same_results("packed, as it is defined", p, &packed, &apart);
     }
     result_drop(&packed);
     result_drop(&apart);

@@ -623,7 +623,7 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
         copy_heads(narrow.dk, odd.s.ldk, d, want.dk, even.s.ldk, d + 1, 2 * s.keys, 2);
         copy_heads(narrow.dv, odd.s.ldv, d, want.dv, even.s.ldv, d + 1, 2 * s.keys, 2);
         memcpy(narrow.stats, want.stats, (size_t)odd.nstats * 4);
-        same("heads of an odd width", &odd, &got, &narrow);
+        same_results("heads of an odd width", &odd, &got, &narrow);
         result_drop(&got);
         result_drop(&want);
         result_drop(&narrow);
@@ -812,7 +812,7 @@ static void check_long(sheaf_dtype dtype, int64_t keys, bool finds_room)
         if (i == 0)
             check_samples(&p, &first);
         else
-            same("long", &p, &again, &first);
+            same_results("long", &p, &again, &first);
         if (!way[i].limited)
             assert_int_equal(used, dry_scratch(&p.s, threads));
         if (i > 0)

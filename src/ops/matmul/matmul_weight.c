@@ -5,7 +5,7 @@
 
 typedef struct load {
     sheaf__packed w;
-    const void *src; /* rows [first, first + count), the host's or the device's */
+    const void *src; /* rows [first, first + count) of the host's; of a refresh the device's */
     sheaf_dtype from;
     int64_t ld, first, count;
 } load;

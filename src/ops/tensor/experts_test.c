@@ -174,10 +174,11 @@ static void check_share_back(sheaf_dtype dtype)
             sheaf__op_share_back(device, share_there(&s));
         for (int64_t k = 0; k < s.rows; k++) {
             const int64_t r = s.which == NULL ? k : s.which[k], at = r * s.experts + s.expert;
-            const char *ds = (const char *)s.sum + r * row, *y = (const char *)s.y + k * row;
+            const char *ds = (const char *)s.sum + r * row;
             const float w = s.weights[at];
             if (s.dweights != NULL)
-                s.dweights[at] = w != 0 ? dot_plainly(y, ds, s.cols, dtype) : 0;
+                s.dweights[at] =
+                    w != 0 ? dot_plainly((const char *)s.y + k * row, ds, s.cols, dtype) : 0;
             if (s.dy != NULL && w != 0)
                 scale_row((char *)s.dy + k * row, ds, w, s.cols, dtype);
             else if (s.dy != NULL)
