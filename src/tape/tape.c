@@ -553,7 +553,8 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
         sheaf__set_purpose(tape->context,
                            s->backward ? SHEAF__TRAFFIC_BACKWARD : SHEAF__TRAFFIC_FORWARD);
         TRY(st, (s->backward ? s->op->backward : s->op->forward)(tape, s->op));
-        TRY(st, sheaf__device_check(tape->context->device));
+        /* also after a failure, so that the next run does not meet what this one left */
+        st = sheaf__first_of(st, sheaf__device_check(tape->context->device));
         if (st != NULL) {
             drop_values(tape);
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)

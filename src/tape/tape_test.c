@@ -23,7 +23,8 @@ typedef struct params {
     float by, plus;
 } params;
 
-static seen *fails; /* whose next backward pass does */
+static seen *fails; /* whose next backward pass does, */
+static bool twice;  /* and an operation of it too */
 static float worth; /* of gradients, times `by` */
 
 static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
@@ -44,6 +45,8 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
     float *dy = p->y->grad;
     p->seen->backward++;
     p->seen->gradient = dy == NULL ? -1 : dy[0];
+    if (fails == p->seen && twice)
+        sheaf__device_fail(sheaf__tape_context(tape)->device, sheaf_fail(SHEAF_E_IO, "a device"));
     if (fails == p->seen)
         return sheaf_fail(SHEAF_E_NUMBER, "a test");
     if (p->x == NULL || p->x == p->y || p->x->grad == NULL)
@@ -231,6 +234,23 @@ static void test_over__a_failure_leaves_nothing(void **state)
     assert_true(s[1].over);
 }
 
+/* An operation fails, and then what is no operation: the next run meets neither. */
+static void test_run__two_failures_are_over_with_it(void **state)
+{
+    machine m;
+    seen s = { 0 };
+    sheaf__value *x;
+    open_machine(&m);
+    record(m.tape, &s, NULL, &x, 0, 0, 0);
+    CHECK_OK(sheaf__tape_compile(m.tape, true, false));
+    fails = &s;
+    twice = true;
+    CHECK_FAILS(sheaf__tape_run(m.tape), SHEAF_E_NUMBER, "a test");
+    fails = NULL;
+    twice = false;
+    run_and_close(&m, false);
+}
+
 /* What stands between x -> y = 2 x + 5, which is cheap and remakes, and z = 3 y, which reads y
  * late, or beside them. */
 typedef enum between {
@@ -391,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_cheap__what_would_differ_is_kept),
         cmocka_unit_test(test_over__the_gradient_takes_the_place_of_data_that_dies),
         cmocka_unit_test(test_over__a_failure_leaves_nothing),
+        cmocka_unit_test(test_run__two_failures_are_over_with_it),
         cmocka_unit_test(test_remakes__data_takes_the_place_of_its_gradient),
         cmocka_unit_test(test_remakes__needs_no_memory_of_its_own),
         cmocka_unit_test(test_remakes__a_failure_within_leaves_nothing),
