@@ -378,7 +378,7 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
         sheaf__rope_fill_pair(&host, j, frequency[j], 1, m->context->device->kernels,
                               m->context->dtype, m->context->dtype);
     free(frequency);
-    return sheaf__first_of(st, sheaf__rope_return(&host, &m->rope, m->context->device));
+    return sheaf__first_of(st, sheaf__rope_return(&host, &m->rope, m->context->device, st == NULL));
 }
 
 /* ---- LoRA factors ---- */

@@ -9,6 +9,7 @@
 #include "ops/math/round.h"
 
 #include "tests/check.h"
+#include "tests/devices/copied.h"
 
 enum { HALF = 4, POSITIONS = 320 }; /* 10000^(-2j/8): 1, 0.1, 0.01, 0.001 */
 static const float exact[HALF] = { 1, 0.1f, 0.01f, 0.001f };
@@ -146,8 +147,6 @@ static void test_rope__frequencies_are_stretched(void **state)
         { "linear", SHEAF_ROPE_LINEAR, { 1 / 8.0, 0.1 / 8, 0.01 / 8 } },
         { "llama3", SHEAF_ROPE_LLAMA3, { 1, (1 - smooth) * 0.1 / 8 + smooth * 0.1, 0.01 / 8 } },
     };
-    sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         float cosines[PLACES * TURNS], sines[PLACES * TURNS];
         const sheaf_config config = { .rope = { .type = cases[i].type,
@@ -169,6 +168,81 @@ static void test_rope__frequencies_are_stretched(void **state)
                 CHECK_NEAR(cases[i].name, sines[p * TURNS + j],
                            sin((double)p * cases[i].frequency[j]), 1e-5);
             }
+    }
+}
+
+/* ---- tables that follow the length ---- */
+
+static int uploads_left; /* before the one that fails; -1: none does */
+
+static sheaf_status *upload(sheaf__reserved *range, void *to, const void *from, size_t bytes)
+{
+    return uploads_left >= 0 && uploads_left-- == 0 ? sheaf_fail(SHEAF_E_IO, "the upload")
+                                                    : copied_upload(range, to, from, bytes);
+}
+
+static const sheaf__device_class failing_device = { .name = "failing",
+                                                    .reserve = copied_reserve,
+                                                    .release = copied_release,
+                                                    .upload = upload,
+                                                    .download = copied_download };
+
+enum { OWN = 16, ROWS = 40, PAIRS = 4 };
+static const sheaf_config dynamic = {
+    .max_position = OWN,
+    .rope = { .type = SHEAF_ROPE_DYNAMIC, .theta = 1000, .partial = 1, .factor = 2 }
+};
+
+static sheaf__rope_table take_table(sheaf__device *device)
+{
+    sheaf__rope_table t = { .positions = ROWS, .rot = 2 * PAIRS, .other_length = -1 };
+    float **const at[] = { &t.cos, &t.sin, &t.other_cos, &t.other_sin };
+    for (size_t i = 0; i < ARRAY_LEN(at); i++)
+        CHECK_OK(sheaf__device_alloc((void **)at[i], device, ROWS * PAIRS * sizeof(float),
+                                     SHEAF_MEM_WEIGHTS));
+    CHECK_OK(sheaf__rope_fill(&t, &dynamic, device, SHEAF_F32));
+    return t;
+}
+
+/* A plan counts the bytes that a run moves. */
+static void test_rope__lengths_move_what_is_planned(void **state)
+{
+    for (int plans = 0; plans < 2; plans++) {
+        sheaf__device *device;
+        uploads_left = -1;
+        CHECK_OK(plans ? sheaf__device_plan(&device, &failing_device, 1, NULL)
+                       : sheaf__device_open(&device, &failing_device, 1, NULL, 0));
+        const size_t once = 2 * ROWS * PAIRS * sizeof(float);
+        sheaf__rope_table t = take_table(device);
+        assert_int_equal(device->uploaded, once);
+        static const struct {
+            int64_t length, fills;
+        } next[] = { { OWN, 1 }, { 20, 2 }, { 20, 2 }, { 9, 2 }, { 20, 2 }, { 30, 3 }, { 9, 4 } };
+        for (size_t i = 0; i < ARRAY_LEN(next); i++) {
+            CHECK_OK(t.lengthen(&t, device, next[i].length));
+            assert_int_equal(device->uploaded, (size_t)next[i].fills * once);
+        }
+        assert_int_equal(device->downloaded, 0);
+        sheaf__device_close(device);
+    }
+}
+
+/* Who asks again gets the angles of that length. */
+static void test_rope__a_failure_is_no_table(void **state)
+{
+    float want[ROWS * PAIRS], got[ROWS * PAIRS];
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, &failing_device, 1, NULL, 0));
+    for (int fails = -1; fails < 2; fails++) {
+        uploads_left = -1;
+        sheaf__rope_table t = take_table(device);
+        uploads_left = fails;
+        if (fails >= 0)
+            CHECK_FAILS(t.lengthen(&t, device, 20), SHEAF_E_IO, "the upload");
+        CHECK_OK(t.lengthen(&t, device, 20));
+        CHECK_OK(sheaf__download(device, fails < 0 ? want : got, t.sin, sizeof want));
+        if (fails >= 0)
+            CHECK_BYTES("sin", got, want, sizeof want);
     }
     sheaf__device_close(device);
 }
@@ -240,6 +314,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope__bfloat16_angles_worked_by_hand),
         cmocka_unit_test(test_rope__frequencies_are_stretched),
+        cmocka_unit_test(test_rope__lengths_move_what_is_planned),
+        cmocka_unit_test(test_rope__a_failure_is_no_table),
         cmocka_unit_test(test_load__what_is_not_trained_is_rounded_to_the_dtype),
         cmocka_unit_test(test_load__the_first_rows_that_cannot_be_read_are_told),
         cmocka_unit_test(test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else),

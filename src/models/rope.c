@@ -158,11 +158,10 @@ sheaf_status *sheaf__rope_borrow(sheaf__rope_table *host, const sheaf__rope_tabl
 }
 
 sheaf_status *sheaf__rope_return(const sheaf__rope_table *host, const sheaf__rope_table *t,
-                                 sheaf__device *device)
+                                 sheaf__device *device, bool writes)
 {
-    const bool both = host->sin != NULL;
-    sheaf_status *st = sheaf__return(host->cos, device, t->cos, bytes_of(t), both);
-    return sheaf__first_of(st, sheaf__return(host->sin, device, t->sin, bytes_of(t), both));
+    sheaf_status *st = sheaf__return(host->cos, device, t->cos, bytes_of(t), writes);
+    return sheaf__first_of(st, sheaf__return(host->sin, device, t->sin, bytes_of(t), writes));
 }
 
 /* ---- tables that follow the length of a run ---- */
@@ -196,7 +195,7 @@ static sheaf_status *fill(sheaf__device *device, const sheaf__rope_table *t, fil
     sheaf_status *st = sheaf__rope_borrow(&f.host, t, device);
     if (st == NULL && f.host.sin != NULL)
         sheaf__pool_rows(device->pool, t->rot / 2, 1, fill_pairs, &f);
-    return sheaf__first_of(st, sheaf__rope_return(&f.host, t, device));
+    return sheaf__first_of(st, sheaf__rope_return(&f.host, t, device, st == NULL));
 }
 
 bool sheaf__rope_follows_length(const sheaf_config *config)
@@ -226,12 +225,14 @@ static sheaf_status *lengthen(sheaf__rope_table *t, sheaf__device *device, int64
     t->other_length = was.length;
     if (same == t->length)
         return NULL;
-    t->length = same;
-    return fill(device, t,
-                (filling){ .config = t->config,
-                           .length = same,
-                           .attention = (float)attention_of(t->config),
-                           .dtype = t->dtype });
+    t->length = -1; /* until it is filled */
+    sheaf_status *st = fill(device, t,
+                            (filling){ .config = t->config,
+                                       .length = same,
+                                       .attention = (float)attention_of(t->config),
+                                       .dtype = t->dtype });
+    t->length = st == NULL ? same : -1;
+    return st;
 }
 
 sheaf_status *sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,

@@ -7,11 +7,11 @@
  * any length the model was made for). */
 float sheaf__rope_frequency(const sheaf_config *config, int64_t j, int64_t rot, int64_t length);
 /* sheaf__rope_borrow - the same table, cos and sin as the host's (ops/device.h: NULL on dry);
- * sheaf__rope_return - uploads what it was filled with. */
+ * sheaf__rope_return - gives them back, and, if `writes`, what it was filled with. */
 sheaf_status *sheaf__rope_borrow(sheaf__rope_table *host, const sheaf__rope_table *table,
                                  sheaf__device *device);
 sheaf_status *sheaf__rope_return(const sheaf__rope_table *host, const sheaf__rope_table *table,
-                                 sheaf__device *device);
+                                 sheaf__device *device, bool writes);
 /* sheaf__rope_fill_pair - the columns of one pair: cos and sin of round(round(position) *
  * round(frequency)), times `attention`, rounded to dtype. SAT takes the angle in the compute dtype
  * (`angle`); the others in float32. */
