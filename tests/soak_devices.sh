@@ -45,9 +45,11 @@ family() {
 family llama "$golden/llama/tiny_llama/hf" "$golden/llama/tiny_llama/fwd_inputs.safetensors" embed_tokens,q_proj,up_proj,lm_head
 family odd "$work/odd" "$golden/llama/tiny_llama/fwd_inputs.safetensors" all-linear
 for f in qwen3 smollm3 olmo2 phi3 mixtral gemma2 gemma3; do
+    case $f in mixtral) plan=most ;; *) plan=exact ;; esac
     family $f "$families/$f/hf" "$families/$f/fwd_inputs.safetensors" "$([ $f = mixtral ] && echo q_proj,v_proj || echo all-linear)"
     says "$f, answers" generate --model "$families/$f/hf" --tokens 3,4,5,6 --max-new 12 --greedy --tp 3 --json
 done
+plan=exact
 for dtype in float32 bfloat16; do
     for tp in 1 2 3; do
         trains "packed-$dtype-$tp" --model "$work/bytes" --data "$work/lines.jsonl" --pack --seq 32 --steps 3 --micro-batch 2 --threads 2 --lr 1e-2 \
@@ -58,7 +60,7 @@ for dtype in float32 bfloat16; do
 done
 for f in cogvlm-tiny cogagent-tiny omnilmm-tiny minicpmv-tiny minicpmv-2.5-tiny minicpmv-2.0-tiny; do
     "$sheaf" init $f "$work/$f.model" --seed 1 >/dev/null 2>&1 || fail "init $f"
-    case $f in cog*) sizes=known ;; *) sizes=unknown ;; esac
+    case $f in cog*) plan=exact ;; *) plan=most ;; esac
     family $f "$work/$f.model" "$work/talks.json" all-linear
     for tp in 1 2 3; do
         says "$f, a picture, T=$tp" generate --model "$work/$f.model" --prompt "Which?" --image "$work/rgb8.png" --max-new 6 --dtype bfloat16 --greedy --tp $tp --json

@@ -34,7 +34,7 @@ cat >"$work/talks.json" <<'END'
 END
 while read -r f flags; do
     "$sheaf" init "$f" "$work/$f.model" --seed 1 >/dev/null 2>&1 || fail "init $f"
-    case $f in cog*) sizes=known ;; *) sizes=unknown ;; esac
+    case $f in cog*) plan=exact ;; *) plan=most ;; esac
     # shellcheck disable=SC2086
     trains "$f" --model "$work/$f.model" --data "$work/talks.json" "${lora[@]}" --lora-targets all-linear $flags
 done <<'END'
