@@ -26,6 +26,20 @@ resumes full --steps 3 --tp 2
 says "eval" eval --model "$work/llama.cpu" --data "$llama/tiny_llama/fwd_inputs.safetensors" --dtype float32 --tp 2 --json
 says "generate" generate --model "$families/mixtral/hf" --tokens 3,4,5,6 --max-new 6 --greedy --json
 
+# ---- names that are no device, also that of plans ----
+for device in dry CPU; do
+    while read -r command flags; do
+        # shellcheck disable=SC2086
+        runs "checked: $command on $device" 2 "device  *expected: cpu  *found: *$device" "$command" --model "$llama/tiny_llama/hf" $flags --device $device
+    done <<END
+train --data $llama/tiny_llama/fwd_inputs.safetensors --steps 1 --out $work/none
+plan --data $llama/tiny_llama/fwd_inputs.safetensors
+eval --data $llama/tiny_llama/fwd_inputs.safetensors
+generate --tokens 3,4 --max-new 2
+END
+done
+absent "checked: no run on a device that is none" "$work/none"
+
 # ---- pictures ----
 for name in adam7_rgb8.png rgb8.png; do cp "$images/$name" "$work/"; done
 cat >"$work/talks.json" <<'END'
