@@ -87,5 +87,7 @@ void __wrap_sheaf__device_close(sheaf__device *device)
                  (unsigned long long)device->uploaded, (unsigned long long)device->downloaded);
         note(line);
     }
+    if (mine != NULL && mine->device == device)
+        mine = NULL; /* its rank ends */
     __real_sheaf__device_close(device);
 }
