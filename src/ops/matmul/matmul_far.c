@@ -1,5 +1,5 @@
-/* matmul_far.c - products where they are to run: here, or on a device whose memory is not the
- * host's, the jobs as one operation with operands (call.h). */
+/* matmul_far.c - products where they are to run: here, or on a device that has kernels or memory of
+ * its own, the jobs as one operation with operands (call.h). */
 #include "ops/call.h"
 #include "ops/matmul/matmul_private.h"
 
@@ -122,7 +122,7 @@ static void run_far(sheaf__device *device, const sheaf__product *job, int n)
 
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
 {
-    if (device->class->shared)
+    if (device->class->shared && device->class->run == NULL)
         sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
                                 jobs);
     else

@@ -1,16 +1,28 @@
-/* matmul_far_test.c - products on devices whose memory is not the host's have the bytes of the
- * processor's: every operand is named, with all of its elements and no more. */
+/* matmul_far_test.c - products on devices whose memory or kernels are not the host's have the bytes
+ * of the processor's: every operand is named, with all of its elements and no more. */
 #include "tests/devices/same.h"
 #include "tests/matmul_twin.h"
 
 enum { TERMS = 8 };
 
-static const sheaf__device_class *const classes[] = { &checked_device, &copied_device,
-                                                      &same_edges };
+/* The processor, but for kernels of its own, of which it has none. */
+static sheaf__device_class asked_device;
+static int asked;
+
+static bool note_products(sheaf__device *device, sheaf__reserved *range, const sheaf__call *call)
+{
+    asked += call->operation == SHEAF__OP_PRODUCTS;
+    return false;
+}
+
+static const sheaf__device_class *const classes[] = { &checked_device, &copied_device, &same_edges,
+                                                      &asked_device };
 static sheaf__device *here, *far[ARRAY_LEN(classes)];
 
 static int open_devices(void **state)
 {
+    asked_device = sheaf__cpu;
+    asked_device.run = note_products;
     CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 3, NULL, 0));
     for (size_t d = 0; d < ARRAY_LEN(classes); d++)
         CHECK_OK(sheaf__device_open(&far[d], classes[d], 3, NULL, 0));
@@ -130,7 +142,8 @@ static sheaf__product some_job(sheaf__term term[TERMS], int nterms)
     const sheaf_dtype dtype = random_type();
     const int64_t m = sizes[below(ARRAY_LEN(sizes))], n = sizes[below(ARRAY_LEN(sizes))];
     for (int i = 0; i < nterms; i++) {
-        const int64_t k = below(5) == 0 ? 256 + below(300) : sizes[below(ARRAY_LEN(sizes))];
+        const int64_t big = below(5) == 0 ? 256 + below(300) : sizes[below(ARRAY_LEN(sizes))],
+                      k = below(12) == 0 ? 0 : big;
         term[i] = random_term(dtype, (int)below(FORMS), below(2), m, n, k, ORDINARY);
     }
     sheaf__product job = plain_job(dtype, m, n, term, nterms);
@@ -145,6 +158,7 @@ static void test_far__sums_of_one_slice(void **state)
         seed = of;
         const sheaf__product job = some_job(term, 1 + (int)below(4));
         check_far("one slice", &job, any_order());
+        assert_int_equal(asked, of); /* also where memory is shared */
     }
 }
 
