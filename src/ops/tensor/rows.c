@@ -86,13 +86,18 @@ static void box_part(const sheaf__kernels *k, const void *arg, int64_t begin, in
 {
     const sheaf__boxes *b = arg;
     const size_t bytes = (size_t)b->cols * sheaf_dtype_bytes(b->dtype);
-    for (int64_t row = begin; row < end; row++) {
-        int64_t to = 0, from = 0, at = row;
-        for (int i = 2; i >= 0; at /= b->count[i], i--) {
-            to += at % b->count[i] * b->ld_dst[i];
-            from += at % b->count[i] * b->ld_src[i];
+    for (int64_t row = begin, n; row < end; row += n) { /* box by box: rows may be short */
+        const int64_t box = row / b->count[2], first = row % b->count[2],
+                      left = b->count[2] - first;
+        const int64_t at[3] = { box / b->count[1], box % b->count[1], first };
+        int64_t to = 0, from = 0;
+        for (int i = 0; i < 3; i++) {
+            to += at[i] * b->ld_dst[i];
+            from += at[i] * b->ld_src[i];
         }
-        memcpy(sheaf__at(b->dst, to, b->dtype), sheaf__at(b->src, from, b->dtype), bytes);
+        n = end - row < left ? end - row : left;
+        for (int64_t r = 0; r < n; r++, to += b->ld_dst[2], from += b->ld_src[2])
+            memcpy(sheaf__at(b->dst, to, b->dtype), sheaf__at(b->src, from, b->dtype), bytes);
     }
 }
 
