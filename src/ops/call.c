@@ -64,8 +64,8 @@ static int spans_of(span *out, const sheaf__call *call)
     }
     qsort(out, (size_t)all, sizeof *out, by_address);
     for (int i = 0; i < all; i++) {
-        span *last = &out[n - 1];
-        if (n > 0 && out[i].at < last->at + last->bytes) {
+        span *last = n > 0 ? &out[n - 1] : NULL;
+        if (last != NULL && out[i].at < last->at + last->bytes) {
             const size_t end = (size_t)(out[i].at - last->at) + out[i].bytes;
             last->bytes = end > last->bytes ? end : last->bytes;
             last->written |= out[i].written;

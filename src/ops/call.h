@@ -47,7 +47,7 @@ typedef struct sheaf__call {
 } sheaf__call;
 
 /* sheaf__run - by the device's own kernel or the processor's. What a device cannot do it remembers
- * as its failure (sheaf__device_failed); operations after it do nothing. */
+ * as its failure (sheaf__device_check); operations after it do nothing. */
 void sheaf__run(struct sheaf__device *device, const sheaf__call *call);
 /* sheaf__run_here - by the processor, on the pointers as they are. */
 void sheaf__run_here(struct sheaf__device *device, const sheaf__call *call);

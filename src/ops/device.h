@@ -94,7 +94,7 @@ struct sheaf__call;
 /* What kind of device it is. Functions may be called by several threads of one device. */
 typedef struct sheaf__device_class {
     const char *name;
-    bool counts; /* operations and transfers only count; nothing else is called */
+    bool counts; /* operations and transfers only count; but reserve nothing is called */
     bool shared; /* its memory is the host's, which may use its addresses */
     /* reserve - addresses for `limit` bytes; 0: as many as can be had. grow - makes those up to
      * `to` usable, at least; false: the system does not grant them. release: NULL: none is needed.
@@ -114,8 +114,8 @@ extern const sheaf__device_class sheaf__cpu, sheaf__dry;
 /* Those of a test, up to NULL; without a test there is no such table. */
 extern const sheaf__device_class *const sheaf__more_devices[] __attribute__((weak));
 
-/* Bytes of scratch every compute thread owns (allocated from the device when
- * it is made, SHEAF_MEM_SCRATCH). Kernels may use it freely inside one task. */
+/* Bytes of scratch every compute thread owns (taken when the device is made; SHEAF_MEM_SCRATCH of
+ * it where its memory is the host's). Kernels may use it freely inside one task. */
 #define SHEAF__THREAD_SCRATCH ((size_t)6 << 20)
 
 /* sheaf__device_find - a class by its name; NULL: cpu. */

@@ -61,8 +61,8 @@ typedef struct sheaf__attention {
     int64_t ldq, ldk, ldv, ldo;
     bool by_head;
     int64_t kv_rows; /* rows between sequences in k and v (keys, or the cache's length) */
-    /* [segments + 1] ascending from 0 to batch * queries, each b * queries among them; needs equal
-     * queries, keys and kv_rows, and not `full`. NULL: every b is a sequence */
+    /* [segments + 1], the host's, ascending from 0 to batch * queries, each b * queries among them;
+     * needs equal queries, keys and kv_rows, and not `full`. NULL: every b is a sequence */
     const int64_t *segment;
     int64_t segments;
 } sheaf__attention;

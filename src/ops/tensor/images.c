@@ -237,7 +237,7 @@ static void run_placed(sheaf__device *device, sheaf__operation operation, placed
         SHEAF__READS(p->begin, (size_t)(p->lines + 1) * sizeof *p->begin),
         SHEAF__READS(p->index, (size_t)p->taps * sizeof *p->index),
         SHEAF__READS(p->weight, (size_t)p->taps * sizeof *p->weight),
-        SHEAF__READS(p->turned, (size_t)(p->lines * a->width / 2) * sizeof(float)),
+        SHEAF__READS(p->turned, (size_t)(p->lines * (a->width / 2)) * sizeof(float)),
     };
     sheaf__run(device, &(sheaf__call){ .operation = operation,
                                        .arguments = a,

@@ -274,7 +274,7 @@ void sheaf__op_share_back(sheaf__device *device, sheaf__share share);
 /* x = round(x + rows), the n numbers of `rows` `times` times, one after the other */
 void sheaf__op_add_rows(sheaf__device *device, void *x, const float *rows, int64_t n, int64_t times,
                         sheaf_dtype dtype);
-/* dx = round(the sum of n elements' copies in dy, in their order); add: of dx, then that sum */
+/* dx = round(the sum of n elements' copies in dy, as column sums); add: of dx, then that sum */
 void sheaf__op_sum_copies(sheaf__device *device, void *dx, const void *dy, int64_t n,
                           int64_t copies, bool add, sheaf_dtype dtype);
 
