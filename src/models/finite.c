@@ -3,6 +3,7 @@
 #include "models/build.h"
 
 #include "tape/rows.h"
+#include "tape/transfer.h"
 
 static bool is_finite(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
 {
@@ -120,7 +121,7 @@ static sheaf_status *of_all_stages(const char **name, const sheaf__model *m)
         return st;
     if (*name != NULL)
         snprintf(text, sizeof text, "%s", *name);
-    st = sheaf_comm_broadcast(c->world, text, sizeof text, (int)-first * c->ranks);
+    st = sheaf__transfer(c, text, sizeof text, (int)-first);
     *name = known_name(m, text);
     return st;
 }

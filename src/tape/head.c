@@ -6,6 +6,7 @@
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
 #include "tape/head_rows.h"
+#include "tape/transfer.h"
 
 typedef struct head_params {
     sheaf__linear *head;
@@ -246,8 +247,7 @@ static sheaf_status *block_gradients(block *b)
 /* What the host has, from the stage of the head to all. */
 static sheaf_status *share(const sheaf__context *c, void *bytes, size_t size)
 {
-    return c->stages > 1 ? sheaf_comm_broadcast(c->world, bytes, size, c->head_stage * c->ranks)
-                         : NULL;
+    return c->stages > 1 ? sheaf__transfer(c, bytes, size, c->head_stage) : NULL;
 }
 
 static sheaf_status *give_loss(const sheaf__context *c, sheaf__head_run *run)

@@ -215,7 +215,8 @@ static void release(grid_lines *a)
     free(a->turned);
 }
 
-/* Of pictures that a plan does not know: in one row each, which takes the most lines and taps. */
+/* Of pictures that a plan does not know: in one row each, which takes the most lines, and taps too
+ * where there are not fewer of them than the table's grid has rows and columns. */
 static sheaf_status *assume(grid_lines *a)
 {
     const sheaf__pictures *of = &a->p->of;

@@ -3,7 +3,7 @@
 
 #include "tape/rows.h"
 
-sheaf_status *sheaf__transfer(sheaf__context *c, void *bytes, size_t size, int stage)
+sheaf_status *sheaf__transfer(const sheaf__context *c, void *bytes, size_t size, int stage)
 {
     return sheaf_comm_broadcast(c->world, bytes, size, stage * c->ranks);
 }

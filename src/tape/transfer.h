@@ -12,7 +12,7 @@ sheaf__value *sheaf__record_transfer(sheaf__tape *tape, sheaf__value *x, int sta
                                      const char *name, int64_t rows, int64_t cols);
 /* sheaf__transfer - bytes of the host's, of the first rank of `stage`, to all; in place. Counts
  * them on dry. */
-sheaf_status *sheaf__transfer(sheaf__context *context, void *bytes, size_t size, int stage);
+sheaf_status *sheaf__transfer(const sheaf__context *context, void *bytes, size_t size, int stage);
 
 /* sheaf__record_store - copies x to `buffer` when the tape runs: of the device, as large as x,
  * borrowed until the tape is freed. */
