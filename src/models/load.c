@@ -488,5 +488,5 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
             sheaf__trained_from_weights(m->trained);
         sheaf__model_refresh(m);
     }
-    return TRY(st, sheaf__device_check(m->context->device));
+    return sheaf__first_of(st, sheaf__device_check(m->context->device));
 }

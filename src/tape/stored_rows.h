@@ -21,7 +21,8 @@ typedef struct sheaf__stored_rows {
 uint64_t sheaf__row_hash(const void *row, size_t bytes);
 
 /* sheaf__stored_row - x, the host's = row `row`, rounded to the compute dtype; an owned one.
- * Thread-safe. scratch  as many bytes as a row takes in the files SHEAF_E_IO, SHEAF_E_FORMAT: it
- * cannot be read, or is not what it was. The op names the tensor. */
+ * Thread-safe.
+ *   scratch  as many bytes as a row takes in the files
+ * SHEAF_E_IO, SHEAF_E_FORMAT: it cannot be read, or is not what it was. The op names the tensor. */
 sheaf_status *sheaf__stored_row(void *x, const sheaf__context *context,
                                 const sheaf__stored_rows *rows, int64_t row, void *scratch);
