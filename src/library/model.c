@@ -23,7 +23,9 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
     sheaf_status *st = sheaf__check_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
     TRY(st, sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
     TRY(st, sheaf__check_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_TILES));
-    return st == NULL ? sheaf__check_dtype(what, o->dtype) : st;
+    const sheaf__device_class *device;
+    TRY(st, sheaf__device_find(&device, o->device));
+    return TRY(st, sheaf__check_dtype(what, o->dtype));
 }
 
 static sheaf_status *copy_text(const char **out, const char *text)

@@ -100,7 +100,7 @@ static const struct {
       divides },
     { NULL,
       " gpu-memory-utilization gpus gpu num-gpus n-gpus ngpus gpu-ids n-gpu-layers ngl "
-      "device devices device-map cuda use-cpu no-cuda accelerator nproc-per-node "
+      "devices device-map cuda use-cpu no-cuda accelerator nproc-per-node "
       "num-processes ",
       on_cpu },
     { NULL,

@@ -55,7 +55,10 @@ sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *na
             }
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "device");
     sheaf_expected(st, "cpu");
-    return sheaf_found(st, "%s", name);
+    sheaf_found(st, "%s", name);
+    return sheaf_try_this(
+        st, "leave it out: sheaf runs on processors, with --threads N on each machine "
+            "and --tp T ranks to share the model");
 }
 
 /* ---- opening ---- */

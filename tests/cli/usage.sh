@@ -73,8 +73,9 @@ runs "in a recipe too" 2 "try: +sheaf calls it lr \$" train --recipe "$work/peer
 instead() { # instead COMMAND FLAG PATTERN
     runs "$1 $2" 2 "^sheaf: $2 +expected: a flag of sheaf $1 +try: +leave it out: .*$3" "$1" "$2" 1
 }
-for flag in --gpus --device --num_gpus --device_map; do instead train $flag 'processors.*--tp T .*--threads N'; done
-instead chat --device '--tp T'
+for flag in --gpus --devices --num_gpus --device_map; do instead train $flag 'processors.*--tp T .*--threads N'; done
+instead chat --devices '--tp T'
+runs "a device that is none" 2 "^sheaf: device +expected: cpu +found: +cuda +try: +leave it out: .*--tp T" generate --model none --prompt x --device cuda
 for flag in --load_in_4bit --load-in-8bit --quantization_bit; do instead train $flag 'dtype they are stored in'; done
 for flag in --deepspeed --fsdp; do instead train $flag '--dp D'; done
 for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl'; done
