@@ -361,6 +361,13 @@ sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t 
     return st;
 }
 
+sheaf_status *sheaf__host_list(void *out, const sheaf__device *device, size_t bytes)
+{
+    void *list = device->class->counts ? NULL : malloc(bytes + 1);
+    memcpy(out, &list, sizeof list);
+    return list != NULL || device->class->counts ? NULL : sheaf__no_memory("a list of rows");
+}
+
 sheaf_status *sheaf__lend(void *at, sheaf__device *device, const void *host, size_t bytes)
 {
     void *copy = (void *)host;

@@ -175,6 +175,9 @@ sheaf_status *sheaf__borrow(void *host, sheaf__device *device, const void *at, s
                             bool reads);
 sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t bytes, bool writes);
 
+/* sheaf__host_list - the host's memory for a list that it makes and lends, to free(); NULL on dry,
+ * where there may be any number: the list is not made, and sheaf__lend() counts it. */
+sheaf_status *sheaf__host_list(void *out, const sheaf__device *device, size_t bytes);
 /* sheaf__lend - the host's memory as the device's, for operations that read it (lists of rows):
  * where it is not, a copy. sheaf__reclaim - after those operations; accepts NULL. */
 sheaf_status *sheaf__lend(void *at, sheaf__device *device, const void *host, size_t bytes);

@@ -1,4 +1,6 @@
 /* fits_test.c - what needs more memory than is left is not begun, and what needs no more is. */
+#include <sys/resource.h>
+
 #include "tests/made_sat.h"
 
 #include "infer/generate.h"
@@ -233,6 +235,37 @@ static void test_fits__millions_of_rows_are_counted_at_once(void **state)
     t.o = kept;
 }
 
+/* Lists of their positions are counted, not made: one of four bytes a patch would be 100 MiB. */
+static void test_fits__any_number_of_pictures_is_counted(void **state)
+{
+    static const char *const configs[] = { "cogvlm-224", "minicpmv-2.0", "minicpmv-2.6",
+                                           "omnilmm-12b" };
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+        char path[1024];
+        sheaf__opened opened;
+        sheaf_plan plan;
+        sheaf_train_options o = t.o;
+        struct rusage before, after;
+        snprintf(path, sizeof path, "%s/tests/data/configs/%s.json", root == NULL ? "." : root,
+                 configs[i]);
+        CHECK_OK(sheaf__open_model(
+            &opened, &(sheaf__open_options){
+                         .config = path, .config_only = true, .slices = 8, .fresh = &t.fresh }));
+        const sheaf__job job = {
+            .options = &o, .schema = opened.schema, .lora = opened.lora, .seq = 2048
+        };
+        CHECK_OK(sheaf_plan_train(&plan, &job, 0));
+        o.micro_batch = 100000;
+        getrusage(RUSAGE_SELF, &before);
+        CHECK_OK(sheaf_plan_train(&plan, &job, 0));
+        getrusage(RUSAGE_SELF, &after);
+        if (after.ru_maxrss - before.ru_maxrss > 50 << 10)
+            fail_msg("%s: %ld KiB more", configs[i], after.ru_maxrss - before.ru_maxrss);
+        sheaf__opened_close(&opened);
+    }
+}
+
 /* The tape of one micro-batch and one block of the head stand for all that are alike. */
 static void test_fits__operations_are_those_of_every_micro_batch_and_block(void **state)
 {
@@ -379,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_fits__tells_what_each_rank_takes),
         cmocka_unit_test(test_fits__a_long_answer_needs_less_than_a_long_prompt),
         cmocka_unit_test(test_fits__millions_of_rows_are_counted_at_once),
+        cmocka_unit_test(test_fits__any_number_of_pictures_is_counted),
         cmocka_unit_test(test_fits__operations_are_those_of_every_micro_batch_and_block),
         cmocka_unit_test(test_fits__a_generation_takes_what_was_planned),
     };

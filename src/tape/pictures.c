@@ -156,9 +156,8 @@ static sheaf_status *find_rows(wide_rows *out, const sheaf__context *c, const sh
     sheaf__picture_at *at = NULL;
     *out = (wide_rows){ .list = NULL };
     sheaf_status *st = sheaf__pictures_layout(&at, p);
-    if (st == NULL && (out->list = malloc(bytes)) == NULL)
-        st = sheaf__no_memory("rows of the images");
-    for (int64_t i = 0; i < p->images && st == NULL; i++) {
+    TRY(st, sheaf__host_list(&out->list, c->device, bytes));
+    for (int64_t i = 0; i < p->images && out->list != NULL; i++) {
         const int64_t first = sheaf__patches_before(at, p, i);
         out->list[p->patches + i] = (int32_t)(first + i);
         for (int64_t k = first; k < sheaf__patches_before(at, p, i + 1); k++)
@@ -166,10 +165,9 @@ static sheaf_status *find_rows(wide_rows *out, const sheaf__context *c, const sh
     }
     free(at);
     TRY(st, sheaf__lend(&out->patches, c->device, out->list, bytes));
-    if (st != NULL)
-        return st;
-    out->class = out->patches + p->patches;
-    return NULL;
+    if (st == NULL && out->patches != NULL)
+        out->class = out->patches + p->patches;
+    return st;
 }
 
 static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)

@@ -76,21 +76,23 @@ static void cubic_taps(grid_lines *a, axis x, int64_t r)
     }
 }
 
-static double smooth_reach(axis x)
+/* Which rows of the table row r is made of, and what their weights depend on. */
+static sheaf_range smooth_reach(axis x, int64_t r, double *f, double *centre)
 {
-    return x.out < x.in ? (double)x.in / (double)x.out : 1;
+    *f = x.out < x.in ? (double)x.in / (double)x.out : 1;
+    *centre = (double)x.in / (double)x.out * ((double)r + 0.5);
+    const int64_t begin = (int64_t)(*centre - 2 * *f + 0.5),
+                  end = (int64_t)(*centre + 2 * *f + 0.5);
+    return (sheaf_range){ begin < 0 ? 0 : begin, end > x.in ? x.in : end };
 }
 
 static void smooth_taps(grid_lines *a, axis x, int64_t r)
 {
-    const double f = smooth_reach(x), centre = (double)x.in / (double)x.out * ((double)r + 0.5);
-    int64_t begin = (int64_t)(centre - 2 * f + 0.5), end = (int64_t)(centre + 2 * f + 0.5);
-    begin = begin < 0 ? 0 : begin;
-    end = end > x.in ? x.in : end;
-    double sum = 0;
-    for (int64_t i = begin; i < end; i++)
+    double f, centre, sum = 0;
+    const sheaf_range reach = smooth_reach(x, r, &f, &centre);
+    for (int64_t i = reach.begin; i < reach.end; i++)
         sum += keys_kernel(((double)i - centre + 0.5) / f, -0.5);
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = reach.begin; i < reach.end; i++)
         add_tap(a, i, keys_kernel(((double)i - centre + 0.5) / f, -0.5) / sum);
 }
 
@@ -132,12 +134,20 @@ static void add_axis(grid_lines *a, axis x)
     a->begin[a->n] = (int32_t)a->taps;
 }
 
-/* Room for all its taps. */
-static int64_t reach_of(sheaf__position_kind kind, axis x)
+/* How many taps that gives. */
+static int64_t taps_of(sheaf__position_kind kind, axis x)
 {
-    if (kind != SHEAF__GRID_CUBIC_SMOOTH)
-        return x.out * (kind == SHEAF__GRID_CUBIC ? 4 : 1);
-    return x.out * (2 * (int64_t)ceil(2 * smooth_reach(x)) + 2);
+    int64_t sum = 0;
+    if (kind == SHEAF__GRID_BUCKETS || kind == SHEAF__GRID_AS_IS || x.in == x.out)
+        return x.out;
+    if (kind == SHEAF__GRID_CUBIC)
+        return 4 * x.out;
+    for (int64_t r = 0; r < x.out; r++) {
+        double f, centre;
+        const sheaf_range reach = smooth_reach(x, r, &f, &centre);
+        sum += reach.end - reach.begin;
+    }
+    return sum;
 }
 
 /* ---- sines and cosines ---- */
@@ -166,26 +176,37 @@ static sheaf_status *wrong_grid(const grid_params *p, const sheaf__picture_at *a
                        "%lld x %lld", (long long)at[i].across, (long long)at[i].down);
 }
 
-static sheaf_status *find_axes(grid_lines *a)
+/* Lines and taps of all pictures, one after the other; those of equal ones are counted once. */
+static sheaf_status *count_axes(grid_lines *a)
 {
     const sheaf__position_grid *g = &a->p->grid;
-    const int64_t axes = 2 * a->p->of.images;
-    int64_t lines = 0, taps = 0;
-    for (int64_t i = 0; i < axes; i++) {
-        sheaf__picture_at *at = &a->at[i / 2];
-        const axis x = axis_of(a, i / 2, i % 2 != 0);
+    axis before[2] = { { 0 } };
+    int64_t of[2] = { 0 };
+    for (int64_t i = 0; i < 2 * a->p->of.images; i++) {
+        const int across = (int)(i % 2);
+        const axis x = axis_of(a, i / 2, across);
         if (g->kind == SHEAF__GRID_AS_IS && x.in != x.out)
             return wrong_grid(a->p, a->at, i / 2);
-        at->line = i % 2 == 0 ? lines : at->line;
-        lines += x.out;
-        taps += reach_of(g->kind, x);
+        if (x.out != before[across].out)
+            of[across] = taps_of(g->kind, x);
+        before[across] = x;
+        a->at[i / 2].line = across ? a->at[i / 2].line : a->n;
+        a->n += x.out;
+        a->taps += of[across];
     }
-    a->begin = malloc((size_t)(lines + 1) * sizeof *a->begin);
-    a->index = malloc((size_t)taps * sizeof *a->index + 1);
-    a->weight = malloc((size_t)taps * sizeof *a->weight + 1);
-    if (a->begin == NULL || a->index == NULL || a->weight == NULL)
-        return sheaf__no_memory("positions of the images");
-    for (int64_t i = 0; i < axes; i++)
+    return NULL;
+}
+
+static sheaf_status *find_axes(const sheaf__context *c, grid_lines *a)
+{
+    sheaf_status *st = count_axes(a);
+    TRY(st, sheaf__host_list(&a->begin, c->device, (size_t)(a->n + 1) * sizeof *a->begin));
+    TRY(st, sheaf__host_list(&a->index, c->device, (size_t)a->taps * sizeof *a->index));
+    TRY(st, sheaf__host_list(&a->weight, c->device, (size_t)a->taps * sizeof *a->weight));
+    if (st != NULL || a->begin == NULL)
+        return st;
+    a->n = a->taps = 0;
+    for (int64_t i = 0; i < 2 * a->p->of.images; i++)
         add_axis(a, axis_of(a, i / 2, i % 2 != 0));
     return NULL;
 }
@@ -243,7 +264,7 @@ static sheaf_status *find_lines(grid_lines *a, const sheaf__context *c, const gr
         a->at[i].across = a->at[i + 1].first - a->at[i].first;
         a->at[i].down = 1;
     }
-    return TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(c, a) : find_axes(a));
+    return TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(c, a) : find_axes(c, a));
 }
 
 /* ---- the op ---- */
@@ -261,20 +282,21 @@ static sheaf_status *run(sheaf__context *c, const grid_params *p, bool backward)
                             .cols = p->grid.cols,
                             .first = p->grid.class_row };
     sheaf_status *st = find_lines(&a, c, p);
-    const size_t taps = (size_t)a.taps * 4;
+    const bool turns = p->grid.kind == SHEAF__GRID_SINCOS;
+    const size_t lines = (size_t)a.n, taps = (size_t)a.taps * 4;
     const struct {
         void *to;
         const void *from;
         size_t bytes;
     } list[] = { { &to.at, a.at, (size_t)(to.images + 1) * sizeof *a.at },
-                 { &to.begin, a.begin, (size_t)(a.n + 1) * 4 },
+                 { &to.begin, a.begin, turns ? 0 : (lines + 1) * 4 },
                  { &to.index, a.index, taps },
                  { &to.weight, a.weight, taps },
-                 { &to.turned, a.turned, (size_t)(a.n * (p->x->cols / 2)) * 4 } };
+                 { &to.turned, a.turned, turns ? lines * (size_t)(p->x->cols / 2) * 4 : 0 } };
     to.lines = a.n;
     to.taps = a.taps;
     for (size_t i = 0; i < sizeof list / sizeof *list && st == NULL; i++)
-        if (list[i].from != NULL)
+        if (list[i].bytes > 0)
             st = sheaf__lend(list[i].to, device, list[i].from, list[i].bytes);
     if (st == NULL && backward)
         sheaf__op_add_positions_back(device, table->trained->grad[0], p->y->grad, to, p->x->rows,
