@@ -446,11 +446,6 @@ static void give_back(sheaf__tape *tape, const step *s)
     }
 }
 
-static bool is_finite(const sheaf__tape *tape, const void *x, int64_t n, sheaf_dtype dtype)
-{
-    return sheaf__op_is_finite(tape->context->device, x, dtype, n, dtype);
-}
-
 /* The first argument in which a step left something that is not finite; -1: none. Rows that see no
  * key have a maximum of -inf; only what flows on counts. */
 static int bad_argument(const sheaf__tape *tape, const step *s)
@@ -462,8 +457,9 @@ static int bad_argument(const sheaf__tape *tape, const step *s)
         const unsigned use = arg_of(s, a).use;
         const bool looked_at = s->backward ? (use & backward) && v->live_grad
                                            : (use & forward) && v->live_data && !v->statistic;
-        if (looked_at && !is_finite(tape, s->backward ? v->grad : v->data,
-                                    sheaf__rows_present(v) * v->cols, v->dtype))
+        if (looked_at &&
+            !sheaf__op_is_finite(tape->context->device, s->backward ? v->grad : v->data, v->dtype,
+                                 sheaf__rows_present(v) * v->cols, v->dtype))
             return a;
     }
     return -1;
@@ -515,7 +511,7 @@ static void note_bad(sheaf__tape *tape, const step *s, int argument)
 /* As its first argument, which a step forward of such an op only reads. */
 void sheaf__tape_check_values(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype)
 {
-    if (tape->bad != NULL && !is_finite(tape, data, n, dtype))
+    if (tape->bad != NULL && !sheaf__op_is_finite(tape->context->device, data, dtype, n, dtype))
         note_bad(tape, tape->now, 0);
 }
 
@@ -524,8 +520,7 @@ sheaf_status *sheaf__tape_recompute(sheaf__tape *tape, sheaf__value *x)
     const step *s = tape == NULL ? NULL : tape->now;
     if (s == NULL || s->maker == NULL || s->op->arg[0].value != x)
         return NULL;
-    if (tape->bad != NULL && !is_finite(tape, x->grad, sheaf__rows_present(x) * x->cols, x->dtype))
-        note_bad(tape, s, 0);
+    sheaf__tape_check_values(tape, x->grad, sheaf__rows_present(x) * x->cols, x->dtype);
     sheaf__activity_op(tape->context->activity, "backward", s->maker->name, s->maker->layer);
     x->remade = true;
     sheaf_status *st = s->maker->backward(tape, s->maker);
