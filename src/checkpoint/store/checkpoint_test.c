@@ -9,8 +9,6 @@
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/store/manifest.h"
-#include "tests/devices/checked.h"
-#include "tests/devices/copied.h"
 #include "tests/faults/tiny_state.h"
 #include "base/status.h"
 
@@ -112,7 +110,11 @@ static void test_save__data_parallel_groups_share_the_writing(void **state)
     free(one);
 }
 
-/* ---- memory of a device ---- */
+/* ---- memory of a device, which a build without fast kernels does not have ---- */
+
+#ifndef SHEAF_NO_X86
+#include "tests/devices/checked.h"
+#include "tests/devices/copied.h"
 
 /* More than goes through the host at a time, by a remainder, and less. */
 static const int64_t lengths[] = { SHEAF__STATE_PIECE / 2 + 5, 3 };
@@ -197,6 +199,7 @@ static void test_save__memory_of_a_device_goes_through_the_host_in_pieces(void *
         sheaf__device_close(to.device);
     }
 }
+#endif
 
 /* ---- what makes a manifest another ---- */
 
@@ -833,7 +836,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_save__same_bytes_at_any_number_of_ranks),
         cmocka_unit_test(test_save__data_parallel_groups_share_the_writing),
+#ifndef SHEAF_NO_X86
         cmocka_unit_test(test_save__memory_of_a_device_goes_through_the_host_in_pieces),
+#endif
         cmocka_unit_test(test_save__another_state_has_another_manifest),
         cmocka_unit_test(test_manifest__is_the_recorded_text),
         cmocka_unit_test(test_manifest__a_changed_byte_is_noticed),
