@@ -68,6 +68,17 @@ static void run_on_pool(void *pool, int64_t tasks,
     sheaf__pool_run(pool, tasks, task, context);
 }
 
+/* What is exchanged, as the host's; on dry the address itself, which no exchange touches. */
+static sheaf_status *lend(void *host, const sheaf__context *c, void *at, size_t bytes, bool reads)
+{
+    void *lent;
+    sheaf_status *st = sheaf__borrow(&lent, c->device, at, bytes, reads);
+    if (st == NULL && lent == NULL)
+        lent = at;
+    memcpy(host, &lent, sizeof lent);
+    return st;
+}
+
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
                                float *const *roots, int64_t rows, int64_t cols)
 {
@@ -83,7 +94,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     sheaf_tree_own(tree, sheaf_comm_rank(comm), &own);
     sheaf_status *st = NULL;
     for (int r = 0; r < (own == 0 ? 1 : own); r++)
-        TRY(st, sheaf__borrow(&host[r], device, roots[r], bytes, r < own));
+        TRY(st, lend(&host[r], context, roots[r], bytes, r < own));
     TRY(st, sheaf_comm_sum(comm, tree, host[0], host, rows, cols, &adder));
     for (int r = 0; r < (own == 0 ? 1 : own); r++) {
         const bool writes = st == NULL && r == 0;
@@ -92,7 +103,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     return st;
 }
 
-/* What is exchanged, while the host has it. */
+/* After an exchange. */
 static sheaf_status *give_back(const sheaf__context *c, sheaf_status *st, void *host, void *at,
                                size_t bytes)
 {
@@ -105,7 +116,7 @@ sheaf_status *sheaf__max_among(const sheaf__context *c, sheaf_comm *comm, float 
     float *host;
     if (comm == NULL)
         return NULL;
-    sheaf_status *st = sheaf__borrow(&host, c->device, x, bytes, true);
+    sheaf_status *st = lend(&host, c, x, bytes, true);
     TRY(st, sheaf_comm_max(comm, host, n));
     return give_back(c, st, host, x, bytes);
 }
@@ -117,7 +128,7 @@ sheaf_status *sheaf__select_among(const sheaf__context *c, sheaf_comm *comm, voi
     void *host;
     if (comm == NULL)
         return NULL;
-    sheaf_status *st = sheaf__borrow(&host, c->device, rows, bytes, true);
+    sheaf_status *st = lend(&host, c, rows, bytes, true);
     TRY(st, sheaf_comm_select(comm, host, row_bytes, n, owner));
     return give_back(c, st, host, rows, bytes);
 }
@@ -131,7 +142,7 @@ sheaf_status *sheaf__gather_among(const sheaf__context *c, sheaf_comm *comm, voi
         return NULL;
     for (int r = 0; r < sheaf_comm_ranks(comm); r++)
         bytes += size[r];
-    sheaf_status *st = sheaf__borrow(&host, c->device, all, bytes, true);
+    sheaf_status *st = lend(&host, c, all, bytes, true);
     TRY(st, sheaf_comm_gather(comm, host, size));
     return give_back(c, st, host, all, bytes);
 }
@@ -142,7 +153,7 @@ sheaf_status *sheaf__broadcast_among(const sheaf__context *c, sheaf_comm *comm, 
     void *host;
     if (comm == NULL)
         return NULL;
-    sheaf_status *st = sheaf__borrow(&host, c->device, x, bytes, true);
+    sheaf_status *st = lend(&host, c, x, bytes, true);
     TRY(st, sheaf_comm_broadcast(comm, host, bytes, root));
     return give_back(c, st, host, x, bytes);
 }
