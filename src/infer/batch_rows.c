@@ -15,12 +15,12 @@ sheaf_status *sheaf__batch_rows_open(sheaf__batch_rows *out, const sheaf__model 
                  all = again ? (size_t)(batch * length) * SIZE : images;
     sheaf__device *device = m->context->device;
     *out = (sheaf__batch_rows){ 0 };
-    sheaf_status *st = sheaf__mirror_take(&out->ids, device, all, SHEAF_MEM_INPUTS);
-    TRY(st, sheaf__mirror_take(&out->position, device, all, SHEAF_MEM_INPUTS));
+    sheaf_status *st = sheaf__mirror_alloc(&out->ids, device, all, SHEAF_MEM_INPUTS);
+    TRY(st, sheaf__mirror_alloc(&out->position, device, all, SHEAF_MEM_INPUTS));
     if (sheaf__model_has_images(m))
-        TRY(st, sheaf__mirror_take(&out->image_row, device, images, SHEAF_MEM_INPUTS));
+        TRY(st, sheaf__mirror_alloc(&out->image_row, device, images, SHEAF_MEM_INPUTS));
     for (int i = 0; i < 2 && sheaf__model_has_images(m); i++)
-        TRY(st, sheaf__mirror_take(&out->stream[i], device, images, SHEAF_MEM_INPUTS));
+        TRY(st, sheaf__mirror_alloc(&out->stream[i], device, images, SHEAF_MEM_INPUTS));
     return sheaf_in(st, "rows of %lld sequences", (long long)batch);
 }
 
@@ -29,7 +29,7 @@ void sheaf__batch_rows_release(sheaf__batch_rows *rows, const sheaf__model *m)
     sheaf__mirror *const all[] = { &rows->ids, &rows->position, &rows->image_row, &rows->stream[0],
                                    &rows->stream[1] };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        sheaf__mirror_give(all[i], m->context->device);
+        sheaf__mirror_free(all[i], m->context->device);
 }
 
 sheaf__rows_in sheaf__batch_rows_in(const sheaf__batch_rows *rows)

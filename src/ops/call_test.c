@@ -425,7 +425,7 @@ static void test_mirror__two_sides(void **state)
         sheaf__device *device = open_device(all[d]);
         const bool dry = all[d]->counts, one = all[d]->shared && !dry;
         sheaf__mirror m;
-        CHECK_OK(sheaf__mirror_take(&m, device, 40, SHEAF_MEM_INPUTS));
+        CHECK_OK(sheaf__mirror_alloc(&m, device, 40, SHEAF_MEM_INPUTS));
         assert_int_equal(m.bytes, 40);
         assert_int_equal(device->in_use[SHEAF_MEM_INPUTS], 64);
         assert_true((m.host == m.device) == one);
@@ -436,17 +436,17 @@ static void test_mirror__two_sides(void **state)
         if (!dry)
             sheaf__op_add(device, m.device, m.device, 5);
         assert_true(host[4] == (one ? 8 : 4));
-        CHECK_OK(sheaf__mirror_download(&m, device, 16));
+        CHECK_OK(sheaf__download(device, m.host, m.device, 16));
         assert_true(dry || (host[3] == 6 && host[4] == (one ? 8 : 4)));
         check_counts(device, 20, 16);
-        sheaf__mirror_give(&m, device);
+        sheaf__mirror_free(&m, device);
         assert_null(m.host);
         assert_null(m.device);
-        sheaf__mirror_give(&m, device);
+        sheaf__mirror_free(&m, device);
         assert_int_equal(device->in_use[SHEAF_MEM_INPUTS], 0);
-        CHECK_OK(sheaf__mirror_take(&m, device, 0, SHEAF_MEM_INPUTS));
+        CHECK_OK(sheaf__mirror_alloc(&m, device, 0, SHEAF_MEM_INPUTS));
         CHECK_OK(sheaf__mirror_upload(&m, device, 0));
-        sheaf__mirror_give(&m, device);
+        sheaf__mirror_free(&m, device);
         sheaf__device_close(device);
     }
 }

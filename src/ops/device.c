@@ -401,8 +401,8 @@ static void *host_side(const sheaf__device *device, size_t bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
-sheaf_status *sheaf__mirror_take(sheaf__mirror *out, sheaf__device *device, size_t bytes,
-                                 sheaf_memory kind)
+sheaf_status *sheaf__mirror_alloc(sheaf__mirror *out, sheaf__device *device, size_t bytes,
+                                  sheaf_memory kind)
 {
     *out = (sheaf__mirror){ .bytes = bytes };
     sheaf_status *st = sheaf__device_alloc(&out->device, device, bytes, kind);
@@ -411,7 +411,7 @@ sheaf_status *sheaf__mirror_take(sheaf__mirror *out, sheaf__device *device, size
         (out->host = host_side(device, bytes)) == NULL && !device->class->counts)
         st = sheaf__no_memory("the host's side of the device's memory");
     if (st != NULL)
-        sheaf__mirror_give(out, device);
+        sheaf__mirror_free(out, device);
     return st;
 }
 
@@ -420,12 +420,7 @@ sheaf_status *sheaf__mirror_upload(const sheaf__mirror *m, sheaf__device *device
     return sheaf__upload(device, m->device, m->host, bytes);
 }
 
-sheaf_status *sheaf__mirror_download(const sheaf__mirror *m, sheaf__device *device, size_t bytes)
-{
-    return sheaf__download(device, m->host, m->device, bytes);
-}
-
-void sheaf__mirror_give(sheaf__mirror *m, sheaf__device *device)
+void sheaf__mirror_free(sheaf__mirror *m, sheaf__device *device)
 {
     if (m->host != m->device && device->class->counts && m->host != NULL)
         munmap(m->host, m->bytes + 1);

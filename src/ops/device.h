@@ -191,14 +191,12 @@ typedef struct sheaf__mirror {
     size_t bytes;
 } sheaf__mirror;
 
-sheaf_status *sheaf__mirror_take(sheaf__mirror *out, sheaf__device *device, size_t bytes,
-                                 sheaf_memory kind);
+sheaf_status *sheaf__mirror_alloc(sheaf__mirror *out, sheaf__device *device, size_t bytes,
+                                  sheaf_memory kind);
 /* Its first bytes. */
 sheaf_status *sheaf__mirror_upload(const sheaf__mirror *mirror, sheaf__device *device,
                                    size_t bytes);
-sheaf_status *sheaf__mirror_download(const sheaf__mirror *mirror, sheaf__device *device,
-                                     size_t bytes);
-void sheaf__mirror_give(sheaf__mirror *mirror, sheaf__device *device);
+void sheaf__mirror_free(sheaf__mirror *mirror, sheaf__device *device);
 
 /* Operations return no status: the device remembers what it could not do, and does no more of them.
  *   sheaf__device_fail - remembers `st`, if it is the first; consumes it; may be NULL.

@@ -213,7 +213,7 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
     for (int i = 0; i < 3; i++)
         TRY(st, sheaf__gradient_begin(&grad[i], c, to[i]));
     for (int i = 1; i < 3 && st == NULL && sees_own(p); i++)
-        sheaf__clear(c, grad[i], to[i]->rows * to[i]->cols, c->dtype);
+        sheaf__op_zero(c->device, grad[i], to[i]->rows * to[i]->cols, c->dtype);
     if (st == NULL)
         back_all(c, p, at, grad);
     for (int i = 0; i < 3; i++)

@@ -167,8 +167,8 @@ void sheaf__table_refresh(sheaf__context *c, const sheaf__table *t)
     for (int64_t s = c->own.begin, at = 0; s < c->own.end && t->rows != NULL; s++) {
         const int64_t n = t->trained == NULL ? 0 : t->trained->numel[s];
         if (n > 0)
-            sheaf__convert(c, sheaf__at(t->rows, at, c->dtype), c->dtype, t->trained->weight[s],
-                           SHEAF_F32, n);
+            sheaf__op_convert(c->device, sheaf__at(t->rows, at, c->dtype), c->dtype,
+                              t->trained->weight[s], SHEAF_F32, n);
         at += n;
     }
     sheaf__lora_refresh(c, t->lora);

@@ -42,10 +42,11 @@ void sheaf__trained_from_weights(sheaf__trained_set *set)
 {
     if (!is_divided(set))
         return;
-    sheaf__convert(set->context, set->master, SHEAF_F32, set->sum[0], SHEAF_F32, set->common);
-    sheaf__convert(set->context, set->master + set->common, SHEAF_F32,
-                   set->sum[0] + set->common + stretch_begin(set), SHEAF_F32,
-                   set->kept - set->common);
+    sheaf__op_convert(set->context->device, set->master, SHEAF_F32, set->sum[0], SHEAF_F32,
+                      set->common);
+    sheaf__op_convert(set->context->device, set->master + set->common, SHEAF_F32,
+                      set->sum[0] + set->common + stretch_begin(set), SHEAF_F32,
+                      set->kept - set->common);
 }
 
 /* Floats are exchanged where they are to lie. What is narrower goes to the end of that array, and
@@ -63,9 +64,9 @@ sheaf_status *sheaf__trained_publish(sheaf__trained_set *set)
     sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_WEIGHTS);
     float *const cut = set->sum[0] + set->common;
     char *const all = (char *)cut + (size_t)n * (sizeof(float) - bytes);
-    sheaf__convert(c, set->sum[0], SHEAF_F32, set->master, SHEAF_F32, set->common);
-    sheaf__convert(c, all + (size_t)stretch_begin(set) * bytes, c->dtype, set->master + set->common,
-                   SHEAF_F32, mine);
+    sheaf__op_convert(c->device, set->sum[0], SHEAF_F32, set->master, SHEAF_F32, set->common);
+    sheaf__op_convert(c->device, all + (size_t)stretch_begin(set) * bytes, c->dtype,
+                      set->master + set->common, SHEAF_F32, mine);
     sheaf_status *st = sheaf__gather_among(c, c->peers, all, size);
     sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_OTHER);
     if (st == NULL && bytes < sizeof(float))

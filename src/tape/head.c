@@ -364,7 +364,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     run->loss_sum = 0;
     run->labels = run->correct = 0;
     if (p->dx != NULL)
-        sheaf__clear(c, p->dx->data, sheaf__rows_present(p->x) * p->x->cols, c->dtype);
+        sheaf__op_zero(c->device, p->dx->data, sheaf__rows_present(p->x) * p->x->cols, c->dtype);
     const int64_t candidates = candidates_of(run, p->x->rows);
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {

@@ -60,7 +60,7 @@ static sheaf_status *heads_weight_gradient(sheaf__context *c, const norm_params 
         st = sheaf__sum_partials(c, &like->tree, part, like->first, spare, 1, width, &total);
     }
     if (st == NULL)
-        sheaf__add(c, p->norm->trained->grad[0], total, width);
+        sheaf__op_add(c->device, p->norm->trained->grad[0], total, width);
     sheaf__free(c, rstd);
     sheaf__free(c, spare);
     sheaf__free(c, sums);

@@ -237,10 +237,10 @@ void sheaf__lora_refresh(sheaf__context *c, const sheaf__lora_part *lora)
 {
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
         if (lora->a != NULL && lora->a_copy[s] != NULL && lora->first == NULL)
-            sheaf__convert(c, lora->a_copy[s], c->dtype, lora->a->weight[s] + lora->a_at, SHEAF_F32,
-                           lora->a_numel[s]);
+            sheaf__op_convert(c->device, lora->a_copy[s], c->dtype, lora->a->weight[s] + lora->a_at,
+                              SHEAF_F32, lora->a_numel[s]);
         if (lora->b != NULL && lora->b_copy[s] != NULL)
-            sheaf__convert(c, lora->b_copy[s], c->dtype, lora->b->weight[s] + lora->b_at[s],
-                           SHEAF_F32, lora->b_numel[s]);
+            sheaf__op_convert(c->device, lora->b_copy[s], c->dtype,
+                              lora->b->weight[s] + lora->b_at[s], SHEAF_F32, lora->b_numel[s]);
     }
 }

@@ -286,7 +286,7 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
                                         lora->a_copy[0], in, lora->rank));
         sheaf__batch_run(c, b);
         sheaf__lora_drop(c, part, part, m, in, 0, lora, p->info, c->dtype);
-        sheaf__accumulate(c, p->x->grad, part, m * in, c->dtype);
+        sheaf__op_accumulate(c->device, p->x->grad, part, m * in, c->dtype);
         sheaf__free(c, part);
     }
     return NULL;

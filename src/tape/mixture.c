@@ -49,7 +49,7 @@ sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int6
 static sheaf_status *nothing_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__value *sum = op->arg[0].value;
-    sheaf__clear(sheaf__tape_context(tape), sum->data, sum->rows * sum->cols, sum->dtype);
+    sheaf__op_zero(sheaf__tape_context(tape)->device, sum->data, sum->rows * sum->cols, sum->dtype);
     return NULL;
 }
 
@@ -183,7 +183,7 @@ static sheaf_status *share_backward(sheaf__tape *tape, sheaf__op *op)
     if (share.dweights == NULL)
         share.y = NULL;
     else if (w->grad_fresh) /* each expert writes its own column */
-        sheaf__clear(c, w->grad, w->rows * w->cols, SHEAF_F32);
+        sheaf__op_zero(c->device, w->grad, w->rows * w->cols, SHEAF_F32);
     sheaf__op_share_back(c->device, share);
     return NULL;
 }
@@ -205,8 +205,8 @@ void sheaf__record_add_expert(sheaf__tape *tape, sheaf__value *sum, sheaf__value
 static sheaf_status *mixed_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__value *sum = op->arg[0].value, *residual = op->arg[1].value;
-    sheaf__accumulate(sheaf__tape_context(tape), sum->data, residual->data, sum->rows * sum->cols,
-                      sum->dtype);
+    sheaf__op_accumulate(sheaf__tape_context(tape)->device, sum->data, residual->data,
+                         sum->rows * sum->cols, sum->dtype);
     return NULL;
 }
 

@@ -263,7 +263,8 @@ static sheaf_status *vector_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     const vector_params *p = op->params;
-    sheaf__convert(c, p->y->data, c->dtype, p->vector->data, SHEAF_F32, p->y->rows * p->y->cols);
+    sheaf__op_convert(c->device, p->y->data, c->dtype, p->vector->data, SHEAF_F32,
+                      p->y->rows * p->y->cols);
     return NULL;
 }
 

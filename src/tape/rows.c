@@ -1,34 +1,12 @@
 /* rows.c - see rows.h. */
 #include "tape/rows.h"
 
-void sheaf__add(const sheaf__context *c, float *dst, const float *src, int64_t n)
-{
-    sheaf__op_add(c->device, dst, src, n);
-}
-
-void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int64_t n,
-                       sheaf_dtype dtype)
-{
-    sheaf__op_accumulate(c->device, dst, src, n, dtype);
-}
-
-void sheaf__convert(const sheaf__context *c, void *dst, sheaf_dtype to, const void *src,
-                    sheaf_dtype from, int64_t n)
-{
-    sheaf__op_convert(c->device, dst, to, src, from, n);
-}
-
 void sheaf__copy(const sheaf__context *c, void *dst, const void *src, int64_t n, bool add)
 {
     if (add)
-        sheaf__accumulate(c, dst, src, n, c->dtype);
+        sheaf__op_accumulate(c->device, dst, src, n, c->dtype);
     else
-        sheaf__convert(c, dst, c->dtype, src, c->dtype, n);
-}
-
-void sheaf__clear(const sheaf__context *c, void *x, int64_t n, sheaf_dtype dtype)
-{
-    sheaf__op_zero(c->device, x, n, dtype);
+        sheaf__op_convert(c->device, dst, c->dtype, src, c->dtype, n);
 }
 
 void sheaf__refresh(const sheaf__context *c, float *to, const float *master, int64_t n, bool one)
@@ -63,7 +41,7 @@ void sheaf__scatter_gradient(const sheaf__context *c, const sheaf__value *x, con
                              sheaf__row_map p, int64_t rows)
 {
     if (x->grad_fresh)
-        sheaf__clear(c, x->grad, x->rows * x->cols, c->dtype);
+        sheaf__op_zero(c->device, x->grad, x->rows * x->cols, c->dtype);
     sheaf__scatter(c, x->grad, dense, p, rows, x->cols, !x->grad_fresh);
 }
 
@@ -105,8 +83,8 @@ sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, flo
         sheaf_tree_add add[SHEAF_MAX_SLICES];
         int result, n = sheaf_tree_program_slices(tree, node, add, &result);
         for (int i = 0; i < n; i++)
-            sheaf__add(c, part[node->begin + add[i].a - first],
-                       part[node->begin + add[i].b - first], rows * cols);
+            sheaf__op_add(c->device, part[node->begin + add[i].a - first],
+                          part[node->begin + add[i].b - first], rows * cols);
         root[r] = part[node->begin + result - first];
     }
     *total = root[0];
@@ -131,7 +109,7 @@ void sheaf__gradient_end(sheaf__context *c, const sheaf__value *x, void *dx, boo
     if (dx == x->grad)
         return;
     if (good && x->needs_grad)
-        sheaf__accumulate(c, x->grad, dx, sheaf__rows_present(x) * x->cols, x->dtype);
+        sheaf__op_accumulate(c->device, x->grad, dx, sheaf__rows_present(x) * x->cols, x->dtype);
     sheaf__free(c, dx);
 }
 
@@ -144,6 +122,7 @@ void sheaf__pass_gradient(const sheaf__context *c, sheaf__value *to, sheaf__valu
         to->grad = from->grad;
         from->grad = swap;
     } else {
-        sheaf__accumulate(c, to->grad, from->grad, sheaf__rows_present(from) * to->cols, to->dtype);
+        sheaf__op_accumulate(c->device, to->grad, from->grad, sheaf__rows_present(from) * to->cols,
+                             to->dtype);
     }
 }

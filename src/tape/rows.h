@@ -1,5 +1,5 @@
-/* rows.h - operations on whole tensors and on rows of them, on the device's threads; nothing on
- * dry. */
+/* rows.h - operations (ops/tensor/tensor.h) that tape has with the compute dtype or on values of
+ * its own. */
 #pragma once
 
 #include "ops/call.h"
@@ -8,18 +8,8 @@
 
 /* ---- n elements ---- */
 
-/* dst += src, float32 */
-void sheaf__add(const sheaf__context *context, float *dst, const float *src, int64_t n);
-/* dst = round(dst + src), both of `dtype` */
-void sheaf__accumulate(const sheaf__context *context, void *dst, const void *src, int64_t n,
-                       sheaf_dtype dtype);
-/* dst = src; dst may be src where the types are the same */
-void sheaf__convert(const sheaf__context *context, void *dst, sheaf_dtype to, const void *src,
-                    sheaf_dtype from, int64_t n);
 /* dst = src, of the compute dtype; with `add` dst = round(dst + src) */
 void sheaf__copy(const sheaf__context *context, void *dst, const void *src, int64_t n, bool add);
-/* x = 0 */
-void sheaf__clear(const sheaf__context *context, void *x, int64_t n, sheaf_dtype dtype);
 /* sheaf__refresh - float32 copies of masters, rounded to the compute dtype; one: plus 1. */
 void sheaf__refresh(const sheaf__context *context, float *to, const float *master, int64_t n,
                     bool one);

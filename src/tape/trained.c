@@ -167,10 +167,10 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     spread(set, groups_of(set) > 1 ? set->sum[0] : set->master, offsetof(sheaf__trained, weight),
            false);
     /* The padding, too, though nothing hashes it. */
-    sheaf__clear(set->context, set->master, set->kept, SHEAF_F32);
-    sheaf__clear(set->context, set->moment1, set->kept, SHEAF_F32);
-    sheaf__clear(set->context, set->moment2, set->kept, SHEAF_F32);
-    sheaf__clear(set->context, set->sum[0], set->numel, SHEAF_F32);
+    sheaf__op_zero(set->context->device, set->master, set->kept, SHEAF_F32);
+    sheaf__op_zero(set->context->device, set->moment1, set->kept, SHEAF_F32);
+    sheaf__op_zero(set->context->device, set->moment2, set->kept, SHEAF_F32);
+    sheaf__op_zero(set->context->device, set->sum[0], set->numel, SHEAF_F32);
     return NULL;
 }
 
@@ -186,7 +186,7 @@ static int meeting_span(int a, int b)
 static void join_top(sheaf__trained_set *set, sheaf__accumulators *stack)
 {
     const int top = stack->depth - 1;
-    sheaf__add(set->context, set->sum[top - 1], set->sum[top], set->numel);
+    sheaf__op_add(set->context->device, set->sum[top - 1], set->sum[top], set->numel);
     stack->depth--;
 }
 
@@ -207,7 +207,7 @@ sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulat
     }
     stack->begin[stack->depth] = g;
     spread(set, set->sum[stack->depth], offsetof(sheaf__trained, grad), false);
-    sheaf__clear(set->context, set->sum[stack->depth], set->numel, SHEAF_F32);
+    sheaf__op_zero(set->context->device, set->sum[stack->depth], set->numel, SHEAF_F32);
     stack->depth++;
     return NULL;
 }

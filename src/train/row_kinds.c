@@ -38,8 +38,8 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
         if (n == 0)
             continue;
         sheaf__device *device = model->context->device;
-        st = sheaf__mirror_take(&out->sample[k], device, n * 8, SHEAF_MEM_INPUTS);
-        TRY(st, sheaf__mirror_take(&out->position[k], device, n * 8, SHEAF_MEM_INPUTS));
+        st = sheaf__mirror_alloc(&out->sample[k], device, n * 8, SHEAF_MEM_INPUTS);
+        TRY(st, sheaf__mirror_alloc(&out->position[k], device, n * 8, SHEAF_MEM_INPUTS));
     }
     return st;
 }
@@ -120,8 +120,8 @@ sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model 
 void sheaf__row_kinds_release(sheaf__row_kinds *kinds, sheaf__model *model)
 {
     for (int k = 0; k < SHEAF__ROW_KINDS; k++) {
-        sheaf__mirror_give(&kinds->sample[k], model->context->device);
-        sheaf__mirror_give(&kinds->position[k], model->context->device);
+        sheaf__mirror_free(&kinds->sample[k], model->context->device);
+        sheaf__mirror_free(&kinds->position[k], model->context->device);
     }
     *kinds = (sheaf__row_kinds){ 0 };
 }

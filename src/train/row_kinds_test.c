@@ -12,8 +12,8 @@ static sheaf__row_kinds take_kinds(sheaf__context *context, int first, int end)
     sheaf__row_kinds k = { 0 };
     CHECK_OK(sheaf__device_open(&context->device, &checked_device, 1, NULL, 0));
     for (int i = first; i < end; i++) {
-        CHECK_OK(sheaf__mirror_take(&k.sample[i], context->device, MOST * 8, SHEAF_MEM_INPUTS));
-        CHECK_OK(sheaf__mirror_take(&k.position[i], context->device, MOST * 8, SHEAF_MEM_INPUTS));
+        CHECK_OK(sheaf__mirror_alloc(&k.sample[i], context->device, MOST * 8, SHEAF_MEM_INPUTS));
+        CHECK_OK(sheaf__mirror_alloc(&k.position[i], context->device, MOST * 8, SHEAF_MEM_INPUTS));
     }
     return k;
 }

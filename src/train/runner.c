@@ -50,7 +50,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
     sheaf_status *st = NULL;
     for (int i = 0; i < SHEAF__RUNNER_INPUTS && st == NULL; i++)
         if (bytes[i] > 0)
-            st = sheaf__mirror_take(&r->input[i], device, bytes[i], SHEAF_MEM_INPUTS);
+            st = sheaf__mirror_alloc(&r->input[i], device, bytes[i], SHEAF_MEM_INPUTS);
     r->batch.tokens = r->input[SHEAF__RUNNER_TOKENS].host;
     r->batch.labels = r->input[SHEAF__RUNNER_LABELS].host;
     r->batch.position = r->input[SHEAF__RUNNER_POSITIONS].host;
@@ -227,7 +227,7 @@ void sheaf__runner_release(sheaf__runner *r)
     for (int i = 0; i < r->ntapes; i++)
         sheaf__tape_free(r->tape[i].tape);
     for (int i = 0; r->model != NULL && i < SHEAF__RUNNER_INPUTS; i++)
-        sheaf__mirror_give(&r->input[i], r->model->context->device);
+        sheaf__mirror_free(&r->input[i], r->model->context->device);
     for (int t = 0; r->model != NULL && t < SHEAF__MOST_TOWERS; t++)
         sheaf__host_free(r->model->context->device, r->pixels[t]);
     free(r->batch.picture);

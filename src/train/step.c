@@ -43,11 +43,11 @@ static sheaf_status *take_random(sheaf__stepper *s)
                noisy = s->run->neftune_alpha > 0;
     sheaf_status *st = NULL;
     if (drops || noisy)
-        st = sheaf__mirror_take(&s->sample, s->context->device, n * 8, SHEAF_MEM_INPUTS);
+        st = sheaf__mirror_alloc(&s->sample, s->context->device, n * 8, SHEAF_MEM_INPUTS);
     if (st == NULL && (drops || noisy))
-        st = sheaf__mirror_take(&s->position, s->context->device, n * 8, SHEAF_MEM_INPUTS);
+        st = sheaf__mirror_alloc(&s->position, s->context->device, n * 8, SHEAF_MEM_INPUTS);
     if (st == NULL && noisy)
-        st = sheaf__mirror_take(&s->half, s->context->device, n * sizeof(float), SHEAF_MEM_INPUTS);
+        st = sheaf__mirror_alloc(&s->half, s->context->device, n * sizeof(float), SHEAF_MEM_INPUTS);
     return st;
 }
 
@@ -94,9 +94,9 @@ void sheaf__stepper_free(sheaf__stepper *s)
     if (s == NULL)
         return;
     sheaf__runner_release(&s->runner);
-    sheaf__mirror_give(&s->sample, s->context->device);
-    sheaf__mirror_give(&s->position, s->context->device);
-    sheaf__mirror_give(&s->half, s->context->device);
+    sheaf__mirror_free(&s->sample, s->context->device);
+    sheaf__mirror_free(&s->position, s->context->device);
+    sheaf__mirror_free(&s->half, s->context->device);
     free(s->rows);
     free(s);
 }
