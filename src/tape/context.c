@@ -69,13 +69,13 @@ static void run_on_pool(void *pool, int64_t tasks,
 }
 
 /* What is exchanged, as the host's; on dry the address itself, which no exchange touches. */
-static sheaf_status *lend(void *host, const sheaf__context *c, void *at, size_t bytes, bool reads)
+static sheaf_status *borrow(void *host, const sheaf__context *c, void *at, size_t bytes, bool reads)
 {
-    void *lent;
-    sheaf_status *st = sheaf__borrow(&lent, c->device, at, bytes, reads);
-    if (st == NULL && lent == NULL)
-        lent = at;
-    memcpy(host, &lent, sizeof lent);
+    void *at_host;
+    sheaf_status *st = sheaf__borrow(&at_host, c->device, at, bytes, reads);
+    if (st == NULL && at_host == NULL)
+        at_host = at;
+    memcpy(host, &at_host, sizeof at_host);
     return st;
 }
 
@@ -94,7 +94,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     sheaf_tree_own(tree, sheaf_comm_rank(comm), &own);
     sheaf_status *st = NULL;
     for (int r = 0; r < (own == 0 ? 1 : own); r++)
-        TRY(st, lend(&host[r], context, roots[r], bytes, r < own));
+        TRY(st, borrow(&host[r], context, roots[r], bytes, r < own));
     TRY(st, sheaf_comm_sum(comm, tree, host[0], host, rows, cols, &adder));
     for (int r = 0; r < (own == 0 ? 1 : own); r++) {
         const bool writes = st == NULL && r == 0;
@@ -116,7 +116,7 @@ sheaf_status *sheaf__max_among(const sheaf__context *c, sheaf_comm *comm, float 
     float *host;
     if (comm == NULL)
         return NULL;
-    sheaf_status *st = lend(&host, c, x, bytes, true);
+    sheaf_status *st = borrow(&host, c, x, bytes, true);
     TRY(st, sheaf_comm_max(comm, host, n));
     return give_back(c, st, host, x, bytes);
 }
@@ -128,7 +128,7 @@ sheaf_status *sheaf__select_among(const sheaf__context *c, sheaf_comm *comm, voi
     void *host;
     if (comm == NULL)
         return NULL;
-    sheaf_status *st = lend(&host, c, rows, bytes, true);
+    sheaf_status *st = borrow(&host, c, rows, bytes, true);
     TRY(st, sheaf_comm_select(comm, host, row_bytes, n, owner));
     return give_back(c, st, host, rows, bytes);
 }
@@ -142,7 +142,7 @@ sheaf_status *sheaf__gather_among(const sheaf__context *c, sheaf_comm *comm, voi
         return NULL;
     for (int r = 0; r < sheaf_comm_ranks(comm); r++)
         bytes += size[r];
-    sheaf_status *st = lend(&host, c, all, bytes, true);
+    sheaf_status *st = borrow(&host, c, all, bytes, true);
     TRY(st, sheaf_comm_gather(comm, host, size));
     return give_back(c, st, host, all, bytes);
 }
@@ -153,7 +153,7 @@ sheaf_status *sheaf__broadcast_among(const sheaf__context *c, sheaf_comm *comm, 
     void *host;
     if (comm == NULL)
         return NULL;
-    sheaf_status *st = lend(&host, c, x, bytes, true);
+    sheaf_status *st = borrow(&host, c, x, bytes, true);
     TRY(st, sheaf_comm_broadcast(comm, host, bytes, root));
     return give_back(c, st, host, x, bytes);
 }
