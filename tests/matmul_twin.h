@@ -228,8 +228,6 @@ static inline void run_ref(const sheaf__product *job, sheaf__sums sums)
     _mm_setcsr(before);
 }
 
-static const char *const order_names[] = { "pairs", "tiles" };
-
 /* All instruction sets and thread counts against the reference, which is slow and takes one of the
  * counts in turn; what lies between the columns of y has to stay as it was. */
 static inline void check_order(const char *name, const sheaf__product *job, sheaf__sums sums)
@@ -254,7 +252,8 @@ static inline void check_order(const char *name, const sheaf__product *job, shea
             for (int o = 0; o < count; o++)
                 if (memcmp(out[o].at, want[o], out[o].bytes) != 0) {
                     print_error("%s, %s, %s, %d threads, m %d n %d\n", isas[isa]->name, name,
-                                order_names[sums], machines[d].threads, (int)job->m, (int)job->n);
+                                sheaf__sums_text(sums), machines[d].threads, (int)job->m,
+                                (int)job->n);
                     CHECK_BYTES(name, out[o].at, want[o], out[o].bytes);
                 }
         }

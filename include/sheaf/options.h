@@ -46,9 +46,11 @@ typedef enum sheaf_on_bad {
 } sheaf_on_bad;
 
 /* The order of bfloat16 sums (docs/contract.md, section 1.1); 0: the run's, else what this
- * machine computes faster. */
+ * machine computes faster. MMA8 and MMA16 are for float16 too, and slow without tensor cores. */
 typedef enum sheaf_bf16_sums {
     SHEAF_SUMS_UNNAMED,
     SHEAF_SUMS_PAIRS,
-    SHEAF_SUMS_TILES
+    SHEAF_SUMS_TILES,
+    SHEAF_SUMS_MMA8,
+    SHEAF_SUMS_MMA16
 } sheaf_bf16_sums;

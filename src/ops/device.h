@@ -45,16 +45,30 @@ typedef enum sheaf_memory {
     SHEAF_MEM_KINDS
 } sheaf_memory;
 
-/* The order of bfloat16 sums over one block of 256 (docs/contract.md, section 1.1). float32 has
- * one order only. */
+/* The order of sums of 16-bit numbers (docs/contract.md, section 1.1). float32 has one order only,
+ * and so has float16 but for mma8 and mma16. */
 typedef enum sheaf__sums {
     SHEAF__PAIRS, /* one chain, by pairs, odd element first: what vdpbf16ps computes */
     SHEAF__TILES, /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
+    SHEAF__MMA8,  /* chains of groups of 8: tensor cores of sm_80 to sm_89 (matmul/mma.h) */
+    SHEAF__MMA16, /* of 16: of sm_90 and later */
 } sheaf__sums;
 
 static inline sheaf__sums sheaf__sums_order(sheaf_bf16_sums sums)
 {
-    return sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
+    return sums == SHEAF_SUMS_UNNAMED ? SHEAF__PAIRS : (sheaf__sums)(sums - SHEAF_SUMS_PAIRS);
+}
+
+static inline const char *sheaf__sums_text(sheaf__sums sums)
+{
+    static const char *const text[] = { "pairs", "tiles", "mma8", "mma16" };
+    return text[sums];
+}
+
+/* Whether what is computed in `dtype` is summed as tensor cores do it. */
+static inline bool sheaf__by_mma(sheaf__sums sums, sheaf_dtype dtype)
+{
+    return sums >= SHEAF__MMA8 && dtype != SHEAF_F32;
 }
 
 struct sheaf__device_class;
@@ -68,7 +82,7 @@ typedef struct sheaf__device {
     sheaf__units units;            /* none on dry */
     sheaf__pool *pool;             /* NULL on dry */
     int threads;                   /* workers of the pool; what dry pretends to have */
-    sheaf__sums sums;              /* of all products of bfloat16; set before the first one */
+    sheaf__sums sums;              /* of all products in 16 bits; set before the first one */
     void **scratch; /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes of the host's memory */
     _Atomic(sheaf_status *) failed; /* the first operation that could not be done; else NULL */
     /* Counted on all devices. */

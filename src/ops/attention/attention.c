@@ -23,8 +23,9 @@ sheaf__attention_kernel *sheaf__attention_kernel_for(const char *isa)
  * head would take that of the next. No released model has such heads; they go by the definition. */
 static sheaf__attention_kernel *kernel_of(const sheaf__device *device, const sheaf__attention *s)
 {
+    const bool mma = sheaf__by_mma(device->sums, s->dtype);
     const bool odd = s->dtype == SHEAF_BF16 && s->head_dim % 2 != 0;
-    return sheaf__attention_kernel_for(odd ? "ref" : device->kernels->isa);
+    return sheaf__attention_kernel_for(odd || mma ? "ref" : device->kernels->isa);
 }
 
 /* Words of scratch for dk and dv of no key, and for each key; bfloat16 as where it is widened,

@@ -19,6 +19,10 @@
  * queries follow the numeric contract; in bfloat16 (float16 is widened and summed as float32) in
  * the order of device->sums, where pairs are (2i, 2i + 1) of the index that is summed, and chunks
  * 32 of it, counted as above.
+ * In mma8 and mma16, of bfloat16 and float16, blocks are chains (matmul.h): groups are 8 or 16 of
+ * the index, a chain ends after 4096 keys, counted from key 0, or after 4096 queries of a head,
+ * counted from query 0, if more of them follow; the next query head goes on in the chain of the one
+ * before. What a query does not see is a zero in its place.
  *
  * What a query does not see contributes nothing: its term is left out of the
  * chain, the lane and the maximum. Kernels may multiply it by +0 instead, or

@@ -21,7 +21,7 @@ typedef struct sheaf__attention_call {
     float *stats;
     const void *q, *k, *v, *d_o;
     void *dq, *dk, *dv;
-    sheaf__sums sums;   /* of bfloat16 */
+    sheaf__sums sums;   /* of 16 bits */
     sheaf__units units; /* what kernels may use */
 } sheaf__attention_call;
 

@@ -6,6 +6,7 @@
 
 #include "ops/attention/attention_parts.h"
 #include "ops/math/math.h"
+#include "ops/matmul/mma.h"
 
 #define CHUNK SHEAF__ATTENTION_CHUNK
 
@@ -47,6 +48,16 @@ static bool in_tiles(const head *h)
     return h->s->dtype == SHEAF_BF16 && h->call->sums == SHEAF__TILES;
 }
 
+static bool by_mma(const head *h)
+{
+    return sheaf__by_mma(h->call->sums, h->s->dtype);
+}
+
+static const uint16_t *halves_at(const void *x, int64_t x0)
+{
+    return (const uint16_t *)x + x0;
+}
+
 static float channel(const head *h, const void *x, int64_t x0, int64_t c)
 {
     return c < h->s->head_dim ? sheaf__load(x, x0 + c, h->s->dtype) : 0.0f;
@@ -77,6 +88,9 @@ static float product(const head *h, const void *x, int64_t x0, const void *y, in
     float sum = 0.0f;
     if (in_tiles(h))
         return product_tiles(h, x, x0, y, y0);
+    if (by_mma(h))
+        return sheaf__float(sheaf__mma_chain(h->call->sums, dtype, 0, halves_at(x, x0),
+                                             halves_at(y, y0), h->s->head_dim));
     for (int64_t c = 0; c < h->s->head_dim; c += step)
         for (int64_t e = c + step - 1; e >= c; e--)
             sum = e < h->s->head_dim
@@ -137,11 +151,47 @@ typedef struct running {
     float even[SHEAF__HEAD_DIM_MAX],
         odd[SHEAF__HEAD_DIM_MAX]; /* but for `tiles`, even is the only chain */
     float block[SHEAF__HEAD_DIM_MAX], total[SHEAF__HEAD_DIM_MAX];
+    /* mma8, mma16: the chain, and a group that is collected */
+    uint32_t chain[SHEAF__HEAD_DIM_MAX];
+    uint16_t weight[SHEAF__MMA_MOST], value[SHEAF__HEAD_DIM_MAX][SHEAF__MMA_MOST];
 } running;
+
+static void collect_row(running *to, int64_t n, float weight, const head *h, const void *x,
+                        int64_t x0)
+{
+    const int64_t at = n % sheaf__mma_length(h->call->sums);
+    sheaf__store(to->weight, at, weight, h->s->dtype);
+    for (int64_t c = 0; c < h->s->head_dim; c++)
+        to->value[c][at] = halves_at(x, x0)[c];
+}
+
+/* The groups that end with index n, and chains. */
+static void end_collected(running *to, int64_t n, int64_t count, const head *h)
+{
+    const sheaf__sums sums = h->call->sums;
+    const int length = sheaf__mma_length(sums);
+    const bool last = n + 1 == count, ends_chain = !last && (n + 1) % SHEAF__MMA_CHAIN == 0;
+    if (!last && (n + 1) % length != 0)
+        return;
+    for (int64_t c = 0; c < h->s->head_dim; c++) {
+        to->chain[c] =
+            sheaf__mma_group(sums, h->s->dtype, to->chain[c], to->weight, to->value[c], length);
+        if (ends_chain) {
+            to->total[c] += sheaf__float(to->chain[c]);
+            to->chain[c] = 0;
+        }
+    }
+    memset(to->weight, 0, sizeof to->weight);
+    memset(to->value, 0, sizeof to->value);
+}
 
 /* n: the index that is summed */
 static void add_row(running *to, int64_t n, float weight, const head *h, const void *x, int64_t x0)
 {
+    if (by_mma(h)) {
+        collect_row(to, n, weight, h, x, x0);
+        return;
+    }
     float *chain = in_tiles(h) && n % 2 == 1 ? to->odd : to->even;
     for (int64_t c = 0; c < h->s->head_dim; c++)
         chain[c] = fmaf(weight, sheaf__load(x, x0 + c, h->s->dtype), chain[c]);
@@ -150,6 +200,10 @@ static void add_row(running *to, int64_t n, float weight, const head *h, const v
 /* After index n of `count` in ascending order. */
 static void end_row(running *to, int64_t n, int64_t count, const head *h)
 {
+    if (by_mma(h)) {
+        end_collected(to, n, count, h);
+        return;
+    }
     const bool last = n + 1 == count, ends_block = last || (n + 1) % SHEAF__ATTENTION_BLOCK == 0;
     const bool ends_chunk = in_tiles(h) && (ends_block || (n + 1) % CHUNK == 0);
     for (int64_t c = 0; ends_chunk && c < h->s->head_dim; c++) {
@@ -164,14 +218,16 @@ static void end_row(running *to, int64_t n, int64_t count, const head *h)
 
 static void store_sums(void *x, int64_t x0, const running *from, const head *h)
 {
-    for (int64_t c = 0; c < h->s->head_dim; c++)
-        sheaf__store(x, x0 + c, from->total[c] + 0.0f, h->s->dtype);
+    for (int64_t c = 0; c < h->s->head_dim; c++) {
+        const float rest = sheaf__float(from->chain[c]); /* but by mma, +0 */
+        sheaf__store(x, x0 + c, from->total[c] + rest + 0.0f, h->s->dtype);
+    }
 }
 
 /* The n-th index of an ascending sum: in the order `pairs` odd before even. */
 static int64_t nth(const head *h, int64_t n, int64_t count)
 {
-    if (h->s->dtype != SHEAF_BF16 || in_tiles(h) || (count % 2 == 1 && n == count - 1))
+    if (h->s->dtype != SHEAF_BF16 || in_tiles(h) || by_mma(h) || (count % 2 == 1 && n == count - 1))
         return n;
     return n ^ 1;
 }

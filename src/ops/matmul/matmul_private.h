@@ -302,6 +302,8 @@ static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype
 {
     if (dtype != SHEAF_BF16)
         return dtype == SHEAF_F16 ? isa->f16 : isa->f32;
+    if (sheaf__by_mma(sums, dtype))
+        return NULL;
     return sums == SHEAF__TILES ? isa->tiles : isa->pairs;
 }
 
@@ -436,6 +438,17 @@ static inline sheaf_dtype mm_stored(const sheaf__term *term, sheaf_dtype dtype)
 static inline bool mm_widens(const sheaf__term *term, sheaf_dtype dtype)
 {
     return dtype != SHEAF_BF16 && mm_stored(term, dtype) != SHEAF_F32;
+}
+
+/* Whether a job is summed by mma8 or mma16: all of it has one type of 16 bits. */
+static inline bool mm_by_mma(const sheaf__product *job, sheaf__sums sums)
+{
+    if (!sheaf__by_mma(sums, job->dtype))
+        return false;
+    for (int t = 0; t < job->nterms; t++)
+        if (mm_stored(&job->term[t], job->dtype) != job->dtype)
+            return false;
+    return true;
 }
 
 static inline bool mm_in_panels(const sheaf__term *term)

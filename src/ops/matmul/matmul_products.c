@@ -399,7 +399,9 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     int64_t tasks = 0;
     for (int j = 0; j < jobs;) {
         mm_plan *plan = &batch.plan[batch.plans];
-        const mm_engine *engine = mm_engine_for(isa, job[j].dtype, device->sums, job[j].m);
+        const mm_engine *engine = mm_by_mma(&job[j], device->sums)
+                                      ? NULL
+                                      : mm_engine_for(isa, job[j].dtype, device->sums, job[j].m);
         const int64_t areas = plan_jobs(plan, &job[j], jobs - j, engine, share, device->threads);
         plan->first = tasks;
         tasks += areas;

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "ops/matmul/matmul_private.h"
+#include "ops/matmul/mma.h"
 
 static void fetch(float *dst, const void *src, sheaf_dtype dtype, int64_t stride, int64_t count)
 {
@@ -119,6 +120,50 @@ static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums
     return mm_quiet(sums == SHEAF__TILES ? tiles_sum(a, b, count) : pairs_sum(a, b, count));
 }
 
+/* ---- the orders mma8 and mma16 ---- */
+
+/* The 16 bits that a float32 was widened from. */
+static void narrow(uint16_t *half, const float *x, sheaf_dtype dtype, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        half[k] = dtype == SHEAF_F16 ? sheaf__f16(x[k]) : (uint16_t)(sheaf__bits(x[k]) >> 16);
+}
+
+/* Elements [k0, k0 + count) of a term into a chain. */
+static uint32_t chain_on(uint32_t chain, const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums,
+                         int64_t i, int64_t j, int64_t k0, int64_t count)
+{
+    float x[MM_BLOCK];
+    uint16_t a[MM_BLOCK], b[MM_BLOCK];
+    fetch_a(x, t, dtype, i, k0, count);
+    narrow(a, x, dtype, count);
+    fetch_b(x, t, dtype, j, k0, count);
+    narrow(b, x, dtype, count);
+    return sheaf__mma_chain(sums, dtype, chain, a, b, count);
+}
+
+/* The sum of terms [first, end): chains in ascending order. */
+static float chains_sum(const sheaf__product *job, sheaf__sums sums, int first, int end, int64_t i,
+                        int64_t j)
+{
+    uint32_t chain = 0;
+    float sum = 0.0f;
+    bool any = false;
+    for (int t = first; t < end; t++) {
+        const int64_t k = job->term[t].k;
+        for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
+            if (k0 == 0 ? t > first && job->term[t].apart : k0 % SHEAF__MMA_CHAIN == 0) {
+                sum = any ? sum + sheaf__float(chain) : sheaf__float(chain);
+                any = true;
+                chain = 0;
+            }
+            chain = chain_on(chain, &job->term[t], job->dtype, sums, i, j, k0,
+                             mm_min(MM_BLOCK, k - k0));
+        }
+    }
+    return mm_quiet(any ? sum + sheaf__float(chain) : sheaf__float(chain));
+}
+
 /* The sum of the job's p-th slice: blocks in ascending order, across its terms. */
 static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64_t i, int64_t j)
 {
@@ -126,6 +171,8 @@ static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64
     const int end = job->first ? job->first[p + 1] : job->nterms;
     float sum = 0.0f;
     bool any = false;
+    if (mm_by_mma(job, sums))
+        return chains_sum(job, sums, first, end, i, j);
     for (int t = first; t < end; t++) {
         const int64_t k = job->term[t].k;
         for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
