@@ -199,13 +199,14 @@ static bool expert_drops(const sheaf__mixture *mix, int64_t i)
 }
 
 /* Gradients of weights are sums over all rows in blocks, in which the rows of others are zero. That
- * equals the sum over an expert's own rows, block by block, but not by tiles, where a row's place
- * among 32 matters. Dropout masks cover all rows. */
+ * equals the sum over an expert's own rows, block by block, but not by tiles or tensor cores, where
+ * a row's place among 32 or 16 matters. Dropout masks cover all rows. */
 static bool sees_all(const pass *p, const sheaf__mixture *mix, int64_t i)
 {
     const sheaf__context *c = sheaf__tape_context(p->tape);
     return expert_trains(mix, i) &&
-           (expert_drops(mix, i) || (c->dtype == SHEAF_BF16 && c->device->sums == SHEAF__TILES));
+           (expert_drops(mix, i) || sheaf__by_mma(c->device->sums, c->dtype) ||
+            (c->dtype == SHEAF_BF16 && c->device->sums == SHEAF__TILES));
 }
 
 /* One expert after the other in ascending order; each computes the rows routed to it, or all. */

@@ -3,9 +3,10 @@
 
 #include <string.h>
 
+#include "ops/matmul/mma.h"
 #include "tape/rows.h"
 
-enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
+enum { BLOCK = 256 }; /* the least rows of a sum that are added by themselves */
 
 typedef struct list_params {
     const sheaf__head_run *run;
@@ -22,11 +23,13 @@ int64_t *sheaf__blocks_alloc(sheaf__tape *tape, int64_t rows)
                                    (size_t)((rows + BLOCK - 1) / BLOCK + 1) * sizeof(int64_t));
 }
 
-int64_t sheaf__blocks_fill(int64_t *begin, const int32_t *which, int64_t count)
+int64_t sheaf__blocks_fill(int64_t *begin, const int32_t *which, int64_t count,
+                           const sheaf__context *c)
 {
+    const int32_t block = sheaf__by_mma(c->device->sums, c->dtype) ? SHEAF__MMA_CHAIN : BLOCK;
     int64_t n = 0;
     for (int64_t i = 0; i < count; i++)
-        if (i == 0 || which[i] / BLOCK != which[i - 1] / BLOCK)
+        if (i == 0 || which[i] / block != which[i - 1] / block)
             begin[n++] = i;
     begin[n] = count;
     return n;
@@ -86,7 +89,7 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
         p->which[p->count] = (int32_t)r;
         p->place[r] = (int32_t)p->count++;
     }
-    p->blocks.n = sheaf__blocks_fill(p->begin, p->which, p->count);
+    p->blocks.n = sheaf__blocks_fill(p->begin, p->which, p->count, sheaf__tape_context(tape));
     return sheaf__upload(sheaf__tape_context(tape)->device, p->wanted.which->data, p->which,
                          (size_t)p->count * sizeof(int32_t));
 }

@@ -3,9 +3,9 @@
  *
  * Rows are taken in whole units of 32, counted from the first: a unit with a row that is read stays
  * whole. So sums over rows (gradients of weights) are, to the byte, those over all rows in which
- * the gradients of the others are zero: an ascending chain, a chain by pairs and one by chunks of
- * 32 (docs/contract.md, 1.1) meet what is left in the same places, and where blocks of 256 begin is
- * known.
+ * the gradients of the others are zero: an ascending chain, a chain by pairs, one by chunks of 32
+ * and groups of 8 or 16 (docs/contract.md, 1.1) meet what is left in the same places, and where
+ * blocks of 256 begin, or chains after 4096 rows, is known.
  * Which rows those are is known when the tape runs; memory is taken for those. A plan that does not
  * know the labels counts as many as there can be (sheaf__head_run.most, `pick`). */
 #pragma once
@@ -17,7 +17,8 @@ enum { SHEAF__HEAD_ROWS_UNIT = 32 };
 /* sheaf__blocks_alloc - room for where blocks of so many rows begin, and the end; the tape's.
  * sheaf__blocks_fill - of `count` chosen rows, ascending: returns how many blocks they are of. */
 int64_t *sheaf__blocks_alloc(sheaf__tape *tape, int64_t rows);
-int64_t sheaf__blocks_fill(int64_t *begin, const int32_t *which, int64_t count);
+int64_t sheaf__blocks_fill(int64_t *begin, const int32_t *which, int64_t count,
+                           const sheaf__context *c);
 
 typedef struct sheaf__head_rows {
     sheaf__value *which;  /* [rows] int32: the number of each row that is there, ascending */

@@ -180,10 +180,9 @@ static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
     static const struct {
         sheaf_dtype dtype;
         sheaf__sums sums;
-    } orders[] = { { SHEAF_F32, SHEAF__PAIRS },
-                   { SHEAF_F16, SHEAF__PAIRS },
-                   { SHEAF_BF16, SHEAF__PAIRS },
-                   { SHEAF_BF16, SHEAF__TILES } };
+    } orders[] = { { SHEAF_F32, SHEAF__PAIRS },  { SHEAF_F16, SHEAF__PAIRS },
+                   { SHEAF_BF16, SHEAF__PAIRS }, { SHEAF_BF16, SHEAF__TILES },
+                   { SHEAF_BF16, SHEAF__MMA16 }, { SHEAF_F16, SHEAF__MMA8 } };
     int32_t label[ALL];
     const sheaf__head_run run = { .label = label };
     for (size_t i = 0; i < ARRAY_LEN(orders); i++)
@@ -196,6 +195,41 @@ static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
                 compare_sums(&c, &t, way);
             release(&t, &c);
         }
+}
+
+/* Chains of tensor cores end after 4096 rows, of which some may not be there. */
+static void test_wanted__chains_end_where_those_of_all_rows_do(void **state)
+{
+    enum { LONG = 9000 };
+    static float all_dy[LONG * OUT], all_x[LONG * IN], some_dy[LONG * OUT], some_x[LONG * IN];
+    static int32_t which[LONG];
+    int64_t begin[LONG / 256 + 2], count = 0;
+    sheaf__context c = context_of(SHEAF_BF16);
+    c.device->sums = SHEAF__MMA16;
+    memset(all_dy, 0, sizeof all_dy);
+    for (int64_t r = 0; r < LONG; r++) {
+        put_row(&c, all_x, r, r, IN);
+        if (r / UNIT % 3 == 1)
+            continue;
+        put_row(&c, all_dy, r, 2 * r, OUT);
+        put_row(&c, some_x, count, r, IN);
+        put_row(&c, some_dy, count, 2 * r, OUT);
+        which[count++] = (int32_t)r;
+    }
+    const sheaf__row_blocks blocks = { sheaf__blocks_fill(begin, which, count, &c), begin, true };
+    assert_int_equal(blocks.n, 3);
+    const sheaf__value every = { .rows = LONG, .dtype = c.dtype }, some = {
+        .rows = LONG, .dtype = c.dtype, .there = &count, .blocks = &blocks
+    };
+    float got[OUT * IN] = { 0 }, want[OUT * IN] = { 0 };
+    sheaf__batch *b;
+    CHECK_OK(sheaf__batch_new(&b, &c));
+    CHECK_OK(sheaf__batch_weight_gradient(b, got, OUT, IN, some_dy, OUT, some_x, IN, &some));
+    CHECK_OK(sheaf__batch_weight_gradient(b, want, OUT, IN, all_dy, OUT, all_x, IN, &every));
+    sheaf__batch_run(&c, b);
+    sheaf__batch_free(b);
+    assert_memory_equal(got, want, sizeof want);
+    sheaf__device_close(c.device);
 }
 
 /* Lists grow with the rows: of a long context, of many prompts. */
@@ -324,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wanted__are_whole_units_with_a_row_that_is_read),
         cmocka_unit_test(test_wanted__sums_over_them_are_those_over_all_rows),
+        cmocka_unit_test(test_wanted__chains_end_where_those_of_all_rows_do),
         cmocka_unit_test(test_wanted__any_number_of_rows),
         cmocka_unit_test(test_wanted__a_plan_counts_what_is_known),
         cmocka_unit_test(test_wanted__others_get_no_gradient),

@@ -67,6 +67,7 @@ sheaf_status *sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t
         term[i].a = sheaf__at(a, of->begin[i] * lda, b->dtype);
         term[i].b = sheaf__at(x, of->begin[i] * ldx, b->dtype);
         term[i].k = of->begin[i + 1] - of->begin[i];
+        term[i].apart = true;
     }
     b->owned[b->nowned++] = term;
     job->term = term;

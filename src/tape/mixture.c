@@ -92,7 +92,7 @@ static void order_by_pairs(int32_t *which, int64_t n)
 }
 
 /* Where there are no weights, on dry, all rows count as taken. */
-static void list_rows(list_params *p, int32_t *which, const float *weights, sheaf_dtype dtype)
+static void list_rows(list_params *p, int32_t *which, const float *weights, const sheaf__context *c)
 {
     if (weights == NULL || which == NULL)
         return;
@@ -100,8 +100,8 @@ static void list_rows(list_params *p, int32_t *which, const float *weights, shea
     for (int64_t r = 0; r < p->weights->rows; r++)
         if (weights[r * p->weights->cols + p->expert] != 0)
             which[p->count++] = (int32_t)r;
-    p->blocks.n = p->begin == NULL ? 0 : sheaf__blocks_fill(p->begin, which, p->count);
-    for (int64_t k = 0; k < p->blocks.n && dtype == SHEAF_BF16; k++)
+    p->blocks.n = p->begin == NULL ? 0 : sheaf__blocks_fill(p->begin, which, p->count, c);
+    for (int64_t k = 0; k < p->blocks.n && c->dtype == SHEAF_BF16; k++)
         order_by_pairs(which + p->begin[k], p->begin[k + 1] - p->begin[k]);
 }
 
@@ -117,7 +117,7 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     float *weights = NULL;
     sheaf_status *st = sheaf__borrow(&which, c->device, list, bytes, false);
     TRY(st, sheaf__borrow(&weights, c->device, weights_at, bytes_of_weights, true));
-    list_rows(p, which, weights, c->dtype);
+    list_rows(p, which, weights, c);
     st =
         sheaf__first_of(st, sheaf__return(weights, c->device, weights_at, bytes_of_weights, false));
     return sheaf__first_of(st, sheaf__return(which, c->device, list, bytes, st == NULL));

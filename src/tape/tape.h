@@ -80,8 +80,9 @@ static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, 
     return (sheaf_range){ all * group / groups, all * (group + 1) / groups };
 }
 
-/* Where blocks of 256 of all rows begin among the rows that a run chose: [begin[i], begin[i + 1])
- * are of one block, which sums over rows take by itself. n 0: nothing was chosen yet. */
+/* Where blocks of 256 (mma8, mma16: chains of 4096) of all rows begin among the rows that a run
+ * chose: [begin[i], begin[i + 1]) are of one block, which sums over rows take by itself. n 0:
+ * nothing was chosen yet. */
 typedef struct sheaf__row_blocks {
     int64_t n, *begin;
     /* An earlier op says how many rows there are, on dry as far as it knows the labels. */
