@@ -22,7 +22,7 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
     static const char what[] = "sheaf_model_open_options";
     sheaf_status *st = sheaf__check_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
     TRY(st, sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
-    TRY(st, sheaf__check_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_TILES));
+    TRY(st, sheaf__check_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_MMA16));
     const sheaf__device_class *device;
     TRY(st, sheaf__device_find(&device, o->device));
     return TRY(st, sheaf__check_dtype(what, o->dtype));
@@ -58,6 +58,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     o->dtype = sheaf__run_model_dtype(&m->run, o->dtype, &m->opened.config, o->events);
     sheaf__sums_note(o->bf16_sums, o->dtype, o->events);
     o->bf16_sums = sheaf__sums_of(o->bf16_sums, m->run.r.options.sums, o->dtype);
+    sheaf__sums_slow(o->bf16_sums, o->dtype, o->events);
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;
     st = sheaf__codec_open(
         &m->codec, &m->opened.config,

@@ -248,6 +248,8 @@ static sheaf_status *settle(session *s)
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
+    if (st == NULL)
+        sheaf__sums_slow(o->sums, o->dtype, said);
     if (st == NULL && s->stored == NULL)
         st = sheaf__adapter_settings(how->run->state, how->run->table, o, how->events);
     if (st == NULL && here)

@@ -178,5 +178,6 @@ extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad
 #define SHEAF__SPECIALS_HELP "special tokens written in texts are read as tokens, not as plain text"
 #define SHEAF__CACHE_HELP                                                                          \
     "folder that caches tokenised texts; default: none, or OUT/cache for large data"
-extern const sheaf__choice sheaf__sums_choices[]; /* pairs, tiles as sheaf_bf16_sums */
-#define SHEAF__SUMS_HELP "bfloat16: order of sums, part of the result; default: the fastest here"
+extern const sheaf__choice sheaf__sums_choices[]; /* as sheaf_bf16_sums */
+#define SHEAF__SUMS_HELP                                                                           \
+    "bfloat16: order of sums, part of the result; mma8, mma16 also float16: as tensor cores, slow; default: the fastest here"

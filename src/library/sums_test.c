@@ -19,6 +19,31 @@ static void test_sums__asked_for_then_the_runs_then_the_fastest(void **state)
                      SHEAF_SUMS_UNNAMED);
 }
 
+/* mma8 and mma16 are of float16 too, which has no choice between others. */
+static void test_sums__of_tensor_cores_are_of_both_types(void **state)
+{
+    static const struct {
+        sheaf_dtype dtype;
+        sheaf_bf16_sums asked, before, want;
+        const char *name;
+    } row[] = {
+        { SHEAF_BF16, SHEAF_SUMS_MMA16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_MMA16, "mma16" },
+        { SHEAF_BF16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA8, "mma8" },
+        { SHEAF_F16, SHEAF_SUMS_MMA8, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA8, "mma8" },
+        { SHEAF_F16, SHEAF_SUMS_TILES, SHEAF_SUMS_MMA16, SHEAF_SUMS_MMA16, "mma16" },
+        { SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_SUMS_UNNAMED, NULL },
+        { SHEAF_F16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, NULL },
+        { SHEAF_F32, SHEAF_SUMS_MMA16, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED, NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const sheaf_bf16_sums got = sheaf__sums_of(row[i].asked, row[i].before, row[i].dtype);
+        const char *name = sheaf__sums_name(row[i].dtype, got);
+        if (got != row[i].want || (name == NULL) != (row[i].name == NULL) ||
+            (name != NULL && strcmp(name, row[i].name) != 0))
+            fail_msg("row %zu: %d, %s", i, (int)got, name == NULL ? "no name" : name);
+    }
+}
+
 /* The first process is on a machine with tiles, the others are not; one process decides for itself.
  */
 static void test_sums__of_several_processes_the_first_decides(void **state)
@@ -40,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums__asked_for_then_the_runs_then_the_fastest),
+        cmocka_unit_test(test_sums__of_tensor_cores_are_of_both_types),
         cmocka_unit_test(test_sums__of_several_processes_the_first_decides),
     };
     meet_for_test();

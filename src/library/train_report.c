@@ -88,8 +88,9 @@ sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *r,
     if (r->loss_scale > 0)
         json_object_update_new(object, json_pack("{s:I, s:f}", "skipped", (json_int_t)r->skipped,
                                                  "loss_scale", r->loss_scale));
-    if (o->dtype == SHEAF_BF16)
-        json_object_set_new(object, "bf16_sums", json_string(sheaf__sums_name(o->dtype, o->sums)));
+    const char *sums = sheaf__sums_name(o->dtype, o->sums);
+    if (sums != NULL)
+        json_object_set_new(object, "bf16_sums", json_string(sums));
     if (r->ranks > 0 && r->rank[0].steps > 0)
         add_ranks(object, r);
     sheaf_status *st = object == NULL ? sheaf__no_memory("the report")

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "comm/all.h"
+#include "ops/device.h"
 #include "ops/units.h"
 #include "sheaf/cut.h"
 #include "train/rank.h"
@@ -49,11 +50,14 @@ static const sheaf__choice biases[] = {
 
 const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "tiles", SHEAF_SUMS_TILES },
+                                              { "mma8", SHEAF_SUMS_MMA8 },
+                                              { "mma16", SHEAF_SUMS_MMA16 },
                                               { 0 } };
 
 const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
 {
-    return dtype != SHEAF_BF16 ? NULL : sums == SHEAF_SUMS_TILES ? "tiles" : "pairs";
+    const sheaf__sums order = sheaf__sums_order(sums);
+    return dtype == SHEAF_BF16 || sheaf__by_mma(order, dtype) ? sheaf__sums_text(order) : NULL;
 }
 
 sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
@@ -68,19 +72,29 @@ sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
 
 void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events)
 {
-    if (asked != SHEAF_SUMS_UNNAMED && dtype != SHEAF_BF16)
-        sheaf_note(events, "--bf16-sums %s has no effect: %s has one order of sums",
-                   sheaf__sums_name(SHEAF_BF16, asked), sheaf_dtype_torch_name(dtype));
+    if (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) == NULL)
+        sheaf_note(events, "--bf16-sums %s has no effect: %s has one order of sums%s",
+                   sheaf__sums_name(SHEAF_BF16, asked), sheaf_dtype_torch_name(dtype),
+                   dtype == SHEAF_F16 ? " beside mma8 and mma16" : "");
+}
+
+void sheaf__sums_slow(sheaf_bf16_sums sums, sheaf_dtype dtype, const sheaf_events *events)
+{
+    if (sheaf__by_mma(sheaf__sums_order(sums), dtype))
+        sheaf_note(
+            events,
+            "%s: processors have no fast kernels for this order of sums, which tensor cores compute; each thread does about %s",
+            sheaf__sums_name(dtype, sums), SHEAF__MMA_SPEED);
 }
 
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype)
 {
+    if (sheaf__sums_name(dtype, asked) != NULL && asked != SHEAF_SUMS_UNNAMED)
+        return asked;
+    if (sheaf__sums_name(dtype, before) != NULL && before != SHEAF_SUMS_UNNAMED)
+        return before;
     if (dtype != SHEAF_BF16)
         return SHEAF_SUMS_UNNAMED;
-    if (asked != SHEAF_SUMS_UNNAMED)
-        return asked;
-    if (before != SHEAF_SUMS_UNNAMED)
-        return before;
     return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
 }
 
@@ -380,7 +394,7 @@ sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
     /* the number of its method is not written down; a run that names it again is the same */
     snprintf(means, sizeof means, "%d", sheaf__accumulators_of(&as_it_is));
     sheaf_status *st = sheaf__settings_unnamed(state, table, "accumulators", means);
-    if (o->dtype != SHEAF_BF16) { /* an order that means nothing there is none */
+    if (sheaf__sums_name(o->dtype, o->sums) == NULL) { /* an order that means nothing is none */
         o->sums = SHEAF_SUMS_UNNAMED;
         return st;
     }

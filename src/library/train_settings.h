@@ -38,7 +38,8 @@ extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_
 #define SHEAF__HOSTFILE_HELP "the same as a file, in the form that the MPI's mpirun reads"
 #define SHEAF__HEARTBEAT_HELP                                                                      \
     "several processes: the run fails when one is silent for so long; 0 = only after --hang-after"
-/* sheaf__sums_name - for results; NULL unless `dtype` is bfloat16. */
+/* sheaf__sums_name - for results; NULL where `dtype` has no such choice: in float32, and in float16
+ * but for mma8 and mma16. */
 const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
 /* sheaf__sums_agree - processes on machines of several kinds take what the first one computes
  * faster: whether that is `tiles`, by sheaf__units_prefer_tiles(). Collective, once they have met;
@@ -46,8 +47,11 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
 sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles);
 /* sheaf__sums_note - events hear of an order that is asked for in another type. */
 void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events);
+/* sheaf__sums_slow - and how slow an order of tensor cores is on processors. */
+void sheaf__sums_slow(sheaf_bf16_sums sums, sheaf_dtype dtype, const sheaf_events *events);
+#define SHEAF__MMA_SPEED "0.1 to 0.4 GFLOP/s" /* of the reference (ops/matmul/mma.c) */
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
- * fastest where the first process is; unnamed in other types than bfloat16. */
+ * fastest where the first process is; unnamed where `dtype` has no such choice. */
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
 
 /* ---- relative paths of a run (run_paths.c) ---- */

@@ -140,6 +140,8 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
 {
     const sheaf_train_options *o = job->options;
     const bool drops = job->lora != NULL && job->lora->options.dropout > 0;
+    if (sheaf__by_mma(sheaf__sums_order(o->sums), o->dtype))
+        return 7;
     if (job->lora != NULL && o->slices > 1)
         return 6;
     if (pads)
