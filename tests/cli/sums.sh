@@ -88,7 +88,7 @@ for order in pairs tiles; do
 done
 echo hi | "$sheaf" chat --model "$work/bytes" --max-new 2 --json >"$work/stdout" 2>"$work/stderr"
 check "and in float32 none" bash -c "grep -q '\"tokens\"' '$work/stdout' && ! grep -q bf16_sums '$work/stdout'"
-runs "an order that there is not" 2 'bf16-sums.*pairs or tiles' generate --model "$model" --tokens 5 --bf16-sums squares
+runs "an order that there is not" 2 'bf16-sums.*pairs, tiles, mma8 or mma16' generate --model "$model" --tokens 5 --bf16-sums squares
 runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --bf16-sums tiles --seq 64 --json
 runs "what computes them here" 0 '"bf16_sums": "(pairs|tiles)"' info --machine --json
 runs "how fast is a matter of the bench" 2 'matmul_bench' info --machine --measure

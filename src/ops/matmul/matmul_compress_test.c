@@ -243,7 +243,7 @@ static void test_compress__products_are_the_same(void **state)
                 sheaf__mm_products_with(isas[isa], &machines[d], &job, 1);
                 if (memcmp(job.y, want, bytes) != 0)
                     print_error("%s, %s, %d threads, m %d n %d\n", isas[isa]->name,
-                                order_names[sums], machines[d].threads, (int)m, (int)n);
+                                sheaf__sums_text(sums), machines[d].threads, (int)m, (int)n);
                 CHECK_BYTES("product", job.y, want, (int64_t)bytes);
             }
         drop_all();

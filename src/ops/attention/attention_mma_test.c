@@ -1,0 +1,220 @@
+/* attention_mma_test.c - attention in the orders mma8 and mma16: its sums over keys and queries are
+ * the products of matmul.h, counted from key 0 and query 0. */
+#include "tests/attention_twin.h"
+
+#include "ops/math/math.h"
+#include "ops/matmul/matmul.h"
+
+static const sheaf__sums orders[] = { SHEAF__MMA8, SHEAF__MMA16 };
+
+/* One key head, dense rows. */
+static sheaf__attention shape_of(sheaf_dtype dtype, int64_t queries, int64_t keys, int64_t group,
+                                 int64_t dim, bool full)
+{
+    return (sheaf__attention){ .dtype = dtype,
+                               .batch = 1,
+                               .queries = queries,
+                               .keys = keys,
+                               .kv_heads = 1,
+                               .group = group,
+                               .head_dim = dim,
+                               .full = full,
+                               .scale = 0.25f,
+                               .kv_rows = keys };
+}
+
+/* Probabilities, and ds, as attention.h says; [group][queries][keys] of the 16 bits. */
+typedef struct scores {
+    uint16_t *p, *ds;
+} scores;
+
+static float product(const problem *p, const void *x, int64_t x0, const void *y, int64_t y0)
+{
+    float sum;
+    const sheaf__term t = { .a = (const uint16_t *)x + x0,
+                            .form = SHEAF__B_NK,
+                            .b = (const uint16_t *)y + y0,
+                            .k = p->s.head_dim };
+    const sheaf__product job = { .m = 1,
+                                 .n = 1,
+                                 .dtype = p->s.dtype,
+                                 .nslices = 1,
+                                 .term = &t,
+                                 .nterms = 1,
+                                 .y = &sum,
+                                 .out = SHEAF_F32,
+                                 .alpha = 1,
+                                 .round_to = SHEAF_F32 };
+    sheaf__product_ref(&job, p->sums);
+    return sum;
+}
+
+static scores scores_of(const problem *p, const result *r)
+{
+    const sheaf__attention *s = &p->s;
+    const size_t n = (size_t)(s->group * s->queries * s->keys);
+    const scores out = { calloc(n, 2), calloc(n, 2) };
+    for (int64_t g = 0; g < s->group; g++)
+        for (int64_t i = 0; i < s->queries; i++) {
+            const float *stats = r->stats + (g * s->queries + i) * 2;
+            const int64_t q0 = i * s->ldq + g * s->head_dim, o0 = i * s->ldo + g * s->head_dim;
+            float x[SHEAF__HEAD_DIM_MAX], y[SHEAF__HEAD_DIM_MAX];
+            for (int64_t c = 0; c < s->head_dim; c++) {
+                x[c] = sheaf__load(p->d_o, o0 + c, s->dtype);
+                y[c] = sheaf__load(r->o, o0 + c, s->dtype);
+            }
+            const float whole = sheaf__lanes_dot(x, y, s->head_dim);
+            for (int64_t j = 0; j < (s->full ? s->keys : i + 1); j++) {
+                const int64_t at = (g * s->queries + i) * s->keys + j;
+                const float score = s->scale * product(p, p->q, q0, p->k, j * s->ldk),
+                            dp = product(p, p->d_o, o0, p->v, j * s->ldv),
+                            p32 = sheaf__exp(score - stats[0]) / stats[1];
+                sheaf__store(out.p, at, p32, s->dtype);
+                sheaf__store(out.ds, at, s->scale * p32 * (dp - whole), s->dtype);
+            }
+        }
+    return out;
+}
+
+/* a [m, k] (a_km: [k, m]) and b [k, head_dim] of each query head into y [m, head_dim]. */
+static void check_sum(const char *name, const problem *p, const void *got, int64_t ldy, int64_t m,
+                      const sheaf__term *term, int terms)
+{
+    const int64_t dim = p->s.head_dim;
+    float *want = calloc((size_t)(m * dim), sizeof *want);
+    const sheaf__product job = { .m = m,
+                                 .n = dim,
+                                 .dtype = p->s.dtype,
+                                 .nslices = 1,
+                                 .term = term,
+                                 .nterms = terms,
+                                 .y = want,
+                                 .ldy = dim,
+                                 .out = SHEAF_F32,
+                                 .alpha = 1,
+                                 .round_to = SHEAF_F32 };
+    sheaf__product_ref(&job, p->sums);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t c = 0; c < dim; c++) {
+            const float x = sheaf__load(got, i * ldy + c, p->s.dtype),
+                        y = sheaf__rounded(want[i * dim + c] + 0.0f, p->s.dtype);
+            if (sheaf__bits(x) != sheaf__bits(y))
+                fail_msg("%s, %s, %d queries: row %d, channel %d: %08x, wanted %08x", name,
+                         sheaf__sums_text(p->sums), (int)p->s.queries, (int)i, (int)c,
+                         sheaf__bits(x), sheaf__bits(y));
+        }
+    free(want);
+}
+
+static void check_sums(const problem *p)
+{
+    const sheaf__attention *s = &p->s;
+    const int64_t dim = s->head_dim, keys = s->keys, queries = s->queries;
+    sheaf__term dk[4], dv[4];
+    result r = result_of(p);
+    run_ref(p, &r);
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    const scores of = scores_of(p, &r);
+    for (int64_t g = 0; g < s->group; g++) {
+        const uint16_t *pr = of.p + g * queries * keys, *ds = of.ds + g * queries * keys;
+        const sheaf__term o = { pr, keys, false, SHEAF__B_KN, p->v, s->ldv, NULL, keys, false },
+                          dq = { ds, keys, false, SHEAF__B_KN, p->k, s->ldk, NULL, keys, false };
+        check_sum("o", p, (const uint16_t *)r.o + g * dim, s->ldo, queries, &o, 1);
+        check_sum("dq", p, (const uint16_t *)r.dq + g * dim, s->ldq, queries, &dq, 1);
+        dk[g] = (sheaf__term){ ds,     keys, true,    SHEAF__B_KN, (const uint16_t *)p->q + g * dim,
+                               s->ldq, NULL, queries, false };
+        dv[g] =
+            (sheaf__term){ pr,     keys, true,    SHEAF__B_KN, (const uint16_t *)p->d_o + g * dim,
+                           s->ldo, NULL, queries, false };
+    }
+    check_sum("dk", p, r.dk, s->ldk, keys, dk, (int)s->group);
+    check_sum("dv", p, r.dv, s->ldv, keys, dv, (int)s->group);
+    _mm_setcsr(before);
+    free(of.p);
+    free(of.ds);
+    result_drop(&r);
+}
+
+static void test_attention__sums_are_products(void **state)
+{
+    const struct {
+        int64_t queries, keys, group, dim;
+        bool full;
+    } row[] = {
+        { 37, 53, 3, 20, true }, /* what is left of a group, of keys and of queries */
+        { 41, 41, 2, 17, false }, { 1, 4100, 1, 3, true }, /* a chain ends */
+        { 2, 8193, 1, 2, true },  { 4101, 2, 2, 2, true }, /* over queries; the next head goes on */
+        { 4096, 1, 2, 2, true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        for (size_t o = 0; o < 2 * ARRAY_LEN(orders); o++) {
+            problem p = problem_of(shape_of(o % 2 ? SHEAF_F16 : SHEAF_BF16, row[i].queries,
+                                            row[i].keys, row[i].group, row[i].dim, row[i].full),
+                                   1, false);
+            p.sums = orders[o / 2];
+            check_sums(&p);
+            problem_drop(&p);
+        }
+}
+
+/* A device runs them as the reference does, however it divides the work; masked, with a window, and
+ * two key heads. */
+static void test_attention__on_a_device(void **state)
+{
+    for (size_t o = 0; o < 2 * ARRAY_LEN(orders); o++) {
+        sheaf__attention s = shape_of(o % 2 ? SHEAF_F16 : SHEAF_BF16, 70, 70, 2, 16, false);
+        s.batch = 2;
+        s.kv_heads = 2;
+        s.window = o < 2 ? 0 : 40;
+        s.cap = o < 2 ? 3 : 0;
+        problem p = problem_of(s, 2, true);
+        p.sums = orders[o / 2];
+        fill_mask(&p, 3);
+        result want = result_of(&p), got = result_of(&p);
+        run_ref(&p, &want);
+        for (int threads = 1; threads <= 3; threads += 2) {
+            run_device(&p, &got, NULL, threads);
+            same(sheaf__sums_text(p.sums), &p, &got, &want);
+        }
+        result_drop(&want);
+        result_drop(&got);
+        problem_drop(&p);
+    }
+}
+
+/* The last query alone, with a cache of all keys, has the bytes of the whole; and what a mask hides
+ * is no summand, not even a NaN. */
+static void test_attention__decoding_gives_the_last_row(void **state)
+{
+    enum { KEYS = 45, DIM = 16 };
+    for (size_t o = 0; o < 2 * ARRAY_LEN(orders); o++) {
+        problem p = problem_of(shape_of(o % 2 ? SHEAF_F16 : SHEAF_BF16, KEYS, KEYS, 1, DIM, false),
+                               0, true);
+        p.sums = orders[o / 2];
+        memset(p.mask, 1, KEYS);
+        p.mask[9] = 0;
+        memset((uint16_t *)p.v + (ptrdiff_t)(9 * DIM), 0xff, DIM * 2);
+        memset((uint16_t *)p.k + (ptrdiff_t)(9 * DIM), 0xff, DIM * 2);
+        uint16_t all[KEYS * DIM], last[DIM];
+        attention_forward_ref(&p.s, p.sums, all, NULL, p.q, p.k, p.v);
+        sheaf__attention one = p.s;
+        one.queries = 1;
+        attention_forward_ref(&one, p.sums, last, NULL,
+                              (const uint16_t *)p.q + (ptrdiff_t)((KEYS - 1) * DIM), p.k, p.v);
+        CHECK_BYTES("the last row", last, all + (ptrdiff_t)((KEYS - 1) * DIM), sizeof last);
+        for (int c = 0; c < DIM; c++)
+            assert_true(isfinite(sheaf__load(last, c, p.s.dtype)));
+        problem_drop(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention__sums_are_products),
+        cmocka_unit_test(test_attention__on_a_device),
+        cmocka_unit_test(test_attention__decoding_gives_the_last_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
