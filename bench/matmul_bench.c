@@ -1,8 +1,9 @@
 /* matmul_bench.c - how fast are the products of a training step, as a share of what
  * this core can do, and beside oneDNN and OpenBLAS?
  *
- *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512bf16|amx] [--sums pairs|tiles]
- *                            [--dtype f32|bf16] [--alone] [PART OF A NAME]
+ *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512bf16|amx]
+ *                            [--sums pairs|tiles|mma8|mma16] [--dtype f32|bf16|f16] [--alone]
+ *                            [PART OF A NAME]
  *   build/bench/matmul_bench --peak [--threads N] [--isa ...]
  *
  * --peak prints one number: GFLOP/s of float32 fma that N threads reach at once, which may share a
@@ -61,6 +62,8 @@ static const shape shapes[] = {
     { "decode 8", 8, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false },
     { "decode 1, S 8 columns", 1, 256, 2048, 8, 1, SHEAF__B_AHEAD, false, false },
     { "decode 1, S 8 tree", 1, 2048, 256, 1, 8, SHEAF__B_AHEAD, false, false },
+    { "long, 512 columns", 512, 512, 4096, 1, 1, SHEAF__B_AHEAD, false, true },
+    { "long, 64 rows", 64, 4096, 4096, 1, 1, SHEAF__B_AHEAD, false, true },
 };
 #define MAX_JOBS 8
 
@@ -196,17 +199,14 @@ static void *allocate(int64_t bytes)
     return p;
 }
 
-static void *filled(int64_t count, bool bf16)
+static void *filled(int64_t count, sheaf_dtype dtype)
 {
     static uint32_t u = 1;
-    void *p = allocate(count * (bf16 ? 2 : 4));
+    void *p = allocate(count * mm_size(dtype));
     for (int64_t i = 0; i < count; i++) {
         u = u * 1664525u + 1013904223u;
         const float x = (float)(int32_t)u * 0x1p-31f;
-        if (bf16)
-            ((uint16_t *)p)[i] = mm_to_bf16(x);
-        else
-            ((float *)p)[i] = x;
+        sheaf__store(p, i, x, dtype);
     }
     return p;
 }
@@ -224,11 +224,10 @@ typedef struct work {
 } work;
 
 /* The i-th slice of B; stored whole [n, k] or [k, n] for plain forms, packed for others. */
-static void make_term(work *w, const shape *s, int i, bool bf16)
+static void make_term(work *w, const shape *s, int i, sheaf_dtype dtype)
 {
-    const int64_t size = bf16 ? 2 : 4, all_n = s->n * s->jobs, all_k = s->k * s->slices;
+    const int64_t size = mm_size(dtype), all_n = s->n * s->jobs, all_k = s->k * s->slices;
     const int64_t n0 = s->jobs > 1 ? i * s->n : 0, k0 = s->slices > 1 ? i * s->k : 0;
-    const sheaf_dtype dtype = bf16 ? SHEAF_BF16 : SHEAF_F32;
     sheaf__term *t = &w->term[i];
     *t =
         (sheaf__term){ .a_km = s->a_km, .lda = s->a_km ? s->m : all_k, .form = s->form, .k = s->k };
@@ -248,8 +247,9 @@ static void make_term(work *w, const shape *s, int i, bool bf16)
     t->w = p;
 }
 
-static void make_work(work *w, const shape *s, bool bf16)
+static void make_work(work *w, const shape *s, sheaf_dtype dtype)
 {
+    const bool bf16 = dtype == SHEAF_BF16;
     const int64_t all_n = s->n * s->jobs, all_k = s->k * s->slices;
     const bool nk = s->form == SHEAF__B_NK || s->form == SHEAF__B_AHEAD;
     memset(w, 0, sizeof *w);
@@ -260,13 +260,13 @@ static void make_work(work *w, const shape *s, bool bf16)
                                 .out_bf16 = bf16 && !s->f32_out,
                                 .a_km = s->a_km,
                                 .b_nk = nk };
-    w->whole.a = w->own[w->owned++] = filled(s->m * all_k, bf16);
-    w->whole.b = w->own[w->owned++] = filled(all_n * all_k, bf16);
+    w->whole.a = w->own[w->owned++] = filled(s->m * all_k, dtype);
+    w->whole.b = w->own[w->owned++] = filled(all_n * all_k, dtype);
     w->whole.c = w->own[w->owned++] = allocate(s->m * all_n * 4);
     w->jobs = s->jobs;
     sheaf_tree_init(&w->tree, s->slices, 1, NULL);
     for (int i = 0; i < s->jobs * s->slices; i++) {
-        make_term(w, s, i, bf16);
+        make_term(w, s, i, dtype);
         w->slice_of[i] = i;
         w->first[i + 1] = i + 1;
     }
@@ -274,7 +274,7 @@ static void make_work(work *w, const shape *s, bool bf16)
         w->job[j] =
             (sheaf__product){ .m = s->m,
                               .n = s->n,
-                              .dtype = bf16 ? SHEAF_BF16 : SHEAF_F32,
+                              .dtype = dtype,
                               .nslices = s->slices,
                               .slice_of = w->slice_of,
                               .first = w->first,
@@ -316,12 +316,16 @@ static double repetition(machine *m, work *w, rival *r, bool ours, double least)
     return least;
 }
 
-static void bench(machine *m, const shape *s, bool bf16)
+static void bench(machine *m, const shape *s, sheaf_dtype dtype)
 {
+    static const char *const names[] = {
+        [SHEAF_F32] = "f32", [SHEAF_BF16] = "bf16", [SHEAF_F16] = "f16"
+    };
     static work w;
-    make_work(&w, s, bf16);
+    const bool bf16 = dtype == SHEAF_BF16;
+    make_work(&w, s, dtype);
     rival *r[RUNNERS] = { NULL };
-    if (!m->alone) {
+    if (!m->alone && dtype != SHEAF_F16) {
         r[ONEDNN_PACKED] = rival_onednn(&w.whole, true);
         r[ONEDNN_PLAIN] = rival_onednn(&w.whole, false);
         r[OPENBLAS] = rival_openblas(&w.whole);
@@ -336,8 +340,8 @@ static void bench(machine *m, const shape *s, bool bf16)
                 least[i] = repetition(m, &w, r[i], i == OURS, least[i]);
     }
     const double flops = 2.0 * (double)w.whole.m * (double)w.whole.n * (double)w.whole.k;
-    printf("%-26s %-4s %9.1f us %7.1f GFLOP/s %5.1f %%", s->name, bf16 ? "bf16" : "f32",
-           least[OURS] * 1e6, flops / least[OURS] * 1e-9, 100 * flops / least[OURS] * 1e-9 / peak);
+    printf("%-26s %-4s %9.1f us %7.1f GFLOP/s %5.1f %%", s->name, names[dtype], least[OURS] * 1e6,
+           flops / least[OURS] * 1e-9, 100 * flops / least[OURS] * 1e-9 / peak);
     for (int i = 1; i < RUNNERS; i++) {
         if (r[i])
             printf("  %7.1f (%5.2fx)", flops / least[i] * 1e-9, least[i] / least[OURS]);
@@ -385,8 +389,18 @@ static void print_machine(const machine *m)
            "oneDNN packed", "oneDNN plain", "OpenBLAS");
 }
 
+static sheaf__sums order_of(const char *name)
+{
+    sheaf__sums sums = SHEAF__MMA16;
+    while (sums > SHEAF__PAIRS && strcmp(name, sheaf__sums_text(sums)) != 0)
+        sums--;
+    return sums;
+}
+
 int main(int argc, char **argv)
 {
+    static const char *const types[] = { "f32", "bf16", "f16" }; /* the last one if asked for */
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static machine m = { .threads = 1 };
     const char *isa = NULL, *dtype = NULL, *only = "";
     bool peak = false;
@@ -396,7 +410,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc)
             isa = argv[++i];
         else if (strcmp(argv[i], "--sums") == 0 && i + 1 < argc)
-            m.device.sums = strcmp(argv[++i], "tiles") == 0 ? SHEAF__TILES : SHEAF__PAIRS;
+            m.device.sums = order_of(argv[++i]);
         else if (strcmp(argv[i], "--dtype") == 0 && i + 1 < argc)
             dtype = argv[++i];
         else if (strcmp(argv[i], "--alone") == 0)
@@ -413,8 +427,8 @@ int main(int argc, char **argv)
     }
     print_machine(&m);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        for (int bf16 = 0; bf16 < 2; bf16++)
-            if (strstr(shapes[s].name, only) && (!dtype || !strcmp(dtype, bf16 ? "bf16" : "f32")))
-                bench(&m, &shapes[s], bf16);
+        for (int t = 0; t < (dtype ? 3 : 2); t++)
+            if (strstr(shapes[s].name, only) && (!dtype || !strcmp(dtype, types[t])))
+                bench(&m, &shapes[s], dtypes[t]);
     return 0;
 }

@@ -8,16 +8,17 @@
  * running float32 sum that starts as the first block's sum. A slice whose terms
  * all have k = 0 gives +0. The slices meet in the tree of owner.h.
  * float16 is widened, which is exact, and summed as float32 (but for mma8 and mma16). So is a
- * packed weight of bfloat16 or float16 where the job's A is float32. A block of bfloat16 has one of
- * two orders (device->sums): pairs  a chain by pairs, odd element first; an odd last element is
- * paired with zero tiles  chunks of 32, the last one filled up with zeros; of each a chain of fma
- * from 0 over its even elements and one over its odd ones; sum = sum + (even + odd), from +0 mma8
- * and mma16 (mma.h) have no blocks: where all of a job is bfloat16, or all float16, which is then
- * not widened, a slice is a chain of groups, each term's from its first element. After
- * SHEAF__MMA_CHAIN elements of a term, if more of it follow, the chain ends, and before a term that
- * is `apart`; other terms go on in the chain of the one before. Chains are added in order to a
- * running float32 sum that starts as the first one's. What is denormal stays so inside a chain
- * alone: its sum is an operand like any other.
+ * packed weight of bfloat16 or float16 where the job's A is float32.
+ * A block of bfloat16 has one of two orders (device->sums):
+ *   pairs  a chain by pairs, odd element first; an odd last element is paired with zero
+ *   tiles  chunks of 32, the last one filled up with zeros; of each a chain of fma from 0 over
+ *          its even elements and one over its odd ones; sum = sum + (even + odd), from +0
+ * There are no blocks where all of a job is bfloat16, or all float16, which is then not widened, in
+ *   mma8, mma16  (mma.h) a slice is a chain of groups, each term's from its first element
+ * After SHEAF__MMA_CHAIN elements of a term, if more of it follow, the chain ends, and before a
+ * term that is `apart` and not the first one that has elements; other terms go on in the chain of
+ * the one before. Chains are added in order to a running float32 sum that starts as the first
+ * one's. What is denormal stays so inside a chain alone: its sum is then a zero of its sign.
  * A slice that the tree says is present and that no term names also gives +0; one
  * that is not present does not count even if terms name it. A NaN is stored as
  * the default quiet NaN, 0xffc00000 (bfloat16 0xffc0, float16 0xfe00), whatever went in: which

@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "ops/matmul/matmul_plan.h"
+#include "ops/matmul/mma.h"
 
 #define PIECES (MM_LONE_COLS / MM_PANEL)
 #define CHAIN 4 /* blocks that stay together, see next_chain() */
@@ -25,6 +26,8 @@ typedef struct item {
     int64_t k0, kb;   /* kb 0: a slice without elements, +0 goes the way of a sum */
     bool first, last; /* of the slice */
     bool a_km;
+    /* Of mma8 and mma16: the block begins a chain, ends one, and some chain ended before it. */
+    bool begins, ends, added;
 } item;
 
 typedef struct cursor {
@@ -33,6 +36,7 @@ typedef struct cursor {
     int visit, term, end; /* terms [term, end) of the slice are left, the last one not empty */
     int64_t k0;
     bool entered;
+    bool begins, added; /* of the block that comes next, see item */
 } cursor;
 
 static void enter_slice(cursor *at)
@@ -49,6 +53,24 @@ static void enter_slice(cursor *at)
     while (at->term < at->end && job->term[at->term].k == 0)
         at->term++;
     at->k0 = 0;
+    at->begins = true;
+    at->added = false;
+}
+
+/* Past a block, to where the next one begins; whether it is the last one of its slice. */
+static bool move_on(cursor *at, int64_t kb)
+{
+    const sheaf__product *job = at->plan->job;
+    at->k0 += kb;
+    while (at->term < at->end && at->k0 == job->term[at->term].k) {
+        at->term++;
+        at->k0 = 0;
+    }
+    if (at->term == at->end)
+        return true;
+    at->begins = at->k0 == 0 ? job->term[at->term].apart : at->k0 % SHEAF__MMA_CHAIN == 0;
+    at->added |= at->begins;
+    return false;
 }
 
 /* The next block of k; false after the last one. */
@@ -58,8 +80,12 @@ static bool next_item(item *item, cursor *at)
         return false;
     if (!at->entered)
         enter_slice(at);
-    *item =
-        (struct item){ .visit = &at->route->visit[at->visit], .first = !at->entered, .last = true };
+    *item = (struct item){ .visit = &at->route->visit[at->visit],
+                           .first = !at->entered,
+                           .last = true,
+                           .begins = at->begins,
+                           .added = at->added,
+                           .ends = true };
     at->entered = true;
     if (at->term < at->end) {
         const sheaf__product *job = at->plan->job;
@@ -69,12 +95,8 @@ static bool next_item(item *item, cursor *at)
         item->a_km = term->a_km;
         item->k0 = at->k0;
         item->kb = mm_min(MM_BLOCK, term->k - at->k0);
-        at->k0 += item->kb;
-        while (at->term < at->end && at->k0 == job->term[at->term].k) {
-            at->term++;
-            at->k0 = 0;
-        }
-        item->last = at->term == at->end;
+        item->last = move_on(at, item->kb);
+        item->ends = item->last || at->begins;
     }
     if (item->last) {
         at->visit++;
@@ -111,6 +133,7 @@ typedef struct area {
     uint32_t *scratch_a, *scratch_b;
     float *near, *slot;         /* slots, one after the other */
     int64_t slot_size, slot_ld; /* floats; of a row, padded */
+    int chain;                  /* slot of the chain at hand, of mma8 and mma16 */
     int64_t bands;
     int64_t begin, end; /* bands of the stripe at hand */
     /* What the next stretch reads, prefetched bit by bit: panels, before them rows of a band. */
@@ -129,7 +152,7 @@ static int64_t band_row(const area *area, int64_t band)
 
 static int64_t steps_of(const area *area, const item *item)
 {
-    return mm_padded(area->engine, mm_steps(mm_computed(area->dtype), item->kb)) *
+    return mm_padded(area->engine, mm_steps(mm_computed(area->engine, area->dtype), item->kb)) *
            (area->plan->spread ? 2 : 1);
 }
 
@@ -202,11 +225,14 @@ static void place_slots(stretch *s)
         wanted[pass->to.index] = false;
         for (int q = 0; q < pass->addends; q++)
             wanted[pass->addend[q].index] = true;
+        if (pass->goes_on)
+            wanted[pass->chain.index] = true;
     }
     for (int p = 0; p < s->n; p++) {
         mm_pass *pass = &s->pass[p];
         for (int q = 0; q < pass->addends; q++)
             pass->addend[q].near = here[pass->addend[q].index];
+        pass->chain.near = here[pass->chain.index];
         here[pass->to.index] = true;
     }
 }
@@ -218,7 +244,14 @@ static mm_pass pass_of(const area *area, const item *item, int64_t at, bool chai
     mm_pass pass = {
         .at = at, .steps = steps_of(area, item), .chained = chained, .to.index = v->slot
     };
-    if (!item->first)
+    if (area->engine->mma) {
+        pass.goes_on = !item->begins;
+        pass.ends = item->ends;
+        pass.chain.index = area->chain;
+        if (!item->ends)
+            pass.to.index = area->chain;
+    }
+    if (area->engine->mma ? item->ends && item->added : !item->first)
         pass.addend[pass.addends++].index = v->slot;
     for (int m = 1; item->last && m <= v->merges; m++) {
         pass.to.index = v->slot - m;
@@ -548,6 +581,7 @@ void sheaf__mm_area(const mm_plan *plan, const mm_route *route, int64_t index, v
     area.near = (float *)(area.scratch_a + MM_SCRATCH_A);
     area.scratch_b = (uint32_t *)(area.near + MM_SCRATCH_NEAR);
     area.slot = (float *)(area.scratch_b + plan->scratch_b);
+    area.chain = route->slots;
     area.slot_ld = mm_up(c1 - c0, MM_PANEL) * mm_stacked(plan);
     const int64_t stripe = plan->thin ? mm_min(MM_GROUP, area.bands) : area.bands;
     area.slot_size = mm_min(stripe * unit, area.i1 - area.i0) * area.slot_ld;

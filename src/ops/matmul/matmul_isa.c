@@ -43,16 +43,41 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .end = mm_end_amx,
                                      CODES(0) };
 
-const mm_isa sheaf__mm_ref = { "ref", NULL, NULL, NULL, NULL, NULL };
-const mm_isa sheaf__mm_avx2 = { "avx2", &avx2_f32, &avx2_f16, &avx2_pairs, &avx2_tiles, NULL };
-const mm_isa sheaf__mm_avx512 = { "avx512",       &avx512_f32,   &avx512_f16,
-                                  &avx512_spread, &avx512_tiles, NULL };
-const mm_isa sheaf__mm_avx512bf16 = { "avx512bf16",  &avx512_stream, &avx512_f16,
-                                      &avx512_pairs, &avx512_tiles,  NULL };
-const mm_isa sheaf__mm_amx = { "amx",          &avx512_f32, &avx512_f16,
-                               &avx512_spread, &amx_tiles,  &avx512_tiles };
-static const mm_isa amx_pairs = { "amx",         &avx512_f32, &avx512_f16,
-                                  &avx512_pairs, &amx_tiles,  &avx512_tiles };
+/* The orders of tensor cores: bands of as many rows as share what it takes to bring B. */
+#define MMA_ENGINE(isa, order)                                                                     \
+    {                                                                                              \
+        .run = mm_run_##order##_##isa##mma, .copy = mm_copy_##isa, .stride = MM_STRIDE_PAIRS,      \
+        .rows = 32, .area_rows = 512, .mma = true, .expand = isa##_expand                          \
+    }
+#define avx2_expand NULL
+#define avx512_expand mm_expand_avx512
+static const mm_engine avx2_mma[2][2] = {
+    { MMA_ENGINE(avx2, mma8_bf16), MMA_ENGINE(avx2, mma8_f16) },
+    { MMA_ENGINE(avx2, mma16_bf16), MMA_ENGINE(avx2, mma16_f16) }
+};
+static const mm_engine avx512_mma[2][2] = {
+    { MMA_ENGINE(avx512, mma8_bf16), MMA_ENGINE(avx512, mma8_f16) },
+    { MMA_ENGINE(avx512, mma16_bf16), MMA_ENGINE(avx512, mma16_f16) }
+};
+#define MMA(of)                                                                                    \
+    {                                                                                              \
+        { &of[0][0], &of[0][1] },                                                                  \
+        {                                                                                          \
+            &of[1][0], &of[1][1]                                                                   \
+        }                                                                                          \
+    }
+
+const mm_isa sheaf__mm_ref = { .name = "ref" };
+const mm_isa sheaf__mm_avx2 = { "avx2",      &avx2_f32, &avx2_f16,    &avx2_pairs,
+                                &avx2_tiles, NULL,      MMA(avx2_mma) };
+const mm_isa sheaf__mm_avx512 = { "avx512",      &avx512_f32, &avx512_f16,    &avx512_spread,
+                                  &avx512_tiles, NULL,        MMA(avx512_mma) };
+const mm_isa sheaf__mm_avx512bf16 = { "avx512bf16",  &avx512_stream, &avx512_f16,    &avx512_pairs,
+                                      &avx512_tiles, NULL,           MMA(avx512_mma) };
+const mm_isa sheaf__mm_amx = { "amx",      &avx512_f32,   &avx512_f16,    &avx512_spread,
+                               &amx_tiles, &avx512_tiles, MMA(avx512_mma) };
+static const mm_isa amx_pairs = { "amx",      &avx512_f32,   &avx512_f16,    &avx512_pairs,
+                                  &amx_tiles, &avx512_tiles, MMA(avx512_mma) };
 
 int64_t sheaf__packed_few(const sheaf__device *device)
 {

@@ -29,14 +29,16 @@ static float slice_of(const sheaf__product *job, sheaf__sums sums, int first, in
     uint32_t chain = 0;
     float sum = 0;
     int chains = 0;
+    bool begun = false;
     for (int n = first; n < end; n++) {
         const sheaf__term *t = &job->term[n];
         uint16_t a[16] = { 0 }, b[16] = { 0 };
         for (int64_t k = 0; k < t->k; k++) {
-            if ((k > 0 && k % 4096 == 0) || (k == 0 && n > first && t->apart)) {
+            if (k == 0 ? begun && t->apart : k % 4096 == 0) {
                 sum = chains++ == 0 ? sheaf__float(chain) : sum + sheaf__float(chain);
                 chain = 0;
             }
+            begun = true;
             a[k % length] = a_at(t, i, k);
             b[k % length] = b_at(t, j, k);
             if ((k + 1) % length != 0 && k + 1 < t->k)

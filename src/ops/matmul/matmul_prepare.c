@@ -118,7 +118,8 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
     const int64_t count = i1 - i0, size = mm_size(dtype);
     const bool odd = size == 2 && kb % 2; /* the last element meets zero */
     const char *a = term->a;
-    const int64_t steps = mm_steps(mm_computed(dtype), kb), padded = mm_padded(engine, steps);
+    const int64_t steps = mm_steps(mm_computed(engine, dtype), kb),
+                  padded = mm_padded(engine, steps);
     for (int64_t i = 0; padded > steps && i < count; i++) /* only tiles are padded, by less */
         clear16(rows + i * stride + padded - 16);
     if (term->a_km && size == 2)
@@ -134,7 +135,7 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
     }
     for (int64_t i = 0; engine->spread && i < count; i++)
         spread_row(rows + i * stride, (kb + 1) / 2);
-    for (int64_t i = 0; dtype == SHEAF_F16 && i < count; i++)
+    for (int64_t i = 0; dtype == SHEAF_F16 && !engine->mma && i < count; i++)
         widen_row(rows + i * stride, (kb + 1) / 2);
 }
 
@@ -336,12 +337,12 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
                                  bool spread, bool codes, bool made)
 {
-    const bool widen = mm_widens(term, dtype);
+    const bool widen = mm_widens(engine, term, dtype);
     const sheaf_dtype stored = mm_stored(term, dtype);
     const int64_t size = mm_size(stored), panels = mm_div_up(j1 - j0, MM_PANEL);
     /* as they are stored, and, unless they are widened, with zeros to fill up */
     const int64_t steps = mm_steps(stored, kb), padded = widen ? steps : mm_padded(engine, steps);
-    if (mm_panels_in_place(term, dtype, spread, codes) && padded == steps)
+    if (mm_panels_in_place(engine, term, dtype, spread, codes) && padded == steps)
         return stored_panel(term, j0, k0);
     if (made)
         return buffer;

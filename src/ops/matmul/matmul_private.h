@@ -78,12 +78,6 @@ static inline int64_t mm_steps(sheaf_dtype dtype, int64_t k)
     return dtype == SHEAF_F32 ? k : (k + 1) / 2;
 }
 
-/* What a job of `dtype` is computed in. */
-static inline sheaf_dtype mm_computed(sheaf_dtype dtype)
-{
-    return dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
-}
-
 /* The slice number of the job's p-th slice; without slice_of the only slice is the
  * first one that this rank owns and that is present. */
 static inline int mm_slice_of(const sheaf__product *job, int p)
@@ -182,6 +176,10 @@ typedef struct mm_pass {
     /* At most MM_CHUNK elements, and addend[0] is the sum of the pass before as its unit left it:
      * in the order `tiles` the unit may go on from there. */
     bool chained;
+    /* In the orders mma8 and mma16, whose chains span blocks: the pass goes on from what is in
+     * `chain`; what it leaves in `to` is a chain's sum, with addends, or else the chain so far. */
+    bool goes_on, ends;
+    mm_slot chain;
     int addends;
     mm_slot addend[MM_DEPTH], to;
 } mm_pass;
@@ -261,10 +259,17 @@ typedef struct mm_engine {
     /* Rows of a product, at most those of a tile, up to which no stretch is prefetched: B goes
      * by once, panel after panel, and the processor by itself is ahead of it. */
     int64_t most_unasked;
+    bool mma;    /* of the orders mma8 and mma16: float16 is not widened; see mm_pass */
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
     void (*end)(mm_ending *ending);      /* what is left of it, after the last band; or NULL */
 } mm_engine;
+
+/* As what an engine takes a job of `dtype`: words or pairs. */
+static inline sheaf_dtype mm_computed(const mm_engine *engine, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16 || engine->mma ? dtype : SHEAF_F32;
+}
 
 static inline int64_t mm_widest(const mm_engine *engine)
 {
@@ -280,6 +285,13 @@ MM_KERNELS(avx512)
 MM_KERNELS(avx512stream)
 MM_KERNELS(avx512bf16)
 MM_KERNELS(avx512tiles)
+#define MM_MMA(isa)                                                                                \
+    void mm_run_mma8_bf16_##isa(const mm_band *band);                                              \
+    void mm_run_mma8_f16_##isa(const mm_band *band);                                               \
+    void mm_run_mma16_bf16_##isa(const mm_band *band);                                             \
+    void mm_run_mma16_f16_##isa(const mm_band *band);
+MM_MMA(avx2mma)
+MM_MMA(avx512mma)
 void mm_outer_avx2(const mm_band *band);
 void mm_outer_avx512(const mm_band *band);
 void mm_expand_avx512(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
@@ -292,7 +304,8 @@ typedef struct mm_isa {
     const char *name;
     /* of bfloat16 two; NULL: the reference loops. f16 is f32, but that it copies A */
     const mm_engine *f32, *f16, *pairs, *tiles;
-    const mm_engine *few; /* tiles of a product of few rows, or NULL */
+    const mm_engine *few;       /* tiles of a product of few rows, or NULL */
+    const mm_engine *mma[2][2]; /* mma8, mma16 of bfloat16, float16 */
 } mm_isa;
 extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_avx512bf16,
     sheaf__mm_amx;
@@ -300,10 +313,10 @@ extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_a
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units);
 static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype, sheaf__sums sums)
 {
+    if (sheaf__by_mma(sums, dtype))
+        return isa->mma[sums == SHEAF__MMA16][dtype == SHEAF_F16];
     if (dtype != SHEAF_BF16)
         return dtype == SHEAF_F16 ? isa->f16 : isa->f32;
-    if (sheaf__by_mma(sums, dtype))
-        return NULL;
     return sums == SHEAF__TILES ? isa->tiles : isa->pairs;
 }
 
@@ -430,25 +443,29 @@ void sheaf__mm_rows_source(mm_soon *soon, const sheaf__term *term, sheaf_dtype d
 int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
                             int64_t j0, int64_t j1, int64_t k0, int64_t kb);
 
-/* The type in which a term's B is stored, and whether a job of `dtype` widens it. */
+/* The type in which a term's B is stored, and whether an engine widens it. */
 static inline sheaf_dtype mm_stored(const sheaf__term *term, sheaf_dtype dtype)
 {
     return term->form == SHEAF__B_AHEAD || term->form == SHEAF__B_BACK ? term->w->dtype : dtype;
 }
-static inline bool mm_widens(const sheaf__term *term, sheaf_dtype dtype)
+static inline bool mm_widens(const mm_engine *engine, const sheaf__term *term, sheaf_dtype dtype)
 {
-    return dtype != SHEAF_BF16 && mm_stored(term, dtype) != SHEAF_F32;
+    return mm_computed(engine, dtype) == SHEAF_F32 && mm_stored(term, dtype) != SHEAF_F32;
+}
+
+/* Whether all of a job has one type. */
+static inline bool mm_is_uniform(const sheaf__product *job)
+{
+    for (int t = 0; t < job->nterms; t++)
+        if (mm_stored(&job->term[t], job->dtype) != job->dtype)
+            return false;
+    return true;
 }
 
 /* Whether a job is summed by mma8 or mma16: all of it has one type of 16 bits. */
 static inline bool mm_by_mma(const sheaf__product *job, sheaf__sums sums)
 {
-    if (!sheaf__by_mma(sums, job->dtype))
-        return false;
-    for (int t = 0; t < job->nterms; t++)
-        if (mm_stored(&job->term[t], job->dtype) != job->dtype)
-            return false;
-    return true;
+    return sheaf__by_mma(sums, job->dtype) && mm_is_uniform(job);
 }
 
 static inline bool mm_in_panels(const sheaf__term *term)
@@ -459,9 +476,9 @@ static inline bool mm_compressed(const sheaf__term *term)
 {
     return term->form == SHEAF__B_AHEAD && term->w->code != NULL;
 }
-static inline bool mm_panels_in_place(const sheaf__term *term, sheaf_dtype dtype, bool spread,
-                                      bool codes)
+static inline bool mm_panels_in_place(const mm_engine *engine, const sheaf__term *term,
+                                      sheaf_dtype dtype, bool spread, bool codes)
 {
-    return !spread && mm_in_panels(term) && !mm_widens(term, dtype) &&
+    return !spread && mm_in_panels(term) && !mm_widens(engine, term, dtype) &&
            (codes || !mm_compressed(term));
 }

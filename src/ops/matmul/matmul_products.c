@@ -238,9 +238,10 @@ static bool runs_beside(const sheaf__product *a, const sheaf__product *b)
         return false;
     for (int t = 0; t < a->nterms; t++)
         if (a->term[t].k != b->term[t].k || a->term[t].a_km != b->term[t].a_km ||
+            a->term[t].apart != b->term[t].apart ||
             (transposed && a->term[t].form != b->term[t].form))
             return false;
-    if (a->nterms == 0)
+    if (a->nterms == 0 || mm_is_uniform(a) != mm_is_uniform(b))
         return false;
     return transposed ? a->term[0].b == b->term[0].b && a->term[0].ldb == b->term[0].ldb
                       : a->term[0].a == b->term[0].a && a->term[0].lda == b->term[0].lda;
@@ -291,11 +292,12 @@ static void plan_scratch(mm_plan *plan, int slots)
     for (int q = 0; q < plan->jobs; q++)
         for (int t = 0; t < plan->job[q].nterms; t++) {
             const sheaf__product *job = &plan->job[q];
-            const int64_t steps = mm_steps(mm_computed(job->dtype), job->term[t].k),
+            const int64_t steps = mm_steps(mm_computed(plan->engine, job->dtype), job->term[t].k),
                           padded = mm_padded(plan->engine, steps);
             all += (size_t)(padded * plan->cols);
-            plan->packing |= padded > steps || !mm_panels_in_place(&job->term[t], job->dtype,
-                                                                   plan->spread, plan->codes);
+            plan->packing |=
+                padded > steps || !mm_panels_in_place(plan->engine, &job->term[t], job->dtype,
+                                                      plan->spread, plan->codes);
         }
     plan->thin = thin_job(plan, all);
     plan->narrow = narrow_job(plan);
@@ -349,10 +351,10 @@ static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
     for (int q = 1; q < plan->jobs && !plan->stacked; q++)
         plan->n = mm_up(plan->n, MM_PANEL) + mm_columns(plan, &job[q]);
     cut_cols(plan, MM_MOST_COLS / mm_stacked(plan));
-    plan_scratch(plan, route.slots);
+    plan_scratch(plan, route.slots + engine->mma);
     if (lone_band(plan)) { /* what a stretch takes by itself counts: fewer of them */
         cut_cols(plan, MM_LONE_COLS);
-        plan_scratch(plan, route.slots);
+        plan_scratch(plan, route.slots + engine->mma);
     }
     const double k = sheaf__mm_flops(job) / 2 / (double)job->m / (double)job->n * mm_stacked(plan);
     share = at_least(share, plan->m, threads);
@@ -399,9 +401,11 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     int64_t tasks = 0;
     for (int j = 0; j < jobs;) {
         mm_plan *plan = &batch.plan[batch.plans];
-        const mm_engine *engine = mm_by_mma(&job[j], device->sums)
-                                      ? NULL
-                                      : mm_engine_for(isa, job[j].dtype, device->sums, job[j].m);
+        const sheaf__sums sums =
+            sheaf__by_mma(device->sums, job[j].dtype) && !mm_by_mma(&job[j], device->sums)
+                ? SHEAF__PAIRS /* float16, which is widened as ever */
+                : device->sums;
+        const mm_engine *engine = mm_engine_for(isa, job[j].dtype, sums, job[j].m);
         const int64_t areas = plan_jobs(plan, &job[j], jobs - j, engine, share, device->threads);
         plan->first = tasks;
         tasks += areas;

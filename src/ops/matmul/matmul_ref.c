@@ -142,26 +142,33 @@ static uint32_t chain_on(uint32_t chain, const sheaf__term *t, sheaf_dtype dtype
     return sheaf__mma_chain(sums, dtype, chain, a, b, count);
 }
 
+/* A chain's sum, of which what is denormal is a zero of its sign. */
+static float ended(uint32_t chain)
+{
+    return sheaf__float((chain & 0x7f800000) == 0 ? chain & 0x80000000u : chain);
+}
+
 /* The sum of terms [first, end): chains in ascending order. */
 static float chains_sum(const sheaf__product *job, sheaf__sums sums, int first, int end, int64_t i,
                         int64_t j)
 {
     uint32_t chain = 0;
     float sum = 0.0f;
-    bool any = false;
+    bool begun = false, any = false;
     for (int t = first; t < end; t++) {
         const int64_t k = job->term[t].k;
         for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
-            if (k0 == 0 ? t > first && job->term[t].apart : k0 % SHEAF__MMA_CHAIN == 0) {
-                sum = any ? sum + sheaf__float(chain) : sheaf__float(chain);
+            if (begun && (k0 == 0 ? job->term[t].apart : k0 % SHEAF__MMA_CHAIN == 0)) {
+                sum = any ? sum + ended(chain) : ended(chain);
                 any = true;
                 chain = 0;
             }
             chain = chain_on(chain, &job->term[t], job->dtype, sums, i, j, k0,
                              mm_min(MM_BLOCK, k - k0));
+            begun = true;
         }
     }
-    return mm_quiet(any ? sum + sheaf__float(chain) : sheaf__float(chain));
+    return mm_quiet(any ? sum + ended(chain) : ended(chain));
 }
 
 /* The sum of the job's p-th slice: blocks in ascending order, across its terms. */
