@@ -83,7 +83,7 @@ void sheaf__sums_slow(sheaf_bf16_sums sums, sheaf_dtype dtype, const sheaf_event
     if (sheaf__by_mma(sheaf__sums_order(sums), dtype))
         sheaf_note(
             events,
-            "%s: processors have no fast kernels for this order of sums, which tensor cores compute; each thread does about %s",
+            "%s: tensor cores compute this order of sums, at which processors are slow; each thread does about %s",
             sheaf__sums_name(dtype, sums), SHEAF__MMA_SPEED);
 }
 

@@ -49,7 +49,8 @@ sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles);
 void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events);
 /* sheaf__sums_slow - and how slow an order of tensor cores is on processors. */
 void sheaf__sums_slow(sheaf_bf16_sums sums, sheaf_dtype dtype, const sheaf_events *events);
-#define SHEAF__MMA_SPEED "0.1 to 0.4 GFLOP/s" /* of the reference (ops/matmul/mma.c) */
+/* Of kernels of AVX2 and AVX-512, and of the reference, which attention still takes. */
+#define SHEAF__MMA_SPEED "20 GFLOP/s in products, 0.2 in attention"
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
  * fastest where the first process is; unnamed where `dtype` has no such choice. */
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
