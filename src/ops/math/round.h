@@ -7,32 +7,35 @@
  * every stored result that is NaN is one and the same quiet NaN. */
 #pragma once
 
-#include "base/base.h"
+#include <stdint.h>
+#include <string.h>
+
+#include "base/shared_fn.h"
 #include "sheaf/dtype.h"
 
 #define SHEAF__NAN_BITS UINT32_C(0x7fc00000)
 #define SHEAF__NAN_BF16 UINT16_C(0x7fc0)
 
-static inline uint32_t sheaf__bits(float x)
+SHEAF__SHARED_FN uint32_t sheaf__bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static inline float sheaf__float(uint32_t bits)
+SHEAF__SHARED_FN float sheaf__float(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-static inline float sheaf__one_nan(float x)
+SHEAF__SHARED_FN float sheaf__one_nan(float x)
 {
     return x == x ? x : sheaf__float(SHEAF__NAN_BITS);
 }
 
-static inline uint16_t sheaf__bf16(float x)
+SHEAF__SHARED_FN uint16_t sheaf__bf16(float x)
 {
     const uint32_t bits = sheaf__bits(x);
     if (x != x)
@@ -40,13 +43,13 @@ static inline uint16_t sheaf__bf16(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static inline float sheaf__from_bf16(uint16_t half)
+SHEAF__SHARED_FN float sheaf__from_bf16(uint16_t half)
 {
     return sheaf__float((uint32_t)half << 16);
 }
 
 /* The bits of vcvtps2ph: a NaN stays quiet and keeps its sign and upper payload. */
-static inline uint16_t sheaf__f16(float x)
+SHEAF__SHARED_FN uint16_t sheaf__f16(float x)
 {
     const uint32_t bits = sheaf__bits(x), size = bits & 0x7fffffff;
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
@@ -65,7 +68,7 @@ static inline uint16_t sheaf__f16(float x)
 }
 
 /* The bits of vcvtph2ps. */
-static inline float sheaf__from_f16(uint16_t half)
+SHEAF__SHARED_FN float sheaf__from_f16(uint16_t half)
 {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16, size = half & 0x7fff;
     if (size > 0x7c00)
@@ -81,7 +84,7 @@ static inline float sheaf__from_f16(uint16_t half)
 }
 
 /* Element i of an operand in the activation type: F32, BF16 or F16. */
-static inline float sheaf__load(const void *x, int64_t i, sheaf_dtype dtype)
+SHEAF__SHARED_FN float sheaf__load(const void *x, int64_t i, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_F16)
         return sheaf__from_f16(((const uint16_t *)x)[i]);
@@ -89,7 +92,7 @@ static inline float sheaf__load(const void *x, int64_t i, sheaf_dtype dtype)
 }
 
 /* "round" of kernels.h for a computed result. */
-static inline void sheaf__store(void *y, int64_t i, float value, sheaf_dtype dtype)
+SHEAF__SHARED_FN void sheaf__store(void *y, int64_t i, float value, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_BF16)
         ((uint16_t *)y)[i] = sheaf__bf16(value);
@@ -100,7 +103,7 @@ static inline void sheaf__store(void *y, int64_t i, float value, sheaf_dtype dty
 }
 
 /* The same, kept as a float for the next step. */
-static inline float sheaf__rounded(float value, sheaf_dtype dtype)
+SHEAF__SHARED_FN float sheaf__rounded(float value, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_F16)
         return sheaf__from_f16(sheaf__f16(value));
@@ -109,13 +112,13 @@ static inline float sheaf__rounded(float value, sheaf_dtype dtype)
 
 /* The larger in the order of the bits read as sign and size: -0 < +0, and a NaN with
  * clear sign above all. Associative and commutative, whatever the flags. */
-static inline int32_t sheaf__order(float x)
+SHEAF__SHARED_FN int32_t sheaf__order(float x)
 {
     const int32_t bits = (int32_t)sheaf__bits(x);
     return bits ^ (bits >> 31 & 0x7fffffff);
 }
 
-static inline float sheaf__max(float a, float b)
+SHEAF__SHARED_FN float sheaf__max(float a, float b)
 {
     return sheaf__order(a) > sheaf__order(b) ? a : b;
 }

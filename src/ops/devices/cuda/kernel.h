@@ -1,0 +1,130 @@
+/* kernel.h - the names that kernels are written with.
+ *
+ * A file of kernels is C11 in all but these names. nvcc makes device code of it; gcc and clang make
+ * a program for the processor of it, in which each thread of a block is a fibre (emulation.h).
+ * Thread and block are named as in CUDA: threadIdx, blockIdx, blockDim, gridDim.
+ *
+ *     KERNEL(add, add_arguments, 256) { ... a->x ... }     one kernel, `add`
+ *     KERNELS(add, add_arguments, 256) { ... dtype ... }   add_f32, add_bf16, add_f16: `dtype` is
+ *                                                          a constant
+ *
+ * A kernel has one argument, a struct, which both sides read; `a` points to it. 256: threads of a
+ * block, at most. Dynamic shared memory, whose size the launch says, is `shared_memory`, of whatever
+ * alignment; it is garbage at first. Never fminf or fmaxf (zeros, NaN): round.h has sheaf__max().
+ * What is not written as fmaf() is not fused. */
+#pragma once
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/shared_fn.h"
+#include "sheaf/dtype.h"
+
+#define DEVICE SHEAF__SHARED_FN
+#define UNROLL _Pragma("unroll")
+
+#define KERNELS(name, arguments, threads)                                                          \
+    DEVICE void name##_as(const arguments *a, sheaf_dtype dtype);                                  \
+    KERNEL(name##_f32, arguments, threads)                                                         \
+    {                                                                                              \
+        name##_as(a, SHEAF_F32);                                                                   \
+    }                                                                                              \
+    KERNEL(name##_bf16, arguments, threads)                                                        \
+    {                                                                                              \
+        name##_as(a, SHEAF_BF16);                                                                  \
+    }                                                                                              \
+    KERNEL(name##_f16, arguments, threads)                                                         \
+    {                                                                                              \
+        name##_as(a, SHEAF_F16);                                                                   \
+    }                                                                                              \
+    DEVICE void name##_as(const arguments *a, sheaf_dtype dtype)
+
+#ifdef __CUDACC__
+#define KERNEL(name, arguments, threads)                                                           \
+    DEVICE void name##_of(const arguments *a);                                                     \
+    extern "C" __global__ void __launch_bounds__(threads)                                          \
+        name(const __grid_constant__ arguments a)                                                  \
+    {                                                                                              \
+        name##_of(&a);                                                                             \
+    }                                                                                              \
+    DEVICE void name##_of(const arguments *a)
+
+extern __shared__ __align__(1024) char shared_memory[];
+
+/* All threads of the block; what they wrote to shared and global memory is seen by all. */
+DEVICE void sync_threads(void)
+{
+    __syncthreads();
+}
+
+/* Of lane (own ^ by) of the warp, all of whose 32 lanes call it. */
+DEVICE float shuffle_xor(float x, int by)
+{
+    return __shfl_xor_sync(~0u, x, by);
+}
+DEVICE double shuffle_xor_d(double x, int by)
+{
+    return __shfl_xor_sync(~0u, x, by);
+}
+DEVICE int32_t shuffle_xor_i(int32_t x, int by)
+{
+    return __shfl_xor_sync(~0u, x, by);
+}
+
+/* Where a pointer into shared memory lies for an instruction. */
+DEVICE uint32_t shared_address(const void *at)
+{
+    return (uint32_t)__cvta_generic_to_shared(at);
+}
+
+/* ---- tensor cores: m16n8k16 of a warp, d += A B, in the order of the GPU (mma.h) ---- */
+
+#define SHEAF__MMA(name, type)                                                                     \
+    DEVICE void name(float *d, const uint32_t *a, const uint32_t *b)                               \
+    {                                                                                              \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                \
+                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"                          \
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));          \
+    }
+SHEAF__MMA(mma_bf16, "bf16")
+SHEAF__MMA(mma_f16, "f16")
+#undef SHEAF__MMA
+
+/* Four 8 x 8 matrices of 16 bits from shared memory; lane l names row l % 8 of matrix l / 8, 16
+ * bytes at a multiple of 16. */
+DEVICE void load_matrices(uint32_t *r, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+/* The same, each transposed. */
+DEVICE void load_transposed(uint32_t *r, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+/* ---- copies from global to shared memory, behind the thread's back ---- */
+
+/* 16 bytes, both sides at multiples of 16; zeros if not `there`. They have come when copies_wait(n)
+ * has left at most n committed groups of this thread, and a barrier shows them to the others. */
+DEVICE void copy_16(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+}
+DEVICE void copies_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+#define copies_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+#else
+#include "ops/devices/cuda/emulation.h"
+#endif

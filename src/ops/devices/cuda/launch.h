@@ -1,0 +1,55 @@
+/* launch.h - what the operations of the device `cuda` are written with: one function each, which
+ * takes the arguments of the call (call.h) and launches kernels (kernel.h). */
+#pragma once
+
+#include "ops/call.h"
+#include "ops/device.h"
+
+/* One GPU as one rank has it: a stream, on which all it is told happens in order. */
+typedef struct sheaf__cuda sheaf__cuda;
+
+/* One launch. The struct of arguments is copied. */
+typedef struct sheaf__launch {
+    const char *kernel;
+    int64_t blocks[3]; /* a 0 behind the first is a 1; none at all: nothing is launched */
+    int threads;
+    size_t shared; /* bytes of dynamic shared memory, SHEAF__CUDA_SHARED at most */
+    const void *arguments;
+    size_t bytes;
+} sheaf__launch;
+
+/* What every GPU from sm_80 on has for a block: those of sm_86 and sm_89 have no more. */
+#define SHEAF__CUDA_SHARED ((size_t)99 << 10)
+
+/* The kernel of a type among those that KERNELS() makes. */
+#define SHEAF__TYPED(name, dtype)                                                                  \
+    ((dtype) == SHEAF_F32 ? #name "_f32" : (dtype) == SHEAF_BF16 ? #name "_bf16" : #name "_f16")
+
+/* sheaf__cuda_launch - queues it. What fails is the device's failure (sheaf__device_fail). */
+void sheaf__cuda_launch(sheaf__cuda *gpu, const sheaf__launch *launch);
+/* sheaf__cuda_each - the same for n items, one a thread, 256 threads a block. */
+void sheaf__cuda_each(sheaf__cuda *gpu, const char *kernel, int64_t n, const void *arguments,
+                      size_t bytes);
+/* sheaf__cuda_stage - an address of the GPU with a copy of `bytes` bytes of the host's, which the
+ * launches after it may read until the next operation. NULL: it failed, and is the device's
+ * failure. */
+void *sheaf__cuda_stage(sheaf__cuda *gpu, const void *from, size_t bytes);
+/* sheaf__cuda_scratch - SHEAF__CUDA_SCRATCH bytes of the GPU's memory for what an operation's
+ * launches leave each other; of the device's memory, and planned. */
+#define SHEAF__CUDA_SCRATCH ((size_t)64 << 20)
+void *sheaf__cuda_scratch(sheaf__cuda *gpu);
+/* sheaf__cuda_read - bytes of the GPU's memory for the host, after all launches before it: waits.
+ * For the few operations that give the host a number. */
+void sheaf__cuda_read(sheaf__cuda *gpu, void *to, const void *from, size_t bytes);
+
+/* The order of sums of its device, and whether its tensor cores compute that (mma8, mma16). */
+sheaf__sums sheaf__cuda_sums(const sheaf__cuda *gpu);
+/* Multiprocessors: how many blocks run side by side. */
+int sheaf__cuda_processors(const sheaf__cuda *gpu);
+
+/* An operation; false: it has no kernel for these arguments, and launched nothing. */
+typedef bool sheaf__cuda_operation(sheaf__cuda *gpu, const sheaf__call *call);
+
+/* Of all operations; NULL: none. Rows stand in operations.c, functions beside it in
+ * launch_FILE.c. */
+extern sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS];
