@@ -4,18 +4,10 @@
 
 enum { ELEMENTS = 1 << 14, PART = 256 };
 
-/* Of elements, all of one type; what a pass has no use for is NULL. */
-typedef struct activation {
-    void *y, *dx, *dup; /* made */
-    const void *x, *up, *dy;
-    sheaf_dtype dtype;
-    bool gelu, tanh, add, divide; /* gelu: gates by gelu; tanh: by tanh, not erf */
-    float by;
-} activation;
-
 static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
-                activation *a, int64_t n)
+                sheaf__activation *a, int64_t n)
 {
+    a->n = n;
     const size_t bytes = (size_t)n * sheaf_dtype_bytes(a->dtype);
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a->y, bytes), SHEAF__WRITES(a->dx, bytes), SHEAF__WRITES(a->dup, bytes),
@@ -31,14 +23,14 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
 }
 
 /* Where element `i` lies. */
-static void *at(const activation *a, const void *data, int64_t i)
+static void *at(const sheaf__activation *a, const void *data, int64_t i)
 {
     return sheaf__at(data, i, a->dtype);
 }
 
 static void swiglu_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const activation *a = arg;
+    const sheaf__activation *a = arg;
     k->swiglu(at(a, a->y, begin), at(a, a->x, begin), at(a, a->up, begin), end - begin, a->gelu,
               a->dtype);
 }
@@ -47,12 +39,12 @@ void sheaf__op_swiglu(sheaf__device *device, void *h, const void *gate, const vo
                       bool gelu, sheaf_dtype dtype)
 {
     run(device, SHEAF__OP_SWIGLU, swiglu_part,
-        &(activation){ .y = h, .x = gate, .up = up, .gelu = gelu, .dtype = dtype }, n);
+        &(sheaf__activation){ .y = h, .x = gate, .up = up, .gelu = gelu, .dtype = dtype }, n);
 }
 
 static void swiglu_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const activation *a = arg;
+    const sheaf__activation *a = arg;
     k->swiglu_back(at(a, a->dx, begin), at(a, a->dup, begin),
                    a->y == NULL ? NULL : at(a, a->y, begin), at(a, a->dy, begin),
                    at(a, a->x, begin), at(a, a->up, begin), end - begin, a->gelu, a->dtype);
@@ -63,12 +55,12 @@ void sheaf__op_swiglu_back(sheaf__device *device, void *dgate, void *dup, void *
                            sheaf_dtype dtype)
 {
     run(device, SHEAF__OP_SWIGLU_BACK, swiglu_back_part,
-        &(activation){ h, dgate, dup, gate, up, dh, .gelu = gelu, .dtype = dtype }, n);
+        &(sheaf__activation){ h, dgate, dup, gate, up, dh, .gelu = gelu, .dtype = dtype }, n);
 }
 
 static void gelu_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const activation *a = arg;
+    const sheaf__activation *a = arg;
     k->gelu(at(a, a->y, begin), at(a, a->x, begin), end - begin, a->tanh, a->dtype);
 }
 
@@ -76,12 +68,12 @@ void sheaf__op_gelu(sheaf__device *device, void *y, const void *x, int64_t n, bo
                     sheaf_dtype dtype)
 {
     run(device, SHEAF__OP_GELU, gelu_part,
-        &(activation){ .y = y, .x = x, .tanh = tanh, .dtype = dtype }, n);
+        &(sheaf__activation){ .y = y, .x = x, .tanh = tanh, .dtype = dtype }, n);
 }
 
 static void gelu_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const activation *a = arg;
+    const sheaf__activation *a = arg;
     k->gelu_back(at(a, a->dx, begin), at(a, a->dy, begin), at(a, a->x, begin), end - begin, a->add,
                  a->tanh, a->dtype);
 }
@@ -90,13 +82,14 @@ void sheaf__op_gelu_back(sheaf__device *device, void *dx, const void *dy, const 
                          bool add, bool tanh, sheaf_dtype dtype)
 {
     run(device, SHEAF__OP_GELU_BACK, gelu_back_part,
-        &(activation){ .dx = dx, .dy = dy, .x = x, .add = add, .tanh = tanh, .dtype = dtype }, n);
+        &(sheaf__activation){
+            .dx = dx, .dy = dy, .x = x, .add = add, .tanh = tanh, .dtype = dtype },
+        n);
 }
 
-/* `up` is what the product is added to. */
 static void scaled_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const activation *a = arg;
+    const sheaf__activation *a = arg;
     const sheaf_dtype t = a->dtype;
     float part[PART], other[PART];
     for (int64_t i = begin, n; i < end; i += n) {
@@ -124,7 +117,7 @@ void sheaf__op_scaled(sheaf__device *device, void *y, const void *x, const void 
                       int64_t n, bool divide, bool add, sheaf_dtype dtype)
 {
     run(device, SHEAF__OP_SCALED, scaled_part,
-        &(activation){
+        &(sheaf__activation){
             .y = y, .x = x, .up = h, .divide = divide, .add = add, .by = by, .dtype = dtype },
         n);
 }

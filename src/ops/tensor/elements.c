@@ -5,17 +5,11 @@
 
 enum { CHUNK = 1 << 15, PART = 256 };
 
-typedef struct pair {
-    void *dst;
-    const void *src;
-    sheaf_dtype to, from;
-    bool one;
-} pair;
-
 /* Over n elements of both. */
-static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part, pair *p,
-                int64_t n)
+static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
+                sheaf__pair *p, int64_t n)
 {
+    p->n = n;
     const sheaf__operand operand[] = {
         SHEAF__WRITES(p->dst, (size_t)n * sheaf_dtype_bytes(p->to)),
         SHEAF__READS(p->src, (size_t)n * sheaf_dtype_bytes(p->from)),
@@ -31,7 +25,7 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
 
 static void add_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const pair *p = arg;
+    const sheaf__pair *p = arg;
     float *dst = p->dst;
     k->add(dst + begin, dst + begin, (const float *)p->src + begin, end - begin);
 }
@@ -39,12 +33,12 @@ static void add_part(const sheaf__kernels *k, const void *arg, int64_t begin, in
 void sheaf__op_add(sheaf__device *device, float *dst, const float *src, int64_t n)
 {
     run(device, SHEAF__OP_ADD, add_part,
-        &(pair){ .dst = dst, .src = src, .to = SHEAF_F32, .from = SHEAF_F32 }, n);
+        &(sheaf__pair){ .dst = dst, .src = src, .to = SHEAF_F32, .from = SHEAF_F32 }, n);
 }
 
 static void accumulate_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const pair *p = arg;
+    const sheaf__pair *p = arg;
     k->accumulate(sheaf__at(p->dst, begin, p->to), sheaf__at(p->src, begin, p->to), end - begin,
                   p->to);
 }
@@ -53,12 +47,12 @@ void sheaf__op_accumulate(sheaf__device *device, void *dst, const void *src, int
                           sheaf_dtype dtype)
 {
     run(device, SHEAF__OP_ACCUMULATE, accumulate_part,
-        &(pair){ .dst = dst, .src = src, .to = dtype, .from = dtype }, n);
+        &(sheaf__pair){ .dst = dst, .src = src, .to = dtype, .from = dtype }, n);
 }
 
 static void convert_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const pair *p = arg;
+    const sheaf__pair *p = arg;
     k->convert(sheaf__at(p->dst, begin, p->to), p->to, sheaf__at(p->src, begin, p->from), p->from,
                end - begin);
 }
@@ -66,23 +60,24 @@ static void convert_part(const sheaf__kernels *k, const void *arg, int64_t begin
 void sheaf__op_convert(sheaf__device *device, void *dst, sheaf_dtype to, const void *src,
                        sheaf_dtype from, int64_t n)
 {
-    run(device, SHEAF__OP_CONVERT, convert_part, &(pair){ dst, src, to, from, false }, n);
+    run(device, SHEAF__OP_CONVERT, convert_part, &(sheaf__pair){ dst, src, to, from, false, n }, n);
 }
 
 static void zero_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const pair *p = arg;
+    const sheaf__pair *p = arg;
     memset(sheaf__at(p->dst, begin, p->to), 0, (size_t)(end - begin) * sheaf_dtype_bytes(p->to));
 }
 
 void sheaf__op_zero(sheaf__device *device, void *x, int64_t n, sheaf_dtype dtype)
 {
-    run(device, SHEAF__OP_ZERO, zero_part, &(pair){ .dst = x, .to = dtype, .from = dtype }, n);
+    run(device, SHEAF__OP_ZERO, zero_part, &(sheaf__pair){ .dst = x, .to = dtype, .from = dtype },
+        n);
 }
 
 static void refresh_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const pair *p = arg;
+    const sheaf__pair *p = arg;
     float rounded[PART], *to = p->dst; /* space for either dtype */
     for (int64_t i = begin, n; i < end; i += n) {
         n = end - i < PART ? end - i : PART;
@@ -96,7 +91,7 @@ static void refresh_part(const sheaf__kernels *k, const void *arg, int64_t begin
 void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int64_t n, bool one,
                        sheaf_dtype dtype)
 {
-    pair p = { dst, src, SHEAF_F32, dtype, one };
+    sheaf__pair p = { dst, src, SHEAF_F32, dtype, one, n };
     const sheaf__operand operand[] = { SHEAF__WRITES(p.dst, (size_t)n * sizeof(float)),
                                        SHEAF__READS(p.src, (size_t)n * sizeof(float)) };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_REFRESH,
@@ -108,10 +103,10 @@ void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int6
                                        .grain = CHUNK });
 }
 
+/* A part that is widened to another place. */
 typedef struct widening {
     const sheaf__kernels *kernels;
-    float *wide, *to;
-    int64_t n;
+    float *to;
     const char *from;
     sheaf_dtype dtype;
 } widening;
@@ -127,17 +122,17 @@ static void widen_part(void *arg, int64_t begin, int64_t end, int worker)
  * what is left. The last ones, which widen onto themselves, go by way of a copy. */
 static void widen(sheaf__device *device, void *arg)
 {
-    widening *w = arg;
+    const sheaf__widening *w = arg;
+    widening p = { .kernels = device->kernels, .dtype = w->dtype };
     const char *narrow =
         (char *)w->wide + (size_t)w->n * (sizeof(float) - sheaf_dtype_bytes(w->dtype));
     int64_t i = 0;
     uint32_t part[PART];
-    w->kernels = device->kernels;
     for (int64_t m; w->n - i > CHUNK; i += m) {
         m = (w->n - i) / 2;
-        w->to = w->wide + i;
-        w->from = sheaf__at(narrow, i, w->dtype);
-        sheaf__pool_rows(device->pool, m, CHUNK, widen_part, w);
+        p.to = w->wide + i;
+        p.from = sheaf__at(narrow, i, w->dtype);
+        sheaf__pool_rows(device->pool, m, CHUNK, widen_part, &p);
     }
     for (int64_t m; i < w->n; i += m) {
         m = w->n - i < PART ? w->n - i : PART;
@@ -148,7 +143,7 @@ static void widen(sheaf__device *device, void *arg)
 
 void sheaf__op_widen(sheaf__device *device, float *wide, int64_t n, sheaf_dtype dtype)
 {
-    widening w = { .wide = wide, .n = n, .dtype = dtype };
+    sheaf__widening w = { wide, n, dtype };
     const sheaf__operand operand = SHEAF__WRITES(w.wide, (size_t)n * sizeof(float));
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_WIDEN,
                                        .arguments = &w,

@@ -2,65 +2,50 @@
 #include "ops/call.h"
 #include "ops/tensor/tensor.h"
 
-typedef struct finish {
-    void *y;
-    const float *sum, *bias;
-    const void *residual;
-    int64_t ldy, lds, ldr, cols;
-    float alpha;
-    sheaf_dtype dtype;
-} finish;
-
 static void finish_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const finish *f = arg;
+    const sheaf__finishing *f = arg;
     k->finish(sheaf__at(f->y, begin * f->ldy, f->dtype), f->ldy, f->sum + begin * f->lds, f->lds,
               f->alpha, f->bias,
               f->residual == NULL ? NULL : sheaf__at(f->residual, begin * f->ldr, f->dtype), f->ldr,
               end - begin, f->cols, f->dtype);
 }
 
-static void run_finish(sheaf__device *device, finish *f, int64_t rows, int64_t grain)
+static void run_finish(sheaf__device *device, sheaf__finishing *f, int64_t grain)
 {
     const sheaf__operand operand[] = {
-        SHEAF__WRITES(f->y, sheaf__extent(rows, f->ldy, f->cols, f->dtype)),
-        SHEAF__READS(f->sum, sheaf__extent(rows, f->lds, f->cols, SHEAF_F32)),
+        SHEAF__WRITES(f->y, sheaf__extent(f->rows, f->ldy, f->cols, f->dtype)),
+        SHEAF__READS(f->sum, sheaf__extent(f->rows, f->lds, f->cols, SHEAF_F32)),
         SHEAF__READS(f->bias, (size_t)f->cols * sizeof(float)),
-        SHEAF__READS(f->residual, sheaf__extent(rows, f->ldr, f->cols, f->dtype)),
+        SHEAF__READS(f->residual, sheaf__extent(f->rows, f->ldr, f->cols, f->dtype)),
     };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_FINISH,
                                        .arguments = f,
                                        .operand = operand,
                                        .operands = 4,
                                        .part = finish_part,
-                                       .rows = rows,
+                                       .rows = f->rows,
                                        .grain = grain });
 }
 
 void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *bias,
                       const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    run_finish(device, &(finish){ y, sum, bias, residual, cols, cols, cols, cols, 1, dtype }, rows,
-               16);
+    run_finish(
+        device,
+        &(sheaf__finishing){ y, sum, bias, residual, cols, cols, cols, rows, cols, 1, dtype }, 16);
 }
 
 void sheaf__op_scale_round(sheaf__device *device, void *y, const float *sum, float scale,
                            int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype)
 {
-    run_finish(device, &(finish){ y, sum, NULL, NULL, ld, ld, 0, cols, scale, dtype }, rows, 256);
+    run_finish(device,
+               &(sheaf__finishing){ y, sum, NULL, NULL, ld, ld, 0, rows, cols, scale, dtype }, 256);
 }
-
-typedef struct dropout {
-    void *y;
-    const void *x;
-    sheaf__dropout how;
-    int64_t cols;
-    sheaf_dtype dtype;
-} dropout;
 
 static void dropout_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const dropout *d = arg;
+    const sheaf__dropping *d = arg;
     sheaf__dropout how = d->how;
     how.sample += begin;
     how.position += begin;
@@ -72,7 +57,7 @@ static void dropout_part(const sheaf__kernels *k, const void *arg, int64_t begin
 void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t rows, int64_t cols,
                        const sheaf__dropout *how, sheaf_dtype dtype)
 {
-    dropout d = { y, x, *how, cols, dtype };
+    sheaf__dropping d = { y, x, *how, rows, cols, dtype };
     const size_t bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(dtype),
                  names = (size_t)rows * sizeof(int64_t);
     const sheaf__operand operand[] = { SHEAF__WRITES(d.y, bytes), SHEAF__READS(d.x, bytes),
@@ -87,16 +72,9 @@ void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t ro
                                        .grain = 64 });
 }
 
-typedef struct noisy {
-    void *x;
-    int64_t cols;
-    sheaf__noise how;
-    sheaf_dtype dtype;
-} noisy;
-
 static void noise_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const noisy *a = arg;
+    const sheaf__noisy *a = arg;
     sheaf__noise how = a->how;
     how.sample += begin;
     how.position += begin;
@@ -108,7 +86,7 @@ static void noise_part(const sheaf__kernels *k, const void *arg, int64_t begin, 
 void sheaf__op_noise(sheaf__device *device, void *x, int64_t rows, int64_t cols,
                      const sheaf__noise *how, sheaf_dtype dtype)
 {
-    noisy a = { x, cols, *how, dtype };
+    sheaf__noisy a = { x, rows, cols, *how, dtype };
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a.x, (size_t)(rows * cols) * sheaf_dtype_bytes(dtype)),
         SHEAF__READS(a.how.sample, (size_t)rows * sizeof(int64_t)),

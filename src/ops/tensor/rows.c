@@ -5,11 +5,9 @@
 static void move_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
     const sheaf__move *m = arg;
-    const sheaf__row_map *p = &m->map;
     const size_t bytes = (size_t)m->cols * sheaf_dtype_bytes(m->dtype);
     for (int64_t r = begin; r < end; r++) {
-        const int64_t at = r / p->n * (p->before + p->n + p->after) + p->before + r % p->n,
-                      wide = p->list == NULL ? at : p->list[at];
+        const int64_t wide = sheaf__row_map_at(&m->map, r);
         char *to = sheaf__at(m->to, (m->gather ? r : wide) * m->cols, m->dtype);
         const char *from =
             m->from == NULL ? NULL : sheaf__at(m->from, (m->gather ? wide : r) * m->cols, m->dtype);
@@ -53,16 +51,9 @@ void sheaf__op_move_rows(sheaf__device *device, sheaf__move m)
                                        .grain = 32 });
 }
 
-typedef struct columns {
-    float *grad;
-    const void *dy;
-    int64_t ld, rows;
-    sheaf_dtype dtype;
-} columns;
-
 static void sums_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const columns *s = arg;
+    const sheaf__columns *s = arg;
     k->column_sums(s->grad + begin, sheaf__at(s->dy, begin, s->dtype), s->ld, s->rows, end - begin,
                    s->dtype);
 }
@@ -70,7 +61,7 @@ static void sums_part(const sheaf__kernels *k, const void *arg, int64_t begin, i
 void sheaf__op_column_sums(sheaf__device *device, float *grad, const void *dy, int64_t ld,
                            int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    columns c = { grad, dy, ld, rows, dtype };
+    sheaf__columns c = { grad, dy, ld, rows, cols, dtype };
     const sheaf__operand operand[] = { SHEAF__WRITES(c.grad, (size_t)cols * sizeof(float)),
                                        SHEAF__READS(c.dy, sheaf__extent(rows, ld, cols, dtype)) };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COLUMN_SUMS,
@@ -137,15 +128,9 @@ void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const 
                                                  .cols = cols });
 }
 
-typedef struct transposed {
-    float *to;
-    const float *from;
-    int64_t rows, cols;
-} transposed;
-
 static void transpose_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const transposed *t = arg;
+    const sheaf__transposed *t = arg;
     for (int64_t c = begin; c < end; c++)
         for (int64_t r = 0; r < t->rows; r++)
             t->to[c * t->rows + r] = t->from[r * t->cols + c];
@@ -154,7 +139,7 @@ static void transpose_part(const sheaf__kernels *k, const void *arg, int64_t beg
 void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, int64_t rows,
                          int64_t cols)
 {
-    transposed t = { to, from, rows, cols };
+    sheaf__transposed t = { to, from, rows, cols };
     const size_t bytes = (size_t)(rows * cols) * sizeof(float);
     const sheaf__operand operand[] = { SHEAF__WRITES(t.to, bytes), SHEAF__READS(t.from, bytes) };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_TRANSPOSE,

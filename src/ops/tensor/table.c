@@ -4,53 +4,9 @@
 
 enum { PART = 256 };
 
-int sheaf__pieces_find(const sheaf__pieces *p, int64_t row)
-{
-    int low = 0, high = p->count - 1;
-    if (p->count == 0 || row < p->begin[0] || row >= p->begin[p->count])
-        return -1;
-    while (low < high) { /* the first piece that ends behind row */
-        const int mid = (low + high) / 2;
-        if (p->begin[mid + 1] > row)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low;
-}
-
-typedef struct lookup {
-    sheaf__pieces pieces;
-    sheaf__tokens tokens;
-    void *x; /* of the tokens, [n, cols] */
-    sheaf_dtype dtype, from;
-    int64_t cols;
-    float scale;
-} lookup;
-
-static int64_t rows_of(const sheaf__pieces *p, int piece)
-{
-    return p->begin[piece + 1] - p->begin[piece];
-}
-
-/* Where row i's token is: row `inside` of a piece; -1: not here. */
-static int piece_at(const lookup *l, int64_t i, int64_t *inside)
-{
-    const int64_t id = l->tokens.id[i];
-    const int piece = sheaf__pieces_find(&l->pieces, id);
-    *inside = piece < 0 ? 0 : id - l->pieces.begin[piece];
-    return piece;
-}
-
-/* The same, if it gets a gradient. */
-static int taking(const lookup *l, int64_t i, int64_t *inside)
-{
-    return l->tokens.id[i] == l->tokens.skipped ? -1 : piece_at(l, i, inside);
-}
-
 /* What is written: x, or else the pieces. */
-static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part, lookup *l,
-                bool writes_x, int64_t rows, int64_t grain)
+static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
+                sheaf__lookup *l, bool writes_x, int64_t rows, int64_t grain)
 {
     sheaf__operand operand[SHEAF_MAX_SLICES + 2] = {
         { &l->x, (size_t)(l->tokens.n * l->cols) * sheaf_dtype_bytes(l->dtype), writes_x },
@@ -58,7 +14,7 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
     };
     for (int i = 0; i < l->pieces.count; i++)
         operand[2 + i] = (sheaf__operand){ &l->pieces.at[i],
-                                           (size_t)(rows_of(&l->pieces, i) * l->cols) *
+                                           (size_t)(sheaf__lookup_rows(&l->pieces, i) * l->cols) *
                                                sheaf_dtype_bytes(l->from),
                                            !writes_x };
     sheaf__run(device, &(sheaf__call){ .operation = operation,
@@ -74,9 +30,9 @@ static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_f
 
 static void rows_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const lookup *l = arg;
+    const sheaf__lookup *l = arg;
     for (int64_t i = begin, inside; i < end; i++) {
-        const int piece = piece_at(l, i, &inside);
+        const int piece = sheaf__lookup_at(l, i, &inside);
         if (piece >= 0)
             k->convert(sheaf__at(l->x, i * l->cols, l->dtype), l->dtype,
                        sheaf__at(l->pieces.at[piece], inside * l->cols, l->from), l->from, l->cols);
@@ -87,17 +43,17 @@ void sheaf__op_table_rows(sheaf__device *device, void *x, sheaf_dtype to,
                           const sheaf__pieces *table, sheaf_dtype from, int64_t width,
                           sheaf__tokens tokens)
 {
-    lookup l = { *table, tokens, x, to, from, .cols = width };
+    sheaf__lookup l = { *table, tokens, x, to, from, .cols = width };
     run(device, SHEAF__OP_TABLE_ROWS, rows_part, &l, true, tokens.n, 32);
 }
 
 /* Each row receives its tokens in ascending order; threads share columns. */
 static void gradient_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const lookup *l = arg;
+    const sheaf__lookup *l = arg;
     float part[PART];
     for (int64_t i = 0, inside; i < l->tokens.n; i++) {
-        const int piece = taking(l, i, &inside);
+        const int piece = sheaf__lookup_taking(l, i, &inside);
         if (piece < 0)
             continue;
         float *grad = (float *)l->pieces.at[piece] + inside * l->cols;
@@ -112,7 +68,7 @@ static void gradient_part(const sheaf__kernels *k, const void *arg, int64_t begi
 void sheaf__op_table_gradient(sheaf__device *device, const sheaf__pieces *grad, const void *dy,
                               sheaf_dtype dtype, int64_t width, sheaf__tokens tokens)
 {
-    lookup l = { *grad, tokens, (void *)dy, dtype, SHEAF_F32, .cols = width };
+    sheaf__lookup l = { *grad, tokens, (void *)dy, dtype, SHEAF_F32, .cols = width };
     run(device, SHEAF__OP_TABLE_GRADIENT, gradient_part, &l, false, width, PART);
 }
 
@@ -120,15 +76,15 @@ void sheaf__op_table_gradient(sheaf__device *device, const sheaf__pieces *grad, 
 
 static void columns_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const lookup *l = arg;
+    const sheaf__lookup *l = arg;
     for (int64_t i = begin, inside; i < end; i++) {
-        const int piece = piece_at(l, i, &inside);
+        const int piece = sheaf__lookup_at(l, i, &inside);
         for (int64_t j = 0; j < l->cols && piece >= 0; j++) {
             float v;
-            k->widen(
-                &v,
-                sheaf__at(l->pieces.at[piece], j * rows_of(&l->pieces, piece) + inside, l->dtype),
-                l->dtype, 1);
+            k->widen(&v,
+                     sheaf__at(l->pieces.at[piece],
+                               j * sheaf__lookup_rows(&l->pieces, piece) + inside, l->dtype),
+                     l->dtype, 1);
             v *= l->scale;
             k->round(sheaf__at(l->x, i * l->cols + j, l->dtype), l->dtype, &v, 1);
         }
@@ -138,7 +94,7 @@ static void columns_part(const sheaf__kernels *k, const void *arg, int64_t begin
 void sheaf__op_factor_columns(sheaf__device *device, void *h, const sheaf__pieces *a,
                               sheaf_dtype dtype, int64_t rank, float scale, sheaf__tokens tokens)
 {
-    lookup l = { *a, tokens, h, dtype, dtype, rank, scale };
+    sheaf__lookup l = { *a, tokens, h, dtype, dtype, rank, scale };
     run(device, SHEAF__OP_FACTOR_COLUMNS, columns_part, &l, true, tokens.n, 32);
 }
 
@@ -146,11 +102,12 @@ void sheaf__op_factor_columns(sheaf__device *device, void *h, const sheaf__piece
 static void columns_gradient_part(const sheaf__kernels *k, const void *arg, int64_t begin,
                                   int64_t end)
 {
-    const lookup *l = arg;
+    const sheaf__lookup *l = arg;
     for (int64_t i = 0, inside; i < l->tokens.n; i++) {
-        const int piece = taking(l, i, &inside);
+        const int piece = sheaf__lookup_taking(l, i, &inside);
         for (int64_t j = begin; j < end && piece >= 0; j++) {
-            float v, *grad = (float *)l->pieces.at[piece] + j * rows_of(&l->pieces, piece) + inside;
+            float v, *grad = (float *)l->pieces.at[piece] +
+                             j * sheaf__lookup_rows(&l->pieces, piece) + inside;
             k->widen(&v, sheaf__at(l->x, i * l->cols + j, l->dtype), l->dtype, 1);
             k->add(grad, grad, &v, 1);
         }
@@ -160,6 +117,6 @@ static void columns_gradient_part(const sheaf__kernels *k, const void *arg, int6
 void sheaf__op_factor_gradient(sheaf__device *device, const sheaf__pieces *grad, const void *g,
                                sheaf_dtype dtype, int64_t rank, sheaf__tokens tokens)
 {
-    lookup l = { *grad, tokens, (void *)g, dtype, SHEAF_F32, .cols = rank };
+    sheaf__lookup l = { *grad, tokens, (void *)g, dtype, SHEAF_F32, .cols = rank };
     run(device, SHEAF__OP_FACTOR_GRADIENT, columns_gradient_part, &l, false, rank, 1);
 }

@@ -6,8 +6,14 @@
  * of two rows. Operands that are not said to be allowed to coincide must not overlap. */
 #pragma once
 
-#include "sheaf/cut.h"
 #include "ops/device.h"
+#include "ops/tensor/activation.h"
+#include "ops/tensor/elements.h"
+#include "ops/tensor/linear.h"
+#include "ops/tensor/rope.h"
+#include "ops/tensor/rows.h"
+#include "ops/tensor/table.h"
+#include "ops/tensor/trained.h"
 
 /* ---- n elements ---- */
 
@@ -38,14 +44,8 @@ bool sheaf__is_finite(const void *x, int64_t n, sheaf_dtype dtype);
 bool sheaf__is_finite_as(const sheaf__kernels *kernels, const void *x, sheaf_dtype from, int64_t n,
                          sheaf_dtype to);
 
-/* Of each of `count` arrays, n floats at x: the sum of squares (kernels.h); 0 on dry. The structs
- * are the host's. */
-typedef struct sheaf__squares {
-    const float *x;
-    int64_t n;
-    double sum; /* out */
-} sheaf__squares;
-
+/* Of each of `count` arrays the sum of squares (kernels.h); 0 on dry. The structs are the host's.
+ */
 void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count);
 
 /* ---- what is trained ---- */
@@ -56,34 +56,6 @@ void sheaf__op_adamw(sheaf__device *device, float *master, float *moment1, float
 
 /* ---- rows ---- */
 
-/* Rows of a dense matrix and where they lie in a wider one: patches among the tokens of an image,
- * an image's rows in a sequence, a stream's rows in all. Groups of n rows have `before` and `after`
- * other rows around each; a list, if there is one, then names the rows of the wide matrix. No row
- * may lie in two places. */
-typedef struct sheaf__row_map {
-    const int32_t *list;
-    int64_t n, before, after;
-    int64_t wide; /* with a list: rows of the wide matrix */
-} sheaf__row_map;
-
-/* sheaf__row_map_listed - row i of the dense matrix lies at list[i] of `wide`; NULL: at i. */
-static inline sheaf__row_map sheaf__row_map_listed(const int32_t *list, int64_t wide)
-{
-    return (sheaf__row_map){ list, 1, 0, 0, wide };
-}
-
-/* What is done with `rows` rows of `cols` columns. */
-typedef struct sheaf__move {
-    sheaf_dtype dtype;
-    void *to;
-    const void *from; /* NULL: zeros, or */
-    const float *row; /* this in each, rounded */
-    int64_t rows, cols;
-    sheaf__row_map map;
-    bool gather; /* `from` is the wide one; otherwise `to` */
-    bool add;    /* rounded sums; else copies */
-} sheaf__move;
-
 /* For each row: to = from, zeros or `row`, or (add) to = round(to + from). */
 void sheaf__op_move_rows(sheaf__device *device, sheaf__move how);
 /* grad[cols] += column sums of dy, rows ascending in blocks of 256 (kernels.h) */
@@ -92,15 +64,6 @@ void sheaf__op_column_sums(sheaf__device *device, float *grad, const void *dy, i
 /* One box: [rows, cols] out of one matrix into another. */
 void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const void *src,
                         int64_t ld_src, int64_t rows, int64_t cols, sheaf_dtype dtype);
-/* count[0] times count[1] boxes of count[2] rows of `cols` columns, and how far one of each is from
- * the next, in dst and in src. */
-typedef struct sheaf__boxes {
-    sheaf_dtype dtype;
-    void *dst;
-    const void *src;
-    int64_t count[3], ld_dst[3], ld_src[3], cols;
-} sheaf__boxes;
-
 void sheaf__op_copy_boxes(sheaf__device *device, sheaf__boxes boxes);
 /* to[cols, rows] = from[rows, cols], float32 */
 void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, int64_t rows,
@@ -210,15 +173,6 @@ void sheaf__op_scaled(sheaf__device *device, void *y, const void *x, const void 
                       int64_t n, bool divide, bool add, sheaf_dtype dtype);
 
 /* ---- rotary embedding, in place ---- */
-
-typedef struct sheaf__rope {
-    void *x;                 /* [rows, heads * head_dim] */
-    const float *cos, *sin;  /* [positions, rot / 2], or of a grid [positions, head_dim] */
-    const int32_t *position; /* [rows]; not of a grid */
-    int64_t ld, rows, heads, head_dim, rot, positions;
-    bool inverse; /* turns back: the gradient */
-    sheaf_dtype dtype;
-} sheaf__rope;
 
 /* Halves (j, j + rot / 2) of each head. */
 void sheaf__op_rope(sheaf__device *device, sheaf__rope how);
@@ -375,22 +329,6 @@ typedef struct sheaf__losses {
 void sheaf__op_losses(sheaf__device *device, const sheaf__losses *of);
 
 /* ---- vocabulary tables ---- */
-
-/* A table cut by rows, of which one run of pieces is here. */
-typedef struct sheaf__pieces {
-    int count;
-    int64_t begin[SHEAF_MAX_SLICES + 1]; /* piece i: rows [begin[i], begin[i + 1]) of the table */
-    void *at[SHEAF_MAX_SLICES];
-} sheaf__pieces;
-
-/* sheaf__pieces_find - the piece that holds `row`; -1: none here. */
-int sheaf__pieces_find(const sheaf__pieces *pieces, int64_t row);
-
-/* The rows of `n` tokens. Those of tokens that are not here are left alone. */
-typedef struct sheaf__tokens {
-    const int32_t *id;
-    int64_t n, skipped; /* skipped: a row that gets no gradient; -1: none */
-} sheaf__tokens;
 
 /* x[i] = the row of token i, pieces [rows of it, width] of type `from`, rounded to `to` */
 void sheaf__op_table_rows(sheaf__device *device, void *x, sheaf_dtype to,

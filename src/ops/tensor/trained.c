@@ -6,15 +6,11 @@ enum { CHUNK = 1 << 15, SUMS = 512 };
 
 /* ---- norms ---- */
 
-typedef struct sums {
-    sheaf__squares *of; /* the host's, with addresses of the device's */
-} sums;
-
 static void squares_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const sums *s = arg;
+    const sheaf__squares_of *s = arg;
     for (int64_t i = begin; i < end; i++)
-        s->of[i].sum = k->squares(s->of[i].x, s->of[i].n);
+        s->each[i].sum = k->squares(s->each[i].x, s->each[i].n);
 }
 
 void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count)
@@ -22,10 +18,10 @@ void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count)
     sheaf__operand operand[SUMS];
     for (int64_t first = 0, n; first < count; first += n) {
         n = count - first < SUMS ? count - first : SUMS;
-        sums s = { of + first };
+        sheaf__squares_of s = { of + first, n };
         for (int64_t i = 0; i < n; i++) {
-            operand[i] = SHEAF__READS(s.of[i].x, (size_t)s.of[i].n * sizeof(float));
-            s.of[i].sum = 0;
+            operand[i] = SHEAF__READS(s.each[i].x, (size_t)s.each[i].n * sizeof(float));
+            s.each[i].sum = 0;
         }
         sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_SQUARES,
                                            .arguments = &s,
@@ -39,15 +35,9 @@ void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count)
 
 /* ---- AdamW ---- */
 
-typedef struct update {
-    float *master, *moment1, *moment2;
-    const float *grad;
-    sheaf__adamw how;
-} update;
-
 static void update_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const update *u = arg;
+    const sheaf__update *u = arg;
     k->adamw(u->master + begin, u->moment1 + begin, u->moment2 + begin, u->grad + begin,
              end - begin, &u->how);
 }
@@ -55,7 +45,7 @@ static void update_part(const sheaf__kernels *k, const void *arg, int64_t begin,
 void sheaf__op_adamw(sheaf__device *device, float *master, float *moment1, float *moment2,
                      const float *grad, int64_t n, const sheaf__adamw *how)
 {
-    update u = { master, moment1, moment2, grad, *how };
+    sheaf__update u = { master, moment1, moment2, grad, n, *how };
     const size_t bytes = (size_t)n * sizeof(float);
     const sheaf__operand operand[] = { SHEAF__WRITES(u.master, bytes),
                                        SHEAF__WRITES(u.moment1, bytes),

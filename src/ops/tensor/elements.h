@@ -1,0 +1,21 @@
+/* elements.h - arguments of operations on n elements, see tensor.h. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sheaf/dtype.h"
+
+typedef struct sheaf__pair {
+    void *dst;
+    const void *src;
+    sheaf_dtype to, from;
+    bool one;  /* of REFRESH: plus 1 */
+    int64_t n; /* of both */
+} sheaf__pair;
+
+typedef struct sheaf__widening {
+    float *wide; /* n of `dtype` at its end */
+    int64_t n;
+    sheaf_dtype dtype;
+} sheaf__widening;
