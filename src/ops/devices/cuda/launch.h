@@ -50,6 +50,5 @@ int sheaf__cuda_processors(const sheaf__cuda *gpu);
 /* An operation; false: it has no kernel for these arguments, and launched nothing. */
 typedef bool sheaf__cuda_operation(sheaf__cuda *gpu, const sheaf__call *call);
 
-/* Of all operations; NULL: none. Rows stand in operations.c, functions beside it in
- * launch_FILE.c. */
+/* Of all operations; NULL: none. Their functions stand beside it in launch_*.c. */
 extern sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS];
