@@ -1,0 +1,32 @@
+/* launch_products.h - which kernel runs a product (kernels/products.h), between their
+ * launch and the files that know a family of kernels. */
+#pragma once
+
+#include "ops/devices/cuda/launch.h"
+#include "ops/matmul/matmul.h"
+
+/* One kernel of products. Jobs of a call that have the same one are one launch. */
+typedef struct sheaf__products_kernel {
+    const char *name;
+    int rows, cols, threads; /* of a tile of results */
+    size_t shared;           /* bytes a block */
+    int side_by_side;        /* blocks of a multiprocessor */
+    /* Subtrees that it keeps by itself; the table has room for those beyond that. */
+    int keeps;
+} sheaf__products_kernel;
+
+/* What all jobs of a call are for the choice. */
+typedef struct sheaf__products_call {
+    const sheaf__product *job;
+    int jobs;
+    sheaf__sums sums;
+    int processors;
+} sheaf__products_call;
+
+/* sheaf__products_by_mma - of jobs that are summed by mma8 or mma16. `waits`: whether a part of it
+ * waits. */
+const sheaf__products_kernel *sheaf__products_by_mma(const sheaf__products_call *call,
+                                                     const sheaf__product *job, bool waits);
+/* sheaf__products_by_fma - of all others: float32, float16, and bfloat16 by pairs and tiles. */
+const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
+                                                     const sheaf__product *job, bool waits);
