@@ -178,8 +178,17 @@ sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const
     heading->call = comm->call;
     if (!is_lent(comm, heading->op))
         count_sends(comm, sheaf__comm_count(comm, heading->op), send, count);
-    sheaf_status *st = post(comm, heading, send, count);
+    sheaf_status *st = comm->mover == NULL ? NULL : comm->mover->wait(comm->mover->self);
+    TRY(st, post(comm, heading, send, count));
     return st != NULL ? st : compare(comm);
+}
+
+bool sheaf_comm_move_by(sheaf_comm *comm, const sheaf_comm_mover *mover)
+{
+    if (comm->transport->posted == NULL)
+        return false;
+    comm->mover = mover;
+    return true;
 }
 
 sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__move *receive, int n)

@@ -16,7 +16,7 @@
 
 #define BLOCK 2048 /* floats combined at a time: operands stay in the nearest caches */
 #define SEGMENT ((int64_t)1 << 16) /* floats of one share of one message */
-#define MAX_SLOTS 8   /* intermediate values alive at once: the depth of a tree of 64 */
+#define MAX_SLOTS SHEAF__COMBINING_SLOTS
 #define MAX_SENDS 128 /* roots of a rank times its peers; 124 for 63 ranks of 64 slices */
 #define LINE 16       /* floats of a cache line: shares begin on one */
 
@@ -24,11 +24,9 @@ typedef void add_fn(float *dst, const float *a, const float *b, int64_t n);
 
 /* An operand of a step: 0 and up is an operand of the sum, ~0 and down a slot. */
 #define SLOT(i) (~(i))
-#define IN_OUT SLOT(MAX_SLOTS) /* where the last step leaves the result */
+#define IN_OUT SHEAF__COMBINED /* where the last step leaves the result */
 
-typedef struct step {
-    int to, a, b;
-} step;
+typedef sheaf__combining_step step;
 
 typedef struct combine {
     add_fn *add;
@@ -144,6 +142,22 @@ static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, i
     sheaf__compute_mode_leave(mode);
 }
 
+static sheaf_status *combine_by(const sheaf_comm_mover *mover, const in_place *job)
+{
+    float *out[SHEAF_MAX_SLICES];
+    for (int r = 0; r < job->ranks; r++)
+        out[r] = job->out[(job->rank + r) % job->ranks];
+    return mover->combine(mover->self,
+                          &(sheaf__combining){ .ranks = job->ranks,
+                                               .operands = job->c->operands,
+                                               .steps = job->c->steps,
+                                               .out = out,
+                                               .operand = (const float *const *)job->operand,
+                                               .step = job->c->step,
+                                               .begin = job->share.begin,
+                                               .end = job->share.end });
+}
+
 /* Each rank has posted its output and its operands, in this order. */
 static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_t n,
                                       const sheaf_comm_adder *how, sheaf__op op)
@@ -161,12 +175,15 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_
             job.operand[next++] = posted[i].bytes;
     }
     const int64_t tasks = (job.share.end - job.share.begin + BLOCK - 1) / BLOCK;
-    if (how->run != NULL && tasks > 1)
+    sheaf_status *st = NULL;
+    if (comm->mover != NULL)
+        st = combine_by(comm->mover, &job);
+    else if (how->run != NULL && tasks > 1)
         how->run(how->pool, tasks, in_place_task, &job);
     else
         run_here(tasks, in_place_task, &job);
     sheaf__comm_count(comm, op)->summing += sheaf__seconds() - began;
-    return sheaf__comm_collect(comm, op, NULL, 0);
+    return sheaf__first_of(st, sheaf__comm_collect(comm, op, NULL, 0));
 }
 
 /* ---- by messages ---- */

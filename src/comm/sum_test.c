@@ -42,6 +42,7 @@ typedef struct sum_case {
     uint64_t seed;
     bool alias; /* out is roots[0] where a rank has one */
     bool pooled;
+    bool moved;  /* where ranks see each other's memory, by a mover */
     float *want; /* [rows, cols] */
 } sum_case;
 
@@ -119,6 +120,70 @@ static sheaf_status *check_bytes(const char *what, const sheaf_comm *comm, const
     return NULL;
 }
 
+/* ---- a mover, whose memory has addresses that fault ---- */
+
+static void *far_of(void *at)
+{
+    return (void *)((uintptr_t)at ^ (uintptr_t)1 << 62);
+}
+
+static sheaf_status *wait_far(void *self)
+{
+    ++((int *)self)[0];
+    return NULL;
+}
+
+static sheaf_status *copy_far(void *self, void *to, const void *from, size_t bytes)
+{
+    memcpy(far_of(to), far_of((void *)from), bytes);
+    ++((int *)self)[1];
+    return NULL;
+}
+
+static sheaf_status *combine_far(void *self, const sheaf__combining *c)
+{
+    const unsigned mode = sheaf__compute_mode_enter();
+    for (int64_t i = c->begin; i < c->end; i++) {
+        float slot[SHEAF__COMBINING_SLOTS + 1], *whole = &slot[SHEAF__COMBINING_SLOTS];
+        memset(slot, 0, sizeof slot);
+        if (c->operands > 0)
+            memcpy(whole, (float *)far_of((void *)c->operand[0]) + i, sizeof *whole);
+        for (int s = 0; s < c->steps; s++) {
+            const sheaf__combining_step *step = &c->step[s];
+            const float *a = step->a < 0 ? &slot[~step->a]
+                                         : (float *)far_of((void *)c->operand[step->a]) + i,
+                        *b = step->b < 0 ? &slot[~step->b]
+                                         : (float *)far_of((void *)c->operand[step->b]) + i;
+            slot[~step->to] = *a + *b;
+        }
+        for (int r = 0; r < c->ranks; r++)
+            memcpy((float *)far_of(c->out[r]) + i, whole, sizeof *whole);
+    }
+    sheaf__compute_mode_leave(mode);
+    ++((int *)self)[1];
+    return NULL;
+}
+
+static sheaf_status *sum_far(sheaf_comm *comm, const sheaf_tree *tree, float *out,
+                             float *const *roots, int count, const sum_case *c,
+                             const sheaf_comm_adder *adder)
+{
+    int calls[2] = { 0 };
+    float *far[SHEAF_MAX_SLICES];
+    for (int i = 0; i < count; i++)
+        far[i] = far_of(roots[i]);
+    const sheaf_comm_mover mover = { calls, wait_far, copy_far, combine_far };
+    const bool moved = sheaf_comm_move_by(comm, &mover);
+    sheaf_status *st =
+        moved ? sheaf_comm_sum(comm, tree, far_of(out), count > 0 ? far : NULL, c->rows, c->cols,
+                               adder)
+              : sheaf_comm_sum(comm, tree, out, count > 0 ? roots : NULL, c->rows, c->cols, adder);
+    sheaf_comm_move_by(comm, NULL);
+    if (st == NULL && moved && (calls[0] != 2 || calls[1] != 1))
+        st = sheaf_fail(SHEAF_E_NUMBER, "the mover waited %d times", calls[0]);
+    return st;
+}
+
 static sheaf_status *sum_body(void *context, sheaf_comm *comm)
 {
     const sum_case *c = context;
@@ -136,12 +201,13 @@ static sheaf_status *sum_body(void *context, sheaf_comm *comm)
     float *out = c->alias && count > 0 ? roots[0] : spare;
     out[n] = 12345; /* a guard */
     const sheaf_comm_adder adder = { plain_add, c->pooled ? run_backwards : NULL, &pooled };
-    sheaf_status *st =
-        sheaf_comm_sum(comm, &tree, out, count > 0 ? roots : NULL, c->rows, c->cols, &adder);
+    sheaf_status *st = c->moved ? sum_far(comm, &tree, out, roots, count, c, &adder)
+                                : sheaf_comm_sum(comm, &tree, out, count > 0 ? roots : NULL,
+                                                 c->rows, c->cols, &adder);
     TRY(st, check_bytes("sum", comm, out, c->want, (size_t)n * sizeof *out));
     if (st == NULL && out[n] != 12345)
         st = sheaf_fail(SHEAF_E_NUMBER, "written behind the end");
-    if (st == NULL && comm->transport->posted != NULL && c->pooled &&
+    if (st == NULL && comm->transport->posted != NULL && c->pooled && !c->moved &&
         n >= 4096 * sheaf_comm_ranks(comm) && pooled != 1)
         st = sheaf_fail(SHEAF_E_NUMBER, "the rank's threads were not used");
     for (int i = 0; i < count; i++)
@@ -154,8 +220,10 @@ static void check_case(sum_case *c)
 {
     fill_want(c);
     for (int ranks = 1; ranks <= (c->slices < 9 ? c->slices : 9); ranks++)
-        for (int messages = 0; messages < 2; messages++)
-            CHECK_OK(run_ranks(ranks, messages, sum_body, c));
+        for (int how = 0; how < 3; how++) { /* in place, by messages, by a mover */
+            c->moved = how == 2;
+            CHECK_OK(run_ranks(ranks, how == 1, sum_body, c));
+        }
     free(c->want);
 }
 

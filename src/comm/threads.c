@@ -182,6 +182,15 @@ static int next_for(const posting *peer, int from, int rank)
     return from;
 }
 
+static sheaf_status *copy_of(const sheaf_comm *comm, void *to, const void *from, size_t bytes)
+{
+    if (bytes != 0 && comm->mover != NULL)
+        return comm->mover->copy(comm->mover->self, to, from, bytes);
+    if (bytes != 0)
+        memcpy(to, from, bytes);
+    return NULL;
+}
+
 static sheaf_status *copy_in(sheaf_comm *comm, const sheaf__move *receive, int count)
 {
     int next[SHEAF_MAX_SLICES] = { 0 };
@@ -196,8 +205,9 @@ static sheaf_status *copy_in(sheaf_comm *comm, const sheaf__move *receive, int c
             return at == peer->nsend ? sheaf_found(st, "none")
                                      : sheaf_found(st, "%zu bytes", peer->send[at].size);
         }
-        if (receive[i].size != 0)
-            memcpy(receive[i].bytes, peer->send[at].bytes, receive[i].size);
+        sheaf_status *st = copy_of(comm, receive[i].bytes, peer->send[at].bytes, receive[i].size);
+        if (st != NULL)
+            return st;
         next[from] = at + 1;
     }
     return NULL;
@@ -208,6 +218,8 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
 {
     member *self = comm->state;
     sheaf_status *st = copy_in(comm, receive, count);
+    if (comm->mover != NULL)
+        st = sheaf__first_of(st, comm->mover->wait(comm->mover->self));
     arrive(self);
     return st;
 }

@@ -25,6 +25,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
+#include "base/combining.h"
 #include "sheaf/dtype.h"
 #include "sheaf/options.h"
 #include "sheaf/status.h"
@@ -105,6 +106,16 @@ typedef struct sheaf__reserved {
 
 struct sheaf__call;
 
+/* What devices of one process do with each other's memory. All of a process reach each other's, or
+ * none does. */
+typedef struct sheaf__peers {
+    bool (*reach)(const sheaf__reserved *range);
+    sheaf_status *(*wait)(sheaf__reserved *range); /* until all is done that it was told */
+    /* Both may return before they are done. */
+    sheaf_status *(*copy)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
+    sheaf_status *(*combine)(sheaf__reserved *range, const sheaf__combining *what);
+} sheaf__peers;
+
 /* What kind of device it is. Functions may be called by several threads of one device. */
 typedef struct sheaf__device_class {
     const char *name;
@@ -122,6 +133,7 @@ typedef struct sheaf__device_class {
     sheaf_status *(*download)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
     /* By a kernel of its own; false: it has none of that number. NULL: it has none at all. */
     bool (*run)(sheaf__device *device, sheaf__reserved *range, const struct sheaf__call *call);
+    const sheaf__peers *peers; /* NULL: exchanges go through the host */
 } sheaf__device_class;
 
 extern const sheaf__device_class sheaf__cpu, sheaf__dry;

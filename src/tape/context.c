@@ -79,6 +79,43 @@ static sheaf_status *borrow(void *host, const sheaf__context *c, void *at, size_
     return st;
 }
 
+static sheaf_status *wait_for(void *self)
+{
+    const sheaf__device *device = self;
+    return device->class->peers->wait(device->reserved);
+}
+
+static sheaf_status *copy_by(void *self, void *to, const void *from, size_t bytes)
+{
+    const sheaf__device *device = self;
+    return device->class->peers->copy(device->reserved, to, from, bytes);
+}
+
+static sheaf_status *combine_by(void *self, const sheaf__combining *what)
+{
+    const sheaf__device *device = self;
+    return device->class->peers->combine(device->reserved, what);
+}
+
+/* Do ranks of `comm` exchange device memory as it lies? Then *mover does it, until settle(). A plan
+ * takes it that they reach each other. */
+static bool in_place(sheaf_comm_mover *mover, const sheaf__context *c, sheaf_comm *comm)
+{
+    sheaf__device *device = c->device;
+    if (device->planned->peers == NULL || c->own_process)
+        return false;
+    if (device->class->counts)
+        return true;
+    *mover = (sheaf_comm_mover){ device, wait_for, copy_by, combine_by };
+    return device->class->peers->reach(device->reserved) && sheaf_comm_move_by(comm, mover);
+}
+
+static sheaf_status *settle(sheaf_comm *comm, sheaf_status *st)
+{
+    sheaf_comm_move_by(comm, NULL);
+    return st;
+}
+
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
                                float *const *roots, int64_t rows, int64_t cols)
 {
@@ -88,6 +125,9 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     const sheaf_comm_adder adder = { .add = device->kernels->add,
                                      .run = run_on_pool,
                                      .pool = device->pool };
+    sheaf_comm_mover mover;
+    if (in_place(&mover, context, comm))
+        return settle(comm, sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder));
     const size_t bytes = (size_t)(rows * cols) * sizeof(float);
     float *host[SHEAF_MAX_SLICES] = { NULL };
     int own;
@@ -142,6 +182,9 @@ sheaf_status *sheaf__gather_among(const sheaf__context *c, sheaf_comm *comm, voi
         return NULL;
     for (int r = 0; r < sheaf_comm_ranks(comm); r++)
         bytes += size[r];
+    sheaf_comm_mover mover;
+    if (in_place(&mover, c, comm))
+        return settle(comm, sheaf_comm_gather(comm, all, size));
     sheaf_status *st = borrow(&host, c, all, bytes, true);
     TRY(st, sheaf_comm_gather(comm, host, size));
     return give_back(c, st, host, all, bytes);
@@ -151,8 +194,11 @@ sheaf_status *sheaf__broadcast_among(const sheaf__context *c, sheaf_comm *comm, 
                                      size_t bytes, int root)
 {
     void *host;
+    sheaf_comm_mover mover;
     if (comm == NULL)
         return NULL;
+    if (in_place(&mover, c, comm))
+        return settle(comm, sheaf_comm_broadcast(comm, x, bytes, root));
     sheaf_status *st = borrow(&host, c, x, bytes, true);
     TRY(st, sheaf_comm_broadcast(comm, host, bytes, root));
     return give_back(c, st, host, x, bytes);
