@@ -1,7 +1,11 @@
-/* adamw.h - the constants of one AdamW step, each rounded to float32 once. */
+/* adamw.h - one AdamW step: its constants, each rounded to float32 once, and what becomes of an
+ * element. */
 #pragma once
 
+#include <math.h>
+
 #include "ops/kernels.h"
+#include "ops/math/round.h"
 
 typedef struct sheaf__adamw_constants {
     float scale, decay, toward, stay, beta2, rest2, bias2_sqrt, eps, step;
@@ -20,4 +24,17 @@ static inline sheaf__adamw_constants sheaf__adamw_prepare(const sheaf__adamw *ho
         .eps = (float)how->eps,
         .step = (float)(-how->lr / how->bias1),
     };
+}
+
+SHEAF__SHARED_FN void sheaf__adamw_one(float *p, float *m, float *v, float g,
+                                       const sheaf__adamw_constants *k)
+{
+    const float grad = g * k->scale;
+    const float decayed = *p * k->decay;
+    const float m1 = k->toward < 0.5f ? *m + k->toward * (grad - *m) : grad - (grad - *m) * k->stay;
+    const float v1 = *v * k->beta2 + k->rest2 * grad * grad;
+    const float denominator = sqrtf(v1) / k->bias2_sqrt + k->eps;
+    *m = sheaf__one_nan(m1);
+    *v = sheaf__one_nan(v1);
+    *p = sheaf__one_nan(decayed + k->step * m1 / denominator);
 }

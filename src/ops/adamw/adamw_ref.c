@@ -7,24 +7,12 @@
  * -lr / bias1). No fusing. Constants are rounded to float32 once (adamw.h). */
 #include "ops/columns.h"
 
-#include <math.h>
-
 #include "ops/adamw/adamw.h"
-#include "ops/math/round.h"
 
 void sheaf__adamw_ref(float *p, float *m, float *v, const float *g, int64_t n,
                       const sheaf__adamw *how)
 {
     const sheaf__adamw_constants k = sheaf__adamw_prepare(how);
-    for (int64_t i = 0; i < n; i++) {
-        const float grad = g[i] * k.scale;
-        const float decayed = p[i] * k.decay;
-        const float m1 =
-            k.toward < 0.5f ? m[i] + k.toward * (grad - m[i]) : grad - (grad - m[i]) * k.stay;
-        const float v1 = v[i] * k.beta2 + k.rest2 * grad * grad;
-        const float denominator = sqrtf(v1) / k.bias2_sqrt + k.eps;
-        m[i] = sheaf__one_nan(m1);
-        v[i] = sheaf__one_nan(v1);
-        p[i] = sheaf__one_nan(decayed + k.step * m1 / denominator);
-    }
+    for (int64_t i = 0; i < n; i++)
+        sheaf__adamw_one(&p[i], &m[i], &v[i], g[i], &k);
 }

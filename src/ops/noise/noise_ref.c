@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "ops/math/round.h"
+#include "ops/noise/noise.h"
 
 void sheaf__noise_ref(void *x, int64_t ldx, int64_t rows, int64_t cols, const sheaf__noise *how,
                       sheaf_dtype dtype)
@@ -15,9 +16,8 @@ void sheaf__noise_ref(void *x, int64_t ldx, int64_t rows, int64_t cols, const sh
             const uint32_t u =
                 sheaf__random_u32(how->seed, how->purpose, how->step, (uint64_t)how->sample[r],
                                   (uint64_t)how->position[r], (uint64_t)c);
-            const int32_t odd = 2 * (int32_t)(u >> 9) + 1 - (1 << 23);
-            const float t = (float)odd * 0x1p-23f;
-            const float value = sheaf__load(x, r * ldx + c, dtype) + how->half[r] * t;
+            const float value =
+                sheaf__load(x, r * ldx + c, dtype) + how->half[r] * sheaf__noise_of(u);
             sheaf__store(x, r * ldx + c, value, dtype);
         }
 }

@@ -1,5 +1,6 @@
 /* activation.c - activations and rows times a number, see tensor.h; formulas in ops/kernels.h. */
 #include "ops/call.h"
+#include "ops/math/round.h"
 #include "ops/tensor/tensor.h"
 
 enum { ELEMENTS = 1 << 14, PART = 256 };
@@ -98,7 +99,7 @@ static void scaled_part(const sheaf__kernels *k, const void *arg, int64_t begin,
         k->widen(part, at(a, a->x, i), t, n);
         if (a->divide)
             for (int64_t e = 0; e < n; e++)
-                part[e] /= a->by;
+                part[e] = sheaf__one_nan(part[e] / a->by);
         else
             k->scale(part, a->by, n);
         if (a->up != NULL) {

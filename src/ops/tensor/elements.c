@@ -1,5 +1,6 @@
 /* elements.c - operations on n elements, see tensor.h. */
 #include "ops/call.h"
+#include "ops/math/round.h"
 #include "ops/pool.h"
 #include "ops/tensor/tensor.h"
 
@@ -84,7 +85,7 @@ static void refresh_part(const sheaf__kernels *k, const void *arg, int64_t begin
         k->round(rounded, p->from, (const float *)p->src + i, n);
         k->widen(to + i, rounded, p->from, n);
         for (int64_t e = i; e < i + n && p->one; e++)
-            to[e] = 1.0f + to[e];
+            to[e] = sheaf__one_nan(1.0f + to[e]);
     }
 }
 

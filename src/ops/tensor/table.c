@@ -1,5 +1,6 @@
 /* table.c - operations on vocabulary tables by token, see tensor.h. */
 #include "ops/call.h"
+#include "ops/math/round.h"
 #include "ops/tensor/tensor.h"
 
 enum { PART = 256 };
@@ -85,7 +86,7 @@ static void columns_part(const sheaf__kernels *k, const void *arg, int64_t begin
                      sheaf__at(l->pieces.at[piece],
                                j * sheaf__lookup_rows(&l->pieces, piece) + inside, l->dtype),
                      l->dtype, 1);
-            v *= l->scale;
+            v = sheaf__one_nan(v * l->scale);
             k->round(sheaf__at(l->x, i * l->cols + j, l->dtype), l->dtype, &v, 1);
         }
     }
