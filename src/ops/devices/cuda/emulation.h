@@ -1,189 +1,216 @@
-/* emulation.h - kernels on the processor (kernel.h): each thread of a block is a fibre; they take turns
- * in a ring and change at barriers and at what a warp does together. */
+/* emulation.h - kernels on the processor: the names of kernel.h, and how a kernel is run.
+ *
+ * Each thread of a block is a fibre. A fibre runs until it waits for others, at a barrier or where
+ * the lanes of a warp do something together; then the next thread that can run does, of its own
+ * warp before another. Blocks run one after the other. What a GPU leaves open is made to show:
+ *
+ *                        in order                          turned
+ *   threads and blocks   ascending                         descending
+ *   copies (copy_16)     come when they are waited for     come at once
+ *   shared memory first  0xff: NaN                         0xfb: large numbers
+ *
+ * So a barrier or a wait that is missing gives two results that differ, or one that is wrong.
+ * Shared memory ends at a page that is not there. Where no thread can go on, where lanes of a warp
+ * part, or where an instruction would fault, the launch fails with a text that names the kernel,
+ * the block, the thread and what it waits for. Stricter than a GPU: at a barrier all threads of a
+ * block have to come, also those that could have returned. */
 #pragma once
-#include <math.h>
-#include <stdbool.h>
+
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "ops/math/round.h"
 
-typedef struct emu_dim { int x, y, z; } emu_dim;
-typedef struct emu_warp { int arrived; unsigned round; uint32_t slot[2][32]; uint32_t in[2][32][10]; float out[2][32][4]; const void *row[2][32]; } emu_warp;
-typedef struct emu_copy { void *to; const void *from; int group; } emu_copy;
-typedef struct emu_fibre { void *sp; bool done; int copies, group; emu_copy copy[128]; } emu_fibre; /* copies under way come late */
-typedef struct emu_block {
-    emu_dim group, groups; int threads, now, order, arrived, ended; unsigned round; int idle;
-    emu_fibre *fibre; emu_warp *warp; void *main; const void *args; void (*body)(const void *);
-} emu_block;
-extern _Thread_local emu_block emu_b;
+/* ---- how a kernel is run ---- */
+
+typedef struct sheaf__emu_kernel {
+    const char *name;
+    void (*run)(const void *arguments);
+    int threads;  /* of a block, at most */
+    size_t bytes; /* of its arguments */
+} sheaf__emu_kernel;
+
+typedef struct sheaf__emu_launch {
+    const sheaf__emu_kernel *kernel;
+    const void *arguments;
+    size_t bytes;
+    int64_t blocks[3];
+    int threads;
+    size_t shared; /* bytes of dynamic shared memory */
+    int group;     /* products that its tensor cores add at once: 8 or 16 (mma.h) */
+    bool turned;
+} sheaf__emu_launch;
+
+#define SHEAF__EMU_SHARED ((size_t)227 << 10) /* the most that any GPU gives a block */
+#define SHEAF__EMU_THREADS 1024
+#define SHEAF__EMU_ARGUMENTS 4096
+#define SHEAF__EMU_TEXT 400
+
+/* sheaf__emu_find - the kernel of a name, of all that are linked; NULL: none. */
+const sheaf__emu_kernel *sheaf__emu_find(const char *name);
+/* sheaf__emulate - runs all blocks on the calling thread; others may do the same meanwhile. false:
+ * it failed, and `text` says why; what its blocks had written is left. */
+bool sheaf__emulate(const sheaf__emu_launch *launch, char text[SHEAF__EMU_TEXT]);
+
+/* ---- what kernels see of it ---- */
+
+typedef struct sheaf__emu_dim {
+    uint32_t x, y, z;
+} sheaf__emu_dim;
+
+/* What lanes of a warp do together. */
+typedef enum sheaf__emu_act {
+    SHEAF__EMU_SYNC,
+    SHEAF__EMU_SHUFFLE,
+    SHEAF__EMU_MATRICES,
+    SHEAF__EMU_MMA_BF16,
+    SHEAF__EMU_MMA_F16,
+} sheaf__emu_act;
+
+/* What they bring to it, and find. Elements of a and b are pairs, the first in the low bits. */
+typedef struct sheaf__emu_meeting {
+    uint64_t slot[32];
+    const char *row[32];
+    uint32_t a[16][8], b[8][8];
+    float c[16][8];
+} sheaf__emu_meeting;
+
+typedef struct sheaf__emu_warp {
+    uint32_t ready;                /* lanes that can run */
+    uint32_t there;                /* lanes that have come to the meeting */
+    sheaf__emu_act act;            /* of it */
+    int at;                        /* which of the two: lanes that came last may be at the next
+                                      one before the others have left */
+    sheaf__emu_meeting meeting[2];
+} sheaf__emu_warp;
+
+/* The block that the calling thread of the processor runs. */
+typedef struct sheaf__emu_block {
+    sheaf__emu_dim at, blocks, threads;
+    int now; /* the thread that runs */
+    sheaf__emu_warp *warp;
+} sheaf__emu_block;
+
+extern _Thread_local sheaf__emu_block sheaf__emu;
 extern _Thread_local char *shared_memory;
-extern int emu_groups; /* products that a tensor core adds at once: 8 or 16 */
-void emu_switch(void **from, void *to);
-void emu_run(void (*body)(const void *), const void *args, int gx, int gy, int gz, int threads, size_t bytes, int order);
-void emu_mma(emu_warp *w, int half);
-typedef struct emu_kernel { const char *name; void (*body)(const void *); int threads; struct emu_kernel *next; } emu_kernel;
-extern emu_kernel *emu_kernels;
 
-#define KERNEL(name, arguments, most) KERNEL_(name, arguments, most)
-#define KERNEL_(name, arguments, most) \
-    static void name##_of(const arguments *a); \
-    static void name##_run(const void *a) { name##_of(a); } \
-    static emu_kernel name##_kernel = { #name, name##_run, most, NULL }; \
-    __attribute__((constructor)) static void name##_known(void) { name##_kernel.next = emu_kernels; emu_kernels = &name##_kernel; } \
+#define threadIdx ((sheaf__emu_dim){ (uint32_t)sheaf__emu.now, 0, 0 })
+#define blockIdx sheaf__emu.at
+#define gridDim sheaf__emu.blocks
+#define blockDim sheaf__emu.threads
+
+#define KERNEL(name, arguments, most)                                                              \
+    static void name##_of(const arguments *a);                                                     \
+    static void name##_run(const void *a)                                                          \
+    {                                                                                              \
+        name##_of((const arguments *)a);                                                           \
+    }                                                                                              \
+    static const sheaf__emu_kernel name##_kernel = { #name, name##_run, most, sizeof(arguments) }; \
+    __attribute__((section("sheaf_kernels"), used)) static const sheaf__emu_kernel                 \
+        *const name##_listed = &name##_kernel;                                                     \
     static void name##_of(const arguments *a)
-#define threadIdx ((emu_dim){ emu_b.now, 0, 0 })
-#define blockIdx emu_b.group
-#define gridDim emu_b.groups
-#define blockDim ((emu_dim){ emu_b.threads, 1, 1 })
 
+/* The calling lane's part in the next thing its warp does together. */
+sheaf__emu_meeting *sheaf__emu_come(sheaf__emu_act act);
+/* Returns when all lanes have come. */
+void sheaf__emu_meet(void);
+/* Ends the launch. */
+_Noreturn void sheaf__emu_fail(const char *what);
+/* Bytes of shared memory at a multiple of `aligned`, or the launch fails: `what` says where. */
+void sheaf__emu_check(const void *at, size_t bytes, size_t aligned, const char *what);
 
-static inline void emu_to(int next)
+void sync_threads(void);
+void copy_16(void *to, const void *from, bool there);
+void copies_commit(void);
+void copies_wait(int n);
+
+static inline void sync_warp(void)
 {
-    const int me = emu_b.now;
-    emu_b.now = next;
-    emu_switch(&emu_b.fibre[me].sp, emu_b.fibre[next].sp);
+    sheaf__emu_come(SHEAF__EMU_SYNC);
+    sheaf__emu_meet();
 }
-_Noreturn static inline void emu_stuck(const char *what)
+
+/* What `lane` gave. */
+static inline uint64_t sheaf__emu_shuffle(uint64_t bits, int lane)
 {
-    fprintf(stderr, "block %d %d, thread %d: %s\n", emu_b.group.x, emu_b.group.y, emu_b.now, what);
-    abort();
+    sheaf__emu_meeting *m = sheaf__emu_come(SHEAF__EMU_SHUFFLE);
+    m->slot[sheaf__emu.now % 32] = bits;
+    sheaf__emu_meet();
+    return m->slot[lane & 31];
 }
-static inline void sync_threads(void)
+static inline float shuffle_from(float x, int lane)
 {
-    emu_block *b = &emu_b;
-    const unsigned round = b->round;
-    if (++b->arrived == b->threads) { b->arrived = 0; b->round++; b->idle = 0; return; }
-    if (b->ended > 0) emu_stuck("a barrier that others have left without");
-    do {
-        if (b->idle++ > 2 * b->threads) emu_stuck("a barrier that some never reach");
-        emu_to((b->now + (b->order ? b->threads - 1 : 1)) % b->threads);
-    } while (b->round == round);
-    b->idle = 0;
+    return sheaf__float((uint32_t)sheaf__emu_shuffle(sheaf__bits(x), lane));
 }
-/* All lanes are here afterwards; true for the last one, which comes back first. */
-static inline bool emu_meet(emu_warp *w)
+static inline int32_t shuffle_from_i(int32_t x, int lane)
 {
-    emu_block *b = &emu_b;
-    const unsigned round = w->round;
-    if (++w->arrived == 32) { w->arrived = 0; return true; }
-    const int base = b->now / 32 * 32;
-    int tries = 0;
-    do {
-        if (tries++ > 64) emu_stuck("a warp's lanes do not come together");
-        emu_to(base + (b->now - base + (b->order ? 31 : 1)) % 32);
-    } while (w->round == round);
-    return false;
+    return (int32_t)(uint32_t)sheaf__emu_shuffle((uint32_t)x, lane);
 }
-static inline emu_warp *emu_mine(void) { return &emu_b.warp[emu_b.now / 32]; }
 static inline float shuffle_xor(float x, int by)
 {
-    emu_warp *w = emu_mine();
-    const int half = w->round & 1, lane = emu_b.now % 32;
-    w->slot[half][lane] = sheaf__bits(x);
-    if (emu_meet(w)) w->round++;
-    return sheaf__float(w->slot[half][lane ^ by]);
+    return shuffle_from(x, sheaf__emu.now ^ by);
 }
 static inline int32_t shuffle_xor_i(int32_t x, int by)
 {
-    return (int32_t)sheaf__bits(shuffle_xor(sheaf__float((uint32_t)x), by));
+    return shuffle_from_i(x, sheaf__emu.now ^ by);
 }
 static inline double shuffle_xor_d(double x, int by)
 {
-    uint32_t half[2];
-    memcpy(half, &x, 8);
-    for (int i = 0; i < 2; i++)
-        half[i] = (uint32_t)shuffle_xor_i((int32_t)half[i], by);
-    memcpy(&x, half, 8);
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = sheaf__emu_shuffle(bits, sheaf__emu.now ^ by);
+    memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* The fragments of m16n8k16 as PTX has them: lane 4 g + t. */
+static inline void sheaf__emu_mma(float *d, const uint32_t *a, const uint32_t *b,
+                                  sheaf__emu_act act)
+{
+    sheaf__emu_meeting *m = sheaf__emu_come(act);
+    const int g = sheaf__emu.now % 32 / 4, t = sheaf__emu.now % 4;
+    for (int i = 0; i < 4; i++)
+        m->a[g + i % 2 * 8][t + i / 2 * 4] = a[i];
+    m->b[t][g] = b[0];
+    m->b[t + 4][g] = b[1];
+    for (int i = 0; i < 4; i++)
+        m->c[g + i / 2 * 8][2 * t + i % 2] = d[i];
+    sheaf__emu_meet();
+    for (int i = 0; i < 4; i++)
+        d[i] = m->c[g + i / 2 * 8][2 * t + i % 2];
 }
 static inline void mma_bf16(float *d, const uint32_t *a, const uint32_t *b)
 {
-    emu_warp *w = emu_mine();
-    const int half = w->round & 1, lane = emu_b.now % 32;
-    uint32_t *in = w->in[half][lane];
-    memcpy(in, a, 16); memcpy(in + 4, b, 8); memcpy(in + 6, d, 16);
-    if (emu_meet(w)) { emu_mma(w, half); w->round++; }
-    memcpy(d, w->out[half][lane], 16);
+    sheaf__emu_mma(d, a, b, SHEAF__EMU_MMA_BF16);
+}
+static inline void mma_f16(float *d, const uint32_t *a, const uint32_t *b)
+{
+    sheaf__emu_mma(d, a, b, SHEAF__EMU_MMA_F16);
+}
+
+static inline const sheaf__emu_meeting *sheaf__emu_rows(const void *row)
+{
+    sheaf__emu_check(row, 16, 16, "ldmatrix");
+    sheaf__emu_meeting *m = sheaf__emu_come(SHEAF__EMU_MATRICES);
+    m->row[sheaf__emu.now % 32] = (const char *)row;
+    sheaf__emu_meet();
+    return m;
 }
 static inline void load_matrices(uint32_t *r, const void *row)
 {
-    emu_warp *w = emu_mine();
-    const int half = w->round & 1, lane = emu_b.now % 32;
-    w->row[half][lane] = row;
-    if (((uintptr_t)row & 15) != 0) emu_stuck("ldmatrix from an odd place");
-    if (emu_meet(w)) w->round++;
-    for (int i = 0; i < 4; i++) memcpy(&r[i], (const char *)w->row[half][i * 8 + lane / 4] + lane % 4 * 4, 4);
+    const sheaf__emu_meeting *m = sheaf__emu_rows(row);
+    const int lane = sheaf__emu.now % 32;
+    for (int i = 0; i < 4; i++)
+        memcpy(&r[i], m->row[i * 8 + lane / 4] + lane % 4 * 4, 4);
 }
 static inline void load_transposed(uint32_t *r, const void *row)
 {
-    emu_warp *w = emu_mine();
-    const int half = w->round & 1, lane = emu_b.now % 32;
-    w->row[half][lane] = row;
-    if (((uintptr_t)row & 15) != 0) emu_stuck("ldmatrix from an odd place");
-    if (emu_meet(w)) w->round++;
+    const sheaf__emu_meeting *m = sheaf__emu_rows(row);
+    const int lane = sheaf__emu.now % 32;
     for (int i = 0; i < 4; i++) {
         uint16_t e[2];
-        for (int h = 0; h < 2; h++) memcpy(&e[h], (const char *)w->row[half][i * 8 + lane % 4 * 2 + h] + lane / 4 * 2, 2);
+        for (int h = 0; h < 2; h++)
+            memcpy(&e[h], m->row[i * 8 + lane % 4 * 2 + h] + lane / 4 * 2, 2);
         r[i] = e[0] | (uint32_t)e[1] << 16;
     }
-}
-static inline void copy_16(void *to, const void *from, bool there)
-{
-    if ((((uintptr_t)to | (there ? (uintptr_t)from : 0)) & 15) != 0) emu_stuck("cp.async from or to an odd place");
-    emu_fibre *f = &emu_b.fibre[emu_b.now];
-    if (f->copies == 128) emu_stuck("more copies under way than are counted here");
-    f->copy[f->copies++] = (emu_copy){ to, there ? from : NULL, f->group };
-}
-static inline void copies_commit(void) { emu_b.fibre[emu_b.now].group++; }
-static inline void copies_wait(int n)
-{
-    emu_fibre *f = &emu_b.fibre[emu_b.now];
-    int left = 0;
-    for (int i = 0; i < f->copies; i++) {
-        const emu_copy *c = &f->copy[i];
-        if (c->group >= f->group - n) f->copy[left++] = *c;
-        else if (c->from != NULL) memcpy(c->to, c->from, 16);
-        else memset(c->to, 0, 16);
-    }
-    f->copies = left;
-}
-
-/* ---- a warpgroup's m64n128k16: done when it is waited for, from what shared_memory memory holds then ---- */
-typedef struct emu_wide { int arrived; unsigned round; float *d[128]; uint64_t a, b; } emu_wide;
-extern _Thread_local emu_wide emu_w[8];
-void emu_wide_mma(emu_wide *w, bool fresh);
-static inline uint64_t wide_operand(const void *at, int next_k, int next_row)
-{
-    const uint64_t from = (uint64_t)((const char *)at - shared_memory);
-    if (from % 16 != 0 || next_k % 16 != 0 || next_row % 16 != 0 || from >= 1 << 18) emu_stuck("an operand of wgmma at an odd place");
-    return from >> 4 | (uint64_t)(next_k >> 4) << 16 | (uint64_t)(next_row >> 4) << 32;
-}
-static inline bool emu_meet_wide(emu_wide *w)
-{
-    emu_block *b = &emu_b;
-    const unsigned round = w->round;
-    if (++w->arrived == 128) { w->arrived = 0; return true; }
-    const int base = b->now / 128 * 128;
-    int tries = 0;
-    do {
-        if (tries++ > 256) emu_stuck("a warpgroup's threads do not come together");
-        emu_to(base + (b->now - base + (b->order ? 127 : 1)) % 128);
-    } while (w->round == round);
-    return false;
-}
-static inline void wide_begin(void) {}
-static inline void wide_commit(void) {}
-#define wide_wait(n) ((void)(n))
-static inline void copies_seen(void) {}
-static inline void wide_bf16(float *d, uint64_t a, uint64_t b, bool fresh)
-{
-    emu_wide *w = &emu_w[emu_b.now / 128];
-    const int at = emu_b.now % 128;
-    if (w->arrived > 0 && (w->a != a || w->b != b)) emu_stuck("threads of a warpgroup name different operands");
-    w->a = a; w->b = b; w->d[at] = d;
-    if (emu_meet_wide(w)) { emu_wide_mma(w, fresh); w->round++; }
 }
