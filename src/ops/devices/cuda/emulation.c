@@ -1,189 +1,466 @@
 /* emulation.c - see emulation.h. */
 #include "ops/devices/cuda/emulation.h"
+
 #include <immintrin.h>
-_Thread_local emu_block emu_b;
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "ops/devices/cuda/emulation_mma.h"
+
+#define PAGE ((size_t)4096)
+#define STACK                                                                                      \
+    (17 * PAGE) /* a page that is not there, and what it guards; no power of two, which            \
+                   would share few sets of the caches */
+#define FENCE ((size_t)128)
+#define WARPS (SHEAF__EMU_THREADS / 32)
+#define COPIES 128 /* under way in a thread */
+#define ROUND_UP(x, by) (((x) + (by)-1) / (by) * (by))
+
+typedef enum wait_of { NOTHING, BARRIER, MEETING } wait_of;
+
+typedef struct copy {
+    void *to;
+    const void *from; /* NULL: zeros */
+    int group;
+} copy;
+
+typedef struct fibre {
+    void *sp; /* NULL: has not begun */
+    wait_of wait;
+    bool ended;
+    int copies, group;
+    copy copy[COPIES];
+} fibre;
+
+/* What one thread of the processor needs to run blocks; kept, as fresh pages cost more than most
+ * kernels. */
+typedef struct room {
+    char *stacks, *shared;
+    fibre fibre[SHEAF__EMU_THREADS];
+    sheaf__emu_warp warp[WARPS];
+    uint32_t waiting[WARPS]; /* at the barrier */
+    int arrived;             /* at it */
+    void *outside;
+    const sheaf__emu_launch *launch;
+    _Alignas(64) char arguments[SHEAF__EMU_ARGUMENTS];
+    char *text;
+} room;
+
+_Thread_local sheaf__emu_block sheaf__emu;
 _Thread_local char *shared_memory;
-int emu_groups = 16;
-emu_kernel *emu_kernels;
-enum { STACK = 32 << 10, PAGE = 4096 };
-__asm__(".globl emu_switch\nemu_switch:\n"
-    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
-    "mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
-    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
-static void entry(void)
+static _Thread_local room *self;
+
+/* ---- fibres ---- */
+
+/* Keeps what a function has to keep for its caller. */
+void sheaf__emu_switch(void **from, void *to);
+__asm__(".text\n"
+        ".globl sheaf__emu_switch\n"
+        ".hidden sheaf__emu_switch\n"
+        ".type sheaf__emu_switch, @function\n"
+        "sheaf__emu_switch:\n"
+        "    push %rbp\n"
+        "    push %rbx\n"
+        "    push %r12\n"
+        "    push %r13\n"
+        "    push %r14\n"
+        "    push %r15\n"
+        "    mov %rsp, (%rdi)\n"
+        "    mov %rsi, %rsp\n"
+        "    pop %r15\n"
+        "    pop %r14\n"
+        "    pop %r13\n"
+        "    pop %r12\n"
+        "    pop %rbx\n"
+        "    pop %rbp\n"
+        "    ret\n"
+        ".size sheaf__emu_switch, .-sheaf__emu_switch\n");
+
+static const char *act_text(sheaf__emu_act act)
 {
-    emu_block *b = &emu_b;
-    b->body(b->args);
-    b->fibre[b->now].done = true;
-    b->ended++; b->idle = 0;
-    if (b->arrived > 0) emu_stuck("ends while others wait at a barrier");
+    static const char *const text[] = { [SHEAF__EMU_SYNC] = "sync_warp",
+                                        [SHEAF__EMU_SHUFFLE] = "a shuffle",
+                                        [SHEAF__EMU_MATRICES] = "ldmatrix",
+                                        [SHEAF__EMU_MMA_BF16] = "mma_bf16",
+                                        [SHEAF__EMU_MMA_F16] = "mma_f16" };
+    return text[act];
+}
+
+_Noreturn void sheaf__emu_fail(const char *what)
+{
     void *unused;
-    for (int i = 1; i <= b->threads; i++) {
-        const int next = (b->now + (b->order ? b->threads - i : i)) % b->threads;
-        if (!b->fibre[next].done) { b->now = next; emu_switch(&unused, b->fibre[next].sp); }
+    snprintf(self->text, SHEAF__EMU_TEXT, "kernel %s, block %u %u %u, thread %d: %s",
+             self->launch->kernel->name, sheaf__emu.at.x, sheaf__emu.at.y, sheaf__emu.at.z,
+             sheaf__emu.now, what);
+    sheaf__emu_switch(&unused, self->outside);
+    abort(); /* nobody comes back */
+}
+
+/* No thread can go on. */
+_Noreturn static void fail_stuck(void)
+{
+    char what[200];
+    int stuck = 0;
+    while (self->fibre[stuck].wait == NOTHING)
+        stuck++;
+    sheaf__emu.now = stuck;
+    const sheaf__emu_warp *w = &self->warp[stuck / 32];
+    if (self->fibre[stuck].wait == BARRIER)
+        snprintf(what, sizeof what, "waits at a barrier to which %d of %d threads come",
+                 self->arrived, self->launch->threads);
+    else
+        snprintf(what, sizeof what, "waits at %s to which %d of 32 lanes come", act_text(w->act),
+                 __builtin_popcount(w->there));
+    sheaf__emu_fail(what);
+}
+
+/* The thread that runs after `now`: of its warp, then of another; -1: none can. */
+static int next_ready(int now)
+{
+    const int warps = (self->launch->threads + 31) / 32, own = now / 32, lane = now % 32;
+    const bool turned = self->launch->turned;
+    for (int i = 0; i < warps; i++) {
+        const int w = (own + (turned ? warps - i : i)) % warps;
+        const uint32_t ready = self->warp[w].ready;
+        if (ready == 0)
+            continue;
+        uint32_t first = ready;
+        if (i == 0) { /* those behind the lane, if there are any */
+            const uint32_t behind =
+                turned ? ready & ((UINT32_C(1) << lane) - 1) : ready & (~UINT32_C(1) << lane);
+            first = behind != 0 ? behind : ready;
+        }
+        return w * 32 + (turned ? 31 - __builtin_clz(first) : __builtin_ctz(first));
     }
-    emu_switch(&unused, b->main);
+    return -1;
+}
+
+static void run_threads(void);
+
+/* A stack on which run_threads() begins with the thread `now`. */
+static void *fresh_stack(int thread)
+{
+    char *end = self->stacks + (size_t)(thread + 1) * STACK - (size_t)(thread % 8) * 512;
+    void **top = (void **)(void *)end;
+    *--top = NULL;
+    *--top = NULL; /* what run_threads() would return to */
+    *--top = (void *)run_threads;
+    for (int i = 0; i < 6; i++)
+        *--top = NULL;
+    return top;
+}
+
+/* Another thread runs until this one can. */
+static void leave(wait_of wait)
+{
+    fibre *me = &self->fibre[sheaf__emu.now];
+    me->wait = wait;
+    const int next = next_ready(sheaf__emu.now);
+    if (next < 0)
+        fail_stuck();
+    fibre *f = &self->fibre[next];
+    sheaf__emu.now = next;
+    f->wait = NOTHING;
+    sheaf__emu_switch(&me->sp, f->sp != NULL ? f->sp : fresh_stack(next));
+}
+
+/* Threads one after the other, as long as those that come next have not begun: most kernels wait
+ * for nobody. */
+static void run_threads(void)
+{
+    void *unused;
+    for (;;) {
+        const int now = sheaf__emu.now;
+        self->launch->kernel->run(self->arguments);
+        self->fibre[now].ended = true;
+        self->warp[now / 32].ready &= ~(UINT32_C(1) << now % 32);
+        const int next = next_ready(now);
+        if (next < 0)
+            break;
+        sheaf__emu.now = next;
+        self->fibre[next].wait = NOTHING;
+        if (self->fibre[next].sp != NULL)
+            sheaf__emu_switch(&unused, self->fibre[next].sp);
+    }
+    for (int i = 0; i < self->launch->threads; i++)
+        if (!self->fibre[i].ended)
+            fail_stuck();
+    sheaf__emu_switch(&unused, self->outside);
     abort();
 }
-void emu_run(void (*body)(const void *), const void *args, int gx, int gy, int gz, int threads, size_t bytes, int order)
+
+/* ---- what threads do together ---- */
+
+void sync_threads(void)
 {
-    emu_block *b = &emu_b;
-    const size_t room = (bytes + PAGE - 1) / PAGE * PAGE;
-    enum { MOST = 1024, SHARED = 228 << 10 };
-    static _Thread_local char *map, *stack; /* kept: fresh pages cost more than most kernels */
-    if (map == NULL) {
-        map = (char *)mmap(NULL, SHARED + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        stack = (char *)mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        mprotect(map + SHARED, PAGE, PROT_NONE);
-    }
-    if (bytes > SHARED || threads > MOST) emu_stuck("more shared_memory memory or threads than a block may have");
-    (void)room;
-    shared_memory = map + (SHARED - bytes) / 128 * 128;
-    *b = (emu_block){ .groups = { gx, gy, gz }, .threads = threads, .order = order, .args = args, .body = body };
-    b->fibre = (emu_fibre *)calloc(threads, sizeof *b->fibre);
-    b->warp = (emu_warp *)calloc((threads + 31) / 32, sizeof *b->warp);
-    for (int z = 0; z < gz; z++) for (int y = 0; y < gy; y++) for (int x = 0; x < gx; x++) {
-        b->group = (emu_dim){ x, y, z };
-        b->arrived = b->ended = b->idle = 0;
-        memset(shared_memory, 0xff, bytes);
-        for (int i = 0; i < threads; i++) {
-            void **top = (void **)(stack + (size_t)(i + 1) * STACK - 64);
-            *--top = NULL; *--top = (void *)entry; top -= 6; memset(top, 0, 48);
-            b->fibre[i].sp = top; b->fibre[i].done = false; b->fibre[i].copies = b->fibre[i].group = 0;
+    const int warps = (self->launch->threads + 31) / 32, now = sheaf__emu.now;
+    if (++self->arrived == self->launch->threads) {
+        self->arrived = 0;
+        for (int w = 0; w < warps; w++) {
+            self->warp[w].ready |= self->waiting[w];
+            self->waiting[w] = 0;
         }
-        b->now = order ? threads - 1 : 0;
-        emu_switch(&b->main, b->fibre[b->now].sp);
+        return;
     }
-    free(b->fibre); free(b->warp);
+    self->waiting[now / 32] |= UINT32_C(1) << now % 32;
+    self->warp[now / 32].ready &= ~(UINT32_C(1) << now % 32);
+    leave(BARRIER);
 }
 
-/* ---- a tensor core: T-FDPA of MMA-Sim. Products and c are cut toward zero to F bits below the largest exponent, added
- * exactly, and cut toward zero to float32. L 16, F 25 (Hopper, Blackwell); L 8, F 24 (Ampere, Ada). ---- */
-static int ex(float x) { const int e = sheaf__bits(x) >> 23 & 255; return e ? e - 127 : -126; }
-static int64_t sig(float x) { const uint32_t b = sheaf__bits(x); const int64_t s = (b & 0x7fffff) | (b & 0x7f800000 ? 0x800000 : 0); return b >> 31 ? -s : s; }
-static float slow(const float *p_a, const float *p_b, float c, int L, int F)
+sheaf__emu_meeting *sheaf__emu_come(sheaf__emu_act act)
 {
-    double sum = c; bool special = !isfinite(c);
-    for (int i = 0; i < L; i++) { special |= !isfinite(p_a[i]) || !isfinite(p_b[i]); }
-    if (special) {
-        for (int i = 0; i < L; i++) sum += (double)p_a[i] * p_b[i];
-        return isnan(sum) ? sheaf__float(0x7fffffff) : (float)sum;
+    sheaf__emu_warp *w = &self->warp[sheaf__emu.now / 32];
+    if (w->there != 0 && w->act != act) {
+        char what[100];
+        snprintf(what, sizeof what, "is at %s, other lanes of its warp at %s", act_text(act),
+                 act_text(w->act));
+        sheaf__emu_fail(what);
     }
-    int64_t s[17]; int e[17], most = -1000;
-    const int zero = -F - 108; /* what a product of zero counts as: -132, -133 */
-    for (int i = 0; i < L; i++) { s[i] = (sig(p_a[i]) >> 16) * (sig(p_b[i]) >> 16); e[i] = s[i] ? ex(p_a[i]) + ex(p_b[i]) : zero; }
-    s[L] = sig(c); e[L] = s[L] ? ex(c) : zero;
-    for (int i = 0; i <= L; i++) most = e[i] > most ? e[i] : most;
-    int64_t all = 0;
-    for (int i = 0; i <= L; i++) {
-        const int up = F - (i < L ? 14 : 23), down = most - e[i];
-        const int64_t m = (s[i] < 0 ? -s[i] : s[i]) << up, v = down > 62 ? 0 : m >> down;
-        all += s[i] < 0 ? -v : v;
-    }
-    if (all == 0) return 0;
-    const uint64_t u = all < 0 ? -all : all;
-    int top = 63 - __builtin_clzll(u), cut = top - 23;
-    const int low = -149 - (most - F); /* nothing below 2^-149 */
-    cut = cut > low ? cut : low;
-    const uint64_t kept = cut <= 0 ? u : cut > 63 ? 0 : u >> cut << cut;
-    const double r = ldexp((double)kept, most - F);
-    return kept == 0 ? 0 : (float)(all < 0 ? -r : r);
+    w->act = act;
+    w->there |= UINT32_C(1) << sheaf__emu.now % 32;
+    return &w->meeting[w->at];
 }
-float emu_tensor_ref(const float *a, const float *b, float c, int k, int L)
+
+static void read_matrices(sheaf__emu_meeting *m)
 {
+    for (int row = 0; row < 32; row++)
+        memcpy(m->matrix[row / 8][row % 8], m->row[row], 16);
+}
+
+void sheaf__emu_meet(void)
+{
+    sheaf__emu_warp *w = &self->warp[sheaf__emu.now / 32];
+    sheaf__emu_meeting *m = &w->meeting[w->at];
+    if (w->there != ~UINT32_C(0)) {
+        w->ready &= ~(UINT32_C(1) << sheaf__emu.now % 32);
+        leave(MEETING);
+        return;
+    }
+    if (w->act == SHEAF__EMU_MATRICES)
+        read_matrices(m);
+    else if (w->act >= SHEAF__EMU_MMA_BF16)
+        sheaf__emu_mma_tile(m->c, (const uint32_t(*)[8])m->a, (const uint32_t(*)[8])m->b,
+                            self->launch->group, w->act == SHEAF__EMU_MMA_F16);
+    w->there = 0;
+    w->at ^= 1;
+    w->ready = ~UINT32_C(0);
+}
+
+/* ---- copies ---- */
+
+void sheaf__emu_check(const void *at, size_t bytes, size_t aligned, const char *what)
+{
+    char text[100];
+    const uintptr_t p = (uintptr_t)at, first = (uintptr_t)shared_memory;
+    if (p % aligned != 0)
+        snprintf(text, sizeof text, "%s: not at a multiple of %zu", what, aligned);
+    else if (p < first || p + bytes > first + self->launch->shared)
+        snprintf(text, sizeof text, "%s: not in shared memory", what);
+    else
+        return;
+    sheaf__emu_fail(text);
+}
+
+static void land(const copy *c)
+{
+    if (c->from != NULL)
+        memcpy(c->to, c->from, 16);
+    else
+        memset(c->to, 0, 16);
+}
+
+void copy_16(void *to, const void *from, bool there)
+{
+    fibre *f = &self->fibre[sheaf__emu.now];
+    const copy c = { to, there ? from : NULL, f->group };
+    sheaf__emu_check(to, 16, 16, "cp.async");
+    if (((uintptr_t)c.from & 15) != 0)
+        sheaf__emu_fail("cp.async: from no multiple of 16");
+    if (self->launch->turned) {
+        land(&c);
+        return;
+    }
+    if (f->copies == COPIES)
+        sheaf__emu_fail("cp.async: more copies under way than the emulation keeps");
+    f->copy[f->copies++] = c;
+}
+
+void copies_commit(void)
+{
+    self->fibre[sheaf__emu.now].group++;
+}
+
+void copies_wait(int n)
+{
+    fibre *f = &self->fibre[sheaf__emu.now];
+    int left = 0;
+    for (int i = 0; i < f->copies; i++)
+        if (f->copy[i].group >= f->group - n)
+            f->copy[left++] = f->copy[i];
+        else
+            land(&f->copy[i]);
+    f->copies = left;
+}
+
+/* ---- launches ---- */
+
+/* Rooms that nobody uses. */
+static room *_Atomic rooms[16];
+
+static room *new_room(void)
+{
+    const size_t stacks = SHEAF__EMU_THREADS * STACK, shared = ROUND_UP(SHEAF__EMU_SHARED, PAGE);
+    room *r = aligned_alloc(64, ROUND_UP(sizeof *r, 64));
+    char *map = mmap(NULL, stacks + PAGE + shared + PAGE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (r == NULL || map == MAP_FAILED)
+        abort();
+    r->stacks = map;
+    r->shared = map + stacks + PAGE;
+    for (int i = 0; i <= SHEAF__EMU_THREADS; i++)
+        mprotect(map + (size_t)i * STACK, PAGE, PROT_NONE);
+    mprotect(r->shared + shared, PAGE, PROT_NONE);
+    return r;
+}
+
+static void free_room(room *r)
+{
+    munmap(r->stacks, SHEAF__EMU_THREADS * STACK + 2 * PAGE + ROUND_UP(SHEAF__EMU_SHARED, PAGE));
+    free(r);
+}
+
+static room *take_room(void)
+{
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        room *r = atomic_exchange(&rooms[i], NULL);
+        if (r != NULL)
+            return r;
+    }
+    return new_room();
+}
+
+static void give_room(room *r)
+{
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        room *none = NULL;
+        if (atomic_compare_exchange_strong(&rooms[i], &none, r))
+            return;
+    }
+    free_room(r);
+}
+
+__attribute__((destructor)) static void free_rooms(void)
+{
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        room *r = atomic_exchange(&rooms[i], NULL);
+        if (r != NULL)
+            free_room(r);
+    }
+}
+
+extern const sheaf__emu_kernel *const __start_sheaf_kernels[] __attribute__((weak));
+extern const sheaf__emu_kernel *const __stop_sheaf_kernels[] __attribute__((weak));
+
+const sheaf__emu_kernel *sheaf__emu_find(const char *name)
+{
+    for (const sheaf__emu_kernel *const *k = __start_sheaf_kernels; k != __stop_sheaf_kernels; k++)
+        if (strcmp((*k)->name, name) == 0)
+            return *k;
+    return NULL;
+}
+
+/* What is wrong with a launch itself; NULL: nothing. */
+static const char *wrong(const sheaf__emu_launch *l)
+{
+    for (int i = 0; i < 3; i++)
+        if (l->blocks[i] < 1 || l->blocks[i] > (i == 0 ? INT32_MAX : 65535))
+            return "no such number of blocks";
+    return l->threads < 1 || l->threads > l->kernel->threads || l->threads > SHEAF__EMU_THREADS
+               ? "more threads than its block may have, or none"
+           : l->bytes != l->kernel->bytes    ? "its arguments have another size"
+           : l->bytes > SHEAF__EMU_ARGUMENTS ? "its arguments are too large"
+           : l->shared > SHEAF__EMU_SHARED   ? "more shared memory than there is"
+                                             : NULL;
+}
+
+/* Below shared memory and between its end and the page that is not there. */
+static bool fences_stand(const room *r, int fill)
+{
+    const char *end = r->shared + ROUND_UP(SHEAF__EMU_SHARED, PAGE);
+    for (const char *p = shared_memory - FENCE; p < shared_memory; p++)
+        if (*p != (char)fill)
+            return false;
+    for (const char *p = shared_memory + r->launch->shared; p < end; p++)
+        if (*p != (char)fill)
+            return false;
+    return true;
+}
+
+static void run_block(room *r)
+{
+    const sheaf__emu_launch *l = r->launch;
+    const int fill = l->turned ? 0xfb : 0xff;
+    char *from = shared_memory - FENCE;
+    memset(from, fill, (size_t)(r->shared + ROUND_UP(SHEAF__EMU_SHARED, PAGE) - from));
+    r->arrived = 0;
+    for (int i = 0; i < l->threads; i++) {
+        fibre *f = &r->fibre[i];
+        f->sp = NULL;
+        f->wait = NOTHING;
+        f->ended = false;
+        f->copies = f->group = 0;
+    }
+    for (int w = 0; w * 32 < l->threads; w++) {
+        const int lanes = l->threads - w * 32;
+        r->warp[w].ready = lanes >= 32 ? ~UINT32_C(0) : (UINT32_C(1) << lanes) - 1;
+        r->warp[w].there = 0;
+        r->waiting[w] = 0;
+    }
+    sheaf__emu.now = l->turned ? l->threads - 1 : 0;
+    sheaf__emu_switch(&r->outside, fresh_stack(sheaf__emu.now));
+    if (*r->text == '\0' && !fences_stand(r, fill))
+        snprintf(r->text, SHEAF__EMU_TEXT,
+                 "kernel %s, block %u %u %u: writes beside its shared memory", l->kernel->name,
+                 sheaf__emu.at.x, sheaf__emu.at.y, sheaf__emu.at.z);
+}
+
+static void run_blocks(room *r)
+{
+    const int64_t *n = r->launch->blocks, all = n[0] * n[1] * n[2];
+    const size_t end = ROUND_UP(SHEAF__EMU_SHARED, PAGE);
+    shared_memory = r->shared + (end - r->launch->shared) / FENCE * FENCE;
+    sheaf__emu = (sheaf__emu_block){ .blocks = { (uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2] },
+                                     .threads = { (uint32_t)r->launch->threads, 1, 1 },
+                                     .warp = r->warp };
+    for (int64_t i = 0; i < all && *r->text == '\0'; i++) {
+        const int64_t b = r->launch->turned ? all - 1 - i : i;
+        sheaf__emu.at = (sheaf__emu_dim){ (uint32_t)(b % n[0]), (uint32_t)(b / n[0] % n[1]),
+                                          (uint32_t)(b / n[0] / n[1]) };
+        run_block(r);
+    }
+}
+
+bool sheaf__emulate(const sheaf__emu_launch *launch, char text[SHEAF__EMU_TEXT])
+{
+    const char *why = wrong(launch);
+    *text = '\0';
+    if (why != NULL) {
+        snprintf(text, SHEAF__EMU_TEXT, "kernel %s: %s", launch->kernel->name, why);
+        return false;
+    }
+    /* the processor's part of what kernels are compiled with: denormals are zero */
     const unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode & ~0x8040u); /* a tensor core keeps denormals */
-    for (int i = 0; i < k; i += L) c = slow(a + i, b + i, c, L, L == 16 ? 25 : 24);
+    _mm_setcsr(0x9fc0);
+    room *r = take_room();
+    r->launch = launch;
+    r->text = text;
+    memcpy(r->arguments, launch->arguments, launch->bytes);
+    self = r;
+    run_blocks(r);
+    self = NULL;
+    give_room(r);
     _mm_setcsr(mode);
-    return c;
-}
-
-/* 8 columns at once, where all is finite and no result is small */
-__attribute__((target("avx2,fma")))
-static __m256 fast(const int32_t *sa, const int32_t *ea, const int32_t (*sb)[8], const int32_t (*eb)[8], __m256 c, int L, int F)
-{
-    const __m256i cb = _mm256_castps_si256(c), zero = _mm256_setzero_si256();
-    const __m256i cexp = _mm256_and_si256(_mm256_srli_epi32(cb, 23), _mm256_set1_epi32(255));
-    const __m256i nil = _mm256_cmpeq_epi32(_mm256_slli_epi32(cb, 1), zero);
-    const __m256i csig = _mm256_or_si256(_mm256_and_si256(cb, _mm256_set1_epi32(0x7fffff)), _mm256_andnot_si256(_mm256_cmpeq_epi32(cexp, zero), _mm256_set1_epi32(0x800000)));
-    __m256i ce = _mm256_sub_epi32(_mm256_max_epi32(cexp, _mm256_set1_epi32(1)), _mm256_set1_epi32(127));
-    ce = _mm256_blendv_epi8(ce, _mm256_set1_epi32(-F - 108), nil);
-    __m256i most = ce, p[16], e[16];
-    for (int i = 0; i < L; i++) {
-        p[i] = _mm256_mullo_epi32(_mm256_set1_epi32(sa[i]), _mm256_loadu_si256((const __m256i *)sb[i]));
-        e[i] = _mm256_add_epi32(_mm256_set1_epi32(ea[i]), _mm256_loadu_si256((const __m256i *)eb[i]));
-        e[i] = _mm256_blendv_epi8(e[i], _mm256_set1_epi32(-F - 108), _mm256_cmpeq_epi32(p[i], zero));
-        most = _mm256_max_epi32(most, e[i]);
-    }
-    const __m256i cm = _mm256_srlv_epi32(_mm256_slli_epi32(csig, F - 23), _mm256_sub_epi32(most, ce));
-    __m256i sum[2] = { _mm256_sign_epi32(cm, _mm256_or_si256(cb, _mm256_set1_epi32(1))), zero };
-    for (int i = 0; i < L; i++) {
-        const __m256i m = _mm256_srlv_epi32(_mm256_slli_epi32(_mm256_abs_epi32(p[i]), F - 14), _mm256_sub_epi32(most, e[i]));
-        sum[i / 8] = _mm256_add_epi32(sum[i / 8], _mm256_sign_epi32(m, p[i]));
-    }
-    float out[8]; int32_t lo[8], hi[8], em[8];
-    _mm256_storeu_si256((__m256i *)lo, sum[0]); _mm256_storeu_si256((__m256i *)hi, sum[1]); _mm256_storeu_si256((__m256i *)em, most);
-    for (int j = 0; j < 8; j++) { /* exact in double; its lower 29 bits cut; times a power of two */
-        const double whole = (double)((int64_t)lo[j] + hi[j]);
-        uint64_t bits; memcpy(&bits, &whole, 8); bits &= ~UINT64_C(0x1fffffff);
-        if (bits << 1 != 0) bits += (uint64_t)(int64_t)(em[j] - F) << 52;
-        double r; memcpy(&r, &bits, 8); out[j] = bits << 1 == 0 ? 0.0f : (float)r;
-    }
-    return _mm256_loadu_ps(out);
-}
-void emu_mma(emu_warp *w, int half)
-{
-    float A[16][16], B[16][8], C[16][8]; int32_t sa[16][16], ea[16][16], sb[16][8], eb[16][8]; bool special = false;
-    for (int lane = 0; lane < 32; lane++) {
-        const uint32_t *in = w->in[half][lane]; const int g = lane / 4, t = lane % 4;
-        for (int r = 0; r < 4; r++) for (int h = 0; h < 2; h++) A[g + (r & 1) * 8][t * 2 + h + (r >> 1) * 8] = sheaf__float(in[r] >> 16 * h << 16);
-        for (int r = 0; r < 2; r++) for (int h = 0; h < 2; h++) B[t * 2 + h + r * 8][g] = sheaf__float(in[4 + r] >> 16 * h << 16);
-        for (int i = 0; i < 4; i++) memcpy(&C[g + i / 2 * 8][t * 2 + i % 2], &in[6 + i], 4);
-    }
-    int high = -1000, low = 1000;
-#define SPLIT(x, s, e) do { \
-        const uint32_t b_ = sheaf__bits(x); const int x_ = b_ >> 23 & 255; \
-        s = (int32_t)((b_ & 0x7fffff) | (x_ ? 0x800000 : 0)) >> 16; e = (x_ ? x_ : 1) - 127; \
-        if (b_ >> 31) s = -s; \
-        special |= x_ == 255; if (s) { high = e > high ? e : high; low = e < low ? e : low; } } while (0)
-    for (int i = 0; i < 16; i++) for (int k = 0; k < 16; k++) SPLIT(A[i][k], sa[i][k], ea[i][k]);
-    for (int k = 0; k < 16; k++) for (int j = 0; j < 8; j++) SPLIT(B[k][j], sb[k][j], eb[k][j]);
-    for (int i = 0; i < 16; i++) for (int j = 0; j < 8; j++) { const int ex = sheaf__bits(C[i][j]) >> 23 & 255; special |= ex > 250 || (ex != 0 && ex < 40); }
-    special |= high > 55 || (low < -35 && low != 1000); /* neither overflow nor a result below 2^-126 */
-    const int L = emu_groups, F = L == 16 ? 25 : 24;
-    for (int i = 0; i < 16; i++) {
-        if (!special) {
-            __m256 c = _mm256_loadu_ps(C[i]);
-            for (int k = 0; k < 16; k += L) c = fast(sa[i] + k, ea[i] + k, sb + k, eb + k, c, L, F);
-            _mm256_storeu_ps(C[i], c);
-            continue;
-        }
-        for (int j = 0; j < 8; j++) {
-            float b[16]; for (int k = 0; k < 16; k++) b[k] = B[k][j];
-            C[i][j] = emu_tensor_ref(A[i], b, C[i][j], 16, L);
-        }
-    }
-    for (int lane = 0; lane < 32; lane++) for (int i = 0; i < 4; i++) w->out[half][lane][i] = C[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
-}
-
-/* ---- wgmma m64n128k16 out of shared_memory memory ---- */
-_Thread_local emu_wide emu_w[8];
-static float emu_element(uint64_t operand, int row, int k)
-{
-    const char *at = shared_memory + ((operand & 0x3fff) << 4) + (int64_t)(row / 8) * (int64_t)((operand >> 32 & 0x3fff) << 4) + (int64_t)(k / 8) * (int64_t)((operand >> 16 & 0x3fff) << 4) + row % 8 * 16 + k % 8 * 2;
-    uint16_t h; memcpy(&h, at, 2); return sheaf__float((uint32_t)h << 16);
-}
-void emu_wide_mma(emu_wide *w, bool fresh)
-{
-    static _Thread_local emu_warp part; /* as 4 x 16 of m16n8k16 */
-    for (int rows = 0; rows < 4; rows++) for (int cols = 0; cols < 16; cols++) {
-        for (int lane = 0; lane < 32; lane++) {
-            uint32_t *in = part.in[0][lane]; const int g = lane / 4, t = lane % 4; float *d = w->d[rows * 32 + lane] + cols * 4;
-            for (int r = 0; r < 4; r++) { const int row = rows * 16 + g + (r & 1) * 8, k = t * 2 + (r >> 1) * 8; in[r] = sheaf__bits(emu_element(w->a, row, k)) >> 16 | sheaf__bits(emu_element(w->a, row, k + 1)); }
-            for (int r = 0; r < 2; r++) { const int k = t * 2 + r * 8; in[4 + r] = sheaf__bits(emu_element(w->b, cols * 8 + g, k)) >> 16 | sheaf__bits(emu_element(w->b, cols * 8 + g, k + 1)); }
-            for (int e = 0; e < 4; e++) in[6 + e] = fresh ? 0 : sheaf__bits(d[e]);
-        }
-        emu_mma(&part, 0);
-        for (int lane = 0; lane < 32; lane++) memcpy(w->d[rows * 32 + lane] + cols * 4, part.out[0][lane], 16);
-    }
+    return *text == '\0';
 }

@@ -16,8 +16,10 @@
  * block have to come, also those that could have returned. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ops/math/round.h"
 
@@ -71,16 +73,17 @@ typedef enum sheaf__emu_act {
 typedef struct sheaf__emu_meeting {
     uint64_t slot[32];
     const char *row[32];
+    uint16_t matrix[4][8][8]; /* what lay in the rows when all had come */
     uint32_t a[16][8], b[8][8];
     float c[16][8];
 } sheaf__emu_meeting;
 
 typedef struct sheaf__emu_warp {
-    uint32_t ready;                /* lanes that can run */
-    uint32_t there;                /* lanes that have come to the meeting */
-    sheaf__emu_act act;            /* of it */
-    int at;                        /* which of the two: lanes that came last may be at the next
-                                      one before the others have left */
+    uint32_t ready;     /* lanes that can run */
+    uint32_t there;     /* lanes that have come to the meeting */
+    sheaf__emu_act act; /* of it */
+    int at;             /* which of the two: lanes that came last may be at the next
+                           one before the others have left */
     sheaf__emu_meeting meeting[2];
 } sheaf__emu_warp;
 
@@ -106,8 +109,8 @@ extern _Thread_local char *shared_memory;
         name##_of((const arguments *)a);                                                           \
     }                                                                                              \
     static const sheaf__emu_kernel name##_kernel = { #name, name##_run, most, sizeof(arguments) }; \
-    __attribute__((section("sheaf_kernels"), used)) static const sheaf__emu_kernel                 \
-        *const name##_listed = &name##_kernel;                                                     \
+    __attribute__((section("sheaf_kernels"),                                                       \
+                   used)) static const sheaf__emu_kernel *const name##_listed = &name##_kernel;    \
     static void name##_of(const arguments *a)
 
 /* The calling lane's part in the next thing its warp does together. */
@@ -188,7 +191,7 @@ static inline void mma_f16(float *d, const uint32_t *a, const uint32_t *b)
     sheaf__emu_mma(d, a, b, SHEAF__EMU_MMA_F16);
 }
 
-static inline const sheaf__emu_meeting *sheaf__emu_rows(const void *row)
+static inline const sheaf__emu_meeting *sheaf__emu_matrices(const void *row)
 {
     sheaf__emu_check(row, 16, 16, "ldmatrix");
     sheaf__emu_meeting *m = sheaf__emu_come(SHEAF__EMU_MATRICES);
@@ -198,19 +201,15 @@ static inline const sheaf__emu_meeting *sheaf__emu_rows(const void *row)
 }
 static inline void load_matrices(uint32_t *r, const void *row)
 {
-    const sheaf__emu_meeting *m = sheaf__emu_rows(row);
-    const int lane = sheaf__emu.now % 32;
+    const sheaf__emu_meeting *m = sheaf__emu_matrices(row);
+    const int g = sheaf__emu.now % 32 / 4, t = sheaf__emu.now % 4;
     for (int i = 0; i < 4; i++)
-        memcpy(&r[i], m->row[i * 8 + lane / 4] + lane % 4 * 4, 4);
+        r[i] = m->matrix[i][g][2 * t] | (uint32_t)m->matrix[i][g][2 * t + 1] << 16;
 }
 static inline void load_transposed(uint32_t *r, const void *row)
 {
-    const sheaf__emu_meeting *m = sheaf__emu_rows(row);
-    const int lane = sheaf__emu.now % 32;
-    for (int i = 0; i < 4; i++) {
-        uint16_t e[2];
-        for (int h = 0; h < 2; h++)
-            memcpy(&e[h], m->row[i * 8 + lane % 4 * 2 + h] + lane / 4 * 2, 2);
-        r[i] = e[0] | (uint32_t)e[1] << 16;
-    }
+    const sheaf__emu_meeting *m = sheaf__emu_matrices(row);
+    const int g = sheaf__emu.now % 32 / 4, t = sheaf__emu.now % 4;
+    for (int i = 0; i < 4; i++)
+        r[i] = m->matrix[i][2 * t][g] | (uint32_t)m->matrix[i][2 * t + 1][g] << 16;
 }

@@ -9,9 +9,9 @@
  *                                                          a constant
  *
  * A kernel has one argument, a struct, which both sides read; `a` points to it. 256: threads of a
- * block, at most. Dynamic shared memory, whose size the launch says, is `shared_memory`, of whatever
- * alignment; it is garbage at first. Never fminf or fmaxf (zeros, NaN): round.h has sheaf__max().
- * What is not written as fmaf() is not fused. */
+ * block, at most. Dynamic shared memory, whose size the launch says, is `shared_memory`, of
+ * whatever alignment; it is garbage at first. Never fminf or fmaxf (zeros, NaN): round.h has
+ * sheaf__max(). What is not written as fmaf() is not fused. */
 #pragma once
 
 #include <math.h>
