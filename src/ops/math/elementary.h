@@ -1,5 +1,5 @@
-/* elementary.h - the functions of math.h as kernels for GPUs have them, too. Coefficients are minimax
- * fits (Remez, relative error) rounded to float; each comment gives the fit's own error. */
+/* elementary.h - the functions of math.h as kernels for GPUs have them, too. Coefficients are
+ * minimax fits (Remez, relative error) rounded to float; each comment gives the fit's own error. */
 #pragma once
 
 #include <math.h>
