@@ -2,6 +2,8 @@
 #include "ops/devices/cuda/emulation.h"
 
 #include <immintrin.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +40,7 @@ typedef struct fibre {
  * kernels. */
 typedef struct room {
     char *stacks, *shared;
+    char fault_stack[32 << 10]; /* a fibre's may have no room */
     fibre fibre[SHEAF__EMU_THREADS];
     sheaf__emu_warp warp[WARPS];
     uint32_t waiting[WARPS]; /* at the barrier */
@@ -144,7 +147,6 @@ static void *fresh_stack(int thread)
 {
     char *end = self->stacks + (size_t)(thread + 1) * STACK - (size_t)(thread % 8) * 512;
     void **top = (void **)(void *)end;
-    *--top = NULL;
     *--top = NULL; /* what run_threads() would return to */
     *--top = (void *)run_threads;
     for (int i = 0; i < 6; i++)
@@ -304,6 +306,46 @@ void copies_wait(int n)
     f->copies = left;
 }
 
+/* ---- pages that are not there ---- */
+
+static struct sigaction before[2];
+
+/* Of a kernel: its launch fails. Else the fault is as if this were not here. */
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    const struct sigaction *old = &before[number == SIGBUS];
+    char what[100];
+    if (self != NULL) {
+        snprintf(what, sizeof what, "touches %p, where it has no memory", info->si_addr);
+        sheaf__emu_fail(what);
+    }
+    if ((old->sa_flags & SA_SIGINFO) != 0)
+        old->sa_sigaction(number, info, context);
+    else if (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)
+        sigaction(number, old, NULL); /* comes again */
+    else
+        old->sa_handler(number);
+}
+
+/* While some launch runs: what the program does with faults otherwise is its own business. */
+static void catch_faults(bool on)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static int launches;
+    struct sigaction how = { .sa_sigaction = on_fault,
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
+    sigemptyset(&how.sa_mask);
+    pthread_mutex_lock(&mutex);
+    if (on && launches++ == 0) {
+        sigaction(SIGSEGV, &how, &before[0]);
+        sigaction(SIGBUS, &how, &before[1]);
+    } else if (!on && --launches == 0) {
+        sigaction(SIGSEGV, &before[0], NULL);
+        sigaction(SIGBUS, &before[1], NULL);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
 /* ---- launches ---- */
 
 /* Rooms that nobody uses. */
@@ -416,6 +458,7 @@ static void run_block(room *r)
         const int lanes = l->threads - w * 32;
         r->warp[w].ready = lanes >= 32 ? ~UINT32_C(0) : (UINT32_C(1) << lanes) - 1;
         r->warp[w].there = 0;
+        r->warp[w].at = 0;
         r->waiting[w] = 0;
     }
     sheaf__emu.now = l->turned ? l->threads - 1 : 0;
@@ -442,6 +485,24 @@ static void run_blocks(room *r)
     }
 }
 
+/* Runs them with what the processor then has: denormals that are zero, as kernels are compiled, and
+ * a stack for faults. */
+static void run_in_mode(room *r)
+{
+    const stack_t stack = { .ss_sp = r->fault_stack, .ss_size = sizeof r->fault_stack };
+    stack_t old;
+    const unsigned mode = _mm_getcsr();
+    catch_faults(true);
+    sigaltstack(&stack, &old);
+    _mm_setcsr(0x9fc0);
+    self = r;
+    run_blocks(r);
+    self = NULL;
+    _mm_setcsr(mode);
+    sigaltstack(&old, NULL);
+    catch_faults(false);
+}
+
 bool sheaf__emulate(const sheaf__emu_launch *launch, char text[SHEAF__EMU_TEXT])
 {
     const char *why = wrong(launch);
@@ -450,17 +511,11 @@ bool sheaf__emulate(const sheaf__emu_launch *launch, char text[SHEAF__EMU_TEXT])
         snprintf(text, SHEAF__EMU_TEXT, "kernel %s: %s", launch->kernel->name, why);
         return false;
     }
-    /* the processor's part of what kernels are compiled with: denormals are zero */
-    const unsigned mode = _mm_getcsr();
-    _mm_setcsr(0x9fc0);
     room *r = take_room();
     r->launch = launch;
     r->text = text;
     memcpy(r->arguments, launch->arguments, launch->bytes);
-    self = r;
-    run_blocks(r);
-    self = NULL;
+    run_in_mode(r);
     give_room(r);
-    _mm_setcsr(mode);
     return *text == '\0';
 }

@@ -11,7 +11,8 @@
  *
  * So a barrier or a wait that is missing gives two results that differ, or one that is wrong.
  * Shared memory ends at a page that is not there. Where no thread can go on, where lanes of a warp
- * part, or where an instruction would fault, the launch fails with a text that names the kernel,
+ * part, or where an instruction would fault (a page that is not there, an address that is no
+ * multiple), the launch fails with a text that names the kernel,
  * the block, the thread and what it waits for. Stricter than a GPU: at a barrier all threads of a
  * block have to come, also those that could have returned. */
 #pragma once
@@ -55,6 +56,10 @@ const sheaf__emu_kernel *sheaf__emu_find(const char *name);
 bool sheaf__emulate(const sheaf__emu_launch *launch, char text[SHEAF__EMU_TEXT]);
 
 /* ---- what kernels see of it ---- */
+
+typedef struct quad {
+    uint32_t word[4];
+} quad;
 
 typedef struct sheaf__emu_dim {
     uint32_t x, y, z;
@@ -126,6 +131,21 @@ void sync_threads(void);
 void copy_16(void *to, const void *from, bool there);
 void copies_commit(void);
 void copies_wait(int n);
+
+static inline quad load_quad(const void *from)
+{
+    quad q;
+    if (((uintptr_t)from & 15) != 0)
+        sheaf__emu_fail("16 bytes from no multiple of 16");
+    memcpy(&q, from, sizeof q);
+    return q;
+}
+static inline void store_quad(void *to, quad q)
+{
+    if (((uintptr_t)to & 15) != 0)
+        sheaf__emu_fail("16 bytes to no multiple of 16");
+    memcpy(to, &q, sizeof q);
+}
 
 static inline void sync_warp(void)
 {

@@ -52,13 +52,31 @@
 
 extern __shared__ __align__(1024) char shared_memory[];
 
+typedef struct quad {
+    uint32_t word[4];
+} quad;
+
 /* All threads of the block; what they wrote to shared and global memory is seen by all. */
 DEVICE void sync_threads(void)
 {
     __syncthreads();
 }
 
-/* Of lane (own ^ by) of the warp, all of whose 32 lanes call it. */
+/* The same for the 32 lanes of a warp. */
+DEVICE void sync_warp(void)
+{
+    __syncwarp();
+}
+
+/* Of another lane of the warp, all of whose 32 lanes call it: lane (own ^ by), or the one named. */
+DEVICE float shuffle_from(float x, int lane)
+{
+    return __shfl_sync(~0u, x, lane);
+}
+DEVICE int32_t shuffle_from_i(int32_t x, int lane)
+{
+    return __shfl_sync(~0u, x, lane);
+}
 DEVICE float shuffle_xor(float x, int by)
 {
     return __shfl_xor_sync(~0u, x, by);
@@ -70,6 +88,18 @@ DEVICE double shuffle_xor_d(double x, int by)
 DEVICE int32_t shuffle_xor_i(int32_t x, int by)
 {
     return __shfl_xor_sync(~0u, x, by);
+}
+
+/* 16 bytes at a multiple of 16, in one access. */
+DEVICE quad load_quad(const void *from)
+{
+    const uint4 v = *(const uint4 *)from;
+    const quad q = { { v.x, v.y, v.z, v.w } };
+    return q;
+}
+DEVICE void store_quad(void *to, quad q)
+{
+    *(uint4 *)to = make_uint4(q.word[0], q.word[1], q.word[2], q.word[3]);
 }
 
 /* Where a pointer into shared memory lies for an instruction. */
