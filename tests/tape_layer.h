@@ -143,20 +143,19 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
                               .out = of->weight->rows,
                               .rows = of->rows,
                               .count = LAYER_SLICES } };
-    if (!of->rows)
-        n->all = (sheaf__packed){ c->dtype, n->out, n->in,
-                                  device_copy(c->device, NULL,
-                                              sheaf__packed_bytes(c->dtype, n->out, n->in)) };
+    if (!of->rows) {
+        n->all = sheaf__packed_on(c->device, c->dtype, n->out, n->in);
+        n->all.ahead = device_copy(c->device, NULL, sheaf__packed_size(&n->all));
+    }
     for (int k = 0; k < LAYER_SLICES; k++) {
         n->begin[k] = of->units * k / LAYER_SLICES * of->per_unit;
         n->extent[k] = of->units * (k + 1) / LAYER_SLICES * of->per_unit - n->begin[k];
         n->owned += n->extent[k];
         present[k] = n->extent[k] > 0;
-        n->w[k] = of->rows ? (sheaf__packed){ c->dtype, n->out, n->extent[k] }
+        n->w[k] = of->rows ? sheaf__packed_on(c->device, c->dtype, n->out, n->extent[k])
                            : sheaf__packed_part(&n->all, n->begin[k], n->extent[k]);
         if (of->rows)
-            n->w[k].ahead =
-                device_copy(c->device, NULL, sheaf__packed_bytes(c->dtype, n->w[k].n, n->w[k].k));
+            n->w[k].ahead = device_copy(c->device, NULL, sheaf__packed_size(&n->w[k]));
     }
     sheaf_tree_init(&n->tree, LAYER_SLICES, 1, present);
     cut_into(&l->weight, c->device, of->weight, of->rows ? 1 : 0, n);

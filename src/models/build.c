@@ -239,16 +239,17 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_
 {
     const sheaf_dtype dtype = sheaf__build_dtype(m, t);
     sheaf_status *st = NULL;
+    const sheaf__device *device = m->context->device;
     if (!l->rows)
-        l->all = (sheaf__packed){ .dtype = dtype, .n = l->owned, .k = l->in };
+        l->all = sheaf__packed_on(device, dtype, l->owned, l->in);
     if (l->all.n > 0)
-        st = take(m, &l->all.ahead, t->name, sheaf__packed_bytes(dtype, l->owned, l->in), kind);
+        st = take(m, &l->all.ahead, t->name, sheaf__packed_size(&l->all), kind);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
-        *w = l->rows ? (sheaf__packed){ .dtype = dtype, .n = l->out, .k = l->extent[s] }
+        *w = l->rows ? sheaf__packed_on(device, dtype, l->out, l->extent[s])
                      : sheaf__packed_part(&l->all, l->begin[s], l->extent[s]);
         if (l->rows && l->extent[s] > 0)
-            st = take(m, &w->ahead, t->name, sheaf__packed_bytes(dtype, w->n, w->k), kind);
+            st = take(m, &w->ahead, t->name, sheaf__packed_size(w), kind);
     }
     return st;
 }

@@ -31,7 +31,7 @@ static bool is_packed_well(const sheaf__context *c, const sheaf__packed *w)
 {
     if (w->code != NULL)
         return true;
-    const size_t bytes = sheaf__packed_bytes(w->dtype, w->n, w->k);
+    const size_t bytes = sheaf__packed_size(w);
     return is_finite(c, w->ahead, w->dtype, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)));
 }
 

@@ -180,7 +180,7 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
     sheaf_status *st = NULL;
     l->all.dtype = as;
     if (larger && l->all.ahead != NULL)
-        st = sheaf__build_reallocate(m, &l->all.ahead, sheaf__packed_bytes(as, l->all.n, l->all.k),
+        st = sheaf__build_reallocate(m, &l->all.ahead, sheaf__packed_size(&l->all),
                                      SHEAF_MEM_WEIGHTS);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
@@ -188,8 +188,7 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
         if (!l->rows)
             w->ahead = l->all.ahead;
         else if (larger && w->ahead != NULL)
-            st = sheaf__build_reallocate(m, &w->ahead, sheaf__packed_bytes(as, w->n, w->k),
-                                         SHEAF_MEM_WEIGHTS);
+            st = sheaf__build_reallocate(m, &w->ahead, sheaf__packed_size(w), SHEAF_MEM_WEIGHTS);
     }
     return st;
 }

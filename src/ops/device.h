@@ -119,8 +119,9 @@ typedef struct sheaf__peers {
 /* What kind of device it is. Functions may be called by several threads of one device. */
 typedef struct sheaf__device_class {
     const char *name;
-    bool counts; /* operations and transfers only count; but reserve nothing is called */
-    bool shared; /* its memory is the host's, which may use its addresses */
+    bool counts;    /* operations and transfers only count; but reserve nothing is called */
+    bool shared;    /* its memory is the host's, which may use its addresses */
+    bool row_major; /* weights lie there row by row (matmul/matmul.h), not in panels */
     /* reserve - addresses for `limit` bytes; 0: as many as can be had. grow - makes those up to
      * `to` usable, at least; false: the system does not grant them. release: NULL: none is needed.
      * hold - makes what lies between resident; NULL: it is. */

@@ -57,15 +57,23 @@ static const sheaf__device_class same_edges = { .name = "edges",
                                                 .download = copied_download,
                                                 .run = edges_run };
 
+/* As `copied`, but for its weights. */
+static const sheaf__device_class same_rows = { .name = "rows",
+                                               .row_major = true,
+                                               .reserve = copied_reserve,
+                                               .release = copied_release,
+                                               .upload = copied_upload,
+                                               .download = copied_download };
+
 static const struct {
     const sheaf__device_class *class;
     int threads;
 } same_on[] = {
     { &sheaf__cpu, 1 },    { &sheaf__cpu, 3 }, { &checked_device, 3 },
-    { &copied_device, 2 }, { &same_edges, 1 },
+    { &copied_device, 2 }, { &same_edges, 1 }, { &same_rows, 2 },
 };
 
-enum { SAME_DEVICES = 5 };
+enum { SAME_DEVICES = 6 };
 
 static struct {
     sheaf__device *device[SAME_DEVICES];

@@ -33,16 +33,23 @@
 
 /* A weight W [n, k] (n = out, k = in), stored in panels private to matmul; products dy W repack
  * them on the way. Several weights may share the panels of a larger one, of whose rows each has
- * some: the larger one meets x at once, whatever its parts are, and each part meets its own dy. */
+ * some: the larger one meets x at once, whatever its parts are, and each part meets its own dy.
+ * On a device whose class says so, W is its rows one after the other instead, without gaps. */
 typedef struct sheaf__packed {
     sheaf_dtype dtype; /* F32, BF16 or F16 */
     int64_t n, k;
-    void *ahead; /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned; of the larger one */
+    void *ahead; /* panels for x W^T; sheaf__packed_size() bytes, 64-aligned; of the larger one */
     int64_t row0, rows;   /* W's first row among the larger one's, and how many that has; rows 0: W
                              is a part of nothing */
     struct mm_code *code; /* `ahead` is compressed; else NULL */
+    bool row_major;       /* rows, no panels */
 } sheaf__packed;
 
+/* sheaf__packed_on - W as the device has it, or the one that it plans for; `ahead` is not taken. */
+sheaf__packed sheaf__packed_on(const sheaf__device *device, sheaf_dtype dtype, int64_t n,
+                               int64_t k);
+/* sheaf__packed_size - bytes of W, or of the larger one. sheaf__packed_bytes - of panels. */
+size_t sheaf__packed_size(const sheaf__packed *w);
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
 /* sheaf__packed_part - rows [row0, row0 + n) of w. */
 sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n);
@@ -61,7 +68,7 @@ void sheaf__weight_load(sheaf__device *device, sheaf__packed *w, const void *src
 void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float *master);
 /* sheaf__packed_compress - before W is packed: its panels shall be held in 12 bits an element
  * instead of 16, without loss, so that what reads them from memory reads a quarter less. Sets
- * w->code where that may be (W is bfloat16 and part of nothing); parts made after
+ * w->code where that may be (W is bfloat16, in panels and part of nothing); parts made after
  * that have it too. Then only whole panels are packed: rows [first, first + count) begin at a
  * multiple of 32 and end at one or with W. A compressed W meets no dy. */
 void sheaf__packed_compress(sheaf__packed *w);
@@ -75,7 +82,7 @@ void sheaf__packed_expand(sheaf__packed *w);
 /* sheaf__packed_few - rows of x up to which a compressed weight is met faster than another; 0:
  * none. */
 int64_t sheaf__packed_few(const sheaf__device *device);
-/* sheaf__packed_row - row `row` of W [k] in w->dtype. */
+/* sheaf__packed_row - row `row` of W [k] in w->dtype; W is the host's. */
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row);
 
 typedef enum sheaf__right {

@@ -7,20 +7,43 @@
 typedef struct jobs {
     sheaf__product *job;
     int jobs;
-    sheaf__term *term; /* of all jobs, one after the other */
-    sheaf__packed *packed;
+    sheaf__term *term;     /* of all jobs, one after the other */
+    sheaf__packed *packed; /* of each term */
+    int terms;
     float **root; /* [SHEAF_MAX_SLICES] of each job that has some */
     sheaf__operand *operand;
     int operands;
 } jobs;
 
+/* A weight that has no panels, with panels. */
+static sheaf_status *into_panels(sheaf__packed *w)
+{
+    const sheaf__packed rows = *w;
+    const size_t bytes = sheaf__packed_bytes(w->dtype, w->n, w->k);
+    *w = (sheaf__packed){ .dtype = w->dtype, .n = w->n, .k = w->k };
+    w->ahead = aligned_alloc(64, bytes / 64 * 64 + 64);
+    if (w->ahead == NULL)
+        return sheaf__no_memory("panels of a weight");
+    sheaf__pack(w, mm_row_at(&rows, 0), w->dtype, w->k, 0, w->n);
+    return NULL;
+}
+
 static void run_jobs(sheaf__device *device, void *arguments)
 {
     const jobs *all = arguments;
     const double flops = device->flops;
-    sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device,
-                            all->job, all->jobs);
+    sheaf_status *st = NULL;
+    for (int t = 0; device->class->row_major && t < all->terms && st == NULL; t++)
+        if (all->packed[t].ahead != NULL)
+            st = into_panels(&all->packed[t]);
+    if (st == NULL)
+        sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device,
+                                all->job, all->jobs);
     device->flops = flops; /* counted with the jobs */
+    for (int t = 0; device->class->row_major && t < all->terms; t++)
+        if (!all->packed[t].row_major)
+            free(all->packed[t].ahead);
+    sheaf__device_fail(device, st);
 }
 
 static void add(jobs *all, void *field, size_t bytes, bool written)
@@ -42,7 +65,7 @@ static void add_term(jobs *all, const sheaf__product *job, sheaf__term *t, sheaf
         return;
     *w = *t->w;
     t->w = w;
-    add(all, &w->ahead, mm_bytes_ahead(w), false);
+    add(all, &w->ahead, sheaf__packed_size(w), false);
 }
 
 static int roots_of(const sheaf__product *job)
@@ -85,6 +108,7 @@ static sheaf_status *copy_jobs(jobs *all, const sheaf__product *job, int n)
                    .jobs = n,
                    .term = calloc(terms + 1, sizeof *all->term),
                    .packed = calloc(terms + 1, sizeof *all->packed),
+                   .terms = (int)terms,
                    .root = calloc((size_t)n * SHEAF_MAX_SLICES, sizeof *all->root),
                    .operand = calloc(2 * terms + (size_t)n * (SHEAF_MAX_SLICES + 3),
                                      sizeof *all->operand) };

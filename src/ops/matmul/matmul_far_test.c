@@ -16,7 +16,7 @@ static bool note_products(sheaf__device *device, sheaf__reserved *range, const s
 }
 
 static const sheaf__device_class *const classes[] = { &checked_device, &copied_device, &same_edges,
-                                                      &asked_device };
+                                                      &same_rows, &asked_device };
 static sheaf__device *here, *far[ARRAY_LEN(classes)];
 
 static int open_devices(void **state)
@@ -64,6 +64,21 @@ static void *put_matrix(there *t, const void *host, sheaf_dtype dtype, int64_t r
     return put(t, host, (size_t)extent(rows, cols, ld) * sheaf_dtype_bytes(dtype));
 }
 
+/* Row by row where the device has it so; the rows of a larger one that are not its own are NaN. */
+static sheaf__packed put_packed(there *t, const sheaf__packed *host)
+{
+    sheaf__packed w = *host;
+    w.row_major = t->device->class->row_major;
+    const size_t bytes = sheaf__packed_size(&w);
+    if (w.row_major) {
+        w.ahead = memset(keep(bytes), 0xff, bytes);
+        for (int64_t r = 0; r < w.n; r++)
+            sheaf__packed_row(mm_row_at(&w, r), host, r);
+    }
+    w.ahead = put(t, w.ahead, bytes);
+    return w;
+}
+
 static void put_term(there *t, int i, const sheaf__product *job)
 {
     sheaf__term *term = &t->term[i];
@@ -75,8 +90,7 @@ static void put_term(there *t, int i, const sheaf__product *job)
         term->b = put_matrix(t, term->b, job->dtype, rows ? n : k, rows ? k : n, term->ldb);
         return;
     }
-    t->packed[i] = *term->w;
-    t->packed[i].ahead = put(t, term->w->ahead, mm_bytes_ahead(term->w));
+    t->packed[i] = put_packed(t, term->w);
     term->w = &t->packed[i];
 }
 

@@ -83,7 +83,7 @@ int64_t sheaf__packed_few(const sheaf__device *device)
 {
     const mm_isa *isa = sheaf__mm_isa_for(device->kernels->isa, device->units);
     const mm_engine *engine = mm_engine_for(isa, SHEAF_BF16, device->sums, 1);
-    return engine == NULL || !device->class->shared ? 0 : engine->codes;
+    return engine == NULL || !device->planned->shared ? 0 : engine->codes;
 }
 
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units)

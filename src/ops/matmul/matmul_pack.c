@@ -1,4 +1,5 @@
-/* matmul_pack.c - weights into panels, for x W^T: W[row][col] is in block col/256, panel row/32.
+/* matmul_pack.c - weights into panels, for x W^T: W[row][col] is in block col/256, panel row/32; or
+ * into rows, as a device has them that wants no panels.
  *
  * Padding, and the odd half of a last pair, is zero. All conversions work on
  * bits, so DAZ and FTZ of the calling thread do not matter. */
@@ -10,6 +11,18 @@ size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
     return (size_t)mm_words_ahead(dtype, n, k) * sizeof(uint32_t);
 }
 
+size_t sheaf__packed_size(const sheaf__packed *w)
+{
+    return w->row_major ? (size_t)(mm_rows_ahead(w) * w->k * mm_size(w->dtype))
+                        : sheaf__packed_bytes(w->dtype, mm_rows_ahead(w), w->k);
+}
+
+sheaf__packed sheaf__packed_on(const sheaf__device *device, sheaf_dtype dtype, int64_t n, int64_t k)
+{
+    return (
+        sheaf__packed){ .dtype = dtype, .n = n, .k = k, .row_major = device->planned->row_major };
+}
+
 sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n)
 {
     return (sheaf__packed){ .dtype = w->dtype,
@@ -18,20 +31,14 @@ sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n
                             .row0 = w->row0 + row0,
                             .rows = mm_rows_ahead(w),
                             .ahead = w->ahead,
-                            .code = w->code };
+                            .code = w->code,
+                            .row_major = w->row_major };
 }
 
 static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
-        const float x = sheaf__load(src, i, from);
-        if (to == SHEAF_BF16)
-            ((uint16_t *)dst)[i] = mm_to_bf16(x);
-        else if (to == SHEAF_F16)
-            ((uint16_t *)dst)[i] = sheaf__f16(x);
-        else
-            ((float *)dst)[i] = x;
-    }
+    for (int64_t i = 0; i < count; i++)
+        mm_put(dst, i, sheaf__load(src, i, from), to);
 }
 
 /* A piece of W in w->dtype: `rows` rows from `row`, all in one panel, `cols` columns from `col`,
@@ -78,10 +85,27 @@ static void clear_padding(const sheaf__packed *w)
     }
 }
 
+void sheaf__mm_rows_as(void *dst, const sheaf__packed *w, const void *src, sheaf_dtype from,
+                       int64_t ld, int64_t count)
+{
+    for (int64_t r = 0; r < count; r++) {
+        char *to = (char *)dst + r * w->k * mm_size(w->dtype);
+        const char *at = (const char *)src + r * ld * mm_size(from);
+        if (from == w->dtype)
+            memcpy(to, at, (size_t)(w->k * mm_size(from)));
+        else
+            convert(to, w->dtype, at, from, w->k);
+    }
+}
+
 void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t first,
                  int64_t count)
 {
     float buffer[MM_PANEL][MM_BLOCK];
+    if (w->row_major) {
+        sheaf__mm_rows_as(mm_row_at(w, first), w, src, from, ld, count);
+        return;
+    }
     assert(w->code == NULL ||
            (first % MM_PANEL == 0 && ((first + count) % MM_PANEL == 0 || first + count == w->n)));
     const int64_t size = mm_size(w->dtype), size_from = mm_size(from), end = first + count;
@@ -113,7 +137,9 @@ void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
             ((uint16_t *)dst)[k] = sheaf__mm_code_half(w, row, k);
         return;
     }
-    for (int64_t k0 = 0; k0 < w->k; k0 += MM_BLOCK) {
+    if (w->row_major)
+        memcpy(dst, mm_row_at(w, row), (size_t)(w->k * mm_size(w->dtype)));
+    for (int64_t k0 = 0; k0 < w->k && !w->row_major; k0 += MM_BLOCK) {
         const int64_t count = mm_min(MM_BLOCK, w->k - k0);
         const uint32_t *src = (const uint32_t *)w->ahead + mm_ahead_at(w, row, k0);
         if (w->dtype != SHEAF_F32)

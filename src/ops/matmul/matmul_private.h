@@ -22,8 +22,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "ops/math/round.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_round.h"
 
 #define MM_PANEL 32  /* columns of a panel */
 #define MM_BLOCK 256 /* elements of k in one block of the numeric contract */
@@ -54,17 +54,6 @@ static inline float mm_load_float(const char *at)
     float x;
     memcpy(&x, at, sizeof x);
     return x;
-}
-
-static inline float mm_quiet(float x)
-{
-    return x != x ? sheaf__float(0xffc00000u) : x;
-}
-/* To nearest even; NaN becomes the default quiet NaN. */
-static inline uint16_t mm_to_bf16(float x)
-{
-    const uint32_t bits = sheaf__bits(mm_quiet(x));
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 static inline int64_t mm_size(sheaf_dtype dtype)
@@ -366,10 +355,10 @@ static inline int64_t mm_rows_ahead(const sheaf__packed *w)
     return w->rows > 0 ? w->rows : w->n;
 }
 
-/* Bytes of those panels. */
-static inline size_t mm_bytes_ahead(const sheaf__packed *w)
+/* W's row where it is row_major. */
+static inline char *mm_row_at(const sheaf__packed *w, int64_t row)
 {
-    return sheaf__packed_bytes(w->dtype, mm_rows_ahead(w), w->k);
+    return (char *)w->ahead + (w->row0 + row) * w->k * mm_size(w->dtype);
 }
 
 /* Words before W[row][k0] in the panels for x W^T, k0 where a block starts; the next word of the
@@ -379,6 +368,10 @@ static inline int64_t mm_ahead_at(const sheaf__packed *w, int64_t row, int64_t k
     const int64_t at = w->row0 + row;
     return mm_panel_at(w->dtype, mm_rows_ahead(w), w->k, at - at % MM_PANEL, k0) + at % MM_PANEL;
 }
+
+/* sheaf__mm_rows_as - `count` rows of src (sheaf__pack) as W has them, row by row, into dst. */
+void sheaf__mm_rows_as(void *dst, const sheaf__packed *w, const void *src, sheaf_dtype from,
+                       int64_t ld, int64_t count);
 
 /* ---- compressed panels ---- */
 

@@ -16,11 +16,31 @@ static void pack(sheaf__device *device, void *arguments)
     sheaf__pack(&l->w, l->src, l->from, l->ld, l->first, l->count);
 }
 
+/* Rows go straight where they belong; several threads bring some. */
+static sheaf_status *upload_rows(sheaf__device *device, const sheaf__packed *w, const void *src,
+                                 sheaf_dtype from, int64_t ld, int64_t first, int64_t count)
+{
+    const size_t bytes = (size_t)(count * w->k * mm_size(w->dtype));
+    if (device->class->counts || (from == w->dtype && (ld == w->k || count == 1)))
+        return sheaf__upload(device, mm_row_at(w, first), src, bytes);
+    void *rows = malloc(bytes + 1);
+    if (rows == NULL)
+        return sheaf__no_memory("rows of a weight");
+    sheaf__mm_rows_as(rows, w, src, from, ld, count);
+    sheaf_status *st = sheaf__upload(device, mm_row_at(w, first), rows, bytes);
+    free(rows);
+    return st;
+}
+
 void sheaf__weight_load(sheaf__device *device, sheaf__packed *w, const void *src, sheaf_dtype from,
                         int64_t ld, int64_t first, int64_t count)
 {
+    if (w->row_major) {
+        sheaf__device_fail(device, upload_rows(device, w, src, from, ld, first, count));
+        return;
+    }
     load l = { *w, src, from, ld, first, count };
-    const sheaf__operand operand = SHEAF__WRITES(l.w.ahead, mm_bytes_ahead(w));
+    const sheaf__operand operand = SHEAF__WRITES(l.w.ahead, sheaf__packed_size(w));
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_WEIGHT_LOAD,
                                        .arguments = &l,
                                        .operand = &operand,
@@ -40,7 +60,7 @@ static void refresh_part(const sheaf__kernels *k, const void *arg, int64_t begin
 void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float *master)
 {
     load l = { .w = *w, .src = master };
-    const sheaf__operand operand[] = { SHEAF__WRITES(l.w.ahead, mm_bytes_ahead(w)),
+    const sheaf__operand operand[] = { SHEAF__WRITES(l.w.ahead, sheaf__packed_size(w)),
                                        SHEAF__READS(l.src, (size_t)(w->n * w->k) * sizeof(float)) };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_WEIGHT_REFRESH,
                                        .arguments = &l,
@@ -102,7 +122,7 @@ void sheaf__op_packed_rows(sheaf__device *device, void *x, sheaf_dtype dtype,
     int n = 2;
     for (int i = 0; i < pieces->count; i++) {
         l.w[i] = w[i];
-        operand[n++] = SHEAF__READS(l.w[i].ahead, mm_bytes_ahead(&w[i]));
+        operand[n++] = SHEAF__READS(l.w[i].ahead, sheaf__packed_size(&w[i]));
         operand[n++] = SHEAF__READS(l.w[i].code, sizeof(mm_code)); /* it lies there, too */
     }
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_PACKED_ROWS,

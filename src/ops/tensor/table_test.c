@@ -1,5 +1,5 @@
 /* table_test.c - operations on vocabulary tables have the bits of plain loops, on every device. */
-#include "tests/devices/same.h"
+#include "tests/devices/packed.h"
 
 #include "ops/matmul/matmul_private.h"
 #include "ops/math/round.h"
@@ -89,10 +89,7 @@ static void test_table__rows(void **state)
 
 static sheaf__packed pack(int64_t n, int64_t k, sheaf_dtype dtype, const void *rows, bool compress)
 {
-    sheaf__packed w = { .dtype = dtype, .n = n, .k = k };
-    const size_t bytes = sheaf__packed_bytes(dtype, n, k);
-    char *at = same_blank((int64_t)(bytes + 64) / 2, SHEAF_BF16);
-    w.ahead = at + (64 - (uintptr_t)at % 64) % 64;
+    sheaf__packed w = packed_take(n, k, dtype);
     if (compress)
         sheaf__packed_compress(&w);
     sheaf__pack(&w, rows, dtype, k, 0, n);
@@ -124,12 +121,11 @@ static void check_packed(sheaf_dtype dtype)
         void *x = same_blank(N * width, dtype);
         SAME_EACH (device) {
             sheaf__packed at[PIECES];
-            for (int i = 0; i < PIECES; i++) {
-                at[i] = w[i];
-                at[i].ahead = SAME(w[i].ahead);
-                at[i].code = SAME(w[i].code);
-            }
+            for (int i = 0; i < PIECES; i++)
+                at[i] = packed_there(device, &w[i], true);
             sheaf__op_packed_rows(device, SAME(x), dtype, at, &rows, tokens_there(tokens));
+            for (int i = 0; i < PIECES; i++)
+                packed_seen(device, &at[i], &w[i], &w[i]);
         }
         for (int64_t i = 0, inside; i < N; i++) {
             const int p = piece_of(tokens, i, &inside);
