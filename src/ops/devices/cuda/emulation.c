@@ -20,7 +20,7 @@
 #define COPIES 128 /* under way in a thread */
 #define ROUND_UP(x, by) (((x) + (by)-1) / (by) * (by))
 
-typedef enum wait_of { NOTHING, BARRIER, MEETING } wait_of;
+typedef enum wait_of { NOTHING, BARRIER, MEETING } wait_of; /* NOTHING is 0 */
 
 typedef struct copy {
     void *to;
@@ -32,8 +32,8 @@ typedef struct fibre {
     void *sp; /* NULL: has not begun */
     wait_of wait;
     bool ended;
-    int copies, group;
-    copy copy[COPIES];
+    int16_t copies; /* under way */
+    int group;      /* that the next ones belong to */
 } fibre;
 
 /* What one thread of the processor needs to run blocks; kept, as fresh pages cost more than most
@@ -42,6 +42,7 @@ typedef struct room {
     char *stacks, *shared;
     char fault_stack[32 << 10]; /* a fibre's may have no room */
     fibre fibre[SHEAF__EMU_THREADS];
+    copy copy[SHEAF__EMU_THREADS][COPIES];
     sheaf__emu_warp warp[WARPS];
     uint32_t waiting[WARPS]; /* at the barrier */
     int arrived;             /* at it */
@@ -78,7 +79,8 @@ __asm__(".text\n"
         "    pop %r12\n"
         "    pop %rbx\n"
         "    pop %rbp\n"
-        "    ret\n"
+        "    pop %rcx\n"
+        "    jmp *%rcx\n"
         ".size sheaf__emu_switch, .-sheaf__emu_switch\n");
 
 static const char *act_text(sheaf__emu_act act)
@@ -119,25 +121,34 @@ _Noreturn static void fail_stuck(void)
     sheaf__emu_fail(what);
 }
 
-/* The thread that runs after `now`: of its warp, then of another; -1: none can. */
-static int next_ready(int now)
+static inline int first_of(uint32_t lanes, bool turned)
 {
-    const int warps = (self->launch->threads + 31) / 32, own = now / 32, lane = now % 32;
+    return turned ? 31 - __builtin_clz(lanes) : __builtin_ctz(lanes);
+}
+
+/* A thread of another warp. */
+static int next_warp(int own)
+{
+    const int warps = (self->launch->threads + 31) / 32;
     const bool turned = self->launch->turned;
-    for (int i = 0; i < warps; i++) {
-        const int w = (own + (turned ? warps - i : i)) % warps;
-        const uint32_t ready = self->warp[w].ready;
-        if (ready == 0)
-            continue;
-        uint32_t first = ready;
-        if (i == 0) { /* those behind the lane, if there are any */
-            const uint32_t behind =
-                turned ? ready & ((UINT32_C(1) << lane) - 1) : ready & (~UINT32_C(1) << lane);
-            first = behind != 0 ? behind : ready;
-        }
-        return w * 32 + (turned ? 31 - __builtin_clz(first) : __builtin_ctz(first));
+    for (int i = 1, w = own; i < warps; i++) {
+        w = turned ? (w == 0 ? warps : w) - 1 : w + 1 == warps ? 0 : w + 1;
+        if (self->warp[w].ready != 0)
+            return w * 32 + first_of(self->warp[w].ready, turned);
     }
     return -1;
+}
+
+/* The thread that runs after `now`: of its warp, the next one that can or else the first; else of
+ * another; -1: none can. */
+static inline int next_ready(int now)
+{
+    const uint32_t ready = self->warp[now / 32].ready, lane = UINT32_C(1) << now % 32;
+    const bool turned = self->launch->turned;
+    const uint32_t behind = ready & (turned ? lane - 1 : ~(lane | (lane - 1)));
+    if (ready == 0)
+        return next_warp(now / 32);
+    return now / 32 * 32 + first_of(behind != 0 ? behind : ready, turned);
 }
 
 static void run_threads(void);
@@ -286,7 +297,7 @@ void copy_16(void *to, const void *from, bool there)
     }
     if (f->copies == COPIES)
         sheaf__emu_fail("cp.async: more copies under way than the emulation keeps");
-    f->copy[f->copies++] = c;
+    self->copy[sheaf__emu.now][f->copies++] = c;
 }
 
 void copies_commit(void)
@@ -297,12 +308,13 @@ void copies_commit(void)
 void copies_wait(int n)
 {
     fibre *f = &self->fibre[sheaf__emu.now];
-    int left = 0;
+    copy *copies = self->copy[sheaf__emu.now];
+    int16_t left = 0;
     for (int i = 0; i < f->copies; i++)
-        if (f->copy[i].group >= f->group - n)
-            f->copy[left++] = f->copy[i];
+        if (copies[i].group >= f->group - n)
+            copies[left++] = copies[i];
         else
-            land(&f->copy[i]);
+            land(&copies[i]);
     f->copies = left;
 }
 
@@ -447,13 +459,7 @@ static void run_block(room *r)
     char *from = shared_memory - FENCE;
     memset(from, fill, (size_t)(r->shared + ROUND_UP(SHEAF__EMU_SHARED, PAGE) - from));
     r->arrived = 0;
-    for (int i = 0; i < l->threads; i++) {
-        fibre *f = &r->fibre[i];
-        f->sp = NULL;
-        f->wait = NOTHING;
-        f->ended = false;
-        f->copies = f->group = 0;
-    }
+    memset(r->fibre, 0, (size_t)l->threads * sizeof *r->fibre);
     for (int w = 0; w * 32 < l->threads; w++) {
         const int lanes = l->threads - w * 32;
         r->warp[w].ready = lanes >= 32 ? ~UINT32_C(0) : (UINT32_C(1) << lanes) - 1;
