@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "base/exp_d.h"
 
 /* ln 2 = LN2 + LN2_LO, pi/2 = HALF_PI + HALF_PI_2 + HALF_PI_3. LN2_42 has 42 bits,
  * so that its product with an exponent is exact; LN2_REST is what it leaves. */
@@ -47,41 +48,9 @@ static double nearest(double x)
     return (x + ROUNDER) - ROUNDER;
 }
 
-/* e^(hi + lo) = 2^n e^r, |r| <= ln2/2. r is exact but for lo: hi and n*LN2 cancel. */
-static double exp_of_sum(double hi, double lo)
-{
-    if (hi != hi)
-        return hi;
-    if (hi > 709.79)
-        return INFINITY;
-    if (hi < -708.39)
-        return 0;
-    const double n = nearest(hi * INV_LN2);
-    const double cancelled = fma(-n, LN2, hi);
-    const double rest = fma(-n, LN2_LO, lo);
-    const double r = cancelled + rest;
-    const double r_lo = (cancelled - r) + rest;
-
-    double series = 1.0 / 6227020800.0; /* 1/13!; the next term is below 2^-57 */
-    static const double inverse_factorial[] = {
-        1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
-        1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5
-    };
-    for (int i = 0; i < 11; i++)
-        series = fma(series, r, inverse_factorial[i]);
-    const double small = fma(r * r, series, fma(r_lo, r, r_lo));
-    const double sum = 1 + r;
-    const double y = sum + (((1 - sum) + r) + small);
-
-    /* In two steps, as 2^1024 and 2^-1022 times a y below 1 need them. */
-    const int64_t k = (int64_t)n, half = k / 2;
-    return y * from_bits((uint64_t)(half + 1023) << 52) *
-           from_bits((uint64_t)(k - half + 1023) << 52);
-}
-
 double sheaf__exp_d(double x)
 {
-    return exp_of_sum(x, 0);
+    return sheaf__exp_d_of(x);
 }
 
 /* ln x = *hi + *lo for a normal positive x: x = 2^k m, m in [sqrt(1/2), sqrt(2)),
@@ -145,7 +114,7 @@ double sheaf__pow_d(double x, double y)
     const double p = y * hi;
     if (p > 1000 || p < -1000)
         return p > 0 ? INFINITY : 0;
-    return exp_of_sum(p, fma(y, hi, -p) + y * lo);
+    return sheaf__exp_d_sum(p, fma(y, hi, -p) + y * lo);
 }
 
 /* x = n pi/2 + r + r_lo, |r| <= pi/4; returns n mod 4. n*HALF_PI cancels x without

@@ -4,19 +4,11 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "base/elementary.h"
 #include "ops/call.h"
 
 enum { PART = 256 };
 
 /* ---- the choice ---- */
-
-typedef struct choice {
-    void *logits; /* or their gradient */
-    float *weights, *grad;
-    int64_t experts, top_k;
-    sheaf_dtype dtype;
-} choice;
 
 /* p = softmax(x), in place; NaN stays NaN. */
 static void softmax(float *x, int64_t n)
@@ -25,31 +17,16 @@ static void softmax(float *x, int64_t n)
     for (int64_t i = 1; i < n; i++)
         most = x[i] > most ? x[i] : most;
     for (int64_t i = 0; i < n; i++) {
-        x[i] = (float)sheaf__exp_d((double)(x[i] - most));
+        x[i] = sheaf__choice_exp(x[i], most);
         sum += x[i];
     }
     for (int64_t i = 0; i < n; i++)
         x[i] /= sum;
 }
 
-/* Marks the `top_k` largest of w by a minus sign, gives their sum. */
-static float choose(float *w, int64_t n, int64_t top_k)
-{
-    float sum = 0;
-    for (int64_t k = 0; k < top_k; k++) {
-        int64_t best = -1;
-        for (int64_t i = 0; i < n; i++)
-            if (!signbit(w[i]) && (best < 0 || w[i] > w[best]))
-                best = i;
-        sum += w[best];
-        w[best] = -w[best];
-    }
-    return sum;
-}
-
 static void choice_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const choice *p = arg;
+    const sheaf__choice *p = arg;
     const int64_t n = p->experts;
     for (int64_t r = begin; r < end; r++) {
         float *w = p->weights + r * n;
@@ -57,15 +34,15 @@ static void choice_part(const sheaf__kernels *k, const void *arg, int64_t begin,
         softmax(w, n);
         for (int64_t i = 0; i < n; i++)
             w[i] = fabsf(w[i]); /* of NaN too: the sign is the mark */
-        const float sum = choose(w, n, p->top_k);
+        const float sum = sheaf__choice_mark(w, n, p->top_k);
         for (int64_t i = 0; i < n; i++)
-            w[i] = signbit(w[i]) ? -w[i] / sum : 0;
+            w[i] = sheaf__choice_weight(w[i], sum);
     }
 }
 
 static void choice_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const choice *p = arg;
+    const sheaf__choice *p = arg;
     const int64_t n = p->experts;
     for (int64_t r = begin; r < end; r++) {
         const float *w = p->weights + r * n;
@@ -73,18 +50,18 @@ static void choice_back_part(const sheaf__kernels *k, const void *arg, int64_t b
         for (int64_t i = 0; i < n; i++)
             mean += w[i] * d[i];
         for (int64_t i = 0; i < n; i++)
-            d[i] = w[i] * (d[i] - mean);
+            d[i] = sheaf__one_nan(w[i] * (d[i] - mean));
         k->round(sheaf__at(p->logits, r * n, p->dtype), p->dtype, d, n);
     }
 }
 
 static void run_choice(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
-                       choice *p, int64_t rows)
+                       sheaf__choice *p)
 {
     const bool back = p->grad != NULL;
-    const size_t floats = (size_t)(rows * p->experts) * sizeof(float);
+    const size_t floats = (size_t)(p->rows * p->experts) * sizeof(float);
     const sheaf__operand operand[] = {
-        { &p->logits, (size_t)(rows * p->experts) * sheaf_dtype_bytes(p->dtype), back },
+        { &p->logits, (size_t)(p->rows * p->experts) * sheaf_dtype_bytes(p->dtype), back },
         { &p->weights, floats, !back },
         SHEAF__WRITES(p->grad, floats),
     };
@@ -93,7 +70,7 @@ static void run_choice(sheaf__device *device, sheaf__operation operation, sheaf_
                                        .operand = operand,
                                        .operands = 3,
                                        .part = part,
-                                       .rows = rows,
+                                       .rows = p->rows,
                                        .grain = 32 });
 }
 
@@ -101,14 +78,14 @@ void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits,
                       int64_t experts, int64_t top_k, sheaf_dtype dtype)
 {
     run_choice(device, SHEAF__OP_CHOICE, choice_part,
-               &(choice){ (void *)logits, weights, NULL, experts, top_k, dtype }, rows);
+               &(sheaf__choice){ (void *)logits, weights, NULL, rows, experts, top_k, dtype });
 }
 
 void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
                            float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype)
 {
     run_choice(device, SHEAF__OP_CHOICE_BACK, choice_back_part,
-               &(choice){ dlogits, (float *)weights, dweights, experts, 0, dtype }, rows);
+               &(sheaf__choice){ dlogits, (float *)weights, dweights, rows, experts, 0, dtype });
 }
 
 /* ---- the sum ---- */
@@ -126,12 +103,6 @@ static void scaled(const sheaf__kernels *k, void *to, const void *from, float w,
     }
 }
 
-/* The row of the sum that is row i of y. */
-static int64_t row_of(const sheaf__share *s, int64_t i)
-{
-    return s->which == NULL ? i : s->which[i];
-}
-
 static void share_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
     const sheaf__share *s = arg;
@@ -139,7 +110,7 @@ static void share_part(const sheaf__kernels *k, const void *arg, int64_t begin, 
     const sheaf_dtype t = s->dtype;
     float part[PART]; /* space for any dtype */
     for (int64_t i = begin; i < end; i++) {
-        const int64_t r = row_of(s, i);
+        const int64_t r = sheaf__share_row(s, i);
         const float w = s->weights[r * s->experts + s->expert];
         for (int64_t at = 0, n; at < cols && w != 0; at += n) {
             n = cols - at < PART ? cols - at : PART;
@@ -162,7 +133,7 @@ static float dot(const sheaf__kernels *k, const void *a, const void *b, int64_t 
         for (int64_t i = 0; i < m; i++)
             sum += (double)left[i] * right[i];
     }
-    return (float)sum;
+    return sheaf__narrow(sum);
 }
 
 static void share_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
@@ -171,7 +142,7 @@ static void share_back_part(const sheaf__kernels *k, const void *arg, int64_t be
     const int64_t cols = s->cols;
     const sheaf_dtype t = s->dtype;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t r = row_of(s, i), own = r * s->experts + s->expert;
+        const int64_t r = sheaf__share_row(s, i), own = r * s->experts + s->expert;
         const float w = s->weights[own];
         const void *ds = sheaf__at(s->sum, r * cols, t);
         if (s->dweights != NULL)

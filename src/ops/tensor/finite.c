@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 
 #include "ops/call.h"
+#include "ops/tensor/finite.h"
 #include "ops/tensor/tensor.h"
 
 enum { CHUNK = 1 << 15, PART = 1024 };
@@ -34,25 +35,28 @@ bool sheaf__is_finite_as(const sheaf__kernels *k, const void *x, sheaf_dtype fro
     return true;
 }
 
-typedef struct look {
-    const void *x;
-    sheaf_dtype from, to;
-    atomic_bool *infinite; /* the host's: out */
-} look;
+struct sheaf__infinite {
+    atomic_bool found;
+};
+
+void sheaf__look_found(const sheaf__look *look)
+{
+    atomic_store_explicit(&look->infinite->found, true, memory_order_relaxed);
+}
 
 static void look_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const look *l = arg;
-    if (!atomic_load_explicit(l->infinite, memory_order_relaxed) &&
+    const sheaf__look *l = arg;
+    if (!atomic_load_explicit(&l->infinite->found, memory_order_relaxed) &&
         !sheaf__is_finite_as(k, sheaf__at(l->x, begin, l->from), l->from, end - begin, l->to))
-        atomic_store_explicit(l->infinite, true, memory_order_relaxed);
+        sheaf__look_found(l);
 }
 
 bool sheaf__op_is_finite(sheaf__device *device, const void *x, sheaf_dtype from, int64_t n,
                          sheaf_dtype to)
 {
-    atomic_bool infinite = false;
-    look l = { x, from, to, &infinite };
+    struct sheaf__infinite infinite = { false };
+    sheaf__look l = { x, n, from, to, &infinite };
     const sheaf__operand operand = SHEAF__READS(l.x, (size_t)n * sheaf_dtype_bytes(from));
     if (x == NULL)
         return true;
@@ -63,5 +67,5 @@ bool sheaf__op_is_finite(sheaf__device *device, const void *x, sheaf_dtype from,
                                        .part = look_part,
                                        .rows = n,
                                        .grain = CHUNK });
-    return !infinite;
+    return !infinite.found;
 }

@@ -4,18 +4,9 @@
 
 enum { PART = 256, ELEMENTS = 1 << 14, COLUMNS = 128 };
 
-typedef struct elements {
-    void *x;
-    const void *from;
-    int64_t n; /* before it begins again */
-    int64_t copies;
-    bool add;
-    sheaf_dtype dtype;
-} elements;
-
 static void add_rows_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const elements *a = arg;
+    const sheaf__repeats *a = arg;
     float part[PART];
     for (int64_t i = begin, n; i < end; i += n) {
         const int64_t left = a->n - i % a->n, most = left < PART ? left : PART;
@@ -30,7 +21,7 @@ static void add_rows_part(const sheaf__kernels *k, const void *arg, int64_t begi
 void sheaf__op_add_rows(sheaf__device *device, void *x, const float *rows, int64_t n, int64_t times,
                         sheaf_dtype dtype)
 {
-    elements a = { .x = x, .from = rows, .n = n, .dtype = dtype };
+    sheaf__repeats a = { .x = x, .from = rows, .n = n, .dtype = dtype };
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a.x, (size_t)(n * times) * sheaf_dtype_bytes(dtype)),
         SHEAF__READS(a.from, (size_t)n * sizeof(float)),
@@ -46,7 +37,7 @@ void sheaf__op_add_rows(sheaf__device *device, void *x, const float *rows, int64
 
 static void sum_copies_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const elements *a = arg;
+    const sheaf__repeats *a = arg;
     float sum[PART], was[PART];
     for (int64_t i = begin, n; i < end; i += n) {
         n = end - i < PART ? end - i : PART;
@@ -65,7 +56,7 @@ static void sum_copies_part(const sheaf__kernels *k, const void *arg, int64_t be
 void sheaf__op_sum_copies(sheaf__device *device, void *dx, const void *dy, int64_t n,
                           int64_t copies, bool add, sheaf_dtype dtype)
 {
-    elements a = { dx, dy, n, copies, add, dtype };
+    sheaf__repeats a = { dx, dy, n, copies, add, dtype };
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a.x, (size_t)n * sheaf_dtype_bytes(dtype)),
         SHEAF__READS(a.from, (size_t)(n * copies) * sheaf_dtype_bytes(dtype)),
@@ -81,59 +72,15 @@ void sheaf__op_sum_copies(sheaf__device *device, void *dx, const void *dy, int64
 
 /* ---- positions on a grid ---- */
 
-int64_t sheaf__picture_of(const sheaf__picture_at *at, int64_t images, bool class_row, int64_t row,
-                          int64_t *patch)
-{
-    int64_t low = 0, high = images;
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (at[middle].first + (class_row ? middle : 0) <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    *patch = row - at[low].first - (class_row ? low + 1 : 0);
-    return low;
-}
-
-typedef struct placed {
-    sheaf__positions of;
-    void *y;
-    const void *x;
-    float *grad;
-    int64_t rows, width;
-    sheaf_dtype dtype;
-} placed;
-
-/* Of the position at row r, column c of a picture: how many rows of the table it is made of; the
- * k-th of them, and its weight. */
-static int32_t taps_of(const sheaf__positions *p, int64_t line)
-{
-    return p->begin[line + 1] - p->begin[line];
-}
-static int64_t count_of(const sheaf__positions *p, const sheaf__picture_at *at, int64_t r,
-                        int64_t c)
-{
-    return (int64_t)taps_of(p, at->line + r) * taps_of(p, at->line + at->down + c);
-}
-static int64_t tap(float *weight, const sheaf__positions *p, const sheaf__picture_at *at, int64_t r,
-                   int64_t c, int64_t k)
-{
-    const int64_t across = at->line + at->down + c, each = taps_of(p, across),
-                  y = p->begin[at->line + r] + k / each, x = p->begin[across] + k % each;
-    *weight = p->weight[y] * p->weight[x];
-    return p->index[y] * p->cols + p->index[x];
-}
-
-/* Columns [from, from + n) of that position. */
-static void blend(const sheaf__kernels *kernels, float *out, const placed *a,
+/* Columns [from, from + n) of the position at row r, column c of a picture. */
+static void blend(const sheaf__kernels *kernels, float *out, const sheaf__placed *a,
                   const sheaf__picture_at *at, int64_t r, int64_t c, int64_t from, int64_t n)
 {
     const float *first = a->of.table + (a->of.first ? a->width : 0) + from;
     float part[PART], w;
-    for (int64_t k = 0; k < count_of(&a->of, at, r, c); k++) {
+    for (int64_t k = 0; k < sheaf__taps_count(&a->of, at, r, c); k++) {
         float *to = k > 0 ? part : out;
-        const int64_t row = tap(&w, &a->of, at, r, c, k);
+        const int64_t row = sheaf__taps_row(&w, &a->of, at, r, c, k);
         memcpy(to, first + row * a->width, (size_t)n * sizeof *to);
         kernels->scale(to, w, n);
         if (k > 0)
@@ -142,7 +89,8 @@ static void blend(const sheaf__kernels *kernels, float *out, const placed *a,
 }
 
 /* A row's first half is of its column, its second of its row. */
-static void turned(float *out, const placed *a, int64_t r, int64_t c, int64_t from, int64_t n)
+static void turned(float *out, const sheaf__placed *a, int64_t r, int64_t c, int64_t from,
+                   int64_t n)
 {
     const int64_t half = a->width / 2;
     for (int64_t e = 0, m; e < n; e += m) {
@@ -155,7 +103,7 @@ static void turned(float *out, const placed *a, int64_t r, int64_t c, int64_t fr
 
 static void positions_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const placed *a = arg;
+    const sheaf__placed *a = arg;
     const sheaf_dtype t = a->dtype;
     const int64_t width = a->width;
     float position[PART], x[PART];
@@ -186,13 +134,13 @@ static void positions_part(const sheaf__kernels *k, const void *arg, int64_t beg
 }
 
 /* Columns of one row of dy go to the table's rows that the position was made of. */
-static void spread(const sheaf__kernels *kernels, const placed *a, float *grad, const float *dy,
-                   const sheaf__picture_at *at, int64_t patch, int64_t n)
+static void spread(const sheaf__kernels *kernels, const sheaf__placed *a, float *grad,
+                   const float *dy, const sheaf__picture_at *at, int64_t patch, int64_t n)
 {
     const int64_t r = patch / at->across, c = patch % at->across;
     float part[COLUMNS], w;
-    for (int64_t k = 0; k < count_of(&a->of, at, r, c); k++) {
-        float *to = grad + tap(&w, &a->of, at, r, c, k) * a->width;
+    for (int64_t k = 0; k < sheaf__taps_count(&a->of, at, r, c); k++) {
+        float *to = grad + sheaf__taps_row(&w, &a->of, at, r, c, k) * a->width;
         memcpy(part, dy, (size_t)n * sizeof *part);
         kernels->scale(part, w, n);
         kernels->add(to, to, part, n);
@@ -202,7 +150,7 @@ static void spread(const sheaf__kernels *kernels, const placed *a, float *grad, 
 /* Some columns. */
 static void back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const placed *a = arg;
+    const sheaf__placed *a = arg;
     const int64_t width = a->width, with_class = a->of.first ? width : 0;
     float *grad = a->grad, dy[COLUMNS];
     for (int64_t from = begin, n; from < end; from += n) {
@@ -222,7 +170,7 @@ static void back_part(const sheaf__kernels *k, const void *arg, int64_t begin, i
     }
 }
 
-static void run_placed(sheaf__device *device, sheaf__operation operation, placed *a,
+static void run_placed(sheaf__device *device, sheaf__operation operation, sheaf__placed *a,
                        sheaf__part_fn *part, int64_t rows, int64_t grain)
 {
     sheaf__positions *p = &a->of;
@@ -251,7 +199,7 @@ static void run_placed(sheaf__device *device, sheaf__operation operation, placed
 void sheaf__op_add_positions(sheaf__device *device, void *y, const void *x, sheaf__positions of,
                              int64_t rows, int64_t width, sheaf_dtype dtype)
 {
-    placed a = { .of = of, .y = y, .x = x, .rows = rows, .width = width, .dtype = dtype };
+    sheaf__placed a = { .of = of, .y = y, .x = x, .rows = rows, .width = width, .dtype = dtype };
     run_placed(device, SHEAF__OP_ADD_POSITIONS, &a, positions_part, rows, 4);
 }
 
@@ -260,6 +208,8 @@ void sheaf__op_add_positions_back(sheaf__device *device, float *grad, const void
                                   sheaf_dtype dtype)
 {
     of.table = NULL;
-    placed a = { .of = of, .x = dy, .grad = grad, .rows = rows, .width = width, .dtype = dtype };
+    sheaf__placed a = {
+        .of = of, .x = dy, .grad = grad, .rows = rows, .width = width, .dtype = dtype
+    };
     run_placed(device, SHEAF__OP_ADD_POSITIONS_BACK, &a, back_part, width, COLUMNS);
 }

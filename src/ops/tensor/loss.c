@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "ops/call.h"
-#include "ops/math/math.h"
 #include "ops/tensor/tensor.h"
 
 enum { GRAIN = 16 };
@@ -14,32 +13,24 @@ static size_t floats(int64_t n)
 
 /* ---- the cap ---- */
 
-typedef struct capped {
-    void *x;
-    const float *y;
-    float cap;
-    int64_t cols;
-    sheaf_dtype dtype;
-} capped;
-
 static void run_cap(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
-                    capped *c, size_t bytes, int64_t rows)
+                    sheaf__capped *c, size_t bytes)
 {
     const sheaf__operand operand[] = { SHEAF__WRITES(c->x, bytes),
-                                       SHEAF__READS(c->y, floats(rows * c->cols)) };
+                                       SHEAF__READS(c->y, floats(c->rows * c->cols)) };
     sheaf__run(device, &(sheaf__call){ .operation = operation,
                                        .arguments = c,
                                        .operand = operand,
                                        .operands = 2,
                                        .part = part,
-                                       .rows = rows,
+                                       .rows = c->rows,
                                        .grain = GRAIN });
 }
 
 /* Infinity, of which the cap would make a number, is none. */
 static void cap_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const capped *c = arg;
+    const sheaf__capped *c = arg;
     float *x = (float *)c->x + begin * c->cols;
     const int64_t n = (end - begin) * c->cols;
     for (int64_t i = 0; i < n; i++)
@@ -50,13 +41,13 @@ static void cap_part(const sheaf__kernels *k, const void *arg, int64_t begin, in
 void sheaf__op_softcap(sheaf__device *device, float *x, float cap, int64_t rows, int64_t cols,
                        sheaf_dtype dtype)
 {
-    run_cap(device, SHEAF__OP_SOFTCAP, cap_part, &(capped){ x, NULL, cap, cols, dtype },
-            floats(rows * cols), rows);
+    run_cap(device, SHEAF__OP_SOFTCAP, cap_part,
+            &(sheaf__capped){ x, NULL, cap, rows, cols, dtype }, floats(rows * cols));
 }
 
 static void cap_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const capped *c = arg;
+    const sheaf__capped *c = arg;
     k->softcap_back(sheaf__at(c->x, begin * c->cols, c->dtype), c->y + begin * c->cols, c->cap,
                     (end - begin) * c->cols, c->dtype);
 }
@@ -64,28 +55,20 @@ static void cap_back_part(const sheaf__kernels *k, const void *arg, int64_t begi
 void sheaf__op_softcap_back(sheaf__device *device, void *dx, const float *y, float cap,
                             int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    run_cap(device, SHEAF__OP_SOFTCAP_BACK, cap_back_part, &(capped){ dx, y, cap, cols, dtype },
-            (size_t)(rows * cols) * sheaf_dtype_bytes(dtype), rows);
+    run_cap(device, SHEAF__OP_SOFTCAP_BACK, cap_back_part,
+            &(sheaf__capped){ dx, y, cap, rows, cols, dtype },
+            (size_t)(rows * cols) * sheaf_dtype_bytes(dtype));
 }
 
 /* ---- a number of each row ---- */
 
-typedef struct of_rows {
-    sheaf__logits l;
-    float *out, *plain;
-    const float *max;
-    const int32_t *label;
-    int count; /* of slices; the host's lists */
-    const int64_t *begin, *extent;
-    int64_t ld;
-} of_rows;
-
 static void run_rows(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
-                     of_rows *o, size_t bytes)
+                     sheaf__of_rows *o, size_t bytes)
 {
     const sheaf__operand operand[] = {
         SHEAF__WRITES(o->out, bytes),
-        SHEAF__WRITES(o->plain, bytes),
+        SHEAF__WRITES(o->sums.exponentials, bytes),
+        SHEAF__WRITES(o->sums.logits, bytes),
         SHEAF__READS(o->l.at, floats(o->l.rows * o->l.cols)),
         SHEAF__READS(o->max, floats(o->l.rows)),
         SHEAF__READS(o->label, (size_t)o->l.rows * sizeof(int32_t)),
@@ -93,7 +76,7 @@ static void run_rows(sheaf__device *device, sheaf__operation operation, sheaf__p
     sheaf__run(device, &(sheaf__call){ .operation = operation,
                                        .arguments = o,
                                        .operand = operand,
-                                       .operands = 5,
+                                       .operands = 6,
                                        .part = part,
                                        .rows = o->l.rows,
                                        .grain = GRAIN });
@@ -101,7 +84,7 @@ static void run_rows(sheaf__device *device, sheaf__operation operation, sheaf__p
 
 static void max_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const of_rows *o = arg;
+    const sheaf__of_rows *o = arg;
     const int64_t cols = o->l.cols;
     if (cols > 0)
         k->row_max(o->out + begin, o->l.at + begin * cols, cols, end - begin, cols);
@@ -112,42 +95,37 @@ static void max_part(const sheaf__kernels *k, const void *arg, int64_t begin, in
 
 void sheaf__op_row_max(sheaf__device *device, float *max, sheaf__logits l)
 {
-    run_rows(device, SHEAF__OP_ROW_MAX, max_part, &(of_rows){ .l = l, .out = max }, floats(l.rows));
+    run_rows(device, SHEAF__OP_ROW_MAX, max_part, &(sheaf__of_rows){ .l = l, .out = max },
+             floats(l.rows));
 }
 
 static void sums_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const of_rows *o = arg;
+    const sheaf__of_rows *o = arg;
+    const sheaf__row_sums *to = &o->sums;
     const int64_t cols = o->l.cols, n = end - begin;
     const float *x = o->l.at + begin * cols;
-    for (int s = 0; s < o->count; s++)
-        if (o->extent[s] > 0)
-            k->row_sumexp(o->out + s * o->ld + begin, x + o->begin[s], cols, o->max + begin, n,
-                          o->extent[s]);
-    for (int s = 0; s < o->count && o->plain != NULL; s++)
-        if (o->extent[s] > 0)
-            k->layernorm_sum(o->plain + s * o->ld + begin, x + o->begin[s], cols, n, o->extent[s],
-                             SHEAF_F32);
+    for (int s = 0; s < to->slices; s++)
+        if (to->extent[s] > 0)
+            k->row_sumexp(to->exponentials + s * to->ld + begin, x + to->begin[s], cols,
+                          o->max + begin, n, to->extent[s]);
+    for (int s = 0; s < to->slices && to->logits != NULL; s++)
+        if (to->extent[s] > 0)
+            k->layernorm_sum(to->logits + s * to->ld + begin, x + to->begin[s], cols, n,
+                             to->extent[s], SHEAF_F32);
 }
 
 void sheaf__op_row_sums(sheaf__device *device, const sheaf__row_sums *how, const float *max,
                         sheaf__logits l)
 {
-    of_rows o = { .l = l,
-                  .out = how->exponentials,
-                  .plain = how->logits,
-                  .max = max,
-                  .count = how->slices,
-                  .begin = how->begin,
-                  .extent = how->extent,
-                  .ld = how->ld };
-    run_rows(device, SHEAF__OP_ROW_SUMS, sums_part, &o,
+    run_rows(device, SHEAF__OP_ROW_SUMS, sums_part,
+             &(sheaf__of_rows){ .l = l, .max = max, .sums = *how },
              sheaf__extent(how->slices, how->ld, l.rows, SHEAF_F32));
 }
 
 static void labels_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const of_rows *o = arg;
+    const sheaf__of_rows *o = arg;
     for (int64_t i = begin; i < end; i++) {
         const int64_t col = o->label[i] < 0 ? -1 : o->label[i] - o->l.first;
         o->out[i] = col >= 0 && col < o->l.cols ? o->l.at[i * o->l.cols + col] : 0;
@@ -158,12 +136,12 @@ void sheaf__op_row_labels(sheaf__device *device, float *logit, const int32_t *la
                           sheaf__logits l)
 {
     run_rows(device, SHEAF__OP_ROW_LABELS, labels_part,
-             &(of_rows){ .l = l, .out = logit, .label = label }, floats(l.rows));
+             &(sheaf__of_rows){ .l = l, .out = logit, .label = label }, floats(l.rows));
 }
 
 static void first_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const of_rows *o = arg;
+    const sheaf__of_rows *o = arg;
     for (int64_t i = begin; i < end; i++) {
         const float *x = o->l.at + i * o->l.cols;
         int64_t c = 0;
@@ -176,19 +154,14 @@ static void first_part(const sheaf__kernels *k, const void *arg, int64_t begin, 
 void sheaf__op_row_first(sheaf__device *device, float *first, const float *max, sheaf__logits l)
 {
     run_rows(device, SHEAF__OP_ROW_FIRST, first_part,
-             &(of_rows){ .l = l, .out = first, .max = max }, floats(l.rows));
+             &(sheaf__of_rows){ .l = l, .out = first, .max = max }, floats(l.rows));
 }
 
 /* ---- the gradient ---- */
 
-typedef struct gradient {
-    sheaf__logits l;
-    sheaf__row_gradient g;
-} gradient;
-
 static void gradient_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const gradient *a = arg;
+    const sheaf__gradient_call *a = arg;
     const sheaf__row_gradient *g = &a->g;
     const int64_t cols = a->l.cols;
     int32_t target[GRAIN];
@@ -204,7 +177,7 @@ static void gradient_part(const sheaf__kernels *k, const void *arg, int64_t begi
 
 void sheaf__op_row_gradient(sheaf__device *device, const sheaf__row_gradient *how, sheaf__logits l)
 {
-    gradient a = { l, *how };
+    sheaf__gradient_call a = { l, *how };
     const size_t n = (size_t)(l.rows * l.cols);
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a.g.d, n * sheaf_dtype_bytes(how->dtype)),
@@ -230,13 +203,7 @@ static void add_losses(sheaf__device *device, void *arguments)
     for (int64_t i = 0; i < a->rows; i++) {
         if (a->label[i] < 0)
             continue;
-        const float whole = sheaf__log(a->sum[i]) + a->max[i];
-        float loss = whole - a->target[i];
-        if (a->smoothing > 0) {
-            const float even = whole - a->logits[i] / (float)a->vocab;
-            loss = (float)(1 - a->smoothing) * loss + (float)a->smoothing * even;
-        }
-        *a->loss += (double)loss;
+        *a->loss += (double)sheaf__losses_row(a, i);
         *a->labels += 1;
         *a->correct += a->first != NULL && a->first[i] == -(float)a->label[i];
     }

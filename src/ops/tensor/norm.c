@@ -1,6 +1,4 @@
 /* norm.c - RMSNorm and LayerNorm, see tensor.h; formulas in ops/kernels.h. */
-#include <math.h>
-
 #include "ops/call.h"
 #include "ops/tensor/tensor.h"
 
@@ -8,15 +6,9 @@ enum { GRAIN = 16 };
 
 /* ---- RMSNorm ---- */
 
-typedef struct rms {
-    sheaf__rmsnorm of;
-    void *dx;
-    bool add, again;
-} rms;
-
 static void rms_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const sheaf__rmsnorm *n = &((const rms *)arg)->of;
+    const sheaf__rmsnorm *n = &((const sheaf__rms_call *)arg)->of;
     const int64_t at = begin * n->width;
     k->rmsnorm(sheaf__at(n->y, at, n->dtype), n->rstd + begin, sheaf__at(n->x, at, n->dtype),
                n->weight, end - begin, n->width, n->eps, n->once, n->dtype);
@@ -25,7 +17,7 @@ static void rms_part(const sheaf__kernels *k, const void *arg, int64_t begin, in
 /* Remade while the rows are in the cache. */
 static void rms_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const rms *b = arg;
+    const sheaf__rms_call *b = arg;
     const sheaf__rmsnorm *n = &b->of;
     const int64_t at = begin * n->width;
     if (b->dx != NULL)
@@ -36,8 +28,8 @@ static void rms_back_part(const sheaf__kernels *k, const void *arg, int64_t begi
         rms_part(k, arg, begin, end);
 }
 
-static void run_rms(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part, rms *a,
-                    bool makes)
+static void run_rms(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
+                    sheaf__rms_call *a, bool makes)
 {
     sheaf__rmsnorm *n = &a->of;
     const size_t bytes = (size_t)(n->rows * n->width) * sheaf_dtype_bytes(n->dtype);
@@ -59,13 +51,14 @@ static void run_rms(sheaf__device *device, sheaf__operation operation, sheaf__pa
 
 void sheaf__op_rmsnorm(sheaf__device *device, const sheaf__rmsnorm *norm)
 {
-    run_rms(device, SHEAF__OP_RMSNORM, rms_part, &(rms){ .of = *norm }, true);
+    run_rms(device, SHEAF__OP_RMSNORM, rms_part, &(sheaf__rms_call){ .of = *norm }, true);
 }
 
 void sheaf__op_rmsnorm_back(sheaf__device *device, const sheaf__rmsnorm *norm, void *dx, bool add,
                             bool again)
 {
-    run_rms(device, SHEAF__OP_RMSNORM_BACK, rms_back_part, &(rms){ *norm, dx, add, again }, again);
+    run_rms(device, SHEAF__OP_RMSNORM_BACK, rms_back_part,
+            &(sheaf__rms_call){ *norm, dx, add, again }, again);
 }
 
 /* ---- the gradient of a weight ---- */
@@ -139,22 +132,15 @@ void sheaf__op_heads_weight(sheaf__device *device, sheaf__heads_weight w)
 
 /* ---- LayerNorm ---- */
 
-typedef struct layer {
-    sheaf__layer_norm of;
-    float *sum; /* of rows, or of slices and rows, two a row backward; whole: NULL */
-    void *dx;
-    sheaf__norm_sums which;
-    bool add;
-} layer;
-
-static char *in_row(const layer *a, const void *data, int64_t row, int64_t column)
+static char *in_row(const sheaf__layer_call *a, const void *data, int64_t row, int64_t column)
 {
     return sheaf__at(data, row * a->of.cols + column, a->of.dtype);
 }
 
 /* The sums of rows [begin, end), columns [first, first + cols); sum_an: BACK's second ones. */
-static void sums_of(const sheaf__kernels *k, const layer *a, sheaf__norm_sums which, float *sum,
-                    float *sum_an, int64_t first, int64_t cols, int64_t begin, int64_t end)
+static void sums_of(const sheaf__kernels *k, const sheaf__layer_call *a, sheaf__norm_sums which,
+                    float *sum, float *sum_an, int64_t first, int64_t cols, int64_t begin,
+                    int64_t end)
 {
     const sheaf__layer_norm *n = &a->of;
     const void *x = in_row(a, n->x, begin, first);
@@ -169,20 +155,20 @@ static void sums_of(const sheaf__kernels *k, const layer *a, sheaf__norm_sums wh
 }
 
 /* Means from the sums of rows [begin, end), or from those of squares 1 / deviations. */
-static void set_statistics(const layer *a, sheaf__norm_sums which, const float *sum, int64_t begin,
-                           int64_t end)
+static void set_statistics(const sheaf__layer_call *a, sheaf__norm_sums which, const float *sum,
+                           int64_t begin, int64_t end)
 {
     const sheaf__layer_norm *n = &a->of;
     for (int64_t r = begin; r < end; r++)
         if (which == SHEAF__SUMS_SQUARES)
-            n->rstd[r] = 1.0f / sqrtf(sum[r - begin] / (float)n->width + n->eps);
+            n->rstd[r] = sheaf__norm_rstd(sum[r - begin], n->width, n->eps);
         else
-            n->mean[r] = n->plain ? 0 : sum[r - begin] / (float)n->width;
+            n->mean[r] = n->plain ? 0 : sheaf__norm_mean(sum[r - begin], n->width);
 }
 
 static void given_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const layer *a = arg;
+    const sheaf__layer_call *a = arg;
     const sheaf__layer_norm *n = &a->of;
     k->layernorm(in_row(a, n->y, begin, 0), n->cols, in_row(a, n->x, begin, 0), n->cols,
                  n->mean + begin, n->rstd + begin, n->weight, n->bias,
@@ -192,7 +178,7 @@ static void given_part(const sheaf__kernels *k, const void *arg, int64_t begin, 
 
 static void whole_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const layer *a = arg;
+    const sheaf__layer_call *a = arg;
     float sum[GRAIN] = { 0 };
     for (int i = 0; i < 2; i++) {
         const sheaf__norm_sums which = i == 0 ? SHEAF__SUMS_X : SHEAF__SUMS_SQUARES;
@@ -204,13 +190,13 @@ static void whole_part(const sheaf__kernels *k, const void *arg, int64_t begin, 
 }
 
 /* dx from the sums of a and a*n, which become their means. */
-static void back_from_sums(const sheaf__kernels *k, const layer *a, float *sum_a, float *sum_an,
-                           int64_t begin, int64_t end)
+static void back_from_sums(const sheaf__kernels *k, const sheaf__layer_call *a, float *sum_a,
+                           float *sum_an, int64_t begin, int64_t end)
 {
     const sheaf__layer_norm *n = &a->of;
     for (int64_t r = 0; r < end - begin; r++) {
-        sum_a[r] = n->plain ? 0 : sum_a[r] / (float)n->width;
-        sum_an[r] /= (float)n->width;
+        sum_a[r] = n->plain ? 0 : sheaf__norm_mean(sum_a[r], n->width);
+        sum_an[r] = sheaf__norm_mean(sum_an[r], n->width);
     }
     k->layernorm_back(in_row(a, a->dx, begin, 0), in_row(a, n->y, begin, 0), n->cols,
                       in_row(a, n->x, begin, 0), n->cols, n->mean + begin, n->rstd + begin,
@@ -219,7 +205,7 @@ static void back_from_sums(const sheaf__kernels *k, const layer *a, float *sum_a
 
 static void back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const layer *a = arg;
+    const sheaf__layer_call *a = arg;
     float sum_a[GRAIN], sum_an[GRAIN];
     if (a->sum != NULL) {
         back_from_sums(k, a, a->sum + begin, a->sum + a->of.rows + begin, begin, end);
@@ -229,14 +215,14 @@ static void back_part(const sheaf__kernels *k, const void *arg, int64_t begin, i
     back_from_sums(k, a, sum_a, sum_an, begin, end);
 }
 
-static int sums_a_row(const layer *a)
+static int sums_a_row(const sheaf__layer_call *a)
 {
     return a->which == SHEAF__SUMS_BACK ? 2 : 1;
 }
 
 static void sums_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const layer *a = arg;
+    const sheaf__layer_call *a = arg;
     const sheaf__layer_norm *n = &a->of;
     for (int s = 0; s < n->slices; s++) {
         float *part = a->sum + s * sums_a_row(a) * n->rows + begin;
@@ -247,7 +233,7 @@ static void sums_part(const sheaf__kernels *k, const void *arg, int64_t begin, i
 
 static void statistics_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const layer *a = arg;
+    const sheaf__layer_call *a = arg;
     set_statistics(a, a->which, a->sum == NULL ? NULL : a->sum + begin, begin, end);
 }
 
@@ -255,7 +241,7 @@ static void statistics_part(const sheaf__kernels *k, const void *arg, int64_t be
 enum { Y = 1, MEAN = 2, RSTD = 4, DX = 8, SUM = 16 };
 
 static void run_layer(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
-                      layer *a, unsigned writes, int sums, int64_t grain)
+                      sheaf__layer_call *a, unsigned writes, int sums, int64_t grain)
 {
     sheaf__layer_norm *n = &a->of;
     const size_t x = (size_t)(n->rows * n->cols) * sheaf_dtype_bytes(n->dtype),
@@ -283,15 +269,16 @@ static void run_layer(sheaf__device *device, sheaf__operation operation, sheaf__
 void sheaf__op_layernorm(sheaf__device *device, const sheaf__layer_norm *norm)
 {
     const bool given = norm->cut;
-    run_layer(device, SHEAF__OP_LAYERNORM, given ? given_part : whole_part, &(layer){ .of = *norm },
-              given ? Y : Y | MEAN | RSTD, 0, GRAIN);
+    run_layer(device, SHEAF__OP_LAYERNORM, given ? given_part : whole_part,
+              &(sheaf__layer_call){ .of = *norm }, given ? Y : Y | MEAN | RSTD, 0, GRAIN);
 }
 
 void sheaf__op_layernorm_sums(sheaf__device *device, const sheaf__layer_norm *norm, float *part,
                               sheaf__norm_sums which)
 {
     run_layer(device, SHEAF__OP_LAYERNORM_SUMS, sums_part,
-              &(layer){ .of = *norm, .sum = part, .which = which }, SUM, norm->slices, GRAIN);
+              &(sheaf__layer_call){ .of = *norm, .sum = part, .which = which }, SUM, norm->slices,
+              GRAIN);
 }
 
 void sheaf__op_layernorm_statistics(sheaf__device *device, const sheaf__layer_norm *norm,
@@ -299,7 +286,7 @@ void sheaf__op_layernorm_statistics(sheaf__device *device, const sheaf__layer_no
 {
     /* it reads the total only */
     run_layer(device, SHEAF__OP_LAYERNORM_STATISTICS, statistics_part,
-              &(layer){ .of = *norm, .sum = (float *)total, .which = which },
+              &(sheaf__layer_call){ .of = *norm, .sum = (float *)total, .which = which },
               which == SHEAF__SUMS_SQUARES ? RSTD : MEAN, 1, 1 << 10);
 }
 
@@ -307,5 +294,5 @@ void sheaf__op_layernorm_back(sheaf__device *device, const sheaf__layer_norm *no
                               bool add, float *total)
 {
     run_layer(device, SHEAF__OP_LAYERNORM_BACK, back_part,
-              &(layer){ *norm, total, dx, SHEAF__SUMS_BACK, add }, DX | SUM, 1, GRAIN);
+              &(sheaf__layer_call){ *norm, total, dx, SHEAF__SUMS_BACK, add }, DX | SUM, 1, GRAIN);
 }

@@ -172,13 +172,13 @@ static sheaf__layer_norm norm_there(const sheaf__layer_norm *n)
 static void make_means(const sheaf__layer_norm *n, const float *sum)
 {
     for (int64_t r = 0; r < n->rows; r++)
-        n->mean[r] = n->plain ? 0 : sum[r] / (float)n->width;
+        n->mean[r] = n->plain ? 0 : sheaf__one_nan(sum[r] / (float)n->width);
 }
 
 static void make_deviations(const sheaf__layer_norm *n, const float *sum)
 {
     for (int64_t r = 0; r < n->rows; r++)
-        n->rstd[r] = 1.0f / sqrtf(sum[r] / (float)n->width + n->eps);
+        n->rstd[r] = sheaf__one_nan(1.0f / sqrtf(sum[r] / (float)n->width + n->eps));
 }
 
 static void norm_plainly(const sheaf__layer_norm *n)
@@ -241,8 +241,8 @@ static void check_layernorm_back(sheaf_dtype dtype)
             same.ref->layernorm_back_sums(s, s + rows, n.y, cols, n.x, cols, n.mean, n.rstd,
                                           n.weight, rows, cols, dtype);
         for (int64_t r = 0; r < rows; r++) {
-            s[r] = n.plain ? 0 : s[r] / (float)n.width;
-            s[rows + r] /= (float)n.width;
+            s[r] = n.plain ? 0 : sheaf__one_nan(s[r] / (float)n.width);
+            s[rows + r] = sheaf__one_nan(s[rows + r] / (float)n.width);
         }
         same.ref->layernorm_back(dx, n.y, cols, n.x, cols, n.mean, n.rstd, n.weight, s, s + rows,
                                  rows, cols, add, dtype);

@@ -9,7 +9,11 @@
 #include "ops/device.h"
 #include "ops/tensor/activation.h"
 #include "ops/tensor/elements.h"
+#include "ops/tensor/experts.h"
+#include "ops/tensor/images.h"
 #include "ops/tensor/linear.h"
+#include "ops/tensor/loss.h"
+#include "ops/tensor/norm.h"
 #include "ops/tensor/rope.h"
 #include "ops/tensor/rows.h"
 #include "ops/tensor/table.h"
@@ -71,18 +75,6 @@ void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, in
 
 /* ---- norms ---- */
 
-/* RMSNorm of dense rows (kernels.h), which may be the heads of a layer's rows. */
-typedef struct sheaf__rmsnorm {
-    void *y; /* backward: its gradient */
-    float *rstd;
-    const void *x;
-    const float *weight;
-    int64_t rows, width, heads; /* heads: of a row of the layer; `rows` counts them all */
-    float eps;
-    bool once;
-    sheaf_dtype dtype;
-} sheaf__rmsnorm;
-
 /* y and rstd */
 void sheaf__op_rmsnorm(sheaf__device *device, const sheaf__rmsnorm *norm);
 /* dx, or (add) adds to it; NULL: not wanted. again: then y takes the place of its gradient, and
@@ -90,54 +82,9 @@ void sheaf__op_rmsnorm(sheaf__device *device, const sheaf__rmsnorm *norm);
 void sheaf__op_rmsnorm_back(sheaf__device *device, const sheaf__rmsnorm *norm, void *dx, bool add,
                             bool again);
 
-/* dw[cols] += sums over rows of dy * n, db[cols] += those of dy, as in layernorm_dw */
-typedef struct sheaf__norm_weight {
-    float *dw, *db; /* db may be NULL, */
-    const void *dy, *x;
-    const float *mean, *rstd; /* and mean, of an RMSNorm */
-    int64_t ld, rows, cols;
-    sheaf_dtype dtype;
-} sheaf__norm_weight;
-
 void sheaf__op_norm_weight(sheaf__device *device, sheaf__norm_weight how);
 
-/* part[slice] = the sum of dy * n over the heads in the slice's columns: head after head, rows
- * ascending in blocks of 256 */
-typedef struct sheaf__heads_weight {
-    float *part; /* [slices][width] */
-    const void *dy, *x;
-    const float *rstd;       /* [heads][rows] */
-    int64_t ld, rows, width; /* ld: all heads here */
-    int slices;
-    const int64_t *begin, *extent; /* the host's; [slices] columns */
-    sheaf_dtype dtype;
-} sheaf__heads_weight;
-
 void sheaf__op_heads_weight(sheaf__device *device, sheaf__heads_weight how);
-
-/* LayerNorm of dense rows (kernels.h), of whose `width` columns `cols` are here: all, or (cut)
- * those of slices. With `plain` the mean is zero. A width that is cut takes its statistics from
- * sums over slices, in four operations: sums of x, means, sums of squares, 1 / deviations; backward
- * it takes the sums of BACK. */
-typedef struct sheaf__layer_norm {
-    void *y; /* backward: its gradient */
-    float *mean, *rstd;
-    const void *x, *residual; /* residual: NULL: none */
-    const float *weight, *bias;
-    int64_t rows, cols, width;
-    bool cut;
-    int slices;
-    const int64_t *begin, *extent; /* the host's; [slices] columns */
-    float eps;
-    bool plain;
-    sheaf_dtype dtype;
-} sheaf__layer_norm;
-
-typedef enum sheaf__norm_sums {
-    SHEAF__SUMS_X,
-    SHEAF__SUMS_SQUARES, /* of (x - mean)^2 */
-    SHEAF__SUMS_BACK     /* of a, then of a * n */
-} sheaf__norm_sums;
 
 /* y, and mean and rstd, which are given if the width is cut. */
 void sheaf__op_layernorm(sheaf__device *device, const sheaf__layer_norm *norm);
@@ -205,18 +152,6 @@ void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits,
 void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
                            float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype);
 
-/* What expert `expert` made of `rows` rows, row i of which is row which[i] of `wide` (NULL: i). */
-typedef struct sheaf__share {
-    void *sum;     /* [wide, cols]; backward: its gradient, which is read */
-    const void *y; /* [rows, cols]; backward: may be NULL without dweights */
-    const int32_t *which;
-    const float *weights; /* [wide, experts] */
-    int64_t rows, wide, cols, experts, expert;
-    sheaf_dtype dtype;
-    void *dy;        /* backward, written; NULL: not wanted */
-    float *dweights; /* backward, of its own column what these rows give; NULL: not wanted */
-} sheaf__share;
-
 /* sum = round(sum + round(w * y)), in rows with w != 0 */
 void sheaf__op_share(sheaf__device *device, sheaf__share share);
 /* dy = round(w * ds), dw = the sum of y * ds over the row, in double and ascending; both 0 where w
@@ -232,33 +167,6 @@ void sheaf__op_add_rows(sheaf__device *device, void *x, const float *rows, int64
 void sheaf__op_sum_copies(sheaf__device *device, void *dx, const void *dy, int64_t n,
                           int64_t copies, bool add, sheaf_dtype dtype);
 
-/* Where a picture lies among the patches of all, and its grid. */
-typedef struct sheaf__picture_at {
-    int64_t first, down, across;
-    int64_t line; /* of its first row in sheaf__positions; its columns follow its rows */
-} sheaf__picture_at;
-
-/* sheaf__picture_of - the picture that holds row `row` of values that have, with `class_row`, a row
- * before the patches of each; *patch is the patch in it, -1: its class row. */
-int64_t sheaf__picture_of(const sheaf__picture_at *at, int64_t images, bool class_row, int64_t row,
-                          int64_t *patch);
-
-/* Positions of the patches of all pictures on their grids. Line l, a picture's row or column, is
- * made of rows or columns of a table's grid: with weight[k] of index[k], begin[l] <= k < begin[l +
- * 1]. Or, table NULL, of line c of `turned` for its column c, and of line r for its row r. */
-typedef struct sheaf__positions {
-    const sheaf__picture_at *at; /* [images + 1] */
-    int64_t images;
-    bool class_row; /* of the values */
-    const float *table;
-    int64_t rows, cols;           /* of the table's grid */
-    bool first;                   /* a row for class rows lies before it */
-    int64_t lines, taps;          /* lines: those of begin, or of turned */
-    const int32_t *begin, *index; /* [lines + 1], [taps] */
-    const float *weight;          /* [taps] */
-    const float *turned;          /* [lines, width / 2] */
-} sheaf__positions;
-
 /* y = round(x + round(position)), [rows, width]; class rows: + the table's first, if it has one;
  * rows behind a picture's own: x. y may be x. */
 void sheaf__op_add_positions(sheaf__device *device, void *y, const void *x, sheaf__positions of,
@@ -270,13 +178,6 @@ void sheaf__op_add_positions_back(sheaf__device *device, float *grad, const void
 
 /* ---- logits and the loss (docs/contract.md, section 1.6) ---- */
 
-/* Dense float32 [rows, cols]: columns [first, first + cols) of the vocabulary. A row's label is a
- * word of the vocabulary, or below 0. */
-typedef struct sheaf__logits {
-    float *at;
-    int64_t rows, cols, first;
-} sheaf__logits;
-
 /* x = round(cap * tanh(x / cap)), infinity becomes NaN; and the gradient from the capped y */
 void sheaf__op_softcap(sheaf__device *device, float *x, float cap, int64_t rows, int64_t cols,
                        sheaf_dtype dtype);
@@ -284,15 +185,6 @@ void sheaf__op_softcap_back(sheaf__device *device, void *dx, const float *y, flo
                             int64_t rows, int64_t cols, sheaf_dtype dtype);
 /* max[rows], of no columns -inf; what is compared is the bits (kernels.h) */
 void sheaf__op_row_max(sheaf__device *device, float *max, sheaf__logits logits);
-
-/* By slice and row, [slices, ld]: sums of exp(logit - max), and of the logits themselves, 16 lanes
- * each. Those of slices without columns are left alone. */
-typedef struct sheaf__row_sums {
-    float *exponentials, *logits; /* logits: or NULL */
-    int64_t ld;
-    int slices;
-    const int64_t *begin, *extent; /* the host's: columns of each */
-} sheaf__row_sums;
 
 void sheaf__op_row_sums(sheaf__device *device, const sheaf__row_sums *how, const float *max,
                         sheaf__logits logits);
@@ -303,28 +195,8 @@ void sheaf__op_row_labels(sheaf__device *device, float *logit, const int32_t *la
 void sheaf__op_row_first(sheaf__device *device, float *first, const float *max,
                          sheaf__logits logits);
 
-typedef struct sheaf__row_gradient {
-    void *d; /* [rows, cols]; of float32 also the logits' place */
-    const float *max, *sum;
-    const int32_t *label;
-    sheaf__smoothing how;
-    sheaf_dtype dtype;
-} sheaf__row_gradient;
-
 void sheaf__op_row_gradient(sheaf__device *device, const sheaf__row_gradient *how,
                             sheaf__logits logits);
-
-/* Adds what each labelled row loses to the host's numbers, rows ascending. */
-typedef struct sheaf__losses {
-    const float *max, *sum, *target; /* [rows]; sum: of exponentials, target: the label's logit */
-    const float *logits;             /* their sum; read where labels are smoothed */
-    const float *first;              /* sheaf__op_row_first(), or NULL */
-    const int32_t *label;            /* the host's */
-    int64_t rows, vocab;
-    double smoothing;
-    double *loss; /* the host's, as are these: rows with a label, those whose first is the label */
-    int64_t *labels, *correct;
-} sheaf__losses;
 
 void sheaf__op_losses(sheaf__device *device, const sheaf__losses *of);
 
