@@ -328,7 +328,10 @@ static void on_fault(int number, siginfo_t *info, void *context)
     const struct sigaction *old = &before[number == SIGBUS];
     char what[100];
     if (self != NULL) {
-        snprintf(what, sizeof what, "touches %p, where it has no memory", info->si_addr);
+        if (info->si_code == SI_KERNEL) /* a general protection fault has no address */
+            snprintf(what, sizeof what, "an access at no multiple of its size, or at no address");
+        else
+            snprintf(what, sizeof what, "touches %p, where it has no memory", info->si_addr);
         sheaf__emu_fail(what);
     }
     if ((old->sa_flags & SA_SIGINFO) != 0)

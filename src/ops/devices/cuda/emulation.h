@@ -57,10 +57,6 @@ bool sheaf__emulate(const sheaf__emu_launch *launch, char text[SHEAF__EMU_TEXT])
 
 /* ---- what kernels see of it ---- */
 
-typedef struct quad {
-    uint32_t word[4];
-} quad;
-
 typedef struct sheaf__emu_dim {
     uint32_t x, y, z;
 } sheaf__emu_dim;
@@ -131,21 +127,6 @@ void sync_threads(void);
 void copy_16(void *to, const void *from, bool there);
 void copies_commit(void);
 void copies_wait(int n);
-
-static inline quad load_quad(const void *from)
-{
-    quad q;
-    if (((uintptr_t)from & 15) != 0)
-        sheaf__emu_fail("16 bytes from no multiple of 16");
-    memcpy(&q, from, sizeof q);
-    return q;
-}
-static inline void store_quad(void *to, quad q)
-{
-    if (((uintptr_t)to & 15) != 0)
-        sheaf__emu_fail("16 bytes to no multiple of 16");
-    memcpy(to, &q, sizeof q);
-}
 
 static inline void sync_warp(void)
 {

@@ -387,7 +387,7 @@ static void test_emulation__what_would_fault_or_hang_is_named(void **state)
         { ODD_MATRICES_UNALIGNED, 256, "ldmatrix: not at a multiple of 16" },
         { ODD_COPY_UNALIGNED, 256, "cp.async: from no multiple of 16" },
         { ODD_COPY_OUTSIDE, 256, "cp.async: not in shared memory" },
-        { ODD_QUAD_UNALIGNED, 256, "16 bytes from no multiple of 16" },
+        { ODD_QUAD_UNALIGNED, 256, "an access at no multiple of its size" },
         { ODD_ONE_PAST_SHARED, 256, "touches 0x" },
         { ODD_ONE_PAST_SHARED, 260, "kernel case_odds, block 0 0 0: writes beside" },
         { ODD_FAR_PAST_SHARED, 260, "touches 0x" },

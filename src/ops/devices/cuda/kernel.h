@@ -52,10 +52,6 @@
 
 extern __shared__ __align__(1024) char shared_memory[];
 
-typedef struct quad {
-    uint32_t word[4];
-} quad;
-
 /* All threads of the block; what they wrote to shared and global memory is seen by all. */
 DEVICE void sync_threads(void)
 {
@@ -88,18 +84,6 @@ DEVICE double shuffle_xor_d(double x, int by)
 DEVICE int32_t shuffle_xor_i(int32_t x, int by)
 {
     return __shfl_xor_sync(~0u, x, by);
-}
-
-/* 16 bytes at a multiple of 16, in one access. */
-DEVICE quad load_quad(const void *from)
-{
-    const uint4 v = *(const uint4 *)from;
-    const quad q = { { v.x, v.y, v.z, v.w } };
-    return q;
-}
-DEVICE void store_quad(void *to, quad q)
-{
-    *(uint4 *)to = make_uint4(q.word[0], q.word[1], q.word[2], q.word[3]);
 }
 
 /* Where a pointer into shared memory lies for an instruction. */
