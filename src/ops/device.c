@@ -39,7 +39,7 @@ const char *sheaf__memory_name(sheaf_memory kind)
 /* ---- classes ---- */
 
 /* Those that a run can name. */
-static const sheaf__device_class *const classes[] = { &sheaf__cpu, NULL };
+static const sheaf__device_class *const classes[] = { &sheaf__cpu, &sheaf__cuda_class, NULL };
 
 sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *name)
 {
@@ -85,11 +85,12 @@ static sheaf_status *open_scratch(sheaf__device *device)
     return NULL;
 }
 
-static sheaf_status *open_range(sheaf__device *device, size_t limit)
+static sheaf_status *open_range(sheaf__device *device, int unit, size_t limit)
 {
     struct sheaf__range *range = calloc(1, sizeof *range);
     if (range == NULL)
         return sheaf__no_memory("out of memory");
+    range->reserved.unit = unit;
     sheaf_status *st = device->class->reserve(&range->reserved, limit);
     if (st != NULL) {
         free(range);
@@ -101,7 +102,7 @@ static sheaf_status *open_range(sheaf__device *device, size_t limit)
     return NULL;
 }
 
-static sheaf_status *open_parts(sheaf__device *device, const char *isa, size_t limit)
+static sheaf_status *open_parts(sheaf__device *device, int unit, const char *isa, size_t limit)
 {
     if (device->threads < 1) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "threads of a device");
@@ -123,15 +124,18 @@ static sheaf_status *open_parts(sheaf__device *device, const char *isa, size_t l
     }
     if (!device->class->counts)
         device->units = sheaf__units_for(isa);
-    sheaf_status *st = open_range(device, limit);
+    sheaf_status *st = open_range(device, unit, limit);
     if (!device->class->counts)
         TRY(st, sheaf__pool_new(&device->pool, device->threads));
+    if (device->planned->work > 0)
+        TRY(st,
+            sheaf__device_alloc(&device->work, device, device->planned->work, SHEAF_MEM_SCRATCH));
     return TRY(st, open_scratch(device));
 }
 
 static sheaf_status *open_as(sheaf__device **out, const sheaf__device_class *class,
-                             const sheaf__device_class *planned, int threads, const char *isa,
-                             size_t limit)
+                             const sheaf__device_class *planned, int unit, int threads,
+                             const char *isa, size_t limit)
 {
     sheaf__device *device = calloc(1, sizeof *device);
     if (device == NULL)
@@ -140,7 +144,7 @@ static sheaf_status *open_as(sheaf__device **out, const sheaf__device_class *cla
     device->planned = planned;
     device->threads = threads;
     pthread_mutex_init(&device->copying, NULL);
-    sheaf_status *st = open_parts(device, isa, limit);
+    sheaf_status *st = open_parts(device, unit, isa, limit);
     if (st != NULL) {
         sheaf__device_close(device);
         return st;
@@ -152,13 +156,19 @@ static sheaf_status *open_as(sheaf__device **out, const sheaf__device_class *cla
 sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit)
 {
-    return open_as(out, class, class->counts ? &sheaf__cpu : class, threads, isa, limit);
+    return sheaf__device_open_unit(out, class, 0, threads, isa, limit);
+}
+
+sheaf_status *sheaf__device_open_unit(sheaf__device **out, const sheaf__device_class *class,
+                                      int unit, int threads, const char *isa, size_t limit)
+{
+    return open_as(out, class, class->counts ? &sheaf__cpu : class, unit, threads, isa, limit);
 }
 
 sheaf_status *sheaf__device_plan(sheaf__device **out, const sheaf__device_class *planned,
                                  int threads, const char *isa)
 {
-    return open_as(out, &sheaf__dry, planned, threads, isa, 0);
+    return open_as(out, &sheaf__dry, planned, 0, threads, isa, 0);
 }
 
 void sheaf__device_close(sheaf__device *device)
@@ -230,7 +240,10 @@ sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t byte
         int tag;
         sheaf__space_give(&range->space, begin, &tag);
         range->space.mark = mark;
-        return refuse(device, bytes, kind, ", and the system to grant it");
+        char why[256] = ", and the system to grant it";
+        if (device->class->refused != NULL)
+            device->class->refused(&range->reserved, why, sizeof why);
+        return refuse(device, bytes, kind, why);
     }
     count_in(device, sheaf__space_size(bytes), kind, range->space.mark > mark);
     *out = range->reserved.base + begin;

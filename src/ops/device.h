@@ -84,6 +84,7 @@ typedef struct sheaf__device {
     sheaf__pool *pool;             /* NULL on dry */
     int threads;                   /* workers of the pool; what dry pretends to have */
     sheaf__sums sums;              /* of all products in 16 bits; set before the first one */
+    void *work;                    /* the class's own bytes of the device's memory */
     void **scratch; /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes of the host's memory */
     _Atomic(sheaf_status *) failed; /* the first operation that could not be done; else NULL */
     /* Counted on all devices. */
@@ -102,6 +103,7 @@ typedef struct sheaf__reserved {
     char *base;
     size_t capacity, usable;
     void *own; /* the class's */
+    int unit;  /* which of several that the class has */
 } sheaf__reserved;
 
 struct sheaf__call;
@@ -122,6 +124,7 @@ typedef struct sheaf__device_class {
     bool counts;    /* operations and transfers only count; but reserve nothing is called */
     bool shared;    /* its memory is the host's, which may use its addresses */
     bool row_major; /* weights lie there row by row (matmul/matmul.h), not in panels */
+    size_t work;    /* bytes of its memory that its operations work in: SHEAF_MEM_SCRATCH */
     /* reserve - addresses for `limit` bytes; 0: as many as can be had. grow - makes those up to
      * `to` usable, at least; false: the system does not grant them. release: NULL: none is needed.
      * hold - makes what lies between resident; NULL: it is. */
@@ -129,6 +132,8 @@ typedef struct sheaf__device_class {
     bool (*grow)(sheaf__reserved *range, size_t to);
     void (*release)(sheaf__reserved *range);
     void (*hold)(sheaf__device *device, sheaf__reserved *range, size_t from, size_t to);
+    /* Why grow() did not, as the end of a sentence (", and the system to grant it"); NULL: that. */
+    void (*refused)(const sheaf__reserved *range, char *text, size_t bytes);
     /* Both done on return, and after all operations before them; not used where it is shared. */
     sheaf_status *(*upload)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
     sheaf_status *(*download)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
@@ -137,7 +142,7 @@ typedef struct sheaf__device_class {
     const sheaf__peers *peers; /* NULL: exchanges go through the host */
 } sheaf__device_class;
 
-extern const sheaf__device_class sheaf__cpu, sheaf__dry;
+extern const sheaf__device_class sheaf__cpu, sheaf__dry, sheaf__cuda_class;
 /* Those of a test, up to NULL; without a test there is no such table. */
 extern const sheaf__device_class *const sheaf__more_devices[] __attribute__((weak));
 
@@ -152,6 +157,9 @@ sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *na
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */
 sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit);
+/* sheaf__device_open_unit - one of several that the class has. */
+sheaf_status *sheaf__device_open_unit(sheaf__device **out, const sheaf__device_class *class,
+                                      int unit, int threads, const char *isa, size_t limit);
 /* sheaf__device_plan - dry, in place of a device of `planned`: with its scratch and its layout of
  * weights. sheaf__device_open() of sheaf__dry plans for the processor. */
 sheaf_status *sheaf__device_plan(sheaf__device **out, const sheaf__device_class *planned,

@@ -6,12 +6,17 @@
  * the kernels, and same_check() compares every byte, also those between the operands.
  *
  * Operands have space around them, and copies of them that are made by their extents end where a
- * page begins that may not be touched (the device `edges`), so an extent too small faults. */
+ * page begins that may not be touched (the device `edges`), so an extent too small faults.
+ *
+ * `cuda` is the emulated one, once in order and once turned (ops/devices/cuda/stand_in.h). An
+ * operation that has a row in its table has to run by its own kernels, or the test fails, unless
+ * same.may_decline. */
 #pragma once
 
 #include "base/thread.h"
 #include "ops/call.h"
 #include "ops/device.h"
+#include "ops/devices/cuda/cuda.h"
 #include "tests/devices/checked.h"
 #include "tests/devices/copied.h"
 #include "tests/ops_twin.h"
@@ -67,13 +72,16 @@ static const sheaf__device_class same_rows = { .name = "rows",
 
 static const struct {
     const sheaf__device_class *class;
-    int threads;
+    int threads, unit;
 } same_on[] = {
-    { &sheaf__cpu, 1 },    { &sheaf__cpu, 3 }, { &checked_device, 3 },
-    { &copied_device, 2 }, { &same_edges, 1 }, { &same_rows, 2 },
+    { &sheaf__cpu, 1, 0 },        { &sheaf__cpu, 3, 0 },        { &checked_device, 3, 0 },
+    { &copied_device, 2, 0 },     { &same_edges, 1, 0 },        { &same_rows, 2, 0 },
+#ifndef SHEAF_NO_X86
+    { &sheaf__cuda_class, 1, 0 }, { &sheaf__cuda_class, 1, 1 },
+#endif
 };
 
-enum { SAME_DEVICES = 6 };
+enum { SAME_DEVICES = sizeof same_on / sizeof *same_on };
 
 static struct {
     sheaf__device *device[SAME_DEVICES];
@@ -87,6 +95,7 @@ static struct {
     twin_numbers numbers;
     uint64_t salt;
     unsigned mode;
+    bool may_decline;
 } same;
 
 static inline int same_open(void **state)
@@ -94,8 +103,8 @@ static inline int same_open(void **state)
     same.host = malloc(SAME_BYTES);
     same.ref = sheaf__kernels_for("ref");
     for (int i = 0; i < SAME_DEVICES; i++) {
-        CHECK_OK(
-            sheaf__device_open(&same.device[i], same_on[i].class, same_on[i].threads, NULL, 0));
+        CHECK_OK(sheaf__device_open_unit(&same.device[i], same_on[i].class, same_on[i].unit,
+                                         same_on[i].threads, NULL, 0));
         CHECK_OK(sheaf__device_alloc((void **)&same.memory[i], same.device[i], SAME_BYTES,
                                      SHEAF_MEM_ACTIVATIONS));
         same.got[i] = malloc(SAME_BYTES);
@@ -146,11 +155,23 @@ static inline int32_t *same_list(int64_t n, int64_t wide)
 
 /* ---- running and comparing ---- */
 
+/* Had `cuda` a function for all that it left to the processor? */
+static inline void same_ran(const sheaf__device *device)
+{
+#define SAME_NAME(name) #name,
+    static const char *const names[] = { SHEAF__OPERATION_LIST(SAME_NAME) };
+#undef SAME_NAME
+    for (int i = 0; i < SHEAF__OPERATIONS && device->class == &sheaf__cuda_class; i++)
+        if (sheaf__cuda_declined(device, (sheaf__operation)i) > 0 && !same.may_decline)
+            fail_msg("%s has a function on cuda, which did not run it", names[i]);
+}
+
 static inline sheaf__device *same_next(void)
 {
     if (same.at > 0) {
         const int i = same.at - 1;
         CHECK_OK(sheaf__device_check(same.device[i]));
+        same_ran(same.device[i]);
         CHECK_OK(sheaf__download(same.device[i], same.got[i], same.memory[i], same.used));
     }
     if (same.at == SAME_DEVICES) {
@@ -178,9 +199,9 @@ static inline void same_check(const char *what)
     sheaf__compute_mode_leave(same.mode);
     for (int i = 0; i < SAME_DEVICES; i++) {
         char name[160];
-        snprintf(name, sizeof name, "%s, %s, numbers %d, on %s with %d threads", what,
+        snprintf(name, sizeof name, "%s, %s, numbers %d, on %s with %d threads%s", what,
                  sheaf_dtype_name(same.dtype), same.numbers, same_on[i].class->name,
-                 same_on[i].threads);
+                 same_on[i].threads, same_on[i].unit == 1 ? ", turned" : "");
         CHECK_BYTES(name, same.got[i], same.host, same.used);
     }
     same.used = 0;

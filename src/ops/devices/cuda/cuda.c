@@ -1,0 +1,300 @@
+/* cuda.c - the class `cuda`: opening a GPU, its memory, and its part of sheaf__device_class. */
+#include "ops/devices/cuda/cuda.h"
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+static size_t round_up(size_t x, size_t unit)
+{
+    return (x + unit - 1) / unit * unit;
+}
+
+/* ---- failures ---- */
+
+static const char *advice(sheaf__gpu_error e)
+{
+    switch (e) {
+    case SHEAF__GPU_NO_MEMORY:
+        return "end what else uses the GPU's memory (nvidia-smi lists it), or a smaller micro-batch "
+               "or sequence length, recomputed activations, or more GPUs";
+    case SHEAF__GPU_ECC:
+        return "the GPU's memory is damaged: take the GPU out of use, and go on from the last "
+               "checkpoint with --resume on another one";
+    case SHEAF__GPU_OLD_DRIVER:
+    case SHEAF__GPU_NO_IMAGE:
+    case SHEAF__GPU_BAD_IMAGE:
+    case SHEAF__GPU_NEW_PTX: return "update the driver, or build sheaf on this machine";
+    default:
+        return "go on from the last checkpoint with --resume; dmesg has the driver's own report "
+               "(Xid), and with CUDA_LAUNCH_BLOCKING=1 the kernel that is named is the one that "
+               "failed";
+    }
+}
+
+sheaf_status *sheaf__cuda_failed(const sheaf__cuda *gpu, sheaf__gpu_error e, const char *what)
+{
+    char error[160];
+    if (e == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(e == SHEAF__GPU_NO_MEMORY ? SHEAF_E_MEMORY : SHEAF_E_UNSUPPORTED,
+                                  "GPU %d (%s): %s", gpu->number, gpu->name, what);
+    sheaf__driver_error(gpu->driver, e, error);
+    if (gpu->last == NULL)
+        sheaf_found(st, "%s", error);
+    else
+        sheaf_found(st, "%s; the last kernel launched was %s", error, gpu->last);
+    return sheaf_try_this(st, "%s", advice(e));
+}
+
+/* ---- opening ---- */
+
+/* Which GPU it is, and that it can do what is needed. */
+static sheaf_status *look(sheaf__cuda *gpu)
+{
+    const sheaf__driver *d = gpu->driver;
+    int can_map = 0, most_shared = 0;
+    sheaf__gpu_error e = d->device(&gpu->handle, gpu->number);
+    if (e == 0)
+        e = d->name(gpu->name, sizeof gpu->name, gpu->handle);
+    if (e == 0)
+        e = d->attribute(&gpu->major, SHEAF__GPU_MAJOR, gpu->handle);
+    if (e == 0)
+        e = d->attribute(&gpu->minor, SHEAF__GPU_MINOR, gpu->handle);
+    if (e == 0)
+        e = d->attribute(&gpu->processors, SHEAF__GPU_PROCESSORS, gpu->handle);
+    if (e == 0)
+        e = d->attribute(&can_map, SHEAF__GPU_CAN_MAP, gpu->handle);
+    if (e == 0)
+        e = d->attribute(&most_shared, SHEAF__GPU_MOST_SHARED, gpu->handle);
+    if (e != 0)
+        return sheaf__cuda_failed(gpu, e, "looking at it");
+    if (gpu->major < 8 || !can_map || (size_t)most_shared < SHEAF__CUDA_SHARED) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "GPU %d (%s)", gpu->number, gpu->name);
+        sheaf_expected(st,
+                       "compute capability 8.0 or later (Ampere), with memory that can be mapped "
+                       "into reserved addresses");
+        sheaf_found(st, "%d.%d%s", gpu->major, gpu->minor, can_map ? "" : ", without such memory");
+        return sheaf_try_this(st, "another GPU (--device cuda:N), or --device cpu");
+    }
+    return NULL;
+}
+
+static sheaf__gpu_memory memory_of(const sheaf__cuda *gpu)
+{
+    return (sheaf__gpu_memory){ .type = 1, .place = { 1, gpu->handle } };
+}
+
+/* Addresses for all the memory that the GPU has: no rank can use more. */
+static sheaf_status *reserve_addresses(sheaf__cuda *gpu, size_t limit)
+{
+    const sheaf__driver *d = gpu->driver;
+    const sheaf__gpu_memory memory = memory_of(gpu);
+    size_t all = 0;
+    sheaf__gpu_error e = d->granularity(&gpu->granularity, &memory, 0);
+    if (e == 0)
+        e = d->memory_size(&all, gpu->handle);
+    if (e != 0)
+        return sheaf__cuda_failed(gpu, e, "the size of its memory");
+    gpu->capacity = round_up(limit != 0 && limit < all ? limit : all, gpu->granularity);
+    e = d->reserve(&gpu->base, gpu->capacity, (size_t)2 << 20, 0, 0);
+    return sheaf__cuda_failed(gpu, e, "reserving addresses for its memory");
+}
+
+static sheaf_status *open_gpu(sheaf__cuda *gpu, size_t limit)
+{
+    const void *image = NULL;
+    sheaf_status *st = sheaf__driver_get(&gpu->driver);
+    TRY(st, look(gpu));
+    TRY(st, sheaf__cuda_image(&image, gpu));
+    if (st != NULL)
+        return st;
+    sheaf__gpu_error e = gpu->driver->retain(&gpu->context, gpu->handle);
+    if (e != 0)
+        return sheaf__cuda_failed(gpu, e, "opening it");
+    gpu->retained = true;
+    if ((e = gpu->driver->set_context(gpu->context)) == 0)
+        e = gpu->driver->stream_new(&gpu->stream, SHEAF__GPU_OWN_ORDER);
+    st = sheaf__cuda_failed(gpu, e, "opening a stream");
+    TRY(st, sheaf__cuda_failed(gpu, gpu->driver->module_load(&gpu->module, image),
+                               "loading sheaf's kernels"));
+    TRY(st, sheaf__cuda_ring_open(gpu));
+    return TRY(st, reserve_addresses(gpu, limit));
+}
+
+/* What fails here fails as the GPU is lost: the driver frees all with the process. */
+static void close_gpu(sheaf__cuda *gpu)
+{
+    const sheaf__driver *d = gpu->driver;
+    if (gpu->retained && d->set_context(gpu->context) == 0) {
+        size_t end = 0;
+        if (gpu->stream != NULL)
+            (void)d->stream_finish(gpu->stream);
+        for (int64_t i = 0; i < gpu->blocks; i++) {
+            (void)d->unmap(gpu->base + end, gpu->block[i].bytes);
+            (void)d->destroy(gpu->block[i].block);
+            end += gpu->block[i].bytes;
+        }
+        if (gpu->base != 0)
+            (void)d->unreserve(gpu->base, gpu->capacity);
+        sheaf__cuda_ring_close(gpu);
+        if (gpu->module != NULL)
+            (void)d->module_free(gpu->module);
+        if (gpu->stream != NULL)
+            (void)d->stream_free(gpu->stream);
+        (void)d->set_context(NULL);
+    }
+    if (gpu->retained)
+        (void)d->give_back(gpu->handle);
+    pthread_mutex_destroy(&gpu->lock);
+    free(gpu->block);
+    free(gpu);
+}
+
+/* ---- the class ---- */
+
+static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
+{
+    sheaf__cuda *gpu = calloc(1, sizeof *gpu);
+    if (gpu == NULL)
+        return sheaf__no_memory("a GPU");
+    gpu->number = range->unit;
+    snprintf(gpu->name, sizeof gpu->name, "unknown");
+    pthread_mutex_init(&gpu->lock, NULL);
+    sheaf_status *st = open_gpu(gpu, limit);
+    if (st != NULL) {
+        close_gpu(gpu);
+        return st;
+    }
+    *range = (sheaf__reserved){ .base = (char *)(uintptr_t)gpu->base, /* the host never reads it */
+                                .capacity = gpu->capacity,
+                                .own = gpu,
+                                .unit = gpu->number };
+    return NULL;
+}
+
+static void release(sheaf__reserved *range)
+{
+    close_gpu(range->own);
+}
+
+/* One more block of memory, behind those that are mapped. */
+static sheaf__gpu_error add_block(sheaf__cuda *gpu, size_t from, size_t bytes)
+{
+    const sheaf__driver *d = gpu->driver;
+    const sheaf__gpu_memory memory = memory_of(gpu);
+    const sheaf__gpu_access access = { memory.place, SHEAF__GPU_READ_WRITE };
+    sheaf__gpu_block block;
+    if (!SHEAF_GROW(&gpu->block, &gpu->block_capacity, gpu->blocks + 1))
+        return SHEAF__GPU_NO_MEMORY;
+    sheaf__gpu_error e = d->create(&block, bytes, &memory, 0);
+    if (e != 0)
+        return e;
+    if ((e = d->map(gpu->base + from, bytes, 0, block, 0)) == 0 &&
+        (e = d->allow(gpu->base + from, bytes, &access, 1)) != 0)
+        (void)d->unmap(gpu->base + from, bytes);
+    if (e != 0)
+        (void)d->destroy(block);
+    else
+        gpu->block[gpu->blocks++] = (sheaf__cuda_block){ block, bytes };
+    return e;
+}
+
+static bool grow(sheaf__reserved *range, size_t to)
+{
+    sheaf__cuda *gpu = range->own;
+    to = round_up(to, gpu->granularity);
+    pthread_mutex_lock(&gpu->lock);
+    gpu->refused = gpu->driver->set_context(gpu->context);
+    if (gpu->refused == 0)
+        gpu->refused = add_block(gpu, range->usable, to - range->usable);
+    pthread_mutex_unlock(&gpu->lock);
+    if (gpu->refused == 0)
+        range->usable = to;
+    return gpu->refused == 0;
+}
+
+/* Memory that is mapped is resident. */
+static void hold(sheaf__device *device, sheaf__reserved *range, size_t from, size_t to)
+{
+}
+
+static void refused(const sheaf__reserved *range, char *text, size_t bytes)
+{
+    const sheaf__cuda *gpu = range->own;
+    size_t left = 0, all = 0;
+    char error[160];
+    if (gpu->refused == SHEAF__GPU_NO_MEMORY && gpu->driver->memory_left(&left, &all) == 0)
+        snprintf(text, bytes,
+                 ", and GPU %d (%s) to grant it: %.2f of its %.2f MiB are left, and what other "
+                 "processes and ranks use of it is not sheaf's",
+                 gpu->number, gpu->name, (double)left / (1 << 20), (double)all / (1 << 20));
+    else
+        snprintf(text, bytes, ", and GPU %d (%s) to grant it, which says %s", gpu->number,
+                 gpu->name, sheaf__driver_error(gpu->driver, gpu->refused, error));
+}
+
+static sheaf_status *begin(sheaf__cuda *gpu)
+{
+    pthread_mutex_lock(&gpu->lock);
+    return sheaf__cuda_failed(gpu, gpu->driver->set_context(gpu->context), "using it");
+}
+
+static sheaf_status *upload(sheaf__reserved *range, void *to, const void *from, size_t bytes)
+{
+    sheaf__cuda *gpu = range->own;
+    sheaf_status *st = begin(gpu);
+    TRY(st, sheaf__cuda_send(gpu, (uintptr_t)to, from, bytes));
+    pthread_mutex_unlock(&gpu->lock);
+    return st;
+}
+
+static sheaf_status *download(sheaf__reserved *range, void *to, const void *from, size_t bytes)
+{
+    sheaf__cuda *gpu = range->own;
+    sheaf_status *st = begin(gpu);
+    TRY(st, sheaf__cuda_fetch(gpu, to, (uintptr_t)from, bytes));
+    pthread_mutex_unlock(&gpu->lock);
+    return st;
+}
+
+static bool run(sheaf__device *device, sheaf__reserved *range, const sheaf__call *call)
+{
+    sheaf__cuda *gpu = range->own;
+    sheaf__cuda_operation *const operation = sheaf__cuda_operations[call->operation];
+    if (operation == NULL)
+        return false;
+    sheaf_status *st = begin(gpu);
+    gpu->device = device;
+    gpu->staged = 0;
+    const bool runs = st != NULL || operation(gpu, call);
+    sheaf__device_fail(device, st);
+    pthread_mutex_unlock(&gpu->lock);
+    atomic_fetch_add_explicit(&(runs ? gpu->ran : gpu->declined)[call->operation], 1,
+                              memory_order_relaxed);
+    return runs;
+}
+
+const sheaf__device_class sheaf__cuda_class = { .name = "cuda",
+                                                .row_major = true,
+                                                .work = SHEAF__CUDA_SCRATCH + SHEAF__CUDA_STAGE,
+                                                .reserve = reserve,
+                                                .grow = grow,
+                                                .release = release,
+                                                .hold = hold,
+                                                .refused = refused,
+                                                .upload = upload,
+                                                .download = download,
+                                                .run = run };
+
+int64_t sheaf__cuda_ran(const sheaf__device *device, sheaf__operation operation)
+{
+    const sheaf__cuda *gpu = device->reserved->own;
+    return atomic_load_explicit(&gpu->ran[operation], memory_order_relaxed);
+}
+
+int64_t sheaf__cuda_declined(const sheaf__device *device, sheaf__operation operation)
+{
+    const sheaf__cuda *gpu = device->reserved->own;
+    return atomic_load_explicit(&gpu->declined[operation], memory_order_relaxed);
+}

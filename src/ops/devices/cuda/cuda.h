@@ -1,0 +1,90 @@
+/* cuda.h - what the files of the device `cuda` share (device.h, launch.h). */
+#pragma once
+
+#include "ops/call.h"
+#include "ops/device.h"
+#include "ops/devices/cuda/driver.h"
+#include "ops/devices/cuda/launch.h"
+
+/* Pinned memory of the host, through which all transfers go: handed out in order, a segment at a
+ * time; one is used again when the copies out of it are done. */
+enum { SHEAF__CUDA_SEGMENTS = 4 };
+#define SHEAF__CUDA_SEGMENT ((size_t)4 << 20)
+
+/* Of the device's memory, behind SHEAF__CUDA_SCRATCH: what an operation stages. */
+#define SHEAF__CUDA_STAGE ((size_t)8 << 20)
+
+typedef struct sheaf__cuda_ring {
+    char *pinned;
+    sheaf__gpu_event done[SHEAF__CUDA_SEGMENTS];
+    bool pending[SHEAF__CUDA_SEGMENTS]; /* `done` was recorded */
+    int at;                             /* the segment that is filled */
+    size_t used;                        /* bytes of it */
+} sheaf__cuda_ring;
+
+/* Blocks of the GPU's memory, mapped one behind the other. */
+typedef struct sheaf__cuda_block {
+    sheaf__gpu_block block;
+    size_t bytes;
+} sheaf__cuda_block;
+
+typedef struct sheaf__cuda_kernel {
+    const char *name; /* NULL: an empty place */
+    sheaf__gpu_function function;
+    size_t shared; /* bytes of dynamic shared memory that it is allowed */
+} sheaf__cuda_kernel;
+
+enum { SHEAF__CUDA_KERNELS = 1024 };
+
+struct sheaf__cuda {
+    const sheaf__driver *driver;
+    sheaf__device *device; /* whose operation runs */
+    int number, handle;    /* of the GPU: as named, and the driver's */
+    char name[64];
+    int major, minor, processors;
+    bool retained;
+    sheaf__gpu_context context;
+    sheaf__gpu_stream stream;
+    sheaf__gpu_module module;
+    pthread_mutex_t lock; /* held while something is queued */
+    sheaf__gpu_address base;
+    size_t capacity, granularity;
+    sheaf__cuda_block *block;
+    int64_t blocks, block_capacity;
+    sheaf__gpu_error refused; /* why memory was not granted last */
+    sheaf__cuda_ring ring;
+    size_t staged;                                  /* bytes, by the operation */
+    sheaf__cuda_kernel kernel[SHEAF__CUDA_KERNELS]; /* by a hash of the name */
+    const char *last;                               /* kernel that was launched; NULL: none */
+    /* By kernels of its own; and left to the processor, though there is a function for it. */
+    _Atomic int64_t ran[SHEAF__OPERATIONS], declined[SHEAF__OPERATIONS];
+};
+
+/* sheaf__cuda_failed - a status for what the driver answered on this GPU, NULL for 0: where, the
+ * driver's text, the kernel that was launched last, and what to try. */
+sheaf_status *sheaf__cuda_failed(const sheaf__cuda *gpu, sheaf__gpu_error e, const char *what);
+
+/* ---- stream.c: under the lock, with the context current ---- */
+
+sheaf_status *sheaf__cuda_ring_open(sheaf__cuda *gpu);
+void sheaf__cuda_ring_close(sheaf__cuda *gpu);
+/* sheaf__cuda_send - queues it; `from` may change on return. */
+sheaf_status *sheaf__cuda_send(sheaf__cuda *gpu, sheaf__gpu_address to, const void *from,
+                               size_t bytes);
+/* sheaf__cuda_fetch - done on return, after all that was queued. */
+sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address from, size_t bytes);
+
+/* ---- image.c ---- */
+
+/* sheaf__cuda_image - the machine code for a GPU, what sheaf__driver.module_load takes; lives as
+ * long as the process. */
+sheaf_status *sheaf__cuda_image(const void **out, const sheaf__cuda *gpu);
+/* That of a stand-in driver. */
+const void *sheaf__stand_in_image(int major, int minor) __attribute__((weak));
+
+/* ---- for tests ---- */
+
+/* How often a device of `cuda` ran an operation by kernels of its own; and how often it left one to
+ * the processor, though its table has a function for it. */
+int64_t sheaf__cuda_ran(const sheaf__device *device, sheaf__operation operation);
+int64_t sheaf__cuda_declined(const sheaf__device *device, sheaf__operation operation);

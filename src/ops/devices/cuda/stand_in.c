@@ -1,0 +1,603 @@
+/* stand_in.c - see stand_in.h. */
+#include "ops/devices/cuda/stand_in.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "base/thread.h"
+#include "ops/devices/cuda/emulation.h"
+#include "ops/devices/cuda/stand_in_queue.h"
+
+enum { GPUS = 16, GRANULARITY = 2 << 20 };
+
+typedef struct gpu {
+    int major, minor;
+    size_t memory;
+    _Atomic size_t used;
+} gpu;
+
+static struct {
+    pthread_mutex_t lock;
+    bool is_ready;
+    int gpus, version;
+    gpu gpu[GPUS];
+    const char *fails; /* a function; "": any; NULL: none */
+    int after;
+    sheaf__gpu_error error;
+    bool stays;
+    _Atomic int made;
+} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static _Thread_local int current = -1; /* the GPU of this thread's context */
+
+/* ---- what it pretends to be ---- */
+
+static void read_environment(void)
+{
+    const char *text = getenv("SHEAF_EMULATED_GPU");
+    all.gpus = 0;
+    all.version = 13000;
+    for (const char *at = text == NULL || *text == '\0' ? "9.0,9.0" : text;
+         *at != '\0' && all.gpus < GPUS; all.gpus++) {
+        int major = 9, minor = 0, length = 0;
+        double gib = 80;
+        if (sscanf(at, "%d.%d%n", &major, &minor, &length) != 2)
+            break;
+        at += length;
+        if (sscanf(at, ":%lf%n", &gib, &length) == 1)
+            at += length;
+        gpu *g = &all.gpu[all.gpus];
+        g->major = major;
+        g->minor = minor;
+        g->memory = (size_t)(gib * 512) * GRANULARITY;
+        g->used = 0;
+        at += *at == ',';
+    }
+    all.is_ready = true;
+}
+
+void sheaf__stand_in_reset(void)
+{
+    pthread_mutex_lock(&all.lock);
+    read_environment();
+    all.fails = NULL;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void sheaf__stand_in_fail(const char *function, int after, sheaf__gpu_error error, bool stays)
+{
+    pthread_mutex_lock(&all.lock);
+    all.fails = function == NULL ? "" : function;
+    all.after = after;
+    all.error = error;
+    all.stays = stays;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void sheaf__stand_in_use(int number, size_t bytes)
+{
+    atomic_fetch_add(&all.gpu[number].used, bytes);
+}
+
+void sheaf__stand_in_version(int version)
+{
+    all.version = version;
+}
+
+int sheaf__stand_in_left(void)
+{
+    return atomic_load(&all.made);
+}
+
+/* Every function begins with it: the fault that a test ordered. */
+static sheaf__gpu_error fault(const char *function)
+{
+    sheaf__gpu_error e = 0;
+    pthread_mutex_lock(&all.lock);
+    if (!all.is_ready)
+        read_environment();
+    if (all.fails != NULL && (*all.fails == '\0' || strcmp(all.fails, function) == 0) &&
+        all.after-- <= 0) {
+        e = all.error;
+        all.after = 0;
+        if (!all.stays)
+            all.fails = NULL;
+    }
+    pthread_mutex_unlock(&all.lock);
+    return e;
+}
+
+#define MAY_FAIL()                                                                                 \
+    const sheaf__gpu_error fault_ = fault(__func__);                                               \
+    if (fault_ != 0)                                                                               \
+    return fault_
+
+/* ---- devices ---- */
+
+static sheaf__gpu_error cuInit(unsigned flags)
+{
+    MAY_FAIL();
+    return all.gpus == 0 ? SHEAF__GPU_NONE : 0;
+}
+
+static sheaf__gpu_error cuDriverGetVersion(int *out)
+{
+    MAY_FAIL();
+    *out = all.version;
+    return 0;
+}
+
+static const struct {
+    sheaf__gpu_error error;
+    const char *name, *text;
+} texts[] = {
+    { SHEAF__GPU_INVALID, "CUDA_ERROR_INVALID_VALUE", "invalid argument" },
+    { SHEAF__GPU_NO_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
+    { SHEAF__GPU_NONE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected" },
+    { SHEAF__GPU_NO_SUCH, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal" },
+    { SHEAF__GPU_BAD_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid" },
+    { SHEAF__GPU_NO_IMAGE, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+      "no kernel image is available for execution on the device" },
+    { SHEAF__GPU_ECC, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered" },
+    { SHEAF__GPU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found" },
+    { SHEAF__GPU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
+      "an illegal memory access was encountered" },
+    { SHEAF__GPU_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+      "system has unsupported display driver / cuda driver combination" },
+    { SHEAF__GPU_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error" },
+};
+
+static sheaf__gpu_error cuGetErrorName(sheaf__gpu_error e, const char **out)
+{
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].error == e) {
+            *out = texts[i].name;
+            return 0;
+        }
+    return SHEAF__GPU_INVALID;
+}
+
+static sheaf__gpu_error cuGetErrorString(sheaf__gpu_error e, const char **out)
+{
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].error == e) {
+            *out = texts[i].text;
+            return 0;
+        }
+    return SHEAF__GPU_INVALID;
+}
+
+static sheaf__gpu_error cuDeviceGetCount(int *out)
+{
+    MAY_FAIL();
+    *out = all.gpus;
+    return 0;
+}
+
+static sheaf__gpu_error cuDeviceGet(int *out, int number)
+{
+    MAY_FAIL();
+    *out = number;
+    return number < 0 || number >= all.gpus ? SHEAF__GPU_NO_SUCH : 0;
+}
+
+static sheaf__gpu_error cuDeviceGetName(char *out, int bytes, int device)
+{
+    MAY_FAIL();
+    snprintf(out, (size_t)bytes, "Emulated GPU");
+    return 0;
+}
+
+static sheaf__gpu_error cuDeviceGetPCIBusId(char *out, int bytes, int device)
+{
+    MAY_FAIL();
+    snprintf(out, (size_t)bytes, "0000:%02x:00.0", device + 1);
+    return 0;
+}
+
+static sheaf__gpu_error cuDeviceTotalMem_v2(size_t *out, int device)
+{
+    MAY_FAIL();
+    *out = all.gpu[device].memory;
+    return 0;
+}
+
+static sheaf__gpu_error cuDeviceGetAttribute(int *out, int which, int device)
+{
+    MAY_FAIL();
+    const gpu *g = &all.gpu[device];
+    const bool large = g->minor == 0; /* 8.0 and 9.0: more shared memory than 8.6, 8.9 */
+    switch (which) {
+    case SHEAF__GPU_PROCESSORS: *out = 4; break;
+    case SHEAF__GPU_MAJOR: *out = g->major; break;
+    case SHEAF__GPU_MINOR: *out = g->minor; break;
+    case SHEAF__GPU_MOST_SHARED: *out = (!large ? 99 : g->major == 8 ? 163 : 227) << 10; break;
+    case SHEAF__GPU_CAN_MAP: *out = 1; break;
+    case SHEAF__GPU_MEMORY_CLOCK: *out = 2619000; break;
+    case SHEAF__GPU_BUS_WIDTH: *out = 5120; break;
+    default: *out = 0;
+    }
+    return 0;
+}
+
+static sheaf__gpu_error cuDeviceCanAccessPeer(int *out, int device, int peer)
+{
+    MAY_FAIL();
+    *out = device != peer;
+    return 0;
+}
+
+static sheaf__gpu_error cuDeviceGetP2PAttribute(int *out, int which, int device, int peer)
+{
+    MAY_FAIL();
+    *out = which != SHEAF__GPU_PEER_RANK;
+    return 0;
+}
+
+/* ---- contexts ---- */
+
+static sheaf__gpu_error cuDevicePrimaryCtxRetain(sheaf__gpu_context *out, int device)
+{
+    MAY_FAIL();
+    *out = (sheaf__gpu_context)&all.gpu[device];
+    all.made++;
+    return 0;
+}
+
+static sheaf__gpu_error cuDevicePrimaryCtxRelease_v2(int device)
+{
+    MAY_FAIL();
+    all.made--;
+    return 0;
+}
+
+static sheaf__gpu_error cuCtxSetCurrent(sheaf__gpu_context context)
+{
+    MAY_FAIL();
+    current = context == NULL ? -1 : (int)((gpu *)context - all.gpu);
+    return 0;
+}
+
+/* ---- memory ---- */
+
+static sheaf__gpu_error cuMemGetInfo_v2(size_t *left, size_t *memory)
+{
+    MAY_FAIL();
+    if (current < 0)
+        return SHEAF__GPU_INVALID;
+    gpu *g = &all.gpu[current];
+    *memory = g->memory;
+    *left = g->memory - g->used;
+    return 0;
+}
+
+static sheaf__gpu_error cuMemGetAllocationGranularity(size_t *out, const sheaf__gpu_memory *of,
+                                                      int recommended)
+{
+    MAY_FAIL();
+    *out = GRANULARITY;
+    return 0;
+}
+
+static sheaf__gpu_error cuMemAddressReserve(sheaf__gpu_address *out, size_t bytes, size_t alignment,
+                                            sheaf__gpu_address at, uint64_t flags)
+{
+    MAY_FAIL();
+    char *base = mmap(NULL, bytes + GRANULARITY, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED || bytes % GRANULARITY != 0)
+        return SHEAF__GPU_NO_MEMORY;
+    const size_t before = (GRANULARITY - (uintptr_t)base % GRANULARITY) % GRANULARITY;
+    munmap(base, before); /* so that what is left begins as it is to */
+    munmap(base + before + bytes, GRANULARITY - before);
+    *out = (uintptr_t)base + before;
+    all.made++;
+    return 0;
+}
+
+static sheaf__gpu_error cuMemAddressFree(sheaf__gpu_address at, size_t bytes)
+{
+    MAY_FAIL();
+    munmap((void *)(uintptr_t)at, bytes);
+    all.made--;
+    return 0;
+}
+
+/* A block of GPU g with n bytes, as a number. */
+static sheaf__gpu_error cuMemCreate(sheaf__gpu_block *out, size_t bytes,
+                                    const sheaf__gpu_memory *of, uint64_t flags)
+{
+    MAY_FAIL();
+    gpu *g = &all.gpu[of->place.number];
+    if (bytes % GRANULARITY != 0)
+        return SHEAF__GPU_INVALID;
+    if (atomic_fetch_add(&g->used, bytes) + bytes > g->memory) {
+        g->used -= bytes;
+        return SHEAF__GPU_NO_MEMORY;
+    }
+    *out = bytes / GRANULARITY * GPUS + (uint64_t)of->place.number;
+    all.made++;
+    return 0;
+}
+
+static sheaf__gpu_error cuMemRelease(sheaf__gpu_block block)
+{
+    MAY_FAIL();
+    all.gpu[block % GPUS].used -= block / GPUS * GRANULARITY;
+    all.made--;
+    return 0;
+}
+
+static sheaf__gpu_error cuMemMap(sheaf__gpu_address at, size_t bytes, size_t offset,
+                                 sheaf__gpu_block block, uint64_t flags)
+{
+    MAY_FAIL();
+    return bytes != block / GPUS * GRANULARITY ? SHEAF__GPU_INVALID : 0;
+}
+
+static sheaf__gpu_error cuMemUnmap(sheaf__gpu_address at, size_t bytes)
+{
+    MAY_FAIL();
+    void *was = mmap((void *)(uintptr_t)at, bytes, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return was == MAP_FAILED ? SHEAF__GPU_INVALID : 0;
+}
+
+static sheaf__gpu_error cuMemSetAccess(sheaf__gpu_address at, size_t bytes,
+                                       const sheaf__gpu_access *access, size_t n)
+{
+    MAY_FAIL();
+    return mprotect((void *)(uintptr_t)at, bytes, PROT_READ | PROT_WRITE) != 0
+               ? SHEAF__GPU_NO_MEMORY
+               : 0;
+}
+
+static sheaf__gpu_error cuMemAllocHost_v2(void **out, size_t bytes)
+{
+    MAY_FAIL();
+    *out = malloc(bytes);
+    all.made += *out != NULL;
+    return *out == NULL ? SHEAF__GPU_NO_MEMORY : 0;
+}
+
+static sheaf__gpu_error cuMemFreeHost(void *block)
+{
+    MAY_FAIL();
+    free(block);
+    all.made--;
+    return 0;
+}
+
+/* ---- modules ---- */
+
+static const char images[] = "kernels of the emulation";
+
+const void *sheaf__stand_in_image(int major, int minor)
+{
+    return images;
+}
+
+static sheaf__gpu_error cuModuleLoadData(sheaf__gpu_module *out, const void *image)
+{
+    MAY_FAIL();
+    if (image != images)
+        return SHEAF__GPU_BAD_IMAGE;
+    *out = (sheaf__gpu_module)image;
+    all.made++;
+    return 0;
+}
+
+static sheaf__gpu_error cuModuleUnload(sheaf__gpu_module module)
+{
+    MAY_FAIL();
+    all.made--;
+    return 0;
+}
+
+static sheaf__gpu_error cuModuleGetFunction(sheaf__gpu_function *out, sheaf__gpu_module module,
+                                            const char *name)
+{
+    MAY_FAIL();
+    *out = (sheaf__gpu_function)sheaf__emu_find(name);
+    return *out == NULL ? SHEAF__GPU_NOT_FOUND : 0;
+}
+
+static sheaf__gpu_error cuFuncSetAttribute(sheaf__gpu_function kernel, int which, int value)
+{
+    MAY_FAIL();
+    int most = 0;
+    (void)cuDeviceGetAttribute(&most, SHEAF__GPU_MOST_SHARED, current);
+    return which == SHEAF__GPU_DYNAMIC_SHARED && value > most ? SHEAF__GPU_INVALID : 0;
+}
+
+/* ---- streams and events ---- */
+
+typedef struct copy {
+    char *to;
+    const char *from;
+    size_t bytes;
+} copy;
+
+static void do_copy(void *with)
+{
+    const copy *c = with;
+    memmove(c->to, c->from, c->bytes);
+}
+
+typedef struct fill {
+    char *to;
+    size_t bytes;
+    unsigned char byte;
+} fill;
+
+static void do_fill(void *with)
+{
+    const fill *f = with;
+    memset(f->to, f->byte, f->bytes);
+}
+
+static sheaf__gpu_error queued(bool done)
+{
+    return done ? 0 : SHEAF__GPU_NO_MEMORY;
+}
+
+static sheaf__gpu_error add_copy(sheaf__gpu_stream stream, void *to, const void *from, size_t bytes)
+{
+    return queued(sheaf__queue_add((sheaf__queue *)stream, do_copy, &(copy){ to, from, bytes },
+                                   sizeof(copy)));
+}
+
+static sheaf__gpu_error cuMemcpyHtoDAsync_v2(sheaf__gpu_address to, const void *from, size_t bytes,
+                                             sheaf__gpu_stream stream)
+{
+    MAY_FAIL();
+    return add_copy(stream, (void *)(uintptr_t)to, from, bytes);
+}
+
+static sheaf__gpu_error cuMemcpyDtoHAsync_v2(void *to, sheaf__gpu_address from, size_t bytes,
+                                             sheaf__gpu_stream stream)
+{
+    MAY_FAIL();
+    return add_copy(stream, to, (const void *)(uintptr_t)from, bytes);
+}
+
+static sheaf__gpu_error cuMemcpyDtoDAsync_v2(sheaf__gpu_address to, sheaf__gpu_address from,
+                                             size_t bytes, sheaf__gpu_stream stream)
+{
+    MAY_FAIL();
+    return add_copy(stream, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+}
+
+static sheaf__gpu_error cuMemsetD8Async(sheaf__gpu_address to, unsigned char byte, size_t bytes,
+                                        sheaf__gpu_stream stream)
+{
+    MAY_FAIL();
+    const fill what = { (char *)(uintptr_t)to, bytes, byte };
+    return queued(sheaf__queue_add((sheaf__queue *)stream, do_fill, &what, sizeof what));
+}
+
+static sheaf__gpu_error cuStreamCreate(sheaf__gpu_stream *out, unsigned flags)
+{
+    MAY_FAIL();
+    *out = (sheaf__gpu_stream)sheaf__queue_new();
+    all.made += *out != NULL;
+    return queued(*out != NULL);
+}
+
+static sheaf__gpu_error cuStreamDestroy_v2(sheaf__gpu_stream stream)
+{
+    MAY_FAIL();
+    sheaf__queue_free((sheaf__queue *)stream);
+    all.made--;
+    return 0;
+}
+
+static sheaf__gpu_error cuStreamWaitEvent(sheaf__gpu_stream stream, sheaf__gpu_event event,
+                                          unsigned flags)
+{
+    MAY_FAIL();
+    return queued(sheaf__queue_after((sheaf__queue *)stream, (sheaf__queue_mark *)event));
+}
+
+static sheaf__gpu_error cuStreamSynchronize(sheaf__gpu_stream stream)
+{
+    MAY_FAIL();
+    sheaf__queue_finish((sheaf__queue *)stream);
+    return 0;
+}
+
+static sheaf__gpu_error cuEventCreate(sheaf__gpu_event *out, unsigned flags)
+{
+    MAY_FAIL();
+    *out = (sheaf__gpu_event)sheaf__mark_new();
+    all.made += *out != NULL;
+    return queued(*out != NULL);
+}
+
+static sheaf__gpu_error cuEventDestroy_v2(sheaf__gpu_event event)
+{
+    MAY_FAIL();
+    sheaf__mark_free((sheaf__queue_mark *)event);
+    all.made--;
+    return 0;
+}
+
+static sheaf__gpu_error cuEventRecord(sheaf__gpu_event event, sheaf__gpu_stream stream)
+{
+    MAY_FAIL();
+    sheaf__mark_set((sheaf__queue_mark *)event, (sheaf__queue *)stream);
+    return 0;
+}
+
+static sheaf__gpu_error cuEventSynchronize(sheaf__gpu_event event)
+{
+    MAY_FAIL();
+    sheaf__mark_finish((sheaf__queue_mark *)event);
+    return 0;
+}
+
+static sheaf__gpu_error cuEventElapsedTime(float *ms, sheaf__gpu_event from, sheaf__gpu_event to)
+{
+    MAY_FAIL();
+    *ms = 0;
+    return 0;
+}
+
+/* ---- launches ---- */
+
+typedef struct launch {
+    sheaf__emu_launch what;
+    _Alignas(64) char arguments[SHEAF__EMU_ARGUMENTS]; /* as many as are used */
+} launch;
+
+/* A kernel that the emulation stops is what a GPU would stop, or not notice. */
+static void do_launch(void *with)
+{
+    launch *l = with;
+    char text[SHEAF__EMU_TEXT];
+    l->what.arguments = l->arguments;
+    const unsigned mode = sheaf__compute_mode_enter();
+    if (!sheaf__emulate(&l->what, text)) {
+        fprintf(stderr, "emulated GPU: %s\n", text);
+        sheaf__stand_in_fail(NULL, 0, SHEAF__GPU_ILLEGAL_ADDRESS, true);
+    }
+    sheaf__compute_mode_leave(mode);
+}
+
+static sheaf__gpu_error cuLaunchKernel(sheaf__gpu_function kernel, unsigned x, unsigned y,
+                                       unsigned z, unsigned threads_x, unsigned threads_y,
+                                       unsigned threads_z, unsigned shared,
+                                       sheaf__gpu_stream stream, void **arguments, void **extra)
+{
+    MAY_FAIL();
+    const sheaf__emu_kernel *k = (const sheaf__emu_kernel *)kernel;
+    size_t bytes;
+    if (arguments != NULL || extra == NULL || extra[0] != (void *)1 || extra[2] != (void *)2)
+        return SHEAF__GPU_INVALID;
+    memcpy(&bytes, extra[3], sizeof bytes);
+    if (current < 0 || bytes != k->bytes || bytes > SHEAF__EMU_ARGUMENTS || threads_y != 1 ||
+        threads_z != 1 || threads_x == 0 || threads_x > (unsigned)k->threads || x == 0 || y == 0 ||
+        z == 0)
+        return SHEAF__GPU_INVALID;
+    launch l = { .what = { .kernel = k,
+                           .bytes = bytes,
+                           .blocks = { x, y, z },
+                           .threads = (int)threads_x,
+                           .shared = shared,
+                           .group = all.gpu[current].major >= 9 ? 16 : 8,
+                           .turned = current % 2 == 1 } };
+    memcpy(l.arguments, extra[1], bytes);
+    return queued(sheaf__queue_add((sheaf__queue *)stream, do_launch, &l,
+                                   offsetof(launch, arguments) + bytes));
+}
+
+const sheaf__driver *sheaf__stand_in_driver(void)
+{
+#define ENTRY(field, symbol, parameters) .field = symbol,
+    static const sheaf__driver table = { SHEAF__DRIVER_LIST(ENTRY) };
+#undef ENTRY
+    return &table;
+}

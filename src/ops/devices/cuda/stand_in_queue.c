@@ -1,0 +1,172 @@
+/* stand_in_queue.c - see stand_in_queue.h. */
+#include "ops/devices/cuda/stand_in_queue.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct item {
+    struct item *next;
+    sheaf__queue_fn *done; /* NULL: wait until `other` has done `number` */
+    sheaf__queue *other;
+    int64_t number;
+    _Alignas(64) char with[];
+} item;
+
+struct sheaf__queue {
+    pthread_mutex_t list, running; /* of those who add, of the one who does */
+    item *first, **last;
+    int64_t added;
+    _Atomic int64_t finished;
+};
+
+struct sheaf__queue_mark {
+    pthread_mutex_t lock;
+    sheaf__queue *queue; /* NULL: never set */
+    int64_t number;
+};
+
+sheaf__queue *sheaf__queue_new(void)
+{
+    sheaf__queue *q = calloc(1, sizeof *q);
+    if (q == NULL)
+        return NULL;
+    pthread_mutex_init(&q->list, NULL);
+    pthread_mutex_init(&q->running, NULL);
+    q->last = &q->first;
+    return q;
+}
+
+static bool append(sheaf__queue *q, const item *what, const void *with, size_t bytes)
+{
+    item *i = aligned_alloc(64, (sizeof *i + bytes + 63) / 64 * 64);
+    if (i == NULL)
+        return false;
+    *i = *what;
+    i->next = NULL;
+    if (bytes > 0)
+        memcpy(i->with, with, bytes);
+    pthread_mutex_lock(&q->list);
+    *q->last = i;
+    q->last = &i->next;
+    q->added++;
+    pthread_mutex_unlock(&q->list);
+    return true;
+}
+
+bool sheaf__queue_add(sheaf__queue *q, sheaf__queue_fn *done, const void *with, size_t bytes)
+{
+    return append(q, &(item){ .done = done }, with, bytes);
+}
+
+bool sheaf__queue_after(sheaf__queue *q, sheaf__queue_mark *mark)
+{
+    pthread_mutex_lock(&mark->lock);
+    const item wait = { .other = mark->queue, .number = mark->number };
+    pthread_mutex_unlock(&mark->lock);
+    return wait.other == NULL || append(q, &wait, NULL, 0);
+}
+
+static void finish_to(sheaf__queue *q, int64_t number);
+
+/* Does the first item; the caller is the one who does. False: another queue has to go first, which
+ * is with someone else. */
+static bool step(sheaf__queue *q)
+{
+    pthread_mutex_lock(&q->list);
+    item *i = q->first;
+    pthread_mutex_unlock(&q->list);
+    if (i == NULL)
+        return true;
+    if (i->done != NULL) {
+        i->done(i->with);
+    } else if (i->other != q && atomic_load(&i->other->finished) < i->number) {
+        if (pthread_mutex_trylock(&i->other->running) != 0)
+            return false;
+        bool goes_on = true;
+        while (goes_on && atomic_load(&i->other->finished) < i->number)
+            goes_on = step(i->other);
+        pthread_mutex_unlock(&i->other->running);
+        if (!goes_on)
+            return false;
+    }
+    pthread_mutex_lock(&q->list);
+    q->first = i->next;
+    if (q->first == NULL)
+        q->last = &q->first;
+    pthread_mutex_unlock(&q->list);
+    atomic_fetch_add(&q->finished, 1);
+    free(i);
+    return true;
+}
+
+static void finish_to(sheaf__queue *q, int64_t number)
+{
+    while (atomic_load(&q->finished) < number) {
+        pthread_mutex_lock(&q->running);
+        bool goes_on = true;
+        while (goes_on && atomic_load(&q->finished) < number)
+            goes_on = step(q);
+        pthread_mutex_unlock(&q->running);
+        if (!goes_on)
+            nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+    }
+}
+
+static int64_t added_to(sheaf__queue *q)
+{
+    pthread_mutex_lock(&q->list);
+    const int64_t number = q->added;
+    pthread_mutex_unlock(&q->list);
+    return number;
+}
+
+void sheaf__queue_finish(sheaf__queue *q)
+{
+    finish_to(q, added_to(q));
+}
+
+void sheaf__queue_free(sheaf__queue *q)
+{
+    sheaf__queue_finish(q);
+    pthread_mutex_destroy(&q->list);
+    pthread_mutex_destroy(&q->running);
+    free(q);
+}
+
+/* ---- marks ---- */
+
+sheaf__queue_mark *sheaf__mark_new(void)
+{
+    sheaf__queue_mark *m = calloc(1, sizeof *m);
+    if (m != NULL)
+        pthread_mutex_init(&m->lock, NULL);
+    return m;
+}
+
+void sheaf__mark_free(sheaf__queue_mark *m)
+{
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+void sheaf__mark_set(sheaf__queue_mark *m, sheaf__queue *q)
+{
+    pthread_mutex_lock(&m->lock);
+    m->queue = q;
+    m->number = added_to(q);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void sheaf__mark_finish(sheaf__queue_mark *m)
+{
+    pthread_mutex_lock(&m->lock);
+    sheaf__queue *q = m->queue;
+    const int64_t number = m->number;
+    pthread_mutex_unlock(&m->lock);
+    if (q != NULL)
+        finish_to(q, number);
+}
