@@ -21,7 +21,7 @@ static void add_rows_part(const sheaf__kernels *k, const void *arg, int64_t begi
 void sheaf__op_add_rows(sheaf__device *device, void *x, const float *rows, int64_t n, int64_t times,
                         sheaf_dtype dtype)
 {
-    sheaf__repeats a = { .x = x, .from = rows, .n = n, .dtype = dtype };
+    sheaf__repeats a = { .x = x, .from = rows, .n = n, .copies = times, .dtype = dtype };
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a.x, (size_t)(n * times) * sheaf_dtype_bytes(dtype)),
         SHEAF__READS(a.from, (size_t)n * sizeof(float)),

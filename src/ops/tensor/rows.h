@@ -40,7 +40,9 @@ typedef struct sheaf__move {
 /* Where row r of the dense matrix lies in the wide one. */
 SHEAF__SHARED_FN int64_t sheaf__row_map_at(const sheaf__row_map *map, int64_t r)
 {
-    const int64_t at = r / map->n * (map->before + map->n + map->after) + map->before + r % map->n;
+    const int64_t n = map->n, /* in 32 bits where they fit: faster on some devices */
+        group = (r | n) >> 32 == 0 ? (uint32_t)r / (uint32_t)n : r / n;
+    const int64_t at = group * (map->before + n + map->after) + map->before + r - group * n;
     return map->list == NULL ? at : map->list[at];
 }
 

@@ -22,7 +22,11 @@
 #include "sheaf/dtype.h"
 
 #define DEVICE SHEAF__SHARED_FN
+#ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
 
 #define KERNELS(name, arguments, threads)                                                          \
     DEVICE void name##_as(const arguments *a, sheaf_dtype dtype);                                  \

@@ -1,0 +1,115 @@
+/* launch_elements.c - launches of ops/tensor/elements.c, activation.c and trained.c. */
+#include "ops/devices/cuda/kernels/trained.h"
+#include "ops/devices/cuda/launch_elements.h"
+#include "ops/tensor/activation.h"
+#include "ops/tensor/elements.h"
+#include "ops/tensor/trained.h"
+
+static void each(sheaf__cuda *gpu, const char *kernel, const sheaf__pair *p, sheaf_dtype dtype)
+{
+    sheaf__cuda_each(gpu, kernel, sheaf__cuda_threads(p->n, dtype), p, sizeof *p);
+}
+
+bool sheaf__cuda_op_add(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    each(gpu, "add", call->arguments, SHEAF_F32);
+    return true;
+}
+
+bool sheaf__cuda_op_accumulate(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__pair *p = call->arguments;
+    each(gpu, SHEAF__TYPED(accumulate, p->to), p, p->to);
+    return true;
+}
+
+static void convert(sheaf__cuda *gpu, const sheaf__pair *p)
+{
+    each(gpu, SHEAF__TYPED(convert, p->to), p, sheaf__cuda_narrow(p->to, p->from));
+}
+
+bool sheaf__cuda_op_convert(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__pair *p = call->arguments;
+    if (p->to != p->from || p->dst != p->src)
+        convert(gpu, p);
+    return true;
+}
+
+bool sheaf__cuda_op_zero(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__pair *p = call->arguments;
+    each(gpu, SHEAF__TYPED(zero, p->to), p, p->to);
+    return true;
+}
+
+bool sheaf__cuda_op_refresh(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__pair *p = call->arguments;
+    each(gpu, SHEAF__TYPED(refresh, p->from), p, SHEAF_F32);
+    return true;
+}
+
+/* All that is written before the next number to be read may be written at once, which is half of
+ * what is left; when that fits, the rest goes by way of scratch. */
+bool sheaf__cuda_op_widen(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    enum { REST = 1 << 15 };
+    _Static_assert(REST * sizeof(uint16_t) <= SHEAF__CUDA_SCRATCH, "");
+    const sheaf__widening *w = call->arguments;
+    const size_t size = sheaf_dtype_bytes(w->dtype);
+    const char *narrow = (const char *)w->wide + (size_t)w->n * (sizeof(float) - size);
+    int64_t i = 0;
+    for (int64_t m; w->n - i > REST; i += m) {
+        m = (w->n - i) / 2;
+        convert(gpu, &(sheaf__pair){ .dst = w->wide + i,
+                                     .src = narrow + (size_t)i * size,
+                                     .to = SHEAF_F32,
+                                     .from = w->dtype,
+                                     .n = m });
+    }
+    const int64_t left = w->n - i;
+    void *scratch = left > 0 ? sheaf__cuda_scratch(gpu) : NULL;
+    if (scratch == NULL)
+        return true; /* none left; or the device's failure */
+    convert(gpu, &(sheaf__pair){ .dst = scratch,
+                                 .src = narrow + (size_t)i * size,
+                                 .to = w->dtype,
+                                 .from = w->dtype,
+                                 .n = left });
+    convert(gpu,
+            &(sheaf__pair){
+                .dst = w->wide + i, .src = scratch, .to = SHEAF_F32, .from = w->dtype, .n = left });
+    return true;
+}
+
+/* ---- activations ---- */
+
+static bool activation(sheaf__cuda *gpu, const char *kernel, const sheaf__activation *a)
+{
+    sheaf__cuda_each(gpu, kernel, sheaf__cuda_threads(a->n, a->dtype), a, sizeof *a);
+    return true;
+}
+
+#define ACTIVATION(name)                                                                           \
+    bool sheaf__cuda_op_##name(sheaf__cuda *gpu, const sheaf__call *call)                          \
+    {                                                                                              \
+        const sheaf__activation *a = call->arguments;                                              \
+        return activation(gpu, SHEAF__TYPED(name, a->dtype), a);                                   \
+    }
+ACTIVATION(swiglu)
+ACTIVATION(swiglu_back)
+ACTIVATION(gelu)
+ACTIVATION(gelu_back)
+ACTIVATION(scaled)
+
+/* ---- the optimizer ---- */
+
+bool sheaf__cuda_op_adamw(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__update *u = call->arguments;
+    const adamw_arguments a = { u->master, u->moment1, u->moment2,
+                                u->grad,   u->n,       sheaf__adamw_prepare(&u->how) };
+    sheaf__cuda_each(gpu, "adamw", sheaf__cuda_threads(u->n, SHEAF_F32), &a, sizeof a);
+    return true;
+}
