@@ -6,12 +6,12 @@
 
 #include "ops/devices/cuda/kernel.h"
 
-/* One thread an element, no waiting: y = x + 1/2 x, fused; a denormal is zero. */
+/* One thread an element, no waiting: 3/2 or 1/2 of x, fused; a denormal is zero. */
 KERNEL(case_each, case_flat, 256)
 {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < a->n)
-        a->y[i] = fmaf(a->x[i], 0.5f, a->x[i]);
+        a->y[i] = fmaf(a->x[i], i % 2 == 0 ? 0.5f : -0.5f, a->x[i]);
 }
 
 /* What a block finds in shared memory before it writes. */
@@ -45,7 +45,16 @@ KERNEL(case_reversed, case_reverse, 256)
     a->y[i] = s[a->n - 1 - i];
 }
 
-/* The same inside a warp. */
+/* Takes from the thread below, or above: without a barrier only one order of threads shows it. */
+KERNEL(case_neighbour, case_reverse, 256)
+{
+    float *s = (float *)(void *)shared_memory;
+    const int i = (int)threadIdx.x, from = a->mistake == CASE_BELOW ? i - 1 : i + 1;
+    s[i] = a->x[i];
+    a->y[i] = from >= 0 && from < a->n ? s[from] : 0;
+}
+
+/* case_reversed inside a warp. */
 KERNEL(case_reversed_warp, case_reverse, 32)
 {
     float *s = (float *)(void *)shared_memory;
@@ -145,11 +154,11 @@ KERNEL(case_copied, case_ring, 128)
 typedef __m128i quad; /* as the compiler takes what is said to be aligned to 16 bytes */
 
 /* A stack that has no end. */
-static __attribute__((noinline)) int deeper(volatile int *from)
+static __attribute__((noinline)) int deeper(float *depth)
 {
     volatile int place[1000];
-    place[0] = from[0] + 1;
-    return place[0] < 0 ? 0 : deeper(place) + place[0];
+    place[0] = (int)++*depth;
+    return place[0] < 0 ? 0 : deeper(depth) + place[0];
 }
 
 static void odd_access(const case_odd *a, float *s)
@@ -165,11 +174,7 @@ static void odd_access(const case_odd *a, float *s)
     case ODD_FAR_PAST_SHARED: ((volatile char *)s)[a->shared + 1000] = 0; break;
     case ODD_BELOW_SHARED: s[-1] = 0; break;
     case ODD_NO_MEMORY: *(volatile float *)(uintptr_t)4096 = 0; break;
-    case ODD_DEEP: {
-        volatile int none = 0;
-        a->x[0] = (float)deeper(&none);
-        break;
-    }
+    case ODD_DEEP: deeper(a->x); break;
     default: break;
     }
 }

@@ -10,6 +10,8 @@ enum {
     CASE_NO_WAIT,          /* for a copy */
     CASE_WAIT_FOR_FEWER,   /* copies than are read */
     CASE_NO_BARRIER_AFTER, /* a wait: other threads' copies */
+    CASE_BELOW,            /* case_neighbour, which has no barrier */
+    CASE_ABOVE,
     CASE_NO_BARRIER_BEFORE /* the next copy to where others still read */
 };
 

@@ -115,11 +115,10 @@ add_group(__m256 c, const left *a, int row, const right *b, int k, __m256i *rare
         const __m256 product = _mm256_mul_ps(_mm256_set1_ps(a->value[row][p]), b->value[p]);
         sum = _mm256_add_epi32(sum, _mm256_cvttps_epi32(_mm256_mul_ps(product, scale)));
     }
-    if (length == 16) /* 16 products below 63.8 * 2^25, and c: may have gone past 2^31 */
-        *rare = _mm256_or_si256(
-            *rare,
-            _mm256_or_si256(_mm256_cmpgt_epi32(_mm256_abs_epi32(sum), _mm256_set1_epi32(62 << 25)),
-                            _mm256_cmpeq_epi32(sum, _mm256_set1_epi32(INT32_MIN))));
+    if (length == 16) { /* 16 products below 63.8 * 2^25, and c: may have gone past 2^31 */
+        const __m256i size = _mm256_abs_epi32(sum), most = _mm256_set1_epi32(62 << 25);
+        *rare = _mm256_or_si256(*rare, _mm256_cmpeq_epi32(_mm256_max_epu32(size, most), size));
+    }
     return _mm256_mul_ps(_mm256_cvtepi32_ps(sum), back);
 }
 

@@ -59,15 +59,16 @@ static void test_emulation__each_thread_once_in_both_orders(void **state)
     enum { N = 1000 };
     float x[N], y[N];
     fill(x, N);
-    x[7] = 1e-39f; /* denormal */
+    x[6] = 0.75f * 0x1p-126f; /* denormal, 3/2 of it is not */
+    x[7] = 0x1p-126f;         /* half of it is denormal */
     for (int turned = 0; turned < 2; turned++) {
         const case_flat a = { x, y, N };
         memset(y, 0xff, sizeof y);
         RUN("case_each", a, .blocks = 4, .threads = 256, .turned = turned);
         for (int i = 0; i < N; i++)
-            assert_true(y[i] == (i == 7 ? 0.0f : fmaf(x[i], 0.5f, x[i])));
+            assert_true(y[i] == (i == 6 || i == 7 ? 0.0f : x[i] * (i % 2 == 0 ? 1.5f : 0.5f)));
     }
-    assert_true(x[7] * 1.5f > 0); /* the caller's mode is back */
+    assert_true(x[6] * 0.5f > 0); /* the caller's mode is back */
 }
 
 static void test_emulation__grids_of_three_dimensions(void **state)
@@ -144,7 +145,7 @@ static uint64_t next(uint64_t *r) /* splitmix64 */
 }
 
 /* What a number of 16 bits is drawn from. */
-enum { ORDINARY, ALL_BITS, EXTREME, SPARSE, KINDS };
+enum { ORDINARY, ALL_BITS, EXTREME, SPARSE, FULL, LARGE, APART, KINDS };
 
 static uint16_t draw(uint64_t *r, int kind, bool f16)
 {
@@ -167,6 +168,13 @@ static uint16_t draw(uint64_t *r, int kind, bool f16)
                                    bits >> 50 & 31 ? (uint16_t)bias : top };
         return (uint16_t)(sign | exps[bits >> 20 & 7] << fraction | low);
     }
+    case FULL: return (uint16_t)(bias << fraction | ((1 << fraction) - 1 - (low & 1)));
+    case LARGE: return (uint16_t)((f16 ? bias : bias + 50) << fraction | low);
+    case APART: /* denormals, large numbers, zeros */
+        return bits >> 30 & 1 ? (uint16_t)(sign | low)
+               : bits >> 31 & 7
+                   ? 0
+                   : (uint16_t)(sign | (f16 ? bias + 10 : bias + 45) << fraction | low);
     default: return bits >> 30 & 3 ? 0 : (uint16_t)(sign | bias << fraction | low);
     }
 }
@@ -178,6 +186,12 @@ static void draw_all(uint64_t *r, int kind, bool f16, uint16_t *a, uint16_t *b, 
     for (int i = 0; i < WARPS * 128; i++) {
         const uint64_t bits = next(r);
         b[i] = draw(r, kind, f16);
+        if (kind >= FULL) {
+            c[i] = kind == FULL    ? 1.99f * (float)(1 + i % 3)
+                   : kind == LARGE ? 0x1.fffffep127f
+                                   : (float)(i % 2) * 0x1p-120f;
+            continue;
+        }
         c[i] = kind == ALL_BITS || (kind == EXTREME && bits >> 40 & 1)
                    ? sheaf__float((uint32_t)bits)
                : bits >> 41 & 1 ? (float)((double)(int64_t)bits * 0x1p-60)
@@ -319,6 +333,23 @@ static void test_emulation__a_missing_barrier_shows(void **state)
     }
 }
 
+static void test_emulation__either_order_shows_its_races(void **state)
+{
+    float x[256], y[256];
+    fill(x, 256);
+    for (int i = 0; i < 4; i++) {
+        const bool turned = i % 2, above = i / 2;
+        int wrong = 0;
+        const case_reverse a = { x, y, 256, above ? CASE_ABOVE : CASE_BELOW };
+        RUN("case_neighbour", a, .blocks = 1, .threads = 256, .shared = 1024, .turned = turned);
+        for (int t = 0; t < 256; t++) {
+            const int from = above ? t + 1 : t - 1;
+            wrong += from >= 0 && from < 256 && !(y[t] == x[from]);
+        }
+        assert_int_equal(wrong, turned == above ? 0 : 255);
+    }
+}
+
 static void test_emulation__shared_memory_is_garbage_at_first(void **state)
 {
     float y[2][64];
@@ -401,8 +432,11 @@ static void test_emulation__what_would_fault_or_hang_is_named(void **state)
         for (int again = 0; again < 2; again++) {
             const case_odd odd = { x, row[i].what, (int32_t)row[i].shared },
                            right = { x, ODD_RIGHT, 256 };
+            x[0] = 0;
             FAILS(row[i].why, "case_odds", odd, .blocks = 2, .threads = 64,
                   .shared = row[i].shared);
+            if (row[i].what == ODD_DEEP) /* ends at the stack's end, not below it */
+                assert_true(x[0] < 20);
             RUN("case_odds", right, .blocks = 1, .threads = 64, .shared = 256);
         }
 }
@@ -432,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_emulation__tensor_cores_follow_the_rule),
         cmocka_unit_test(test_emulation__tensor_cores_give_what_was_recorded),
         cmocka_unit_test(test_emulation__a_missing_barrier_shows),
+        cmocka_unit_test(test_emulation__either_order_shows_its_races),
         cmocka_unit_test(test_emulation__shared_memory_is_garbage_at_first),
         cmocka_unit_test(test_emulation__the_order_of_blocks_shows),
         cmocka_unit_test(test_emulation__wrong_waits_for_copies_show),
