@@ -200,13 +200,9 @@ void sheaf__op_row_gradient(sheaf__device *device, const sheaf__row_gradient *ho
 static void add_losses(sheaf__device *device, void *arguments)
 {
     const sheaf__losses *a = arguments;
-    for (int64_t i = 0; i < a->rows; i++) {
-        if (a->label[i] < 0)
-            continue;
-        *a->loss += (double)sheaf__losses_row(a, i);
-        *a->labels += 1;
-        *a->correct += a->first != NULL && a->first[i] == -(float)a->label[i];
-    }
+    for (int64_t i = 0; i < a->rows; i++)
+        if (a->label[i] >= 0)
+            sheaf__losses_add(a, i, sheaf__losses_row(a, i), a->first == NULL ? 0 : a->first[i]);
 }
 
 void sheaf__op_losses(sheaf__device *device, const sheaf__losses *of)

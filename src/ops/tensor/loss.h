@@ -77,3 +77,12 @@ SHEAF__SHARED_FN float sheaf__losses_row(const sheaf__losses *a, int64_t i)
     }
     return sheaf__one_nan(loss);
 }
+
+/* Adds row i to the host's numbers, which has a label: what it loses, and minus the word whose
+ * logit is first. */
+static inline void sheaf__losses_add(const sheaf__losses *a, int64_t i, float loss, float first)
+{
+    *a->loss += (double)loss;
+    *a->labels += 1;
+    *a->correct += a->first != NULL && first == -(float)a->label[i];
+}

@@ -2,6 +2,7 @@
  * stand in launch_*.c. What has no row is run by the processor, on copies. */
 #include "ops/devices/cuda/launch.h"
 #include "ops/devices/cuda/launch_elements.h"
+#include "ops/devices/cuda/launch_sums.h"
 
 sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
     [SHEAF__OP_ADD] = sheaf__cuda_op_add,
@@ -32,4 +33,27 @@ sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
     [SHEAF__OP_ROW_FIRST] = sheaf__cuda_op_row_first,
     [SHEAF__OP_TABLE_ROWS] = sheaf__cuda_op_table_rows,
     [SHEAF__OP_FACTOR_COLUMNS] = sheaf__cuda_op_factor_columns,
+    [SHEAF__OP_RMSNORM] = sheaf__cuda_op_rmsnorm,
+    [SHEAF__OP_RMSNORM_BACK] = sheaf__cuda_op_rmsnorm_back,
+    [SHEAF__OP_LAYERNORM] = sheaf__cuda_op_layernorm,
+    [SHEAF__OP_LAYERNORM_BACK] = sheaf__cuda_op_layernorm_back,
+    [SHEAF__OP_LAYERNORM_SUMS] = sheaf__cuda_op_layernorm_sums,
+    [SHEAF__OP_LAYERNORM_STATISTICS] = sheaf__cuda_op_layernorm_statistics,
+    [SHEAF__OP_NORM_WEIGHT] = sheaf__cuda_op_norm_weight,
+    [SHEAF__OP_HEADS_WEIGHT] = sheaf__cuda_op_heads_weight,
+    [SHEAF__OP_COLUMN_SUMS] = sheaf__cuda_op_column_sums,
+    [SHEAF__OP_SUM_COPIES] = sheaf__cuda_op_sum_copies,
+    [SHEAF__OP_ROW_MAX] = sheaf__cuda_op_row_max,
+    [SHEAF__OP_ROW_SUMS] = sheaf__cuda_op_row_sums,
+    [SHEAF__OP_ROW_GRADIENT] = sheaf__cuda_op_row_gradient,
+    [SHEAF__OP_LOSSES] = sheaf__cuda_op_losses,
+    [SHEAF__OP_SQUARES] = sheaf__cuda_op_squares,
+    [SHEAF__OP_FINITE] = sheaf__cuda_op_is_finite,
+    [SHEAF__OP_CHOICE] = sheaf__cuda_op_choice,
+    [SHEAF__OP_CHOICE_BACK] = sheaf__cuda_op_choice_back,
+    [SHEAF__OP_SHARE] = sheaf__cuda_op_share,
+    [SHEAF__OP_SHARE_BACK] = sheaf__cuda_op_share_back,
+    [SHEAF__OP_TABLE_GRADIENT] = sheaf__cuda_op_table_gradient,
+    [SHEAF__OP_FACTOR_GRADIENT] = sheaf__cuda_op_factor_gradient,
+    [SHEAF__OP_ADD_POSITIONS_BACK] = sheaf__cuda_op_add_positions_back,
 };

@@ -1,0 +1,61 @@
+/* launch_experts.c - launches of a mixture of experts (kernels/experts.h). */
+#include "ops/devices/cuda/kernels/experts.h"
+#include "ops/devices/cuda/launch_sums.h"
+
+static bool choice(sheaf__cuda *gpu, const char *kernel, const sheaf__choice *of)
+{
+    choice_arguments a = { *of, CHOICE_ROWS, (int32_t)of->experts | 1 };
+    size_t shared;
+    if (of->experts > 1 << 14)
+        return false;
+    while ((shared = (size_t)a.rows * ((size_t)a.pitch + 1) * sizeof(float)) > SHEAF__CUDA_SHARED)
+        a.rows /= 2;
+    sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = kernel,
+                                              .blocks = { (of->rows + a.rows - 1) / a.rows },
+                                              .threads = CHOICE_THREADS,
+                                              .shared = shared,
+                                              .arguments = &a,
+                                              .bytes = sizeof a });
+    return true;
+}
+
+bool sheaf__cuda_op_choice(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__choice *of = call->arguments;
+    return choice(gpu, SHEAF__TYPED(choice, of->dtype), of);
+}
+
+bool sheaf__cuda_op_choice_back(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__choice *of = call->arguments;
+    return choice(gpu, SHEAF__TYPED(choice_back, of->dtype), of);
+}
+
+/* A thread has 16 bytes. */
+static void each(sheaf__cuda *gpu, const char *kernel, const sheaf__share *s)
+{
+    const int64_t per = s->dtype == SHEAF_F32 ? 4 : 8;
+    sheaf__cuda_each(gpu, kernel, (s->cols + per - 1) / per * s->rows, s, sizeof *s);
+}
+
+bool sheaf__cuda_op_share(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__share *s = call->arguments;
+    each(gpu, SHEAF__TYPED(share, s->dtype), s);
+    return true;
+}
+
+bool sheaf__cuda_op_share_back(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__share *s = call->arguments;
+    if (s->dweights != NULL)
+        sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = SHEAF__TYPED(share_dot, s->dtype),
+                                                  .blocks = { s->rows },
+                                                  .threads = SHARE_THREADS,
+                                                  .shared = 2 * SHARE_CHUNK * sizeof(double),
+                                                  .arguments = s,
+                                                  .bytes = sizeof *s });
+    if (s->dy != NULL)
+        each(gpu, SHEAF__TYPED(share_back, s->dtype), s);
+    return true;
+}

@@ -1,0 +1,74 @@
+/* launch_loss.c - launches of what cross-entropy is made of (kernels/loss.h). */
+#include "ops/devices/cuda/kernels/loss.h"
+#include "ops/devices/cuda/launch_sums.h"
+
+bool sheaf__cuda_op_row_max(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__of_rows *o = call->arguments;
+    sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = "row_max",
+                                              .blocks = { o->l.rows },
+                                              .threads = 256,
+                                              .shared = 256 / 32 * sizeof(int32_t),
+                                              .arguments = o,
+                                              .bytes = sizeof *o });
+    return true;
+}
+
+bool sheaf__cuda_op_row_sums(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__of_rows *o = call->arguments;
+    const sheaf__row_sums *to = &o->sums;
+    row_sums_arguments a = { .l = o->l,
+                             .max = o->max,
+                             .exponentials = to->exponentials,
+                             .logits = to->logits,
+                             .ld = to->ld };
+    for (int s = 0; s < to->slices; s++)
+        a.begin[s] = to->begin[s], a.extent[s] = to->extent[s];
+    if (to->slices > 0)
+        sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = "row_sums",
+                                                  .blocks = { o->l.rows, to->slices },
+                                                  .threads = ROW_SUMS_THREADS,
+                                                  .shared = (to->logits != NULL ? 4 : 2) *
+                                                            ROW_SUMS_CHUNK * sizeof(float),
+                                                  .arguments = &a,
+                                                  .bytes = sizeof a });
+    return true;
+}
+
+bool sheaf__cuda_op_row_gradient(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__gradient_call *a = call->arguments;
+    if (a->l.cols > 0)
+        sheaf__cuda_launch(
+            gpu, &(sheaf__launch){
+                     .kernel = SHEAF__TYPED(row_gradient, a->g.dtype),
+                     .blocks = { a->l.rows, (a->l.cols + GRADIENT_COLUMNS - 1) / GRADIENT_COLUMNS },
+                     .threads = GRADIENT_THREADS,
+                     .arguments = a,
+                     .bytes = sizeof *a });
+    return true;
+}
+
+/* The host adds up, in double, what the rows lose. */
+bool sheaf__cuda_op_losses(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    enum { ROWS = 1024 };
+    const sheaf__losses *of = call->arguments;
+    for (int64_t first = 0, n; first < of->rows; first += n) {
+        float read[2 * ROWS] = { 0 }, *scratch = sheaf__cuda_scratch(gpu);
+        n = of->rows - first < ROWS ? of->rows - first : ROWS;
+        losses_arguments a = { *of, scratch };
+        a.of.max += first, a.of.sum += first, a.of.target += first, a.of.rows = n;
+        a.of.logits = of->logits == NULL ? NULL : of->logits + first;
+        a.of.first = of->first == NULL ? NULL : of->first + first;
+        if (scratch == NULL)
+            return true; /* the device's failure */
+        sheaf__cuda_each(gpu, "losses", n, &a, sizeof a);
+        sheaf__cuda_read(gpu, read, scratch, (size_t)(2 * n) * sizeof *read);
+        for (int64_t i = 0; i < n; i++)
+            if (of->label[first + i] >= 0)
+                sheaf__losses_add(of, first + i, read[i], read[n + i]);
+    }
+    return true;
+}
