@@ -1,18 +1,12 @@
 /* matmul_weight.c - packed weights on a device: filled from a file's rows, or from masters. */
+#include "ops/matmul/matmul_weight.h"
+
 #include "ops/call.h"
 #include "ops/matmul/matmul_private.h"
-#include "ops/tensor/tensor.h"
-
-typedef struct load {
-    sheaf__packed w;
-    const void *src; /* rows [first, first + count) of the host's; of a refresh the device's */
-    sheaf_dtype from;
-    int64_t ld, first, count;
-} load;
 
 static void pack(sheaf__device *device, void *arguments)
 {
-    load *l = arguments;
+    mm_load *l = arguments;
     sheaf__pack(&l->w, l->src, l->from, l->ld, l->first, l->count);
 }
 
@@ -39,7 +33,7 @@ void sheaf__weight_load(sheaf__device *device, sheaf__packed *w, const void *src
         sheaf__device_fail(device, upload_rows(device, w, src, from, ld, first, count));
         return;
     }
-    load l = { *w, src, from, ld, first, count };
+    mm_load l = { *w, src, from, ld, first, count };
     const sheaf__operand operand = SHEAF__WRITES(l.w.ahead, sheaf__packed_size(w));
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_WEIGHT_LOAD,
                                        .arguments = &l,
@@ -51,7 +45,7 @@ void sheaf__weight_load(sheaf__device *device, sheaf__packed *w, const void *src
 /* By panels, over threads. */
 static void refresh_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const load *l = arg;
+    const mm_load *l = arg;
     sheaf__packed w = l->w;
     const int64_t row = begin * MM_PANEL, last = mm_min(end * MM_PANEL, w.n);
     sheaf__pack(&w, (const float *)l->src + row * w.k, SHEAF_F32, w.k, row, last - row);
@@ -59,7 +53,7 @@ static void refresh_part(const sheaf__kernels *k, const void *arg, int64_t begin
 
 void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float *master)
 {
-    load l = { .w = *w, .src = master };
+    mm_load l = { .w = *w, .src = master };
     const sheaf__operand operand[] = { SHEAF__WRITES(l.w.ahead, sheaf__packed_size(w)),
                                        SHEAF__READS(l.src, (size_t)(w->n * w->k) * sizeof(float)) };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_WEIGHT_REFRESH,
@@ -72,14 +66,6 @@ void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float 
 }
 
 /* ---- rows by token ---- */
-
-typedef struct lookup {
-    sheaf__pieces pieces; /* of them `begin` */
-    sheaf__packed w[SHEAF_MAX_SLICES];
-    sheaf__tokens tokens;
-    void *x;
-    sheaf_dtype dtype;
-} lookup;
 
 /* Where it is stored narrower than x, it is laid at the end of x and widened from there: what is
  * written never reaches what is still to be read. */
@@ -100,7 +86,7 @@ static void row_to(const sheaf__kernels *k, void *x, sheaf_dtype dtype, const sh
 
 static void rows_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
-    const lookup *l = arg;
+    const mm_lookup *l = arg;
     for (int64_t i = begin; i < end; i++) {
         const int64_t id = l->tokens.id[i];
         const int piece = sheaf__pieces_find(&l->pieces, id);
@@ -114,7 +100,7 @@ void sheaf__op_packed_rows(sheaf__device *device, void *x, sheaf_dtype dtype,
                            const sheaf__packed *w, const sheaf__pieces *pieces,
                            sheaf__tokens tokens)
 {
-    lookup l = { .pieces = *pieces, .tokens = tokens, .x = x, .dtype = dtype };
+    mm_lookup l = { .pieces = *pieces, .tokens = tokens, .x = x, .dtype = dtype };
     sheaf__operand operand[2 * SHEAF_MAX_SLICES + 2] = {
         SHEAF__READS(l.tokens.id, (size_t)tokens.n * sizeof(int32_t)),
         SHEAF__WRITES(l.x, (size_t)(tokens.n * w[0].k) * sheaf_dtype_bytes(dtype)),

@@ -3,8 +3,10 @@
 #include "ops/devices/cuda/launch.h"
 #include "ops/devices/cuda/launch_elements.h"
 #include "ops/devices/cuda/launch_sums.h"
+#include "ops/devices/cuda/launch_weights.h"
 
 sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
+    [SHEAF__OP_WEIGHT_REFRESH] = sheaf__cuda_op_weight_refresh,
     [SHEAF__OP_ADD] = sheaf__cuda_op_add,
     [SHEAF__OP_ACCUMULATE] = sheaf__cuda_op_accumulate,
     [SHEAF__OP_CONVERT] = sheaf__cuda_op_convert,
@@ -32,6 +34,7 @@ sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
     [SHEAF__OP_ROW_LABELS] = sheaf__cuda_op_row_labels,
     [SHEAF__OP_ROW_FIRST] = sheaf__cuda_op_row_first,
     [SHEAF__OP_TABLE_ROWS] = sheaf__cuda_op_table_rows,
+    [SHEAF__OP_PACKED_ROWS] = sheaf__cuda_op_packed_rows,
     [SHEAF__OP_FACTOR_COLUMNS] = sheaf__cuda_op_factor_columns,
     [SHEAF__OP_RMSNORM] = sheaf__cuda_op_rmsnorm,
     [SHEAF__OP_RMSNORM_BACK] = sheaf__cuda_op_rmsnorm_back,
