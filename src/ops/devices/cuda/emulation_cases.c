@@ -157,8 +157,9 @@ typedef __m128i quad; /* as the compiler takes what is said to be aligned to 16 
 static __attribute__((noinline)) int deeper(float *depth)
 {
     volatile int place[1000];
-    place[0] = (int)++*depth;
-    return place[0] < 0 ? 0 : deeper(depth) + place[0];
+    const int at = (int)++*depth % 1000;
+    place[at] = at;
+    return place[at] < 0 ? 0 : deeper(depth) + place[at];
 }
 
 static void odd_access(const case_odd *a, float *s)
