@@ -106,6 +106,7 @@ static sheaf_status *open_gpu(sheaf__cuda *gpu, size_t limit)
     const void *image = NULL;
     sheaf_status *st = sheaf__driver_get(&gpu->driver);
     TRY(st, look(gpu));
+    TRY(st, sheaf__cuda_mates(gpu));
     TRY(st, sheaf__cuda_image(&image, gpu));
     if (st != NULL)
         return st;
@@ -183,7 +184,9 @@ static sheaf__gpu_error add_block(sheaf__cuda *gpu, size_t from, size_t bytes)
 {
     const sheaf__driver *d = gpu->driver;
     const sheaf__gpu_memory memory = memory_of(gpu);
-    const sheaf__gpu_access access = { memory.place, SHEAF__GPU_READ_WRITE };
+    sheaf__gpu_access access[SHEAF__CUDA_PEERS];
+    for (int i = 0; i < gpu->mates; i++)
+        access[i] = (sheaf__gpu_access){ { 1, gpu->mate[i] }, SHEAF__GPU_READ_WRITE };
     sheaf__gpu_block block;
     if (!SHEAF_GROW(&gpu->block, &gpu->block_capacity, gpu->blocks + 1))
         return SHEAF__GPU_NO_MEMORY;
@@ -191,7 +194,7 @@ static sheaf__gpu_error add_block(sheaf__cuda *gpu, size_t from, size_t bytes)
     if (e != 0)
         return e;
     if ((e = d->map(gpu->base + from, bytes, 0, block, 0)) == 0 &&
-        (e = d->allow(gpu->base + from, bytes, &access, 1)) != 0)
+        (e = d->allow(gpu->base + from, bytes, access, (size_t)gpu->mates)) != 0)
         (void)d->unmap(gpu->base + from, bytes);
     if (e != 0)
         (void)d->destroy(block);
@@ -285,7 +288,8 @@ const sheaf__device_class sheaf__cuda_class = { .name = "cuda",
                                                 .refused = refused,
                                                 .upload = upload,
                                                 .download = download,
-                                                .run = run };
+                                                .run = run,
+                                                .peers = &sheaf__cuda_peers };
 
 int64_t sheaf__cuda_ran(const sheaf__device *device, sheaf__operation operation)
 {

@@ -36,12 +36,15 @@ typedef struct sheaf__cuda_kernel {
 
 enum { SHEAF__CUDA_KERNELS = 1024 };
 
+enum { SHEAF__CUDA_PEERS = 64 };
+
 struct sheaf__cuda {
     const sheaf__driver *driver;
     sheaf__device *device; /* whose operation runs */
     int number, handle;    /* of the GPU: as named, and the driver's */
     char name[64];
     int major, minor, processors;
+    int mate[SHEAF__CUDA_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool retained;
     sheaf__gpu_context context;
     sheaf__gpu_stream stream;
@@ -73,6 +76,13 @@ sheaf_status *sheaf__cuda_send(sheaf__cuda *gpu, sheaf__gpu_address to, const vo
                                size_t bytes);
 /* sheaf__cuda_fetch - done on return, after all that was queued. */
 sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address from, size_t bytes);
+
+/* ---- peers.c ---- */
+
+extern const sheaf__peers sheaf__cuda_peers;
+/* sheaf__cuda_mates - fills `mate`: all GPUs that the process sees, or, where two of them do not
+ * reach each other's memory, this one alone. */
+sheaf_status *sheaf__cuda_mates(sheaf__cuda *gpu);
 
 /* ---- image.c ---- */
 

@@ -1,0 +1,103 @@
+/* peers.c - what GPUs of one process do with each other's memory (device.h): an address is the same
+ * on all of them, and those that reach each other map it for all (cuda.c). */
+#include "ops/devices/cuda/cuda.h"
+#include "ops/devices/cuda/kernels/exchange.h"
+
+/* Does each of n GPUs reach the others' memory? */
+static sheaf__gpu_error all_reach(const sheaf__driver *d, const int *gpu, int n, bool *all)
+{
+    sheaf__gpu_error e = 0;
+    *all = true;
+    for (int i = 0; i < n; i++)
+        for (int p = 0; p < n && e == 0 && *all; p++) {
+            int reaches = 1;
+            if (p != i)
+                e = d->can_reach(&reaches, gpu[i], gpu[p]);
+            *all = reaches != 0;
+        }
+    return e;
+}
+
+sheaf_status *sheaf__cuda_mates(sheaf__cuda *gpu)
+{
+    const sheaf__driver *d = gpu->driver;
+    bool all = false;
+    sheaf__gpu_error e = d->count(&gpu->mates);
+    if (e == 0 && gpu->mates <= SHEAF__CUDA_PEERS) {
+        for (int i = 0; i < gpu->mates && e == 0; i++)
+            e = d->device(&gpu->mate[i], i);
+        if (e == 0)
+            e = all_reach(d, gpu->mate, gpu->mates, &all);
+    }
+    if (all)
+        return NULL;
+    gpu->mates = 1;
+    gpu->mate[0] = gpu->handle;
+    return sheaf__cuda_failed(gpu, e, "which other GPUs reach its memory");
+}
+
+/* A process that sees one GPU has all its ranks there. */
+static bool reach(const sheaf__reserved *range)
+{
+    const sheaf__cuda *gpu = range->own;
+    int visible = 0;
+    return gpu->driver->count(&visible) == 0 && gpu->mates == visible;
+}
+
+static sheaf_status *wait(sheaf__reserved *range)
+{
+    sheaf__cuda *gpu = range->own;
+    pthread_mutex_lock(&gpu->lock);
+    sheaf__gpu_error e = gpu->driver->set_context(gpu->context);
+    if (e == 0)
+        e = gpu->driver->stream_finish(gpu->stream);
+    pthread_mutex_unlock(&gpu->lock);
+    return sheaf__cuda_failed(gpu, e, "operations before an exchange");
+}
+
+static sheaf_status *copy(sheaf__reserved *range, void *to, const void *from, size_t bytes)
+{
+    sheaf__cuda *gpu = range->own;
+    pthread_mutex_lock(&gpu->lock);
+    sheaf__gpu_error e = gpu->driver->set_context(gpu->context);
+    if (e == 0)
+        e = gpu->driver->copy((sheaf__gpu_address)(uintptr_t)to,
+                              (sheaf__gpu_address)(uintptr_t)from, bytes, gpu->stream);
+    pthread_mutex_unlock(&gpu->lock);
+    return sheaf__cuda_failed(gpu, e, "copying from a peer");
+}
+
+/* Blocks of 256 threads with four elements each, as many as run side by side. */
+static sheaf_status *combine(sheaf__reserved *range, const sheaf__combining *what)
+{
+    enum { THREADS = 256, SIDE_BY_SIDE = 6 };
+    sheaf__cuda *gpu = range->own;
+    sheaf__exchange a = { .ranks = what->ranks,
+                          .operands = what->operands,
+                          .steps = what->steps,
+                          .begin = what->begin,
+                          .end = what->end };
+    memcpy(a.out, what->out, (size_t)a.ranks * sizeof *a.out);
+    memcpy(a.operand, what->operand, (size_t)a.operands * sizeof *a.operand);
+    for (int s = 0; s < a.steps; s++) {
+        a.to[s] = (int8_t)what->step[s].to;
+        a.a[s] = (int8_t)what->step[s].a;
+        a.b[s] = (int8_t)what->step[s].b;
+    }
+    const int64_t blocks = (a.end - a.begin + 4 * THREADS - 1) / (4 * THREADS),
+                  most = (int64_t)gpu->processors * SIDE_BY_SIDE;
+    pthread_mutex_lock(&gpu->lock);
+    sheaf_status *st =
+        sheaf__cuda_failed(gpu, gpu->driver->set_context(gpu->context), "an exchange");
+    if (st == NULL)
+        sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = "exchange_sum",
+                                                  .blocks = { blocks < most ? blocks : most },
+                                                  .threads = THREADS,
+                                                  .shared = SHEAF__EXCHANGE_SHARED(THREADS),
+                                                  .arguments = &a,
+                                                  .bytes = sizeof a });
+    pthread_mutex_unlock(&gpu->lock);
+    return st;
+}
+
+const sheaf__peers sheaf__cuda_peers = { reach, wait, copy, combine };
