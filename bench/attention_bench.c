@@ -1,6 +1,6 @@
 /* attention_bench.c - how fast is causal attention at some lengths, beside the products of a layer?
  *
- *   build/bench/attention_bench [--threads N] [--isa NAME] [--sums pairs|tiles] [--dtype f32|bf16]
+ *   build/bench/attention_bench [--threads N] [--isa NAME] [--sums ORDER] [--dtype f32|bf16|f16]
  *                               [--heads KV,GROUP,WIDTH] [--rounds N] [LENGTH...]
  *
  * One sequence of each length, forward and backward, times the least of several rounds; with one
@@ -89,6 +89,14 @@ static double product_seconds(sheaf__device *device, sheaf_dtype dtype)
     return (now(device->threads) - start) / (2.0 * M * N * K);
 }
 
+static sheaf__sums sums_of(const char *name)
+{
+    for (sheaf__sums sums = SHEAF__TILES; sums <= SHEAF__MMA16; sums++)
+        if (strcmp(name, sheaf__sums_text(sums)) == 0)
+            return sums;
+    return SHEAF__PAIRS;
+}
+
 static double least(double a, double b)
 {
     return a < b ? a : b;
@@ -159,9 +167,12 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--isa") == 0)
             s.isa = next, i++;
         else if (strcmp(argv[i], "--sums") == 0)
-            s.sums = strcmp(next, "tiles") == 0 ? SHEAF__TILES : SHEAF__PAIRS, i++;
+            s.sums = sums_of(next), i++;
         else if (strcmp(argv[i], "--dtype") == 0)
-            s.dtype = strcmp(next, "f32") == 0 ? SHEAF_F32 : SHEAF_BF16, i++;
+            s.dtype = strcmp(next, "f32") == 0   ? SHEAF_F32
+                      : strcmp(next, "f16") == 0 ? SHEAF_F16
+                                                 : SHEAF_BF16,
+            i++;
         else if (strcmp(argv[i], "--heads") == 0 &&
                  sscanf(next, "%lld,%lld,%lld", &kv, &group, &width) == 3)
             s.kv = kv, s.group = group, s.width = width, i++;

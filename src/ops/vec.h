@@ -200,6 +200,10 @@ SHEAF__INLINE veci vi_bf16(vec x)
     const veci sum = _mm512_mask_add_epi32(vi_set(SHEAF__NAN_BITS), number, bits, vi_set(0x7fff));
     return _mm512_mask_add_epi32(sum, odd, sum, vi_set(1));
 }
+SHEAF__INLINE veci vi_halves(__m256i a) /* element i to lane i */
+{
+    return _mm512_cvtepu16_epi32(a);
+}
 SHEAF__INLINE vec v_from_f16(__m256i a)
 {
     return _mm512_cvtph_ps(a);
@@ -316,11 +320,14 @@ SHEAF__INLINE void v_store_halves(uint16_t *p, __m256i x, int64_t count)
     _mm256_storeu_si256((__m256i *)copy, x);
     memcpy(p, copy, (size_t)count * 2);
 }
+SHEAF__INLINE veci vi_halves(__m256i x) /* element i to lane i */
+{
+    return (veci){ _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)),
+                   _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1)) };
+}
 SHEAF__INLINE vec v_from_bf16(__m256i x)
 {
-    const __m256i a = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x));
-    const __m256i b = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1));
-    return v_float(vi_left((veci){ a, b }, 16));
+    return v_float(vi_left(vi_halves(x), 16));
 }
 SHEAF__INLINE __m256i vi_upper_halves(veci x)
 {

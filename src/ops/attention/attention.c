@@ -19,40 +19,43 @@ sheaf__attention_kernel *sheaf__attention_kernel_for(const char *isa)
     return sheaf__attention_ref;
 }
 
-/* The fast kernels read channels of bfloat16 by pairs, from where they lie: the last one of an odd
+/* The fast kernels read channels of 16 bits by pairs, from where they lie: the last one of an odd
  * head would take that of the next. No released model has such heads; they go by the definition. */
 static sheaf__attention_kernel *kernel_of(const sheaf__device *device, const sheaf__attention *s)
 {
-    const bool mma = sheaf__by_mma(device->sums, s->dtype);
-    const bool odd = s->dtype == SHEAF_BF16 && s->head_dim % 2 != 0;
-    return sheaf__attention_kernel_for(odd || mma ? "ref" : device->kernels->isa);
+    const bool pairs = s->dtype == SHEAF_BF16 || sheaf__by_mma(device->sums, s->dtype);
+    return sheaf__attention_kernel_for(pairs && s->head_dim % 2 != 0 ? "ref"
+                                                                     : device->kernels->isa);
 }
 
 /* Words of scratch for dk and dv of no key, and for each key; bfloat16 as where it is widened,
  * which takes most. */
-static int64_t words_without_keys(const sheaf__attention *s)
+static int64_t words_without_keys(const sheaf__attention *s, sheaf__sums sums)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK, wide = (s->head_dim + 15) / 16 * 16;
     return 2 * block * s->head_dim + 3 * block * wide + 5 * block +
            3 * SHEAF__ATTENTION_STRIP * SHEAF__ATTENTION_LD + block * block + block * wide +
-           (s->dtype == SHEAF_F32 ? 0 : SHEAF__ATTENTION_STRIP * wide);
+           (s->dtype == SHEAF_F32 ? 0 : SHEAF__ATTENTION_STRIP * wide) +
+           (sheaf__attention_ends(s, sums, s->keys) ? block * wide : 0);
 }
-static int64_t words_of_key(const sheaf__attention *s)
+static int64_t words_of_key(const sheaf__attention *s, sheaf__sums sums)
 {
-    return 2 * ((s->head_dim + 15) / 16 * 16);
+    return (sheaf__attention_ends(s, sums, s->queries) ? 4 : 2) * ((s->head_dim + 15) / 16 * 16);
 }
 
-int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
+int64_t sheaf__attention_keys_held(const sheaf__attention *s, sheaf__sums sums, size_t bytes)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK;
-    return ((int64_t)(bytes / 4) - words_without_keys(s)) / words_of_key(s) / block * block;
+    return ((int64_t)(bytes / 4) - words_without_keys(s, sums)) / words_of_key(s, sums) / block *
+           block;
 }
 
 /* Bytes that hold so many keys, in whole pages. */
-static size_t bytes_for(const sheaf__attention *s, int64_t keys)
+static size_t bytes_for(const sheaf__attention *s, sheaf__sums sums, int64_t keys)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK, held = (keys + block - 1) / block * block;
-    return ((size_t)(words_without_keys(s) + held * words_of_key(s)) * 4 + 4095) / 4096 * 4096;
+    return ((size_t)(words_without_keys(s, sums) + held * words_of_key(s, sums)) * 4 + 4095) /
+           4096 * 4096;
 }
 
 /* ---- operations ---- */
@@ -353,13 +356,13 @@ static int64_t longest_of(const sheaf__attention *s)
 static void find_room(arguments *a, sheaf__device *device, int64_t longest)
 {
     const sheaf__attention *s = &a->shape;
-    const size_t bytes = bytes_for(s, longest);
+    const size_t bytes = bytes_for(s, device->sums, longest);
     void *room = NULL;
     a->room_bytes = SHEAF__THREAD_SCRATCH;
     if (!a->fused || bytes <= SHEAF__THREAD_SCRATCH)
         return;
     a->fused = false;
-    if (bytes_for(s, s->keys) > 4 * SHEAF__THREAD_SCRATCH ||
+    if (bytes_for(s, device->sums, s->keys) > 4 * SHEAF__THREAD_SCRATCH ||
         !should_fuse(heads_of(s), device->threads))
         return;
     sheaf_status *st =
@@ -397,7 +400,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *s,
         return;
     /* o and stats are only read; the call has one field for both directions */
     arguments a = { *s, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv, false, NULL, 0, 0 };
-    const int64_t held = sheaf__attention_keys_held(s, SHEAF__THREAD_SCRATCH),
+    const int64_t held = sheaf__attention_keys_held(s, device->sums, SHEAF__THREAD_SCRATCH),
                   longest = longest_of(s);
     const int64_t share = heads * s->keys / (4 * device->threads) / block * block;
     a.fused = s->segment == NULL ? should_fuse(heads, device->threads)

@@ -57,5 +57,6 @@ SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
 #define EACH_SINGLE(X, order) X(1, 1, order) X(2, 1, order) X(1, 2, order) X(2, 2, order)
 #define EACH_SINGLE_WIDE(X, order)
 
+#define PRODUCT_MMA sheaf__mma_product_avx2mma
 #define KERNEL sheaf__attention_avx2
 #include "ops/attention/attention_kernel.h"

@@ -95,5 +95,6 @@ SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
 
 #define HAS_UNIT
 
+#define PRODUCT_MMA sheaf__mma_product_avx512mma
 #define KERNEL sheaf__attention_avx512
 #include "ops/attention/attention_kernel.h"

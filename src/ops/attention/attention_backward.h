@@ -24,6 +24,7 @@ typedef struct walk {
     uint32_t *ds;                  /* [16 panels][256 / step][16] */
     float *dq;                     /* [256][wide] */
     float *dk, *dv;                /* [keys of the part][wide] */
+    float *dq_total, *dk_total, *dv_total; /* of chains that have ended, if some end */
 } walk;
 
 /* words_without_keys() of attention.c adds up the same. */
@@ -50,6 +51,12 @@ static void plan_walk(job *w, walk *t)
     if (t->want_dkv) {
         t->dk = take(w, (t->k1 - t->k0) * w->wide);
         t->dv = take(w, (t->k1 - t->k0) * w->wide);
+    }
+    if (w->ends)
+        t->dq_total = take(w, BLOCK * w->wide);
+    if (w->query_ends && t->want_dkv) {
+        t->dk_total = take(w, (t->k1 - t->k0) * w->wide);
+        t->dv_total = take(w, (t->k1 - t->k0) * w->wide);
     }
 }
 
@@ -171,7 +178,9 @@ static bool begin_queries(const job *w, walk *t, int64_t g, int64_t i0)
     }
     if (t->want_dq)
         memset(t->dq, 0, (size_t)(BLOCK * w->wide) * sizeof(float));
-    return w->s->full || all_finite(bad, w->pairs);
+    if (t->want_dq && w->ends)
+        memset(t->dq_total, 0, (size_t)(BLOCK * w->wide) * sizeof(float));
+    return w->s->full || all_finite(bad, w->exponents);
 }
 
 /* First query that may see key j, and one past the last query that may. */
@@ -232,11 +241,13 @@ SHEAF__INLINE void store_pair(const rounded *x, float *floats, uint16_t *halves,
     }
 }
 
-/* Turns scores and dp of key j, in bfloat16 of j and j + 1, at offset `at` of the strip, into p and
- * ds for the queries of panels [p0, p1); `to` is the first of their steps in ds of panel 0. */
+/* Turns scores and dp of key j, in bfloat16 and in pairs of j and j + 1, at offset `at` of the
+ * strip, into p and ds for the queries of panels [p0, p1); `to` is the first of their steps in ds
+ * of panel 0. */
 SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at, uint32_t *to,
-                              int64_t p0, int64_t p1, const sheaf_dtype dtype, const bool odd_first)
+                              int64_t p0, int64_t p1, const sheaf_dtype dtype, const bool pairs)
 {
+    const bool odd_first = dtype == SHEAF_BF16 && !pairs;
     const vec scale = v_set(w->s->scale);
     const float cap = w->s->cap;
     const veci key = key_of(w, j), next = key_of(w, j + 1);
@@ -248,9 +259,9 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
         const limits see = limits_at(minus_first + n, span + n);
         const vec m = load(max + n), e = load(sum + n), d = load(whole + n);
         const weights a = weigh(s + n, dp + n, m, e, d, sees(see, key), scale, cap);
-        if (dtype == SHEAF_BF16) {
+        if (pairs || odd_first) {
             const weights b = weigh(s + LD + n, dp + LD + n, m, e, d, sees(see, next), scale, cap);
-            const rounded p = round_pair(a.p, b.p), ds = round_pair(a.ds, b.ds);
+            const rounded p = round_two(a.p, b.p, dtype), ds = round_two(a.ds, b.ds, dtype);
             store_pair(&p, s + n, p16 + n, odd_first);
             store_pair(&ds, dp + n, ds16 + n, odd_first);
             if (odd_first) {
@@ -271,12 +282,14 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
 static void weigh_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t b0, int64_t p0,
                         int64_t p1)
 {
-    for (int64_t j = j0; j < j1; j += w->s->dtype == SHEAF_BF16 ? 2 : 1) {
+    for (int64_t j = j0; j < j1; j += w->pairs || w->odd_first ? 2 : 1) {
         uint32_t *to = t->ds + (j - b0) / w->step * PANEL;
-        if (w->pairs)
-            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_BF16, false);
-        else if (w->odd_first)
+        if (w->pairs && w->s->dtype == SHEAF_F16)
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F16, true);
+        else if (w->pairs)
             weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_BF16, true);
+        else if (w->odd_first)
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_BF16, false);
         else if (w->s->dtype == SHEAF_F16)
             weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, SHEAF_F16, false);
         else
@@ -296,7 +309,8 @@ static void score_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int
                .b_panel = w->depth * PANEL,
                .steps = w->depth,
                .scale = w->s->scale,
-               .kind = w->kind };
+               .kind = w->kind,
+               .call = w->call };
     product_of_rows(w, &m, j1 - j0, p1 - p0);
     for (int64_t j = 0; w->s->cap > 0 && j < j1 - j0; j++)
         cap_scores(t->s + j * LD + p0 * PANEL, w->s->cap, (p1 - p0) * PANEL);
@@ -326,7 +340,8 @@ static void add_dkv(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t
                .b_panel = BLOCK / w->step * PANEL,
                .steps = (p1 - p0) * PANEL / w->step,
                .add = true,
-               .kind = w->kind };
+               .kind = w->kind,
+               .call = w->call };
     product(&m, j1 - j0, w->panels);
     m.c = t->dv + (j0 - t->k0) * w->wide;
     m.a = p;
@@ -355,7 +370,8 @@ static void add_dq(const job *w, const walk *t, int64_t b0, int64_t b1)
                          .b_panel = steps * PANEL,
                          .steps = steps_of(w, to - from),
                          .add = true,
-                         .kind = w->kind };
+                         .kind = w->kind,
+                         .call = w->call };
         product(&m, PANEL, w->panels);
     }
 }
@@ -380,6 +396,8 @@ static bool walk_block(const job *w, const walk *t, int64_t b0, int64_t b1)
         finite = pack_keys(w, t->k, BLOCK / w->step * PANEL, k_row, b0, b1);
         add_dq(w, t, b0, b1);
     }
+    if (t->want_dq && w->ends && ends_at(b1))
+        end_chains(t->dq_total, t->dq, BLOCK * w->wide);
     return finite;
 }
 
@@ -391,10 +409,34 @@ static bool walk_queries(const job *w, walk *t, int64_t g, int64_t i0)
     const int64_t to = least(t->k1, sheaf__attention_last(w->s, i0 + t->count - 1) + 1);
     for (int64_t b0 = from; finite && b0 < to; b0 += BLOCK)
         finite = walk_block(w, t, b0, least(b0 + BLOCK, t->k1));
+    if (t->want_dq && w->ends)
+        end_chains(t->dq, t->dq_total, BLOCK * w->wide);
     for (int64_t n = 0; finite && t->want_dq && n < t->count; n++) {
         if (n + PANEL < t->count)
             fetch_row_to_write(w, q_row(w, w->call->dq, i0 + n + PANEL, g));
         finish_row(w, (char *)q_row(w, w->call->dq, i0 + n, g), t->dq + n * w->wide);
+    }
+    return finite;
+}
+
+static void end_dkv(const job *w, walk *t, bool last)
+{
+    const int64_t count = (t->k1 - t->k0) * w->wide;
+    end_chains(last ? t->dk : t->dk_total, last ? t->dk_total : t->dk, count);
+    end_chains(last ? t->dv : t->dv_total, last ? t->dv_total : t->dv, count);
+}
+
+/* Of one head. Chains end at the same queries whether these see the keys or not: the next head
+ * goes on. */
+static bool walk_head(const job *w, walk *t, int64_t g)
+{
+    const int64_t start = first_query(w, t->k0), end = end_query(w, t->k1 - 1);
+    bool finite = true;
+    for (int64_t i0 = w->query_ends ? 0 : start; finite && i0 < w->s->queries; i0 += BLOCK) {
+        if (i0 >= start && i0 < end)
+            finite = walk_queries(w, t, g, i0);
+        if (w->query_ends && ends_at(i0 + BLOCK) && i0 + BLOCK < w->s->queries)
+            end_dkv(w, t, false);
     }
     return finite;
 }
@@ -405,14 +447,18 @@ static bool give_dkv(const sheaf__attention_call *call, const sheaf__attention_p
 {
     job w = job_of(call, part, true, scratch, bytes);
     walk t = { .want_dq = both, .want_dkv = true, .k0 = part->begin, .k1 = part->end };
-    const int64_t start = first_query(&w, t.k0), end = end_query(&w, t.k1 - 1);
     bool finite = true;
     plan_walk(&w, &t);
+    if (w.query_ends) {
+        memset(t.dk_total, 0, (size_t)((t.k1 - t.k0) * w.wide) * sizeof(float));
+        memset(t.dv_total, 0, (size_t)((t.k1 - t.k0) * w.wide) * sizeof(float));
+    }
     memset(t.dk, 0, (size_t)((t.k1 - t.k0) * w.wide) * sizeof(float));
     memset(t.dv, 0, (size_t)((t.k1 - t.k0) * w.wide) * sizeof(float));
     for (int64_t g = part->g0; finite && g < part->g1; g++)
-        for (int64_t i0 = start; finite && i0 < end; i0 += BLOCK)
-            finite = walk_queries(&w, &t, g, i0);
+        finite = walk_head(&w, &t, g);
+    if (w.query_ends)
+        end_dkv(&w, &t, true);
     for (int64_t j = t.k0; finite && j < t.k1; j++) {
         const int64_t row = part->batch * w.s->kv_rows + j, from = (j - t.k0) * w.wide;
         if (w.s->full && is_hidden(&w, j)) {

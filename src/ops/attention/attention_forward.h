@@ -22,6 +22,7 @@ typedef struct rows {
     float *score;                /* [panel][run][16] */
     float *p;                    /* [BLOCK / step][panels together][16] */
     float *out;                  /* [row][wide] */
+    float *total;                /* the same, of chains that have ended; NULL if none ends */
     uint32_t *v;                 /* [panel of head_dim][v_steps][16] */
     int64_t v_from, v_steps;     /* packed once for the part if v_whole, else block by block */
     bool v_whole;
@@ -36,10 +37,11 @@ static int64_t last_seen(const job *w, int64_t row)
     return sheaf__attention_last(w->s, row / w->s->group);
 }
 
-/* Panels of rows that meet the values together: the unit takes two. */
+/* Panels of rows that meet the values together: the unit takes two, and mma brings values into
+ * elements for each. */
 static int64_t together(const job *w)
 {
-    return w->kind == UNIT ? 2 : 1;
+    return w->kind == UNIT || w->mma ? 2 : 1;
 }
 
 /* Rows of a block, of which keys and values are read once: so many that their scores for all keys
@@ -47,7 +49,7 @@ static int64_t together(const job *w)
  * they do not fit for 32 rows, computing them again costs less. */
 static int64_t rows_at_once(const job *w, int64_t longest)
 {
-    const int64_t row = longest + w->depth + w->wide + 16 + 6,
+    const int64_t row = longest + w->depth + w->wide * (w->ends ? 2 : 1) + 16 + 6,
                   rest = (BLOCK + STRIP) * w->wide + (BLOCK * together(w) + 10) * PANEL;
     for (int64_t size = MAX_ROWS; size >= MAX_ROWS / 2; size -= PANEL)
         if (size * row + rest <= (w->end - w->free) / 4)
@@ -76,6 +78,7 @@ static int64_t plan_rows(job *w, rows *r)
     r->lane = take(w, size * 16);
     r->q = take(w, size * w->depth);
     r->out = take(w, size * w->wide);
+    r->total = w->ends ? take(w, size * w->wide) : NULL;
     const int64_t capacity = (w->end - w->free) / 4 - BLOCK * w->wide;
     r->run = least(longest, capacity / size / BLOCK * BLOCK);
     assert(r->run > 0);
@@ -150,7 +153,8 @@ static void score_keys(const job *w, const rows *r, int64_t run0, int64_t j0, in
                      .b_panel = w->depth * PANEL,
                      .steps = w->depth,
                      .scale = w->s->scale,
-                     .kind = w->kind };
+                     .kind = w->kind,
+                     .call = w->call };
     product_of_rows(w, &t, j1 - j0, r->panels);
     for (int64_t p = 0; w->s->cap > 0 && p < r->panels; p++)
         cap_scores(to + p * r->run * PANEL, w->s->cap, (j1 - j0) * PANEL);
@@ -263,6 +267,13 @@ static divisor divisor_at(const rows *r, int64_t p)
                       load(r->rest + p * PANEL) };
 }
 
+SHEAF__INLINE veci quotients_of_two(vec even, vec odd, const divisor *by, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16
+               ? quotient_pair(even, odd, by)
+               : round_two(v_div(even, by->sum), v_div(odd, by->sum), SHEAF_F16).words;
+}
+
 /* p of `count` keys of panel p as words, at `to` and every `apart` floats. */
 static void quotients(const job *w, const rows *r, int64_t p, float *to, int64_t apart,
                       const float *e, int64_t count)
@@ -271,7 +282,7 @@ static void quotients(const job *w, const rows *r, int64_t p, float *to, int64_t
     if (w->s->dtype == SHEAF_F32)
         for (int64_t j = 0; j < count; j++)
             store(to + j * apart, quotient(load(e + j * PANEL), &by));
-    else if (w->s->dtype == SHEAF_F16)
+    else if (w->s->dtype == SHEAF_F16 && !w->pairs)
         for (int64_t j = 0; j < count; j++)
             store(to + j * apart, v_rounded(v_div(load(e + j * PANEL), by.sum), SHEAF_F16));
     else if (w->odd_first)
@@ -283,10 +294,11 @@ static void quotients(const job *w, const rows *r, int64_t p, float *to, int64_t
         }
     else {
         uint32_t *words = (uint32_t *)(void *)to;
+        const sheaf_dtype dtype = w->s->dtype;
         for (; count >= 2; count -= 2, e += 2 * PANEL, words += apart)
-            vi_store(words, quotient_pair(load(e), load(e + PANEL), &by));
+            vi_store(words, quotients_of_two(load(e), load(e + PANEL), &by, dtype));
         if (count > 0)
-            vi_store(words, quotient_pair(load(e), v_zero(), &by));
+            vi_store(words, quotients_of_two(load(e), v_zero(), &by, dtype));
     }
 }
 
@@ -316,9 +328,12 @@ static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int
                          .b_panel = r->v_steps * PANEL,
                          .steps = steps_of(w, j1 - j0),
                          .add = true,
-                         .kind = w->kind };
+                         .kind = w->kind,
+                         .call = w->call };
         product(&t, least(n * PANEL, r->count - p * PANEL), w->panels);
     }
+    if (w->ends && ends_at(j1))
+        end_chains(r->total, r->out, r->panels * PANEL * w->wide);
     return finite;
 }
 
@@ -333,6 +348,8 @@ static bool weigh_values(const job *w, const rows *r, bool again)
 {
     bool finite = true;
     memset(r->out, 0, (size_t)(r->panels * PANEL * w->wide) * sizeof(float));
+    if (w->ends)
+        memset(r->total, 0, (size_t)(r->panels * PANEL * w->wide) * sizeof(float));
     for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
         j1 = run_end(r, j0);
         if (again) {
@@ -369,6 +386,8 @@ static bool attend_rows(const job *w, const rows *r)
     end_sums(w, r);
     if (!weigh_values(w, r, again))
         return false;
+    if (w->ends)
+        end_chains(r->out, r->total, r->panels * PANEL * w->wide);
     for (int64_t i = 0; i < r->count; i++) {
         const int64_t row = r->begin + i;
         finish_row(w, (char *)o_row(w, w->call->o, row / w->s->group, row % w->s->group),

@@ -17,6 +17,7 @@
 
 #include "ops/math/math.h"
 #include "ops/matmul/matmul_transpose.h"
+#include "ops/matmul/mma.h"
 
 #define PANEL 16
 #define BLOCK SHEAF__ATTENTION_BLOCK
@@ -152,12 +153,35 @@ static void run_tile(const tile *t, int rows, int panels)
     }
 }
 
+static void product_mma(const tile *t, int64_t rows, int64_t panels)
+{
+    PRODUCT_MMA(&(sheaf__mma_product){ .c = t->c,
+                                       .c_row = t->c_row,
+                                       .c_panel = t->c_panel,
+                                       .a = t->a,
+                                       .a_row = t->a_row,
+                                       .a_step = t->a_step,
+                                       .b = t->b,
+                                       .b_panel = t->b_panel,
+                                       .rows = rows,
+                                       .panels = panels,
+                                       .steps = t->steps,
+                                       .sums = t->call->sums,
+                                       .dtype = t->call->shape->dtype,
+                                       .on = t->add,
+                                       .scale = t->scale });
+}
+
 /* Panels outside, so that they stay in the first-level cache while rows stream past;
  * rows are shared out evenly, because a tile of one row waits for its own sums. */
 static void product(const tile *all, int64_t rows, int64_t panels)
 {
     if (all->kind == UNIT) {
         product_unit(all, rows, panels);
+        return;
+    }
+    if (all->kind == MMA) {
+        product_mma(all, rows, panels);
         return;
     }
     for (int64_t p = 0, wide; p < panels; p += wide) {
@@ -233,7 +257,7 @@ static void join_lanes(float *lane)
             store(lane + l, v_add(load(lane + l), load(lane + l + apart)));
 }
 
-/* Words of floats, or of bfloat16 pairs from two rows; columns from count on are zero. */
+/* Words of floats, or of pairs of 16 bits from two rows; columns from count on are zero. */
 SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, sheaf_dtype dtype,
                             bool pairs)
 {
@@ -245,18 +269,18 @@ SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, sh
 
 /* Has sign bits set where a number in the word is inf or NaN: an exponent of all ones carries
  * into the sign, no other does. Words are collected with either(), then tested once. */
-SHEAF__INLINE veci overflow(veci word, bool pairs)
+SHEAF__INLINE veci overflow(veci word, uint32_t exponents)
 {
-    const veci exponent = vi_set(pairs ? 0x7f807f80u : 0x7f800000u);
-    return vi_add(vi_and(word, exponent), vi_set(pairs ? 0x00800080u : 0x00800000u));
+    const uint32_t lowest = exponents & ~(exponents << 1);
+    return vi_add(vi_and(word, vi_set(exponents)), vi_set(lowest));
 }
-static bool all_finite(veci overflows, bool pairs)
+static bool all_finite(veci overflows, uint32_t exponents)
 {
     uint32_t word[PANEL], all = 0;
     vi_store(word, overflows);
     for (int i = 0; i < PANEL; i++)
         all |= word[i];
-    return (all & (pairs ? 0x80008000u : 0x80000000u)) == 0;
+    return (all & (exponents << 1 & ~exponents)) == 0;
 }
 
 /* Which keys the query in a lane sees by order and window: key j when j - first, as an
@@ -282,16 +306,20 @@ typedef struct job {
     const sheaf__attention_call *call;
     const sheaf__attention *s;
     sheaf__attention_part part;
-    bool pairs;       /* words are pairs of bfloat16 */
-    bool odd_first;   /* bfloat16 widened: element e of what is summed is step e ^ 1 */
-    float *strip;     /* if 16-bit numbers are widened: rows of them, [STRIP][wide]; else NULL */
-    kind kind;        /* of all products */
-    int64_t step;     /* elements of a word */
-    int64_t size;     /* bytes of an element */
-    int64_t depth;    /* steps over head_dim */
-    int64_t panels;   /* of head_dim */
-    int64_t wide;     /* head_dim in whole panels */
-    char *free, *end; /* scratch not yet given out */
+    bool pairs;         /* words are pairs of 16 bits */
+    bool mma;           /* in the orders mma8 and mma16 */
+    bool ends;          /* so that chains over keys end before these do, */
+    bool query_ends;    /* and over queries */
+    uint32_t exponents; /* the bits of them in a word */
+    bool odd_first;     /* bfloat16 widened: element e of what is summed is step e ^ 1 */
+    float *strip;       /* if 16-bit numbers are widened: rows of them, [STRIP][wide]; else NULL */
+    kind kind;          /* of all products */
+    int64_t step;       /* elements of a word */
+    int64_t size;       /* bytes of an element */
+    int64_t depth;      /* steps over head_dim */
+    int64_t panels;     /* of head_dim */
+    int64_t wide;       /* head_dim in whole panels */
+    char *free, *end;   /* scratch not yet given out */
 } job;
 
 /* It widens bfloat16 where that pays: where each number is used more than once. */
@@ -302,8 +330,12 @@ static job job_of(const sheaf__attention_call *call, const sheaf__attention_part
     job w = {
         .call = call, .s = s, .part = *part, .free = scratch, .end = (char *)scratch + bytes
     };
-    w.pairs = s->dtype == SHEAF_BF16 && (!widens || sheaf__attention_by_pairs(call));
-    w.kind = w.pairs ? kind_of(call) : FLOATS;
+    w.mma = sheaf__by_mma(call->sums, s->dtype);
+    w.ends = sheaf__attention_ends(s, call->sums, s->keys);
+    w.query_ends = sheaf__attention_ends(s, call->sums, s->queries);
+    w.pairs = w.mma || (s->dtype == SHEAF_BF16 && (!widens || sheaf__attention_by_pairs(call)));
+    w.kind = w.mma ? MMA : w.pairs ? kind_of(call) : FLOATS;
+    w.exponents = !w.pairs ? 0x7f800000u : s->dtype == SHEAF_F16 ? 0x7c007c00u : 0x7f807f80u;
     w.odd_first = s->dtype == SHEAF_BF16 && !w.pairs;
     w.step = w.pairs ? 2 : 1;
     w.size = s->dtype == SHEAF_F32 ? 4 : 2;
@@ -323,7 +355,7 @@ static void *take(job *w, int64_t words)
 
 static void take_strip(job *w)
 {
-    if (w->s->dtype == SHEAF_F16 || w->odd_first)
+    if ((w->s->dtype == SHEAF_F16 && !w->pairs) || w->odd_first)
         w->strip = take(w, STRIP * w->wide);
 }
 
@@ -448,12 +480,12 @@ static veci pack_step(const job *w, uint32_t *to, int64_t panel_words, const cha
     odd = odd != NULL ? odd : (const char *)zeros;
     for (; left >= PANEL; left -= PANEL, even += bytes, odd += bytes, to += panel_words) {
         const veci word = words_of(even, odd, PANEL, w->s->dtype, pairs);
-        bad = either(bad, overflow(word, pairs));
+        bad = either(bad, overflow(word, w->exponents));
         vi_store(to, word);
     }
     if (left > 0) {
         const veci word = words_of(even, odd, left, w->s->dtype, pairs);
-        bad = either(bad, overflow(word, pairs));
+        bad = either(bad, overflow(word, w->exponents));
         vi_store(to, word);
     }
     return bad;
@@ -474,7 +506,7 @@ static bool pack_keys(const job *w, uint32_t *to, int64_t panel_words,
         bad = either(bad,
                      pack_step(w, to + step_of(w, j - j0) * PANEL, panel_words, from[0], from[1]));
     }
-    return w->s->full || all_finite(bad, w->pairs);
+    return w->s->full || all_finite(bad, w->exponents);
 }
 
 /* head_dim numbers of `sum`, + 0.0f, rounded */
@@ -486,6 +518,29 @@ static void finish_row(const job *w, char *to, const float *sum)
         v_write(to, c, v_add(load(sum + c), v_zero()), PANEL, w->s->dtype);
     if (c < d)
         v_write(to, c, v_add(load(sum + c), v_zero()), d - c, w->s->dtype);
+}
+
+/* Both rounded to 16 bits; a NaN becomes any. */
+SHEAF__INLINE rounded round_two(vec even, vec odd, const sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        return round_pair(even, odd);
+    const __m256i a = v_f16(even), b = v_f16(odd);
+    return (rounded){ a, b, vi_xor(vi_halves(a), vi_left(vi_halves(b), 16)) };
+}
+
+/* Chains end: `count` whole panels of them are added to the sums of those before. */
+static void end_chains(float *total, float *chain, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += PANEL) {
+        store(total + i, v_add(load(total + i), load(chain + i)));
+        store(chain + i, v_zero());
+    }
+}
+/* Before key or query n. */
+static bool ends_at(int64_t n)
+{
+    return n % SHEAF__MMA_CHAIN == 0;
 }
 
 #include "ops/attention/attention_forward.h"

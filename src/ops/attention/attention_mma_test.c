@@ -183,6 +183,30 @@ static void test_attention__on_a_device(void **state)
     }
 }
 
+/* Kernels where chains end, over keys and over queries; a head whose queries do not see a key ends
+ * its chain, too. */
+static void test_attention__kernels_end_chains(void **state)
+{
+    const struct {
+        const char *name;
+        int64_t queries, keys, group, dim, window;
+        bool full;
+    } row[] = {
+        { "many keys", 18, 4200, 2, 4, 0, true },    { "one query", 1, 8200, 3, 20, 0, false },
+        { "many queries", 4150, 34, 2, 4, 0, true }, { "both", 4400, 4400, 2, 2, 24, false },
+        { "the last 30", 30, 4200, 1, 4, 0, false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        sheaf__attention s = shape_of(i % 2 ? SHEAF_F16 : SHEAF_BF16, row[i].queries, row[i].keys,
+                                      row[i].group, row[i].dim, row[i].full);
+        s.window = row[i].window;
+        problem p = problem_of(s, 2, false);
+        p.sums = orders[i / 2 % 2];
+        check_order(&p, row[i].name);
+        problem_drop(&p);
+    }
+}
+
 /* The last query alone, with a cache of all keys, has the bytes of the whole; and what a mask hides
  * is no summand, not even a NaN. */
 static void test_attention__decoding_gives_the_last_row(void **state)
@@ -214,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention__sums_are_products),
         cmocka_unit_test(test_attention__on_a_device),
+        cmocka_unit_test(test_attention__kernels_end_chains),
         cmocka_unit_test(test_attention__decoding_gives_the_last_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

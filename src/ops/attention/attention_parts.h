@@ -8,6 +8,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/math/round.h"
+#include "ops/matmul/mma.h"
 
 #define SHEAF__ATTENTION_BLOCK 256 /* of the contract: keys or queries of one chain */
 #define SHEAF__ATTENTION_CHUNK 32  /* of its order `tiles` */
@@ -61,8 +62,14 @@ static inline bool sheaf__attention_by_pairs(const sheaf__attention_call *call)
     return call->shape->dtype == SHEAF_BF16 && (call->sums == SHEAF__TILES || call->units.pairs);
 }
 
+/* Whether chains of mma8 or mma16 over `count` keys or queries end before these do. */
+static inline bool sheaf__attention_ends(const sheaf__attention *s, sheaf__sums sums, int64_t count)
+{
+    return sheaf__by_mma(sums, s->dtype) && count > SHEAF__MMA_CHAIN;
+}
+
 /* Most keys whose dk and dv the dkv kernels can hold in `bytes`: a multiple of 256. */
-int64_t sheaf__attention_keys_held(const sheaf__attention *shape, size_t bytes);
+int64_t sheaf__attention_keys_held(const sheaf__attention *shape, sheaf__sums sums, size_t bytes);
 
 /* The window that counts; 0 = none. */
 static inline int64_t sheaf__attention_window(const sheaf__attention *s)

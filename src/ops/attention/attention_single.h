@@ -20,6 +20,9 @@ typedef struct single {
     uint32_t *keys;      /* [panel][depth][16] */
     float *score;        /* [head][ld], in the end p */
     float *out;          /* [head][wide] */
+    float *total;        /* the same, of chains that have ended, and */
+    uint16_t *weight;    /* [head][BLOCK], p of a block, and */
+    uint32_t *value;     /* [panel of head_dim][BLOCK / 2][16], its values, of mma8 and mma16 */
 } single;
 
 /* Of heads of which scores fit in the scratch; 0 if not one does. */
@@ -35,10 +38,17 @@ static int64_t plan_single(job *w, single *one)
     one->mask = w->s->key_mask == NULL ? NULL : w->s->key_mask + w->part.batch * w->s->mask_ld;
     take_strip(w);
     one->keys = take(w, KEY_PANELS * w->depth * PANEL);
-    const int64_t fit = (w->end - w->free) / 4 / (one->ld + w->wide);
+    if (w->mma)
+        one->value = take(w, BLOCK / 2 * w->wide);
+    const int64_t of_mma = w->mma ? w->wide + BLOCK / 2 : 0;
+    const int64_t fit = (w->end - w->free) / 4 / (one->ld + w->wide + of_mma);
     one->heads = least(heads, fit);
     one->score = take(w, one->heads * one->ld);
     one->out = take(w, one->heads * w->wide);
+    if (w->mma) {
+        one->total = take(w, one->heads * w->wide);
+        one->weight = take(w, one->heads * BLOCK / 2);
+    }
     return one->heads;
 }
 
@@ -74,7 +84,8 @@ static void score_heads(const job *w, const single *one)
                          .b_panel = w->depth * PANEL,
                          .steps = w->depth,
                          .scale = w->s->scale,
-                         .kind = w->kind };
+                         .kind = w->kind,
+                         .call = w->call };
         product_of_rows(w, &t, one->heads, up_to(end - j, PANEL) / PANEL);
     }
     if (w->s->cap > 0)
@@ -300,6 +311,37 @@ static void add_single_block(const job *w, const single *one, int64_t j0, int64_
         }
 }
 
+/* The same of mma8 and mma16: chains go on. What the query does not see is a zero. */
+static void add_single_groups(const job *w, const single *one, int64_t j0, int64_t j1)
+{
+    const int64_t from = j0 / PANEL * PANEL, steps = up_to(j1 - from, 2) / 2;
+    for (int64_t s = 0; s < steps; s++) {
+        const char *row[2];
+        for (int64_t h = 0, j = from + 2 * s; h < 2; h++, j++)
+            row[h] = j < j0 || j >= j1 || is_hidden(w, j) ? NULL : v_row(w, j);
+        pack_step(w, one->value + s * PANEL, BLOCK / 2 * PANEL, row[0], row[1]);
+    }
+    for (int64_t h = 0; h < one->heads; h++)
+        for (int64_t j = from; j < j1; j += PANEL)
+            v_write(one->weight + h * BLOCK, j - from,
+                    load(one->score + h * one->ld + j - one->first), PANEL, w->s->dtype);
+    const tile t = { .c = one->out,
+                     .c_row = w->wide,
+                     .c_panel = PANEL,
+                     .a = (const char *)one->weight,
+                     .a_row = BLOCK * 2,
+                     .a_step = 4,
+                     .b = one->value,
+                     .b_panel = BLOCK / 2 * PANEL,
+                     .steps = steps,
+                     .add = true,
+                     .kind = w->kind,
+                     .call = w->call };
+    product(&t, one->heads, w->panels);
+    if (w->ends && ends_at(j1))
+        end_chains(one->total, one->out, one->heads * w->wide);
+}
+
 /* Heads one->head and on of the group. */
 static void attend_single(const job *w, const single *one)
 {
@@ -307,10 +349,17 @@ static void attend_single(const job *w, const single *one)
     for (int64_t h = 0; h < one->heads; h++)
         softmax(w, one, h);
     memset(one->out, 0, (size_t)(one->heads * w->wide) * sizeof(float));
+    if (w->mma)
+        memset(one->total, 0, (size_t)(one->heads * w->wide) * sizeof(float));
     for (int64_t j0 = one->from, j1; j0 < one->to; j0 = j1) {
         j1 = least(one->to, (j0 / BLOCK + 1) * BLOCK);
-        add_single_block(w, one, j0, j1);
+        if (w->mma)
+            add_single_groups(w, one, j0, j1);
+        else
+            add_single_block(w, one, j0, j1);
     }
+    if (w->mma)
+        end_chains(one->out, one->total, one->heads * w->wide);
     for (int64_t h = 0; h < one->heads; h++)
         finish_row(w, (char *)o_row(w, w->call->o, 0, one->head + h), one->out + h * w->wide);
 }

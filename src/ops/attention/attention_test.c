@@ -842,7 +842,7 @@ static void test_attention__long_sequences_fit_in_scratch(void **state)
                      threads, isa, 1);
     assert_true(
         sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
-                                   SHEAF__THREAD_SCRATCH) < 6000);
+                                   SHEAF__PAIRS, SHEAF__THREAD_SCRATCH) < 6000);
     check_production((sheaf__attention){ .dtype = SHEAF_BF16,
                                          .batch = 1,
                                          .queries = 32768,

@@ -13,11 +13,13 @@
  *   quotient_pair(even, odd, by)    both divided and rounded to bfloat16, as words
  *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
  *                                   NaN becomes any NaN
+ *   PRODUCT_MMA                     the sheaf__mma_product of its instruction set
  *   KERNEL                          the name of its sheaf__attention_kernel */
 #pragma once
 
 #include "base/unroll.h"
 #include "ops/attention/attention_parts.h"
+#include "ops/matmul/mma_product.h"
 #include "ops/vec.h"
 
 #define CHUNK_WORDS (SHEAF__ATTENTION_CHUNK / 2)
@@ -29,6 +31,8 @@ typedef enum kind {
     SPLIT,  /* the same by two float32 fma, where a pair meets few others */
     TILES,  /* a pair, in the order `tiles`, by two float32 fma */
     UNIT,   /* the same by the tile unit */
+    MMA,    /* a pair of bfloat16 or float16, in the orders mma8 and mma16; with `add` c is not a
+             * sum of chains but the chain, which goes on */
 } kind;
 
 /* One block of the contract: c = scale * sum, or c = c + sum, where sum is an
@@ -45,6 +49,7 @@ typedef struct tile {
     float scale; /* unless add */
     bool add;
     kind kind;
+    const sheaf__attention_call *call;
 } tile;
 
 /* What numbers are divided by: sums of exponentials, at least 1, or NaN. */

@@ -18,7 +18,9 @@
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
 #include "ops/matmul/matmul_mma.h"
+#include "ops/matmul/matmul_transpose.h"
 #include "ops/matmul/mma.h"
+#include "ops/matmul/mma_product.h"
 
 #define DEEP 64
 #define FULL (MM_PANEL / LANES) /* vectors of a panel */
@@ -41,7 +43,7 @@ typedef struct meeting {
     sheaf__sums order;
     sheaf_dtype dtype;
     const uint32_t *a, *b; /* as they are stored: the first of n / 2 steps, or of fewer */
-    int64_t lda, steps;
+    int64_t lda, ldb, steps;
 } meeting;
 
 /* ---- B into elements ---- */
@@ -101,14 +103,15 @@ static inline __attribute__((always_inline)) void right_step(right *to, int64_t 
 
 /* `steps` steps; what is missing of a last group is zero. */
 static inline __attribute__((always_inline)) void into_right(right *to, const uint32_t *words,
-                                                             int64_t steps, const int length,
-                                                             const int vectors, const bool f16)
+                                                             int64_t ldb, int64_t steps,
+                                                             const int length, const int vectors,
+                                                             const bool f16)
 {
     static const uint32_t zeros[MM_PANEL];
     for (int64_t s = 0; s < steps; s += length / 2) {
         ivec any = ISET(0), most = ISET16(MMA_ZERO);
         for (int64_t i = s; i < s + length / 2; i++)
-            right_step(to, i / 4 * 8 + i % 4, i < steps ? words + i * MM_PANEL : zeros, &any, &most,
+            right_step(to, i / 4 * 8 + i % 4, i < steps ? words + i * ldb : zeros, &any, &most,
                        vectors, f16);
         const ivec rare = EQUAL8(most, ISET16(MMA_RARE));
         to->flag[2 * s / length] = (uint8_t)((IS_ZERO(any) ? MMA_NOTHING : 0) |
@@ -147,7 +150,7 @@ static uint32_t by_rule(const meeting *m, int64_t row, int64_t column, int64_t g
     const int64_t first = group * length / 2, end = mm_min(m->steps, first + length / 2);
     int n = 0;
     for (int64_t s = first; s < end; s++) {
-        const uint32_t a = m->a[row * m->lda + s], b = m->b[s * MM_PANEL + column];
+        const uint32_t a = m->a[row * m->lda + s], b = m->b[s * m->ldb + column];
         x[n] = (uint16_t)a;
         y[n++] = (uint16_t)b;
         x[n] = (uint16_t)(a >> 16);
@@ -304,9 +307,9 @@ static inline __attribute__((always_inline)) void meet(const meeting *m, int64_t
     }
 #define INTO_RIGHT(length, name, vectors, type)                                                    \
     static __attribute__((noinline)) void right_##length##_##name##_##type(                        \
-        right *to, const uint32_t *words, int64_t steps)                                           \
+        right *to, const uint32_t *words, int64_t ldb, int64_t steps)                              \
     {                                                                                              \
-        into_right(to, words, steps, length, vectors, type);                                       \
+        into_right(to, words, ldb, steps, length, vectors, type);                                  \
     }
 #define WIDTH(length, name, vectors)                                                               \
     MEET(length, name, vectors)                                                                    \
@@ -324,7 +327,7 @@ typedef struct mma_way {
     sheaf_dtype dtype;
     struct {
         void (*meet)(const meeting *m);
-        void (*into_right)(right *to, const uint32_t *words, int64_t steps);
+        void (*into_right)(right *to, const uint32_t *words, int64_t ldb, int64_t steps);
     } width[2];
 } mma_way;
 /* A tile: columns [j, j + cols) of the band, at most `all`. */
@@ -344,7 +347,7 @@ static void add_products(const tile *t, const mm_pass *pass, const uint32_t *pan
     for (int64_t s = 0; s < pass->steps; s += DEEP / 2) {
         const int64_t steps = mm_min(DEEP / 2, pass->steps - s), n = mm_up(2 * steps, length);
         const uint32_t *b = panel + s * MM_PANEL;
-        t->way->width[t->half].into_right(&right, b, steps);
+        t->way->width[t->half].into_right(&right, b, MM_PANEL, steps);
         if (t->cols < t->all)
             free_right(&right, n, t->cols, t->all);
         const meeting m = { t->left,
@@ -358,6 +361,7 @@ static void add_products(const tile *t, const mm_pass *pass, const uint32_t *pan
                             (const uint32_t *)t->band->a + pass->at + s,
                             b,
                             t->band->words,
+                            MM_PANEL,
                             steps };
         t->way->width[t->half].meet(&m);
     }
@@ -429,16 +433,95 @@ static void run(const mm_band *band, const mma_way *way)
     }
 }
 
-#define RUN(name, order, dtype, length, type)                                                      \
+#define WAY(name, order, dtype, length, type)                                                      \
+    static const mma_way way_##name = {                                                            \
+        order,                                                                                     \
+        dtype,                                                                                     \
+        { { meet_##length##_whole, right_##length##_whole_##type },                                \
+          { meet_##length##_half, right_##length##_half_##type } }                                 \
+    };                                                                                             \
     void ISA(mm_run_##name)(const mm_band *band)                                                   \
     {                                                                                              \
-        static const mma_way way = { order,                                                        \
-                                     dtype,                                                        \
-                                     { { meet_##length##_whole, right_##length##_whole_##type },   \
-                                       { meet_##length##_half, right_##length##_half_##type } } }; \
-        run(band, &way);                                                                           \
+        run(band, &way_##name);                                                                    \
     }
-RUN(mma8_bf16, SHEAF__MMA8, SHEAF_BF16, 8, 0)
-RUN(mma8_f16, SHEAF__MMA8, SHEAF_F16, 8, 1)
-RUN(mma16_bf16, SHEAF__MMA16, SHEAF_BF16, 16, 0)
-RUN(mma16_f16, SHEAF__MMA16, SHEAF_F16, 16, 1)
+WAY(mma8_bf16, SHEAF__MMA8, SHEAF_BF16, 8, 0)
+WAY(mma8_f16, SHEAF__MMA8, SHEAF_F16, 8, 1)
+WAY(mma16_bf16, SHEAF__MMA16, SHEAF_BF16, 16, 0)
+WAY(mma16_f16, SHEAF__MMA16, SHEAF_F16, 16, 1)
+
+/* ---- a product for attention (mma_product.h) ---- */
+
+#define HALF (MM_PANEL / 2)
+
+/* Rows [row, row + rows) of A, one after the other, and into elements. */
+static void take_rows(mma_left *left, uint32_t *words, const sheaf__mma_product *p, int64_t row,
+                      int64_t rows)
+{
+    const char *from = p->a + row * p->a_row;
+    const mm_pass pass = { .steps = p->steps };
+    const mm_band band = {
+        .a = words, .words = MM_STRIDE_PAIRS, .pass = &pass, .passes = 1, .rows = rows
+    };
+    if (p->a_step == sizeof *words)
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(words + r * MM_STRIDE_PAIRS, from + r * p->a_row,
+                   (size_t)p->steps * sizeof *words);
+    else
+        mm_transpose(words, MM_STRIDE_PAIRS, from, p->a_step, p->steps, rows, 0);
+    sheaf__mma_left(left, &band, p->dtype == SHEAF_F16, sheaf__mma_length(p->sums), 2 * UNIT);
+}
+
+/* These rows by one panel, on from what is in `sums`. */
+static void meet_panel(const sheaf__mma_product *p, const mma_way *way, const mma_left *left,
+                       const uint32_t *words, int64_t rows, const uint32_t *b, float *sums)
+{
+    right right;
+    const int length = sheaf__mma_length(p->sums);
+    for (int64_t s = 0; s < p->steps; s += DEEP / 2) {
+        const int64_t steps = mm_min(DEEP / 2, p->steps - s);
+        way->width[1].into_right(&right, b + s * HALF, HALF, steps);
+        way->width[1].meet(&(meeting){ left, &right, sums, rows, 2 * s, mm_up(2 * steps, length),
+                                       p->sums, p->dtype, words + s, b + s * HALF, MM_STRIDE_PAIRS,
+                                       HALF, steps });
+    }
+}
+
+/* Rows of a panel of c; `out`: from sums to it. */
+static void move_sums(const sheaf__mma_product *p, float *sums, float *c, int64_t rows, bool out)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < HALF; i += LANES) {
+            float *to = c + r * p->c_row + i, *at = sums + r * MM_PANEL + i;
+            if (!out)
+                STORE(at, p->on ? LOAD(to) : FLOATS(ISET(0)));
+            else
+                STORE(to, p->on ? LOAD(at) : MUL(SPLAT(p->scale), LOAD(at)));
+        }
+}
+
+void ISA(sheaf__mma_product)(const sheaf__mma_product *p)
+{
+    static const mma_way *const ways[2][2] = { { &way_mma8_bf16, &way_mma8_f16 },
+                                               { &way_mma16_bf16, &way_mma16_f16 } };
+    const mma_way *way = ways[p->sums == SHEAF__MMA16][p->dtype == SHEAF_F16];
+    mma_left left;
+    uint32_t words[MMA_ROWS * MM_STRIDE_PAIRS];
+    float sums[MMA_ROWS * MM_PANEL] __attribute__((aligned(64))) = { 0 };
+    for (int64_t row = 0, rows; row < p->rows; row += rows) {
+        rows = mm_min(MMA_ROWS, p->rows - row);
+        take_rows(&left, words, p, row, rows);
+        for (int64_t i = 0; i < p->panels; i++) {
+            float *c = p->c + row * p->c_row + i * p->c_panel;
+            move_sums(p, sums, c, rows, false);
+#ifdef ROUNDS_BY_MODE
+            const unsigned before = _mm_getcsr();
+            _mm_setcsr(before | _MM_ROUND_TOWARD_ZERO);
+#endif
+            meet_panel(p, way, &left, words, rows, p->b + i * p->b_panel, sums);
+#ifdef ROUNDS_BY_MODE
+            _mm_setcsr(before);
+#endif
+            move_sums(p, sums, c, rows, true);
+        }
+    }
+}
