@@ -57,8 +57,8 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     o->dtype = sheaf__run_model_dtype(&m->run, o->dtype, &m->opened.config, o->events);
     sheaf__sums_note(o->bf16_sums, o->dtype, o->events);
-    o->bf16_sums = sheaf__sums_of(o->bf16_sums, m->run.r.options.sums, o->dtype);
-    sheaf__sums_slow(o->bf16_sums, o->dtype, o->events);
+    o->bf16_sums = sheaf__sums_on(o->device, o->bf16_sums, m->run.r.options.sums, o->dtype);
+    sheaf__sums_slow(o->device, o->bf16_sums, o->dtype, o->events);
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;
     st = sheaf__codec_open(
         &m->codec, &m->opened.config,

@@ -9,8 +9,8 @@
 
 #define LEAVE "leave it out: "
 static const char on_cpu[] =
-    LEAVE "sheaf computes on processors. --tp T divides the model over ranks, "
-          "--threads N says how many cores they use";
+    LEAVE "--device cuda computes on NVIDIA GPUs, cuda:0,2 on those, else processors do. --tp T "
+          "divides the model over ranks, --threads N says how many cores they use";
 static const char stored[] =
     LEAVE "frozen weights stay in the dtype they are stored in; sheaf convert "
           "--dtype bfloat16 halves those in float32";

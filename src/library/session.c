@@ -247,9 +247,9 @@ static sheaf_status *settle(session *s)
         sheaf__sums_note(asked, o->dtype, how->events);
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
-        o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
+        o->sums = sheaf__sums_on(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
     if (st == NULL)
-        sheaf__sums_slow(o->sums, o->dtype, said);
+        sheaf__sums_slow(o->device, o->sums, o->dtype, said);
     if (st == NULL && s->stored == NULL)
         st = sheaf__adapter_settings(how->run->state, how->run->table, o, how->events);
     if (st == NULL && here)

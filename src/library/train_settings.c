@@ -78,9 +78,18 @@ void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_even
                    dtype == SHEAF_F16 ? " beside mma8 and mma16" : "");
 }
 
-void sheaf__sums_slow(sheaf_bf16_sums sums, sheaf_dtype dtype, const sheaf_events *events)
+void sheaf__sums_slow(const char *device, sheaf_bf16_sums sums, sheaf_dtype dtype,
+                      const sheaf_events *events)
 {
-    if (sheaf__by_mma(sheaf__sums_order(sums), dtype))
+    sheaf__sums native;
+    if (sheaf__device_native(&native, device)) { /* what it cannot compute it refuses */
+        if (dtype != SHEAF_F32 && !sheaf__by_mma(sheaf__sums_order(sums), dtype))
+            sheaf_note(
+                events,
+                "this order of sums is not that of the GPU's tensor cores (%s), which do not "
+                "take part: products are several times slower, the bytes those of a processor",
+                sheaf__sums_text(native));
+    } else if (sheaf__by_mma(sheaf__sums_order(sums), dtype))
         sheaf_note(
             events,
             "%s: tensor cores compute this order of sums, at which processors are slow; each thread does about %s",
@@ -96,6 +105,17 @@ sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sh
     if (dtype != SHEAF_BF16)
         return SHEAF_SUMS_UNNAMED;
     return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+}
+
+sheaf_bf16_sums sheaf__sums_on(const char *device, sheaf_bf16_sums asked, sheaf_bf16_sums before,
+                               sheaf_dtype dtype)
+{
+    sheaf__sums native;
+    const bool named = (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) != NULL) ||
+                       (before != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, before) != NULL);
+    if (!named && dtype != SHEAF_F32 && sheaf__device_native(&native, device))
+        return (sheaf_bf16_sums)(SHEAF_SUMS_PAIRS + (int)native);
+    return sheaf__sums_of(asked, before, dtype);
 }
 
 static int add(sheaf__setting *to, const sheaf__setting *from, int n)
@@ -161,13 +181,14 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           &o->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
         { "threads", SHEAF__IS_INT, &o->threads,
           "compute threads of all ranks together; 0 = all cores", .max = 4096 },
+        { "device", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | SHEAF__IS_COMMON, &o->device,
+          SHEAF__DEVICE_HELP, "D" },
         { "checkpointing", SHEAF__IS_FLAG | SHEAF__IS_COMMON, &o->checkpointing,
           "recompute activations instead of keeping them: less memory, more time, the same bytes" },
         { "began-in", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_CONTENT, &o->folder,
           "folder that relative paths count from" },
         { "isa", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->isa,
           "ref, avx2, avx512, avx512bf16 or amx" },
-        { "device", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->device, "cpu" },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }

@@ -47,8 +47,14 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
 sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles);
 /* sheaf__sums_note - events hear of an order that is asked for in another type. */
 void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events);
-/* sheaf__sums_slow - and how slow an order of tensor cores is on processors. */
-void sheaf__sums_slow(sheaf_bf16_sums sums, sheaf_dtype dtype, const sheaf_events *events);
+/* sheaf__sums_slow - and how slow an order of tensor cores is on processors, or any other on a
+ * device that has them. */
+void sheaf__sums_slow(const char *device, sheaf_bf16_sums sums, sheaf_dtype dtype,
+                      const sheaf_events *events);
+/* sheaf__sums_on - what runs there: as sheaf__sums_of(), but where nothing is named that of the
+ * device's tensor cores, if it has any. */
+sheaf_bf16_sums sheaf__sums_on(const char *device, sheaf_bf16_sums asked, sheaf_bf16_sums before,
+                               sheaf_dtype dtype);
 /* Of kernels of AVX2 and AVX-512, and of the reference, which attention still takes. */
 #define SHEAF__MMA_SPEED "20 GFLOP/s in products, 0.2 in attention"
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the

@@ -42,11 +42,12 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
     sheaf__activity *activity = sheaf_comm_activity(o->all);
     sheaf__grid_record(grid, activity);
     sheaf__activity_phase(activity, "loading");
-    const sheaf__device_class *class;
-    sheaf_status *st = sheaf__device_find(&class, o->device);
-    TRY(st, sheaf__device_open(&device, class,
-                               sheaf__threads_of(o->all, o->threads, sheaf_comm_ranks(all), world),
-                               o->isa, 0));
+    int local = world;
+    if (o->all != NULL)
+        (void)sheaf__process_local(o->all, &local);
+    sheaf_status *st = sheaf__device_for(
+        &device, o->device, local,
+        sheaf__threads_of(o->all, o->threads, sheaf_comm_ranks(all), world), o->isa);
     sheaf__context context = { .device = device,
                                .own_process = o->all != NULL,
                                .comm = grid->stage,
@@ -67,8 +68,7 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
                                            .positions = o->positions,
                                            .sequences = o->sequences,
                                            .place = &c->place };
-    if (st == NULL)
-        device->sums = o->sums;
+    TRY(st, sheaf__device_order(device, o->sums, o->dtype));
     TRY(st, sheaf__model_new(&model, &context, c->opened->schema, &options));
     TRY(st, sheaf__model_load(model, c->opened->weights, c->opened->adapter));
     st = sheaf_comm_agree(all, st);

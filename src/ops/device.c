@@ -36,31 +36,6 @@ const char *sheaf__memory_name(sheaf_memory kind)
     return kind_names[kind];
 }
 
-/* ---- classes ---- */
-
-/* Those that a run can name. */
-static const sheaf__device_class *const classes[] = { &sheaf__cpu, &sheaf__cuda_class, NULL };
-
-sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *name)
-{
-    const sheaf__device_class *const *const tables[] = { classes, sheaf__more_devices };
-    *out = &sheaf__cpu;
-    if (name == NULL)
-        return NULL;
-    for (int t = 0; t < 2; t++)
-        for (int i = 0; tables[t] != NULL && tables[t][i] != NULL; i++)
-            if (strcmp(tables[t][i]->name, name) == 0) {
-                *out = tables[t][i];
-                return NULL;
-            }
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "device");
-    sheaf_expected(st, "cpu");
-    sheaf_found(st, "%s", name);
-    return sheaf_try_this(
-        st, "leave it out: sheaf runs on processors, with --threads N on each machine "
-            "and --tp T ranks to share the model");
-}
-
 /* ---- opening ---- */
 
 /* Of the processor's memory: the device's own where that is the same. */

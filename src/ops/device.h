@@ -139,6 +139,10 @@ typedef struct sheaf__device_class {
     sheaf_status *(*download)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
     /* By a kernel of its own; false: it has none of that number. NULL: it has none at all. */
     bool (*run)(sheaf__device *device, sheaf__reserved *range, const struct sheaf__call *call);
+    /* count - how many there are; native - the order of sums that the tensor cores of one compute.
+     * NULL: there is one, without any. */
+    sheaf_status *(*count)(int *units);
+    sheaf_status *(*native)(sheaf__sums *out, int unit);
     const sheaf__peers *peers; /* NULL: exchanges go through the host */
 } sheaf__device_class;
 
@@ -150,8 +154,30 @@ extern const sheaf__device_class *const sheaf__more_devices[] __attribute__((wea
  * it where its memory is the host's). Kernels may use it freely inside one task. */
 #define SHEAF__THREAD_SCRATCH ((size_t)6 << 20)
 
-/* sheaf__device_find - a class by its name; NULL: cpu. */
+/* What a run names: a class, and which of the devices that it has. */
+enum { SHEAF__UNITS = 64 };
+typedef struct sheaf__device_choice {
+    const sheaf__device_class *class;
+    int units; /* 0: all that are there */
+    int unit[SHEAF__UNITS];
+} sheaf__device_choice;
+
+/* sheaf__device_choose - of a name: NULL or "cpu", "cuda", "cuda:0,2". Asks no device. */
+sheaf_status *sheaf__device_choose(sheaf__device_choice *out, const char *name);
+/* sheaf__device_find - its class alone. */
 sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *name);
+/* sheaf__device_present - are those of the name here? */
+sheaf_status *sheaf__device_present(const char *name);
+/* sheaf__device_native - the order in which the tensor cores of such devices sum 16-bit numbers
+ * (of those that are not here: that of the latest); false: they have none. */
+bool sheaf__device_native(sheaf__sums *out, const char *name);
+/* sheaf__device_for - opens one of those of the name for rank `rank` of a machine: rank r has
+ * number r modulo how many there are. Else as sheaf__device_open(). */
+sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int threads,
+                                const char *isa);
+/* sheaf__device_order - the order of its sums of 16-bit numbers, of type `dtype` (SHEAF_F32: the
+ * order does not matter). Errors: SHEAF_E_UNSUPPORTED: it is another one's tensor cores'. */
+sheaf_status *sheaf__device_order(sheaf__device *device, sheaf__sums sums, sheaf_dtype dtype);
 
 /* sheaf__device_open - isa: NULL for the best this CPU has, else "ref", "avx2",
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "catalog/boxes.h"
+#include "comm/process.h"
 #include "models/team.h"
 #include "models/rope.h"
 
@@ -47,12 +48,15 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                           o->tp * o->dp, world);
     const sheaf__device_class *class;
     *out = (sheaf__rank){ 0 };
+    int local = world;
     sheaf_status *st = sheaf__device_find(&class, o->device);
+    if (grid != NULL && grid->processes != NULL)
+        (void)sheaf__process_local(grid->processes, &local);
     TRY(st, grid == NULL ? sheaf__device_plan(&out->device, class, threads, o->isa)
-                         : sheaf__device_open(&out->device, class, threads, o->isa, 0));
+                         : sheaf__device_for(&out->device, o->device, local, threads, o->isa));
+    TRY(st, sheaf__device_order(out->device, sheaf__sums_order(o->sums), o->dtype));
     if (st != NULL)
         return st;
-    out->device->sums = sheaf__sums_order(o->sums);
     out->context = (sheaf__context){ .device = out->device,
                                      .own_process = grid != NULL && grid->processes != NULL,
                                      .comm = grid == NULL ? NULL : grid->group,

@@ -261,8 +261,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                          .options = &with, .events = hooks->events, .lock = -1, .dir = -1 } };
     sheaf_status *st =
         sheaf__process_check(r.all, o->transport == SHEAF_TRANSPORT_MPI ? o->tp * o->dp : 1);
-    const sheaf__device_class *device;
-    TRY(st, sheaf__device_find(&device, o->device));
+    TRY(st, sheaf__device_present(o->device));
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
     st = sheaf__all_agree(r.all, st);

@@ -27,10 +27,10 @@ says "eval" eval --model "$work/llama.cpu" --data "$llama/tiny_llama/fwd_inputs.
 says "generate" generate --model "$families/mixtral/hf" --tokens 3,4,5,6 --max-new 6 --greedy --json
 
 # ---- names that are no device, also that of plans ----
-for device in dry CPU; do
+for device in dry CPU cuda:a; do
     while read -r command flags; do
         # shellcheck disable=SC2086
-        runs "checked: $command on $device" 2 "device  *expected: cpu  *found: *$device" "$command" --model "$llama/tiny_llama/hf" $flags --device $device
+        runs "checked: $command on $device" 2 "device  *expected: cpu, cuda.*  *found: *$device" "$command" --model "$llama/tiny_llama/hf" $flags --device $device
     done <<END
 train --data $llama/tiny_llama/fwd_inputs.safetensors --steps 1 --out $work/none
 plan --data $llama/tiny_llama/fwd_inputs.safetensors

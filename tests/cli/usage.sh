@@ -75,7 +75,7 @@ instead() { # instead COMMAND FLAG PATTERN
 }
 for flag in --gpus --devices --num_gpus --device_map; do instead train $flag 'processors.*--tp T .*--threads N'; done
 instead chat --devices '--tp T'
-runs "a device that is none" 2 "^sheaf: device +expected: cpu +found: +cuda +try: +leave it out: .*--tp T" generate --model none --prompt x --device cuda
+runs "a device that is none" 2 "^sheaf: device +expected: cpu, cuda .*cuda:0,2.* +found: +gpu +try: +leave it out: .*--tp T" generate --model none --prompt x --device gpu
 for flag in --load_in_4bit --load-in-8bit --quantization_bit; do instead train $flag 'dtype they are stored in'; done
 for flag in --deepspeed --fsdp; do instead train $flag '--dp D'; done
 for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl'; done

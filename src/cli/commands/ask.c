@@ -36,6 +36,7 @@ void ask_model_table(cli_option *table, sheaf_model_open_options *m)
           "P", 1 },
         { "threads", CLI_INT | CLI_COMMON, &m->threads,
           "compute threads of all ranks together; 0 = all cores", .max = 4096 },
+        { "device", CLI_TEXT | CLI_COMMON, &m->device, SHEAF__DEVICE_HELP, "D" },
         { "slices", CLI_INT, &m->slices, ASK_SLICES, "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE | CLI_COMMON, &m->dtype,
           "type of activations and products (default the run's, else the model's own)",
@@ -44,7 +45,6 @@ void ask_model_table(cli_option *table, sheaf_model_open_options *m)
           .choices = sheaf__sums_choices },
         { "force", CLI_FLAG, &m->force, ASK_FORCE, .heading = "failure" },
         { "isa", CLI_TEXT | CLI_HIDDEN, &m->isa, "ref, avx2, avx512, avx512bf16 or amx" },
-        { "device", CLI_TEXT | CLI_HIDDEN, &m->device, "cpu" },
         { 0 },
     };
     ask_append(table, rows, sizeof rows);

@@ -278,6 +278,31 @@ static bool run(sheaf__device *device, sheaf__reserved *range, const sheaf__call
     return runs;
 }
 
+static sheaf_status *count(int *units)
+{
+    const sheaf__driver *driver;
+    sheaf_status *st = sheaf__driver_get(&driver);
+    if (st != NULL)
+        return st;
+    const sheaf__gpu_error e = driver->count(units);
+    return e == 0 ? NULL : sheaf__driver_failed(driver, e, "counting GPUs");
+}
+
+/* By its capability; that it is true the probe finds, as a device is opened. */
+static sheaf_status *native(sheaf__sums *out, int unit)
+{
+    const sheaf__driver *driver;
+    int handle, major = 0;
+    sheaf_status *st = sheaf__driver_get(&driver);
+    if (st != NULL)
+        return st;
+    sheaf__gpu_error e = driver->device(&handle, unit);
+    if (e == 0)
+        e = driver->attribute(&major, SHEAF__GPU_MAJOR, handle);
+    *out = major >= 9 ? SHEAF__MMA16 : SHEAF__MMA8;
+    return e == 0 ? NULL : sheaf__driver_failed(driver, e, "the capability of GPU %d", unit);
+}
+
 const sheaf__device_class sheaf__cuda_class = { .name = "cuda",
                                                 .row_major = true,
                                                 .work = SHEAF__CUDA_SCRATCH + SHEAF__CUDA_STAGE,
@@ -289,6 +314,8 @@ const sheaf__device_class sheaf__cuda_class = { .name = "cuda",
                                                 .upload = upload,
                                                 .download = download,
                                                 .run = run,
+                                                .count = count,
+                                                .native = native,
                                                 .peers = &sheaf__cuda_peers };
 
 int64_t sheaf__cuda_ran(const sheaf__device *device, sheaf__operation operation)
