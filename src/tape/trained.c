@@ -294,17 +294,49 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     return st;
 }
 
+/* What of the flat arrays is updated alike: one operation, as there may be thousands of tensors. */
+typedef struct stretch {
+    float *master, *moment1, *moment2;
+    const float *grad;
+    int64_t n;
+    sheaf__adamw how;
+} stretch;
+
+static void update(sheaf__device *device, stretch *of)
+{
+    if (of->n > 0)
+        sheaf__op_adamw(device, of->master, of->moment1, of->moment2, of->grad, of->n, &of->how);
+    of->n = 0;
+}
+
+/* Adds a slice of a tensor to a stretch that ends where it begins, or else begins another. */
+static void update_slice(sheaf__device *device, stretch *of, const sheaf__trained *t, int s,
+                         const sheaf__adamw *how)
+{
+    sheaf__adamw own = *how;
+    own.lr *= t->lr_scale;
+    if (!t->decay)
+        own.weight_decay = 0;
+    if (of->n == 0 || t->master[s] != of->master + of->n || t->moment1[s] != of->moment1 + of->n ||
+        t->moment2[s] != of->moment2 + of->n || t->grad[s] != of->grad + of->n ||
+        own.lr != of->how.lr || own.weight_decay != of->how.weight_decay) {
+        update(device, of);
+        *of = (stretch){ t->master[s], t->moment1[s], t->moment2[s], t->grad[s], 0, own };
+    }
+    of->n += t->numel[s];
+}
+
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
 {
-    for (int i = 0; i < set->count; i++) {
-        const sheaf__trained *t = set->item[i];
-        sheaf__adamw own = *how;
-        own.lr *= t->lr_scale;
-        if (!t->decay)
-            own.weight_decay = 0;
-        for (int s = t->first; s < t->first + t->count; s++)
-            if (sheaf__trained_keeps(set, t, s))
-                sheaf__op_adamw(set->context->device, t->master[s], t->moment1[s], t->moment2[s],
-                                t->grad[s], t->numel[s], &own);
-    }
+    sheaf__device *device = set->context->device;
+    const sheaf_range own = set->context->own;
+    stretch of = { .n = 0 };
+    for (int i = 0; i < set->count; i++) /* in the order of spread() */
+        if (set->item[i]->cut.nparts == 0)
+            update_slice(device, &of, set->item[i], 0, how);
+    for (int s = (int)own.begin; s < (int)own.end; s++)
+        for (int i = 0; i < set->count; i++)
+            if (set->item[i]->cut.nparts > 0 && sheaf__trained_keeps(set, set->item[i], s))
+                update_slice(device, &of, set->item[i], s, how);
+    update(device, &of);
 }
