@@ -9,14 +9,16 @@
 
 static const struct {
     int64_t rows, experts, top_k;
-} choices[] = { { 0, 4, 2 }, { 1, 1, 1 }, { 17, 8, 2 }, { 300, 5, 1 }, { 33, 6, 6 } };
+} choices[] = {
+    { 0, 4, 2 }, { 1, 1, 1 }, { 17, 8, 2 }, { 300, 5, 1 }, { 33, 6, 6 }, { 40, 128, 8 }
+};
 
 /* One row: the softmax, of which the largest stay and are divided by their sum; of equal ones the
  * first. */
 static void choose_plainly(float *w, const float *x, int64_t n, int64_t top_k)
 {
-    bool taken[16] = { 0 };
-    float most = x[0], sum = 0, p[16];
+    bool taken[128] = { 0 };
+    float most = x[0], sum = 0, p[128];
     for (int64_t i = 1; i < n; i++)
         most = x[i] > most ? x[i] : most;
     for (int64_t i = 0; i < n; i++) {
@@ -42,7 +44,7 @@ static void check_choice(sheaf_dtype dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
         const int64_t rows = choices[i].rows, n = choices[i].experts;
-        float *weights = same_blank(rows * n, SHEAF_F32), x[16];
+        float *weights = same_blank(rows * n, SHEAF_F32), x[128];
         char *logits = same_take(rows * n, dtype);
         SAME_EACH (device)
             sheaf__op_choice(device, SAME(weights), SAME(logits), rows, n, choices[i].top_k, dtype);
@@ -86,10 +88,14 @@ static void test_experts__choice_back(void **state)
 
 /* ---- shares ---- */
 
+enum { COLS = 2500 };
+
 /* Every third row does not take this expert. */
 static sheaf__share make_share(size_t i, sheaf_dtype dtype)
 {
-    const int64_t rows = same_sizes[i / 5 % 5], cols = same_sizes[i % 5], experts = 3,
+    const bool long_rows = i % 50 == 49;
+    const int64_t rows = long_rows ? 5 : same_sizes[i / 5 % 5],
+                  cols = long_rows ? COLS : same_sizes[i % 5], experts = 3,
                   wide = i & 1 ? 2 * rows + 1 : rows;
     float *weights = same_take(wide * experts, SHEAF_F32);
     for (int64_t r = 0; r < wide; r += 3)
@@ -117,7 +123,7 @@ static sheaf__share share_there(const sheaf__share *s)
 /* to = round(w * from), one row */
 static void scale_row(void *to, const void *from, float w, int64_t n, sheaf_dtype dtype)
 {
-    float row[300];
+    float row[COLS];
     same.ref->widen(row, from, dtype, n);
     same.ref->scale(row, w, n);
     same.ref->round(to, dtype, row, n);
@@ -133,7 +139,7 @@ static void check_share(sheaf_dtype dtype)
         for (int64_t k = 0; k < s.rows; k++) {
             const int64_t r = s.which == NULL ? k : s.which[k];
             const float w = s.weights[r * s.experts + s.expert];
-            float part[300];
+            float part[COLS];
             if (w == 0)
                 continue;
             scale_row(part, (const char *)s.y + k * row, w, s.cols, dtype);
@@ -150,7 +156,7 @@ static void test_experts__share(void **state)
 
 static float dot_plainly(const void *a, const void *b, int64_t n, sheaf_dtype dtype)
 {
-    float left[300], right[300];
+    float left[COLS], right[COLS];
     double sum = 0;
     same.ref->widen(left, a, dtype, n);
     same.ref->widen(right, b, dtype, n);

@@ -30,8 +30,10 @@ static void test_images__add_rows(void **state)
 
 static void check_sum_copies(sheaf_dtype dtype)
 {
-    for (size_t i = 0; i < 50; i++) {
-        const int64_t n = same_sizes[i / 2 / 5] * 64, copies = same_sizes[i / 2 % 5] / 10;
+    for (size_t i = 0; i < 52; i++) {
+        const bool many = i >= 50; /* more than are summed in one block */
+        const int64_t n = many ? 17 : same_sizes[i / 2 / 5] * 64,
+                      copies = many ? 600 : same_sizes[i / 2 % 5] / 10;
         const bool add = i & 1;
         char *dx = same_take(n, dtype), *dy = same_take(n * copies, dtype);
         SAME_EACH (device)

@@ -7,7 +7,7 @@
 
 static const struct {
     int64_t rows, width;
-} shapes[] = { { 0, 17 }, { 1, 1 }, { 17, 300 }, { 33, 17 }, { 300, 33 } };
+} shapes[] = { { 0, 17 }, { 1, 1 }, { 17, 300 }, { 33, 17 }, { 300, 33 }, { 2, 8600 } };
 
 /* Floats that are some rows' deviations or weights; the kernels' tests have the odd ones. */
 static float *plain_floats(int64_t n)

@@ -28,11 +28,12 @@ static sheaf__pieces pieces_there(sheaf__pieces p)
     return p;
 }
 
+/* One of them many times. */
 static sheaf__tokens take_tokens(int64_t n)
 {
     int32_t *id = same_blank(n, SHEAF_F32);
     for (int64_t i = 0; i < n; i++)
-        id[i] = (int32_t)(i * 7 % VOCAB);
+        id[i] = i % 4 == 1 ? 40 : (int32_t)(i * 7 % VOCAB);
     return (sheaf__tokens){ id, n, SKIPPED };
 }
 
