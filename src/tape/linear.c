@@ -236,12 +236,16 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
 
 void sheaf__lora_refresh(sheaf__context *c, const sheaf__lora_part *lora)
 {
+    sheaf__conversion list[2 * SHEAF_MAX_SLICES];
+    int count = 0;
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
         if (lora->a != NULL && lora->a_copy[s] != NULL && lora->first == NULL)
-            sheaf__op_convert(c->device, lora->a_copy[s], c->dtype, lora->a->weight[s] + lora->a_at,
-                              SHEAF_F32, lora->a_numel[s]);
+            list[count++] = (sheaf__conversion){ lora->a_copy[s], lora->a->weight[s] + lora->a_at,
+                                                 lora->a_numel[s] };
         if (lora->b != NULL && lora->b_copy[s] != NULL)
-            sheaf__op_convert(c->device, lora->b_copy[s], c->dtype,
-                              lora->b->weight[s] + lora->b_at[s], SHEAF_F32, lora->b_numel[s]);
+            list[count++] =
+                (sheaf__conversion){ lora->b_copy[s], lora->b->weight[s] + lora->b_at[s],
+                                     lora->b_numel[s] };
     }
+    sheaf__op_convert_list(c->device, c->dtype, SHEAF_F32, list, count);
 }

@@ -64,6 +64,37 @@ void sheaf__op_convert(sheaf__device *device, void *dst, sheaf_dtype to, const v
     run(device, SHEAF__OP_CONVERT, convert_part, &(sheaf__pair){ dst, src, to, from, false, n }, n);
 }
 
+static void convert_each(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const sheaf__conversions *c = arg;
+    for (int64_t i = begin; i < end; i++)
+        k->convert(c->each[i].dst, c->to, c->each[i].src, c->from, c->each[i].n);
+}
+
+void sheaf__op_convert_list(sheaf__device *device, sheaf_dtype to, sheaf_dtype from,
+                            const sheaf__conversion *list, int64_t count)
+{
+    sheaf__operand operand[2 * SHEAF__CONVERSIONS];
+    for (int64_t first = 0, n; first < count; first += n) {
+        sheaf__conversions c = { .to = to, .from = from };
+        n = count - first < SHEAF__CONVERSIONS ? count - first : SHEAF__CONVERSIONS;
+        c.count = (int32_t)n;
+        for (int64_t i = 0; i < n; i++) {
+            sheaf__conversion *one = &c.each[i];
+            *one = list[first + i];
+            operand[2 * i] = SHEAF__WRITES(one->dst, (size_t)one->n * sheaf_dtype_bytes(to));
+            operand[2 * i + 1] = SHEAF__READS(one->src, (size_t)one->n * sheaf_dtype_bytes(from));
+        }
+        sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_CONVERT_LIST,
+                                           .arguments = &c,
+                                           .operand = operand,
+                                           .operands = 2 * (int)n,
+                                           .part = convert_each,
+                                           .rows = n,
+                                           .grain = 1 });
+    }
+}
+
 static void zero_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
     const sheaf__pair *p = arg;

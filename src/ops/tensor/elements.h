@@ -14,6 +14,21 @@ typedef struct sheaf__pair {
     int64_t n; /* of both */
 } sheaf__pair;
 
+/* One of several conversions of the same types. */
+typedef struct sheaf__conversion {
+    void *dst;
+    const void *src;
+    int64_t n;
+} sheaf__conversion;
+
+enum { SHEAF__CONVERSIONS = 64 };
+
+typedef struct sheaf__conversions {
+    sheaf_dtype to, from;
+    int32_t count;
+    sheaf__conversion each[SHEAF__CONVERSIONS];
+} sheaf__conversions;
+
 typedef struct sheaf__widening {
     float *wide; /* n of `dtype` at its end */
     int64_t n;

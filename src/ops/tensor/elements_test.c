@@ -61,6 +61,35 @@ static void test_elements__convert(void **state)
     same_types(check_convert);
 }
 
+static void check_list(sheaf_dtype from)
+{
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    enum { MANY = SHEAF__CONVERSIONS + 3 };
+    for (size_t i = 0; i < 6; i++) {
+        const sheaf_dtype to = types[i / 2];
+        const int64_t count = i % 2 == 0 ? 5 : MANY;
+        sheaf__conversion list[MANY], there[MANY];
+        for (int64_t k = 0; k < count; k++) {
+            list[k].n = count == MANY ? k : counts[k];
+            list[k].dst = same_blank(list[k].n, to);
+            list[k].src = same_take(list[k].n, from);
+        }
+        SAME_EACH (device) {
+            for (int64_t k = 0; k < count; k++)
+                there[k] = (sheaf__conversion){ SAME(list[k].dst), SAME(list[k].src), list[k].n };
+            sheaf__op_convert_list(device, to, from, there, count);
+        }
+        for (int64_t k = 0; k < count; k++)
+            same.ref->convert(list[k].dst, to, list[k].src, from, list[k].n);
+        same_check("convert a list");
+    }
+}
+
+static void test_elements__convert_list(void **state)
+{
+    same_types(check_list);
+}
+
 static void check_zero(sheaf_dtype dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
@@ -131,9 +160,10 @@ static void test_elements__widen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elements__add),     cmocka_unit_test(test_elements__accumulate),
-        cmocka_unit_test(test_elements__convert), cmocka_unit_test(test_elements__zero),
-        cmocka_unit_test(test_elements__refresh), cmocka_unit_test(test_elements__widen),
+        cmocka_unit_test(test_elements__add),          cmocka_unit_test(test_elements__accumulate),
+        cmocka_unit_test(test_elements__convert),      cmocka_unit_test(test_elements__zero),
+        cmocka_unit_test(test_elements__refresh),      cmocka_unit_test(test_elements__widen),
+        cmocka_unit_test(test_elements__convert_list),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);
 }

@@ -29,6 +29,9 @@ void sheaf__op_accumulate(sheaf__device *device, void *dst, const void *src, int
 /* dst = src, rounded; dst may be src where the types are the same */
 void sheaf__op_convert(sheaf__device *device, void *dst, sheaf_dtype to, const void *src,
                        sheaf_dtype from, int64_t n);
+/* The same for each of a list, which are many and small: in as few passes as the device needs. */
+void sheaf__op_convert_list(sheaf__device *device, sheaf_dtype to, sheaf_dtype from,
+                            const sheaf__conversion *list, int64_t count);
 /* x = 0 */
 void sheaf__op_zero(sheaf__device *device, void *x, int64_t n, sheaf_dtype dtype);
 /* dst = src, float32, rounded to `dtype`; one: plus 1. dst may be src. */

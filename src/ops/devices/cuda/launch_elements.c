@@ -36,6 +36,21 @@ bool sheaf__cuda_op_convert(sheaf__cuda *gpu, const sheaf__call *call)
     return true;
 }
 
+bool sheaf__cuda_op_convert_list(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__conversions *c = call->arguments;
+    int64_t most = 0;
+    for (int32_t i = 0; i < c->count; i++)
+        most = c->each[i].n > most ? c->each[i].n : most;
+    const int64_t threads = sheaf__cuda_threads(most, sheaf__cuda_narrow(c->to, c->from));
+    sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = SHEAF__TYPED(convert_list, c->to),
+                                              .blocks = { (threads + 255) / 256, c->count },
+                                              .threads = 256,
+                                              .arguments = c,
+                                              .bytes = sizeof *c });
+    return true;
+}
+
 bool sheaf__cuda_op_zero(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__pair *p = call->arguments;

@@ -56,6 +56,19 @@ KERNELS(convert, sheaf__pair, 256)
         convert_from(a, dtype, SHEAF_F16);
 }
 
+/* blockIdx.y: which. */
+KERNELS(convert_list, sheaf__conversions, 256)
+{
+    const sheaf__conversion *one = &a->each[blockIdx.y];
+    const sheaf__pair pair = { one->dst, one->src, dtype, a->from, false, one->n };
+    if (a->from == SHEAF_F32)
+        convert_from(&pair, dtype, SHEAF_F32);
+    else if (a->from == SHEAF_BF16)
+        convert_from(&pair, dtype, SHEAF_BF16);
+    else
+        convert_from(&pair, dtype, SHEAF_F16);
+}
+
 KERNELS(zero, sheaf__pair, 256)
 {
     const float none[MOST] = { 0 };
