@@ -5,8 +5,7 @@
 
 /* Copies of the caller's lists, as their pointers are to be set. */
 typedef struct jobs {
-    sheaf__product *job;
-    int jobs;
+    mm_jobs of;
     sheaf__term *term;     /* of all jobs, one after the other */
     sheaf__packed *packed; /* of each term */
     int terms;
@@ -38,7 +37,7 @@ static void run_jobs(sheaf__device *device, void *arguments)
             st = into_panels(&all->packed[t]);
     if (st == NULL)
         sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device,
-                                all->job, all->jobs);
+                                all->of.job, all->of.jobs);
     device->flops = flops; /* counted with the jobs */
     for (int t = 0; device->class->row_major && t < all->terms; t++)
         if (!all->packed[t].row_major)
@@ -92,7 +91,7 @@ static void add_job(jobs *all, sheaf__product *job, float **root)
 
 static void free_jobs(jobs *all)
 {
-    free(all->job);
+    free(all->of.job);
     free(all->term);
     free(all->packed);
     free(all->root);
@@ -104,25 +103,24 @@ static sheaf_status *copy_jobs(jobs *all, const sheaf__product *job, int n)
     size_t terms = 0, t = 0;
     for (int j = 0; j < n; j++)
         terms += (size_t)job[j].nterms;
-    *all = (jobs){ .job = calloc((size_t)n, sizeof *all->job),
-                   .jobs = n,
+    *all = (jobs){ .of = { calloc((size_t)n, sizeof *all->of.job), n },
                    .term = calloc(terms + 1, sizeof *all->term),
                    .packed = calloc(terms + 1, sizeof *all->packed),
                    .terms = (int)terms,
                    .root = calloc((size_t)n * SHEAF_MAX_SLICES, sizeof *all->root),
                    .operand = calloc(2 * terms + (size_t)n * (SHEAF_MAX_SLICES + 3),
                                      sizeof *all->operand) };
-    if (all->job == NULL || all->term == NULL || all->packed == NULL || all->root == NULL ||
+    if (all->of.job == NULL || all->term == NULL || all->packed == NULL || all->root == NULL ||
         all->operand == NULL)
         return sheaf__no_memory("list of products");
     for (int j = 0; j < n; j++) {
-        all->job[j] = job[j];
-        all->job[j].term = &all->term[t];
+        all->of.job[j] = job[j];
+        all->of.job[j].term = &all->term[t];
         for (int i = 0; i < job[j].nterms; i++, t++) {
             all->term[t] = job[j].term[i];
             add_term(all, &job[j], &all->term[t], &all->packed[t]);
         }
-        add_job(all, &all->job[j], &all->root[j * SHEAF_MAX_SLICES]);
+        add_job(all, &all->of.job[j], &all->root[j * SHEAF_MAX_SLICES]);
     }
     return NULL;
 }

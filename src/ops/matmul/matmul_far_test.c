@@ -15,24 +15,41 @@ static bool note_products(sheaf__device *device, sheaf__reserved *range, const s
     return false;
 }
 
-static const sheaf__device_class *const classes[] = { &checked_device, &copied_device, &same_edges,
-                                                      &same_rows, &asked_device };
-static sheaf__device *here, *far[ARRAY_LEN(classes)];
+/* Units of cuda: the first one has mma8, the second one mma16 and takes everything in turned order.
+ */
+static const char gpus[] = "8.6,9.0";
+enum { MMA8_UNIT, MMA16_UNIT };
+static const struct {
+    const sheaf__device_class *class;
+    int unit;
+} on_far[] = {
+    { &checked_device, 0 },
+    { &copied_device, 0 },
+    { &same_edges, 0 },
+    { &same_rows, 0 },
+    { &asked_device, 0 },
+#ifndef SHEAF_NO_X86
+    { &sheaf__cuda_class, MMA8_UNIT },
+    { &sheaf__cuda_class, MMA16_UNIT },
+#endif
+};
+static sheaf__device *here, *far[ARRAY_LEN(on_far)];
 
 static int open_devices(void **state)
 {
     asked_device = sheaf__cpu;
     asked_device.run = note_products;
+    setenv("SHEAF_EMULATED_GPU", gpus, 1);
     CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 3, NULL, 0));
-    for (size_t d = 0; d < ARRAY_LEN(classes); d++)
-        CHECK_OK(sheaf__device_open(&far[d], classes[d], 3, NULL, 0));
+    for (size_t d = 0; d < ARRAY_LEN(on_far); d++)
+        CHECK_OK(sheaf__device_open_unit(&far[d], on_far[d].class, on_far[d].unit, 3, NULL, 0));
     return 0;
 }
 
 static int close_devices(void **state)
 {
     sheaf__device_close(here);
-    for (size_t d = 0; d < ARRAY_LEN(classes); d++)
+    for (size_t d = 0; d < ARRAY_LEN(on_far); d++)
         sheaf__device_close(far[d]);
     return 0;
 }
@@ -112,24 +129,36 @@ static sheaf__product put_job(there *t, const sheaf__product *job)
     return copy;
 }
 
+/* Had the device to leave it to the processor? Else cuda has run it by a kernel. */
+static void check_ran(size_t d, const sheaf__product *job, sheaf__sums sums)
+{
+    static int64_t ran[ARRAY_LEN(on_far)];
+    const sheaf__sums own = on_far[d].unit == MMA8_UNIT ? SHEAF__MMA8 : SHEAF__MMA16;
+    if (far[d]->class != &sheaf__cuda_class)
+        return;
+    ran[d] += !mm_by_mma(job, sums) || sums == own;
+    assert_int_equal(sheaf__cuda_ran(far[d], SHEAF__OP_PRODUCTS), ran[d]);
+}
+
 static void check_far(const char *name, const sheaf__product *job, sheaf__sums sums)
 {
     output out[SHEAF_MAX_SLICES];
-    sheaf__product copy[ARRAY_LEN(classes)];
-    there on[ARRAY_LEN(classes)] = { 0 };
+    sheaf__product copy[ARRAY_LEN(on_far)];
+    there on[ARRAY_LEN(on_far)] = { 0 };
     const int count = outputs_of(out, job);
-    for (size_t d = 0; d < ARRAY_LEN(classes); d++) {
+    for (size_t d = 0; d < ARRAY_LEN(on_far); d++) {
         on[d].device = far[d];
         copy[d] = put_job(&on[d], job);
     }
     here->sums = sums;
     sheaf__products(here, job, 1);
-    for (size_t d = 0; d < ARRAY_LEN(classes); d++) {
+    for (size_t d = 0; d < ARRAY_LEN(on_far); d++) {
         const double flops = far[d]->flops;
         far[d]->sums = sums;
         sheaf__products(far[d], &copy[d], 1);
         assert_true(far[d]->flops - flops == sheaf__mm_flops(job));
         CHECK_OK(sheaf__device_check(far[d]));
+        check_ran(d, job, sums);
         for (int o = 0; o < count; o++) {
             void *got = keep(out[o].bytes);
             CHECK_OK(sheaf__download(far[d], got, job->roots == NULL ? copy[d].y : on[d].root[o],
@@ -146,7 +175,8 @@ static void check_far(const char *name, const sheaf__product *job, sheaf__sums s
 
 static sheaf__sums any_order(void)
 {
-    return below(2) ? SHEAF__PAIRS : SHEAF__TILES;
+    static const sheaf__sums orders[] = { SHEAF__PAIRS, SHEAF__TILES, SHEAF__MMA8, SHEAF__MMA16 };
+    return orders[below(ARRAY_LEN(orders))];
 }
 
 /* Some terms of every form. */

@@ -324,6 +324,12 @@ static inline int64_t mm_padded(const mm_engine *engine, int64_t steps)
 {
     return engine->pad > 0 ? mm_up(steps, engine->pad) : steps;
 }
+/* What the arguments of PRODUCTS begin with; pointers among the jobs are the device's, also the
+ * lists of terms and roots the host's. */
+typedef struct mm_jobs {
+    sheaf__product *job;
+    int jobs;
+} mm_jobs;
 /* sheaf__mm_flops - operations of a job. */
 double sheaf__mm_flops(const sheaf__product *job);
 /* sheaf__mm_products_with - by the processor, on the pointers as they are. */

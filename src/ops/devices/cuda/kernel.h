@@ -9,9 +9,10 @@
  *                                                          a constant
  *
  * A kernel has one argument, a struct, which both sides read; `a` points to it. 256: threads of a
- * block, at most. Dynamic shared memory, whose size the launch says, is `shared_memory`, of
- * whatever alignment; it is garbage at first. Never fminf or fmaxf (zeros, NaN): round.h has
- * sheaf__max(). What is not written as fmaf() is not fused. */
+ * block, at most; TWICE(256): and two such blocks shall fit a multiprocessor. Dynamic shared
+ * memory, whose size the launch says, is `shared_memory`, of whatever alignment; it is garbage at
+ * first. Never fminf or fmaxf (zeros, NaN): round.h has sheaf__max(). What is not written as fmaf()
+ * is not fused. */
 #pragma once
 
 #include <math.h>
@@ -24,8 +25,12 @@
 #define DEVICE SHEAF__SHARED_FN
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1") /* what is rare shall take few registers */
+#define TWICE(threads) threads, 2
 #else
 #define UNROLL
+#define ROLLED
+#define TWICE(threads) threads
 #endif
 
 #define KERNELS(name, arguments, threads)                                                          \
@@ -45,9 +50,9 @@
     DEVICE void name##_as(const arguments *a, sheaf_dtype dtype)
 
 #ifdef __CUDACC__
-#define KERNEL(name, arguments, threads)                                                           \
+#define KERNEL(name, arguments, ...)                                                               \
     DEVICE void name##_of(const arguments *a);                                                     \
-    extern "C" __global__ void __launch_bounds__(threads)                                          \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         name(const __grid_constant__ arguments a)                                                  \
     {                                                                                              \
         name##_of(&a);                                                                             \

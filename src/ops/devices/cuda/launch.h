@@ -42,8 +42,10 @@ void *sheaf__cuda_scratch(sheaf__cuda *gpu);
  * For the few operations that give the host a number. */
 void sheaf__cuda_read(sheaf__cuda *gpu, void *to, const void *from, size_t bytes);
 
-/* The order of sums of its device, and whether its tensor cores compute that (mma8, mma16). */
+/* The order of sums of its device; and whether its tensor cores compute an order: mma8 of sm_80 to
+ * sm_89, mma16 later. */
 sheaf__sums sheaf__cuda_sums(const sheaf__cuda *gpu);
+bool sheaf__cuda_computes(const sheaf__cuda *gpu, sheaf__sums sums);
 /* Multiprocessors: how many blocks run side by side. */
 int sheaf__cuda_processors(const sheaf__cuda *gpu);
 

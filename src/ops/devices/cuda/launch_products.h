@@ -20,6 +20,7 @@ typedef struct sheaf__products_call {
     const sheaf__product *job;
     int jobs;
     sheaf__sums sums;
+    bool native; /* the GPU's tensor cores compute them */
     int processors;
 } sheaf__products_call;
 
@@ -30,3 +31,5 @@ const sheaf__products_kernel *sheaf__products_by_mma(const sheaf__products_call 
 /* sheaf__products_by_fma - of all others: float32, float16, and bfloat16 by pairs and tiles. */
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
                                                      const sheaf__product *job, bool waits);
+
+sheaf__cuda_operation sheaf__cuda_op_products;

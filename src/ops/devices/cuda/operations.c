@@ -2,10 +2,12 @@
  * stand in launch_*.c. What has no row is run by the processor, on copies. */
 #include "ops/devices/cuda/launch.h"
 #include "ops/devices/cuda/launch_elements.h"
+#include "ops/devices/cuda/launch_products.h"
 #include "ops/devices/cuda/launch_sums.h"
 #include "ops/devices/cuda/launch_weights.h"
 
 sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
+    [SHEAF__OP_PRODUCTS] = sheaf__cuda_op_products,
     [SHEAF__OP_WEIGHT_REFRESH] = sheaf__cuda_op_weight_refresh,
     [SHEAF__OP_ADD] = sheaf__cuda_op_add,
     [SHEAF__OP_ACCUMULATE] = sheaf__cuda_op_accumulate,

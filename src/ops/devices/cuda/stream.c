@@ -201,6 +201,11 @@ sheaf__sums sheaf__cuda_sums(const sheaf__cuda *gpu)
     return gpu->device->sums;
 }
 
+bool sheaf__cuda_computes(const sheaf__cuda *gpu, sheaf__sums sums)
+{
+    return sums == SHEAF__MMA8 ? gpu->major == 8 : sums == SHEAF__MMA16 && gpu->major >= 9;
+}
+
 int sheaf__cuda_processors(const sheaf__cuda *gpu)
 {
     return gpu->processors;

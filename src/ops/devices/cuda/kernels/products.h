@@ -1,4 +1,4 @@
-/* products.h - products as kernels get them: a table of jobs and their parts.
+/* products.h - products as kernels get them: a table of jobs and parts (launch_products.c).
  *
  * A tile of a job's results goes through the job's parts in order. A part is a term of one slice,
  * or some of its k; a kernel keeps one value for each result of the tile, `sum`, and subtrees that

@@ -3,7 +3,7 @@
 
 #include "ops/devices/cuda/kernel.h"
 #include "ops/devices/cuda/kernels/products.h"
-#include "ops/math/round.h"
+#include "ops/matmul/matmul_round.h"
 
 /* The job that a tile belongs to. */
 DEVICE const sheaf__products_job *products_job(const sheaf__products_table *table, int32_t tile)
@@ -36,32 +36,24 @@ DEVICE products_tile products_tile_at(const sheaf__products_job *job, int32_t ti
     return t;
 }
 
-/* A stored result that is NaN is the product's one: matmul.h. */
-DEVICE float products_quiet(float x)
-{
-    return x == x ? x : sheaf__float(0xffc00000u);
-}
-
 DEVICE uint16_t products_half(float x, int out)
 {
-    if (out == SHEAF_F16)
-        return x == x ? sheaf__f16(x) : (uint16_t)0xfe00;
-    return x == x ? sheaf__bf16(x) : (uint16_t)0xffc0;
+    return out == SHEAF_F16 ? sheaf__f16(mm_quiet(x)) : mm_to_bf16(x);
 }
 
-/* round(alpha * sum + bias), + residual, or y + alpha * sum; not yet rounded to `out`. */
-DEVICE float products_finish(const sheaf__products_job *job, int32_t row, int32_t col, float sum)
+/* round(alpha * sum + bias) + residual, or y + alpha * sum, not yet rounded to `out`. other: the
+ * element of y or of residual, of whichever is added. */
+DEVICE float products_value(const sheaf__products_job *job, float sum, float bias, float other)
 {
     if (job->out == SHEAF_F32)
         sum = sheaf__rounded(sum, (sheaf_dtype)job->round_to);
     float v = job->alpha * sum;
     if (job->add)
-        return ((const float *)job->y)[row * job->ldy + col] + v;
+        return other + v;
     if (job->bias != NULL)
-        v = v + job->bias[col];
+        v = v + bias;
     if (job->residual != NULL)
-        v = sheaf__rounded(v, (sheaf_dtype)job->out) +
-            sheaf__load(job->residual, row * job->ldr + col, (sheaf_dtype)job->out);
+        v = sheaf__rounded(v, (sheaf_dtype)job->out) + other;
     return v;
 }
 
@@ -70,13 +62,112 @@ DEVICE void products_store(const sheaf__products_job *job, float *root, int32_t 
                            float sum)
 {
     if (root != NULL) {
-        root[(int64_t)row * job->n + col] = products_quiet(sum);
+        root[(int64_t)row * job->n + col] = mm_quiet(sum);
         return;
     }
-    const float v = products_finish(job, row, col, sum);
     const int64_t at = row * job->ldy + col;
+    float other = 0.0f;
+    if (job->add)
+        other = ((const float *)job->y)[at];
+    else if (job->residual != NULL)
+        other = sheaf__load(job->residual, row * job->ldr + col, (sheaf_dtype)job->out);
+    const float v = products_value(job, sum, job->bias != NULL ? job->bias[col] : 0.0f, other);
     if (job->out == SHEAF_F32)
-        ((float *)job->y)[at] = products_quiet(v);
+        ((float *)job->y)[at] = mm_quiet(v);
     else
         ((uint16_t *)job->y)[at] = products_half(v, job->out);
+}
+
+/* ---- eight results at once ---- */
+
+typedef struct products_16 {
+    uint32_t x[4];
+} __attribute__((aligned(16))) products_16; /* bytes */
+
+DEVICE bool products_even(const void *at)
+{
+    return ((uintptr_t)at & 15) == 0;
+}
+
+DEVICE void products_floats(float *x, const float *at)
+{
+    const products_16 low = ((const products_16 *)at)[0], high = ((const products_16 *)at)[1];
+    UNROLL
+    for (int e = 0; e < 4; e++) {
+        x[e] = sheaf__float(low.x[e]);
+        x[4 + e] = sheaf__float(high.x[e]);
+    }
+}
+
+DEVICE void products_halves(float *x, const uint16_t *at, sheaf_dtype dtype)
+{
+    const products_16 two = *(const products_16 *)at;
+    UNROLL
+    for (int e = 0; e < 8; e++) {
+        const uint16_t half = (uint16_t)(two.x[e / 2] >> e % 2 * 16);
+        x[e] = dtype == SHEAF_F16 ? sheaf__from_f16(half) : sheaf__from_bf16(half);
+    }
+}
+
+/* Those of out == F32, and sums for a root. */
+DEVICE void products_put_floats(float *at, const float *v)
+{
+    products_16 low, high;
+    UNROLL
+    for (int e = 0; e < 4; e++) {
+        low.x[e] = sheaf__bits(mm_quiet(v[e]));
+        high.x[e] = sheaf__bits(mm_quiet(v[4 + e]));
+    }
+    ((products_16 *)at)[0] = low;
+    ((products_16 *)at)[1] = high;
+}
+
+/* All of them there, and all that is read or written at multiples of 16 bytes. */
+DEVICE void products_store_even(const sheaf__products_job *job, int32_t row, int32_t col,
+                                const float *sum)
+{
+    const int64_t at = row * job->ldy + col, other_at = row * job->ldr + col;
+    float bias[8] = { 0 }, other[8] = { 0 }, v[8];
+    if (job->bias != NULL)
+        products_floats(bias, job->bias + col);
+    if (job->add)
+        products_floats(other, (const float *)job->y + at);
+    else if (job->residual != NULL && job->out == SHEAF_F32)
+        products_floats(other, (const float *)job->residual + other_at);
+    else if (job->residual != NULL)
+        products_halves(other, (const uint16_t *)job->residual + other_at, (sheaf_dtype)job->out);
+    products_floats(v, sum);
+    UNROLL
+    for (int e = 0; e < 8; e++)
+        v[e] = products_value(job, v[e], bias[e], other[e]);
+    if (job->out == SHEAF_F32) {
+        products_put_floats((float *)job->y + at, v);
+        return;
+    }
+    products_16 halves;
+    UNROLL
+    for (int e = 0; e < 4; e++)
+        halves.x[e] = products_half(v[e * 2], job->out) |
+                      (uint32_t)products_half(v[e * 2 + 1], job->out) << 16;
+    *(products_16 *)((uint16_t *)job->y + at) = halves;
+}
+
+/* Results of columns [col, col + 8) of a row, of those that the job has; `sum` at a multiple of 16
+ * bytes. */
+DEVICE void products_store_8(const sheaf__products_job *job, float *root, int32_t row, int32_t col,
+                             const float *sum)
+{
+    if (row >= job->m || col >= job->n)
+        return;
+    const int size = job->out == SHEAF_F32 ? 4 : 2;
+    const bool even = root == NULL && col + 8 <= job->n && products_even(job->bias) &&
+                      products_even((char *)job->y + row * job->ldy * size) &&
+                      products_even((const char *)job->residual + row * job->ldr * size);
+    if (even) {
+        products_store_even(job, row, col, sum);
+        return;
+    }
+    ROLLED
+    for (int e = 0; e < 8 && col + e < job->n; e++)
+        products_store(job, root, row, col + e, sum[e]);
 }
