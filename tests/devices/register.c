@@ -1,10 +1,12 @@
 /* register.c - the command with two devices more: `checked` and `copied`. With SHEAF_TRANSFERS=FILE
  * in the environment, FILE gets a line for each step of a run, or of a plan that follows one, with
- * the bytes of its transfers; for each rank of a run or a plan with its peak; and for each device
- * that is closed with the transfers of its whole life. */
+ * the bytes of its transfers; for each rank of a run or a plan with its peak; for each device that
+ * is closed with the transfers of its whole life; and for each operation that `cuda` left to the
+ * processor. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ops/devices/cuda/cuda.h"
 #include "tests/devices/checked.h"
 #include "tests/devices/copied.h"
 #include "train/rank.h"
@@ -70,6 +72,19 @@ sheaf_status *__wrap_sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper 
     return st;
 }
 
+static void note_left(const sheaf__device *device)
+{
+#define NAME(name) #name,
+    static const char *const names[] = { SHEAF__OPERATION_LIST(NAME) };
+#undef NAME
+    for (int i = 0; i < SHEAF__OPERATIONS; i++)
+        if (sheaf__cuda_declined(device, (sheaf__operation)i) > 0) {
+            char line[200];
+            snprintf(line, sizeof line, "left %s\n", names[i]);
+            note(line);
+        }
+}
+
 /* A rank that only counts one step for its exchanges says nothing of peaks. */
 void __wrap_sheaf__device_close(sheaf__device *device)
 {
@@ -87,6 +102,8 @@ void __wrap_sheaf__device_close(sheaf__device *device)
                  (unsigned long long)device->uploaded, (unsigned long long)device->downloaded);
         note(line);
     }
+    if (device != NULL && device->class == &sheaf__cuda_class && device->reserved != NULL)
+        note_left(device);
     if (mine != NULL && mine->device == device)
         mine = NULL; /* its rank ends */
     __real_sheaf__device_close(device);

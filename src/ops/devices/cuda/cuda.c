@@ -265,14 +265,15 @@ static bool run(sheaf__device *device, sheaf__reserved *range, const sheaf__call
 {
     sheaf__cuda *gpu = range->own;
     sheaf__cuda_operation *const operation = sheaf__cuda_operations[call->operation];
-    if (operation == NULL)
-        return false;
-    sheaf_status *st = begin(gpu);
-    gpu->device = device;
-    gpu->staged = 0;
-    const bool runs = st != NULL || operation(gpu, call);
-    sheaf__device_fail(device, st);
-    pthread_mutex_unlock(&gpu->lock);
+    bool runs = operation != NULL;
+    if (runs) {
+        sheaf_status *st = begin(gpu);
+        gpu->device = device;
+        gpu->staged = 0;
+        runs = st != NULL || operation(gpu, call);
+        sheaf__device_fail(device, st);
+        pthread_mutex_unlock(&gpu->lock);
+    }
     atomic_fetch_add_explicit(&(runs ? gpu->ran : gpu->declined)[call->operation], 1,
                               memory_order_relaxed);
     return runs;

@@ -95,6 +95,6 @@ const void *sheaf__stand_in_image(int major, int minor) __attribute__((weak));
 /* ---- for tests ---- */
 
 /* How often a device of `cuda` ran an operation by kernels of its own; and how often it left one to
- * the processor, though its table has a function for it. */
+ * the processor. */
 int64_t sheaf__cuda_ran(const sheaf__device *device, sheaf__operation operation);
 int64_t sheaf__cuda_declined(const sheaf__device *device, sheaf__operation operation);

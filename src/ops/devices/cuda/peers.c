@@ -77,8 +77,12 @@ static sheaf_status *combine(sheaf__reserved *range, const sheaf__combining *wha
                           .steps = what->steps,
                           .begin = what->begin,
                           .end = what->end };
-    memcpy(a.out, what->out, (size_t)a.ranks * sizeof *a.out);
-    memcpy(a.operand, what->operand, (size_t)a.operands * sizeof *a.operand);
+    uintptr_t places = 0;
+    for (int r = 0; r < a.ranks; r++)
+        places |= (uintptr_t)(a.out[r] = what->out[r]);
+    for (int i = 0; i < a.operands; i++)
+        places |= (uintptr_t)(a.operand[i] = what->operand[i]);
+    a.aligned = places % 16 == 0;
     for (int s = 0; s < a.steps; s++) {
         a.to[s] = (int8_t)what->step[s].to;
         a.a[s] = (int8_t)what->step[s].a;

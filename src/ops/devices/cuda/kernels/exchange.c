@@ -29,8 +29,7 @@ DEVICE void combine(const sheaf__exchange *a, four *slot, int64_t i, int n)
             a->out[r][i + e] = whole->x[e];
 }
 
-/* Groups of four elements, which both sides of a link move 16 bytes at a time; shares begin on one.
- */
+/* The same of four elements, 16 bytes at a time. */
 DEVICE void combine_four(const sheaf__exchange *a, four *slot, int64_t i)
 {
     four *whole = &slot[SHEAF__EXCHANGE_SLOTS * blockDim.x];
@@ -57,9 +56,9 @@ KERNEL(exchange_sum, sheaf__exchange, 256)
     const int64_t step = (int64_t)gridDim.x * blockDim.x * 4;
     for (int64_t i = a->begin + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < a->end;
          i += step) {
-        if (a->end - i >= 4)
+        if (a->aligned && a->end - i >= 4)
             combine_four(a, slot, i);
         else
-            combine(a, slot, i, (int)(a->end - i));
+            combine(a, slot, i, a->end - i < 4 ? (int)(a->end - i) : 4);
     }
 }

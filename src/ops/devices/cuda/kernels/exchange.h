@@ -1,17 +1,19 @@
 /* exchange.h - what the kernel is told that sums over ranks where the operands lie. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SHEAF__EXCHANGE_RANKS = 64, SHEAF__EXCHANGE_SLOTS = 8 };
 
-/* As sheaf__combining (base/combining.h); elements [begin, end). */
+/* As sheaf__combining (base/combining.h); elements [begin, end), begin a multiple of 4. */
 typedef struct sheaf__exchange {
     float *out[SHEAF__EXCHANGE_RANKS];
     const float *operand[SHEAF__EXCHANGE_RANKS];
     int8_t to[SHEAF__EXCHANGE_RANKS], a[SHEAF__EXCHANGE_RANKS], b[SHEAF__EXCHANGE_RANKS];
     int ranks, operands, steps;
     int64_t begin, end;
+    bool aligned; /* all at multiples of 16 bytes */
 } sheaf__exchange;
 
 /* Bytes of shared memory: results of a thread's four elements. */
