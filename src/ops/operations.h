@@ -5,8 +5,8 @@
 /* clang-format off */
 #define SHEAF__OPERATION_LIST(X)                                                                   \
     X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(ATTENTION) X(ATTENTION_BACK)                    \
-    X(ADD) X(ACCUMULATE) X(CONVERT) X(CONVERT_LIST) X(ZERO) X(REFRESH) X(WIDEN) X(FINITE)          \
-    X(SQUARES) X(ADAMW)                                                                            \
+    X(ADD) X(ADD_LIST) X(ACCUMULATE) X(CONVERT) X(CONVERT_LIST) X(ZERO) X(REFRESH) X(WIDEN)        \
+    X(FINITE) X(SQUARES) X(ADAMW)                                                                  \
     X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOXES) X(TRANSPOSE)                                         \
     X(RMSNORM) X(RMSNORM_BACK) X(NORM_WEIGHT) X(HEADS_WEIGHT) X(LAYERNORM) X(LAYERNORM_BACK)       \
     X(LAYERNORM_SUMS) X(LAYERNORM_STATISTICS)                                                      \

@@ -77,14 +77,16 @@ sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, flo
                                   float **total)
 {
     float *root[SHEAF_MAX_SLICES] = { spare };
+    sheaf__addition list[SHEAF_MAX_SLICES];
     int own, from = sheaf_tree_own(tree, c->rank, &own);
     for (int r = 0; r < own; r++) {
         const sheaf_root *node = &tree->root[from + r];
         sheaf_tree_add add[SHEAF_MAX_SLICES];
         int result, n = sheaf_tree_program_slices(tree, node, add, &result);
         for (int i = 0; i < n; i++)
-            sheaf__op_add(c->device, part[node->begin + add[i].a - first],
-                          part[node->begin + add[i].b - first], rows * cols);
+            list[i] = (sheaf__addition){ part[node->begin + add[i].a - first],
+                                         part[node->begin + add[i].b - first] };
+        sheaf__op_add_list(c->device, list, n, rows * cols);
         root[r] = part[node->begin + result - first];
     }
     *total = root[0];

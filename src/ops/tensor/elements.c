@@ -4,7 +4,7 @@
 #include "ops/pool.h"
 #include "ops/tensor/tensor.h"
 
-enum { CHUNK = 1 << 15, PART = 256 };
+enum { CHUNK = 1 << 15, PART = 256, STRETCH = 1 << 10 };
 
 /* Over n elements of both. */
 static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
@@ -35,6 +35,37 @@ void sheaf__op_add(sheaf__device *device, float *dst, const float *src, int64_t 
 {
     run(device, SHEAF__OP_ADD, add_part,
         &(sheaf__pair){ .dst = dst, .src = src, .to = SHEAF_F32, .from = SHEAF_F32 }, n);
+}
+
+static void add_each(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const sheaf__additions *a = arg;
+    for (int64_t i = begin, n; i < end; i += n) { /* a stretch goes through the list in cache */
+        n = end - i < STRETCH ? end - i : STRETCH;
+        for (int32_t e = 0; e < a->count; e++)
+            k->add(a->each[e].dst + i, a->each[e].dst + i, a->each[e].src + i, n);
+    }
+}
+
+void sheaf__op_add_list(sheaf__device *device, const sheaf__addition *list, int32_t count,
+                        int64_t n)
+{
+    sheaf__additions a = { .n = n, .count = count };
+    sheaf__operand operand[2 * SHEAF__ADDITIONS];
+    if (count == 0)
+        return;
+    for (int32_t i = 0; i < count; i++) {
+        a.each[i] = list[i];
+        operand[2 * i] = SHEAF__WRITES(a.each[i].dst, (size_t)n * sizeof(float));
+        operand[2 * i + 1] = SHEAF__READS(a.each[i].src, (size_t)n * sizeof(float));
+    }
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADD_LIST,
+                                       .arguments = &a,
+                                       .operand = operand,
+                                       .operands = 2 * count,
+                                       .part = add_each,
+                                       .rows = n,
+                                       .grain = CHUNK });
 }
 
 static void accumulate_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)

@@ -14,6 +14,20 @@ typedef struct sheaf__pair {
     int64_t n; /* of both */
 } sheaf__pair;
 
+/* One of several sums, done in their order: dst += src, float32. */
+typedef struct sheaf__addition {
+    float *dst;
+    const float *src;
+} sheaf__addition;
+
+enum { SHEAF__ADDITIONS = 64 };
+
+typedef struct sheaf__additions {
+    int64_t n; /* of each */
+    int32_t count;
+    sheaf__addition each[SHEAF__ADDITIONS];
+} sheaf__additions;
+
 /* One of several conversions of the same types. */
 typedef struct sheaf__conversion {
     void *dst;

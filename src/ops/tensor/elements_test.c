@@ -23,6 +23,33 @@ static void test_elements__add(void **state)
     same_numbers(check_add);
 }
 
+/* Sums of a tree: 4 of 0 to 4, then their sums, one of which is added to another array, too. */
+static void check_add_list(void)
+{
+    static const int to[] = { 0, 2, 0, 4, 0 }, from[] = { 1, 3, 2, 0, 4 };
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        const int64_t n = counts[i];
+        float *x[5];
+        sheaf__addition there[5];
+        for (int k = 0; k < 5; k++)
+            x[k] = same_take(n, SHEAF_F32);
+        SAME_EACH (device) {
+            for (int k = 0; k < 5; k++)
+                there[k] = (sheaf__addition){ SAME(x[to[k]]), SAME(x[from[k]]) };
+            sheaf__op_add_list(device, there, 5, n);
+            sheaf__op_add_list(device, there, 0, n);
+        }
+        for (int k = 0; k < 5; k++)
+            same.ref->add(x[to[k]], x[to[k]], x[from[k]], n);
+        same_check("add a list");
+    }
+}
+
+static void test_elements__add_list(void **state)
+{
+    same_numbers(check_add_list);
+}
+
 static void check_accumulate(sheaf_dtype dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
@@ -163,7 +190,7 @@ int main(void)
         cmocka_unit_test(test_elements__add),          cmocka_unit_test(test_elements__accumulate),
         cmocka_unit_test(test_elements__convert),      cmocka_unit_test(test_elements__zero),
         cmocka_unit_test(test_elements__refresh),      cmocka_unit_test(test_elements__widen),
-        cmocka_unit_test(test_elements__convert_list),
+        cmocka_unit_test(test_elements__convert_list), cmocka_unit_test(test_elements__add_list),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);
 }

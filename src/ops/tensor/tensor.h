@@ -23,6 +23,10 @@
 
 /* dst += src, float32 */
 void sheaf__op_add(sheaf__device *device, float *dst, const float *src, int64_t n);
+/* The same for each of a list of up to SHEAF__ADDITIONS, in its order: what one adds to may be what
+ * another adds, as in a tree of sums. */
+void sheaf__op_add_list(sheaf__device *device, const sheaf__addition *list, int32_t count,
+                        int64_t n);
 /* dst = round(dst + src), both of `dtype` */
 void sheaf__op_accumulate(sheaf__device *device, void *dst, const void *src, int64_t n,
                           sheaf_dtype dtype);

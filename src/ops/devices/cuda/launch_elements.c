@@ -16,6 +16,13 @@ bool sheaf__cuda_op_add(sheaf__cuda *gpu, const sheaf__call *call)
     return true;
 }
 
+bool sheaf__cuda_op_add_list(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__additions *a = call->arguments;
+    sheaf__cuda_each(gpu, "add_list", sheaf__cuda_threads(a->n, SHEAF_F32), a, sizeof *a);
+    return true;
+}
+
 bool sheaf__cuda_op_accumulate(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__pair *p = call->arguments;

@@ -10,6 +10,7 @@ sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
     [SHEAF__OP_PRODUCTS] = sheaf__cuda_op_products,
     [SHEAF__OP_WEIGHT_REFRESH] = sheaf__cuda_op_weight_refresh,
     [SHEAF__OP_ADD] = sheaf__cuda_op_add,
+    [SHEAF__OP_ADD_LIST] = sheaf__cuda_op_add_list,
     [SHEAF__OP_ACCUMULATE] = sheaf__cuda_op_accumulate,
     [SHEAF__OP_CONVERT] = sheaf__cuda_op_convert,
     [SHEAF__OP_CONVERT_LIST] = sheaf__cuda_op_convert_list,

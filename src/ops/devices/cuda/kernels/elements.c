@@ -16,6 +16,23 @@ KERNEL(add, sheaf__pair, 256)
     store_some(a->dst, i, a->n, to, SHEAF_F32, 4);
 }
 
+/* A thread goes through the whole list with its own elements. */
+KERNEL(add_list, sheaf__additions, 256)
+{
+    const int64_t i = own_index() * 4;
+    if (i >= a->n)
+        return;
+    for (int32_t k = 0; k < a->count; k++) {
+        float to[4], from[4];
+        load_some(to, a->each[k].dst, i, a->n, SHEAF_F32, 4);
+        load_some(from, a->each[k].src, i, a->n, SHEAF_F32, 4);
+        UNROLL
+        for (int e = 0; e < 4; e++)
+            to[e] += from[e];
+        store_some(a->each[k].dst, i, a->n, to, SHEAF_F32, 4);
+    }
+}
+
 KERNELS(accumulate, sheaf__pair, 256)
 {
     const int per = PER(dtype);
