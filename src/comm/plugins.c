@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/file.h"
+#include "base/module.h"
 
 static const char *const known[] = { "openmpi", "mpich" };
 enum { KNOWN = sizeof known / sizeof *known };
@@ -63,49 +63,12 @@ bool sheaf__launcher_kills_all(void)
 
 /* ---- the module ---- */
 
-/* Where modules may lie, or in a folder below: what the user says, the folder of the program, and
- * that of the library it is linked with. Empty: not known. */
-enum { FOLDERS = 3 };
-
-static void find_folders(char folder[FOLDERS][PATH_MAX])
-{
-    static const char here = 0;
-    Dl_info library;
-    const char *named = getenv("SHEAF_PLUGINS");
-    memset(folder, 0, (size_t)FOLDERS * PATH_MAX);
-    snprintf(folder[0], PATH_MAX, "%s", named == NULL ? "" : named);
-    if (readlink("/proc/self/exe", folder[1], PATH_MAX - 1) < 0)
-        folder[1][0] = '\0';
-    if (dladdr(&here, &library) != 0 && library.dli_fname != NULL)
-        snprintf(folder[2], PATH_MAX, "%s", library.dli_fname);
-    for (int i = 1; i < FOLDERS; i++) {
-        char *end = strrchr(folder[i], '/');
-        *(end == NULL ? folder[i] : end) = '\0';
-    }
-}
-
-static char *in_folders(char (*folder)[PATH_MAX], const char *mpi)
-{
-    static const char *const below[] = { "", "sheaf/", "../" SHEAF_LIBDIR "/sheaf/" };
-    for (int i = 0; i < FOLDERS; i++)
-        for (size_t k = 0; k < sizeof below / sizeof *below && folder[i][0] != '\0'; k++) {
-            char *path = NULL;
-            if (asprintf(&path, "%s/%ssheaf-%s.so", folder[i], below[k], mpi) < 0)
-                return NULL;
-            if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-                return path;
-            free(path);
-        }
-    return NULL;
-}
-
-static sheaf_status *none(const char *mpi, char (*folder)[PATH_MAX])
+static sheaf_status *none(const char *mpi)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
     sheaf_expected(st, mpi == NULL ? "sheaf-openmpi.so or sheaf-mpich.so%s" : "sheaf-%s.so",
                    mpi == NULL ? "" : mpi);
-    sheaf_found(st, "neither beside the program nor in the library's folder: %s %s %s", folder[0],
-                folder[1], folder[2]);
+    sheaf__module_searched(st);
     return sheaf_try_this(
         st,
         "install libopenmpi-dev and openmpi-bin (or libmpich-dev and mpich), then build sheaf again; "
@@ -114,7 +77,6 @@ static sheaf_status *none(const char *mpi, char (*folder)[PATH_MAX])
 
 sheaf_status *sheaf__plugin_find(char **path, const char *mpi)
 {
-    char folder[FOLDERS][PATH_MAX];
     *path = NULL;
     if (mpi != NULL && strchr(mpi, '/') != NULL) {
         *path = strdup(mpi);
@@ -122,11 +84,10 @@ sheaf_status *sheaf__plugin_find(char **path, const char *mpi)
     }
     if (mpi == NULL || *mpi == '\0')
         mpi = sheaf__launcher_look().mpi;
-    find_folders(folder);
     for (int i = 0; i < KNOWN && *path == NULL; i++)
         if (mpi == NULL || strcmp(mpi, known[i]) == 0)
-            *path = in_folders(folder, known[i]);
-    return *path == NULL ? none(mpi, folder) : NULL;
+            *path = sheaf__module_find(known[i]);
+    return *path == NULL ? none(mpi) : NULL;
 }
 
 sheaf_status *sheaf__plugin_load(const sheaf__mpi **out, const char *path)

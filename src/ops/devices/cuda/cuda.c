@@ -103,11 +103,9 @@ static sheaf_status *reserve_addresses(sheaf__cuda *gpu, size_t limit)
 
 static sheaf_status *open_gpu(sheaf__cuda *gpu, size_t limit)
 {
-    const void *image = NULL;
     sheaf_status *st = sheaf__driver_get(&gpu->driver);
     TRY(st, look(gpu));
     TRY(st, sheaf__cuda_mates(gpu));
-    TRY(st, sheaf__cuda_image(&image, gpu));
     if (st != NULL)
         return st;
     sheaf__gpu_error e = gpu->driver->retain(&gpu->context, gpu->handle);
@@ -117,8 +115,7 @@ static sheaf_status *open_gpu(sheaf__cuda *gpu, size_t limit)
     if ((e = gpu->driver->set_context(gpu->context)) == 0)
         e = gpu->driver->stream_new(&gpu->stream, SHEAF__GPU_OWN_ORDER);
     st = sheaf__cuda_failed(gpu, e, "opening a stream");
-    TRY(st, sheaf__cuda_failed(gpu, gpu->driver->module_load(&gpu->module, image),
-                               "loading sheaf's kernels"));
+    TRY(st, sheaf__cuda_load(gpu));
     TRY(st, sheaf__cuda_ring_open(gpu));
     return TRY(st, reserve_addresses(gpu, limit));
 }
@@ -139,8 +136,8 @@ static void close_gpu(sheaf__cuda *gpu)
         if (gpu->base != 0)
             (void)d->unreserve(gpu->base, gpu->capacity);
         sheaf__cuda_ring_close(gpu);
-        if (gpu->module != NULL)
-            (void)d->module_free(gpu->module);
+        for (int i = 0; i < gpu->modules; i++)
+            (void)d->module_free(gpu->module[i]);
         if (gpu->stream != NULL)
             (void)d->stream_free(gpu->stream);
         (void)d->set_context(NULL);
@@ -150,33 +147,6 @@ static void close_gpu(sheaf__cuda *gpu)
     pthread_mutex_destroy(&gpu->lock);
     free(gpu->block);
     free(gpu);
-}
-
-/* ---- the class ---- */
-
-static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
-{
-    sheaf__cuda *gpu = calloc(1, sizeof *gpu);
-    if (gpu == NULL)
-        return sheaf__no_memory("a GPU");
-    gpu->number = range->unit;
-    snprintf(gpu->name, sizeof gpu->name, "unknown");
-    pthread_mutex_init(&gpu->lock, NULL);
-    sheaf_status *st = open_gpu(gpu, limit);
-    if (st != NULL) {
-        close_gpu(gpu);
-        return st;
-    }
-    *range = (sheaf__reserved){ .base = (char *)(uintptr_t)gpu->base, /* the host never reads it */
-                                .capacity = gpu->capacity,
-                                .own = gpu,
-                                .unit = gpu->number };
-    return NULL;
-}
-
-static void release(sheaf__reserved *range)
-{
-    close_gpu(range->own);
 }
 
 /* One more block of memory, behind those that are mapped. */
@@ -201,6 +171,36 @@ static sheaf__gpu_error add_block(sheaf__cuda *gpu, size_t from, size_t bytes)
     else
         gpu->block[gpu->blocks++] = (sheaf__cuda_block){ block, bytes };
     return e;
+}
+
+/* ---- the class ---- */
+
+static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
+{
+    sheaf__cuda *gpu = calloc(1, sizeof *gpu);
+    if (gpu == NULL)
+        return sheaf__no_memory("a GPU");
+    gpu->number = range->unit;
+    snprintf(gpu->name, sizeof gpu->name, "unknown");
+    pthread_mutex_init(&gpu->lock, NULL);
+    sheaf_status *st = open_gpu(gpu, limit);
+    TRY(st, sheaf__cuda_failed(gpu, add_block(gpu, 0, gpu->granularity), "its first memory"));
+    TRY(st, sheaf__cuda_probe(gpu));
+    if (st != NULL) {
+        close_gpu(gpu);
+        return st;
+    }
+    *range = (sheaf__reserved){ .base = (char *)(uintptr_t)gpu->base, /* the host never reads it */
+                                .capacity = gpu->capacity,
+                                .usable = gpu->granularity,
+                                .own = gpu,
+                                .unit = gpu->number };
+    return NULL;
+}
+
+static void release(sheaf__reserved *range)
+{
+    close_gpu(range->own);
 }
 
 static bool grow(sheaf__reserved *range, size_t to)

@@ -34,7 +34,7 @@ typedef struct sheaf__cuda_kernel {
     size_t shared; /* bytes of dynamic shared memory that it is allowed */
 } sheaf__cuda_kernel;
 
-enum { SHEAF__CUDA_KERNELS = 1024 };
+enum { SHEAF__CUDA_KERNELS = 1024, SHEAF__CUDA_MODULES = 64 };
 
 enum { SHEAF__CUDA_PEERS = 64 };
 
@@ -48,7 +48,8 @@ struct sheaf__cuda {
     bool retained;
     sheaf__gpu_context context;
     sheaf__gpu_stream stream;
-    sheaf__gpu_module module;
+    sheaf__gpu_module module[SHEAF__CUDA_MODULES]; /* one for each file of kernels */
+    int modules;
     pthread_mutex_t lock; /* held while something is queued */
     sheaf__gpu_address base;
     size_t capacity, granularity;
@@ -84,11 +85,22 @@ extern const sheaf__peers sheaf__cuda_peers;
  * reach each other's memory, this one alone. */
 sheaf_status *sheaf__cuda_mates(sheaf__cuda *gpu);
 
+/* sheaf__cuda_queue - a launch (launch.h), whose failure is returned. */
+sheaf_status *sheaf__cuda_queue(sheaf__cuda *gpu, const sheaf__launch *launch);
+
+/* ---- probe.c ---- */
+
+/* sheaf__cuda_probe - does it compute as a processor does? In its first granule of memory. */
+sheaf_status *sheaf__cuda_probe(sheaf__cuda *gpu);
+
 /* ---- image.c ---- */
 
-/* sheaf__cuda_image - the machine code for a GPU, what sheaf__driver.module_load takes; lives as
- * long as the process. */
-sheaf_status *sheaf__cuda_image(const void **out, const sheaf__cuda *gpu);
+/* sheaf__cuda_load - the kernels for a GPU, out of sheaf-cuda.so (cubins.h). */
+sheaf_status *sheaf__cuda_load(sheaf__cuda *gpu);
+/* sheaf__cubin_kind - of those in a table the one that a GPU of this capability runs best; NULL: it
+ * runs none. */
+struct sheaf__cubin;
+const char *sheaf__cubin_kind(const struct sheaf__cubin *table, int major, int minor);
 /* That of a stand-in driver. */
 const void *sheaf__stand_in_image(int major, int minor) __attribute__((weak));
 

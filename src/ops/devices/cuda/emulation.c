@@ -503,7 +503,7 @@ static void run_in_mode(room *r)
     const unsigned mode = _mm_getcsr();
     catch_faults(true);
     sigaltstack(&stack, &old);
-    _mm_setcsr(0x9fc0);
+    _mm_setcsr(r->launch->keeps_denormals ? 0x1f80 : 0x9fc0);
     self = r;
     run_blocks(r);
     self = NULL;

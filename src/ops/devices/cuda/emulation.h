@@ -42,6 +42,7 @@ typedef struct sheaf__emu_launch {
     size_t shared; /* bytes of dynamic shared memory */
     int group;     /* products that its tensor cores add at once: 8 or 16 (mma.h) */
     bool turned;
+    bool keeps_denormals; /* as no GPU should: for tests of what notices that */
 } sheaf__emu_launch;
 
 #define SHEAF__EMU_SHARED ((size_t)227 << 10) /* the most that any GPU gives a block */

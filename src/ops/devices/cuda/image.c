@@ -1,12 +1,128 @@
-/* image.c - the machine code of sheaf's kernels, for each kind of GPU. */
+/* image.c - the machine code of sheaf's kernels: which of it a GPU can run, and loading that. */
+#include <dlfcn.h>
+#include <zstd.h>
+
 #include "base/base.h"
+#include "base/module.h"
+#include "ops/devices/cuda/cubins.h"
 #include "ops/devices/cuda/cuda.h"
 
-sheaf_status *sheaf__cuda_image(const void **out, const sheaf__cuda *gpu)
+/* ---- the module ---- */
+
+static const char build_it[] =
+    "build sheaf where NVIDIA's compiler nvcc is (Debian: nvidia-cuda-toolkit), which ./run build "
+    "finds on PATH, in /usr/local/cuda, or as NVCC; or run on --device cpu";
+
+static sheaf_status *no_module(const sheaf__cuda *gpu)
 {
-    if (sheaf__stand_in_image != NULL) {
-        *out = sheaf__stand_in_image(gpu->major, gpu->minor);
-        return NULL;
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "kernels for GPU %d (%s)", gpu->number, gpu->name);
+    sheaf_expected(st, "sheaf-cuda.so");
+    sheaf__module_searched(st);
+    return sheaf_try_this(st, "%s; SHEAF_PLUGINS names the folder of a module that lies elsewhere",
+                          build_it);
+}
+
+/* It stays loaded: dlopen() gives the same each time. */
+static sheaf_status *open_module(const sheaf__cubin **out, const sheaf__cuda *gpu)
+{
+    char *path = sheaf__module_find("cuda");
+    if (path == NULL)
+        return no_module(gpu);
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *build = module == NULL ? NULL : dlsym(module, SHEAF__CUBINS_BUILD);
+    *out = module == NULL ? NULL : dlsym(module, SHEAF__CUBINS_SYMBOL);
+    sheaf_status *st = NULL;
+    if (build == NULL || *out == NULL || strcmp(build, SHEAF_VERSION) != 0) {
+        const char *why = build == NULL ? dlerror() : NULL;
+        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+        sheaf_expected(st, "kernels of sheaf %s", SHEAF_VERSION);
+        if (build == NULL)
+            sheaf_found(st, "%s", why == NULL ? "no table" : why);
+        else
+            sheaf_found(st, "those of sheaf %s", build);
+        sheaf_try_this(st, "%s", build_it);
     }
-    return sheaf_fail(SHEAF_E_UNSUPPORTED, "kernels for GPU %d (%s)", gpu->number, gpu->name);
+    free(path);
+    return st;
+}
+
+/* ---- which of it ---- */
+
+/* What a kind fits best is the largest; -1: it does not run there. */
+static int fitness(const char *kind, int major, int minor)
+{
+    int number = 0, end = 0;
+    if (sscanf(kind, "sm_%d%n", &number, &end) != 1 || number / 10 != major ||
+        number % 10 > minor || (kind[end] != '\0' && number % 10 != minor))
+        return -1;
+    return number % 10 * 2 + (kind[end] != '\0');
+}
+
+const char *sheaf__cubin_kind(const sheaf__cubin *table, int major, int minor)
+{
+    const char *best = NULL;
+    for (; table->kind != NULL; table++)
+        if (fitness(table->kind, major, minor) >= 0 &&
+            (best == NULL || fitness(table->kind, major, minor) > fitness(best, major, minor)))
+            best = table->kind;
+    return best;
+}
+
+static sheaf_status *no_kind(const sheaf__cubin *table, const sheaf__cuda *gpu)
+{
+    char kinds[200] = "";
+    for (const sheaf__cubin *c = table; c->kind != NULL; c++)
+        if (strstr(kinds, c->kind) == NULL && strlen(kinds) + strlen(c->kind) + 3 < sizeof kinds)
+            strcat(strcat(kinds, *kinds == '\0' ? "" : ", "), c->kind);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "kernels for GPU %d (%s)", gpu->number, gpu->name);
+    sheaf_expected(st, "machine code for compute capability %d.%d (sm_%d%d)", gpu->major,
+                   gpu->minor, gpu->major, gpu->minor);
+    sheaf_found(st, "%s", *kinds == '\0' ? "none" : kinds);
+    return sheaf_try_this(st, "build sheaf with an nvcc that knows this GPU (nvcc "
+                              "--list-gpu-code); another GPU (--device cuda:N); or --device cpu");
+}
+
+/* ---- loading ---- */
+
+static sheaf_status *load(sheaf__cuda *gpu, const void *image, const char *what)
+{
+    char text[96];
+    snprintf(text, sizeof text, "loading sheaf's kernels (%s)", what);
+    if (gpu->modules == SHEAF__CUDA_MODULES)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "more than %d files of kernels", gpu->modules);
+    sheaf_status *st =
+        sheaf__cuda_failed(gpu, gpu->driver->module_load(&gpu->module[gpu->modules], image), text);
+    gpu->modules += st == NULL;
+    return st;
+}
+
+static sheaf_status *load_packed(sheaf__cuda *gpu, const sheaf__cubin *cubin)
+{
+    char *image = malloc(cubin->bytes);
+    if (image == NULL)
+        return sheaf__no_memory("kernels of a GPU");
+    const size_t n = ZSTD_decompress(image, cubin->bytes, cubin->data, cubin->packed);
+    sheaf_status *st = n == cubin->bytes
+                           ? load(gpu, image, cubin->file)
+                           : sheaf_fail(SHEAF_E_FORMAT, "sheaf-cuda.so: %s of %s is damaged",
+                                        cubin->file, cubin->kind);
+    free(image);
+    return st;
+}
+
+sheaf_status *sheaf__cuda_load(sheaf__cuda *gpu)
+{
+    const sheaf__cubin *table = NULL;
+    if (sheaf__stand_in_image != NULL)
+        return load(gpu, sheaf__stand_in_image(gpu->major, gpu->minor), "the emulation's");
+    sheaf_status *st = open_module(&table, gpu);
+    const char *kind = st == NULL ? sheaf__cubin_kind(table, gpu->major, gpu->minor) : NULL;
+    if (st == NULL && kind == NULL)
+        st = no_kind(table, gpu);
+    for (; st == NULL && table->kind != NULL; table++)
+        if (strcmp(table->kind, kind) == 0)
+            st = load_packed(gpu, table);
+    return st;
 }

@@ -4,10 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/base.h"
-#include "base/thread.h"
 #include "ops/devices/cuda/emulation.h"
 #include "ops/devices/cuda/stand_in_queue.h"
 
@@ -15,7 +13,7 @@ enum { GPUS = 16, GRANULARITY = 2 << 20 };
 
 typedef struct gpu {
     int major, minor;
-    size_t memory;
+    size_t memory, taken; /* by others */
     _Atomic size_t used;
 } gpu;
 
@@ -28,6 +26,8 @@ static struct {
     int after;
     sheaf__gpu_error error;
     bool stays;
+    int group; /* 0: of the capability */
+    bool keeps_denormals;
     _Atomic int made;
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -53,7 +53,7 @@ static void read_environment(void)
         g->major = major;
         g->minor = minor;
         g->memory = (size_t)(gib * 512) * GRANULARITY;
-        g->used = 0;
+        g->taken = 0;
         at += *at == ',';
     }
     all.is_ready = true;
@@ -64,6 +64,8 @@ void sheaf__stand_in_reset(void)
     pthread_mutex_lock(&all.lock);
     read_environment();
     all.fails = NULL;
+    all.group = 0;
+    all.keeps_denormals = false;
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -79,12 +81,18 @@ void sheaf__stand_in_fail(const char *function, int after, sheaf__gpu_error erro
 
 void sheaf__stand_in_use(int number, size_t bytes)
 {
-    atomic_fetch_add(&all.gpu[number].used, bytes);
+    all.gpu[number].taken += bytes;
 }
 
 void sheaf__stand_in_version(int version)
 {
     all.version = version;
+}
+
+void sheaf__stand_in_arithmetic(int group, bool flushes)
+{
+    all.group = group;
+    all.keeps_denormals = !flushes;
 }
 
 int sheaf__stand_in_left(void)
@@ -150,24 +158,25 @@ static const struct {
     { SHEAF__GPU_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error" },
 };
 
-static sheaf__gpu_error cuGetErrorName(sheaf__gpu_error e, const char **out)
+static sheaf__gpu_error find_text(sheaf__gpu_error e, const char **name, const char **text)
 {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].error == e) {
-            *out = texts[i].name;
+            *name = texts[i].name;
+            *text = texts[i].text;
             return 0;
         }
     return SHEAF__GPU_INVALID;
 }
 
+static sheaf__gpu_error cuGetErrorName(sheaf__gpu_error e, const char **out)
+{
+    return find_text(e, out, &(const char *){ NULL });
+}
+
 static sheaf__gpu_error cuGetErrorString(sheaf__gpu_error e, const char **out)
 {
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].error == e) {
-            *out = texts[i].text;
-            return 0;
-        }
-    return SHEAF__GPU_INVALID;
+    return find_text(e, &(const char *){ NULL }, out);
 }
 
 static sheaf__gpu_error cuDeviceGetCount(int *out)
@@ -270,7 +279,7 @@ static sheaf__gpu_error cuMemGetInfo_v2(size_t *left, size_t *memory)
         return SHEAF__GPU_INVALID;
     gpu *g = &all.gpu[current];
     *memory = g->memory;
-    *left = g->memory - g->used;
+    *left = g->memory - g->taken - g->used;
     return 0;
 }
 
@@ -314,7 +323,7 @@ static sheaf__gpu_error cuMemCreate(sheaf__gpu_block *out, size_t bytes,
     gpu *g = &all.gpu[of->place.number];
     if (bytes % GRANULARITY != 0)
         return SHEAF__GPU_INVALID;
-    if (atomic_fetch_add(&g->used, bytes) + bytes > g->memory) {
+    if (atomic_fetch_add(&g->used, bytes) + bytes > g->memory - g->taken) {
         g->used -= bytes;
         return SHEAF__GPU_NO_MEMORY;
     }
@@ -559,12 +568,10 @@ static void do_launch(void *with)
     launch *l = with;
     char text[SHEAF__EMU_TEXT];
     l->what.arguments = l->arguments;
-    const unsigned mode = sheaf__compute_mode_enter();
     if (!sheaf__emulate(&l->what, text)) {
         fprintf(stderr, "emulated GPU: %s\n", text);
         sheaf__stand_in_fail(NULL, 0, SHEAF__GPU_ILLEGAL_ADDRESS, true);
     }
-    sheaf__compute_mode_leave(mode);
 }
 
 static sheaf__gpu_error cuLaunchKernel(sheaf__gpu_function kernel, unsigned x, unsigned y,
@@ -587,8 +594,11 @@ static sheaf__gpu_error cuLaunchKernel(sheaf__gpu_function kernel, unsigned x, u
                            .blocks = { x, y, z },
                            .threads = (int)threads_x,
                            .shared = shared,
-                           .group = all.gpu[current].major >= 9 ? 16 : 8,
-                           .turned = current % 2 == 1 } };
+                           .group = all.group != 0                ? all.group
+                                    : all.gpu[current].major >= 9 ? 16
+                                                                  : 8,
+                           .turned = current % 2 == 1,
+                           .keeps_denormals = all.keeps_denormals } };
     memcpy(l.arguments, extra[1], bytes);
     return queued(sheaf__queue_add((sheaf__queue *)stream, do_launch, &l,
                                    offsetof(launch, arguments) + bytes));

@@ -18,6 +18,9 @@ void sheaf__stand_in_fail(const char *function, int after, sheaf__gpu_error erro
 void sheaf__stand_in_use(int number, size_t bytes);
 /* sheaf__stand_in_version - what the driver says it is. */
 void sheaf__stand_in_version(int version);
+/* sheaf__stand_in_arithmetic - what its GPUs do: products that tensor cores add at once (0: those
+ * of the capability), and whether float32 is flushed to zero. */
+void sheaf__stand_in_arithmetic(int group, bool flushes);
 /* sheaf__stand_in_reset - as in the beginning; reads the environment again. */
 void sheaf__stand_in_reset(void);
 /* sheaf__stand_in_left - what was made and not given back: blocks of memory, streams, events,

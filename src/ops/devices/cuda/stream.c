@@ -133,8 +133,7 @@ static uint64_t hash_of(const char *name)
     return h ^ h >> 32;
 }
 
-/* NULL: it failed. */
-static sheaf__cuda_kernel *find(sheaf__cuda *gpu, const char *name)
+static sheaf__gpu_error find(sheaf__cuda_kernel **out, sheaf__cuda *gpu, const char *name)
 {
     const uint64_t h = hash_of(name);
     for (uint64_t i = 0; i < SHEAF__CUDA_KERNELS; i++) {
@@ -142,32 +141,31 @@ static sheaf__cuda_kernel *find(sheaf__cuda *gpu, const char *name)
         if (k->name != NULL && strcmp(k->name, name) != 0)
             continue;
         if (k->name == NULL) {
-            const sheaf__gpu_error e = gpu->driver->find(&k->function, gpu->module, name);
-            char what[160];
-            snprintf(what, sizeof what, "finding the kernel %s", name);
-            if (e != 0) {
-                sheaf__device_fail(gpu->device, sheaf__cuda_failed(gpu, e, what));
-                return NULL;
-            }
+            sheaf__gpu_error e = SHEAF__GPU_NOT_FOUND;
+            for (int m = 0; m < gpu->modules && e == SHEAF__GPU_NOT_FOUND; m++)
+                e = gpu->driver->find(&k->function, gpu->module[m], name);
+            if (e != 0)
+                return e;
             k->name = name;
             k->shared = (size_t)48 << 10; /* without a request */
         }
-        return k;
+        *out = k;
+        return 0;
     }
-    return NULL;
+    return SHEAF__GPU_NOT_FOUND;
 }
 
-void sheaf__cuda_launch(sheaf__cuda *gpu, const sheaf__launch *l)
+sheaf_status *sheaf__cuda_queue(sheaf__cuda *gpu, const sheaf__launch *l)
 {
     unsigned blocks[3];
-    if (l->blocks[0] == 0 || atomic_load(&gpu->device->failed) != NULL)
-        return;
-    sheaf__cuda_kernel *k = find(gpu, l->kernel);
-    if (k == NULL)
-        return;
     char what[160];
+    sheaf__cuda_kernel *k;
+    if (l->blocks[0] == 0)
+        return NULL;
     snprintf(what, sizeof what, "launching %s", l->kernel);
-    sheaf__gpu_error e = 0;
+    sheaf__gpu_error e = find(&k, gpu, l->kernel);
+    if (e != 0)
+        return sheaf__cuda_failed(gpu, e, what);
     for (int i = 0; i < 3; i++) {
         if (l->blocks[i] > (i == 0 ? INT32_MAX : UINT16_MAX))
             e = SHEAF__GPU_INVALID;
@@ -183,7 +181,13 @@ void sheaf__cuda_launch(sheaf__cuda *gpu, const sheaf__launch *l)
     if (e == 0)
         e = gpu->driver->launch(k->function, blocks[0], blocks[1], blocks[2], (unsigned)l->threads,
                                 1, 1, (unsigned)l->shared, gpu->stream, NULL, extra);
-    sheaf__device_fail(gpu->device, sheaf__cuda_failed(gpu, e, what));
+    return sheaf__cuda_failed(gpu, e, what);
+}
+
+void sheaf__cuda_launch(sheaf__cuda *gpu, const sheaf__launch *l)
+{
+    if (atomic_load(&gpu->device->failed) == NULL)
+        sheaf__device_fail(gpu->device, sheaf__cuda_queue(gpu, l));
 }
 
 void sheaf__cuda_each(sheaf__cuda *gpu, const char *kernel, int64_t n, const void *arguments,
