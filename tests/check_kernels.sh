@@ -6,7 +6,8 @@
 # For sm_80 and sm_90a: no stack, no spilled register; float32 arithmetic is rounded to nearest with
 # denormals as zero, double's to nearest; nothing is approximate, no minimum or maximum of floats, no
 # float is added atomically; a product and a sum are fused only where fmaf() stands; tensor cores are
-# used where they are meant. What passed is not compiled again until a source changes (kernels_checked
+# used where they are meant, and wgmma one after the other without waiting. Files that include ops/devices/cuda/hopper.h
+# are for sm_90a alone. What passed is not compiled again until a source changes (kernels_checked
 # of the build). $NVCC names the compiler.
 set -uo pipefail
 cd "$1" || exit 1
@@ -36,6 +37,7 @@ unwritten() { awk '/(^|[ \t])fma\./ && !/\/\/ written/ { print "an fma that is n
 wasteful() {
     awk '/Compiling entry function|Function properties for/ { kernel = $NF == "" ? kernel : $0; sub(/.*(function .|for )/, "", kernel); sub(/. for .*/, "", kernel) }
         /bytes stack frame/ { seen++; if ($0 !~ /^ *0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads/) print kernel ":" $0 }
+        /wgmma.mma_async instructions are serialized/ { print }
         END { if (!seen) print "no kernel was compiled" }' "$1"
 }
 # tensorless SOURCE PTX: tensor cores are meant and not there.
@@ -47,7 +49,8 @@ tensorless() {
 
 # check FILE ARCH: prints what is wrong.
 check() {
-    local file=$1 arch=$2 key place told
+    local file=$1 arch=$2 key place told marked=sm_80
+    if grep -q 'cuda/hopper\.h' "$file"; then marked=sm_90a; fi
     key=$({ cat "$0" tests/written_fma.h; "$nvcc" --version; gcc -MM -x c -D__CUDACC__ -Isrc -Iinclude "$file" |
         tr -d '\\' | sed 's/^[^:]*://' | xargs cat; } | sha256sum | cut -c1-24)
     place=$build/kernels_checked/$(basename "$file" .c).$arch
@@ -55,11 +58,11 @@ check() {
     rm -rf "$place"
     mkdir -p "$place"
     if ! "$nvcc" "${flags[@]}" -arch="$arch" -cubin -Xptxas -v -keep -keep-dir "$place" -o "$place/kernels.cubin" "$file" >"$place/log" 2>&1 ||
-        { [ "$arch" = sm_80 ] && ! "$nvcc" "${flags[@]}" -arch="$arch" -ptx -include tests/written_fma.h -o "$place/written.ptx" "$file" >>"$place/log" 2>&1; }; then
+        { [ "$arch" = $marked ] && ! "$nvcc" "${flags[@]}" -arch="$arch" -ptx -include tests/written_fma.h -o "$place/written.ptx" "$file" >>"$place/log" 2>&1; }; then
         grep -m3 -E 'error' "$place/log" || echo "is not compiled"
         return
     fi
-    told=$(wasteful "$place/log"; complaints "$place/$(basename "$file" .c).ptx"; [ "$arch" != sm_80 ] || unwritten "$place/written.ptx"
+    told=$(wasteful "$place/log"; complaints "$place/$(basename "$file" .c).ptx"; [ "$arch" != $marked ] || unwritten "$place/written.ptx"
         tensorless "$file" "$place/$(basename "$file" .c).ptx")
     if [ -z "$told" ]; then echo "$key" >"$place/passed"; else printf '%s\n' "$told"; fi
 }
@@ -95,7 +98,10 @@ if [ -z "$nvcc" ]; then
     exit $bad
 fi
 files=("$@")
-[ ${#files[@]} -gt 0 ] || mapfile -t files < <(find src/ops/devices/cuda/kernels -name '*.c' | LC_ALL=C sort)
-for file in "${files[@]}"; do printf '%s %s\n' "$file" sm_80 "$file" sm_90a; done |
+[ ${#files[@]} -gt 0 ] || mapfile -t files < <(find src/ops/devices/cuda/kernels src/ops/devices/cuda/emulation_wide_cases.c -name '*.c' | LC_ALL=C sort)
+for file in "${files[@]}"; do
+    grep -q 'cuda/hopper\.h' "$file" || echo "$file sm_80"
+    echo "$file sm_90a"
+done |
     CHECK_ONE=1 NVCC=$nvcc xargs -r -P 2 -L 1 bash "$0" "$PWD" "$build" || bad=1
 exit $bad

@@ -31,6 +31,7 @@ typedef struct sheaf__emu_kernel {
     void (*run)(const void *arguments);
     int threads;  /* of a block, at most */
     size_t bytes; /* of its arguments */
+    int cluster;  /* blocks of one; 0: of a kernel that knows of none (hopper.h) */
 } sheaf__emu_kernel;
 
 typedef struct sheaf__emu_launch {
@@ -69,11 +70,16 @@ typedef enum sheaf__emu_act {
     SHEAF__EMU_MATRICES,
     SHEAF__EMU_MMA_BF16,
     SHEAF__EMU_MMA_F16,
+    SHEAF__EMU_WIDE_BF16, /* those of hopper.h */
+    SHEAF__EMU_WIDE_F16,
+    SHEAF__EMU_WIDE_BEGIN,
+    SHEAF__EMU_WIDE_COMMIT,
+    SHEAF__EMU_WIDE_WAIT
 } sheaf__emu_act;
 
 /* What they bring to it, and find. Elements of a and b are pairs, the first in the low bits. */
 typedef struct sheaf__emu_meeting {
-    uint64_t slot[32];
+    uint64_t slot[32], wide[32][2];
     const char *row[32];
     uint16_t matrix[4][8][8]; /* what lay in the rows when all had come */
     uint32_t a[16][8], b[8][8];
@@ -92,8 +98,7 @@ typedef struct sheaf__emu_warp {
 /* The block that the calling thread of the processor runs. */
 typedef struct sheaf__emu_block {
     sheaf__emu_dim at, blocks, threads;
-    int now; /* the thread that runs */
-    sheaf__emu_warp *warp;
+    int now, rank; /* the thread that runs; its block's place in a cluster */
 } sheaf__emu_block;
 
 extern _Thread_local sheaf__emu_block sheaf__emu;
@@ -104,13 +109,15 @@ extern _Thread_local char *shared_memory;
 #define gridDim sheaf__emu.blocks
 #define blockDim sheaf__emu.threads
 
-#define KERNEL(name, arguments, most)                                                              \
+#define KERNEL(name, arguments, most) SHEAF__EMU_KERNEL(name, arguments, most, 0)
+#define SHEAF__EMU_KERNEL(name, arguments, most, cluster)                                          \
     static void name##_of(const arguments *a);                                                     \
     static void name##_run(const void *a)                                                          \
     {                                                                                              \
         name##_of((const arguments *)a);                                                           \
     }                                                                                              \
-    static const sheaf__emu_kernel name##_kernel = { #name, name##_run, most, sizeof(arguments) }; \
+    static const sheaf__emu_kernel name##_kernel = { #name, name##_run, most, sizeof(arguments),   \
+                                                     cluster };                                    \
     __attribute__((section("sheaf_kernels"),                                                       \
                    used)) static const sheaf__emu_kernel *const name##_listed = &name##_kernel;    \
     static void name##_of(const arguments *a)
@@ -125,6 +132,7 @@ _Noreturn void sheaf__emu_fail(const char *what);
 void sheaf__emu_check(const void *at, size_t bytes, size_t aligned, const char *what);
 
 void sync_threads(void);
+void sync_some(int barrier, int threads);
 void copy_16(void *to, const void *from, bool there);
 void copies_commit(void);
 void copies_wait(int n);

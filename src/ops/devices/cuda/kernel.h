@@ -67,6 +67,13 @@ DEVICE void sync_threads(void)
     __syncthreads();
 }
 
+/* The same for `threads` threads, whole warps, which meet at a barrier with a number from 1 to 15.
+ */
+DEVICE void sync_some(int barrier, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /* The same for the 32 lanes of a warp. */
 DEVICE void sync_warp(void)
 {

@@ -1,0 +1,34 @@
+/* emulation_wide_cases.h - arguments of the kernels that emulation_wide_test.c runs. */
+#pragma once
+
+#include "ops/devices/cuda/tensor_map.h"
+
+enum {
+    WIDE_RIGHT,
+    WIDE_NO_WAIT_FOR_STAGE,   /* before it is read */
+    WIDE_GIVEN_BACK_TOO_SOON, /* a stage that is still read */
+    WIDE_SUMS_TOO_SOON,       /* read before they are waited for */
+    WIDE_NO_LAST_WAIT,
+    WIDE_TOO_FEW_BYTES, /* expected */
+    WIDE_TOO_MANY_BYTES,
+    WIDE_WRONG_PARITY,
+    WIDE_OTHER_OPERANDS, /* of one lane */
+    WIDE_WARPS_PART,
+    WIDE_NOT_MADE, /* mbarriers */
+    WIDE_UNALIGNED
+};
+
+/* y [256][256] = x [256][k] w [256][k]^T, by one cluster of two blocks. */
+typedef struct case_wide {
+    sheaf__tensor_map x, w; /* boxes of 128 rows */
+    float *y;
+    int32_t k, mistake;
+} case_wide;
+
+enum {
+    WIDE_STAGES = 3,
+    WIDE_A = 128 * 128, /* bytes of a stage */
+    WIDE_B = 256 * 128,
+    WIDE_STAGE = WIDE_A + WIDE_B,
+    WIDE_SHARED = WIDE_STAGES * WIDE_STAGE + 2 * WIDE_STAGES * 8
+};
