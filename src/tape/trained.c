@@ -1,6 +1,7 @@
 /* trained.c - see trained.h. */
 #include "tape/trained.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/base.h"
@@ -309,21 +310,24 @@ static void update(sheaf__device *device, stretch *of)
     of->n = 0;
 }
 
-/* Adds a slice of a tensor to a stretch that ends where it begins, or else begins another. */
+/* Adds a slice of a tensor to a stretch that ends where it begins, or else begins another. Padding
+ * between them is zeros, and stays so with an eps that is not. */
 static void update_slice(sheaf__device *device, stretch *of, const sheaf__trained *t, int s,
                          const sheaf__adamw *how)
 {
+    const int64_t end = how->eps > FLT_MIN ? padded(of->n) : of->n;
     sheaf__adamw own = *how;
     own.lr *= t->lr_scale;
     if (!t->decay)
         own.weight_decay = 0;
-    if (of->n == 0 || t->master[s] != of->master + of->n || t->moment1[s] != of->moment1 + of->n ||
-        t->moment2[s] != of->moment2 + of->n || t->grad[s] != of->grad + of->n ||
-        own.lr != of->how.lr || own.weight_decay != of->how.weight_decay) {
-        update(device, of);
-        *of = (stretch){ t->master[s], t->moment1[s], t->moment2[s], t->grad[s], 0, own };
+    if (of->n > 0 && t->master[s] == of->master + end && t->moment1[s] == of->moment1 + end &&
+        t->moment2[s] == of->moment2 + end && t->grad[s] == of->grad + end &&
+        own.lr == of->how.lr && own.weight_decay == of->how.weight_decay) {
+        of->n = end + t->numel[s];
+        return;
     }
-    of->n += t->numel[s];
+    update(device, of);
+    *of = (stretch){ t->master[s], t->moment1[s], t->moment2[s], t->grad[s], t->numel[s], own };
 }
 
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
