@@ -7,8 +7,8 @@ bool sheaf__cuda_op_row_max(sheaf__cuda *gpu, const sheaf__call *call)
     const sheaf__of_rows *o = call->arguments;
     sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = "row_max",
                                               .blocks = { o->l.rows },
-                                              .threads = 256,
-                                              .shared = 256 / 32 * sizeof(int32_t),
+                                              .threads = ROW_MAX_THREADS,
+                                              .shared = ROW_MAX_THREADS / 32 * sizeof(int32_t),
                                               .arguments = o,
                                               .bytes = sizeof *o });
     return true;

@@ -2,13 +2,13 @@
 #include "ops/devices/cuda/kernels/norm.h"
 #include "ops/devices/cuda/launch_sums.h"
 
-enum { THREADS = 256, FLOATS = 8 << 10 }; /* of a block; in its shared memory, about */
+enum { THREADS = 256, FLOATS = (8 << 10) + 64 }; /* of a block; in its shared memory, about */
 
 /* The shape for rows of `cols` columns in `arrays` arrays: as many rows a block as fit, while there
  * are blocks for all multiprocessors. */
 static lanes_shape shape_of(const sheaf__cuda *gpu, int64_t rows, int64_t cols, int arrays)
 {
-    const int64_t most = FLOATS / arrays, least = 2 * sheaf__cuda_processors(gpu),
+    const int64_t most = FLOATS / arrays / LANES * LANES, least = 2 * sheaf__cuda_processors(gpu),
                   chunk = cols > most ? most : (cols + LANES) / LANES * LANES,
                   pitch = chunk % 32 == 0 ? chunk + LANES : chunk; /* rows in other banks */
     int64_t each = 1;
@@ -31,11 +31,11 @@ static void launch(sheaf__cuda *gpu, const char *kernel, int64_t rows, int64_t s
                        });
 }
 
-static void forward(sheaf__cuda *gpu, norm_arguments *a)
+static void forward(sheaf__cuda *gpu, const char *kernel, norm_arguments *a)
 {
     const sheaf__layer_norm *n = &a->of;
     a->shape = shape_of(gpu, n->rows, n->cols, 1);
-    launch(gpu, SHEAF__TYPED(norm, n->dtype), n->rows, 1, &a->shape, 1, a, sizeof *a);
+    launch(gpu, kernel, n->rows, 1, &a->shape, 1, a, sizeof *a);
 }
 
 static void backward(sheaf__cuda *gpu, norm_back_arguments *a)
@@ -64,8 +64,8 @@ static sheaf__layer_norm without_means(const sheaf__rmsnorm *n)
 bool sheaf__cuda_op_rmsnorm(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__rmsnorm *n = &((const sheaf__rms_call *)call->arguments)->of;
-    forward(gpu, &(norm_arguments){
-                     .of = without_means(n), .sums = true, .rms = true, .once = n->once });
+    forward(gpu, SHEAF__TYPED(rmsnorm, n->dtype),
+            &(norm_arguments){ .of = without_means(n), .once = n->once });
     return true;
 }
 
@@ -83,7 +83,8 @@ bool sheaf__cuda_op_rmsnorm_back(sheaf__cuda *gpu, const sheaf__call *call)
 bool sheaf__cuda_op_layernorm(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__layer_call *a = call->arguments;
-    forward(gpu, &(norm_arguments){ .of = a->of, .sums = !a->of.cut });
+    forward(gpu, SHEAF__TYPED(layernorm, a->of.dtype),
+            &(norm_arguments){ .of = a->of, .sums = !a->of.cut });
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* experts.c - kernels of a mixture of experts. */
 #include "ops/devices/cuda/kernels/experts.h"
 
-#include "ops/devices/cuda/kernels/vectors.h"
+#include "ops/devices/cuda/kernels/lanes.h"
 
 /* ---- the choice: what has an order is done by one thread a row, the rest by all ---- */
 
@@ -148,10 +148,11 @@ DEVICE void share_make(double *to, const sheaf__share *a, int64_t y, int64_t ds,
         float u[MOST], v[MOST];
         load_some(u, a->y, y + at + c, y + a->cols, dtype, per);
         load_some(v, a->sum, ds + at + c, ds + a->cols, dtype, per);
+        double product[MOST];
         UNROLL
         for (int e = 0; e < MOST; e++)
-            if (e < per)
-                to[c + e] = (double)u[e] * v[e];
+            product[e] = e < per ? (double)u[e] * v[e] : 0;
+        lanes_put_d(to + c, product, per);
     }
 }
 

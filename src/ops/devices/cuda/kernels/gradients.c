@@ -59,25 +59,29 @@ KERNELS(tokens_add, tokens_add_arguments, 256)
 
 /* ---- positions ---- */
 
-/* What row r of a picture gives to column c of row (y, x) of the table. */
-DEVICE float positions_row(float sum, const sheaf__placed *a, const sheaf__picture_at *at,
-                           int64_t r, int64_t values, int64_t end, int64_t y, int64_t x, int64_t c,
+/* The patches of one row of a picture that a row of the table is made for. */
+typedef struct positions_line {
+    int64_t values, end;         /* the row's first, in dy; where the picture ends there */
+    int32_t down, across, first; /* the row's line, how many patches, the first's line */
+    int32_t y, x;                /* of the table */
+} positions_line;
+
+DEVICE float positions_add(float sum, const sheaf__placed *a, const positions_line *l, int32_t c,
                            sheaf_dtype dtype)
 {
-    const sheaf__positions *p = &a->of;
-    const int64_t down = at->line + r, first = at->line + at->down;
-    for (int64_t col = 0; col < at->across && values + col < end; col++)
-        for (int32_t i = p->begin[down]; i < p->begin[down + 1]; i++)
-            for (int32_t k = p->begin[first + col]; k < p->begin[first + col + 1]; k++)
-                if (p->index[i] == y && p->index[k] == x) {
-                    const float dy = load_one(a->x, (values + col) * a->width + c, dtype),
-                                part = dy * (p->weight[i] * p->weight[k]);
+    const int32_t *begin = a->of.begin, *index = a->of.index;
+    for (int32_t col = 0; col < l->across && l->values + col < l->end; col++)
+        for (int32_t i = begin[l->down]; i < begin[l->down + 1]; i++)
+            for (int32_t k = begin[l->first + col]; k < begin[l->first + col + 1]; k++)
+                if (index[i] == l->y && index[k] == l->x) {
+                    const float dy = load_one(a->x, (l->values + col) * a->width + c, dtype),
+                                part = dy * (a->of.weight[i] * a->of.weight[k]);
                     sum = sheaf__one_nan(sum + part);
                 }
     return sum;
 }
 
-DEVICE bool positions_line_has(const sheaf__positions *p, int64_t line, int64_t index)
+DEVICE bool positions_line_has(const sheaf__positions *p, int32_t line, int32_t index)
 {
     bool has = false;
     for (int32_t i = p->begin[line]; i < p->begin[line + 1]; i++)
@@ -85,26 +89,45 @@ DEVICE bool positions_line_has(const sheaf__positions *p, int64_t line, int64_t 
     return has;
 }
 
+/* What a picture gives to column c of a row of the table, or (y < 0) of that for class rows. Its
+ * values begin at row `own`, and another's at `end`. */
+DEVICE float positions_picture(float sum, const sheaf__placed *a, const sheaf__picture_at *at,
+                               int64_t own, int64_t end, int32_t y, int32_t x, int32_t c,
+                               sheaf_dtype dtype)
+{
+    const sheaf__positions *p = &a->of;
+    positions_line l = { own + p->class_row,
+                         end,
+                         (int32_t)at->line,
+                         (int32_t)at->across,
+                         (int32_t)(at->line + at->down),
+                         y,
+                         x };
+    if (y < 0)
+        return p->class_row && own < end
+                   ? sheaf__one_nan(sum + load_one(a->x, own * a->width + c, dtype))
+                   : sum;
+    for (; l.down < l.first; l.down++, l.values += l.across)
+        if (positions_line_has(p, l.down, y))
+            sum = positions_add(sum, a, &l, c, dtype);
+    return sum;
+}
+
 /* Blocks in x are rows of the table, in y columns. */
 KERNELS(add_positions_back, sheaf__placed, 256)
 {
     const sheaf__positions *p = &a->of;
-    const int64_t row = (int64_t)blockIdx.x - p->first,
-                  c = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
+    const int32_t row = (int32_t)blockIdx.x - p->first, cols = (int32_t)p->cols,
+                  c = (int32_t)(blockIdx.y * blockDim.x + threadIdx.x);
     if (c >= a->width)
         return;
-    const int64_t y = row < 0 ? -1 : row / p->cols, x = row < 0 ? -1 : row % p->cols;
     float *to = a->grad + (int64_t)blockIdx.x * a->width + c, sum = *to;
     for (int64_t i = 0; i < p->images; i++) {
-        const sheaf__picture_at *at = &p->at[i];
-        const int64_t own = at->first + (p->class_row ? i : 0), values = own + p->class_row,
-                      next = i + 1 < p->images ? at[1].first + (p->class_row ? i + 1 : 0) : a->rows,
-                      end = next < a->rows ? next : a->rows;
-        if (row < 0 && p->class_row && own < end)
-            sum = sheaf__one_nan(sum + load_one(a->x, own * a->width + c, dtype));
-        for (int64_t r = 0; row >= 0 && r < at->down; r++)
-            if (positions_line_has(p, at->line + r, y))
-                sum = positions_row(sum, a, at, r, values + r * at->across, end, y, x, c, dtype);
+        const int64_t own = p->at[i].first + (p->class_row ? i : 0),
+                      next = p->at[i + 1].first + (p->class_row ? i + 1 : 0),
+                      end = i + 1 < p->images && next < a->rows ? next : a->rows;
+        sum = positions_picture(sum, a, &p->at[i], own, end, row < 0 ? -1 : row / cols,
+                                row < 0 ? -1 : row % cols, c, dtype);
     }
     *to = sum;
 }

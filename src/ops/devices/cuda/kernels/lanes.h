@@ -25,6 +25,32 @@ DEVICE lanes_block lanes_of(const lanes_shape *s, int64_t rows)
     return b;
 }
 
+/* n floats to shared memory, in words of 16 bytes: one by one they would lie in few banks. */
+DEVICE void lanes_put(float *to, const float *v, int n)
+{
+    UNROLL
+    for (int i = 0; i < MOST; i += 4)
+        if (i < n) {
+            quad q;
+            UNROLL
+            for (int e = 0; e < 4; e++)
+                q.word[e] = sheaf__bits(v[i + e]);
+            store_quad(to + i, q);
+        }
+}
+
+/* The same of n doubles. */
+DEVICE void lanes_put_d(double *to, const double *v, int n)
+{
+    UNROLL
+    for (int i = 0; i < MOST; i += 2)
+        if (i < n) {
+            quad q;
+            memcpy(&q, v + i, sizeof q);
+            store_quad(to + i, q);
+        }
+}
+
 /* The sum of all lanes, for each of them. */
 DEVICE float lanes_join(float x)
 {
@@ -50,23 +76,29 @@ DEVICE void lanes_step(float sum[2], float x, float y, float mean, lanes_what wh
         sum[1] = fmaf(x, y, sum[1]);
 }
 
-/* A lane goes on with n columns, which begin at lane 0. */
+/* A lane goes on with n columns, which begin at lane 0. It loads some steps ahead: as long as these
+ * take to be added, so that loads wait behind sums. */
 DEVICE void lanes_add(float sum[2], const float *x, const float *y, float mean, int32_t n,
                       int32_t lane, lanes_what what)
 {
-    enum { AHEAD = 8 };
+    enum { AHEAD = 16 };
+    const bool both = what == LANES_BOTH;
+    const int ahead = both ? AHEAD / 2 : AHEAD;
     int32_t c = lane;
-    for (; c + (AHEAD - 1) * LANES < n; c += AHEAD * LANES) {
-        float u[AHEAD], v[AHEAD];
-        UNROLL
-        for (int i = 0; i < AHEAD; i++) {
-            u[i] = x[c + i * LANES];
-            v[i] = what == LANES_BOTH ? y[c + i * LANES] : 0;
-        }
+    for (; c + (ahead - 1) * LANES < n; c += ahead * LANES) {
+        float u[AHEAD], v[AHEAD / 2];
         UNROLL
         for (int i = 0; i < AHEAD; i++)
-            lanes_step(sum, u[i], v[i], mean, what);
+            if (i < ahead)
+                u[i] = x[c + i * LANES];
+        UNROLL
+        for (int i = 0; i < AHEAD / 2; i++)
+            v[i] = both ? y[c + i * LANES] : 0;
+        UNROLL
+        for (int i = 0; i < AHEAD; i++)
+            if (i < ahead)
+                lanes_step(sum, u[i], both ? v[i % (AHEAD / 2)] : 0, mean, what);
     }
     for (; c < n; c += LANES)
-        lanes_step(sum, x[c], what == LANES_BOTH ? y[c] : 0, mean, what);
+        lanes_step(sum, x[c], both ? y[c] : 0, mean, what);
 }

@@ -4,7 +4,7 @@
 #include "ops/devices/cuda/kernels/lanes.h"
 
 /* A block has a row. */
-KERNEL(row_max, sheaf__of_rows, 256)
+KERNEL(row_max, sheaf__of_rows, ROW_MAX_THREADS)
 {
     const int64_t row = blockIdx.x, cols = a->l.cols, at = row * cols;
     int32_t most = sheaf__order(-INFINITY), *of_warp = (int32_t *)shared_memory;
@@ -47,12 +47,13 @@ DEVICE void row_sums_make(float *exponential, float *logit, const float *x, floa
     UNROLL
     for (int i = 0; i < 2; i++) {
         const int32_t c = (own + i * ROW_SUMS_MAKERS) * 4;
+        float made[4];
         UNROLL
-        for (int e = 0; e < 4; e++) {
-            exponential[c + e] = sheaf__exp_of(x[4 * i + e] - max);
-            if (logit != NULL)
-                logit[c + e] = x[4 * i + e];
-        }
+        for (int e = 0; e < 4; e++)
+            made[e] = sheaf__exp_of(x[4 * i + e] - max);
+        lanes_put(exponential + c, made, 4);
+        if (logit != NULL)
+            lanes_put(logit + c, x + 4 * i, 4);
     }
 }
 

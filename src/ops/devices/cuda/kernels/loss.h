@@ -4,6 +4,9 @@
 #include "ops/tensor/loss.h"
 #include "sheaf/cut.h"
 
+/* A block has a row: few rows come at a time, so it has many threads. */
+enum { ROW_MAX_THREADS = 512 };
+
 /* Blocks in y are slices. A block's first warp adds up what the others have made of the columns. */
 enum { ROW_SUMS_MAKERS = 256, ROW_SUMS_THREADS = ROW_SUMS_MAKERS + 32 };
 enum { ROW_SUMS_CHUNK = 8 * ROW_SUMS_MAKERS }; /* columns; in shared memory twice, or four times */

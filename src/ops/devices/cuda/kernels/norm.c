@@ -26,13 +26,9 @@ DEVICE void stage(const lanes_block *b, const sheaf__layer_norm *of, int64_t fir
                 v[e] = (v[e] - mean) * rstd;
             }
         }
-        UNROLL
-        for (int e = 0; e < per; e++)
-            if (c + e < b->chunk) {
-                x[row * b->pitch + c + e] = v[e];
-                if (back)
-                    second[row * b->pitch + c + e] = dy[e];
-            }
+        lanes_put(x + row * b->pitch + c, v, per);
+        if (back)
+            lanes_put(second + row * b->pitch + c, dy, per);
     }
 }
 
@@ -109,21 +105,21 @@ KERNEL(norm_statistics, sheaf__layer_call, 256)
 /* ---- forward ---- */
 
 /* A row's mean and 1 / deviation, made or given, at two floats of shared memory. */
-DEVICE void statistics(float *of_row, const lanes_block *b, const norm_arguments *a,
+DEVICE void statistics(float *of_row, const lanes_block *b, const norm_arguments *a, bool rms,
                        sheaf_dtype dtype)
 {
     const sheaf__layer_norm *of = &a->of;
     const bool own = b->own < b->rows, writes = own && b->lane == 0;
     const int64_t r = b->first + (own ? b->own : 0);
     float sum[2], mean = 0, rstd = 0;
-    if (a->sums && !of->plain) {
+    if (!rms && a->sums && !of->plain) {
         sums_of(sum, b, of, SHEAF__SUMS_X, 0, 0, of->cols, dtype);
         mean = sheaf__norm_mean(sum[0], of->width);
     }
-    if (a->sums) {
+    if (rms || a->sums) {
         sums_of(sum, b, of, SHEAF__SUMS_SQUARES, mean, 0, of->cols, dtype);
         rstd = sheaf__norm_rstd(sum[0], of->width, of->eps);
-        if (writes && of->mean != NULL)
+        if (writes && !rms)
             of->mean[r] = mean;
         if (writes)
             of->rstd[r] = rstd;
@@ -139,14 +135,14 @@ DEVICE void statistics(float *of_row, const lanes_block *b, const norm_arguments
 }
 
 DEVICE void finish(float *v, const norm_arguments *a, int64_t at, int64_t end, int64_t c,
-                   float mean, float rstd, sheaf_dtype dtype)
+                   float mean, float rstd, bool rms, sheaf_dtype dtype)
 {
     const sheaf__layer_norm *of = &a->of;
     const int per = PER(dtype);
     float w[MOST], bias[MOST], residual[MOST];
     load_some(v, of->x, at, end, dtype, per);
     load_some(w, of->weight, c, of->cols, SHEAF_F32, per);
-    if (a->rms) {
+    if (rms) {
         UNROLL
         for (int e = 0; e < per; e++) {
             const float n = v[e] * rstd;
@@ -154,10 +150,13 @@ DEVICE void finish(float *v, const norm_arguments *a, int64_t at, int64_t end, i
         }
         return;
     }
+    UNROLL
+    for (int e = 0; e < per; e++)
+        v[e] = w[e] * ((v[e] - mean) * rstd);
     load_some(bias, of->bias, c, of->cols, SHEAF_F32, per);
     UNROLL
     for (int e = 0; e < per; e++)
-        v[e] = w[e] * ((v[e] - mean) * rstd) + bias[e];
+        v[e] += bias[e];
     if (of->residual == NULL)
         return;
     load_some(residual, of->residual, at, end, dtype, per);
@@ -166,20 +165,30 @@ DEVICE void finish(float *v, const norm_arguments *a, int64_t at, int64_t end, i
         v[e] = rounded_one(v[e], dtype) + residual[e];
 }
 
-KERNELS(norm, norm_arguments, 256)
+DEVICE void forward(const norm_arguments *a, bool rms, sheaf_dtype dtype)
 {
     const sheaf__layer_norm *of = &a->of;
     const lanes_block b = lanes_of(&a->shape, of->rows);
     const int per = PER(dtype), groups = (int)((of->cols + per - 1) / per);
     float *of_row = (float *)shared_memory;
-    statistics(of_row, &b, a, dtype);
+    statistics(of_row, &b, a, rms, dtype);
     for (int32_t g = (int32_t)threadIdx.x; g < b.rows * groups; g += (int32_t)blockDim.x) {
         const int32_t row = g / groups, c = g % groups * per;
         const int64_t at = (b.first + row) * of->cols;
         float v[MOST];
-        finish(v, a, at + c, at + of->cols, c, of_row[2 * row], of_row[2 * row + 1], dtype);
+        finish(v, a, at + c, at + of->cols, c, of_row[2 * row], of_row[2 * row + 1], rms, dtype);
         store_some(of->y, at + c, at + of->cols, v, dtype, per);
     }
+}
+
+KERNELS(rmsnorm, norm_arguments, 256)
+{
+    forward(a, true, dtype);
+}
+
+KERNELS(layernorm, norm_arguments, 256)
+{
+    forward(a, false, dtype);
 }
 
 /* ---- backward ---- */

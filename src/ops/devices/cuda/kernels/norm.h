@@ -10,7 +10,7 @@
 typedef struct norm_arguments {
     sheaf__layer_norm of;
     lanes_shape shape;
-    bool sums, rms, once;
+    bool sums, once; /* once: of an RMSNorm, which always makes its sums */
 } norm_arguments;
 
 /* dx. total: the sums of a and of a * n, [2][rows], which become means; NULL: they are made. */

@@ -7,18 +7,22 @@
 
 DEVICE void squares_make(double *to, const float *x, int32_t own, int64_t n)
 {
-    float v[8];
     UNROLL
-    for (int i = 0; i < 2; i++)
-        load_some(v + 4 * i, x, (int64_t)(own + i * SQUARES_MAKERS) * 4, n, SHEAF_F32, 4);
-    UNROLL
-    for (int e = 0; e < 8; e++)
-        to[(own + e / 4 * SQUARES_MAKERS) * 4 + e % 4] = (double)v[e] * (double)v[e];
+    for (int i = 0; i < 2; i++) {
+        const int32_t at = (own + i * SQUARES_MAKERS) * 4;
+        float v[4];
+        double square[4];
+        load_some(v, x, at, n, SHEAF_F32, 4);
+        UNROLL
+        for (int e = 0; e < 4; e++)
+            square[e] = (double)v[e] * (double)v[e];
+        lanes_put_d(to + at, square, 4);
+    }
 }
 
 DEVICE double squares_add(double sum, const double *x, int32_t n, int32_t lane)
 {
-    enum { AHEAD = 8 };
+    enum { AHEAD = 16 };
     int32_t c = lane;
     for (; c + (AHEAD - 1) * LANES < n; c += AHEAD * LANES) {
         double u[AHEAD];
