@@ -33,7 +33,9 @@ static const struct {
     { &sheaf__cuda_class, MMA16_UNIT },
 #endif
 };
+enum { GPUS = 5 }; /* the first of them */
 static sheaf__device *here, *far[ARRAY_LEN(on_far)];
+static size_t first_far; /* of those that run the jobs */
 
 static int open_devices(void **state)
 {
@@ -146,13 +148,13 @@ static void check_far(const char *name, const sheaf__product *job, sheaf__sums s
     sheaf__product copy[ARRAY_LEN(on_far)];
     there on[ARRAY_LEN(on_far)] = { 0 };
     const int count = outputs_of(out, job);
-    for (size_t d = 0; d < ARRAY_LEN(on_far); d++) {
+    for (size_t d = first_far; d < ARRAY_LEN(on_far); d++) {
         on[d].device = far[d];
         copy[d] = put_job(&on[d], job);
     }
     here->sums = sums;
     sheaf__products(here, job, 1);
-    for (size_t d = 0; d < ARRAY_LEN(on_far); d++) {
+    for (size_t d = first_far; d < ARRAY_LEN(on_far); d++) {
         const double flops = far[d]->flops;
         far[d]->sums = sums;
         sheaf__products(far[d], &copy[d], 1);
@@ -206,6 +208,30 @@ static void test_far__sums_of_one_slice(void **state)
     }
 }
 
+/* On GPUs alone: sizes with which every kernel runs, all kinds of numbers, operands whose rows all
+ * begin at multiples of 16 bytes, and others. */
+static void test_far__kernels_of_gpus(void **state)
+{
+    static const int64_t rows[] = { 1, 5, 24, 70, 132, 257 }, even[] = { 32, 64, 256, 544 };
+    first_far = GPUS;
+    for (uint64_t of = 1; of < 300; of++) {
+        sheaf__term term[TERMS];
+        seed = of * 7777;
+        const kind numbers = (kind)(of % 3);
+        const sheaf_dtype dtype = random_type();
+        const int64_t m = rows[below(ARRAY_LEN(rows))], n = rows[below(ARRAY_LEN(rows))];
+        const int nterms = 1 + (int)below(2);
+        for (int i = 0; i < nterms; i++)
+            term[i] = random_term(dtype, (int)below(FORMS), below(2), m, n,
+                                  even[below(ARRAY_LEN(even))] + (below(4) == 0 ? below(32) : 0),
+                                  numbers);
+        sheaf__product job = plain_job(dtype, m, n, term, nterms);
+        random_ending(&job, numbers);
+        check_far("kernels", &job, any_order());
+    }
+    first_far = 0;
+}
+
 /* Own slices, whose roots go to other ranks, or a tree that is this rank's alone. */
 static void test_far__slices_and_roots(void **state)
 {
@@ -254,6 +280,7 @@ static void test_far__slices_and_roots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_far__sums_of_one_slice),
-                                        cmocka_unit_test(test_far__slices_and_roots) };
+                                        cmocka_unit_test(test_far__slices_and_roots),
+                                        cmocka_unit_test(test_far__kernels_of_gpus) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

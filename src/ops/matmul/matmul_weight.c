@@ -10,18 +10,21 @@ static void pack(sheaf__device *device, void *arguments)
     sheaf__pack(&l->w, l->src, l->from, l->ld, l->first, l->count);
 }
 
-/* Rows go straight where they belong; several threads bring some. */
+/* Rows go straight where they belong; several threads bring some. As where weights are packed,
+ * their bytes are not counted. */
 static sheaf_status *upload_rows(sheaf__device *device, const sheaf__packed *w, const void *src,
                                  sheaf_dtype from, int64_t ld, int64_t first, int64_t count)
 {
     const size_t bytes = (size_t)(count * w->k * mm_size(w->dtype));
-    if (device->class->counts || (from == w->dtype && (ld == w->k || count == 1)))
-        return sheaf__upload(device, mm_row_at(w, first), src, bytes);
+    if (device->class->counts || bytes == 0)
+        return NULL;
+    if (from == w->dtype && (ld == w->k || count == 1))
+        return device->class->upload(device->reserved, mm_row_at(w, first), src, bytes);
     void *rows = malloc(bytes + 1);
     if (rows == NULL)
         return sheaf__no_memory("rows of a weight");
     sheaf__mm_rows_as(rows, w, src, from, ld, count);
-    sheaf_status *st = sheaf__upload(device, mm_row_at(w, first), rows, bytes);
+    sheaf_status *st = device->class->upload(device->reserved, mm_row_at(w, first), rows, bytes);
     free(rows);
     return st;
 }
