@@ -3,11 +3,11 @@
 #
 #   check_kernels.sh SOURCE_ROOT BUILD_ROOT [FILE.c...]
 #
-# For sm_80 and sm_90a: no stack, no spilled register; float32 arithmetic is rounded to nearest with
-# denormals as zero, double's to nearest; nothing is approximate, no minimum or maximum of floats, no
-# float is added atomically; a product and a sum are fused only where fmaf() stands; tensor cores are
-# used where they are meant, and wgmma one after the other without waiting. Files that include ops/devices/cuda/hopper.h
-# are for sm_90a alone. What passed is not compiled again until a source changes (kernels_checked
+# For sm_80 and sm_90a (for sm_90a alone what includes ops/devices/cuda/hopper.h): no stack, no spilled
+# register; float32 arithmetic is rounded to nearest with denormals as zero, double's to nearest;
+# nothing is approximate, no minimum or maximum of floats, no float is added atomically; a product and
+# a sum are fused only where fmaf() stands; tensor cores are used where they are meant, and no wgmma
+# waits for the one before. What passed is not compiled again until a source changes (kernels_checked
 # of the build). $NVCC names the compiler.
 set -uo pipefail
 cd "$1" || exit 1

@@ -147,3 +147,19 @@ KERNEL_OF_CLUSTERS(case_wide_f16, case_wide, 384, 2)
 {
     product(a, true);
 }
+
+/* One thread waits, the others for it. */
+KERNEL_OF_CLUSTERS(case_boxes, case_box, 128, 1)
+{
+    uint64_t *barrier = (uint64_t *)(void *)(shared_memory + 2048);
+    if (threadIdx.x == 127) {
+        mbarrier_init(barrier, 1);
+        mbarriers_made();
+        mbarrier_expect(barrier, 2048);
+        copy_box(shared_memory, &a->map, barrier, a->column, a->row, 0);
+        mbarrier_wait(barrier, 0);
+    }
+    sync_threads();
+    for (int i = (int)threadIdx.x; i < 1024; i += 128)
+        a->to[i] = ((const uint16_t *)(const void *)shared_memory)[i];
+}

@@ -25,6 +25,13 @@ typedef struct case_wide {
     int32_t k, mistake;
 } case_wide;
 
+/* What a box of 16 rows is in shared memory. */
+typedef struct case_box {
+    sheaf__tensor_map map;
+    uint16_t *to; /* [16][64] */
+    int32_t column, row;
+} case_box;
+
 enum {
     WIDE_STAGES = 3,
     WIDE_A = 128 * 128, /* bytes of a stage */

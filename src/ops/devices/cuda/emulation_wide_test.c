@@ -113,6 +113,38 @@ static void test_wide__stages_that_are_not_waited_for_show(void **state)
                 assert_non_null(strstr(text, "mbarrier"));
 }
 
+/* 16 bytes c of a row r lie at c ^ r % 8. */
+static void test_wide__boxes_lie_as_the_swizzle_has_them(void **state)
+{
+    enum { K = 128 };
+    const int place[][2] = { { 0, 0 }, { 40, 3 }, { 100, 190 }, { -8, -5 } };
+    char text[SHEAF__EMU_TEXT];
+    uint16_t got[16 * 64];
+    for (int i = 0; i < M * K; i++)
+        x[i] = (uint16_t)(i + 1);
+    for (size_t p = 0; p < 2 * ARRAY_LEN(place); p++) {
+        case_box a = { .to = got, .column = place[p / 2][0], .row = place[p / 2][1] };
+        assert_true(sheaf__emu_tensor_map(&a.map, x, M, K, K * 2, 16));
+        const sheaf__emu_launch launch = { .kernel = sheaf__emu_find("case_boxes"),
+                                           .arguments = &a,
+                                           .bytes = sizeof a,
+                                           .blocks = { 1, 1, 1 },
+                                           .threads = 128,
+                                           .shared = 2056,
+                                           .group = 16,
+                                           .turned = p % 2 };
+        if (!sheaf__emulate(&launch, text))
+            fail_msg("%s", text);
+        for (int i = 0; i < 16 * 64; i++) {
+            const int r = i / 64, at = r * 64 + (i % 64 / 8 ^ r % 8) * 8 + i % 8, row = a.row + r,
+                      column = a.column + i % 64;
+            assert_int_equal(got[at], row < 0 || row >= M || column < 0 || column >= K
+                                          ? 0
+                                          : x[row * K + column]);
+        }
+    }
+}
+
 static void test_wide__maps_that_the_driver_would_not_make(void **state)
 {
     sheaf__tensor_map map;
@@ -129,6 +161,7 @@ int main(void)
         cmocka_unit_test(test_wide__products_follow_the_rule),
         cmocka_unit_test(test_wide__mistakes_show),
         cmocka_unit_test(test_wide__stages_that_are_not_waited_for_show),
+        cmocka_unit_test(test_wide__boxes_lie_as_the_swizzle_has_them),
         cmocka_unit_test(test_wide__maps_that_the_driver_would_not_make),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
