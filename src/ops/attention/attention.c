@@ -1,4 +1,5 @@
 /* attention.c - which parts of attention are computed where, and how many operations it takes. */
+#include "ops/attention/attention_arguments.h"
 #include "ops/attention/attention_parts.h"
 
 #include <assert.h>
@@ -220,19 +221,6 @@ static bool is_sound(const sheaf__attention *s)
 
 /* ---- as operations on a device (call.h) ---- */
 
-/* What is passed: of a forward pass the first ones. */
-typedef struct arguments {
-    sheaf__attention shape;
-    void *o;
-    float *stats;
-    const void *q, *k, *v, *d_o;
-    void *dq, *dk, *dv;
-    bool fused;        /* backward: one task makes dq, dk and dv, */
-    char *room;        /* in this, or (NULL) in a thread's scratch */
-    size_t room_bytes; /* of each thread */
-    int64_t chunk;
-} arguments;
-
 /* Bytes of rows of q or o, of k or v, as far as they reach. */
 static size_t query_bytes(const sheaf__attention *s, int64_t ld)
 {
@@ -254,7 +242,8 @@ static size_t stats_bytes(const sheaf__attention *s)
     return (size_t)(s->batch * s->kv_heads * s->group * s->queries * 2) * sizeof(float);
 }
 
-static sheaf__attention_call call_of(const arguments *a, const sheaf__device *device)
+static sheaf__attention_call call_of(const sheaf__attention_arguments *a,
+                                     const sheaf__device *device)
 {
     return (
         sheaf__attention_call){ &a->shape, a->o,  a->stats, a->q,  a->k,         a->v,
@@ -263,7 +252,7 @@ static sheaf__attention_call call_of(const arguments *a, const sheaf__device *de
 
 static void forward_here(sheaf__device *device, void *arg)
 {
-    const arguments *a = arg;
+    const sheaf__attention_arguments *a = arg;
     const sheaf__attention *s = &a->shape;
     const int64_t work_rows = heads_of(s) * s->queries * s->group;
     const sheaf__attention_call call = call_of(a, device);
@@ -281,7 +270,7 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *s, 
     count_flops(device, s, 2);
     if (heads_of(s) * s->queries * s->group == 0)
         return;
-    arguments a = { .shape = *s, .o = o, .stats = stats, .q = q, .k = k, .v = v };
+    sheaf__attention_arguments a = { .shape = *s, .o = o, .stats = stats, .q = q, .k = k, .v = v };
     const sheaf__operand operand[] = {
         SHEAF__WRITES(a.o, query_bytes(s, s->ldo)), SHEAF__WRITES(a.stats, stats_bytes(s)),
         SHEAF__READS(a.q, query_bytes(s, s->ldq)),  SHEAF__READS(a.k, key_bytes(s, s->ldk)),
@@ -353,7 +342,7 @@ static int64_t longest_of(const sheaf__attention *s)
 /* Room for tasks of `longest` keys: scratch that is there, or, up to four times as much, more of
  * the device's memory. Without it tasks are not fused. A plan knows no segments: they take more
  * memory only where rows that are whole would. */
-static void find_room(arguments *a, sheaf__device *device, int64_t longest)
+static void find_room(sheaf__attention_arguments *a, sheaf__device *device, int64_t longest)
 {
     const sheaf__attention *s = &a->shape;
     const size_t bytes = bytes_for(s, device->sums, longest);
@@ -377,7 +366,7 @@ static void find_room(arguments *a, sheaf__device *device, int64_t longest)
 
 static void backward_here(sheaf__device *device, void *arg)
 {
-    const arguments *a = arg;
+    const sheaf__attention_arguments *a = arg;
     const sheaf__attention_call call = call_of(a, device);
     work w = { .call = &call,
                .kernel = kernel_of(device, &a->shape),
@@ -399,7 +388,8 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *s,
     if (heads * (s->queries + s->keys) == 0)
         return;
     /* o and stats are only read; the call has one field for both directions */
-    arguments a = { *s, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv, false, NULL, 0, 0 };
+    sheaf__attention_arguments a = { *s, (void *)o, (float *)stats, q,    k, v, d_o, dq,
+                                     dk, dv,        false,          NULL, 0, 0 };
     const int64_t held = sheaf__attention_keys_held(s, device->sums, SHEAF__THREAD_SCRATCH),
                   longest = longest_of(s);
     const int64_t share = heads * s->keys / (4 * device->threads) / block * block;

@@ -1,6 +1,7 @@
 /* operations.c - the operations that `cuda` has kernels for: a row each, by number; their functions
  * stand in launch_*.c. What has no row is run by the processor, on copies. */
 #include "ops/devices/cuda/launch.h"
+#include "ops/devices/cuda/launch_attention.h"
 #include "ops/devices/cuda/launch_elements.h"
 #include "ops/devices/cuda/launch_products.h"
 #include "ops/devices/cuda/launch_sums.h"
@@ -9,6 +10,8 @@
 sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
     [SHEAF__OP_PRODUCTS] = sheaf__cuda_op_products,
     [SHEAF__OP_WEIGHT_REFRESH] = sheaf__cuda_op_weight_refresh,
+    [SHEAF__OP_ATTENTION] = sheaf__cuda_op_attention,
+    [SHEAF__OP_ATTENTION_BACK] = sheaf__cuda_op_attention_back,
     [SHEAF__OP_ADD] = sheaf__cuda_op_add,
     [SHEAF__OP_ADD_LIST] = sheaf__cuda_op_add_list,
     [SHEAF__OP_ACCUMULATE] = sheaf__cuda_op_accumulate,

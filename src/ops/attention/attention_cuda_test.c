@@ -1,0 +1,244 @@
+/* attention_cuda_test.c - attention by the kernels of the device `cuda`, emulated, has the bits of
+ * its definition: in every order, of heads of all widths, and with numbers that are not finite. */
+#include <stdlib.h>
+
+#include "tests/attention_twin.h"
+
+#include "ops/devices/cuda/cuda.h"
+#include "ops/devices/cuda/stand_in.h"
+
+/* ---- one problem on the device ---- */
+
+static void *put(sheaf__device *device, const void *from, size_t bytes)
+{
+    void *to = NULL;
+    if (from == NULL)
+        return NULL;
+    CHECK_OK(sheaf__device_alloc(&to, device, bytes, SHEAF_MEM_ACTIVATIONS));
+    CHECK_OK(sheaf__upload(device, to, from, bytes));
+    return to;
+}
+
+static void check_ran(const sheaf__device *device, sheaf__operation operation, int64_t times)
+{
+    if (sheaf__cuda_ran(device, operation) != times)
+        fail_msg("operation %d ran %d times by kernels", (int)operation,
+                 (int)sheaf__cuda_ran(device, operation));
+}
+
+static void run_cuda(const problem *p, const result *r, int unit)
+{
+    sheaf__device *device;
+    const sheaf__attention *s = &p->s;
+    CHECK_OK(sheaf__device_open_unit(&device, &sheaf__cuda_class, unit, 1, NULL, 0));
+    device->sums = p->sums;
+    const struct {
+        void *here;
+        size_t bytes;
+    } out[] = { { r->o, bytes_of(p, p->no) },
+                { r->stats, (size_t)p->nstats * 4 },
+                { r->dq, bytes_of(p, p->nq) },
+                { r->dk, bytes_of(p, p->nk) },
+                { r->dv, bytes_of(p, p->nv) } };
+    void *there[ARRAY_LEN(out)];
+    for (size_t i = 0; i < ARRAY_LEN(out); i++)
+        there[i] = put(device, out[i].here, out[i].bytes);
+    const void *q = put(device, p->q, bytes_of(p, p->nq)),
+               *k = put(device, p->k, bytes_of(p, p->nk)),
+               *v = put(device, p->v, bytes_of(p, p->nv)),
+               *d_o = put(device, p->d_o, bytes_of(p, p->no));
+    sheaf__attention shape = *s;
+    shape.key_mask = put(device, s->key_mask, (size_t)(s->batch * s->mask_ld));
+    sheaf__attention_forward(device, &shape, there[0], there[1], q, k, v);
+    check_ran(device, SHEAF__OP_ATTENTION, 1);
+    if (has_backward(s)) {
+        sheaf__attention_backward(device, &shape, there[2], there[3], there[4], d_o, there[0],
+                                  there[1], q, k, v);
+        check_ran(device, SHEAF__OP_ATTENTION_BACK, 1);
+    }
+    CHECK_OK(sheaf__device_check(device));
+    for (size_t i = 0; i < ARRAY_LEN(out); i++)
+        CHECK_OK(sheaf__download(device, out[i].here, there[i], out[i].bytes));
+    sheaf__device_close(device);
+}
+
+static void check_problem(const char *name, const problem *p)
+{
+    result want = result_of(p);
+    run_ref(p, &want);
+    for (int unit = 0; unit < 2; unit++) {
+        char what[200];
+        result got = result_of(p);
+        snprintf(what, sizeof what, "%s, %s, %s, unit %d", name, sheaf_dtype_name(p->s.dtype),
+                 sheaf__sums_text(p->sums), unit);
+        run_cuda(p, &got, unit);
+        same_results(what, p, &got, &want);
+        result_drop(&got);
+    }
+    result_drop(&want);
+}
+
+/* ---- shapes ---- */
+
+static const sheaf__sums orders[] = { SHEAF__PAIRS, SHEAF__TILES, SHEAF__MMA8, SHEAF__MMA16 };
+static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+
+static void emulate_gpus(sheaf__sums order)
+{
+    setenv("SHEAF_EMULATED_GPU", order == SHEAF__MMA8 ? "8.0,8.6" : "9.0,9.0", 1);
+    sheaf__stand_in_reset();
+}
+
+/* In orders that are different of the type. */
+static void check_orders(const char *name, sheaf__attention s, int64_t slack, bool masked,
+                         void (*change)(const problem *p))
+{
+    for (size_t i = 0; i < ARRAY_LEN(orders) * ARRAY_LEN(types); i++) {
+        const sheaf_dtype dtype = types[i / ARRAY_LEN(orders)];
+        const sheaf__sums order = orders[i % ARRAY_LEN(orders)];
+        if (order != SHEAF__PAIRS && dtype != SHEAF_BF16 && !sheaf__by_mma(order, dtype))
+            continue;
+        s.dtype = dtype;
+        problem p = problem_of(s, slack, masked);
+        p.sums = order;
+        fill_mask(&p, 3);
+        emulate_gpus(order);
+        if (change != NULL)
+            change(&p);
+        check_problem(name, &p);
+        problem_drop(&p);
+    }
+}
+
+/* More than one block of queries, of keys, and of what a tile has; widths on both sides of those
+ * that kernels are made for. */
+static const struct {
+    const char *name;
+    int64_t batch, queries, keys, kv, group, d, window, slack;
+    float cap;
+    bool full, masked, by_head;
+} shapes[] = {
+    { "causal", 1, 71, 71, 1, 2, 64, 0, 0, 0, false, false, false },
+    { "an odd head", 2, 37, 37, 2, 1, 5, 0, 1, 0, false, true, false },
+    { "a window and a cap", 1, 140, 140, 1, 1, 24, 40, 8, 2, false, false, false },
+    { "wider than 64", 1, 66, 66, 1, 1, 80, 0, 0, 0, false, true, false },
+    { "128, masked", 1, 70, 70, 1, 1, 128, 0, 8, 0, false, true, false },
+    { "256, and a cap", 1, 65, 65, 1, 2, 256, 0, 0, 1.5f, false, false, false },
+    { "wider than 128", 1, 40, 40, 1, 1, 136, 9, 0, 0, false, true, false },
+    { "full, more queries than keys", 2, 70, 33, 2, 2, 16, 0, 0, 0, true, true, false },
+    { "full, more keys than queries", 1, 17, 130, 1, 1, 32, 0, 1, 1, true, false, false },
+    { "one query and a cache by head", 2, 1, 77, 2, 3, 32, 0, 0, 0, false, true, true },
+    { "some queries and a cache", 1, 5, 150, 2, 2, 64, 70, 0, 0, false, false, true },
+};
+
+static void test_cuda__is_the_definition(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        check_orders(shapes[i].name,
+                     (sheaf__attention){ .batch = shapes[i].batch,
+                                         .queries = shapes[i].queries,
+                                         .keys = shapes[i].keys,
+                                         .kv_heads = shapes[i].kv,
+                                         .group = shapes[i].group,
+                                         .head_dim = shapes[i].d,
+                                         .window = shapes[i].window,
+                                         .cap = shapes[i].cap,
+                                         .full = shapes[i].full,
+                                         .by_head = shapes[i].by_head,
+                                         .scale = 0.25f,
+                                         .kv_rows = shapes[i].keys + (shapes[i].by_head ? 3 : 0) },
+                     shapes[i].slack, shapes[i].masked, NULL);
+}
+
+/* ---- segments ---- */
+
+static const int64_t ends[] = { 0, 1, 66, 75, 150 };
+
+static void test_cuda__segments_are_sequences(void **state)
+{
+    check_orders("segments",
+                 (sheaf__attention){ .batch = 2,
+                                     .queries = 75,
+                                     .keys = 75,
+                                     .kv_heads = 2,
+                                     .group = 1,
+                                     .head_dim = 16,
+                                     .scale = 0.25f,
+                                     .kv_rows = 75,
+                                     .segment = ends,
+                                     .segments = ARRAY_LEN(ends) - 1 },
+                 0, true, NULL);
+}
+
+/* ---- numbers that are not finite ---- */
+
+static void put_odd_numbers(const problem *p)
+{
+    for (int operand = 0; operand < 4; operand++)
+        put_odd_number(p, operand, operand < 2 ? 20 : 35, operand % 2 ? NAN : INFINITY);
+    put_odd_number(p, 2, 50, -INFINITY);
+    put_odd_number(p, 3, 9, NAN);
+    put_odd_number(p, 1, 30, 1e-40f);
+}
+
+/* They reach who sees them; operands meet infinities alone, too. */
+static void put_infinity(const problem *p)
+{
+    put_odd_number(p, 2, 35, INFINITY);
+    put_odd_number(p, 3, 33, -INFINITY);
+}
+
+static void test_cuda__what_is_not_finite(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        sheaf__attention s = { .batch = 1,
+                               .queries = 67,
+                               .keys = 67,
+                               .kv_heads = 2,
+                               .group = 1,
+                               .head_dim = 48,
+                               .window = i == 3 ? 11 : 0,
+                               .full = i == 2,
+                               .scale = 0.25f,
+                               .kv_rows = 67 };
+        check_orders("not finite", s, 0, i == 2, i % 2 ? put_infinity : put_odd_numbers);
+    }
+}
+
+/* ---- chains that end on the way ---- */
+
+static void test_cuda__chains(void **state)
+{
+    const struct {
+        int64_t queries, keys, group, dim;
+        bool full;
+    } row[] = {
+        { 1, 4100, 2, 16, true },
+        { 3, 8193, 1, 3, true },
+        { 4101, 2, 2, 8, true },
+        { 2, 4200, 1, 16, false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        check_orders("chains",
+                     (sheaf__attention){ .batch = 1,
+                                         .queries = row[i].queries,
+                                         .keys = row[i].keys,
+                                         .kv_heads = 1,
+                                         .group = row[i].group,
+                                         .head_dim = row[i].dim,
+                                         .full = row[i].full,
+                                         .scale = 0.25f,
+                                         .kv_rows = row[i].keys },
+                     0, false, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda__is_the_definition),
+        cmocka_unit_test(test_cuda__segments_are_sequences),
+        cmocka_unit_test(test_cuda__what_is_not_finite),
+        cmocka_unit_test(test_cuda__chains),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
