@@ -113,7 +113,7 @@ static void test_update__each_tensor_has_its_own_rate_and_decay(void **state)
     static const struct {
         bool decay;
         double scale;
-    } own[] = { { true, 1 }, { false, 1 }, { true, 0.25 }, { false, 3 } };
+    } own[] = { { true, 1 }, { false, 1 }, { true, 0.25 }, { false, 3 }, { false, 2 } };
     const sheaf__adamw how = { .lr = 0.1,
                                .beta1 = 0.9,
                                .beta2 = 0.99,
