@@ -1,0 +1,238 @@
+/* products_test.c - products by tensor cores with tiles of every size: chains that end, trees that
+ * wait, odd sizes, special values, and calls of several jobs have the processor's bytes. */
+#include "tests/devices/far_products.h"
+
+#include "ops/matmul/mma.h"
+
+enum { JOBS = 4, SLICES = 16 };
+
+/* The first one has mma8, the second one mma16 and takes everything in turned order. */
+static sheaf__device *here, *gpu[2];
+
+static int open_devices(void **state)
+{
+    setenv("SHEAF_EMULATED_GPU", "8.0,9.0", 1);
+    CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 2, NULL, 0));
+    for (int g = 0; g < 2; g++)
+        CHECK_OK(sheaf__device_open_unit(&gpu[g], &sheaf__cuda_class, g, 1, NULL, 0));
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    sheaf__device_close(here);
+    for (int g = 0; g < 2; g++)
+        sheaf__device_close(gpu[g]);
+    return 0;
+}
+
+/* ---- running and comparing ---- */
+
+static void compare(const char *name, const sheaf__product *job, const sheaf__product *copy,
+                    there *on)
+{
+    output out[SHEAF_MAX_SLICES];
+    const int count = outputs_of(out, job);
+    for (int o = 0; o < count; o++) {
+        void *got = keep(out[o].bytes);
+        CHECK_OK(sheaf__download(on->device, got, job->roots == NULL ? copy->y : on->root[o],
+                                 out[o].bytes));
+        CHECK_BYTES(name, got, out[o].at, out[o].bytes);
+    }
+    for (int b = 0; b < on->blocks; b++)
+        sheaf__device_free(on->device, on->block[b]);
+}
+
+/* Jobs of one call. */
+static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)
+{
+    static there on[JOBS];
+    sheaf__product copy[JOBS];
+    sheaf__device *device = gpu[sums == SHEAF__MMA16];
+    const int64_t ran = sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS);
+    for (int j = 0; j < jobs; j++) {
+        on[j] = (there){ .device = device };
+        copy[j] = put_job(&on[j], &job[j]);
+    }
+    here->sums = device->sums = sums;
+    sheaf__products(here, job, jobs);
+    sheaf__products(device, copy, jobs);
+    CHECK_OK(sheaf__device_check(device));
+    assert_int_equal(sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS), ran + 1);
+    for (int j = 0; j < jobs; j++)
+        compare(name, &job[j], &copy[j], &on[j]);
+    drop_all();
+}
+
+/* ---- jobs ---- */
+
+static sheaf_dtype any_half(void)
+{
+    return below(2) ? SHEAF_BF16 : SHEAF_F16;
+}
+
+static sheaf__sums any_order(void)
+{
+    return below(2) ? SHEAF__MMA8 : SHEAF__MMA16;
+}
+
+/* even: all rows begin at multiples of 16 bytes. */
+static sheaf__term some_term(sheaf_dtype dtype, int64_t m, int64_t n, int64_t k, kind kind,
+                             bool even)
+{
+    sheaf__term t;
+    do
+        t = random_term(dtype, (int)below(FORMS), below(2), m, n, k, kind);
+    while (t.w != NULL && t.w->dtype != dtype);
+    t.apart = below(2);
+    if (!even)
+        return t;
+    const bool nk = t.form == SHEAF__B_NK;
+    t.lda = ((t.a_km ? m : k) + 15) / 8 * 8;
+    t.a = random_matrix(dtype, t.a_km ? k : m, t.a_km ? m : k, t.lda, kind);
+    if (t.w == NULL) {
+        t.ldb = ((nk ? k : n) + 15) / 8 * 8;
+        t.b = random_matrix(dtype, nk ? n : k, nk ? k : n, t.ldb, kind);
+    }
+    return t;
+}
+
+static const int64_t sizes[] = { 1, 5, 16, 31, 40, 65, 129, 200, 300 };
+
+static int64_t any_size(void)
+{
+    return sizes[below(ARRAY_LEN(sizes))];
+}
+
+static sheaf__product some_job(sheaf__term *term, int terms, int64_t m, int64_t n, int64_t most_k,
+                               kind kind)
+{
+    const sheaf_dtype dtype = any_half();
+    const bool even = below(2);
+    for (int t = 0; t < terms; t++)
+        term[t] = some_term(dtype, m, n, below(12) == 0 ? 0 : 1 + below(most_k), kind, even);
+    sheaf__product job = plain_job(dtype, m, n, term, terms);
+    random_ending(&job, kind);
+    return job;
+}
+
+static void test_products__sizes_and_special_values(void **state)
+{
+    for (uint64_t of = 1; of < 120; of++) {
+        static const kind kinds[] = { ORDINARY, SPECIAL, TINY };
+        sheaf__term term[4];
+        seed = of;
+        const int64_t m = any_size(), n = any_size();
+        const sheaf__product job =
+            some_job(term, 1 + (int)below(4), m, n, m * n < 9000 ? 600 : 80, kinds[of % 3]);
+        check_jobs("sizes", &job, 1, any_order());
+    }
+}
+
+/* Terms of some 4096 elements, one after the other: 4095, 4096, 4097, 8192, ... */
+static void test_products__chains_end(void **state)
+{
+    static const struct {
+        int64_t m, n;
+    } of[] = { { 3, 9 }, { 40, 33 }, { 129, 130 } };
+    for (int i = 0; i < 12; i++) {
+        sheaf__term term[3];
+        seed = 100 + (uint64_t)i;
+        const sheaf_dtype dtype = any_half();
+        const int64_t m = of[i / 4].m, n = of[i / 4].n;
+        const int terms = i / 4 == 2 ? 1 : 1 + (int)below(3);
+        for (int t = 0; t < terms; t++) {
+            const int64_t k = SHEAF__MMA_CHAIN * (i / 4 == 2 ? 1 : 1 + below(2)) - 1 + below(3);
+            term[t] = some_term(dtype, m, n, k, ORDINARY, below(2));
+        }
+        sheaf__product job = plain_job(dtype, m, n, term, terms);
+        random_ending(&job, ORDINARY);
+        check_jobs("chains", &job, 1, i % 2 ? SHEAF__MMA8 : SHEAF__MMA16);
+    }
+}
+
+/* ---- slices ---- */
+
+typedef struct sliced {
+    sheaf_tree tree;
+    int slice_of[SLICES], first[SLICES + 1];
+    float *root[SHEAF_MAX_SLICES];
+    sheaf__term term[2 * SLICES];
+} sliced;
+
+/* Own slices, of which some have no term, or two; the first may have more than a chain. */
+static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n)
+{
+    bool present[SLICES];
+    int slices = 0, terms = 0;
+    const int rank = (int)below(ranks);
+    const sheaf_range own = sheaf_owner_slices(SLICES, ranks, rank);
+    const sheaf_dtype dtype = any_half();
+    for (int p = 0; p < SLICES; p++)
+        present[p] = below(6) > 0 || p == own.begin;
+    sheaf_tree_init(&s->tree, SLICES, ranks, present);
+    for (int p = (int)own.begin; p < own.end; p++) {
+        if (!present[p] || below(8) == 0)
+            continue;
+        s->slice_of[slices] = p;
+        s->first[slices++] = terms;
+        for (int t = (int)below(6) == 0 ? 0 : 1 + (int)below(2); t > 0; t--)
+            s->term[terms++] = some_term(dtype, m, n, below(20) == 0 && m < 40 ? 4500 : below(50),
+                                         ORDINARY, below(2));
+    }
+    s->first[slices] = terms;
+    sheaf__product job = plain_job(dtype, m, n, s->term, terms);
+    random_ending(&job, ORDINARY);
+    job.nslices = slices;
+    job.slice_of = s->slice_of;
+    job.first = s->first;
+    job.tree = &s->tree;
+    job.rank = rank;
+    if (ranks > 1) {
+        int count;
+        sheaf_tree_own(&s->tree, rank, &count);
+        for (int r = 0; r < count; r++)
+            s->root[r] = random_matrix(SHEAF_F32, m, n, n, ORDINARY);
+        job.y = NULL;
+        job.bias = job.residual = NULL;
+        job.add = false;
+        job.roots = s->root;
+    }
+    return job;
+}
+
+/* The tree's sums wait, also where there are more tiles than blocks. */
+static void test_products__slices_by_the_tree(void **state)
+{
+    for (uint64_t of = 1; of < 40; of++) {
+        sliced s;
+        seed = of * 1000;
+        const int64_t m = any_size(), n = any_size();
+        const sheaf__product job = sliced_job(&s, 1 + (int)below(3), m, n);
+        check_jobs("slices", &job, 1, any_order());
+    }
+}
+
+/* Of any sizes, and of both types: several kernels in one call, one after the other. */
+static void test_products__jobs_of_one_call(void **state)
+{
+    for (uint64_t of = 1; of < 20; of++) {
+        sheaf__term term[JOBS][2];
+        sheaf__product job[JOBS];
+        seed = of * 77;
+        for (int j = 0; j < JOBS; j++) {
+            const int64_t m = any_size(), n = any_size();
+            job[j] = some_job(term[j], 1 + (int)below(2), m, n, 60, ORDINARY);
+        }
+        check_jobs("jobs", job, JOBS, any_order());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products__sizes_and_special_values),
+                                        cmocka_unit_test(test_products__chains_end),
+                                        cmocka_unit_test(test_products__slices_by_the_tree),
+                                        cmocka_unit_test(test_products__jobs_of_one_call) };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
