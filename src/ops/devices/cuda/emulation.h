@@ -182,15 +182,17 @@ static inline void sheaf__emu_mma(float *d, const uint32_t *a, const uint32_t *b
 {
     sheaf__emu_meeting *m = sheaf__emu_come(act);
     const int g = sheaf__emu.now % 32 / 4, t = sheaf__emu.now % 4;
-    for (int i = 0; i < 4; i++)
-        m->a[g + i % 2 * 8][t + i / 2 * 4] = a[i];
+    m->a[g][t] = a[0];
+    m->a[g + 8][t] = a[1];
+    m->a[g][t + 4] = a[2];
+    m->a[g + 8][t + 4] = a[3];
     m->b[t][g] = b[0];
     m->b[t + 4][g] = b[1];
-    for (int i = 0; i < 4; i++)
-        m->c[g + i / 2 * 8][2 * t + i % 2] = d[i];
+    memcpy(&m->c[g][2 * t], d, 8);
+    memcpy(&m->c[g + 8][2 * t], d + 2, 8);
     sheaf__emu_meet();
-    for (int i = 0; i < 4; i++)
-        d[i] = m->c[g + i / 2 * 8][2 * t + i % 2];
+    memcpy(d, &m->c[g][2 * t], 8);
+    memcpy(d + 2, &m->c[g + 8][2 * t], 8);
 }
 static inline void mma_bf16(float *d, const uint32_t *a, const uint32_t *b)
 {
