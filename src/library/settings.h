@@ -180,6 +180,6 @@ extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad
     "folder that caches tokenised texts; default: none, or OUT/cache for large data"
 extern const sheaf__choice sheaf__sums_choices[]; /* as sheaf_bf16_sums */
 #define SHEAF__DEVICE_HELP                                                                         \
-    "where it computes: cpu, cuda (NVIDIA GPUs: rank r on GPU r modulo their number), cuda:0,2 (those); default cpu"
+    "where it computes: cpu (default), cuda (NVIDIA GPUs: rank r on GPU r modulo their number), cuda:0,2 (those); list shows them"
 #define SHEAF__SUMS_HELP                                                                           \
     "bfloat16: order of sums, part of the result; mma8, mma16 also float16: as tensor cores, slow; default: the fastest here"

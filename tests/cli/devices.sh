@@ -40,6 +40,13 @@ END
 done
 absent "checked: no run on a device that is none" "$work/none"
 
+# ---- which there are ----
+SHEAF_EMULATED_GPU=8.6:24,7.5 "$devices" train --device list >"$work/list" 2>&1
+check "checked: --device list, a GPU and what its tensor cores compute" grep -q "cuda:0  *Emulated GPU, 24.0 GiB, capability 8.6, tensor cores mma8," "$work/list"
+check "checked: --device list, one that is too old" grep -q "7.5; expected compute capability 8.0" "$work/list"
+SHEAF_EMULATED_GPU=9.0,9.0 "$devices" info --machine --json >"$work/list" 2>&1
+check "checked: info --machine, links" grep -q '"number": 1.*"usable": true, "problem": null, "links": {"0": "NVLink"}' "$work/list"
+
 # ---- pictures ----
 for name in adam7_rgb8.png rgb8.png; do cp "$images/$name" "$work/"; done
 cat >"$work/talks.json" <<'END'

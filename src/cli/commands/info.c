@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/number.h"
 #include "base/print.h"
+#include "cli/lib/devices.h"
 #include "commands.h"
 #include "findings.h"
 #include "sheaf/machine.h"
@@ -180,9 +181,13 @@ static sheaf_status *show_machine(output *t)
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "processor", m.processor, "kernels",
                   m.kernels, "pairs", m.pairs, "tiles", m.tiles, "bf16_sums", m.sums, "cores",
                   m.cores, "memory", (json_int_t)m.memory, "available", (json_int_t)m.available);
+    json_t *gpus = NULL;
+    st = cli_gpus(&gpus);
+    if (t->cli->json)
+        json_object_update(facts, gpus);
     char *text = json_dumps(facts, 0);
     if (text == NULL)
-        st = sheaf__no_memory("info");
+        st = sheaf__first_of(st, sheaf__no_memory("info"));
     else if (t->cli->json)
         sheaf__json_put_raw(&t->json, "machine", text);
     else
@@ -190,8 +195,11 @@ static sheaf_status *show_machine(output *t)
     for (void *at = t->cli->json ? NULL : json_object_iter(facts); at != NULL;
          at = json_object_iter_next(facts, at))
         print_fact(t->cli->out, json_object_iter_key(at), json_object_iter_value(at));
+    if (!t->cli->json)
+        cli_print_gpus(t->cli->out, gpus);
     free(text);
     json_decref(facts);
+    json_decref(gpus);
     return st;
 }
 
@@ -201,7 +209,7 @@ int cmd_info(cli *cli, int argc, char **argv)
     bool machine = false;
     const cli_option options[] = {
         { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
-        { "machine", CLI_FLAG, &machine, "processor, memory and MPI of this machine" },
+        { "machine", CLI_FLAG, &machine, "processor, memory and GPUs of this machine" },
         { 0 },
     };
     cli_paths paths;

@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "cli.h"
+#include "devices.h"
 #include "yaml.h"
 
 static int count_of(const cli_option *options)
@@ -252,6 +253,18 @@ static sheaf_status *check_build(const cli_command *command)
 #endif
 }
 
+/* "--device list" or "--device=list", where there is such a flag. */
+static bool lists_devices(const cli_option *options, const char *flag, const char *next)
+{
+    const bool listed =
+        strcmp(flag, "--device=list") == 0 ||
+        (strcmp(flag, "--device") == 0 && next != NULL && strcmp(next, "list") == 0);
+    for (; listed && options->name != NULL; options++)
+        if (strcmp(options->name, "device") == 0)
+            return true;
+    return false;
+}
+
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv)
 {
@@ -268,6 +281,11 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
                 cli_help(cli->command, options, all, cli->out);
             cli->helped = true;
             return sheaf_fail(SHEAF_E_STOPPED, "help was printed");
+        }
+        if (flags && lists_devices(options, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) {
+            sheaf_status *st = cli_list_devices(cli);
+            cli->helped = st == NULL;
+            return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "devices were printed");
         }
         if (flags && strcmp(argv[i], "--") == 0) {
             flags = false;
