@@ -161,7 +161,7 @@ typedef struct sliced {
 } sliced;
 
 /* Own slices, of which some have no term, or two; the first may have more than a chain. */
-static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n)
+static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n, kind kind)
 {
     bool present[SLICES];
     int slices = 0, terms = 0;
@@ -177,12 +177,12 @@ static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n)
         s->slice_of[slices] = p;
         s->first[slices++] = terms;
         for (int t = (int)below(6) == 0 ? 0 : 1 + (int)below(2); t > 0; t--)
-            s->term[terms++] = some_term(dtype, m, n, below(20) == 0 && m < 40 ? 4500 : below(50),
-                                         ORDINARY, below(2));
+            s->term[terms++] =
+                some_term(dtype, m, n, below(20) == 0 && m < 40 ? 4500 : below(50), kind, below(2));
     }
     s->first[slices] = terms;
     sheaf__product job = plain_job(dtype, m, n, s->term, terms);
-    random_ending(&job, ORDINARY);
+    random_ending(&job, kind);
     job.nslices = slices;
     job.slice_of = s->slice_of;
     job.first = s->first;
@@ -208,7 +208,8 @@ static void test_products__slices_by_the_tree(void **state)
         sliced s;
         seed = of * 1000;
         const int64_t m = any_size(), n = any_size();
-        const sheaf__product job = sliced_job(&s, 1 + (int)below(3), m, n);
+        const sheaf__product job =
+            sliced_job(&s, 1 + (int)below(6), m, n, of % 3 == 0 ? TINY : ORDINARY);
         check_jobs("slices", &job, 1, any_order());
     }
 }
