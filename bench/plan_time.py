@@ -32,8 +32,8 @@ WAYS = {  # flags, threads, ranks
     "threads": (LORA, 2, 1),
     "ranks": (LORA, 2, 2),
 }
-DTYPES = {"float32": ["--dtype", "float32"], "pairs": ["--dtype", "bfloat16", "--bf16-sums", "pairs"],
-          "tiles": ["--dtype", "bfloat16", "--bf16-sums", "tiles"]}
+DTYPES = {"float32": ["--dtype", "float32"], "pairs": ["--dtype", "bfloat16", "--sums", "pairs"],
+          "tiles": ["--dtype", "bfloat16", "--sums", "tiles"]}
 
 
 # CogVLM of middle size, as bench/cog_model.py has it.

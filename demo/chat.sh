@@ -39,7 +39,7 @@ printf 'Write 47 in words.' | $sheaf tokenize --tokenizer "$work/new" -
 
 headline "trained in full: several conversations packed in each row, only answers learned"
 # the order of sums is named: the same model on every processor
-common=(--pack --seq 192 --warmup 20 --schedule cosine --eval-split 0.02 --eval-every 200 --threads 2 --dtype bfloat16 --bf16-sums tiles)
+common=(--pack --seq 192 --warmup 20 --schedule cosine --eval-split 0.02 --eval-every 200 --threads 2 --dtype bfloat16 --sums tiles)
 show $sheaf train --model $work/new --data $work/base-train.jsonl --out $work/full --method full --steps 650 \
     --micro-batch 10 --lr 2e-3 "${common[@]}"
 base=$work/full/model

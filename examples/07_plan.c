@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     char settings[4200];
     if (argc != 2 || snprintf(settings, sizeof settings,
                               "config: %s\nmethod: lora\nlora-rank: 8\nseq: 512\ndtype: bfloat16\n"
-                              "bf16-sums: tiles\n" /* else the order that is fastest here */,
+                              "sums: tiles\n" /* else the order that is fastest here */,
                               argv[1]) >= (int)sizeof settings) {
         fprintf(stderr, "usage: 07_plan CONFIG\n");
         return 2;

@@ -18,8 +18,8 @@ GB, so that a card of 24 GB has 22.3. Of 4 to 7 ranks the fullest holds two of 8
 `--checkpointing`.
 END
 while read -r config title; do
-    printf '\n## %s\n\n    sheaf plan --config tests/data/configs/%s.json --lora-rank 16 --lora-targets all-linear \\\n               --dtype bfloat16 --bf16-sums tiles --threads 8 --table methods\n\n' "$title" "$config"
-    "$sheaf" plan --config "$configs/$config.json" --lora-rank 16 --lora-targets all-linear --dtype bfloat16 --bf16-sums tiles --threads 8 --table methods |
+    printf '\n## %s\n\n    sheaf plan --config tests/data/configs/%s.json --lora-rank 16 --lora-targets all-linear \\\n               --dtype bfloat16 --sums tiles --threads 8 --table methods\n\n' "$title" "$config"
+    "$sheaf" plan --config "$configs/$config.json" --lora-rank 16 --lora-targets all-linear --dtype bfloat16 --sums tiles --threads 8 --table methods |
         sed 's/ checkpointing |/ again |/g; s/ trained |/ |/g'
 done <<'END'
 cogvlm-224 CogVLM 224: rows of 514 tokens, 258 of them the image
@@ -27,11 +27,11 @@ cogvlm-490 CogVLM 490: rows of 1483 tokens, 1227 of them the image
 cogagent-1120 CogAgent 1120: rows of 514 tokens, 258 of them the image
 END
 printf '\n## The recipes\n\nAs they are (`--tp 8`, their own rows a step and row length); `fits` is the first setting for cards of 24 GB: fewest\nranks, then `--checkpointing`.\n\n'
-printf '    sheaf plan --recipe NAME --config tests/data/configs/MODEL.json --bf16-sums tiles --threads 8 --tp 8\n'
-printf '    sheaf plan --recipe NAME --config tests/data/configs/MODEL.json --bf16-sums tiles --threads 8 --tp 1 \\\n               --no-checkpointing --transport mpi --memory 22888\n\n'
+printf '    sheaf plan --recipe NAME --config tests/data/configs/MODEL.json --sums tiles --threads 8 --tp 8\n'
+printf '    sheaf plan --recipe NAME --config tests/data/configs/MODEL.json --sums tiles --threads 8 --tp 1 \\\n               --no-checkpointing --transport mpi --memory 22888\n\n'
 printf '| recipe | model | GiB a rank | fits |\n|---|---|---|---|\n'
 while read -r recipe config; do
-    asked=(plan --recipe "$here/recipes/$recipe.recipe" --config "$configs/$config.json" --bf16-sums tiles --threads 8)
+    asked=(plan --recipe "$here/recipes/$recipe.recipe" --config "$configs/$config.json" --sums tiles --threads 8)
     most=$("$sheaf" "${asked[@]}" --tp 8 --json | grep -oE '"largest_rank":[0-9]+' | cut -d: -f2)
     fits=$("$sheaf" "${asked[@]}" --tp 1 --no-checkpointing --transport mpi --memory 22888 2>&1 >/dev/null | tail -n 1 || true)
     case $fits in fits:*) fits=${fits#fits: } fits="\`${fits% (*}\`" ;; *) fits="not on 8 such cards" ;; esac

@@ -54,7 +54,7 @@ typedef struct sheaf_model_evaluate_options {
                          template's own, and an error where it has none */
     sheaf_on_bad on_bad;
     const char *fields; /* names that the records have for fields (docs/data.md); NULL */
-    sheaf_bf16_sums bf16_sums;
+    sheaf_sums sums;
     int slices;      /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
     const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best */
     const char *save_logits; /* file of all logits: .safetensors, float32 [rows, length,

@@ -41,7 +41,7 @@ typedef struct sheaf_model_open_options {
     bool late;  /* its weights are read by sheaf_model_load(), or when it is first asked: then, with
                    positions 0, for as many as that takes */
     int slices; /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
-    sheaf_bf16_sums bf16_sums; /* of bfloat16; MMA8 and MMA16 of float16 too */
+    sheaf_sums sums; /* of bfloat16; MMA8 and MMA16 of float16 too */
     const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best that
                         this machine has */
     int dp;          /* groups of `tp` ranks, each with the whole model, that share the prompts of
@@ -71,11 +71,11 @@ SHEAF_API void sheaf_model_close(sheaf_model *model);
 
 typedef struct sheaf_model_facts {
     size_t size;
-    const char *family;    /* its name; static */
-    const char *bf16_sums; /* the order of its sums; static; NULL: its type has one only */
-    int64_t positions; /* most of prompt and answer; 0: as many as what it is asked first takes */
-    int64_t max_new;   /* of an answer, by the model's generation_config.json; 0: not said there */
-    int64_t pictures;  /* that a conversation may show; 0: the model sees none */
+    const char *family; /* its name; static */
+    const char *sums;   /* the order of its sums; static; NULL: its type has one only */
+    int64_t positions;  /* most of prompt and answer; 0: as many as what it is asked first takes */
+    int64_t max_new;    /* of an answer, by the model's generation_config.json; 0: not said there */
+    int64_t pictures;   /* that a conversation may show; 0: the model sees none */
 } sheaf_model_facts;
 
 SHEAF_API sheaf_status *sheaf_model_info(sheaf_model_facts *facts, const sheaf_model *model);

@@ -45,12 +45,13 @@ typedef enum sheaf_on_bad {
     SHEAF_BAD_SKIP /* they are left out, counted, and the first named; not if all are bad */
 } sheaf_on_bad;
 
-/* The order of bfloat16 sums (docs/contract.md, section 1.1); 0: the run's, else what this
- * machine computes faster. MMA8 and MMA16 are for float16 too, and slow without tensor cores. */
-typedef enum sheaf_bf16_sums {
+/* The order of sums of 16-bit products (docs/contract.md, section 1.1); 0: the run's, else what
+ * this machine computes faster. MMA8 and MMA16 are for float16 too, and slow without tensor cores.
+ */
+typedef enum sheaf_sums {
     SHEAF_SUMS_UNNAMED,
     SHEAF_SUMS_PAIRS,
     SHEAF_SUMS_TILES,
     SHEAF_SUMS_MMA8,
     SHEAF_SUMS_MMA16
-} sheaf_bf16_sums;
+} sheaf_sums;

@@ -22,7 +22,7 @@ static void add_hash(sheaf_text *t, const char *name, const char *text)
 }
 
 static sheaf_status *add_model(sheaf_text *t, const sheaf__opened *opened, const char *folder,
-                               const char *tokenizer, sheaf_dtype dtype, sheaf_bf16_sums sums)
+                               const char *tokenizer, sheaf_dtype dtype, sheaf_sums sums)
 {
     sheaf__origin origin = { 0 };
     char *config = NULL;
@@ -77,7 +77,7 @@ sheaf_status *sheaf__consistency_evaluate(sheaf_status *st, const sheaf_model *m
     sheaf_text t = { 0 };
     if (sheaf__all_count(m->all) == 1)
         return st;
-    TRY(st, add_model(&t, &m->opened, m->run.folder, o->tokenizer, m->o.dtype, m->o.bf16_sums));
+    TRY(st, add_model(&t, &m->opened, m->run.folder, o->tokenizer, m->o.dtype, m->o.sums));
     sheaf__text_add(&t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, micro-batch %" PRId64
                     ", positions %" PRId64 ", place %s, logits %d\n",
@@ -156,7 +156,7 @@ sheaf_status *sheaf__consistency_generate(sheaf_status *st, const sheaf_model *m
     char hash[33] = "";
     if (sheaf__all_count(m->all) == 1)
         return st;
-    TRY(st, add_model(&t, &m->opened, m->run.folder, NULL, m->o.dtype, m->o.bf16_sums));
+    TRY(st, add_model(&t, &m->opened, m->run.folder, NULL, m->o.dtype, m->o.sums));
     if (st == NULL) { /* otherwise only the failure is reported */
         add_asking(&t, m, a);
         st = hash_prompts(hash, prompts, a, &m->opened.config);

@@ -22,7 +22,7 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
     static const char what[] = "sheaf_model_open_options";
     sheaf_status *st = sheaf__check_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
     TRY(st, sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
-    TRY(st, sheaf__check_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_MMA16));
+    TRY(st, sheaf__check_count(what, "sums", o->sums, SHEAF_SUMS_MMA16));
     const sheaf__device_class *device;
     TRY(st, sheaf__device_find(&device, o->device));
     return TRY(st, sheaf__check_dtype(what, o->dtype));
@@ -56,9 +56,9 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     sheaf__warn_positions(&m->opened.config, "prompt and answer", o->positions, o->events);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     o->dtype = sheaf__run_model_dtype(&m->run, o->dtype, &m->opened.config, o->events);
-    sheaf__sums_note(o->bf16_sums, o->dtype, o->events);
-    o->bf16_sums = sheaf__sums_on(o->device, o->bf16_sums, m->run.r.options.sums, o->dtype);
-    sheaf__sums_slow(o->device, o->bf16_sums, o->dtype, o->events);
+    sheaf__sums_note(o->sums, o->dtype, o->events);
+    o->sums = sheaf__sums_on(o->device, o->sums, m->run.r.options.sums, o->dtype);
+    sheaf__sums_slow(o->device, o->sums, o->dtype, o->events);
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;
     st = sheaf__codec_open(
         &m->codec, &m->opened.config,
@@ -119,7 +119,7 @@ sheaf_status *sheaf_model_info(sheaf_model_facts *to, const sheaf_model *m)
     const sheaf__codec *w = &m->codec;
     const sheaf_config *config = &m->opened.config;
     const sheaf_model_facts facts = { .family = sheaf_family_name(config->family),
-                                      .bf16_sums = sheaf__sums_name(m->o.dtype, m->o.bf16_sums),
+                                      .sums = sheaf__sums_name(m->o.dtype, m->o.sums),
                                       .positions = m->positions,
                                       .max_new =
                                           m->generation.max_new > 0 ? m->generation.max_new : 0,
@@ -176,7 +176,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
                                        .dtype = m->o.dtype,
                                        .isa = m->o.isa,
                                        .device = m->o.device,
-                                       .sums = sheaf__sums_order(m->o.bf16_sums),
+                                       .sums = sheaf__sums_order(m->o.sums),
                                        .positions = m->positions,
                                        .sequences = batch,
                                        .events = m->o.events };

@@ -211,7 +211,7 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
         "seq", (json_int_t)q->seq, "image", image_of(q), "images", (json_int_t)q->images, "padding",
         q->padding, "checkpointing", q->o.checkpointing);
     if (sums != NULL)
-        json_object_set_new(all, "bf16_sums", json_string(sums));
+        json_object_set_new(all, "sums", json_string(sums));
     if (q->place_text == NULL)
         set_int(all, "dp", q->o.dp);
     add_sizes(all, a, plan);

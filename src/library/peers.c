@@ -41,6 +41,7 @@ static const struct {
     { "batch", " batch-size " },
     { "accumulate", " gradient-accumulation grad-accum accumulation-steps " },
     { "epochs", " max-epochs train-epochs " },
+    { "sums", " bf16-sums " }, /* our own name, before float16 had orders */
     { "steps", " train-iters num-steps iters " },
     { "seq", " max-length max-seq-length max-seq-len seq-length seq-len sequence-length "
              "model-max-length block-size context-length max-model-len " },

@@ -31,7 +31,7 @@ static int train_once(void **state)
              root == NULL ? "." : root);
     if (make_scratch(state) != 0)
         return 1;
-    CHECK_OK(train("run", 1, false, "dtype: bfloat16\nbf16-sums: pairs\nlr: 1e-2\n"));
+    CHECK_OK(train("run", 1, false, "dtype: bfloat16\nsums: pairs\nlr: 1e-2\n"));
     return 0;
 }
 
@@ -130,7 +130,7 @@ static void test_settings__are_those_of_the_checkpoint(void **state)
     size_t size;
     CHECK_OK(sheaf__file_read_all(&text, &size, at("run/settings"), 1 << 20));
     check_ways("pairs, 8");
-    snprintf(others, sizeof others, "model: '%s'\nbf16-sums: tiles\nslices: 2\n", model);
+    snprintf(others, sizeof others, "model: '%s'\nsums: tiles\nslices: 2\n", model);
     put(at("run/settings"), others);
     check_ways("pairs, 8");
     snprintf(others, sizeof others, "model: '%s'\n", model);
@@ -151,8 +151,7 @@ static void test_contract__of_an_older_version_is_refused(void **state)
           SHEAF_E_UNSUPPORTED },
         { "padding: micro-batch\\n", "", "one that names 'padding' | an older one",
           SHEAF_E_UNSUPPORTED },
-        { "bf16-sums: pairs\\n", "", "one that names 'bf16-sums' | an older one",
-          SHEAF_E_UNSUPPORTED },
+        { "sums: pairs\\n", "", "one that names 'sums' | an older one", SHEAF_E_UNSUPPORTED },
         { "lora-sums: once", "lora-sums: slices", "'lora-sums' | once, which is fixed | slices",
           SHEAF_E_ARG },
     };
@@ -161,7 +160,7 @@ static void test_contract__of_an_older_version_is_refused(void **state)
         change_manifest("run", cases[i].was, cases[i].is);
         CHECK_FAILS(evaluate(at(step), NULL), cases[i].code, cases[i].says);
         CHECK_FAILS(evaluate(at("run"), NULL), cases[i].code, cases[i].says);
-        CHECK_OK(train("again", 1, false, "dtype: bfloat16\nbf16-sums: pairs\nlr: 1e-2\n"));
+        CHECK_OK(train("again", 1, false, "dtype: bfloat16\nsums: pairs\nlr: 1e-2\n"));
         CHECK_OK(sheaf__remove_tree(at("run")));
         assert_int_equal(rename(at("again"), at("run")), 0);
     }
@@ -219,6 +218,19 @@ static void test_resume__settings_that_are_not_the_adapters_stay(void **state)
     check_same("further/adapter", "further too/adapter");
 }
 
+/* What --sums was called before contract 7. */
+static void test_resume__of_a_run_that_stored_the_old_name_of_sums(void **state)
+{
+    CHECK_OK(train("older", 1, false, "dtype: bfloat16\nsums: tiles\nlr: 1e-2\n"));
+    CHECK_OK(train("newer", 2, false, "dtype: bfloat16\nsums: tiles\nlr: 1e-2\n"));
+    change_settings("older", "\nsums: tiles", "\nbf16-sums: tiles");
+    change_manifest("older", "\\nsums: tiles", "\\nbf16-sums: tiles");
+    char is[60];
+    assert_string_equal(way(is, at("older")), "tiles, 8");
+    CHECK_OK(train("older", 2, true, NULL));
+    check_same("older/adapter", "newer/adapter");
+}
+
 static void test_contract__is_that_of_its_page(void **state)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
@@ -238,6 +250,7 @@ int main(void)
         cmocka_unit_test(test_contract__is_that_of_its_page),
         cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
         cmocka_unit_test(test_contract__of_an_older_version_is_refused),
+        cmocka_unit_test(test_resume__of_a_run_that_stored_the_old_name_of_sums),
         cmocka_unit_test(test_resume__settings_that_are_not_the_adapters_stay),
     };
     return cmocka_run_group_tests(tests, train_once, remove_scratch);

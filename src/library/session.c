@@ -232,7 +232,7 @@ static sheaf_status *settle(session *s)
 {
     const sheaf__session_options *how = s->how;
     sheaf_train_options *o = how->run->options;
-    const sheaf_bf16_sums asked = o->sums;
+    const sheaf_sums asked = o->sums;
     sheaf_status *st = join(s);
     TRY(st, look_back(s));
     if (st == NULL && s->stored != NULL)

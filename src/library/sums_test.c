@@ -8,8 +8,7 @@
 
 static void test_sums__asked_for_then_the_runs_then_the_fastest(void **state)
 {
-    const sheaf_bf16_sums fastest =
-        sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    const sheaf_sums fastest = sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_BF16),
                      SHEAF_SUMS_PAIRS);
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_TILES, SHEAF_BF16),
@@ -24,7 +23,7 @@ static void test_sums__of_tensor_cores_are_of_both_types(void **state)
 {
     static const struct {
         sheaf_dtype dtype;
-        sheaf_bf16_sums asked, before, want;
+        sheaf_sums asked, before, want;
         const char *name;
     } row[] = {
         { SHEAF_BF16, SHEAF_SUMS_MMA16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_MMA16, "mma16" },
@@ -36,7 +35,7 @@ static void test_sums__of_tensor_cores_are_of_both_types(void **state)
         { SHEAF_F32, SHEAF_SUMS_MMA16, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED, NULL },
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        const sheaf_bf16_sums got = sheaf__sums_of(row[i].asked, row[i].before, row[i].dtype);
+        const sheaf_sums got = sheaf__sums_of(row[i].asked, row[i].before, row[i].dtype);
         const char *name = sheaf__sums_name(row[i].dtype, got);
         if (got != row[i].want || (name == NULL) != (row[i].name == NULL) ||
             (name != NULL && strcmp(name, row[i].name) != 0))
@@ -49,8 +48,7 @@ static void test_sums__of_tensor_cores_are_of_both_types(void **state)
 static void test_sums__of_several_processes_the_first_decides(void **state)
 {
     const bool several = sheaf__all_count(met.all) > 1;
-    const sheaf_bf16_sums alone =
-        sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16);
+    const sheaf_sums alone = sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16);
     CHECK_OK(sheaf__sums_agree(met.all, sheaf__all_first(met.all)));
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
                      several ? SHEAF_SUMS_TILES : alone);

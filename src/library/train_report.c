@@ -90,7 +90,7 @@ sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *r,
                                                  "loss_scale", r->loss_scale));
     const char *sums = sheaf__sums_name(o->dtype, o->sums);
     if (sums != NULL)
-        json_object_set_new(object, "bf16_sums", json_string(sums));
+        json_object_set_new(object, "sums", json_string(sums));
     if (r->ranks > 0 && r->rank[0].steps > 0)
         add_ranks(object, r);
     sheaf_status *st = object == NULL ? sheaf__no_memory("the report")

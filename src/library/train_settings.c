@@ -54,7 +54,7 @@ const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "mma16", SHEAF_SUMS_MMA16 },
                                               { 0 } };
 
-const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
+const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_sums sums)
 {
     const sheaf__sums order = sheaf__sums_order(sums);
     return dtype == SHEAF_BF16 || sheaf__by_mma(order, dtype) ? sheaf__sums_text(order) : NULL;
@@ -70,15 +70,15 @@ sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
     return st;
 }
 
-void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events)
+void sheaf__sums_note(sheaf_sums asked, sheaf_dtype dtype, const sheaf_events *events)
 {
     if (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) == NULL)
-        sheaf_note(events, "--bf16-sums %s has no effect: %s has one order of sums%s",
+        sheaf_note(events, "--sums %s has no effect: %s has one order of sums%s",
                    sheaf__sums_name(SHEAF_BF16, asked), sheaf_dtype_torch_name(dtype),
                    dtype == SHEAF_F16 ? " beside mma8 and mma16" : "");
 }
 
-void sheaf__sums_slow(const char *device, sheaf_bf16_sums sums, sheaf_dtype dtype,
+void sheaf__sums_slow(const char *device, sheaf_sums sums, sheaf_dtype dtype,
                       const sheaf_events *events)
 {
     sheaf__sums native;
@@ -96,7 +96,7 @@ void sheaf__sums_slow(const char *device, sheaf_bf16_sums sums, sheaf_dtype dtyp
             sheaf__sums_name(dtype, sums), SHEAF__MMA_SPEED);
 }
 
-sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype)
+sheaf_sums sheaf__sums_of(sheaf_sums asked, sheaf_sums before, sheaf_dtype dtype)
 {
     if (sheaf__sums_name(dtype, asked) != NULL && asked != SHEAF_SUMS_UNNAMED)
         return asked;
@@ -107,14 +107,14 @@ sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sh
     return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
 }
 
-sheaf_bf16_sums sheaf__sums_on(const char *device, sheaf_bf16_sums asked, sheaf_bf16_sums before,
-                               sheaf_dtype dtype)
+sheaf_sums sheaf__sums_on(const char *device, sheaf_sums asked, sheaf_sums before,
+                          sheaf_dtype dtype)
 {
     sheaf__sums native;
     const bool named = (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) != NULL) ||
                        (before != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, before) != NULL);
     if (!named && dtype != SHEAF_F32 && sheaf__device_native(&native, device))
-        return (sheaf_bf16_sums)(SHEAF_SUMS_PAIRS + (int)native);
+        return (sheaf_sums)(SHEAF_SUMS_PAIRS + (int)native);
     return sheaf__sums_of(asked, before, dtype);
 }
 
@@ -298,8 +298,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "dtype", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->dtype,
           "type of activations and products (default the model's own); trained weights are float32 masters",
           .choices = dtypes },
-        { "bf16-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->sums,
-          SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
+        { "sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->sums, SHEAF__SUMS_HELP,
+          .choices = sheaf__sums_choices },
         { "loss-scale", SHEAF__IS_TEXT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->loss_scale,
           "float16: factor of the loss: dynamic (default), or a fixed power of two", "X" },
         { "loss-scale-init", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE,
@@ -419,10 +419,10 @@ sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
         o->sums = SHEAF_SUMS_UNNAMED;
         return st;
     }
-    TRY(st, sheaf__settings_unnamed(state, table, "bf16-sums", ""));
-    return st != NULL || sheaf__settings_named(state, table, "bf16-sums")
+    TRY(st, sheaf__settings_unnamed(state, table, "sums", ""));
+    return st != NULL || sheaf__settings_named(state, table, "sums")
                ? st
-               : sheaf__settings_too_old("bf16-sums");
+               : sheaf__settings_too_old("sums");
 }
 
 static sheaf_status *alone(const char *flag, const char *other)

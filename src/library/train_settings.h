@@ -40,26 +40,26 @@ extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_
     "several processes: the run fails when one is silent for so long; 0 = only after --hang-after"
 /* sheaf__sums_name - for results; NULL where `dtype` has no such choice: in float32, and in float16
  * but for mma8 and mma16. */
-const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
+const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_sums sums);
 /* sheaf__sums_agree - processes on machines of several kinds take what the first one computes
  * faster: whether that is `tiles`, by sheaf__units_prefer_tiles(). Collective, once they have met;
  * later calls do nothing, and neither does one process. */
 sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles);
 /* sheaf__sums_note - events hear of an order that is asked for in another type. */
-void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events);
+void sheaf__sums_note(sheaf_sums asked, sheaf_dtype dtype, const sheaf_events *events);
 /* sheaf__sums_slow - and how slow an order of tensor cores is on processors, or any other on a
  * device that has them. */
-void sheaf__sums_slow(const char *device, sheaf_bf16_sums sums, sheaf_dtype dtype,
+void sheaf__sums_slow(const char *device, sheaf_sums sums, sheaf_dtype dtype,
                       const sheaf_events *events);
 /* sheaf__sums_on - what runs there: as sheaf__sums_of(), but where nothing is named that of the
  * device's tensor cores, if it has any. */
-sheaf_bf16_sums sheaf__sums_on(const char *device, sheaf_bf16_sums asked, sheaf_bf16_sums before,
-                               sheaf_dtype dtype);
+sheaf_sums sheaf__sums_on(const char *device, sheaf_sums asked, sheaf_sums before,
+                          sheaf_dtype dtype);
 /* Of kernels of AVX2 and AVX-512, and of the reference, which attention still takes. */
 #define SHEAF__MMA_SPEED "20 GFLOP/s in products, 0.2 in attention"
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
  * fastest where the first process is; unnamed where `dtype` has no such choice. */
-sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
+sheaf_sums sheaf__sums_of(sheaf_sums asked, sheaf_sums before, sheaf_dtype dtype);
 
 /* ---- relative paths of a run (run_paths.c) ---- */
 

@@ -15,7 +15,7 @@ void sheaf__consistency_line(sheaf_text *t, const char *name, const char *value)
 }
 
 void sheaf__consistency_common(sheaf_text *t, const sheaf__origin *origin, sheaf_dtype dtype,
-                               sheaf_bf16_sums sums)
+                               sheaf_sums sums)
 {
     struct utsname machine;
     sheaf__consistency_line(t, "the version of sheaf", SHEAF_VERSION);

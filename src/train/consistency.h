@@ -20,6 +20,6 @@ void sheaf__consistency_line(sheaf_text *text, const char *name, const char *val
 /* sheaf__consistency_common - appends the lines of version, kind of processor, order of sums, base
  * model as far as it is known, tokenizer and adapter. */
 void sheaf__consistency_common(sheaf_text *text, const sheaf__origin *origin, sheaf_dtype dtype,
-                               sheaf_bf16_sums sums);
+                               sheaf_sums sums);
 /* sheaf__consistency_lines - compares other texts: lines of a name, a tab and a value. */
 sheaf_status *sheaf__consistency_lines(sheaf_comm *all, const char *mine);

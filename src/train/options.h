@@ -90,7 +90,7 @@ typedef struct sheaf_train_options {
     double label_smoothing; /* share of each label that is spread over the vocabulary */
     double neftune_alpha;   /* noise on the embedding, alpha / sqrt(tokens * width); 0 = none */
     sheaf_dtype dtype;      /* of activations and products */
-    sheaf_bf16_sums sums;   /* where that has several */
+    sheaf_sums sums;        /* where that has several */
     /* float16: how the loss is scaled (scaler.h); zeros are the defaults */
     const char *loss_scale; /* "dynamic", or a scale that stays; NULL = dynamic */
     double loss_scale_init, loss_scale_min;

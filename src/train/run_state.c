@@ -200,11 +200,11 @@ static sheaf_status *same_data(const json_t *progress, const char *key, const ch
     return sheaf_try_this(st, "give the original, or start a new run with another --out");
 }
 
-static sheaf_status *same_settings(const char *was, const char *is)
+static sheaf_status *differ(const char *was, const char *is)
 {
     static const char began[] = "those this run began with";
     sheaf__line_change d;
-    if (!sheaf__lines_differ(&d, was == NULL ? "" : was, is, ':'))
+    if (!sheaf__lines_differ(&d, was, is, ':'))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
     if (d.was == NULL)
@@ -215,6 +215,19 @@ static sheaf_status *same_settings(const char *was, const char *is)
     return d.is == NULL ? sheaf_found(st, "none")
                         : sheaf_found(st, "others: %.*s: %.*s", (int)d.key, d.line,
                                       sheaf__line_size(d.is), d.is);
+}
+
+static sheaf_status *same_settings(const char *was, const char *is)
+{
+    char *text = strdup(was == NULL ? "" : was);
+    if (text == NULL)
+        return sheaf__no_memory("settings of the run");
+    char *old = strstr(text, "bf16-sums: "); /* what --sums was before contract 7 */
+    if (old != NULL && (old == text || old[-1] == '\n'))
+        memmove(old, old + 5, strlen(old + 5) + 1);
+    sheaf_status *st = differ(text, is);
+    free(text);
+    return st;
 }
 
 /* The search of one rank for the run's checkpoint. */

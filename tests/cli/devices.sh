@@ -13,15 +13,15 @@ while read -r f targets flags; do
     trains "$f" --model "$families/$f/hf" --data "$families/$f/fwd_inputs.safetensors" "${lora[@]}" --lora-targets "$targets" $flags
 done <<'END'
 qwen3 all-linear --tp 2 --dtype float32
-smollm3 all-linear --dtype bfloat16 --bf16-sums mma16 --checkpointing
-olmo2 q_proj,down_proj --tp 2 --dtype float16 --bf16-sums mma16
+smollm3 all-linear --dtype bfloat16 --sums mma16 --checkpointing
+olmo2 q_proj,down_proj --tp 2 --dtype float16 --sums mma16
 phi3 all-linear --dtype float32 --lora-dropout 0.2
-mixtral q_proj,v_proj --dtype bfloat16 --bf16-sums pairs --accumulate 2
-gemma2 all-linear --tp 2 --dtype bfloat16 --bf16-sums mma16 --neftune-alpha 5
+mixtral q_proj,v_proj --dtype bfloat16 --sums pairs --accumulate 2
+gemma2 all-linear --tp 2 --dtype bfloat16 --sums mma16 --neftune-alpha 5
 gemma3 all-linear --dtype float32 --label-smoothing 0.1
 END
 trains llama --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets embed_tokens,q_proj,lm_head --tp 2 --dtype float32
-trains full --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype bfloat16 --bf16-sums pairs
+trains full --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype bfloat16 --sums pairs
 resumes full --steps 3 --tp 2
 says "eval" eval --model "$work/llama.cpu" --data "$llama/tiny_llama/fwd_inputs.safetensors" --dtype float32 --tp 2 --json
 says "generate" generate --model "$families/mixtral/hf" --tokens 3,4,5,6 --max-new 6 --greedy --dtype float32 --json
@@ -59,16 +59,16 @@ while read -r f flags; do
     # shellcheck disable=SC2086
     trains "$f" --model "$work/$f.model" --data "$work/talks.json" "${lora[@]}" --lora-targets all-linear $flags
 done <<'END'
-cogvlm-tiny --tp 2 --dtype bfloat16 --bf16-sums mma16
+cogvlm-tiny --tp 2 --dtype bfloat16 --sums mma16
 cogagent-tiny --dtype float32
 omnilmm-tiny --tp 2 --dtype float32
-minicpmv-tiny --dtype bfloat16 --bf16-sums pairs
-minicpmv-2.0-tiny --tp 2 --dtype float16 --bf16-sums mma16
+minicpmv-tiny --dtype bfloat16 --sums pairs
+minicpmv-2.0-tiny --tp 2 --dtype float16 --sums mma16
 END
 resumes minicpmv-tiny --steps 3 --tp 2
 says "eval of pictures" eval --model "$work/minicpmv-tiny.cpu" --data "$work/talks.json" --dtype float32 --json
 says "a question about a picture" generate --model "$work/cogagent-tiny.model" --prompt "Which?" --image "$work/rgb8.png" --max-new 4 --greedy --tp 2 --dtype float32 --json
-says "one about two" generate --model "$work/minicpmv-tiny.cpu" --prompt "Which?" --image "$work/rgb8.png" --image "$work/adam7_rgb8.png" --max-new 4 --dtype bfloat16 --bf16-sums mma16 --json
+says "one about two" generate --model "$work/minicpmv-tiny.cpu" --prompt "Which?" --image "$work/rgb8.png" --image "$work/adam7_rgb8.png" --max-new 4 --dtype bfloat16 --sums mma16 --json
 printf 'What?\nAnd?\n/image %s\nNow <image>?\n' "$work/rgb8.png" >"$work/questions"
 chats "a conversation with a picture" "$work/questions" --model "$work/omnilmm-tiny.model" --max-new 6 --greedy --dtype float32
 finish

@@ -24,7 +24,7 @@ for spec in $specs; do
     prompts=(--data "$work/talks.json")
     [[ $spec != *-bytes ]] || prompts=(--prompts "$work/texts.jsonl")
     runs "$spec" 0 . init "$spec" "$work/$spec" --dtype bfloat16 --seed 3
-    for how in "float32" "bfloat16 --bf16-sums pairs" "bfloat16 --bf16-sums tiles" "float16"; do
+    for how in "float32" "bfloat16 --sums pairs" "bfloat16 --sums tiles" "float16"; do
         # shellcheck disable=SC2206
         asked=(--model "$work/$spec" "${prompts[@]}" --dtype $how)
         check "$spec, $how: five together" answers "$work/five" "${asked[@]}" --batch 5
@@ -33,8 +33,8 @@ for spec in $specs; do
             same "$spec, $how: $few at a time say the same" "$work/five" "$work/few"
         done
     done
-    check "$spec: one at a time on three ranks" answers "$work/few" --model "$work/$spec" "${prompts[@]}" --dtype bfloat16 --bf16-sums tiles --batch 1 --tp 3
-    check "$spec: five on two" answers "$work/five" --model "$work/$spec" "${prompts[@]}" --dtype bfloat16 --bf16-sums tiles --batch 5 --tp 2
+    check "$spec: one at a time on three ranks" answers "$work/few" --model "$work/$spec" "${prompts[@]}" --dtype bfloat16 --sums tiles --batch 1 --tp 3
+    check "$spec: five on two" answers "$work/five" --model "$work/$spec" "${prompts[@]}" --dtype bfloat16 --sums tiles --batch 5 --tp 2
     same "$spec: the same" "$work/five" "$work/few"
 done
 finish

@@ -22,7 +22,7 @@ for model in qwen3-8b smollm3-3b olmo-2-7b phi-4 mixtral-8x7b; do
     runs "$model in full" 0 '"trained":[1-9][0-9]{8}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
 # Threads share the machine's memory, so more of them need no less; processes have that of their host.
-threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --seq 2048)
+threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048)
 machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine needs no more, all ranks together
     "$sheaf" "${threads[@]}" --tp 2 --memory "$1" --json >"$work/found" 2>/dev/null || return 1
     grep -q '"memory_of":"machine"' "$work/found" && test "$(json_number "$work/found" tp)" -eq 2 &&
@@ -49,10 +49,10 @@ runs "a host has the ranks of its slots" 0 'fits: --tp 2 \(103[.0-9]* MiB of one
 runs "also one that stands there twice" 0 'fits: --tp 2 \(103[.0-9]* MiB of one host\)' "${mini[@]}" --tp 2 --dp 2 --transport mpi --hosts a,b:2,b --memory 8G
 runs "its share of ranks that have no slots" 0 'fits: --tp 2 \(71[0-9.]* MiB of one host\)' "${mini[@]}" --tp 2 --dp 2 --transport mpi --hosts a,b --memory 8G
 runs "no more ranks than slots are tried" 1 'no setting up to 4 ranks fits 10 MiB of one host' "${mini[@]}" --transport mpi --hosts a:2,b:2 --memory 10M
-runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --seq 2048 --transport mpi --memory 12000
-runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB of one rank; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --bf16-sums pairs --seq 2048 --transport mpi --memory 1000
+runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048 --transport mpi --memory 12000
+runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB of one rank; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048 --transport mpi --memory 1000
 runs "and what would help" 1 'with --dtype bfloat16: 145\.[0-9]+ GiB, which does not fit either with --method lora: 17\.[0-9]+ GiB, which fits' plan --config "$configs/llama-2-70b.json" --dtype float32 --method full --seq 512 --transport mpi --memory 24G
-runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --seq 2048 --transport mpi --memory 1800M
+runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --transport mpi --memory 1800M
 
 # proposed MEMORY: the proposal for an 8B model, asked for by itself, needs what was said and no more than MEMORY.
 proposed() {
@@ -68,11 +68,11 @@ proposed() {
 for memory in 24G 6G 4G; do
     check "what is proposed for $memory fits" proposed $memory
 done
-runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums tiles --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
-runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
-runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --transport mpi --memory 2600M
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1216\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --bf16-sums pairs --transport mpi --memory 2300M --json
-runs "more rows at once that fit too" 0 'fits: --tp 1 --checkpointing; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --bf16-sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
+runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums tiles --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
+runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
+runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2600M
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1216\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2300M --json
+runs "more rows at once that fit too" 0 'fits: --tp 1 --checkpointing; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
 done
@@ -105,7 +105,7 @@ while read -r flags; do
 done <<'END'
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float32 --threads 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
---method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --bf16-sums pairs --threads 2
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --sums pairs --threads 2
 --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float16 --threads 2 --tp 2
 --method full --micro-batch 2 --accumulate 4 --accumulators 4 --dtype bfloat16 --threads 2 --dp 4

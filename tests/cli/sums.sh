@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# --bf16-sums: both orders of bfloat16 sums run with every kernel and at any number of ranks with equal bytes; the order
+# --sums: both orders of bfloat16 sums run with every kernel and at any number of ranks with equal bytes; the order
 # is stored with a run, kept by --resume and by whatever uses its checkpoints.
 . "$(dirname "$0")/lib.sh"
 
 model=$llama/tiny_llama/hf data=$llama/tiny_llama/fwd_inputs.safetensors
-here=$("$sheaf" info --machine --json | grep -oE '"bf16_sums": "(pairs|tiles)"' | cut -d'"' -f4)
+here=$("$sheaf" info --machine --json | grep -oE '"sums": "(pairs|tiles)"' | cut -d'"' -f4)
 check "the machine names an order" test -n "$here"
 train() { # train NAME OUT FLAG...
     local name=$1 out=$2
@@ -13,11 +13,11 @@ train() { # train NAME OUT FLAG...
         --dtype bfloat16 "$@"
 }
 
-train "pairs" pairs --bf16-sums pairs --tp 1
-train "tiles" tiles --bf16-sums tiles --tp 1
-train "tiles, by the reference on 3 ranks" tiles.ref --bf16-sums tiles --tp 3 --isa ref
-train "tiles, by AVX2 on 2 ranks" tiles.avx2 --bf16-sums tiles --tp 2 --isa avx2
-train "pairs, by the reference" pairs.ref --bf16-sums pairs --tp 8 --isa ref
+train "pairs" pairs --sums pairs --tp 1
+train "tiles" tiles --sums tiles --tp 1
+train "tiles, by the reference on 3 ranks" tiles.ref --sums tiles --tp 3 --isa ref
+train "tiles, by AVX2 on 2 ranks" tiles.avx2 --sums tiles --tp 2 --isa avx2
+train "pairs, by the reference" pairs.ref --sums pairs --tp 8 --isa ref
 train "no order named" unnamed
 for other in tiles.ref tiles.avx2; do same "the same checkpoints: $other" "$work/tiles/checkpoints" "$work/$other/checkpoints"; done
 same "the same checkpoints: pairs.ref" "$work/pairs/checkpoints" "$work/pairs.ref/checkpoints"
@@ -26,71 +26,73 @@ check "the orders differ" bash -c "! cmp -s '$work/pairs/adapter/adapter_model.s
 for isa in avx512 avx512bf16 amx; do
     grep -q avx512f /proc/cpuinfo || break
     "$sheaf" eval --model "$model" --data "$data" --dtype bfloat16 --isa $isa >/dev/null 2>&1 || continue # not on this machine
-    train "tiles, $isa" tiles.$isa --bf16-sums tiles --tp 2 --isa $isa
+    train "tiles, $isa" tiles.$isa --sums tiles --tp 2 --isa $isa
     same "the same checkpoints: tiles.$isa" "$work/tiles/checkpoints" "$work/tiles.$isa/checkpoints"
-    train "pairs, $isa" pairs.$isa --bf16-sums pairs --isa $isa
+    train "pairs, $isa" pairs.$isa --sums pairs --isa $isa
     same "the same checkpoints: pairs.$isa" "$work/pairs/checkpoints" "$work/pairs.$isa/checkpoints"
 done
 
 # ---- what is stored ----
-check "settings name it" grep -qx 'bf16-sums: tiles' "$work/tiles/settings"
+check "settings name it" grep -qx 'sums: tiles' "$work/tiles/settings"
 check "an adapter over slices is version 6 of the contract" grep -q '"contract": 6' "$work/tiles/checkpoints/step-00000003/manifest.json"
 runs "float32 has no order" 0 '^\{[^}]*\}' train --model "$model" --data "$data" --out "$work/f32" --steps 1 --micro-batch 2 --json
-check "and names none" bash -c "! grep -q bf16-sums '$work/f32/settings' && ! grep -q bf16_sums '$work/stdout'"
+check "and names none" bash -c "! grep -q ^sums '$work/f32/settings' && ! grep -q '\"sums\"' '$work/stdout'"
 for dtype in float32 float16; do
-    order="--bf16-sums tiles has no effect: $dtype has one order"
-    runs "in $dtype none has an effect" 0 "$order" train --model "$model" --data "$data" --out "$work/none-$dtype" --steps 1 --dtype $dtype --bf16-sums tiles
-    check "nor is it stored" bash -c "! grep -q bf16-sums '$work/none-$dtype/settings'"
-    runs "in plan" 0 "$order" plan --config "$model/config.json" --dtype $dtype --bf16-sums tiles --seq 64
-    runs "in eval" 0 "$order" eval --model "$model" --data "$data" --dtype $dtype --bf16-sums tiles
-    runs "in generate" 0 "$order" generate --model "$model" --tokens 5 --dtype $dtype --bf16-sums tiles
+    order="--sums tiles has no effect: $dtype has one order"
+    runs "in $dtype none has an effect" 0 "$order" train --model "$model" --data "$data" --out "$work/none-$dtype" --steps 1 --dtype $dtype --sums tiles
+    check "nor is it stored" bash -c "! grep -q ^sums '$work/none-$dtype/settings'"
+    runs "in plan" 0 "$order" plan --config "$model/config.json" --dtype $dtype --sums tiles --seq 64
+    runs "in eval" 0 "$order" eval --model "$model" --data "$data" --dtype $dtype --sums tiles
+    runs "in generate" 0 "$order" generate --model "$model" --tokens 5 --dtype $dtype --sums tiles
 done
-runs "nor with the type of a run" 0 '--bf16-sums pairs has no effect: float32' eval --model "$work/f32" --data "$data" --bf16-sums pairs
-echo 'bf16-sums: tiles' >"$work/order.recipe"
+runs "nor with the type of a run" 0 '--sums pairs has no effect: float32' eval --model "$work/f32" --data "$data" --sums pairs
+echo 'sums: tiles' >"$work/order.recipe"
 runs "a recipe may name one for another type" 0 . train --model "$model" --data "$data" --out "$work/recipe" --recipe "$work/order.recipe" --steps 1 --micro-batch 2
-check "which is not stored" bash -c "! grep -q bf16-sums '$work/recipe/settings'"
+check "which is not stored" bash -c "! grep -q ^sums '$work/recipe/settings'"
 same "and changes nothing" "$work/f32/checkpoints/step-00000001" "$work/recipe/checkpoints/step-00000001"
 
 # ---- going on ----
 rm -r "$work/tiles.ref/checkpoints/step-00000003" "$work/tiles.ref/checkpoints/step-00000002" "$work/tiles.ref/adapter"
-runs "another order is refused" 2 'bf16-sums cannot change.*expected: tiles.*found: +pairs' train --resume --out "$work/tiles.ref" --bf16-sums pairs
-runs "a run goes on in its order" 0 '"bf16_sums":"tiles"' train --resume --out "$work/tiles.ref" --json
+runs "another order is refused" 2 'sums cannot change.*expected: tiles.*found: +pairs' train --resume --out "$work/tiles.ref" --sums pairs
+runs "a run goes on in its order" 0 '"sums":"tiles"' train --resume --out "$work/tiles.ref" --json
 same "and ends with the same bytes" "$work/tiles/checkpoints/step-00000003" "$work/tiles.ref/checkpoints/step-00000003"
+runs "the old name is refused with the new one" 2 'calls it --sums' train --resume --out "$work/tiles" --bf16-sums tiles
+
 # The order is a checkpoint's own, whatever settings say that were changed beside it; --resume refuses these.
 cp -r "$work/tiles" "$work/changed"
-for change in '/^bf16-sums/d' '$abf16-sums: pairs'; do
+for change in '/^sums/d' '$asums: pairs'; do
     sed -i "$change" "$work/changed/settings"
     for of in changed changed/checkpoints/step-00000002; do
-        runs "$of is read as tiles, in its own type" 0 '"bf16_sums":"tiles".*activations in bfloat16, as in the run' eval --model "$work/$of" --data "$data" --json
+        runs "$of is read as tiles, in its own type" 0 '"sums":"tiles".*activations in bfloat16, as in the run' eval --model "$work/$of" --data "$data" --json
     done
 done
-runs "which no run goes on with" 2 '--resume: the settings.*bf16-sums: tiles.*found: +others: bf16-sums: pairs' train --resume --out "$work/changed" --steps 4
+runs "which no run goes on with" 2 '--resume: the settings.*sums: tiles.*found: +others: sums: pairs' train --resume --out "$work/changed" --steps 4
 
 # ---- what uses a run ----
 losses() { "$sheaf" eval --model "$1" --data "$data" --dtype bfloat16 --save-logits "$work/logits.$2" "${@:3}" --json 2>/dev/null; }
 for order in pairs tiles; do
     losses "$work/$order/checkpoints/step-00000003" own >"$work/own"
-    losses "$work/$order/checkpoints/step-00000003" asked --bf16-sums $order --tp 2 >"$work/asked"
-    check "a checkpoint of $order is evaluated so" grep -q "\"bf16_sums\":\"$order\"" "$work/own"
+    losses "$work/$order/checkpoints/step-00000003" asked --sums $order --tp 2 >"$work/asked"
+    check "a checkpoint of $order is evaluated so" grep -q "\"sums\":\"$order\"" "$work/own"
     same "$order: the same logits as asked for" "$work/logits.own" "$work/logits.asked"
     rm -f "$work"/logits.*
 done
 for order in pairs tiles; do
-    runs "generate: $order" 0 "\"bf16_sums\":\"$order\"" generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype bfloat16 --bf16-sums $order --json
+    runs "generate: $order" 0 "\"sums\":\"$order\"" generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype bfloat16 --sums $order --json
 done
-runs "generate takes the run's" 0 '"bf16_sums":"tiles"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --json
+runs "generate takes the run's" 0 '"sums":"tiles"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --json
 runs "unless it is told another type" 0 '"tokens"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype float32 --json
-check "in which there is no order" bash -c "! grep -q bf16_sums '$work/stdout'"
+check "in which there is no order" bash -c "! grep -q '\"sums\"' '$work/stdout'"
 runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 5
 for order in pairs tiles; do
-    echo hi | "$sheaf" chat --model "$work/bytes" --max-new 2 --dtype bfloat16 --bf16-sums $order --json >"$work/stdout" 2>"$work/stderr"
-    check "chat: $order" grep -q "^{.*\"bf16_sums\": *\"$order\"" "$work/stdout"
+    echo hi | "$sheaf" chat --model "$work/bytes" --max-new 2 --dtype bfloat16 --sums $order --json >"$work/stdout" 2>"$work/stderr"
+    check "chat: $order" grep -q "^{.*\"sums\": *\"$order\"" "$work/stdout"
 done
 echo hi | "$sheaf" chat --model "$work/bytes" --max-new 2 --json >"$work/stdout" 2>"$work/stderr"
-check "and in float32 none" bash -c "grep -q '\"tokens\"' '$work/stdout' && ! grep -q bf16_sums '$work/stdout'"
-runs "an order that there is not" 2 'bf16-sums.*pairs, tiles, mma8 or mma16' generate --model "$model" --tokens 5 --bf16-sums squares
-runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --bf16-sums tiles --seq 64 --json
-runs "what computes them here" 0 '"bf16_sums": "(pairs|tiles)"' info --machine --json
+check "and in float32 none" bash -c "grep -q '\"tokens\"' '$work/stdout' && ! grep -q '\"sums\"' '$work/stdout'"
+runs "an order that there is not" 2 'sums.*pairs, tiles, mma8 or mma16' generate --model "$model" --tokens 5 --sums squares
+runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --sums tiles --seq 64 --json
+runs "what computes them here" 0 '"sums": "(pairs|tiles)"' info --machine --json
 runs "how fast is a matter of the bench" 2 'matmul_bench' info --machine --measure
 
 # ---- what is fixed ----
@@ -98,7 +100,7 @@ train "a run of one slice" alone --slices 1
 check "one slice is version 2" grep -q '"contract": 2' "$work/alone/checkpoints/step-00000003/manifest.json"
 runs "an adapter in every slice is refused" 2 'lora-sums.*expected: once, which is fixed.*found: +slices.*leave it out' train --resume --out "$work/alone" --lora-sums slices
 runs "a recipe's order of another type is no change" 0 'going on after step 1' train --resume --out "$work/recipe" --recipe "$work/order.recipe" --steps 2
-runs "nor is a flag's" 0 'bf16-sums pairs has no effect.*going on after step 2' train --resume --out "$work/recipe" --bf16-sums pairs --steps 3
+runs "nor is a flag's" 0 'sums pairs has no effect.*going on after step 2' train --resume --out "$work/recipe" --sums pairs --steps 3
 cp -r "$SHEAF_SOURCE_ROOT/tests/data/runs/version2" "$work/old"
 for of in "train --resume --out" "eval --data $data --model" "generate --tokens 5 --model"; do
     # shellcheck disable=SC2086
@@ -109,6 +111,6 @@ done
 losses "$work/pairs/checkpoints/step-00000003" once >/dev/null
 losses "$work/pairs/checkpoints/step-00000003" once.ranks --tp 3 >/dev/null
 same "a run on one rank and on three" "$work/logits.once" "$work/logits.once.ranks"
-losses "$model" bare --adapter "$work/pairs/adapter" --bf16-sums pairs >/dev/null
+losses "$model" bare --adapter "$work/pairs/adapter" --sums pairs >/dev/null
 same "and its adapter alone" "$work/logits.once" "$work/logits.bare"
 finish

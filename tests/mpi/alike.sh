@@ -48,7 +48,7 @@ differs "the base model" "$odd" "--model $work/other" "the base model"
 check "a copy of the model, other instructions" each "$odd" "--model $work/same --isa avx2"
 check "trains" test -e "$work/run/adapter/adapter_model.safetensors"
 sum() { sha256sum "$work/run/adapter/adapter_model.safetensors"; }
-kind="$odd --dtype bfloat16 --bf16-sums pairs"
+kind="$odd --dtype bfloat16 --sums pairs"
 check "in bfloat16, with other instructions" each "$kind" "$kind --isa avx2"
 unlike=$(sum)
 check "or as each machine has it" each "$kind" "$kind"

@@ -178,8 +178,8 @@ static void print_json(const session *t, const char *query, const sheaf_answer *
     json_object_set_new(object, "prompt", sheaf__json_utf8(query));
     json_object_set_new(object, "stopped",
                         json_boolean(sheaf_answer_ending(answer) == SHEAF_ENDS_STOPPED));
-    if (t->facts.bf16_sums != NULL)
-        json_object_set_new(object, "bf16_sums", json_string(t->facts.bf16_sums));
+    if (t->facts.sums != NULL)
+        json_object_set_new(object, "sums", json_string(t->facts.sums));
     json_dumpf(object, t->cli->out, JSON_COMPACT);
     json_decref(object);
     fputc('\n', t->cli->out);

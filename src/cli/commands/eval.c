@@ -162,8 +162,8 @@ static void print_result(const work *w)
             object, json_pack("{s:f, s:f, s:I, s:o}", "exact_match", (double)w->equal / n,
                               "exact_match_nocase", (double)w->equal_nocase / n, "answers",
                               (json_int_t)w->compared, "mismatches", mismatches_json(w)));
-    if (w->facts.bf16_sums != NULL)
-        json_object_set_new(object, "bf16_sums", json_string(w->facts.bf16_sums));
+    if (w->facts.sums != NULL)
+        json_object_set_new(object, "sums", json_string(w->facts.sums));
     json_dumpf(object, w->cli->out, JSON_COMPACT);
     fputc('\n', w->cli->out);
     json_decref(object);

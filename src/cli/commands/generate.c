@@ -125,8 +125,8 @@ static void print_json(const work *w, const double *share, bool stopped)
                                         : json_pack("{s:O}", "results", results);
     if (share != NULL)
         json_object_set_new(object, "exact_match", json_real(*share));
-    if (w->model->bf16_sums != NULL)
-        json_object_set_new(object, "bf16_sums", json_string(w->model->bf16_sums));
+    if (w->model->sums != NULL)
+        json_object_set_new(object, "sums", json_string(w->model->sums));
     json_dumpf(object, w->cli->out, JSON_COMPACT);
     fputc('\n', w->cli->out);
     json_decref(object);

@@ -179,8 +179,8 @@ static sheaf_status *show_machine(output *t)
         return st;
     json_t *facts =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "processor", m.processor, "kernels",
-                  m.kernels, "pairs", m.pairs, "tiles", m.tiles, "bf16_sums", m.sums, "cores",
-                  m.cores, "memory", (json_int_t)m.memory, "available", (json_int_t)m.available);
+                  m.kernels, "pairs", m.pairs, "tiles", m.tiles, "sums", m.sums, "cores", m.cores,
+                  "memory", (json_int_t)m.memory, "available", (json_int_t)m.available);
     json_t *gpus = NULL;
     st = cli_gpus(&gpus);
     if (t->cli->json)

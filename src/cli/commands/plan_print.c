@@ -103,7 +103,7 @@ static void print_images(const cli *cli, const json_t *all, bool pictures)
 static void print_setting(const cli *cli, const cli_plan *q, const json_t *all, int ranks)
 {
     const long long tp = whole(all, "tp"), dp = whole(all, "dp");
-    const char *sums = json_string_value(json_object_get(all, "bf16_sums"));
+    const char *sums = json_string_value(json_object_get(all, "sums"));
     sheaf__print(cli->out,
                  "%.2f million parameters, %.3f million trained (%.4g %%); %lld x %lld tokens",
                  real(all, "parameters") / 1e6, real(all, "trained") / 1e6,

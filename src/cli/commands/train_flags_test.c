@@ -31,7 +31,7 @@ static void test_train__every_promised_flag(void **state)
         "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
         "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
         "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
-        "--json --config C --bf16-sums tiles"));
+        "--json --config C --sums tiles"));
     assert_string_equal(o.model, "M");
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");

@@ -170,9 +170,9 @@ static void test_cuda__an_order_is_computed_by_its_own_tensor_cores(void **state
         const char *gpu;
         sheaf__sums own, other;
         const char *advice;
-    } row[] = { { "8.0", SHEAF__MMA8, SHEAF__MMA16, "--bf16-sums mma8" },
+    } row[] = { { "8.0", SHEAF__MMA8, SHEAF__MMA16, "--sums mma8" },
                 { "8.9", SHEAF__MMA8, SHEAF__MMA16, "--device cpu" },
-                { "9.0", SHEAF__MMA16, SHEAF__MMA8, "--bf16-sums mma16" } };
+                { "9.0", SHEAF__MMA16, SHEAF__MMA8, "--sums mma16" } };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         pretend(row[i].gpu);
         sheaf__sums native;
