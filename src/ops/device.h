@@ -55,7 +55,7 @@ typedef enum sheaf__sums {
     SHEAF__MMA16, /* of 16: of sm_90 and later */
 } sheaf__sums;
 
-static inline sheaf__sums sheaf__sums_order(sheaf_bf16_sums sums)
+static inline sheaf__sums sheaf__sums_order(sheaf_sums sums)
 {
     return sums == SHEAF_SUMS_UNNAMED ? SHEAF__PAIRS : (sheaf__sums)(sums - SHEAF_SUMS_PAIRS);
 }

@@ -207,6 +207,31 @@ static void test_attention__kernels_end_chains(void **state)
     }
 }
 
+/* All keys weigh the same. What is small in the second chain would be lost beside what is large in
+ * the first, and is all that is left when that is subtracted. */
+static void test_attention__what_a_second_chain_keeps(void **state)
+{
+    enum { KEYS = 4200, DIM = 16 };
+    for (size_t o = 0; o < 4 * ARRAY_LEN(orders); o++) {
+        const int queries = o < 4 ? 1 : 3;
+        problem p = problem_of(
+            shape_of(o % 2 ? SHEAF_F16 : SHEAF_BF16, queries, KEYS, 1, DIM, true), 0, false);
+        p.sums = orders[o / 2 % 2];
+        memset(p.k, 0, bytes_of(&p, p.nk));
+        for (int64_t at = 0; at < p.nv; at++) {
+            const int64_t j = at / DIM;
+            sheaf__store(p.v, at,
+                         j == 0           ? 0x1p14f
+                         : j == KEYS - 1  ? -0x1p14f
+                         : j >= KEYS - 64 ? 0x1p-13f
+                                          : 0,
+                         p.s.dtype);
+        }
+        check_order(&p, "a second chain");
+        problem_drop(&p);
+    }
+}
+
 /* The last query alone, with a cache of all keys, has the bytes of the whole; and what a mask hides
  * is no summand, not even a NaN. */
 static void test_attention__decoding_gives_the_last_row(void **state)
@@ -239,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_attention__sums_are_products),
         cmocka_unit_test(test_attention__on_a_device),
         cmocka_unit_test(test_attention__kernels_end_chains),
+        cmocka_unit_test(test_attention__what_a_second_chain_keeps),
         cmocka_unit_test(test_attention__decoding_gives_the_last_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
