@@ -215,36 +215,45 @@ DEVICE void attention_mask(uint32_t *mask, const sheaf__attention_place *at, int
                   (attention_pair_sees(at, row, col + t + i * 8 + 1) ? 0xffff0000u : 0u);
 }
 
-/* attention_add() row by row, each with what it sees: zero times infinity is no zero. */
-DEVICE void attention_add_apart(float (*sum)[4], uint32_t (*w)[4], const uint16_t *tile,
-                                const sheaf__attention_place *at, int cols, int wide,
-                                sheaf_dtype dtype)
+/* Two eights of channels, from b on in their tile, row by row. */
+DEVICE void attention_add_rows(float (*sum)[4], uint32_t (*w)[4], const uint16_t *tile,
+                               const sheaf__attention_place *at, int cols, int wide,
+                               sheaf_dtype dtype)
 {
     const int lane = (int)threadIdx.x % 32;
     ROLLED
     for (int i = 0; i < cols; i++) {
         const int row = i % 16, k = i / 16;
-        const bool low = lane / 4 == row, high = lane / 4 + 8 == row;
-        uint32_t mask[2], weight[4];
+        uint32_t b[4], mask[2], weight[4];
         attention_mask(mask, at, row, k * 16);
+        load_transposed(b, tile + (k * 16 + lane % 16) * attention_line(wide) + lane / 16 * 8);
         UNROLL
-        for (int e = 0; e < 4; e++)
+        for (int e = 0; e < 4; e++) {
             weight[e] = k == 0 ? w[0][e] : k == 1 ? w[1][e] : k == 2 ? w[2][e] : w[3][e];
-        UNROLL
-        for (int j = 0; j < wide / 8; j += 2) {
-            uint32_t b[4];
-            load_transposed(b, tile + (k * 16 + lane % 16) * attention_line(wide) + lane / 16 * 8 +
-                                   j * 8);
-            UNROLL
-            for (int h = 0; h < 2; h++) {
-                float *s = sum[j + h], one[4] = { s[0], s[1], s[2], s[3] };
-                const uint32_t seen[2] = { b[h * 2] & mask[0], b[h * 2 + 1] & mask[1] };
-                attention_mma(one, weight, seen, dtype);
-                UNROLL
-                for (int e = 0; e < 4; e++)
-                    s[e] = (e < 2 ? low : high) ? one[e] : s[e];
-            }
+            b[e] &= mask[e % 2];
         }
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            float one[4] = { sum[h][0], sum[h][1], sum[h][2], sum[h][3] };
+            attention_mma(one, weight, b + h * 2, dtype);
+            UNROLL
+            for (int e = 0; e < 4; e++)
+                sum[h][e] = lane / 4 + e / 2 * 8 == row ? one[e] : sum[h][e];
+        }
+    }
+}
+
+/* attention_add() row by row, each with what it sees: zero times infinity is no zero. Its code is
+ * there once, and takes hardly a register more. */
+DEVICE void attention_add_apart(float (*sum)[4], uint32_t (*w)[4], const uint16_t *tile,
+                                const sheaf__attention_place *at, int cols, int wide,
+                                sheaf_dtype dtype)
+{
+    ROLLED
+    for (int j = 0; j < wide / 8; j += 2) {
+        attention_add_rows(sum, w, tile + j * 8, at, cols, wide, dtype);
+        attention_turn(sum, wide);
+        attention_turn(sum, wide);
     }
 }
 

@@ -86,12 +86,32 @@ DEVICE void use_factors(float (*ds)[4], float (*factor)[4], uint32_t seen)
             ds[i / 4][i % 4] = ds[i / 4][i % 4] * factor[i / 4][i % 4];
 }
 
+/* The same without space for factors; scores and slopes are back in their places in the end. */
+DEVICE void cap_slopes(float (*ds)[4], float (*s)[4], const sheaf__attention_part *a, uint32_t seen)
+{
+    ROLLED
+    for (int j = 0; j < COLS / 8; j++) {
+        UNROLL
+        for (int e = 0; e < 4; e++) {
+            const float t = s[0][e] / a->cap;
+            if (seen >> (j * 4 + e) & 1)
+                ds[0][e] = ds[0][e] * (1.0f - t * t);
+        }
+        attention_turn(ds, COLS);
+        attention_turn(s, COLS);
+    }
+}
+
+DEVICE float probability(float score, const sheaf__attention_row *row)
+{
+    return attention_quotient(sheaf__exp_of(score - row->max), row->sum, row->inverse);
+}
+
 /* p in place of a score, and, if wanted, ds in place of dp. */
 DEVICE void weigh(const sheaf__attention_part *a, float *s, float *dp,
                   const sheaf__attention_row *row, bool seen, bool slopes)
 {
-    const float p = attention_quotient(sheaf__exp_of(*s - row->max), row->sum, row->inverse);
-    const float ds = a->scale * p * (*dp - row->whole);
+    const float p = probability(*s, row), ds = a->scale * p * (*dp - row->whole);
     *s = seen ? p : 0.0f;
     if (slopes)
         *dp = seen ? ds : 0.0f;
@@ -131,23 +151,28 @@ DEVICE void dq_start(back *b, const sheaf__attention_part *a, int64_t task, int 
 
 /* ds of a tile, from where dp was. */
 DEVICE void dq_weigh(const back *b, float (*dp)[4], const sheaf__attention_place *at,
-                     const uint16_t *tile, const sheaf__attention_row *row, int wide,
-                     sheaf_dtype dtype)
+                     const uint16_t *tile, int wide, sheaf_dtype dtype)
 {
     const uint16_t *q = b->rows + threadIdx.x / 32 * 16 * attention_line(wide);
-    float s[COLS / 8][4], factor[COLS / 8][4];
+    float s[COLS / 8][4];
     attention_products(s, q, tile, COLS, wide, dtype);
     attention_scores(b->a, s, COLS);
     attention_products(dp, q + rows_bytes(wide), tile + COLS * attention_line(wide), COLS, wide,
                        dtype);
     const uint32_t seen = attention_seen(at, COLS);
-    if (b->a->cap > 0)
-        cap_factors(factor, b->a, s);
     UNROLL
-    for (int i = 0; i < COLS / 2; i++)
-        weigh(b->a, &s[i / 4][i % 4], &dp[i / 4][i % 4], &row[i / 2 % 2], seen >> i & 1, true);
+    for (int half = 0; half < 4; half += 2) { /* read again for each tile: registers are few */
+        const sheaf__attention_row row =
+            row_of(b, b->head, at->row + (int)threadIdx.x % 32 / 4 + half * 4);
+        UNROLL
+        for (int i = 0; i < COLS / 4; i++) {
+            const int j = i / 2, e = half + i % 2;
+            const float ds = b->a->scale * probability(s[j][e], &row) * (dp[j][e] - row.whole);
+            dp[j][e] = seen >> (j * 4 + e) & 1 ? ds : 0.0f;
+        }
+    }
     if (b->a->cap > 0)
-        use_factors(dp, factor, seen);
+        cap_slopes(dp, s, b->a, seen);
 }
 
 DEVICE void dq_block(const sheaf__attention_part *a, int64_t task, int wide, sheaf_dtype dtype)
@@ -157,9 +182,6 @@ DEVICE void dq_block(const sheaf__attention_part *a, int64_t task, int wide, she
     back b;
     dq_start(&b, a, task, wide);
     const int32_t query = b.v.first + (int)threadIdx.x / 32 * 16;
-    const int lane = (int)threadIdx.x % 32;
-    const sheaf__attention_row row[2] = { row_of(&b, b.head, query + lane / 4),
-                                          row_of(&b, b.head, query + lane / 4 + 8) };
     attention_clear(sum, wide);
     for (int32_t step = 0; step < b.tiles; step++) {
         const int32_t key = b.begin + step * COLS;
@@ -169,7 +191,7 @@ DEVICE void dq_block(const sheaf__attention_part *a, int64_t task, int wide, she
         arrive();
         if (step + 1 < b.tiles && wide <= 128)
             dq_load(&b, step + 1, wide);
-        dq_weigh(&b, dp, &at, tile_of(&b, step, wide), row, wide, dtype);
+        dq_weigh(&b, dp, &at, tile_of(&b, step, wide), wide, dtype);
         attention_add(sum, dp, tile_of(&b, step, wide), &at, COLS, wide, dtype);
         if ((key + COLS) % ATTENTION_CHAIN == 0 && key + COLS < b.v.keys) {
             attention_end_chains(sum, total, begun, wide);
