@@ -298,7 +298,7 @@ static bool run_jobs(sheaf__cuda *gpu, const sheaf__products_call *call, table *
         if (call->job[j].m == 0 || call->job[j].n == 0)
             continue;
         add_job(&of[n], t, call, &call->job[j]);
-        if (of[n++].kernel == NULL)
+        if (of[n].job.parts > 0 && of[n++].kernel == NULL) /* no part: no root is its own */
             return false;
     }
     return n == 0 || launch_all(gpu, t, of, n);

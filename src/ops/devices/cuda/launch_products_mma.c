@@ -3,8 +3,8 @@
 
 enum { LARGE, LARGE_WAITS, MIDDLE, SMALL, SHAPES };
 
-/* A slot of shared memory has a step of both operands. */
-#define SHARED(rows, cols, depth, stages) ((size_t)((rows) + (cols)) * (depth)*2 * (stages))
+/* A slot of shared memory has a step of both operands; behind them is what a block knows. */
+#define SHARED(rows, cols, depth, stages) ((size_t)((rows) + (cols)) * (depth)*2 * (stages) + 64)
 
 #define KERNELS_OF(type)                                                                           \
     {                                                                                              \

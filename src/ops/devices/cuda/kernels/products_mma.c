@@ -56,15 +56,36 @@ typedef struct operand {
     int32_t hop, hops; /* hops: lines from here on that are there */
     int32_t n;         /* elements from here on that are there */
     uint32_t to;       /* byte of the first chunk in the slot's part */
-    bool across;       /* lines go along the operand's rows, not along k */
-    bool even;
+    uint32_t how;      /* of enum how */
 } operand;
+
+enum how {
+    ACROSS = 1, /* lines go along the operand's rows, not along k */
+    EVEN = 2,   /* lines begin at multiples of 16 bytes */
+    B_ACROSS = 4,
+    EMPTY = 8,
+    ENDS = 16 /* the last step of a part that ends */
+};
 
 typedef struct reader {
     operand a, b;
-    int32_t part, left; /* left: elements of k */
-    bool done;
+    int32_t part, left; /* left: elements of k; part -1: nothing is left to copy */
 } reader;
+
+/* What shared memory has behind the slots. */
+typedef struct side {
+    const sheaf__products_job *job;
+    int32_t row, col, rows_left, cols_left; /* of the tile */
+    struct {
+        uint32_t how; /* of both operands */
+        int32_t part;
+    } step[4]; /* in each slot */
+} side;
+
+DEVICE side *side_of(shape s)
+{
+    return (side *)(shared_memory + s.stages * slot_bytes(s));
+}
 
 /* Lines from a thread's chunk to its next one. */
 DEVICE int lines_of(bool across, int rows, shape s)
@@ -76,26 +97,24 @@ DEVICE int lines_of(bool across, int rows, shape s)
 DEVICE void begin_operand(operand *o, const void *from, int64_t ld, int32_t row, int32_t rows_left,
                           int32_t k, int rows, shape s)
 {
-    const int chunks = o->across ? rows / 8 : s.depth / 8, line = threadIdx.x / chunks,
-              chunk = threadIdx.x % chunks, each = lines_of(o->across, rows, s);
-    o->at = (const uint16_t *)from + (o->across ? row : row * ld) + line * ld + chunk * 8;
+    const int chunks = (o->how & ACROSS) ? rows / 8 : s.depth / 8, line = threadIdx.x / chunks,
+              chunk = threadIdx.x % chunks, each = lines_of((o->how & ACROSS), rows, s);
+    o->at = (const uint16_t *)from + ((o->how & ACROSS) ? row : row * ld) + line * ld + chunk * 8;
     o->hop = (int32_t)ld * each;
-    o->hops = ((o->across ? k : rows_left) - line + each - 1) / each;
-    o->n = (o->across ? rows_left : k) - chunk * 8;
+    o->hops = (((o->how & ACROSS) ? k : rows_left) - line + each - 1) / each;
+    o->n = ((o->how & ACROSS) ? rows_left : k) - chunk * 8;
     o->to = place(line, chunk, chunks);
 }
 
-DEVICE void begin_part(reader *r, const sheaf__products_part *p, const sheaf__products_job *job,
-                       int32_t row, int32_t col, shape s)
+DEVICE void begin_part(reader *r, const sheaf__products_part *p, shape s)
 {
+    const side *tile = side_of(s);
     r->left = p->k;
-    r->done = p->k == 0 && p->out >= 0;
-    r->a.across = p->a_km;
-    r->b.across = p->b_kn;
-    r->a.even = p->a_even;
-    r->b.even = p->b_even;
-    begin_operand(&r->a, p->a, p->lda, row, job->m - row, p->k, s.rows, s);
-    begin_operand(&r->b, p->b, p->ldb, col, job->n - col, p->k, s.cols, s);
+    r->a.how = (p->a_km ? ACROSS : 0) | (p->a_even ? EVEN : 0) | (p->b_kn ? B_ACROSS : 0) |
+               (p->ends ? ENDS : 0);
+    r->b.how = (p->b_kn ? ACROSS : 0) | (p->b_even ? EVEN : 0);
+    begin_operand(&r->a, p->a, p->lda, tile->row, tile->rows_left, p->k, s.rows, s);
+    begin_operand(&r->b, p->b, p->ldb, tile->col, tile->cols_left, p->k, s.cols, s);
 }
 
 DEVICE void copy_some(uint16_t *to, const uint16_t *from, int n)
@@ -108,7 +127,7 @@ DEVICE void copy_some(uint16_t *to, const uint16_t *from, int n)
 DEVICE void copy_operand(operand *o, char *to, int rows, shape s)
 {
     const int most = rows * s.depth / 8 / threads_of(s), each = threads_of(s) * 16;
-    if (o->even && (o->n <= 0 || o->n >= 8)) {
+    if ((o->how & EVEN) && (o->n <= 0 || o->n >= 8)) {
         UNROLL
         for (int h = 0; h < most; h++)
             copy_16(to + o->to + h * each,
@@ -121,24 +140,31 @@ DEVICE void copy_operand(operand *o, char *to, int rows, shape s)
                       h < o->hops ? o->n : 0);
     }
     const int hops = s.depth / lines_of(true, rows, s);
-    o->at += o->across ? (int64_t)o->hop * hops : s.depth;
-    o->hops -= o->across ? hops : 0;
-    o->n -= o->across ? 0 : s.depth;
+    o->at += (o->how & ACROSS) ? (int64_t)o->hop * hops : s.depth;
+    o->hops -= (o->how & ACROSS) ? hops : 0;
+    o->n -= (o->how & ACROSS) ? 0 : s.depth;
 }
 
 /* The next step of the parts up to one that gives a result, if there is one. */
-DEVICE void copy_step(reader *r, char *slot, const sheaf__products_part *part,
-                      const sheaf__products_job *job, int32_t row, int32_t col, shape s)
+DEVICE void copy_step(reader *r, int slot, const sheaf__products_part *part, shape s)
 {
-    while (r->left <= 0 && !r->done) {
-        r->done = part[r->part].out >= 0;
-        if (!r->done)
-            begin_part(r, &part[++r->part], job, row, col, s);
-    }
-    if (!r->done) {
-        copy_operand(&r->a, slot, s.rows, s);
-        copy_operand(&r->b, slot + s.rows * s.depth * 2, s.cols, s);
+    char *to = shared_memory + slot * slot_bytes(s);
+    if (r->part >= 0) {
+        const bool last = r->left <= s.depth;
+        if (threadIdx.x == 0) {
+            side_of(s)->step[slot].how =
+                (r->a.how & (last ? ~0u : ~(uint32_t)ENDS)) | (r->left <= 0 ? EMPTY : 0);
+            side_of(s)->step[slot].part = r->part;
+        }
+        if (r->left > 0) {
+            copy_operand(&r->a, to, s.rows, s);
+            copy_operand(&r->b, to + s.rows * s.depth * 2, s.cols, s);
+        }
         r->left -= s.depth;
+        if (last && part[r->part].out >= 0)
+            r->part = -1;
+        else if (last)
+            begin_part(r, &part[++r->part], s);
     }
     copies_commit();
 }
@@ -308,47 +334,42 @@ DEVICE void store_tile(const sums *t, const sheaf__products_job *job, float *roo
 /* ---- a tile ---- */
 
 /* Parts from `first` on, up to one that gives a result, which is left in t->sum. */
-DEVICE int32_t sum_parts(sums *t, const sheaf__products_table *a, int32_t first,
-                         const sheaf__products_job *job, int32_t row, int32_t col, shape s,
+DEVICE int32_t sum_parts(sums *t, const sheaf__products_part *all, int32_t first, shape s,
                          sheaf_dtype dtype)
 {
     const int warp = threadIdx.x / 32, m = warp / (s.cols / s.n) * s.m,
               n = warp % (s.cols / s.n) * s.n;
+    sync_threads(); /* the slots are free, and the tile is known */
     reader r;
-    const bool idle = row + m >= job->m || col + n >= job->n;
     r.part = first;
-    begin_part(&r, &a->part[first], job, row, col, s);
-    sync_threads(); /* the slots are free */
+    begin_part(&r, &all[first], s);
     ROLLED
     for (int i = 0; i < s.stages - 1; i++)
-        copy_step(&r, shared_memory + i * slot_bytes(s), a->part, job, row, col, s);
+        copy_step(&r, i, all, s);
+    /* Without results; not known where registers are few. */
+    const bool idle = s.waits && (m >= side_of(s)->rows_left || n >= side_of(s)->cols_left);
     clear(t, s);
-    int slot = 0;
-    for (int32_t p = first;; p++) {
-        const sheaf__products_part *part = &a->part[p];
-        const bool a_km = part->a_km, b_kn = part->b_kn;
-        const uint32_t a_at = lane_a(m, a_km, s), b_at = lane_b(n, b_kn, s);
-        ROLLED
-        for (int32_t left = part->k; left > 0; left -= s.depth) {
-            if (s.stages == 4)
-                copies_wait(2);
-            else
-                copies_wait(1);
-            sync_threads();
-            const int free = slot == 0 ? s.stages - 1 : slot - 1;
-            copy_step(&r, shared_memory + free * slot_bytes(s), a->part, job, row, col, s);
-            if (!idle)
-                multiply(t->sum, shared_memory + slot * slot_bytes(s), a_at, b_at, a_km, b_kn, s,
-                         dtype);
-            slot = slot + 1 == s.stages ? 0 : slot + 1;
-        }
-        if (!part->ends)
+    ROLLED
+    for (int slot = 0;; slot = slot + 1 == s.stages ? 0 : slot + 1) {
+        if (s.stages == 4)
+            copies_wait(2);
+        else
+            copies_wait(1);
+        sync_threads();
+        copy_step(&r, slot == 0 ? s.stages - 1 : slot - 1, all, s);
+        const uint32_t how = side_of(s)->step[slot].how;
+        const bool a_km = how & ACROSS, b_kn = how & B_ACROSS;
+        if (!idle && (how & EMPTY) == 0)
+            multiply(t->sum, shared_memory + slot * slot_bytes(s), lane_a(m, a_km, s),
+                     lane_b(n, b_kn, s), a_km, b_kn, s, dtype);
+        if ((how & ENDS) == 0)
             continue;
+        const int32_t part = side_of(s)->step[slot].part;
         end_chain(t, s);
-        for (int i = 0; s.waits && i < part->adds; i++)
+        for (int i = 0; s.waits && i < all[part].adds; i++)
             add_waiting(t, s);
-        if (part->out >= 0)
-            return p;
+        if (all[part].out >= 0)
+            return part;
         if (s.waits)
             let_wait(t, s);
         clear(t, s);
@@ -360,15 +381,25 @@ DEVICE void run_tile(const sheaf__products_table *a, int32_t tile, shape s, shea
 {
     const sheaf__products_job *job = products_job(a, tile);
     const products_tile at = products_tile_at(job, tile - job->tile0);
-    const int32_t row = at.row * s.rows, col = at.col * s.cols;
+    side *to = side_of(s);
+    if (threadIdx.x == 0) {
+        to->job = job;
+        to->row = at.row * s.rows;
+        to->col = at.col * s.cols;
+        to->rows_left = job->m - to->row;
+        to->cols_left = job->n - to->col;
+    }
     sums t;
     t.holds = false;
     t.waiting = a->waiting + (int64_t)blockIdx.x * a->waits * s.rows * s.cols + threadIdx.x;
-    for (int32_t part = job->first; part < job->first + job->parts; part++) {
-        part = sum_parts(&t, a, part, job, row, col, s, dtype);
-        store_tile(&t, job, job->roots ? a->root[job->root + a->part[part].out] : NULL, row, col,
-                   s);
+    for (int32_t part = job->first;; part++) {
+        part = sum_parts(&t, a->part, part, s, dtype);
+        store_tile(&t, to->job, to->job->roots ? a->root[to->job->root + a->part[part].out] : NULL,
+                   to->row, to->col, s);
+        if (part + 1 == to->job->first + to->job->parts)
+            break;
     }
+    sync_threads(); /* all have seen the tile */
 }
 
 /* Where sums wait there may be fewer blocks than tiles. */
@@ -392,7 +423,7 @@ DEVICE void products_by(const sheaf__products_table *a, shape s, sheaf_dtype dty
     }
 /* clang-format on */
 
-PRODUCTS(products_mma_128, 256, 128, 128, 32, 64, 32, 3, false)
+PRODUCTS(products_mma_128, TWICE(256), 128, 128, 32, 64, 32, 3, false)
 PRODUCTS(products_mma_128_waits, 256, 128, 128, 32, 64, 32, 4, true)
 PRODUCTS(products_mma_64, 128, 64, 64, 64, 32, 32, 3, true)
 PRODUCTS(products_mma_32, TWICE(128), 32, 32, 128, 16, 16, 4, true)
