@@ -141,10 +141,12 @@ DEVICE void steps(float *x, float *odd, const float *a, const float *b, int32_t 
 {
     const int lda = s.tm + GAP, ldb = s.tn + GAP, other = s.order == PRODUCTS_PAIRS;
     if (n == DEEP) {
-        UNROLL
-        for (int i = 0; i < DEEP; i++) {
-            const int k = i ^ other;
-            step(s.order == PRODUCTS_TILES && i % 2 == 1 ? odd : x, a + k * lda, b + k * ldb, s);
+        ROLLED
+        for (int i = 0; i < DEEP; i += 8) /* more at once takes registers that sm_120 has not */
+            UNROLL
+        for (int j = 0; j < 8; j++) {
+            const int k = i + (j ^ other);
+            step(s.order == PRODUCTS_TILES && j % 2 == 1 ? odd : x, a + k * lda, b + k * ldb, s);
         }
         return;
     }
