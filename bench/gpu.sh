@@ -1,24 +1,183 @@
 #!/usr/bin/env bash
-# gpu.sh [FOLDER] - what an NVIDIA GPU answers before there is device code for it; writes FOLDER/gpu.txt (default build/bench).
+# gpu.sh build | [FOLDER] - what only an NVIDIA GPU can show, in ten minutes; the most valuable first.
 #
-# Whether its tensor cores follow the rule (gpu/probe.cu), what memory, copies and launches cost, and what products
-# reach beside cuBLAS (gpu/product.cu; sm_90 alone). Needs nvcc and a card; takes half a minute after compiling.
+# `bench/gpu.sh build` needs nvcc but no GPU: it makes build-gpu/carry (less than 64 MB) with programs, kernels, data, and the
+# hashes of this processor's runs. `bench/gpu.sh [FOLDER]` runs beside a GPU, builds nothing if build-gpu/carry is there, and
+# adds to FOLDER/gpu.jsonl (default build-gpu), a line a point; points that it already holds as done are left out.
+#   1 load      the driver loads the kernels, the start-up probe agrees
+#   2 rule      1e9 results of each instruction of tensor cores against the rule; denormals against x86 (gpu/probe.cu)
+#   3 twins     every operation, odd and production sizes, special values, against plain loops (the unit tests)
+#   4 runs      LoRA of small models in float32, pairs and mma: the processor's hashes at several T, resumed, checkpointed
+#   5 speed     products and attention of 8B; cuBLAS beside wgmma (gpu/product.cu)
+#   6 step      LoRA of 8 layers of Llama-3-8B beside PyTorch + PEFT; tokens a second; planned and real memory
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-out=${1:-build/bench}
-nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-[ -x "$nvcc" ] || { echo "gpu.sh: no nvcc; install Debian's nvidia-cuda-toolkit or NVIDIA's" >&2; exit 3; }
-arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .) ||
-    { echo "gpu.sh: nvidia-smi finds no GPU here" >&2; exit 3; }
-[ "$arch" = 90 ] && arch=90a
+carry=build-gpu/carry
+tests="tensor_activation tensor_elements tensor_experts tensor_finite tensor_images tensor_linear tensor_loss tensor_norm tensor_rope tensor_rows
+ tensor_table tensor_trained matmul_far matmul_weight attention_far"
+
+# The runs of point 4, NAME FLAG...; each trains a model that is made from its seed.
+runs() {
+    cat <<'END'
+f32 small-bytes --dtype float32 --steps 3
+pairs small-bytes --dtype bfloat16 --sums pairs --steps 3
+mma small-bytes --dtype bfloat16 --sums mma16 --steps 3
+mma-f16 small-bytes --dtype float16 --sums mma16 --steps 3
+mma-packed small-bytes --dtype bfloat16 --sums mma16 --steps 3 --pack --lora-dropout 0.1
+mini mini --dtype bfloat16 --sums mma16 --steps 2
+mini-f32 mini --dtype float32 --steps 2
+END
+}
+# one NAME MODEL FLAG...: trains in $work/NAME; says the adapter's hash.
+one() {
+    local name=$1 model=$2
+    shift 2
+    rm -rf "$work/$name"
+    "$sheaf" train --model "$work/$model" --data "$work/$model.data" --lora-targets all-linear --lora-rank 8 --lr 1e-3 --micro-batch 2 --seq 256 \
+        --out "$work/$name" "$@" >"$work/$name.log" 2>&1 || { tail -n 4 "$work/$name.log" >&2; return 1; }
+    sha256sum <"$work/$name/adapter/adapter_model.safetensors" | cut -c1-16
+}
+# models: what point 4 trains, and its data.
+models() {
+    "$sheaf" init small-bytes "$work/small-bytes" --seed 1 >/dev/null
+    for i in $(seq 1 40); do printf '{"prompt": "%s plus %s is", "completion": " %s, as everyone knows who can count to it."}\n' $i $i $((2 * i)); done >"$work/small-bytes.data.jsonl"
+    mv "$work/small-bytes.data.jsonl" "$work/small-bytes.data"
+    "$sheaf" init mini "$work/mini" --seed 1 >/dev/null
+    cp "$data/mini.data" "$work/mini.data"
+}
+
+if [ "${1:-}" = build ]; then
+    meson setup build-gpu --reconfigure -Dcuda=enabled >/dev/null 2>&1 || meson setup build-gpu -Dcuda=enabled >/dev/null
+    # shellcheck disable=SC2086
+    ninja -C build-gpu src/cli/sheaf src/cli/sheaf-cuda.so bench/gpu_speed $(printf 'ops_%s_test ' $tests) >/dev/null
+    rm -rf "$carry"
+    mkdir -p "$carry/lib"
+    cp build-gpu/src/cli/sheaf build-gpu/src/cli/sheaf-cuda.so build-gpu/bench/gpu_speed "$carry/"
+    for t in $tests; do cp "build-gpu/ops_${t}_test" "$carry/"; done
+    nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+    for program in probe product; do
+        "$nvcc" -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -ftz=true -fmad=false -o "$carry/gpu-$program" bench/gpu/$program.cu -lcublas -lcuda ||
+            echo "gpu.sh: no $program: $nvcc could not link it here; it is built beside the GPU" >&2
+    done
+    strip "$carry"/sheaf "$carry"/gpu_speed "$carry"/ops_*
+    # Libraries, should the other machine lack some.
+    for program in "$carry"/sheaf "$carry"/ops_matmul_far_test; do ldd "$program"; done |
+        awk '/=> \// { print $3 }' | sort -u | grep -vE '/(libc|libm|libdl|libpthread|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} "$carry/lib/"
+    work=$(mktemp -d) sheaf=$carry/sheaf data=$carry
+    trap 'rm -rf "$work"' EXIT
+    python3 - "$carry/mini.data" <<'END'
+import json, random, struct, sys
+r = random.Random(1)
+rows, seq = 8, 256
+ids = [r.randrange(8192) for _ in range(rows * seq)]
+blob = struct.pack(f"<{rows * seq}i", *ids)
+head = json.dumps({n: {"dtype": "I32", "shape": [rows, seq], "data_offsets": [i * len(blob), (i + 1) * len(blob)]} for i, n in enumerate(("input_ids", "labels"))}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + blob + blob)
+END
+    mv "$carry/mini.data" "$carry/mini.data.safetensors"
+    models
+    runs | while read -r name flags; do
+        # shellcheck disable=SC2086
+        echo "$name $(one "$name" $flags)"
+    done >"$carry/hashes"
+    cat "$carry/hashes"
+    du -sh "$carry"
+    exit
+fi
+
+out=${1:-build-gpu}
 mkdir -p "$out"
-for program in probe product; do
-    [ $program = product ] && [ "$arch" != 90a ] && continue
-    "$nvcc" -O3 -std=c++17 -gencode "arch=compute_$arch,code=sm_$arch" -ftz=true -fmad=false \
-        -o "$out/gpu-$program" bench/gpu/$program.cu -lcublas -lcuda
-done
-{
-    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-    timeout 120 "$out/gpu-probe"
-    [ "$arch" != 90a ] || timeout 120 "$out/gpu-product"
-} 2>&1 | tee "$out/gpu.txt"
+[ -d "$carry" ] || bash "$0" build
+work=$(mktemp -d) sheaf=$carry/sheaf data=$carry log=$out/gpu.jsonl
+trap 'rm -rf "$work"' EXIT
+export SHEAF_GPU=real SHEAF_PLUGINS=$PWD/$carry
+ldd "$sheaf" | grep -q 'not found' && export LD_LIBRARY_PATH=$PWD/$carry/lib
+touch "$log"
+card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
+
+# say POINT NAME RESULT DETAIL: a line of the log.
+say() {
+    python3 -c 'import json,sys,time; print(json.dumps({"date": time.strftime("%F"), "card": sys.argv[1], "point": sys.argv[2], "name": sys.argv[3], "result": sys.argv[4], "detail": sys.argv[5][-1500:]}))' \
+        "$card" "$1" "$2" "$3" "$4" | tee -a "$log"
+}
+done_before() { grep -qF "\"point\": \"$1\", \"name\": \"$2\", \"result\": \"done\"" "$log"; }
+# point SECONDS POINT NAME COMMAND...: at most so long; what it prints is the detail.
+point() {
+    local limit=$1 point=$2 name=$3 began=$SECONDS rc=0
+    shift 3
+    done_before "$point" "$name" && return
+    timeout "$limit" "$@" >"$work/point" 2>&1 || rc=$?
+    say "$point" "$name" "$([ $rc = 0 ] && echo done || echo "failed with $rc")" "$((SECONDS - began)) s: $(tail -n 30 "$work/point")"
+}
+
+point 60 load info "$sheaf" info --machine --json
+point 90 rule probe "$carry/gpu-probe"
+for t in $tests; do point 60 twins "$t" "$carry/ops_${t}_test"; done
+
+models
+# against NAME HASH FLAG...: such a run on the GPU.
+against() {
+    local name=$1 want=$2 got
+    shift 2
+    got=$(one "$name" "$@") && echo "$got, wanted $want" && [ "$got" = "$want" ]
+}
+# resumed NAME HASH MODEL FROM TO FLAG...: the same run, of which the device TO goes on behind the first step.
+resumed() {
+    local name=$1 want=$2 model=$3 from=$4 to=$5
+    shift 5
+    one "$name" "$model" "$@" --device "$from" --save-every 1 >/dev/null || return
+    rm -rf "$work/$name"/adapter "$work/$name"/checkpoints/step-0000000[2-9]
+    "$sheaf" train --resume --out "$work/$name" --device "$to" || return
+    [ "$(sha256sum <"$work/$name/adapter/adapter_model.safetensors" | cut -c1-16)" = "$want" ]
+}
+export -f one against resumed
+export work sheaf
+while read -r name flags; do
+    want=$(awk -v n="$name" '$1 == n { print $2 }' "$carry/hashes")
+    for tp in 1 2 3 5 8; do
+        case $name in mini*) [ $tp -le 2 ] || continue ;; esac
+        point 60 runs "$name, T = $tp" bash -c "against $name-$tp $want $flags --device cuda --tp $tp"
+    done
+    case $name in mma | f32)
+        point 60 runs "$name, checkpointing" bash -c "against $name-c $want $flags --device cuda --checkpointing"
+        point 60 runs "$name, stopped on the GPU" bash -c "resumed $name-r $want ${flags/ / cuda cpu }"
+        point 60 runs "$name, stopped on the processor" bash -c "resumed $name-q $want ${flags/ / cpu cuda }"
+        ;;
+    esac
+done < <(runs)
+
+point 60 speed operations "$carry/gpu_speed"
+point 60 speed product "$carry/gpu-product"
+
+# ---- a step of 8 layers of Llama-3-8B ----
+cat >"$work/config.json" <<'END'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 32,
+ "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "rope_theta": 500000.0, "rms_norm_eps": 1e-05, "max_position_embeddings": 8192,
+ "hidden_act": "silu", "tie_word_embeddings": false, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2}
+END
+python3 - "$work/8b.safetensors" <<'END'
+import json, random, struct, sys
+r = random.Random(1)
+rows, seq = 16, 4096
+blob = struct.pack(f"<{rows * seq}i", *[r.randrange(128256) for _ in range(rows * seq)])
+head = json.dumps({n: {"dtype": "I32", "shape": [rows, seq], "data_offsets": [i * len(blob), (i + 1) * len(blob)]} for i, n in enumerate(("input_ids", "labels"))}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + blob + blob)
+END
+step() { # FLAG...: eight steps; the last lines of metrics, the plan's peak
+    "$sheaf" train --model "$work/8b" --data "$work/8b.safetensors" --out "$work/step" --lora-targets all-linear --lora-rank 16 --lr 1e-4 \
+        --dtype bfloat16 --micro-batch 1 --device cuda --steps 8 --json "$@" >"$work/step.json" || return
+    tail -n 2 "$work/step/metrics.jsonl"
+    "$sheaf" plan --model "$work/8b" --data "$work/8b.safetensors" --lora-targets all-linear --lora-rank 16 --dtype bfloat16 --device cuda --json "$@" | head -c 600
+    rm -rf "$work/step"
+}
+export -f step
+if ! done_before step "1 x 4096" || ! done_before step decode; then "$sheaf" init "$work/config.json" "$work/8b" --seed 1 --dtype bfloat16 >/dev/null; fi
+point 120 step "1 x 4096" bash -c step
+point 120 step "1 x 4096, checkpointing" bash -c 'step --checkpointing'
+point 120 step "1 x 4096, one slice" bash -c 'step --slices 1'
+point 60 step decode "$sheaf" generate --model "$work/8b" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
+mkdir -p "$work/rival"
+cp "$work/config.json" "$work/rival/"
+point 120 step "PyTorch + PEFT, 1 x 4096" python3 bench/gpu/rival.py "$work/rival" 4096 1
+point 120 step "PyTorch + PEFT, 1 x 4096, checkpointing" python3 bench/gpu/rival.py "$work/rival" 4096 1 --checkpointing
+grep -c '"result": "done"' "$log" | sed 's/$/ points done/'

@@ -138,9 +138,15 @@ sheaf_status *sheaf__driver_start(const sheaf__driver *driver)
     return n == 0 ? no_gpu("none") : NULL;
 }
 
+bool sheaf__driver_stands_in(void)
+{
+    const char *gpu = getenv("SHEAF_GPU");
+    return sheaf__stand_in_driver != NULL && (gpu == NULL || strcmp(gpu, "real") != 0);
+}
+
 sheaf_status *sheaf__driver_get(const sheaf__driver **out)
 {
-    if (sheaf__stand_in_driver != NULL) {
+    if (sheaf__driver_stands_in()) {
         *out = sheaf__stand_in_driver();
         return sheaf__driver_start(*out);
     }

@@ -156,6 +156,10 @@ typedef struct sheaf__driver {
 /* The driver of a test or of a build of -Dcuda=emulated; elsewhere there is no such function. */
 const sheaf__driver *sheaf__stand_in_driver(void) __attribute__((weak));
 
+/* sheaf__driver_stands_in - is that the driver? Not where the environment says SHEAF_GPU=real, so
+ * that tests run on a GPU, too. */
+bool sheaf__driver_stands_in(void);
+
 /* Drivers from this version on (as 12040 is 12.4) have all that is used: virtual memory. */
 #define SHEAF__DRIVER_LEAST 11020
 

@@ -115,7 +115,7 @@ static sheaf_status *load_packed(sheaf__cuda *gpu, const sheaf__cubin *cubin)
 sheaf_status *sheaf__cuda_load(sheaf__cuda *gpu)
 {
     const sheaf__cubin *table = NULL;
-    if (sheaf__stand_in_image != NULL)
+    if (sheaf__driver_stands_in())
         return load(gpu, sheaf__stand_in_image(gpu->major, gpu->minor), "the emulation's");
     sheaf_status *st = open_module(&table, gpu);
     const char *kind = st == NULL ? sheaf__cubin_kind(table, gpu->major, gpu->minor) : NULL;
