@@ -163,7 +163,8 @@ bool sheaf__cuda_op_attention(sheaf__cuda *gpu, const sheaf__call *call)
     }
     if (s->keys > ATTENTION_CHAIN)
         p.total = sheaf__cuda_scratch(gpu);
-    const size_t shared = wide > 128 ? rows_bytes(4 * 32 + ROWS, wide) : rows_bytes(4 * 64, wide);
+    const size_t shared =
+        wide > 128 ? rows_bytes(4 * 32 + ROWS, wide) : rows_bytes((wide == 96 ? 5 : 4) * 64, wide);
     launch_mma(gpu, "forward", s, blocks_of(&p, s->keys, 1, wide, SHEAF__CUDA_SCRATCH), shared, &p);
     return true;
 }

@@ -21,6 +21,13 @@ DEVICE int cols_of(int wide)
     return wide > 128 ? 32 : 64;
 }
 
+/* Whether queries are kept in registers: where neither spills, nor costs a block that would run
+ * beside it. */
+DEVICE bool is_kept(int wide)
+{
+    return wide == 64 || wide == 128;
+}
+
 /* Of two tiles of k and two of v. q has its own, or, where it is kept in registers, that of the
  * second k for a while. */
 DEVICE uint16_t *tile_of(uint16_t *first, int32_t step, int wide)
@@ -118,7 +125,7 @@ DEVICE void start(forward *f, const sheaf__attention_part *a, int64_t task, int 
     f->tiles = end > f->begin ? (end - f->begin + cols_of(wide) - 1) / cols_of(wide) : 0;
     f->k = (uint16_t *)shared_memory;
     f->v_tile = f->k + 2 * tile;
-    f->q = wide > 128 ? f->v_tile + 2 * tile : f->k + tile;
+    f->q = !is_kept(wide) ? f->v_tile + 2 * tile : f->k + tile;
 }
 
 /* Scores of the tile of a step. */
@@ -127,7 +134,7 @@ DEVICE void scores_of(float (*s)[4], const forward *f, uint32_t (*q)[4], int32_t
 {
     const int cols = cols_of(wide), warp = (int)threadIdx.x / 32;
     const uint16_t *tile = tile_of(f->k, step, wide);
-    if (wide > 128) {
+    if (!is_kept(wide)) {
         attention_products(s, f->q + warp * 16 * attention_line(wide), tile, cols, wide, dtype);
     } else {
         attention_clear(s, cols);
@@ -149,7 +156,7 @@ DEVICE void load_queries(forward *f, uint32_t (*q)[4], int wide)
     copies_wait(0);
     sync_threads();
     UNROLL
-    for (int k = 0; k < wide / 16 && wide <= 128; k++)
+    for (int k = 0; k < wide / 16 && is_kept(wide); k++)
         attention_a(q[k], f->q + threadIdx.x / 32 * 16 * attention_line(wide), k, wide);
 }
 
