@@ -22,7 +22,16 @@ gemma3 all-linear --dtype float32 --label-smoothing 0.1
 END
 trains llama --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets embed_tokens,q_proj,lm_head --tp 2 --dtype float32
 trains full --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype bfloat16 --sums pairs
+cp -r "$work/full.cpu" "$work/full.from_cpu"
+cp -r "$work/full.$first" "$work/full.to_cpu"
 resumes full --steps 3 --tp 2
+# crosses FROM TO: the run that FROM began goes on on TO as it does on FROM.
+crosses() {
+    "$devices" train --resume --steps 3 --tp 2 --out "$work/$1" --device "$2" >"$work/crosses" 2>&1 || { tail -n 4 "$work/crosses"; return 1; }
+    [ "$(digest "$work/full.cpu")" = "$(digest "$work/$1")" ] || diff -rq "$work/full.cpu" "$work/$1"
+}
+check "checked: stopped on cpu, resumed on $first" crosses full.from_cpu "$first"
+check "checked: stopped on $first, resumed on cpu" crosses full.to_cpu cpu
 says "eval" eval --model "$work/llama.cpu" --data "$llama/tiny_llama/fwd_inputs.safetensors" --dtype float32 --tp 2 --json
 says "generate" generate --model "$families/mixtral/hf" --tokens 3,4,5,6 --max-new 6 --greedy --dtype float32 --json
 
