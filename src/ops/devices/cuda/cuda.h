@@ -29,7 +29,7 @@ typedef struct sheaf__cuda_block {
 } sheaf__cuda_block;
 
 typedef struct sheaf__cuda_kernel {
-    const char *name; /* NULL: an empty place */
+    char name[64]; /* "": an empty place */
     sheaf__gpu_function function;
     size_t shared; /* bytes of dynamic shared memory that it is allowed */
 } sheaf__cuda_kernel;

@@ -8,7 +8,7 @@
 /* One GPU as one rank has it: a stream, on which all it is told happens in order. */
 typedef struct sheaf__cuda sheaf__cuda;
 
-/* One launch. The struct of arguments is copied. */
+/* One launch. The struct of arguments and the name are copied. */
 typedef struct sheaf__launch {
     const char *kernel;
     int64_t blocks[3]; /* a 0 behind the first is a 1; none at all: nothing is launched */

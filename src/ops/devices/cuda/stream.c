@@ -136,17 +136,19 @@ static uint64_t hash_of(const char *name)
 static sheaf__gpu_error find(sheaf__cuda_kernel **out, sheaf__cuda *gpu, const char *name)
 {
     const uint64_t h = hash_of(name);
+    if (strlen(name) >= sizeof gpu->kernel->name)
+        return SHEAF__GPU_NOT_FOUND;
     for (uint64_t i = 0; i < SHEAF__CUDA_KERNELS; i++) {
         sheaf__cuda_kernel *k = &gpu->kernel[(h + i) % SHEAF__CUDA_KERNELS];
-        if (k->name != NULL && strcmp(k->name, name) != 0)
+        if (*k->name != '\0' && strcmp(k->name, name) != 0)
             continue;
-        if (k->name == NULL) {
+        if (*k->name == '\0') {
             sheaf__gpu_error e = SHEAF__GPU_NOT_FOUND;
             for (int m = 0; m < gpu->modules && e == SHEAF__GPU_NOT_FOUND; m++)
                 e = gpu->driver->find(&k->function, gpu->module[m], name);
             if (e != 0)
                 return e;
-            k->name = name;
+            strcpy(k->name, name);
             k->shared = (size_t)48 << 10; /* without a request */
         }
         *out = k;
@@ -177,7 +179,7 @@ sheaf_status *sheaf__cuda_queue(sheaf__cuda *gpu, const sheaf__launch *l)
     }
     size_t bytes = l->bytes;
     void *extra[] = { (void *)1, (void *)l->arguments, (void *)2, &bytes, NULL };
-    gpu->last = e == 0 ? l->kernel : gpu->last;
+    gpu->last = e == 0 ? k->name : gpu->last;
     if (e == 0)
         e = gpu->driver->launch(k->function, blocks[0], blocks[1], blocks[2], (unsigned)l->threads,
                                 1, 1, (unsigned)l->shared, gpu->stream, NULL, extra);
