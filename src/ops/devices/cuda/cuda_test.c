@@ -7,6 +7,7 @@
 #include "ops/devices/cuda/cubins.h"
 #include "ops/devices/cuda/cuda.h"
 #include "ops/devices/cuda/stand_in.h"
+#include "ops/tensor/elements.h"
 #include "ops/tensor/tensor.h"
 
 static int begin(void **state)
@@ -51,6 +52,31 @@ static void zero(sheaf__device *device, void *at, int64_t n)
 }
 
 /* ---- what works ---- */
+
+/* Also before any operation; of 4 elements by words of 16 bytes, of one by itself. */
+static void test_cuda__an_exchange_gives_the_one_nan(void **state)
+{
+    const float x[2][5] = { { INFINITY, 1, -0.0f, INFINITY, INFINITY },
+                            { -INFINITY, 2, -0.0f, 1, -INFINITY } };
+    uint32_t sum[5];
+    sheaf__device *device = open_one();
+    float *at[2] = { take(device, sizeof x[0]), take(device, sizeof x[1]) };
+    CHECK_OK(sheaf__upload(device, at[0], x[0], sizeof x[0]));
+    CHECK_OK(sheaf__upload(device, at[1], x[1], sizeof x[1]));
+    const sheaf__combining what = { .ranks = 1,
+                                    .operands = 2,
+                                    .steps = 1,
+                                    .out = at,
+                                    .operand = (const float *const *)at,
+                                    .step = &(sheaf__combining_step){ SHEAF__COMBINED, 0, 1 },
+                                    .end = 5 };
+    CHECK_OK(device->class->peers->combine(device->reserved, &what));
+    CHECK_OK(sheaf__download(device, sum, at[0], sizeof sum));
+    assert_memory_equal(
+        sum, ((uint32_t[]){ 0x7fc00000, 0x40400000, 0x80000000, 0x7f800000, 0x7fc00000 }),
+        sizeof sum);
+    sheaf__device_close(device);
+}
 
 static void test_cuda__transfers_of_any_size_come_back(void **state)
 {
@@ -275,6 +301,27 @@ static void test_cuda__a_wrong_image_and_a_missing_kernel(void **state)
     sheaf__device_close(device);
 }
 
+/* What is kept of a kernel is not where its launch had the name. */
+static void test_cuda__a_name_may_end_with_its_launch(void **state)
+{
+    char name[] = "zero_f32";
+    sheaf__device *device = open_one();
+    sheaf__cuda *gpu = device->reserved->own;
+    const sheaf__pair none = { .to = SHEAF_F32 };
+    const sheaf__launch launch = {
+        .kernel = name, .blocks = { 1 }, .threads = 1, .arguments = &none, .bytes = sizeof none
+    };
+    CHECK_OK(sheaf__cuda_queue(gpu, &launch));
+    memcpy(name, "zero_b16", sizeof name);
+    assert_string_equal(gpu->last, "zero_f32");
+    CHECK_FAILS(sheaf__cuda_queue(gpu, &launch), SHEAF_E_UNSUPPORTED, "launching zero_b16");
+    sheaf__stand_in_fail("cuModuleGetFunction", 0, SHEAF__GPU_NOT_FOUND, true);
+    memcpy(name, "zero_f32", sizeof name);
+    CHECK_OK(sheaf__cuda_queue(gpu, &launch));
+    sheaf__stand_in_reset();
+    sheaf__device_close(device);
+}
+
 static void test_cuda__memory_that_is_refused_names_who_asked(void **state)
 {
     void *block = NULL;
@@ -357,6 +404,7 @@ int main(void)
 {
 #define WITH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
+        WITH(test_cuda__an_exchange_gives_the_one_nan),
         WITH(test_cuda__transfers_of_any_size_come_back),
         WITH(test_cuda__what_is_queued_stays_in_order),
         WITH(test_cuda__threads_upload_at_once),
@@ -367,6 +415,7 @@ int main(void)
         WITH(test_cubins__the_best_that_a_gpu_runs),
         WITH(test_cuda__each_call_of_opening_may_fail),
         WITH(test_cuda__a_wrong_image_and_a_missing_kernel),
+        WITH(test_cuda__a_name_may_end_with_its_launch),
         WITH(test_cuda__memory_that_is_refused_names_who_asked),
         WITH(test_cuda__a_failed_launch_stays_and_names_the_kernel),
         WITH(test_cuda__a_lost_device_ends_all_calls),

@@ -52,6 +52,7 @@
 #ifdef __CUDACC__
 #define KERNEL(name, arguments, ...)                                                               \
     DEVICE void name##_of(const arguments *a);                                                     \
+    static_assert(sizeof(arguments) <= 4096, "what every driver passes to a kernel");              \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         name(const __grid_constant__ arguments a)                                                  \
     {                                                                                              \

@@ -161,6 +161,15 @@ static int most_waits(const sheaf__products_part *part, int parts)
 
 /* ---- jobs ---- */
 
+/* Kernels of tensor cores step over 64 rows, at most, by 32 bits. */
+static bool steps_fit(const sheaf__products_part *part, int parts)
+{
+    for (int p = 0; p < parts; p++)
+        if (part[p].lda > INT32_MAX / 64 || part[p].ldb > INT32_MAX / 64)
+            return false;
+    return true;
+}
+
 static void add_job(chosen *to, table *t, const sheaf__products_call *call,
                     const sheaf__product *job)
 {
@@ -171,7 +180,7 @@ static void add_job(chosen *to, table *t, const sheaf__products_call *call,
     const sheaf__products_kernel *kernel = NULL;
     if (!t->mma)
         kernel = sheaf__products_by_fma(call, job, waits > 0);
-    else if (call->native)
+    else if (call->native && steps_fit(t->part + first, t->parts - first))
         kernel = sheaf__products_by_mma(call, job, waits > 0);
     *to = (chosen){
         .kernel = kernel,

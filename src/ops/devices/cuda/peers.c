@@ -94,12 +94,12 @@ static sheaf_status *combine(sheaf__reserved *range, const sheaf__combining *wha
     sheaf_status *st =
         sheaf__cuda_failed(gpu, gpu->driver->set_context(gpu->context), "an exchange");
     if (st == NULL)
-        sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = "exchange_sum",
-                                                  .blocks = { blocks < most ? blocks : most },
-                                                  .threads = THREADS,
-                                                  .shared = SHEAF__EXCHANGE_SHARED(THREADS),
-                                                  .arguments = &a,
-                                                  .bytes = sizeof a });
+        st = sheaf__cuda_queue(gpu, &(sheaf__launch){ .kernel = "exchange_sum",
+                                                      .blocks = { blocks < most ? blocks : most },
+                                                      .threads = THREADS,
+                                                      .shared = SHEAF__EXCHANGE_SHARED(THREADS),
+                                                      .arguments = &a,
+                                                      .bytes = sizeof a });
     pthread_mutex_unlock(&gpu->lock);
     return st;
 }

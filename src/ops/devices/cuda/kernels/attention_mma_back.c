@@ -124,6 +124,13 @@ DEVICE void arrive(void)
     sync_threads();
 }
 
+/* What no tile came behind: only copies of a group are waited for. */
+DEVICE void arrive_alone(void)
+{
+    copies_commit();
+    arrive();
+}
+
 /* ---- dq ---- */
 
 DEVICE void dq_load(const back *b, int32_t step, int wide)
@@ -146,7 +153,7 @@ DEVICE void dq_start(back *b, const sheaf__attention_part *a, int64_t task, int 
     if (b->tiles > 0)
         dq_load(b, 0, wide);
     else
-        arrive();
+        arrive_alone();
 }
 
 /* ds of a tile, from where dp was. */
@@ -228,7 +235,7 @@ DEVICE void dkv_start(back *b, const sheaf__attention_part *a, int64_t task, int
     if (b->tiles > 0)
         dkv_load(b, 0, wide);
     else
-        arrive();
+        arrive_alone();
 }
 
 /* p and ds of a tile; rows are keys, columns queries. */

@@ -3,6 +3,7 @@
 #include "ops/devices/cuda/kernels/exchange.h"
 
 #include "ops/devices/cuda/kernel.h"
+#include "ops/math/round.h"
 
 typedef struct __attribute__((aligned(16))) four {
     float x[4];
@@ -22,7 +23,7 @@ DEVICE void combine(const sheaf__exchange *a, four *slot, int64_t i, int n)
         whole->x[e] = a->operands > 0 ? a->operand[0][i + e] : 0.0f;
         for (int s = 0; s < a->steps; s++)
             slot[~a->to[s] * blockDim.x].x[e] =
-                one_of(a, slot, a->a[s], i, e) + one_of(a, slot, a->b[s], i, e);
+                sheaf__one_nan(one_of(a, slot, a->a[s], i, e) + one_of(a, slot, a->b[s], i, e));
     }
     for (int r = 0; r < a->ranks; r++)
         for (int e = 0; e < n; e++)
@@ -44,7 +45,7 @@ DEVICE void combine_four(const sheaf__exchange *a, four *slot, int64_t i)
         four *to = &slot[~a->to[s] * blockDim.x];
         UNROLL
         for (int e = 0; e < 4; e++)
-            to->x[e] = x.x[e] + y.x[e];
+            to->x[e] = sheaf__one_nan(x.x[e] + y.x[e]);
     }
     for (int r = 0; r < a->ranks; r++)
         *(four *)(a->out[r] + i) = *whole;
