@@ -227,7 +227,7 @@ DEVICE void forward_block(const sheaf__attention_part *a, int64_t task, int wide
 }
 
 #define FORWARD(wide, type, dtype)                                                                 \
-    KERNEL(attention_forward_mma##wide##_##type, sheaf__attention_part, ATTENTION_THREADS)         \
+    KERNEL(attention_forward_mma##wide##_##type, sheaf__attention_part, TWICE(ATTENTION_THREADS))  \
     {                                                                                              \
         for (int64_t task = blockIdx.x; task < a->tasks; task += gridDim.x)                        \
             forward_block(a, task, wide, dtype);                                                   \

@@ -316,7 +316,7 @@ DEVICE void dkv_block(const sheaf__attention_part *a, int64_t task, int with, in
 }
 
 #define BACK(name, wide, type, block)                                                              \
-    KERNEL(attention_##name##_mma##wide##_##type, sheaf__attention_part, ATTENTION_THREADS)        \
+    KERNEL(attention_##name##_mma##wide##_##type, sheaf__attention_part, TWICE(ATTENTION_THREADS)) \
     {                                                                                              \
         for (int64_t task = blockIdx.x; task < a->tasks; task += gridDim.x)                        \
             block;                                                                                 \
