@@ -178,7 +178,7 @@ sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const
     heading->call = comm->call;
     if (!is_lent(comm, heading->op))
         count_sends(comm, sheaf__comm_count(comm, heading->op), send, count);
-    sheaf_status *st = comm->mover == NULL ? NULL : comm->mover->wait(comm->mover->self);
+    sheaf_status *st = comm->mover == NULL ? NULL : comm->mover->lend(comm->mover->self);
     TRY(st, post(comm, heading, send, count));
     return st != NULL ? st : compare(comm);
 }

@@ -39,11 +39,13 @@ typedef struct sheaf_comm_adder {
 
 /* What moves and adds in memory that the processor cannot read, of ranks that are threads of one
  * process and reach each other's memory.
- *   wait     returns when all is done that this rank was told before
+ *   lend     returns when what this rank lends to the next exchange is there
+ *   wait     returns when its copies and sums are done
  *   copy     may return before it is done
  *   combine  as `copy` (base/combining.h) */
 typedef struct sheaf_comm_mover {
     void *self;
+    sheaf_status *(*lend)(void *self);
     sheaf_status *(*wait)(void *self);
     sheaf_status *(*copy)(void *self, void *to, const void *from, size_t bytes);
     sheaf_status *(*combine)(void *self, const sheaf__combining *what);

@@ -112,8 +112,13 @@ struct sheaf__call;
  * none does. */
 typedef struct sheaf__peers {
     bool (*reach)(const sheaf__reserved *range);
-    sheaf_status *(*wait)(sheaf__reserved *range); /* until all is done that it was told */
-    /* Both may return before they are done. */
+    /* mark - the next exchange that is not marked yet lends what operations up to here make; those
+     * behind may run beside it. lend - until what the oldest mark names is done, or, without one,
+     * all operations. wait - until its copies and sums are done. */
+    sheaf_status *(*mark)(sheaf__reserved *range);
+    sheaf_status *(*lend)(sheaf__reserved *range);
+    sheaf_status *(*wait)(sheaf__reserved *range);
+    /* Both may return before they are done; operations do not wait for them. */
     sheaf_status *(*copy)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
     sheaf_status *(*combine)(sheaf__reserved *range, const sheaf__combining *what);
 } sheaf__peers;

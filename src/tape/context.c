@@ -79,6 +79,12 @@ static sheaf_status *borrow(void *host, const sheaf__context *c, void *at, size_
     return st;
 }
 
+static sheaf_status *lend_of(void *self)
+{
+    const sheaf__device *device = self;
+    return device->class->peers->lend(device->reserved);
+}
+
 static sheaf_status *wait_for(void *self)
 {
     const sheaf__device *device = self;
@@ -106,7 +112,7 @@ static bool in_place(sheaf_comm_mover *mover, const sheaf__context *c, sheaf_com
         return false;
     if (device->class->counts)
         return true;
-    *mover = (sheaf_comm_mover){ device, wait_for, copy_by, combine_by };
+    *mover = (sheaf_comm_mover){ device, lend_of, wait_for, copy_by, combine_by };
     return device->class->peers->reach(device->reserved) && sheaf_comm_move_by(comm, mover);
 }
 
@@ -114,6 +120,19 @@ static sheaf_status *settle(sheaf_comm *comm, sheaf_status *st)
 {
     sheaf_comm_move_by(comm, NULL);
     return st;
+}
+
+bool sheaf__exchanges_beside(const sheaf__context *c)
+{
+    sheaf_comm_mover unused;
+    return c->ranks > 1 && in_place(&unused, c, c->comm) && settle(c->comm, NULL) == NULL;
+}
+
+void sheaf__exchange_mark(const sheaf__context *c)
+{
+    sheaf__device *device = c->device;
+    if (!device->class->counts)
+        sheaf__device_fail(device, device->class->peers->mark(device->reserved));
 }
 
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,

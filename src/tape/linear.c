@@ -124,6 +124,43 @@ void sheaf__batch_slice(sheaf__batch *b, int slice)
     b->first[b->nslices++] = b->nterms;
 }
 
+/* The next m rows of a job, whose terms then begin behind them; root: of these rows. */
+static void run_rows(sheaf__context *c, sheaf__batch *b, const sheaf__product *job,
+                     float *const *root, int64_t m)
+{
+    sheaf__product part = *job;
+    part.m = m;
+    part.roots = root;
+    sheaf__products(c->device, &part, 1);
+    for (int t = 0; t < b->nterms; t++)
+        b->term[t].a = sheaf__at(b->term[t].a, m * b->term[t].lda, job->dtype);
+}
+
+enum { PARTS = 4, LEAST_ROWS = 256 }; /* of a product that is exchanged while the next one runs */
+
+/* The roots of each part are exchanged while the next part is computed, where that can be. */
+static sheaf_status *sum_job(sheaf__context *c, sheaf__batch *b, const sheaf__product *job, int own,
+                             float *const *root)
+{
+    const int64_t m = job->m,
+                  most = sheaf__exchanges_beside(c) && m >= 2 * LEAST_ROWS ? m / LEAST_ROWS : 1,
+                  parts = most < PARTS ? most : PARTS;
+    float *made[2][SHEAF_MAX_SLICES]; /* of the part that is computed, and of the one before */
+    sheaf_status *st = NULL;
+    for (int64_t p = 0; p <= parts && st == NULL; p++) {
+        const int64_t begin = m * p / parts, before = p == 0 ? 0 : m * (p - 1) / parts;
+        for (int i = 0; i < (own == 0 ? 1 : own); i++)
+            made[p % 2][i] = root[i] + begin * job->n;
+        if (p < parts && own > 0)
+            run_rows(c, b, job, made[p % 2], m * (p + 1) / parts - begin);
+        if (p < parts && parts > 1)
+            sheaf__exchange_mark(c);
+        if (p > 0)
+            st = sheaf__sum_among(c, c->comm, job->tree, made[1 - p % 2], begin - before, job->n);
+    }
+    return st;
+}
+
 sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
                                        bool whole, int64_t m, int64_t n, void *y, const float *bias,
                                        const void *residual)
@@ -158,12 +195,7 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
     sheaf_status *st = NULL;
     for (int i = 0; i < (own == 0 ? 1 : own) && st == NULL; i++)
         st = sheaf__alloc(&root[i], c, (size_t)(m * n) * sizeof(float), SHEAF_MEM_EXCHANGE);
-    if (st == NULL) {
-        job.roots = root;
-        if (own > 0)
-            sheaf__products(c->device, &job, 1);
-        st = sheaf__sum_among(c, c->comm, tree, root, m, n);
-    }
+    TRY(st, sum_job(c, b, &job, own, root));
     if (st == NULL)
         sheaf__op_finish(c->device, y, root[0], bias, residual, m, n, c->dtype);
     for (int i = 0; i < SHEAF_MAX_SLICES; i++)

@@ -252,6 +252,12 @@ double sheaf__costs_waiting(const sheaf__costs *costs);
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
                                float *const *roots, int64_t rows, int64_t cols);
 
+/* sheaf__exchanges_beside - do the ranks of c->comm exchange while operations run? Then work may be
+ * made in parts, behind each of which stands a mark: the exchanges to come, a mark each, wait for
+ * what was made up to it, and no further. */
+bool sheaf__exchanges_beside(const sheaf__context *context);
+void sheaf__exchange_mark(const sheaf__context *context);
+
 /* The exchanges of comm/comm.h, of device memory; comm NULL: nothing to do. */
 sheaf_status *sheaf__max_among(const sheaf__context *context, sheaf_comm *comm, float *x,
                                int64_t n);

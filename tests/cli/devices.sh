@@ -32,6 +32,10 @@ crosses() {
 }
 check "checked: stopped on cpu, resumed on $first" crosses full.from_cpu "$first"
 check "checked: stopped on $first, resumed on cpu" crosses full.to_cpu cpu
+# Rows enough that GPUs exchange a part while the next one is computed.
+"$sheaf" init tiny-bytes "$work/bytes" --seed 2 >/dev/null 2>&1 || fail "init tiny-bytes"
+for i in 1 2 3 4 5 6 7 8; do printf '{"prompt": "%s and so on, until it ends", "completion": "%s, as everybody knows"}\n' $i$i $i; done >"$work/lines.jsonl"
+trains packed --model "$work/bytes" --data "$work/lines.jsonl" --pack --seq 256 --steps 1 --micro-batch 2 --threads 2 --lr 1e-2 --lora-rank 3 --tp 2 --dtype float32
 says "eval" eval --model "$work/llama.cpu" --data "$llama/tiny_llama/fwd_inputs.safetensors" --dtype float32 --tp 2 --json
 says "generate" generate --model "$families/mixtral/hf" --tokens 3,4,5,6 --max-new 6 --greedy --dtype float32 --json
 

@@ -115,6 +115,7 @@ static sheaf_status *open_gpu(sheaf__cuda *gpu, size_t limit)
     if ((e = gpu->driver->set_context(gpu->context)) == 0)
         e = gpu->driver->stream_new(&gpu->stream, SHEAF__GPU_OWN_ORDER);
     st = sheaf__cuda_failed(gpu, e, "opening a stream");
+    TRY(st, sheaf__cuda_peers_open(gpu));
     TRY(st, sheaf__cuda_load(gpu));
     TRY(st, sheaf__cuda_ring_open(gpu));
     return TRY(st, reserve_addresses(gpu, limit));
@@ -128,6 +129,7 @@ static void close_gpu(sheaf__cuda *gpu)
         size_t end = 0;
         if (gpu->stream != NULL)
             (void)d->stream_finish(gpu->stream);
+        sheaf__cuda_peers_close(gpu);
         for (int64_t i = 0; i < gpu->blocks; i++) {
             (void)d->unmap(gpu->base + end, gpu->block[i].bytes);
             (void)d->destroy(gpu->block[i].block);

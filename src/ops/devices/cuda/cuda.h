@@ -36,7 +36,7 @@ typedef struct sheaf__cuda_kernel {
 
 enum { SHEAF__CUDA_KERNELS = 1024, SHEAF__CUDA_MODULES = 64 };
 
-enum { SHEAF__CUDA_PEERS = 64 };
+enum { SHEAF__CUDA_MARKS = 8, SHEAF__CUDA_PEERS = 64 };
 
 struct sheaf__cuda {
     const sheaf__driver *driver;
@@ -47,7 +47,9 @@ struct sheaf__cuda {
     int mate[SHEAF__CUDA_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool retained;
     sheaf__gpu_context context;
-    sheaf__gpu_stream stream;
+    sheaf__gpu_stream stream, exchange; /* operations; and what moves beside them (peers.c) */
+    sheaf__gpu_event marked[SHEAF__CUDA_MARKS];
+    int mark, marks; /* the oldest that is not lent yet, and how many */
     sheaf__gpu_module module[SHEAF__CUDA_MODULES]; /* one for each file of kernels */
     int modules;
     pthread_mutex_t lock; /* held while something is queued */
@@ -79,6 +81,9 @@ sheaf_status *sheaf__cuda_send(sheaf__cuda *gpu, sheaf__gpu_address to, const vo
 sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address from, size_t bytes);
 
 /* ---- peers.c ---- */
+
+sheaf_status *sheaf__cuda_peers_open(sheaf__cuda *gpu);
+void sheaf__cuda_peers_close(sheaf__cuda *gpu);
 
 extern const sheaf__peers sheaf__cuda_peers;
 /* sheaf__cuda_mates - fills `mate`: all GPUs that the process sees, or, where two of them do not

@@ -126,6 +126,8 @@ typedef struct sheaf__gpu_access { /* CUmemAccessDesc */
     X(fill, cuMemsetD8Async,                                                                       \
       (sheaf__gpu_address to, unsigned char byte, size_t bytes, sheaf__gpu_stream stream))         \
     X(stream_new, cuStreamCreate, (sheaf__gpu_stream *out, unsigned flags))                        \
+    X(stream_first, cuStreamCreateWithPriority,                                                    \
+      (sheaf__gpu_stream *out, unsigned flags, int priority))                                      \
     X(stream_free, cuStreamDestroy_v2, (sheaf__gpu_stream stream))                                 \
     X(stream_wait, cuStreamWaitEvent,                                                              \
       (sheaf__gpu_stream stream, sheaf__gpu_event event, unsigned flags))                          \

@@ -16,6 +16,7 @@ typedef struct sheaf__launch {
     size_t shared; /* bytes of dynamic shared memory, SHEAF__CUDA_SHARED at most */
     const void *arguments;
     size_t bytes;
+    bool exchange; /* beside operations (peers.c) */
 } sheaf__launch;
 
 /* What every GPU from sm_80 on has for a block: those of sm_86 and sm_89 have no more. */

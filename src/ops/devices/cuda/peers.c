@@ -3,6 +3,26 @@
 #include "ops/devices/cuda/cuda.h"
 #include "ops/devices/cuda/kernels/exchange.h"
 
+/* The stream of exchanges goes before that of operations where both have work. */
+sheaf_status *sheaf__cuda_peers_open(sheaf__cuda *gpu)
+{
+    enum { BEFORE_OTHERS = -1 };
+    const sheaf__driver *d = gpu->driver;
+    sheaf__gpu_error e = d->stream_first(&gpu->exchange, SHEAF__GPU_OWN_ORDER, BEFORE_OTHERS);
+    for (int i = 0; i < SHEAF__CUDA_MARKS && e == 0; i++)
+        e = d->event_new(&gpu->marked[i], SHEAF__GPU_UNTIMED);
+    return sheaf__cuda_failed(gpu, e, "opening a stream of exchanges");
+}
+
+void sheaf__cuda_peers_close(sheaf__cuda *gpu)
+{
+    for (int i = 0; i < SHEAF__CUDA_MARKS; i++)
+        if (gpu->marked[i] != NULL)
+            (void)gpu->driver->event_free(gpu->marked[i]);
+    if (gpu->exchange != NULL)
+        (void)gpu->driver->stream_free(gpu->exchange);
+}
+
 /* Does each of n GPUs reach the others' memory? */
 static sheaf__gpu_error all_reach(const sheaf__driver *d, const int *gpu, int n, bool *all)
 {
@@ -44,25 +64,60 @@ static bool reach(const sheaf__reserved *range)
     return gpu->driver->count(&visible) == 0 && gpu->mates == visible;
 }
 
+/* Under the lock, with the context current. */
+static sheaf__gpu_error enter(sheaf__cuda *gpu)
+{
+    pthread_mutex_lock(&gpu->lock);
+    return gpu->driver->set_context(gpu->context);
+}
+
+static sheaf_status *mark(sheaf__reserved *range)
+{
+    sheaf__cuda *gpu = range->own;
+    sheaf__gpu_error e = enter(gpu);
+    const int at = (gpu->mark + gpu->marks) % SHEAF__CUDA_MARKS;
+    if (e == 0 && gpu->marks == SHEAF__CUDA_MARKS)
+        e = SHEAF__GPU_INVALID;
+    if (e == 0)
+        e = gpu->driver->event_record(gpu->marked[at], gpu->stream);
+    gpu->marks += e == 0;
+    pthread_mutex_unlock(&gpu->lock);
+    return sheaf__cuda_failed(gpu, e, "marking what is to be exchanged");
+}
+
+static sheaf_status *lend(sheaf__reserved *range)
+{
+    sheaf__cuda *gpu = range->own;
+    sheaf__gpu_error e = enter(gpu);
+    const bool marked = gpu->marks > 0;
+    sheaf__gpu_event until = gpu->marked[gpu->mark];
+    if (marked) {
+        gpu->mark = (gpu->mark + 1) % SHEAF__CUDA_MARKS;
+        gpu->marks--;
+    }
+    pthread_mutex_unlock(&gpu->lock);
+    if (e == 0)
+        e = marked ? gpu->driver->event_finish(until) : gpu->driver->stream_finish(gpu->stream);
+    return sheaf__cuda_failed(gpu, e, "operations before an exchange");
+}
+
 static sheaf_status *wait(sheaf__reserved *range)
 {
     sheaf__cuda *gpu = range->own;
-    pthread_mutex_lock(&gpu->lock);
-    sheaf__gpu_error e = gpu->driver->set_context(gpu->context);
-    if (e == 0)
-        e = gpu->driver->stream_finish(gpu->stream);
+    sheaf__gpu_error e = enter(gpu);
     pthread_mutex_unlock(&gpu->lock);
-    return sheaf__cuda_failed(gpu, e, "operations before an exchange");
+    if (e == 0)
+        e = gpu->driver->stream_finish(gpu->exchange);
+    return sheaf__cuda_failed(gpu, e, "an exchange");
 }
 
 static sheaf_status *copy(sheaf__reserved *range, void *to, const void *from, size_t bytes)
 {
     sheaf__cuda *gpu = range->own;
-    pthread_mutex_lock(&gpu->lock);
-    sheaf__gpu_error e = gpu->driver->set_context(gpu->context);
+    sheaf__gpu_error e = enter(gpu);
     if (e == 0)
         e = gpu->driver->copy((sheaf__gpu_address)(uintptr_t)to,
-                              (sheaf__gpu_address)(uintptr_t)from, bytes, gpu->stream);
+                              (sheaf__gpu_address)(uintptr_t)from, bytes, gpu->exchange);
     pthread_mutex_unlock(&gpu->lock);
     return sheaf__cuda_failed(gpu, e, "copying from a peer");
 }
@@ -90,18 +145,16 @@ static sheaf_status *combine(sheaf__reserved *range, const sheaf__combining *wha
     }
     const int64_t blocks = (a.end - a.begin + 4 * THREADS - 1) / (4 * THREADS),
                   most = (int64_t)gpu->processors * SIDE_BY_SIDE;
-    pthread_mutex_lock(&gpu->lock);
-    sheaf_status *st =
-        sheaf__cuda_failed(gpu, gpu->driver->set_context(gpu->context), "an exchange");
-    if (st == NULL)
-        st = sheaf__cuda_queue(gpu, &(sheaf__launch){ .kernel = "exchange_sum",
-                                                      .blocks = { blocks < most ? blocks : most },
-                                                      .threads = THREADS,
-                                                      .shared = SHEAF__EXCHANGE_SHARED(THREADS),
-                                                      .arguments = &a,
-                                                      .bytes = sizeof a });
+    sheaf_status *st = sheaf__cuda_failed(gpu, enter(gpu), "an exchange");
+    TRY(st, sheaf__cuda_queue(gpu, &(sheaf__launch){ .kernel = "exchange_sum",
+                                                     .blocks = { blocks < most ? blocks : most },
+                                                     .threads = THREADS,
+                                                     .shared = SHEAF__EXCHANGE_SHARED(THREADS),
+                                                     .arguments = &a,
+                                                     .bytes = sizeof a,
+                                                     .exchange = true }));
     pthread_mutex_unlock(&gpu->lock);
     return st;
 }
 
-const sheaf__peers sheaf__cuda_peers = { reach, wait, copy, combine };
+const sheaf__peers sheaf__cuda_peers = { reach, mark, lend, wait, copy, combine };

@@ -496,6 +496,12 @@ static sheaf__gpu_error cuStreamCreate(sheaf__gpu_stream *out, unsigned flags)
     return queued(*out != NULL);
 }
 
+static sheaf__gpu_error cuStreamCreateWithPriority(sheaf__gpu_stream *out, unsigned flags,
+                                                   int priority)
+{
+    return cuStreamCreate(out, flags);
+}
+
 static sheaf__gpu_error cuStreamDestroy_v2(sheaf__gpu_stream stream)
 {
     MAY_FAIL();

@@ -182,7 +182,8 @@ sheaf_status *sheaf__cuda_queue(sheaf__cuda *gpu, const sheaf__launch *l)
     gpu->last = e == 0 ? k->name : gpu->last;
     if (e == 0)
         e = gpu->driver->launch(k->function, blocks[0], blocks[1], blocks[2], (unsigned)l->threads,
-                                1, 1, (unsigned)l->shared, gpu->stream, NULL, extra);
+                                1, 1, (unsigned)l->shared,
+                                l->exchange ? gpu->exchange : gpu->stream, NULL, extra);
     return sheaf__cuda_failed(gpu, e, what);
 }
 
