@@ -1,22 +1,19 @@
 #!/usr/bin/env bash
 # check_kernels.sh - what nvcc makes of the kernels is what their bytes and speed rest on.
 #
-#   check_kernels.sh SOURCE_ROOT BUILD_ROOT [FILE.c...]
+#   check_kernels.sh SOURCE_ROOT BUILD_ROOT [NVCC KIND...]
 #
-# For sm_80 and sm_90a (for sm_90a alone what includes ops/devices/cuda/hopper.h): no stack, no spilled
+# For each file and kind of GPU that the build compiled (src/ops/devices/cuda/compile.sh): no stack, no spilled
 # register; float32 arithmetic is rounded to nearest with denormals as zero, double's to nearest;
 # nothing is approximate, no minimum or maximum of floats, no float is added atomically; a product and
 # a sum are fused only where fmaf() stands; tensor cores are used where they are meant, and no wgmma
-# waits for the one before. What passed is not compiled again until a source changes (kernels_checked
-# of the build). $NVCC names the compiler.
+# waits for the one before. For the fused ones each file is compiled once more, to PTX alone, unless it is what
+# passed before (kernels_checked of the build).
 set -uo pipefail
 cd "$1" || exit 1
-build=$2
-shift 2
-flags=(-x cu -std=c++17 -O3 -ftz=true -fmad=false -Isrc -Iinclude)
-for nvcc in "${NVCC:-}" "$(command -v nvcc)" /usr/local/cuda/bin/nvcc /usr/lib/nvidia-cuda-toolkit/bin/nvcc ''; do
-    [ -z "$nvcc" ] || [ ! -x "$nvcc" ] || break
-done
+build=$2 nvcc=${3:-}
+shift $(($# < 3 ? $# : 3))
+compiled=$build/src/ops/devices/cuda
 
 # complaints PTX: what is wrong with the arithmetic of a file.
 complaints() {
@@ -47,28 +44,35 @@ tensorless() {
     done
 }
 
-# check FILE ARCH: prints what is wrong.
+# check FILE KIND MARKED: prints what is wrong; where it is MARKED, an fma that is not written, too.
 check() {
-    local file=$1 arch=$2 key place told marked=sm_80
-    if grep -q 'cuda/hopper\.h' "$file"; then marked=sm_90a; fi
-    key=$({ cat "$0" tests/written_fma.h; "$nvcc" --version; gcc -MM -x c -D__CUDACC__ -Isrc -Iinclude "$file" |
-        tr -d '\\' | sed 's/^[^:]*://' | xargs cat; } | sha256sum | cut -c1-24)
-    place=$build/kernels_checked/$(basename "$file" .c).$arch
-    if [ "$(cat "$place/passed" 2>/dev/null)" = "$key" ]; then return; fi
-    rm -rf "$place"
-    mkdir -p "$place"
-    if ! "$nvcc" "${flags[@]}" -arch="$arch" -cubin -Xptxas -v -keep -keep-dir "$place" -o "$place/kernels.cubin" "$file" >"$place/log" 2>&1 ||
-        { [ "$arch" = $marked ] && ! "$nvcc" "${flags[@]}" -arch="$arch" -ptx -include tests/written_fma.h -o "$place/written.ptx" "$file" >>"$place/log" 2>&1; }; then
-        grep -m3 -E 'error' "$place/log" || echo "is not compiled"
+    local file=$1 kind=$2 name key place
+    name=$(basename "$file" .c)
+    if ! [ -s "$compiled/$name.$kind.ptx" ] || ! [ -s "$compiled/$name.$kind.log" ]; then
+        echo "is not compiled: ninja -C $build"
         return
     fi
-    told=$(wasteful "$place/log"; complaints "$place/$(basename "$file" .c).ptx"; [ "$arch" != $marked ] || unwritten "$place/written.ptx"
-        tensorless "$file" "$place/$(basename "$file" .c).ptx")
-    if [ -z "$told" ]; then echo "$key" >"$place/passed"; else printf '%s\n' "$told"; fi
+    wasteful "$compiled/$name.$kind.log"
+    complaints "$compiled/$name.$kind.ptx"
+    tensorless "$file" "$compiled/$name.$kind.ptx"
+    [ "$3" = marked ] || return 0
+    key=$(cat "$0" tests/written_fma.h "$compiled/$name.$kind.ptx" | sha256sum | cut -c1-24)
+    place=$build/kernels_checked/$name.$kind
+    if [ "$(cat "$place.passed" 2>/dev/null)" = "$key" ]; then return; fi
+    mkdir -p "${place%/*}"
+    if ! "$nvcc" -x cu -std=c++17 -O3 -arch="$kind" -ftz=true -fmad=false -ptx -Isrc -Iinclude -include tests/written_fma.h \
+            -o "$place.ptx" "$file" >"$place.log" 2>&1; then
+        grep -m3 error "$place.log" || echo "is not compiled with tests/written_fma.h"
+    elif [ -z "$(unwritten "$place.ptx")" ]; then
+        echo "$key" >"$place.passed"
+    else
+        unwritten "$place.ptx"
+    fi
 }
-# Called by itself for one file and architecture, two at a time.
+# Called by itself for one file and kind, two at a time.
 if [ "${CHECK_ONE:-}" ]; then
-    told=$(check "$1" "$2")
+    told=$(check $CHECK_ONE)
+    set -- $CHECK_ONE
     name="$(basename "$1") for $2 has no stack, no spills and the arithmetic that is written"
     if [ -z "$told" ]; then echo "ok - $name"; exit 0; fi
     printf '%s\n' "$(printf 'not ok - %s\n' "$name"; head -n 8 <<<"$told" | sed 's/^/# /')" # at once: others print, too
@@ -94,14 +98,17 @@ rule 'a stack' '    16 bytes stack frame, 0 bytes spill stores, 0 bytes spill lo
 [ $bad -ne 0 ] || echo "ok - the rules notice what breaks them"
 
 if [ -z "$nvcc" ]; then
-    echo "ok - not applicable: nvcc is not found, so no kernel is compiled (apt install nvidia-cuda-toolkit of Debian's non-free, or developer.nvidia.com/cuda-downloads)"
+    echo "ok - not applicable: this build compiles no kernels for GPUs (nvcc: nvidia-cuda-toolkit of Debian's non-free, or developer.nvidia.com/cuda-downloads; -Dcuda, -Dgpu_kinds)"
     exit $bad
 fi
-files=("$@")
-[ ${#files[@]} -gt 0 ] || mapfile -t files < <(find src/ops/devices/cuda/kernels src/ops/devices/cuda/emulation_wide_cases.c -name '*.c' | LC_ALL=C sort)
-for file in "${files[@]}"; do
-    grep -q 'cuda/hopper\.h' "$file" || echo "$file sm_80"
-    echo "$file sm_90a"
-done |
-    CHECK_ONE=1 NVCC=$nvcc xargs -r -P 2 -L 1 bash "$0" "$PWD" "$build" || bad=1
+mapfile -t files < <(find src/ops/devices/cuda/kernels -name '*.c' | LC_ALL=C sort)
+[ ${#files[@]} -ge 20 ] || { echo "not ok - found only ${#files[@]} files of kernels"; bad=1; }
+{
+    for kind; do
+        for file in "${files[@]}"; do
+            if [ "$kind" = "$1" ]; then echo "$file $kind marked"; else echo "$file $kind -"; fi
+        done
+        if [ "$kind" = sm_90a ]; then echo "src/ops/devices/cuda/emulation_wide_cases.c $kind marked"; fi
+    done
+} | xargs -r -P 2 -I {} env CHECK_ONE={} bash "$0" "$PWD" "$build" "$nvcc" || bad=1
 exit $bad

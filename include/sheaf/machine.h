@@ -25,9 +25,11 @@ SHEAF_API sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts);
 /* sheaf_machine_gpus - the NVIDIA GPUs here, as JSON, to free():
  *     {"driver": "CUDA 13.0", "gpus": [{"number": 0, "name": "...", "address": "0000:01:00.0",
  *      "capability": "9.0", "sums": "mma16", "multiprocessors": 132, "memory": 85899345920,
- *      "available": 85000000000, "usable": true, "problem": null, "links": {"1": "NVLink"}}]}
+ *      "available": 85000000000, "usable": true, "problem": null, "links": {"1": "NVLink"}}],
+ *      "kernels": {"module": "/usr/lib/sheaf/sheaf-cuda.so", "kinds": "sm_80, sm_90a"}}
  * Each is opened for a moment. `problem`: why it cannot be used, as that it computes otherwise than
- * processors. Without a driver or a GPU "gpus" is empty, and "missing" says why. */
+ * processors. Without a driver or a GPU "gpus" is empty, and "missing" says why;
+ * so "kernels", where sheaf was built without them. */
 SHEAF_API sheaf_status *sheaf_machine_gpus(char **json);
 
 #ifdef __cplusplus

@@ -3,7 +3,9 @@
 
 #include "base/base.h"
 #include "base/numeric_env.h"
+#include "ops/devices/cuda/cubins.h"
 #include "ops/devices/cuda/describe.h"
+#include "ops/devices/cuda/driver.h"
 #include "sheaf/machine.h"
 
 static const char *const link_name[] = { "through the host's memory", "PCI Express", "NVLink" };
@@ -37,6 +39,24 @@ static sheaf_status *add_gpu(json_t *list, int number, int count)
     return json_array_append_new(list, gpu) == 0 ? NULL : sheaf__no_memory("info");
 }
 
+/* The module of their machine code, or why there is none. */
+static json_t *kernels(void)
+{
+    const sheaf__cubin *table = NULL;
+    char *path = NULL, kinds[SHEAF__CUBIN_KINDS] = "";
+    if (sheaf__driver_stands_in())
+        return json_pack("{s:s, s:s}", "module", "none: these GPUs are emulated", "kinds", "");
+    sheaf_status *st = sheaf__cubins_open(&table, &path);
+    if (st == NULL)
+        sheaf__cubin_kinds(table, kinds);
+    json_t *out = st == NULL ? json_pack("{s:s, s:s}", "module", path, "kinds", kinds)
+                             : json_pack("{s:s, s:s}", "missing", sheaf_status_expected(st), "try",
+                                         sheaf_status_try(st));
+    sheaf_status_free(st);
+    free(path);
+    return out;
+}
+
 sheaf_status *sheaf_machine_gpus(char **json)
 {
     SHEAF__NUMERIC_ENV;
@@ -56,6 +76,7 @@ sheaf_status *sheaf_machine_gpus(char **json)
     for (int i = 0; i < count && st == NULL; i++)
         st = add_gpu(list, i, count);
     json_object_set_new(all, "gpus", list);
+    json_object_set_new(all, "kernels", kernels());
     char *text = st == NULL ? json_dumps(all, 0) : NULL;
     if (st == NULL && text == NULL)
         st = sheaf__no_memory("GPUs");

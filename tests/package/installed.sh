@@ -47,7 +47,14 @@ check "the shared library has a version in its name" \
 check "the version of the package is the command's" test "sheaf $(pkg-config --modversion sheaf)" = "$version"
 check "the installed command runs" test "$("$prefix/bin/sheaf" --version)" = "$version"
 check "it does not need the shared library" bash -c '! ldd "$1" | grep -q libsheaf' - "$prefix/bin/sheaf"
-modules=$(cd "$build/src/cli" && ls sheaf-*.so 2>/dev/null)
+modules=$(cd "$build/src/cli" && ls sheaf-*.so 2>/dev/null | grep -v '^sheaf-cuda')
+if [ -e "$build/src/cli/sheaf-cuda.so" ]; then
+    for program in "$build/src/cli/sheaf $build/src/cli" "$prefix/bin/sheaf $lib/sheaf"; do
+        check "kernels for GPUs are found by ${program%% *}" bash -c '"$1" info --machine --json | grep -E "\"kinds\": \"sm_" |
+            grep -oE "\"module\": \"[^\"]*" | sed "s/.*\"//" | xargs realpath | grep -x "$2/sheaf-cuda.so"' - \
+            "${program%% *}" "$(realpath "${program#* }")"
+    done
+fi
 lies "the modules of MPIs that are here" $(for module in $modules; do echo "$lib/sheaf/$module"; done)
 for module in $modules; do
     name=${module#sheaf-}

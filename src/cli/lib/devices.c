@@ -55,9 +55,22 @@ static void print_gpu(FILE *to, json_t *gpu)
     sheaf__text_release(&links);
 }
 
+static void print_kernels(FILE *to, const json_t *kernels)
+{
+    char line[1024];
+    const char *missing = text_of(kernels, "missing"), *kinds = text_of(kernels, "kinds");
+    if (*missing != '\0')
+        snprintf(line, sizeof line, "no %s: %s", missing, text_of(kernels, "try"));
+    else
+        snprintf(line, sizeof line, "%s%s%s", kinds, *kinds == '\0' ? "" : ", in ",
+                 text_of(kernels, "module"));
+    print_line(to, "GPU kernels", line);
+}
+
 void cli_print_gpus(FILE *to, const json_t *gpus)
 {
     json_t *list = json_object_get(gpus, "gpus");
+    print_kernels(to, json_object_get(gpus, "kernels"));
     if (json_array_size(list) == 0) {
         print_line(to, "GPUs", text_of(gpus, "missing"));
         return;

@@ -10,43 +10,6 @@ static size_t round_up(size_t x, size_t unit)
     return (x + unit - 1) / unit * unit;
 }
 
-/* ---- failures ---- */
-
-static const char *advice(sheaf__gpu_error e)
-{
-    switch (e) {
-    case SHEAF__GPU_NO_MEMORY:
-        return "end what else uses the GPU's memory (nvidia-smi lists it), or a smaller micro-batch "
-               "or sequence length, recomputed activations, or more GPUs";
-    case SHEAF__GPU_ECC:
-        return "the GPU's memory is damaged: take the GPU out of use, and go on from the last "
-               "checkpoint with --resume on another one";
-    case SHEAF__GPU_OLD_DRIVER:
-    case SHEAF__GPU_NO_IMAGE:
-    case SHEAF__GPU_BAD_IMAGE:
-    case SHEAF__GPU_NEW_PTX: return "update the driver, or build sheaf on this machine";
-    default:
-        return "go on from the last checkpoint with --resume; dmesg has the driver's own report "
-               "(Xid), and with CUDA_LAUNCH_BLOCKING=1 the kernel that is named is the one that "
-               "failed";
-    }
-}
-
-sheaf_status *sheaf__cuda_failed(const sheaf__cuda *gpu, sheaf__gpu_error e, const char *what)
-{
-    char error[160];
-    if (e == 0)
-        return NULL;
-    sheaf_status *st = sheaf_fail(e == SHEAF__GPU_NO_MEMORY ? SHEAF_E_MEMORY : SHEAF_E_UNSUPPORTED,
-                                  "GPU %d (%s): %s", gpu->number, gpu->name, what);
-    sheaf__driver_error(gpu->driver, e, error);
-    if (gpu->last == NULL)
-        sheaf_found(st, "%s", error);
-    else
-        sheaf_found(st, "%s; the last kernel launched was %s", error, gpu->last);
-    return sheaf_try_this(st, "%s", advice(e));
-}
-
 /* ---- opening ---- */
 
 /* Which GPU it is, and that it can do what is needed. */
@@ -228,7 +191,7 @@ static void refused(const sheaf__reserved *range, char *text, size_t bytes)
 {
     const sheaf__cuda *gpu = range->own;
     size_t left = 0, all = 0;
-    char error[160];
+    char error[SHEAF__DRIVER_TEXT];
     if (gpu->refused == SHEAF__GPU_NO_MEMORY && gpu->driver->memory_left(&left, &all) == 0)
         snprintf(text, bytes,
                  ", and GPU %d (%s) to grant it: %.2f of its %.2f MiB are left, and what other "

@@ -102,10 +102,6 @@ sheaf_status *sheaf__cuda_probe(sheaf__cuda *gpu);
 
 /* sheaf__cuda_load - the kernels for a GPU, out of sheaf-cuda.so (cubins.h). */
 sheaf_status *sheaf__cuda_load(sheaf__cuda *gpu);
-/* sheaf__cubin_kind - of those in a table the one that a GPU of this capability runs best; NULL: it
- * runs none. */
-struct sheaf__cubin;
-const char *sheaf__cubin_kind(const struct sheaf__cubin *table, int major, int minor);
 /* That of a stand-in driver. */
 const void *sheaf__stand_in_image(int major, int minor) __attribute__((weak));
 

@@ -11,21 +11,22 @@
 
 /* ---- what the driver says ---- */
 
-const char *sheaf__driver_error(const sheaf__driver *driver, sheaf__gpu_error e, char text[160])
+const char *sheaf__driver_error(const sheaf__driver *driver, sheaf__gpu_error e,
+                                char text[SHEAF__DRIVER_TEXT])
 {
     const char *name = NULL, *meaning = NULL;
     if (driver->error_name(e, &name) != 0 || name == NULL)
         name = "an error without a name";
     if (driver->error_text(e, &meaning) != 0 || meaning == NULL)
         meaning = "no text";
-    snprintf(text, 160, "%s (%d): %s", name, e, meaning);
+    snprintf(text, SHEAF__DRIVER_TEXT, "%s (%d): %s", name, e, meaning);
     return text;
 }
 
 sheaf_status *sheaf__driver_failed(const sheaf__driver *driver, sheaf__gpu_error e,
                                    const char *what, ...)
 {
-    char error[160], where[256];
+    char error[SHEAF__DRIVER_TEXT], where[256];
     va_list list;
     va_start(list, what);
     vsnprintf(where, sizeof where, what, list);
@@ -85,22 +86,22 @@ sheaf_status *sheaf__driver_fill(sheaf__driver *out, void *library,
     return too_old(version, missing);
 }
 
-/* One for all: a library is loaded once in a process. */
+/* One for all: a library is loaded once in a process, and stays. */
 static struct {
     pthread_mutex_t lock;
     bool is_loaded;
     sheaf__driver driver;
-} loaded = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} driver_loaded = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static sheaf_status *load(void)
 {
-    if (loaded.is_loaded)
+    if (driver_loaded.is_loaded)
         return NULL;
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return no_library(dlerror());
-    sheaf_status *st = sheaf__driver_fill(&loaded.driver, library, dlsym);
-    loaded.is_loaded = st == NULL;
+    sheaf_status *st = sheaf__driver_fill(&driver_loaded.driver, library, dlsym);
+    driver_loaded.is_loaded = st == NULL;
     if (st != NULL)
         dlclose(library);
     return st;
@@ -120,7 +121,7 @@ static sheaf_status *no_gpu(const char *found)
 
 sheaf_status *sheaf__driver_start(const sheaf__driver *driver)
 {
-    char error[160];
+    char error[SHEAF__DRIVER_TEXT];
     int version = 0, n = 0;
     sheaf__gpu_error e = driver->init(0);
     if (e == SHEAF__GPU_NONE)
@@ -150,10 +151,10 @@ sheaf_status *sheaf__driver_get(const sheaf__driver **out)
         *out = sheaf__stand_in_driver();
         return sheaf__driver_start(*out);
     }
-    pthread_mutex_lock(&loaded.lock);
+    pthread_mutex_lock(&driver_loaded.lock);
     sheaf_status *st = load();
-    TRY(st, sheaf__driver_start(&loaded.driver));
-    pthread_mutex_unlock(&loaded.lock);
-    *out = &loaded.driver;
+    TRY(st, sheaf__driver_start(&driver_loaded.driver));
+    pthread_mutex_unlock(&driver_loaded.lock);
+    *out = &driver_loaded.driver;
     return st;
 }

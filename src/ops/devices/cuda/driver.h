@@ -176,7 +176,9 @@ sheaf_status *sheaf__driver_fill(sheaf__driver *out, void *library,
 sheaf_status *sheaf__driver_start(const sheaf__driver *driver);
 
 /* sheaf__driver_error - "CUDA_ERROR_NAME (2): out of memory", of the driver's own texts. */
-const char *sheaf__driver_error(const sheaf__driver *driver, sheaf__gpu_error e, char text[160]);
+enum { SHEAF__DRIVER_TEXT = 600 };
+const char *sheaf__driver_error(const sheaf__driver *driver, sheaf__gpu_error e,
+                                char text[SHEAF__DRIVER_TEXT]);
 /* sheaf__driver_failed - a status of SHEAF_E_UNSUPPORTED that says so. */
 sheaf_status *sheaf__driver_failed(const sheaf__driver *driver, sheaf__gpu_error e,
                                    const char *what, ...) __attribute__((format(printf, 3, 4)));

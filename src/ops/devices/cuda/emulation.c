@@ -134,6 +134,11 @@ const sheaf__emu_kernel *sheaf__emu_find(const char *name)
     return NULL;
 }
 
+const sheaf__emu_kernel *sheaf__emu_at(int64_t i)
+{
+    return i < __stop_sheaf_kernels - __start_sheaf_kernels ? __start_sheaf_kernels[i] : NULL;
+}
+
 /* What is wrong with a launch itself; NULL: nothing. */
 static const char *wrong(const sheaf__emu_launch *l)
 {

@@ -53,6 +53,8 @@ typedef struct sheaf__emu_launch {
 
 /* sheaf__emu_find - the kernel of a name, of all that are linked; NULL: none. */
 const sheaf__emu_kernel *sheaf__emu_find(const char *name);
+/* sheaf__emu_at - the kernel number i of them; NULL: there are no more. */
+const sheaf__emu_kernel *sheaf__emu_at(int64_t i);
 /* sheaf__emulate - runs all blocks on the calling thread; others may do the same meanwhile. false:
  * it failed, and `text` says why; what its blocks had written is left. */
 bool sheaf__emulate(const sheaf__emu_launch *launch, char text[SHEAF__EMU_TEXT]);

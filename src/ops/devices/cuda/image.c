@@ -13,10 +13,9 @@ static const char build_it[] =
     "build sheaf where NVIDIA's compiler nvcc is (Debian: nvidia-cuda-toolkit), which ./run build "
     "finds on PATH, in /usr/local/cuda, or as NVCC; or run on --device cpu";
 
-static sheaf_status *no_module(const sheaf__cuda *gpu)
+static sheaf_status *no_module(void)
 {
-    sheaf_status *st =
-        sheaf_fail(SHEAF_E_UNSUPPORTED, "kernels for GPU %d (%s)", gpu->number, gpu->name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "kernels for NVIDIA GPUs");
     sheaf_expected(st, "sheaf-cuda.so");
     sheaf__module_searched(st);
     return sheaf_try_this(st, "%s; SHEAF_PLUGINS names the folder of a module that lies elsewhere",
@@ -24,27 +23,26 @@ static sheaf_status *no_module(const sheaf__cuda *gpu)
 }
 
 /* It stays loaded: dlopen() gives the same each time. */
-static sheaf_status *open_module(const sheaf__cubin **out, const sheaf__cuda *gpu)
+sheaf_status *sheaf__cubins_open(const sheaf__cubin **out, char **path)
 {
-    char *path = sheaf__module_find("cuda");
-    if (path == NULL)
-        return no_module(gpu);
-    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    *path = sheaf__module_find("cuda");
+    if (*path == NULL)
+        return no_module();
+    void *module = dlopen(*path, RTLD_NOW | RTLD_LOCAL);
     const char *build = module == NULL ? NULL : dlsym(module, SHEAF__CUBINS_BUILD);
     *out = module == NULL ? NULL : dlsym(module, SHEAF__CUBINS_SYMBOL);
-    sheaf_status *st = NULL;
-    if (build == NULL || *out == NULL || strcmp(build, SHEAF_VERSION) != 0) {
-        const char *why = build == NULL ? dlerror() : NULL;
-        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
-        sheaf_expected(st, "kernels of sheaf %s", SHEAF_VERSION);
-        if (build == NULL)
-            sheaf_found(st, "%s", why == NULL ? "no table" : why);
-        else
-            sheaf_found(st, "those of sheaf %s", build);
-        sheaf_try_this(st, "%s", build_it);
-    }
-    free(path);
-    return st;
+    if (build != NULL && *out != NULL && strcmp(build, SHEAF_VERSION) == 0)
+        return NULL;
+    const char *why = build == NULL ? dlerror() : NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", *path);
+    sheaf_expected(st, "kernels of sheaf %s", SHEAF_VERSION);
+    if (build == NULL)
+        sheaf_found(st, "%s", why == NULL ? "no table" : why);
+    else
+        sheaf_found(st, "those of sheaf %s", build);
+    free(*path);
+    *path = NULL;
+    return sheaf_try_this(st, "%s", build_it);
 }
 
 /* ---- which of it ---- */
@@ -69,12 +67,19 @@ const char *sheaf__cubin_kind(const sheaf__cubin *table, int major, int minor)
     return best;
 }
 
+void sheaf__cubin_kinds(const sheaf__cubin *table, char text[SHEAF__CUBIN_KINDS])
+{
+    *text = '\0';
+    for (const sheaf__cubin *c = table; c->kind != NULL; c++)
+        if (strstr(text, c->kind) == NULL &&
+            strlen(text) + strlen(c->kind) + 3 < SHEAF__CUBIN_KINDS)
+            strcat(strcat(text, *text == '\0' ? "" : ", "), c->kind);
+}
+
 static sheaf_status *no_kind(const sheaf__cubin *table, const sheaf__cuda *gpu)
 {
-    char kinds[200] = "";
-    for (const sheaf__cubin *c = table; c->kind != NULL; c++)
-        if (strstr(kinds, c->kind) == NULL && strlen(kinds) + strlen(c->kind) + 3 < sizeof kinds)
-            strcat(strcat(kinds, *kinds == '\0' ? "" : ", "), c->kind);
+    char kinds[SHEAF__CUBIN_KINDS];
+    sheaf__cubin_kinds(table, kinds);
     sheaf_status *st =
         sheaf_fail(SHEAF_E_UNSUPPORTED, "kernels for GPU %d (%s)", gpu->number, gpu->name);
     sheaf_expected(st, "machine code for compute capability %d.%d (sm_%d%d)", gpu->major,
@@ -98,16 +103,26 @@ static sheaf_status *load(sheaf__cuda *gpu, const void *image, const char *what)
     return st;
 }
 
-static sheaf_status *load_packed(sheaf__cuda *gpu, const sheaf__cubin *cubin)
+sheaf_status *sheaf__cubin_unpack(char **out, const sheaf__cubin *cubin)
 {
     char *image = malloc(cubin->bytes);
+    *out = NULL;
     if (image == NULL)
         return sheaf__no_memory("kernels of a GPU");
-    const size_t n = ZSTD_decompress(image, cubin->bytes, cubin->data, cubin->packed);
-    sheaf_status *st = n == cubin->bytes
-                           ? load(gpu, image, cubin->file)
-                           : sheaf_fail(SHEAF_E_FORMAT, "sheaf-cuda.so: %s of %s is damaged",
-                                        cubin->file, cubin->kind);
+    if (ZSTD_decompress(image, cubin->bytes, cubin->data, cubin->packed) != cubin->bytes) {
+        free(image);
+        return sheaf_fail(SHEAF_E_FORMAT, "sheaf-cuda.so: %s of %s is damaged", cubin->file,
+                          cubin->kind);
+    }
+    *out = image;
+    return NULL;
+}
+
+static sheaf_status *load_packed(sheaf__cuda *gpu, const sheaf__cubin *cubin)
+{
+    char *image;
+    sheaf_status *st = sheaf__cubin_unpack(&image, cubin);
+    TRY(st, load(gpu, image, cubin->file));
     free(image);
     return st;
 }
@@ -115,9 +130,11 @@ static sheaf_status *load_packed(sheaf__cuda *gpu, const sheaf__cubin *cubin)
 sheaf_status *sheaf__cuda_load(sheaf__cuda *gpu)
 {
     const sheaf__cubin *table = NULL;
+    char *path = NULL;
     if (sheaf__driver_stands_in())
         return load(gpu, sheaf__stand_in_image(gpu->major, gpu->minor), "the emulation's");
-    sheaf_status *st = open_module(&table, gpu);
+    sheaf_status *st = sheaf__cubins_open(&table, &path);
+    free(path);
     const char *kind = st == NULL ? sheaf__cubin_kind(table, gpu->major, gpu->minor) : NULL;
     if (st == NULL && kind == NULL)
         st = no_kind(table, gpu);

@@ -1,125 +1,20 @@
 /* stand_in.c - see stand_in.h. */
 #include "ops/devices/cuda/stand_in.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "base/base.h"
 #include "ops/devices/cuda/emulation.h"
 #include "ops/devices/cuda/stand_in_queue.h"
-
-enum { GPUS = 16, GRANULARITY = 2 << 20 };
-
-typedef struct gpu {
-    int major, minor;
-    size_t memory, taken; /* by others */
-    _Atomic size_t used;
-} gpu;
-
-static struct {
-    pthread_mutex_t lock;
-    bool is_ready;
-    int gpus, version;
-    gpu gpu[GPUS];
-    const char *fails; /* a function; "": any; NULL: none */
-    int after;
-    sheaf__gpu_error error;
-    bool stays;
-    int group; /* 0: of the capability */
-    bool keeps_denormals;
-    _Atomic int made;
-} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+#include "ops/devices/cuda/stand_in_state.h"
 
 static _Thread_local int current = -1; /* the GPU of this thread's context */
 
-/* ---- what it pretends to be ---- */
-
-static void read_environment(void)
-{
-    const char *text = getenv("SHEAF_EMULATED_GPU");
-    all.gpus = 0;
-    all.version = 13000;
-    for (const char *at = text == NULL || *text == '\0' ? "9.0,9.0" : text;
-         *at != '\0' && all.gpus < GPUS; all.gpus++) {
-        int major = 9, minor = 0, length = 0;
-        double gib = 80;
-        if (sscanf(at, "%d.%d%n", &major, &minor, &length) != 2)
-            break;
-        at += length;
-        if (sscanf(at, ":%lf%n", &gib, &length) == 1)
-            at += length;
-        gpu *g = &all.gpu[all.gpus];
-        g->major = major;
-        g->minor = minor;
-        g->memory = (size_t)(gib * 512) * GRANULARITY;
-        g->taken = 0;
-        at += *at == ',';
-    }
-    all.is_ready = true;
-}
-
-void sheaf__stand_in_reset(void)
-{
-    pthread_mutex_lock(&all.lock);
-    read_environment();
-    all.fails = NULL;
-    all.group = 0;
-    all.keeps_denormals = false;
-    pthread_mutex_unlock(&all.lock);
-}
-
-void sheaf__stand_in_fail(const char *function, int after, sheaf__gpu_error error, bool stays)
-{
-    pthread_mutex_lock(&all.lock);
-    all.fails = function == NULL ? "" : function;
-    all.after = after;
-    all.error = error;
-    all.stays = stays;
-    pthread_mutex_unlock(&all.lock);
-}
-
-void sheaf__stand_in_use(int number, size_t bytes)
-{
-    all.gpu[number].taken += bytes;
-}
-
-void sheaf__stand_in_version(int version)
-{
-    all.version = version;
-}
-
-void sheaf__stand_in_arithmetic(int group, bool flushes)
-{
-    all.group = group;
-    all.keeps_denormals = !flushes;
-}
-
-int sheaf__stand_in_left(void)
-{
-    return atomic_load(&all.made);
-}
-
-/* Every function begins with it: the fault that a test ordered. */
-static sheaf__gpu_error fault(const char *function)
-{
-    sheaf__gpu_error e = 0;
-    pthread_mutex_lock(&all.lock);
-    if (!all.is_ready)
-        read_environment();
-    if (all.fails != NULL && (*all.fails == '\0' || strcmp(all.fails, function) == 0) &&
-        all.after-- <= 0) {
-        e = all.error;
-        all.after = 0;
-        if (!all.stays)
-            all.fails = NULL;
-    }
-    pthread_mutex_unlock(&all.lock);
-    return e;
-}
+#define all sheaf__stand_in
 
 #define MAY_FAIL()                                                                                 \
-    const sheaf__gpu_error fault_ = fault(__func__);                                               \
+    const sheaf__gpu_error fault_ = sheaf__stand_in_fault(__func__);                               \
     if (fault_ != 0)                                                                               \
     return fault_
 
@@ -163,7 +58,7 @@ static sheaf__gpu_error find_text(sheaf__gpu_error e, const char **name, const c
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].error == e) {
             *name = texts[i].name;
-            *text = texts[i].text;
+            *text = e == SHEAF__GPU_ILLEGAL_ADDRESS && *all.why != '\0' ? all.why : texts[i].text;
             return 0;
         }
     return SHEAF__GPU_INVALID;
@@ -217,7 +112,7 @@ static sheaf__gpu_error cuDeviceTotalMem_v2(size_t *out, int device)
 static sheaf__gpu_error cuDeviceGetAttribute(int *out, int which, int device)
 {
     MAY_FAIL();
-    const gpu *g = &all.gpu[device];
+    const sheaf__stand_in_gpu *g = &all.gpu[device];
     const bool large = g->minor == 0; /* 8.0 and 9.0: more shared memory than 8.6, 8.9 */
     switch (which) {
     case SHEAF__GPU_PROCESSORS: *out = 4; break;
@@ -266,7 +161,7 @@ static sheaf__gpu_error cuDevicePrimaryCtxRelease_v2(int device)
 static sheaf__gpu_error cuCtxSetCurrent(sheaf__gpu_context context)
 {
     MAY_FAIL();
-    current = context == NULL ? -1 : (int)((gpu *)context - all.gpu);
+    current = context == NULL ? -1 : (int)((sheaf__stand_in_gpu *)context - all.gpu);
     return 0;
 }
 
@@ -277,7 +172,7 @@ static sheaf__gpu_error cuMemGetInfo_v2(size_t *left, size_t *memory)
     MAY_FAIL();
     if (current < 0)
         return SHEAF__GPU_INVALID;
-    gpu *g = &all.gpu[current];
+    sheaf__stand_in_gpu *g = &all.gpu[current];
     *memory = g->memory;
     *left = g->memory - g->taken - g->used;
     return 0;
@@ -287,7 +182,7 @@ static sheaf__gpu_error cuMemGetAllocationGranularity(size_t *out, const sheaf__
                                                       int recommended)
 {
     MAY_FAIL();
-    *out = GRANULARITY;
+    *out = SHEAF__STAND_IN_GRANULARITY;
     return 0;
 }
 
@@ -295,13 +190,15 @@ static sheaf__gpu_error cuMemAddressReserve(sheaf__gpu_address *out, size_t byte
                                             sheaf__gpu_address at, uint64_t flags)
 {
     MAY_FAIL();
-    char *base = mmap(NULL, bytes + GRANULARITY, PROT_NONE,
+    char *base = mmap(NULL, bytes + SHEAF__STAND_IN_GRANULARITY, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED || bytes % GRANULARITY != 0)
+    if (base == MAP_FAILED || bytes % SHEAF__STAND_IN_GRANULARITY != 0)
         return SHEAF__GPU_NO_MEMORY;
-    const size_t before = (GRANULARITY - (uintptr_t)base % GRANULARITY) % GRANULARITY;
+    const size_t before =
+        (SHEAF__STAND_IN_GRANULARITY - (uintptr_t)base % SHEAF__STAND_IN_GRANULARITY) %
+        SHEAF__STAND_IN_GRANULARITY;
     munmap(base, before); /* so that what is left begins as it is to */
-    munmap(base + before + bytes, GRANULARITY - before);
+    munmap(base + before + bytes, SHEAF__STAND_IN_GRANULARITY - before);
     *out = (uintptr_t)base + before;
     all.made++;
     return 0;
@@ -320,14 +217,14 @@ static sheaf__gpu_error cuMemCreate(sheaf__gpu_block *out, size_t bytes,
                                     const sheaf__gpu_memory *of, uint64_t flags)
 {
     MAY_FAIL();
-    gpu *g = &all.gpu[of->place.number];
-    if (bytes % GRANULARITY != 0)
+    sheaf__stand_in_gpu *g = &all.gpu[of->place.number];
+    if (bytes % SHEAF__STAND_IN_GRANULARITY != 0)
         return SHEAF__GPU_INVALID;
     if (atomic_fetch_add(&g->used, bytes) + bytes > g->memory - g->taken) {
         g->used -= bytes;
         return SHEAF__GPU_NO_MEMORY;
     }
-    *out = bytes / GRANULARITY * GPUS + (uint64_t)of->place.number;
+    *out = bytes / SHEAF__STAND_IN_GRANULARITY * SHEAF__STAND_IN_GPUS + (uint64_t)of->place.number;
     all.made++;
     return 0;
 }
@@ -335,7 +232,8 @@ static sheaf__gpu_error cuMemCreate(sheaf__gpu_block *out, size_t bytes,
 static sheaf__gpu_error cuMemRelease(sheaf__gpu_block block)
 {
     MAY_FAIL();
-    all.gpu[block % GPUS].used -= block / GPUS * GRANULARITY;
+    all.gpu[block % SHEAF__STAND_IN_GPUS].used -=
+        block / SHEAF__STAND_IN_GPUS * SHEAF__STAND_IN_GRANULARITY;
     all.made--;
     return 0;
 }
@@ -344,7 +242,8 @@ static sheaf__gpu_error cuMemMap(sheaf__gpu_address at, size_t bytes, size_t off
                                  sheaf__gpu_block block, uint64_t flags)
 {
     MAY_FAIL();
-    return bytes != block / GPUS * GRANULARITY ? SHEAF__GPU_INVALID : 0;
+    return bytes != block / SHEAF__STAND_IN_GPUS * SHEAF__STAND_IN_GRANULARITY ? SHEAF__GPU_INVALID
+                                                                               : 0;
 }
 
 static sheaf__gpu_error cuMemUnmap(sheaf__gpu_address at, size_t bytes)
@@ -574,10 +473,8 @@ static void do_launch(void *with)
     launch *l = with;
     char text[SHEAF__EMU_TEXT];
     l->what.arguments = l->arguments;
-    if (!sheaf__emulate(&l->what, text)) {
-        fprintf(stderr, "emulated GPU: %s\n", text);
-        sheaf__stand_in_fail(NULL, 0, SHEAF__GPU_ILLEGAL_ADDRESS, true);
-    }
+    if (!sheaf__emulate(&l->what, text))
+        sheaf__stand_in_stop(text);
 }
 
 static sheaf__gpu_error cuLaunchKernel(sheaf__gpu_function kernel, unsigned x, unsigned y,
