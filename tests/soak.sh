@@ -26,6 +26,7 @@
 #      --restarts, and each kind of failure at each kind of exchange, on the first, a middle and the last rank, and of processes of
 #      eval, generate, convert and merge (soak_ranks.sh)
 #  14. every family, method, dtype and T = 1..3 on devices whose memory is not the host's (soak_devices.sh)
+#  15. the same on emulated GPUs: one, several, and of the older tensor cores
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -43,7 +44,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -303,6 +304,14 @@ fi
 
 if section 14 "devices whose memory is not the host's"; then
     . tests/soak_devices.sh
+fi
+
+if section 15 "emulated GPUs"; then
+    for SHEAF_EMULATED_GPU in 9.0,9.0 8.6; do
+        export SHEAF_EMULATED_GPU
+        SHEAF_DEVICES=cuda
+        . tests/soak_devices.sh
+    done
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -56,7 +56,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     sheaf__warn_positions(&m->opened.config, "prompt and answer", o->positions, o->events);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     o->dtype = sheaf__run_model_dtype(&m->run, o->dtype, &m->opened.config, o->events);
-    sheaf__sums_note(o->sums, o->dtype, o->events);
+    sheaf__sums_note(o->device, o->sums, o->dtype, o->events);
     o->sums = sheaf__sums_on(o->device, o->sums, m->run.r.options.sums, o->dtype);
     sheaf__sums_slow(o->device, o->sums, o->dtype, o->events);
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;

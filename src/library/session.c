@@ -244,7 +244,7 @@ static sheaf_status *settle(session *s)
         sheaf__train_dtype(o, said);
     TRY(st, sheaf__train_settings_check(how->run->state, how->run->table, o));
     if (st == NULL)
-        sheaf__sums_note(asked, o->dtype, how->events);
+        sheaf__sums_note(s->stored != NULL ? NULL : o->device, asked, o->dtype, how->events);
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_on(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype);

@@ -43,6 +43,32 @@ static void test_sums__of_tensor_cores_are_of_both_types(void **state)
     }
 }
 
+/* On GPUs what is not named is what tensor cores compute; `pairs` in float16 is none of theirs. */
+static void test_sums__on_a_device(void **state)
+{
+    static const struct {
+        const char *device;
+        sheaf_dtype dtype;
+        sheaf_sums asked, before, want;
+    } row[] = {
+        { "cuda", SHEAF_F16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA16 },
+        { "cuda", SHEAF_F16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA8 },
+        { "cuda", SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED },
+        { "cuda", SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED },
+        { "cuda", SHEAF_BF16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA16 },
+        { "cuda", SHEAF_BF16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_PAIRS, SHEAF_SUMS_PAIRS },
+        { "cuda", SHEAF_F32, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED },
+        { "cpu", SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED },
+        { "cpu", SHEAF_F16, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA16 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const sheaf_sums got =
+            sheaf__sums_on(row[i].device, row[i].asked, row[i].before, row[i].dtype);
+        if (got != row[i].want)
+            fail_msg("row %zu: %d", i, (int)got);
+    }
+}
+
 /* The first process is on a machine with tiles, the others are not; one process decides for itself.
  */
 static void test_sums__of_several_processes_the_first_decides(void **state)
@@ -64,6 +90,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums__asked_for_then_the_runs_then_the_fastest),
         cmocka_unit_test(test_sums__of_tensor_cores_are_of_both_types),
+        cmocka_unit_test(test_sums__on_a_device),
         cmocka_unit_test(test_sums__of_several_processes_the_first_decides),
     };
     meet_for_test();

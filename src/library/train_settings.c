@@ -70,9 +70,20 @@ sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
     return st;
 }
 
-void sheaf__sums_note(sheaf_sums asked, sheaf_dtype dtype, const sheaf_events *events)
+/* On tensor cores float16 has a choice: the order that has no name there is asked for by the name
+ * of any that it has not. */
+static bool unnamed_is_asked(const char *device, sheaf_sums asked, sheaf_dtype dtype)
 {
-    if (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) == NULL)
+    return dtype == SHEAF_F16 && asked != SHEAF_SUMS_UNNAMED &&
+           sheaf__sums_name(dtype, asked) == NULL &&
+           sheaf__device_native(&(sheaf__sums){ 0 }, device);
+}
+
+void sheaf__sums_note(const char *device, sheaf_sums asked, sheaf_dtype dtype,
+                      const sheaf_events *events)
+{
+    if (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) == NULL &&
+        !unnamed_is_asked(device, asked, dtype))
         sheaf_note(events, "--sums %s has no effect: %s has one order of sums%s",
                    sheaf__sums_name(SHEAF_BF16, asked), sheaf_dtype_torch_name(dtype),
                    dtype == SHEAF_F16 ? " beside mma8 and mma16" : "");
@@ -111,6 +122,8 @@ sheaf_sums sheaf__sums_on(const char *device, sheaf_sums asked, sheaf_sums befor
                           sheaf_dtype dtype)
 {
     sheaf__sums native;
+    if (unnamed_is_asked(device, asked, dtype))
+        return SHEAF_SUMS_UNNAMED;
     const bool named = (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) != NULL) ||
                        (before != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, before) != NULL);
     if (!named && dtype != SHEAF_F32 && sheaf__device_native(&native, device))

@@ -46,13 +46,14 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_sums sums);
  * later calls do nothing, and neither does one process. */
 sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles);
 /* sheaf__sums_note - events hear of an order that is asked for in another type. */
-void sheaf__sums_note(sheaf_sums asked, sheaf_dtype dtype, const sheaf_events *events);
+void sheaf__sums_note(const char *device, sheaf_sums asked, sheaf_dtype dtype,
+                      const sheaf_events *events);
 /* sheaf__sums_slow - and how slow an order of tensor cores is on processors, or any other on a
  * device that has them. */
 void sheaf__sums_slow(const char *device, sheaf_sums sums, sheaf_dtype dtype,
                       const sheaf_events *events);
 /* sheaf__sums_on - what runs there: as sheaf__sums_of(), but where nothing is named that of the
- * device's tensor cores, if it has any. */
+ * device's tensor cores, if it has any; float16 by `pairs` is that of processors there. */
 sheaf_sums sheaf__sums_on(const char *device, sheaf_sums asked, sheaf_sums before,
                           sheaf_dtype dtype);
 /* Of kernels of AVX2 and AVX-512, and of the reference, which attention still takes. */
