@@ -24,8 +24,9 @@ for i in 1 2 3 4 5 6 7; do printf '{"prompt": "%s", "completion": "%s"}\n' "${i}
 # in_order DTYPE N: sets `order` to flags that name an order of sums, one after the other; nothing where the type has one.
 # Without a name each device would take its own.
 in_order() {
-    local orders=()
-    case $1 in bfloat16) orders=(mma16 pairs tiles mma16) ;; float16) orders=(mma16 pairs) ;; esac
+    local orders=() own=mma16
+    [[ ${SHEAF_EMULATED_GPU:-} != 8.* ]] || own=mma8
+    case $1 in bfloat16) orders=($own pairs tiles $own) ;; float16) orders=($own pairs) ;; esac
     [ ${#orders[@]} = 0 ] && order= || order="--sums ${orders[$2 % ${#orders[@]}]}"
 }
 # wanted NAME: is it asked for?

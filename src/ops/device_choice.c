@@ -149,6 +149,7 @@ sheaf_status *sheaf__device_order(sheaf__device *device, sheaf__sums sums, sheaf
                                     : "compute capability 9.0 and later (Hopper, Blackwell)");
     return sheaf_try_this(st,
                           "a run keeps its order: go on with it on such a GPU, or on --device "
-                          "cpu, which computes every order; a new run here takes --sums %s",
+                          "cpu, which computes every order; a new run here takes --sums %s, and "
+                          "GPUs of several classes take --sums pairs",
                           sheaf__sums_text(own));
 }

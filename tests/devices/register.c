@@ -9,6 +9,7 @@
 #include "ops/devices/cuda/cuda.h"
 #include "tests/devices/checked.h"
 #include "tests/devices/copied.h"
+#include "tests/devices/gpu_faults.h"
 #include "train/rank.h"
 
 const sheaf__device_class *const sheaf__more_devices[] = { &checked_device, &copied_device, NULL };
@@ -62,6 +63,8 @@ sheaf_status *__wrap_sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper 
 {
     const sheaf__device *device = mine->device;
     const uint64_t up = device->uploaded, down = device->downloaded;
+    if (follows && gpu_faults_before != NULL)
+        gpu_faults_before(done);
     sheaf_status *st = __real_sheaf__stepper_run(out, stepper, done, lr);
     char line[200];
     snprintf(line, sizeof line, "step %lld rank %d up %llu down %llu\n", (long long)done,
