@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Ranks that are processes, each on an emulated GPU: the bytes of ranks that are threads on processors, and what a launch that
+# fails and a killed process leave.
+#
+#   gpus.sh MPI
+. "$(dirname "$0")/lib.sh"
+sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices
+qwen=$SHEAF_SOURCE_ROOT/tests/data/families/qwen3
+data=$qwen/fwd_inputs.safetensors
+unset SHEAF_EMULATED_GPU
+run=(train --model "$qwen/hf" --data "$data" --save-every 1 --micro-batch 1 --accumulate 2 --accumulators 2 --threads 4 --lr 1e-2 --lora-rank 3
+     --lora-targets all-linear --lora-dropout 0.1 --dtype bfloat16 --schedule constant --sums mma16)
+equal() { [ "$(digest "$1")" = "$(digest "$2")" ] || { diff -rq "$1" "$2"; return 1; }; }
+
+check "threads on processors" "$sheaf" "${run[@]}" --steps 2 --tp 2 --out "$work/whole"
+check "2 groups of 2 processes on GPUs" ranks 4 "$sheaf" "${run[@]}" --steps 2 --tp 2 --dp 2 --transport mpi --device cuda --out "$work/groups"
+check "the same" equal "$work/whole" "$work/groups"
+for device in cpu cuda; do
+    ranks 2 "$sheaf" eval --model "$work/whole" --data "$data" --micro-batch 1 --tp 2 --transport mpi --device $device --json >"$work/eval.$device" 2>"$work/stderr"
+    ranks 2 "$sheaf" generate --model "$work/whole" --tokens 3,4,5 --max-new 4 --seed 2 --logprobs 2 --tp 2 --transport mpi --device $device --json >"$work/answer.$device" 2>"$work/stderr"
+done
+same "they judge alike" "$work/eval.cpu" "$work/eval.cuda"
+same "and answer alike" "$work/answer.cpu" "$work/answer.cuda"
+check "something" grep -q '"loss".*"tokens"' "$work/eval.cuda" "$work/answer.cuda"
+
+# goes_on NAME: $work/broken is sound, and goes on to the bytes of $work/whole, which are made as long.
+goes_on() {
+    local step
+    check "$1: what is saved is sound" "$sheaf" verify "$work/broken"
+    step=$(ls "$work/broken/checkpoints" | sed -n 's/^step-0*//p' | tail -n 1)
+    "$sheaf" train --resume --out "$work/whole" --steps $((step + 1)) >/dev/null 2>&1
+    check "$1: it goes on" ranks 2 "$sheaf" train --resume --out "$work/broken" --steps $((step + 1)) --transport mpi --device cuda
+    check "$1: to the same bytes" equal "$work/whole" "$work/broken"
+    rm -rf "$work/broken"
+}
+cat >"$work/each" <<'END'
+[ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" != 1 ] || export SHEAF_GPU_FAULT="cuLaunchKernel 50 719 2"
+exec "$@"
+END
+ranks 2 bash "$work/each" "$sheaf" "${run[@]}" --steps 9 --tp 2 --transport mpi --device cuda --out "$work/broken" >"$work/log" 2>&1
+check "a launch that fails: told once, of rank, host, GPU and kernel" bash -c '[ "$(grep -c "^sheaf: " "$0")" = 1 ] && grep -q "^sheaf: rank 1 on $1: step 3: .*GPU 1 (Emulated GPU): launching [a-z0-9_]*$" "$0"' "$work/log" "$(hostname)"
+goes_on "a launch that fails"
+
+timeout 120 "$mpirun" -n 2 "$sheaf" "${run[@]}" --steps 1000 --tp 2 --transport mpi --device cuda --out "$work/broken" >"$work/log" 2>&1 &
+caller=$!
+check "a long run has begun" waits grep -q "^saved .*step-00000003" "$work/log"
+members() { # the processes that compute, by number
+    for p in /proc/[0-9]*; do
+        [ ! "$p/exe" -ef "$sheaf" ] || ! tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -q -- "--out $work/broken" || echo "${p#/proc/}"
+    done
+}
+none() { [ -z "$(members)" ]; }
+kill -KILL "$(members | tail -n 1)"
+wait $caller
+check "a killed process: the run ends" test $? != 0
+check "a killed process: all of them" waits none
+goes_on "a killed process"
+finish
