@@ -2,6 +2,9 @@
  * order, and faults, each of which ends in a text that says where, what, and what to try. */
 #include "tests/check.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include "base/thread.h"
 #include "ops/device.h"
 #include "ops/devices/cuda/cubins.h"
@@ -103,6 +106,25 @@ static void test_cuda__transfers_of_any_size_come_back(void **state)
         free(was);
         sheaf__device_free(device, at);
     }
+    sheaf__device_close(device);
+}
+
+/* As on a GPU, of whose memory the host has addresses alone: what reads them would not go unseen.
+ */
+static void test_cuda__the_host_cannot_read_its_memory(void **state)
+{
+    int ends[2];
+    sheaf__device *device = open_one();
+    char *at = take(device, 8 << 20), byte = 1;
+    CHECK_OK(sheaf__upload(device, at, &byte, 1));
+    CHECK_OK(sheaf__download(device, &byte, at, 1));
+    assert_int_equal(pipe(ends), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(write(ends[1], at + i * ((8 << 20) - 1), 1), -1);
+        assert_int_equal(errno, EFAULT);
+    }
+    close(ends[0]);
+    close(ends[1]);
     sheaf__device_close(device);
 }
 
@@ -406,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH(test_cuda__an_exchange_gives_the_one_nan),
         WITH(test_cuda__transfers_of_any_size_come_back),
+        WITH(test_cuda__the_host_cannot_read_its_memory),
         WITH(test_cuda__what_is_queued_stays_in_order),
         WITH(test_cuda__threads_upload_at_once),
         WITH(test_cuda__ranks_share_the_gpus_that_are_named),

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "ops/devices/cuda/emulation.h"
+#include "ops/devices/cuda/stand_in_fence.h"
 #include "ops/devices/cuda/stand_in_queue.h"
 #include "ops/devices/cuda/stand_in_state.h"
 
@@ -249,18 +250,14 @@ static sheaf__gpu_error cuMemMap(sheaf__gpu_address at, size_t bytes, size_t off
 static sheaf__gpu_error cuMemUnmap(sheaf__gpu_address at, size_t bytes)
 {
     MAY_FAIL();
-    void *was = mmap((void *)(uintptr_t)at, bytes, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    return was == MAP_FAILED ? SHEAF__GPU_INVALID : 0;
+    return sheaf__fence_remove(at, bytes) ? 0 : SHEAF__GPU_INVALID;
 }
 
 static sheaf__gpu_error cuMemSetAccess(sheaf__gpu_address at, size_t bytes,
                                        const sheaf__gpu_access *access, size_t n)
 {
     MAY_FAIL();
-    return mprotect((void *)(uintptr_t)at, bytes, PROT_READ | PROT_WRITE) != 0
-               ? SHEAF__GPU_NO_MEMORY
-               : 0;
+    return sheaf__fence_add(at, bytes) ? 0 : SHEAF__GPU_NO_MEMORY;
 }
 
 static sheaf__gpu_error cuMemAllocHost_v2(void **out, size_t bytes)
@@ -332,7 +329,9 @@ typedef struct copy {
 static void do_copy(void *with)
 {
     const copy *c = with;
+    sheaf__fence_enter();
     memmove(c->to, c->from, c->bytes);
+    sheaf__fence_leave();
 }
 
 typedef struct fill {
@@ -344,7 +343,9 @@ typedef struct fill {
 static void do_fill(void *with)
 {
     const fill *f = with;
+    sheaf__fence_enter();
     memset(f->to, f->byte, f->bytes);
+    sheaf__fence_leave();
 }
 
 static sheaf__gpu_error queued(bool done)
@@ -473,7 +474,10 @@ static void do_launch(void *with)
     launch *l = with;
     char text[SHEAF__EMU_TEXT];
     l->what.arguments = l->arguments;
-    if (!sheaf__emulate(&l->what, text))
+    sheaf__fence_enter();
+    const bool done = sheaf__emulate(&l->what, text);
+    sheaf__fence_leave();
+    if (!done)
         sheaf__stand_in_stop(text);
 }
 

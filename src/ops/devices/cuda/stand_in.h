@@ -1,5 +1,6 @@
-/* stand_in.h - a driver for GPUs that are not there: its memory is the host's, kernels run on the
- * processor (emulation.h). For tests, and for builds of -Dcuda=emulated.
+/* stand_in.h - a driver for GPUs that are not there: its memory is the host's, which may not touch
+ * it (stand_in_fence.h), kernels run on the processor (emulation.h). For tests, and for builds of
+ * -Dcuda=emulated.
  *
  * What is queued runs late: when a stream or event is waited for. So a result that is read too
  * soon, or pinned memory that is used again too soon, shows.
