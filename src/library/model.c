@@ -34,6 +34,15 @@ static sheaf_status *copy_text(const char **out, const char *text)
     return text != NULL && *out == NULL ? sheaf__no_memory(text) : NULL;
 }
 
+/* The order that a run was trained in; where that is float16's on processors, which has no name,
+ * pairs stands for it. */
+static sheaf_sums sums_of_run(const sheaf_model *m)
+{
+    const sheaf_train_options *run = &m->run.r.options;
+    const bool plain = m->run.r.out != NULL && run->dtype == SHEAF_F16 && m->o.dtype == SHEAF_F16;
+    return plain && run->sums == SHEAF_SUMS_UNNAMED ? SHEAF_SUMS_PAIRS : run->sums;
+}
+
 /* Opens all but the weights. */
 static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
 {
@@ -57,7 +66,9 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     o->dtype = sheaf__run_model_dtype(&m->run, o->dtype, &m->opened.config, o->events);
     sheaf__sums_note(o->device, o->sums, o->dtype, o->events);
-    o->sums = sheaf__sums_on(o->device, o->sums, m->run.r.options.sums, o->dtype);
+    st = sheaf__sums_choose(&o->sums, m->all, o->device, sums_of_run(m), o->dtype);
+    if (st != NULL)
+        return st;
     sheaf__sums_slow(o->device, o->sums, o->dtype, o->events);
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;
     st = sheaf__codec_open(

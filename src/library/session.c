@@ -247,7 +247,7 @@ static sheaf_status *settle(session *s)
         sheaf__sums_note(s->stored != NULL ? NULL : o->device, asked, o->dtype, how->events);
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
-        o->sums = sheaf__sums_on(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
+        st = sheaf__sums_choose(&o->sums, s->group, o->device, SHEAF_SUMS_UNNAMED, o->dtype);
     if (st == NULL)
         sheaf__sums_slow(o->device, o->sums, o->dtype, said);
     if (st == NULL && s->stored == NULL)

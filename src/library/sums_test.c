@@ -55,6 +55,8 @@ static void test_sums__on_a_device(void **state)
         { "cuda", SHEAF_F16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA8 },
         { "cuda", SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED },
         { "cuda", SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED },
+        { "cuda", SHEAF_F16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED },
+        { "cuda", SHEAF_F16, SHEAF_SUMS_MMA8, SHEAF_SUMS_PAIRS, SHEAF_SUMS_MMA8 },
         { "cuda", SHEAF_BF16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA16 },
         { "cuda", SHEAF_BF16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_PAIRS, SHEAF_SUMS_PAIRS },
         { "cuda", SHEAF_F32, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED },
@@ -67,6 +69,14 @@ static void test_sums__on_a_device(void **state)
         if (got != row[i].want)
             fail_msg("row %zu: %d", i, (int)got);
     }
+}
+
+/* Processes whose GPUs differ take what the first one's compute. */
+static void test_sums__of_gpus_of_several_kinds_the_first_decides(void **state)
+{
+    sheaf_sums sums = sheaf__all_first(met.all) ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
+    CHECK_OK(sheaf__sums_choose(&sums, met.all, "cuda", SHEAF_SUMS_UNNAMED, SHEAF_BF16));
+    assert_int_equal(sums, SHEAF_SUMS_MMA8);
 }
 
 /* The first process is on a machine with tiles, the others are not; one process decides for itself.
@@ -90,6 +100,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums__asked_for_then_the_runs_then_the_fastest),
         cmocka_unit_test(test_sums__of_tensor_cores_are_of_both_types),
+        cmocka_unit_test(test_sums__of_gpus_of_several_kinds_the_first_decides),
         cmocka_unit_test(test_sums__on_a_device),
         cmocka_unit_test(test_sums__of_several_processes_the_first_decides),
     };

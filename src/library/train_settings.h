@@ -53,9 +53,15 @@ void sheaf__sums_note(const char *device, sheaf_sums asked, sheaf_dtype dtype,
 void sheaf__sums_slow(const char *device, sheaf_sums sums, sheaf_dtype dtype,
                       const sheaf_events *events);
 /* sheaf__sums_on - what runs there: as sheaf__sums_of(), but where nothing is named that of the
- * device's tensor cores, if it has any; float16 by `pairs` is that of processors there. */
+ * device's tensor cores, if it has any. In float16 `pairs` is there the order of processors, which
+ * has no name. */
 sheaf_sums sheaf__sums_on(const char *device, sheaf_sums asked, sheaf_sums before,
                           sheaf_dtype dtype);
+/* sheaf__sums_choose - the same of all processes, whose GPUs may differ: that of the first; *sums
+ * is what was asked for. Whose tensor cores have another order refuses it (sheaf__device_order).
+ * Collective. */
+sheaf_status *sheaf__sums_choose(sheaf_sums *sums, sheaf_comm *all, const char *device,
+                                 sheaf_sums before, sheaf_dtype dtype);
 /* Of kernels of AVX2 and AVX-512, and of the reference, which attention still takes. */
 #define SHEAF__MMA_SPEED "20 to 28 GFLOP/s with AVX2 or AVX-512, a quarter of float32"
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the

@@ -39,6 +39,27 @@ trains packed --model "$work/bytes" --data "$work/lines.jsonl" --pack --seq 256 
 says "eval" eval --model "$work/llama.cpu" --data "$llama/tiny_llama/fwd_inputs.safetensors" --dtype float32 --tp 2 --json
 says "generate" generate --model "$families/mixtral/hf" --tokens 3,4,5,6 --max-new 6 --greedy --dtype float32 --json
 
+if [ "$first" = cuda ]; then # float16 as processors sum it, which has no name: asked for, and of a run that began so
+    half=(--model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --save-every 1 --lr 1e-2 --lora-rank 3 --micro-batch 2 --threads 2 --dtype float16)
+    trains half "${half[@]}" --steps 2 --sums pairs
+    cp -r "$work/half.cpu" "$work/half.on"
+    rm -r "$work/half.on/adapter" "$work/half.on/checkpoints/step-00000002"
+    check "checked: float16 that began on cpu goes on there" "$devices" train --resume --out "$work/half.on" --device cuda
+    same "checked: with its bytes" "$work/half.cpu/adapter" "$work/half.on/adapter"
+    says "float16 of such a run" generate --model "$work/half.cpu" --tokens 3,4,5,6 --max-new 6 --greedy --json
+    # kinds FLAG...: two processes, each on a GPU of its own kind
+    kinds() {
+        # shellcheck disable=SC2016
+        SHEAF_PLUGINS=$SHEAF_BUILD_ROOT/src/cli mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 sh -c \
+            '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export SHEAF_EMULATED_GPU=8.6; exec "$@"' - "$devices" train "${half[@]}" --steps 1 \
+            --tp 2 --transport mpi --device cuda --out "$work/kinds" "$@" >"$work/kinds.log" 2>&1
+    }
+    if [ -e "$SHEAF_BUILD_ROOT/src/cli/sheaf-openmpi.so" ]; then
+        check "checked: GPUs of two kinds do not sum in two orders" eval '! kinds && grep "rank 1.*sums in the order mma16" "$work/kinds.log"'
+        check "checked: but as processors do" kinds --sums pairs
+    fi
+fi
+
 # ---- names that are no device, also that of plans ----
 for device in dry CPU cuda:a; do
     while read -r command flags; do

@@ -7,7 +7,7 @@ nvcc=$(command -v "${NVCC:-nvcc}" || { [ -z "$NVCC" ] && ls /usr/local/cuda/bin/
 }
 known=$("$nvcc" --list-gpu-code 2>/dev/null) || { echo "$nvcc does not say for which GPUs it compiles: CUDA 11.8 is the least" >&2; exit 1; }
 kinds=
-for number in 80 86 89 90 120; do
+for number in 80 86 89 90 100 120; do
     case $known in *sm_$number*) [ $number = 90 ] && number=90a; kinds="$kinds sm_$number" ;; esac
 done
 work=$(mktemp -d) || exit 1

@@ -85,8 +85,11 @@ static sheaf_status *no_kind(const sheaf__cubin *table, const sheaf__cuda *gpu)
     sheaf_expected(st, "machine code for compute capability %d.%d (sm_%d%d)", gpu->major,
                    gpu->minor, gpu->major, gpu->minor);
     sheaf_found(st, "%s", *kinds == '\0' ? "none" : kinds);
-    return sheaf_try_this(st, "build sheaf with an nvcc that knows this GPU (nvcc "
-                              "--list-gpu-code); another GPU (--device cuda:N); or --device cpu");
+    return sheaf_try_this(st,
+                          "build sheaf for this GPU (GPU_KINDS=sm_%d%d ./run build, if "
+                          "meson_options.txt has it) by an nvcc that knows it; another GPU "
+                          "(--device cuda:N); or --device cpu",
+                          gpu->major, gpu->minor);
 }
 
 /* ---- loading ---- */
