@@ -200,13 +200,34 @@ uint64_t wide_operand(const void *at, int column)
     return (uint64_t)((const char *)at - self->shared + column * 2);
 }
 
+/* The same of one that lies across: a mark tells it. */
+#define ACROSS (UINT64_C(1) << 62)
+
+uint64_t wide_across(const void *at, int k)
+{
+    sheaf__emu_check(at, 1024, 1024, "an operand of wgmma");
+    if (k % 16 != 0 || k < 0 || k >= WIDE_ROW)
+        sheaf__emu_fail("an operand of wgmma begins at no multiple of 16 rows");
+    return (uint64_t)((const char *)at - self->shared + k * WIDE_ROW * 2) | ACROSS;
+}
+
+static uint16_t element_at(char *at)
+{
+    uint16_t e;
+    memcpy(&e, swizzled((char *)((uintptr_t)at & ~(uintptr_t)15)) + ((uintptr_t)at & 15), 2);
+    return e;
+}
+
 /* Two elements of an operand's row. */
 static uint32_t pair_of(uint64_t operand, int row, int k)
 {
-    uint32_t two;
-    char *at = self->shared + operand + (int64_t)row * WIDE_ROW * 2 + k * 2;
-    memcpy(&two, swizzled((char *)((uintptr_t)at & ~(uintptr_t)15)) + ((uintptr_t)at & 15), 4);
-    return two;
+    char *at = self->shared + (operand & ~ACROSS);
+    if ((operand & ACROSS) != 0) {
+        at += row / 64 * WIDE_BOX + k * WIDE_ROW * 2 + row % 64 * 2;
+        return element_at(at) | (uint32_t)element_at(at + WIDE_ROW * 2) << 16;
+    }
+    at += row * WIDE_ROW * 2 + k * 2;
+    return element_at(at) | (uint32_t)element_at(at + 2) << 16;
 }
 
 /* A warp's 16 rows, by m16n8k16. */
@@ -250,7 +271,7 @@ static void do_wides(int warp, int n)
 
 static void add_wide(int warp, sheaf__emu_act act, const sheaf__emu_meeting *m)
 {
-    sheaf__emu_wide o = { .n = (int)(m->slot[0] >> 1),
+    sheaf__emu_wide o = { .n = (int)(m->slot[0] >> 3),
                           .group = self->wides[warp].group,
                           .f16 = act == SHEAF__EMU_WIDE_F16,
                           .keep = m->slot[0] & 1,
@@ -261,6 +282,9 @@ static void add_wide(int warp, sheaf__emu_act act, const sheaf__emu_meeting *m)
             sheaf__emu_fail("wgmma: lanes name different operands");
         o.d[i] = (float *)(uintptr_t)m->row[i];
     }
+    if ((o.a & ACROSS) != 0 != (m->slot[0] >> 1 & 1) ||
+        (o.b & ACROSS) != 0 != (m->slot[0] >> 2 & 1))
+        sheaf__emu_fail("wgmma: an operand does not lie as it says");
     self->wides[warp].issued++;
     if (self->launch->turned) {
         do_wide(&o, warp);
@@ -281,11 +305,11 @@ void sheaf__emu_wide_meet(int warp, sheaf__emu_act act, sheaf__emu_meeting *m)
         add_wide(warp, act, m);
 }
 
-void sheaf__emu_wide_issue(float *d, uint64_t a, uint64_t b, int keep, int n, sheaf__emu_act act)
+void sheaf__emu_wide_issue(float *d, uint64_t a, uint64_t b, int how, sheaf__emu_act act)
 {
     sheaf__emu_meeting *m = sheaf__emu_come(act);
     const int lane = sheaf__emu.now % 32;
-    m->slot[lane] = (uint64_t)n << 1 | (keep != 0);
+    m->slot[lane] = (uint64_t)how;
     m->wide[lane][0] = a;
     m->wide[lane][1] = b;
     m->row[lane] = (const char *)d;

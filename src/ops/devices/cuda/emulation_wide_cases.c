@@ -76,9 +76,9 @@ DEVICE void multiply_stage(const case_wide *a, const ring *r, float *d, int half
         if (MISTAKE(WIDE_WARPS_PART) && threadIdx.x / 32 == 5 && k == 48)
             continue;
         if (f16)
-            wide_f16_256(d, left, right, keep || k > 0);
+            wide_f16_256(d, left, right, keep || k > 0, false, false);
         else
-            wide_bf16_256(d, left, right, keep || k > 0);
+            wide_bf16_256(d, left, right, keep || k > 0, false, false);
     }
     wide_commit();
 }

@@ -19,6 +19,7 @@
  * at a multiple of 1024, and their 16 bytes lie as the copy engine's swizzle of 128 bytes has them.
  */
 #define WIDE_ROW 64
+#define WIDE_BOX (64 * WIDE_ROW * 2) /* bytes of 64 rows */
 
 #ifdef __CUDACC__
 #define KERNEL_OF_CLUSTERS(name, arguments, threads, blocks)                                       \
@@ -115,6 +116,12 @@ DEVICE void copy_box(void *to, const sheaf__tensor_map *map, uint64_t *barrier, 
             "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row)
             : "memory");
 }
+/* A map in global memory that was written from elsewhere, before this thread's first copy_box() by
+ * it. */
+DEVICE void map_seen(const sheaf__tensor_map *map)
+{
+    asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
+}
 /* What this thread stored in shared memory is seen by the copy engine and by wgmma. */
 DEVICE void stores_seen(void)
 {
@@ -129,6 +136,14 @@ DEVICE uint64_t wide_operand(const void *at, int column)
 {
     const uint32_t from = shared_address(at) + (uint32_t)column * 2;
     return (uint64_t)(from & 0x3ffff) >> 4 | 1ull << 16 | (1024ull >> 4) << 32 | 1ull << 62;
+}
+/* The same of an operand that lies as [k, rows]: tiles of 64 rows for 64 k, each a box of 64 x 64,
+ * one behind the other; `at`: the first one. */
+DEVICE uint64_t wide_across(const void *at, int k)
+{
+    const uint32_t from = shared_address(at) + (uint32_t)k * (WIDE_ROW * 2);
+    return (uint64_t)(from & 0x3ffff) >> 4 | (uint64_t)(WIDE_BOX >> 4) << 16 |
+           (1024ull >> 4) << 32 | 1ull << 62;
 }
 DEVICE void wide_begin(void)
 {
@@ -148,9 +163,9 @@ DEVICE void wide_sums(float *d, int n)
         asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/* wide_bf16_256(d, a, b, keep): all four warps of a warpgroup; a has 64 rows, b 256. Sum
- * d[4 i + 2 h + e] of a thread is that of row 16 warp + lane / 4 + 8 h and of column
- * 8 i + lane % 4 * 2 + e. keep: 0 starts from +0. */
+/* wide_bf16_256(d, a, b, keep, a_across, b_across): all four warps of a warpgroup; a has 64 rows, b
+ * 256; across (a constant): it is one of wide_across(). Sum d[4 i + 2 h + e] of a thread is that of
+ * row 16 warp + lane / 4 + 8 h and of column 8 i + lane % 4 * 2 + e. keep: 0 starts from +0. */
 #define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SUMS_16(i) SUMS_4(i), SUMS_4(i + 4), SUMS_4(i + 8), SUMS_4(i + 12)
 #define SUMS_64(i) SUMS_16(i), SUMS_16(i + 16), SUMS_16(i + 32), SUMS_16(i + 48)
@@ -168,28 +183,34 @@ DEVICE void wide_sums(float *d, int n)
     "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"                             \
     "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"                 \
     "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-#define WIDE_256(name, type)                                                                       \
-    DEVICE void name(float *d, uint64_t a, uint64_t b, int keep)                                   \
+#define WIDE_256(type, across)                                                                     \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0;"                                          \
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {" NAMES_128       \
+                 "}, %128, %129, p, 1, 1, " across ";}"                                            \
+                 : SUMS_64(0), SUMS_64(64)                                                         \
+                 : "l"(a), "l"(b), "r"(keep))
+#define WIDE_128(type, across)                                                                     \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;"                                           \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" NAMES_64        \
+                 "}, %64, %65, p, 1, 1, " across ";}"                                              \
+                 : SUMS_64(0)                                                                      \
+                 : "l"(a), "l"(b), "r"(keep))
+#define WIDE(name, one, type)                                                                      \
+    DEVICE void name(float *d, uint64_t a, uint64_t b, int keep, bool a_across, bool b_across)     \
     {                                                                                              \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0;"                                      \
-                     "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {" NAMES_128   \
-                     "}, %128, %129, p, 1, 1, 0, 0;}"                                              \
-                     : SUMS_64(0), SUMS_64(64)                                                     \
-                     : "l"(a), "l"(b), "r"(keep));                                                 \
+        if (a_across && b_across)                                                                  \
+            one(type, "1, 1");                                                                     \
+        else if (a_across)                                                                         \
+            one(type, "1, 0");                                                                     \
+        else if (b_across)                                                                         \
+            one(type, "0, 1");                                                                     \
+        else                                                                                       \
+            one(type, "0, 0");                                                                     \
     }
-#define WIDE_128(name, type)                                                                       \
-    DEVICE void name(float *d, uint64_t a, uint64_t b, int keep)                                   \
-    {                                                                                              \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;"                                       \
-                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" NAMES_64    \
-                     "}, %64, %65, p, 1, 1, 0, 0;}"                                                \
-                     : SUMS_64(0)                                                                  \
-                     : "l"(a), "l"(b), "r"(keep));                                                 \
-    }
-WIDE_256(wide_bf16_256, "bf16")
-WIDE_256(wide_f16_256, "f16")
-WIDE_128(wide_bf16_128, "bf16")
-WIDE_128(wide_f16_128, "f16")
+WIDE(wide_bf16_256, WIDE_256, "bf16")
+WIDE(wide_f16_256, WIDE_256, "f16")
+WIDE(wide_bf16_128, WIDE_128, "bf16")
+WIDE(wide_f16_128, WIDE_128, "f16")
 #else
 #define KERNEL_OF_CLUSTERS SHEAF__EMU_KERNEL
 
@@ -211,29 +232,28 @@ void copy_box(void *to, const sheaf__tensor_map *map, uint64_t *barrier, int col
 static inline void stores_seen(void)
 {
 }
+static inline void map_seen(const sheaf__tensor_map *map)
+{
+}
 
 uint64_t wide_operand(const void *at, int column);
+uint64_t wide_across(const void *at, int k);
 void wide_begin(void);
 void wide_commit(void);
 void wide_wait(int n);
 static inline void wide_sums(float *d, int n)
 {
 }
-void sheaf__emu_wide_issue(float *d, uint64_t a, uint64_t b, int keep, int n, sheaf__emu_act act);
-static inline void wide_bf16_256(float *d, uint64_t a, uint64_t b, int keep)
-{
-    sheaf__emu_wide_issue(d, a, b, keep, 256, SHEAF__EMU_WIDE_BF16);
-}
-static inline void wide_f16_256(float *d, uint64_t a, uint64_t b, int keep)
-{
-    sheaf__emu_wide_issue(d, a, b, keep, 256, SHEAF__EMU_WIDE_F16);
-}
-static inline void wide_bf16_128(float *d, uint64_t a, uint64_t b, int keep)
-{
-    sheaf__emu_wide_issue(d, a, b, keep, 128, SHEAF__EMU_WIDE_BF16);
-}
-static inline void wide_f16_128(float *d, uint64_t a, uint64_t b, int keep)
-{
-    sheaf__emu_wide_issue(d, a, b, keep, 128, SHEAF__EMU_WIDE_F16);
-}
+void sheaf__emu_wide_issue(float *d, uint64_t a, uint64_t b, int how, sheaf__emu_act act);
+#define WIDE(name, n, act)                                                                         \
+    static inline void name(float *d, uint64_t a, uint64_t b, int keep, bool a_across,             \
+                            bool b_across)                                                         \
+    {                                                                                              \
+        sheaf__emu_wide_issue(d, a, b, (n) << 3 | b_across << 2 | a_across << 1 | (keep != 0),     \
+                              act);                                                                \
+    }
+WIDE(wide_bf16_256, 256, SHEAF__EMU_WIDE_BF16)
+WIDE(wide_f16_256, 256, SHEAF__EMU_WIDE_F16)
+WIDE(wide_bf16_128, 128, SHEAF__EMU_WIDE_BF16)
+WIDE(wide_f16_128, 128, SHEAF__EMU_WIDE_F16)
 #endif

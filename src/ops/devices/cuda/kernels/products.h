@@ -69,6 +69,8 @@ typedef struct sheaf__products_table {
     /* [blocks][waits][results of a tile]: room for what waits; how a kernel lays it out is its own
      * affair. NULL if no part of these jobs waits. */
     float *waiting;
+    /* Of each part's A and B, for the kernels of products_wide.c; else NULL. */
+    const struct sheaf__tensor_map *map;
     int32_t jobs, tiles;
     int32_t waits; /* subtrees that wait at once, at most */
 } sheaf__products_table;
