@@ -39,7 +39,7 @@ wasteful() {
 }
 # tensorless SOURCE PTX: tensor cores are meant and not there.
 tensorless() {
-    for way in 'mma_(bf16|f16)\(:mma\.sync' 'wide_(bf16|f16)\(:wgmma\.mma_async'; do
+    for way in 'mma_(bf16|f16)\(:mma\.sync' 'wide_(bf16|f16)_[0-9]+\(:wgmma\.mma_async'; do
         if grep -qE "${way%%:*}" "$1" && ! grep -q "${way##*:}" "$2"; then echo "no ${way##*:}"; fi
     done
 }
@@ -106,7 +106,9 @@ mapfile -t files < <(find src/ops/devices/cuda/kernels -name '*.c' | LC_ALL=C so
 {
     for kind; do
         for file in "${files[@]}"; do
-            if [ "$kind" = "$1" ]; then echo "$file $kind marked"; else echo "$file $kind -"; fi
+            if grep -q 'cuda/hopper\.h' "$file"; then
+                [ "$kind" != sm_90a ] || echo "$file $kind marked"
+            elif [ "$kind" = "$1" ]; then echo "$file $kind marked"; else echo "$file $kind -"; fi
         done
         if [ "$kind" = sm_90a ]; then echo "src/ops/devices/cuda/emulation_wide_cases.c $kind marked"; fi
     done

@@ -79,6 +79,11 @@ sheaf_status *sheaf__driver_fill(sheaf__driver *out, void *library,
         missing = #name;
     SHEAF__DRIVER_LIST(FIND)
 #undef FIND
+#define FIND(field, name, parameters)                                                              \
+    at = symbol(library, #name);                                                                   \
+    memcpy(&out->field, &at, sizeof at);
+    SHEAF__DRIVER_LATER(FIND)
+#undef FIND
     if (missing == NULL)
         return NULL;
     if (out->version != NULL && out->version(&version) != 0)

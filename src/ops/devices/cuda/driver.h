@@ -58,6 +58,10 @@ enum {
     SHEAF__GPU_OWN_ORDER = 1,  /* a stream that does not wait for the default one */
     SHEAF__GPU_UNTIMED = 2,    /* an event */
     SHEAF__GPU_READ_WRITE = 3, /* access */
+    /* of a tensor map: what is fetched to the cache at once, in bytes */
+    SHEAF__GPU_MAP_BF16 = 9,
+    SHEAF__GPU_MAP_SWIZZLE_128 = 3,
+    SHEAF__GPU_MAP_FETCH_256 = 3,
 };
 
 typedef struct sheaf__gpu_place {
@@ -147,11 +151,20 @@ typedef struct sheaf__gpu_access { /* CUmemAccessDesc */
       (sheaf__gpu_function kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x,         \
        unsigned threads_y, unsigned threads_z, unsigned shared, sheaf__gpu_stream stream,          \
        void **arguments, void **extra))
+/* Those that older drivers do not have: NULL. */
+#define SHEAF__DRIVER_LATER(X)                                                                     \
+    X(tensor_map, cuTensorMapEncodeTiled,                                                          \
+      (struct sheaf__tensor_map *out, int type, uint32_t dimensions, sheaf__gpu_address base,      \
+       const uint64_t *size, const uint64_t *stride, const uint32_t *box, const uint32_t *each,    \
+       int interleave, int swizzle, int fetch, int fill))
 /* clang-format on */
+
+struct sheaf__tensor_map;
 
 typedef struct sheaf__driver {
 #define SHEAF__DRIVER_FIELD(field, symbol, parameters) sheaf__gpu_error(*field) parameters;
     SHEAF__DRIVER_LIST(SHEAF__DRIVER_FIELD)
+    SHEAF__DRIVER_LATER(SHEAF__DRIVER_FIELD)
 #undef SHEAF__DRIVER_FIELD
 } sheaf__driver;
 

@@ -282,8 +282,7 @@ static void add_wide(int warp, sheaf__emu_act act, const sheaf__emu_meeting *m)
             sheaf__emu_fail("wgmma: lanes name different operands");
         o.d[i] = (float *)(uintptr_t)m->row[i];
     }
-    if ((o.a & ACROSS) != 0 != (m->slot[0] >> 1 & 1) ||
-        (o.b & ACROSS) != 0 != (m->slot[0] >> 2 & 1))
+    if (o.a >> 62 != (m->slot[0] >> 1 & 1) || o.b >> 62 != (m->slot[0] >> 2 & 1))
         sheaf__emu_fail("wgmma: an operand does not lie as it says");
     self->wides[warp].issued++;
     if (self->launch->turned) {

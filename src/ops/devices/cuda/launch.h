@@ -13,7 +13,7 @@ typedef struct sheaf__launch {
     const char *kernel;
     int64_t blocks[3]; /* a 0 behind the first is a 1; none at all: nothing is launched */
     int threads;
-    size_t shared; /* bytes of dynamic shared memory, SHEAF__CUDA_SHARED at most */
+    size_t shared; /* bytes of dynamic shared memory, SHEAF__CUDA_SHARED at most on any GPU */
     const void *arguments;
     size_t bytes;
     bool exchange; /* beside operations (peers.c) */
@@ -49,6 +49,15 @@ sheaf__sums sheaf__cuda_sums(const sheaf__cuda *gpu);
 bool sheaf__cuda_computes(const sheaf__cuda *gpu, sheaf__sums sums);
 /* Multiprocessors: how many blocks run side by side. */
 int sheaf__cuda_processors(const sheaf__cuda *gpu);
+
+/* Whether it has the copy engine and wgmma: compute capability 9.0, with a driver that makes maps.
+ */
+bool sheaf__cuda_has_maps(const sheaf__cuda *gpu);
+/* sheaf__cuda_map - a matrix of 16-bit numbers for the copy engine (tensor_map.h), which is in the
+ * GPU's memory; false: the driver makes none of it. stride: in bytes. */
+struct sheaf__tensor_map;
+bool sheaf__cuda_map(sheaf__cuda *gpu, struct sheaf__tensor_map *map, const void *base,
+                     int64_t rows, int64_t columns, int64_t stride, int box_rows);
 
 /* An operation; false: it has no kernel for these arguments, and launched nothing. */
 typedef bool sheaf__cuda_operation(sheaf__cuda *gpu, const sheaf__call *call);

@@ -2,18 +2,24 @@
  * that have the same kernel in one launch. */
 #include "ops/devices/cuda/kernels/products.h"
 #include "ops/devices/cuda/launch_products.h"
+#include "ops/devices/cuda/tensor_map.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/matmul/mma.h"
 
 /* Elements of a part, at most, where no chain ends: a multiple of a block. */
 #define MOST_K ((int64_t)1 << 30)
 
+/* Parts of a call with maps, at most: what is staged of them. */
+#define MOST_MAPPED 4096
+
 /* The table of a call while it is made. */
 typedef struct table {
     sheaf__products_part *part;
     float **root;
+    sheaf__tensor_map *map; /* two a part; NULL: none can be made */
     int parts, roots;
-    bool mma; /* of the job whose parts are added */
+    bool maps; /* some are */
+    bool mma;  /* of the job whose parts are added */
 } table;
 
 typedef struct chosen {
@@ -170,7 +176,22 @@ static bool steps_fit(const sheaf__products_part *part, int parts)
     return true;
 }
 
-static void add_job(chosen *to, table *t, const sheaf__products_call *call,
+/* By tensor cores; parts from `first` on. */
+static const sheaf__products_kernel *by_mma(sheaf__cuda *gpu, table *t,
+                                            const sheaf__products_call *call,
+                                            const sheaf__product *job, int first, bool waits)
+{
+    const sheaf__products_part *part = t->part + first;
+    const sheaf__products_kernel *kernel =
+        t->map == NULL ? NULL : sheaf__products_by_wide(call, job, part, t->parts - first);
+    if (kernel == NULL ||
+        !sheaf__products_maps(gpu, t->map + (size_t)first * 2, job, kernel, part, t->parts - first))
+        return sheaf__products_by_mma(call, job, waits);
+    t->maps = true;
+    return kernel;
+}
+
+static void add_job(chosen *to, sheaf__cuda *gpu, table *t, const sheaf__products_call *call,
                     const sheaf__product *job)
 {
     const int first = t->parts, root = t->roots;
@@ -181,7 +202,7 @@ static void add_job(chosen *to, table *t, const sheaf__products_call *call,
     if (!t->mma)
         kernel = sheaf__products_by_fma(call, job, waits > 0);
     else if (call->native && steps_fit(t->part + first, t->parts - first))
-        kernel = sheaf__products_by_mma(call, job, waits > 0);
+        kernel = by_mma(gpu, t, call, job, first, waits > 0);
     *to = (chosen){
         .kernel = kernel,
         .waits = waits,
@@ -221,6 +242,11 @@ static int64_t blocks_of(const sheaf__products_kernel *kernel, int64_t tiles, in
                          int processors)
 {
     const int64_t bytes = waits * kernel->rows * kernel->cols * (int64_t)sizeof(float);
+    if (kernel->cluster > 0) {
+        const int64_t at_once = processors / kernel->cluster,
+                      room = bytes == 0 ? at_once : (int64_t)SHEAF__CUDA_SCRATCH / bytes;
+        return mm_min(tiles, mm_min(at_once, room)) * kernel->cluster;
+    }
     if (bytes == 0)
         return tiles;
     const int64_t side_by_side = (int64_t)processors * kernel->side_by_side;
@@ -254,13 +280,15 @@ typedef struct launched {
     size_t job; /* the first one's place among all */
 } launched;
 
-static void launch(sheaf__cuda *gpu, const launched *l, const char *staged, const table *t)
+static void launch(sheaf__cuda *gpu, const launched *l, const char *staged,
+                   const sheaf__tensor_map *map, const table *t)
 {
     const sheaf__products_kernel *kernel = l->kernel;
     sheaf__products_table table = l->table;
     table.part = (const sheaf__products_part *)staged;
     table.root = (float *const *)(table.part + t->parts);
     table.job = (const sheaf__products_job *)(table.root + t->roots) + l->job;
+    table.map = map;
     table.waiting = table.waits > 0 ? sheaf__cuda_scratch(gpu) : NULL;
     const int64_t blocks = blocks_of(kernel, table.tiles, table.waits, sheaf__cuda_processors(gpu));
     sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = kernel->name,
@@ -292,8 +320,12 @@ static bool launch_all(sheaf__cuda *gpu, const table *t, chosen *of, int n)
         memcpy(all + parts, t->root, roots);
         const char *staged =
             sheaf__cuda_stage(gpu, all, parts + roots + jobs * sizeof(sheaf__products_job));
-        for (size_t l = 0; staged != NULL && l < launches; l++)
-            launch(gpu, &each[l], staged, t);
+        const sheaf__tensor_map *map =
+            staged == NULL || !t->maps
+                ? NULL
+                : sheaf__cuda_stage(gpu, t->map, (size_t)t->parts * 2 * sizeof *t->map);
+        for (size_t l = 0; staged != NULL && (map != NULL || !t->maps) && l < launches; l++)
+            launch(gpu, &each[l], staged, map, t);
     }
     free(all);
     free(each);
@@ -306,7 +338,7 @@ static bool run_jobs(sheaf__cuda *gpu, const sheaf__products_call *call, table *
     for (int j = 0; j < call->jobs; j++) {
         if (call->job[j].m == 0 || call->job[j].n == 0)
             continue;
-        add_job(&of[n], t, call, &call->job[j]);
+        add_job(&of[n], gpu, t, call, &call->job[j]);
         if (of[n].job.parts > 0 && of[n++].kernel == NULL) /* no part: no root is its own */
             return false;
     }
@@ -320,6 +352,8 @@ bool sheaf__cuda_op_products(sheaf__cuda *gpu, const sheaf__call *call)
                                        .jobs = jobs->jobs,
                                        .sums = sheaf__cuda_sums(gpu),
                                        .native = sheaf__cuda_computes(gpu, sheaf__cuda_sums(gpu)),
+                                       .wide = sheaf__cuda_has_maps(gpu) &&
+                                               sheaf__cuda_computes(gpu, sheaf__cuda_sums(gpu)),
                                        .processors = sheaf__cuda_processors(gpu) };
     int64_t parts = 0;
     for (int j = 0; j < all.jobs; j++)
@@ -327,10 +361,13 @@ bool sheaf__cuda_op_products(sheaf__cuda *gpu, const sheaf__call *call)
     table t = { .part = calloc((size_t)parts + 1, sizeof *t.part),
                 .root = calloc((size_t)all.jobs * SHEAF_MAX_SLICES + 1, sizeof *t.root) };
     chosen *of = calloc((size_t)all.jobs + 1, sizeof *of);
+    if (all.wide && parts <= MOST_MAPPED)
+        t.map = aligned_alloc(_Alignof(sheaf__tensor_map), ((size_t)parts + 1) * 2 * sizeof *t.map);
     const bool memory = t.part != NULL && t.root != NULL && of != NULL;
     const bool done = memory && run_jobs(gpu, &all, &t, of);
     free(t.part);
     free(t.root);
+    free(t.map);
     free(of);
     return done;
 }

@@ -13,6 +13,7 @@ typedef struct sheaf__products_kernel {
     int side_by_side;        /* blocks of a multiprocessor */
     /* Subtrees that it keeps by itself; the table has room for those beyond that. */
     int keeps;
+    int cluster; /* blocks that share a tile, and take one after the other; 0: of others */
 } sheaf__products_kernel;
 
 /* What all jobs of a call are for the choice. */
@@ -21,6 +22,7 @@ typedef struct sheaf__products_call {
     int jobs;
     sheaf__sums sums;
     bool native; /* the GPU's tensor cores compute them */
+    bool wide;   /* and it has the copy engine and wgmma */
     int processors;
 } sheaf__products_call;
 
@@ -28,6 +30,17 @@ typedef struct sheaf__products_call {
  * waits. */
 const sheaf__products_kernel *sheaf__products_by_mma(const sheaf__products_call *call,
                                                      const sheaf__product *job, bool waits);
+/* sheaf__products_by_wide - of jobs that are summed by mma16, with these parts; NULL: none of
+ * products_wide.c. */
+struct sheaf__products_part;
+const sheaf__products_kernel *sheaf__products_by_wide(const sheaf__products_call *call,
+                                                      const sheaf__product *job,
+                                                      const struct sheaf__products_part *part,
+                                                      int parts);
+/* sheaf__products_maps - those of each part, two; false: one cannot be made. */
+bool sheaf__products_maps(sheaf__cuda *gpu, struct sheaf__tensor_map *map,
+                          const sheaf__product *job, const sheaf__products_kernel *kernel,
+                          const struct sheaf__products_part *part, int parts);
 /* sheaf__products_by_fma - of all others: float32, float16, and bfloat16 by pairs and tiles. */
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
                                                      const sheaf__product *job, bool waits);

@@ -2,18 +2,21 @@
  * wait, odd sizes, special values, and calls of several jobs have the processor's bytes. */
 #include "tests/devices/far_products.h"
 
+#include "ops/devices/cuda/cuda.h"
 #include "ops/matmul/mma.h"
 
 enum { JOBS = 4, SLICES = 16 };
 
-/* The first one has mma8, the second one mma16 and takes everything in turned order. */
-static sheaf__device *here, *gpu[2];
+/* The first one has mma8; the second one mma16, and takes everything in turned order; so has the
+ * third. */
+enum { GPUS = 3 };
+static sheaf__device *here, *gpu[GPUS];
 
 static int open_devices(void **state)
 {
-    setenv("SHEAF_EMULATED_GPU", "8.0,9.0", 1);
+    setenv("SHEAF_EMULATED_GPU", "8.0,9.0,9.0", 1);
     CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 2, NULL, 0));
-    for (int g = 0; g < 2; g++)
+    for (int g = 0; g < GPUS; g++)
         CHECK_OK(sheaf__device_open_unit(&gpu[g], &sheaf__cuda_class, g, 1, NULL, 0));
     return 0;
 }
@@ -21,7 +24,7 @@ static int open_devices(void **state)
 static int close_devices(void **state)
 {
     sheaf__device_close(here);
-    for (int g = 0; g < 2; g++)
+    for (int g = 0; g < GPUS; g++)
         sheaf__device_close(gpu[g]);
     return 0;
 }
@@ -43,25 +46,57 @@ static void compare(const char *name, const sheaf__product *job, const sheaf__pr
         sheaf__device_free(on->device, on->block[b]);
 }
 
-/* Jobs of one call. */
-static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)
+/* Jobs of one call, whose results are here. */
+static void check_on(sheaf__device *device, const char *name, const sheaf__product *job, int jobs,
+                     const sheaf__product *before)
 {
     static there on[JOBS];
     sheaf__product copy[JOBS];
-    sheaf__device *device = gpu[sums == SHEAF__MMA16];
     const int64_t ran = sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS);
     for (int j = 0; j < jobs; j++) {
         on[j] = (there){ .device = device };
-        copy[j] = put_job(&on[j], &job[j]);
+        copy[j] = put_job(&on[j], &before[j]);
     }
-    here->sums = device->sums = sums;
-    sheaf__products(here, job, jobs);
     sheaf__products(device, copy, jobs);
     CHECK_OK(sheaf__device_check(device));
     assert_int_equal(sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS), ran + 1);
     for (int j = 0; j < jobs; j++)
         compare(name, &job[j], &copy[j], &on[j]);
+}
+
+/* The same jobs with a copy of what they add to. */
+static void copy_jobs(sheaf__product *copy, const sheaf__product *job, int jobs)
+{
+    for (int j = 0; j < jobs; j++) {
+        copy[j] = job[j];
+        if (job[j].roots != NULL)
+            continue;
+        const size_t bytes = (size_t)extent(job[j].m, job[j].n, job[j].ldy) *
+                             sheaf_dtype_bytes((sheaf_dtype)job[j].out);
+        copy[j].y = memcpy(keep(bytes), job[j].y, bytes);
+    }
+}
+
+static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)
+{
+    sheaf__product before[JOBS];
+    copy_jobs(before, job, jobs);
+    here->sums = gpu[0]->sums = gpu[1]->sums = gpu[2]->sums = sums;
+    sheaf__products(here, job, jobs);
+    for (int g = 0; g < GPUS; g++)
+        if ((g > 0) == (sums == SHEAF__MMA16))
+            check_on(gpu[g], name, job, jobs, before);
     drop_all();
+}
+
+/* That it was a kernel of this name that ran last. */
+static void assert_ran(const char *kernel)
+{
+    for (int g = 1; g < GPUS; g++) {
+        const sheaf__cuda *of = gpu[g]->reserved->own;
+        if (strncmp(of->last, kernel, strlen(kernel)) != 0)
+            fail_msg("%s ran, not %s", of->last, kernel);
+    }
 }
 
 /* ---- jobs ---- */
@@ -76,6 +111,17 @@ static sheaf__sums any_order(void)
     return below(2) ? SHEAF__MMA8 : SHEAF__MMA16;
 }
 
+static void make_even(sheaf__term *t, sheaf_dtype dtype, int64_t m, int64_t n, kind kind)
+{
+    const bool nk = t->form == SHEAF__B_NK;
+    t->lda = ((t->a_km ? m : t->k) + 15) / 8 * 8;
+    t->a = random_matrix(dtype, t->a_km ? t->k : m, t->a_km ? m : t->k, t->lda, kind);
+    if (t->w == NULL) {
+        t->ldb = ((nk ? t->k : n) + 15) / 8 * 8;
+        t->b = random_matrix(dtype, nk ? n : t->k, nk ? t->k : n, t->ldb, kind);
+    }
+}
+
 /* even: all rows begin at multiples of 16 bytes. */
 static sheaf__term some_term(sheaf_dtype dtype, int64_t m, int64_t n, int64_t k, kind kind,
                              bool even)
@@ -85,15 +131,8 @@ static sheaf__term some_term(sheaf_dtype dtype, int64_t m, int64_t n, int64_t k,
         t = random_term(dtype, (int)below(FORMS), below(2), m, n, k, kind);
     while (t.w != NULL && t.w->dtype != dtype);
     t.apart = below(2);
-    if (!even)
-        return t;
-    const bool nk = t.form == SHEAF__B_NK;
-    t.lda = ((t.a_km ? m : k) + 15) / 8 * 8;
-    t.a = random_matrix(dtype, t.a_km ? k : m, t.a_km ? m : k, t.lda, kind);
-    if (t.w == NULL) {
-        t.ldb = ((nk ? k : n) + 15) / 8 * 8;
-        t.b = random_matrix(dtype, nk ? n : k, nk ? k : n, t.ldb, kind);
-    }
+    if (even)
+        make_even(&t, dtype, m, n, kind);
     return t;
 }
 
@@ -160,8 +199,18 @@ typedef struct sliced {
     sheaf__term term[2 * SLICES];
 } sliced;
 
+static sheaf__term sliced_term(sheaf_dtype dtype, int64_t m, int64_t n, int64_t k, kind kind,
+                               bool even)
+{
+    sheaf__term t;
+    do
+        t = some_term(dtype, m, n, k, kind, even || below(2));
+    while (even && t.w != NULL && t.w->k % 8 != 0);
+    return t;
+}
+
 /* Own slices, of which some have no term, or two; the first may have more than a chain. */
-static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n, kind kind)
+static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n, kind kind, bool even)
 {
     bool present[SLICES];
     int slices = 0, terms = 0;
@@ -178,7 +227,7 @@ static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n, kin
         s->first[slices++] = terms;
         for (int t = (int)below(6) == 0 ? 0 : 1 + (int)below(2); t > 0; t--)
             s->term[terms++] =
-                some_term(dtype, m, n, below(20) == 0 && m < 40 ? 4500 : below(50), kind, below(2));
+                sliced_term(dtype, m, n, below(20) == 0 && m < 40 ? 4500 : below(50), kind, even);
     }
     s->first[slices] = terms;
     sheaf__product job = plain_job(dtype, m, n, s->term, terms);
@@ -209,7 +258,7 @@ static void test_products__slices_by_the_tree(void **state)
         seed = of * 1000;
         const int64_t m = any_size(), n = any_size();
         const sheaf__product job =
-            sliced_job(&s, 1 + (int)below(6), m, n, of % 3 == 0 ? TINY : ORDINARY);
+            sliced_job(&s, 1 + (int)below(6), m, n, of % 3 == 0 ? TINY : ORDINARY, false);
         check_jobs("slices", &job, 1, any_order());
     }
 }
@@ -229,11 +278,76 @@ static void test_products__jobs_of_one_call(void **state)
     }
 }
 
+/* ---- by wgmma ---- */
+
+/* [m, k] or [k, m], and [n, k] or [k, n]. */
+static sheaf__term wide_term(sheaf_dtype dtype, int way, int64_t m, int64_t n, int64_t k, kind kind)
+{
+    sheaf__term t = random_term(dtype, way & 1 ? SHEAF__B_KN : SHEAF__B_NK, way & 2, m, n, k, kind);
+    t.apart = below(2);
+    make_even(&t, dtype, m, n, kind);
+    return t;
+}
+
+static void test_products__wide_tiles(void **state)
+{
+    static const struct {
+        int64_t m, n;
+    } of[] = { { 257, 129 }, { 130, 300 }, { 300, 264 }, { 520, 136 }, { 256, 512 } };
+    static const kind kinds[] = { ORDINARY, SPECIAL, TINY };
+    for (int i = 0; i < 36; i++) {
+        sheaf__term term[3];
+        seed = 3000 + (uint64_t)i;
+        const int64_t m = of[i % 5].m, n = of[i % 5].n;
+        const int terms = 1 + (int)below(3);
+        const sheaf_dtype dtype = any_half();
+        for (int t = 0; t < terms; t++)
+            term[t] = wide_term(dtype, t == 0 ? i % 4 : (int)below(4), m, n,
+                                1 + below(i % 7 ? 90 : 400), kinds[i % 3]);
+        sheaf__product job = plain_job(dtype, m, n, term, terms);
+        random_ending(&job, kinds[i % 3]);
+        check_jobs("wide", &job, 1, SHEAF__MMA16);
+        assert_ran("products_wide_256");
+    }
+}
+
+static void test_products__wide_chains_end(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        sheaf__term term[2];
+        seed = 4000 + (uint64_t)i;
+        const sheaf_dtype dtype = any_half();
+        term[0] = wide_term(dtype, i, 257, 130, SHEAF__MMA_CHAIN * (1 + i % 2) + i % 3, ORDINARY);
+        term[1] = wide_term(dtype, 3 - i, 257, 130, 40, ORDINARY);
+        const sheaf__product job = plain_job(dtype, 257, 130, term, 2);
+        check_jobs("wide chains", &job, 1, SHEAF__MMA16);
+        assert_ran("products_wide_256");
+    }
+}
+
+/* Four and more sums wait; jobs of one call share blocks. */
+static void test_products__wide_slices(void **state)
+{
+    for (uint64_t of = 1; of < 16; of++) {
+        sliced s[2];
+        sheaf__product job[2];
+        seed = of * 5000;
+        for (int j = 0; j < 2; j++)
+            job[j] = sliced_job(&s[j], of % 2 ? 1 : 1 + (int)below(6), of % 3 ? 264 : 136,
+                                of % 3 ? 72 : 300, of % 5 == 0 ? TINY : ORDINARY, true);
+        check_jobs("wide slices", job, 2, SHEAF__MMA16);
+        assert_ran("products_wide_128");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_products__sizes_and_special_values),
                                         cmocka_unit_test(test_products__chains_end),
                                         cmocka_unit_test(test_products__slices_by_the_tree),
-                                        cmocka_unit_test(test_products__jobs_of_one_call) };
+                                        cmocka_unit_test(test_products__jobs_of_one_call),
+                                        cmocka_unit_test(test_products__wide_tiles),
+                                        cmocka_unit_test(test_products__wide_chains_end),
+                                        cmocka_unit_test(test_products__wide_slices) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -8,6 +8,7 @@
 #include "ops/devices/cuda/emulation.h"
 #include "ops/devices/cuda/stand_in_fence.h"
 #include "ops/devices/cuda/stand_in_queue.h"
+#include "ops/devices/cuda/tensor_map.h"
 #include "ops/devices/cuda/stand_in_state.h"
 
 static _Thread_local int current = -1; /* the GPU of this thread's context */
@@ -511,10 +512,27 @@ static sheaf__gpu_error cuLaunchKernel(sheaf__gpu_function kernel, unsigned x, u
                                    offsetof(launch, arguments) + bytes));
 }
 
+/* ---- maps ---- */
+
+static sheaf__gpu_error cuTensorMapEncodeTiled(sheaf__tensor_map *out, int type,
+                                               uint32_t dimensions, sheaf__gpu_address base,
+                                               const uint64_t *size, const uint64_t *stride,
+                                               const uint32_t *box, const uint32_t *each,
+                                               int interleave, int swizzle, int fetch, int fill)
+{
+    MAY_FAIL();
+    const bool made = type == SHEAF__GPU_MAP_BF16 && dimensions == 2 && box[0] == 64 &&
+                      each[0] == 1 && each[1] == 1 && interleave == 0 &&
+                      swizzle == SHEAF__GPU_MAP_SWIZZLE_128 && fill == 0 &&
+                      sheaf__emu_tensor_map(out, (const void *)(uintptr_t)base, (int64_t)size[1],
+                                            (int64_t)size[0], (int64_t)stride[0], (int)box[1]);
+    return made ? 0 : SHEAF__GPU_INVALID;
+}
+
 const sheaf__driver *sheaf__stand_in_driver(void)
 {
 #define ENTRY(field, symbol, parameters) .field = symbol,
-    static const sheaf__driver table = { SHEAF__DRIVER_LIST(ENTRY) };
+    static const sheaf__driver table = { SHEAF__DRIVER_LIST(ENTRY) SHEAF__DRIVER_LATER(ENTRY) };
 #undef ENTRY
     return &table;
 }

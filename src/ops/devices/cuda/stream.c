@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "ops/devices/cuda/cuda.h"
+#include "ops/devices/cuda/tensor_map.h"
 
 /* ---- pinned memory ---- */
 
@@ -216,4 +217,22 @@ bool sheaf__cuda_computes(const sheaf__cuda *gpu, sheaf__sums sums)
 int sheaf__cuda_processors(const sheaf__cuda *gpu)
 {
     return gpu->processors;
+}
+
+/* ---- maps ---- */
+
+bool sheaf__cuda_has_maps(const sheaf__cuda *gpu)
+{
+    return gpu->major == 9 && gpu->minor == 0 && gpu->driver->tensor_map != NULL;
+}
+
+bool sheaf__cuda_map(sheaf__cuda *gpu, sheaf__tensor_map *map, const void *base, int64_t rows,
+                     int64_t columns, int64_t stride, int box_rows)
+{
+    const uint64_t size[2] = { (uint64_t)columns, (uint64_t)rows },
+                   strides[1] = { (uint64_t)stride };
+    const uint32_t box[2] = { 64, (uint32_t)box_rows }, each[2] = { 1, 1 };
+    return gpu->driver->tensor_map(map, SHEAF__GPU_MAP_BF16, 2, (uintptr_t)base, size, strides, box,
+                                   each, 0, SHEAF__GPU_MAP_SWIZZLE_128, SHEAF__GPU_MAP_FETCH_256,
+                                   0) == 0;
 }

@@ -18,8 +18,8 @@ enum { THREADS = 384, WARPS = 8, ROWS = 128, A_BYTES = ROWS * WIDE_ROW * 2, SUMS
 typedef struct shape {
     int cols;   /* of the tile: 256 or 128 */
     int stages; /* of the ring */
-    /* Floats of each warp behind the ring: a pass of results on their way to memory, or, if `keeps`,
-     * a sum that waits, which makes room for them. */
+    /* Floats of each warp behind the ring: a pass of results on their way to memory, or, if
+     * `keeps`, a sum that waits, which makes room for them. */
     int room;
     bool keeps; /* what waits on top is in registers, what waits at the bottom there */
 } shape;
