@@ -42,6 +42,18 @@ typedef struct sheaf_event_rank {
     uint64_t process;        /* resident memory of its process, all its ranks */
 } sheaf_event_rank;
 
+enum { SHEAF_EVENT_RANKS = 64, SHEAF_EVENT_KINDS = 16 };
+
+/* More of the same. */
+typedef struct sheaf_event_spent {
+    /* Seconds, of a GPU by its own clock; all but transfers are part of `compute`. */
+    bool timed;                          /* these were measured in this step */
+    double products, attention;          /* operations */
+    double transfers;                    /* between the host's memory and the device's */
+    uint64_t kind[SHEAF_EVENT_KINDS];    /* bytes by sheaf_needs_kind(), as `memory` was reached */
+    uint64_t sent_to[SHEAF_EVENT_RANKS]; /* bytes by rank of all */
+} sheaf_event_spent;
+
 typedef struct sheaf_event_evaluation {
     int64_t step, steps;   /* steps done; of the whole run */
     double loss, accuracy; /* mean over label tokens; share of them that was predicted */
@@ -58,6 +70,7 @@ typedef struct sheaf_event {
     sheaf_event_evaluation evaluation;
     const sheaf_event_rank *rank; /* of a step: [ranks]; NULL: not known */
     int ranks;
+    const sheaf_event_spent *spent; /* of a step: [ranks], beside `rank`; NULL: not known */
 } sheaf_event;
 
 typedef struct sheaf_events {

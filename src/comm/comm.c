@@ -200,11 +200,18 @@ sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__m
     }
     if (comm->transport->counts_only)
         return comm->transport->collect(comm, receive, n);
-    const double began = sheaf__seconds();
+    double began = sheaf__seconds();
+    sheaf_status *own = NULL;
+    if (comm->mover != NULL && n == 0) { /* until its own sums are done */
+        own = comm->mover->wait(comm->mover->self);
+        const double done = sheaf__seconds();
+        count->summing += done - began;
+        began = done;
+    }
     sheaf_status *st = comm->transport->collect(comm, receive, n);
     /* with nothing to fetch it only waits until the others have done so */
     *(n == 0 ? &count->waiting : &count->moving) += sheaf__seconds() - began;
-    return st;
+    return sheaf__first_of(own, st);
 }
 
 sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,

@@ -218,7 +218,7 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
 {
     member *self = comm->state;
     sheaf_status *st = copy_in(comm, receive, count);
-    if (comm->mover != NULL)
+    if (comm->mover != NULL && count > 0)
         st = sheaf__first_of(st, comm->mover->wait(comm->mover->self));
     arrive(self);
     return st;

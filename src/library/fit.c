@@ -15,11 +15,30 @@ typedef struct search {
     int most;         /* of a group or stage */
 } search;
 
-/* Bytes in the fullest memory: the whole process; or the consecutive ranks of a host, with their
- * share of the memory outside devices, as train counts it. */
-static size_t need_of(const sheaf_plan *plan, const int *slots)
+bool sheaf__fit_apart(const char *device)
+{
+    const sheaf__device_class *class;
+    sheaf_status *st = sheaf__device_find(&class, device);
+    const bool apart = st == NULL && class->left != NULL;
+    sheaf_status_free(st);
+    return apart;
+}
+
+/* The fullest rank on a GPU of its own, with what the driver takes of that. */
+static size_t need_of_unit(const sheaf_plan *plan, const char *device)
+{
+    const sheaf__device_class *class;
+    sheaf_status_free(sheaf__device_find(&class, device));
+    return sheaf_plan_fullest(plan) + class->takes;
+}
+
+/* Bytes in the fullest memory: that of a GPU; else the whole process; or the consecutive ranks of a
+ * host, with their share of the memory outside devices, as train counts it. */
+static size_t need_of(const sheaf_plan *plan, const int *slots, const char *device)
 {
     size_t most = 0;
+    if (sheaf__fit_apart(device))
+        return need_of_unit(plan, device);
     if (slots == NULL)
         return plan->process;
     for (int r = 0; r < plan->ranks;) {
@@ -41,7 +60,7 @@ static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
         sheaf__question_count(s->q, s->events);
     }
     sheaf_status *st = sheaf__question_answer(s->plan, s->q);
-    *fits = st == NULL && need_of(s->plan, s->slots) <= s->memory;
+    *fits = st == NULL && need_of(s->plan, s->slots, o->device) <= s->memory;
     return st;
 }
 
@@ -226,7 +245,7 @@ static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_o
     TRY(st, sheaf__question_answer(&plan, &other));
     const bool known = st == NULL;
     if (known)
-        *need = need_of(&plan, slots);
+        *need = need_of(&plan, slots, other.o.device);
     other.sets = (sheaf__sets){ 0 }; /* borrowed */
     sheaf__question_close(&other);
     sheaf_status_free(st);
@@ -294,8 +313,11 @@ static sheaf_status *try_larger(sheaf__fit *out, const search *found)
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *q, size_t memory,
                               const int *slots, const sheaf_events *events)
 {
+    static const int each_its_own[] = { 0 };
     sheaf_train_options *o = &q->o;
     const bool trains = q->place_text == NULL;
+    if (slots == NULL && sheaf__fit_apart(o->device))
+        slots = each_its_own;
     search s = { .q = q,
                  .plan = plan,
                  .events = events,
@@ -321,11 +343,11 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
     }
     if (st == NULL && out->fits && trains && o->accumulate > 1)
         st = try_larger(out, &s);
-    out->need = st == NULL ? need_of(plan, slots) : 0;
+    out->need = st == NULL ? need_of(plan, slots, o->device) : 0;
     if (st == NULL && !out->fits && trains && sheaf__image_positions(&q->opened.config) == 0) {
         st = shorten(&out->fits, &s);
         if (out->fits && st == NULL)
-            out->need = need_of(plan, slots);
+            out->need = need_of(plan, slots, o->device);
     }
     if (st == NULL && !out->fits && trains)
         tell_helps(out, &s);

@@ -44,9 +44,14 @@ typedef struct sheaf__fit {
  *   memory    bytes
  *   slots     as in sheaf_plan_options; no more ranks than these are tried
  *
+ * On GPUs `memory` is that of one, and each rank has its own.
+ *
  * Errors: those of sheaf__question_answer(). */
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *question,
                               size_t memory, const int *slots, const sheaf_events *events);
+
+/* sheaf__fit_apart - has a device of that name memory of its own, which each rank takes alone? */
+bool sheaf__fit_apart(const char *device);
 
 /* Sizes of a run, from its data. */
 typedef struct sheaf__data_work {
@@ -72,6 +77,7 @@ typedef struct sheaf__plan_request {
     sheaf__timing timing;
     int64_t timed_steps;                    /* of the run; 0: not known */
     sheaf__count (*first)[SHEAF__TRAFFICS]; /* [ranks] of the first step; or NULL */
+    uint64_t (*first_to)[SHEAF_MAX_SLICES]; /* as sent_to of sheaf_plan_rank */
 } sheaf__plan_request;
 
 /* sheaf__needs_json - the object of `sheaf plan --json` (malloc'd). */

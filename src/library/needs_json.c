@@ -37,6 +37,14 @@ static json_t *exchange_json(const sheaf__count *of)
     return all;
 }
 
+static json_t *sent_to_json(const uint64_t *to, int ranks)
+{
+    json_t *list = json_array();
+    for (int r = 0; r < ranks; r++)
+        json_array_append_new(list, json_integer((json_int_t)to[r]));
+    return list;
+}
+
 static json_t *rank_json(const sheaf__plan_request *a, const sheaf_plan_rank *rank, int r)
 {
     const sheaf__question *q = &a->q;
@@ -62,8 +70,14 @@ static json_t *rank_json(const sheaf__plan_request *a, const sheaf_plan_rank *ra
                            "sent_gradients", (double)rank->exchange[SHEAF__TRAFFIC_GRADIENTS].sent,
                            "sent_weights", (double)rank->exchange[SHEAF__TRAFFIC_WEIGHTS].sent));
     json_object_set_new(one, "exchange", exchange_json(rank->exchange));
-    if (a->first != NULL)
-        json_object_set_new(one, "exchange_first_step", exchange_json(a->first[r]));
+    if (q->place_text == NULL && q->o.tp * q->o.dp > 1)
+        json_object_set_new(one, "sent_to", sent_to_json(rank->sent_to, q->o.tp * q->o.dp));
+    if (a->first == NULL)
+        return one;
+    json_object_set_new(one, "exchange_first_step", exchange_json(a->first[r]));
+    if (q->o.tp * q->o.dp > 1)
+        json_object_set_new(one, "sent_to_first_step",
+                            sent_to_json(a->first_to[r], q->o.tp * q->o.dp));
     return one;
 }
 
@@ -116,9 +130,10 @@ static void add_fit(json_t *to, const sheaf__plan_request *a)
     const int *slots = a->how.slots;
     json_object_update_new(to, json_pack("{s:I, s:s, s:b}", "memory", (json_int_t)a->how.memory,
                                          "memory_of",
-                                         slots == NULL   ? "machine"
-                                         : slots[0] == 0 ? "rank"
-                                                         : "host",
+                                         sheaf__fit_apart(o->device) ? "GPU"
+                                         : slots == NULL             ? "machine"
+                                         : slots[0] == 0             ? "rank"
+                                                                     : "host",
                                          "fits", fit->fits));
     if (fit->fits) {
         json_object_set_new(to, "proposal",

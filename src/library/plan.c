@@ -23,6 +23,7 @@ static void release(sheaf__plan_request *a)
     sheaf__run_settings_close(&a->own);
     sheaf__settings_release(&a->state);
     free(a->first);
+    free(a->first_to);
     free(a->base);
     free(a->config);
 }
@@ -157,9 +158,10 @@ static sheaf_status *count_first(sheaf__plan_request *a, const sheaf_plan *plan)
 {
     const sheaf__job job = sheaf__question_job(&a->q);
     a->first = calloc((size_t)plan->ranks, sizeof *a->first);
-    sheaf_status *st = a->first == NULL ? sheaf__no_memory("plan") : NULL;
+    a->first_to = calloc((size_t)plan->ranks, sizeof *a->first_to);
+    sheaf_status *st = a->first == NULL || a->first_to == NULL ? sheaf__no_memory("plan") : NULL;
     for (int r = 0; r < plan->ranks && st == NULL; r++)
-        st = sheaf_plan_step(a->first[r], NULL, &job, r, 0);
+        st = sheaf_plan_step(a->first[r], a->first_to[r], NULL, &job, r, 0);
     return st;
 }
 

@@ -63,7 +63,7 @@ static sheaf_status *find_step(sheaf__timing *out, const sheaf__question *q,
     sheaf_status *st = sheaf__trial_run_short(&measured, q, events);
     TRY(st, sheaf__trial_data(&job.train, &made, q));
     for (int s = 0; s < steps; s++)
-        TRY(st, sheaf_plan_step(exchange, &work, &job, 0, s));
+        TRY(st, sheaf_plan_step(exchange, NULL, &work, &job, 0, s));
     if (st == NULL && sheaf_data_is_packed(job.train.data)) {
         forget_pairs(&measured.work);
         forget_pairs(&work);

@@ -44,13 +44,15 @@ static json_t *rank_json(const sheaf__usage_total *one, int ranks, int me)
                                       (json_int_t)c->received, "waiting", c->waiting, "moving",
                                       c->moving, "summing", c->summing));
     }
-    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
-                     "steps", (json_int_t)one->steps, "seconds", one->seconds, "compute",
-                     one->sum.compute, "wait", one->sum.wait, "exchange", one->sum.exchange, "read",
-                     one->sum.read, "save", one->sum.save, "sent", (json_int_t)one->sum.sent,
-                     "received", (json_int_t)one->sum.received, "memory",
-                     (json_int_t)one->sum.memory, "process", (json_int_t)one->sum.process, "kinds",
-                     memory, "exchanges", exchange, "peers", peers_json(one, ranks, me));
+    return json_pack(
+        "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:o, s:o, s:o}",
+        "steps", (json_int_t)one->steps, "seconds", one->seconds, "compute", one->sum.compute,
+        "wait", one->sum.wait, "exchange", one->sum.exchange, "read", one->sum.read, "save",
+        one->sum.save, "sent", (json_int_t)one->sum.sent, "received", (json_int_t)one->sum.received,
+        "memory", (json_int_t)one->sum.memory, "process", (json_int_t)one->sum.process, "products",
+        one->products, "attention", one->attention, "transfers", one->transfers, "timed",
+        (json_int_t)one->timed, "kinds", memory, "exchanges", exchange, "peers",
+        peers_json(one, ranks, me));
 }
 
 static void add_ranks(json_t *to, const sheaf_train_result *r)
@@ -104,13 +106,18 @@ sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *r,
 static void print_spent(FILE *to, const sheaf_train_result *r)
 {
     sheaf_text why = { 0 };
-    sheaf__print(to, "of a step in ms:  compute      wait  exchange      read  MiB sent;  of "
-                     "the run:  saving s  MiB at most\n");
+    sheaf__print(
+        to,
+        "of a step in ms:  compute (products attention) transfers      wait  exchange      read  MiB sent;  of "
+        "the run:  saving s  MiB at most\n");
     for (int i = 0; i < r->ranks; i++) {
         const sheaf__usage_total *one = &r->rank[i];
-        const double steps = (double)one->steps, ms = 1e3 / steps;
-        sheaf__print(to, "  rank %-10d%8.2f%10.2f%10.2f%10.2f%10.3f%23.2f%13.1f\n", i,
-                     one->sum.compute * ms, one->sum.wait * ms, one->sum.exchange * ms,
+        const double steps = (double)one->steps, ms = 1e3 / steps,
+                     timed = one->timed == 0 ? 0 : 1e3 / (double)one->timed;
+        sheaf__print(to,
+                     "  rank %-10d%8.2f%10.2f%10.2f%11.2f%10.2f%10.2f%10.2f%10.3f%23.2f%13.1f\n", i,
+                     one->sum.compute * ms, one->products * timed, one->attention * timed,
+                     one->transfers * timed, one->sum.wait * ms, one->sum.exchange * ms,
                      one->sum.read * ms, (double)one->sum.sent / 1048576 / steps, one->sum.save,
                      (double)one->sum.memory / 1048576);
     }

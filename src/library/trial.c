@@ -4,6 +4,7 @@
 
 #include "base/thread.h"
 #include "comm/comm.h"
+#include "library/needs.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
 #include "catalog/boxes.h"
@@ -24,7 +25,7 @@ typedef struct trial {
 
 bool sheaf__trial_by_processor(const sheaf_train_options *o)
 {
-    return o->tp * o->dp == 1 && sheaf__cores(o->threads) == 1;
+    return o->tp * o->dp == 1 && sheaf__cores(o->threads) == 1 && !sheaf__fit_apart(o->device);
 }
 
 static double operations(const sheaf__work *work)

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_write.h"
+#include "ops/device.h"
 
 static sheaf_status *io_error(const char *path, const char *doing, int error)
 {
@@ -133,7 +134,38 @@ static void put_seconds(sheaf_json_writer *j, const char *key, double seconds)
     sheaf__json_put_real(j, key, round(seconds * 1e6) / 1e6);
 }
 
-static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank, int ranks)
+/* What its device did and held; and of several ranks, bytes to each, and bytes each way a second of
+ * the exchanges. */
+static void add_spent(sheaf_json_writer *j, const sheaf_event_rank *rank,
+                      const sheaf_event_spent *spent, int me, int ranks)
+{
+    const sheaf_event_spent *one = &spent[me];
+    if (one->timed) {
+        put_seconds(j, "products", one->products);
+        put_seconds(j, "attention", one->attention);
+        put_seconds(j, "transfers", one->transfers);
+    }
+    sheaf__json_open(j, "kinds", '{');
+    for (int k = 0; k < SHEAF_MEM_KINDS; k++)
+        sheaf__json_put_int(j, sheaf__memory_key((sheaf_memory)k), (int64_t)one->kind[k]);
+    sheaf__json_close(j, '}');
+    if (ranks == 1)
+        return;
+    sheaf__json_open(j, "sent_to", '[');
+    for (int r = 0; r < ranks; r++)
+        sheaf__json_put_int(j, NULL, (int64_t)one->sent_to[r]);
+    sheaf__json_close(j, ']');
+    sheaf__json_open(j, "bytes_per_s", '[');
+    for (int r = 0; r < ranks; r++) {
+        const double bytes = (double)(one->sent_to[r] + spent[r].sent_to[me]),
+                     seconds = rank[me].exchange;
+        sheaf__json_put_int(j, NULL, seconds > 0 ? (int64_t)(bytes / seconds) : 0);
+    }
+    sheaf__json_close(j, ']');
+}
+
+static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank,
+                      const sheaf_event_spent *spent, int ranks)
 {
     sheaf__json_open(j, "ranks", '[');
     for (int r = 0; r < ranks; r++) {
@@ -148,13 +180,15 @@ static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank, int ra
         sheaf__json_put_int(j, "received", (int64_t)one->received);
         sheaf__json_put_int(j, "memory", (int64_t)one->memory);
         sheaf__json_put_int(j, "process", (int64_t)one->process);
+        if (spent != NULL)
+            add_spent(j, rank, spent, r, ranks);
         sheaf__json_close(j, '}');
     }
     sheaf__json_close(j, ']');
 }
 
 static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf_event_rank *rank,
-                     int ranks)
+                     const sheaf_event_spent *spent, int ranks)
 {
     /* to a tenth: the measurement is not more precise */
     const double per_s =
@@ -172,7 +206,7 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf
     if (step->loss_scale > 0)
         sheaf__json_put_real(&j, "loss_scale", step->loss_scale);
     if (rank != NULL)
-        add_ranks(&j, rank, ranks);
+        add_ranks(&j, rank, spent, ranks);
     sheaf__json_end(&j);
     *text = j.text;
     sheaf__text_add(text, "\n");
@@ -216,11 +250,11 @@ static int write_pending(sheaf_metrics *metrics)
 }
 
 void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
-                         const sheaf_event_rank *rank, int ranks)
+                         const sheaf_event_rank *rank, const sheaf_event_spent *spent, int ranks)
 {
     if (metrics->fd < 0)
         return;
-    add_line(&metrics->pending, step, rank, ranks);
+    add_line(&metrics->pending, step, rank, spent, ranks);
     write_pending(metrics);
 }
 

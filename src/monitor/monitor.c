@@ -15,7 +15,7 @@
 enum { PLAIN_MS = 10000, TERMINAL_MS = 100 };
 
 /* The fields of a progress line, the most useful first: a narrow terminal drops the last ones. */
-typedef enum use { KEPT, LOSS, SKIPPED, RATE, GRADIENT, LEARNING_RATE, MEMORY } use;
+typedef enum use { KEPT, LOSS, SKIPPED, RATE, GRADIENT, LEARNING_RATE, MEMORY, SHARES } use;
 
 typedef struct progress {
     sheaf_text text; /* fields end to end, each with the blanks before it */
@@ -23,7 +23,7 @@ typedef struct progress {
     struct {
         size_t end;
         use use;
-    } field[MEMORY + 2];
+    } field[SHARES + 2];
 } progress;
 
 struct sheaf_monitor {
@@ -74,8 +74,8 @@ static void draw(sheaf_monitor *m)
         size.ws_col = 80;
     const size_t room = size.ws_col - 1u;
     sheaf_text shown = { 0 };
-    put_fields(&shown, &m->line, MEMORY);
-    for (int least = MEMORY; shown.size > room && least-- > KEPT;) {
+    put_fields(&shown, &m->line, SHARES);
+    for (int least = SHARES; shown.size > room && least-- > KEPT;) {
         shown.size = 0;
         put_fields(&shown, &m->line, (use)least);
     }
@@ -128,8 +128,38 @@ static bool ends_tenth(const sheaf_event_step *s)
     return s->steps > 0 && 10 * s->step / s->steps > 10 * (s->step - 1) / s->steps;
 }
 
-static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
+/* Of the time of all ranks, what each took: those of at least a hundredth. */
+static void add_shares(sheaf_text *text, const sheaf_event *event)
 {
+    double products = 0, attention = 0, exchange = 0, transfers = 0, wait = 0;
+    for (int r = 0; r < event->ranks && event->spent != NULL && event->rank != NULL; r++) {
+        const sheaf_event_spent *one = &event->spent[r];
+        if (!one->timed)
+            return;
+        products += one->products;
+        attention += one->attention;
+        transfers += one->transfers;
+        exchange += event->rank[r].exchange;
+        wait += event->rank[r].wait;
+    }
+    const struct {
+        const char *name;
+        double seconds;
+    } of[] = { { "products", products },
+               { "attention", attention },
+               { "exchange", exchange },
+               { "transfers", transfers },
+               { "waiting", wait } };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const double share = of[i].seconds / (event->step.seconds * event->ranks);
+        if (event->step.seconds > 0 && share >= 0.01)
+            sheaf__text_add(text, "  %s %.0f%%", of[i].name, 100 * share);
+    }
+}
+
+static void show_step(sheaf_monitor *m, const sheaf_event *event)
+{
+    const sheaf_event_step *s = &event->step;
     if (s->seconds > 0)
         m->step_seconds =
             m->step_seconds == 0 ? s->seconds : 0.9 * m->step_seconds + 0.1 * s->seconds;
@@ -156,6 +186,8 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
     if (s->memory > 0)
         sheaf__text_add(text, "  %s", sheaf__number_bytes(memory, s->memory));
     end_field(&line, MEMORY);
+    add_shares(text, event);
+    end_field(&line, SHARES);
     if (s->skipped)
         sheaf__text_add(text, "  skipped, loss scale %.6g", s->loss_scale);
     end_field(&line, SKIPPED);
@@ -231,8 +263,8 @@ static void take(void *context, const sheaf_event *event)
     case SHEAF_EVENT_NOTE: say(m, "", event->text); break;
     case SHEAF_EVENT_WARNING: say(m, "warning: ", event->text); break;
     case SHEAF_EVENT_STEP:
-        sheaf__metrics_step(&m->metrics, &event->step, event->rank, event->ranks);
-        show_step(m, &event->step);
+        sheaf__metrics_step(&m->metrics, &event->step, event->rank, event->spent, event->ranks);
+        show_step(m, event);
         break;
     case SHEAF_EVENT_PROGRESS: show_progress(m, event); break;
     case SHEAF_EVENT_EVALUATION:

@@ -94,6 +94,34 @@ static void test_metrics__ranks_are_told_with_their_step(void **state)
         "\"memory\": 0, \"process\": 0}]}\n");
 }
 
+static void test_metrics__what_devices_did_is_told_with_ranks(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    const sheaf_event_rank rank[2] = { { .compute = 1, .exchange = 0.5 }, { .compute = 1 } };
+    const sheaf_event_spent spent[2] = { { .timed = true,
+                                           .products = 0.5,
+                                           .attention = 0.25,
+                                           .transfers = 0.125,
+                                           .kind = { 1, 2, 3, 4, 5, 6, 7, 8, 9 },
+                                           .sent_to = { 0, 1000 } },
+                                         { .sent_to = { 500 } } };
+    sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+                                                        .step = { .step = 1, .steps = 1 },
+                                                        .rank = rank,
+                                                        .spent = spent,
+                                                        .ranks = 2 });
+    CHECK_OK(sheaf_monitor_close(m));
+    assert_non_null(strstr(
+        text_of(path),
+        "\"process\": 0, \"products\": 0.5, \"attention\": 0.25, \"transfers\": 0.125, \"kinds\": "
+        "{\"weights\": 1, \"trained\": 2, \"gradients\": 3, \"optimizer\": 4, \"activations\": 5, "
+        "\"cache\": 6, \"scratch\": 7, \"exchange\": 8, \"inputs\": 9}, \"sent_to\": [0, 1000], "
+        "\"bytes_per_s\": [0, 3000]}, {"));
+    assert_non_null(strstr(text_of(path), "\"process\": 0, \"kinds\": {\"weights\": 0, "));
+    assert_non_null(strstr(text_of(path), "\"sent_to\": [500, 0], \"bytes_per_s\": [0, 0]}]}\n"));
+}
+
 static void check_steps(int64_t count)
 {
     int64_t n = 0;
@@ -562,6 +590,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics__one_line_a_step),
         cmocka_unit_test(test_metrics__ranks_are_told_with_their_step),
+        cmocka_unit_test(test_metrics__what_devices_did_is_told_with_ranks),
         cmocka_unit_test(test_metrics__a_resumed_run_shows_every_step_once),
         cmocka_unit_test(test_metrics__a_file_of_any_size_is_gone_on_with),
         cmocka_unit_test(test_metrics__evaluations_are_lines_of_their_own),

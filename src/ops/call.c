@@ -134,8 +134,11 @@ void sheaf__run(sheaf__device *device, const sheaf__call *call)
         return;
     if (device->class->run != NULL && device->class->run(device, device->reserved, call))
         return;
+    const sheaf__spending on = sheaf__spending_of(call->operation);
+    const double began = sheaf__spend_begin(device, on);
     if (device->class->shared)
         sheaf__run_here(device, call);
     else
         sheaf__device_fail(device, run_alone(device, call));
+    sheaf__spend_end(device, on, began);
 }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "ops/call.h"
 #include "ops/space.h"
 
@@ -34,6 +35,14 @@ static const char *const kind_names[SHEAF_MEM_KINDS] = {
 const char *sheaf__memory_name(sheaf_memory kind)
 {
     return kind_names[kind];
+}
+
+const char *sheaf__memory_key(sheaf_memory kind)
+{
+    static const char *const name[SHEAF_MEM_KINDS] = { "weights",   "trained",     "gradients",
+                                                       "optimizer", "activations", "cache",
+                                                       "scratch",   "exchange",    "inputs" };
+    return name[kind];
 }
 
 /* ---- opening ---- */
@@ -284,6 +293,48 @@ size_t sheaf__host_size(const sheaf__device *device, const void *block, sheaf_me
     return sheaf__device_size(device, device->planned->shared ? block : NULL, kind);
 }
 
+/* ---- time ---- */
+
+void sheaf__device_measure(sheaf__device *device, bool on)
+{
+    if (device->class->measure != NULL)
+        device->class->measure(device->reserved, on);
+    else
+        atomic_store(&device->measures, on && !device->class->counts);
+}
+
+void sheaf__device_spent(sheaf__device *device, sheaf__spent *sum)
+{
+    if (device->class->spent != NULL)
+        device->class->spent(device->reserved, sum);
+    for (int i = 0; i < SHEAF__SPENDINGS; i++)
+        sum->of[i] += atomic_exchange(&device->spent[i], 0);
+}
+
+sheaf__spending sheaf__spending_of(int operation)
+{
+    switch (operation) {
+    case SHEAF__OP_PRODUCTS: return SHEAF__SPENT_PRODUCTS;
+    case SHEAF__OP_ATTENTION:
+    case SHEAF__OP_ATTENTION_BACK: return SHEAF__SPENT_ATTENTION;
+    default: return SHEAF__SPENDINGS;
+    }
+}
+
+double sheaf__spend_begin(const sheaf__device *device, sheaf__spending on)
+{
+    return on != SHEAF__SPENDINGS && atomic_load_explicit(&device->measures, memory_order_relaxed)
+               ? sheaf__seconds()
+               : 0;
+}
+
+void sheaf__spend_end(sheaf__device *device, sheaf__spending on, double began)
+{
+    if (began > 0)
+        atomic_fetch_add_explicit(&device->spent[on], (uint64_t)(1e9 * (sheaf__seconds() - began)),
+                                  memory_order_relaxed);
+}
+
 /* ---- transfers ---- */
 
 sheaf_status *sheaf__upload(sheaf__device *device, void *to, const void *from, size_t bytes)
@@ -291,8 +342,12 @@ sheaf_status *sheaf__upload(sheaf__device *device, void *to, const void *from, s
     atomic_fetch_add_explicit(&device->uploaded, bytes, memory_order_relaxed);
     if (bytes == 0 || device->class->counts)
         return NULL;
-    if (!device->class->shared)
-        return device->class->upload(device->reserved, to, from, bytes);
+    if (!device->class->shared) {
+        const double began = sheaf__spend_begin(device, SHEAF__SPENT_TRANSFERS);
+        sheaf_status *st = device->class->upload(device->reserved, to, from, bytes);
+        sheaf__spend_end(device, SHEAF__SPENT_TRANSFERS, began);
+        return st;
+    }
     if (to != from)
         memcpy(to, from, bytes);
     return NULL;
@@ -306,8 +361,12 @@ sheaf_status *sheaf__download(sheaf__device *device, void *to, const void *from,
     sheaf_status *st = sheaf__device_check(device);
     if (st != NULL)
         return st;
-    if (!device->class->shared)
-        return device->class->download(device->reserved, to, from, bytes);
+    if (!device->class->shared) {
+        const double began = sheaf__spend_begin(device, SHEAF__SPENT_TRANSFERS);
+        st = device->class->download(device->reserved, to, from, bytes);
+        sheaf__spend_end(device, SHEAF__SPENT_TRANSFERS, began);
+        return st;
+    }
     if (to != from)
         memcpy(to, from, bytes);
     return NULL;

@@ -72,6 +72,20 @@ static inline bool sheaf__by_mma(sheaf__sums sums, sheaf_dtype dtype)
     return sums >= SHEAF__MMA8 && dtype != SHEAF_F32;
 }
 
+/* What a device's time is measured for. */
+typedef enum sheaf__spending {
+    SHEAF__SPENT_PRODUCTS,
+    SHEAF__SPENT_ATTENTION,
+    SHEAF__SPENT_TRANSFERS, /* to and from the host's memory, where that is another */
+    SHEAF__SPENDINGS
+} sheaf__spending;
+
+/* Nanoseconds since the device began to measure. */
+typedef struct sheaf__spent {
+    uint64_t of[SHEAF__SPENDINGS];
+    uint64_t marks; /* how often a clock of the device's was asked, which takes its time */
+} sheaf__spent;
+
 struct sheaf__device_class;
 
 typedef struct sheaf__device {
@@ -93,9 +107,11 @@ typedef struct sheaf__device {
     size_t at_peak[SHEAF_MEM_KINDS]; /* in_use at the moment the mark last rose */
     double flops;                    /* multiply and add counted apart, products only */
     _Atomic uint64_t uploaded, downloaded; /* bytes of transfers, also where they cost nothing */
-    pthread_mutex_t copying;               /* held while an operation runs on copies */
-    struct sheaf__reserved *reserved;      /* the addresses, */
-    struct sheaf__range *range;            /* and their allocator, private to device.c */
+    _Atomic bool measures;                 /* by the host's clock, where the class has none */
+    _Atomic uint64_t spent[SHEAF__SPENDINGS];
+    pthread_mutex_t copying;          /* held while an operation runs on copies */
+    struct sheaf__reserved *reserved; /* the addresses, */
+    struct sheaf__range *range;       /* and their allocator, private to device.c */
 } sheaf__device;
 
 /* An address range that a device reserves, and what of it can be used so far. */
@@ -148,7 +164,17 @@ typedef struct sheaf__device_class {
      * NULL: there is one, without any. */
     sheaf_status *(*count)(int *units);
     sheaf_status *(*native)(sheaf__sums *out, int unit);
+    /* left - bytes of the memory of one that are free now; takes - bytes that its driver takes of
+     * them as it opens, about. NULL: its memory is the host's. */
+    sheaf_status *(*left)(size_t *bytes, int unit);
+    size_t takes;
     const sheaf__peers *peers; /* NULL: exchanges go through the host */
+    /* measure - by clocks of its own, as what it is told is done later; NULL: it is done at once.
+     * spent - adds what has ended since it was asked last; waits for nothing. */
+    void (*measure)(sheaf__reserved *range, bool on);
+    void (*spent)(sheaf__reserved *range, sheaf__spent *sum);
+    /* name_unit - in words, with its memory: "GPU 0 (NVIDIA H100, 79.6 GiB)". NULL: it has none. */
+    void (*name_unit)(const sheaf__reserved *range, char *text, size_t bytes);
 } sheaf__device_class;
 
 extern const sheaf__device_class sheaf__cpu, sheaf__dry, sheaf__cuda_class;
@@ -180,6 +206,9 @@ bool sheaf__device_native(sheaf__sums *out, const char *name);
  * number r modulo how many there are. Else as sheaf__device_open(). */
 sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int threads,
                                 const char *isa);
+/* sheaf__device_left - the number of the one that this rank would get, and the bytes of its memory
+ * that are free. SIZE_MAX: its memory is the host's. */
+sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank);
 /* sheaf__device_order - the order of its sums of 16-bit numbers, of type `dtype` (SHEAF_F32: the
  * order does not matter). Errors: SHEAF_E_UNSUPPORTED: it is another one's tensor cores'. */
 sheaf_status *sheaf__device_order(sheaf__device *device, sheaf__sums sums, sheaf_dtype dtype);
@@ -199,6 +228,8 @@ void sheaf__device_close(sheaf__device *device);
 
 /* sheaf__memory_name - "weights", "trained weights", ... for messages and tables. */
 const char *sheaf__memory_name(sheaf_memory kind);
+/* sheaf__memory_key - "weights", "trained", ...: stable JSON keys; static. */
+const char *sheaf__memory_key(sheaf_memory kind);
 
 /* sheaf__device_alloc - uninitialised memory. bytes 0 gives a valid pointer. Failure
  * (limit, system) is a status that says how much was requested and in use. */
@@ -221,6 +252,16 @@ void sheaf__device_free(sheaf__device *device, void *block);
 size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_memory *kind);
 /* sheaf__host_size - the same of a block of sheaf__host_alloc(): bytes of the device's memory. */
 size_t sheaf__host_size(const sheaf__device *device, const void *block, sheaf_memory *kind);
+
+/* sheaf__device_measure - begins or ends to measure; at first none does. */
+void sheaf__device_measure(sheaf__device *device, bool on);
+/* sheaf__device_spent - adds to `sum` what was measured and has ended since the last call. */
+void sheaf__device_spent(sheaf__device *device, sheaf__spent *sum);
+/* sheaf__spending_of - of an operation's number (operations.h); SHEAF__SPENDINGS: none of them. */
+sheaf__spending sheaf__spending_of(int operation);
+/* Around what is done at once: the time now, to be given back; 0: nothing is measured. */
+double sheaf__spend_begin(const sheaf__device *device, sheaf__spending on);
+void sheaf__spend_end(sheaf__device *device, sheaf__spending on, double began);
 
 /* ---- transfers ----
  *

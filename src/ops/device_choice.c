@@ -132,6 +132,18 @@ sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank,
                                    isa, 0);
 }
 
+sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank)
+{
+    sheaf__device_choice choice;
+    *bytes = SIZE_MAX;
+    *unit = 0;
+    sheaf_status *st = sheaf__device_choose(&choice, name);
+    if (st != NULL || choice.class->left == NULL || (st = resolve(&choice)) != NULL)
+        return st;
+    *unit = choice.unit[rank % choice.units];
+    return choice.class->left(bytes, *unit);
+}
+
 sheaf_status *sheaf__device_order(sheaf__device *device, sheaf__sums sums, sheaf_dtype dtype)
 {
     sheaf__sums own = sums;

@@ -176,7 +176,7 @@ static bool as_planned(const sheaf__count *real, const sheaf__count *want, bool 
 static void compare(const asked *a, int world, int64_t done, bool messages)
 {
     sheaf__count plan[SHEAF__TRAFFICS];
-    CHECK_OK(sheaf_plan_step(plan, NULL, &a->job, world, done));
+    CHECK_OK(sheaf_plan_step(plan, NULL, NULL, &a->job, world, done));
     for (int t = 0; t < SHEAF__TRAFFICS; t++) {
         const sheaf__count *want = &plan[t], peers = a->counted[world][done][1].of[t];
         sheaf__count real = a->counted[world][done][0].of[t];
@@ -346,7 +346,7 @@ static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
             uint64_t to = 0;
             for (int64_t done = 0; done < STEPS; done++) {
                 sheaf__count plan[SHEAF__TRAFFICS], sum = { 0 };
-                CHECK_OK(sheaf_plan_step(plan, NULL, &a->job, r, done));
+                CHECK_OK(sheaf_plan_step(plan, NULL, NULL, &a->job, r, done));
                 for (int k = 0; k < SHEAF__TRAFFICS; k++)
                     sheaf__count_add(&sum, &plan[k]);
                 assert_true(t.sent[done][r] == sum.sent);

@@ -54,11 +54,63 @@ static const char *less_of(sheaf_memory kind, const sheaf_plan *plan, bool wide)
     }
 }
 
+/* A GPU that has less memory left than the ranks on it need; -1: none, or no rank is on a GPU. */
+static sheaf_status *fullest_unit(int *out, size_t *need, size_t *left, const sheaf_plan *plan,
+                                  const char *device, const sheaf_fits_options *how)
+{
+    const int here = (int)(plan->ranks * share_of(how) + 0.5);
+    size_t of[SHEAF__UNITS] = { 0 };
+    *out = -1;
+    for (int r = 0; r < here; r++) {
+        int unit;
+        sheaf_status *st = sheaf__device_left(left, &unit, device, r);
+        if (st != NULL || *left == SIZE_MAX)
+            return st;
+        of[unit % SHEAF__UNITS] += plan->rank[r].peak;
+        if ((*need = of[unit % SHEAF__UNITS]) > *left) {
+            *out = unit;
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Of GPUs, once it is known what the ranks need. */
+static sheaf_status *judge_units(const sheaf_plan *plan, const char *what, sheaf_dtype dtype,
+                                 const char *device, const sheaf_fits_options *how)
+{
+    int unit;
+    size_t needed = 0, there = 0;
+    double bytes;
+    char need[SHEAF__NUMBER], left[SHEAF__NUMBER];
+    sheaf_status *st = fullest_unit(&unit, &needed, &there, plan, device, how);
+    if (st != NULL || unit < 0)
+        return st;
+    sheaf__number_bytes(need, (uint64_t)needed);
+    sheaf__number_bytes(left, (uint64_t)there);
+    if (how->force) {
+        sheaf_warn(how->events,
+                   "%s needs %s on GPU %d, of which %s are free; begun all the same "
+                   "(--force)",
+                   what, need, unit, left);
+        return NULL;
+    }
+    const sheaf_memory kind = most_of(plan, how, &bytes);
+    st = sheaf_fail(SHEAF_E_MEMORY, "memory of GPU %d for %s", unit, what);
+    sheaf_expected(st, "at most %s, which are free there", left);
+    sheaf_found(st, "%s needed, most of it %s", need, sheaf_plan_kind(kind));
+    return sheaf_try_this(st,
+                          "more GPUs (--device cuda with a larger --tp), %s; `sheaf plan --device "
+                          "SIZE` shows what fits; --force begins all the same, until it is refused",
+                          less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
+}
+
 /* planned: the status of sheaf_plan_...(); too little address space to plan is too little memory.
  */
 static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const char *what,
-                           sheaf_dtype dtype, const sheaf_fits_options *how)
+                           sheaf_dtype dtype, const char *device, const sheaf_fits_options *how)
 {
+    const sheaf__device_class *class;
     if (planned != NULL) {
         if (!how->force || sheaf_status_code(planned) != SHEAF_E_MEMORY)
             return planned;
@@ -66,7 +118,14 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         return NULL;
     }
     const sheaf__memory m = how->memory != NULL ? *how->memory : sheaf__memory_look("");
-    const double more = bytes_here(plan, how) - (double)m.held;
+    sheaf_status *st = sheaf__device_find(&class, device);
+    if (st == NULL && class->left != NULL && m.left != INT64_MAX)
+        st = judge_units(plan, what, dtype, device, how);
+    if (st != NULL)
+        return st;
+    const double needed =
+        class->left == NULL ? bytes_here(plan, how) : (double)plan->host * share_of(how);
+    const double more = needed - (double)m.held;
     if (m.left == INT64_MAX || more <= (double)m.left)
         return NULL;
     double bytes;
@@ -82,7 +141,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
                    what, need, where, left);
         return NULL;
     }
-    sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "memory for %s", what);
+    st = sheaf_fail(SHEAF_E_MEMORY, "memory for %s", what);
     sheaf_expected(st, "at most %s, %s", left, where);
     sheaf_found(st, "%s needed, %s of it %s", need, most, sheaf_plan_kind(kind));
     return sheaf_try_this(
@@ -95,8 +154,9 @@ sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_train(&plan, job, (size_t)job->data_bytes);
-    if ((st = judge(st, &plan, "this run", job->options->dtype, how)) != NULL || how->force ||
-        how->footprint == NULL)
+    if ((st = judge(st, &plan, "this run", job->options->dtype, job->options->device, how)) !=
+            NULL ||
+        how->force || how->footprint == NULL)
         return st;
     for (int r = 0; r < plan.ranks; r++)
         how->footprint[r] = plan.rank[r].peak;
@@ -107,7 +167,7 @@ sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const shea
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_generate(&plan, asked);
-    return judge(st, &plan, "these answers", asked->dtype, how);
+    return judge(st, &plan, "these answers", asked->dtype, asked->device, how);
 }
 
 sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
@@ -117,5 +177,5 @@ sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const shea
     sheaf_status *st = sheaf_plan_evaluate(&plan, asked, data, padded);
     if (st == NULL)
         plan.process += (size_t)sheaf_data_memory(data);
-    return judge(st, &plan, "this evaluation", asked->dtype, how);
+    return judge(st, &plan, "this evaluation", asked->dtype, asked->device, how);
 }

@@ -9,10 +9,7 @@
 
 const char *sheaf_plan_kind(sheaf_memory kind)
 {
-    static const char *const name[SHEAF_MEM_KINDS] = { "weights",   "trained",     "gradients",
-                                                       "optimizer", "activations", "cache",
-                                                       "scratch",   "exchange",    "inputs" };
-    return name[kind];
+    return sheaf__memory_key(kind);
 }
 
 const char *sheaf_plan_component(sheaf_component component)
@@ -90,6 +87,17 @@ static void exchanged(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *bef
         sheaf__count_add(&out[t], &world);
         sheaf__count_add(&out[t], &peers);
     }
+}
+
+/* Bytes by rank of all, in groups of `tp`: those of its group, and of its peers in others. */
+static void by_peer(uint64_t out[SHEAF_MAX_SLICES], const sheaf__costs *before,
+                    const sheaf__costs *after, int rank, int tp)
+{
+    memset(out, 0, SHEAF_MAX_SLICES * sizeof *out);
+    for (int p = 0; p < tp; p++)
+        out[rank - rank % tp + p] += after->comm.to[p] - before->comm.to[p];
+    for (int g = 0; g < SHEAF_MAX_SLICES / tp; g++)
+        out[rank % tp + g * tp] += after->peers.to[g] - before->peers.to[g];
 }
 
 static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
@@ -224,6 +232,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         out->flops = after.flops - before.flops;
         out->sent = sheaf__costs_sent(&after) - sheaf__costs_sent(&before);
         exchanged(out->exchange, &before, &after);
+        by_peer(out->sent_to, &before, &after, rank, job->options->tp);
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
         add_records(trained, held.model->trained);
     }
@@ -231,8 +240,8 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
     return st;
 }
 
-sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__work *work,
-                              const sheaf__job *job, int rank, int64_t done)
+sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], uint64_t *sent_to,
+                              sheaf__work *work, const sheaf__job *job, int rank, int64_t done)
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
@@ -245,6 +254,8 @@ sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__wor
         st = sheaf__stepper_run(&unused, held.stepper, done, 0);
         sheaf__costs_of(&after, &held.context);
         exchanged(exchange, &before, &after);
+        if (sent_to != NULL)
+            by_peer(sent_to, &before, &after, rank, job->options->tp);
     }
     if (st == NULL && work != NULL)
         work->trained = (double)held.model->trained->numel;

@@ -16,6 +16,7 @@ typedef struct sheaf_plan_rank {
     /* The same by kind, with calls and exchanges, without seconds; also the bytes to peers in other
      * groups: sums of gradients, and weights updated here. */
     sheaf__count exchange[SHEAF__TRAFFICS];
+    uint64_t sent_to[SHEAF_MAX_SLICES]; /* bytes of such a step, by rank of all */
     /* Held from the first step to the last: weights, trained, gradients, optimizer. */
     size_t component[SHEAF_PLAN_COMPONENTS][SHEAF_MEM_KINDS];
     /* Of these, bytes of base tensors trained in full: masters, gradients, moments. */
@@ -41,9 +42,10 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 /* sheaf_plan_step - the exchanges of rank `rank` in step number `done` (from 0) of a run over
  * job->data: with the tokens and labels of this step, so that they equal those of a run, byte for
  * byte.
- *   work  the rank's work is added to it; may be NULL */
-sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__work *work,
-                              const sheaf__job *job, int rank, int64_t done);
+ *   sent_to  [SHEAF_MAX_SLICES] bytes by rank of all; may be NULL
+ *   work     the rank's work is added to it; may be NULL */
+sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], uint64_t *sent_to,
+                              sheaf__work *work, const sheaf__job *job, int rank, int64_t done);
 
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;

@@ -40,7 +40,7 @@ static void count(sheaf__work *work, sheaf_method method, bool checkpointing)
                                                                 .fresh = lora ? &fresh : NULL }));
     CHECK_OK(sheaf__select(&selection, opened.schema, opened.lora, &o, NULL));
     CHECK_OK(sheaf_data_synthetic(&data, &opened.config, ROWS, SEQ));
-    CHECK_OK(sheaf_plan_step(unused, work,
+    CHECK_OK(sheaf_plan_step(unused, NULL, work,
                              &(sheaf__job){ .options = &o,
                                             .schema = opened.schema,
                                             .lora = opened.lora,

@@ -19,6 +19,14 @@ double sheaf__work_now(const sheaf__work *work)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+double sheaf__context_now(const sheaf__context *c)
+{
+    sheaf__device *device = c->device;
+    if (!device->class->counts && device->class->peers != NULL)
+        sheaf__device_fail(device, device->class->peers->lend(device->reserved));
+    return sheaf__work_now(c->work);
+}
+
 void sheaf__costs_of(sheaf__costs *out, const sheaf__context *c)
 {
     *out = (sheaf__costs){ .flops = c->device->flops,

@@ -475,12 +475,12 @@ static mark mark_of(const sheaf__context *c)
 {
     sheaf__costs costs;
     sheaf__costs_of(&costs, c);
-    return (mark){ costs.flops, sheaf__work_now(c->work), sheaf__costs_waiting(&costs) };
+    return (mark){ costs.flops, sheaf__context_now(c), sheaf__costs_waiting(&costs) };
 }
 
 static void count_work(const sheaf__context *c, const step *s, const mark *before)
 {
-    const double ended = sheaf__work_now(c->work); /* before looking, which takes some */
+    const double ended = sheaf__context_now(c); /* before looking, which takes some */
     const mark after = mark_of(c);
     double flops = after.flops - before->flops, bytes = 0;
     for (int a = 0; a < args_of(s); a++) {

@@ -240,6 +240,10 @@ typedef struct sheaf__costs {
     sheaf__counters comm, world, peers;
 } sheaf__costs;
 void sheaf__costs_of(sheaf__costs *out, const sheaf__context *context);
+/* sheaf__context_now - by the clock of context->work, once the device has done all that it was
+ * told.
+ */
+double sheaf__context_now(const sheaf__context *context);
 /* sheaf__costs_repeat - what was spent since `before` counts `times` times more. */
 void sheaf__costs_repeat(sheaf__context *context, const sheaf__costs *before, int64_t times);
 /* sheaf__costs_sent - bytes handed to other ranks of its group. */

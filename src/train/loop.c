@@ -152,7 +152,7 @@ static sheaf_status *evaluate_end(sheaf__run *r, const sheaf__rank *rank, sheaf_
 /* ---- the loop ---- */
 
 static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__step_result *step,
-                   int64_t done, double lr, double seconds, const sheaf_event_rank *usage)
+                   int64_t done, double lr, double seconds, const sheaf__usage_list *usage)
 {
     const sheaf_event event = { .kind = SHEAF_EVENT_STEP,
                                 .step = { .step = done,
@@ -165,7 +165,8 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                                           .memory = rank->device->peak,
                                           .skipped = step->skipped,
                                           .loss_scale = step->scale },
-                                .rank = usage,
+                                .rank = usage->rank,
+                                .spent = usage->spent,
                                 .ranks = r->options->tp * r->options->dp };
     sheaf_emit(r->hooks->events, &event);
     if (!isnan(step->loss) || done == r->result->first + 1)
@@ -180,10 +181,11 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
 
 /* On the first rank: is there a rank that others wait for? */
 static void look_for_slow(const sheaf__run *r, sheaf__run_state *s, double seconds,
-                          const sheaf_event_rank *usage)
+                          const sheaf__usage_list *usage)
 {
     sheaf_text text = { 0 };
-    sheaf__slow_step(&text, &s->slow, usage, r->options->tp * r->options->dp, seconds, r->all);
+    sheaf__slow_step(&text, &s->slow, usage->rank, r->options->tp * r->options->dp, seconds,
+                     r->all);
     if (text.at != NULL)
         sheaf_warn(r->hooks->events, "%s", text.at);
     sheaf__text_release(&text);
@@ -193,19 +195,19 @@ static void look_for_slow(const sheaf__run *r, sheaf__run_state *s, double secon
 static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *comm,
                                sheaf__run_state *s, int64_t done, double lr)
 {
-    sheaf_event_rank usage[SHEAF_MAX_SLICES];
+    sheaf__usage_list usage;
     sheaf__step_result step;
     const double began = sheaf__seconds();
     sheaf__usage_begin(&s->usage);
     sheaf_status *st = sheaf__stepper_run(&step, rank->stepper, done, lr);
     if (st != NULL)
         return st;
-    sheaf__usage_end(&usage[sheaf_comm_rank(comm)], &s->usage);
+    sheaf__usage_end(&usage, &s->usage);
     const double seconds = sheaf__seconds() - began;
-    st = sheaf__usage_share(usage, s->usage.grid);
+    st = sheaf__usage_share(&usage, s->usage.grid);
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
-        report(r, rank, &step, done + 1, lr, seconds, usage);
-        look_for_slow(r, s, seconds, usage);
+        report(r, rank, &step, done + 1, lr, seconds, &usage);
+        look_for_slow(r, s, seconds, &usage);
     }
     return st;
 }

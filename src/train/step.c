@@ -343,7 +343,7 @@ static sheaf_status *add_losses(double *sum, const sheaf__stepper *s, double *lo
 /* Time by the clock of context->work, and seconds in calls so far; 0 if nothing is measured. */
 static double time_of(const sheaf__context *c)
 {
-    return c->work == NULL ? 0 : sheaf__work_now(c->work);
+    return c->work == NULL ? 0 : sheaf__context_now(c);
 }
 
 static double waiting_of(const sheaf__context *c)

@@ -124,6 +124,25 @@ static sheaf_status *account(sheaf__run *r, sheaf_comm *comm, sheaf__run_state *
     return st;
 }
 
+/* Where each rank computes, of devices that have names. */
+static sheaf_status *note_devices(const sheaf__run *r, sheaf_comm *comm, const sheaf__device *d)
+{
+    enum { TEXT = 128 };
+    const int me = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    const bool by_order = r->options->dtype != SHEAF_F32;
+    char text[SHEAF_MAX_SLICES][TEXT];
+    if (d->class->name_unit == NULL)
+        return NULL;
+    d->class->name_unit(d->reserved, text[me], TEXT);
+    sheaf_status *st = sheaf__all_gather(comm, text, sizeof *text);
+    for (int i = 0; i < ranks && st == NULL && me == 0; i++)
+        sheaf_note(r->hooks->events, "rank %d%s%s: %s, %s%s", i, r->all == NULL ? "" : " on ",
+                   r->all == NULL ? "" : sheaf__all_host(r->all, i), text[i],
+                   by_order ? "sums in the order " : "float32",
+                   by_order ? sheaf__sums_text(d->sums) : "");
+    return st;
+}
+
 static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
 {
     sheaf__run *r = arg;
@@ -152,6 +171,8 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     st = sheaf__rank_open(&rank, grid, me, &r->job);
     rank.context.activity = sheaf_comm_activity(comm);
     TRY(st, sheaf__run_state_init(&s, &rank, o, r->contract));
+    if (st == NULL)
+        st = note_devices(r, comm, rank.device);
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)

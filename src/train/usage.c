@@ -48,18 +48,80 @@ static uint64_t process_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Bytes sent so far, by rank of all. */
+static void sent_to(uint64_t to[SHEAF_MAX_SLICES], const sheaf__grid *grid)
+{
+    circle of[2];
+    circles_of(of, grid);
+    memset(to, 0, SHEAF_MAX_SLICES * sizeof *to);
+    for (int i = 0; i < 2; i++)
+        for (int p = 0; of[i].comm != NULL && p < sheaf_comm_ranks(of[i].comm); p++)
+            to[of[i].first + p * of[i].stride] += sheaf_comm_counters(of[i].comm)->to[p];
+}
+
 void sheaf__usage_begin(sheaf__usage *s)
 {
+    sheaf__device_measure(s->rank->device, s->untimed == 0);
+    sheaf__device_spent(s->rank->device, &(sheaf__spent){ 0 }); /* what came between steps */
+    sent_to(s->to_then, s->grid);
     s->then = exchanged(s->grid);
     s->reading = sheaf__stepper_reading(s->rank->stepper);
     s->began = sheaf__seconds();
 }
 
-void sheaf__usage_end(sheaf_event_rank *one, sheaf__usage *s)
+/* A mark on a GPU's stream takes it some 2 microseconds. */
+#define MARK 2e-6
+#define MOST_OF_MARKS 0.01 /* of the time of steps */
+
+/* What the device did, what it holds, and where bytes went. */
+static void look(sheaf_event_spent *out, sheaf__usage *s, double seconds)
+{
+    sheaf__device *device = s->rank->device;
+    sheaf__spent spent = { 0 };
+    sheaf__device_spent(device, &spent);
+    sheaf__device_measure(device, false);
+    *out = (sheaf_event_spent){ .timed = s->untimed == 0,
+                                .products = 1e-9 * (double)spent.of[SHEAF__SPENT_PRODUCTS],
+                                .attention = 1e-9 * (double)spent.of[SHEAF__SPENT_ATTENTION],
+                                .transfers = 1e-9 * (double)spent.of[SHEAF__SPENT_TRANSFERS] };
+    if (s->untimed > 0)
+        s->untimed--;
+    else if ((double)spent.marks * MARK > MOST_OF_MARKS * seconds && seconds > 0)
+        s->untimed = (int64_t)((double)spent.marks * MARK / (MOST_OF_MARKS * seconds));
+    for (int k = 0; k < SHEAF_MEM_KINDS; k++)
+        out->kind[k] = device->at_peak[k];
+    sent_to(out->sent_to, s->grid);
+    for (int r = 0; r < SHEAF_MAX_SLICES; r++)
+        out->sent_to[r] -= s->to_then[r];
+}
+
+static void add_up(sheaf__usage_total *all, const sheaf_event_rank *one,
+                   const sheaf_event_spent *spent, double seconds)
+{
+    sheaf_event_rank *sum = &all->sum;
+    all->steps++;
+    all->seconds += seconds;
+    sum->compute += one->compute;
+    sum->wait += one->wait;
+    sum->exchange += one->exchange;
+    sum->read += one->read;
+    sum->save += one->save;
+    sum->sent += one->sent;
+    sum->received += one->received;
+    sum->memory = one->memory > sum->memory ? one->memory : sum->memory;
+    sum->process = one->process > sum->process ? one->process : sum->process;
+    all->timed += spent->timed;
+    all->products += spent->products;
+    all->attention += spent->attention;
+    all->transfers += spent->transfers;
+}
+
+void sheaf__usage_end(sheaf__usage_list *list, sheaf__usage *s)
 {
     const double seconds = sheaf__seconds() - s->began;
     const sheaf__count now = exchanged(s->grid), of = sheaf__count_since(&now, &s->then);
-    sheaf_event_rank *sum = &s->all.sum;
+    const int me = sheaf_comm_rank(s->grid->all);
+    sheaf_event_rank *one = &list->rank[me];
     *one = (sheaf_event_rank){ .wait = of.waiting,
                                .exchange = of.moving + of.summing,
                                .read = sheaf__stepper_reading(s->rank->stepper) - s->reading,
@@ -70,23 +132,27 @@ void sheaf__usage_end(sheaf_event_rank *one, sheaf__usage *s)
                                .process = process_bytes() };
     one->compute = seconds - one->wait - one->exchange - one->read;
     s->saving = 0;
-    s->all.steps++;
-    s->all.seconds += seconds;
-    sum->compute += one->compute;
-    sum->wait += one->wait;
-    sum->exchange += one->exchange;
-    sum->read += one->read;
-    sum->save += one->save;
-    sum->sent += one->sent;
-    sum->received += one->received;
-    sum->memory = one->memory > sum->memory ? one->memory : sum->memory;
-    sum->process = one->process > sum->process ? one->process : sum->process;
+    look(&list->spent[me], s, seconds);
+    add_up(&s->all, one, &list->spent[me], seconds);
 }
 
-sheaf_status *sheaf__usage_share(sheaf_event_rank *list, const sheaf__grid *grid)
+sheaf_status *sheaf__usage_share(sheaf__usage_list *list, const sheaf__grid *grid)
 {
-    return sheaf_comm_ranks(grid->all) == 1 ? NULL
-                                            : sheaf__all_gather(grid->all, list, sizeof *list);
+    struct {
+        sheaf_event_rank rank;
+        sheaf_event_spent spent;
+    } each[SHEAF_MAX_SLICES];
+    const int ranks = sheaf_comm_ranks(grid->all), me = sheaf_comm_rank(grid->all);
+    if (ranks == 1)
+        return NULL;
+    each[me].rank = list->rank[me];
+    each[me].spent = list->spent[me];
+    sheaf_status *st = sheaf__all_gather(grid->all, each, sizeof *each);
+    for (int r = 0; r < ranks && st == NULL; r++) {
+        list->rank[r] = each[r].rank;
+        list->spent[r] = each[r].spent;
+    }
+    return st;
 }
 
 /* Adds the rest of the run: saving after the last step, memory, and bytes by rank. */

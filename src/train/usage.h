@@ -19,25 +19,34 @@ typedef struct sheaf__usage_total {
     sheaf__count exchange[SHEAF__TRAFFICS]; /* all calls of the run, evaluations included */
     uint64_t held[SHEAF_MEM_KINDS], most[SHEAF_MEM_KINDS]; /* bytes at the end, and the maximum */
     uint64_t to[SHEAF_MAX_SLICES], from[SHEAF_MAX_SLICES]; /* bytes by rank of all */
+    int64_t timed; /* steps in which the following were measured: sheaf_event_spent */
+    double products, attention, transfers;
 } sheaf__usage_total;
+
+/* Of all ranks in a step. */
+typedef struct sheaf__usage_list {
+    sheaf_event_rank rank[SHEAF_MAX_SLICES];
+    sheaf_event_spent spent[SHEAF_MAX_SLICES];
+} sheaf__usage_list;
 
 /* The usage of one rank; `rank` and `grid` are borrowed, the rest starts at zero. */
 typedef struct sheaf__usage {
     const struct sheaf__rank *rank;
     const sheaf__grid *grid;
-    double began, reading; /* of the current step */
-    sheaf__count then;     /* exchanged before the step */
-    double saving;         /* seconds of checkpoints since the last step's line */
+    double began, reading;              /* of the current step */
+    sheaf__count then;                  /* exchanged before the step, */
+    uint64_t to_then[SHEAF_MAX_SLICES]; /* and sent, by rank of all */
+    int64_t untimed; /* steps to come in which the device does not look at its clock */
+    double saving;   /* seconds of checkpoints since the last step's line */
     sheaf__usage_total all;
 } sheaf__usage;
 
-/* sheaf__usage_begin, _end - around a step. one: this rank's usage in the step. */
+/* sheaf__usage_begin, _end - around a step; sets this rank's entries. */
 void sheaf__usage_begin(sheaf__usage *usage);
-void sheaf__usage_end(sheaf_event_rank *one, sheaf__usage *usage);
+void sheaf__usage_end(sheaf__usage_list *list, sheaf__usage *usage);
 
-/* sheaf__usage_share - gathers the usage of all ranks in a step: list[ranks], of which the caller
- * has set its own entry. One exchange. Collective. */
-sheaf_status *sheaf__usage_share(sheaf_event_rank *list, const sheaf__grid *grid);
+/* sheaf__usage_share - all entries to all ranks. One exchange. Collective. */
+sheaf_status *sheaf__usage_share(sheaf__usage_list *list, const sheaf__grid *grid);
 /* sheaf__usage_gather - the whole run, by rank; the list is the caller's to free. Collective. */
 sheaf_status *sheaf__usage_gather(sheaf__usage_total **out, sheaf__usage *usage);
 

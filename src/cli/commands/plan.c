@@ -34,7 +34,7 @@ static const char *word(const cli_option *table, const char *name)
 
 /* "24G", "16000M", "1.5T" (units of 1024, "GiB" and "GB" mean the same); a number alone counts MiB.
  */
-static sheaf_status *read_memory(uint64_t *bytes, const char *text)
+static sheaf_status *read_memory(uint64_t *bytes, const char *flag, const char *text)
 {
     static const char units[] = "KMGT";
     char *end = NULL;
@@ -53,9 +53,27 @@ static sheaf_status *read_memory(uint64_t *bytes, const char *text)
         *bytes = (uint64_t)all;
         return NULL;
     }
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--memory"),
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag),
                                       "a size such as 24G, 512M or 16000 (MiB)"),
                        "%s", text);
+}
+
+/* --device 24G: GPUs with so much memory each, which need not be here. */
+static sheaf_status *read_device(uint64_t *bytes, const cli_option *table, const char *memory)
+{
+    const char *text = word(table, "device");
+    if (text == NULL || strspn(text, ".0123456789") == 0)
+        return NULL;
+    if (memory != NULL)
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--device %s", text),
+                                       "the memory of each GPU once"),
+                        "--memory %s beside it", memory),
+            "--device %s alone, which is --device cuda --memory %s", text, text);
+    sheaf_status *st = read_memory(bytes, "--device", text);
+    return st != NULL
+               ? st
+               : sheaf__setting_set(sheaf__setting_find(table, "device"), "cuda", "--device");
 }
 
 /* Threads of one process share the machine's memory, processes that of their host. */
@@ -142,7 +160,7 @@ static int add_flags(cli_option *table, cli_plan *q, const char **memory)
                                          { 0 } };
     const cli_option own[] = {
         { "memory", CLI_TEXT | CLI_UNSAVED | CLI_COMMON, memory,
-          "find a setting that fits this much memory of the machine, 24G or a number of MiB; with --transport mpi of a rank, or of a host of --hosts",
+          "find a setting that fits this much memory of the machine, 24G or a number of MiB; with --transport mpi of a rank, or of a host of --hosts; with --device cuda of each GPU, as --device 24G does",
           "SIZE", .heading = "question" },
         { "by", CLI_CHOICE | CLI_UNSAVED, &q->by,
           "lines of the table: kinds of memory, or parts of the model", .choices = by },
@@ -217,7 +235,9 @@ int cmd_plan(cli *cli, int argc, char **argv)
         show_less(run.table);
     TRY(st, cli_parse(cli, run.table, NULL, argc, argv));
     if (st == NULL && memory != NULL)
-        st = read_memory(&q.ask.memory, memory);
+        st = read_memory(&q.ask.memory, "--memory", memory);
+    if (st == NULL)
+        st = read_device(&q.ask.memory, run.table, memory);
     TRY(st, check_flags(&q, run.table));
     TRY(st, find_slots(&q.ask.slots, slots, run.table));
     TRY(st, driver_processes_alone(&processes.elsewhere, cli));

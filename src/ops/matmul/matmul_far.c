@@ -144,9 +144,12 @@ static void run_far(sheaf__device *device, const sheaf__product *job, int n)
 
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
 {
-    if (device->class->shared && device->class->run == NULL)
-        sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
-                                jobs);
-    else
+    if (!device->class->shared || device->class->run != NULL) {
         run_far(device, job, jobs);
+        return;
+    }
+    const double began = sheaf__spend_begin(device, SHEAF__SPENT_PRODUCTS);
+    sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
+                            jobs);
+    sheaf__spend_end(device, SHEAF__SPENT_PRODUCTS, began);
 }

@@ -101,6 +101,7 @@ static void close_gpu(sheaf__cuda *gpu)
         if (gpu->base != 0)
             (void)d->unreserve(gpu->base, gpu->capacity);
         sheaf__cuda_ring_close(gpu);
+        sheaf__cuda_clock_close(gpu);
         for (int i = 0; i < gpu->modules; i++)
             (void)d->module_free(gpu->module[i]);
         if (gpu->stream != NULL)
@@ -212,7 +213,9 @@ static sheaf_status *upload(sheaf__reserved *range, void *to, const void *from, 
 {
     sheaf__cuda *gpu = range->own;
     sheaf_status *st = begin(gpu);
+    const bool timed = st == NULL && sheaf__cuda_clock_begin(gpu, SHEAF__SPENT_TRANSFERS);
     TRY(st, sheaf__cuda_send(gpu, (uintptr_t)to, from, bytes));
+    sheaf__cuda_clock_end(gpu, timed);
     pthread_mutex_unlock(&gpu->lock);
     return st;
 }
@@ -235,7 +238,10 @@ static bool run(sheaf__device *device, sheaf__reserved *range, const sheaf__call
         sheaf_status *st = begin(gpu);
         gpu->device = device;
         gpu->staged = 0;
+        const bool timed =
+            st == NULL && sheaf__cuda_clock_begin(gpu, sheaf__spending_of(call->operation));
         runs = st != NULL || operation(gpu, call);
+        sheaf__cuda_clock_end(gpu, timed);
         sheaf__device_fail(device, st);
         pthread_mutex_unlock(&gpu->lock);
     }
@@ -252,6 +258,34 @@ static sheaf_status *count(int *units)
         return st;
     const sheaf__gpu_error e = driver->count(units);
     return e == 0 ? NULL : sheaf__driver_failed(driver, e, "counting GPUs");
+}
+
+/* Its context is opened for a moment: only so the driver knows. */
+static sheaf_status *left(size_t *bytes, int unit)
+{
+    const sheaf__driver *driver;
+    int handle;
+    size_t all;
+    sheaf__gpu_context context;
+    sheaf_status *st = sheaf__driver_get(&driver);
+    if (st != NULL)
+        return st;
+    sheaf__gpu_error e = driver->device(&handle, unit);
+    if (e == 0 && (e = driver->retain(&context, handle)) == 0) {
+        if ((e = driver->set_context(context)) == 0)
+            e = driver->memory_left(bytes, &all);
+        (void)driver->set_context(NULL);
+        (void)driver->give_back(handle);
+    }
+    return e == 0 ? NULL : sheaf__driver_failed(driver, e, "the memory of GPU %d", unit);
+}
+
+static void name_unit(const sheaf__reserved *range, char *text, size_t bytes)
+{
+    const sheaf__cuda *gpu = range->own;
+    size_t all = 0;
+    (void)gpu->driver->memory_size(&all, gpu->handle);
+    snprintf(text, bytes, "GPU %d (%s, %.1f GiB)", gpu->number, gpu->name, (double)all / (1 << 30));
 }
 
 /* By its capability; that it is true the probe finds, as a device is opened. */
@@ -282,7 +316,12 @@ const sheaf__device_class sheaf__cuda_class = { .name = "cuda",
                                                 .run = run,
                                                 .count = count,
                                                 .native = native,
-                                                .peers = &sheaf__cuda_peers };
+                                                .left = left,
+                                                .takes = (size_t)512 << 20,
+                                                .peers = &sheaf__cuda_peers,
+                                                .measure = sheaf__cuda_measure,
+                                                .spent = sheaf__cuda_spent,
+                                                .name_unit = name_unit };
 
 int64_t sheaf__cuda_ran(const sheaf__device *device, sheaf__operation operation)
 {

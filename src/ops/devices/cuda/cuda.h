@@ -38,6 +38,18 @@ enum { SHEAF__CUDA_KERNELS = 1024, SHEAF__CUDA_MODULES = 64 };
 
 enum { SHEAF__CUDA_MARKS = 8, SHEAF__CUDA_PEERS = 64 };
 
+/* What the GPU's own clock is asked before and after, in pairs; read when it has got there. */
+typedef struct sheaf__cuda_pair {
+    sheaf__gpu_event begin, end;
+    sheaf__spending on;
+} sheaf__cuda_pair;
+
+typedef struct sheaf__cuda_clock {
+    bool on, open; /* open: the last pair lacks its end */
+    sheaf__cuda_pair *pair;
+    int64_t made, used, capacity; /* events are made once; those behind `used` are free */
+} sheaf__cuda_clock;
+
 struct sheaf__cuda {
     const sheaf__driver *driver;
     sheaf__device *device; /* whose operation runs */
@@ -62,6 +74,7 @@ struct sheaf__cuda {
     size_t staged;                                  /* bytes, by the operation */
     sheaf__cuda_kernel kernel[SHEAF__CUDA_KERNELS]; /* by a hash of the name */
     const char *last;                               /* kernel that was launched; NULL: none */
+    sheaf__cuda_clock clock;
     /* By kernels of its own; and left to the processor, though there is a function for it. */
     _Atomic int64_t ran[SHEAF__OPERATIONS], declined[SHEAF__OPERATIONS];
 };
@@ -92,6 +105,17 @@ sheaf_status *sheaf__cuda_mates(sheaf__cuda *gpu);
 
 /* sheaf__cuda_queue - a launch (launch.h), whose failure is returned. */
 sheaf_status *sheaf__cuda_queue(sheaf__cuda *gpu, const sheaf__launch *launch);
+
+/* ---- clock.c: under the lock, with the context current ---- */
+
+/* sheaf__cuda_clock_begin, _end - around what is queued. In a pair that is open no other begins:
+ * false, and there is nothing to end. What the driver refuses ends all measuring. */
+bool sheaf__cuda_clock_begin(sheaf__cuda *gpu, sheaf__spending on);
+void sheaf__cuda_clock_end(sheaf__cuda *gpu, bool began);
+void sheaf__cuda_clock_close(sheaf__cuda *gpu);
+/* Of the class; they take the lock. */
+void sheaf__cuda_measure(sheaf__reserved *range, bool on);
+void sheaf__cuda_spent(sheaf__reserved *range, sheaf__spent *sum);
 
 /* ---- probe.c ---- */
 

@@ -147,6 +147,58 @@ static void test_cuda__what_is_queued_stays_in_order(void **state)
     sheaf__device_close(device);
 }
 
+static uint64_t marks_of(sheaf__device *device, sheaf__spent *sum)
+{
+    const uint64_t before = sum->marks;
+    sheaf__device_spent(device, sum);
+    return sum->marks - before;
+}
+
+/* Only what is measured, and only when it has ended: nothing waits for it. */
+static void test_cuda__time_is_that_of_its_own_clock(void **state)
+{
+    sheaf__device *device = open_one();
+    float *at = take(device, 4096), host[1024] = { 0 };
+    sheaf__spent sum = { 0 };
+    for (int round = 0; round < 3; round++) {
+        sum = (sheaf__spent){ 0 };
+        CHECK_OK(sheaf__upload(device, at, host, sizeof host));
+        assert_int_equal(marks_of(device, &sum), 0);
+        sheaf__device_measure(device, true);
+        CHECK_OK(sheaf__upload(device, at, host, sizeof host));
+        zero(device, at, 1024);
+        assert_int_equal(marks_of(device, &sum), 0); /* still queued */
+        CHECK_OK(sheaf__download(device, host, at, sizeof host));
+        assert_int_equal(marks_of(device, &sum), 2); /* the end of the second comes behind it */
+        sheaf__device_measure(device, false);
+        CHECK_OK(sheaf__download(device, host, at, sizeof host));
+        assert_int_equal(marks_of(device, &sum), 2);
+        assert_true(sum.of[SHEAF__SPENT_TRANSFERS] > 0 &&
+                    sum.of[SHEAF__SPENT_TRANSFERS] < UINT64_C(60000000000));
+        assert_true(sum.of[SHEAF__SPENT_PRODUCTS] == 0 && sum.of[SHEAF__SPENT_ATTENTION] == 0);
+    }
+    sheaf__device_close(device);
+}
+
+/* It goes on without. */
+static void test_cuda__a_clock_that_fails_stops_nothing(void **state)
+{
+    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventElapsedTime" };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        sheaf__device *device = open_one();
+        float *at = take(device, 4096), host[1024] = { 0 };
+        sheaf__spent sum = { 0 };
+        sheaf__device_measure(device, true);
+        sheaf__stand_in_fail(names[i], 0, SHEAF__GPU_UNKNOWN, true);
+        CHECK_OK(sheaf__upload(device, at, host, sizeof host));
+        CHECK_OK(sheaf__download(device, host, at, sizeof host));
+        assert_int_equal(marks_of(device, &sum), 0);
+        CHECK_OK(sheaf__device_check(device));
+        sheaf__stand_in_fail("none", 0, 0, false);
+        sheaf__device_close(device);
+    }
+}
+
 typedef struct part {
     sheaf__device *device;
     char *at;
@@ -432,6 +484,8 @@ int main(void)
         WITH(test_cuda__transfers_of_any_size_come_back),
         WITH(test_cuda__the_host_cannot_read_its_memory),
         WITH(test_cuda__what_is_queued_stays_in_order),
+        WITH(test_cuda__time_is_that_of_its_own_clock),
+        WITH(test_cuda__a_clock_that_fails_stops_nothing),
         WITH(test_cuda__threads_upload_at_once),
         WITH(test_cuda__ranks_share_the_gpus_that_are_named),
         WITH(test_cuda__names_of_devices),

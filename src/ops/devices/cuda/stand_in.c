@@ -428,7 +428,7 @@ static sheaf__gpu_error cuStreamSynchronize(sheaf__gpu_stream stream)
 static sheaf__gpu_error cuEventCreate(sheaf__gpu_event *out, unsigned flags)
 {
     MAY_FAIL();
-    *out = (sheaf__gpu_event)sheaf__mark_new();
+    *out = (sheaf__gpu_event)sheaf__mark_new((flags & SHEAF__GPU_UNTIMED) == 0);
     all.made += *out != NULL;
     return queued(*out != NULL);
 }
@@ -444,8 +444,7 @@ static sheaf__gpu_error cuEventDestroy_v2(sheaf__gpu_event event)
 static sheaf__gpu_error cuEventRecord(sheaf__gpu_event event, sheaf__gpu_stream stream)
 {
     MAY_FAIL();
-    sheaf__mark_set((sheaf__queue_mark *)event, (sheaf__queue *)stream);
-    return 0;
+    return queued(sheaf__mark_set((sheaf__queue_mark *)event, (sheaf__queue *)stream));
 }
 
 static sheaf__gpu_error cuEventSynchronize(sheaf__gpu_event event)
@@ -458,8 +457,10 @@ static sheaf__gpu_error cuEventSynchronize(sheaf__gpu_event event)
 static sheaf__gpu_error cuEventElapsedTime(float *ms, sheaf__gpu_event from, sheaf__gpu_event to)
 {
     MAY_FAIL();
-    *ms = 0;
-    return 0;
+    const int64_t a = sheaf__mark_time((sheaf__queue_mark *)from),
+                  b = sheaf__mark_time((sheaf__queue_mark *)to);
+    *ms = (float)(1e-6 * (double)(b - a));
+    return a < 0 || b < 0 ? SHEAF__GPU_NOT_READY : 0;
 }
 
 /* ---- launches ---- */

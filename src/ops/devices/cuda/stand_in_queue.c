@@ -27,6 +27,8 @@ struct sheaf__queue_mark {
     pthread_mutex_t lock;
     sheaf__queue *queue; /* NULL: never set */
     int64_t number;
+    bool timed;
+    _Atomic int64_t reached; /* nanoseconds, when it was last */
 };
 
 sheaf__queue *sheaf__queue_new(void)
@@ -139,26 +141,49 @@ void sheaf__queue_free(sheaf__queue *q)
 
 /* ---- marks ---- */
 
-sheaf__queue_mark *sheaf__mark_new(void)
+sheaf__queue_mark *sheaf__mark_new(bool timed)
 {
     sheaf__queue_mark *m = calloc(1, sizeof *m);
-    if (m != NULL)
-        pthread_mutex_init(&m->lock, NULL);
+    if (m == NULL)
+        return NULL;
+    pthread_mutex_init(&m->lock, NULL);
+    m->timed = timed;
     return m;
 }
 
 void sheaf__mark_free(sheaf__queue_mark *m)
 {
+    if (m->timed) /* the queue has it */
+        sheaf__mark_finish(m);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
 
-void sheaf__mark_set(sheaf__queue_mark *m, sheaf__queue *q)
+static void look_at_clock(void *with)
 {
+    sheaf__queue_mark *m = *(sheaf__queue_mark *const *)with;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    atomic_store(&m->reached, now.tv_sec * INT64_C(1000000000) + now.tv_nsec);
+}
+
+bool sheaf__mark_set(sheaf__queue_mark *m, sheaf__queue *q)
+{
+    if (m->timed && !sheaf__queue_add(q, look_at_clock, &m, sizeof m))
+        return false;
     pthread_mutex_lock(&m->lock);
     m->queue = q;
     m->number = added_to(q);
     pthread_mutex_unlock(&m->lock);
+    return true;
+}
+
+int64_t sheaf__mark_time(sheaf__queue_mark *m)
+{
+    pthread_mutex_lock(&m->lock);
+    const bool is = m->timed && m->queue != NULL && atomic_load(&m->queue->finished) >= m->number;
+    pthread_mutex_unlock(&m->lock);
+    return is ? atomic_load(&m->reached) : -1;
 }
 
 void sheaf__mark_finish(sheaf__queue_mark *m)

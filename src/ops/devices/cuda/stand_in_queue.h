@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct sheaf__queue sheaf__queue;
 typedef struct sheaf__queue_mark sheaf__queue_mark; /* an event */
@@ -19,8 +20,10 @@ bool sheaf__queue_add(sheaf__queue *queue, sheaf__queue_fn *done, const void *wi
 bool sheaf__queue_after(sheaf__queue *queue, sheaf__queue_mark *mark);
 void sheaf__queue_finish(sheaf__queue *queue);
 
-sheaf__queue_mark *sheaf__mark_new(void);
+sheaf__queue_mark *sheaf__mark_new(bool timed);
 void sheaf__mark_free(sheaf__queue_mark *mark);
 /* sheaf__mark_set - it now stands behind all that the queue has. */
-void sheaf__mark_set(sheaf__queue_mark *mark, sheaf__queue *queue);
+bool sheaf__mark_set(sheaf__queue_mark *mark, sheaf__queue *queue);
 void sheaf__mark_finish(sheaf__queue_mark *mark);
+/* sheaf__mark_time - nanoseconds, when it was reached; -1: it was not yet, or is not timed. */
+int64_t sheaf__mark_time(sheaf__queue_mark *mark);

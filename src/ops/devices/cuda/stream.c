@@ -76,6 +76,7 @@ sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address f
     sheaf__cuda_ring *ring = &gpu->ring;
     sheaf__gpu_error e = 0;
     arrival last = { 0 };
+    const bool timed = sheaf__cuda_clock_begin(gpu, SHEAF__SPENT_TRANSFERS);
     for (size_t at = 0; (at < bytes || last.bytes > 0) && e == 0;) {
         arrival next = { NULL, at, bytes - at };
         if (next.bytes > SHEAF__CUDA_SEGMENT)
@@ -93,6 +94,7 @@ sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address f
         last = next;
         at += next.bytes;
     }
+    sheaf__cuda_clock_end(gpu, timed);
     return sheaf__cuda_failed(gpu, e, "copying from it, after the operations before");
 }
 
