@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "library/train_settings.h"
+#include "ops/device.h"
 
 static void set_int(json_t *to, const char *key, int64_t value)
 {
@@ -209,6 +210,16 @@ static sheaf_status *give(char **out, json_t *object)
     return st;
 }
 
+/* Is the ranks' memory that of GPUs, and not the host's? */
+static bool is_apart(const char *device)
+{
+    sheaf__device_choice choice;
+    sheaf_status *st = sheaf__device_choose(&choice, device);
+    const bool apart = st == NULL && choice.class->count != NULL;
+    sheaf_status_free(st);
+    return apart;
+}
+
 sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const sheaf_plan *plan)
 {
     const sheaf__question *q = &a->q;
@@ -227,6 +238,8 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
         q->padding, "checkpointing", q->o.checkpointing);
     if (sums != NULL)
         json_object_set_new(all, "sums", json_string(sums));
+    if (is_apart(q->o.device))
+        json_object_set_new(all, "apart", json_true());
     if (q->place_text == NULL)
         set_int(all, "dp", q->o.dp);
     add_sizes(all, a, plan);

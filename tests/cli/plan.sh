@@ -21,6 +21,7 @@ for model in qwen3-8b smollm3-3b olmo-2-7b phi-4 mixtral-8x7b; do
     done
     runs "$model in full" 0 '"trained":[1-9][0-9]{8}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
+runs "on GPUs ranks have a memory each" 0 "of a GPU's memory at most [0-9.]+ MiB for a rank; beside the ranks [0-9.]+ MiB of the host's" plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 512 --tp 2 --device cuda
 # Threads share the machine's memory, so more of them need no less; processes have that of their host.
 threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048)
 machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine needs no more, all ranks together

@@ -149,9 +149,16 @@ static void print_ranks(const cli *cli, const cli_plan *q, const json_t *all)
         print_row(cli, ranks, "sent_gradients", "  gradients", 1048576);
         print_row(cli, ranks, "sent_weights", "  weights", 1048576);
     }
-    sheaf__print(cli->out,
-                 "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n",
-                 mib(real(all, "peak")), mib(real(all, "host")));
+    if (json_is_true(json_object_get(all, "apart")))
+        sheaf__print(
+            cli->out,
+            "\nof a GPU's memory at most %.1f MiB for a rank; beside the ranks %.1f MiB of "
+            "the host's\n",
+            mib(real(all, "largest_rank")), mib(real(all, "host")));
+    else
+        sheaf__print(cli->out,
+                     "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n",
+                     mib(real(all, "peak")), mib(real(all, "host")));
     print_sizes(cli, all, q->facts.adapter);
 }
 
