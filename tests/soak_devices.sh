@@ -19,6 +19,7 @@ cat >"$work/talks.json" <<'END'
  {"id": "2", "image": "420.jpg", "conversations": [{"role": "user", "content": "<image>\nAnd?"}, {"role": "assistant", "content": "No."}]}]
 END
 for i in 1 2 3 4 5 6 7; do printf '{"prompt": "%s", "completion": "%s"}\n' "${i}23" "${i}${i}${i}${i}"; done >"$work/lines.jsonl"
+for n in 5,6,7 8 9,10 11,12,13,14 15,16 17 18,19; do echo "{\"tokens\": [$n]}"; done >"$work/prompts.jsonl"
 "$sheaf" init tiny-bytes "$work/bytes" --seed 2 >/dev/null 2>&1 || fail "init tiny-bytes"
 
 # in_order DTYPE N: sets `order` to flags that name an order of sums, one after the other; nothing where the type has one.
@@ -69,6 +70,10 @@ for f in qwen3 smollm3 olmo2 phi3 mixtral gemma2 gemma3; do
         in_order $dtype 0
         # shellcheck disable=SC2086
         says "$f, answers, $dtype" generate --model "$families/$f/hf" --tokens 3,4,5,6 --max-new 12 --greedy --tp 3 --dtype $dtype $order --json
+        # shellcheck disable=SC2086
+        says "$f, by stages, $dtype" generate --model "$families/$f/hf" --tokens 3,4,5,6 --max-new 8 --seed 4 --place 2 --logprobs 2 --dtype $dtype $order --json
+        # shellcheck disable=SC2086
+        says "$f, prompts, $dtype" generate --model "$families/$f/hf" --data "$work/prompts.jsonl" --batch 3 --max-new 8 --temperature 0.9 --dp 2 --logprobs 2 --dtype $dtype $order --json
     done
 done
 plan=exact
