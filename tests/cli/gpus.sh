@@ -31,6 +31,8 @@ check "an undisturbed run" "$command" "${run[@]}" --steps 3 --sums mma16 --out "
 again="try: *go on from the last checkpoint with --resume; dmesg"
 breaks "a launch that fails" "cuLaunchKernel 90 700 1" "^.*sheaf: step 2: .*GPU [01] \(Emulated GPU\): launching [a-z0-9_]+ .*CUDA_ERROR_ILLEGAL_ADDRESS \(700\).*the last kernel launched was [a-z0-9_]+ *$again" --device cuda --tp 2
 goes_on "a launch that fails" "$work/broken" --device cpu
+SHEAF_GPU_FAULT="cuLaunchKernel 90 700 1" runs "it may pass: --restarts begins again" 3 "restart 1 of 1: the run ended with code 3; it goes on after step 1" \
+    "${run[@]}" --steps 3 --out "$work/again" --device cuda --restarts 1
 breaks "a lost GPU" "any 60 214 2" "sheaf: step 3: .*GPU 0 .*CUDA_ERROR_ECC_UNCORRECTABLE.* try: *the GPU's memory is damaged" --device cuda
 goes_on "a lost GPU" "$work/broken" --device cuda:1
 breaks "memory refused at the start" "cuMemCreate 1 2 -1" "sheaf: allocating .* for [a-z]+ .*GPU 0 \(Emulated GPU\) to grant it: .* try: *a smaller micro-batch" --device cuda
@@ -78,6 +80,6 @@ for what in "eval --data $qwen/fwd_inputs.safetensors" "generate --tokens 3,4 --
     runs "${what%% *} whose launch fails" 3 "sheaf: .*GPU [01] \(Emulated GPU\): launching" $what --model "$qwen/hf" --device cuda --tp 2
 done
 unset SHEAF_GPU_FAULT
-SHEAF_EMULATED_GPU=9.0:0.071 runs "a GPU that is too small" 3 "expected: *room in 7[0-9.]* MiB.* try: " "${run[@]}" --steps 1 --out "$work/none" --device cuda
+SHEAF_EMULATED_GPU=9.0:0.071 runs "a GPU that is too small" 3 "memory of GPU 0 for this run .*expected: *at most 72.0 MiB.* try: *more GPUs" "${run[@]}" --steps 1 --out "$work/none" --device cuda
 absent "a GPU that is too small: nothing is begun" "$work/none"
 finish

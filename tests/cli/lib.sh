@@ -145,7 +145,7 @@ END
 }
 # same_metrics FILE: its lines without what differs between two runs of the same bytes: speed, and who worked how long.
 same_metrics() {
-    sed 's/"tokens_per_s": *[^,}]*//; s/, "ranks": \[[^]]*\]//' "$1"
+    sed 's/"tokens_per_s": *[^,}]*//; s/, "ranks": \[.*\]//' "$1"
 }
 # digest OUT: of everything a run leaves that must not depend on ranks or threads: all
 # but the flags of the run (`settings`), who ran it where (`run.json`) and the speed in the metrics.

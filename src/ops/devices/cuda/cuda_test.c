@@ -425,7 +425,7 @@ static void test_cuda__a_failed_launch_stays_and_names_the_kernel(void **state)
     zero(device, at, 16);
     zero(device, at, 16); /* does nothing: the failure stays */
     CHECK_FAILS(
-        sheaf__download(device, host, at, 64), SHEAF_E_UNSUPPORTED,
+        sheaf__download(device, host, at, 64), SHEAF_E_IO,
         "launching zero_f32 |  | CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was "
         "encountered; the last kernel launched was zero_f32");
     CHECK_OK(sheaf__download(device, host, at, 64));
@@ -440,12 +440,12 @@ static void test_cuda__a_lost_device_ends_all_calls(void **state)
     zero(device, at, 16);
     sheaf__stand_in_fail(NULL, 0, SHEAF__GPU_ECC, true);
     CHECK_FAILS(
-        sheaf__download(device, host, at, 64), SHEAF_E_UNSUPPORTED,
+        sheaf__download(device, host, at, 64), SHEAF_E_IO,
         "uncorrectable ECC error encountered; the last kernel launched was zero_f32 | the GPU's "
         "memory is damaged");
-    CHECK_FAILS(sheaf__upload(device, at, host, 64), SHEAF_E_UNSUPPORTED, "ECC");
+    CHECK_FAILS(sheaf__upload(device, at, host, 64), SHEAF_E_IO, "ECC");
     zero(device, at, 16);
-    CHECK_FAILS(sheaf__device_check(device), SHEAF_E_UNSUPPORTED, "GPU 0 (Emulated GPU)");
+    CHECK_FAILS(sheaf__device_check(device), SHEAF_E_IO, "GPU 0 (Emulated GPU)");
     sheaf__stand_in_reset(); /* so that its memory is given back, which a lost one's is not */
     sheaf__device_close(device);
 }

@@ -1,4 +1,6 @@
 /* failed.c - what a failure of the driver is in words: cuda.h. */
+#include <errno.h>
+
 #include "base/base.h"
 #include "ops/devices/cuda/cuda.h"
 
@@ -22,13 +24,24 @@ static const char *advice(sheaf__gpu_error e)
     }
 }
 
+/* What another process on the GPU would meet again; anything else may pass. */
+static bool stays(sheaf__gpu_error e)
+{
+    return e < SHEAF__GPU_ECC || e == SHEAF__GPU_NEW_PTX || e == SHEAF__GPU_NOT_FOUND ||
+           e == SHEAF__GPU_MISMATCH;
+}
+
 sheaf_status *sheaf__cuda_failed(const sheaf__cuda *gpu, sheaf__gpu_error e, const char *what)
 {
     char error[SHEAF__DRIVER_TEXT];
     if (e == 0)
         return NULL;
-    sheaf_status *st = sheaf_fail(e == SHEAF__GPU_NO_MEMORY ? SHEAF_E_MEMORY : SHEAF_E_UNSUPPORTED,
+    sheaf_status *st = sheaf_fail(e == SHEAF__GPU_NO_MEMORY ? SHEAF_E_MEMORY
+                                  : stays(e)                ? SHEAF_E_UNSUPPORTED
+                                                            : SHEAF_E_IO,
                                   "GPU %d (%s): %s", gpu->number, gpu->name, what);
+    if (!stays(e))
+        sheaf__found_errno(st, EIO); /* --restarts begins again */
     sheaf__driver_error(gpu->driver, e, error);
     if (gpu->last == NULL)
         sheaf_found(st, "%s", error);
