@@ -58,6 +58,7 @@ struct sheaf__cuda {
     int major, minor, processors;
     int mate[SHEAF__CUDA_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool retained;
+    bool wide_differs; /* wgmma adds in another order than tensor cores do else (probe.c) */
     sheaf__gpu_context context;
     sheaf__gpu_stream stream, exchange; /* operations; and what moves beside them (peers.c) */
     sheaf__gpu_event marked[SHEAF__CUDA_MARKS];

@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include "ops/devices/cuda/driver.h"
+#include "ops/devices/cuda/tensor_map.h"
 
 /* ---- layouts ---- */
 
@@ -66,6 +67,11 @@ SAME_NUMBER(SHEAF__GPU_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE
 SAME_NUMBER(SHEAF__GPU_OWN_ORDER, CU_STREAM_NON_BLOCKING);
 SAME_NUMBER(SHEAF__GPU_UNTIMED, CU_EVENT_DISABLE_TIMING);
 SAME_NUMBER(SHEAF__GPU_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+SAME_NUMBER(SHEAF__GPU_MAP_BF16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+SAME_NUMBER(SHEAF__GPU_MAP_SWIZZLE_128, CU_TENSOR_MAP_SWIZZLE_128B);
+SAME_NUMBER(SHEAF__GPU_MAP_FETCH_256, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+SAME_NUMBER(0, CU_TENSOR_MAP_INTERLEAVE_NONE);
+SAME_NUMBER(0, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 /* What cuda.c and stream.c have as plain numbers. */
 SAME_NUMBER(1, CU_MEM_ALLOCATION_TYPE_PINNED);
 SAME_NUMBER(0, CU_MEM_HANDLE_TYPE_NONE);
@@ -81,7 +87,20 @@ static void test_driver__marks_of_a_launch_are_theirs(void **state)
     assert_null(CU_LAUNCH_PARAM_END);
 }
 
+SAME_SIZE(sheaf__tensor_map, CUtensorMap);
+_Static_assert(_Alignof(sheaf__tensor_map) >= _Alignof(CUtensorMap), "a map");
+
 /* ---- functions ---- */
+
+/* An address is a pointer here, and kinds are enumerations. */
+_Static_assert(__builtin_types_compatible_p(CUresult(CUtensorMap *, CUtensorMapDataType, cuuint32_t,
+                                                     void *, const cuuint64_t *, const cuuint64_t *,
+                                                     const cuuint32_t *, const cuuint32_t *,
+                                                     CUtensorMapInterleave, CUtensorMapSwizzle,
+                                                     CUtensorMapL2promotion,
+                                                     CUtensorMapFloatOOBfill),
+                                            __typeof__(cuTensorMapEncodeTiled)),
+               "tensor_map");
 
 /* From here on a type of driver.h is theirs, and so the list has their parameters. */
 #define sheaf__gpu_error CUresult

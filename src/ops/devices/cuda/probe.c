@@ -152,12 +152,12 @@ static void make_groups(sheaf__probe_group *in, bool f16)
     }
 }
 
-/* How many of the results are not those of an order. */
-static int count_other(const sheaf__probe_group *in, const uint32_t (*out)[128], sheaf_dtype dtype,
-                       sheaf__sums sums)
+/* How many of the results of n groups are not those of an order. */
+static int count_other(const sheaf__probe_group *in, const uint32_t (*out)[128], int n,
+                       sheaf_dtype dtype, sheaf__sums sums)
 {
     int other = 0;
-    for (int i = 0; i < SHEAF__PROBE_GROUPS; i++) {
+    for (int i = 0; i < n; i++) {
         const uint32_t want = sheaf__mma_chain(sums, dtype, in[i].c, in[i].a, in[i].b, 16);
         for (int e = 0; e < 128; e++)
             other += out[i][e] != want;
@@ -169,11 +169,11 @@ static sheaf_status *compare_groups(sheaf__cuda *gpu, const sheaf__probe_group *
                                     const uint32_t (*out)[128], sheaf_dtype dtype)
 {
     const sheaf__sums own = gpu->major >= 9 ? SHEAF__MMA16 : SHEAF__MMA8;
-    const int other = count_other(in, out, dtype, own);
+    const int other = count_other(in, out, SHEAF__PROBE_GROUPS, dtype, own);
     if (other == 0)
         return NULL;
-    const bool is_turned =
-        count_other(in, out, dtype, own == SHEAF__MMA16 ? SHEAF__MMA8 : SHEAF__MMA16) == 0;
+    const bool is_turned = count_other(in, out, SHEAF__PROBE_GROUPS, dtype,
+                                       own == SHEAF__MMA16 ? SHEAF__MMA8 : SHEAF__MMA16) == 0;
     sheaf_status *st = refused(gpu);
     sheaf_expected(st, "%s of tensor cores in the order %s, that of compute capability %d.%d",
                    sheaf_dtype_name(dtype), sheaf__sums_text(own), gpu->major, gpu->minor);
@@ -195,13 +195,14 @@ static sheaf_status *ask(sheaf__cuda *gpu, const char *kernel, int blocks, int t
     } arguments = { gpu->base, gpu->base + behind, SHEAF__PROBE_CASES };
     const bool floats = threads == 256;
     sheaf_status *st = sheaf__cuda_send(gpu, gpu->base, in, in_bytes);
-    TRY(st,
-        sheaf__cuda_queue(gpu, &(sheaf__launch){ .kernel = kernel,
-                                                 .blocks = { blocks },
-                                                 .threads = threads,
-                                                 .arguments = &arguments,
-                                                 .bytes = floats ? sizeof(sheaf__probe_floats)
-                                                                 : sizeof(sheaf__probe_groups) }));
+    TRY(st, sheaf__cuda_queue(
+                gpu, &(sheaf__launch){ .kernel = kernel,
+                                       .blocks = { blocks },
+                                       .threads = threads,
+                                       .shared = threads == 128 ? SHEAF__PROBE_WIDE_SHARED : 0,
+                                       .arguments = &arguments,
+                                       .bytes = floats ? sizeof(sheaf__probe_floats)
+                                                       : sizeof(sheaf__probe_groups) }));
     return TRY(st, sheaf__cuda_fetch(gpu, out, gpu->base + behind, out_bytes));
 }
 
@@ -210,6 +211,24 @@ typedef struct asked {
     sheaf__probe_group group[SHEAF__PROBE_GROUPS];
     uint32_t sum[SHEAF__PROBE_GROUPS][128];
 } asked;
+
+/* Tensor cores of a type. Where wgmma adds otherwise than what it is to replace, it is not used. */
+static sheaf_status *ask_groups(sheaf__cuda *gpu, asked *a, sheaf_dtype dtype)
+{
+    const bool f16 = dtype == SHEAF_F16;
+    const uint32_t(*const sum)[128] = (const uint32_t(*)[128])a->sum;
+    make_groups(a->group, f16);
+    sheaf_status *st = ask(gpu, f16 ? "probe_f16" : "probe_bf16", SHEAF__PROBE_GROUPS, 32, a->group,
+                           sizeof a->group, a->sum, sizeof a->sum);
+    TRY(st, compare_groups(gpu, a->group, sum, dtype));
+    if (st != NULL || !sheaf__cuda_has_maps(gpu))
+        return st;
+    st = ask(gpu, f16 ? "probe_wide_f16" : "probe_wide_bf16", SHEAF__PROBE_WIDE_GROUPS, 128,
+             a->group, sizeof a->group, a->sum, SHEAF__PROBE_WIDE_GROUPS * sizeof a->sum[0]);
+    gpu->wide_differs |= st == NULL && count_other(a->group, sum, SHEAF__PROBE_WIDE_GROUPS, dtype,
+                                                   SHEAF__MMA16) != 0;
+    return st;
+}
 
 sheaf_status *sheaf__cuda_probe(sheaf__cuda *gpu)
 {
@@ -220,13 +239,8 @@ sheaf_status *sheaf__cuda_probe(sheaf__cuda *gpu)
     sheaf_status *st = ask(gpu, "probe_floats", SHEAF__PROBE_CASES / 256, 256, a->in, sizeof a->in,
                            a->out, sizeof a->out);
     TRY(st, compare_floats(gpu, a->in, a->out));
-    for (int f16 = 0; f16 < 2 && st == NULL; f16++) {
-        make_groups(a->group, f16 == 1);
-        st = ask(gpu, f16 == 1 ? "probe_f16" : "probe_bf16", SHEAF__PROBE_GROUPS, 32, a->group,
-                 sizeof a->group, a->sum, sizeof a->sum);
-        TRY(st, compare_groups(gpu, a->group, (const uint32_t(*)[128])a->sum,
-                               f16 == 1 ? SHEAF_F16 : SHEAF_BF16));
-    }
+    TRY(st, ask_groups(gpu, a, SHEAF_BF16));
+    TRY(st, ask_groups(gpu, a, SHEAF_F16));
     free(a);
     return st;
 }

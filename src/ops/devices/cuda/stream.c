@@ -225,7 +225,8 @@ int sheaf__cuda_processors(const sheaf__cuda *gpu)
 
 bool sheaf__cuda_has_maps(const sheaf__cuda *gpu)
 {
-    return gpu->major == 9 && gpu->minor == 0 && gpu->driver->tensor_map != NULL;
+    return gpu->major == 9 && gpu->minor == 0 && gpu->driver->tensor_map != NULL &&
+           !gpu->wide_differs;
 }
 
 bool sheaf__cuda_map(sheaf__cuda *gpu, sheaf__tensor_map *map, const void *base, int64_t rows,

@@ -11,7 +11,7 @@
 
 typedef struct sheaf__tensor_map {
     uint64_t word[16];
-} __attribute__((aligned(64))) sheaf__tensor_map;
+} __attribute__((aligned(128))) sheaf__tensor_map;
 
 /* sheaf__emu_tensor_map - what the driver makes, for the emulation; false: it would not. stride: in
  * bytes. */
