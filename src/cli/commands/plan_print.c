@@ -122,6 +122,21 @@ static void print_setting(const cli *cli, const cli_plan *q, const json_t *all, 
                  json_is_true(json_object_get(all, "checkpointing")) ? ", checkpointing" : "");
 }
 
+enum { FEW_RANKS = 8 };
+
+/* To whom, where that is not plain. */
+static void print_sent_to(const cli *cli, const json_t *ranks, int n)
+{
+    for (int to = 0; n > 2 && n <= FEW_RANKS && to < n; to++) {
+        sheaf__print(cli->out, "\n  to rank %-7d", to);
+        for (int r = 0; r < n; r++) {
+            const json_t *list = json_object_get(json_array_get(ranks, (size_t)r), "sent_to");
+            sheaf__print(cli->out, "%10.1f",
+                         mib(json_number_value(json_array_get(list, (size_t)to))));
+        }
+    }
+}
+
 static void print_ranks(const cli *cli, const cli_plan *q, const json_t *all)
 {
     const json_t *ranks = json_object_get(all, "ranks");
@@ -144,6 +159,8 @@ static void print_ranks(const cli *cli, const cli_plan *q, const json_t *all)
     print_row(cli, ranks, "peak", "  peak", 1048576);
     print_row(cli, ranks, "flops_per_step", place ? "GFLOP" : "GFLOP a step", 1e9);
     print_row(cli, ranks, "sent_per_step", "MiB sent", 1048576);
+    if (!place)
+        print_sent_to(cli, ranks, n);
     if (whole(all, "dp") > 1) { /* sums within a group, gradients and weights between them */
         print_row(cli, ranks, "sent_sums", "  sums", 1048576);
         print_row(cli, ranks, "sent_gradients", "  gradients", 1048576);
