@@ -65,7 +65,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     sheaf__warn_positions(&m->opened.config, "prompt and answer", o->positions, o->events);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     o->dtype = sheaf__run_model_dtype(&m->run, o->dtype, &m->opened.config, o->events);
-    sheaf__sums_note(o->device, o->sums, o->dtype, o->events);
+    sheaf__sums_note(o->device, o->sums, sums_of_run(m), o->dtype, o->events);
     st = sheaf__sums_choose(&o->sums, m->all, o->device, sums_of_run(m), o->dtype);
     if (st != NULL)
         return st;

@@ -175,7 +175,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
 {
     const sheaf_train_options *o = &q->o;
     const bool generates = q->place_text != NULL;
-    sheaf__sums_note(o->device, o->sums, o->dtype, events);
+    sheaf__sums_note(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype, events);
     q->o.sums = sheaf__sums_on(q->o.device, q->o.sums, SHEAF_SUMS_UNNAMED,
                                q->o.dtype); /* as a run here has it */
     sheaf__open_options how;

@@ -244,7 +244,8 @@ static sheaf_status *settle(session *s)
         sheaf__train_dtype(o, said);
     TRY(st, sheaf__train_settings_check(how->run->state, how->run->table, o));
     if (st == NULL)
-        sheaf__sums_note(s->stored != NULL ? NULL : o->device, asked, o->dtype, how->events);
+        sheaf__sums_note(s->stored != NULL ? NULL : o->device, asked, SHEAF_SUMS_UNNAMED, o->dtype,
+                         how->events);
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         st = sheaf__sums_choose(&o->sums, s->group, o->device, SHEAF_SUMS_UNNAMED, o->dtype);

@@ -21,20 +21,25 @@ sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
     return st;
 }
 
-/* On tensor cores float16 has a choice: the order that has no name there is asked for by the name
- * of any that it has not. */
-static bool is_plain(const char *device, sheaf_sums sums, sheaf_dtype dtype)
+static bool names(sheaf_sums sums, sheaf_dtype dtype)
 {
-    return dtype == SHEAF_F16 && sums != SHEAF_SUMS_UNNAMED &&
-           sheaf__sums_name(dtype, sums) == NULL &&
-           sheaf__device_native(&(sheaf__sums){ 0 }, device);
+    return sums != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, sums) != NULL;
 }
 
-void sheaf__sums_note(const char *device, sheaf_sums asked, sheaf_dtype dtype,
+/* Where float16 would have an order of tensor cores, the device's or that of a run (`before`), it
+ * has a choice: the order that has no name there is asked for by the name of any that it has not.
+ */
+static bool is_plain(const char *device, sheaf_sums sums, sheaf_sums before, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_F16 && sums != SHEAF_SUMS_UNNAMED && !names(sums, dtype) &&
+           (names(before, dtype) || sheaf__device_native(&(sheaf__sums){ 0 }, device));
+}
+
+void sheaf__sums_note(const char *device, sheaf_sums asked, sheaf_sums before, sheaf_dtype dtype,
                       const sheaf_events *events)
 {
-    if (asked != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, asked) == NULL &&
-        !is_plain(device, asked, dtype))
+    if (asked != SHEAF_SUMS_UNNAMED && !names(asked, dtype) &&
+        !is_plain(device, asked, before, dtype))
         sheaf_note(events, "--sums %s has no effect: %s has one order of sums%s",
                    sheaf__sums_name(SHEAF_BF16, asked), sheaf_dtype_torch_name(dtype),
                    dtype == SHEAF_F16 ? " beside mma8 and mma16" : "");
@@ -69,17 +74,13 @@ sheaf_sums sheaf__sums_of(sheaf_sums asked, sheaf_sums before, sheaf_dtype dtype
     return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
 }
 
-static bool names(sheaf_sums sums, sheaf_dtype dtype)
-{
-    return sums != SHEAF_SUMS_UNNAMED && sheaf__sums_name(dtype, sums) != NULL;
-}
-
 sheaf_sums sheaf__sums_on(const char *device, sheaf_sums asked, sheaf_sums before,
                           sheaf_dtype dtype)
 {
     sheaf__sums native;
-    const sheaf_sums named = names(asked, dtype) || is_plain(device, asked, dtype) ? asked : before;
-    if (is_plain(device, named, dtype))
+    const sheaf_sums named =
+        names(asked, dtype) || is_plain(device, asked, before, dtype) ? asked : before;
+    if (is_plain(device, named, before, dtype))
         return SHEAF_SUMS_UNNAMED;
     if (!names(named, dtype) && dtype != SHEAF_F32 && sheaf__device_native(&native, device))
         return (sheaf_sums)(SHEAF_SUMS_PAIRS + (int)native);

@@ -62,6 +62,7 @@ static void test_sums__on_a_device(void **state)
         { "cuda", SHEAF_F32, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED },
         { "cpu", SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED },
         { "cpu", SHEAF_F16, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_MMA16 },
+        { "cpu", SHEAF_F16, SHEAF_SUMS_PAIRS, SHEAF_SUMS_MMA16, SHEAF_SUMS_UNNAMED },
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         const sheaf_sums got =

@@ -45,8 +45,9 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_sums sums);
  * faster: whether that is `tiles`, by sheaf__units_prefer_tiles(). Collective, once they have met;
  * later calls do nothing, and neither does one process. */
 sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles);
-/* sheaf__sums_note - events hear of an order that is asked for in another type. */
-void sheaf__sums_note(const char *device, sheaf_sums asked, sheaf_dtype dtype,
+/* sheaf__sums_note - events hear of an order that is asked for in another type; `before`: that of a
+ * run. */
+void sheaf__sums_note(const char *device, sheaf_sums asked, sheaf_sums before, sheaf_dtype dtype,
                       const sheaf_events *events);
 /* sheaf__sums_slow - and how slow an order of tensor cores is on processors, or any other on a
  * device that has them. */
