@@ -56,6 +56,9 @@ for signal in INT KILL; do
     "$command" "${run[@]}" --steps 2 --out "$work/whole" --sums mma16 >/dev/null 2>&1
 done
 
+"$command" init tiny-bytes "$work/bytes" --seed 3 >/dev/null 2>&1
+interrupted "an answer on a GPU" --model "$work/bytes" --seed 1 --temperature 9 --device cuda --tp 2
+
 # ---- classes of tensor cores, several GPUs, orders that are not theirs ----
 export SHEAF_EMULATED_GPU=8.6,9.0
 runs "a run on a GPU of another class" 3 "sums in the order mma16 on cuda:0 .*expected: *mma8, which its tensor cores compute, or pairs.* try: *a run keeps its order" \
