@@ -164,8 +164,8 @@ typedef struct sheaf__device_class {
      * NULL: there is one, without any. */
     sheaf_status *(*count)(int *units);
     sheaf_status *(*native)(sheaf__sums *out, int unit);
-    /* left - bytes of the memory of one that are free now; takes - bytes that its driver takes of
-     * them as it opens, about. NULL: its memory is the host's. */
+    /* left - bytes of the memory of one that ranks can have, if nobody else uses it; takes - bytes
+     * that its driver takes of all, about. NULL: its memory is the host's. */
     sheaf_status *(*left)(size_t *bytes, int unit);
     size_t takes;
     const sheaf__peers *peers; /* NULL: exchanges go through the host */
@@ -207,7 +207,7 @@ bool sheaf__device_native(sheaf__sums *out, const char *name);
 sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int threads,
                                 const char *isa);
 /* sheaf__device_left - the number of the one that this rank would get, and the bytes of its memory
- * that are free. SIZE_MAX: its memory is the host's. */
+ * that ranks can have. SIZE_MAX: its memory is the host's. */
 sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank);
 /* sheaf__device_order - the order of its sums of 16-bit numbers, of type `dtype` (SHEAF_F32: the
  * order does not matter). Errors: SHEAF_E_UNSUPPORTED: it is another one's tensor cores'. */

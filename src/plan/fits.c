@@ -90,14 +90,14 @@ static sheaf_status *judge_units(const sheaf_plan *plan, const char *what, sheaf
     sheaf__number_bytes(left, (uint64_t)there);
     if (how->force) {
         sheaf_warn(how->events,
-                   "%s needs %s on GPU %d, of which %s are free; begun all the same "
+                   "%s needs %s on GPU %d, which has %s for it; begun all the same "
                    "(--force)",
                    what, need, unit, left);
         return NULL;
     }
     const sheaf_memory kind = most_of(plan, how, &bytes);
     st = sheaf_fail(SHEAF_E_MEMORY, "memory of GPU %d for %s", unit, what);
-    sheaf_expected(st, "at most %s, which are free there", left);
+    sheaf_expected(st, "at most %s, without what the driver takes", left);
     sheaf_found(st, "%s needed, most of it %s", need, sheaf_plan_kind(kind));
     return sheaf_try_this(st,
                           "more GPUs (--device cuda with a larger --tp), %s; `sheaf plan --device "

@@ -83,6 +83,6 @@ for what in "eval --data $qwen/fwd_inputs.safetensors" "generate --tokens 3,4 --
     runs "${what%% *} whose launch fails" 3 "sheaf: .*GPU [01] \(Emulated GPU\): launching" $what --model "$qwen/hf" --device cuda --tp 2
 done
 unset SHEAF_GPU_FAULT
-SHEAF_EMULATED_GPU=9.0:0.071 runs "a GPU that is too small" 3 "memory of GPU 0 for this run .*expected: *at most 72.0 MiB.* try: *more GPUs" "${run[@]}" --steps 1 --out "$work/none" --device cuda
+SHEAF_EMULATED_GPU=9.0:0.571 runs "a GPU that is too small" 3 "memory of GPU 0 for this run .*expected: *at most 72.0 MiB.* try: *more GPUs" "${run[@]}" --steps 1 --out "$work/none" --device cuda
 absent "a GPU that is too small: nothing is begun" "$work/none"
 finish

@@ -260,23 +260,20 @@ static sheaf_status *count(int *units)
     return e == 0 ? NULL : sheaf__driver_failed(driver, e, "counting GPUs");
 }
 
-/* Its context is opened for a moment: only so the driver knows. */
+enum { TAKES = 512 << 20 }; /* for its context and code */
+
+/* Without opening it, which takes a while: what others use of it shows when it is opened. */
 static sheaf_status *left(size_t *bytes, int unit)
 {
     const sheaf__driver *driver;
     int handle;
-    size_t all;
-    sheaf__gpu_context context;
     sheaf_status *st = sheaf__driver_get(&driver);
     if (st != NULL)
         return st;
     sheaf__gpu_error e = driver->device(&handle, unit);
-    if (e == 0 && (e = driver->retain(&context, handle)) == 0) {
-        if ((e = driver->set_context(context)) == 0)
-            e = driver->memory_left(bytes, &all);
-        (void)driver->set_context(NULL);
-        (void)driver->give_back(handle);
-    }
+    if (e == 0)
+        e = driver->memory_size(bytes, handle);
+    *bytes = e == 0 && *bytes > TAKES ? *bytes - TAKES : 0;
     return e == 0 ? NULL : sheaf__driver_failed(driver, e, "the memory of GPU %d", unit);
 }
 
@@ -317,7 +314,7 @@ const sheaf__device_class sheaf__cuda_class = { .name = "cuda",
                                                 .count = count,
                                                 .native = native,
                                                 .left = left,
-                                                .takes = (size_t)512 << 20,
+                                                .takes = TAKES,
                                                 .peers = &sheaf__cuda_peers,
                                                 .measure = sheaf__cuda_measure,
                                                 .spent = sheaf__cuda_spent,
