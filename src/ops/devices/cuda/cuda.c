@@ -152,6 +152,7 @@ static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
     sheaf_status *st = open_gpu(gpu, limit);
     TRY(st, sheaf__cuda_failed(gpu, add_block(gpu, 0, gpu->granularity), "its first memory"));
     TRY(st, sheaf__cuda_probe(gpu));
+    TRY(st, sheaf__cuda_probe_products(gpu));
     if (st != NULL) {
         close_gpu(gpu);
         return st;

@@ -58,7 +58,7 @@ struct sheaf__cuda {
     int major, minor, processors;
     int mate[SHEAF__CUDA_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool retained;
-    bool wide_differs; /* wgmma adds in another order than tensor cores do else (probe.c) */
+    bool wide_differs; /* wgmma adds in another order, or its products are wrong (probe*.c) */
     sheaf__gpu_context context;
     sheaf__gpu_stream stream, exchange; /* operations; and what moves beside them (peers.c) */
     sheaf__gpu_event marked[SHEAF__CUDA_MARKS];
@@ -122,6 +122,8 @@ void sheaf__cuda_spent(sheaf__reserved *range, sheaf__spent *sum);
 
 /* sheaf__cuda_probe - does it compute as a processor does? In its first granule of memory. */
 sheaf_status *sheaf__cuda_probe(sheaf__cuda *gpu);
+/* sheaf__cuda_probe_products - are those by wgmma right? Else it has none. */
+sheaf_status *sheaf__cuda_probe_products(sheaf__cuda *gpu);
 
 /* ---- image.c ---- */
 

@@ -50,8 +50,8 @@ bool sheaf__cuda_computes(const sheaf__cuda *gpu, sheaf__sums sums);
 /* Multiprocessors: how many blocks run side by side. */
 int sheaf__cuda_processors(const sheaf__cuda *gpu);
 
-/* Whether it has the copy engine and wgmma: compute capability 9.0, with a driver that makes maps.
- */
+/* Whether it has the copy engine and wgmma: compute capability 9.0, with a driver that makes maps,
+ * and products as they should be. */
 bool sheaf__cuda_has_maps(const sheaf__cuda *gpu);
 /* sheaf__cuda_map - a matrix of 16-bit numbers for the copy engine (tensor_map.h), which is in the
  * GPU's memory; false: the driver makes none of it. stride: in bytes. */

@@ -20,6 +20,11 @@ enum { CHAINS, TREES };
 
 static const sheaf__products_kernel kernels[2][2] = { KERNELS_OF("bf16"), KERNELS_OF("f16") };
 
+const sheaf__products_kernel *sheaf__products_wide_least(void)
+{
+    return &kernels[0][TREES];
+}
+
 static bool is_thin(const sheaf__product *job, const sheaf__products_kernel *kernel)
 {
     return job->m <= kernel->rows / 2 || job->n <= kernel->cols / 2;

@@ -3,6 +3,7 @@
 #include "tests/devices/far_products.h"
 
 #include "ops/devices/cuda/cuda.h"
+#include "ops/devices/cuda/stand_in.h"
 #include "ops/matmul/mma.h"
 
 enum { JOBS = 4, SLICES = 16 };
@@ -340,6 +341,24 @@ static void test_products__wide_slices(void **state)
     }
 }
 
+/* A GPU whose driver makes no maps, or whose wgmma gives other results, has the others. */
+static void test_products__without_wgmma(void **state)
+{
+    sheaf__device *device, *was = gpu[1];
+    sheaf__stand_in_fail("cuTensorMapEncodeTiled", 0, SHEAF__GPU_INVALID, false);
+    CHECK_OK(sheaf__device_open_unit(&device, &sheaf__cuda_class, 1, 1, NULL, 0));
+    sheaf__term term;
+    seed = 6000;
+    term = wide_term(SHEAF_BF16, 0, 300, 264, 72, ORDINARY);
+    const sheaf__product job = plain_job(SHEAF_BF16, 300, 264, &term, 1);
+    gpu[1] = device;
+    check_jobs("without wgmma", &job, 1, SHEAF__MMA16);
+    const sheaf__cuda *of = device->reserved->own;
+    assert_string_equal(of->last, "products_mma_128_bf16");
+    gpu[1] = was;
+    sheaf__device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_products__sizes_and_special_values),
@@ -348,6 +367,7 @@ int main(void)
                                         cmocka_unit_test(test_products__jobs_of_one_call),
                                         cmocka_unit_test(test_products__wide_tiles),
                                         cmocka_unit_test(test_products__wide_chains_end),
-                                        cmocka_unit_test(test_products__wide_slices) };
+                                        cmocka_unit_test(test_products__wide_slices),
+                                        cmocka_unit_test(test_products__without_wgmma) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
