@@ -129,6 +129,12 @@ static const struct {
     { "full, more keys than queries", 1, 17, 130, 1, 1, 32, 0, 1, 1, true, false, false },
     { "one query and a cache by head", 2, 1, 77, 2, 3, 32, 0, 0, 0, false, true, true },
     { "some queries and a cache", 1, 5, 150, 2, 2, 64, 70, 0, 0, false, false, true },
+    { "few queries, masked", 2, 3, 300, 2, 4, 24, 0, 8, 0, false, true, false },
+    { "few queries, a window, a cap and an odd head", 1, 2, 400, 1, 3, 19, 150, 1, 2, false, false,
+      false },
+    { "few queries of many heads", 1, 7, 129, 1, 9, 136, 0, 0, 0, true, true, false },
+    { "few queries, 256 by head", 2, 16, 81, 2, 4, 256, 0, 0, 0, false, false, true },
+    { "one query", 3, 1, 2100, 1, 1, 32, 0, 0, 0, false, true, false },
 };
 
 static void test_cuda__is_the_definition(void **state)
@@ -205,6 +211,32 @@ static void test_cuda__what_is_not_finite(void **state)
     }
 }
 
+/* Of few queries and many keys; some keys of a tile are seen by no query, or by the last ones. */
+static void put_odd_keys(const problem *p)
+{
+    put_odd_number(p, 2, 130, INFINITY);
+    put_odd_number(p, 2, 197, -INFINITY);
+    put_odd_number(p, 1, 198, NAN);
+    put_odd_number(p, 0, 2, INFINITY);
+}
+
+static void test_cuda__few_queries_of_what_is_not_finite(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        sheaf__attention s = { .batch = 1,
+                               .queries = 6,
+                               .keys = 200,
+                               .kv_heads = 2,
+                               .group = 1 + i,
+                               .head_dim = 24,
+                               .window = i % 2 ? 11 : 0,
+                               .full = i == 2,
+                               .scale = 0.25f,
+                               .kv_rows = 200 };
+        check_orders("few queries, not finite", s, 0, i >= 2, put_odd_keys);
+    }
+}
+
 /* ---- chains that end on the way ---- */
 
 static void test_cuda__chains(void **state)
@@ -212,11 +244,10 @@ static void test_cuda__chains(void **state)
     const struct {
         int64_t queries, keys, group, dim;
         bool full;
+        int64_t window;
     } row[] = {
-        { 1, 4100, 2, 16, true },
-        { 3, 8193, 1, 3, true },
-        { 4101, 2, 2, 8, true },
-        { 2, 4200, 1, 16, false },
+        { 1, 4100, 2, 16, true, 0 },  { 3, 8193, 1, 3, true, 0 },   { 4101, 2, 2, 8, true, 0 },
+        { 2, 4200, 1, 16, false, 0 }, { 17, 4099, 1, 3, false, 0 }, { 2, 8300, 2, 3, false, 300 },
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         check_orders("chains",
@@ -227,9 +258,36 @@ static void test_cuda__chains(void **state)
                                          .group = row[i].group,
                                          .head_dim = row[i].dim,
                                          .full = row[i].full,
+                                         .window = row[i].window,
                                          .scale = 0.25f,
                                          .kv_rows = row[i].keys },
                      0, false, NULL);
+}
+
+/* All keys count the same, and the first two chains cancel out: what the third adds is lost if it
+ * meets one of them alone. */
+static void put_cancelling(const problem *p)
+{
+    const sheaf__attention *s = &p->s;
+    memset(p->q, 0, bytes_of(p, p->nq));
+    for (int64_t i = 0; i < p->nv; i++) {
+        const int64_t chain = i / s->ldv / 4096;
+        sheaf__store(p->v, i, chain == 0 ? 1 : chain == 1 ? -1 : 0x1.5p-16f, s->dtype);
+    }
+}
+
+static void test_cuda__chains_join_in_order(void **state)
+{
+    check_orders("chains that cancel out",
+                 (sheaf__attention){ .batch = 1,
+                                     .queries = 1,
+                                     .keys = 8200,
+                                     .kv_heads = 1,
+                                     .group = 2,
+                                     .head_dim = 4,
+                                     .scale = 0.25f,
+                                     .kv_rows = 8200 },
+                 0, false, put_cancelling);
 }
 
 int main(void)
@@ -238,7 +296,9 @@ int main(void)
         cmocka_unit_test(test_cuda__is_the_definition),
         cmocka_unit_test(test_cuda__segments_are_sequences),
         cmocka_unit_test(test_cuda__what_is_not_finite),
+        cmocka_unit_test(test_cuda__few_queries_of_what_is_not_finite),
         cmocka_unit_test(test_cuda__chains),
+        cmocka_unit_test(test_cuda__chains_join_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "ops/attention/attention_arguments.h"
 #include "ops/devices/cuda/kernels/attention.h"
+#include "ops/devices/cuda/kernels/attention_few.h"
 
 enum { SIDE = 32, ROWS = 64, FMA_THREADS = 256, MMA_THREADS = 128 };
 
@@ -145,6 +146,79 @@ static int64_t heads_of(const sheaf__attention *s)
     return s->kv_heads * s->group;
 }
 
+/* ---- few queries, many keys ---- */
+
+enum { FEW_QUERIES = 16, FEW_LEAST = 64 /* keys: fewer are a tile */ };
+
+/* Its rows, keys and chains; false: others are faster. */
+static bool few_shape(sheaf__attention_few *f, const sheaf__attention *s)
+{
+    if (s->segment != NULL || s->queries > FEW_QUERIES || s->queries * s->group > FEW_ROWS ||
+        s->keys <= FEW_LEAST)
+        return false;
+    const int64_t least = s->keys - s->queries - f->part.window + 1;
+    const int64_t begin = f->part.window > 0 && least > 0 ? least / FEW_KEYS * FEW_KEYS : 0;
+    f->rows = (int32_t)(s->queries * s->group);
+    f->begin = (int32_t)begin;
+    f->keys = (int32_t)(parts(s->keys - begin, FEW_KEYS) * FEW_KEYS);
+    f->chain = (int32_t)(begin / ATTENTION_CHAIN);
+    f->chains = (int32_t)((s->keys - 1) / ATTENTION_CHAIN) - f->chain + 1;
+    return true;
+}
+
+static void launch_few(sheaf__cuda *gpu, const char *what, const sheaf__attention_few *f,
+                       sheaf_dtype dtype, int64_t blocks, int threads, size_t shared)
+{
+    char name[64];
+    snprintf(name, sizeof name, "attention_few_%s_%s", what, dtype == SHEAF_F16 ? "f16" : "bf16");
+    sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = name,
+                                              .blocks = { blocks },
+                                              .threads = threads,
+                                              .shared = shared,
+                                              .arguments = f,
+                                              .bytes = sizeof *f });
+}
+
+static void launch_units(sheaf__cuda *gpu, const sheaf__attention_few *f, const sheaf__attention *s)
+{
+    const int64_t wide = parts(s->head_dim, 16) * 16, slices = parts(s->head_dim, FEW_CHANNELS);
+    const int lines = (int)parts(f->rows, 16) * 16;
+    launch_few(gpu, "scores", f, s->dtype, f->units * (f->keys / FEW_SCORES), MMA_THREADS,
+               rows_bytes(FEW_SCORES + lines, (int)wide));
+    launch_few(gpu, "rows", f, s->dtype, f->units * f->rows, FEW_ROW_THREADS,
+               sizeof(sheaf__attention_few_row));
+    launch_few(gpu, "values", f, s->dtype, f->units * f->chains * slices, MMA_THREADS,
+               (size_t)(attention_few_stages(f->rows) * attention_few_stage(f->rows)) * 2);
+    if (f->chains > 1)
+        launch_few(gpu, "join", f, s->dtype, parts(f->units * f->rows * s->head_dim, FMA_THREADS),
+                   FMA_THREADS, 0);
+}
+
+/* As many units at a time as there is room for. */
+static bool launch_all_few(sheaf__cuda *gpu, const sheaf__attention_part *p,
+                           const sheaf__attention *s)
+{
+    sheaf__attention_few f = { .part = *p };
+    f.part.per = 1;
+    if (!few_shape(&f, s))
+        return false;
+    const size_t scores = (size_t)f.rows * (size_t)f.keys,
+                 sums = (size_t)f.rows * (size_t)f.chains * (size_t)s->head_dim,
+                 unit = scores * (sizeof(float) + sizeof(uint16_t)) + sums * sizeof(float);
+    const int64_t units = s->batch * s->kv_heads, room = (int64_t)(SHEAF__CUDA_SCRATCH / unit),
+                  most = room < units ? room : units;
+    if (most == 0)
+        return false;
+    f.score = sheaf__cuda_scratch(gpu);
+    f.weight = (uint16_t *)(void *)(f.score + (size_t)most * scores);
+    f.sum = (float *)(void *)(f.weight + (size_t)most * scores);
+    for (; f.unit < units; f.unit += f.units) {
+        f.units = units - f.unit < most ? units - f.unit : most;
+        launch_units(gpu, &f, s);
+    }
+    return true;
+}
+
 bool sheaf__cuda_op_attention(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__attention_arguments *a = call->arguments;
@@ -154,6 +228,8 @@ bool sheaf__cuda_op_attention(sheaf__cuda *gpu, const sheaf__call *call)
     sheaf__attention_part p = part_of(gpu, a);
     if (mma && !sheaf__cuda_computes(gpu, sheaf__cuda_sums(gpu)))
         return false;
+    if (mma && launch_all_few(gpu, &p, s))
+        return true;
     if (!divide(gpu, &p, s, s->queries, mma ? ROWS : SIDE, heads_of(s)))
         return false;
     if (!mma) {

@@ -16,12 +16,6 @@ enum {
     ATTENTION_WIDEST = 32 /* eights of channels */
 };
 
-#ifdef __CUDACC__
-#define ROLLED _Pragma("unroll 1")
-#else
-#define ROLLED
-#endif
-
 /* Elements from row to row in shared memory: eight rows lie in different banks. */
 DEVICE int attention_line(int wide)
 {
@@ -170,11 +164,13 @@ typedef struct sheaf__attention_place {
     int32_t row, col;
     bool keys_down; /* rows are keys */
     bool cut;       /* something is not seen */
+    int32_t heads;  /* rows of a query; 0: one */
 } sheaf__attention_place;
 
 DEVICE bool attention_pair_sees(const sheaf__attention_place *at, int row, int col)
 {
-    const int32_t r = at->row + row, c = at->col + col;
+    const int32_t line = at->row + row, c = at->col + col,
+                  r = at->heads > 0 ? line / at->heads : line;
     return at->keys_down ? attention_sees(at->v, c, r) : attention_sees(at->v, r, c);
 }
 
