@@ -20,6 +20,7 @@ cat >"$work/talks.json" <<'END'
 END
 for i in 1 2 3 4 5 6 7; do printf '{"prompt": "%s", "completion": "%s"}\n' "${i}23" "${i}${i}${i}${i}"; done >"$work/lines.jsonl"
 for n in 5,6,7 8 9,10 11,12,13,14 15,16 17 18,19; do echo "{\"tokens\": [$n]}"; done >"$work/prompts.jsonl"
+rm -rf "$work/bytes" "$work"/*.model # of another round
 "$sheaf" init tiny-bytes "$work/bytes" --seed 2 >/dev/null 2>&1 || fail "init tiny-bytes"
 
 # in_order DTYPE N: sets `order` to flags that name an order of sums, one after the other; nothing where the type has one.
