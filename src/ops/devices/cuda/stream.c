@@ -76,7 +76,7 @@ sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address f
     sheaf__cuda_ring *ring = &gpu->ring;
     sheaf__gpu_error e = 0;
     arrival last = { 0 };
-    const bool timed = sheaf__cuda_clock_begin(gpu, SHEAF__SPENT_TRANSFERS);
+    bool timed = sheaf__cuda_clock_begin(gpu, SHEAF__SPENT_TRANSFERS);
     for (size_t at = 0; (at < bytes || last.bytes > 0) && e == 0;) {
         arrival next = { NULL, at, bytes - at };
         if (next.bytes > SHEAF__CUDA_SEGMENT)
@@ -84,6 +84,8 @@ sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address f
         const int segment = ring->at;
         if (next.bytes > 0 && (e = take(&next.pinned, gpu, next.bytes)) == 0)
             e = gpu->driver->download(next.pinned, from + at, next.bytes, gpu->stream);
+        if (next.bytes > 0 && at + next.bytes == bytes) /* before the host waits for it */
+            sheaf__cuda_clock_end(gpu, timed);
         if (last.bytes > 0 && e == 0) {
             e = next.bytes > 0 && segment != ring->at && ring->pending[segment]
                     ? gpu->driver->event_finish(ring->done[segment])
@@ -93,8 +95,9 @@ sheaf_status *sheaf__cuda_fetch(sheaf__cuda *gpu, void *to, sheaf__gpu_address f
         }
         last = next;
         at += next.bytes;
+        timed = timed && at < bytes;
     }
-    sheaf__cuda_clock_end(gpu, timed);
+    sheaf__cuda_clock_end(gpu, timed); /* where it failed before its last part */
     return sheaf__cuda_failed(gpu, e, "copying from it, after the operations before");
 }
 
