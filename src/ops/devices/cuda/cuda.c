@@ -149,6 +149,8 @@ static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
     gpu->number = range->unit;
     snprintf(gpu->name, sizeof gpu->name, "unknown");
     pthread_mutex_init(&gpu->lock, NULL);
+    const char *wgmma = getenv("SHEAF_WGMMA");
+    gpu->wide_differs = wgmma != NULL && strcmp(wgmma, "off") == 0;
     sheaf_status *st = open_gpu(gpu, limit);
     TRY(st, sheaf__cuda_failed(gpu, add_block(gpu, 0, gpu->granularity), "its first memory"));
     TRY(st, sheaf__cuda_probe(gpu));

@@ -58,7 +58,8 @@ struct sheaf__cuda {
     int major, minor, processors;
     int mate[SHEAF__CUDA_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool retained;
-    bool wide_differs; /* wgmma adds in another order, or its products are wrong (probe*.c) */
+    bool wide_differs; /* wgmma is not used: it adds in another order, its products are
+                        * wrong (probe*.c), or SHEAF_WGMMA=off */
     sheaf__gpu_context context;
     sheaf__gpu_stream stream, exchange; /* operations; and what moves beside them (peers.c) */
     sheaf__gpu_event marked[SHEAF__CUDA_MARKS];

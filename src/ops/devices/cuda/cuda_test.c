@@ -478,6 +478,11 @@ static void test_probe__a_gpu_that_computes_otherwise_is_refused(void **state)
     sheaf__device *device = open_one();
     assert_true(sheaf__cuda_has_maps(device->reserved->own));
     sheaf__device_close(device);
+    setenv("SHEAF_WGMMA", "off", 1);
+    device = open_one();
+    assert_false(sheaf__cuda_has_maps(device->reserved->own));
+    sheaf__device_close(device);
+    unsetenv("SHEAF_WGMMA");
 }
 
 int main(void)
