@@ -83,7 +83,7 @@ static void test_plan__errors_name_settings_and_fields(void **state)
     CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG, "tp | at most 64 ranks in all");
     open.tp = 0;
     open.device = "dry";
-    CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG, "device | cpu | dry");
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG, "cuda:0,2 (those) | dry");
     open.device = NULL;
     open.model = NULL;
     open.config = pictured;
