@@ -47,7 +47,7 @@ models() {
 }
 
 if [ "${1:-}" = build ]; then
-    meson setup build-gpu --reconfigure -Dcuda=enabled >/dev/null 2>&1 || meson setup build-gpu -Dcuda=enabled >/dev/null
+    meson setup build-gpu --reconfigure -Dcuda=enabled "-Dgpu_kinds=${GPU_KINDS:-sm_80,sm_90a}" >/dev/null 2>&1 || meson setup build-gpu -Dcuda=enabled "-Dgpu_kinds=${GPU_KINDS:-sm_80,sm_90a}" >/dev/null
     # shellcheck disable=SC2086
     ninja -C build-gpu src/cli/sheaf src/cli/sheaf-cuda.so bench/gpu_speed $(printf 'ops_%s_test ' $tests) >/dev/null
     rm -rf "$carry"

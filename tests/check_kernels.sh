@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
 # check_kernels.sh - what nvcc makes of the kernels is what their bytes and speed rest on.
 #
-#   check_kernels.sh SOURCE_ROOT BUILD_ROOT [NVCC KIND...]
+#   check_kernels.sh SOURCE_ROOT BUILD_ROOT [KIND...]
 #
 # For each file and kind of GPU that the build compiled (src/ops/devices/cuda/compile.sh): no stack, no spilled
 # register; float32 arithmetic is rounded to nearest with denormals as zero, double's to nearest;
 # nothing is approximate, no minimum or maximum of floats, no float is added atomically; a product and
-# a sum are fused only where fmaf() stands; tensor cores are used where they are meant, and no wgmma
-# waits for the one before. For the fused ones each file is compiled once more, to PTX alone, unless it is what
-# passed before (kernels_checked of the build).
+# a sum are fused only where fmaf() stands (written_fma.h); tensor cores are used where they are meant, and no wgmma
+# waits for the one before.
 set -uo pipefail
 cd "$1" || exit 1
-build=$2 nvcc=${3:-}
-shift $(($# < 3 ? $# : 3))
+build=$2
+shift 2
 compiled=$build/src/ops/devices/cuda
 
 # complaints PTX: what is wrong with the arithmetic of a file.
@@ -28,7 +27,7 @@ complaints() {
         $1 ~ /^(min|max)\..*f(32|64)$/ { complain("zeros and NaN as the compiler likes") }
         /^(atom|red)\..*f(16|32|64)|^(atom|red)\..*bf16/ { complain("sums in no order") }' "$1"
 }
-# unwritten PTX: an fma without the mark of tests/written_fma.h.
+# unwritten PTX: an fma without the mark of written_fma.h.
 unwritten() { awk '/(^|[ \t])fma\./ && !/\/\/ written/ { print "an fma that is not written: " $1; exit }' "$1"; }
 # wasteful LOG: kernels with a stack or spilled registers.
 wasteful() {
@@ -44,40 +43,29 @@ tensorless() {
     done
 }
 
-# check FILE KIND MARKED: prints what is wrong; where it is MARKED, an fma that is not written, too.
+# check FILE KIND: prints what is wrong.
 check() {
-    local file=$1 kind=$2 name key place
-    name=$(basename "$file" .c)
-    if ! [ -s "$compiled/$name.$kind.ptx" ] || ! [ -s "$compiled/$name.$kind.log" ]; then
+    local kept
+    kept=$compiled/$(basename "$1" .c).$2
+    if ! [ -s "$kept.ptx" ] || ! [ -s "$kept.log" ]; then
         echo "is not compiled: ninja -C $build"
         return
     fi
-    wasteful "$compiled/$name.$kind.log"
-    complaints "$compiled/$name.$kind.ptx"
-    tensorless "$file" "$compiled/$name.$kind.ptx"
-    [ "$3" = marked ] || return 0
-    key=$(cat "$0" tests/written_fma.h "$compiled/$name.$kind.ptx" | sha256sum | cut -c1-24)
-    place=$build/kernels_checked/$name.$kind
-    if [ "$(cat "$place.passed" 2>/dev/null)" = "$key" ]; then return; fi
-    mkdir -p "${place%/*}"
-    if ! "$nvcc" -x cu -std=c++17 -O3 -arch="$kind" -ftz=true -fmad=false -ptx -Isrc -Iinclude -include tests/written_fma.h \
-            -o "$place.ptx" "$file" >"$place.log" 2>&1; then
-        grep -m3 error "$place.log" || echo "is not compiled with tests/written_fma.h"
-    elif [ -z "$(unwritten "$place.ptx")" ]; then
-        echo "$key" >"$place.passed"
-    else
-        unwritten "$place.ptx"
-    fi
+    wasteful "$kept.log"
+    complaints "$kept.ptx"
+    unwritten "$kept.ptx"
+    tensorless "$1" "$kept.ptx"
 }
-# Called by itself for one file and kind, two at a time.
-if [ "${CHECK_ONE:-}" ]; then
-    told=$(check $CHECK_ONE)
-    set -- $CHECK_ONE
+# held FILE KIND
+held() {
+    local told name
+    told=$(check "$1" "$2")
     name="$(basename "$1") for $2 has no stack, no spills and the arithmetic that is written"
-    if [ -z "$told" ]; then echo "ok - $name"; exit 0; fi
-    printf '%s\n' "$(printf 'not ok - %s\n' "$name"; head -n 8 <<<"$told" | sed 's/^/# /')" # at once: others print, too
-    exit 1
-fi
+    if [ -z "$told" ]; then echo "ok - $name"; return; fi
+    echo "not ok - $name"
+    head -n 8 <<<"$told" | sed 's/^/# /'
+    bad=1
+}
 
 # The rules themselves, on lines that break them.
 bad=0
@@ -97,20 +85,16 @@ rule 'a spill' '    0 bytes stack frame, 4 bytes spill stores, 4 bytes spill loa
 rule 'a stack' '    16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' wasteful
 [ $bad -ne 0 ] || echo "ok - the rules notice what breaks them"
 
-if [ -z "$nvcc" ]; then
+if [ $# -eq 0 ]; then
     echo "ok - not applicable: this build compiles no kernels for GPUs (nvcc: nvidia-cuda-toolkit of Debian's non-free, or developer.nvidia.com/cuda-downloads; -Dcuda, -Dgpu_kinds)"
     exit $bad
 fi
 mapfile -t files < <(find src/ops/devices/cuda/kernels -name '*.c' | LC_ALL=C sort)
 [ ${#files[@]} -ge 20 ] || { echo "not ok - found only ${#files[@]} files of kernels"; bad=1; }
-{
-    for kind; do
-        for file in "${files[@]}"; do
-            if grep -q 'cuda/hopper\.h' "$file"; then
-                [ "$kind" != sm_90a ] || echo "$file $kind marked"
-            elif [ "$kind" = "$1" ]; then echo "$file $kind marked"; else echo "$file $kind -"; fi
-        done
-        if [ "$kind" = sm_90a ]; then echo "src/ops/devices/cuda/emulation_wide_cases.c $kind marked"; fi
+for kind; do
+    for file in "${files[@]}"; do
+        if [ "$kind" = sm_90a ] || ! grep -q 'cuda/hopper\.h' "$file"; then held "$file" "$kind"; fi
     done
-} | xargs -r -P 2 -I {} env CHECK_ONE={} bash "$0" "$PWD" "$build" "$nvcc" || bad=1
+    [ "$kind" != sm_90a ] || held src/ops/devices/cuda/emulation_wide_cases.c "$kind"
+done
 exit $bad

@@ -10,7 +10,7 @@ done
 rest=${out%.cubin}
 rm -rf "$rest.kept"
 mkdir "$rest.kept" || exit 1
-if ! "$nvcc" -x cu -std=c++17 -O3 -arch="$kind" -ftz=true -fmad=false -cubin -Xptxas -v -keep -keep-dir "$rest.kept" -MD -MF "$depfile" "$@" \
+if ! "$nvcc" -x cu -std=c++17 -O3 -arch="$kind" -ftz=true -fmad=false -include "${0%/*}/written_fma.h" -cubin -Xptxas -v -keep -keep-dir "$rest.kept" -MD -MF "$depfile" "$@" \
         -o "$out" "$source" >"$rest.log" 2>&1; then
     cat "$rest.log" >&2
     exit 1

@@ -1,5 +1,6 @@
-/* written_fma.h - included before a file of kernels by check_kernels.sh: in PTX, an fma that was
- * written bears a mark, so that one that a compiler made of a product and a sum does not. */
+/* written_fma.h - included before each file of kernels by compile.sh: in PTX, an fma that was written
+ * bears a mark, so that one that a compiler made of a product and a sum shows
+ * (tests/check_kernels.sh). */
 #include <math.h>
 
 static __device__ __forceinline__ float written_fmaf(float x, float y, float z)
