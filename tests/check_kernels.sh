@@ -6,7 +6,7 @@
 # For each file and kind of GPU that the build compiled (src/ops/devices/cuda/compile.sh): no stack, no spilled
 # register; float32 arithmetic is rounded to nearest with denormals as zero, double's to nearest;
 # nothing is approximate, no minimum or maximum of floats, no float is added atomically; a product and
-# a sum are fused only where fmaf() stands (written_fma.h); tensor cores are used where they are meant, and no wgmma
+# a sum are fused only where fmaf() stands (src/ops/devices/cuda/written_fma.h); tensor cores are used where they are meant, and no wgmma
 # waits for the one before.
 set -uo pipefail
 cd "$1" || exit 1
@@ -27,7 +27,7 @@ complaints() {
         $1 ~ /^(min|max)\..*f(32|64)$/ { complain("zeros and NaN as the compiler likes") }
         /^(atom|red)\..*f(16|32|64)|^(atom|red)\..*bf16/ { complain("sums in no order") }' "$1"
 }
-# unwritten PTX: an fma without the mark of written_fma.h.
+# unwritten PTX: an fma without the mark of src/ops/devices/cuda/written_fma.h.
 unwritten() { awk '/(^|[ \t])fma\./ && !/\/\/ written/ { print "an fma that is not written: " $1; exit }' "$1"; }
 # wasteful LOG: kernels with a stack or spilled registers.
 wasteful() {
