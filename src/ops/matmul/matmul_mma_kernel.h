@@ -226,7 +226,8 @@ static inline __attribute__((always_inline)) bool add_group(vec c[SUMS], ivec su
     {
         const ivec top = MAXU(SLL(e, 24 - 8 * q), SLL(BITS(c[q]), 1));
         least = MINU(least, top);
-        scale[q] = FLOATS(ISUB(ISET((254 + kept) << 23), IAND(SRL(top, 1), ISET(0x7f800000))));
+        scale[q] =
+            FLOATS(ISUB(ISET((254u + (uint32_t)kept) << 23), IAND(SRL(top, 1), ISET(0x7f800000))));
         sum[q] = TOWARD_ZERO(MUL(c[q], scale[q]));
     }
     UNROLL for (int p = 0; p < length; p++)

@@ -125,8 +125,9 @@ static void test_products__chains_end_after_4096_elements(void **state)
     static const int64_t ks[][3] = {
         { 4095, 20 }, { 4096, 20 }, { 4097, 4100 }, { 8192 }, { 12000, 16, 300 }
     };
+    const int step = getenv("SHEAF_SANITIZED") != NULL ? FORMS : 1; /* a second each */
     for (size_t i = 0; i < ARRAY_LEN(ks); i++)
-        for (int form = 0; form < FORMS; form++) {
+        for (int form = (int)i % step; form < FORMS; form += step) {
             sheaf__term term[3];
             int terms = 0;
             const sheaf_dtype dtype = types[(i + (size_t)form) % 2];
