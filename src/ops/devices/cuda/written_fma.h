@@ -1,5 +1,5 @@
-/* written_fma.h - included before each file of kernels by compile.sh: in PTX, an fma that was written
- * bears a mark, so that one that a compiler made of a product and a sum shows
+/* written_fma.h - included before each file of kernels by compile.sh: in PTX, an fma that was
+ * written bears a mark, so that one that a compiler made of a product and a sum shows
  * (tests/check_kernels.sh). */
 #include <math.h>
 
