@@ -32,18 +32,17 @@ END
 one() {
     local name=$1 model=$2
     shift 2
-    rm -rf "$work/$name"
-    "$sheaf" train --model "$work/$model" --data "$work/$model.data" --lora-targets all-linear --lora-rank 8 --lr 1e-3 --micro-batch 2 --seq 256 \
-        --out "$work/$name" "$@" >"$work/$name.log" 2>&1 || { tail -n 4 "$work/$name.log" >&2; return 1; }
-    sha256sum <"$work/$name/adapter/adapter_model.safetensors" | cut -c1-16
+    rm -rf "${work:?}/run.$name"
+    "$sheaf" train --model "$work/$model" --data "$(echo "$work/$model".data.*)" --lora-targets all-linear --lora-rank 8 --lr 1e-3 --micro-batch 2 --seq 256 \
+        --out "$work/run.$name" "$@" >"$work/run.$name.log" 2>&1 || { tail -n 4 "$work/run.$name.log" >&2; return 1; }
+    sha256sum <"$work/run.$name/adapter/adapter_model.safetensors" | cut -c1-16
 }
 # models: what point 4 trains, and its data.
 models() {
-    "$sheaf" init small-bytes "$work/small-bytes" --seed 1 >/dev/null
+    "$sheaf" init small-bytes "$work/small-bytes" --seed 1 >/dev/null 2>&1
     for i in $(seq 1 40); do printf '{"prompt": "%s plus %s is", "completion": " %s, as everyone knows who can count to it."}\n' $i $i $((2 * i)); done >"$work/small-bytes.data.jsonl"
-    mv "$work/small-bytes.data.jsonl" "$work/small-bytes.data"
-    "$sheaf" init mini "$work/mini" --seed 1 >/dev/null
-    cp "$data/mini.data" "$work/mini.data"
+    "$sheaf" init mini "$work/mini" --seed 1 >/dev/null 2>&1
+    cp "$data/mini.data.safetensors" "$work/"
 }
 
 if [ "${1:-}" = build ]; then
@@ -65,7 +64,7 @@ if [ "${1:-}" = build ]; then
         awk '/=> \// { print $3 }' | sort -u | grep -vE '/(libc|libm|libdl|libpthread|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} "$carry/lib/"
     work=$(mktemp -d) sheaf=$carry/sheaf data=$carry
     trap 'rm -rf "$work"' EXIT
-    python3 - "$carry/mini.data" <<'END'
+    python3 - "$carry/mini.data.safetensors" <<'END'
 import json, random, struct, sys
 r = random.Random(1)
 rows, seq = 8, 256
@@ -74,7 +73,6 @@ blob = struct.pack(f"<{rows * seq}i", *ids)
 head = json.dumps({n: {"dtype": "I32", "shape": [rows, seq], "data_offsets": [i * len(blob), (i + 1) * len(blob)]} for i, n in enumerate(("input_ids", "labels"))}).encode()
 open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + blob + blob)
 END
-    mv "$carry/mini.data" "$carry/mini.data.safetensors"
     models
     runs | while read -r name flags; do
         # shellcheck disable=SC2086
@@ -126,9 +124,9 @@ resumed() {
     local name=$1 want=$2 model=$3 from=$4 to=$5
     shift 5
     one "$name" "$model" "$@" --device "$from" --save-every 1 >/dev/null || return
-    rm -rf "$work/$name"/adapter "$work/$name"/checkpoints/step-0000000[2-9]
-    "$sheaf" train --resume --out "$work/$name" --device "$to" || return
-    [ "$(sha256sum <"$work/$name/adapter/adapter_model.safetensors" | cut -c1-16)" = "$want" ]
+    rm -rf "$work/run.$name"/adapter "$work/run.$name"/checkpoints/step-0000000[2-9]
+    "$sheaf" train --resume --out "$work/run.$name" --device "$to" || return
+    [ "$(sha256sum <"$work/run.$name/adapter/adapter_model.safetensors" | cut -c1-16)" = "$want" ]
 }
 export -f one against resumed
 export work sheaf
@@ -171,7 +169,7 @@ step() { # FLAG...: eight steps; the last lines of metrics, the plan's peak
     rm -rf "$work/step"
 }
 export -f step
-if ! done_before step "1 x 4096" || ! done_before step decode; then "$sheaf" init "$work/config.json" "$work/8b" --seed 1 --dtype bfloat16 >/dev/null; fi
+if ! done_before step "1 x 4096" || ! done_before step decode; then "$sheaf" init "$work/config.json" "$work/8b" --seed 1 --dtype bfloat16 >/dev/null 2>&1; fi
 point 120 step "1 x 4096" bash -c step
 point 120 step "1 x 4096, checkpointing" bash -c 'step --checkpointing'
 point 120 step "1 x 4096, one slice" bash -c 'step --slices 1'
