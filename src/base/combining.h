@@ -1,8 +1,11 @@
-/* combining.h - a sum of float32 over ranks, where the operands lie: comm makes the list, a device
- * adds. */
+/* combining.h - exchanges of ranks that reach each other's memory: comm says what is moved and
+ * added, a device does it where the operands lie. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "sheaf/status.h"
 
 /* A step adds two of the operands, 0 and up, or of the results of earlier steps, ~0 and down; `to`
  * is such a result, SHEAF__COMBINED the whole. */
@@ -22,3 +25,15 @@ typedef struct sheaf__combining {
     const sheaf__combining_step *step; /* [steps] */
     int64_t begin, end;
 } sheaf__combining;
+
+/* What moves and adds in memory that the processor cannot read.
+ *   lend     returns when what this rank lends to the next exchange is there
+ *   wait     returns when its copies and sums are done
+ *   copy     may return before it is done
+ *   combine  as `copy` */
+typedef struct sheaf__mover {
+    sheaf_status *(*lend)(void *self);
+    sheaf_status *(*wait)(void *self);
+    sheaf_status *(*copy)(void *self, void *to, const void *from, size_t bytes);
+    sheaf_status *(*combine)(void *self, const sheaf__combining *what);
+} sheaf__mover;

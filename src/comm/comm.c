@@ -178,17 +178,20 @@ sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const
     heading->call = comm->call;
     if (!is_lent(comm, heading->op))
         count_sends(comm, sheaf__comm_count(comm, heading->op), send, count);
-    sheaf_status *st = comm->mover == NULL ? NULL : comm->mover->lend(comm->mover->self);
+    sheaf_status *st = comm->mover == NULL ? NULL : comm->mover->lend(comm->moved);
     TRY(st, post(comm, heading, send, count));
     return st != NULL ? st : compare(comm);
 }
 
-bool sheaf_comm_move_by(sheaf_comm *comm, const sheaf_comm_mover *mover)
+bool sheaf_comm_sees_memory(const sheaf_comm *comm)
 {
-    if (comm->transport->posted == NULL)
-        return false;
+    return comm->transport->posted != NULL;
+}
+
+void sheaf_comm_move_by(sheaf_comm *comm, const sheaf__mover *mover, void *self)
+{
     comm->mover = mover;
-    return true;
+    comm->moved = self;
 }
 
 sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__move *receive, int n)
@@ -200,18 +203,11 @@ sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__m
     }
     if (comm->transport->counts_only)
         return comm->transport->collect(comm, receive, n);
-    double began = sheaf__seconds();
-    sheaf_status *own = NULL;
-    if (comm->mover != NULL && n == 0) { /* until its own sums are done */
-        own = comm->mover->wait(comm->mover->self);
-        const double done = sheaf__seconds();
-        count->summing += done - began;
-        began = done;
-    }
+    const double began = sheaf__seconds();
     sheaf_status *st = comm->transport->collect(comm, receive, n);
     /* with nothing to fetch it only waits until the others have done so */
     *(n == 0 ? &count->waiting : &count->moving) += sheaf__seconds() - began;
-    return sheaf__first_of(own, st);
+    return st;
 }
 
 sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,

@@ -37,24 +37,13 @@ typedef struct sheaf_comm_adder {
     void *pool;
 } sheaf_comm_adder;
 
-/* What moves and adds in memory that the processor cannot read, of ranks that are threads of one
- * process and reach each other's memory.
- *   lend     returns when what this rank lends to the next exchange is there
- *   wait     returns when its copies and sums are done
- *   copy     may return before it is done
- *   combine  as `copy` (base/combining.h) */
-typedef struct sheaf_comm_mover {
-    void *self;
-    sheaf_status *(*lend)(void *self);
-    sheaf_status *(*wait)(void *self);
-    sheaf_status *(*copy)(void *self, void *to, const void *from, size_t bytes);
-    sheaf_status *(*combine)(void *self, const sheaf__combining *what);
-} sheaf_comm_mover;
-
-/* sheaf_comm_move_by - buffers of the calls to come lie in the mover's memory; NULL: in the
- * processor's again. All ranks do alike. False, and nothing changes: ranks pass messages. Only
- * sums, broadcasts and gathers go this way. Borrowed. */
-bool sheaf_comm_move_by(sheaf_comm *comm, const sheaf_comm_mover *mover);
+/* sheaf_comm_sees_memory - are the ranks threads of one process, which may look into each other's
+ * buffers? */
+bool sheaf_comm_sees_memory(const sheaf_comm *comm);
+/* sheaf_comm_move_by - buffers of the calls to come lie in the mover's memory, `self` is its own;
+ * NULL: in the processor's again. Of ranks that see each other's memory, which do alike. Only sums,
+ * broadcasts and gathers go this way. Borrowed. */
+void sheaf_comm_move_by(sheaf_comm *comm, const sheaf__mover *mover, void *self);
 
 /* sheaf_comm_sum - the one function that combines values of several slices.
  *   out    [rows, cols] float32 dense, the same bytes on every rank afterwards

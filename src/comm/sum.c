@@ -142,20 +142,22 @@ static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, i
     sheaf__compute_mode_leave(mode);
 }
 
-static sheaf_status *combine_by(const sheaf_comm_mover *mover, const in_place *job)
+/* Done on return. */
+static sheaf_status *combine_by(const sheaf_comm *comm, const in_place *job)
 {
     float *out[SHEAF_MAX_SLICES];
     for (int r = 0; r < job->ranks; r++)
         out[r] = job->out[(job->rank + r) % job->ranks];
-    return mover->combine(mover->self,
-                          &(sheaf__combining){ .ranks = job->ranks,
-                                               .operands = job->c->operands,
-                                               .steps = job->c->steps,
-                                               .out = out,
-                                               .operand = (const float *const *)job->operand,
-                                               .step = job->c->step,
-                                               .begin = job->share.begin,
-                                               .end = job->share.end });
+    const sheaf__combining what = { .ranks = job->ranks,
+                                    .operands = job->c->operands,
+                                    .steps = job->c->steps,
+                                    .out = out,
+                                    .operand = (const float *const *)job->operand,
+                                    .step = job->c->step,
+                                    .begin = job->share.begin,
+                                    .end = job->share.end };
+    sheaf_status *st = comm->mover->combine(comm->moved, &what);
+    return sheaf__first_of(st, comm->mover->wait(comm->moved));
 }
 
 /* Each rank has posted its output and its operands, in this order. */
@@ -177,7 +179,7 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_
     const int64_t tasks = (job.share.end - job.share.begin + BLOCK - 1) / BLOCK;
     sheaf_status *st = NULL;
     if (comm->mover != NULL)
-        st = combine_by(comm->mover, &job);
+        st = combine_by(comm, &job);
     else if (how->run != NULL && tasks > 1)
         how->run(how->pool, tasks, in_place_task, &job);
     else

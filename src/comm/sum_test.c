@@ -178,13 +178,15 @@ static sheaf_status *sum_far(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     float *far[SHEAF_MAX_SLICES];
     for (int i = 0; i < count; i++)
         far[i] = far_of(roots[i]);
-    const sheaf_comm_mover mover = { calls, lend_far, wait_far, copy_far, combine_far };
-    const bool moved = sheaf_comm_move_by(comm, &mover);
+    static const sheaf__mover mover = { lend_far, wait_far, copy_far, combine_far };
+    const bool moved = sheaf_comm_sees_memory(comm);
+    if (moved)
+        sheaf_comm_move_by(comm, &mover, calls);
     sheaf_status *st =
         moved ? sheaf_comm_sum(comm, tree, far_of(out), count > 0 ? far : NULL, c->rows, c->cols,
                                adder)
               : sheaf_comm_sum(comm, tree, out, count > 0 ? roots : NULL, c->rows, c->cols, adder);
-    sheaf_comm_move_by(comm, NULL);
+    sheaf_comm_move_by(comm, NULL, NULL);
     if (st == NULL && moved && (calls[0] != 11 || calls[1] != 1))
         st = sheaf_fail(SHEAF_E_NUMBER, "the mover lent and waited %d times", calls[0]);
     return st;

@@ -185,7 +185,7 @@ static int next_for(const posting *peer, int from, int rank)
 static sheaf_status *copy_of(const sheaf_comm *comm, void *to, const void *from, size_t bytes)
 {
     if (bytes != 0 && comm->mover != NULL)
-        return comm->mover->copy(comm->mover->self, to, from, bytes);
+        return comm->mover->copy(comm->moved, to, from, bytes);
     if (bytes != 0)
         memcpy(to, from, bytes);
     return NULL;
@@ -219,7 +219,7 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
     member *self = comm->state;
     sheaf_status *st = copy_in(comm, receive, count);
     if (comm->mover != NULL && count > 0)
-        st = sheaf__first_of(st, comm->mover->wait(comm->mover->self));
+        st = sheaf__first_of(st, comm->mover->wait(comm->moved));
     arrive(self);
     return st;
 }

@@ -66,8 +66,9 @@ struct sheaf_comm {
     int rank, ranks;
     uint64_t call; /* number of the call in progress or last made */
     sheaf__counters counters;
-    const sheaf_comm_mover *mover; /* NULL: buffers are the processor's */
-    sheaf__move *moves;            /* scratch of select, kept between calls */
+    const sheaf__mover *mover; /* NULL: buffers are the processor's */
+    void *moved;               /* the mover's own */
+    sheaf__move *moves;        /* scratch of select, kept between calls */
     int64_t moves_capacity;
     float *staging;            /* scratch of sums by messages, kept between calls */
     size_t staging_capacity;   /* floats */

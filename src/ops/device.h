@@ -129,14 +129,11 @@ struct sheaf__call;
 typedef struct sheaf__peers {
     bool (*reach)(const sheaf__reserved *range);
     /* mark - the next exchange that is not marked yet lends what operations up to here make; those
-     * behind may run beside it. lend - until what the oldest mark names is done, or, without one,
-     * all operations. wait - until its copies and sums are done. */
+     * behind may run beside it. */
     sheaf_status *(*mark)(sheaf__reserved *range);
-    sheaf_status *(*lend)(sheaf__reserved *range);
-    sheaf_status *(*wait)(sheaf__reserved *range);
-    /* Both may return before they are done; operations do not wait for them. */
-    sheaf_status *(*copy)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
-    sheaf_status *(*combine)(sheaf__reserved *range, const sheaf__combining *what);
+    /* Of a range. lend - until what the oldest mark names is done, or, without one, all operations;
+     * operations do not wait for its copies and sums. */
+    sheaf__mover mover;
 } sheaf__peers;
 
 /* What kind of device it is. Functions may be called by several threads of one device. */

@@ -23,7 +23,7 @@ double sheaf__context_now(const sheaf__context *c)
 {
     sheaf__device *device = c->device;
     if (!device->class->counts && device->class->peers != NULL)
-        sheaf__device_fail(device, device->class->peers->lend(device->reserved));
+        sheaf__device_fail(device, device->class->peers->mover.lend(device->reserved));
     return sheaf__work_now(c->work);
 }
 
@@ -87,53 +87,37 @@ static sheaf_status *borrow(void *host, const sheaf__context *c, void *at, size_
     return st;
 }
 
-static sheaf_status *lend_of(void *self)
+/* Do ranks of `comm` exchange device memory as it lies? A plan takes it that they reach each
+ * other. */
+static bool in_place(const sheaf__context *c, const sheaf_comm *comm)
 {
-    const sheaf__device *device = self;
-    return device->class->peers->lend(device->reserved);
-}
-
-static sheaf_status *wait_for(void *self)
-{
-    const sheaf__device *device = self;
-    return device->class->peers->wait(device->reserved);
-}
-
-static sheaf_status *copy_by(void *self, void *to, const void *from, size_t bytes)
-{
-    const sheaf__device *device = self;
-    return device->class->peers->copy(device->reserved, to, from, bytes);
-}
-
-static sheaf_status *combine_by(void *self, const sheaf__combining *what)
-{
-    const sheaf__device *device = self;
-    return device->class->peers->combine(device->reserved, what);
-}
-
-/* Do ranks of `comm` exchange device memory as it lies? Then *mover does it, until settle(). A plan
- * takes it that they reach each other. */
-static bool in_place(sheaf_comm_mover *mover, const sheaf__context *c, sheaf_comm *comm)
-{
-    sheaf__device *device = c->device;
+    const sheaf__device *device = c->device;
     if (device->planned->peers == NULL || c->own_process)
         return false;
-    if (device->class->counts)
-        return true;
-    *mover = (sheaf_comm_mover){ device, lend_of, wait_for, copy_by, combine_by };
-    return device->class->peers->reach(device->reserved) && sheaf_comm_move_by(comm, mover);
+    return device->class->counts ||
+           (device->class->peers->reach(device->reserved) && sheaf_comm_sees_memory(comm));
+}
+
+/* Then, until settle(), the device moves and adds. */
+static bool moves_itself(const sheaf__context *c, sheaf_comm *comm)
+{
+    const sheaf__device *device = c->device;
+    if (!in_place(c, comm))
+        return false;
+    if (!device->class->counts)
+        sheaf_comm_move_by(comm, &device->class->peers->mover, device->reserved);
+    return true;
 }
 
 static sheaf_status *settle(sheaf_comm *comm, sheaf_status *st)
 {
-    sheaf_comm_move_by(comm, NULL);
+    sheaf_comm_move_by(comm, NULL, NULL);
     return st;
 }
 
 bool sheaf__exchanges_beside(const sheaf__context *c)
 {
-    sheaf_comm_mover unused;
-    return c->ranks > 1 && in_place(&unused, c, c->comm) && settle(c->comm, NULL) == NULL;
+    return c->ranks > 1 && in_place(c, c->comm);
 }
 
 void sheaf__exchange_mark(const sheaf__context *c)
@@ -152,8 +136,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     const sheaf_comm_adder adder = { .add = device->kernels->add,
                                      .run = run_on_pool,
                                      .pool = device->pool };
-    sheaf_comm_mover mover;
-    if (in_place(&mover, context, comm))
+    if (moves_itself(context, comm))
         return settle(comm, sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder));
     const size_t bytes = (size_t)(rows * cols) * sizeof(float);
     float *host[SHEAF_MAX_SLICES] = { NULL };
@@ -209,8 +192,7 @@ sheaf_status *sheaf__gather_among(const sheaf__context *c, sheaf_comm *comm, voi
         return NULL;
     for (int r = 0; r < sheaf_comm_ranks(comm); r++)
         bytes += size[r];
-    sheaf_comm_mover mover;
-    if (in_place(&mover, c, comm))
+    if (moves_itself(c, comm))
         return settle(comm, sheaf_comm_gather(comm, all, size));
     sheaf_status *st = borrow(&host, c, all, bytes, true);
     TRY(st, sheaf_comm_gather(comm, host, size));
@@ -221,10 +203,9 @@ sheaf_status *sheaf__broadcast_among(const sheaf__context *c, sheaf_comm *comm, 
                                      size_t bytes, int root)
 {
     void *host;
-    sheaf_comm_mover mover;
     if (comm == NULL)
         return NULL;
-    if (in_place(&mover, c, comm))
+    if (moves_itself(c, comm))
         return settle(comm, sheaf_comm_broadcast(comm, x, bytes, root));
     sheaf_status *st = borrow(&host, c, x, bytes, true);
     TRY(st, sheaf_comm_broadcast(comm, host, bytes, root));

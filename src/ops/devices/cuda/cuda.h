@@ -57,6 +57,7 @@ struct sheaf__cuda {
     char name[64];
     int major, minor, processors;
     int mate[SHEAF__CUDA_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
+    bool reaches;                       /* they do; so does the only one */
     bool retained;
     bool wide_differs; /* wgmma is not used: it adds in another order, its products are
                         * wrong (probe*.c), or SHEAF_WGMMA=off */

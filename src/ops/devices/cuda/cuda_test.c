@@ -73,9 +73,9 @@ static void test_cuda__an_exchange_gives_the_one_nan(void **state)
                                     .operand = (const float *const *)at,
                                     .step = &(sheaf__combining_step){ SHEAF__COMBINED, 0, 1 },
                                     .end = 5 };
-    CHECK_OK(device->class->peers->lend(device->reserved)); /* what was uploaded */
-    CHECK_OK(device->class->peers->combine(device->reserved, &what));
-    CHECK_OK(device->class->peers->wait(device->reserved));
+    CHECK_OK(device->class->peers->mover.lend(device->reserved)); /* what was uploaded */
+    CHECK_OK(device->class->peers->mover.combine(device->reserved, &what));
+    CHECK_OK(device->class->peers->mover.wait(device->reserved));
     CHECK_OK(sheaf__download(device, sum, at[0], sizeof sum));
     assert_memory_equal(
         sum, ((uint32_t[]){ 0x7fc00000, 0x40400000, 0x80000000, 0x7f800000, 0x7fc00000 }),

@@ -41,27 +41,23 @@ static sheaf__gpu_error all_reach(const sheaf__driver *d, const int *gpu, int n,
 sheaf_status *sheaf__cuda_mates(sheaf__cuda *gpu)
 {
     const sheaf__driver *d = gpu->driver;
-    bool all = false;
     sheaf__gpu_error e = d->count(&gpu->mates);
     if (e == 0 && gpu->mates <= SHEAF__CUDA_PEERS) {
         for (int i = 0; i < gpu->mates && e == 0; i++)
             e = d->device(&gpu->mate[i], i);
         if (e == 0)
-            e = all_reach(d, gpu->mate, gpu->mates, &all);
+            e = all_reach(d, gpu->mate, gpu->mates, &gpu->reaches);
     }
-    if (all)
+    if (e == 0 && gpu->reaches)
         return NULL;
     gpu->mates = 1;
     gpu->mate[0] = gpu->handle;
     return sheaf__cuda_failed(gpu, e, "which other GPUs reach its memory");
 }
 
-/* A process that sees one GPU has all its ranks there. */
 static bool reach(const sheaf__reserved *range)
 {
-    const sheaf__cuda *gpu = range->own;
-    int visible = 0;
-    return gpu->driver->count(&visible) == 0 && gpu->mates == visible;
+    return ((const sheaf__cuda *)range->own)->reaches;
 }
 
 /* Under the lock, with the context current. */
@@ -85,9 +81,9 @@ static sheaf_status *mark(sheaf__reserved *range)
     return sheaf__cuda_failed(gpu, e, "marking what is to be exchanged");
 }
 
-static sheaf_status *lend(sheaf__reserved *range)
+static sheaf_status *lend(void *range)
 {
-    sheaf__cuda *gpu = range->own;
+    sheaf__cuda *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__gpu_error e = enter(gpu);
     const bool marked = gpu->marks > 0;
     sheaf__gpu_event until = gpu->marked[gpu->mark];
@@ -101,9 +97,9 @@ static sheaf_status *lend(sheaf__reserved *range)
     return sheaf__cuda_failed(gpu, e, "operations before an exchange");
 }
 
-static sheaf_status *wait(sheaf__reserved *range)
+static sheaf_status *wait(void *range)
 {
-    sheaf__cuda *gpu = range->own;
+    sheaf__cuda *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__gpu_error e = enter(gpu);
     pthread_mutex_unlock(&gpu->lock);
     if (e == 0)
@@ -111,9 +107,9 @@ static sheaf_status *wait(sheaf__reserved *range)
     return sheaf__cuda_failed(gpu, e, "an exchange");
 }
 
-static sheaf_status *copy(sheaf__reserved *range, void *to, const void *from, size_t bytes)
+static sheaf_status *copy(void *range, void *to, const void *from, size_t bytes)
 {
-    sheaf__cuda *gpu = range->own;
+    sheaf__cuda *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__gpu_error e = enter(gpu);
     if (e == 0)
         e = gpu->driver->copy((sheaf__gpu_address)(uintptr_t)to,
@@ -123,10 +119,10 @@ static sheaf_status *copy(sheaf__reserved *range, void *to, const void *from, si
 }
 
 /* Blocks of 256 threads with four elements each, as many as run side by side. */
-static sheaf_status *combine(sheaf__reserved *range, const sheaf__combining *what)
+static sheaf_status *combine(void *range, const sheaf__combining *what)
 {
     enum { THREADS = 256, SIDE_BY_SIDE = 6 };
-    sheaf__cuda *gpu = range->own;
+    sheaf__cuda *gpu = ((const sheaf__reserved *)range)->own;
     sheaf__exchange a = { .ranks = what->ranks,
                           .operands = what->operands,
                           .steps = what->steps,
@@ -157,4 +153,4 @@ static sheaf_status *combine(sheaf__reserved *range, const sheaf__combining *wha
     return st;
 }
 
-const sheaf__peers sheaf__cuda_peers = { reach, mark, lend, wait, copy, combine };
+const sheaf__peers sheaf__cuda_peers = { reach, mark, { lend, wait, copy, combine } };
