@@ -295,24 +295,18 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     return st;
 }
 
-/* What of the flat arrays is updated alike: one operation, as there may be thousands of tensors. */
-typedef struct stretch {
-    float *master, *moment1, *moment2;
-    const float *grad;
-    int64_t n;
-    sheaf__adamw how;
-} stretch;
-
-static void update(sheaf__device *device, stretch *of)
+/* What of the flat arrays is updated alike is one operation, as there may be thousands of tensors.
+ */
+static void update(sheaf__device *device, sheaf__update *of)
 {
     if (of->n > 0)
-        sheaf__op_adamw(device, of->master, of->moment1, of->moment2, of->grad, of->n, &of->how);
+        sheaf__op_adamw(device, *of);
     of->n = 0;
 }
 
 /* Adds a slice of a tensor to a stretch that ends where it begins, or else begins another. Padding
  * between them is zeros, and stays so with an eps that is not. */
-static void update_slice(sheaf__device *device, stretch *of, const sheaf__trained *t, int s,
+static void update_slice(sheaf__device *device, sheaf__update *of, const sheaf__trained *t, int s,
                          const sheaf__adamw *how)
 {
     const int64_t end = how->eps > FLT_MIN ? padded(of->n) : of->n;
@@ -327,14 +321,15 @@ static void update_slice(sheaf__device *device, stretch *of, const sheaf__traine
         return;
     }
     update(device, of);
-    *of = (stretch){ t->master[s], t->moment1[s], t->moment2[s], t->grad[s], t->numel[s], own };
+    *of =
+        (sheaf__update){ t->master[s], t->moment1[s], t->moment2[s], t->grad[s], t->numel[s], own };
 }
 
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
 {
     sheaf__device *device = set->context->device;
     const sheaf_range own = set->context->own;
-    stretch of = { .n = 0 };
+    sheaf__update of = { .n = 0 };
     for (int i = 0; i < set->count; i++) /* in the order of spread() */
         if (set->item[i]->cut.nparts == 0)
             update_slice(device, &of, set->item[i], 0, how);

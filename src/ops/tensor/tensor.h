@@ -62,8 +62,7 @@ void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count)
 /* ---- what is trained ---- */
 
 /* One step, see kernels.h. */
-void sheaf__op_adamw(sheaf__device *device, float *master, float *moment1, float *moment2,
-                     const float *grad, int64_t n, const sheaf__adamw *how);
+void sheaf__op_adamw(sheaf__device *device, sheaf__update of);
 
 /* ---- rows ---- */
 

@@ -42,11 +42,9 @@ static void update_part(const sheaf__kernels *k, const void *arg, int64_t begin,
              end - begin, &u->how);
 }
 
-void sheaf__op_adamw(sheaf__device *device, float *master, float *moment1, float *moment2,
-                     const float *grad, int64_t n, const sheaf__adamw *how)
+void sheaf__op_adamw(sheaf__device *device, sheaf__update u)
 {
-    sheaf__update u = { master, moment1, moment2, grad, n, *how };
-    const size_t bytes = (size_t)n * sizeof(float);
+    const size_t bytes = (size_t)u.n * sizeof(float);
     const sheaf__operand operand[] = { SHEAF__WRITES(u.master, bytes),
                                        SHEAF__WRITES(u.moment1, bytes),
                                        SHEAF__WRITES(u.moment2, bytes),
@@ -56,6 +54,6 @@ void sheaf__op_adamw(sheaf__device *device, float *master, float *moment1, float
                                        .operand = operand,
                                        .operands = 4,
                                        .part = update_part,
-                                       .rows = n,
+                                       .rows = u.n,
                                        .grain = CHUNK });
 }

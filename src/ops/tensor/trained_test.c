@@ -13,7 +13,7 @@ static void check_adamw(void)
         float *p = same_take(n, SHEAF_F32), *m = same_take(n, SHEAF_F32),
               *v = same_take(n, SHEAF_F32), *g = same_take(n, SHEAF_F32);
         SAME_EACH (device)
-            sheaf__op_adamw(device, SAME(p), SAME(m), SAME(v), SAME(g), n, &how);
+            sheaf__op_adamw(device, (sheaf__update){ SAME(p), SAME(m), SAME(v), SAME(g), n, how });
         same.ref->adamw(p, m, v, g, n, &how);
         same_check("adamw");
     }
