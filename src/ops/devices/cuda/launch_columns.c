@@ -1,5 +1,6 @@
 /* launch_columns.c - launches of sums of columns (kernels/columns.h). */
 #include "ops/devices/cuda/kernels/columns.h"
+#include "ops/devices/cuda/launch_elements.h"
 #include "ops/devices/cuda/launch_sums.h"
 #include "ops/tensor/images.h"
 #include "ops/tensor/norm.h"
@@ -23,15 +24,15 @@ static void launch(sheaf__cuda *gpu, const columns_arguments *a, sheaf_dtype dty
 }
 
 /* dw += the sums of dy * n, db += those of dy; as many blocks of rows at a time as scratch has
- * space for. Either may be NULL. */
-static void add_columns(sheaf__cuda *gpu, const columns_arguments *all, float *dw, float *db,
+ * space for; false: for none. Either may be NULL. */
+static bool add_columns(sheaf__cuda *gpu, const columns_arguments *all, float *dw, float *db,
                         sheaf_dtype dtype)
 {
     const int64_t space = SHEAF__CUDA_SCRATCH / sizeof(float) / 2 / (size_t)(all->cols + 1),
                   most = (space < 1 << 15 ? space : 1 << 15) * COLUMN_ROWS;
-    float *scratch = all->rows > 0 && all->cols > 0 && most > 0 ? sheaf__cuda_scratch(gpu) : NULL;
-    if (scratch == NULL)
-        return;
+    float *scratch = sheaf__cuda_scratch(gpu);
+    if (most == 0)
+        return false;
     for (int64_t first = 0, n; first < all->rows; first += n) {
         n = all->rows - first < most ? all->rows - first : most;
         const int64_t skipped = first * all->ld * (int64_t)sheaf_dtype_bytes(dtype),
@@ -52,31 +53,30 @@ static void add_columns(sheaf__cuda *gpu, const columns_arguments *all, float *d
         if (db != NULL)
             sheaf__cuda_each(gpu, "columns_add", a.cols, &of_b, sizeof of_b);
     }
+    return true;
 }
 
 bool sheaf__cuda_op_column_sums(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__columns *c = call->arguments;
-    add_columns(gpu,
-                &(columns_arguments){ .dy = c->dy, .ld = c->ld, .rows = c->rows, .cols = c->cols },
-                NULL, c->grad, c->dtype);
-    return true;
+    return add_columns(
+        gpu, &(columns_arguments){ .dy = c->dy, .ld = c->ld, .rows = c->rows, .cols = c->cols },
+        NULL, c->grad, c->dtype);
 }
 
 bool sheaf__cuda_op_norm_weight(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__norm_weight *w = call->arguments;
-    add_columns(gpu,
-                &(columns_arguments){ .dy = w->dy,
-                                      .x = w->x,
-                                      .mean = w->mean,
-                                      .rstd = w->rstd,
-                                      .ld = w->ld,
-                                      .rows = w->rows,
-                                      .cols = w->cols,
-                                      .head = w->cols },
-                w->dw, w->db, w->dtype);
-    return true;
+    return add_columns(gpu,
+                       &(columns_arguments){ .dy = w->dy,
+                                             .x = w->x,
+                                             .mean = w->mean,
+                                             .rstd = w->rstd,
+                                             .ld = w->ld,
+                                             .rows = w->rows,
+                                             .cols = w->cols,
+                                             .head = w->cols },
+                       w->dw, w->db, w->dtype);
 }
 
 bool sheaf__cuda_op_heads_weight(sheaf__cuda *gpu, const sheaf__call *call)
@@ -86,8 +86,6 @@ bool sheaf__cuda_op_heads_weight(sheaf__cuda *gpu, const sheaf__call *call)
     if ((size_t)(blocks * w->ld) * sizeof(float) > SHEAF__CUDA_SCRATCH || blocks >= 1 << 16)
         return false;
     float *scratch = sheaf__cuda_scratch(gpu);
-    if (scratch == NULL)
-        return true; /* the device's failure */
     if (blocks > 0 && w->ld > 0)
         launch(gpu,
                &(columns_arguments){ .dy = w->dy,
@@ -114,7 +112,7 @@ bool sheaf__cuda_op_heads_weight(sheaf__cuda *gpu, const sheaf__call *call)
 bool sheaf__cuda_op_sum_copies(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__repeats *a = call->arguments;
-    const int64_t per = a->dtype == SHEAF_F32 ? 4 : 8;
-    sheaf__cuda_each(gpu, SHEAF__TYPED(sum_copies, a->dtype), (a->n + per - 1) / per, a, sizeof *a);
+    sheaf__cuda_each(gpu, SHEAF__TYPED(sum_copies, a->dtype), sheaf__cuda_threads(a->n, a->dtype),
+                     a, sizeof *a);
     return true;
 }

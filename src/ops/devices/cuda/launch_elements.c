@@ -91,9 +91,7 @@ bool sheaf__cuda_op_widen(sheaf__cuda *gpu, const sheaf__call *call)
                                      .n = m });
     }
     const int64_t left = w->n - i;
-    void *scratch = left > 0 ? sheaf__cuda_scratch(gpu) : NULL;
-    if (scratch == NULL)
-        return true; /* none left; or the device's failure */
+    void *scratch = sheaf__cuda_scratch(gpu);
     convert(gpu, &(sheaf__pair){ .dst = scratch,
                                  .src = narrow + (size_t)i * size,
                                  .to = w->dtype,

@@ -1,5 +1,6 @@
 /* launch_experts.c - launches of a mixture of experts (kernels/experts.h). */
 #include "ops/devices/cuda/kernels/experts.h"
+#include "ops/devices/cuda/launch_elements.h"
 #include "ops/devices/cuda/launch_sums.h"
 
 static bool choice(sheaf__cuda *gpu, const char *kernel, const sheaf__choice *of)
@@ -31,11 +32,9 @@ bool sheaf__cuda_op_choice_back(sheaf__cuda *gpu, const sheaf__call *call)
     return choice(gpu, SHEAF__TYPED(choice_back, of->dtype), of);
 }
 
-/* A thread has 16 bytes. */
 static void each(sheaf__cuda *gpu, const char *kernel, const sheaf__share *s)
 {
-    const int64_t per = s->dtype == SHEAF_F32 ? 4 : 8;
-    sheaf__cuda_each(gpu, kernel, (s->cols + per - 1) / per * s->rows, s, sizeof *s);
+    sheaf__cuda_each(gpu, kernel, sheaf__cuda_threads(s->cols, s->dtype) * s->rows, s, sizeof *s);
 }
 
 bool sheaf__cuda_op_share(sheaf__cuda *gpu, const sheaf__call *call)

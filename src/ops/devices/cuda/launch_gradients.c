@@ -17,8 +17,6 @@ static bool by_token(sheaf__cuda *gpu, const sheaf__lookup *l, bool factor)
     if ((size_t)(2 * n) * sizeof(int32_t) > SHEAF__CUDA_SCRATCH)
         return false;
     int32_t *order = sheaf__cuda_scratch(gpu);
-    if (order == NULL)
-        return true; /* the device's failure */
     const tokens_sort_arguments sort = { l->tokens, order, order + n };
     const tokens_add_arguments add = { *l, order, order + n, factor };
     const int threads = threads_for(l->cols);

@@ -16,7 +16,7 @@ bool sheaf__cuda_op_squares(sheaf__cuda *gpu, const sheaf__call *call)
             item[i] = (squares_item){ of->each[first + i].x, of->each[first + i].n };
         const squares_arguments a = { sheaf__cuda_stage(gpu, item, (size_t)n * sizeof *item),
                                       sheaf__cuda_scratch(gpu) };
-        if (a.item == NULL || a.sum == NULL)
+        if (a.item == NULL)
             return true; /* the device's failure */
         sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = "squares",
                                                   .blocks = { n },
@@ -37,9 +37,7 @@ bool sheaf__cuda_op_is_finite(sheaf__cuda *gpu, const sheaf__call *call)
     const sheaf__look *of = call->arguments;
     const int64_t all = (of->n + PER_BLOCK - 1) / PER_BLOCK, blocks = all < BLOCKS ? all : BLOCKS;
     int32_t found[BLOCKS] = { 0 };
-    const finite_arguments a = { *of, of->n > 0 ? sheaf__cuda_scratch(gpu) : NULL };
-    if (a.found == NULL)
-        return true; /* no elements, or the device's failure */
+    const finite_arguments a = { *of, sheaf__cuda_scratch(gpu) };
     sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = SHEAF__TYPED(finite, of->from),
                                               .blocks = { blocks },
                                               .threads = THREADS,
