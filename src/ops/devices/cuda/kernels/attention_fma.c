@@ -285,9 +285,9 @@ DEVICE void values(running *o, const float *max, const float *sum, const room *r
     }
 }
 
-KERNELS(attention_forward_fma, sheaf__attention_part, THREADS)
+/* A block has the queries of one head; those that see most keys come first. */
+DEVICE tile queries_of(const sheaf__attention_part *a)
 {
-    const room r = room_of(a);
     const int heads = a->kv_heads * a->group;
     tile t;
     t.a = a;
@@ -295,6 +295,13 @@ KERNELS(attention_forward_fma, sheaf__attention_part, THREADS)
     t.kv = t.head / a->group;
     t.v = attention_view(a, (a->tasks - 1 - blockIdx.x) / heads, SIDE);
     t.query = t.v.first;
+    return t;
+}
+
+KERNELS(attention_forward_fma, sheaf__attention_part, THREADS)
+{
+    const room r = room_of(a);
+    tile t = queries_of(a);
     const int32_t from = attention_begin(&t.v, t.query, SIDE),
                   end = attention_end(&t.v, t.query, SIDE);
     float max[2], sum[2];
@@ -355,13 +362,7 @@ DEVICE void weigh(const room *r, const tile *t, bool slopes, sheaf_dtype dtype)
 KERNELS(attention_dq_fma, sheaf__attention_part, THREADS)
 {
     const room r = room_of(a);
-    const int heads = a->kv_heads * a->group;
-    tile t;
-    t.a = a;
-    t.head = (int)(blockIdx.x % (unsigned)heads);
-    t.kv = t.head / a->group;
-    t.v = attention_view(a, (a->tasks - 1 - blockIdx.x) / heads, SIDE);
-    t.query = t.v.first;
+    tile t = queries_of(a);
     t.key = attention_begin(&t.v, t.query, SIDE);
     const int32_t end = attention_end(&t.v, t.query, SIDE);
     running dq;
