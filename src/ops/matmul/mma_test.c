@@ -1,22 +1,12 @@
-/* mma_test.c - one sum of tensor cores is what was recorded, and what mma.h says by hand.
- *
- * results.bin of tests/data/mma, and all of $SHEAF_RECORDINGS/mma/golden.bin where that is set:
- * records of { char name[24]; int32 type, F, L, floor, fraction bits of the result, k, cases, bytes
- * of an element; a[cases][k], b[cases][k]; uint32 c[cases], want[cases] }, each case a chain of k
- * elements from c. Type 0 is float16, 1 bfloat16; others are of no concern here. */
-#include "tests/check.h"
+/* mma_test.c - one sum of tensor cores is what was recorded, and what mma.h says by hand. */
+#include "tests/mma_recorded.h"
 
 #include "ops/matmul/mma.h"
 #include "ops/math/round.h"
 #include "tests/golden.h"
 
-typedef struct header {
-    char name[24];
-    int32_t type, kept, length, least, result, k, cases, size;
-} header;
-
 /* The order of a record; -1: none of ours. */
-static int order_of(const header *h)
+static int order_of(const mma_header *h)
 {
     if (h->type > 1 || h->result != 23 || h->size != 2)
         return -1;
@@ -25,59 +15,23 @@ static int order_of(const header *h)
     return h->length == 16 && h->kept == 25 && h->least == -133 ? (int)SHEAF__MMA16 : -1;
 }
 
-static void *read_all(FILE *file, size_t bytes)
+static int64_t compare(const mma_record *r)
 {
-    void *data = malloc(bytes);
-    assert_non_null(data);
-    assert_int_equal(fread(data, 1, bytes, file), bytes);
-    return data;
-}
-
-/* Of one record; returns the cases that were compared. */
-static int64_t compare(FILE *file, const header *h)
-{
-    const size_t n = (size_t)h->cases, elements = n * (size_t)h->k;
-    uint16_t *a = read_all(file, elements * (size_t)h->size),
-             *b = read_all(file, elements * (size_t)h->size);
-    uint32_t *c = read_all(file, n * 4), *want = read_all(file, n * 4);
+    const mma_header *h = &r->of;
     const int order = order_of(h);
-    for (size_t i = 0; order >= 0 && i < n; i++) {
+    for (int64_t i = 0; order >= 0 && i < h->cases; i++) {
         const uint32_t got =
-            sheaf__mma_chain((sheaf__sums)order, h->type == 0 ? SHEAF_F16 : SHEAF_BF16, c[i],
-                             a + i * (size_t)h->k, b + i * (size_t)h->k, h->k);
-        if (got != want[i])
-            fail_msg("%.24s, case %zu: %08x, recorded %08x", h->name, i, got, want[i]);
+            sheaf__mma_chain((sheaf__sums)order, h->type == 0 ? SHEAF_F16 : SHEAF_BF16, r->c[i],
+                             r->a + i * h->k, r->b + i * h->k, h->k);
+        if (got != r->want[i])
+            fail_msg("%.24s, case %d: %08x, recorded %08x", h->name, (int)i, got, r->want[i]);
     }
-    free(a);
-    free(b);
-    free(c);
-    free(want);
     return order >= 0 ? h->cases : 0;
-}
-
-static int64_t compare_file(const char *path)
-{
-    header h;
-    int64_t compared = 0;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        fail_msg("%s is not there", path);
-    while (fread(&h, sizeof h, 1, file) == 1)
-        compared += compare(file, &h);
-    fclose(file);
-    return compared;
 }
 
 static void test_mma__gives_what_was_recorded(void **state)
 {
-    char path[600];
-    const char *root = getenv("SHEAF_SOURCE_ROOT"), *all = getenv("SHEAF_RECORDINGS");
-    snprintf(path, sizeof path, "%s/tests/data/mma/results.bin", root == NULL ? "." : root);
-    assert_int_equal(compare_file(path), 4 * 165);
-    if (all != NULL && *all != '\0') {
-        snprintf(path, sizeof path, "%s/mma/golden.bin", all);
-        assert_true(compare_file(path) >= 13 * 660);
-    }
+    mma_compare_recorded(compare);
 }
 
 enum { ONE = 0x3f80, MINUS = 0xbf80, INF = 0x7f80, NOT = 0x7fc1, TINY = 0x0001 }; /* bfloat16 */

@@ -1,5 +1,5 @@
 /* emulation_test.c - kernels run on the processor as a GPU would run them, and mistakes show. */
-#include "tests/check.h"
+#include "tests/mma_recorded.h"
 
 #include "ops/devices/cuda/emulation.h"
 #include "ops/devices/cuda/emulation_cases.h"
@@ -234,15 +234,9 @@ static void test_emulation__tensor_cores_follow_the_rule(void **state)
         }
 }
 
-/* Records of mma_test.c: 16 products to a sum. */
-typedef struct header {
-    char name[24];
-    int32_t type, kept, length, least, result, k, cases, size;
-} header;
-
 /* Eight cases are the diagonal of a tile. */
-static void compare_tile(const header *h, const uint16_t *a, const uint16_t *b, const uint32_t *c,
-                         const uint32_t *want, int cases)
+static void compare_tile(const mma_header *h, const uint16_t *a, const uint16_t *b,
+                         const uint32_t *c, const uint32_t *want, int cases)
 {
     uint32_t left[16][8] = { 0 }, right[8][8] = { 0 };
     float sums[16][8] = { 0 };
@@ -263,47 +257,22 @@ static void compare_tile(const header *h, const uint16_t *a, const uint16_t *b, 
     }
 }
 
-static int64_t compare_file(const char *path)
+/* Those of 16 products to a sum. */
+static int64_t compare_record(const mma_record *r)
 {
-    enum { MOST = 660 };
-    static char skipped[MOST * 32 * 4 * 2 + MOST * 8];
-    static uint16_t a[MOST * 16], b[MOST * 16];
-    static uint32_t c[MOST], want[MOST];
-    header h;
-    int64_t compared = 0;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        fail_msg("%s is not there", path);
-    while (fread(&h, sizeof h, 1, file) == 1) {
-        const size_t n = (size_t)h.cases;
-        assert_true(n <= MOST && h.k <= 32 && h.size <= 4);
-        if (h.type > 1 || h.k != 16 ||
-            !(h.length == 8 ? h.kept == 24 : h.length == 16 && h.kept == 25)) {
-            const size_t bytes = n * (size_t)(h.k * h.size) * 2 + n * 8;
-            assert_int_equal(fread(skipped, 1, bytes, file), bytes);
-            continue;
-        }
-        assert_true(fread(a, 32, n, file) == n && fread(b, 32, n, file) == n);
-        assert_true(fread(c, 4, n, file) == n && fread(want, 4, n, file) == n);
-        for (int i = 0; i < h.cases; i += 8)
-            compare_tile(&h, a + i * 16, b + i * 16, c + i, want + i,
-                         h.cases - i < 8 ? h.cases - i : 8);
-        compared += h.cases;
-    }
-    fclose(file);
-    return compared;
+    const mma_header *h = &r->of;
+    if (h->type > 1 || h->k != 16 ||
+        !(h->length == 8 ? h->kept == 24 : h->length == 16 && h->kept == 25))
+        return 0;
+    for (int i = 0; i < h->cases; i += 8)
+        compare_tile(h, r->a + i * 16, r->b + i * 16, r->c + i, r->want + i,
+                     h->cases - i < 8 ? h->cases - i : 8);
+    return h->cases;
 }
 
 static void test_emulation__tensor_cores_give_what_was_recorded(void **state)
 {
-    char path[600];
-    const char *root = getenv("SHEAF_SOURCE_ROOT"), *all = getenv("SHEAF_RECORDINGS");
-    snprintf(path, sizeof path, "%s/tests/data/mma/results.bin", root == NULL ? "." : root);
-    assert_int_equal(compare_file(path), 4 * 165);
-    if (all != NULL && *all != '\0') {
-        snprintf(path, sizeof path, "%s/mma/golden.bin", all);
-        assert_true(compare_file(path) >= 13 * 660);
-    }
+    mma_compare_recorded(compare_record);
 }
 
 /* ---- mistakes show ---- */
