@@ -8,7 +8,7 @@
 #   2 rule      1e9 results of each instruction of tensor cores against the rule; denormals against x86 (gpu/probe.cu)
 #   3 twins     every operation, odd and production sizes, special values, against plain loops (the unit tests)
 #   4 runs      LoRA of small models in float32, pairs and mma: the processor's hashes at several T, resumed, checkpointed
-#   5 speed     products and attention of 8B; cuBLAS beside wgmma (gpu/product.cu)
+#   5 speed     products and attention of 8B; those of cuBLAS (gpu/cublas.cu)
 #   6 step      LoRA of 8 layers of Llama-3-8B beside PyTorch + PEFT; tokens a second; planned and real memory
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -54,7 +54,7 @@ if [ "${1:-}" = build ]; then
     cp build-gpu/src/cli/sheaf build-gpu/src/cli/sheaf-cuda.so build-gpu/bench/gpu_speed "$carry/"
     for t in $tests; do cp "build-gpu/ops_${t}_test" "$carry/"; done
     nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-    for program in probe product; do
+    for program in probe cublas; do
         "$nvcc" -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -ftz=true -fmad=false -o "$carry/gpu-$program" bench/gpu/$program.cu -lcublas -lcuda ||
             echo "gpu.sh: no $program: $nvcc could not link it here; it is built beside the GPU" >&2
     done
@@ -145,7 +145,7 @@ while read -r name flags; do
 done < <(runs)
 
 point 60 speed operations "$carry/gpu_speed"
-point 60 speed product "$carry/gpu-product"
+point 60 speed cuBLAS "$carry/gpu-cublas"
 
 # ---- a step of 8 layers of Llama-3-8B ----
 cat >"$work/config.json" <<'END'
