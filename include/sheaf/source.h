@@ -18,6 +18,7 @@ typedef struct sheaf_source_entry {
     int64_t shape[8];
 } sheaf_source_entry;
 
+struct sheaf__quantised_source;
 typedef struct sheaf_source sheaf_source;
 struct sheaf_source {
     /* NULL when there is no such tensor. */
@@ -31,6 +32,9 @@ struct sheaf_source {
     sheaf_status *(*read)(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                           int64_t col0, int64_t cols, void *dst);
     void (*close)(sheaf_source *self);
+    /* Of tensors that are stored in 4 or 8 bits with scales; their entry has the type that read()
+     * gives dequantised values in. NULL: there are none. Private (ops/quant/quant.h). */
+    const struct sheaf__quantised_source *quantised;
 };
 
 #ifdef __cplusplus

@@ -30,6 +30,7 @@
 #include "sheaf/dtype.h"
 #include "sheaf/owner.h"
 #include "ops/device.h"
+#include "ops/quant/quant.h"
 
 /* A weight W [n, k] (n = out, k = in), stored in panels private to matmul; products dy W repack
  * them on the way. Several weights may share the panels of a larger one, of whose rows each has
@@ -43,6 +44,13 @@ typedef struct sheaf__packed {
                              is a part of nothing */
     struct mm_code *code; /* `ahead` is compressed; else NULL */
     bool row_major;       /* rows, no panels */
+    /* `ahead` has codes and what belongs to them, in a layout private to matmul, of this box of the
+     * logical tensor (a part's: the larger one's); dtype is the type that values are computed in.
+     */
+    bool quantised;
+    sheaf__quant quant;
+    sheaf__quant_box box;
+    float offset; /* of doubled scales */
 } sheaf__packed;
 
 /* sheaf__packed_on - W as the device has it, or the one that it plans for; `ahead` is not taken. */
@@ -66,6 +74,21 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
 void sheaf__weight_load(sheaf__device *device, sheaf__packed *w, const void *src, sheaf_dtype from,
                         int64_t ld, int64_t first, int64_t count);
 void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float *master);
+/* sheaf__packed_quantised - W as sheaf__packed_on(), of codes: the box of a tensor that `quant` is
+ * the form of. A product in `dtype` meets, each rounded once to `dtype`,
+ *     x W^T   the values of quant.h
+ *     dy W    these rounded to quant->dtype
+ * so that it has the bytes of a product with such panels.
+ * sheaf__weight_load_codes - rows [first, first + count), as sheaf__weight_load(); the scales of
+ * INT8 are rounded to `dtype`. sheaf__weight_load_whole - before them, on one thread: what belongs
+ * to all of the tensor. W or a part may be loaded; parts made after sheaf__weight_load_whole() have
+ * the offset. */
+sheaf__packed sheaf__packed_quantised(const sheaf__device *device, sheaf_dtype dtype,
+                                      const sheaf__quant *quant, const sheaf__quant_box *box);
+void sheaf__weight_load_codes(sheaf__device *device, sheaf__packed *w,
+                              const sheaf__quant_parts *parts, int64_t first, int64_t count);
+void sheaf__weight_load_whole(sheaf__device *device, sheaf__packed *w,
+                              const sheaf__quant_whole *whole);
 /* sheaf__packed_compress - before W is packed: its panels shall be held in 12 bits an element
  * instead of 16, without loss, so that what reads them from memory reads a quarter less. Sets
  * w->code where that may be (W is bfloat16, in panels and part of nothing); parts made after

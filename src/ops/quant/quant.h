@@ -1,0 +1,125 @@
+/* quant.h - weights stored in 4 or 8 bits with scales: what the codes stand for.
+ *
+ * A quantised matrix is [rows, cols] codes, and for each group of a row's neighbours a scale and,
+ * in some forms, a zero:
+ *     value = fl(table[code] * scale), or with zeros fl((code - zero) * scale)
+ * in float32, which is rounded once to the type that is computed in. Groups belong to the logical
+ * tensor: where a slice cuts one, its scale is on both sides, so that no value depends on who has
+ * it (docs/contract.md). */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sheaf/dtype.h"
+
+typedef enum sheaf__codes {
+    SHEAF__NF4, /* 4 bits, bitsandbytes' tables */
+    SHEAF__FP4,
+    SHEAF__INT4,    /* 4 bits, 0 to 15; without zeros 8 stands for 0 */
+    SHEAF__INT8,    /* 8 bits, two's complement */
+    SHEAF__F8_E4M3, /* 8 bits */
+    SHEAF__CODES
+} sheaf__codes;
+
+/* Which groups the elements of a row have. */
+typedef enum sheaf__groups {
+    SHEAF__GROUPS_OF_ROW,  /* `block` neighbours of a row, from its first element; block 0: all */
+    SHEAF__GROUPS_FLAT,    /* `block` neighbours of the tensor, row after row: bitsandbytes */
+    SHEAF__GROUPS_INDEXED, /* column c has group index[c] of `groups`: GPTQ's act-order */
+} sheaf__groups;
+
+/* How a logical tensor [out, in] is quantised. */
+typedef struct sheaf__quant {
+    sheaf__codes codes;
+    sheaf__groups grouping;
+    int64_t block;
+    int64_t groups; /* of a row, where they are indexed */
+    bool zeros;     /* a zero for each group */
+    /* Scales are codes themselves, of the signed map of 8 bits, in groups of 256 of the tensor's
+     * scales (grouping is FLAT): scale = fl(fl(map[code] * nested[group / 256]) + offset) */
+    bool doubled;
+    /* The type to which its program dequantises. What reads values in this type or a wider one
+     * gets them rounded to it; products take them as docs/contract.md says. F32: as they are. */
+    sheaf_dtype dtype;
+} sheaf__quant;
+
+/* A box of a quantised tensor: rows [row0, row0 + rows), columns [col0, col0 + cols) of `in`. */
+typedef struct sheaf__quant_box {
+    int64_t in, row0, rows, col0, cols;
+} sheaf__quant_box;
+
+static inline int sheaf__code_bits(sheaf__codes codes)
+{
+    return codes == SHEAF__INT8 || codes == SHEAF__F8_E4M3 ? 8 : 4;
+}
+
+/* sheaf__quant_phase - elements of the first group of a box's row that lie before the box. */
+static inline int64_t sheaf__quant_phase(const sheaf__quant *q, const sheaf__quant_box *b,
+                                         int64_t row)
+{
+    if (q->grouping == SHEAF__GROUPS_INDEXED || q->block == 0)
+        return 0;
+    return (q->grouping == SHEAF__GROUPS_FLAT ? (b->row0 + row) * b->in + b->col0 : b->col0) %
+           q->block;
+}
+
+/* sheaf__quant_groups - scales that a box has for each of its rows. The group of its element (row,
+ * col) is (phase + col) / block, or index[col]; rows that have fewer leave the last one unused. */
+static inline int64_t sheaf__quant_groups(const sheaf__quant *q, const sheaf__quant_box *b)
+{
+    if (q->grouping == SHEAF__GROUPS_INDEXED)
+        return q->groups;
+    if (q->block == 0)
+        return 1;
+    const bool shifts = q->grouping == SHEAF__GROUPS_FLAT && b->in % q->block != 0;
+    const int64_t before = shifts ? q->block - 1 : b->col0 % q->block;
+    return b->cols == 0 ? 0 : (before + b->cols - 1) / q->block + 1;
+}
+
+/* sheaf__quant_first_group - number, among all groups of the tensor, of the first group of a box's
+ * row (FLAT). */
+static inline int64_t sheaf__quant_first_group(const sheaf__quant *q, const sheaf__quant_box *b,
+                                               int64_t row)
+{
+    return ((b->row0 + row) * b->in + b->col0) / q->block;
+}
+
+/* What a box is made of, as it is handed over from files: all the caller's. */
+typedef struct sheaf__quant_parts {
+    uint8_t *codes;       /* [rows][cols], a byte each */
+    float *scales;        /* [rows][groups]; not where they are doubled: */
+    uint8_t *scale_codes; /* [rows][groups] */
+    uint8_t *zeros;       /* [rows][groups], 0 to 16; where q->zeros */
+} sheaf__quant_parts;
+
+/* What belongs to all of a tensor. */
+typedef struct sheaf__quant_whole {
+    uint16_t *index; /* [in] where groups are indexed, else NULL */
+    float *nested;   /* [sheaf__quant_nested()] of doubled scales, else NULL */
+    float offset;
+} sheaf__quant_whole;
+
+/* sheaf__quant_nested - scales of the doubled scales of a tensor of n elements. */
+static inline int64_t sheaf__quant_nested(const sheaf__quant *q, int64_t n)
+{
+    const int64_t scales = q->block > 0 ? (n + q->block - 1) / q->block : 0;
+    return q->doubled ? (scales + 255) / 256 : 0;
+}
+
+/* Of a source with such tensors (sheaf/source.h); thread-safe. */
+struct sheaf_source;
+struct sheaf_status;
+typedef struct sheaf__quantised_source {
+    /* NULL: the tensor is plain, or not there. */
+    const sheaf__quant *(*form)(struct sheaf_source *self, const char *name);
+    struct sheaf_status *(*read)(struct sheaf_source *self, const char *name, int64_t row0,
+                                 int64_t rows, int64_t col0, int64_t cols,
+                                 const sheaf__quant_parts *to);
+    /* Into memory of the caller's: index [in], nested as above. */
+    struct sheaf_status *(*whole)(struct sheaf_source *self, const char *name,
+                                  sheaf__quant_whole *to);
+} sheaf__quantised_source;
+
+/* sheaf__source_form - NULL: plain, or not there. */
+const sheaf__quant *sheaf__source_form(struct sheaf_source *source, const char *name);
