@@ -1,7 +1,7 @@
 /* probe.cu - whether tensor cores follow the rule, over 1e9 results of each instruction, special
  * values included, and what memory, copies and launches cost.
  *
- * The rule (docs/performance.md, "NVIDIA H100"): each group of L products and the accumulator are
+ * The rule (bench/measured.md, "NVIDIA H100"): each group of L products and the accumulator are
  * aligned to the largest exponent, cut to F fraction bits below it, added exactly, and cut to
  * float32. L = 16, F = 25 on sm_90 and later; 8, 24 on sm_80 to 89. */
 #include <chrono>

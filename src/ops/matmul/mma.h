@@ -17,7 +17,7 @@
  * starts from +0 and is never -0. Which chains a product is made of: matmul.h.
  *
  * Held to the results of a published model (tests/data/mma), which an H100's tensor cores equal
- * (docs/performance.md, "NVIDIA H100"). No flag of the thread shows. */
+ * (bench/measured.md, "NVIDIA H100"). No flag of the thread shows. */
 #pragma once
 
 #include "ops/device.h"
