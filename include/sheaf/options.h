@@ -55,3 +55,13 @@ typedef enum sheaf_sums {
     SHEAF_SUMS_MMA8,
     SHEAF_SUMS_MMA16
 } sheaf_sums;
+
+/* How frozen weights of a plain base are quantised, by bitsandbytes' formats: 4 bits in blocks of
+ * 64, with scales in float32 or (DOUBLE) in 8 bits, or 8 bits with a scale for a row; 0: they are
+ * not. */
+typedef enum sheaf_quantize {
+    SHEAF_QUANTIZE_NONE,
+    SHEAF_QUANTIZE_NF4,
+    SHEAF_QUANTIZE_NF4_DOUBLE,
+    SHEAF_QUANTIZE_INT8
+} sheaf_quantize;

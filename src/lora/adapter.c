@@ -272,14 +272,14 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
         sheaf_status *st =
             cog ? sheaf__lora_paths_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
         if (st == NULL && !cog && o->all_linear && hit == SHEAF_HIT_NONE &&
-            sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD) {
+            sheaf__is_linear(t->role) && t->role != SHEAF_HEAD) {
             bool wanted;
             st = sheaf__lora_layer_wanted(&wanted, o, t->module);
             hit = wanted ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
         }
         if (st == NULL && hit == SHEAF_HIT_TARGET)
-            st = sheaf__lora_is_linear(t->role) || t->role == SHEAF_EMBED ? add_module(lora, t, cog)
-                                                                          : refuse_kind(t);
+            st = sheaf__is_linear(t->role) || t->role == SHEAF_EMBED ? add_module(lora, t, cog)
+                                                                     : refuse_kind(t);
         if (st != NULL)
             return st;
     }
@@ -365,7 +365,7 @@ static bool reaches_others(const sheaf_schema *schema, const char *name)
         const size_t m = strlen(t->module);
         const bool ends =
             m > n && t->module[m - n - 1] == '.' && strcmp(t->module + m - n, name) == 0;
-        if (ends && !t->bias && !is_parameter(t) && !sheaf__lora_is_linear(t->role))
+        if (ends && !t->bias && !is_parameter(t) && !sheaf__is_linear(t->role))
             return true;
     }
     return false;

@@ -7,12 +7,6 @@
 #include "schema/family.h"
 #include "schema/paths.h"
 
-bool sheaf__lora_is_linear(sheaf_role role)
-{
-    return role == SHEAF_HEAD || role == SHEAF_LINEAR || role == SHEAF_QKV ||
-           role == SHEAF_GATE_UP || (role >= SHEAF_Q && role <= SHEAF_DOWN);
-}
-
 bool sheaf__lora_by_paths(const sheaf_schema *schema)
 {
     return sheaf__family_for(&schema->config)->paths;
@@ -25,7 +19,7 @@ static bool begins(const char *text, const char *with)
 
 static bool is_target_kind(const sheaf_tensor *t)
 {
-    return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) && !t->idle;
+    return !t->bias && !t->buffer && t->ndim == 2 && sheaf__is_linear(t->role) && !t->idle;
 }
 
 /* ---- matching an entry ---- */
@@ -169,7 +163,7 @@ sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *i
             continue;
         if (is_target_kind(t))
             return NULL;
-        other = other == NULL || !sheaf__lora_is_linear(other->role) ? t : other;
+        other = other == NULL || !sheaf__is_linear(other->role) ? t : other;
     }
     return other != NULL ? refuse(other, item) : sheaf__lora_no_module(schema, "target", item);
 }

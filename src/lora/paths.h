@@ -8,7 +8,6 @@
 
 #include "lora/match.h"
 
-bool sheaf__lora_is_linear(sheaf_role role);
 /* sheaf__lora_by_paths - does the schema's family use these rules? */
 bool sheaf__lora_by_paths(const sheaf_schema *schema);
 /* sheaf__lora_in_sat_set - is the module with this path in the set of layers that SAT adapts? */

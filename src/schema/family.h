@@ -54,6 +54,13 @@ static inline bool sheaf__is_norm(sheaf_role role)
            (role >= SHEAF_NORM_Q && role <= SHEAF_NORM_AFTER_MLP);
 }
 
+/* sheaf__is_linear - is this the role of a linear layer's weight? */
+static inline bool sheaf__is_linear(sheaf_role role)
+{
+    return role == SHEAF_HEAD || role == SHEAF_LINEAR || role == SHEAF_QKV ||
+           role == SHEAF_GATE_UP || (role >= SHEAF_Q && role <= SHEAF_DOWN);
+}
+
 /* ---- images ---- */
 
 /* One tower: a picture at its size in, rows out. A model may have several, each of which sees every

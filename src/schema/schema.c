@@ -80,6 +80,13 @@ const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role
     return NULL;
 }
 
+bool sheaf__is_quantisable(const sheaf_tensor *t)
+{
+    const char *dot = strrchr(t->name, '.');
+    return t->ndim == 2 && !t->bias && !t->buffer && sheaf__is_linear(t->role) &&
+           t->role != SHEAF_HEAD && dot != NULL && strcmp(dot, ".weight") == 0;
+}
+
 const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name)
 {
     int64_t low = 0, high = schema->count;

@@ -1,0 +1,23 @@
+/* quantising.h - a source over plain weights that hands out codes in place of some of them.
+ *
+ * It quantises what is read, as bitsandbytes does on a processor (ops/quant), from the stored
+ * values; the type that codes are dequantised to is the stored one. read() gives dequantised
+ * values, so that who copies from it needs no special case. Nothing is held but, of the last few
+ * tensors with doubled scales, these: they need a pass over all of the tensor. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "ops/quant/quant.h"
+#include "sheaf/options.h"
+#include "sheaf/source.h"
+
+/* sheaf__quantised_as - the form that a tensor of this dtype gets. */
+sheaf__quant sheaf__quantised_as(sheaf_quantize as, sheaf_dtype stored);
+
+/* sheaf__quantise - replaces *source, of which the new one is the owner, by one that quantises its
+ * matrices that `chosen` names; on failure *source is unchanged. `chosen` is called now, not later.
+ * Errors: SHEAF_E_UNSUPPORTED, if a chosen tensor is quantised already, has not two axes, or is of
+ * integers. */
+sheaf_status *sheaf__quantise(sheaf_source **source, sheaf_quantize as,
+                              bool (*chosen)(void *self, const char *name), void *self);
