@@ -1,0 +1,53 @@
+/* tape_inner.h - a compiled tape: what tape.c lays out and tape_run.c runs; private to them. */
+#pragma once
+
+#include "tape/tape.h"
+
+enum { SHEAF__STEP_ARGS = 2 * SHEAF__MAX_ARGS };
+
+typedef struct sheaf__step {
+    sheaf__op *op;
+    sheaf__op *maker;      /* of its first argument, whose backward pass runs within; or NULL */
+    bool backward, again;  /* again: of a segment that is run again, or of a cheap op */
+    int first_dead, ndead; /* range in tape->dead */
+} sheaf__step;
+
+struct sheaf__tape {
+    sheaf__context *context;
+    sheaf__value **value;
+    int64_t nvalues, value_capacity;
+    sheaf__op **op;
+    int64_t nops, op_capacity;
+    sheaf__step *steps;
+    int64_t nsteps;
+    sheaf__value **dead; /* values whose data dies after a step, grouped by step */
+    int64_t ndead, dead_capacity;
+    void **held; /* sheaf__tape_host_memory() */
+    int64_t nheld, held_capacity;
+    int segment, nsegments, layer;
+    const sheaf__step *now; /* the step that runs */
+    int64_t *bad;           /* of a run that looks for bad values, see run_steps() */
+    bool no_memory;
+    sheaf__value spare_value;
+    sheaf__op spare_op;
+    _Alignas(max_align_t) char spare_params[4096];
+};
+
+/* The arguments of a step: those of its op, then those of an op that runs within. */
+static inline int sheaf__step_args(const sheaf__step *s)
+{
+    return s->op->nargs + (s->maker == NULL ? 0 : s->maker->nargs);
+}
+
+static inline sheaf__arg sheaf__step_arg(const sheaf__step *s, int a)
+{
+    const sheaf__op *op = a < s->op->nargs ? s->op : s->maker;
+    const int at = a < s->op->nargs ? a : a - s->op->nargs;
+    sheaf__arg arg = op->arg[at];
+    if (s->maker != NULL && a == 0)
+        arg.use &= ~(unsigned)SHEAF__KEEP; /* it is made within */
+    return arg;
+}
+
+/* sheaf__tape_drop - gives back all values that are live. */
+void sheaf__tape_drop(sheaf__tape *tape);
