@@ -96,6 +96,19 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
                                        const sheaf_safetensors_spec *specs, int64_t count,
                                        const sheaf_safetensors_pair *metadata, int64_t npairs);
+/* sheaf__safetensors_begin_late - the same with late tensors, late[i] of specs[i]: one axis of
+ * bytes, of at most this length; their contents come with sheaf__safetensors_late(). late NULL:
+ * none. */
+sheaf_status *sheaf__safetensors_begin_late(sheaf_safetensors_writer **out, const char *path,
+                                            const sheaf_safetensors_spec *specs, const bool *late,
+                                            int64_t count, const sheaf_safetensors_pair *metadata,
+                                            int64_t npairs);
+/* sheaf__safetensors_late - all of a late tensor, copied. Thread-safe for different tensors. */
+sheaf_status *sheaf__safetensors_late(sheaf_safetensors_writer *writer, int64_t index,
+                                      const void *src, int64_t bytes);
+/* sheaf__safetensors_settle - after the last late tensor: their lengths stand in the header, so
+ * that the file can be read. Finish calls it where it was not called. */
+sheaf_status *sheaf__safetensors_settle(sheaf_safetensors_writer *writer);
 /* sheaf__safetensors_size - of the whole file. */
 int64_t sheaf__safetensors_size(const sheaf_safetensors_writer *writer);
 /* sheaf__safetensors_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe

@@ -614,6 +614,52 @@ static void test_write__an_incomplete_tensor_is_refused(void **state)
     }
 }
 
+/* A late tensor of each file is shorter than declared, and a plain one is written before and after
+ * it. */
+static void test_write__late_tensors_have_the_length_they_turn_out_to_have(void **state)
+{
+    const sheaf_safetensors_spec spec[] = { { "b.late", SHEAF_U8, 1, { 100 } },
+                                            { "z", SHEAF_F32, 1, { 2 } },
+                                            { "a.late", SHEAF_U8, 1, { 5 } },
+                                            { "c", SHEAF_U8, 1, { 3 } } };
+    const sheaf_safetensors_pair pair = { (char *)"format", (char *)"pt" };
+    const bool late[] = { true, false, true, false };
+    const float two[2] = { 1, 2 };
+    for (int lacks = 0; lacks < 2; lacks++) {
+        sheaf_safetensors_writer *w = NULL;
+        sheaf_safetensors *file = NULL;
+        char text[16] = { 0 };
+        CHECK_OK(sheaf__safetensors_begin_late(&w, at("late"), spec, late, 4, &pair, 1));
+        CHECK_OK(sheaf__safetensors_late(w, 2, "again", 5));
+        CHECK_OK(sheaf__safetensors_write(w, 1, 0, two, 8));
+        CHECK_FAILS(sheaf__safetensors_late(w, 2, "longer", 6), SHEAF_E_ARG,
+                    "'a.late': bytes | within 0");
+        if (lacks == 0)
+            CHECK_OK(sheaf__safetensors_late(w, 0, "eleven bytes", 11));
+        CHECK_OK(sheaf__safetensors_write(w, 3, 0, "xyz", 3));
+        if (lacks == 1) {
+            CHECK_FAILS(sheaf__safetensors_finish(w), SHEAF_E_LAYOUT, "'b.late' was not written");
+            assert_int_equal(sheaf__path_kind(at("late")), SHEAF_PATH_NONE);
+            continue;
+        }
+        CHECK_OK(sheaf__safetensors_settle(w));
+        CHECK_OK(sheaf__safetensors_open(&file, at("late"))); /* before the end, too */
+        sheaf__safetensors_close(file);
+        CHECK_OK(sheaf__safetensors_finish(w));
+        CHECK_OK(sheaf__safetensors_open(&file, at("late")));
+        assert_string_equal(sheaf__safetensors_metadata(file, "format"), "pt");
+        const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, "b.late");
+        assert_int_equal(e->bytes, 11);
+        CHECK_OK(sheaf__safetensors_read(file, e, 0, text, 11));
+        assert_string_equal(text, "eleven byte");
+        e = sheaf__safetensors_find(file, "z");
+        CHECK_OK(sheaf__safetensors_read(file, e, 0, text, 8));
+        assert_memory_equal(text, two, 8);
+        sheaf__safetensors_close(file);
+        CHECK_OK(sheaf__remove_tree(at("late")));
+    }
+}
+
 static sheaf_status *write_small(void)
 {
     const sheaf_safetensors_spec spec = { "a", SHEAF_F32, 1, { 2 } };
@@ -670,6 +716,7 @@ int main(void)
         cmocka_unit_test(test_write__boxes),
         cmocka_unit_test(test_write__refuses_unsound_declarations),
         cmocka_unit_test(test_write__an_incomplete_tensor_is_refused),
+        cmocka_unit_test(test_write__late_tensors_have_the_length_they_turn_out_to_have),
         cmocka_unit_test(test_write__any_failing_call_leaves_no_file),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

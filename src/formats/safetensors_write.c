@@ -1,7 +1,9 @@
 /* safetensors_write.c - writing; see safetensors.h.
  *
  * The header is the official writer's: tensors by descending dtype, then by name; the
- * metadata first; padded with spaces to a multiple of 8. */
+ * metadata first; padded with spaces to a multiple of 8. Late tensors, whose length is not known
+ * when the file begins, lie behind all others; their header is written twice, the second time with
+ * as many spaces as it is shorter. */
 #include "fill.h"
 #include "safetensors.h"
 #include "base/base.h"
@@ -12,6 +14,10 @@ struct sheaf_safetensors_writer {
     sheaf__fill_file file;
     int64_t size;                 /* of the whole file */
     sheaf_safetensors_spec *spec; /* as declared, names owned; side by side with file.tensor */
+    char *metadata;               /* its part of the header */
+    size_t header;                /* bytes of length and header */
+    char **late; /* contents of late tensors, parallel to spec; NULL: there are none */
+    bool *is_late;
 };
 
 sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_spec *spec)
@@ -35,6 +41,19 @@ static int by_dtype_then_name(const void *pa, const void *pb)
     const sheaf_safetensors_spec *a = *(sheaf_safetensors_spec *const *)pa,
                                  *b = *(sheaf_safetensors_spec *const *)pb;
     return a->dtype != b->dtype ? (a->dtype > b->dtype ? -1 : 1) : strcmp(a->name, b->name);
+}
+
+/* Moves the late ones behind the others; both keep their order. */
+static void late_last(const sheaf_safetensors_writer *w, sheaf_safetensors_spec **sorted,
+                      sheaf_safetensors_spec **spare)
+{
+    int64_t n = 0, late = 0;
+    for (int64_t i = 0; w->is_late != NULL && i < w->file.count; i++)
+        if (w->is_late[sorted[i] - w->spec])
+            spare[late++] = sorted[i];
+        else
+            sorted[n++] = sorted[i];
+    memcpy(sorted + n, spare, (size_t)late * sizeof *sorted);
 }
 
 static sheaf_status *check_names(sheaf_safetensors_spec **sorted, int64_t count)
@@ -93,29 +112,38 @@ static sheaf_status *add_tensors(sheaf_text *text, sheaf_safetensors_writer *w,
     return NULL;
 }
 
-static sheaf_status *make_header(char **out, size_t *size, sheaf_safetensors_writer *w,
-                                 const sheaf_safetensors_pair *metadata, int64_t npairs)
+/* The header's text, and the place of each tensor; of at least `least` bytes. */
+static sheaf_status *header_text(char **out, size_t *size, int64_t *total,
+                                 sheaf_safetensors_writer *w, size_t least)
 {
     const int64_t n = w->file.count;
-    int64_t total = 0;
     sheaf_text text = { 0 };
-    sheaf_safetensors_spec **sorted = calloc((size_t)n + 1, sizeof *sorted);
+    sheaf_safetensors_spec **sorted = calloc(2 * (size_t)n + 1, sizeof *sorted);
     if (sorted == NULL)
         return sheaf__no_memory("out of memory for the header");
     for (int64_t i = 0; i < n; i++)
         sorted[i] = &w->spec[i];
     sheaf_status *st = check_names(sorted, n);
     qsort(sorted, (size_t)n, sizeof *sorted, by_dtype_then_name);
+    late_last(w, sorted, sorted + n);
     sheaf__text_bytes(&text, "\0\0\0\0\0\0\0\0{", LENGTH_BYTES + 1);
-    TRY(st, add_metadata(&text, metadata, npairs));
-    TRY(st, add_tensors(&text, w, sorted, npairs > 0, &total));
+    sheaf__text_add(&text, "%s", w->metadata);
+    TRY(st, add_tensors(&text, w, sorted, *w->metadata != '\0', total));
     free(sorted);
     sheaf__text_add(&text, "}");
-    while (text.size % ALIGNMENT != 0 && !text.failed)
+    while ((text.size % ALIGNMENT != 0 || text.size < least) && !text.failed)
         sheaf__text_bytes(&text, " ", 1);
     *size = text.size;
     TRY(st, sheaf__text_take(out, &text));
     sheaf__text_release(&text);
+    return st;
+}
+
+static sheaf_status *make_header(char **out, size_t *size, sheaf_safetensors_writer *w)
+{
+    const int64_t n = w->file.count;
+    int64_t total = 0;
+    sheaf_status *st = header_text(out, size, &total, w, w->header);
     if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"),
                             "at most %d bytes; use several files", SHEAF_SAFETENSORS_MAX_HEADER);
@@ -125,6 +153,7 @@ static sheaf_status *make_header(char **out, size_t *size, sheaf_safetensors_wri
         (*out)[i] = (char)((*size - LENGTH_BYTES) >> (8 * i) & 0xff);
     for (int64_t i = 0; st == NULL && i < n; i++)
         w->file.tensor[i].offset += (int64_t)*size;
+    w->header = *size;
     return st;
 }
 
@@ -134,6 +163,11 @@ static void writer_free(sheaf_safetensors_writer *w)
 {
     for (int64_t i = 0; w->spec != NULL && i < w->file.count; i++)
         free((char *)w->file.tensor[i].name);
+    for (int64_t i = 0; w->late != NULL && i < w->file.count; i++)
+        free(w->late[i]);
+    free(w->late);
+    free(w->is_late);
+    free(w->metadata);
     free(w->spec);
     free(w->file.tensor);
     free(w);
@@ -154,11 +188,25 @@ static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safeten
     return NULL;
 }
 
+static sheaf_status *note_late(sheaf_safetensors_writer *w, const bool *late)
+{
+    const size_t n = (size_t)w->file.count + 1;
+    if (late == NULL)
+        return NULL;
+    w->late = calloc(n, sizeof *w->late);
+    w->is_late = calloc(n, sizeof *w->is_late);
+    if (w->late == NULL || w->is_late == NULL)
+        return sheaf__no_memory("out of memory");
+    memcpy(w->is_late, late, (n - 1) * sizeof *late);
+    return NULL;
+}
+
 /* A writer without a file: every tensor has its place, which the header tells. */
 static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, size_t *size,
-                               const sheaf_safetensors_spec *specs, int64_t count,
+                               const sheaf_safetensors_spec *specs, const bool *late, int64_t count,
                                const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
+    sheaf_text pairs = { 0 };
     sheaf_safetensors_writer *w = calloc(1, sizeof *w);
     if (w == NULL)
         return sheaf__no_memory("out of memory");
@@ -168,7 +216,12 @@ static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, si
     *header = NULL;
     sheaf_status *st =
         w->file.count == count ? copy_specs(w, specs) : sheaf__no_memory("out of memory");
-    TRY(st, make_header(header, size, w, metadata, npairs));
+    TRY(st, note_late(w, late));
+    TRY(st, add_metadata(&pairs, metadata, npairs));
+    sheaf__text_add(&pairs, "%s", "");
+    TRY(st, sheaf__text_take(&w->metadata, &pairs));
+    sheaf__text_release(&pairs);
+    TRY(st, make_header(header, size, w));
     if (st == NULL) {
         *out = w;
         return NULL;
@@ -183,7 +236,7 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
                                       const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     sheaf_safetensors_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, header, size, specs, count, metadata, npairs);
+    sheaf_status *st = plan_file(&w, header, size, specs, NULL, count, metadata, npairs);
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < count; i++)
@@ -196,10 +249,18 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
                                        const sheaf_safetensors_spec *specs, int64_t count,
                                        const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
+    return sheaf__safetensors_begin_late(out, path, specs, NULL, count, metadata, npairs);
+}
+
+sheaf_status *sheaf__safetensors_begin_late(sheaf_safetensors_writer **out, const char *path,
+                                            const sheaf_safetensors_spec *specs, const bool *late,
+                                            int64_t count, const sheaf_safetensors_pair *metadata,
+                                            int64_t npairs)
+{
     char *header = NULL;
     size_t size = 0;
     sheaf_safetensors_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, &header, &size, specs, count, metadata, npairs);
+    sheaf_status *st = plan_file(&w, &header, &size, specs, late, count, metadata, npairs);
     if (st != NULL)
         return sheaf_in(st, "%s", path);
     st = sheaf__file_create(&w->file.file, path);
@@ -249,9 +310,53 @@ sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t 
     return st;
 }
 
+sheaf_status *sheaf__safetensors_late(sheaf_safetensors_writer *w, int64_t index, const void *src,
+                                      int64_t bytes)
+{
+    const sheaf__fill *t = &w->file.tensor[index];
+    sheaf_status *st = sheaf__check_range(w->file.file.path, t->name, 0, bytes, t->bytes);
+    if (st != NULL)
+        return st;
+    char *copy = malloc((size_t)bytes + 1);
+    if (copy == NULL)
+        return sheaf__no_memory(t->name);
+    memcpy(copy, src, (size_t)bytes);
+    w->spec[index].shape[0] = bytes;
+    free(w->late[index]);
+    w->late[index] = copy;
+    return NULL;
+}
+
+sheaf_status *sheaf__safetensors_settle(sheaf_safetensors_writer *w)
+{
+    char *header = NULL;
+    size_t size = 0;
+    if (w->late == NULL)
+        return NULL;
+    for (int64_t i = 0; i < w->file.count; i++)
+        if (w->is_late[i] && w->late[i] == NULL)
+            return NULL; /* the end reports it */
+        else if (w->is_late[i])
+            w->file.tensor[i].bytes = w->spec[i].shape[0];
+    sheaf_status *st = make_header(&header, &size, w);
+    TRY(st, sheaf__file_write_at(&w->file.file, header, size, 0));
+    for (int64_t i = 0; i < w->file.count && st == NULL; i++)
+        if (w->is_late[i])
+            st = sheaf__fill_write(&w->file, i, 0, w->late[i], w->file.tensor[i].bytes);
+    TRY(st, sheaf__file_reserve(&w->file.file, w->size));
+    free(header);
+    for (int64_t i = 0; i < w->file.count; i++)
+        free(w->late[i]);
+    free(w->late);
+    w->late = NULL;
+    return st;
+}
+
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *w)
 {
-    sheaf_status *st = sheaf__fill_close(&w->file, sheaf__fill_check(&w->file));
+    sheaf_status *st = sheaf__safetensors_settle(w);
+    TRY(st, sheaf__fill_check(&w->file));
+    st = sheaf__fill_close(&w->file, st);
     writer_free(w);
     return st;
 }

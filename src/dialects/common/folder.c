@@ -22,6 +22,7 @@ struct sheaf_folder {
     place *place; /* as declared */
     int nshards;
     sheaf_safetensors_writer **writer;
+    bool late; /* the sizes of some tensors are not known yet */
 };
 
 static const char memory_for[] = "out of memory for the list of tensors";
@@ -95,23 +96,28 @@ static sheaf_status *shard_name(char **out, const sheaf_folder *f, int shard)
 }
 
 static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safetensors_spec *specs,
-                                 sheaf_safetensors_spec *some, const char *base_print)
+                                 sheaf_safetensors_spec *some, const sheaf_folder_options *o)
 {
     const sheaf_safetensors_pair pairs[] = { { "format", "pt" }, /* transformers insists on it */
-                                             { SHEAF__BASE_PRINT, (char *)base_print } };
-    const int64_t npairs = base_print != NULL ? 2 : 1;
+                                             { SHEAF__BASE_PRINT, (char *)o->base_print } };
+    const int64_t npairs = o->base_print != NULL ? 2 : 1;
+    bool *late = o->late != NULL ? calloc((size_t)f->count, sizeof *late) : NULL;
     int64_t n = 0;
     char *name = NULL, path[SHEAF_PATH_SIZE];
     for (int64_t i = 0; i < f->count; i++)
         if (f->place[i].shard == shard) {
             f->place[i].index = n;
+            if (late != NULL)
+                late[n] = o->late[i];
             some[n++] = specs[i];
         }
-    sheaf_status *st = shard_name(&name, f, shard);
+    sheaf_status *st = o->late != NULL && late == NULL ? sheaf__no_memory(memory_for)
+                                                       : shard_name(&name, f, shard);
     if (st == NULL)
-        st = sheaf__safetensors_begin(&f->writer[shard],
-                                      sheaf__path_in(path, sheaf__folder_dir(f), name), some, n,
-                                      pairs, npairs);
+        st = sheaf__safetensors_begin_late(&f->writer[shard],
+                                           sheaf__path_in(path, sheaf__folder_dir(f), name), some,
+                                           late, n, pairs, npairs);
+    free(late);
     free(name);
     return st;
 }
@@ -177,8 +183,10 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
                                : sheaf__output_begin(&f->output, dst, options->replace);
     }
     for (int s = 0; st == NULL && s < f->nshards; s++)
-        st = begin_shard(f, s, specs, some, options->base_print);
-    TRY(st, f->nshards > 1 ? write_index(f) : NULL);
+        st = begin_shard(f, s, specs, some, options);
+    if (st == NULL)
+        f->late = options->late != NULL;
+    TRY(st, f->nshards > 1 && !f->late ? write_index(f) : NULL);
     free(some);
     if (st == NULL)
         *out = f;
@@ -198,6 +206,25 @@ sheaf_status *sheaf__folder_write(sheaf_folder *f, int64_t index, int64_t row0, 
             "%" PRId64, index);
     const place *p = &f->place[index];
     return sheaf__safetensors_write_box(f->writer[p->shard], p->index, row0, rows, col0, cols, src);
+}
+
+sheaf_status *sheaf__folder_late(sheaf_folder *f, int64_t index, const void *src, int64_t bytes)
+{
+    place *p = &f->place[index];
+    sheaf_status *st = sheaf__safetensors_late(f->writer[p->shard], p->index, src, bytes);
+    if (st == NULL)
+        p->bytes = p->height = bytes;
+    return st;
+}
+
+sheaf_status *sheaf__folder_settle(sheaf_folder *f)
+{
+    sheaf_status *st = NULL;
+    for (int s = 0; f->late && s < f->nshards && st == NULL; s++)
+        st = sheaf__safetensors_settle(f->writer[s]);
+    TRY(st, f->late && f->nshards > 1 ? write_index(f) : NULL);
+    f->late = f->late && st != NULL;
+    return st;
 }
 
 sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *text)
@@ -287,7 +314,7 @@ const char *sheaf__folder_dir(const sheaf_folder *f)
 
 sheaf_status *sheaf__folder_sync(sheaf_folder *f)
 {
-    sheaf_status *st = NULL;
+    sheaf_status *st = sheaf__folder_settle(f);
     for (int s = 0; s < f->nshards && st == NULL; s++) {
         if (f->writer[s] != NULL)
             st = sheaf__safetensors_finish(f->writer[s]);

@@ -18,6 +18,7 @@ typedef struct sheaf_folder_options {
     int64_t shard_bytes;    /* 0: never divide */
     bool replace;           /* see sheaf__output_begin() */
     const char *base_print; /* the value of SHEAF__BASE_PRINT; NULL: no such key */
+    const bool *late;       /* parallel to the specs: sheaf__safetensors_begin_late(); NULL: none */
 } sheaf_folder_options;
 
 /* sheaf__folder_begin - shards are cut in the order of `specs`, as transformers does it: a shard
@@ -30,6 +31,11 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
  * its dtype, dense, as sheaf_source.read counts them. Thread-safe for boxes that do not overlap. */
 sheaf_status *sheaf__folder_write(sheaf_folder *folder, int64_t index, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, const void *src);
+/* sheaf__folder_late - all bytes of a late tensor. Thread-safe for different tensors. */
+sheaf_status *sheaf__folder_late(sheaf_folder *folder, int64_t index, const void *src,
+                                 int64_t bytes);
+/* sheaf__folder_settle - after the last late tensor: the folder can be opened. */
+sheaf_status *sheaf__folder_settle(sheaf_folder *folder);
 /* sheaf__folder_text - writes a small file. */
 sheaf_status *sheaf__folder_text(sheaf_folder *folder, const char *name, const char *text);
 /* sheaf__folder_copy - copies file `name` of the folder `from` with its permissions, if it
