@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/shared_fn.h"
 #include "sheaf/dtype.h"
 
 typedef enum sheaf__codes {
@@ -49,14 +50,14 @@ typedef struct sheaf__quant_box {
     int64_t in, row0, rows, col0, cols;
 } sheaf__quant_box;
 
-static inline int sheaf__code_bits(sheaf__codes codes)
+SHEAF__SHARED_FN int sheaf__code_bits(sheaf__codes codes)
 {
     return codes == SHEAF__INT8 || codes == SHEAF__F8_E4M3 ? 8 : 4;
 }
 
 /* sheaf__quant_phase - elements of the first group of a box's row that lie before the box. */
-static inline int64_t sheaf__quant_phase(const sheaf__quant *q, const sheaf__quant_box *b,
-                                         int64_t row)
+SHEAF__SHARED_FN int64_t sheaf__quant_phase(const sheaf__quant *q, const sheaf__quant_box *b,
+                                            int64_t row)
 {
     if (q->grouping == SHEAF__GROUPS_INDEXED || q->block == 0)
         return 0;
@@ -66,7 +67,7 @@ static inline int64_t sheaf__quant_phase(const sheaf__quant *q, const sheaf__qua
 
 /* sheaf__quant_groups - scales that a box has for each of its rows. The group of its element (row,
  * col) is (phase + col) / block, or index[col]; rows that have fewer leave the last one unused. */
-static inline int64_t sheaf__quant_groups(const sheaf__quant *q, const sheaf__quant_box *b)
+SHEAF__SHARED_FN int64_t sheaf__quant_groups(const sheaf__quant *q, const sheaf__quant_box *b)
 {
     if (q->grouping == SHEAF__GROUPS_INDEXED)
         return q->groups;
@@ -79,8 +80,8 @@ static inline int64_t sheaf__quant_groups(const sheaf__quant *q, const sheaf__qu
 
 /* sheaf__quant_first_group - number, among all groups of the tensor, of the first group of a box's
  * row (FLAT). */
-static inline int64_t sheaf__quant_first_group(const sheaf__quant *q, const sheaf__quant_box *b,
-                                               int64_t row)
+SHEAF__SHARED_FN int64_t sheaf__quant_first_group(const sheaf__quant *q, const sheaf__quant_box *b,
+                                                  int64_t row)
 {
     return ((b->row0 + row) * b->in + b->col0) / q->block;
 }
@@ -101,7 +102,7 @@ typedef struct sheaf__quant_whole {
 } sheaf__quant_whole;
 
 /* sheaf__quant_nested - scales of the doubled scales of a tensor of n elements. */
-static inline int64_t sheaf__quant_nested(const sheaf__quant *q, int64_t n)
+SHEAF__SHARED_FN int64_t sheaf__quant_nested(const sheaf__quant *q, int64_t n)
 {
     const int64_t scales = q->block > 0 ? (n + q->block - 1) / q->block : 0;
     return q->doubled ? (scales + 255) / 256 : 0;
