@@ -54,6 +54,13 @@ typedef struct sheaf_event_spent {
     uint64_t sent_to[SHEAF_EVENT_RANKS]; /* bytes by rank of all */
 } sheaf_event_spent;
 
+/* What a rank read from where --offload keeps it, and wrote there. */
+typedef struct sheaf_event_offload {
+    uint64_t read, written;  /* bytes */
+    double reading, writing; /* seconds of a thread of its own, */
+    double waiting;          /* and those that the step waited for it, part of `compute` */
+} sheaf_event_offload;
+
 typedef struct sheaf_event_evaluation {
     int64_t step, steps;   /* steps done; of the whole run */
     double loss, accuracy; /* mean over label tokens; share of them that was predicted */
@@ -70,7 +77,8 @@ typedef struct sheaf_event {
     sheaf_event_evaluation evaluation;
     const sheaf_event_rank *rank; /* of a step: [ranks]; NULL: not known */
     int ranks;
-    const sheaf_event_spent *spent; /* of a step: [ranks], beside `rank`; NULL: not known */
+    const sheaf_event_spent *spent;     /* of a step: [ranks], beside `rank`; NULL: not known */
+    const sheaf_event_offload *offload; /* of a step with --offload: [ranks]; else NULL */
 } sheaf_event;
 
 typedef struct sheaf_events {

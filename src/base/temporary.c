@@ -77,3 +77,38 @@ sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const ch
     *lock = -1;
     return sheaf__io_fail(errno, path, folder ? "making the folder" : "creating the file");
 }
+
+/* Where a file system has no files without names, one that loses its name at once. */
+static int unnamed(const char *folder, int flags)
+{
+    char path[SHEAF_PATH_SIZE];
+    int fd =
+        TEMP_FAILURE_RETRY(open(folder, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600));
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd;
+    sheaf__path_in(path, folder, "sheaf-XXXXXX");
+    fd = mkostemp(path, O_CLOEXEC | flags);
+    if (fd >= 0)
+        (void)unlink(path);
+    return fd;
+}
+
+sheaf_status *sheaf__temporary_unnamed(sheaf_file *out, const char *folder, bool *direct)
+{
+    *out = (sheaf_file){ .fd = -1 };
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, folder, "(a file without a name)");
+    if (st != NULL)
+        return st;
+    int fd = unnamed(folder, O_DIRECT);
+    *direct = fd >= 0;
+    if (fd < 0 && errno == EINVAL)
+        fd = unnamed(folder, 0);
+    if (fd < 0) {
+        st = sheaf__io_fail(errno, folder, "making a file without a name");
+        free(path);
+        return st;
+    }
+    *out = (sheaf_file){ fd, path };
+    return NULL;
+}

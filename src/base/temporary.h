@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/events.h"
+#include "base/file.h"
 
 /* sheaf__sweep - removes what is(path, of) in a folder and no process holds a lock on, with a note
  * for each. What cannot be listed or removed stays. Errors: SHEAF_E_MEMORY. */
@@ -18,3 +19,8 @@ sheaf_status *sheaf__sweep(const char *folder, bool (*is)(const char *path, cons
  * Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const char *kind,
                                     bool folder);
+/* sheaf__temporary_unnamed - a file in `folder` without a name, to read and write: gone once it is
+ * closed, and with the process. The path in it is for messages.
+ *   direct  out: it is read and written past the cache of files, in units of 4096 bytes; false
+ * where the file system cannot Errors: SHEAF_E_IO. */
+sheaf_status *sheaf__temporary_unnamed(sheaf_file *out, const char *folder, bool *direct);

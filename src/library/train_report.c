@@ -44,7 +44,7 @@ static json_t *rank_json(const sheaf__usage_total *one, int ranks, int me)
                                       (json_int_t)c->received, "waiting", c->waiting, "moving",
                                       c->moving, "summing", c->summing));
     }
-    return json_pack(
+    json_t *rank = json_pack(
         "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:o, s:o, s:o}",
         "steps", (json_int_t)one->steps, "seconds", one->seconds, "compute", one->sum.compute,
         "wait", one->sum.wait, "exchange", one->sum.exchange, "read", one->sum.read, "save",
@@ -53,6 +53,13 @@ static json_t *rank_json(const sheaf__usage_total *one, int ranks, int me)
         one->products, "attention", one->attention, "transfers", one->transfers, "timed",
         (json_int_t)one->timed, "kinds", memory, "exchanges", exchange, "peers",
         peers_json(one, ranks, me));
+    const sheaf_event_offload *o = &one->offload;
+    if (o->read + o->written > 0)
+        json_object_set_new(rank, "offload",
+                            json_pack("{s:I, s:I, s:f, s:f, s:f}", "read", (json_int_t)o->read,
+                                      "written", (json_int_t)o->written, "reading", o->reading,
+                                      "writing", o->writing, "waiting", o->waiting));
+    return rank;
 }
 
 static void add_ranks(json_t *to, const sheaf_train_result *r)
@@ -103,6 +110,30 @@ sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *r,
 
 /* ---- for people ---- */
 
+/* Of the steps of all ranks. */
+static void print_offload(FILE *to, const sheaf_train_result *r)
+{
+    sheaf_event_offload sum = { 0 };
+    double slowest = 0, steps = 0;
+    for (int i = 0; i < r->ranks; i++) {
+        const sheaf_event_offload *one = &r->rank[i].offload;
+        sum.read += one->read;
+        sum.written += one->written;
+        sum.reading += one->reading;
+        sum.writing += one->writing;
+        slowest = one->waiting > slowest ? one->waiting : slowest;
+        steps = (double)r->rank[i].steps;
+    }
+    if (sum.read + sum.written == 0 || steps == 0)
+        return;
+    sheaf__print(to, "offload, a step: %.3f GB read at %.2f GB/s", (double)sum.read / 1e9 / steps,
+                 sum.reading > 0 ? (double)sum.read / 1e9 / sum.reading : 0);
+    if (sum.written > 0)
+        sheaf__print(to, ", %.3f GB written at %.2f GB/s", (double)sum.written / 1e9 / steps,
+                     sum.writing > 0 ? (double)sum.written / 1e9 / sum.writing : 0);
+    sheaf__print(to, "; %.3g s waited for it\n", slowest / steps);
+}
+
 static void print_spent(FILE *to, const sheaf_train_result *r)
 {
     sheaf_text why = { 0 };
@@ -150,5 +181,6 @@ sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *r,
     sheaf__print(to, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
     if (r->ranks > 1 && r->rank[0].steps > 0)
         print_spent(to, r);
+    print_offload(to, r);
     return fclose(to) == 0 ? NULL : sheaf__no_memory("the report");
 }

@@ -118,6 +118,12 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           SHEAF__DEVICE_HELP, "D" },
         { "checkpointing", SHEAF__IS_FLAG | SHEAF__IS_COMMON, &o->checkpointing,
           "recompute activations instead of keeping them: less memory, more time, the same bytes" },
+        { "offload", SHEAF__IS_TEXT | SHEAF__IS_LATE, &o->offload,
+          "what lies in a file, of a GPU in the host's memory, while it is not used: weights (frozen ones), moments (of AdamW), none: less memory, the same bytes",
+          "LIST" },
+        { "offload-dir", SHEAF__IS_PATH | SHEAF__IS_LATE, &o->offload_dir,
+          "folder for the files of --offload, on a fast disk; they have no names and are gone with the run (default OUT)",
+          "DIR" },
         { "began-in", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_CONTENT, &o->folder,
           "folder that relative paths count from" },
         { "isa", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->isa,
@@ -526,5 +532,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     TRY(st, check_groups(o));
     TRY(st, sheaf__transport_check(state, table, o->transport));
     TRY(st, check_schedule(o));
+    unsigned offloads;
+    TRY(st, sheaf__offloads(&offloads, o->offload));
     return st != NULL ? st : check_scale(o);
 }

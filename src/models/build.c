@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/random.h"
 #include "catalog/boxes.h"
+#include "ops/offload.h"
 #include "models/rope.h"
 #include "tape/rows.h"
 
@@ -234,24 +235,43 @@ static sheaf_status *lay_out_slices(const sheaf__model *m, sheaf__linear *l, con
     return NULL;
 }
 
+/* The head is read once in each direction, by an op that works in parts; tables share its panels.
+ */
+static bool goes_away(const sheaf__model *m, const sheaf_tensor *t, sheaf_memory kind)
+{
+    return m->away != NULL && kind == SHEAF_MEM_WEIGHTS && t->role != SHEAF_HEAD &&
+           t->role != SHEAF_EMBED;
+}
+
+static sheaf_status *send_away(sheaf__model *m, sheaf__linear *l)
+{
+    int64_t block;
+    const size_t bytes = sheaf__linear_bytes(l);
+    sheaf_status *st = bytes == 0 ? NULL : sheaf__offload_add(&block, m->away, bytes);
+    if (st == NULL && bytes > 0)
+        sheaf__linear_away(l, block);
+    return st;
+}
+
 static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t,
                                  sheaf_memory kind)
 {
     const sheaf_dtype dtype = sheaf__build_dtype(m, t);
     sheaf_status *st = NULL;
     const sheaf__device *device = m->context->device;
+    const bool away = goes_away(m, t, kind);
     if (!l->rows)
         l->all = sheaf__packed_on(device, dtype, l->owned, l->in);
-    if (l->all.n > 0)
+    if (l->all.n > 0 && !away)
         st = take(m, &l->all.ahead, t->name, sheaf__packed_size(&l->all), kind);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
         *w = l->rows ? sheaf__packed_on(device, dtype, l->out, l->extent[s])
                      : sheaf__packed_part(&l->all, l->begin[s], l->extent[s]);
-        if (l->rows && l->extent[s] > 0)
+        if (l->rows && l->extent[s] > 0 && !away)
             st = take(m, &w->ahead, t->name, sheaf__packed_size(w), kind);
     }
-    return st;
+    return st == NULL && away ? send_away(m, l) : st;
 }
 
 static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_MAX_SLICES],

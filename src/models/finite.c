@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "models/build.h"
 
+#include "ops/offload.h"
 #include "tape/rows.h"
 #include "tape/transfer.h"
 
@@ -43,6 +44,21 @@ static bool panels_are(const sheaf__context *c, const sheaf__linear *l)
     return sound;
 }
 
+/* A failure is the device's, which the caller checks. */
+static bool away_is(const sheaf__model *m, sheaf__linear *l)
+{
+    void *at;
+    sheaf_status *st = sheaf__offload_fetch(&at, m->away, l->away.block);
+    sheaf__device_fail(m->context->device, st);
+    if (st != NULL)
+        return true;
+    l->away.place(&l->away, at);
+    const bool sound = panels_are(m->context, l);
+    l->away.place(&l->away, NULL);
+    sheaf__device_free(m->context->device, at);
+    return sound;
+}
+
 static bool table_is(const sheaf__model *m, const sheaf__table *t)
 {
     int64_t rows = 0;
@@ -69,7 +85,7 @@ static unsound bad_in(const sheaf__model *m, const sheaf__module *module)
     const sheaf__vector *v = module->part;
     switch (module->kind) {
     case SHEAF__LINEAR:
-        return unsound_of(panels_are(c, l),
+        return unsound_of(l->away.place == NULL ? panels_are(c, l) : away_is(m, module->part),
                           floats_are(c, l->bias_trained, l->bias, l->rows ? l->out : l->owned));
     case SHEAF__LAYERNORM:
         return unsound_of(floats_are(c, n->weight_trained, n->weight, n->owned),

@@ -12,6 +12,7 @@
 #include "base/lowest.h"
 #include "base/random.h"
 #include "models/rope.h"
+#include "ops/offload.h"
 #include "tape/rows.h"
 
 /* ---- reading boxes ---- */
@@ -249,9 +250,29 @@ static bool as_wanted(sheaf__linear *l)
     return all;
 }
 
+/* Memory for a weight that is away, which then has the type it stays in. */
+static sheaf_status *bring(void **at, sheaf__model *m, sheaf__linear *l)
+{
+    const size_t bytes = sheaf__linear_bytes(l);
+    sheaf_status *st = NULL;
+    if (bytes > sheaf__offload_size(m->away, l->away.block))
+        st = sheaf__offload_resize(m->away, l->away.block, bytes);
+    TRY(st, sheaf__offload_fill(at, m->away, l->away.block));
+    if (st == NULL)
+        l->away.place(&l->away, *at);
+    return st;
+}
+
 static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
+    void *at = NULL;
     sheaf_status *st = keep_panels(m, base, l);
+    if (l->away.place != NULL) {
+        TRY(st, bring(&at, m, l));
+        TRY(st, read_panels(m, base, l));
+        l->away.place(&l->away, NULL);
+        return sheaf__first_of(st, sheaf__offload_filled(m->away, l->away.block, at, st == NULL));
+    }
     compress(m, l);
     TRY(st, read_panels(m, base, l));
     if (!as_wanted(l) && st == NULL)
@@ -477,7 +498,7 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
 
 sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_source *adapter)
 {
-    sheaf_status *st = NULL;
+    sheaf_status *st = m->away == NULL ? NULL : sheaf__offload_claim(m->away);
     for (int i = 0; i < m->nmodules && st == NULL; i++)
         st = load_module(m, base, &m->module[i]);
     TRY(st, load_frequencies(m, base));

@@ -3,6 +3,7 @@
 #include "models/build.h"
 
 #include "ops/attention/attention.h"
+#include "ops/offload.h"
 #include "tape/transfer.h"
 #include "tape/scaled.h"
 
@@ -29,6 +30,15 @@ static sheaf_status *check_heads(const sheaf_config *c)
                                "at most %d elements in a head", SHEAF__HEAD_DIM_MAX),
                 "%" PRId64, head[i].width);
     return NULL;
+}
+
+static sheaf_status *open_away(sheaf__model *m)
+{
+    sheaf_status *st = m->options.away ? sheaf__offload_new(&m->away, m->context->device,
+                                                            SHEAF_MEM_WEIGHTS, m->options.folder)
+                                       : NULL;
+    m->context->away = m->away;
+    return st;
 }
 
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
@@ -60,8 +70,10 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                                              : sheaf__trained_set_new(&m->trained, context);
     if (st == NULL) {
         m->trained->divided = options->divided && context->groups > 1;
-        st = sheaf__family_for(&schema->config)->build(m);
+        st = open_away(m);
     }
+    if (st == NULL)
+        st = sheaf__family_for(&schema->config)->build(m);
     if (st == NULL && m->trained->count > 0)
         st = sheaf__trained_allocate(m->trained);
     if (st != NULL) {
@@ -81,6 +93,8 @@ void sheaf__model_free(sheaf__model *m)
     if (family->release != NULL)
         family->release(m);
     sheaf__trained_set_free(m->trained);
+    sheaf__offload_free(m->away);
+    m->context->away = NULL;
     free(m->layer);
     free(m);
 }

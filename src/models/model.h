@@ -75,12 +75,14 @@ typedef struct sheaf__model_options {
     /* Which base tensors are trained as well (methods full, head); NULL = none. */
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
-    bool divided;      /* trained tensors are divided over groups (tape/trained.h) */
-    bool backward;     /* pack weights for a backward pass too */
-    int64_t positions; /* length of the rotary table */
-    int64_t sequences; /* most sequences generated together, 0: unknown; for few, weights may be
-                          compressed (ops/matmul/matmul.h) */
-    uint64_t seed;     /* of new LoRA factors */
+    bool divided;       /* trained tensors are divided over groups (tape/trained.h) */
+    bool backward;      /* pack weights for a backward pass too */
+    int64_t positions;  /* length of the rotary table */
+    int64_t sequences;  /* most sequences generated together, 0: unknown; for few, weights may be
+                           compressed (ops/matmul/matmul.h) */
+    uint64_t seed;      /* of new LoRA factors */
+    bool away;          /* frozen weights of linear layers lie elsewhere between their uses: */
+    const char *folder; /* in a file there, NULL: in the host's memory (ops/offload.h) */
     /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
     const sheaf__placement *place;
 } sheaf__model_options;
@@ -125,6 +127,7 @@ typedef struct sheaf__model {
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__module *module;       /* in the order of building */
     sheaf__block *block;
+    struct sheaf__offload *away; /* or NULL; the context's, too */
     int64_t module_capacity, nblocks, block_capacity;
     int nmodules;
 } sheaf__model;

@@ -164,8 +164,19 @@ static void add_spent(sheaf_json_writer *j, const sheaf_event_rank *rank,
     sheaf__json_close(j, ']');
 }
 
+static void add_offload(sheaf_json_writer *j, const sheaf_event_offload *one)
+{
+    sheaf__json_open(j, "offload", '{');
+    sheaf__json_put_int(j, "read", (int64_t)one->read);
+    sheaf__json_put_int(j, "written", (int64_t)one->written);
+    put_seconds(j, "reading", one->reading);
+    put_seconds(j, "writing", one->writing);
+    put_seconds(j, "waiting", one->waiting);
+    sheaf__json_close(j, '}');
+}
+
 static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank,
-                      const sheaf_event_spent *spent, int ranks)
+                      const sheaf_event_spent *spent, const sheaf_event_offload *offload, int ranks)
 {
     sheaf__json_open(j, "ranks", '[');
     for (int r = 0; r < ranks; r++) {
@@ -182,13 +193,15 @@ static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank,
         sheaf__json_put_int(j, "process", (int64_t)one->process);
         if (spent != NULL)
             add_spent(j, rank, spent, r, ranks);
+        if (offload != NULL)
+            add_offload(j, &offload[r]);
         sheaf__json_close(j, '}');
     }
     sheaf__json_close(j, ']');
 }
 
 static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf_event_rank *rank,
-                     const sheaf_event_spent *spent, int ranks)
+                     const sheaf_event_spent *spent, const sheaf_event_offload *offload, int ranks)
 {
     /* to a tenth: the measurement is not more precise */
     const double per_s =
@@ -206,7 +219,7 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf
     if (step->loss_scale > 0)
         sheaf__json_put_real(&j, "loss_scale", step->loss_scale);
     if (rank != NULL)
-        add_ranks(&j, rank, spent, ranks);
+        add_ranks(&j, rank, spent, offload, ranks);
     sheaf__json_end(&j);
     *text = j.text;
     sheaf__text_add(text, "\n");
@@ -250,11 +263,12 @@ static int write_pending(sheaf_metrics *metrics)
 }
 
 void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
-                         const sheaf_event_rank *rank, const sheaf_event_spent *spent, int ranks)
+                         const sheaf_event_rank *rank, const sheaf_event_spent *spent,
+                         const sheaf_event_offload *offload, int ranks)
 {
     if (metrics->fd < 0)
         return;
-    add_line(&metrics->pending, step, rank, spent, ranks);
+    add_line(&metrics->pending, step, rank, spent, offload, ranks);
     write_pending(metrics);
 }
 

@@ -21,7 +21,8 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
                                   int64_t keep_evaluations);
 /* sheaf__metrics_step - rank: [ranks] usage of each; NULL: not known. */
 void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
-                         const sheaf_event_rank *rank, const sheaf_event_spent *spent, int ranks);
+                         const sheaf_event_rank *rank, const sheaf_event_spent *spent,
+                         const sheaf_event_offload *offload, int ranks);
 void sheaf__metrics_evaluation(sheaf_metrics *metrics, const sheaf_event_evaluation *evaluation);
 /* sheaf__metrics_sync - SHEAF_E_IO if lines are still pending or the sync fails. */
 sheaf_status *sheaf__metrics_sync(sheaf_metrics *metrics);

@@ -263,7 +263,8 @@ static void take(void *context, const sheaf_event *event)
     case SHEAF_EVENT_NOTE: say(m, "", event->text); break;
     case SHEAF_EVENT_WARNING: say(m, "warning: ", event->text); break;
     case SHEAF_EVENT_STEP:
-        sheaf__metrics_step(&m->metrics, &event->step, event->rank, event->spent, event->ranks);
+        sheaf__metrics_step(&m->metrics, &event->step, event->rank, event->spent, event->offload,
+                            event->ranks);
         show_step(m, event);
         break;
     case SHEAF_EVENT_PROGRESS: show_progress(m, event); break;

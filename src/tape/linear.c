@@ -249,6 +249,39 @@ bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info)
     return l->lora != NULL && l->lora->dropout > 0 && info != NULL && info->training;
 }
 
+/* ---- weights that are away ---- */
+
+/* The slices of rows lie one after the other. */
+static size_t bytes_of_slice(const sheaf__packed *w)
+{
+    return w->n > 0 && w->k > 0 ? sheaf__device_needs(sheaf__packed_size(w)) : 0;
+}
+
+size_t sheaf__linear_bytes(const sheaf__linear *l)
+{
+    size_t bytes = l->rows ? 0 : bytes_of_slice(&l->all);
+    for (int s = l->first; s < l->first + l->count && l->rows; s++)
+        bytes += bytes_of_slice(&l->w[s]);
+    return bytes;
+}
+
+static void place(sheaf__away *away, void *at)
+{
+    sheaf__linear *l = (sheaf__linear *)((char *)away - offsetof(sheaf__linear, away));
+    char *next = at;
+    l->all.ahead = l->rows ? NULL : at;
+    for (int s = l->first; s < l->first + l->count; s++) {
+        l->w[s].ahead = next;
+        if (l->rows && at != NULL)
+            next += bytes_of_slice(&l->w[s]);
+    }
+}
+
+void sheaf__linear_away(sheaf__linear *l, int64_t block)
+{
+    l->away = (sheaf__away){ block, place };
+}
+
 /* ---- compute copies ---- */
 
 void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)

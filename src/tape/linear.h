@@ -58,7 +58,8 @@ typedef struct sheaf__linear {
      * layer cut along its out axis w[s] are parts of `all`, as every output is a sum of its own: x
      * meets them at once. */
     sheaf__packed w[SHEAF_MAX_SLICES], all;
-    float *bias; /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
+    sheaf__away away; /* of both, one block */
+    float *bias;      /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
     sheaf__trained *weight_trained, *bias_trained; /* NULL when frozen */
     int64_t weight_at[SHEAF_MAX_SLICES], bias_at[SHEAF_MAX_SLICES];
     sheaf__lora_part *lora; /* NULL without */
@@ -100,6 +101,11 @@ sheaf_status *sheaf__columns_forward(sheaf__context *context, sheaf__value *y, s
                                      sheaf__value *h, sheaf__linear *linear);
 sheaf_status *sheaf__columns_backward(sheaf__context *context, sheaf__value *y, sheaf__value *x,
                                       sheaf__value *h, sheaf__linear *linear);
+
+/* sheaf__linear_bytes - of the block of a frozen weight that is away; 0: it has no elements.
+ * sheaf__linear_away - its weights are such a block from here on. */
+size_t sheaf__linear_bytes(const sheaf__linear *linear);
+void sheaf__linear_away(sheaf__linear *linear, int64_t block);
 
 /* sheaf__linear_refresh - compute copies of what is trained, from the masters. */
 void sheaf__linear_refresh(sheaf__context *context, sheaf__linear *linear);

@@ -352,6 +352,7 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
     *p = (columns_params){ .n = n, .info = info, .x = x };
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = p->linear[i] = linear[i];
+        sheaf__op_away(tape, op, &linear[i]->away);
         trains |= sheaf__linear_trains(l);
         keep_x |= l->weight_trained != NULL ||
                   (l->lora != NULL && l->lora->a != NULL && !sheaf__linear_drops(l, info));

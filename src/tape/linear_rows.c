@@ -185,6 +185,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     rows_params *p = op->params;
     op->kind = SHEAF__WORK_PRODUCTS;
     *p = (rows_params){ .linear = linear, .info = info, .x = x, .residual = residual };
+    sheaf__op_away(tape, op, &linear->away);
     const bool trains = sheaf__linear_trains(linear), drops = sheaf__linear_drops(linear, info);
     const bool flows = trains || x->needs_grad || (residual != NULL && residual->needs_grad);
     const bool keep_x = linear->weight_trained != NULL ||

@@ -28,6 +28,7 @@ void sheaf__tape_free(sheaf__tape *tape)
         free(tape->value[i]);
     for (int64_t i = 0; i < tape->nops; i++) {
         free(tape->op[i]->params);
+        free(tape->op[i]->away);
         free(tape->op[i]);
     }
     for (int64_t i = 0; i < tape->nheld; i++)
@@ -37,6 +38,7 @@ void sheaf__tape_free(sheaf__tape *tape)
     free(tape->op);
     free(tape->steps);
     free(tape->dead);
+    free(tape->away);
     free(tape);
 }
 
@@ -305,5 +307,5 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
         if (tape->steps[i].op != NULL)
             tape->steps[kept++] = tape->steps[i];
     tape->nsteps = kept;
-    return NULL;
+    return sheaf__tape_list_away(tape);
 }

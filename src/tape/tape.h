@@ -33,6 +33,7 @@ typedef struct sheaf__context {
      * and the ranks with the same slices. */
     int groups, group;
     sheaf_comm *peers;
+    struct sheaf__offload *away; /* where frozen weights lie between their uses; NULL: nowhere */
 } sheaf__context;
 
 /* sheaf__set_purpose - the purpose of its exchanges from now on. */
@@ -149,6 +150,13 @@ typedef struct sheaf__arg {
 typedef struct sheaf__tape sheaf__tape;
 typedef struct sheaf__op sheaf__op;
 
+/* What ops read of context->away, where it lies between the steps of those. */
+typedef struct sheaf__away {
+    int64_t block;
+    /* It is at `at` now; NULL: no longer. Itself NULL: it is on the device all the time. */
+    void (*place)(struct sheaf__away *away, void *at);
+} sheaf__away;
+
 typedef sheaf_status *sheaf__op_fn(sheaf__tape *tape, sheaf__op *op);
 /* Rows [begin, end) of what is divided among threads. */
 typedef void sheaf__body(void *arg, int64_t begin, int64_t end, int worker);
@@ -175,6 +183,8 @@ struct sheaf__op {
         *inner; /* of what it computes within, which sheaf__tape_check_values() is shown; or NULL */
     bool made_again, within; /* while steps are laid out */
     int segment;             /* -1 = none */
+    sheaf__away **away;      /* sheaf__op_away() */
+    int64_t naway, away_capacity;
 };
 
 sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context);
@@ -189,6 +199,8 @@ sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t row
 sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,
                           sheaf__op_fn *backward, size_t params_bytes);
 void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use);
+/* sheaf__op_away - both passes of the op read it, if it is away. It is there while they run. */
+void sheaf__op_away(sheaf__tape *tape, sheaf__op *op, sheaf__away *away);
 /* sheaf__tape_like - a value with the rows of x. */
 sheaf__value *sheaf__tape_like(sheaf__tape *tape, const sheaf__value *x, const char *name,
                                int64_t cols, sheaf_dtype dtype);

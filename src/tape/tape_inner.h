@@ -27,6 +27,9 @@ struct sheaf__tape {
     int segment, nsegments, layer;
     const sheaf__step *now; /* the step that runs */
     int64_t *bad;           /* of a run that looks for bad values, see run_steps() */
+    int64_t *away;          /* blocks of context->away that the steps read, in order */
+    int64_t naway;
+    size_t away_most; /* bytes that a step reads of them */
     bool no_memory;
     sheaf__value spare_value;
     sheaf__op spare_op;
@@ -51,3 +54,9 @@ static inline sheaf__arg sheaf__step_arg(const sheaf__step *s, int a)
 
 /* sheaf__tape_drop - gives back all values that are live. */
 void sheaf__tape_drop(sheaf__tape *tape);
+/* What is away (away.c). sheaf__tape_list_away - once steps are laid out. sheaf__tape_begin_away -
+ * before the first of them. sheaf__step_bring, sheaf__step_leave - around each. */
+sheaf_status *sheaf__tape_list_away(sheaf__tape *tape);
+sheaf_status *sheaf__tape_begin_away(sheaf__tape *tape);
+sheaf_status *sheaf__step_bring(sheaf__tape *tape, const sheaf__step *s);
+void sheaf__step_leave(sheaf__tape *tape, const sheaf__step *s);

@@ -185,7 +185,8 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
 {
     tape->bad = bad;
     sheaf__tape_drop(tape); /* those that are pinned, of the run before */
-    for (int64_t i = 0; i < tape->nsteps; i++) {
+    sheaf_status *st = sheaf__tape_begin_away(tape);
+    for (int64_t i = 0; i < tape->nsteps && st == NULL; i++) {
         const sheaf__step *s = &tape->steps[i];
         sheaf__activity_op(tape->context->activity,
                            s->backward ? "backward"
@@ -194,12 +195,14 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
                            s->op->name, s->op->layer);
         const mark begun = tape->context->work == NULL ? (mark){ 0 } : mark_of(tape->context);
         tape->now = s;
-        sheaf_status *st = reserve(tape, s);
+        st = reserve(tape, s);
+        TRY(st, sheaf__step_bring(tape, s));
         sheaf__set_purpose(tape->context,
                            s->backward ? SHEAF__TRAFFIC_BACKWARD : SHEAF__TRAFFIC_FORWARD);
         TRY(st, (s->backward ? s->op->backward : s->op->forward)(tape, s->op));
         /* also after a failure, so that the next run does not meet what this one left */
         st = sheaf__first_of(st, sheaf__device_check(tape->context->device));
+        sheaf__step_leave(tape, s);
         if (st != NULL) {
             sheaf__tape_drop(tape);
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
@@ -212,7 +215,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
             count_work(tape->context, s, &begun);
     }
     sheaf__activity_phase(tape->context->activity, NULL);
-    return NULL;
+    return st;
 }
 
 static sheaf_status *run(sheaf__tape *tape, int64_t *bad)

@@ -45,6 +45,8 @@ static void add_settings(sheaf_text *t, const char *settings)
 /* Flags that may change when a run goes on, but not from process to process. */
 static void add_flags(sheaf_text *t, const sheaf_train_options *o)
 {
+    unsigned offloads = 0;
+    sheaf_status_free(sheaf__offloads(&offloads, o->offload)); /* checked with the settings */
     const struct {
         const char *name;
         int64_t value;
@@ -59,6 +61,7 @@ static void add_flags(sheaf_text *t, const sheaf_train_options *o)
         { "--keep", o->keep },
         { "--resume", o->resume },
         { "--checkpointing", o->checkpointing },
+        { "--offload", offloads },
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         sheaf__text_add(t, "%s\t%" PRId64 "\n", flags[i].name, flags[i].value);

@@ -30,6 +30,28 @@ void sheaf_train_options_default(sheaf_train_options *options)
     };
 }
 
+sheaf_status *sheaf__offloads(unsigned *out, const char *text)
+{
+    static const char *const name[] = { "weights", "moments" };
+    *out = 0;
+    if (text == NULL || text[0] == '\0' || strcmp(text, "none") == 0)
+        return NULL;
+    for (const char *at = text;; at += 1) {
+        const size_t n = strcspn(at, ",");
+        const unsigned before = *out;
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+            if (strlen(name[i]) == n && strncmp(name[i], at, n) == 0)
+                *out |= 1u << i;
+        if (*out == before)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--offload"),
+                                              "weights, moments, or both as weights,moments; none"),
+                               "%s", text);
+        at += n;
+        if (*at == '\0')
+            return NULL;
+    }
+}
+
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *o)
 {
     return (sheaf_schedule){ .kind = o->schedule,

@@ -50,6 +50,8 @@ typedef struct sheaf_train_options {
     const char *hosts, *hostfile; /* hosts to start processes on; NULL: this one */
     int threads;                  /* compute threads in all, 0 = every core this process may use */
     bool checkpointing;           /* recompute activations instead of keeping them */
+    const char *offload;          /* what lies elsewhere between its uses: "weights,moments" */
+    const char *offload_dir; /* folder of files for that; NULL: OUT; of a GPU, its host's memory */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
     const char *device; /* docs/devices.md; NULL: cpu */
@@ -124,6 +126,10 @@ typedef struct sheaf_train_options {
 } sheaf_train_options;
 
 void sheaf_train_options_default(sheaf_train_options *options);
+
+enum { SHEAF__OFFLOADS_WEIGHTS = 1, SHEAF__OFFLOADS_MOMENTS = 2, SHEAF__OFFLOADS_ACTIVATIONS = 4 };
+/* sheaf__offloads - options->offload as a sum of these. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__offloads(unsigned *out, const char *offload);
 
 /* The schedule in the options. */
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *options);

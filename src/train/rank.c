@@ -76,6 +76,9 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
         out->context.comm = out->dry[0];
         out->context.peers = out->dry[1];
     }
+    unsigned offloads = 0;
+    TRY(st, sheaf__offloads(&offloads, o->offload));
+    const bool given = o->offload_dir != NULL && o->offload_dir[0] != '\0';
     const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
     const sheaf__model_options model = { .lora = job->lora,
                                          .train_lora = true,
@@ -83,6 +86,10 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                          .self = (void *)job->selection,
                                          .divided = o->method != SHEAF_METHOD_LORA,
                                          .backward = true,
+                                         .away = offloads & SHEAF__OFFLOADS_WEIGHTS,
+                                         .folder = given           ? o->offload_dir
+                                                   : class->shared ? o->out
+                                                                   : NULL,
                                          .positions = job->seq > judged ? job->seq : judged,
                                          .seed = o->seed };
     if (st == NULL && o->dtype == SHEAF_F16) {

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "ops/offload.h"
 #include "train/rank.h"
 
 /* The group or the peers of a rank, as numbers among all ranks. */
@@ -59,12 +60,45 @@ static void sent_to(uint64_t to[SHEAF_MAX_SLICES], const sheaf__grid *grid)
             to[of[i].first + p * of[i].stride] += sheaf_comm_counters(of[i].comm)->to[p];
 }
 
+static void add_offload(sheaf_event_offload *sum, const sheaf_event_offload *one)
+{
+    sum->read += one->read;
+    sum->written += one->written;
+    sum->reading += one->reading;
+    sum->writing += one->writing;
+    sum->waiting += one->waiting;
+}
+
+/* What its rank has moved so far. */
+static sheaf_event_offload offloaded(const sheaf__usage *s)
+{
+    sheaf__offload *const of[] = { s->rank->model->away };
+    sheaf_event_offload sum = { 0 };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (of[i] == NULL)
+            continue;
+        const sheaf__offload_costs c = sheaf__offload_costs_of(of[i]);
+        add_offload(&sum,
+                    &(sheaf_event_offload){ c.read, c.written, c.reading, c.writing, c.waiting });
+    }
+    return sum;
+}
+
+static sheaf_event_offload offload_since(const sheaf_event_offload *now,
+                                         const sheaf_event_offload *then)
+{
+    return (sheaf_event_offload){ now->read - then->read, now->written - then->written,
+                                  now->reading - then->reading, now->writing - then->writing,
+                                  now->waiting - then->waiting };
+}
+
 void sheaf__usage_begin(sheaf__usage *s)
 {
     sheaf__device_measure(s->rank->device, s->untimed == 0);
     sheaf__device_spent(s->rank->device, &(sheaf__spent){ 0 }); /* what came between steps */
     sent_to(s->to_then, s->grid);
     s->then = exchanged(s->grid);
+    s->offload_then = offloaded(s);
     s->reading = sheaf__stepper_reading(s->rank->stepper);
     s->began = sheaf__seconds();
 }
@@ -133,6 +167,9 @@ void sheaf__usage_end(sheaf__usage_list *list, sheaf__usage *s)
     one->compute = seconds - one->wait - one->exchange - one->read;
     s->saving = 0;
     look(&list->spent[me], s, seconds);
+    const sheaf_event_offload moved = offloaded(s);
+    list->offload[me] = offload_since(&moved, &s->offload_then);
+    add_offload(&s->all.offload, &list->offload[me]);
     add_up(&s->all, one, &list->spent[me], seconds);
 }
 
@@ -141,16 +178,19 @@ sheaf_status *sheaf__usage_share(sheaf__usage_list *list, const sheaf__grid *gri
     struct {
         sheaf_event_rank rank;
         sheaf_event_spent spent;
+        sheaf_event_offload offload;
     } each[SHEAF_MAX_SLICES];
     const int ranks = sheaf_comm_ranks(grid->all), me = sheaf_comm_rank(grid->all);
     if (ranks == 1)
         return NULL;
     each[me].rank = list->rank[me];
     each[me].spent = list->spent[me];
+    each[me].offload = list->offload[me];
     sheaf_status *st = sheaf__all_gather(grid->all, each, sizeof *each);
     for (int r = 0; r < ranks && st == NULL; r++) {
         list->rank[r] = each[r].rank;
         list->spent[r] = each[r].spent;
+        list->offload[r] = each[r].offload;
     }
     return st;
 }

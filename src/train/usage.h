@@ -21,12 +21,14 @@ typedef struct sheaf__usage_total {
     uint64_t to[SHEAF_MAX_SLICES], from[SHEAF_MAX_SLICES]; /* bytes by rank of all */
     int64_t timed; /* steps in which the following were measured: sheaf_event_spent */
     double products, attention, transfers;
+    sheaf_event_offload offload; /* of the steps */
 } sheaf__usage_total;
 
 /* Of all ranks in a step. */
 typedef struct sheaf__usage_list {
     sheaf_event_rank rank[SHEAF_MAX_SLICES];
     sheaf_event_spent spent[SHEAF_MAX_SLICES];
+    sheaf_event_offload offload[SHEAF_MAX_SLICES];
 } sheaf__usage_list;
 
 /* The usage of one rank; `rank` and `grid` are borrowed, the rest starts at zero. */
@@ -35,7 +37,8 @@ typedef struct sheaf__usage {
     const sheaf__grid *grid;
     double began, reading;              /* of the current step */
     sheaf__count then;                  /* exchanged before the step, */
-    uint64_t to_then[SHEAF_MAX_SLICES]; /* and sent, by rank of all */
+    uint64_t to_then[SHEAF_MAX_SLICES]; /* and sent, by rank of all; */
+    sheaf_event_offload offload_then;   /* and what --offload had moved */
     int64_t untimed; /* steps to come in which the device does not look at its clock */
     double saving;   /* seconds of checkpoints since the last step's line */
     sheaf__usage_total all;

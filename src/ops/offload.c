@@ -1,0 +1,482 @@
+/* offload.c - see offload.h.
+ *
+ * Uses of blocks are counted from the beginning of a list: use number i is of block
+ * list[i % count]. 0 <= freed <= given <= taken <= ready: of what is given the helper thread has
+ * freed what need not be, or was, written. It alone moves `ready` and `freed`, and without the lock
+ * only reads or writes the place in the ring that is its own then. */
+#include "ops/offload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/temporary.h"
+#include "base/thread.h"
+
+#define UNIT ((size_t)4096)   /* of direct reads and writes: of memory, places and sizes */
+#define LEAST ((size_t)16384) /* from here on the device's blocks begin at such units */
+
+typedef struct place {
+    int64_t at; /* in the file, or in the host's memory */
+    size_t bytes;
+} place;
+
+struct sheaf__offload {
+    sheaf__device *device;
+    sheaf_memory kind;
+    sheaf_file file; /* path NULL: none */
+    bool direct;     /* past the cache of files */
+    char *host;      /* without a file: all blocks; with one and a device apart: one block */
+    size_t host_bytes;
+    place *block;
+    int64_t count, capacity, end;
+    /* the list */
+    int64_t *list, listed;
+    char *ring;
+    size_t ring_bytes;
+    size_t *at; /* [2 * listed]: in the ring, by use modulo that */
+    bool runs, changes;
+    int64_t ready, taken, given, freed;
+    sheaf_status *failed;
+    bool broken; /* the failure was told */
+    sheaf__offload_costs costs;
+    /* the helper thread */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    bool started, quits, busy;
+};
+
+static size_t round_up(size_t x)
+{
+    return (x + UNIT - 1) / UNIT * UNIT;
+}
+
+size_t sheaf__offload_size(const sheaf__offload *o, int64_t block)
+{
+    return round_up(o->block[block].bytes);
+}
+
+size_t sheaf__offload_bytes(const sheaf__offload *o)
+{
+    return (size_t)o->end;
+}
+
+/* ---- the file, or the host's memory ---- */
+
+/* A file system may refuse direct transfers when it sees the first one, or after a short one. */
+static bool is_cached_now(sheaf__offload *o)
+{
+    const int flags = o->direct ? fcntl(o->file.fd, F_GETFL) : -1;
+    o->direct = false;
+    return flags >= 0 && fcntl(o->file.fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+static sheaf_status *file_move(sheaf__offload *o, void *memory, size_t bytes, int64_t at,
+                               bool writes)
+{
+    sheaf_status *st = writes ? sheaf__file_write_at(&o->file, memory, bytes, at)
+                              : sheaf__file_read_at(o->file.fd, memory, bytes, at, o->file.path);
+    if (st != NULL && is_cached_now(o)) {
+        sheaf_status_free(st);
+        st = writes ? sheaf__file_write_at(&o->file, memory, bytes, at)
+                    : sheaf__file_read_at(o->file.fd, memory, bytes, at, o->file.path);
+    }
+    if (st == NULL && !o->direct) /* what is read again only after all the rest */
+        (void)posix_fadvise(o->file.fd, (off_t)at, (off_t)bytes, POSIX_FADV_DONTNEED);
+    return st;
+}
+
+/* Between a block and its place in the ring, or what fills it, of as many bytes rounded up. */
+static sheaf_status *move(sheaf__offload *o, const place *p, void *memory, bool writes)
+{
+    sheaf__device *device = o->device;
+    const bool files = o->file.path != NULL;
+    if (device->class->shared)
+        return file_move(o, memory, round_up(p->bytes), p->at, writes);
+    char *host = files ? o->host : o->host + p->at;
+    sheaf_status *st = NULL;
+    if (writes) {
+        st = sheaf__download(device, host, memory, p->bytes);
+        return st == NULL && files ? file_move(o, host, round_up(p->bytes), p->at, true) : st;
+    }
+    if (files)
+        st = file_move(o, host, round_up(p->bytes), p->at, false);
+    return st == NULL ? sheaf__upload(device, memory, host, p->bytes) : st;
+}
+
+/* Counts and times it; without the lock. */
+static sheaf_status *moved(sheaf__offload *o, int64_t block, void *memory, bool writes)
+{
+    const double began = sheaf__seconds();
+    const place *p = &o->block[block];
+    sheaf_status *st = o->device->class->counts ? NULL : move(o, p, memory, writes);
+    const double seconds = sheaf__seconds() - began;
+    pthread_mutex_lock(&o->lock);
+    *(writes ? &o->costs.written : &o->costs.read) += p->bytes;
+    *(writes ? &o->costs.writing : &o->costs.reading) += seconds;
+    pthread_mutex_unlock(&o->lock);
+    return sheaf_in(st, "offload");
+}
+
+/* ---- the helper thread ---- */
+
+static int64_t block_of(const sheaf__offload *o, int64_t use)
+{
+    return o->list[use % o->listed];
+}
+
+static size_t *place_of(sheaf__offload *o, int64_t use)
+{
+    return &o->at[use % (2 * o->listed)];
+}
+
+/* Where in the ring use number `ready` may lie: behind the newest, or from the beginning again. A
+ * block that was changed is not read before it is written. */
+static bool has_room(sheaf__offload *o, size_t *at)
+{
+    const int64_t use = o->ready;
+    const size_t size = sheaf__offload_size(o, block_of(o, use));
+    *at = 0;
+    if (use == o->freed)
+        return true;
+    if (use - o->freed >= o->listed)
+        return false;
+    const size_t tail = *place_of(o, o->freed), last = *place_of(o, use - 1);
+    *at = last + sheaf__offload_size(o, block_of(o, use - 1));
+    if (last < tail)
+        return size <= tail - *at;
+    if (size <= o->ring_bytes - *at)
+        return true;
+    *at = 0;
+    return size <= tail;
+}
+
+/* One block written, or one read; false: there is nothing to do. With the lock. */
+static bool works(sheaf__offload *o)
+{
+    size_t at;
+    if (!o->runs || o->failed != NULL || o->broken)
+        return false;
+    const bool writes = o->freed < o->given, reads = !writes && has_room(o, &at);
+    if (!writes && !reads)
+        return false;
+    if (writes && !o->changes) {
+        o->freed = o->given;
+        return true;
+    }
+    const int64_t use = writes ? o->freed : o->ready;
+    if (reads)
+        *place_of(o, use) = at;
+    void *memory = o->ring + *place_of(o, use);
+    o->busy = true;
+    pthread_mutex_unlock(&o->lock);
+    sheaf_status *st = moved(o, block_of(o, use), memory, writes);
+    pthread_mutex_lock(&o->lock);
+    o->busy = false;
+    o->failed = st;
+    *(writes ? &o->freed : &o->ready) += st == NULL;
+    pthread_cond_broadcast(&o->moved);
+    return true;
+}
+
+static void *help(void *arg)
+{
+    sheaf__offload *o = arg;
+    pthread_mutex_lock(&o->lock);
+    while (!o->quits)
+        if (!works(o))
+            pthread_cond_wait(&o->moved, &o->lock);
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+static sheaf_status *start(sheaf__offload *o)
+{
+    if (o->started || o->device->class->counts)
+        return NULL;
+    const int error = sheaf__thread_start(&o->thread, help, o);
+    o->started = error == 0;
+    return error == 0 ? NULL
+                      : sheaf__found_errno(sheaf_fail(SHEAF_E_MEMORY, "starting a thread"), error);
+}
+
+/* ---- opening ---- */
+
+sheaf_status *sheaf__offload_new(sheaf__offload **out, sheaf__device *device, sheaf_memory kind,
+                                 const char *folder)
+{
+    sheaf__offload *o = calloc(1, sizeof *o);
+    if (o == NULL)
+        return sheaf__no_memory("offload");
+    o->device = device;
+    o->kind = kind;
+    o->file.fd = -1;
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->moved, NULL);
+    sheaf_status *st = folder == NULL || device->class->counts
+                           ? NULL
+                           : sheaf__temporary_unnamed(&o->file, folder, &o->direct);
+    if (st != NULL) {
+        sheaf__offload_free(o);
+        return st;
+    }
+    *out = o;
+    return NULL;
+}
+
+void sheaf__offload_free(sheaf__offload *o)
+{
+    if (o == NULL)
+        return;
+    pthread_mutex_lock(&o->lock);
+    o->quits = true;
+    pthread_cond_broadcast(&o->moved);
+    pthread_mutex_unlock(&o->lock);
+    if (o->started)
+        pthread_join(o->thread, NULL);
+    sheaf_status_free(o->failed);
+    sheaf__device_free(o->device, o->ring);
+    sheaf_status_free(sheaf__file_close(&o->file));
+    pthread_mutex_destroy(&o->lock);
+    pthread_cond_destroy(&o->moved);
+    free(o->host);
+    free(o->block);
+    free(o->list);
+    free(o->at);
+    free(o);
+}
+
+sheaf_status *sheaf__offload_add(int64_t *block, sheaf__offload *o, size_t bytes)
+{
+    if (!SHEAF_GROW(&o->block, &o->capacity, o->count + 1))
+        return sheaf__no_memory("blocks of an offload");
+    o->block[o->count] = (place){ o->end, bytes };
+    o->end += (int64_t)round_up(bytes);
+    *block = o->count++;
+    return NULL;
+}
+
+sheaf_status *sheaf__offload_resize(sheaf__offload *o, int64_t block, size_t bytes)
+{
+    o->block[block] = (place){ o->end, bytes };
+    o->end += (int64_t)round_up(bytes);
+    return sheaf__offload_claim(o);
+}
+
+sheaf_status *sheaf__offload_claim(sheaf__offload *o)
+{
+    size_t most = 0;
+    if (o->device->class->counts)
+        return NULL;
+    if (o->file.path != NULL) {
+        sheaf_status *st = sheaf__file_reserve(&o->file, o->end);
+        if (st != NULL)
+            return sheaf_try_this(st, "another folder (--offload-dir), or less in --offload");
+    }
+    for (int64_t i = 0; i < o->count; i++)
+        most = round_up(o->block[i].bytes) > most ? round_up(o->block[i].bytes) : most;
+    if (o->file.path == NULL)
+        most = (size_t)o->end;
+    else if (o->device->class->shared)
+        return NULL;
+    if (most <= o->host_bytes)
+        return NULL;
+    char *host = aligned_alloc(UNIT, most);
+    if (host == NULL)
+        return sheaf__no_memory("the host's memory for an offload");
+    memset(host + o->host_bytes, 0, most - o->host_bytes);
+    if (o->host_bytes > 0)
+        memcpy(host, o->host, o->host_bytes);
+    free(o->host);
+    o->host = host;
+    o->host_bytes = most;
+    return NULL;
+}
+
+/* ---- one block ---- */
+
+sheaf_status *sheaf__offload_fill(void **at, sheaf__offload *o, int64_t block)
+{
+    const size_t bytes = sheaf__offload_size(o, block);
+    return sheaf__device_alloc(at, o->device, bytes < LEAST ? LEAST : bytes, o->kind);
+}
+
+sheaf_status *sheaf__offload_filled(sheaf__offload *o, int64_t block, void *at, bool ok)
+{
+    sheaf_status *st = ok ? sheaf__offload_stop(o) : NULL;
+    if (ok && st == NULL)
+        st = moved(o, block, at, true);
+    sheaf__device_free(o->device, at);
+    return st;
+}
+
+sheaf_status *sheaf__offload_fetch(void **at, sheaf__offload *o, int64_t block)
+{
+    sheaf_status *st = sheaf__offload_stop(o);
+    TRY(st, sheaf__offload_fill(at, o, block));
+    if (st != NULL || (st = moved(o, block, *at, false)) == NULL)
+        return st;
+    sheaf__device_free(o->device, *at);
+    return st;
+}
+
+/* Units of the file that hold bytes [from, from + bytes) of it. */
+static sheaf_status *part(sheaf__offload *o, int64_t from, void *memory, size_t bytes, bool writes)
+{
+    sheaf_status *st = sheaf__offload_stop(o);
+    if (st != NULL || o->device->class->counts)
+        return st;
+    if (o->file.path == NULL) {
+        memcpy(writes ? o->host + from : memory, writes ? memory : o->host + from, bytes);
+        return NULL;
+    }
+    const int64_t begin = from / (int64_t)UNIT * (int64_t)UNIT;
+    const size_t within = (size_t)(from - begin), all = round_up(within + bytes);
+    char *units = aligned_alloc(UNIT, all);
+    if (units == NULL)
+        return sheaf__no_memory("a part of an offload");
+    if (!writes || all != bytes)
+        st = file_move(o, units, all, begin, false);
+    if (st == NULL)
+        memcpy(writes ? units + within : memory, writes ? memory : units + within, bytes);
+    if (writes)
+        TRY(st, file_move(o, units, all, begin, true));
+    free(units);
+    return sheaf_in(st, "offload");
+}
+
+sheaf_status *sheaf__offload_read(sheaf__offload *o, int64_t block, size_t from, void *to,
+                                  size_t bytes)
+{
+    return part(o, o->block[block].at + (int64_t)from, to, bytes, false);
+}
+
+sheaf_status *sheaf__offload_write(sheaf__offload *o, int64_t block, size_t to, const void *from,
+                                   size_t bytes)
+{
+    return part(o, o->block[block].at + (int64_t)to, (void *)from, bytes, true);
+}
+
+/* ---- use ---- */
+
+static bool goes_on(const sheaf__offload *o, const int64_t *block, int64_t count, bool changes)
+{
+    return o->runs && o->listed == count && o->changes == changes && o->taken == o->given &&
+           o->given % count == 0 && memcmp(o->list, block, (size_t)count * sizeof *block) == 0;
+}
+
+static sheaf_status *take_list(sheaf__offload *o, const int64_t *block, int64_t count,
+                               size_t together)
+{
+    int64_t *list = malloc((size_t)count * sizeof *list);
+    size_t *at = malloc(2 * (size_t)count * sizeof *at);
+    free(o->list);
+    free(o->at);
+    o->list = list;
+    o->at = at;
+    if (list == NULL || at == NULL)
+        return sheaf__no_memory("list of an offload");
+    memcpy(list, block, (size_t)count * sizeof *list);
+    o->listed = count;
+    if (2 * together <= o->ring_bytes)
+        return NULL;
+    sheaf__device_free(o->device, o->ring);
+    o->ring = NULL;
+    o->ring_bytes = 0;
+    void *ring;
+    sheaf_status *st =
+        sheaf__device_alloc(&ring, o->device, 2 * together < LEAST ? LEAST : 2 * together, o->kind);
+    if (st != NULL)
+        return sheaf_in(st, "offload");
+    o->ring = ring;
+    o->ring_bytes = 2 * together;
+    return NULL;
+}
+
+sheaf_status *sheaf__offload_begin(sheaf__offload *o, const int64_t *block, int64_t count,
+                                   size_t together, bool changes)
+{
+    if (count == 0 || goes_on(o, block, count, changes))
+        return NULL;
+    sheaf_status *st = sheaf__offload_stop(o);
+    TRY(st, take_list(o, block, count, together));
+    TRY(st, start(o));
+    if (st != NULL)
+        return st;
+    pthread_mutex_lock(&o->lock);
+    o->ready = o->taken = o->given = o->freed = 0;
+    o->changes = changes;
+    o->runs = true;
+    pthread_cond_broadcast(&o->moved);
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+/* With the lock. */
+static sheaf_status *failure(sheaf__offload *o)
+{
+    sheaf_status *st = o->failed;
+    o->failed = NULL;
+    if (st == NULL && o->broken)
+        st = sheaf_fail(SHEAF_E_IO, "offload: it failed before");
+    o->broken = o->broken || st != NULL;
+    return st;
+}
+
+sheaf_status *sheaf__offload_take(void **at, sheaf__offload *o)
+{
+    *at = o->ring;
+    if (o->device->class->counts) {
+        o->costs.read += o->block[block_of(o, o->taken++)].bytes;
+        return NULL;
+    }
+    pthread_mutex_lock(&o->lock);
+    if (o->ready <= o->taken && o->failed == NULL && !o->broken) {
+        const double began = sheaf__seconds();
+        while (o->ready <= o->taken && o->failed == NULL && !o->broken)
+            pthread_cond_wait(&o->moved, &o->lock);
+        o->costs.waiting += sheaf__seconds() - began;
+    }
+    sheaf_status *st = failure(o);
+    if (st == NULL)
+        *at = o->ring + *place_of(o, o->taken++);
+    pthread_mutex_unlock(&o->lock);
+    return st;
+}
+
+void sheaf__offload_give(sheaf__offload *o)
+{
+    pthread_mutex_lock(&o->lock);
+    if (o->given < o->taken) {
+        if (o->device->class->counts && o->changes)
+            o->costs.written += o->block[block_of(o, o->given)].bytes;
+        o->given++;
+        pthread_cond_broadcast(&o->moved);
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
+sheaf_status *sheaf__offload_stop(sheaf__offload *o)
+{
+    pthread_mutex_lock(&o->lock);
+    while (o->started && o->runs && o->changes && o->freed < o->given && o->failed == NULL &&
+           !o->broken)
+        pthread_cond_wait(&o->moved, &o->lock);
+    o->runs = false;
+    while (o->busy)
+        pthread_cond_wait(&o->moved, &o->lock);
+    sheaf_status *st = failure(o);
+    pthread_mutex_unlock(&o->lock);
+    return st;
+}
+
+sheaf__offload_costs sheaf__offload_costs_of(sheaf__offload *o)
+{
+    pthread_mutex_lock(&o->lock);
+    const sheaf__offload_costs costs = o->costs;
+    pthread_mutex_unlock(&o->lock);
+    return costs;
+}

@@ -1,0 +1,70 @@
+/* offload.h - blocks of a device's memory that lie elsewhere while nothing uses them: in a file,
+ * or, of a device with memory of its own, in the host's memory. A helper thread reads them ahead of
+ * use and writes back those that were changed.
+ *
+ * Blocks are used in the order of a list, round and round: take() gives the next one, give()
+ * returns the oldest that was taken. In between it lies in a ring of the device's memory, twice as
+ * large as what is taken together, so that the next ones are read while those are used. The order
+ * and the size of the ring are the same on dry, which counts what is read and written.
+ *
+ * The file has no name: it is gone with the process, however that ends. Its space is claimed before
+ * the first write; it is read past the cache of files where the file system can, as a model that
+ * does not fit into memory does not fit into that either. */
+#pragma once
+
+#include "ops/device.h"
+
+typedef struct sheaf__offload sheaf__offload;
+
+typedef struct sheaf__offload_costs {
+    uint64_t read, written;  /* bytes */
+    double reading, writing; /* seconds of the helper thread */
+    double waiting;          /* seconds of those who take */
+} sheaf__offload_costs;
+
+/* sheaf__offload_new - empty.
+ *   kind    of the device's memory
+ *   folder  of the file; NULL: the host's memory. Not looked at on dry */
+sheaf_status *sheaf__offload_new(sheaf__offload **out, sheaf__device *device, sheaf_memory kind,
+                                 const char *folder);
+/* Accepts NULL. */
+void sheaf__offload_free(sheaf__offload *offload);
+/* sheaf__offload_add - a new block; *block is its number. sheaf__offload_resize - another size, its
+ * content is lost. */
+sheaf_status *sheaf__offload_add(int64_t *block, sheaf__offload *offload, size_t bytes);
+sheaf_status *sheaf__offload_resize(sheaf__offload *offload, int64_t block, size_t bytes);
+/* sheaf__offload_claim - the space of all blocks so far. Errors: SHEAF_E_IO: a full disk;
+ * SHEAF_E_MEMORY. */
+sheaf_status *sheaf__offload_claim(sheaf__offload *offload);
+/* sheaf__offload_bytes - of all blocks: of a file, or else of the host's memory. */
+size_t sheaf__offload_bytes(const sheaf__offload *offload);
+
+/* sheaf__offload_fill - device memory for a block's content, which the caller writes, then
+ * sheaf__offload_filled() takes it over. `ok` false: only gives the memory back. */
+sheaf_status *sheaf__offload_fill(void **at, sheaf__offload *offload, int64_t block);
+sheaf_status *sheaf__offload_filled(sheaf__offload *offload, int64_t block, void *at, bool ok);
+/* sheaf__offload_fetch - a block in device memory that the caller frees. */
+sheaf_status *sheaf__offload_fetch(void **at, sheaf__offload *offload, int64_t block);
+/* A part of a block, to or from the host's memory. Not between take and give. */
+sheaf_status *sheaf__offload_read(sheaf__offload *offload, int64_t block, size_t from, void *to,
+                                  size_t bytes);
+sheaf_status *sheaf__offload_write(sheaf__offload *offload, int64_t block, size_t to,
+                                   const void *from, size_t bytes);
+
+/* sheaf__offload_begin - the list that is used from here on, copied; what was read ahead is kept
+ * where it is the list of before and all of that was used.
+ *   together  most bytes that are taken at once (sheaf__offload_size() of each)
+ *   changes   what is given back is written */
+sheaf_status *sheaf__offload_begin(sheaf__offload *offload, const int64_t *block, int64_t count,
+                                   size_t together, bool changes);
+/* sheaf__offload_size - bytes of the ring that a block takes. */
+size_t sheaf__offload_size(const sheaf__offload *offload, int64_t block);
+/* sheaf__offload_take - waits for the next block. Errors: those of reading and of writing back. */
+sheaf_status *sheaf__offload_take(void **at, sheaf__offload *offload);
+/* Nothing where nothing is taken. */
+void sheaf__offload_give(sheaf__offload *offload);
+/* sheaf__offload_stop - ends the use of a list, also after a failure; what was changed is written.
+ */
+sheaf_status *sheaf__offload_stop(sheaf__offload *offload);
+/* sheaf__offload_costs_of - so far. */
+sheaf__offload_costs sheaf__offload_costs_of(sheaf__offload *offload);
