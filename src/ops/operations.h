@@ -4,7 +4,8 @@
 
 /* clang-format off */
 #define SHEAF__OPERATION_LIST(X)                                                                   \
-    X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(ATTENTION) X(ATTENTION_BACK)                    \
+    X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(WEIGHT_CODES) X(WEIGHT_WHOLE)                       \
+    X(ATTENTION) X(ATTENTION_BACK)                                                                  \
     X(ADD) X(ADD_LIST) X(ACCUMULATE) X(CONVERT) X(CONVERT_LIST) X(ZERO) X(REFRESH) X(WIDEN)        \
     X(FINITE) X(SQUARES) X(ADAMW)                                                                  \
     X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOXES) X(TRANSPOSE)                                         \

@@ -204,8 +204,8 @@ void sheaf__mm_compress(const sheaf__packed *w, int64_t row, int64_t k0, uint32_
 void sheaf__packed_compress(sheaf__packed *w)
 {
     w->code = NULL;
-    if (w->dtype != SHEAF_BF16 || w->row_major || w->ahead == NULL || w->rows != 0 || w->n == 0 ||
-        w->k == 0)
+    if (w->dtype != SHEAF_BF16 || w->row_major || w->quantised || w->ahead == NULL ||
+        w->rows != 0 || w->n == 0 || w->k == 0)
         return;
     const int64_t last = mm_up(w->k, MM_BLOCK) - MM_BLOCK, /* where the last block starts */
         codes = mm_code_at(w, mm_up(w->n, MM_PANEL), last) + (int64_t)sizeof(counted) / 4,

@@ -1,7 +1,7 @@
 /* matmul_far.c - products where they are to run: here, or on a device that has kernels or memory of
  * its own, the jobs as one operation with operands (call.h). */
 #include "ops/call.h"
-#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/matmul_quant.h"
 
 /* Copies of the caller's lists, as their pointers are to be set. */
 typedef struct jobs {
@@ -18,6 +18,8 @@ typedef struct jobs {
 static sheaf_status *into_panels(sheaf__packed *w)
 {
     const sheaf__packed rows = *w;
+    if (w->quantised)
+        return sheaf__mm_rows_to_cells(w, &rows);
     const size_t bytes = sheaf__packed_bytes(w->dtype, w->n, w->k);
     *w = (sheaf__packed){ .dtype = w->dtype, .n = w->n, .k = w->k };
     w->ahead = aligned_alloc(64, bytes / 64 * 64 + 64);

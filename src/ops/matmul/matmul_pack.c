@@ -3,7 +3,7 @@
  *
  * Padding, and the odd half of a last pair, is zero. All conversions work on
  * bits, so DAZ and FTZ of the calling thread do not matter. */
-#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/matmul_quant.h"
 #include "ops/matmul/matmul_transpose.h"
 
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
@@ -13,6 +13,8 @@ size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
 
 size_t sheaf__packed_size(const sheaf__packed *w)
 {
+    if (w->quantised)
+        return sheaf__mm_quant_size(w);
     return w->row_major ? (size_t)(mm_rows_ahead(w) * w->k * mm_size(w->dtype))
                         : sheaf__packed_bytes(w->dtype, mm_rows_ahead(w), w->k);
 }
@@ -32,7 +34,11 @@ sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n
                             .rows = mm_rows_ahead(w),
                             .ahead = w->ahead,
                             .code = w->code,
-                            .row_major = w->row_major };
+                            .row_major = w->row_major,
+                            .quantised = w->quantised,
+                            .quant = w->quant,
+                            .box = w->box,
+                            .offset = w->offset };
 }
 
 static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t count)
@@ -102,6 +108,7 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                  int64_t count)
 {
     float buffer[MM_PANEL][MM_BLOCK];
+    assert(!w->quantised);
     if (w->row_major) {
         sheaf__mm_rows_as(mm_row_at(w, first), w, src, from, ld, count);
         return;
@@ -132,6 +139,12 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
 
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
 {
+    if (w->quantised) {
+        const mm_codes l = sheaf__mm_codes(w);
+        for (int64_t k = 0; k < w->k; k++)
+            mm_put(dst, k, sheaf__mm_value(&l, row, k, false), w->dtype);
+        return;
+    }
     if (w->code != NULL) {
         for (int64_t k = 0; k < w->k; k++)
             ((uint16_t *)dst)[k] = sheaf__mm_code_half(w, row, k);

@@ -2,7 +2,7 @@
  *
  * Compiled with -mavx2; the AVX-512 kernels use it too, as copying is bound by
  * memory. */
-#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/matmul_quant.h"
 #include "ops/matmul/matmul_transpose.h"
 
 /* ---- spreading a pair into two float32 steps, odd element first ---- */
@@ -285,17 +285,40 @@ static columns columns_at(const sheaf__packed *w, int64_t row, int64_t j)
                       at, mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - block)) * MM_PANEL };
 }
 
+/* The same of codes, brought into `square` [2][MM_PANEL][MM_PANEL]. */
+static columns columns_of_codes(uint32_t *square, mm_values_fn *values, const mm_codes *l,
+                                int64_t row, int64_t rows, int64_t j, int64_t cols)
+{
+    const int64_t at = (l->w->row0 + row) % MM_PANEL;
+    values(square, l, row, j, cols, true);
+    if (at + rows > MM_PANEL)
+        values(square + MM_PANEL * MM_PANEL, l, row + MM_PANEL - at, j, cols, true);
+    return (columns){ square, at, MM_PANEL * MM_PANEL };
+}
+
+static mm_values_fn *values_of(const mm_engine *engine)
+{
+    return engine->values != NULL ? engine->values : sheaf__mm_values;
+}
+
 /* Panels of W from those that W^T uses, in squares of 32 x 32. They are padded with zeros to
  * pairs of columns. W's n axis is summed over: elements [k0, k0 + kb). */
-static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, int64_t kb)
+static void panels_back(const shelf *shelf, const mm_engine *engine, const sheaf__packed *w,
+                        int64_t k0, int64_t kb)
 {
     const bool pairs = w->dtype != SHEAF_F32;
+    uint32_t square[2 * MM_PANEL * MM_PANEL];
+    mm_codes codes;
     assert(w->code == NULL);
+    if (w->quantised)
+        codes = sheaf__mm_codes(w);
     for (int64_t k = 0; k < kb; k += MM_PANEL) {
         const int64_t rows = mm_min(MM_PANEL, kb - k);
         for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
             const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
-            const columns from = columns_at(w, k0 + k, j);
+            const columns from = w->quantised ? columns_of_codes(square, values_of(engine), &codes,
+                                                                 k0 + k, rows, j, cols)
+                                              : columns_at(w, k0 + k, j);
             uint32_t *to = panel_of(shelf, j) + mm_steps(w->dtype, k) * MM_PANEL;
             if (pairs)
                 turn_pairs(to, from, rows, mm_steps(w->dtype, cols));
@@ -326,6 +349,15 @@ static void panels_expanded(const shelf *shelf, const mm_engine *engine, const s
                &w->code[mm_code_box(w, j, k0)], steps);
 }
 
+/* The same of codes, `kb` columns of W. */
+static void panels_of_codes(const shelf *shelf, const mm_engine *engine, const sheaf__packed *w,
+                            int64_t k0, int64_t kb)
+{
+    const mm_codes codes = sheaf__mm_codes(w);
+    for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL)
+        values_of(engine)(panel_of(shelf, j), &codes, j, k0, kb, false);
+}
+
 /* Stored panels of `steps` steps into roomier ones. */
 static void panels_copied(const shelf *shelf, const uint32_t *from, int64_t steps)
 {
@@ -350,6 +382,8 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
     const uint32_t *from = buffer;
     if (mm_compressed(term))
         panels_expanded(&shelf, engine, term->w, k0, steps);
+    else if (mm_in_panels(term) && mm_quantised(term))
+        panels_of_codes(&shelf, engine, term->w, k0, kb);
     else if (mm_in_panels(term) && padded == steps)
         from = stored_panel(term, j0, k0);
     else if (mm_in_panels(term))
@@ -359,7 +393,7 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
     else if (term->form == SHEAF__B_KN)
         panels_kn(&shelf, (const char *)term->b + k0 * term->ldb * size, term->ldb, kb, stored);
     else
-        panels_back(&shelf, term->w, k0, kb);
+        panels_back(&shelf, engine, term->w, k0, kb);
     for (int64_t p = 0; padded > steps && p < panels; p++)
         memset(buffer + (p * padded + steps) * MM_PANEL, 0,
                (size_t)((padded - steps) * MM_PANEL) * 4);
@@ -410,6 +444,23 @@ static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_
     return runs;
 }
 
+/* Of codes: the cells of W's rows [row, row + rows), columns [col, col + cols). */
+static int codes_source(mm_soon *soon, const sheaf__packed *w, int64_t row, int64_t rows,
+                        int64_t col, int64_t cols)
+{
+    const mm_codes l = sheaf__mm_codes(w);
+    int runs = 0;
+    for (int64_t k0 = col / MM_BLOCK * MM_BLOCK; k0 < col + cols && runs < MM_RUNS;
+         k0 += MM_BLOCK) {
+        const int64_t first = mm_cell_at(&l, row, k0), last = mm_cell_at(&l, row + rows - 1, k0);
+        soon[runs++] =
+            (mm_soon){ .at = (const char *)w->ahead + first,
+                       .rows = 1,
+                       .bytes = last - first + mm_cell_bytes(&l, mm_min(MM_BLOCK, w->k - k0)) };
+    }
+    return runs;
+}
+
 int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
                             int64_t j0, int64_t j1, int64_t k0, int64_t kb)
 {
@@ -417,6 +468,9 @@ int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, shea
     const int64_t size = mm_size(stored), step = term->ldb * size;
     const char *b = term->b;
     int runs = 1;
+    if (mm_quantised(term))
+        return mm_in_panels(term) ? codes_source(soon, term->w, j0, j1 - j0, k0, kb)
+                                  : codes_source(soon, term->w, k0, kb, j0, j1 - j0);
     if (mm_in_panels(term))
         soon[0] = (mm_soon){ .at = (const char *)stored_panel(term, j0, k0),
                              .rows = 1,

@@ -225,6 +225,10 @@ static inline float *mm_sums_at(const mm_band *band, mm_slot slot, int64_t j)
            j % MM_PANEL;
 }
 
+struct mm_codes;
+typedef void mm_values_fn(uint32_t *to, const struct mm_codes *l, int64_t row, int64_t col,
+                          int64_t cols, bool back);
+
 /* How one dtype is computed on one instruction set. */
 typedef struct mm_engine {
     void (*run)(const mm_band *band);
@@ -242,6 +246,8 @@ typedef struct mm_engine {
     int codes;   /* rows of a product up to which it takes compressed panels as they are */
     /* What is faster than sheaf__mm_expand(), or NULL */
     void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
+    /* What is faster than sheaf__mm_values() of matmul_quant.h, or NULL */
+    mm_values_fn *values;
     /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
      * halves out of words instead, again for each tile. */
     int64_t most_in_pairs;
@@ -379,6 +385,9 @@ static inline int64_t mm_ahead_at(const sheaf__packed *w, int64_t row, int64_t k
 void sheaf__mm_rows_as(void *dst, const sheaf__packed *w, const void *src, sheaf_dtype from,
                        int64_t ld, int64_t count);
 
+/* sheaf__mm_quant_size - of a quantised W (matmul_quant.h), or the larger one. */
+size_t sheaf__mm_quant_size(const sheaf__packed *w);
+
 /* ---- compressed panels ---- */
 
 static inline const uint32_t *mm_rare(const mm_code *code)
@@ -475,9 +484,13 @@ static inline bool mm_compressed(const sheaf__term *term)
 {
     return term->form == SHEAF__B_AHEAD && term->w->code != NULL;
 }
+static inline bool mm_quantised(const sheaf__term *term)
+{
+    return (term->form == SHEAF__B_AHEAD || term->form == SHEAF__B_BACK) && term->w->quantised;
+}
 static inline bool mm_panels_in_place(const mm_engine *engine, const sheaf__term *term,
                                       sheaf_dtype dtype, bool spread, bool codes)
 {
-    return !spread && mm_in_panels(term) && !mm_widens(engine, term, dtype) &&
-           (codes || !mm_compressed(term));
+    return !spread && mm_in_panels(term) && !mm_quantised(term) &&
+           !mm_widens(engine, term, dtype) && (codes || !mm_compressed(term));
 }

@@ -5,7 +5,7 @@
  * only so that fmaf is one instruction. */
 #include <math.h>
 
-#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/matmul_quant.h"
 #include "ops/matmul/mma.h"
 
 static void fetch(float *dst, const void *src, sheaf_dtype dtype, int64_t stride, int64_t count)
@@ -50,6 +50,13 @@ static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
                     int64_t count)
 {
     const uint32_t *panel;
+    if (mm_quantised(t)) {
+        const bool back = t->form == SHEAF__B_BACK;
+        const mm_codes l = sheaf__mm_codes(t->w);
+        for (int64_t k = k0; k < k0 + count; k++)
+            *dst++ = sheaf__mm_value(&l, back ? k : j, back ? j : k, back);
+        return;
+    }
     if (mm_compressed(t)) {
         for (int64_t k = 0; k < count; k++)
             dst[k] = sheaf__from_bf16(sheaf__mm_code_half(t->w, j, k0 + k));

@@ -13,8 +13,8 @@
 
 typedef struct mm_quant_rows {
     int64_t row_bytes, groups, nested, first_nested;
-    int64_t scales, zeros, index, nested_at; /* bytes before them */
-    int64_t bytes;                           /* of all */
+    int64_t scales, zeros, index, nested_at, map; /* bytes before them */
+    int64_t bytes;                                /* of all */
 } mm_quant_rows;
 
 SHEAF__SHARED_FN int64_t mm_quant_up(int64_t x, int64_t by)
@@ -46,6 +46,7 @@ SHEAF__SHARED_FN mm_quant_rows mm_quant_rows_of(const sheaf__quant *q, const she
     l.index = mm_quant_up(l.zeros + (q->zeros ? scales : 0), 64);
     l.nested_at =
         mm_quant_up(l.index + (q->grouping == SHEAF__GROUPS_INDEXED ? 2 * b->cols : 0), 64);
-    l.bytes = mm_quant_up(l.nested_at + 4 * l.nested, 64);
+    l.map = mm_quant_up(l.nested_at + 4 * l.nested, 64);
+    l.bytes = l.map + (q->doubled ? 1024 : 0);
     return l;
 }

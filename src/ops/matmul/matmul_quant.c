@@ -1,0 +1,139 @@
+/* matmul_quant.c - the definition of a quantised weight's values, one at a time; see
+ * matmul_quant.h. */
+#include "ops/matmul/matmul_quant.h"
+
+#include <math.h>
+
+#include "ops/matmul/quant_values.h"
+
+/* What is behind the cells, from `at` on: `bytes` of it. */
+static int64_t behind(mm_codes *l, int64_t bytes)
+{
+    const int64_t at = mm_up(l->bytes, 64);
+    l->bytes = at + bytes;
+    return at;
+}
+
+mm_codes sheaf__mm_codes(const sheaf__packed *w)
+{
+    const sheaf__quant *q = &w->quant;
+    const bool indexed = q->grouping == SHEAF__GROUPS_INDEXED;
+    const int64_t last = w->k % MM_BLOCK, rows = mm_up(mm_rows_ahead(w), MM_PANEL);
+    mm_codes l = { .w = w, .panels = rows / MM_PANEL };
+    l.together = q->grouping != SHEAF__GROUPS_FLAT || q->block == 0 || w->box.in % q->block == 0;
+    l.groups = mm_cell_groups(&l, MM_BLOCK);
+    l.head = mm_cell_head(&l, MM_BLOCK);
+    l.cell = mm_cell_bytes(&l, MM_BLOCK);
+    l.bytes = l.panels * (w->k / MM_BLOCK * l.cell + (last > 0 ? mm_cell_bytes(&l, last) : 0));
+    l.index = behind(&l, indexed ? 2 * w->k : 0);
+    l.scales = behind(&l, indexed ? rows * q->groups * 4 : 0);
+    l.zeros = behind(&l, indexed && q->zeros ? rows * q->groups : 0);
+    l.nested = behind(&l, 4 * mm_quant_nested(&l.first_nested, q, &w->box));
+    l.map = behind(&l, q->doubled ? 1024 : 0);
+    l.bytes = mm_up(l.bytes, 64);
+    return l;
+}
+
+/* ---- one value ---- */
+
+/* Arithmetic of float32 by that of double, in which denormals of float32 are none: flags that flush
+ * them do not show. */
+static double wide(float x)
+{
+    const uint32_t bits = sheaf__bits(x), size = bits & 0x7fffffff;
+    if (size >= 0x800000)
+        return x;
+    return (bits >> 31 ? -1.0 : 1.0) * (double)size * 0x1p-149;
+}
+
+static float narrow(double x)
+{
+    if (!(fabs(x) < 0x1p-126))
+        return (float)x;
+    return sheaf__float((uint32_t)nearbyint(fabs(x) * 0x1p149) | (signbit(x) ? 0x80000000u : 0));
+}
+
+/* What an element of a row is multiplied by and what is taken from its code. */
+typedef struct group {
+    float scale;
+    int zero;
+} group;
+
+static group group_of(const mm_codes *l, int64_t row, int64_t col)
+{
+    const sheaf__packed *w = l->w;
+    const sheaf__quant *q = &w->quant;
+    const int64_t k0 = col / MM_BLOCK * MM_BLOCK, at = w->row0 + row, r = at % MM_PANEL;
+    const char *all = w->ahead, *cell = all + mm_cell_at(l, row, k0);
+    const float *scales = (const float *)cell;
+    const uint8_t *zeros;
+    int64_t g = 0, number = 0;
+    if (q->grouping == SHEAF__GROUPS_INDEXED) {
+        const int64_t before = at / MM_PANEL * q->groups * MM_PANEL;
+        g = ((const uint16_t *)(all + l->index))[col];
+        scales = (const float *)(all + l->scales) + before;
+        zeros = (const uint8_t *)all + l->zeros + before;
+    } else {
+        const int64_t phase = sheaf__quant_phase(q, &w->box, at),
+                      groups = mm_cell_groups(l, mm_min(MM_BLOCK, w->k - k0));
+        if (q->block > 0) {
+            number = (phase + col) / q->block;
+            g = number - (phase + k0) / q->block;
+        }
+        zeros = (const uint8_t *)cell + groups * MM_PANEL * (q->doubled ? 1 : 4);
+    }
+    group out = { .zero = q->zeros ? zeros[g * MM_PANEL + r] : 8 };
+    if (!q->doubled) {
+        out.scale = scales[g * MM_PANEL + r];
+        return out;
+    }
+    const float *nested = (const float *)(all + l->nested), *map = (const float *)(all + l->map);
+    const float
+        value = map[((const uint8_t *)cell)[g * MM_PANEL + r]],
+        by = nested[(sheaf__quant_first_group(q, &w->box, at) + number) / 256 - l->first_nested];
+    out.scale = narrow(wide(narrow(wide(value) * wide(by))) + wide(w->offset));
+    return out;
+}
+
+static uint32_t code_at(const mm_codes *l, int64_t row, int64_t col)
+{
+    const sheaf__packed *w = l->w;
+    const int64_t k0 = col / MM_BLOCK * MM_BLOCK,
+                  head = mm_cell_head(l, mm_min(MM_BLOCK, w->k - k0));
+    const uint32_t *codes =
+        (const uint32_t *)((const char *)w->ahead + mm_cell_at(l, row, k0) + head);
+    int shift;
+    const int64_t word = mm_code_word(&w->quant, (w->row0 + row) % MM_PANEL, col - k0, &shift);
+    return codes[word] >> shift & (uint32_t)(sheaf__code_bits(w->quant.codes) == 4 ? 15 : 255);
+}
+
+float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, bool back)
+{
+    const sheaf__quant *q = &l->w->quant;
+    const group g = group_of(l, row, col);
+    const uint32_t code = code_at(l, row, col);
+    const float number =
+        q->codes == SHEAF__INT4 ? (float)((int)code - g.zero) : mm_number_of_code(q->codes, code);
+    float value = narrow(wide(number) * wide(g.scale));
+    if (back && q->codes != SHEAF__INT8)
+        value = sheaf__rounded(value, q->dtype);
+    return sheaf__rounded(value, l->w->dtype);
+}
+
+void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,
+                      bool back)
+{
+    const sheaf__packed *w = l->w;
+    const int64_t first = row - (w->row0 + row) % MM_PANEL;
+    memset(to, 0, (size_t)(mm_steps(w->dtype, cols) * MM_PANEL) * sizeof *to);
+    for (int64_t r = 0; r < MM_PANEL && w->row0 + first + r < mm_rows_ahead(w); r++)
+        for (int64_t c = 0; c < cols; c++) {
+            const float value = sheaf__mm_value(l, first + r, col + c, back);
+            if (w->dtype == SHEAF_F32)
+                to[c * MM_PANEL + r] = sheaf__bits(value);
+            else
+                to[c / 2 * MM_PANEL + r] |=
+                    (uint32_t)(w->dtype == SHEAF_BF16 ? mm_to_bf16(value) : sheaf__f16(value))
+                    << c % 2 * 16;
+        }
+}

@@ -1,0 +1,90 @@
+/* matmul_quant.h - a quantised weight as the processor has it: in cells, of the 32 rows of a panel
+ * and the columns of a block of k, [blocks][panels] as panels are. A cell has
+ *   scales  [groups][32] float32, or where they are doubled their codes, a byte each: of the groups
+ *           that its columns have, from the first one on; not where they are indexed
+ *   zeros   [groups][32] bytes, where the form has them; not where they are indexed
+ *   codes   from a multiple of 64 bytes on, [units][4][8][2] words: a word has 8 codes of 4 bits,
+ *           or 4 of 8, the first one lowest: those of row 8 q + i and of columns p, p + 2, p + 4
+ *           ... of the unit, for word [q][i][p]
+ * so that 16 words, shifted, are 16 numbers to look up, and two neighbours of them a pair: what
+ * the instruction that rounds 32 numbers makes of them are words of a panel. What belongs to all
+ * is behind the cells. Rows and columns that fill up a cell have codes and scales of 0. */
+#pragma once
+
+#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/quant_layout.h"
+
+typedef struct mm_codes {
+    const sheaf__packed *w;
+    int64_t panels;
+    int64_t groups;        /* of a whole block's cell */
+    int64_t head, cell;    /* bytes before such a cell's codes, and of all of it */
+    bool together;         /* the rows of a panel have their groups' ends at the same columns */
+    int64_t first_nested;  /* number of the first one that is here */
+    int64_t index;         /* bytes before what is behind the cells: index, [cols] 16 bits, */
+    int64_t scales, zeros; /* [panels][groups][32] where they are indexed, */
+    int64_t nested, map;   /* and of doubled scales */
+    int64_t bytes;         /* of all */
+} mm_codes;
+
+/* Columns of a unit. */
+static inline int64_t mm_unit_cols(const sheaf__quant *q)
+{
+    return sheaf__code_bits(q->codes) == 4 ? 16 : 8;
+}
+
+/* Of a cell of `cols` columns. */
+static inline int64_t mm_cell_groups(const mm_codes *l, int64_t cols)
+{
+    const sheaf__quant *q = &l->w->quant;
+    const int64_t phase = l->w->box.col0 % (q->block > 0 ? q->block : 1);
+    if (q->grouping == SHEAF__GROUPS_INDEXED)
+        return 0;
+    if (q->block == 0 || (l->together && q->block % MM_BLOCK == 0 && phase % MM_BLOCK == 0))
+        return 1;
+    if (l->together && MM_BLOCK % q->block == 0 && phase == 0)
+        return mm_div_up(cols, q->block);
+    return (q->block + cols - 2) / q->block + 1;
+}
+
+static inline int64_t mm_cell_head(const mm_codes *l, int64_t cols)
+{
+    const sheaf__quant *q = &l->w->quant;
+    return mm_up(mm_cell_groups(l, cols) * MM_PANEL * ((q->doubled ? 1 : 4) + q->zeros), 64);
+}
+
+static inline int64_t mm_cell_bytes(const mm_codes *l, int64_t cols)
+{
+    const int64_t bits = sheaf__code_bits(l->w->quant.codes);
+    return mm_cell_head(l, cols) + mm_up(cols, mm_unit_cols(&l->w->quant)) * MM_PANEL * bits / 8;
+}
+
+/* sheaf__mm_codes - W, or the larger one. */
+mm_codes sheaf__mm_codes(const sheaf__packed *w);
+
+/* Bytes before the cell of W's row and of the block that starts at k0. */
+static inline int64_t mm_cell_at(const mm_codes *l, int64_t row, int64_t k0)
+{
+    const int64_t panel = (l->w->row0 + row) / MM_PANEL;
+    return k0 / MM_BLOCK * l->panels * l->cell +
+           panel * (l->w->k - k0 >= MM_BLOCK ? l->cell : mm_cell_bytes(l, l->w->k - k0));
+}
+
+/* The word of a cell's codes that has row r of the panel and column c of the block, and how far it
+ * is shifted. */
+static inline int64_t mm_code_word(const sheaf__quant *q, int64_t r, int64_t c, int *shift)
+{
+    const int64_t unit = mm_unit_cols(q);
+    *shift = (int)(c % unit / 2) * sheaf__code_bits(q->codes);
+    return (c / unit * MM_PANEL + r) * 2 + c % 2;
+}
+
+/* sheaf__mm_value - W[row][col] rounded to w->dtype, as x W^T has it, or (back) as dy W. Does not
+ * depend on what the thread does with denormals. */
+float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, bool back);
+/* sheaf__mm_values - columns [col, col + cols), even ones on, all in one block, of the panel that
+ * has W's row: [steps][32] words. */
+void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,
+                      bool back);
+/* sheaf__mm_rows_to_cells - a weight of rows, or a part of one, in memory of its own. */
+sheaf_status *sheaf__mm_rows_to_cells(sheaf__packed *to, const sheaf__packed *rows);
