@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "sheaf/dtype.h"
+#include "ops/quant/quant.h"
 
 /* In double: the kernel derives 1 - beta2 and its like before it rounds each once to
  * float32, as torch does; from a float32 beta2 of 0.999 they would be 1e-5 off. */
@@ -168,6 +169,22 @@ typedef struct sheaf__kernels {
     /* p *= 1 - lr*wd; m = b1*m + (1-b1)*g'; v = b2*v + (1-b2)*g'^2;
      * p -= lr/bias1 * m / (sqrt(v)/bias2_sqrt + eps); order of torch's single-tensor AdamW */
     void (*adamw)(float *p, float *m, float *v, const float *g, int64_t n, const sheaf__adamw *how);
+
+    /* ---- codes of 4 and 8 bits, of one block or group (quant/quantise.h) ---- */
+    /* the largest size of x, by its bits */
+    float (*largest)(const float *x, int64_t n);
+    /* NF4, FP4: number of thresholds below y = x / by or x * by; NaN is above all */
+    void (*codes4)(uint8_t *codes, const float *x, int64_t n, float by, bool divide,
+                   sheaf__codes kind);
+    /* result: the largest size; search[65536] as in sheaf__map8 */
+    float (*codes8)(uint8_t *codes, const float *x, int64_t n, const uint8_t *search);
+    /* rint(x * by); NaN: 0 */
+    void (*codes_int8)(uint8_t *codes, const float *x, int64_t n, float by);
+    /* y = value * scale; INT4: (code - zero) * scale */
+    void (*values)(float *y, const uint8_t *codes, int64_t n, sheaf__codes kind, float scale,
+                   int zero);
+    /* y = map[code] * absmax */
+    void (*values8)(float *y, const uint8_t *codes, int64_t n, float absmax, const float map[256]);
 
     /* ---- dropout: y = round(kept ? x * scale : 0); y may be x; its own backward ---- */
     void (*dropout)(void *y, const void *x, int64_t ldx, int64_t rows, int64_t cols,

@@ -79,10 +79,10 @@ void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float 
  *     x W^T   the values of quant.h
  *     dy W    these rounded to quant->dtype, but for INT8
  * so that it has the bytes of a product with such panels.
- * sheaf__weight_load_codes - rows [first, first + count), as sheaf__weight_load(); the scales of
- * INT8 are rounded to `dtype`. sheaf__weight_load_whole - before them, on one thread: what belongs
- * to all of the tensor, if only its offset. W or a part may be loaded; parts made after
- * sheaf__weight_load_whole() have the offset. */
+ * sheaf__weight_load_codes - rows [first, first + count), as sheaf__weight_load().
+ * sheaf__weight_load_whole - before them, on one thread: what belongs to all of the tensor, if only
+ * its offset. W or a part may be loaded; parts made after sheaf__weight_load_whole() have the
+ * offset. */
 sheaf__packed sheaf__packed_quantised(const sheaf__device *device, sheaf_dtype dtype,
                                       const sheaf__quant *quant, const sheaf__quant_box *box);
 void sheaf__weight_load_codes(sheaf__device *device, sheaf__packed *w,

@@ -18,7 +18,7 @@ typedef enum sheaf__codes {
     SHEAF__NF4, /* 4 bits, bitsandbytes' tables */
     SHEAF__FP4,
     SHEAF__INT4,    /* 4 bits, 0 to 15; without zeros 8 stands for 0 */
-    SHEAF__INT8,    /* 8 bits, two's complement */
+    SHEAF__INT8,    /* 8 bits, two's complement; the scale is float32, fl(SCB * fl(1/127)) */
     SHEAF__F8_E4M3, /* 8 bits */
     SHEAF__CODES
 } sheaf__codes;

@@ -1,0 +1,106 @@
+/* dequantise.c - codes with scales to numbers, see quantise.h. */
+#include "ops/kernels.h"
+#include "ops/quant/denormals.h"
+#include "ops/quant/quantise.h"
+
+enum { CHUNK = 1024 };
+
+typedef struct job {
+    const sheaf__dequantised *from;
+    const sheaf__kernels *kernels;
+    int64_t groups;
+    float map[256];
+} job;
+
+/* Group g of a row's scale as products take it. */
+static float scale_of(const job *j, int64_t row, int64_t g)
+{
+    const sheaf__dequantised *d = j->from;
+    const int64_t at = row * j->groups + g;
+    if (!d->quant->doubled)
+        return d->parts.scales[at];
+    const int64_t nested = (sheaf__quant_first_group(d->quant, &d->box, row) + g) / 256;
+    return sheaf__doubled_scale(j->map[d->parts.scale_codes[at]], d->whole.nested[nested],
+                                d->whole.offset);
+}
+
+static int zero_of(const job *j, int64_t row, int64_t g)
+{
+    const sheaf__dequantised *d = j->from;
+    return d->quant->zeros ? d->parts.zeros[row * j->groups + g] : 8;
+}
+
+/* Columns [first, first + n) in float32. */
+static void by_index(float *y, const job *j, int64_t row, int64_t first, int64_t n)
+{
+    const sheaf__dequantised *d = j->from;
+    const uint8_t *codes = d->parts.codes + row * d->box.cols + first;
+    const uint16_t *index = d->whole.index + d->box.col0 + first;
+    for (int64_t c = 0; c < n; c++)
+        j->kernels->values(y + c, codes + c, 1, d->quant->codes, scale_of(j, row, index[c]),
+                           zero_of(j, row, index[c]));
+}
+
+static void by_groups(float *y, const job *j, int64_t row, int64_t first, int64_t n)
+{
+    const sheaf__dequantised *d = j->from;
+    const sheaf__quant *q = d->quant;
+    const uint8_t *codes = d->parts.codes + row * d->box.cols + first;
+    const int64_t phase = sheaf__quant_phase(q, &d->box, row) + first;
+    for (int64_t c = 0, count; c < n; c += count) {
+        const int64_t g = q->block == 0 ? 0 : (phase + c) / q->block;
+        const int64_t end = q->block == 0 ? n : (g + 1) * q->block - phase;
+        count = (end < n ? end : n) - c;
+        const float scale = scale_of(j, row, g);
+        if (q->codes == SHEAF__INT8 && d->what == SHEAF__VALUES_PROGRAM) {
+            j->kernels->values(y + c, codes + c, count, SHEAF__INT8, scale, 0);
+            j->kernels->scale(y + c, sheaf__int8_scale(1), count);
+        } else
+            j->kernels->values(y + c, codes + c, count, q->codes, scale, zero_of(j, row, g));
+    }
+}
+
+static void store(void *y, int64_t at, const job *j, float *value, int64_t n)
+{
+    const sheaf__dequantised *d = j->from;
+    const sheaf_dtype between = d->quant->dtype, to = d->to;
+    const bool twice = d->what == SHEAF__VALUES_PROGRAM ||
+                       (d->what == SHEAF__VALUES_BACK && d->quant->codes != SHEAF__INT8);
+    char *end = (char *)y + (size_t)at * (to == SHEAF_F32 ? 4 : 2);
+    if (twice && between != SHEAF_F32 && between != to) {
+        uint16_t half[CHUNK];
+        j->kernels->round(half, between, value, n);
+        j->kernels->convert(end, to, half, between, n);
+    } else
+        j->kernels->round(end, to, value, n);
+}
+
+static __attribute__((noinline)) void rows(void *y, int64_t ld, const job *j, int64_t first,
+                                           int64_t count)
+{
+    float value[CHUNK];
+    const sheaf__dequantised *d = j->from;
+    const int64_t cols = d->box.cols;
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t c = 0; c < cols; c += CHUNK) {
+            const int64_t n = cols - c < CHUNK ? cols - c : CHUNK;
+            if (d->quant->grouping == SHEAF__GROUPS_INDEXED)
+                by_index(value, j, first + r, c, n);
+            else
+                by_groups(value, j, first + r, c, n);
+            store(y, r * ld + c, j, value, n);
+        }
+}
+
+void sheaf__dequantise(void *y, int64_t ld, const sheaf__dequantised *from, int64_t first,
+                       int64_t count)
+{
+    job j = { .from = from,
+              .kernels = sheaf__kernels_for(NULL),
+              .groups = sheaf__quant_groups(from->quant, &from->box) };
+    if (from->quant->doubled)
+        sheaf__dynamic_map(j.map, true);
+    const unsigned before = sheaf__keep_denormals();
+    rows(y, ld, &j, first, count);
+    sheaf__denormals_as(before);
+}

@@ -1,0 +1,291 @@
+/* quantise.c - see quantise.h. */
+#include "ops/quant/quantise.h"
+
+#include <math.h>
+
+#include "ops/kernels.h"
+#include "ops/quant/denormals.h"
+
+enum { CHUNK = 4096, NESTED = 256 };
+
+static const sheaf__kernels *best(void)
+{
+    return sheaf__kernels_for(NULL);
+}
+
+/* ---- 4 bits ---- */
+
+static __attribute__((noinline)) void quantise4(uint8_t *codes, float *absmax, const void *x,
+                                                sheaf_dtype from, int64_t n, int64_t block,
+                                                sheaf__codes kind)
+{
+    const sheaf__kernels *k = best();
+    float wide[CHUNK];
+    for (int64_t i = 0; i < n; i += block, absmax++) {
+        const int64_t count = n - i < block ? n - i : block;
+        const float *values = (const float *)x + i;
+        if (from != SHEAF_F32) {
+            k->widen(wide, (const uint16_t *)x + i, from, count);
+            values = wide;
+        }
+        float largest = k->largest(values, count);
+        if (count == block) {
+            *absmax = largest;
+            k->codes4(codes + i, values, count, 1.0f / (largest < 1e-38f ? 1e-38f : largest), false,
+                      kind);
+        } else {
+            *absmax = largest < 1e-38f ? 1e-38f : largest;
+            k->codes4(codes + i, values, count, *absmax, true, kind);
+        }
+    }
+}
+
+void sheaf__quantise4(uint8_t *codes, float *absmax, const void *x, sheaf_dtype from, int64_t n,
+                      int64_t block, sheaf__codes kind)
+{
+    const unsigned before = sheaf__keep_denormals();
+    quantise4(codes, absmax, x, from, n, block, kind);
+    sheaf__denormals_as(before);
+}
+
+void sheaf__pack4(uint8_t *packed, const uint8_t *codes, int64_t n, sheaf__codes kind)
+{
+    for (int64_t i = 0; i + 1 < n; i += 2)
+        packed[i / 2] = (uint8_t)(codes[i] << 4 | codes[i + 1]);
+    if (n % 2 != 0)
+        packed[n / 2] = (uint8_t)(codes[n - 1] << 4 | (kind == SHEAF__NF4 ? 7 : 0));
+}
+
+void sheaf__unpack4(uint8_t *codes, const uint8_t *packed, int64_t first, int64_t n)
+{
+    int64_t i = 0;
+    if (n > 0 && first % 2 != 0)
+        codes[i++] = packed[first / 2] & 15;
+    packed += (first + 1) / 2;
+    for (; i + 1 < n; i += 2, packed++) {
+        codes[i] = *packed >> 4;
+        codes[i + 1] = *packed & 15;
+    }
+    if (i < n)
+        codes[i] = *packed >> 4;
+}
+
+/* ---- 8 bits by blocks ---- */
+
+/* torch.linspace(0.1, 1, n)[k] in float32: from the nearer end, fused. */
+static float between(int64_t k, int64_t n)
+{
+    const float step = (1.0f - 0.1f) / (float)(n - 1);
+    return k < n / 2 ? fmaf((float)k, step, 0.1f) : fmaf(-(float)(n - 1 - k), step, 1.0f);
+}
+
+void sheaf__dynamic_map(float map[256], bool is_signed)
+{
+    static const double power[] = { 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1 };
+    /* The middles of 2^i or 2^(i + 1) equal parts of [0.1, 1], ascending with i, too. */
+    float *up = map + (is_signed ? 128 : 1), *down = map + 126;
+    for (int i = 0; i < 7; i++) {
+        const int64_t parts = INT64_C(1) << (is_signed ? i : i + 1);
+        for (int64_t k = 0; k < parts; k++) {
+            const float middle = (between(k, parts + 1) + between(k + 1, parts + 1)) / 2.0f;
+            *up = middle * (float)power[i];
+            if (is_signed)
+                *down-- = -*up;
+            up++;
+        }
+    }
+    map[is_signed ? 127 : 0] = 0;
+    map[255] = 1;
+}
+
+void sheaf__map8_init(sheaf__map8 *map, bool is_signed)
+{
+    sheaf__dynamic_map(map->value, is_signed);
+    int code = 0;
+    for (int i = 0; i < 65536; i++) {
+        const float y = -1.0f + 2.0f * (float)i / 65535.0f;
+        while (code < 255 && 0.5f * (map->value[code] + map->value[code + 1]) < y)
+            code++;
+        map->code[i] = (uint8_t)code;
+    }
+}
+
+static __attribute__((noinline)) void quantise8(uint8_t *codes, float *absmax, const float *x,
+                                                int64_t n, int64_t block, const sheaf__map8 *map)
+{
+    const sheaf__kernels *k = best();
+    for (int64_t i = 0; i < n; i += block, absmax++)
+        *absmax = k->codes8(codes + i, x + i, n - i < block ? n - i : block, map->code);
+}
+
+void sheaf__quantise8(uint8_t *codes, float *absmax, const float *x, int64_t n, int64_t block,
+                      const sheaf__map8 *map)
+{
+    const unsigned before = sheaf__keep_denormals();
+    quantise8(codes, absmax, x, n, block, map);
+    sheaf__denormals_as(before);
+}
+
+static __attribute__((noinline)) void dequantise8(float *x, const uint8_t *codes,
+                                                  const float *absmax, int64_t n, int64_t block,
+                                                  const float *map)
+{
+    const sheaf__kernels *k = best();
+    for (int64_t i = 0; i < n; i += block, absmax++)
+        k->values8(x + i, codes + i, n - i < block ? n - i : block, *absmax, map);
+}
+
+void sheaf__dequantise8(float *x, const uint8_t *codes, const float *absmax, int64_t n,
+                        int64_t block, const float map[256])
+{
+    const unsigned before = sheaf__keep_denormals();
+    dequantise8(x, codes, absmax, n, block, map);
+    sheaf__denormals_as(before);
+}
+
+/* ---- doubled scales ---- */
+
+enum { LANES = 8, FOURS = 4, LEVELS = 4 };
+
+static void add_lanes(float *to, const float *x, int width)
+{
+    for (int i = 0; i < width; i++)
+        to[i] += x[i];
+}
+
+/* torch's cascade of sums: `vectors` times `width` numbers to `width` sums. Of every four vectors
+ * each has sums of its own, which go up a level after 2^power of them. */
+static void cascade(float *sum, const float *x, int64_t vectors, int width)
+{
+    const int64_t fours = vectors / FOURS;
+    int power = 0;
+    while ((INT64_C(1) << power) < fours)
+        power++;
+    power = power / LEVELS > 4 ? power / LEVELS : 4;
+    const int64_t step = INT64_C(1) << power;
+    float level[LEVELS][FOURS * LANES] = { { 0 } };
+    const int wide = FOURS * width;
+    for (int64_t i = 0; i < fours;) {
+        const int64_t next = i + step <= fours ? i + step : fours;
+        const bool whole = next == i + step;
+        for (; i < next; i++)
+            add_lanes(level[0], x + i * wide, wide);
+        for (int j = 1; whole && j < LEVELS; j++) {
+            add_lanes(level[j], level[j - 1], wide);
+            memset(level[j - 1], 0, sizeof level[j - 1]);
+            if ((i & ((step - 1) << (j * power))) != 0)
+                break;
+        }
+    }
+    for (int j = 1; j < LEVELS; j++)
+        add_lanes(level[0], level[j], wide);
+    for (int64_t i = fours * FOURS; i < vectors; i++)
+        add_lanes(level[0], x + i * width, width);
+    for (int i = 1; i < FOURS; i++)
+        add_lanes(level[0], level[0] + i * width, width);
+    memcpy(sum, level[0], (size_t)width * sizeof *sum);
+}
+
+static __attribute__((noinline)) float mean(const float *x, int64_t n)
+{
+    float lane[LANES], sum = 0;
+    if (n < LANES) {
+        cascade(&sum, x, n, 1);
+        return sum / (float)n;
+    }
+    cascade(lane, x, n / LANES, LANES);
+    for (int64_t i = n / LANES * LANES; i < n; i++)
+        sum += x[i];
+    for (int i = 0; i < LANES; i++)
+        sum += lane[i];
+    return sum / (float)n;
+}
+
+float sheaf__mean(const float *x, int64_t n)
+{
+    const unsigned before = sheaf__keep_denormals();
+    const float result = mean(x, n);
+    sheaf__denormals_as(before);
+    return result;
+}
+
+static __attribute__((noinline)) void double_scales(uint8_t *codes, float *nested, float offset,
+                                                    const float *scales, int64_t n,
+                                                    const sheaf__map8 *map)
+{
+    float rest[NESTED];
+    const sheaf__kernels *k = best();
+    for (int64_t i = 0; i < n; i += NESTED, nested++) {
+        const int64_t count = n - i < NESTED ? n - i : NESTED;
+        for (int64_t j = 0; j < count; j++)
+            rest[j] = scales[i + j] - offset;
+        *nested = k->codes8(codes + i, rest, count, map->code);
+    }
+}
+
+void sheaf__double_scales(uint8_t *codes, float *nested, float *offset, const float *scales,
+                          int64_t n, const sheaf__map8 *map)
+{
+    *offset = n == 0 ? 0 : sheaf__mean(scales, n);
+    const unsigned before = sheaf__keep_denormals();
+    double_scales(codes, nested, *offset, scales, n, map);
+    sheaf__denormals_as(before);
+}
+
+static __attribute__((noinline)) void restore(float *scales, const uint8_t *codes, int64_t first,
+                                              int64_t n, const float *nested, float offset,
+                                              const float *map)
+{
+    for (int64_t i = 0; i < n; i++)
+        scales[i] = sheaf__doubled_scale(map[codes[i]], nested[(first + i) / NESTED], offset);
+}
+
+void sheaf__restore_scales(float *scales, const uint8_t *codes, int64_t first, int64_t n,
+                           const float *nested, float offset)
+{
+    float map[256];
+    sheaf__dynamic_map(map, true);
+    const unsigned before = sheaf__keep_denormals();
+    restore(scales, codes, first, n, nested, offset, map);
+    sheaf__denormals_as(before);
+}
+
+/* ---- int8 by rows ---- */
+
+static void to_halves(const sheaf__kernels *k, float *to, const void *x, sheaf_dtype from,
+                      int64_t first, int64_t n)
+{
+    uint16_t half[CHUNK];
+    const char *at = (const char *)x + (size_t)first * (from == SHEAF_F32 ? 4 : 2);
+    k->convert(half, SHEAF_F16, at, from, n);
+    k->widen(to, half, SHEAF_F16, n);
+}
+
+static __attribute__((noinline)) void quantise_row(uint8_t *codes, float *scb, const void *x,
+                                                   sheaf_dtype from, int64_t first, int64_t cols)
+{
+    const sheaf__kernels *k = best();
+    float value[CHUNK];
+    *scb = 0;
+    for (int64_t c = 0; c < cols; c += CHUNK) {
+        const int64_t count = cols - c < CHUNK ? cols - c : CHUNK;
+        to_halves(k, value, x, from, first + c, count);
+        *scb = sheaf__max(*scb, k->largest(value, count));
+    }
+    const float by = 1.0f / *scb * 127.0f;
+    for (int64_t c = 0; c < cols; c += CHUNK) {
+        const int64_t count = cols - c < CHUNK ? cols - c : CHUNK;
+        if (cols > CHUNK)
+            to_halves(k, value, x, from, first + c, count);
+        k->codes_int8(codes + c, value, count, by);
+    }
+}
+
+void sheaf__quantise_rows(uint8_t *codes, float *scb, const void *x, sheaf_dtype from, int64_t rows,
+                          int64_t cols)
+{
+    const unsigned before = sheaf__keep_denormals();
+    for (int64_t r = 0; r < rows; r++)
+        quantise_row(codes + r * cols, &scb[r], x, from, r * cols, cols);
+    sheaf__denormals_as(before);
+}

@@ -1,0 +1,70 @@
+/* values.h - what one code stands for; kernels for GPUs use these, too.
+ *
+ * Nothing here depends on the flags for denormals but the last product of each value. */
+#pragma once
+
+#include "base/shared_fn.h"
+#include "ops/math/round.h"
+#include "ops/quant/quant.h"
+
+/* Bitsandbytes' tables as bits. FP4's are 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4 and the same
+ * negated, but for the zero, which has no sign. */
+#define SHEAF__NF4_BITS                                                                            \
+    {                                                                                              \
+        0xbf800000, 0xbf3239b1, 0xbf066b30, 0xbeca32a0, 0xbe91a24d, 0xbe3d353f, 0xbdba7871, 0,     \
+            0x3da2faff, 0x3e24cae3, 0x3e7c04dd, 0x3ead033a, 0x3ee1a4b8, 0x3f1007ab, 0x3f3913b3,    \
+            0x3f800000                                                                             \
+    }
+#define SHEAF__FP4_BITS                                                                            \
+    {                                                                                              \
+        0, 0x3baaaaab, 0x3f2aaaab, 0x3f800000, 0x3eaaaaab, 0x3f000000, 0x3e2aaaab, 0x3e800000, 0,  \
+            0xbbaaaaab, 0xbf2aaaab, 0xbf800000, 0xbeaaaaab, 0xbf000000, 0xbe2aaaab, 0xbe800000     \
+    }
+
+SHEAF__SHARED_FN float sheaf__nf4_value(uint32_t code)
+{
+    static const uint32_t bits[16] = SHEAF__NF4_BITS;
+    return sheaf__float(bits[code & 15]);
+}
+
+SHEAF__SHARED_FN float sheaf__fp4_value(uint32_t code)
+{
+    static const uint32_t bits[16] = SHEAF__FP4_BITS;
+    return sheaf__float(bits[code & 15]);
+}
+
+/* Sign, 4 bits of exponent (bias 7), 3 of significand; no infinity, and one NaN of each sign. */
+SHEAF__SHARED_FN float sheaf__f8_value(uint32_t code)
+{
+    const uint32_t sign = (code & 0x80) << 24, size = code & 0x7f;
+    if (size == 0x7f)
+        return sheaf__float(SHEAF__NAN_BITS);
+    if (size < 8) /* eighths of 2^-6 */
+        return sheaf__float(sign | sheaf__bits((float)size * 0x1p-9f));
+    return sheaf__float(sign | ((size << 20) + 0x3c000000));
+}
+
+SHEAF__SHARED_FN float sheaf__code_value(sheaf__codes codes, uint32_t code)
+{
+    if (codes == SHEAF__NF4)
+        return sheaf__nf4_value(code);
+    if (codes == SHEAF__FP4)
+        return sheaf__fp4_value(code);
+    if (codes == SHEAF__INT4)
+        return (float)((int32_t)code - 8);
+    return codes == SHEAF__INT8 ? (float)((int32_t)code - ((int32_t)(code & 0x80) << 1))
+                                : sheaf__f8_value(code);
+}
+
+/* A group's scale, of doubled scales: `value` is the signed map's of its code. */
+SHEAF__SHARED_FN float sheaf__doubled_scale(float value, float nested, float offset)
+{
+    const float product = value * nested;
+    return product + offset;
+}
+
+/* The scale of a row of bitsandbytes' int8 in training, from its SCB. */
+SHEAF__SHARED_FN float sheaf__int8_scale(float scb)
+{
+    return scb * 0x1.020408p-7f; /* 1/127 */
+}
