@@ -4,8 +4,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/elementary.h"
 #include "base/hash.h"
+#include "base/normals.h"
+#include "base/normals_of.h"
 #include "base/philox.h"
 
 /* So that a tensor's and a permutation's numbers never share a key with the rest. */
@@ -56,6 +59,21 @@ float sheaf__random_normal(uint64_t seed, uint64_t name_key, uint64_t index)
     const double u = ((double)word[0] + 0.5) * 0x1p-32;
     const double turn = ((double)word[1] + 0.5) * 0x1p-32;
     return (float)(sqrt(-2 * sheaf__log_d(u)) * sheaf__cos_d(turn * 0x1.921fb54442d18p+2));
+}
+
+void sheaf__random_normals(float *out, uint64_t seed, uint64_t name_key, uint64_t first, int64_t n)
+{
+    int64_t done = 0;
+#ifndef SHEAF_NO_X86
+    const int64_t groups = n - n % SHEAF__NORMALS;
+    const bool fma3 = SHEAF__CPU_HAS("fma");
+    if (fma3 && sheaf__cpu_has_avx512())
+        sheaf__normals_avx512(out, seed ^ TENSOR_TAG, name_key, first, done = groups);
+    else if (fma3 && SHEAF__CPU_HAS("avx2"))
+        sheaf__normals_avx2(out, seed ^ TENSOR_TAG, name_key, first, done = groups);
+#endif
+    for (; done < n; done++)
+        out[done] = sheaf__random_normal(seed, name_key, first + (uint64_t)done);
 }
 
 /* A keyed bijection of [0, 2^(2 half)): eight Feistel rounds. */

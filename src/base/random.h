@@ -29,6 +29,8 @@ uint32_t sheaf__random_tensor_u32(uint64_t seed, uint64_t name_key, uint64_t ind
 float sheaf__unit_float(uint32_t u);
 /* sheaf__random_normal - standard normal for element `index` (Box-Muller on our own log, cos). */
 float sheaf__random_normal(uint64_t seed, uint64_t name_key, uint64_t index);
+/* sheaf__random_normals - those of n elements from `first`, the same bits. */
+void sheaf__random_normals(float *out, uint64_t seed, uint64_t name_key, uint64_t first, int64_t n);
 /* sheaf__permute - position of element i in a pseudo-random permutation of n, a function of
  * (seed, epoch) alone (a Feistel network walked until inside n). i < n, n <= 2^62. */
 uint64_t sheaf__permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t epoch);

@@ -1,6 +1,9 @@
 /* random_test.c - Philox against its published vectors; what is built on it keeps its promises. */
 #include "tests/check.h"
 
+#include "base/cpu.h"
+#include "base/normals.h"
+#include "base/normals_of.h"
 #include "base/random.h"
 
 /* From the file kat_vectors of Random123, the authors' own: philox4x32, 10 rounds. */
@@ -66,6 +69,29 @@ static void test_unit_float__stays_inside_and_is_exact(void **state)
     CHECK_NEAR("smallest", sheaf__unit_float(0), 0x1p-24, 0);
     CHECK_NEAR("largest", sheaf__unit_float(UINT32_MAX), 1 - 0x1p-24, 0);
     CHECK_NEAR("middle", sheaf__unit_float(0x80000000u), 0.5 + 0x1p-24, 0);
+}
+
+/* Every length and beginning of a group, over 2^32, of every column that this machine has. */
+static void test_random_normals__are_those_of_single_elements(void **state)
+{
+    const uint64_t firsts[] = { 0, 7, UINT64_C(0xffffffff) - 40, UINT64_C(1) << 40 };
+    float x[8192];
+    for (size_t f = 0; f < ARRAY_LEN(firsts); f++)
+        for (int n = 1; n <= 8192; n += n < 70 ? 1 : 2707) {
+            sheaf__random_normals(x, 42, 3, firsts[f], n);
+            for (int i = 0; i < n; i++) {
+                const float want = sheaf__random_normal(42, 3, firsts[f] + (uint64_t)i);
+                CHECK_BYTES("normal", &x[i], &want, sizeof want);
+            }
+#ifndef SHEAF_NO_X86
+            float other[8192];
+            const int64_t whole = n / SHEAF__NORMALS * SHEAF__NORMALS;
+            if (!SHEAF__CPU_HAS("avx2") || !SHEAF__CPU_HAS("fma"))
+                continue;
+            sheaf__normals_avx2(other, 42 ^ UINT64_C(0x726f736e6574), 3, firsts[f], whole);
+            CHECK_BYTES("avx2", other, x, (size_t)whole * sizeof *x);
+#endif
+        }
 }
 
 static void test_random_normal__has_the_moments_of_a_normal(void **state)
@@ -147,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_random__frozen_values),
         cmocka_unit_test(test_random_u32__every_argument_counts),
         cmocka_unit_test(test_unit_float__stays_inside_and_is_exact),
+        cmocka_unit_test(test_random_normals__are_those_of_single_elements),
         cmocka_unit_test(test_random_normal__has_the_moments_of_a_normal),
         cmocka_unit_test(test_random_u32__bits_are_balanced_over_channels),
         cmocka_unit_test(test_permute__is_a_permutation_at_every_size),

@@ -7,6 +7,7 @@
 #include "catalog/boxes.h"
 #include "catalog/over_source.h"
 #include "checkpoint/store/stream.h"
+#include "dialects/common/bnb_write.h"
 #include "dialects/hf/hf.h"
 #include "ops/kernels.h"
 
@@ -18,6 +19,7 @@ typedef struct maker {
     sheaf_safetensors_spec *specs;
     int64_t count;
     sheaf_folder *folder;
+    sheaf__bnb_writer *quantising; /* NULL: weights are plain */
     const sheaf__kernels *kernels;
     uint64_t seed;
     sheaf_dtype dtype;
@@ -106,13 +108,10 @@ static void make_values(float *out, const sheaf_tensor *t, const sheaf_config *c
     const bool zero = t->bias || t->zero, constant = zero || sheaf__is_norm(t->role);
     const float value = zero ? 0 : 1;
     const sheaf__family *family = sheaf__family_for(c);
-    for (int64_t i = 0; i < n; i++) {
-        if (t->buffer)
-            out[i] = family->buffer(t, c, first + i);
-        else
-            out[i] =
-                constant ? value : sheaf__random_normal(seed, key, (uint64_t)(first + i)) * range;
-    }
+    if (!t->buffer && !constant)
+        sheaf__random_normals(out, seed, key, (uint64_t)first, n);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = t->buffer ? family->buffer(t, c, first + i) : constant ? value : out[i] * range;
 }
 
 static sheaf_status *made_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
@@ -125,8 +124,9 @@ static sheaf_status *made_read(sheaf_source *self, const char *name, int64_t row
     float *values = malloc((size_t)(rows * cols) * sizeof *values);
     if (values == NULL)
         return sheaf__no_memory("init");
-    for (int64_t r = 0; r < rows; r++)
-        make_values(values + r * cols, t, &m->config, m->seed, (row0 + r) * width + col0, cols);
+    const int64_t runs = cols == width ? 1 : rows, n = rows * cols / runs;
+    for (int64_t r = 0; r < runs; r++)
+        make_values(values + r * n, t, &m->config, m->seed, (row0 + r) * width + col0, n);
     m->kernels->convert(dst, m->dtype, values, SHEAF_F32, rows * cols);
     free(values);
     return NULL;
@@ -158,6 +158,18 @@ static sheaf_status *write_generation(maker *m)
     return st;
 }
 
+static sheaf_status *begin_folder(maker *m, char **config, const char *dst)
+{
+    sheaf_folder_options how = { 0 };
+    if (m->quantising == NULL)
+        return sheaf_hf_begin(&m->folder, dst, *config, m->specs, m->count, &how);
+    int64_t count = 0;
+    const sheaf_safetensors_spec *specs = sheaf__bnb_specs(&count, &how.late, m->quantising);
+    sheaf_status *st = sheaf__bnb_set_config(config, m->quantising, m->schema);
+    TRY(st, sheaf_hf_begin(&m->folder, dst, *config, specs, count, &how));
+    return TRY(st, sheaf__bnb_begin(m->quantising, m->folder));
+}
+
 static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
 {
     char *json = NULL, *whole = NULL, *with_dtype = NULL;
@@ -171,11 +183,12 @@ static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
             "float32, bfloat16 or float16");
     TRY(st, sheaf_schema_new(&m->schema, &m->config, 1));
     TRY(st, sheaf_hf_specs(&m->specs, &m->count, m->schema, NULL, m->dtype));
+    if (o->quantize != SHEAF_QUANTIZE_NONE)
+        TRY(st, sheaf__bnb_of_model(&m->quantising, m->specs, m->count, m->schema, o->quantize));
     TRY(st, sheaf_hf_config_whole(&whole, json, &m->config, false));
     TRY(st, sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype));
     TRY(st, sheaf__output_sweep(o->dst, o->events));
-    TRY(st, sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count,
-                           &(sheaf_folder_options){}));
+    TRY(st, begin_folder(m, &with_dtype, o->dst));
     TRY(st, write_generation(m));
     free(json);
     free(whole);
@@ -187,27 +200,31 @@ static sheaf_status *make_all(maker *m, sheaf_weights_init_report *report,
                               const sheaf_weights_init_options *o)
 {
     _Atomic int64_t done = 0;
+    const bool quantises = m->quantising != NULL;
     sheaf_status *st = sheaf__over_init(&m->over, m->count);
     m->over.source.read = made_read;
     for (int64_t i = 0; i < m->count && st == NULL; i++) {
         st = sheaf__over_add(&m->over, strdup(m->specs[i].name), m->specs[i]);
         report->parameters += sheaf__elements(m->specs[i].ndim, m->specs[i].shape);
+        report->quantised += m->quantising != NULL && sheaf__bnb_form(m->quantising, i) != NULL;
     }
     report->tensors = m->count;
     report->dtype = m->dtype;
-    report->bytes = report->parameters * (int64_t)sheaf_dtype_bytes(m->dtype);
-    TRY(st, sheaf__copy_all(&(sheaf_copy_job){ .source = &m->over.source,
-                                               .entry = m->over.own,
-                                               .count = m->count,
-                                               .put = sheaf__copy_to_folder,
-                                               .context = m->folder,
-                                               .threads = o->threads,
-                                               .stop = sheaf__control_stop(o->control),
-                                               .command = "init",
-                                               .events = o->events,
-                                               .done = &done,
-                                               .total = report->bytes,
-                                               .what = "bytes made" }));
+    const int64_t total = report->parameters * (int64_t)sheaf_dtype_bytes(m->dtype);
+    report->bytes = m->quantising != NULL ? sheaf__bnb_bytes(m->quantising) : total;
+    TRY(st, sheaf__copy_all(
+                &(sheaf_copy_job){ .source = &m->over.source,
+                                   .entry = m->over.own,
+                                   .count = m->count,
+                                   .put = quantises ? sheaf__bnb_put : sheaf__copy_to_folder,
+                                   .context = quantises ? (void *)m->quantising : (void *)m->folder,
+                                   .threads = o->threads,
+                                   .stop = sheaf__control_stop(o->control),
+                                   .command = "init",
+                                   .events = o->events,
+                                   .done = &done,
+                                   .total = total,
+                                   .what = "bytes made" }));
     return st;
 }
 
@@ -222,6 +239,7 @@ sheaf_status *sheaf_init(sheaf_weights_init_report *report,
     TRY(st, make_all(&m, report, options));
     st = sheaf__folder_end(m.folder, st);
     sheaf__over_release(&m.over);
+    sheaf__bnb_free(m.quantising);
     free(m.specs);
     sheaf_schema_free(m.schema);
     sheaf_config_release(&m.config);
