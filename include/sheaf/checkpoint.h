@@ -178,6 +178,8 @@ typedef struct sheaf_weights_convert_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
+    sheaf_quantize quantize; /* hf: linear layers in 4 or 8 bits, as bitsandbytes stores them */
+    bool dequantize;         /* quantised weights of src as plain ones; else hf keeps them */
 } sheaf_weights_convert_options;
 
 typedef struct sheaf_weights_convert_report {
@@ -189,6 +191,7 @@ typedef struct sheaf_weights_convert_report {
     int64_t step;           /* -1: not known or not kept */
     const char *from;       /* the dialect of src, static */
     int parts;              /* sat: written */
+    int64_t quantised;      /* weights written in 4 or 8 bits */
 } sheaf_weights_convert_report;
 
 /* sheaf_weights_convert - joins, divides, unpads, changes form and dtype; streaming, some megabytes
@@ -226,6 +229,8 @@ typedef struct sheaf_weights_merge_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
+    bool requantize; /* weights of a base in bitsandbytes' 4 or 8 bits stay so, changed ones are
+                        quantised again; else they are written dequantised */
 } sheaf_weights_merge_options;
 
 typedef struct sheaf_weights_merge_report {
@@ -245,7 +250,12 @@ typedef struct sheaf_weights_merge_report {
     double worst_product;     /* largest difference, in units of the rounding expected */
     char worst_tensor[256];   /* where that was; "" when none was compared */
     bool whole;               /* a run trained whole tensors: they stand in place of the base's */
-    int parts; /* LoRA that lay in the base itself was merged, into so many; else 0 */
+    int parts;              /* LoRA that lay in the base itself was merged, into so many; else 0 */
+    int64_t base_quantised; /* weights of the base in 4 or 8 bits */
+    int64_t requantised;    /* of them, those that were changed and quantised again, and */
+    double requantise_worst, requantise_mean; /* what that changed: the largest and the mean
+                                                 |written - merged| of all their elements */
+    char requantise_tensor[256];              /* where the largest is */
 } sheaf_weights_merge_report;
 
 /* sheaf_weights_merge - W + s B A in bounded memory, for every variant of PEFT's (docs/merge.md),
@@ -317,12 +327,14 @@ typedef struct sheaf_weights_init_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
+    sheaf_quantize quantize; /* linear layers in 4 or 8 bits, as bitsandbytes stores them */
 } sheaf_weights_init_options;
 
 typedef struct sheaf_weights_init_report {
     size_t size;
     int64_t tensors, parameters, bytes;
     sheaf_dtype dtype;
+    int64_t quantised; /* weights in 4 or 8 bits */
 } sheaf_weights_init_report;
 
 /* sheaf_weights_init - a new model with random weights, each number a function of the seed, the

@@ -64,10 +64,11 @@ static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path
 {
     sheaf__run_export_result e = { 0 };
     if (how->nadapters > 1 || how->combine != NULL || how->mode != SHEAF_MERGE_ROUND_ONCE ||
-        how->dtype != SHEAF_BOOL) {
+        how->dtype != SHEAF_BOOL || how->requantize) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
-                           "an adapter, for more than one, for --combine, --as-peft and --dtype");
+                           "an adapter, for more than one, for --combine, --as-peft, --dtype and "
+                           "--requantize");
         return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
                               "merge it alone; sheaf convert changes the dtype");
     }
@@ -117,7 +118,7 @@ static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
 
 static sheaf_status *check_own(const sheaf_weights_merge_options *o)
 {
-    if (o->mode == SHEAF_MERGE_ROUND_ONCE && o->combine == NULL &&
+    if (o->mode == SHEAF_MERGE_ROUND_ONCE && o->combine == NULL && !o->requantize &&
         (o->to == NULL || strcmp(o->to, "sat") == 0))
         return NULL;
     return sheaf_try_this(
@@ -209,6 +210,9 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_merge_options: to"), "hf or sat"),
             "%s", o->to);
+    if (o->requantize && (o->adapter_only || (o->to != NULL && strcmp(o->to, "hf") != 0)))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: requantize", what),
+                              "a base, and --to hf: other forms have no weights in 4 or 8 bits");
     if (o->tp != 0 && (o->to == NULL || strcmp(o->to, "sat") != 0))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tp", what),
                                           "--to sat beside it: other forms have no parts"),

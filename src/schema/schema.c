@@ -82,7 +82,10 @@ const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role
 
 bool sheaf__is_quantisable(const sheaf_tensor *t)
 {
+    static const char inside[] = ".attn.out_proj.weight"; /* torch's attention reads it itself */
     const char *dot = strrchr(t->name, '.');
+    if (sheaf__ends_with(t->name, inside))
+        return false;
     return t->ndim == 2 && !t->bias && !t->buffer && sheaf__is_linear(t->role) &&
            t->role != SHEAF_HEAD && dot != NULL && strcmp(dot, ".weight") == 0;
 }

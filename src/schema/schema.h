@@ -70,7 +70,7 @@ sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, i
 const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name);
 /* sheaf__is_quantisable - is this what bitsandbytes quantises: the weight of a linear layer, not of
  * the head and no table? Parameters without a layer of their own (in_proj_weight, the resampler's
- * proj) are none. */
+ * proj) are none, nor is out_proj of nn.MultiheadAttention, which reads its weight itself. */
 bool sheaf__is_quantisable(const sheaf_tensor *tensor);
 /* sheaf_schema_get - by role; bias false = weight. NULL when absent (a tied head: use
  * SHEAF_EMBED). */

@@ -228,6 +228,11 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
                               "sheaf merge %s %s DST", o->src, o->adapter);
     if (o->slices > 0 && !writes(*out, SHEAF_WRITES_SLICES))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
+    if (o->quantize != SHEAF_QUANTIZE_NONE && !writes(*out, SHEAF_WRITES_QUANTISED))
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize"),
+                           "--to hf, whose files can hold weights in 4 or 8 bits"),
+            "--to hf; sheaf trains on what that writes");
     if (o->lora_alpha > 0 && !writes(*out, SHEAF_WRITES_ADAPTER))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"), "--to peft");
     if (o->optimizer && !writes(*out, SHEAF_WRITES_MOMENTS))
@@ -277,6 +282,7 @@ static void converter_release(sheaf__converter *k)
 {
     if (k->source != NULL)
         k->source->close(k->source);
+    sheaf__bnb_free(k->quantising);
     sheaf__catalog_free(k->catalog);
     sheaf_schema_free(k->schema);
     if (k->has_config)

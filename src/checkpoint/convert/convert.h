@@ -10,6 +10,7 @@
 
 #include "base/control.h"
 #include "catalog/catalog.h"
+#include "dialects/common/bnb_write.h"
 #include "schema/schema.h"
 #include "sheaf/checkpoint.h"
 #include "sheaf/source.h"
@@ -83,8 +84,9 @@ typedef struct sheaf__converter {
     bool has_config;   /* `parsed` and `schema` are set */
     sheaf_config parsed;
     sheaf_schema *schema;
-    sheaf_source *source;       /* weights, buffers, requested moments, in the requested dtype */
-    int64_t nweights, nmoments; /* numbers of its tensors */
+    sheaf_source *source;          /* weights, buffers, requested moments, in the requested dtype */
+    int64_t nweights, nmoments;    /* numbers of its tensors */
+    sheaf__bnb_writer *quantising; /* NULL: weights are written as they are */
     _Atomic int64_t done;
     int64_t total;
 } sheaf__converter;
@@ -95,6 +97,11 @@ void sheaf__convert_count(sheaf__converter *k);
  * under an adapter's names; k->config: its adapter_config.json, found beside the checkpoint or made
  * from --lora-alpha, names and shapes. */
 sheaf_status *sheaf__convert_inside(sheaf__converter *k);
+
+/* sheaf__convert_quantise - k->quantising for the tensors that are to be written, which have the
+ * dtypes of k->source. Errors: SHEAF_E_UNSUPPORTED for a model that is quantised, or not known. */
+sheaf_status *sheaf__convert_quantise(sheaf__converter *k, const sheaf_safetensors_spec *specs,
+                                      int64_t count);
 
 /* The writers of the targets. Each writes the whole output or leaves none. */
 sheaf_status *sheaf__convert_to_hf(sheaf__converter *k);

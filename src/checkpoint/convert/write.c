@@ -85,7 +85,12 @@ static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, in
 static sheaf_status *fill_folder(sheaf__converter *k, listing *l, sheaf_folder *folder,
                                  sheaf_status *st)
 {
-    TRY(st, copy_all(k, l, sheaf__copy_to_folder, folder));
+    if (k->quantising != NULL) {
+        TRY(st, sheaf__bnb_begin(k->quantising, folder));
+        TRY(st, copy_all(k, l, sheaf__bnb_put, k->quantising));
+    } else {
+        TRY(st, copy_all(k, l, sheaf__copy_to_folder, folder));
+    }
     free(l->spec);
     return sheaf__folder_end(folder, st);
 }
@@ -131,6 +136,8 @@ static sheaf_status *hf_config(char **out, const sheaf__converter *k)
         free(*out);
         *out = edited;
     }
+    if (k->quantising != NULL)
+        TRY(st, sheaf__bnb_set_config(out, k->quantising, k->schema));
     return st;
 }
 
@@ -175,9 +182,12 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
                    o->src);
         return sheaf__folder_begin(out, o->dst, specs, count, &options);
     }
+    const bool *late = NULL;
     sheaf_status *st = hf_config(&config, k);
+    if (k->quantising != NULL)
+        specs = sheaf__bnb_specs(&count, &late, k->quantising);
     TRY(st, sheaf_hf_begin(out, o->dst, config, specs, count,
-                           &(sheaf_folder_options){ .shard_bytes = o->shard_bytes }));
+                           &(sheaf_folder_options){ .shard_bytes = o->shard_bytes, .late = late }));
     free(config);
     return st;
 }
@@ -203,6 +213,8 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
     if (k->nweights == 0)
         return write_moments_alone(k);
     sheaf_status *st = order_tensors(&l, k);
+    if (k->o->quantize != SHEAF_QUANTIZE_NONE)
+        TRY(st, sheaf__convert_quantise(k, l.spec, l.count));
     TRY(st, begin_folder(&folder, k, l.spec, l.count));
     TRY(st, sheaf_hf_copy_extras(folder, k->root, NULL));
     TRY(st, k->nmoments > 0 ? write_moments(k, sheaf__folder_dir(folder)) : NULL);

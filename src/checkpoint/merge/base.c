@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/common/dialects.h"
+#include "dialects/common/model_folder.h"
 #include "schema/config_keys.h"
 
 /* ---- an adapter in place of the base ---- */
@@ -54,6 +55,8 @@ static const char *name_of(const void *self, int64_t i)
 
 void sheaf__merge_find_quantized(sheaf__merge_plan *p, const json_t *config)
 {
+    if (p->nquantised > 0)
+        return; /* they are read */
     const json_t *how = json_object_get(config, "quantization_config");
     if (how == NULL)
         how = json_object_get(json_object_get(config, "text_config"), "quantization_config");
@@ -72,4 +75,19 @@ sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *p, const ch
     return sheaf_try_this(
         st,
         "the model that was quantized, in 16 or 32 bits, as BASE; what comes out can be quantized again");
+}
+
+sheaf_status *sheaf__merge_set_plain(char **json)
+{
+    static const char *const parts[] = { NULL, "text_config" };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < 2 && st == NULL; i++) {
+        char *edited = NULL;
+        st = sheaf_hf_config_edit(&edited, *json, parts[i], "quantization_config", NULL);
+        if (st == NULL) {
+            free(*json);
+            *json = edited;
+        }
+    }
+    return st;
 }

@@ -70,7 +70,7 @@ sheaf_status *sheaf__merge_check_rows(sheaf__merge_workers *workers, const sheaf
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++)
-        if (plan->tensor[i].rows > 0 && plan->tensor[i].panel > 0)
+        if (plan->tensor[i].rows > 0 && plan->tensor[i].panel > 0 && !plan->tensor[i].requantised)
             st = check_tensor(workers, &plan->tensor[i], written, &report->rows_checked);
     return st;
 }
@@ -139,6 +139,25 @@ static sheaf_status *right_products(products *p)
     return st;
 }
 
+/* What was written, as float32 in s->w; of weights that were quantised again what was quantised:
+ * the codes are compared with that (requantise.c). */
+static sheaf_status *read_written(const products *p, sheaf__merge_scratch *s, sheaf__merge_rows *m,
+                                  int64_t row0, int64_t rows)
+{
+    sheaf__lora_change ignored;
+    if (p->t->requantised) {
+        sheaf_status *st = sheaf__merge_tile(&ignored, s, m, row0, rows);
+        if (st == NULL)
+            memcpy(s->w, s->out, (size_t)(rows * m->cols) * sizeof *s->w);
+        return st;
+    }
+    sheaf_status *st =
+        sheaf__lora_read_view(p->written, p->entry, row0, rows, m->col0, m->cols, s->stored);
+    if (st == NULL)
+        m->kernels->convert(s->w, SHEAF_F32, s->stored, p->entry->dtype, rows * m->cols);
+    return st;
+}
+
 /* Sums of one row over all columns: base times x[0], written times x[nsteps], squares of what was
  * written. */
 static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0, int64_t rows)
@@ -155,9 +174,7 @@ static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0
             p->wide == p->width ? 0 : col; /* x repeats, or is as wide as the tensor */
         for (int64_t i = 0; i < rows && st == NULL; i++)
             sheaf__lora_dot(&sum[i * 3], &ignored, s->w + i * m.cols, p->x + at, m.cols);
-        TRY(st, sheaf__lora_read_view(p->written, p->entry, row0, rows, col, m.cols, s->stored));
-        if (st == NULL)
-            m.kernels->convert(s->w, SHEAF_F32, s->stored, p->entry->dtype, rows * m.cols);
+        TRY(st, read_written(p, s, &m, row0, rows));
         for (int64_t i = 0; i < rows && st == NULL; i++)
             sheaf__lora_dot(&sum[i * 3 + 1], &sum[i * 3 + 2], s->w + i * m.cols,
                             p->x + p->t->nsteps * p->wide + at, m.cols);
@@ -279,10 +296,16 @@ static sheaf_status *check_products(sheaf__merge_workers *workers, const sheaf__
     return st != NULL || p.worst <= most_ratio ? st : wrong_product(t, p.worst);
 }
 
+/* Quantised again, and too wide to be computed in one panel. */
+static bool in_panels(const sheaf__merge_tensor *t)
+{
+    return t->requantised && t->panel < t->cols;
+}
+
 /* A tensor whose rows are replaced, not added to, has been compared row by row. */
 static bool has_product(const sheaf__merge_tensor *t)
 {
-    bool yes = t->nsteps > 0 && t->rows > 0 && t->cols > 0;
+    bool yes = t->nsteps > 0 && t->rows > 0 && t->cols > 0 && !in_panels(t);
     for (int i = 0; i < t->nsteps; i++)
         yes = yes && t->step[i].kind == SHEAF__MERGE_DELTA;
     return yes;

@@ -140,6 +140,8 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
     }
     if (st == NULL && json != NULL && p->resized > 0)
         st = sheaf__merge_set_vocabulary(&json, p);
+    if (st == NULL && json != NULL && p->nquantised > 0 && !p->requantise)
+        st = sheaf__merge_set_plain(&json);
     TRY(st, sheaf__merge_output_begin(&m->output, p, json, o));
     free(json);
     return st;
@@ -154,6 +156,26 @@ static sheaf_status *put_copy(void *context, int64_t index, int64_t row0, int64_
     return sheaf__merge_put(&m->output, index, row0, rows, col0, cols, src);
 }
 
+static sheaf_status *
+copy(merger *m, sheaf_source *source, const sheaf_source_entry *entry, int64_t count,
+     sheaf_status *(*put)(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
+                          int64_t cols, const void *src),
+     void *context)
+{
+    return sheaf__copy_all(&(sheaf_copy_job){ .source = source,
+                                              .entry = entry,
+                                              .count = count,
+                                              .put = put,
+                                              .context = context,
+                                              .threads = m->workers.threads,
+                                              .stop = m->workers.stop,
+                                              .command = "merge",
+                                              .events = m->events,
+                                              .done = &m->done,
+                                              .total = m->total,
+                                              .what = "bytes merged" });
+}
+
 static sheaf_status *copy_untouched(merger *m)
 {
     sheaf_source_entry *entry = calloc((size_t)m->plan.count + 1, sizeof *entry);
@@ -163,21 +185,14 @@ static sheaf_status *copy_untouched(merger *m)
         const sheaf__merge_tensor *t = &m->plan.tensor[i];
         if (sheaf__merge_touched(t) || t->rows * t->cols == 0)
             continue;
-        entry[i] = *t->base;
         m->report->tensors++;
+        if (!t->kept)
+            entry[i] = *t->base;
     }
-    sheaf_status *st = sheaf__copy_all(&(sheaf_copy_job){ .source = m->plan.base,
-                                                          .entry = entry,
-                                                          .count = m->plan.count,
-                                                          .put = put_copy,
-                                                          .context = m,
-                                                          .threads = m->workers.threads,
-                                                          .stop = m->workers.stop,
-                                                          .command = "merge",
-                                                          .events = m->events,
-                                                          .done = &m->done,
-                                                          .total = m->total,
-                                                          .what = "bytes merged" });
+    sheaf_status *st = copy(m, m->plan.base, entry, m->plan.count, put_copy, m);
+    if (st == NULL && m->output.kept.count > 0)
+        st = copy(m, m->output.kept.files, m->output.kept.entry, m->output.kept.count,
+                  sheaf__merge_kept_put, &m->output);
     free(entry);
     return st;
 }
@@ -232,6 +247,7 @@ static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__l
         adapted |= t->step[i].kind != SHEAF__MERGE_PICKS;
     }
     report->tensors++;
+    report->requantised += t->requantised;
     report->adapted += adapted;
     report->replaced += replaced;
     report->changed += change->changed > 0;
@@ -253,7 +269,8 @@ static void count_all(merger *m)
 {
     m->report->change_norm = sqrt(m->report->change_norm);
     m->report->base_norm = sqrt(m->report->base_norm);
-    m->report->bytes = atomic_load(&m->done);
+    m->report->bytes = m->output.quantising != NULL ? sheaf__bnb_bytes(m->output.quantising)
+                                                    : atomic_load(&m->done);
 }
 
 static sheaf_status *one_tensor(merger *m)
@@ -312,6 +329,7 @@ static sheaf_status *check_output(merger *m, const char *dst)
     sheaf_status *st = sheaf__merge_output_open(&written, &m->output);
     TRY(st, sheaf__merge_check_rows(&m->workers, &m->plan, written, m->report));
     TRY(st, sheaf__merge_check_products(&m->workers, &m->plan, written, m->report));
+    TRY(st, sheaf__merge_check_requantised(&m->workers, &m->plan, written, m->report));
     if (written != NULL)
         written->close(written);
     return sheaf_in(st, "%s", dst);
@@ -381,6 +399,7 @@ static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o
     TRY(st, sheaf__merge_scratch_init(&m->other));
     TRY(st, join_if_equal(m));
     m->report->untied = st == NULL && m->plan.nties > 0;
+    m->report->base_quantised = m->plan.nquantised;
     warn_of_older(m);
     TRY(st, sheaf__merge_plan_finish(&m->plan));
     int64_t chunks = 1;

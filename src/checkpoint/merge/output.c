@@ -73,7 +73,17 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
     const sheaf_dialect *to = o->to != NULL ? sheaf__dialect_named(o->to) : NULL;
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);
-    TRY(st, sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how));
+    if (st == NULL && plan->requantise) {
+        TRY(st, sheaf__merge_requantise_begin(out, plan, o));
+        int64_t count = 0;
+        sheaf_folder_options late = how;
+        const sheaf_safetensors_spec *specs =
+            st == NULL ? sheaf__bnb_specs(&count, &late.late, out->quantising) : NULL;
+        TRY(st, sheaf__folder_begin(&out->folder, o->dst, specs, count, &late));
+        TRY(st, sheaf__bnb_begin(out->quantising, out->folder));
+    } else {
+        TRY(st, sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how));
+    }
     TRY(st, config != NULL ? sheaf__folder_text(out->folder, "config.json", config) : NULL);
     if (st == NULL && o->base != NULL)
         st = sheaf_hf_copy_extras(out->folder, o->base, find_tokenizer(plan, o->events));
@@ -83,14 +93,16 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
 sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, int64_t row0,
                                int64_t rows, int64_t col0, int64_t cols, const void *src)
 {
-    return out->sat != NULL
-               ? sheaf_sat_put(out->sat, out->index[tensor], row0, rows, col0, cols, src)
+    if (out->sat != NULL)
+        return sheaf_sat_put(out->sat, out->index[tensor], row0, rows, col0, cols, src);
+    return out->quantising != NULL
+               ? sheaf__bnb_put(out->quantising, out->index[tensor], row0, rows, col0, cols, src)
                : sheaf__folder_write(out->folder, tensor, row0, rows, col0, cols, src);
 }
 
 sheaf_status *sheaf__merge_output_finish(sheaf__merge_output *out)
 {
-    return out->sat != NULL ? sheaf_sat_finish(out->sat) : NULL;
+    return out->sat != NULL ? sheaf_sat_finish(out->sat) : sheaf__folder_settle(out->folder);
 }
 sheaf_status *sheaf__merge_output_sync(sheaf__merge_output *out)
 {
@@ -109,8 +121,9 @@ sheaf_status *sheaf__merge_output_open(sheaf_source **written, const sheaf__merg
 sheaf_status *sheaf__merge_output_commit(sheaf__merge_output *out)
 {
     sheaf__merge_output it = *out;
-    *out = (sheaf__merge_output){ 0 };
-    free(it.index);
+    out->folder = NULL;
+    out->sat = NULL;
+    sheaf__merge_output_abandon(out);
     return it.sat != NULL ? sheaf_sat_commit(it.sat) : sheaf__folder_commit(it.folder);
 }
 
@@ -118,6 +131,10 @@ void sheaf__merge_output_abandon(sheaf__merge_output *out)
 {
     sheaf__folder_abandon(out->folder);
     sheaf_sat_abandon(out->sat);
+    sheaf__bnb_free(out->quantising);
+    if (out->kept.files != NULL)
+        out->kept.files->close(out->kept.files);
+    free(out->kept.entry);
     free(out->index);
     *out = (sheaf__merge_output){ 0 };
 }

@@ -31,7 +31,9 @@ static sheaf_status *list_base(sheaf__merge_plan *p)
             return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s",
                                sheaf_dtype_name(e->dtype));
         }
-        p->tensor[p->count++] = sheaf__merge_make_tensor(e->name, e);
+        p->tensor[p->count] = sheaf__merge_make_tensor(e->name, e);
+        p->tensor[p->count].form = sheaf__source_form(p->base, e->name);
+        p->nquantised += p->tensor[p->count++].form != NULL;
     }
     qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, sheaf__by_name);
     return NULL;
@@ -271,9 +273,12 @@ static sheaf_status *set_types(sheaf__merge_plan *p, sheaf_dtype dtype)
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &p->tensor[i];
         const sheaf_dtype was = t->base->dtype;
-        const bool number = sheaf__merge_is_float(was) &&
+        const bool changed = t->nsteps > 0 || t->whole != NULL;
+        t->kept = p->requantise && t->form != NULL && !changed;
+        t->requantised = p->requantise && t->form != NULL && changed;
+        const bool number = sheaf__merge_is_float(was) && !t->kept &&
                             !sheaf__quantised_keeps(&packed, t->name); /* copied as they are */
-        t->out_dtype = dtype != SHEAF_BOOL && number ? dtype : was;
+        t->out_dtype = t->requantised ? SHEAF_F32 : dtype != SHEAF_BOOL && number ? dtype : was;
         st = set_tiles(t);
     }
     sheaf__quantised_release(&packed);
@@ -296,6 +301,7 @@ static void clear_steps(sheaf__merge_plan *p)
         sheaf__merge_release_tensor(&p->tensor[i]);
         p->tensor[i] = sheaf__merge_make_tensor(was.name, was.base);
         p->tensor[i].table = was.table;
+        p->tensor[i].form = was.form;
         p->tensor[i].made = was.made;
         p->tensor[i].twice = was.twice;
     }
@@ -321,9 +327,11 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_o
 sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     *p = (sheaf__merge_plan){ 0 };
+    p->requantise = o->requantize;
     sheaf_status *st = open_base(p, o);
     TRY(st, match_all(p, o));
     TRY(st, set_types(p, o->dtype));
+    TRY(st, p->requantise ? sheaf__merge_requantise_check(p, o->base) : NULL);
     if (st != NULL)
         sheaf__merge_plan_close(p);
     return st;

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "checkpoint/merge/merge.h"
 #include "checkpoint/merge/ties.h"
-#include "dialects/common/folder.h"
+#include "dialects/common/bnb_write.h"
 #include "dialects/sat/write.h"
 #include "formats/safetensors.h"
 #include "lora/adapter.h"
@@ -57,11 +57,14 @@ typedef struct sheaf__merge_tensor {
     const sheaf_source_entry *base;
     sheaf_source *whole_from; /* the adapter whose tensor replaces the base's, or NULL */
     const sheaf_source_entry *whole;
-    int whole_number; /* of that adapter */
-    bool saved;       /* `whole` was trained (not just PEFT's copy of the base) */
-    bool table;       /* has a row for each token, as far as names and shapes show */
-    bool made;        /* stored under another name only, that of the entry `base` */
-    bool twice;       /* stored under this name too */
+    int whole_number;         /* of that adapter */
+    bool saved;               /* `whole` was trained (not just PEFT's copy of the base) */
+    bool table;               /* has a row for each token, as far as names and shapes show */
+    bool made;                /* stored under another name only, that of the entry `base` */
+    bool twice;               /* stored under this name too */
+    const sheaf__quant *form; /* the base's, in 4 or 8 bits; NULL: it is plain */
+    bool kept;                /* with a form: written as the base's files have it, */
+    bool requantised;         /* or in its form again: out_dtype is what is quantised, float32 */
     sheaf_dtype out_dtype;
     int ndim;
     int64_t shape[8];
@@ -149,7 +152,9 @@ typedef struct sheaf__merge_plan {
     char *config;       /* text of config.json; NULL: there is none */
     char *config_path;  /* its path; NULL: there is none, or it was generated */
     char *model_type;   /* "" if absent */
-    char quantized[64]; /* quantization method of the base; "" = none stated */
+    char quantized[64]; /* quantization method of the base; "" = none stated, or one that is read */
+    int64_t nquantised; /* weights of the base in 4 or 8 bits that are read */
+    bool requantise;    /* they stay so */
     int nread;          /* number of adapters given */
     sheaf__merge_adapter *read;
     sheaf__merge_adapter combined; /* of all adapters; source NULL: they are merged in turn */
@@ -186,6 +191,8 @@ sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name
 
 /* sheaf__merge_find_quantized - fills plan->quantized; config NULL: from the tensors alone. */
 void sheaf__merge_find_quantized(sheaf__merge_plan *plan, const json_t *config);
+/* sheaf__merge_set_plain - the text of a config without what it says of quantised weights. */
+sheaf_status *sheaf__merge_set_plain(char **json);
 /* sheaf__merge_refuse_quantized - the error that a tensor of a quantized base cannot be changed. */
 sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *plan, const char *name);
 
@@ -230,12 +237,32 @@ bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const sheaf__merge_ten
 
 /* ---- the output: a Hugging Face folder, or the parts of SAT ---- */
 
+/* What is written beside tensors of the plan where weights stay in 4 or 8 bits: the tensors of the
+ * base's files that hold those which no adapter changes. */
+typedef struct sheaf__merge_kept {
+    sheaf_source *files; /* the base as its files have it; owned */
+    sheaf_source_entry *entry;
+    int64_t count;
+} sheaf__merge_kept;
+
 /* All zero is none. */
 typedef struct sheaf__merge_output {
     sheaf_folder *folder;
+    sheaf__bnb_writer *quantising; /* weights are quantised again; else NULL */
+    sheaf__merge_kept kept;
     sheaf_sat_writer *sat;
-    int64_t *index; /* SAT's number of each tensor of the plan */
+    int64_t *index; /* number of each tensor of the plan in SAT's parts, or to be quantised */
 } sheaf__merge_output;
+
+/* sheaf__merge_requantise_check - can what is changed be quantised again? Errors:
+ * SHEAF_E_UNSUPPORTED. */
+sheaf_status *sheaf__merge_requantise_check(const sheaf__merge_plan *plan, const char *base);
+/* sheaf__merge_requantise_begin - out->quantising, kept and index. */
+sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
+                                            const sheaf_weights_merge_options *options);
+/* sheaf__merge_kept_put - a `put` of a copy of kept.entry; its context is the output. */
+sheaf_status *sheaf__merge_kept_put(void *output, int64_t index, int64_t row0, int64_t rows,
+                                    int64_t col0, int64_t cols, const void *src);
 
 /* sheaf__merge_output_begin - after sheaf__merge_plan_finish(). config: the merged model's; NULL:
  * none. */
@@ -288,3 +315,9 @@ sheaf_status *sheaf__merge_check_rows(sheaf__merge_workers *workers, const sheaf
 sheaf_status *sheaf__merge_check_products(sheaf__merge_workers *workers,
                                           const sheaf__merge_plan *plan, sheaf_source *written,
                                           sheaf_weights_merge_report *report);
+/* sheaf__merge_check_requantised - computes weights that were quantised again once more: codes must
+ * be the written ones; and notes in the report how far the written values are from the merged
+ * ones. */
+sheaf_status *sheaf__merge_check_requantised(sheaf__merge_workers *workers,
+                                             const sheaf__merge_plan *plan, sheaf_source *written,
+                                             sheaf_weights_merge_report *report);

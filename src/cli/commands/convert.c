@@ -28,6 +28,7 @@ static void print_report(cli *cli, const sheaf_weights_convert_options *how,
         sheaf__json_put_int(&j, "moments", r->moments);
         sheaf__json_put_int(&j, "merged", r->merged);
         sheaf__json_put_int(&j, "adapted", r->adapted);
+        sheaf__json_put_int(&j, "quantised", r->quantised);
         sheaf__json_put_int(&j, "bytes", r->bytes);
         if (r->step >= 0)
             sheaf__json_put_int(&j, "step", r->step);
@@ -42,6 +43,8 @@ static void print_report(cli *cli, const sheaf_weights_convert_options *how,
                  r->tensors, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
     if (r->moments > 0)
         sheaf__print(cli->out, ", %" PRId64 " of them moments", r->moments);
+    if (r->quantised > 0)
+        sheaf__print(cli->out, ", %" PRId64 " weights quantised", r->quantised);
     if (r->adapted > 0)
         sheaf__print(cli->out, ", %" PRId64 " layers with LoRA", r->adapted);
     if (r->step >= 0)
@@ -74,6 +77,11 @@ int cmd_convert(cli *cli, int argc, char **argv)
           .max = 64 },
         { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in SRC)",
           .choices = cli_dtypes },
+        { "quantize", CLI_CHOICE, &how.quantize,
+          "hf: linear layers in 4 or 8 bits, as bitsandbytes stores them",
+          .choices = cli_quantize },
+        { "dequantize", CLI_FLAG, &how.dequantize,
+          "weights of SRC in 4 or 8 bits as plain ones (default: hf keeps them)" },
         { "step", CLI_COUNT, &how.step, "step number to write to DST; 0 = as in SRC", .min = 0 },
         { "optimizer", CLI_FLAG, &how.optimizer, "hf, sheaf: write the optimizer's moments too" },
         { "config", CLI_PATH, &how.config, "the model's config.json, if SRC has none", "FILE" },

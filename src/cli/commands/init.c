@@ -31,6 +31,9 @@ int cmd_init(cli *cli, int argc, char **argv)
         { "seed", CLI_SEED, &how.seed, "seed of all random numbers" },
         { "dtype", CLI_CHOICE, &how.dtype, "type of the weights (default as in SPEC)",
           .choices = cli_dtypes },
+        { "quantize", CLI_CHOICE, &how.quantize,
+          "linear layers in 4 or 8 bits, as sheaf convert --quantize makes them",
+          .choices = cli_quantize },
         { "threads", CLI_INT, &how.threads, "threads; 0 = all cores", .max = 4096 },
         { 0 },
     };
@@ -52,11 +55,15 @@ int cmd_init(cli *cli, int argc, char **argv)
         sheaf__json_put_int(&j, "tensors", report.tensors);
         sheaf__json_put_int(&j, "parameters", report.parameters);
         sheaf__json_put_text(&j, "dtype", sheaf_dtype_torch_name(report.dtype));
+        sheaf__json_put_int(&j, "quantised", report.quantised);
         sheaf__json_put_int(&j, "bytes", report.bytes);
         cli_json_end(cli->out, &j);
     } else if (st == NULL) {
-        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s\n", how.dst,
+        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s", how.dst,
                      report.tensors, report.parameters, sheaf_dtype_torch_name(report.dtype));
+        if (report.quantised > 0)
+            sheaf__print(cli->out, ", %" PRId64 " weights quantised", report.quantised);
+        sheaf__print(cli->out, "\n");
     }
     return driver_report(cli, st);
 }

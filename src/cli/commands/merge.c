@@ -40,6 +40,12 @@ static void print_json(FILE *to, const sheaf_weights_merge_report *r,
         sheaf__json_put_real(&j, "change_norm", r->change_norm);
         sheaf__json_put_real(&j, "base_norm", r->base_norm);
         sheaf__json_put_bool(&j, "untied", r->untied);
+        sheaf__json_put_int(&j, "base_quantised", r->base_quantised);
+        sheaf__json_put_int(&j, "requantised", r->requantised);
+        sheaf__json_put_real(&j, "requantise_worst", r->requantise_worst);
+        sheaf__json_put_text(&j, "requantise_tensor",
+                             r->requantised > 0 ? r->requantise_tensor : NULL);
+        sheaf__json_put_real(&j, "requantise_mean", r->requantise_mean);
         sheaf__json_put_int(&j, "rows_checked", r->rows_checked);
         sheaf__json_put_int(&j, "products_checked", r->products_checked);
         sheaf__json_put_real(&j, "worst_product", r->worst_product);
@@ -49,6 +55,24 @@ static void print_json(FILE *to, const sheaf_weights_merge_report *r,
     if (!how->adapter_only)
         sheaf__json_put_int(&j, "bytes", r->bytes);
     cli_json_end(to, &j);
+}
+
+/* What became of a base in 4 or 8 bits. */
+static void print_quantised(FILE *to, const sheaf_weights_merge_report *r)
+{
+    if (r->requantised > 0)
+        sheaf__print(
+            to,
+            "%" PRId64 " of %" PRId64
+            " weights of the base in 4 or 8 bits were changed and quantised again: written "
+            "values differ from the merged ones by %.3g on average, at most %.3g (%s)\n",
+            r->requantised, r->base_quantised, r->requantise_mean, r->requantise_worst,
+            r->requantise_tensor);
+    else if (r->base_quantised > 0)
+        sheaf__print(to,
+                     "%" PRId64 " weights of the base are in 4 or 8 bits: they were dequantised, "
+                     "which is what the adapter was trained on\n",
+                     r->base_quantised);
 }
 
 static void print_report(FILE *to, const sheaf_weights_merge_report *r,
@@ -73,6 +97,7 @@ static void print_report(FILE *to, const sheaf_weights_merge_report *r,
         return;
     }
     sheaf__print(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
+    print_quantised(to, r);
     sheaf__print(to,
                  "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64
                  " elements)\n",
@@ -185,6 +210,8 @@ int cmd_merge(cli *cli, int argc, char **argv)
           "with --combine, without BASE: write the combined adapter" },
         { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in BASE)",
           .choices = cli_dtypes },
+        { "requantize", CLI_FLAG, &how.requantize,
+          "weights of BASE in bitsandbytes' 4 or 8 bits stay so; changed ones are quantised again (default: plain weights)" },
         { "to", CLI_TEXT, &how.to,
           "form to write (default hf); sat gives what sheaf convert --to sat makes of the merged model, in one pass",
           "hf|sat" },

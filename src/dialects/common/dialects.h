@@ -17,6 +17,7 @@ typedef struct sheaf_dialect_hints {
                        a config nor renamed or cut by it; the caller does that */
     bool buffers;   /* with as_stored: rotary_emb.inv_freq of old files too */
     bool moments;   /* with as_stored: optimizer.safetensors beside a model too */
+    bool raw; /* with as_stored: weights in 4 or 8 bits as the tensors that their files hold */
     bool config_only;   /* only the config is needed */
     const char *config; /* --config FILE: the model's config where the folder has none; NULL */
     const char *model;  /* --model-class; NULL: not given */

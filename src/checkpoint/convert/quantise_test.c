@@ -1,0 +1,213 @@
+/* quantise_test.c - convert --quantize writes what transformers and bitsandbytes wrote, byte for
+ * byte, in any number of files; what is refused. */
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/recordings.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/tools/init.h"
+#include "formats/safetensors.h"
+
+enum { MOST_FILES = 8 };
+
+/* All files of a folder. */
+typedef struct folder {
+    sheaf_safetensors *file[MOST_FILES];
+    int count;
+} folder;
+
+static folder open_folder(const char *dir)
+{
+    folder f = { .count = 0 };
+    char **names = NULL;
+    int64_t n = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, dir));
+    for (int64_t i = 0; i < n; i++)
+        if (sheaf__ends_with(names[i], ".safetensors")) {
+            char path[SHEAF_PATH_SIZE];
+            assert_true(f.count < MOST_FILES);
+            CHECK_OK(
+                sheaf__safetensors_open(&f.file[f.count++], sheaf__path_in(path, dir, names[i])));
+        }
+    sheaf__names_free(names, n);
+    return f;
+}
+
+static void close_folder(folder *f)
+{
+    for (int i = 0; i < f->count; i++)
+        sheaf__safetensors_close(f->file[i]);
+}
+
+static int64_t tensors(const folder *f)
+{
+    int64_t n = 0;
+    for (int i = 0; i < f->count; i++)
+        n += f->file[i]->header.count;
+    return n;
+}
+
+static void compare_tensor(const folder *got, const sheaf_safetensors *file,
+                           const sheaf_safetensors_entry *want)
+{
+    const sheaf_safetensors_entry *e = NULL;
+    int at = -1;
+    while (e == NULL && ++at < got->count)
+        e = sheaf__safetensors_find(got->file[at], want->name);
+    if (e == NULL)
+        fail_msg("'%s' is not there", want->name);
+    if (e->dtype != want->dtype || e->ndim != want->ndim ||
+        memcmp(e->shape, want->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
+        fail_msg("'%s' has another type or shape", want->name);
+    char *a = malloc((size_t)want->bytes + 1), *b = malloc((size_t)want->bytes + 1);
+    CHECK_OK(sheaf__safetensors_read(file, want, 0, a, want->bytes));
+    CHECK_OK(sheaf__safetensors_read(got->file[at], e, 0, b, want->bytes));
+    CHECK_BYTES(want->name, b, a, (size_t)want->bytes);
+    free(a);
+    free(b);
+}
+
+static void compare_folders(const char *got, const char *want)
+{
+    folder a = open_folder(got), b = open_folder(want);
+    assert_int_equal(tensors(&a), tensors(&b));
+    for (int i = 0; i < b.count; i++)
+        for (int64_t k = 0; k < b.file[i]->header.count; k++)
+            compare_tensor(&a, b.file[i], &b.file[i]->header.entry[k]);
+    close_folder(&a);
+    close_folder(&b);
+}
+
+static json_t *config_of(const char *dir)
+{
+    char path[SHEAF_PATH_SIZE], *text = NULL;
+    size_t size = 0;
+    json_t *json = NULL;
+    CHECK_OK(sheaf__file_read_all(&text, &size, sheaf__path_in(path, dir, "config.json"), 1 << 20));
+    CHECK_OK(sheaf__json_parse(&json, text, size));
+    free(text);
+    return json;
+}
+
+static sheaf_status *quantise(const char *src, const char *dst, sheaf_weights_convert_options how)
+{
+    sheaf_weights_convert_report report;
+    how.src = src;
+    how.dst = dst;
+    how.to = how.to != NULL ? how.to : "hf";
+    CHECK_OK(sheaf__remove_tree(dst));
+    return sheaf_convert(&report, &how);
+}
+
+/* `computes`: the recording was loaded to compute in another type than the weights'. */
+static const struct {
+    const char *base, *want;
+    sheaf_quantize as;
+    sheaf_dtype dtype;
+    bool computes;
+} recorded[] = {
+    { "tiny_llama", "bnb_nf4", SHEAF_QUANTIZE_NF4, SHEAF_BOOL, false },
+    { "tiny_llama", "bnb_nf4_double", SHEAF_QUANTIZE_NF4_DOUBLE, SHEAF_BOOL, false },
+    { "tiny_llama", "bnb_int8", SHEAF_QUANTIZE_INT8, SHEAF_BOOL, false },
+    { "tiny_qwen2", "bnb_nf4", SHEAF_QUANTIZE_NF4, SHEAF_BOOL, false },
+    { "tiny_qwen2", "bnb_int8", SHEAF_QUANTIZE_INT8, SHEAF_BOOL, false },
+    { "tiny_qwen2", "bnb_nf4_from_f32", SHEAF_QUANTIZE_NF4, SHEAF_F32, true },
+};
+
+static const char *folder_of(const char *model, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "quant/%s/%s", model, name);
+    return recording(path);
+}
+
+/* Not all recordings are in the part of them that every checkout has. */
+static bool is_there(const char *dir)
+{
+    return sheaf__path_kind(dir) == SHEAF_PATH_DIR;
+}
+
+static void test_quantise__writes_the_bytes_of_transformers(void **state)
+{
+    int compared = 0;
+    for (size_t i = 0; i < ARRAY_LEN(recorded); i++) {
+        const char *base = folder_of(recorded[i].base, "base_bf16"),
+                   *want = folder_of(recorded[i].base, recorded[i].want);
+        if (!is_there(base) || !is_there(want))
+            continue;
+        for (int threads = 1; threads <= 4; threads += 3)
+            for (int64_t shard = 0; shard <= 40000; shard += 40000) {
+                CHECK_OK(quantise(base, at("out"),
+                                  (sheaf_weights_convert_options){ .quantize = recorded[i].as,
+                                                                   .dtype = recorded[i].dtype,
+                                                                   .threads = threads,
+                                                                   .shard_bytes = shard }));
+                compare_folders(at("out"), want);
+            }
+        json_t *a = config_of(at("out")), *b = config_of(want);
+        if (recorded[i].computes)
+            json_object_set_new(json_object_get(b, "quantization_config"), "bnb_4bit_compute_dtype",
+                                json_string("float32"));
+        if (!json_equal(a, b))
+            fail_msg("%s/%s: another config.json", recorded[i].base, recorded[i].want);
+        json_decref(a);
+        json_decref(b);
+        compared++;
+    }
+    assert_true(compared > 0);
+}
+
+/* A tensor's rows that are no multiple of a block, and several files. */
+static void test_quantise__init_writes_what_convert_would(void **state)
+{
+    static const char *const specs[] = { "tiny-bytes", "cogvlm-tiny", "cogagent-tiny",
+                                         "minicpmv-tiny", "omnilmm-tiny" };
+    for (size_t s = 0; s < ARRAY_LEN(specs); s++) {
+        sheaf_weights_init_report report;
+        sheaf_weights_init_options how = {
+            .spec = specs[s], .dst = at("plain"), .seed = 5, .dtype = SHEAF_BF16
+        };
+        CHECK_OK(sheaf__remove_tree(at("plain")));
+        CHECK_OK(sheaf_init(&report, &how));
+        for (sheaf_quantize as = SHEAF_QUANTIZE_NF4; as <= SHEAF_QUANTIZE_INT8; as++) {
+            how.dst = at("made");
+            how.quantize = as;
+            how.threads = 3;
+            CHECK_OK(sheaf__remove_tree(at("made")));
+            CHECK_OK(sheaf_init(&report, &how));
+            assert_true(report.quantised > 0);
+            CHECK_OK(quantise(at("plain"), at("out"),
+                              (sheaf_weights_convert_options){ .quantize = as }));
+            compare_folders(at("made"), at("out"));
+            json_t *a = config_of(at("made")), *b = config_of(at("out"));
+            assert_true(json_equal(a, b));
+            json_decref(a);
+            json_decref(b);
+        }
+    }
+}
+
+static void test_quantise__refuses_what_it_cannot(void **state)
+{
+    sheaf_weights_init_report report;
+    CHECK_OK(sheaf__remove_tree(at("plain")));
+    CHECK_OK(sheaf_init(&report,
+                        &(sheaf_weights_init_options){ .spec = "tiny-bytes", .dst = at("plain") }));
+    CHECK_FAILS(
+        quantise(at("plain"), at("no"),
+                 (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_NF4, .to = "sheaf" }),
+        SHEAF_E_ARG, "--quantize | --to hf");
+    assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quantise__writes_the_bytes_of_transformers),
+        cmocka_unit_test(test_quantise__init_writes_what_convert_would),
+        cmocka_unit_test(test_quantise__refuses_what_it_cannot),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

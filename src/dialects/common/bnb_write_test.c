@@ -1,0 +1,131 @@
+/* bnb_write_test.c - whatever boxes weights come in, the same bytes are written; what is not finite
+ * is refused. */
+#include "tests/check.h"
+#include "tests/files.h"
+
+#include "base/random.h"
+#include "dialects/common/bnb_write.h"
+
+enum { ROWS = 41, COLS = 30 };
+
+static const sheaf__quant forms[] = {
+    { .codes = SHEAF__NF4, .grouping = SHEAF__GROUPS_FLAT, .block = 64, .dtype = SHEAF_BF16 },
+    { .codes = SHEAF__FP4, .grouping = SHEAF__GROUPS_FLAT, .block = 32, .dtype = SHEAF_F16 },
+    { .codes = SHEAF__NF4,
+      .grouping = SHEAF__GROUPS_FLAT,
+      .block = 64,
+      .doubled = true,
+      .dtype = SHEAF_F32 },
+    { .codes = SHEAF__INT8, .dtype = SHEAF_F32 },
+};
+
+/* Writes one matrix in boxes of at most `tall` rows and `wide` columns, the last one first. */
+static sheaf_status *write_in_boxes(const char *dst, const sheaf__quant *form, const float *x,
+                                    int64_t rows, int64_t cols, int64_t tall, int64_t wide)
+{
+    const sheaf__bnb_tensor list[] = {
+        { .spec = { "a.weight", SHEAF_F32, 2, { rows, cols } }, .quantised = true, .form = *form },
+        { .spec = { "b", SHEAF_F32, 1, { 1 } } },
+    };
+    sheaf__bnb_writer *w = NULL;
+    sheaf_folder *folder = NULL;
+    sheaf_folder_options how = { .stem = "m", .replace = true };
+    int64_t count = 0;
+    sheaf_status *st = sheaf__bnb_new(&w, list, 2);
+    const sheaf_safetensors_spec *specs =
+        st == NULL ? sheaf__bnb_specs(&count, &how.late, w) : NULL;
+    TRY(st, sheaf__folder_begin(&folder, dst, specs, count, &how));
+    TRY(st, sheaf__bnb_begin(w, folder));
+    for (int64_t r = (rows - 1) / tall * tall; r >= 0 && st == NULL; r -= tall)
+        for (int64_t c = (cols - 1) / wide * wide; c >= 0 && st == NULL; c -= wide) {
+            float box[ROWS * COLS];
+            const int64_t h = rows - r < tall ? rows - r : tall,
+                          n = cols - c < wide ? cols - c : wide;
+            for (int64_t i = 0; i < h; i++)
+                memcpy(box + i * n, x + (r + i) * cols + c, (size_t)n * sizeof *box);
+            st = sheaf__bnb_put(w, 0, r, h, c, n, box);
+        }
+    TRY(st, sheaf__bnb_put(w, 1, 0, 1, 0, 1, x));
+    if (folder != NULL)
+        st = sheaf__folder_end(folder, st);
+    sheaf__bnb_free(w);
+    return st;
+}
+
+static void read_file(char **text, size_t *size)
+{
+    CHECK_OK(sheaf__file_read_all(text, size, at("out/m.safetensors"), 1 << 20));
+}
+
+static void test_bnb__boxes_do_not_show(void **state)
+{
+    static const int64_t boxes[][2] = {
+        { 1, COLS }, { 7, COLS }, { 1, 1 }, { 5, 7 }, { ROWS, 11 }
+    };
+    float x[ROWS * COLS];
+    sheaf__random_normals(x, 1, 2, 0, ROWS * COLS);
+    for (size_t f = 0; f < ARRAY_LEN(forms); f++)
+        for (int64_t rows = 1; rows <= ROWS; rows += 20)
+            for (int64_t cols = 1; cols <= COLS; cols += 29) {
+                char *whole = NULL, *text = NULL;
+                size_t size = 0, got = 0;
+                CHECK_OK(write_in_boxes(at("out"), &forms[f], x, rows, cols, ROWS, COLS));
+                read_file(&whole, &size);
+                for (size_t b = 0; b < ARRAY_LEN(boxes); b++) {
+                    CHECK_OK(write_in_boxes(at("out"), &forms[f], x, rows, cols, boxes[b][0],
+                                            boxes[b][1]));
+                    read_file(&text, &got);
+                    assert_int_equal(got, size);
+                    CHECK_BYTES("boxes", text, whole, size);
+                    free(text);
+                }
+                free(whole);
+            }
+}
+
+static void test_bnb__what_is_not_finite_is_refused(void **state)
+{
+    static const struct {
+        int form;
+        float value;
+        bool good;
+    } rows[] = { { 0, NAN, false },  { 0, INFINITY, false }, { 2, -INFINITY, false },
+                 { 3, 65504, true }, { 3, 65520, false },    { 0, 3e38f, true },
+                 { 3, NAN, false } };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        float x[ROWS * COLS] = { 0 };
+        x[5 * COLS + 7] = rows[i].value;
+        CHECK_OK(sheaf__remove_tree(at("out")));
+        sheaf_status *st = write_in_boxes(at("out"), &forms[rows[i].form], x, ROWS, COLS, 3, COLS);
+        if (rows[i].good) {
+            CHECK_OK(st);
+            continue;
+        }
+        CHECK_FAILS(st, SHEAF_E_NUMBER, "'a.weight', near row");
+        assert_int_equal(sheaf__path_kind(at("out")), SHEAF_PATH_NONE);
+    }
+}
+
+static void test_bnb__only_matrices_of_floats(void **state)
+{
+    static const sheaf_safetensors_spec bad[] = { { "a.weight", SHEAF_F32, 1, { 4 } },
+                                                  { "a.weight", SHEAF_I8, 2, { 4, 4 } },
+                                                  { "a", SHEAF_F32, 2, { 4, 4 } } };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        sheaf__bnb_writer *w = NULL;
+        CHECK_FAILS(
+            sheaf__bnb_new(
+                &w, &(sheaf__bnb_tensor){ .spec = bad[i], .quantised = true, .form = forms[0] }, 1),
+            SHEAF_E_UNSUPPORTED, "'a");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bnb__boxes_do_not_show),
+        cmocka_unit_test(test_bnb__what_is_not_finite_is_refused),
+        cmocka_unit_test(test_bnb__only_matrices_of_floats),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
