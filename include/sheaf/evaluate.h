@@ -65,6 +65,7 @@ typedef struct sheaf_model_evaluate_options {
     const sheaf_model_generate_options *answers;
     sheaf_answer **out;
     const char *device; /* where it computes (docs/devices.md); NULL: cpu */
+    sheaf_quantize quantize;
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {

@@ -21,3 +21,7 @@ sheaf__quant sheaf__quantised_as(sheaf_quantize as, sheaf_dtype stored);
  * integers. */
 sheaf_status *sheaf__quantise(sheaf_source **source, sheaf_quantize as,
                               bool (*chosen)(void *self, const char *name), void *self);
+
+/* sheaf__quantised_twice - the status of a base that is quantised already, by one of its tensors.
+ */
+sheaf_status *sheaf__quantised_twice(const char *name);

@@ -23,6 +23,7 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
     sheaf_status *st = sheaf__check_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
     TRY(st, sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
     TRY(st, sheaf__check_count(what, "sums", o->sums, SHEAF_SUMS_MMA16));
+    TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_INT8));
     const sheaf__device_class *device;
     TRY(st, sheaf__device_find(&device, o->device));
     return TRY(st, sheaf__check_dtype(what, o->dtype));
@@ -52,6 +53,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                                      .config = o->config,
                                                                      .slices = o->slices,
                                                                      .adapter = o->adapter,
+                                                                     .quantize = o->quantize,
                                                                      .events = o->events });
     TRY(st, sheaf__run_model_ranks(&m->run, o->slices, o->tp));
     if (st != NULL)
@@ -150,6 +152,7 @@ sheaf_plan_generation sheaf__model_layout(const sheaf_model *m, int64_t batch, i
 {
     return (sheaf_plan_generation){ .schema = m->opened.schema,
                                     .lora = m->opened.lora,
+                                    .forms = sheaf__opened_forms(&m->opened),
                                     .place = &m->placement,
                                     .tp = m->o.tp,
                                     .groups = m->o.dp,

@@ -150,7 +150,7 @@ static void run(asked *a, const char *family, const char *place, int ranks, shea
     CHECK_OK(f->spec_config(&text, 0));
     CHECK_OK(sheaf_config_parse(&a->config, text, strlen(text)));
     CHECK_OK(sheaf_schema_new(&schema, &a->config, 4));
-    CHECK_OK(sheaf__made_source(&source, schema));
+    CHECK_OK(sheaf__made_source(&source, schema, NULL));
     a->ranks = ranks;
     ask(a);
     const sheaf__opened opened = {

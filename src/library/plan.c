@@ -97,6 +97,7 @@ static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_op
     q->o.threads = o.threads;
     q->o.isa = o.isa;
     q->o.device = o.device;
+    q->o.quantize = o.quantize;
     q->o.micro_batch = a->how.batch > 0 ? a->how.batch : 1;
     q->max_new = a->how.max_new;
     if (o.slices > 0)

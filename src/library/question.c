@@ -190,6 +190,8 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
                       q->flags ? "--place" : "place");
     else if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, events);
+    TRY(st, sheaf__opened_quantise(&q->opened, o->quantize, generates ? NULL : sheaf__selected,
+                                   &q->selection));
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
         if (q->images_text != NULL && !q->warned)
             sheaf_note(events, "--images %s has no effect: the data say what they hold",
@@ -221,6 +223,7 @@ sheaf__job sheaf__question_job(const sheaf__question *q)
     return (sheaf__job){ .options = &q->o,
                          .schema = q->opened.schema,
                          .lora = q->opened.lora,
+                         .forms = sheaf__opened_forms(&q->opened),
                          .selection = &q->selection,
                          .train = q->sets.train,
                          .eval = q->sets.eval,
@@ -248,6 +251,7 @@ sheaf_status *sheaf__question_generation(sheaf_plan_generation *out, const sheaf
 {
     *out = (sheaf_plan_generation){ .schema = q->opened.schema,
                                     .lora = q->opened.lora,
+                                    .forms = sheaf__opened_forms(&q->opened),
                                     .place = &q->place,
                                     .tp = q->o.tp,
                                     .groups = q->o.dp,

@@ -413,6 +413,8 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     *out = (sheaf__opened){ 0 };
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
+    if (how->quantize == SHEAF_QUANTIZE_NONE && run->adapter != NULL)
+        replaced.quantize = run->r.options.quantize;
     const int slices = run->r.options.slices;
     if (replaced.slices == 0)
         replaced.slices = slices > 0 ? slices : SHEAF__DEFAULT_SLICES;

@@ -178,7 +178,10 @@ extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad
 #define SHEAF__SPECIALS_HELP "special tokens written in texts are read as tokens, not as plain text"
 #define SHEAF__CACHE_HELP                                                                          \
     "folder that caches tokenised texts; default: none, or OUT/cache for large data"
-extern const sheaf__choice sheaf__sums_choices[]; /* as sheaf_sums */
+extern const sheaf__choice sheaf__sums_choices[];     /* as sheaf_sums */
+extern const sheaf__choice sheaf__quantize_choices[]; /* as sheaf_quantize */
+#define SHEAF__QUANTIZE_HELP                                                                       \
+    "quantise the frozen linear layers of a plain base while it is loaded, as bitsandbytes does; part of the result"
 #define SHEAF__DEVICE_HELP                                                                         \
     "where it computes: cpu (default), cuda (NVIDIA GPUs: rank r on GPU r modulo their number), cuda:0,2 (those); list shows them"
 #define SHEAF__SUMS_HELP                                                                           \

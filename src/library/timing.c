@@ -188,8 +188,10 @@ static sheaf_status *measure(generation *g, const sheaf__question *q, const shea
     how.fresh = NULL;
     TRY(st, sheaf__open_model(&opened, &how));
     TRY(st, sheaf__placement_read(&place, NULL, opened.schema));
-    TRY(st, sheaf__made_source(&opened.weights, opened.schema));
+    TRY(st, sheaf__opened_quantise(&opened, o->quantize, NULL, NULL));
+    TRY(st, sheaf__made_source(&opened.weights, opened.schema, opened.forms));
     g->asked.schema = opened.schema;
+    g->asked.forms = opened.weights;
     g->asked.place = &place;
     TRY(st, sheaf_fits_generate(&g->asked,
                                 &(sheaf_fits_options){ .force = o->force, .events = events }));

@@ -49,5 +49,7 @@ sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made,
  * computes, other programs disturb that one less. */
 bool sheaf__trial_by_processor(const sheaf_train_options *options);
 
-/* sheaf__made_source - made-up weights, float32; `schema` is borrowed. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema);
+/* sheaf__made_source - made-up weights, float32, or codes where `forms` (NULL: none) says so; both
+ * are borrowed. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema,
+                                 sheaf_source *forms);

@@ -45,6 +45,12 @@ static const sheaf__choice biases[] = {
     { 0 },
 };
 
+const sheaf__choice sheaf__quantize_choices[] = { { "none", SHEAF_QUANTIZE_NONE },
+                                                  { "nf4", SHEAF_QUANTIZE_NF4 },
+                                                  { "nf4-double", SHEAF_QUANTIZE_NF4_DOUBLE },
+                                                  { "int8", SHEAF_QUANTIZE_INT8 },
+                                                  { 0 } };
+
 const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "tiles", SHEAF_SUMS_TILES },
                                               { "mma8", SHEAF_SUMS_MMA8 },
@@ -239,6 +245,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           .choices = dtypes },
         { "sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->sums, SHEAF__SUMS_HELP,
           .choices = sheaf__sums_choices },
+        { "quantize", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_LATE | SHEAF__IS_COMMON,
+          &o->quantize, SHEAF__QUANTIZE_HELP, .choices = sheaf__quantize_choices },
         { "loss-scale", SHEAF__IS_TEXT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->loss_scale,
           "float16: factor of the loss: dynamic (default), or a fixed power of two", "X" },
         { "loss-scale-init", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE,
@@ -387,6 +395,8 @@ static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__sett
         { "patience", every, o->eval_every > 0 || o->patience == 0 },
         { "min-delta", every, o->eval_every > 0 || o->min_delta == 0 },
         { "train", "--method lora or head", o->method != SHEAF_METHOD_FULL },
+        { "quantize", "--method lora or head, which leave weights frozen",
+          o->method != SHEAF_METHOD_FULL || o->quantize == SHEAF_QUANTIZE_NONE },
         { "loss-scale", "--dtype float16", half },
         { "loss-scale-init", dynamic, half && !stays },
         { "loss-scale-window", dynamic, half && !stays },

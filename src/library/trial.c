@@ -8,6 +8,7 @@
 #include "library/train_settings.h"
 #include "plan/fits.h"
 #include "catalog/boxes.h"
+#include "ops/quant/quant.h"
 
 enum { MOST = 1000, MOST_SHORT = 32, FEWEST_SHORT = 4 }; /* steps to measure a model */
 /* Seconds of a short model: its steps end after the least when the two fastest agree. */
@@ -151,13 +152,14 @@ static sheaf_status *open_model(sheaf__opened *opened, sheaf__selection *selecti
         fresh.nlayers = 0; /* of the whole model, for the rates of adapted layers */
     TRY(st, sheaf__open_model(opened, &how));
     TRY(st, sheaf__select(selection, opened->schema, opened->lora, o, NULL));
+    TRY(st, sheaf__opened_quantise(opened, o->quantize, sheaf__selected, selection));
     if (st == NULL && t->is_short)
-        st = sheaf__made_source(&opened->weights, opened->schema);
+        st = sheaf__made_source(&opened->weights, opened->schema, opened->forms);
     else if (st == NULL && opened->lora != NULL)
         st = sheaf_lora_save_also(opened->lora, opened->schema, sheaf__selected, selection);
     t->job.schema = opened->schema;
     t->job.lora = opened->lora;
-    t->job.base = opened->weights;
+    t->job.base = t->job.forms = opened->weights;
     t->job.adapter = opened->adapter;
     sheaf_lora_options_release(&fresh);
     return st;
@@ -214,6 +216,7 @@ enum { PERIOD = 8191 }; /* a prime, so that rows differ */
 typedef struct made {
     sheaf_source source;
     const sheaf_schema *schema;
+    sheaf_source *forms; /* says which have codes; may be NULL */
     sheaf_source_entry *entry;
     float value[PERIOD];
 } made;
@@ -248,21 +251,69 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     return NULL;
 }
 
+/* ---- codes ---- */
+
+static const sheaf__quant *form(sheaf_source *self, const char *name)
+{
+    sheaf_source *forms = ((made *)self)->forms;
+    return forms == NULL ? NULL : sheaf__source_form(forms, name);
+}
+
+static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                int64_t col0, int64_t cols, const sheaf__quant_parts *to)
+{
+    const sheaf__quant *q = form(self, name);
+    const int64_t in = find(self, name)->shape[1],
+                  groups =
+                      sheaf__quant_groups(q, &(sheaf__quant_box){ in, row0, rows, col0, cols });
+    const uint32_t most = sheaf__code_bits(q->codes) == 4 ? 16 : 120;
+    uint32_t state = (uint32_t)(row0 * in + col0);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        state = state * 1664525u + 1013904223u;
+        to->codes[i] = (uint8_t)((state >> 24) % most);
+    }
+    for (int64_t i = 0; i < rows * groups; i++) {
+        if (q->doubled)
+            to->scale_codes[i] = (uint8_t)(i & 127);
+        else
+            to->scales[i] = q->codes == SHEAF__NF4 || q->codes == SHEAF__FP4 ? 0.05f : 0.0005f;
+        if (q->zeros)
+            to->zeros[i] = 8;
+    }
+    return NULL;
+}
+
+static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
+{
+    const sheaf__quant *q = form(self, name);
+    const sheaf_source_entry *e = find(self, name);
+    for (int64_t i = 0; i < sheaf__quant_nested(q, e->shape[0] * e->shape[1]); i++)
+        to->nested[i] = 0.001f;
+    to->offset = q->doubled ? 0.05f : 0;
+    for (int64_t c = 0; q->grouping == SHEAF__GROUPS_INDEXED && c < e->shape[1]; c++)
+        to->index[c] = (uint16_t)(c % q->groups);
+    return NULL;
+}
+
+static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
+
 static void close_made(sheaf_source *self)
 {
     free(((made *)self)->entry);
     free(self);
 }
 
-sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema)
+sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema,
+                                 sheaf_source *forms)
 {
     made *m = calloc(1, sizeof *m);
     if (m == NULL || (m->entry = calloc((size_t)schema->count + 1, sizeof *m->entry)) == NULL) {
         free(m);
         return sheaf__no_memory("made-up weights");
     }
-    m->source = (sheaf_source){ find, count, entry, read_box, close_made };
+    m->source = (sheaf_source){ find, count, entry, read_box, close_made, &quantised };
     m->schema = schema;
+    m->forms = forms;
     uint32_t state = 1;
     for (int i = 0; i < PERIOD; i++) { /* between -0.03 and 0.03 */
         state = state * 1664525u + 1013904223u;

@@ -93,14 +93,28 @@ static sheaf_status *add_trained(sheaf__trained **out, sheaf__model *m, const sh
                               decays(t));
 }
 
-sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t)
+/* Is the tensor frozen and the base's, not the adapter's? */
+static bool is_kept(const sheaf__model *m, const sheaf_tensor *t)
 {
     const sheaf_lora *lora = m->options.lora;
+    for (int i = 0; lora != NULL && i < lora->nsaved; i++)
+        if (lora->saved[i] == t)
+            return false;
+    return !is_saved(m, t);
+}
+
+sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t)
+{
     const sheaf_dtype stored = m->schema->config.dtype, computed = m->context->dtype;
-    bool kept = computed == SHEAF_F32 && (stored == SHEAF_BF16 || stored == SHEAF_F16);
-    for (int i = 0; kept && lora != NULL && i < lora->nsaved; i++)
-        kept = lora->saved[i] != t; /* comes from the adapter's file */
-    return kept && !is_saved(m, t) ? stored : computed;
+    const bool half = computed == SHEAF_F32 && (stored == SHEAF_BF16 || stored == SHEAF_F16);
+    return half && is_kept(m, t) ? stored : computed;
+}
+
+const sheaf__quant *sheaf__build_form(const sheaf__model *m, const sheaf_tensor *t)
+{
+    return m->options.forms == NULL || t->role == SHEAF_EMBED || !is_kept(m, t)
+               ? NULL
+               : sheaf__source_form(m->options.forms, t->name);
 }
 
 /* ---- LoRA ---- */
@@ -253,20 +267,32 @@ static sheaf_status *send_away(sheaf__model *m, sheaf__linear *l)
     return st;
 }
 
+/* The matrix of all owned outputs, or that of one slice of the inputs. */
+static sheaf__packed matrix_of(const sheaf__model *m, const sheaf__linear *l, const sheaf_tensor *t,
+                               int slice)
+{
+    const sheaf__device *device = m->context->device;
+    const sheaf__quant *form = sheaf__build_form(m, t);
+    const sheaf__quant_box box =
+        l->rows ? (sheaf__quant_box){ l->in, 0, l->out, l->logical0 + l->begin[slice],
+                                      l->extent[slice] }
+                : (sheaf__quant_box){ l->in, l->logical0, l->owned, 0, l->in };
+    return form == NULL ? sheaf__packed_on(device, sheaf__build_dtype(m, t), box.rows, box.cols)
+                        : sheaf__packed_quantised(device, m->context->dtype, form, &box);
+}
+
 static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t,
                                  sheaf_memory kind)
 {
-    const sheaf_dtype dtype = sheaf__build_dtype(m, t);
     sheaf_status *st = NULL;
-    const sheaf__device *device = m->context->device;
     const bool away = goes_away(m, t, kind);
     if (!l->rows)
-        l->all = sheaf__packed_on(device, dtype, l->owned, l->in);
+        l->all = matrix_of(m, l, t, 0);
     if (l->all.n > 0 && !away)
         st = take(m, &l->all.ahead, t->name, sheaf__packed_size(&l->all), kind);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
-        *w = l->rows ? sheaf__packed_on(device, dtype, l->out, l->extent[s])
+        *w = l->rows ? matrix_of(m, l, t, s)
                      : sheaf__packed_part(&l->all, l->begin[s], l->extent[s]);
         if (l->rows && l->extent[s] > 0 && !away)
             st = take(m, &w->ahead, t->name, sheaf__packed_size(w), kind);

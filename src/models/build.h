@@ -26,6 +26,10 @@ sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m,
  * in 16 bits where the config says that they are stored so and the compute dtype is float32. */
 sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t);
 
+/* sheaf__build_form - how a tensor's codes are kept in memory; NULL: it is plain there. Trained
+ * tensors, those of an adapter's file and tables are. */
+const sheaf__quant *sheaf__build_form(const sheaf__model *m, const sheaf_tensor *t);
+
 /* A linear layer; bias may be NULL, `piece` of a fused weight (0 otherwise). */
 sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *weight,
                                   const sheaf_tensor *bias, int piece);
@@ -59,6 +63,10 @@ sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char 
 sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes,
                                       sheaf_memory kind);
 void sheaf__build_free(sheaf__model *m);
+/* sheaf__load_codes - what load.c does for a layer whose weight is quantised (load_codes.c). */
+sheaf_status *sheaf__load_codes(sheaf__context *c, sheaf_source *base, sheaf__linear *l);
+/* sheaf__linear_is_quantised - are a layer's matrices codes? */
+bool sheaf__linear_is_quantised(const sheaf__linear *l);
 
 /* ---- the pass ---- */
 

@@ -27,10 +27,11 @@ static bool floats_are(const sheaf__context *c, const sheaf__trained *t, const f
     return is_sound(c, t) && is_finite(c, x, SHEAF_F32, n);
 }
 
-/* Panels are padded with zeros; compressed ones are finite by construction. */
+/* Panels are padded with zeros; compressed ones are finite by construction, those of codes were
+ * checked when they were loaded. */
 static bool is_packed_well(const sheaf__context *c, const sheaf__packed *w)
 {
-    if (w->code != NULL)
+    if (w->code != NULL || w->quantised)
         return true;
     const size_t bytes = sheaf__packed_size(w);
     return is_finite(c, w->ahead, w->dtype, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)));

@@ -9,6 +9,7 @@
 #include "catalog/boxes.h"
 #include "comm/process.h"
 #include "ops/pool.h"
+#include "ops/quant/quant.h"
 
 enum {
     PARTS = 8,       /* of a row that is cut; part of the definition */
@@ -21,9 +22,10 @@ typedef struct item {
     const sheaf_source_entry *entry;
     int64_t rows, cols, units; /* of the view; units in a row. Of a tensor of one axis: one row */
     bool vector;
-    size_t bytes;           /* of an element */
-    int64_t *edge;          /* [units + 1] columns where they begin; NULL: a row is one */
-    _Atomic uint64_t *seen; /* a bit for each unit */
+    const sheaf__quant *quant; /* NULL: plain */
+    size_t bytes;              /* of an element; of codes 1 */
+    int64_t *edge;             /* [units + 1] columns where they begin; NULL: a row is one */
+    _Atomic uint64_t *seen;    /* a bit for each unit */
     _Atomic uint64_t sum[2];
     int64_t block_rows, first_block;
 } item;
@@ -37,6 +39,8 @@ struct sheaf__hashed {
     atomic_llong next; /* block to read */
     bool stopped;
 };
+
+static const char memory_for[] = "fingerprint of the weights";
 
 static void little(unsigned char out[8], uint64_t x)
 {
@@ -56,6 +60,12 @@ static void add_unit(uint64_t sum[2], int64_t number, const void *bytes, size_t 
     sum[1] += hash.low;
 }
 
+/* All units of a tensor, with that of what belongs to all of its codes. */
+static int64_t units_of(const item *t)
+{
+    return t->rows * t->units + (t->quant != NULL);
+}
+
 /* The part of a box that was read: units [u0, u1) of `rows` rows from row0 on, `stride` bytes from
  * row to row; `bytes` is where column col0 lies. */
 typedef struct box {
@@ -63,7 +73,35 @@ typedef struct box {
     int64_t row0, rows, u0, u1, col0;
     size_t stride;
     const char *bytes;
+    const sheaf__quant_parts *parts; /* of codes; else NULL */
+    sheaf__quant_box at;
+    char *unit; /* memory for the bytes of one unit */
 } box;
+
+/* The bytes of a unit of codes, rows counted in the box: see hashed.h. */
+static size_t codes_of(const box *b, int64_t row, int64_t begin, int64_t end)
+{
+    const sheaf__quant *q = b->t->quant;
+    const int64_t groups = sheaf__quant_groups(q, &b->at);
+    int64_t first = 0, last = groups;
+    if (q->grouping != SHEAF__GROUPS_INDEXED && q->block > 0) {
+        const int64_t phase = sheaf__quant_phase(q, &b->at, row) - b->col0;
+        first = (phase + begin) / q->block;
+        last = (phase + end - 1) / q->block + 1;
+    }
+    const size_t n = (size_t)(last - first), at = (size_t)(row * groups + first);
+    char *to = b->unit;
+    to = (char *)memcpy(to, b->bytes + (size_t)row * b->stride + (size_t)(begin - b->col0),
+                        (size_t)(end - begin)) +
+         (end - begin);
+    if (q->doubled)
+        to = (char *)memcpy(to, b->parts->scale_codes + at, n) + n;
+    else
+        to = (char *)memcpy(to, b->parts->scales + at, n * sizeof(float)) + n * sizeof(float);
+    if (q->zeros)
+        to = (char *)memcpy(to, b->parts->zeros + at, n) + n;
+    return (size_t)(to - b->unit);
+}
 
 /* Units [first, last) of the tensor, which lie in the box: hashes those that are not hashed yet. */
 static void claim(uint64_t sum[2], const box *b, int64_t first, int64_t last)
@@ -83,10 +121,13 @@ static void claim(uint64_t sum[2], const box *b, int64_t first, int64_t last)
                           u = number - row * t->units;
             const int64_t begin = t->edge == NULL ? 0 : t->edge[u],
                           end = t->edge == NULL ? t->cols : t->edge[u + 1];
-            add_unit(sum, number,
-                     b->bytes + (size_t)(row - b->row0) * b->stride +
-                         (size_t)(begin - b->col0) * t->bytes,
-                     (size_t)(end - begin) * t->bytes);
+            if (b->parts != NULL)
+                add_unit(sum, number, b->unit, codes_of(b, row - b->row0, begin, end));
+            else
+                add_unit(sum, number,
+                         b->bytes + (size_t)(row - b->row0) * b->stride +
+                             (size_t)(begin - b->col0) * t->bytes,
+                         (size_t)(end - begin) * t->bytes);
         }
     }
 }
@@ -107,6 +148,19 @@ static void hash_box(const box *b)
 /* ---- as a source ---- */
 
 /* Marks the units that are completely inside a box that was read. */
+static void mark(box *b, int64_t cols)
+{
+    const item *t = b->t;
+    if (t->edge == NULL && !t->vector && cols != t->cols)
+        return;
+    for (; t->edge != NULL && b->u0 < b->u1 && t->edge[b->u0] < b->col0; b->u0++)
+        ;
+    for (; t->edge != NULL && b->u1 > b->u0 && t->edge[b->u1] > b->col0 + cols; b->u1--)
+        ;
+    if (b->u0 < b->u1 && b->rows > 0)
+        hash_box(b);
+}
+
 static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                      const void *bytes)
 {
@@ -121,14 +175,51 @@ static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t 
         if (row0 != 0 || rows != t->cols || cols != 1)
             return;
         b.rows = 1;
-    } else if (t->edge == NULL && cols != t->cols)
-        return;
-    for (; t->edge != NULL && b.u0 < b.u1 && t->edge[b.u0] < col0; b.u0++)
-        ;
-    for (; t->edge != NULL && b.u1 > b.u0 && t->edge[b.u1] > col0 + cols; b.u1--)
-        ;
-    if (b.u0 < b.u1 && b.rows > 0)
-        hash_box(&b);
+    }
+    mark(&b, cols);
+}
+
+static sheaf_status *seen_codes(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                                const sheaf__quant_parts *parts)
+{
+    box b = { .t = t,
+              .row0 = row0,
+              .rows = rows,
+              .u1 = t->units,
+              .col0 = col0,
+              .stride = (size_t)cols,
+              .bytes = (const char *)parts->codes,
+              .parts = parts,
+              .at = { t->cols, row0, rows, col0, cols } };
+    b.unit = malloc((size_t)cols + (size_t)sheaf__quant_groups(t->quant, &b.at) * 6 + 1);
+    if (b.unit == NULL)
+        return sheaf__no_memory(memory_for);
+    mark(&b, cols);
+    free(b.unit);
+    return NULL;
+}
+
+static sheaf_status *seen_whole(item *t, const sheaf__quant_whole *whole)
+{
+    const int64_t number = t->rows * t->units, n = sheaf__quant_nested(t->quant, t->rows * t->cols);
+    const size_t index = t->quant->grouping == SHEAF__GROUPS_INDEXED ? (size_t)t->cols * 2 : 0,
+                 nested = (size_t)n * sizeof(float),
+                 offset = t->quant->doubled ? sizeof whole->offset : 0;
+    const uint64_t bit = UINT64_C(1) << number % 64;
+    uint64_t sum[2] = { 0, 0 };
+    if (atomic_fetch_or(&t->seen[number / 64], bit) & bit)
+        return NULL;
+    char *bytes = malloc(offset + nested + index + 1);
+    if (bytes == NULL)
+        return sheaf__no_memory(memory_for);
+    memcpy(bytes, &whole->offset, offset);
+    memcpy(bytes + offset, whole->nested, nested);
+    memcpy(bytes + offset + nested, whole->index, index);
+    add_unit(sum, number, bytes, offset + nested + index);
+    for (int i = 0; i < 2; i++)
+        atomic_fetch_add_explicit(&t->sum[i], sum[i], memory_order_relaxed);
+    free(bytes);
+    return NULL;
 }
 
 static const sheaf_source_entry *find(sheaf_source *self, const char *name)
@@ -150,10 +241,34 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     const sheaf__hashed *p = (const sheaf__hashed *)self;
     sheaf_status *st = p->inner->read(p->inner, name, row0, rows, col0, cols, dst);
     item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
-    if (t != NULL)
+    if (t != NULL && t->quant == NULL) /* of codes their values say too little */
         seen_box(t, row0, rows, col0, cols, dst);
     return st;
 }
+
+static const sheaf__quant *form(sheaf_source *self, const char *name)
+{
+    return sheaf__source_form(((sheaf__hashed *)self)->inner, name);
+}
+
+static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                int64_t col0, int64_t cols, const sheaf__quant_parts *to)
+{
+    const sheaf__hashed *p = (const sheaf__hashed *)self;
+    sheaf_status *st = p->inner->quantised->read(p->inner, name, row0, rows, col0, cols, to);
+    item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
+    return t == NULL ? st : seen_codes(t, row0, rows, col0, cols, to);
+}
+
+static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
+{
+    const sheaf__hashed *p = (const sheaf__hashed *)self;
+    sheaf_status *st = p->inner->quantised->whole(p->inner, name, to);
+    item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
+    return t == NULL ? st : seen_whole(t, to);
+}
+
+static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
 
 static void close_nothing(sheaf_source *self)
 {
@@ -170,8 +285,6 @@ void sheaf__hashed_stop(sheaf__hashed *p)
 }
 
 /* ---- creating ---- */
-
-static const char memory_for[] = "fingerprint of the weights";
 
 /* Where the slices of a row begin, of eight; those without columns are left out. */
 static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
@@ -192,21 +305,24 @@ static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
     return NULL;
 }
 
-static sheaf_status *set_item(item *t, const sheaf_source_entry *e, const sheaf_tensor *schema)
+static sheaf_status *set_item(item *t, sheaf_source *inner, const sheaf_source_entry *e,
+                              const sheaf_tensor *schema)
 {
     const int64_t all = sheaf__elements(e->ndim, e->shape);
+    const sheaf__quant *quant = sheaf__source_form(inner, e->name);
     *t = (item){ .name = e->name,
                  .entry = e,
                  .vector = e->ndim <= 1,
                  .units = 1,
-                 .bytes = sheaf_dtype_bytes(e->dtype) };
+                 .quant = quant,
+                 .bytes = quant != NULL ? 1 : sheaf_dtype_bytes(e->dtype) };
     t->cols = t->vector ? all : e->shape[e->ndim - 1];
     t->rows = all == 0 ? 0 : all / t->cols;
     sheaf_status *st = NULL;
     if (schema != NULL && e->ndim == 2 && schema->cut.nparts > 0 && schema->cut.axis == 1 &&
         all > 0)
         st = set_edges(t, &schema->cut);
-    t->seen = calloc((size_t)(t->rows * t->units + 63) / 64 + 1, sizeof *t->seen);
+    t->seen = calloc((size_t)units_of(t) / 64 + 1, sizeof *t->seen);
     return st == NULL && t->seen == NULL ? sheaf__no_memory(memory_for) : st;
 }
 
@@ -222,7 +338,8 @@ static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
                                           ? p->inner->find(p->inner, schema->tensor[i].name)
                                           : p->inner->entry(p->inner, i);
         if (e != NULL)
-            st = set_item(&p->item[p->count++], e, schema != NULL ? &schema->tensor[i] : NULL);
+            st = set_item(&p->item[p->count++], p->inner, e,
+                          schema != NULL ? &schema->tensor[i] : NULL);
     }
     if (st == NULL)
         qsort(p->item, (size_t)p->count, sizeof *p->item, sheaf__by_name);
@@ -243,7 +360,7 @@ sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner,
     sheaf__hashed *p = calloc(1, sizeof *p);
     if (p == NULL)
         return sheaf__no_memory(memory_for);
-    p->source = (sheaf_source){ find, count, entry, read_box, close_nothing };
+    p->source = (sheaf_source){ find, count, entry, read_box, close_nothing, &quantised };
     p->inner = inner;
     sheaf_status *st = config == NULL ? NULL : sheaf_schema_new(&eight, config, PARTS);
     TRY(st, add_items(p, eight));
@@ -282,12 +399,43 @@ static bool all_seen(const item *t, int64_t first, int64_t last)
     return true;
 }
 
-static sheaf_status *read_block(const sheaf__hashed *p, item *t, int64_t block)
+/* n rows of codes from `row` on, and with the first ones what belongs to all. */
+static sheaf_status *read_codes_block(sheaf__hashed *p, const item *t, int64_t row, int64_t n)
+{
+    const sheaf__quant_box box = { t->cols, row, n, 0, t->cols };
+    const size_t groups = (size_t)(n * sheaf__quant_groups(t->quant, &box)),
+                 nested = (size_t)sheaf__quant_nested(t->quant, t->rows * t->cols);
+    sheaf__quant_parts parts = { .scales = malloc(groups * sizeof *parts.scales + 1),
+                                 .codes = malloc((size_t)(n * t->cols) + 1),
+                                 .scale_codes = malloc(groups + 1),
+                                 .zeros = malloc(groups + 1) };
+    sheaf__quant_whole whole = { .index = malloc((size_t)t->cols * sizeof *whole.index + 1),
+                                 .nested = malloc(nested * sizeof *whole.nested + 1) };
+    const bool all = parts.scales != NULL && parts.codes != NULL && parts.scale_codes != NULL &&
+                     parts.zeros != NULL && whole.index != NULL && whole.nested != NULL;
+    sheaf_status *st = all ? NULL : sheaf__no_memory(memory_for);
+    if (row == 0)
+        TRY(st, read_whole(&p->source, t->name, &whole));
+    TRY(st, read_codes(&p->source, t->name, row, n, 0, t->cols, &parts));
+    free(parts.scales);
+    free(parts.codes);
+    free(parts.scale_codes);
+    free(parts.zeros);
+    free(whole.index);
+    free(whole.nested);
+    return st;
+}
+
+static sheaf_status *read_block(sheaf__hashed *p, item *t, int64_t block)
 {
     const int64_t row = block * t->block_rows,
-                  n = t->rows - row < t->block_rows ? t->rows - row : t->block_rows;
-    if (all_seen(t, row * t->units, (row + n) * t->units))
+                  n = t->rows - row < t->block_rows ? t->rows - row : t->block_rows,
+                  whole = t->rows * t->units;
+    if (all_seen(t, row * t->units, (row + n) * t->units) &&
+        (t->quant == NULL || row > 0 || all_seen(t, whole, whole + 1)))
         return NULL;
+    if (t->quant != NULL)
+        return read_codes_block(p, t, row, n);
     char *bytes = malloc((size_t)(n * t->cols) * t->bytes + 1);
     if (bytes == NULL)
         return sheaf__no_memory(memory_for);
@@ -369,6 +517,8 @@ void sheaf__hashed_share(sheaf__hashed *p, sheaf_comm *all)
             if (at < of * first / PARTS || at >= of * end / PARTS)
                 t->seen[u / 64] |= UINT64_C(1) << u % 64;
         }
+        if (t->quant != NULL && first > 0) /* what belongs to all of it is the first one's */
+            t->seen[n / 64] |= UINT64_C(1) << n % 64;
     }
 }
 
@@ -395,7 +545,8 @@ sheaf_status *sheaf__hashed_gather(sheaf__hashed *p)
 
 static sheaf_hash tensor_hash(const item *t)
 {
-    unsigned char buffer[16 + 8 * 11]; /* dtype's name, axes, at most 8 sizes, two sums */
+    /* dtype's name, axes, at most 8 sizes, two sums, six facts of codes */
+    unsigned char buffer[16 + 8 * 17];
     const char *dtype = sheaf_dtype_name(t->entry->dtype);
     size_t n = strlen(dtype) < 16 ? strlen(dtype) : 16;
     memcpy(buffer, dtype, n);
@@ -405,6 +556,14 @@ static sheaf_hash tensor_hash(const item *t)
         little(buffer + n, (uint64_t)t->entry->shape[i]);
     for (int i = 0; i < 2; i++, n += 8)
         little(buffer + n, atomic_load(&t->sum[i]));
+    if (t->quant != NULL) {
+        const sheaf__quant *q = t->quant;
+        const int64_t facts[] = {
+            q->codes, q->grouping, q->block, q->groups, q->zeros, q->doubled
+        };
+        for (size_t i = 0; i < sizeof facts / sizeof *facts; i++, n += 8)
+            little(buffer + n, (uint64_t)facts[i]);
+    }
     return sheaf__hash(buffer, n);
 }
 

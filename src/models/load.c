@@ -199,6 +199,8 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
  * each. */
 static sheaf_status *read_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
+    if (sheaf__linear_is_quantised(l))
+        return sheaf__load_codes(m->context, base, l);
     const sheaf_range mine = { l->logical0, l->logical0 + l->owned };
     box b = box_of(m->context, base, l->name, l->rows ? (sheaf_range){ 0, l->out } : mine,
                    l->rows ? mine : (sheaf_range){ 0, l->in }, NULL, SHEAF_F32);
@@ -266,14 +268,16 @@ static sheaf_status *bring(void **at, sheaf__model *m, sheaf__linear *l)
 static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
     void *at = NULL;
-    sheaf_status *st = keep_panels(m, base, l);
+    const bool codes = sheaf__linear_is_quantised(l);
+    sheaf_status *st = codes ? NULL : keep_panels(m, base, l);
     if (l->away.place != NULL) {
         TRY(st, bring(&at, m, l));
         TRY(st, read_panels(m, base, l));
         l->away.place(&l->away, NULL);
         return sheaf__first_of(st, sheaf__offload_filled(m->away, l->away.block, at, st == NULL));
     }
-    compress(m, l);
+    if (!codes)
+        compress(m, l);
     TRY(st, read_panels(m, base, l));
     if (!as_wanted(l) && st == NULL)
         st = read_panels(m, base, l);

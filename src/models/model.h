@@ -83,6 +83,10 @@ typedef struct sheaf__model_options {
     uint64_t seed;      /* of new LoRA factors */
     bool away;          /* frozen weights of linear layers lie elsewhere between their uses: */
     const char *folder; /* in a file there, NULL: in the host's memory (ops/offload.h) */
+    /* says which tensors are quantised, and how (ops/quant/quant.h): those that are not trained
+     * stay so; NULL = none. Borrowed for as long as the model is made; the source of loading says
+     * the same */
+    sheaf_source *forms;
     /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
     const sheaf__placement *place;
 } sheaf__model_options;

@@ -11,83 +11,17 @@
 #include "dialects/sat/lora.h"
 #include "lora/check_file.h"
 #include "lora/adapter.h"
+#include "models/open_layers.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
-
-/* ---- weights = base with some tensors of the adapter in their place ---- */
-
-typedef struct overlay {
-    sheaf_source source;
-    sheaf_source *base, *adapter; /* adapter may be NULL */
-    const sheaf_lora *lora;
-    bool untied; /* the base stores one table for two tensors, by the names of its family */
-    const sheaf__family *family;
-} overlay;
-
-/* The adapter's name of a tensor that it stores in full, or NULL. */
-static const char *replaced(const overlay *o, const char *name)
-{
-    for (int i = 0; o->adapter != NULL && i < o->lora->nsaved; i++)
-        if (strcmp(o->lora->saved[i]->name, name) == 0)
-            return o->adapter->find(o->adapter, o->lora->saved_name[i]) == NULL
-                       ? NULL
-                       : o->lora->saved_name[i];
-    return NULL;
-}
-
-static const char *in_base(const overlay *o, const char *name)
-{
-    return o->untied && strcmp(name, o->family->head) == 0 ? o->family->table : name;
-}
-
-static const sheaf_source_entry *find(sheaf_source *self, const char *name)
-{
-    const overlay *o = (const overlay *)self;
-    const char *instead = replaced(o, name);
-    return instead != NULL ? o->adapter->find(o->adapter, instead)
-                           : o->base->find(o->base, in_base(o, name));
-}
-
-static int64_t count(sheaf_source *self)
-{
-    return ((overlay *)self)->base->count(((overlay *)self)->base);
-}
-
-static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
-{
-    return ((overlay *)self)->base->entry(((overlay *)self)->base, i);
-}
-
-static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
-                              int64_t col0, int64_t cols, void *dst)
-{
-    const overlay *o = (const overlay *)self;
-    const char *instead = replaced(o, name);
-    return instead != NULL ? o->adapter->read(o->adapter, instead, row0, rows, col0, cols, dst)
-                           : o->base->read(o->base, in_base(o, name), row0, rows, col0, cols, dst);
-}
-
-static void close_overlay(sheaf_source *self)
-{
-    free(self);
-}
 
 static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 {
     o->weights = o->base;
-    if (o->base == NULL || (!untied && (o->adapter == NULL || o->lora->nsaved == 0)))
-        return NULL;
-    overlay *over = calloc(1, sizeof *over);
-    if (over == NULL)
-        return sheaf__no_memory("adapter");
-    *over = (overlay){ { find, count, entry, read_box, close_overlay },
-                       o->base,
-                       o->adapter,
-                       o->lora,
-                       untied,
-                       sheaf__family_for(&o->config) };
-    o->weights = &over->source;
-    return NULL;
+    return o->base == NULL || (!untied && (o->adapter == NULL || o->lora->nsaved == 0))
+               ? NULL
+               : sheaf__overlay_new(&o->weights, o->base, o->adapter, o->lora,
+                                    untied ? sheaf__family_for(&o->config) : NULL);
 }
 
 /* ---- opening ---- */
@@ -373,9 +307,7 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
     return st;
 }
 
-/* From now on the base is read through its hashes. If only the adapter's base is to be checked,
- * each process hashes a share. */
-static sheaf_status *lay_print(sheaf__opened *o, bool shared, sheaf_comm *all)
+sheaf_status *sheaf__opened_lay_print(sheaf__opened *o, bool shared, sheaf_comm *all)
 {
     sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
     TRY(st, sheaf__hashed_new(&o->hashed, o->base, &o->config));
@@ -450,7 +382,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
     TRY(st, read_print(out, how));
     if (st == NULL && (how->hashed || out->base_print[0] != '\0'))
-        st = lay_print(out, !how->hashed, how->all);
+        st = sheaf__opened_lay_print(out, !how->hashed, how->all);
     TRY(st, check_config(&out->config, how));
     if (st == NULL)
         warn_of_disagreement(&out->config, how);
@@ -462,6 +394,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         TRY(st, open_adapter(out, how, options, untied));
     }
     TRY(st, lay_over(out, untied));
+    if (st == NULL && how->quantize != SHEAF_QUANTIZE_NONE)
+        st = sheaf__opened_lay_codes(out, how->quantize, NULL, NULL, !how->hashed, how->all);
     sheaf_lora_options_release(&read);
     sheaf__catalog_free(catalog);
     return st;
@@ -477,6 +411,8 @@ void sheaf__opened_close(sheaf__opened *o)
         o->base->close(o->base);
     if (o->stored != NULL)
         o->stored->close(o->stored);
+    if (o->forms != NULL)
+        o->forms->close(o->forms);
     sheaf__hashed_free(o->hashed);
     for (int64_t i = 0; i < o->nfiles; i++)
         free(o->file[i]);

@@ -7,6 +7,7 @@
 #include "lora/adapter.h"
 #include "models/hashed.h"
 #include "schema/schema.h"
+#include "sheaf/options.h"
 #include "sheaf/source.h"
 
 typedef struct sheaf__opened {
@@ -19,9 +20,11 @@ typedef struct sheaf__opened {
                               place of the base's; same as base without an adapter */
     sheaf__hashed
         *hashed; /* where requested: base is its source, which hashes what is read; else NULL */
-    sheaf_source *stored;  /* what `hashed` reads from; else NULL */
-    char base_print[33];   /* fingerprint of the base stored in the adapter, to be compared after
-                              loading; "": none */
+    sheaf_source *stored; /* what `hashed` reads from; else NULL */
+    sheaf_source *forms;  /* where only the config was opened: says which tensors are quantised, and
+                             has nothing to read; NULL: none */
+    char base_print[33];  /* fingerprint of the base stored in the adapter, to be compared after
+                             loading; "": none */
     char *model, *carrier; /* paths of the base and of that adapter, where there is one */
     char *config_text;     /* with `hashed`: sheaf__config_text() of the stored config */
     char **file;           /* [nfiles] paths of the files that hold the base's tensors */
@@ -41,8 +44,11 @@ typedef struct sheaf__open_options {
     bool base_known;     /* the adapter is known to be the base's; else opened->base_print is to be
                             compared, which turns `hashed` on */
     bool hashed;         /* compute the fingerprint of the base, its config and its files */
-    bool for_training;   /* refuse unmerged LoRA in the model's own files; else SAT's is merged on
-                            reading */
+    /* quantise the frozen linear layers of a plain base while it is read. For training see
+     * sheaf__opened_quantise() */
+    sheaf_quantize quantize;
+    bool for_training; /* refuse unmerged LoRA in the model's own files; else SAT's is merged on
+                          reading */
     const sheaf_events *events; /* get notes on decisions; may be NULL */
     /* options of a new adapter, when adapter is NULL; NULL = none. Without targets it gets the
      * family's default, with a note: q_proj and v_proj as PEFT, "sat" as SAT */
@@ -52,6 +58,16 @@ typedef struct sheaf__open_options {
 /* Release with sheaf__opened_close also after a failure. */
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *options);
 void sheaf__opened_close(sheaf__opened *opened);
+
+/* sheaf__opened_quantise - before anything is read of a base for training, of which `trains` (NULL:
+ * nothing is) says what is trained: quantises what is frozen. NONE: checks that nothing is trained
+ * that the base stores quantised. Errors: SHEAF_E_UNSUPPORTED. */
+sheaf_status *sheaf__opened_quantise(sheaf__opened *opened, sheaf_quantize as,
+                                     bool (*trains)(void *self, const sheaf_tensor *tensor),
+                                     void *self);
+/* sheaf__opened_forms - a source that says which tensors are quantised, for
+ * sheaf__model_options.forms; NULL: none. Borrowed. */
+sheaf_source *sheaf__opened_forms(const sheaf__opened *opened);
 
 /* sheaf__adapters_base - is this the base whose fingerprint is stored in each of n adapters? Opens
  * and reads the base only where one stores a fingerprint. `config`: of the base, where its folder

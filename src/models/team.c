@@ -65,6 +65,7 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
                                .peers = grid->peers,
                                .activity = activity };
     const sheaf__model_options options = { .lora = c->opened->lora,
+                                           .forms = sheaf__opened_forms(c->opened),
                                            .positions = o->positions,
                                            .sequences = o->sequences,
                                            .place = &c->place };

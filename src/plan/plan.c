@@ -422,9 +422,11 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
                                .stages = stages,
                                .stage = world / g->tp % stages,
                                .head_stage = g->place->head_stage };
-    const sheaf__model_options options = {
-        .lora = g->lora, .positions = g->seq, .sequences = g->batch, .place = g->place
-    };
+    const sheaf__model_options options = { .lora = g->lora,
+                                           .forms = g->forms,
+                                           .positions = g->seq,
+                                           .sequences = g->batch,
+                                           .place = g->place };
     TRY(st, sheaf__model_new(&model, &context, g->schema, &options));
     if (data == NULL)
         TRY(st, run_generation(model, g));

@@ -50,6 +50,7 @@ sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], uint64_t *
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL without an adapter */
+    sheaf_source *forms;    /* as in sheaf__job */
     const sheaf__placement *place;
     int tp, threads;    /* ranks of each stage; compute threads in all, 0 = every core at hand */
     int groups;         /* each with the whole model; 0 means 1 */

@@ -7,6 +7,7 @@
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
+#include "ops/quant/quant.h"
 #include "train/origin.h"
 
 /* ---- reading a tensor as a flat array ---- */
@@ -98,6 +99,27 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     return st;
 }
 
+static const sheaf__quant *form(sheaf_source *self, const char *name)
+{
+    const stepped *s = (const stepped *)self;
+    return master_of(s, name) != NULL ? NULL : sheaf__source_form(s->base, name);
+}
+
+static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                int64_t col0, int64_t cols, const sheaf__quant_parts *to)
+{
+    sheaf_source *base = ((const stepped *)self)->base;
+    return base->quantised->read(base, name, row0, rows, col0, cols, to);
+}
+
+static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
+{
+    sheaf_source *base = ((const stepped *)self)->base;
+    return base->quantised->whole(base, name, to);
+}
+
+static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
+
 static void close_stepped(sheaf_source *self)
 {
     free(self);
@@ -131,9 +153,10 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
     stepped *s = malloc(sizeof *s);
     if (s == NULL)
         return sheaf__no_memory("a model and its checkpoint");
-    *s = (stepped){
-        { find, count, entry, read_box, close_stepped }, masters, base, sheaf__kernels_for(NULL)
-    };
+    *s = (stepped){ { find, count, entry, read_box, close_stepped, &quantised },
+                    masters,
+                    base,
+                    sheaf__kernels_for(NULL) };
     *out = &s->source;
     return NULL;
 }

@@ -88,11 +88,12 @@ typedef struct sheaf_train_options {
     int64_t warmup;      /* steps */
     double warmup_ratio; /* the same as a share of all steps, 0 = use `warmup` */
     double weight_decay, beta1, beta2, eps;
-    double clip;            /* largest gradient norm, 0 = no clipping */
-    double label_smoothing; /* share of each label that is spread over the vocabulary */
-    double neftune_alpha;   /* noise on the embedding, alpha / sqrt(tokens * width); 0 = none */
-    sheaf_dtype dtype;      /* of activations and products */
-    sheaf_sums sums;        /* where that has several */
+    double clip;             /* largest gradient norm, 0 = no clipping */
+    double label_smoothing;  /* share of each label that is spread over the vocabulary */
+    double neftune_alpha;    /* noise on the embedding, alpha / sqrt(tokens * width); 0 = none */
+    sheaf_dtype dtype;       /* of activations and products */
+    sheaf_sums sums;         /* where that has several */
+    sheaf_quantize quantize; /* frozen weights of a plain base, while they are loaded */
     /* float16: how the loss is scaled (scaler.h); zeros are the defaults */
     const char *loss_scale; /* "dynamic", or a scale that stays; NULL = dynamic */
     double loss_scale_init, loss_scale_min;

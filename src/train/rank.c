@@ -84,6 +84,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                          .train_lora = true,
                                          .trains = job->selection != NULL ? sheaf__selected : NULL,
                                          .self = (void *)job->selection,
+                                         .forms = job->forms,
                                          .divided = o->method != SHEAF_METHOD_LORA,
                                          .backward = true,
                                          .away = offloads & SHEAF__OFFLOADS_WEIGHTS,
@@ -151,6 +152,9 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
 {
     const sheaf_train_options *o = job->options;
     const bool drops = job->lora != NULL && job->lora->options.dropout > 0;
+    for (int64_t i = 0; job->forms != NULL && i < job->schema->count; i++)
+        if (sheaf__source_form(job->forms, job->schema->tensor[i].name) != NULL)
+            return 8;
     if (sheaf__by_mma(sheaf__sums_order(o->sums), o->dtype))
         return 7;
     if (job->lora != NULL && o->slices > 1)

@@ -19,6 +19,7 @@ typedef struct sheaf__job {
     sheaf__subset train;
     sheaf__subset eval;           /* rows of evaluations; data NULL: none, or unknown */
     sheaf_source *base, *adapter; /* NULL when planning; adapter NULL: fresh factors */
+    sheaf_source *forms;          /* says which tensors are quantised; NULL: none */
     int64_t seq;                  /* most positions of a training row */
     /* Images of each row when planning without data; NULL: one, at the towers' own size. */
     const sheaf_batch_images *each;
@@ -52,7 +53,7 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
  * section 1.6). */
 int sheaf__accumulators_of(const sheaf_train_options *options);
 
-enum { SHEAF__CONTRACT = 7 }; /* the newest version, that of docs/contract.md */
+enum { SHEAF__CONTRACT = 8 }; /* the newest version, that of docs/contract.md */
 
 /* sheaf__pads - does the run train the embedding, or its factors, on rows that contain the token of
  * its padding row? Errors: those of reading the data. */

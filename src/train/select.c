@@ -411,7 +411,7 @@ sheaf_status *sheaf__run_base_open(sheaf__run_base *b, const sheaf_train_options
     TRY(st, sheaf__select(&b->selection, b->opened.schema, b->opened.lora, o, from->events));
     if (st == NULL && b->opened.lora != NULL)
         st = sheaf_lora_save_also(b->opened.lora, b->opened.schema, sheaf__selected, &b->selection);
-    return st;
+    return TRY(st, sheaf__opened_quantise(&b->opened, o->quantize, sheaf__selected, &b->selection));
 }
 
 void sheaf__run_base_release(sheaf__run_base *b)

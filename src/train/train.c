@@ -298,6 +298,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         r.job = (sheaf__job){ .options = o,
                               .schema = in.base.opened.schema,
                               .lora = in.base.opened.lora,
+                              .forms = sheaf__opened_forms(&in.base.opened),
                               .selection = &in.base.selection,
                               .train = in.sets.train,
                               .eval = in.sets.eval,

@@ -42,6 +42,8 @@ void ask_model_table(cli_option *table, sheaf_model_open_options *m)
           "type of activations and products (default the run's, else the model's own)",
           .choices = cli_dtypes, .heading = "model" },
         { "sums", CLI_CHOICE, &m->sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
+        { "quantize", CLI_CHOICE, &m->quantize, SHEAF__QUANTIZE_HELP " (default the run's)",
+          .choices = sheaf__quantize_choices },
         { "force", CLI_FLAG, &m->force, ASK_FORCE, .heading = "failure" },
         { "isa", CLI_TEXT | CLI_HIDDEN, &m->isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },

@@ -1,0 +1,171 @@
+/* load_codes.c - reads the codes of what a rank owns of a quantised weight, with their scales.
+ *
+ * Threads share the rows as in load.c. Slices of columns are read together and taken apart here, as
+ * they lie side by side in the files. */
+#include <math.h>
+
+#include "base/base.h"
+#include "base/lowest.h"
+#include "models/build.h"
+
+enum { GROUP = 32 }; /* rows of a panel */
+
+typedef struct codes {
+    sheaf__context *c;
+    sheaf_source *source;
+    sheaf__linear *l;
+    const sheaf__quant *quant;
+    sheaf__quant_box box; /* that is read: all that is owned */
+    int64_t groups;       /* of its rows */
+    sheaf__lowest failed; /* groups of rows */
+} codes;
+
+bool sheaf__linear_is_quantised(const sheaf__linear *l)
+{
+    return l->rows ? l->count > 0 && l->w[l->first].quantised : l->all.quantised;
+}
+
+/* Parts of `rows` rows in `memory`, which has room for them: scales first, which are aligned. */
+static sheaf__quant_parts parts_in(char **memory, int64_t rows, int64_t cols, int64_t groups)
+{
+    sheaf__quant_parts p;
+    p.scales = (float *)*memory;
+    p.codes = (uint8_t *)(p.scales + rows * groups);
+    p.scale_codes = p.codes + rows * cols;
+    p.zeros = p.scale_codes + rows * groups;
+    const size_t bytes = (size_t)(rows * (cols + 6 * groups));
+    *memory += (bytes + 63) / 64 * 64;
+    return p;
+}
+
+/* Of rows that were read, from row r on, what belongs to one slice of columns. */
+static void split(const codes *b, const sheaf__quant_parts *to, const sheaf__quant_parts *from,
+                  const sheaf__quant_box *slice, int64_t groups, int64_t r, int64_t n)
+{
+    const sheaf__quant *q = b->quant;
+    const bool own = q->grouping != SHEAF__GROUPS_INDEXED && q->block > 0;
+    const int64_t at = slice->col0 - b->box.col0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = own ? (sheaf__quant_phase(q, &b->box, r + i) + at) / q->block : 0,
+                      have = b->groups - first < groups ? b->groups - first : groups,
+                      src = i * b->groups + first, dst = i * groups;
+        memcpy(to->codes + i * slice->cols, from->codes + i * b->box.cols + at,
+               (size_t)slice->cols);
+        memset(to->scales + dst, 0, (size_t)groups * sizeof *to->scales);
+        memset(to->scale_codes + dst, 0, (size_t)groups);
+        if (q->doubled)
+            memcpy(to->scale_codes + dst, from->scale_codes + src, (size_t)have);
+        else
+            memcpy(to->scales + dst, from->scales + src, (size_t)have * sizeof *to->scales);
+        if (q->zeros) {
+            memset(to->zeros + dst, 0, (size_t)groups);
+            memcpy(to->zeros + dst, from->zeros + src, (size_t)have);
+        }
+    }
+}
+
+static sheaf_status *not_finite(const codes *b)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "tensor '%s': scales of its codes", b->l->name);
+    sheaf_found(sheaf_expected(st, "finite numbers"), "NaN or infinity");
+    return sheaf_try_this(st, "sheaf verify says where; load the model's files again");
+}
+
+static sheaf_status *check_scales(const codes *b, const sheaf__quant_parts *p, int64_t rows)
+{
+    for (int64_t i = 0; !b->quant->doubled && i < rows * b->groups; i++)
+        if (!isfinite(p->scales[i]))
+            return not_finite(b);
+    return NULL;
+}
+
+/* Rows [r, r + n) of the box, to where they belong; `spare`: memory for a slice of them. */
+static void put(const codes *b, const sheaf__quant_parts *read, int64_t r, int64_t n, char *spare)
+{
+    sheaf__linear *l = b->l;
+    if (!l->rows) {
+        sheaf__weight_load_codes(b->c->device, &l->all, read, r, n);
+        return;
+    }
+    for (int s = l->first; s < l->first + l->count; s++) {
+        const sheaf__quant_box slice = l->w[s].box;
+        const int64_t groups = sheaf__quant_groups(b->quant, &slice);
+        char *memory = spare;
+        const sheaf__quant_parts part = parts_in(&memory, n, slice.cols, groups);
+        if (slice.cols == 0)
+            continue;
+        split(b, &part, read, &slice, groups, r, n);
+        sheaf__weight_load_codes(b->c->device, &l->w[s], &part, r, n);
+    }
+}
+
+static void read_group(void *arg, int64_t group, int worker)
+{
+    codes *b = arg;
+    const int64_t first = group * GROUP,
+                  last = first + GROUP < b->box.rows ? first + GROUP : b->box.rows,
+                  row = b->box.cols + 6 * (b->groups + 1) + 64; /* bytes, at most */
+    const int64_t fit = (int64_t)SHEAF__THREAD_SCRATCH / (b->l->rows ? 2 * row : row);
+    sheaf_status *st = fit > 0 ? NULL
+                               : sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %" PRId64 " codes",
+                                            b->l->name, b->box.cols);
+    for (int64_t r = first; r < last && st == NULL;) {
+        const int64_t n = last - r < fit ? last - r : fit;
+        char *memory = b->c->device->scratch[worker];
+        const sheaf__quant_parts read = parts_in(&memory, n, b->box.cols, b->groups);
+        st = b->source->quantised->read(b->source, b->l->name, b->box.row0 + r, n, b->box.col0,
+                                        b->box.cols, &read);
+        TRY(st, check_scales(b, &read, n));
+        if (st == NULL)
+            put(b, &read, r, n, memory);
+        r += n;
+    }
+    if (st != NULL)
+        sheaf__lowest_note(&b->failed, group, st);
+}
+
+/* What belongs to all of the tensor, into each matrix. */
+static sheaf_status *load_whole(const codes *b, int64_t out)
+{
+    sheaf__linear *l = b->l;
+    const int64_t in = b->box.in, nested = sheaf__quant_nested(b->quant, out * in);
+    sheaf__quant_whole whole = { malloc((size_t)in * sizeof *whole.index + 1),
+                                 malloc((size_t)nested * sizeof *whole.nested + 1), 0 };
+    sheaf_status *st =
+        whole.index == NULL || whole.nested == NULL ? sheaf__no_memory(l->name) : NULL;
+    TRY(st, b->source->quantised->whole(b->source, l->name, &whole));
+    for (int64_t i = 0; i < nested && st == NULL; i++)
+        if (!isfinite(whole.nested[i]) || !isfinite(whole.offset))
+            st = not_finite(b);
+    if (st == NULL && !l->rows)
+        sheaf__weight_load_whole(b->c->device, &l->all, &whole);
+    for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
+        if (!l->rows)
+            l->w[s] = sheaf__packed_part(&l->all, l->begin[s], l->extent[s]);
+        else if (l->extent[s] > 0)
+            sheaf__weight_load_whole(b->c->device, &l->w[s], &whole);
+    }
+    free(whole.index);
+    free(whole.nested);
+    return st;
+}
+
+sheaf_status *sheaf__load_codes(sheaf__context *c, sheaf_source *base, sheaf__linear *l)
+{
+    const sheaf_source_entry *e = base->find(base, l->name);
+    codes b = { .c = c,
+                .source = base,
+                .l = l,
+                .quant = sheaf__source_form(base, l->name),
+                .box = l->rows ? (sheaf__quant_box){ l->in, 0, l->out, l->logical0, l->owned }
+                               : l->all.box };
+    if (b.box.rows == 0 || b.box.cols == 0)
+        return NULL;
+    b.groups = sheaf__quant_groups(b.quant, &b.box);
+    sheaf_status *st = load_whole(&b, e->shape[0]);
+    if (st != NULL)
+        return st;
+    sheaf__lowest_begin(&b.failed);
+    sheaf__pool_run(c->device->pool, (b.box.rows + GROUP - 1) / GROUP, read_group, &b);
+    return sheaf__lowest_end(&b.failed);
+}

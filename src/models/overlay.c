@@ -1,0 +1,101 @@
+/* overlay.c - a model's weights: its base with some tensors of an adapter in their place
+ * (open_layers.h). */
+#include "models/open_layers.h"
+
+#include "base/base.h"
+#include "ops/quant/quant.h"
+
+typedef struct overlay {
+    sheaf_source source;
+    sheaf_source *base, *adapter; /* adapter may be NULL */
+    const sheaf_lora *lora;
+    const sheaf__family *untied; /* the base stores one table for two tensors, by this one's names;
+                                    else NULL */
+} overlay;
+
+/* The adapter's name of a tensor that it stores in full, or NULL. */
+static const char *replaced(const overlay *o, const char *name)
+{
+    for (int i = 0; o->adapter != NULL && i < o->lora->nsaved; i++)
+        if (strcmp(o->lora->saved[i]->name, name) == 0)
+            return o->adapter->find(o->adapter, o->lora->saved_name[i]) == NULL
+                       ? NULL
+                       : o->lora->saved_name[i];
+    return NULL;
+}
+
+static const char *in_base(const overlay *o, const char *name)
+{
+    return o->untied != NULL && strcmp(name, o->untied->head) == 0 ? o->untied->table : name;
+}
+
+static const sheaf_source_entry *find(sheaf_source *self, const char *name)
+{
+    const overlay *o = (const overlay *)self;
+    const char *instead = replaced(o, name);
+    return instead != NULL ? o->adapter->find(o->adapter, instead)
+                           : o->base->find(o->base, in_base(o, name));
+}
+
+static int64_t count(sheaf_source *self)
+{
+    return ((overlay *)self)->base->count(((overlay *)self)->base);
+}
+
+static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
+{
+    return ((overlay *)self)->base->entry(((overlay *)self)->base, i);
+}
+
+static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, void *dst)
+{
+    const overlay *o = (const overlay *)self;
+    const char *instead = replaced(o, name);
+    return instead != NULL ? o->adapter->read(o->adapter, instead, row0, rows, col0, cols, dst)
+                           : o->base->read(o->base, in_base(o, name), row0, rows, col0, cols, dst);
+}
+
+static const sheaf__quant *form(sheaf_source *self, const char *name)
+{
+    const overlay *o = (const overlay *)self;
+    return replaced(o, name) != NULL ? NULL : sheaf__source_form(o->base, in_base(o, name));
+}
+
+static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                int64_t col0, int64_t cols, const sheaf__quant_parts *to)
+{
+    const overlay *o = (const overlay *)self;
+    return o->base->quantised->read(o->base, in_base(o, name), row0, rows, col0, cols, to);
+}
+
+static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
+{
+    const overlay *o = (const overlay *)self;
+    return o->base->quantised->whole(o->base, in_base(o, name), to);
+}
+
+static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
+
+static void close_overlay(sheaf_source *self)
+{
+    free(self);
+}
+
+sheaf_status *sheaf__overlay_new(sheaf_source **out, sheaf_source *base, sheaf_source *adapter,
+                                 const sheaf_lora *lora, const sheaf__family *untied)
+{
+    overlay *o = calloc(1, sizeof *o);
+    if (o == NULL)
+        return sheaf__no_memory("adapter");
+    *o = (overlay){
+        { find, count, entry, read_box, close_overlay, &quantised }, base, adapter, lora, untied
+    };
+    *out = &o->source;
+    return NULL;
+}
+
+void sheaf__overlay_rebase(sheaf_source *over, sheaf_source *base)
+{
+    ((overlay *)over)->base = base;
+}
