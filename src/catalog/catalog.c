@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "catalog/coded.h"
 #include "catalog/private.h"
 
 enum {
@@ -51,6 +52,7 @@ void sheaf__catalog_free(sheaf_catalog *c)
     for (int64_t i = 0; i < c->count; i++) {
         free((char *)c->tensor[i].entry.name);
         free(c->tensor[i].piece);
+        sheaf__coded_free(c->tensor[i].coded);
     }
     for (int i = 0; i < c->nfiles; i++) {
         free(c->file[i].path);
@@ -75,6 +77,7 @@ void sheaf__catalog_free(sheaf_catalog *c)
     free(c->root);
     free(c->config);
     free(c->config_path);
+    free(c->quantization);
     free(c);
 }
 
@@ -239,6 +242,7 @@ void sheaf__catalog_keep(sheaf_catalog *c, unsigned kinds)
     for (int64_t i = n; i < c->count; i++) {
         free((char *)c->tensor[i].entry.name);
         free(c->tensor[i].piece);
+        sheaf__coded_free(c->tensor[i].coded);
     }
     c->count = n;
 }
@@ -321,6 +325,8 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
 
 const char *sheaf__catalog_path_of(const sheaf_catalog *c, const sheaf_logical *t)
 {
+    if (t->coded != NULL)
+        t = &t->coded->part[SHEAF__CODES_PART];
     return t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;
 }
 

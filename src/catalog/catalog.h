@@ -37,6 +37,7 @@ typedef enum sheaf_kind {
     SHEAF_BUFFER, /* computed, not trained (rotary inv_freq) */
     SHEAF_LORA,   /* A or B of an adapter that is not merged */
     SHEAF_MOMENT, /* optimizer state: "exp_avg.NAME", "exp_avg_sq.NAME" */
+    SHEAF_TAKEN,  /* became a part of a tensor with codes, and is about to be removed */
 } sheaf_kind;
 
 /* Prefixes of a moment's name, before the tensor's. */
@@ -59,6 +60,8 @@ typedef struct sheaf_logical {
     bool alone;
     int64_t npieces, capacity;
     sheaf_piece *piece;
+    /* it is stored as codes with scales, which have the pieces (coded.h); owned. NULL: as it is */
+    struct sheaf__coded *coded;
 } sheaf_logical;
 
 /* ---- the catalog ---- */
@@ -83,9 +86,10 @@ typedef struct sheaf_catalog {
     char *root;                   /* the folder (or file) that was read */
     const char *model;            /* "llama", "cogvlm", ...: a constant; NULL = not recognised */
     char *config; /* text of config.json, model_config.json or what says as much; NULL = none */
-    char *config_path;           /* where it lies; NULL = none, or it was put together */
-    int tp, pp, dp;              /* parallel sizes; 0 = not known */
-    int64_t step;                /* -1 = not known */
+    char *config_path;  /* where it lies; NULL = none, or it was put together */
+    char *quantization; /* quantization_config of tensors with codes, which `config` then lacks */
+    int tp, pp, dp;     /* parallel sizes; 0 = not known */
+    int64_t step;       /* -1 = not known */
     int64_t vocab, padded_vocab; /* rows of the tables: true, and as stored; -1 = not known */
     int64_t copies;              /* tensors of which each part has one; by sheaf__catalog_ranks() */
     bool copies_vary;            /* one of them is not the same element throughout */
@@ -202,7 +206,7 @@ sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *catalog);
 sheaf_status *sheaf__catalog_compare(sheaf_catalog *catalog);
 
 /* sheaf__catalog_read - a box of a tensor's view (sheaf_source.read); thread-safe; O(1) memory.
- * Holes are an error, never zeros. */
+ * Holes are an error, never zeros. What is stored as codes is dequantised. */
 sheaf_status *sheaf__catalog_read(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                   int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                   void *dst);

@@ -86,6 +86,8 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
     const int ndim = t->entry.ndim;
     const int64_t want = sheaf__elements(ndim, t->entry.shape);
     int64_t have = 0;
+    if (t->coded != NULL) /* its parts are dense, each in one place */
+        return NULL;
     if (!t->replicated && t->npieces > 1)
         qsort(t->piece, (size_t)t->npieces, sizeof *t->piece, by_begin);
     for (int64_t k = 0; k < t->npieces; k++) {

@@ -4,6 +4,7 @@
  * go together into dst are read together, so that whole rows cost one call and not many. */
 #include "base/base.h"
 #include "base/file.h"
+#include "catalog/coded.h"
 #include "catalog/private.h"
 #include "formats/safetensors.h"
 
@@ -166,6 +167,8 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
                                   int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
     int64_t got = 0;
+    if (t->coded != NULL)
+        return sheaf__coded_values(c, t, row0, rows, col0, cols, dst);
     sheaf_status *bad = sheaf__safetensors_check_box(t->entry.name, t->entry.dtype, t->entry.ndim,
                                                      t->entry.shape, row0, rows, col0, cols);
     if (bad != NULL || rows == 0 || cols == 0)
@@ -316,16 +319,53 @@ static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
     return &s->catalog->tensor[s->index[i]].entry;
 }
 
+static sheaf_status *not_here(const char *name)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+}
+
 static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                  int64_t col0, int64_t cols, void *dst)
 {
     const catalog_source *s = (catalog_source *)self;
     const sheaf_logical *t = sheaf__catalog_find(s->catalog, name);
     if (t == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
-                           "no tensor of this name");
+        return not_here(name);
     return sheaf__catalog_read(s->catalog, t, row0, rows, col0, cols, dst);
 }
+
+/* ---- codes ---- */
+
+static const sheaf_logical *coded_of(sheaf_source *self, const char *name)
+{
+    const catalog_source *s = (catalog_source *)self;
+    const sheaf_logical *t = sheaf__catalog_find(s->catalog, name);
+    return t != NULL && shown(s, t) && t->coded != NULL ? t : NULL;
+}
+
+static const sheaf__quant *source_form(sheaf_source *self, const char *name)
+{
+    const sheaf_logical *t = coded_of(self, name);
+    return t == NULL ? NULL : &t->coded->form;
+}
+
+static sheaf_status *source_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, const sheaf__quant_parts *to)
+{
+    const sheaf_logical *t = coded_of(self, name);
+    return t == NULL ? not_here(name)
+                     : sheaf__coded_read(((catalog_source *)self)->catalog, t, row0, rows, col0,
+                                         cols, to);
+}
+
+static sheaf_status *source_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
+{
+    const sheaf_logical *t = coded_of(self, name);
+    return t == NULL ? not_here(name)
+                     : sheaf__coded_whole(((catalog_source *)self)->catalog, t, to);
+}
+
+static const sheaf__quantised_source with_codes = { source_form, source_codes, source_whole };
 
 static void source_close(sheaf_source *self)
 {
@@ -401,9 +441,12 @@ sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *c, bool a
         sheaf__catalog_free(c);
         return st;
     }
-    *s = (catalog_source){
-        { source_find, source_count, source_entry, source_read, source_close }, c, all, 0, index
-    };
+    *s = (catalog_source){ { source_find, source_count, source_entry, source_read, source_close,
+                             &with_codes },
+                           c,
+                           all,
+                           0,
+                           index };
     for (int64_t i = 0; i < c->count; i++)
         if (shown(s, &c->tensor[i]))
             index[s->count++] = i;

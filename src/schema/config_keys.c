@@ -2,6 +2,7 @@
 #include "schema/config_keys.h"
 
 #include "base/base.h"
+#include "schema/quantization.h"
 
 static const char read_keys[] =
     "architectures attention_bias auto_map bos_token_id dtype eos_token_id head_dim hidden_act "
@@ -101,17 +102,24 @@ static bool listed(const char *list, const char *key)
     return list != NULL && sheaf__is_listed(list, key, strlen(key));
 }
 
+/* Weights that are quantized in a form that is read are no other model. */
+static void check_quantization(sheaf_json_reader *r, const json_t *value)
+{
+    sheaf__quantization q;
+    sheaf_status *st = sheaf__quantization_read(&q, value);
+    if (r->st == NULL)
+        r->st = st;
+    else
+        sheaf_status_free(st);
+}
+
 static void refuse(sheaf_json_reader *r, const sheaf_unsupported_key *u, const json_t *value)
 {
-    char name[SHEAF__QUANTIZATION];
-    sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, u->key, "%s: another value %s",
-                                        neutral_text(u->neutral), u->why);
-    if (strcmp(u->key, "quantization_config") != 0 || !json_is_object(value))
-        return;
-    sheaf__quantization_name(name, value);
-    if (*name != '\0')
-        sheaf_found(st, "%s", name);
-    sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits");
+    if (strcmp(u->key, "quantization_config") == 0)
+        check_quantization(r, value);
+    else
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, u->key, "%s: another value %s",
+                         neutral_text(u->neutral), u->why);
 }
 
 void sheaf__config_keys(sheaf_json_reader *r, const sheaf__key_lists *lists, sheaf_text *unknown)

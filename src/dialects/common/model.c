@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "dialects/common/codes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/quantised.h"
 #include "dialects/common/vocabulary.h"
@@ -370,6 +371,7 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
 {
     sheaf_config config;
     sheaf_status *st = sheaf__catalog_unwrap(c);
+    TRY(st, sheaf__catalog_codes(&damaged, c));
     TRY(st, sheaf__catalog_stale_quantization(c));
     if (st != NULL)
         return st;

@@ -3,6 +3,7 @@
 #include "dialects/common/dialects.h"
 
 #include "base/file.h"
+#include "dialects/common/codes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/quantised.h"
 #include "dialects/common/whole.h"
@@ -130,6 +131,7 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
     if (!c->as_stored)
         return sheaf__catalog_check_model(c, damaged);
     st = sheaf__catalog_unwrap(c);
+    TRY(st, sheaf__catalog_codes(&damaged, c));
     return TRY(st, sheaf__catalog_stale_quantization(c));
 }
 

@@ -51,6 +51,7 @@ static const sheaf_unsupported_key unsupported_keys[] = {
     { "num_experts", SHEAF_NEUTRAL_ONE, "is a mixture of experts" },
     { "num_multi_query_heads", SHEAF_NEUTRAL_ZERO, "shares keys and values between heads" },
     { "quantization_bit_width", SHEAF_NEUTRAL_NULL, "stores quantized weights" },
+    { "quantization_config", SHEAF_NEUTRAL_NULL, "stores quantized weights" },
     { "use_ptuning", SHEAF_NEUTRAL_ZERO, "adds trained prefixes" },
     { "use_qkv_bias", SHEAF_NEUTRAL_ZERO, "adds biases" },
     { "use_qlora", SHEAF_NEUTRAL_ZERO, "stores quantized weights" },

@@ -5,6 +5,7 @@
 #include "families/minicpmv/minicpmv.h"
 #include "schema/config_keys.h"
 #include "schema/config_text.h"
+#include "schema/quantization.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum { MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16 };
@@ -28,8 +29,8 @@ const char *sheaf__minicpmv_title(sheaf_minicpmv version)
     return versions[version - 1].title;
 }
 
-/* im_end_token_id: of one revision of 2.0; the tokenizer has these. quantization_config: refused
- * here, with the folder that works. */
+/* im_end_token_id: of one revision of 2.0; the tokenizer has these. quantization_config: one that
+ * is not read is refused here, with the folder that works. */
 const char sheaf__minicpmv_keys[] =
     "batch_vision_input dim_model_base drop_vision_last_layer im_end_token im_end_token_id "
     "im_id_end_token im_id_start_token im_start_token im_start_token_id image_size "
@@ -102,19 +103,16 @@ static void read_version(sheaf_json_reader *r, sheaf_config *c)
 }
 
 /* Weights in 4 bits are in folders of their own, beside those of which they were made. */
-static void refuse_quantized(sheaf_json_reader *r, const sheaf_config *c)
+static void check_quantized(sheaf_json_reader *r, const sheaf_config *c)
 {
-    char name[SHEAF__QUANTIZATION];
+    sheaf__quantization q;
     const json_t *value = json_object_get(r->object, "quantization_config");
     if (r->st != NULL || value == NULL || json_is_null(value))
         return;
-    sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "quantization_config",
-                                        "null: weights in 16 or 32 bits");
-    sheaf__quantization_name(name, value);
-    if (*name != '\0')
-        sheaf_found(st, "%s", name);
-    sheaf_try_this(st, "the folder that was quantized, %s (the name without -int4)",
-                   versions[c->minicpmv - 1].folder);
+    r->st = sheaf__quantization_read(&q, value);
+    if (r->st != NULL)
+        sheaf_try_this(r->st, "the folder that was quantized, %s (the name without -int4)",
+                       versions[c->minicpmv - 1].folder);
 }
 
 /* ---- the text model ---- */
@@ -321,7 +319,7 @@ void sheaf__minicpmv_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *u
 {
     read_version(r, c);
     if (r->st == NULL)
-        refuse_quantized(r, c);
+        check_quantized(r, c);
     if (r->st == NULL)
         read_text(r, c, unknown);
     if (r->st == NULL)

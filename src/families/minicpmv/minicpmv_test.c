@@ -183,7 +183,7 @@ static void test_config__keys_that_are_refused(void **state)
         { "{\"version\":4.0," WHOLE_2_6 "}", SHEAF_E_FORMAT, "version" }, /* twice */
         { SMALL("4.5", "", NAVIT), SHEAF_E_UNSUPPORTED, "'model' | MiniCPM-V 2.0, 2.5 or 2.6" },
         { "{" WHOLE_2_6
-          ",\"quantization_config\":{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}}",
+          ",\"quantization_config\":{\"quant_method\":\"hqq\",\"load_in_4bit\":true}}",
           SHEAF_E_UNSUPPORTED, "openbmb/MiniCPM-V-2_6 (the name without -int4)" },
         { SMALL("2.6", ",\"model_type\":\"llama\"", NAVIT), SHEAF_E_LAYOUT,
           "text.model_type' | \"qwen2\", the text model of MiniCPM-V 2.6" },

@@ -195,7 +195,7 @@ static void test_config__keys_that_are_refused(void **state)
         { WITH("\"qkv_bias\":false"), SHEAF_E_UNSUPPORTED, "'vision_config.qkv_bias'" },
         { "{" TEXT ",\"num_query\":16,\"image_size\":84,\"quantization_config\":{\"bits\":4}," TOWER
           "}",
-          SHEAF_E_UNSUPPORTED, "'quantization_config'" },
+          SHEAF_E_UNSUPPORTED, "'quantization_config" },
     };
     sheaf_config c;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

@@ -1,0 +1,175 @@
+/* coded.c - see coded.h: parts, and values out of codes. */
+#include "catalog/coded.h"
+
+#include "base/base.h"
+#include "catalog/boxes.h"
+#include "catalog/private.h"
+#include "ops/quant/quantise.h"
+
+/* Elements that are dequantised at once. */
+enum { STRIP = 1 << 16, TALL = 512 };
+
+void sheaf__coded_free(sheaf__coded *q)
+{
+    if (q == NULL)
+        return;
+    for (int i = 0; i < SHEAF__PARTS; i++) {
+        free((char *)q->part[i].entry.name);
+        free(q->part[i].piece);
+    }
+    free(q->index);
+    free(q);
+}
+
+const sheaf_logical *sheaf__coded_at(const sheaf__coded *q, int i)
+{
+    for (int k = 0; k < SHEAF__PARTS; k++)
+        if (q->part[k].entry.name != NULL && i-- == 0)
+            return &q->part[k];
+    return NULL;
+}
+
+static bool is_dense(const sheaf_logical *t)
+{
+    int64_t stride = 1;
+    if (sheaf__elements(t->entry.ndim, t->entry.shape) == 0)
+        return true;
+    if (t->npieces != 1 || t->piece[0].dtype != t->entry.dtype)
+        return false;
+    for (int i = t->entry.ndim - 1; i >= 0; i--) {
+        if (t->piece[0].size[i] != t->entry.shape[i] ||
+            (t->entry.shape[i] != 1 && t->piece[0].stride[i] != stride))
+            return false;
+        stride *= t->entry.shape[i];
+    }
+    return true;
+}
+
+sheaf_status *sheaf__coded_take(sheaf__coded *q, int part, const sheaf_catalog *c, sheaf_logical *t)
+{
+    if (!is_dense(t)) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", t->entry.name);
+        sheaf_found(sheaf_expected(st, "a part of a quantized tensor, dense and in one place"),
+                    "another order of its elements, or several places");
+        return sheaf_try_this(st, "save it with .contiguous()");
+    }
+    sheaf_logical *to = &q->part[part];
+    *to = *t;
+    to->entry.name = strdup(t->entry.name);
+    if (to->entry.name == NULL) {
+        *to = (sheaf_logical){ 0 };
+        return sheaf__no_memory(c->root);
+    }
+    t->piece = NULL;
+    t->npieces = t->capacity = 0;
+    return NULL;
+}
+
+sheaf_status *sheaf__part_bytes(void *dst, const sheaf_catalog *c, const sheaf_logical *t,
+                                int64_t begin, int64_t size)
+{
+    const int64_t all =
+        sheaf__elements(t->entry.ndim, t->entry.shape) * (int64_t)sheaf_dtype_bytes(t->entry.dtype);
+    if (size == 0)
+        return NULL;
+    if (!is_dense(t) || begin < 0 || size < 0 || begin > all - size) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", t->entry.name);
+        sheaf_expected(st, "bytes up to %" PRId64, begin + size);
+        return sheaf_found(st, "%" PRId64 " bytes", all);
+    }
+    const sheaf_catalog_file *file = &c->file[t->piece[0].file];
+    int fd;
+    sheaf_status *st = sheaf__catalog_open(&fd, file);
+    TRY(st, sheaf__file_read_at(fd, dst, (size_t)size, t->piece[0].offset + begin, file->path));
+    return sheaf__catalog_done(fd, file, st);
+}
+
+void sheaf__form_text(sheaf_text *out, const sheaf__coded *q)
+{
+    static const char *const names[SHEAF__CODES] = { "NF4", "FP4", "4 bits", "8 bits", "FP8" };
+    const sheaf__quant *f = &q->form;
+    if (f->codes == SHEAF__INT4 || f->codes == SHEAF__INT8)
+        sheaf__text_add(out, "%s, ", q->method);
+    sheaf__text_add(out, "%s", names[f->codes]);
+    if (q->packing == SHEAF__BLOCKS8)
+        sheaf__text_add(out, ", blocks of %" PRId64 " x %" PRId64, q->block_rows, f->block);
+    else if (f->grouping == SHEAF__GROUPS_INDEXED)
+        sheaf__text_add(out, ", %" PRId64 " groups by g_idx", f->groups);
+    else if (f->block > 0)
+        sheaf__text_add(out, ", %s of %" PRId64,
+                        f->grouping == SHEAF__GROUPS_FLAT ? "blocks" : "groups", f->block);
+    else
+        sheaf__text_add(out, ", a scale for each row");
+    if (f->doubled)
+        sheaf__text_add(out, ", doubled scales");
+    if (f->zeros)
+        sheaf__text_add(out, ", zeros");
+}
+
+/* ---- values ---- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Memory for a strip of rows and columns, wherever it lies. */
+static sheaf_status *make(sheaf__dequantised *s, const sheaf_logical *t, int64_t rows, int64_t cols)
+{
+    const sheaf__coded *q = t->coded;
+    const sheaf__quant_box box = { q->in, 0, rows, 0, cols };
+    const size_t most = (size_t)(rows * (sheaf__quant_groups(&q->form, &box) + 1)),
+                 nested = (size_t)sheaf__quant_nested(&q->form, q->out * q->in);
+    *s = (sheaf__dequantised){ .quant = &q->form,
+                               .what = SHEAF__VALUES_PROGRAM,
+                               .to = t->entry.dtype };
+    s->parts.codes = malloc((size_t)(rows * cols));
+    s->parts.scales = q->form.doubled ? NULL : malloc(most * sizeof(float));
+    s->parts.scale_codes = q->form.doubled ? malloc(most) : NULL;
+    s->parts.zeros = q->form.zeros ? malloc(most) : NULL;
+    s->whole.nested = q->form.doubled ? malloc(nested * sizeof(float) + 1) : NULL;
+    s->whole.index = q->index != NULL ? malloc((size_t)q->in * sizeof *q->index) : NULL;
+    const bool all = s->parts.codes != NULL &&
+                     (q->form.doubled ? s->parts.scale_codes != NULL && s->whole.nested != NULL
+                                      : s->parts.scales != NULL) &&
+                     (!q->form.zeros || s->parts.zeros != NULL) &&
+                     (q->index == NULL || s->whole.index != NULL);
+    return all ? NULL : sheaf__no_memory(t->entry.name);
+}
+
+static void release(sheaf__dequantised *s)
+{
+    free(s->parts.codes);
+    free(s->parts.scales);
+    free(s->parts.scale_codes);
+    free(s->parts.zeros);
+    free(s->whole.nested);
+    free(s->whole.index);
+}
+
+sheaf_status *sheaf__coded_values(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
+                                  int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    const sheaf__coded *q = t->coded;
+    const bool by_columns = q->packing == SHEAF__GPTQ || q->packing == SHEAF__AWQ;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->entry.dtype);
+    sheaf__dequantised s;
+    sheaf_status *st = sheaf__safetensors_check_box(t->entry.name, t->entry.dtype, t->entry.ndim,
+                                                    t->entry.shape, row0, rows, col0, cols);
+    if (st != NULL || rows == 0 || cols == 0)
+        return st;
+    const int64_t high = least(rows, by_columns ? TALL : STRIP / least(cols, STRIP)),
+                  wide = least(cols, STRIP / high);
+    st = make(&s, t, high, wide);
+    TRY(st, sheaf__coded_whole(c, t, &s.whole));
+    for (int64_t r = 0; st == NULL && r < rows; r += high)
+        for (int64_t k = 0; st == NULL && k < cols; k += wide) {
+            s.box = (sheaf__quant_box){ q->in, row0 + r, least(high, rows - r), col0 + k,
+                                        least(wide, cols - k) };
+            st = sheaf__coded_raw(c, t, s.box.row0, s.box.rows, s.box.col0, s.box.cols, &s.parts);
+            if (st == NULL)
+                sheaf__dequantise((char *)dst + (r * cols + k) * bytes, cols, &s, 0, s.box.rows);
+        }
+    release(&s);
+    return st;
+}

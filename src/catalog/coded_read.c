@@ -1,0 +1,423 @@
+/* coded_read.c - codes, scales and zeros of a box out of the bytes of files; see coded.h.
+ *
+ * What is asked for need not begin or end with a group, a word or a byte: whatever covers it is
+ * read. Where a file has rows and columns exchanged (GPTQ, AWQ), neighbours of a column lie
+ * together, so that tall boxes cost the fewest calls. */
+#include <math.h>
+
+#include "base/base.h"
+#include "base/file.h"
+#include "catalog/coded.h"
+#include "catalog/private.h"
+#include "ops/math/round.h"
+#include "ops/quant/quantise.h"
+
+enum { BUFFER = 1 << 15 }; /* bytes of a file that are unpacked at once */
+
+/* A box that is being read. */
+typedef struct reading {
+    const sheaf_catalog *c;
+    const sheaf__coded *q;
+    const sheaf__quant_box *box;
+    int64_t groups; /* of a row of the box */
+    int fd[SHEAF__FURTHER_PARTS];
+    uint8_t *buffer; /* [BUFFER] */
+} reading;
+
+static const sheaf_catalog_file *file_of(const reading *r, int part)
+{
+    return &r->c->file[r->q->part[part].piece[0].file];
+}
+
+static bool has(const reading *r, int part)
+{
+    return r->q->part[part].entry.name != NULL && r->q->part[part].npieces > 0;
+}
+
+static sheaf_status *open_parts(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < SHEAF__FURTHER_PARTS; i++)
+        r->fd[i] = -1;
+    for (int i = 0; st == NULL && i < SHEAF__FURTHER_PARTS; i++)
+        if (has(r, i))
+            st = sheaf__catalog_open(&r->fd[i], file_of(r, i));
+    return st;
+}
+
+static sheaf_status *close_parts(reading *r, sheaf_status *st)
+{
+    for (int i = 0; i < SHEAF__FURTHER_PARTS; i++)
+        if (r->fd[i] >= 0)
+            st = sheaf__catalog_done(r->fd[i], file_of(r, i), st);
+    return st;
+}
+
+/* Bytes [begin, begin + size) of a part. */
+static sheaf_status *take(reading *r, int part, int64_t begin, int64_t size, void *dst)
+{
+    const sheaf_logical *t = &r->q->part[part];
+    return sheaf__file_read_at(r->fd[part], dst, (size_t)size, t->piece[0].offset + begin,
+                               file_of(r, part)->path);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t word_at(const uint8_t *bytes, int64_t i)
+{
+    const uint8_t *b = bytes + 4 * i;
+    return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+/* ---- codes ---- */
+
+/* Elements [first, first + n) of a tensor with two in a byte. */
+static sheaf_status *read_halves(reading *r, int64_t first, int64_t n, uint8_t *dst)
+{
+    sheaf_status *st = NULL;
+    for (int64_t done = 0; st == NULL && done < n;) {
+        const int64_t e = first + done, begin = e / 2, odd = e & 1;
+        const int64_t count = least(n - done, 2 * BUFFER - odd);
+        st = take(r, SHEAF__CODES_PART, begin, (e + count - 1) / 2 - begin + 1, r->buffer);
+        if (st == NULL)
+            sheaf__unpack4(dst + done, r->buffer, odd, count);
+        done += count;
+    }
+    return st;
+}
+
+/* Bytes of rows [out, in] of a byte each. */
+static sheaf_status *read_bytes(reading *r, int64_t first, int64_t n, uint8_t *dst)
+{
+    return take(r, SHEAF__CODES_PART, first, n, dst);
+}
+
+/* Rows of the tensor that are together in the file. */
+static sheaf_status *read_rows(reading *r, uint8_t *dst,
+                               sheaf_status *(*read)(reading *r, int64_t first, int64_t n,
+                                                     uint8_t *dst))
+{
+    const sheaf__quant_box *b = r->box;
+    const bool whole = b->cols == b->in;
+    const int64_t runs = whole ? 1 : b->rows, each = whole ? b->rows * b->cols : b->cols;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < runs; i++)
+        st = read(r, (b->row0 + i) * b->in + b->col0, each, dst + i * each);
+    return st;
+}
+
+/* [out, in / 8], eight of a row in a word. */
+static sheaf_status *read_packed32(reading *r, uint8_t *dst)
+{
+    const sheaf__quant_box *b = r->box;
+    const int64_t width = (b->in + 7) / 8;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < b->rows; i++)
+        for (int64_t c = b->col0, end = b->col0 + b->cols; st == NULL && c < end;) {
+            const int64_t first = c / 8, stop = least(end, (first + BUFFER / 4) * 8),
+                          words = (stop - 1) / 8 - first + 1;
+            st = take(r, SHEAF__CODES_PART, ((b->row0 + i) * width + first) * 4, words * 4,
+                      r->buffer);
+            for (; st == NULL && c < stop; c++)
+                dst[i * b->cols + c - b->col0] =
+                    word_at(r->buffer, c / 8 - first) >> 4 * (c & 7) & 15;
+        }
+    return st;
+}
+
+/* [in / 8, out]: the word of eight columns has one row. */
+static sheaf_status *read_gptq(reading *r, uint8_t *dst)
+{
+    const sheaf__quant_box *b = r->box;
+    const int64_t end = b->col0 + b->cols;
+    sheaf_status *st = NULL;
+    for (int64_t w = b->col0 / 8; st == NULL && 8 * w < end; w++) {
+        const int64_t c0 = 8 * w > b->col0 ? 8 * w : b->col0, c1 = least(8 * w + 8, end);
+        for (int64_t i = 0; st == NULL && i < b->rows; i += BUFFER / 4) {
+            const int64_t n = least(b->rows - i, BUFFER / 4);
+            st = take(r, SHEAF__CODES_PART, (w * r->q->out + b->row0 + i) * 4, n * 4, r->buffer);
+            for (int64_t k = 0; st == NULL && k < n; k++) {
+                const uint32_t word = word_at(r->buffer, k);
+                for (int64_t c = c0; c < c1; c++)
+                    dst[(i + k) * b->cols + c - b->col0] = word >> 4 * (c & 7) & 15;
+            }
+        }
+    }
+    return st;
+}
+
+/* Where element j of eight lies in a word of AWQ: the inverse of 0 2 4 6 1 3 5 7. */
+static int awq_shift(int64_t j)
+{
+    static const int nibble[8] = { 0, 4, 1, 5, 2, 6, 3, 7 };
+    return 4 * nibble[j & 7];
+}
+
+/* [in, out / 8]: a word has eight rows of one column. */
+static sheaf_status *read_awq(reading *r, uint8_t *dst)
+{
+    const sheaf__quant_box *b = r->box;
+    const int64_t width = r->q->out / 8, end = b->row0 + b->rows;
+    sheaf_status *st = NULL;
+    for (int64_t c = 0; st == NULL && c < b->cols; c++)
+        for (int64_t row = b->row0; st == NULL && row < end;) {
+            const int64_t first = row / 8, stop = least(end, (first + BUFFER / 4) * 8),
+                          words = (stop - 1) / 8 - first + 1;
+            st = take(r, SHEAF__CODES_PART, ((b->col0 + c) * width + first) * 4, words * 4,
+                      r->buffer);
+            for (; st == NULL && row < stop; row++)
+                dst[(row - b->row0) * b->cols + c] =
+                    word_at(r->buffer, row / 8 - first) >> awq_shift(row) & 15;
+        }
+    return st;
+}
+
+static sheaf_status *read_codes(reading *r, uint8_t *dst)
+{
+    switch (r->q->packing) {
+    case SHEAF__BNB4: return read_rows(r, dst, read_halves);
+    case SHEAF__PACKED32: return read_packed32(r, dst);
+    case SHEAF__GPTQ: return read_gptq(r, dst);
+    case SHEAF__AWQ: return read_awq(r, dst);
+    case SHEAF__BNB8:
+    case SHEAF__BLOCKS8: break;
+    }
+    return read_rows(r, dst, read_bytes);
+}
+
+/* ---- scales ---- */
+
+/* Where the scale of group g of row i of the box lies, in elements of its part. */
+static int64_t first_group(const reading *r)
+{
+    const sheaf__quant *f = &r->q->form;
+    return f->grouping == SHEAF__GROUPS_OF_ROW && f->block > 0 ? r->box->col0 / f->block : 0;
+}
+
+static int64_t groups_of_row(const reading *r)
+{
+    const sheaf__quant *f = &r->q->form;
+    return f->grouping == SHEAF__GROUPS_INDEXED ? f->groups
+           : f->block == 0                      ? 1
+                                                : (r->q->in + f->block - 1) / f->block;
+}
+
+/* Groups that row i of the box really has. */
+static int64_t groups_at(const reading *r, int64_t row)
+{
+    const sheaf__quant *f = &r->q->form;
+    if (f->grouping == SHEAF__GROUPS_INDEXED || f->block == 0)
+        return r->groups;
+    return (sheaf__quant_phase(f, r->box, row) + r->box->cols - 1) / f->block + 1;
+}
+
+/* `n` neighbours of the part of scales, from the first-th: to dst[0], dst[apart], ... */
+static sheaf_status *scales(reading *r, int64_t first, int64_t n, float *dst, int64_t apart)
+{
+    const sheaf_dtype dtype = r->q->part[SHEAF__SCALES_PART].entry.dtype;
+    const int64_t size = (int64_t)sheaf_dtype_bytes(dtype), most = BUFFER / 4;
+    sheaf_status *st = NULL;
+    for (int64_t done = 0; st == NULL && done < n; done += most) {
+        const int64_t count = least(n - done, most);
+        st = take(r, SHEAF__SCALES_PART, (first + done) * size, count * size, r->buffer);
+        for (int64_t k = 0; st == NULL && k < count; k++)
+            dst[(done + k) * apart] = sheaf__load(r->buffer, k, dtype);
+    }
+    return st;
+}
+
+/* Blocks of bitsandbytes, of floats, or bytes where scales are doubled. The blocks of neighbouring
+ * rows lie together, and are read together where they are few. */
+static sheaf_status *read_flat(reading *r, uint8_t *dst)
+{
+    const sheaf__quant *f = &r->q->form;
+    const sheaf__quant_box *b = r->box;
+    const int64_t first = sheaf__quant_first_group(f, b, 0), size = f->doubled ? 1 : 4,
+                  span = sheaf__quant_first_group(f, b, b->rows - 1) + groups_at(r, b->rows - 1) -
+                         first;
+    const bool together = span * size <= BUFFER;
+    sheaf_status *st = NULL;
+    if (span == b->rows * r->groups) /* no row has fewer, none shares one */
+        return take(r, SHEAF__SCALES_PART, first * size, span * size, dst);
+    memset(dst, 0, (size_t)(b->rows * r->groups * size));
+    if (together)
+        st = take(r, SHEAF__SCALES_PART, first * size, span * size, r->buffer);
+    for (int64_t i = 0; st == NULL && i < b->rows; i++) {
+        const int64_t n = groups_at(r, i) * size, at = sheaf__quant_first_group(f, b, i);
+        uint8_t *to = dst + i * r->groups * size;
+        if (together)
+            memcpy(to, r->buffer + (at - first) * size, (size_t)n);
+        else
+            st = take(r, SHEAF__SCALES_PART, at * size, n, to);
+    }
+    return st;
+}
+
+/* Scales [groups, out], as GPTQ and AWQ have them. */
+static sheaf_status *read_by_group(reading *r, float *dst)
+{
+    sheaf_status *st = NULL;
+    for (int64_t g = 0; st == NULL && g < r->groups; g++)
+        st = scales(r, (first_group(r) + g) * r->q->out + r->box->row0, r->box->rows, dst + g,
+                    r->groups);
+    return st;
+}
+
+/* Scales [out, groups], or of blocks of rows. */
+static sheaf_status *read_by_row(reading *r, float *dst)
+{
+    const int64_t all = groups_of_row(r),
+                  step = r->q->packing == SHEAF__BLOCKS8 ? r->q->block_rows : 1;
+    sheaf_status *st = NULL;
+    if (step == 1 && r->groups == all)
+        return scales(r, r->box->row0 * all, r->box->rows * all, dst, 1);
+    for (int64_t i = 0; st == NULL && i < r->box->rows; i++) {
+        const int64_t row = (r->box->row0 + i) / step;
+        if (i > 0 && row == (r->box->row0 + i - 1) / step)
+            memcpy(dst + i * r->groups, dst + (i - 1) * r->groups, (size_t)r->groups * sizeof *dst);
+        else
+            st = scales(r, row * all + first_group(r), r->groups, dst + i * r->groups, 1);
+    }
+    return st;
+}
+
+static sheaf_status *read_scales(reading *r, const sheaf__quant_parts *to)
+{
+    switch (r->q->packing) {
+    case SHEAF__BNB4:
+        return read_flat(r, r->q->form.doubled ? to->scale_codes : (uint8_t *)to->scales);
+    case SHEAF__GPTQ:
+    case SHEAF__AWQ: return read_by_group(r, to->scales);
+    case SHEAF__PACKED32:
+    case SHEAF__BNB8:
+    case SHEAF__BLOCKS8: break;
+    }
+    return read_by_row(r, to->scales);
+}
+
+/* ---- zeros ---- */
+
+/* [groups, out / 8] */
+static sheaf_status *zeros_by_group(reading *r, uint8_t *dst)
+{
+    const int64_t width = r->q->out / 8, row0 = r->box->row0, end = row0 + r->box->rows;
+    sheaf_status *st = NULL;
+    for (int64_t g = 0; st == NULL && g < r->groups; g++)
+        for (int64_t row = row0; st == NULL && row < end;) {
+            const int64_t first = row / 8, stop = least(end, (first + BUFFER / 4) * 8),
+                          words = (stop - 1) / 8 - first + 1;
+            st = take(r, SHEAF__ZEROS_PART, ((first_group(r) + g) * width + first) * 4, words * 4,
+                      r->buffer);
+            for (; st == NULL && row < stop; row++) {
+                const uint32_t word = word_at(r->buffer, row / 8 - first) +
+                                      (r->q->less_one ? UINT32_C(0x11111111) : 0);
+                dst[(row - row0) * r->groups + g] =
+                    word >> (r->q->packing == SHEAF__AWQ ? awq_shift(row) : 4 * (row & 7)) & 15;
+            }
+        }
+    return st;
+}
+
+/* [out / 8, groups] */
+static sheaf_status *zeros_by_row(reading *r, uint8_t *dst)
+{
+    const int64_t all = groups_of_row(r), row0 = r->box->row0, most = BUFFER / 4;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->box->rows; i++)
+        for (int64_t g = 0; st == NULL && g < r->groups; g += most) {
+            const int64_t n = least(r->groups - g, most);
+            st = take(r, SHEAF__ZEROS_PART, ((row0 + i) / 8 * all + first_group(r) + g) * 4, n * 4,
+                      r->buffer);
+            for (int64_t k = 0; st == NULL && k < n; k++)
+                dst[i * r->groups + g + k] = word_at(r->buffer, k) >> 4 * ((row0 + i) & 7) & 15;
+        }
+    return st;
+}
+
+/* ---- all ---- */
+
+static sheaf_status *bad_scale(const reading *r, int64_t i, float x)
+{
+    const int64_t row = r->box->row0 + i / r->groups;
+    const bool sign = r->q->packing == SHEAF__BNB4 || r->q->packing == SHEAF__BNB8;
+    sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "%s: scale of row %" PRId64,
+                                  r->q->part[SHEAF__SCALES_PART].entry.name, row);
+    sheaf_expected(st, sign ? "a finite number, 0 or more" : "a finite number");
+    sheaf_found(st, "%g", (double)x);
+    return sheaf_try_this(st, "download or copy this model again, or quantize it anew: the weights "
+                              "of that row are lost");
+}
+
+static sheaf_status *check_scales(const reading *r, const float *scale)
+{
+    const bool sign = r->q->packing == SHEAF__BNB4 || r->q->packing == SHEAF__BNB8;
+    for (int64_t i = 0; i < r->box->rows * r->groups; i++)
+        if (!isfinite(scale[i]) || (sign && scale[i] < 0))
+            return bad_scale(r, i, scale[i]);
+    return NULL;
+}
+
+static sheaf_status *read_all(reading *r, const sheaf__quant_parts *to)
+{
+    sheaf_status *st = open_parts(r);
+    TRY(st, read_codes(r, to->codes));
+    TRY(st, read_scales(r, to));
+    if (st == NULL && r->q->form.zeros)
+        st = r->q->packing == SHEAF__PACKED32 ? zeros_by_row(r, to->zeros)
+                                              : zeros_by_group(r, to->zeros);
+    TRY(st, !r->q->form.doubled ? check_scales(r, to->scales) : NULL);
+    return close_parts(r, st);
+}
+
+sheaf_status *sheaf__coded_raw(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
+                               int64_t rows, int64_t col0, int64_t cols,
+                               const sheaf__quant_parts *to)
+{
+    const sheaf__coded *q = t->coded;
+    const sheaf__quant_box box = { q->in, row0, rows, col0, cols };
+    sheaf_status *st = sheaf__safetensors_check_box(t->entry.name, t->entry.dtype, t->entry.ndim,
+                                                    t->entry.shape, row0, rows, col0, cols);
+    if (st != NULL || rows == 0 || cols == 0)
+        return st;
+    reading r = { .c = c, .q = q, .box = &box, .groups = sheaf__quant_groups(&q->form, &box) };
+    r.buffer = malloc(BUFFER);
+    st = r.buffer != NULL ? read_all(&r, to) : sheaf__no_memory(t->entry.name);
+    free(r.buffer);
+    return sheaf_in(st, "tensor '%s'", t->entry.name);
+}
+
+sheaf_status *sheaf__coded_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
+                                int64_t rows, int64_t col0, int64_t cols,
+                                const sheaf__quant_parts *to)
+{
+    sheaf_status *st = sheaf__coded_raw(c, t, row0, rows, col0, cols, to);
+    if (st == NULL && t->coded->packing == SHEAF__BNB8 && cols > 0)
+        for (int64_t i = 0; i < rows; i++)
+            to->scales[i] = sheaf__int8_scale(to->scales[i]);
+    return st;
+}
+
+sheaf_status *sheaf__coded_whole(const sheaf_catalog *c, const sheaf_logical *t,
+                                 sheaf__quant_whole *to)
+{
+    const sheaf__coded *q = t->coded;
+    to->offset = q->offset;
+    if (q->index != NULL)
+        memcpy(to->index, q->index, (size_t)q->in * sizeof *to->index);
+    const int64_t n = sheaf__quant_nested(&q->form, q->out * q->in);
+    sheaf_status *st = n == 0 ? NULL
+                              : sheaf__part_bytes(to->nested, c, &q->part[SHEAF__NESTED_PART], 0,
+                                                  n * (int64_t)sizeof(float));
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (!isfinite(to->nested[i]) || to->nested[i] < 0) {
+            st = sheaf_fail(SHEAF_E_NUMBER, "%s: scale %" PRId64,
+                            q->part[SHEAF__NESTED_PART].entry.name, i);
+            sheaf_found(sheaf_expected(st, "a finite number, 0 or more"), "%g",
+                        (double)to->nested[i]);
+            sheaf_try_this(st, "download or copy this model again, or quantize it anew");
+        }
+    return sheaf_in(st, "tensor '%s'", t->entry.name);
+}

@@ -1,0 +1,433 @@
+/* codes.c - see codes.h: which tensors belong together, and what is left over. */
+#include "dialects/common/codes.h"
+
+#include <stdarg.h>
+
+#include "base/base.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "catalog/boxes.h"
+#include "dialects/common/codes_private.h"
+#include "dialects/common/model_folder.h"
+
+enum { MOST_WRONG = 200, MOST_CONFIG = 1 << 20 };
+
+/* Tensors that show how the weight with their stem is stored; `whole`: they stand behind the whole
+ * name of the weight. */
+static const struct {
+    const char *suffix;
+    sheaf__quantizer by;
+} signs[] = {
+    { ".quant_state.bitsandbytes__nf4", SHEAF__BITSANDBYTES },
+    { ".quant_state.bitsandbytes__fp4", SHEAF__BITSANDBYTES },
+    { ".SCB", SHEAF__BITSANDBYTES },
+    { ".qweight", SHEAF__NO_QUANTIZER }, /* GPTQ or AWQ: the config says which */
+    { ".weight_packed", SHEAF__COMPRESSED_TENSORS_4 },
+    { ".weight_scale_inv", SHEAF__FP8_BLOCKS },
+};
+
+/* What can lie beside codes, in whatever form. */
+static const char *const parts[] = {
+    ".weight.absmax",
+    ".weight.quant_map",
+    ".weight.nested_absmax",
+    ".weight.nested_quant_map",
+    ".weight.quant_state.bitsandbytes__nf4",
+    ".weight.quant_state.bitsandbytes__fp4",
+    ".SCB",
+    ".weight_format",
+    ".qweight",
+    ".qzeros",
+    ".scales",
+    ".g_idx",
+    ".weight_packed",
+    ".weight_scale",
+    ".weight_zero_point",
+    ".weight_shape",
+    ".weight_g_idx",
+    ".weight_scale_inv",
+};
+
+/* ---- one tensor ---- */
+
+static bool is_packed(sheaf_dtype d)
+{
+    return d == SHEAF_U8 || d == SHEAF_I8 || d == SHEAF_I32 || d == SHEAF_F8_E4M3;
+}
+
+sheaf_logical *sheaf__coding_find(const sheaf__coding *g, const char *suffix)
+{
+    char name[SHEAF__CODED_NAME + 64];
+    snprintf(name, sizeof name, "%s%s", g->stem, suffix);
+    sheaf_logical *t = sheaf__catalog_find(g->x->c, name);
+    return t != NULL && t->kind == SHEAF_WEIGHT ? t : NULL;
+}
+
+sheaf_status *sheaf__coding_wrong(sheaf__coding *g, const char *code, const sheaf_logical *part,
+                                  const char *expected, const char *cure, const char *found, ...)
+{
+    sheaf_catalog *c = g->x->c;
+    char *text = NULL;
+    va_list args;
+    g->wrong = true;
+    va_start(args, found);
+    const int n = vasprintf(&text, found, args);
+    va_end(args);
+    if (n < 0)
+        return sheaf__no_memory(c->root);
+    sheaf_status *st = sheaf__catalog_defects(c) >= MOST_WRONG
+                           ? NULL
+                           : sheaf__defect(c, code, sheaf__catalog_path_of(c, part),
+                                           part->entry.name, expected, cure, "%s", text);
+    free(text);
+    return st;
+}
+
+static sheaf_status *missing(sheaf__coding *g, const sheaf_logical *beside, const char *suffix)
+{
+    char name[SHEAF__CODED_NAME + 64];
+    snprintf(name, sizeof name, "%s%s, which belongs to it", g->stem, suffix);
+    if (g->x->damaged) { /* it may be in what could not be read */
+        g->wrong = true;
+        return NULL;
+    }
+    return sheaf__coding_wrong(g, "missing", beside, name,
+                               "download or copy the files of this model again",
+                               "no tensor of this name");
+}
+
+sheaf_status *sheaf__coding_need(sheaf_logical **out, sheaf__coding *g, const char *suffix)
+{
+    const sheaf_logical *beside = NULL;
+    *out = sheaf__coding_find(g, suffix);
+    for (size_t i = 0; beside == NULL && i < sizeof parts / sizeof *parts; i++)
+        beside = sheaf__coding_find(g, parts[i]);
+    return *out != NULL || beside == NULL ? NULL : missing(g, beside, suffix);
+}
+
+sheaf_status *sheaf__coding_take(sheaf__coding *g, int part, sheaf_logical *t)
+{
+    sheaf_status *st = sheaf__coded_take(g->q, part, g->x->c, t);
+    if (st == NULL && strcmp(t->entry.name, g->weight) != 0)
+        t->kind = SHEAF_TAKEN;
+    if (!sheaf__catalog_is_finding(st))
+        return st;
+    g->wrong = true;
+    return sheaf__catalog_defect(g->x->c, sheaf__catalog_path_of(g->x->c, t), st);
+}
+
+sheaf_status *sheaf__coding_shape(sheaf__coding *g, const sheaf_logical *t, uint64_t dtypes,
+                                  int ndim, int64_t d0, int64_t d1)
+{
+    char want[128], is[128];
+    sheaf_text text = { 0 };
+    const int64_t shape[2] = { d0, d1 };
+    const bool type = (dtypes >> t->entry.dtype & 1) != 0;
+    if (type && sheaf__same_shape(t->entry.ndim, t->entry.shape, ndim, shape))
+        return NULL;
+    for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+        if ((dtypes >> d & 1) != 0)
+            sheaf__text_add(&text, "%s%s", text.size > 0 ? " or " : "",
+                            sheaf_dtype_name((sheaf_dtype)d));
+    sheaf__text_add(&text, " %s", sheaf__show_shape(want, ndim, shape));
+    sheaf_status *st =
+        text.failed ? sheaf__no_memory(g->x->c->root)
+                    : sheaf__coding_wrong(g, type ? "shape" : "dtype", t, text.at,
+                                          "download or copy the files of this model again; do not "
+                                          "mix those of two quantizations",
+                                          "%s %s", sheaf_dtype_name(t->entry.dtype),
+                                          sheaf__show_shape(is, t->entry.ndim, t->entry.shape));
+    sheaf__text_release(&text);
+    return st;
+}
+
+sheaf_dtype sheaf__scales_dtype(const sheaf__coding *g, sheaf_dtype scales)
+{
+    return scales == SHEAF_F32 ? g->x->dtype : scales;
+}
+
+/* What is left of a tensor that cannot be made would be reported again, as foreign. */
+static void drop(sheaf__coding *g)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        sheaf_logical *t = sheaf__coding_find(g, parts[i]);
+        if (t != NULL)
+            t->kind = SHEAF_TAKEN;
+    }
+    sheaf_logical *t = sheaf__coding_find(g, ".weight");
+    if (t != NULL && t->coded == NULL && (is_packed(t->entry.dtype) || t->npieces == 0))
+        t->kind = SHEAF_TAKEN;
+    g->x->failed = true;
+}
+
+/* The logical tensor, with its codes. */
+static sheaf_status *finish(sheaf__coding *g)
+{
+    const int64_t shape[2] = { g->q->out, g->q->in };
+    sheaf_logical *t = NULL;
+    sheaf_status *st = sheaf__catalog_tensor(&t, g->x->c, g->weight, g->dtype, 2, shape);
+    if (st != NULL) {
+        g->wrong = true;
+        return sheaf__catalog_defect(g->x->c, g->x->c->root, st);
+    }
+    t->entry.dtype = g->dtype;
+    t->entry.ndim = 2;
+    memcpy(t->entry.shape, shape, sizeof shape);
+    t->kind = SHEAF_WEIGHT;
+    t->coded = g->q;
+    g->q->form.dtype = g->dtype;
+    g->q = NULL;
+    return NULL;
+}
+
+static sheaf_status *another_quantizer(sheaf__coding *g, const sheaf_logical *sign,
+                                       sheaf__quantizer by)
+{
+    char want[96];
+    snprintf(want, sizeof want, "parts of %s, as quantization_config says",
+             sheaf__quantizer_name(g->x->how.by));
+    return sheaf__coding_wrong(
+        g, "conflict", sign, want, "the config.json that was saved with these weights", "one of %s",
+        by == SHEAF__NO_QUANTIZER ? "GPTQ or AWQ" : sheaf__quantizer_name(by));
+}
+
+static sheaf_status *twice(sheaf__coding *g, const sheaf_logical *sign, const sheaf_logical *is)
+{
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "%s is ", g->weight);
+    if (is->coded != NULL) {
+        sheaf__form_text(&text, is->coded);
+        sheaf__text_add(&text, " already: quantized twice");
+    } else
+        sheaf__text_add(&text, "%s beside it: one weight, held twice",
+                        sheaf_dtype_name(is->entry.dtype));
+    sheaf_status *st =
+        text.failed ? sheaf__no_memory(g->x->c->root)
+                    : sheaf__coding_wrong(g, "conflict", sign, "the codes of one quantizer",
+                                          "files of one save: quantize the model in 16 or 32 bits",
+                                          "%s", text.at);
+    sheaf__text_release(&text);
+    return st;
+}
+
+static sheaf_status *make(sheaf__coding *g, const char *suffix, sheaf__quantizer by)
+{
+    switch (by) {
+    case SHEAF__BITSANDBYTES:
+        return suffix[1] == 'S' ? sheaf__codes_bnb8(g)
+                                : sheaf__codes_bnb4(g, suffix + strlen(suffix) - 3);
+    case SHEAF__COMPRESSED_TENSORS_4: return sheaf__codes_packed(g);
+    case SHEAF__FP8_BLOCKS: return sheaf__codes_fp8(g);
+    default: return sheaf__codes_int4(g);
+    }
+}
+
+/* The tensor that `sign`, with this suffix, belongs to. */
+static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign, const char *suffix,
+                                  sheaf__quantizer by)
+{
+    char stem[SHEAF__CODED_NAME];
+    sheaf__coding g = { .x = x, .stem = stem, .q = calloc(1, sizeof *g.q) };
+    const size_t n = strlen(sign->entry.name) - strlen(suffix);
+    const bool said = x->how.by != SHEAF__NO_QUANTIZER,
+               behind = by == SHEAF__BITSANDBYTES && suffix[1] == 'q'; /* X.weight.quant_state */
+    if (g.q == NULL)
+        return sheaf__no_memory(x->c->root);
+    snprintf(stem, sizeof stem, "%.*s", (int)n, sign->entry.name);
+    if (behind && sheaf__ends_with(stem, ".weight"))
+        stem[n - strlen(".weight")] = '\0';
+    snprintf(g.weight, sizeof g.weight, "%.*s.weight", (int)sizeof stem - 8, stem);
+    const sheaf_logical *is = sheaf__catalog_find(x->c, g.weight);
+    const bool in_place = by == SHEAF__BITSANDBYTES || by == SHEAF__FP8_BLOCKS;
+    sheaf_status *st = NULL;
+    if (said &&
+        (by != SHEAF__NO_QUANTIZER ? by != x->how.by
+                                   : x->how.by != SHEAF__GPTQ_4 && x->how.by != SHEAF__AWQ_4))
+        st = another_quantizer(&g, sign, by);
+    else if (is != NULL && (is->coded != NULL || !in_place))
+        st = twice(&g, sign, is);
+    else
+        st = make(&g, suffix, by != SHEAF__NO_QUANTIZER ? by : x->how.by);
+    TRY(st, !g.wrong ? finish(&g) : NULL);
+    if (g.wrong)
+        drop(&g);
+    sheaf__coded_free(g.q);
+    return st;
+}
+
+/* ---- all of them ---- */
+
+static const char *sign_of(sheaf__quantizer *by, const sheaf_logical *t)
+{
+    const size_t n = strlen(t->entry.name);
+    for (size_t i = 0; t->kind == SHEAF_WEIGHT && i < sizeof signs / sizeof *signs; i++)
+        if (n > strlen(signs[i].suffix) + 8 && n + 8 < SHEAF__CODED_NAME &&
+            sheaf__ends_with(t->entry.name, signs[i].suffix)) {
+            *by = signs[i].by;
+            return signs[i].suffix;
+        }
+    return NULL;
+}
+
+static bool has_any(const sheaf_catalog *c, bool by_itself)
+{
+    sheaf__quantizer by;
+    for (int64_t i = 0; i < c->count; i++)
+        if (sign_of(&by, &c->tensor[i]) != NULL && (!by_itself || by == SHEAF__BITSANDBYTES))
+            return true;
+    return false;
+}
+
+/* Parts without codes, and codes without what says what they stand for. */
+static sheaf_status *check_rest(sheaf__codes_of *x)
+{
+    sheaf_catalog *c = x->c;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < c->count; i++) {
+        sheaf_logical *t = &c->tensor[i];
+        sheaf__coding g = { .x = x, .stem = t->entry.name };
+        bool part = false;
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            part = part || sheaf__ends_with(t->entry.name, parts[k]);
+        if (t->kind != SHEAF_WEIGHT || t->coded != NULL ||
+            !(part || (is_packed(t->entry.dtype) && sheaf__ends_with(t->entry.name, ".weight"))))
+            continue;
+        if (!x->damaged)
+            st = sheaf__coding_wrong(
+                &g, "missing", t,
+                part ? "the other parts of this weight"
+                     : "what its codes stand for: scales, and for 4 bits a quant_state",
+                "download or copy the files of this model again",
+                part ? "a part of a quantized weight without the others"
+                     : "codes (%s) without their parts",
+                sheaf_dtype_name(t->entry.dtype));
+        t->kind = SHEAF_TAKEN;
+        x->failed = true;
+    }
+    return st;
+}
+
+/* Zeros that all tensors have in the other format of GPTQ (vLLM#38966). */
+static sheaf_status *check_zeros(sheaf__codes_of *x)
+{
+    if (x->how.by != SHEAF__GPTQ_4 || !x->how.symmetric || x->with_zeros == 0)
+        return NULL;
+    const bool second = x->how.less_one && x->eights == x->with_zeros,
+               first = !x->how.less_one && x->sevens == x->with_zeros;
+    if (!first && !second)
+        return NULL;
+    return sheaf__defect(x->c, "conflict",
+                         x->c->config_path != NULL ? x->c->config_path : x->c->root, "",
+                         second ? "qzeros of 7, as the format gptq has them (symmetric)"
+                                : "qzeros of 8, as the format gptq_v2 has them (symmetric)",
+                         second ? "set checkpoint_format to \"gptq_v2\" in quantization_config"
+                                : "set checkpoint_format to \"gptq\" in quantization_config",
+                         second ? "8 in all tensors: zeros of gptq_v2, so that each weight would "
+                                  "be off by one step"
+                                : "7 in all tensors: zeros of gptq, so that each weight would be "
+                                  "off by one step");
+}
+
+/* ---- the config ---- */
+
+/* quantize_config.json of AutoGPTQ, quant_config.json of AutoAWQ, where the config says nothing. */
+static sheaf_status *look_beside(json_t **out, const sheaf_catalog *c)
+{
+    static const struct {
+        const char *file, *method;
+    } beside[] = { { "quantize_config.json", "gptq" }, { "quant_config.json", "awq" } };
+    for (size_t i = 0; *out == NULL && i < sizeof beside / sizeof *beside; i++) {
+        char path[SHEAF_PATH_SIZE];
+        if (sheaf__path_kind(c->root) != SHEAF_PATH_DIR ||
+            !sheaf__path_has(c->root, beside[i].file, SHEAF_PATH_FILE))
+            continue;
+        sheaf_status *st = sheaf__json_load(out, sheaf__path_in(path, c->root, beside[i].file));
+        if (st != NULL)
+            return st;
+        if (json_object_get(*out, "quant_method") == NULL &&
+            json_object_set_new(*out, "quant_method", json_string(beside[i].method)) != 0)
+            return sheaf__no_memory(path);
+    }
+    return NULL;
+}
+
+static void read_dtype(sheaf__codes_of *x, const json_t *config)
+{
+    static const char *const keys[] = { "dtype", "torch_dtype" };
+    const json_t *inner = json_object_get(config, "text_config");
+    x->dtype = SHEAF_BF16;
+    for (size_t i = 0; i < 4; i++) {
+        const char *name = json_string_value(json_object_get(i < 2 ? config : inner, keys[i % 2]));
+        const int d = name == NULL ? -1 : sheaf_dtype_from_torch_name(name);
+        if (d == SHEAF_F32 || d == SHEAF_F16 || d == SHEAF_BF16) {
+            x->dtype = (sheaf_dtype)d;
+            return;
+        }
+    }
+}
+
+/* What the config says. *read: nothing, or a quantizer that sheaf reads. */
+static sheaf_status *read_config(sheaf__codes_of *x, bool *read, const char **part)
+{
+    sheaf_catalog *c = x->c;
+    json_t *root = NULL, *beside = NULL;
+    sheaf_status *st = NULL;
+    *read = true;
+    *part = NULL;
+    if (c->config != NULL) /* one that cannot be parsed is reported by others */
+        sheaf_status_free(sheaf__json_parse(&root, c->config, strlen(c->config)));
+    read_dtype(x, root);
+    const json_t *value = sheaf__quantization_of(root, part);
+    if (value == NULL) {
+        st = look_beside(&beside, c);
+        value = beside;
+    }
+    if (st == NULL && value != NULL) {
+        st = sheaf__quantization_read(&x->how, value);
+        *read = st == NULL && x->how.by != SHEAF__OTHER_QUANTIZER;
+        sheaf_status_free(st); /* the reader of the config says it */
+        st = *read ? sheaf__json_text(&c->quantization, value, JSON_COMPACT) : NULL;
+    } else
+        st = sheaf__catalog_defect(c, c->root, st);
+    json_decref(root);
+    json_decref(beside);
+    return st;
+}
+
+static sheaf_status *drop_key(sheaf_catalog *c, const char *part)
+{
+    char *edited = NULL;
+    if (c->config == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_hf_config_edit(&edited, c->config, part, "quantization_config", NULL);
+    if (st != NULL)
+        return sheaf__catalog_defect(c, c->config_path != NULL ? c->config_path : c->root, st);
+    free(c->config);
+    c->config = edited;
+    return NULL;
+}
+
+sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
+{
+    sheaf__codes_of x = { .c = c, .damaged = *damaged };
+    const char *part = NULL;
+    bool read = false;
+    if (!has_any(c, false))
+        return NULL;
+    sheaf_status *st = read_config(&x, &read, &part);
+    if (st != NULL || !read || (x.how.by == SHEAF__NO_QUANTIZER && !has_any(c, true)))
+        return st;
+    const int64_t count = c->count;
+    for (int64_t i = 0; st == NULL && i < count; i++) {
+        sheaf__quantizer by;
+        const char *suffix = sign_of(&by, &c->tensor[i]);
+        if (suffix != NULL)
+            st = put_together(&x, &c->tensor[i], suffix, by);
+    }
+    TRY(st, check_zeros(&x));
+    TRY(st, check_rest(&x));
+    TRY(st, drop_key(c, part));
+    sheaf__catalog_keep(c, ~(1u << SHEAF_TAKEN));
+    *damaged = *damaged || x.failed;
+    return TRY(st, sheaf__catalog_sort(c));
+}

@@ -1,0 +1,62 @@
+/* codes_private.h - between codes.c and the files of single quantizers. */
+#pragma once
+
+#include "catalog/coded.h"
+#include "dialects/common/codes.h"
+#include "schema/quantization.h"
+
+enum { SHEAF__CODED_NAME = 600 };
+
+/* A catalog whose codes are put together. */
+typedef struct sheaf__codes_of {
+    sheaf_catalog *c;
+    bool damaged; /* parts may be in files that could not be read */
+    bool failed;  /* a tensor could not be made */
+    sheaf__quantization how;
+    sheaf_dtype dtype; /* of the config; BF16 where it does not say */
+    /* GPTQ whose zeros are all the same: how many tensors there are, and of which value as they are
+     * stored */
+    int64_t with_zeros, sevens, eights;
+} sheaf__codes_of;
+
+/* One tensor that is put together. */
+typedef struct sheaf__coding {
+    sheaf__codes_of *x;
+    const char *stem;               /* "X", of X.weight, X.qweight, ... */
+    char weight[SHEAF__CODED_NAME]; /* "X.weight" */
+    sheaf__coded *q;
+    sheaf_dtype dtype; /* of its values */
+    bool wrong;        /* a finding says why it cannot be made */
+} sheaf__coding;
+
+/* Each of these fills g->q and takes the parts, with findings for what is wrong. */
+sheaf_status *sheaf__codes_bnb4(sheaf__coding *g, const char *type);
+sheaf_status *sheaf__codes_bnb8(sheaf__coding *g);
+sheaf_status *sheaf__codes_int4(sheaf__coding *g); /* GPTQ, AWQ */
+sheaf_status *sheaf__codes_packed(sheaf__coding *g);
+sheaf_status *sheaf__codes_fp8(sheaf__coding *g);
+
+/* sheaf__coding_find - the tensor "X" + suffix, if the file has it. */
+sheaf_logical *sheaf__coding_find(const sheaf__coding *g, const char *suffix);
+/* sheaf__coding_need - the same; a finding "missing" where there is none, and NULL. */
+sheaf_status *sheaf__coding_need(sheaf_logical **out, sheaf__coding *g, const char *suffix);
+/* sheaf__coding_take - makes it part `part`, and if it is not X.weight itself takes it out of the
+ * catalog. */
+sheaf_status *sheaf__coding_take(sheaf__coding *g, int part, sheaf_logical *tensor);
+/* sheaf__coding_wrong - a finding about a part; `code`, `expected` and `cure` as sheaf__finding()
+ * has them. Sets g->wrong. */
+sheaf_status *sheaf__coding_wrong(sheaf__coding *g, const char *code, const sheaf_logical *part,
+                                  const char *expected, const char *cure, const char *found, ...)
+    SHEAF_PRINTF(6, 7);
+/* sheaf__coding_shape - a finding unless the part has one of these dtypes (bits: 1 << dtype) and
+ * this shape. */
+sheaf_status *sheaf__coding_shape(sheaf__coding *g, const sheaf_logical *part, uint64_t dtypes,
+                                  int ndim, int64_t d0, int64_t d1);
+/* sheaf__coding_index - g_idx, I32 [in], of `groups` that have `block` columns each where they are
+ * in order: then there is nothing to keep. */
+sheaf_status *sheaf__coding_index(sheaf__coding *g, sheaf_logical *index, int64_t groups,
+                                  int64_t block);
+/* sheaf__scales_dtype - of values with such scales: these, or the config's where they are F32. */
+sheaf_dtype sheaf__scales_dtype(const sheaf__coding *g, sheaf_dtype scales);
+
+#define SHEAF__FLOATS (1u << SHEAF_F32 | 1u << SHEAF_F16 | 1u << SHEAF_BF16)

@@ -1,0 +1,183 @@
+/* quantization.c - see quantization.h. Keys as transformers, gptqmodel, autoawq, compressed-tensors
+ * and bitsandbytes write them. */
+#include "schema/quantization.h"
+
+#include "base/base.h"
+#include "schema/config_keys.h"
+
+enum { MOST_GROUP = 1 << 24 };
+
+const char *sheaf__quantizer_name(sheaf__quantizer by)
+{
+    static const char *const names[] = {
+        NULL, "bitsandbytes", "GPTQ", "AWQ", "compressed-tensors", "FP8", NULL,
+    };
+    return names[by];
+}
+
+const json_t *sheaf__quantization_of(const json_t *config, const char **part)
+{
+    static const char key[] = "quantization_config";
+    static const char *const parts[] = { NULL, "text_config", "llm_config" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const json_t *of = parts[i] == NULL ? config : json_object_get(config, parts[i]),
+                     *value = json_object_get(of, key);
+        if (value != NULL && !json_is_null(value)) {
+            *part = parts[i];
+            return value;
+        }
+    }
+    *part = NULL;
+    return NULL;
+}
+
+/* What sheaf does not read of a quantizer that it knows, or one that it does not. */
+static void refuse(sheaf_json_reader *r, const char *key, const char *expected)
+{
+    char name[SHEAF__QUANTIZATION];
+    sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s", expected);
+    sheaf__quantization_name(name, r->object);
+    const char *is = st == NULL ? "" : sheaf_status_found(st);
+    if (*name != '\0' && st != NULL)
+        sheaf_found(st, "%s%s%s", name, strcmp(key, "quant_method") != 0 ? ": " : "",
+                    strcmp(key, "quant_method") != 0 ? is : "");
+    sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits; with --quantize nf4 sheaf "
+                       "quantizes it itself");
+}
+
+static int64_t read_group(sheaf_json_reader *r, int64_t absent)
+{
+    const int64_t group = sheaf__json_int(r, "group_size", -1, MOST_GROUP, absent);
+    return group < 0 ? 0 : group;
+}
+
+/* Is the text of a key, in small letters, one of these? Absent: yes. */
+static bool is_one_of(sheaf_json_reader *r, const char *key, const char *list)
+{
+    char word[32] = "";
+    const char *text = sheaf__json_string(r, key);
+    for (size_t i = 0; text != NULL && text[i] != '\0' && i + 1 < sizeof word; i++)
+        word[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
+    return text == NULL || sheaf__is_listed(list, word, strlen(word));
+}
+
+static void read_gptq(sheaf__quantization *q, sheaf_json_reader *r)
+{
+    const char *format = sheaf__json_string(r, "checkpoint_format");
+    if (format == NULL)
+        format = sheaf__json_string(r, "format");
+    q->less_one = format == NULL || strcmp(format, "gptq") == 0;
+    q->symmetric = sheaf__json_bool(r, "sym", false);
+    q->group = read_group(r, -1);
+    if (sheaf__json_int(r, "bits", 1, 64, SHEAF_JSON_NEEDED) != 4)
+        refuse(r, "bits", "4, of GPTQ");
+    else if (!q->less_one && strcmp(format, "gptq_v2") != 0)
+        refuse(r,
+               json_object_get(r->object, "checkpoint_format") != NULL ? "checkpoint_format"
+                                                                       : "format",
+               "gptq or gptq_v2");
+}
+
+static void read_awq(sheaf__quantization *q, sheaf_json_reader *r)
+{
+    const char *bits = json_object_get(r->object, "bits") == NULL ? "w_bit" : "bits";
+    q->group = json_object_get(r->object, "q_group_size") == NULL
+                   ? read_group(r, -1)
+                   : sheaf__json_int(r, "q_group_size", 0, MOST_GROUP, 0);
+    if (sheaf__json_int(r, bits, 1, 64, SHEAF_JSON_NEEDED) != 4)
+        refuse(r, bits, "4, of AWQ");
+    else if (!is_one_of(r, "version", "gemm"))
+        refuse(r, "version", "gemm, of AWQ: others have another order");
+}
+
+static void read_fp8(sheaf__quantization *q, sheaf_json_reader *r)
+{
+    const json_t *block = json_object_get(r->object, "weight_block_size");
+    if (!json_is_array(block) || json_array_size(block) != 2) {
+        refuse(r, "weight_block_size", "two sizes: FP8 by blocks");
+        return;
+    }
+    for (size_t i = 0; i < 2; i++)
+        q->block[i] = (int64_t)json_integer_value(json_array_get(block, i));
+    if (q->block[0] < 1 || q->block[1] < 1 || q->block[0] > MOST_GROUP || q->block[1] > MOST_GROUP)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "weight_block_size", "two positive numbers");
+    else if (!is_one_of(r, "fmt", "e4m3"))
+        refuse(r, "fmt", "e4m3");
+    else if (!is_one_of(r, "activation_scheme", "dynamic"))
+        refuse(r, "activation_scheme", "dynamic");
+}
+
+/* The weights of one group of compressed-tensors' config_groups. */
+static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const json_t *group)
+{
+    const json_t *of = json_object_get(group, "weights"),
+                 *activations = json_object_get(group, "input_activations");
+    sheaf_json_reader w = { .object = of, .inside = "config_groups.weights." };
+    if (!json_is_object(of) || (activations != NULL && !json_is_null(activations))) {
+        refuse(r, "config_groups", "weights in 4 bits, and activations as they are");
+        return;
+    }
+    const bool ints = sheaf__json_int(&w, "num_bits", 1, 64, SHEAF_JSON_NEEDED) == 4 &&
+                      is_one_of(&w, "type", "int"),
+               known = is_one_of(&w, "strategy", "group channel");
+    q->group = read_group(&w, -1);
+    if (w.st == NULL && (!ints || !known))
+        refuse(r, "config_groups", "weights of 4 bits, type int, strategy group or channel");
+    sheaf__config_leave(r, &w);
+}
+
+static void read_compressed(sheaf__quantization *q, sheaf_json_reader *r)
+{
+    const json_t *groups = json_object_get(r->object, "config_groups");
+    const char *key;
+    json_t *group;
+    if (!is_one_of(r, "format", "pack-quantized") || !json_is_object(groups) ||
+        json_object_size(groups) == 0) {
+        refuse(r, "format", "pack-quantized");
+        return;
+    }
+    json_object_foreach((json_t *)groups, key, group) read_scheme(q, r, group);
+    if (json_object_size(groups) > 1)
+        q->group = 0; /* by the shapes */
+}
+
+static bool loads(const json_t *value, const char *one, const char *two)
+{
+    return json_is_true(json_object_get(value, one)) || json_is_true(json_object_get(value, two));
+}
+
+sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *value)
+{
+    static const struct {
+        const char *method;
+        sheaf__quantizer by;
+        void (*read)(sheaf__quantization *q, sheaf_json_reader *r);
+    } known[] = {
+        { "gptq", SHEAF__GPTQ_4, read_gptq },
+        { "awq", SHEAF__AWQ_4, read_awq },
+        { "compressed-tensors", SHEAF__COMPRESSED_TENSORS_4, read_compressed },
+        { "fp8", SHEAF__FP8_BLOCKS, read_fp8 },
+    };
+    sheaf_json_reader r = { .object = value, .inside = "quantization_config." };
+    *out = (sheaf__quantization){ .by = SHEAF__OTHER_QUANTIZER };
+    if (!json_is_object(value)) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "'quantization_config'");
+        return sheaf_found(sheaf_expected(st, "an object"), "another value");
+    }
+    const char *method = sheaf__json_string(&r, "quant_method");
+    if ((method == NULL || strcmp(method, "bitsandbytes") == 0) &&
+        (method != NULL || loads(value, "load_in_4bit", "_load_in_4bit") ||
+         loads(value, "load_in_8bit", "_load_in_8bit")))
+        out->by = SHEAF__BITSANDBYTES;
+    for (size_t i = 0; method != NULL && i < sizeof known / sizeof *known; i++)
+        if (strcmp(method, known[i].method) == 0) {
+            out->by = known[i].by;
+            known[i].read(out, &r);
+        }
+    if (r.st == NULL && out->by == SHEAF__OTHER_QUANTIZER)
+        refuse(&r, "quant_method",
+               "bitsandbytes, gptq, awq, compressed-tensors or fp8: others are not read");
+    if (r.st != NULL)
+        out->by = SHEAF__OTHER_QUANTIZER;
+    return r.st;
+}

@@ -1,0 +1,34 @@
+/* quantization.h - the quantization_config of a model's config: how its weights are stored. */
+#pragma once
+
+#include "base/json.h"
+#include "sheaf/dtype.h"
+
+typedef enum sheaf__quantizer {
+    SHEAF__NO_QUANTIZER,
+    SHEAF__BITSANDBYTES, /* its tensors say how */
+    SHEAF__GPTQ_4,
+    SHEAF__AWQ_4,
+    SHEAF__COMPRESSED_TENSORS_4,
+    SHEAF__FP8_BLOCKS,
+    SHEAF__OTHER_QUANTIZER, /* not read */
+} sheaf__quantizer;
+
+typedef struct sheaf__quantization {
+    sheaf__quantizer by;
+    int64_t group;    /* neighbours that share a scale; 0: all of a row, or it does not say */
+    int64_t block[2]; /* FP8_BLOCKS: rows and columns */
+    bool symmetric;   /* GPTQ: all zeros are 8 */
+    bool less_one;    /* GPTQ's first format, which stores zeros less one */
+} sheaf__quantization;
+
+/* sheaf__quantizer_name - "GPTQ"; NULL for the first and the last. */
+const char *sheaf__quantizer_name(sheaf__quantizer by);
+
+/* sheaf__quantization_read - the value of `quantization_config`. Errors: SHEAF_E_UNSUPPORTED with
+ * the quantizer's name for one that sheaf does not read (out->by says so, too); SHEAF_E_FORMAT. */
+sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *value);
+
+/* sheaf__quantization_of - the value in a config: at the top, or of its text model, whose key is
+ * then *part. NULL: it has none, or null. */
+const json_t *sheaf__quantization_of(const json_t *config, const char **part);
