@@ -27,6 +27,7 @@
 #      eval, generate, convert and merge (soak_ranks.sh)
 #  14. every family, method, dtype and T = 1..3 on devices whose memory is not the host's (soak_devices.sh)
 #  15. the same on emulated GPUs: one, several, and of the older tensor cores
+#  16. with SOAK_REAL=all, or names: models of real size on NF4 bases, and a checkpoint of 35 GB (soak_real.sh)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -44,7 +45,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -312,6 +313,10 @@ if section 15 "emulated GPUs"; then
         SHEAF_DEVICES=cuda
         . tests/soak_devices.sh
     done
+fi
+
+if [ -n "${SOAK_REAL:-}" ] && section 16 "models of real size"; then
+    . tests/soak_real.sh
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
