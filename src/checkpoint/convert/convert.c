@@ -25,7 +25,7 @@ static void report_findings(const sheaf__converter *k)
     }
 }
 
-static sheaf_status *read_catalog(sheaf__converter *k)
+static sheaf_status *read_catalog(sheaf__converter *k, bool keeps_codes)
 {
     const sheaf_weights_convert_options *o = k->o;
     const sheaf_dialect_hints hints = { .from = o->from,
@@ -34,6 +34,7 @@ static sheaf_status *read_catalog(sheaf__converter *k)
                                         .drop_unread = o->drop_unread,
                                         .also = o->also };
     sheaf_status *st = sheaf__any_read(&k->catalog, o->src, &hints);
+    TRY(st, sheaf__convert_settle_codes(k, &hints, keeps_codes));
     if (st != NULL)
         return st;
     const sheaf_catalog *c = k->catalog;
@@ -302,7 +303,8 @@ sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
     TRY(st, check_dtypes(&k));
     TRY(st, check_also(o));
     TRY(st, check_dst(o));
-    TRY(st, read_catalog(&k));
+    TRY(st,
+        read_catalog(&k, !writes(to, SHEAF_WRITES_MODEL) || writes(to, SHEAF_WRITES_QUANTISED)));
     TRY(st, check_own_lora(&k));
     TRY(st, read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES));
     TRY(st, writes(to, SHEAF_WRITES_MODEL) ? open_source(&k) : NULL);

@@ -11,6 +11,7 @@
 #include "base/control.h"
 #include "catalog/catalog.h"
 #include "dialects/common/bnb_write.h"
+#include "dialects/common/dialects.h"
 #include "schema/schema.h"
 #include "sheaf/checkpoint.h"
 #include "sheaf/source.h"
@@ -98,8 +99,14 @@ void sheaf__convert_count(sheaf__converter *k);
  * from --lora-alpha, names and shapes. */
 sheaf_status *sheaf__convert_inside(sheaf__converter *k);
 
+/* sheaf__convert_settle_codes - after k->catalog was read by `hints`: weights in 4 or 8 bits are
+ * dequantised if --dequantize says so; else k->catalog becomes one of their files' tensors, where
+ * the target `keeps` such weights. Errors: SHEAF_E_ARG, SHEAF_E_UNSUPPORTED for options that do not
+ * fit what is there. */
+sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_dialect_hints *hints,
+                                          bool keeps);
 /* sheaf__convert_quantise - k->quantising for the tensors that are to be written, which have the
- * dtypes of k->source. Errors: SHEAF_E_UNSUPPORTED for a model that is quantised, or not known. */
+ * dtypes of k->source. Errors: SHEAF_E_UNSUPPORTED for a model that is not known. */
 sheaf_status *sheaf__convert_quantise(sheaf__converter *k, const sheaf_safetensors_spec *specs,
                                       int64_t count);
 

@@ -1,35 +1,59 @@
 /* quantise.c - see convert.h: weights that a conversion quantises, and those that it must not. */
 #include "base/base.h"
 #include "checkpoint/convert/convert.h"
+#include "checkpoint/store/probe.h"
 
-/* A weight of the source that is stored in 4 or 8 bits; NULL: there is none. */
-static const char *quantised_name(sheaf_source *source)
+static const char *coded_name(const sheaf_catalog *c)
 {
-    for (int64_t i = 0; source->quantised != NULL && i < source->count(source); i++) {
-        const char *name = source->entry(source, i)->name;
-        if (sheaf__source_form(source, name) != NULL)
-            return name;
-    }
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].coded != NULL)
+            return c->tensor[i].entry.name;
     return NULL;
 }
 
-static sheaf_status *refuse(const sheaf__converter *k, const char *name)
+static sheaf_status *refuse_twice(const sheaf__converter *k, const char *name)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", k->o->src);
     sheaf_found(sheaf_expected(st, "weights in float32, bfloat16 or float16"),
                 "'%s' quantised already", name);
     return sheaf_try_this(st,
-                          "the model that was quantised; or leave out --quantize, which copies it, "
+                          "the model that was quantised; or leave out --quantize, which copies it; "
                           "or first: sheaf convert %s PLAIN --to hf --dequantize",
                           k->o->src);
+}
+
+static sheaf_status *refuse_target(const sheaf__converter *k, const char *name)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--to %s", k->o->to);
+    sheaf_found(sheaf_expected(st, "plain weights: that form holds none in 4 or 8 bits"),
+                "'%s' of %s", name, k->o->src);
+    return sheaf_try_this(st, "--dequantize beside it");
+}
+
+sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_dialect_hints *hints,
+                                          bool keeps)
+{
+    sheaf_dialect_hints raw = *hints;
+    const char *name = coded_name(k->catalog);
+    if (name == NULL && k->o->dequantize)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dequantize"),
+                                          "weights in 4 or 8 bits, which sheaf reads"),
+                           "none in %s", k->o->src);
+    if (name == NULL || k->o->dequantize)
+        return NULL;
+    if (k->o->quantize != SHEAF_QUANTIZE_NONE)
+        return refuse_twice(k, name);
+    if (!keeps)
+        return refuse_target(k, name);
+    sheaf__catalog_free(k->catalog);
+    k->catalog = NULL;
+    raw.as_stored = raw.raw = true;
+    return sheaf__any_read(&k->catalog, k->o->src, &raw);
 }
 
 sheaf_status *sheaf__convert_quantise(sheaf__converter *k, const sheaf_safetensors_spec *specs,
                                       int64_t count)
 {
-    const char *already = quantised_name(k->source);
-    if (already != NULL)
-        return refuse(k, already);
     if (k->schema == NULL)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", k->o->src),

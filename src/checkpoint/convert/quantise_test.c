@@ -2,12 +2,13 @@
  * byte, in any number of files; what is refused. */
 #include "tests/check.h"
 #include "tests/files.h"
-#include "tests/recordings.h"
+#include "tests/quant_folders.h"
 
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/tools/init.h"
+#include "checkpoint/tools/verify.h"
 #include "formats/safetensors.h"
 
 enum { MOST_FILES = 8 };
@@ -119,14 +120,8 @@ static const struct {
 static const char *folder_of(const char *model, const char *name)
 {
     char path[256];
-    snprintf(path, sizeof path, "quant/%s/%s", model, name);
-    return recording(path);
-}
-
-/* Not all recordings are in the part of them that every checkout has. */
-static bool is_there(const char *dir)
-{
-    return sheaf__path_kind(dir) == SHEAF_PATH_DIR;
+    snprintf(path, sizeof path, "%s/%s", model, name);
+    return quant_path(path);
 }
 
 static void test_quantise__writes_the_bytes_of_transformers(void **state)
@@ -135,7 +130,7 @@ static void test_quantise__writes_the_bytes_of_transformers(void **state)
     for (size_t i = 0; i < ARRAY_LEN(recorded); i++) {
         const char *base = folder_of(recorded[i].base, "base_bf16"),
                    *want = folder_of(recorded[i].base, recorded[i].want);
-        if (!is_there(base) || !is_there(want))
+        if (recorded[i].as != SHEAF_QUANTIZE_NF4_DOUBLE && !quant_is_full())
             continue;
         for (int threads = 1; threads <= 4; threads += 3)
             for (int64_t shard = 0; shard <= 40000; shard += 40000) {
@@ -200,6 +195,57 @@ static void test_quantise__refuses_what_it_cannot(void **state)
                  (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_NF4, .to = "sheaf" }),
         SHEAF_E_ARG, "--quantize | --to hf");
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
+    CHECK_OK(quantise(at("plain"), at("once"),
+                      (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_NF4 }));
+    CHECK_FAILS(quantise(at("once"), at("no"),
+                         (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_INT8 }),
+                SHEAF_E_UNSUPPORTED,
+                "--quantize | weights in float32, bfloat16 or float16 | 'model.layers.0");
+    assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
+    CHECK_FAILS(
+        quantise(at("once"), at("no"), (sheaf_weights_convert_options){ .to = "sheaf" }),
+        SHEAF_E_ARG,
+        "--to sheaf | plain weights: that form holds none in 4 or 8 bits | 'model.layers.0");
+    CHECK_FAILS(
+        quantise(at("plain"), at("no"), (sheaf_weights_convert_options){ .dequantize = true }),
+        SHEAF_E_ARG, "--dequantize | weights in 4 or 8 bits, which sheaf reads | none in");
+    CHECK_OK(quantise(at("once"), at("slices"),
+                      (sheaf_weights_convert_options){ .to = "sheaf", .dequantize = true }));
+    assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
+}
+
+/* Without a flag a folder's weights stay as they are, of every quantiser; --dequantize gives the
+ * values that the source has. */
+static void test_quantise__folders_are_copied_or_dequantised(void **state)
+{
+    static const char *const folders[] = {
+        "tiny_llama/bnb_nf4_double", "tiny_llama/bnb_int8", "tiny_llama/bnb_nf4_storage_bf16",
+        "tiny_llama_gptq_sym",       "tiny_llama_awq",      "tiny_llama_ct_pack_sym"
+    };
+    int compared = 0;
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        const char *path = folders[i];
+        if (i > 0 && !quant_is_full())
+            continue;
+        CHECK_OK(quantise(quant_path(path), at("out"),
+                          (sheaf_weights_convert_options){ .shard_bytes = 30000, .threads = 3 }));
+        compare_folders(at("out"), quant_path(path));
+        json_t *a = config_of(at("out")), *b = config_of(quant_path(path));
+        assert_true(json_equal(a, b));
+        json_decref(a);
+        json_decref(b);
+        CHECK_OK(quantise(quant_path(path), at("plain"),
+                          (sheaf_weights_convert_options){ .dequantize = true }));
+        a = config_of(at("plain"));
+        assert_null(json_object_get(a, "quantization_config"));
+        json_decref(a);
+        sheaf_weights_diff_report report;
+        CHECK_OK(
+            sheaf_diff(&report, at("plain"), quant_path(path), &(sheaf_weights_diff_options){ 0 }));
+        assert_int_equal(report.different, 0);
+        compared++;
+    }
+    assert_true(compared > 0);
 }
 
 int main(void)
@@ -207,6 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantise__writes_the_bytes_of_transformers),
         cmocka_unit_test(test_quantise__init_writes_what_convert_would),
+        cmocka_unit_test(test_quantise__folders_are_copied_or_dequantised),
         cmocka_unit_test(test_quantise__refuses_what_it_cannot),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/common/dialects.h"
-#include "dialects/common/model_folder.h"
 #include "schema/config_keys.h"
 
 /* ---- an adapter in place of the base ---- */
@@ -75,19 +74,4 @@ sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *p, const ch
     return sheaf_try_this(
         st,
         "the model that was quantized, in 16 or 32 bits, as BASE; what comes out can be quantized again");
-}
-
-sheaf_status *sheaf__merge_set_plain(char **json)
-{
-    static const char *const parts[] = { NULL, "text_config" };
-    sheaf_status *st = NULL;
-    for (int i = 0; i < 2 && st == NULL; i++) {
-        char *edited = NULL;
-        st = sheaf_hf_config_edit(&edited, *json, parts[i], "quantization_config", NULL);
-        if (st == NULL) {
-            free(*json);
-            *json = edited;
-        }
-    }
-    return st;
 }

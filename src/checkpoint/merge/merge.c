@@ -140,8 +140,8 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
     }
     if (st == NULL && json != NULL && p->resized > 0)
         st = sheaf__merge_set_vocabulary(&json, p);
-    if (st == NULL && json != NULL && p->nquantised > 0 && !p->requantise)
-        st = sheaf__merge_set_plain(&json);
+    if (st == NULL && json != NULL && p->quantization != NULL && p->requantise)
+        st = sheaf_hf_config_change(&json, "quantization_config", p->quantization);
     TRY(st, sheaf__merge_output_begin(&m->output, p, json, o));
     free(json);
     return st;

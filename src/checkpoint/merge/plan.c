@@ -124,6 +124,8 @@ static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
     char type[64];
     if (c->config == NULL)
         return NULL;
+    if (c->quantization != NULL && (p->quantization = strdup(c->quantization)) == NULL)
+        return sheaf__no_memory(memory_for);
     if (c->config_path != NULL && (p->config_path = strdup(c->config_path)) == NULL)
         return sheaf__no_memory(memory_for);
     if (o->config == NULL && family != NULL && family->classes != NULL) {
@@ -413,6 +415,7 @@ void sheaf__merge_plan_close(sheaf__merge_plan *p)
     if (p->base != NULL)
         p->base->close(p->base);
     free(p->config);
+    free(p->quantization);
     free(p->config_path);
     free(p->own_groups);
     for (int i = 0; i < p->nmade; i++)

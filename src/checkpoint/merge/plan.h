@@ -155,6 +155,7 @@ typedef struct sheaf__merge_plan {
     char quantized[64]; /* quantization method of the base; "" = none stated, or one that is read */
     int64_t nquantised; /* weights of the base in 4 or 8 bits that are read */
     bool requantise;    /* they stay so */
+    char *quantization; /* quantization_config of such weights, which `config` lacks; or NULL */
     int nread;          /* number of adapters given */
     sheaf__merge_adapter *read;
     sheaf__merge_adapter combined; /* of all adapters; source NULL: they are merged in turn */
@@ -191,8 +192,6 @@ sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name
 
 /* sheaf__merge_find_quantized - fills plan->quantized; config NULL: from the tensors alone. */
 void sheaf__merge_find_quantized(sheaf__merge_plan *plan, const json_t *config);
-/* sheaf__merge_set_plain - the text of a config without what it says of quantised weights. */
-sheaf_status *sheaf__merge_set_plain(char **json);
 /* sheaf__merge_refuse_quantized - the error that a tensor of a quantized base cannot be changed. */
 sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *plan, const char *name);
 

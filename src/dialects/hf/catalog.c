@@ -127,11 +127,12 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
         st = sheaf__rank_parts_join(c, NULL, hints->also, NULL);
     if (st != NULL)
         return st;
-    c->as_stored = hints->config_only || (hints->as_stored && in_order && !is_pickled(c));
+    c->as_stored =
+        hints->config_only || hints->raw || (hints->as_stored && in_order && !is_pickled(c));
     if (!c->as_stored)
         return sheaf__catalog_check_model(c, damaged);
     st = sheaf__catalog_unwrap(c);
-    TRY(st, sheaf__catalog_codes(&damaged, c));
+    TRY(st, hints->raw ? NULL : sheaf__catalog_codes(&damaged, c));
     return TRY(st, sheaf__catalog_stale_quantization(c));
 }
 

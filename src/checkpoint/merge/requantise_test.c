@@ -1,0 +1,275 @@
+/* requantise_test.c - merging onto bases in 4 and 8 bits: dequantised, quantised again, and onto
+ * the plain model that was quantised, with the bits of PEFT and bitsandbytes. */
+#include <sys/stat.h>
+
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/quant_folders.h"
+
+#include "base/file.h"
+#include "base/random.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/merge/merge.h"
+#include "dialects/open.h"
+#include "formats/safetensors.h"
+#include "ops/quant/quant.h"
+
+static sheaf_status *merge(sheaf_weights_merge_report *report, const char *base,
+                           const char *adapter, const char *dst, sheaf_weights_merge_options how)
+{
+    how.base = base;
+    how.adapters = &adapter;
+    how.nadapters = 1;
+    how.dst = dst;
+    CHECK_OK(sheaf__remove_tree(dst));
+    return sheaf_merge(report, &how);
+}
+
+/* Each tensor of `part` whose name begins with `prefix`, and that does (or not) have
+ * `inside` (NULL: any), has the bytes of
+ * the same without the prefix in the folder's one file. */
+static void compare_tensors(const char *dir, const char *part, const char *prefix,
+                            const char *inside, bool has)
+{
+    char path[SHEAF_PATH_SIZE];
+    sheaf_safetensors *a = NULL, *b = NULL;
+    int compared = 0;
+    CHECK_OK(sheaf__safetensors_open(&a, sheaf__path_in(path, dir, "model.safetensors")));
+    CHECK_OK(sheaf__safetensors_open(&b, part));
+    for (int64_t i = 0; i < b->header.count; i++) {
+        const sheaf_safetensors_entry *want = &b->header.entry[i];
+        if (strncmp(want->name, prefix, strlen(prefix)) != 0 ||
+            (inside != NULL && (strstr(want->name, inside) != NULL) != has))
+            continue;
+        const sheaf_safetensors_entry *e = sheaf__safetensors_find(a, want->name + strlen(prefix));
+        if (e == NULL || e->dtype != want->dtype || e->bytes != want->bytes)
+            fail_msg("'%s' is not there, or of another type or size", want->name);
+        char *x = malloc((size_t)want->bytes + 1), *y = malloc((size_t)want->bytes + 1);
+        CHECK_OK(sheaf__safetensors_read(a, e, 0, x, e->bytes));
+        CHECK_OK(sheaf__safetensors_read(b, want, 0, y, e->bytes));
+        CHECK_BYTES(want->name, x, y, (size_t)e->bytes);
+        free(x);
+        free(y);
+        compared++;
+    }
+    assert_true(compared > 0);
+    sheaf__safetensors_close(a);
+    sheaf__safetensors_close(b);
+}
+
+static void compare_part(const char *dir, const char *part, const char *prefix)
+{
+    compare_tensors(dir, part, prefix, NULL, true);
+}
+
+static bool names_quantization(const char *dir)
+{
+    char path[SHEAF_PATH_SIZE], *text = NULL;
+    size_t size = 0;
+    CHECK_OK(sheaf__file_read_all(&text, &size, sheaf__path_in(path, dir, "config.json"), 1 << 20));
+    const bool yes = strstr(text, "\"quantization_config\"") != NULL;
+    free(text);
+    return yes;
+}
+
+/* The last sixteen results stay valid. */
+static const char *tiny(const char *name)
+{
+    static char paths[16][1536];
+    static int next;
+    char path[256], *p = paths[next++ % 16];
+    snprintf(path, sizeof path, "tiny_llama/%s", name);
+    snprintf(p, sizeof paths[0], "%s", quant_path(path));
+    return p;
+}
+
+static const char *const runs[] = { "qlora_float32", "qlora_bfloat16" };
+
+static const char *of_run(int run, const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", runs[run], name);
+    return tiny(path);
+}
+
+/* An adapter of one layer, or of two: A and B are random. */
+static const char *make_adapter(const char *name, int layers)
+{
+    static const char *const modules[] = { "self_attn.q_proj", "mlp.down_proj" };
+    static const int64_t in[] = { 64, 128 };
+    char path[SHEAF_PATH_SIZE], names[4][100];
+    float x[4 * 128];
+    sheaf_safetensors_writer *w = NULL;
+    sheaf_safetensors_spec spec[4];
+    for (int i = 0; i < 2 * layers; i++) {
+        snprintf(names[i], sizeof names[i], "base_model.model.model.layers.0.%s.lora_%c.weight",
+                 modules[i / 2], i % 2 == 0 ? 'A' : 'B');
+        spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { 4, in[i / 2] } };
+        if (i % 2 == 1)
+            spec[i].shape[0] = 64, spec[i].shape[1] = 4;
+    }
+    CHECK_OK(sheaf__remove_tree(at(name)));
+    assert_int_equal(mkdir(at(name), 0755), 0);
+    CHECK_OK(sheaf__safetensors_begin(&w,
+                                      sheaf__path_in(path, at(name), "adapter_model.safetensors"),
+                                      spec, 2 * layers, NULL, 0));
+    for (int i = 0; i < 2 * layers; i++) {
+        const int64_t n = spec[i].shape[0] * spec[i].shape[1];
+        sheaf__random_normals(x, 3, sheaf__name_key(names[i]), 0, n);
+        CHECK_OK(sheaf__safetensors_write(w, i, 0, x, n * 4));
+    }
+    CHECK_OK(sheaf__safetensors_finish(w));
+    sheaf__path_in(path, at(name), "adapter_config.json");
+    put(path, layers == 1
+                  ? "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
+                    "\"target_modules\": \"model.layers.0.self_attn.q_proj\"}"
+                  : "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 1, "
+                    "\"target_modules\": \"model.layers.0.(self_attn.q_proj|mlp.down_proj)\"}");
+    return at(name);
+}
+
+/* In all of the recordings alone. */
+static void test_merge__onto_quantised_bases_gives_the_bits_of_peft(void **state)
+{
+    sheaf_weights_merge_report report;
+    if (!quant_is_full())
+        skip();
+    for (int run = 0; run < 2; run++)
+        for (int mode = 0; mode < 2; mode++) {
+            const char *adapter = of_run(run, "adapter_final"), *base = tiny("bnb_nf4_double"),
+                       *plain = tiny("base_bf16");
+            sheaf_weights_merge_options how = { .mode = mode == 0 ? SHEAF_MERGE_ROUND_ONCE
+                                                                  : SHEAF_MERGE_LIKE_PEFT,
+                                                .threads = 1 + 2 * mode,
+                                                .dtype = run == 0 ? SHEAF_F32 : SHEAF_BOOL };
+            CHECK_OK(merge(&report, base, adapter, at("out"), how));
+            compare_part(at("out"), of_run(run, "merged_dequantised_part.safetensors"), "merged.");
+            assert_false(names_quantization(at("out")));
+            assert_int_equal(report.base_quantised, 14);
+            assert_int_equal(report.requantised, 0);
+            how.dtype = SHEAF_BOOL;
+            CHECK_OK(merge(&report, plain, adapter, at("out"), how));
+            compare_part(at("out"), of_run(run, "merged_original_part.safetensors"), "");
+            assert_int_equal(report.base_quantised, 0);
+            how.requantize = true;
+            CHECK_OK(merge(&report, base, adapter, at("out"), how));
+            compare_part(at("out"), of_run(run, "merged_4bit_part.safetensors"), "");
+            assert_true(names_quantization(at("out")));
+            assert_int_equal(report.requantised, 14);
+        }
+}
+
+/* Differences of two models' values. */
+static void distance(double *worst, double *mean, const char *a, const char *b)
+{
+    const sheaf_dialect_hints hints = { .as_stored = true };
+    sheaf_source *x = NULL, *y = NULL;
+    double sum = 0, n = 0;
+    *worst = 0;
+    CHECK_OK(sheaf__open_source(&x, a, &hints));
+    CHECK_OK(sheaf__open_source(&y, b, &hints));
+    for (int64_t i = 0; i < x->count(x); i++) {
+        const sheaf_source_entry *e = x->entry(x, i);
+        if (sheaf__source_form(y, e->name) == NULL || y->find(y, e->name)->dtype != SHEAF_F32)
+            continue; /* not changed, or never quantised */
+        const int64_t count = e->shape[0] * e->shape[1];
+        float *p = malloc((size_t)count * sizeof *p), *q = malloc((size_t)count * sizeof *q);
+        CHECK_OK(x->read(x, e->name, 0, e->shape[0], 0, e->shape[1], p));
+        CHECK_OK(y->read(y, e->name, 0, e->shape[0], 0, e->shape[1], q));
+        for (int64_t k = 0; k < count; k++) {
+            const double by = fabs((double)p[k] - (double)q[k]);
+            *worst = by > *worst ? by : *worst;
+            sum += by;
+        }
+        n += (double)count;
+        free(p);
+        free(q);
+    }
+    x->close(x);
+    y->close(y);
+    assert_true(n > 0);
+    *mean = sum / n;
+}
+
+/* Of every form: what is quantised again is the merged model in float32, quantised; and the report
+ * says how far it is from it. */
+static void test_merge__quantised_again_is_the_merged_model_quantised(void **state)
+{
+    static const struct {
+        const char *base;
+        sheaf_quantize as; /* NONE: convert does not write this form */
+    } rows[] = { { "bnb_nf4", SHEAF_QUANTIZE_NF4 },
+                 { "bnb_nf4_double", SHEAF_QUANTIZE_NF4_DOUBLE },
+                 { "bnb_fp4", SHEAF_QUANTIZE_NONE },
+                 { "bnb_int8", SHEAF_QUANTIZE_INT8 } };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *adapter =
+            quant_is_full() ? of_run(0, "adapter_final") : make_adapter("made", 2);
+        sheaf_weights_merge_report report, plain;
+        sheaf_weights_convert_report converted;
+        if (rows[i].as != SHEAF_QUANTIZE_NF4_DOUBLE && !quant_is_full())
+            continue;
+        CHECK_OK(merge(&report, tiny(rows[i].base), adapter, at("again"),
+                       (sheaf_weights_merge_options){ .requantize = true, .threads = 2 }));
+        CHECK_OK(merge(&plain, tiny(rows[i].base), adapter, at("plain"),
+                       (sheaf_weights_merge_options){ .dtype = SHEAF_F32 }));
+        if (rows[i].as != SHEAF_QUANTIZE_NONE) {
+            double worst, mean;
+            CHECK_OK(sheaf__remove_tree(at("quantised")));
+            CHECK_OK(sheaf_convert(&converted,
+                                   &(sheaf_weights_convert_options){ .src = at("plain"),
+                                                                     .dst = at("quantised"),
+                                                                     .to = "hf",
+                                                                     .quantize = rows[i].as }));
+            compare_tensors(at("quantised"), at("again/model.safetensors"), "",
+                            "layers.0.self_attn.q_proj", true);
+            compare_tensors(at("quantised"), at("again/model.safetensors"), "",
+                            "layers.0.mlp.down_proj", true);
+            if (rows[i].as != SHEAF_QUANTIZE_INT8) {
+                distance(&worst, &mean, at("plain"), at("again"));
+                CHECK_NEAR("worst", report.requantise_worst, worst, 0);
+                CHECK_NEAR("mean", report.requantise_mean, mean, 1e-12);
+            }
+        }
+        assert_true(report.requantise_worst > 0 && report.requantise_mean > 0);
+        assert_true(report.requantise_mean < report.requantise_worst);
+        assert_true(strncmp(report.requantise_tensor, "model.layers.", 13) == 0);
+    }
+}
+
+/* What no adapter changes keeps its bytes. */
+static void test_merge__quantised_again_copies_the_rest(void **state)
+{
+    sheaf_weights_merge_report report;
+    CHECK_OK(merge(&report, tiny("bnb_nf4_double"), make_adapter("one", 1), at("out"),
+                   (sheaf_weights_merge_options){ .requantize = true }));
+    assert_int_equal(report.requantised, 1);
+    assert_int_equal(report.base_quantised, 14);
+    compare_tensors(at("out"), tiny("bnb_nf4_double/model.safetensors"), "",
+                    "layers.0.self_attn.q_proj", false);
+}
+
+static void test_merge__what_cannot_be_quantised_again(void **state)
+{
+    sheaf_weights_merge_report report;
+    const sheaf_weights_merge_options how = { .requantize = true };
+    const char *adapter = make_adapter("made", 2);
+    CHECK_FAILS(merge(&report, tiny("base_bf16"), adapter, at("no"), how), SHEAF_E_ARG,
+                "--requantize | a base with weights in 4 or 8 bits");
+    const char *gptq = quant_path("tiny_llama_gptq_sym");
+    if (quant_is_full())
+        CHECK_FAILS(merge(&report, gptq, adapter, at("no"), how), SHEAF_E_UNSUPPORTED,
+                    "--requantize | weights of bitsandbytes");
+    assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merge__onto_quantised_bases_gives_the_bits_of_peft),
+        cmocka_unit_test(test_merge__quantised_again_is_the_merged_model_quantised),
+        cmocka_unit_test(test_merge__quantised_again_copies_the_rest),
+        cmocka_unit_test(test_merge__what_cannot_be_quantised_again),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
