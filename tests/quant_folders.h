@@ -1,4 +1,4 @@
-/* quant_folders.h - recorded folders of quantized models, and copies of them with faults. */
+/* quant_folders.h - recorded folders of quantized models taken apart, and copies with faults. */
 #pragma once
 
 #include "tests/files.h"
@@ -7,28 +7,6 @@
 
 #include "base/base.h"
 #include "sheaf/dtype.h"
-
-/* quant_path - "$SHEAF_RECORDINGS/quant/name", else that of the sources' part of it; the last eight
- * results stay valid. */
-static inline const char *quant_path(const char *name)
-{
-    static char path[8][1100];
-    static int next;
-    const char *all = getenv("SHEAF_RECORDINGS"), *source = getenv("SHEAF_SOURCE_ROOT");
-    char *p = path[next++ % 8];
-    if (all != NULL && *all != '\0')
-        snprintf(p, sizeof path[0], "%.500s/quant/%.500s", all, name);
-    else
-        snprintf(p, sizeof path[0], "%.480s/tests/data/quant/%.500s", source == NULL ? "." : source,
-                 name);
-    return p;
-}
-
-static inline bool quant_is_full(void)
-{
-    const char *all = getenv("SHEAF_RECORDINGS");
-    return all != NULL && *all != '\0';
-}
 
 /* ---- a safetensors file that is taken apart ---- */
 

@@ -337,6 +337,29 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
     return st;
 }
 
+/* An op reads one weight, or up to SHEAF__MAX_TOGETHER that are cut along their output and read the
+ * same input, which are built one after the other. */
+sheaf_status *sheaf__build_away(sheaf__model *m)
+{
+    size_t most = 0, bytes[SHEAF__MAX_TOGETHER] = { 0 };
+    int64_t in = -1;
+    for (int i = 0; i < m->nmodules && m->away != NULL; i++) {
+        const sheaf__linear *l = m->module[i].part;
+        if (m->module[i].kind != SHEAF__LINEAR || l->away.place == NULL)
+            continue;
+        if (l->rows || l->in != in)
+            memset(bytes, 0, sizeof bytes);
+        in = l->rows ? -1 : l->in;
+        memmove(bytes + 1, bytes, sizeof bytes - sizeof *bytes);
+        bytes[0] = sheaf__offload_size(m->away, l->away.block);
+        size_t together = 0;
+        for (int k = 0; k < SHEAF__MAX_TOGETHER; k++)
+            together += bytes[k];
+        most = together > most ? together : most;
+    }
+    return m->away == NULL ? NULL : sheaf__offload_ring(m->away, most);
+}
+
 /* ---- the rest ---- */
 
 sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *t,

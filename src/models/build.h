@@ -68,6 +68,9 @@ sheaf_status *sheaf__load_codes(sheaf__context *c, sheaf_source *base, sheaf__li
 /* sheaf__linear_is_quantised - are a layer's matrices codes? */
 bool sheaf__linear_is_quantised(const sheaf__linear *l);
 
+/* sheaf__build_away - once all is built, the memory for weights that are away. */
+sheaf_status *sheaf__build_away(sheaf__model *m);
+
 /* ---- the pass ---- */
 
 /* sheaf__stage - passes a value to pass->stages. */

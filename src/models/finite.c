@@ -56,7 +56,6 @@ static bool away_is(const sheaf__model *m, sheaf__linear *l)
     l->away.place(&l->away, at);
     const bool sound = panels_are(m->context, l);
     l->away.place(&l->away, NULL);
-    sheaf__device_free(m->context->device, at);
     return sound;
 }
 

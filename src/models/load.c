@@ -274,7 +274,7 @@ static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
         TRY(st, bring(&at, m, l));
         TRY(st, read_panels(m, base, l));
         l->away.place(&l->away, NULL);
-        return sheaf__first_of(st, sheaf__offload_filled(m->away, l->away.block, at, st == NULL));
+        return TRY(st, sheaf__offload_filled(m->away, l->away.block));
     }
     if (!codes)
         compress(m, l);

@@ -70,10 +70,13 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                                              : sheaf__trained_set_new(&m->trained, context);
     if (st == NULL) {
         m->trained->divided = options->divided && context->groups > 1;
+        m->trained->moments_away = options->moments_away;
+        m->trained->folder = options->folder;
         st = open_away(m);
     }
     if (st == NULL)
         st = sheaf__family_for(&schema->config)->build(m);
+    TRY(st, sheaf__build_away(m));
     if (st == NULL && m->trained->count > 0)
         st = sheaf__trained_allocate(m->trained);
     if (st != NULL) {

@@ -75,14 +75,16 @@ typedef struct sheaf__model_options {
     /* Which base tensors are trained as well (methods full, head); NULL = none. */
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
-    bool divided;       /* trained tensors are divided over groups (tape/trained.h) */
-    bool backward;      /* pack weights for a backward pass too */
-    int64_t positions;  /* length of the rotary table */
-    int64_t sequences;  /* most sequences generated together, 0: unknown; for few, weights may be
-                           compressed (ops/matmul/matmul.h) */
-    uint64_t seed;      /* of new LoRA factors */
-    bool away;          /* frozen weights of linear layers lie elsewhere between their uses: */
-    const char *folder; /* in a file there, NULL: in the host's memory (ops/offload.h) */
+    bool divided;      /* trained tensors are divided over groups (tape/trained.h) */
+    bool backward;     /* pack weights for a backward pass too */
+    int64_t positions; /* length of the rotary table */
+    int64_t sequences; /* most sequences generated together, 0: unknown; for few, weights may be
+                          compressed (ops/matmul/matmul.h) */
+    uint64_t seed;     /* of new LoRA factors */
+    /* Frozen weights of linear layers, and moments, lie elsewhere between their uses: in a file in
+     * `folder`, or, where that is NULL, in the host's memory (ops/offload.h). */
+    bool away, moments_away;
+    const char *folder;
     /* says which tensors are quantised, and how (ops/quant/quant.h): those that are not trained
      * stay so; NULL = none. Borrowed for as long as the model is made; the source of loading says
      * the same */

@@ -383,11 +383,37 @@ sheaf_status *sheaf__upload_rounded(sheaf__device *device, void *dst, sheaf_dtyp
     return st != NULL ? st : sheaf__return(rounded, device, dst, bytes, true);
 }
 
+/* Does `at` lie elsewhere? *from: where there. On dry nothing is moved. */
+static bool is_elsewhere(const sheaf__device *device, const void *at, size_t *from)
+{
+    const sheaf__elsewhere *e = device->elsewhere;
+    *from = e == NULL ? 0 : (uintptr_t)at - e->first;
+    return e != NULL && !device->class->counts && (uintptr_t)at >= e->first && *from < e->bytes;
+}
+
+static sheaf_status *borrow_elsewhere(void *host, sheaf__device *device, size_t from, size_t bytes,
+                                      bool reads)
+{
+    void *copy = malloc(bytes + 1);
+    if (copy == NULL)
+        return sheaf__no_memory("a copy of what lies elsewhere");
+    sheaf_status *st =
+        reads ? device->elsewhere->move(device->elsewhere->self, from, copy, bytes, false) : NULL;
+    if (st == NULL)
+        memcpy(host, &copy, sizeof copy);
+    else
+        free(copy);
+    return st;
+}
+
 sheaf_status *sheaf__borrow(void *host, sheaf__device *device, const void *at, size_t bytes,
                             bool reads)
 {
     void *copy = device->class->counts ? NULL : (void *)at;
+    size_t from;
     memcpy(host, &(void *){ NULL }, sizeof copy);
+    if (is_elsewhere(device, at, &from))
+        return borrow_elsewhere(host, device, from, bytes, reads);
     if (!device->class->shared && bytes > 0 && (copy = malloc(bytes)) == NULL)
         return sheaf__no_memory("a copy of the device's memory");
     sheaf_status *st = reads ? sheaf__download(device, copy, at, bytes) : NULL;
@@ -400,6 +426,14 @@ sheaf_status *sheaf__borrow(void *host, sheaf__device *device, const void *at, s
 
 sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t bytes, bool writes)
 {
+    size_t from;
+    if (is_elsewhere(device, at, &from)) {
+        const sheaf__elsewhere *e = device->elsewhere;
+        sheaf_status *moved =
+            host != NULL && writes ? e->move(e->self, from, host, bytes, true) : NULL;
+        free(host);
+        return moved;
+    }
     sheaf_status *st = (host != NULL || device->class->counts) && writes
                            ? sheaf__upload(device, at, host, bytes)
                            : NULL;

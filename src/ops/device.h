@@ -88,6 +88,16 @@ typedef struct sheaf__spent {
 
 struct sheaf__device_class;
 
+/* Addresses of no memory: what lies there is moved by sheaf__borrow() and sheaf__return(), and
+ * nothing else reads or writes it.
+ *   at  bytes from the first one; of a status: not moved */
+typedef struct sheaf__elsewhere {
+    uintptr_t first;
+    size_t bytes;
+    sheaf_status *(*move)(void *self, size_t at, void *host, size_t bytes, bool writes);
+    void *self;
+} sheaf__elsewhere;
+
 typedef struct sheaf__device {
     const struct sheaf__device_class *class;
     const struct sheaf__device_class
@@ -109,9 +119,10 @@ typedef struct sheaf__device {
     _Atomic uint64_t uploaded, downloaded; /* bytes of transfers, also where they cost nothing */
     _Atomic bool measures;                 /* by the host's clock, where the class has none */
     _Atomic uint64_t spent[SHEAF__SPENDINGS];
-    pthread_mutex_t copying;          /* held while an operation runs on copies */
-    struct sheaf__reserved *reserved; /* the addresses, */
-    struct sheaf__range *range;       /* and their allocator, private to device.c */
+    const sheaf__elsewhere *elsewhere; /* NULL: there is nothing */
+    pthread_mutex_t copying;           /* held while an operation runs on copies */
+    struct sheaf__reserved *reserved;  /* the addresses, */
+    struct sheaf__range *range;        /* and their allocator, private to device.c */
 } sheaf__device;
 
 /* An address range that a device reserves, and what of it can be used so far. */

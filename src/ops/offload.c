@@ -298,29 +298,41 @@ sheaf_status *sheaf__offload_claim(sheaf__offload *o)
 
 /* ---- one block ---- */
 
-sheaf_status *sheaf__offload_fill(void **at, sheaf__offload *o, int64_t block)
+sheaf_status *sheaf__offload_ring(sheaf__offload *o, size_t together)
 {
-    const size_t bytes = sheaf__offload_size(o, block);
-    return sheaf__device_alloc(at, o->device, bytes < LEAST ? LEAST : bytes, o->kind);
+    const size_t bytes = 2 * together;
+    void *ring;
+    if (bytes <= o->ring_bytes)
+        return NULL;
+    sheaf__device_free(o->device, o->ring);
+    o->ring = NULL;
+    o->ring_bytes = 0;
+    sheaf_status *st =
+        sheaf__device_alloc(&ring, o->device, bytes < LEAST ? LEAST : bytes, o->kind);
+    if (st != NULL)
+        return sheaf_in(st, "offload");
+    o->ring = ring;
+    o->ring_bytes = bytes;
+    return NULL;
 }
 
-sheaf_status *sheaf__offload_filled(sheaf__offload *o, int64_t block, void *at, bool ok)
+sheaf_status *sheaf__offload_fill(void **at, sheaf__offload *o, int64_t block)
 {
-    sheaf_status *st = ok ? sheaf__offload_stop(o) : NULL;
-    if (ok && st == NULL)
-        st = moved(o, block, at, true);
-    sheaf__device_free(o->device, at);
+    sheaf_status *st = sheaf__offload_stop(o);
+    TRY(st, sheaf__offload_ring(o, sheaf__offload_size(o, block)));
+    *at = o->ring;
     return st;
+}
+
+sheaf_status *sheaf__offload_filled(sheaf__offload *o, int64_t block)
+{
+    return moved(o, block, o->ring, true);
 }
 
 sheaf_status *sheaf__offload_fetch(void **at, sheaf__offload *o, int64_t block)
 {
-    sheaf_status *st = sheaf__offload_stop(o);
-    TRY(st, sheaf__offload_fill(at, o, block));
-    if (st != NULL || (st = moved(o, block, *at, false)) == NULL)
-        return st;
-    sheaf__device_free(o->device, *at);
-    return st;
+    sheaf_status *st = sheaf__offload_fill(at, o, block);
+    return TRY(st, moved(o, block, *at, false));
 }
 
 /* Units of the file that hold bytes [from, from + bytes) of it. */
@@ -335,7 +347,8 @@ static sheaf_status *part(sheaf__offload *o, int64_t from, void *memory, size_t 
     }
     const int64_t begin = from / (int64_t)UNIT * (int64_t)UNIT;
     const size_t within = (size_t)(from - begin), all = round_up(within + bytes);
-    char *units = aligned_alloc(UNIT, all);
+    const bool lent = o->device->class->shared && all <= o->ring_bytes; /* it is not in use */
+    char *units = lent ? o->ring : aligned_alloc(UNIT, all);
     if (units == NULL)
         return sheaf__no_memory("a part of an offload");
     if (!writes || all != bytes)
@@ -344,7 +357,8 @@ static sheaf_status *part(sheaf__offload *o, int64_t from, void *memory, size_t 
         memcpy(writes ? units + within : memory, writes ? memory : units + within, bytes);
     if (writes)
         TRY(st, file_move(o, units, all, begin, true));
-    free(units);
+    if (!lent)
+        free(units);
     return sheaf_in(st, "offload");
 }
 
@@ -381,19 +395,7 @@ static sheaf_status *take_list(sheaf__offload *o, const int64_t *block, int64_t 
         return sheaf__no_memory("list of an offload");
     memcpy(list, block, (size_t)count * sizeof *list);
     o->listed = count;
-    if (2 * together <= o->ring_bytes)
-        return NULL;
-    sheaf__device_free(o->device, o->ring);
-    o->ring = NULL;
-    o->ring_bytes = 0;
-    void *ring;
-    sheaf_status *st =
-        sheaf__device_alloc(&ring, o->device, 2 * together < LEAST ? LEAST : 2 * together, o->kind);
-    if (st != NULL)
-        return sheaf_in(st, "offload");
-    o->ring = ring;
-    o->ring_bytes = 2 * together;
-    return NULL;
+    return sheaf__offload_ring(o, together);
 }
 
 sheaf_status *sheaf__offload_begin(sheaf__offload *o, const int64_t *block, int64_t count,

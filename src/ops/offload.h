@@ -36,14 +36,16 @@ sheaf_status *sheaf__offload_resize(sheaf__offload *offload, int64_t block, size
 /* sheaf__offload_claim - the space of all blocks so far. Errors: SHEAF_E_IO: a full disk;
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__offload_claim(sheaf__offload *offload);
+/* sheaf__offload_ring - takes the device's memory for blocks of together `together` bytes
+ * (sheaf__offload_size() of each), twice; begin() takes more where that is not enough. */
+sheaf_status *sheaf__offload_ring(sheaf__offload *offload, size_t together);
 /* sheaf__offload_bytes - of all blocks: of a file, or else of the host's memory. */
 size_t sheaf__offload_bytes(const sheaf__offload *offload);
 
-/* sheaf__offload_fill - device memory for a block's content, which the caller writes, then
- * sheaf__offload_filled() takes it over. `ok` false: only gives the memory back. */
+/* One block at a time, in the ring, while no list is used. sheaf__offload_fill - memory for its
+ * content; sheaf__offload_filled - which was written there. sheaf__offload_fetch - reads it. */
 sheaf_status *sheaf__offload_fill(void **at, sheaf__offload *offload, int64_t block);
-sheaf_status *sheaf__offload_filled(sheaf__offload *offload, int64_t block, void *at, bool ok);
-/* sheaf__offload_fetch - a block in device memory that the caller frees. */
+sheaf_status *sheaf__offload_filled(sheaf__offload *offload, int64_t block);
 sheaf_status *sheaf__offload_fetch(void **at, sheaf__offload *offload, int64_t block);
 /* A part of a block, to or from the host's memory. Not between take and give. */
 sheaf_status *sheaf__offload_read(sheaf__offload *offload, int64_t block, size_t from, void *to,

@@ -3,9 +3,11 @@
 
 #include "base/base.h"
 #include "catalog/boxes.h"
+#include "checkpoint/store/checkpoint.h"
 #include "infer/batch_rows.h"
 #include "models/build.h"
 #include "models/team.h"
+#include "tape/moments.h"
 
 const char *sheaf_plan_kind(sheaf_memory kind)
 {
@@ -66,7 +68,7 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
             if (!sheaf__trained_keeps(set, t, s))
                 continue;
             mine[SHEAF_MEM_TRAINED] += one;
-            mine[SHEAF_MEM_OPTIMIZER] += 2 * one;
+            mine[SHEAF_MEM_OPTIMIZER] += set->moments == NULL ? 2 * one : 0;
         }
         for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
             bytes[k] += mine[k];
@@ -204,6 +206,7 @@ static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
 /* Trained tensors, and their slices that are not empty, as all ranks record them. */
 typedef struct records {
     size_t tensors, slices;
+    size_t host; /* bytes of the host's memory that --offload takes */
 } records;
 
 static void add_records(records *to, const sheaf__trained_set *set)
@@ -214,6 +217,17 @@ static void add_records(records *to, const sheaf__trained_set *set)
         for (int s = t->first; s < t->first + t->count; s++)
             to->slices += t->numel[s] > 0;
     }
+}
+
+/* What lies in the host's memory, not in a file; and what of moments goes through it. */
+static size_t host_of(const sheaf__rank *held)
+{
+    const sheaf__trained_set *set = held->model->trained;
+    const sheaf__offload *of[] = { held->model->away, sheaf__moments_offload(set->moments) };
+    size_t bytes = sheaf__moments_host(set, (size_t)SHEAF__STATE_PIECE);
+    for (int i = 0; i < 2 && held->model->options.folder == NULL; i++)
+        bytes += of[i] == NULL ? 0 : sheaf__offload_bytes(of[i]);
+    return bytes;
 }
 
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
@@ -235,6 +249,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         by_peer(out->sent_to, &before, &after, rank, job->options->tp);
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
         add_records(trained, held.model->trained);
+        trained->host += host_of(&held);
     }
     sheaf__rank_close(&held);
     return st;
@@ -324,7 +339,8 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
                       out->ranks);
         out->process += out->rank[r].peak;
     }
-    out->host = host_bytes(job->schema, out->ranks, trained, out->process, data_bytes);
+    out->host =
+        host_bytes(job->schema, out->ranks, trained, out->process, data_bytes) + trained.host;
     out->process += out->host;
     return st;
 }

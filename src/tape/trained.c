@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "tape/moments.h"
 #include "tape/rows.h"
 
 enum { ALIGN = 16 };
@@ -34,8 +35,11 @@ void sheaf__trained_set_free(sheaf__trained_set *set)
     }
     free(set->item);
     sheaf__free(set->context, set->master);
-    sheaf__free(set->context, set->moment1);
-    sheaf__free(set->context, set->moment2);
+    if (!set->moments_away) {
+        sheaf__free(set->context, set->moment1);
+        sheaf__free(set->context, set->moment2);
+    }
+    sheaf__moments_free(set->moments);
     for (int i = 0; i < set->nsums; i++)
         sheaf__free(set->context, set->sum[i]);
     free(set);
@@ -154,8 +158,12 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     set->kept = set->common + sheaf__trained_stretch(set, set->context->group % groups_of(set));
     const size_t bytes = (size_t)set->kept * sizeof(float);
     sheaf_status *st = sheaf__alloc(&set->master, set->context, bytes, SHEAF_MEM_TRAINED);
-    TRY(st, sheaf__alloc(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
-    TRY(st, sheaf__alloc(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+    if (set->moments_away) {
+        TRY(st, sheaf__moments_new(&set->moments, set));
+    } else {
+        TRY(st, sheaf__alloc(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+        TRY(st, sheaf__alloc(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+    }
     TRY(st, sheaf__alloc(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
                          SHEAF_MEM_GRADIENTS));
     if (st != NULL)
@@ -169,8 +177,10 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
            false);
     /* The padding, too, though nothing hashes it. */
     sheaf__op_zero(set->context->device, set->master, set->kept, SHEAF_F32);
-    sheaf__op_zero(set->context->device, set->moment1, set->kept, SHEAF_F32);
-    sheaf__op_zero(set->context->device, set->moment2, set->kept, SHEAF_F32);
+    if (set->moments == NULL) { /* else their file is of zeros */
+        sheaf__op_zero(set->context->device, set->moment1, set->kept, SHEAF_F32);
+        sheaf__op_zero(set->context->device, set->moment2, set->kept, SHEAF_F32);
+    }
     sheaf__op_zero(set->context->device, set->sum[0], set->numel, SHEAF_F32);
     return NULL;
 }
@@ -297,17 +307,19 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
 
 /* What of the flat arrays is updated alike is one operation, as there may be thousands of tensors.
  */
-static void update(sheaf__device *device, sheaf__update *of)
+static void update(const sheaf__trained_set *set, sheaf__update *of)
 {
-    if (of->n > 0)
-        sheaf__op_adamw(device, *of);
+    if (of->n > 0 && set->moments != NULL)
+        sheaf__moments_update(set->moments, *of);
+    else if (of->n > 0)
+        sheaf__op_adamw(set->context->device, *of);
     of->n = 0;
 }
 
 /* Adds a slice of a tensor to a stretch that ends where it begins, or else begins another. Padding
  * between them is zeros, and stays so with an eps that is not. */
-static void update_slice(sheaf__device *device, sheaf__update *of, const sheaf__trained *t, int s,
-                         const sheaf__adamw *how)
+static void update_slice(const sheaf__trained_set *set, sheaf__update *of, const sheaf__trained *t,
+                         int s, const sheaf__adamw *how)
 {
     const int64_t end = how->eps > FLT_MIN ? padded(of->n) : of->n;
     sheaf__adamw own = *how;
@@ -320,22 +332,25 @@ static void update_slice(sheaf__device *device, sheaf__update *of, const sheaf__
         of->n = end + t->numel[s];
         return;
     }
-    update(device, of);
+    update(set, of);
     *of =
         (sheaf__update){ t->master[s], t->moment1[s], t->moment2[s], t->grad[s], t->numel[s], own };
 }
 
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
 {
-    sheaf__device *device = set->context->device;
     const sheaf_range own = set->context->own;
     sheaf__update of = { .n = 0 };
+    if (set->moments != NULL)
+        sheaf__moments_begin(set->moments);
     for (int i = 0; i < set->count; i++) /* in the order of spread() */
         if (set->item[i]->cut.nparts == 0)
-            update_slice(device, &of, set->item[i], 0, how);
+            update_slice(set, &of, set->item[i], 0, how);
     for (int s = (int)own.begin; s < (int)own.end; s++)
         for (int i = 0; i < set->count; i++)
             if (set->item[i]->cut.nparts > 0 && sheaf__trained_keeps(set, set->item[i], s))
-                update_slice(device, &of, set->item[i], s, how);
-    update(device, &of);
+                update_slice(set, &of, set->item[i], s, how);
+    update(set, &of);
+    if (set->moments != NULL)
+        sheaf__moments_end(set->moments);
 }

@@ -28,7 +28,8 @@ typedef struct sheaf__trained {
      * [shape[0], cols of the slice] for axis 1. */
     int64_t numel[SHEAF_MAX_SLICES]; /* of every slice, held or not */
     float *grad[SHEAF_MAX_SLICES];
-    /* of a divided set only of slices that are kept here, else NULL */
+    /* of a divided set only of slices that are kept here, else NULL; moments that are away have
+     * addresses that only sheaf__borrow() knows */
     float *master[SHEAF_MAX_SLICES], *moment1[SHEAF_MAX_SLICES], *moment2[SHEAF_MAX_SLICES];
     /* what compute copies are made of: the masters; of a divided set the gradients' place, from
      * sheaf__trained_publish() to the next accumulator */
@@ -42,11 +43,14 @@ typedef struct sheaf__trained_set {
     sheaf__context *context;
     int count;
     int64_t capacity;
-    sheaf__trained **item; /* order of addition */
-    bool divided;          /* set before sheaf__trained_allocate() */
-    int64_t numel;         /* floats of a gradient array */
-    int64_t common;        /* of them, those of replicated tensors, which come first */
-    int64_t kept;          /* floats of masters, and of a moment */
+    sheaf__trained **item;          /* order of addition */
+    bool divided;                   /* set before sheaf__trained_allocate() */
+    bool moments_away;              /* likewise: they lie elsewhere between updates (moments.h), */
+    const char *folder;             /* there; as sheaf__offload_new() takes it */
+    struct sheaf__moments *moments; /* or NULL: in memory */
+    int64_t numel;                  /* floats of a gradient array */
+    int64_t common;                 /* of them, those of replicated tensors, which come first */
+    int64_t kept;                   /* floats of masters, and of a moment */
     float *master, *moment1, *moment2;
     float *sum[SHEAF__MAX_ACCUMULATED]; /* gradient arrays; item grads point into the current one */
     int nsums;

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "ops/tensor/tensor.h"
+#include "tape/moments.h"
 
 sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
                                  bool gradients)
@@ -15,7 +16,10 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
         float *const *const of[] = { gradients ? t->grad : t->master, t->moment1, t->moment2 };
         for (int k = 0; k < (gradients ? 1 : 3); k++)
             for (int i = t->first; i < t->first + t->count && sound; i++)
-                sound = sheaf__op_is_finite(device, of[k][i], SHEAF_F32, t->numel[i], SHEAF_F32);
+                sound =
+                    k > 0 && set->moments != NULL
+                        ? sheaf__moments_finite(set->moments, of[k][i], t->numel[i])
+                        : sheaf__op_is_finite(device, of[k][i], SHEAF_F32, t->numel[i], SHEAF_F32);
         if (!sound)
             break;
     }

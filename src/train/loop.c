@@ -167,7 +167,7 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                                           .loss_scale = step->scale },
                                 .rank = usage->rank,
                                 .spent = usage->spent,
-                                .offload = rank->model->away == NULL ? NULL : usage->offload,
+                                .offload = rank->offloads ? usage->offload : NULL,
                                 .ranks = r->options->tp * r->options->dp };
     sheaf_emit(r->hooks->events, &event);
     if (!isnan(step->loss) || done == r->result->first + 1)

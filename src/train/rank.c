@@ -78,6 +78,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     }
     unsigned offloads = 0;
     TRY(st, sheaf__offloads(&offloads, o->offload));
+    out->offloads = offloads != 0;
     const bool given = o->offload_dir != NULL && o->offload_dir[0] != '\0';
     const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
     const sheaf__model_options model = { .lora = job->lora,
@@ -88,8 +89,9 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                          .divided = o->method != SHEAF_METHOD_LORA,
                                          .backward = true,
                                          .away = offloads & SHEAF__OFFLOADS_WEIGHTS,
+                                         .moments_away = offloads & SHEAF__OFFLOADS_MOMENTS,
                                          .folder = given           ? o->offload_dir
-                                                   : class->shared ? o->out
+                                                   : class->shared ? (o->out == NULL ? "." : o->out)
                                                                    : NULL,
                                          .positions = job->seq > judged ? job->seq : judged,
                                          .seed = o->seed };

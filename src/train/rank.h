@@ -32,6 +32,7 @@ typedef struct sheaf__rank {
     sheaf__model *model;
     sheaf__stepper *stepper;
     sheaf__scaler scaler; /* of a run in float16 */
+    bool offloads;        /* anything at all */
     sheaf_comm *dry[2];   /* of a rank alone: its group, its peers */
 } sheaf__rank;
 

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
-#include "ops/offload.h"
+#include "tape/moments.h"
 #include "train/rank.h"
 
 /* The group or the peers of a rank, as numbers among all ranks. */
@@ -72,7 +72,8 @@ static void add_offload(sheaf_event_offload *sum, const sheaf_event_offload *one
 /* What its rank has moved so far. */
 static sheaf_event_offload offloaded(const sheaf__usage *s)
 {
-    sheaf__offload *const of[] = { s->rank->model->away };
+    sheaf__offload *const of[] = { s->rank->model->away,
+                                   sheaf__moments_offload(s->rank->model->trained->moments) };
     sheaf_event_offload sum = { 0 };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         if (of[i] == NULL)

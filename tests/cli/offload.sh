@@ -20,14 +20,18 @@ compare() { # compare NAME FLAG...
     for step in 2 4; do same "$name: the same checkpoint $step" "$work/without/checkpoints/step-0000000$step" "$work/with/checkpoints/step-0000000$step"; done
     same "$name: the same adapter" "$work/without/adapter" "$work/with/adapter"
 }
-for tp in 1 2 3; do compare "weights, --tp $tp" --offload weights --tp $tp; done
+for tp in 1 2 3; do
+    compare "weights, --tp $tp" --offload weights --tp $tp
+    compare "both, --tp $tp" --offload weights,moments --tp $tp
+done
+compare "moments in groups" --offload moments --dp 2 --accumulators 4
 compare "weights, recomputing" --offload weights --checkpointing
 check "metrics have what was read" grep -qE '"offload": \{"read": [1-9][0-9]+, "written": 0, "reading": [0-9.e-]+' "$work/with/metrics.jsonl"
 runs "and the report" 0 '"offload":\{"read":[1-9][0-9]*,"written":0,"reading":' train "${how[@]}" --steps 4 --out "$work/json" --offload weights --json
 
 # ---- resumed with and without ----
-for first in "" weights; do
-    for then in none weights; do
+for first in "" weights,moments; do
+    for then in none moments weights,moments; do
         rm -rf "$work/half"
         runs "two steps with '$first'" 0 . train "${how[@]}" --out "$work/half" --offload "$first" --steps 2
         runs "resumed with '$then'" 0 . train --out "$work/half" --resume --steps 4 --offload "$then" --tp 2
@@ -35,9 +39,33 @@ for first in "" weights; do
     done
 done
 
+# ---- quantised weights ----
+for form in nf4-double int8; do
+    rm -rf "$work/quantised" "$work/with"
+    runs "$form" 0 . train "${how[@]}" --steps 2 --out "$work/quantised" --quantize $form
+    runs "$form, away" 0 'GB read at' train "${how[@]}" --steps 2 --out "$work/with" --quantize $form --offload weights,moments --tp 2
+    same "$form: the same checkpoint" "$work/quantised/checkpoints/step-00000002" "$work/with/checkpoints/step-00000002"
+done
+
+# ---- all weights are trained ----
+full=(--method full --dtype float32 --weight-decay 0.1)
+how+=("${full[@]}")
+rm -rf "$work/without"
+runs "all weights" 0 . train "${how[@]}" --steps 4 --out "$work/without"
+for flags in "--tp 1" "--tp 2" "--tp 2 --dp 2 --accumulators 2"; do
+    rm -rf "$work/with" "$work/without2"
+    against=$work/without
+    # shellcheck disable=SC2086
+    [[ $flags != *dp* ]] || { against=$work/without2; runs "in groups" 0 . train "${how[@]}" --steps 4 --out "$against" $flags; }
+    # shellcheck disable=SC2086
+    runs "moments, $flags" 0 'GB written at' train "${how[@]}" --steps 4 --out "$work/with" --offload moments $flags
+    for step in 2 4; do same "$flags: the same checkpoint $step" "$against/checkpoints/step-0000000$step" "$work/with/checkpoints/step-0000000$step"; done
+done
+how=("${how[@]:0:${#how[@]}-${#full[@]}}")
+
 # ---- memory ----
 base=$(peak_of version)
-for flags in "--offload weights" "--offload weights --tp 3" "--offload weights --checkpointing --micro-batch 4"; do
+for flags in "--offload weights" "--offload weights,moments --tp 3" "--offload moments --method full --dtype float32 --tp 2" "--offload weights --checkpointing --micro-batch 4"; do
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$mini" "$work/rows.jsonl" $flags
 done
@@ -50,6 +78,26 @@ runs "another folder" 0 . train "${how[@]}" --steps 1 --out "$work/elsewhere" --
 check "is empty afterwards" test -z "$(ls "$work/dir")"
 runs "one that is not there" 3 "$work/none" train "${how[@]}" --steps 1 --out "$work/no" --offload weights --offload-dir "$work/none"
 absent "nothing is written" "$work/no"
+# full DISK CALL: the run fails with a status, or has the same bytes.
+rm -rf "$work/good"
+runs "one step" 0 . train "${how[@]}" --steps 1 --out "$work/good"
+faults() { # faults FAULT: in each of the first calls
+    local n code
+    for n in 1 2 3 4 5 6 8 12 20 40 80; do
+        code=0
+        rm -rf "$work/hit"
+        SHEAF_FAULT=${1/N/$n} "$faulty" train "${how[@]}" --dtype bfloat16 --steps 1 --out "$work/hit" --offload weights,moments >"$work/said" 2>&1 || code=$?
+        case $code in
+        0) diff -r "$work/good/checkpoints/step-00000001" "$work/hit/checkpoints/step-00000001" || return 1 ;;
+        3 | 4) grep -q 'found:' "$work/said" || { cat "$work/said"; return 1; } ;;
+        *) echo "$1, call $n: code $code"; tail -n 5 "$work/said"; return 1 ;;
+        esac
+    done
+}
+check "a disk that is full from some call on" faults write:N:enospc
+check "reads that fail" faults read:N:fail
+check "reads of a byte" faults read:N:short
+check "writes of a byte" faults write:N:short
 runs "not a kind" 2 'expected: +weights, moments.*found: +weight *$' train "${how[@]}" --steps 1 --out "$work/no" --offload weight
 "$sheaf" train "${how[@]}" --steps 100000 --out "$work/stopped" --offload weights >"$work/said" 2>&1 &
 process=$!

@@ -261,7 +261,7 @@ static const char *sign_of(sheaf__quantizer *by, const sheaf_logical *t)
 {
     const size_t n = strlen(t->entry.name);
     for (size_t i = 0; t->kind == SHEAF_WEIGHT && i < sizeof signs / sizeof *signs; i++)
-        if (n > strlen(signs[i].suffix) + 8 && n + 8 < SHEAF__CODED_NAME &&
+        if (n > strlen(signs[i].suffix) && n + 8 < SHEAF__CODED_NAME &&
             sheaf__ends_with(t->entry.name, signs[i].suffix)) {
             *by = signs[i].by;
             return signs[i].suffix;
@@ -269,11 +269,28 @@ static const char *sign_of(sheaf__quantizer *by, const sheaf_logical *t)
     return NULL;
 }
 
-static bool has_any(const sheaf_catalog *c, bool by_itself)
+static bool is_part(const sheaf_logical *t)
+{
+    bool part = is_packed(t->entry.dtype) && sheaf__ends_with(t->entry.name, ".weight");
+    for (size_t k = 0; !part && k < sizeof parts / sizeof *parts; k++)
+        part = sheaf__ends_with(t->entry.name, parts[k]);
+    return part && t->kind == SHEAF_WEIGHT && t->coded == NULL;
+}
+
+static bool has_parts(const sheaf_catalog *c)
+{
+    for (int64_t i = 0; i < c->count; i++)
+        if (is_part(&c->tensor[i]))
+            return true;
+    return false;
+}
+
+/* Bitsandbytes' tensors say themselves how they are stored. */
+static bool speaks_for_itself(const sheaf_catalog *c)
 {
     sheaf__quantizer by;
     for (int64_t i = 0; i < c->count; i++)
-        if (sign_of(&by, &c->tensor[i]) != NULL && (!by_itself || by == SHEAF__BITSANDBYTES))
+        if (sign_of(&by, &c->tensor[i]) != NULL && by == SHEAF__BITSANDBYTES)
             return true;
     return false;
 }
@@ -286,20 +303,17 @@ static sheaf_status *check_rest(sheaf__codes_of *x)
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         sheaf_logical *t = &c->tensor[i];
         sheaf__coding g = { .x = x, .stem = t->entry.name };
-        bool part = false;
-        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-            part = part || sheaf__ends_with(t->entry.name, parts[k]);
-        if (t->kind != SHEAF_WEIGHT || t->coded != NULL ||
-            !(part || (is_packed(t->entry.dtype) && sheaf__ends_with(t->entry.name, ".weight"))))
+        const bool codes = sheaf__ends_with(t->entry.name, ".weight");
+        if (!is_part(t))
             continue;
         if (!x->damaged)
             st = sheaf__coding_wrong(
                 &g, "missing", t,
-                part ? "the other parts of this weight"
-                     : "what its codes stand for: scales, and for 4 bits a quant_state",
+                codes ? "what its codes stand for: scales, and for 4 bits a quant_state"
+                      : "the other parts of this weight",
                 "download or copy the files of this model again",
-                part ? "a part of a quantized weight without the others"
-                     : "codes (%s) without their parts",
+                codes ? "codes (%s) without their parts"
+                      : "a part of a quantized weight (%s) without the others",
                 sheaf_dtype_name(t->entry.dtype));
         t->kind = SHEAF_TAKEN;
         x->failed = true;
@@ -412,10 +426,10 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
     sheaf__codes_of x = { .c = c, .damaged = *damaged };
     const char *part = NULL;
     bool read = false;
-    if (!has_any(c, false))
+    if (!has_parts(c))
         return NULL;
     sheaf_status *st = read_config(&x, &read, &part);
-    if (st != NULL || !read || (x.how.by == SHEAF__NO_QUANTIZER && !has_any(c, true)))
+    if (st != NULL || !read || (x.how.by == SHEAF__NO_QUANTIZER && !speaks_for_itself(c)))
         return st;
     const int64_t count = c->count;
     for (int64_t i = 0; st == NULL && i < count; i++) {

@@ -1,0 +1,668 @@
+/* codes_test.c - folders of quantized models: what is read is what their parts stand for, of any
+ * box; the recorded numbers of the original programs; each way the parts can be wrong is named. */
+#include "tests/check.h"
+#include "tests/quant_folders.h"
+#include "tests/recordings.h"
+
+#include <unistd.h>
+
+#include "catalog/coded.h"
+#include "dialects/open.h"
+#include "ops/quant/quantise.h"
+
+static const char layer[] = "model.layers.0.self_attn.k_proj";
+
+static const struct {
+    const char *folder, *dequant;
+    const char *form;
+} folders[] = {
+    { "tiny_llama/bnb_nf4", "tiny_llama/dequant_layer0_nf4", "NF4, blocks of 64" },
+    { "tiny_llama/bnb_nf4_double", "tiny_llama/dequant_layer0_nf4_double",
+      "NF4, blocks of 64, doubled scales" },
+    { "tiny_llama/bnb_fp4", "tiny_llama/dequant_layer0_fp4", "FP4, blocks of 64" },
+    { "tiny_llama/bnb_nf4_storage_bf16", "tiny_llama/dequant_layer0_nf4", "NF4, blocks of 64" },
+    { "tiny_llama/bnb_int8", NULL, "bitsandbytes, 8 bits, a scale for each row" },
+    { "tiny_qwen2/bnb_nf4", "tiny_qwen2/dequant_layer0_nf4", "NF4, blocks of 64" },
+    { "tiny_qwen2/bnb_nf4_from_f32", NULL, "NF4, blocks of 64" },
+    { "tiny_qwen2/bnb_int8", NULL, "bitsandbytes, 8 bits, a scale for each row" },
+    { "tiny_llama_gptq_sym", "tiny_llama_gptq_sym_dequant_part",
+      "GPTQ, 4 bits, groups of 32, zeros" },
+    { "tiny_llama_gptq_v2_asym", "tiny_llama_gptq_v2_asym_dequant_part",
+      "GPTQ, 4 bits, groups of 32, zeros" },
+    { "tiny_llama_gptq_asym_actorder", "tiny_llama_gptq_asym_actorder_dequant_part",
+      "GPTQ, 4 bits, 2 groups by g_idx, zeros" },
+    { "tiny_llama_awq", "tiny_llama_awq_dequant_part", "AWQ, 4 bits, groups of 32, zeros" },
+    { "tiny_llama_ct_pack_sym", "tiny_llama_ct_pack_sym_dequant_part",
+      "compressed-tensors, 4 bits, groups of 32" },
+    { "tiny_llama_ct_pack_asym", "tiny_llama_ct_pack_asym_dequant_part",
+      "compressed-tensors, 4 bits, groups of 32, zeros" },
+};
+
+static const char *recorded(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "quant/%s", name);
+    return recording(path);
+}
+
+static bool is_there(const char *path)
+{
+    return sheaf__path_kind(path) != SHEAF_PATH_NONE;
+}
+
+static sheaf_status *open_catalog(sheaf_catalog **out, const char *path, bool as_stored)
+{
+    return sheaf__open(out, path, &(sheaf_dialect_hints){ .as_stored = as_stored });
+}
+
+/* ---- values by the definition, an element at a time ---- */
+
+/* A tensor of a folder, with all that belongs to it. */
+typedef struct parts {
+    const quant_tensor *codes, *scales, *zeros, *index, *nested, *state;
+    int64_t out, in;
+    bool less_one;
+} parts;
+
+static const quant_tensor *part(quant_folder *f, const char *stem, const char *suffix)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", stem, suffix);
+    return quant_find(f, name);
+}
+
+static int64_t number_at(const quant_tensor *t, int64_t i)
+{
+    int32_t word;
+    memcpy(&word, t->data + 4 * i, 4);
+    return word;
+}
+
+static float scale_at(const quant_tensor *t, int64_t i)
+{
+    return sheaf__load(t->data, i, (sheaf_dtype)sheaf_dtype_from_name(t->dtype));
+}
+
+static int nibble(const quant_tensor *t, int64_t word, int64_t at)
+{
+    return (int)((uint32_t)number_at(t, word) >> 4 * at & 15);
+}
+
+static float bnb4(const parts *p, int64_t r, int64_t c)
+{
+    const int64_t e = r * p->in + c, b = e / 64;
+    const uint8_t byte = (uint8_t)p->codes->data[e / 2];
+    const bool nf4 = strstr(p->state->name, "nf4") != NULL;
+    float scale, map[256];
+    if (p->nested == NULL)
+        scale = scale_at(p->scales, b);
+    else {
+        double offset = 0;
+        sscanf(strstr(p->state->data, "nested_offset") + 15, "%lf", &offset);
+        sheaf__dynamic_map(map, true);
+        scale = map[(uint8_t)p->scales->data[b]] * scale_at(p->nested, b / 256);
+        scale += (float)offset;
+    }
+    return sheaf__code_value(nf4 ? SHEAF__NF4 : SHEAF__FP4, e & 1 ? byte & 15 : byte >> 4) * scale;
+}
+
+static float int4(const parts *p, const char *folder, int64_t r, int64_t c)
+{
+    static const int order[8] = { 0, 2, 4, 6, 1, 3, 5, 7 };
+    int q, z = 8, at = 0;
+    if (strstr(folder, "ct_pack") != NULL) {
+        const int64_t g = c / 32, groups = p->in / 32;
+        q = nibble(p->codes, r * ((p->in + 7) / 8) + c / 8, c & 7);
+        if (p->zeros != NULL)
+            z = nibble(p->zeros, r / 8 * groups + g, r & 7);
+        return (float)(q - z) * scale_at(p->scales, r * groups + g);
+    }
+    if (strstr(folder, "awq") != NULL) {
+        while (order[at] != (r & 7))
+            at++;
+        q = nibble(p->codes, c * (p->out / 8) + r / 8, at);
+        z = nibble(p->zeros, c / 32 * (p->out / 8) + r / 8, at);
+        return (float)(q - z) * scale_at(p->scales, c / 32 * p->out + r);
+    }
+    const int64_t g = number_at(p->index, c);
+    q = nibble(p->codes, c / 8 * p->out + r, c & 7);
+    z = nibble(p->zeros, g * (p->out / 8) + r / 8, r & 7) + p->less_one; /* none is 15 here */
+    return (float)(q - z) * scale_at(p->scales, g * p->out + r);
+}
+
+static float int8(const parts *p, int64_t r, int64_t c)
+{
+    const float scaled = (float)(int8_t)p->codes->data[r * p->in + c] * scale_at(p->scales, r);
+    return scaled * 0.007874015718698502f;
+}
+
+static parts find_parts(quant_folder *f, const char *folder, const char *weight,
+                        const sheaf_source_entry *e)
+{
+    char stem[200];
+    parts p = { .out = e->shape[0], .in = e->shape[1] };
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(weight) - 7), weight);
+    p.less_one = strstr(folder, "v2") == NULL;
+    p.state = part(f, stem, ".weight.quant_state.bitsandbytes__nf4");
+    if (p.state == NULL)
+        p.state = part(f, stem, ".weight.quant_state.bitsandbytes__fp4");
+    p.codes = part(f, stem, ".weight");
+    p.nested = part(f, stem, ".weight.nested_absmax");
+    p.scales = part(f, stem, ".weight.absmax");
+    if (p.scales == NULL)
+        p.scales = part(f, stem, ".SCB");
+    if (p.codes == NULL && (p.codes = part(f, stem, ".weight_packed")) == NULL)
+        p.codes = part(f, stem, ".qweight");
+    if (p.scales == NULL && (p.scales = part(f, stem, ".weight_scale")) == NULL)
+        p.scales = part(f, stem, ".scales");
+    if ((p.zeros = part(f, stem, ".qzeros")) == NULL)
+        p.zeros = part(f, stem, ".weight_zero_point");
+    p.index = part(f, stem, ".g_idx");
+    return p;
+}
+
+static float value_at(const parts *p, const char *folder, int64_t r, int64_t c)
+{
+    return strstr(folder, "int8") != NULL  ? int8(p, r, c)
+           : strstr(folder, "bnb") != NULL ? bnb4(p, r, c)
+                                           : int4(p, folder, r, c);
+}
+
+/* ---- reading ---- */
+
+/* The parts of a box, dequantised, are the box of the values, unrounded. */
+static void check_codes(sheaf_source *s, const char *name, const float *all, int64_t in,
+                        const sheaf__quant_box *b)
+{
+    const sheaf__quant *form = sheaf__source_form(s, name);
+    const int64_t groups = sheaf__quant_groups(form, b), n = b->rows * groups;
+    sheaf__dequantised d = {
+        .quant = form, .box = *b, .what = SHEAF__VALUES_FORWARD, .to = SHEAF_F32
+    };
+    const sheaf_source_entry *e = s->find(s, name);
+    const int64_t nested = sheaf__quant_nested(form, e->shape[0] * in);
+    float *got = malloc((size_t)(b->rows * b->cols) * sizeof *got);
+    d.parts.codes = malloc((size_t)(b->rows * b->cols));
+    d.parts.scales = malloc((size_t)n * sizeof(float));
+    d.parts.scale_codes = malloc((size_t)n);
+    d.parts.zeros = malloc((size_t)n);
+    d.whole.index = malloc((size_t)in * sizeof *d.whole.index);
+    d.whole.nested = malloc((size_t)nested * sizeof(float) + 1);
+    CHECK_OK(s->quantised->read(s, name, b->row0, b->rows, b->col0, b->cols, &d.parts));
+    CHECK_OK(s->quantised->whole(s, name, &d.whole));
+    sheaf__dequantise(got, b->cols, &d, 0, b->rows);
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t c = 0; c < b->cols; c++) {
+            const float want = all[(b->row0 + r) * in + b->col0 + c], is = got[r * b->cols + c];
+            if (form->codes == SHEAF__INT8 ? fabsf(is - want) > 1e-6f * fabsf(want) : is != want)
+                fail_msg("%s [%d, %d]: %a, wanted %a", name, (int)(b->row0 + r), (int)(b->col0 + c),
+                         (double)is, (double)want);
+        }
+    free(got);
+    free(d.parts.codes);
+    free(d.parts.scales);
+    free(d.parts.scale_codes);
+    free(d.parts.zeros);
+    free(d.whole.index);
+    free(d.whole.nested);
+}
+
+static void check_values(sheaf_source *s, const char *name, const float *all, int64_t in,
+                         const sheaf__quant_box *b)
+{
+    const sheaf_dtype dtype = s->find(s, name)->dtype;
+    const size_t bytes = sheaf_dtype_bytes(dtype);
+    char *got = malloc((size_t)(b->rows * b->cols) * bytes);
+    CHECK_OK(s->read(s, name, b->row0, b->rows, b->col0, b->cols, got));
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t c = 0; c < b->cols; c++) {
+            const float x = all[(b->row0 + r) * in + b->col0 + c];
+            const float want = dtype == SHEAF_F32   ? x
+                               : dtype == SHEAF_F16 ? sheaf__from_f16(sheaf__f16(x))
+                                                    : sheaf__from_bf16(sheaf__bf16(x));
+            if (sheaf__load(got, r * b->cols + c, dtype) != want)
+                fail_msg("%s: element %d, %d", name, (int)(b->row0 + r), (int)(b->col0 + c));
+        }
+    free(got);
+}
+
+/* Boxes that begin and end in every place of a group, a word and a byte. */
+static void check_boxes(sheaf_source *s, const char *name, const float *all, int64_t out,
+                        int64_t in)
+{
+    for (int64_t c = 0; c < in; c += c < 40 ? 1 : 7)
+        for (int64_t n = 1; c + n <= in; n += n < 18 ? 1 : 23) {
+            const int64_t row = (c * 5 + n) % (out - 4);
+            const sheaf__quant_box b = { in, row, 1 + n % 4, c, n };
+            check_values(s, name, all, in, &b);
+            check_codes(s, name, all, in, &b);
+        }
+    const sheaf__quant_box whole = { in, 0, out, 0, in };
+    check_values(s, name, all, in, &whole);
+    check_codes(s, name, all, in, &whole);
+}
+
+/* float32 in a recorded file, before they are rounded to the type of the folder. */
+static void check_recorded(sheaf_source *s, const char *file)
+{
+    char path[1600];
+    snprintf(path, sizeof path, "%s.safetensors", recorded(file));
+    sheaf_source *want = NULL;
+    if (!is_there(path))
+        return;
+    CHECK_OK(sheaf__open_source(&want, path, &(sheaf_dialect_hints){ .as_stored = true }));
+    for (int64_t i = 0; i < want->count(want); i++) {
+        const sheaf_source_entry *e = want->entry(want, i);
+        const int64_t out = e->shape[0], in = e->shape[1];
+        float *all = malloc((size_t)(out * in) * sizeof *all);
+        assert_int_equal(e->dtype, SHEAF_F32);
+        CHECK_OK(want->read(want, e->name, 0, out, 0, in, all));
+        const sheaf__quant_box whole = { in, 0, out, 0, in };
+        check_values(s, e->name, all, in, &whole);
+        check_codes(s, e->name, all, in, &whole);
+        free(all);
+    }
+    want->close(want);
+}
+
+static void test_codes__are_read_as_their_program_does(void **state)
+{
+    int checked = 0;
+    for (size_t k = 0; k < ARRAY_LEN(folders); k++) {
+        const char *path = recorded(folders[k].folder);
+        quant_folder f;
+        sheaf_source *s = NULL;
+        int64_t n = 0;
+        if (!is_there(path))
+            continue;
+        quant_open(&f, path);
+        CHECK_OK(sheaf__open_source(&s, path, &(sheaf_dialect_hints){ .as_stored = true }));
+        for (int64_t i = 0; i < s->count(s); i++) {
+            const sheaf_source_entry *e = s->entry(s, i);
+            if (sheaf__source_form(s, e->name) == NULL) {
+                assert_true(quant_find(&f, e->name) != NULL && strstr(e->name, "proj.w") == NULL);
+                continue;
+            }
+            const parts p = find_parts(&f, folders[k].folder, e->name, e);
+            float *all = malloc((size_t)(p.out * p.in) * sizeof *all);
+            for (int64_t x = 0; x < p.out * p.in; x++)
+                all[x] = value_at(&p, folders[k].folder, x / p.in, x % p.in);
+            const sheaf__quant_box whole = { p.in, 0, p.out, 0, p.in };
+            check_values(s, e->name, all, p.in, &whole);
+            if (strncmp(e->name, layer, strlen(layer)) == 0 || n == 3)
+                check_boxes(s, e->name, all, p.out, p.in);
+            free(all);
+            n++;
+        }
+        assert_true(n > 0);
+        if (folders[k].dequant != NULL)
+            check_recorded(s, folders[k].dequant);
+        s->close(s);
+        quant_close(&f);
+        checked++;
+    }
+    assert_true(checked >= (recordings_are_full() ? (int)ARRAY_LEN(folders) : 5));
+}
+
+/* ---- FP8 by blocks ---- */
+
+static const char fp8_config[] =
+    "{\"dtype\": \"float32\", \"quantization_config\": {\"quant_method\": \"fp8\", "
+    "\"weight_block_size\": [%d, %d]}}";
+
+static void put_tensor(quant_folder *f, const char *name, const char *dtype, int rows, int cols)
+{
+    char shape[64];
+    quant_tensor *t = &f->tensor[f->count++];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    snprintf(shape, sizeof shape, "[%d, %d]", rows, cols);
+    t->shape = NULL;
+    t->data = NULL;
+    t->size = 0;
+    quant_resize(t, dtype, shape);
+}
+
+/* Blocks that do not fit are cropped. */
+static void test_codes__float8_by_blocks(void **state)
+{
+    static const struct {
+        int out, in, rows, cols;
+    } cases[] = { { 64, 96, 32, 32 }, { 40, 52, 16, 24 }, { 5, 9, 128, 128 } };
+    for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+        const int out = cases[k].out, in = cases[k].in, bo = cases[k].rows, bi = cases[k].cols;
+        const int across = (in + bi - 1) / bi;
+        quant_folder f = { .count = 0 };
+        sheaf_source *s = NULL;
+        float *all = malloc((size_t)(out * in) * sizeof *all);
+        assert_true(asprintf(&f.config, fp8_config, bo, bi) > 0);
+        put_tensor(&f, "x.weight", "F8_E4M3", out, in);
+        put_tensor(&f, "x.weight_scale_inv", "F32", (out + bo - 1) / bo, across);
+        for (int i = 0; i < out * in; i++)
+            f.tensor[0].data[i] = (char)((i * 37 & 0x7f) == 0x7f ? 1 : i * 37);
+        for (size_t i = 0; i < f.tensor[1].size / 4; i++)
+            memcpy(f.tensor[1].data + 4 * i, &(float){ 0.01f * (float)(i + 1) }, 4);
+        for (int i = 0; i < out * in; i++)
+            all[i] = sheaf__f8_value((uint8_t)f.tensor[0].data[i]) *
+                     scale_at(&f.tensor[1], i / in / bo * across + i % in / bi);
+        CHECK_OK(sheaf__remove_tree(at("fp8")));
+        quant_write(&f, at("fp8"));
+        CHECK_OK(sheaf__open_source(&s, at("fp8"), &(sheaf_dialect_hints){ .as_stored = true }));
+        assert_int_equal(s->count(s), 1);
+        check_boxes(s, "x.weight", all, out, in);
+        s->close(s);
+        quant_close(&f);
+        free(all);
+    }
+}
+
+/* ---- layers that stay plain, wrappers' names, names of the whole ---- */
+
+static void test_codes__the_whole_model_is_checked_against_its_config(void **state)
+{
+    sheaf_catalog *c = NULL;
+    CHECK_OK(open_catalog(&c, recorded("tiny_llama/bnb_nf4_double"), false));
+    assert_int_equal(c->nfindings, 0);
+    assert_int_equal(c->count, 21);
+    assert_null(strstr(c->config, "quantization_config"));
+    assert_non_null(strstr(c->quantization, "\"bnb_4bit_use_double_quant\":true"));
+    sheaf__catalog_free(c);
+}
+
+static void test_codes__plain_layers_lie_among_quantized_ones(void **state)
+{
+    static const char *const drop[] = { ".absmax", ".quant_map", ".nested_absmax",
+                                        ".nested_quant_map", ".quant_state.bitsandbytes__nf4" };
+    quant_folder f;
+    sheaf_catalog *c = NULL;
+    quant_open(&f, recorded("tiny_llama/bnb_nf4_double"));
+    for (size_t i = 0; i < ARRAY_LEN(drop); i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%s.weight%s", layer, drop[i]);
+        quant_drop(&f, quant_find(&f, name));
+    }
+    quant_resize(quant_find(&f, "model.layers.0.self_attn.k_proj.weight"), "BF16", "[32, 64]");
+    CHECK_OK(sheaf__remove_tree(at("mixed")));
+    quant_write(&f, at("mixed"));
+    CHECK_OK(open_catalog(&c, at("mixed"), false));
+    assert_int_equal(c->nfindings, 0);
+    assert_null(sheaf__catalog_find(c, "model.layers.0.self_attn.k_proj.weight")->coded);
+    assert_non_null(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight")->coded);
+    sheaf__catalog_free(c);
+    quant_close(&f);
+}
+
+/* ---- what is wrong ---- */
+
+typedef enum change {
+    DROP,   /* the tensor with this suffix */
+    TYPE,   /* it has another dtype and shape: text */
+    FLOAT,  /* element `at` is the float `value` */
+    WORD,   /* element `at` is the 32-bit word `at_value` */
+    FILL,   /* each word is that */
+    TEXT,   /* `text` becomes `to` in it, of the same length */
+    COPY,   /* another tensor `to` with its content */
+    CONFIG, /* `text` becomes `to` in the config */
+    CUT,    /* the file ends early */
+} change;
+
+static const struct {
+    const char *folder;
+    change kind;
+    const char *suffix, *text, *to;
+    int at;
+    double value;
+    const char *code, *part; /* of the first finding, and what it contains */
+} wrong[] = {
+    { "tiny_llama/bnb_nf4_double", DROP, ".weight.absmax", .code = "missing",
+      .part = "k_proj.weight.absmax, which belongs to it" },
+    { "tiny_llama/bnb_nf4_double", DROP, ".weight.quant_map", .code = "missing",
+      .part = "k_proj.weight.quant_map, which belongs" },
+    { "tiny_llama/bnb_nf4_double", DROP, ".weight.nested_absmax", .code = "missing",
+      .part = "k_proj.weight.nested_absmax, which belongs" },
+    { "tiny_llama/bnb_nf4_double", DROP, ".weight.nested_quant_map", .code = "missing",
+      .part = "k_proj.weight.nested_quant_map, which belongs" },
+    { "tiny_llama/bnb_nf4_double", DROP, ".weight", .code = "missing",
+      .part = "k_proj.weight, which belongs" },
+    { "tiny_llama/bnb_nf4_double", DROP, ".weight.quant_state.bitsandbytes__nf4", .code = "missing",
+      .part = "quant" },
+    { "tiny_llama/bnb_nf4_double", TYPE, ".weight", "U8", "[1000, 1]", .code = "shape",
+      .part = "1024 bytes: two codes in each, of [32, 64]" },
+    { "tiny_llama/bnb_nf4_double", TYPE, ".weight", "I8", "[1024, 1]", .code = "conflict",
+      .part = "quantized twice" },
+    { "tiny_llama/bnb_nf4_double", TYPE, ".weight.absmax", "U8", "[31]", .code = "shape",
+      .part = "U8 [32]" },
+    { "tiny_llama/bnb_nf4_double", TYPE, ".weight.absmax", "F32", "[32]", .code = "dtype",
+      .part = "U8 [32]" },
+    { "tiny_llama/bnb_nf4_double", TYPE, ".weight.nested_absmax", "F32", "[2]", .code = "shape",
+      .part = "F32 [1]" },
+    { "tiny_llama/bnb_nf4_double", FLOAT, ".weight.quant_map", .at = 3, .value = -0.39,
+      .code = "unsupported", .part = "-0.39" },
+    { "tiny_llama/bnb_nf4_double", FLOAT, ".weight.nested_quant_map", .at = 200, .value = 0.5,
+      .code = "unsupported", .part = "value 200 of the table" },
+    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "\"shape\": [",
+      "\"shape\": {", .code = "damaged", .part = "quant_state" },
+    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "\"blocksize\"",
+      "\"blockzise\"", .code = "damaged", .part = "blocksize" },
+    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4",
+      "\"blocksize\": 64", "\"blocksize\": 48", .code = "unsupported",
+      .part = "a power of 2 from 32 to 4096" },
+    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "256", "128",
+      .code = "unsupported", .part = "nested_blocksize" },
+    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "[32, 64]",
+      "[64, 64]", .code = "shape", .part = "2048 bytes" },
+    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "\"nf4\"",
+      "\"fp4\"", .code = "damaged", .part = "quant_type" },
+    { "tiny_llama/bnb_nf4_double", TEXT, ".weight.quant_state.bitsandbytes__nf4", "bfloat16",
+      "bfloat32", .code = "unsupported", .part = "float32, float16 or bfloat16" },
+    { "tiny_llama/bnb_nf4_double", COPY, ".weight.nested_absmax", .to = ".SCB", .code = "conflict",
+      .part = "quantized twice" },
+    { "tiny_llama/bnb_nf4_double", CONFIG, .text = "\"bitsandbytes\"", .to = "\"hqq\"",
+      .code = "unsupported", .part = "HQQ" },
+    { "tiny_llama/bnb_nf4_double", CUT, .code = "damaged", .part = "model.safetensors" },
+    { "tiny_llama/bnb_int8", TYPE, ".SCB", "F32", "[31]", .code = "shape", .part = "F32 [32]" },
+    { "tiny_llama/bnb_int8", TYPE, ".weight", "U8", "[32, 64]", .code = "dtype", .part = "I8" },
+    { "tiny_llama/bnb_int8", DROP, ".SCB", .code = "missing", .part = "without" },
+    { "tiny_llama/bnb_int8", WORD, ".weight_format", .at = 0, .value = 1, .code = "unsupported",
+      .part = "0: rows in order" },
+    { "tiny_llama_gptq_asym_actorder", TYPE, ".qzeros", "I32", "[2, 3]", .code = "shape",
+      .part = "I32 [2, 4]" },
+    { "tiny_llama_gptq_asym_actorder", TYPE, ".scales", "F16", "[3, 32]", .code = "shape",
+      .part = "2 groups of 32 in 64 columns" },
+    { "tiny_llama_gptq_asym_actorder", TYPE, ".scales", "F16", "[2, 31]", .code = "shape",
+      .part = "[2, 32]" },
+    { "tiny_llama_gptq_asym_actorder", TYPE, ".scales", "I16", "[2, 32]", .code = "dtype",
+      .part = "F16 or BF16 or F32" },
+    { "tiny_llama_gptq_asym_actorder", TYPE, ".g_idx", "I32", "[63]", .code = "shape",
+      .part = "I32 [64]" },
+    { "tiny_llama_gptq_asym_actorder", WORD, ".g_idx", .at = 5, .value = 2, .code = "damaged",
+      .part = "groups from 0 to 1" },
+    { "tiny_llama_gptq_asym_actorder", WORD, ".g_idx", .at = 63, .value = -1, .code = "damaged",
+      .part = "-1 for column 63" },
+    { "tiny_llama_gptq_asym_actorder", DROP, ".qzeros", .code = "missing",
+      .part = "k_proj.qzeros" },
+    { "tiny_llama_gptq_asym_actorder", DROP, ".qweight", .code = "missing", .part = "without" },
+    { "tiny_llama_gptq_asym_actorder", CONFIG, .text = "\"gptq\"", .to = "\"awq\"", .code = "shape",
+      .part = "k_proj" },
+    { "tiny_llama_gptq_asym_actorder", CONFIG, .text = "\"bits\": 4", .to = "\"bits\": 8",
+      .code = "unsupported", .part = "4, of GPTQ" },
+    { "tiny_llama_gptq_asym_actorder", COPY, ".scales", .to = ".weight", .code = "conflict",
+      .part = "one weight, held twice" },
+    { "tiny_llama_awq", TYPE, ".qweight", "I32", "[64]", .code = "shape", .part = "k_proj" },
+    { "tiny_llama_awq", CONFIG, .text = "\"group_size\": 32", .to = "\"group_size\": 64",
+      .code = "shape", .part = "1 groups of 64 in 64 columns" },
+    { "tiny_llama_awq", CONFIG, .text = "\"gemm\"", .to = "\"gemv\"", .code = "unsupported",
+      .part = "gemm" },
+    { "tiny_llama_ct_pack_asym", TYPE, ".weight_zero_point", "I32", "[32, 2]", .code = "shape",
+      .part = "I32 [4, 2]" },
+    { "tiny_llama_ct_pack_asym", DROP, ".weight_shape", .code = "missing",
+      .part = "k_proj.weight_shape" },
+    { "tiny_llama_ct_pack_asym", WORD, ".weight_shape", .at = 1, .value = -1, .code = "damaged",
+      .part = "two positive numbers" },
+    { "tiny_llama_ct_pack_asym", WORD, ".weight_shape", .at = 2, .value = 200, .code = "shape",
+      .part = "I32 [32, 25]" },
+};
+
+static void apply(quant_folder *f, size_t i, const char *path)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", layer, wrong[i].suffix == NULL ? "" : wrong[i].suffix);
+    quant_tensor *t = quant_find(f, name);
+    char *found;
+    const int32_t word = (int32_t)wrong[i].value;
+    if (wrong[i].kind == CONFIG) {
+        sheaf_text text = { 0 };
+        for (const char *c = f->config; (found = strstr(c, wrong[i].text)) != NULL || *c != '\0';
+             c = found + strlen(wrong[i].text)) {
+            if (found == NULL) {
+                sheaf__text_add(&text, "%s", c);
+                break;
+            }
+            sheaf__text_bytes(&text, c, (size_t)(found - c));
+            sheaf__text_add(&text, "%s", wrong[i].to);
+        }
+        free(f->config);
+        CHECK_OK(sheaf__text_take(&f->config, &text));
+    } else if (wrong[i].kind != CUT)
+        assert_non_null(t);
+    switch (wrong[i].kind) {
+    case DROP: quant_drop(f, t); break;
+    case TYPE: quant_resize(t, wrong[i].text, wrong[i].to); break;
+    case FLOAT: memcpy(t->data + 4 * wrong[i].at, &(float){ (float)wrong[i].value }, 4); break;
+    case WORD: memcpy(t->data + 4 * wrong[i].at, &word, t->size < 4 ? t->size : 4); break;
+    case TEXT:
+        found = memmem(t->data, t->size, wrong[i].text, strlen(wrong[i].text));
+        assert_non_null(found);
+        memcpy(found, wrong[i].to, strlen(wrong[i].to));
+        break;
+    case COPY:
+        snprintf(name, sizeof name, "%s%s", layer, wrong[i].to);
+        quant_add(f, t, name);
+        break;
+    default: break;
+    }
+    CHECK_OK(sheaf__remove_tree(path));
+    quant_write(f, path);
+    if (wrong[i].kind == CUT) {
+        char file[600];
+        snprintf(file, sizeof file, "%s/model.safetensors", path);
+        assert_int_equal(truncate(file, 3000), 0);
+    }
+}
+
+static bool has(const sheaf_catalog *c, const char *code, const char *what)
+{
+    for (int64_t i = 0; i < c->nfindings; i++) {
+        const sheaf_finding *f = &c->finding[i];
+        char text[2048];
+        snprintf(text, sizeof text, "%s | %s | %s | %s | %s", f->path, f->tensor, f->expected,
+                 f->found, f->cure);
+        if (strcmp(f->code, code) == 0 && strstr(text, what) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void test_codes__what_contradicts_is_named(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        const char *path = recorded(wrong[i].folder);
+        quant_folder f;
+        sheaf_catalog *c = NULL;
+        quant_open(&f, path);
+        apply(&f, i, at("wrong"));
+        CHECK_OK(open_catalog(&c, at("wrong"), false));
+        if (!has(c, wrong[i].code, wrong[i].part)) {
+            for (int64_t k = 0; k < c->nfindings; k++)
+                print_error("%s %s: %s: %s\n", c->finding[k].code, c->finding[k].tensor,
+                            c->finding[k].expected, c->finding[k].found);
+            fail_msg("case %zu, %s%s: no '%s' with '%s'", i, wrong[i].folder,
+                     wrong[i].suffix == NULL ? "" : wrong[i].suffix, wrong[i].code, wrong[i].part);
+        }
+        sheaf__catalog_free(c);
+        quant_close(&f);
+    }
+}
+
+/* Numbers that no check of shapes sees are refused where they are read. */
+static void test_codes__scales_that_are_no_numbers(void **state)
+{
+    static const struct {
+        const char *folder, *suffix;
+        int at;
+        double value;
+    } cases[] = {
+        { "tiny_llama/bnb_nf4_storage_bf16", ".weight.absmax", 3, NAN },
+        { "tiny_llama/bnb_nf4_storage_bf16", ".weight.absmax", 31, INFINITY },
+        { "tiny_llama/bnb_nf4_storage_bf16", ".weight.absmax", 0, -1 },
+        { "tiny_llama/bnb_nf4_double", ".weight.nested_absmax", 0, NAN },
+        { "tiny_llama/bnb_int8", ".SCB", 7, NAN },
+        { "tiny_llama/bnb_int8", ".SCB", 31, -2 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char name[256], weight[256];
+        uint16_t values[32 * 64];
+        quant_folder f;
+        sheaf_source *s = NULL;
+        snprintf(name, sizeof name, "%s%s", layer, cases[i].suffix);
+        snprintf(weight, sizeof weight, "%s.weight", layer);
+        quant_open(&f, recorded(cases[i].folder));
+        memcpy(quant_find(&f, name)->data + 4 * cases[i].at, &(float){ (float)cases[i].value }, 4);
+        CHECK_OK(sheaf__remove_tree(at("scale")));
+        quant_write(&f, at("scale"));
+        CHECK_OK(sheaf__open_source(&s, at("scale"), &(sheaf_dialect_hints){ .as_stored = true }));
+        CHECK_FAILS(s->read(s, weight, 0, 32, 0, 64, values), SHEAF_E_NUMBER,
+                    "a finite number, 0 or more");
+        s->close(s);
+        quant_close(&f);
+    }
+}
+
+/* vLLM#38966: the zeros of the other format, which only symmetric ones show. */
+static void test_codes__zeros_of_gptq_tell_its_format(void **state)
+{
+    static const struct {
+        const char *format, *sym;
+        uint32_t zeros;
+        bool wrong;
+    } cases[] = {
+        { "gptq", "true", 0x77777777, false },    { "gptq", "true", 0x88888888, true },
+        { "gptq_v2", "true", 0x88888888, false }, { "gptq_v2", "true", 0x77777777, true },
+        { "gptq", "false", 0x88888888, false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        quant_folder f;
+        sheaf_catalog *c = NULL;
+        char name[256];
+        snprintf(name, sizeof name, "%s.qzeros", layer);
+        quant_open(&f, recorded("tiny_llama_gptq_asym_actorder"));
+        for (int k = 0; k < f.count; k++) /* in the full recordings there are others */
+            if (sheaf__ends_with(f.tensor[k].name, ".qzeros"))
+                for (size_t w = 0; w < f.tensor[k].size; w += 4)
+                    memcpy(f.tensor[k].data + w, &cases[i].zeros, 4);
+        free(f.config);
+        assert_true(asprintf(&f.config,
+                             "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, "
+                             "\"group_size\": 32, \"checkpoint_format\": \"%s\", \"sym\": %s}}",
+                             cases[i].format, cases[i].sym) > 0);
+        CHECK_OK(sheaf__remove_tree(at("zeros")));
+        quant_write(&f, at("zeros"));
+        CHECK_OK(open_catalog(&c, at("zeros"), true));
+        assert_int_equal(has(c, "conflict", "set checkpoint_format"), cases[i].wrong);
+        sheaf__catalog_free(c);
+        quant_close(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_codes__are_read_as_their_program_does),
+        cmocka_unit_test(test_codes__float8_by_blocks),
+        cmocka_unit_test(test_codes__the_whole_model_is_checked_against_its_config),
+        cmocka_unit_test(test_codes__plain_layers_lie_among_quantized_ones),
+        cmocka_unit_test(test_codes__what_contradicts_is_named),
+        cmocka_unit_test(test_codes__scales_that_are_no_numbers),
+        cmocka_unit_test(test_codes__zeros_of_gptq_tell_its_format),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
