@@ -33,6 +33,41 @@ static inline void *put_matrix(there *t, const void *host, sheaf_dtype dtype, in
     return put(t, host, (size_t)extent(rows, cols, ld) * sheaf_dtype_bytes(dtype));
 }
 
+/* A quantised weight, all of a box or a part of it, and what it was loaded with. */
+typedef struct coded {
+    sheaf__packed w, all;
+    int64_t before; /* rows of the box */
+    sheaf__quant_parts parts;
+    sheaf__quant_whole whole;
+} coded;
+
+/* Onto a device, into memory of `all`; the later rows first. */
+static inline sheaf__packed load_coded(sheaf__device *device, const coded *c, sheaf__packed *all,
+                                       int64_t n)
+{
+    const int64_t groups = sheaf__quant_groups(&all->quant, &all->box),
+                  cut = n / 2 / MM_PANEL * MM_PANEL;
+    sheaf__quant_parts behind = c->parts;
+    behind.codes += cut * all->k;
+    behind.scales += cut * groups;
+    behind.scale_codes += cut * groups;
+    behind.zeros += cut * groups;
+    sheaf__weight_load_whole(device, all, &c->whole);
+    sheaf__packed w = n == all->n ? *all : sheaf__packed_part(all, c->before, n);
+    sheaf__weight_load_codes(device, &w, &behind, cut, n - cut);
+    sheaf__weight_load_codes(device, &w, &c->parts, 0, cut);
+    return w;
+}
+
+static inline sheaf__packed put_coded(there *t, const coded *c)
+{
+    sheaf__packed all =
+        sheaf__packed_quantised(t->device, c->all.dtype, &c->all.quant, &c->all.box);
+    const size_t bytes = sheaf__packed_size(&all);
+    all.ahead = put(t, memset(keep(bytes), 0xff, bytes), bytes);
+    return load_coded(t->device, c, &all, c->w.n);
+}
+
 /* Row by row where the device has it so; the rows of a larger one that are not its own are NaN. */
 static inline sheaf__packed put_packed(there *t, const sheaf__packed *host)
 {
@@ -59,7 +94,8 @@ static inline void put_term(there *t, int i, const sheaf__product *job)
         term->b = put_matrix(t, term->b, job->dtype, rows ? n : k, rows ? k : n, term->ldb);
         return;
     }
-    t->packed[i] = put_packed(t, term->w);
+    t->packed[i] =
+        term->w->quantised ? put_coded(t, (const coded *)term->w) : put_packed(t, term->w);
     term->w = &t->packed[i];
 }
 
@@ -79,4 +115,35 @@ static inline sheaf__product put_job(there *t, const sheaf__product *job)
         t->root[r] = put(t, out[r].at, out[r].bytes);
     copy.roots = job->roots == NULL ? NULL : t->root;
     return copy;
+}
+
+/* ---- results ---- */
+
+/* Those of `copy`, there, are those of `job`, here. */
+static inline void check_there(const char *name, const sheaf__product *job,
+                               const sheaf__product *copy, there *on)
+{
+    output out[SHEAF_MAX_SLICES];
+    const int count = outputs_of(out, job);
+    for (int o = 0; o < count; o++) {
+        void *got = keep(out[o].bytes);
+        CHECK_OK(sheaf__download(on->device, got, job->roots == NULL ? copy->y : on->root[o],
+                                 out[o].bytes));
+        CHECK_BYTES(name, got, out[o].at, out[o].bytes);
+    }
+    for (int b = 0; b < on->blocks; b++)
+        sheaf__device_free(on->device, on->block[b]);
+}
+
+/* The same jobs with a copy of what they add to. */
+static inline void copy_jobs(sheaf__product *copy, const sheaf__product *job, int jobs)
+{
+    for (int j = 0; j < jobs; j++) {
+        copy[j] = job[j];
+        if (job[j].roots != NULL)
+            continue;
+        const size_t bytes = (size_t)extent(job[j].m, job[j].n, job[j].ldy) *
+                             sheaf_dtype_bytes((sheaf_dtype)job[j].out);
+        copy[j].y = memcpy(keep(bytes), job[j].y, bytes);
+    }
 }

@@ -74,7 +74,8 @@ struct sheaf__cuda {
     int64_t blocks, block_capacity;
     sheaf__gpu_error refused; /* why memory was not granted last */
     sheaf__cuda_ring ring;
-    size_t staged;                                  /* bytes, by the operation */
+    size_t staged; /* bytes, by the operation */
+    size_t panels; /* bytes at the end of the scratch for those of quantised weights */
     sheaf__cuda_kernel kernel[SHEAF__CUDA_KERNELS]; /* by a hash of the name */
     const char *last;                               /* kernel that was launched; NULL: none */
     sheaf__cuda_clock clock;

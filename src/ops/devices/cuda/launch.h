@@ -39,6 +39,8 @@ void *sheaf__cuda_stage(sheaf__cuda *gpu, const void *from, size_t bytes);
  * launches leave each other; of the device's memory, and planned. */
 #define SHEAF__CUDA_SCRATCH ((size_t)64 << 20)
 void *sheaf__cuda_scratch(sheaf__cuda *gpu);
+/* sheaf__cuda_panels - bytes at its end for panels of quantised weights, while there are some. */
+size_t sheaf__cuda_panels(const sheaf__cuda *gpu);
 /* sheaf__cuda_read - bytes of the GPU's memory for the host, after all launches before it: waits.
  * For the few operations that give the host a number. */
 void sheaf__cuda_read(sheaf__cuda *gpu, void *to, const void *from, size_t bytes);

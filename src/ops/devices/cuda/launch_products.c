@@ -1,10 +1,13 @@
 /* launch_products.c - PRODUCTS: the jobs of a call as a table of parts (kernels/products.h), those
  * that have the same kernel in one launch. */
 #include "ops/devices/cuda/kernels/products.h"
+#include "ops/devices/cuda/launch_codes.h"
 #include "ops/devices/cuda/launch_products.h"
 #include "ops/devices/cuda/tensor_map.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/matmul/mma.h"
+
+_Static_assert(PRODUCTS_CHAIN == SHEAF__MMA_CHAIN, "parts of coded terms");
 
 /* Elements of a part, at most, where no chain ends: a multiple of a block. */
 #define MOST_K ((int64_t)1 << 30)
@@ -18,8 +21,11 @@ typedef struct table {
     float **root;
     sheaf__tensor_map *map; /* two a part; NULL: none can be made */
     int parts, roots;
-    bool maps; /* some are */
-    bool mma;  /* of the job whose parts are added */
+    bool maps;                 /* some are */
+    bool mma;                  /* of the job whose parts are added */
+    int64_t scratch;           /* bytes for sums that wait */
+    sheaf__codes_matrix *code; /* of terms that a kernel reads as codes */
+    int codes;
 } table;
 
 typedef struct chosen {
@@ -61,6 +67,26 @@ static sheaf__products_part part_of(const sheaf__product *job, const sheaf__term
     return p;
 }
 
+/* The same of a weight that is read as codes, its matrix being the last one. */
+static sheaf__products_part coded_part_of(const table *t, const sheaf__product *job,
+                                          const sheaf__term *term, int64_t k0, int64_t k)
+{
+    sheaf__products_part p = part_of(job, term, k0, k);
+    p.b = NULL;
+    p.ldb = t->codes - 1;
+    p.coded = 1;
+    p.chain = (uint16_t)(k0 / PRODUCTS_CHAIN);
+    return p;
+}
+
+static bool add_codes(table *t, const sheaf__term *term)
+{
+    if (term->w == NULL || !term->w->quantised)
+        return false;
+    sheaf__codes_matrix_of(&t->code[t->codes++], term->w);
+    return true;
+}
+
 /* The last part's sum ends, with what waits added so often. */
 static void end_part(table *t, int adds)
 {
@@ -77,12 +103,15 @@ static int add_terms(table *t, const sheaf__product *job, int first, int end)
     int waits = 0;
     for (int i = first; i < end; i++) {
         const sheaf__term *term = &job->term[i];
+        const bool coded = add_codes(t, term);
         for (int64_t k0 = 0; k0 < term->k; k0 += part_k(t)) {
             if (t->mma && t->parts > before && (k0 > 0 || term->apart)) {
                 end_part(t, waits);
                 waits = 1;
             }
-            t->part[t->parts++] = part_of(job, term, k0, mm_min(term->k - k0, part_k(t)));
+            const int64_t k = mm_min(term->k - k0, part_k(t));
+            t->part[t->parts++] =
+                coded ? coded_part_of(t, job, term, k0, k) : part_of(job, term, k0, k);
         }
     }
     if (t->parts == before)
@@ -182,8 +211,10 @@ static const sheaf__products_kernel *by_mma(sheaf__cuda *gpu, table *t,
                                             const sheaf__product *job, int first, bool waits)
 {
     const sheaf__products_part *part = t->part + first;
-    const sheaf__products_kernel *kernel =
-        t->map == NULL ? NULL : sheaf__products_by_wide(call, job, part, t->parts - first);
+    const sheaf__products_kernel *kernel = sheaf__products_by_codes(job);
+    if (kernel != NULL)
+        return kernel;
+    kernel = t->map == NULL ? NULL : sheaf__products_by_wide(call, job, part, t->parts - first);
     if (kernel == NULL ||
         !sheaf__products_maps(gpu, t->map + (size_t)first * 2, job, kernel, part, t->parts - first))
         return sheaf__products_by_mma(call, job, waits);
@@ -218,6 +249,8 @@ static void add_job(chosen *to, sheaf__cuda *gpu, table *t, const sheaf__product
                  .round_to = (uint8_t)job->round_to,
                  .add = job->add,
                  .root = root,
+                 .root_ld =
+                     (int32_t)(call->root_ld == NULL ? job->n : call->root_ld[job - call->job]),
                  .alpha = job->alpha,
                  .bias = job->bias,
                  .residual = job->residual,
@@ -237,20 +270,20 @@ static int64_t most_parts(const sheaf__product *job)
 
 /* ---- launches ---- */
 
-/* Blocks, of which each has room for `waits` tiles in the scratch. */
+/* Blocks, of which each has room for `waits` tiles in `scratch` bytes. */
 static int64_t blocks_of(const sheaf__products_kernel *kernel, int64_t tiles, int64_t waits,
-                         int processors)
+                         int64_t scratch, int processors)
 {
     const int64_t bytes = waits * kernel->rows * kernel->cols * (int64_t)sizeof(float);
     if (kernel->cluster > 0) {
         const int64_t at_once = processors / kernel->cluster,
-                      room = bytes == 0 ? at_once : (int64_t)SHEAF__CUDA_SCRATCH / bytes;
+                      room = bytes == 0 ? at_once : scratch / bytes;
         return mm_min(tiles, mm_min(at_once, room)) * kernel->cluster;
     }
     if (bytes == 0)
         return tiles;
     const int64_t side_by_side = (int64_t)processors * kernel->side_by_side;
-    return mm_min(tiles, mm_min((int64_t)SHEAF__CUDA_SCRATCH / bytes, side_by_side));
+    return mm_min(tiles, mm_min(scratch / bytes, side_by_side));
 }
 
 /* The jobs of `kernel`, at `list`: fills the launch's table. */
@@ -280,17 +313,41 @@ typedef struct launched {
     size_t job; /* the first one's place among all */
 } launched;
 
+/* Where lists lie among those that are staged as one: parts first, jobs last. */
+typedef struct places {
+    size_t roots, codes, jobs;
+} places;
+
+static places places_of(const table *t)
+{
+    places p = { .roots = (size_t)t->parts * sizeof *t->part };
+    p.codes = p.roots + (size_t)t->roots * sizeof *t->root;
+    p.jobs = p.codes + (size_t)t->codes * sizeof *t->code;
+    return p;
+}
+
+static void fill(char *all, const table *t)
+{
+    const places p = places_of(t);
+    memcpy(all, t->part, p.roots);
+    memcpy(all + p.roots, t->root, p.codes - p.roots);
+    memcpy(all + p.codes, t->code, p.jobs - p.codes);
+}
+
 static void launch(sheaf__cuda *gpu, const launched *l, const char *staged,
                    const sheaf__tensor_map *map, const table *t)
 {
     const sheaf__products_kernel *kernel = l->kernel;
+    const places p = places_of(t);
     sheaf__products_table table = l->table;
     table.part = (const sheaf__products_part *)staged;
-    table.root = (float *const *)(table.part + t->parts);
-    table.job = (const sheaf__products_job *)(table.root + t->roots) + l->job;
+    table.root = (float *const *)(staged + p.roots);
+    table.codes = (const sheaf__codes_matrix *)(staged + p.codes);
+    table.job = (const sheaf__products_job *)(staged + p.jobs) + l->job;
     table.map = map;
     table.waiting = table.waits > 0 ? sheaf__cuda_scratch(gpu) : NULL;
-    const int64_t blocks = blocks_of(kernel, table.tiles, table.waits, sheaf__cuda_processors(gpu));
+    const int64_t blocks =
+        blocks_of(kernel, table.tiles, table.waits, t->scratch, sheaf__cuda_processors(gpu));
     sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = kernel->name,
                                               .blocks = { blocks },
                                               .threads = kernel->threads,
@@ -299,12 +356,11 @@ static void launch(sheaf__cuda *gpu, const launched *l, const char *staged,
                                               .bytes = sizeof table });
 }
 
-/* Parts, roots and jobs are staged as one; jobs by launches, a kernel each. */
+/* Lists are staged as one; jobs by launches, a kernel each. */
 static bool launch_all(sheaf__cuda *gpu, const table *t, chosen *of, int n)
 {
-    const size_t parts = (size_t)t->parts * sizeof *t->part,
-                 roots = (size_t)t->roots * sizeof *t->root;
-    char *all = malloc(parts + roots + (size_t)n * sizeof(sheaf__products_job));
+    const places p = places_of(t);
+    char *all = malloc(p.jobs + (size_t)n * sizeof(sheaf__products_job));
     launched *each = calloc((size_t)n, sizeof *each);
     size_t launches = 0, jobs = 0;
     const bool memory = all != NULL && each != NULL;
@@ -312,14 +368,13 @@ static bool launch_all(sheaf__cuda *gpu, const table *t, chosen *of, int n)
         if (of[j].kernel != NULL) {
             launched *l = &each[launches++];
             *l = (launched){ .kernel = of[j].kernel, .job = jobs };
-            jobs += (size_t)list_jobs((sheaf__products_job *)(all + parts + roots) + jobs,
-                                      &l->table, l->kernel, of + j, n - j);
+            jobs += (size_t)list_jobs((sheaf__products_job *)(all + p.jobs) + jobs, &l->table,
+                                      l->kernel, of + j, n - j);
         }
     if (memory) {
-        memcpy(all, t->part, parts);
-        memcpy(all + parts, t->root, roots);
+        fill(all, t);
         const char *staged =
-            sheaf__cuda_stage(gpu, all, parts + roots + jobs * sizeof(sheaf__products_job));
+            sheaf__cuda_stage(gpu, all, p.jobs + jobs * sizeof(sheaf__products_job));
         const sheaf__tensor_map *map =
             staged == NULL || !t->maps
                 ? NULL
@@ -345,29 +400,45 @@ static bool run_jobs(sheaf__cuda *gpu, const sheaf__products_call *call, table *
     return n == 0 || launch_all(gpu, t, of, n);
 }
 
-bool sheaf__cuda_op_products(sheaf__cuda *gpu, const sheaf__call *call)
+bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
+                         const int64_t *root_ld)
 {
-    const mm_jobs *jobs = call->arguments;
-    const sheaf__products_call all = { .job = jobs->job,
-                                       .jobs = jobs->jobs,
+    const bool native = sheaf__cuda_computes(gpu, sheaf__cuda_sums(gpu));
+    const sheaf__products_call all = { .job = job,
+                                       .jobs = jobs,
+                                       .root_ld = root_ld,
                                        .sums = sheaf__cuda_sums(gpu),
-                                       .native = sheaf__cuda_computes(gpu, sheaf__cuda_sums(gpu)),
-                                       .wide = sheaf__cuda_has_maps(gpu) &&
-                                               sheaf__cuda_computes(gpu, sheaf__cuda_sums(gpu)),
+                                       .native = native,
+                                       .wide = sheaf__cuda_has_maps(gpu) && native,
                                        .processors = sheaf__cuda_processors(gpu) };
     int64_t parts = 0;
-    for (int j = 0; j < all.jobs; j++)
+    size_t terms = 0;
+    for (int j = 0; j < all.jobs; j++) {
         parts += most_parts(&all.job[j]);
+        terms += (size_t)all.job[j].nterms;
+    }
     table t = { .part = calloc((size_t)parts + 1, sizeof *t.part),
-                .root = calloc((size_t)all.jobs * SHEAF_MAX_SLICES + 1, sizeof *t.root) };
+                .root = calloc((size_t)all.jobs * SHEAF_MAX_SLICES + 1, sizeof *t.root),
+                .code = calloc(terms + 1, sizeof *t.code),
+                .scratch = (int64_t)(SHEAF__CUDA_SCRATCH -
+                                     (root_ld == NULL ? 0 : sheaf__cuda_panels(gpu))) };
     chosen *of = calloc((size_t)all.jobs + 1, sizeof *of);
     if (all.wide && parts <= MOST_MAPPED)
         t.map = aligned_alloc(_Alignof(sheaf__tensor_map), ((size_t)parts + 1) * 2 * sizeof *t.map);
-    const bool memory = t.part != NULL && t.root != NULL && of != NULL;
+    const bool memory = t.part != NULL && t.root != NULL && t.code != NULL && of != NULL;
     const bool done = memory && run_jobs(gpu, &all, &t, of);
     free(t.part);
     free(t.root);
+    free(t.code);
     free(t.map);
     free(of);
     return done;
+}
+
+bool sheaf__cuda_op_products(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const mm_jobs *jobs = call->arguments;
+    return sheaf__products_have_codes(jobs->job, jobs->jobs)
+               ? sheaf__products_with_codes(gpu, jobs->job, jobs->jobs)
+               : sheaf__products_run(gpu, jobs->job, jobs->jobs, NULL);
 }

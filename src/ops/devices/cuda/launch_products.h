@@ -20,6 +20,7 @@ typedef struct sheaf__products_kernel {
 typedef struct sheaf__products_call {
     const sheaf__product *job;
     int jobs;
+    const int64_t *root_ld; /* of each job's roots; NULL: as many as it has columns */
     sheaf__sums sums;
     bool native; /* the GPU's tensor cores compute them */
     bool wide;   /* and it has the copy engine and wgmma */
@@ -46,5 +47,17 @@ const sheaf__products_kernel *sheaf__products_wide_least(void);
 /* sheaf__products_by_fma - of all others: float32, float16, and bfloat16 by pairs and tiles. */
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
                                                      const sheaf__product *job, bool waits);
+
+/* sheaf__products_by_codes - of a job that has terms whose weight is read as codes; NULL: it has
+ * none. */
+const sheaf__products_kernel *sheaf__products_by_codes(const sheaf__product *job);
+/* sheaf__products_run - jobs whose quantised weights are all read as codes; false: it has no kernel
+ * for one of them, and launched nothing. root_ld (sheaf__products_call): of jobs that read panels,
+ * which are left alone. */
+bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
+                         const int64_t *root_ld);
+/* sheaf__products_with_codes - the same where there are some. */
+bool sheaf__products_have_codes(const sheaf__product *job, int jobs);
+bool sheaf__products_with_codes(sheaf__cuda *gpu, const sheaf__product *job, int jobs);
 
 sheaf__cuda_operation sheaf__cuda_op_products;

@@ -9,6 +9,8 @@
 bool sheaf__cuda_op_weight_refresh(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const mm_load *l = call->arguments;
+    if (l->w.quantised)
+        return false;
     const sheaf__weight_rows rows = { mm_row_at(&l->w, 0), l->src, l->w.n * l->w.k };
     sheaf__cuda_each(gpu, SHEAF__TYPED(weight_refresh, l->w.dtype), mm_div_up(rows.n, 8), &rows,
                      sizeof rows);
@@ -25,8 +27,11 @@ bool sheaf__cuda_op_packed_rows(sheaf__cuda *gpu, const sheaf__call *call)
                             .dtype = l->dtype,
                             .from = l->w[0].dtype,
                             .cols = l->w[0].k };
-    for (int i = 0; i < l->pieces.count; i++)
+    for (int i = 0; i < l->pieces.count; i++) {
+        if (l->w[i].quantised) /* tables are not: linear layers alone */
+            return false;
         table.pieces.at[i] = l->w[i].ahead == NULL ? NULL : mm_row_at(&l->w[i], 0);
+    }
     sheaf__cuda_each(gpu, SHEAF__TYPED(table_rows, l->dtype),
                      l->tokens.n *
                          sheaf__cuda_threads(table.cols, sheaf__cuda_narrow(l->dtype, table.from)),

@@ -32,21 +32,6 @@ static int close_devices(void **state)
 
 /* ---- running and comparing ---- */
 
-static void compare(const char *name, const sheaf__product *job, const sheaf__product *copy,
-                    there *on)
-{
-    output out[SHEAF_MAX_SLICES];
-    const int count = outputs_of(out, job);
-    for (int o = 0; o < count; o++) {
-        void *got = keep(out[o].bytes);
-        CHECK_OK(sheaf__download(on->device, got, job->roots == NULL ? copy->y : on->root[o],
-                                 out[o].bytes));
-        CHECK_BYTES(name, got, out[o].at, out[o].bytes);
-    }
-    for (int b = 0; b < on->blocks; b++)
-        sheaf__device_free(on->device, on->block[b]);
-}
-
 /* Jobs of one call, whose results are here. */
 static void check_on(sheaf__device *device, const char *name, const sheaf__product *job, int jobs,
                      const sheaf__product *before)
@@ -62,20 +47,7 @@ static void check_on(sheaf__device *device, const char *name, const sheaf__produ
     CHECK_OK(sheaf__device_check(device));
     assert_int_equal(sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS), ran + 1);
     for (int j = 0; j < jobs; j++)
-        compare(name, &job[j], &copy[j], &on[j]);
-}
-
-/* The same jobs with a copy of what they add to. */
-static void copy_jobs(sheaf__product *copy, const sheaf__product *job, int jobs)
-{
-    for (int j = 0; j < jobs; j++) {
-        copy[j] = job[j];
-        if (job[j].roots != NULL)
-            continue;
-        const size_t bytes = (size_t)extent(job[j].m, job[j].n, job[j].ldy) *
-                             sheaf_dtype_bytes((sheaf_dtype)job[j].out);
-        copy[j].y = memcpy(keep(bytes), job[j].y, bytes);
-    }
+        check_there(name, &job[j], &copy[j], &on[j]);
 }
 
 static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)

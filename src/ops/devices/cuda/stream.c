@@ -106,6 +106,11 @@ void *sheaf__cuda_scratch(sheaf__cuda *gpu)
     return gpu->device->work;
 }
 
+size_t sheaf__cuda_panels(const sheaf__cuda *gpu)
+{
+    return gpu->panels;
+}
+
 void *sheaf__cuda_stage(sheaf__cuda *gpu, const void *from, size_t bytes)
 {
     char *at = (char *)gpu->device->work + SHEAF__CUDA_SCRATCH + gpu->staged;

@@ -10,7 +10,7 @@
  *         if (part.ends) {
  *             part.adds times: sum = (what waits on top, taken away) + sum
  *             if (part.out < 0) sum waits on top
- *             else if (job.roots) root[job.root + part.out][row * n + column] = sum
+ *             else if (job.roots) root[job.root + part.out][row * root_ld + column] = sum
  *             else finish(sum)
  *             sum = nothing yet
  *         }
@@ -29,6 +29,8 @@
 
 #include "sheaf/dtype.h"
 
+enum { PRODUCTS_CHAIN = 4096 }; /* elements of a chain of mma8 and mma16 */
+
 typedef struct sheaf__products_part {
     const void *a; /* [m, k] row stride lda; or [k, m] if a_km */
     const void *b; /* [n, k] row stride ldb; or [k, n] if b_kn */
@@ -40,7 +42,8 @@ typedef struct sheaf__products_part {
     uint8_t a_km, b_kn;
     uint8_t a_even, b_even; /* all rows begin at multiples of 16 bytes */
     uint8_t b_type;         /* sheaf_dtype of b: the job's, but of weights that are widened */
-    uint8_t unused[3];
+    uint8_t coded;      /* b is codes: the table's number ldb of them; in products_codes.c alone */
+    uint16_t chain;     /* of coded: elements of its rows before, in PRODUCTS_CHAINs */
 } sheaf__products_part; /* 48 bytes */
 
 typedef struct sheaf__products_job {
@@ -52,7 +55,8 @@ typedef struct sheaf__products_job {
     uint8_t roots;
     uint8_t out, round_to, add; /* of sheaf__product */
     uint8_t unused[3];
-    int32_t root; /* its first one in the table */
+    int32_t root;    /* its first one in the table */
+    int32_t root_ld; /* floats from a row of a root to the next one */
     float alpha;
     const float *bias;    /* [n] or NULL */
     const void *residual; /* in `out`, row stride ldr, or NULL */
@@ -71,6 +75,7 @@ typedef struct sheaf__products_table {
     float *waiting;
     /* Of each part's A and B, for the kernels of products_wide.c; else NULL. */
     const struct sheaf__tensor_map *map;
+    const struct sheaf__codes_matrix *codes; /* of coded parts */
     int32_t jobs, tiles;
     int32_t waits; /* subtrees that wait at once, at most */
 } sheaf__products_table;

@@ -62,7 +62,7 @@ DEVICE void products_store(const sheaf__products_job *job, float *root, int32_t 
                            float sum)
 {
     if (root != NULL) {
-        root[(int64_t)row * job->n + col] = mm_quiet(sum);
+        root[(int64_t)row * job->root_ld + col] = mm_quiet(sum);
         return;
     }
     const int64_t at = row * job->ldy + col;

@@ -54,8 +54,18 @@ DEVICE bool in_quads(const void *x, int64_t i, int64_t n, sheaf_dtype dtype, int
     return ((uintptr_t)element_at(x, i, dtype) & 15) == 0 && i + count <= n;
 }
 
-/* float16 by the instruction that has it, whose NaN alone has other bits. */
+/* float16 by the instruction that has it, whose NaN alone has other bits. halves_of - two of a type
+ * of 16 bits side by side, the first in the low half, neither a NaN. */
 #ifdef __CUDACC__
+DEVICE uint32_t halves_of(float low, float high, sheaf_dtype dtype)
+{
+    uint32_t both;
+    if (dtype == SHEAF_BF16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
 DEVICE float widened_f16(uint16_t half)
 {
     float x;
@@ -71,6 +81,11 @@ DEVICE uint16_t rounded_f16(float x)
 #else
 #define widened_f16 sheaf__from_f16
 #define rounded_f16 sheaf__f16
+DEVICE uint32_t halves_of(float low, float high, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16 ? sheaf__bf16(low) | (uint32_t)sheaf__bf16(high) << 16
+                               : sheaf__f16(low) | (uint32_t)sheaf__f16(high) << 16;
+}
 #endif
 
 /* One element; and the bits of one of 16, which was computed, or (moved) copied: of that float16
