@@ -10,7 +10,7 @@
 
 enum {
     BLOCK = 64,     /* of 4-bit codes, as bitsandbytes has it */
-    PART = 1 << 20, /* bytes of the tensor that are quantised at once */
+    PART = 1 << 17, /* bytes of the tensor that each thread quantises at once */
     KEPT = 4,       /* tensors whose doubled scales are held */
 };
 

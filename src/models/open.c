@@ -192,8 +192,10 @@ static sheaf_status *compare_base(const char *is, const char *was, const char *m
     sheaf_expected(st, "fingerprint %s, of the base that it was trained on", was);
     sheaf_found(st, "another, %s: %s", model, is);
     return sheaf_try_this(
-        st, "give the base that it was trained on; to use it on this one all the same: "
-            "sheaf convert ADAPTER COPY --to peft, whose copy carries no fingerprint");
+        st,
+        "give the base that it was trained on, with --quantize if it was quantised while it was "
+        "loaded; to use it on this one all the same: "
+        "sheaf convert ADAPTER COPY --to peft, whose copy carries no fingerprint");
 }
 
 sheaf_status *sheaf__opened_compare(const sheaf__opened *o, const char *is)

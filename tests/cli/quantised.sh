@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# --quantize: a plain base is quantised while it is loaded. The same bytes at every number of ranks, threads and stages, where
+# frozen weights lie in a file, and across a resume; the setting stays with the run and its adapter; peaks are those of the plan;
+# what cannot be is refused.
+. "$(dirname "$0")/lib.sh"
+. "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
+
+mini=$work/mini
+"$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$mini" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a model"
+for ((i = 0; i < 24; i++)); do printf '{"text": "row %d %0120d"}\n' $i $i; done >"$work/rows.jsonl"
+how=(--model "$mini" --data "$work/rows.jsonl" --micro-batch 2 --accumulate 2 --save-every 2 --keep 0 --lr 1e-3 --schedule constant)
+
+# ---- the same bytes ----
+lora=(--steps 2 --lora-targets all-linear)
+compare() { # compare FORM FLAG...: the run has the bytes of the one without these flags
+    local q=$1
+    shift
+    rm -rf "$work/other"
+    runs "$q $*" 0 . train "${how[@]}" "${lora[@]}" --out "$work/other" --quantize "$q" "$@"
+    same "$q $*: the same checkpoint" "$work/$q/checkpoints" "$work/other/checkpoints"
+    same "$q $*: the same adapter" "$work/$q/adapter" "$work/other/adapter"
+}
+for q in nf4 nf4-double int8; do
+    runs "$q" 0 . train "${how[@]}" "${lora[@]}" --out "$work/$q" --quantize $q
+    check "$q is stored" grep -qx "quantize: $q" "$work/$q/settings"
+    check "$q is of version 8" grep -q '"contract": 8' "$work/$q/checkpoints/step-00000002/manifest.json"
+    compare $q --tp 3 --threads 5
+done
+compare nf4-double --tp 2
+compare nf4 --tp 8 --checkpointing
+compare nf4 --tp 2 --offload weights
+sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices # where others may not read the memory of tensors
+for device in checked copied; do compare nf4-double --device $device --tp 2; done
+sheaf=$SHEAF_BUILD_ROOT/src/cli/sheaf
+rm -rf "$work/other"
+runs "one step" 0 . train "${how[@]}" --steps 1 --out "$work/other" --quantize nf4 --lora-targets all-linear
+runs "the same on" 0 . train --out "$work/other" --resume --steps 2 --tp 5
+same "a resumed run" "$work/nf4/checkpoints/step-00000002" "$work/other/checkpoints/step-00000002"
+runs "another form" 2 'quantize.*expected: +nf4.*found: +int8' train --out "$work/other" --resume --steps 3 --quantize int8
+
+# ---- answers ----
+answer() { "$sheaf" generate "$@" --prompt "row 3" --max-new 12 --greedy --json 2>/dev/null | grep -o '"tokens": *\[[^]]*\]'; }
+answer --model "$work/nf4" >"$work/one"
+check "a run answers" grep -q '[0-9]' "$work/one"
+for flags in "--tp 3" "--place 2" "--threads 1"; do
+    # shellcheck disable=SC2086
+    answer --model "$work/nf4" $flags >"$work/two"
+    same "$flags answers the same" "$work/one" "$work/two"
+done
+answer --model "$mini" --adapter "$work/nf4/adapter" --quantize nf4 >"$work/two"
+same "so does the adapter on the base quantised again" "$work/one" "$work/two"
+runs "but not on the plain one" 3 'its base.*--quantize' generate --model "$mini" --adapter "$work/nf4/adapter" --prompt "row 3" --max-new 2
+
+# ---- memory ----
+base=$(peak_of version)
+for flags in "--quantize nf4" "--quantize nf4-double --tp 3" "--quantize int8 --dtype float32" "--quantize nf4 --checkpointing --lora-targets all-linear"; do
+    # shellcheck disable=SC2086
+    check "planned and measured: $flags" predicted "$mini" "$work/rows.jsonl" $flags
+done
+weights() { "$sheaf" plan "${how[@]:0:6}" "$@" --json 2>/dev/null | grep -oE '"text":\{"weights":[0-9]+' | head -n 1 | cut -d: -f3; }
+check "4.5 bits a weight, not 16" test $(($(weights --quantize nf4) * 34)) -lt $(($(weights) * 10))
+
+# ---- refused ----
+runs "all is trained" 2 '\-\-quantize.*--method lora or head' train "${how[@]}" --steps 1 --out "$work/no" --quantize nf4 --method full
+runs "the head is trained beside it" 0 . train "${how[@]}" --steps 1 --out "$work/head" --quantize nf4 --method head
+runs "what is trained stays plain" 0 . train "${how[@]}" --steps 1 --out "$work/some" --quantize nf4 --method head --train 'model.layers.1.mlp.*'
+runs "no form" 2 'expected: +none, nf4, nf4-double or int8' train "${how[@]}" --steps 1 --out "$work/no" --quantize int4
+absent "nothing is written" "$work/no"
+finish
