@@ -5,6 +5,8 @@
  *                            [--sums pairs|tiles|mma8|mma16] [--dtype f32|bf16|f16] [--alone]
  *                            [PART OF A NAME]
  *   build/bench/matmul_bench --peak [--threads N] [--isa ...]
+ *   build/bench/matmul_bench --quantised nf4|nf4-double|fp4|int4|int8|f8 [--threads N] [--isa ...]
+ *                            [--sums ...] [--dtype ...] [PART OF A NAME]
  *
  * --peak prints one number: GFLOP/s of float32 fma that N threads reach at once, which may share a
  * core.
@@ -18,6 +20,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "bench/matmul_quantised.h"
 #include "bench/matmul_rivals.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/pool.h"
@@ -402,7 +405,7 @@ int main(int argc, char **argv)
     static const char *const types[] = { "f32", "bf16", "f16" }; /* the last one if asked for */
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static machine m = { .threads = 1 };
-    const char *isa = NULL, *dtype = NULL, *only = "";
+    const char *isa = NULL, *dtype = NULL, *only = "", *quantised = NULL;
     bool peak = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
@@ -413,6 +416,8 @@ int main(int argc, char **argv)
             m.device.sums = order_of(argv[++i]);
         else if (strcmp(argv[i], "--dtype") == 0 && i + 1 < argc)
             dtype = argv[++i];
+        else if (strcmp(argv[i], "--quantised") == 0 && i + 1 < argc)
+            quantised = argv[++i];
         else if (strcmp(argv[i], "--alone") == 0)
             m.alone = true;
         else if (strcmp(argv[i], "--peak") == 0)
@@ -425,6 +430,12 @@ int main(int argc, char **argv)
         printf("%.1f\n", peak_together(m.isa, m.device.pool));
         return 0;
     }
+    if (quantised != NULL)
+        return bench_quantised(m.isa, &m.device, quantised,
+                               dtype == NULL || strcmp(dtype, "f32") != 0 ? SHEAF_BF16 : SHEAF_F32,
+                               only, now)
+                   ? 0
+                   : 2;
     print_machine(&m);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int t = 0; t < (dtype ? 3 : 2); t++)

@@ -3,7 +3,14 @@
 
 /* The kernels compiled for `isa`, whose tiles have `most` rows; `words` between rows of A. */
 #define ENGINE(isa, words, most)                                                                   \
-    .run = mm_run_##isa, .copy = mm_copy_##isa, .stride = (words), .rows = (most)
+    .run = mm_run_##isa, .copy = mm_copy_##isa, .stride = (words), .rows = (most),                 \
+    .values = isa##_values
+#define avx2_values mm_values_avx2
+#define avx2tiles_values mm_values_avx2
+#define avx512_values mm_values_avx512
+#define avx512tiles_values mm_values_avx512
+#define avx512stream_values mm_values_avx512bf16
+#define avx512bf16_values mm_values_avx512bf16
 /* bfloat16 as float32 steps: of few rows in pairs. */
 #define SPREAD(tile_rows, product_rows)                                                            \
     .spread = true, .few = (tile_rows), .most_in_pairs = (product_rows)
@@ -41,13 +48,15 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .enter = mm_enter_amx,
                                      .leave = mm_leave_amx,
                                      .end = mm_end_amx,
+                                     .values = mm_values_avx512bf16,
                                      CODES(0) };
 
 /* The orders of tensor cores: bands of as many rows as share what it takes to bring B. */
 #define MMA_ENGINE(isa, order)                                                                     \
     {                                                                                              \
         .run = mm_run_##order##_##isa##mma, .copy = mm_copy_##isa, .stride = MM_STRIDE_PAIRS,      \
-        .rows = 32, .area_rows = 512, .mma = true, .expand = isa##_expand                          \
+        .rows = 32, .area_rows = 512, .mma = true, .expand = isa##_expand,                         \
+        .values = mm_values_##isa                                                                  \
     }
 #define avx2_expand NULL
 #define avx512_expand mm_expand_avx512

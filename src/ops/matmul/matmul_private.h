@@ -290,6 +290,7 @@ MM_MMA(avx512mma)
 void mm_outer_avx2(const mm_band *band);
 void mm_outer_avx512(const mm_band *band);
 void mm_expand_avx512(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
+mm_values_fn mm_values_avx2, mm_values_avx512, mm_values_avx512bf16;
 void mm_run_amx(const mm_band *band);
 void mm_end_amx(mm_ending *ending);
 void mm_enter_amx(void);

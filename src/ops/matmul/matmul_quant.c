@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "ops/matmul/quant_values.h"
+#include "ops/quant/values.h"
 
 /* What is behind the cells, from `at` on: `bytes` of it. */
 static int64_t behind(mm_codes *l, int64_t bytes)
@@ -113,7 +113,7 @@ float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, bool back)
     const group g = group_of(l, row, col);
     const uint32_t code = code_at(l, row, col);
     const float number =
-        q->codes == SHEAF__INT4 ? (float)((int)code - g.zero) : mm_number_of_code(q->codes, code);
+        q->codes == SHEAF__INT4 ? (float)((int)code - g.zero) : sheaf__code_value(q->codes, code);
     float value = narrow(wide(number) * wide(g.scale));
     if (back && q->codes != SHEAF__INT8)
         value = sheaf__rounded(value, q->dtype);
@@ -136,4 +136,115 @@ void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col,
                     (uint32_t)(w->dtype == SHEAF_BF16 ? mm_to_bf16(value) : sheaf__f16(value))
                     << c % 2 * 16;
         }
+}
+
+/* ---- for vectors ---- */
+
+/* Scales that are codes; false: what a flushed denormal would show in. */
+static bool restore(mm_cell *c, const mm_codes *l, int64_t at, int64_t groups)
+{
+    const sheaf__packed *w = l->w;
+    const uint8_t *codes = (const uint8_t *)c->scales;
+    const float *nested = (const float *)((const char *)w->ahead + l->nested),
+                *map = (const float *)((const char *)w->ahead + l->map);
+    for (int64_t r = 0; r < MM_PANEL && at + r < mm_rows_ahead(w); r++) {
+        const int64_t phase = sheaf__quant_phase(&w->quant, &w->box, at + r),
+                      begin = (phase + c->k0) / w->quant.block,
+                      number = sheaf__quant_first_group(&w->quant, &w->box, at + r) + begin,
+                      held = (phase + c->k0 + c->cols - 1) / w->quant.block - begin + 1;
+        for (int64_t g = 0; g < mm_min(groups, held); g++) {
+            const float by = nested[(number + g) / 256 - l->first_nested];
+            if ((sheaf__bits(by) & 0x7fffffff) - 1 < 0x17800000)
+                return false;
+            c->restored[g * MM_PANEL + r] =
+                sheaf__doubled_scale(map[codes[g * MM_PANEL + r]], by, w->offset);
+        }
+        for (int64_t g = held; g < groups; g++)
+            c->restored[g * MM_PANEL + r] = 0;
+    }
+    c->scales = c->restored;
+    return true;
+}
+
+bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int64_t col)
+{
+    const sheaf__packed *w = l->w;
+    const sheaf__quant *q = &w->quant;
+    const int64_t r0 = w->row0 + row - (w->row0 + row) % MM_PANEL;
+    const char *all = w->ahead, *cell = all + mm_cell_at(l, row, k0);
+    c->l = l;
+    c->k0 = k0;
+    c->cols = mm_min(MM_BLOCK, w->k - k0);
+    c->codes = (const uint32_t *)(cell + mm_cell_head(l, c->cols));
+    c->scales = (const float *)cell;
+    int64_t groups = mm_cell_groups(l, c->cols);
+    const uint8_t *zeros = (const uint8_t *)cell + groups * MM_PANEL * (q->doubled ? 1 : 4);
+    if (q->grouping == SHEAF__GROUPS_INDEXED) {
+        groups = q->groups;
+        c->index = (const uint16_t *)(all + l->index) + k0;
+        c->scales = (const float *)(all + l->scales) + r0 * groups;
+        zeros = (const uint8_t *)all + l->zeros + r0 * groups;
+    }
+    if (groups > MM_MOST_GROUPS || (q->doubled && !restore(c, l, r0, groups)))
+        return false;
+    for (int64_t i = 0; q->zeros && i < groups * MM_PANEL; i++)
+        c->zeros[i] = zeros[i];
+    if (q->grouping == SHEAF__GROUPS_INDEXED || q->block == 0)
+        return true;
+    c->phase = (sheaf__quant_phase(q, &w->box, r0) + k0) % q->block;
+    for (int64_t r = 0; !l->together && r < MM_PANEL; r++) {
+        const int64_t before = (sheaf__quant_phase(q, &w->box, r0 + r) + k0) % q->block;
+        c->group[r] = (before + col) / q->block;
+        c->end[r] = (c->group[r] + 1) * q->block - before;
+    }
+    return true;
+}
+
+static void mix(mm_cell *c, int64_t r, int side)
+{
+    const int64_t at = c->group[r] * MM_PANEL + r;
+    c->mixed[side][r] = c->scales[at];
+    if (c->l->w->quant.zeros)
+        c->mixed[2 + side][r] = c->zeros[at];
+}
+
+/* Rows whose groups end at columns of their own. */
+static int64_t mixed_scales(mm_scales *out, mm_cell *c, int64_t col)
+{
+    const int64_t block = c->l->w->quant.block;
+    int64_t next = c->cols;
+    for (int64_t r = 0; r < MM_PANEL; r++)
+        for (int side = 0; side < 2; side++) {
+            for (; c->end[r] <= col + side && col + side < c->cols; c->end[r] += block)
+                c->group[r]++;
+            mix(c, r, side);
+            next = mm_min(next, c->end[r]);
+        }
+    *out = (mm_scales){ { c->mixed[0], c->mixed[1] }, { c->mixed[2], c->mixed[3] } };
+    return next - col < 4 ? col + 2 : next / 2 * 2;
+}
+
+int64_t sheaf__mm_cell_scales(mm_scales *out, mm_cell *c, int64_t col)
+{
+    const sheaf__quant *q = &c->l->w->quant;
+    int64_t g[2] = { 0, 0 }, next = c->cols;
+    if (q->grouping == SHEAF__GROUPS_INDEXED) {
+        g[0] = c->index[col];
+        g[1] = c->index[mm_min(col + 1, c->cols - 1)];
+        next = col + 2;
+    } else if (q->block > 0) {
+        if (!c->l->together)
+            return mixed_scales(out, c, col);
+        g[0] = (c->phase + col) / q->block;
+        const int64_t end = (g[0] + 1) * q->block - c->phase;
+        g[1] = g[0] + (end == col + 1 && end < c->cols);
+        next = end == col + 1 ? col + 2 : end / 2 * 2;
+        if (q->block == 1)
+            next = col + 2;
+    }
+    for (int side = 0; side < 2; side++) {
+        out->scale[side] = c->scales + g[side] * MM_PANEL;
+        out->zero[side] = c->zeros + g[side] * MM_PANEL;
+    }
+    return next;
 }

@@ -88,3 +88,30 @@ void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col,
                       bool back);
 /* sheaf__mm_rows_to_cells - a weight of rows, or a part of one, in memory of its own. */
 sheaf_status *sheaf__mm_rows_to_cells(sheaf__packed *to, const sheaf__packed *rows);
+
+/* ---- a panel's rows of one block, for vectors ---- */
+
+#define MM_MOST_GROUPS 256
+
+/* Scales, and zeros as numbers, of two neighbours of each row. */
+typedef struct mm_scales {
+    const float *scale[2], *zero[2]; /* [32] of a column; zeros where the form has them */
+} mm_scales;
+
+typedef struct mm_cell {
+    const mm_codes *l;
+    const uint32_t *codes;   /* of its first unit */
+    int64_t k0, cols, phase; /* of the block; elements of the first group before it */
+    const float *scales;     /* [groups][32] */
+    const uint16_t *index;   /* where groups are indexed: from the block's first column on */
+    int64_t group[MM_PANEL], end[MM_PANEL]; /* of each row at the column at hand, and its end */
+    /* What had to be made. */
+    float restored[MM_MOST_GROUPS * MM_PANEL], zeros[MM_MOST_GROUPS * MM_PANEL], mixed[4][MM_PANEL];
+} mm_cell;
+
+/* sheaf__mm_cell - of the panel that has W's row, from column `col` of the block at k0 on; false:
+ * only sheaf__mm_values() can read it. */
+bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int64_t col);
+/* sheaf__mm_cell_scales - those of columns col and col + 1 of the block, col even and ascending;
+ * returns the next one for which they are others. */
+int64_t sheaf__mm_cell_scales(mm_scales *out, mm_cell *c, int64_t col);

@@ -3,7 +3,7 @@
 #include "ops/call.h"
 #include "ops/matmul/matmul_quant.h"
 #include "ops/matmul/matmul_weight.h"
-#include "ops/matmul/quant_values.h"
+#include "ops/quant/quantise.h"
 
 sheaf__packed sheaf__packed_quantised(const sheaf__device *device, sheaf_dtype dtype,
                                       const sheaf__quant *quant, const sheaf__quant_box *box)
@@ -131,7 +131,7 @@ static void load_whole(sheaf__device *device, void *arguments)
     if (!w->quant.doubled)
         return;
     memcpy(all + l.nested, load->nested, (size_t)mm_quant_nested(&first, &w->quant, &w->box) * 4);
-    mm_signed_map((float *)(all + l.map));
+    sheaf__dynamic_map((float *)(all + l.map), true);
 }
 
 /* ---- row by row ---- */
@@ -203,7 +203,7 @@ static sheaf_status *upload_whole(sheaf__device *device, const mm_load_whole *lo
         st = upload(device, w, l.index, load->index, 2 * w->k);
     if (!w->quant.doubled)
         return st;
-    mm_signed_map(map);
+    sheaf__dynamic_map(map, true);
     TRY(st, upload(device, w, l.nested_at, load->nested, 4 * l.nested));
     TRY(st, upload(device, w, l.map, map, sizeof map));
     return st;

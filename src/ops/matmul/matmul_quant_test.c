@@ -2,7 +2,7 @@
  * products have the bytes of those with plain panels of these values. */
 #include <math.h>
 
-#include "ops/matmul/quant_values.h"
+#include "ops/quant/quantise.h"
 
 #include "tests/matmul_twin.h"
 
@@ -119,7 +119,7 @@ static tensor random_tensor(const form *f, kind kind)
     t.index = keep((size_t)f->in * 2);
     t.nested = keep((size_t)(n / 256 + 1) * 4);
     t.offset = kind == TINY ? 0 : random_scale(ORDINARY);
-    mm_signed_map(t.map);
+    sheaf__dynamic_map(t.map, true);
     for (int64_t c = 0; c < f->in; c++)
         t.index[c] = (uint16_t)below(q->groups > 0 ? q->groups : 1);
     for (int64_t i = 0; i < n / 256 + 1; i++)

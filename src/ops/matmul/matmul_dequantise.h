@@ -1,0 +1,150 @@
+/* matmul_dequantise.h - codes of a cell (matmul_quant.h) to panels by vectors; the body of
+ * matmul_avx2quant.c, matmul_avx512quant.c and matmul_avx512bf16quant.c.
+ *
+ * A vector has two columns of LANES / 2 rows, VECTORS of them a panel's step of pairs. Scales that
+ * are tiny or not finite go the slow way: vectors flush what is denormal.
+ *
+ * The file that includes it defines NAME(x), LANES and
+ *   vec ivec MUL SUB ILOAD(p) SHIFT(i, n)
+ *   table TABLE(p) LOOKUP(t, i)   of 16 numbers that of the lowest 4 bits of each word
+ *   SIGNED(i) FLOAT8(i)           the lowest 8 bits of each word as numbers
+ *   INTERLEAVE(s, a, b)           a[32], b[32] to s[VECTORS]
+ *   ORDINARY(s)                   nothing in a vector is tiny or not finite
+ *   THROUGH(x, type)              rounded to 16 bits and widened
+ *   STORE_FLOATS(to, x)           two steps of [32] from x[VECTORS]
+ *   STORE_HALVES(to, x, type)     [32] pairs */
+#include "base/unroll.h"
+#include "ops/matmul/matmul_quant.h"
+#include "ops/quant/values.h"
+
+#define VECTORS (2 * MM_PANEL / LANES)
+
+/* What a code is looked up in, or how it is made a number. */
+typedef enum way { TABLED, ZEROED, SIGNED_BYTES, FLOAT_BYTES } way;
+
+typedef struct todo {
+    uint32_t *to;
+    int64_t col, cols; /* of the block */
+    sheaf_dtype dtype, between;
+    const float *numbers;
+} todo;
+
+/* Scales and zeros at hand. */
+typedef struct held {
+    vec scale[VECTORS], zero[VECTORS];
+    int64_t next;
+} held;
+
+static inline __attribute__((always_inline)) bool hold(held *h, mm_cell *c, int64_t col,
+                                                       const way way)
+{
+    mm_scales s;
+    bool ordinary = true;
+    h->next = sheaf__mm_cell_scales(&s, c, col);
+    INTERLEAVE(h->scale, s.scale[0], s.scale[1]);
+    if (way == ZEROED)
+        INTERLEAVE(h->zero, s.zero[0], s.zero[1]);
+    UNROLL for (int v = 0; v < VECTORS; v++) ordinary &= ORDINARY(h->scale[v]);
+    return ordinary;
+}
+
+static inline __attribute__((always_inline)) vec number(ivec words, const table *t, const way way)
+{
+    return way == SIGNED_BYTES  ? SIGNED(words)
+           : way == FLOAT_BYTES ? FLOAT8(words)
+                                : LOOKUP(*t, words);
+}
+
+static inline __attribute__((always_inline)) bool
+expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const bool between)
+{
+    const int bits = way == TABLED || way == ZEROED ? 4 : 8;
+    const int64_t unit = 64 / bits, end = d->col + d->cols;
+    const table t = TABLE(d->numbers);
+    uint32_t *to = d->to, last[2 * MM_PANEL];
+    held h = { .next = d->col };
+    for (int64_t col = d->col; col < end; col += 2) {
+        const uint32_t *words = c->codes + col / unit * 2 * MM_PANEL;
+        const int shift = (int)(col % unit / 2) * bits;
+        vec x[VECTORS];
+        if (col >= h.next && !hold(&h, c, col, way))
+            return false;
+        UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            x[v] = number(SHIFT(ILOAD(words + v * LANES), shift), &t, way);
+            if (way == ZEROED)
+                x[v] = SUB(x[v], h.zero[v]);
+            x[v] = MUL(x[v], h.scale[v]);
+            if (between)
+                x[v] = THROUGH(x[v], d->between);
+        }
+        if (dtype != SHEAF_F32) {
+            STORE_HALVES(to, x, dtype);
+            if (col + 1 == end)
+                for (int i = 0; i < MM_PANEL; i++)
+                    to[i] &= 0xffff;
+            to += MM_PANEL;
+        } else if (col + 1 < end) {
+            STORE_FLOATS(to, x);
+            to += 2 * MM_PANEL;
+        } else {
+            STORE_FLOATS(last, x);
+            memcpy(to, last, MM_PANEL * sizeof *to);
+        }
+    }
+    return true;
+}
+
+#define EXPAND(way, dtype, between)                                                                \
+    static bool expand_##way##_##dtype##_##between(mm_cell *c, const todo *d)                      \
+    {                                                                                              \
+        return expand(c, d, way, dtype, between);                                                  \
+    }
+#define EXPANDS(way, dtype) EXPAND(way, dtype, 0) EXPAND(way, dtype, 1)
+#define EXPANDS_OF(way) EXPANDS(way, SHEAF_F32) EXPANDS(way, SHEAF_BF16) EXPANDS(way, SHEAF_F16)
+EXPANDS_OF(TABLED)
+EXPANDS_OF(ZEROED)
+EXPANDS_OF(SIGNED_BYTES) EXPANDS_OF(FLOAT_BYTES) typedef bool expand_fn(mm_cell *c, const todo *d);
+#define PAIR(way, dtype)                                                                           \
+    {                                                                                              \
+        expand_##way##_##dtype##_0, expand_##way##_##dtype##_1                                     \
+    }
+#define ROW(way)                                                                                   \
+    {                                                                                              \
+        PAIR(way, SHEAF_F32), PAIR(way, SHEAF_BF16), PAIR(way, SHEAF_F16)                          \
+    }
+static expand_fn *const expands[4][3][2] = { ROW(TABLED), ROW(ZEROED), ROW(SIGNED_BYTES),
+                                             ROW(FLOAT_BYTES) };
+
+static const uint32_t nf4_bits[16] = SHEAF__NF4_BITS, fp4_bits[16] = SHEAF__FP4_BITS;
+
+/* Numbers of INT4: from `first` on. */
+static void count_from(float numbers[16], int first)
+{
+    for (int i = 0; i < 16; i++)
+        numbers[i] = (float)(first + i);
+}
+
+void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,
+                     bool back)
+{
+    const sheaf__packed *w = l->w;
+    const sheaf__quant *q = &w->quant;
+    const int64_t k0 = col / MM_BLOCK * MM_BLOCK;
+    const bool between =
+        back && q->codes != SHEAF__INT8 && q->dtype != SHEAF_F32 && q->dtype != w->dtype;
+    const way way = q->codes == SHEAF__INT8      ? SIGNED_BYTES
+                    : q->codes == SHEAF__F8_E4M3 ? FLOAT_BYTES
+                    : q->zeros                   ? ZEROED
+                                                 : TABLED;
+    const int type = w->dtype == SHEAF_F32 ? 0 : w->dtype == SHEAF_BF16 ? 1 : 2;
+    float numbers[16];
+    if (q->codes == SHEAF__INT4)
+        count_from(numbers, q->zeros ? 0 : -8);
+    else
+        memcpy(numbers, q->codes == SHEAF__NF4 ? nf4_bits : fp4_bits, sizeof numbers);
+    const todo d = { to, col - k0, cols, w->dtype, q->dtype, numbers };
+    mm_cell c;
+    if (!sheaf__mm_cell(&c, l, row, k0, col - k0) || !expands[way][type][between](&c, &d))
+        sheaf__mm_values(to, l, row, col, cols, back);
+}
