@@ -121,14 +121,16 @@ typedef struct sheaf_verification_facts {
     int64_t step;                     /* -1: not known */
     int64_t vocab, padded_vocab;      /* rows of the tables: true, and as stored; -1: not known */
     int64_t tensors, elements, bytes; /* of weights and buffers */
-    int64_t lora, moments; /* tensors of LoRA that is not merged, and of optimizer state */
-    int64_t read;          /* bytes that were read */
-    bool sound;            /* no finding is a defect, and all parts lie in one place */
-    bool full;             /* every byte was looked at */
-    bool partial;          /* by a note, some parts cannot be known from files */
-    bool adapter;          /* it is a PEFT adapter */
-    const char *title;     /* the dialect in words */
-    const int64_t *dtypes; /* [SHEAF_DTYPE_COUNT] tensors of each, borrowed */
+    int64_t lora, moments;    /* tensors of LoRA that is not merged, and of optimizer state */
+    int64_t read;             /* bytes that were read */
+    bool sound;               /* no finding is a defect, and all parts lie in one place */
+    bool full;                /* every byte was looked at */
+    bool partial;             /* by a note, some parts cannot be known from files */
+    bool adapter;             /* it is a PEFT adapter */
+    const char *title;        /* the dialect in words */
+    const int64_t *dtypes;    /* [SHEAF_DTYPE_COUNT] tensors of each, borrowed */
+    const char *quantization; /* forms of tensors in 4 or 8 bits, whose dtype is that of their
+                                 values; NULL: there are none */
 } sheaf_verification_facts;
 
 /* sheaf_weights_verify - is it complete, consistent and undamaged, and so what lies beside it in
@@ -294,9 +296,11 @@ typedef struct sheaf_weights_diff_report {
     int64_t different;   /* of them */
     int64_t config_keys; /* that differ and mean something */
     double largest;      /* over all tensors */
-    bool same;           /* all bytes of all tensors agree, and so do the configs */
+    bool same;           /* all bytes of all tensors' values agree, and so do the configs */
     int64_t moments;     /* of `tensors`, those of optimizer state */
     int64_t moments_only_a, moments_only_b; /* beside the model of one side alone: not compared */
+    int64_t forms; /* tensors in 4 or 8 bits on one side, and otherwise on the other: their values
+                      were compared, dequantised */
 } sheaf_weights_diff_report;
 
 typedef struct sheaf_weights_diff_options {

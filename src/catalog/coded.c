@@ -21,12 +21,14 @@ void sheaf__coded_free(sheaf__coded *q)
     free(q);
 }
 
-const sheaf_logical *sheaf__coded_at(const sheaf__coded *q, int i)
+int64_t sheaf__coded_bytes(const sheaf__coded *q)
 {
-    for (int k = 0; k < SHEAF__PARTS; k++)
-        if (q->part[k].entry.name != NULL && i-- == 0)
-            return &q->part[k];
-    return NULL;
+    int64_t bytes = 0;
+    for (int i = 0; i < SHEAF__PARTS; i++)
+        if (q->part[i].npieces > 0)
+            bytes += sheaf__elements(q->part[i].entry.ndim, q->part[i].entry.shape) *
+                     (int64_t)sheaf_dtype_bytes(q->part[i].entry.dtype);
+    return bytes;
 }
 
 static bool is_dense(const sheaf_logical *t)
@@ -94,7 +96,7 @@ void sheaf__form_text(sheaf_text *out, const sheaf__coded *q)
     if (q->packing == SHEAF__BLOCKS8)
         sheaf__text_add(out, ", blocks of %" PRId64 " x %" PRId64, q->block_rows, f->block);
     else if (f->grouping == SHEAF__GROUPS_INDEXED)
-        sheaf__text_add(out, ", %" PRId64 " groups by g_idx", f->groups);
+        sheaf__text_add(out, ", groups of %" PRId64 " by g_idx", q->group);
     else if (f->block > 0)
         sheaf__text_add(out, ", %s of %" PRId64,
                         f->grouping == SHEAF__GROUPS_FLAT ? "blocks" : "groups", f->block);

@@ -46,14 +46,13 @@ typedef struct sheaf__coded {
     bool less_one;      /* stored zeros are less by one, in words of eight: GPTQ's first format */
     float offset;
     uint16_t *index; /* [in] of the groups, where they are indexed; owned */
+    int64_t group;   /* then: columns that each has */
     /* Each is dense and in one place; without a name: there is none. Owned. */
     sheaf_logical part[SHEAF__PARTS];
 } sheaf__coded;
 
 /* sheaf__coded_free - accepts NULL. */
 void sheaf__coded_free(sheaf__coded *coded);
-/* sheaf__coded_at - the part of a tensor: for i = 0, 1, ... until NULL. */
-const sheaf_logical *sheaf__coded_at(const sheaf__coded *coded, int i);
 /* sheaf__coded_take - moves what `tensor` is stored as into a part. The tensor stays, without
  * pieces. Errors: SHEAF_E_MEMORY; SHEAF_E_UNSUPPORTED where it is not dense and in one place. */
 sheaf_status *sheaf__coded_take(sheaf__coded *coded, int part, const sheaf_catalog *catalog,
@@ -62,6 +61,8 @@ sheaf_status *sheaf__coded_take(sheaf__coded *coded, int part, const sheaf_catal
  * place. Errors: also SHEAF_E_LAYOUT, where it has fewer. */
 sheaf_status *sheaf__part_bytes(void *dst, const sheaf_catalog *catalog, const sheaf_logical *part,
                                 int64_t begin, int64_t size);
+/* sheaf__coded_bytes - of all parts, as they are stored. */
+int64_t sheaf__coded_bytes(const sheaf__coded *coded);
 /* sheaf__form_text - "NF4, blocks of 64, doubled scales". */
 void sheaf__form_text(sheaf_text *out, const sheaf__coded *coded);
 

@@ -7,8 +7,10 @@
 #include "base/numeric_env.h"
 #include "base/json.h"
 #include "base/json_write.h"
+#include "catalog/coded.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/probe.h"
+#include "dialects/common/codes.h"
 #include "dialects/hf/hf.h"
 #include "library/run_model.h"
 #include "library/structs.h"
@@ -62,13 +64,23 @@ static void put_list(sheaf_json_writer *j, const sheaf_source_entry *const *list
     sheaf__json_close(j, ']');
 }
 
-static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t n)
+/* Types, and bytes as they are stored; of codes, what `catalog` (may be NULL) knows of them. */
+static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t n,
+                        const sheaf_catalog *catalog)
 {
-    int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
+    static const char *const codes[SHEAF__CODES] = { "NF4", "FP4", "INT4", "INT8", "FP8" };
+    int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 }, coded[SHEAF__CODES] = { 0 };
     for (int64_t i = 0; i < n; i++) {
         int64_t rows, cols;
+        const sheaf_logical *l =
+            catalog == NULL ? NULL : sheaf__catalog_find(catalog, list[i]->name);
         sheaf__entry_view(&rows, &cols, list[i]);
         elements += rows * cols;
+        if (l != NULL && l->coded != NULL) {
+            bits += 8 * sheaf__coded_bytes(l->coded);
+            coded[l->coded->form.codes]++;
+            continue;
+        }
         bits += rows * cols * sheaf_dtype_bits(list[i]->dtype);
         of[list[i]->dtype]++;
     }
@@ -79,6 +91,9 @@ static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t 
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         if (of[d] > 0)
             sheaf__json_put_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
+    for (int k = 0; k < SHEAF__CODES; k++)
+        if (coded[k] > 0)
+            sheaf__json_put_int(&t->json, codes[k], coded[k]);
     sheaf__json_close(&t->json, '}');
     if (t->tensors)
         put_list(&t->json, list, n);
@@ -92,7 +107,7 @@ static sheaf_status *put_tensors(info *t, sheaf_source *source, const sheaf_cata
         return sheaf__no_memory("list of tensors");
     for (int64_t i = 0; i < n; i++)
         list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].entry;
-    put_entries(t, list, n);
+    put_entries(t, list, n, catalog);
     free(list);
     return NULL;
 }
@@ -409,6 +424,18 @@ static void put_adapter(info *t, const sheaf_probe *probe)
     sheaf_lora_options_release(&o);
 }
 
+static void put_forms(info *t, const sheaf_catalog *c)
+{
+    sheaf_text forms = { 0 };
+    int64_t coded = 0;
+    sheaf__catalog_forms(&forms, &coded, c);
+    if (coded > 0) {
+        sheaf__json_put_text(&t->json, "quantization", forms.failed ? "" : forms.at);
+        sheaf__json_put_int(&t->json, "quantized_tensors", coded);
+    }
+    sheaf__text_release(&forms);
+}
+
 /* Facts from the catalog of any dialect, beside those of the kind. */
 static void put_catalog(info *t, const sheaf_verify_report *r, bool sizes)
 {
@@ -432,6 +459,7 @@ static void put_catalog(info *t, const sheaf_verify_report *r, bool sizes)
         sheaf__json_put_int(&t->json, "lora_tensors", r->factors);
     if (r->moments > 0)
         sheaf__json_put_int(&t->json, "moments", r->moments);
+    put_forms(t, c);
     sheaf__json_open(&t->json, "findings", '[');
     for (int64_t i = 0; i < c->nfindings; i++)
         sheaf__json_put_finding(&t->json, &c->finding[i]);
@@ -477,7 +505,7 @@ static sheaf_status *put_path(info *t, const char *path)
     else if (probe.kind == SHEAF_WEIGHTS_RUN)
         put_run(t, path);
     if (!foreign && probe.source != NULL)
-        st = put_tensors(t, probe.source, NULL);
+        st = put_tensors(t, probe.source, report.catalog);
     sheaf_verify_release(&report);
     sheaf_probe_close(&probe);
     return st;

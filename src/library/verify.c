@@ -64,7 +64,8 @@ sheaf_status *sheaf_verification_info(sheaf_verification_facts *facts, const she
                                                         .partial = r->ranks_unknown,
                                                         .adapter = c->dialect->adapter,
                                                         .title = c->dialect->title,
-                                                        .dtypes = r->of },
+                                                        .dtypes = r->of,
+                                                        .quantization = r->forms },
                            sizeof *facts);
     return st;
 }

@@ -15,6 +15,7 @@
 #include "dialects/common/dialects.h"
 #include "schema/config_text.h"
 #include "ops/math/round.h"
+#include "ops/quant/quant.h"
 #include "schema/config.h"
 
 enum { CHUNK = 1 << 18 }; /* elements */
@@ -24,6 +25,7 @@ typedef struct differ {
     sheaf_weights_diff_report *report;
     const sheaf_weights_diff_options *how;
     bool no_moments; /* only one side has them, stored beside its model */
+    bool coded;      /* one of them has tensors in 4 or 8 bits */
     void *x, *y;     /* a chunk of each */
 } differ;
 
@@ -142,6 +144,19 @@ static void look_for_moments(differ *d)
 
 /* ---- tensors ---- */
 
+/* Are both plain, or codes of one form? */
+static void compare_forms(differ *d, const char *a, const char *b)
+{
+    const sheaf__quant *p = sheaf__source_form(d->a.source, a),
+                       *q = sheaf__source_form(d->b.source, b);
+    d->coded = d->coded || p != NULL || q != NULL;
+    if (p != q)
+        d->report->forms += p == NULL || q == NULL || p->codes != q->codes ||
+                            p->grouping != q->grouping || p->block != q->block ||
+                            p->groups != q->groups || p->zeros != q->zeros ||
+                            p->doubled != q->doubled;
+}
+
 static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_source_entry *a,
                                     const sheaf_source_entry *b)
 {
@@ -156,6 +171,7 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
         item.kind = SHEAF_DIFF_SHAPE;
     } else {
         int64_t rows, cols;
+        compare_forms(d, a->name, b->name);
         sheaf__entry_view(&rows, &cols, a);
         item.elements = rows * cols;
         item.kind = a->dtype != b->dtype ? SHEAF_DIFF_DTYPE : SHEAF_DIFF_VALUES;
@@ -380,6 +396,10 @@ static sheaf_status *compare_configs(differ *d)
             st = drop_division(x);
             TRY(st, drop_division(y));
             drop_override(x, y);
+            if (d->coded) { /* what it says of values was compared */
+                json_object_del(x, "quantization_config");
+                json_object_del(y, "quantization_config");
+            }
             if (st == NULL && d->a.kind == SHEAF_WEIGHTS_MODEL && d->b.kind == SHEAF_WEIGHTS_MODEL)
                 drop_spellings(x, y, &d->a, &d->b);
         }

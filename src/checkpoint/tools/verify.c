@@ -12,7 +12,9 @@
 #include "checkpoint/store/store.h"
 #include "checkpoint/store/stream.h"
 #include "catalog/boxes.h"
+#include "catalog/coded.h"
 #include "catalog/private.h"
+#include "dialects/common/codes.h"
 #include "formats/torch.h"
 #include "ops/pool.h"
 
@@ -33,13 +35,10 @@ typedef struct task {
     int file;
     int64_t offset;        /* to sort by */
     int64_t tensor, piece; /* of the catalog */
+    int part;              /* of a tensor that is stored as codes: 1 + which; 0: it has none */
     int64_t begin, count;  /* elements or rows; bytes of a file, -1: all; the slice in `begin` */
     int64_t bytes;         /* of the work */
 } task;
-
-typedef struct counts {
-    _Atomic int64_t nan, inf;
-} counts;
 
 typedef struct verifier {
     sheaf_catalog *c;
@@ -47,8 +46,9 @@ typedef struct verifier {
     const sheaf_weights_verify_options *options;
     task *task;
     int64_t ntasks, capacity;
-    counts *seen;   /* of each tensor */
-    int64_t *first; /* of each tensor: its first piece in `zeros`; behind them their number */
+    sheaf__special *seen; /* of each tensor */
+    int64_t *first;       /* of each tensor: its first piece, or part, in `zeros`; behind them their
+                             number */
     _Atomic unsigned char *zeros; /* of each piece, as sheaf__find_nonzero() has it */
     char **buffer;                /* [threads] CHUNK each */
     sheaf_status **st;            /* [ntasks] status of each task; reported in order */
@@ -58,60 +58,14 @@ typedef struct verifier {
     int64_t total;
 } verifier;
 
-/* ---- NaN and Inf ---- */
-
-typedef struct found {
-    int64_t nan, inf;
-} found;
-
-/* Most tensors have none, so that the first loop, which vectorises, is all. */
-#define COUNT(bits)                                                                                \
-    static void count_##bits(found *f, const uint##bits##_t *x, size_t n, uint##bits##_t exponent) \
-    {                                                                                              \
-        size_t special = 0;                                                                        \
-        for (size_t i = 0; i < n; i++)                                                             \
-            special += (x[i] & exponent) == exponent;                                              \
-        for (size_t i = 0; i < n && special > 0; i++)                                              \
-            if ((x[i] & exponent) == exponent)                                                     \
-                *((x[i] & (UINT##bits##_MAX >> 1)) == exponent ? &f->inf : &f->nan) += 1;          \
-    }
-COUNT(16)
-COUNT(32)
-COUNT(64)
-
-static void count_8(found *f, const uint8_t *x, size_t n, sheaf_dtype dtype)
-{
-    for (size_t i = 0; i < n; i++) {
-        const uint8_t low = x[i] & 0x7f;
-        if (dtype == SHEAF_F8_E5M2 && low >= 0x7c)
-            *(low == 0x7c ? &f->inf : &f->nan) += 1;
-        else if (dtype == SHEAF_F8_E4M3 && low == 0x7f)
-            f->nan++;
-        else if ((dtype == SHEAF_F8_E4M3FNUZ || dtype == SHEAF_F8_E5M2FNUZ) && x[i] == 0x80)
-            f->nan++;
-    }
-}
-
-static void count_special(counts *to, const void *data, size_t bytes, sheaf_dtype dtype)
-{
-    found f = { 0, 0 };
-    switch (dtype) {
-    case SHEAF_F16: count_16(&f, data, bytes / 2, 0x7c00); break;
-    case SHEAF_BF16: count_16(&f, data, bytes / 2, 0x7f80); break;
-    case SHEAF_F32:
-    case SHEAF_C64: count_32(&f, data, bytes / 4, 0x7f800000u); break;
-    case SHEAF_F64: count_64(&f, data, bytes / 8, 0x7ff0000000000000u); break;
-    case SHEAF_F8_E5M2:
-    case SHEAF_F8_E4M3:
-    case SHEAF_F8_E4M3FNUZ:
-    case SHEAF_F8_E5M2FNUZ: count_8(&f, data, bytes, dtype); break;
-    default: return;
-    }
-    atomic_fetch_add(&to->nan, f.nan);
-    atomic_fetch_add(&to->inf, f.inf);
-}
-
 /* ---- the list of tasks ---- */
+
+/* What a task reads: a tensor, or a part of one. */
+static const sheaf_logical *stored(const verifier *v, const task *t)
+{
+    const sheaf_logical *l = &v->c->tensor[t->tensor];
+    return t->part == 0 ? l : &l->coded->part[t->part - 1];
+}
 
 static sheaf_status *add_task(verifier *v, task t, int64_t bytes)
 {
@@ -134,9 +88,9 @@ static bool is_dense(const sheaf_logical *t, const sheaf_piece *p)
     return true;
 }
 
-static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
+static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k, int part)
 {
-    const sheaf_logical *t = &v->c->tensor[index];
+    const sheaf_logical *t = stored(v, &(task){ .tensor = index, .part = part });
     const sheaf_piece *p = &t->piece[k];
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
     const int64_t elements = sheaf__elements(t->entry.ndim, p->size);
@@ -154,10 +108,11 @@ static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
     sheaf_status *st = NULL;
     for (int64_t at = 0; st == NULL && at < units; at += most) {
         const int64_t n = units - at < most ? units - at : most;
-        st = add_task(v,
-                      (task){ dense ? READ_PIECE : READ_ROWS, p->file,
-                              dense ? p->offset + at * bytes : p->offset, index, k, at, n, 0 },
-                      dense ? n * each : n * (elements / units > 0 ? elements / units : 1) * bytes);
+        st =
+            add_task(v,
+                     (task){ dense ? READ_PIECE : READ_ROWS, p->file,
+                             dense ? p->offset + at * bytes : p->offset, index, k, part, at, n, 0 },
+                     dense ? n * each : n * (elements / units > 0 ? elements / units : 1) * bytes);
     }
     return st;
 }
@@ -166,7 +121,8 @@ static sheaf_status *list_own(verifier *v)
 {
     sheaf_status *st = NULL;
     for (int s = 0; st == NULL && s <= v->own->manifest->slices; s++)
-        st = add_task(v, (task){ CHECK_SLICE, -1, s, 0, 0, s, 0, 0 }, v->own->manifest->bytes[s]);
+        st = add_task(v, (task){ .kind = CHECK_SLICE, .file = -1, .offset = s, .begin = s },
+                      v->own->manifest->bytes[s]);
     return st;
 }
 
@@ -175,11 +131,16 @@ static sheaf_status *list_files(verifier *v)
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && v->c->nzips == 0 && i < v->c->nfiles; i++)
         if (sheaf__torch_is(v->c->file[i].path))
-            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, -1, 0 }, v->c->file[i].mark.size);
+            st = add_task(v, (task){ .kind = CHECK_FILE, .file = i, .offset = -1, .count = -1 },
+                          v->c->file[i].mark.size);
     for (int64_t i = 0; st == NULL && i < v->c->nzips; i++) {
         const sheaf_catalog_zip *zip = &v->c->zip[i];
         st = add_task(v,
-                      (task){ CHECK_FILE, zip->file, zip->begin, 0, 0, zip->begin, zip->length, 0 },
+                      (task){ .kind = CHECK_FILE,
+                              .file = zip->file,
+                              .offset = zip->begin,
+                              .begin = zip->begin,
+                              .count = zip->length },
                       zip->length);
     }
     return st;
@@ -197,13 +158,18 @@ static int by_place(const void *a, const void *b)
 
 static void look_at(verifier *v, const task *t, const void *data, size_t bytes, sheaf_dtype dtype)
 {
-    count_special(&v->seen[t->tensor], data, bytes, dtype);
-    sheaf__find_nonzero(&v->zeros[v->first[t->tensor] + t->piece], data, bytes);
+    const sheaf_logical *l = &v->c->tensor[t->tensor];
+    if (t->part > 0)
+        sheaf__count_part(&v->seen[t->tensor], l->coded, t->part - 1, data, bytes);
+    else
+        sheaf__count_special(&v->seen[t->tensor], data, bytes, dtype);
+    sheaf__find_nonzero(&v->zeros[v->first[t->tensor] + (t->part > 0 ? t->part - 1 : t->piece)],
+                        data, bytes);
 }
 
 static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
 {
-    const sheaf_piece *p = &v->c->tensor[t->tensor].piece[t->piece];
+    const sheaf_piece *p = &stored(v, t)->piece[t->piece];
     const sheaf_catalog_file *file = &v->c->file[p->file];
     const size_t bytes = (size_t)t->count * sheaf_dtype_bytes(p->dtype);
     int fd;
@@ -217,7 +183,7 @@ static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
 
 static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
 {
-    const sheaf_logical *l = &v->c->tensor[t->tensor];
+    const sheaf_logical *l = stored(v, t);
     int64_t rows, cols, got;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->entry.dtype);
     sheaf__catalog_view(&rows, &cols, l);
@@ -296,7 +262,7 @@ static sheaf_status *report_task(verifier *v, const task *t, sheaf_status *st)
     if (!sheaf__catalog_is_finding(st))
         return st;
     const char *tensor =
-        t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].entry.name;
+        t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : stored(v, t)->entry.name;
     const char *path = t->kind == CHECK_SLICE ? c->root : c->file[t->file].path,
                *cure = sheaf_status_try(st), *is = sheaf_status_found(st);
     sheaf_status *noted =
@@ -307,16 +273,31 @@ static sheaf_status *report_task(verifier *v, const task *t, sheaf_status *st)
     return noted;
 }
 
+/* Scales of a tensor with codes. */
+static sheaf_status *report_scales(verifier *v, const sheaf_logical *t, int64_t nan, int64_t inf,
+                                   int64_t negative)
+{
+    return sheaf__defect(v->c, "not-finite", sheaf__catalog_path_of(v->c, t), t->entry.name,
+                         negative > 0 ? "finite scales, 0 or more" : "finite scales and values",
+                         "download or copy this model again, or quantize it anew",
+                         "%" PRId64 " NaN, %" PRId64 " Inf and %" PRId64 " below 0 among them", nan,
+                         inf, negative);
+}
+
 static sheaf_status *report_special(verifier *v)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < v->c->count; i++) {
-        const int64_t nan = atomic_load(&v->seen[i].nan), inf = atomic_load(&v->seen[i].inf);
+        const int64_t nan = atomic_load(&v->seen[i].nan), inf = atomic_load(&v->seen[i].inf),
+                      negative = atomic_load(&v->seen[i].negative);
         const sheaf_logical *t = &v->c->tensor[i];
-        if (nan + inf > 0)
-            st = sheaf__defect(v->c, "not-finite", sheaf__catalog_path_of(v->c, t), t->entry.name,
-                               "finite numbers", "go back to an earlier checkpoint",
-                               "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
+        if (nan + inf + negative > 0)
+            st = t->coded != NULL
+                     ? report_scales(v, t, nan, inf, negative)
+                     : sheaf__defect(v->c, "not-finite", sheaf__catalog_path_of(v->c, t),
+                                     t->entry.name, "finite numbers",
+                                     "go back to an earlier checkpoint",
+                                     "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
     }
     return st;
 }
@@ -349,7 +330,11 @@ static sheaf_status *list_all(verifier *v)
                                     ? 1
                                     : v->c->tensor[i].npieces);
              k++)
-            st = list_piece(v, i, k);
+            st = list_piece(v, i, k, 0);
+    for (int64_t i = 0; st == NULL && i < v->c->count; i++)
+        for (int p = 0; st == NULL && v->c->tensor[i].coded != NULL && p < SHEAF__PARTS; p++)
+            if (v->c->tensor[i].coded->part[p].npieces > 0)
+                st = list_piece(v, i, 0, 1 + p);
     return st != NULL ? st : list_files(v);
 }
 
@@ -383,7 +368,8 @@ static sheaf_status *make_counts(verifier *v)
     v->seen = calloc((size_t)n + 1, sizeof *v->seen);
     v->first = calloc((size_t)n + 1, sizeof *v->first);
     for (int64_t i = 0; v->first != NULL && i < n; i++)
-        v->first[i + 1] = v->first[i] + v->c->tensor[i].npieces;
+        v->first[i + 1] =
+            v->first[i] + (v->c->tensor[i].coded != NULL ? SHEAF__PARTS : v->c->tensor[i].npieces);
     if (v->first != NULL)
         v->zeros = calloc((size_t)v->first[n] + 1, sizeof *v->zeros);
     return v->seen == NULL || v->zeros == NULL ? sheaf__no_memory(v->c->root) : NULL;
@@ -436,7 +422,8 @@ static void count_tensors(sheaf_verify_report *r)
             continue;
         r->tensors++;
         r->elements += elements;
-        r->bytes += elements * sheaf_dtype_bits(t->entry.dtype) / 8;
+        r->bytes += t->coded != NULL ? sheaf__coded_bytes(t->coded)
+                                     : elements * sheaf_dtype_bits(t->entry.dtype) / 8;
         r->of[t->entry.dtype]++;
     }
 }
@@ -444,6 +431,8 @@ static void count_tensors(sheaf_verify_report *r)
 sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
                            const sheaf_weights_verify_options *options)
 {
+    sheaf_text forms = { 0 };
+    int64_t coded = 0;
     *report = (sheaf_verify_report){ 0 };
     sheaf_status *st = sheaf__any_read(&report->catalog, path,
                                        &(sheaf_dialect_hints){ .from = options->dialect,
@@ -452,6 +441,8 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
     if (st != NULL)
         return st;
     count_tensors(report);
+    sheaf__catalog_forms(&forms, &coded, report->catalog);
+    st = coded > 0 ? sheaf__text_take(&report->forms, &forms) : NULL;
     for (const char *const *also = options->also; also != NULL && *also != NULL && st == NULL;
          also++)
         st = sheaf__note(report->catalog, "inferred", *also, "", "", "",
@@ -468,6 +459,7 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
 void sheaf_verify_release(sheaf_verify_report *report)
 {
     sheaf__catalog_free(report->catalog);
+    free(report->forms);
     *report = (sheaf_verify_report){ 0 };
 }
 

@@ -6,13 +6,15 @@
 
 #include <stdatomic.h>
 
+#include "catalog/coded.h"
 #include "checkpoint/store/probe.h"
 #include "dialects/common/dialects.h"
 #include "lora/adapter.h"
 #include "sheaf/checkpoint.h"
 
 typedef struct sheaf_verify_report {
-    sheaf_catalog *catalog;           /* facts and findings */
+    sheaf_catalog *catalog; /* facts and findings */
+    char *forms;            /* of tensors that are stored as codes; NULL: there are none */
     int64_t tensors, elements, bytes; /* of weights and buffers */
     int64_t factors, moments;         /* tensors of LoRA that is not merged; of optimizer state */
     int64_t of[SHEAF_DTYPE_COUNT];    /* weights and buffers by dtype */
@@ -43,6 +45,16 @@ bool sheaf_verify_sound(const sheaf_verify_report *report);
 sheaf_status *sheaf__verify_adapter(sheaf_catalog *catalog);
 /* sheaf__verify_alone - and the checks for an adapter without a base. */
 sheaf_status *sheaf__verify_alone(sheaf_catalog *catalog, const sheaf_lora_options *options);
+
+/* Numbers that no weight should be. */
+typedef struct sheaf__special {
+    _Atomic int64_t nan, inf, negative; /* the last: of scales that are sizes */
+} sheaf__special;
+void sheaf__count_special(sheaf__special *to, const void *data, size_t bytes, sheaf_dtype dtype);
+/* sheaf__count_part - the same of part `part` of a tensor with codes: codes in 4 bits are no
+ * numbers, in whatever type their bytes are. */
+void sheaf__count_part(sheaf__special *to, const sheaf__coded *coded, int part, const void *data,
+                       size_t bytes);
 
 /* Zero weights are a sign of a download that allocated a file and did not fill it. */
 enum { SHEAF__NOT_READ, SHEAF__ALL_ZERO, SHEAF__HAS_NONZERO };

@@ -6,6 +6,7 @@
 #include "checkpoint/tools/verify.h"
 
 #include "catalog/boxes.h"
+#include "catalog/coded.h"
 #include "catalog/private.h"
 #include "dialects/common/vocabulary.h"
 
@@ -156,6 +157,14 @@ sheaf_status *sheaf__verify_zeros(sheaf_catalog *c, const _Atomic unsigned char 
             all = all && is == SHEAF__ALL_ZERO;
             if (is != SHEAF__NOT_READ && t->kind == SHEAF_WEIGHT)
                 p[n++] = (place){ t, t->piece[k].file, t->piece[k].offset, is == SHEAF__ALL_ZERO };
+        }
+        for (int k = 0; t->coded != NULL && k <= SHEAF__SCALES_PART; k++) {
+            const unsigned char is = atomic_load(&seen[first[i] + k]);
+            const sheaf_logical *part = &t->coded->part[k];
+            any = any || is == SHEAF__HAS_NONZERO;
+            if (is != SHEAF__NOT_READ)
+                p[n++] = (place){ part, part->piece[0].file, part->piece[0].offset,
+                                  is == SHEAF__ALL_ZERO };
         }
         if (t->kind == SHEAF_WEIGHT || t->kind == SHEAF_LORA) {
             numbers += any;

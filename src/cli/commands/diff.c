@@ -116,8 +116,8 @@ static void tell(void *context, const sheaf_diff_item *item)
         tell_text(t->cli->out, item);
 }
 
-/* What was compared of optimizers, to the end of the line. */
-static void tell_moments(const cli *cli, const sheaf_weights_diff_report *r)
+/* What was compared of optimizers and of codes, to the end of the line. */
+static void tell_rest(const cli *cli, const sheaf_weights_diff_report *r)
 {
     const int64_t alone = r->moments_only_a + r->moments_only_b;
     if (r->moments > 0)
@@ -126,6 +126,11 @@ static void tell_moments(const cli *cli, const sheaf_weights_diff_report *r)
     if (alone > 0)
         sheaf__print(cli->out, "; not compared: %" PRId64 " moments of an optimizer, only in %s",
                      alone, r->moments_only_a > 0 ? "A" : "B");
+    if (r->forms > 0)
+        sheaf__print(cli->out,
+                     "; %" PRId64 " of the tensors are quantized otherwise in A than in "
+                     "B: their values were compared, dequantised",
+                     r->forms);
     sheaf__print(cli->out, "\n");
 }
 
@@ -143,10 +148,12 @@ static void summary(telling *t, const sheaf_weights_diff_report *r)
         sheaf__json_put_int(&t->json, "moments", r->moments);
         sheaf__json_put_int(&t->json, "moments_only_a", r->moments_only_a);
         sheaf__json_put_int(&t->json, "moments_only_b", r->moments_only_b);
+        sheaf__json_put_int(&t->json, "forms", r->forms);
         cli_json_end(t->cli->out, &t->json);
     } else if (r->same) {
-        sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree", r->tensors);
-        tell_moments(t->cli, r);
+        sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all %s agree", r->tensors,
+                     r->forms > 0 ? "values" : "bytes");
+        tell_rest(t->cli, r);
     } else {
         const int64_t values = r->different - t->shapes - t->alone;
         sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ", r->different,
@@ -161,7 +168,7 @@ static void summary(telling *t, const sheaf_weights_diff_report *r)
             sheaf__print(t->cli->out, ", by at most %.6g", r->largest);
         sheaf__print(t->cli->out, "; %" PRId64 " config key%s", r->config_keys,
                      r->config_keys == 1 ? "" : "s");
-        tell_moments(t->cli, r);
+        tell_rest(t->cli, r);
     }
 }
 

@@ -49,6 +49,8 @@ void cli_facts_print(FILE *to, const sheaf_verification_facts *f)
     print_sizes(to, f);
     if (!adapter)
         cli_fact_line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
+    if (f->quantization != NULL)
+        cli_fact_line(to, "quantization", f->quantization);
     if (f->step >= 0)
         sheaf__print(to, "  %-14s %" PRId64 "\n", "step", f->step);
     if (f->vocab >= 0)
@@ -89,6 +91,7 @@ void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *f)
     count_or_null(j, "pp", f->pp, 0);
     count_or_null(j, "dp", f->dp, 0);
     sheaf__json_put_text(j, "dtype", most >= 0 ? sheaf_dtype_name((sheaf_dtype)most) : NULL);
+    sheaf__json_put_text(j, "quantization", f->quantization);
     count_or_null(j, "step", f->step, -1);
     count_or_null(j, "vocabulary", f->vocab, -1);
     count_or_null(j, "padded_vocabulary", f->padded_vocab, -1);

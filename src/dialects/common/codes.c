@@ -445,3 +445,40 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
     *damaged = *damaged || x.failed;
     return TRY(st, sheaf__catalog_sort(c));
 }
+
+/* ---- what there is ---- */
+
+static bool same_form(const sheaf__coded *a, const sheaf__coded *b)
+{
+    const sheaf__quant *p = &a->form, *q = &b->form;
+    return a->packing == b->packing && p->codes == q->codes && p->grouping == q->grouping &&
+           p->block == q->block && a->group == b->group && p->zeros == q->zeros &&
+           p->doubled == q->doubled && a->block_rows == b->block_rows;
+}
+
+void sheaf__catalog_forms(sheaf_text *out, int64_t *coded, const sheaf_catalog *c)
+{
+    int64_t tensors = 0;
+    *coded = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        tensors += c->tensor[i].kind == SHEAF_WEIGHT || c->tensor[i].kind == SHEAF_BUFFER;
+        *coded += c->tensor[i].coded != NULL;
+    }
+    for (int64_t i = 0; *coded > 0 && i < c->count; i++) {
+        const sheaf__coded *q = c->tensor[i].coded;
+        int64_t n = 0;
+        bool first = q != NULL;
+        for (int64_t k = 0; first && k < i; k++)
+            first = c->tensor[k].coded == NULL || !same_form(q, c->tensor[k].coded);
+        for (int64_t k = i; first && k < c->count; k++)
+            n += c->tensor[k].coded != NULL && same_form(q, c->tensor[k].coded);
+        if (!first)
+            continue;
+        sheaf__text_add(out, "%s", out->size > 0 ? "; " : "");
+        sheaf__form_text(out, q);
+        if (n < *coded)
+            sheaf__text_add(out, " (%" PRId64 ")", n);
+    }
+    if (*coded > 0)
+        sheaf__text_add(out, "; %" PRId64 " of %" PRId64 " tensors quantized", *coded, tensors);
+}

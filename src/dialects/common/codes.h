@@ -14,6 +14,6 @@
  * and sets *damaged: a tensor that could not be made is no missing one. Other quantizers' tensors
  * stay as they are. */
 sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *catalog);
-/* sheaf__catalog_forms - "NF4, blocks of 64, doubled scales; 14 of 17 tensors quantized"; *any:
- * there are such tensors. */
-void sheaf__catalog_forms(sheaf_text *out, bool *any, const sheaf_catalog *catalog);
+/* sheaf__catalog_forms - "NF4, blocks of 64, doubled scales; 14 of 17 tensors quantized", of
+ * several forms with the number of each; nothing where *coded, their number, is 0. */
+void sheaf__catalog_forms(sheaf_text *out, int64_t *coded, const sheaf_catalog *catalog);

@@ -89,6 +89,7 @@ sheaf_status *sheaf__coding_index(sheaf__coding *g, sheaf_logical *t, int64_t gr
     } else {
         g->q->form.grouping = SHEAF__GROUPS_INDEXED;
         g->q->form.groups = groups;
+        g->q->group = block;
         g->q->form.block = 0;
     }
     return TRY(st, !g->wrong ? sheaf__coding_take(g, SHEAF__INDEX_PART, t) : NULL);

@@ -30,7 +30,7 @@ static const struct {
     { "tiny_llama_gptq_v2_asym", "tiny_llama_gptq_v2_asym_dequant_part",
       "GPTQ, 4 bits, groups of 32, zeros" },
     { "tiny_llama_gptq_asym_actorder", "tiny_llama_gptq_asym_actorder_dequant_part",
-      "GPTQ, 4 bits, 2 groups by g_idx, zeros" },
+      "GPTQ, 4 bits, groups of 32 by g_idx, zeros" },
     { "tiny_llama_awq", "tiny_llama_awq_dequant_part", "AWQ, 4 bits, groups of 32, zeros" },
     { "tiny_llama_ct_pack_sym", "tiny_llama_ct_pack_sym_dequant_part",
       "compressed-tensors, 4 bits, groups of 32" },
