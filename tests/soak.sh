@@ -28,6 +28,8 @@
 #  14. every family, method, dtype and T = 1..3 on devices whose memory is not the host's (soak_devices.sh)
 #  15. the same on emulated GPUs: one, several, and of the older tensor cores
 #  16. with SOAK_REAL=all, or names: models of real size on NF4 bases, and a checkpoint of 35 GB (soak_real.sh)
+#  17. transformers with bitsandbytes writes and loads the same quantized folders, and PEFT merges onto them alike (needs a
+#      network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -45,7 +47,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -317,6 +319,17 @@ fi
 
 if [ -n "${SOAK_REAL:-}" ] && section 16 "models of real size"; then
     . tests/soak_real.sh
+fi
+
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 17 "transformers and bitsandbytes beside sheaf"; then
+    if (. bench/rivals.sh && { "$rivals_python" -c 'import bitsandbytes' 2>/dev/null || "$rivals_python" -m pip install --quiet bitsandbytes==0.50.2; }); then
+        build/bench-venv/bin/python -B bench/quant_live.py --sheaf "$sheaf" --work "$work/live-quant" 2>&1 | tee "$work/live-quant.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/live-quant.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/live-quant.log")))
+        grep -q ' quantized models compared, ' "$work/live-quant.log" || fail "the comparison with bitsandbytes did not end"
+    else
+        fail "transformers, PEFT and bitsandbytes are not there"
+    fi
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -125,6 +125,22 @@ for d in "$llama"/colossalai_*/*broken*; do
     runs "with the other part" 0 . convert "$d" "${rest[@]:1}" "$work/found" --to hf
     runs "it is the good one" 0 'equal' diff "$work/found" "${good[0]}"
 done
+# In 4 bits: what transformers with bitsandbytes writes, byte for byte in the C tests; there and back.
+quant=$SHEAF_SOURCE_ROOT/tests/data/quant/tiny_llama
+runs "in 4 bits" 0 'hf to hf, 21 tensors, .*, 14 weights quantised' convert "$quant/base_bf16" "$work/four" --to hf --quantize nf4-double
+runs "is sound" 0 sound verify "$work/four"
+runs "what bitsandbytes made of it" 0 equal diff "$work/four" "$quant/bnb_nf4_double"
+runs "not twice" 3 "four: --quantize.*expected: +weights in float32.*quantised already.*--dequantize" convert "$work/four" "$work/never" --to hf --quantize nf4
+runs "nor in a form that holds none" 2 '--quantize.*--to hf' convert "$quant/base_bf16" "$work/never" --to sheaf --quantize nf4
+runs "which takes plain weights alone" 2 '--to sheaf.*plain weights.*--dequantize' convert "$work/four" "$work/never" --to sheaf
+runs "plain weights cannot become plain" 2 '--dequantize.*weights in 4 or 8 bits' convert "$quant/base_bf16" "$work/never" --to hf --dequantize
+runs "an unknown kind" 2 'nf4, nf4-double or int8' convert "$quant/base_bf16" "$work/never" --to hf --quantize q4_k
+absent "nothing is left of them" "$work/never"
+runs "a copy in several files" 0 'hf to hf, 91 tensors' convert "$work/four" "$work/copied" --to hf --shard-mb 1
+runs "plain again" 0 . convert "$work/copied" "$work/plain4" --to hf --dequantize
+check "its config, too" sh -c '! grep -q quantization_config "$1"' . "$work/plain4/config.json"
+runs "the same values" 0 . diff "$work/plain4" "$work/four"
+runs "in JSON" 0 '"quantised": 28' init tiny-bytes "$work/made4" --quantize int8 --json
 # a limit on the size of files is a failed write, not the end
 limited() (ulimit -f 100; "$sheaf" convert "$model" "$work/limited" --to hf)
 limited >/dev/null 2>"$work/stderr" </dev/null

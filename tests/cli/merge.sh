@@ -92,23 +92,32 @@ echo '{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["x"]}' >
 mkdir "$work/gptq"
 hollow "$work/gptq/model.safetensors" 400 '{"x.qweight":{"dtype":"I32","shape":[10,10],"data_offsets":[0,400]}}'
 runs "GPTQ, by its tensors" 3 "'x.qweight' of the base.*quantized weights \(GPTQ or AWQ\).*16 or 32 bits, as BASE" merge "$work/gptq" "$work/small" "$work/no"
-echo '{"model_type": "x", "quantization_config": {"quant_method": "gptq", "bits": 4}}' >"$work/gptq/config.json"
-runs "GPTQ, by its config" 3 'quantized weights \(GPTQ, 4 bits\)' merge "$work/gptq" "$work/small" "$work/no"
+hollow "$work/gptq/model.safetensors" 400 '{"x.W_q":{"dtype":"I32","shape":[10,10],"data_offsets":[0,400]}}'
+echo '{"model_type": "x", "quantization_config": {"quant_method": "hqq"}}' >"$work/gptq/config.json"
+runs "HQQ, by its config" 3 'quantized weights \(HQQ\)' merge "$work/gptq" "$work/small" "$work/no"
 hollow "$work/gptq/model.safetensors" 100 '{"x.weight":{"dtype":"U8","shape":[100,1],"data_offsets":[0,100]}}'
 echo '{"model_type": "x", "quantization_config": {"load_in_4bit": true}}' >"$work/gptq/config.json"
-runs "bitsandbytes" 3 "'x.weight' of the base.*quantized weights \(bitsandbytes, 4 bits\)" merge "$work/gptq" "$work/small" "$work/no"
+runs "bitsandbytes without its scales" 3 "'x.weight': missing.*scales, and for 4 bits a quant_state" merge "$work/gptq" "$work/small" "$work/no"
 absent "nothing of these either" "$work/no"
+# Bases in 4 bits: plain weights come out, or 4 bits again, and what that changed.
+quant=$SHEAF_SOURCE_ROOT/tests/data/quant/tiny_llama
+mkdir "$work/q"
+hollow "$work/q/adapter_model.safetensors" 2048 '{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight":{"dtype":"F32","shape":[4,64],"data_offsets":[0,1024]},"base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight":{"dtype":"F32","shape":[64,4],"data_offsets":[1024,2048]}}'
+echo '{"peft_type": "LORA", "r": 4, "lora_alpha": 4, "target_modules": "model.layers.0.self_attn.q_proj"}' >"$work/q/adapter_config.json"
+runs "a base in 4 bits" 0 '14 weights of the base are in 4 or 8 bits: they were dequantised' merge "$quant/bnb_nf4_double" "$work/q" "$work/plain"
+check "its config is that of plain weights" sh -c '! grep -q quantization_config "$1"' . "$work/plain/config.json"
+runs "quantised again" 0 '1 of 14 weights of the base in 4 or 8 bits were changed and quantised again: .* on average, at most .*layers.0.self_attn.q_proj' merge "$quant/bnb_nf4_double" "$work/q" "$work/again" --requantize
+check "and its config says so" grep -q '"bnb_4bit_use_double_quant"' "$work/again/config.json"
+runs "which is sound" 0 sound verify "$work/again"
+rm -r "$work/again"
+runs "in JSON" 0 '"base_quantised": 14, "requantised": 1, "requantise_worst": [0-9.e-]+, "requantise_tensor": "model.layers.0.self_attn.q_proj.weight", "requantise_mean": [0-9.e-]+' merge "$quant/bnb_nf4_double" "$work/q" "$work/again" --requantize --json
+runs "a plain base is not quantised again" 2 "expected: +a base with weights in 4 or 8 bits" merge "$quant/base_bf16" "$work/q" "$work/no" --requantize
+runs "nor for SAT" 2 "expected: +a base, and --to hf" merge "$quant/bnb_nf4_double" "$work/q" "$work/no" --requantize --to sat
+absent "nothing of these" "$work/no"
+rm -r "$work/plain" "$work/again"
 # --dtype rounds what is beside quantized weights and not what they are read with.
-mkdir "$work/packed" "$work/beside"
-hollow "$work/packed/model.safetensors" 180 '{"x.weight":{"dtype":"U8","shape":[16,1],"data_offsets":[0,16]},"x.weight.absmax":{"dtype":"F32","shape":[25],"data_offsets":[16,116]},"y.weight":{"dtype":"F32","shape":[4,4],"data_offsets":[116,180]}}'
-hollow "$work/beside/adapter_model.safetensors" 32 '{"base_model.model.y.lora_A.weight":{"dtype":"F32","shape":[1,4],"data_offsets":[0,16]},"base_model.model.y.lora_B.weight":{"dtype":"F32","shape":[4,1],"data_offsets":[16,32]}}'
-echo '{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["y"]}' >"$work/beside/adapter_config.json"
-echo '{"model_type": "x", "quantization_config": {"load_in_4bit": true}}' >"$work/packed/config.json"
-runs "an adapter beside quantized weights" 0 . merge "$work/packed" "$work/beside" "$work/rounded" --dtype bfloat16
-runs "convert says what keeps its type" 0 'quantized weights keep their types, and so do 1 tensors' convert "$work/packed" "$work/rounded2" --to hf --dtype bfloat16
-for dir in rounded rounded2; do
-    check "$dir: scales keep their type, other weights do not" bash -c 'grep -aoE "\"(x.weight.absmax|y.weight)\": ?\{\"dtype\": ?\"[A-Z0-9]+\"" "$1" | tr -d " \n" | grep -q "absmax.*F32.*y.weight.*BF16\|y.weight.*BF16.*absmax.*F32"' . "$work/$dir/model.safetensors"
-done
+runs "convert says what keeps its type" 0 'quantized weights keep their types, and so do 42 tensors' convert "$quant/bnb_nf4_double" "$work/rounded" --to hf --dtype float16
+check "scales keep their type, other weights do not" bash -c 'grep -aoE "\"(model.layers.0.self_attn.q_proj.weight.nested_absmax|model.norm.weight)\": ?\{\"dtype\": ?\"[A-Z0-9]+\"" "$1" | tr -d " \n" | grep -q "absmax.*F32.*norm.weight.*F16"' . "$work/rounded/model.safetensors"
 # Weights in floats are not quantized, whatever a config that came with another form of them says.
 m=$(copy_model tiny_llama)
 for config in '"quantization_config": {"load_in_4bit": true}, ' '"text_config": {"a": 1, "quantization_config": {"quant_method": "gptq", "bits": 4}}, '; do

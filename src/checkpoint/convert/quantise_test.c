@@ -2,7 +2,7 @@
  * byte, in any number of files; what is refused. */
 #include "tests/check.h"
 #include "tests/files.h"
-#include "tests/quant_folders.h"
+#include "tests/recordings.h"
 
 #include "base/file.h"
 #include "base/json.h"
@@ -120,8 +120,8 @@ static const struct {
 static const char *folder_of(const char *model, const char *name)
 {
     char path[256];
-    snprintf(path, sizeof path, "%s/%s", model, name);
-    return quant_path(path);
+    snprintf(path, sizeof path, "quant/%s/%s", model, name);
+    return recording(path);
 }
 
 static void test_quantise__writes_the_bytes_of_transformers(void **state)
@@ -130,7 +130,7 @@ static void test_quantise__writes_the_bytes_of_transformers(void **state)
     for (size_t i = 0; i < ARRAY_LEN(recorded); i++) {
         const char *base = folder_of(recorded[i].base, "base_bf16"),
                    *want = folder_of(recorded[i].base, recorded[i].want);
-        if (recorded[i].as != SHEAF_QUANTIZE_NF4_DOUBLE && !quant_is_full())
+        if (recorded[i].as != SHEAF_QUANTIZE_NF4_DOUBLE && !recordings_are_full())
             continue;
         for (int threads = 1; threads <= 4; threads += 3)
             for (int64_t shard = 0; shard <= 40000; shard += 40000) {
@@ -218,30 +218,32 @@ static void test_quantise__refuses_what_it_cannot(void **state)
  * values that the source has. */
 static void test_quantise__folders_are_copied_or_dequantised(void **state)
 {
-    static const char *const folders[] = {
-        "tiny_llama/bnb_nf4_double", "tiny_llama/bnb_int8", "tiny_llama/bnb_nf4_storage_bf16",
-        "tiny_llama_gptq_sym",       "tiny_llama_awq",      "tiny_llama_ct_pack_sym"
-    };
+    static const char *const folders[] = { "quant/tiny_llama/bnb_nf4_double",
+                                           "quant/tiny_llama/bnb_int8",
+                                           "quant/tiny_llama/bnb_nf4_storage_bf16",
+                                           "quant/tiny_llama_gptq_sym",
+                                           "quant/tiny_llama_awq",
+                                           "quant/tiny_llama_ct_pack_sym" };
     int compared = 0;
     for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
         const char *path = folders[i];
-        if (i > 0 && !quant_is_full())
+        if (i > 0 && !recordings_are_full())
             continue;
-        CHECK_OK(quantise(quant_path(path), at("out"),
+        CHECK_OK(quantise(recording(path), at("out"),
                           (sheaf_weights_convert_options){ .shard_bytes = 30000, .threads = 3 }));
-        compare_folders(at("out"), quant_path(path));
-        json_t *a = config_of(at("out")), *b = config_of(quant_path(path));
+        compare_folders(at("out"), recording(path));
+        json_t *a = config_of(at("out")), *b = config_of(recording(path));
         assert_true(json_equal(a, b));
         json_decref(a);
         json_decref(b);
-        CHECK_OK(quantise(quant_path(path), at("plain"),
+        CHECK_OK(quantise(recording(path), at("plain"),
                           (sheaf_weights_convert_options){ .dequantize = true }));
         a = config_of(at("plain"));
         assert_null(json_object_get(a, "quantization_config"));
         json_decref(a);
         sheaf_weights_diff_report report;
         CHECK_OK(
-            sheaf_diff(&report, at("plain"), quant_path(path), &(sheaf_weights_diff_options){ 0 }));
+            sheaf_diff(&report, at("plain"), recording(path), &(sheaf_weights_diff_options){ 0 }));
         assert_int_equal(report.different, 0);
         compared++;
     }

@@ -49,6 +49,7 @@ sheaf_status *sheaf__merge_workers_init(sheaf__merge_workers *workers,
     sheaf_status *st = workers->scratch == NULL ? sheaf__no_memory("merge") : NULL;
     TRY(st,
         sheaf__merge_rows_init(&workers->rows, plan->base, o->mode, (sheaf_peft_cpu)o->peft_cpu));
+    workers->rows.files = plan->files;
     for (int i = 0; i < workers->threads && st == NULL; i++)
         st = sheaf__merge_scratch_init(&workers->scratch[i]);
     return st != NULL ? st : sheaf__pool_new(&workers->pool, workers->threads);
@@ -191,7 +192,7 @@ static sheaf_status *copy_untouched(merger *m)
     }
     sheaf_status *st = copy(m, m->plan.base, entry, m->plan.count, put_copy, m);
     if (st == NULL && m->output.kept.count > 0)
-        st = copy(m, m->output.kept.files, m->output.kept.entry, m->output.kept.count,
+        st = copy(m, m->plan.files, m->output.kept.entry, m->output.kept.count,
                   sheaf__merge_kept_put, &m->output);
     free(entry);
     return st;

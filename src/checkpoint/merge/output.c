@@ -74,7 +74,7 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);
     if (st == NULL && plan->requantise) {
-        TRY(st, sheaf__merge_requantise_begin(out, plan, o));
+        TRY(st, sheaf__merge_requantise_begin(out, plan));
         int64_t count = 0;
         sheaf_folder_options late = how;
         const sheaf_safetensors_spec *specs =
@@ -132,8 +132,6 @@ void sheaf__merge_output_abandon(sheaf__merge_output *out)
     sheaf__folder_abandon(out->folder);
     sheaf_sat_abandon(out->sat);
     sheaf__bnb_free(out->quantising);
-    if (out->kept.files != NULL)
-        out->kept.files->close(out->kept.files);
     free(out->kept.entry);
     free(out->index);
     *out = (sheaf__merge_output){ 0 };

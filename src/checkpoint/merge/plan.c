@@ -333,7 +333,7 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_weights_m
     sheaf_status *st = open_base(p, o);
     TRY(st, match_all(p, o));
     TRY(st, set_types(p, o->dtype));
-    TRY(st, p->requantise ? sheaf__merge_requantise_check(p, o->base) : NULL);
+    TRY(st, p->requantise ? sheaf__merge_requantise_open(p, o) : NULL);
     if (st != NULL)
         sheaf__merge_plan_close(p);
     return st;
@@ -414,6 +414,8 @@ void sheaf__merge_plan_close(sheaf__merge_plan *p)
     free(p->read);
     if (p->base != NULL)
         p->base->close(p->base);
+    if (p->files != NULL)
+        p->files->close(p->files);
     free(p->config);
     free(p->quantization);
     free(p->config_path);

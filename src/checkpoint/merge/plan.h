@@ -83,6 +83,7 @@ bool sheaf__merge_touched(const sheaf__merge_tensor *t);
 /* Shared by the threads that work on one tensor. */
 typedef struct sheaf__merge_rows {
     sheaf_source *base;
+    sheaf_source *files; /* the base as its files have it, where it is quantised again; or NULL */
     const sheaf__kernels *kernels;
     void (*delta)(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                   int64_t rank, int64_t block);
@@ -155,8 +156,9 @@ typedef struct sheaf__merge_plan {
     char quantized[64]; /* quantization method of the base; "" = none stated, or one that is read */
     int64_t nquantised; /* weights of the base in 4 or 8 bits that are read */
     bool requantise;    /* they stay so */
-    char *quantization; /* quantization_config of such weights, which `config` lacks; or NULL */
-    int nread;          /* number of adapters given */
+    sheaf_source *files; /* then: the base as its files have it */
+    char *quantization;  /* quantization_config of such weights, which `config` lacks; or NULL */
+    int nread;           /* number of adapters given */
     sheaf__merge_adapter *read;
     sheaf__merge_adapter combined; /* of all adapters; source NULL: they are merged in turn */
     char architecture[128];        /* "" if absent in config.json */
@@ -239,8 +241,7 @@ bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const sheaf__merge_ten
 /* What is written beside tensors of the plan where weights stay in 4 or 8 bits: the tensors of the
  * base's files that hold those which no adapter changes. */
 typedef struct sheaf__merge_kept {
-    sheaf_source *files; /* the base as its files have it; owned */
-    sheaf_source_entry *entry;
+    sheaf_source_entry *entry; /* of plan->files */
     int64_t count;
 } sheaf__merge_kept;
 
@@ -253,12 +254,17 @@ typedef struct sheaf__merge_output {
     int64_t *index; /* number of each tensor of the plan in SAT's parts, or to be quantised */
 } sheaf__merge_output;
 
-/* sheaf__merge_requantise_check - can what is changed be quantised again? Errors:
- * SHEAF_E_UNSUPPORTED. */
-sheaf_status *sheaf__merge_requantise_check(const sheaf__merge_plan *plan, const char *base);
+/* sheaf__merge_requantise_open - plan->files; can what is changed be quantised again? Errors:
+ * SHEAF_E_ARG, SHEAF_E_UNSUPPORTED, those of reading. */
+sheaf_status *sheaf__merge_requantise_open(sheaf__merge_plan *plan,
+                                           const sheaf_weights_merge_options *options);
+/* sheaf__merge_read_int8 - rows of a panel of the weight m->t in float32, code by SCB by 1/127 as
+ * bitsandbytes dequantises them, not rounded to the type of the model. */
+sheaf_status *sheaf__merge_read_int8(float *dst, sheaf__merge_scratch *s,
+                                     const sheaf__merge_rows *m, int64_t row0, int64_t rows);
 /* sheaf__merge_requantise_begin - out->quantising, kept and index. */
-sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
-                                            const sheaf_weights_merge_options *options);
+sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out,
+                                            const sheaf__merge_plan *plan);
 /* sheaf__merge_kept_put - a `put` of a copy of kept.entry; its context is the output. */
 sheaf_status *sheaf__merge_kept_put(void *output, int64_t index, int64_t row0, int64_t rows,
                                     int64_t col0, int64_t cols, const void *src);

@@ -23,19 +23,40 @@ static sheaf_status *refuse(const sheaf__merge_tensor *t, const char *found)
                           "convert --quantize takes");
 }
 
-sheaf_status *sheaf__merge_requantise_check(const sheaf__merge_plan *p, const char *base)
+sheaf_status *sheaf__merge_requantise_open(sheaf__merge_plan *p,
+                                           const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = NULL;
     if (p->nquantised == 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--requantize"),
                                           "a base with weights in 4 or 8 bits"),
-                           "%s, whose weights are plain", base);
+                           "%s, whose weights are plain", o->base);
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         const sheaf__merge_tensor *t = &p->tensor[i];
         if (t->requantised && !sheaf__bnb_writes(t->form))
             st = refuse(t, "another form");
         else if (t->requantised && t->form->codes == SHEAF__INT8 && t->panel < t->cols)
             st = refuse(t, "int8 with rows that are too wide for these ranks");
+    }
+    return TRY(st, sheaf__open_source(&p->files, o->base,
+                                      &(sheaf_dialect_hints){
+                                          .config = o->config, .as_stored = true, .raw = true }));
+}
+
+sheaf_status *sheaf__merge_read_int8(float *dst, sheaf__merge_scratch *s,
+                                     const sheaf__merge_rows *m, int64_t row0, int64_t rows)
+{
+    const sheaf__merge_tensor *t = m->t;
+    const int8_t *code = s->left_stored;
+    char scales[600];
+    snprintf(scales, sizeof scales, "%.*s.SCB", (int)(strlen(t->name) - strlen(".weight")),
+             t->name);
+    sheaf_status *st =
+        m->files->read(m->files, t->name, row0, rows, m->col0, m->cols, s->left_stored);
+    TRY(st, m->files->read(m->files, scales, row0, rows, 0, 1, s->left));
+    for (int64_t i = 0; i < rows * m->cols && st == NULL; i++) {
+        const float product = (float)code[i] * s->left[i / m->cols];
+        dst[i] = product * 0x1.020408p-7f; /* 1/127 */
     }
     return st;
 }
@@ -70,28 +91,24 @@ static const sheaf__merge_tensor *weight_of(const sheaf__merge_plan *p, const ch
 }
 
 /* Tensors of the files that belong to weights which stay as they are. */
-static sheaf_status *list_kept(sheaf__merge_kept *kept, const sheaf__merge_plan *p,
-                               const sheaf_weights_merge_options *o)
+static sheaf_status *list_kept(sheaf__merge_kept *kept, const sheaf__merge_plan *p)
 {
-    sheaf_status *st = sheaf__open_source(
-        &kept->files, o->base,
-        &(sheaf_dialect_hints){ .config = o->config, .as_stored = true, .raw = true });
-    const int64_t n = st == NULL ? kept->files->count(kept->files) : 0;
+    const int64_t n = p->files->count(p->files);
     kept->entry = calloc((size_t)n + 1, sizeof *kept->entry);
-    TRY(st, kept->entry == NULL ? sheaf__no_memory("merge") : NULL);
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        const sheaf_source_entry *e = kept->files->entry(kept->files, i);
+    if (kept->entry == NULL)
+        return sheaf__no_memory("merge");
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf_source_entry *e = p->files->entry(p->files, i);
         const sheaf__merge_tensor *t = weight_of(p, e->name);
         if (t != NULL && t->kept)
             kept->entry[kept->count++] = *e;
     }
-    return st;
+    return NULL;
 }
 
-sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out, const sheaf__merge_plan *p,
-                                            const sheaf_weights_merge_options *o)
+sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out, const sheaf__merge_plan *p)
 {
-    sheaf_status *st = list_kept(&out->kept, p, o);
+    sheaf_status *st = list_kept(&out->kept, p);
     const size_t most = (size_t)(p->count + out->kept.count) + 1;
     sheaf__bnb_tensor *list = calloc(most, sizeof *list);
     int64_t n = out->kept.count; /* these first, in their order */

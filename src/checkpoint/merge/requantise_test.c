@@ -4,7 +4,7 @@
 
 #include "tests/check.h"
 #include "tests/files.h"
-#include "tests/quant_folders.h"
+#include "tests/recordings.h"
 
 #include "base/file.h"
 #include "base/random.h"
@@ -12,7 +12,7 @@
 #include "checkpoint/merge/merge.h"
 #include "dialects/open.h"
 #include "formats/safetensors.h"
-#include "ops/quant/quant.h"
+#include "ops/quant/quantise.h"
 
 static sheaf_status *merge(sheaf_weights_merge_report *report, const char *base,
                            const char *adapter, const char *dst, sheaf_weights_merge_options how)
@@ -78,8 +78,8 @@ static const char *tiny(const char *name)
     static char paths[16][1536];
     static int next;
     char path[256], *p = paths[next++ % 16];
-    snprintf(path, sizeof path, "tiny_llama/%s", name);
-    snprintf(p, sizeof paths[0], "%s", quant_path(path));
+    snprintf(path, sizeof path, "quant/tiny_llama/%s", name);
+    snprintf(p, sizeof paths[0], "%s", recording(path));
     return p;
 }
 
@@ -132,7 +132,7 @@ static const char *make_adapter(const char *name, int layers)
 static void test_merge__onto_quantised_bases_gives_the_bits_of_peft(void **state)
 {
     sheaf_weights_merge_report report;
-    if (!quant_is_full())
+    if (!recordings_are_full())
         skip();
     for (int run = 0; run < 2; run++)
         for (int mode = 0; mode < 2; mode++) {
@@ -191,6 +191,49 @@ static void distance(double *worst, double *mean, const char *a, const char *b)
     *mean = sum / n;
 }
 
+/* All of one tensor of a folder's one file. */
+static void take(void *dst, size_t size, const char *dir, const char *file, const char *name)
+{
+    char path[SHEAF_PATH_SIZE];
+    sheaf_safetensors *f = NULL;
+    CHECK_OK(sheaf__safetensors_open(&f, sheaf__path_in(path, dir, file)));
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(f, name);
+    assert_non_null(e);
+    assert_int_equal(e->bytes, size);
+    CHECK_OK(sheaf__safetensors_read(f, e, 0, dst, e->bytes));
+    sheaf__safetensors_close(f);
+}
+
+/* int8 as PEFT merges onto it: code by SCB by 1/127 in float32, the change, float16, and new codes.
+ * The scales of these adapters are powers of two. */
+static void check_int8(const char *base, const char *adapter, const char *merged, float scale)
+{
+#define LAYER "model.layers.0.self_attn.q_proj"
+    enum { N = 64, RANK = 4 };
+    static const char files[] = "model.safetensors", lora[] = "adapter_model.safetensors";
+    int8_t code[N * N], got[N * N];
+    uint8_t want[N * N];
+    float scb[N], a[RANK * N], b[N * RANK], x[N * N], want_scb[N], got_scb[N];
+    take(code, sizeof code, base, files, LAYER ".weight");
+    take(scb, sizeof scb, base, files, LAYER ".SCB");
+    take(a, sizeof a, adapter, lora, "base_model.model." LAYER ".lora_A.weight");
+    take(b, sizeof b, adapter, lora, "base_model.model." LAYER ".lora_B.weight");
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) {
+            const float product = (float)code[i * N + j] * scb[i];
+            float change = 0;
+            for (int k = 0; k < RANK; k++)
+                change = fmaf(b[i * RANK + k], a[k * N + j], change);
+            x[i * N + j] = product * 7.874015718698502e-3f + scale * change;
+        }
+    sheaf__quantise_rows(want, want_scb, x, SHEAF_F32, N, N);
+    take(got, sizeof got, merged, files, LAYER ".weight");
+    take(got_scb, sizeof got_scb, merged, files, LAYER ".SCB");
+    CHECK_BYTES("SCB", got_scb, want_scb, sizeof want_scb);
+    CHECK_BYTES("codes", got, want, sizeof want);
+#undef LAYER
+}
+
 /* Of every form: what is quantised again is the merged model in float32, quantised; and the report
  * says how far it is from it. */
 static void test_merge__quantised_again_is_the_merged_model_quantised(void **state)
@@ -204,16 +247,18 @@ static void test_merge__quantised_again_is_the_merged_model_quantised(void **sta
                  { "bnb_int8", SHEAF_QUANTIZE_INT8 } };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *adapter =
-            quant_is_full() ? of_run(0, "adapter_final") : make_adapter("made", 2);
+            recordings_are_full() ? of_run(0, "adapter_final") : make_adapter("made", 2);
         sheaf_weights_merge_report report, plain;
         sheaf_weights_convert_report converted;
-        if (rows[i].as != SHEAF_QUANTIZE_NF4_DOUBLE && !quant_is_full())
+        if (rows[i].as != SHEAF_QUANTIZE_NF4_DOUBLE && !recordings_are_full())
             continue;
         CHECK_OK(merge(&report, tiny(rows[i].base), adapter, at("again"),
                        (sheaf_weights_merge_options){ .requantize = true, .threads = 2 }));
         CHECK_OK(merge(&plain, tiny(rows[i].base), adapter, at("plain"),
                        (sheaf_weights_merge_options){ .dtype = SHEAF_F32 }));
-        if (rows[i].as != SHEAF_QUANTIZE_NONE) {
+        if (rows[i].as == SHEAF_QUANTIZE_INT8) {
+            check_int8(tiny(rows[i].base), adapter, at("again"), 2);
+        } else if (rows[i].as != SHEAF_QUANTIZE_NONE) {
             double worst, mean;
             CHECK_OK(sheaf__remove_tree(at("quantised")));
             CHECK_OK(sheaf_convert(&converted,
@@ -225,11 +270,9 @@ static void test_merge__quantised_again_is_the_merged_model_quantised(void **sta
                             "layers.0.self_attn.q_proj", true);
             compare_tensors(at("quantised"), at("again/model.safetensors"), "",
                             "layers.0.mlp.down_proj", true);
-            if (rows[i].as != SHEAF_QUANTIZE_INT8) {
-                distance(&worst, &mean, at("plain"), at("again"));
-                CHECK_NEAR("worst", report.requantise_worst, worst, 0);
-                CHECK_NEAR("mean", report.requantise_mean, mean, 1e-12);
-            }
+            distance(&worst, &mean, at("plain"), at("again"));
+            CHECK_NEAR("worst", report.requantise_worst, worst, 0);
+            CHECK_NEAR("mean", report.requantise_mean, mean, 1e-12);
         }
         assert_true(report.requantise_worst > 0 && report.requantise_mean > 0);
         assert_true(report.requantise_mean < report.requantise_worst);
@@ -256,8 +299,8 @@ static void test_merge__what_cannot_be_quantised_again(void **state)
     const char *adapter = make_adapter("made", 2);
     CHECK_FAILS(merge(&report, tiny("base_bf16"), adapter, at("no"), how), SHEAF_E_ARG,
                 "--requantize | a base with weights in 4 or 8 bits");
-    const char *gptq = quant_path("tiny_llama_gptq_sym");
-    if (quant_is_full())
+    const char *gptq = recording("quant/tiny_llama_gptq_sym");
+    if (recordings_are_full())
         CHECK_FAILS(merge(&report, gptq, adapter, at("no"), how), SHEAF_E_UNSUPPORTED,
                     "--requantize | weights of bitsandbytes");
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);

@@ -176,7 +176,8 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
 {
     const sheaf__merge_tensor *t = m->t;
     const int64_t n = rows * m->cols;
-    const sheaf_dtype base = t->base->dtype, out = t->out_dtype;
+    const bool int8 = t->requantised && t->form->codes == SHEAF__INT8;
+    const sheaf_dtype base = int8 ? SHEAF_F32 : t->base->dtype, out = t->out_dtype;
     /* All rows, unless the adapter's table is larger. */
     const int64_t left = t->base->ndim == 0 ? rows : t->base->shape[0] - row0,
                   there = left >= rows ? rows
@@ -187,7 +188,9 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
     if (!inside)
         memset(s->stored, 0, (size_t)n * sheaf_dtype_bytes(base));
     if (there > 0)
-        st = sheaf__lora_read_view(m->base, t->base, row0, there, m->col0, m->cols, s->stored);
+        st = int8 ? sheaf__merge_read_int8(s->stored, s, m, row0, there)
+                  : sheaf__lora_read_view(m->base, t->base, row0, there, m->col0, m->cols,
+                                          s->stored);
     if (st != NULL)
         return st;
     m->kernels->convert(s->was, out, s->stored, base, n);

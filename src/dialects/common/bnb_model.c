@@ -1,20 +1,10 @@
 /* bnb_model.c - which weights of a model are stored as bitsandbytes stores them, and its config;
  * see bnb_write.h. */
 #include "base/base.h"
+#include "catalog/quantising.h"
 #include "dialects/common/bnb_write.h"
 #include "dialects/common/model_folder.h"
 #include "schema/family.h"
-
-static sheaf__quant form_of(sheaf_quantize as, sheaf_dtype stored)
-{
-    if (as == SHEAF_QUANTIZE_INT8)
-        return (sheaf__quant){ .codes = SHEAF__INT8, .dtype = stored };
-    return (sheaf__quant){ .codes = SHEAF__NF4,
-                           .grouping = SHEAF__GROUPS_FLAT,
-                           .block = 64,
-                           .doubled = as == SHEAF_QUANTIZE_NF4_DOUBLE,
-                           .dtype = stored };
-}
 
 static bool is_chosen(const sheaf_schema *schema, const char *name)
 {
@@ -32,7 +22,7 @@ sheaf_status *sheaf__bnb_of_model(sheaf__bnb_writer **out, const sheaf_safetenso
         list[i].spec = specs[i];
         list[i].quantised = is_chosen(schema, specs[i].name);
         if (list[i].quantised)
-            list[i].form = form_of(as, specs[i].dtype);
+            list[i].form = sheaf__quantised_as(as, specs[i].dtype);
     }
     sheaf_status *st = sheaf__bnb_new(out, list, count);
     free(list);
