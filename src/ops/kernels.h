@@ -193,6 +193,12 @@ typedef struct sheaf__kernels {
     /* ---- NEFTune: x = round(x + half[r] * t), t uniform in (-1, 1), in place ---- */
     void (*noise)(void *x, int64_t ldx, int64_t rows, int64_t cols, const sheaf__noise *how,
                   sheaf_dtype dtype);
+
+    /* ---- n numbers in 8 bits, in blocks of 32 (shrink/shrink.h), a scale each; and back,
+     * rounded ---- */
+    void (*shrink)(int8_t *codes, uint8_t *scales, const void *x, int64_t n, sheaf_dtype dtype);
+    void (*expand)(void *x, const int8_t *codes, const uint8_t *scales, int64_t n,
+                   sheaf_dtype dtype);
 } sheaf__kernels;
 
 #define SHEAF__IGNORED INT32_MIN

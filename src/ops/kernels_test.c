@@ -223,6 +223,17 @@ static void run_gelu_tanh(probe *p, const sheaf__kernels *k)
     take(p, p->a, sizeof p->a);
 }
 
+static void run_shrink(probe *p, const sheaf__kernels *k)
+{
+    int8_t codes[N];
+    uint8_t scales[(N + 31) / 32];
+    k->shrink(codes, scales, p->a, N, p->dtype);
+    k->expand(p->out, codes, scales, N, p->dtype);
+    take(p, codes, sizeof codes);
+    take(p, scales, sizeof scales);
+    take(p, p->out, sizeof p->out);
+}
+
 static const struct {
     const char *name;
     void (*run)(probe *p, const sheaf__kernels *k);
@@ -247,6 +258,7 @@ static const struct {
     { "geglu, softcap", run_geglu_softcap, UINT64_C(0xd0a7e23d5f4fe174),
       UINT64_C(0x98153ee907fddd09) },
     { "gelu by tanh", run_gelu_tanh, UINT64_C(0x0bd9cdfc97835a21), UINT64_C(0xcc3679610bf89535) },
+    { "shrink, expand", run_shrink, UINT64_C(0x9f61c492590c4989), UINT64_C(0x800b64e6099e59ed) },
 };
 
 /* One or two types, every kind of number, with and without DAZ and FTZ: one hash. */

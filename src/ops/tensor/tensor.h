@@ -16,6 +16,7 @@
 #include "ops/tensor/norm.h"
 #include "ops/tensor/rope.h"
 #include "ops/tensor/rows.h"
+#include "ops/tensor/shrink.h"
 #include "ops/tensor/table.h"
 #include "ops/tensor/trained.h"
 
@@ -43,6 +44,16 @@ void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int6
                        sheaf_dtype dtype);
 /* n numbers of `dtype`, of 2 bytes, at the end of an array of n floats become that array */
 void sheaf__op_widen(sheaf__device *device, float *wide, int64_t n, sheaf_dtype dtype);
+
+/* ---- a matrix in 8 bits ---- */
+
+/* sheaf__shrunk_init - all but the addresses, of rows whose columns are `parts` parts, or one (0);
+ * bytes of codes, behind which are the scales. */
+size_t sheaf__shrunk_init(sheaf__shrunk *out, int64_t rows, int64_t cols, const int64_t *part,
+                          int parts, sheaf_dtype dtype);
+/* Codes and scales of x; and x of them, rounded. */
+void sheaf__op_shrink(sheaf__device *device, const sheaf__shrunk *s);
+void sheaf__op_expand(sheaf__device *device, const sheaf__shrunk *s);
 
 /* ---- numbers for the host ---- */
 
