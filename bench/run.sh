@@ -8,6 +8,7 @@
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
 # `./run bench attention` attention of long sequences with PyTorch's,
 # `./run bench ranks` one rank with ranks of one thread each,
+# `./run bench keep` what --keep-activations costs and gives,
 # `./run bench plan` what `sheaf plan --time` predicts with what steps take.
 #
 # Needs python3 with venv and a network once, to put the rivals into
@@ -18,6 +19,7 @@ work=build/bench
 mkdir -p "$work"
 case ${1:-} in # no rival takes part
     ranks) shift; exec python3 bench/ranks.py --work "$work" "$@" ;;
+    keep) shift; ninja -C build examples/captcha >/dev/null; exec python3 bench/keep.py --work "$work/keep" "$@" ;;
     plan) shift; exec python3 bench/plan_time.py --work "$work" "$@" ;;
 esac
 . bench/rivals.sh

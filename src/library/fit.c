@@ -141,7 +141,9 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
 {
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp;
-    const bool checkpointing = o->checkpointing, trains = s->q->place_text == NULL;
+    /* activations in 8 bits are part of the result, which would be another */
+    const bool checkpointing = o->checkpointing,
+               trains = s->q->place_text == NULL && o->kept != SHEAF__KEPT_INT8;
     const bool apart = s->slots != NULL && *s->slots == 0; /* each on its own host */
     sheaf_status *st = NULL;
     for (int tp = first; tp <= s->most && st == NULL; tp++) {

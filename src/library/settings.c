@@ -280,7 +280,7 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bo
     sheaf_text text = { 0 };
     sheaf_status *st = NULL;
     for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
-        if ((o->kind & SHEAF__IS_UNSAVED) || (only_fixed && !(o->kind & SHEAF__IS_FIXED)) ||
+        if ((o->kind & SHEAF__IS_UNSAVED) || (only_fixed && !sheaf__setting_fixes(o)) ||
             sheaf__setting_silent(o))
             continue;
         char *value = sheaf__setting_show(o);
@@ -299,12 +299,24 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *options, bo
     return st;
 }
 
+static bool is_alike(const sheaf__setting *o, const char *name)
+{
+    if ((o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE)
+        for (const sheaf__choice *c = o->choices; c->name != NULL; c++)
+            if (strcmp(c->name, name) == 0)
+                return c->alike;
+    return false;
+}
+
 static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
 {
-    char *mine = sheaf__setting_silent(o) ? strdup("") : sheaf__setting_show(o);
+    const bool silent = sheaf__setting_silent(o) || !sheaf__setting_fixes(o);
+    char *mine = silent ? strdup("") : sheaf__setting_show(o);
     if (mine == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "--%s", o->name);
     sheaf_status *st = NULL;
+    if (is_alike(o, stored))
+        stored = "";
     if (strcmp(mine, stored) != 0) {
         st = sheaf_fail(SHEAF_E_ARG, "--%s cannot change when a run is resumed", o->name);
         sheaf_expected(st, "%s, as the run began", *stored == '\0' ? "nothing" : stored);

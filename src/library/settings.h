@@ -50,6 +50,7 @@ enum {
 typedef struct sheaf__choice {
     const char *name;
     int value;
+    bool alike; /* the result is that of the first choice: FIXED does not tell them apart */
 } sheaf__choice;
 
 typedef struct sheaf__setting {
@@ -100,6 +101,8 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *setting, const char *text
 char *sheaf__setting_show(const sheaf__setting *setting);
 /* sheaf__setting_silent - is it LATE and at its default? */
 bool sheaf__setting_silent(const sheaf__setting *setting);
+/* sheaf__setting_fixes - is it FIXED, and is the result another than by its first choice? */
+bool sheaf__setting_fixes(const sheaf__setting *setting);
 /* sheaf__setting_find - by its name; NULL. */
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,

@@ -38,6 +38,13 @@ const sheaf__choice sheaf__long_choices[] = {
 const sheaf__choice sheaf__bad_choices[] = { { "error", SHEAF_BAD_ERROR },
                                              { "skip", SHEAF_BAD_SKIP },
                                              { 0 } };
+static const sheaf__choice kepts[] = {
+    { "all", SHEAF__KEPT_ALL },
+    { "int8", SHEAF__KEPT_INT8 },
+    { "attention", SHEAF__KEPT_ATTENTION, true },
+    { "none", SHEAF__KEPT_NONE, true },
+    { 0 },
+};
 static const sheaf__choice biases[] = {
     { "none", SHEAF_BIAS_NONE },
     { "all", SHEAF_BIAS_ALL },
@@ -130,6 +137,9 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "offload-dir", SHEAF__IS_PATH | SHEAF__IS_LATE, &o->offload_dir,
           "folder for the files of --offload, on a fast disk; they have no names and are gone with the run (default OUT)",
           "DIR" },
+        { "keep-activations", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->kept,
+          "what is kept for the backward pass: all; int8: in 8 bits but attention's, rounded, part of the result; attention: MLPs are recomputed; none: as --checkpointing",
+          .choices = kepts },
         { "began-in", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_CONTENT, &o->folder,
           "folder that relative paths count from" },
         { "isa", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->isa,
@@ -503,6 +513,28 @@ static sheaf_status *check_groups(sheaf_train_options *o)
     return NULL;
 }
 
+/* --checkpointing is one of the choices of --keep-activations: `none`. */
+static sheaf_status *check_kept(const sheaf__settings *state, const sheaf__setting *table,
+                                sheaf_train_options *o)
+{
+    const bool none = o->kept == SHEAF__KEPT_NONE,
+               kept = sheaf__settings_given(state, table, "keep-activations"),
+               again = sheaf__settings_given(state, table, "checkpointing");
+    if (kept && again && o->checkpointing != none)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--checkpointing and --keep-activations"),
+                              "one of the two");
+    if (kept || (none && !again))
+        o->checkpointing = none;
+    if (o->checkpointing && o->kept == SHEAF__KEPT_INT8) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--checkpointing");
+        sheaf_expected(st, "--keep-activations int8 alone, which is part of the result");
+        return sheaf_try_this(st, "leave --checkpointing out, or begin a new run without int8");
+    }
+    if (o->checkpointing || none)
+        o->kept = SHEAF__KEPT_ALL;
+    return NULL;
+}
+
 sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__setting *table,
                                      sheaf_transport transport)
 {
@@ -539,6 +571,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
         sheaf_try_this(st, "fewer ranks; a new run may have more --slices, up to %d",
                        SHEAF_MAX_SLICES);
     }
+    TRY(st, check_kept(state, table, o));
     TRY(st, check_groups(o));
     TRY(st, sheaf__transport_check(state, table, o->transport));
     TRY(st, check_schedule(o));

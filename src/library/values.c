@@ -250,6 +250,15 @@ char *sheaf__setting_show(const sheaf__setting *option)
     return strdup(value == NULL ? "" : value);
 }
 
+bool sheaf__setting_fixes(const sheaf__setting *o)
+{
+    if ((o->kind & SHEAF__IS_FIXED) && (o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE)
+        for (const sheaf__choice *c = o->choices; c->name != NULL; c++)
+            if (c->value == *(const int *)o->value)
+                return !c->alike;
+    return (o->kind & SHEAF__IS_FIXED) != 0;
+}
+
 bool sheaf__setting_silent(const sheaf__setting *o)
 {
     if (!(o->kind & SHEAF__IS_LATE))

@@ -282,6 +282,7 @@ static sheaf__value *record_layers(const pass *p, sheaf__value *x)
         h = staged(p, "attention", (int)i, self_attention(p, (int)i, h));
         if (p->m->layer[i].has_cross)
             h = staged(p, "cross_attention", (int)i, cross_attention(p, (int)i, h));
+        sheaf__tape_mlp(p->tape);
         h = staged(p, "mlp", (int)i, mlp(p, (int)i, h));
         sheaf__tape_segment_end(p->tape);
     }

@@ -232,6 +232,7 @@ static sheaf__value *record(sheaf__tape *tape, attention_params how, bool flows)
     op->kind = SHEAF__WORK_ATTENTION;
     *p = how;
     p->o = sheaf__tape_value(tape, "attention output", how.q->rows, how.q->cols, how.q->dtype);
+    sheaf__cut_as(p->o, how.q);
     p->o->needs_grad = flows;
     for (int i = 0; i < 3 && from[i] != NULL; i++)
         sheaf__op_arg(op, from[i], SHEAF__READ | SHEAF__KEEP | SHEAF__GRAD_WRITE);

@@ -144,6 +144,7 @@ sheaf__value *sheaf__record_index_select(sheaf__tape *tape, const sheaf__head_ro
     sheaf__op *op = sheaf__tape_op(tape, wanted->which->name, taken_forward,
                                    x->needs_grad ? taken_backward : NULL, sizeof(taken_params));
     sheaf__value *y = sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype);
+    sheaf__cut_as(y, x);
     *(taken_params *)op->params = (taken_params){ x, y, wanted->which };
     y->there = wanted->count;
     y->blocks = wanted->blocks;

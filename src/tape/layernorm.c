@@ -151,7 +151,7 @@ sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf_
                         sheaf__tape_like(tape, x, "norm scale", 1, SHEAF_F32) };
     op->cheap = !norm->cut; /* a cut one sums over ranks */
     const unsigned keep = reads_x ? SHEAF__KEEP : 0;
-    sheaf__op_makes(op, p->y, x, keep);
+    sheaf__op_makes(op, p->y, x, reads_x ? SHEAF__KEEP_NEAR : 0);
     sheaf__op_arg(op, p->mean, SHEAF__MAKE | keep);
     sheaf__op_arg(op, p->rstd, SHEAF__MAKE | keep);
     if (residual != NULL)

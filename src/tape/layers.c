@@ -107,7 +107,7 @@ static sheaf__value *record_norm(sheaf__tape *tape, sheaf__value *x, sheaf__norm
     if (norm->trained == NULL && like == NULL) /* row by row */
         p->y->grad_rows = x->grad_rows;
     op->cheap = op->remakes = like == NULL;
-    sheaf__op_makes(op, p->y, x, SHEAF__KEEP);
+    sheaf__op_makes(op, p->y, x, SHEAF__KEEP_NEAR);
     sheaf__op_arg(op, p->rstd, SHEAF__MAKE | SHEAF__KEEP);
     return p->y;
 }
@@ -274,8 +274,8 @@ sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf_
     sheaf__value *h = sheaf__tape_like(tape, gate, name, gate->cols, gate->dtype);
     *(activation_params *)op->params = (activation_params){ gelu, true, gate, up, h };
     op->cheap = op->remakes = true;
-    sheaf__op_arg(op, gate, SHEAF__READ | SHEAF__KEEP | SHEAF__GRAD_WRITE | SHEAF__OVER);
-    return sheaf__op_makes(op, h, up, SHEAF__KEEP | SHEAF__OVER);
+    sheaf__op_arg(op, gate, SHEAF__READ | SHEAF__KEEP_NEAR | SHEAF__GRAD_WRITE | SHEAF__OVER);
+    return sheaf__op_makes(op, h, up, SHEAF__KEEP_NEAR | SHEAF__OVER);
 }
 
 static sheaf_status *gelu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -302,5 +302,5 @@ sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh)
     sheaf__value *y = sheaf__tape_like(tape, x, "gelu", x->cols, x->dtype);
     *(activation_params *)op->params = (activation_params){ true, tanh, x, NULL, y };
     op->cheap = true;
-    return sheaf__op_makes(op, y, x, SHEAF__KEEP | SHEAF__OVER);
+    return sheaf__op_makes(op, y, x, SHEAF__KEEP_NEAR | SHEAF__OVER);
 }

@@ -358,10 +358,12 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
                   (l->lora != NULL && l->lora->a != NULL && !sheaf__linear_drops(l, info));
     }
     const bool flows = trains || x->needs_grad;
-    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP_NEAR : 0));
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
         y[i] = p->y[i] = sheaf__tape_like(tape, x, l->name, columns_of(l), x->dtype);
+        y[i]->part = l->extent + l->first;
+        y[i]->parts = l->whole || l->transposed ? 0 : l->count;
         y[i]->needs_grad = flows;
         sheaf__op_arg(op, y[i], SHEAF__MAKE | SHEAF__GRAD_READ);
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);
@@ -376,7 +378,7 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
         }
         if (sheaf__linear_drops(l, info)) {
             p->xd[i] = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);
-            sheaf__op_arg(op, p->xd[i], SHEAF__MAKE | SHEAF__KEEP);
+            sheaf__op_arg(op, p->xd[i], SHEAF__MAKE | SHEAF__KEEP_NEAR);
         }
     }
     op->reads_late = true;

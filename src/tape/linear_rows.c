@@ -191,8 +191,9 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     const bool keep_x = linear->weight_trained != NULL ||
                         (linear->lora != NULL && linear->lora->a != NULL && !drops);
     p->y = sheaf__tape_like(tape, x, linear->name, linear->out, x->dtype);
+    p->y->parts = 0;
     p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP_NEAR : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | SHEAF__GRAD_READ);
     if (residual != NULL)
         sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__GRAD_WRITE);
@@ -202,7 +203,7 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     }
     if (drops) {
         p->xd = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);
-        sheaf__op_arg(op, p->xd, SHEAF__MAKE | SHEAF__KEEP);
+        sheaf__op_arg(op, p->xd, SHEAF__MAKE | SHEAF__KEEP_NEAR);
     }
     op->reads_late = true;
     if (flows)
@@ -263,6 +264,8 @@ sheaf__value *sheaf__record_own_columns(sheaf__tape *tape, sheaf__value *x,
     op->kind = SHEAF__WORK_PRODUCTS;
     *p = (own_params){ .x = x,
                        .y = sheaf__tape_like(tape, x, linear->name, linear->owned, x->dtype) };
+    p->y->part = linear->extent + linear->first;
+    p->y->parts = linear->count;
     for (int r = 0; r < c->ranks; r++) {
         const sheaf_range own = sheaf_owner_slices(c->slices, c->ranks, r);
         p->begin[r + 1] = p->begin[r];

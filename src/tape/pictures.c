@@ -317,6 +317,7 @@ sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n
     sheaf__op *op = sheaf__tape_op(tape, "copies of rows", repeat_forward,
                                    x->needs_grad ? repeat_backward : NULL, sizeof(repeat_params));
     sheaf__value *y = sheaf__tape_value(tape, op->name, x->rows * n, x->cols, x->dtype);
+    sheaf__cut_as(y, x);
     *(repeat_params *)op->params = (repeat_params){ x, y, n };
     return sheaf__op_makes(op, y, x, 0);
 }

@@ -85,7 +85,8 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
                        .forward = forward,
                        .backward = backward,
                        .params = params,
-                       .segment = tape->segment };
+                       .segment = tape->segment,
+                       .mlp = tape->mlp };
     return op;
 }
 
@@ -95,6 +96,7 @@ sheaf__value *sheaf__tape_like(sheaf__tape *tape, const sheaf__value *x, const c
     sheaf__value *y = sheaf__tape_value(tape, name, x->rows, cols, dtype);
     y->there = x->there;
     y->blocks = x->blocks;
+    sheaf__cut_as(y, x);
     return y;
 }
 
@@ -133,6 +135,8 @@ void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use)
     if (use & SHEAF__MAKE)
         value->maker = op;
     value->changed = value->changed || (use & SHEAF__CHANGE) != 0;
+    value->near = value->near || (use & SHEAF__NEAR) != 0;
+    value->exact = value->exact || (use & SHEAF__KEEP_NEAR) == SHEAF__KEEP;
     value->readers += (use & (SHEAF__READ | SHEAF__CHANGE | SHEAF__KEEP)) != 0;
 }
 
@@ -140,12 +144,19 @@ void sheaf__tape_segment_begin(sheaf__tape *tape, int layer)
 {
     tape->segment = tape->nsegments++;
     tape->layer = layer;
+    tape->mlp = false;
+}
+
+void sheaf__tape_mlp(sheaf__tape *tape)
+{
+    tape->mlp = true;
 }
 
 void sheaf__tape_segment_end(sheaf__tape *tape)
 {
     tape->segment = -1;
     tape->layer = -1;
+    tape->mlp = false;
 }
 
 static bool flows_back(const sheaf__tape *tape, int64_t begin, int64_t end)
@@ -198,7 +209,8 @@ static sheaf__op *maker_within(const sheaf__tape *tape, int64_t i)
 {
     const sheaf__op *op = tape->op[i];
     sheaf__op *before = i > 0 ? tape->op[i - 1] : NULL;
-    if (before == NULL || !op->reads_late || !before->remakes || before->segment != op->segment)
+    if (before == NULL || !op->reads_late || !before->remakes || before->segment != op->segment ||
+        before->mlp != op->mlp)
         return NULL;
     const unsigned wanted = SHEAF__KEEP | SHEAF__GRAD_WRITE;
     const sheaf__value *x = op->arg[0].value;
@@ -221,9 +233,16 @@ static void lay_out_backward(sheaf__tape *tape, int64_t i)
     tape->steps[tape->nsteps++] = (sheaf__step){ .op = op, .maker = maker, .backward = true };
 }
 
-/* Steps of the whole run, in order. With rerun, a segment's forward steps come again
- * right before its backward steps, if it has any. */
-static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
+/* The segment that an op is run again with; -1: it is not. */
+static int rerun_with(const sheaf__op *op, sheaf__kept kept)
+{
+    const bool again = kept == SHEAF__KEPT_NONE || (kept == SHEAF__KEPT_ATTENTION && op->mlp);
+    return again ? op->segment : -1;
+}
+
+/* Steps of the whole run, in order. The forward steps of a segment, or a part of it, that is not
+ * kept come again right before its backward steps, if it has any. */
+static void lay_out_steps(sheaf__tape *tape, bool backward, sheaf__kept kept)
 {
     for (int64_t i = 0; i < tape->nops; i++) {
         tape->op[i]->made_again = tape->op[i]->within = false;
@@ -233,9 +252,9 @@ static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
         return;
     for (int64_t end = tape->nops; end > 0;) {
         int64_t begin = end - 1;
-        const int segment = tape->op[begin]->segment;
-        if (segment >= 0 && rerun) {
-            while (begin > 0 && tape->op[begin - 1]->segment == segment)
+        const int segment = rerun_with(tape->op[begin], kept);
+        if (segment >= 0) {
+            while (begin > 0 && rerun_with(tape->op[begin - 1], kept) == segment)
                 begin--;
             for (int64_t i = begin; i < end && flows_back(tape, begin, end); i++)
                 tape->steps[tape->nsteps++] = (sheaf__step){ .op = tape->op[i], .again = true };
@@ -258,12 +277,24 @@ static bool is_idle(const sheaf__step *s)
     return idle;
 }
 
+/* What is read after the forward pass, and is shrunk until then, dies in it. */
+static void find_shrunk(sheaf__tape *tape, sheaf__kept kept)
+{
+    for (int64_t i = 0; i < tape->nvalues; i++) {
+        sheaf__value *v = tape->value[i];
+        v->shrinks = kept == SHEAF__KEPT_INT8 && v->live_data && v->near && !v->exact && !v->pinned;
+        v->live_data = v->live_data && !v->shrinks;
+    }
+}
+
 /* Walks the steps from the end; live_data serves as the mark "read later". Idle steps lose their
  * op. */
-static bool find_deaths(sheaf__tape *tape)
+static bool find_deaths(sheaf__tape *tape, sheaf__kept kept)
 {
     for (int64_t i = tape->nsteps - 1; i >= 0; i--) {
         sheaf__step *s = &tape->steps[i];
+        if (i == tape->nops - 1)
+            find_shrunk(tape, kept);
         s->first_dead = (int)tape->ndead;
         if (is_idle(s)) {
             s->op = NULL;
@@ -292,20 +323,20 @@ static bool find_deaths(sheaf__tape *tape)
     return true;
 }
 
-sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
+sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, sheaf__kept kept)
 {
     free(tape->steps);
     tape->nsteps = tape->ndead = 0;
     tape->steps = calloc((size_t)tape->nops * 4 + 1, sizeof *tape->steps);
     if (tape->no_memory || tape->steps == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "tape of %lld ops", (long long)tape->nops);
-    lay_out_steps(tape, backward, rerun);
-    if (!find_deaths(tape))
+    lay_out_steps(tape, backward, kept);
+    if (!find_deaths(tape, kept))
         return sheaf_fail(SHEAF_E_MEMORY, "tape of %lld steps", (long long)tape->nsteps);
-    int64_t kept = 0;
+    int64_t left = 0;
     for (int64_t i = 0; i < tape->nsteps; i++)
         if (tape->steps[i].op != NULL)
-            tape->steps[kept++] = tape->steps[i];
-    tape->nsteps = kept;
+            tape->steps[left++] = tape->steps[i];
+    tape->nsteps = left;
     return sheaf__tape_list_away(tape);
 }

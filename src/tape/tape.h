@@ -97,6 +97,14 @@ typedef struct sheaf__grad_rows {
     int64_t count;
 } sheaf__grad_rows;
 
+/* What a step keeps of a layer for its backward pass. */
+typedef enum sheaf__kept {
+    SHEAF__KEPT_ALL,
+    SHEAF__KEPT_NONE,      /* but what goes into the layer; the rest is recomputed */
+    SHEAF__KEPT_ATTENTION, /* what the MLP computes is recomputed */
+    SHEAF__KEPT_INT8,      /* all; activations but attention's own in 8 bits, rounded */
+} sheaf__kept;
+
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
 typedef struct sheaf__value {
     const char *name; /* static text, for messages */
@@ -109,7 +117,13 @@ typedef struct sheaf__value {
     sheaf__grad_rows grad_rows;      /* list NULL: all */
     sheaf_dtype dtype;
     bool needs_grad;
-    bool statistic;    /* kept for backward only; may hold -inf in a healthy run */
+    bool statistic; /* kept for backward only; may hold -inf in a healthy run */
+    /* Of one that is cut: the columns of each owned slice (borrowed); 0: it is not. */
+    const int64_t *part;
+    int parts;
+    bool near, exact;  /* some op keeps it as SHEAF__NEAR; some op keeps it without */
+    bool shrinks;      /* it is in 8 bits between forward and backward, */
+    void *shrunk;      /* here; else NULL */
     void *data, *grad; /* NULL while not live; valid inside an op's function */
     bool live_data, live_grad,
         grad_fresh; /* fresh: allocated by this step, must be written, not added to */
@@ -121,6 +135,13 @@ typedef struct sheaf__value {
     bool remade;
     struct sheaf__op *maker; /* NULL: none yet */
 } sheaf__value;
+
+/* sheaf__cut_as - y is cut as x is. */
+static inline void sheaf__cut_as(sheaf__value *y, const sheaf__value *x)
+{
+    y->part = x->part;
+    y->parts = x->parts;
+}
 
 /* sheaf__rows_present - the rows that ops compute. */
 static inline int64_t sheaf__rows_present(const sheaf__value *v)
@@ -138,6 +159,8 @@ enum {
     SHEAF__GRAD_CHANGE = 64, /* backward changes the gradient in place */
     SHEAF__OVER = 128, /* backward may write the gradient over the data, element by element: with
                           KEEP and TAKES */
+    SHEAF__NEAR = 256, /* with KEEP: of an activation, which may come back rounded */
+    SHEAF__KEEP_NEAR = SHEAF__KEEP | SHEAF__NEAR,
 };
 
 #define SHEAF__MAX_ARGS 16
@@ -185,6 +208,7 @@ struct sheaf__op {
     int segment;             /* -1 = none */
     sheaf__away **away;      /* sheaf__op_away() */
     int64_t naway, away_capacity;
+    bool mlp; /* of the segment */
 };
 
 sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context);
@@ -201,7 +225,7 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
 void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use);
 /* sheaf__op_away - both passes of the op read it, if it is away. It is there while they run. */
 void sheaf__op_away(sheaf__tape *tape, sheaf__op *op, sheaf__away *away);
-/* sheaf__tape_like - a value with the rows of x. */
+/* sheaf__tape_like - a value with the rows of x, and cut as it is. */
 sheaf__value *sheaf__tape_like(sheaf__tape *tape, const sheaf__value *x, const char *name,
                                int64_t cols, sheaf_dtype dtype);
 /* sheaf__op_makes - of an op that makes y of x, or of nothing (NULL), what both are for; returns y.
@@ -218,6 +242,8 @@ void *sheaf__tape_host_memory(sheaf__tape *tape, size_t bytes);
  * its values. `layer` also names the ops for messages. */
 void sheaf__tape_segment_begin(sheaf__tape *tape, int layer);
 void sheaf__tape_segment_end(sheaf__tape *tape);
+/* sheaf__tape_mlp - what is recorded from here to the end of the segment is the layer's MLP. */
+void sheaf__tape_mlp(sheaf__tape *tape);
 
 /* sheaf__tape_recompute - in the backward pass of an op that reads x late: x->data is there
  * afterwards. Where the op before it made x, and remakes, that op's backward pass runs now, and the
@@ -225,8 +251,8 @@ void sheaf__tape_segment_end(sheaf__tape *tape);
  * in the cache anyway, and needs no memory of its own. tape NULL: x is the caller's, and there. */
 sheaf_status *sheaf__tape_recompute(sheaf__tape *tape, sheaf__value *x);
 
-/* sheaf__tape_compile - backward: lay out a training step; rerun: re-run segments. */
-sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);
+/* sheaf__tape_compile - backward: lay out a training step. */
+sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, sheaf__kept kept);
 /* sheaf__tape_run - one pass over all steps. All but pinned values is given back. */
 sheaf_status *sheaf__tape_run(sheaf__tape *tape);
 /* The first step of a run after which a value, or the gradient of one, holds NaN or infinity. */

@@ -25,6 +25,7 @@ struct sheaf__tape {
     void **held; /* sheaf__tape_host_memory() */
     int64_t nheld, held_capacity;
     int segment, nsegments, layer;
+    bool mlp;
     const sheaf__step *now; /* the step that runs */
     int64_t *bad;           /* of a run that looks for bad values, see run_steps() */
     int64_t *away;          /* blocks of context->away that the steps read, in order */

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "comm/activity.h"
 #include "ops/tensor/tensor.h"
+#include "tape/kept.h"
 
 void sheaf__tape_drop(sheaf__tape *tape)
 {
@@ -14,6 +15,8 @@ void sheaf__tape_drop(sheaf__tape *tape)
             sheaf__device_free(tape->context->device, value->data);
         if (value->live_grad)
             sheaf__device_free(tape->context->device, value->grad);
+        sheaf__device_free(tape->context->device, value->shrunk);
+        value->shrunk = NULL;
         value->live_data = value->live_grad = value->shared = value->remade = false;
         value->data = value->grad = NULL;
     }
@@ -21,9 +24,8 @@ void sheaf__tape_drop(sheaf__tape *tape)
 
 static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
 {
-    const bool known = value->blocks != NULL && value->blocks->known_ahead;
-    const int64_t rows = known ? sheaf__rows_present(value) : value->rows;
-    const size_t bytes = (size_t)rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
+    const size_t bytes =
+        (size_t)(sheaf__value_rows(value) * value->cols) * sheaf_dtype_bytes(value->dtype);
     return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS),
                     "%s", value->name);
 }
@@ -54,12 +56,28 @@ static sheaf_status *reserve_grad(sheaf__tape *tape, const sheaf__step *s, sheaf
     return st;
 }
 
+/* What this step reads, and is shrunk. */
+static sheaf_status *expand(sheaf__tape *tape, const sheaf__step *s, sheaf__value *value,
+                            unsigned use)
+{
+    const unsigned reads = s->backward ? SHEAF__KEEP : SHEAF__READ | SHEAF__CHANGE;
+    if (value->shrunk == NULL || !(use & reads))
+        return NULL;
+    sheaf_status *st = allocate(tape, value, &value->data);
+    value->live_data = st == NULL;
+    if (st == NULL)
+        sheaf__value_expand(tape->context, value);
+    return st;
+}
+
 static sheaf_status *reserve(sheaf__tape *tape, const sheaf__step *s)
 {
     for (int a = 0; a < sheaf__step_args(s); a++) {
         sheaf__value *value = sheaf__step_arg(s, a).value;
         const unsigned use = sheaf__step_arg(s, a).use;
-        sheaf_status *st = NULL;
+        sheaf_status *st = expand(tape, s, value, use);
+        if (st != NULL)
+            return st;
         if (!s->backward && (use & SHEAF__MAKE) && !value->live_data) {
             st = allocate(tape, value, &value->data);
             value->live_data = st == NULL;
@@ -72,10 +90,13 @@ static sheaf_status *reserve(sheaf__tape *tape, const sheaf__step *s)
     return NULL;
 }
 
-static void give_back(sheaf__tape *tape, const sheaf__step *s)
+static sheaf_status *give_back(sheaf__tape *tape, const sheaf__step *s)
 {
+    sheaf_status *st = NULL;
     for (int i = 0; i < s->ndead; i++) {
         sheaf__value *value = tape->dead[s->first_dead + i];
+        if (value->shrinks && !s->backward && !s->again)
+            TRY(st, sheaf__value_shrink(tape->context, value));
         if (value->live_data && !value->shared)
             sheaf__device_free(tape->context->device, value->data);
         value->live_data = value->shared = false;
@@ -94,6 +115,7 @@ static void give_back(sheaf__tape *tape, const sheaf__step *s)
         value->live_grad = false;
         value->grad = NULL;
     }
+    return st;
 }
 
 /* The first argument in which a step left something that is not finite; -1: none. Rows that see no
@@ -203,14 +225,14 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
         /* also after a failure, so that the next run does not meet what this one left */
         st = sheaf__first_of(st, sheaf__device_check(tape->context->device));
         sheaf__step_leave(tape, s);
+        if (st == NULL && tape->bad != NULL)
+            note_bad(tape, s, bad_argument(tape, s));
+        TRY(st, give_back(tape, s));
         if (st != NULL) {
             sheaf__tape_drop(tape);
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
                                      : sheaf_in(st, "%s", s->op->name);
         }
-        if (tape->bad != NULL)
-            note_bad(tape, s, bad_argument(tape, s));
-        give_back(tape, s);
         if (tape->context->work != NULL)
             count_work(tape->context, s, &begun);
     }

@@ -112,9 +112,9 @@ static void close_machine(machine *m)
     sheaf__device_close(m->device);
 }
 
-static void run_and_close(machine *m, bool rerun)
+static void run_and_close(machine *m, sheaf__kept kept)
 {
-    CHECK_OK(sheaf__tape_compile(m->tape, true, rerun));
+    CHECK_OK(sheaf__tape_compile(m->tape, true, kept));
     for (int i = 0; i < 2; i++) /* a run leaves nothing that the next one trips over */
         CHECK_OK(sheaf__tape_run(m->tape));
     assert_int_equal(m->device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
@@ -145,6 +145,35 @@ static void test_cheap__what_it_made_is_made_again(void **state)
             assert_int_equal(s[3].watched_live, !cheap && !rerun);
             CHECK_NEAR("y in backward", s[2].found, 2, 0);
         }
+}
+
+/* x -> y = 2 x, then the MLP: y -> z = 3 y -> w = 5 z, which is read on. */
+static void test_mlp__alone_is_run_again(void **state)
+{
+    for (int kept = SHEAF__KEPT_ALL; kept <= SHEAF__KEPT_ATTENTION; kept++) {
+        machine m;
+        seen s[5] = { 0 };
+        sheaf__value *x, *y, *z, *w, *v;
+        open_machine(&m);
+        record(m.tape, &s[0], NULL, &x, 0, 0, 0);
+        sheaf__tape_segment_begin(m.tape, 0);
+        record(m.tape, &s[1], x, &y, 2, 0, keeps);
+        sheaf__tape_mlp(m.tape);
+        record(m.tape, &s[2], y, &z, 3, 0, keeps);
+        record(m.tape, &s[3], z, &w, 5, 0, keeps);
+        sheaf__tape_segment_end(m.tape);
+        s[3].watched = y;
+        s[4].watched = z;
+        record(m.tape, &s[4], w, &v, 1, 0, keeps);
+        run_and_close(&m, (sheaf__kept)kept);
+        assert_int_equal(s[1].forward, kept == SHEAF__KEPT_NONE ? 4 : 2);
+        assert_int_equal(s[2].forward, kept == SHEAF__KEPT_ALL ? 2 : 4);
+        assert_int_equal(s[3].forward, 2); /* nothing reads w again */
+        assert_int_equal(s[3].watched_live, kept != SHEAF__KEPT_NONE);
+        assert_int_equal(s[4].watched_live, kept == SHEAF__KEPT_ALL);
+        CHECK_NEAR("y in backward", s[2].found, 2, 0);
+        CHECK_NEAR("z in backward", s[3].found, 6, 0);
+    }
 }
 
 /* Of two in a row the first comes first. */
@@ -406,6 +435,7 @@ int main(void)
 {
     worth = 1;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mlp__alone_is_run_again),
         cmocka_unit_test(test_cheap__what_it_made_is_made_again),
         cmocka_unit_test(test_cheap__what_it_reads_is_made_before_it),
         cmocka_unit_test(test_cheap__what_would_differ_is_kept),

@@ -221,6 +221,7 @@ void sheaf__record_split(sheaf__tape *tape, sheaf__value *stream[2], sheaf__valu
         }
     for (int i = 0; i < 2; i++) {
         stream[i] = sheaf__tape_value(tape, name[i], rows[i], x->cols, x->dtype);
+        sheaf__cut_as(stream[i], x);
         stream[i]->needs_grad = x->needs_grad;
     }
     record_streams(tape, "text and image rows",
@@ -235,6 +236,7 @@ sheaf__value *sheaf__record_join(sheaf__tape *tape, sheaf__value *const stream[2
         return stream[rows[0] == 0];
     sheaf__value *whole =
         sheaf__tape_value(tape, name, rows[0] + rows[1], stream[0]->cols, stream[0]->dtype);
+    sheaf__cut_as(whole, stream[0]);
     whole->needs_grad = stream[0]->needs_grad || stream[1]->needs_grad;
     record_streams(tape, name, (stream_params){ in, whole, { stream[0], stream[1] }, true },
                    whole->needs_grad);

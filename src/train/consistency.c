@@ -62,6 +62,7 @@ static void add_flags(sheaf_text *t, const sheaf_train_options *o)
         { "--resume", o->resume },
         { "--checkpointing", o->checkpointing },
         { "--offload", offloads },
+        { "--keep-activations attention", o->kept == SHEAF__KEPT_ATTENTION },
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         sheaf__text_add(t, "%s\t%" PRId64 "\n", flags[i].name, flags[i].value);

@@ -14,6 +14,7 @@
 #include "lora/adapter.h"
 #include "models/open.h"
 #include "sheaf/dtype.h"
+#include "tape/tape.h"
 #include "train/schedule.h"
 
 enum { SHEAF__DEFAULT_SLICES = 8 };
@@ -52,6 +53,7 @@ typedef struct sheaf_train_options {
     bool checkpointing;           /* recompute activations instead of keeping them */
     const char *offload;          /* what lies elsewhere between its uses: "weights,moments" */
     const char *offload_dir; /* folder of files for that; NULL: OUT; of a GPU, its host's memory */
+    sheaf__kept kept; /* without it: what is kept; INT8 does change bytes; NONE: as with it */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
     const char *device; /* docs/devices.md; NULL: cpu */

@@ -157,6 +157,8 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
     for (int64_t i = 0; job->forms != NULL && i < job->schema->count; i++)
         if (sheaf__source_form(job->forms, job->schema->tensor[i].name) != NULL)
             return 8;
+    if (o->kept == SHEAF__KEPT_INT8)
+        return 8;
     if (sheaf__by_mma(sheaf__sums_order(o->sums), o->dtype))
         return 7;
     if (job->lora != NULL && o->slices > 1)

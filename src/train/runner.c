@@ -106,7 +106,7 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                          .stages = r->options.stages };
     memcpy(pass.patches, holds.patches, sizeof pass.patches);
     sheaf__model_record(r->model, *out, &pass);
-    st = sheaf__tape_compile(*out, r->options.backward, r->options.rerun);
+    st = sheaf__tape_compile(*out, r->options.backward, r->options.kept);
     if (st != NULL)
         sheaf__tape_free(*out);
     return st;

@@ -7,10 +7,11 @@
 #include "train/row_kinds.h"
 
 typedef struct sheaf__runner_options {
-    int64_t rows, seq;    /* of a micro-batch; seq: most positions of a row */
-    bool longest;         /* rows are as long as the longest of their micro-batch; else as seq */
-    bool backward, rerun; /* as sheaf__tape_compile() takes them */
-    bool plans;           /* nothing is computed: no pictures are read, and rows only as numbers */
+    int64_t rows, seq; /* of a micro-batch; seq: most positions of a row */
+    bool longest;      /* rows are as long as the longest of their micro-batch; else as seq */
+    bool backward;
+    sheaf__kept kept;
+    bool plans; /* nothing is computed: no pictures are read, and rows only as numbers */
     const sheaf__noise_in *noise; /* may be NULL */
     const sheaf__stages *stages;  /* may be NULL */
     const sheaf_batch_images

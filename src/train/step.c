@@ -70,7 +70,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                   .plans = options->plans,
                                   .each = options->each,
                                   .backward = true,
-                                  .rerun = s->run->checkpointing,
+                                  .kept = s->run->checkpointing ? SHEAF__KEPT_NONE : s->run->kept,
                                   .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL });
     TRY(st, take_random(s));
     TRY(st, take_rows(s));

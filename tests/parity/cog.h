@@ -240,7 +240,8 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
         &(sheaf__runner_options){ .rows = rows,
                                   .seq = seq,
                                   .backward = t->backward,
-                                  .rerun = t->backward && t->ranks == 3,
+                                  .kept = t->backward && t->ranks == 3 ? SHEAF__KEPT_NONE
+                                                                       : SHEAF__KEPT_ALL,
                                   .stages = rank == 0 && !t->backward ? &stages : NULL }));
     int64_t row[64];
     for (int64_t i = 0; i < rows; i++)

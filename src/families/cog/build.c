@@ -309,6 +309,7 @@ static sheaf__value *record_vit(const run *r)
         sheaf__value *a =
             rows(r, attention(r, qkv, patches, v->hidden / v->heads), &l->dense, NULL);
         x = sheaf__record_layernorm(r->tape, a, &l->norm1, x);
+        sheaf__tape_mlp(r->tape);
         columns(r, &h, x, ONE(&l->up));
         a = rows(r, sheaf__record_gelu(r->tape, h, false), &l->down, NULL);
         x = sheaf__record_layernorm(r->tape, a, &l->norm2, x);
@@ -360,6 +361,7 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
         sheaf__value *o = sheaf__record_layernorm(tape, attention(&r, qkv, patches, e->head_width),
                                                   &b->norm_attention, NULL);
         x = rows(&r, o, &b->proj, x);
+        sheaf__tape_mlp(tape);
         columns(&r, w, sheaf__record_layernorm(tape, x, &b->norm2, NULL), FUSED(&b->w1, &b->w2));
         x = rows(&r,
                  sheaf__record_layernorm(tape, sheaf__record_swiglu(tape, w[0], w[1], false),

@@ -241,6 +241,7 @@ static sheaf__value *record_block(sheaf__tape *tape, sheaf__value *x, sheaf__tow
     h = sheaf__record_picture_attention(tape, qkv[0], qkv[1], qkv[2], &heads, pictures, 0);
     h = sheaf__record_rows(tape, h, &b->proj, after ? NULL : x, info);
     x = after ? sheaf__record_layernorm(tape, h, &b->norm1, x) : h;
+    sheaf__tape_mlp(tape);
     h = after ? x : sheaf__record_layernorm(tape, x, &b->norm2, NULL);
     sheaf__record_columns(tape, &h, h, (sheaf__linear *const[]){ &b->fc1 }, 1, info);
     h = sheaf__record_gelu(tape, h, n->tanh);

@@ -2,10 +2,9 @@
  *
  * x' = q 2^e for the integers q, |q| <= 127, of up to 32 numbers; e is the largest for which that
  * of greatest size, m, is at least 64 2^e. So |x - x'| <= 2^e / 2 <= m / 128, but less than 2^e
- * where 128 would be nearest. A power of two needs one byte, makes q exact in 8 bits of
- * significand, and costs no division; by m / 127 in float32 the error is two thirds of it in
- * float32, and the same in bfloat16, where x' is rounded once more (bench/keep.py). Numbers below
- * 2^-125 become zero. A block that holds NaN or infinity comes back as NaN, so that a step which is
+ * where 128 would be nearest. A power of two needs one byte, and leaves q 2^e exact in bfloat16; by
+ * m / 127, for a scale of four bytes, the error would be two thirds of it. Numbers below 2^-125
+ * become zero. A block that holds NaN or infinity comes back as NaN, so that a step which is
  * not finite stays one. */
 #pragma once
 

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# --keep-activations: in 8 bits the same bytes on every number of ranks and groups, with every kernel and across a stop;
+# recomputed the bytes of all; peaks as planned, and smaller; what is part of the result stays for a run.
+. "$(dirname "$0")/lib.sh"
+. "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
+
+# 500 columns of an MLP are eight slices of 62 and 63: no block of 32 ends where a slice does.
+text=$work/text
+"$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$text" --seed 1 >/dev/null 2>&1 || fail "init of a model"
+for ((i = 0; i < 30; i++)); do printf '{"text": "row %d %0*d"}\n' $i $((20 + i)) $i; done >"$work/rows.jsonl"
+mkdir "$work/pictures" && make_pictures "$work/pictures"
+for picture in "$work"/pictures/*; do
+    printf '{"image": "%s", "messages": [{"role": "user", "content": "<image>\\nwhat?"}, {"role": "assistant", "content": "%s"}]}\n' "$picture" "$(basename "$picture" | cut -d. -f1)"
+done >"$work/asked.jsonl"
+for model in cogagent minicpmv; do "$sheaf" init $model-tiny "$work/$model" --seed 2 >/dev/null 2>&1 || fail "init of $model"; done
+of_text=(--model "$text" --data "$work/rows.jsonl" --micro-batch 3)
+of_cog=(--model "$work/cogagent" --data "$work/pictures" --micro-batch 2)
+of_minicpmv=(--model "$work/minicpmv" --data "$work/asked.jsonl" --micro-batch 2)
+digest() { (cd "$1" && find checkpoints adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
+
+# run OUT FLAG...: three steps
+run() {
+    local out=$work/$1
+    shift
+    rm -rf "$out"
+    [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
+    "$sheaf" train --steps 3 --accumulate 4 --lr 1e-2 --seed 3 --out "$out" "$@" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
+}
+# alike NAME FLAG... -- WAY...: the bytes of FLAGs do not depend on the WAY
+alike() {
+    local name=$1 flags=() way
+    shift
+    while [ "$1" != -- ]; do flags+=("$1"); shift; done
+    shift
+    check "$name" run one "${flags[@]}"
+    for way in "$@"; do
+        # shellcheck disable=SC2086
+        check "$name, $way" run other "${flags[@]}" $way
+        check "$name, $way: the same bytes" test "$(digest "$work/one")" = "$(digest "$work/other")"
+    done
+}
+
+# ---- the same bytes ----
+alike "text in float32" "${of_text[@]}" --keep-activations int8 -- "--tp 2" "--tp 3 --isa avx2" "--tp 8" "--isa ref" "--dp 2" "--tp 2 --dp 2 --threads 3"
+alike "text in bfloat16" "${of_text[@]}" --keep-activations int8 --dtype bfloat16 --sums tiles -- "--tp 3" "--tp 8 --isa avx2"
+alike "text in full, in float16" "${of_text[@]}" --keep-activations int8 --method full --accumulators 4 --dtype float16 -- "--tp 3" "--tp 2 --dp 2"
+alike "LoRA that drops" "${of_text[@]}" --keep-activations int8 --lora-dropout 0.1 -- "--tp 3"
+alike "pictures of CogAgent" "${of_cog[@]}" --keep-activations int8 -- "--tp 3" "--tp 8"
+alike "pictures of MiniCPM-V" "${of_minicpmv[@]}" --method full --keep-activations int8 -- "--tp 3" "--tp 8"
+for of in of_text of_cog of_minicpmv; do
+    declare -n these=$of
+    alike "${of#of_}, recomputed" "${these[@]}" -- "--keep-activations attention" "--keep-activations attention --tp 3" "--keep-activations none --tp 2" "--checkpointing"
+done
+
+# ---- but not those of all ----
+check "all" run all "${of_text[@]}"
+check "in 8 bits" run eight "${of_text[@]}" --keep-activations int8
+loss() { sed -n "$2s/.*\"loss\": \([0-9.]*\).*/\1/p" "$work/$1/metrics.jsonl"; }
+check "the first loss is the same" test "$(loss all 1)" = "$(loss eight 1)"
+check "then others, little" near "$(loss all 3)" "$(loss eight 3)" 0.002
+check "not the same" test "$(loss all 3)" != "$(loss eight 3)"
+check "it is of version 8" grep -q '"contract": 8' "$work/eight/checkpoints/step-00000003/manifest.json"
+check "all is not" grep -q '"contract": 6' "$work/all/checkpoints/step-00000003/manifest.json"
+check "recomputed neither" grep -q '"contract": 6' "$work/one/checkpoints/step-00000003/manifest.json"
+
+# ---- stopped and resumed ----
+halved() { run half "${of_text[@]}" --max-time 0.0001 "$@" >/dev/null || test $? = 3; } # after its first step
+check "a run in 8 bits stops" halved --keep-activations int8
+runs "goes on with what is stored" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 --tp 3
+check "to the bytes of one run" test "$(cd "$work/half" && sha256sum adapter/*)" = "$(cd "$work/eight" && sha256sum adapter/*)"
+for other in "--keep-activations all" "--keep-activations none" "--keep-activations attention"; do
+    check "a run in 8 bits stops" halved --keep-activations int8
+    # shellcheck disable=SC2086
+    runs "which cannot go on with $other" 2 'keep-activations cannot change.*expected: +int8' train --out "$work/half" --resume $other
+done
+runs "nor recompute" 2 'checkpointing.*int8.*leave --checkpointing out' train --out "$work/half" --resume --checkpointing
+check "a run that keeps MLPs stops" halved --keep-activations attention
+runs "which cannot go on in 8 bits" 2 'keep-activations cannot change.*found: +int8' train --out "$work/half" --resume --keep-activations int8
+for other in "--keep-activations all" "--checkpointing" "--keep-activations none" ""; do
+    check "a run that recomputes MLPs stops" halved --keep-activations attention
+    # shellcheck disable=SC2086
+    runs "and goes on${other:+ with $other}" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 $other
+    check "to the bytes of all" test "$(cd "$work/half" && sha256sum adapter/*)" = "$(cd "$work/all" && sha256sum adapter/*)"
+done
+runs "one of two" 2 'checkpointing and --keep-activations.*one of the two' train "${of_text[@]}" --steps 1 --out "$work/no" --checkpointing --keep-activations int8
+runs "not a form" 2 'keep-activations.*int8.*found: +int4' train "${of_text[@]}" --steps 1 --out "$work/no" --keep-activations int4
+absent "nothing is written" "$work/no"
+
+# ---- a loss that is not finite ----
+runs "a step that is not finite ends the run" 3 'finite' train "${of_text[@]}" --method full --steps 50 --lr 1e30 --clip 0 --out "$work/nan" --keep-activations int8
+
+# ---- memory ----
+# activations FLAG...: of the fullest moment, as metrics have them
+activations() { run seen "$@" && sed -n '3s/.*"activations": \([0-9]*\).*/\1/p' "$work/seen/metrics.jsonl"; }
+long=(--model "$text" --data "$work/rows.jsonl" --micro-batch 12)
+all=$(activations "${long[@]}") eight=$(activations "${long[@]}" --keep-activations int8)
+attention=$(activations "${long[@]}" --keep-activations attention) none=$(activations "${long[@]}" --keep-activations none)
+check "in 8 bits three quarters or less" test "$eight" -lt $((all * 3 / 4))
+check "without MLPs as well" test "$attention" -lt $((all * 3 / 4))
+check "without layers half" test "$none" -lt $((all / 2))
+base=$(peak_of version)
+for model in text minicpmv; do
+    data=$work/rows.jsonl
+    [ $model = text ] || data=$work/asked.jsonl
+    for flags in "--keep-activations int8" "--keep-activations attention" "--keep-activations int8 --tp 3" "--keep-activations int8 --dtype bfloat16 --method full"; do
+        # shellcheck disable=SC2086
+        check "$model, planned and measured: $flags" predicted "$work/$model" "$data" --micro-batch 4 $flags
+    done
+done
+finish
