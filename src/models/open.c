@@ -396,6 +396,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         TRY(st, open_adapter(out, how, options, untied));
     }
     TRY(st, lay_over(out, untied));
+    if (st == NULL && how->config_only)
+        st = sheaf__opened_find_forms(out, catalog == NULL ? NULL : catalog->config, how);
     if (st == NULL && how->quantize != SHEAF_QUANTIZE_NONE)
         st = sheaf__opened_lay_codes(out, how->quantize, NULL, NULL, !how->hashed, how->all);
     sheaf_lora_options_release(&read);

@@ -14,6 +14,11 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *opened, sheaf_quantize as,
                                       bool (*trains)(void *self, const sheaf_tensor *tensor),
                                       void *self, bool shared, sheaf_comm *all);
 
+/* sheaf__opened_find_forms - opened->forms of a model of which only the config was opened;
+ * `config`: its text, NULL: the file that `how` names. Errors: those of the config. */
+sheaf_status *sheaf__opened_find_forms(sheaf__opened *opened, const char *config,
+                                       const sheaf__open_options *how);
+
 /* sheaf__overlay_new - `base` with the tensors that `adapter` (NULL: none) has in full, by `lora`,
  * in their place; all borrowed. untied: the base stores one table for two tensors, by the names of
  * this family; or NULL. */

@@ -1,9 +1,12 @@
 /* open_quantised.c - bases whose weights are quantised while they are read, or are so in the files
  * (open.h, open_layers.h). */
 #include "base/base.h"
+#include "base/json.h"
 #include "catalog/quantising.h"
+#include "dialects/open.h"
 #include "models/forms.h"
 #include "models/open_layers.h"
+#include "schema/quantization.h"
 
 /* Which tensors are quantised: of frozen linear layers. */
 typedef struct choice {
@@ -23,6 +26,15 @@ static bool is_chosen(void *self, const char *name)
     return t != NULL && sheaf__is_quantisable(t) && (c->trains == NULL || !c->trains(c->self, t));
 }
 
+static sheaf_status *twice(const sheaf__opened *o)
+{
+    int64_t i = 0;
+    while (i < o->schema->count - 1 &&
+           sheaf__source_form(o->forms, o->schema->tensor[i].name) == NULL)
+        i++;
+    return sheaf__quantised_twice(o->schema->tensor[i].name);
+}
+
 sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
                                       bool (*trains)(void *self, const sheaf_tensor *tensor),
                                       void *self, bool shared, sheaf_comm *all)
@@ -31,11 +43,10 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
     const sheaf_dtype dtype =
         o->config.dtype == SHEAF_BF16 || o->config.dtype == SHEAF_F16 ? o->config.dtype : SHEAF_F32;
     const sheaf__quant quant = sheaf__quantised_as(as, dtype);
-    if (o->base == NULL) {
-        return o->forms != NULL
-                   ? sheaf__quantised_twice(o->schema->tensor->name)
-                   : sheaf__forms_new(&o->forms, o->schema, &quant, is_chosen, (void *)&c);
-    }
+    if (o->base == NULL && o->forms != NULL)
+        return twice(o);
+    if (o->base == NULL)
+        return sheaf__forms_new(&o->forms, o->schema, &quant, is_chosen, (void *)&c);
     const bool over = o->weights != o->base, hashed = o->hashed != NULL;
     sheaf_source **files = hashed ? &o->stored : &o->base;
     sheaf_status *st = sheaf__quantise(files, as, is_chosen, (void *)&c);
@@ -73,6 +84,81 @@ sheaf_status *sheaf__opened_quantise(sheaf__opened *o, sheaf_quantize as,
                                   "base: sheaf convert BASE PLAIN --to hf");
     }
     return NULL;
+}
+
+/* ---- bases of which only the config is opened ---- */
+
+static bool says(const json_t *value, const char *key)
+{
+    char hidden[64];
+    snprintf(hidden, sizeof hidden, "_%s", key);
+    return json_is_true(json_object_get(value, key)) ||
+           json_is_true(json_object_get(value, hidden));
+}
+
+/* The form of most tensors, as a quantization_config says it. */
+static sheaf__quant form_of(const json_t *value, const sheaf__quantization *q, sheaf_dtype dtype)
+{
+    const char *type = json_string_value(json_object_get(value, "bnb_4bit_quant_type"));
+    sheaf__quant out =
+        sheaf__quantised_as(says(value, "load_in_8bit")                ? SHEAF_QUANTIZE_INT8
+                            : says(value, "bnb_4bit_use_double_quant") ? SHEAF_QUANTIZE_NF4_DOUBLE
+                                                                       : SHEAF_QUANTIZE_NF4,
+                            dtype);
+    if (q->by == SHEAF__BITSANDBYTES && (type == NULL || strcmp(type, "nf4") != 0) &&
+        out.codes == SHEAF__NF4)
+        out.codes = SHEAF__FP4;
+    if (q->by == SHEAF__GPTQ_4 || q->by == SHEAF__AWQ_4 || q->by == SHEAF__COMPRESSED_TENSORS_4)
+        out = (sheaf__quant){
+            .codes = SHEAF__INT4, .block = q->group, .zeros = true, .dtype = SHEAF_F16
+        };
+    if (q->by == SHEAF__FP8_BLOCKS)
+        out = (sheaf__quant){ .codes = SHEAF__F8_E4M3, .block = q->block[1], .dtype = dtype };
+    return out;
+}
+
+static sheaf_status *forms_by_config(sheaf__opened *o, const json_t *value,
+                                     const sheaf_events *events)
+{
+    const choice c = { o, NULL, NULL };
+    sheaf__quantization q;
+    sheaf_status *st = sheaf__quantization_read(&q, value);
+    if (st != NULL)
+        return st;
+    const sheaf__quant form = form_of(value, &q, o->config.dtype);
+    sheaf_note(events, "its weights are not here: every linear layer but the head is taken to be "
+                       "quantised, as quantization_config says of most");
+    return sheaf__forms_new(&o->forms, o->schema, &form, is_chosen, (void *)&c);
+}
+
+sheaf_status *sheaf__opened_find_forms(sheaf__opened *o, const char *config,
+                                       const sheaf__open_options *how)
+{
+    const sheaf_dialect_hints hints = { .config = how->config,
+                                        .want = SHEAF_WANT_MODEL,
+                                        .as_stored = true };
+    const bool folder = how->model != NULL && how->model[0] != '\0';
+    const char *part = NULL;
+    sheaf_catalog *c = NULL;
+    json_t *root = NULL;
+    sheaf_status *st = NULL;
+    if (config != NULL)
+        st = sheaf__json_parse(&root, config, strlen(config));
+    else if (how->config != NULL && how->config[0] != '\0')
+        st = sheaf__json_load(&root, how->config);
+    const json_t *value = st == NULL ? sheaf__quantization_of(root, &part) : NULL;
+    if (value != NULL) {
+        sheaf_status *there = folder ? sheaf__open(&c, how->model, &hints) : NULL;
+        if (there == NULL && c != NULL && c->count > 0)
+            there = sheaf__catalog_source(&o->forms, c, false);
+        else
+            sheaf__catalog_free(c);
+        sheaf_status_free(there);
+        if (o->forms == NULL)
+            st = forms_by_config(o, value, how->events);
+    }
+    json_decref(root);
+    return st;
 }
 
 sheaf_source *sheaf__opened_forms(const sheaf__opened *o)

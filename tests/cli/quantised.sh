@@ -26,7 +26,6 @@ for q in nf4 nf4-double int8; do
     check "$q is of version 8" grep -q '"contract": 8' "$work/$q/checkpoints/step-00000002/manifest.json"
     compare $q --tp 3 --threads 5
 done
-compare nf4-double --tp 2
 compare nf4 --tp 8 --checkpointing
 compare nf4 --tp 2 --offload weights
 sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices # where others may not read the memory of tensors
@@ -37,6 +36,14 @@ runs "one step" 0 . train "${how[@]}" --steps 1 --out "$work/other" --quantize n
 runs "the same on" 0 . train --out "$work/other" --resume --steps 2 --tp 5
 same "a resumed run" "$work/nf4/checkpoints/step-00000002" "$work/other/checkpoints/step-00000002"
 runs "another form" 2 'quantize.*expected: +nf4.*found: +int8' train --out "$work/other" --resume --steps 3 --quantize int8
+
+# ---- a folder that is quantised ----
+runs "converted" 0 . convert "$mini" "$work/mini4" --to hf --quantize nf4
+rm -rf "$work/other"
+runs "trained on that folder" 0 . train --model "$work/mini4" "${how[@]:2}" "${lora[@]}" --out "$work/other"
+same "with the same bytes" "$work/nf4/adapter/adapter_model.safetensors" "$work/other/adapter/adapter_model.safetensors"
+print() { grep -oE '"weights": "[0-9a-f]{32}"' "$1/checkpoints/step-00000002/manifest.json"; }
+check "it is the base that was quantised while it was loaded" test -n "$(print "$work/nf4")" -a "$(print "$work/nf4")" = "$(print "$work/other")"
 
 # ---- answers ----
 answer() { "$sheaf" generate "$@" --prompt "row 3" --max-new 12 --greedy --json 2>/dev/null | grep -o '"tokens": *\[[^]]*\]'; }
@@ -57,13 +64,23 @@ for flags in "--quantize nf4" "--quantize nf4-double --tp 3" "--quantize int8 --
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$mini" "$work/rows.jsonl" $flags
 done
-weights() { "$sheaf" plan "${how[@]:0:6}" "$@" --json 2>/dev/null | grep -oE '"text":\{"weights":[0-9]+' | head -n 1 | cut -d: -f3; }
-check "4.5 bits a weight, not 16" test $(($(weights --quantize nf4) * 34)) -lt $(($(weights) * 10))
+check "planned and measured: a quantised folder" predicted "$work/mini4" "$work/rows.jsonl" --tp 2
+weights() { "$sheaf" plan "${how[@]:2:4}" "$@" --json 2>/dev/null | grep -oE '"text":\{"weights":[0-9]+' | head -n 1 | cut -d: -f3; }
+is=$(weights --model "$mini" --quantize nf4)
+check "4.5 bits a weight, not 16" test $((is * 34)) -lt $(($(weights --model "$mini") * 10))
+check "the folder takes the same" test "$(weights --model "$work/mini4")" = "$is"
+check "its config alone too" test "$(weights --config "$work/mini4/config.json")" = "$is"
 
 # ---- refused ----
 runs "all is trained" 2 '\-\-quantize.*--method lora or head' train "${how[@]}" --steps 1 --out "$work/no" --quantize nf4 --method full
 runs "the head is trained beside it" 0 . train "${how[@]}" --steps 1 --out "$work/head" --quantize nf4 --method head
 runs "what is trained stays plain" 0 . train "${how[@]}" --steps 1 --out "$work/some" --quantize nf4 --method head --train 'model.layers.1.mlp.*'
+runs "quantised twice" 3 'quantised already.*leave --quantize out' train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/no" --quantize nf4
+runs "planned twice" 3 'quantised already' plan --model "$work/mini4" --quantize int8
+runs "all of a quantised folder" 3 'codes have no gradient.*--method lora' train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/no" --method full
+runs "some of it" 3 "layers.1.mlp.*codes have no gradient" train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/no" --train 'model.layers.1.mlp.*'
+runs "its head" 0 . train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/head4" --method head
+check "gives a plain model" test -z "$(grep quantization "$work/head4/model/config.json")"
 runs "no form" 2 'expected: +none, nf4, nf4-double or int8' train "${how[@]}" --steps 1 --out "$work/no" --quantize int4
 absent "nothing is written" "$work/no"
 finish
