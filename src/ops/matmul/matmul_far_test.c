@@ -1,6 +1,6 @@
 /* matmul_far_test.c - products on devices whose memory or kernels are not the host's have the bytes
  * of the processor's: every operand is named, with all of its elements and no more. */
-#include "tests/devices/far_products.h"
+#include "tests/devices/far_codes.h"
 
 enum { TERMS = 8 };
 
@@ -203,10 +203,33 @@ static void test_far__slices_and_roots(void **state)
     }
 }
 
+/* Beside plain terms; few rows of them, too. */
+static void test_far__quantised_weights(void **state)
+{
+    static const int64_t sizes[] = { 1, 7, 8, 33, 70 };
+    for (uint64_t of = 1; of < 60; of++) {
+        sheaf__term term[3];
+        seed = of * 91;
+        const bool even = below(2);
+        const sheaf_dtype dtype = random_type();
+        const int64_t m = sizes[below(5)], n = sizes[below(5)];
+        const int terms = 1 + (int)below(3);
+        for (int t = 0; t < terms; t++)
+            term[t] =
+                t == 0
+                    ? coded_term(here, dtype, below(3) == 0, m, n, 1 + below(400), even, ORDINARY)
+                    : random_term(dtype, (int)below(2), below(2), m, n, 1 + below(40), ORDINARY);
+        sheaf__product job = plain_job(dtype, m, n, term, terms);
+        random_ending(&job, ORDINARY);
+        check_far("quantised weights", &job, any_order());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_far__sums_of_one_slice),
                                         cmocka_unit_test(test_far__slices_and_roots),
-                                        cmocka_unit_test(test_far__kernels_of_gpus) };
+                                        cmocka_unit_test(test_far__kernels_of_gpus),
+                                        cmocka_unit_test(test_far__quantised_weights) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -2,8 +2,7 @@
  * matmul_quant.h. */
 #include "ops/matmul/matmul_quant.h"
 
-#include <math.h>
-
+#include "ops/math/kept.h"
 #include "ops/quant/values.h"
 
 /* What is behind the cells, from `at` on: `bytes` of it. */
@@ -35,23 +34,6 @@ mm_codes sheaf__mm_codes(const sheaf__packed *w)
 }
 
 /* ---- one value ---- */
-
-/* Arithmetic of float32 by that of double, in which denormals of float32 are none: flags that flush
- * them do not show. */
-static double wide(float x)
-{
-    const uint32_t bits = sheaf__bits(x), size = bits & 0x7fffffff;
-    if (size >= 0x800000)
-        return x;
-    return (bits >> 31 ? -1.0 : 1.0) * (double)size * 0x1p-149;
-}
-
-static float narrow(double x)
-{
-    if (!(fabs(x) < 0x1p-126))
-        return (float)x;
-    return sheaf__float((uint32_t)nearbyint(fabs(x) * 0x1p149) | (signbit(x) ? 0x80000000u : 0));
-}
 
 /* What an element of a row is multiplied by and what is taken from its code. */
 typedef struct group {
@@ -91,7 +73,7 @@ static group group_of(const mm_codes *l, int64_t row, int64_t col)
     const float
         value = map[((const uint8_t *)cell)[g * MM_PANEL + r]],
         by = nested[(sheaf__quant_first_group(q, &w->box, at) + number) / 256 - l->first_nested];
-    out.scale = narrow(wide(narrow(wide(value) * wide(by))) + wide(w->offset));
+    out.scale = sheaf__kept_sum(sheaf__kept_product(value, by), w->offset);
     return out;
 }
 
@@ -114,7 +96,7 @@ float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, bool back)
     const uint32_t code = code_at(l, row, col);
     const float number =
         q->codes == SHEAF__INT4 ? (float)((int)code - g.zero) : sheaf__code_value(q->codes, code);
-    float value = narrow(wide(number) * wide(g.scale));
+    float value = sheaf__kept_product(number, g.scale);
     if (back && q->codes != SHEAF__INT8)
         value = sheaf__rounded(value, q->dtype);
     return sheaf__rounded(value, l->w->dtype);

@@ -7,7 +7,7 @@
 #include "base/thread.h"
 #include "ops/devices/cuda/cuda.h"
 #include "ops/devices/cuda/kernels/probe.h"
-#include "ops/math/round.h"
+#include "ops/math/kept.h"
 #include "ops/matmul/mma.h"
 
 static uint32_t next(uint32_t *state)
@@ -60,7 +60,9 @@ static void make_floats(float (*in)[3])
     }
 }
 
-static const char *const operation[] = { "a + b", "a * b", "fma(a, b, c)", "a / b", "sqrt(|c|)" };
+static const char *const operation[] = { "a + b",       "a * b",     "fma(a, b, c)",
+                                         "a / b",       "sqrt(|c|)", "a * b, denormals kept",
+                                         "bfloat16(a)", "float16(a)" };
 
 static float result(const float *x, int which)
 {
@@ -69,7 +71,10 @@ static float result(const float *x, int which)
     case SHEAF__PROBE_PRODUCT: return x[0] * x[1];
     case SHEAF__PROBE_FMA: return fmaf(x[0], x[1], x[2]);
     case SHEAF__PROBE_QUOTIENT: return x[0] / x[1];
-    default: return sqrtf(x[2] < 0 ? -x[2] : x[2]);
+    case SHEAF__PROBE_ROOT: return sqrtf(x[2] < 0 ? -x[2] : x[2]);
+    case SHEAF__PROBE_KEPT: return sheaf__kept_product(x[0], x[1]);
+    case SHEAF__PROBE_BF16: return sheaf__from_bf16(sheaf__bf16(x[0]));
+    default: return sheaf__from_f16(sheaf__f16(x[0]));
     }
 }
 

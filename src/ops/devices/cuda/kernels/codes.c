@@ -42,7 +42,7 @@ DEVICE float value_of(const sheaf__codes_matrix *m, const eight *x, int e, scale
 {
     const uint32_t code = code_of(x, e, bytes);
     const float value = bytes ? sheaf__code_value((sheaf__codes)m->codes, code) : table[code];
-    return kept_product(value - s.zero, s.scale);
+    return sheaf__kept_product(value - s.zero, s.scale);
 }
 
 /* Elements from `col` on, of a row up to column `last`; of one group more often than not. */

@@ -3,46 +3,8 @@
 
 #include "ops/devices/cuda/kernels/codes.h"
 #include "ops/devices/cuda/kernels/vectors.h"
+#include "ops/math/kept.h"
 #include "ops/quant/values.h"
-
-/* a b and a + b with denormals as they are, as values of codes are told: the rest of a kernel takes
- * them for zeros. */
-#ifdef __CUDACC__
-DEVICE float kept_product(float a, float b)
-{
-    float x;
-    asm("mul.rn.f32 %0, %1, %2; // denormals kept" : "=f"(x) : "f"(a), "f"(b));
-    return x;
-}
-DEVICE float kept_sum(float a, float b)
-{
-    float x;
-    asm("add.rn.f32 %0, %1, %2; // denormals kept" : "=f"(x) : "f"(a), "f"(b));
-    return x;
-}
-#else
-/* By way of double, in which denormals of float32 are none. */
-DEVICE double in_double(float x)
-{
-    const uint32_t bits = sheaf__bits(x), size = bits & 0x7fffffff;
-    return size >= 0x800000 ? (double)x : (bits >> 31 ? -0x1p-149 : 0x1p-149) * (double)size;
-}
-DEVICE float from_double(double x)
-{
-    const double size = x < 0 ? -x : x;
-    return size < 0x1p-126
-               ? sheaf__float((uint32_t)nearbyint(size * 0x1p149) | (signbit(x) ? 0x80000000u : 0))
-               : (float)x;
-}
-DEVICE float kept_product(float a, float b)
-{
-    return from_double(in_double(a) * in_double(b));
-}
-DEVICE float kept_sum(float a, float b)
-{
-    return from_double(in_double(a) + in_double(b));
-}
-#endif
 
 /* The group of a row's first element, and elements of that group before it. */
 typedef struct codes_row {
@@ -79,9 +41,9 @@ DEVICE float codes_scale(const sheaf__codes_matrix *m, const codes_row *r, int64
     const int64_t at = row * m->groups + group;
     if (!m->doubled)
         return ((const float *)m->scale)[at];
-    const float product =
-        kept_product(map[((const uint8_t *)m->scale)[at]], m->nested[(r->first + group) >> 8]);
-    return kept_sum(product, m->offset);
+    const float product = sheaf__kept_product(map[((const uint8_t *)m->scale)[at]],
+                                              m->nested[(r->first + group) >> 8]);
+    return sheaf__kept_sum(product, m->offset);
 }
 
 /* What stands for a code before it is scaled: its value, less the zero's. */
@@ -99,7 +61,7 @@ DEVICE float codes_value(const sheaf__codes_matrix *m, const codes_row *r, int64
     const uint32_t code = bytes ? byte : byte >> col % 2 * 4 & 15u;
     const float value = m->codes == SHEAF__INT4 ? (float)code - codes_zero(m, row, group)
                                                 : sheaf__code_value((sheaf__codes)m->codes, code);
-    return kept_product(value, codes_scale(m, r, row, group, m->map));
+    return sheaf__kept_product(value, codes_scale(m, r, row, group, m->map));
 }
 
 /* A table of the 16 values of 4 bits, but of INT4 these without their zero. */

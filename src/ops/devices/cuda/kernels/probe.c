@@ -1,8 +1,8 @@
 /* probe.c - kernels that ask a GPU how it computes: where results are flushed to zero, and in what
  * order its tensor cores add. */
 #include "ops/devices/cuda/kernels/probe.h"
-#include "ops/devices/cuda/kernel.h"
-#include "ops/math/round.h"
+#include "ops/devices/cuda/kernels/vectors.h"
+#include "ops/math/kept.h"
 
 KERNEL(probe_floats, sheaf__probe_floats, 256)
 {
@@ -16,6 +16,9 @@ KERNEL(probe_floats, sheaf__probe_floats, 256)
     y[SHEAF__PROBE_FMA] = fmaf(x[0], x[1], x[2]);
     y[SHEAF__PROBE_QUOTIENT] = x[0] / x[1];
     y[SHEAF__PROBE_ROOT] = sqrtf(x[2] < 0 ? -x[2] : x[2]);
+    y[SHEAF__PROBE_KEPT] = sheaf__kept_product(x[0], x[1]);
+    y[SHEAF__PROBE_BF16] = sheaf__from_bf16((uint16_t)halves_of(x[0], x[1], SHEAF_BF16));
+    y[SHEAF__PROBE_F16] = sheaf__from_f16((uint16_t)(halves_of(x[1], x[0], SHEAF_F16) >> 16));
 }
 
 /* A warp's part of one instruction. */

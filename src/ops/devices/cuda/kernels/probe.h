@@ -3,13 +3,16 @@
 
 #include <stdint.h>
 
-#define SHEAF__PROBE_CASES 8192 /* of three numbers each; five results */
+#define SHEAF__PROBE_CASES 8192 /* of three numbers each */
 enum {
     SHEAF__PROBE_SUM,
     SHEAF__PROBE_PRODUCT,
     SHEAF__PROBE_FMA,
     SHEAF__PROBE_QUOTIENT,
     SHEAF__PROBE_ROOT,
+    SHEAF__PROBE_KEPT, /* these three: as values of quantised weights are made */
+    SHEAF__PROBE_BF16,
+    SHEAF__PROBE_F16,
     SHEAF__PROBE_RESULTS
 };
 

@@ -155,8 +155,8 @@ DEVICE uint32_t pair_of(uint32_t byte, float scale, float zero, const float *tab
                         sheaf_dtype dtype)
 {
     const float low = table[byte & 15], high = table[byte >> 4 & 15];
-    return halves_of(kept_product(zeros ? low - zero : low, scale),
-                     kept_product(zeros ? high - zero : high, scale), dtype);
+    return halves_of(sheaf__kept_product(zeros ? low - zero : low, scale),
+                     sheaf__kept_product(zeros ? high - zero : high, scale), dtype);
 }
 
 /* 16 elements of k of both rows, from the bytes at `shift`, as the instruction wants them. */
