@@ -8,8 +8,8 @@
 #   2 rule      1e9 results of each instruction of tensor cores against the rule; denormals against x86 (gpu/probe.cu)
 #   3 twins     every operation, odd and production sizes, special values, against plain loops (the unit tests)
 #   4 runs      LoRA of small models in float32, pairs and mma: the processor's hashes at several T, resumed, checkpointed
-#   5 speed     products and attention of 8B; those of cuBLAS (gpu/cublas.cu)
-#   6 step      LoRA of 8 layers of Llama-3-8B beside PyTorch + PEFT; tokens a second; planned and real memory
+#   5 speed     products, with quantised weights too, and attention of 8B; those of cuBLAS (gpu/cublas.cu)
+#   6 step      LoRA of 8 layers of Llama-3-8B beside PyTorch + PEFT, and onto a base in NF4; tokens a second; planned and real memory
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 carry=build-gpu/carry
@@ -26,6 +26,8 @@ mma-f16 small-bytes --dtype float16 --sums mma16 --steps 3
 mma-packed small-bytes --dtype bfloat16 --sums mma16 --steps 3 --pack --lora-dropout 0.1
 mini mini --dtype bfloat16 --sums mma16 --steps 2
 mini-f32 mini --dtype float32 --steps 2
+mini-nf4 mini --dtype bfloat16 --sums mma16 --steps 2 --quantize nf4
+mini-nf4-f32 mini --dtype float32 --steps 2 --quantize nf4-double
 END
 }
 # one NAME MODEL FLAG...: trains in $work/NAME; says the adapter's hash.
@@ -169,10 +171,15 @@ step() { # FLAG...: eight steps; the last lines of metrics, the plan's peak
     rm -rf "$work/step"
 }
 export -f step
-if ! done_before step "1 x 4096" || ! done_before step decode; then "$sheaf" init "$work/config.json" "$work/8b" --seed 1 --dtype bfloat16 >/dev/null 2>&1; fi
+if ! done_before step "1 x 4096" || ! done_before step decode || ! done_before step "decode, nf4"; then "$sheaf" init "$work/config.json" "$work/8b" --seed 1 --dtype bfloat16 >/dev/null 2>&1; fi
 point 120 step "1 x 4096" bash -c step
 point 120 step "1 x 4096, checkpointing" bash -c 'step --checkpointing'
 point 120 step "1 x 4096, one slice" bash -c 'step --slices 1'
+# QLoRA: the same model, quantised while it is loaded, and as a folder that generates.
+point 120 step "1 x 4096, nf4" bash -c 'step --quantize nf4'
+point 120 step "1 x 4096, nf4-double, checkpointing" bash -c 'step --quantize nf4-double --checkpointing'
+if ! done_before step "decode, nf4"; then "$sheaf" convert "$work/8b" "$work/8b-nf4" --quantize nf4 >/dev/null 2>&1; fi
+point 60 step "decode, nf4" "$sheaf" generate --model "$work/8b-nf4" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
 point 60 step decode "$sheaf" generate --model "$work/8b" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
 mkdir -p "$work/rival"
 cp "$work/config.json" "$work/rival/"

@@ -1,5 +1,6 @@
-/* speed.c - how fast the device `cuda` is at the products and the attention of a model of 8B, one
- * line of JSON each; `--small` takes shapes for a device that is emulated.
+/* speed.c - how fast the device `cuda` is at the products, with quantised weights too, and the
+ * attention of a model of 8B, one line of JSON each; `--small` takes shapes for a device that is
+ * emulated.
  *
  *   gpu_speed [--small] [--sums mma8|mma16|pairs]
  *
@@ -153,6 +154,105 @@ static void products(void)
                 product(shape[i].name, shape[i].m, shape[i].n, shape[i].k, slices, shape[i].back);
 }
 
+/* ---- quantised weights ---- */
+
+/* bfloat16, or as codes. */
+static sheaf__packed weight_of(const sheaf__quant *q, int64_t n, int64_t k)
+{
+    const sheaf__quant_box box = { .in = k, .rows = n, .cols = k };
+    sheaf__packed w = q == NULL ? sheaf__packed_on(device, SHEAF_BF16, n, k)
+                                : sheaf__packed_quantised(device, SHEAF_BF16, q, &box);
+    if (q == NULL) {
+        w.ahead = filled(n * k);
+        return w;
+    }
+    const int64_t groups = n * sheaf__quant_groups(q, &box), nested = sheaf__quant_nested(q, n * k);
+    const sheaf__quant_parts parts = { .codes = malloc((size_t)(n * k)),
+                                       .scales = malloc((size_t)groups * 4),
+                                       .scale_codes = malloc((size_t)groups),
+                                       .zeros = malloc((size_t)groups) };
+    const sheaf__quant_whole whole = { .nested = malloc((size_t)nested * 4 + 1), .offset = 0.05f };
+    stop(parts.codes == NULL || parts.scales == NULL || parts.scale_codes == NULL ||
+                 parts.zeros == NULL || whole.nested == NULL
+             ? sheaf__no_memory("a weight")
+             : NULL);
+    for (int64_t i = 0; i < n * k; i++)
+        parts.codes[i] = (uint8_t)((uint64_t)i * 2654435761u >> 16) &
+                         (sheaf__code_bits(q->codes) == 4 ? 15 : 255);
+    for (int64_t i = 0; i < groups; i++) {
+        parts.scales[i] = 0.01f + (float)(i % 64) * 0.001f;
+        parts.scale_codes[i] = (uint8_t)i;
+        parts.zeros[i] = (uint8_t)(i % 17);
+    }
+    for (int64_t i = 0; i < nested; i++)
+        whole.nested[i] = 0.03f;
+    stop(sheaf__device_alloc(&w.ahead, device, sheaf__packed_size(&w), SHEAF_MEM_ACTIVATIONS));
+    sheaf__weight_load_whole(device, &w, &whole);
+    sheaf__weight_load_codes(device, &w, &parts, 0, n);
+    void *const used[] = { parts.codes, parts.scales, parts.scale_codes, parts.zeros,
+                           whole.nested };
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        free(used[i]);
+    return w;
+}
+
+/* x W^T of m rows, or dy W. */
+static double seconds_with(const sheaf__packed *w, int64_t m, bool back)
+{
+    const int64_t k = back ? w->n : w->k, n = back ? w->k : w->n;
+    void *a = filled(m * k), *y = blank(m * n * 2);
+    const sheaf__term term = {
+        .a = a, .lda = k, .form = back ? SHEAF__B_BACK : SHEAF__B_AHEAD, .w = w, .k = k
+    };
+    const sheaf__product job = { .m = m,
+                                 .n = n,
+                                 .dtype = SHEAF_BF16,
+                                 .nslices = 1,
+                                 .term = &term,
+                                 .nterms = 1,
+                                 .y = y,
+                                 .ldy = n,
+                                 .out = SHEAF_BF16,
+                                 .alpha = 1,
+                                 .round_to = SHEAF_F32 };
+    const double s = seconds_of(run_product, &job, y);
+    sheaf__device_free(device, y);
+    sheaf__device_free(device, a);
+    return s;
+}
+
+/* Each form beside bfloat16, of the same shape. */
+static void quantised(int64_t n, int64_t k)
+{
+    static const struct {
+        const char *name;
+        sheaf__quant q;
+    } form[] = {
+        { "bfloat16", { 0 } },
+        { "nf4", { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, .dtype = SHEAF_BF16 } },
+        { "nf4-double",
+          { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, .doubled = true, .dtype = SHEAF_BF16 } },
+        { "int4", { SHEAF__INT4, SHEAF__GROUPS_OF_ROW, 128, .zeros = true, .dtype = SHEAF_F16 } },
+        { "int8", { SHEAF__INT8, SHEAF__GROUPS_OF_ROW, 0, .dtype = SHEAF_BF16 } },
+    };
+    static const int64_t rows[] = { 1, 8, 512, 2048 };
+    double plain[2][4];
+    for (size_t f = 0; f < sizeof form / sizeof *form; f++) {
+        sheaf__packed w = weight_of(f == 0 ? NULL : &form[f].q, n / part, k / part);
+        for (int i = 0; i < 8; i++) {
+            const int64_t m = rows[i / 2] > 64 ? rows[i / 2] / part : rows[i / 2];
+            const double s = seconds_with(&w, m, i % 2);
+            plain[i % 2][i / 2] = f == 0 ? s : plain[i % 2][i / 2];
+            printf("{\"quantised\": \"%s\", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"back\": %s, "
+                   "\"us\": %.1f, \"times_bfloat16\": %.3f}\n",
+                   form[f].name, (long long)m, (long long)w.n, (long long)w.k,
+                   i % 2 ? "true" : "false", s * 1e6, s / plain[i % 2][i / 2]);
+            fflush(stdout);
+        }
+        sheaf__device_free(device, w.ahead);
+    }
+}
+
 /* ---- attention: 32 heads of 128 on 8 ---- */
 
 typedef struct attention {
@@ -232,6 +332,9 @@ int main(int count, char **word)
     stop(sheaf__device_open(&device, &sheaf__cuda_class, 1, NULL, 0));
     device->sums = sums;
     products();
+    quantised(4096, 4096);
+    quantised(14336, 4096);
+    quantised(4096, 14336);
     attention_of(2048 / part, 2048 / part);
     attention_of(8192 / part, 8192 / part);
     attention_of(1, 4096 / part);
