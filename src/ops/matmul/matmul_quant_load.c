@@ -21,12 +21,6 @@ size_t sheaf__mm_quant_size(const sheaf__packed *w)
                                  : sheaf__mm_codes(w).bytes);
 }
 
-/* Scales of INT8 are of the type that is computed in. */
-static float scale_as(const sheaf__packed *w, float scale)
-{
-    return w->quant.codes == SHEAF__INT8 ? sheaf__rounded(scale, w->dtype) : scale;
-}
-
 /* ---- into cells ---- */
 
 /* What is written of one row: NULL, of a row that fills up the last panel. */
@@ -72,7 +66,7 @@ static void put_groups(char *scales, uint8_t *zeros, const sheaf__packed *w, con
         if (w->quant.doubled)
             ((uint8_t *)scales)[i * MM_PANEL] = have ? from->scale_codes[g + i] : 0;
         else
-            ((float *)scales)[i * MM_PANEL] = have ? scale_as(w, from->scales[g + i]) : 0;
+            ((float *)scales)[i * MM_PANEL] = have ? from->scales[g + i] : 0;
         if (w->quant.zeros)
             zeros[i * MM_PANEL] = have ? from->zeros[g + i] : 0;
     }
@@ -159,16 +153,9 @@ static sheaf_status *upload_scales(sheaf__device *device, const sheaf__packed *w
                                    int64_t row, int64_t count)
 {
     const int64_t n = count * l->groups;
-    if (w->quant.doubled)
-        return upload(device, w, l->scales + row * l->groups, parts->scale_codes, n);
-    float *scales = malloc((size_t)n * sizeof *scales + 1);
-    if (scales == NULL)
-        return sheaf__no_memory("scales of a weight");
-    for (int64_t i = 0; i < n; i++)
-        scales[i] = scale_as(w, parts->scales[i]);
-    sheaf_status *st = upload(device, w, l->scales + row * l->groups * 4, scales, n * 4);
-    free(scales);
-    return st;
+    return w->quant.doubled
+               ? upload(device, w, l->scales + row * l->groups, parts->scale_codes, n)
+               : upload(device, w, l->scales + row * l->groups * 4, parts->scales, n * 4);
 }
 
 static sheaf_status *upload_codes(sheaf__device *device, const sheaf__packed *w,

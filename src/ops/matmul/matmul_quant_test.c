@@ -199,8 +199,7 @@ static twins make_twins(sheaf_dtype dtype, const form *f, const sheaf__quant_box
         const int64_t g = number_of_group(f, &from, box->row0 + i / k, box->col0 + i % k);
         const bool int8 = f->q.codes == SHEAF__INT8;
         codes[i] = (uint8_t)below(sheaf__code_bits(f->q.codes) == 4 ? 16 : 256);
-        t.value[i] = number_of(f->q.codes, codes[i], f->q.zeros ? from.zero[g] : 8) *
-                     (int8 && !f->q.doubled ? sheaf__rounded(from.scale[g], dtype) : from.scale[g]);
+        t.value[i] = number_of(f->q.codes, codes[i], f->q.zeros ? from.zero[g] : 8) * from.scale[g];
         back[i] = int8 ? t.value[i] : sheaf__rounded(t.value[i], f->q.dtype);
     }
     t.ahead = plain_room(dtype, n, k);
