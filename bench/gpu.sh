@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 carry=build-gpu/carry
-tests="tensor_activation tensor_elements tensor_experts tensor_finite tensor_images tensor_linear tensor_loss tensor_norm tensor_rope tensor_rows
+tests="tensor_activation tensor_elements tensor_experts tensor_finite tensor_images tensor_linear tensor_loss tensor_norm tensor_rope tensor_rows tensor_shrink
  tensor_table tensor_trained matmul_far matmul_weight attention_far"
 
 # The runs of point 4, NAME FLAG...; each trains a model that is made from its seed.
@@ -23,6 +23,7 @@ f32 small-bytes --dtype float32 --steps 3
 pairs small-bytes --dtype bfloat16 --sums pairs --steps 3
 mma small-bytes --dtype bfloat16 --sums mma16 --steps 3
 mma-f16 small-bytes --dtype float16 --sums mma16 --steps 3
+mma-int8 small-bytes --dtype bfloat16 --sums mma16 --steps 3 --keep-activations int8
 mma-packed small-bytes --dtype bfloat16 --sums mma16 --steps 3 --pack --lora-dropout 0.1
 mini mini --dtype bfloat16 --sums mma16 --steps 2
 mini-f32 mini --dtype float32 --steps 2

@@ -256,6 +256,58 @@ static void test_train__its_lora_options(void **state)
     CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-layers");
 }
 
+/* Of what a run keeps only int8 is part of its result: the rest is not stored as such, and may
+ * change. */
+static void test_train__what_is_recomputed_may_change_on_resume(void **state)
+{
+    static const struct {
+        const char *given, *stored, *fails; /* fails: NULL: it goes on with `then` */
+        sheaf__kept then;
+    } cases[] = {
+        { "", "", NULL, SHEAF__KEPT_ALL },
+        { "", "int8", NULL, SHEAF__KEPT_INT8 },
+        { "int8", "int8", NULL, SHEAF__KEPT_INT8 },
+        { "", "attention", NULL, SHEAF__KEPT_ATTENTION },
+        { "all", "attention", NULL, SHEAF__KEPT_ALL },
+        { "attention", "", NULL, SHEAF__KEPT_ATTENTION },
+        { "none", "attention", NULL, SHEAF__KEPT_NONE },
+        { "int8", "", "--keep-activations cannot change when a run is resumed | nothing" },
+        { "int8", "attention", "--keep-activations cannot change when a run is resumed | nothing" },
+        { "all", "int8", "--keep-activations cannot change when a run is resumed | int8" },
+        { "none", "int8", "--keep-activations cannot change when a run is resumed | int8" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_train_options o;
+        cli_option table[CLI_MAX_OPTIONS];
+        sheaf__settings settings = { 0 };
+        char *began, *stored, *fixed;
+        sheaf_train_options_default(&o);
+        sheaf__train_settings(table, &o, false);
+        CHECK_OK(sheaf__settings_text(&began, table, true));
+        const sheaf__setting *kept = sheaf__setting_find(table, "keep-activations");
+        if (cases[i].given[0] != '\0') {
+            CHECK_OK(sheaf__setting_set(kept, cases[i].given, "--keep-activations"));
+            settings.given[kept - table] = true;
+        }
+        const bool any = cases[i].stored[0] != '\0';
+        assert_true(asprintf(&stored, "%s%s%s%s", began, any ? "keep-activations: " : "",
+                             cases[i].stored, any ? "\n" : "") > 0);
+        sheaf_status *st = sheaf__settings_resume(&settings, table, stored, "settings");
+        if (cases[i].fails != NULL) {
+            CHECK_FAILS(st, SHEAF_E_ARG, cases[i].fails);
+        } else {
+            CHECK_OK(st);
+            assert_int_equal(o.kept, cases[i].then);
+            CHECK_OK(sheaf__settings_text(&fixed, table, true));
+            assert_int_equal(strstr(fixed, "keep-activations") != NULL, o.kept == SHEAF__KEPT_INT8);
+            free(fixed);
+        }
+        sheaf__settings_release(&settings);
+        free(began);
+        free(stored);
+    }
+}
+
 /* A run of an older contract names no padding, and is not gone on with. */
 static void test_train__a_run_that_names_no_padding_is_refused(void **state)
 {
@@ -289,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_train__times_have_units),
         cmocka_unit_test(test_train__late_settings_are_silent),
         cmocka_unit_test(test_train__only_these_may_change_on_resume),
+        cmocka_unit_test(test_train__what_is_recomputed_may_change_on_resume),
         cmocka_unit_test(test_train__its_lora_options),
         cmocka_unit_test(test_train__a_run_that_names_no_padding_is_refused),
     };
