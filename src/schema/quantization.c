@@ -68,6 +68,7 @@ static void read_gptq(sheaf__quantization *q, sheaf_json_reader *r)
         format = sheaf__json_string(r, "format");
     q->less_one = format == NULL || strcmp(format, "gptq") == 0;
     q->symmetric = sheaf__json_bool(r, "sym", false);
+    q->act_order = sheaf__json_bool(r, "desc_act", false);
     q->group = read_group(r, -1);
     if (sheaf__json_int(r, "bits", 1, 64, SHEAF_JSON_NEEDED) != 4)
         refuse(r, "bits", "4, of GPTQ");
@@ -121,6 +122,7 @@ static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const json
                       is_one_of(&w, "type", "int"),
                known = is_one_of(&w, "strategy", "group channel");
     q->group = read_group(&w, -1);
+    q->symmetric = sheaf__json_bool(&w, "symmetric", true) || q->symmetric;
     if (w.st == NULL && (!ints || !known))
         refuse(r, "config_groups", "weights of 4 bits, type int, strategy group or channel");
     sheaf__config_leave(r, &w);

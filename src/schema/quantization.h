@@ -18,7 +18,9 @@ typedef struct sheaf__quantization {
     sheaf__quantizer by;
     int64_t group;    /* neighbours that share a scale; 0: all of a row, or it does not say */
     int64_t block[2]; /* FP8_BLOCKS: rows and columns */
-    bool symmetric;   /* GPTQ: all zeros are 8 */
+    bool symmetric;   /* GPTQ: all zeros are 8. compressed-tensors: no zeros are stored, or it does
+                         not say */
+    bool act_order;   /* GPTQ: groups by g_idx */
     bool less_one;    /* GPTQ's first format, which stores zeros less one */
 } sheaf__quantization;
 

@@ -152,6 +152,8 @@ sheaf_status *sheaf__codes_int4(sheaf__coding *g)
     sheaf_status *st = sheaf__coding_need(&p.codes, g, ".qweight");
     TRY(st, sheaf__coding_need(&p.zeros, g, ".qzeros"));
     TRY(st, sheaf__coding_need(&p.scales, g, ".scales"));
+    if (gptq && g->x->how.act_order)
+        TRY(st, sheaf__coding_need(&p.index, g, ".g_idx"));
     TRY(st, !g->wrong ? check_words(g, p.codes) : NULL);
     if (st != NULL || g->wrong)
         return st;
@@ -215,6 +217,8 @@ sheaf_status *sheaf__codes_packed(sheaf__coding *g)
     sheaf_status *st = sheaf__coding_need(&p.codes, g, ".weight_packed");
     TRY(st, sheaf__coding_need(&p.scales, g, ".weight_scale"));
     TRY(st, sheaf__coding_need(&size, g, ".weight_shape"));
+    if (!g->x->how.symmetric)
+        TRY(st, sheaf__coding_need(&p.zeros, g, ".weight_zero_point"));
     TRY(st, !g->wrong ? read_shape(shape, g, size) : NULL);
     if (st != NULL || g->wrong)
         return st;

@@ -184,11 +184,13 @@ static sheaf_status *convert(uint64_t *tensors, const char *path, const char *sc
     return st;
 }
 
-/* Does another model of the same names make sense to verify: nothing is held against it? */
+/* Does another model of the same names make sense to verify: nothing is held against it? Padding of
+ * tables is to be converted first, as verify says. */
 static bool is_held(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
         if (strcmp(c->finding[i].code, "unsupported") == 0 ||
+            strcmp(c->finding[i].code, "padded") == 0 ||
             strcmp(c->finding[i].code, "unmerged") == 0)
             return false;
     return c->model != NULL;

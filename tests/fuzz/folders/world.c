@@ -138,6 +138,28 @@ static world *add_made(world *next, const char *name, const char *golden, const 
     return next;
 }
 
+/* Recorded folders of quantized models, which are beside the other recordings. */
+static world *add_quantised(world *next, const char *scratch)
+{
+    static const char *const folders[] = {
+        "quant/tiny_llama/bnb_nf4_double",
+        "quant/tiny_llama/bnb_int8",
+        "quant/tiny_llama/bnb_nf4_storage_bf16",
+        "quant/tiny_llama_gptq_asym_actorder",
+        "quant/tiny_llama_awq",
+        "quant/tiny_llama_ct_pack_asym",
+    };
+    const char *all = getenv("SHEAF_RECORDINGS");
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char path[1200];
+        snprintf(path, sizeof path, "%s/%s", all == NULL || *all == '\0' ? "tests/data" : all,
+                 folders[i]);
+        if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
+            next = add(next, folders[i], path, scratch);
+    }
+    return next;
+}
+
 world *world_load(const char *golden, const char *scratch)
 {
     static const char *const parents[] = { "llama/deepspeed", "llama/megatron", "llama/torch_dcp",
@@ -171,7 +193,7 @@ world *world_load(const char *golden, const char *scratch)
     }
     all = add_made(all, "made/own", golden, "llama/tiny_llama/hf", "sheaf", 0, scratch);
     all = add_made(all, "made/sat4", golden, "cogagent/mp1", "sat", 4, scratch);
-    return all;
+    return add_quantised(all, scratch);
 }
 
 void world_free(world *w)
