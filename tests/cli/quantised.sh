@@ -28,9 +28,24 @@ for q in nf4 nf4-double int8; do
 done
 compare nf4 --tp 8 --checkpointing
 compare nf4 --tp 2 --offload weights
-sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices # where others may not read the memory of tensors
-for device in checked copied; do compare nf4-double --device $device --tp 2; done
+
+# ---- where others may not read the memory of tensors, and on emulated GPUs ----
+tiny=${SHEAF_RECORDINGS:-$SHEAF_SOURCE_ROOT/tests/data}/quant/tiny_llama
+[ -d "$tiny" ] || fail "recordings in $tiny"
+sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices
+for q in nf4 nf4-double int8; do
+    for flags in "--dtype float32" "--dtype bfloat16 --sums mma16 --tp 2"; do
+        for device in cpu checked copied cuda; do
+            rm -rf "$work/at.$device"
+            # shellcheck disable=SC2086
+            runs "$q $flags on $device" 0 . train --model "$tiny/base_bf16" --data "$tiny/fwd_inputs.safetensors" --quantize $q --lora-targets all-linear \
+                --micro-batch 2 --accumulate 2 --steps 2 --lr 1e-3 --threads 2 --out "$work/at.$device" --device $device $flags
+            [ $device = cpu ] || same "$q $flags on $device: the same checkpoint" "$work/at.cpu/checkpoints" "$work/at.$device/checkpoints"
+        done
+    done
+done
 sheaf=$SHEAF_BUILD_ROOT/src/cli/sheaf
+
 rm -rf "$work/other"
 runs "one step" 0 . train "${how[@]}" --steps 1 --out "$work/other" --quantize nf4 --lora-targets all-linear
 runs "the same on" 0 . train --out "$work/other" --resume --steps 2 --tp 5
