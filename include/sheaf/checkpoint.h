@@ -231,6 +231,10 @@ typedef struct sheaf_weights_merge_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
+    sheaf_quantize quantize; /* a plain base is quantised while it is read, as training with this
+                                option does; NONE: as a run among the adapters was trained */
+    bool plain_base; /* base is the plain model of which the adapters' base was quantised: merge
+                        onto it as it is; fingerprints are not compared */
     bool requantize; /* weights of a base in bitsandbytes' 4 or 8 bits stay so, changed ones are
                         quantised again; else they are written dequantised */
 } sheaf_weights_merge_options;

@@ -26,6 +26,7 @@ static sheaf_status *merge_step(sheaf_weights_convert_report *r,
                                                              .nadapters = 1,
                                                              .dst = how->dst,
                                                              .config = e->config,
+                                                             .quantize = e->quantize,
                                                              .dtype = how->dtype,
                                                              .threads = how->threads,
                                                              .events = how->events,
@@ -78,6 +79,11 @@ static sheaf_status *convert_run(sheaf_weights_convert_report *r,
                                        .events = how->events };
     const sheaf_dialect *to = sheaf__dialect_named(how->to);
     const bool peft = to->adapter, same = how->dtype == SHEAF_BOOL && how->shard_bytes == 0;
+    if (how->quantize != SHEAF_QUANTIZE_NONE || how->dequantize)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize or --dequantize"),
+                                             "a model as SRC, not a run"),
+                              "sheaf convert %s MODEL --to hf, then sheaf convert MODEL DST",
+                              how->src);
     if (how->adapter != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
                               "none: SRC is a checkpoint of training, which has what it trained");
@@ -124,7 +130,8 @@ static sheaf_status *convert(sheaf_weights_convert_report *report,
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
                             "a run or a checkpoint of training as SRC");
     if (st == NULL && !run && how->adapter != NULL)
-        st = sheaf__adapters_base(how->src, how->config, &how->adapter, 1, how->events);
+        st = sheaf__adapters_base(how->src, how->config, SHEAF_QUANTIZE_NONE, &how->adapter, 1,
+                                  how->events);
     TRY(st, run ? convert_run(report, how, lora) : sheaf_convert(report, how));
     return st;
 }

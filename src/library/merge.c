@@ -18,7 +18,8 @@ typedef struct steps {
     char *written[SHEAF_MERGE_ADAPTERS];
     char *base; /* of the run, where none is given; owned */
     char *config;
-    bool whole; /* methods head and full: DST is written */
+    sheaf_quantize quantize; /* of a run; its base is plain then */
+    bool whole;              /* methods head and full: DST is written */
 } steps;
 
 static void release_steps(steps *s)
@@ -48,6 +49,8 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
                                                                 .dst = s->written[i],
                                                                 .events = how->events }));
     s->adapters[i] = s->written[i];
+    if (st == NULL && e.quantize != SHEAF_QUANTIZE_NONE)
+        s->quantize = e.quantize;
     if (st == NULL && s->base == NULL) {
         s->base = e.base;
         s->config = e.config;
@@ -113,6 +116,8 @@ static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
         how->base = s->base;
         how->config = s->config;
     }
+    if (how->quantize == SHEAF_QUANTIZE_NONE && !how->plain_base)
+        how->quantize = s->quantize; /* what was trained on */
     return st;
 }
 
@@ -162,7 +167,14 @@ static sheaf_status *check_base(const sheaf_weights_merge_options *how, const st
     for (int i = 0; i < how->nadapters; i++)
         if (taken->written[i] == NULL)
             given[n++] = how->adapters[i];
-    return sheaf__adapters_base(how->base, how->config, given, n, how->events);
+    if (how->plain_base) {
+        sheaf_note(
+            how->events,
+            "%s: the base is used as it is; the adapter learned on one that quantising rounded",
+            how->base);
+        return NULL;
+    }
+    return sheaf__adapters_base(how->base, how->config, how->quantize, given, n, how->events);
 }
 
 static sheaf_status *merge(sheaf_weights_merge_report *out,
@@ -210,6 +222,9 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_merge_options: to"), "hf or sat"),
             "%s", o->to);
+    if (o->plain_base && (o->quantize != SHEAF_QUANTIZE_NONE || o->requantize || o->adapter_only))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: plain_base", what),
+                              "a base, and neither quantize nor requantize");
     if (o->requantize && (o->adapter_only || (o->to != NULL && strcmp(o->to, "hf") != 0)))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: requantize", what),
                               "a base, and --to hf: other forms have no weights in 4 or 8 bits");
@@ -227,6 +242,7 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
                                               "nadapters finite numbers"),
                                "%g", o->weights[i]);
     sheaf_status *st = sheaf__check_count(what, "tp", o->tp, SHEAF__MOST_PARTS);
+    TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_INT8));
     return st == NULL ? sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 

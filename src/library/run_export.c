@@ -83,6 +83,7 @@ sheaf_status *sheaf__run_export(sheaf__run_export_result *out, const sheaf__run_
         sheaf__run_base_open(&trained, &r.options,
                              &(sheaf__open_options){ .model = out->base, .config = out->config }));
     out->adapter = r.options.method == SHEAF_METHOD_LORA;
+    out->quantize = r.options.quantize;
     if (st == NULL) {
         sheaf_note(how->events, "%s, on %s", r.step, out->base);
         out->family = trained.opened.config.family;

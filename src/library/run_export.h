@@ -4,6 +4,7 @@
 
 #include "base/events.h"
 #include "schema/config.h"
+#include "sheaf/options.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__run_export_options {
@@ -18,7 +19,8 @@ typedef struct sheaf__run_export_result {
     bool adapter; /* a PEFT adapter was written, method lora; else a Hugging Face model */
     int64_t step;
     sheaf_family family;
-    char *base, *config; /* paths as given or found; config NULL: none; owned */
+    sheaf_quantize quantize; /* how the run quantised its base */
+    char *base, *config;     /* paths as given or found; config NULL: none; owned */
 } sheaf__run_export_result;
 
 /* sheaf__run_export_is - *is: a run, or a checkpoint of training; *adapter: of method lora. */

@@ -226,9 +226,10 @@ static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_weights_verify_
     else if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_MEMORY)
         st = wrong;
     else if (wrong == NULL && held && how->base != NULL)
-        st = sheaf__catalog_defect(
-            c, c->root,
-            sheaf__adapters_base(base, NULL, (const char *const[]){ c->root }, 1, how->events));
+        st = sheaf__catalog_defect(c, c->root,
+                                   sheaf__adapters_base(base, NULL, SHEAF_QUANTIZE_NONE,
+                                                        (const char *const[]){ c->root }, 1,
+                                                        how->events));
     else
         sheaf_status_free(wrong); /* reported already */
     sheaf_lora_options_release(&options);

@@ -195,7 +195,8 @@ static sheaf_status *compare_base(const char *is, const char *was, const char *m
         st,
         "give the base that it was trained on, with --quantize if it was quantised while it was "
         "loaded; to use it on this one all the same: "
-        "sheaf convert ADAPTER COPY --to peft, whose copy carries no fingerprint");
+        "sheaf convert ADAPTER COPY --to peft, whose copy carries no fingerprint, or of the plain "
+        "model that was quantised for training: sheaf merge --plain-base");
 }
 
 sheaf_status *sheaf__opened_compare(const sheaf__opened *o, const char *is)
@@ -432,19 +433,21 @@ void sheaf__opened_close(sheaf__opened *o)
 
 /* ---- adapters of a base that is not run ---- */
 
-static sheaf_status *hash_base(char out[33], const char *base, const char *config)
+static sheaf_status *hash_base(char out[33], const char *base, const char *config,
+                               sheaf_quantize as)
 {
     sheaf__opened opened = { 0 };
     sheaf_status *st = sheaf__open_model(
         &opened,
-        &(sheaf__open_options){ .model = base, .config = config, .slices = 8, .hashed = true });
+        &(sheaf__open_options){
+            .model = base, .config = config, .slices = 8, .hashed = true, .quantize = as });
     TRY(st, sheaf__hashed_all(opened.hashed, 0));
     TRY(st, sheaf__hashed_weights(out, opened.hashed));
     sheaf__opened_close(&opened);
     return st;
 }
 
-sheaf_status *sheaf__adapters_base(const char *base, const char *config,
+sheaf_status *sheaf__adapters_base(const char *base, const char *config, sheaf_quantize as,
                                    const char *const *adapters, int n, const sheaf_events *events)
 {
     char is[33] = "", was[33];
@@ -454,7 +457,7 @@ sheaf_status *sheaf__adapters_base(const char *base, const char *config,
         if (st != NULL || was[0] == '\0')
             continue;
         if (is[0] == '\0')
-            st = hash_base(is, base, config);
+            st = hash_base(is, base, config, as);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
             sheaf_warn(events,
                        "the adapter's fingerprint of its base cannot be compared with %s: %s: %s",

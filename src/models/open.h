@@ -70,10 +70,10 @@ sheaf_status *sheaf__opened_quantise(sheaf__opened *opened, sheaf_quantize as,
 sheaf_source *sheaf__opened_forms(const sheaf__opened *opened);
 
 /* sheaf__adapters_base - is this the base whose fingerprint is stored in each of n adapters? Opens
- * and reads the base only where one stores a fingerprint. `config`: of the base, where its folder
- * has none, or NULL. A base that sheaf does not run has no fingerprint: a warning. Errors:
- * SHEAF_E_LAYOUT. */
-sheaf_status *sheaf__adapters_base(const char *base, const char *config,
+ * and reads the base only where one stores a fingerprint, quantised `as`. `config`: of the base,
+ * where its folder has none, or NULL. A base that sheaf does not run has no fingerprint: a warning.
+ * Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__adapters_base(const char *base, const char *config, sheaf_quantize as,
                                    const char *const *adapters, int n, const sheaf_events *events);
 /* sheaf__opened_compare - the same for the opened base, whose fingerprint is `is`. */
 sheaf_status *sheaf__opened_compare(const sheaf__opened *opened, const char *is);

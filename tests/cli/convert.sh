@@ -134,7 +134,7 @@ runs "not twice" 3 "four: --quantize.*expected: +weights in float32.*quantised a
 runs "nor in a form that holds none" 2 '--quantize.*--to hf' convert "$quant/base_bf16" "$work/never" --to sheaf --quantize nf4
 runs "which takes plain weights alone" 2 '--to sheaf.*plain weights.*--dequantize' convert "$work/four" "$work/never" --to sheaf
 runs "plain weights cannot become plain" 2 '--dequantize.*weights in 4 or 8 bits' convert "$quant/base_bf16" "$work/never" --to hf --dequantize
-runs "an unknown kind" 2 'nf4, nf4-double or int8' convert "$quant/base_bf16" "$work/never" --to hf --quantize q4_k
+runs "an unknown kind" 2 'none, nf4, nf4-double or int8' convert "$quant/base_bf16" "$work/never" --to hf --quantize q4_k
 absent "nothing is left of them" "$work/never"
 runs "a copy in several files" 0 'hf to hf, 91 tensors' convert "$work/four" "$work/copied" --to hf --shard-mb 1
 runs "plain again" 0 . convert "$work/copied" "$work/plain4" --to hf --dequantize

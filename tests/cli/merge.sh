@@ -115,6 +115,23 @@ runs "a plain base is not quantised again" 2 "expected: +a base with weights in 
 runs "nor for SAT" 2 "expected: +a base, and --to hf" merge "$quant/bnb_nf4_double" "$work/q" "$work/no" --requantize --to sat
 absent "nothing of these" "$work/no"
 rm -r "$work/plain" "$work/again"
+# A base that training quantised while it was loaded is the one that the run is merged into, unless the plain one is asked for.
+printf '{"text": "hello there"}\n{"text": "how are you"}\n' >"$work/d.jsonl"
+runs "a plain model" 0 . init tiny-bytes "$work/p" --seed 1
+runs "and itself in 4 bits" 0 . convert "$work/p" "$work/p4" --to hf --quantize nf4
+runs "LoRA on what is quantised while it is loaded" 0 . train --model "$work/p" --quantize nf4 --data "$work/d.jsonl" --out "$work/run4" --steps 1
+runs "its run" 0 '28 weights of the base are in 4 or 8 bits' merge "$work/run4" "$work/m1"
+runs "onto the plain model" 0 '28 weights of the base are in 4 or 8 bits' merge "$work/p" "$work/run4" "$work/m2"
+runs "its adapter onto the plain model" 0 '28 weights' merge "$work/p" "$work/run4/adapter" "$work/m3" --quantize nf4
+runs "onto the folder in 4 bits" 0 '28 weights' merge "$work/p4" "$work/run4/adapter" "$work/m4"
+for m in m2 m3 m4; do same "all are one model" "$work/m1/model.safetensors" "$work/$m/model.safetensors"; done
+runs "the plain model is another base" 3 'its base.*--plain-base' merge "$work/p" "$work/run4/adapter" "$work/no"
+runs "which can be chosen" 0 'base is used as it is' merge "$work/p" "$work/run4/adapter" "$work/m5" --plain-base
+check "and gives another model" sh -c '! cmp -s "$1" "$2"' . "$work/m1/model.safetensors" "$work/m5/model.safetensors"
+runs "not both" 2 'plain_base' merge "$work/p" "$work/run4/adapter" "$work/no" --plain-base --quantize nf4
+runs "nothing is quantised twice" 3 'quantised already' merge "$work/p4" "$work/run4/adapter" "$work/no" --quantize nf4
+runs "only what is stored is quantised again" 2 'a base that is stored in 4 or 8 bits' merge "$work/run4" "$work/no" --requantize
+absent "nothing of these" "$work/no"
 # --dtype rounds what is beside quantized weights and not what they are read with.
 runs "convert says what keeps its type" 0 'quantized weights keep their types, and so do 42 tensors' convert "$quant/bnb_nf4_double" "$work/rounded" --to hf --dtype float16
 check "scales keep their type, other weights do not" bash -c 'grep -aoE "\"(model.layers.0.self_attn.q_proj.weight.nested_absmax|model.norm.weight)\": ?\{\"dtype\": ?\"[A-Z0-9]+\"" "$1" | tr -d " \n" | grep -q "absmax.*F32.*norm.weight.*F16"' . "$work/rounded/model.safetensors"

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
+#include "catalog/quantising.h"
 #include "checkpoint/store/probe.h"
 #include "dialects/common/quantised.h"
 #include "dialects/hf/hf.h"
@@ -135,6 +136,26 @@ static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
     return (p->config = strdup(c->config)) == NULL ? sheaf__no_memory(memory_for) : NULL;
 }
 
+static bool is_chosen(void *self, const char *name)
+{
+    const sheaf_tensor *t = sheaf_schema_find(self, name);
+    return t != NULL && sheaf__is_quantisable(t);
+}
+
+/* The values that training met, which quantised the base while it was loaded. */
+static sheaf_status *quantise_base(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
+{
+    sheaf_schema *schema;
+    sheaf_status *st = known_schema(&schema, p, NULL);
+    if (st == NULL && schema == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", o->base),
+                                        "a model that sheaf knows, and its config"),
+                         p->config == NULL ? "no config" : "an architecture that is not known");
+    TRY(st, sheaf_in(sheaf__quantise(&p->base, o->quantize, is_chosen, schema), "%s", o->base));
+    sheaf_schema_free(schema);
+    return st;
+}
+
 static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     const sheaf_dialect_hints hints = { .config = o->config, .as_stored = true };
@@ -153,7 +174,8 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_weights_merge_
         return st;
     }
     st = sheaf__catalog_source(&p->base, c, false);
-    return st == NULL ? hold_against_schema(p, false, o->events) : st;
+    TRY(st, hold_against_schema(p, false, o->events));
+    return st == NULL && o->quantize != SHEAF_QUANTIZE_NONE ? quantise_base(p, o) : st;
 }
 
 static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)

@@ -27,6 +27,11 @@ sheaf_status *sheaf__merge_requantise_open(sheaf__merge_plan *p,
                                            const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = NULL;
+    if (o->quantize != SHEAF_QUANTIZE_NONE)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--requantize"),
+                                             "a base that is stored in 4 or 8 bits"),
+                              "sheaf convert %s BASE --to hf --quantize ..., and merge onto that",
+                              o->base);
     if (p->nquantised == 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--requantize"),
                                           "a base with weights in 4 or 8 bits"),

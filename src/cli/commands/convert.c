@@ -79,7 +79,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
           .choices = cli_dtypes },
         { "quantize", CLI_CHOICE, &how.quantize,
           "hf: linear layers in 4 or 8 bits, as bitsandbytes stores them",
-          .choices = cli_quantize },
+          .choices = sheaf__quantize_choices },
         { "dequantize", CLI_FLAG, &how.dequantize,
           "weights of SRC in 4 or 8 bits as plain ones (default: hf keeps them)" },
         { "step", CLI_COUNT, &how.step, "step number to write to DST; 0 = as in SRC", .min = 0 },

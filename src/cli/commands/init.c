@@ -33,7 +33,7 @@ int cmd_init(cli *cli, int argc, char **argv)
           .choices = cli_dtypes },
         { "quantize", CLI_CHOICE, &how.quantize,
           "linear layers in 4 or 8 bits, as sheaf convert --quantize makes them",
-          .choices = cli_quantize },
+          .choices = sheaf__quantize_choices },
         { "threads", CLI_INT, &how.threads, "threads; 0 = all cores", .max = 4096 },
         { 0 },
     };

@@ -79,8 +79,7 @@ sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, co
  * it, a pipe or a file exactly. */
 void cli_say(const cli *cli, const char *text);
 
-extern const cli_choice cli_quantize[]; /* nf4, nf4-double, int8 as sheaf_quantize */
-extern const cli_choice cli_dtypes[];   /* float32, bfloat16, float16 as sheaf_dtype */
+extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dtype */
 
 /* cli_json_end - ends the object and writes it as a line; false where memory or the stream
  * failed: then nothing of it was written, or not all. The text is released in any case. */

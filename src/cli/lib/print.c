@@ -5,7 +5,6 @@
 #include "base/print.h"
 #include "cli.h"
 #include "sheaf/dtype.h"
-#include "sheaf/options.h"
 
 sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli)
 {
@@ -27,13 +26,6 @@ const cli_choice cli_dtypes[] = {
     { "float32", SHEAF_F32 },
     { "bfloat16", SHEAF_BF16 },
     { "float16", SHEAF_F16 },
-    { 0 },
-};
-
-const cli_choice cli_quantize[] = {
-    { "nf4", SHEAF_QUANTIZE_NF4 },
-    { "nf4-double", SHEAF_QUANTIZE_NF4_DOUBLE },
-    { "int8", SHEAF_QUANTIZE_INT8 },
     { 0 },
 };
 
