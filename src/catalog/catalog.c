@@ -223,8 +223,11 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
 
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *c)
 {
-    if (c->count == 0)
+    if (c->count == 0) { /* all of them may have been removed */
+        if (c->slots > 0)
+            memset(c->slot, 0, (size_t)c->slots * sizeof *c->slot);
         return NULL;
+    }
     qsort(c->tensor, (size_t)c->count, sizeof *c->tensor, sheaf__by_name);
     return rehash(c, c->slots);
 }

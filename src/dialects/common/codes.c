@@ -9,6 +9,7 @@
 #include "catalog/boxes.h"
 #include "dialects/common/codes_private.h"
 #include "dialects/common/model_folder.h"
+#include "schema/schema.h"
 
 enum { MOST_WRONG = 200, MOST_CONFIG = 1 << 20 };
 
@@ -342,6 +343,73 @@ static sheaf_status *check_zeros(sheaf__codes_of *x)
                                   "off by one step");
 }
 
+/* ---- biases that are none ---- */
+
+static sheaf_status *is_zero(bool *zero, const sheaf_catalog *c, const sheaf_logical *t)
+{
+    const int64_t size =
+        sheaf__elements(t->entry.ndim, t->entry.shape) * (int64_t)sheaf_dtype_bytes(t->entry.dtype);
+    char part[4096];
+    sheaf_status *st = NULL;
+    *zero = true;
+    for (int64_t at = 0; st == NULL && *zero && at < size; at += (int64_t)sizeof part) {
+        const int64_t n = size - at < (int64_t)sizeof part ? size - at : (int64_t)sizeof part;
+        st = sheaf__part_bytes(part, c, t, at, n);
+        for (int64_t i = 0; st == NULL && i < n; i++)
+            *zero = *zero && part[i] == 0;
+    }
+    return st;
+}
+
+/* AutoGPTQ stored a bias of zeros for each weight, whatever the model has. */
+static sheaf_status *leave_biases(int64_t *left, sheaf_catalog *c, const sheaf_schema *schema)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < c->count; i++) {
+        char name[SHEAF__CODED_NAME];
+        const sheaf_logical *t = &c->tensor[i];
+        const int n = (int)strlen(t->entry.name) - (int)strlen(".weight");
+        bool zero = false;
+        if (t->coded == NULL || t->coded->packing != SHEAF__GPTQ || n < 0 ||
+            sheaf_schema_find(schema, t->entry.name) == NULL)
+            continue;
+        snprintf(name, sizeof name, "%.*s.bias", n < SHEAF__CODED_NAME - 8 ? n : 0, t->entry.name);
+        sheaf_logical *bias = sheaf__catalog_find(c, name);
+        if (bias == NULL || bias->kind != SHEAF_WEIGHT || sheaf_schema_find(schema, name) != NULL)
+            continue;
+        st = is_zero(&zero, c, bias);
+        if (st == NULL && zero) {
+            bias->kind = SHEAF_TAKEN;
+            ++*left;
+        }
+    }
+    return st;
+}
+
+static sheaf_status *check_biases(sheaf__codes_of *x)
+{
+    sheaf_catalog *c = x->c;
+    sheaf_config config = { 0 };
+    sheaf_schema *schema = NULL;
+    int64_t left = 0;
+    if (x->how.by != SHEAF__GPTQ_4 || c->config == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
+    const bool parsed = st == NULL;
+    TRY(st, sheaf_schema_new(&schema, &config, 1));
+    TRY(st, leave_biases(&left, c, schema));
+    sheaf_schema_free(schema);
+    if (parsed)
+        sheaf_config_release(&config);
+    st = sheaf__only_memory(st); /* others report the config, and what cannot be read */
+    if (st != NULL || left == 0)
+        return st;
+    return sheaf__note(c, "inferred", c->root, "", "", "",
+                       "%" PRId64 " biases of zeros, as AutoGPTQ stores them beside weights whose "
+                       "layers have none, are left out",
+                       left);
+}
+
 /* ---- the config ---- */
 
 /* quantize_config.json of AutoGPTQ, quant_config.json of AutoAWQ, where the config says nothing. */
@@ -421,6 +489,28 @@ static sheaf_status *drop_key(sheaf_catalog *c, const char *part)
     return NULL;
 }
 
+/* Without a word of how, names alone do not say which zeros are stored, and of how many bits. */
+static sheaf_status *say_nothing(bool *damaged, sheaf_catalog *c)
+{
+    int64_t n = 0;
+    sheaf__quantizer by;
+    for (int64_t i = 0; i < c->count; i++)
+        n += sign_of(&by, &c->tensor[i]) != NULL;
+    if (n == 0 || c->as_stored || c->config == NULL) /* or as it is, tensor by tensor */
+        return NULL;
+    for (int64_t i = 0; i < c->count; i++)
+        if (is_part(&c->tensor[i]))
+            c->tensor[i].kind = SHEAF_TAKEN;
+    *damaged = true;
+    sheaf__catalog_keep(c, ~(1u << SHEAF_TAKEN));
+    sheaf_status *st = sheaf__catalog_sort(c);
+    return TRY(st, sheaf__defect(c, "missing", c->config_path != NULL ? c->config_path : c->root,
+                                 "", "quantization_config, or quantize_config.json beside it",
+                                 "put the config.json or quantize_config.json that was saved with "
+                                 "these weights there",
+                                 "nothing of how %" PRId64 " quantized weights are stored", n));
+}
+
 sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
 {
     sheaf__codes_of x = { .c = c, .damaged = *damaged };
@@ -429,8 +519,10 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
     if (!has_parts(c))
         return NULL;
     sheaf_status *st = read_config(&x, &read, &part);
-    if (st != NULL || !read || (x.how.by == SHEAF__NO_QUANTIZER && !speaks_for_itself(c)))
+    if (st != NULL || !read)
         return st;
+    if (x.how.by == SHEAF__NO_QUANTIZER && !speaks_for_itself(c))
+        return say_nothing(damaged, c);
     const int64_t count = c->count;
     for (int64_t i = 0; st == NULL && i < count; i++) {
         sheaf__quantizer by;
@@ -439,6 +531,7 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
             st = put_together(&x, &c->tensor[i], suffix, by);
     }
     TRY(st, check_zeros(&x));
+    TRY(st, check_biases(&x));
     TRY(st, check_rest(&x));
     TRY(st, drop_key(c, part));
     sheaf__catalog_keep(c, ~(1u << SHEAF_TAKEN));

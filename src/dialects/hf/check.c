@@ -184,7 +184,9 @@ static sheaf_status *check_model(const sheaf_schema *schema, sheaf_source *sourc
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensors of the model");
         sheaf_expected(st, "weights in F32, BF16 or F16");
         sheaf_found(st, "quantized weights (%s)", how);
-        return sheaf_try_this(st, "the weights of %s in 16 or 32 bits, before they were quantized",
+        return sheaf_try_this(st,
+                              "the config.json (quantization_config) or quantize_config.json that "
+                              "was saved with them; else the weights of %s in 16 or 32 bits",
                               said);
     }
     if (is != NULL && (is->towers != NULL || family->towers != NULL) && is != family &&

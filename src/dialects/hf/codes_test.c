@@ -656,6 +656,49 @@ static void test_codes__zeros_of_gptq_tell_its_format(void **state)
     }
 }
 
+/* ---- AutoGPTQ ---- */
+
+static void put_bias(quant_folder *f, const char *name, float value)
+{
+    put_tensor(f, name, "F16", 64, 1);
+    quant_resize(&f->tensor[f->count - 1], "F16", "[64]");
+    const uint16_t half = sheaf__f16(value);
+    memcpy(f->tensor[f->count - 1].data + 6, &half, sizeof half);
+}
+
+/* Its config lies in a file of its own, and each weight has a bias, which is of zeros. */
+static void test_codes__folders_of_autogptq(void **state)
+{
+    static const char name[] = "model.layers.0.self_attn.q_proj.bias";
+    if (!is_there(recorded("tiny_llama_gptq_sym")))
+        return; /* a whole model of it is in the full recordings */
+    for (int wrong = 0; wrong < 2; wrong++) {
+        quant_folder f;
+        sheaf_catalog *c = NULL;
+        json_t *config;
+        quant_open(&f, recorded("tiny_llama_gptq_sym"));
+        put_bias(&f, name, (float)wrong);
+        config = json_loads(f.config, 0, NULL);
+        json_object_del(config, "quantization_config");
+        free(f.config);
+        f.config = json_dumps(config, 0);
+        json_decref(config);
+        CHECK_OK(sheaf__remove_tree(at("auto")));
+        quant_write(&f, at("auto"));
+        CHECK_OK(open_catalog(&c, at("auto"), false));
+        assert_true(has(c, "missing", "quantize_config.json"));
+        sheaf__catalog_free(c);
+        put(at("auto/quantize_config.json"),
+            "{\"bits\": 4, \"group_size\": 32, \"desc_act\": false, \"sym\": true}");
+        CHECK_OK(open_catalog(&c, at("auto"), false));
+        assert_int_equal(has(c, "inferred", "biases of zeros"), !wrong);
+        assert_int_equal(has(c, "foreign", name), wrong);
+        assert_int_equal(sheaf__catalog_defects(c), wrong);
+        sheaf__catalog_free(c);
+        quant_close(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -666,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_codes__what_contradicts_is_named),
         cmocka_unit_test(test_codes__scales_that_are_no_numbers),
         cmocka_unit_test(test_codes__zeros_of_gptq_tell_its_format),
+        cmocka_unit_test(test_codes__folders_of_autogptq),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
