@@ -113,6 +113,7 @@ typedef struct piece {
     int64_t j0, j1, panel;
     const uint32_t *b[MM_PASSES]; /* of the stretch at hand */
     const mm_code *code[MM_PASSES];
+    mm_taken taken[MM_PASSES];
     mm_finish finish; /* if it ends in a root; of several each only stores */
 } piece;
 
@@ -373,8 +374,10 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
                 c->b[p] = buffer;
             } else {
                 c->b[p] = sheaf__mm_panels(buffer, area->engine, term, area->dtype, c->j0, c->j1,
-                                           item->k0, item->kb, plan->spread, plan->codes, made);
-                if (plan->codes && mm_compressed(term))
+                                           item->k0, item->kb, plan->spread, plan->takes, made);
+                if (plan->takes & MM_CODES)
+                    sheaf__mm_take(&c->taken[p], term, c->j0, item->k0);
+                if (plan->takes & mm_takes(term) & MM_COMPRESSED)
                     c->code[p] = &term->w->code[mm_code_box(term->w, c->j0, item->k0)];
             }
             if (c->b[p] == buffer)
@@ -512,7 +515,8 @@ static void run_stretch(area *area, const stretch *s, const stretch *next)
         for (const piece *c = area->piece; c < area->piece + area->pieces; c++) {
             mm_band band = { .pass = s->pass,
                              .b = c->b,
-                             .code = plan->codes ? c->code : NULL,
+                             .code = plan->takes & MM_COMPRESSED ? c->code : NULL,
+                             .taken = plan->takes & MM_CODES ? c->taken : NULL,
                              .passes = s->n,
                              .words = s->stride,
                              .pairs = area->engine->spread && !plan->spread,

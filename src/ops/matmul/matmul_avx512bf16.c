@@ -10,5 +10,6 @@
 #define PAIRS_OF(rows, wide) NO_PAIRS
 #define STEP(acc, a, b) _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b))
 #define CODES(f) f(1) f(2) f(3) f(4)
+#define TAKEN(f) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8)
 
 #include "ops/matmul/matmul_kernel.h"

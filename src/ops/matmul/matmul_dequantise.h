@@ -12,7 +12,7 @@
  *   ORDINARY(s)                   nothing in a vector is tiny or not finite
  *   THROUGH(x, type)              rounded to 16 bits and widened
  *   STORE_FLOATS(to, x)           two steps of [32] from x[VECTORS]
- *   STORE_HALVES(to, x, type)     [32] pairs */
+ *   STORE_WORDS(to, x, type)     [32] pairs */
 #include "base/unroll.h"
 #include "ops/matmul/matmul_quant.h"
 #include "ops/quant/values.h"
@@ -79,7 +79,7 @@ expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const 
                 x[v] = THROUGH(x[v], d->between);
         }
         if (dtype != SHEAF_F32) {
-            STORE_HALVES(to, x, dtype);
+            STORE_WORDS(to, x, dtype);
             if (col + 1 == end)
                 for (int i = 0; i < MM_PANEL; i++)
                     to[i] &= 0xffff;

@@ -33,7 +33,7 @@ static const mm_engine avx512_f16 = { ENGINE(avx512, MM_STRIDE_F32, 14) };
 static const mm_engine avx512_spread = { ENGINE(avx512, MM_STRIDE_F32, 14), SPREAD(8, 128),
                                          CODES(4) };
 static const mm_engine avx512_pairs = { ENGINE(avx512bf16, MM_STRIDE_PAIRS, 14), .direct = 12,
-                                        .most_unasked = 14, CODES(4) };
+                                        .most_unasked = 14, .takes = 8, CODES(4) };
 static const mm_engine avx512_tiles = { ENGINE(avx512tiles, MM_STRIDE_F32, 7), SPREAD(3, 48),
                                         CODES(3) };
 /* Sums of 512 rows and columns and a stretch of B stay in a second-level cache of 2 MB: one thread

@@ -17,7 +17,8 @@
  *   ODD EVEN        optional: an element of a pair as a float, where kernels take B in pairs
  *   CHAINS          optional: the order `tiles` instead of `pairs`
  *   ONE_PANEL       optional, 1: few rows go through one panel after the other
- *   CODES(f)        optional: f(1) f(2) ... for rows of tiles that take compressed panels */
+ *   CODES(f)        optional: f(1) f(2) ... for rows of tiles that take compressed panels
+ *   TAKEN(f)        optional: the same of codes of 4 bits */
 
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
@@ -49,7 +50,9 @@ typedef struct operands {
      * chains go on from, or NULL. */
     int64_t ldb, cols;
     const float *from;
-    const mm_code *code; /* b is compressed; else NULL */
+    const mm_code *code;   /* b is compressed; else NULL */
+    const mm_taken *taken; /* b is the first cell of codes; else NULL */
+    int64_t panel;         /* which of the cells after it */
     mm_soon **soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
 } operands;
@@ -358,6 +361,9 @@ TILES
 #ifdef CODES
 #include "ops/matmul/matmul_codes.h"
 #endif
+#ifdef TAKEN
+#include "ops/matmul/matmul_quant_tile.h"
+#endif
 
 /* ---- all tiles of a band ---- */
 
@@ -400,6 +406,14 @@ static inline void begin_pass(operands *in, store *s, const tile_at *t, int p)
         in->b = band->b[p] + t->panel * mm_code_words(pass->steps);
     }
 #endif
+#ifdef TAKEN
+    in->taken = NULL;
+    if (band->taken != NULL && pass->steps > 0 && band->taken[p].w != NULL) {
+        in->taken = &band->taken[p];
+        in->panel = t->panel;
+        in->b = band->b[p];
+    }
+#endif
 }
 
 static inline void run_pass(const tile_at *t, const operands *in, const store *s)
@@ -407,6 +421,12 @@ static inline void run_pass(const tile_at *t, const operands *in, const store *s
 #ifdef CODES
     if (in->code != NULL) {
         tiles_of_codes[t->band->rows - 1](in, s);
+        return;
+    }
+#endif
+#ifdef TAKEN
+    if (in->taken != NULL) {
+        run_taken(in, s, t->band->rows, t->run);
         return;
     }
 #endif
@@ -484,10 +504,11 @@ void NAME(mm_run)(const mm_band *band)
     mm_soon *list = band->soon;
     const tile_row *row = &tiles[band->rows - 1];
     tile_fn *const *run = band->pairs ? row->pairs : band->stride ? row->direct : row->run;
-    const int vectors_wide = band->code != NULL ? 2 /* a panel */
-                             : band->pairs      ? row->wide_pairs
-                             : band->stride     ? 2
-                                                : row->wide;
+    const bool panels = band->code != NULL || band->taken != NULL;
+    const int vectors_wide = panels         ? 2
+                             : band->pairs  ? row->wide_pairs
+                             : band->stride ? 2
+                                            : row->wide;
     const int64_t wide = vectors_wide * LANES;
     operands in = { .stride = band->stride,
                     .ahead = band->rows * band->stride,
@@ -501,7 +522,7 @@ void NAME(mm_run)(const mm_band *band)
     for (; j + wide <= band->cols && vectors_wide > 2; j += wide)
         run_tile(band, &in, j, run[2], vectors_wide);
     for (; j < band->cols; j += 2 * LANES) {
-        const int vectors = band->code != NULL || band->cols - j > LANES ? 2 : 1;
+        const int vectors = panels || band->cols - j > LANES ? 2 : 1;
         run_tile(band, &in, j, run[vectors - 1], vectors);
     }
 }

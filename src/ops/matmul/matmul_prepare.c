@@ -332,6 +332,10 @@ static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t 
 {
     const sheaf__packed *w = term->w;
     assert(w->row0 % MM_PANEL == 0);
+    if (w->quantised) {
+        const mm_codes l = sheaf__mm_codes(w);
+        return (const uint32_t *)((const char *)w->ahead + mm_cell_at(&l, j, k0));
+    }
     return (const uint32_t *)w->ahead +
            (w->code != NULL ? mm_code_at(w, j, k0) : mm_ahead_at(w, j, k0));
 }
@@ -367,14 +371,14 @@ static void panels_copied(const shelf *shelf, const uint32_t *from, int64_t step
 
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
-                                 bool spread, bool codes, bool made)
+                                 bool spread, int takes, bool made)
 {
     const bool widen = mm_widens(engine, term, dtype);
     const sheaf_dtype stored = mm_stored(term, dtype);
     const int64_t size = mm_size(stored), panels = mm_div_up(j1 - j0, MM_PANEL);
     /* as they are stored, and, unless they are widened, with zeros to fill up */
     const int64_t steps = mm_steps(stored, kb), padded = widen ? steps : mm_padded(engine, steps);
-    if (mm_panels_in_place(engine, term, dtype, spread, codes) && padded == steps)
+    if (mm_panels_in_place(engine, term, dtype, spread, takes) && padded == steps)
         return stored_panel(term, j0, k0);
     if (made)
         return buffer;

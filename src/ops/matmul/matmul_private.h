@@ -152,6 +152,18 @@ typedef struct mm_code {
     uint16_t base;
 } mm_code;
 
+/* What kernels take as it lies in memory, if B is: bits of the sets that plans and engines name. */
+enum { MM_COMPRESSED = 1, MM_CODES = 2 };
+
+/* Codes of 4 bits (matmul_quant.h) that a kernel takes as they are: of the block at k0 of W's row
+ * and the panels after it. */
+typedef struct mm_taken {
+    const sheaf__packed *w; /* NULL: none */
+    int64_t row, k0, cols;  /* of the block */
+    int64_t bytes, head;    /* from one panel's cell to the next; before its codes */
+    int64_t block;          /* columns of a group */
+} mm_taken;
+
 /* Where partial sums lie, tile by tile, [cols/32][rows][32]: in a slot of the area (far), or in one
  * beside the kernel (near) that each tile overwrites, so that it stays in the first-level cache. */
 typedef struct mm_slot {
@@ -202,7 +214,8 @@ typedef struct mm_band {
     const uint32_t *const *b; /* panels of each pass, one after the other */
     /* NULL, or of each pass that of its first panel, or NULL where those are not compressed */
     const mm_code *const *code;
-    bool narrow; /* they are [steps][lanes of a vector], not [steps][32] */
+    const mm_taken *taken; /* NULL, or of each pass */
+    bool narrow;           /* they are [steps][lanes of a vector], not [steps][32] */
     int64_t ldb; /* bytes between rows of B, where b has it as it lies (outer products), else 0 */
     int passes;
     int64_t rows, cols;
@@ -244,6 +257,7 @@ typedef struct mm_engine {
     bool spread; /* bfloat16 as float32 steps */
     int few;     /* rows of a tile with which a spread engine takes B in pairs all the same */
     int codes;   /* rows of a product up to which it takes compressed panels as they are */
+    int takes;   /* the same of codes of 4 bits */
     /* What is faster than sheaf__mm_expand(), or NULL */
     void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
     /* What is faster than sheaf__mm_values() of matmul_quant.h, or NULL */
@@ -433,11 +447,11 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
                     sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb,
                     int64_t stride);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
- * first panel, in place where the stored form serves (codes: a compressed one too), else in
+ * first panel, in place where the stored form serves (takes: also another than panels), else in
  * `buffer`, which has MM_BLOCK words for each column; made: they are there already. */
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
-                                 bool spread, bool codes, bool made);
+                                 bool spread, int takes, bool made);
 /* Elements [k0, k0 + kb) of a float32 B of n <= width columns as [kb][width]. */
 void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t width, int64_t k0,
                       int64_t kb);
@@ -451,6 +465,10 @@ void sheaf__mm_rows_source(mm_soon *soon, const sheaf__term *term, sheaf_dtype d
 #define MM_RUNS 4
 int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
                             int64_t j0, int64_t j1, int64_t k0, int64_t kb);
+
+/* sheaf__mm_take - the codes of a term's W from `row` on, of the block at k0, if kernels can take
+ * them. */
+void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k0);
 
 /* The type in which a term's B is stored, and whether an engine widens it. */
 static inline sheaf_dtype mm_stored(const sheaf__term *term, sheaf_dtype dtype)
@@ -489,9 +507,29 @@ static inline bool mm_quantised(const sheaf__term *term)
 {
     return (term->form == SHEAF__B_AHEAD || term->form == SHEAF__B_BACK) && term->w->quantised;
 }
-static inline bool mm_panels_in_place(const mm_engine *engine, const sheaf__term *term,
-                                      sheaf_dtype dtype, bool spread, bool codes)
+/* Whether kernels can take W's codes as they are: groups are whole units of their layout, and whole
+ * ones are in a block. */
+static inline bool mm_takeable(const sheaf__packed *w)
 {
-    return !spread && mm_in_panels(term) && !mm_quantised(term) &&
-           !mm_widens(engine, term, dtype) && (codes || !mm_compressed(term));
+    const sheaf__quant *q = &w->quant;
+    const int64_t block = q->block;
+    if (!w->quantised || sheaf__code_bits(q->codes) != 4 || q->zeros || w->dtype != SHEAF_BF16 ||
+        q->grouping == SHEAF__GROUPS_INDEXED)
+        return false;
+    return block == 0 || (block % 16 == 0 && (MM_BLOCK % block == 0 || block % MM_BLOCK == 0) &&
+                          w->box.col0 % block == 0 &&
+                          (q->grouping == SHEAF__GROUPS_OF_ROW || w->box.in % block == 0));
+}
+/* As what a term's B is taken, or 0. */
+static inline int mm_takes(const sheaf__term *term)
+{
+    return mm_compressed(term)                          ? MM_COMPRESSED
+           : mm_in_panels(term) && mm_takeable(term->w) ? MM_CODES
+                                                        : 0;
+}
+static inline bool mm_panels_in_place(const mm_engine *engine, const sheaf__term *term,
+                                      sheaf_dtype dtype, bool spread, int takes)
+{
+    return !spread && mm_in_panels(term) && !mm_widens(engine, term, dtype) &&
+           ((!mm_quantised(term) && !mm_compressed(term)) || (takes & mm_takes(term)) != 0);
 }

@@ -192,8 +192,8 @@ static bool thin_job(const mm_plan *plan, size_t words_of_b)
     const sheaf__product *job = plan->job;
     if (plan->n > MOST_THIN || words_of_b > THIN_B || plan->engine->direct == 0 || plan->transposed)
         return false;
-    for (int t = 0; t < job->nterms; t++) /* tiles that take compressed panels read copied rows */
-        if (job->term[t].a_km || (plan->codes && mm_compressed(&job->term[t])))
+    for (int t = 0; t < job->nterms; t++) /* tiles that take codes read copied rows */
+        if (job->term[t].a_km || (plan->takes & mm_takes(&job->term[t])) != 0)
             return false;
     return true;
 }
@@ -273,14 +273,16 @@ static int count_beside(const mm_plan *plan, int jobs)
     return plan->engine->direct > 0 && columns <= MOST_THIN ? 1 : n;
 }
 
-/* Whether a compressed weight is met by few rows. */
-static bool takes_codes(const mm_plan *plan)
+/* Which weights that are compressed or in codes are met by few rows. */
+static int takes(const mm_plan *plan)
 {
-    for (int q = 0; q < plan->jobs && plan->m <= plan->engine->codes; q++)
+    const int able = (plan->m <= plan->engine->codes ? MM_COMPRESSED : 0) |
+                     (plan->m <= plan->engine->takes ? MM_CODES : 0);
+    int some = 0;
+    for (int q = 0; q < plan->jobs && able != 0; q++)
         for (int t = 0; t < plan->job[q].nterms; t++)
-            if (mm_compressed(&plan->job[q].term[t]))
-                return true;
-    return false;
+            some |= mm_takes(&plan->job[q].term[t]);
+    return some & able;
 }
 
 /* What lies in scratch beside the rows of A, and how many rows of sums that leaves. */
@@ -288,7 +290,7 @@ static void plan_scratch(mm_plan *plan, int slots)
 {
     size_t all = 0; /* words of B, all blocks of k */
     plan->spread = plan->engine->spread && plan->m > plan->engine->most_in_pairs;
-    plan->codes = takes_codes(plan);
+    plan->takes = takes(plan);
     for (int q = 0; q < plan->jobs; q++)
         for (int t = 0; t < plan->job[q].nterms; t++) {
             const sheaf__product *job = &plan->job[q];
@@ -297,7 +299,7 @@ static void plan_scratch(mm_plan *plan, int slots)
             all += (size_t)(padded * plan->cols);
             plan->packing |=
                 padded > steps || !mm_panels_in_place(plan->engine, &job->term[t], job->dtype,
-                                                      plan->spread, plan->codes);
+                                                      plan->spread, plan->takes);
         }
     plan->thin = thin_job(plan, all);
     plan->narrow = narrow_job(plan);

@@ -29,7 +29,7 @@ mm_codes sheaf__mm_codes(const sheaf__packed *w)
     l.zeros = behind(&l, indexed && q->zeros ? rows * q->groups : 0);
     l.nested = behind(&l, 4 * mm_quant_nested(&l.first_nested, q, &w->box));
     l.map = behind(&l, q->doubled ? 1024 : 0);
-    l.bytes = mm_up(l.bytes, 64);
+    l.bytes = mm_up(l.bytes, 64) + 64; /* a vector may begin in its last word */
     return l;
 }
 
@@ -229,4 +229,21 @@ int64_t sheaf__mm_cell_scales(mm_scales *out, mm_cell *c, int64_t col)
         out->zero[side] = c->zeros + g[side] * MM_PANEL;
     }
     return next;
+}
+
+void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k0)
+{
+    const sheaf__packed *w = term->w;
+    t->w = NULL;
+    if (mm_takes(term) != MM_CODES)
+        return;
+    const mm_codes l = sheaf__mm_codes(w);
+    const int64_t cols = mm_min(MM_BLOCK, w->k - k0), block = w->quant.block;
+    *t = (mm_taken){ .w = w,
+                     .row = row,
+                     .k0 = k0,
+                     .cols = cols,
+                     .bytes = mm_cell_bytes(&l, cols),
+                     .head = mm_cell_head(&l, cols),
+                     .block = block == 0 || block > MM_BLOCK ? MM_BLOCK : block };
 }

@@ -91,7 +91,7 @@ static inline void STORE_FLOATS(uint32_t *to, const __m256 x[8])
     }
 }
 
-static inline void STORE_HALVES(uint32_t *to, const __m256 x[8], sheaf_dtype type)
+static inline void STORE_WORDS(uint32_t *to, const __m256 x[8], sheaf_dtype type)
 {
     UNROLL for (int i = 0; type == SHEAF_F16 && i < 8; i++)
         _mm_storeu_si128((__m128i *)(to + 4 * i), _mm256_cvtps_ph(x[i], _MM_FROUND_TO_NEAREST_INT));

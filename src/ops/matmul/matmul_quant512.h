@@ -55,7 +55,7 @@ static inline bool ORDINARY(__m512 s)
 }
 
 /* 16 halves. */
-static inline __m256i halves_of(__m512 x, sheaf_dtype type)
+static inline __m256i rounded_halves(__m512 x, sheaf_dtype type)
 {
     if (type == SHEAF_F16)
         return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
@@ -71,7 +71,7 @@ static inline __m256i halves_of(__m512 x, sheaf_dtype type)
 
 static inline __m512 THROUGH(__m512 x, sheaf_dtype type)
 {
-    const __m256i half = halves_of(x, type);
+    const __m256i half = rounded_halves(x, type);
     return type == SHEAF_F16
                ? _mm512_cvtph_ps(half)
                : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
@@ -89,7 +89,7 @@ static inline void STORE_FLOATS(uint32_t *to, const __m512 x[4])
     }
 }
 
-static inline void STORE_HALVES(uint32_t *to, const __m512 x[4], sheaf_dtype type)
+static inline void STORE_WORDS(uint32_t *to, const __m512 x[4], sheaf_dtype type)
 {
 #ifdef __AVX512BF16__
     if (type == SHEAF_BF16) {
@@ -99,5 +99,5 @@ static inline void STORE_HALVES(uint32_t *to, const __m512 x[4], sheaf_dtype typ
     }
 #endif
     UNROLL for (int i = 0; i < 4; i++)
-        _mm256_storeu_si256((__m256i *)(to + 8 * i), halves_of(x[i], type));
+        _mm256_storeu_si256((__m256i *)(to + 8 * i), rounded_halves(x[i], type));
 }
