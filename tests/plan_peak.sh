@@ -42,3 +42,19 @@ predicted() { # predicted MODEL DATA FLAGS...
     rm -rf "$out"
     awk -v plan="$plan" -v peak="$peak" -v base="$base" 'BEGIN { used = peak - base; r = plan / used; printf "planned %.1f MB, measured %.1f MB, ratio %.4f\n", plan / 1e6, used / 1e6, r; exit !(plan + 2097152 >= used && plan <= 1.05 * used + 1048576) }'
 }
+# The setting that `plan --memory` proposes, run for real: it takes no more than that memory, and what the plan says.
+fitted() { # fitted MODEL DATA MEMORY FLAGS...
+    local model=$1 data=$2 memory=$3 found flags
+    shift 3
+    found=$("$sheaf" plan --model "$model" --data "$data" --memory "$memory" "$@" --json 2>/dev/null) || { echo "nothing fits"; return 1; }
+    found=${found#*\"proposal\":\{}
+    found=${found%%\}*}
+    # shellcheck disable=SC2001
+    flags=$(sed -e 's/"seq":[0-9]*//; s/"checkpointing":true/--checkpointing/; s/"checkpointing":false//; s/"\([a-z_]*\)":/--\1 /g; s/[",]/ /g; s/micro_batch/micro-batch/' <<<"${found//weights,moments/weights+moments}")
+    flags=${flags//weights+moments/weights,moments}
+    echo "$flags"
+    local rest=" $* "
+    [[ $rest != *" --micro-batch "* ]] || rest=$(sed 's/ --micro-batch [0-9]* / /' <<<"$rest")
+    # shellcheck disable=SC2086
+    predicted "$model" "$data" $rest $flags
+}

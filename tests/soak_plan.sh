@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # soak_plan.sh - `sheaf plan` against the measured peak over thirty-seven settings, most of them above
-# 500 MB: never below, at most 5 % above. Part of ./run soak; prints a case a setting.
+# 500 MB, and over twenty-four that it proposes for a memory: never below, at most 5 % above. Part of ./run soak; prints a case a setting.
 . "$(dirname "$0")/cli/lib.sh"
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
 base=$(peak_of --version)
@@ -62,4 +62,34 @@ cogagent caps --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype b
 cogagent caps --method full --micro-batch 2 --dtype bfloat16 --threads 2 --tp 2
 END
 check "thirty-seven settings, twenty or more above 500 MB ($above of $total)" test "$total" -eq 37 -a "$above" -ge 20
+# What fits: model, data, memory, flags.
+while read -r model data memory flags; do
+    # shellcheck disable=SC2086
+    check "$model, $data rows, in $memory, $flags" fitted "$work/$model" "$work/$data.jsonl" "$memory" --threads 2 $flags
+done <<'END'
+mini short 60M --dtype bfloat16 --micro-batch 8
+mini short 46M --dtype bfloat16 --lora-rank 16
+mini short 38M --dtype bfloat16 --lora-rank 16
+mini short 70M --dtype float32 --lora-targets all-linear --micro-batch 4
+mini short 230M --dtype float32 --method full
+mini short 180M --dtype float32 --method full
+mini short 60M --dtype bfloat16 --quantize nf4 --micro-batch 8
+mini short 30M --dtype bfloat16 --quantize nf4
+mini long 90M --dtype bfloat16 --micro-batch 2
+mini long 60M --dtype bfloat16 --quantize int8
+middle short 1G --dtype float32 --lora-targets all-linear --micro-batch 16
+middle short 500M --dtype float32 --lora-targets all-linear --micro-batch 16
+middle short 250M --dtype float32 --lora-targets all-linear
+middle short 300M --dtype bfloat16 --lora-targets all-linear --micro-batch 8
+middle short 160M --dtype bfloat16 --lora-targets all-linear --micro-batch 4
+middle short 2500M --dtype bfloat16 --method full
+middle short 1800M --dtype bfloat16 --method full
+middle short 900M --dtype bfloat16 --method head
+middle long 300M --dtype bfloat16 --lora-targets all-linear --quantize nf4-double
+middle long 180M --dtype bfloat16 --lora-targets all-linear --quantize nf4
+cogvlm caps 900M --dtype bfloat16 --lora-targets all-linear --micro-batch 2
+cogvlm caps 500M --dtype bfloat16 --lora-targets all-linear
+cogagent caps 800M --dtype bfloat16 --lora-targets all-linear --micro-batch 2
+cogagent caps 500M --dtype bfloat16 --lora-targets all-linear
+END
 finish

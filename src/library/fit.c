@@ -263,11 +263,22 @@ static void try_change(sheaf__fit *out, const search *s, const char *flags,
         out->help[out->nhelps++] = help;
 }
 
+/* A quantised base needs less, and is another one: never chosen, only told. */
+static void tell_quantised(sheaf__fit *out, const search *s, const char *offload)
+{
+    sheaf_train_options with = s->q->o;
+    with.offload = offload;
+    with.quantize = SHEAF_QUANTIZE_NF4;
+    if (with.method != SHEAF_METHOD_FULL && s->q->o.quantize == SHEAF_QUANTIZE_NONE)
+        try_change(out, s, "--quantize nf4", with);
+}
+
 /* Nothing fits: finds what would need less. */
 static void tell_helps(sheaf__fit *out, const search *s)
 {
     const sheaf_train_options o = s->q->o;
     sheaf_train_options with = o;
+    tell_quantised(out, s, o.offload);
     with.dtype = SHEAF_BF16;
     if (o.dtype == SHEAF_F32)
         try_change(out, s, "--dtype bfloat16", with);
@@ -294,6 +305,50 @@ static void tell_helps(sheaf__fit *out, const search *s)
     if (s->slots != NULL && o.method == SHEAF_METHOD_FULL && sheaf__accumulators_of(&o) < 4 &&
         4 * o.tp <= s->all)
         try_change(out, s, "--accumulators 4 --dp 4", with);
+}
+
+/* As many rows at once as requested, else fewer. Restores the request, with one row, if none fits.
+ */
+static sheaf_status *over_batches(bool *fits, search *s, const sheaf_train_options *asked)
+{
+    sheaf_train_options *o = &s->q->o;
+    const bool trains = s->q->place_text == NULL;
+    sheaf_status *st = over_groups(fits, s, asked->micro_batch, false);
+    if (st != NULL || *fits || !trains || asked->micro_batch == 1)
+        return st;
+    o->tp = asked->tp;
+    o->checkpointing = asked->checkpointing;
+    st = over_groups(fits, s, asked->micro_batch, true);
+    return st == NULL && !*fits ? attempt(fits, s, 1) : st;
+}
+
+/* What lies elsewhere, which costs time and no byte of the result: first of frozen weights and
+ * moments what is more, by the plan of the smallest setting without; then both. */
+static sheaf_status *over_offloads(bool *fits, search *s, const sheaf_train_options *asked)
+{
+    sheaf_train_options *o = &s->q->o;
+    size_t weights = 0, moments = 0;
+    unsigned given;
+    sheaf_status *st = sheaf__offloads(&given, asked->offload);
+    for (int r = 0; r < s->plan->ranks; r++) {
+        weights += s->plan->rank[r].bytes[SHEAF_MEM_WEIGHTS];
+        moments += s->plan->rank[r].bytes[SHEAF_MEM_OPTIMIZER];
+    }
+    const unsigned both = SHEAF__OFFLOADS_WEIGHTS | SHEAF__OFFLOADS_MOMENTS,
+                   more = weights > moments ? SHEAF__OFFLOADS_WEIGHTS : SHEAF__OFFLOADS_MOMENTS,
+                   list[] = { given | more, given | both };
+    unsigned before = given;
+    for (int i = 0; i < 2 && st == NULL && !*fits; i++) {
+        if (list[i] == before)
+            continue;
+        before = list[i];
+        o->offload = sheaf__offloads_text(list[i]);
+        o->tp = asked->tp;
+        o->checkpointing = asked->checkpointing;
+        s->most = most_of(s);
+        st = over_batches(fits, s, asked);
+    }
+    return st;
 }
 
 /* Would more rows at once fit as well? Fewer passes are faster, if each group still has one. */
@@ -326,22 +381,17 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
                  .memory = memory,
                  .slots = slots,
                  .rows = o->micro_batch * o->accumulate };
-    const int first = o->tp;
-    const bool checkpointing = o->checkpointing;
-    const int64_t micro_batch = o->micro_batch;
+    const sheaf_train_options asked = *o;
     *out = (sheaf__fit){ 0 };
     for (const int *n = slots; n != NULL && *n > 0; n++)
         s.all += *n;
     if (s.all == 0 || s.all > SHEAF_MAX_SLICES)
         s.all = SHEAF_MAX_SLICES;
     s.most = most_of(&s);
-    sheaf_status *st = over_groups(&out->fits, &s, micro_batch, false);
-    if (st == NULL && !out->fits && trains && micro_batch > 1) {
-        o->tp = first;
-        o->checkpointing = checkpointing;
-        st = over_groups(&out->fits, &s, micro_batch, true);
-        if (st == NULL && !out->fits)
-            st = attempt(&out->fits, &s, 1);
+    sheaf_status *st = over_batches(&out->fits, &s, &asked);
+    if (st == NULL && !out->fits && trains) {
+        st = over_offloads(&out->fits, &s, &asked);
+        out->offloads = out->fits;
     }
     if (st == NULL && out->fits && trains && o->accumulate > 1)
         st = try_larger(out, &s);
@@ -353,5 +403,7 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
     }
     if (st == NULL && !out->fits && trains)
         tell_helps(out, &s);
+    else if (st == NULL && out->offloads)
+        tell_quantised(out, &s, asked.offload);
     return st;
 }

@@ -17,14 +17,15 @@ typedef struct sheaf__fit_help {
     size_t need;       /* bytes then */
 } sheaf__fit_help;
 
-enum { SHEAF__FIT_HELPS = 5 };
+enum { SHEAF__FIT_HELPS = 6 };
 
 typedef struct sheaf__fit {
     bool fits;
     size_t need; /* bytes needed in the memory; if nothing fits, by the smallest setting */
     /* A larger micro-batch that fits too, with as many rows a step; 0: none, or not searched. */
     int64_t larger_micro_batch;
-    int nhelps; /* if nothing fits */
+    bool offloads; /* it fits because of an --offload that was not requested */
+    int nhelps;    /* if nothing fits, or so */
     sheaf__fit_help help[SHEAF__FIT_HELPS];
 } sheaf__fit;
 
@@ -34,7 +35,8 @@ typedef struct sheaf__fit {
  *      groups repeatedly, as --accumulators allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
  *      without and with --checkpointing, the largest micro-batch of those that fit
- *   3. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
+ *   3. the same with --offload: of frozen weights and moments first what is more, then both
+ *   4. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
  *      of 64 (of 8 below 64) that fits. Not of models with images
  * For generation (question->place_text) only ranks are changed.
  *

@@ -142,11 +142,16 @@ static void add_fit(json_t *to, const sheaf__plan_request *a)
                                       "micro_batch", (json_int_t)o->micro_batch, "accumulate",
                                       (json_int_t)o->accumulate, "checkpointing", o->checkpointing,
                                       "seq", (json_int_t)a->q.seq));
+        if (o->offload != NULL && o->offload[0] != '\0')
+            json_object_set_new(json_object_get(to, "proposal"), "offload",
+                                json_string(o->offload));
         if (fit->larger_micro_batch > 0)
             set_int(to, "larger_micro_batch", fit->larger_micro_batch);
-        return;
+        if (!fit->offloads)
+            return;
+    } else {
+        set_int(to, "misses_by", (int64_t)(fit->need - a->how.memory));
     }
-    set_int(to, "misses_by", (int64_t)(fit->need - a->how.memory));
     json_t *helps = json_array();
     for (int i = 0; i < fit->nhelps; i++)
         json_array_append_new(helps, json_pack("{s:s, s:I, s:b}", "flags", fit->help[i].flags,

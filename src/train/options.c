@@ -52,6 +52,12 @@ sheaf_status *sheaf__offloads(unsigned *out, const char *text)
     }
 }
 
+const char *sheaf__offloads_text(unsigned offloads)
+{
+    static const char *const text[] = { "none", "weights", "moments", "weights,moments" };
+    return text[offloads];
+}
+
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *o)
 {
     return (sheaf_schedule){ .kind = o->schedule,

@@ -133,6 +133,8 @@ void sheaf_train_options_default(sheaf_train_options *options);
 enum { SHEAF__OFFLOADS_WEIGHTS = 1, SHEAF__OFFLOADS_MOMENTS = 2, SHEAF__OFFLOADS_ACTIVATIONS = 4 };
 /* sheaf__offloads - options->offload as a sum of these. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__offloads(unsigned *out, const char *offload);
+/* sheaf__offloads_text - as --offload takes them; static. */
+const char *sheaf__offloads_text(unsigned offloads);
 
 /* The schedule in the options. */
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *options);

@@ -72,6 +72,11 @@ done
 peak() { "$sheaf" plan "${how[@]:0:6}" "$@" --json 2>/dev/null | grep -oE '"peak":[0-9]+' | tail -n 1 | cut -d: -f2; }
 check "weights are not in memory" test "$(peak --offload weights)" -lt $(($(peak) - 10000000))
 
+for memory in 46M 40M; do
+    check "what fits $memory" fitted "$mini" "$work/rows.jsonl" $memory --dtype bfloat16 --lora-rank 16
+done
+check "what fits 190M of all weights" fitted "$mini" "$work/rows.jsonl" 190M --dtype bfloat16 --method full
+
 # ---- files ----
 mkdir "$work/dir"
 runs "another folder" 0 . train "${how[@]}" --steps 1 --out "$work/elsewhere" --offload weights --offload-dir "$work/dir"

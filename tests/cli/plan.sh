@@ -30,8 +30,9 @@ machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine nee
         test "$(sed 's/.*,"peak":\([0-9]*\),"host.*/\1/' "$work/found")" -le "$(json_number "$work/found" memory)"
 }
 check "thread ranks fit one machine together" machine_as_peak 24G
-runs "8 GiB are too few for 16 of weights" 1 'no setting fits 8 GiB of one machine; the smallest misses by [0-9.]+ GiB .*with --transport mpi and a host for each rank of all --slices: [0-9.]+ GiB, which fits' "${threads[@]}" --memory 8G
-runs "also for two ranks" 1 'no setting fits 8 GiB of one machine' "${threads[@]}" --tp 2 --memory 8G
+runs "8 GiB hold 16 of weights that are offloaded, or quantised" 0 'fits: --tp 1 --checkpointing --offload weights \([2-5][0-9.]* GiB of one machine\) with --quantize nf4: [5-7][0-9.]* GiB, which fits' "${threads[@]}" --memory 7G
+runs "1 GiB is too little for that" 1 'no setting fits 1 GiB of one machine; the smallest misses by [0-9.]+ GiB .*with --transport mpi and a host for each rank of all --slices: [0-9.]+ MiB, which fits' "${threads[@]}" --memory 1G
+runs "also for two ranks" 1 'no setting fits 1 GiB of one machine' "${threads[@]}" --tp 2 --memory 1G
 runs "that are processes of two hosts" 0 'fits: --tp 2 --checkpointing \(7[.0-9]* GiB of one rank\)' "${threads[@]}" --transport mpi --memory 8G
 runs "two on each of them" 0 'fits: --tp 5[^(]*\([5-8][.0-9]* GiB of one host\)' "${threads[@]}" --transport mpi --hosts a:2,b:2,c:1 --memory 8G
 mini=(plan --config "$configs/mini.json" --seq 64)
@@ -45,15 +46,15 @@ for ranks in "--tp 1" "--tp 8" "--tp 2 --dp 2"; do
     # shellcheck disable=SC2086
     check "as planned with $ranks" as_planned $ranks
 done
-runs "fewer threads would fit" 1 'no setting fits 100 MiB of one machine.* with --tp 1: 65[.0-9]* MiB, which fits' "${mini[@]}" --tp 8 --memory 100M
+runs "fewer threads would fit" 1 'no setting fits 40 MiB of one machine.* with --tp 1: 31[.0-9]* MiB, which fits' "${mini[@]}" --tp 8 --memory 40M
 runs "a host has the ranks of its slots" 0 'fits: --tp 2 \(103[.0-9]* MiB of one host\)' "${mini[@]}" --tp 2 --dp 2 --transport mpi --hosts a:1,b:3 --memory 8G
 runs "also one that stands there twice" 0 'fits: --tp 2 \(103[.0-9]* MiB of one host\)' "${mini[@]}" --tp 2 --dp 2 --transport mpi --hosts a,b:2,b --memory 8G
 runs "its share of ranks that have no slots" 0 'fits: --tp 2 \(71[0-9.]* MiB of one host\)' "${mini[@]}" --tp 2 --dp 2 --transport mpi --hosts a,b --memory 8G
 runs "no more ranks than slots are tried" 1 'no setting up to 4 ranks fits 10 MiB of one host' "${mini[@]}" --transport mpi --hosts a:2,b:2 --memory 10M
 runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048 --transport mpi --memory 12000
-runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 1000 MiB of one rank; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048 --transport mpi --memory 1000
-runs "and what would help" 1 'with --dtype bfloat16: 145\.[0-9]+ GiB, which does not fit either with --method lora: 17\.[0-9]+ GiB, which fits' plan --config "$configs/llama-2-70b.json" --dtype float32 --method full --seq 512 --transport mpi --memory 24G
-runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ GiB, which fits' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --transport mpi --memory 1800M
+runs "what fits nowhere is said, and by how much" 1 'no setting up to 8 ranks fits 300 MiB of one rank; the smallest misses by [0-9.]+ GiB' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048 --transport mpi --memory 300
+runs "and what would help" 1 'with --dtype bfloat16: 81\.[0-9]+ GiB, which does not fit either with --method lora: 1\.[0-9]+ GiB, which fits' plan --config "$configs/llama-2-70b.json" --dtype float32 --method full --seq 512 --transport mpi --memory 24G
+runs "which may suffice" 1 'with twice the --slices and --tp: [0-9.]+ MiB, which fits' plan --config "$configs/mini.json" --method full --seq 64 --accumulate 4 --transport mpi --memory 34M
 
 # proposed MEMORY: the proposal for an 8B model, asked for by itself, needs what was said and no more than MEMORY.
 proposed() {
@@ -72,7 +73,7 @@ done
 runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums tiles --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2600M
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1216\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2300M --json
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":640,"offload":"weights,moments"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 500M --json
 runs "more rows at once that fit too" 0 'fits: --tp 1 --checkpointing; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
@@ -122,7 +123,7 @@ runs "groups, with what they send" 0 '2 groups of 2 ranks.*MiB by rank +0 +1 +2 
 runs "groups, for programs" 0 '"group":1,"sent_sums":[0-9.]*,"sent_gradients":[1-9][0-9.]*,"sent_weights":[1-9]' "${groups[@]}" --accumulators 2 --dp 2 --tp 2 --json
 runs "groups share masters and moments" 0 'fits: --tp 8 --dp [24]' "${groups[@]}" --accumulators 4 --transport mpi --memory 48M
 runs "in the answer for programs too" 0 '"proposal":\{"tp":8,"dp":[24],' "${groups[@]}" --accumulators 4 --transport mpi --memory 48M --json
-runs "what more accumulators would help" 1 'accumulators 4 --dp 4' "${groups[@]}" --transport mpi --memory 40M
+runs "what more accumulators would help" 1 'accumulators 4 --dp 4' "${groups[@]}" --transport mpi --memory 34M
 runs "LoRA is not divided, but sums are" 0 '  weights +0.0 +0.0' plan --model "$work/mini" --lora-targets all-linear --accumulate 4 --dp 2
 runs "no more than 64 ranks" 2 'at most 64' "${groups[@]}" --accumulators 16 --slices 16 --tp 8 --dp 16
 "$sheaf" init cogvlm-tiny "$work/cogvlm" --seed 1 >/dev/null 2>&1 || fail "init of a model with images"
@@ -236,7 +237,7 @@ runs "each group keeps a micro-batch" 0 'fits: --tp 1; --micro-batch 2 --accumul
 helps_as_planned() { # helps_as_planned MODEL DATA: what bfloat16 is said to need is what a plan of it says
     "$sheaf" plan --model "$1" --data "$2" --transport mpi --memory 2 --json >"$work/helps" 2>"$work/said"
     test $? -eq 1 || { cat "$work/said"; return 1; }
-    "$sheaf" plan --model "$1" --data "$2" --tp 8 --checkpointing --dtype bfloat16 --json >"$work/alone" 2>&1 || return 1
+    "$sheaf" plan --model "$1" --data "$2" --tp 8 --checkpointing --offload weights,moments --dtype bfloat16 --json >"$work/alone" 2>&1 || return 1
     sed 's/.*"flags":"--dtype bfloat16",//' "$work/helps" >"$work/helped"
     local planned=$(($(json_number "$work/alone" largest_rank) + $(json_number "$work/alone" host) / 8))
     echo "said $(json_number "$work/helped" largest_rank), planned $planned"

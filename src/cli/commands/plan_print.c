@@ -203,6 +203,9 @@ static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
             sheaf__print(cli->err, " --dp %lld", whole(to, "dp"));
         if (json_is_true(json_object_get(to, "checkpointing")))
             sheaf__print(cli->err, " --checkpointing");
+        if (json_object_get(to, "offload") != NULL)
+            sheaf__print(cli->err, " --offload %s",
+                         json_string_value(json_object_get(to, "offload")));
         if (rows != q->asked.micro_batch)
             sheaf__print(cli->err, " --micro-batch %lld --accumulate %lld", rows, times);
         if (q->seq != q->asked.seq)
@@ -213,14 +216,14 @@ static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
                          rows * times / larger);
         const double need = gib_or_mib((double)q->facts.need, &unit);
         sheaf__print(cli->err, " (%.4g %s of one %s)\n", need, unit, whose);
-        return;
+    } else {
+        const double missing = gib_or_mib(real(all, "misses_by"), &missing_unit);
+        sheaf__print(cli->err, "no setting");
+        if (q->ask.slots != NULL)
+            sheaf__print(cli->err, " up to %lld ranks", whole(all, "tp"));
+        sheaf__print(cli->err, " fits %.4g %s of one %s; the smallest misses by %.4g %s\n", memory,
+                     unit, whose, missing, missing_unit);
     }
-    const double missing = gib_or_mib(real(all, "misses_by"), &missing_unit);
-    sheaf__print(cli->err, "no setting");
-    if (q->ask.slots != NULL)
-        sheaf__print(cli->err, " up to %lld ranks", whole(all, "tp"));
-    sheaf__print(cli->err, " fits %.4g %s of one %s; the smallest misses by %.4g %s\n", memory,
-                 unit, whose, missing, missing_unit);
     for (size_t i = 0; i < json_array_size(helps); i++) {
         const json_t *help = json_array_get(helps, i);
         const double then = gib_or_mib(real(help, "largest_rank"), &unit);
