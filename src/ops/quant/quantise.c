@@ -261,10 +261,10 @@ static void to_halves(const sheaf__kernels *k, float *to, const void *x, sheaf_d
     k->widen(to, half, SHEAF_F16, n);
 }
 
-static __attribute__((noinline)) void quantise_row(uint8_t *codes, float *scb, const void *x,
-                                                   sheaf_dtype from, int64_t first, int64_t cols)
+static __attribute__((noinline)) void quantise_row(const sheaf__kernels *k, uint8_t *codes,
+                                                   float *scb, const void *x, sheaf_dtype from,
+                                                   int64_t first, int64_t cols)
 {
-    const sheaf__kernels *k = best();
     float value[CHUNK];
     *scb = 0;
     for (int64_t c = 0; c < cols; c += CHUNK) {
@@ -284,8 +284,9 @@ static __attribute__((noinline)) void quantise_row(uint8_t *codes, float *scb, c
 void sheaf__quantise_rows(uint8_t *codes, float *scb, const void *x, sheaf_dtype from, int64_t rows,
                           int64_t cols)
 {
+    const sheaf__kernels *k = best(); /* to ask the processor is slow */
     const unsigned before = sheaf__keep_denormals();
     for (int64_t r = 0; r < rows; r++)
-        quantise_row(codes + r * cols, &scb[r], x, from, r * cols, cols);
+        quantise_row(k, codes + r * cols, &scb[r], x, from, r * cols, cols);
     sheaf__denormals_as(before);
 }
