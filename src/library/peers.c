@@ -112,6 +112,7 @@ static const struct {
       " report-to logging-dir logging-steps log-interval run-name use-wandb "
       "wandb-project tensorboard-dir ",
       progress },
+    { "optimizer", " optim optimizer-type " },
     { NULL, " optim optimizer optimizer-type ", adamw },
     { NULL, " measure ", LEAVE "bench/matmul_bench.c measures products" },
     { NULL, " weight-copies ", LEAVE "frozen weights are held once" },

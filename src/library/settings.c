@@ -319,8 +319,10 @@ static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
         stored = "";
     if (strcmp(mine, stored) != 0) {
         st = sheaf_fail(SHEAF_E_ARG, "--%s cannot change when a run is resumed", o->name);
-        sheaf_expected(st, "%s, as the run began", *stored == '\0' ? "nothing" : stored);
-        sheaf_found(st, "%s", *mine == '\0' ? "nothing" : mine);
+        const char *unset =
+            (o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE ? o->choices[0].name : "nothing";
+        sheaf_expected(st, "%s, as the run began", *stored == '\0' ? unset : stored);
+        sheaf_found(st, "%s", *mine == '\0' ? unset : mine);
         sheaf_try_this(st, "leave --%s out, or begin a new run in another --out", o->name);
     }
     free(mine);

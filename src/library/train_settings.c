@@ -12,6 +12,9 @@ static const sheaf__choice methods[] = {
     { "full", SHEAF_METHOD_FULL },
     { 0 },
 };
+static const sheaf__choice optimizers[] = { { "adamw", SHEAF_OPTIMIZER_ADAMW },
+                                            { "adamw8bit", SHEAF_OPTIMIZER_ADAMW8BIT },
+                                            { 0 } };
 static const sheaf__choice schedules[] = {
     { "constant", SHEAF_SCHEDULE_CONSTANT },
     { "linear", SHEAF_SCHEDULE_LINEAR },
@@ -234,6 +237,9 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "auto-warmup", SHEAF__IS_CONSTANT, "100",
           "first steps of SAT's schedules, which learn at most 0.05 of --lr" },
         { "auto-warmup-rate", SHEAF__IS_CONSTANT, "0.05", "that share of --lr" },
+        { "optimizer", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->optimizer,
+          "adamw8bit: moments of tensors of 4096 numbers and more take 8 bits instead of 32, as bitsandbytes has them",
+          .choices = optimizers },
         { "weight-decay", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->weight_decay,
           "AdamW's weight decay; none for biases and norms, except OmniLMM's" },
         { "beta1", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->beta1,
@@ -434,6 +440,19 @@ static sheaf_status *check_scale(const sheaf_train_options *o)
                                             o->loss_scale_min);
 }
 
+/* In 8 bits they are a quarter, and their codes would have to be moved by blocks. */
+static sheaf_status *check_moments(const sheaf_train_options *o)
+{
+    unsigned offloads = 0;
+    sheaf_status *st = sheaf__offloads(&offloads, o->offload);
+    if (st != NULL || o->optimizer != SHEAF_OPTIMIZER_ADAMW8BIT ||
+        (offloads & SHEAF__OFFLOADS_MOMENTS) == 0)
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer adamw8bit"), "moments in memory");
+    return sheaf_try_this(sheaf_found(st, "--offload %s", o->offload),
+                          "--offload without moments: in 8 bits they take a quarter of the memory");
+}
+
 /* A run may stop while it still warms up; all else about the schedule must be sound. */
 static sheaf_status *check_schedule(const sheaf_train_options *o)
 {
@@ -575,7 +594,6 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     TRY(st, check_groups(o));
     TRY(st, sheaf__transport_check(state, table, o->transport));
     TRY(st, check_schedule(o));
-    unsigned offloads;
-    TRY(st, sheaf__offloads(&offloads, o->offload));
+    TRY(st, check_moments(o));
     return st != NULL ? st : check_scale(o);
 }

@@ -72,6 +72,7 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
         m->trained->divided = options->divided && context->groups > 1;
         m->trained->moments_away = options->moments_away;
         m->trained->folder = options->folder;
+        m->trained->eight_bits = options->eight_bits;
         st = open_away(m);
     }
     if (st == NULL)

@@ -76,6 +76,7 @@ typedef struct sheaf__model_options {
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
     bool divided;      /* trained tensors are divided over groups (tape/trained.h) */
+    bool eight_bits;   /* moments of the larger ones have 8 bits (there) */
     bool backward;     /* pack weights for a backward pass too */
     int64_t positions; /* length of the rotary table */
     int64_t sequences; /* most sequences generated together, 0: unknown; for few, weights may be

@@ -13,7 +13,7 @@
     X(column_sums) X(rmsnorm) X(rmsnorm_back) X(layernorm_sum)               \
     X(layernorm_squares) X(layernorm) X(layernorm_back_sums) X(layernorm_back)             \
     X(layernorm_dw) X(gelu) X(gelu_back) X(rope_pairs) X(rope) X(swiglu) X(swiglu_back)    \
-    X(row_max) X(row_sumexp) X(row_dlogits) X(adamw)   \
+    X(row_max) X(row_sumexp) X(row_dlogits) X(adamw) X(adamw8)   \
     X(dropout) X(noise) X(softcap) X(softcap_back) X(shrink) X(expand)                     \
     X(largest) X(codes4) X(codes8) X(codes_int8) X(values) X(values8)
 /* clang-format on */

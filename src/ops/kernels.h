@@ -23,6 +23,14 @@ typedef struct sheaf__adamw {
     float grad_scale;         /* clipping factor, 1 = none; g' = g * grad_scale */
 } sheaf__adamw;
 
+/* Both moments in 8 bits: codes [n], absmax [ceil(n / 256)], and their maps, m's of both signs. */
+struct sheaf__map8;
+typedef struct sheaf__moments8 {
+    uint8_t *m, *v;
+    float *m_absmax, *v_absmax;
+    const struct sheaf__map8 *map; /* [2], the host's */
+} sheaf__moments8;
+
 /* Counter-based dropout: element (row, channel) is kept when
  * sheaf__random_u32(seed, purpose, step, sample[row], position[row], channel)
  * >= threshold; kept values are multiplied by `scale`, then rounded. */
@@ -169,6 +177,10 @@ typedef struct sheaf__kernels {
     /* p *= 1 - lr*wd; m = b1*m + (1-b1)*g'; v = b2*v + (1-b2)*g'^2;
      * p -= lr/bias1 * m / (sqrt(v)/bias2_sqrt + eps); order of torch's single-tensor AdamW */
     void (*adamw)(float *p, float *m, float *v, const float *g, int64_t n, const sheaf__adamw *how);
+    /* with m, v as codes of blocks of 256 and each block's absmax (bitsandbytes' AdamW8bit): the
+     * same but for m = fma(g', 1-b1, b1*m), v = fma((1-b2)*g', g', b2*v) */
+    void (*adamw8)(float *p, const sheaf__moments8 *to, const float *g, int64_t n,
+                   const sheaf__adamw *how);
 
     /* ---- codes of 4 and 8 bits, of one block or group (quant/quantise.h) ---- */
     /* the largest size of x, by its bits */

@@ -8,7 +8,7 @@
     X(ATTENTION) X(ATTENTION_BACK)                                                                  \
     X(ADD) X(ADD_LIST) X(ACCUMULATE) X(CONVERT) X(CONVERT_LIST) X(ZERO) X(REFRESH) X(WIDEN)        \
     X(SHRINK) X(EXPAND)                                                                            \
-    X(FINITE) X(SQUARES) X(ADAMW)                                                                  \
+    X(FINITE) X(SQUARES) X(ADAMW) X(ADAMW8)                                                                  \
     X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOXES) X(TRANSPOSE)                                         \
     X(RMSNORM) X(RMSNORM_BACK) X(NORM_WEIGHT) X(HEADS_WEIGHT) X(LAYERNORM) X(LAYERNORM_BACK)       \
     X(LAYERNORM_SUMS) X(LAYERNORM_STATISTICS)                                                      \

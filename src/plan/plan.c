@@ -68,7 +68,8 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
             if (!sheaf__trained_keeps(set, t, s))
                 continue;
             mine[SHEAF_MEM_TRAINED] += one;
-            mine[SHEAF_MEM_OPTIMIZER] += set->moments == NULL ? 2 * one : 0;
+            if (set->moments == NULL)
+                mine[SHEAF_MEM_OPTIMIZER] += t->eight ? sheaf__trained8_bytes(t, s) : 2 * one;
         }
         for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
             bytes[k] += mine[k];

@@ -40,6 +40,8 @@ void sheaf__trained_set_free(sheaf__trained_set *set)
         sheaf__free(set->context, set->moment2);
     }
     sheaf__moments_free(set->moments);
+    sheaf__free(set->context, set->eight);
+    free(set->maps8);
     for (int i = 0; i < set->nsums; i++)
         sheaf__free(set->context, set->sum[i]);
     free(set);
@@ -126,13 +128,18 @@ int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group)
     return n;
 }
 
+static bool is_moment(size_t field)
+{
+    return field == offsetof(sheaf__trained, moment1) || field == offsetof(sheaf__trained, moment2);
+}
+
 /* Points each member's slices into a flat array: of all that this rank holds, or of what it
  * keeps. */
 static void spread(sheaf__trained_set *set, float *flat, size_t field, bool kept)
 {
     const int groups = groups_of(set);
     for (int i = 0; i < set->count; i++)
-        if (set->item[i]->cut.nparts == 0) {
+        if (set->item[i]->cut.nparts == 0 && !(set->item[i]->eight && is_moment(field))) {
             *(float **)((char *)set->item[i] + field) = flat;
             flat += padded(set->item[i]->numel[0]);
         }
@@ -142,12 +149,26 @@ static void spread(sheaf__trained_set *set, float *flat, size_t field, bool kept
                   s = (int)(own.begin + at % (own.end - own.begin));
         for (int i = 0; i < set->count && s % groups == group; i++) {
             sheaf__trained *t = set->item[i];
-            if (t->cut.nparts == 0 || (kept && !sheaf__trained_keeps(set, t, s)))
+            if (t->cut.nparts == 0 || (kept && !sheaf__trained_keeps(set, t, s)) ||
+                (t->eight && is_moment(field)))
                 continue;
             ((float **)((char *)t + field))[s] = flat;
             flat += padded(t->numel[s]);
         }
     }
+}
+
+/* Of what is kept, floats of tensors whose moments are float32; decides which these are. */
+static int64_t float_moments(sheaf__trained_set *set)
+{
+    int64_t n = 0;
+    for (int i = 0; i < set->count; i++) {
+        sheaf__trained *t = set->item[i];
+        t->eight = set->eight_bits && t->shape[0] * t->shape[1] >= SHEAF__EIGHT_BITS_FROM;
+        for (int s = t->first; s < t->first + t->count && !t->eight; s++)
+            n += sheaf__trained_keeps(set, t, s) ? padded(t->numel[s]) : 0;
+    }
+    return n;
 }
 
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
@@ -156,13 +177,16 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     for (int g = 0; g < groups_of(set); g++)
         set->common -= sheaf__trained_stretch(set, g);
     set->kept = set->common + sheaf__trained_stretch(set, set->context->group % groups_of(set));
-    const size_t bytes = (size_t)set->kept * sizeof(float);
-    sheaf_status *st = sheaf__alloc(&set->master, set->context, bytes, SHEAF_MEM_TRAINED);
+    set->moment_floats = float_moments(set);
+    const size_t bytes = (size_t)set->moment_floats * sizeof(float);
+    sheaf_status *st = sheaf__alloc(&set->master, set->context, (size_t)set->kept * sizeof(float),
+                                    SHEAF_MEM_TRAINED);
     if (set->moments_away) {
         TRY(st, sheaf__moments_new(&set->moments, set));
     } else {
         TRY(st, sheaf__alloc(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
         TRY(st, sheaf__alloc(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+        TRY(st, sheaf__trained8_allocate(set));
     }
     TRY(st, sheaf__alloc(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
                          SHEAF_MEM_GRADIENTS));
@@ -178,8 +202,8 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     /* The padding, too, though nothing hashes it. */
     sheaf__op_zero(set->context->device, set->master, set->kept, SHEAF_F32);
     if (set->moments == NULL) { /* else their file is of zeros */
-        sheaf__op_zero(set->context->device, set->moment1, set->kept, SHEAF_F32);
-        sheaf__op_zero(set->context->device, set->moment2, set->kept, SHEAF_F32);
+        sheaf__op_zero(set->context->device, set->moment1, set->moment_floats, SHEAF_F32);
+        sheaf__op_zero(set->context->device, set->moment2, set->moment_floats, SHEAF_F32);
     }
     sheaf__op_zero(set->context->device, set->sum[0], set->numel, SHEAF_F32);
     return NULL;
@@ -326,6 +350,10 @@ static void update_slice(const sheaf__trained_set *set, sheaf__update *of, const
     own.lr *= t->lr_scale;
     if (!t->decay)
         own.weight_decay = 0;
+    if (t->eight) {
+        sheaf__trained8_update(set, t, s, &own);
+        return;
+    }
     if (of->n > 0 && t->master[s] == of->master + end && t->moment1[s] == of->moment1 + end &&
         t->moment2[s] == of->moment2 + end && t->grad[s] == of->grad + end &&
         own.lr == of->how.lr && own.weight_decay == of->how.weight_decay) {

@@ -31,6 +31,14 @@ typedef struct sheaf__trained {
     /* of a divided set only of slices that are kept here, else NULL; moments that are away have
      * addresses that only sheaf__borrow() knows */
     float *master[SHEAF_MAX_SLICES], *moment1[SHEAF_MAX_SLICES], *moment2[SHEAF_MAX_SLICES];
+    /* Where moments have 8 bits, moment1 and moment2 are NULL and these are not: codes of each
+     * element, and absmax of each 256 from the slice's first on. Each slice's have `blocks` of
+     * these, the most that one needs; what is left over is 0. */
+    bool eight;
+    int64_t blocks;
+    sheaf_cut blocks_cut; /* of absmax [slices * blocks]; nparts 0 = replicated, [blocks] */
+    uint8_t *code1[SHEAF_MAX_SLICES], *code2[SHEAF_MAX_SLICES];
+    float *absmax1[SHEAF_MAX_SLICES], *absmax2[SHEAF_MAX_SLICES];
     /* what compute copies are made of: the masters; of a divided set the gradients' place, from
      * sheaf__trained_publish() to the next accumulator */
     float *weight[SHEAF_MAX_SLICES];
@@ -51,6 +59,11 @@ typedef struct sheaf__trained_set {
     int64_t numel;                  /* floats of a gradient array */
     int64_t common;                 /* of them, those of replicated tensors, which come first */
     int64_t kept;                   /* floats of masters, and of a moment */
+    bool eight_bits;           /* set before sheaf__trained_allocate(), moments_away is not: moments
+                                  of SHEAF__EIGHT_BITS_FROM elements and more have 8 bits */
+    void *eight;               /* these */
+    struct sheaf__map8 *maps8; /* the host's */
+    int64_t moment_floats;     /* floats of a moment of the others */
     float *master, *moment1, *moment2;
     float *sum[SHEAF__MAX_ACCUMULATED]; /* gradient arrays; item grads point into the current one */
     int nsums;
@@ -64,6 +77,15 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
                                  int ndim, const int64_t *shape, const sheaf_cut *cut, bool decay);
 /* sheaf__trained_allocate - masters, moments (zeroed), and one gradient array. */
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set);
+/* bitsandbytes' min_8bit_size: of the undivided tensor. */
+#define SHEAF__EIGHT_BITS_FROM 4096
+/* sheaf__trained8_allocate - part of sheaf__trained_allocate(): memory of moments in 8 bits.
+ * sheaf__trained8_bytes - of both moments of a slice.
+ * sheaf__trained8_update - one step of a slice with such moments. */
+sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set);
+size_t sheaf__trained8_bytes(const sheaf__trained *t, int slice);
+void sheaf__trained8_update(const sheaf__trained_set *set, const sheaf__trained *t, int slice,
+                            const sheaf__adamw *how);
 /* sheaf__trained_keeps - are masters and moments of this slice kept here? */
 bool sheaf__trained_keeps(const sheaf__trained_set *set, const sheaf__trained *t, int slice);
 /* sheaf__trained_stretch - floats of what `group` keeps of this rank's slices, replicated tensors

@@ -5,6 +5,14 @@
 #include "ops/tensor/tensor.h"
 #include "tape/moments.h"
 
+/* Of moments in 8 bits: what is not finite makes the absmax of its block so. */
+static bool sound8(sheaf__device *device, const sheaf__trained *t, int slice)
+{
+    return t->absmax1[slice] == NULL ||
+           (sheaf__op_is_finite(device, t->absmax1[slice], SHEAF_F32, t->blocks, SHEAF_F32) &&
+            sheaf__op_is_finite(device, t->absmax2[slice], SHEAF_F32, t->blocks, SHEAF_F32));
+}
+
 sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
                                  bool gradients)
 {
@@ -17,7 +25,8 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
         for (int k = 0; k < (gradients ? 1 : 3); k++)
             for (int i = t->first; i < t->first + t->count && sound; i++)
                 sound =
-                    k > 0 && set->moments != NULL
+                    k > 0 && t->eight ? sound8(device, t, i)
+                    : k > 0 && set->moments != NULL
                         ? sheaf__moments_finite(set->moments, of[k][i], t->numel[i])
                         : sheaf__op_is_finite(device, of[k][i], SHEAF_F32, t->numel[i], SHEAF_F32);
         if (!sound)

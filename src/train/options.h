@@ -18,6 +18,7 @@
 #include "train/schedule.h"
 
 enum { SHEAF__DEFAULT_SLICES = 8 };
+typedef enum sheaf_optimizer { SHEAF_OPTIMIZER_ADAMW, SHEAF_OPTIMIZER_ADAMW8BIT } sheaf_optimizer;
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
 
 typedef struct sheaf_train_options {
@@ -89,6 +90,7 @@ typedef struct sheaf_train_options {
     sheaf_schedule_kind schedule;
     int64_t warmup;      /* steps */
     double warmup_ratio; /* the same as a share of all steps, 0 = use `warmup` */
+    sheaf_optimizer optimizer;
     double weight_decay, beta1, beta2, eps;
     double clip;             /* largest gradient norm, 0 = no clipping */
     double label_smoothing;  /* share of each label that is spread over the vocabulary */

@@ -87,6 +87,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                          .self = (void *)job->selection,
                                          .forms = job->forms,
                                          .divided = o->method != SHEAF_METHOD_LORA,
+                                         .eight_bits = o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT,
                                          .backward = true,
                                          .away = offloads & SHEAF__OFFLOADS_WEIGHTS,
                                          .moments_away = offloads & SHEAF__OFFLOADS_MOMENTS,

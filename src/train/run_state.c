@@ -73,39 +73,73 @@ void sheaf__run_state_release(sheaf__run_state *s)
     *s = (sheaf__run_state){ 0 };
 }
 
+/* Adds what is saved of `t` as "GROUP/NAME". */
+static sheaf_status *save_as(sheaf__run_state *s, const char *group, const sheaf__trained *t,
+                             sheaf_state_tensor how)
+{
+    const int64_t at = s->state.count;
+    if (asprintf(&s->name[at], "%s/%s", group, t->name) < 0) {
+        s->name[at] = NULL;
+        return sheaf__no_memory("list of what is saved");
+    }
+    how.name = s->name[at];
+    s->tensor[at] = how;
+    s->state.count++;
+    return NULL;
+}
+
+static sheaf_status *save_eight(sheaf__run_state *s, const sheaf__trained *t,
+                                sheaf_state_tensor codes)
+{
+    const bool cut = codes.cut != NULL;
+    sheaf_state_tensor scales = { .ndim = 1,
+                                  .shape = { (cut ? t->cut.slices : 1) * t->blocks, 1 },
+                                  .cut = cut ? &t->blocks_cut : NULL };
+    codes.dtype = SHEAF_U8;
+    codes.slice = (float *const *)t->code1;
+    sheaf_status *st = save_as(s, "exp_avg", t, codes);
+    codes.slice = (float *const *)t->code2;
+    TRY(st, save_as(s, "exp_avg_sq", t, codes));
+    scales.slice = t->absmax1;
+    TRY(st, save_as(s, "exp_avg_absmax", t, scales));
+    scales.slice = t->absmax2;
+    return TRY(st, save_as(s, "exp_avg_sq_absmax", t, scales));
+}
+
+static sheaf_status *save_tensor(sheaf__run_state *s, const sheaf__trained *t)
+{
+    sheaf_state_tensor of = { .ndim = t->ndim,
+                              .shape = { t->shape[0], t->shape[1] },
+                              .cut = t->cut.nparts == 0 ? NULL : &t->cut,
+                              .slice = t->master };
+    sheaf_status *st = save_as(s, "master", t, of);
+    if (t->eight)
+        return TRY(st, save_eight(s, t, of));
+    of.slice = t->moment1;
+    TRY(st, save_as(s, "exp_avg", t, of));
+    of.slice = t->moment2;
+    return TRY(st, save_as(s, "exp_avg_sq", t, of));
+}
+
 sheaf_status *sheaf__run_state_init(sheaf__run_state *s, const sheaf__rank *rank,
                                     const sheaf_train_options *o, int contract)
 {
+    enum { MOST = 5 }; /* of a trained tensor */
     const sheaf__trained_set *set = rank->model->trained;
-    static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
-    *s = (sheaf__run_state){ .scaler = &rank->scaler,
-                             .trained = set,
-                             .state = { .slices = o->slices,
-                                        .contract = contract,
-                                        .count = 3 * (int64_t)set->count,
-                                        .device = rank->device } };
-    s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
-    s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
+    sheaf_status *st = NULL;
+    *s = (sheaf__run_state){
+        .scaler = &rank->scaler,
+        .trained = set,
+        .state = { .slices = o->slices, .contract = contract, .device = rank->device }
+    };
+    s->tensor = calloc(MOST * (size_t)set->count + 1, sizeof *s->tensor);
+    s->name = calloc(MOST * (size_t)set->count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)
         return sheaf__no_memory("list of what is saved");
-    for (int i = 0; i < set->count; i++) {
-        sheaf__trained *t = set->item[i];
-        float **data[3] = { t->master, t->moment1, t->moment2 };
-        for (int g = 0; g < 3; g++) {
-            const int64_t at = 3 * (int64_t)i + g;
-            if (asprintf(&s->name[at], "%s/%s", group[g], t->name) < 0) {
-                s->name[at] = NULL;
-                return sheaf__no_memory("list of what is saved");
-            }
-            s->tensor[at] = (sheaf_state_tensor){ .name = s->name[at],
-                                                  .ndim = t->ndim,
-                                                  .shape = { t->shape[0], t->shape[1] },
-                                                  .cut = t->cut.nparts == 0 ? NULL : &t->cut,
-                                                  .slice = data[g] };
-        }
-    }
+    for (int i = 0; i < set->count && st == NULL; i++)
+        st = save_tensor(s, set->item[i]);
     s->state.tensor = s->tensor;
-    return NULL;
+    return st;
 }
 
 const char *sheaf__run_state_eval_hash(const sheaf__run *r)

@@ -8,6 +8,7 @@
 #include "tests/check.h"
 
 #include "formats/safetensors.h"
+#include "ops/kernels.h"
 #include "ops/quant/quantise.h"
 #include "tests/recordings.h"
 
@@ -199,7 +200,9 @@ static void test_quantise__eight_bits_are_those_of_the_library(void **state)
         CHECK_BYTES(name, absmax, tensor("%s.%s", name, "absmax", &e), (n + 255) / 256 * 4);
         CHECK_BYTES(name, codes, tensor("%s.%s", name, "q_cpu", &e), n);
         sheaf__dequantise8(x, codes, absmax, n, 256, map.value);
-        CHECK_BYTES(name, x, tensor("%s.%s", name, "dequant", &e), n * 4);
+        const void *want = tensor("%s.%s", name, "dequant", &e);
+        if (want != NULL || recordings_are_full())
+            CHECK_BYTES(name, x, want, n * 4);
     }
     sheaf__safetensors_close(file);
 }
@@ -274,6 +277,51 @@ static void test_quantise__float8_is_that_of_its_rule(void **state)
     sheaf__safetensors_close(file);
 }
 
+/* Three steps of AdamW8bit: codes and absmax as they are, weights at most one rounding off, of
+ * which the library's order has no name (of 4,648 numbers at most 3 were, where it was found). */
+static void test_quantise__the_optimizer_is_that_of_the_library(void **state)
+{
+    enum { N = 4648, BLOCKS = (N + 255) / 256, OFF = 3 }; /* two blocks of the committed part */
+    static sheaf__map8 map[2];
+    static float p[N], absmax[2][BLOCKS];
+    static uint8_t codes[2][N];
+    const sheaf_safetensors_entry *e;
+    sheaf__map8_init(&map[0], true);
+    sheaf__map8_init(&map[1], false);
+    CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/adamw8bit.safetensors")));
+    const float *first = tensor("%s%s", "param.0", "", &e);
+    const int64_t n = elements(e), blocks = (n + 255) / 256;
+    assert_true(n <= N && (n == N || !recordings_are_full()));
+    memcpy(p, first, (size_t)n * sizeof *p);
+    for (int step = 1; step <= 3; step++) {
+        char t[2] = { (char)('0' + step) };
+        const float *grad = tensor("%s.%s", "grad", t, &e);
+        const sheaf__adamw how = { .lr = 0.003,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.995,
+                                   .eps = 1e-8,
+                                   .weight_decay = 0.05,
+                                   .bias1 = 1 - pow(0.9, step),
+                                   .bias2_sqrt = sqrt(1 - pow(0.995, step)),
+                                   .grad_scale = 1 };
+        const sheaf__moments8 to = { codes[0], codes[1], absmax[0], absmax[1], map };
+        sheaf__kernels_for(NULL)->adamw8(p, &to, grad, n, &how);
+        CHECK_BYTES("m", codes[0], tensor("%s.%s", "state1", t, &e), n);
+        CHECK_BYTES("v", codes[1], tensor("%s.%s", "state2", t, &e), n);
+        CHECK_BYTES("m's absmax", absmax[0], tensor("%s.%s", "absmax1", t, &e), blocks * 4);
+        CHECK_BYTES("v's absmax", absmax[1], tensor("%s.%s", "absmax2", t, &e), blocks * 4);
+        const float *want = tensor("%s.%s", "param", t, &e);
+        int off = 0;
+        for (int64_t i = 0; i < n; i++) {
+            off += p[i] != want[i];
+            CHECK_NEAR("parameter", p[i], want[i], fabsf(want[i]) * 0x1p-22);
+        }
+        assert_true(off <= OFF);
+        memcpy(p, want, (size_t)n * sizeof *p);
+    }
+    sheaf__safetensors_close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_quantise__eight_bits_are_those_of_the_library),
         cmocka_unit_test(test_quantise__rows_of_int8_are_those_of_the_library),
         cmocka_unit_test(test_quantise__float8_is_that_of_its_rule),
+        cmocka_unit_test(test_quantise__the_optimizer_is_that_of_the_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

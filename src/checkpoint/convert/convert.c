@@ -131,6 +131,23 @@ static void report_kept(const sheaf__converter *k)
                    k->o->src, kept);
 }
 
+/* Blocks of moments in 8 bits belong to the slices of their run. */
+static sheaf_status *refuse_codes(const sheaf__converter *k)
+{
+    const sheaf_catalog *c = k->catalog;
+    for (int64_t i = 0; k->o->optimizer && i < c->count; i++) {
+        if (c->tensor[i].kind != SHEAF_MOMENT || c->tensor[i].entry.dtype != SHEAF_U8)
+            continue;
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: '%s'", k->o->src, c->tensor[i].entry.name);
+        sheaf_expected(st, "moments of an optimizer as numbers");
+        sheaf_found(st, "codes of 8 bits, of a run with --optimizer adamw8bit");
+        return sheaf_try_this(st, "convert without --optimizer; the run itself goes on by: sheaf "
+                                  "train --resume");
+    }
+    return NULL;
+}
+
 /* Weights, buffers and the requested moments; SAT's unmerged LoRA is merged as SAT's own merge
  * does. */
 static sheaf_status *open_source(sheaf__converter *k)
@@ -145,6 +162,9 @@ static sheaf_status *open_source(sheaf__converter *k)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
                                           "moments of an optimizer, as --optimizer asks for"),
                            "none");
+    sheaf_status *codes = refuse_codes(k);
+    if (codes != NULL)
+        return codes;
     if (weights == 0 && k->nmoments == 0) {
         sheaf_status *st = sheaf__catalog_refusal(c);
         return st != NULL ? st

@@ -23,12 +23,13 @@
 
 /* ---- the state ---- */
 
-/* The state that a training run saves: float32 tensors in slices, and a JSON text.
+/* The state that a training run saves: tensors in slices, and a JSON text.
  *
- * The names are the caller's ("master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME"),
- * distinct, in any order. Of a cut tensor a rank passes the slices it owns, each dense and
- * row-major: the rows (axis 0) or columns (axis 1) of the slice, part after part. Every rank passes
- * all of a replicated tensor. */
+ * The names are the caller's ("master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME", and of moments in
+ * 8 bits, whose codes these are, "exp_avg_absmax/NAME" and "exp_avg_sq_absmax/NAME"), distinct, in
+ * any order. Of a cut tensor a rank passes the slices it owns, each dense and row-major: the rows
+ * (axis 0) or columns (axis 1) of the slice, part after part. Every rank passes all of a replicated
+ * tensor. */
 typedef struct sheaf_state_tensor {
     const char *name;
     int ndim;             /* 1 or 2 */
@@ -37,7 +38,13 @@ typedef struct sheaf_state_tensor {
     float *const *slice;  /* [S] data of the slices of this rank, others NULL (one that holds no
                              rows may be NULL too); replicated: slice[0] alone. Addresses of the
                              state's device, which go through the host in pieces. */
+    sheaf_dtype dtype;    /* SHEAF_BOOL, which is 0: F32 */
 } sheaf_state_tensor;
+
+static inline sheaf_dtype sheaf__state_dtype(const sheaf_state_tensor *t)
+{
+    return t->dtype == SHEAF_BOOL ? SHEAF_F32 : t->dtype;
+}
 
 typedef struct sheaf_state {
     int slices;   /* S */

@@ -126,9 +126,10 @@ static sheaf_status *check_tensor(const sheaf_manifest_tensor *stored, const she
     if (stored == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name),
                               "this tensor in the checkpoint");
-    if (stored->dtype != SHEAF_F32)
+    const sheaf_dtype dtype = sheaf__state_dtype(t);
+    if (stored->dtype != dtype)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name),
-                                          "F32, as training saves it"),
+                                          "%s, as training saves it", sheaf_dtype_name(dtype)),
                            "%s", sheaf_dtype_name(stored->dtype));
     if (!sheaf__same_shape(stored->ndim, stored->shape, t->ndim, t->shape)) {
         char want[128], is[128];

@@ -33,10 +33,12 @@ static sheaf_status *logical_name(char **out, sheaf_kind *kind, const char *stor
         { "master/", "" },
         { "exp_avg/", "exp_avg." },
         { "exp_avg_sq/", "exp_avg_sq." },
+        { "exp_avg_absmax/", "exp_avg_absmax." },
+        { "exp_avg_sq_absmax/", "exp_avg_sq_absmax." },
     };
     sheaf_text text = { 0 };
     *kind = SHEAF_WEIGHT;
-    for (int i = 0; !raw && i < 3; i++) {
+    for (int i = 0; !raw && i < (int)(sizeof forms / sizeof *forms); i++) {
         const size_t n = strlen(forms[i].stored);
         if (strncmp(stored, forms[i].stored, n) != 0)
             continue;

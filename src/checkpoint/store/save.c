@@ -102,8 +102,8 @@ static sheaf_status *draft(saver *s)
         return sheaf__no_memory("out of memory for the manifest");
     for (int64_t i = 0; i < state->count && st == NULL; i++) {
         const sheaf_state_tensor *from = s->order[i];
-        st = sheaf__manifest_set(s->manifest, i, from->name, SHEAF_F32, from->ndim, from->shape,
-                                 from->cut);
+        st = sheaf__manifest_set(s->manifest, i, from->name, sheaf__state_dtype(from), from->ndim,
+                                 from->shape, from->cut);
     }
     return st;
 }

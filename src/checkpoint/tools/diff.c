@@ -119,7 +119,8 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
 static bool is_moment(const char *name)
 {
     return sheaf__is_moment(name) || strncmp(name, "exp_avg/", 8) == 0 ||
-           strncmp(name, "exp_avg_sq/", 11) == 0;
+           strncmp(name, "exp_avg_sq/", 11) == 0 || strncmp(name, "exp_avg_absmax", 14) == 0 ||
+           strncmp(name, "exp_avg_sq_absmax", 17) == 0;
 }
 
 static int64_t count_moments(sheaf_source *source)

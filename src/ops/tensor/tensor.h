@@ -74,6 +74,7 @@ void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count)
 
 /* One step, see kernels.h. */
 void sheaf__op_adamw(sheaf__device *device, sheaf__update of);
+void sheaf__op_adamw8(sheaf__device *device, sheaf__update8 of);
 
 /* ---- rows ---- */
 

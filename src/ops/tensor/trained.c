@@ -1,4 +1,5 @@
 /* trained.c - operations of the optimizer, see tensor.h. */
+#include "ops/adamw/adamw.h"
 #include "ops/call.h"
 #include "ops/tensor/tensor.h"
 
@@ -56,4 +57,34 @@ void sheaf__op_adamw(sheaf__device *device, sheaf__update u)
                                        .part = update_part,
                                        .rows = u.n,
                                        .grain = CHUNK });
+}
+
+static void update8_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    enum { BLOCK = SHEAF__ADAMW8_BLOCK };
+    const sheaf__update8 *u = arg;
+    const int64_t first = begin * BLOCK, last = end * BLOCK < u->n ? end * BLOCK : u->n;
+    const sheaf__moments8 to = { u->moment1 + first, u->moment2 + first, u->absmax1 + begin,
+                                 u->absmax2 + begin, u->map };
+    k->adamw8(u->master + first, &to, u->grad + first, last - first, &u->how);
+}
+
+void sheaf__op_adamw8(sheaf__device *device, sheaf__update8 u)
+{
+    enum { BLOCK = SHEAF__ADAMW8_BLOCK };
+    const size_t n = (size_t)u.n, bytes = n * sizeof(float);
+    const int64_t blocks = (u.n + BLOCK - 1) / BLOCK;
+    const size_t scales = (size_t)blocks * sizeof(float);
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(u.master, bytes),   SHEAF__WRITES(u.moment1, n),
+        SHEAF__WRITES(u.moment2, n),      SHEAF__WRITES(u.absmax1, scales),
+        SHEAF__WRITES(u.absmax2, scales), SHEAF__READS(u.grad, bytes),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ADAMW8,
+                                       .arguments = &u,
+                                       .operand = operand,
+                                       .operands = 6,
+                                       .part = update8_part,
+                                       .rows = blocks,
+                                       .grain = CHUNK / BLOCK });
 }

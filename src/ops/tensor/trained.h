@@ -23,3 +23,14 @@ typedef struct sheaf__update {
     int64_t n;
     sheaf__adamw how;
 } sheaf__update;
+
+/* The same with moments of 8 bits; n from the first element of a slice on. */
+typedef struct sheaf__update8 {
+    float *master;
+    uint8_t *moment1, *moment2;
+    float *absmax1, *absmax2; /* of each 256 elements */
+    const float *grad;
+    int64_t n;
+    const struct sheaf__map8 *map; /* [2], the host's: of both signs; from 0 up */
+    sheaf__adamw how;
+} sheaf__update8;

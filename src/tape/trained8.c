@@ -1,0 +1,84 @@
+/* trained8.c - moments in 8 bits, of each slice by itself, so that they are the same for every
+ * number of ranks; see trained.h. */
+#include "base/base.h"
+#include "ops/adamw/adamw.h"
+#include "ops/quant/quantise.h"
+#include "ops/tensor/tensor.h"
+#include "tape/trained.h"
+
+enum { ALIGN = 64 };
+
+static int64_t up(int64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+size_t sheaf__trained8_bytes(const sheaf__trained *t, int slice)
+{
+    return 2 * (size_t)(up(t->numel[slice]) + up(t->blocks * (int64_t)sizeof(float)));
+}
+
+static void count_blocks(sheaf__trained *t)
+{
+    const int slices = t->cut.nparts == 0 ? 1 : t->cut.slices;
+    t->blocks = 0;
+    for (int s = 0; s < slices; s++) {
+        const int64_t n = (t->numel[s] + SHEAF__ADAMW8_BLOCK - 1) / SHEAF__ADAMW8_BLOCK;
+        t->blocks = n > t->blocks ? n : t->blocks;
+    }
+    if (t->cut.nparts > 0)
+        t->blocks_cut = (sheaf_cut){ .slices = slices,
+                                     .nparts = 1,
+                                     .part = { { .units = slices, .rows_per_unit = t->blocks } } };
+}
+
+static char *place(sheaf__trained *t, int s, char *at)
+{
+    const int64_t codes = up(t->numel[s]), scales = up(t->blocks * (int64_t)sizeof(float));
+    t->code1[s] = (uint8_t *)at;
+    t->code2[s] = t->code1[s] + codes;
+    t->absmax1[s] = (float *)(at + 2 * codes);
+    t->absmax2[s] = (float *)(at + 2 * codes + scales);
+    return at + sheaf__trained8_bytes(t, s);
+}
+
+sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < set->count; i++) {
+        sheaf__trained *t = set->item[i];
+        if (t->eight)
+            count_blocks(t);
+        for (int s = t->first; t->eight && s < t->first + t->count; s++)
+            bytes += sheaf__trained_keeps(set, t, s) ? sheaf__trained8_bytes(t, s) : 0;
+    }
+    if (bytes == 0)
+        return NULL;
+    set->maps8 = malloc(2 * sizeof *set->maps8);
+    if (set->maps8 == NULL)
+        return sheaf__no_memory("maps of 8 bits");
+    sheaf__map8_init(&set->maps8[0], true);
+    sheaf__map8_init(&set->maps8[1], false);
+    sheaf_status *st = sheaf__alloc(&set->eight, set->context, bytes, SHEAF_MEM_OPTIMIZER);
+    if (st != NULL)
+        return st;
+    char *at = set->eight;
+    for (int i = 0; i < set->count; i++) {
+        sheaf__trained *t = set->item[i];
+        for (int s = t->first; t->eight && s < t->first + t->count; s++)
+            if (sheaf__trained_keeps(set, t, s))
+                at = place(t, s, at);
+    }
+    sheaf__op_zero(set->context->device, set->eight, (int64_t)(bytes / sizeof(float)), SHEAF_F32);
+    return NULL;
+}
+
+void sheaf__trained8_update(const sheaf__trained_set *set, const sheaf__trained *t, int s,
+                            const sheaf__adamw *how)
+{
+    if (t->numel[s] > 0)
+        sheaf__op_adamw8(set->context->device,
+                         (sheaf__update8){ t->master[s], t->code1[s], t->code2[s], t->absmax1[s],
+                                           t->absmax2[s], t->grad[s], t->numel[s], set->maps8,
+                                           *how });
+}
