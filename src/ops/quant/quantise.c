@@ -101,13 +101,8 @@ void sheaf__dynamic_map(float map[256], bool is_signed)
 void sheaf__map8_init(sheaf__map8 *map, bool is_signed)
 {
     sheaf__dynamic_map(map->value, is_signed);
-    int code = 0;
-    for (int i = 0; i < 65536; i++) {
-        const float y = -1.0f + 2.0f * (float)i / 65535.0f;
-        while (code < 255 && 0.5f * (map->value[code] + map->value[code + 1]) < y)
-            code++;
-        map->code[i] = (uint8_t)code;
-    }
+    for (int32_t place = 0; place < 65536; place++)
+        map->code[place] = sheaf__map8_at(map->value, place);
 }
 
 static __attribute__((noinline)) void quantise8(uint8_t *codes, float *absmax, const float *x,

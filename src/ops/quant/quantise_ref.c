@@ -33,10 +33,8 @@ void sheaf__codes4_ref(uint8_t *codes, const float *x, int64_t n, float by, bool
 float sheaf__codes8_ref(uint8_t *codes, const float *x, int64_t n, const uint8_t *search)
 {
     const float largest = sheaf__largest_ref(x, n), by = 1.0f / largest;
-    for (int64_t i = 0; i < n; i++) {
-        const float y = x[i] * by, low = y > -1 ? y : -1, clamped = low < 1 ? low : 1;
-        codes[i] = search[(int32_t)fmaf((clamped + 1) * 0.5f, 65535, 0.5f)];
-    }
+    for (int64_t i = 0; i < n; i++)
+        codes[i] = search[sheaf__map8_place(x[i] * by)];
     if (largest == 0)
         memset(codes, 0, (size_t)n);
     return largest;

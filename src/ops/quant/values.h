@@ -3,6 +3,8 @@
  * Nothing here depends on the flags for denormals but the last product of each value. */
 #pragma once
 
+#include <math.h>
+
 #include "base/shared_fn.h"
 #include "ops/math/round.h"
 #include "ops/quant/quant.h"
@@ -67,4 +69,25 @@ SHEAF__SHARED_FN float sheaf__doubled_scale(float value, float nested, float off
 SHEAF__SHARED_FN float sheaf__int8_scale(float scb)
 {
     return scb * 0x1.020408p-7f; /* 1/127 */
+}
+
+/* ---- 8 bits by blocks, as a processor's bitsandbytes searches: in a table of 65,536 places ----
+ */
+
+/* The place of y in [-1, 1], to the nearest; what is beyond is at an end, NaN at the lower one. */
+SHEAF__SHARED_FN int32_t sheaf__map8_place(float y)
+{
+    const float low = y > -1.0f ? y : -1.0f, within = low < 1.0f ? low : 1.0f;
+    return (int32_t)fmaf((within + 1.0f) * 0.5f, 65535.0f, 0.5f);
+}
+
+/* What the table has there: how many middles of neighbours in the map lie below the place. */
+SHEAF__SHARED_FN uint8_t sheaf__map8_at(const float *map, int32_t place)
+{
+    const float y = -1.0f + 2.0f * (float)place / 65535.0f;
+    int32_t code = 0;
+    for (int32_t half = 128; half > 0; half /= 2)
+        if (0.5f * (map[code + half - 1] + map[code + half]) < y)
+            code += half;
+    return (uint8_t)code;
 }

@@ -1,6 +1,7 @@
 /* trained_test.c - operations of the optimizer have the bits of the kernels, on every device. */
 #include "tests/devices/same.h"
 
+#include "ops/quant/quantise.h"
 #include "ops/tensor/tensor.h"
 
 static const int64_t counts[] = { 0, 1, 17, 300, 33, (1 << 15) + 1, 100003 };
@@ -22,6 +23,33 @@ static void check_adamw(void)
 static void test_trained__adamw(void **state)
 {
     same_numbers(check_adamw);
+}
+
+static void check_adamw8(void)
+{
+    static const int64_t sizes[] = { 1, 255, 256, 257, 4648, (1 << 15) + 1 };
+    const sheaf__adamw how = { 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.19, 0.0447, 0.7f };
+    static sheaf__map8 map[2];
+    sheaf__map8_init(&map[0], true);
+    sheaf__map8_init(&map[1], false);
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        const int64_t n = sizes[i], bytes = (n + 3) / 4, blocks = (n + 255) / 256;
+        float *p = same_take(n, SHEAF_F32), *m = same_take(bytes, SHEAF_F32),
+              *v = same_take(bytes, SHEAF_F32), *scale1 = same_take(blocks, SHEAF_F32),
+              *scale2 = same_take(blocks, SHEAF_F32), *g = same_take(n, SHEAF_F32);
+        SAME_EACH (device)
+            sheaf__op_adamw8(device,
+                             (sheaf__update8){ SAME(p), (uint8_t *)SAME(m), (uint8_t *)SAME(v),
+                                               SAME(scale1), SAME(scale2), SAME(g), n, map, how });
+        same.ref->adamw8(p, &(sheaf__moments8){ (uint8_t *)m, (uint8_t *)v, scale1, scale2, map },
+                         g, n, &how);
+        same_check("adamw8");
+    }
+}
+
+static void test_trained__adamw_in_8_bits(void **state)
+{
+    same_numbers(check_adamw8);
 }
 
 enum { TENSORS = 1100 }; /* more than an operation takes at a time */
@@ -60,6 +88,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trained__adamw),
+        cmocka_unit_test(test_trained__adamw_in_8_bits),
         cmocka_unit_test(test_trained__squares),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);

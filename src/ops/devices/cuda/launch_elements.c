@@ -1,5 +1,6 @@
 /* launch_elements.c - launches of ops/tensor/elements.c, activation.c and trained.c. */
 #include "ops/devices/cuda/kernels/trained.h"
+#include "ops/quant/quantise.h"
 #include "ops/devices/cuda/launch_elements.h"
 #include "ops/tensor/activation.h"
 #include "ops/tensor/elements.h"
@@ -131,5 +132,22 @@ bool sheaf__cuda_op_adamw(sheaf__cuda *gpu, const sheaf__call *call)
     const adamw_arguments a = { u->master, u->moment1, u->moment2,
                                 u->grad,   u->n,       sheaf__adamw_prepare(&u->how) };
     sheaf__cuda_each(gpu, "adamw", sheaf__cuda_threads(u->n, SHEAF_F32), &a, sizeof a);
+    return true;
+}
+
+bool sheaf__cuda_op_adamw8(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const sheaf__update8 *u = call->arguments;
+    adamw8_arguments a = { u->master,  u->moment1, u->moment2, u->absmax1,
+                           u->absmax2, u->grad,    u->n,       sheaf__adamw_prepare(&u->how) };
+    for (int k = 0; k < 2; k++)
+        memcpy(a.map[k], u->map[k].value, sizeof a.map[k]);
+    sheaf__cuda_launch(
+        gpu, &(sheaf__launch){ .kernel = "adamw8",
+                               .blocks = { (u->n + SHEAF__ADAMW8_BLOCK - 1) / SHEAF__ADAMW8_BLOCK },
+                               .threads = SHEAF__ADAMW8_BLOCK,
+                               .shared = ADAMW8_SHARED,
+                               .arguments = &a,
+                               .bytes = sizeof a });
     return true;
 }

@@ -21,7 +21,7 @@ sheaf__cuda_operation sheaf__cuda_op_add, sheaf__cuda_op_add_list, sheaf__cuda_o
     sheaf__cuda_op_convert, sheaf__cuda_op_convert_list, sheaf__cuda_op_zero,
     sheaf__cuda_op_refresh, sheaf__cuda_op_widen, sheaf__cuda_op_swiglu, sheaf__cuda_op_swiglu_back,
     sheaf__cuda_op_gelu, sheaf__cuda_op_gelu_back, sheaf__cuda_op_scaled, sheaf__cuda_op_adamw,
-    sheaf__cuda_op_shrink, sheaf__cuda_op_expand;
+    sheaf__cuda_op_adamw8, sheaf__cuda_op_shrink, sheaf__cuda_op_expand;
 /* over rows, */
 sheaf__cuda_operation sheaf__cuda_op_move_rows, sheaf__cuda_op_copy_boxes, sheaf__cuda_op_transpose,
     sheaf__cuda_op_rope, sheaf__cuda_op_rope_grid, sheaf__cuda_op_finish, sheaf__cuda_op_dropout,

@@ -23,6 +23,7 @@ sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
     [SHEAF__OP_SHRINK] = sheaf__cuda_op_shrink,
     [SHEAF__OP_EXPAND] = sheaf__cuda_op_expand,
     [SHEAF__OP_ADAMW] = sheaf__cuda_op_adamw,
+    [SHEAF__OP_ADAMW8] = sheaf__cuda_op_adamw8,
     [SHEAF__OP_MOVE_ROWS] = sheaf__cuda_op_move_rows,
     [SHEAF__OP_COPY_BOXES] = sheaf__cuda_op_copy_boxes,
     [SHEAF__OP_TRANSPOSE] = sheaf__cuda_op_transpose,
