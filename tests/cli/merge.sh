@@ -115,8 +115,12 @@ runs "a plain base is not quantised again" 2 "expected: +a base with weights in 
 runs "nor for SAT" 2 "expected: +a base, and --to hf" merge "$quant/bnb_nf4_double" "$work/q" "$work/no" --requantize --to sat
 absent "nothing of these" "$work/no"
 rm -r "$work/plain" "$work/again"
-# A base that training quantised while it was loaded is the one that the run is merged into, unless the plain one is asked for.
+# --requantize says when it undoes the adapter.
+runs "a model in 4 bits" 0 . init tiny-bytes "$work/f" --seed 3 --quantize nf4
 printf '{"text": "hello there"}\n{"text": "how are you"}\n' >"$work/d.jsonl"
+runs "and a small change" 0 . train --model "$work/f" --data "$work/d.jsonl" --out "$work/runf" --steps 1
+runs "is lost in its codes" 0 'warning: quantising again moved the changed weights by .* without --requantize it is' merge "$work/runf" "$work/mf" --requantize
+# A base that training quantised while it was loaded is the one that the run is merged into, unless the plain one is asked for.
 runs "a plain model" 0 . init tiny-bytes "$work/p" --seed 1
 runs "and itself in 4 bits" 0 . convert "$work/p" "$work/p4" --to hf --quantize nf4
 runs "LoRA on what is quantised while it is loaded" 0 . train --model "$work/p" --quantize nf4 --data "$work/d.jsonl" --out "$work/run4" --steps 1

@@ -415,6 +415,20 @@ static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o
     return st;
 }
 
+/* Weights in 4 or 8 bits have few values: quantised again, they may move back, or further than the
+ * adapter moved them. */
+static void warn_of_codes(const merger *m)
+{
+    const sheaf_weights_merge_report *r = m->report;
+    const double change =
+        r->elements_adapted > 0 ? r->change_norm / sqrt((double)r->elements_adapted) : 0;
+    if (r->requantised > 0 && r->changed > 0 && r->requantise_mean > change / 2)
+        sheaf_warn(m->events,
+                   "quantising again moved the changed weights by %.3g on average, the adapter by "
+                   "%.3g: base + adapter is not what was written; without --requantize it is",
+                   r->requantise_mean, change);
+}
+
 /* Changes below the spacing of a 16-bit type are lost: the merged model is then not the trained
  * one. */
 static void warn_of_loss(const merger *m)
@@ -456,8 +470,10 @@ sheaf_status *sheaf_merge(sheaf_weights_merge_report *report,
     if (st == NULL)
         count_all(&m);
     TRY(st, finish(&m, options->dst));
-    if (st == NULL)
+    if (st == NULL) {
         warn_of_loss(&m);
+        warn_of_codes(&m);
+    }
     merger_close(&m);
     return st;
 }
