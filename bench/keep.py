@@ -2,10 +2,10 @@
 """keep.py - `./run bench keep`: what --keep-activations costs and gives, on the models of the demos of text and of pictures.
 
 For each form: the peak of activations and of all memory in a step; processor seconds of a step by one thread, the
-fastest of some; the error of the gradient of one step against float32 that keeps all, relative in norm, from AdamW's
+least of some rounds, of which a run of two steps is taken off; the error of the gradient of one step against float32 that keeps all, relative in norm, from AdamW's
 first moments after that step; and the loss of the last tenth of a run. A table in Markdown. Needs python3 alone.
 
-  --sheaf build/sheaf   --captcha build/examples/captcha   --work DIR   --steps N (500)   --timed N (6)
+  --sheaf build/sheaf   --captcha build/examples/captcha   --work DIR   --steps N (500)   --timed N (6)   --rounds N (3)
   --models text,picture   --dtypes float32,bfloat16   --forms all,int8,...   --quick: no runs of many steps
 """
 import argparse
@@ -13,6 +13,7 @@ import glob
 import json
 import math
 import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -30,11 +31,15 @@ def say(command):
 
 
 def train(args, name, flags):
+    """Its folder, the lines of its steps, and processor seconds."""
     out = f"{args.work}/{name}"
     shutil.rmtree(out, ignore_errors=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     say([args.sheaf, "train", "--out", out, "--threads", "1", *flags])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(out + "/metrics.jsonl") as file:
-        return out, [json.loads(line) for line in file if '"loss"' in line and '"ranks"' in line]
+        lines = [json.loads(line) for line in file if '"loss"' in line and '"ranks"' in line]
+    return out, lines, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def text(args):
@@ -92,15 +97,15 @@ def one_step(flags, adapter):
 def measure(args, model, dtype, form, flags, start, exact):
     flags = flags + DTYPES[dtype] + ["--keep-activations", form]
     name = f"{model}/{dtype}-{form}"
-    out, lines = train(args, name, one_step(flags, start))
-    gradient = moments(out)
-    out, lines = train(args, name, flags + ["--steps", str(args.timed)])
-    ranks = [line["ranks"][0] for line in lines]
+    gradient = moments(train(args, name, one_step(flags, start))[0])
+    few, many = 2, 2 + args.timed
+    seconds = [min(train(args, name, flags + ["--steps", str(steps)])[2] for _ in range(args.rounds)) for steps in (few, many)]
+    ranks = [line["ranks"][0] for line in train(args, name, flags + ["--steps", str(few)])[1]]
     row = {"model": model, "dtype": dtype, "form": form, "activations": max(r["kinds"]["activations"] for r in ranks),
-           "memory": max(r["memory"] for r in ranks), "seconds": min(r["compute"] for r in ranks[1:]),
+           "memory": max(r["memory"] for r in ranks), "seconds": (seconds[1] - seconds[0]) / args.timed,
            "error": error(gradient, exact or gradient)}
     if not args.quick and form not in EXACT:
-        out, lines = train(args, name, flags + ["--steps", str(args.steps)])
+        lines = train(args, name, flags + ["--steps", str(args.steps)])[1]
         last = lines[-(args.steps // 10):]
         row["loss"] = sum(line["loss"] for line in last) / len(last)
     return row, gradient
@@ -114,6 +119,7 @@ def main():
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--base-steps", type=int, default=500)
     parser.add_argument("--timed", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", default="text,picture")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--forms", default=FORMS)
