@@ -104,6 +104,11 @@ static const struct {
       "devices device-map cuda use-cpu no-cuda accelerator nproc-per-node "
       "num-processes ",
       on_cpu },
+    { "quantize", " load-in-4bit qlora bnb-4bit-quant-type ", " nf4" },
+    { "quantize", " bnb-4bit-use-double-quant double-quantization ", " nf4-double" },
+    { "quantize", " load-in-8bit ", " int8" },
+    { "quantize", " quantization-bit quantization bits " },
+    { "dtype", " bnb-4bit-compute-dtype " },
     { NULL,
       " load-in-4bit load-in-8bit quantization-bit quantization quantize bits qlora "
       "bnb-4bit-compute-dtype bnb-4bit-quant-type ",

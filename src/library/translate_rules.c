@@ -9,7 +9,7 @@
 #define FLAG "off=|*=true"
 #define CONTRARY "off=true|*=false"
 #define REFUSED "off=|*=!"
-#define QUANTISED "weights stay in their dtype"
+#define BITS "bitsandbytes has 4 and 8"
 #define NO_DORA "DoRA is merged, not trained"
 #define FOLDER_ALONE "a folder: sheaf downloads nothing"
 #define OF_ONE_DEVICE "of one device: with N of them multiply accumulate by N"
@@ -75,7 +75,10 @@ static const sheaf__translate_rule factory[] = {
     { "use_galore|use_badam|kt_use_lora_experts|kt_lora_*", TRANSLATE_COPY, NULL, REFUSED },
     { "loraplus_lr_ratio", TRANSLATE_COPY, NULL,
       REFUSED "--lr-scale gives tensors rates of their own" },
-    { "quantization_bit", TRANSLATE_COPY, NULL, REFUSED QUANTISED },
+    { "quantization_bit", TRANSLATE_COPY, "quantize", "4=nf4-double|8=int8|off=|*=!" BITS },
+    { "quantization_type", TRANSLATE_ONLY, NULL, "nf4" },
+    { "quantization_method", TRANSLATE_ONLY, NULL, "bnb|bitsandbytes" },
+    { "double_quantization", TRANSLATE_ONLY, NULL, "true", "quantize: nf4 has plain scales" },
     { "dataset", TRANSLATE_COPY, "data", NULL,
       "a name in dataset_info.json: put the path of its JSON file here" },
     { "eval_dataset", TRANSLATE_COPY, "eval-data", NULL,
@@ -114,8 +117,11 @@ static const sheaf__translate_rule factory[] = {
 static const sheaf__translate_rule axolotl[] = {
     { "base_model", TRANSLATE_COPY, "model", NULL, FOLDER_ALONE },
     { "tokenizer_config", TRANSLATE_COPY, "tokenizer" },
-    { "load_in_8bit|load_in_4bit|gptq*|quantize_moe_experts", TRANSLATE_COPY, NULL,
-      REFUSED QUANTISED },
+    { "load_in_4bit", TRANSLATE_COPY, "quantize", "off=|*=nf4-double" },
+    { "load_in_8bit", TRANSLATE_COPY, "quantize", "off=|*=int8" },
+    { "gptq*", TRANSLATE_IGNORED, NULL, NULL, "a folder of GPTQ says so itself" },
+    { "quantize_moe_experts", TRANSLATE_COPY, NULL,
+      REFUSED "experts are quantised as other layers" },
     { "adapter", TRANSLATE_COPY, "method", "qlora=lora|=full" },
     { "lora_model_dir", TRANSLATE_COPY, "adapter" },
     { "lora_r", TRANSLATE_COPY, "lora-rank" },

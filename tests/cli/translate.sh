@@ -63,7 +63,9 @@ runs "a file of Axolotl" 0 'Axolotl .*model: base .*data: talk\.jsonl template: 
 { printf 'base_model: a\nadapter:\n'; } >"$work/in.yaml"
 runs "without an adapter all is trained" 0 'method: full' translate "$work/in.yaml"
 { printf 'base_model: a\nload_in_4bit: true\nadapter: qlora\n'; } >"$work/in.yaml"
-runs "quantised weights are listed" 1 'method: lora .*line 2: load_in_4bit: true: weights stay' translate "$work/in.yaml"
+runs "a quantised base" 0 'quantize: nf4-double .*method: lora' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\nstage: sft\ndo_train: true\nfinetuning_type: lora\nquantization_bit: 8\nquantization_method: hqq\n'; } >"$work/in.yaml"
+runs "in 8 bits" 1 'quantize: int8 .*line 6: quantization_method: hqq' translate "$work/in.yaml"
 { printf 'base_model: a\nadapter: lora\nmax_steps: 20\nnum_epochs: 3\nwarmup_steps: 0.1\nsequence_len: 500_000\nchat_template: qwen_25\n'; } >"$work/in.yaml"
 runs "steps count before epochs, a part of a step is a share, and numbers may have underscores" 0 \
     'method: lora steps: 20 warmup-ratio: 0\.1 seq: 500000 template: qwen2\.5 # what Axolotl does.* on-long: skip schedule: cosine' translate "$work/in.yaml"

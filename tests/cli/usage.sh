@@ -76,10 +76,14 @@ instead() { # instead COMMAND FLAG PATTERN
 for flag in --gpus --devices --num_gpus --device_map; do instead train $flag 'processors.*--tp T .*--threads N'; done
 instead chat --devices '--tp T'
 runs "a device that is none" 2 "^sheaf: device +expected: cpu, cuda .*cuda:0,2.* +found: +gpu +try: +leave it out: .*--tp T" generate --model none --prompt x --device gpu
-for flag in --load_in_4bit --load-in-8bit --quantization_bit; do instead train $flag 'dtype they are stored in'; done
+peer train load_in_4bit 'quantize nf4'
+peer train load-in-8bit 'quantize int8'
+peer generate bnb_4bit_use_double_quant 'quantize nf4-double'
+peer train quantization_bit quantize
+instead verify --load_in_4bit 'dtype they are stored in'
 for flag in --deepspeed --fsdp; do instead train $flag '--dp D'; done
 for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl'; done
-instead train --optim AdamW
+peer train optim optimizer
 instead train --trust_remote_code 'changes no result'
 instead train --ddp-find-unused-parameters 'changes no result'
 instead train --stage 'here it is always sft'
@@ -90,7 +94,7 @@ instead train --nnodes '--transport mpi with --hosts'
 instead convert --transport 'one process does it'
 instead train --use_peft '--method lora'
 printf 'load_in_4bit: true\n' >"$work/peers.recipe"
-runs "in a recipe too" 2 'try: +leave it out: frozen weights' train --recipe "$work/peers.recipe"
+runs "in a recipe too" 2 'try: +sheaf calls it quantize nf4 $' train --recipe "$work/peers.recipe"
 printf 'lora-targets: [q_proj, v_proj]\n' >"$work/peers.recipe"
 runs "a list of YAML" 2 'expected: +a list without brackets +found: +.q_proj, v_proj. +try: +lora-targets: q_proj, v_proj $' train --recipe "$work/peers.recipe"
 for word in "resume sheaf train --resume --out OUT" "export sheaf merge BASE ADAPTER DST" "finetune sheaf train" "serve sheaf generate or sheaf chat" "run sheaf generate" "status sheaf info"; do
