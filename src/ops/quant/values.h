@@ -77,8 +77,8 @@ SHEAF__SHARED_FN float sheaf__int8_scale(float scb)
 /* The place of y in [-1, 1], to the nearest; what is beyond is at an end, NaN at the lower one. */
 SHEAF__SHARED_FN int32_t sheaf__map8_place(float y)
 {
-    const float low = y > -1.0f ? y : -1.0f, within = low < 1.0f ? low : 1.0f;
-    return (int32_t)fmaf((within + 1.0f) * 0.5f, 65535.0f, 0.5f);
+    const float place = fmaf((y + 1.0f) * 0.5f, 65535.0f, 0.5f);
+    return place >= 65535.0f ? 65535 : place > 0.0f ? (int32_t)place : 0;
 }
 
 /* What the table has there: how many middles of neighbours in the map lie below the place. */
