@@ -160,6 +160,7 @@ sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
     TRY(st, sheaf__struct_check(report, "sheaf_weights_init_report"));
     TRY(st, sheaf__check_dtype(what, o.dtype));
     TRY(st, sheaf__check_count(what, "threads", o.threads, SHEAF__MOST_THREADS));
+    TRY(st, sheaf__check_count(what, "quantize", o.quantize, SHEAF_QUANTIZE_INT8));
     if (st == NULL && (o.spec == NULL || o.dst == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "spec and dst");
     o.threads = sheaf__cores(o.threads);

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "dialects/common/bnb_write.h"
+#include "tests/faults/faults.h"
 
 enum { ROWS = 41, COLS = 30 };
 
@@ -120,12 +121,48 @@ static void test_bnb__only_matrices_of_floats(void **state)
     }
 }
 
+/* After any failing call, or one that finds no memory, all of it is there, or nothing. */
+static void test_bnb__any_failing_call_leaves_all_or_nothing(void **state)
+{
+    const sheaf_faults kinds[] = { { .action = SHEAF_FAULT_FAIL },
+                                   { .action = SHEAF_FAULT_ENOSPC },
+                                   { SHEAF_FAULT_MALLOC, SHEAF_FAULT_FAIL } };
+    float x[ROWS * COLS];
+    char *whole = NULL;
+    size_t size = 0;
+    sheaf__random_normals(x, 1, 2, 0, ROWS * COLS);
+    CHECK_OK(write_in_boxes(at("out"), &forms[2], x, ROWS, COLS, 7, COLS));
+    read_file(&whole, &size);
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
+        for (int n = 1;; n++) {
+            sheaf_faults faults = { kinds[k].op, kinds[k].action, .n = n };
+            CHECK_OK(sheaf__remove_tree(at("out")));
+            sheaf_status *st =
+                UNDER(&faults, write_in_boxes(at("out"), &forms[2], x, ROWS, COLS, 7, COLS));
+            if (st == NULL) {
+                assert_true(n > (k < 2 ? 20 : 5));
+                break;
+            }
+            sheaf_status_free(st);
+            if (sheaf__path_kind(at("out")) == SHEAF_PATH_NONE)
+                continue;
+            char *text = NULL;
+            size_t got = 0;
+            read_file(&text, &got);
+            assert_int_equal(got, size);
+            CHECK_BYTES("all of it", text, whole, size);
+            free(text);
+        }
+    free(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bnb__boxes_do_not_show),
         cmocka_unit_test(test_bnb__what_is_not_finite_is_refused),
         cmocka_unit_test(test_bnb__only_matrices_of_floats),
+        cmocka_unit_test(test_bnb__any_failing_call_leaves_all_or_nothing),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
