@@ -7,6 +7,7 @@
 #include "tests/recordings.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/random.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
@@ -157,6 +158,50 @@ static void test_merge__onto_quantised_bases_gives_the_bits_of_peft(void **state
             assert_true(names_quantization(at("out")));
             assert_int_equal(report.requantised, 14);
         }
+}
+
+/* Of names and bytes of the tensors of one layer's q_proj in a folder's one file. */
+static const char *hash_q_proj(const char *dir)
+{
+    static char text[33];
+    char path[SHEAF_PATH_SIZE], bytes[20000];
+    sheaf_safetensors *f = NULL;
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    CHECK_OK(sheaf__safetensors_open(&f, sheaf__path_in(path, dir, "model.safetensors")));
+    for (int64_t i = 0; i < f->header.count; i++) { /* by name */
+        const sheaf_safetensors_entry *e = &f->header.entry[f->header.by_name[i].index];
+        if (strstr(e->name, "layers.0.self_attn.q_proj") == NULL)
+            continue;
+        assert_true((size_t)e->bytes <= sizeof bytes);
+        CHECK_OK(sheaf__safetensors_read(f, e, 0, bytes, e->bytes));
+        sheaf__hasher_add(hasher, e->name, strlen(e->name));
+        sheaf__hasher_add(hasher, bytes, (size_t)e->bytes);
+    }
+    sheaf__safetensors_close(f);
+    sheaf__hash_text(text, sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
+    return text;
+}
+
+/* The hashes are those of what PEFT recorded (merged_dequantised_part, merged_4bit_part and
+ * merged_original_part of qlora_bfloat16), which the test above compares where it is. */
+static void test_merge__q_proj_has_the_bits_of_peft(void **state)
+{
+    static const struct {
+        const char *base;
+        bool requantize;
+        const char *hash;
+    } rows[] = { { "bnb_nf4_double", false, "07aa0677ef022ca5b3f8ff34ba866480" },
+                 { "bnb_nf4_double", true, "8005ba86a60923073da2566af1143544" },
+                 { "base_bf16", false, "084d9cd76bab537032552f6497f6b2f6" } };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_weights_merge_report report;
+        const char *adapter =
+            recordings_are_full() ? of_run(1, "adapter_final") : tiny("qlora_q_proj");
+        CHECK_OK(merge(&report, tiny(rows[i].base), adapter, at("out"),
+                       (sheaf_weights_merge_options){ .requantize = rows[i].requantize }));
+        assert_string_equal(hash_q_proj(at("out")), rows[i].hash);
+    }
 }
 
 /* Differences of two models' values. */
@@ -310,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merge__onto_quantised_bases_gives_the_bits_of_peft),
+        cmocka_unit_test(test_merge__q_proj_has_the_bits_of_peft),
         cmocka_unit_test(test_merge__quantised_again_is_the_merged_model_quantised),
         cmocka_unit_test(test_merge__quantised_again_copies_the_rest),
         cmocka_unit_test(test_merge__what_cannot_be_quantised_again),
