@@ -269,7 +269,12 @@ static sheaf_status *lay_step(sheaf__opened *opened, sheaf__run_model *run)
 {
     const char *path = run->step->dir;
     sheaf_source *stepped = NULL;
-    sheaf_status *st = check_base(run, run->step, opened, path, false);
+    sheaf__selection selection = { 0 };
+    sheaf_status *st =
+        sheaf__select(&selection, opened->schema, opened->lora, &run->r.options, NULL);
+    TRY(st, sheaf__opened_quantise(opened, run->r.options.quantize, sheaf__selected, &selection));
+    sheaf__selection_release(&selection);
+    TRY(st, check_base(run, run->step, opened, path, false));
     TRY(st, sheaf_in(sheaf__checkpoint_source(&run->masters, run->step), "%s", path));
     TRY(st, sheaf_in(sheaf__stepped_source(&stepped, run->masters, opened->base), "%s", path));
     if (st == NULL)

@@ -15,15 +15,21 @@ typedef struct choice {
     void *self;
 } choice;
 
+/* Is it one that the adapter has in full? */
+static bool is_saved(const sheaf__opened *o, const sheaf_tensor *t)
+{
+    for (int i = 0; o->lora != NULL && i < o->lora->nsaved; i++)
+        if (o->lora->saved[i] == t)
+            return true;
+    return false;
+}
+
 static bool is_chosen(void *self, const char *name)
 {
     const choice *c = self;
     const sheaf_tensor *t = sheaf_schema_find(c->o->schema, name);
-    const sheaf_lora *lora = c->o->lora;
-    for (int i = 0; lora != NULL && i < lora->nsaved; i++)
-        if (lora->saved[i] == t)
-            return false;
-    return t != NULL && sheaf__is_quantisable(t) && (c->trains == NULL || !c->trains(c->self, t));
+    return t != NULL && sheaf__is_quantisable(t) && !is_saved(c->o, t) &&
+           (c->trains == NULL || !c->trains(c->self, t));
 }
 
 static sheaf_status *twice(const sheaf__opened *o)
@@ -75,7 +81,8 @@ sheaf_status *sheaf__opened_quantise(sheaf__opened *o, sheaf_quantize as,
         return sheaf__opened_lay_codes(o, as, trains, self, false, NULL);
     for (int64_t i = 0; i < o->schema->count && forms != NULL && trains != NULL; i++) {
         const sheaf_tensor *t = &o->schema->tensor[i];
-        if (!trains(self, t) || t->buffer || sheaf__source_form(forms, t->name) == NULL)
+        if (!(trains(self, t) || is_saved(o, t)) || t->buffer ||
+            sheaf__source_form(forms, t->name) == NULL)
             continue;
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s', which is to be trained", t->name);
         sheaf_expected(st, "a plain weight: codes have no gradient");

@@ -86,14 +86,22 @@ check "4.5 bits a weight, not 16" test $((is * 34)) -lt $(($(weights --model "$m
 check "the folder takes the same" test "$(weights --model "$work/mini4")" = "$is"
 check "its config alone too" test "$(weights --config "$work/mini4/config.json")" = "$is"
 
+# ---- what is trained in full ----
+runs "some layers" 0 . train "${how[@]}" --steps 1 --out "$work/some" --quantize nf4 --method head --train 'model.layers.1.mlp.*,lm_head.weight'
+"$sheaf" eval --model "$work/some/checkpoints/step-00000001" --data "$work/rows.jsonl" --json >"$work/loss" 2>/dev/null
+rm -rf "$work/other"
+runs "the same, evaluated" 0 . train "${how[@]}" --steps 1 --out "$work/other" --quantize nf4 --method head --train 'model.layers.1.mlp.*,lm_head.weight' --eval-data "$work/rows.jsonl"
+check "a checkpoint is on the quantised base" near "$(json_number "$work/loss" loss)" "$(json_number "$work/other/metrics.jsonl" eval_loss)" 1e-12
+runs "saved beside an adapter" 0 . train "${how[@]}" --steps 1 --out "$work/saved" --quantize nf4 --modules-to-save lm_head
+
 # ---- refused ----
 runs "all is trained" 2 '\-\-quantize.*--method lora or head' train "${how[@]}" --steps 1 --out "$work/no" --quantize nf4 --method full
 runs "the head is trained beside it" 0 . train "${how[@]}" --steps 1 --out "$work/head" --quantize nf4 --method head
-runs "what is trained stays plain" 0 . train "${how[@]}" --steps 1 --out "$work/some" --quantize nf4 --method head --train 'model.layers.1.mlp.*'
 runs "quantised twice" 3 'quantised already.*leave --quantize out' train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/no" --quantize nf4
 runs "planned twice" 3 'quantised already' plan --model "$work/mini4" --quantize int8
 runs "all of a quantised folder" 3 'codes have no gradient.*--method lora' train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/no" --method full
 runs "some of it" 3 "layers.1.mlp.*codes have no gradient" train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/no" --train 'model.layers.1.mlp.*'
+runs "saved beside an adapter of it" 3 "q_proj.*codes have no gradient" train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/no" --modules-to-save q_proj
 runs "its head" 0 . train --model "$work/mini4" "${how[@]:2}" --steps 1 --out "$work/head4" --method head
 check "gives a plain model" test -z "$(grep quantization "$work/head4/model/config.json")"
 runs "no form" 2 'expected: +none, nf4, nf4-double or int8' train "${how[@]}" --steps 1 --out "$work/no" --quantize int4
