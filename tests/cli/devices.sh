@@ -15,7 +15,7 @@ done <<'END'
 qwen3 all-linear --tp 2 --dtype float32
 smollm3 all-linear --dtype bfloat16 --sums mma16 --checkpointing
 olmo2 q_proj,down_proj --tp 2 --dtype float16 --sums mma16
-phi3 all-linear --dtype float32 --lora-dropout 0.2
+phi3 all-linear --dtype float32 --lora-dropout 0.2 --keep-activations int8
 mixtral q_proj,v_proj --dtype bfloat16 --sums pairs --accumulate 2
 gemma2 all-linear --tp 2 --dtype bfloat16 --sums mma16 --neftune-alpha 5
 gemma3 all-linear --dtype float32 --label-smoothing 0.1

@@ -45,6 +45,9 @@ alike "text in float32" "${of_text[@]}" --keep-activations int8 -- "--tp 2" "--t
 alike "text in bfloat16" "${of_text[@]}" --keep-activations int8 --dtype bfloat16 --sums tiles -- "--tp 3" "--tp 8 --isa avx2"
 alike "text in full, in float16" "${of_text[@]}" --keep-activations int8 --method full --accumulators 4 --dtype float16 -- "--tp 3" "--tp 2 --dp 2"
 alike "LoRA that drops" "${of_text[@]}" --keep-activations int8 --lora-dropout 0.1 -- "--tp 3"
+mixture=$SHEAF_SOURCE_ROOT/tests/data/families/mixtral
+alike "a mixture" --model "$mixture/hf" --data "$mixture/fwd_inputs.safetensors" --keep-activations int8 -- "--tp 2"
+alike "a mixture, recomputed" --model "$mixture/hf" --data "$mixture/fwd_inputs.safetensors" -- "--keep-activations attention --tp 2"
 alike "pictures of CogAgent" "${of_cog[@]}" --keep-activations int8 -- "--tp 3" "--tp 8"
 alike "pictures of MiniCPM-V" "${of_minicpmv[@]}" --method full --keep-activations int8 -- "--tp 3" "--tp 8"
 for of in of_text of_cog of_minicpmv; do
