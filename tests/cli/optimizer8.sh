@@ -66,4 +66,7 @@ cp "$work/stdout" "$work/plan32"
 runs "plan with 8 bits" 0 '"optimizer"' plan "${big[@]}" --optimizer adamw8bit
 check "moments are counted" bash -c '[ "$1" -gt 0 ]' . "$(memory "$work/stdout")"
 check "which is 2.03 bytes for 8" awk -v a="$(memory "$work/plan32")" -v b="$(memory "$work/stdout")" 'BEGIN { r = b / a; exit !(r > 0.2539 && r < 0.2545) }'
+cp "$work/stdout" "$work/plan8"
+runs "plan with two groups" 0 '"optimizer"' plan "${big[@]}" --optimizer adamw8bit --dp 2 --accumulate 2 --accumulators 2
+check "of which each keeps about half" awk -v a="$(memory "$work/plan8")" -v b="$(memory "$work/stdout")" 'BEGIN { exit !(b < 0.55 * a && b > 0.4 * a) }'
 finish

@@ -111,6 +111,29 @@ static void test_quantise__a_code_by_hand(void **state)
     assert_int_equal(packed[0], 0xc0);
 }
 
+/* The library divides there, and multiplies by a rounded inverse in whole blocks: next to a
+ * threshold these are two codes. */
+static void test_quantise__an_incomplete_block_is_divided(void **state)
+{
+    int apart = 0;
+    for (int i = 0; i < 4000; i++) {
+        const float absmax = 1 + (float)i / 4096, t = sheaf__nf4_thresholds[8 + i % 7];
+        float x[32] = { absmax, nextafterf(t * absmax, 2), t * absmax };
+        uint8_t codes[32];
+        float found;
+        for (int whole = 0; whole < 2; whole++) {
+            sheaf__quantise4(codes, &found, x, SHEAF_F32, whole ? 32 : 3, 32, SHEAF__NF4);
+            for (int k = 1; k < 3; k++) {
+                const float divided = x[k] / absmax, times = x[k] * (1.0f / absmax);
+                const bool above = (whole ? times : divided) > t;
+                apart += (times > t) != (divided > t);
+                assert_int_equal(codes[k], 8 + i % 7 + above);
+            }
+        }
+    }
+    assert_true(apart > 100); /* or nothing would be shown */
+}
+
 /* Denormals are numbers here, with DAZ and FTZ set as without; they are as they were behind it. */
 static void test_quantise__flags_do_not_matter(void **state)
 {
@@ -325,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_quantise__fast_kernels_give_the_bits_of_the_reference),
         cmocka_unit_test(test_quantise__thresholds_are_the_middles_of_the_values),
         cmocka_unit_test(test_quantise__a_code_by_hand),
+        cmocka_unit_test(test_quantise__an_incomplete_block_is_divided),
         cmocka_unit_test(test_quantise__flags_do_not_matter),
         cmocka_unit_test(test_quantise__a_box_has_the_values_of_the_whole),
         cmocka_unit_test(test_quantise__values_are_rounded_for_what_they_are_for),
