@@ -88,7 +88,7 @@ sheaf_status *sheaf__opened_quantise(sheaf__opened *o, sheaf_quantize as,
         sheaf_expected(st, "a plain weight: codes have no gradient");
         sheaf_found(st, "a weight that the base stores quantised");
         return sheaf_try_this(st, "--method lora, whose factors are trained instead; or a plain "
-                                  "base: sheaf convert BASE PLAIN --to hf");
+                                  "base: sheaf convert BASE PLAIN --to hf --dequantize");
     }
     return NULL;
 }
