@@ -151,14 +151,19 @@ sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *da
                : sheaf_data_has_token(out, data, padding - 1);
 }
 
+static bool has_codes(const sheaf__job *job)
+{
+    for (int64_t i = 0; job->forms != NULL && i < job->schema->count; i++)
+        if (sheaf__source_form(job->forms, job->schema->tensor[i].name) != NULL)
+            return true;
+    return false;
+}
+
 int sheaf__contract_of(const sheaf__job *job, bool pads)
 {
     const sheaf_train_options *o = job->options;
     const bool drops = job->lora != NULL && job->lora->options.dropout > 0;
-    for (int64_t i = 0; job->forms != NULL && i < job->schema->count; i++)
-        if (sheaf__source_form(job->forms, job->schema->tensor[i].name) != NULL)
-            return 8;
-    if (o->kept == SHEAF__KEPT_INT8)
+    if (has_codes(job) || o->kept == SHEAF__KEPT_INT8 || o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT)
         return 8;
     if (sheaf__by_mma(sheaf__sums_order(o->sums), o->dtype))
         return 7;
