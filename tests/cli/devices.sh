@@ -22,6 +22,7 @@ gemma3 all-linear --dtype float32 --label-smoothing 0.1
 END
 trains llama --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets embed_tokens,q_proj,lm_head --tp 2 --dtype float32
 trains full --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype bfloat16 --sums pairs
+trains eight --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype float32 --tp 2 --optimizer adamw8bit
 cp -r "$work/full.cpu" "$work/full.from_cpu"
 cp -r "$work/full.$first" "$work/full.to_cpu"
 resumes full --steps 3 --tp 2

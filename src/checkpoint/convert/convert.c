@@ -131,10 +131,15 @@ static void report_kept(const sheaf__converter *k)
                    k->o->src, kept);
 }
 
-/* Blocks of moments in 8 bits belong to the slices of their run. */
-static sheaf_status *refuse_codes(const sheaf__converter *k)
+/* Those that are asked for: there are some, and numbers. Codes of 8 bits are in blocks that belong
+ * to the slices of their run. */
+static sheaf_status *check_moments(const sheaf__converter *k)
 {
     const sheaf_catalog *c = k->catalog;
+    if (k->o->optimizer && k->nmoments == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
+                                          "moments of an optimizer, as --optimizer asks for"),
+                           "none");
     for (int64_t i = 0; k->o->optimizer && i < c->count; i++) {
         if (c->tensor[i].kind != SHEAF_MOMENT || c->tensor[i].entry.dtype != SHEAF_U8)
             continue;
@@ -158,13 +163,9 @@ static sheaf_status *open_source(sheaf__converter *k)
     const bool sat = k->dialect->own_lora;
     k->nmoments = k->o->optimizer ? count_kind(c, SHEAF_MOMENT) : 0;
     k->nweights = weights;
-    if (k->o->optimizer && k->nmoments == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
-                                          "moments of an optimizer, as --optimizer asks for"),
-                           "none");
-    sheaf_status *codes = refuse_codes(k);
-    if (codes != NULL)
-        return codes;
+    sheaf_status *cannot = check_moments(k);
+    if (cannot != NULL)
+        return cannot;
     if (weights == 0 && k->nmoments == 0) {
         sheaf_status *st = sheaf__catalog_refusal(c);
         return st != NULL ? st
