@@ -718,6 +718,10 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
           "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":8,\"type\":\"int\"}}}}}",
           SHEAF_E_UNSUPPORTED, "weights of 4 bits" },
+        { "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
+          "\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},"
+          "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,\"type\":\"int\"}}}}}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config.sparsity_config'" },
         { "{\"quantization_config\":{\"quant_method\":\"hqq\"}}", SHEAF_E_UNSUPPORTED,
           "others are not read | HQQ | the model that was quantized" },
         { "{\"quantization_config\":{\"quant_method\":\"eetq\"}}", SHEAF_E_UNSUPPORTED,

@@ -138,6 +138,10 @@ static void read_compressed(sheaf__quantization *q, sheaf_json_reader *r)
         refuse(r, "format", "pack-quantized");
         return;
     }
+    const char *sparse =
+        json_string_value(json_object_get(json_object_get(r->object, "sparsity_config"), "format"));
+    if (sparse != NULL && strcmp(sparse, "dense") != 0)
+        refuse(r, "sparsity_config", "none, or the format dense");
     json_object_foreach((json_t *)groups, key, group) read_scheme(q, r, group);
     if (json_object_size(groups) > 1)
         q->group = 0; /* by the shapes */
