@@ -5,7 +5,7 @@
  * are tiny or not finite go the slow way: vectors flush what is denormal.
  *
  * The file that includes it defines NAME(x), LANES and
- *   vec ivec MUL SUB ILOAD(p) SHIFT(i, n)
+ *   vec ivec MUL SUB ILOAD(p) SHIFT(i, n), and NEXT(i, n) by a number that the compiler knows
  *   table TABLE(p) LOOKUP(t, i)   of 16 numbers that of the lowest 4 bits of each word
  *   SIGNED(i) FLOAT8(i)           the lowest 8 bits of each word as numbers
  *   INTERLEAVE(s, a, b)           a[32], b[32] to s[VECTORS]
@@ -55,42 +55,73 @@ static inline __attribute__((always_inline)) vec number(ivec words, const table 
                                 : LOOKUP(*t, words);
 }
 
+/* One step of codes that lie lowest in words: to a panel's next step of pairs. */
+static inline __attribute__((always_inline)) uint32_t *
+step(uint32_t *to, const ivec words[VECTORS], const held *h, const table *t, const todo *d,
+     const way way, const sheaf_dtype dtype, const bool between)
+{
+    vec x[VECTORS];
+    UNROLL for (int v = 0; v < VECTORS; v++)
+    {
+        x[v] = number(words[v], t, way);
+        if (way == ZEROED)
+            x[v] = SUB(x[v], h->zero[v]);
+        x[v] = MUL(x[v], h->scale[v]);
+        if (between)
+            x[v] = THROUGH(x[v], d->between);
+    }
+    if (dtype == SHEAF_F32)
+        STORE_FLOATS(to, x);
+    else
+        STORE_WORDS(to, x, dtype);
+    return to + (dtype == SHEAF_F32 ? 2 : 1) * MM_PANEL;
+}
+
+/* Column `col` and, unless it is the last one, the next. */
+static inline __attribute__((always_inline)) uint32_t *
+step_at(uint32_t *to, const mm_cell *c, int64_t col, const held *h, const table *t, const todo *d,
+        const way way, const sheaf_dtype dtype, const bool between)
+{
+    const int bits = way == TABLED || way == ZEROED ? 4 : 8;
+    const int64_t unit = 64 / bits;
+    const uint32_t *from = c->codes + col / unit * 2 * MM_PANEL;
+    uint32_t last[2 * MM_PANEL];
+    ivec words[VECTORS];
+    UNROLL for (int v = 0; v < VECTORS; v++) words[v] =
+        SHIFT(ILOAD(from + v * LANES), (int)(col % unit / 2) * bits);
+    if (col + 1 < d->col + d->cols)
+        return step(to, words, h, t, d, way, dtype, between);
+    (void)step(last, words, h, t, d, way, dtype, between);
+    for (int i = 0; i < MM_PANEL; i++)
+        to[i] = dtype == SHEAF_F32 ? last[i] : last[i] & 0xffff;
+    return to;
+}
+
 static inline __attribute__((always_inline)) bool
 expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const bool between)
 {
     const int bits = way == TABLED || way == ZEROED ? 4 : 8;
     const int64_t unit = 64 / bits, end = d->col + d->cols;
     const table t = TABLE(d->numbers);
-    uint32_t *to = d->to, last[2 * MM_PANEL];
+    uint32_t *to = d->to;
     held h = { .next = d->col };
-    for (int64_t col = d->col; col < end; col += 2) {
-        const uint32_t *words = c->codes + col / unit * 2 * MM_PANEL;
-        const int shift = (int)(col % unit / 2) * bits;
-        vec x[VECTORS];
+    for (int64_t col = d->col; col < end;) {
         if (col >= h.next && !hold(&h, c, col, way))
             return false;
-        UNROLL for (int v = 0; v < VECTORS; v++)
+        if (col % unit != 0 || col + unit > end || col + unit > h.next) {
+            to = step_at(to, c, col, &h, &t, d, way, dtype, between);
+            col += 2;
+            continue;
+        }
+        ivec words[VECTORS];
+        UNROLL for (int v = 0; v < VECTORS; v++) words[v] =
+            ILOAD(c->codes + col / unit * 2 * MM_PANEL + v * LANES);
+        UNROLL for (int s = 0; s < 32 / bits; s++)
         {
-            x[v] = number(SHIFT(ILOAD(words + v * LANES), shift), &t, way);
-            if (way == ZEROED)
-                x[v] = SUB(x[v], h.zero[v]);
-            x[v] = MUL(x[v], h.scale[v]);
-            if (between)
-                x[v] = THROUGH(x[v], d->between);
+            to = step(to, words, &h, &t, d, way, dtype, between);
+            UNROLL for (int v = 0; v < VECTORS; v++) words[v] = NEXT(words[v], bits);
         }
-        if (dtype != SHEAF_F32) {
-            STORE_WORDS(to, x, dtype);
-            if (col + 1 == end)
-                for (int i = 0; i < MM_PANEL; i++)
-                    to[i] &= 0xffff;
-            to += MM_PANEL;
-        } else if (col + 1 < end) {
-            STORE_FLOATS(to, x);
-            to += 2 * MM_PANEL;
-        } else {
-            STORE_FLOATS(last, x);
-            memcpy(to, last, MM_PANEL * sizeof *to);
-        }
+        col += unit;
     }
     return true;
 }

@@ -18,6 +18,7 @@ typedef struct table {
 #define SUB(a, b) _mm256_sub_ps(a, b)
 #define ILOAD(p) _mm256_loadu_si256((const __m256i *)(p))
 #define SHIFT(i, n) _mm256_srl_epi32(i, _mm_cvtsi32_si128(n))
+#define NEXT(i, n) _mm256_srli_epi32(i, n)
 #define TABLE(p)                                                                                   \
     {                                                                                              \
         _mm256_loadu_ps(p), _mm256_loadu_ps((p) + 8)                                               \

@@ -16,6 +16,7 @@ typedef __m512 table;
 #define SUB(a, b) _mm512_sub_ps(a, b)
 #define ILOAD(p) _mm512_loadu_si512(p)
 #define SHIFT(i, n) _mm512_srl_epi32(i, _mm_cvtsi32_si128(n))
+#define NEXT(i, n) _mm512_srli_epi32(i, n)
 #define TABLE(p) _mm512_loadu_ps(p)
 #define LOOKUP(t, i) _mm512_permutexvar_ps(i, t)
 #define SIGNED(i) _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(i, 24), 24))

@@ -8,18 +8,13 @@
 #include "ops/matmul/matmul_quant512.h"
 #include "ops/quant/values.h"
 
-/* The two vectors of step `s` of a unit. */
-static inline __attribute__((always_inline)) void words_of_step(__m512i w[2], const uint32_t *words,
-                                                                const int s, __m512 numbers,
-                                                                const __m512 scale[4])
+/* The two vectors of a step from codes that lie lowest in words. */
+static inline __attribute__((always_inline)) void
+words_of_step(__m512i w[2], const __m512i code[4], __m512 numbers, const __m512 scale[4])
 {
     __m512 x[4];
-    UNROLL for (int q = 0; q < 4; q++)
-    {
-        const __m512i at = _mm512_loadu_si512((const char *)(words + 16 * q) + s / 2),
-                      code = s % 2 ? _mm512_srli_epi32(at, 4) : at;
-        x[q] = _mm512_mul_ps(_mm512_permutexvar_ps(code, numbers), scale[q]);
-    }
+    UNROLL for (int q = 0; q < 4; q++) x[q] =
+        _mm512_mul_ps(_mm512_permutexvar_ps(code[q], numbers), scale[q]);
     UNROLL for (int v = 0; v < 2; v++) w[v] = (__m512i)_mm512_cvtne2ps_pbh(x[2 * v + 1], x[2 * v]);
 }
 
@@ -29,12 +24,19 @@ static inline __attribute__((always_inline)) void
 unit_of_codes(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, int64_t steps,
               bool odd, __m512 numbers, const __m512 scale[4], const int rows)
 {
+    __m512i code[4];
     UNROLL for (int s = 0; s < 8; s++)
     {
         __m512i w[2];
         if (s >= steps)
             return;
-        words_of_step(w, words, s, numbers, scale);
+        UNROLL for (int q = 0; q < 4; q++)
+        {
+            code[q] = s % 2 ? _mm512_srli_epi32(code[q], 4)
+                            : _mm512_loadu_si512((const char *)(words + 16 * q) + s / 2);
+            __asm__("" : "+v"(code[q])); /* not loaded again for the next step */
+        }
+        words_of_step(w, code, numbers, scale);
         if (odd && s + 1 == steps) {
             w[0] = _mm512_and_si512(w[0], _mm512_set1_epi32(0xffff));
             w[1] = _mm512_and_si512(w[1], _mm512_set1_epi32(0xffff));
@@ -46,10 +48,14 @@ unit_of_codes(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, i
 /* Scales of a group, each for two columns; false: vectors would flush what they are for. */
 static inline __attribute__((always_inline)) bool scales_of(__m512 scale[4], const float *from)
 {
-    bool ordinary = true;
-    INTERLEAVE(scale, from, from);
-    UNROLL for (int q = 0; q < 4; q++) ordinary &= ORDINARY(scale[q]);
-    return ordinary;
+    const __m512i low = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                  high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const __m512 x = _mm512_loadu_ps(from), y = _mm512_loadu_ps(from + 16);
+    scale[0] = _mm512_permutexvar_ps(low, x);
+    scale[1] = _mm512_permutexvar_ps(high, x);
+    scale[2] = _mm512_permutexvar_ps(low, y);
+    scale[3] = _mm512_permutexvar_ps(high, y);
+    return ORDINARY(x) && ORDINARY(y);
 }
 
 static inline __attribute__((always_inline)) bool tile_of_taken(const operands *in, const store *s,
