@@ -17,7 +17,9 @@
 #define SHARE_ALONE "a share; a count of records is none"
 #define ONE_FILE "one file of data, with the fields that docs/data.md has: join or rename them"
 #define SCHEDULES "constant_with_warmup=constant"
-#define OPTIMIZERS "adamw_torch|adamw_torch_fused|adamw_hf"
+#define OPTIMIZERS                                                                                 \
+    "adamw_torch=|adamw_torch_fused=|adamw_hf=|paged_adamw_32bit=|adamw_8bit=adamw8bit|"           \
+    "adamw_bnb_8bit=adamw8bit|paged_adamw_8bit=adamw8bit|*=!the optimizer is AdamW"
 
 static const sheaf__translate_rule both[] = {
     { "lora_dropout", TRANSLATE_COPY, "lora-dropout" },
@@ -98,7 +100,7 @@ static const sheaf__translate_rule factory[] = {
     { "per_device_train_batch_size", TRANSLATE_COPY, "micro-batch", NULL, OF_ONE_DEVICE },
     { "num_train_epochs", TRANSLATE_COPY, "epochs" },
     { "lr_scheduler_type", TRANSLATE_COPY, "schedule", SCHEDULES },
-    { "optim", TRANSLATE_ONLY, NULL, OPTIMIZERS },
+    { "optim", TRANSLATE_COPY, "optimizer", OPTIMIZERS },
     { "pure_bf16", TRANSLATE_COPY, "dtype", "off=|*=bfloat16", "masters stay float32" },
     { "val_size", TRANSLATE_COPY, "eval-split", NULL, SHARE_ALONE },
     { "disable_gradient_checkpointing", TRANSLATE_COPY, "checkpointing", CONTRARY },
@@ -175,7 +177,7 @@ static const sheaf__translate_rule axolotl[] = {
     { "micro_batch_size", TRANSLATE_COPY, "micro-batch", NULL, OF_ONE_DEVICE },
     { "num_epochs", TRANSLATE_COPY, "epochs" },
     { "lr_scheduler", TRANSLATE_COPY, "schedule", SCHEDULES },
-    { "optimizer", TRANSLATE_ONLY, NULL, OPTIMIZERS },
+    { "optimizer", TRANSLATE_COPY, "optimizer", OPTIMIZERS },
     { "cosine_min_lr_ratio", TRANSLATE_COPY, NULL, REFUSED "the cosine ends at 0" },
     { "warmup_ratio", TRANSLATE_COPY, "warmup-ratio", NULL, "whole steps: rounded up, there down" },
     { "bfloat16", TRANSLATE_COPY, "dtype", "off=|*=bfloat16" },

@@ -60,6 +60,11 @@ wandb_project:
 special_tokens:
 END
 runs "a file of Axolotl" 0 'Axolotl .*model: base .*data: talk\.jsonl template: llama3 .*eval-split: 0\.05 out: \./run method: lora lora-rank: 32 lora-alpha: 16 lora-targets: q_proj,v_proj seq: 4096 pack: true accumulate: 4 .*micro-batch: 2 epochs: 3 schedule: constant lr: 0\.0002 dtype: bfloat16 .*on-long: skip' translate "$work/axolotl.yml"
+{ printf 'base_model: a\nadapter: lora\noptimizer: paged_adamw_8bit\n'; } >"$work/in.yaml"
+runs "moments in 8 bits" 0 'optimizer: adamw8bit' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\noptim: lion\n'; } >"$work/in.yaml"
+runs "another optimizer" 1 'line 2: optim: lion: the optimizer is AdamW' translate "$work/in.yaml"
+check "nor is AdamW named" bash -c "! grep -q optim '$work/stdout'"
 { printf 'base_model: a\nadapter:\n'; } >"$work/in.yaml"
 runs "without an adapter all is trained" 0 'method: full' translate "$work/in.yaml"
 { printf 'base_model: a\nload_in_4bit: true\nadapter: qlora\n'; } >"$work/in.yaml"
