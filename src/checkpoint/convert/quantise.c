@@ -1,7 +1,10 @@
 /* quantise.c - see convert.h: weights that a conversion quantises, and those that it must not. */
 #include "base/base.h"
+#include "base/json.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/store/probe.h"
+#include "dialects/common/model_folder.h"
+#include "schema/quantization.h"
 
 static const char *coded_name(const sheaf_catalog *c)
 {
@@ -30,6 +33,21 @@ static sheaf_status *refuse_target(const sheaf__converter *k, const char *name)
     return sheaf_try_this(st, "--dequantize beside it");
 }
 
+/* What lies in a file of its own (quantize_config.json) would not be copied: into the config. */
+static sheaf_status *keep_quantization(sheaf_catalog *c, const char *quantization)
+{
+    json_t *root = NULL;
+    const char *part;
+    if (quantization == NULL || c->config == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__json_parse(&root, c->config, strlen(c->config));
+    const bool has = sheaf__quantization_of(root, &part) != NULL;
+    json_decref(root);
+    return st != NULL || has
+               ? st
+               : sheaf_hf_config_change(&c->config, "quantization_config", quantization);
+}
+
 sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_dialect_hints *hints,
                                           bool keeps)
 {
@@ -45,10 +63,15 @@ sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_diale
         return refuse_twice(k, name);
     if (!keeps)
         return refuse_target(k, name);
+    char *quantization = k->catalog->quantization;
+    k->catalog->quantization = NULL;
     sheaf__catalog_free(k->catalog);
     k->catalog = NULL;
     raw.as_stored = raw.raw = true;
-    return sheaf__any_read(&k->catalog, k->o->src, &raw);
+    sheaf_status *st = sheaf__any_read(&k->catalog, k->o->src, &raw);
+    TRY(st, keep_quantization(k->catalog, quantization));
+    free(quantization);
+    return st;
 }
 
 sheaf_status *sheaf__convert_quantise(sheaf__converter *k, const sheaf_safetensors_spec *specs,
