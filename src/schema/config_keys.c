@@ -157,6 +157,13 @@ const char *sheaf__quantization_by_names(const char *(*name)(const void *self, i
     static const struct {
         const char *part, *name;
     } signs[] = {
+        { ".W_q", "HQQ" },
+        { ".codebooks", "AQLM" },
+        { ".Qidxs", "QuIP#" },
+        { ".weight._data", "quanto" },
+        { ".weight_scales", "EETQ" },
+        { ".weight_global_scale", "NVFP4" },
+        { "_proj_blocks", "MXFP4" },
         { ".g_idx", "GPTQ" },
         { ".quant_state.bitsandbytes__", "bitsandbytes, 4 bits" },
         { ".SCB", "bitsandbytes, 8 bits" },
@@ -177,8 +184,9 @@ void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *valu
     static const struct {
         const char *method, *name;
     } known[] = {
-        { "gptq", "GPTQ" }, { "awq", "AWQ" }, { "bitsandbytes", "bitsandbytes" },
-        { "fp8", "FP8" },   { "hqq", "HQQ" }, { "aqlm", "AQLM" },
+        { "gptq", "GPTQ" }, { "awq", "AWQ" },    { "bitsandbytes", "bitsandbytes" },
+        { "fp8", "FP8" },   { "hqq", "HQQ" },    { "aqlm", "AQLM" },
+        { "eetq", "EETQ" }, { "quip", "QuIP#" }, { "mxfp4", "MXFP4" },
     };
     const char *method = json_string_value(json_object_get(value, "quant_method"));
     json_int_t bits = json_integer_value(json_object_get(value, "bits"));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "schema/config.h"
+#include "schema/config_keys.h"
 
 /* A small sound config; rows below put keys before it or take keys away. */
 static const char base[] =
@@ -725,7 +726,7 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"quantization_config\":{\"quant_method\":\"hqq\"}}", SHEAF_E_UNSUPPORTED,
           "others are not read | HQQ | the model that was quantized" },
         { "{\"quantization_config\":{\"quant_method\":\"eetq\"}}", SHEAF_E_UNSUPPORTED,
-          "others are not read | eetq | the model that was quantized" },
+          "others are not read | EETQ | the model that was quantized" },
         { "{\"quantization_config\":{}}", SHEAF_E_UNSUPPORTED,
           "'quantization_config.quant_method' | bitsandbytes, gptq" },
         { "{\"quantization_config\":7}", SHEAF_E_FORMAT, "'quantization_config' | an object" },
@@ -773,6 +774,33 @@ static void test_neutral__values_pass(void **state)
         assert_null(c.unknown_keys);
         sheaf_config_release(&c);
     }
+}
+
+static const char *only_name(const void *self, int64_t i)
+{
+    return self;
+}
+
+/* Names alone show quantizers that are not read, too. */
+static void test_quantization__is_named_by_tensors(void **state)
+{
+    static const struct {
+        const char *tensor, *is;
+    } rows[] = {
+        { "a.W_q", "HQQ" },
+        { "a.codebooks", "AQLM" },
+        { "a.Qidxs", "QuIP#" },
+        { "a.weight._data", "quanto" },
+        { "a.weight_scales", "EETQ" },
+        { "a.weight_global_scale", "NVFP4" },
+        { "a.gate_up_proj_blocks", "MXFP4" },
+        { "a.qweight", "GPTQ or AWQ" },
+        { "a.weight.quant_state.bitsandbytes__nf4", "bitsandbytes, 4 bits" },
+        { "a.weight_scale", "FP8 or the like" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_string_equal(sheaf__quantization_by_names(only_name, rows[i].tensor, 1), rows[i].is);
+    assert_null(sheaf__quantization_by_names(only_name, "a.weight", 1));
 }
 
 /* Text faults that no object can express. */
@@ -833,6 +861,7 @@ int main(void)
         cmocka_unit_test(test_bytes__vocabulary_of_bytes),
         cmocka_unit_test(test_refused__by_key_expected_and_found),
         cmocka_unit_test(test_neutral__values_pass),
+        cmocka_unit_test(test_quantization__is_named_by_tensors),
         cmocka_unit_test(test_text__broken_files_are_named),
         cmocka_unit_test(test_text__every_cut_is_refused),
     };
