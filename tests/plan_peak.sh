@@ -50,7 +50,7 @@ fitted() { # fitted MODEL DATA MEMORY FLAGS...
     found=${found#*\"proposal\":\{}
     found=${found%%\}*}
     # shellcheck disable=SC2001
-    flags=$(sed -e 's/"seq":[0-9]*//; s/"checkpointing":true/--checkpointing/; s/"checkpointing":false//; s/"\([a-z_]*\)":/--\1 /g; s/[",]/ /g; s/micro_batch/micro-batch/' <<<"${found//weights,moments/weights+moments}")
+    flags=$(sed -e 's/"seq":[0-9]*//; s/"checkpointing":true/--checkpointing/; s/"checkpointing":false//; s/"\([a-z_]*\)":/--\1 /g; s/[",]/ /g; s/micro_batch/micro-batch/; s/keep_activations/keep-activations/' <<<"${found//weights,moments/weights+moments}")
     flags=${flags//weights+moments/weights,moments}
     echo "$flags"
     local rest=" $* "

@@ -72,7 +72,7 @@ mini short 46M --dtype bfloat16 --lora-rank 16
 mini short 38M --dtype bfloat16 --lora-rank 16
 mini short 70M --dtype float32 --lora-targets all-linear --micro-batch 4
 mini short 230M --dtype float32 --method full
-mini short 180M --dtype float32 --method full
+mini short 205M --dtype float32 --method full
 mini short 60M --dtype bfloat16 --quantize nf4 --micro-batch 8
 mini short 30M --dtype bfloat16 --quantize nf4
 mini long 90M --dtype bfloat16 --micro-batch 2

@@ -6,6 +6,7 @@
 /* The search for a setting. */
 typedef struct search {
     sheaf__question *q;
+    const sheaf_train_options *asked; /* the request */
     sheaf_plan *plan;
     const sheaf_events *events;
     size_t memory;
@@ -135,25 +136,47 @@ static bool holds_as_much(const sheaf__question *q, int tp)
     return true;
 }
 
-/* Tries ranks upwards, each without and with checkpointing, at `micro_batch` or the largest below
- * it. */
+/* What may be kept of activations: as requested, and less, the fastest first. In 8 bits they are
+ * part of the result, which would be another. */
+static int kept_forms(sheaf__kept of[3], const search *s)
+{
+    const sheaf_train_options *o = s->asked;
+    int n = 0;
+    if (s->q->place_text != NULL || o->kept == SHEAF__KEPT_INT8 || o->checkpointing) {
+        of[n++] = o->checkpointing ? SHEAF__KEPT_NONE : o->kept;
+        return n;
+    }
+    if (o->kept == SHEAF__KEPT_ALL)
+        of[n++] = SHEAF__KEPT_ALL;
+    if (o->kept != SHEAF__KEPT_NONE)
+        of[n++] = SHEAF__KEPT_ATTENTION;
+    of[n++] = SHEAF__KEPT_NONE;
+    return n;
+}
+
+static void keep(sheaf_train_options *o, sheaf__kept form)
+{
+    o->checkpointing = form == SHEAF__KEPT_NONE;
+    o->kept = o->checkpointing ? SHEAF__KEPT_ALL : form;
+}
+
+/* Tries ranks upwards, each with all that is kept and with less, at `micro_batch` or the largest
+ * below it. */
 static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool below)
 {
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp;
-    /* activations in 8 bits are part of the result, which would be another */
-    const bool checkpointing = o->checkpointing,
-               trains = s->q->place_text == NULL && o->kept != SHEAF__KEPT_INT8;
+    sheaf__kept form[3];
+    const int forms = kept_forms(form, s);
     const bool apart = s->slots != NULL && *s->slots == 0; /* each on its own host */
     sheaf_status *st = NULL;
     for (int tp = first; tp <= s->most && st == NULL; tp++) {
         if (apart && tp > first && tp < s->most && holds_as_much(s->q, tp))
             continue;
-        for (int again = trains ? checkpointing : 0; again < (trains ? 2 : 1) && st == NULL;
-             again++) {
+        for (int i = 0; i < forms && st == NULL; i++) {
             int64_t found = 0;
             o->tp = tp;
-            o->checkpointing = again;
+            keep(o, form[i]);
             if (below) {
                 st = largest(&found, s, 1, micro_batch - 1);
                 *fits = found > 0;
@@ -173,15 +196,13 @@ static sheaf_status *over_groups(bool *fits, search *s, int64_t micro_batch, boo
 {
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp, groups = o->dp;
-    const bool checkpointing = o->checkpointing, shares = s->slots != NULL &&
-                                                          s->q->place_text == NULL &&
-                                                          o->method != SHEAF_METHOD_LORA;
+    const bool shares =
+        s->slots != NULL && s->q->place_text == NULL && o->method != SHEAF_METHOD_LORA;
     sheaf_status *st = over_ranks(fits, s, micro_batch, below);
     while (st == NULL && !*fits && shares && sheaf__accumulators_of(o) % (2 * o->dp) == 0 &&
            first * 2 * o->dp <= s->all) {
         o->dp *= 2;
         o->tp = first;
-        o->checkpointing = checkpointing;
         s->most = most_of(s);
         st = over_ranks(fits, s, micro_batch, below);
     }
@@ -309,23 +330,24 @@ static void tell_helps(sheaf__fit *out, const search *s)
 
 /* As many rows at once as requested, else fewer. Restores the request, with one row, if none fits.
  */
-static sheaf_status *over_batches(bool *fits, search *s, const sheaf_train_options *asked)
+static sheaf_status *over_batches(bool *fits, search *s)
 {
+    const sheaf_train_options *asked = s->asked;
     sheaf_train_options *o = &s->q->o;
     const bool trains = s->q->place_text == NULL;
     sheaf_status *st = over_groups(fits, s, asked->micro_batch, false);
     if (st != NULL || *fits || !trains || asked->micro_batch == 1)
         return st;
     o->tp = asked->tp;
-    o->checkpointing = asked->checkpointing;
     st = over_groups(fits, s, asked->micro_batch, true);
     return st == NULL && !*fits ? attempt(fits, s, 1) : st;
 }
 
 /* What lies elsewhere, which costs time and no byte of the result: first of frozen weights and
  * moments what is more, by the plan of the smallest setting without; then both. */
-static sheaf_status *over_offloads(bool *fits, search *s, const sheaf_train_options *asked)
+static sheaf_status *over_offloads(bool *fits, search *s)
 {
+    const sheaf_train_options *asked = s->asked;
     sheaf_train_options *o = &s->q->o;
     size_t weights = 0, moments = 0;
     unsigned given;
@@ -344,9 +366,8 @@ static sheaf_status *over_offloads(bool *fits, search *s, const sheaf_train_opti
         before = list[i];
         o->offload = sheaf__offloads_text(list[i]);
         o->tp = asked->tp;
-        o->checkpointing = asked->checkpointing;
         s->most = most_of(s);
-        st = over_batches(fits, s, asked);
+        st = over_batches(fits, s);
     }
     return st;
 }
@@ -375,22 +396,23 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
     const bool trains = q->place_text == NULL;
     if (slots == NULL && sheaf__fit_apart(o->device))
         slots = each_its_own;
+    const sheaf_train_options asked = *o;
     search s = { .q = q,
+                 .asked = &asked,
                  .plan = plan,
                  .events = events,
                  .memory = memory,
                  .slots = slots,
                  .rows = o->micro_batch * o->accumulate };
-    const sheaf_train_options asked = *o;
     *out = (sheaf__fit){ 0 };
     for (const int *n = slots; n != NULL && *n > 0; n++)
         s.all += *n;
     if (s.all == 0 || s.all > SHEAF_MAX_SLICES)
         s.all = SHEAF_MAX_SLICES;
     s.most = most_of(&s);
-    sheaf_status *st = over_batches(&out->fits, &s, &asked);
+    sheaf_status *st = over_batches(&out->fits, &s);
     if (st == NULL && !out->fits && trains) {
-        st = over_offloads(&out->fits, &s, &asked);
+        st = over_offloads(&out->fits, &s);
         out->offloads = out->fits;
     }
     if (st == NULL && out->fits && trains && o->accumulate > 1)

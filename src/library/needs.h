@@ -30,11 +30,12 @@ typedef struct sheaf__fit {
 } sheaf__fit;
 
 /* sheaf__fit_find - tries settings in this order, and stops at the first that fits:
- *   1. as requested: ranks upwards from --tp (if they share one memory, only --tp), each without
- *      and with --checkpointing; then, for methods whose groups share their state, with twice the
- *      groups repeatedly, as --accumulators allow
+ *   1. as requested: ranks upwards from --tp (if they share one memory, only --tp), each keeping
+ *      all, recomputing MLPs (--keep-activations attention), and with --checkpointing; then, for
+ *      methods whose groups share their state, with twice the groups repeatedly, as --accumulators
+ *      allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
- *      without and with --checkpointing, the largest micro-batch of those that fit
+ *      in these three ways, the largest micro-batch of those that fit
  *   3. the same with --offload: of frozen weights and moments first what is more, then both
  *   4. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
  *      of 64 (of 8 below 64) that fits. Not of models with images

@@ -142,6 +142,9 @@ static void add_fit(json_t *to, const sheaf__plan_request *a)
                                       "micro_batch", (json_int_t)o->micro_batch, "accumulate",
                                       (json_int_t)o->accumulate, "checkpointing", o->checkpointing,
                                       "seq", (json_int_t)a->q.seq));
+        if (o->kept != SHEAF__KEPT_ALL)
+            json_object_set_new(json_object_get(to, "proposal"), "keep_activations",
+                                json_string(sheaf__kept_name(o->kept)));
         if (o->offload != NULL && o->offload[0] != '\0')
             json_object_set_new(json_object_get(to, "proposal"), "offload",
                                 json_string(o->offload));

@@ -67,6 +67,14 @@ const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "mma16", SHEAF_SUMS_MMA16 },
                                               { 0 } };
 
+const char *sheaf__kept_name(sheaf__kept kept)
+{
+    const sheaf__choice *c = kepts;
+    while (c->value != (int)kept)
+        c++;
+    return c->name;
+}
+
 static int add(sheaf__setting *to, const sheaf__setting *from, int n)
 {
     memcpy(to, from, (size_t)n * sizeof *to);

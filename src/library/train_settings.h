@@ -38,6 +38,8 @@ extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_
 #define SHEAF__HOSTFILE_HELP "the same as a file, in the form that the MPI's mpirun reads"
 #define SHEAF__HEARTBEAT_HELP                                                                      \
     "several processes: the run fails when one is silent for so long; 0 = only after --hang-after"
+/* sheaf__kept_name - as --keep-activations takes it. */
+const char *sheaf__kept_name(sheaf__kept kept);
 /* sheaf__sums_name - for results; NULL where `dtype` has no such choice: in float32, and in float16
  * but for mma8 and mma16. */
 const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_sums sums);

@@ -30,7 +30,7 @@ machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine nee
         test "$(sed 's/.*,"peak":\([0-9]*\),"host.*/\1/' "$work/found")" -le "$(json_number "$work/found" memory)"
 }
 check "thread ranks fit one machine together" machine_as_peak 24G
-runs "8 GiB hold 16 of weights that are offloaded, or quantised" 0 'fits: --tp 1 --checkpointing --offload weights \([2-5][0-9.]* GiB of one machine\) with --quantize nf4: [5-7][0-9.]* GiB, which fits' "${threads[@]}" --memory 7G
+runs "8 GiB hold 16 of weights that are offloaded, or quantised" 0 'fits: --tp 1 --keep-activations attention --offload weights \([3-5][0-9.]* GiB of one machine\) with --quantize nf4: 7.[0-9]* GiB, which fits' "${threads[@]}" --memory 7600M
 runs "1 GiB is too little for that" 1 'no setting fits 1 GiB of one machine; the smallest misses by [0-9.]+ GiB .*with --transport mpi and a host for each rank of all --slices: [0-9.]+ MiB, which fits' "${threads[@]}" --memory 1G
 runs "also for two ranks" 1 'no setting fits 1 GiB of one machine' "${threads[@]}" --tp 2 --memory 1G
 runs "that are processes of two hosts" 0 'fits: --tp 2 --checkpointing \(7[.0-9]* GiB of one rank\)' "${threads[@]}" --transport mpi --memory 8G

@@ -203,6 +203,9 @@ static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
             sheaf__print(cli->err, " --dp %lld", whole(to, "dp"));
         if (json_is_true(json_object_get(to, "checkpointing")))
             sheaf__print(cli->err, " --checkpointing");
+        if (json_object_get(to, "keep_activations") != NULL)
+            sheaf__print(cli->err, " --keep-activations %s",
+                         json_string_value(json_object_get(to, "keep_activations")));
         if (json_object_get(to, "offload") != NULL)
             sheaf__print(cli->err, " --offload %s",
                          json_string_value(json_object_get(to, "offload")));
