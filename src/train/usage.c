@@ -99,7 +99,9 @@ void sheaf__usage_begin(sheaf__usage *s)
     sheaf__device_spent(s->rank->device, &(sheaf__spent){ 0 }); /* what came between steps */
     sent_to(s->to_then, s->grid);
     s->then = exchanged(s->grid);
-    s->offload_then = offloaded(s);
+    if (s->all.steps ==
+        0) /* what loading wrote; later what was written after a step is the next's */
+        s->offload_then = offloaded(s);
     s->reading = sheaf__stepper_reading(s->rank->stepper);
     s->began = sheaf__seconds();
 }
@@ -171,6 +173,7 @@ void sheaf__usage_end(sheaf__usage_list *list, sheaf__usage *s)
     const sheaf_event_offload moved = offloaded(s);
     list->offload[me] = offload_since(&moved, &s->offload_then);
     add_offload(&s->all.offload, &list->offload[me]);
+    s->offload_then = moved;
     add_up(&s->all, one, &list->spent[me], seconds);
 }
 

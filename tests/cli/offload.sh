@@ -63,6 +63,17 @@ for flags in "--tp 1" "--tp 2" "--tp 2 --dp 2 --accumulators 2"; do
 done
 how=("${how[@]:0:${#how[@]}-${#full[@]}}")
 
+# ---- devices with memory of their own, of which the host has what is away ----
+devices=$SHEAF_BUILD_ROOT/tests/sheaf_devices
+on=(--model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --micro-batch 2 --dtype bfloat16 --sums mma16 --threads 2)
+"$devices" train "${on[@]}" --out "$work/cpu" >"$work/said" 2>&1 || fail "a run for devices" "$(tail -n 4 "$work/said")"
+for device in cuda copied checked; do
+    rm -rf "$work/on"
+    "$devices" train "${on[@]}" --device $device --offload weights,moments --out "$work/on" >"$work/said" 2>&1 || fail "a run on $device" "$(tail -n 4 "$work/said")"
+    same "$device: the same checkpoint" "$work/cpu/checkpoints/step-00000002" "$work/on/checkpoints/step-00000002"
+    check "$device: it was away" grep -q 'GB read at .* GB written at' "$work/said"
+done
+
 # ---- memory ----
 base=$(peak_of version)
 for flags in "--offload weights" "--offload weights,moments --tp 3" "--offload moments --method full --dtype float32 --tp 2" "--offload weights --checkpointing --micro-batch 4"; do
