@@ -100,6 +100,12 @@ def check_form(live, name, plain, form):
     live.case("%s, %s: %d weights as transformers loads them" % (name, form, len(loaded)), loaded and not bad, str(bad[:3]))
 
 
+def write_fp4(live, name, plain, form):
+    """sheaf reads it, and quantises it again, but makes none of plain weights."""
+    how = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="fp4", bnb_4bit_compute_dtype=torch.bfloat16)
+    load(plain, dtype=torch.bfloat16, quantization_config=how).save_pretrained(fresh(live.at("ours")))
+
+
 def make_adapter(live, plain, targets):
     torch.manual_seed(3)
     model = get_peft_model(load(plain, dtype=torch.bfloat16), LoraConfig(r=8, lora_alpha=16, target_modules=targets))
@@ -116,6 +122,15 @@ def check_merge(live, name, form):
     theirs = {n: t for n, t in model.state_dict().items() if "_proj" in n}
     different = first_difference({n: t for n, t in tensors(live.at("again")).items() if "_proj" in n}, theirs)
     live.case("%s, %s: merged and quantized again as PEFT does" % (name, form), not different, different)
+    live.sheaf("convert", live.at("again"), fresh(live.at("plain")), "--to", "hf", "--dequantize")
+    plain_again, loaded = tensors(live.at("plain")), dequantised(load(live.at("again")))
+    bad = [n for n, w in loaded.items() if not torch.equal(w.to(plain_again[n].dtype), plain_again[n])]
+    live.case("%s, %s: which transformers loads alike" % (name, form), loaded and not bad, str(bad[:3]))
+    live.sheaf("merge", ours, adapter, fresh(live.at("merged")), "--as-peft")
+    model = PeftModel.from_pretrained(load(ours).dequantize(), adapter).merge_and_unload()
+    theirs = {n: t for n, t in model.state_dict().items() if "_proj" in n}
+    different = first_difference({n: t for n, t in tensors(live.at("merged")).items() if "_proj" in n}, theirs)
+    live.case("%s, %s: merged onto what dequantize() gives" % (name, form), not different, different)
 
 
 def main():
@@ -133,8 +148,9 @@ def main():
         json.dump(whole, open(spec, "w"))
         live.sheaf("init", spec, fresh(plain), "--seed", "3")
         make_adapter(live, plain, TARGETS.get(name.split(",")[0], ["q_proj", "down_proj"]))
-        for form in FORMS:
-            for check in (lambda: check_form(live, name, plain, form), lambda: check_merge(live, name, form)):
+        for form in [*FORMS, "fp4"]:
+            make = check_form if form in FORMS else write_fp4
+            for check in (lambda: make(live, name, plain, form), lambda: check_merge(live, name, form)):
                 try:
                     check()
                     compared += 1
