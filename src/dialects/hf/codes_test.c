@@ -8,6 +8,7 @@
 
 #include "catalog/coded.h"
 #include "dialects/open.h"
+#include "formats/safetensors.h"
 #include "ops/quant/quantise.h"
 
 static const char layer[] = "model.layers.0.self_attn.k_proj";
@@ -353,6 +354,47 @@ static void test_codes__float8_by_blocks(void **state)
         quant_close(&f);
         free(all);
     }
+}
+
+static void take_recorded(quant_folder *f, sheaf_safetensors *file, const char *stored,
+                          const char *name)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, stored);
+    assert_non_null(e);
+    put_tensor(f, name, sheaf_dtype_name(e->dtype), (int)e->shape[0], (int)e->shape[1]);
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, f->tensor[f->count - 1].data, e->bytes));
+}
+
+static void test_codes__float8_as_recorded(void **state)
+{
+    static const struct {
+        const char *name;
+        int block;
+    } cases[] = { { "even", 32 }, { "ragged", 128 } };
+    sheaf_safetensors *file = NULL;
+    if (!recordings_are_full()) /* its weights are not in the committed part */
+        return;
+    CHECK_OK(sheaf__safetensors_open(&file, recorded("fp8_block/tensors.safetensors")));
+    for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+        static const char *const parts_of[] = { "weight", "weight_scale_inv", "dequant" };
+        quant_folder f = { .count = 0 };
+        sheaf_source *s = NULL;
+        for (int i = 0; i < 3; i++) {
+            char stored[64], name[64];
+            snprintf(stored, sizeof stored, "%s.%s", cases[k].name, parts_of[i]);
+            snprintf(name, sizeof name, "x.%s", parts_of[i]);
+            take_recorded(&f, file, stored, name);
+        }
+        assert_true(asprintf(&f.config, fp8_config, cases[k].block, cases[k].block) > 0);
+        CHECK_OK(sheaf__remove_tree(at("fp8")));
+        quant_write(&f, at("fp8"));
+        CHECK_OK(sheaf__open_source(&s, at("fp8"), &(sheaf_dialect_hints){ .as_stored = true }));
+        const sheaf_source_entry *e = s->find(s, "x.weight");
+        check_boxes(s, "x.weight", (const float *)f.tensor[2].data, e->shape[0], e->shape[1]);
+        s->close(s);
+        quant_close(&f);
+    }
+    sheaf__safetensors_close(file);
 }
 
 /* ---- layers that stay plain, wrappers' names, names of the whole ---- */
@@ -704,6 +746,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codes__are_read_as_their_program_does),
         cmocka_unit_test(test_codes__float8_by_blocks),
+        cmocka_unit_test(test_codes__float8_as_recorded),
         cmocka_unit_test(test_codes__the_whole_model_is_checked_against_its_config),
         cmocka_unit_test(test_codes__plain_layers_lie_among_quantized_ones),
         cmocka_unit_test(test_codes__what_contradicts_is_named),
