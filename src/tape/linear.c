@@ -136,7 +136,17 @@ static void run_rows(sheaf__context *c, sheaf__batch *b, const sheaf__product *j
         b->term[t].a = sheaf__at(b->term[t].a, m * b->term[t].lda, job->dtype);
 }
 
-enum { PARTS = 4, LEAST_ROWS = 256 }; /* of a product that is exchanged while the next one runs */
+/* Of a product that is exchanged while the next one runs; with quantised weights, whose values each
+ * part makes again, fewer. */
+enum { PARTS = 4, PARTS_OF_CODES = 2, LEAST_ROWS = 256 };
+
+static int64_t most_parts(const sheaf__product *job)
+{
+    for (int t = 0; t < job->nterms; t++)
+        if (job->term[t].w != NULL && job->term[t].w->quantised)
+            return PARTS_OF_CODES;
+    return PARTS;
+}
 
 /* The roots of each part are exchanged while the next part is computed, where that can be. */
 static sheaf_status *sum_job(sheaf__context *c, sheaf__batch *b, const sheaf__product *job, int own,
@@ -144,7 +154,7 @@ static sheaf_status *sum_job(sheaf__context *c, sheaf__batch *b, const sheaf__pr
 {
     const int64_t m = job->m,
                   most = sheaf__exchanges_beside(c) && m >= 2 * LEAST_ROWS ? m / LEAST_ROWS : 1,
-                  parts = most < PARTS ? most : PARTS;
+                  limit = most_parts(job), parts = most < limit ? most : limit;
     float *made[2][SHEAF_MAX_SLICES]; /* of the part that is computed, and of the one before */
     sheaf_status *st = NULL;
     for (int64_t p = 0; p <= parts && st == NULL; p++) {
