@@ -23,6 +23,26 @@ END
 trains llama --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets embed_tokens,q_proj,lm_head --tp 2 --dtype float32
 trains full --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype bfloat16 --sums pairs
 trains eight --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype float32 --tp 2 --optimizer adamw8bit
+# bases quantised while they are loaded: by panels and by codes, in parts of all kinds
+while read -r form flags; do
+    # shellcheck disable=SC2086
+    trains "$form" --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets all-linear --quantize "${form%.*}" $flags
+done <<'END'
+nf4.1 --dtype bfloat16 --sums mma16 --tp 2
+nf4-double.1 --dtype float32
+int8.1 --dtype bfloat16 --sums pairs --tp 2
+END
+quant=${SHEAF_RECORDINGS:+$SHEAF_RECORDINGS/quant}
+[ -d "$quant" ] || quant=$SHEAF_SOURCE_ROOT/tests/data/quant
+while read -r form flags; do
+    # shellcheck disable=SC2086
+    trains "folder.${form##*/}" --model "$quant/$form" --data "$quant/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets all-linear $flags
+    says "generate ${form##*/}" generate --model "$quant/$form" --tokens 3,4,5,6 --max-new 6 --greedy --json $flags
+done <<'END'
+tiny_llama/bnb_nf4_double --dtype bfloat16 --sums mma16
+tiny_llama/bnb_int8 --dtype bfloat16 --sums mma16
+tiny_llama_gptq_asym_actorder --dtype float16 --sums mma16
+END
 cp -r "$work/full.cpu" "$work/full.from_cpu"
 cp -r "$work/full.$first" "$work/full.to_cpu"
 resumes full --steps 3 --tp 2

@@ -207,7 +207,7 @@ static void test_codes__slices_by_the_tree(void **state)
             job.roots = root;
         }
         for (int g = 0; g < GPUS; g++)
-            of(gpu[g])->panels = i % 3 ? SHEAF__CUDA_SCRATCH / 2 : 1 << 20;
+            of(gpu[g])->panels = i % 3 ? SHEAF__CUDA_SCRATCH / 2 : 128 << 10;
         check_jobs("slices", &job, 1, any_order());
     }
 }
