@@ -246,6 +246,8 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
         q->padding, "checkpointing", q->o.checkpointing);
     if (sums != NULL)
         json_object_set_new(all, "sums", json_string(sums));
+    if (plan->away > 0)
+        set_int(all, "offloaded", (int64_t)plan->away);
     if (is_apart(q->o.device))
         json_object_set_new(all, "apart", json_true());
     if (q->place_text == NULL)

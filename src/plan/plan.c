@@ -207,7 +207,8 @@ static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
 /* Trained tensors, and their slices that are not empty, as all ranks record them. */
 typedef struct records {
     size_t tensors, slices;
-    size_t host; /* bytes of the host's memory that --offload takes */
+    size_t away; /* bytes that --offload keeps elsewhere, */
+    size_t host; /* and of the host's memory that it takes */
 } records;
 
 static void add_records(records *to, const sheaf__trained_set *set)
@@ -220,15 +221,17 @@ static void add_records(records *to, const sheaf__trained_set *set)
     }
 }
 
-/* What lies in the host's memory, not in a file; and what of moments goes through it. */
-static size_t host_of(const sheaf__rank *held)
+/* Of moments some goes through the host's memory, where they lie in a file. */
+static void add_away(records *to, const sheaf__rank *held)
 {
     const sheaf__trained_set *set = held->model->trained;
     const sheaf__offload *of[] = { held->model->away, sheaf__moments_offload(set->moments) };
-    size_t bytes = sheaf__moments_host(set, (size_t)SHEAF__STATE_PIECE);
-    for (int i = 0; i < 2 && held->model->options.folder == NULL; i++)
+    size_t bytes = 0;
+    for (int i = 0; i < 2; i++)
         bytes += of[i] == NULL ? 0 : sheaf__offload_bytes(of[i]);
-    return bytes;
+    to->away += bytes;
+    to->host += sheaf__moments_host(set, (size_t)SHEAF__STATE_PIECE) +
+                (held->model->options.folder == NULL ? bytes : 0);
 }
 
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,
@@ -250,7 +253,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         by_peer(out->sent_to, &before, &after, rank, job->options->tp);
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
         add_records(trained, held.model->trained);
-        trained->host += host_of(&held);
+        add_away(trained, &held);
     }
     sheaf__rank_close(&held);
     return st;
@@ -342,6 +345,7 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
     }
     out->host =
         host_bytes(job->schema, out->ranks, trained, out->process, data_bytes) + trained.host;
+    out->away = trained.away;
     out->process += out->host;
     return st;
 }

@@ -88,6 +88,8 @@ for memory in 46M 40M; do
 done
 check "what fits 190M of all weights" fitted "$mini" "$work/rows.jsonl" 190M --dtype bfloat16 --method full
 
+runs "a plan says what lies in files" 0 'offloaded: 2[0-9.]+ MiB' plan "${how[@]:0:6}" --offload weights --tp 2
+
 # ---- files ----
 mkdir "$work/dir"
 runs "another folder" 0 . train "${how[@]}" --steps 1 --out "$work/elsewhere" --offload weights --offload-dir "$work/dir"

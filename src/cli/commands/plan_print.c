@@ -176,6 +176,8 @@ static void print_ranks(const cli *cli, const cli_plan *q, const json_t *all)
         sheaf__print(cli->out,
                      "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n",
                      mib(real(all, "peak")), mib(real(all, "host")));
+    if (whole(all, "offloaded") > 0)
+        sheaf__print(cli->out, "offloaded: %.1f MiB\n", mib(real(all, "offloaded")));
     print_sizes(cli, all, q->facts.adapter);
 }
 
