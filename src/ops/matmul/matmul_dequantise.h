@@ -176,6 +176,7 @@ void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, 
         memcpy(numbers, q->codes == SHEAF__NF4 ? nf4_bits : fp4_bits, sizeof numbers);
     const todo d = { to, col - k0, cols, w->dtype, q->dtype, numbers };
     mm_cell c;
-    if (!sheaf__mm_cell(&c, l, row, k0, col - k0) || !expands[way][type][between](&c, &d))
+    if (!sheaf__mm_cell(&c, l, row, k0, col - k0, col - k0 + cols) ||
+        !expands[way][type][between](&c, &d))
         sheaf__mm_values(to, l, row, col, cols, back);
 }

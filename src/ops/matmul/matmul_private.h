@@ -162,6 +162,10 @@ typedef struct mm_taken {
     int64_t row, k0, cols;  /* of the block */
     int64_t bytes, head;    /* from one panel's cell to the next; before its codes */
     int64_t block;          /* columns of a group */
+    /* Of doubled scales: the number of the first group of `row` here, from what is there on, and of
+     * groups between rows. */
+    int64_t number, apart;
+    const float *nested, *map;
 } mm_taken;
 
 /* Where partial sums lie, tile by tile, [cols/32][rows][32]: in a slot of the area (far), or in one

@@ -122,33 +122,42 @@ void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col,
 
 /* ---- for vectors ---- */
 
-/* Scales that are codes; false: what a flushed denormal would show in. */
-static bool restore(mm_cell *c, const mm_codes *l, int64_t at, int64_t groups)
+/* Scales of columns [col, end) that are codes; false: what a flushed denormal would show in. */
+static bool restore(mm_cell *c, const mm_codes *l, int64_t at, int64_t col, int64_t end)
 {
     const sheaf__packed *w = l->w;
     const uint8_t *codes = (const uint8_t *)c->scales;
     const float *nested = (const float *)((const char *)w->ahead + l->nested),
                 *map = (const float *)((const char *)w->ahead + l->map);
-    for (int64_t r = 0; r < MM_PANEL && at + r < mm_rows_ahead(w); r++) {
-        const int64_t phase = sheaf__quant_phase(&w->quant, &w->box, at + r),
-                      begin = (phase + c->k0) / w->quant.block,
-                      number = sheaf__quant_first_group(&w->quant, &w->box, at + r) + begin,
-                      held = (phase + c->k0 + c->cols - 1) / w->quant.block - begin + 1;
-        for (int64_t g = 0; g < mm_min(groups, held); g++) {
-            const float by = nested[(number + g) / 256 - l->first_nested];
+    const int64_t block = w->quant.block, rows = mm_min(MM_PANEL, mm_rows_ahead(w) - at);
+    int64_t number = 0, before = 0, first = 0, last = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        if (r == 0 ||
+            !l->together) { /* where the cell begins in its first group, and which it is */
+            const int64_t element = (w->box.row0 + at + r) * w->box.in + w->box.col0 + c->k0;
+            number = element / block - l->first_nested * 256;
+            before = element % block;
+            first = (before + col) / block;
+            last = (before + end - 1) / block;
+        } else
+            number += w->box.in / block;
+        for (int64_t g = first; g <= last; g++) {
+            const float by = nested[(number + g) / 256];
             if ((sheaf__bits(by) & 0x7fffffff) - 1 < 0x17800000)
                 return false;
             c->restored[g * MM_PANEL + r] =
                 sheaf__doubled_scale(map[codes[g * MM_PANEL + r]], by, w->offset);
         }
-        for (int64_t g = held; g < groups; g++)
-            c->restored[g * MM_PANEL + r] = 0;
     }
+    for (int64_t r = rows; r < MM_PANEL; r++)
+        for (int64_t g = first; g <= last; g++)
+            c->restored[g * MM_PANEL + r] = 0;
     c->scales = c->restored;
     return true;
 }
 
-bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int64_t col)
+bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int64_t col,
+                    int64_t end)
 {
     const sheaf__packed *w = l->w;
     const sheaf__quant *q = &w->quant;
@@ -167,7 +176,7 @@ bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int6
         c->scales = (const float *)(all + l->scales) + r0 * groups;
         zeros = (const uint8_t *)all + l->zeros + r0 * groups;
     }
-    if (groups > MM_MOST_GROUPS || (q->doubled && !restore(c, l, r0, groups)))
+    if (groups > MM_MOST_GROUPS || (q->doubled && !restore(c, l, r0, col, end)))
         return false;
     for (int64_t i = 0; q->zeros && i < groups * MM_PANEL; i++)
         c->zeros[i] = zeros[i];
@@ -238,12 +247,17 @@ void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k
     if (mm_takes(term) != MM_CODES)
         return;
     const mm_codes l = sheaf__mm_codes(w);
-    const int64_t cols = mm_min(MM_BLOCK, w->k - k0), block = w->quant.block;
+    const int64_t cols = mm_min(MM_BLOCK, w->k - k0), block = w->quant.block,
+                  element = (w->box.row0 + w->row0 + row) * w->box.in + w->box.col0 + k0;
     *t = (mm_taken){ .w = w,
                      .row = row,
                      .k0 = k0,
                      .cols = cols,
                      .bytes = mm_cell_bytes(&l, cols),
                      .head = mm_cell_head(&l, cols),
+                     .number = l.together && block > 0 ? element / block - l.first_nested * 256 : 0,
+                     .apart = block > 0 ? w->box.in / block : 0,
+                     .nested = (const float *)((const char *)w->ahead + l.nested),
+                     .map = (const float *)((const char *)w->ahead + l.map),
                      .block = block == 0 || block > MM_BLOCK ? MM_BLOCK : block };
 }

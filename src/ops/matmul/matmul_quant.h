@@ -109,9 +109,10 @@ typedef struct mm_cell {
     float restored[MM_MOST_GROUPS * MM_PANEL], zeros[MM_MOST_GROUPS * MM_PANEL], mixed[4][MM_PANEL];
 } mm_cell;
 
-/* sheaf__mm_cell - of the panel that has W's row, from column `col` of the block at k0 on; false:
+/* sheaf__mm_cell - of the panel that has W's row, columns [col, end) of the block at k0; false:
  * only sheaf__mm_values() can read it. */
-bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int64_t col);
+bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int64_t col,
+                    int64_t end);
 /* sheaf__mm_cell_scales - those of columns col and col + 1 of the block, col even and ascending;
  * returns the next one for which they are others. */
 int64_t sheaf__mm_cell_scales(mm_scales *out, mm_cell *c, int64_t col);

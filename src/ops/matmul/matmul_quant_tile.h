@@ -112,24 +112,49 @@ static __attribute__((noinline)) void run_expanded(const mm_codes *l, const oper
     run(&plain, s);
 }
 
-/* Scales that are codes themselves. */
-static __attribute__((noinline)) bool run_doubled(const mm_codes *l, const operands *in,
-                                                  const store *s, int64_t rows)
+/* Scales that are codes themselves; false: as scales_of(). */
+static inline bool restored(float *to, const mm_taken *t, int64_t panel, const uint8_t *codes)
 {
-    const mm_taken *t = in->taken;
-    mm_cell cell;
-    return sheaf__mm_cell(&cell, l, t->row + in->panel * MM_PANEL, t->k0, 0) &&
-           tiles_of_taken[rows - 1](in, s, cell.scales, cell.codes);
+    const __m512i apart = _mm512_set1_epi32((int)t->apart),
+                  row = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const bool alike = (t->number | t->apart) % 4 == 0 && t->block == 64; /* in one of 256 groups */
+    bool ordinary = true;
+    for (int half = 0; half < 2; half++) {
+        const int64_t first = panel * MM_PANEL + 16 * half, rows = t->w->n - t->row - first;
+        const __mmask16 have = rows >= 16 ? 0xffff : rows <= 0 ? 0 : (__mmask16)((1 << rows) - 1);
+        const __m512i number = _mm512_add_epi32(
+            _mm512_set1_epi32((int)(t->number + first * t->apart)), _mm512_mullo_epi32(row, apart));
+        __m512 by = _mm512_setzero_ps();
+        for (int64_t g = 0; g * t->block < t->cols; g++) {
+            const __m512i at = _mm512_srli_epi32(
+                              _mm512_add_epi32(number, _mm512_set1_epi32((int)g)), 8),
+                          code = _mm512_cvtepu8_epi32(
+                              _mm_loadu_si128((const __m128i *)(codes + g * MM_PANEL + 16 * half)));
+            if (g == 0 || !alike) {
+                by = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), have, at, t->nested, 4);
+                ordinary = ordinary && ORDINARY(by);
+            }
+            const __m512 product = _mm512_mul_ps(_mm512_i32gather_ps(code, t->map, 4), by);
+            _mm512_storeu_ps(to + g * MM_PANEL + 16 * half,
+                             _mm512_add_ps(product, _mm512_set1_ps(t->w->offset)));
+        }
+    }
+    return ordinary;
 }
 
 static inline void run_taken(const operands *in, const store *s, int64_t rows, tile_fn *run)
 {
     const mm_taken *t = in->taken;
     const char *cell = (const char *)in->b + in->panel * t->bytes;
-    if (!t->w->quant.doubled &&
-        tiles_of_taken[rows - 1](in, s, (const float *)cell, (const uint32_t *)(cell + t->head)))
+    const float *scales = (const float *)cell;
+    float all[MM_BLOCK / 16 * MM_PANEL];
+    bool able = true;
+    if (t->w->quant.doubled) {
+        able = restored(all, t, in->panel, (const uint8_t *)cell);
+        scales = all;
+    }
+    if (able && tiles_of_taken[rows - 1](in, s, scales, (const uint32_t *)(cell + t->head)))
         return;
     const mm_codes l = sheaf__mm_codes(t->w);
-    if (!t->w->quant.doubled || !run_doubled(&l, in, s, rows))
-        run_expanded(&l, in, s, run);
+    run_expanded(&l, in, s, run);
 }
