@@ -294,6 +294,18 @@ static void tell_quantised(sheaf__fit *out, const search *s, const char *offload
         try_change(out, s, "--quantize nf4", with);
 }
 
+/* So do moments in 8 bits, which stay in memory. */
+static void tell_eight_bits(sheaf__fit *out, const search *s)
+{
+    sheaf_train_options with = s->q->o;
+    unsigned offloads = 0;
+    sheaf_status_free(sheaf__offloads(&offloads, with.offload));
+    with.offload = sheaf__offloads_text(offloads & SHEAF__OFFLOADS_WEIGHTS);
+    with.optimizer = SHEAF_OPTIMIZER_ADAMW8BIT;
+    if (with.method != SHEAF_METHOD_LORA && s->q->o.optimizer == SHEAF_OPTIMIZER_ADAMW)
+        try_change(out, s, "--optimizer adamw8bit", with);
+}
+
 /* Nothing fits: finds what would need less. */
 static void tell_helps(sheaf__fit *out, const search *s)
 {
@@ -356,9 +368,11 @@ static sheaf_status *over_offloads(bool *fits, search *s)
         weights += s->plan->rank[r].bytes[SHEAF_MEM_WEIGHTS];
         moments += s->plan->rank[r].bytes[SHEAF_MEM_OPTIMIZER];
     }
-    const unsigned both = SHEAF__OFFLOADS_WEIGHTS | SHEAF__OFFLOADS_MOMENTS,
+    const unsigned can = o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT
+                             ? SHEAF__OFFLOADS_WEIGHTS /* such moments stay in memory */
+                             : SHEAF__OFFLOADS_WEIGHTS | SHEAF__OFFLOADS_MOMENTS,
                    more = weights > moments ? SHEAF__OFFLOADS_WEIGHTS : SHEAF__OFFLOADS_MOMENTS,
-                   list[] = { given | more, given | both };
+                   list[] = { given | (more & can), given | can };
     unsigned before = given;
     for (int i = 0; i < 2 && st == NULL && !*fits; i++) {
         if (list[i] == before)
@@ -425,7 +439,9 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
     }
     if (st == NULL && !out->fits && trains)
         tell_helps(out, &s);
-    else if (st == NULL && out->offloads)
+    else if (st == NULL && out->offloads) {
         tell_quantised(out, &s, asked.offload);
+        tell_eight_bits(out, &s);
+    }
     return st;
 }

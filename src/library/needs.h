@@ -17,7 +17,7 @@ typedef struct sheaf__fit_help {
     size_t need;       /* bytes then */
 } sheaf__fit_help;
 
-enum { SHEAF__FIT_HELPS = 6 };
+enum { SHEAF__FIT_HELPS = 7 };
 
 typedef struct sheaf__fit {
     bool fits;

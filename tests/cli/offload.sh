@@ -90,6 +90,9 @@ check "what fits 190M of all weights" fitted "$mini" "$work/rows.jsonl" 190M --d
 
 runs "a plan says what lies in files" 0 'offloaded: 2[0-9.]+ MiB' plan "${how[@]:0:6}" --offload weights --tp 2
 
+runs "another optimizer is told, not chosen" 0 'fits: --tp 1 .*--offload moments .*with --optimizer adamw8bit: [0-9.]+ MiB, which' plan "${how[@]:0:4}" --method full --dtype bfloat16 --memory 190M
+runs "whose moments stay in memory" 1 'no setting fits 50 MiB' plan "${how[@]:0:4}" --method full --dtype bfloat16 --optimizer adamw8bit --memory 50M
+
 # ---- files ----
 mkdir "$work/dir"
 runs "another folder" 0 . train "${how[@]}" --steps 1 --out "$work/elsewhere" --offload weights --offload-dir "$work/dir"
