@@ -179,7 +179,7 @@ point 120 step "1 x 4096, one slice" bash -c 'step --slices 1'
 # QLoRA: the same model, quantised while it is loaded, and as a folder that generates.
 point 120 step "1 x 4096, nf4" bash -c 'step --quantize nf4'
 point 120 step "1 x 4096, nf4-double, checkpointing" bash -c 'step --quantize nf4-double --checkpointing'
-if ! done_before step "decode, nf4"; then "$sheaf" convert "$work/8b" "$work/8b-nf4" --quantize nf4 >/dev/null 2>&1; fi
+if ! done_before step "decode, nf4"; then "$sheaf" convert "$work/8b" "$work/8b-nf4" --to hf --quantize nf4 >/dev/null 2>&1; fi
 point 60 step "decode, nf4" "$sheaf" generate --model "$work/8b-nf4" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
 point 60 step decode "$sheaf" generate --model "$work/8b" --tokens 3,4,5 --max-new 64 --greedy --dtype bfloat16 --device cuda --json
 mkdir -p "$work/rival"
