@@ -167,7 +167,7 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *heading, const
 }
 
 /* What is lent to be summed in place is no message; sum.c counts it. */
-static bool is_lent(const sheaf_comm *comm, sheaf__op op)
+static bool is_lent(const sheaf_comm *comm, sheaf__comm_op op)
 {
     return comm->transport->posted != NULL && (op == SHEAF__OP_SUM || op == SHEAF__OP_MAX);
 }
@@ -194,7 +194,8 @@ void sheaf_comm_move_by(sheaf_comm *comm, const sheaf__mover *mover, void *self)
     comm->moved = self;
 }
 
-sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__move *receive, int n)
+sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__comm_op op, const sheaf__move *receive,
+                                  int n)
 {
     sheaf__count *count = sheaf__comm_count(comm, op);
     for (int i = 0; i < n; i++) {
@@ -335,7 +336,7 @@ sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag)
 
 /* ---- agree ---- */
 
-static bool any_op(const sheaf_comm *comm, sheaf__op op, bool is)
+static bool any_op(const sheaf_comm *comm, sheaf__comm_op op, bool is)
 {
     for (int r = 0; r < comm->ranks; r++)
         if ((heading_of(comm, r)->op == op) == is)

@@ -212,9 +212,11 @@ static sheaf_status *unpack(mesh *m, peer *from, int rank)
     if (w.words < 0 || (uint64_t)w.words + (w.with_them ? w.total : 0) != rest_of)
         return wrong_size(m, rank, (uint64_t)w.words + w.total, rest_of);
     sheaf_status_free((sheaf_status *)from->heading.status);
-    from->heading = (sheaf__heading){
-        .call = w.call, .op = (sheaf__op)w.op, .flag = w.flag, .size = w.size, .digest = w.digest
-    };
+    from->heading = (sheaf__heading){ .call = w.call,
+                                      .op = (sheaf__comm_op)w.op,
+                                      .flag = w.flag,
+                                      .size = w.size,
+                                      .digest = w.digest };
     if (w.code != 0)
         from->heading.status = take_words(w.code, from->in + sizeof w, (size_t)w.words);
     from->total = w.total;

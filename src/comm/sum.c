@@ -162,7 +162,7 @@ static sheaf_status *combine_by(const sheaf_comm *comm, const in_place *job)
 
 /* Each rank has posted its output and its operands, in this order. */
 static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_t n,
-                                      const sheaf_comm_adder *how, sheaf__op op)
+                                      const sheaf_comm_adder *how, sheaf__comm_op op)
 {
     const double began = sheaf__seconds();
     in_place job = { .c = c,
@@ -319,7 +319,7 @@ static int64_t summed_by(int64_t n, int ranks, int rank)
 }
 
 /* Where nothing is sent, because ranks see each other's memory or none is there: what would be. */
-static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__op op)
+static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__comm_op op)
 {
     int own[SHEAF_MAX_SLICES] = { 0 };
     sheaf__count *count = sheaf__comm_count(comm, op);
@@ -343,7 +343,7 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out,
                                  int nown, int64_t n, const sheaf_comm_adder *how,
                                  sheaf__heading *heading)
 {
-    const sheaf__op op = heading->op;
+    const sheaf__comm_op op = heading->op;
     const bool counts_only = comm->transport->counts_only;
     if (comm->ranks > 1 && (counts_only || comm->transport->posted != NULL))
         count_unsent(comm, c, n, op);

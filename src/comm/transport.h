@@ -17,7 +17,7 @@
 #include "comm/activity.h"
 #include "comm/mpi/plugin.h"
 
-typedef enum sheaf__op {
+typedef enum sheaf__comm_op {
     SHEAF__OP_SUM = 1,
     SHEAF__OP_MAX,
     SHEAF__OP_SELECT,
@@ -27,11 +27,11 @@ typedef enum sheaf__op {
     SHEAF__OP_ANY,
     SHEAF__OP_BARRIER,
     SHEAF__OP_LEFT /* no call: this rank's body has returned */
-} sheaf__op;
+} sheaf__comm_op;
 
 typedef struct sheaf__heading {
     uint64_t call; /* sequence number */
-    sheaf__op op;
+    sheaf__comm_op op;
     int flag;        /* of `any`; not compared */
     uint64_t size;   /* bytes of the operand */
     uint64_t digest; /* of the arguments that must agree */
@@ -90,10 +90,10 @@ sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const
                                 int count);
 
 /* sheaf__comm_collect - the second half of an exchange of call `op`: fills `receive`. */
-sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__move *receive,
+sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__comm_op op, const sheaf__move *receive,
                                   int count);
 /* sheaf__comm_count - where the calls of that kind are counted now. */
-static inline sheaf__count *sheaf__comm_count(sheaf_comm *comm, sheaf__op op)
+static inline sheaf__count *sheaf__comm_count(sheaf_comm *comm, sheaf__comm_op op)
 {
     return &comm->counters.of[op == SHEAF__OP_SELECT  ? SHEAF__TRAFFIC_SELECT
                               : op >= SHEAF__OP_AGREE ? SHEAF__TRAFFIC_OTHER
