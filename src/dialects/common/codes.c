@@ -13,14 +13,14 @@
 
 enum { MOST_WRONG = 200, MOST_CONFIG = 1 << 20 };
 
-/* Tensors that show how the weight with their stem is stored; `whole`: they stand behind the whole
- * name of the weight. */
+/* Tensors that show how the weight with their stem is stored. Each is among the parts below, too.
+ */
 static const struct {
     const char *suffix;
     sheaf__quantizer by;
 } signs[] = {
-    { ".quant_state.bitsandbytes__nf4", SHEAF__BITSANDBYTES },
-    { ".quant_state.bitsandbytes__fp4", SHEAF__BITSANDBYTES },
+    { ".weight.quant_state.bitsandbytes__nf4", SHEAF__BITSANDBYTES },
+    { ".weight.quant_state.bitsandbytes__fp4", SHEAF__BITSANDBYTES },
     { ".SCB", SHEAF__BITSANDBYTES },
     { ".qweight", SHEAF__NO_QUANTIZER }, /* GPTQ or AWQ: the config says which */
     { ".weight_packed", SHEAF__COMPRESSED_TENSORS_4 },
@@ -230,13 +230,10 @@ static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign,
     char stem[SHEAF__CODED_NAME];
     sheaf__coding g = { .x = x, .stem = stem, .q = calloc(1, sizeof *g.q) };
     const size_t n = strlen(sign->entry.name) - strlen(suffix);
-    const bool said = x->how.by != SHEAF__NO_QUANTIZER,
-               behind = by == SHEAF__BITSANDBYTES && suffix[1] == 'q'; /* X.weight.quant_state */
+    const bool said = x->how.by != SHEAF__NO_QUANTIZER;
     if (g.q == NULL)
         return sheaf__no_memory(x->c->root);
     snprintf(stem, sizeof stem, "%.*s", (int)n, sign->entry.name);
-    if (behind && sheaf__ends_with(stem, ".weight"))
-        stem[n - strlen(".weight")] = '\0';
     snprintf(g.weight, sizeof g.weight, "%.*s.weight", (int)sizeof stem - 8, stem);
     const sheaf_logical *is = sheaf__catalog_find(x->c, g.weight);
     const bool in_place = by == SHEAF__BITSANDBYTES || by == SHEAF__FP8_BLOCKS;

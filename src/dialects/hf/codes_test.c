@@ -444,6 +444,7 @@ typedef enum change {
     TEXT,   /* `text` becomes `to` in it, of the same length */
     COPY,   /* another tensor `to` with its content */
     CONFIG, /* `text` becomes `to` in the config */
+    NAME,   /* its name ends in `to` */
     CUT,    /* the file ends early */
 } change;
 
@@ -500,6 +501,10 @@ static const struct {
       .part = "quantized twice" },
     { "tiny_llama/bnb_nf4_double", CONFIG, .text = "\"bitsandbytes\"", .to = "\"hqq\"",
       .code = "unsupported", .part = "HQQ" },
+    { "tiny_llama/bnb_nf4_double", NAME, ".weight.quant_state.bitsandbytes__nf4",
+      .to = ".wight.quant_state.bitsandbytes__nf4", .code = "missing", .part = "codes (U8)" },
+    { "tiny_llama/bnb_nf4_double", NAME, ".weight.quant_state.bitsandbytes__nf4",
+      .to = ".quant_state.bitsandbytes__nf4", .code = "missing", .part = "codes (U8)" },
     { "tiny_llama/bnb_nf4_double", CUT, .code = "damaged", .part = "model.safetensors" },
     { "tiny_llama/bnb_int8", TYPE, ".SCB", "F32", "[31]", .code = "shape", .part = "F32 [32]" },
     { "tiny_llama/bnb_int8", TYPE, ".weight", "U8", "[32, 64]", .code = "dtype", .part = "I8" },
@@ -549,9 +554,9 @@ static const struct {
 
 static void apply(quant_folder *f, size_t i, const char *path)
 {
-    char name[256];
-    snprintf(name, sizeof name, "%s%s", layer, wrong[i].suffix == NULL ? "" : wrong[i].suffix);
-    quant_tensor *t = quant_find(f, name);
+    char name[256], old[256];
+    snprintf(old, sizeof old, "%s%s", layer, wrong[i].suffix == NULL ? "" : wrong[i].suffix);
+    quant_tensor *t = quant_find(f, old);
     char *found;
     const int32_t word = (int32_t)wrong[i].value;
     if (wrong[i].kind == CONFIG) {
@@ -580,8 +585,11 @@ static void apply(quant_folder *f, size_t i, const char *path)
         memcpy(found, wrong[i].to, strlen(wrong[i].to));
         break;
     case COPY:
+    case NAME:
         snprintf(name, sizeof name, "%s%s", layer, wrong[i].to);
         quant_add(f, t, name);
+        if (wrong[i].kind == NAME)
+            quant_drop(f, quant_find(f, old));
         break;
     default: break;
     }
