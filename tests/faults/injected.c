@@ -102,7 +102,7 @@ static void be_late(const injected *f, sheaf_comm *comm, int call)
 {
     doze(f->ms);
     if (call != COLLECT)
-        sheaf__comm_count(comm, (sheaf__op)call)->waiting -= 1e-3 * (double)f->ms;
+        sheaf__comm_count(comm, (sheaf__comm_op)call)->waiting -= 1e-3 * (double)f->ms;
 }
 
 /* From now on the system gives this process no memory any more. */
