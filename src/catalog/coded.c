@@ -6,8 +6,9 @@
 #include "catalog/private.h"
 #include "ops/quant/quantise.h"
 
-/* Elements that are dequantised at once. */
-enum { STRIP = 1 << 16, TALL = 512 };
+/* Elements that are dequantised at once: of tall boxes more, as coded_read.c reads the scales of
+ * all groups for each where columns name theirs. */
+enum { STRIP = 1 << 16, TALL = 512, TALL_STRIP = 1 << 20 };
 
 void sheaf__coded_free(sheaf__coded *q)
 {
@@ -161,7 +162,7 @@ sheaf_status *sheaf__coded_values(const sheaf_catalog *c, const sheaf_logical *t
     if (st != NULL || rows == 0 || cols == 0)
         return st;
     const int64_t high = least(rows, by_columns ? TALL : STRIP / least(cols, STRIP)),
-                  wide = least(cols, STRIP / high);
+                  wide = least(cols, (by_columns ? TALL_STRIP : STRIP) / high);
     st = make(&s, t, high, wide);
     TRY(st, sheaf__coded_whole(c, t, &s.whole));
     for (int64_t r = 0; st == NULL && r < rows; r += high)

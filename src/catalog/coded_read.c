@@ -2,7 +2,8 @@
  *
  * What is asked for need not begin or end with a group, a word or a byte: whatever covers it is
  * read. Where a file has rows and columns exchanged (GPTQ, AWQ), neighbours of a column lie
- * together, so that tall boxes cost the fewest calls. */
+ * together: tall boxes cost the fewest calls. Short pieces of its lines are read with what lies
+ * between them, as a call costs what some KiB of the system's cache cost. */
 #include <math.h>
 
 #include "base/base.h"
@@ -12,7 +13,13 @@
 #include "ops/math/round.h"
 #include "ops/quant/quantise.h"
 
-enum { BUFFER = 1 << 15 }; /* bytes of a file that are unpacked at once */
+enum {
+    BUFFER = 1 << 16, /* bytes of a file that are unpacked at once */
+    TILE = 64,        /* columns that are, where columns of a file are rows */
+    SPAN = 1 << 15,   /* bytes with gaps that are read at once, */
+    PIECE = 1 << 12,  /* of pieces of at most so many */
+    LINE = 1 << 13,   /* in lines of at most so many */
+};
 
 /* A box that is being read. */
 typedef struct reading {
@@ -21,7 +28,7 @@ typedef struct reading {
     const sheaf__quant_box *box;
     int64_t groups; /* of a row of the box */
     int fd[SHEAF__FURTHER_PARTS];
-    uint8_t *buffer; /* [BUFFER] */
+    uint8_t *buffer; /* [BUFFER + SPAN] */
 } reading;
 
 static const sheaf_catalog_file *file_of(const reading *r, int part)
@@ -109,21 +116,50 @@ static sheaf_status *read_rows(reading *r, uint8_t *dst,
     return st;
 }
 
+/* Words [at, at + n) of lines of `width` words each, [first, first + count) of the codes, one
+ * line's after the other's to the buffer. */
+static sheaf_status *take_lines(reading *r, int64_t width, int64_t first, int64_t count, int64_t at,
+                                int64_t n)
+{
+    const bool gaps = n < width && 4 * n <= PIECE && 4 * width <= LINE;
+    const int64_t most = n == width ? count : gaps ? SPAN / (4 * width) : 1;
+    uint8_t *span = r->buffer + BUFFER;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < count; i += most) {
+        const int64_t m = least(most, count - i);
+        uint8_t *to = r->buffer + 4 * i * n;
+        st = take(r, SHEAF__CODES_PART, 4 * ((first + i) * width + at), 4 * ((m - 1) * width + n),
+                  gaps ? span : to);
+        for (int64_t k = 0; st == NULL && gaps && k < m; k++)
+            memcpy(to + 4 * k * n, span + 4 * k * width, (size_t)(4 * n));
+    }
+    return st;
+}
+
+static void unpack_word(uint8_t dst[8], uint32_t word)
+{
+    for (int j = 0; j < 8; j++)
+        dst[j] = word >> 4 * j & 15;
+}
+
 /* [out, in / 8], eight of a row in a word. */
 static sheaf_status *read_packed32(reading *r, uint8_t *dst)
 {
     const sheaf__quant_box *b = r->box;
-    const int64_t width = (b->in + 7) / 8;
+    const int64_t end = b->col0 + b->cols, words = (end - 1) / 8 - b->col0 / 8 + 1,
+                  wide = least(words, BUFFER / 4), high = BUFFER / 4 / wide;
     sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < b->rows; i++)
-        for (int64_t c = b->col0, end = b->col0 + b->cols; st == NULL && c < end;) {
-            const int64_t first = c / 8, stop = least(end, (first + BUFFER / 4) * 8),
-                          words = (stop - 1) / 8 - first + 1;
-            st = take(r, SHEAF__CODES_PART, ((b->row0 + i) * width + first) * 4, words * 4,
-                      r->buffer);
-            for (; st == NULL && c < stop; c++)
-                dst[i * b->cols + c - b->col0] =
-                    word_at(r->buffer, c / 8 - first) >> 4 * (c & 7) & 15;
+    for (int64_t i = 0; st == NULL && i < b->rows; i += high)
+        for (int64_t w = b->col0 / 8; st == NULL && 8 * w < end; w += wide) {
+            const int64_t m = least(high, b->rows - i), n = least(wide, (end - 1) / 8 - w + 1);
+            st = take_lines(r, (b->in + 7) / 8, b->row0 + i, m, w, n);
+            for (int64_t k = 0; st == NULL && k < m * n; k++) {
+                const int64_t c = 8 * (w + k % n), c0 = c > b->col0 ? c : b->col0;
+                uint8_t code[8];
+                unpack_word(code, word_at(r->buffer, k));
+                memcpy(dst + (i + k / n) * b->cols + c0 - b->col0, code + c0 - c,
+                       (size_t)(least(c + 8, end) - c0));
+            }
         }
     return st;
 }
@@ -132,20 +168,22 @@ static sheaf_status *read_packed32(reading *r, uint8_t *dst)
 static sheaf_status *read_gptq(reading *r, uint8_t *dst)
 {
     const sheaf__quant_box *b = r->box;
-    const int64_t end = b->col0 + b->cols;
+    const int64_t end = b->col0 + b->cols, high = BUFFER / 4 / (TILE / 8);
     sheaf_status *st = NULL;
-    for (int64_t w = b->col0 / 8; st == NULL && 8 * w < end; w++) {
-        const int64_t c0 = 8 * w > b->col0 ? 8 * w : b->col0, c1 = least(8 * w + 8, end);
-        for (int64_t i = 0; st == NULL && i < b->rows; i += BUFFER / 4) {
-            const int64_t n = least(b->rows - i, BUFFER / 4);
-            st = take(r, SHEAF__CODES_PART, (w * r->q->out + b->row0 + i) * 4, n * 4, r->buffer);
+    for (int64_t i = 0; st == NULL && i < b->rows; i += high)
+        for (int64_t w = b->col0 / 8; st == NULL && 8 * w < end; w += TILE / 8) {
+            const int64_t n = least(b->rows - i, high),
+                          lines = least(TILE / 8, (end - 1) / 8 - w + 1),
+                          c0 = 8 * w > b->col0 ? 8 * w : b->col0, c1 = least(8 * w + TILE, end);
+            st = take_lines(r, r->q->out, w, lines, b->row0 + i, n);
             for (int64_t k = 0; st == NULL && k < n; k++) {
-                const uint32_t word = word_at(r->buffer, k);
-                for (int64_t c = c0; c < c1; c++)
-                    dst[(i + k) * b->cols + c - b->col0] = word >> 4 * (c & 7) & 15;
+                uint8_t code[TILE];
+                for (int64_t l = 0; l < lines; l++)
+                    unpack_word(code + 8 * l, word_at(r->buffer, l * n + k));
+                memcpy(dst + (i + k) * b->cols + c0 - b->col0, code + c0 - 8 * w,
+                       (size_t)(c1 - c0));
             }
         }
-    }
     return st;
 }
 
@@ -156,21 +194,39 @@ static int awq_shift(int64_t j)
     return 4 * nibble[j & 7];
 }
 
+/* Words [first, first + n) of `lines` columns are in the buffer: codes of the rows from `row` to
+ * `stop`, which these cover. */
+static void unpack_awq(const reading *r, int64_t lines, int64_t first, int64_t n, int64_t row,
+                       int64_t stop, uint8_t *dst)
+{
+    uint32_t word[TILE] = { 0 };
+    for (int64_t w = first; w < first + n; w++) {
+        for (int64_t l = 0; l < lines; l++)
+            word[l] = word_at(r->buffer, l * n + w - first);
+        for (; row < least(stop, 8 * w + 8); row++, dst += r->box->cols) {
+            const int shift = awq_shift(row);
+            uint8_t code[TILE];
+            for (int l = 0; l < TILE; l++)
+                code[l] = word[l] >> shift & 15;
+            memcpy(dst, code, (size_t)lines);
+        }
+    }
+}
+
 /* [in, out / 8]: a word has eight rows of one column. */
 static sheaf_status *read_awq(reading *r, uint8_t *dst)
 {
     const sheaf__quant_box *b = r->box;
-    const int64_t width = r->q->out / 8, end = b->row0 + b->rows;
+    const int64_t end = b->row0 + b->rows, most = BUFFER / 4 / TILE;
     sheaf_status *st = NULL;
-    for (int64_t c = 0; st == NULL && c < b->cols; c++)
-        for (int64_t row = b->row0; st == NULL && row < end;) {
-            const int64_t first = row / 8, stop = least(end, (first + BUFFER / 4) * 8),
-                          words = (stop - 1) / 8 - first + 1;
-            st = take(r, SHEAF__CODES_PART, ((b->col0 + c) * width + first) * 4, words * 4,
-                      r->buffer);
-            for (; st == NULL && row < stop; row++)
-                dst[(row - b->row0) * b->cols + c] =
-                    word_at(r->buffer, row / 8 - first) >> awq_shift(row) & 15;
+    for (int64_t w = b->row0 / 8; st == NULL && 8 * w < end; w += most)
+        for (int64_t c = 0; st == NULL && c < b->cols; c += TILE) {
+            const int64_t n = least(most, (end - 1) / 8 - w + 1), lines = least(TILE, b->cols - c),
+                          row = 8 * w > b->row0 ? 8 * w : b->row0;
+            st = take_lines(r, r->q->out / 8, b->col0 + c, lines, w, n);
+            if (st == NULL)
+                unpack_awq(r, lines, w, n, row, least(end, 8 * (w + n)),
+                           dst + (row - b->row0) * b->cols + c);
         }
     return st;
 }
@@ -383,7 +439,7 @@ sheaf_status *sheaf__coded_raw(const sheaf_catalog *c, const sheaf_logical *t, i
     if (st != NULL || rows == 0 || cols == 0)
         return st;
     reading r = { .c = c, .q = q, .box = &box, .groups = sheaf__quant_groups(&q->form, &box) };
-    r.buffer = malloc(BUFFER);
+    r.buffer = malloc(BUFFER + SPAN);
     st = r.buffer != NULL ? read_all(&r, to) : sheaf__no_memory(t->entry.name);
     free(r.buffer);
     return sheaf_in(st, "tensor '%s'", t->entry.name);

@@ -8,7 +8,7 @@
 #include "base/lowest.h"
 #include "models/build.h"
 
-enum { GROUP = 32 }; /* rows of a panel */
+enum { PANEL = 32 }; /* rows of a panel */
 
 typedef struct codes {
     sheaf__context *c;
@@ -17,6 +17,7 @@ typedef struct codes {
     const sheaf__quant *quant;
     sheaf__quant_box box; /* that is read: all that is owned */
     int64_t groups;       /* of its rows */
+    int64_t fit, each;    /* rows that a thread's scratch has room for; that a thread has at once */
     sheaf__lowest failed; /* groups of rows */
 } codes;
 
@@ -99,18 +100,29 @@ static void put(const codes *b, const sheaf__quant_parts *read, int64_t r, int64
     }
 }
 
+/* Some sources read many rows at once with far fewer calls. Threads have whole panels, whose rows
+ * are read in several goes where they are long. */
+static void share(codes *b)
+{
+    const int64_t row = b->box.cols + 6 * (b->groups + 1) + 64; /* bytes, at most */
+    const int64_t threads = sheaf__pool_threads(b->c->device->pool),
+                  even = (b->box.rows + threads - 1) / threads;
+    b->fit = (int64_t)SHEAF__THREAD_SCRATCH / (b->l->rows ? 2 * row : row);
+    b->fit -= b->fit > PANEL ? b->fit % PANEL : 0;
+    b->each = ((even < b->fit ? even : b->fit) + PANEL - 1) / PANEL * PANEL;
+}
+
 static void read_group(void *arg, int64_t group, int worker)
 {
     codes *b = arg;
-    const int64_t first = group * GROUP,
-                  last = first + GROUP < b->box.rows ? first + GROUP : b->box.rows,
-                  row = b->box.cols + 6 * (b->groups + 1) + 64; /* bytes, at most */
-    const int64_t fit = (int64_t)SHEAF__THREAD_SCRATCH / (b->l->rows ? 2 * row : row);
-    sheaf_status *st = fit > 0 ? NULL
-                               : sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %" PRId64 " codes",
-                                            b->l->name, b->box.cols);
+    const int64_t first = group * b->each,
+                  last = first + b->each < b->box.rows ? first + b->each : b->box.rows;
+    sheaf_status *st = b->fit > 0
+                           ? NULL
+                           : sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %" PRId64 " codes",
+                                        b->l->name, b->box.cols);
     for (int64_t r = first; r < last && st == NULL;) {
-        const int64_t n = last - r < fit ? last - r : fit;
+        const int64_t n = last - r < b->fit ? last - r : b->fit;
         char *memory = b->c->device->scratch[worker];
         const sheaf__quant_parts read = parts_in(&memory, n, b->box.cols, b->groups);
         st = b->source->quantised->read(b->source, b->l->name, b->box.row0 + r, n, b->box.col0,
@@ -166,6 +178,7 @@ sheaf_status *sheaf__load_codes(sheaf__context *c, sheaf_source *base, sheaf__li
     if (st != NULL)
         return st;
     sheaf__lowest_begin(&b.failed);
-    sheaf__pool_run(c->device->pool, (b.box.rows + GROUP - 1) / GROUP, read_group, &b);
+    share(&b);
+    sheaf__pool_run(c->device->pool, (b.box.rows + b.each - 1) / b.each, read_group, &b);
     return sheaf__lowest_end(&b.failed);
 }

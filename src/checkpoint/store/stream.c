@@ -6,7 +6,7 @@
 #include "checkpoint/store/probe.h"
 #include "dialects/common/folder.h"
 
-enum { COPY_BYTES = 1 << 20, MOST_THREADS = 64, PROGRESS_BYTES = 64 << 20 };
+enum { COPY_BYTES = 4 << 20, MOST_THREADS = 64, PROGRESS_BYTES = 64 << 20 };
 
 sheaf_status *sheaf__stopped(const atomic_int *stop, const char *command)
 {

@@ -18,7 +18,7 @@
 #include "ops/quant/quant.h"
 #include "schema/config.h"
 
-enum { CHUNK = 1 << 18 }; /* elements */
+enum { CHUNK = 1 << 20 }; /* elements */
 
 typedef struct differ {
     sheaf_probe a, b;

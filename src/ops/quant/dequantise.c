@@ -30,15 +30,16 @@ static int zero_of(const job *j, int64_t row, int64_t g)
     return d->quant->zeros ? d->parts.zeros[row * j->groups + g] : 8;
 }
 
-/* Columns [first, first + n) in float32. */
+/* Columns [first, first + n) in float32; by index, of INT4, whose scales are no codes: GPTQ. */
 static void by_index(float *y, const job *j, int64_t row, int64_t first, int64_t n)
 {
     const sheaf__dequantised *d = j->from;
     const uint8_t *codes = d->parts.codes + row * d->box.cols + first;
     const uint16_t *index = d->whole.index + d->box.col0 + first;
+    const float *scale = d->parts.scales + row * j->groups;
+    const uint8_t *zero = d->quant->zeros ? d->parts.zeros + row * j->groups : NULL;
     for (int64_t c = 0; c < n; c++)
-        j->kernels->values(y + c, codes + c, 1, d->quant->codes, scale_of(j, row, index[c]),
-                           zero_of(j, row, index[c]));
+        y[c] = (float)(codes[c] - (zero != NULL ? zero[index[c]] : 8)) * scale[index[c]];
 }
 
 static void by_groups(float *y, const job *j, int64_t row, int64_t first, int64_t n)
