@@ -43,6 +43,18 @@ static row_parts parts_of(const mm_load_codes *load, int64_t row)
     return out;
 }
 
+/* Sixteen codes of 4 bits: those of even columns, and those of odd ones. */
+static void put_sixteen(uint32_t to[2], const uint8_t *codes)
+{
+    uint32_t even = 0, odd = 0;
+    for (int c = 0; c < 8; c++) {
+        even |= (uint32_t)codes[2 * c] << 4 * c;
+        odd |= (uint32_t)codes[2 * c + 1] << 4 * c;
+    }
+    to[0] = even;
+    to[1] = odd;
+}
+
 /* A row's codes in a block: words [units][2], MM_PANEL pairs of words apart. */
 static void put_codes(uint32_t *to, const sheaf__quant *q, const uint8_t *codes, int64_t cols)
 {
@@ -50,6 +62,10 @@ static void put_codes(uint32_t *to, const sheaf__quant *q, const uint8_t *codes,
     const int bits = sheaf__code_bits(q->codes);
     for (int64_t u = 0; u < cols; u += unit, to += 2 * MM_PANEL) {
         const int64_t n = codes == NULL ? 0 : mm_min(unit, cols - u);
+        if (bits == 4 && n == 16) {
+            put_sixteen(to, codes + u);
+            continue;
+        }
         to[0] = to[1] = 0;
         for (int64_t c = 0; c < n; c++)
             to[c % 2] |= (uint32_t)codes[u + c] << c / 2 * bits;
