@@ -9,6 +9,7 @@
 #include "checkpoint/merge/merge.h"
 #include "models/open.h"
 #include "library/run_export.h"
+#include "library/settings.h"
 #include "library/structs.h"
 #include "sheaf/checkpoint.h"
 
@@ -33,6 +34,16 @@ static void release_steps(steps *s)
     free(s->config);
 }
 
+static sheaf_status *another_quantize(const char *path, const sheaf__run_export_result *e,
+                                      sheaf_quantize asked)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: --quantize", path);
+    sheaf_expected(st, "%s, as it was trained on %s", sheaf__quantize_choices[e->quantize].name,
+                   e->base);
+    sheaf_found(st, "%s", sheaf__quantize_choices[asked].name);
+    return sheaf_try_this(st, "leave --quantize out");
+}
+
 static sheaf_status *write_step(steps *s, int i, const char *path,
                                 const sheaf_weights_merge_options *how)
 {
@@ -49,6 +60,8 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
                                                                 .dst = s->written[i],
                                                                 .events = how->events }));
     s->adapters[i] = s->written[i];
+    if (st == NULL && how->quantize != SHEAF_QUANTIZE_NONE && how->quantize != e.quantize)
+        st = another_quantize(path, &e, how->quantize);
     if (st == NULL && e.quantize != SHEAF_QUANTIZE_NONE)
         s->quantize = e.quantize;
     if (st == NULL && s->base == NULL) {
@@ -223,8 +236,8 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_merge_options: to"), "hf or sat"),
             "%s", o->to);
     if (o->plain_base && (o->quantize != SHEAF_QUANTIZE_NONE || o->requantize || o->adapter_only))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: plain_base", what),
-                              "a base, and neither quantize nor requantize");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--plain-base"),
+                              "a base, and neither --quantize nor --requantize");
     if (o->requantize && (o->adapter_only || (o->to != NULL && strcmp(o->to, "hf") != 0)))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: requantize", what),
                               "a base, and --to hf: other forms have no weights in 4 or 8 bits");

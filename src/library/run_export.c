@@ -81,9 +81,11 @@ sheaf_status *sheaf__run_export(sheaf__run_export_result *out, const sheaf__run_
     TRY(st, sheaf__output_outside(how->dst, out->base));
     TRY(st,
         sheaf__run_base_open(&trained, &r.options,
-                             &(sheaf__open_options){ .model = out->base, .config = out->config }));
+                             &(sheaf__open_options){
+                                 .model = out->base, .config = out->config, .as_stored = true }));
     out->adapter = r.options.method == SHEAF_METHOD_LORA;
-    out->quantize = r.options.quantize;
+    if (!trained.opened.has_codes)
+        out->quantize = r.options.quantize;
     if (st == NULL) {
         sheaf_note(how->events, "%s, on %s", r.step, out->base);
         out->family = trained.opened.config.family;

@@ -257,7 +257,8 @@ static sheaf_status *export_step(sheaf__run_model *run, const sheaf__open_option
     sheaf__run_base trained = { 0 };
     sheaf_status *st = sheaf__run_base_open(
         &trained, &run->r.options,
-        &(sheaf__open_options){ .model = run->folder, .config = config_of(&run->r, how) });
+        &(sheaf__open_options){
+            .model = run->folder, .config = config_of(&run->r, how), .as_stored = true });
     TRY(st, write_adapter(run, &trained.opened));
     sheaf__run_base_release(&trained);
     return st;
@@ -418,6 +419,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     *out = (sheaf__opened){ 0 };
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
+    replaced.as_stored = how->quantize == SHEAF_QUANTIZE_NONE;
     if (how->quantize == SHEAF_QUANTIZE_NONE && run->adapter != NULL)
         replaced.quantize = run->r.options.quantize;
     const int slices = run->r.options.slices;

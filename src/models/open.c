@@ -368,7 +368,7 @@ static sheaf_status *untie(sheaf__opened *o, int slices)
 
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *how)
 {
-    *out = (sheaf__opened){ 0 };
+    *out = (sheaf__opened){ .as_stored = how->as_stored };
     if (how->slices < 1 || how->slices > SHEAF_MAX_SLICES || (how->slices & (how->slices - 1)) != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
                                           "a power of two, at most %d", SHEAF_MAX_SLICES),

@@ -26,6 +26,8 @@ typedef struct sheaf__opened {
     char base_print[33];  /* fingerprint of the base stored in the adapter, to be compared after
                              loading; "": none */
     char *model, *carrier; /* paths of the base and of that adapter, where there is one */
+    bool as_stored;        /* see sheaf__open_options.as_stored */
+    bool has_codes;        /* with it: the base is stored quantised, and not quantised again */
     char *config_text;     /* with `hashed`: sheaf__config_text() of the stored config */
     char **file;           /* [nfiles] paths of the files that hold the base's tensors */
     int64_t nfiles;        /* 0: not known */
@@ -47,6 +49,8 @@ typedef struct sheaf__open_options {
     /* quantise the frozen linear layers of a plain base while it is read. For training see
      * sheaf__opened_quantise() */
     sheaf_quantize quantize;
+    bool as_stored;    /* a base that is stored quantised is not refused beside it: of a run, whose
+                          fingerprint says whether it is the right one */
     bool for_training; /* refuse unmerged LoRA in the model's own files; else SAT's is merged on
                           reading */
     const sheaf_events *events; /* get notes on decisions; may be NULL */

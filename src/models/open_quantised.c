@@ -32,13 +32,14 @@ static bool is_chosen(void *self, const char *name)
            (c->trains == NULL || !c->trains(c->self, t));
 }
 
-static sheaf_status *twice(const sheaf__opened *o)
+/* A tensor that is stored quantised; NULL: none. */
+static const char *stored_codes(const sheaf__opened *o)
 {
-    int64_t i = 0;
-    while (i < o->schema->count - 1 &&
-           sheaf__source_form(o->forms, o->schema->tensor[i].name) == NULL)
-        i++;
-    return sheaf__quantised_twice(o->schema->tensor[i].name);
+    sheaf_source *forms = sheaf__opened_forms(o);
+    for (int64_t i = 0; forms != NULL && i < o->schema->count; i++)
+        if (sheaf__source_form(forms, o->schema->tensor[i].name) != NULL)
+            return o->schema->tensor[i].name;
+    return NULL;
 }
 
 sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
@@ -49,8 +50,10 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
     const sheaf_dtype dtype =
         o->config.dtype == SHEAF_BF16 || o->config.dtype == SHEAF_F16 ? o->config.dtype : SHEAF_F32;
     const sheaf__quant quant = sheaf__quantised_as(as, dtype);
-    if (o->base == NULL && o->forms != NULL)
-        return twice(o);
+    const char *stored = stored_codes(o);
+    o->has_codes = stored != NULL && o->as_stored;
+    if (stored != NULL)
+        return o->as_stored ? NULL : sheaf__quantised_twice(stored);
     if (o->base == NULL)
         return sheaf__forms_new(&o->forms, o->schema, &quant, is_chosen, (void *)&c);
     const bool over = o->weights != o->base, hashed = o->hashed != NULL;

@@ -406,6 +406,7 @@ sheaf_status *sheaf__run_base_open(sheaf__run_base *b, const sheaf_train_options
     how.config = from->config;
     how.for_training = how.hashed = true;
     how.new_run = from->new_run;
+    how.as_stored = from->as_stored;
     how.events = from->events;
     TRY(st, sheaf__open_model(&b->opened, &how));
     TRY(st, sheaf__select(&b->selection, b->opened.schema, b->opened.lora, o, from->events));

@@ -132,7 +132,18 @@ for m in m2 m3 m4; do same "all are one model" "$work/m1/model.safetensors" "$wo
 runs "the plain model is another base" 3 'its base.*--plain-base' merge "$work/p" "$work/run4/adapter" "$work/no"
 runs "which can be chosen" 0 'base is used as it is' merge "$work/p" "$work/run4/adapter" "$work/m5" --plain-base
 check "and gives another model" sh -c '! cmp -s "$1" "$2"' . "$work/m1/model.safetensors" "$work/m5/model.safetensors"
-runs "not both" 2 'plain_base' merge "$work/p" "$work/run4/adapter" "$work/no" --plain-base --quantize nf4
+runs "not both" 2 'plain-base' merge "$work/p" "$work/run4/adapter" "$work/no" --plain-base --quantize nf4
+runs "a quantised base is not plain" 2 'plain-base.*expected: +a base of plain weights' merge "$work/p4" "$work/run4/adapter" "$work/no" --plain-base
+runs "nor for a run" 2 'plain-base.*expected: +a base of plain weights' merge "$work/p4" "$work/run4" "$work/no" --plain-base
+runs "the run onto the folder of its codes" 0 '28 weights' merge "$work/p4" "$work/run4" "$work/m6"
+same "the same" "$work/m3/model.safetensors" "$work/m6/model.safetensors"
+runs "which are quantised again" 0 '28 weights of the base in 4 or 8 bits were changed' merge "$work/p4" "$work/run4" "$work/m7" --requantize
+runs "converted on it" 0 . convert "$work/run4" "$work/m8" --base "$work/p4" --to hf
+same "the same" "$work/m3/model.safetensors" "$work/m8/model.safetensors"
+runs "evaluated on it" 0 'loss' eval "$work/p4" "$work/d.jsonl" --adapter "$work/run4"
+runs "a run knows how its base was quantised" 2 'run4: --quantize.*expected: +nf4.*found: +int8' merge "$work/p" "$work/run4" "$work/no" --quantize int8
+runs "itself in 8 bits" 0 . convert "$work/p" "$work/p8" --to hf --quantize int8
+runs "the codes of another form" 3 'base of the run: weights' merge "$work/p8" "$work/run4" "$work/no"
 runs "nothing is quantised twice" 3 'quantised already' merge "$work/p4" "$work/run4/adapter" "$work/no" --quantize nf4
 runs "only what is stored is quantised again" 2 'a base that is stored in 4 or 8 bits' merge "$work/run4" "$work/no" --requantize
 absent "nothing of these" "$work/no"

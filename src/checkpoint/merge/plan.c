@@ -348,11 +348,20 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_o
     return st == NULL ? sheaf__merge_check_tables(p) : st;
 }
 
+static sheaf_status *not_plain(const sheaf_weights_merge_options *o)
+{
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--plain-base"), "a base of plain weights");
+    sheaf_found(st, "%s, whose weights are in 4 or 8 bits", o->base);
+    return sheaf_try_this(st, "the model that was quantised; or leave --plain-base out");
+}
+
 sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     *p = (sheaf__merge_plan){ 0 };
     p->requantise = o->requantize;
     sheaf_status *st = open_base(p, o);
+    TRY(st, o->plain_base && p->nquantised > 0 ? not_plain(o) : NULL);
     TRY(st, match_all(p, o));
     TRY(st, set_types(p, o->dtype));
     TRY(st, p->requantise ? sheaf__merge_requantise_open(p, o) : NULL);
