@@ -135,6 +135,9 @@ runs "nor in a form that holds none" 2 '--quantize.*--to hf' convert "$quant/bas
 runs "which takes plain weights alone" 2 '--to sheaf.*plain weights.*--dequantize' convert "$work/four" "$work/never" --to sheaf
 runs "plain weights cannot become plain" 2 '--dequantize.*weights in 4 or 8 bits' convert "$quant/base_bf16" "$work/never" --to hf --dequantize
 runs "an unknown kind" 2 'none, nf4, nf4-double or int8' convert "$quant/base_bf16" "$work/never" --to hf --quantize q4_k
+cp -r "$work/four" "$work/lost"
+sed -i 's/layers.0.self_attn.q_proj.weight.absmax/layers.0.self_attn.q_proj.weight.absmaX/' "$work/lost/model.safetensors"
+runs "nor is one copied that lacks scales" 3 'q_proj.weight.*missing.*expected: +[a-z0-9_.]*q_proj.weight.absmax' convert "$work/lost" "$work/never" --to hf
 absent "nothing is left of them" "$work/never"
 runs "a copy in several files" 0 'hf to hf, 91 tensors' convert "$work/four" "$work/copied" --to hf --shard-mb 1
 runs "plain again" 0 . convert "$work/copied" "$work/plain4" --to hf --dequantize

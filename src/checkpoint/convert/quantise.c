@@ -63,12 +63,15 @@ sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_diale
         return refuse_twice(k, name);
     if (!keeps)
         return refuse_target(k, name);
+    sheaf_status *st = sheaf__catalog_refusal(k->catalog); /* what is read next is not checked */
+    if (st != NULL)
+        return st;
     char *quantization = k->catalog->quantization;
     k->catalog->quantization = NULL;
     sheaf__catalog_free(k->catalog);
     k->catalog = NULL;
     raw.as_stored = raw.raw = true;
-    sheaf_status *st = sheaf__any_read(&k->catalog, k->o->src, &raw);
+    st = sheaf__any_read(&k->catalog, k->o->src, &raw);
     TRY(st, keep_quantization(k->catalog, quantization));
     free(quantization);
     return st;
