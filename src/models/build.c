@@ -69,9 +69,8 @@ sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes
 static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
 {
     const sheaf__model_options *o = &m->options;
-    for (int i = 0; o->train_lora && o->lora != NULL && i < o->lora->nsaved; i++)
-        if (o->lora->saved[i] == t)
-            return !t->buffer && !t->idle; /* saved too, unchanged */
+    if (o->train_lora && o->lora != NULL && sheaf__lora_is_saved(o->lora, t))
+        return !t->buffer && !t->idle; /* saved too, unchanged */
     return o->trains != NULL && !t->buffer && o->trains(o->self, t);
 }
 
@@ -93,26 +92,23 @@ static sheaf_status *add_trained(sheaf__trained **out, sheaf__model *m, const sh
                               decays(t));
 }
 
-/* Is the tensor frozen and the base's, not the adapter's? */
-static bool is_kept(const sheaf__model *m, const sheaf_tensor *t)
+/* Is the tensor frozen, and the base's, not the adapter's? */
+static bool is_frozen(const sheaf__model *m, const sheaf_tensor *t)
 {
     const sheaf_lora *lora = m->options.lora;
-    for (int i = 0; lora != NULL && i < lora->nsaved; i++)
-        if (lora->saved[i] == t)
-            return false;
-    return !is_saved(m, t);
+    return (lora == NULL || !sheaf__lora_is_saved(lora, t)) && !is_saved(m, t);
 }
 
 sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t)
 {
     const sheaf_dtype stored = m->schema->config.dtype, computed = m->context->dtype;
     const bool half = computed == SHEAF_F32 && (stored == SHEAF_BF16 || stored == SHEAF_F16);
-    return half && is_kept(m, t) ? stored : computed;
+    return half && is_frozen(m, t) ? stored : computed;
 }
 
 const sheaf__quant *sheaf__build_form(const sheaf__model *m, const sheaf_tensor *t)
 {
-    return m->options.forms == NULL || t->role == SHEAF_EMBED || !is_kept(m, t)
+    return m->options.forms == NULL || t->role == SHEAF_EMBED || !is_frozen(m, t)
                ? NULL
                : sheaf__source_form(m->options.forms, t->name);
 }

@@ -18,10 +18,7 @@ typedef struct choice {
 /* Is it one that the adapter has in full? */
 static bool is_saved(const sheaf__opened *o, const sheaf_tensor *t)
 {
-    for (int i = 0; o->lora != NULL && i < o->lora->nsaved; i++)
-        if (o->lora->saved[i] == t)
-            return true;
-    return false;
+    return o->lora != NULL && sheaf__lora_is_saved(o->lora, t);
 }
 
 static bool is_chosen(void *self, const char *name)
@@ -163,8 +160,8 @@ sheaf_status *sheaf__opened_find_forms(sheaf__opened *o, const char *config,
             there = sheaf__catalog_source(&o->forms, c, false);
         else
             sheaf__catalog_free(c);
-        sheaf_status_free(there);
-        if (o->forms == NULL)
+        st = sheaf__only_memory(there);
+        if (st == NULL && o->forms == NULL)
             st = forms_by_config(o, value, how->events);
     }
     json_decref(root);

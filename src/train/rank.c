@@ -136,10 +136,7 @@ static bool trains_table(const sheaf__job *job, const sheaf_tensor *table)
     for (int i = 0; job->lora != NULL && i < job->lora->nmodules; i++)
         if (job->lora->module[i].base == table)
             return true;
-    for (int i = 0; job->lora != NULL && i < job->lora->nsaved; i++)
-        if (job->lora->saved[i] == table)
-            return true;
-    return false;
+    return job->lora != NULL && sheaf__lora_is_saved(job->lora, table);
 }
 
 sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *data)
