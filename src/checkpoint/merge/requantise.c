@@ -68,8 +68,8 @@ sheaf_status *sheaf__merge_read_int8(float *dst, sheaf__merge_scratch *s,
 
 /* ---- the output ---- */
 
-static const sheaf__merge_tensor *requantised(const sheaf__merge_plan *p, const char *name,
-                                              size_t length)
+static const sheaf__merge_tensor *with_form(const sheaf__merge_plan *p, const char *name,
+                                            size_t length)
 {
     for (int64_t i = 0; i < p->count; i++)
         if (p->tensor[i].form != NULL && strlen(p->tensor[i].name) == length &&
@@ -82,15 +82,15 @@ static const sheaf__merge_tensor *requantised(const sheaf__merge_plan *p, const 
 static const sheaf__merge_tensor *weight_of(const sheaf__merge_plan *p, const char *name)
 {
     static const char *const eight[] = { ".SCB", ".weight_format" };
-    const sheaf__merge_tensor *t = requantised(p, name, strlen(name));
+    const sheaf__merge_tensor *t = with_form(p, name, strlen(name));
     for (const char *at = name; t == NULL && (at = strstr(at, ".weight.")) != NULL; at++)
-        t = requantised(p, name, (size_t)(at - name) + 7);
+        t = with_form(p, name, (size_t)(at - name) + 7);
     for (int i = 0; t == NULL && i < 2; i++)
         if (sheaf__ends_with(name, eight[i])) {
             char weight[600];
             snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(name) - strlen(eight[i])),
                      name);
-            t = requantised(p, weight, strlen(weight));
+            t = with_form(p, weight, strlen(weight));
         }
     return t;
 }
@@ -171,7 +171,7 @@ static sheaf_status *compare_codes(const checking *c, const sheaf__merge_tensor 
 {
     const sheaf__quant *form = sheaf__source_form(c->written, t->name);
     if (form == NULL)
-        return sheaf_fail(SHEAF_E_IO, "'%s' is not in 4 or 8 bits in what was written", t->name);
+        return damaged(t, row0, rows, "no codes");
     const sheaf__quant_box box = { t->cols, row0, rows, 0, t->cols };
     const bool eight = form->codes == SHEAF__INT8;
     const int64_t n = rows * t->cols, groups = rows * sheaf__quant_groups(form, &box),
@@ -236,10 +236,9 @@ static sheaf_status *check_tensor(checking *c, const sheaf__merge_tensor *t)
     c->sums = calloc((size_t)chunks + 1, sizeof *c->sums);
     c->worst = c->sum = c->largest = 0;
     c->workers->rows.t = t;
-    sheaf_status *st = c->sums == NULL ? sheaf__no_memory(t->name)
-                       : c->entry == NULL
-                           ? sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", t->name)
-                           : NULL;
+    sheaf_status *st = c->sums == NULL    ? sheaf__no_memory(t->name)
+                       : c->entry == NULL ? damaged(t, 0, t->rows, "no such tensor")
+                                          : NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(&c->workers->rows, col);
         TRY(st, sheaf__stream_rows(c->workers->pool, t->rows, t->chunk, one_chunk, c));
