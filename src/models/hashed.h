@@ -10,11 +10,11 @@
  *   unit      hash of (number of the unit in its tensor, u64; hash of its bytes)
  *   tensor    hash of (name of the dtype; axes, i64; shape, i64 each; sum of the units' first
  *             halves, u64, and of their second ones, u64, without carry)
- *   quantised of a tensor in codes (ops/quant/quant.h) a unit's bytes are its codes, a byte each,
- * then the scales of its groups, or their codes, then their zeros; one more unit, the last, is the
- * offset, the nested scales and the index, where there are any; and in the tensor's hash follow
- * codes, grouping, block, groups, zeros and doubled, i64 each weights   hash of (name, NUL, hash)
- * of all tensors, ascending by the bytes of their names
+ *   codes     of a tensor in codes (ops/quant/quant.h) a unit's bytes are its codes, a byte each,
+ *             then the scales of its groups, or their codes, then their zeros; one more unit, the
+ *             last, is the offset, the nested scales and the index, where there are any; and the
+ *             tensor's hash goes on with codes, grouping, block, groups, zeros, doubled, i64 each
+ *   weights   hash of (name, NUL, hash) of all tensors, ascending by the bytes of their names
  *
  * So a base that is quantised while it is loaded has the fingerprint of the quantised folder.
  * The names are canonical: neither the dialect and the files in which the tensors lie, nor slices,

@@ -54,7 +54,8 @@ typedef struct sheaf_train_options {
     bool checkpointing;           /* recompute activations instead of keeping them */
     const char *offload;          /* what lies elsewhere between its uses: "weights,moments" */
     const char *offload_dir; /* folder of files for that; NULL: OUT; of a GPU, its host's memory */
-    sheaf__kept kept; /* without it: what is kept; INT8 does change bytes; NONE: as with it */
+    sheaf__kept kept; /* without checkpointing: what is kept; INT8 changes the result; NONE is
+                         checkpointing */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
     const char *device; /* docs/devices.md; NULL: cpu */
@@ -132,7 +133,7 @@ typedef struct sheaf_train_options {
 
 void sheaf_train_options_default(sheaf_train_options *options);
 
-enum { SHEAF__OFFLOADS_WEIGHTS = 1, SHEAF__OFFLOADS_MOMENTS = 2, SHEAF__OFFLOADS_ACTIVATIONS = 4 };
+enum { SHEAF__OFFLOADS_WEIGHTS = 1, SHEAF__OFFLOADS_MOMENTS = 2 };
 /* sheaf__offloads - options->offload as a sum of these. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__offloads(unsigned *out, const char *offload);
 /* sheaf__offloads_text - as --offload takes them; static. */

@@ -99,8 +99,8 @@ void sheaf__usage_begin(sheaf__usage *s)
     sheaf__device_spent(s->rank->device, &(sheaf__spent){ 0 }); /* what came between steps */
     sent_to(s->to_then, s->grid);
     s->then = exchanged(s->grid);
-    if (s->all.steps ==
-        0) /* what loading wrote; later what was written after a step is the next's */
+    /* Not what loading moved; what later comes between two steps is the second one's. */
+    if (s->all.steps == 0)
         s->offload_then = offloaded(s);
     s->reading = sheaf__stepper_reading(s->rank->stepper);
     s->began = sheaf__seconds();

@@ -40,7 +40,7 @@ const sheaf_safetensors_spec *sheaf__bnb_specs(int64_t *count, const bool **late
                                                const sheaf__bnb_writer *writer);
 /* sheaf__bnb_form - of tensor i; NULL: it is plain. */
 const sheaf__quant *sheaf__bnb_form(const sheaf__bnb_writer *writer, int64_t i);
-/* sheaf__bnb_bytes - of all tensors of the folder. */
+/* sheaf__bnb_bytes - of all tensors of the folder but late ones. */
 int64_t sheaf__bnb_bytes(const sheaf__bnb_writer *writer);
 /* sheaf__bnb_begin - the folder of these specs, which must outlive the last put; tables are
  * written. */

@@ -11,7 +11,7 @@
 #include "dialects/common/model_folder.h"
 #include "schema/schema.h"
 
-enum { MOST_WRONG = 200, MOST_CONFIG = 1 << 20 };
+enum { MOST_WRONG = 200 };
 
 /* Tensors that show how the weight with their stem is stored. Each is among the parts below, too.
  */
@@ -283,8 +283,8 @@ static bool has_parts(const sheaf_catalog *c)
     return false;
 }
 
-/* Bitsandbytes' tensors say themselves how they are stored. */
-static bool speaks_for_itself(const sheaf_catalog *c)
+/* Are there tensors of bitsandbytes, which say how they are stored without a config? */
+static bool has_bitsandbytes(const sheaf_catalog *c)
 {
     sheaf__quantizer by;
     for (int64_t i = 0; i < c->count; i++)
@@ -486,8 +486,8 @@ static sheaf_status *drop_key(sheaf_catalog *c, const char *part)
     return NULL;
 }
 
-/* Without a word of how, names alone do not say which zeros are stored, and of how many bits. */
-static sheaf_status *say_nothing(bool *damaged, sheaf_catalog *c)
+/* Without a config, names do not say which zeros are stored, and how many bits a code has. */
+static sheaf_status *report_no_config(bool *damaged, sheaf_catalog *c)
 {
     int64_t n = 0;
     sheaf__quantizer by;
@@ -518,8 +518,8 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
     sheaf_status *st = read_config(&x, &read, &part);
     if (st != NULL || !read)
         return st;
-    if (x.how.by == SHEAF__NO_QUANTIZER && !speaks_for_itself(c))
-        return say_nothing(damaged, c);
+    if (x.how.by == SHEAF__NO_QUANTIZER && !has_bitsandbytes(c))
+        return report_no_config(damaged, c);
     const int64_t count = c->count;
     for (int64_t i = 0; st == NULL && i < count; i++) {
         sheaf__quantizer by;
