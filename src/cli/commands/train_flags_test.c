@@ -271,8 +271,8 @@ static void test_train__what_is_recomputed_may_change_on_resume(void **state)
         { "all", "attention", NULL, SHEAF__KEPT_ALL },
         { "attention", "", NULL, SHEAF__KEPT_ATTENTION },
         { "none", "attention", NULL, SHEAF__KEPT_NONE },
-        { "int8", "", "--keep-activations cannot change when a run is resumed | nothing" },
-        { "int8", "attention", "--keep-activations cannot change when a run is resumed | nothing" },
+        { "int8", "", "--keep-activations cannot change when a run is resumed | all" },
+        { "int8", "attention", "--keep-activations cannot change when a run is resumed | all" },
         { "all", "int8", "--keep-activations cannot change when a run is resumed | int8" },
         { "none", "int8", "--keep-activations cannot change when a run is resumed | int8" },
     };
