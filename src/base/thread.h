@@ -19,7 +19,7 @@
  * count as zero. Not "current mode plus two bits": what the caller's program
  * did to its rounding mode must not reach a result. */
 #define SHEAF__COMPUTE_MODE 0x9fc0u
-/* The same, but denormals are kept: as PyTorch merges. */
+/* The same, but denormals are kept: as PyTorch merges, and bitsandbytes quantises. */
 #define SHEAF__MERGE_MODE 0x1f80u
 
 static inline unsigned sheaf__mode_set(unsigned mode)

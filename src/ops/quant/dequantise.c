@@ -1,6 +1,6 @@
 /* dequantise.c - codes with scales to numbers, see quantise.h. */
+#include "base/thread.h"
 #include "ops/kernels.h"
-#include "ops/quant/denormals.h"
 #include "ops/quant/quantise.h"
 
 enum { CHUNK = 1024 };
@@ -101,7 +101,7 @@ void sheaf__dequantise(void *y, int64_t ld, const sheaf__dequantised *from, int6
               .groups = sheaf__quant_groups(from->quant, &from->box) };
     if (from->quant->doubled)
         sheaf__dynamic_map(j.map, true);
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     rows(y, ld, &j, first, count);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
 }

@@ -1,10 +1,13 @@
-/* quantise.c - see quantise.h. */
+/* quantise.c - see quantise.h.
+ *
+ * What computes in another floating-point mode is a function that is not inlined: a compiler does
+ * not know that the mode matters. */
 #include "ops/quant/quantise.h"
 
 #include <math.h>
 
+#include "base/thread.h"
 #include "ops/kernels.h"
-#include "ops/quant/denormals.h"
 
 enum { CHUNK = 4096, NESTED = 256 };
 
@@ -43,9 +46,9 @@ static __attribute__((noinline)) void quantise4(uint8_t *codes, float *absmax, c
 void sheaf__quantise4(uint8_t *codes, float *absmax, const void *x, sheaf_dtype from, int64_t n,
                       int64_t block, sheaf__codes kind)
 {
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     quantise4(codes, absmax, x, from, n, block, kind);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
 }
 
 void sheaf__pack4(uint8_t *packed, const uint8_t *codes, int64_t n, sheaf__codes kind)
@@ -116,9 +119,9 @@ static __attribute__((noinline)) void quantise8(uint8_t *codes, float *absmax, c
 void sheaf__quantise8(uint8_t *codes, float *absmax, const float *x, int64_t n, int64_t block,
                       const sheaf__map8 *map)
 {
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     quantise8(codes, absmax, x, n, block, map);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
 }
 
 static __attribute__((noinline)) void dequantise8(float *x, const uint8_t *codes,
@@ -133,9 +136,9 @@ static __attribute__((noinline)) void dequantise8(float *x, const uint8_t *codes
 void sheaf__dequantise8(float *x, const uint8_t *codes, const float *absmax, int64_t n,
                         int64_t block, const float map[256])
 {
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     dequantise8(x, codes, absmax, n, block, map);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
 }
 
 /* ---- doubled scales ---- */
@@ -198,9 +201,9 @@ static __attribute__((noinline)) float mean(const float *x, int64_t n)
 
 float sheaf__mean(const float *x, int64_t n)
 {
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     const float result = mean(x, n);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
     return result;
 }
 
@@ -222,9 +225,9 @@ void sheaf__double_scales(uint8_t *codes, float *nested, float *offset, const fl
                           int64_t n, const sheaf__map8 *map)
 {
     *offset = n == 0 ? 0 : sheaf__mean(scales, n);
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     double_scales(codes, nested, *offset, scales, n, map);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
 }
 
 static __attribute__((noinline)) void restore(float *scales, const uint8_t *codes, int64_t first,
@@ -240,9 +243,9 @@ void sheaf__restore_scales(float *scales, const uint8_t *codes, int64_t first, i
 {
     float map[256];
     sheaf__dynamic_map(map, true);
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     restore(scales, codes, first, n, nested, offset, map);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
 }
 
 /* ---- int8 by rows ---- */
@@ -280,8 +283,8 @@ void sheaf__quantise_rows(uint8_t *codes, float *scb, const void *x, sheaf_dtype
                           int64_t cols)
 {
     const sheaf__kernels *k = best(); /* to ask the processor is slow */
-    const unsigned before = sheaf__keep_denormals();
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     for (int64_t r = 0; r < rows; r++)
         quantise_row(k, codes + r * cols, &scb[r], x, from, r * cols, cols);
-    sheaf__denormals_as(before);
+    sheaf__mode_set(before);
 }
