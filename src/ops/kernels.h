@@ -188,7 +188,7 @@ typedef struct sheaf__kernels {
     /* NF4, FP4: number of thresholds below y = x / by or x * by; NaN is above all */
     void (*codes4)(uint8_t *codes, const float *x, int64_t n, float by, bool divide,
                    sheaf__codes kind);
-    /* result: the largest size; search[65536] as in sheaf__map8 */
+    /* result: the largest size; search[65536] as in sheaf__map8; zeros alone have codes 0 */
     float (*codes8)(uint8_t *codes, const float *x, int64_t n, const uint8_t *search);
     /* rint(x * by); NaN: 0 */
     void (*codes_int8)(uint8_t *codes, const float *x, int64_t n, float by);

@@ -184,6 +184,7 @@ static void test_quantise__eight_bits_are_those_of_the_library(void **state)
     static sheaf__map8 map;
     static uint8_t codes[1000];
     static float absmax[4], x[1000];
+    const sheaf__kernels *k = sheaf__kernels_for(NULL);
     const sheaf_safetensors_entry *in, *e;
     CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/eight_bit.safetensors")));
     for (int i = 0; i < 6; i++) {
@@ -196,10 +197,14 @@ static void test_quantise__eight_bits_are_those_of_the_library(void **state)
         if (input == NULL && !recordings_are_full())
             continue;
         const int64_t n = elements(in);
-        sheaf__quantise8(codes, absmax, input, n, 256, &map);
+        for (int64_t at = 0; at < n; at += 256) {
+            const int64_t count = n - at < 256 ? n - at : 256;
+            float *largest = &absmax[at / 256];
+            *largest = k->codes8(codes + at, input + at, count, map.code);
+            k->values8(x + at, codes + at, count, *largest, map.value);
+        }
         CHECK_BYTES(name, absmax, tensor("%s.%s", name, "absmax", &e), (n + 255) / 256 * 4);
         CHECK_BYTES(name, codes, tensor("%s.%s", name, "q_cpu", &e), n);
-        sheaf__dequantise8(x, codes, absmax, n, 256, map.value);
         const void *want = tensor("%s.%s", name, "dequant", &e);
         if (want != NULL || recordings_are_full())
             CHECK_BYTES(name, x, want, n * 4);

@@ -108,39 +108,6 @@ void sheaf__map8_init(sheaf__map8 *map, bool is_signed)
         map->code[place] = sheaf__map8_at(map->value, place);
 }
 
-static __attribute__((noinline)) void quantise8(uint8_t *codes, float *absmax, const float *x,
-                                                int64_t n, int64_t block, const sheaf__map8 *map)
-{
-    const sheaf__kernels *k = best();
-    for (int64_t i = 0; i < n; i += block, absmax++)
-        *absmax = k->codes8(codes + i, x + i, n - i < block ? n - i : block, map->code);
-}
-
-void sheaf__quantise8(uint8_t *codes, float *absmax, const float *x, int64_t n, int64_t block,
-                      const sheaf__map8 *map)
-{
-    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
-    quantise8(codes, absmax, x, n, block, map);
-    sheaf__mode_set(before);
-}
-
-static __attribute__((noinline)) void dequantise8(float *x, const uint8_t *codes,
-                                                  const float *absmax, int64_t n, int64_t block,
-                                                  const float *map)
-{
-    const sheaf__kernels *k = best();
-    for (int64_t i = 0; i < n; i += block, absmax++)
-        k->values8(x + i, codes + i, n - i < block ? n - i : block, *absmax, map);
-}
-
-void sheaf__dequantise8(float *x, const uint8_t *codes, const float *absmax, int64_t n,
-                        int64_t block, const float map[256])
-{
-    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
-    dequantise8(x, codes, absmax, n, block, map);
-    sheaf__mode_set(before);
-}
-
 /* ---- doubled scales ---- */
 
 enum { LANES = 8, FOURS = 4, LEVELS = 4 };

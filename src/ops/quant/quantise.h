@@ -34,11 +34,6 @@ typedef struct sheaf__map8 {
 /* sheaf__dynamic_map - the 256 values, ascending: both signs, or from 0 up. */
 void sheaf__dynamic_map(float map[256], bool is_signed);
 void sheaf__map8_init(sheaf__map8 *map, bool is_signed);
-/* sheaf__quantise8 - codes [n], absmax [ceil(n / block)]; a block of zeros has codes 0. */
-void sheaf__quantise8(uint8_t *codes, float *absmax, const float *x, int64_t n, int64_t block,
-                      const sheaf__map8 *map);
-void sheaf__dequantise8(float *x, const uint8_t *codes, const float *absmax, int64_t n,
-                        int64_t block, const float map[256]);
 
 /* ---- scales as codes themselves ---- */
 
