@@ -111,11 +111,6 @@ void sheaf__form_text(sheaf_text *out, const sheaf__coded *q)
 
 /* ---- values ---- */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Memory for a strip of rows and columns, wherever it lies. */
 static sheaf_status *make(sheaf__dequantised *s, const sheaf_logical *t, int64_t rows, int64_t cols)
 {

@@ -68,11 +68,6 @@ static sheaf_status *take(reading *r, int part, int64_t begin, int64_t size, voi
                                file_of(r, part)->path);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint32_t word_at(const uint8_t *bytes, int64_t i)
 {
     const uint8_t *b = bytes + 4 * i;
@@ -246,7 +241,7 @@ static sheaf_status *read_codes(reading *r, uint8_t *dst)
 
 /* ---- scales ---- */
 
-/* Where the scale of group g of row i of the box lies, in elements of its part. */
+/* The number, among those of a row, of the first group that the box has. */
 static int64_t first_group(const reading *r)
 {
     const sheaf__quant *f = &r->q->form;

@@ -5,6 +5,11 @@
 #include "catalog/catalog.h"
 #include "formats/safetensors.h"
 
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Rows and columns of a tensor's view: one axis is rows of 1, of more all but the last are rows. */
 static inline void sheaf__catalog_view(int64_t *rows, int64_t *cols, const sheaf_logical *t)
 {

@@ -67,10 +67,6 @@ static int64_t most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Two axes whose rows are neighbours in the file: a transposed matrix. */
 static sheaf_status *read_transposed(reading *r, const sheaf_piece *p, int64_t row0, int64_t rows,
