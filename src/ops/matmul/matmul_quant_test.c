@@ -376,6 +376,35 @@ static void test_quant__products_are_the_same(void **state)
     }
 }
 
+/* Few rows, which read codes as they lie in memory: scales from which vectors would make zeros, and
+ * a last odd column beside which, with the largest scale, what fills up the pair is infinite. */
+static void test_quant__few_rows_heed_the_edges(void **state)
+{
+    (void)state;
+    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4 };
+    for (int i = 0; i < 24; i++) {
+        const form f = { .q = { .codes = codes[i / 2 % 3],
+                                .grouping = SHEAF__GROUPS_OF_ROW,
+                                .block = 64,
+                                .dtype = SHEAF_F32 },
+                         .out = 200 + below(200),
+                         .in = 64 * below(6) + 1 + 2 * below(2) };
+        const sheaf__quant_box box = { f.in, 0, f.out, 0, f.in };
+        const twins t = make_twins(SHEAF_BF16, &f, &box, i % 2 == 0 ? TINY : SPECIAL);
+        const int64_t m = 1 + below(8);
+        sheaf__term term[2];
+        term[0] = random_term(SHEAF_BF16, SHEAF__B_NK, false, m, 1, f.in, ORDINARY);
+        term[0].form = SHEAF__B_AHEAD;
+        term[1] = term[0];
+        term[0].w = &t.codes;
+        term[1].w = &t.ahead;
+        sheaf__product job = plain_job(SHEAF_BF16, m, f.out, &term[0], 1), plain = job;
+        plain.term = &term[1];
+        check_same(&f, &job, &plain, SHEAF__PAIRS, i);
+        drop_all();
+    }
+}
+
 /* Production sizes, every form: against plain panels by the kernels, which are held to the
  * reference elsewhere. */
 static void test_quant__large_ones_too(void **state)
@@ -435,6 +464,7 @@ int main(void)
     const struct CMUnitTest all[] = {
         cmocka_unit_test(test_quant__rows_have_the_values),
         cmocka_unit_test(test_quant__products_are_the_same),
+        cmocka_unit_test(test_quant__few_rows_heed_the_edges),
         cmocka_unit_test(test_quant__large_ones_too),
     };
     return cmocka_run_group_tests(all, make_machines, free_machines);
