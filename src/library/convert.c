@@ -149,7 +149,8 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     TRY(st, sheaf__check_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
     TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_INT8));
     if (st == NULL && o->quantize != SHEAF_QUANTIZE_NONE && o->dequantize)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "quantize or dequantize, not both");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize and --dequantize"),
+                            "one of the two");
     return st == NULL ? sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 

@@ -308,6 +308,16 @@ static bool is_alike(const sheaf__setting *o, const char *name)
     return false;
 }
 
+/* What a choice is now, also one that is not stored; else "nothing". */
+static const char *choice_now(const sheaf__setting *o)
+{
+    if ((o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE)
+        for (const sheaf__choice *c = o->choices; c->name != NULL; c++)
+            if (c->value == *(const int *)o->value)
+                return c->name;
+    return "nothing";
+}
+
 static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
 {
     const bool silent = sheaf__setting_silent(o) || !sheaf__setting_fixes(o);
@@ -322,7 +332,7 @@ static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
         const char *unset =
             (o->kind & SHEAF__IS_KIND) == SHEAF__IS_CHOICE ? o->choices[0].name : "nothing";
         sheaf_expected(st, "%s, as the run began", *stored == '\0' ? unset : stored);
-        sheaf_found(st, "%s", *mine == '\0' ? unset : mine);
+        sheaf_found(st, "%s", *mine == '\0' ? choice_now(o) : mine);
         sheaf_try_this(st, "leave --%s out, or begin a new run in another --out", o->name);
     }
     free(mine);

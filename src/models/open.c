@@ -357,6 +357,16 @@ static void shorten(sheaf_config *c, int64_t most)
         *stack[i] = *stack[i] < most ? *stack[i] : most;
 }
 
+/* A config that came with another form of the weights: what is loaded takes more memory than it
+ * lets expect. */
+static void warn_of_config(const sheaf_catalog *c, const sheaf__open_options *how)
+{
+    const sheaf_finding *f = sheaf__catalog_finding(c, "conflict");
+    if (f != NULL && f->severity == SHEAF_WARNING && c->config_path != NULL &&
+        strcmp(f->path, c->config_path) == 0)
+        sheaf_warn(how->events, "%s: %s", f->path, f->found);
+}
+
 /* A tied table becomes two tensors if the adapter names one of its uses. */
 static sheaf_status *untie(sheaf__opened *o, int slices)
 {
@@ -378,6 +388,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     sheaf_catalog *catalog = NULL;
     bool untied = false;
     sheaf_status *st = read_config(out, &catalog, how);
+    if (st == NULL && catalog != NULL)
+        warn_of_config(catalog, how);
     if (st == NULL && how->layers > 0)
         shorten(&out->config, how->layers);
     TRY(st, sheaf_schema_new(&out->schema, &out->config, how->slices));

@@ -113,6 +113,13 @@ runs "the same, evaluated" 0 . train "${how[@]}" --steps 1 --out "$work/other" -
 check "a checkpoint is on the quantised base" near "$(json_number "$work/loss" loss)" "$(json_number "$work/other/metrics.jsonl" eval_loss)" 1e-12
 runs "saved beside an adapter" 0 . train "${how[@]}" --steps 1 --out "$work/saved" --quantize nf4 --modules-to-save lm_head
 
+# ---- a config that came with a quantised form ----
+cp -r "$mini" "$work/stale"
+sed -i '1s/{/{"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true},/' "$work/stale/config.json"
+rm -rf "$work/other"
+runs "is named where the plain weights are trained" 0 'warning: .*stale/config.json: weights in floats: quantization_config .* is left out' train --model "$work/stale" "${how[@]:2}" --steps 1 --out "$work/other"
+runs "and evaluated" 0 'warning: .*stale/config.json: weights in floats' eval "$work/stale" "$work/rows.jsonl"
+
 # ---- refused ----
 runs "all is trained" 2 '\-\-quantize.*--method lora or head' train "${how[@]}" --steps 1 --out "$work/no" --quantize nf4 --method full
 runs "the head is trained beside it" 0 . train "${how[@]}" --steps 1 --out "$work/head" --quantize nf4 --method head
