@@ -126,6 +126,8 @@ expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const 
     return true;
 }
 
+typedef bool expand_fn(mm_cell *c, const todo *d);
+
 #define EXPAND(way, dtype, between)                                                                \
     static bool expand_##way##_##dtype##_##between(mm_cell *c, const todo *d)                      \
     {                                                                                              \
@@ -135,7 +137,9 @@ expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const 
 #define EXPANDS_OF(way) EXPANDS(way, SHEAF_F32) EXPANDS(way, SHEAF_BF16) EXPANDS(way, SHEAF_F16)
 EXPANDS_OF(TABLED)
 EXPANDS_OF(ZEROED)
-EXPANDS_OF(SIGNED_BYTES) EXPANDS_OF(FLOAT_BYTES) typedef bool expand_fn(mm_cell *c, const todo *d);
+EXPANDS_OF(SIGNED_BYTES)
+EXPANDS_OF(FLOAT_BYTES)
+
 #define PAIR(way, dtype)                                                                           \
     {                                                                                              \
         expand_##way##_##dtype##_0, expand_##way##_##dtype##_1                                     \

@@ -20,8 +20,6 @@ mm_codes sheaf__mm_codes(const sheaf__packed *w)
     const int64_t last = w->k % MM_BLOCK, rows = mm_up(mm_rows_ahead(w), MM_PANEL);
     mm_codes l = { .w = w, .panels = rows / MM_PANEL };
     l.together = q->grouping != SHEAF__GROUPS_FLAT || q->block == 0 || w->box.in % q->block == 0;
-    l.groups = mm_cell_groups(&l, MM_BLOCK);
-    l.head = mm_cell_head(&l, MM_BLOCK);
     l.cell = mm_cell_bytes(&l, MM_BLOCK);
     l.bytes = l.panels * (w->k / MM_BLOCK * l.cell + (last > 0 ? mm_cell_bytes(&l, last) : 0));
     l.index = behind(&l, indexed ? 2 * w->k : 0);

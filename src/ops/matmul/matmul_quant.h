@@ -17,8 +17,7 @@
 typedef struct mm_codes {
     const sheaf__packed *w;
     int64_t panels;
-    int64_t groups;        /* of a whole block's cell */
-    int64_t head, cell;    /* bytes before such a cell's codes, and of all of it */
+    int64_t cell;          /* bytes of a whole block's cell */
     bool together;         /* the rows of a panel have their groups' ends at the same columns */
     int64_t first_nested;  /* number of the first one that is here */
     int64_t index;         /* bytes before what is behind the cells: index, [cols] 16 bits, */

@@ -58,9 +58,10 @@ static inline void INTERLEAVE(__m256 s[8], const float *a, const float *b)
 
 static inline bool ORDINARY(__m256 s)
 {
+    const __m256i least = _mm256_set1_epi32(0x12800000); /* 2^-90 */
     const __m256i size = _mm256_and_si256(_mm256_castps_si256(s), _mm256_set1_epi32(0x7fffffff)),
-                  small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x12800000), size), /* 2^-90 */
-        none = _mm256_cmpeq_epi32(size, _mm256_setzero_si256()),
+                  small = _mm256_cmpgt_epi32(least, size),
+                  none = _mm256_cmpeq_epi32(size, _mm256_setzero_si256()),
                   large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(0x7f7fffff));
     return _mm256_movemask_epi8(_mm256_or_si256(_mm256_andnot_si256(none, small), large)) == 0;
 }

@@ -1,11 +1,13 @@
 /* quant_layout.h - where what a quantised weight is made of lies on a device that has weights row
- * by row, for kernels of GPUs, too. One after the other, each from a multiple of 64 bytes on: codes
- * [rows][row_bytes], of 4 bits two a byte, the first one in the low half scales  [rows][groups]
- * float32, or where they are doubled their codes, a byte each zeros   [rows][groups], a byte each;
- * where the form has them index   [cols] 16 bits: a column's group; where groups are indexed nested
- * [nested] float32, of doubled scales: those of the tensor from first_nested on `rows` and `cols`
- * are those of the box; a part of a weight has that of the larger one. Behind codes there are zeros
- * up to row_bytes, a multiple of 16. */
+ * by row, for kernels of GPUs, too. One after the other, each from a multiple of 64 bytes on:
+ *   codes   [rows][row_bytes]: of 4 bits two a byte, the first one in the low half; behind a row's
+ *           codes zeros up to row_bytes, a multiple of 16
+ *   scales  [rows][groups] float32, or where they are doubled their codes, a byte each
+ *   zeros   [rows][groups], a byte each; where the form has them
+ *   index   [cols] 16 bits: a column's group; where groups are indexed
+ *   nested  [nested] float32, of doubled scales: those of the tensor from first_nested on
+ *   map     [256] float32: what codes of doubled scales stand for
+ * `rows` and `cols` are those of the box; a part of a weight has that of the larger one. */
 #pragma once
 
 #include "base/shared_fn.h"
