@@ -5,7 +5,7 @@
 #
 # For each file and kind of GPU that the build compiled (src/ops/devices/cuda/compile.sh): no stack, no spilled
 # register; float32 arithmetic is rounded to nearest with denormals as zero, but where a line says that they are kept
-# (src/ops/math/kept.h), double's to nearest;
+# (src/ops/math/denormals.h), double's to nearest;
 # nothing is approximate, no minimum or maximum of floats, no float is added atomically; a product and
 # a sum are fused only where fmaf() stands (src/ops/devices/cuda/written_fma.h); tensor cores are used where they are meant, and no wgmma
 # waits for the one before.

@@ -2,7 +2,7 @@
  * matmul_quant.h. */
 #include "ops/matmul/matmul_quant.h"
 
-#include "ops/math/kept.h"
+#include "ops/math/denormals.h"
 #include "ops/quant/values.h"
 
 /* What is behind the cells, from `at` on: `bytes` of it. */

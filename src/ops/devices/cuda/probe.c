@@ -7,7 +7,7 @@
 #include "base/thread.h"
 #include "ops/devices/cuda/cuda.h"
 #include "ops/devices/cuda/kernels/probe.h"
-#include "ops/math/kept.h"
+#include "ops/math/denormals.h"
 #include "ops/matmul/mma.h"
 
 static uint32_t next(uint32_t *state)

@@ -3,7 +3,7 @@
 
 #include "ops/devices/cuda/kernels/codes.h"
 #include "ops/devices/cuda/kernels/vectors.h"
-#include "ops/math/kept.h"
+#include "ops/math/denormals.h"
 #include "ops/quant/values.h"
 
 /* The group of a row's first element, and elements of that group before it. */

@@ -2,7 +2,7 @@
  * order its tensor cores add. */
 #include "ops/devices/cuda/kernels/probe.h"
 #include "ops/devices/cuda/kernels/vectors.h"
-#include "ops/math/kept.h"
+#include "ops/math/denormals.h"
 
 KERNEL(probe_floats, sheaf__probe_floats, 256)
 {

@@ -1,5 +1,5 @@
-/* kept.h - float32 arithmetic that keeps denormals, whatever the thread or the kernel does with
- * them elsewhere: what values of quantised weights are told by (ops/quant/quant.h). */
+/* denormals.h - float32 arithmetic that keeps denormals, whatever the thread or the kernel does
+ * with them elsewhere: the values of quantised weights are defined by it (ops/quant/quant.h). */
 #pragma once
 
 #include <math.h>
