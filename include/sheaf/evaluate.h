@@ -64,8 +64,8 @@ typedef struct sheaf_model_evaluate_options {
     sheaf_prompts *prompts;
     const sheaf_model_generate_options *answers;
     sheaf_answer **out;
-    const char *device; /* where it computes (docs/devices.md); NULL: cpu */
-    sheaf_quantize quantize;
+    const char *device;      /* where it computes (docs/devices.md); NULL: cpu */
+    sheaf_quantize quantize; /* as in sheaf_model_open_options */
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {
