@@ -284,7 +284,7 @@ static void try_change(sheaf__fit *out, const search *s, const char *flags,
         out->help[out->nhelps++] = help;
 }
 
-/* A quantised base needs less, and is another one: never chosen, only told. */
+/* A quantised base needs less memory, and is another base: suggested, never chosen. */
 static void tell_quantised(sheaf__fit *out, const search *s, const char *offload)
 {
     sheaf_train_options with = s->q->o;
@@ -294,7 +294,7 @@ static void tell_quantised(sheaf__fit *out, const search *s, const char *offload
         try_change(out, s, "--quantize nf4", with);
 }
 
-/* So do moments in 8 bits, which stay in memory. */
+/* Likewise moments in 8 bits, which stay in memory. */
 static void tell_eight_bits(sheaf__fit *out, const search *s)
 {
     sheaf_train_options with = s->q->o;

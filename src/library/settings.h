@@ -184,7 +184,7 @@ extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad
 extern const sheaf__choice sheaf__sums_choices[];     /* as sheaf_sums */
 extern const sheaf__choice sheaf__quantize_choices[]; /* as sheaf_quantize */
 #define SHEAF__QUANTIZE_HELP                                                                       \
-    "quantise the frozen linear layers of a plain base while it is loaded, as bitsandbytes does; part of the result"
+    "quantise the frozen linear layers of a plain base while it is loaded, as bitsandbytes does: to 4 bits (nf4-double: with scales in 8) or 8; part of the result"
 #define SHEAF__DEVICE_HELP                                                                         \
     "where it computes: cpu (default), cuda (NVIDIA GPUs: rank r on GPU r modulo their number), cuda:0,2 (those); list shows them"
 #define SHEAF__SUMS_HELP                                                                           \

@@ -32,7 +32,7 @@ int cmd_init(cli *cli, int argc, char **argv)
         { "dtype", CLI_CHOICE, &how.dtype, "type of the weights (default as in SPEC)",
           .choices = cli_dtypes },
         { "quantize", CLI_CHOICE, &how.quantize,
-          "linear layers in 4 or 8 bits, as sheaf convert --quantize makes them",
+          "write linear layers in 4 or 8 bits, as sheaf convert --quantize does",
           .choices = sheaf__quantize_choices },
         { "threads", CLI_INT, &how.threads, "threads; 0 = all cores", .max = 4096 },
         { 0 },
