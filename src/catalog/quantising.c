@@ -415,6 +415,14 @@ sheaf_status *sheaf__quantised_twice(const char *name)
     return sheaf_try_this(st, "leave --quantize out: the base is used as it is stored");
 }
 
+sheaf_status *sheaf__quantise_unknown(const char *path, bool has_config)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", path);
+    sheaf_expected(st, "a model whose architecture sheaf knows, and its config");
+    sheaf_found(st, has_config ? "an architecture that is not known" : "no config");
+    return sheaf_try_this(st, has_config ? "leave --quantize out" : "--config FILE");
+}
+
 static sheaf_status *choose(quantising *q, sheaf_quantize as,
                             bool (*chosen)(void *self, const char *name), void *self)
 {

@@ -25,3 +25,5 @@ sheaf_status *sheaf__quantise(sheaf_source **source, sheaf_quantize as,
 /* sheaf__quantised_twice - the status of a base that is quantised already, by one of its tensors.
  */
 sheaf_status *sheaf__quantised_twice(const char *name);
+/* sheaf__quantise_unknown - the status of a model whose linear layers are not known. */
+sheaf_status *sheaf__quantise_unknown(const char *path, bool has_config);

@@ -1,6 +1,7 @@
 /* quantise.c - see convert.h: weights that a conversion quantises, and those that it must not. */
 #include "base/base.h"
 #include "base/json.h"
+#include "catalog/quantising.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/store/probe.h"
 #include "dialects/common/model_folder.h"
@@ -81,11 +82,7 @@ sheaf_status *sheaf__convert_quantise(sheaf__converter *k, const sheaf_safetenso
                                       int64_t count)
 {
     if (k->schema == NULL)
-        return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", k->o->src),
-                                       "a model that sheaf knows, and its config"),
-                        k->config == NULL ? "no config" : "an architecture that is not known"),
-            k->config == NULL ? "--config FILE" : "sheaf help convert; docs/families.md");
+        return sheaf__quantise_unknown(k->o->src, k->config != NULL);
     sheaf_status *st = sheaf__bnb_of_model(&k->quantising, specs, count, k->schema, k->o->quantize);
     for (int64_t i = 0; st == NULL && i < count; i++)
         k->report->quantised += sheaf__bnb_form(k->quantising, i) != NULL;

@@ -326,7 +326,8 @@ static sheaf_status *not_finite(const tensor *t, int64_t block)
                                   t->t->spec.name, at / t->cols, at % t->cols);
     sheaf_expected(st, is_8(&t->t->form) ? "finite numbers of at most 65504, for 8 bits"
                                          : "finite numbers, for 4 bits");
-    return sheaf_found(st, "others");
+    sheaf_found(st, is_8(&t->t->form) ? "NaN, infinity or a larger number" : "NaN or infinity");
+    return sheaf_try_this(st, "sheaf verify counts NaN and infinity; load the model's files again");
 }
 
 /* Values of whole blocks, or of the tensor's last one. */
