@@ -40,7 +40,7 @@ struct sheaf__offload {
     bool runs, changes;
     int64_t ready, taken, given, freed;
     sheaf_status *failed;
-    bool broken; /* the failure was told */
+    bool broken; /* a failure has been returned */
     sheaf__offload_costs costs;
     /* the helper thread */
     pthread_t thread;
