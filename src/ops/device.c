@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/round_up.h"
 #include "ops/call.h"
 #include "ops/space.h"
 
@@ -17,10 +18,6 @@ struct sheaf__range {
     sheaf__reserved reserved;
 };
 
-static size_t round_up(size_t x, size_t unit)
-{
-    return (x + unit - 1) / unit * unit;
-}
 static double mib(size_t bytes)
 {
     return (double)bytes / (1 << 20);
@@ -202,7 +199,7 @@ static void count_in(sheaf__device *device, size_t size, sheaf_memory kind, bool
     if (device->in_use[kind] > device->peak_of[kind])
         device->peak_of[kind] = device->in_use[kind];
     if (mark_rose) {
-        device->peak = round_up(device->range->space.mark, HUGE_PAGE);
+        device->peak = sheaf__round_up(device->range->space.mark, HUGE_PAGE);
         memcpy(device->at_peak, device->in_use, sizeof device->at_peak);
     }
 }
@@ -254,8 +251,8 @@ void sheaf__device_hold(sheaf__device *device, size_t bytes)
 {
     struct sheaf__range *range = device->range;
     sheaf__reserved *of = &range->reserved;
-    const size_t from = round_up(range->space.mark, HUGE_PAGE);
-    const size_t to = bytes < of->capacity ? round_up(bytes, HUGE_PAGE) : of->capacity;
+    const size_t from = sheaf__round_up(range->space.mark, HUGE_PAGE);
+    const size_t to = bytes < of->capacity ? sheaf__round_up(bytes, HUGE_PAGE) : of->capacity;
     if (device->class->hold != NULL && to > from &&
         (to <= of->usable || device->class->grow(of, to)))
         device->class->hold(device, of, from, to);

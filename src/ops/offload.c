@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/round_up.h"
 #include "base/temporary.h"
 #include "base/thread.h"
 
@@ -49,14 +50,14 @@ struct sheaf__offload {
     bool started, quits, busy;
 };
 
-static size_t round_up(size_t x)
+static size_t in_units(size_t bytes)
 {
-    return (x + UNIT - 1) / UNIT * UNIT;
+    return sheaf__round_up(bytes, UNIT);
 }
 
 size_t sheaf__offload_size(const sheaf__offload *o, int64_t block)
 {
-    return round_up(o->block[block].bytes);
+    return in_units(o->block[block].bytes);
 }
 
 size_t sheaf__offload_bytes(const sheaf__offload *o)
@@ -95,15 +96,15 @@ static sheaf_status *move(sheaf__offload *o, const place *p, void *memory, bool 
     sheaf__device *device = o->device;
     const bool files = o->file.path != NULL;
     if (device->class->shared)
-        return file_move(o, memory, round_up(p->bytes), p->at, writes);
+        return file_move(o, memory, in_units(p->bytes), p->at, writes);
     char *host = files ? o->host : o->host + p->at;
     sheaf_status *st = NULL;
     if (writes) {
         st = sheaf__download(device, host, memory, p->bytes);
-        return st == NULL && files ? file_move(o, host, round_up(p->bytes), p->at, true) : st;
+        return st == NULL && files ? file_move(o, host, in_units(p->bytes), p->at, true) : st;
     }
     if (files)
-        st = file_move(o, host, round_up(p->bytes), p->at, false);
+        st = file_move(o, host, in_units(p->bytes), p->at, false);
     return st == NULL ? sheaf__upload(device, memory, host, p->bytes) : st;
 }
 
@@ -254,7 +255,7 @@ sheaf_status *sheaf__offload_add(int64_t *block, sheaf__offload *o, size_t bytes
     if (!SHEAF_GROW(&o->block, &o->capacity, o->count + 1))
         return sheaf__no_memory("blocks of an offload");
     o->block[o->count] = (place){ o->end, bytes };
-    o->end += (int64_t)round_up(bytes);
+    o->end += (int64_t)in_units(bytes);
     *block = o->count++;
     return NULL;
 }
@@ -262,7 +263,7 @@ sheaf_status *sheaf__offload_add(int64_t *block, sheaf__offload *o, size_t bytes
 sheaf_status *sheaf__offload_resize(sheaf__offload *o, int64_t block, size_t bytes)
 {
     o->block[block] = (place){ o->end, bytes };
-    o->end += (int64_t)round_up(bytes);
+    o->end += (int64_t)in_units(bytes);
     return sheaf__offload_claim(o);
 }
 
@@ -277,7 +278,7 @@ sheaf_status *sheaf__offload_claim(sheaf__offload *o)
             return sheaf_try_this(st, "another folder (--offload-dir), or less in --offload");
     }
     for (int64_t i = 0; i < o->count; i++)
-        most = round_up(o->block[i].bytes) > most ? round_up(o->block[i].bytes) : most;
+        most = in_units(o->block[i].bytes) > most ? in_units(o->block[i].bytes) : most;
     if (o->file.path == NULL)
         most = (size_t)o->end;
     else if (o->device->class->shared)
@@ -346,7 +347,7 @@ static sheaf_status *part(sheaf__offload *o, int64_t from, void *memory, size_t 
         return NULL;
     }
     const int64_t begin = from / (int64_t)UNIT * (int64_t)UNIT;
-    const size_t within = (size_t)(from - begin), all = round_up(within + bytes);
+    const size_t within = (size_t)(from - begin), all = in_units(within + bytes);
     const bool lent = o->device->class->shared && all <= o->ring_bytes; /* it is not in use */
     char *units = lent ? o->ring : aligned_alloc(UNIT, all);
     if (units == NULL)

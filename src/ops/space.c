@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/base.h"
+#include "base/round_up.h"
 
 void sheaf__space_init(sheaf__space *space, size_t capacity)
 {
@@ -22,16 +23,11 @@ static size_t unit_of(size_t bytes)
     return bytes >= SHEAF__LARGE_BLOCK ? SHEAF__LARGE_UNIT : SHEAF__SMALL_UNIT;
 }
 
-static size_t round_up(size_t x, size_t unit)
-{
-    return (x + unit - 1) / unit * unit;
-}
-
 size_t sheaf__space_size(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2)
         return 0;
-    return bytes == 0 ? SHEAF__SMALL_UNIT : round_up(bytes, unit_of(bytes));
+    return bytes == 0 ? SHEAF__SMALL_UNIT : sheaf__round_up(bytes, unit_of(bytes));
 }
 
 /* ---- blocks in use ---- */
@@ -171,7 +167,7 @@ static void cut_out(sheaf__space *space, size_t at, size_t begin, size_t end)
 
 static bool take_at_top(sheaf__space *space, size_t size, size_t unit, size_t *begin)
 {
-    const size_t at = round_up(space->top, unit);
+    const size_t at = sheaf__round_up(space->top, unit);
     if (at > space->capacity || size > space->capacity - at)
         return false;
     if (at != space->top) {
@@ -193,7 +189,7 @@ static bool take_anywhere(sheaf__space *space, size_t size, size_t unit, size_t 
         i++;
     space->below[c] = i < space->holes ? space->hole[i].begin : space->top;
     for (; i < space->holes; i++) {
-        const size_t at = round_up(space->hole[i].begin, unit);
+        const size_t at = sheaf__round_up(space->hole[i].begin, unit);
         if (at < space->hole[i].end && space->hole[i].end - at >= size) {
             cut_out(space, i, at, at + size);
             *begin = at;

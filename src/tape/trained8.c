@@ -1,6 +1,7 @@
 /* trained8.c - moments in 8 bits, of each slice by itself, so that they are the same for every
  * number of ranks; see trained.h. */
 #include "base/base.h"
+#include "base/round_up.h"
 #include "ops/adamw/adamw.h"
 #include "ops/quant/quantise.h"
 #include "ops/tensor/tensor.h"
@@ -8,14 +9,20 @@
 
 enum { ALIGN = 64 };
 
-static int64_t up(int64_t bytes)
+/* Of one moment of a slice, each from a multiple of ALIGN on. */
+static size_t bytes_of_codes(const sheaf__trained *t, int slice)
 {
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return sheaf__round_up((size_t)t->numel[slice], ALIGN);
+}
+
+static size_t bytes_of_scales(const sheaf__trained *t)
+{
+    return sheaf__round_up((size_t)t->blocks * sizeof(float), ALIGN);
 }
 
 size_t sheaf__trained8_bytes(const sheaf__trained *t, int slice)
 {
-    return 2 * (size_t)(up(t->numel[slice]) + up(t->blocks * (int64_t)sizeof(float)));
+    return 2 * (bytes_of_codes(t, slice) + bytes_of_scales(t));
 }
 
 static void count_blocks(sheaf__trained *t)
@@ -34,7 +41,7 @@ static void count_blocks(sheaf__trained *t)
 
 static char *place(sheaf__trained *t, int s, char *at)
 {
-    const int64_t codes = up(t->numel[s]), scales = up(t->blocks * (int64_t)sizeof(float));
+    const size_t codes = bytes_of_codes(t, s), scales = bytes_of_scales(t);
     t->code1[s] = (uint8_t *)at;
     t->code2[s] = t->code1[s] + codes;
     t->absmax1[s] = (float *)(at + 2 * codes);

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "base/round_up.h"
 #include "ops/device.h"
 #include "ops/pool.h"
 
@@ -17,11 +18,6 @@ typedef struct mapping {
     size_t bytes;
 } mapping;
 
-static size_t round_up(size_t x, size_t unit)
-{
-    return (x + unit - 1) / unit * unit;
-}
-
 static sheaf_status *refused(size_t bytes)
 {
     sheaf_status *st = sheaf__no_memory("reserving addresses for a device");
@@ -33,7 +29,7 @@ static sheaf_status *refused(size_t bytes)
  * that a system that counts writable memory in advance is asked for what is used. */
 static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
 {
-    size_t want = limit != 0 ? round_up(limit, HUGE_PAGE) : RESERVE_MOST;
+    size_t want = limit != 0 ? sheaf__round_up(limit, HUGE_PAGE) : RESERVE_MOST;
     mapping *map = malloc(sizeof *map);
     if (map == NULL)
         return sheaf__no_memory("out of memory");
@@ -50,19 +46,20 @@ static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
         return refused(want);
     }
     /* Aligned, so that offsets and not the luck of mmap decide which huge pages fill. */
-    *range = (sheaf__reserved){ (char *)round_up((uintptr_t)map->at, HUGE_PAGE), want, 0, map };
+    *range =
+        (sheaf__reserved){ (char *)sheaf__round_up((uintptr_t)map->at, HUGE_PAGE), want, 0, map };
     (void)madvise(range->base, want, MADV_HUGEPAGE); /* a kernel without huge pages refuses: fine */
     return NULL;
 }
 
 static bool grow(sheaf__reserved *range, size_t mark)
 {
-    size_t to = round_up(mark, GROW_STEP);
+    size_t to = sheaf__round_up(mark, GROW_STEP);
     if (to > range->capacity)
         to = range->capacity;
     char *from = range->base + range->usable;
     if (mprotect(from, to - range->usable, PROT_READ | PROT_WRITE) != 0) {
-        to = round_up(mark, HUGE_PAGE);
+        to = sheaf__round_up(mark, HUGE_PAGE);
         if (mprotect(from, to - range->usable, PROT_READ | PROT_WRITE) != 0)
             return false;
     }

@@ -4,11 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-
-static size_t round_up(size_t x, size_t unit)
-{
-    return (x + unit - 1) / unit * unit;
-}
+#include "base/round_up.h"
 
 /* ---- opening ---- */
 
@@ -59,7 +55,7 @@ static sheaf_status *reserve_addresses(sheaf__cuda *gpu, size_t limit)
         e = d->memory_size(&all, gpu->handle);
     if (e != 0)
         return sheaf__cuda_failed(gpu, e, "the size of its memory");
-    gpu->capacity = round_up(limit != 0 && limit < all ? limit : all, gpu->granularity);
+    gpu->capacity = sheaf__round_up(limit != 0 && limit < all ? limit : all, gpu->granularity);
     e = d->reserve(&gpu->base, gpu->capacity, (size_t)2 << 20, 0, 0);
     return sheaf__cuda_failed(gpu, e, "reserving addresses for its memory");
 }
@@ -176,7 +172,7 @@ static void release(sheaf__reserved *range)
 static bool grow(sheaf__reserved *range, size_t to)
 {
     sheaf__cuda *gpu = range->own;
-    to = round_up(to, gpu->granularity);
+    to = sheaf__round_up(to, gpu->granularity);
     pthread_mutex_lock(&gpu->lock);
     gpu->refused = gpu->driver->set_context(gpu->context);
     if (gpu->refused == 0)
