@@ -407,6 +407,7 @@ static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__sett
 {
     static const char judging[] = "--eval-data or --eval-split", every[] = "--eval-every",
                       dynamic[] = "--dtype float16 and a scale that is dynamic";
+    const char *offload = o->offload == NULL || o->offload[0] == '\0' ? "none" : o->offload;
     const bool judges = sheaf__evaluates(o), half = o->dtype == SHEAF_F16,
                stays = o->loss_scale != NULL && o->loss_scale[0] != '\0' &&
                        strcmp(o->loss_scale, "dynamic") != 0;
@@ -419,7 +420,8 @@ static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__sett
         { "patience", every, o->eval_every > 0 || o->patience == 0 },
         { "min-delta", every, o->eval_every > 0 || o->min_delta == 0 },
         { "train", "--method lora or head", o->method != SHEAF_METHOD_FULL },
-        { "quantize", "--method lora or head, which leave weights frozen",
+        { "offload-dir", "--offload", strcmp(offload, "none") != 0 },
+        { "quantize", "--method lora or head",
           o->method != SHEAF_METHOD_FULL || o->quantize == SHEAF_QUANTIZE_NONE },
         { "loss-scale", "--dtype float16", half },
         { "loss-scale-init", dynamic, half && !stays },

@@ -84,6 +84,9 @@ static const struct {
     const char *more, *part;
 } bad[] = {
     { "--method full --train a", "--method lora or head beside it" },
+    { "--method full --quantize nf4", "--quantize | --method lora or head beside it" },
+    { "--offload-dir a", "--offload-dir | --offload beside it" },
+    { "--offload none --offload-dir a", "--offload-dir | --offload beside it" },
     { "--auto-warmup 3", "--auto-warmup | 100, which is fixed | 3 | leave it out" },
     { "--lr-decay-ratio .3", "--lr-decay-ratio | 0.1, which is fixed | .3 | leave it out" },
     { "--auto-warmup-rate .3", "0.05, which is fixed" },
