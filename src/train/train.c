@@ -288,9 +288,11 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     st = sheaf__all_agree(r.all, st);
     if (st == NULL && r.all != NULL)
         st = sheaf__out_shared(r.all, o->out, SHEAF__OUT_SEEN_WITHIN);
-    const sheaf__open_options from = {
-        .model = o->model, .config = o->config, .new_run = !o->resume, .events = hooks->events
-    };
+    const sheaf__open_options from = { .model = o->model,
+                                       .config = o->config,
+                                       .new_run = !o->resume,
+                                       .as_stored = o->resume,
+                                       .events = hooks->events };
     TRY(st, sheaf__all_agree(r.all, sheaf__run_base_open(&in.base, o, &from)));
     TRY(st, open_sets(&in, &r));
     if (st == NULL) {

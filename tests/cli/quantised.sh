@@ -57,6 +57,14 @@ runs "converted" 0 . convert "$mini" "$work/mini4" --to hf --quantize nf4
 rm -rf "$work/other"
 runs "trained on that folder" 0 . train --model "$work/mini4" "${how[@]:2}" "${lora[@]}" --out "$work/other"
 same "with the same bytes" "$work/nf4/adapter/adapter_model.safetensors" "$work/other/adapter/adapter_model.safetensors"
+rm -rf "$work/other"
+runs "one step, quantised while it is loaded" 0 . train "${how[@]}" --steps 1 --out "$work/other" --quantize nf4 --lora-targets all-linear
+runs "goes on with that folder" 0 . train --out "$work/other" --resume --steps 2 --model "$work/mini4"
+same "with the same bytes" "$work/nf4/checkpoints/step-00000002/slice_000.safetensors" "$work/other/checkpoints/step-00000002/slice_000.safetensors"
+runs "in 8 bits" 0 . convert "$mini" "$work/mini8" --to hf --quantize int8
+runs "not with other codes" 2 'the base model: weights' train --out "$work/other" --resume --steps 3 --model "$work/mini8"
+rm -rf "$work/other"
+runs "trained on that folder again" 0 . train --model "$work/mini4" "${how[@]:2}" "${lora[@]}" --out "$work/other"
 print() { grep -oE '"weights": "[0-9a-f]{32}"' "$1/checkpoints/step-00000002/manifest.json"; }
 check "it is the base that was quantised while it was loaded" test -n "$(print "$work/nf4")" -a "$(print "$work/nf4")" = "$(print "$work/other")"
 
