@@ -30,11 +30,11 @@ sheaf_status *sheaf__offload_new(sheaf__offload **out, sheaf__device *device, sh
 /* Accepts NULL. */
 void sheaf__offload_free(sheaf__offload *offload);
 /* sheaf__offload_add - a new block; *block is its number. sheaf__offload_resize - another size, its
- * content is lost. */
+ * content is lost; after a failure that of all blocks, as claim() has it. */
 sheaf_status *sheaf__offload_add(int64_t *block, sheaf__offload *offload, size_t bytes);
 sheaf_status *sheaf__offload_resize(sheaf__offload *offload, int64_t block, size_t bytes);
-/* sheaf__offload_claim - the space of all blocks so far. Errors: SHEAF_E_IO: a full disk;
- * SHEAF_E_MEMORY. */
+/* sheaf__offload_claim - the space of all blocks so far. Errors: SHEAF_E_IO: a full disk, and what
+ * blocks held is lost; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__offload_claim(sheaf__offload *offload);
 /* sheaf__offload_ring - takes the device's memory for blocks of together `together` bytes
  * (sheaf__offload_size() of each), twice; begin() takes more where that is not enough. */

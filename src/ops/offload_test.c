@@ -184,6 +184,35 @@ static void test_offload__a_full_disk_is_told_before_anything_is_written(void **
     close_held(&h);
 }
 
+static void check_block(held *h, int i)
+{
+    void *at;
+    CHECK_OK(sheaf__offload_fetch(&at, h->offload, h->block[i]));
+    for (size_t k = 0; k < bytes_of[i]; k++)
+        assert_int_equal(((unsigned char *)at)[k], value_of(i, k, 0));
+}
+
+static void test_offload__another_size_leaves_other_blocks(void **state)
+{
+    enum { WHICH = 1, LARGER = 50000 };
+    held h;
+    void *at;
+    open_held(&h, &sheaf__cpu, "/tmp");
+    fill(&h);
+    CHECK_OK(sheaf__offload_resize(h.offload, h.block[WHICH], LARGER));
+    assert_true(sheaf__offload_size(h.offload, h.block[WHICH]) >= LARGER);
+    CHECK_OK(sheaf__offload_fill(&at, h.offload, h.block[WHICH]));
+    memset(at, 77, LARGER);
+    CHECK_OK(sheaf__offload_filled(h.offload, h.block[WHICH]));
+    for (int i = 0; i < BLOCKS; i++)
+        if (i != WHICH)
+            check_block(&h, i);
+    CHECK_OK(sheaf__offload_fetch(&at, h.offload, h.block[WHICH]));
+    for (size_t k = 0; k < LARGER; k++)
+        assert_int_equal(((unsigned char *)at)[k], 77);
+    close_held(&h);
+}
+
 /* The file of the offload, which has no name. */
 static int find_file(void)
 {
@@ -235,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_offload__what_was_changed_is_read_changed),
         cmocka_unit_test(test_offload__dry_has_the_peak_of_cpu),
         cmocka_unit_test(test_offload__a_full_disk_is_told_before_anything_is_written),
+        cmocka_unit_test(test_offload__another_size_leaves_other_blocks),
         cmocka_unit_test(test_offload__a_short_file_is_a_status),
         cmocka_unit_test(test_offload__no_folder_is_a_status),
     };
