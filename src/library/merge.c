@@ -41,7 +41,7 @@ static sheaf_status *another_quantize(const char *path, const sheaf__run_export_
     sheaf_expected(st, "%s, as it was trained on %s", sheaf__quantize_choices[e->quantize].name,
                    e->base);
     sheaf_found(st, "%s", sheaf__quantize_choices[asked].name);
-    return sheaf_try_this(st, "leave --quantize out");
+    return sheaf_try_this(st, "without --quantize, and runs that quantised their base alike");
 }
 
 static sheaf_status *write_step(steps *s, int i, const char *path,
@@ -62,6 +62,8 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
     s->adapters[i] = s->written[i];
     if (st == NULL && how->quantize != SHEAF_QUANTIZE_NONE && how->quantize != e.quantize)
         st = another_quantize(path, &e, how->quantize);
+    if (st == NULL && i > 0 && !how->plain_base && e.quantize != s->quantize)
+        st = another_quantize(path, &e, s->quantize);
     if (st == NULL && e.quantize != SHEAF_QUANTIZE_NONE)
         s->quantize = e.quantize;
     if (st == NULL && s->base == NULL) {

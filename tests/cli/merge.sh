@@ -122,6 +122,8 @@ runs "and a small change" 0 . train --model "$work/f" --data "$work/d.jsonl" --o
 runs "is lost in its codes" 0 'warning: quantising again moved the changed weights by .* without --requantize it is' merge "$work/runf" "$work/mf" --requantize
 # A base that training quantised while it was loaded is the one that the run is merged into, unless the plain one is asked for.
 runs "a plain model" 0 . init tiny-bytes "$work/p" --seed 1
+runs "a config of a quantised one" 0 . init "$work/f" "$work/g"
+check "makes plain weights and says so" sh -c '! grep -q quantization_config "$1"' . "$work/g/config.json"
 runs "and itself in 4 bits" 0 . convert "$work/p" "$work/p4" --to hf --quantize nf4
 runs "LoRA on what is quantised while it is loaded" 0 . train --model "$work/p" --quantize nf4 --data "$work/d.jsonl" --out "$work/run4" --steps 1
 runs "its run" 0 '28 weights of the base are in 4 or 8 bits' merge "$work/run4" "$work/m1"
@@ -143,6 +145,8 @@ same "the same" "$work/m3/model.safetensors" "$work/m8/model.safetensors"
 runs "evaluated on it" 0 'loss' eval "$work/p4" "$work/d.jsonl" --adapter "$work/run4"
 runs "a run knows how its base was quantised" 2 'run4: --quantize.*expected: +nf4.*found: +int8' merge "$work/p" "$work/run4" "$work/no" --quantize int8
 runs "itself in 8 bits" 0 . convert "$work/p" "$work/p8" --to hf --quantize int8
+runs "a run in 8 bits" 0 . train --model "$work/p" --quantize int8 --data "$work/d.jsonl" --out "$work/run8" --steps 1
+runs "two runs met two bases" 2 'run8: --quantize.*expected: +int8.*found: +nf4' merge "$work/p" "$work/run4" "$work/run8" "$work/no"
 runs "the codes of another form" 3 'base of the run: weights' merge "$work/p8" "$work/run4" "$work/no"
 runs "nothing is quantised twice" 3 'quantised already' merge "$work/p4" "$work/run4/adapter" "$work/no" --quantize nf4
 runs "only what is stored is quantised again" 2 'a base that is stored in 4 or 8 bits' merge "$work/run4" "$work/no" --requantize

@@ -2,7 +2,9 @@
 #include "checkpoint/tools/init.h"
 
 #include "base/base.h"
+#include "base/json.h"
 #include "base/control.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "catalog/boxes.h"
 #include "catalog/over_source.h"
@@ -10,6 +12,7 @@
 #include "dialects/common/bnb_write.h"
 #include "dialects/hf/hf.h"
 #include "ops/kernels.h"
+#include "schema/quantization.h"
 
 /* The new model as a source that computes its values on reading. */
 typedef struct maker {
@@ -158,6 +161,23 @@ static sheaf_status *write_generation(maker *m)
     return st;
 }
 
+/* Without what the model of the spec was quantised by: it is not how this one is stored. */
+static sheaf_status *leave_quantization(char **config)
+{
+    json_t *root = NULL;
+    const char *part = NULL;
+    char *edited = NULL;
+    sheaf_status *st = sheaf__json_parse(&root, *config, strlen(*config));
+    if (st == NULL && sheaf__quantization_of(root, &part) != NULL)
+        st = sheaf_hf_config_edit(&edited, *config, part, "quantization_config", NULL);
+    if (edited != NULL) {
+        free(*config);
+        *config = edited;
+    }
+    json_decref(root);
+    return st;
+}
+
 static sheaf_status *begin_folder(maker *m, char **config, const char *dst)
 {
     sheaf_folder_options how = { 0 };
@@ -188,6 +208,7 @@ static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
     TRY(st, sheaf_hf_config_whole(&whole, json, &m->config, false));
     TRY(st, sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype));
     TRY(st, sheaf__output_sweep(o->dst, o->events));
+    TRY(st, leave_quantization(&with_dtype));
     TRY(st, begin_folder(m, &with_dtype, o->dst));
     TRY(st, write_generation(m));
     free(json);
