@@ -1,6 +1,8 @@
 /* coded.c - see coded.h: parts, and values out of codes. */
 #include "catalog/coded.h"
 
+#include <math.h>
+
 #include "base/base.h"
 #include "catalog/boxes.h"
 #include "catalog/private.h"
@@ -9,18 +11,6 @@
 /* Elements that are dequantised at once: of tall boxes more, as coded_read.c reads the scales of
  * all groups for each where columns name theirs. */
 enum { STRIP = 1 << 16, TALL = 512, TALL_STRIP = 1 << 20 };
-
-void sheaf__coded_free(sheaf__coded *q)
-{
-    if (q == NULL)
-        return;
-    for (int i = 0; i < SHEAF__PARTS; i++) {
-        free((char *)q->part[i].entry.name);
-        free(q->part[i].piece);
-    }
-    free(q->index);
-    free(q);
-}
 
 int64_t sheaf__coded_bytes(const sheaf__coded *q)
 {
@@ -107,6 +97,28 @@ void sheaf__form_text(sheaf_text *out, const sheaf__coded *q)
         sheaf__text_add(out, ", doubled scales");
     if (f->zeros)
         sheaf__text_add(out, ", zeros");
+}
+
+sheaf_status *sheaf__coded_whole(const sheaf_catalog *c, const sheaf_logical *t,
+                                 sheaf__quant_whole *to)
+{
+    const sheaf__coded *q = t->coded;
+    to->offset = q->offset;
+    if (q->index != NULL)
+        memcpy(to->index, q->index, (size_t)q->in * sizeof *to->index);
+    const int64_t n = sheaf__quant_nested(&q->form, q->out * q->in);
+    sheaf_status *st = n == 0 ? NULL
+                              : sheaf__part_bytes(to->nested, c, &q->part[SHEAF__NESTED_PART], 0,
+                                                  n * (int64_t)sizeof(float));
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (!isfinite(to->nested[i]) || to->nested[i] < 0) {
+            st = sheaf_fail(SHEAF_E_NUMBER, "%s: scale %" PRId64,
+                            q->part[SHEAF__NESTED_PART].entry.name, i);
+            sheaf_found(sheaf_expected(st, "a finite number, 0 or more"), "%g",
+                        (double)to->nested[i]);
+            sheaf_try_this(st, "download or copy this model again, or quantize it anew");
+        }
+    return sheaf_in(st, "tensor '%s'", t->entry.name);
 }
 
 /* ---- values ---- */

@@ -5,6 +5,8 @@
  * they have is the dialects' (dialects/common/codes.h); what their bytes stand for is here: */
 #pragma once
 
+#include <stdlib.h>
+
 #include "catalog/catalog.h"
 #include "ops/quant/quant.h"
 
@@ -52,7 +54,18 @@ typedef struct sheaf__coded {
 } sheaf__coded;
 
 /* sheaf__coded_free - accepts NULL. */
-void sheaf__coded_free(sheaf__coded *coded);
+static inline void sheaf__coded_free(sheaf__coded *q)
+{
+    if (q == NULL)
+        return;
+    for (int i = 0; i < SHEAF__PARTS; i++) {
+        free((char *)q->part[i].entry.name);
+        free(q->part[i].piece);
+    }
+    free(q->index);
+    free(q);
+}
+
 /* sheaf__coded_take - moves what `tensor` is stored as into a part. The tensor stays, without
  * pieces. Errors: SHEAF_E_MEMORY; SHEAF_E_UNSUPPORTED where it is not dense and in one place. */
 sheaf_status *sheaf__coded_take(sheaf__coded *coded, int part, const sheaf_catalog *catalog,

@@ -450,25 +450,3 @@ sheaf_status *sheaf__coded_read(const sheaf_catalog *c, const sheaf_logical *t, 
             to->scales[i] = sheaf__int8_scale(to->scales[i]);
     return st;
 }
-
-sheaf_status *sheaf__coded_whole(const sheaf_catalog *c, const sheaf_logical *t,
-                                 sheaf__quant_whole *to)
-{
-    const sheaf__coded *q = t->coded;
-    to->offset = q->offset;
-    if (q->index != NULL)
-        memcpy(to->index, q->index, (size_t)q->in * sizeof *to->index);
-    const int64_t n = sheaf__quant_nested(&q->form, q->out * q->in);
-    sheaf_status *st = n == 0 ? NULL
-                              : sheaf__part_bytes(to->nested, c, &q->part[SHEAF__NESTED_PART], 0,
-                                                  n * (int64_t)sizeof(float));
-    for (int64_t i = 0; st == NULL && i < n; i++)
-        if (!isfinite(to->nested[i]) || to->nested[i] < 0) {
-            st = sheaf_fail(SHEAF_E_NUMBER, "%s: scale %" PRId64,
-                            q->part[SHEAF__NESTED_PART].entry.name, i);
-            sheaf_found(sheaf_expected(st, "a finite number, 0 or more"), "%g",
-                        (double)to->nested[i]);
-            sheaf_try_this(st, "download or copy this model again, or quantize it anew");
-        }
-    return sheaf_in(st, "tensor '%s'", t->entry.name);
-}
