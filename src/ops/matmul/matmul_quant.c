@@ -31,6 +31,12 @@ mm_codes sheaf__mm_codes(const sheaf__packed *w)
     return l;
 }
 
+size_t sheaf__mm_quant_size(const sheaf__packed *w)
+{
+    return (size_t)(w->row_major ? mm_quant_rows_of(&w->quant, &w->box).bytes
+                                 : sheaf__mm_codes(w).bytes);
+}
+
 /* ---- one value ---- */
 
 /* What an element of a row is multiplied by and what is taken from its code. */

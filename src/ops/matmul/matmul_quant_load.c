@@ -15,12 +15,6 @@ sheaf__packed sheaf__packed_quantised(const sheaf__device *device, sheaf_dtype d
     return w;
 }
 
-size_t sheaf__mm_quant_size(const sheaf__packed *w)
-{
-    return (size_t)(w->row_major ? mm_quant_rows_of(&w->quant, &w->box).bytes
-                                 : sheaf__mm_codes(w).bytes);
-}
-
 /* ---- into cells ---- */
 
 /* What is written of one row: NULL, of a row that fills up the last panel. */
