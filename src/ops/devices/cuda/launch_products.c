@@ -1,4 +1,4 @@
-/* launch_products.c - PRODUCTS: the jobs of a call as a table of parts (kernels/products.h), those
+/* launch_products.c - the jobs of PRODUCTS as a table of parts (kernels/products.h), those
  * that have the same kernel in one launch. */
 #include "ops/devices/cuda/kernels/products.h"
 #include "ops/devices/cuda/launch_codes.h"
@@ -433,12 +433,4 @@ bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
     free(t.map);
     free(of);
     return done;
-}
-
-bool sheaf__cuda_op_products(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const mm_jobs *jobs = call->arguments;
-    return sheaf__products_have_codes(jobs->job, jobs->jobs)
-               ? sheaf__products_with_codes(gpu, jobs->job, jobs->jobs)
-               : sheaf__products_run(gpu, jobs->job, jobs->jobs, NULL);
 }

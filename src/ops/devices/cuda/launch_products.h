@@ -56,8 +56,5 @@ const sheaf__products_kernel *sheaf__products_by_codes(const sheaf__product *job
  * which are left alone. */
 bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
                          const int64_t *root_ld);
-/* sheaf__products_with_codes - the same where there are some. */
-bool sheaf__products_have_codes(const sheaf__product *job, int jobs);
-bool sheaf__products_with_codes(sheaf__cuda *gpu, const sheaf__product *job, int jobs);
 
-sheaf__cuda_operation sheaf__cuda_op_products;
+sheaf__cuda_operation sheaf__cuda_op_products; /* launch_products_codes.c */

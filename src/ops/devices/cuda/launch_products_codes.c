@@ -31,7 +31,7 @@ static bool is_quantised(const sheaf__term *t)
     return t->w != NULL && t->w->quantised;
 }
 
-bool sheaf__products_have_codes(const sheaf__product *job, int jobs)
+static bool have_codes(const sheaf__product *job, int jobs)
 {
     for (int j = 0; j < jobs; j++)
         for (int t = 0; t < job[j].nterms; t++)
@@ -44,14 +44,6 @@ bool sheaf__products_have_codes(const sheaf__product *job, int jobs)
 
 /* Rows from which making values once is quicker than for each eight rows. */
 #define MOST_ROWS 16
-
-/* Two buffers, tables (kernels/products_codes.c). */
-#define SHARED (2 * 16384 + 48 * sizeof(float))
-
-static const sheaf__products_kernel by_codes[2] = {
-    { "products_codes_bf16", 8, 16, 160, SHARED, 4, 0, 0 },
-    { "products_codes_f16", 8, 16, 160, SHARED, 4, 0, 0 },
-};
 
 static bool reads_codes(const sheaf__product *job, sheaf__sums sums)
 {
@@ -67,14 +59,6 @@ static bool reads_codes(const sheaf__product *job, sheaf__sums sums)
         some = true;
     }
     return some && job->m <= MOST_ROWS && mm_by_mma(job, sums);
-}
-
-const sheaf__products_kernel *sheaf__products_by_codes(const sheaf__product *job)
-{
-    for (int t = 0; t < job->nterms; t++)
-        if (is_quantised(&job->term[t]))
-            return &by_codes[job->dtype == SHEAF_F16];
-    return NULL;
 }
 
 /* ---- panels ---- */
@@ -241,7 +225,7 @@ static bool is_known(const sheaf__cuda *gpu, const sheaf__product *job)
     return true;
 }
 
-bool sheaf__products_with_codes(sheaf__cuda *gpu, const sheaf__product *job, int jobs)
+static bool with_codes(sheaf__cuda *gpu, const sheaf__product *job, int jobs)
 {
     size_t terms = 0;
     for (int j = 0; j < jobs; j++) {
@@ -271,4 +255,12 @@ bool sheaf__products_with_codes(sheaf__cuda *gpu, const sheaf__product *job, int
     free(t.term);
     free(t.w);
     return done;
+}
+
+bool sheaf__cuda_op_products(sheaf__cuda *gpu, const sheaf__call *call)
+{
+    const mm_jobs *jobs = call->arguments;
+    return have_codes(jobs->job, jobs->jobs)
+               ? with_codes(gpu, jobs->job, jobs->jobs)
+               : sheaf__products_run(gpu, jobs->job, jobs->jobs, NULL);
 }

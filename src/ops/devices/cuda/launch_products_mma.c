@@ -43,3 +43,21 @@ const sheaf__products_kernel *sheaf__products_by_mma(const sheaf__products_call 
         return &of[MIDDLE];
     return &of[SMALL];
 }
+
+/* ---- of a few rows, with weights of 4 bits ---- */
+
+/* Two buffers, tables (kernels/products_codes.c). */
+#define CODES_SHARED (2 * 16384 + 48 * sizeof(float))
+
+static const sheaf__products_kernel by_codes[2] = {
+    { "products_codes_bf16", 8, 16, 160, CODES_SHARED, 4, 0, 0 },
+    { "products_codes_f16", 8, 16, 160, CODES_SHARED, 4, 0, 0 },
+};
+
+const sheaf__products_kernel *sheaf__products_by_codes(const sheaf__product *job)
+{
+    for (int t = 0; t < job->nterms; t++)
+        if (job->term[t].w != NULL && job->term[t].w->quantised)
+            return &by_codes[job->dtype == SHEAF_F16];
+    return NULL;
+}
