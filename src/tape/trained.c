@@ -107,23 +107,13 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
     return NULL;
 }
 
-static int groups_of(const sheaf__trained_set *set)
-{
-    return set->divided && set->context->groups > 1 ? set->context->groups : 1;
-}
-
-bool sheaf__trained_keeps(const sheaf__trained_set *set, const sheaf__trained *t, int slice)
-{
-    return t->cut.nparts == 0 || slice % groups_of(set) == set->context->group % groups_of(set);
-}
-
 int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group)
 {
     int64_t n = 0;
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];
         for (int s = t->first; t->cut.nparts > 0 && s < t->first + t->count; s++)
-            n += s % groups_of(set) == group ? padded(t->numel[s]) : 0;
+            n += s % sheaf__trained_groups(set) == group ? padded(t->numel[s]) : 0;
     }
     return n;
 }
@@ -137,7 +127,7 @@ static bool is_moment(size_t field)
  * keeps. */
 static void spread(sheaf__trained_set *set, float *flat, size_t field, bool kept)
 {
-    const int groups = groups_of(set);
+    const int groups = sheaf__trained_groups(set);
     for (int i = 0; i < set->count; i++)
         if (set->item[i]->cut.nparts == 0 && !(set->item[i]->eight && is_moment(field))) {
             *(float **)((char *)set->item[i] + field) = flat;
@@ -174,9 +164,10 @@ static int64_t float_moments(sheaf__trained_set *set)
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
 {
     set->common = set->numel;
-    for (int g = 0; g < groups_of(set); g++)
+    for (int g = 0; g < sheaf__trained_groups(set); g++)
         set->common -= sheaf__trained_stretch(set, g);
-    set->kept = set->common + sheaf__trained_stretch(set, set->context->group % groups_of(set));
+    set->kept =
+        set->common + sheaf__trained_stretch(set, set->context->group % sheaf__trained_groups(set));
     set->moment_floats = float_moments(set);
     const size_t bytes = (size_t)set->moment_floats * sizeof(float);
     sheaf_status *st = sheaf__alloc(&set->master, set->context, (size_t)set->kept * sizeof(float),
@@ -197,8 +188,8 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     spread(set, set->moment1, offsetof(sheaf__trained, moment1), true);
     spread(set, set->moment2, offsetof(sheaf__trained, moment2), true);
     spread(set, set->sum[0], offsetof(sheaf__trained, grad), false);
-    spread(set, groups_of(set) > 1 ? set->sum[0] : set->master, offsetof(sheaf__trained, weight),
-           false);
+    spread(set, sheaf__trained_groups(set) > 1 ? set->sum[0] : set->master,
+           offsetof(sheaf__trained, weight), false);
     /* The padding, too, though nothing hashes it. */
     sheaf__op_zero(set->context->device, set->master, set->kept, SHEAF_F32);
     if (set->moments == NULL) { /* else their file is of zeros */

@@ -86,8 +86,18 @@ sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set);
 size_t sheaf__trained8_bytes(const sheaf__trained *t, int slice);
 void sheaf__trained8_update(const sheaf__trained_set *set, const sheaf__trained *t, int slice,
                             const sheaf__adamw *how);
+/* sheaf__trained_groups - groups that a divided set is kept by, each a part; 1 of another set. */
+static inline int sheaf__trained_groups(const sheaf__trained_set *set)
+{
+    return set->divided && set->context->groups > 1 ? set->context->groups : 1;
+}
 /* sheaf__trained_keeps - are masters and moments of this slice kept here? */
-bool sheaf__trained_keeps(const sheaf__trained_set *set, const sheaf__trained *t, int slice);
+static inline bool sheaf__trained_keeps(const sheaf__trained_set *set, const sheaf__trained *t,
+                                        int slice)
+{
+    const int groups = sheaf__trained_groups(set);
+    return t->cut.nparts == 0 || slice % groups == set->context->group % groups;
+}
 /* sheaf__trained_stretch - floats of what `group` keeps of this rank's slices, replicated tensors
  * aside. */
 int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group);
