@@ -33,19 +33,16 @@ extern const sheaf__key_lists sheaf__transformers_keys; /* of transformers' text
  * added to `unknown`, divided by commas. */
 void sheaf__config_keys(sheaf_json_reader *r, const sheaf__key_lists *lists, sheaf_text *unknown);
 /* sheaf__config_leave - hands the first failure inside an object to the reader of the whole. */
-void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner);
+static inline void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner)
+{
+    if (all->st == NULL)
+        all->st = inner->st;
+    else
+        sheaf_status_free(inner->st);
+}
 /* sheaf__config_read_id - one token id below `vocab`; -1: absent, null or -1, which mean none. */
 int64_t sheaf__config_read_id(sheaf_json_reader *r, const char *key, int64_t vocab);
 void sheaf__config_read_eos(sheaf_json_reader *r, sheaf_config *c);
 void sheaf__config_read_tokenizer(sheaf_json_reader *r, sheaf_config *c);
 /* sheaf__config_read_dtype - dtype (5.x) or torch_dtype (4.x). */
 void sheaf__config_read_dtype(sheaf_json_reader *r, sheaf_config *c);
-
-enum { SHEAF__QUANTIZATION = 64 };
-/* sheaf__quantization_name - how a quantization_config says that weights are quantized, "GPTQ, 4
- * bits"; "" where it does not say. */
-void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value);
-/* sheaf__quantization_by_names - the same by the names of a file's tensors, name(self, 0..count):
- * those that quantized ones hold beside, or in place of, X.weight. NULL: there are none. */
-const char *sheaf__quantization_by_names(const char *(*name)(const void *self, int64_t i),
-                                         const void *self, int64_t count);

@@ -8,6 +8,7 @@
 
 #include "schema/config.h"
 #include "schema/config_keys.h"
+#include "schema/quantization.h"
 
 /* A small sound config; rows below put keys before it or take keys away. */
 static const char base[] =

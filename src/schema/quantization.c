@@ -187,3 +187,60 @@ sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *v
         out->by = SHEAF__OTHER_QUANTIZER;
     return r.st;
 }
+
+/* ---- names ---- */
+
+const char *sheaf__quantization_by_names(const char *(*name)(const void *self, int64_t i),
+                                         const void *self, int64_t count)
+{
+    static const struct {
+        const char *part, *name;
+    } signs[] = {
+        { ".W_q", "HQQ" },
+        { ".codebooks", "AQLM" },
+        { ".Qidxs", "QuIP#" },
+        { ".weight._data", "quanto" },
+        { ".weight_scales", "EETQ" },
+        { ".weight_global_scale", "NVFP4" },
+        { "_proj_blocks", "MXFP4" },
+        { ".g_idx", "GPTQ" },
+        { ".quant_state.bitsandbytes__", "bitsandbytes, 4 bits" },
+        { ".SCB", "bitsandbytes, 8 bits" },
+        { ".weight_scale_inv", "FP8" },
+        { ".weight_packed", "compressed-tensors" },
+        { ".qweight", "GPTQ or AWQ" },
+        { ".weight_scale", "FP8 or the like" },
+    };
+    for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
+        for (int64_t i = 0; i < count; i++)
+            if (strstr(name(self, i), signs[k].part) != NULL)
+                return signs[k].name;
+    return NULL;
+}
+
+void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value)
+{
+    static const struct {
+        const char *method, *name;
+    } known[] = {
+        { "gptq", "GPTQ" }, { "awq", "AWQ" },    { "bitsandbytes", "bitsandbytes" },
+        { "fp8", "FP8" },   { "hqq", "HQQ" },    { "aqlm", "AQLM" },
+        { "eetq", "EETQ" }, { "quip", "QuIP#" }, { "mxfp4", "MXFP4" },
+    };
+    const char *method = json_string_value(json_object_get(value, "quant_method"));
+    json_int_t bits = json_integer_value(json_object_get(value, "bits"));
+    for (int k = 0; k < 2; k++)
+        if (json_is_true(json_object_get(value, k == 0 ? "load_in_4bit" : "load_in_8bit")) ||
+            json_is_true(json_object_get(value, k == 0 ? "_load_in_4bit" : "_load_in_8bit"))) {
+            method = method != NULL ? method : "bitsandbytes";
+            bits = k == 0 ? 4 : 8;
+        }
+    for (size_t i = 0; method != NULL && i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].method, method) == 0)
+            method = known[i].name;
+    *name = '\0';
+    if (method != NULL && bits > 0)
+        snprintf(name, SHEAF__QUANTIZATION, "%.32s, %d bits", method, (int)bits);
+    else if (method != NULL)
+        snprintf(name, SHEAF__QUANTIZATION, "%.32s", method);
+}

@@ -34,3 +34,12 @@ sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *v
 /* sheaf__quantization_of - the value in a config: at the top, or of its text model, whose key is
  * then *part. NULL: it has none, or null. */
 const json_t *sheaf__quantization_of(const json_t *config, const char **part);
+
+enum { SHEAF__QUANTIZATION = 64 };
+/* sheaf__quantization_name - how a quantization_config says that weights are quantized, "GPTQ, 4
+ * bits"; "" where it does not say. */
+void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value);
+/* sheaf__quantization_by_names - the same by the names of a file's tensors, name(self, 0..count):
+ * those that quantized ones hold beside, or in place of, X.weight. NULL: there are none. */
+const char *sheaf__quantization_by_names(const char *(*name)(const void *self, int64_t i),
+                                         const void *self, int64_t count);

@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/common/dialects.h"
-#include "schema/config_keys.h"
+#include "schema/quantization.h"
 
 /* ---- an adapter in place of the base ---- */
 

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
-#include "schema/config_keys.h"
+#include "schema/quantization.h"
 
 static const char key[] = "quantization_config";
 

@@ -7,7 +7,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"
-#include "schema/config_keys.h"
+#include "schema/quantization.h"
 #include "schema/family.h"
 
 enum { NAMED = 5 };
