@@ -310,19 +310,6 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
     return st;
 }
 
-sheaf_status *sheaf__opened_lay_print(sheaf__opened *o, bool shared, sheaf_comm *all)
-{
-    sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
-    TRY(st, sheaf__hashed_new(&o->hashed, o->base, &o->config));
-    if (st == NULL) {
-        o->stored = o->base;
-        o->base = sheaf__hashed_source(o->hashed);
-        if (shared)
-            sheaf__hashed_share(o->hashed, all);
-    }
-    return st;
-}
-
 static sheaf_status *read_print(sheaf__opened *o, const sheaf__open_options *how)
 {
     if (how->adapter == NULL || how->adapter[0] == '\0' || how->base_known || how->config_only)

@@ -1,8 +1,10 @@
-/* overlay.c - a model's weights: its base with some tensors of an adapter in their place
- * (open_layers.h). */
+/* overlay.c - what lies over the files of a base: hashes of what is read, and some tensors of an
+ * adapter in place of its own (open_layers.h). */
 #include "models/open_layers.h"
 
 #include "base/base.h"
+#include "models/hashed.h"
+#include "schema/config_text.h"
 #include "ops/quant/quant.h"
 
 typedef struct overlay {
@@ -98,4 +100,17 @@ sheaf_status *sheaf__overlay_new(sheaf_source **out, sheaf_source *base, sheaf_s
 void sheaf__overlay_rebase(sheaf_source *over, sheaf_source *base)
 {
     ((overlay *)over)->base = base;
+}
+
+sheaf_status *sheaf__opened_lay_print(sheaf__opened *o, bool shared, sheaf_comm *all)
+{
+    sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
+    TRY(st, sheaf__hashed_new(&o->hashed, o->base, &o->config));
+    if (st == NULL) {
+        o->stored = o->base;
+        o->base = sheaf__hashed_source(o->hashed);
+        if (shared)
+            sheaf__hashed_share(o->hashed, all);
+    }
+    return st;
 }

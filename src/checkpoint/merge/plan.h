@@ -258,10 +258,6 @@ typedef struct sheaf__merge_output {
  * SHEAF_E_ARG, SHEAF_E_UNSUPPORTED, those of reading. */
 sheaf_status *sheaf__merge_requantise_open(sheaf__merge_plan *plan,
                                            const sheaf_weights_merge_options *options);
-/* sheaf__merge_read_int8 - rows of a panel of the weight m->t in float32, code by SCB by 1/127 as
- * bitsandbytes dequantises them, not rounded to the type of the model. */
-sheaf_status *sheaf__merge_read_int8(float *dst, sheaf__merge_scratch *s,
-                                     const sheaf__merge_rows *m, int64_t row0, int64_t rows);
 /* sheaf__merge_requantise_begin - out->quantising, kept and index. */
 sheaf_status *sheaf__merge_requantise_begin(sheaf__merge_output *out,
                                             const sheaf__merge_plan *plan);

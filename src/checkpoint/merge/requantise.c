@@ -48,24 +48,6 @@ sheaf_status *sheaf__merge_requantise_open(sheaf__merge_plan *p,
                                           .config = o->config, .as_stored = true, .raw = true }));
 }
 
-sheaf_status *sheaf__merge_read_int8(float *dst, sheaf__merge_scratch *s,
-                                     const sheaf__merge_rows *m, int64_t row0, int64_t rows)
-{
-    const sheaf__merge_tensor *t = m->t;
-    const int8_t *code = s->left_stored;
-    char scales[600];
-    snprintf(scales, sizeof scales, "%.*s.SCB", (int)(strlen(t->name) - strlen(".weight")),
-             t->name);
-    sheaf_status *st =
-        m->files->read(m->files, t->name, row0, rows, m->col0, m->cols, s->left_stored);
-    TRY(st, m->files->read(m->files, scales, row0, rows, 0, 1, s->left));
-    for (int64_t i = 0; i < rows * m->cols && st == NULL; i++) {
-        const float product = (float)code[i] * s->left[i / m->cols];
-        dst[i] = product * 0x1.020408p-7f; /* 1/127 */
-    }
-    return st;
-}
-
 /* ---- the output ---- */
 
 static const sheaf__merge_tensor *with_form(const sheaf__merge_plan *p, const char *name,

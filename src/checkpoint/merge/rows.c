@@ -171,6 +171,26 @@ sheaf_status *sheaf__merge_left(sheaf__merge_scratch *s, const sheaf__merge_rows
 
 /* ---- one tile ---- */
 
+/* Rows of a panel of m->t in float32, code by SCB by 1/127 as bitsandbytes dequantises them, not
+ * rounded to the type of the model. */
+static sheaf_status *read_int8(float *dst, sheaf__merge_scratch *s, const sheaf__merge_rows *m,
+                               int64_t row0, int64_t rows)
+{
+    const sheaf__merge_tensor *t = m->t;
+    const int8_t *code = s->left_stored;
+    char scales[600];
+    snprintf(scales, sizeof scales, "%.*s.SCB", (int)(strlen(t->name) - strlen(".weight")),
+             t->name);
+    sheaf_status *st =
+        m->files->read(m->files, t->name, row0, rows, m->col0, m->cols, s->left_stored);
+    TRY(st, m->files->read(m->files, scales, row0, rows, 0, 1, s->left));
+    for (int64_t i = 0; i < rows * m->cols && st == NULL; i++) {
+        const float product = (float)code[i] * s->left[i / m->cols];
+        dst[i] = product * 0x1.020408p-7f; /* 1/127 */
+    }
+    return st;
+}
+
 sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
                                  int64_t rows)
 {
@@ -188,7 +208,7 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
     if (!inside)
         memset(s->stored, 0, (size_t)n * sheaf_dtype_bytes(base));
     if (there > 0)
-        st = int8 ? sheaf__merge_read_int8(s->stored, s, m, row0, there)
+        st = int8 ? read_int8(s->stored, s, m, row0, there)
                   : sheaf__lora_read_view(m->base, t->base, row0, there, m->col0, m->cols,
                                           s->stored);
     if (st != NULL)

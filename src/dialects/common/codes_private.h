@@ -1,4 +1,5 @@
-/* codes_private.h - between codes.c and the files of single quantizers. */
+/* codes_private.h - between codes.c, the files of single quantizers, and what these are made of
+ * (coding.c). */
 #pragma once
 
 #include "catalog/coded.h"
@@ -36,6 +37,8 @@ sheaf_status *sheaf__codes_int4(sheaf__coding *g); /* GPTQ, AWQ */
 sheaf_status *sheaf__codes_packed(sheaf__coding *g);
 sheaf_status *sheaf__codes_fp8(sheaf__coding *g);
 
+/* sheaf__coding_is_part - is it by its name what a quantizer leaves, and taken by nothing yet? */
+bool sheaf__coding_is_part(const sheaf_logical *tensor);
 /* sheaf__coding_find - the tensor "X" + suffix, if the file has it. */
 sheaf_logical *sheaf__coding_find(const sheaf__coding *g, const char *suffix);
 /* sheaf__coding_need - the same; a finding "missing" where there is none, and NULL. */
@@ -43,6 +46,9 @@ sheaf_status *sheaf__coding_need(sheaf_logical **out, sheaf__coding *g, const ch
 /* sheaf__coding_take - makes it part `part`, and if it is not X.weight itself takes it out of the
  * catalog. */
 sheaf_status *sheaf__coding_take(sheaf__coding *g, int part, sheaf_logical *tensor);
+/* sheaf__coding_drop - takes out what is left of a tensor that cannot be made: it would be reported
+ * again, as foreign. */
+void sheaf__coding_drop(sheaf__coding *g);
 /* sheaf__coding_wrong - a finding about a part; `code`, `expected` and `cure` as sheaf__finding()
  * has them. Sets g->wrong. */
 sheaf_status *sheaf__coding_wrong(sheaf__coding *g, const char *code, const sheaf_logical *part,
