@@ -76,7 +76,7 @@ rm -rf "$real"
 mkdir -p "$real"
 "$SHEAF_BUILD_ROOT/examples/captcha" day "$real/day" 8 1 >/dev/null
 find "$real/day/train" -type f | sort | awk -v ask='What is the number?' -f demo/pairs.awk >"$real/pairs.json"
-make_tokens "$real/text.jsonl" 8 255
+make_tokens "$real/text.jsonl" 8 254
 configs=$SHEAF_SOURCE_ROOT/tests/data/configs
 real_model llama-2-7b "$configs/llama-2-7b.json" 5 14 0 "$real/text.jsonl" --seq 256
 real_model minicpmv-2.6 "$configs/minicpmv-2.6.json" 7 17 0 "$real/pairs.json"

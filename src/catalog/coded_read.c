@@ -152,7 +152,7 @@ static sheaf_status *read_packed32(reading *r, uint8_t *dst)
                 const int64_t c = 8 * (w + k % n), c0 = c > b->col0 ? c : b->col0;
                 uint8_t code[8];
                 unpack_word(code, word_at(r->buffer, k));
-                memcpy(dst + (i + k / n) * b->cols + c0 - b->col0, code + c0 - c,
+                memcpy(dst + (i + k / n) * b->cols + (c0 - b->col0), code + (c0 - c),
                        (size_t)(least(c + 8, end) - c0));
             }
         }
@@ -175,7 +175,7 @@ static sheaf_status *read_gptq(reading *r, uint8_t *dst)
                 uint8_t code[TILE];
                 for (int64_t l = 0; l < lines; l++)
                     unpack_word(code + 8 * l, word_at(r->buffer, l * n + k));
-                memcpy(dst + (i + k) * b->cols + c0 - b->col0, code + c0 - 8 * w,
+                memcpy(dst + (i + k) * b->cols + (c0 - b->col0), code + (c0 - 8 * w),
                        (size_t)(c1 - c0));
             }
         }

@@ -213,8 +213,10 @@ static sheaf_status *seen_whole(item *t, const sheaf__quant_whole *whole)
     if (bytes == NULL)
         return sheaf__no_memory(memory_for);
     memcpy(bytes, &whole->offset, offset);
-    memcpy(bytes + offset, whole->nested, nested);
-    memcpy(bytes + offset + nested, whole->index, index);
+    if (nested > 0)
+        memcpy(bytes + offset, whole->nested, nested);
+    if (index > 0)
+        memcpy(bytes + offset + nested, whole->index, index);
     add_unit(sum, number, bytes, offset + nested + index);
     for (int i = 0; i < 2; i++)
         atomic_fetch_add_explicit(&t->sum[i], sum[i], memory_order_relaxed);

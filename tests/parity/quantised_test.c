@@ -168,8 +168,9 @@ static forward check_logits(const char *what, how h, const char *file, const cha
         if (mask[i / each] != 0)
             CHECK_NEAR(what, one.logits[i / each * one.vocab + i % each], want[i],
                        h.dtype == SHEAF_F32 ? 2e-5 : tolerance * size);
-    for (const int *ranks = (const int[]){ 2, 3, 5, 8, 0 }; *ranks > 0; ranks += every(3)) {
-        h.ranks = *ranks;
+    static const int ranks[] = { 2, 3, 5, 8 };
+    for (size_t r = 0; r < ARRAY_LEN(ranks); r += (size_t)every(3)) {
+        h.ranks = ranks[r];
         check_bytes(what, &h, &one);
     }
     free(want);
