@@ -149,6 +149,8 @@ static void check_bytes(const char *what, const how *h, const forward *want)
     free(f.logits);
 }
 
+static const int more_ranks[] = { 2, 3, 5, 8 };
+
 /* At one rank as recorded, at others with the same bytes. */
 static forward check_logits(const char *what, how h, const char *file, const char *name,
                             double tolerance)
@@ -168,9 +170,8 @@ static forward check_logits(const char *what, how h, const char *file, const cha
         if (mask[i / each] != 0)
             CHECK_NEAR(what, one.logits[i / each * one.vocab + i % each], want[i],
                        h.dtype == SHEAF_F32 ? 2e-5 : tolerance * size);
-    static const int ranks[] = { 2, 3, 5, 8 };
-    for (size_t r = 0; r < ARRAY_LEN(ranks); r += (size_t)every(3)) {
-        h.ranks = ranks[r];
+    for (size_t r = 0; r < ARRAY_LEN(more_ranks); r += (size_t)every(3)) {
+        h.ranks = more_ranks[r];
         check_bytes(what, &h, &one);
     }
     free(want);
@@ -445,8 +446,8 @@ static void check_training(const char *model, bool half)
         compare_step(checkpoint, path_of("%s/grads_step0.safetensors", run), "exp_avg",
                      1 / (1 - o.beta1), 1e-5);
     }
-    for (const int *ranks = (const int[]){ 2, 3, 5, 8, 0 }; *ranks > 0; ranks += every(3))
-        check_same(base, o, *ranks, 0, one);
+    for (size_t r = 0; r < ARRAY_LEN(more_ranks); r += (size_t)every(3))
+        check_same(base, o, more_ranks[r], 0, one);
     check_same("resumed", o, 3, 2, one);
     o.checkpointing = true;
     check_same("recomputed", o, 2, 0, one);
