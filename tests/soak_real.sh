@@ -41,13 +41,14 @@ real_model() {
     shift 6
     [[ " $SOAK_REAL " == *" all "* || " $SOAK_REAL " == *" $name "* ]] && space $((gb + 3)) || return 0
     rm -rf "$real/base" "$run" "$run.2" "$real/merged"
-    sed '0,/{/s//{"sheaf_tokenizer": "bytes",/' "$config" >"$real/$name.json"
+    sed -e '0,/{/s//{"sheaf_tokenizer": "bytes",'"$ids"'/' -e 's/"bos_token_id": 151643/"bos_token_id": 256/' -e 's/"eos_token_id": 151645/"eos_token_id": 257/' \
+        "$config" >"$real/$name.json"
     flags=(--model "$real/base" --data "$data" --lora-rank 16 --lora-targets all-linear --micro-batch 1 --dtype bfloat16 --threads 2 --seed 1 "$@")
     timed init init "$real/$name.json" "$real/base" --quantize nf4 --dtype bfloat16 &&
         timed verify verify "$real/base" &&
         timed "three steps" train "${flags[@]}" --out "$run" --steps 3 --save-every 2 --keep 9 &&
         planned "${flags[@]}" &&
-        cp -r "$run" "$run.2" && rm -rf "$run.2/adapter" "$run.2/"*000003 &&
+        cp -r "$run" "$run.2" && rm -rf "$run.2/adapter" "$run.2/checkpoints/step-00000003" &&
         timed "step 3 again, T = 2" train "${flags[@]}" --out "$run.2" --steps 3 --save-every 2 --keep 9 --resume --tp 2 &&
         check "$name: the adapter of the unbroken run" cmp "$run/adapter/adapter_model.safetensors" "$run.2/adapter/adapter_model.safetensors" &&
         timed "16 tokens" generate "$real/base" --adapter "$run/adapter" --prompt "What is the number?" --max-new 16 --greedy --dtype bfloat16 &&
@@ -78,8 +79,11 @@ mkdir -p "$real"
 find "$real/day/train" -type f | sort | awk -v ask='What is the number?' -f demo/pairs.awk >"$real/pairs.json"
 make_tokens "$real/text.jsonl" 8 254
 configs=$SHEAF_SOURCE_ROOT/tests/data/configs
+ids=
 real_model llama-2-7b "$configs/llama-2-7b.json" 5 14 0 "$real/text.jsonl" --seq 256
+ids=' "pad_token_id": 258, "im_start_token": 259, "im_end_token": 260, "slice_start_token": 261, "slice_end_token": 262, "unk_token": 263, "im_id_start_token": 264, "im_id_end_token": 265,'
 real_model minicpmv-2.6 "$configs/minicpmv-2.6.json" 7 17 0 "$real/pairs.json"
+ids=
 real_model cogvlm-490 "$configs/cogvlm-490.json" 11 36 0 "$real/day/train"
 real_model cogagent-1120 "$configs/cogagent-1120.json" 12 37 0 "$real/day/train"
 large_checkpoint
