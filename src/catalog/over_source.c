@@ -41,27 +41,13 @@ static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
     return i >= below(s) ? &s->own[i - below(s)] : find(self, s->under->entry(s->under, i)->name);
 }
 
-static const sheaf__quant *form(sheaf_source *self, const char *name)
+static sheaf_source *behind(sheaf_source *self, const char **name)
 {
     const sheaf__over_source *s = (const sheaf__over_source *)self;
-    return sheaf__over_find(s, name) >= 0 || s->under == NULL ? NULL
-                                                              : sheaf__source_form(s->under, name);
+    return sheaf__over_find(s, *name) >= 0 ? NULL : s->under;
 }
 
-static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
-                                int64_t col0, int64_t cols, const sheaf__quant_parts *to)
-{
-    sheaf_source *under = ((const sheaf__over_source *)self)->under;
-    return under->quantised->read(under, name, row0, rows, col0, cols, to);
-}
-
-static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
-{
-    sheaf_source *under = ((const sheaf__over_source *)self)->under;
-    return under->quantised->whole(under, name, to);
-}
-
-static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
+static const sheaf__quantised_source quantised = { .behind = behind };
 
 sheaf_status *sheaf__over_init(sheaf__over_source *s, int64_t most)
 {

@@ -93,7 +93,7 @@ static void check_box(sheaf_source *s, const sheaf__quant *q, const whole *w, sh
     static float scales[MOST];
     const int64_t groups = sheaf__quant_groups(q, &b);
     const sheaf__quant_parts parts = { codes, scales, scale_codes, NULL };
-    CHECK_OK(s->quantised->read(s, "a", b.row0, b.rows, b.col0, b.cols, &parts));
+    CHECK_OK(sheaf__source_codes(s, "a", b.row0, b.rows, b.col0, b.cols, &parts));
     for (int64_t r = 0; r < b.rows; r++)
         for (int64_t c = 0; c < b.cols; c++) {
             const int64_t at = (b.row0 + r) * b.in + b.col0 + c,
@@ -131,7 +131,7 @@ static void test_boxes__are_those_of_the_whole_tensor(void **state)
             check_box(s, q, &w, (sheaf__quant_box){ in, 0, rows, 0, in });
             float nested[64] = { 0 };
             sheaf__quant_whole of = { .nested = nested };
-            CHECK_OK(s->quantised->whole(s, "a", &of));
+            CHECK_OK(sheaf__source_whole(s, "a", &of));
             for (int64_t k = 0; k < sheaf__quant_nested(q, rows * in); k++)
                 assert_true(nested[k] == w.nested[k] && of.offset == w.offset);
             s->close(s);
@@ -172,8 +172,8 @@ static void *ask(void *arg)
     float *nested = calloc(64, sizeof *nested);
     uint8_t *memory = calloc(2, LARGE);
     sheaf__quant_whole of = { .nested = nested };
-    CHECK_OK(s->quantised->whole(s, "a", &of));
-    CHECK_OK(s->quantised->read(
+    CHECK_OK(sheaf__source_whole(s, "a", &of));
+    CHECK_OK(sheaf__source_codes(
         s, "a", 0, 3000, 0, 192,
         &(sheaf__quant_parts){ .codes = memory, .scale_codes = memory + LARGE }));
     free(nested);
@@ -208,8 +208,8 @@ static void test_bad_bases__are_refused(void **state)
     float values[64];
     uint8_t codes[64];
     base.x[5 * 64] = NAN;
-    CHECK_FAILS(s->quantised->read(s, "a", 5, 1, 0, 64,
-                                   &(sheaf__quant_parts){ .codes = codes, .scales = values }),
+    CHECK_FAILS(sheaf__source_codes(s, "a", 5, 1, 0, 64,
+                                    &(sheaf__quant_parts){ .codes = codes, .scales = values }),
                 SHEAF_E_NUMBER, "'a', row 5");
     s->close(s);
     base.fake.entry[0].ndim = 1;

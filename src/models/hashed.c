@@ -257,7 +257,7 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
                                 int64_t col0, int64_t cols, const sheaf__quant_parts *to)
 {
     const sheaf__hashed *p = (const sheaf__hashed *)self;
-    sheaf_status *st = p->inner->quantised->read(p->inner, name, row0, rows, col0, cols, to);
+    sheaf_status *st = sheaf__source_codes(p->inner, name, row0, rows, col0, cols, to);
     item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
     return t == NULL ? st : seen_codes(t, row0, rows, col0, cols, to);
 }
@@ -265,7 +265,7 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
 static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
 {
     const sheaf__hashed *p = (const sheaf__hashed *)self;
-    sheaf_status *st = p->inner->quantised->whole(p->inner, name, to);
+    sheaf_status *st = sheaf__source_whole(p->inner, name, to);
     item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
     return t == NULL ? st : seen_whole(t, to);
 }

@@ -125,8 +125,8 @@ static void read_group(void *arg, int64_t group, int worker)
         const int64_t n = last - r < b->fit ? last - r : b->fit;
         char *memory = b->c->device->scratch[worker];
         const sheaf__quant_parts read = parts_in(&memory, n, b->box.cols, b->groups);
-        st = b->source->quantised->read(b->source, b->l->name, b->box.row0 + r, n, b->box.col0,
-                                        b->box.cols, &read);
+        st = sheaf__source_codes(b->source, b->l->name, b->box.row0 + r, n, b->box.col0,
+                                 b->box.cols, &read);
         TRY(st, check_scales(b, &read, n));
         if (st == NULL)
             put(b, &read, r, n, memory);
@@ -145,7 +145,7 @@ static sheaf_status *load_whole(const codes *b, int64_t out)
                                  malloc((size_t)nested * sizeof *whole.nested + 1), 0 };
     sheaf_status *st =
         whole.index == NULL || whole.nested == NULL ? sheaf__no_memory(l->name) : NULL;
-    TRY(st, b->source->quantised->whole(b->source, l->name, &whole));
+    TRY(st, sheaf__source_whole(b->source, l->name, &whole));
     for (int64_t i = 0; i < nested && st == NULL; i++)
         if (!isfinite(whole.nested[i]) || !isfinite(whole.offset))
             st = not_finite(b);

@@ -58,26 +58,16 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
                            : o->base->read(o->base, in_base(o, name), row0, rows, col0, cols, dst);
 }
 
-static const sheaf__quant *form(sheaf_source *self, const char *name)
+static sheaf_source *behind(sheaf_source *self, const char **name)
 {
     const overlay *o = (const overlay *)self;
-    return replaced(o, name) != NULL ? NULL : sheaf__source_form(o->base, in_base(o, name));
+    if (replaced(o, *name) != NULL)
+        return NULL;
+    *name = in_base(o, *name);
+    return o->base;
 }
 
-static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
-                                int64_t col0, int64_t cols, const sheaf__quant_parts *to)
-{
-    const overlay *o = (const overlay *)self;
-    return o->base->quantised->read(o->base, in_base(o, name), row0, rows, col0, cols, to);
-}
-
-static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
-{
-    const overlay *o = (const overlay *)self;
-    return o->base->quantised->whole(o->base, in_base(o, name), to);
-}
-
-static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
+static const sheaf__quantised_source quantised = { .behind = behind };
 
 static void close_overlay(sheaf_source *self)
 {

@@ -99,26 +99,13 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     return st;
 }
 
-static const sheaf__quant *form(sheaf_source *self, const char *name)
+static sheaf_source *behind(sheaf_source *self, const char **name)
 {
     const stepped *s = (const stepped *)self;
-    return master_of(s, name) != NULL ? NULL : sheaf__source_form(s->base, name);
+    return master_of(s, *name) != NULL ? NULL : s->base;
 }
 
-static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
-                                int64_t col0, int64_t cols, const sheaf__quant_parts *to)
-{
-    sheaf_source *base = ((const stepped *)self)->base;
-    return base->quantised->read(base, name, row0, rows, col0, cols, to);
-}
-
-static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
-{
-    sheaf_source *base = ((const stepped *)self)->base;
-    return base->quantised->whole(base, name, to);
-}
-
-static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
+static const sheaf__quantised_source quantised = { .behind = behind };
 
 static void close_stepped(sheaf_source *self)
 {

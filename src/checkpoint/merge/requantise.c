@@ -163,10 +163,9 @@ static sheaf_status *compare_codes(const checking *c, const sheaf__merge_tensor 
     uint8_t *codes = malloc((size_t)(2 * n + groups)), *scale_codes = codes + 2 * n;
     float *scales = malloc((size_t)(2 * groups + n) * sizeof *scales);
     sheaf_status *st = codes == NULL || scales == NULL ? sheaf__no_memory(t->name) : NULL;
-    TRY(st, c->written->quantised->read(c->written, t->name, row0, rows, 0, t->cols,
-                                        &(sheaf__quant_parts){ codes, form->doubled ? NULL : scales,
-                                                               form->doubled ? scale_codes : NULL,
-                                                               NULL }));
+    TRY(st, sheaf__source_codes(c->written, t->name, row0, rows, 0, t->cols,
+                                &(sheaf__quant_parts){ codes, form->doubled ? NULL : scales,
+                                                       form->doubled ? scale_codes : NULL, NULL }));
     if (st == NULL && all > 0) {
         float *absmax = scales + groups;
         if (eight)

@@ -189,8 +189,8 @@ static void check_codes(sheaf_source *s, const char *name, const float *all, int
     d.parts.zeros = malloc((size_t)n);
     d.whole.index = malloc((size_t)in * sizeof *d.whole.index);
     d.whole.nested = malloc((size_t)nested * sizeof(float) + 1);
-    CHECK_OK(s->quantised->read(s, name, b->row0, b->rows, b->col0, b->cols, &d.parts));
-    CHECK_OK(s->quantised->whole(s, name, &d.whole));
+    CHECK_OK(sheaf__source_codes(s, name, b->row0, b->rows, b->col0, b->cols, &d.parts));
+    CHECK_OK(sheaf__source_whole(s, name, &d.whole));
     sheaf__dequantise(got, b->cols, &d, 0, b->rows);
     for (int64_t r = 0; r < b->rows; r++)
         for (int64_t c = 0; c < b->cols; c++) {

@@ -120,7 +120,16 @@ typedef struct sheaf__quantised_source {
     /* Into memory of the caller's: index [in], nested as above. */
     struct sheaf_status *(*whole)(struct sheaf_source *self, const char *name,
                                   sheaf__quant_whole *to);
+    /* In place of these three, of a source that lies over another: whose tensor it is, under which
+     * name; NULL: its own, which is plain. */
+    struct sheaf_source *(*behind)(struct sheaf_source *self, const char **name);
 } sheaf__quantised_source;
 
-/* sheaf__source_form - NULL: plain, or not there. */
+/* sheaf__source_form - NULL: plain, or not there. sheaf__source_codes, sheaf__source_whole - of a
+ * tensor that has a form. */
 const sheaf__quant *sheaf__source_form(struct sheaf_source *source, const char *name);
+struct sheaf_status *sheaf__source_codes(struct sheaf_source *source, const char *name,
+                                         int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                                         const sheaf__quant_parts *to);
+struct sheaf_status *sheaf__source_whole(struct sheaf_source *source, const char *name,
+                                         sheaf__quant_whole *to);
