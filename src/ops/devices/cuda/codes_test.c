@@ -3,6 +3,7 @@
 #include "ops/devices/cuda/cuda.h"
 #include "ops/matmul/mma.h"
 #include "tests/devices/far_codes.h"
+#include "tests/devices/far_on_cuda.h"
 
 enum { JOBS = 3 };
 
@@ -46,23 +47,6 @@ static sheaf__product some_job(sheaf__term *term, int terms, sheaf_dtype dtype, 
     sheaf__product job = plain_job(dtype, m, n, term, terms);
     random_ending(&job, kind);
     return job;
-}
-
-static void check_on(sheaf__device *device, const char *name, const sheaf__product *job, int jobs,
-                     const sheaf__product *before)
-{
-    static there on[JOBS];
-    sheaf__product copy[JOBS];
-    const int64_t ran = sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS);
-    for (int j = 0; j < jobs; j++) {
-        on[j] = (there){ .device = device };
-        copy[j] = put_job(&on[j], &before[j]);
-    }
-    sheaf__products(device, copy, jobs);
-    CHECK_OK(sheaf__device_check(device));
-    assert_int_equal(sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS), ran + 1);
-    for (int j = 0; j < jobs; j++)
-        check_there(name, &job[j], &copy[j], &on[j]);
 }
 
 static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)

@@ -1,6 +1,6 @@
 /* products_test.c - products by tensor cores with tiles of every size: chains that end, trees that
  * wait, odd sizes, special values, and calls of several jobs have the processor's bytes. */
-#include "tests/devices/far_products.h"
+#include "tests/devices/far_on_cuda.h"
 
 #include "ops/devices/cuda/cuda.h"
 #include "ops/devices/cuda/stand_in.h"
@@ -31,24 +31,6 @@ static int close_devices(void **state)
 }
 
 /* ---- running and comparing ---- */
-
-/* Jobs of one call, whose results are here. */
-static void check_on(sheaf__device *device, const char *name, const sheaf__product *job, int jobs,
-                     const sheaf__product *before)
-{
-    static there on[JOBS];
-    sheaf__product copy[JOBS];
-    const int64_t ran = sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS);
-    for (int j = 0; j < jobs; j++) {
-        on[j] = (there){ .device = device };
-        copy[j] = put_job(&on[j], &before[j]);
-    }
-    sheaf__products(device, copy, jobs);
-    CHECK_OK(sheaf__device_check(device));
-    assert_int_equal(sheaf__cuda_ran(device, SHEAF__OP_PRODUCTS), ran + 1);
-    for (int j = 0; j < jobs; j++)
-        check_there(name, &job[j], &copy[j], &on[j]);
-}
 
 static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)
 {
