@@ -189,8 +189,7 @@ static double peak_together(const mm_isa *isa, sheaf__pool *pool)
 
 /* ---- operands ---- */
 
-/* In huge pages, as the memory of a device. */
-static void *allocate(int64_t bytes)
+void *bench_memory(int64_t bytes)
 {
     const size_t huge = (size_t)2 << 20, size = ((size_t)bytes + 4096 + huge) / huge * huge;
     void *p = aligned_alloc(huge, size);
@@ -205,7 +204,7 @@ static void *allocate(int64_t bytes)
 static void *filled(int64_t count, sheaf_dtype dtype)
 {
     static uint32_t u = 1;
-    void *p = allocate(count * mm_size(dtype));
+    void *p = bench_memory(count * mm_size(dtype));
     for (int64_t i = 0; i < count; i++) {
         u = u * 1664525u + 1013904223u;
         const float x = (float)(int32_t)u * 0x1p-31f;
@@ -244,7 +243,7 @@ static void make_term(work *w, const shape *s, int i, sheaf_dtype dtype)
     sheaf__packed *p = &w->w[i];
     const bool ahead = s->form == SHEAF__B_AHEAD;
     *p = (sheaf__packed){ .dtype = dtype, .n = ahead ? s->n : s->k, .k = ahead ? s->k : s->n };
-    p->ahead = w->own[w->owned++] = allocate((int64_t)sheaf__packed_bytes(dtype, p->n, p->k));
+    p->ahead = w->own[w->owned++] = bench_memory((int64_t)sheaf__packed_bytes(dtype, p->n, p->k));
     const int64_t ld = ahead ? all_k : all_n, at = ahead ? n0 * ld + k0 : k0 * ld + n0;
     sheaf__pack(p, (const char *)w->whole.b + at * size, dtype, ld, 0, p->n);
     t->w = p;
@@ -265,7 +264,7 @@ static void make_work(work *w, const shape *s, sheaf_dtype dtype)
                                 .b_nk = nk };
     w->whole.a = w->own[w->owned++] = filled(s->m * all_k, dtype);
     w->whole.b = w->own[w->owned++] = filled(all_n * all_k, dtype);
-    w->whole.c = w->own[w->owned++] = allocate(s->m * all_n * 4);
+    w->whole.c = w->own[w->owned++] = bench_memory(s->m * all_n * 4);
     w->jobs = s->jobs;
     sheaf_tree_init(&w->tree, s->slices, 1, NULL);
     for (int i = 0; i < s->jobs * s->slices; i++) {
@@ -372,7 +371,7 @@ static void open_machine(machine *m, const char *isa)
         exit(3);
     m->device.scratch = calloc((size_t)m->threads, sizeof(void *));
     for (int t = 0; t < m->threads; t++)
-        m->device.scratch[t] = allocate((int64_t)SHEAF__THREAD_SCRATCH);
+        m->device.scratch[t] = bench_memory((int64_t)SHEAF__THREAD_SCRATCH);
     rivals_set_threads(m->threads);
 }
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define ALL ((int64_t)256 << 20) /* bytes of plain weights */
 #define ROUNDS 9
@@ -40,18 +39,6 @@ static const struct {
     { "dy W 512, 11008 x 4096", 512, 11008, 4096, SHEAF__B_BACK },
 };
 
-static void *allocate(size_t bytes)
-{
-    const size_t huge = (size_t)2 << 20, size = (bytes + huge) / huge * huge;
-    void *p = aligned_alloc(huge, size);
-    if (p == NULL) {
-        fprintf(stderr, "matmul_bench: out of memory\n");
-        exit(3);
-    }
-    (void)madvise(p, size, MADV_HUGEPAGE);
-    return p;
-}
-
 static uint32_t any(void)
 {
     static uint32_t u = 1;
@@ -72,14 +59,14 @@ enum { PLAIN, COMPRESSED, CODES, KINDS };
 
 static void *copy_of(const void *from, size_t bytes)
 {
-    return memcpy(allocate(bytes), from, bytes);
+    return memcpy(bench_memory((int64_t)bytes), from, bytes);
 }
 
 static sheaf__packed panels_of(int64_t n, int64_t k, bool small)
 {
     sheaf__packed w = { .dtype = SHEAF_BF16, .n = n, .k = k };
     float *rows = malloc((size_t)(n * k) * sizeof *rows);
-    w.ahead = allocate(sheaf__packed_size(&w));
+    w.ahead = bench_memory((int64_t)sheaf__packed_size(&w));
     for (int64_t i = 0; i < n * k; i++)
         rows[i] = normal();
     if (small)
@@ -109,7 +96,7 @@ static sheaf__packed codes_of(sheaf__device *device, const sheaf__quant *q, shea
     }
     for (int64_t i = 0; i < sheaf__quant_nested(q, n * k); i++)
         nested[i] = 0.01f;
-    w.ahead = allocate(sheaf__packed_size(&w));
+    w.ahead = bench_memory((int64_t)sheaf__packed_size(&w));
     const sheaf__quant_whole whole = { NULL, nested, 0.02f };
     sheaf__weight_load_whole(device, &w, &whole);
     sheaf__weight_load_codes(device, &w, &(sheaf__quant_parts){ codes, scales, scale_codes, zeros },

@@ -8,3 +8,7 @@
  * False: `form` is none of nf4, nf4-double, fp4, int4, int8, f8. `now` is the clock. */
 bool bench_quantised(const mm_isa *isa, sheaf__device *device, const char *form, sheaf_dtype dtype,
                      const char *only, double (*now)(int threads));
+
+/* bench_memory - of matmul_bench.c: in huge pages, as the memory of a device; ends the program
+ * where there is none. */
+void *bench_memory(int64_t bytes);

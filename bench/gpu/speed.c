@@ -78,6 +78,22 @@ static void run_product(const void *job)
     sheaf__products(device, job, 1);
 }
 
+/* y [m, n] of a term for each of `slices`. */
+static sheaf__product job_of(int64_t m, int64_t n, const sheaf__term *term, int slices, void *y)
+{
+    return (sheaf__product){ .m = m,
+                             .n = n,
+                             .dtype = SHEAF_BF16,
+                             .nslices = slices,
+                             .term = term,
+                             .nterms = slices,
+                             .y = y,
+                             .ldy = n,
+                             .out = SHEAF_BF16,
+                             .alpha = 1,
+                             .round_to = SHEAF_F32 };
+}
+
 /* m rows by a weight [n, k], forward or (back) dy W, k in `slices`. */
 static void product(const char *name, int64_t m, int64_t n, int64_t k, int slices, bool back)
 {
@@ -101,20 +117,10 @@ static void product(const char *name, int64_t m, int64_t n, int64_t k, int slice
     first[slices] = slices;
     sheaf_tree tree;
     sheaf_tree_init(&tree, slices, 1, NULL);
-    const sheaf__product job = { .m = m,
-                                 .n = n,
-                                 .dtype = SHEAF_BF16,
-                                 .nslices = slices,
-                                 .slice_of = slice_of,
-                                 .first = first,
-                                 .term = term,
-                                 .nterms = slices,
-                                 .tree = &tree,
-                                 .y = y,
-                                 .ldy = n,
-                                 .out = SHEAF_BF16,
-                                 .alpha = 1,
-                                 .round_to = SHEAF_F32 };
+    sheaf__product job = job_of(m, n, term, slices, y);
+    job.slice_of = slice_of;
+    job.first = first;
+    job.tree = &tree;
     const double s = seconds_of(run_product, &job, y);
     printf("{\"product\": \"%s\", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"slices\": %d, \"us\": "
            "%.1f, \"tflops\": %.1f, \"gb_per_s\": %.0f}\n",
@@ -204,17 +210,7 @@ static double seconds_with(const sheaf__packed *w, int64_t m, bool back)
     const sheaf__term term = {
         .a = a, .lda = k, .form = back ? SHEAF__B_BACK : SHEAF__B_AHEAD, .w = w, .k = k
     };
-    const sheaf__product job = { .m = m,
-                                 .n = n,
-                                 .dtype = SHEAF_BF16,
-                                 .nslices = 1,
-                                 .term = &term,
-                                 .nterms = 1,
-                                 .y = y,
-                                 .ldy = n,
-                                 .out = SHEAF_BF16,
-                                 .alpha = 1,
-                                 .round_to = SHEAF_F32 };
+    const sheaf__product job = job_of(m, n, &term, 1, y);
     const double s = seconds_of(run_product, &job, y);
     sheaf__device_free(device, y);
     sheaf__device_free(device, a);
