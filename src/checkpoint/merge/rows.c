@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "catalog/boxes.h"
+#include "ops/quant/values.h"
 
 static void set_view(sheaf__merge_tensor *t)
 {
@@ -184,10 +185,8 @@ static sheaf_status *read_int8(float *dst, sheaf__merge_scratch *s, const sheaf_
     sheaf_status *st =
         m->files->read(m->files, t->name, row0, rows, m->col0, m->cols, s->left_stored);
     TRY(st, m->files->read(m->files, scales, row0, rows, 0, 1, s->left));
-    for (int64_t i = 0; i < rows * m->cols && st == NULL; i++) {
-        const float product = (float)code[i] * s->left[i / m->cols];
-        dst[i] = product * 0x1.020408p-7f; /* 1/127 */
-    }
+    for (int64_t i = 0; i < rows * m->cols && st == NULL; i++)
+        dst[i] = sheaf__int8_scale((float)code[i] * s->left[i / m->cols]);
     return st;
 }
 

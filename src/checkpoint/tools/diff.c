@@ -152,10 +152,8 @@ static void compare_forms(differ *d, const char *a, const char *b)
                        *q = sheaf__source_form(d->b.source, b);
     d->coded = d->coded || p != NULL || q != NULL;
     if (p != q)
-        d->report->forms += p == NULL || q == NULL || p->codes != q->codes ||
-                            p->grouping != q->grouping || p->block != q->block ||
-                            p->groups != q->groups || p->zeros != q->zeros ||
-                            p->doubled != q->doubled;
+        d->report->forms +=
+            p == NULL || q == NULL || !sheaf__quant_alike(p, q) || p->groups != q->groups;
 }
 
 static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_source_entry *a,

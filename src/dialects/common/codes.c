@@ -396,10 +396,8 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
 
 static bool same_form(const sheaf__coded *a, const sheaf__coded *b)
 {
-    const sheaf__quant *p = &a->form, *q = &b->form;
-    return a->packing == b->packing && p->codes == q->codes && p->grouping == q->grouping &&
-           p->block == q->block && a->group == b->group && p->zeros == q->zeros &&
-           p->doubled == q->doubled && a->block_rows == b->block_rows;
+    return a->packing == b->packing && sheaf__quant_alike(&a->form, &b->form) &&
+           a->group == b->group && a->block_rows == b->block_rows;
 }
 
 void sheaf__catalog_forms(sheaf_text *out, int64_t *coded, const sheaf_catalog *c)

@@ -45,6 +45,13 @@ typedef struct sheaf__quant {
     sheaf_dtype dtype;
 } sheaf__quant;
 
+/* sheaf__quant_alike - are two stored in one form, whatever their sizes and the type of values? */
+SHEAF__SHARED_FN bool sheaf__quant_alike(const sheaf__quant *a, const sheaf__quant *b)
+{
+    return a->codes == b->codes && a->grouping == b->grouping && a->block == b->block &&
+           a->zeros == b->zeros && a->doubled == b->doubled;
+}
+
 /* A box of a quantised tensor: rows [row0, row0 + rows), columns [col0, col0 + cols) of `in`. */
 typedef struct sheaf__quant_box {
     int64_t in, row0, rows, col0, cols;
