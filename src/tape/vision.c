@@ -80,6 +80,65 @@ sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_
     return x;
 }
 
+/* ---- blocks of a grid ---- */
+
+typedef struct blocks_params {
+    int64_t across, side;
+    sheaf__value *x, *y;
+} blocks_params;
+
+/* Every element of x has one place in y, so both directions are copies: place (dy, dx) of all
+ * blocks at a time, element by element, as those of a channel become neighbours. */
+static void move_blocks(const sheaf__context *c, const blocks_params *p, void *joined, void *apart,
+                        bool back)
+{
+    const int64_t width = p->x->cols, side = p->side, area = side * side, blocks = p->across / side;
+    const int64_t in_y[3] = { blocks * width * area, width * area, area },
+                  in_x[3] = { side * p->across * width, side * width, 1 };
+    for (int64_t place = 0; place < area; place++) {
+        void *y = sheaf__at(joined, place, c->dtype),
+             *x = sheaf__at(apart, (place / side * p->across + place % side) * width, c->dtype);
+        sheaf__boxes boxes = { .dtype = c->dtype,
+                               .dst = back ? x : y,
+                               .src = back ? y : x,
+                               .count = { p->x->rows / p->across / side, blocks, width },
+                               .cols = 1 };
+        memcpy(boxes.ld_dst, back ? in_x : in_y, sizeof in_x);
+        memcpy(boxes.ld_src, back ? in_y : in_x, sizeof in_x);
+        sheaf__op_copy_boxes(c->device, boxes);
+    }
+}
+
+static sheaf_status *blocks_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    const blocks_params *p = op->params;
+    move_blocks(sheaf__tape_context(tape), p, p->y->data, p->x->data, false);
+    return NULL;
+}
+
+static sheaf_status *blocks_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const blocks_params *p = op->params;
+    void *dx;
+    sheaf_status *st = sheaf__gradient_begin(&dx, c, p->x);
+    if (st != NULL)
+        return st;
+    move_blocks(c, p, p->y->grad, dx, true);
+    sheaf__gradient_end(c, p->x, dx, true);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_blocks(sheaf__tape *tape, sheaf__value *x, int64_t across, int64_t side)
+{
+    const int64_t area = side * side;
+    sheaf__op *op = sheaf__tape_op(tape, "blocks of patches", blocks_forward,
+                                   x->needs_grad ? blocks_backward : NULL, sizeof(blocks_params));
+    sheaf__value *y = sheaf__tape_value(tape, op->name, x->rows / area, x->cols * area, x->dtype);
+    *(blocks_params *)op->params = (blocks_params){ across, side, x, y };
+    return sheaf__op_makes(op, y, x, 0);
+}
+
 /* ---- images in the sequences ---- */
 
 typedef struct image_params {

@@ -61,6 +61,14 @@ sheaf__value *sheaf__record_tokens(sheaf__tape *tape, sheaf__value *patches, int
 sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_t images,
                                  sheaf__vector *positions);
 
+/* sheaf__record_blocks - [rows / side^2, width * side^2]: the patches of each square block of x,
+ * whose rows are those of grids `across` wide, line by line and one grid behind the other. Blocks
+ * go line by line too, each in the order of a convolution's weight (channel, y, x): a linear layer
+ * behind it is a convolution of that kernel and stride. Height and width of a grid are multiples of
+ * `side`. */
+sheaf__value *sheaf__record_blocks(sheaf__tape *tape, sheaf__value *x, int64_t across,
+                                   int64_t side);
+
 /* sheaf__record_layernorm - round(w * n + b), and round(that + residual) when residual is given.
  * x is whole (norm->cut false) or cut like the norm; then residual must be NULL. */
 sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf__layernorm *norm,

@@ -97,6 +97,47 @@ static void test_grid(void **state)
                       &env });
 }
 
+typedef struct block_env {
+    int64_t grids, down, across, side;
+} block_env;
+
+static sheaf__value *record_blocks(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                   const problem *p)
+{
+    const block_env *env = p->env;
+    return sheaf__record_blocks(tape, value[0], env->across, env->side);
+}
+
+static void plain_blocks(double *y, double *const *x, const problem *p)
+{
+    const block_env *e = p->env;
+    const int64_t width = p->operand[0].cols;
+    for (int64_t g = 0; g < e->grids; g++)
+        for (int64_t r = 0; r < e->down; r += e->side)
+            for (int64_t k = 0; k < e->across; k += e->side)
+                for (int64_t c = 0; c < width; c++)
+                    for (int64_t dy = 0; dy < e->side; dy++)
+                        for (int64_t dx = 0; dx < e->side; dx++)
+                            *y++ = x[0][((g * e->down + r + dy) * e->across + k + dx) * width + c];
+}
+
+static void test_blocks(void **state)
+{
+    block_env two = { 3, 4, 6, 2 }, three = { 2, 3, 9, 3 };
+    check(&(problem){
+        "blocks of four", 18, 20, { { 72, 5 } }, false, record_blocks, plain_blocks, &two });
+    check(&(problem){
+        "blocks of nine", 6, 63, { { 54, 7 } }, false, record_blocks, plain_blocks, &three });
+    check(&(problem){ "blocks of a frozen tower",
+                      18,
+                      32,
+                      { { 72, 8, false, true } },
+                      false,
+                      record_blocks,
+                      plain_blocks,
+                      &two });
+}
+
 static sheaf__value *record_place(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
                                   const problem *p)
 {
@@ -1038,6 +1079,7 @@ int main(void)
         cmocka_unit_test(test_patches),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_place_without_ends),
         cmocka_unit_test(test_sums_over_images),
