@@ -111,6 +111,7 @@ typedef struct trial {
     int ranks;
     sheaf_dtype dtype;
     bool backward;
+    int64_t positions, vocab; /* of all sequences together; of a position's logits */
     /* out, of rank 0 */
     float *logits;
     double loss;
@@ -291,11 +292,14 @@ static inline trial run(const char *model, const char *adapter, const char *inpu
     CHECK_OK(sheaf__open_model(
         &opened, &(sheaf__open_options){ .model = model, .slices = 8, .adapter = adapter }));
     CHECK_OK(sheaf_data_open(&data, inputs, &(sheaf_data_options){ .config = &opened.config }));
-    trial t = {
-        .opened = &opened, .data = data, .ranks = ranks, .dtype = dtype, .backward = backward
-    };
-    t.logits = calloc((size_t)(sheaf_data_rows(data) * sheaf_data_seq(data) * opened.config.vocab),
-                      sizeof *t.logits);
+    trial t = { .opened = &opened,
+                .data = data,
+                .ranks = ranks,
+                .dtype = dtype,
+                .backward = backward,
+                .positions = sheaf_data_rows(data) * sheaf_data_seq(data),
+                .vocab = opened.config.vocab };
+    t.logits = calloc((size_t)(t.positions * t.vocab), sizeof *t.logits);
     CHECK_OK(sheaf_comm_run_threads(ranks, trial_rank, &t));
     sheaf_data_close(data);
     sheaf__opened_close(&opened);
@@ -314,6 +318,14 @@ static inline void release(trial *t)
     free(t->grad);
     free(t->name);
     free(t->numel);
+}
+
+static inline double norm_of(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sqrt(sum);
 }
 
 static inline void compare(const char *what, const float *x, const float *want, int64_t n,

@@ -9,14 +9,6 @@
 
 /* ---- gradients ---- */
 
-static double norm_of(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * x[i];
-    return sqrt(sum);
-}
-
 static void test_gradients__equal_those_of_one_device(void **state)
 {
     for (int m = 0; m < models; m++) {

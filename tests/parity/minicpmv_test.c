@@ -226,14 +226,6 @@ static void test_forward__stages_logits_and_loss(void **state)
 
 /* ---- gradients ---- */
 
-static double norm_of(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * x[i];
-    return sqrt(sum);
-}
-
 /* Norms of all tensors, and those gradients that were recorded whole. */
 static void compare_gradients(const trial *t, const char *dir, const char *batch)
 {

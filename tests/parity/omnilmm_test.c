@@ -129,14 +129,6 @@ static void test_forward__half_precision(void **state)
 
 /* ---- gradients ---- */
 
-static double norm_of(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * x[i];
-    return sqrt(sum);
-}
-
 static int find_name(const trial *t, const char *name)
 {
     for (int i = 0; i < t->trained; i++)
