@@ -25,7 +25,9 @@ typedef enum sheaf_family {
     SHEAF_GEMMA2,
     SHEAF_GEMMA3,
     SHEAF_OMNILMM,
-    SHEAF_MINICPMV
+    SHEAF_MINICPMV,
+    SHEAF_GEMMA,
+    SHEAF_FAMILIES /* how many there are */
 } sheaf_family;
 typedef enum sheaf_rope_type {
     SHEAF_ROPE_DEFAULT,

@@ -44,6 +44,9 @@ static const char mixtral[] =
 static const char gemma2[] =
     "{\"model_type\":\"gemma2\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"num_key_value_heads\":4}";
+static const char gemma[] =
+    "{\"model_type\":\"gemma\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":1}";
 static const char gemma3[] =
     "{\"model_type\":\"gemma3_text\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"num_key_value_heads\":4}";
@@ -109,6 +112,8 @@ static const struct {
     { phi3, "{\"original_max_position_embeddings\":77}" },
     { mixtral, "{\"num_local_experts\":4}" },
     { mixtral, "{\"num_experts_per_tok\":1}" },
+    { gemma, "{\"head_dim\":64}" },
+    { gemma, "{\"tie_word_embeddings\":false}" },
     { gemma2, "{\"query_pre_attn_scalar\":200}" },
     { gemma2, "{\"attn_logit_softcapping\":null}" },
     { gemma2, "{\"final_logit_softcapping\":31}" },

@@ -247,29 +247,17 @@ static sheaf_status *generate_rank(void *self, sheaf__model *model)
                            &how);
 }
 
-/* 0 and 1 of a recorded integer tensor, row by row. */
-static int64_t *integers(const sheaf_safetensors *file, const char *name, int64_t *cols)
-{
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-    assert_non_null(e);
-    assert_int_equal(e->dtype, SHEAF_I64);
-    int64_t *x = malloc((size_t)e->bytes + 1);
-    *cols = e->ndim == 2 ? e->shape[1] : 1;
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, x, e->bytes));
-    return x;
-}
-
 static void test_generation__greedy_tokens(void **state)
 {
     for (int m = 0; m < models; m++) {
         json_t *told = json_of(model_dir[m], "generate_greedy.json");
         sheaf_safetensors *in = record_of(model_dir[m], "inputs.safetensors");
         int64_t length, one, npixels, ncross = 0, max_new = 1;
-        int64_t *ids = integers(in, "input_ids", &length),
-                *position = integers(in, "position_ids", &length),
-                *embed = integers(in, "image_embed_mask", &length),
-                *expert = integers(in, "vision_expert_mask", &length),
-                *context = integers(in, "context_length", &one);
+        int64_t *ids = integer_rows(in, "input_ids", &length),
+                *position = integer_rows(in, "position_ids", &length),
+                *embed = integer_rows(in, "image_embed_mask", &length),
+                *expert = integer_rows(in, "vision_expert_mask", &length),
+                *context = integer_rows(in, "context_length", &one);
         float *pixels = values(in, "vision_image", &npixels),
               *cross = values(in, "cross_image", &ncross);
         const int64_t rows = sheaf__safetensors_find(in, "input_ids")->shape[0];

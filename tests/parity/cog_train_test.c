@@ -65,16 +65,6 @@ static void test_gradients__equal_those_of_one_device(void **state)
 
 /* ---- labels on image rows ---- */
 
-static int64_t *integers(const sheaf_safetensors *file, const char *name)
-{
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
-    if (e == NULL || e->dtype != SHEAF_I64)
-        fail_msg("no '%s', I64", name);
-    int64_t *x = malloc((size_t)e->bytes + 1);
-    CHECK_OK(sheaf__safetensors_read(file, e, 0, x, e->bytes));
-    return x;
-}
-
 /* The recorded inputs with labels on image rows: on each of them, or on the last patch alone.
  * `text` tells whether the recorded labels stay. */
 static void write_labelled(const char *path, const char *dir, bool each, bool text)
@@ -83,7 +73,8 @@ static void write_labelled(const char *path, const char *dir, bool each, bool te
     const int64_t count = in->header.count;
     sheaf_safetensors_spec *spec = calloc((size_t)count, sizeof *spec);
     sheaf_safetensors_writer *w;
-    int64_t *label = integers(in, "labels"), *expert = integers(in, "vision_expert_mask");
+    int64_t length, *label = integer_rows(in, "labels", &length),
+                    *expert = integer_rows(in, "vision_expert_mask", &length);
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in, "labels");
     for (int64_t i = 0; i < e->shape[0] * e->shape[1]; i++) {
         const bool first = i % e->shape[1] == 0,
@@ -117,7 +108,7 @@ static int64_t count_labels(const char *path)
     sheaf_safetensors *file;
     CHECK_OK(sheaf__safetensors_open(&file, path));
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, "labels");
-    int64_t *label = integers(file, "labels"), n = 0;
+    int64_t length, *label = integer_rows(file, "labels", &length), n = 0;
     for (int64_t i = 0; i < e->shape[0] * e->shape[1]; i++)
         n += i % e->shape[1] != 0 && label[i] != -100;
     free(label);

@@ -6,7 +6,8 @@
  * recorded batch is run; one of 2.0, 2.5 or 2.6 that is not there is a failure. Tolerances are
  * those of the recordings' README: 1e-5 + 1e-4 relative, of gradients 1e-3. */
 #include "families/minicpmv/minicpmv.h"
-#include "tests/parity/cog.h"
+#include "tests/golden.h"
+#include "tests/parity/trial.h"
 
 static const char *const batches[] = { "one_row", "two_rows" };
 

@@ -3,7 +3,7 @@
  * two of them in one row; the tower of `made_equal` is as wide as the text model, so that nothing
  * is projected between them. Their weights, pictures and tokens are hashes of names and places, as
  * tests/data/omnilmm/made/record.py makes them, so that no file holds them. */
-#include "tests/parity/cog.h"
+#include "tests/parity/trial.h"
 
 #include "schema/family.h"
 

@@ -4,7 +4,8 @@
  *
  * Every folder of $SHEAF_GOLDEN is run that holds single.safetensors and batch.safetensors; none
  * found is a failure, but in the committed subset, which is too small for a model. */
-#include "tests/parity/cog.h"
+#include "tests/golden.h"
+#include "tests/parity/trial.h"
 
 #include "train/train.h"
 

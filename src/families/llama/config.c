@@ -337,6 +337,8 @@ static void read_gemma(sheaf_json_reader *r, sheaf_config *c)
     if (sheaf__json_bool(r, "use_bidirectional_attention", false))
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "use_bidirectional_attention",
                          "false or null: another value lets tokens see those behind them");
+    if (form->query_scalar == 0)
+        return; /* the first Gemma */
     c->query_scalar = sheaf__json_real(r, "query_pre_attn_scalar", 1e-6, 1e9, form->query_scalar);
     c->attention_cap =
         form->attention_caps ? read_cap(r, "attn_logit_softcapping", form->attention_cap) : 0;

@@ -177,14 +177,26 @@ const sheaf__family sheaf__family_mixtral = {
 };
 
 /* hidden_act is in published files, and not what its class gates with. */
-#define GEMMA_KEYS                                                                                 \
-    "query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping hidden_activation "      \
-    "hidden_act use_bidirectional_attention cache_implementation "
-/* What both versions have. */
+#define GEMMA_KEYS "hidden_activation hidden_act use_bidirectional_attention cache_implementation "
+#define GEMMA_SCORE_KEYS                                                                           \
+    "query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping " GEMMA_KEYS
+/* What all versions have. */
 #define GEMMA                                                                                      \
-    .head_dim = 256, .tied = true, .bias = SHEAF__BIAS_SAID, .windows = SHEAF__WINDOW_PATTERN,     \
-    .window = 4096, .query_scalar = 256, .norms_around = true, .norm_one = true,                   \
-    .norm_once = true, .gelu = true, .embed_scaled = true, .padding = 0 + 1
+    .head_dim = 256, .tied = true, .bias = SHEAF__BIAS_SAID, .norm_one = true, .norm_once = true,  \
+    .gelu = true, .embed_scaled = true, .padding = 0 + 1
+/* What those behind the first have. */
+#define GEMMA_WINDOWS                                                                              \
+    .windows = SHEAF__WINDOW_PATTERN, .window = 4096, .query_scalar = 256, .norms_around = true
+
+static const sheaf__llama_form gemma = {
+    .max_position = 8192,
+    .windows = SHEAF__WINDOW_NEVER,
+    .ignored = GEMMA_KEYS,
+    GEMMA,
+};
+const sheaf__family sheaf__family_gemma = {
+    KIN(SHEAF_GEMMA, "gemma", "Gemma", "GemmaForCausalLM", gemma, "q_proj,v_proj", NULL),
+};
 
 static const sheaf__llama_form gemma2 = {
     .max_position = 8192,
@@ -192,8 +204,9 @@ static const sheaf__llama_form gemma2 = {
     .attention_caps = true,
     .attention_cap = 50,
     .logit_cap = 30,
-    .ignored = GEMMA_KEYS "sliding_window_size",
+    .ignored = GEMMA_SCORE_KEYS "sliding_window_size",
     GEMMA,
+    GEMMA_WINDOWS,
 };
 const sheaf__family sheaf__family_gemma2 = {
     KIN(SHEAF_GEMMA2, "gemma2", "Gemma 2", "Gemma2ForCausalLM", gemma2, "q_proj,v_proj",
@@ -208,8 +221,10 @@ static const sheaf__llama_form gemma3 = {
     .pattern = 6,
     .pattern_said = true,
     .qk_norm = SHEAF__QK_PER_HEAD,
-    .ignored = GEMMA_KEYS "sliding_window_pattern _sliding_window_pattern rope_local_base_freq",
+    .ignored =
+        GEMMA_SCORE_KEYS "sliding_window_pattern _sliding_window_pattern rope_local_base_freq",
     GEMMA,
+    GEMMA_WINDOWS,
 };
 const sheaf__family sheaf__family_gemma3 = {
     KIN(SHEAF_GEMMA3, "gemma3_text", "Gemma 3", "Gemma3ForCausalLM", gemma3, "q_proj,v_proj",

@@ -1,0 +1,570 @@
+/* successors_hf_test.c - families that were recorded with the programs of their hubs or with
+ * transformers: logits, loss, hidden states, gradients, a LoRA run and greedy tokens agree with
+ * what was recorded, with the same bytes at every number of ranks.
+ *
+ * Every folder of $SHEAF_RECORDINGS/successors (or of the committed subset) that holds `hf/` and
+ * `inputs.safetensors` is run; none found is a failure. What a folder does not hold is not
+ * compared, but logits and losses must be there. Tolerances are those of the recordings' READMEs:
+ * logits and hidden states 2e-5 + 1e-4 relative, losses 1e-5, gradients 1e-4 of the largest value
+ * of a tensor, adapters 1e-4. */
+#include "tests/parity/trial.h"
+
+#include "infer/generate.h"
+#include "models/team.h"
+#include "tests/recordings.h"
+#include "train/train.h"
+
+/* Recorded, and not read yet. */
+static const char *const not_read[] = { "glm4",       "minicpmv4_0", "minicpmv4_5", "minicpmo2_6",
+                                        "qwen2_5_vl", "qwen3_moe",   "qwen3_vl" };
+
+enum { MOST_CASES = 16, MOST_IDS = 512 };
+static const int few_ranks[] = { 1, 2, 3 };
+
+static bool is_read(const char *family)
+{
+    for (size_t i = 0; i < ARRAY_LEN(not_read); i++)
+        if (strcmp(not_read[i], family) == 0)
+            return false;
+    return true;
+}
+
+static int find_families(void **state)
+{
+    char **names;
+    int64_t count;
+    if (make_scratch(state) != 0)
+        fail_msg("no scratch folder");
+    CHECK_OK(sheaf__list_dir(&names, &count, recording("successors")));
+    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
+        char *dir = strdup(in_dir(recording("successors"), names[i]));
+        if (is_read(names[i]) && exists(in_dir(dir, "hf/config.json")) &&
+            exists(in_dir(dir, "inputs.safetensors")))
+            model_dir[models++] = dir;
+        else
+            free(dir);
+    }
+    sheaf__names_free(names, count);
+    if (models == 0)
+        fail_msg("no family under %s", recording("successors"));
+    return 0;
+}
+
+/* ---- logits, loss, hidden states ---- */
+
+/* Recorded rows of the positions that are no padding; mask NULL: all are none. */
+static void compare_rows(const char *what, const float *x, const float *want, int64_t n,
+                         const int64_t *mask, int64_t positions)
+{
+    const int64_t width = n / positions;
+    for (int64_t i = 0; i < positions; i++)
+        if (mask == NULL || mask[i] != 0)
+            compare(what, x + i * width, want + i * width, width, 2e-5, 1e-4);
+}
+
+/* What goes into layer k, and behind the last what comes out of the final norm. */
+static void compare_hidden(const trial *t, const char *hf, const sheaf_safetensors *want,
+                           const int64_t *mask, int64_t positions)
+{
+    sheaf_config config;
+    CHECK_OK(sheaf_config_read(&config, in_dir(hf, "config.json")));
+    for (int64_t k = 0; k <= config.layers; k++) {
+        char theirs[32], ours[32];
+        snprintf(theirs, sizeof theirs, "hidden_states.%d", (int)k);
+        snprintf(ours, sizeof ours, "mlp%d", (int)k - 1);
+        const char *stage = k == 0 ? "embedding" : k == config.layers ? "final_norm" : ours;
+        int64_t n;
+        float *x = values(want, theirs, &n);
+        if (x == NULL)
+            continue;
+        int s = 0;
+        while (s < t->stages && strcmp(t->stage_name[s], stage) != 0)
+            s++;
+        if (s == t->stages)
+            fail_msg("no stage %s", stage);
+        assert_int_equal(t->stage_numel[s], n);
+        compare_rows(theirs, t->stage[s], x, n, mask, positions);
+        free(x);
+    }
+    sheaf_config_release(&config);
+}
+
+static void check_forward(const char *dir, const char *hf)
+{
+    char *inputs = strdup(in_dir(dir, "inputs.safetensors"));
+    sheaf_safetensors *in = record_of(dir, "inputs.safetensors"),
+                      *want = record_of(dir, "outputs.safetensors");
+    int64_t n, one_loss, length;
+    int64_t *mask = sheaf__safetensors_find(in, "attention_mask") == NULL
+                        ? NULL
+                        : integer_rows(in, "attention_mask", &length);
+    const sheaf_safetensors_entry *ids = sheaf__safetensors_find(in, "input_ids");
+    const int64_t positions = ids->shape[0] * ids->shape[1];
+    float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
+    trial one = { 0 };
+    assert_true(logits != NULL && one_loss == 1);
+    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
+        trial t = run(hf, NULL, inputs, ranks_to_try[r], SHEAF_F32, false);
+        if (r == 0) {
+            compare_rows(dir, t.logits, logits, n, mask, positions);
+            CHECK_NEAR(dir, t.loss, (double)loss[0], 1e-5);
+            compare_hidden(&t, hf, want, mask, positions);
+            one = t;
+            continue;
+        }
+        CHECK_BYTES(dir, t.logits, one.logits, (size_t)n * sizeof(float));
+        CHECK_BYTES(dir, &t.loss, &one.loss, sizeof t.loss);
+        release(&t);
+    }
+    release(&one);
+    free(logits);
+    free(loss);
+    free(mask);
+    free(inputs);
+    sheaf__safetensors_close(in);
+    sheaf__safetensors_close(want);
+}
+
+/* The model with another config, in a folder of links. */
+static char *linked(const char *dir, const char *config)
+{
+    char **names;
+    int64_t count;
+    char *made = strdup(at("other_config")), *hf = realpath(in_dir(dir, "hf"), NULL);
+    CHECK_OK(sheaf__remove_tree(made));
+    CHECK_OK(sheaf__make_dirs(made));
+    CHECK_OK(sheaf__list_dir(&names, &count, hf));
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(names[i], "config.json") != 0)
+            assert_int_equal(symlink(in_dir(hf, names[i]), in_dir(made, names[i])), 0);
+    sheaf__names_free(names, count);
+    char *text;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&text, &size, config, 1 << 20));
+    CHECK_OK(sheaf__file_write_whole(in_dir(made, "config.json"), text, size));
+    free(text);
+    free(hf);
+    return made;
+}
+
+static void test_forward__logits_loss_and_hidden_states(void **state)
+{
+    for (int m = 0; m < models; m++) {
+        char *hf = strdup(in_dir(model_dir[m], "hf")),
+             *older = strdup(in_dir(model_dir[m], "config_4x_style.json"));
+        check_forward(model_dir[m], hf);
+        if (exists(older)) {
+            char *made = linked(model_dir[m], older);
+            check_forward(model_dir[m], made);
+            free(made);
+        }
+        free(hf);
+        free(older);
+    }
+}
+
+/* ---- gradients ---- */
+
+/* Where the program that was recorded holds a tensor of the files: in the tensor `name`, from
+ * element `at` on. */
+typedef struct place {
+    char name[256];
+    int64_t at;
+} place;
+
+static place in_memory(const char *name, int64_t numel)
+{
+    place p = { .at = 0 };
+    snprintf(p.name, sizeof p.name, "%s", name);
+    return p;
+}
+
+/* d loss / d tensor as it was recorded, and the norms of all. A tensor of the recorded program may
+ * hold several of ours. */
+static void compare_gradients(const trial *t, const char *dir)
+{
+    sheaf_safetensors *want = record_of(dir, "grads.safetensors");
+    json_t *info = json_of(dir, "info.json");
+    json_t *norms = json_object_get(info, "grad_norms");
+    const char *name;
+    const json_t *norm;
+    assert_true(json_object_size(norms) > 0 && want->header.count > 0);
+    json_object_foreach(norms, name, norm)
+    {
+        int64_t n = 0, found = 0;
+        double squares = 0, largest = 0;
+        float *x = values(want, name, &n);
+        for (int64_t i = 0; i < n; i++)
+            largest = fmax(largest, fabs((double)x[i]));
+        for (int i = 0; i < t->trained; i++) {
+            const place p = in_memory(t->name[i], t->numel[i]);
+            if (strcmp(p.name, name) != 0)
+                continue;
+            squares += pow(norm_of(t->grad[i], t->numel[i]), 2);
+            found += t->numel[i];
+            assert_true(x == NULL || p.at + t->numel[i] <= n);
+            for (int64_t k = 0; k < t->numel[i] && x != NULL; k++)
+                CHECK_NEAR(name, t->grad[i][k], x[p.at + k], 1e-4 * largest);
+        }
+        assert_true(x == NULL || found == n);
+        const double told = json_number_value(norm);
+        if (found == 0 && told != 0)
+            fail_msg("%s: no gradient", name);
+        CHECK_NEAR(name, sqrt(squares), told, 1e-4 * told + 1e-6);
+        free(x);
+    }
+    for (int i = 0; i < t->trained; i++)
+        if (json_object_get(norms, in_memory(t->name[i], t->numel[i]).name) == NULL)
+            fail_msg("%s: trained here, not there", t->name[i]);
+    json_decref(info);
+    sheaf__safetensors_close(want);
+}
+
+static void test_gradients__of_all_tensors(void **state)
+{
+    for (int m = 0; m < models; m++) {
+        char *inputs = strdup(in_dir(model_dir[m], "inputs.safetensors")),
+             *hf = strdup(in_dir(model_dir[m], "hf"));
+        trial one = { 0 };
+        for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
+            trial t = run(hf, NULL, inputs, ranks_to_try[r], SHEAF_F32, true);
+            for (int i = 0; i < t.trained && r > 0; i++)
+                CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
+            if (r == 0)
+                one = t;
+            else
+                release(&t);
+        }
+        compare_gradients(&one, model_dir[m]);
+        release(&one);
+        free(inputs);
+        free(hf);
+    }
+}
+
+/* ---- the LoRA run ---- */
+
+/* The rows of one batch, [rows, length], of each tensor that has the shape of its ids, at the
+ * front of [most_rows, most_length]: what is behind is padding without a label. */
+typedef struct batches {
+    int64_t steps, rows, length; /* the most of any step */
+    const char *field[8];
+    int64_t *value[8]; /* [steps, rows, length] */
+    int fields;
+} batches;
+
+static const sheaf_safetensors_entry *of_step(const sheaf_safetensors *file, int64_t step,
+                                              const char *field)
+{
+    char name[96];
+    snprintf(name, sizeof name, "step%d.%s", (int)step, field);
+    return sheaf__safetensors_find(file, name);
+}
+
+static int64_t behind(const char *field)
+{
+    return strncmp(field, "labels", 6) == 0 ? -100 : 0;
+}
+
+static batches read_batches(const sheaf_safetensors *file)
+{
+    static const char *const all[] = { "input_ids", "labels", "attention_mask" };
+    batches b = { 0 };
+    const sheaf_safetensors_entry *e;
+    for (; (e = of_step(file, b.steps, "input_ids")) != NULL; b.steps++) {
+        b.rows = e->shape[0] > b.rows ? e->shape[0] : b.rows;
+        b.length = e->shape[1] > b.length ? e->shape[1] : b.length;
+    }
+    for (size_t f = 0; f < ARRAY_LEN(all); f++) {
+        if (of_step(file, 0, all[f]) == NULL)
+            continue;
+        int64_t *x = malloc((size_t)(b.steps * b.rows * b.length) * sizeof *x);
+        for (int64_t i = 0; i < b.steps * b.rows * b.length; i++)
+            x[i] = behind(all[f]);
+        for (int64_t s = 0; s < b.steps; s++) {
+            int64_t cols;
+            e = of_step(file, s, all[f]);
+            int64_t *from = integer_rows(file, e->name, &cols);
+            for (int64_t r = 0; r < e->shape[0]; r++)
+                memcpy(x + (s * b.rows + r) * b.length, from + r * cols, (size_t)cols * sizeof *x);
+            free(from);
+        }
+        b.field[b.fields] = all[f];
+        b.value[b.fields++] = x;
+    }
+    assert_true(b.steps > 0 && b.fields > 1);
+    return b;
+}
+
+/* A data file of the first `steps` steps. */
+static char *write_batches(const batches *b, const char *name, int64_t steps)
+{
+    sheaf_safetensors_spec spec[8];
+    sheaf_safetensors_writer *w;
+    char *path = strdup(at(name));
+    unlink(path);
+    for (int f = 0; f < b->fields; f++)
+        spec[f] =
+            (sheaf_safetensors_spec){ b->field[f], SHEAF_I64, 2, { steps * b->rows, b->length } };
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, b->fields, NULL, 0));
+    for (int f = 0; f < b->fields; f++)
+        CHECK_OK(sheaf__safetensors_write(w, f, 0, b->value[f], steps * b->rows * b->length * 8));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    return path;
+}
+
+static void release_batches(batches *b)
+{
+    for (int f = 0; f < b->fields; f++)
+        free(b->value[f]);
+}
+
+typedef struct trace {
+    const json_t *steps;
+    int seen;
+} trace;
+
+static void on_event(void *self, const sheaf_event *event)
+{
+    trace *t = self;
+    if (event->kind != SHEAF_EVENT_STEP)
+        return;
+    const json_t *want = json_array_get(t->steps, (size_t)t->seen++);
+    const double norm = json_number_value(json_object_get(want, "grad_norm_before_clip"));
+    CHECK_NEAR("loss", event->step.loss, json_number_value(json_object_get(want, "loss")), 1e-5);
+    CHECK_NEAR("gradient norm", event->step.grad_norm, norm, 1e-5 * (1 + norm));
+}
+
+static void train(const char *dir, const char *lora, const batches *b, const char *data, int ranks,
+                  const char *out)
+{
+    char *hf = strdup(in_dir(dir, "hf")), *init = strdup(in_dir(lora, "adapter_init"));
+    json_t *log = json_of(lora, "log.json");
+    const json_t *optimizer = json_object_get(log, "optimizer"),
+                 *steps = json_object_get(log, "steps");
+    assert_string_equal(json_string_value(json_object_get(log, "schedule")), "constant");
+    assert_int_equal(json_array_size(steps), b->steps);
+    sheaf_train_options o;
+    sheaf_train_options_default(&o);
+    o.model = hf;
+    o.data = data;
+    o.out = out;
+    o.adapter = init;
+    o.tp = ranks;
+    o.threads = 2;
+    o.steps = b->steps;
+    o.micro_batch = b->rows;
+    o.shuffle = false;
+    o.lr = json_number_value(json_object_get(optimizer, "lr"));
+    o.beta1 = json_number_value(json_array_get(json_object_get(optimizer, "betas"), 0));
+    o.beta2 = json_number_value(json_array_get(json_object_get(optimizer, "betas"), 1));
+    o.eps = json_number_value(json_object_get(optimizer, "eps"));
+    o.weight_decay = json_number_value(json_object_get(optimizer, "weight_decay"));
+    o.clip = json_number_value(json_object_get(log, "max_grad_norm"));
+    o.schedule = SHEAF_SCHEDULE_CONSTANT;
+    o.dtype = SHEAF_F32;
+    trace t = { steps, 0 };
+    sheaf_train_result result;
+    CHECK_OK(sheaf_train(&result, &o, "", "",
+                         &(sheaf_train_hooks){ .events = &(sheaf_events){ on_event, &t } }));
+    assert_int_equal(t.seen, (int)b->steps);
+    sheaf_train_result_release(&result);
+    json_decref(log);
+    free(hf);
+    free(init);
+}
+
+/* Every factor of `want` in the adapter of a run, within a tolerance; 0: the same bytes, and
+ * nothing else there. */
+static void compare_adapters(const char *got_dir, const char *want_dir, double tolerance)
+{
+    sheaf_safetensors *got = record_of(got_dir, "adapter_model.safetensors"),
+                      *want = record_of(want_dir, "adapter_model.safetensors");
+    assert_int_equal(got->header.count, want->header.count);
+    for (int64_t i = 0; i < want->header.count; i++) {
+        const char *name = want->header.entry[i].name;
+        int64_t n, m;
+        float *x = values(want, name, &n), *y = values(got, name, &m);
+        if (y == NULL || n != m)
+            fail_msg("%s: not in %s, or of another size", name, got_dir);
+        if (tolerance > 0)
+            compare(name, y, x, n, tolerance, 0);
+        else
+            CHECK_BYTES(name, y, x, (size_t)n * sizeof *x);
+        free(x);
+        free(y);
+    }
+    sheaf__safetensors_close(got);
+    sheaf__safetensors_close(want);
+}
+
+/* Logits of the first batch with the recorded adapter. */
+static void check_adapted(const char *dir, const char *lora, const batches *b)
+{
+    char *hf = strdup(in_dir(dir, "hf")), *final = strdup(in_dir(lora, "adapter_final")),
+         *data = write_batches(b, "first_batch.safetensors", 1);
+    sheaf_safetensors *in = record_of(dir, "lora/batches.safetensors"),
+                      *want = record_of(lora, "logits_final.safetensors");
+    const sheaf_safetensors_entry *ids = of_step(in, 0, "input_ids"),
+                                  *masked = of_step(in, 0, "attention_mask");
+    const int64_t rows = ids->shape[0], length = ids->shape[1];
+    int64_t n, cols;
+    int64_t *mask = masked == NULL ? NULL : integer_rows(in, masked->name, &cols);
+    float *logits = values(want, "logits", &n);
+    for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
+        trial t = run(hf, final, data, few_ranks[r], SHEAF_F32, false);
+        const int64_t vocab = n / (rows * length);
+        for (int64_t row = 0; row < rows; row++)
+            compare_rows(lora, t.logits + row * b->length * vocab, logits + row * length * vocab,
+                         length * vocab, mask == NULL ? NULL : mask + row * length, length);
+        release(&t);
+    }
+    free(hf);
+    free(final);
+    free(data);
+    free(mask);
+    free(logits);
+    sheaf__safetensors_close(in);
+    sheaf__safetensors_close(want);
+}
+
+static void check_lora(const char *dir, const char *name)
+{
+    char *lora = strdup(in_dir(dir, name)), *first = NULL;
+    sheaf_safetensors *in = record_of(dir, "lora/batches.safetensors");
+    batches b = read_batches(in);
+    char *data = write_batches(&b, "batches.safetensors", b.steps);
+    check_adapted(dir, lora, &b);
+    static int runs;
+    for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
+        char folder[32];
+        snprintf(folder, sizeof folder, "run%d", runs++);
+        char *out = strdup(at(folder)), *adapter = strdup(in_dir(out, "adapter"));
+        train(dir, lora, &b, data, few_ranks[r], out);
+        if (r == 0)
+            compare_adapters(adapter, in_dir(lora, "adapter_final"), 1e-4);
+        else
+            compare_adapters(adapter, first, 0);
+        free(out);
+        if (r == 0)
+            first = adapter;
+        else
+            free(adapter);
+    }
+    release_batches(&b);
+    sheaf__safetensors_close(in);
+    free(data);
+    free(first);
+    free(lora);
+}
+
+static void test_lora__runs_as_recorded(void **state)
+{
+    static const char *const runs[] = { "lora", "lora_experts" };
+    int ran = 0;
+    for (int m = 0; m < models; m++)
+        for (size_t i = 0; i < ARRAY_LEN(runs); i++)
+            if (exists(in_dir(in_dir(model_dir[m], runs[i]), "log.json"))) {
+                check_lora(model_dir[m], runs[i]);
+                ran++;
+            }
+    assert_true(ran >= models);
+}
+
+/* ---- greedy tokens ---- */
+
+typedef struct generation {
+    sheaf__prompt prompt[MOST_CASES];
+    int32_t ids[MOST_CASES][MOST_IDS], found[MOST_CASES][MOST_IDS];
+    sheaf__continuation out[MOST_CASES];
+    int64_t count, max_new;
+} generation;
+
+static sheaf_status *generate_rank(void *self, sheaf__model *model)
+{
+    generation *g = self;
+    int32_t buffer[MOST_CASES][MOST_IDS];
+    sheaf__continuation own[MOST_CASES];
+    for (int i = 0; i < MOST_CASES; i++)
+        own[i] = (sheaf__continuation){ buffer[i], 0 };
+    return sheaf__generate(
+        model->context->rank == 0 ? g->out : own, model, g->prompt, g->count,
+        &(sheaf__generate_options){
+            .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+            .max_new = g->max_new,
+            .batch = MOST_CASES });
+}
+
+static void add_prompt(generation *g, const json_t *one)
+{
+    const json_t *ids = json_object_get(one, "prompt");
+    const int64_t n = (int64_t)json_array_size(ids), i = g->count++;
+    assert_true(i < MOST_CASES && n <= MOST_IDS);
+    if (json_array_size(json_object_get(one, "pictures")) > 0)
+        fail_msg("a prompt with pictures: none is put together here yet");
+    for (int64_t k = 0; k < n; k++)
+        g->ids[i][k] = (int32_t)json_integer_value(json_array_get(ids, (size_t)k));
+    g->prompt[i] = (sheaf__prompt){ g->ids[i], n };
+    g->out[i] = (sheaf__continuation){ g->found[i], 0 };
+    g->max_new = (int64_t)json_array_size(json_object_get(one, "tokens"));
+}
+
+/* Each prompt alone, and all together: recorded batches of them gave each its own tokens. */
+static void check_generation(const sheaf__opened *opened, const json_t *cases, int64_t from,
+                             int64_t to, int ranks)
+{
+    generation *g = calloc(1, sizeof *g);
+    for (int64_t i = from; i < to; i++)
+        add_prompt(g, json_array_get(cases, (size_t)i));
+    CHECK_OK(sheaf__team_run(
+        opened,
+        &(sheaf__team_options){
+            .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = MOST_IDS },
+        generate_rank, g));
+    for (int64_t i = 0; i < g->count; i++) {
+        const json_t *want = json_object_get(json_array_get(cases, (size_t)(from + i)), "tokens");
+        assert_int_equal(g->out[i].n, json_array_size(want));
+        for (int64_t k = 0; k < g->out[i].n; k++)
+            assert_int_equal(g->found[i][k], json_integer_value(json_array_get(want, (size_t)k)));
+    }
+    free(g);
+}
+
+static void test_generation__greedy_tokens(void **state)
+{
+    for (int m = 0; m < models; m++) {
+        sheaf__opened opened;
+        json_t *cases = json_of(model_dir[m], "generation.json");
+        int64_t alone = 0;
+        while (json_object_get(json_array_get(cases, (size_t)alone), "prompt") != NULL)
+            alone++;
+        assert_true(alone > 0);
+        CHECK_OK(sheaf__open_model(
+            &opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "hf"), .slices = 8 }));
+        for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
+            for (int64_t i = 0; i < alone; i++)
+                check_generation(&opened, cases, i, i + 1, few_ranks[r]);
+            check_generation(&opened, cases, 0, alone, few_ranks[r]);
+        }
+        sheaf__opened_close(&opened);
+        json_decref(cases);
+    }
+}
+
+static int forget_families(void **state)
+{
+    for (int m = 0; m < models; m++)
+        free(model_dir[m]);
+    return remove_scratch(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward__logits_loss_and_hidden_states),
+        cmocka_unit_test(test_gradients__of_all_tensors),
+        cmocka_unit_test(test_lora__runs_as_recorded),
+        cmocka_unit_test(test_generation__greedy_tokens),
+    };
+    return cmocka_run_group_tests(tests, find_families, forget_families);
+}

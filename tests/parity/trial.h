@@ -1,0 +1,327 @@
+/* trial.h - one forward, or forward and backward, of a recorded model at some number of ranks:
+ * logits, loss, stages on the way, gradients; and recorded tensors to compare them with. What the
+ * parity tests of models of every kind share. */
+#pragma once
+
+#include "tests/check.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "formats/safetensors.h"
+#include "models/open.h"
+#include "tests/files.h"
+#include "train/runner.h"
+
+enum { MAX_MODELS = 32, MAX_STAGES = 512 };
+static char *model_dir[MAX_MODELS];
+static int models;
+static const int ranks_to_try[] = { 1, 2, 3, 8 };
+
+/* "dir/name"; the last sixteen results stay valid. */
+static inline const char *in_dir(const char *dir, const char *name)
+{
+    static char *ring[16];
+    static int next;
+    char *joined = NULL;
+    if (asprintf(&joined, "%s/%s", dir, name) < 0)
+        fail_msg("out of memory");
+    char **slot = &ring[next++ % 16];
+    free(*slot);
+    return *slot = joined;
+}
+
+static inline bool exists(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
+
+/* ---- recorded tensors ---- */
+
+static inline sheaf_safetensors *record_of(const char *dir, const char *name)
+{
+    sheaf_safetensors *file;
+    CHECK_OK(sheaf__safetensors_open(&file, in_dir(dir, name)));
+    return file;
+}
+
+/* The n floats of a recorded tensor, malloc'd; NULL and 0 when there is none of the name. */
+static inline float *values(const sheaf_safetensors *file, const char *name, int64_t *n)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
+    *n = 0;
+    if (e == NULL)
+        return NULL;
+    assert_int_equal(e->dtype, SHEAF_F32);
+    float *x = malloc((size_t)e->bytes + 1);
+    *n = e->bytes / 4;
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, x, e->bytes));
+    return x;
+}
+
+/* The numbers of a recorded integer tensor, I64 or I32, malloc'd, row by row; cols: out, of a row,
+ * 1 where it has one axis. */
+static inline int64_t *integer_rows(const sheaf_safetensors *file, const char *name, int64_t *cols)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
+    if (e == NULL || (e->dtype != SHEAF_I64 && e->dtype != SHEAF_I32))
+        fail_msg("no '%s', I64 or I32", name);
+    const int64_t size = (int64_t)sheaf_dtype_bytes(e->dtype), n = e->bytes / size;
+    char *raw = malloc((size_t)e->bytes + 1);
+    int64_t *x = malloc((size_t)n * sizeof *x + 1);
+    *cols = e->ndim == 2 ? e->shape[1] : 1;
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, raw, e->bytes));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = size == 8 ? ((int64_t *)raw)[i] : ((int32_t *)raw)[i];
+    free(raw);
+    return x;
+}
+
+static inline json_t *json_of(const char *dir, const char *name)
+{
+    json_t *object = json_load_file(in_dir(dir, name), 0, NULL);
+    if (object == NULL)
+        fail_msg("%s/%s: not JSON", dir, name);
+    return object;
+}
+
+/* ---- one run ---- */
+
+typedef struct stage {
+    char name[64];
+    int stream;
+    sheaf__value *value;
+} stage;
+
+typedef struct trial {
+    /* in */
+    const sheaf__opened *opened;
+    const sheaf_data *data;
+    int ranks;
+    sheaf_dtype dtype;
+    bool backward;
+    int64_t positions, vocab; /* of all sequences together; of a position's logits */
+    /* out, of rank 0 */
+    float *logits;
+    double loss;
+    float *stage[MAX_STAGES]; /* rows of the sequences in their order */
+    int64_t stage_numel[MAX_STAGES];
+    char stage_name[MAX_STAGES][64];
+    int stages;
+    float **grad; /* by trained tensor, logical [shape], when backward */
+    char **name;
+    int64_t *numel;
+    int trained;
+} trial;
+
+typedef struct watched {
+    stage at[MAX_STAGES];
+    int count;
+} watched;
+
+static inline void watch(void *self, sheaf__tape *tape, const char *name, int layer, int stream,
+                         sheaf__value *value)
+{
+    watched *w = self;
+    assert_true(w->count < MAX_STAGES);
+    stage *s = &w->at[w->count++];
+    snprintf(s->name, sizeof s->name, layer < 0 ? "%s" : "%s%d", name, layer);
+    s->stream = stream;
+    s->value = value;
+    value->pinned = true;
+}
+
+static inline bool everything(void *self, const sheaf_tensor *t)
+{
+    return true;
+}
+
+static inline sheaf_status *keep_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
+                                        const float *logits)
+{
+    trial *t = self;
+    const int64_t vocab = t->opened->config.vocab;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(t->logits + row[i] * vocab, logits + i * vocab, (size_t)vocab * sizeof *logits);
+    return NULL;
+}
+
+static inline sheaf_status *drop_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
+                                        const float *logits)
+{
+    return NULL;
+}
+
+/* Both streams of a stage in one array, rows in the order of the sequences. */
+static inline void keep_stages(trial *t, const watched *w, const sheaf__runner *r)
+{
+    const sheaf__kernels *k = r->model->context->device->kernels;
+    for (int i = 0; i < w->count; i++) {
+        const stage *s = &w->at[i];
+        int at = 0;
+        while (at < t->stages && strcmp(t->stage_name[at], s->name) != 0)
+            at++;
+        const bool split = strncmp(s->name, "attention", 9) == 0 ||
+                           strncmp(s->name, "cross_attention", 15) == 0 ||
+                           strncmp(s->name, "mlp", 3) == 0;
+        const int64_t cols = s->value->cols,
+                      rows = split ? r->options.rows * r->options.seq : s->value->rows;
+        if (at == t->stages) {
+            snprintf(t->stage_name[t->stages++], 64, "%s", s->name);
+            t->stage[at] = calloc((size_t)(rows * cols), sizeof(float));
+            t->stage_numel[at] = rows * cols;
+        }
+        for (int64_t row = 0; row < s->value->rows; row++) {
+            const int32_t *of = r->batch.stream[s->stream];
+            const int64_t to = split && of != NULL ? of[row] : row;
+            k->widen(t->stage[at] + to * cols,
+                     (const char *)s->value->data +
+                         row * cols * (int64_t)sheaf_dtype_bytes(s->value->dtype),
+                     s->value->dtype, cols);
+        }
+    }
+}
+
+/* A rank's slices of the gradients, into arrays that all ranks fill. */
+static inline void keep_gradients(trial *t, const sheaf__trained_set *set)
+{
+    for (int i = 0; i < set->count; i++) {
+        const sheaf__trained *m = set->item[i];
+        assert_string_equal(t->name[i], m->name);
+        for (int s = m->first; s < m->first + m->count; s++) {
+            const float *x = m->grad[s];
+            for (int part = 0; part < sheaf__trained_parts(m); part++) {
+                sheaf_range rows, cols;
+                sheaf__trained_box(m, part, s, &rows, &cols);
+                for (int64_t r = rows.begin; r < rows.end; r++)
+                    for (int64_t c = cols.begin; c < cols.end; c++)
+                        t->grad[i][r * m->shape[1] + c] = *x++;
+            }
+        }
+    }
+}
+
+static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
+{
+    trial *t = arg;
+    sheaf__device *device;
+    sheaf__model *model;
+    sheaf__runner runner;
+    watched *w = calloc(1, sizeof *w);
+    const sheaf__stages stages = { watch, w };
+    const int rank = sheaf_comm_rank(comm);
+    const int64_t rows = sheaf_data_rows(t->data), seq = sheaf_data_seq(t->data);
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
+    sheaf__context c = { .device = device,
+                         .comm = t->ranks == 1 ? NULL : comm,
+                         .rank = rank,
+                         .ranks = t->ranks,
+                         .slices = 8,
+                         .own = sheaf_owner_slices(8, t->ranks, rank),
+                         .dtype = t->dtype };
+    CHECK_OK(sheaf__model_new(&model, &c, t->opened->schema,
+                              &(sheaf__model_options){ .trains = t->backward ? everything : NULL,
+                                                       .backward = t->backward,
+                                                       .positions = seq,
+                                                       .lora = t->opened->lora }));
+    CHECK_OK(sheaf__model_load(model, t->opened->weights, t->opened->adapter));
+    CHECK_OK(sheaf__runner_open(
+        &runner, model, t->data,
+        &(sheaf__runner_options){ .rows = rows,
+                                  .seq = seq,
+                                  .backward = t->backward,
+                                  .kept = t->backward && t->ranks == 3 ? SHEAF__KEPT_NONE
+                                                                       : SHEAF__KEPT_ALL,
+                                  .stages = rank == 0 && !t->backward ? &stages : NULL }));
+    int64_t row[64];
+    for (int64_t i = 0; i < rows; i++)
+        row[i] = i;
+    runner.info.training = t->backward;
+    runner.head.gradient_scale = 1.0f / (float)sheaf_data_labels(t->data, row, rows);
+    runner.head.all_rows = !t->backward;
+    runner.head.take = t->backward ? NULL
+                       : rank == 0 ? keep_logits
+                                   : drop_logits; /* all ranks or none */
+    runner.head.self = t;
+    sheaf__accumulators accumulators = { 0 };
+    if (t->backward)
+        CHECK_OK(sheaf__accumulator_begin(model->trained, &accumulators, 0));
+    if (rank == 0 && t->backward) {
+        t->trained = model->trained->count;
+        t->grad = calloc((size_t)t->trained, sizeof *t->grad);
+        t->name = calloc((size_t)t->trained, sizeof *t->name);
+        t->numel = calloc((size_t)t->trained, sizeof *t->numel);
+        for (int i = 0; i < t->trained; i++) {
+            const sheaf__trained *m = model->trained->item[i];
+            t->numel[i] = m->shape[0] * m->shape[1];
+            t->grad[i] = calloc((size_t)t->numel[i], sizeof(float));
+            t->name[i] = strdup(m->name);
+        }
+    }
+    CHECK_OK(sheaf__runner_run(&runner, row));
+    CHECK_OK(sheaf_comm_barrier(comm));
+    if (rank == 0) {
+        t->loss = runner.head.loss_sum / (double)sheaf_data_labels(t->data, row, rows);
+        keep_stages(t, w, &runner);
+    }
+    if (t->backward)
+        keep_gradients(t, model->trained);
+    sheaf__runner_release(&runner);
+    sheaf__model_free(model);
+    sheaf__device_close(device);
+    free(w);
+    return NULL;
+}
+
+static inline trial run(const char *model, const char *adapter, const char *inputs, int ranks,
+                        sheaf_dtype dtype, bool backward)
+{
+    sheaf__opened opened;
+    sheaf_data *data;
+    CHECK_OK(sheaf__open_model(
+        &opened, &(sheaf__open_options){ .model = model, .slices = 8, .adapter = adapter }));
+    CHECK_OK(sheaf_data_open(&data, inputs, &(sheaf_data_options){ .config = &opened.config }));
+    trial t = { .opened = &opened,
+                .data = data,
+                .ranks = ranks,
+                .dtype = dtype,
+                .backward = backward,
+                .positions = sheaf_data_rows(data) * sheaf_data_seq(data),
+                .vocab = opened.config.vocab };
+    t.logits = calloc((size_t)(t.positions * t.vocab), sizeof *t.logits);
+    CHECK_OK(sheaf_comm_run_threads(ranks, trial_rank, &t));
+    sheaf_data_close(data);
+    sheaf__opened_close(&opened);
+    return t;
+}
+
+static inline void release(trial *t)
+{
+    free(t->logits);
+    for (int i = 0; i < t->stages; i++)
+        free(t->stage[i]);
+    for (int i = 0; i < t->trained; i++) {
+        free(t->grad[i]);
+        free(t->name[i]);
+    }
+    free(t->grad);
+    free(t->name);
+    free(t->numel);
+}
+
+static inline double norm_of(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sqrt(sum);
+}
+
+static inline void compare(const char *what, const float *x, const float *want, int64_t n,
+                           double absolute, double relative)
+{
+    for (int64_t i = 0; i < n; i++)
+        CHECK_NEAR(what, x[i], want[i], absolute + relative * fabs((double)want[i]));
+}
