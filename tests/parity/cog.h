@@ -10,22 +10,9 @@
 
 static inline int find_models(void **state)
 {
-    char **names;
-    int64_t count;
     if (make_scratch(state) != 0)
         fail_msg("no scratch folder");
-    char *root = strdup(golden(""));
-    CHECK_OK(sheaf__list_dir(&names, &count, root));
-    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
-        char *dir = strdup(in_dir(root, names[i]));
-        if (exists(in_dir(dir, "inputs.safetensors")) &&
-            exists(in_dir(dir, "mp1/model_config.json")))
-            model_dir[models++] = dir;
-        else
-            free(dir);
-    }
-    sheaf__names_free(names, count);
-    free(root);
+    find_in(golden(""), "inputs.safetensors", "mp1/model_config.json");
     if (models == 0)
         fail_msg("no model with images found");
     return 0;

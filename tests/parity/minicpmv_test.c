@@ -11,21 +11,6 @@
 
 static const char *const batches[] = { "one_row", "two_rows" };
 
-static void find_in(const char *root)
-{
-    char **names;
-    int64_t count;
-    CHECK_OK(sheaf__list_dir(&names, &count, root));
-    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
-        char *dir = strdup(in_dir(root, names[i]));
-        if (exists(in_dir(dir, "config.json")) && exists(in_dir(dir, "one_row.safetensors")))
-            model_dir[models++] = dir;
-        else
-            free(dir);
-    }
-    sheaf__names_free(names, count);
-}
-
 static void copy(const char *from, const char *to)
 {
     char *bytes;
@@ -78,12 +63,12 @@ static int find_recordings(void **state)
     if (make_scratch(state) != 0 ||
         asprintf(&small, "%s/tests/data/minicpmv", source == NULL ? "." : source) < 0)
         fail_msg("no scratch folder");
-    find_in(small);
+    find_in(small, "config.json", "one_row.safetensors");
     check_versions();
     make_padded(small);
     const int few = models;
     if (golden_is_full())
-        find_in(golden("minicpmv"));
+        find_in(golden("minicpmv"), "config.json", "one_row.safetensors");
     if (golden_is_full() && models == few)
         fail_msg("no recording of MiniCPM-V found");
     free(small);

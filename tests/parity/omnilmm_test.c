@@ -11,21 +11,9 @@
 
 static int find_omnilmm(void **state)
 {
-    char **names;
-    int64_t count;
     if (make_scratch(state) != 0)
         fail_msg("no scratch folder");
-    char *root = strdup(golden(""));
-    CHECK_OK(sheaf__list_dir(&names, &count, root));
-    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
-        char *dir = strdup(in_dir(root, names[i]));
-        if (exists(in_dir(dir, "single.safetensors")) && exists(in_dir(dir, "batch.safetensors")))
-            model_dir[models++] = dir;
-        else
-            free(dir);
-    }
-    sheaf__names_free(names, count);
-    free(root);
+    find_in(golden(""), "single.safetensors", "batch.safetensors");
     if (models == 0 && golden_is_full())
         fail_msg("no OmniLMM found");
     return 0;

@@ -21,30 +21,26 @@ static const char *const not_read[] = { "glm4",       "minicpmv4_0", "minicpmv4_
 enum { MOST_CASES = 16, MOST_IDS = 512 };
 static const int few_ranks[] = { 1, 2, 3 };
 
-static bool is_read(const char *family)
+static bool is_read(const char *dir)
 {
     for (size_t i = 0; i < ARRAY_LEN(not_read); i++)
-        if (strcmp(not_read[i], family) == 0)
+        if (strcmp(not_read[i], strrchr(dir, '/') + 1) == 0)
             return false;
     return true;
 }
 
 static int find_families(void **state)
 {
-    char **names;
-    int64_t count;
     if (make_scratch(state) != 0)
         fail_msg("no scratch folder");
-    CHECK_OK(sheaf__list_dir(&names, &count, recording("successors")));
-    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
-        char *dir = strdup(in_dir(recording("successors"), names[i]));
-        if (is_read(names[i]) && exists(in_dir(dir, "hf/config.json")) &&
-            exists(in_dir(dir, "inputs.safetensors")))
-            model_dir[models++] = dir;
+    find_in(recording("successors"), "hf/config.json", "inputs.safetensors");
+    const int found = models;
+    models = 0;
+    for (int i = 0; i < found; i++)
+        if (is_read(model_dir[i]))
+            model_dir[models++] = model_dir[i];
         else
-            free(dir);
-    }
-    sheaf__names_free(names, count);
+            free(model_dir[i]);
     if (models == 0)
         fail_msg("no family under %s", recording("successors"));
     return 0;

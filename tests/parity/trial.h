@@ -38,6 +38,22 @@ static inline bool exists(const char *path)
     return access(path, R_OK) == 0;
 }
 
+/* The folders of `root` that hold both files, at the end of model_dir. */
+static inline void find_in(const char *root, const char *file, const char *other)
+{
+    char **names;
+    int64_t count;
+    CHECK_OK(sheaf__list_dir(&names, &count, root));
+    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
+        char *dir = strdup(in_dir(root, names[i]));
+        if (exists(in_dir(dir, file)) && exists(in_dir(dir, other)))
+            model_dir[models++] = dir;
+        else
+            free(dir);
+    }
+    sheaf__names_free(names, count);
+}
+
 /* ---- recorded tensors ---- */
 
 static inline sheaf_safetensors *record_of(const char *dir, const char *name)
