@@ -215,7 +215,7 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
     const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
     sheaf__value *logits;
     sheaf__record_columns(p->tape, &logits, x, (sheaf__linear *const[]){ &mix->router }, 1, info);
-    sheaf__value *weights = sheaf__record_router(p->tape, logits, mix->top_k);
+    sheaf__value *weights = sheaf__record_router(p->tape, logits, mix->top_k, mix->of_all);
     sheaf__value *sum =
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
     for (int64_t i = 0; i < mix->num_experts; i++) {

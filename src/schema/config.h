@@ -27,6 +27,7 @@ typedef enum sheaf_family {
     SHEAF_OMNILMM,
     SHEAF_MINICPMV,
     SHEAF_GEMMA,
+    SHEAF_QWEN3_MOE,
     SHEAF_FAMILIES /* how many there are */
 } sheaf_family;
 typedef enum sheaf_rope_type {
@@ -107,8 +108,11 @@ typedef struct sheaf_config {
     int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0), */
     uint64_t full_layers[SHEAF_MAX_LAYERS / 64]; /* but those whose bit is set */
     int64_t max_position;
-    /* Mixtral: experts of a layer, and how many a token is routed to; else 0. */
-    int64_t num_experts, top_k;
+    /* Mixtral, Qwen3-MoE: experts of a layer, how many a token is routed to, and how wide each is;
+     * else 0. */
+    int64_t num_experts, top_k, expert_ffn;
+    bool shares_of_all; /* weights of experts are shares of all, not of those that were chosen */
+    uint64_t mlp_layers[SHEAF_MAX_LAYERS / 64]; /* bit i: layer i has an MLP in their place */
     /* CogVLM and CogAgent; all zero for others. */
     int64_t patches;        /* of an image, P */
     int64_t experts;        /* layers from the first on that have visual experts */

@@ -133,6 +133,7 @@ typedef struct number_row {
 #define S3 "\"model_type\":\"smollm3\",\"architectures\":null"
 #define O2 "\"model_type\":\"olmo2\",\"architectures\":null"
 #define MX "\"model_type\":\"mixtral\",\"architectures\":null"
+#define QM "\"model_type\":\"qwen3_moe\",\"architectures\":null,\"moe_intermediate_size\":24"
 #define G2 "\"model_type\":\"gemma2\",\"architectures\":null,\"hidden_act\":\"gelu\""
 #define G3 "\"model_type\":\"gemma3_text\",\"architectures\":null,\"hidden_act\":null"
 #define P3 "\"model_type\":\"phi3\",\"architectures\":null"
@@ -260,6 +261,29 @@ static void test_mixture__of_mixtral(void **state)
         sheaf_config c;
         CHECK_OK(parse_with(&c, rows[i].changes));
         if (c.num_experts != rows[i].num_experts || c.top_k != rows[i].top_k)
+            fail_msg("%s", rows[i].changes);
+        sheaf_config_release(&c);
+    }
+}
+
+static void test_mixture__layers_of_qwen3(void **state)
+{
+    static const struct {
+        const char *changes;
+        uint64_t mlps; /* of 4 layers */
+        bool of_all;
+    } rows[] = {
+        { "{" QM "}", 0, true },
+        { "{" QM ",\"norm_topk_prob\":true,\"mlp_only_layers\":[]}", 0, false },
+        { "{" QM ",\"mlp_only_layers\":[1,3,7]}", 10, true },
+        { "{" QM ",\"decoder_sparse_step\":2}", 5, true },
+        { "{" QM ",\"decoder_sparse_step\":2,\"mlp_only_layers\":[3]}", 13, true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_config c;
+        CHECK_OK(parse_with(&c, rows[i].changes));
+        if (c.mlp_layers[0] != rows[i].mlps || c.shares_of_all != rows[i].of_all ||
+            c.expert_ffn != 24 || c.num_experts != 128 || c.top_k != 8)
             fail_msg("%s", rows[i].changes);
         sheaf_config_release(&c);
     }
@@ -649,9 +673,18 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{" MX ",\"num_local_experts\":0}", SHEAF_E_FORMAT, "'num_local_experts'" },
         { "{" MX ",\"num_local_experts\":5000}", SHEAF_E_FORMAT, "'num_local_experts'" },
         { "{" MX ",\"num_local_experts\":3,\"num_experts_per_tok\":4}", SHEAF_E_LAYOUT,
-          "'num_experts_per_tok' | at most num_local_experts, 3 | 4" },
+          "'num_experts_per_tok' | at most the number of experts, 3 | 4" },
         { "{" MX ",\"num_local_experts\":1}", SHEAF_E_LAYOUT, "'num_experts_per_tok' |" },
         { "{" MX ",\"num_experts\":4}", SHEAF_E_UNSUPPORTED, "'num_experts'" },
+        { "{" QM ",\"num_experts\":9,\"num_local_experts\":10}", SHEAF_E_LAYOUT,
+          "'num_experts' | 10, as 'num_local_experts' is | 9" },
+        { "{\"model_type\":\"qwen3_moe\",\"architectures\":null}", SHEAF_E_FORMAT,
+          "'moe_intermediate_size'" },
+        { "{" QM ",\"mlp_only_layers\":[0,-1]}", SHEAF_E_FORMAT, "numbers of layers, from 0" },
+        { "{" QM ",\"mlp_only_layers\":[\"1\"]}", SHEAF_E_FORMAT, "'mlp_only_layers'" },
+        { "{" QM ",\"decoder_sparse_step\":0}", SHEAF_E_FORMAT, "'decoder_sparse_step'" },
+        { "{" QM ",\"decoder_sparse_step\":9}", SHEAF_E_UNSUPPORTED,
+          "experts in at least one layer" },
         { "{" MX ",\"output_router_logits\":true}", SHEAF_E_UNSUPPORTED,
           "'output_router_logits' | false" },
         { "{" MX ",\"router_jitter_noise\":0.01}", SHEAF_E_UNSUPPORTED,
@@ -854,6 +887,7 @@ int main(void)
         cmocka_unit_test(test_defaults__when_keys_are_absent_or_null),
         cmocka_unit_test(test_family__from_either_key),
         cmocka_unit_test(test_mixture__of_mixtral),
+        cmocka_unit_test(test_mixture__layers_of_qwen3),
         cmocka_unit_test(test_biases__by_family),
         cmocka_unit_test(test_window__who_has_one_and_from_where),
         cmocka_unit_test(test_tokens__one_several_or_none),

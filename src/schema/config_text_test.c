@@ -41,6 +41,9 @@ static const char turning[] = /* the same with the default rotary embedding */
 static const char mixtral[] =
     "{\"model_type\":\"mixtral\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"num_key_value_heads\":4}";
+static const char qwen3_moe[] =
+    "{\"model_type\":\"qwen3_moe\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"moe_intermediate_size\":24}";
 static const char gemma2[] =
     "{\"model_type\":\"gemma2\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
     "\"num_key_value_heads\":4}";
@@ -112,6 +115,13 @@ static const struct {
     { phi3, "{\"original_max_position_embeddings\":77}" },
     { mixtral, "{\"num_local_experts\":4}" },
     { mixtral, "{\"num_experts_per_tok\":1}" },
+    { qwen3_moe, "{\"num_experts\":64}" },
+    { qwen3_moe, "{\"num_local_experts\":64}" },
+    { qwen3_moe, "{\"num_experts_per_tok\":7}" },
+    { qwen3_moe, "{\"moe_intermediate_size\":25}" },
+    { qwen3_moe, "{\"norm_topk_prob\":true}" },
+    { qwen3_moe, "{\"decoder_sparse_step\":2}" },
+    { qwen3_moe, "{\"mlp_only_layers\":[3]}" },
     { gemma, "{\"head_dim\":64}" },
     { gemma, "{\"tie_word_embeddings\":false}" },
     { gemma2, "{\"query_pre_attn_scalar\":200}" },

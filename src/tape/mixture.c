@@ -7,16 +7,27 @@
 /* ---- the choice ---- */
 
 typedef struct choice_params {
-    sheaf__value *logits, *weights;
+    sheaf__value *logits, *weights, *all; /* all: NULL where nothing reads it */
     int64_t top_k;
+    bool of_all;
 } choice_params;
+
+static sheaf__choice choice_of(const sheaf__context *c, const choice_params *p)
+{
+    return (sheaf__choice){ .logits = p->logits->data,
+                            .weights = p->weights->data,
+                            .all = p->all == NULL ? NULL : p->all->data,
+                            .of_all = p->of_all,
+                            .rows = sheaf__rows_present(p->logits),
+                            .experts = p->logits->cols,
+                            .top_k = p->top_k,
+                            .dtype = c->dtype };
+}
 
 static sheaf_status *choice_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
-    const choice_params *p = op->params;
-    sheaf__op_choice(c->device, p->weights->data, p->logits->data, sheaf__rows_present(p->logits),
-                     p->logits->cols, p->top_k, c->dtype);
+    sheaf__op_choice(c->device, choice_of(c, op->params));
     return NULL;
 }
 
@@ -25,22 +36,30 @@ static sheaf_status *choice_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     const choice_params *p = op->params;
-    sheaf__op_choice_back(c->device, p->logits->grad, p->weights->data, p->weights->grad,
-                          sheaf__rows_present(p->logits), p->logits->cols, c->dtype);
+    sheaf__choice choice = choice_of(c, p);
+    choice.logits = p->logits->grad;
+    choice.grad = p->weights->grad;
+    sheaf__op_choice_back(c->device, choice);
     return NULL;
 }
 
-sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k)
+sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k,
+                                   bool of_all)
 {
-    sheaf__op *op =
-        sheaf__tape_op(tape, "choice of experts", choice_forward,
-                       logits->needs_grad ? choice_backward : NULL, sizeof(choice_params));
+    const bool flows = logits->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "choice of experts", choice_forward,
+                                   flows ? choice_backward : NULL, sizeof(choice_params));
     sheaf__value *weights =
         sheaf__tape_like(tape, logits, "weights of experts", logits->cols, SHEAF_F32);
-    *(choice_params *)op->params = (choice_params){ logits, weights, top_k };
-    weights->needs_grad = logits->needs_grad;
+    sheaf__value *all = of_all && flows ? sheaf__tape_like(tape, logits, "probabilities of experts",
+                                                           logits->cols, SHEAF_F32)
+                                        : NULL;
+    *(choice_params *)op->params = (choice_params){ logits, weights, all, top_k, of_all };
+    weights->needs_grad = flows;
     sheaf__op_arg(op, logits, SHEAF__READ | SHEAF__GRAD_WRITE);
     sheaf__op_arg(op, weights, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GRAD_READ);
+    if (all != NULL)
+        sheaf__op_arg(op, all, SHEAF__MAKE | SHEAF__KEEP);
     return weights;
 }
 

@@ -1,18 +1,19 @@
 /* mixture.h - a mixture of experts: routing of rows, weights, and the weighted sum.
  *
  *   p = softmax(logits) in float32; the top_k largest p are chosen, of equal ones the first
- *   w_e = p_e / (sum of the chosen p, the largest first), 0 for the others
+ *   w_e = p_e / (sum of the chosen p, the largest first), or with of_all p_e; 0 for the others
  *   y = round(residual + s), s = 0, then for each expert in ascending order, in rows that took it,
  *       s = round(s + round(w_e * y_e))
  * Backward: dy_e = round(w_e * ds); dw_e = the sum of y_e * ds over a row;
- *   dlogit_e = round(w_e * (dw_e - sum_j w_j dw_j))
+ *   dlogit_e = round(v_e * (dw_e - sum_j w_j dw_j)), v = w, or with of_all p
  * All of it lies whole on every rank, and each computes all. */
 #pragma once
 
 #include "tape/tape.h"
 
 /* sheaf__record_router - weights [rows, experts], float32. */
-sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k);
+sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k,
+                                   bool of_all);
 /* sheaf__record_mixture - the sum, zero. flows: some expert's output needs a gradient. */
 sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows);
 /* sheaf__record_expert_rows - the rows of x that took expert `expert`: a value of which as many are

@@ -51,20 +51,22 @@ static sheaf_status *qk_norms(sheaf__model *m, sheaf__layer *l, int i)
     return st == NULL ? norm(m, &l->norm_k, SHEAF_NORM_K, i) : st;
 }
 
-/* A layer of the mixture of layer `layer`. */
-static sheaf_status *mixture_linear(sheaf__model *m, sheaf__linear *l, int layer,
-                                    const char *format, int i, int w)
+/* A layer of the mixture of layer `layer`: "gate", or one of expert i. */
+static sheaf_status *mixture_linear(sheaf__model *m, sheaf__linear *l, int layer, int i,
+                                    const char *part)
 {
     char inside[64], name[128];
     const sheaf_tensor *t = NULL;
-    snprintf(inside, sizeof inside, format, i, w);
-    snprintf(name, sizeof name, "model.layers.%d." SHEAF__MIXTURE "%s.weight", layer, inside);
+    snprintf(inside, sizeof inside, i < 0 ? "" : "experts.%d.", i);
+    snprintf(name, sizeof name, "model.layers.%d.%s%s%s.weight", layer, form_of(m)->mixture->prefix,
+             inside, part);
     sheaf_status *st = sheaf__build_find(&t, m, name);
     return st == NULL ? sheaf__build_linear(m, l, t, NULL, 0) : st;
 }
 
 static sheaf_status *mixture(sheaf__model *m, sheaf__layer *l, int layer)
 {
+    const sheaf__mixture_form *form = form_of(m)->mixture;
     const int64_t n = m->schema->config.num_experts;
     sheaf__mixture *mix = calloc(1, sizeof *mix + (size_t)n * sizeof *mix->expert);
     if (mix == NULL)
@@ -72,12 +74,12 @@ static sheaf_status *mixture(sheaf__model *m, sheaf__layer *l, int layer)
     l->mixture = mix;
     mix->num_experts = n;
     mix->top_k = m->schema->config.top_k;
-    sheaf_status *st = mixture_linear(m, &mix->router, layer, "gate", 0, 0);
+    mix->of_all = m->schema->config.shares_of_all;
+    sheaf_status *st = mixture_linear(m, &mix->router, layer, -1, "gate");
     for (int i = 0; i < n && st == NULL; i++) {
-        sheaf__linear *const part[] = { &mix->expert[i].gate, &mix->expert[i].down,
-                                        &mix->expert[i].up };
-        for (int w = 1; w <= 3 && st == NULL; w++)
-            st = mixture_linear(m, part[w - 1], layer, "experts.%d.w%d", i, w);
+        TRY(st, mixture_linear(m, &mix->expert[i].gate, layer, i, form->gate));
+        TRY(st, mixture_linear(m, &mix->expert[i].down, layer, i, form->down));
+        TRY(st, mixture_linear(m, &mix->expert[i].up, layer, i, form->up));
     }
     return st;
 }
@@ -106,7 +108,9 @@ static sheaf_status *layer(sheaf__model *m, int i)
         l->rope = &m->local;
     sheaf_status *st = norm(m, &l->norm_in, SHEAF_NORM_IN, i);
     TRY(st, norm(m, &l->norm_post, SHEAF_NORM_POST, i));
-    const int parts = form_of(m)->mixture ? 4 : 7;
+    const bool mixed =
+        form_of(m)->mixture != NULL && !sheaf__layer_in(m->schema->config.mlp_layers, i);
+    const int parts = mixed ? 4 : 7;
     for (int j = 0; j < parts && st == NULL; j++) {
         st = form_of(m)->fused ? linear(m, part[j], fused[j].role, i, fused[j].piece)
                                : linear(m, part[j], apart[j].role, i, 0);
@@ -115,7 +119,7 @@ static sheaf_status *layer(sheaf__model *m, int i)
         if (j == 3 && st == NULL)
             st = wide_norm(m, &l->norm_after[0], SHEAF_NORM_AFTER_ATTENTION, i);
     }
-    if (st == NULL && form_of(m)->mixture)
+    if (st == NULL && mixed)
         st = mixture(m, l, i);
     return st == NULL ? wide_norm(m, &l->norm_after[1], SHEAF_NORM_AFTER_MLP, i) : st;
 }

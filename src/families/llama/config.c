@@ -14,7 +14,6 @@ enum {
     MOST_FFN = 1 << 26,
     MOST_VOCAB = INT32_MAX, /* token ids are int32_t */
     MOST_POSITION = INT32_MAX,
-    MOST_EXPERTS = 1024,
 };
 
 static const sheaf__llama_form *form_of(const sheaf_config *c)
@@ -141,26 +140,6 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->tied = sheaf__json_bool(r, "tie_word_embeddings", form->tied);
 }
 
-/* The router's loss and its noise are what training with these keys adds; the class has neither by
- * default. */
-static void read_mixture(sheaf_json_reader *r, sheaf_config *c)
-{
-    c->num_experts = sheaf__json_int(r, "num_local_experts", 1, MOST_EXPERTS, 8);
-    c->top_k = sheaf__json_int(r, "num_experts_per_tok", 1, MOST_EXPERTS, 2);
-    if (r->st == NULL && c->top_k > c->num_experts)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_experts_per_tok",
-                                     "at most num_local_experts, %" PRId64, c->num_experts),
-                    "%" PRId64, c->top_k);
-    if (sheaf__json_bool(r, "output_router_logits", false))
-        sheaf_try_this(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "output_router_logits",
-                                        "false: the router's own loss is not there"),
-                       "false, the class's default: logits are the same, the loss is that of "
-                       "tokens alone");
-    if (sheaf__json_real(r, "router_jitter_noise", 0, 1e6, 0) != 0)
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "router_jitter_noise",
-                         "0: another value multiplies rows by noise in training");
-}
-
 static void read_biases(sheaf_json_reader *r, sheaf_config *c)
 {
     const sheaf__llama_form *form = form_of(c);
@@ -273,7 +252,8 @@ static void rule_of_windows(const sheaf_config *c, sheaf__window_rule rule, int6
                             uint64_t windowed[SHEAF_MAX_LAYERS / 64])
 {
     for (int64_t i = 0; i < c->layers && c->window > 0; i++)
-        if (rule == SHEAF__WINDOW_ALL || (rule == SHEAF__WINDOW_FROM_LAYER && i >= full_layers) ||
+        if (rule == SHEAF__WINDOW_ALL || rule == SHEAF__WINDOW_IF_USED ||
+            (rule == SHEAF__WINDOW_FROM_LAYER && i >= full_layers) ||
             (rule == SHEAF__WINDOW_PATTERN && (i + 1) % full_layers != 0) ||
             (rule == SHEAF__WINDOW_NO_ROPE && sheaf__layer_in(c->no_rope, i)))
             sheaf__layer_add(windowed, i);
@@ -294,8 +274,9 @@ static void read_window(sheaf_json_reader *r, sheaf_config *c)
         full_layers = form->pattern_said ? sheaf__json_int(r, "sliding_window_pattern", 1,
                                                            INT32_MAX, form->pattern)
                                          : form->pattern;
-    const bool chosen =
-        form->windows == SHEAF__WINDOW_FROM_LAYER || form->windows == SHEAF__WINDOW_NO_ROPE;
+    const bool chosen = form->windows == SHEAF__WINDOW_FROM_LAYER ||
+                        form->windows == SHEAF__WINDOW_NO_ROPE ||
+                        form->windows == SHEAF__WINDOW_IF_USED;
     c->window = chosen && !use ? 0 : window;
     rule_of_windows(c, form->windows, full_layers, ruled);
     const bool has_types = read_layer_types(r, c, typed);
@@ -309,7 +290,8 @@ static void read_window(sheaf_json_reader *r, sheaf_config *c)
                          "\"full_attention\" only, as no window is in use");
     else if (!has_types && form->windows == SHEAF__WINDOW_PATTERN && window == 0)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "sliding_window", "a number, as layers see a window");
-    else if (has_types && form->windows == SHEAF__WINDOW_ALL &&
+    else if (has_types &&
+             (form->windows == SHEAF__WINDOW_ALL || form->windows == SHEAF__WINDOW_IF_USED) &&
              memcmp(typed, ruled, sizeof typed) != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "layer_types",
                          "one kind for all layers of a %s model", sheaf__family_for(c)->title);
@@ -373,14 +355,12 @@ static void check_auto_map(sheaf_json_reader *r, const char *code)
 
 static void check_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
 {
-    static const char mixture[] =
-        "num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise";
     const sheaf__llama_form *form = form_of(c);
     sheaf__key_lists lists = sheaf__transformers_keys;
-    lists.own = form->ignored != NULL ? form->ignored
-                : form->mixture       ? mixture
-                : form->no_rope       ? "no_rope_layers no_rope_layer_interval"
-                                      : NULL;
+    lists.own = form->ignored != NULL   ? form->ignored
+                : form->mixture != NULL ? form->mixture->keys
+                : form->no_rope         ? "no_rope_layers no_rope_layer_interval"
+                                        : NULL;
     sheaf__config_keys(r, &lists, unknown);
     check_auto_map(r, form->code);
     const char *act = form->gelu ? NULL : sheaf__json_string(r, "hidden_act");
@@ -402,8 +382,8 @@ void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unkn
     sheaf__config_read_dtype(r, c);
     if (form_of(c)->no_rope)
         read_no_rope(r, c);
-    if (form_of(c)->mixture)
-        read_mixture(r, c);
+    if (form_of(c)->mixture != NULL)
+        sheaf__llama_mixture(r, c, form_of(c)->mixture);
     if (form_of(c)->gelu)
         read_gemma(r, c);
     read_window(r, c);
@@ -434,11 +414,15 @@ void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)
     if (c->num_experts > 0) {
         sheaf__config_whole(t, "num_local_experts", c->num_experts);
         sheaf__config_whole(t, "num_experts_per_tok", c->top_k);
+        sheaf__config_whole(t, "moe_intermediate_size", c->expert_ffn);
+        sheaf__config_yes_no(t, "norm_topk_prob", !c->shares_of_all);
     }
     for (int64_t i = 0; i < c->layers; i++) {
         if (sheaf__layer_in(c->full_layers, i))
             sheaf__config_whole(t, "layer_types.full_attention", i);
         if (sheaf__layer_in(c->no_rope, i))
             sheaf__config_whole(t, "no_rope_layers.0", i);
+        if (sheaf__layer_in(c->mlp_layers, i))
+            sheaf__config_whole(t, "mlp_only_layers", i);
     }
 }

@@ -162,17 +162,56 @@ const sheaf__family sheaf__family_phi3 = {
     .reads_again = true,
 };
 
+static const sheaf__mixture_form mixtral_experts = {
+    .prefix = "block_sparse_moe.",
+    .gate = "w1",
+    .up = "w3",
+    .down = "w2",
+    .count = 8,
+    .top_k = 2,
+    .keys = "num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise",
+};
 static const sheaf__llama_form mixtral = {
     .max_position = 4096 * 32,
     .eps = 1e-5,
     .theta = 1000000,
     .bias = SHEAF__BIAS_NEVER,
     .windows = SHEAF__WINDOW_ALL,
-    .mixture = true,
+    .mixture = &mixtral_experts,
 };
 const sheaf__family sheaf__family_mixtral = {
     KIN(SHEAF_MIXTRAL, "mixtral", "Mixtral", "MixtralForCausalLM", mixtral, "q_proj,v_proj",
-        "layers.:" SHEAF__MIXTURE "gate.weight layers.:" SHEAF__MIXTURE "experts.0.w1.weight"),
+        "layers.:block_sparse_moe.gate.weight layers.:block_sparse_moe.experts.0.w1.weight"),
+    .release = sheaf__llama_release,
+};
+
+static const sheaf__mixture_form qwen3_experts = {
+    .prefix = "mlp.",
+    .gate = "gate_proj",
+    .up = "up_proj",
+    .down = "down_proj",
+    .count = 128,
+    .top_k = 8,
+    .count_key = "num_experts",
+    .sized = true,
+    .shared = true,
+    .some = true,
+    .keys =
+        "num_experts num_local_experts moe_intermediate_size norm_topk_prob decoder_sparse_step "
+        "mlp_only_layers output_router_logits router_aux_loss_coef",
+};
+static const sheaf__llama_form qwen3_moe = {
+    .max_position = 32768,
+    .bias = SHEAF__BIAS_SAID,
+    .windows = SHEAF__WINDOW_IF_USED,
+    .window = 4096,
+    .qk_norm = SHEAF__QK_PER_HEAD,
+    .mixture = &qwen3_experts,
+};
+const sheaf__family sheaf__family_qwen3_moe = {
+    KIN(SHEAF_QWEN3_MOE, "qwen3_moe", "Qwen3-MoE", "Qwen3MoeForCausalLM", qwen3_moe,
+        "q_proj,v_proj",
+        "layers.:self_attn.q_proj.weight" QK_NORM " layers.:mlp.experts.0.gate_proj.weight"),
     .release = sheaf__llama_release,
 };
 

@@ -4,8 +4,6 @@
 
 #include "families/common/families.h"
 
-#define SHEAF__MIXTURE "block_sparse_moe." /* prefix of a mixture's names inside a layer */
-
 /* ---- how a family differs from Llama ---- */
 
 typedef enum sheaf__bias_rule {
@@ -18,6 +16,7 @@ typedef enum sheaf__bias_rule {
 typedef enum sheaf__window_rule {
     SHEAF__WINDOW_NEVER,      /* the class has none and ignores the keys */
     SHEAF__WINDOW_ALL,        /* every layer */
+    SHEAF__WINDOW_IF_USED,    /* with use_sliding_window: every layer */
     SHEAF__WINDOW_FROM_LAYER, /* with use_sliding_window: layer_types, or from max_window_layers on
                                */
     SHEAF__WINDOW_PATTERN,    /* layer_types, or all but every n-th */
@@ -30,6 +29,18 @@ typedef enum sheaf__qk_norm {
     SHEAF__QK_PER_HEAD, /* over a head, one weight for all heads */
     SHEAF__QK_WHOLE,    /* over the whole projection */
 } sheaf__qk_norm;
+
+/* A mixture of experts in place of the MLP: a router chooses some for each row. */
+typedef struct sheaf__mixture_form {
+    const char *prefix;           /* of its names inside a layer */
+    const char *gate, *up, *down; /* an expert's matrices */
+    int64_t count, top_k;         /* where the keys are absent */
+    const char *count_key;        /* how published files spell num_local_experts; or NULL */
+    bool sized;  /* moe_intermediate_size is an expert's width; else intermediate_size is */
+    bool shared; /* norm_topk_prob: else weights of experts are always shares of the chosen ones */
+    bool some;   /* layers of mlp_only_layers, or by decoder_sparse_step, have an MLP instead */
+    const char *keys; /* that it reads, separated by blanks */
+} sheaf__mixture_form;
 
 typedef struct sheaf__llama_form {
     /* Defaults of the class in transformers for absent keys. */
@@ -68,10 +79,12 @@ typedef struct sheaf__llama_form {
     bool norm_once;    /* round(w * n), not round(w * round(n)) */
     bool rope_float32; /* cos and sin meet queries and keys in float32, not rounded */
     sheaf__qk_norm qk_norm;
-    bool mixture;    /* instead of the MLP: experts, of which a router chooses some for each row */
-    int64_t padding; /* 1 + pad_token_id where the key is absent; 0: null */
+    const sheaf__mixture_form *mixture; /* or NULL */
+    int64_t padding;                    /* 1 + pad_token_id where the key is absent; 0: null */
 } sheaf__llama_form;
 
+/* sheaf__llama_mixture - the keys of a mixture (config_mixture.c). */
+void sheaf__llama_mixture(sheaf_json_reader *r, sheaf_config *c, const sheaf__mixture_form *form);
 void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
 /* sheaf__llama_rope - the keys of the rotary embedding (config_rope.c). */
 void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama_form *form,

@@ -37,19 +37,26 @@ static sheaf_status *add_rows(const builder *b, int layer, const choice *rows, s
 static sheaf_status *add_mixture(const builder *b, int layer)
 {
     const sheaf_config *c = &b->schema->config;
-    const int64_t e = c->hidden, f = c->ffn;
-    sheaf_status *st = add(
-        b, layer,
-        (sheaf__tensor_row){ SHEAF__MIXTURE "gate.weight", { c->num_experts, e }, SHEAF_LINEAR });
-    for (int64_t i = 0; i < c->num_experts; i++)
-        for (int w = 1; w <= 3; w++) {
-            char name[64];
-            snprintf(name, sizeof name, SHEAF__MIXTURE "experts.%" PRId64 ".w%d.weight", i, w);
-            TRY(st,
-                add(b, layer,
-                    w == 2 ? (sheaf__tensor_row){ name, { e, f }, SHEAF_LINEAR, SHEAF__BY_IN }
-                           : (sheaf__tensor_row){ name, { f, e }, SHEAF_LINEAR, SHEAF__BY_OUT }));
+    const sheaf__mixture_form *form = b->form->mixture;
+    const int64_t e = c->hidden, f = c->expert_ffn;
+    char name[64];
+    snprintf(name, sizeof name, "%sgate.weight", form->prefix);
+    sheaf_status *st =
+        add(b, layer, (sheaf__tensor_row){ name, { c->num_experts, e }, SHEAF_LINEAR });
+    for (int64_t i = 0; i < c->num_experts; i++) {
+        const sheaf__tensor_row rows[] = {
+            { form->gate, { f, e }, SHEAF_LINEAR, SHEAF__BY_OUT },
+            { form->down, { e, f }, SHEAF_LINEAR, SHEAF__BY_IN },
+            { form->up, { f, e }, SHEAF_LINEAR, SHEAF__BY_OUT },
+        };
+        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+            sheaf__tensor_row row = rows[k];
+            snprintf(name, sizeof name, "%sexperts.%" PRId64 ".%s.weight", form->prefix, i,
+                     rows[k].name);
+            row.name = name;
+            TRY(st, add(b, layer, row));
         }
+    }
     return st;
 }
 
@@ -118,7 +125,9 @@ static sheaf_status *add_layer(const builder *b, int layer)
     sheaf_status *st = add_rows(b, layer, &first, 1);
     TRY(st, add_attention(b, layer));
     TRY(st, add_rows(b, layer, middle, 2));
-    TRY(st, b->form->mixture ? add_mixture(b, layer) : add_mlp(b, layer));
+    const bool mixed =
+        b->form->mixture != NULL && !sheaf__layer_in(b->schema->config.mlp_layers, layer);
+    TRY(st, mixed ? add_mixture(b, layer) : add_mlp(b, layer));
     return TRY(st, add_rows(b, layer, &last, 1));
 }
 

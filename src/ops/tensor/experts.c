@@ -34,9 +34,11 @@ static void choice_part(const sheaf__kernels *k, const void *arg, int64_t begin,
         softmax(w, n);
         for (int64_t i = 0; i < n; i++)
             w[i] = fabsf(w[i]); /* of NaN too: the sign is the mark */
+        for (int64_t i = 0; i < n && p->all != NULL; i++)
+            p->all[r * n + i] = sheaf__one_nan(w[i]);
         const float sum = sheaf__choice_mark(w, n, p->top_k);
         for (int64_t i = 0; i < n; i++)
-            w[i] = sheaf__choice_weight(w[i], sum);
+            w[i] = sheaf__choice_weight(w[i], p->of_all ? 1 : sum);
     }
 }
 
@@ -45,12 +47,18 @@ static void choice_back_part(const sheaf__kernels *k, const void *arg, int64_t b
     const sheaf__choice *p = arg;
     const int64_t n = p->experts;
     for (int64_t r = begin; r < end; r++) {
-        const float *w = p->weights + r * n;
-        float *d = p->grad + r * n, mean = 0;
+        const float *w = p->weights + r * n, *all = p->all == NULL ? NULL : p->all + r * n,
+                    *v = p->of_all ? all : w;
+        const bool adds = sheaf__choice_adds(p, r);
+        float *d = p->grad + r * n, mean = 0, mean_add = 0;
         for (int64_t i = 0; i < n; i++)
             mean += w[i] * d[i];
-        for (int64_t i = 0; i < n; i++)
-            d[i] = sheaf__one_nan(w[i] * (d[i] - mean));
+        for (int64_t i = 0; i < n && adds; i++)
+            mean_add += all[i] * p->add[i];
+        for (int64_t i = 0; i < n; i++) {
+            const float own = v[i] * (d[i] - mean);
+            d[i] = sheaf__one_nan(adds ? own + all[i] * (p->add[i] - mean_add) : own);
+        }
         k->round(sheaf__at(p->logits, r * n, p->dtype), p->dtype, d, n);
     }
 }
@@ -59,33 +67,35 @@ static void run_choice(sheaf__device *device, sheaf__operation operation, sheaf_
                        sheaf__choice *p)
 {
     const bool back = p->grad != NULL;
-    const size_t floats = (size_t)(p->rows * p->experts) * sizeof(float);
+    const size_t floats = (size_t)(p->rows * p->experts) * sizeof(float),
+                 masked = p->add == NULL || p->rows == 0
+                              ? 0
+                              : (size_t)((p->rows - 1) / p->queries * p->mask_ld + p->queries);
     const sheaf__operand operand[] = {
         { &p->logits, (size_t)(p->rows * p->experts) * sheaf_dtype_bytes(p->dtype), back },
         { &p->weights, floats, !back },
         SHEAF__WRITES(p->grad, floats),
+        { &p->all, p->all == NULL ? 0 : floats, !back },
+        SHEAF__READS(p->add, (size_t)p->experts * sizeof(float)),
+        SHEAF__READS(p->mask, masked),
     };
     sheaf__run(device, &(sheaf__call){ .operation = operation,
                                        .arguments = p,
                                        .operand = operand,
-                                       .operands = 3,
+                                       .operands = 6,
                                        .part = part,
                                        .rows = p->rows,
                                        .grain = 32 });
 }
 
-void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits, int64_t rows,
-                      int64_t experts, int64_t top_k, sheaf_dtype dtype)
+void sheaf__op_choice(sheaf__device *device, sheaf__choice choice)
 {
-    run_choice(device, SHEAF__OP_CHOICE, choice_part,
-               &(sheaf__choice){ (void *)logits, weights, NULL, rows, experts, top_k, dtype });
+    run_choice(device, SHEAF__OP_CHOICE, choice_part, &choice);
 }
 
-void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
-                           float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype)
+void sheaf__op_choice_back(sheaf__device *device, sheaf__choice choice)
 {
-    run_choice(device, SHEAF__OP_CHOICE_BACK, choice_back_part,
-               &(sheaf__choice){ dlogits, (float *)weights, dweights, rows, experts, 0, dtype });
+    run_choice(device, SHEAF__OP_CHOICE_BACK, choice_back_part, &choice);
 }
 
 /* ---- the sum ---- */

@@ -11,8 +11,17 @@
 #include "sheaf/dtype.h"
 
 typedef struct sheaf__choice {
-    void *logits; /* or their gradient */
-    float *weights, *grad;
+    void *logits; /* [rows, experts]; backward: their gradient, written */
+    float *weights;
+    float *all;  /* [rows, experts] p of all experts; NULL: not wanted. Backward: read with of_all
+                    and with `add` */
+    bool of_all; /* weights are p itself, not shares of those that were chosen */
+    float *grad; /* backward: of the weights; is changed */
+    /* Backward: [experts] gradient of p in each row with mask[row / queries * mask_ld + row %
+     * queries] 1; NULL: none. */
+    const float *add;
+    const uint8_t *mask;
+    int64_t queries, mask_ld;
     int64_t rows, experts, top_k;
     sheaf_dtype dtype;
 } sheaf__choice;
@@ -66,6 +75,12 @@ SHEAF__SHARED_FN float sheaf__choice_weight(float w, float sum)
 {
     const uint32_t bits = sheaf__bits(w);
     return bits >> 31 == 0 ? 0 : sheaf__one_nan(sheaf__float(bits & 0x7fffffff) / sum);
+}
+
+/* Has row r a gradient that comes from `add`? */
+SHEAF__SHARED_FN bool sheaf__choice_adds(const sheaf__choice *p, int64_t r)
+{
+    return p->add != NULL && p->mask[r / p->queries * p->mask_ld + r % p->queries] != 0;
 }
 
 /* The row of the sum that is row i of y. */

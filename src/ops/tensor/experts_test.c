@@ -13,9 +13,9 @@ static const struct {
     { 0, 4, 2 }, { 1, 1, 1 }, { 17, 8, 2 }, { 300, 5, 1 }, { 33, 6, 6 }, { 40, 128, 8 }
 };
 
-/* One row: the softmax, of which the largest stay and are divided by their sum; of equal ones the
- * first. */
-static void choose_plainly(float *w, const float *x, int64_t n, int64_t top_k)
+/* One row: the softmax, of which the largest stay, of equal ones the first: with `all`, which gets
+ * the whole of it, as they are, else divided by their sum. */
+static void choose_plainly(float *w, float *all, const float *x, int64_t n, int64_t top_k)
 {
     bool taken[128] = { 0 };
     float most = x[0], sum = 0, p[128];
@@ -36,21 +36,34 @@ static void choose_plainly(float *w, const float *x, int64_t n, int64_t top_k)
         taken[best] = true;
         sum += p[best];
     }
-    for (int64_t i = 0; i < n; i++)
-        w[i] = taken[i] ? sheaf__one_nan(p[i] / sum) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float share = all == NULL ? p[i] / sum : p[i];
+        w[i] = taken[i] ? sheaf__one_nan(share) : 0;
+        if (all != NULL)
+            all[i] = sheaf__one_nan(p[i]);
+    }
 }
 
 static void check_choice(sheaf_dtype dtype)
 {
     for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
         const int64_t rows = choices[i].rows, n = choices[i].experts;
-        float *weights = same_blank(rows * n, SHEAF_F32), x[128];
+        float *weights = same_blank(rows * n, SHEAF_F32), x[128],
+              *all = i % 2 == 0 ? same_blank(rows * n, SHEAF_F32) : NULL;
         char *logits = same_take(rows * n, dtype);
         SAME_EACH (device)
-            sheaf__op_choice(device, SAME(weights), SAME(logits), rows, n, choices[i].top_k, dtype);
+            sheaf__op_choice(device, (sheaf__choice){ .logits = SAME(logits),
+                                                      .weights = SAME(weights),
+                                                      .all = SAME(all),
+                                                      .of_all = all != NULL,
+                                                      .rows = rows,
+                                                      .experts = n,
+                                                      .top_k = choices[i].top_k,
+                                                      .dtype = dtype });
         for (int64_t r = 0; r < rows; r++) {
             same.ref->widen(x, logits + r * n * (int64_t)sheaf_dtype_bytes(dtype), dtype, n);
-            choose_plainly(weights + r * n, x, n, choices[i].top_k);
+            choose_plainly(weights + r * n, all == NULL ? NULL : all + r * n, x, n,
+                           choices[i].top_k);
         }
         same_check("choice");
     }
@@ -61,20 +74,46 @@ static void test_experts__choice(void **state)
     same_types(check_choice);
 }
 
+/* Of every kind: shares or p itself, with and without a gradient of p, which masked rows have not.
+ */
 static void check_choice_back(sheaf_dtype dtype)
 {
-    for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
-        const int64_t rows = choices[i].rows, n = choices[i].experts;
-        float *w = same_take(rows * n, SHEAF_F32), *d = same_take(rows * n, SHEAF_F32);
+    enum { QUERIES = 7, MASK_LD = 9 };
+    for (size_t i = 0; i < 4 * ARRAY_LEN(choices); i++) {
+        const int64_t rows = choices[i / 4].rows, n = choices[i / 4].experts;
+        const bool of_all = i & 1, added = i & 2;
+        float *w = same_take(rows * n, SHEAF_F32), *d = same_take(rows * n, SHEAF_F32),
+              *all = of_all || added ? same_take(rows * n, SHEAF_F32) : NULL,
+              *add = added ? same_take(n, SHEAF_F32) : NULL;
+        uint8_t *mask =
+            added ? same_blank((rows / QUERIES + 1) * MASK_LD / 4 + 1, SHEAF_F32) : NULL;
         void *dlogits = same_blank(rows * n, dtype);
+        for (int64_t r = 0; mask != NULL && r < (rows / QUERIES + 1) * MASK_LD; r++)
+            mask[r] = r % 3 != 0;
         SAME_EACH (device)
-            sheaf__op_choice_back(device, SAME(dlogits), SAME(w), SAME(d), rows, n, dtype);
+            sheaf__op_choice_back(device, (sheaf__choice){ .logits = SAME(dlogits),
+                                                           .weights = SAME(w),
+                                                           .all = SAME(all),
+                                                           .of_all = of_all,
+                                                           .grad = SAME(d),
+                                                           .add = SAME(add),
+                                                           .mask = SAME(mask),
+                                                           .queries = QUERIES,
+                                                           .mask_ld = MASK_LD,
+                                                           .rows = rows,
+                                                           .experts = n,
+                                                           .dtype = dtype });
         for (int64_t r = 0; r < rows; r++) {
-            float mean = 0;
+            const bool adds = added && mask[r / QUERIES * MASK_LD + r % QUERIES];
+            float mean = 0, mean_add = 0;
             for (int64_t e = r * n; e < (r + 1) * n; e++)
                 mean += w[e] * d[e];
-            for (int64_t e = r * n; e < (r + 1) * n; e++)
-                d[e] = sheaf__one_nan(w[e] * (d[e] - mean));
+            for (int64_t e = 0; e < n && adds; e++)
+                mean_add += all[r * n + e] * add[e];
+            for (int64_t e = r * n; e < (r + 1) * n; e++) {
+                const float own = (of_all ? all : w)[e] * (d[e] - mean);
+                d[e] = sheaf__one_nan(adds ? own + all[e] * (add[e - r * n] - mean_add) : own);
+            }
         }
         same.ref->round(dlogits, dtype, d, rows * n);
         same_check("choice_back");

@@ -163,12 +163,12 @@ void sheaf__op_noise(sheaf__device *device, void *x, int64_t rows, int64_t cols,
 /* ---- experts ---- */
 
 /* weights [rows, experts] of logits of `dtype`: p = softmax(logits) in float32; of the top_k
- * largest (of equal ones the first) p / their sum, the largest added first; 0 of the others */
-void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits, int64_t rows,
-                      int64_t experts, int64_t top_k, sheaf_dtype dtype);
-/* dlogits = round(w * (dw - the sum of w * dw over the row)); changes dweights */
-void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
-                           float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype);
+ * largest (of equal ones the first) p / their sum, the largest added first, or with of_all p; 0 of
+ * the others */
+void sheaf__op_choice(sheaf__device *device, sheaf__choice choice);
+/* dlogits = round(v * (dw - the sum of w * dw over the row) + p * (add - the sum of p * add)), v =
+ * w or with of_all p */
+void sheaf__op_choice_back(sheaf__device *device, sheaf__choice choice);
 
 /* sum = round(sum + round(w * y)), in rows with w != 0 */
 void sheaf__op_share(sheaf__device *device, sheaf__share share);

@@ -68,10 +68,13 @@ KERNELS(choice, choice_arguments, CHOICE_THREADS)
     { /* without the sign, also of NaN: it is the mark */
         float *x = &b.w[i / n * pitch + i % n];
         *x = sheaf__float(sheaf__bits(*x / b.of_row[i / n]) & 0x7fffffff);
+        if (a->of.all != NULL)
+            a->of.all[b.first + i] = sheaf__one_nan(*x);
     }
     choice_row(a, &b, CHOICE_MARK);
     EACH(i, b)
-    a->of.weights[b.first + i] = sheaf__choice_weight(b.w[i / n * pitch + i % n], b.of_row[i / n]);
+    a->of.weights[b.first + i] =
+        sheaf__choice_weight(b.w[i / n * pitch + i % n], a->of.of_all ? 1 : b.of_row[i / n]);
 }
 
 KERNELS(choice_back, choice_arguments, CHOICE_THREADS)
@@ -81,10 +84,21 @@ KERNELS(choice_back, choice_arguments, CHOICE_THREADS)
     EACH(i, b)
     b.w[i / n * pitch + i % n] = a->of.weights[b.first + i] * a->of.grad[b.first + i];
     choice_row(a, &b, CHOICE_SUM);
+    const float *v = a->of.of_all ? a->of.all : a->of.weights;
+    EACH(i, b)
+    a->of.grad[b.first + i] = v[b.first + i] * (a->of.grad[b.first + i] - b.of_row[i / n]);
+    if (a->of.add != NULL) {
+        sync_threads();
+        EACH(i, b)
+        b.w[i / n * pitch + i % n] = a->of.all[b.first + i] * a->of.add[i % n];
+        choice_row(a, &b, CHOICE_SUM);
+    }
     EACH(i, b)
     {
-        const float d = sheaf__one_nan(a->of.weights[b.first + i] *
-                                       (a->of.grad[b.first + i] - b.of_row[i / n]));
+        const float own = a->of.grad[b.first + i];
+        const bool adds = sheaf__choice_adds(&a->of, (b.first + i) / n);
+        const float d = sheaf__one_nan(
+            adds ? own + a->of.all[b.first + i] * (a->of.add[i % n] - b.of_row[i / n]) : own);
         a->of.grad[b.first + i] = d;
         put_one(a->of.logits, b.first + i, d, dtype, false);
     }
