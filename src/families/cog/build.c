@@ -1,26 +1,17 @@
 /* build.c - CogVLM and CogAgent: the tensors of their decoder, and their towers.
  *
- * An image's way, as in CogVLM's eva_clip_model.py and eva_clip_L_hf.py, LN with weight and bias:
- *   ViT      x = [class; patches] + positions;
- *            x += LN1(dense(attention(qkv x)));  x += LN2(down(gelu(up x)))
- *   adapter  z = gelu(LN(linear x)), x the ViT's rows without the class row, CogAgent's plus
- *            positions; dense_4h_to_h(silu(gate z) * up z)
- *   tower    CogAgent's second, for cross-attention, which sees the image at a higher resolution:
- *            x += proj(LN(attention(LN1 x)));
- *            y = LN2 x;  x += w3(LN(silu(w1 y) * w2 y))
- * Attention there is full: every patch sees every patch. */
+ * CogAgent's second tower, for cross-attention, sees the image at a higher resolution (as in
+ * CogVLM's eva_clip_L_hf.py, LN with weight and bias):
+ *   x += proj(LN(attention(LN1 x)));
+ *   y = LN2 x;  x += w3(LN(silu(w1 y) * w2 y))
+ * Attention there is full: every patch sees every patch. The first is common/eva_clip.h. */
 #include "base/base.h"
 #include "families/cog/cog.h"
-#include "models/build.h"
+#include "families/common/eva_clip.h"
 
 enum { IMAGE, MEMORY }; /* the towers, in the order of the descriptor's list */
 
-static const double TOWER_EPS = 1e-6, ADAPTER_EPS = 1e-5; /* fixed in the original programs */
-
-typedef struct vit_layer {
-    sheaf__linear q, k, v, dense, up, down;
-    sheaf__layernorm norm1, norm2;
-} vit_layer;
+static const double TOWER_EPS = 1e-6; /* fixed in the original program */
 
 typedef struct tower_block {
     sheaf__layernorm norm1, norm_attention, norm2, norm_ffn;
@@ -28,17 +19,7 @@ typedef struct tower_block {
 } tower_block;
 
 struct sheaf__towers {
-    struct {
-        sheaf__linear patch;
-        sheaf__vector class_token, positions;
-        vit_layer *layer;
-    } vit;
-    struct {
-        sheaf__vector positions;
-        sheaf__linear linear, gate, up, down;
-        sheaf__layernorm norm;
-    } adapter;
-    sheaf__vector boi, eoi;
+    sheaf__eva eva;
     struct {
         sheaf__linear patch;
         sheaf__vector class_token, positions, extra, cos, sin;
@@ -49,9 +30,8 @@ struct sheaf__towers {
 
 /* ---- building ---- */
 
-#define VIT "mixins.eva.vit_model."
-#define VIT_LAYER VIT "transformer.layers.%d."
-#define ADAPTER "mixins.eva.linear_proj."
+#define EVA "mixins.eva."
+#define VIT EVA "vit_model."
 #define TOWER "mixins.encoder.vit.model."
 #define BLOCK TOWER "blocks.%d."
 #define LAYER "transformer.layers.%d."
@@ -93,52 +73,21 @@ static sheaf_status *rmsnorm(sheaf__model *m, sheaf__norm *norm, const char *bef
     (sheaf__linear *const[]){ __VA_ARGS__ },                                                       \
         sizeof((sheaf__linear *const[]){ __VA_ARGS__ }) / sizeof(sheaf__linear *)
 
-static sheaf_status *build_vit(sheaf__model *m)
+static sheaf_status *build_eva(sheaf__model *m)
 {
-    const sheaf_vit *v = &m->schema->config.vit;
-    sheaf__towers *t = m->towers;
-    t->vit.layer = calloc((size_t)v->layers, sizeof *t->vit.layer);
-    if (t->vit.layer == NULL)
-        return sheaf__no_memory("vision tower");
-    sheaf_status *st = sheaf__named_linear(m, &t->vit.patch, VIT "mixins.patch_embedding.proj.",
-                                           "weight", "bias", 0);
-    TRY(st, sheaf__named_vector(m, &t->vit.class_token, VIT, "transformer.word_embeddings.weight",
-                                v->hidden));
-    TRY(st, sheaf__named_vector(m, &t->vit.positions, VIT, "transformer.position_embeddings.weight",
-                                v->hidden));
-    for (int i = 0; i < v->layers; i++) {
-        vit_layer *l = &t->vit.layer[i];
-        const prefix p = prefix_of(VIT_LAYER, i);
-        TRY(st, sheaf__named_layernorm(m, &l->norm1, p.text, "input_layernorm", v->norm_eps));
-        TRY(st, pieces(m, FUSED(&l->q, &l->k, &l->v), p.text, "attention.query_key_value.weight",
-                       "attention.query_key_value.bias"));
-        TRY(st, sheaf__named_linear(m, &l->dense, p.text, "attention.dense.weight",
-                                    "attention.dense.bias", 0));
-        TRY(st,
-            sheaf__named_layernorm(m, &l->norm2, p.text, "post_attention_layernorm", v->norm_eps));
-        TRY(st, sheaf__named_linear(m, &l->up, p.text, "mlp.dense_h_to_4h.weight",
-                                    "mlp.dense_h_to_4h.bias", 0));
-        TRY(st, sheaf__named_linear(m, &l->down, p.text, "mlp.dense_4h_to_h.weight",
-                                    "mlp.dense_4h_to_h.bias", 0));
-    }
-    return st;
-}
-
-static sheaf_status *build_adapter(sheaf__model *m)
-{
-    const sheaf_config *c = &m->schema->config;
-    sheaf__towers *t = m->towers;
-    sheaf_status *st = NULL;
-    if (c->family == SHEAF_COGAGENT)
-        st = sheaf__named_vector(m, &t->adapter.positions, "mixins.eva.", "pos_embed",
-                                 c->vit.hidden);
-    TRY(st, sheaf__named_linear(m, &t->adapter.linear, ADAPTER, "linear_proj.weight", NULL, 0));
-    TRY(st, sheaf__named_layernorm(m, &t->adapter.norm, ADAPTER, "norm1", ADAPTER_EPS));
-    TRY(st, sheaf__named_linear(m, &t->adapter.up, ADAPTER, "dense_h_to_4h.weight", NULL, 0));
-    TRY(st, sheaf__named_linear(m, &t->adapter.gate, ADAPTER, "gate_proj.weight", NULL, 0));
-    TRY(st, sheaf__named_linear(m, &t->adapter.down, ADAPTER, "dense_4h_to_h.weight", NULL, 0));
-    TRY(st, sheaf__named_vector(m, &t->boi, "mixins.eva.", "boi", c->hidden));
-    return TRY(st, sheaf__named_vector(m, &t->eoi, "mixins.eva.", "eoi", c->hidden));
+    const sheaf__eva_names names = {
+        .patch = VIT "mixins.patch_embedding.proj.",
+        .class_token = VIT "transformer.word_embeddings.weight",
+        .positions = VIT "transformer.position_embeddings.weight",
+        .layer = VIT "transformer.layers.%d.",
+        .up = "mlp.dense_h_to_4h",
+        .down = "mlp.dense_4h_to_h",
+        .extra = m->schema->config.family == SHEAF_COGAGENT ? EVA "pos_embed" : NULL,
+        .adapter = EVA "linear_proj.",
+        .begin = EVA "boi",
+        .end = EVA "eoi",
+    };
+    return sheaf__eva_build(m, &m->towers->eva, &names);
 }
 
 static sheaf_status *build_block(sheaf__model *m, tower_block *b, const char *p)
@@ -238,8 +187,7 @@ sheaf_status *sheaf__cog_build(sheaf__model *m)
         TRY(st, sheaf__named_linear(m, &m->head, "mixins.lm.", "lm_head.weight", NULL, 0));
     if (m->begins) {
         TRY(st, sheaf__build_table(m, &m->embedding, table, NULL));
-        TRY(st, build_vit(m));
-        TRY(st, build_adapter(m));
+        TRY(st, build_eva(m));
         if (c->family == SHEAF_COGAGENT)
             TRY(st, build_tower(m));
     }
@@ -254,7 +202,7 @@ void sheaf__cog_release(sheaf__model *m)
 {
     if (m->towers == NULL)
         return;
-    free(m->towers->vit.layer);
+    sheaf__eva_release(&m->towers->eva);
     free(m->towers->tower.block);
     free(m->towers);
 }
@@ -287,51 +235,6 @@ static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t
                                  .group = 1,
                                  .head_dim = width };
     return sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, patches + 1, NULL);
-}
-
-static sheaf__value *record_vit(const run *r)
-{
-    const sheaf_vit *v = &r->m->schema->config.vit;
-    sheaf__towers *t = r->m->towers;
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    sheaf__towers_of(tower, &r->m->schema->config);
-    const int64_t patches = tower[IMAGE].patches;
-    sheaf__value *pixels = sheaf__record_patches(r->tape, r->pass->images_in, r->pass->images,
-                                                 &tower[IMAGE], IMAGE),
-                 *x;
-    columns(r, &x, pixels, ONE(&t->vit.patch));
-    x = sheaf__record_tokens(r->tape, x, r->pass->images, &t->vit.class_token, &t->vit.positions);
-    for (int64_t i = 0; i < v->layers; i++) {
-        vit_layer *l = &t->vit.layer[i];
-        sheaf__value *qkv[3], *h;
-        sheaf__tape_segment_begin(r->tape, (int)i);
-        columns(r, qkv, x, FUSED(&l->q, &l->k, &l->v));
-        sheaf__value *a =
-            rows(r, attention(r, qkv, patches, v->hidden / v->heads), &l->dense, NULL);
-        x = sheaf__record_layernorm(r->tape, a, &l->norm1, x);
-        sheaf__tape_mlp(r->tape);
-        columns(r, &h, x, ONE(&l->up));
-        a = rows(r, sheaf__record_gelu(r->tape, h, false), &l->down, NULL);
-        x = sheaf__record_layernorm(r->tape, a, &l->norm2, x);
-        sheaf__stage(r->pass, r->tape, "vit", (int)i, SHEAF__TEXT, x);
-        sheaf__tape_segment_end(r->tape);
-    }
-    return sheaf__record_grid(r->tape, x, r->pass->images,
-                              t->adapter.positions.data == NULL ? NULL : &t->adapter.positions);
-}
-
-static sheaf__value *see_image(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
-{
-    const run r = { m, tape, pass, sheaf__rows_after(IMAGE) };
-    sheaf__towers *t = m->towers;
-    sheaf__value *x = record_vit(&(run){ m, tape, pass, sheaf__rows_inside(IMAGE) }), *gate_up[2];
-    sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
-    sheaf__value *z =
-        rows(&r, sheaf__record_own_columns(tape, x, &t->adapter.linear), &t->adapter.linear, NULL);
-    z = sheaf__record_gelu(tape, sheaf__record_layernorm(tape, z, &t->adapter.norm, NULL), false);
-    columns(&r, gate_up, z, FUSED(&t->adapter.gate, &t->adapter.up));
-    x = rows(&r, sheaf__record_swiglu(tape, gate_up[0], gate_up[1], false), &t->adapter.down, NULL);
-    return x;
 }
 
 /* A value that nothing reads would have no gradient to walk back. */
@@ -375,12 +278,13 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
 sheaf__value *sheaf__cog_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
                                 int tower)
 {
-    return tower == IMAGE ? see_image(m, tape, pass) : see_memory(m, tape, pass);
+    return tower == IMAGE ? sheaf__eva_record(m, &m->towers->eva, tape, pass, IMAGE)
+                          : see_memory(m, tape, pass);
 }
 
 void sheaf__cog_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                       const sheaf__pass *pass)
 {
-    sheaf__record_place_images(tape, x, image, pass->images, &m->towers->boi, &m->towers->eoi,
-                               pass->images_in);
+    sheaf__record_place_images(tape, x, image, pass->images, &m->towers->eva.begin,
+                               &m->towers->eva.end, pass->images_in);
 }

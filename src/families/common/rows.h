@@ -35,3 +35,6 @@ sheaf_status *sheaf__rows_size(const char *name, int64_t value, int64_t most);
  * files. */
 sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,
                                     bool table);
+/* sheaf__eva_rows - the tensors of config.vit as EVA2-CLIP's tower with a convolution of 2 x 2
+ * patches behind it, from its width to `joined`, and of the adapter (eva_clip.h). */
+sheaf_status *sheaf__eva_rows(sheaf_schema *schema, const char *prefix, int64_t joined);

@@ -1,0 +1,151 @@
+/* eva_clip.c - see eva_clip.h; formulas as in CogVLM's eva_clip_model.py. */
+#include "families/common/eva_clip.h"
+
+#include "base/base.h"
+
+static const double ADAPTER_EPS = 1e-5; /* fixed in the original programs */
+
+/* ---- building ---- */
+
+static sheaf_status *build_layer(sheaf__model *m, sheaf__eva_layer *l, const char *p,
+                                 const sheaf__eva_names *n)
+{
+    static const char qkv[] = "attention.query_key_value";
+    const double eps = m->schema->config.vit.norm_eps;
+    sheaf__linear *const piece[] = { &l->q, &l->k, &l->v };
+    const struct {
+        sheaf__linear *l;
+        const char *name;
+    } whole[] = { { &l->dense, "attention.dense" }, { &l->up, n->up }, { &l->down, n->down } };
+    char weight[64], bias[64];
+    sheaf_status *st = sheaf__named_layernorm(m, &l->norm1, p, "input_layernorm", eps);
+    snprintf(weight, sizeof weight, "%s.weight", qkv);
+    snprintf(bias, sizeof bias, "%s.bias", qkv);
+    for (int i = 0; i < 3; i++)
+        TRY(st, sheaf__named_linear(m, piece[i], p, weight, bias, i));
+    TRY(st, sheaf__named_layernorm(m, &l->norm2, p, "post_attention_layernorm", eps));
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        snprintf(weight, sizeof weight, "%s.weight", whole[i].name);
+        snprintf(bias, sizeof bias, "%s.bias", whole[i].name);
+        TRY(st, sheaf__named_linear(m, whole[i].l, p, weight, bias, 0));
+    }
+    return st;
+}
+
+static sheaf_status *build_adapter(sheaf__model *m, sheaf__eva *e, const char *p)
+{
+    sheaf_status *st = sheaf__named_linear(m, &e->adapter.linear, p, "linear_proj.weight", NULL, 0);
+    TRY(st, sheaf__named_layernorm(m, &e->adapter.norm, p, "norm1", ADAPTER_EPS));
+    TRY(st, sheaf__named_linear(m, &e->adapter.up, p, "dense_h_to_4h.weight", NULL, 0));
+    TRY(st, sheaf__named_linear(m, &e->adapter.gate, p, "gate_proj.weight", NULL, 0));
+    return TRY(st, sheaf__named_linear(m, &e->adapter.down, p, "dense_4h_to_h.weight", NULL, 0));
+}
+
+sheaf_status *sheaf__eva_build(sheaf__model *m, sheaf__eva *e, const sheaf__eva_names *n)
+{
+    const sheaf_config *c = &m->schema->config;
+    const int64_t width = c->vit.hidden;
+    e->layer = calloc((size_t)c->vit.layers, sizeof *e->layer);
+    if (e->layer == NULL)
+        return sheaf__no_memory("vision tower");
+    sheaf_status *st = sheaf__named_linear(m, &e->patch, n->patch, "weight", "bias", 0);
+    TRY(st, sheaf__named_vector(m, &e->class_token, "", n->class_token, width));
+    TRY(st, sheaf__named_vector(m, &e->positions, "", n->positions, width));
+    for (int i = 0; i < c->vit.layers; i++) {
+        char prefix[96];
+        snprintf(prefix, sizeof prefix, n->layer, i);
+        TRY(st, build_layer(m, &e->layer[i], prefix, n));
+    }
+    if (n->conv != NULL)
+        TRY(st, sheaf__named_linear(m, &e->conv, n->conv, "weight", "bias", 0));
+    if (n->extra != NULL)
+        TRY(st, sheaf__named_vector(m, &e->extra, "", n->extra, width));
+    TRY(st, build_adapter(m, e, n->adapter));
+    TRY(st, sheaf__named_vector(m, &e->begin, "", n->begin, c->hidden));
+    return TRY(st, sheaf__named_vector(m, &e->end, "", n->end, c->hidden));
+}
+
+void sheaf__eva_release(sheaf__eva *e)
+{
+    free(e->layer);
+}
+
+/* ---- the pass ---- */
+
+typedef struct run {
+    sheaf__tape *tape;
+    const sheaf__pass *pass;
+    const sheaf__step_info *info; /* of its rows */
+} run;
+
+#define COLUMNS(r, y, x, ...)                                                                      \
+    sheaf__record_columns(                                                                         \
+        (r)->tape, y, x, (sheaf__linear *const[]){ __VA_ARGS__ },                                  \
+        (int)(sizeof((sheaf__linear *const[]){ __VA_ARGS__ }) / sizeof(sheaf__linear *)),          \
+        (r)->info)
+
+static sheaf__value *record_layer(const run *r, sheaf__value *x, sheaf__eva_layer *l, int64_t rows,
+                                  int64_t width)
+{
+    sheaf__value *qkv[3], *h;
+    COLUMNS(r, qkv, x, &l->q, &l->k, &l->v);
+    const sheaf__heads heads = { .batch = r->pass->images,
+                                 .queries = rows,
+                                 .kv_heads = qkv[1]->cols / width,
+                                 .group = 1,
+                                 .head_dim = width };
+    h = sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, rows, NULL);
+    h = sheaf__record_rows(r->tape, h, &l->dense, NULL, r->info);
+    x = sheaf__record_layernorm(r->tape, h, &l->norm1, x);
+    sheaf__tape_mlp(r->tape);
+    COLUMNS(r, &h, x, &l->up);
+    h = sheaf__record_rows(r->tape, sheaf__record_gelu(r->tape, h, false), &l->down, NULL, r->info);
+    return sheaf__record_layernorm(r->tape, h, &l->norm2, x);
+}
+
+static sheaf__value *record_vit(const run *r, sheaf__model *m, sheaf__eva *e,
+                                const sheaf__tower *tower, int number)
+{
+    const sheaf_vit *v = &m->schema->config.vit;
+    sheaf__value *x =
+        sheaf__record_patches(r->tape, r->pass->images_in, r->pass->images, tower, number);
+    COLUMNS(r, &x, x, &e->patch);
+    x = sheaf__record_tokens(r->tape, x, r->pass->images, &e->class_token, &e->positions);
+    for (int64_t i = 0; i < v->layers; i++) {
+        sheaf__tape_segment_begin(r->tape, (int)i);
+        x = record_layer(r, x, &e->layer[i], tower->rows, v->hidden / v->heads);
+        sheaf__stage(r->pass, r->tape, "vit", (int)i, SHEAF__TEXT, x);
+        sheaf__tape_segment_end(r->tape);
+    }
+    return sheaf__record_grid(r->tape, x, r->pass->images,
+                              e->extra.data == NULL ? NULL : &e->extra);
+}
+
+static sheaf__value *record_adapter(const run *r, sheaf__value *x, sheaf__eva *e)
+{
+    sheaf__value *gate_up[2];
+    x = sheaf__record_rows(r->tape, sheaf__record_own_columns(r->tape, x, &e->adapter.linear),
+                           &e->adapter.linear, NULL, r->info);
+    x = sheaf__record_gelu(r->tape, sheaf__record_layernorm(r->tape, x, &e->adapter.norm, NULL),
+                           false);
+    COLUMNS(r, gate_up, x, &e->adapter.gate, &e->adapter.up);
+    x = sheaf__record_swiglu(r->tape, gate_up[0], gate_up[1], false);
+    return sheaf__record_rows(r->tape, x, &e->adapter.down, NULL, r->info);
+}
+
+sheaf__value *sheaf__eva_record(sheaf__model *m, sheaf__eva *e, sheaf__tape *tape,
+                                const sheaf__pass *pass, int number)
+{
+    const run inside = { tape, pass, &pass->info[sheaf__rows_inside(number)] },
+              given = { tape, pass, &pass->info[sheaf__rows_given(number)] };
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    sheaf__towers_of(tower, &m->schema->config);
+    sheaf__value *x = record_vit(&inside, m, e, &tower[number], number);
+    if (e->conv.name != NULL) {
+        x = sheaf__record_blocks(tape, x, tower[number].width / tower[number].patch,
+                                 SHEAF__EVA_BLOCK);
+        COLUMNS(&given, &x, x, &e->conv);
+    }
+    sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
+    return record_adapter(&given, x, e);
+}
