@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "models/rope.h"
 #include "ops/offload.h"
+#include "schema/paths.h"
 #include "tape/rows.h"
 
 /* ---- reading boxes ---- */
@@ -379,28 +380,61 @@ static sheaf_status *load_module(sheaf__model *m, sheaf_source *base, const shea
     return NULL;
 }
 
+/* The tensor of frequencies `name`, where the files have it; else `frequency` stays. */
+static sheaf_status *read_frequencies(float *frequency, sheaf__model *m, sheaf_source *base,
+                                      const char *name)
+{
+    box stored = box_of(m->context, base, name, (sheaf_range){ 0, m->rope.rot / 2 },
+                        (sheaf_range){ 0, 1 }, frequency, SHEAF_F32);
+    stored.host = true;
+    return base->find(base, name) == NULL ? NULL : read_box(&stored);
+}
+
+/* Where each layer has its own, all must be those of the first: there is one table of angles. */
+static sheaf_status *check_layers(float *other, const float *frequency, sheaf__model *m,
+                                  sheaf_source *base, const char *pattern)
+{
+    char name[128], first[128];
+    const int64_t half = m->rope.rot / 2;
+    sheaf_status *st = NULL;
+    sheaf__numbered_name(first, sizeof first, pattern, 0);
+    for (int64_t i = 1; i < m->schema->config.layers && st == NULL; i++) {
+        memcpy(other, frequency, (size_t)half * sizeof *other);
+        st = read_frequencies(other, m, base, sheaf__numbered_name(name, sizeof name, pattern, i));
+        for (int64_t j = 0; j < half && st == NULL; j++)
+            if (other[j] != frequency[j])
+                st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", name),
+                                                "the numbers of '%s'", first),
+                                 "%g, not %g, at %" PRId64, (double)other[j], (double)frequency[j],
+                                 j);
+    }
+    return st;
+}
+
 /* For families whose files store the frequencies: the stored, rounded values are used. A file
- * without them gets the values that SAT would store. */
+ * without them gets the values that its program would store. */
 static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
 {
-    const char *name = sheaf__family_for(&m->schema->config)->frequencies;
+    const sheaf__family *family = sheaf__family_for(&m->schema->config);
+    const char *pattern = family->frequencies;
     const int64_t half = m->rope.rot / 2;
-    if (name == NULL)
+    char name[128];
+    if (pattern == NULL)
         return NULL;
-    float *frequency = malloc((size_t)half * sizeof *frequency);
-    sheaf_status *st = frequency == NULL ? sheaf__no_memory(name) : NULL;
+    float *frequency = malloc((size_t)half * 2 * sizeof *frequency);
+    sheaf_status *st = frequency == NULL ? sheaf__no_memory(pattern) : NULL;
     for (int64_t j = 0; j < half && st == NULL; j++)
         frequency[j] = sheaf__rope_frequency(&m->schema->config, j, m->rope.rot, 0);
-    box stored = box_of(m->context, base, name, (sheaf_range){ 0, half }, (sheaf_range){ 0, 1 },
-                        frequency, SHEAF_F32);
+    TRY(st,
+        read_frequencies(frequency, m, base, sheaf__numbered_name(name, sizeof name, pattern, 0)));
+    if (strchr(pattern, '#') != NULL)
+        TRY(st, check_layers(frequency + half, frequency, m, base, pattern));
     sheaf__rope_table host = { 0 };
-    stored.host = true;
-    if (st == NULL && base->find(base, name) != NULL)
-        st = read_box(&stored);
     TRY(st, sheaf__rope_borrow(&host, &m->rope, m->context->device));
     for (int64_t j = 0; j < half && st == NULL; j++)
         sheaf__rope_fill_pair(&host, j, frequency[j], 1, m->context->device->kernels,
-                              m->context->dtype, m->context->dtype);
+                              m->context->dtype,
+                              family->angles_rounded ? m->context->dtype : SHEAF_F32);
     free(frequency);
     return sheaf__first_of(st, sheaf__rope_return(&host, &m->rope, m->context->device, st == NULL));
 }

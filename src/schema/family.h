@@ -251,7 +251,9 @@ typedef struct sheaf__family {
     /* A number of a buffer, by its place in memory. */
     float (*buffer)(const sheaf_tensor *tensor, const sheaf_config *c, int64_t index);
     const char *head, *table; /* names of the output head and of the embedding */
-    const char *frequencies;  /* of the rotary embedding, where files hold them; else NULL */
+    /* Of the rotary embedding, where files hold them, '#' for the number of a layer; else NULL. */
+    const char *frequencies;
+    bool angles_rounded; /* angles of these are taken in the compute dtype; else in float32 */
     const sheaf__component_rule *components;
 
     /* images; NULL: it reads none */
@@ -357,6 +359,8 @@ static inline int64_t sheaf__view_numbers(const sheaf__view *view, const sheaf__
 /* sheaf__picture_misfit - the first tower for which the image is missing or of another size (of a
  * ragged one: not of whole patches); -1: it fits all. */
 int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers);
+/* sheaf__image_rows - of a tower's, that stand in a sequence for an image; 0: none are read. */
+int64_t sheaf__image_rows(const sheaf_config *config);
 /* sheaf__image_positions - that an image takes in a sequence; 0 where none are read. */
 int64_t sheaf__image_positions(const sheaf_config *config);
 /* sheaf__image_experts - of these, how many use the visual experts. */

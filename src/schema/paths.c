@@ -18,6 +18,16 @@ static split split_of(const char *path)
     return (split){ strlen(path), strlen(path) };
 }
 
+const char *sheaf__numbered_name(char *out, size_t size, const char *pattern, int64_t number)
+{
+    const char *hash = strchr(pattern, '#');
+    if (hash == NULL)
+        snprintf(out, size, "%s", pattern);
+    else
+        snprintf(out, size, "%.*s%" PRId64 "%s", (int)(hash - pattern), pattern, number, hash + 1);
+    return out;
+}
+
 static bool alike(const char *a, const char *b)
 {
     const split x = split_of(a), y = split_of(b);

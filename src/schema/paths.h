@@ -10,6 +10,10 @@
  * PEFT takes a plain name for the end of any path. */
 void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n);
 
+/* sheaf__numbered_name - the pattern with the number in place of its '#', if it has one; returns
+ * `out`. */
+const char *sheaf__numbered_name(char *out, size_t size, const char *pattern, int64_t number);
+
 /* sheaf__unwrap - takes them out of a name, or of a path of modules, in place: those of
  * torch.compile, FSDP and activation checkpointing wherever they stand, DataParallel's "module"
  * where it wraps the whole model. Returns the word that was found first, borrowed; NULL: none. */

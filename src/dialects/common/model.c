@@ -82,6 +82,18 @@ sheaf_status *sheaf__catalog_read_model(sheaf_schema **schema, sheaf_catalog *c,
     return sheaf__catalog_defect(c, c->config_path, st);
 }
 
+bool sheaf__catalog_keeps_buffers(const sheaf_catalog *c)
+{
+    sheaf_config config = { 0 };
+    sheaf_status *st =
+        c->config == NULL ? NULL : sheaf_config_parse(&config, c->config, strlen(c->config));
+    const bool keeps =
+        c->config != NULL && st == NULL && sheaf__family_for(&config)->frequencies != NULL;
+    sheaf_status_free(st); /* reported where the config is needed */
+    sheaf_config_release(&config);
+    return keeps;
+}
+
 sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
 {
     sheaf_status *st = sheaf__catalog_unwrap(c);

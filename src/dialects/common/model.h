@@ -19,6 +19,9 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *catalog, const sheaf_dia
  * NULL) gets its tensors, NULL without a usable config. Errors of the config become findings. */
 sheaf_status *sheaf__catalog_read_model(sheaf_schema **schema, sheaf_catalog *catalog,
                                         const sheaf_dialect_hints *hints, const char *const *dirs);
+/* sheaf__catalog_keeps_buffers - do files of the config's family hold the frequencies of the rotary
+ * embedding, so that they count? false without a config. */
+bool sheaf__catalog_keeps_buffers(const sheaf_catalog *catalog);
 /* sheaf__catalog_recognise - determines the model and its vocabulary from the names of whole
  * tensors, where there is no config. */
 sheaf_status *sheaf__catalog_recognise(sheaf_catalog *catalog);

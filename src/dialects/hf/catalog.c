@@ -74,6 +74,7 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
     if (st == NULL && hints->config_only) /* SAT's, if there is only that */
         return c->config != NULL ? NULL
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
+    whole.buffers = sheaf__catalog_keeps_buffers(c);
     TRY(st, sheaf__list_dir(&names.at, &names.count, path));
     *in_order = is_in_order(&names);
     TRY(st, sheaf__whole_folder(damaged, &whole, path, &names));

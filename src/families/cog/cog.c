@@ -224,7 +224,7 @@ static const char *const cogagent_classes[] = { "CogAgentModel", "FineTuneTrainC
     .components = components, .towers = towers, .lora_targets = "sat", .paths = true,              \
     .decays = decays, .sat_layers = &sat_layers, .head = "mixins.lm.lm_head.weight",               \
     .table = "transformer.word_embeddings.weight", .sat_begin = "mixins.", .idle = idle,           \
-    .buffer = buffer, .frequencies = "mixins.rotary.rotary_emb.inv_freq",                          \
+    .buffer = buffer, .frequencies = "mixins.rotary.rotary_emb.inv_freq", .angles_rounded = true,  \
     .build = sheaf__cog_build, .encode = sheaf__cog_encode, .place = sheaf__cog_place,             \
     .release = sheaf__cog_release
 

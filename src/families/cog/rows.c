@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "families/cog/cog.h"
 #include "families/common/rows.h"
+#include "schema/paths.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 
@@ -294,12 +295,8 @@ static sheaf_status *add(builder *b, const row *row, int64_t layer, bool idle)
                         : !table                   ? row->split
                         : row->role == SHEAF_EMBED ? COL
                                                    : REP;
-    const char *hash = strchr(row->name, '#');
     char name[128];
-    if (hash != NULL)
-        snprintf(name, sizeof name, "%.*s%" PRId64 "%s", (int)(hash - row->name), row->name, layer,
-                 hash + 1);
-    sheaf__tensor_row is = { .name = hash != NULL ? name : row->name,
+    sheaf__tensor_row is = { .name = sheaf__numbered_name(name, sizeof name, row->name, layer),
                              .role = row->role,
                              .split = (sheaf__split)split,
                              .units = b->size[row->units],
