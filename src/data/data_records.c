@@ -59,7 +59,7 @@ static sheaf_status *choose_ids(reader *in)
     }
     if (id[2] >= 0 && id[2] < config->vocab)
         in->data->pad = id[2];
-    in->how.layout = (sheaf__sequence_options){ .patches = config->patches,
+    in->how.layout = (sheaf__sequence_options){ .patches = sheaf__image_rows(config),
                                                 .bos = (int32_t)id[0],
                                                 .eos = (int32_t)id[1],
                                                 .pad = (int32_t)in->data->pad };

@@ -113,7 +113,7 @@ static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__cod
     const sheaf__compose_options how = { .version = w->version,
                                          .model = w->model,
                                          .no_answer = true,
-                                         .layout = { .patches = w->config->patches,
+                                         .layout = { .patches = sheaf__image_rows(w->config),
                                                      .max_length = w->max_length,
                                                      .bos = (int32_t)(w->bos < 0 ? 0 : w->bos) } };
     sheaf__sequence s;

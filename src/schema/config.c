@@ -104,8 +104,7 @@ int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tow
     return -1;
 }
 
-/* Rows that stand in the sequence for an image. */
-static int64_t image_gives(const sheaf_config *config)
+int64_t sheaf__image_rows(const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int n = sheaf__towers_of(tower, config);
@@ -131,14 +130,14 @@ int64_t sheaf__picture_seen(const sheaf__picture *picture, int64_t n, int64_t i,
 int64_t sheaf__image_experts(const sheaf_config *config)
 {
     const sheaf__image_place *image = &sheaf__family_for(config)->image;
-    const int64_t gives = image_gives(config);
+    const int64_t gives = sheaf__image_rows(config);
     return gives == 0 || !image->experts ? 0 : image->before + gives;
 }
 
 int64_t sheaf__image_positions(const sheaf_config *config)
 {
     const sheaf__image_place *image = &sheaf__family_for(config)->image;
-    const int64_t gives = image_gives(config);
+    const int64_t gives = sheaf__image_rows(config);
     return gives == 0 ? 0 : image->before + gives + image->after;
 }
 
