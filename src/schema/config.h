@@ -28,6 +28,7 @@ typedef enum sheaf_family {
     SHEAF_MINICPMV,
     SHEAF_GEMMA,
     SHEAF_QWEN3_MOE,
+    SHEAF_COGVLM2,
     SHEAF_FAMILIES /* how many there are */
 } sheaf_family;
 typedef enum sheaf_rope_type {

@@ -1,0 +1,113 @@
+/* build.c - CogVLM2: the tensors of its decoder, whose layers have an expert for each kind of row,
+ * and the tower (common/eva_clip.h). */
+#include "base/base.h"
+#include "families/cogvlm2/cogvlm2.h"
+#include "families/common/eva_clip.h"
+
+struct sheaf__towers {
+    sheaf__eva eva;
+};
+
+#define VISION SHEAF__COGVLM2_VISION
+
+static const sheaf__eva_names names = {
+    .patch = VISION "patch_embedding.proj.",
+    .class_token = VISION "patch_embedding.cls_embedding",
+    .positions = VISION "patch_embedding.position_embedding.weight",
+    .layer = VISION "transformer.layers.%d.",
+    .up = "mlp.fc1",
+    .down = "mlp.fc2",
+    .conv = VISION "conv.",
+    .adapter = VISION "linear_proj.",
+    .begin = VISION "boi",
+    .end = VISION "eoi",
+};
+
+static sheaf_status *build_norm(sheaf__model *m, sheaf__norm *norm, const char *prefix,
+                                const char *name)
+{
+    char whole[96];
+    const sheaf_tensor *t = NULL;
+    snprintf(whole, sizeof whole, "%s%s.weight", prefix, name);
+    sheaf_status *st = sheaf__build_find(&t, m, whole);
+    return TRY(st, sheaf__build_norm(m, norm, t, m->schema->config.rms_eps, false));
+}
+
+/* kind: "vision" or "language". */
+static sheaf_status *build_expert(sheaf__model *m, sheaf__expert *x, const char *prefix,
+                                  const char *kind, bool bias)
+{
+    sheaf__linear *const qkv[] = { &x->q, &x->k, &x->v };
+    const struct {
+        sheaf__linear *l;
+        const char *format;
+    } rest[] = { { &x->o, "self_attn.%s_expert_dense.weight" },
+                 { &x->gate, "mlp.%s_mlp.gate_proj.weight" },
+                 { &x->up, "mlp.%s_mlp.up_proj.weight" },
+                 { &x->down, "mlp.%s_mlp.down_proj.weight" } };
+    char weight[96], beside[96];
+    sheaf_status *st = NULL;
+    snprintf(weight, sizeof weight, "self_attn.%s_expert_query_key_value.weight", kind);
+    snprintf(beside, sizeof beside, "self_attn.%s_expert_query_key_value.bias", kind);
+    for (int i = 0; i < 3; i++)
+        TRY(st, sheaf__named_linear(m, qkv[i], prefix, weight, bias ? beside : NULL, i));
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) {
+        snprintf(weight, sizeof weight, rest[i].format, kind);
+        TRY(st, sheaf__named_linear(m, rest[i].l, prefix, weight, NULL, 0));
+    }
+    return st;
+}
+
+static sheaf_status *build_layer(sheaf__model *m, int i)
+{
+    sheaf__layer *l = &m->layer[i];
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "model.layers.%d.", i);
+    l->has_expert = true;
+    sheaf_status *st = build_norm(m, &l->norm_in, prefix, "input_layernorm");
+    TRY(st, build_norm(m, &l->norm_post, prefix, "post_attention_layernorm"));
+    TRY(st, build_expert(m, &l->expert[SHEAF__TEXT], prefix, "language", false));
+    return TRY(st, build_expert(m, &l->expert[SHEAF__IMAGE], prefix, "vision", true));
+}
+
+sheaf_status *sheaf__cogvlm2_build(sheaf__model *m)
+{
+    const sheaf_config *c = &m->schema->config;
+    const sheaf_tensor *table = NULL;
+    m->towers = calloc(1, sizeof *m->towers);
+    if (m->towers == NULL)
+        return sheaf__no_memory("vision tower");
+    sheaf_status *st = sheaf__build_find(&table, m, "model.embed_tokens.weight");
+    if (m->ends)
+        TRY(st, sheaf__named_linear(m, &m->head, "", "lm_head.weight", NULL, 0));
+    if (m->begins) {
+        TRY(st, sheaf__build_table(m, &m->embedding, table, NULL));
+        m->embedding.padding = c->padding;
+        TRY(st, sheaf__eva_build(m, &m->towers->eva, &names));
+    }
+    for (int64_t i = m->first_layer; i < m->end_layer; i++)
+        TRY(st, build_layer(m, (int)i));
+    if (m->ends)
+        TRY(st, build_norm(m, &m->norm, "model.", "norm"));
+    return TRY(st, sheaf__build_rope(m, &m->rope, c->head_dim));
+}
+
+void sheaf__cogvlm2_release(sheaf__model *m)
+{
+    if (m->towers != NULL)
+        sheaf__eva_release(&m->towers->eva);
+    free(m->towers);
+}
+
+sheaf__value *sheaf__cogvlm2_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
+                                    int tower)
+{
+    return sheaf__eva_record(m, &m->towers->eva, tape, pass, tower);
+}
+
+void sheaf__cogvlm2_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
+                          const sheaf__pass *pass)
+{
+    sheaf__record_place_images(tape, x, image, pass->images, &m->towers->eva.begin,
+                               &m->towers->eva.end, pass->images_in);
+}

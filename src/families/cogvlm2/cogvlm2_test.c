@@ -1,0 +1,184 @@
+/* cogvlm2_test.c - CogVLM2: its config as published and in small, keys that are refused, tensors
+ * and their cuts. */
+#include "tests/check.h"
+
+#include "base/text.h"
+#include "families/cogvlm2/cogvlm2.h"
+
+#define VISION(hidden, side, ffn, heads, layers, positions)                                        \
+    "\"vision_config\":{\"dropout_prob\":0.0,\"hidden_act\":\"gelu\",\"hidden_size\":" hidden      \
+    ",\"image_size\":" side ",\"in_channels\":3,\"intermediate_size\":" ffn                        \
+    ",\"layer_norm_eps\":1e-06,\"num_heads\":" heads ",\"num_hidden_layers\":" layers              \
+    ",\"num_positions\":" positions ",\"patch_size\":14}"
+#define SIZES(hidden, ffn, layers, heads, kv, vocab)                                               \
+    "\"architectures\":[\"CogVLMForCausalLM\"],\"hidden_size\":" hidden                            \
+    ",\"intermediate_size\":" ffn ",\"num_hidden_layers\":" layers                                 \
+    ",\"num_attention_heads\":" heads ",\"num_multi_query_heads\":" kv ",\"vocab_size\":" vocab
+
+/* As it was published. */
+static const char whole[] = "{" SIZES(
+    "4096", "14336", "32", "32", "8",
+    "128256") ","
+              "\"auto_map\":{\"AutoConfig\":\"configuration_cogvlm.CogVLMConfig\",\"AutoModelForCausalLM\":"
+              "\"modeling_cogvlm.CogVLMForCausalLM\"},\"bos_token_id\":128000,\"eos_token_id\":128001,"
+              "\"hidden_act\":\"silu\",\"initializer_range\":0.02,\"max_position_embeddings\":8192,"
+              "\"pad_token_id\":128002,\"rms_norm_eps\":1e-05,\"template_version\":\"chat\","
+              "\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\",\"transformers_version\":\"4.41.0\","
+              "\"use_cache\":true," VISION("1792", "1344", "15360", "16", "63", "9217") "}";
+
+/* 15 heads of 6 on 3 key/value heads, 4 x 4 patches. */
+#define SMALL SIZES("90", "50", "2", "15", "3", "77")
+#define EYE VISION("44", "56", "30", "4", "3", "17")
+
+static sheaf_status *parse(sheaf_config *c, const char *text)
+{
+    return sheaf_config_parse(c, text, strlen(text));
+}
+
+static sheaf_schema *schema_of(const char *text)
+{
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    CHECK_OK(parse(&c, text));
+    assert_null(c.unknown_keys);
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    sheaf_config_release(&c);
+    return schema;
+}
+
+/* 39,006,214,656 bytes of bfloat16 say the index of the published files: that many numbers in all,
+ * the frequencies of 32 layers among them. */
+static void test_sizes__of_the_released_model(void **state)
+{
+    sheaf_schema *schema = schema_of(whole);
+    int64_t numbers = 0, buffers = 0;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        const int64_t n = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+        numbers += n;
+        buffers += t->buffer ? n : 0;
+        assert_ptr_equal(sheaf_schema_find(schema, t->name), t);
+    }
+    assert_int_equal(2 * numbers, INT64_C(39006214656));
+    assert_int_equal(buffers, 32 * 64);
+    const sheaf_config *c = &schema->config;
+    assert_true(c->kv_heads == 8 && c->head_dim == 128 && c->rope.theta == 500000 &&
+                c->experts == 32 && c->padding == 128003 && c->patches == 96 * 96);
+    assert_int_equal(sheaf__image_rows(c), 48 * 48);
+    assert_int_equal(sheaf__image_positions(c), 2306);
+    assert_int_equal(sheaf__image_experts(c), 2305);
+    assert_int_equal(sheaf__image_id(c), 128002);
+    sheaf_schema_free(schema);
+}
+
+static void test_cuts__by_hand(void **state)
+{
+    static const struct {
+        const char *name;
+        int axis, parts;
+        int64_t rows[3]; /* of each part's first unit */
+    } rows[] = {
+        { "model.embed_tokens.weight", 0, 1, { 1 } },
+        { "model.layers.1.self_attn.rotary_emb.inv_freq", 0, 0, { 0 } },
+        { "model.layers.1.self_attn.vision_expert_query_key_value.weight", 0, 3, { 30, 6, 6 } },
+        { "model.layers.1.self_attn.vision_expert_query_key_value.bias", 0, 3, { 30, 6, 6 } },
+        { "model.layers.0.self_attn.language_expert_query_key_value.weight", 0, 3, { 30, 6, 6 } },
+        { "model.layers.0.self_attn.language_expert_dense.weight", 1, 1, { 30 } },
+        { "model.layers.0.mlp.vision_mlp.gate_proj.weight", 0, 1, { 1 } },
+        { "model.layers.0.mlp.language_mlp.down_proj.weight", 1, 1, { 1 } },
+        { "model.layers.1.post_attention_layernorm.weight", 0, 0, { 0 } },
+        { "model.vision.conv.weight", 0, 0, { 0 } },
+        { "model.vision.transformer.layers.2.attention.query_key_value.bias",
+          0,
+          3,
+          { 11, 11, 11 } },
+        { "model.vision.transformer.layers.2.attention.dense.weight", 1, 1, { 11 } },
+        { "model.vision.linear_proj.linear_proj.weight", 1, 1, { 1 } },
+        { "model.vision.boi", 0, 0, { 0 } },
+        { "lm_head.weight", 0, 1, { 1 } },
+    };
+    sheaf_schema *schema = schema_of("{" SMALL "," EYE "}");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
+        if (t == NULL || t->cut.nparts != rows[i].parts)
+            fail_msg("%s", rows[i].name);
+        if (t->cut.nparts == 0)
+            continue;
+        assert_int_equal(t->cut.axis, rows[i].axis);
+        for (int p = 0; p < t->cut.nparts; p++)
+            if (t->cut.part[p].rows_per_unit != rows[i].rows[p])
+                fail_msg("%s: part %d", rows[i].name, p);
+        CHECK_OK(sheaf_cut_check(&t->cut, t->shape[t->cut.axis]));
+    }
+    assert_null(
+        sheaf_schema_find(schema, "model.layers.0.self_attn.language_expert_query_key_value.bias"));
+    sheaf_schema_free(schema);
+}
+
+static void test_config__what_is_refused(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } rows[] = {
+        { "{" SMALL "}",
+          "'vision_config' | an object that describes the vision transformer | no such key" },
+        { "{" SMALL "," VISION("44", "42", "30", "4", "3", "10") "}",
+          "'vision_config.image_size' | a multiple of 28: patches of 14 pixels are joined two by two | 42" },
+        { "{" SMALL "," VISION("44", "57", "30", "4", "3", "17") "}",
+          "'vision_config.image_size' | a multiple of 28: patches of 14 pixels are joined two by two | 57" },
+        { "{" SMALL "," VISION("44", "56", "30", "4", "3", "16") "}",
+          "'vision_config.num_positions' | 17: one for each of 4 x 4 patches" },
+        { "{" SMALL "," VISION("44", "56", "30", "5", "3", "17") "}", "'vision_config.num_heads'" },
+        { "{" SIZES("90", "50", "2", "15", "4", "77") "," EYE "}",
+          "'num_multi_query_heads' | a number that divides num_attention_heads, 15" },
+        { "{" SIZES("91", "50", "2", "15", "3", "77") "," EYE "}", "'num_attention_heads'" },
+        { "{" SIZES("75", "50", "2", "15", "3", "77") "," EYE "}",
+          "'num_attention_heads' | heads of an even width | 5" },
+        { "{" SMALL ",\"tie_word_embeddings\":true," EYE "}", "'tie_word_embeddings'" },
+        { "{" SMALL ",\"hidden_act\":\"gelu\"," EYE "}", "'hidden_act' | \"silu\"" },
+        { "{" SMALL ",\"pad_token_id\":77," EYE "}",
+          "'pad_token_id' | a token id below vocab_size, 77" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_config c;
+        sheaf_status *st = parse(&c, rows[i].text);
+        if (st == NULL)
+            fail_msg("row %zu: taken", i);
+        const sheaf_code code = sheaf_status_code(st);
+        CHECK_FAILS(st, code, rows[i].want);
+    }
+}
+
+/* Upstream's code has one rotary embedding and reads no key for it. */
+static void test_config__keys_that_upstream_does_not_read_are_unknown(void **state)
+{
+    sheaf_config c;
+    CHECK_OK(parse(&c, "{" SMALL ",\"rope_theta\":1000.0,\"rope_scaling\":null," EYE "}"));
+    assert_string_equal(c.unknown_keys, "rope_theta,rope_scaling");
+    assert_true(c.rope.theta == 500000);
+    sheaf_config_release(&c);
+}
+
+/* CogVLM's class has the same name. */
+static void test_config__which_generation_it_is(void **state)
+{
+    json_t *config = json_loads(whole, 0, NULL);
+    assert_true(sheaf__cogvlm2_claims(config));
+    json_object_del(config, "num_multi_query_heads");
+    assert_false(sheaf__cogvlm2_claims(config));
+    json_object_set_new(config, "model_type", json_string("cogvlm2"));
+    assert_true(sheaf__cogvlm2_claims(config));
+    json_decref(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes__of_the_released_model),
+        cmocka_unit_test(test_cuts__by_hand),
+        cmocka_unit_test(test_config__what_is_refused),
+        cmocka_unit_test(test_config__keys_that_upstream_does_not_read_are_unknown),
+        cmocka_unit_test(test_config__which_generation_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
