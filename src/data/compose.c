@@ -4,12 +4,16 @@
 #include "base/base.h"
 #include "inputs/places.h"
 
-static sheaf_status *encode(sheaf__ids *out, const sheaf__sentencepiece *model, const char *text)
+static sheaf_status *encode(sheaf__ids *out, const sheaf__compose_options *how, const char *text)
 {
     const size_t size = strlen(text);
     int32_t *ids = NULL;
-    if (model != NULL) {
-        sheaf_status *st = sheaf__sentencepiece_encode(&ids, &out->count, model, text, size);
+    if (how->model != NULL || how->tokenizer != NULL) {
+        sheaf_status *st =
+            how->model != NULL
+                ? sheaf__sentencepiece_encode(&ids, &out->count, how->model, text, size)
+                : sheaf__tokenizer_encode(&ids, NULL, &out->count, how->tokenizer, text, size,
+                                          &(sheaf__encode_options){ .plain = !how->specials });
         out->id = ids;
         return st;
     }
@@ -94,9 +98,9 @@ sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
         st = sheaf__template_prompt(&text, options->version, turn, record->turns - 1,
                                     turn[record->turns - 1].query);
     }
-    TRY(st, encode(&prompt, options->model, text));
+    TRY(st, encode(&prompt, options, text));
     if (st == NULL && !options->no_answer)
-        st = encode(&answer, options->model, last->answer);
+        st = encode(&answer, options, last->answer);
     TRY(st, lay_out(out, prompt, answer, record->image != NULL, options));
     free((int32_t *)prompt.id);
     free((int32_t *)answer.id);

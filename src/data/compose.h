@@ -11,7 +11,9 @@
 
 typedef struct sheaf__compose_options {
     sheaf__template version;
-    const sheaf__sentencepiece *model; /* NULL: the bytes of a text are its ids */
+    const sheaf__sentencepiece *model; /* one of these; NULL: the bytes of a text are its ids */
+    const sheaf__tokenizer *tokenizer;
+    bool specials; /* of the latter: special tokens in texts are tokens, not text */
     sheaf__sequence_options layout; /* patches are used for records with an image only; a max_length
                                        of 0 is as long as the record needs */
     bool no_answer;                 /* for inference: without the last turn's answer */

@@ -204,7 +204,7 @@ static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
     if (o->tokenizer == NULL || o->tokenizer[0] == '\0')
         return NULL;
     sheaf_status *st = sheaf__family_for(o->config)->towers != NULL
-                           ? sheaf__choose_tokenizer(&model, o->tokenizer, NULL, o->config)
+                           ? sheaf__choose_tokenizer(&model, &other, o->tokenizer, NULL, o->config)
                            : sheaf__tokenizer_open(&other, o->tokenizer);
     if (st == NULL)
         sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids",

@@ -23,7 +23,8 @@ typedef struct job {
 typedef struct reader {
     sheaf_data *data;
     const sheaf_data_options *options;
-    sheaf__sentencepiece *model;
+    sheaf__sentencepiece *model; /* one of these, or neither: bytes */
+    sheaf__tokenizer *tokenizer;
     sheaf__compose_options how;
     sheaf__records records;
     sheaf__complaints complaints;
@@ -49,6 +50,10 @@ static sheaf_status *choose_ids(reader *in)
         for (int i = 0; i < 3; i++)
             id[i] = id[i] < 0 ? own[i] : id[i];
     }
+    if (in->tokenizer != NULL) {
+        id[0] = id[0] < 0 ? sheaf__tokenizer_bos(in->tokenizer) : id[0];
+        id[1] = id[1] < 0 ? sheaf__tokenizer_eos(in->tokenizer) : id[1];
+    }
     if (id[0] < 0 || id[0] >= config->vocab || id[1] < 0 || id[1] >= config->vocab) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "special tokens");
         sheaf_expected(
@@ -62,7 +67,8 @@ static sheaf_status *choose_ids(reader *in)
     in->how.layout = (sheaf__sequence_options){ .patches = sheaf__image_rows(config),
                                                 .bos = (int32_t)id[0],
                                                 .eos = (int32_t)id[1],
-                                                .pad = (int32_t)in->data->pad };
+                                                .pad = (int32_t)in->data->pad,
+                                                .image_id = sheaf__image_id(config) };
     return NULL;
 }
 
@@ -73,16 +79,16 @@ static sheaf_status *choose_words(reader *in)
     sheaf_status *st = sheaf__choose_template(&in->how.version, &from_model, o->prompt_template,
                                               o->config, o->events);
     in->data->prompt_template = sheaf__template_name(in->how.version);
-    TRY(st, sheaf__choose_tokenizer(&in->model, o->tokenizer, o->folder, o->config));
-    if (st == NULL && in->model == NULL && !o->config->byte_vocab) {
+    TRY(st,
+        sheaf__choose_tokenizer(&in->model, &in->tokenizer, o->tokenizer, o->folder, o->config));
+    if (st == NULL && in->model == NULL && in->tokenizer == NULL && !o->config->byte_vocab) {
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "texts");
-        sheaf_expected(
-            st, "a tokenizer.model (sentencepiece) in the model's folder, or --tokenizer FILE");
+        sheaf_expected(st, "a tokenizer.model (sentencepiece) or tokenizer.json in the model's "
+                           "folder, or --tokenizer FILE");
         sheaf_found(st, "none%s%s", o->folder == NULL ? "" : " in ",
                     o->folder == NULL ? "" : o->folder);
-        return sheaf_try_this(
-            st,
-            "--tokenizer FILE, the tokenizer.model of this model; or tokenise first and give a .safetensors file");
+        return sheaf_try_this(st, "--tokenizer FILE, the tokenizer of this model; or tokenise "
+                                  "first and give a .safetensors file");
     }
     if (st != NULL)
         return st;
@@ -92,6 +98,8 @@ static sheaf_status *choose_words(reader *in)
                    from_model ? "which the model's config names"
                               : "as the model's config names none");
     in->how.model = in->model;
+    in->how.tokenizer = in->tokenizer;
+    in->how.specials = o->specials;
     return choose_ids(in);
 }
 
@@ -277,6 +285,7 @@ static void release(reader *in)
     sheaf__complaints_release(&in->complaints);
     sheaf__records_release(&in->records);
     sheaf__sentencepiece_close(in->model);
+    sheaf__tokenizer_close(in->tokenizer);
     free(in);
 }
 

@@ -19,9 +19,7 @@ sheaf_status *sheaf__codec_check_tokenizer(const sheaf__codec *w)
     sheaf_expected(st,
                    "%s in the model's folder, or a model with a byte vocabulary "
                    "(\"sheaf_tokenizer\": \"bytes\" in its config)",
-                   w->images && sheaf__family_for(w->config)->pictures == NULL
-                       ? "a tokenizer.model (sentencepiece)"
-                       : "a tokenizer.json or tokenizer.model");
+                   "a tokenizer.json or tokenizer.model");
     return sheaf_try_this(
         st,
         "--tokenizer FILE, the tokenizer of this model; sheaf generate also takes token ids: --tokens 1,2,3");
@@ -112,10 +110,13 @@ static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__cod
     const sheaf__record record = { .image = image ? "image" : NULL, .turn = turn, .turns = turns };
     const sheaf__compose_options how = { .version = w->version,
                                          .model = w->model,
+                                         .tokenizer = w->tokenizer,
+                                         .specials = w->specials,
                                          .no_answer = true,
                                          .layout = { .patches = sheaf__image_rows(w->config),
                                                      .max_length = w->max_length,
-                                                     .bos = (int32_t)(w->bos < 0 ? 0 : w->bos) } };
+                                                     .bos = (int32_t)(w->bos < 0 ? 0 : w->bos),
+                                                     .image_id = sheaf__image_id(w->config) } };
     sheaf__sequence s;
     sheaf_status *st = sheaf__compose(&s, &record, &how);
     if (st != NULL)

@@ -23,13 +23,13 @@ static void warn_unused(const sheaf__codec_options *o, sheaf_status *st)
     sheaf_status_free(st);
 }
 
-/* A sentencepiece model as CogVLM's program reads it, or the tokenizer of a text model. */
+/* That of a model with prompts of its own (inputs/sentencepiece.h), or of a text model. */
 static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options *o, bool text)
 {
     const char *path = o->tokenizer;
     sheaf_status *st = NULL;
     if (!text)
-        st = sheaf__choose_tokenizer(&w->model, path, o->folder, w->config);
+        st = sheaf__choose_tokenizer(&w->model, &w->tokenizer, path, o->folder, w->config);
     else if (path == NULL)
         st = sheaf__tokenizer_folder(&path, o->folder);
     if (st == NULL && text && path != NULL)
@@ -41,9 +41,11 @@ static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options 
     if (st != NULL || (w->model == NULL && w->tokenizer == NULL))
         return st;
     if (w->bos < 0)
-        w->bos = text ? sheaf__tokenizer_bos(w->tokenizer) : sheaf__sentencepiece_bos(w->model);
+        w->bos = w->model == NULL ? sheaf__tokenizer_bos(w->tokenizer)
+                                  : sheaf__sentencepiece_bos(w->model);
     if (w->eos < 0)
-        w->eos = text ? sheaf__tokenizer_eos(w->tokenizer) : sheaf__sentencepiece_eos(w->model);
+        w->eos = w->model == NULL ? sheaf__tokenizer_eos(w->tokenizer)
+                                  : sheaf__sentencepiece_eos(w->model);
     return NULL;
 }
 

@@ -81,7 +81,7 @@ static void fill(sheaf__sequence *s, sheaf__ids prompt, sheaf__ids answer, bool 
     int64_t at = 0;
     s->input_ids[at++] = options->bos;
     for (int64_t i = 0; i < image; i++, at++) {
-        s->input_ids[at] = 0;
+        s->input_ids[at] = options->image_id;
         s->image_embed_mask[at] = 1;
         s->vision_expert_mask[at] = i <= patches;
         s->image_rope_mask[at] = i >= 1 && i <= patches;

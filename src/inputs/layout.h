@@ -3,8 +3,8 @@
  *
  *   bos, [BOI, patches, EOI,] prompt, [answer, eos,] pad ...
  *
- * BOI, patches and EOI hold id 0; the masks tell them apart. Position ids count up from 0 through
- * the padding, but all patches share one. Works on ids of any tokenizer. */
+ * BOI, patches and EOI hold one id that stands for no text; the masks tell them apart. Position ids
+ * count up from 0 through the padding, but all patches share one. Works on ids of any tokenizer. */
 #pragma once
 
 #include "base/base.h"
@@ -14,6 +14,7 @@ typedef struct sheaf__sequence_options {
     int64_t patches;    /* P of the model; 0: a sequence without an image */
     int64_t max_length; /* for training the length; for inference a limit, 0 = none */
     int32_t bos, eos, pad;
+    int32_t image_id; /* of BOI, patches and EOI */
 } sheaf__sequence_options;
 
 typedef struct sheaf__ids {

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "inputs/chat/stored.h"
 #include "inputs/tokenizer/bpe.h"
 #include "inputs/tokenizer/spm_file.h"
 #include "inputs/tokenizer/unicode.h"
@@ -151,21 +152,53 @@ static sheaf_status *open_tokenizer(sheaf__sentencepiece **out, const char *path
                           "the tokenizer of this model: --tokenizer FILE");
 }
 
-sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *given,
-                                      const char *folder, const sheaf_config *config)
+static sheaf_status *open_other(sheaf__tokenizer **out, const char *path,
+                                const sheaf_config *config)
 {
-    char *path = NULL;
+    sheaf__stored_chat stored = { 0 }; /* conversations are laid out by a template of its own */
+    sheaf_status *st = sheaf__stored_chat_open(out, &stored, path, config->vocab);
+    sheaf__stored_chat_release(&stored);
+    return st;
+}
+
+/* The first of the files that a folder has. */
+static sheaf_status *look_in(sheaf__sentencepiece **out, sheaf__tokenizer **other,
+                             const char *folder, const sheaf_config *config)
+{
+    static const char *const names[] = { "tokenizer.model", "tokenizer.json" };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < 2 && st == NULL && *out == NULL; i++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, folder, names[i]);
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = i == 0 ? open_tokenizer(out, path, config) : open_other(other, folder, config);
+        free(path);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, sheaf__tokenizer **other,
+                                      const char *given, const char *folder,
+                                      const sheaf_config *config)
+{
+    const bool is_given = given != NULL && *given != '\0';
+    const char *where = is_given ? given : folder;
     *out = NULL;
-    if (given != NULL && *given != '\0') {
-        sheaf_status *st = open_tokenizer(out, given, config);
+    *other = NULL;
+    if (where == NULL || *where == '\0')
+        return NULL;
+    if (sheaf__path_kind(where) != SHEAF_PATH_DIR) {
+        if (!is_given)
+            return NULL;
+        sheaf_status *st = sheaf__ends_with(given, ".json") ? open_other(other, given, config)
+                                                            : open_tokenizer(out, given, config);
         return st == NULL ? NULL : sheaf__path_hub(st, given);
     }
-    if (folder == NULL || *folder == '\0' || sheaf__path_kind(folder) != SHEAF_PATH_DIR)
-        return NULL;
-    sheaf_status *st = sheaf__path_join(&path, folder, "tokenizer.model");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = open_tokenizer(out, path, config);
-    free(path);
+    sheaf_status *st = look_in(out, other, where, config);
+    if (st == NULL && is_given && *out == NULL && *other == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", given),
+                                        "a tokenizer.model or tokenizer.json in the folder"),
+                         "neither");
     return st;
 }
 

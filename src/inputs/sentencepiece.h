@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "inputs/tokenizer/tokenizer.h"
 #include "schema/config.h"
 #include "sheaf/status.h"
 
@@ -21,11 +22,14 @@ enum { SHEAF__TEXT_MAX = 1 << 20 }; /* bytes of one text, more than the longest 
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);
 
-/* sheaf__choose_tokenizer - the file `given`, else tokenizer.model in the model's `folder` (each
- * may be NULL or empty). *out NULL when there is neither. Errors: those of
- * sheaf__sentencepiece_open(); SHEAF_E_LAYOUT for more pieces than the model has rows. */
-sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *given,
-                                      const char *folder, const sheaf_config *config);
+/* sheaf__choose_tokenizer - of a model with prompts of its own: the file or folder `given`, else
+ * the model's `folder` (each may be NULL or empty); in a folder tokenizer.model, else
+ * tokenizer.json. A sentencepiece model is *out, another *other; both NULL when there is none.
+ * Errors: those of sheaf__sentencepiece_open() and sheaf__tokenizer_open(); SHEAF_E_LAYOUT for more
+ * pieces than the model has rows. */
+sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, sheaf__tokenizer **other,
+                                      const char *given, const char *folder,
+                                      const sheaf_config *config);
 
 int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model);
 /* Ids of the special pieces, -1 where the model has none. (Without pad CogVLM pads with unk.) */

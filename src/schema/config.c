@@ -141,6 +141,11 @@ int64_t sheaf__image_positions(const sheaf_config *config)
     return gives == 0 ? 0 : image->before + gives + image->after;
 }
 
+int32_t sheaf__image_id(const sheaf_config *config)
+{
+    return sheaf__family_for(config)->image.pads && config->pad >= 0 ? (int32_t)config->pad : 0;
+}
+
 sheaf_component sheaf__family_component(const sheaf__family *family, const char *name)
 {
     for (const sheaf__component_rule *rule = family->components; rule->part != NULL; rule++)

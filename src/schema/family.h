@@ -114,6 +114,7 @@ typedef struct sheaf__image_place {
     sheaf__image_file file;
     bool one_position; /* its rows share one position id */
     bool needed;       /* no prompt goes without an image: cross-attention looks at it */
+    bool pads;         /* its positions hold the pad id; else 0 */
 } sheaf__image_place;
 
 /* Tokens that stand around and for the rows of a picture. */
@@ -363,6 +364,8 @@ int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tow
 int64_t sheaf__image_rows(const sheaf_config *config);
 /* sheaf__image_positions - that an image takes in a sequence; 0 where none are read. */
 int64_t sheaf__image_positions(const sheaf_config *config);
+/* sheaf__image_id - that its positions hold, where they are laid out by masks. */
+int32_t sheaf__image_id(const sheaf_config *config);
 /* sheaf__image_experts - of these, how many use the visual experts. */
 int64_t sheaf__image_experts(const sheaf_config *config);
 /* sheaf__family_component - which part of a model a tensor is, by its name or a LoRA factor's. */
