@@ -40,6 +40,14 @@ static const struct {
     { "omnilmm-", "omnilmm-12b" },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "256" EVA("257", "224") },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "1225" EVA("1226", "490") },
+    { "cogvlm2-",
+      "{\"architectures\": [\"CogVLMForCausalLM\"], \"num_multi_query_heads\": 8,"
+      " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32,"
+      " \"num_attention_heads\": 32, \"vocab_size\": 128256, \"bos_token_id\": 128000,"
+      " \"eos_token_id\": 128001, \"pad_token_id\": 128002, \"torch_dtype\": \"bfloat16\","
+      " \"vision_config\": {\"hidden_size\": 1792, \"image_size\": 1344, \"in_channels\": 3,"
+      " \"intermediate_size\": 15360, \"num_heads\": 16, \"num_hidden_layers\": 63,"
+      " \"num_positions\": 9217, \"patch_size\": 14}}" },
     { "cogagent-",
       "{\"model_class\": \"CogAgentModel\", \"is_decoder\": [" ALL_TRUE
       "], \"cross_attn_hidden_size\": 1024,"
@@ -57,6 +65,7 @@ static const struct {
 } counts[] = {
     { "cogvlm-lora", 19517440, 9 * (2 * 15360 * 1792 + 15360 + 1792),
       9 * (2 * 15360 * 1792 + 15360 + 1792) },
+    { "cogvlm2-lora", 8 * 32 * INT64_C(10240), 0, 0 }, /* 4096 in, 6144 out */
     { "cogagent-lora", -1, INT64_C(11450000000), INT64_C(11550000000) },
     /* q, k, v and dense: of text and experts, of the ViT */
     { "cogvlm-lora-clean", 16 * 8 * (2 * 32 * INT64_C(4096) + 63 * 1792), 0, 0 },
@@ -197,8 +206,8 @@ static void check_header(const char *path, const char *name)
     snprintf(start, sizeof start, "# %s - ", name);
     if (strncmp(text, start, strlen(start)) != 0)
         fail_msg("%s does not begin with '%s'", path, start);
-    if (strncmp(name, "cog", 3) == 0 && strstr(text, "differs from SAT's") == NULL &&
-        strstr(text, "Not as SAT") == NULL)
+    if ((strncmp(name, "cogvlm-", 7) == 0 || strncmp(name, "cogagent-", 9) == 0) &&
+        strstr(text, "differs from SAT's") == NULL && strstr(text, "Not as SAT") == NULL)
         fail_msg("%s does not say where it differs from SAT's", path);
     free(text);
 }
