@@ -210,23 +210,63 @@ static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
     return sheaf_found(st, "%" PRId64, m->rank);
 }
 
-static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool by_paths)
+/* Names of the factors: after the path of the module; of a stack after the experts' number in it.
+ */
+static sheaf_status *name_factors(sheaf_lora_module *m)
+{
+    const sheaf_tensor *base = m->base;
+    const char *kind = base->role == SHEAF_EMBED ? "_embedding" : "",
+               *end = base->role == SHEAF_EMBED ? "" : ".weight", *of = base->stack.of,
+               *leaf = m->stacked ? strrchr(of, '.') : NULL;
+    char *a_path = NULL;
+    if (asprintf(&a_path, m->stacked ? "%.*s.%" PRId64 "%s" : "%.*s",
+                 m->stacked ? (int)(leaf - of) : (int)strlen(base->module),
+                 m->stacked ? of : base->module, base->stack.member, leaf) < 0)
+        a_path = NULL;
+    if (a_path == NULL ||
+        asprintf(&m->a_name, SHEAF_PEFT_PREFIX "%s.lora%s_A%s", a_path, kind, end) < 0)
+        m->a_name = NULL;
+    if (asprintf(&m->b_name, SHEAF_PEFT_PREFIX "%s.lora%s_B%s", base->module, kind, end) < 0)
+        m->b_name = NULL;
+    free(a_path);
+    return m->a_name != NULL && m->b_name != NULL
+               ? NULL
+               : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
+}
+
+/* The module before this one whose A it shares: of the same member of a stack. */
+static const sheaf_lora_module *shared_a(const sheaf_lora *lora, const sheaf_lora_module *m)
+{
+    for (const sheaf_lora_module *n = m; m->stacked && n-- > lora->module;) {
+        if (!n->stacked || n->base->layer != m->base->layer ||
+            n->base->stack.member != m->base->stack.member)
+            return NULL;
+        if (strcmp(n->base->stack.of, m->base->stack.of) == 0)
+            return n;
+    }
+    return NULL;
+}
+
+static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool by_paths,
+                                bool stacked)
 {
     const sheaf_lora_options *o = &lora->options;
     sheaf_lora_module *m = &lora->module[lora->nmodules];
+    const char *path = stacked ? base->stack.of : base->module;
     double rank, alpha;
-    sheaf_status *st =
-        sheaf__lora_pattern_value(&rank, &o->rank_pattern, base->module, (double)o->rank);
-    TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, base->module, o->alpha));
+    sheaf_status *st = sheaf__lora_pattern_value(&rank, &o->rank_pattern, path, (double)o->rank);
+    TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, path, o->alpha));
     if (st != NULL)
         return st;
     const int slices = base->cut.slices;
     *m = (sheaf_lora_module){ .base = base,
+                              .stacked = stacked,
                               .a_cut = { .slices = slices },
                               .b_cut = { .slices = slices } };
     st = set_rank(m, rank, alpha, o, !by_paths);
     if (st != NULL)
         return st;
+    m->a_of = shared_a(lora, m);
     m->a_shape[0] = m->file_rank;
     m->a_shape[1] = base->shape[base->in_axis];
     m->b_shape[0] = base->shape[base->out_axis];
@@ -239,15 +279,7 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
         m->b_cut.axis = 0;
     }
     lora->nmodules++; /* from here on sheaf_lora_free() sees it */
-    const char *kind = base->role == SHEAF_EMBED ? "_embedding" : "",
-               *end = base->role == SHEAF_EMBED ? "" : ".weight";
-    if (asprintf(&m->a_name, SHEAF_PEFT_PREFIX "%s.lora%s_A%s", base->module, kind, end) < 0)
-        m->a_name = NULL;
-    if (asprintf(&m->b_name, SHEAF_PEFT_PREFIX "%s.lora%s_B%s", base->module, kind, end) < 0)
-        m->b_name = NULL;
-    return m->a_name != NULL && m->b_name != NULL
-               ? NULL
-               : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
+    return name_factors(m);
 }
 
 bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length)
@@ -257,6 +289,16 @@ bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length)
         if (strncmp(module, path, length) == 0 && module[length] == '\0')
             return true;
     }
+    return false;
+}
+
+/* target_parameters: by the path of a parameter, which may be a stack of several tensors. */
+static bool names_parameter(const sheaf_lora_options *o, const sheaf_tensor *t)
+{
+    const char *path = t->stack.of != NULL ? t->stack.of : t->name;
+    for (int i = 0; i < o->parameters.n; i++)
+        if (sheaf__ends_with_item(path, strlen(path), o->parameters.list[i]))
+            return true;
     return false;
 }
 
@@ -277,9 +319,12 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
             st = sheaf__lora_layer_wanted(&wanted, o, t->module);
             hit = wanted ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
         }
-        if (st == NULL && hit == SHEAF_HIT_TARGET)
-            st = sheaf__is_linear(t->role) || t->role == SHEAF_EMBED ? add_module(lora, t, cog)
-                                                                     : refuse_kind(t);
+        const bool parameter =
+            hit == SHEAF_HIT_NONE && sheaf__is_linear(t->role) && names_parameter(o, t);
+        if (st == NULL && (hit == SHEAF_HIT_TARGET || parameter))
+            st = sheaf__is_linear(t->role) || t->role == SHEAF_EMBED
+                     ? add_module(lora, t, cog, parameter && t->stack.of != NULL)
+                     : refuse_kind(t);
         if (st != NULL)
             return st;
     }

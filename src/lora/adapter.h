@@ -49,6 +49,7 @@ typedef struct sheaf_lora_options {
     bool rslora, fan_in_fan_out;
     double dropout;
     sheaf_lora_names targets, exclude;
+    sheaf_lora_names parameters; /* target_parameters: paths of parameters, never an expression */
     bool all_linear;
     sheaf_sat_set sat_set; /* CogVLM and CogAgent only */
     int64_t *layers;
@@ -89,6 +90,10 @@ typedef struct sheaf_lora_module {
     char *a_name, *b_name; /* in the PEFT file: base_model.model.<module>.lora_A.weight; for a table
                               .lora_embedding_A */
     int64_t a_shape[2], b_shape[2]; /* [parts * r, in], [out, r]; dense: [r, in], [out, r] */
+    /* LoRA on a parameter that holds the matrices of all experts (stacked.h): base is one of them,
+     * or a part of its rows. */
+    bool stacked;
+    const struct sheaf_lora_module *a_of; /* the module whose A is this one's too; NULL: its own */
     sheaf_cut a_cut, b_cut; /* a: axis 1 where the base's in axis is cut; b: axis 0 where out is,
                                with all its parts */
 } sheaf_lora_module;

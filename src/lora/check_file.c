@@ -42,6 +42,25 @@ static bool is_adapted(sheaf_source *adapter, const char *path, size_t length)
            sheaf__lora_find_part(adapter, path, length, ".lora_embedding_A") != NULL;
 }
 
+/* Is it a module of a parameter that target_parameters names? Its name ends with that of the
+ * module; those of several parameters of one are told apart by "base_layer". */
+static bool by_parameter(const sheaf_lora_options *o, const char *path, size_t length)
+{
+    static const char inner[] = ".base_layer";
+    const size_t n = sizeof inner - 1;
+    while (length > n && strncmp(path + length - n, inner, n) == 0)
+        length -= n;
+    for (int i = 0; i < o->parameters.n; i++) {
+        const char *item = o->parameters.list[i], *dot = strrchr(item, '.');
+        const size_t parent = dot == NULL ? 0 : (size_t)(dot - item);
+        if (parent == 0 ||
+            (parent <= length && strncmp(path + length - parent, item, parent) == 0 &&
+             (parent == length || path[length - parent - 1] == '.')))
+            return true;
+    }
+    return false;
+}
+
 /* ---- does the config name it? ---- */
 
 static sheaf_status *targeted(bool *yes, const sheaf_lora_options *o, const char *path,
@@ -84,7 +103,9 @@ static sheaf_status *is_asked_for(bool *yes, const sheaf_lora_options *o, sheaf_
     case SHEAF_PART_A:
     case SHEAF_PART_B:
     case SHEAF_PART_TABLE_A:
-    case SHEAF_PART_TABLE_B: return targeted(yes, o, path, length);
+    case SHEAF_PART_TABLE_B:
+        *yes = by_parameter(o, path, length);
+        return *yes ? NULL : targeted(yes, o, path, length);
     case SHEAF_PART_B_BIAS: *yes = o->lora_bias && is_adapted(adapter, path, length); return NULL;
     case SHEAF_PART_MAGNITUDE: *yes = o->dora && is_adapted(adapter, path, length); return NULL;
     case SHEAF_PART_TOKENS: *yes = sheaf__lora_tokens(o, path, length) != NULL; return NULL;
@@ -210,8 +231,9 @@ static sheaf_status *check_factor(const checking *x, const sheaf_source_entry *e
     if (st == NULL && o->lora_bias && !table &&
         sheaf__lora_find_part(x->adapter, path, length, ".lora_B.bias") == NULL)
         st = lacks(x, path, length, ".lora_B.bias");
-    return st != NULL || e->ndim < 2 ? st
-                                     : report(x, "shape", e->name, check_rank(o, e, path, length));
+    return st != NULL || e->ndim < 2 || by_parameter(o, path, length)
+               ? st /* of parameters with several members the ranks of all of them */
+               : report(x, "shape", e->name, check_rank(o, e, path, length));
 }
 
 /* Checks the rows of one table. For tied tables PEFT saves the rows once: a table without rows may

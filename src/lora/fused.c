@@ -4,6 +4,7 @@
 #include "formats/safetensors.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
+#include "lora/stacked.h"
 
 enum { CHUNK = 1 << 20 }; /* bytes read at once, and at least a row */
 
@@ -187,9 +188,12 @@ static void leave_named(sheaf_lora *lora, sheaf_source *file)
 
 sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora)
 {
+    sheaf_status *st = sheaf__lora_unstack(adapter, lora);
+    if (st != NULL)
+        return st;
     sheaf_source *file = *adapter;
     leave_named(lora, file);
-    sheaf_status *st = sheaf_lora_check(lora, file);
+    st = sheaf_lora_check(lora, file);
     int fused = 0;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         sheaf_lora_module *m = &lora->module[i];

@@ -58,6 +58,7 @@ void sheaf_lora_options_release(sheaf_lora_options *o)
 {
     clear_names(&o->targets);
     clear_names(&o->exclude);
+    clear_names(&o->parameters);
     clear_names(&o->layers_pattern);
     clear_names(&o->modules_to_save);
     clear_patterns(&o->rank_pattern);
@@ -110,6 +111,7 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     *out = *from;
     copy_names(&out->targets, &failed);
     copy_names(&out->exclude, &failed);
+    copy_names(&out->parameters, &failed);
     copy_names(&out->layers_pattern, &failed);
     copy_names(&out->modules_to_save, &failed);
     copy_patterns(&out->rank_pattern, &failed);

@@ -77,7 +77,7 @@ static const struct {
     { "revision", NOT_KEPT, 0, "null" },
     { "runtime_config" },
     { "target_modules", KEEPS(NAMES, targets) },
-    { "target_parameters", NOT_KEPT, 0, "null", "LoRA on bare parameters" },
+    { "target_parameters", KEEPS(LIST, parameters) },
     { "task_type", NOT_KEPT, 0, "\"CAUSAL_LM\"" },
     { "trainable_token_indices", KEEPS(TOKENS, tokens) },
     { "use_bdlora", NOT_KEPT, 0, "null", "BD-LoRA" },

@@ -47,7 +47,8 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
     *out = (sheaf__lora_sizes){ 0 };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        out->factors += m->a_shape[0] * m->a_shape[1] + m->b_shape[0] * m->file_rank;
+        out->factors +=
+            (m->a_of == NULL ? m->a_shape[0] * m->a_shape[1] : 0) + m->b_shape[0] * m->file_rank;
     }
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];

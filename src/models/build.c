@@ -134,7 +134,10 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
     f->parts = module->parts;
     f->part = calloc((size_t)f->parts, sizeof *f->part);
     sheaf_status *st = f->part == NULL ? sheaf__no_memory("LoRA factors") : NULL;
-    for (int i = 0; i < 2 && st == NULL && m->options.train_lora; i++)
+    const bool shares = module->a_of != NULL;
+    if (shares)
+        f->a = m->lora[module->a_of - m->options.lora->module].a;
+    for (int i = shares; i < 2 && st == NULL && m->options.train_lora; i++)
         st = sheaf__trained_add(trained[i], m->trained, name[i], 2, shape[i], cut[i], true);
     return st;
 }
@@ -204,6 +207,8 @@ static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const s
                                 .b = factors->b,
                                 .a_at = module->dense ? 0 : piece * rank * module->a_shape[1],
                                 .first = module->dense && piece > 0 ? factors->part : NULL };
+    if (module->a_of != NULL)
+        part->first = m->lora[module->a_of - m->options.lora->module].part;
     for (int s = 0; s < SHEAF_MAX_SLICES && part->b != NULL && module->b_cut.nparts > 0 &&
                     s < m->context->slices;
          s++)

@@ -58,6 +58,7 @@ void sheaf_schema_free(sheaf_schema *schema)
     for (int64_t i = 0; schema->tensor != NULL && i < schema->count; i++) {
         free(schema->tensor[i].name);
         free(schema->tensor[i].module);
+        free(schema->tensor[i].stack.of);
     }
     free(schema->tensor);
     free(schema->by_name);

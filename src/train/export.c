@@ -7,6 +7,7 @@
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
+#include "lora/stacked.h"
 #include "ops/quant/quant.h"
 #include "train/origin.h"
 
@@ -158,6 +159,11 @@ typedef struct listed {
     int64_t count;
     const char **name;               /* of an adapter: in the checkpoint and in the base */
     const sheaf_lora_module **fused; /* the layer whose compact B it is, else NULL */
+    const sheaf_lora_module **stack; /* the first module of the stack whose A or B it is, else NULL
+                                      */
+    char **stack_name;               /* [stacks] owned */
+    int stacks;
+    const sheaf_lora *lora;
 } listed;
 
 typedef struct origin {
@@ -181,9 +187,66 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
     return st;
 }
 
+/* Rows of a factor of one module of a stack, from the checkpoint. */
+static sheaf_status *member_rows(const origin *o, const char *name, int64_t row0, int64_t n,
+                                 int64_t cols, float *dst)
+{
+    char master[600];
+    snprintf(master, sizeof master, "master/%s", name);
+    const sheaf_source_entry *e = o->masters->find(o->masters, master);
+    if (e == NULL)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", master), "it in the checkpoint"),
+            "nothing of that name");
+    return sheaf__source_numbers(dst, SHEAF_F32, o->masters, e, row0 * cols, n * cols, o->kernels);
+}
+
+/* A of all members, behind each other. */
+static sheaf_status *stacked_a(const origin *o, const sheaf_lora_module *first, int64_t row0,
+                               int64_t n, float *dst)
+{
+    sheaf_status *st = NULL;
+    const int64_t cols = first->a_shape[1];
+    for (const sheaf_lora_module *m = first; m != NULL && st == NULL;
+         m = sheaf__lora_stack_next(o->l->lora, m)) {
+        const int64_t begin = m->base->stack.member * m->rank, from = begin > row0 ? begin : row0,
+                      end = begin + m->rank < row0 + n ? begin + m->rank : row0 + n;
+        if (m->a_of == NULL && from < end)
+            st = member_rows(o, m->a_name, from - begin, end - from, cols,
+                             dst + (from - row0) * cols);
+    }
+    return st;
+}
+
+/* B of all members, whose columns alternate. */
+static sheaf_status *stacked_b(const origin *o, const sheaf_lora_module *first, int64_t row0,
+                               int64_t n, float *dst)
+{
+    const int64_t rank = first->rank, members = first->base->stack.members;
+    float *own = malloc((size_t)(n * rank) * sizeof *own);
+    sheaf_status *st = own == NULL ? sheaf__no_memory(first->b_name) : NULL;
+    for (const sheaf_lora_module *m = first; m != NULL && st == NULL;
+         m = sheaf__lora_stack_next(o->l->lora, m)) {
+        const int64_t begin = m->base->stack.row, from = begin > row0 ? begin : row0,
+                      last = begin + m->b_shape[0], end = last < row0 + n ? last : row0 + n;
+        if (from >= end)
+            continue;
+        st = member_rows(o, m->b_name, from - begin, end - from, rank, own);
+        for (int64_t r = 0; r < end - from && st == NULL; r++)
+            for (int64_t k = 0; k < rank; k++)
+                dst[(from - row0 + r) * rank * members + k * members + m->base->stack.member] =
+                    own[r * rank + k];
+    }
+    free(own);
+    return st;
+}
+
 static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
 {
     const origin *o = self;
+    if (o->masters != NULL && o->l->stack[index] != NULL)
+        return o->l->name[index] == NULL ? stacked_a(o, o->l->stack[index], row0, n, dst)
+                                         : stacked_b(o, o->l->stack[index], row0, n, dst);
     const sheaf_safetensors_spec *spec = &o->l->spec[index];
     const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
     const char *name = o->masters == NULL ? spec->name : o->l->name[index];
@@ -213,24 +276,55 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */
 
+/* A and B of a stack; of A no module has the name. */
+static sheaf_status *list_stack(listed *l, const sheaf_lora *lora, const sheaf_lora_module *m)
+{
+    const int64_t all = m->base->stack.members * m->rank;
+    for (int b = 0; b < 2; b++) {
+        char *name = sheaf__lora_stack_name(lora, m, b ? 'B' : 'A');
+        if (name == NULL)
+            return sheaf__no_memory("adapter");
+        l->stack_name[l->stacks++] = name;
+        l->name[l->count] = b ? name : NULL;
+        l->stack[l->count] = m;
+        l->spec[l->count++] = (sheaf_safetensors_spec){
+            name, SHEAF_F32, 2, { b ? m->base->stack.rows : all, b ? all : m->a_shape[1] }
+        };
+    }
+    return NULL;
+}
+
+static sheaf_status *list_module(listed *l, const sheaf_lora *lora, const sheaf_lora_module *m)
+{
+    if (m->stacked)
+        return sheaf__lora_stack_first(lora, m) == m ? list_stack(l, lora, m) : NULL;
+    l->name[l->count] = m->a_name;
+    l->spec[l->count++] =
+        (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
+    l->name[l->count] = m->b_name;
+    l->fused[l->count] = m->parts > 1 && !m->dense ? m : NULL;
+    l->spec[l->count++] =
+        (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
+    return NULL;
+}
+
 static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 {
     const size_t count = 2 * (size_t)lora->nmodules + (size_t)lora->nsaved + 1;
+    l->lora = lora;
     l->spec = calloc(count, sizeof *l->spec);
     l->name = calloc(count, sizeof *l->name);
     l->fused = calloc(count, sizeof *l->fused);
-    if (l->spec == NULL || l->name == NULL || l->fused == NULL)
-        return sheaf__no_memory("adapter");
-    for (int i = 0; i < lora->nmodules; i++) {
-        const sheaf_lora_module *m = &lora->module[i];
-        l->name[l->count] = m->a_name;
-        l->spec[l->count++] =
-            (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
-        l->name[l->count] = m->b_name;
-        l->fused[l->count] = m->parts > 1 && !m->dense ? m : NULL;
-        l->spec[l->count++] =
-            (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
-    }
+    l->stack = calloc(count, sizeof *l->stack);
+    l->stack_name = calloc(count, sizeof *l->stack_name);
+    sheaf_status *st = l->spec == NULL || l->name == NULL || l->fused == NULL || l->stack == NULL ||
+                               l->stack_name == NULL
+                           ? sheaf__no_memory("adapter")
+                           : NULL;
+    for (int i = 0; i < lora->nmodules && st == NULL; i++)
+        st = list_module(l, lora, &lora->module[i]);
+    if (st != NULL)
+        return st;
     for (int i = 0; i < lora->nsaved; i++) {
         const sheaf_tensor *t = lora->saved[i];
         sheaf_safetensors_spec *spec = &l->spec[l->count];
@@ -260,6 +354,10 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     }
     st = sheaf__folder_end(folder, st);
     free(config);
+    for (int i = 0; i < l.stacks; i++)
+        free(l.stack_name[i]);
+    free(l.stack_name);
+    free(l.stack);
     free(l.name);
     free(l.fused);
     free(l.spec);

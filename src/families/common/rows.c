@@ -44,7 +44,15 @@ static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char
     t->bias = sheaf__ends_with(t->name, ".bias");
     const size_t end = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
     t->module = strndup(t->name, strlen(t->name) - end);
-    return t->module != NULL ? NULL : sheaf__no_memory(memory_for);
+    t->stack.member = row->member;
+    t->stack.members = row->members;
+    t->stack.row = row->stack_row;
+    t->stack.rows = row->stack_rows;
+    if (row->stack != NULL && asprintf(&t->stack.of, "%s%s", prefix, row->stack) < 0)
+        t->stack.of = NULL;
+    return t->module != NULL && (row->stack == NULL || t->stack.of != NULL)
+               ? NULL
+               : sheaf__no_memory(memory_for);
 }
 
 sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,

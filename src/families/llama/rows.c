@@ -43,17 +43,33 @@ static sheaf_status *add_mixture(const builder *b, int layer)
     snprintf(name, sizeof name, "%sgate.weight", form->prefix);
     sheaf_status *st =
         add(b, layer, (sheaf__tensor_row){ name, { c->num_experts, e }, SHEAF_LINEAR });
+    char gate_up[64], down[64];
+    snprintf(gate_up, sizeof gate_up, "%sexperts.gate_up_proj", form->prefix);
+    snprintf(down, sizeof down, "%sexperts.down_proj", form->prefix);
     for (int64_t i = 0; i < c->num_experts; i++) {
         const sheaf__tensor_row rows[] = {
-            { form->gate, { f, e }, SHEAF_LINEAR, SHEAF__BY_OUT },
-            { form->down, { e, f }, SHEAF_LINEAR, SHEAF__BY_IN },
-            { form->up, { f, e }, SHEAF_LINEAR, SHEAF__BY_OUT },
+            { form->gate,
+              { f, e },
+              SHEAF_LINEAR,
+              SHEAF__BY_OUT,
+              .stack = gate_up,
+              .stack_rows = 2 * f },
+            { form->down, { e, f }, SHEAF_LINEAR, SHEAF__BY_IN, .stack = down, .stack_rows = e },
+            { form->up,
+              { f, e },
+              SHEAF_LINEAR,
+              SHEAF__BY_OUT,
+              .stack = gate_up,
+              .stack_row = f,
+              .stack_rows = 2 * f },
         };
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
             sheaf__tensor_row row = rows[k];
             snprintf(name, sizeof name, "%sexperts.%" PRId64 ".%s.weight", form->prefix, i,
                      rows[k].name);
             row.name = name;
+            row.member = i;
+            row.members = c->num_experts;
             TRY(st, add(b, layer, row));
         }
     }

@@ -1,0 +1,26 @@
+/* stacked.h - LoRA on the parameters in which transformers 5 holds the matrices of all experts of a
+ * layer, as PEFT 0.21 saves it.
+ *
+ * For a parameter [members, rows, columns] and a rank r a file has A [members * r, columns], the
+ * members' own behind each other, and B [rows, r * members], in which column k * members + e is
+ * column k of member e's. The tensors of a schema are matrices of single members, or parts of their
+ * rows (gate above up), and each has a module of its own here, with B of its rows; the parts of a
+ * member share A. The factors of several parameters of one PEFT module, "experts", lie behind
+ * "base_layer." for each that comes after. */
+#pragma once
+
+#include "lora/adapter.h"
+
+/* sheaf__lora_stack_name - A (which 'A') or B in the file, of the stack that the module is of;
+ * malloc'd. NULL: no memory. */
+char *sheaf__lora_stack_name(const sheaf_lora *lora, const sheaf_lora_module *module, char which);
+/* sheaf__lora_stack_first - the first module of the same stack. */
+const sheaf_lora_module *sheaf__lora_stack_first(const sheaf_lora *lora,
+                                                 const sheaf_lora_module *module);
+/* sheaf__lora_stack_next - the next module of its stack, NULL behind the last. */
+const sheaf_lora_module *sheaf__lora_stack_next(const sheaf_lora *lora,
+                                                const sheaf_lora_module *module);
+/* sheaf__lora_unstack - for an adapter as it is stored: a source that owns it, in which modules of
+ * stacks have factors of their own; the same source where there are none. Errors: SHEAF_E_LAYOUT
+ * for factors of another shape, SHEAF_E_MEMORY. */
+sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora);
