@@ -188,7 +188,7 @@ static void leave_named(sheaf_lora *lora, sheaf_source *file)
 
 sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora)
 {
-    sheaf_status *st = sheaf__lora_unstack(adapter, lora);
+    sheaf_status *st = sheaf__lora_unstack(adapter, lora, false);
     if (st != NULL)
         return st;
     sheaf_source *file = *adapter;

@@ -140,7 +140,7 @@ static const struct {
     { "\"peft_type\": \"LOHA\"", SHEAF_E_UNSUPPORTED, "'peft_type' | \"LORA\"" },
     { "\"peft_type\": null", SHEAF_E_FORMAT, "'peft_type'" },
     { "\"layer_replication\": [[0, 4], [2, 5]]", SHEAF_E_UNSUPPORTED, "layer replication" },
-    { "\"target_parameters\": [\"x\"]", SHEAF_E_UNSUPPORTED, "bare parameters" },
+    { "\"target_parameters\": \"x\"", SHEAF_E_FORMAT, "'target_parameters' | a list of names" },
     { "\"alora_invocation_tokens\": [1]", SHEAF_E_UNSUPPORTED, "activated LoRA" },
     { "\"use_qalora\": true", SHEAF_E_UNSUPPORTED, "QA-LoRA" },
     { "\"kasa_config\": {\"a\": 1}", SHEAF_E_UNSUPPORTED, "KaSA" },

@@ -196,7 +196,7 @@ static sheaf_status *check_stored(const sheaf_source_entry *e, int64_t rows, int
 /* A factor of one module; `which` 'A' or 'B'. One that the file has not is missed later, by name.
  */
 static sheaf_status *add_member(unstacked *u, const sheaf_lora *lora, const sheaf_lora_module *m,
-                                char which)
+                                char which, bool tensors)
 {
     sheaf_source *file = u->over.under;
     char *name = sheaf__lora_stack_name(lora, m, which);
@@ -218,7 +218,41 @@ static sheaf_status *add_member(unstacked *u, const sheaf_lora *lora, const shea
     const int64_t *shape = which == 'A' ? m->a_shape : m->b_shape;
     sheaf_source_entry own = { .dtype = e->dtype, .ndim = 2, .shape = { shape[0], shape[1] } };
     u->of[u->over.count] = (member){ m, at, which == 'B' };
-    return sheaf__over_add(&u->over, strdup(which == 'A' ? m->a_name : m->b_name), own);
+    if (which == 'B' || !tensors)
+        return sheaf__over_add(&u->over, strdup(which == 'A' ? m->a_name : m->b_name), own);
+    char *own_name = NULL;
+    if (asprintf(&own_name, SHEAF_PEFT_PREFIX "%s.lora_A.weight", m->base->module) < 0)
+        own_name = NULL;
+    return sheaf__over_add(&u->over, own_name, own);
+}
+
+typedef struct listed {
+    sheaf_source_entry entry;
+    member of;
+} listed;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const listed *)a)->entry.name, ((const listed *)b)->entry.name);
+}
+
+/* There may be many thousands, which are looked up by name. */
+static sheaf_status *sort(unstacked *u)
+{
+    const int64_t n = u->over.count;
+    listed *all = malloc((size_t)n * sizeof *all + 1);
+    if (all == NULL)
+        return sheaf__no_memory("adapter");
+    for (int64_t i = 0; i < n; i++)
+        all[i] = (listed){ u->over.own[i], u->of[i] };
+    qsort(all, (size_t)n, sizeof *all, by_name);
+    for (int64_t i = 0; i < n; i++) {
+        u->over.own[i] = all[i].entry;
+        u->of[i] = all[i].of;
+    }
+    u->over.sorted = true;
+    free(all);
+    return NULL;
 }
 
 static int stacked_modules(const sheaf_lora *lora)
@@ -229,7 +263,7 @@ static int stacked_modules(const sheaf_lora *lora)
     return n;
 }
 
-sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora)
+sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora, bool tensors)
 {
     sheaf_source *file = *adapter;
     const int n = stacked_modules(lora);
@@ -253,11 +287,12 @@ sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora
                                                                    : NULL);
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        if (m->stacked && m->a_of == NULL)
-            st = add_member(u, lora, m, 'A');
+        if (m->stacked && (tensors || m->a_of == NULL))
+            st = add_member(u, lora, m, 'A', tensors);
         if (m->stacked)
-            TRY(st, add_member(u, lora, m, 'B'));
+            TRY(st, add_member(u, lora, m, 'B', tensors));
     }
+    TRY(st, sort(u));
     for (int64_t i = 0; i < file->count(file) && st == NULL; i++)
         if (stored_at(u, file->entry(file, i)->name) < 0)
             u->shown[u->nshown++] = i;

@@ -21,6 +21,7 @@ const sheaf_lora_module *sheaf__lora_stack_first(const sheaf_lora *lora,
 const sheaf_lora_module *sheaf__lora_stack_next(const sheaf_lora *lora,
                                                 const sheaf_lora_module *module);
 /* sheaf__lora_unstack - for an adapter as it is stored: a source that owns it, in which modules of
- * stacks have factors of their own; the same source where there are none. Errors: SHEAF_E_LAYOUT
+ * stacks have factors of their own, by `tensors` every module an A too that is named as its B is;
+ * the same source where there are none. Borrows `lora`. Errors: SHEAF_E_LAYOUT
  * for factors of another shape, SHEAF_E_MEMORY. */
-sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora);
+sheaf_status *sheaf__lora_unstack(sheaf_source **adapter, const sheaf_lora *lora, bool tensors);

@@ -9,6 +9,7 @@
  * of a tensor, adapters 1e-4. */
 #include "tests/parity/trial.h"
 
+#include "checkpoint/merge/merge.h"
 #include "infer/generate.h"
 #include "models/team.h"
 #include "tests/recordings.h"
@@ -404,7 +405,21 @@ static void compare_adapters(const char *got_dir, const char *want_dir, double t
     sheaf__safetensors_close(want);
 }
 
-/* Logits of the first batch with the recorded adapter. */
+/* The base with the adapter merged into it. */
+static char *merge(const char *dir, const char *adapter)
+{
+    char *base = strdup(in_dir(dir, "hf")), *out = strdup(at("merged"));
+    sheaf_weights_merge_report report;
+    CHECK_OK(sheaf__remove_tree(out));
+    CHECK_OK(sheaf_merge(
+        &report,
+        &(sheaf_weights_merge_options){
+            .base = base, .adapters = &adapter, .nadapters = 1, .dst = out, .threads = 2 }));
+    free(base);
+    return out;
+}
+
+/* Logits of the first batch with the recorded adapter, and with it merged. */
 static void check_adapted(const char *dir, const char *lora, const batches *b)
 {
     char *hf = strdup(in_dir(dir, "hf")), *final = strdup(in_dir(lora, "adapter_final")),
@@ -417,14 +432,18 @@ static void check_adapted(const char *dir, const char *lora, const batches *b)
     int64_t n, cols;
     int64_t *mask = masked == NULL ? NULL : integer_rows(in, masked->name, &cols);
     float *logits = values(want, "logits", &n);
-    for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-        trial t = run(hf, final, data, few_ranks[r], SHEAF_F32, false);
+    char *merged = merge(dir, final);
+    for (size_t r = 0; r <= ARRAY_LEN(few_ranks); r++) {
+        const bool last = r == ARRAY_LEN(few_ranks);
+        trial t = run(last ? merged : hf, last ? NULL : final, data, last ? 1 : few_ranks[r],
+                      SHEAF_F32, false);
         const int64_t vocab = n / (rows * length);
         for (int64_t row = 0; row < rows; row++)
             compare_rows(lora, t.logits + row * b->length * vocab, logits + row * length * vocab,
                          length * vocab, mask == NULL ? NULL : mask + row * length, length);
         release(&t);
     }
+    free(merged);
     free(hf);
     free(final);
     free(data);

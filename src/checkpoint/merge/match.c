@@ -135,6 +135,11 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
 static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path)
 {
     const sheaf_lora_options *o = &m->adapter->options;
+    const sheaf_lora_module *stacked = sheaf__merge_stacked(m->adapter, path);
+    if (stacked != NULL) {
+        s->scale = stacked->scale;
+        return NULL;
+    }
     double rank = 0, alpha = 0;
     sheaf_status *st = sheaf__lora_pattern_value(&rank, &o->rank_pattern, path, (double)o->rank);
     TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, path, o->alpha));
@@ -346,8 +351,8 @@ static sheaf_status *tell_lost(sheaf__matcher *m)
             : "the base model this adapter was made for, and its own adapter_config.json");
 }
 
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter,
-                                 int number, const sheaf_events *events)
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter, int number,
+                                 const sheaf_events *events)
 {
     sheaf__matcher m = { .plan = plan,
                          .adapter = adapter,

@@ -15,7 +15,7 @@ typedef struct sheaf__alias {
 
 typedef struct sheaf__matcher {
     sheaf__merge_plan *plan;
-    const sheaf__merge_adapter *adapter;
+    sheaf__merge_adapter *adapter;
     int number;
     /* prefixes: the base's names are the adapter's without `drop`, or with `add` in front */
     const char *drop, *add;

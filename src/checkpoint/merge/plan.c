@@ -226,6 +226,8 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_weights_mer
     for (int i = 0; i < p->nread; i++) {
         sources[i] = p->read[i].source;
         options[i] = p->read[i].options;
+        if (options[i].parameters.n > 0)
+            return sheaf__merge_refuse_parameters(&p->read[i], "adapters to combine");
     }
     if (o->base == NULL) { /* else each is checked against the base */
         sheaf_status *st =
@@ -332,12 +334,17 @@ static void clear_steps(sheaf__merge_plan *p)
 static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_open_adapters(p, o);
+    for (int i = 0; i < p->nread && st == NULL; i++) {
+        sheaf_schema *schema = NULL;
+        st = p->read[i].options.parameters.n > 0 ? known_schema(&schema, p, NULL) : NULL;
+        TRY(st, sheaf__merge_spread_parameters(&p->read[i], schema));
+    }
     for (int i = 0; i < p->nread && st == NULL && o->combine != NULL; i++) {
         st = sheaf__merge_match(p, &p->read[i], i, NULL); /* each must fit on its own, too */
         clear_steps(p);
     }
     TRY(st, o->combine != NULL ? sheaf__merge_combine(p, o) : NULL);
-    const sheaf__merge_adapter *adapter = o->combine == NULL ? p->read : &p->combined;
+    sheaf__merge_adapter *adapter = o->combine == NULL ? p->read : &p->combined;
     const int n = o->combine == NULL ? p->nread : 1;
     for (int i = 0; i < n && st == NULL; i++) {
         st = sheaf__merge_match(p, &adapter[i], i, o->events);
@@ -439,6 +446,8 @@ void sheaf__merge_plan_close(sheaf__merge_plan *p)
         sheaf_lora_options_release(&p->read[i].options);
         if (p->read[i].source != NULL)
             p->read[i].source->close(p->read[i].source);
+        sheaf_lora_free(p->read[i].lora);
+        sheaf_schema_free(p->read[i].schema);
     }
     free(p->read);
     if (p->base != NULL)

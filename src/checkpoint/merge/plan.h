@@ -138,8 +138,12 @@ typedef struct sheaf__merge_adapter {
     const char *path;
     sheaf_lora_options options;
     sheaf_source *source;
-    char base_print[33]; /* "": not known */
-    bool made;           /* made by --combine: its config is ours, not the user's */
+    char base_print[33];  /* "": not known */
+    bool made;            /* made by --combine: its config is ours, not the user's */
+    sheaf_schema *schema; /* of the base, and the adapter on it, where it is on parameters of
+                             several tensors (parameters.c); else NULL */
+    sheaf_lora *lora;
+    int at; /* of lora->module: the last one that was looked up */
 } sheaf__merge_adapter;
 
 /* Names of one tensor; tokens are looked up in the first. */
@@ -199,6 +203,14 @@ sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *plan, const
 
 /* sheaf__merge_check_dst - does the output lie outside of all inputs? Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__merge_check_dst(const sheaf_weights_merge_options *options);
+/* sheaf__merge_spread_parameters - gives each tensor that the adapter's target_parameters mean
+ * factors of its own. Takes the base's schema, NULL where it is not known. Errors:
+ * SHEAF_E_UNSUPPORTED for parameters that are not experts. */
+sheaf_status *sheaf__merge_spread_parameters(sheaf__merge_adapter *adapter, sheaf_schema *schema);
+/* sheaf__merge_refuse_parameters - the error for what this does not cover. */
+sheaf_status *sheaf__merge_refuse_parameters(const sheaf__merge_adapter *adapter, const char *what);
+/* sheaf__merge_stacked - the module at this path that got its factors so; NULL: none. */
+const sheaf_lora_module *sheaf__merge_stacked(sheaf__merge_adapter *adapter, const char *path);
 /* sheaf__merge_open_adapters - opens the options' adapters into `read`, and checks each on its own.
  */
 sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan,
@@ -209,8 +221,8 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *plan,
                                    const sheaf_weights_merge_options *options);
 /* sheaf__merge_match - matches the tensors of one adapter with the output. Errors: SHEAF_E_LAYOUT,
  * SHEAF_E_UNSUPPORTED. */
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter,
-                                 int number, const sheaf_events *events);
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter, int number,
+                                 const sheaf_events *events);
 
 /* ---- tied names (tied.c): one tensor, which a merge may split ---- */
 
