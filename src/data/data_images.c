@@ -32,6 +32,7 @@ void sheaf__data_images_free(sheaf__data_images *images)
     free(images->expert);
     free(images->first);
     free(images->size);
+    free(images->frame);
     free(images->expert_rows);
     free(images->hash);
     free(images);
@@ -57,11 +58,18 @@ static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, 
                                  int64_t whole)
 {
     const sheaf__image_place *place = &images->place;
-    if (embed % whole == 0 && embed / whole <= place->most)
+    const int64_t count = sheaf__data_images_of(images, row),
+                  groups = count - sheaf__data_images_joined(images, row, count);
+    if (embed % whole == 0 && embed / whole <= place->most &&
+        (images->frame == NULL || embed / whole == groups))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1);
-    sheaf_expected(st, "none or %" PRId64 "%s", whole,
-                   place->most > 1 ? " for each" : ": BOI, patches and EOI");
+    if (images->frame != NULL)
+        sheaf_expected(st, "%" PRId64 ", of %" PRId64 " pictures and groups of frames",
+                       groups * whole, groups);
+    else
+        sheaf_expected(st, "none or %" PRId64 "%s", whole,
+                       place->most > 1 ? " for each" : ": BOI, patches and EOI");
     return sheaf_found(st, "%" PRId64, embed);
 }
 
@@ -80,7 +88,8 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
     sheaf_status *st = check_count(images, row, embed, whole);
     if (st != NULL)
         return st;
-    images->first[row + 1] = images->first[row] + embed / whole;
+    if (images->frame == NULL) /* else its reader knows */
+        images->first[row + 1] = images->first[row] + embed / whole;
     if (embed == 0 && images->expert_rows[row] > 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": vision_expert_mask", row + 1),
@@ -133,7 +142,48 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
     }
 }
 
+/* ---- frames of videos ---- */
+
+void sheaf__data_images_hash_frame(sheaf_hasher *hasher, const sheaf__data_images *images,
+                                   int64_t image)
+{
+    const sheaf__image_frame of = sheaf__data_images_frame(images, image);
+    const int32_t said[2] = { of.frame, of.joins };
+    if (of.frame > 0)
+        sheaf__hasher_add(hasher, said, sizeof said);
+}
+
+sheaf_status *sheaf__no_videos(const sheaf_config *config)
+{
+    const sheaf__family *family = sheaf__family_for(config);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "video");
+    sheaf_expected(st, "none: %s reads no videos",
+                   family->variant_of != NULL ? family->variant_of(config) : family->title);
+    sheaf_found(st, "one");
+    return sheaf_try_this(st, "its frames as pictures, each for itself");
+}
+
 /* ---- numbers and sizes ---- */
+
+int64_t sheaf__data_images_joined(const sheaf__data_images *images, int64_t row, int64_t n)
+{
+    int64_t joined = 0;
+    for (int64_t i = 0; i < n && images->frame != NULL; i++)
+        joined += images->frame[images->first[row] + i].joins;
+    return joined;
+}
+
+int64_t sheaf_data_row_until(const sheaf_data *data, int64_t row, int64_t groups)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t count = sheaf__data_images_of(images, row);
+    int64_t n = 0;
+    for (int64_t i = 0; i < count; i++) {
+        groups -= !sheaf__data_images_frame(images, images->first[row] + i).joins;
+        n += groups >= 0;
+    }
+    return n;
+}
 
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower)
@@ -171,14 +221,18 @@ void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,
         return;
     }
     const sheaf__data_images *images = data->images;
+    int64_t groups = 0;
     for (int64_t r = 0; r < data->rows; r++) {
-        const int64_t count = sheaf__data_images_of(images, r);
+        const int64_t count = sheaf__data_images_of(images, r),
+                      own = count - sheaf__data_images_joined(images, r, count);
         out->images = count > out->images ? count : out->images;
+        groups = own > groups ? own : groups;
         for (int t = 0; t < images->towers; t++) {
             const int64_t patches = sheaf__data_images_patches(images, r, t);
             out->patches[t] = patches > out->patches[t] ? patches : out->patches[t];
         }
     }
+    out->joined = (out->images - groups) * n;
     out->images *= n;
     for (int t = 0; t < images->towers; t++)
         out->patches[t] *= n;
@@ -197,6 +251,7 @@ static int64_t at_most(int64_t n, int64_t count, int64_t rows)
 typedef struct row_range {
     int64_t with;         /* rows with an image */
     int64_t fewest, most; /* images of a row that has any; of any row */
+    int64_t groups[2];    /* the same of what gives rows */
     int64_t small[SHEAF__MOST_TOWERS], large[SHEAF__MOST_TOWERS]; /* patches of such a row */
     int64_t widest, longest[2]; /* rows of experts; positions of rows without and with an image */
 } row_range;
@@ -211,6 +266,9 @@ static void add_row_range(row_range *of, const sheaf_data *data, int64_t r)
     if (!has)
         return;
     of->with++;
+    const int64_t own = count - sheaf__data_images_joined(images, r, count);
+    of->groups[0] = first || own < of->groups[0] ? own : of->groups[0];
+    of->groups[1] = own > of->groups[1] ? own : of->groups[1];
     of->fewest = first || count < of->fewest ? count : of->fewest;
     of->most = count > of->most ? count : of->most;
     of->widest = images->expert_rows[r] > of->widest ? images->expert_rows[r] : of->widest;
@@ -231,8 +289,12 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
         of.longest[0] = data->longest;
     const int64_t few = n - at_most(n, data->rows - of.with, data->rows),
                   many = at_most(n, of.with, data->rows); /* rows with an image */
-    *fewest = (sheaf_batch_images){ .images = few * of.fewest, .image_rows = few * of.widest };
-    *most = (sheaf_batch_images){ .images = many * of.most, .image_rows = many * of.widest };
+    *fewest = (sheaf_batch_images){ .images = few * of.fewest,
+                                    .joined = few * (of.fewest - of.groups[0]),
+                                    .image_rows = few * of.widest };
+    *most = (sheaf_batch_images){ .images = many * of.most,
+                                  .joined = many * (of.most - of.groups[1]),
+                                  .image_rows = many * of.widest };
     for (int t = 0; t < SHEAF__MOST_TOWERS; t++) {
         fewest->patches[t] = few * of.small[t];
         most->patches[t] = many * of.large[t];
@@ -291,7 +353,11 @@ sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data
         const int64_t count = row[i] < 0 ? 0 : sheaf__data_images_of(images, row[i]);
         st = count == 0 ? NULL : lay_out(next, pixels, room, images, row[i]);
         for (int64_t k = 0; k < count && st == NULL; k++) {
+            const sheaf__image_frame frame =
+                sheaf__data_images_frame(images, images->first[row[i]] + k);
             next[k].row = i;
+            next[k].frame = frame.frame;
+            next[k].joins = frame.joins;
             if (sheaf__picture_misfit(&next[k], images->tower, images->towers) >= 0)
                 st = sheaf_fail(SHEAF_E_ARG, "room for an image: not of the towers' sizes");
         }
@@ -317,7 +383,8 @@ void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data
 {
     const sheaf__data_images *images = data->images;
     for (int64_t i = 0; i < n; i++) {
-        out[i] = (sheaf__picture){ 0 };
+        const sheaf__image_frame frame = sheaf__data_images_frame(images, images->first[row] + i);
+        out[i] = (sheaf__picture){ .frame = frame.frame, .joins = frame.joins };
         for (int t = 0; t < images->towers; t++) {
             const sheaf__image_size size =
                 sheaf__data_images_size(images, images->first[row] + i, t);

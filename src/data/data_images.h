@@ -18,6 +18,12 @@ typedef struct sheaf__image_size {
     int32_t height, width;
 } sheaf__image_size;
 
+/* What is said of an image of a video. */
+typedef struct sheaf__image_frame {
+    int32_t frame; /* as in sheaf__picture */
+    bool joins;
+} sheaf__image_frame;
+
 typedef struct sheaf__data_images {
     sheaf__tower tower[SHEAF__MOST_TOWERS]; /* [towers] */
     int towers;
@@ -27,7 +33,8 @@ typedef struct sheaf__data_images {
     bool labelled;           /* a position with `expert` predicts a label */
     int64_t *first;          /* [rows + 1] images of row r are [first[r], first[r + 1]) of all */
     sheaf__image_size *size; /* [images * towers], by tower; NULL: all have the towers' own */
-    int32_t *expert_rows;    /* [rows] */
+    sheaf__image_frame *frame; /* [images]; NULL: there are no videos */
+    int32_t *expert_rows;      /* [rows] */
     sheaf_hash *hash;        /* [rows] of its images, whatever file holds them */
     /* Reads the images of a row, in order of their places, over the pixels of as many pictures,
      * which have the images' sizes; thread-safe. */
@@ -53,6 +60,20 @@ static inline int64_t sheaf__data_images_of(const sheaf__data_images *images, in
 {
     return images->first[row + 1] - images->first[row];
 }
+/* sheaf__data_images_joined - of the first n images of a row, those that give their rows with the
+ * one before them. */
+int64_t sheaf__data_images_joined(const sheaf__data_images *images, int64_t row, int64_t n);
+/* sheaf__data_images_frame - what is said of image number `image` of the data set. */
+static inline sheaf__image_frame sheaf__data_images_frame(const sheaf__data_images *images,
+                                                          int64_t image)
+{
+    return images->frame == NULL ? (sheaf__image_frame){ 0 } : images->frame[image];
+}
+/* sheaf__data_images_hash_frame - nothing for a picture. */
+void sheaf__data_images_hash_frame(sheaf_hasher *hasher, const sheaf__data_images *images,
+                                   int64_t image);
+/* sheaf__no_videos - that a model reads no videos. */
+sheaf_status *sheaf__no_videos(const sheaf_config *config);
 /* sheaf__data_images_size - of image number `image` of the data set, for a tower. */
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower);

@@ -208,6 +208,16 @@ static sheaf_status *refuse_restart(const sheaf__tensors *in, int64_t index, int
         pictures ? "" : "leave attention_mask out, with labels of -100 at padding; or ");
 }
 
+/* Padding at the end of a row, all of whose positions are 0 (MiniCPM-V's data collator). */
+static bool is_padding(const sheaf__tensors *in, int64_t index)
+{
+    int64_t i = index;
+    while (i < (index / in->length + 1) * in->length && in->data->position[i] == 0 &&
+           in->data->label[i] == SHEAF__NO_LABEL)
+        i++;
+    return i % in->length == 0;
+}
+
 /* Records that share a row, as transformers has them: without a mask each position that does not
  * increase by one begins another record, without attention to those before it. With a mask, or with
  * pictures, the original programs do not separate them, which is surely not intended. */
@@ -223,7 +233,7 @@ static sheaf_status *find_records(const sheaf__tensors *in, const sheaf_events *
             before = now - 1;
         if (data->mask != NULL && data->mask[i] == 0)
             continue;
-        if (!joins && now < before)
+        if (!joins && now < before && !is_padding(in, i))
             return refuse_restart(in, i, before);
         if (joins && now != before + 1) {
             data->joined = true;

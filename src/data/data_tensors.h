@@ -12,6 +12,8 @@ typedef struct sheaf__found_image {
     int64_t row, begin;
     const sheaf_safetensors_entry *pixels[SHEAF__MOST_TOWERS];
     int64_t item;
+    int64_t number;           /* in the order of the file */
+    sheaf__image_frame frame; /* of a video */
 } sheaf__found_image;
 
 typedef struct sheaf__tensors {

@@ -30,6 +30,7 @@ static sheaf_status *place(sheaf__tensors *in)
 {
     sheaf__data_images *images = in->data->images;
     const int64_t rows = images->tower[0].gives;
+    bool videos = false;
     images->size = malloc(((size_t)in->images + 1) * sizeof *images->size);
     if (images->size == NULL)
         return sheaf__data_no_memory(in->images);
@@ -39,6 +40,14 @@ static sheaf_status *place(sheaf__tensors *in)
         memset(images->embed + of->row * in->length + of->begin, 1, (size_t)rows);
         images->size[i] = (sheaf__image_size){ (int32_t)shape[0], (int32_t)shape[1] };
         images->first[of->row + 1]++;
+        videos = videos || of->frame.frame > 0;
+    }
+    if (videos) {
+        images->frame = malloc((size_t)in->images * sizeof *images->frame);
+        if (images->frame == NULL)
+            return sheaf__data_no_memory(in->images);
+        for (int64_t i = 0; i < in->images; i++)
+            images->frame[i] = in->image[i].frame;
     }
     for (int64_t r = 0; r < in->rows; r++)
         images->first[r + 1] += images->first[r];
@@ -116,6 +125,7 @@ static sheaf_status *hash_images(sheaf_hash *out, const pixels *p, float *room, 
     for (int64_t i = begin; i < end && st == NULL; i++) {
         if (p->images->size != NULL)
             sheaf__hasher_add(hasher, &p->images->size[i], sizeof p->images->size[i]);
+        sheaf__data_images_hash_frame(hasher, p->images, i);
         for (int t = 0; t < p->images->towers && st == NULL; t++) {
             const int64_t n = numbers_of(p->images, i, t);
             st = read_pixels(room, p, i, t);

@@ -11,6 +11,11 @@ static int64_t embedded(const sheaf__prompt *p)
     return rows;
 }
 
+static int64_t joined(const sheaf__prompt *p)
+{
+    return p->picture == NULL ? 0 : sheaf__pictures_joined(p->picture, p->pictures);
+}
+
 /* At least one if they are loaded: a prompt with too few rows is refused later. */
 int64_t sheaf__prompt_images(const sheaf__prompt *p, const sheaf_config *config,
                              const sheaf__generate_options *options)
@@ -121,7 +126,7 @@ sheaf_status *sheaf__batch_images_check(const sheaf__model *m, const sheaf__prom
 {
     const sheaf_config *c = &m->schema->config;
     const int64_t rows = embedded(p), images = sheaf__prompt_images(p, c, options),
-                  whole = images * sheaf__image_positions(c);
+                  whole = (images - joined(p)) * sheaf__image_positions(c);
     sheaf_status *st = !sheaf__model_has_images(m) || p->picture == NULL
                            ? NULL
                            : check_pictures(c, p, index, options->load != NULL);
@@ -163,7 +168,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
     int64_t row = 0, count[2] = { 0 };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
-    out->count = 0;
+    out->count = out->joined = 0;
     memset(out->patches, 0, sizeof out->patches);
     for (int64_t i = 0; i < n; i++) {
         const sheaf__prompt *p = &prompt[i];
@@ -178,6 +183,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
         for (int t = 0; t < towers; t++)
             out->patches[t] += patches_of(p, &tower[t], t, images);
         out->count += images;
+        out->joined += joined(p);
     }
     out->rows = count[SHEAF__IMAGE];
     out->embedded = row;
@@ -230,6 +236,8 @@ sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf_
                 memcpy(next->of[t].pixels, p->picture[k].of[t].pixels,
                        (size_t)sheaf__view_numbers(&next->of[t], &tower[t]) * sizeof(float));
             next->row = i - first;
+            next->frame = p->picture == NULL ? 0 : p->picture[k].frame;
+            next->joins = p->picture != NULL && p->picture[k].joins;
         }
     }
     return st;

@@ -7,6 +7,7 @@
 typedef struct sheaf__batch_images {
     int64_t count, rows, embedded; /* images of the batch, rows of the image stream, rows that hold
                                       images */
+    int64_t joined; /* of the images, frames that give their rows with the one before */
     int64_t patches[SHEAF__MOST_TOWERS];
     sheaf__picture *picture; /* [count], followed by their pixels: the host's */
 } sheaf__batch_images;

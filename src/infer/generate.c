@@ -228,6 +228,7 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
                          .head = head,
                          .kv_cache = b->kv_cache,
                          .images = images == NULL ? 0 : b->image.count,
+                         .joined = images == NULL ? 0 : b->image.joined,
                          .image_rows = images == NULL ? 0 : b->image.rows,
                          .images_in = images,
                          .image_cache = b->image_cache,

@@ -396,7 +396,8 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
         rows++;
     const bool any = r->image_rows > 0,
                sizes = sheaf__family_for(config)->image.most > 1 && rows > 0;
-    const int64_t images = sizes ? rows / sheaf__image_positions(config) : 0;
+    const int64_t images =
+        sizes ? sheaf_data_row_until(data, row, rows / sheaf__image_positions(config)) : 0;
     sheaf__picture *picture = malloc((size_t)images * sizeof *picture + n * 10);
     if (picture == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "a prompt of %zu tokens", n);
@@ -454,7 +455,7 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__codec
     sheaf__prompt_about about = { 0 };
     bool laid_out = false;
     sheaf_status *st = sheaf_data_batch(&r->batch, data, &row, 1);
-    r->image_rows = images.images * sheaf__image_positions(w->config);
+    r->image_rows = (images.images - images.joined) * sheaf__image_positions(w->config);
     r->expert_rows = images.image_rows;
     TRY(st, find_context(r));
     TRY(st, expected_text(&about.expected, &laid_out, r, w));

@@ -133,7 +133,7 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
     for (int i = 0; i < towers; i++) {
         if (full && image_cache->given[i] != NULL)
             given[i] = sheaf__record_recall(tape, image_cache->given[i], what_gives(&tower[i]),
-                                            pass->images * tower[i].gives, tower[i].columns);
+                                            sheaf__pass_groups(pass) * tower[i].gives, tower[i].columns);
         else if (!full)
             given[i] = family->encode(m, tape, pass, i);
         *(tower[i].beside ? memory : image) = given[i];
@@ -150,8 +150,8 @@ static sheaf__value *hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memo
     sheaf__tower tower;
     if (sheaf__tower_beside(&tower, &m->schema->config) < 0)
         return NULL;
-    return sheaf__record_transfer(tape, memory, 0, what_gives(&tower), pass->images * tower.gives,
-                                  tower.columns);
+    return sheaf__record_transfer(tape, memory, 0, what_gives(&tower),
+                                  sheaf__pass_groups(pass) * tower.gives, tower.columns);
 }
 
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)

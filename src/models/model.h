@@ -171,6 +171,7 @@ typedef struct sheaf__pass {
     sheaf__head_run *head;
     const sheaf__kv_cache *kv_cache; /* NULL: no cache */
     int64_t images;                  /* whose rows are among these tokens; 0 after the first run */
+    int64_t joined; /* of these, frames that give their rows with the one before them */
     int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
     int64_t image_rows;                  /* rows that use the visual experts */
     const sheaf__images_in *images_in;
@@ -180,6 +181,12 @@ typedef struct sheaf__pass {
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
     const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
+
+/* sheaf__pass_groups - what gives rows of its own: pictures, and groups of frames. */
+static inline int64_t sheaf__pass_groups(const sheaf__pass *pass)
+{
+    return pass->images - pass->joined;
+}
 
 /* sheaf__model_has_images - does the model read images, whichever stage has the towers? */
 static inline bool sheaf__model_has_images(const sheaf__model *model)

@@ -72,7 +72,7 @@ static sheaf__value *record_queries(sheaf__model *m, sheaf__resampler *r, sheaf_
     }
     sheaf__stage(pass, tape, "resampler_q", -1, SHEAF__TEXT, q);
     sheaf__record_columns(tape, &q, q, (sheaf__linear *const[]){ &r->q }, 1, info);
-    return sheaf__record_repeat(tape, q, pass->images);
+    return sheaf__record_repeat(tape, q, sheaf__pass_groups(pass));
 }
 
 sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
@@ -93,14 +93,19 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
                                info);
     z = sheaf__record_layernorm(tape, z, &r->norm_kv, NULL);
     sheaf__value *placed = sheaf__record_grid_positions(tape, z, pictures, &grid);
+    if (pictures->tower.frames > 0)
+        placed = sheaf__record_grid_positions(tape, placed, pictures,
+                                              &(sheaf__position_grid){ SHEAF__GRID_FRAMES });
     sheaf__stage(pass, tape, "resampler_v", -1, SHEAF__TEXT, z);
     sheaf__stage(pass, tape, "resampler_k", -1, SHEAF__TEXT, placed);
     sheaf__record_columns(tape, &k, placed, (sheaf__linear *const[]){ &r->k }, 1, info);
     sheaf__record_columns(tape, &v, z, (sheaf__linear *const[]){ &r->v }, 1, info);
     const int64_t width = c->hidden / c->resampler.heads;
     const sheaf__heads heads = { .kv_heads = k->cols / width, .group = 1, .head_dim = width };
+    sheaf__pictures seen = *pictures;
+    seen.groups = sheaf__pass_groups(pass);
     sheaf__value *y = sheaf__record_picture_attention(tape, record_queries(m, r, tape, pass, given),
-                                                      k, v, &heads, pictures, c->resampler.queries);
+                                                      k, v, &heads, &seen, c->resampler.queries);
     y = sheaf__record_rows(tape, y, &r->out, NULL, given);
     sheaf__stage(pass, tape, "resampler_attention", -1, SHEAF__TEXT, y);
     y = sheaf__record_layernorm(tape, y, &r->norm_post, NULL);

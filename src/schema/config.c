@@ -83,6 +83,8 @@ sheaf__picture *sheaf__picture_room_like(const sheaf__picture *like, int64_t n,
             sheaf__view *view = &out[i].of[t];
             if (like != NULL && tower[t].ragged)
                 *view = like[i].of[t];
+            out[i].frame = like != NULL ? like[i].frame : 0;
+            out[i].joins = like != NULL && like[i].joins;
             view->pixels = next;
             next += sheaf__view_numbers(view, &tower[t]);
         }

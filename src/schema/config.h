@@ -73,12 +73,15 @@ typedef struct sheaf_resampler {
     double norm_eps;
 } sheaf_resampler;
 
-/* Versions of MiniCPM-V. */
+/* Versions of MiniCPM-V, and of MiniCPM-o, which is read for its pictures. */
 typedef enum sheaf_minicpmv {
     SHEAF_MINICPMV_NONE,
     SHEAF_MINICPMV_2_0,
     SHEAF_MINICPMV_2_5,
-    SHEAF_MINICPMV_2_6
+    SHEAF_MINICPMV_2_6,
+    SHEAF_MINICPMO_2_6,
+    SHEAF_MINICPMV_4_0,
+    SHEAF_MINICPMV_4_5
 } sheaf_minicpmv;
 
 typedef struct sheaf_config {

@@ -78,6 +78,9 @@ typedef struct sheaf__tower {
     /* Of a ragged one: each is seen as long as the largest of its sequence, with black patches
      * behind its own (MiniCPM-V 2.5, where a config asks for it). */
     bool padded;
+    /* Of a ragged one: so many frames of a video may be one group, which gives `gives` rows; 0: it
+     * reads no videos. */
+    int64_t frames;
 } sheaf__tower;
 
 enum { SHEAF__MOST_TOWERS = 4 };
@@ -93,6 +96,8 @@ typedef struct sheaf__view {
 typedef struct sheaf__picture {
     sheaf__view of[SHEAF__MOST_TOWERS];
     int64_t row; /* sequence of the batch that it stands in */
+    int32_t frame; /* of a video: 1 + its number; 0: a picture */
+    bool joins;    /* it gives its rows together with the one before it: frames of one group */
 } sheaf__picture;
 
 /* How a .safetensors file of token ids says where its images are (data/data_images.h). */
@@ -204,6 +209,8 @@ typedef struct sheaf__family {
     const char *title;                    /* in sentences: "CogVLM" */
     const char *architecture;             /* class in transformers; NULL: none */
     const struct sheaf__llama_form *form; /* of Llama and its kin: how it differs; else NULL */
+    /* Of a family whose versions differ in it: that of this one; NULL: they have `form`. */
+    const struct sheaf__llama_form *(*form_of)(const sheaf_config *c);
     const char *const *classes; /* SAT's spellings of the class, up to NULL: the model's, that which
                                    trains it, that which tests it; NULL: no SAT form */
 
@@ -238,8 +245,9 @@ typedef struct sheaf__family {
      * alone: has() says whether any begins so. NULL: there are none. */
     bool (*idle)(const char *name, bool (*has)(const void *self, const char *begin),
                  const void *self);
-    /* Of a family whose versions have tensors of other names: the first of these that matches
-     * is theirs, up to a title of NULL; and the one that the config says. NULL: there is one. */
+    /* Of a family whose versions have tensors of other names: those of these that match may be
+     * theirs, the first where the config's does not, up to a title of NULL; and the one that the
+     * config says. NULL: there is one. */
     const sheaf__variant *variants;
     const char *(*variant_of)(const sheaf_config *c);
     /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
@@ -352,6 +360,14 @@ void sheaf__picture_place(sheaf__picture *out, int64_t n, float *const *pixels,
  * NULL: all are of the towers' own sizes. NULL: no memory. */
 sheaf__picture *sheaf__picture_room_like(const sheaf__picture *like, int64_t n,
                                          const sheaf__tower *tower, int towers);
+/* sheaf__pictures_joined - how many of these give their rows with the one before them. */
+static inline int64_t sheaf__pictures_joined(const sheaf__picture *picture, int64_t n)
+{
+    int64_t joined = 0;
+    for (int64_t i = 0; i < n; i++)
+        joined += picture[i].joins;
+    return joined;
+}
 /* sheaf__view_numbers - of an image as it is for a tower. */
 static inline int64_t sheaf__view_numbers(const sheaf__view *view, const sheaf__tower *tower)
 {

@@ -46,10 +46,14 @@ const char *sheaf__other_variant(const sheaf__tensor_names *names, const sheaf_c
     const sheaf__variant *is = family->variants;
     if (is == NULL || !holds(names, family->signature))
         return NULL;
-    while (is->title != NULL && !holds(names, is->signature))
-        is++;
-    return is->title == NULL || strcmp(is->title, family->variant_of(config)) == 0 ? NULL
-                                                                                   : is->title;
+    const char *said = family->variant_of(config), *found = NULL;
+    for (; is->title != NULL; is++)
+        if (holds(names, is->signature)) {
+            if (strcmp(is->title, said) == 0)
+                return NULL;
+            found = found == NULL ? is->title : found;
+        }
+    return found;
 }
 
 bool sheaf__is_spare(const sheaf_config *config, const char *name)

@@ -117,7 +117,7 @@ static run run_from(const sheaf__context *c, const attention_params *p, const sh
     r.shape.keys = keys_seen(at, p, i);
     r.shape.queries = p->queries_each > 0 ? p->queries_each : r.shape.keys;
     r.query = p->queries_each > 0 ? i * p->queries_each : r.key;
-    while (last < p->of.images && keys_seen(at, p, last) == r.shape.keys &&
+    while (last < sheaf__pictures_count(&p->of) && keys_seen(at, p, last) == r.shape.keys &&
            rows_before(at, &p->of, last + 1) - rows_before(at, &p->of, last) == rows)
         last++;
     r.shape.batch = last - i;
@@ -174,7 +174,7 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
         sheaf__copy(c, v, p->v->data, p->v->rows * p->v->cols, false);
     }
     sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
-    for (int64_t i = 0, end; i < p->of.images && st == NULL; i = end) {
+    for (int64_t i = 0, end; i < sheaf__pictures_count(&p->of) && st == NULL; i = end) {
         const run r = run_from(c, p, at, i, &end);
         sheaf__attention_forward(c->device, &r.shape, row_of(c, p->o->data, r.query, r.shape.ldo),
                                  stats_of(p, r.query), row_of(c, p->q->data, r.query, r.shape.ldq),
@@ -190,7 +190,7 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
 static void back_all(sheaf__context *c, const attention_params *p, const sheaf__picture_at *at,
                      void *const grad[3])
 {
-    for (int64_t i = 0, end; i < p->of.images; i = end) {
+    for (int64_t i = 0, end; i < sheaf__pictures_count(&p->of); i = end) {
         const run r = run_from(c, p, at, i, &end);
         sheaf__attention_backward(
             c->device, &r.shape, row_of(c, grad[0], r.query, p->q->cols),

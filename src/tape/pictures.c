@@ -27,6 +27,23 @@ static bool fits(const sheaf__tower *t, const sheaf__view *view)
            view->width % t->patch == 0;
 }
 
+/* Groups in place of pictures. */
+static sheaf_status *join(sheaf__picture_at *at, const sheaf__pictures *p)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->images; i++)
+        if (i == 0 || !p->in->picture[i].joins)
+            at[n++] = (sheaf__picture_at){ at[i].first, 1, 0, 0 };
+    if (n != p->groups)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "images"),
+                                          "%lld groups of frames", (long long)p->groups),
+                           "%lld", (long long)n);
+    at[n] = at[p->images];
+    for (int64_t i = 0; i < n; i++)
+        at[i].across = at[i + 1].first - at[i].first;
+    return NULL;
+}
+
 sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictures *p)
 {
     *out = NULL;
@@ -52,6 +69,8 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "images"), "%lld patches in all",
                                         (long long)p->patches),
                          "%lld", (long long)first);
+    if (st == NULL && p->groups > 0 && p->groups < p->images)
+        st = join(at, p);
     if (st == NULL)
         *out = at;
     else

@@ -18,6 +18,9 @@ typedef struct sheaf__pictures {
     sheaf__tower tower;
     int number;     /* of the tower in its family's list */
     bool class_row; /* the rows of each begin with one */
+    /* Attention sees all frames of a group as one picture (sheaf__picture.joins): so many groups;
+     * 0: each by itself. */
+    int64_t groups;
 } sheaf__pictures;
 
 /* sheaf__pictures_rows - rows of all: patches, and class rows where there are such. */
@@ -40,11 +43,13 @@ typedef enum sheaf__position_kind {
                                  divided by their sum */
     SHEAF__GRID_BUCKETS,      /* row b(r, h) * cols + b(c, w): NaViT's, see pictures_grid.c */
     SHEAF__GRID_SINCOS,       /* no table: sin(c f), cos(c f), sin(r f), cos(r f), a quarter each */
+    SHEAF__GRID_FRAMES, /* no table: sin(n f), cos(n f) of the frame's number, a half each; nothing
+                           for a picture */
 } sheaf__position_kind;
 
 typedef struct sheaf__position_grid {
     sheaf__position_kind kind;
-    sheaf__vector *table; /* NULL with SINCOS */
+    sheaf__vector *table; /* NULL with SINCOS and FRAMES */
     int64_t rows, cols;   /* of the table's grid */
     bool class_row;       /* the table begins with a row for class rows; then the grid's */
     bool strip; /* a picture's patches are as if they stood in one row, one behind the other */

@@ -14,7 +14,10 @@
  *
  * Buckets, of a picture of m rows and a table of n: b(r, m) = how many of 1/n, 2/n, ... are not
  * above r/m, both as torch.arange() gives them in float32 (SigLIP's NaViT in MiniCPM-V's
- * modeling_navit_siglip.py). Rounding decides where they would be equal. */
+ * modeling_navit_siglip.py). Rounding decides where they would be equal.
+ *
+ * Frames: a table of the pictures' own, a row of zeros and one for each of them, is taken as it
+ * is. */
 #include <math.h>
 
 #include "base/base.h"
@@ -35,7 +38,7 @@ typedef struct grid_lines {
     sheaf__picture_at *at;
     int64_t n, taps; /* as far as they are filled */
     int32_t *begin, *index;
-    float *weight, *turned;
+    float *weight, *turned, *frames; /* frames: [images + 1, width] */
 } grid_lines;
 
 /* The rows or columns of a picture: `out` of them are made of `in` of the table's. */
@@ -166,6 +169,20 @@ static void turn_lines(void *arg, int64_t begin, int64_t end, int worker)
         }
 }
 
+/* Row i + 1 of picture i: of its frame. */
+static void frame_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const grid_lines *a = arg;
+    const sheaf__images_in *in = a->p->of.in;
+    const int64_t width = a->p->x->cols, half = width / 2;
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t j = 0; j < half && in->picture[i].frame > 0; j++) {
+            const double angle = (double)sheaf__grid_angle(in->picture[i].frame - 1, j, half);
+            a->frames[(i + 1) * width + j] = (float)sheaf__sin_d(angle);
+            a->frames[(i + 1) * width + half + j] = (float)sheaf__cos_d(angle);
+        }
+}
+
 /* ---- what a run needs ---- */
 
 static sheaf_status *wrong_grid(const grid_params *p, const sheaf__picture_at *at, int64_t i)
@@ -227,6 +244,35 @@ static sheaf_status *find_turns(const sheaf__context *c, grid_lines *a)
     return NULL;
 }
 
+/* A row of each picture, and a column for each of its patches, of one tap each. */
+static sheaf_status *find_frames(const sheaf__context *c, grid_lines *a)
+{
+    const sheaf__pictures *of = &a->p->of;
+    const int64_t n = of->images + of->patches;
+    const size_t rows = (size_t)((of->images + 1) * a->p->x->cols) * sizeof *a->frames;
+    sheaf_status *st = sheaf__host_list(&a->begin, c->device, (size_t)(n + 1) * sizeof *a->begin);
+    TRY(st, sheaf__host_list(&a->index, c->device, (size_t)n * sizeof *a->index));
+    TRY(st, sheaf__host_list(&a->weight, c->device, (size_t)n * sizeof *a->weight));
+    TRY(st, sheaf__host_list(&a->frames, c->device, rows));
+    for (int64_t i = 0; i < of->images && st == NULL; i++) {
+        a->at[i].line = a->n;
+        for (int64_t r = 0; r < 1 + a->at[i].across && a->begin != NULL; r++) {
+            a->begin[a->n + r] = (int32_t)(a->n + r);
+            a->index[a->n + r] = (int32_t)(r == 0 ? i + 1 : 0);
+            a->weight[a->n + r] = 1;
+        }
+        a->n += 1 + a->at[i].across;
+    }
+    a->taps = a->n;
+    if (st != NULL || a->begin == NULL)
+        return st;
+    a->begin[a->n] = (int32_t)a->n;
+    memset(a->frames, 0, rows);
+    if (of->in != NULL && of->in->picture != NULL)
+        sheaf__rows(c, of->images, 1, frame_rows, a);
+    return NULL;
+}
+
 static void release(grid_lines *a)
 {
     free(a->at);
@@ -234,6 +280,7 @@ static void release(grid_lines *a)
     free(a->index);
     free(a->weight);
     free(a->turned);
+    free(a->frames);
 }
 
 /* Of pictures that a plan does not know: in one row each, which takes the most lines, and taps too
@@ -260,11 +307,14 @@ static sheaf_status *find_lines(grid_lines *a, const sheaf__context *c, const gr
     sheaf_status *st = sheaf__pictures_layout(&a->at, &p->of);
     if (st == NULL && a->at == NULL)
         st = assume(a);
-    for (int64_t i = 0; i < p->of.images && st == NULL && p->grid.strip; i++) {
+    const bool strip = p->grid.strip || p->grid.kind == SHEAF__GRID_FRAMES;
+    for (int64_t i = 0; i < p->of.images && st == NULL && strip; i++) {
         a->at[i].across = a->at[i + 1].first - a->at[i].first;
         a->at[i].down = 1;
     }
-    return TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(c, a) : find_axes(c, a));
+    return TRY(st, p->grid.kind == SHEAF__GRID_SINCOS   ? find_turns(c, a)
+                   : p->grid.kind == SHEAF__GRID_FRAMES ? find_frames(c, a)
+                                                        : find_axes(c, a));
 }
 
 /* ---- the op ---- */
@@ -283,6 +333,11 @@ static sheaf_status *run(sheaf__context *c, const grid_params *p, bool backward)
                             .first = p->grid.class_row };
     sheaf_status *st = find_lines(&a, c, p);
     const bool turns = p->grid.kind == SHEAF__GRID_SINCOS;
+    const bool frames = p->grid.kind == SHEAF__GRID_FRAMES;
+    if (frames) {
+        to.rows = p->of.images + 1;
+        to.cols = 1;
+    }
     const size_t lines = (size_t)a.n, taps = (size_t)a.taps * 4;
     const struct {
         void *to;
@@ -292,6 +347,7 @@ static sheaf_status *run(sheaf__context *c, const grid_params *p, bool backward)
                  { &to.begin, a.begin, turns ? 0 : (lines + 1) * 4 },
                  { &to.index, a.index, taps },
                  { &to.weight, a.weight, taps },
+                 { &to.table, a.frames, frames ? (size_t)(to.rows * p->x->cols) * 4 : 0 },
                  { &to.turned, a.turned, turns ? lines * (size_t)(p->x->cols / 2) * 4 : 0 } };
     to.lines = a.n;
     to.taps = a.taps;
@@ -304,7 +360,8 @@ static sheaf_status *run(sheaf__context *c, const grid_params *p, bool backward)
     else if (st == NULL)
         sheaf__op_add_positions(device, p->y->data, p->x->data, to, p->x->rows, p->x->cols,
                                 c->dtype);
-    const void *const lent[] = { to.at, to.begin, to.index, to.weight, to.turned };
+    const void *const lent[] = { to.at,     to.begin,  to.index,
+                                 to.weight, to.turned, frames ? to.table : NULL };
     for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
         sheaf__reclaim(lent[i], device);
     release(&a);

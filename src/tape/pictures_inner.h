@@ -4,7 +4,13 @@
 #include "ops/tensor/tensor.h"
 #include "tape/pictures.h"
 
-/* sheaf__pictures_layout - of all pictures of a run, to free(); the last entry is the end of all.
+/* sheaf__pictures_count - pictures, or groups of them that attention sees as one. */
+static inline int64_t sheaf__pictures_count(const sheaf__pictures *p)
+{
+    return p->groups > 0 ? p->groups : p->images;
+}
+/* sheaf__pictures_layout - of all pictures or groups of a run, to free(); the last entry is the end
+ * of all; a group is of one row.
  * NULL where nothing is known of them: they are equally large. Errors: SHEAF_E_ARG for sizes that
  * do not fit (see sheaf__record_picture_patches), SHEAF_E_MEMORY. */
 sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictures *p);
@@ -12,5 +18,5 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
 static inline int64_t sheaf__patches_before(const sheaf__picture_at *at, const sheaf__pictures *p,
                                             int64_t i)
 {
-    return at != NULL ? at[i].first : p->patches * i / p->images;
+    return at != NULL ? at[i].first : p->patches * i / sheaf__pictures_count(p);
 }

@@ -12,11 +12,13 @@ static const sheaf__tower *tower_of(sheaf__tower tower[SHEAF__MOST_TOWERS], int 
                                                                                       : &tower[*t];
 }
 
-/* Rows of this kind for images with so many patches; 0 if rows are tokens. */
-static int64_t rows_of(const sheaf__tower *w, int t, int kind, int64_t images, int64_t patches)
+/* Rows of this kind for images with so many patches, `joined` of which give none of their own; 0
+ * if rows are tokens. */
+static int64_t rows_of(const sheaf__tower *w, int t, int kind, int64_t images, int64_t joined,
+                       int64_t patches)
 {
     if (kind == sheaf__rows_given(t)) /* if its rows are not its patches */
-        return w->ragged || w->gives != w->patches ? images * w->gives : 0;
+        return w->ragged || w->gives != w->patches ? (images - joined) * w->gives : 0;
     return kind == sheaf__rows_inside(t) ? patches + images * (w->rows - w->patches) : patches;
 }
 
@@ -34,7 +36,8 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
         const sheaf__tower *w = tower_of(tower, &t, model, k);
         const size_t n = (size_t)(k < SHEAF__STREAMS ? tokens
                                   : w == NULL        ? 0
-                                              : rows_of(w, t, k, most->images, most->patches[t]));
+                                              : rows_of(w, t, k, most->images, most->joined,
+                                                        most->patches[t]));
         if (n == 0)
             continue;
         sheaf__device *device = model->context->device;
@@ -66,12 +69,14 @@ static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *mode
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     int t;
     const sheaf__tower *w = tower_of(tower, &t, model, k);
-    int64_t at = 0, next = 0, before = 0;
+    int64_t at = 0, next = 0, before = 0, group = -1;
     for (int64_t i = 0; i < images && w != NULL; i++) {
-        const int64_t sample = tokens->host.sample[batch->image_row[i * embedded]],
+        const bool joins = batch->picture != NULL && batch->picture[i].joins;
+        group += !joins;
+        const int64_t sample = tokens->host.sample[batch->image_row[group * embedded]],
                       patches = w->ragged ? sheaf__picture_seen(batch->picture, images, i, w, t)
                                           : w->patches,
-                      end = at + rows_of(w, t, k, 1, patches);
+                      end = at + rows_of(w, t, k, 1, joins, patches);
         next = i > 0 && sample == before ? next : 0;
         before = sample;
         for (; at < end; at++, next++)
@@ -87,7 +92,7 @@ static int64_t rows_in(const sheaf__model *model, int k, sheaf_batch_images hold
     const sheaf__tower *w = tower_of(tower, &t, model, k);
     if (k < SHEAF__STREAMS)
         return k == SHEAF__TEXT ? tokens - holds.image_rows : holds.image_rows;
-    return w == NULL ? 0 : rows_of(w, t, k, holds.images, holds.patches[t]);
+    return w == NULL ? 0 : rows_of(w, t, k, holds.images, holds.joined, holds.patches[t]);
 }
 
 sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,

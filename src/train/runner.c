@@ -42,7 +42,9 @@ static sheaf_status *take_batch(sheaf__runner *r)
         [SHEAF__RUNNER_POSITIONS] = n * 4,
         [SHEAF__RUNNER_MASK] = n,
         [SHEAF__RUNNER_SEGMENTS] = sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0,
-        [SHEAF__RUNNER_IMAGE_ROWS] = (size_t)(r->room.images * sheaf__image_positions(config)) * 4,
+        [SHEAF__RUNNER_IMAGE_ROWS] = (size_t)((r->room.images - r->room.joined) *
+                                               sheaf__image_positions(config)) *
+                                      4,
         [SHEAF__RUNNER_STREAMS] = sees ? n * 4 : 0,
         [SHEAF__RUNNER_STREAMS + 1] = sees ? n * 4 : 0,
     };
@@ -96,6 +98,7 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                          .info = r->kinds.of,
                          .head = &r->head,
                          .images = holds.images,
+                         .joined = holds.joined,
                          .image_rows = holds.image_rows,
                          .images_in = &r->images,
                          .kv_cache = r->options.kv_cache,
@@ -115,7 +118,7 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
 static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_images holds)
 {
     for (int i = 0; i < r->ntapes; i++)
-        if (r->tape[i].holds.images == holds.images &&
+        if (r->tape[i].holds.images == holds.images && r->tape[i].holds.joined == holds.joined &&
             r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq &&
             memcmp(r->tape[i].holds.patches, holds.patches, sizeof holds.patches) == 0) {
             *out = use(r, i);
@@ -176,7 +179,8 @@ static sheaf_status *upload(sheaf__runner *r, sheaf_batch_images holds)
 {
     const size_t n = (size_t)(r->options.rows * holds.seq),
                  images =
-                     (size_t)(holds.images * sheaf__image_positions(&r->model->schema->config)),
+                     (size_t)((holds.images - holds.joined) *
+                              sheaf__image_positions(&r->model->schema->config)),
                  sees = sheaf__model_has_images(r->model), experts = (size_t)holds.image_rows;
     const size_t bytes[SHEAF__RUNNER_INPUTS] = {
         [SHEAF__RUNNER_TOKENS] = n * 4,

@@ -10,7 +10,7 @@
 
 static const sheaf__llama_form *form_of(const sheaf__model *m)
 {
-    return sheaf__family_for(&m->schema->config)->form;
+    return sheaf__llama_form_of(&m->schema->config);
 }
 
 static sheaf_status *linear(sheaf__model *m, sheaf__linear *l, sheaf_role role, int layer,

@@ -16,11 +16,6 @@ enum {
     MOST_POSITION = INT32_MAX,
 };
 
-static const sheaf__llama_form *form_of(const sheaf_config *c)
-{
-    return sheaf__family_for(c)->form;
-}
-
 /* Families with a class in transformers: their names or those of the classes. */
 enum { MOST_KNOWN = 64 };
 static int known_names(const char *known[MOST_KNOWN], bool architecture)
@@ -113,7 +108,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->heads = sheaf__json_int(r, "num_attention_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
     /* null means one per query head everywhere; absent does so only for some, the other classes
      * have a number of their own there that a file should not rely on. */
-    const sheaf__llama_form *form = form_of(c);
+    const sheaf__llama_form *form = sheaf__llama_form_of(c);
     const bool absent_ok =
         form->kv_heads || json_object_get(r->object, "num_key_value_heads") != NULL;
     c->kv_heads = sheaf__json_int(r, "num_key_value_heads", 1, MOST_HEADS,
@@ -142,7 +137,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
 
 static void read_biases(sheaf_json_reader *r, sheaf_config *c)
 {
-    const sheaf__llama_form *form = form_of(c);
+    const sheaf__llama_form *form = sheaf__llama_form_of(c);
     const bool said = form->bias == SHEAF__BIAS_SAID, qkv = form->bias == SHEAF__BIAS_QKV;
     const bool attention = sheaf__json_bool(r, "attention_bias", qkv);
     const bool mlp = sheaf__json_bool(r, "mlp_bias", false);
@@ -163,7 +158,7 @@ static void read_biases(sheaf_json_reader *r, sheaf_config *c)
 static int64_t padding_of(const sheaf_json_reader *r, const sheaf_config *c)
 {
     const json_t *value = json_object_get(r->object, "pad_token_id");
-    const int64_t row = value == NULL         ? form_of(c)->padding
+    const int64_t row = value == NULL         ? sheaf__llama_form_of(c)->padding
                         : json_is_null(value) ? 0
                         : c->pad >= 0         ? c->pad + 1
                                               : c->vocab + json_integer_value(value) + 1;
@@ -261,7 +256,7 @@ static void rule_of_windows(const sheaf_config *c, sheaf__window_rule rule, int6
 
 static void read_window(sheaf_json_reader *r, sheaf_config *c)
 {
-    const sheaf__llama_form *form = form_of(c);
+    const sheaf__llama_form *form = sheaf__llama_form_of(c);
     uint64_t typed[SHEAF_MAX_LAYERS / 64] = { 0 }, ruled[SHEAF_MAX_LAYERS / 64] = { 0 };
     int64_t window = 0;
     if (form->windows != SHEAF__WINDOW_NEVER)
@@ -310,7 +305,7 @@ static double read_cap(sheaf_json_reader *r, const char *key, double absent)
 
 static void read_gemma(sheaf_json_reader *r, sheaf_config *c)
 {
-    const sheaf__llama_form *form = form_of(c);
+    const sheaf__llama_form *form = sheaf__llama_form_of(c);
     const char *act = sheaf__json_string(r, "hidden_activation");
     if (act != NULL && strcmp(act, "gelu_pytorch_tanh") != 0)
         sheaf_found(
@@ -355,7 +350,7 @@ static void check_auto_map(sheaf_json_reader *r, const char *code)
 
 static void check_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
 {
-    const sheaf__llama_form *form = form_of(c);
+    const sheaf__llama_form *form = sheaf__llama_form_of(c);
     sheaf__key_lists lists = sheaf__transformers_keys;
     lists.own = form->ignored != NULL   ? form->ignored
                 : form->mixture != NULL ? form->mixture->keys
@@ -380,14 +375,14 @@ void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unkn
     read_biases(r, c);
     read_tokens(r, c);
     sheaf__config_read_dtype(r, c);
-    if (form_of(c)->no_rope)
+    if (sheaf__llama_form_of(c)->no_rope)
         read_no_rope(r, c);
-    if (form_of(c)->mixture != NULL)
-        sheaf__llama_mixture(r, c, form_of(c)->mixture);
-    if (form_of(c)->gelu)
+    if (sheaf__llama_form_of(c)->mixture != NULL)
+        sheaf__llama_mixture(r, c, sheaf__llama_form_of(c)->mixture);
+    if (sheaf__llama_form_of(c)->gelu)
         read_gemma(r, c);
     read_window(r, c);
-    sheaf__llama_rope(r, c, form_of(c), unknown);
+    sheaf__llama_rope(r, c, sheaf__llama_form_of(c), unknown);
 }
 
 void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)

@@ -83,6 +83,13 @@ typedef struct sheaf__llama_form {
     int64_t padding;                    /* 1 + pad_token_id where the key is absent; 0: null */
 } sheaf__llama_form;
 
+/* sheaf__llama_form_of - of a family of Llama's kin. */
+static inline const sheaf__llama_form *sheaf__llama_form_of(const sheaf_config *c)
+{
+    const sheaf__family *family = sheaf__family_for(c);
+    return family->form_of != NULL ? family->form_of(c) : family->form;
+}
+
 /* sheaf__llama_mixture - the keys of a mixture (config_mixture.c). */
 void sheaf__llama_mixture(sheaf_json_reader *r, sheaf_config *c, const sheaf__mixture_form *form);
 void sheaf__llama_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);

@@ -182,7 +182,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
 {
     const sheaf_config *c = &schema->config;
     const int64_t v = c->vocab, e = c->hidden;
-    builder b = { .schema = schema, .form = sheaf__family_for(c)->form };
+    builder b = { .schema = schema, .form = sheaf__llama_form_of(c) };
     const choice table = { true,
                            { "model.embed_tokens.weight", { v, e }, SHEAF_EMBED, SHEAF__BY_OUT } };
     const choice ends[] = {

@@ -13,33 +13,6 @@ enum { SCALE_RESOLUTION = 448 }; /* side of the square that slices are about as 
 
 #define SIGLIP "vit_so400m_patch14_siglip_384"
 
-static const struct {
-    sheaf_minicpmv version;
-    double number;
-    const char *title, *folder;
-} versions[] = {
-    { SHEAF_MINICPMV_2_0, 2.0, "MiniCPM-V 2.0", "openbmb/MiniCPM-V-2" },
-    { SHEAF_MINICPMV_2_5, 2.5, "MiniCPM-V 2.5", "openbmb/MiniCPM-Llama3-V-2_5" },
-    { SHEAF_MINICPMV_2_6, 2.6, "MiniCPM-V 2.6", "openbmb/MiniCPM-V-2_6" },
-};
-enum { VERSIONS = sizeof versions / sizeof *versions };
-
-const char *sheaf__minicpmv_title(sheaf_minicpmv version)
-{
-    return versions[version - 1].title;
-}
-
-/* im_end_token_id: of one revision of 2.0; the tokenizer has these. quantization_config: one that
- * is not read is refused here, with the folder that works. */
-const char sheaf__minicpmv_keys[] =
-    "batch_vision_input dim_model_base drop_vision_last_layer im_end_token im_end_token_id "
-    "im_id_end_token im_id_start_token im_start_token im_start_token_id image_size "
-    "max_slice_nums mm_use_im_start_end model patch_size qkv_bias quantization_config query_num "
-    "resampler_ln_eps resampler_max_size resampler_num_heads scale_depth scale_emb "
-    "scale_resolution sheaf_padding_seen slice_config slice_end_token slice_end_token_id "
-    "slice_mode slice_start_token slice_start_token_id text unk_token unk_token_id use_image_id "
-    "version vision vision_batch_size vision_config vision_encoder";
-
 static const char vision_keys[] =
     "_attn_implementation_autoset _flash_attn_2_enabled _name_or_path act architectures "
     "attention_dropout blocks_present chunk_size_feed_forward depth dtype embed_dim hidden_act "
@@ -47,60 +20,6 @@ static const char vision_keys[] =
     "is_encoder_decoder label2id layer_norm_eps mlp_ratio model_type num_attention_heads "
     "num_channels num_heads num_hidden_layers output_attentions output_hidden_states patch_size "
     "problem_type return_dict torch_dtype transformers_version";
-
-bool sheaf__minicpmv_claims(const json_t *object)
-{
-    const char *type = json_string_value(json_object_get(object, "model_type")),
-               *model = json_string_value(json_object_get(object, "model"));
-    const json_t *classes = json_object_get(object, "architectures");
-    const char *name = json_string_value(json_array_get(classes, 0));
-    return (type != NULL && strcmp(type, SHEAF__MINICPMV_NAME) == 0) ||
-           (name != NULL && strcmp(name, SHEAF__MINICPMV_CLASS) == 0) ||
-           (type == NULL && model != NULL && strncmp(model, "MiniCPM-V", 9) == 0);
-}
-
-/* ---- which version ---- */
-
-/* A number as it is written: 2.6, or "2.6". */
-static double version_number(const json_t *value)
-{
-    char *end = NULL;
-    if (json_is_number(value))
-        return json_number_value(value);
-    const char *text = json_string_value(value);
-    const double number = text == NULL ? 0 : strtod(text, &end);
-    return text == NULL || *end != '\0' ? 0 : number;
-}
-
-/* "MiniCPM-V 2.6 layout" */
-static double layout_number(const char *model)
-{
-    const char *digits = model == NULL ? NULL : strpbrk(model, "0123456789");
-    return digits == NULL ? 0 : strtod(digits, NULL);
-}
-
-/* 2.0 and 2.5 have no key that says it: the first names its tower, the second describes it. */
-static double untold_number(const json_t *object)
-{
-    const bool described = json_is_object(json_object_get(object, "vision_config"));
-    return !described || json_object_get(object, "scale_emb") != NULL ? 2.0 : 2.5;
-}
-
-static void read_version(sheaf_json_reader *r, sheaf_config *c)
-{
-    const json_t *said = json_object_get(r->object, "version");
-    const char *model = sheaf__json_string(r, "model"),
-               *key = said != NULL || model == NULL ? "version" : "model";
-    const double number = said != NULL    ? version_number(said)
-                          : model != NULL ? layout_number(model)
-                                          : untold_number(r->object);
-    for (int i = 0; i < VERSIONS; i++)
-        if (number == versions[i].number)
-            c->minicpmv = versions[i].version;
-    if (r->st == NULL && c->minicpmv == SHEAF_MINICPMV_NONE)
-        sheaf_try_this(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "MiniCPM-V 2.0, 2.5 or 2.6"),
-                       "one of these: other versions have other towers or text models");
-}
 
 /* Weights in 4 bits are in folders of their own, beside those of which they were made. */
 static void check_quantized(sheaf_json_reader *r, const sheaf_config *c)
@@ -112,7 +31,7 @@ static void check_quantized(sheaf_json_reader *r, const sheaf_config *c)
     r->st = sheaf__quantization_read(&q, value);
     if (r->st != NULL)
         sheaf_try_this(r->st, "the folder that was quantized, %s (the name without -int4)",
-                       versions[c->minicpmv - 1].folder);
+                       sheaf__minicpmv_version_of(c)->folder);
 }
 
 /* ---- the text model ---- */
@@ -147,12 +66,10 @@ static json_t *text_object(const json_t *root, const json_t *inner)
 static void check_class(sheaf_json_reader *r, const sheaf_config *c)
 {
     const char *type = sheaf__json_string(r, "model_type");
-    static const char *const wanted[] = { [SHEAF_MINICPMV_2_0] = "minicpm",
-                                          [SHEAF_MINICPMV_2_5] = "llama",
-                                          [SHEAF_MINICPMV_2_6] = "qwen2" };
-    if (r->st == NULL && type != NULL && strcmp(type, wanted[c->minicpmv]) != 0)
+    const sheaf__minicpmv_version *version = sheaf__minicpmv_version_of(c);
+    if (r->st == NULL && type != NULL && strcmp(type, version->text) != 0)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "model_type", "\"%s\", the text model of %s",
-                         wanted[c->minicpmv], sheaf__minicpmv_title(c->minicpmv));
+                         version->text, version->title);
 }
 
 /* MiniCPM's numbers: of embeddings, of each residual branch, and what logits are divided by. */
@@ -167,7 +84,7 @@ static void read_constants(sheaf_json_reader *r, sheaf_config *c)
     if (r->st == NULL && !has &&
         (c->scale_emb != 1 || c->scale_depth != 0 || c->dim_model_base != 0))
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "scale_emb", "no such key: %s has no such constants",
-                         sheaf__minicpmv_title(c->minicpmv));
+                         sheaf__minicpmv_version_of(c)->title);
 }
 
 static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
@@ -179,7 +96,8 @@ static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unkno
             all->st = sheaf__no_memory("out of memory for a config");
         return;
     }
-    const sheaf_minicpmv version = c->minicpmv;
+    const sheaf__minicpmv_version *version = sheaf__minicpmv_version_of(c);
+    const bool biases = version->form->bias == SHEAF__BIAS_QKV;
     sheaf_json_reader r = { inner, "text.", NULL };
     if (inner != NULL)
         check_class(&r, c);
@@ -188,14 +106,11 @@ static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unkno
     r.object = object;
     if (r.st == NULL)
         sheaf__llama_config(&r, c, unknown);
-    c->minicpmv = version;
     if (r.st == NULL)
         read_constants(&r, c);
-    c->qkv_bias = sheaf__json_bool(&r, "qkv_bias", version == SHEAF_MINICPMV_2_6);
-    if (r.st == NULL && c->qkv_bias != (version == SHEAF_MINICPMV_2_6))
+    if (r.st == NULL && sheaf__json_bool(&r, "qkv_bias", biases) != biases)
         sheaf__json_fail(&r, SHEAF_E_LAYOUT, "qkv_bias", "%s, as %s has it",
-                         version == SHEAF_MINICPMV_2_6 ? "true" : "false",
-                         sheaf__minicpmv_title(version));
+                         biases ? "true" : "false", version->title);
     sheaf__config_leave(all, &r);
     json_decref(object);
 }
@@ -226,7 +141,7 @@ static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
     c->vit = siglip(27 * 27);
 }
 
-/* That of upstream's class where a config of 2.5 or 2.6 describes none. */
+/* That of upstream's class where a later config describes none. */
 static void default_tower(sheaf_config *c)
 {
     c->vit = siglip(70 * 70);
@@ -317,7 +232,7 @@ static void read_marks(sheaf_json_reader *r, sheaf_config *c)
 
 void sheaf__minicpmv_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
 {
-    read_version(r, c);
+    sheaf__minicpmv_read_version(r, c);
     if (r->st == NULL)
         check_quantized(r, c);
     if (r->st == NULL)
@@ -340,7 +255,7 @@ void sheaf__minicpmv_text(sheaf_text *t, const sheaf_config *c)
 {
     const sheaf_vit *v = &c->vit;
     sheaf__config_whole(t, "version, times 10",
-                        (int64_t)(versions[c->minicpmv - 1].number * 10 + 0.5));
+                        (int64_t)(sheaf__minicpmv_version_of(c)->number * 10 + 0.5));
     sheaf__llama_text(t, c);
     sheaf__config_whole(t, "query_num", c->resampler.queries);
     sheaf__config_whole(t, "resampler_num_heads", c->resampler.heads);

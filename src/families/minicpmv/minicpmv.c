@@ -9,18 +9,6 @@
 #include "base/base.h"
 #include "families/llama/tower.h"
 
-/* What absent keys mean; biases of 2.6 are the reader's. */
-static const sheaf__llama_form form = {
-    .max_position = 4096,
-    .kv_heads = true,
-    .bias = SHEAF__BIAS_NEVER,
-    .windows = SHEAF__WINDOW_FROM_LAYER,
-    .window = 4096,
-    .ignored = sheaf__minicpmv_keys,
-    .code = "modeling_minicpmv.MiniCPMV",
-    .prefix = SHEAF__MINICPMV_LLM,
-};
-
 /* ---- a small model of each version that `init` makes by name ---- */
 
 static const sheaf__family_spec specs[] = {
@@ -129,12 +117,24 @@ static const sheaf__tower_names *tower(const sheaf_config *c)
     return c->minicpmv == SHEAF_MINICPMV_2_0 ? &timm : &siglip;
 }
 
-/* The tower's last block, where it is dropped; and the position ids that older versions of
- * transformers stored. */
+/* Of MiniCPM-o: what hears and speaks. */
+static bool is_other(const char *name)
+{
+    static const char *const begin[] = { "apm.", "audio_projection_layer.", "tts." };
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
+        if (strncmp(name, begin[i], strlen(begin[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The tower's last block, where it is dropped; the position ids that older versions of
+ * transformers stored; and what is not of pictures. */
 static bool spare(const char *name, const sheaf_config *c)
 {
     if (strcmp(name, SHEAF__MINICPMV_TOWER "embeddings.position_ids") == 0)
         return c->minicpmv != SHEAF_MINICPMV_2_0;
+    if (sheaf__minicpmv_version_of(c)->omni && is_other(name))
+        return true;
     return c->vit_dropped && sheaf__tower_spare(name, c);
 }
 
@@ -144,12 +144,13 @@ static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
     out[0] = sheaf__vit_tower(c, 0, c->resampler.queries);
     out[0].ragged = true;
     out[0].padded = c->padding_seen;
+    out[0].frames = sheaf__minicpmv_version_of(c)->frames;
     return 1;
 }
 
 static const char *variant_of(const sheaf_config *c)
 {
-    return sheaf__minicpmv_title(c->minicpmv);
+    return sheaf__minicpmv_version_of(c)->title;
 }
 
 /* As transformers' Trainer has it, by names: neither biases nor norms. */
@@ -160,10 +161,16 @@ static bool decays(const char *name)
 }
 
 #define SIGLIP SHEAF__MINICPMV_TOWER "encoder.layers.:self_attn.q_proj.weight"
+#define BIAS SHEAF__MINICPMV_LLM "model.layers.:self_attn.q_proj.bias"
+#define QK_NORM SHEAF__MINICPMV_LLM "model.layers.:self_attn.q_norm.weight"
+/* 2.5 and 4.0 differ in sizes alone. */
 static const sheaf__variant variants[] = {
     { "MiniCPM-V 2.0", SHEAF__MINICPMV_TOWER "blocks.:attn.qkv.weight" },
-    { "MiniCPM-V 2.6", SIGLIP " " SHEAF__MINICPMV_LLM "model.layers.:self_attn.q_proj.bias" },
-    { "MiniCPM-V 2.5", SIGLIP },
+    { "MiniCPM-V 2.6", SIGLIP " " BIAS " !apm.:" },
+    { "MiniCPM-o 2.6", SIGLIP " " BIAS },
+    { "MiniCPM-V 4.5", SIGLIP " " QK_NORM },
+    { "MiniCPM-V 2.5", SIGLIP " !" BIAS " !" QK_NORM },
+    { "MiniCPM-V 4.0", SIGLIP " !" BIAS " !" QK_NORM },
     { NULL },
 };
 
@@ -180,7 +187,7 @@ const sheaf__family sheaf__family_minicpmv = {
     .name = SHEAF__MINICPMV_NAME,
     .title = "MiniCPM-V",
     .architecture = SHEAF__MINICPMV_CLASS,
-    .form = &form,
+    .form_of = sheaf__minicpmv_form,
     .specs = specs,
     .spec_config = spec_config,
     .claims = sheaf__minicpmv_claims,

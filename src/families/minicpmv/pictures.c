@@ -1,5 +1,6 @@
 /* pictures.c - how MiniCPM-V's pictures stand in a conversation and fall into slices, and how its
- * chat() asks. 2.0 and 2.5 write a slice as a picture, 2.6 as a slice, with numbers. */
+ * chat() asks. 2.0 and 2.5 write a slice as a picture, later ones as a slice,
+ * with numbers. */
 #include "base/base.h"
 #include "families/minicpmv/minicpmv.h"
 
@@ -13,9 +14,7 @@ static const sheaf__picture_form form = {
               [SHEAF__MARK_SLICE_END] = { "</slice>", "slice_end_token" } },
     .resolution = 448,
     .slices = 9,
-    .together = true,
     .halved = true,
-    .chat = "minicpm",
     .byte_chat = "minicpm",
     .temperature = 0.7,
     .top_p = 0.8,
@@ -66,17 +65,13 @@ static int64_t number(const json_t *config, const char *key, int64_t otherwise)
 
 void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
 {
+    const sheaf__minicpmv_version *version = sheaf__minicpmv_version_of(c);
     json_t *config = NULL;
     *out = form;
     out->rows = c->resampler.queries;
-    if (c->minicpmv == SHEAF_MINICPMV_2_0)
-        out->bos = true;
-    if (c->minicpmv == SHEAF_MINICPMV_2_5)
-        out->chat = "llama3";
-    if (c->minicpmv == SHEAF_MINICPMV_2_6) {
-        out->chat = "qwen2";
-        out->together = false;
-    }
+    out->bos = c->minicpmv == SHEAF_MINICPMV_2_0;
+    out->chat = version->chat;
+    out->together = !version->numbered;
     /* the reader of the config has complained of what is no JSON */
     sheaf_status_free(c->json == NULL ? NULL
                                       : sheaf__json_parse(&config, c->json, strlen(c->json)));
@@ -84,7 +79,7 @@ void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
     out->slices = number(config, "max_slice_nums", out->slices);
     if (json_is_false(json_object_get(config, "slice_mode")))
         out->slices = 1;
-    if (c->minicpmv == SHEAF_MINICPMV_2_6 &&
+    if (version->numbered &&
         !json_is_false(json_object_get(config, "use_image_id"))) {
         out->mark[SHEAF__MARK_NUMBER].token = "<image_id>";
         out->mark[SHEAF__MARK_NUMBER].key = "im_id_start_token";
@@ -134,7 +129,7 @@ void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json
     compare(out, config, beside, "scale_resolution",
             number(config, "scale_resolution", form.resolution));
     compare_switch(out, config, beside, "slice_mode");
-    if (c->minicpmv == SHEAF_MINICPMV_2_6)
+    if (sheaf__minicpmv_version_of(c)->numbered)
         compare_switch(out, config, beside, "use_image_id");
     json_decref(config);
 }

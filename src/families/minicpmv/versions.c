@@ -1,0 +1,171 @@
+/* versions.c - what the versions of MiniCPM-V differ in, and which one a config is of. */
+#include "base/base.h"
+#include "families/minicpmv/minicpmv.h"
+
+/* What the text models have alike: what absent keys mean, keys that are not theirs. */
+#define TEXT(CLASS, IGNORED)                                                                       \
+    .max_position = 4096, .kv_heads = true, .windows = SHEAF__WINDOW_FROM_LAYER, .window = 4096,   \
+    .ignored = IGNORED, .code = CLASS, .prefix = SHEAF__MINICPMV_LLM
+#define CODE_V "modeling_minicpmv.MiniCPMV"
+#define CODE_O "modeling_minicpmo.MiniCPMO"
+
+/* im_end_token_id: of one revision of 2.0; the tokenizer has these. quantization_config: one that
+ * is not read is refused here, with the folder that works. batch_3d_resampler: false is another way
+ * to the same numbers, which upstream gets wrong. */
+#define KEYS                                                                                       \
+    "batch_3d_resampler batch_vision_input dim_model_base drop_vision_last_layer im_end_token "    \
+    "im_end_token_id im_id_end_token im_id_start_token im_start_token im_start_token_id "          \
+    "image_size max_slice_nums mm_use_im_start_end model patch_size qkv_bias "                     \
+    "quantization_config query_num resampler_ln_eps resampler_max_size resampler_num_heads "       \
+    "scale_depth scale_emb scale_resolution sheaf_padding_seen slice_config slice_end_token "      \
+    "slice_end_token_id slice_mode slice_start_token slice_start_token_id text unk_token "         \
+    "unk_token_id use_image_id version vision vision_batch_size vision_config vision_encoder"
+/* Of its audio and speech. */
+#define KEYS_O                                                                                     \
+    KEYS " audio_chunk_length audio_config audio_pool_step chunk_input init_audio init_tts "       \
+         "init_vision listen_speak_type stream_input tts_config"
+
+static const sheaf__llama_form
+    llama = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS_NEVER },
+    qwen2 = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS_QKV },
+    omni = { TEXT(CODE_O, KEYS_O), .bias = SHEAF__BIAS_QKV },
+    qwen3 = { TEXT(CODE_V, KEYS),
+              .head_dim = 128,
+              .bias = SHEAF__BIAS_SAID,
+              .qk_norm = SHEAF__QK_PER_HEAD };
+
+static const sheaf__minicpmv_version versions[] = {
+    { .version = SHEAF_MINICPMV_2_0,
+      .number = 2.0,
+      .title = "MiniCPM-V 2.0",
+      .folder = "openbmb/MiniCPM-V-2",
+      .text = "minicpm",
+      .form = &llama,
+      .chat = "minicpm" },
+    { .version = SHEAF_MINICPMV_2_5,
+      .number = 2.5,
+      .title = "MiniCPM-V 2.5",
+      .folder = "openbmb/MiniCPM-Llama3-V-2_5",
+      .text = "llama",
+      .form = &llama,
+      .chat = "llama3" },
+    { .version = SHEAF_MINICPMV_2_6,
+      .number = 2.6,
+      .title = "MiniCPM-V 2.6",
+      .folder = "openbmb/MiniCPM-V-2_6",
+      .text = "qwen2",
+      .form = &qwen2,
+      .chat = "qwen2",
+      .numbered = true },
+    { .version = SHEAF_MINICPMO_2_6,
+      .number = 2.6,
+      .omni = true,
+      .title = "MiniCPM-o 2.6",
+      .folder = "openbmb/MiniCPM-o-2_6",
+      .text = "qwen2",
+      .form = &omni,
+      .chat = "qwen2",
+      .numbered = true },
+    { .version = SHEAF_MINICPMV_4_0,
+      .number = 4.0,
+      .title = "MiniCPM-V 4.0",
+      .folder = "openbmb/MiniCPM-V-4",
+      .text = "llama",
+      .form = &llama,
+      .chat = "chatml",
+      .numbered = true },
+    { .version = SHEAF_MINICPMV_4_5,
+      .number = 4.5,
+      .title = "MiniCPM-V 4.5",
+      .folder = "openbmb/MiniCPM-V-4_5",
+      .text = "qwen3",
+      .form = &qwen3,
+      .chat = "qwen3-thoughts",
+      .numbered = true,
+      .frames = 6 },
+};
+enum { VERSIONS = sizeof versions / sizeof *versions };
+
+const sheaf__minicpmv_version *sheaf__minicpmv_version_of(const sheaf_config *c)
+{
+    for (int i = 0; i < VERSIONS; i++)
+        if (versions[i].version == c->minicpmv)
+            return &versions[i];
+    return &versions[0]; /* while its reader has not found it */
+}
+
+const sheaf__llama_form *sheaf__minicpmv_form(const sheaf_config *c)
+{
+    return sheaf__minicpmv_version_of(c)->form;
+}
+
+/* ---- which one a config is of ---- */
+
+/* A number as it is written: 2.6, or "2.6". */
+static double version_number(const json_t *value)
+{
+    char *end = NULL;
+    if (json_is_number(value))
+        return json_number_value(value);
+    const char *text = json_string_value(value);
+    const double number = text == NULL ? 0 : strtod(text, &end);
+    return text == NULL || *end != '\0' ? 0 : number;
+}
+
+/* "MiniCPM-V 2.6 layout" */
+static double layout_number(const char *model)
+{
+    const char *digits = model == NULL ? NULL : strpbrk(model, "0123456789");
+    return digits == NULL ? 0 : strtod(digits, NULL);
+}
+
+/* 2.0 and 2.5 have no key that says it: the first names its tower, the second describes it. */
+static double untold_number(const json_t *object)
+{
+    const bool described = json_is_object(json_object_get(object, "vision_config"));
+    return !described || json_object_get(object, "scale_emb") != NULL ? 2.0 : 2.5;
+}
+
+static const char *class_of(const json_t *object)
+{
+    return json_string_value(json_array_get(json_object_get(object, "architectures"), 0));
+}
+
+static bool is(const char *text, const char *what)
+{
+    return text != NULL && strcmp(text, what) == 0;
+}
+
+static bool is_omni(const json_t *object)
+{
+    return is(json_string_value(json_object_get(object, "model_type")), "minicpmo") ||
+           is(class_of(object), "MiniCPMO");
+}
+
+bool sheaf__minicpmv_claims(const json_t *object)
+{
+    const char *type = json_string_value(json_object_get(object, "model_type")),
+               *model = json_string_value(json_object_get(object, "model"));
+    return is(type, SHEAF__MINICPMV_NAME) || is(class_of(object), SHEAF__MINICPMV_CLASS) ||
+           is_omni(object) ||
+           (type == NULL && model != NULL && strncmp(model, "MiniCPM-V", 9) == 0);
+}
+
+void sheaf__minicpmv_read_version(sheaf_json_reader *r, sheaf_config *c)
+{
+    const json_t *said = json_object_get(r->object, "version");
+    const char *model = sheaf__json_string(r, "model"),
+               *key = said != NULL || model == NULL ? "version" : "model";
+    const double number = said != NULL    ? version_number(said)
+                          : model != NULL ? layout_number(model)
+                                          : untold_number(r->object);
+    for (int i = 0; i < VERSIONS; i++)
+        if (number == versions[i].number && is_omni(r->object) == versions[i].omni)
+            c->minicpmv = versions[i].version;
+    if (r->st == NULL && c->minicpmv == SHEAF_MINICPMV_NONE)
+        sheaf_try_this(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s",
+                                        is_omni(r->object)
+                                            ? "2.6, of MiniCPM-o"
+                                            : "MiniCPM-V 2.0, 2.5, 2.6, 4.0 or 4.5"),
+                       "one of these: other versions have other towers or text models");
+}
