@@ -13,6 +13,9 @@ typedef struct picture_env {
     bool class_row, ragged, padded; /* to the largest */
     sheaf__position_grid grid;
     int64_t queries_each, kv_heads, group, head_dim, times;
+    int32_t frame[MOST]; /* as in sheaf__picture */
+    bool joins[MOST];
+    int64_t groups; /* that attention sees as one each; 0: pictures */
     sheaf__picture picture[MOST];
     sheaf__images_in in;
 } picture_env;
@@ -46,6 +49,8 @@ static inline sheaf__pictures pictures_of(picture_env *e)
     for (int64_t i = 0; i < e->images; i++) {
         e->picture[i].of[1].height = e->down[i] * PATCH;
         e->picture[i].of[1].width = e->across[i] * PATCH;
+        e->picture[i].frame = e->frame[i];
+        e->picture[i].joins = e->joins[i];
         patches += seen_of(e, i);
     }
     e->in = (sheaf__images_in){ .picture = e->picture };
@@ -60,7 +65,8 @@ static inline sheaf__pictures pictures_of(picture_env *e)
                                          .ragged = e->ragged,
                                          .padded = e->padded },
                               .number = 1,
-                              .class_row = e->class_row };
+                              .class_row = e->class_row,
+                              .groups = e->groups };
 }
 
 static const picture_env sets[] = {

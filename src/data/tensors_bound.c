@@ -111,8 +111,10 @@ static sheaf_status *check_placed(const sheaf__tensors *in)
         while (k < in->images && in->image[k].pixels[0] != e)
             k++;
         if (k == in->images)
-            return sheaf_found(sheaf__tensors_bad(e->name, "a bound of this image in image_bound"),
-                               "none");
+            return sheaf_try_this(
+                sheaf_found(sheaf__tensors_bad(e->name, "a bound of this image in image_bound"),
+                            "none"),
+                "temporal_ids, where frames of a video stand at a bound together");
     }
     return NULL;
 }

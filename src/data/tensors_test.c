@@ -70,9 +70,12 @@ static void write_file(const tensor *list, int n)
     assert_int_equal(fclose(file), 0);
 }
 
+static sheaf_minicpmv version; /* of MiniCPM-V in open_as() */
+
 static sheaf_status *open_as(sheaf_data **data, sheaf_family family, const tensor *list, int n)
 {
-    const sheaf_config config = of_family(family);
+    sheaf_config config = of_family(family);
+    config.minicpmv = version;
     write_file(list, n);
     return sheaf_data_open(data, path, &(sheaf_data_options){ .config = &config });
 }
@@ -492,6 +495,116 @@ static int remove_file(void **state)
     return 0;
 }
 
+/* ---- bounds of each row, and frames of videos ---- */
+
+static const int64_t bounds_of_second[2 * 2] = { 3, 5, 1, 3 },
+                     frames_of_second[2 * 3] = { 7, 7, -1, 0, 3, 9 };
+#define FRAMES                                                                                     \
+    { "input_ids", "I64", { 2, 8 }, bound_ids }, { "labels_shifted", "I64", { 2, 8 }, shifted },   \
+        { "image_bound.1", "I64", { 2, 2 }, bounds_of_second },                                    \
+        { "temporal_ids.1", "I64", { 2, 3 }, frames_of_second },                                   \
+        { "image_1_0_chw", "F32", { 3, 4, 4 }, NULL, 0 },                                          \
+        { "image_1_1_chw", "F32", { 3, 4, 4 }, NULL, 100 },                                        \
+        { "image_1_2_chw", "F32", { 3, 2, 6 }, NULL, 200 },                                        \
+        { "image_1_3_chw", "F32", { 3, 2, 6 }, NULL, 300 },                                        \
+    {                                                                                              \
+        "image_1_4_chw", "F32", { 3, 4, 4 }, NULL, 400                                             \
+    }
+
+static void test_frames__of_a_group_join_the_first(void **state)
+{
+    const tensor list[] = { FRAMES };
+    const int64_t rows[] = { 0, 1 };
+    static const int32_t at[] = { 9, 10, 11, 12 };
+    static got g;
+    sheaf_data *data;
+    char hash[33];
+    version = SHEAF_MINICPMV_4_5;
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, 9));
+    const sheaf_batch_images holds = take(&g, data, rows, 2, true);
+    assert_true(holds.images == 5 && holds.joined == 3);
+    CHECK_BYTES("image_row", g.image_row, at, sizeof at);
+    check_picture(&g.picture[0], 1, 2, 6, 200); /* the group that comes first, as it is */
+    check_picture(&g.picture[1], 1, 2, 6, 300);
+    check_picture(&g.picture[2], 1, 4, 4, 400);
+    check_picture(&g.picture[3], 1, 4, 4, 0);
+    static const int32_t frame[] = { 1, 4, 10, 8, 8 };
+    static const bool joins[] = { false, true, true, false, true };
+    for (int i = 0; i < 5; i++)
+        assert_true(g.picture[i].frame == frame[i] && g.picture[i].joins == joins[i]);
+    assert_int_equal(sheaf_data_row_until(data, 1, 1), 3);
+    assert_int_equal(sheaf_data_row_until(data, 1, 2), 5);
+    sheaf_batch_images most;
+    const sheaf_config config = of_family(SHEAF_MINICPMV);
+    sheaf_data_images_room(&most, data, &config, 2);
+    assert_true(most.images == 10 && most.joined == 6);
+    strcpy(hash, sheaf_data_hash(data));
+    sheaf_data_close(data);
+    int64_t other[6];
+    tensor changed[] = { FRAMES };
+    memcpy(other, frames_of_second, sizeof other);
+    other[0] = 8;
+    changed[3].value = other;
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, changed, 9));
+    assert_string_not_equal(sheaf_data_hash(data), hash);
+    sheaf_data_close(data);
+    version = SHEAF_MINICPMV_NONE;
+}
+
+static void test_frames__what_does_not_fit_is_named(void **state)
+{
+    static const struct {
+        int64_t frames[6];
+        const char *want;
+    } bad[] = {
+        { { 0, 1, 2, 3, 4, 5 }, "'image_1_5_chw' | the pixels of image 6 of row 2" },
+        { { -1, -1, -1, 0, 3, 9 }, "'image_1_4_chw' | a bound of this image in image_bound" },
+        { { -1, 2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames | 2" },
+        { { 1, -2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames | -2" },
+        { { 1, 2, -1, 0, 3, 1 << 24 }, "'temporal_ids.1': image 2 | numbers of frames | 16777216" },
+    };
+    tensor list[] = { FRAMES };
+    sheaf_data *data = NULL;
+    version = SHEAF_MINICPMV_4_5;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        list[3].value = bad[i].frames;
+        CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA, bad[i].want);
+    }
+    static const int64_t seven[2 * 7] = { 0, 1, 2, 3, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1 };
+    list[3] = (tensor){ "temporal_ids.1", "I64", { 2, 7 }, seven };
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA,
+                "image 1 | at most 6 frames in a group | 7");
+    list[3] = (tensor){ "temporal_ids.1", "I64", { 1, 6 }, seven };
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA, "'temporal_ids.1' | [images");
+    list[3] = (tensor){ "images_per_row", "I64", { 2 }, per_row };
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA,
+                "'images_per_row': row 1 | 0, as many as there are bounds | 1");
+    list[3] = (tensor){ "temporal_ids.1", "I64", { 2, 3 }, frames_of_second };
+    version = SHEAF_MINICPMV_2_6;
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_UNSUPPORTED,
+                "'temporal_ids.1': video | none: MiniCPM-V 2.6 reads no videos | one");
+    version = SHEAF_MINICPMV_NONE;
+    assert_null(data);
+}
+
+/* Upstream's data collator gives padding the position 0. */
+static void test_bound__padding_may_have_position_0(void **state)
+{
+    static const int64_t position[2 * 8] = { 0, 1, 2, 3, 4, 5, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7 };
+    static int64_t labels[2 * 8];
+    const tensor list[] = { { "input_ids", "I64", { 2, 8 }, bound_ids },
+                            { "labels_shifted", "I64", { 2, 8 }, labels },
+                            { "position_ids", "I64", { 2, 8 }, position } };
+    sheaf_data *data = NULL;
+    memcpy(labels, shifted, sizeof labels);
+    CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, 3));
+    sheaf_data_close(data);
+    data = NULL;
+    labels[6] = 3; /* it would be another record */
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 3), SHEAF_E_DATA,
+                "row 1, position 7 | more than 5, the one before it");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,6 +618,9 @@ int main(void)
         cmocka_unit_test(test_masked__positions_that_restart_are_refused),
         cmocka_unit_test(test_masked__images_without_a_place_are_named),
         cmocka_unit_test(test_bound__of_one_row),
+        cmocka_unit_test(test_frames__of_a_group_join_the_first),
+        cmocka_unit_test(test_frames__what_does_not_fit_is_named),
+        cmocka_unit_test(test_bound__padding_may_have_position_0),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

@@ -42,6 +42,15 @@ static double turn(int64_t channel, int64_t width, int64_t r, int64_t c)
     return j < quarter ? sin(angle) : cos(angle);
 }
 
+/* Of the frame's number, a half each. */
+static double moment(int64_t channel, int64_t width, int32_t frame)
+{
+    const int64_t half = width / 2;
+    const double angle =
+        (double)(frame - 1) * pow(10000, -(double)(channel % half) / (double)half);
+    return frame == 0 ? 0 : channel < half ? sin(angle) : cos(angle);
+}
+
 static double position_of(const picture_env *e, const double *table, int64_t width, int64_t i,
                           int64_t r, int64_t c, int64_t channel)
 {
@@ -49,6 +58,8 @@ static double position_of(const picture_env *e, const double *table, int64_t wid
     double sum = 0;
     if (g->kind == SHEAF__GRID_SINCOS)
         return turn(channel, width, r, c);
+    if (g->kind == SHEAF__GRID_FRAMES)
+        return moment(channel, width, e->frame[i]);
     table += g->class_row ? width : 0;
     for (int64_t y = 0; y < g->rows; y++)
         for (int64_t x = 0; x < g->cols; x++)
@@ -85,12 +96,13 @@ static void plain_positions(double *y, double *const *x, const problem *p)
 static void check_positions(const picture_env *set, sheaf__position_kind kind, int64_t rows,
                             int64_t cols, bool class_row, int frozen)
 {
-    static const char *const name[] = { "as it is", "cubic", "smooth", "buckets", "sines" };
+    static const char *const name[] = { "as it is", "cubic", "smooth", "buckets", "sines",
+                                      "frames" };
     picture_env e = *set;
     e.grid =
         (sheaf__position_grid){ .kind = kind, .rows = rows, .cols = cols, .class_row = class_row };
-    const bool table = kind != SHEAF__GRID_SINCOS;
-    const int64_t width = kind == SHEAF__GRID_SINCOS ? 12 : 3;
+    const bool table = kind != SHEAF__GRID_SINCOS && kind != SHEAF__GRID_FRAMES;
+    const int64_t width = table ? 3 : 12;
     check(&(problem){ name[kind],
                       rows_of(&e),
                       width,
@@ -117,6 +129,19 @@ static void test_pictures__positions(void **state)
             if (!sets[s].ragged)
                 check_positions(&sets[s], SHEAF__GRID_AS_IS, 2, 3, with_class, frozen);
         }
+}
+
+/* Every patch of a frame gets the row of its number, a picture's none. */
+static void test_pictures__frames(void **state)
+{
+    static const picture_env set = { .images = 4,
+                                     .down = { 2, 3, 3, 1 },
+                                     .across = { 3, 1, 1, 5 },
+                                     .frame = { 1, 8, 0, 200 },
+                                     .joins = { false, true, false, false },
+                                     .ragged = true };
+    for (int frozen = 0; frozen < 2; frozen++)
+        check_positions(&set, SHEAF__GRID_FRAMES, 0, 0, false, frozen);
 }
 
 /* Rows behind a picture's own have no position, and teach the table nothing. */
@@ -313,6 +338,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pictures__positions),
+        cmocka_unit_test(test_pictures__frames),
         cmocka_unit_test(test_pictures__positions_of_padded_ones),
         cmocka_unit_test(test_pictures__bicubic_positions_are_those_of_torch),
         cmocka_unit_test(test_pictures__buckets_are_those_of_torch),

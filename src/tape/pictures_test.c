@@ -195,9 +195,11 @@ static void plain_attention(double *y, double *const *x, const problem *p)
     const picture_env *e = p->env;
     const int64_t ld = e->kv_heads * e->head_dim;
     int64_t key = 0, query = 0;
-    for (int64_t i = 0; i < e->images; i++) {
-        const int64_t n = patches_of(e, i) + e->class_row,
-                      m = e->queries_each > 0 ? e->queries_each : n;
+    for (int64_t i = 0, next; i < e->images; i = next) {
+        int64_t n = patches_of(e, i) + e->class_row;
+        for (next = i + 1; next < e->images && e->joins[next]; next++)
+            n += patches_of(e, next);
+        const int64_t m = e->queries_each > 0 ? e->queries_each : n;
         for (int64_t r = query; r < query + m; r++)
             for (int64_t h = 0; h < e->kv_heads * e->group; h++)
                 attend(y + r * p->cols + h * e->head_dim, x[0] + r * p->cols + h * e->head_dim,
@@ -235,6 +237,43 @@ static void test_pictures__attention(void **state)
                                   plain_attention,
                                   &e });
             }
+}
+
+/* Queries see all frames of a group; others see their own picture. */
+static void test_pictures__attention_over_groups(void **state)
+{
+    static const picture_env groups[] = {
+        { .images = 5,
+          .down = { 2, 3, 3, 1, 2 },
+          .across = { 3, 1, 1, 5, 2 },
+          .joins = { false, true, true, false, true },
+          .groups = 2,
+          .ragged = true },
+        { .images = 6, /* two equal ones, and a picture */
+          .down = { 2, 2, 2, 2, 2, 1 },
+          .across = { 2, 2, 2, 2, 2, 1 },
+          .joins = { false, true, false, true, false, true },
+          .groups = 3,
+          .ragged = true },
+    };
+    for (size_t s = 0; s < ARRAY_LEN(groups); s++) {
+        picture_env e = groups[s];
+        e.queries_each = 3;
+        e.kv_heads = 2;
+        e.group = 1;
+        e.head_dim = 4;
+        const int64_t owned = e.kv_heads * e.head_dim, rows = e.groups * e.queries_each;
+        check(&(problem){ "attention over groups",
+                          rows,
+                          owned,
+                          { { rows, owned, false, false },
+                            { rows_of(&e), owned, false, false },
+                            { rows_of(&e), owned, false, false } },
+                          false,
+                          record_attention,
+                          plain_attention,
+                          &e });
+    }
 }
 
 /* Attention of the pictures of e on x[i] [rows, WIDTH], into y. */
@@ -297,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_pictures__class_rows),
         cmocka_unit_test(test_pictures__vectors_and_copies),
         cmocka_unit_test(test_pictures__attention),
+        cmocka_unit_test(test_pictures__attention_over_groups),
         cmocka_unit_test(test_pictures__neighbours_change_no_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

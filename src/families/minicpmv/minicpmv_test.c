@@ -81,6 +81,11 @@ static int64_t numbers(const sheaf_schema *schema)
     return all;
 }
 
+static const char *name_of(const void *self, int64_t i)
+{
+    return ((const sheaf_schema *)self)->tensor[i].name;
+}
+
 /* Bytes of the published files over those of a number; 2.6 counted by hand. */
 static void test_rows__of_the_published_models(void **state)
 {
@@ -105,6 +110,61 @@ static void test_rows__of_the_published_models(void **state)
                     !c->o_bias && c->window == 0);
         sheaf_schema_free(schema);
     }
+}
+
+/* Parameters and tensors of the index of the published files: 849 tensors, 17391790560 bytes. */
+static void test_rows__of_4_5(void **state)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    char path[512];
+    sheaf_config c;
+    sheaf_schema *schema;
+    snprintf(path, sizeof path, "%s/tests/data/configs/minicpmv-4.5.json",
+             root == NULL ? "." : root);
+    CHECK_OK(sheaf_config_read(&c, path));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    assert_int_equal(schema->count, 849);
+    assert_int_equal(numbers(schema), INT64_C(8695895280));
+    assert_true(c.minicpmv == SHEAF_MINICPMV_4_5 && c.vit.layers == 27 && !c.qkv_bias &&
+                c.head_dim == 128 && c.resampler.heads == 32 && c.patches == 1024);
+    assert_null(c.unknown_keys);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+}
+
+/* Names by their generation: config, and the tensors of another one. */
+static void test_rows__of_generations_are_told_apart(void **state)
+{
+#define O_2_6 "\"model_type\":\"minicpmo\",\"architectures\":[\"MiniCPMO\"],\"version\":2.6,"
+    static const char *const text[] = {
+        SMALL_2_0, SMALL("2.5", "", NAVIT), SMALL_2_6, SMALL("4.0", "", NAVIT),
+        SMALL("4.5", "", NAVIT), "{" O_2_6 TEXT ",\"query_num\":9,\"resampler_num_heads\":1}"
+    };
+    static const char *const title[] = { "MiniCPM-V 2.0", "MiniCPM-V 2.5", "MiniCPM-V 2.6",
+                                         "MiniCPM-V 4.0", "MiniCPM-V 4.5", "MiniCPM-o 2.6" };
+    enum { N = ARRAY_LEN(text) };
+    sheaf_schema *schema[N];
+    for (int i = 0; i < N; i++)
+        schema[i] = schema_of(text[i]);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++) {
+            const sheaf__tensor_names names = { name_of, schema[k], schema[k]->count };
+            const char *other = sheaf__other_variant(&names, &schema[i]->config);
+            /* 2.5 and 4.0 have tensors of the same names, 2.6 and o those of pictures */
+            const bool alike = i == k || (i % 2 == 1 && i < 4 && k % 2 == 1 && k < 4) ||
+                               (i == 5 && k == 2) || (i == 2 && k == 5);
+            if (alike)
+                assert_null(other);
+            else
+                assert_string_equal(other, title[k == 3 ? 1 : k == 5 ? 2 : k]);
+        }
+    assert_true(sheaf__is_spare(&schema[5]->config, "apm.conv1.bias"));
+    assert_true(sheaf__is_spare(&schema[5]->config, "tts.dvae.coef"));
+    assert_true(sheaf__is_spare(&schema[5]->config, "audio_projection_layer.linear1.bias"));
+    assert_false(sheaf__is_spare(&schema[5]->config, "llm.model.layers.9.mlp.up_proj.weight"));
+    assert_false(sheaf__is_spare(&schema[2]->config, "apm.conv1.bias"));
+    for (int i = 0; i < N; i++)
+        sheaf_schema_free(schema[i]);
 }
 
 static void test_config__both_forms(void **state)
@@ -181,7 +241,12 @@ static void test_config__keys_that_are_refused(void **state)
         const char *part;
     } rows[] = {
         { "{\"version\":4.0," WHOLE_2_6 "}", SHEAF_E_FORMAT, "version" }, /* twice */
-        { SMALL("4.5", "", NAVIT), SHEAF_E_UNSUPPORTED, "'model' | MiniCPM-V 2.0, 2.5 or 2.6" },
+        { SMALL("4.6", "", NAVIT), SHEAF_E_UNSUPPORTED,
+          "'model' | MiniCPM-V 2.0, 2.5, 2.6, 4.0 or 4.5" },
+        { "{\"model_type\":\"minicpmo\",\"version\":4.5}", SHEAF_E_UNSUPPORTED,
+          "'version' | 2.6, of MiniCPM-o" },
+        { SMALL("4.5", ",\"model_type\":\"qwen2\"", NAVIT), SHEAF_E_LAYOUT,
+          "text.model_type' | \"qwen3\", the text model of MiniCPM-V 4.5" },
         { "{" WHOLE_2_6
           ",\"quantization_config\":{\"quant_method\":\"hqq\",\"load_in_4bit\":true}}",
           SHEAF_E_UNSUPPORTED, "openbmb/MiniCPM-V-2_6 (the name without -int4)" },
@@ -370,6 +435,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows__of_the_published_models),
+        cmocka_unit_test(test_rows__of_4_5),
+        cmocka_unit_test(test_rows__of_generations_are_told_apart),
         cmocka_unit_test(test_config__both_forms),
         cmocka_unit_test(test_config__forms_of_published_folders),
         cmocka_unit_test(test_config__keys_that_are_refused),
