@@ -189,6 +189,129 @@ static void test_minicpmv__slices_are_pictures_of_their_own(void **state)
     sheaf_config_release(&c);
 }
 
+/* ---- videos ---- */
+
+static sheaf_config config_4_5(void)
+{
+    char *text = NULL;
+    sheaf_config c;
+    CHECK_OK(sheaf__family_named("minicpmv")->spec_config(&text, 3));
+    CHECK_OK(sheaf_config_parse(&c, text, strlen(text)));
+    free(text);
+    return c;
+}
+
+#define VIDEO(FIELDS, USER)                                                                        \
+    "{" FIELDS ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER                       \
+    "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}\n"
+#define FRAMES_3 "\"video\": [\"a.png\", \"b.png\", \"a.png\"]"
+
+static void check_frames(const sheaf_data *d, int64_t row, const int32_t *frame, const bool *joins,
+                         int64_t n)
+{
+    sheaf__picture picture[8];
+    assert_int_equal(sheaf_data_images(d, &row, 1).images, n);
+    sheaf_data_row_sizes(picture, n, d, row);
+    for (int64_t i = 0; i < n; i++)
+        if (picture[i].frame != frame[i] || picture[i].joins != joins[i])
+            fail_msg("row %d, frame %d: %d%s", (int)row, (int)i, (int)picture[i].frame,
+                     picture[i].joins ? ", joined" : "");
+}
+
+static void put_frames(void)
+{
+    CHECK_OK(sheaf__make_dirs(at("frames")));
+    put_picture(at("frames/02.png"), 60, 40, 1);
+    put_picture(at("frames/01.png"), 90, 150, 2);
+    FILE *f = fopen(at("frames/notes.txt"), "w");
+    assert_non_null(f);
+    fclose(f);
+}
+
+static void test_videos__frames_stand_in_groups(void **state)
+{
+    sheaf_config c = config_4_5();
+    sheaf_data *d;
+    char hash[33];
+    put_pictures();
+    put_frames();
+    static const char rows[] =
+        VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 3], [71999]]", "see <video> Q")
+        VIDEO("\"video\": \"frames\"", "Q")
+        VIDEO("\"images\": [\"b.png\", \"b.png\", \"a.png\"], \"temporal_ids\": [[-1], [4, 4]]",
+              "<image>,<image>")
+        VIDEO("\"image\": \"a.png\", " FRAMES_3 ", \"fps\": 0.5", "Q");
+    CHECK_OK(open_data(&d, &c, rows, (sheaf_data_options){ .prompt_template = "minicpm" }));
+    check_row(d, 0, "{256}<用户>see " WHOLE_16 "\n" WHOLE_16 " Q<AI>A{257}", "{46*58}A{257}");
+    check_row(d, 1, "{256}<用户>" WHOLE_16 "\n" WHOLE_16 "\nQ<AI>A{257}", "{46*53}A{257}");
+    check_row(d, 2,
+              "{256}<用户>" WHOLE_16 SLICE_16 "\n" SLICE_16 "," WHOLE_16 "<AI>A{257}",
+              "{46*87}A{257}");
+    check_row(d, 3,
+              "{256}<用户>" WHOLE_16 "\n" WHOLE_16 "\n" WHOLE_16 "\n" WHOLE_16 "\nQ<AI>A{257}",
+              "{46*91}A{257}");
+    check_frames(d, 0, (const int32_t[]){ 1, 4, 72000 }, (const bool[]){ false, true, false }, 3);
+    check_frames(d, 1, (const int32_t[]){ 1, 3 }, (const bool[]){ false, false }, 2);
+    check_frames(d, 2, (const int32_t[]){ 0, 0, 0, 5, 5 },
+                 (const bool[]){ false, false, false, false, true }, 5);
+    check_frames(d, 3, (const int32_t[]){ 0, 1, 21, 41 },
+                 (const bool[]){ false, false, false, false }, 4);
+    sheaf__sliced b, a; /* whole, however large */
+    CHECK_OK(sheaf__slice(&b, 90, 150, &(sheaf__slicing){ 84, 14, 1 }));
+    CHECK_OK(sheaf__slice(&a, 60, 40, &(sheaf__slicing){ 84, 14, 1 }));
+    const char *const pictures[] = { at("frames/01.png"), at("frames/02.png") };
+    const int64_t size[][2] = { { b.width, b.height }, { a.width, a.height } };
+    const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };
+    check_pixels(d, 1, pictures, size, 2, &halves);
+    strcpy(hash, sheaf_data_hash(d));
+    sheaf_data_close(d);
+    char other[sizeof rows];
+    strcpy(other, rows);
+    *strstr(other, "71999") = '6';
+    CHECK_OK(open_data(&d, &c, other, (sheaf_data_options){ .prompt_template = "minicpm" }));
+    assert_string_not_equal(sheaf_data_hash(d), hash);
+    sheaf_data_close(d);
+    sheaf_config_release(&c);
+}
+
+static void test_videos__what_is_refused(void **state)
+{
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 3]]", "Q"),
+          "'temporal_ids' | 3 numbers in all, one for each of the frames | 2" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 3, 4], []]", "Q"),
+          "'temporal_ids' | groups of 1 to 6 frames | 0" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, -1, 4]]", "Q"), "numbers of frames | -1" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 1.5, 4]]", "Q"), "numbers of frames | 1.5" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": 3", "Q"), "a list of groups | 3" },
+        { VIDEO(FRAMES_3 ", \"fps\": 0", "Q"), "'fps' | frames in a second" },
+        { VIDEO("\"video\": []", "Q"), "'video' | a folder of frames, or a list" },
+        { VIDEO("\"video\": \"a.png\"", "Q"), "a folder of frames | the file | ffmpeg" },
+        { VIDEO("\"video\": \"empty\"", "Q"), "a folder with frames | none" },
+        { VIDEO("\"video\": [\"a.png\", \"none.png\"]", "Q"), "none.png" },
+        { VIDEO(FRAMES_3, "<video> and <video>"), "another '<video>'" },
+        { VIDEO("\"image\": {\"<image_00>\": \"a.png\"}, \"temporal_ids\": [[1]]", "<image_00>"),
+          "a list of pictures beside it" },
+    };
+    sheaf_config c = config_4_5(), old = config_of("minicpmv");
+    sheaf_data *d = NULL;
+    put_pictures();
+    CHECK_OK(sheaf__make_dirs(at("empty")));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_status *st = open_data(&d, &c, rows[i].text, (sheaf_data_options){ 0 });
+        CHECK_FAILS(st, sheaf_status_code(st), rows[i].part);
+    }
+    CHECK_FAILS(open_data(&d, &old, VIDEO(FRAMES_3, "Q"), (sheaf_data_options){ 0 }), SHEAF_E_DATA,
+                "'video' | none: this model reads pictures alone | one");
+    CHECK_FAILS(open_data(&d, &old, VIDEO("\"image\": \"a.png\", \"temporal_ids\": [[1]]", "Q"),
+                          (sheaf_data_options){ 0 }),
+                SHEAF_E_DATA, "'temporal_ids' | none: this model reads pictures alone");
+    sheaf_config_release(&c);
+    sheaf_config_release(&old);
+}
+
 #define TALK(IMAGE, USER)                                                                          \
     "{\"image\": " IMAGE ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER              \
     "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
@@ -357,6 +480,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_omnilmm__pictures_in_any_turn),
         cmocka_unit_test(test_minicpmv__slices_are_pictures_of_their_own),
+        cmocka_unit_test(test_videos__frames_stand_in_groups),
+        cmocka_unit_test(test_videos__what_is_refused),
         cmocka_unit_test(test_open__names_what_is_bad),
         cmocka_unit_test(test_open__seq_is_no_help_for_a_stop),
         cmocka_unit_test(test_open__a_field_that_is_null_is_none),

@@ -252,8 +252,13 @@ static void describe_whole(const sheaf__pictures *p, sheaf__data_images *images)
 static sheaf_status *describe(const sheaf__pictures *p, sheaf__data_images *images)
 {
     int64_t pieces = 0;
-    for (int64_t i = 0; i < p->count; i++)
+    bool videos = false;
+    for (int64_t i = 0; i < p->count; i++) {
         pieces += sheaf__sliced_count(&p->viewed[i].pieces);
+        videos = videos || p->viewed[i].frame > 0;
+    }
+    if (videos && (images->frame = calloc((size_t)pieces, sizeof *images->frame)) == NULL)
+        return sheaf__data_no_memory(0);
     images->size = calloc((size_t)pieces + 1, sizeof *images->size);
     sheaf_hasher *hasher = sheaf__hasher_new();
     if (images->size == NULL || hasher == NULL) {
@@ -267,10 +272,15 @@ static sheaf_status *describe(const sheaf__pictures *p, sheaf__data_images *imag
             const sheaf_hash h = p->viewed[i].hash;
             sheaf__hasher_add(hasher, (const uint64_t[2]){ h.low, h.high }, 16);
             sheaf__hasher_add(hasher, s, sizeof *s);
+            if (videos)
+                images->frame[next - images->size] =
+                    (sheaf__image_frame){ p->viewed[i].frame, p->viewed[i].joins };
+            sheaf__data_images_hash_frame(hasher, images, next - images->size);
             for (int64_t k = 0; k < sheaf__sliced_count(s); k++)
                 *next++ = (sheaf__image_size){ (int32_t)sheaf__sliced_height(s, k),
                                                (int32_t)sheaf__sliced_width(s, k) };
         }
+        images->first[r + 1] = next - images->size;
         images->hash[r] =
             p->first[r] < p->first[r + 1] ? sheaf__hasher_end(hasher) : (sheaf_hash){ 0 };
     }

@@ -1,13 +1,15 @@
 /* record_pictures.c - see record_pictures.h. */
 #include "data/record_pictures.h"
 
+#include <strings.h>
+
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
 
-enum { MOST = 1000 };
+enum { MOST = 1000, GROUPS = 180, MOST_FRAME = 1 << 24 };
 
 /* The place of the pictures' names. */
 typedef struct place {
@@ -57,18 +59,27 @@ sheaf_status *sheaf__picture_path(const char **out, const char *given, const cha
                             "%.60s%s", given, strlen(given) > 60 ? "..." : "");
 }
 
-static sheaf_status *add_path(sheaf__record_pictures *p, const char *name, const json_t *path,
-                              const place *in)
+/* The path of a field's string, malloc'd. */
+static sheaf_status *whole_path(char **out, const json_t *path, const place *in)
 {
-    char *whole = NULL;
     if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
         json_string_length(path) == 0)
         return bad_image(path, in->field);
     const char *stated;
     sheaf_status *st = sheaf__picture_path(&stated, json_string_value(path), in->field);
     if (st == NULL && in->folder != NULL && stated[0] != '/')
-        st = sheaf__path_join(&whole, in->folder, stated);
-    TRY(st, add(p, name, whole == NULL ? stated : whole, in->viewing));
+        return sheaf__path_join(out, in->folder, stated);
+    if (st == NULL && (*out = strdup(stated)) == NULL)
+        st = sheaf__no_memory("pictures");
+    return st;
+}
+
+static sheaf_status *add_path(sheaf__record_pictures *p, const char *name, const json_t *path,
+                              const place *in)
+{
+    char *whole = NULL;
+    sheaf_status *st = whole_path(&whole, path, in);
+    TRY(st, add(p, name, whole, in->viewing));
     if (st != NULL && whole != NULL && sheaf_status_code(st) == SHEAF_E_IO &&
         sheaf__path_kind(whole) == SHEAF_PATH_NONE)
         sheaf_try_this(st, "paths are seen from the folder of the file; give absolute ones or "
@@ -148,8 +159,8 @@ bool sheaf__record_pictures_spelled(const json_t *record)
 
 const char *sheaf__record_pictures_field(const json_t *record)
 {
-    static const char *const names[] = { "image", "images" };
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const names[] = { "image", "images", "video" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *value = json_object_get(record, names[i]);
         if (value != NULL && !json_is_null(value) &&
             !(json_is_array(value) && json_array_size(value) == 0) &&
@@ -159,13 +170,193 @@ const char *sheaf__record_pictures_field(const json_t *record)
     return NULL;
 }
 
-sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
-                                          const char *folder, const sheaf__viewing *viewing)
+/* ---- videos ---- */
+
+static const char video_name[] = "<video>";
+
+static sheaf_status *bad_ids(const char *expected, const json_t *found)
+{
+    char text[96];
+    return sheaf__bad_field("temporal_ids", expected, "%s", sheaf__json_show(text, found));
+}
+
+/* Pictures [first, count) are frames of these groups. */
+static sheaf_status *set_groups(sheaf__record_pictures *p, int64_t first, const json_t *groups,
+                                const place *in)
+{
+    const int64_t most = in->viewing->tower[0].frames;
+    const size_t n = json_array_size(groups);
+    int64_t at = first, all = 0;
+    char expected[128];
+    if (!json_is_array(groups))
+        return bad_ids("a list of groups, each a list of numbers: [[0, 3, 7], [12]]", groups);
+    for (size_t g = 0; g < n; g++)
+        all += (int64_t)json_array_size(json_array_get(groups, g));
+    if (all != p->count - first) {
+        snprintf(expected, sizeof expected, "%" PRId64 " numbers in all, one for each of the %s",
+                 p->count - first, strcmp(in->field, "video") == 0 ? "frames" : in->field);
+        return sheaf__bad_field("temporal_ids", expected, "%" PRId64, all);
+    }
+    for (size_t g = 0; g < n; g++) {
+        const json_t *group = json_array_get(groups, g);
+        const int64_t size = (int64_t)json_array_size(group);
+        if (size < 1 || size > most) {
+            snprintf(expected, sizeof expected, "groups of 1 to %" PRId64 " frames", most);
+            return sheaf__bad_field("temporal_ids", expected, "%" PRId64, size);
+        }
+        for (int64_t i = 0; i < size; i++, at++) {
+            const json_t *id = json_array_get(group, (size_t)i);
+            const int64_t number = json_is_integer(id) ? json_integer_value(id) : -2;
+            if (number < (size == 1 ? -1 : 0) || number >= MOST_FRAME)
+                return bad_ids("numbers of frames from 0 on; -1 alone for a picture", id);
+            p->viewed[at].frame = (int32_t)(number + 1);
+            p->viewed[at].joins = i > 0;
+        }
+    }
+    return NULL;
+}
+
+/* Numbers of frames that are so many in a second, in groups of one size. */
+static sheaf_status *set_times(sheaf__record_pictures *p, int64_t first, const json_t *fps,
+                               const place *in)
+{
+    const int64_t n = p->count - first, size = (n + GROUPS - 1) / GROUPS;
+    const double each = fps == NULL ? 5 : json_number_value(fps);
+    char text[96];
+    if (each <= 0 || each > 1000)
+        return sheaf__bad_field("fps", "frames in a second, above 0 and at most 1000", "%s",
+                                sheaf__json_show(text, fps));
+    if (size > in->viewing->tower[0].frames)
+        return sheaf__bad_field("video", "at most 1080 frames", "%" PRId64, n);
+    for (int64_t i = 0; i < n; i++) {
+        const double tenth = (double)i * 10 / each + 0.5;
+        if (tenth >= MOST_FRAME)
+            return sheaf__bad_field("fps", "a video of at most 19 days", "%s",
+                                    sheaf__json_show(text, fps));
+        p->viewed[first + i].frame = (int32_t)tenth + 1;
+        p->viewed[first + i].joins = i % size != 0;
+    }
+    return NULL;
+}
+
+static bool is_picture_file(const char *name)
+{
+    static const char *const ends[] = { ".jpg", ".jpeg", ".png", ".webp" };
+    bool is = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && name[0] != '.'; i++) {
+        const size_t n = strlen(ends[i]), size = strlen(name);
+        is = is || (size > n && strcasecmp(name + size - n, ends[i]) == 0);
+    }
+    return is;
+}
+
+/* The pictures of a folder. */
+static sheaf_status *add_folder(sheaf__record_pictures *p, const json_t *value, const place *in)
+{
+    char *whole = NULL, **names = NULL;
+    int64_t n = 0, before = p->count;
+    sheaf_status *st = whole_path(&whole, value, in);
+    if (st == NULL && sheaf__path_kind(whole) == SHEAF_PATH_FILE) {
+        st = sheaf__bad_field(in->field, "a folder of frames, or a list of pictures", "the file %s",
+                              whole);
+        sheaf_try_this(st, "ffmpeg -i %s -vf fps=5 FOLDER/%%05d.png", whole);
+    }
+    TRY(st, sheaf__list_dir(&names, &n, whole));
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        char *path = NULL;
+        if (!is_picture_file(names[i]))
+            continue;
+        if (p->count - before == MOST)
+            st = sheaf__bad_field(in->field, "at most 1000 frames", "more in %s", whole);
+        TRY(st, sheaf__path_join(&path, whole, names[i]));
+        TRY(st, add(p, NULL, path, in->viewing));
+        free(path);
+    }
+    if (st == NULL && p->count == before)
+        st = sheaf__bad_field(in->field, "a folder with frames: .png, .jpg, .jpeg or .webp",
+                              "none in %s", whole);
+    sheaf__names_free(names, n);
+    free(whole);
+    return st;
+}
+
+/* How frames stand in the text; `name` is that of the video, or of each group. */
+static void show_frames(sheaf__record_pictures *p, int64_t first, const char *name, bool video)
+{
+    for (int64_t i = first; i < p->count; i++) {
+        sheaf__chat_picture *shown = &p->shown[i];
+        shown->frame = p->viewed[i].frame > 0;
+        shown->joins = p->viewed[i].joins;
+        shown->follows = video && i > first && !shown->joins;
+        shown->name = shown->joins || shown->follows ? NULL : name;
+    }
+}
+
+static sheaf_status *read_video(sheaf__record_pictures *p, const json_t *video,
+                                const json_t *record, const char *folder,
+                                const sheaf__viewing *viewing)
+{
+    sheaf__viewing whole = *viewing; /* frames are not sliced */
+    const place in = { "video", folder, &whole };
+    const json_t *ids = json_object_get(record, "temporal_ids");
+    const int64_t first = p->count;
+    const size_t n = json_array_size(video);
+    sheaf_status *st = NULL;
+    whole.form.slices = 1;
+    if (viewing->tower[0].frames == 0)
+        return sheaf_try_this(
+            sheaf__bad_field("video", "none: this model reads pictures alone", "one"),
+            "\"images\": the frames as pictures, each for itself");
+    if (n > MOST)
+        return sheaf__bad_field("video", "at most 1000 frames", "%zu", n);
+    if (!json_is_array(video))
+        st = add_folder(p, video, &in);
+    else if (n == 0)
+        st = sheaf__bad_field("video", "a folder of frames, or a list of pictures", "an empty list");
+    for (size_t i = 0; i < n && st == NULL; i++)
+        st = add_path(p, NULL, json_array_get(video, i), &in);
+    TRY(st, ids != NULL ? set_groups(p, first, ids, &in)
+                        : set_times(p, first, json_object_get(record, "fps"), &in));
+    if (st == NULL)
+        show_frames(p, first, video_name, true);
+    return st;
+}
+
+/* temporal_ids of a list of pictures: frames are read whole. */
+static sheaf_status *group_pictures(sheaf__record_pictures *p, const json_t *ids, const place *in)
+{
+    if (in->viewing->tower[0].frames == 0)
+        return sheaf__bad_field("temporal_ids", "none: this model reads pictures alone", "some");
+    if (p->own_names)
+        return sheaf__bad_field("temporal_ids", "a list of pictures beside it", "named ones");
+    sheaf__viewing whole = *in->viewing;
+    whole.form.slices = 1;
+    sheaf_status *st = set_groups(p, 0, ids, in);
+    for (int64_t i = 0; i < p->count && st == NULL; i++) {
+        sheaf__viewed *v = &p->viewed[i];
+        if (v->frame == 0 || v->pieces.columns == 0)
+            continue;
+        sheaf__viewed again;
+        st = sheaf__view_file(&again, v->path, &whole);
+        if (st != NULL)
+            break;
+        again.frame = v->frame;
+        again.joins = v->joins;
+        sheaf__viewed_release(v);
+        *v = again;
+        p->shown[i].columns = p->shown[i].rows = 0;
+    }
+    if (st == NULL)
+        show_frames(p, 0, "<image>", false);
+    return st;
+}
+
+static sheaf_status *read_images(sheaf__record_pictures *out, const json_t *record,
+                                 const char *folder, const sheaf__viewing *viewing)
 {
     json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
            *images = one == NULL ? many : one;
     const place in = { one == NULL ? "images" : "image", folder, viewing };
-    *out = (sheaf__record_pictures){ .unread = sheaf__record_pictures_meant(record) };
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
     if (images == NULL || json_is_null(images) ||
@@ -184,6 +375,24 @@ sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const jso
     for (size_t i = 0; i < n && st == NULL; i++)
         st = add_path(out, "<image>", json_array_get(images, i), &in);
     return st;
+}
+
+static const json_t *value_of(const json_t *record, const char *key)
+{
+    const json_t *value = json_object_get(record, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
+                                          const char *folder, const sheaf__viewing *viewing)
+{
+    const json_t *video = value_of(record, "video"), *ids = value_of(record, "temporal_ids");
+    *out = (sheaf__record_pictures){ .unread = sheaf__record_pictures_meant(record) };
+    sheaf_status *st = read_images(out, record, folder, viewing);
+    if (st == NULL && video != NULL)
+        return read_video(out, video, record, folder, viewing);
+    const place in = { "pictures", folder, viewing };
+    return TRY(st, ids != NULL ? group_pictures(out, ids, &in) : NULL);
 }
 
 void sheaf__record_pictures_from(sheaf__record_pictures *p, const sheaf__message *message,

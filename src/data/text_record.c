@@ -257,7 +257,7 @@ const char *sheaf__text_other_field(json_t *record, const char *const *known, in
 static void find_ignored(sheaf__text_record *r, json_t *record)
 {
     enum { FIELDS = sizeof forms->fields / sizeof *forms->fields };
-    const char *known[FIELDS + 3];
+    const char *known[FIELDS + 6];
     int n = 0;
     while (n < FIELDS && forms[r->form].fields[n] != NULL) {
         known[n] = forms[r->form].fields[n];
@@ -267,6 +267,11 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
         known[n++] = "answer";
     known[n++] = "image";
     known[n++] = "images";
+    if (r->pictures) {
+        known[n++] = "video";
+        known[n++] = "temporal_ids";
+        known[n++] = "fps";
+    }
     r->lost = r->pictures ? NULL : sheaf__record_pictures_field(record);
     if (r->lost == NULL && sheaf__record_pictures_spelled(record))
         r->lost = SHEAF__PICTURE_SPELLED;

@@ -200,6 +200,15 @@ sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text)
     return text == NULL || text[0] == '\0' ? NULL : add(d, SHEAF__SYSTEM, text);
 }
 
+/* The pictures that wait, and groups of frames. */
+static int64_t waiting(const sheaf__dialogue *d)
+{
+    int64_t n = 0;
+    for (int64_t i = d->shown.count - d->waiting; i < d->shown.count; i++)
+        n += !d->shown.shown[i].joins;
+    return n;
+}
+
 static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "question");
@@ -209,9 +218,9 @@ static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
         sheaf_expected(st,
                        "'%s' for each picture that waits for a question (%" PRId64
                        "), or nowhere: then they stand in front",
-                       SHEAF__PICTURE_HERE, d->waiting);
+                       SHEAF__PICTURE_HERE, waiting(d));
     sheaf_found(st, "%" PRId64 " of them", marks);
-    return marks > d->waiting ? sheaf_try_this(st, "/image FILE, which shows one more") : st;
+    return marks > waiting(d) ? sheaf_try_this(st, "/image FILE, which shows one more") : st;
 }
 
 /* A question with the pictures that wait in front of it, unless it has their names. */
@@ -219,9 +228,9 @@ static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const c
 {
     sheaf_text text = { 0 };
     const int64_t marks = d->codec->placed ? sheaf__text_count(query, SHEAF__PICTURE_HERE) : 0;
-    if (marks > 0 && marks != d->waiting)
+    if (marks > 0 && marks != waiting(d))
         return other_marks(d, marks);
-    for (int64_t i = 0; i < d->waiting && marks == 0; i++)
+    for (int64_t i = 0; i < waiting(d) && marks == 0; i++)
         sheaf__text_add(&text, "%s\n", SHEAF__PICTURE_HERE);
     sheaf__text_add(&text, "%s", query);
     return sheaf__text_take(out, &text);
@@ -311,6 +320,25 @@ static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char 
     return st;
 }
 
+/* temporal_ids, where any of the first n pictures is a frame. */
+static void put_frames(sheaf_json_writer *j, const sheaf__record_pictures *p, int64_t n)
+{
+    bool any = false;
+    for (int64_t i = 0; i < n; i++)
+        any = any || p->viewed[i].frame > 0;
+    if (!any)
+        return;
+    sheaf__json_open(j, "temporal_ids", '[');
+    for (int64_t i = 0; i < n; i++) {
+        if (!p->viewed[i].joins)
+            sheaf__json_open(j, NULL, '[');
+        sheaf__json_put_int(j, NULL, p->viewed[i].frame - 1);
+        if (i + 1 == n || !p->viewed[i + 1].joins)
+            sheaf__json_close(j, ']');
+    }
+    sheaf__json_close(j, ']');
+}
+
 /* Pictures that wait belong to no question yet. */
 static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char *file)
 {
@@ -334,6 +362,7 @@ static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char
         TRY(st, put_path(&j, NULL, folder, d->shown.viewed[i].path));
     if (shown > 0)
         sheaf__json_close(&j, ']');
+    put_frames(&j, &d->shown, shown);
     if (d->image != NULL)
         TRY(st, put_path(&j, "image", folder, d->image));
     sheaf__json_end(&j);
@@ -464,9 +493,12 @@ static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *orde
     for (int64_t i = 0; i < p->count; i++) {
         viewed[i] = p->viewed[order[i]];
         const sheaf__sliced *s = &viewed[i].pieces;
-        p->shown[i] = (sheaf__chat_picture){ .name = SHEAF__PICTURE_HERE,
-                                             .columns = s->columns,
-                                             .rows = s->rows };
+        p->shown[i] =
+            (sheaf__chat_picture){ .name = viewed[i].joins ? NULL : SHEAF__PICTURE_HERE,
+                                   .columns = s->columns,
+                                   .rows = s->rows,
+                                   .frame = viewed[i].frame > 0,
+                                   .joins = viewed[i].joins };
     }
     free(p->viewed);
     p->viewed = viewed;

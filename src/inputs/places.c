@@ -12,6 +12,7 @@ typedef struct placing {
     int64_t pictures;
     const sheaf__place_options *options;
     bool *used;       /* [pictures] */
+    bool video;       /* among them */
     int64_t numbered; /* pictures with a number */
     int64_t message;  /* that is being written, */
     sheaf_text text;  /* its content */
@@ -57,13 +58,15 @@ static void put_slices(placing *p, const sheaf__chat_picture *picture)
         put_mark(p, SHEAF__MARK_SLICE_END);
 }
 
-static void put_picture(placing *p, int64_t which)
+static void put_one(placing *p, int64_t which)
 {
     const sheaf__chat_picture *picture = &p->shown[which];
     const bool sliced = picture->columns > 0;
     p->used[which] = true;
     p->out->order[p->out->pictures++] = which;
-    if (p->form->mark[SHEAF__MARK_NUMBER].token != NULL && (sliced || p->options->number_all)) {
+    if (picture->joins)
+        return;
+    if (!p->video && p->form->mark[SHEAF__MARK_NUMBER].token != NULL && (sliced || p->options->number_all)) {
         put_mark(p, SHEAF__MARK_NUMBER);
         sheaf__text_add(&p->text, "%" PRId64, p->numbered++);
         put_mark(p, SHEAF__MARK_NUMBER_END);
@@ -71,6 +74,17 @@ static void put_picture(placing *p, int64_t which)
     put_piece(p, SHEAF__MARK_BEGIN, SHEAF__MARK_END);
     if (sliced)
         put_slices(p, picture);
+}
+
+/* With the rest of its video. */
+static void put_picture(placing *p, int64_t which)
+{
+    put_one(p, which);
+    for (which++; which < p->pictures && (p->shown[which].joins || p->shown[which].follows);
+         which++) {
+        sheaf__text_add(&p->text, "%s", p->shown[which].joins ? "" : "\n");
+        put_one(p, which);
+    }
 }
 
 /* ---- names ---- */
@@ -203,7 +217,7 @@ static sheaf_status *put_message(placing *p, bool named)
         return NULL;
     p->text = (sheaf_text){ 0 };
     for (int64_t i = 0; i < p->pictures && !named; i++)
-        if (p->shown[i].message == p->message) {
+        if (p->shown[i].message == p->message && !p->used[i]) {
             put_picture(p, i);
             sheaf__text_add(&p->text, "\n");
         }
@@ -255,6 +269,8 @@ sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_for
             ? sheaf__no_memory("conversation")
             : NULL;
     bool named = false;
+    for (int64_t i = 0; i < pictures; i++)
+        p.video = p.video || shown[i].frame;
     for (int64_t i = 0; i < messages && st == NULL; i++) {
         out->message[i] = message[i];
         named = named || (is_user(&message[i]) && is_named(&p, &message[i]));

@@ -6,6 +6,9 @@
  * name. If no picture is named, all stand in front of the message they came with, a line each. A
  * name in a user's message is never text: without its picture it is an error.
  *
+ * Frames of a video stand as one picture for each group of them; the name of a video places all of
+ * its groups, a line each, and beside a video no picture has a number.
+ *
  * The text of one picture is upstream's, byte for byte:
  *   a picture        BEGIN ROW ... ROW END
  *   and its slices   SLICE BEGIN ROW ... END BEGIN ... END, a line each row of the grid, SLICE_END
@@ -21,6 +24,9 @@ typedef struct sheaf__chat_picture {
     const char *name;      /* its name in texts; NULL: it stands in front */
     int64_t message;       /* the user's message that it came with */
     int64_t columns, rows; /* the grid of its slices; 0: none */
+    bool frame;            /* of a video */
+    bool joins;            /* in the place of the one before it: a frame of its group */
+    bool follows;          /* on a line behind the one before it: another group of its video */
 } sheaf__chat_picture;
 
 typedef struct sheaf__place_options {

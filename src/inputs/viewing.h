@@ -19,6 +19,8 @@ typedef struct sheaf__viewed {
     char *path; /* owned */
     sheaf_hash hash;
     sheaf__sliced pieces;
+    int32_t frame; /* of a video, which has one piece, as in sheaf__picture */
+    bool joins;
 } sheaf__viewed;
 
 /* sheaf__viewing_of - without a lock. */

@@ -7,7 +7,7 @@
  * compared, but logits and losses must be there. Tolerances are those of the recordings' READMEs:
  * logits and hidden states 2e-5 + 1e-4 relative, losses 1e-5, gradients 1e-4 of the largest value
  * of a tensor, adapters 1e-4. */
-#include "tests/parity/trial.h"
+#include "tests/parity/pieces.h"
 
 #include "checkpoint/merge/merge.h"
 #include "infer/generate.h"
@@ -16,8 +16,7 @@
 #include "train/train.h"
 
 /* Recorded, and not read yet. */
-static const char *const not_read[] = { "glm4",        "minicpmv4_0", "minicpmv4_5",
-                                        "minicpmo2_6", "qwen2_5_vl",  "qwen3_vl" };
+static const char *const not_read[] = { "glm4", "qwen2_5_vl", "qwen3_vl" };
 
 enum { MOST_CASES = 16, MOST_IDS = 512 };
 static const int few_ranks[] = { 1, 2, 3 };
@@ -258,6 +257,7 @@ typedef struct batches {
     const char *field[8];
     int64_t *value[8]; /* [steps, rows, length] */
     int fields;
+    const char *dir; /* whose pictures are named by number */
 } batches;
 
 static const sheaf_safetensors_entry *of_step(const sheaf_safetensors *file, int64_t step,
@@ -273,16 +273,27 @@ static int64_t behind(const char *field)
     return strncmp(field, "labels", 6) == 0 ? -100 : 0;
 }
 
-static batches read_batches(const sheaf_safetensors *file)
+/* Does any row of a step have pictures? */
+static bool shows(const sheaf_safetensors *file)
 {
-    static const char *const all[] = { "input_ids", "labels", "attention_mask" };
-    batches b = { 0 };
+    for (int64_t i = 0; i < file->header.count; i++)
+        if (strstr(file->header.entry[i].name, ".image_bound.") != NULL)
+            return true;
+    return false;
+}
+
+/* position_ids where there are pictures: those of padding are 0 there, and no mask hides it. */
+static batches read_batches(const char *dir, const sheaf_safetensors *file)
+{
+    static const char *const all[] = { "input_ids", "labels", "labels_shifted", "attention_mask",
+                                       "position_ids" };
+    batches b = { .dir = dir };
     const sheaf_safetensors_entry *e;
     for (; (e = of_step(file, b.steps, "input_ids")) != NULL; b.steps++) {
         b.rows = e->shape[0] > b.rows ? e->shape[0] : b.rows;
         b.length = e->shape[1] > b.length ? e->shape[1] : b.length;
     }
-    for (size_t f = 0; f < ARRAY_LEN(all); f++) {
+    for (size_t f = 0; f < ARRAY_LEN(all) - !shows(file); f++) {
         if (of_step(file, 0, all[f]) == NULL)
             continue;
         int64_t *x = malloc((size_t)(b.steps * b.rows * b.length) * sizeof *x);
@@ -303,21 +314,48 @@ static batches read_batches(const sheaf_safetensors *file)
     return b;
 }
 
+/* The pictures of row r of a step, as those of row `to`. */
+static void add_pictures(made_tensors *t, const batches *b, const sheaf_safetensors *file,
+                         int64_t step, int64_t r, int64_t to)
+{
+    char name[64];
+    snprintf(name, sizeof name, "pictures.%d", (int)r);
+    const sheaf_safetensors_entry *e = of_step(file, step, name);
+    if (e == NULL)
+        return;
+    int64_t cols;
+    int64_t *number = integer_rows(file, e->name, &cols);
+    sheaf_config config;
+    CHECK_OK(sheaf_config_read(&config, in_dir(b->dir, "hf/config.json")));
+    pieces p = pieces_of(b->dir, &config, number, e->shape[0]);
+    snprintf(name, sizeof name, "image_bound.%d", (int)r);
+    e = of_step(file, step, name);
+    assert_int_equal(e->shape[0], p.n);
+    snprintf(name, sizeof name, "image_bound.%d", (int)to);
+    made_copy(t, name, file, e->name);
+    for (int64_t j = 0; j < p.n; j++) {
+        const sheaf__view *view = &p.picture[j].of[0];
+        snprintf(name, sizeof name, "image_%d_%d_chw", (int)to, (int)j);
+        made_add(t, name, SHEAF_F32, 3, (const int64_t[]){ 3, view->height, view->width },
+                 view->pixels);
+    }
+    sheaf_config_release(&config);
+    free(p.picture);
+    free(number);
+}
+
 /* A data file of the first `steps` steps. */
 static char *write_batches(const batches *b, const char *name, int64_t steps)
 {
-    sheaf_safetensors_spec spec[8];
-    sheaf_safetensors_writer *w;
-    char *path = strdup(at(name));
-    unlink(path);
+    made_tensors t = { .count = 0 };
+    sheaf_safetensors *file = record_of(b->dir, "lora/batches.safetensors");
     for (int f = 0; f < b->fields; f++)
-        spec[f] =
-            (sheaf_safetensors_spec){ b->field[f], SHEAF_I64, 2, { steps * b->rows, b->length } };
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, b->fields, NULL, 0));
-    for (int f = 0; f < b->fields; f++)
-        CHECK_OK(sheaf__safetensors_write(w, f, 0, b->value[f], steps * b->rows * b->length * 8));
-    CHECK_OK(sheaf__safetensors_finish(w));
-    return path;
+        made_add(&t, b->field[f], SHEAF_I64, 2, (const int64_t[]){ steps * b->rows, b->length },
+                 b->value[f]);
+    for (int64_t i = 0; i < steps * b->rows && shows(file); i++)
+        add_pictures(&t, b, file, i / b->rows, i % b->rows, i);
+    sheaf__safetensors_close(file);
+    return made_write(&t, at(name));
 }
 
 static void release_batches(batches *b)
@@ -457,7 +495,7 @@ static void check_lora(const char *dir, const char *name)
 {
     char *lora = strdup(in_dir(dir, name)), *first = NULL;
     sheaf_safetensors *in = record_of(dir, "lora/batches.safetensors");
-    batches b = read_batches(in);
+    batches b = read_batches(dir, in);
     char *data = write_batches(&b, "batches.safetensors", b.steps);
     check_adapted(dir, lora, &b);
     static int runs;
@@ -500,6 +538,8 @@ static void test_lora__runs_as_recorded(void **state)
 
 typedef struct generation {
     sheaf__prompt prompt[MOST_CASES];
+    pieces seen[MOST_CASES];
+    uint8_t embed[MOST_CASES][MOST_IDS], expert[MOST_CASES][MOST_IDS];
     int32_t ids[MOST_CASES][MOST_IDS], found[MOST_CASES][MOST_IDS];
     sheaf__continuation out[MOST_CASES];
     int64_t count, max_new;
@@ -520,27 +560,59 @@ static sheaf_status *generate_rank(void *self, sheaf__model *model)
             .batch = MOST_CASES });
 }
 
-static void add_prompt(generation *g, const json_t *one)
+/* The id that stands for the rows of pictures, by the first bound of the inputs. */
+static int64_t row_id(const char *dir)
+{
+    sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
+    int64_t cols, id = -1;
+    int64_t *ids = integer_rows(in, "input_ids", &cols);
+    for (int r = 0; r < 8 && id < 0; r++) {
+        char name[64];
+        int64_t two;
+        snprintf(name, sizeof name, "image_bound.%d", r);
+        if (sheaf__safetensors_find(in, name) == NULL)
+            continue;
+        int64_t *bound = integer_rows(in, name, &two);
+        id = ids[r * cols + bound[0]];
+        free(bound);
+    }
+    free(ids);
+    sheaf__safetensors_close(in);
+    return id;
+}
+
+static void add_prompt(generation *g, const json_t *one, const char *dir,
+                       const sheaf_config *config)
 {
     const json_t *ids = json_object_get(one, "prompt");
     const int64_t n = (int64_t)json_array_size(ids), i = g->count++;
     assert_true(i < MOST_CASES && n <= MOST_IDS);
-    if (json_array_size(json_object_get(one, "pictures")) > 0)
-        fail_msg("a prompt with pictures: none is put together here yet");
-    for (int64_t k = 0; k < n; k++)
+    int64_t number[16];
+    const int64_t pictures = picture_numbers(number, json_object_get(one, "pictures")),
+                  row = pictures > 0 ? row_id(dir) : -1;
+    for (int64_t k = 0; k < n; k++) {
         g->ids[i][k] = (int32_t)json_integer_value(json_array_get(ids, (size_t)k));
+        g->embed[i][k] = g->ids[i][k] == row;
+    }
     g->prompt[i] = (sheaf__prompt){ g->ids[i], n };
+    if (pictures > 0) {
+        g->seen[i] = pieces_of(dir, config, number, pictures);
+        g->prompt[i].embed = g->embed[i];
+        g->prompt[i].expert = g->expert[i];
+        g->prompt[i].picture = g->seen[i].picture;
+        g->prompt[i].pictures = g->seen[i].n;
+    }
     g->out[i] = (sheaf__continuation){ g->found[i], 0 };
     g->max_new = (int64_t)json_array_size(json_object_get(one, "tokens"));
 }
 
 /* Each prompt alone, and all together: recorded batches of them gave each its own tokens. */
-static void check_generation(const sheaf__opened *opened, const json_t *cases, int64_t from,
-                             int64_t to, int ranks)
+static void check_generation(const sheaf__opened *opened, const char *dir, const json_t *cases,
+                             int64_t from, int64_t to, int ranks)
 {
     generation *g = calloc(1, sizeof *g);
     for (int64_t i = from; i < to; i++)
-        add_prompt(g, json_array_get(cases, (size_t)i));
+        add_prompt(g, json_array_get(cases, (size_t)i), dir, &opened->config);
     CHECK_OK(sheaf__team_run(
         opened,
         &(sheaf__team_options){
@@ -551,6 +623,7 @@ static void check_generation(const sheaf__opened *opened, const json_t *cases, i
         assert_int_equal(g->out[i].n, json_array_size(want));
         for (int64_t k = 0; k < g->out[i].n; k++)
             assert_int_equal(g->found[i][k], json_integer_value(json_array_get(want, (size_t)k)));
+        free(g->seen[i].picture);
     }
     free(g);
 }
@@ -568,8 +641,8 @@ static void test_generation__greedy_tokens(void **state)
             &opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "hf"), .slices = 8 }));
         for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
             for (int64_t i = 0; i < alone; i++)
-                check_generation(&opened, cases, i, i + 1, few_ranks[r]);
-            check_generation(&opened, cases, 0, alone, few_ranks[r]);
+                check_generation(&opened, model_dir[m], cases, i, i + 1, few_ranks[r]);
+            check_generation(&opened, model_dir[m], cases, 0, alone, few_ranks[r]);
         }
         sheaf__opened_close(&opened);
         json_decref(cases);

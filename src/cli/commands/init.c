@@ -17,7 +17,7 @@ const char cmd_init_usage[] =
     "  cogagent-tiny  CogAgent, the same with a second tower: 2.7 million parameters\n"
     "  omnilmm-tiny   OmniLMM, byte vocabulary, images of 84 x 84: 1.1 million parameters\n"
     "  minicpmv-tiny  MiniCPM-V 2.6, byte vocabulary, patches of 14: 1.1 million parameters;\n"
-    "                 minicpmv-2.5-tiny and minicpmv-2.0-tiny are the same of 2.5 and 2.0\n"
+    "                 minicpmv-2.0-tiny, minicpmv-2.5-tiny, minicpmv-4.5-tiny: of others\n"
     "Matrices are normal(0, initializer_range), norms one, biases zero; each number depends\n"
     "on the seed, the tensor's name and its place alone.\n";
 

@@ -37,6 +37,7 @@ static const struct {
     { "minicpmv-", "minicpmv-2.0" },
     { "minicpmv-", "minicpmv-2.5" },
     { "minicpmv-", "minicpmv-2.6" },
+    { "minicpmv-", "minicpmv-4.5" },
     { "omnilmm-", "omnilmm-12b" },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "256" EVA("257", "224") },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "1225" EVA("1226", "490") },
@@ -84,7 +85,7 @@ static const struct {
     { "qwen2-full", 0, INT64_C(7615616512), INT64_C(7615616512) },
     /* what modules_to_save copies is counted below */
     { "minicpmv-lora", -1, 0, 0 },
-    { "minicpmv-full", 0, INT64_C(3434000000), INT64_C(8537092336) },
+    { "minicpmv-full", 0, INT64_C(3434000000), INT64_C(8695895280) },
     { "omnilmm-lora", 64 * 32 * INT64_C(26624), 0, 0 },
     { "omnilmm-full", 0, INT64_C(11610000000), INT64_C(11620000000) },
     { "cogagent-head-only", 0, 32000 * INT64_C(4096), 32000 * INT64_C(4096) },
@@ -98,6 +99,8 @@ static const struct {
 } copies[] = {
     { "minicpmv-lora", "minicpmv-2.6", 64 * 28 * INT64_C(22528),
       151666 * INT64_C(3584) + 68619264 + 402552736 },
+    { "minicpmv-lora", "minicpmv-4.5", 64 * 36 * INT64_C(26624),
+      151748 * INT64_C(4096) + 88907776 + 417792240 },
     { "minicpmv-lora", "minicpmv-2.5", 64 * 32 * INT64_C(26624),
       128256 * INT64_C(4096) + 89038848 + 417792240 },
     { "minicpmv-lora", "minicpmv-2.0", 64 * 40 * INT64_C(18432),

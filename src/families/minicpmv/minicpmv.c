@@ -16,10 +16,11 @@ static const sheaf__family_spec specs[] = {
                        "million parameters" },
     { "minicpmv-2.5-tiny", "the same of MiniCPM-V 2.5" },
     { "minicpmv-2.0-tiny", "the same of MiniCPM-V 2.0" },
+    { "minicpmv-4.5-tiny", "the same of MiniCPM-V 4.5" },
     { NULL },
 };
 
-/* What all three have alike. */
+/* What all have alike. */
 static void add_text(sheaf_text *text)
 {
     sheaf__text_add(
@@ -46,6 +47,7 @@ static sheaf_status *spec_config(char **out, int which)
     static const char timm[] =
         "  \"vision_config\": {\n    \"depth\": 3,\n    \"embed_dim\": 64,\n    \"img_size\": 84,\n"
         "    \"mlp_ratio\": 2.6875,\n    \"num_heads\": 4,\n    \"patch_size\": 14\n  }\n";
+    static const char *const version[] = { "2.6", "2.5", "2.0", "4.5" };
     sheaf_text text = { 0 };
     add_text(&text);
     sheaf__text_add(&text,
@@ -57,12 +59,10 @@ static sheaf_status *spec_config(char **out, int which)
         sheaf__text_add(&text, "  \"dim_model_base\": 64,\n  \"scale_depth\": 1.4,\n"
                                "  \"scale_emb\": 12,\n");
     else
-        sheaf__text_add(&text, "  \"use_image_id\": %s,\n", which == 0 ? "true" : "false");
-    sheaf__text_add(&text, "  \"version\": %s,\n%s}\n",
-                    which == 0   ? "2.6"
-                    : which == 1 ? "2.5"
-                                 : "2.0",
-                    which == 2 ? timm : navit);
+        sheaf__text_add(&text, "  \"use_image_id\": %s,\n", which == 1 ? "false" : "true");
+    if (which == 3)
+        sheaf__text_add(&text, "  \"head_dim\": 32,\n");
+    sheaf__text_add(&text, "  \"version\": %s,\n%s}\n", version[which], which == 2 ? timm : navit);
     return sheaf__text_take(out, &text);
 }
 

@@ -1,0 +1,418 @@
+/* successors_frames_test.c - pictures and frames of videos of the families that were recorded with
+ * the programs of their hubs: the pieces that upstream's image processor made of PNGs; a row with
+ * groups of frames; the resampler alone, with frames of unequal size.
+ *
+ * Folders of $SHEAF_RECORDINGS/successors with `hf/`, `pictures/` and pieces of them are run; at
+ * least one must hold `video_inputs.safetensors`. The committed subset has pieces alone. Tolerances are those of the
+ * recordings' READMEs; pixels to a rounding of the division by 255. */
+#include "families/llama/tower.h"
+#include "models/team.h"
+#include "schema/grid.h"
+#include "tests/parity/pieces.h"
+#include "tests/recordings.h"
+#include "tests/tape_ends.h"
+
+/* What upstream's image processor made: of a part of the recordings in a file of its own. */
+static sheaf_safetensors *made_upstream(const char *dir)
+{
+    const bool part = exists(in_dir(dir, "pieces.safetensors"));
+    return record_of(dir, part ? "pieces.safetensors" : "inputs.safetensors");
+}
+
+static int find_families(void **state)
+{
+    if (make_scratch(state) != 0)
+        fail_msg("no scratch folder");
+    find_in(recording("successors"), "hf/config.json", "pictures/0.png");
+    const int found = models;
+    models = 0;
+    for (int i = 0; i < found; i++) {
+        sheaf_safetensors *in = made_upstream(model_dir[i]);
+        if (sheaf__safetensors_find(in, "image_0_0_chw") != NULL)
+            model_dir[models++] = model_dir[i];
+        else
+            free(model_dir[i]);
+        sheaf__safetensors_close(in);
+    }
+    if (models == 0)
+        fail_msg("no family under %s", recording("successors"));
+    return 0;
+}
+
+static sheaf_config config_of(const char *dir)
+{
+    sheaf_config config;
+    CHECK_OK(sheaf_config_read(&config, in_dir(dir, "hf/config.json")));
+    return config;
+}
+
+/* ---- pixels ---- */
+
+static void test_pixels__pieces_are_upstreams(void **state)
+{
+    int compared = 0;
+    for (int m = 0; m < models; m++) {
+        sheaf_config config = config_of(model_dir[m]);
+        sheaf_safetensors *in = made_upstream(model_dir[m]);
+        json_t *info = json_of(model_dir[m], "info.json");
+        const json_t *rows = json_object_get(info, "rows");
+        for (size_t r = 0; r < json_array_size(rows); r++) {
+            int64_t number[16];
+            const int64_t count = picture_numbers(
+                number, json_object_get(json_array_get(rows, r), "pictures"));
+            pieces p = pieces_of(model_dir[m], &config, number, count);
+            for (int64_t j = 0; j < p.n; j++, compared++) {
+                const sheaf__view *view = &p.picture[j].of[0];
+                char name[64];
+                int64_t n;
+                snprintf(name, sizeof name, "image_%d_%d_chw", (int)r, (int)j);
+                float *want = values(in, name, &n);
+                if (want == NULL)
+                    fail_msg("%s: %s is not recorded", model_dir[m], name);
+                assert_int_equal(n, 3 * view->height * view->width);
+                compare(name, view->pixels, want, n, 1e-6, 0);
+                free(want);
+            }
+            free(p.picture);
+        }
+        json_decref(info);
+        sheaf__safetensors_close(in);
+        sheaf_config_release(&config);
+    }
+    assert_true(compared > 0);
+}
+
+/* ---- a row with groups of frames ---- */
+
+/* "temporal_ids.ROW" of recorded lists, -1 behind each. */
+static void add_ids(made_tensors *t, int row, const json_t *groups)
+{
+    int64_t id[64], most = 0;
+    const int64_t n = (int64_t)json_array_size(groups);
+    char name[64];
+    for (int64_t g = 0; g < n; g++) {
+        const int64_t size = (int64_t)json_array_size(json_array_get(groups, (size_t)g));
+        most = size > most ? size : most;
+    }
+    assert_true(n * most <= 64);
+    for (int64_t g = 0; g < n; g++)
+        for (int64_t i = 0; i < most; i++) {
+            const json_t *one = json_array_get(json_array_get(groups, (size_t)g), (size_t)i);
+            id[g * most + i] = one == NULL ? -1 : json_integer_value(one);
+        }
+    snprintf(name, sizeof name, "temporal_ids.%d", row);
+    made_add(t, name, SHEAF_I64, 2, (const int64_t[]){ n, most }, id);
+}
+
+/* The images and bounds of row `from` of a file as those of row `to`. */
+static void add_images(made_tensors *t, int to, const sheaf_safetensors *file, int from)
+{
+    char name[64], as[64];
+    snprintf(name, sizeof name, "image_bound.%d", from);
+    snprintf(as, sizeof as, "image_bound.%d", to);
+    made_copy(t, as, file, name);
+    for (int j = 0;; j++) {
+        snprintf(name, sizeof name, "image_%d_%d_chw", from, j);
+        snprintf(as, sizeof as, "image_%d_%d_chw", to, j);
+        if (sheaf__safetensors_find(file, name) == NULL)
+            return;
+        made_copy(t, as, file, name);
+    }
+}
+
+enum { FIELDS = 3 };
+static const char *const field[FIELDS] = { "input_ids", "labels_shifted", "position_ids" };
+
+/* Row `from` of a file's ids, labels and positions as row `to` of [rows, length]; what is behind is
+ * padding. */
+static void put_row(int64_t *const out[FIELDS], int64_t to, int64_t length,
+                    const sheaf_safetensors *file, int64_t from)
+{
+    for (int f = 0; f < FIELDS; f++) {
+        int64_t cols;
+        int64_t *x = integer_rows(file, field[f], &cols);
+        for (int64_t i = 0; i < length; i++)
+            out[f][to * length + i] = i < cols ? x[from * cols + i] : f == 1 ? -100 : 0;
+        free(x);
+    }
+}
+
+static int64_t length_of(const sheaf_safetensors *file)
+{
+    return sheaf__safetensors_find(file, field[0])->shape[1];
+}
+
+static const json_t *groups_of(const json_t *info)
+{
+    return json_object_get(json_object_get(info, "groups_of_frames"), "temporal_ids");
+}
+
+/* The row with frames, of so many positions, and a row with a picture (row `other` of the inputs;
+ * -1: none) before it or behind it. */
+static char *make_rows(const char *dir, const json_t *info, int64_t length, int other, bool before)
+{
+    static int made;
+    const int rows = other < 0 ? 1 : 2, video = before ? 1 : 0;
+    sheaf_safetensors *frames = record_of(dir, "video_inputs.safetensors"),
+                      *in = record_of(dir, "inputs.safetensors");
+    made_tensors t = { .count = 0 };
+    int64_t *x[FIELDS];
+    char name[64];
+    for (int f = 0; f < FIELDS; f++)
+        x[f] = calloc((size_t)(rows * length), sizeof **x);
+    put_row(x, video, length, frames, 0);
+    add_images(&t, video, frames, 0);
+    add_ids(&t, video, groups_of(info));
+    if (other >= 0) {
+        put_row(x, 1 - video, length, in, other);
+        add_images(&t, 1 - video, in, other);
+    }
+    for (int f = 0; f < FIELDS; f++) {
+        made_add(&t, field[f], SHEAF_I64, 2, (const int64_t[]){ rows, length }, x[f]);
+        free(x[f]);
+    }
+    snprintf(name, sizeof name, "rows%d.safetensors", made++);
+    char *path = made_write(&t, at(name));
+    sheaf__safetensors_close(frames);
+    sheaf__safetensors_close(in);
+    return path;
+}
+
+static void compare_stage(const trial *t, const char *ours, const sheaf_safetensors *want,
+                          const char *theirs)
+{
+    int64_t n;
+    int s = 0;
+    float *x = values(want, theirs, &n);
+    while (s < t->stages && strcmp(t->stage_name[s], ours) != 0)
+        s++;
+    if (x == NULL || s == t->stages)
+        fail_msg("no %s, or no %s", theirs, ours);
+    assert_int_equal(t->stage_numel[s], n);
+    compare(theirs, t->stage[s], x, n, 2e-5, 1e-4);
+    free(x);
+}
+
+static void check_video(const char *dir, const char *hf, const json_t *info)
+{
+    sheaf_safetensors *want = record_of(dir, "video_outputs.safetensors"),
+                      *frames = record_of(dir, "video_inputs.safetensors");
+    char *path = make_rows(dir, info, length_of(frames), -1, false);
+    int64_t n, one_loss;
+    float *logits = values(want, "video.logits", &n), *loss = values(want, "video.loss", &one_loss);
+    trial one = { 0 };
+    assert_true(logits != NULL && one_loss == 1);
+    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
+        trial t = run(hf, NULL, path, ranks_to_try[r], SHEAF_F32, false);
+        if (r == 0) {
+            compare(dir, t.logits, logits, n, 2e-5, 1e-4);
+            CHECK_NEAR(dir, t.loss, (double)loss[0], 1e-5);
+            compare_stage(&t, "adapter_in", want, "video.vit_last_hidden");
+            compare_stage(&t, "adapter", want, "video.resampler_out");
+            compare_stage(&t, "embedding", want, "video.inputs_embeds");
+            one = t;
+            continue;
+        }
+        CHECK_BYTES(dir, t.logits, one.logits, (size_t)n * sizeof(float));
+        CHECK_BYTES(dir, &t.loss, &one.loss, sizeof t.loss);
+        release(&t);
+    }
+    release(&one);
+    free(logits);
+    free(loss);
+    free(path);
+    sheaf__safetensors_close(frames);
+    sheaf__safetensors_close(want);
+}
+
+/* The last row of the inputs that has an image; with its logits alone. */
+static int with_picture(const char *dir)
+{
+    sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
+    int row = -1;
+    for (int r = 0; r < 8; r++) {
+        char name[64];
+        snprintf(name, sizeof name, "image_bound.%d", r);
+        row = sheaf__safetensors_find(in, name) != NULL ? r : row;
+    }
+    assert_true(row >= 0);
+    sheaf__safetensors_close(in);
+    return row;
+}
+
+/* A row has the same bytes beside a row with frames, before it and behind it, and back again. */
+static void check_neighbours(const char *dir, const char *hf, const json_t *info)
+{
+    sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
+    const int64_t length = length_of(in);
+    char *alone = make_rows(dir, info, length, -1, false),
+         *behind = make_rows(dir, info, length, with_picture(dir), false),
+         *before = make_rows(dir, info, length, with_picture(dir), true);
+    trial a = run(hf, NULL, alone, 1, SHEAF_F32, false), b = run(hf, NULL, behind, 2, SHEAF_F32, false),
+          c = run(hf, NULL, before, 3, SHEAF_F32, false);
+    const size_t row = (size_t)(length * a.vocab);
+    CHECK_BYTES("frames, then a picture", b.logits, a.logits, row * sizeof(float));
+    CHECK_BYTES("a picture, then frames", c.logits + row, a.logits, row * sizeof(float));
+    CHECK_BYTES("the picture", c.logits, b.logits + row, row * sizeof(float));
+    sheaf_safetensors *want = record_of(dir, "outputs.safetensors");
+    int64_t n;
+    float *logits = values(want, "logits", &n);
+    compare("the picture, as alone", c.logits, logits + with_picture(dir) * (int64_t)row,
+            (int64_t)row, 2e-5, 1e-4);
+    free(logits);
+    sheaf__safetensors_close(want);
+    release(&a);
+    release(&b);
+    release(&c);
+    free(alone);
+    free(behind);
+    free(before);
+    sheaf__safetensors_close(in);
+}
+
+static void test_frames__groups_give_rows_together(void **state)
+{
+    int found = 0;
+    for (int m = 0; m < models; m++) {
+        if (!exists(in_dir(model_dir[m], "video_inputs.safetensors")))
+            continue;
+        char *hf = strdup(in_dir(model_dir[m], "hf"));
+        json_t *info = json_of(model_dir[m], "info.json");
+        check_video(model_dir[m], hf, info);
+        check_neighbours(model_dir[m], hf, info);
+        json_decref(info);
+        free(hf);
+        found++;
+    }
+    assert_true(found > 0 || !recordings_are_full());
+}
+
+/* ---- the resampler alone ---- */
+
+typedef struct alone {
+    const char *dir;
+    const json_t *groups;
+    float *got;
+    int64_t rows;
+} alone;
+
+static sheaf_status *resample(void *self, sheaf__model *model)
+{
+    alone *a = self;
+    sheaf_safetensors *file = record_of(a->dir, "resampler_only.safetensors");
+    const sheaf_config *config = &model->schema->config;
+    const int64_t patch = config->vit.patch, width = config->vit.hidden, hidden = config->hidden;
+    int64_t cols, n, images = 0, patches = 0;
+    int64_t *size = integer_rows(file, "tgt_sizes", &cols);
+    float *x = values(file, "x", &n);
+    const int64_t padded = sheaf__safetensors_find(file, "x")->shape[1];
+    sheaf__picture picture[16] = { { .row = 0 } };
+    for (size_t g = 0; g < json_array_size(a->groups); g++) {
+        const json_t *group = json_array_get(a->groups, g);
+        for (size_t i = 0; i < json_array_size(group); i++, images++) {
+            const int64_t rows = size[2 * images] * size[2 * images + 1];
+            picture[images].of[0] =
+                (sheaf__view){ NULL, size[2 * images] * patch, size[2 * images + 1] * patch };
+            picture[images].frame = (int32_t)json_integer_value(json_array_get(group, i)) + 1;
+            picture[images].joins = i > 0;
+            memmove(x + patches * width, x + images * padded * width,
+                    (size_t)(rows * width) * sizeof *x);
+            patches += rows;
+        }
+    }
+    static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
+    const sheaf__images_in in = { .picture = picture };
+    sheaf__pass pass = { .batch = 1,
+                         .info = info,
+                         .images = images,
+                         .joined = sheaf__pictures_joined(picture, images),
+                         .patches = { patches },
+                         .images_in = &in };
+    const sheaf__pictures pictures = sheaf__pass_pictures(model, &pass, 0);
+    sheaf__tape *tape;
+    CHECK_OK(sheaf__tape_new(&tape, model->context));
+    sheaf__value *from = source_of(tape, patches, width, true, x, NULL, width, 0),
+                 *to = sheaf__resampler_record(model, &model->towers->resampler, tape, &pass, from,
+                                               &pictures, SHEAF__GRID_SINCOS);
+    const int64_t rows = to->rows;
+    float *got = calloc((size_t)(rows * hidden), sizeof *got);
+    sink_of(tape, to, NULL, got, hidden, 0);
+    CHECK_OK(sheaf__tape_compile(tape, false, false));
+    CHECK_OK(sheaf__tape_run(tape));
+    sheaf__tape_free(tape);
+    if (model->context->rank == 0) {
+        a->got = got;
+        a->rows = rows;
+    } else {
+        free(got);
+    }
+    free(size);
+    free(x);
+    sheaf__safetensors_close(file);
+    return NULL;
+}
+
+static void check_resampler(const char *dir, const json_t *info)
+{
+    sheaf__opened opened;
+    alone one = { .got = NULL };
+    sheaf_safetensors *file = record_of(dir, "resampler_only.safetensors");
+    int64_t n;
+    float *want = values(file, "batch", &n);
+    CHECK_OK(sheaf__open_model(
+        &opened, &(sheaf__open_options){ .model = in_dir(dir, "hf"), .slices = 8 }));
+    const int64_t hidden = opened.config.hidden;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        alone a = { .dir = dir,
+                    .groups = json_object_get(json_object_get(info, "resampler_only"),
+                                              "temporal_ids") };
+        CHECK_OK(sheaf__team_run(
+            &opened,
+            &(sheaf__team_options){
+                .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = 64 },
+            resample, &a));
+        assert_int_equal(a.rows * hidden, n);
+        if (ranks == 1) {
+            compare("resampler", a.got, want, n, 2e-5, 1e-4);
+            one = a;
+            continue;
+        }
+        CHECK_BYTES("resampler", a.got, one.got, (size_t)n * sizeof(float));
+        free(a.got);
+    }
+    free(one.got);
+    free(want);
+    sheaf__opened_close(&opened);
+    sheaf__safetensors_close(file);
+}
+
+static void test_resampler__frames_of_unequal_size(void **state)
+{
+    int found = 0;
+    for (int m = 0; m < models; m++) {
+        if (!exists(in_dir(model_dir[m], "resampler_only.safetensors")))
+            continue;
+        json_t *info = json_of(model_dir[m], "info.json");
+        check_resampler(model_dir[m], info);
+        json_decref(info);
+        found++;
+    }
+    assert_true(found > 0 || !recordings_are_full());
+}
+
+static int forget_families(void **state)
+{
+    for (int m = 0; m < models; m++)
+        free(model_dir[m]);
+    return remove_scratch(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pixels__pieces_are_upstreams),
+        cmocka_unit_test(test_frames__groups_give_rows_together),
+        cmocka_unit_test(test_resampler__frames_of_unequal_size),
+    };
+    return cmocka_run_group_tests(tests, find_families, forget_families);
+}
