@@ -213,7 +213,7 @@ static bool is_padding(const sheaf__tensors *in, int64_t index)
 {
     int64_t i = index;
     while (i < (index / in->length + 1) * in->length && in->data->position[i] == 0 &&
-           in->data->label[i] == SHEAF__NO_LABEL)
+           (i == index || in->data->label[i] == SHEAF__NO_LABEL))
         i++;
     return i % in->length == 0;
 }

@@ -84,15 +84,15 @@ static sheaf_status *open_as(sheaf_data **data, sheaf_family family, const tenso
 
 typedef struct got {
     int32_t image_row[MOST], stream[MOST];
-    sheaf__picture picture[4];
-    float pixels[256];
+    sheaf__picture picture[8];
+    float pixels[512];
 } got;
 
 static sheaf_batch_images take(got *g, const sheaf_data *data, const int64_t *row, int64_t n,
                                bool ragged)
 {
     sheaf_batch batch = {
-        .image_row = g->image_row, .stream = { g->stream }, .picture = g->picture, .room = { 256 }
+        .image_row = g->image_row, .stream = { g->stream }, .picture = g->picture, .room = { 512 }
     };
     for (int i = 0; i < 4; i++)
         g->picture[i] = (sheaf__picture){ .of[0] = { g->pixels + (ragged ? 0 : 48 * i), 4, 4 } };
@@ -559,9 +559,9 @@ static void test_frames__what_does_not_fit_is_named(void **state)
     } bad[] = {
         { { 0, 1, 2, 3, 4, 5 }, "'image_1_5_chw' | the pixels of image 6 of row 2" },
         { { -1, -1, -1, 0, 3, 9 }, "'image_1_4_chw' | a bound of this image in image_bound" },
-        { { -1, 2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames | 2" },
-        { { 1, -2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames | -2" },
-        { { 1, 2, -1, 0, 3, 1 << 24 }, "'temporal_ids.1': image 2 | numbers of frames | 16777216" },
+        { { -1, 2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames from 0 to 16777215, then -1 | 2" },
+        { { 1, -2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames from 0 to 16777215, then -1 | -2" },
+        { { 1, 2, -1, 0, 3, 1 << 24 }, "'temporal_ids.1': image 2 | numbers of frames from 0 to 16777215, then -1 | 16777216" },
     };
     tensor list[] = { FRAMES };
     sheaf_data *data = NULL;

