@@ -202,7 +202,7 @@ static sheaf_config config_4_5(void)
 }
 
 #define VIDEO(FIELDS, USER)                                                                        \
-    "{" FIELDS ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER                       \
+    "{" FIELDS ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER                        \
     "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}\n"
 #define FRAMES_3 "\"video\": [\"a.png\", \"b.png\", \"a.png\"]"
 
@@ -235,17 +235,14 @@ static void test_videos__frames_stand_in_groups(void **state)
     char hash[33];
     put_pictures();
     put_frames();
-    static const char rows[] =
-        VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 3], [71999]]", "see <video> Q")
-        VIDEO("\"video\": \"frames\"", "Q")
+    static const char rows[] = VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 3], [71999]]",
+                                     "see <video> Q") VIDEO("\"video\": \"frames\"", "Q")
         VIDEO("\"images\": [\"b.png\", \"b.png\", \"a.png\"], \"temporal_ids\": [[-1], [4, 4]]",
-              "<image>,<image>")
-        VIDEO("\"image\": \"a.png\", " FRAMES_3 ", \"fps\": 0.5", "Q");
+              "<image>,<image>") VIDEO("\"image\": \"a.png\", " FRAMES_3 ", \"fps\": 0.5", "Q");
     CHECK_OK(open_data(&d, &c, rows, (sheaf_data_options){ .prompt_template = "minicpm" }));
     check_row(d, 0, "{256}<用户>see " WHOLE_16 "\n" WHOLE_16 " Q<AI>A{257}", "{46*56}A{257}");
     check_row(d, 1, "{256}<用户>" WHOLE_16 "\n" WHOLE_16 "\nQ<AI>A{257}", "{46*52}A{257}");
-    check_row(d, 2,
-              "{256}<用户>" WHOLE_16 SLICE_16 "\n" SLICE_16 "," WHOLE_16 "<AI>A{257}",
+    check_row(d, 2, "{256}<用户>" WHOLE_16 SLICE_16 "\n" SLICE_16 "," WHOLE_16 "<AI>A{257}",
               "{46*87}A{257}");
     check_row(d, 3,
               "{256}<用户>" WHOLE_16 "\n" WHOLE_16 "\n" WHOLE_16 "\n" WHOLE_16 "\nQ<AI>A{257}",
@@ -284,13 +281,17 @@ static void test_videos__what_is_refused(void **state)
           "'temporal_ids' | 3 numbers in all, one for each of the frames | 2" },
         { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 3, 4], []]", "Q"),
           "'temporal_ids' | groups of 1 to 6 frames | 0" },
-        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, -1, 4]]", "Q"), "numbers of frames from 0 on; -1 alone for a picture | -1" },
-        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 1.5, 4]]", "Q"), "numbers of frames from 0 on; -1 alone for a picture | 1.5" },
-        { VIDEO(FRAMES_3 ", \"temporal_ids\": 3", "Q"), "a list of groups, each a list of numbers: [[0, 3, 7], [12]] | 3" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, -1, 4]]", "Q"),
+          "numbers of frames from 0 on; -1 alone for a picture | -1" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 1.5, 4]]", "Q"),
+          "numbers of frames from 0 on; -1 alone for a picture | 1.5" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": 3", "Q"),
+          "a list of groups, each a list of numbers: [[0, 3, 7], [12]] | 3" },
         { VIDEO(FRAMES_3 ", \"fps\": 0", "Q"), "'fps' | frames in a second" },
         { VIDEO("\"video\": []", "Q"), "'video' | a folder of frames, or a list" },
         { VIDEO("\"video\": \"a.png\"", "Q"), "ffmpeg -i" },
-        { VIDEO("\"video\": \"empty\"", "Q"), "a folder with frames: .png, .jpg, .jpeg or .webp | none in" },
+        { VIDEO("\"video\": \"empty\"", "Q"),
+          "a folder with frames: .png, .jpg, .jpeg or .webp | none in" },
         { VIDEO("\"video\": [\"a.png\", \"none.png\"]", "Q"), "none.png", SHEAF_E_IO },
         { VIDEO(FRAMES_3, "<video> and <video>"), "another '<video>'" },
         { VIDEO("\"image\": {\"<image_00>\": \"a.png\"}, \"temporal_ids\": [[1]]", "<image_00>"),

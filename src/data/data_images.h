@@ -30,12 +30,12 @@ typedef struct sheaf__data_images {
     sheaf__image_place place; /* the family's */
     /* [tokens] 1 at the images' positions; where visual experts are used */
     uint8_t *embed, *expert;
-    bool labelled;           /* a position with `expert` predicts a label */
-    int64_t *first;          /* [rows + 1] images of row r are [first[r], first[r + 1]) of all */
-    sheaf__image_size *size; /* [images * towers], by tower; NULL: all have the towers' own */
+    bool labelled;             /* a position with `expert` predicts a label */
+    int64_t *first;            /* [rows + 1] images of row r are [first[r], first[r + 1]) of all */
+    sheaf__image_size *size;   /* [images * towers], by tower; NULL: all have the towers' own */
     sheaf__image_frame *frame; /* [images]; NULL: there are no videos */
     int32_t *expert_rows;      /* [rows] */
-    sheaf_hash *hash;        /* [rows] of its images, whatever file holds them */
+    sheaf_hash *hash;          /* [rows] of its images, whatever file holds them */
     /* Reads the images of a row, in order of their places, over the pixels of as many pictures,
      * which have the images' sizes; thread-safe. */
     sheaf_status *(*load)(void *self, int64_t row, const sheaf__picture *picture);

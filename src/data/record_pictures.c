@@ -312,7 +312,8 @@ static sheaf_status *read_video(sheaf__record_pictures *p, const json_t *video,
     if (!json_is_array(video))
         st = add_folder(p, video, &in);
     else if (n == 0)
-        st = sheaf__bad_field("video", "a folder of frames, or a list of pictures", "an empty list");
+        st =
+            sheaf__bad_field("video", "a folder of frames, or a list of pictures", "an empty list");
     for (size_t i = 0; i < n && st == NULL; i++)
         st = add_path(p, NULL, json_array_get(video, i), &in);
     TRY(st, ids != NULL ? set_groups(p, first, ids, &in)

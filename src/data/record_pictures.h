@@ -4,13 +4,11 @@
  *   "image": {"<image_00>": PATH, ...}    each stands where its name does, as upstream
  *   "image": [PATH, ...]                  "<image>" stands for each in turn
  *
- *   "video": FOLDER                       of frames, in the order of their names; "<video>" stands for
- *   "video": [PATH, ...]                  them
- *   "temporal_ids": [[0, 3, 7], [12]]     numbers of the frames, of tenths of a second, group by
- *                                         group; without a video of the list of pictures, where [-1]
- *                                         is a picture, and "<image>" stands for each group
- *   "fps": NUMBER                         frames of the video in a second, where no numbers are
- *                                         given: 5; groups are then as small as 180 allow
+ *   "video": FOLDER                       of frames, in the order of their names; "<video>" stands
+ * for "video": [PATH, ...]                  them "temporal_ids": [[0, 3, 7], [12]]     numbers of
+ * the frames, of tenths of a second, group by group; without a video of the list of pictures, where
+ * [-1] is a picture, and "<image>" stands for each group "fps": NUMBER frames of the video in a
+ * second, where no numbers are given: 5; groups are then as small as 180 allow
  *
  * "images" is the same as "image". */
 #pragma once

@@ -2,10 +2,10 @@
  *   image_bound     [n, 2] (or image_bounds): where each begins in its row, and the position behind
  *   images_per_row  [rows] how many of these are of each row; absent: all of the only one
  *   image_bound.R   [n, 2] in place of both: of row R
- *   temporal_ids    [n, most] (temporal_ids.R) of a video: the numbers of the frames that stand at a
- *                   bound together, behind them -1; of a picture -1 alone. Absent: pictures
- *   image_R_J_chw   [channels, height, width] the J-th of row R, of whole patches, frames of a video
- *                   one by one; image_J_chw where there is one row */
+ *   temporal_ids    [n, most] (temporal_ids.R) of a video: the numbers of the frames that stand at
+ * a bound together, behind them -1; of a picture -1 alone. Absent: pictures image_R_J_chw
+ * [channels, height, width] the J-th of row R, of whole patches, frames of a video one by one;
+ * image_J_chw where there is one row */
 #include "base/base.h"
 #include "data/data_tensors.h"
 
@@ -165,8 +165,7 @@ static sheaf_status *read_frames(int64_t **number, int64_t *count, const sheaf__
     int64_t *list = *number = malloc((size_t)most * sizeof *list);
     if (list == NULL)
         return sheaf__data_no_memory(most);
-    sheaf_status *st =
-        sheaf__tensors_numbers_in(list, in, b->frames, (b->first + k) * most, most);
+    sheaf_status *st = sheaf__tensors_numbers_in(list, in, b->frames, (b->first + k) * most, most);
     while (st == NULL && *count < most && list[*count] >= 0)
         ++*count;
     for (int64_t i = 0; i < most && st == NULL; i++)
@@ -187,12 +186,12 @@ static sheaf_status *find_at(sheaf__tensors *in, const bounds *b, int64_t k, con
     const int64_t rows = in->data->images->tower[0].gives;
     int64_t *number = NULL, count = 0;
     if (at[0] < 0 || at[1] > in->length || at[0] > at[1] || at[1] - at[0] != rows)
-        return sheaf_found(
-            sheaf_expected(
-                sheaf_fail(SHEAF_E_DATA, "'%s': image %" PRId64, b->bound->name, b->first + k + 1),
-                "%" PRId64 " positions of row %" PRId64 ", from 0 to %" PRId64, rows, b->row + 1,
-                in->length),
-            "[%" PRId64 ", %" PRId64 "]", at[0], at[1]);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s': image %" PRId64,
+                                                     b->bound->name, b->first + k + 1),
+                                          "%" PRId64 " positions of row %" PRId64
+                                          ", from 0 to %" PRId64,
+                                          rows, b->row + 1, in->length),
+                           "[%" PRId64 ", %" PRId64 "]", at[0], at[1]);
     sheaf_status *st = read_frames(&number, &count, in, b, k);
     const int64_t n = count > 0 ? count : 1;
     if (st == NULL && !SHEAF_GROW(&in->image, NULL, in->images + n))
@@ -216,9 +215,9 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const bounds *b)
     const int64_t rows = in->data->images->tower[0].gives, before = in->images;
     int64_t(*bound)[2] = malloc(((size_t)b->count + 1) * sizeof *bound), taken = 0;
     sheaf_status *st = bound == NULL ? sheaf__data_no_memory(b->count) : NULL;
-    TRY(st, b->count == 0 ? NULL
-                          : sheaf__tensors_numbers_in(bound[0], in, b->bound, 2 * b->first,
-                                                      2 * b->count));
+    TRY(st, b->count == 0
+                ? NULL
+                : sheaf__tensors_numbers_in(bound[0], in, b->bound, 2 * b->first, 2 * b->count));
     for (int64_t k = 0; k < b->count && st == NULL; k++)
         st = find_at(in, b, k, bound[k], &taken);
     free(bound);
@@ -229,12 +228,11 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const bounds *b)
     qsort(of, (size_t)n, sizeof *of, by_begin);
     for (int64_t k = 1; k < n; k++)
         if (!of[k].frame.joins && of[k].begin < of[k - 1].begin + rows)
-            return sheaf_found(
-                sheaf_expected(
-                    sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64, b->bound->name, b->row + 1),
-                    "images that do not overlap"),
-                "one from %" PRId64 " to %" PRId64 " and one from %" PRId64, of[k - 1].begin,
-                of[k - 1].begin + rows, of[k].begin);
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64,
+                                                         b->bound->name, b->row + 1),
+                                              "images that do not overlap"),
+                               "one from %" PRId64 " to %" PRId64 " and one from %" PRId64,
+                               of[k - 1].begin, of[k - 1].begin + rows, of[k].begin);
     return NULL;
 }
 

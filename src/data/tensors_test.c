@@ -498,7 +498,7 @@ static int remove_file(void **state)
 /* ---- bounds of each row, and frames of videos ---- */
 
 static const int64_t bounds_of_second[2 * 2] = { 3, 5, 1, 3 },
-                     frames_of_second[2 * 3] = { 7, 7, -1, 0, 3, 9 };
+                                          frames_of_second[2 * 3] = { 7, 7, -1, 0, 3, 9 };
 #define FRAMES                                                                                     \
     { "input_ids", "I64", { 2, 8 }, bound_ids }, { "labels_shifted", "I64", { 2, 8 }, shifted },   \
         { "image_bound.1", "I64", { 2, 2 }, bounds_of_second },                                    \
@@ -559,9 +559,12 @@ static void test_frames__what_does_not_fit_is_named(void **state)
     } bad[] = {
         { { 0, 1, 2, 3, 4, 5 }, "'image_1_5_chw' | the pixels of image 6 of row 2" },
         { { -1, -1, -1, 0, 3, 9 }, "'image_1_4_chw' | a bound of this image in image_bound" },
-        { { -1, 2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames from 0 to 16777215, then -1 | 2" },
-        { { 1, -2, -1, 0, 3, 9 }, "'temporal_ids.1': image 1 | numbers of frames from 0 to 16777215, then -1 | -2" },
-        { { 1, 2, -1, 0, 3, 1 << 24 }, "'temporal_ids.1': image 2 | numbers of frames from 0 to 16777215, then -1 | 16777216" },
+        { { -1, 2, -1, 0, 3, 9 },
+          "'temporal_ids.1': image 1 | numbers of frames from 0 to 16777215, then -1 | 2" },
+        { { 1, -2, -1, 0, 3, 9 },
+          "'temporal_ids.1': image 1 | numbers of frames from 0 to 16777215, then -1 | -2" },
+        { { 1, 2, -1, 0, 3, 1 << 24 },
+          "'temporal_ids.1': image 2 | numbers of frames from 0 to 16777215, then -1 | 16777216" },
     };
     tensor list[] = { FRAMES };
     sheaf_data *data = NULL;
@@ -575,7 +578,8 @@ static void test_frames__what_does_not_fit_is_named(void **state)
     CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA,
                 "image 1 | at most 6 frames in a group | 7");
     list[3] = (tensor){ "temporal_ids.1", "I64", { 1, 6 }, seven };
-    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA, "'temporal_ids.1' | [images");
+    CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA,
+                "'temporal_ids.1' | [images");
     list[3] = (tensor){ "images_per_row", "I64", { 2 }, per_row };
     CHECK_FAILS(open_as(&data, SHEAF_MINICPMV, list, 9), SHEAF_E_DATA,
                 "'images_per_row': row 1 | 0, as many as there are bounds | 1");

@@ -493,12 +493,11 @@ static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *orde
     for (int64_t i = 0; i < p->count; i++) {
         viewed[i] = p->viewed[order[i]];
         const sheaf__sliced *s = &viewed[i].pieces;
-        p->shown[i] =
-            (sheaf__chat_picture){ .name = viewed[i].joins ? NULL : SHEAF__PICTURE_HERE,
-                                   .columns = s->columns,
-                                   .rows = s->rows,
-                                   .frame = viewed[i].frame > 0,
-                                   .joins = viewed[i].joins };
+        p->shown[i] = (sheaf__chat_picture){ .name = viewed[i].joins ? NULL : SHEAF__PICTURE_HERE,
+                                             .columns = s->columns,
+                                             .rows = s->rows,
+                                             .frame = viewed[i].frame > 0,
+                                             .joins = viewed[i].joins };
     }
     free(p->viewed);
     p->viewed = viewed;

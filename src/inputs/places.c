@@ -66,7 +66,8 @@ static void put_one(placing *p, int64_t which)
     p->out->order[p->out->pictures++] = which;
     if (picture->joins)
         return;
-    if (!p->video && p->form->mark[SHEAF__MARK_NUMBER].token != NULL && (sliced || p->options->number_all)) {
+    if (!p->video && p->form->mark[SHEAF__MARK_NUMBER].token != NULL &&
+        (sliced || p->options->number_all)) {
         put_mark(p, SHEAF__MARK_NUMBER);
         sheaf__text_add(&p->text, "%" PRId64, p->numbered++);
         put_mark(p, SHEAF__MARK_NUMBER_END);

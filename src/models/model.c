@@ -132,8 +132,9 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
     sheaf__value *given[SHEAF__MOST_TOWERS] = { NULL };
     for (int i = 0; i < towers; i++) {
         if (full && image_cache->given[i] != NULL)
-            given[i] = sheaf__record_recall(tape, image_cache->given[i], what_gives(&tower[i]),
-                                            sheaf__pass_groups(pass) * tower[i].gives, tower[i].columns);
+            given[i] =
+                sheaf__record_recall(tape, image_cache->given[i], what_gives(&tower[i]),
+                                     sheaf__pass_groups(pass) * tower[i].gives, tower[i].columns);
         else if (!full)
             given[i] = family->encode(m, tape, pass, i);
         *(tower[i].beside ? memory : image) = given[i];

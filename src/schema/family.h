@@ -95,7 +95,7 @@ typedef struct sheaf__view {
  * row and by the place in it: a sequence may hold several, each of its own size. */
 typedef struct sheaf__picture {
     sheaf__view of[SHEAF__MOST_TOWERS];
-    int64_t row; /* sequence of the batch that it stands in */
+    int64_t row;   /* sequence of the batch that it stands in */
     int32_t frame; /* of a video: 1 + its number; 0: a picture */
     bool joins;    /* it gives its rows together with the one before it: frames of one group */
 } sheaf__picture;

@@ -46,8 +46,7 @@ static double turn(int64_t channel, int64_t width, int64_t r, int64_t c)
 static double moment(int64_t channel, int64_t width, int32_t frame)
 {
     const int64_t half = width / 2;
-    const double angle =
-        (double)(frame - 1) * pow(10000, -(double)(channel % half) / (double)half);
+    const double angle = (double)(frame - 1) * pow(10000, -(double)(channel % half) / (double)half);
     return frame == 0 ? 0 : channel < half ? sin(angle) : cos(angle);
 }
 
@@ -96,8 +95,9 @@ static void plain_positions(double *y, double *const *x, const problem *p)
 static void check_positions(const picture_env *set, sheaf__position_kind kind, int64_t rows,
                             int64_t cols, bool class_row, int frozen)
 {
-    static const char *const name[] = { "as it is", "cubic", "smooth", "buckets", "sines",
-                                      "frames" };
+    static const char *const name[] = {
+        "as it is", "cubic", "smooth", "buckets", "sines", "frames"
+    };
     picture_env e = *set;
     e.grid =
         (sheaf__position_grid){ .kind = kind, .rows = rows, .cols = cols, .class_row = class_row };

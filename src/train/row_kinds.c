@@ -34,10 +34,10 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
         sheaf__tower tower[SHEAF__MOST_TOWERS];
         int t;
         const sheaf__tower *w = tower_of(tower, &t, model, k);
-        const size_t n = (size_t)(k < SHEAF__STREAMS ? tokens
-                                  : w == NULL        ? 0
-                                              : rows_of(w, t, k, most->images, most->joined,
-                                                        most->patches[t]));
+        const size_t n =
+            (size_t)(k < SHEAF__STREAMS ? tokens
+                     : w == NULL        ? 0
+                                 : rows_of(w, t, k, most->images, most->joined, most->patches[t]));
         if (n == 0)
             continue;
         sheaf__device *device = model->context->device;

@@ -42,9 +42,8 @@ static sheaf_status *take_batch(sheaf__runner *r)
         [SHEAF__RUNNER_POSITIONS] = n * 4,
         [SHEAF__RUNNER_MASK] = n,
         [SHEAF__RUNNER_SEGMENTS] = sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0,
-        [SHEAF__RUNNER_IMAGE_ROWS] = (size_t)((r->room.images - r->room.joined) *
-                                               sheaf__image_positions(config)) *
-                                      4,
+        [SHEAF__RUNNER_IMAGE_ROWS] =
+            (size_t)((r->room.images - r->room.joined) * sheaf__image_positions(config)) * 4,
         [SHEAF__RUNNER_STREAMS] = sees ? n * 4 : 0,
         [SHEAF__RUNNER_STREAMS + 1] = sees ? n * 4 : 0,
     };
@@ -178,9 +177,8 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *ro
 static sheaf_status *upload(sheaf__runner *r, sheaf_batch_images holds)
 {
     const size_t n = (size_t)(r->options.rows * holds.seq),
-                 images =
-                     (size_t)((holds.images - holds.joined) *
-                              sheaf__image_positions(&r->model->schema->config)),
+                 images = (size_t)((holds.images - holds.joined) *
+                                   sheaf__image_positions(&r->model->schema->config)),
                  sees = sheaf__model_has_images(r->model), experts = (size_t)holds.image_rows;
     const size_t bytes[SHEAF__RUNNER_INPUTS] = {
         [SHEAF__RUNNER_TOKENS] = n * 4,

@@ -51,7 +51,8 @@ static void check_versions(void)
             sheaf_config_release(&c);
         }
         if (!found)
-            fail_msg("no model of %s found", sheaf__minicpmv_version_of(&(sheaf_config){ .minicpmv = version[i] })->title);
+            fail_msg("no model of %s found",
+                     sheaf__minicpmv_version_of(&(sheaf_config){ .minicpmv = version[i] })->title);
     }
 }
 

@@ -136,10 +136,13 @@ static void test_rows__of_4_5(void **state)
 static void test_rows__of_generations_are_told_apart(void **state)
 {
 #define O_2_6 "\"model_type\":\"minicpmo\",\"architectures\":[\"MiniCPMO\"],\"version\":2.6,"
-    static const char *const text[] = {
-        SMALL_2_0, SMALL("2.5", "", NAVIT), SMALL_2_6, SMALL("4.0", "", NAVIT),
-        SMALL("4.5", "", NAVIT), "{" O_2_6 TEXT ",\"query_num\":9,\"resampler_num_heads\":1}"
-    };
+    static const char *const text[] = { SMALL_2_0,
+                                        SMALL("2.5", "", NAVIT),
+                                        SMALL_2_6,
+                                        SMALL("4.0", "", NAVIT),
+                                        SMALL("4.5", "", NAVIT),
+                                        "{" O_2_6 TEXT
+                                        ",\"query_num\":9,\"resampler_num_heads\":1}" };
     static const char *const title[] = { "MiniCPM-V 2.0", "MiniCPM-V 2.5", "MiniCPM-V 2.6",
                                          "MiniCPM-V 4.0", "MiniCPM-V 4.5", "MiniCPM-o 2.6" };
     enum { N = ARRAY_LEN(text) };

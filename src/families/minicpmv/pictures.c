@@ -79,8 +79,7 @@ void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
     out->slices = number(config, "max_slice_nums", out->slices);
     if (json_is_false(json_object_get(config, "slice_mode")))
         out->slices = 1;
-    if (version->numbered &&
-        !json_is_false(json_object_get(config, "use_image_id"))) {
+    if (version->numbered && !json_is_false(json_object_get(config, "use_image_id"))) {
         out->mark[SHEAF__MARK_NUMBER].token = "<image_id>";
         out->mark[SHEAF__MARK_NUMBER].key = "im_id_start_token";
         out->mark[SHEAF__MARK_NUMBER_END].token = "</image_id>";

@@ -25,14 +25,11 @@
     KEYS " audio_chunk_length audio_config audio_pool_step chunk_input init_audio init_tts "       \
          "init_vision listen_speak_type stream_input tts_config"
 
-static const sheaf__llama_form
-    llama = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS_NEVER },
-    qwen2 = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS_QKV },
-    omni = { TEXT(CODE_O, KEYS_O), .bias = SHEAF__BIAS_QKV },
-    qwen3 = { TEXT(CODE_V, KEYS),
-              .head_dim = 128,
-              .bias = SHEAF__BIAS_SAID,
-              .qk_norm = SHEAF__QK_PER_HEAD };
+static const sheaf__llama_form llama = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS_NEVER },
+                               qwen2 = { TEXT(CODE_V, KEYS), .bias = SHEAF__BIAS_QKV },
+                               omni = { TEXT(CODE_O, KEYS_O), .bias = SHEAF__BIAS_QKV },
+                               qwen3 = { TEXT(CODE_V, KEYS), .head_dim = 128,
+                                         .bias = SHEAF__BIAS_SAID, .qk_norm = SHEAF__QK_PER_HEAD };
 
 static const sheaf__minicpmv_version versions[] = {
     { .version = SHEAF_MINICPMV_2_0,
@@ -164,8 +161,7 @@ void sheaf__minicpmv_read_version(sheaf_json_reader *r, sheaf_config *c)
             c->minicpmv = versions[i].version;
     if (r->st == NULL && c->minicpmv == SHEAF_MINICPMV_NONE)
         sheaf_try_this(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s",
-                                        is_omni(r->object)
-                                            ? "2.6, of MiniCPM-o"
-                                            : "MiniCPM-V 2.0, 2.5, 2.6, 4.0 or 4.5"),
+                                        is_omni(r->object) ? "2.6, of MiniCPM-o"
+                                                           : "MiniCPM-V 2.0, 2.5, 2.6, 4.0 or 4.5"),
                        "one of these: other versions have other towers or text models");
 }
