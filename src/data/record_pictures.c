@@ -59,31 +59,39 @@ sheaf_status *sheaf__picture_path(const char **out, const char *given, const cha
                             "%.60s%s", given, strlen(given) > 60 ? "..." : "");
 }
 
-/* The path of a field's string, malloc'd. */
-static sheaf_status *whole_path(char **out, const json_t *path, const place *in)
+/* The path of a field's string, malloc'd, and whether it is seen from the folder. */
+static sheaf_status *whole_path(char **out, bool *seen, const json_t *path, const place *in)
 {
+    *seen = false;
     if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
         json_string_length(path) == 0)
         return bad_image(path, in->field);
     const char *stated;
     sheaf_status *st = sheaf__picture_path(&stated, json_string_value(path), in->field);
-    if (st == NULL && in->folder != NULL && stated[0] != '/')
+    *seen = st == NULL && in->folder != NULL && stated[0] != '/';
+    if (*seen)
         return sheaf__path_join(out, in->folder, stated);
     if (st == NULL && (*out = strdup(stated)) == NULL)
         st = sheaf__no_memory("pictures");
     return st;
 }
 
+static sheaf_status *missing(sheaf_status *st, const char *whole, bool seen)
+{
+    if (st == NULL || !seen || sheaf_status_code(st) != SHEAF_E_IO ||
+        sheaf__path_kind(whole) != SHEAF_PATH_NONE)
+        return st;
+    return sheaf_try_this(st, "paths are seen from the folder of the file; give absolute ones or "
+                              "move the JSON");
+}
+
 static sheaf_status *add_path(sheaf__record_pictures *p, const char *name, const json_t *path,
                               const place *in)
 {
     char *whole = NULL;
-    sheaf_status *st = whole_path(&whole, path, in);
-    TRY(st, add(p, name, whole, in->viewing));
-    if (st != NULL && whole != NULL && sheaf_status_code(st) == SHEAF_E_IO &&
-        sheaf__path_kind(whole) == SHEAF_PATH_NONE)
-        sheaf_try_this(st, "paths are seen from the folder of the file; give absolute ones or "
-                           "move the JSON");
+    bool seen;
+    sheaf_status *st = whole_path(&whole, &seen, path, in);
+    TRY(st, missing(add(p, name, whole, in->viewing), whole, seen));
     free(whole);
     return st;
 }
@@ -255,13 +263,14 @@ static sheaf_status *add_folder(sheaf__record_pictures *p, const json_t *value, 
 {
     char *whole = NULL, **names = NULL;
     int64_t n = 0, before = p->count;
-    sheaf_status *st = whole_path(&whole, value, in);
+    bool seen;
+    sheaf_status *st = whole_path(&whole, &seen, value, in);
     if (st == NULL && sheaf__path_kind(whole) == SHEAF_PATH_FILE) {
         st = sheaf__bad_field(in->field, "a folder of frames, or a list of pictures", "the file %s",
                               whole);
         sheaf_try_this(st, "ffmpeg -i %s -vf fps=5 FOLDER/%%05d.png", whole);
     }
-    TRY(st, sheaf__list_dir(&names, &n, whole));
+    TRY(st, missing(sheaf__list_dir(&names, &n, whole), whole, seen));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         char *path = NULL;
         if (!is_picture_file(names[i]))
