@@ -456,7 +456,7 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
     const bool two = t == &m->rope && sheaf__rope_follows_length(&m->schema->config);
     sheaf_status *st = NULL;
     for (int i = 0; i < (two ? 4 : 2); i++)
-        TRY(st, take_floats(numbers[i], m, "rotary table", t->positions * (rot / 2)));
+        TRY(st, take_floats(numbers[i], m, "rotary table", t->positions * sheaf__rope_angles(t)));
     t->other_length = -1;
     return st;
 }

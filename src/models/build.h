@@ -46,7 +46,7 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
 /* The embedding; head: the layer whose panels it shares when the model is tied, or NULL. */
 sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const sheaf_tensor *t,
                                  const sheaf__linear *head);
-/* Memory of a rotary table for options.positions. */
+/* Memory of a rotary table for options.positions; t->pairs is set. */
 sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot);
 
 /* The same by the names of their tensors, `prefix` and what is given: bias NULL: none; piece of a

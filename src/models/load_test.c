@@ -147,26 +147,28 @@ static void test_rope__frequencies_are_stretched(void **state)
         { "linear", SHEAF_ROPE_LINEAR, { 1 / 8.0, 0.1 / 8, 0.01 / 8 } },
         { "llama3", SHEAF_ROPE_LLAMA3, { 1, (1 - smooth) * 0.1 / 8 + smooth * 0.1, 0.01 / 8 } },
     };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        float cosines[PLACES * TURNS], sines[PLACES * TURNS];
-        const sheaf_config config = { .rope = { .type = cases[i].type,
+    for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+        float cosines[PLACES * 2 * TURNS], sines[PLACES * 2 * TURNS];
+        const int each = 1 + i / ARRAY_LEN(cases); /* neighbours that turn: each angle twice */
+        const sheaf_config config = { .rope = { .type = cases[i % ARRAY_LEN(cases)].type,
                                                 .theta = 1000,
                                                 .partial = 1,
                                                 .factor = 8,
                                                 .low_freq_factor = 1,
                                                 .high_freq_factor = 4,
                                                 .original_length = 100 } };
-        sheaf__rope_table t = { PLACES, 2 * TURNS, cosines, sines };
+        sheaf__rope_table t = { PLACES, 2 * TURNS, cosines, sines, .pairs = each == 2 };
         sheaf__device *device;
         CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
         CHECK_OK(sheaf__rope_fill(&t, &config, device, SHEAF_F32));
         sheaf__device_close(device);
         for (int64_t p = 0; p < PLACES; p++)
-            for (int j = 0; j < TURNS; j++) {
-                CHECK_NEAR(cases[i].name, cosines[p * TURNS + j],
-                           cos((double)p * cases[i].frequency[j]), 1e-5);
-                CHECK_NEAR(cases[i].name, sines[p * TURNS + j],
-                           sin((double)p * cases[i].frequency[j]), 1e-5);
+            for (int j = 0; j < each * TURNS; j++) {
+                const double angle = (double)p * cases[i % ARRAY_LEN(cases)].frequency[j / each];
+                CHECK_NEAR(cases[i % ARRAY_LEN(cases)].name, cosines[p * each * TURNS + j],
+                           cos(angle), 1e-5);
+                CHECK_NEAR(cases[i % ARRAY_LEN(cases)].name, sines[p * each * TURNS + j],
+                           sin(angle), 1e-5);
             }
     }
 }

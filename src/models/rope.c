@@ -131,21 +131,21 @@ static float through(const sheaf__kernels *kernels, sheaf_dtype dtype, float x)
 void sheaf__rope_fill_pair(sheaf__rope_table *t, int64_t j, float frequency, float attention,
                            const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle)
 {
-    const int64_t half = t->rot / 2;
+    const int64_t angles = sheaf__rope_angles(t), each = angles / (t->rot / 2);
     for (int64_t pos = 0; pos < t->positions; pos++) {
         const float a =
             through(kernels, angle,
                     through(kernels, angle, (float)pos) * through(kernels, angle, frequency));
-        t->cos[pos * half + j] =
-            through(kernels, dtype, (float)sheaf__cos_d((double)a) * attention);
-        t->sin[pos * half + j] =
-            through(kernels, dtype, (float)sheaf__sin_d((double)a) * attention);
+        for (int64_t i = pos * angles + j * each; i < pos * angles + (j + 1) * each; i++) {
+            t->cos[i] = through(kernels, dtype, (float)sheaf__cos_d((double)a) * attention);
+            t->sin[i] = through(kernels, dtype, (float)sheaf__sin_d((double)a) * attention);
+        }
     }
 }
 
 static size_t bytes_of(const sheaf__rope_table *t)
 {
-    return (size_t)(t->positions * (t->rot / 2)) * sizeof(float);
+    return (size_t)(t->positions * sheaf__rope_angles(t)) * sizeof(float);
 }
 
 sheaf_status *sheaf__rope_borrow(sheaf__rope_table *host, const sheaf__rope_table *t,

@@ -128,12 +128,12 @@ typedef struct sheaf__kernels {
     void (*gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add, bool tanh,
                       sheaf_dtype dtype);
     /* ---- rotary embedding of interleaved pairs (2i, 2i + 1), in place ----
-     * x [rows, heads*head_dim] stride ldx, head_dim even; cos, sin [positions, head_dim] float32;
-     * pos [rows], a row with pos < 0 is left alone; one rounding at the end.
+     * x [rows, heads*head_dim] stride ldx, of each head the first rot, even; cos, sin [positions,
+     * rot] float32; pos [rows], a row with pos < 0 is left alone; one rounding at the end.
      * Forward: x'[2i] = x[2i] cos[2i] - x[2i+1] sin[2i], x'[2i+1] = x[2i+1] cos[2i+1] + x[2i]
      * sin[2i+1]; inverse: the transpose (the gradient). */
     void (*rope_pairs)(void *x, int64_t ldx, const float *cos, const float *sin, const int32_t *pos,
-                       int64_t rows, int64_t heads, int64_t head_dim, bool inverse,
+                       int64_t rows, int64_t heads, int64_t head_dim, int64_t rot, bool inverse,
                        sheaf_dtype dtype);
 
     /* ---- rotary embedding, in place, half-split pairs (j, j + rot/2) of each head ----

@@ -126,8 +126,8 @@ static void run_layernorm(probe *p, const sheaf__kernels *k)
 static void run_gelu_pairs(probe *p, const sheaf__kernels *k)
 {
     const int32_t pos[ROWS] = { 0, 4, -1, 2, 1 };
-    k->rope_pairs(p->a, COLS, p->f, p->g, pos, ROWS, 3, 66, false, p->dtype);
-    k->rope_pairs(p->b, COLS, p->f, p->g, pos, ROWS, 4, 50, true, p->dtype);
+    k->rope_pairs(p->a, COLS, p->f, p->g, pos, ROWS, 3, 66, 66, false, p->dtype);
+    k->rope_pairs(p->b, COLS, p->f, p->g, pos, ROWS, 4, 50, 50, true, p->dtype);
     k->gelu(p->out, p->a, N, false, p->dtype);
     k->gelu_back(p->c, p->b, p->a, N, true, false, p->dtype);
     k->gelu_back(p->out + N, p->b, p->a, N, false, false, p->dtype);

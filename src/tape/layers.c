@@ -132,7 +132,7 @@ void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)
 /* ---- rotary embedding ---- */
 
 typedef struct rope_params {
-    sheaf__rope_table *table; /* NULL: by pairs, of rows on a grid, by cos and sin */
+    sheaf__rope_table *table; /* NULL: of rows on a grid, by cos and sin */
     const float *cos, *sin;
     int64_t heads, head_dim, queries; /* queries: rows of a sequence, or of an image */
     const sheaf__rows_in *in;
@@ -151,11 +151,12 @@ static void turn_rows(const sheaf__context *c, const rope_params *p, int64_t beg
                       .rows = end - begin,
                       .heads = p->heads,
                       .head_dim = p->head_dim,
+                      .rot = p->head_dim,
                       .positions = p->queries - 1,
                       .inverse = inverse,
                       .dtype = c->dtype };
     if (p->table == NULL) {
-        sheaf__op_rope_grid(c->device, r);
+        sheaf__op_rope_pairs(c->device, r);
         return;
     }
     r.cos = p->table->cos;
@@ -163,7 +164,7 @@ static void turn_rows(const sheaf__context *c, const rope_params *p, int64_t beg
     r.rot = p->table->rot;
     r.positions = p->table->positions;
     r.position = p->in->position + begin;
-    sheaf__op_rope(c->device, r);
+    (p->table->pairs ? sheaf__op_rope_pairs : sheaf__op_rope)(c->device, r);
 }
 
 /* Positions of the sequence in rows [begin, end), without the padding behind it, of which a row has

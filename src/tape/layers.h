@@ -55,7 +55,7 @@ typedef struct sheaf__norm {
 
 typedef struct sheaf__rope_table {
     int64_t positions, rot; /* rot: how many channels of a head turn */
-    float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype or not */
+    float *cos, *sin;       /* [positions, angles], rounded to the compute dtype or not */
     /* Of a type whose angles depend on the length of a sequence: called with its last position plus
      * 1, padding left out, before its rows turn. NULL: they do not. */
     sheaf_status *(*lengthen)(struct sheaf__rope_table *table, sheaf__device *device,
@@ -65,7 +65,15 @@ typedef struct sheaf__rope_table {
     int64_t length;               /* that the table is for; 0: as it was made */
     float *other_cos, *other_sin; /* the table used before; its length, -1: none */
     int64_t other_length;
+    bool pairs; /* neighbours (2j, 2j + 1) turn, not halves (j, j + rot / 2); each angle is there
+                   twice */
 } sheaf__rope_table;
+
+/* sheaf__rope_angles - of one position in the table. */
+static inline int64_t sheaf__rope_angles(const sheaf__rope_table *table)
+{
+    return table->pairs ? table->rot : table->rot / 2;
+}
 
 struct sheaf__linear;
 

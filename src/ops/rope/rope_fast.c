@@ -45,15 +45,15 @@ SHEAF__INLINE void turn_pairs(void *x, int64_t at, const float *cos, const float
 
 SHEAF__INLINE void rope_pairs(void *x, int64_t ldx, const float *cos, const float *sin,
                               const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
-                              bool inverse, sheaf_dtype dtype)
+                              int64_t rot, bool inverse, sheaf_dtype dtype)
 {
     /* bit 0 of the lane's number becomes its sign: odd lanes */
     const veci odd = vi_left(vi_counting(), 31);
     const veci minus = inverse ? odd : vi_xor(odd, vi_set(0x80000000));
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; pos[r] >= 0 && h < heads; h++) {
-            const int64_t at = r * ldx + h * head_dim, angle = pos[r] * head_dim;
-            V_EACH(j, head_dim,
+            const int64_t at = r * ldx + h * head_dim, angle = pos[r] * rot;
+            V_EACH(j, rot,
                    turn_pairs(x, at + j, cos + angle + j, sin + angle + j, minus, count, inverse,
                               dtype));
         }
@@ -61,7 +61,7 @@ SHEAF__INLINE void rope_pairs(void *x, int64_t ldx, const float *cos, const floa
 
 void SHEAF__FAST(rope_pairs)(void *x, int64_t ldx, const float *cos, const float *sin,
                              const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
-                             bool inverse, sheaf_dtype dtype)
+                             int64_t rot, bool inverse, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, of));
+    V_BY_TYPE(dtype, rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, of));
 }

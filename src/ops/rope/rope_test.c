@@ -67,12 +67,23 @@ static void test_rope_pairs__quarter_turns_worked_by_hand(void **state)
     const int32_t pos[3] = { 1, -1, 0 };
     float x[3][5] = { { 1, 2, 3, 4, 5 }, { 1, 2, 3, 4, 5 }, { 1, 2, 3, 4, 5 } }; /* stride 5 */
     const float turned[5] = { -2, 1, -3, -4, 5 }, still[5] = { 1, 2, 3, 4, 5 };
-    sheaf__kernels_for("ref")->rope_pairs(x, 5, cos, sin, pos, 3, 1, 4, false, SHEAF_F32);
+    sheaf__kernels_for("ref")->rope_pairs(x, 5, cos, sin, pos, 3, 1, 4, 4, false, SHEAF_F32);
     CHECK_BYTES("turned", x[0], turned, sizeof turned);
     CHECK_BYTES("no position", x[1], still, sizeof still);
     CHECK_BYTES("position 0", x[2], still, sizeof still);
-    sheaf__kernels_for("ref")->rope_pairs(x, 5, cos, sin, pos, 3, 1, 4, true, SHEAF_F32);
+    sheaf__kernels_for("ref")->rope_pairs(x, 5, cos, sin, pos, 3, 1, 4, 4, true, SHEAF_F32);
     CHECK_BYTES("and back", x[0], still, sizeof still);
+}
+
+static void test_rope_pairs__a_part_of_each_head_turns(void **state)
+{
+    const float cos[4] = { 1, 1, 0, 0 }, sin[4] = { 0, 0, 1, 1 };
+    const int32_t pos[2] = { 1, 0 };
+    float x[2][8] = { { 1, 2, 3, 4, 5, 6, 7, 8 }, { 1, 2, 3, 4, 5, 6, 7, 8 } };
+    const float turned[8] = { -2, 1, 3, 4, -6, 5, 7, 8 }, still[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    sheaf__kernels_for("ref")->rope_pairs(x, 8, cos, sin, pos, 2, 2, 4, 2, false, SHEAF_F32);
+    CHECK_BYTES("turned", x[0], turned, sizeof turned);
+    CHECK_BYTES("position 0", x[1], still, sizeof still);
 }
 
 static void test_rope_pairs__one_rounding_in_bf16(void **state)
@@ -82,7 +93,7 @@ static void test_rope_pairs__one_rounding_in_bf16(void **state)
     const float cos[2] = { 1.0078125f, 1 }, sin[2] = { 0.00390625f, 0 };
     const int32_t pos = 0;
     uint16_t x[2] = { sheaf__bf16(1.5f), sheaf__bf16(1) };
-    sheaf__kernels_for("ref")->rope_pairs(x, 2, cos, sin, &pos, 1, 1, 2, false, SHEAF_BF16);
+    sheaf__kernels_for("ref")->rope_pairs(x, 2, cos, sin, &pos, 1, 1, 2, 2, false, SHEAF_BF16);
     CHECK_NEAR("1.5", sheaf__from_bf16(x[0]), 1.5078125, 0);
 }
 
@@ -118,8 +129,10 @@ static void test_rope_pairs__inverse_is_the_gradient(void **state)
         want[i + 1] = flow[i + 1] * c[1] - flow[i] * s[0];
     }
     twin_gradient("rope_pairs", loss_pairs, x, N, want);
-    sheaf__kernels_for("ref")->rope_pairs(y, N, cos, sin, &pos, 1, HEADS, DIM, false, SHEAF_F32);
-    sheaf__kernels_for("ref")->rope_pairs(dx, N, cos, sin, &pos, 1, HEADS, DIM, true, SHEAF_F32);
+    sheaf__kernels_for("ref")->rope_pairs(y, N, cos, sin, &pos, 1, HEADS, DIM, DIM, false,
+                                          SHEAF_F32);
+    sheaf__kernels_for("ref")->rope_pairs(dx, N, cos, sin, &pos, 1, HEADS, DIM, DIM, true,
+                                          SHEAF_F32);
     for (int i = 0; i < N; i++)
         sum += flow[i] * y[i];
     CHECK_NEAR("forward", sum, loss_pairs(x), 1e-5); /* 12 products of up to 50, 6e-8 each */
@@ -166,11 +179,13 @@ static void twins(const twin *t)
 
 static void twins_of_pairs(const twin *t)
 {
-    static const int64_t shape[][3] = {
-        /* heads, head_dim, columns between rows */
-        { 1, 2, 0 },  { 3, 8, 3 },   { 2, 14, 0 },   { 5, 16, 1 },   { 2, 18, 0 },   { 1, 30, 2 },
-        { 7, 32, 0 }, { 2, 34, 0 },  { 16, 64, 5 },  { 2, 80, 0 },   { 16, 112, 8 }, { 1, 134, 0 },
-        { 4, 64, 0 }, { 4, 128, 0 }, { 1, 1792, 0 }, { 1, 2730, 3 }, { 32, 128, 0 },
+    static const int64_t shape[][4] = {
+        /* heads, head_dim, rot, columns between rows */
+        { 1, 2, 2, 0 },      { 3, 8, 8, 3 },     { 2, 14, 14, 0 },     { 5, 16, 16, 1 },
+        { 2, 18, 18, 0 },    { 1, 30, 30, 2 },   { 7, 32, 32, 0 },     { 2, 34, 34, 0 },
+        { 16, 64, 64, 5 },   { 2, 80, 80, 0 },   { 16, 112, 112, 8 },  { 1, 134, 134, 0 },
+        { 4, 64, 64, 0 },    { 4, 128, 128, 0 }, { 1, 1792, 1792, 0 }, { 1, 2730, 2730, 3 },
+        { 32, 128, 128, 0 }, { 6, 12, 6, 0 },    { 6, 20, 10, 3 },     { 32, 128, 64, 0 },
     };
     enum { MOST_PAIRS = 5 * 7 * 2733 };
     static void *block[4];
@@ -178,8 +193,8 @@ static void twins_of_pairs(const twin *t)
         block[i] = block[i] != NULL ? block[i] : twin_take(MOST_PAIRS * 4);
     const int32_t pos[5] = { 3, 0, -1, 6, 1 };
     for (size_t s = 0; s < ARRAY_LEN(shape); s++) {
-        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][2],
-                      table = 7 * shape[s][1];
+        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][3],
+                      table = 7 * shape[s][2];
         const int64_t n = 4 * ld + width;
         const size_t bytes = (size_t)n * twin_bytes(t->dtype);
         float *cos = twin_end(block[0], MOST_PAIRS * 4, (size_t)table * 4);
@@ -191,10 +206,10 @@ static void twins_of_pairs(const twin *t)
         twin_fill(want, n, t->dtype, t->numbers, 200 + s);
         memcpy(got, want, bytes);
         for (int inverse = 0; inverse < 2; inverse++) {
-            t->ref->rope_pairs(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse,
-                               t->dtype);
-            t->fast->rope_pairs(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse,
-                                t->dtype);
+            t->ref->rope_pairs(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2],
+                               inverse, t->dtype);
+            t->fast->rope_pairs(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2],
+                                inverse, t->dtype);
             twin_same(t, "rope_pairs", got, want, bytes);
         }
     }
@@ -217,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_rope__inverse_is_the_gradient),
         cmocka_unit_test(test_rope__fast_kernels_give_the_reference_bits),
         cmocka_unit_test(test_rope_pairs__quarter_turns_worked_by_hand),
+        cmocka_unit_test(test_rope_pairs__a_part_of_each_head_turns),
         cmocka_unit_test(test_rope_pairs__one_rounding_in_bf16),
         cmocka_unit_test(test_rope_pairs__inverse_is_the_gradient),
         cmocka_unit_test(test_rope_pairs__fast_kernels_give_the_reference_bits),

@@ -11,14 +11,15 @@ static void half_part(const sheaf__kernels *k, const void *arg, int64_t begin, i
             end - begin, r->heads, r->head_dim, r->rot, r->inverse, r->dtype);
 }
 
-static void grid_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+static void pairs_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
     const sheaf__rope *r = arg;
     int32_t position[ROWS];
-    for (int64_t i = begin; i < end; i++) /* the class token: -1 */
-        position[i - begin] = (int32_t)(i % (r->positions + 1)) - 1;
+    for (int64_t i = begin; i < end; i++) /* a grid's class token: -1 */
+        position[i - begin] =
+            r->position != NULL ? r->position[i] : (int32_t)(i % (r->positions + 1)) - 1;
     k->rope_pairs(sheaf__at(r->x, begin * r->ld, r->dtype), r->ld, r->cos, r->sin, position,
-                  end - begin, r->heads, r->head_dim, r->inverse, r->dtype);
+                  end - begin, r->heads, r->head_dim, r->rot, r->inverse, r->dtype);
 }
 
 static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
@@ -45,7 +46,7 @@ void sheaf__op_rope(sheaf__device *device, sheaf__rope rope)
     run(device, SHEAF__OP_ROPE, half_part, &rope, rope.rot / 2);
 }
 
-void sheaf__op_rope_grid(sheaf__device *device, sheaf__rope rope)
+void sheaf__op_rope_pairs(sheaf__device *device, sheaf__rope rope)
 {
-    run(device, SHEAF__OP_ROPE_GRID, grid_part, &rope, rope.head_dim);
+    run(device, SHEAF__OP_ROPE_PAIRS, pairs_part, &rope, rope.rot);
 }

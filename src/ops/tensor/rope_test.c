@@ -15,18 +15,19 @@ static sheaf__rope there(const sheaf__rope *r)
     return it;
 }
 
-static void check_rope(sheaf_dtype dtype)
+static void check_rope(sheaf_dtype dtype, bool pairs)
 {
     for (size_t i = 0; i < 2 * ARRAY_LEN(shapes); i++) {
         const int64_t rows = shapes[i / 2].rows, positions = shapes[i / 2].positions,
                       heads = shapes[i / 2].heads, head_dim = shapes[i / 2].head_dim,
-                      rot = shapes[i / 2].rot, ld = heads * head_dim + 3;
+                      rot = shapes[i / 2].rot, angles = pairs ? rot : rot / 2,
+                      ld = heads * head_dim + 3;
         int32_t *position = same_blank(rows, SHEAF_F32);
         for (int64_t r = 0; r < rows; r++)
             position[r] = (int32_t)(r * 5 % positions);
         const sheaf__rope r = { .x = same_take(rows * ld, dtype),
-                                .cos = same_take(positions * rot / 2, SHEAF_F32),
-                                .sin = same_take(positions * rot / 2, SHEAF_F32),
+                                .cos = same_take(positions * angles, SHEAF_F32),
+                                .sin = same_take(positions * angles, SHEAF_F32),
                                 .position = position,
                                 .ld = ld,
                                 .rows = rows,
@@ -37,16 +38,31 @@ static void check_rope(sheaf_dtype dtype)
                                 .inverse = i & 1,
                                 .dtype = dtype };
         SAME_EACH (device)
-            sheaf__op_rope(device, there(&r));
-        same.ref->rope(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, rot, r.inverse,
-                       dtype);
+            (pairs ? sheaf__op_rope_pairs : sheaf__op_rope)(device, there(&r));
+        (pairs ? same.ref->rope_pairs : same.ref->rope)(r.x, ld, r.cos, r.sin, position, rows,
+                                                        heads, head_dim, rot, r.inverse, dtype);
         same_check("rope");
     }
 }
 
+static void check_halves(sheaf_dtype dtype)
+{
+    check_rope(dtype, false);
+}
+
+static void check_pairs(sheaf_dtype dtype)
+{
+    check_rope(dtype, true);
+}
+
 static void test_rope__halves(void **state)
 {
-    same_types(check_rope);
+    same_types(check_halves);
+}
+
+static void test_rope__pairs(void **state)
+{
+    same_types(check_pairs);
 }
 
 /* A row that is left alone, then one for each position. */
@@ -66,13 +82,14 @@ static void check_grid(sheaf_dtype dtype)
                                 .rows = rows,
                                 .heads = heads,
                                 .head_dim = head_dim,
+                                .rot = head_dim,
                                 .positions = positions,
                                 .inverse = i & 1,
                                 .dtype = dtype };
         SAME_EACH (device)
-            sheaf__op_rope_grid(device, there(&r));
-        same.ref->rope_pairs(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, r.inverse,
-                             dtype);
+            sheaf__op_rope_pairs(device, there(&r));
+        same.ref->rope_pairs(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, head_dim,
+                             r.inverse, dtype);
         same_check("rope of a grid");
     }
 }
@@ -86,6 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope__halves),
+        cmocka_unit_test(test_rope__pairs),
         cmocka_unit_test(test_rope__pairs_of_a_grid),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);

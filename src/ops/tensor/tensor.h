@@ -141,9 +141,9 @@ void sheaf__op_scaled(sheaf__device *device, void *y, const void *x, const void 
 
 /* Halves (j, j + rot / 2) of each head. */
 void sheaf__op_rope(sheaf__device *device, sheaf__rope how);
-/* Pairs (2 i, 2 i + 1); rows are those of images, each a row that is left alone, then one for each
- * position. */
-void sheaf__op_rope_grid(sheaf__device *device, sheaf__rope how);
+/* Pairs (2 i, 2 i + 1). Without positions rows are those of images, each a row that is left alone,
+ * then one for each position. */
+void sheaf__op_rope_pairs(sheaf__device *device, sheaf__rope how);
 
 /* ---- linear layers ---- */
 

@@ -24,7 +24,7 @@ sheaf__cuda_operation sheaf__cuda_op_add, sheaf__cuda_op_add_list, sheaf__cuda_o
     sheaf__cuda_op_adamw8, sheaf__cuda_op_shrink, sheaf__cuda_op_expand;
 /* over rows, */
 sheaf__cuda_operation sheaf__cuda_op_move_rows, sheaf__cuda_op_copy_boxes, sheaf__cuda_op_transpose,
-    sheaf__cuda_op_rope, sheaf__cuda_op_rope_grid, sheaf__cuda_op_finish, sheaf__cuda_op_dropout,
+    sheaf__cuda_op_rope, sheaf__cuda_op_rope_pairs, sheaf__cuda_op_finish, sheaf__cuda_op_dropout,
     sheaf__cuda_op_noise, sheaf__cuda_op_table_rows, sheaf__cuda_op_factor_columns;
 /* on logits and pictures. */
 sheaf__cuda_operation sheaf__cuda_op_softcap, sheaf__cuda_op_softcap_back,

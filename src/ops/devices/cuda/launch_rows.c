@@ -80,10 +80,10 @@ bool sheaf__cuda_op_rope(sheaf__cuda *gpu, const sheaf__call *call)
     return rope(gpu, SHEAF__TYPED(rope, r->dtype), r, r->rot / 2);
 }
 
-bool sheaf__cuda_op_rope_grid(sheaf__cuda *gpu, const sheaf__call *call)
+bool sheaf__cuda_op_rope_pairs(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__rope *r = call->arguments;
-    return rope(gpu, SHEAF__TYPED(rope_grid, r->dtype), r, r->head_dim);
+    return rope(gpu, SHEAF__TYPED(rope_pairs, r->dtype), r, r->rot);
 }
 
 /* ---- beside products ---- */

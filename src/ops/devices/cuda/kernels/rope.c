@@ -29,19 +29,19 @@ KERNELS(rope, sheaf__rope, 256)
 }
 
 /* A thread has PER(dtype) / 2 pairs (2 i, 2 i + 1) of one head. */
-KERNELS(rope_grid, sheaf__rope, 256)
+KERNELS(rope_pairs, sheaf__rope, 256)
 {
     const int per = PER(dtype);
-    const int64_t width = a->head_dim, parts = (width + per - 1) / per;
+    const int64_t width = a->rot, parts = (width + per - 1) / per;
     int64_t part, head, place;
     const int64_t row = divide(divide(own_index(), parts, &part), a->heads, &head);
     if (row >= a->rows)
         return;
     divide(row, a->positions + 1, &place);
-    if (place == 0)
+    if (a->position == NULL && place == 0)
         return; /* the row before an image's patches */
-    const int64_t j = part * per, angle = (place - 1) * width,
-                  at = row * a->ld + head * a->head_dim;
+    const int64_t at_angle = a->position != NULL ? a->position[row] : place - 1;
+    const int64_t j = part * per, angle = at_angle * width, at = row * a->ld + head * a->head_dim;
     float x[MOST], c[MOST], s[MOST];
     load_some(x, a->x, at + j, at + width, dtype, per);
     load_some(c, a->cos, angle + j, angle + width, SHEAF_F32, per);
