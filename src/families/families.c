@@ -13,7 +13,8 @@ static const sheaf__family *const table[] = {
     [SHEAF_GEMMA2] = &sheaf__family_gemma2,     [SHEAF_GEMMA3] = &sheaf__family_gemma3,
     [SHEAF_OMNILMM] = &sheaf__family_omnilmm,   [SHEAF_MINICPMV] = &sheaf__family_minicpmv,
     [SHEAF_GEMMA] = &sheaf__family_gemma,       [SHEAF_QWEN3_MOE] = &sheaf__family_qwen3_moe,
-    [SHEAF_COGVLM2] = &sheaf__family_cogvlm2,
+    [SHEAF_COGVLM2] = &sheaf__family_cogvlm2,   [SHEAF_GLM] = &sheaf__family_glm,
+    [SHEAF_GLM4] = &sheaf__family_glm4,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

@@ -29,6 +29,8 @@ typedef enum sheaf_family {
     SHEAF_GEMMA,
     SHEAF_QWEN3_MOE,
     SHEAF_COGVLM2,
+    SHEAF_GLM,
+    SHEAF_GLM4,
     SHEAF_FAMILIES /* how many there are */
 } sheaf_family;
 typedef enum sheaf_rope_type {

@@ -103,6 +103,7 @@ static sheaf_status *layer(sheaf__model *m, int i)
                   { SHEAF_GATE }, { SHEAF_UP }, { SHEAF_DOWN } },
       fused[] = { { SHEAF_QKV, 0 },     { SHEAF_QKV, 1 },     { SHEAF_QKV, 2 }, { SHEAF_O },
                   { SHEAF_GATE_UP, 0 }, { SHEAF_GATE_UP, 1 }, { SHEAF_DOWN } };
+    enum { ATTENTION = 4 }; /* of these */
     l->gelu = form_of(m)->gelu;
     if (m->schema->config.local_theta > 0 && l->window > 0)
         l->rope = &m->local;
@@ -110,10 +111,11 @@ static sheaf_status *layer(sheaf__model *m, int i)
     TRY(st, norm(m, &l->norm_post, SHEAF_NORM_POST, i));
     const bool mixed =
         form_of(m)->mixture != NULL && !sheaf__layer_in(m->schema->config.mlp_layers, i);
-    const int parts = mixed ? 4 : 7;
+    const int parts = mixed ? ATTENTION : 7;
     for (int j = 0; j < parts && st == NULL; j++) {
-        st = form_of(m)->fused ? linear(m, part[j], fused[j].role, i, fused[j].piece)
-                               : linear(m, part[j], apart[j].role, i, 0);
+        st = (j < ATTENTION ? form_of(m)->fused : form_of(m)->fused_mlp)
+                 ? linear(m, part[j], fused[j].role, i, fused[j].piece)
+                 : linear(m, part[j], apart[j].role, i, 0);
         if (j == 2 && st == NULL)
             st = qk_norms(m, l, i);
         if (j == 3 && st == NULL)
@@ -131,6 +133,7 @@ static sheaf_status *ropes(sheaf__model *m)
     const int64_t rot = (int64_t)((double)config->head_dim * config->rope.partial) / 2 * 2;
     const sheaf_dtype dtype = form_of(m)->rope_float32 ? SHEAF_F32 : m->context->dtype;
     sheaf__device *device = m->context->device;
+    m->rope.pairs = form_of(m)->rope_pairs;
     sheaf_status *st = sheaf__build_rope(m, &m->rope, rot);
     TRY(st, sheaf__rope_fill(&m->rope, config, device, dtype));
     if (config->local_theta != 0) {

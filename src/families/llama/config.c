@@ -138,10 +138,11 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
 static void read_biases(sheaf_json_reader *r, sheaf_config *c)
 {
     const sheaf__llama_form *form = sheaf__llama_form_of(c);
-    const bool said = form->bias == SHEAF__BIAS_SAID, qkv = form->bias == SHEAF__BIAS_QKV;
-    const bool attention = sheaf__json_bool(r, "attention_bias", qkv);
+    const bool said = form->bias == SHEAF__BIAS_SAID, qkv = form->bias == SHEAF__BIAS_QKV,
+               said_qkv = form->bias == SHEAF__BIAS_SAID_QKV;
+    const bool attention = sheaf__json_bool(r, "attention_bias", qkv || said_qkv);
     const bool mlp = sheaf__json_bool(r, "mlp_bias", false);
-    if (!said && attention != qkv)
+    if (!said && !said_qkv && attention != qkv)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "attention_bias",
                          "%s, or no such key, for model_type %s", qkv ? "true" : "false",
                          sheaf_family_name(c->family));

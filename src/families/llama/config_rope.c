@@ -262,8 +262,8 @@ static void read_kinds(sheaf_json_reader *all, sheaf_config *c, const sheaf__lla
     sheaf__config_leave(all, &r);
 }
 
-/* Only Phi-3's class turns a part of each head. The others read the key and turn all of it by the
- * default rope type, or end with an error by another, so that no model of theirs has a part. */
+/* Phi-3's class and GLM's turn a part of each head. The others read the key and turn all of it by
+ * the default rope type, or end with an error by another, so that no model of theirs has a part. */
 static void check_partial(sheaf_json_reader *r, const sheaf_config *c,
                           const sheaf__llama_form *form)
 {
@@ -320,7 +320,7 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
     merge_rope(r, "partial_rotary_factor", &partial, new.partial);
     c->rope.type = (sheaf_rope_type)used->type;
     c->rope.theta = theta != 0 ? theta : form->theta != 0 ? form->theta : 10000.0;
-    c->rope.partial = partial == 0 ? 1.0 : partial;
+    c->rope.partial = partial != 0 ? partial : form->part != 0 ? form->part : 1.0;
     check_partial(r, c, form);
     check_nested(r, new.given ? "rope_parameters" : "rope_scaling", form, used);
     take_numbers(c, used, original_length(r, c, form, used));

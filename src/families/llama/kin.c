@@ -154,6 +154,7 @@ static const sheaf__llama_form phi3 = {
     .partial = true,
     .code = "modeling_phi3.Phi3ForCausalLM",
     .fused = true,
+    .fused_mlp = true,
     .padding = 32000 + 1,
 };
 const sheaf__family sheaf__family_phi3 = {
@@ -268,4 +269,31 @@ static const sheaf__llama_form gemma3 = {
 const sheaf__family sheaf__family_gemma3 = {
     KIN(SHEAF_GEMMA3, "gemma3_text", "Gemma 3", "Gemma3ForCausalLM", gemma3, "q_proj,v_proj",
         APART QK_NORM " layers.:pre_feedforward_layernorm.weight"),
+};
+
+/* ---- GLM-4 ---- */
+
+#define GLM                                                                                        \
+    .max_position = 131072, .eps = 1.5625e-7, .head_dim = 128, .bias = SHEAF__BIAS_SAID_QKV,       \
+    .windows = SHEAF__WINDOW_NEVER, .partial = true, .part = 0.5, .rope_pairs = true,              \
+    .fused_mlp = true, .padding = 151329 + 1
+#define GLM_TELLS "layers.:self_attn.q_proj.weight layers.:mlp.gate_up_proj.weight "
+#define GLM_BEHIND "post_self_attn_layernorm.weight"
+
+/* The text model of GLM-4-9B by transformers' names; by ChatGLM's it is families/glm4v. */
+static const sheaf__llama_form glm = { GLM };
+const sheaf__family sheaf__family_glm = {
+    KIN(SHEAF_GLM, "glm", "GLM-4-9B", "GlmForCausalLM", glm, "q_proj,v_proj",
+        GLM_TELLS "!layers.:" GLM_BEHIND),
+};
+
+/* GLM-4-0414, with norms on what attention and MLP give. */
+static const sheaf__llama_form glm4 = {
+    GLM,
+    .norms_around = true,
+    .behind = { GLM_BEHIND, "post_mlp_layernorm.weight" },
+};
+const sheaf__family sheaf__family_glm4 = {
+    KIN(SHEAF_GLM4, "glm4", "GLM-4", "Glm4ForCausalLM", glm4, "q_proj,v_proj",
+        GLM_TELLS "layers.:" GLM_BEHIND),
 };

@@ -7,8 +7,9 @@
 /* ---- how a family differs from Llama ---- */
 
 typedef enum sheaf__bias_rule {
-    SHEAF__BIAS_SAID, /* attention_bias: q, k, v and o */
-    SHEAF__BIAS_QKV,  /* always on q, k and v, never on o */
+    SHEAF__BIAS_SAID,     /* attention_bias: q, k, v and o */
+    SHEAF__BIAS_QKV,      /* always on q, k and v, never on o */
+    SHEAF__BIAS_SAID_QKV, /* attention_bias, absent: true: q, k and v, never o */
     SHEAF__BIAS_NEVER,
 } sheaf__bias_rule;
 
@@ -65,18 +66,24 @@ typedef struct sheaf__llama_form {
     bool attention_caps;             /* its class reads the first */
     bool only_longrope;              /* rope types: default and longrope, also called su and yarn */
     bool partial;        /* partial_rotary_factor: only a part of each head may be rotated */
+    double part;         /* where that key is absent; 0: 1 */
     const char *ignored; /* keys, separated by blanks, that its class ignores or reads by a rule of
                             its own; NULL: none */
     const char *prefix;  /* prefix of all tensor names; or NULL */
     const char *code;    /* class that auto_map may name, as transformers has it too; or NULL */
     /* Tensors and passes. */
-    bool fused;        /* q, k and v are one weight, gate and up another */
+    bool fused;        /* q, k and v are one weight */
+    bool fused_mlp;    /* gate and up are one */
     bool norms_after;  /* norms stand behind attention and MLP, none before */
     bool norms_around; /* norms stand before and behind both */
+    /* Of those around: names of the norms behind attention and MLP, where the one before the MLP
+     * keeps Llama's; NULL: all have Gemma's. */
+    const char *behind[2];
     bool norm_one;     /* y = (1 + w) * n: weights start at zero */
     bool gelu;         /* gate is hidden_activation, gelu with tanh; else hidden_act, silu */
     bool embed_scaled; /* the embedding's rows are multiplied by sqrt(hidden_size) */
     bool norm_once;    /* round(w * n), not round(w * round(n)) */
+    bool rope_pairs;   /* neighbours turn, not halves (tape/layers.h) */
     bool rope_float32; /* cos and sin meet queries and keys in float32, not rounded */
     sheaf__qk_norm qk_norm;
     const sheaf__mixture_form *mixture; /* or NULL */

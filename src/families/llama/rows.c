@@ -111,7 +111,7 @@ static sheaf_status *add_mlp(const builder *b, int layer)
 {
     const sheaf_config *c = &b->schema->config;
     const int64_t e = c->hidden, f = c->ffn;
-    const bool apart = !b->form->fused, bias = apart && c->mlp_bias;
+    const bool apart = !b->form->fused_mlp, bias = apart && c->mlp_bias;
     const choice rows[] = {
         { !apart, { "mlp.gate_up_proj.weight", { 2 * f, e }, SHEAF_GATE_UP, SHEAF__BY_OUT2 } },
         { apart, { "mlp.gate_proj.weight", { f, e }, SHEAF_GATE, SHEAF__BY_OUT } },
@@ -130,14 +130,21 @@ static sheaf_status *add_layer(const builder *b, int layer)
                behind = around || !before;
     const int64_t e = b->schema->config.hidden;
     static const char post[] = "post_attention_layernorm.weight";
+    const bool named = b->form->behind[0] != NULL;
     const choice first = { before, { "input_layernorm.weight", { e }, SHEAF_NORM_IN } };
-    /* Where norms stand around both, the one before the MLP has another name. */
+    /* Where norms stand around both, that name is of the one behind attention, unless others are
+     * given. */
     const choice middle[] = {
-        { behind, { post, { e }, SHEAF_NORM_AFTER_ATTENTION } },
-        { before, { around ? "pre_feedforward_layernorm.weight" : post, { e }, SHEAF_NORM_POST } },
+        { behind, { named ? b->form->behind[0] : post, { e }, SHEAF_NORM_AFTER_ATTENTION } },
+        { before,
+          { around && !named ? "pre_feedforward_layernorm.weight" : post,
+            { e },
+            SHEAF_NORM_POST } },
     };
     const choice last = { behind,
-                          { "post_feedforward_layernorm.weight", { e }, SHEAF_NORM_AFTER_MLP } };
+                          { named ? b->form->behind[1] : "post_feedforward_layernorm.weight",
+                            { e },
+                            SHEAF_NORM_AFTER_MLP } };
     sheaf_status *st = add_rows(b, layer, &first, 1);
     TRY(st, add_attention(b, layer));
     TRY(st, add_rows(b, layer, middle, 2));
