@@ -89,8 +89,9 @@ static bool finish_merges(sheaf__bpe_model *b)
 
 typedef struct reading {
     sheaf__bpe_model *b;
-    char *text; /* space for "left right", then for the merged token */
-    int64_t rank;
+    char *text;   /* space for "left right", then for the merged token */
+    int64_t rank; /* by the place in the file */
+    bool by_id;
 } reading;
 
 static sheaf_status *fail_merge(const reading *r, const char *token, size_t size,
@@ -143,6 +144,8 @@ static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, 
     if (left_size > 0 && right_size > 0)
         mark_joint(r->b, left, left_size, right, right_size);
     st = find_token(&merge.id, r, joined, joined_size);
+    if (r->by_id)
+        merge.rank = merge.id;
     if (st == NULL && !add_merge(r->b, merge))
         st = sheaf__no_memory(memory_for);
     r->rank++;
@@ -180,10 +183,10 @@ static sheaf_status *read_pair(reading *r, sheaf_json_scan *scan)
     return st != NULL ? st : take_merge(r, r->text, left, r->text + left, right);
 }
 
-static sheaf_status *read_merges(sheaf__bpe_model *b, const sheaf_json_scan *from)
+static sheaf_status *read_merges(sheaf__bpe_model *b, const sheaf__tokenizer_file *file)
 {
-    sheaf_json_scan scan = *from;
-    reading r = { .b = b };
+    sheaf_json_scan scan = file->merges;
+    reading r = { .b = b, .by_id = file->ranks };
     bool more = true;
     /* A merge and its result are each no longer than the rest of the file. */
     r.text = malloc((size_t)(scan.end - scan.at) * 2 + 4);
@@ -310,7 +313,7 @@ sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab, sheaf
         slots *= 2;
     if (st == NULL && !resize(b, slots))
         st = sheaf__no_memory(memory_for);
-    TRY(st, read_merges(b, &file->merges));
+    TRY(st, read_merges(b, file));
     if (st == NULL && !finish_merges(b))
         st = sheaf__no_memory(memory_for);
     if (st == NULL) {

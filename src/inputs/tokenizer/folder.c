@@ -1,6 +1,7 @@
 /* folder.c - opening a tokenizer: chooses the file of a folder, and reads the files beside it.
  *
- * As AutoTokenizer of transformers 5.23: tokenizer.json comes before tokenizer.model. Some classes
+ * As AutoTokenizer of transformers 5.23: tokenizer.json comes before tokenizer.model, which is a
+ * sentencepiece model, or tiktoken's ranks (ranks.h). Some classes
  * read only its vocabulary and merges and build their own steps (tokenizer_config.h); then named
  * special tokens, those of added_tokens_decoder and additional ones become added tokens, and tokens
  * around a text follow tokenizer.json, else add_bos_token and add_eos_token. A file given by its
@@ -9,6 +10,7 @@
 #include "base/file.h"
 #include "parts.h"
 #include "tokenizer_config.h"
+#include "ranks.h"
 #include "spm_file.h"
 
 enum { FILE_MAX = 512 << 20 };
@@ -19,7 +21,7 @@ typedef struct opening {
     sheaf__tokenizer_config settings;
     sheaf__tokenizer_class class;
     sheaf__tokenizer_file file; /* the tokenizer.json, or one made from a tokenizer.model */
-    json_t *spm;                /* of the tokenizer.model, owned; NULL: there is a tokenizer.json */
+    json_t *spm; /* of a sentencepiece tokenizer.model, owned; NULL: it is another file */
     const char *name[SHEAF__NAMES]; /* the named tokens; NULL: none */
     json_t *added;                  /* list, owned */
     char *text;                     /* of the file, or made from it */
@@ -350,9 +352,10 @@ static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
     return sheaf__tokenizer_around(t, s->add_bos == 1 ? t->bos : -1, s->add_eos == 1 ? t->eos : -1);
 }
 
-static sheaf_status *read_spm(opening *o)
+static sheaf_status *read_model(opening *o)
 {
     sheaf_text json = { 0 };
+    const bool ranks = sheaf__ranks_are(o->text, o->size);
     const char *declared = o->settings.declared, *model_type = o->settings.model_type;
     if (o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER) {
         sheaf_status *st =
@@ -364,12 +367,14 @@ static sheaf_status *read_spm(opening *o)
                                   "of transformers writes one");
     }
     sheaf_status *st =
-        sheaf__spm_convert(&json, &o->spm, o->text, o->size, o->class != SHEAF__GENERIC);
+        ranks ? sheaf__ranks_convert(&json, o->text, o->size)
+              : sheaf__spm_convert(&json, &o->spm, o->text, o->size, o->class != SHEAF__GENERIC);
     free(o->text);
     o->text = NULL;
     o->size = json.size;
     TRY(st, sheaf__text_take(&o->text, &json));
     TRY(st, sheaf__tokenizer_read(&o->file, o->text, o->size));
+    o->file.ranks = ranks;
     sheaf__text_release(&json);
     return st;
 }
@@ -397,7 +402,7 @@ static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *n
         st = check_known(o);
     }
     if (!json)
-        TRY(st, read_spm(o));
+        TRY(st, read_model(o));
     TRY(st, check_class(o));
     if (st == NULL)
         find_names(o);

@@ -219,6 +219,72 @@ static const struct {
       "model: type | BPE | 'WordPiece'" },
 };
 
+/* ---- tiktoken's ranks ---- */
+
+static void write_ranks(char path[512], const char *folder, const char *more)
+{
+    char text[2048];
+    size_t at = 0;
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (int byte = 0; byte < 128; byte++) /* of ASCII */
+        at += (size_t)snprintf(text + at, sizeof text - at, "%c%c== %d\n", alphabet[byte >> 2],
+                               alphabet[(byte & 3) << 4], byte);
+    snprintf(text + at, sizeof text - at, "%s", more);
+    snprintf(path, 512, "%s/tokenizer.model", folder);
+    put(path, text);
+}
+
+/* aa 128, aaa 129, "a b" 130: what has the lowest rank is joined first, of equals the first; a
+ * piece that is a token needs no merges; and special tokens follow tokenizer_config.json. */
+static void test_ranks__are_tiktokens(void **state)
+{
+    static const struct {
+        const char *text;
+        int32_t id[6];
+        int64_t n;
+    } cases[] = {
+        { "a", { 97 }, 1 },
+        { "aa", { 128 }, 1 },
+        { "aaa", { 129 }, 1 },
+        { "aaaa", { 128, 128 }, 2 },
+        { "aaaaa", { 128, 129 }, 2 },
+        { "ab", { 97, 98 }, 2 },
+        { "<|user|>\n1234", { 132, 10, 49, 50, 51, 52 }, 6 },
+        { "xyz", { 131 }, 1 }, /* of no merge: its halves are no tokens */
+    };
+    char folder[96], path[512];
+    sheaf__tokenizer *t = NULL;
+    snprintf(folder, sizeof folder, "%.60s/ranks", scratch.dir);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    write_ranks(path, folder, "YWE= 128\nYWFh 129\nYSBi 130\r\neHl6 131");
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    put(path, "{\"added_tokens_decoder\":{\"132\":{\"content\":\"<|user|>\",\"special\":true}},"
+              "\"tokenizer_class\":\"ChatGLM4Tokenizer\"}");
+    CHECK_OK(sheaf__tokenizer_open(&t, folder));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int32_t *ids;
+        int64_t n;
+        CHECK_OK(
+            sheaf__tokenizer_encode(&ids, NULL, &n, t, cases[i].text, strlen(cases[i].text), NULL));
+        assert_int_equal(n, cases[i].n);
+        CHECK_BYTES(cases[i].text, ids, cases[i].id, (size_t)n * sizeof *ids);
+        free(ids);
+    }
+    sheaf__tokenizer_close(t);
+    static const struct {
+        const char *more, *part;
+    } bad[] = { { "YWE=\n", "line 129: ranks | a token in base64" },
+                { "YW=E 128\n", "line 129" },
+                { "YWE= 12x\n", "line 129" },
+                { "YWE= 128\nYWE= 129\n", "line 130" },
+                { "YWE= 127\n", "line 129" } };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        write_ranks(path, folder, bad[i].more);
+        CHECK_FAILS(sheaf__tokenizer_open(&t, folder), SHEAF_E_FORMAT, bad[i].part);
+    }
+}
+
 static void test_parts__what_is_wrong_is_named(void **state)
 {
     (void)state;
@@ -257,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_folder__ids_and_names_are_those_of_transformers),
         cmocka_unit_test(test_folder__an_extra_token_keeps_what_the_file_says_of_it),
         cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
+        cmocka_unit_test(test_ranks__are_tiktokens),
         cmocka_unit_test(test_parts__what_is_wrong_is_named),
         cmocka_unit_test(test_parts__blanks_that_a_token_took_are_no_token),
     };

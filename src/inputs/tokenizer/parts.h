@@ -64,6 +64,7 @@ typedef struct sheaf__step_kind {
 typedef struct sheaf__tokenizer_file {
     json_t *parts;                 /* owned (json_decref) */
     sheaf_json_scan vocab, merges; /* in the text; .begin NULL: absent */
+    bool ranks; /* a merge has the rank of what is joined, its id (ranks.h), not its place */
 } sheaf__tokenizer_file;
 
 /* Emits an id of the current piece: `begin` and `end` are bytes of that piece. */

@@ -4,30 +4,8 @@
  * the ids of what is joined, the shorter left part first (generate_merges() of transformers). */
 #include "spm_file.h"
 
-#include "unicode.h"
 #include "vocab.h"
 #include "base/base.h"
-
-static void put_merges(sheaf_text *json, const sheaf__vocab *vocab)
-{
-    bool first = true;
-    for (int64_t i = 0; i < vocab->ids; i++) {
-        size_t size = 0, length;
-        const char *token = sheaf__vocab_token(vocab, i, &size);
-        for (size_t at = 0; token != NULL && at < size; at += length) {
-            sheaf__unicode_take(token + at, size - at, &length);
-            if (at == 0 || sheaf__vocab_find(vocab, token, at) < 0 ||
-                sheaf__vocab_find(vocab, token + at, size - at) < 0)
-                continue;
-            sheaf__text_add(json, first ? "[" : ",[");
-            sheaf__text_json_bytes(json, token, at);
-            sheaf__text_bytes(json, ",", 1);
-            sheaf__text_json_bytes(json, token + at, size - at);
-            sheaf__text_bytes(json, "]", 1);
-            first = false;
-        }
-    }
-}
 
 static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m)
 {
@@ -52,7 +30,7 @@ static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m)
     }
     sheaf__text_add(json, "},\"merges\":[");
     if (st == NULL)
-        put_merges(json, &vocab);
+        sheaf__vocab_merges(json, &vocab);
     sheaf__text_add(json, "]}}");
     sheaf__vocab_release(&vocab);
     return st;

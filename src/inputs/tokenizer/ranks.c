@@ -1,0 +1,135 @@
+/* ranks.c - see ranks.h. The tokens that stand for no bytes are in tokenizer_config.json. */
+#include "ranks.h"
+
+#include "kinds.h"
+#include "unicode.h"
+#include "vocab.h"
+#include "base/base.h"
+
+enum { LINE_MOST = 4096, TOKEN_MOST = LINE_MOST / 4 * 3 };
+
+/* tiktoken looks a whole piece up before it merges. */
+static const char head[] =
+    "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
+    "{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
+    "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+    "\"trim_offsets\":true,\"use_regex\":false}]},\"decoder\":{\"type\":\"ByteLevel\","
+    "\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},"
+    "\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{";
+
+/* The six bits of a character; -1: none. */
+static int bits_of(char c)
+{
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c == '\0' ? NULL : strchr(alphabet, c);
+    return at == NULL ? -1 : (int)(at - alphabet);
+}
+
+/* Whole groups of four characters, of which the last may end with '='; the number of bytes, 0: it
+ * is something else. */
+static size_t decode(unsigned char out[TOKEN_MOST], const char *text, size_t size)
+{
+    size_t n = 0;
+    if (size == 0 || size % 4 != 0 || size > LINE_MOST)
+        return 0;
+    for (size_t at = 0; at < size; at += 4) {
+        const bool last = at + 4 == size;
+        const int pads =
+            !last ? 0 : (text[at + 3] == '=') + (text[at + 3] == '=' && text[at + 2] == '=');
+        uint32_t group = 0;
+        for (int i = 0; i < 4; i++) {
+            const int bits = i >= 4 - pads ? 0 : bits_of(text[at + (size_t)i]);
+            if (bits < 0)
+                return 0;
+            group = group << 6 | (uint32_t)bits;
+        }
+        for (int i = 0; i < 3 - pads; i++)
+            out[n++] = (unsigned char)(group >> (16 - 8 * i));
+    }
+    return n;
+}
+
+/* One line as bytes and rank; false: it is something else. */
+static bool read_line(unsigned char out[TOKEN_MOST], size_t *bytes, int64_t *rank, const char *line,
+                      size_t size)
+{
+    const char *blank = memchr(line, ' ', size);
+    size_t at = blank == NULL ? size : (size_t)(blank - line) + 1;
+    *rank = 0;
+    *bytes = blank == NULL ? 0 : decode(out, line, (size_t)(blank - line));
+    if (*bytes == 0 || at == size || size - at > 8)
+        return false;
+    for (; at < size && line[at] >= '0' && line[at] <= '9'; at++)
+        *rank = *rank * 10 + (line[at] - '0');
+    return at == size;
+}
+
+/* Without its end, also of Windows. */
+static size_t line_size(size_t *next, const char *text, size_t left)
+{
+    const char *end = memchr(text, '\n', left);
+    size_t n = end == NULL ? left : (size_t)(end - text);
+    *next = end == NULL ? left : n + 1;
+    return n > 0 && text[n - 1] == '\r' ? n - 1 : n;
+}
+
+bool sheaf__ranks_are(const char *text, size_t size)
+{
+    unsigned char bytes[TOKEN_MOST];
+    size_t next, n;
+    int64_t rank;
+    return read_line(bytes, &n, &rank, text, line_size(&next, text, size));
+}
+
+/* A token by the characters of the byte-level alphabet. */
+static sheaf_status *add_token(sheaf__vocab *vocab, sheaf_text *json, const unsigned char *bytes,
+                               size_t size, int64_t rank)
+{
+    char text[4 * TOKEN_MOST];
+    size_t n = 0;
+    for (size_t i = 0; i < size; i++)
+        n += sheaf__unicode_put(text + n, sheaf__byte_char(bytes[i]));
+    sheaf__text_add(json, vocab->count > 0 ? "," : "");
+    sheaf__text_json_bytes(json, text, n);
+    sheaf__text_add(json, ":%" PRId64, rank);
+    return sheaf__vocab_add(vocab, text, n, (uint64_t)rank);
+}
+
+static sheaf_status *read_lines(sheaf__vocab *vocab, sheaf_text *json, const char *text,
+                                size_t size)
+{
+    sheaf_status *st = NULL;
+    int64_t line = 0;
+    for (size_t at = 0, next; at < size && st == NULL; at += next) {
+        unsigned char bytes[TOKEN_MOST];
+        size_t n;
+        int64_t rank;
+        const size_t length = line_size(&next, text + at, size - at);
+        line++;
+        if (length == 0)
+            continue;
+        if (!read_line(bytes, &n, &rank, text + at, length))
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "ranks"),
+                                            "a token in base64, a blank and its rank"),
+                             "'%.*s'", length > 80 ? 80 : (int)length, text + at);
+        else
+            st = add_token(vocab, json, bytes, n, rank);
+        st = sheaf_in(st, "line %" PRId64, line);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__ranks_convert(sheaf_text *json, const char *text, size_t size)
+{
+    sheaf__vocab vocab = { 0 };
+    sheaf__text_add(json, "%s", head);
+    sheaf_status *st = read_lines(&vocab, json, text, size);
+    sheaf__text_add(json, "},\"merges\":[");
+    if (st == NULL)
+        sheaf__vocab_merges(json, &vocab);
+    sheaf__text_add(json, "]}}");
+    sheaf__vocab_release(&vocab);
+    return st == NULL && json->failed ? sheaf__no_memory("tokenizer.model") : st;
+}
