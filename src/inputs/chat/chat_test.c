@@ -152,7 +152,7 @@ static void test_chat__every_template_gives_the_bytes_of_transformers(void **sta
 {
     const json_t *conversations = json_object_get(recorded, "conversations");
     const json_t *texts = json_object_get(recorded, "texts");
-    assert_int_equal(json_object_size(texts), sheaf__named_count - 5); /* see record.py */
+    assert_int_equal(json_object_size(texts), sheaf__named_count - 6); /* see record.py */
     for (int k = 0; k < sheaf__named_count; k++) {
         sheaf__chat_template *t = template_on("2024-07-26", sheaf__named_programs[k].name);
         const bool alike = strcmp(sheaf__named_programs[k].name, "llama3.2") == 0; /* on that day */
@@ -218,6 +218,8 @@ static void test_chat__spans_worked_by_hand(void **state)
         { "qwen3-thoughts",
           "<|im_start|>system\n(Be brief.)<|im_end|>\n<|im_start|>user\n(2+2?)<|im_end|>"
           "\n<|im_start|>assistant\n[<think>\n\n</think>\n\n(4)<|im_end|>]\n" },
+        { "glm4",
+          "[gMASK]<sop><|system|>\n(Be brief.)<|user|>\n(2+2?)<|assistant|>[\n(4)<|user|>]" },
         { "plain", "(Be brief.)(2+2?)[(4)</s>]" },
     };
     const json_t *messages = json_array_get(json_object_get(recorded, "conversations"), 2);
