@@ -143,8 +143,8 @@ sheaf__value *sheaf__record_blocks(sheaf__tape *tape, sheaf__value *x, int64_t a
 
 typedef struct image_params {
     int64_t images, patches;
-    sheaf__vector *boi, *eoi; /* or NULL */
-    const sheaf__images_in *in;
+    sheaf__vector *boi, *eoi;   /* or NULL */
+    const sheaf__images_in *in; /* NULL: x holds these rows alone */
     sheaf__value *x, *v;
     bool turns; /* the op that made x wants its gradient */
 } image_params;
@@ -159,18 +159,24 @@ static int64_t after(const image_params *p)
     return p->eoi != NULL;
 }
 
+/* Where the rows of the images are in x; NULL: at the same place. */
+static const int32_t *list_of(const image_params *p)
+{
+    return p->in == NULL ? NULL : p->in->image_row;
+}
+
 /* Rows of x that hold the first, the inner, the last, or all of each image's rows. */
 static sheaf__row_map boi_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, 1, 0, p->patches + after(p), p->x->rows };
+    return (sheaf__row_map){ list_of(p), 1, 0, p->patches + after(p), p->x->rows };
 }
 static sheaf__row_map patch_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, p->patches, before(p), after(p), p->x->rows };
+    return (sheaf__row_map){ list_of(p), p->patches, before(p), after(p), p->x->rows };
 }
 static sheaf__row_map eoi_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, 1, before(p) + p->patches, 0, p->x->rows };
+    return (sheaf__row_map){ list_of(p), 1, before(p) + p->patches, 0, p->x->rows };
 }
 
 static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
@@ -220,6 +226,18 @@ void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value
         x->grad_rows = (sheaf__grad_rows){ &in->image_row,
                                            v->rows + images * ((boi != NULL) + (eoi != NULL)) };
     sheaf__op_arg(op, v, SHEAF__READ | SHEAF__GRAD_WRITE);
+}
+
+sheaf__value *sheaf__record_around(sheaf__tape *tape, sheaf__value *v, int64_t images,
+                                   sheaf__vector *boi, sheaf__vector *eoi)
+{
+    const bool flows = v->needs_grad || trains(boi) || trains(eoi);
+    sheaf__op *op = sheaf__tape_op(tape, "images and rows around them", images_forward,
+                                   flows ? images_backward : NULL, sizeof(image_params));
+    sheaf__value *x = sheaf__tape_value(tape, op->name, v->rows + 2 * images, v->cols, v->dtype);
+    *(image_params *)op->params =
+        (image_params){ images, v->rows / images, boi, eoi, NULL, x, v, false };
+    return sheaf__op_makes(op, x, v, 0);
 }
 
 /* ---- two streams ---- */

@@ -88,6 +88,10 @@ void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *co
 void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value *v, int64_t images,
                                 sheaf__vector *boi, sheaf__vector *eoi, const sheaf__images_in *in);
 
+/* sheaf__record_around - [images * (patches + 2), width]: of each image boi, its rows of v, eoi. */
+sheaf__value *sheaf__record_around(sheaf__tape *tape, sheaf__value *v, int64_t images,
+                                   sheaf__vector *boi, sheaf__vector *eoi);
+
 /* sheaf__record_split - stream[i] = the rows of x that in->stream[i] names, rows[i] of them; every
  * row of x is in one stream. A stream without rows becomes NULL; with one stream only, it is x
  * itself (when in->stream is then NULL or the identity) and nothing is recorded. */

@@ -209,6 +209,44 @@ static void test_place_without_ends(void **state)
                           &env });
 }
 
+static sheaf__value *record_around(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                   const problem *p)
+{
+    const image_env *env = p->env;
+    return sheaf__record_around(tape, value[0], env->images, &vector[1], &vector[2]);
+}
+
+static void plain_around(double *y, double *const *x, const problem *p)
+{
+    const image_env *env = p->env;
+    const size_t row = (size_t)p->cols * sizeof *y;
+    for (int64_t i = 0; i < env->images; i++)
+        for (int64_t t = 0; t < env->patches + 2; t++, y += p->cols)
+            memcpy(y,
+                   t == 0              ? x[1]
+                   : t <= env->patches ? x[0] + (i * env->patches + t - 1) * p->cols
+                                       : x[2],
+                   row);
+}
+
+static void test_around(void **state)
+{
+    image_env env = { .images = 3, .patches = 2 };
+    for (int frozen = 0; frozen < 8; frozen++) {
+        char name[64];
+        snprintf(name, sizeof name, "rows around images, frozen %d", frozen);
+        check(&(problem){
+            name,
+            12,
+            5,
+            { { 6, 5, false, frozen & 1 }, { 1, 5, true, frozen & 2 }, { 1, 5, true, frozen & 4 } },
+            false,
+            record_around,
+            plain_around,
+            &env });
+    }
+}
+
 /* Sums over images go in blocks of 256. */
 static void test_sums_over_images(void **state)
 {
@@ -1082,6 +1120,7 @@ int main(void)
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_place_without_ends),
+        cmocka_unit_test(test_around),
         cmocka_unit_test(test_sums_over_images),
         cmocka_unit_test(test_gelu),
         cmocka_unit_test(test_gelu_tanh),
