@@ -361,16 +361,39 @@ static sheaf_status *group_pictures(sheaf__record_pictures *p, const json_t *ids
     return st;
 }
 
+/* Pictures of a record's messages. */
+static sheaf_status *add_of_messages(sheaf__record_pictures *p, const json_t *record, place *in)
+{
+    const json_t *list = json_object_get(record, "messages"), *entry;
+    sheaf_status *st = NULL;
+    char field[48];
+    size_t i;
+    json_array_foreach(list, i, entry)
+    {
+        const json_t *path = json_object_get(entry, "image");
+        if (path == NULL || json_is_null(path) || st != NULL)
+            continue;
+        snprintf(field, sizeof field, "messages[%zu].image", i);
+        in->field = field;
+        p->listed = (int64_t)json_array_size(list);
+        st = add_path(p, "<image>", path, in);
+        if (st == NULL)
+            p->shown[p->count - 1].message = (int64_t)i;
+    }
+    return st;
+}
+
 static sheaf_status *read_images(sheaf__record_pictures *out, const json_t *record,
                                  const char *folder, const sheaf__viewing *viewing)
 {
     json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
            *images = one == NULL ? many : one;
-    const place in = { one == NULL ? "images" : "image", folder, viewing };
+    place in = { one == NULL ? "images" : "image", folder, viewing };
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
-    if (images == NULL || json_is_null(images) ||
-        (json_is_string(images) && json_string_length(images) == 0))
+    if (images == NULL)
+        return add_of_messages(out, record, &in);
+    if (json_is_null(images) || (json_is_string(images) && json_string_length(images) == 0))
         return NULL;
     const size_t n = json_is_array(images)    ? json_array_size(images)
                      : json_is_object(images) ? json_object_size(images)
@@ -411,8 +434,8 @@ void sheaf__record_pictures_from(sheaf__record_pictures *p, const sheaf__message
     int64_t first = 0;
     while (first < messages && strcmp(message[first].role, "user") != 0)
         first++;
-    for (int64_t i = 0; i < p->count; i++)
-        p->shown[i].message = first;
+    for (int64_t i = 0; i < p->count; i++) /* a system message may stand beside the list */
+        p->shown[i].message = p->listed > 0 ? p->shown[i].message + messages - p->listed : first;
 }
 
 sheaf_status *sheaf__record_pictures_place(sheaf__placed *out, const sheaf__picture_form *form,

@@ -10,7 +10,8 @@
  * [-1] is a picture, and "<image>" stands for each group "fps": NUMBER frames of the video in a
  * second, where no numbers are given: 5; groups are then as small as 180 allow
  *
- * "images" is the same as "image". */
+ * "images" is the same as "image". A record without both may have PATHs in its messages, each of
+ * which stands in its own: {"role": "user", "content": TEXT, "image": PATH}. */
 #pragma once
 
 #include <jansson.h>
@@ -24,6 +25,7 @@ typedef struct sheaf__record_pictures {
     sheaf__viewed *viewed;
     int64_t count;
     bool own_names;     /* each picture has its own name: upstream gives it a line */
+    int64_t listed;     /* messages of the list in which pictures have their own; 0: of none */
     const char *unread; /* of a record without pictures: a field that perhaps means one; borrowed,
                            or NULL */
 } sheaf__record_pictures;
@@ -39,7 +41,8 @@ sheaf_status *sheaf__picture_path(const char **out, const char *given, const cha
 /* sheaf__record_pictures_add - appends a picture that "<image>" stands for. */
 sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *path,
                                          const sheaf__viewing *viewing);
-/* sheaf__record_pictures_from - sets the first user message as that of all pictures. */
+/* sheaf__record_pictures_from - sets the first user message as that of all pictures that are in
+ * none. */
 void sheaf__record_pictures_from(sheaf__record_pictures *pictures, const sheaf__message *message,
                                  int64_t messages);
 /* sheaf__record_pictures_place - puts the pictures into the messages: sheaf__place_pictures(). */

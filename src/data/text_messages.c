@@ -232,7 +232,8 @@ static void other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_w
     json_object_foreach(entry, key, value)
     {
         if (strcmp(key, w->role) != 0 && strcmp(key, w->content) != 0 &&
-            strcmp(key, "weight") != 0 && (r->pictures || !is_beside(key, list)) && has_some(value))
+            strcmp(key, "weight") != 0 && !(r->pictures && strcmp(key, "image") == 0) &&
+            (r->pictures || !is_beside(key, list)) && has_some(value))
             snprintf(r->ignored, sizeof r->ignored, "%s[].%s", list, key);
     }
 }
