@@ -191,7 +191,7 @@ static sheaf_status *read_texts(sheaf_data *data, const char *path,
 {
     if (data->images != NULL)
         note_unused_cache(options, "records with pictures are read anew by every run");
-    return data->images != NULL && sheaf__family_for(options->config)->pictures == NULL
+    return data->images != NULL && sheaf__pictures_of(options->config) == NULL
                ? sheaf__data_read_records(data, path, options)
                : sheaf__data_read_text(data, path, options);
 }

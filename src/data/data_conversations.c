@@ -98,7 +98,8 @@ sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *
 
 sheaf_status *sheaf__conversations_keep(sheaf__conversations *t)
 {
-    return sheaf__pictures_keep(t->pictures, t->data, t->options->micro_batch);
+    sheaf_status *st = sheaf__pictures_keep(t->pictures, t->data, t->options->micro_batch);
+    return TRY(st, sheaf__data_images_share_positions(t->data, t->options->config));
 }
 
 void sheaf__conversations_close(sheaf__conversations *t)

@@ -312,6 +312,20 @@ void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64
     }
 }
 
+sheaf_status *sheaf__data_images_share_positions(sheaf_data *data, const sheaf_config *config)
+{
+    if (!data->images->place.one_position)
+        return NULL;
+    data->position = malloc(((size_t)data->tokens + 1) * sizeof *data->position);
+    if (data->position == NULL)
+        return sheaf__data_no_memory(data->tokens);
+    for (int64_t r = 0; r < data->rows; r++)
+        sheaf__image_shared_positions(data->position + data->begin[r],
+                                      data->images->embed + data->begin[r],
+                                      data->begin[r + 1] - data->begin[r], config);
+    return NULL;
+}
+
 /* ---- pixels ---- */
 
 /* The sizes of a row's images into `picture`; of a ragged tower their pixels lie one after the

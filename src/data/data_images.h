@@ -7,7 +7,8 @@
  *   image_rope_mask     patches; only read where position_ids are absent
  * and vision_image [rows, channels, height, width] (of a model with a second tower cross_image as
  * well), F32, BF16 or F16, normalised. context_length is ignored. By marks among the tokens, with
- * `images` [n, channels, height, width]: tensors_marked.c; by bounds: tensors_bound.c. */
+ * `images` [n, channels, height, width]: tensors_marked.c, tensors_folded.c; by bounds:
+ * tensors_bound.c. */
 #pragma once
 
 #include "base/hash.h"
@@ -84,6 +85,9 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
                              int64_t n);
 /* sheaf__data_images_memory - bytes held, without arrays of positions. */
 int64_t sheaf__data_images_memory(const sheaf_data *data);
+/* sheaf__data_images_share_positions - position ids of data without, where the family's images have
+ * one for all their rows. */
+sheaf_status *sheaf__data_images_share_positions(sheaf_data *data, const sheaf_config *config);
 /* sheaf__data_images_positions - position ids from the patches: a counter that does not advance
  * from patch to patch. */
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n);

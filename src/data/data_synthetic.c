@@ -13,29 +13,12 @@ static sheaf_status *load_gray(void *self, int64_t row, const sheaf__picture *pi
     return NULL;
 }
 
-/* Where an image's rows share one position. */
-static sheaf_status *place_rows(sheaf_data *data, int64_t experts)
-{
-    data->position = calloc((size_t)data->tokens + 1, sizeof *data->position);
-    uint8_t *patch = calloc((size_t)data->seq + 1, 1);
-    sheaf_status *st =
-        data->position == NULL || patch == NULL ? sheaf__data_no_memory(data->tokens) : NULL;
-    for (int64_t i = 2; st == NULL && i < experts + 1 && i < data->seq; i++)
-        patch[i] = 1;
-    for (int64_t r = 0; st == NULL && r < data->rows; r++)
-        sheaf__data_images_positions(data->position + r * data->seq, patch, data->seq);
-    free(patch);
-    return st;
-}
-
 /* After the first token of each row; its rows have no labels. */
 static sheaf_status *place_images(sheaf_data *data, const sheaf_config *config)
 {
     sheaf__data_images *images = data->images;
     const int64_t whole = sheaf__image_positions(config), experts = sheaf__image_experts(config);
     sheaf_status *st = sheaf__data_images_rows_new(data);
-    if (st == NULL && images->place.one_position)
-        st = place_rows(data, experts);
     for (int64_t r = 0; st == NULL && r < data->rows; r++)
         for (int64_t i = 1; i < whole + 1 && i < data->seq; i++) {
             const int64_t at = r * data->seq + i;
@@ -46,6 +29,7 @@ static sheaf_status *place_images(sheaf_data *data, const sheaf_config *config)
         }
     images->self = images;
     images->load = load_gray;
+    TRY(st, sheaf__data_images_share_positions(data, config));
     return st == NULL ? sheaf__data_images_check(data, config) : st;
 }
 

@@ -67,6 +67,9 @@ sheaf_status *sheaf__masked_places(sheaf__tensors *in);
 /* They fill in->image. */
 sheaf_status *sheaf__masked_find(sheaf__tensors *in);
 sheaf_status *sheaf__marked_find(sheaf__tensors *in);
+sheaf_status *sheaf__folded_find(sheaf__tensors *in); /* before rows of images are made */
+/* sheaf__marked_pixels - `images` holds as many as were found, each of the tower's size. */
+sheaf_status *sheaf__marked_pixels(sheaf__tensors *in);
 sheaf_status *sheaf__bound_find(sheaf__tensors *in);
 
 /* sheaf__pixels_check_type - F32, BF16 or F16. */

@@ -427,7 +427,7 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     bool found = false;
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
     TRY(st, sheaf__text_sources_files(&in.sources, path));
-    if (st == NULL && sheaf__family_for(options->config)->pictures != NULL) {
+    if (st == NULL && sheaf__pictures_of(options->config) != NULL) {
         st = sheaf__conversations_open(&in.conversations, data, path, &in.sources, &in.fields,
                                        options);
         path = in.sources.path[0]; /* the one file of a folder */

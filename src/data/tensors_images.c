@@ -29,7 +29,8 @@ sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in)
 static sheaf_status *place(sheaf__tensors *in)
 {
     sheaf__data_images *images = in->data->images;
-    const int64_t rows = images->tower[0].gives;
+    const int64_t before = images->place.before,
+                  rows = before + images->tower[0].gives + images->place.after;
     bool videos = false;
     images->size = malloc(((size_t)in->images + 1) * sizeof *images->size);
     if (images->size == NULL)
@@ -37,7 +38,7 @@ static sheaf_status *place(sheaf__tensors *in)
     for (int64_t i = 0; i < in->images; i++) {
         const sheaf__found_image *of = &in->image[i];
         const int64_t *shape = of->pixels[0]->shape + of->pixels[0]->ndim - 2;
-        memset(images->embed + of->row * in->length + of->begin, 1, (size_t)rows);
+        memset(images->embed + of->row * in->length + of->begin - before, 1, (size_t)rows);
         images->size[i] = (sheaf__image_size){ (int32_t)shape[0], (int32_t)shape[1] };
         images->first[of->row + 1]++;
         videos = videos || of->frame.frame > 0;
@@ -62,9 +63,14 @@ sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
         sheaf_status *st = sheaf__masked_places(in);
         return st == NULL ? sheaf__masked_find(in) : st;
     }
-    sheaf_status *st = sheaf__data_images_rows_new(in->data);
-    in->data->pads_seen = in->data->images->place.file == SHEAF__IMAGES_BOUND;
-    TRY(st, in->data->pads_seen ? sheaf__bound_find(in) : sheaf__marked_find(in));
+    const sheaf__image_file form = in->data->images->place.file;
+    sheaf_status *st = form == SHEAF__IMAGES_FOLDED ? sheaf__folded_find(in) : NULL;
+    TRY(st, sheaf__data_images_rows_new(in->data));
+    in->data->pads_seen = form == SHEAF__IMAGES_BOUND;
+    if (form == SHEAF__IMAGES_BOUND)
+        TRY(st, sheaf__bound_find(in));
+    else if (form == SHEAF__IMAGES_MARKED)
+        TRY(st, sheaf__marked_find(in));
     return st == NULL ? place(in) : st;
 }
 

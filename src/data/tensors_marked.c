@@ -57,13 +57,16 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, int64_t *ca
     return st;
 }
 
-/* There must be as many images as marks, each of the tower's size. */
-static sheaf_status *check_pixels(const sheaf__tensors *in)
+sheaf_status *sheaf__marked_pixels(sheaf__tensors *in)
 {
     const sheaf__tower *tower = &in->data->images->tower[0];
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, pixels_of);
     if (e == NULL && in->images == 0)
         return NULL;
+    for (int64_t i = 0; i < in->images; i++) {
+        in->image[i].pixels[0] = e;
+        in->image[i].item = i;
+    }
     sheaf_status *st = e == NULL ? NULL : sheaf__pixels_check_type(e);
     if (st != NULL ||
         (e != NULL && e->ndim == 4 && e->shape[0] == in->images && e->shape[1] == tower->channels &&
@@ -94,10 +97,5 @@ sheaf_status *sheaf__marked_find(sheaf__tensors *in)
             "im_start_token, im_patch_token and im_end_token in config.json");
     for (int64_t r = 0; r < in->rows && known && st == NULL; r++)
         st = find_in_row(in, &m, &capacity, r);
-    TRY(st, check_pixels(in));
-    for (int64_t i = 0; i < in->images && st == NULL; i++) {
-        in->image[i].pixels[0] = e;
-        in->image[i].item = i;
-    }
-    return st;
+    return TRY(st, sheaf__marked_pixels(in));
 }

@@ -196,6 +196,99 @@ static void test_marked__what_is_not_whole_is_named(void **state)
     assert_null(data);
 }
 
+/* ---- folded: one token for all rows ---- */
+
+static sheaf_status *open_folded(sheaf_data **data, const tensor *list, int n)
+{
+    sheaf_config config = of_family(SHEAF_CHATGLM);
+    config.patches = 16; /* of which each four give a row */
+    config.vit = (sheaf_vit){ .layers = 1, .height = 8, .width = 8, .patch = 2, .channels = 3 };
+    config.pad = 13;
+    config.image_mark.patch = -1;
+    write_file(list, n);
+    return sheaf_data_open(data, path, &(sheaf_data_options){ .config = &config });
+}
+
+/* Row 0 is padded on the left; row 1 has no image, so that its end is padding here. */
+static const int64_t folded[2 * 8] = {
+    13, 1, BEGIN, 13, END, 3, 4, 5, 1, 2, 3, 4, 5, 6, 7, 8,
+};
+static const int64_t folded_labels[2 * 8] = {
+    NO, NO, NO, NO, NO, NO, 4, 5, NO, NO, 3, 4, NO, NO, NO, NO,
+};
+static const int64_t folded_mask[2 * 8] = { 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+static const int64_t folded_position[2 * 8] = { 0, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 7 };
+#define FOLDED                                                                                     \
+    { "input_ids", "I64", { 2, 8 }, folded }, { "labels", "I64", { 2, 8 }, folded_labels },        \
+    {                                                                                              \
+        "images", "F32",                                                                           \
+        {                                                                                          \
+            1, 3, 8, 8                                                                             \
+        }                                                                                          \
+    }
+
+static void test_folded__rows_stand_in_the_place_of_one_token(void **state)
+{
+    const tensor list[] = { FOLDED,
+                            { "attention_mask", "I64", { 2, 8 }, folded_mask },
+                            { "position_ids", "I64", { 2, 8 }, folded_position } };
+    static const int32_t want[22] = { 13, 1, BEGIN, 13, 13, 13, 13, END, 3,  4,  5,
+                                      1,  2, 3,     4,  5,  6,  7,  8,   13, 13, 13 },
+                         labels[22] = { NO, NO, NO, NO, NO, NO, NO, NO, 4,  5,  NO,
+                                        NO, 3,  4,  NO, NO, NO, NO, NO, NO, NO, NO },
+                         place[22] = { 0, 0, 1, 2, 2, 2, 2, 3, 4, 5, 6,
+                                       0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 7 },
+                         image[6] = { 2, 3, 4, 5, 6, 7 };
+    static const uint8_t seen[22] = { 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                      1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0 };
+    const int64_t rows[] = { 0, 1 };
+    int32_t token[22], label[22], position[22], at[6];
+    uint8_t mask[22];
+    sheaf_data *data;
+    for (int given = 0; given < 2; given++) { /* without positions they count from the padding on */
+        CHECK_OK(open_folded(&data, list, given ? 5 : 4));
+        assert_int_equal(sheaf_data_seq(data), 11);
+        CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = token,
+                                                  .labels = label,
+                                                  .position = position,
+                                                  .mask = mask,
+                                                  .image_row = at },
+                                  data, rows, 2));
+        assert_int_equal(sheaf_data_images(data, rows, 2).images, 1);
+        CHECK_BYTES("ids", token, want, sizeof want);
+        for (int i = 0; i < 22; i++)
+            assert_int_equal(label[i], labels[i] == NO ? SHEAF__IGNORED : labels[i]);
+        CHECK_BYTES("mask", mask, seen, sizeof seen);
+        CHECK_BYTES("image rows", at, image, sizeof image);
+        for (int i = 0; i < 22; i++)
+            assert_int_equal(position[i], place[i] + (!given && i > 0 && i < 11));
+        sheaf_data_close(data);
+    }
+}
+
+static void test_folded__what_is_not_whole_is_named(void **state)
+{
+    static const struct {
+        int64_t id[8];
+        const char *part;
+    } bad[] = {
+        { { 1, BEGIN, 13, 13, END, 2, 3, 4 },
+          "row 1, position 2 | an image as 10, one token for all its rows" },
+        { { 1, 2, 3, 4, 5, 6, BEGIN, 13 }, "row 1, position 7" },
+        { { 1, END, 3, 4, 5, 6, 7, 8 }, "row 1, position 2" },
+        { { BEGIN, 13, END, BEGIN, 13, END, 7, 8 }, "'images' | [2, 3, 8, 8], an image for each" },
+    };
+    sheaf_data *data;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        int64_t ids[16];
+        memcpy(ids, folded, sizeof ids);
+        memcpy(ids, bad[i].id, sizeof bad[i].id);
+        tensor list[] = { FOLDED };
+        list[0].value = ids;
+        CHECK_FAILS(open_folded(&data, list, 3), SHEAF_E_DATA, bad[i].part);
+    }
+}
+
 /* ---- bounds ---- */
 
 static const int64_t bound_ids[2 * 8] = { 1, 0, 0, 2, 3, 4, 5, 0, 1, 0, 0, 0, 0, 6, 7, 0 };
@@ -614,6 +707,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_marked__images_are_where_the_tokens_say),
         cmocka_unit_test(test_marked__what_is_not_whole_is_named),
+        cmocka_unit_test(test_folded__rows_stand_in_the_place_of_one_token),
+        cmocka_unit_test(test_folded__what_is_not_whole_is_named),
         cmocka_unit_test(test_bound__images_of_own_sizes),
         cmocka_unit_test(test_bound__labels_may_be_shifted),
         cmocka_unit_test(test_bound__padding_is_seen_in_whole_rows),

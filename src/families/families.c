@@ -14,7 +14,7 @@ static const sheaf__family *const table[] = {
     [SHEAF_OMNILMM] = &sheaf__family_omnilmm,   [SHEAF_MINICPMV] = &sheaf__family_minicpmv,
     [SHEAF_GEMMA] = &sheaf__family_gemma,       [SHEAF_QWEN3_MOE] = &sheaf__family_qwen3_moe,
     [SHEAF_COGVLM2] = &sheaf__family_cogvlm2,   [SHEAF_GLM] = &sheaf__family_glm,
-    [SHEAF_GLM4] = &sheaf__family_glm4,
+    [SHEAF_GLM4] = &sheaf__family_glm4,         [SHEAF_CHATGLM] = &sheaf__family_chatglm,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

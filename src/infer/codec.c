@@ -172,24 +172,28 @@ sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n)
     return st;
 }
 
-/* Ids and, behind them, which are places of pictures. */
+/* Ids and, behind them, positions and which are places of pictures. */
 static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__codec *w,
                                const sheaf__chat_ids *said)
 {
     const size_t n = (size_t)said->count;
     sheaf_status *st = check_length(w, said->count);
-    int32_t *ids = st == NULL ? malloc(n * (sizeof *ids + 2)) : NULL;
+    const bool shared = sheaf__family_for(w->config)->image.one_position;
+    int32_t *ids = st == NULL ? malloc(n * (2 * sizeof *ids + 2)) : NULL;
     if (st == NULL && ids == NULL)
         st = sheaf__no_memory("prompt");
     if (st != NULL)
         return st;
-    uint8_t *embed = (uint8_t *)(ids + n), *expert = embed + n;
+    uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
     const bool any = memchr(said->row, 1, n) != NULL;
     memcpy(ids, said->id, n * sizeof *ids);
     memcpy(embed, said->row, n);
     memset(expert, 0, n);
+    if (shared && any)
+        sheaf__image_shared_positions(ids + n, embed, said->count, w->config);
     *out = (sheaf__prompt){ .ids = ids,
                             .n = said->count,
+                            .position = shared && any ? ids + n : NULL,
                             .embed = any ? embed : NULL,
                             .expert = any ? expert : NULL,
                             .written = said->written };

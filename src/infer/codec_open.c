@@ -192,17 +192,18 @@ static sheaf_status *find_template(sheaf__codec *w, const sheaf__codec_options *
 static sheaf_status *open_any(sheaf__codec *out, const sheaf_config *config,
                               const sheaf__codec_options *options)
 {
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
     *out = (sheaf__codec){ .config = config,
                            .max_length = options->max_length,
                            .bos = config->bos,
                            .eos = config->neos > 0 ? config->eos[0] : -1,
-                           .images = sheaf__family_for(config)->towers != NULL,
+                           .images = sheaf__towers_of(tower, config) > 0,
                            .dated = options->date != NULL && options->date[0] != '\0',
                            .specials = options->specials,
                            .end = -1 };
     const char *name = options->version;
     /* a byte vocabulary works with both kinds of templates; without a tokenizer any may be named */
-    const bool placed = sheaf__family_for(config)->pictures != NULL,
+    const bool placed = sheaf__pictures_of(config) != NULL,
                old = !placed && name != NULL && config->byte_vocab && is_old_template(name);
     if (placed)
         return open_placed(out, options);
@@ -227,7 +228,7 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
     out->borrowed = true;
     if (w->templated || w->tokenizer == NULL || w->chat != NULL)
         sheaf__codec_note_date(w, true, events);
-    if (w->templated || sheaf__family_for(w->config)->pictures != NULL)
+    if (w->templated || sheaf__pictures_of(w->config) != NULL)
         return NULL;
     if (w->tokenizer == NULL)
         return find_template(out, &(sheaf__codec_options){ .events = events });

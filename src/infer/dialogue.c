@@ -231,7 +231,8 @@ static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const c
     if (marks > 0 && marks != waiting(d))
         return other_marks(d, marks);
     for (int64_t i = 0; i < waiting(d) && marks == 0; i++)
-        sheaf__text_add(&text, "%s\n", SHEAF__PICTURE_HERE);
+        sheaf__text_add(&text, "%s%s", SHEAF__PICTURE_HERE,
+                        d->codec->chat_encoder.form.joined ? "" : "\n");
     sheaf__text_add(&text, "%s", query);
     return sheaf__text_take(out, &text);
 }

@@ -532,9 +532,8 @@ static sheaf_status *read_file(sheaf__prompts *p, const sheaf__codec *w,
         if (plain)
             return st;
     }
-    return w->images && sheaf__family_for(w->config)->pictures == NULL
-               ? add_records(p, w, from, looked_at)
-               : add_lines(p, w, from);
+    return w->images && sheaf__pictures_of(w->config) == NULL ? add_records(p, w, from, looked_at)
+                                                              : add_lines(p, w, from);
 }
 
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *w,

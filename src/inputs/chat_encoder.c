@@ -26,6 +26,12 @@ sheaf_status *sheaf__chat_encoder_marks(sheaf__chat_encoder *encoder, const shea
     json_t *object = NULL;
     sheaf_status *st = NULL;
     sheaf__family_for(config)->pictures(&encoder->form, config);
+    if (encoder->form.stop != NULL && encoder->tokenizer != NULL) {
+        const int32_t stop = sheaf__tokenizer_find(encoder->tokenizer, encoder->form.stop);
+        encoder->eos_id = stop >= 0 ? stop : encoder->eos_id;
+    }
+    encoder->begins = sheaf__family_for(config)->image.before > 0;
+    encoder->ends = sheaf__family_for(config)->image.after > 0;
     if (encoder->tokenizer == NULL && config->json != NULL)
         st = sheaf__json_parse(&object, config->json, strlen(config->json));
     for (int i = 0; i < SHEAF__MARKS && st == NULL; i++) {
@@ -222,7 +228,9 @@ static sheaf_status *find_rows(sheaf__chat_ids *out, const sheaf__chat_encoder *
         if (i == out->count || where[i].begin != mark[k].begin || where[i].end != mark[k].end ||
             out->id[i] != s->mark[mark[k].mark])
             return other_tokens(s, mark[k].mark);
-        out->row[i] = mark[k].mark == SHEAF__MARK_ROW;
+        out->row[i] = mark[k].mark == SHEAF__MARK_ROW ||
+                      (s->begins && mark[k].mark == SHEAF__MARK_BEGIN) ||
+                      (s->ends && mark[k].mark == SHEAF__MARK_END);
     }
     return NULL;
 }

@@ -14,6 +14,7 @@ typedef struct sheaf__chat_encoder {
     const char *bos, *eos;             /* the tokenizer's tokens as text, or NULL; borrowed */
     int32_t bos_id, eos_id;            /* -1: none */
     int32_t mark[SHEAF__MARKS];        /* ids; -1: none */
+    bool begins, ends;                 /* rows of a tower stand in the place of these marks, too */
     bool specials;                     /* special tokens in what people wrote are tokens */
 } sheaf__chat_encoder;
 
@@ -25,7 +26,7 @@ sheaf_status *sheaf__chat_encoder_marks(sheaf__chat_encoder *encoder, const shea
 typedef struct sheaf__chat_ids {
     int32_t *id;              /* [count] */
     sheaf__text_range *where; /* [count] in the text; begin == end: stands for no text */
-    uint8_t *row;             /* [count] 1: a row of a picture */
+    uint8_t *row;             /* [count] 1: a row of a tower stands here */
     int64_t count;
     const char *written; /* the first special token in what people wrote, encoded as text; borrowed,
                             or NULL */

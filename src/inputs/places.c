@@ -220,7 +220,7 @@ static sheaf_status *put_message(placing *p, bool named)
     for (int64_t i = 0; i < p->pictures && !named; i++)
         if (p->shown[i].message == p->message && !p->used[i]) {
             put_picture(p, i);
-            sheaf__text_add(&p->text, "\n");
+            sheaf__text_add(&p->text, "%s", p->form->joined ? "" : "\n");
         }
     sheaf_status *st = put_content(p, m);
     if (st == NULL && p->pictures > 0) {

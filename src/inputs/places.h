@@ -3,7 +3,8 @@
  *
  * A picture stands where its name does in a user's message: "<image>" for the one picture of a
  * conversation (or for each in turn, if all are called so), "<image_00>" where each has its own
- * name. If no picture is named, all stand in front of the message they came with, a line each. A
+ * name. If no picture is named, all stand in front of the message they came with, a line each (or
+ * joined to it, as the form says). A
  * name in a user's message is never text: without its picture it is an error.
  *
  * Frames of a video stand as one picture for each group of them; the name of a video places all of

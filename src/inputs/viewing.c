@@ -11,8 +11,8 @@ void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
 {
     *out = (sheaf__viewing){ 0 };
     out->towers = sheaf__towers_of(out->tower, config);
-    if (sheaf__family_for(config)->pictures != NULL)
-        sheaf__family_for(config)->pictures(&out->form, config);
+    if (sheaf__pictures_of(config) != NULL)
+        sheaf__pictures_of(config)(&out->form, config);
 }
 
 /*   known  expected hash of the file; NULL: any */

@@ -122,7 +122,7 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
 {
     sheaf__viewing viewing = { 0 };
     sheaf__sliced s;
-    if (sheaf__family_for(config)->pictures != NULL)
+    if (sheaf__pictures_of(config) != NULL)
         sheaf__viewing_of(&viewing, config);
     if (viewing.form.resolution == 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--images");

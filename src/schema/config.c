@@ -148,6 +148,26 @@ int32_t sheaf__image_id(const sheaf_config *config)
     return sheaf__family_for(config)->image.pads && config->pad >= 0 ? (int32_t)config->pad : 0;
 }
 
+void (*sheaf__pictures_of(const sheaf_config *config))(sheaf__picture_form *, const sheaf_config *)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    return sheaf__towers_of(tower, config) > 0 ? sheaf__family_for(config)->pictures : NULL;
+}
+
+void sheaf__image_shared_positions(int32_t *position, const uint8_t *embed, int64_t n,
+                                   const sheaf_config *config)
+{
+    const int64_t before = sheaf__family_for(config)->image.before,
+                  gives = sheaf__image_rows(config), whole = sheaf__image_positions(config);
+    int64_t inside = 0; /* positions of images that are complete or begun */
+    int32_t next = 0;
+    for (int64_t t = 0; t < n; t++) {
+        const int64_t at = embed[t] ? inside++ % whole - before : 0;
+        next += t > 0 && !(at > 0 && at < gives);
+        position[t] = next;
+    }
+}
+
 sheaf_component sheaf__family_component(const sheaf__family *family, const char *name)
 {
     for (const sheaf__component_rule *rule = family->components; rule->part != NULL; rule++)

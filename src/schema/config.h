@@ -31,6 +31,7 @@ typedef enum sheaf_family {
     SHEAF_COGVLM2,
     SHEAF_GLM,
     SHEAF_GLM4,
+    SHEAF_CHATGLM,
     SHEAF_FAMILIES /* how many there are */
 } sheaf_family;
 typedef enum sheaf_rope_type {
@@ -128,10 +129,11 @@ typedef struct sheaf_config {
     sheaf_vit vit;
     sheaf_encoder encoder; /* CogAgent only */
     /* OmniLMM, MiniCPM-V: ids of the tokens that begin an image, stand for each row of it, and end
-     * it. */
+     * it; GLM-4V: the first and the last, -1: none. */
     struct {
         int64_t begin, patch, end;
     } image_mark;
+    double image_divisor; /* GLM-4V: of an image's rows in the sequence */
     double initializer_range;
     int64_t bos, pad; /* -1 = none */
     int64_t eos[SHEAF_MAX_EOS];

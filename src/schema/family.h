@@ -105,7 +105,9 @@ typedef enum sheaf__image_file {
     SHEAF__IMAGES_MASKED, /* by masks of its positions, an image in each row */
     SHEAF__IMAGES_MARKED, /* by tokens: one that begins it, one for each row of it, one that ends it
                            */
-    SHEAF__IMAGES_BOUND   /* by a list of its bounds */
+    SHEAF__IMAGES_BOUND,  /* by a list of its bounds */
+    SHEAF__IMAGES_FOLDED  /* by tokens: one that begins it, one for all rows of it, one that ends it
+                           */
 } sheaf__image_file;
 
 enum { SHEAF__ANY_IMAGES = INT32_MAX }; /* no family of which this is `most` sets a limit */
@@ -145,10 +147,13 @@ typedef struct sheaf__picture_form {
     /* The slices of a picture stand together between the marks of a slice, each between those of a
      * picture; else each stands between the marks of a slice. */
     bool together;
+    bool joined; /* in front of a message a picture stands without a line of its own */
     bool halved; /* pixels less a half, over a half; else CLIP's mean and deviation */
     bool bos;    /* in front, also where the template writes none */
     const char *chat, *byte_chat; /* template where none is named or stored; of bytes */
     const char *system;           /* message, where a conversation has none; NULL */
+    /* Token that ends an answer where the template writes none; NULL: eos. */
+    const char *stop;
     double temperature, top_p, repetition_penalty; /* sampling, where nothing else is said */
     int64_t top_k;
 } sheaf__picture_form;
@@ -382,6 +387,13 @@ int64_t sheaf__image_rows(const sheaf_config *config);
 int64_t sheaf__image_positions(const sheaf_config *config);
 /* sheaf__image_id - that its positions hold, where they are laid out by masks. */
 int32_t sheaf__image_id(const sheaf_config *config);
+/* sheaf__pictures_of - the family's `pictures`, of a model that has towers; NULL: it reads none, or
+ * not in conversations. */
+void (*sheaf__pictures_of(const sheaf_config *config))(sheaf__picture_form *, const sheaf_config *);
+/* sheaf__image_shared_positions - of a sequence whose whole images stand where `embed` is not 0:
+ * 0, 1, ..., but one for all rows of an image (image.one_position). */
+void sheaf__image_shared_positions(int32_t *position, const uint8_t *embed, int64_t n,
+                                   const sheaf_config *config);
 /* sheaf__image_experts - of these, how many use the visual experts. */
 int64_t sheaf__image_experts(const sheaf_config *config);
 /* sheaf__family_component - which part of a model a tensor is, by its name or a LoRA factor's. */

@@ -1,0 +1,192 @@
+/* chatglm.c - the descriptor of ChatGLM's GLM-4-9B, GLM-4V-9B and CogAgent-9B: a decoder of Llama's
+ * kin (families/llama), and before it, where the config has a tower, EVA2-CLIP with a convolution
+ * of 2 x 2 patches and CogVLM's adapter (common/eva_clip.h). A row before and one behind an image's
+ * rows, the whole divided by scaling_factor, stand in the sequence. */
+#include "families/chatglm/chatglm.h"
+
+#include "base/base.h"
+#include "base/elementary.h"
+#include "families/common/eva_clip.h"
+#include "families/llama/llama.h"
+#include "tape/scaled.h"
+
+struct sheaf__towers {
+    sheaf__eva eva;
+};
+
+/* Half of each head turns, neighbours by one angle. Its config is read by config.c. */
+static const sheaf__llama_form form = {
+    .bias = SHEAF__BIAS_SAID_QKV,
+    .windows = SHEAF__WINDOW_NEVER,
+    .partial = true,
+    .fused = true,
+    .fused_mlp = true,
+    .rope_pairs = true,
+};
+
+/* ---- small models that `init` makes by name ---- */
+
+static const sheaf__family_spec specs[] = {
+    { "glm4v-tiny",
+      "GLM-4V, byte vocabulary, hidden 128, 4 layers, images of 56 x 56: 1.1 million parameters" },
+    { NULL },
+};
+
+static sheaf_status *spec_config(char **out, int which)
+{
+    sheaf_text text = { 0 };
+    sheaf__text_add(
+        &text,
+        "{\n  \"architectures\": [\n    \"ChatGLMModel\"\n  ],\n  \"add_bias_linear\": false,\n"
+        "  \"add_qkv_bias\": true,\n  \"boi_token_id\": 259,\n  \"eoi_token_id\": 260,\n"
+        "  \"bos_token_id\": 256,\n  \"eos_token_id\": 257,\n  \"ffn_hidden_size\": 352,\n"
+        "  \"hidden_size\": 128,\n  \"initializer_range\": 0.05,\n  \"kv_channels\": 32,\n"
+        "  \"layernorm_epsilon\": 1.5625e-07,\n  \"model_type\": \"chatglm\",\n"
+        "  \"multi_query_attention\": true,\n  \"multi_query_group_num\": 2,\n"
+        "  \"num_attention_heads\": 4,\n  \"num_layers\": 4,\n  \"original_rope\": true,\n"
+        "  \"pad_token_id\": 258,\n  \"padded_vocab_size\": 262,\n  \"post_layer_norm\": true,\n"
+        "  \"rmsnorm\": true,\n  \"rope_ratio\": 1,\n  \"seq_length\": 1024,\n"
+        "  \"sheaf_tokenizer\": \"bytes\",\n  \"tie_word_embeddings\": false,\n"
+        "  \"torch_dtype\": \"float32\",\n");
+    sheaf__text_add(
+        &text,
+        "  \"vision_config\": {\n    \"dropout_prob\": 0.0,\n    \"hidden_act\": \"gelu\",\n"
+        "    \"hidden_size\": 64,\n    \"image_size\": 56,\n    \"in_channels\": 3,\n"
+        "    \"intermediate_size\": 172,\n    \"layer_norm_eps\": 1e-06,\n    \"num_heads\": 4,\n"
+        "    \"num_hidden_layers\": 3,\n    \"num_positions\": 17,\n    \"patch_size\": 14,\n"
+        "    \"scaling_factor\": 8\n  }\n}\n");
+    return sheaf__text_take(out, &text);
+}
+
+/* ---- the tower ---- */
+
+static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
+{
+    if (c->vit.layers == 0)
+        return 0;
+    out[0] = sheaf__vit_tower(c, 1, c->patches / (SHEAF__EVA_BLOCK * SHEAF__EVA_BLOCK));
+    return 1;
+}
+
+static const sheaf__eva_names names = {
+    .patch = SHEAF__CHATGLM_VISION "patch_embedding.proj.",
+    .class_token = SHEAF__CHATGLM_VISION "patch_embedding.cls_embedding",
+    .positions = SHEAF__CHATGLM_VISION "patch_embedding.position_embedding.weight",
+    .layer = SHEAF__CHATGLM_VISION "transformer.layers.%d.",
+    .up = "mlp.fc1",
+    .down = "mlp.fc2",
+    .conv = SHEAF__CHATGLM_VISION "conv.",
+    .adapter = SHEAF__CHATGLM_VISION "linear_proj.",
+    .begin = SHEAF__CHATGLM_VISION "boi",
+    .end = SHEAF__CHATGLM_VISION "eoi",
+};
+
+static sheaf_status *build(sheaf__model *m)
+{
+    sheaf_status *st = sheaf__llama_build(m);
+    if (st != NULL || m->schema->config.vit.layers == 0)
+        return st;
+    m->towers = calloc(1, sizeof *m->towers);
+    if (m->towers == NULL)
+        return sheaf__no_memory("vision tower");
+    return m->begins ? sheaf__eva_build(m, &m->towers->eva, &names) : NULL;
+}
+
+static void release(sheaf__model *m)
+{
+    if (m->towers != NULL)
+        sheaf__eva_release(&m->towers->eva);
+    free(m->towers);
+}
+
+static sheaf__value *encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
+{
+    return sheaf__eva_record(m, &m->towers->eva, tape, pass, tower);
+}
+
+static void place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
+                  const sheaf__pass *pass)
+{
+    sheaf__eva *e = &m->towers->eva;
+    sheaf__value *whole = sheaf__record_around(tape, image, pass->images, &e->begin, &e->end);
+    whole = sheaf__record_divide(tape, whole, (float)m->schema->config.image_divisor);
+    sheaf__record_place_images(tape, x, whole, pass->images, NULL, NULL, pass->images_in);
+}
+
+/* How pictures stand in a conversation, and how CogAgent's scripts ask. */
+static void pictures(sheaf__picture_form *out, const sheaf_config *c)
+{
+    *out = (sheaf__picture_form){
+        .mark = { [SHEAF__MARK_BEGIN] = { "<|begin_of_image|>", "boi_token_id" },
+                  [SHEAF__MARK_ROW] = { "<|endoftext|>", "pad_token_id" },
+                  [SHEAF__MARK_END] = { "<|end_of_image|>", "eoi_token_id" } },
+        .rows = c->patches / (SHEAF__EVA_BLOCK * SHEAF__EVA_BLOCK),
+        .joined = true,
+        .chat = "glm4",
+        .byte_chat = "glm4",
+        .stop = "<|user|>",
+        .temperature = 1,
+        .top_k = 1,
+        .top_p = 1,
+        .repetition_penalty = 1,
+    };
+}
+
+/* ---- the descriptor ---- */
+
+static const char frequencies[] = "rotary_pos_emb.inv_freq";
+
+/* Stored, and not read: upstream computes them anew. */
+static bool idle(const char *name, bool (*has)(const void *self, const char *begin),
+                 const void *self)
+{
+    return sheaf__ends_with(name, frequencies);
+}
+
+static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
+{
+    const int64_t rot = c->head_dim / 2;
+    return (float)(1.0 / sheaf__pow_d(c->rope.theta, 2.0 * (double)index / (double)rot));
+}
+
+static const sheaf__component_rule components[] = {
+    { SHEAF__CHATGLM_VISION "patch_embedding", SHEAF_PLAN_VIT },
+    { SHEAF__CHATGLM_VISION "transformer", SHEAF_PLAN_VIT },
+    { SHEAF__CHATGLM_VISION, SHEAF_PLAN_ADAPTER },
+    { "word_embeddings", SHEAF_PLAN_EMBEDDINGS },
+    { "output_layer", SHEAF_PLAN_EMBEDDINGS },
+    { NULL },
+};
+
+const sheaf__family sheaf__family_chatglm = {
+    .id = SHEAF_CHATGLM,
+    .name = SHEAF__CHATGLM_NAME,
+    .title = "ChatGLM's GLM-4",
+    .form = &form,
+    .specs = specs,
+    .spec_config = spec_config,
+    .position_key = "seq_length",
+    .claims = sheaf__chatglm_claims,
+    .read = sheaf__chatglm_config,
+    .text = sheaf__chatglm_text,
+    .rows = sheaf__chatglm_rows,
+    .signature = "transformer.embedding.:word_embeddings "
+                 "transformer.encoder.:self_attention.query_key_value.weight",
+    .idle = idle,
+    .buffer = buffer,
+    .head = "transformer.output_layer.weight",
+    .table = "transformer.embedding.word_embeddings.weight",
+    .components = components,
+    .towers = towers,
+    .image = { .before = 1,
+               .after = 1,
+               .most = 1,
+               .one_position = true,
+               .file = SHEAF__IMAGES_FOLDED },
+    .pictures = pictures,
+    .lora_targets = "query_key_value",
+    .build = build,
+    .encode = encode,
+    .place = place,
+    .release = release,
+};
