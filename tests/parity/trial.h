@@ -240,6 +240,7 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
     CHECK_OK(sheaf__model_new(&model, &c, t->opened->schema,
                               &(sheaf__model_options){ .trains = t->backward ? everything : NULL,
                                                        .backward = t->backward,
+                                                       .train_lora = t->backward,
                                                        .positions = seq,
                                                        .lora = t->opened->lora }));
     CHECK_OK(sheaf__model_load(model, t->opened->weights, t->opened->adapter));

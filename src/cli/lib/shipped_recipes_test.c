@@ -39,6 +39,7 @@ static const struct {
     { "minicpmv-", "minicpmv-2.6" },
     { "minicpmv-", "minicpmv-4.5" },
     { "omnilmm-", "omnilmm-12b" },
+    { "glm4v-", "cogagent-9b" },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "256" EVA("257", "224") },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "1225" EVA("1226", "490") },
     { "cogvlm2-",
@@ -88,6 +89,8 @@ static const struct {
     { "minicpmv-full", 0, INT64_C(3434000000), INT64_C(8695895280) },
     { "omnilmm-lora", 64 * 32 * INT64_C(26624), 0, 0 },
     { "omnilmm-full", 0, INT64_C(11610000000), INT64_C(11620000000) },
+    /* of the text model and of the tower */
+    { "glm4v-lora", 8 * (40 * INT64_C(8704) + 63 * 7168), 0, 0 },
     { "cogagent-head-only", 0, 32000 * INT64_C(4096), 32000 * INT64_C(4096) },
 };
 
