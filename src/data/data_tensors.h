@@ -27,6 +27,7 @@ typedef struct sheaf__tensors {
     sheaf__found_image
         *image; /* [images] ascending by row and begin; in the form with masks one entry for all */
     int64_t images;
+    bool by_row; /* that one entry is for all: item r is row r's */
 } sheaf__tensors;
 
 /* sheaf__tensors_bad - "'name': expected ..."; _bad_value: "'name': row, position: found". */

@@ -170,7 +170,7 @@ sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in)
     pixels *p = calloc(1, sizeof *p);
     if (p == NULL)
         return sheaf__data_no_memory(0);
-    *p = (pixels){ in->file, images, in->image, by_masks(in) };
+    *p = (pixels){ in->file, images, in->image, in->by_row };
     in->file = NULL;
     in->image = NULL;
     images->self = p;

@@ -3,16 +3,31 @@
 #include "base/base.h"
 #include "data/data_tensors.h"
 
-/* The tensors of the images, by tower. */
-static const char *const images_of[] = { "vision_image", "cross_image" };
+/* The tensors of the images, by tower: one for each row, or, as programs on the hub have them, one
+ * for each row with an image. */
+static const char *const images_of[][2] = { { "vision_image", "images" },
+                                            { "cross_image", "cross_images" } };
 enum { MOST_IMAGES = sizeof images_of / sizeof *images_of };
+
+/* Files of programs on the hub may hold further tensors. */
+static bool is_hubs(const sheaf__tensors *in)
+{
+    return sheaf__safetensors_find(in->file, "images_per_row") != NULL ||
+           sheaf__safetensors_find(in->file, images_of[0][1]) != NULL;
+}
+
+static const char *image_name(const sheaf__tensors *in, int tower)
+{
+    return images_of[tower][is_hubs(in)];
+}
 
 bool sheaf__masked_known(const sheaf__tensors *in, const char *name)
 {
     for (int t = 0; t < in->data->images->towers && t < MOST_IMAGES; t++)
-        if (strcmp(name, images_of[t]) == 0)
+        if (strcmp(name, images_of[t][0]) == 0)
             return true;
-    return strcmp(name, "context_length") == 0; /* masks are known as tensors of rows */
+    /* masks are known as tensors of rows */
+    return strcmp(name, "context_length") == 0 || is_hubs(in);
 }
 
 /* Does the file mark an image's positions at all? */
@@ -24,7 +39,7 @@ static const char *embed_name(const sheaf__tensors *in)
 }
 
 static sheaf_status *check_pixels(const sheaf__tensors *in, const char *name,
-                                  const sheaf__tower *tower)
+                                  const sheaf__tower *tower, int64_t images)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
     const int64_t channels = tower->channels, height = tower->height, width = tower->width;
@@ -32,12 +47,12 @@ static sheaf_status *check_pixels(const sheaf__tensors *in, const char *name,
         return sheaf_found(sheaf__tensors_bad(name, "the images of the rows, normalised"),
                            "no such tensor");
     sheaf_status *st = sheaf__pixels_check_type(e);
-    if (st != NULL || (e->ndim == 4 && e->shape[0] == in->rows && e->shape[1] == channels &&
+    if (st != NULL || (e->ndim == 4 && e->shape[0] == images && e->shape[1] == channels &&
                        e->shape[2] == height && e->shape[3] == width))
         return st;
     st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
-                        "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", in->rows, channels,
-                        height, width);
+                        "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]%s", images, channels,
+                        height, width, is_hubs(in) ? ", an image for each row that marks one" : "");
     return sheaf__tensors_shape(st, e);
 }
 
@@ -58,12 +73,12 @@ sheaf_status *sheaf__masked_check(const sheaf__tensors *in)
     const sheaf__data_images *images = in->data->images;
     sheaf_status *st = NULL;
     if (images->towers > MOST_IMAGES)
-        return sheaf_found(sheaf__tensors_bad(images_of[0], "images of at most two towers"), "%d",
-                           images->towers);
-    for (int t = 0; embed_name(in) != NULL && t < images->towers && st == NULL; t++)
-        st = check_pixels(in, images_of[t], &images->tower[t]);
+        return sheaf_found(sheaf__tensors_bad(image_name(in, 0), "images of at most two towers"),
+                           "%d", images->towers);
+    for (int t = 0; embed_name(in) != NULL && !is_hubs(in) && t < images->towers && st == NULL; t++)
+        st = check_pixels(in, image_name(in, t), &images->tower[t], in->rows);
     for (int t = 0; t < images->towers && st == NULL; t++)
-        st = check_placed(in, images_of[t]);
+        st = check_placed(in, image_name(in, t));
     return st;
 }
 
@@ -120,16 +135,44 @@ sheaf_status *sheaf__masked_places(sheaf__tensors *in)
     return st;
 }
 
-/* One entry for all: item r of the tensors is row r's, also if the row has no place for it. */
+/* Of the hub: image i is that of the i-th row that marks one. */
+static sheaf_status *find_hubs(sheaf__tensors *in)
+{
+    const sheaf__data_images *images = in->data->images;
+    sheaf_status *st = NULL;
+    in->image = calloc((size_t)in->rows, sizeof *in->image);
+    if (in->image == NULL)
+        return sheaf__data_no_memory(in->rows);
+    for (int64_t r = 0; r < in->rows; r++) {
+        const uint8_t *embed = images->embed + r * in->length;
+        const uint8_t *begin = memchr(embed, 1, (size_t)in->length);
+        if (begin != NULL) {
+            in->image[in->images] = (sheaf__found_image){ r, begin - embed, { NULL }, in->images };
+            in->images++;
+        }
+        images->first[r + 1] = in->images;
+    }
+    for (int t = 0; t < images->towers && in->images > 0 && st == NULL; t++) {
+        st = check_pixels(in, image_name(in, t), &images->tower[t], in->images);
+        for (int64_t i = 0; i < in->images; i++)
+            in->image[i].pixels[t] = sheaf__safetensors_find(in->file, image_name(in, t));
+    }
+    return st;
+}
+
+/* Else one entry for all: item r of the tensors is row r's, also if the row has no place for it. */
 sheaf_status *sheaf__masked_find(sheaf__tensors *in)
 {
     if (embed_name(in) == NULL)
         return NULL;
+    if (is_hubs(in))
+        return find_hubs(in);
     in->image = calloc(1, sizeof *in->image);
     if (in->image == NULL)
         return sheaf__data_no_memory(1);
     in->images = 1;
+    in->by_row = true;
     for (int t = 0; t < in->data->images->towers; t++)
-        in->image[0].pixels[t] = sheaf__safetensors_find(in->file, images_of[t]);
+        in->image[0].pixels[t] = sheaf__safetensors_find(in->file, image_name(in, t));
     return NULL;
 }

@@ -187,7 +187,7 @@ static void check_case(const recording *r, const json_t *one, size_t index)
     snprintf(what, sizeof what, "%.1000s: case %zu (%s)", r->path, index,
              string_of(one, "version"));
     sheaf__template version;
-    CHECK_OK(sheaf__template_find(&version, string_of(one, "version")));
+    CHECK_OK(sheaf__template_find(&version, string_of(one, "version"), NULL));
     assert_string_equal(sheaf__template_name(version), string_of(one, "version"));
     const sheaf__sequence_options options = { number_of(one, "image_length"),
                                               number_of(one, "max_length"), r->bos, r->eos,
@@ -449,12 +449,20 @@ static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in
 static void test_template__names_are_exact(void **state)
 {
     sheaf__template which;
-    CHECK_FAILS(sheaf__template_find(&which, "chatold"), SHEAF_E_ARG, "'chatold' | chat_old");
-    CHECK_FAILS(sheaf__template_find(&which, ""), SHEAF_E_ARG, "base, chat, vqa or chat_old");
-    for (int i = 0; i < SHEAF__TEMPLATES; i++) {
-        CHECK_OK(sheaf__template_find(&which, sheaf__template_name((sheaf__template)i)));
+    CHECK_FAILS(sheaf__template_find(&which, "chatold", NULL), SHEAF_E_ARG, "'chatold' | chat_old");
+    CHECK_FAILS(sheaf__template_find(&which, "", NULL), SHEAF_E_ARG, "base, chat, vqa or chat_old");
+    for (int i = 0; i < SHEAF__QUESTION; i++) {
+        CHECK_OK(sheaf__template_find(&which, sheaf__template_name((sheaf__template)i), NULL));
         assert_int_equal(which, i);
     }
+    const sheaf_config hub = { .family = SHEAF_COGVLM_HF }, agent = { .family = SHEAF_COGAGENT_HF };
+    CHECK_OK(sheaf__template_find(&which, "chat", &hub));
+    assert_int_equal(which, SHEAF__QUESTION);
+    CHECK_OK(sheaf__template_find(&which, "vqa", &hub));
+    assert_int_equal(which, SHEAF__SHORT_QUESTION);
+    CHECK_FAILS(sheaf__template_find(&which, "chat_old", &hub), SHEAF_E_ARG, "base, chat or vqa");
+    CHECK_OK(sheaf__template_find(&which, "chat", &agent));
+    assert_int_equal(which, SHEAF__CHAT);
 }
 
 static void test_template__turns_before_are_kept_in_order(void **state)
@@ -465,6 +473,8 @@ static void test_template__turns_before_are_kept_in_order(void **state)
         " [INST] a [/INST] b [INST] <EOI> [/INST] </s> [INST] q [/INST] ",
         "Question: q Short answer:",
         "Question: a Answer: b\nQuestion: <EOI> Answer: </s>\nQuestion: q Answer:",
+        "Question: a Answer: b\nQuestion: <EOI> Answer: </s>\nQuestion: q Answer:",
+        "Question: a Short answer: b\nQuestion: <EOI> Short answer: </s>\nQuestion: q Short answer:",
     };
     for (int i = 0; i < SHEAF__TEMPLATES; i++) {
         char *text = NULL;
@@ -597,7 +607,7 @@ static void check_composed(const recording *r)
                                            .layout = { number_of(one, "image_length"),
                                                        number_of(one, "max_length"), r->bos, r->eos,
                                                        r->pad } };
-        CHECK_OK(sheaf__template_find(&options.version, string_of(one, "version")));
+        CHECK_OK(sheaf__template_find(&options.version, string_of(one, "version"), NULL));
         sheaf__sequence s = { 0 };
         sheaf_status *st = sheaf__compose(&s, &record, &options);
         if ((st == NULL) != json_is_object(want))

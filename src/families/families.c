@@ -5,16 +5,28 @@
 #include "base/base.h"
 
 static const sheaf__family *const table[] = {
-    [SHEAF_LLAMA] = &sheaf__family_llama,       [SHEAF_MISTRAL] = &sheaf__family_mistral,
-    [SHEAF_QWEN2] = &sheaf__family_qwen2,       [SHEAF_COGVLM] = &sheaf__family_cogvlm,
-    [SHEAF_COGAGENT] = &sheaf__family_cogagent, [SHEAF_QWEN3] = &sheaf__family_qwen3,
-    [SHEAF_SMOLLM3] = &sheaf__family_smollm3,   [SHEAF_OLMO2] = &sheaf__family_olmo2,
-    [SHEAF_PHI3] = &sheaf__family_phi3,         [SHEAF_MIXTRAL] = &sheaf__family_mixtral,
-    [SHEAF_GEMMA2] = &sheaf__family_gemma2,     [SHEAF_GEMMA3] = &sheaf__family_gemma3,
-    [SHEAF_OMNILMM] = &sheaf__family_omnilmm,   [SHEAF_MINICPMV] = &sheaf__family_minicpmv,
-    [SHEAF_GEMMA] = &sheaf__family_gemma,       [SHEAF_QWEN3_MOE] = &sheaf__family_qwen3_moe,
-    [SHEAF_COGVLM2] = &sheaf__family_cogvlm2,   [SHEAF_GLM] = &sheaf__family_glm,
-    [SHEAF_GLM4] = &sheaf__family_glm4,         [SHEAF_CHATGLM] = &sheaf__family_chatglm,
+    [SHEAF_LLAMA] = &sheaf__family_llama,
+    [SHEAF_MISTRAL] = &sheaf__family_mistral,
+    [SHEAF_QWEN2] = &sheaf__family_qwen2,
+    [SHEAF_COGVLM] = &sheaf__family_cogvlm,
+    [SHEAF_COGAGENT] = &sheaf__family_cogagent,
+    [SHEAF_QWEN3] = &sheaf__family_qwen3,
+    [SHEAF_SMOLLM3] = &sheaf__family_smollm3,
+    [SHEAF_OLMO2] = &sheaf__family_olmo2,
+    [SHEAF_PHI3] = &sheaf__family_phi3,
+    [SHEAF_MIXTRAL] = &sheaf__family_mixtral,
+    [SHEAF_GEMMA2] = &sheaf__family_gemma2,
+    [SHEAF_GEMMA3] = &sheaf__family_gemma3,
+    [SHEAF_OMNILMM] = &sheaf__family_omnilmm,
+    [SHEAF_MINICPMV] = &sheaf__family_minicpmv,
+    [SHEAF_GEMMA] = &sheaf__family_gemma,
+    [SHEAF_QWEN3_MOE] = &sheaf__family_qwen3_moe,
+    [SHEAF_COGVLM2] = &sheaf__family_cogvlm2,
+    [SHEAF_COGVLM_HF] = &sheaf__family_cogvlm_hf,
+    [SHEAF_COGAGENT_HF] = &sheaf__family_cogagent_hf,
+    [SHEAF_GLM] = &sheaf__family_glm,
+    [SHEAF_GLM4] = &sheaf__family_glm4,
+    [SHEAF_CHATGLM] = &sheaf__family_chatglm,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

@@ -110,7 +110,7 @@ static sheaf_status *find_chat(sheaf__codec *w, const char *name, bool of_run)
 static bool is_old_template(const char *name)
 {
     sheaf__template which;
-    sheaf_status *st = sheaf__template_find(&which, name);
+    sheaf_status *st = sheaf__template_find(&which, name, NULL);
     const bool is = st == NULL;
     sheaf_status_free(st);
     return is;

@@ -3,34 +3,47 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "schema/family.h"
 
 /* A prompt is `open`, then for each earlier turn: query, `middle`, answer, `again`; then the query
  * and `close`. */
 static const struct {
     const char *name, *open, *middle, *again, *close;
     const char *separator; /* between prompt and answer */
+    bool asks, says;       /* of families with `questions`; of others */
 } templates[SHEAF__TEMPLATES] = {
-    [SHEAF__BASE] = { "base", "", NULL, NULL, "", "<unk>" },
-    [SHEAF__CHAT] = { "chat", " [INST] ", " [/INST] ", " [INST] ", " [/INST] ", "[/INST]" },
-    [SHEAF__VQA] = { "vqa", "Question: ", NULL, NULL, " Short answer:", " Short answer:" },
-    [SHEAF__CHAT_OLD] = { "chat_old",
-                          "Question: ", " Answer: ", "\nQuestion: ", " Answer:", " Answer:" },
+    [SHEAF__BASE] = { "base", "", NULL, NULL, "", "<unk>", true, true },
+    [SHEAF__CHAT] = { "chat", " [INST] ", " [/INST] ", " [INST] ", " [/INST] ", "[/INST]", false,
+                      true },
+    [SHEAF__VQA] = { "vqa", "Question: ", NULL, NULL, " Short answer:", " Short answer:", false,
+                     true },
+    [SHEAF__CHAT_OLD] = { "chat_old", "Question: ", " Answer: ", "\nQuestion: ", " Answer:",
+                          " Answer:", false, true },
+    [SHEAF__QUESTION] = { "chat", "Question: ", " Answer: ", "\nQuestion: ", " Answer:", " Answer:",
+                          true, false },
+    [SHEAF__SHORT_QUESTION] = { "vqa", "Question: ", " Short answer: ", "\nQuestion: ",
+                                " Short answer:", " Short answer:", true, false },
 };
 
-sheaf_status *sheaf__template_find(sheaf__template *out, const char *name)
+sheaf_status *sheaf__template_find(sheaf__template *out, const char *name,
+                                   const sheaf_config *config)
 {
     const char *names[SHEAF__TEMPLATES];
+    const bool asks = config != NULL && sheaf__family_for(config)->questions;
+    int n = 0;
     for (int i = 0; i < SHEAF__TEMPLATES; i++) {
-        names[i] = templates[i].name;
-        if (strcmp(name, names[i]) == 0) {
+        if (!(asks ? templates[i].asks : templates[i].says))
+            continue;
+        names[n++] = templates[i].name;
+        if (strcmp(name, templates[i].name) == 0) {
             *out = (sheaf__template)i;
             return NULL;
         }
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "prompt template");
-    sheaf_expected(st, "base, chat, vqa or chat_old");
+    sheaf_expected(st, asks ? "base, chat or vqa" : "base, chat, vqa or chat_old");
     sheaf_found(st, "'%s'", name);
-    const char *near = sheaf__nearest(name, names, SHEAF__TEMPLATES);
+    const char *near = sheaf__nearest(name, names, n);
     return near == NULL ? st : sheaf_try_this(st, "%s", near);
 }
 
@@ -50,19 +63,19 @@ sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, con
     *out = SHEAF__BASE;
     *from_model = false;
     if (given != NULL && *given != '\0')
-        return sheaf__template_find(out, given);
+        return sheaf__template_find(out, given, config);
     sheaf_status *st = config->json == NULL
                            ? NULL
                            : sheaf__json_parse(&object, config->json, strlen(config->json));
-    const char *name = json_string_value(json_object_get(object, "text_processor_version"));
+    const char *said = sheaf__family_for(config)->template_key,
+               *key = said != NULL ? said : "text_processor_version",
+               *name = json_string_value(json_object_get(object, key));
     if (st == NULL && name != NULL) {
-        sheaf_status *unknown = sheaf__template_find(out, name);
+        sheaf_status *unknown = sheaf__template_find(out, name, config);
         *from_model = unknown == NULL;
         if (unknown != NULL) /* another program may support it */
-            sheaf_warn(
-                events,
-                "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old",
-                name);
+            sheaf_warn(events, "the config's %s '%s' is none of base, chat, vqa and chat_old", key,
+                       name);
         sheaf_status_free(unknown);
     }
     json_decref(object);

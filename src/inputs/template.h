@@ -6,6 +6,7 @@
  *   vqa        "Question: " q " Short answer:"        turns before are left out
  *   chat_old   "Question: " q " Answer:"              q0 " Answer: " a0 "\nQuestion: " goes before
  *              q
+ * On the hub CogVLM's chat is SAT's chat_old, and vqa keeps the turns before; CogAgent's are SAT's.
  *
  * Upstream marks the image's place by "<EOI>" in the text and splits there, so a query that
  * contains the mark splits too. Here the mark is never written: the image is always first
@@ -22,6 +23,8 @@ typedef enum sheaf__template {
     SHEAF__CHAT,
     SHEAF__VQA,
     SHEAF__CHAT_OLD,
+    SHEAF__QUESTION, /* chat and vqa of CogVLM's folders on the hub */
+    SHEAF__SHORT_QUESTION,
     SHEAF__TEMPLATES
 } sheaf__template;
 
@@ -29,12 +32,14 @@ typedef struct sheaf__turn {
     const char *query, *answer;
 } sheaf__turn;
 
-/* sheaf__template_find - by name, "chat_old". Errors: SHEAF_E_ARG with the nearest name. */
-sheaf_status *sheaf__template_find(sheaf__template *out, const char *name);
+/* sheaf__template_find - by name, "chat_old", of the templates that a model of this config has
+ * (NULL: SAT's). Errors: SHEAF_E_ARG with the nearest name. */
+sheaf_status *sheaf__template_find(sheaf__template *out, const char *name,
+                                   const sheaf_config *config);
 /* sheaf__choose_template - the one `given` by name (NULL or empty: none), else the config's
- * text_processor_version, else base. *from_model: the config named it. `events` (may be NULL) are
- * warned of a version that is no template here. Errors: SHEAF_E_ARG for a name given that is none;
- * SHEAF_E_MEMORY. */
+ * template_key (text_processor_version), else base. *from_model: the config named it. `events` (may
+ * be NULL) are warned of a version that is no template here. Errors: SHEAF_E_ARG for a name given
+ * that is none; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given,
                                      const sheaf_config *config, const sheaf_events *events);
 const char *sheaf__template_name(sheaf__template which);

@@ -10,6 +10,8 @@
 
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name)
 {
+    char own[SHEAF__SPELLED];
+    name = sheaf__spelled(own, sheaf__family_for(&m->schema->config), name);
     *out = sheaf_schema_find(m->schema, name);
     if (*out != NULL)
         return NULL;

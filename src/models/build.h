@@ -19,7 +19,7 @@ struct sheaf__module {
     int piece;                         /* index of the part of a fused weight */
 };
 
-/* The tensor of this name. Errors: SHEAF_E_LAYOUT if the schema has none. */
+/* The tensor that the family's rows call so. Errors: SHEAF_E_LAYOUT if the schema has none. */
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name);
 
 /* sheaf__build_dtype - the dtype of a matrix in memory: the compute dtype; but frozen matrices stay

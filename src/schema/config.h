@@ -32,6 +32,8 @@ typedef enum sheaf_family {
     SHEAF_GLM,
     SHEAF_GLM4,
     SHEAF_CHATGLM,
+    SHEAF_COGVLM_HF,
+    SHEAF_COGAGENT_HF,
     SHEAF_FAMILIES /* how many there are */
 } sheaf_family;
 typedef enum sheaf_rope_type {

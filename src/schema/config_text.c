@@ -68,9 +68,11 @@ static sheaf_status *add_template(sheaf_text *t, const sheaf_config *c)
     json_t *object = NULL;
     sheaf_status *st =
         c->json == NULL ? NULL : sheaf__json_parse(&object, c->json, strlen(c->json));
-    const char *name = json_string_value(json_object_get(object, "text_processor_version"));
+    const char *said = sheaf__family_for(c)->template_key,
+               *key = said != NULL ? said : "text_processor_version",
+               *name = json_string_value(json_object_get(object, key));
     if (name != NULL) {
-        sheaf__text_add(t, "text_processor_version: ");
+        sheaf__text_add(t, "%s: ", key);
         sheaf__text_json(t, name);
         sheaf__text_add(t, "\n");
     }

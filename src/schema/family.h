@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "schema/schema.h"
+#include "schema/spelling.h"
 
 struct sheaf__model;
 struct sheaf__tape;
@@ -198,6 +199,15 @@ typedef struct sheaf__sat_layers {
     const char *const *end; /* up to NULL */
 } sheaf__sat_layers;
 
+/* ---- the same model in another program's form ---- */
+
+/* Names of its tensors there are by the `spelling` of the one family of the two that has it. */
+typedef struct sheaf__other_form {
+    const char *family; /* by name */
+    /* The text (malloc'd) of its config there; json is that of `c`. */
+    sheaf_status *(*config)(char **out, const char *json, const sheaf_config *c);
+} sheaf__other_form;
+
 /* ---- a family ---- */
 
 typedef struct sheaf__family_spec {
@@ -233,7 +243,12 @@ typedef struct sheaf__family {
     /* What sheaf__config_text() says of it beyond what every model has. */
     void (*text)(sheaf_text *text, const sheaf_config *c);
 
+    const sheaf__other_form *other; /* SAT's of the hub's, and the hub's of SAT's; NULL: none */
+
     /* tensors */
+    /* Of a family whose rows and builder have the names of another form of the same model: how its
+     * own files spell them; NULL: as they are. */
+    const sheaf__name_rule *spelling;
     /* Fills tensor and count of a schema whose config and slices are set. On failure the caller
      * frees what there is. */
     sheaf_status *(*rows)(sheaf_schema *schema);
@@ -275,6 +290,11 @@ typedef struct sheaf__family {
     const struct sheaf__tower_names *(*tower)(const sheaf_config *c);
     int (*towers)(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
     sheaf__image_place image;
+    /* Of those with prompts of their own (inputs/template.h): the key of a config that names one;
+     * NULL: text_processor_version. And are chat and vqa questions with answers, earlier turns
+     * included? */
+    const char *template_key;
+    bool questions;
     /* Of those whose pictures stand in conversations of a chat template; NULL: others. */
     void (*pictures)(sheaf__picture_form *out, const sheaf_config *c);
     /* Which of its settings count, where the config and `beside`, preprocessor_config.json, say
@@ -316,6 +336,9 @@ typedef struct sheaf__tensor_names {
     const void *self;
     int64_t count;
 } sheaf__tensor_names;
+/* sheaf__spelled - `name`, as rows and builder of the family have it, in its own files; text of
+ * `out`, or `name`. */
+const char *sheaf__spelled(char out[SHEAF__SPELLED], const sheaf__family *family, const char *name);
 /* sheaf__family_by_names - the family that these match, or NULL. */
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names);
 /* sheaf__other_variant - of a family with versions the one that these are of, where the config says

@@ -31,6 +31,12 @@ static bool holds(const sheaf__tensor_names *names, const char *signature)
     return true;
 }
 
+const char *sheaf__spelled(char out[SHEAF__SPELLED], const sheaf__family *family, const char *name)
+{
+    return family->spelling != NULL && sheaf__respell(out, family->spelling, false, name, 0) ? out
+                                                                                             : name;
+}
+
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names)
 {
     const sheaf__family *family, *found = NULL;

@@ -8,6 +8,7 @@
 #include "checkpoint/store/probe.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/dialects.h"
+#include "dialects/common/other_form.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 #include "schema/family.h"
@@ -224,6 +225,17 @@ static bool writes(const target *to, unsigned what)
     return (to->form->writes & what) != 0;
 }
 
+/* A model of two forms becomes the one that the target has: SAT's classes are SAT's form. */
+static sheaf_status *settle_form(sheaf__converter *k, const target *to)
+{
+    const sheaf__family *is = k->schema == NULL ? NULL : sheaf__family_for(&k->parsed);
+    const bool sat = to->form->own_lora, form = sat || to->form->hf_config;
+    if (is == NULL || is->other == NULL || k->nweights == 0 || !form ||
+        (is->classes != NULL) == sat)
+        return NULL;
+    return sheaf__translate(&k->source, &k->schema, &k->config, &k->parsed);
+}
+
 static sheaf_status *find_target(const target **out, const sheaf_weights_convert_options *o)
 {
     for (int i = 0; i < TARGETS; i++)
@@ -329,6 +341,7 @@ sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
     TRY(st, check_own_lora(&k));
     TRY(st, read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES));
     TRY(st, writes(to, SHEAF_WRITES_MODEL) ? open_source(&k) : NULL);
+    TRY(st, settle_form(&k, to));
     if (st == NULL && writes(to, SHEAF_WRITES_MODEL)) {
         sheaf__convert_count(&k);
         report->step =

@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "dialects/common/tower_sizes.h"
 #include "schema/family.h"
 #include "schema/paths.h"
 
@@ -305,11 +306,31 @@ static sheaf_status *add_prefix(sheaf_catalog *c)
     return st != NULL ? st : renamed(c);
 }
 
+/* ---- a second tower ---- */
+
+static sheaf_status *add_sizes(sheaf_catalog *c)
+{
+    json_t *json = NULL;
+    sheaf_config config = { 0 };
+    if (c->config == NULL || c->count == 0)
+        return NULL;
+    sheaf_status *st = sheaf__json_parse(&json, c->config, strlen(c->config));
+    TRY(st, sheaf_config_parse(&config, c->config, strlen(c->config)));
+    if (st != NULL) /* its reader reports it */
+        st = sheaf__only_memory(st);
+    else
+        st = sheaf__catalog_tower_sizes(c, &config, json, c->config_path);
+    sheaf_config_release(&config);
+    json_decref(json);
+    return st;
+}
+
 sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *c)
 {
     if (c->dialect->adapter || c->dialect->own_lora || c->dialect->manifest)
         return NULL;
     sheaf_status *st = take_words(c);
     TRY(st, take_adapter(c));
-    return st != NULL ? st : add_prefix(c);
+    TRY(st, add_prefix(c));
+    return st != NULL ? st : add_sizes(c);
 }

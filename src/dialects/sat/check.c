@@ -4,6 +4,7 @@
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
+#include "dialects/common/tower_sizes.h"
 #include "dialects/sat/parts.h"
 
 typedef struct check {
@@ -32,47 +33,6 @@ static void count_sorts(check *k)
             k->cross_elements += rule.cross ? sheaf__elements(t->entry.ndim, t->entry.shape) : 0;
         }
     }
-}
-
-/* ---- the tower's sizes ---- */
-
-/* Writes the sizes of a tower that is not upstream's into the config. */
-static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
-{
-    char *value = NULL, pixels[32];
-    snprintf(pixels, sizeof pixels, "%" PRId64, e->image);
-    if (asprintf(&value,
-                 "{\"embed_dim\": %" PRId64 ", \"layers\": %" PRId64 ", \"width\": %" PRId64
-                 ", \"head_width\": %" PRId64 ", \"mlp_ratio\": %.17g}",
-                 e->embed, e->layers, e->width, e->head_width,
-                 ((double)e->ffn + 0.5) / (double)e->width) < 0)
-        return sheaf__no_memory(k->c->root);
-    sheaf_status *st = sheaf_hf_config_change(&k->c->config, "encoder_override", value);
-    TRY(st, image ? sheaf_hf_config_change(&k->c->config, "cross_image_pix", pixels) : NULL);
-    TRY(st, sheaf__note(k->c, "inferred", k->path, "",
-                        "upstream's tower, which files do not describe", "",
-                        "by the tensors: %" PRId64 " blocks of width %" PRId64 ", MLP %" PRId64
-                        ", heads of %" PRId64,
-                        e->layers, e->width, e->ffn, e->head_width));
-    free(value);
-    return st;
-}
-
-static sheaf_status *infer_encoder(check *k, sheaf_config *config)
-{
-    const sheaf__family *family = sheaf__family_for(config);
-    if (family->sizes == NULL || json_object_get(k->json, "encoder_override") != NULL)
-        return NULL;
-    const sheaf_encoder was = config->encoder;
-    const bool image = json_object_get(k->json, "cross_image_pix") == NULL;
-    if (image)
-        config->encoder.image = 0;
-    family->sizes(config, k->c);
-    const sheaf_encoder *e = &config->encoder;
-    const bool same = was.layers == e->layers && was.width == e->width && was.ffn == e->ffn &&
-                      was.embed == e->embed && was.head_width == e->head_width &&
-                      was.image == e->image;
-    return same || e->width < 1 ? NULL : keep_encoder(k, e, image);
 }
 
 /* ---- the class ---- */
@@ -313,7 +273,7 @@ static sheaf_status *check_model(check *k, bool agent)
         st = sheaf__note(k->c, "foreign", k->path, "", "", "",
                          "keys that sheaf does not know and keeps: %s", config.unknown_keys);
     k->c->vocab = k->c->padded_vocab = config.vocab;
-    TRY(st, infer_encoder(k, &config));
+    TRY(st, sheaf__catalog_tower_sizes(k->c, &config, k->json, k->path));
     TRY(st, sheaf__catalog_defect(k->c, k->path, sheaf_schema_new(&schema, &config, 1)));
     TRY(st, schema != NULL ? sheaf__catalog_check_schema(k->c, schema, -1, false) : NULL);
     sheaf_schema_free(schema);

@@ -82,7 +82,7 @@ static sheaf_status *build_eva(sheaf__model *m)
         .layer = VIT "transformer.layers.%d.",
         .up = "mlp.dense_h_to_4h",
         .down = "mlp.dense_4h_to_h",
-        .extra = m->schema->config.family == SHEAF_COGAGENT ? EVA "pos_embed" : NULL,
+        .extra = sheaf__cog_is_agent(&m->schema->config) ? EVA "pos_embed" : NULL,
         .adapter = EVA "linear_proj.",
         .begin = EVA "boi",
         .end = EVA "eoi",
@@ -188,7 +188,7 @@ sheaf_status *sheaf__cog_build(sheaf__model *m)
     if (m->begins) {
         TRY(st, sheaf__build_table(m, &m->embedding, table, NULL));
         TRY(st, build_eva(m));
-        if (c->family == SHEAF_COGAGENT)
+        if (sheaf__cog_is_agent(c))
             TRY(st, build_tower(m));
     }
     for (int64_t i = m->first_layer; i < m->end_layer; i++)

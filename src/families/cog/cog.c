@@ -1,5 +1,5 @@
-/* cog.c - the descriptors of CogVLM and CogAgent, which share all but the second tower, and that it
- * is looked at; what SAT trains of them, and how. */
+/* cog.c - the descriptors of CogVLM and CogAgent in SAT's form, which share all but the second
+ * tower, and that it is looked at; what SAT trains of them, and how. hub.c has the hub's form. */
 #include "families/cog/cog.h"
 
 #include "base/base.h"
@@ -93,20 +93,26 @@ static const sheaf__sat_layers sat_layers = { "transformer.layers.",
                                               "mixins.eva.vit_model.transformer.layers.", adapted };
 
 /* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. */
-static bool idle(const char *name, bool (*has)(const void *self, const char *begin),
-                 const void *self)
+bool sheaf__cog_idle(const char *tower, const char *name,
+                     bool (*has)(const void *self, const char *begin), const void *self)
 {
     char next[80];
-    if (strncmp(name, TOWER, sizeof TOWER - 1) != 0)
+    if (strncmp(name, tower, strlen(tower)) != 0)
         return false;
-    const char *inside = name + sizeof TOWER - 1;
+    const char *inside = name + strlen(tower);
     if (strstr(inside, "rope.freqs_") != NULL || strncmp(inside, "norm.", 5) == 0 ||
         strncmp(inside, "head.", 5) == 0)
         return true;
     if (strncmp(inside, "blocks.", 7) != 0)
         return false;
-    snprintf(next, sizeof next, TOWER "blocks.%ld.", strtol(inside + 7, NULL, 10) + 1);
+    snprintf(next, sizeof next, "%sblocks.%ld.", tower, strtol(inside + 7, NULL, 10) + 1);
     return !has(self, next);
+}
+
+static bool idle(const char *name, bool (*has)(const void *self, const char *begin),
+                 const void *self)
+{
+    return sheaf__cog_idle(TOWER, name, has, self);
 }
 
 static const sheaf__component_rule components[] = {
@@ -133,7 +139,7 @@ static double frequency(int64_t i, int64_t width)
 /* CogVLM's buffers (as its mixin.py and eva_clip_L_hf.py make them): the frequencies of the text
  * model; the cosines and sines of the high-resolution tower, [patches, head], where the first half
  * of a head turns with the row and the second with the column, two neighbours by one angle. */
-static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
+float sheaf__cog_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
 {
     if (t->ndim == 1)
         return (float)frequency(index, c->head_dim);
@@ -149,12 +155,12 @@ static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
 /* ---- towers ---- */
 
 /* The ViT, whose rows stand in the sequence; and CogAgent's, for cross-attention. */
-static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
+int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
 {
     const sheaf_encoder *e = &c->encoder;
     const bool looks = sheaf__has_cross(c);
     out[0] = sheaf__vit_tower(c, 1, c->patches);
-    if (c->family != SHEAF_COGAGENT)
+    if (!sheaf__cog_is_agent(c))
         return 1;
     const int64_t side = e->patch > 0 ? e->image / e->patch : 0;
     out[1] = (sheaf__tower){ .channels = e->channels,
@@ -169,22 +175,25 @@ static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
     return 2;
 }
 
-static const sheaf_source_entry *entry_of(const sheaf_catalog *c, const char *name, int ndim)
+static const sheaf_source_entry *entry_of(const sheaf_config *config, const sheaf_catalog *c,
+                                          const char *name, int ndim)
 {
-    const sheaf_logical *t = sheaf__catalog_find(c, name);
+    char own[SHEAF__SPELLED];
+    const sheaf_logical *t =
+        sheaf__catalog_find(c, sheaf__spelled(own, sheaf__family_for(config), name));
     return t != NULL && t->entry.ndim == ndim ? &t->entry : NULL;
 }
 
 /* Of the high-resolution tower, whose sizes upstream's code fixes and files do not state: by the
  * tensors. Others stay as they are. */
-static void sizes(sheaf_config *config, const sheaf_catalog *c)
+void sheaf__cog_sizes(sheaf_config *config, const sheaf_catalog *c)
 {
     sheaf_encoder *e = &config->encoder;
-    const sheaf_source_entry *patch = entry_of(c, TOWER "patch_embed.proj.weight", 4);
-    const sheaf_source_entry *tokens = entry_of(c, "mixins.encoder.pos_embed", 2);
-    const sheaf_source_entry *cosines = entry_of(c, TOWER "rope.freqs_cos", 2),
-                             *w1 = entry_of(c, TOWER "blocks.0.mlp.w1.weight", 2);
-    const sheaf_source_entry *head = entry_of(c, TOWER "head.weight", 2);
+    const sheaf_source_entry *patch = entry_of(config, c, TOWER "patch_embed.proj.weight", 4);
+    const sheaf_source_entry *tokens = entry_of(config, c, "mixins.encoder.pos_embed", 2);
+    const sheaf_source_entry *cosines = entry_of(config, c, TOWER "rope.freqs_cos", 2),
+                             *w1 = entry_of(config, c, TOWER "blocks.0.mlp.w1.weight", 2);
+    const sheaf_source_entry *head = entry_of(config, c, TOWER "head.weight", 2);
     if (patch != NULL) {
         e->width = patch->shape[0];
         e->channels = patch->shape[1];
@@ -200,10 +209,11 @@ static void sizes(sheaf_config *config, const sheaf_catalog *c)
         for (int64_t side = 1; side <= 4096 && side * side <= tokens->shape[0]; side++)
             e->image = side * side == tokens->shape[0] ? side * e->patch : e->image;
     int64_t layers = 0;
+    char own[SHEAF__SPELLED];
+    const char *block = sheaf__spelled(own, sheaf__family_for(config), TOWER "blocks.");
     for (int64_t i = 0; i < c->count; i++) {
-        static const char block[] = TOWER "blocks.";
-        if (strncmp(c->tensor[i].entry.name, block, sizeof block - 1) == 0) {
-            const int64_t n = strtoll(c->tensor[i].entry.name + sizeof block - 1, NULL, 10) + 1;
+        if (strncmp(c->tensor[i].entry.name, block, strlen(block)) == 0) {
+            const int64_t n = strtoll(c->tensor[i].entry.name + strlen(block), NULL, 10) + 1;
             layers = n > layers ? n : layers;
         }
     }
@@ -221,18 +231,22 @@ static const char *const cogagent_classes[] = { "CogAgentModel", "FineTuneTrainC
 #define LIKE_COG                                                                                   \
     .position_key = "max_sequence_length", .claims = sheaf__cog_claims, .read = sheaf__cog_config, \
     .text = sheaf__cog_text, .rows = sheaf__cog_rows, .sat_rule = sheaf__cog_sat_rule,             \
-    .components = components, .towers = towers, .lora_targets = "sat", .paths = true,              \
+    .components = components, .towers = sheaf__cog_towers, .lora_targets = "sat", .paths = true,   \
     .decays = decays, .sat_layers = &sat_layers, .head = "mixins.lm.lm_head.weight",               \
     .table = "transformer.word_embeddings.weight", .sat_begin = "mixins.", .idle = idle,           \
-    .buffer = buffer, .frequencies = "mixins.rotary.rotary_emb.inv_freq", .angles_rounded = true,  \
-    .build = sheaf__cog_build, .encode = sheaf__cog_encode, .place = sheaf__cog_place,             \
-    .release = sheaf__cog_release
+    .buffer = sheaf__cog_buffer, .frequencies = "mixins.rotary.rotary_emb.inv_freq",               \
+    .angles_rounded = true, .build = sheaf__cog_build, .encode = sheaf__cog_encode,                \
+    .place = sheaf__cog_place, .release = sheaf__cog_release
+
+static const sheaf__other_form vlm_on_hub = { "cogvlm_hf", sheaf__cog_hub_form },
+                               agent_on_hub = { "cogagent_hf", sheaf__cog_hub_form };
 
 const sheaf__family sheaf__family_cogvlm = {
     .id = SHEAF_COGVLM,
     .name = "cogvlm",
     .title = "CogVLM",
     .classes = cogvlm_classes,
+    .other = &vlm_on_hub,
     .specs = cogvlm_specs,
     .spec_config = cogvlm_spec,
     .image = { .before = 1, .after = 1, .most = 1, .experts = true, .one_position = true },
@@ -245,6 +259,7 @@ const sheaf__family sheaf__family_cogagent = {
     .name = "cogagent",
     .title = "CogAgent",
     .classes = cogagent_classes,
+    .other = &agent_on_hub,
     .specs = cogagent_specs,
     .spec_config = cogagent_spec,
     .image = { .before = 1,
@@ -255,7 +270,7 @@ const sheaf__family sheaf__family_cogagent = {
                .needed = true },
     /* of a model that lost its tower, cross-attention tells */
     .signature = TELLS " mixins.encoder.:|cross_attention:weight",
-    .sizes = sizes,
+    .sizes = sheaf__cog_sizes,
     .tower_names = "mixins.encoder.*, mixins.eva.pos_embed",
     LIKE_COG,
 };

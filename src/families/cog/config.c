@@ -13,18 +13,17 @@ enum {
     MOST_VOCAB = INT32_MAX,
     MOST_PIXELS = 1 << 16,
     MOST_PATCHES = 1 << 24,
-    EXPERT_LAYERS = 32, /* fixed in upstream's code: the first 32 layers have visual experts */
 };
 
 /* EVA02-CLIP-L/14 as upstream's code describes it. */
-static const sheaf_encoder standard_encoder = { .layers = 24,
-                                                .width = 1024,
-                                                .head_width = 64,
-                                                .embed = 768,
-                                                .image = 1120,
-                                                .patch = 14,
-                                                .channels = 3 };
-static const double standard_mlp_ratio = 2.6667;
+const sheaf_encoder sheaf__cog_standard_encoder = { .layers = 24,
+                                                    .width = 1024,
+                                                    .head_width = 64,
+                                                    .embed = 768,
+                                                    .image = 1120,
+                                                    .patch = 14,
+                                                    .channels = 3 };
+const double sheaf__cog_standard_mlp_ratio = 2.6667;
 
 /* ---- the three lists ---- */
 
@@ -179,7 +178,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
         sheaf_found(
             sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_attention_heads", "heads of an even width"),
             "%" PRId64, c->head_dim);
-    c->experts = c->layers < EXPERT_LAYERS ? c->layers : EXPERT_LAYERS;
+    c->experts = c->layers < SHEAF__COG_EXPERT_LAYERS ? c->layers : SHEAF__COG_EXPERT_LAYERS;
     c->rope.theta = 10000;
     c->rope.partial = 1;
     c->initializer_range = sheaf__json_real(r, "init_method_std", 0, 1e6, 0.02);
@@ -277,12 +276,13 @@ static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknow
     sheaf__config_leave(all, &r);
 }
 
-static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
+void sheaf__cog_read_encoder(sheaf_json_reader *all, sheaf_config *c, const char *pixels_key,
+                             sheaf_text *unknown)
 {
     sheaf_encoder *e = &c->encoder;
-    *e = standard_encoder;
-    double ratio = standard_mlp_ratio;
-    e->image = sheaf__json_int(all, "cross_image_pix", 1, MOST_PIXELS, standard_encoder.image);
+    *e = sheaf__cog_standard_encoder;
+    double ratio = sheaf__cog_standard_mlp_ratio;
+    e->image = sheaf__json_int(all, pixels_key, 1, MOST_PIXELS, sheaf__cog_standard_encoder.image);
     const json_t *object = sheaf__json_object(all, "encoder_override");
     if (object != NULL) {
         sheaf_json_reader r = { object, "encoder_override.", NULL };
@@ -296,8 +296,7 @@ static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *un
     }
     e->ffn = (int64_t)((double)e->width * ratio); /* as Python's int() */
     if (all->st == NULL && e->image % e->patch != 0)
-        sheaf__json_fail(all, SHEAF_E_LAYOUT, "cross_image_pix", "a multiple of %" PRId64,
-                         e->patch);
+        sheaf__json_fail(all, SHEAF_E_LAYOUT, pixels_key, "a multiple of %" PRId64, e->patch);
     if (all->st == NULL && e->ffn < 1)
         sheaf__json_fail(all, SHEAF_E_LAYOUT, "encoder_override", "an MLP of at least one row");
 }
@@ -314,7 +313,7 @@ void sheaf__cog_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
     if (r->st == NULL)
         read_vit(r, c, unknown);
     if (r->st == NULL && c->family == SHEAF_COGAGENT)
-        read_encoder(r, c, unknown);
+        sheaf__cog_read_encoder(r, c, "cross_image_pix", unknown);
     if (r->st != NULL)
         return;
     c->bos = sheaf__config_read_id(r, "bos_token_id", c->vocab);

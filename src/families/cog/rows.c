@@ -1,6 +1,6 @@
-/* rows.c - the tensors of CogVLM and CogAgent, as SAT names them. The rows below are the table of
- * names, shapes and SAT's partition (docs/layouts.md, "CogVLM and CogAgent"), in the order of SAT's
- * files. */
+/* rows.c - the tensors of CogVLM and CogAgent, as SAT names them; names.c has the hub's names. The
+ * rows below are the table of names, shapes and SAT's partition (docs/layouts.md, "CogVLM and
+ * CogAgent"), in the order of SAT's files. */
 #include "base/base.h"
 #include "families/cog/cog.h"
 #include "families/common/rows.h"
@@ -221,6 +221,7 @@ static const struct block {
     size_t nrows;
     stack over; /* repeated for each layer of */
     when when;
+    stack hub; /* on the hub; ONCE: the same */
 } blocks[] = {
     { ROWS(head), ONCE },
     { ROWS(vit_layer), VIT_STACK },
@@ -229,7 +230,7 @@ static const struct block {
     { ROWS(vision_up), EXPERTS },
     { ROWS(vision_down), EXPERTS },
     { ROWS(vision_gate), EXPERTS },
-    { ROWS(frequencies), ONCE },
+    { ROWS(frequencies), ONCE, .hub = TEXT },
     { ROWS(vision_qkv), EXPERTS },
     { ROWS(vision_dense), EXPERTS },
     { ROWS(tower_begin), ONCE, AGENT },
@@ -281,7 +282,7 @@ typedef struct builder {
 static bool wanted(const sheaf_config *c, when when, int64_t layer)
 {
     if (when == AGENT)
-        return c->family == SHEAF_COGAGENT;
+        return sheaf__cog_is_agent(c);
     return when == ALWAYS || (c->cross_layers[layer / 64] >> layer % 64 & 1) != 0;
 }
 
@@ -295,8 +296,17 @@ static sheaf_status *add(builder *b, const row *row, int64_t layer, bool idle)
                         : !table                   ? row->split
                         : row->role == SHEAF_EMBED ? COL
                                                    : REP;
-    char name[128];
-    sheaf__tensor_row is = { .name = sheaf__numbered_name(name, sizeof name, row->name, layer),
+    char name[128], own[SHEAF__SPELLED], back[SHEAF__SPELLED];
+    const sheaf__name_rule *spelling = sheaf__family_for(&schema->config)->spelling;
+    const char *spelled = sheaf__numbered_name(name, sizeof name, row->name, layer);
+    if (spelling != NULL) {
+        sheaf__respell(own, spelling, false, spelled, layer);
+        sheaf__respell(back, spelling, true, own, 0);
+        if (strcmp(back, spelled) != 0)
+            return NULL; /* another row has this spelling: it is stored once */
+        spelled = own;
+    }
+    sheaf__tensor_row is = { .name = spelled,
                              .role = row->role,
                              .split = (sheaf__split)split,
                              .units = b->size[row->units],
@@ -403,21 +413,22 @@ static sheaf_status *check_tower(const sheaf_config *c)
 sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
 {
     builder b = { schema };
-    sheaf_status *st =
-        schema->config.family == SHEAF_COGAGENT ? check_tower(&schema->config) : NULL;
+    sheaf_status *st = sheaf__cog_is_agent(&schema->config) ? check_tower(&schema->config) : NULL;
     if (st == NULL)
         set_sizes(&b);
     for (int i = 0; i < BLOCKS && st == NULL; i++) {
         const struct block *block = &blocks[i];
         if (!wanted(&schema->config, block->when, 0))
             continue;
-        for (int64_t n = 0; n < b.repeat[block->over] && st == NULL; n++)
+        const stack over =
+            sheaf__cog_is_hub(&schema->config) && block->hub != ONCE ? block->hub : block->over;
+        for (int64_t n = 0; n < b.repeat[over] && st == NULL; n++)
             for (size_t r = 0; r < block->nrows && st == NULL; r++)
                 if (wanted(&schema->config, block->rows[r].when, n))
                     /* The tower's last block is never run. */
-                    st = add(&b, &block->rows[r], block->over == ONCE ? -1 : n,
+                    st = add(&b, &block->rows[r], over == ONCE ? -1 : n,
                              block->rows[r].idle ||
-                                 (block->over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]));
+                                 (over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]));
     }
     return st;
 }

@@ -7,6 +7,9 @@
 #include <dirent.h>
 #include <jansson.h>
 
+#include "catalog/boxes.h"
+#include "families/cog/cog.h"
+#include "schema/config_text.h"
 #include "schema/family.h"
 
 /* The model_config.json that SAT would write for a recorded config.json: {"config",
@@ -211,6 +214,89 @@ static void test_rules__know_names_and_no_others(void **state)
                 rule.axis == 1 && !rule.tower);
 }
 
+static int64_t parameters_of(const sheaf_schema *schema)
+{
+    int64_t n = 0;
+    for (int64_t t = 0; t < schema->count; t++)
+        n += schema->tensor[t].buffer
+                 ? 0
+                 : sheaf__elements(schema->tensor[t].ndim, schema->tensor[t].shape);
+    return n;
+}
+
+/* The hub's form of a model has the same parameters under other names, one to one, and becomes
+ * SAT's again. */
+static void check_hub(const sheaf_config *c, const sheaf_schema *sat, int64_t want)
+{
+    char *text = NULL, *again = NULL, *wanted = NULL, *got = NULL;
+    sheaf_config hub, back;
+    sheaf_schema *schema = NULL;
+    CHECK_OK(sheaf__cog_hub_form(&text, c->json, c));
+    CHECK_OK(sheaf_config_parse(&hub, text, strlen(text)));
+    assert_null(hub.unknown_keys);
+    assert_true(sheaf__cog_is_hub(&hub) && sheaf__cog_is_agent(&hub) == sheaf__cog_is_agent(c));
+    CHECK_OK(sheaf_schema_new(&schema, &hub, 8));
+    assert_int_equal(parameters_of(schema), want);
+    for (int64_t t = 0; t < schema->count; t++) {
+        char name[SHEAF__SPELLED];
+        assert_true(sheaf__respell(name, sheaf__cog_names, true, schema->tensor[t].name, 0));
+        const sheaf_tensor *is = sheaf_schema_find(sat, name);
+        if (is == NULL || is->buffer != schema->tensor[t].buffer ||
+            memcmp(is->shape, schema->tensor[t].shape, sizeof is->shape) != 0 ||
+            memcmp(&is->cut, &schema->tensor[t].cut, sizeof is->cut) != 0)
+            fail_msg("%s: not as %s", schema->tensor[t].name, name);
+    }
+    CHECK_OK(sheaf__cog_sat_form(&again, hub.json, &hub));
+    CHECK_OK(sheaf_config_parse(&back, again, strlen(again)));
+    CHECK_OK(sheaf__config_text(&wanted, c));
+    CHECK_OK(sheaf__config_text(&got, &back));
+    assert_string_equal(got, wanted);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&hub);
+    sheaf_config_release(&back);
+    free(text);
+    free(again);
+    free(wanted);
+    free(got);
+}
+
+static void test_names__of_the_hub_and_back(void **state)
+{
+    static const struct {
+        const char *sat, *hub;
+        bool back;
+    } rows[] = {
+        { "mixins.lm.lm_head.weight", "lm_head.weight", true },
+        { "mixins.eva.boi", "model.vision.boi", true },
+        { "mixins.eva.linear_proj.norm1.bias", "model.vision.linear_proj.norm1.bias", true },
+        { "mixins.eva.vit_model.transformer.word_embeddings.weight",
+          "model.vision.patch_embedding.cls_embedding", true },
+        { "mixins.eva.vit_model.transformer.layers.12.mlp.dense_4h_to_h.bias",
+          "model.vision.transformer.layers.12.mlp.fc2.bias", true },
+        { "mixins.rotary.vision_dense_list.31.weight",
+          "model.layers.31.self_attn.vision_expert_dense.weight", true },
+        { "transformer.layers.7.cross_attention.key_value.weight",
+          "model.layers.7.cross_attn.key_value.weight", true },
+        { "transformer.layers.7.post_cross_attention_layernorm.weight",
+          "model.layers.7.post_cross_attention_layernorm.weight", true },
+        { "mixins.rotary.rotary_emb.inv_freq", "model.layers.0.self_attn.rotary_emb.inv_freq",
+          true },
+        { "mixins.encoder.vit.model.blocks.3.attn.rope.freqs_cos",
+          "model.cross_vision.vit.model.rope.freqs_cos", false },
+    };
+    char name[SHEAF__SPELLED];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        assert_true(sheaf__respell(name, sheaf__cog_names, false, rows[i].sat, 0));
+        assert_string_equal(name, rows[i].hub);
+        assert_true(sheaf__respell(name, sheaf__cog_names, true, rows[i].hub, 0));
+        assert_int_equal(strcmp(name, rows[i].sat) == 0, rows[i].back);
+    }
+    assert_true(sheaf__respell(name, sheaf__cog_names, false, rows[8].sat, 5));
+    assert_string_equal(name, "model.layers.5.self_attn.rotary_emb.inv_freq");
+    assert_false(sheaf__respell(name, sheaf__cog_names, false, "transformer.layers.x.mlp", 0));
+    assert_string_equal(name, "transformer.layers.x.mlp");
+}
+
 static void test_sizes__of_the_released_models(void **state)
 {
     /* 17,637,948,928 parameters for CogVLM 224, 18,291,033,280 for CogAgent, as counted by
@@ -244,8 +330,80 @@ static void test_sizes__of_the_released_models(void **state)
         assert_int_equal(parameters, want[i]);
         assert_int_equal(c.pad, 0); /* outside the table */
         assert_string_equal(sheaf_family_name(c.family), i == 0 ? "cogvlm" : "cogagent");
+        check_hub(&c, schema, want[i]);
         sheaf_schema_free(schema);
         sheaf_config_release(&c);
+    }
+}
+
+/* As published, but for the names of the repositories. */
+static void test_sizes__of_the_hubs_configs(void **state)
+{
+    static const struct {
+        const char *file;
+        int64_t pixels, parameters;
+    } rows[] = {
+        { "cogvlm-chat-hf.json", 490, 17639685376 },
+        { "cogvlm-chat-hf.json", 224, 17637948928 },
+        { "cogagent-chat-hf.json", 224, 18291033280 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *source = getenv("SHEAF_SOURCE_ROOT");
+        char path[1200];
+        sheaf_config c;
+        sheaf_schema *schema = NULL;
+        snprintf(path, sizeof path, "%s/tests/data/configs/%s", source == NULL ? "." : source,
+                 rows[i].file);
+        json_t *config = json_load_file(path, 0, NULL),
+               *vision = json_object_get(config, "vision_config");
+        const int64_t side = rows[i].pixels / 14;
+        json_object_set_new(vision, "image_size", json_integer(rows[i].pixels));
+        json_object_set_new(vision, "num_positions", json_integer(side * side + 1));
+        CHECK_OK(parse(&c, config));
+        assert_null(c.unknown_keys);
+        CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+        assert_int_equal(parameters_of(schema), rows[i].parameters);
+        sheaf_schema_free(schema);
+        sheaf_config_release(&c);
+        json_decref(config);
+    }
+}
+
+static void test_hub_config__refuses_by_name(void **state)
+{
+    static const struct {
+        const char *object, *change;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { NULL, "{\"hidden_act\":\"gelu\"}", SHEAF_E_UNSUPPORTED, "'hidden_act'" },
+        { NULL, "{\"tie_word_embeddings\":true}", SHEAF_E_UNSUPPORTED, "'tie_word_embeddings'" },
+        { NULL, "{\"num_attention_heads\":31}", SHEAF_E_LAYOUT, "'hidden_size'" },
+        { NULL, "{\"cross_image_size\":1121}", SHEAF_E_LAYOUT, "'cross_image_size'" },
+        { NULL, "{\"cross_compute_hidden_size\":1000}", SHEAF_E_LAYOUT,
+          "'cross_compute_hidden_size'" },
+        { NULL, "{\"num_multi_query_heads\":8}", SHEAF_E_UNSUPPORTED, "CogVLM2" },
+        { NULL, "{\"vision_config\":null}", SHEAF_E_FORMAT, "'vision_config'" },
+        { NULL, "{\"pad_token_id\":32000}", SHEAF_E_LAYOUT, "'pad_token_id'" },
+        { "vision_config", "{\"num_positions\":258}", SHEAF_E_LAYOUT,
+          "'vision_config.num_positions'" },
+        { "vision_config", "{\"image_size\":225}", SHEAF_E_LAYOUT, "'vision_config.image_size'" },
+        { "vision_config", "{\"hidden_act\":\"silu\"}", SHEAF_E_UNSUPPORTED,
+          "'vision_config.hidden_act'" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *source = getenv("SHEAF_SOURCE_ROOT");
+        char path[1200];
+        sheaf_config c;
+        snprintf(path, sizeof path, "%s/tests/data/configs/cogagent-chat-hf.json",
+                 source == NULL ? "." : source);
+        json_t *config = json_load_file(path, 0, NULL),
+               *change = json_loads(rows[i].change, 0, NULL);
+        json_object_update(
+            rows[i].object == NULL ? config : json_object_get(config, rows[i].object), change);
+        CHECK_FAILS(parse(&c, config), rows[i].code, rows[i].part);
+        json_decref(config);
+        json_decref(change);
     }
 }
 
@@ -452,7 +610,10 @@ int main(void)
         cmocka_unit_test(test_schema__is_every_recorded_list),
         cmocka_unit_test(test_cuts__by_hand),
         cmocka_unit_test(test_rules__know_names_and_no_others),
+        cmocka_unit_test(test_names__of_the_hub_and_back),
         cmocka_unit_test(test_sizes__of_the_released_models),
+        cmocka_unit_test(test_sizes__of_the_hubs_configs),
+        cmocka_unit_test(test_hub_config__refuses_by_name),
         cmocka_unit_test(test_small_tables__are_whole_in_files_and_cut_in_training),
         cmocka_unit_test(test_experts__are_in_the_first_32_layers),
         cmocka_unit_test(test_cross_attention__of_many_layers),

@@ -10,6 +10,8 @@ extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__fa
     sheaf__family_minicpmv, sheaf__family_cogvlm2, sheaf__family_glm, sheaf__family_glm4,
     sheaf__family_chatglm;
 
+extern const sheaf__family sheaf__family_cogvlm_hf, sheaf__family_cogagent_hf;
+
 /* sheaf__vit_tower - the tower of config.vit, whose rows are in the sequence; a family changes what
  * differs. class_rows: rows before the patches of an image. */
 static inline sheaf__tower sheaf__vit_tower(const sheaf_config *c, int64_t class_rows,

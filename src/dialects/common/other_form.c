@@ -1,0 +1,183 @@
+/* other_form.c - see other_form.h. */
+#include "dialects/common/other_form.h"
+
+#include "base/base.h"
+#include "catalog/boxes.h"
+#include "catalog/catalog.h"
+#include "catalog/over_source.h"
+
+typedef struct translated {
+    sheaf__over_source over; /* first; all tensors are its own */
+    sheaf_source *from;
+    char **name; /* of each own tensor, in `from` */
+} translated;
+
+const sheaf__family *sheaf__other_family(const sheaf__family *family)
+{
+    return family->other == NULL ? NULL : sheaf__family_named(family->other->family);
+}
+
+/* What a tensor of `to` is called in the other form. */
+static void name_there(char out[SHEAF__SPELLED], const sheaf__family *to, const char *name)
+{
+    const bool back = to->spelling != NULL;
+    sheaf__respell(out, back ? to->spelling : sheaf__other_family(to)->spelling, back, name, 0);
+}
+
+static sheaf_status *read_translated(sheaf_source *self, const char *name, int64_t row0,
+                                     int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    const translated *t = (const translated *)self;
+    const int64_t i = sheaf__over_find(&t->over, name);
+    if (i < 0)
+        return sheaf_fail(SHEAF_E_LAYOUT, "no tensor '%s'", name);
+    return t->from->read(t->from, t->name[i], row0, rows, col0, cols, dst);
+}
+
+static void release(translated *t)
+{
+    for (int64_t i = 0; t->name != NULL && i < t->over.count; i++)
+        free(t->name[i]);
+    free(t->name);
+    sheaf__over_release(&t->over);
+    free(t);
+}
+
+static void close_translated(sheaf_source *self)
+{
+    translated *t = (translated *)self;
+    t->from->close(t->from);
+    release(t);
+}
+
+static sheaf_status *add(translated *t, const char *name, const char *there)
+{
+    const sheaf_source_entry *e = t->from->find(t->from, there);
+    if (e == NULL)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", there),
+                                          "every tensor of the model"),
+                           "none of this name");
+    const int64_t i = t->over.count;
+    t->name[i] = strdup(there);
+    return t->name[i] == NULL ? sheaf__no_memory("names of tensors")
+                              : sheaf__over_add(&t->over, strdup(name), *e);
+}
+
+/* "exp_avg.NAME" */
+static sheaf_status *add_moment(translated *t, const sheaf__family *to, const char *name)
+{
+    const char *base = sheaf__moment_base(name);
+    const bool on = to->spelling != NULL;
+    char spelled[SHEAF__SPELLED], whole[SHEAF__SPELLED + 32];
+    if (base == name)
+        return NULL;
+    sheaf__respell(spelled, on ? to->spelling : sheaf__other_family(to)->spelling, !on, base, 0);
+    snprintf(whole, sizeof whole, "%.*s%s", (int)(base - name), name, spelled);
+    return add(t, whole, name);
+}
+
+/* ---- tables that are stored several times ---- */
+
+static int64_t columns_of(const sheaf_source_entry *e)
+{
+    return e->ndim > 1 ? e->shape[e->ndim - 1] : 1;
+}
+
+static sheaf_status *check_same(sheaf_source *source, const char *one, const char *other)
+{
+    const sheaf_source_entry *a = source->find(source, one), *b = source->find(source, other);
+    const int64_t numel = sheaf__elements(a->ndim, a->shape), cols = columns_of(a);
+    const size_t bytes = (size_t)numel * sheaf_dtype_bytes(a->dtype);
+    if (b != NULL && b->dtype == a->dtype &&
+        sheaf__same_shape(a->ndim, a->shape, b->ndim, b->shape)) {
+        char *x = malloc(bytes + 1), *y = malloc(bytes + 1);
+        sheaf_status *st = x == NULL || y == NULL ? sheaf__no_memory(one) : NULL;
+        TRY(st, source->read(source, one, 0, numel / cols, 0, cols, x));
+        TRY(st, source->read(source, other, 0, numel / cols, 0, cols, y));
+        const bool same = st == NULL && memcmp(x, y, bytes) == 0;
+        free(x);
+        free(y);
+        if (st != NULL || same)
+            return st;
+    }
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", one);
+    sheaf_expected(st, "the same as '%s': the other form has one for both", other);
+    return sheaf_try_this(sheaf_found(st, "another"),
+                          "sheaf convert SRC DST --to sheaf keeps the model as it is");
+}
+
+/* Tensors of the model that no tensor of the other form is read from. */
+static sheaf_status *check_rest(const translated *t, const sheaf_schema *schema,
+                                const sheaf__family *to)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
+        const char *name = schema->tensor[i].name;
+        char spelled[SHEAF__SPELLED], read[SHEAF__SPELLED];
+        const bool on = to->spelling != NULL;
+        sheaf__respell(spelled, on ? to->spelling : sheaf__other_family(to)->spelling, !on, name,
+                       0);
+        name_there(read, to, spelled);
+        if (strcmp(read, name) != 0 && t->from->find(t->from, name) != NULL)
+            st = check_same(t->from, name, read);
+    }
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static sheaf_status *make(translated **out, sheaf_source *from, const sheaf_schema *is,
+                          const sheaf_schema *will, const sheaf__family *to)
+{
+    const int64_t most = will->count + from->count(from); /* moments too */
+    translated *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return sheaf__no_memory("tensors in another form");
+    t->from = from;
+    t->name = calloc((size_t)most + 1, sizeof *t->name);
+    sheaf_status *st = t->name == NULL ? sheaf__no_memory("names of tensors") : NULL;
+    TRY(st, sheaf__over_init(&t->over, most));
+    t->over.source.read = read_translated;
+    t->over.source.close = close_translated;
+    for (int64_t i = 0; i < will->count && st == NULL; i++) {
+        char there[SHEAF__SPELLED];
+        name_there(there, to, will->tensor[i].name);
+        st = add(t, will->tensor[i].name, there);
+    }
+    for (int64_t i = 0; i < from->count(from) && st == NULL; i++)
+        st = add_moment(t, to, from->entry(from, i)->name);
+    TRY(st, check_rest(t, is, to));
+    if (st == NULL)
+        *out = t;
+    else
+        release(t);
+    return st;
+}
+
+sheaf_status *sheaf__translate(sheaf_source **source, sheaf_schema **schema, char **config,
+                               sheaf_config *parsed)
+{
+    const sheaf__family *family = sheaf__family_for(parsed), *to = sheaf__other_family(family);
+    char *text = NULL;
+    sheaf_config read = { 0 };
+    sheaf_schema *will = NULL;
+    translated *t = NULL;
+    sheaf_status *st = family->other->config(&text, *config, parsed);
+    TRY(st, sheaf_config_parse(&read, text, strlen(text)));
+    TRY(st, sheaf_schema_new(&will, &read, (*schema)->slices));
+    TRY(st, make(&t, *source, *schema, will, to));
+    if (st != NULL) {
+        sheaf_schema_free(will);
+        sheaf_config_release(&read);
+        free(text);
+        return st;
+    }
+    sheaf_schema_free(*schema);
+    sheaf_config_release(parsed);
+    free(*config);
+    *source = &t->over.source;
+    *schema = will;
+    *config = text;
+    *parsed = read;
+    return NULL;
+}
