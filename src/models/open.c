@@ -354,6 +354,13 @@ static void warn_of_config(const sheaf_catalog *c, const sheaf__open_options *ho
         sheaf_warn(how->events, "%s: %s", f->path, f->found);
 }
 
+static void note_code(const sheaf_catalog *c, const sheaf__open_options *how)
+{
+    const sheaf_finding *f = sheaf__catalog_finding(c, "code");
+    if (f != NULL)
+        sheaf_note(how->events, "%s: %s", f->path, f->found);
+}
+
 /* A tied table becomes two tensors if the adapter names one of its uses. */
 static sheaf_status *untie(sheaf__opened *o, int slices)
 {
@@ -375,8 +382,10 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     sheaf_catalog *catalog = NULL;
     bool untied = false;
     sheaf_status *st = read_config(out, &catalog, how);
-    if (st == NULL && catalog != NULL)
+    if (st == NULL && catalog != NULL) {
         warn_of_config(catalog, how);
+        note_code(catalog, how);
+    }
     if (st == NULL && how->layers > 0)
         shorten(&out->config, how->layers);
     TRY(st, sheaf_schema_new(&out->schema, &out->config, how->slices));

@@ -52,11 +52,11 @@ refused "a CogVLM that says CogAgent" 3 "CogAgent's high-resolution tower.*these
 
 # ---- the tower ----
 # A CogVLM with cross-attention is what a merge of CogAgent as CogVLM leaves.
-"$sheaf" convert "$agent/mp1" "$work/agent_hf" --to hf >/dev/null 2>&1
-sed 's/"CogAgentModel"/"CogVLMModel"/; s/"cogagent"/"cogvlm"/; s/^ *"encoder_override".*//' "$work/agent_hf/config.json" >"$work/lost.json"
+"$sheaf" convert "$agent/mp1" "$work/agent_said" --to sat >/dev/null 2>&1 # whose config has the tower's sizes
+sed 's/"CogAgentModel"/"CogVLMModel"/; s/^ *"encoder_override".*//' "$work/agent_said/model_config.json" >"$work/lost.json"
 check "a model without its tower" "$sheaf" init "$work/lost.json" "$work/lost"
 refused "a CogVLM with cross-attention" 3 'tower.*cross-attention.*try: .*the parts from before' "$work/lost" "$vlm/inputs.safetensors"
-cp "$work/agent_hf/config.json" "$work/lost/config.json"
+cp "$work/agent_said/model_config.json" "$work/lost/config.json"
 refused "a CogAgent without a tower" 3 'expected: its [0-9]+ tensors, mixins.encoder.*none of them.*try: .*the parts from before' "$work/lost" "$agent/inputs.safetensors"
 runs "verify names its tensors" 1 "missing: .*mixins.encoder.pos_embed" verify "$work/lost"
 
@@ -242,7 +242,7 @@ runs "another rate is refused" 2 'lr-scale' train --resume --out "$work/parts" -
 
 # ---- tables that can be computed ----
 tables() { head -c 200000 "$1" | grep -aoE '"[^"]*(freqs_cos|freqs_sin|inv_freq)"' | tr -d '"' | sort -u; }
-check "a model with all its tables" "$sheaf" init "$work/agent_hf/config.json" "$work/tables" --seed 4
+check "a model with all its tables" "$sheaf" init "$work/agent_said/model_config.json" "$work/tables" --seed 4
 cp -r "$work/tables" "$work/untabled"
 for name in $(tables "$work/tables/model.safetensors"); do
     check "without $name" without_tensor "$work/untabled/model.safetensors" "$name"

@@ -121,7 +121,7 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
 static int64_t *integers_of(const sheaf_safetensors *file, const char *name)
 {
     int64_t cols;
-    return sheaf__safetensors_find(file, name) == NULL ? NULL : integers(file, name, &cols);
+    return sheaf__safetensors_find(file, name) == NULL ? NULL : integer_rows(file, name, &cols);
 }
 
 /* Logits where the mask is 1: of the sequences with the rows of their pictures. */

@@ -225,15 +225,18 @@ static bool writes(const target *to, unsigned what)
     return (to->form->writes & what) != 0;
 }
 
-/* A model of two forms becomes the one that the target has: SAT's classes are SAT's form. */
+/* SAT's form of a model becomes the hub's on its way from SAT's files to Hugging Face's, and the
+ * hub's SAT's on its way to those. */
 static sheaf_status *settle_form(sheaf__converter *k, const target *to)
 {
     const sheaf__family *is = k->schema == NULL ? NULL : sheaf__family_for(&k->parsed);
-    const bool sat = to->form->own_lora, form = sat || to->form->hf_config;
-    if (is == NULL || is->other == NULL || k->nweights == 0 || !form ||
-        (is->classes != NULL) == sat)
+    if (is == NULL || is->other == NULL || k->nweights == 0)
         return NULL;
-    return sheaf__translate(&k->source, &k->schema, &k->config, &k->parsed);
+    const bool sat = is->classes != NULL, from_sat = sat && k->dialect->own_lora,
+               to_hf = strcmp(to->form->name, "hf") == 0;
+    return (from_sat && to_hf) || (!sat && to->form->own_lora)
+               ? sheaf__translate(&k->source, &k->schema, &k->config, &k->parsed)
+               : NULL;
 }
 
 static sheaf_status *find_target(const target **out, const sheaf_weights_convert_options *o)

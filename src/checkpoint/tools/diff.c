@@ -2,7 +2,8 @@
  * do not matter. A tied lm_head that one side does not store is its embed_tokens. Factors of LoRA
  * that is not merged are tensors like others. So are moments of an optimizer where both sides have
  * some, and in a checkpoint of sheaf's own or a bare file, where they lie among the tensors; those
- * that lie beside the model of one side alone are counted, and not compared. */
+ * that lie beside the model of one side alone are counted, and not compared. Of the two forms of
+ * one model, SAT's and the hub's, tensors are compared under SAT's names, and configs are not. */
 #include "checkpoint/tools/verify.h"
 
 #include <math.h>
@@ -13,6 +14,8 @@
 #include "base/json.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
+#include "dialects/common/model.h"
+#include "dialects/common/other_form.h"
 #include "schema/config_text.h"
 #include "ops/math/round.h"
 #include "ops/quant/quant.h"
@@ -24,9 +27,10 @@ typedef struct differ {
     sheaf_probe a, b;
     sheaf_weights_diff_report *report;
     const sheaf_weights_diff_options *how;
-    bool no_moments; /* only one side has them, stored beside its model */
-    bool coded;      /* one of them has tensors in 4 or 8 bits */
-    void *x, *y;     /* a chunk of each */
+    bool no_moments;                  /* only one side has them, stored beside its model */
+    bool coded;                       /* one of them has tensors in 4 or 8 bits */
+    const sheaf__name_rule *spelling; /* of one side, where they are the two forms of a model */
+    void *x, *y;                      /* a chunk of each */
 } differ;
 
 static void report(const differ *d, const sheaf_diff_item *item)
@@ -187,33 +191,63 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
 }
 
 /* The tensor of one side for `name`. */
-static const sheaf_source_entry *find_meant(const sheaf_probe *probe, const char *name)
+static const sheaf_source_entry *find_meant(const differ *d, const sheaf_probe *probe,
+                                            const char *name)
 {
+    char spelled[SHEAF__SPELLED];
     const sheaf_source_entry *e = probe->source->find(probe->source, name);
+    if (e == NULL && d->spelling != NULL && sheaf__respell(spelled, d->spelling, false, name, 0))
+        e = probe->source->find(probe->source, spelled);
     if (e == NULL && probe->tied && strcmp(name, "lm_head.weight") == 0)
         e = probe->source->find(probe->source, "model.embed_tokens.weight");
     return e;
 }
 
+/* Are these the two forms of one model? */
+static void look_for_forms(differ *d)
+{
+    const sheaf__tensor_names a = sheaf__source_names(d->a.source),
+                              b = sheaf__source_names(d->b.source);
+    const sheaf__family *p = sheaf__family_by_names(&a), *q = sheaf__family_by_names(&b);
+    if (p != NULL && q != NULL && sheaf__other_family(p) == q)
+        d->spelling = p->spelling != NULL ? p->spelling : q->spelling;
+}
+
+/* A name to compare by (malloc'd). */
+static char *name_of(const differ *d, const char *name)
+{
+    char spelled[SHEAF__SPELLED];
+    const bool other = d->spelling != NULL && sheaf__respell(spelled, d->spelling, true, name, 0);
+    return strdup(other ? spelled : name);
+}
+
+static sheaf_status *add_names(char **names, int64_t *n, const differ *d, sheaf_source *of)
+{
+    for (int64_t i = 0; i < of->count(of); i++)
+        if ((names[(*n)++] = name_of(d, of->entry(of, i)->name)) == NULL) {
+            --*n;
+            return sheaf__no_memory("list of tensors");
+        }
+    return NULL;
+}
+
 static sheaf_status *compare_all(differ *d)
 {
     sheaf_source *a = d->a.source, *b = d->b.source;
-    const int64_t na = a->count(a), nb = b->count(b);
-    const char **names = calloc((size_t)(na + nb) + 1, sizeof *names);
+    char **names = calloc((size_t)(a->count(a) + b->count(b)) + 1, sizeof *names);
     if (names == NULL)
         return sheaf__no_memory("list of tensors");
     int64_t n = 0;
-    for (int64_t i = 0; i < na; i++)
-        names[n++] = a->entry(a, i)->name;
-    for (int64_t i = 0; i < nb; i++)
-        names[n++] = b->entry(b, i)->name;
+    sheaf_status *st = add_names(names, &n, d, a);
+    TRY(st, add_names(names, &n, d, b));
     qsort(names, (size_t)n, sizeof *names, sheaf__by_name);
-    sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
         if ((i == 0 || strcmp(names[i], names[i - 1]) != 0) &&
             !(d->no_moments && is_moment(names[i])))
-            st = compare_tensor(d, names[i], find_meant(&d->a, names[i]),
-                                find_meant(&d->b, names[i]));
+            st = compare_tensor(d, names[i], find_meant(d, &d->a, names[i]),
+                                find_meant(d, &d->b, names[i]));
+    for (int64_t i = 0; i < n; i++)
+        free(names[i]);
     free(names);
     return st;
 }
@@ -388,7 +422,8 @@ static sheaf_status *compare_configs(differ *d)
                                 d->b.checkpoint->manifest->contract));
         TRY(st, sheaf__json_parse(&x, p, strlen(p)));
         TRY(st, sheaf__json_parse(&y, q, strlen(q)));
-    } else if (d->a.config != NULL && d->b.config != NULL && same_config_form(&d->a, &d->b)) {
+    } else if (d->spelling == NULL && d->a.config != NULL && d->b.config != NULL &&
+               same_config_form(&d->a, &d->b)) {
         st = sheaf__json_load(&x, d->a.config);
         TRY(st, sheaf__json_load(&y, d->b.config));
         if (st == NULL && json_is_object(x) && json_is_object(y)) {
@@ -429,8 +464,10 @@ sheaf_status *sheaf_diff(sheaf_weights_diff_report *report, const char *a, const
     TRY(st, sheaf_probe_open(&d.b, b, true));
     TRY(st, refuse_run(&d.a, a));
     TRY(st, refuse_run(&d.b, b));
-    if (st == NULL)
+    if (st == NULL) {
         look_for_moments(&d);
+        look_for_forms(&d);
+    }
     TRY(st, compare_all(&d));
     TRY(st, compare_configs(&d));
     sheaf_probe_close(&d.a);

@@ -65,6 +65,21 @@ static bool is_in_order(const sheaf__names *names)
     return false;
 }
 
+/* Classes that transformers runs with trust_remote_code. */
+static sheaf_status *note_code(sheaf_catalog *c, const char *dir, const sheaf__names *names)
+{
+    int64_t n = 0, first = -1;
+    for (int64_t i = 0; i < names->count; i++)
+        if (sheaf__ends_with(names->at[i], ".py"))
+            first = n++ == 0 ? i : first;
+    if (n == 0)
+        return NULL;
+    return sheaf__note(c, "code", dir, "", "", "",
+                       "%" PRId64 " Python file%s (%s%s): never run; sheaf has its own code for "
+                       "the models it knows",
+                       n, n == 1 ? "" : "s", names->at[first], n == 1 ? "" : ", ...");
+}
+
 static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c, const char *path,
                                  const sheaf_dialect_hints *hints)
 {
@@ -77,6 +92,7 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
     whole.buffers = sheaf__catalog_keeps_buffers(c);
     TRY(st, sheaf__list_dir(&names.at, &names.count, path));
     *in_order = is_in_order(&names);
+    TRY(st, note_code(c, path, &names));
     TRY(st, sheaf__whole_folder(damaged, &whole, path, &names));
     if (st == NULL && (!hints->as_stored || hints->moments))
         st = read_moments(c, path, &names);

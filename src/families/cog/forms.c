@@ -4,6 +4,7 @@
  * What the other form has no key for travels along: the hub's has all of SAT's in `sat_config`,
  * from which SAT's is made again. Keys that both have are those of the text that is translated. */
 #include "base/base.h"
+#include "base/json_scan.h"
 #include "families/cog/cog.h"
 
 /* SAT's spelling of a template, and the hub's, which differ for CogVLM. */
@@ -69,13 +70,60 @@ static sheaf_status *cannot(const char *where, const char *expected)
         "sheaf convert SRC DST --to sheaf keeps the model as it is");
 }
 
-static sheaf_status *write_text(char **out, json_t *root, sheaf_status *st)
+/* With few digits where they read back as the same numbers. */
+static sheaf_status *write_text(char **out, json_t *root)
 {
-    if (st == NULL && root == NULL)
-        st = sheaf__no_memory("config");
-    if (st == NULL)
+    enum { FEW = 15 };
+    json_t *again = NULL;
+    sheaf_status *st = root == NULL ? sheaf__no_memory("config") : NULL;
+    TRY(st, sheaf__json_text(out, root, JSON_INDENT(4) | JSON_REAL_PRECISION(FEW)));
+    TRY(st, sheaf__json_parse(&again, *out, strlen(*out)));
+    if (st == NULL && !json_equal(root, again)) {
+        free(*out);
         st = sheaf__json_text(out, root, JSON_INDENT(4));
+    }
+    json_decref(again);
     json_decref(root);
+    return st;
+}
+
+/* ---- SAT's config inside the hub's, as it is written ---- */
+
+static const char inner_key[] = "sat_config";
+
+/* `text`, of an object with keys, and `inner` in it. */
+static sheaf_status *put_inside(char **text, const char *inner)
+{
+    sheaf_text whole = { 0 };
+    const char *end = strrchr(*text, '}');
+    while (end > *text && strchr(" \n", end[-1]) != NULL)
+        end--;
+    sheaf__text_bytes(&whole, *text, (size_t)(end - *text));
+    sheaf__text_add(&whole, ",\n    \"%s\": %s\n}", inner_key, inner);
+    free(*text);
+    *text = NULL;
+    return sheaf__text_take(text, &whole);
+}
+
+/* The value of that key (malloc'd) in the text of an object that has it. */
+static sheaf_status *take_inside(char **out, const char *text)
+{
+    sheaf_json_scan scan;
+    sheaf_status *st = sheaf__scan_init(&scan, text, strlen(text), true);
+    bool more = sheaf__scan_take(&scan, '{');
+    for (bool first = true; st == NULL && *out == NULL && more; first = false) {
+        char *name = NULL;
+        st = sheaf__scan_next_key(&scan, first, &more, &name);
+        if (st == NULL && more) {
+            sheaf__scan_peek(&scan); /* to the value */
+            const char *begin = scan.at;
+            st = sheaf__scan_skip(&scan, 1);
+            if (st == NULL && strcmp(name, inner_key) == 0 &&
+                (*out = strndup(begin, (size_t)(scan.at - begin))) == NULL)
+                st = sheaf__no_memory("config");
+        }
+        free(name);
+    }
     return st;
 }
 
@@ -141,8 +189,9 @@ sheaf_status *sheaf__cog_hub_form(char **out, const char *json, const sheaf_conf
     json_object_set_new(root, "template_version", json_string(version != NULL ? version : "base"));
     put_number(root, "pad_token_id", c->pad < 0 ? 0 : c->pad);
     take_shared(root, sat);
-    json_object_set_new(root, "sat_config", sat);
-    return write_text(out, root, NULL);
+    json_decref(sat);
+    st = write_text(out, root);
+    return st == NULL ? put_inside(out, json) : st;
 }
 
 /* ---- the hub's to SAT's ---- */
@@ -156,7 +205,8 @@ static void put_vit(json_t *to, const sheaf_config *c)
     put_number(to, "num_attention_heads", v->heads);
     put_number(to, "vocab_size", 1);
     put(to, "layernorm_order", json_string("post"));
-    put_number(to, "model_parallel_size", 1);
+    if (json_object_get(to, "model_parallel_size") == NULL)
+        put_number(to, "model_parallel_size", 1);
     put_number(to, "max_sequence_length", v->positions);
     put_number(to, "inner_hidden_size", v->ffn);
     put(to, "use_final_layernorm", json_false());
@@ -192,9 +242,8 @@ sheaf_status *sheaf__cog_sat_form(char **out, const char *json, const sheaf_conf
     TRY(st, sheaf__json_parse(&hub, json, strlen(json)));
     if (st != NULL)
         return st;
-    json_t *root = json_is_object(json_object_get(hub, "sat_config"))
-                       ? json_deep_copy(json_object_get(hub, "sat_config"))
-                       : json_object();
+    const json_t *kept = json_object_get(hub, inner_key);
+    json_t *root = json_is_object(kept) ? json_deep_copy(kept) : json_object();
     if (json_object_get(root, "model_class") == NULL)
         put(root, "model_class", json_string(agent ? "CogAgentModel" : "CogVLMModel"));
     put_number(root, "num_layers", c->layers);
@@ -217,12 +266,17 @@ sheaf_status *sheaf__cog_sat_form(char **out, const char *json, const sheaf_conf
     put_vit(json_object_get(root, "eva_args"), c);
     const char *version = template_of(json_string_value(json_object_get(hub, "template_version")),
                                       agent, hub_templates, sat_templates);
-    if (json_object_get(root, "text_processor_version") == NULL && version != NULL &&
-        json_object_get(hub, "sat_config") == NULL)
+    if (json_object_get(root, "text_processor_version") == NULL && version != NULL && kept == NULL)
         put(root, "text_processor_version", json_string(version));
-    if (json_object_get(hub, "sat_config") != NULL) /* SAT's may have none */
+    if (kept != NULL) /* SAT's may have none */
         json_object_del(hub, "pad_token_id");
     take_shared(root, hub);
+    *out = NULL;
+    if (kept != NULL && json_equal(kept, root))
+        st = take_inside(out, json);
+    if (st == NULL && *out == NULL)
+        st = write_text(out, json_incref(root));
+    json_decref(root);
     json_decref(hub);
-    return write_text(out, root, NULL);
+    return st;
 }
