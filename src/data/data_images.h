@@ -6,11 +6,10 @@
  *   vision_expert_mask  positions that use the visual experts; without it BOI and patches
  *   image_rope_mask     patches; only read where position_ids are absent
  * and vision_image [rows, channels, height, width] (of a model with a second tower cross_image as
- * well), F32, BF16 or F16, normalised; or, as programs on the hub have them, `images` (cross_images)
- * [n, channels, height, width], one for each row that marks one: then further tensors are ignored.
- * context_length is ignored. By marks among the tokens, with
- * `images` [n, channels, height, width]: tensors_marked.c, tensors_folded.c; by bounds:
- * tensors_bound.c. */
+ * well), F32, BF16 or F16, normalised; or, as programs on the hub have them, `images`, with
+ * cross_images, [n, channels, height, width], one for each row that marks one: then further tensors
+ * are ignored. context_length is ignored. By marks among the tokens, with `images`
+ * [n, channels, height, width]: tensors_marked.c, tensors_folded.c; by bounds: tensors_bound.c. */
 #pragma once
 
 #include "base/hash.h"
