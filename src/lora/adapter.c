@@ -401,12 +401,24 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     return NULL;
 }
 
+/* Does a module around this one have a path that ends with the name? */
+static bool is_inside(const char *module, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *p = module; (p = strstr(p, name)) != NULL; p++)
+        if ((p == module || p[-1] == '.') && p[n] == '.')
+            return true;
+    return false;
+}
+
 /* Would a target of this name reach a module that cannot be adapted? */
 static bool reaches_others(const sheaf_schema *schema, const char *name)
 {
     const size_t n = strlen(name);
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
+        if (is_inside(t->module, name))
+            return true;
         const size_t m = strlen(t->module);
         const bool ends =
             m > n && t->module[m - n - 1] == '.' && strcmp(t->module + m - n, name) == 0;

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "families/cogvlm2/cogvlm2.h"
+#include "lora/adapter.h"
 
 #define VISION(hidden, side, ffn, heads, layers, positions)                                        \
     "\"vision_config\":{\"dropout_prob\":0.0,\"hidden_act\":\"gelu\",\"hidden_size\":" hidden      \
@@ -171,6 +172,26 @@ static void test_config__which_generation_it_is(void **state)
     json_decref(config);
 }
 
+/* PEFT takes a name for the end of any module's path, and refuses one that is no layer: the adapter
+ * is linear_proj, and its first layer too. */
+static void test_targets__all_linear_layers_and_nothing_around_them(void **state)
+{
+    sheaf_schema *schema = schema_of("{" SMALL "," EYE "}");
+    sheaf_lora *lora = NULL;
+    CHECK_OK(sheaf_lora_resolve(
+        &lora, schema, &(sheaf_lora_options){ .rank = 2, .alpha = 4, .all_linear = true }));
+    const sheaf_lora_names *targets = &lora->options.targets;
+    int inner = 0;
+    for (int i = 0; i < targets->n; i++) {
+        assert_string_not_equal(targets->list[i], "linear_proj");
+        inner += strcmp(targets->list[i], "linear_proj.linear_proj") == 0;
+    }
+    assert_int_equal(inner, 1);
+    assert_int_equal(lora->nmodules, 2 * (4 + 6) + 3 * 4 + 4);
+    sheaf_lora_free(lora);
+    sheaf_schema_free(schema);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_config__what_is_refused),
         cmocka_unit_test(test_config__keys_that_upstream_does_not_read_are_unknown),
         cmocka_unit_test(test_config__which_generation_it_is),
+        cmocka_unit_test(test_targets__all_linear_layers_and_nothing_around_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
