@@ -415,6 +415,20 @@ static bool is_among(const int64_t *ids, int n, int64_t id)
     return false;
 }
 
+/* The token that the family's own chat() stops at, where the tokenizer has it. */
+static void add_family_stop(sheaf__codec *w)
+{
+    const sheaf__family *family = sheaf__family_for(w->config);
+    sheaf__picture_form form = { .stop = NULL };
+    if (family->pictures != NULL)
+        family->pictures(&form, w->config);
+    const int64_t id = form.stop == NULL || w->tokenizer == NULL
+                           ? -1
+                           : sheaf__tokenizer_find(w->tokenizer, form.stop);
+    if (id >= 0 && !is_among(w->stop, w->nstop, id))
+        w->stop[w->nstop++] = id;
+}
+
 void sheaf__codec_set_stops(sheaf__codec *w, const int64_t *id, int n)
 {
     const int64_t taught = w->tokenizer == NULL || w->stored.eos == NULL
@@ -426,9 +440,10 @@ void sheaf__codec_set_stops(sheaf__codec *w, const int64_t *id, int n)
         w->stop[w->nstop++] = w->eos;
     if (taught >= 0 && !is_among(w->stop, w->nstop, taught))
         w->stop[w->nstop++] = taught;
+    add_family_stop(w);
 }
 
-void sheaf__codec_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *nturn,
+void sheaf__codec_stops(int64_t stop[SHEAF_MAX_EOS + 3], int *nstop, int *nturn,
                         const sheaf__codec *w)
 {
     memcpy(stop, w->stop, (size_t)w->nstop * sizeof *stop);

@@ -26,9 +26,9 @@ sheaf_status *sheaf__chat_encoder_marks(sheaf__chat_encoder *encoder, const shea
     json_t *object = NULL;
     sheaf_status *st = NULL;
     sheaf__family_for(config)->pictures(&encoder->form, config);
-    if (encoder->form.stop != NULL && encoder->tokenizer != NULL) {
-        const int32_t stop = sheaf__tokenizer_find(encoder->tokenizer, encoder->form.stop);
-        encoder->eos_id = stop >= 0 ? stop : encoder->eos_id;
+    if (encoder->form.end != NULL && encoder->tokenizer != NULL) {
+        const int32_t end = sheaf__tokenizer_find(encoder->tokenizer, encoder->form.end);
+        encoder->eos_id = end >= 0 ? end : encoder->eos_id;
     }
     encoder->begins = sheaf__family_for(config)->image.before > 0;
     encoder->ends = sheaf__family_for(config)->image.after > 0;

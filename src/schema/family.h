@@ -153,8 +153,8 @@ typedef struct sheaf__picture_form {
     bool bos;    /* in front, also where the template writes none */
     const char *chat, *byte_chat; /* template where none is named or stored; of bytes */
     const char *system;           /* message, where a conversation has none; NULL */
-    /* Token that ends an answer where the template writes none; NULL: eos. */
-    const char *stop;
+    const char *end;  /* token that ends an answer where the template writes none; NULL: eos */
+    const char *stop; /* a token that ends an answer, beside those that files name; NULL */
     double temperature, top_p, repetition_penalty; /* sampling, where nothing else is said */
     int64_t top_k;
 } sheaf__picture_form;

@@ -124,7 +124,7 @@ static void pictures(sheaf__picture_form *out, const sheaf_config *c)
         .joined = true,
         .chat = "glm4",
         .byte_chat = "glm4",
-        .stop = "<|user|>",
+        .end = "<|user|>",
         .temperature = 1,
         .top_k = 1,
         .top_p = 1,

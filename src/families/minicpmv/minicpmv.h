@@ -27,6 +27,7 @@ typedef struct sheaf__minicpmv_version {
     const char *text;              /* model_type of its text model, */
     const sheaf__llama_form *form; /* and how that differs from Llama */
     const char *chat;              /* template where none is stored */
+    const char *stop;              /* ends an answer, beside what files name; NULL: none */
     bool numbered;                 /* pictures have numbers, and slices marks of their own */
     int64_t frames;                /* of a video that give rows together; 0: it reads none */
 } sheaf__minicpmv_version;

@@ -128,6 +128,11 @@ static void test_rows__of_4_5(void **state)
     assert_true(c.minicpmv == SHEAF_MINICPMV_4_5 && c.vit.layers == 27 && !c.qkv_bias &&
                 c.head_dim == 128 && c.resampler.heads == 32 && c.patches == 1024);
     assert_null(c.unknown_keys);
+    sheaf__picture_form form;
+    sheaf__minicpmv_pictures(&form, &c);
+    assert_string_equal(form.chat, "qwen3-thoughts");
+    assert_string_equal(form.stop, "<|endoftext|>");
+    assert_true(form.rows == 64 && form.resolution == 448 && form.slices == 9 && !form.together);
     sheaf_schema_free(schema);
     sheaf_config_release(&c);
 }
