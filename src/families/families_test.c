@@ -107,6 +107,33 @@ static void test_towers__a_square_table_is_advised(void **state)
     }
 }
 
+/* Every tensor of the published models, whose numbers of parameters their pages give. */
+static void test_counts__published_sizes(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t parameters;
+    } models[] = { { "gemma-2b", 2506172416 }, { "qwen3-30b-a3b", 30532122624 } };
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        const char *root = getenv("SHEAF_SOURCE_ROOT");
+        char path[512];
+        sheaf_config config;
+        sheaf_schema *schema;
+        int64_t n = 0;
+        snprintf(path, sizeof path, "%s/tests/data/configs/%s.json", root == NULL ? "." : root,
+                 models[i].config);
+        CHECK_OK(sheaf_config_read(&config, path));
+        CHECK_OK(sheaf_schema_new(&schema, &config, 8));
+        for (int64_t k = 0; k < schema->count; k++) {
+            const int64_t *shape = schema->tensor[k].shape;
+            n += shape[0] * shape[1] * shape[2] * shape[3];
+        }
+        assert_int_equal(n, models[i].parameters);
+        sheaf_schema_free(schema);
+        sheaf_config_release(&config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +142,7 @@ int main(void)
         cmocka_unit_test(test_towers__each_has_its_own_size),
         cmocka_unit_test(test_towers__blocks_are_counted_by_name),
         cmocka_unit_test(test_towers__a_square_table_is_advised),
+        cmocka_unit_test(test_counts__published_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,10 @@ for model in qwen3-8b smollm3-3b olmo-2-7b phi-4 mixtral-8x7b; do
     done
     runs "$model in full" 0 '"trained":[1-9][0-9]{8}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
+for gib in 24 80; do # a card that holds it, and one that does not without offloading
+    runs "a mixture of 128 experts for $gib GiB" 0 'fits: --tp' plan --config "$configs/qwen3-30b-a3b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory ${gib}G
+    runs "and Gemma" 0 'fits: --tp' plan --config "$configs/gemma-2b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory ${gib}G
+done
 runs "on GPUs ranks have a memory each" 0 "of a GPU's memory at most [0-9.]+ MiB for a rank; beside the ranks [0-9.]+ MiB of the host's" plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 512 --tp 2 --device cuda
 # Threads share the machine's memory, so more of them need no less; processes have that of their host.
 threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048)
