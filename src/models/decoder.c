@@ -24,6 +24,7 @@ typedef struct pass {
     sheaf__value *image_memory; /* the keys' source of cross-attention, or NULL */
     /* Rows that the head reads; after the last attention only these are computed. NULL: all. */
     const sheaf__head_rows *wanted;
+    sheaf__balance *balance; /* of a mixture whose router has a loss of its own; else NULL */
 } pass;
 
 typedef struct streams {
@@ -215,7 +216,8 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
     const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
     sheaf__value *logits;
     sheaf__record_columns(p->tape, &logits, x, (sheaf__linear *const[]){ &mix->router }, 1, info);
-    sheaf__value *weights = sheaf__record_router(p->tape, logits, mix->top_k, mix->of_all);
+    sheaf__value *weights =
+        sheaf__record_router(p->tape, logits, mix->top_k, mix->of_all, p->balance, mix->number);
     sheaf__value *sum =
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
     for (int64_t i = 0; i < mix->num_experts; i++) {
@@ -331,16 +333,28 @@ static bool reads_some(const pass *p)
            p->of->stages == NULL && (run->pick != NULL || !run->all_rows) && takes_some(p);
 }
 
+static sheaf__balance *balance_of(const pass *p)
+{
+    const sheaf_config *config = &p->m->schema->config;
+    int64_t layers = 0;
+    for (int64_t i = 0; i < config->layers; i++)
+        layers += p->m->layer[i].mixture != NULL;
+    return sheaf__balance_new(p->tape, layers, config->num_experts, p->of->queries,
+                              config->router_loss, p->of->in, p->of->head);
+}
+
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
                            sheaf__value *image_memory, const sheaf__pass *of)
 {
     const int64_t rows = of->batch * of->queries;
-    pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory, NULL };
+    pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory, NULL, NULL };
     sheaf__head_rows wanted;
     if (reads_some(&p)) {
         wanted = sheaf__record_head_rows(tape, rows, of->head);
         p.wanted = &wanted;
     }
+    if (m->schema->config.router_loss > 0 && of->kv_cache == NULL)
+        p.balance = balance_of(&p);
     x = m->context->stages > 1 ? record_stages(&p, x, rows) : record_layers(&p, x);
     if (!m->ends) {
         sheaf__record_remote_head(tape, rows, m->schema->config.vocab, of->head);
@@ -351,4 +365,6 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
     if (m->divide > 0)
         x = sheaf__record_divide(tape, x, m->divide);
     sheaf__record_head(tape, x, &m->head, of->head, p.wanted == NULL ? NULL : p.wanted->place);
+    if (p.balance != NULL)
+        sheaf__record_balance_loss(tape, p.balance);
 }

@@ -25,6 +25,7 @@ typedef struct sheaf__expert {
 /* A mixture of experts in place of an MLP: the router selects top_k experts for each row. */
 typedef struct sheaf__mixture {
     int64_t num_experts, top_k;
+    int64_t number; /* among the layers with experts */
     bool
         of_all; /* weights are the probabilities themselves, not shares of those that were chosen */
     sheaf__linear router;

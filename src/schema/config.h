@@ -120,6 +120,7 @@ typedef struct sheaf_config {
     /* Mixtral, Qwen3-MoE: experts of a layer, how many a token is routed to, and how wide each is;
      * else 0. */
     int64_t num_experts, top_k, expert_ffn;
+    double router_loss; /* coefficient of the router's own loss (tape/balance.h); 0: none */
     bool shares_of_all; /* weights of experts are shares of all, not of those that were chosen */
     uint64_t mlp_layers[SHEAF_MAX_LAYERS / 64]; /* bit i: layer i has an MLP in their place */
     /* CogVLM and CogAgent; all zero for others. */

@@ -266,6 +266,17 @@ static void test_mixture__of_mixtral(void **state)
     }
 }
 
+static void test_mixture__loss_of_the_router(void **state)
+{
+    static const number_row rows[] = {
+        { "{" MX "}", 0 },
+        { "{" MX ",\"router_aux_loss_coef\":0.02}", 0 },
+        { "{" MX ",\"output_router_logits\":true}", 0.001 },
+        { "{" QM ",\"output_router_logits\":true,\"router_aux_loss_coef\":0.25}", 0.25 },
+    };
+    CHECK_FIELD(rows, router_loss);
+}
+
 static void test_mixture__layers_of_qwen3(void **state)
 {
     static const struct {
@@ -685,8 +696,6 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{" QM ",\"decoder_sparse_step\":0}", SHEAF_E_FORMAT, "'decoder_sparse_step'" },
         { "{" QM ",\"decoder_sparse_step\":9}", SHEAF_E_UNSUPPORTED,
           "experts in at least one layer" },
-        { "{" MX ",\"output_router_logits\":true}", SHEAF_E_UNSUPPORTED,
-          "'output_router_logits' | false" },
         { "{" MX ",\"router_jitter_noise\":0.01}", SHEAF_E_UNSUPPORTED,
           "'router_jitter_noise' | 0" },
         { "{" P3 ",\"attention_bias\":true}", SHEAF_E_UNSUPPORTED, "'attention_bias' | false" },
@@ -888,6 +897,7 @@ int main(void)
         cmocka_unit_test(test_family__from_either_key),
         cmocka_unit_test(test_mixture__of_mixtral),
         cmocka_unit_test(test_mixture__layers_of_qwen3),
+        cmocka_unit_test(test_mixture__loss_of_the_router),
         cmocka_unit_test(test_biases__by_family),
         cmocka_unit_test(test_window__who_has_one_and_from_where),
         cmocka_unit_test(test_tokens__one_several_or_none),

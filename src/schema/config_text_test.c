@@ -120,6 +120,7 @@ static const struct {
     { qwen3_moe, "{\"num_experts_per_tok\":7}" },
     { qwen3_moe, "{\"moe_intermediate_size\":25}" },
     { qwen3_moe, "{\"norm_topk_prob\":true}" },
+    { qwen3_moe, "{\"output_router_logits\":true}" },
     { qwen3_moe, "{\"decoder_sparse_step\":2}" },
     { qwen3_moe, "{\"mlp_only_layers\":[3]}" },
     { gemma, "{\"head_dim\":64}" },

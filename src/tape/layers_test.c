@@ -402,7 +402,7 @@ static void test_choice__largest_first_and_the_first_of_equals(void **state)
         CHECK_OK(sheaf__tape_new(&tape, &c));
         sheaf__value *x = sheaf__tape_value(tape, "logits", 5, EXPERTS, SHEAF_F32);
         sheaf__op_arg(sheaf__tape_op(tape, "logits", give_logits, NULL, 0), x, SHEAF__MAKE);
-        sheaf__value *w = sheaf__record_router(tape, x, chosen, false);
+        sheaf__value *w = sheaf__record_router(tape, x, chosen, false, NULL, 0);
         w->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
@@ -464,7 +464,7 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
         sheaf__op_arg(sheaf__tape_op(tape, "logits", give_logits, NULL, 0), logits, SHEAF__MAKE);
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_rows, keep_back, 0), x,
                       SHEAF__MAKE | SHEAF__GRAD_READ);
-        sheaf__value *w = sheaf__record_router(tape, logits, 2, false),
+        sheaf__value *w = sheaf__record_router(tape, logits, 2, false, NULL, 0),
                      *sum = sheaf__record_mixture(tape, 5, WIDE, true),
                      *y = sheaf__record_expert_rows(tape, &which, x, w, e, false);
         sheaf__record_add_expert(tape, sum, y, which, w, e);

@@ -10,6 +10,7 @@ typedef struct choice_params {
     sheaf__value *logits, *weights, *all; /* all: NULL where nothing reads it */
     int64_t top_k;
     bool of_all;
+    sheaf__balance *balance; /* or NULL */
 } choice_params;
 
 static sheaf__choice choice_of(const sheaf__context *c, const choice_params *p)
@@ -31,6 +32,29 @@ static sheaf_status *choice_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
+/* With the gradient that the router's own loss gives the probabilities. */
+static sheaf_status *choice_back_balanced(const sheaf__context *c, const sheaf__balance *b,
+                                          sheaf__choice choice)
+{
+    const size_t bytes = (size_t)b->experts * sizeof(float);
+    float *add, *host = NULL;
+    sheaf_status *st = sheaf__alloc(&add, (sheaf__context *)c, bytes, SHEAF_MEM_SCRATCH);
+    if (st != NULL)
+        return st;
+    st = sheaf__borrow(&host, c->device, add, bytes, false);
+    if (host != NULL)
+        sheaf__balance_gradient(host, b);
+    st = sheaf__first_of(st, sheaf__return(host, c->device, add, bytes, true));
+    choice.add = add;
+    choice.mask = b->in->key_mask;
+    choice.queries = b->queries;
+    choice.mask_ld = b->in->mask_ld;
+    if (st == NULL)
+        sheaf__op_choice_back(c->device, choice);
+    sheaf__free((sheaf__context *)c, add);
+    return st;
+}
+
 /* The logits are read here alone, so that their gradient is always fresh. */
 static sheaf_status *choice_backward(sheaf__tape *tape, sheaf__op *op)
 {
@@ -39,27 +63,31 @@ static sheaf_status *choice_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__choice choice = choice_of(c, p);
     choice.logits = p->logits->grad;
     choice.grad = p->weights->grad;
+    if (p->balance != NULL)
+        return choice_back_balanced(c, p->balance, choice);
     sheaf__op_choice_back(c->device, choice);
     return NULL;
 }
 
 sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k,
-                                   bool of_all)
+                                   bool of_all, sheaf__balance *balance, int64_t layer)
 {
-    const bool flows = logits->needs_grad;
+    const bool flows = logits->needs_grad, reads_all = (of_all && flows) || balance != NULL;
     sheaf__op *op = sheaf__tape_op(tape, "choice of experts", choice_forward,
                                    flows ? choice_backward : NULL, sizeof(choice_params));
     sheaf__value *weights =
         sheaf__tape_like(tape, logits, "weights of experts", logits->cols, SHEAF_F32);
-    sheaf__value *all = of_all && flows ? sheaf__tape_like(tape, logits, "probabilities of experts",
-                                                           logits->cols, SHEAF_F32)
-                                        : NULL;
-    *(choice_params *)op->params = (choice_params){ logits, weights, all, top_k, of_all };
+    sheaf__value *all = reads_all ? sheaf__tape_like(tape, logits, "probabilities of experts",
+                                                     logits->cols, SHEAF_F32)
+                                  : NULL;
+    *(choice_params *)op->params = (choice_params){ logits, weights, all, top_k, of_all, balance };
     weights->needs_grad = flows;
     sheaf__op_arg(op, logits, SHEAF__READ | SHEAF__GRAD_WRITE);
     sheaf__op_arg(op, weights, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GRAD_READ);
     if (all != NULL)
         sheaf__op_arg(op, all, SHEAF__MAKE | SHEAF__KEEP);
+    if (balance != NULL)
+        sheaf__record_balance(tape, balance, layer, weights, all);
     return weights;
 }
 

@@ -9,11 +9,13 @@
  * All of it lies whole on every rank, and each computes all. */
 #pragma once
 
+#include "tape/balance.h"
 #include "tape/tape.h"
 
-/* sheaf__record_router - weights [rows, experts], float32. */
+/* sheaf__record_router - weights [rows, experts], float32. balance: the pass's, of which this is
+ * the layer with experts number `layer`; NULL: the router has no loss of its own. */
 sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k,
-                                   bool of_all);
+                                   bool of_all, sheaf__balance *balance, int64_t layer);
 /* sheaf__record_mixture - the sum, zero. flows: some expert's output needs a gradient. */
 sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows);
 /* sheaf__record_expert_rows - the rows of x that took expert `expert`: a value of which as many are

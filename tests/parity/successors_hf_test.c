@@ -248,6 +248,73 @@ static void test_gradients__of_all_tensors(void **state)
     }
 }
 
+/* ---- the router's own loss ---- */
+
+/* The model's config with output_router_logits, in a file; malloc'd. */
+static char *routed_config(const char *dir)
+{
+    char *path = strdup(at("routed.json"));
+    json_t *config = json_of(dir, "hf/config.json");
+    json_object_set_new(config, "output_router_logits", json_true());
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+    return path;
+}
+
+static void check_routed(const char *dir)
+{
+    char *config = routed_config(dir), *made = linked(dir, config),
+         *inputs = strdup(in_dir(dir, "inputs.safetensors"));
+    sheaf_safetensors *want = record_of(dir, "grads_with_aux_loss.safetensors");
+    json_t *info = json_of(dir, "info.json");
+    const double loss = json_number_value(
+        json_object_get(json_object_get(info, "router"), "loss_with_output_router_logits"));
+    trial one = { 0 };
+    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
+        trial seen = run(made, NULL, inputs, ranks_to_try[r], SHEAF_F32, false),
+              t = run(made, NULL, inputs, ranks_to_try[r], SHEAF_F32, true);
+        CHECK_NEAR(dir, seen.loss, loss, 1e-5);
+        CHECK_BYTES(dir, &t.loss, &seen.loss, sizeof t.loss);
+        release(&seen);
+        for (int i = 0; i < t.trained && r > 0; i++)
+            CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
+        if (r == 0)
+            one = t;
+        else
+            release(&t);
+    }
+    int64_t compared = 0;
+    for (int i = 0; i < one.trained; i++) {
+        int64_t n;
+        double largest = 0;
+        float *x = values(want, one.name[i], &n);
+        for (int64_t k = 0; k < n; k++)
+            largest = fmax(largest, fabs((double)x[k]));
+        if (x != NULL)
+            compare(one.name[i], one.grad[i], x, n, 1e-4 * largest, 0);
+        compared += x != NULL;
+        free(x);
+    }
+    assert_int_equal(compared, want->header.count);
+    release(&one);
+    json_decref(info);
+    sheaf__safetensors_close(want);
+    free(config);
+    free(made);
+    free(inputs);
+}
+
+static void test_router__loss_and_gradients(void **state)
+{
+    int ran = 0;
+    for (int m = 0; m < models; m++)
+        if (exists(in_dir(model_dir[m], "grads_with_aux_loss.safetensors"))) {
+            check_routed(model_dir[m]);
+            ran++;
+        }
+    assert_true(ran > 0);
+}
+
 /* ---- the LoRA run ---- */
 
 /* The rows of one batch, [rows, length], of each tensor that has the shape of its ids, at the
@@ -661,6 +728,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward__logits_loss_and_hidden_states),
         cmocka_unit_test(test_gradients__of_all_tensors),
+        cmocka_unit_test(test_router__loss_and_gradients),
         cmocka_unit_test(test_lora__runs_as_recorded),
         cmocka_unit_test(test_generation__greedy_tokens),
     };

@@ -75,6 +75,8 @@ static sheaf_status *mixture(sheaf__model *m, sheaf__layer *l, int layer)
     mix->num_experts = n;
     mix->top_k = m->schema->config.top_k;
     mix->of_all = m->schema->config.shares_of_all;
+    for (int i = 0; i < layer; i++)
+        mix->number += !sheaf__layer_in(m->schema->config.mlp_layers, i);
     sheaf_status *st = mixture_linear(m, &mix->router, layer, -1, "gate");
     for (int i = 0; i < n && st == NULL; i++) {
         TRY(st, mixture_linear(m, &mix->expert[i].gate, layer, i, form->gate));
@@ -146,6 +148,9 @@ static sheaf_status *ropes(sheaf__model *m)
 sheaf_status *sheaf__llama_build(sheaf__model *m)
 {
     const sheaf_config *config = &m->schema->config;
+    if (config->router_loss > 0 && m->context->stages > 1)
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "output_router_logits: true"),
+                              "all layers on one stage, as the router's loss is one of all");
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);
     /* A tied head is the embedding's table. */
     sheaf_status *st = !m->ends       ? NULL

@@ -412,6 +412,8 @@ void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)
         sheaf__config_whole(t, "num_experts_per_tok", c->top_k);
         sheaf__config_whole(t, "moe_intermediate_size", c->expert_ffn);
         sheaf__config_yes_no(t, "norm_topk_prob", !c->shares_of_all);
+        if (c->router_loss > 0)
+            sheaf__config_real(t, "router_aux_loss_coef", c->router_loss);
     }
     for (int64_t i = 0; i < c->layers; i++) {
         if (sheaf__layer_in(c->full_layers, i))

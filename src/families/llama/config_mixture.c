@@ -59,11 +59,8 @@ void sheaf__llama_mixture(sheaf_json_reader *r, sheaf_config *c, const sheaf__mi
     if (r->st == NULL && mlps == c->layers)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "mlp_only_layers",
                          "experts in at least one layer");
-    if (sheaf__json_bool(r, "output_router_logits", false))
-        sheaf_try_this(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "output_router_logits",
-                                        "false: the router's own loss is not there"),
-                       "false, the class's default: logits are the same, the loss is that of "
-                       "tokens alone");
+    const double coefficient = sheaf__json_real(r, "router_aux_loss_coef", 0, 1e6, 0.001);
+    c->router_loss = sheaf__json_bool(r, "output_router_logits", false) ? coefficient : 0;
     if (sheaf__json_real(r, "router_jitter_noise", 0, 1e6, 0) != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "router_jitter_noise",
                          "0: another value multiplies rows by noise in training");

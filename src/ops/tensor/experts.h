@@ -18,7 +18,7 @@ typedef struct sheaf__choice {
     bool of_all; /* weights are p itself, not shares of those that were chosen */
     float *grad; /* backward: of the weights; is changed */
     /* Backward: [experts] gradient of p in each row with mask[row / queries * mask_ld + row %
-     * queries] 1; NULL: none. */
+     * queries] 1, mask NULL: in each; NULL: none. */
     const float *add;
     const uint8_t *mask;
     int64_t queries, mask_ld;
@@ -80,7 +80,8 @@ SHEAF__SHARED_FN float sheaf__choice_weight(float w, float sum)
 /* Has row r a gradient that comes from `add`? */
 SHEAF__SHARED_FN bool sheaf__choice_adds(const sheaf__choice *p, int64_t r)
 {
-    return p->add != NULL && p->mask[r / p->queries * p->mask_ld + r % p->queries] != 0;
+    return p->add != NULL &&
+           (p->mask == NULL || p->mask[r / p->queries * p->mask_ld + r % p->queries] != 0);
 }
 
 /* The row of the sum that is row i of y. */
