@@ -143,7 +143,7 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
         { "checkpointing", SHEAF__IS_FLAG | SHEAF__IS_COMMON, &o->checkpointing,
           "recompute activations instead of keeping them: less memory, more time, the same bytes" },
         { "offload", SHEAF__IS_TEXT | SHEAF__IS_LATE, &o->offload,
-          "weights (frozen ones), moments (AdamW's) or weights,moments: they lie in a file, those of a GPU in the host's memory, while they are not used; less memory, more time, the same bytes (default none)",
+          "weights (frozen ones), moments (AdamW's) and activations (for the backward pass): they lie in a file, those of a GPU in the host's memory, while they are not used; less memory, more time, the same bytes (default none)",
           "LIST" },
         { "offload-dir", SHEAF__IS_PATH | SHEAF__IS_LATE, &o->offload_dir,
           "folder on a fast disk for the files of --offload, which have no names and end with the run (default OUT)",

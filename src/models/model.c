@@ -34,10 +34,15 @@ static sheaf_status *check_heads(const sheaf_config *c)
 
 static sheaf_status *open_away(sheaf__model *m)
 {
-    sheaf_status *st = m->options.away ? sheaf__offload_new(&m->away, m->context->device,
-                                                            SHEAF_MEM_WEIGHTS, m->options.folder)
-                                       : NULL;
+    const sheaf__model_options *o = &m->options;
+    sheaf__device *device = m->context->device;
+    sheaf_status *st = NULL;
+    if (o->away)
+        st = sheaf__offload_new(&m->away, device, SHEAF_MEM_WEIGHTS, o->folder);
+    if (o->activations_away)
+        TRY(st, sheaf__offload_new(&m->activations, device, SHEAF_MEM_ACTIVATIONS, o->folder));
     m->context->away = m->away;
+    m->context->activations = m->activations;
     return st;
 }
 
@@ -98,7 +103,8 @@ void sheaf__model_free(sheaf__model *m)
         family->release(m);
     sheaf__trained_set_free(m->trained);
     sheaf__offload_free(m->away);
-    m->context->away = NULL;
+    sheaf__offload_free(m->activations);
+    m->context->away = m->context->activations = NULL;
     free(m->layer);
     free(m);
 }

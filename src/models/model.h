@@ -85,9 +85,9 @@ typedef struct sheaf__model_options {
     int64_t sequences; /* most sequences generated together, 0: unknown; for few, weights may be
                           compressed (ops/matmul/matmul.h) */
     uint64_t seed;     /* of new LoRA factors */
-    /* Frozen weights of linear layers, and moments, lie elsewhere between their uses: in a file in
-     * `folder`, or, where that is NULL, in the host's memory (ops/offload.h). */
-    bool away, moments_away;
+    /* Frozen weights of linear layers, moments, and activations lie elsewhere between their uses:
+     * in a file in `folder`, or, where that is NULL, in the host's memory (ops/offload.h). */
+    bool away, moments_away, activations_away;
     const char *folder;
     /* says which tensors are quantised, and how (ops/quant/quant.h): those that are not trained
      * stay so; NULL = none. Borrowed for as long as the model is made; the source of loading says
@@ -137,7 +137,7 @@ typedef struct sheaf__model {
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__module *module;       /* in the order of building */
     sheaf__block *block;
-    struct sheaf__offload *away; /* or NULL; the context's, too */
+    struct sheaf__offload *away, *activations; /* or NULL; the context's, too */
     int64_t module_capacity, nblocks, block_capacity;
     int nmodules;
 } sheaf__model;

@@ -1,8 +1,8 @@
 /* offload.c - see offload.h.
  *
- * Uses of blocks are counted from the beginning of a list: use number i is of block
- * list[i % count]. 0 <= freed <= given <= taken <= ready: of what is given the helper thread has
- * freed what need not be, or was, written. It alone moves `ready` and `freed`, and without the lock
+ * Uses of blocks are counted from the beginning of a list: use number i is list[i % count].
+ * 0 <= freed <= given <= taken <= ready: of what is given the helper thread has freed what need not
+ * be, or was, written. It alone moves `ready` and `freed`, and without the lock
  * only reads or writes the place in the ring that is its own then. */
 #include "ops/offload.h"
 
@@ -20,8 +20,8 @@
 #define LEAST ((size_t)16384) /* from here on the device's blocks begin at such units */
 
 typedef struct place {
-    int64_t at; /* in the file, or in the host's memory */
-    size_t bytes;
+    int64_t at;         /* in the file, or in the host's memory */
+    size_t bytes, used; /* used: of these, what is written and read */
 } place;
 
 struct sheaf__offload {
@@ -33,12 +33,16 @@ struct sheaf__offload {
     size_t host_bytes;
     place *block;
     int64_t count, capacity, end;
+    int64_t most, claimed; /* of `end` */
+    bool files;            /* also on dry */
     /* the list */
-    int64_t *list, listed;
+    sheaf__offload_use *list;
+    int64_t *since; /* of each use that reads: how many before it wrote the block; 0: none */
+    int64_t listed;
     char *ring;
     size_t ring_bytes;
-    size_t *at; /* [2 * listed]: in the ring, by use modulo that */
-    bool runs, changes;
+    size_t *at;        /* [2 * listed]: in the ring, by use modulo that */
+    bool runs, writes; /* writes: some use does */
     int64_t ready, taken, given, freed;
     sheaf_status *failed;
     bool broken; /* a failure has been returned */
@@ -62,7 +66,17 @@ size_t sheaf__offload_size(const sheaf__offload *o, int64_t block)
 
 size_t sheaf__offload_bytes(const sheaf__offload *o)
 {
-    return (size_t)o->end;
+    return (size_t)o->most;
+}
+
+size_t sheaf__offload_host(const sheaf__offload *o)
+{
+    size_t most = 0;
+    if (o->device->planned->shared)
+        return 0;
+    for (int64_t i = 0; i < o->count; i++)
+        most = sheaf__offload_size(o, i) > most ? sheaf__offload_size(o, i) : most;
+    return o->files ? most : (size_t)o->most;
 }
 
 /* ---- the file, or the host's memory ---- */
@@ -96,16 +110,16 @@ static sheaf_status *move(sheaf__offload *o, const place *p, void *memory, bool 
     sheaf__device *device = o->device;
     const bool files = o->file.path != NULL;
     if (device->class->shared)
-        return file_move(o, memory, in_units(p->bytes), p->at, writes);
+        return file_move(o, memory, in_units(p->used), p->at, writes);
     char *host = files ? o->host : o->host + p->at;
     sheaf_status *st = NULL;
     if (writes) {
-        st = sheaf__download(device, host, memory, p->bytes);
-        return st == NULL && files ? file_move(o, host, in_units(p->bytes), p->at, true) : st;
+        st = sheaf__download(device, host, memory, p->used);
+        return st == NULL && files ? file_move(o, host, in_units(p->used), p->at, true) : st;
     }
     if (files)
-        st = file_move(o, host, in_units(p->bytes), p->at, false);
-    return st == NULL ? sheaf__upload(device, memory, host, p->bytes) : st;
+        st = file_move(o, host, in_units(p->used), p->at, false);
+    return st == NULL ? sheaf__upload(device, memory, host, p->used) : st;
 }
 
 /* Counts and times it; without the lock. */
@@ -116,7 +130,7 @@ static sheaf_status *moved(sheaf__offload *o, int64_t block, void *memory, bool 
     sheaf_status *st = o->device->class->counts ? NULL : move(o, p, memory, writes);
     const double seconds = sheaf__seconds() - began;
     pthread_mutex_lock(&o->lock);
-    *(writes ? &o->costs.written : &o->costs.read) += p->bytes;
+    *(writes ? &o->costs.written : &o->costs.read) += p->used;
     *(writes ? &o->costs.writing : &o->costs.reading) += seconds;
     pthread_mutex_unlock(&o->lock);
     return sheaf_in(st, "offload");
@@ -124,9 +138,9 @@ static sheaf_status *moved(sheaf__offload *o, int64_t block, void *memory, bool 
 
 /* ---- the helper thread ---- */
 
-static int64_t block_of(const sheaf__offload *o, int64_t use)
+static const sheaf__offload_use *use_of(const sheaf__offload *o, int64_t use)
 {
-    return o->list[use % o->listed];
+    return &o->list[use % o->listed];
 }
 
 static size_t *place_of(sheaf__offload *o, int64_t use)
@@ -134,19 +148,23 @@ static size_t *place_of(sheaf__offload *o, int64_t use)
     return &o->at[use % (2 * o->listed)];
 }
 
-/* Where in the ring use number `ready` may lie: behind the newest, or from the beginning again. A
- * block that was changed is not read before it is written. */
+static size_t size_of(const sheaf__offload *o, int64_t use)
+{
+    return sheaf__offload_size(o, use_of(o, use)->block);
+}
+
+/* Where in the ring use number `ready` may lie: behind the newest, or from the beginning again. */
 static bool has_room(sheaf__offload *o, size_t *at)
 {
     const int64_t use = o->ready;
-    const size_t size = sheaf__offload_size(o, block_of(o, use));
+    const size_t size = size_of(o, use);
     *at = 0;
     if (use == o->freed)
         return true;
     if (use - o->freed >= o->listed)
         return false;
     const size_t tail = *place_of(o, o->freed), last = *place_of(o, use - 1);
-    *at = last + sheaf__offload_size(o, block_of(o, use - 1));
+    *at = last + size_of(o, use - 1);
     if (last < tail)
         return size <= tail - *at;
     if (size <= o->ring_bytes - *at)
@@ -155,26 +173,49 @@ static bool has_room(sheaf__offload *o, size_t *at)
     return size <= tail;
 }
 
+/* A block is not read before it is written. */
+static bool is_written(const sheaf__offload *o, int64_t use)
+{
+    const int64_t since = o->since[use % o->listed];
+    return since == 0 || use < since || use - since < o->freed;
+}
+
+/* What needs no transfer: uses given back that are not written, and uses to come that are not read.
+ */
+static bool passes(sheaf__offload *o)
+{
+    size_t at;
+    if (o->freed < o->given && !use_of(o, o->freed)->writes) {
+        o->freed++;
+        return true;
+    }
+    if (use_of(o, o->ready)->reads || !has_room(o, &at))
+        return false;
+    *place_of(o, o->ready++) = at;
+    return true;
+}
+
 /* One block written, or one read; false: there is nothing to do. With the lock. */
 static bool works(sheaf__offload *o)
 {
     size_t at;
     if (!o->runs || o->failed != NULL || o->broken)
         return false;
-    const bool writes = o->freed < o->given, reads = !writes && has_room(o, &at);
-    if (!writes && !reads)
-        return false;
-    if (writes && !o->changes) {
-        o->freed = o->given;
+    if (passes(o)) {
+        pthread_cond_broadcast(&o->moved);
         return true;
     }
+    const bool writes = o->freed < o->given, reads = !writes && use_of(o, o->ready)->reads &&
+                                                     is_written(o, o->ready) && has_room(o, &at);
+    if (!writes && !reads)
+        return false;
     const int64_t use = writes ? o->freed : o->ready;
     if (reads)
         *place_of(o, use) = at;
     void *memory = o->ring + *place_of(o, use);
     o->busy = true;
     pthread_mutex_unlock(&o->lock);
-    sheaf_status *st = moved(o, block_of(o, use), memory, writes);
+    sheaf_status *st = moved(o, use_of(o, use)->block, memory, writes);
     pthread_mutex_lock(&o->lock);
     o->busy = false;
     o->failed = st;
@@ -215,6 +256,7 @@ sheaf_status *sheaf__offload_new(sheaf__offload **out, sheaf__device *device, sh
     o->device = device;
     o->kind = kind;
     o->file.fd = -1;
+    o->files = folder != NULL;
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->moved, NULL);
     sheaf_status *st = folder == NULL || device->class->counts
@@ -246,25 +288,40 @@ void sheaf__offload_free(sheaf__offload *o)
     free(o->host);
     free(o->block);
     free(o->list);
+    free(o->since);
     free(o->at);
     free(o);
+}
+
+/* The next place in the file. */
+static place place_for(sheaf__offload *o, size_t bytes)
+{
+    const place p = { o->end, bytes, bytes };
+    o->end += (int64_t)in_units(bytes);
+    o->most = o->end > o->most ? o->end : o->most;
+    return p;
 }
 
 sheaf_status *sheaf__offload_add(int64_t *block, sheaf__offload *o, size_t bytes)
 {
     if (!SHEAF_GROW(&o->block, &o->capacity, o->count + 1))
         return sheaf__no_memory("blocks of an offload");
-    o->block[o->count] = (place){ o->end, bytes };
-    o->end += (int64_t)in_units(bytes);
+    o->block[o->count] = place_for(o, bytes);
     *block = o->count++;
     return NULL;
 }
 
 sheaf_status *sheaf__offload_resize(sheaf__offload *o, int64_t block, size_t bytes)
 {
-    o->block[block] = (place){ o->end, bytes };
-    o->end += (int64_t)in_units(bytes);
+    o->block[block] = place_for(o, bytes);
     return sheaf__offload_claim(o);
+}
+
+sheaf_status *sheaf__offload_clear(sheaf__offload *o)
+{
+    sheaf_status *st = sheaf__offload_stop(o);
+    o->count = o->end = 0;
+    return st;
 }
 
 sheaf_status *sheaf__offload_claim(sheaf__offload *o)
@@ -272,10 +329,11 @@ sheaf_status *sheaf__offload_claim(sheaf__offload *o)
     size_t most = 0;
     if (o->device->class->counts)
         return NULL;
-    if (o->file.path != NULL) {
+    if (o->file.path != NULL && o->end > o->claimed) {
         sheaf_status *st = sheaf__file_reserve(&o->file, o->end);
         if (st != NULL)
             return sheaf_try_this(st, "another folder (--offload-dir), or less in --offload");
+        o->claimed = o->end;
     }
     for (int64_t i = 0; i < o->count; i++)
         most = in_units(o->block[i].bytes) > most ? in_units(o->block[i].bytes) : most;
@@ -299,15 +357,27 @@ sheaf_status *sheaf__offload_claim(sheaf__offload *o)
 
 /* ---- one block ---- */
 
+static void free_ring(sheaf__offload *o)
+{
+    sheaf__device_free(o->device, o->ring);
+    o->ring = NULL;
+    o->ring_bytes = 0;
+}
+
+sheaf_status *sheaf__offload_rest(sheaf__offload *o)
+{
+    sheaf_status *st = sheaf__offload_stop(o);
+    free_ring(o);
+    return st;
+}
+
 sheaf_status *sheaf__offload_ring(sheaf__offload *o, size_t together)
 {
     const size_t bytes = 2 * together;
     void *ring;
     if (bytes <= o->ring_bytes)
         return NULL;
-    sheaf__device_free(o->device, o->ring);
-    o->ring = NULL;
-    o->ring_bytes = 0;
+    free_ring(o);
     sheaf_status *st =
         sheaf__device_alloc(&ring, o->device, bytes < LEAST ? LEAST : bytes, o->kind);
     if (st != NULL)
@@ -377,41 +447,64 @@ sheaf_status *sheaf__offload_write(sheaf__offload *o, int64_t block, size_t to, 
 
 /* ---- use ---- */
 
-static bool goes_on(const sheaf__offload *o, const int64_t *block, int64_t count, bool changes)
+static bool goes_on(const sheaf__offload *o, const sheaf__offload_use *list, int64_t count)
 {
-    return o->runs && o->listed == count && o->changes == changes && o->taken == o->given &&
-           o->given % count == 0 && memcmp(o->list, block, (size_t)count * sizeof *block) == 0;
+    bool same = o->runs && o->listed == count && o->taken == o->given && o->given % count == 0;
+    for (int64_t i = 0; i < count && same; i++)
+        same = o->list[i].block == list[i].block && o->list[i].reads == list[i].reads &&
+               o->list[i].writes == list[i].writes;
+    return same;
 }
 
-static sheaf_status *take_list(sheaf__offload *o, const int64_t *block, int64_t count,
+/* Twice round, as the first uses follow the last ones. */
+static sheaf_status *find_writers(sheaf__offload *o)
+{
+    const int64_t n = o->listed;
+    int64_t *writer = malloc((size_t)o->count * sizeof *writer);
+    if (writer == NULL)
+        return sheaf__no_memory("list of an offload");
+    for (int64_t i = 0; i < o->count; i++)
+        writer[i] = -1;
+    for (int64_t i = 0; i < 2 * n; i++) {
+        int64_t *last = &writer[o->list[i % n].block];
+        o->since[i % n] = *last < 0 ? 0 : i - *last;
+        *last = o->list[i % n].writes ? i : *last;
+        o->writes = o->writes || o->list[i % n].writes;
+    }
+    free(writer);
+    return NULL;
+}
+
+static sheaf_status *take_list(sheaf__offload *o, const sheaf__offload_use *list, int64_t count,
                                size_t together)
 {
-    int64_t *list = malloc((size_t)count * sizeof *list);
-    size_t *at = malloc(2 * (size_t)count * sizeof *at);
     free(o->list);
+    free(o->since);
     free(o->at);
-    o->list = list;
-    o->at = at;
-    if (list == NULL || at == NULL)
-        return sheaf__no_memory("list of an offload");
-    memcpy(list, block, (size_t)count * sizeof *list);
+    o->list = malloc((size_t)count * sizeof *o->list);
+    o->since = malloc((size_t)count * sizeof *o->since);
+    o->at = malloc(2 * (size_t)count * sizeof *o->at);
     o->listed = count;
-    return sheaf__offload_ring(o, together);
+    o->writes = false;
+    if (o->list == NULL || o->since == NULL || o->at == NULL)
+        return sheaf__no_memory("list of an offload");
+    memcpy(o->list, list, (size_t)count * sizeof *list);
+    sheaf_status *st = find_writers(o);
+    return TRY(st, sheaf__offload_ring(o, together));
 }
 
-sheaf_status *sheaf__offload_begin(sheaf__offload *o, const int64_t *block, int64_t count,
-                                   size_t together, bool changes)
+sheaf_status *sheaf__offload_begin(sheaf__offload *o, const sheaf__offload_use *list, int64_t count,
+                                   size_t together)
 {
-    if (count == 0 || goes_on(o, block, count, changes))
+    if (count == 0 || goes_on(o, list, count))
         return NULL;
     sheaf_status *st = sheaf__offload_stop(o);
-    TRY(st, take_list(o, block, count, together));
+    TRY(st, take_list(o, list, count, together));
     TRY(st, start(o));
     if (st != NULL)
         return st;
     pthread_mutex_lock(&o->lock);
     o->ready = o->taken = o->given = o->freed = 0;
-    o->changes = changes;
     o->runs = true;
     pthread_cond_broadcast(&o->moved);
     pthread_mutex_unlock(&o->lock);
@@ -433,7 +526,8 @@ sheaf_status *sheaf__offload_take(void **at, sheaf__offload *o)
 {
     *at = o->ring;
     if (o->device->class->counts) {
-        o->costs.read += o->block[block_of(o, o->taken++)].bytes;
+        const sheaf__offload_use *use = use_of(o, o->taken++);
+        o->costs.read += use->reads ? o->block[use->block].used : 0;
         return NULL;
     }
     pthread_mutex_lock(&o->lock);
@@ -450,22 +544,37 @@ sheaf_status *sheaf__offload_take(void **at, sheaf__offload *o)
     return st;
 }
 
-void sheaf__offload_give(sheaf__offload *o)
+/* After the last read of the block, and before it is written. */
+static void give(sheaf__offload *o, size_t bytes)
 {
     pthread_mutex_lock(&o->lock);
     if (o->given < o->taken) {
-        if (o->device->class->counts && o->changes)
-            o->costs.written += o->block[block_of(o, o->given)].bytes;
+        const sheaf__offload_use *use = use_of(o, o->given);
+        place *p = &o->block[use->block];
+        if (use->writes)
+            p->used = bytes < p->bytes ? bytes : p->bytes;
+        if (o->device->class->counts && use->writes)
+            o->costs.written += p->used;
         o->given++;
         pthread_cond_broadcast(&o->moved);
     }
     pthread_mutex_unlock(&o->lock);
 }
 
+void sheaf__offload_give(sheaf__offload *o)
+{
+    give(o, SIZE_MAX);
+}
+
+void sheaf__offload_give_part(sheaf__offload *o, size_t bytes)
+{
+    give(o, bytes);
+}
+
 sheaf_status *sheaf__offload_stop(sheaf__offload *o)
 {
     pthread_mutex_lock(&o->lock);
-    while (o->started && o->runs && o->changes && o->freed < o->given && o->failed == NULL &&
+    while (o->started && o->runs && o->writes && o->freed < o->given && o->failed == NULL &&
            !o->broken)
         pthread_cond_wait(&o->moved, &o->lock);
     o->runs = false;

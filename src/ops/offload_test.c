@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "tests/check.h"
+#include "tests/devices/copied.h"
 
 enum { BLOCKS = 7 };
 static const size_t bytes_of[BLOCKS] = { 4096, 100, 20000, 65536, 1, 40960, 12289 };
@@ -49,6 +50,13 @@ static void fill(held *h)
             ((unsigned char *)at)[k] = value_of(i, k, 0);
         CHECK_OK(sheaf__offload_filled(h->offload, h->block[i]));
     }
+}
+
+/* The list of blocks [0, n), or those of `which`. */
+static void list_of(sheaf__offload_use *list, const held *h, const int *which, int n, bool writes)
+{
+    for (int i = 0; i < n; i++)
+        list[i] = (sheaf__offload_use){ h->block[which == NULL ? i : which[i]], true, writes };
 }
 
 /* Takes `n` together, and looks at them; round: how often each was changed. */
@@ -93,15 +101,14 @@ static void test_offload__blocks_are_as_they_were_in_any_order(void **state)
         fill(&h);
         for (size_t l = 0; l < ARRAY_LEN(lists); l++)
             for (int run = 0; run < 5; run++) {
-                int64_t list[8];
+                sheaf__offload_use list[8];
                 size_t most = 0;
-                for (int i = 0; i < 8; i++)
-                    list[i] = h.block[lists[l][i]];
+                list_of(list, &h, lists[l], 8, false);
                 for (int i = 0; i < 8; i += pair)
                     most = together(&h, lists[l] + i, pair) > most
                                ? together(&h, lists[l] + i, pair)
                                : most;
-                CHECK_OK(sheaf__offload_begin(h.offload, list, 8, most, false));
+                CHECK_OK(sheaf__offload_begin(h.offload, list, 8, most));
                 for (int i = 0; i < 8; i += pair)
                     use(&h, lists[l] + i, pair, 0, false);
             }
@@ -116,10 +123,12 @@ static void test_offload__what_was_changed_is_read_changed(void **state)
     const int all[BLOCKS] = { 0, 1, 2, 3, 4, 5, 6 };
     for (size_t most = 65536; most < 1000000; most *= 8) {
         held h;
+        sheaf__offload_use list[BLOCKS];
         open_held(&h, &sheaf__cpu, "/tmp");
         fill(&h);
+        list_of(list, &h, NULL, BLOCKS, true);
         for (int run = 0; run < 4; run++) {
-            CHECK_OK(sheaf__offload_begin(h.offload, h.block, BLOCKS, most, true));
+            CHECK_OK(sheaf__offload_begin(h.offload, list, BLOCKS, most));
             for (int i = 0; i < BLOCKS; i++)
                 use(&h, all + i, 1, run, true);
         }
@@ -137,9 +146,65 @@ static void test_offload__what_was_changed_is_read_changed(void **state)
                 part[k] = value_of(i, from + k, 4);
             CHECK_OK(sheaf__offload_write(h.offload, h.block[i], from, part, n));
         }
-        CHECK_OK(sheaf__offload_begin(h.offload, h.block, BLOCKS, most, true));
+        CHECK_OK(sheaf__offload_begin(h.offload, list, BLOCKS, most));
         for (int i = 0; i < BLOCKS; i++)
             use(&h, all + i, 1, 4, false);
+        close_held(&h);
+    }
+}
+
+/* As activations: all are made, of some only the first bytes, and come back, the last one first;
+ * then others take their space. */
+static void test_offload__what_is_made_comes_back(void **state)
+{
+    enum { RUNS = 6 };
+    static const struct {
+        const sheaf__device_class *class;
+        const char *folder;
+        size_t most;
+    } cases[] = { { &sheaf__cpu, "/tmp", 65536 },
+                  { &sheaf__cpu, "/tmp", 300000 },
+                  { &copied_device, "/tmp", 65536 },
+                  { &copied_device, NULL, 65536 } };
+    for (size_t c = 0; c < ARRAY_LEN(cases); c++) {
+        held h;
+        uint64_t bytes = 0;
+        CHECK_OK(sheaf__device_open(&h.device, cases[c].class, 1, "ref", 0));
+        CHECK_OK(sheaf__offload_new(&h.offload, h.device, SHEAF_MEM_ACTIVATIONS, cases[c].folder));
+        for (int run = 0; run < RUNS; run++) {
+            static unsigned char host[65536];
+            size_t part[BLOCKS];
+            sheaf__offload_use list[2 * BLOCKS];
+            void *at;
+            CHECK_OK(sheaf__offload_clear(h.offload));
+            for (int i = 0; i < BLOCKS; i++) {
+                CHECK_OK(sheaf__offload_add(&h.block[i], h.offload, bytes_of[(i + run) % BLOCKS]));
+                list[i] = (sheaf__offload_use){ h.block[i], .writes = true };
+                list[2 * BLOCKS - 1 - i] = (sheaf__offload_use){ h.block[i], .reads = true };
+            }
+            CHECK_OK(sheaf__offload_claim(h.offload));
+            CHECK_OK(sheaf__offload_begin(h.offload, list, 2 * BLOCKS, cases[c].most));
+            for (int i = 0; i < BLOCKS; i++) {
+                part[i] = bytes_of[(i + run) % BLOCKS] / (size_t)(1 + (i + run) % 3);
+                for (size_t k = 0; k < part[i]; k++)
+                    host[k] = value_of(i, k, run);
+                CHECK_OK(sheaf__offload_take(&at, h.offload));
+                CHECK_OK(sheaf__upload(h.device, at, host, part[i]));
+                sheaf__offload_give_part(h.offload, part[i]);
+                bytes += part[i];
+            }
+            for (int i = BLOCKS - 1; i >= 0; i--) {
+                CHECK_OK(sheaf__offload_take(&at, h.offload));
+                CHECK_OK(sheaf__download(h.device, host, at, part[i]));
+                sheaf__offload_give(h.offload);
+                for (size_t k = 0; k < part[i]; k++)
+                    assert_int_equal(host[k], value_of(i, k, run));
+            }
+            CHECK_OK(sheaf__offload_rest(h.offload));
+            assert_int_equal(h.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+        }
+        const sheaf__offload_costs costs = sheaf__offload_costs_of(h.offload);
+        assert_true(costs.written == bytes && costs.read == bytes);
         close_held(&h);
     }
 }
@@ -150,8 +215,10 @@ static void test_offload__dry_has_the_peak_of_cpu(void **state)
     uint64_t read[2];
     for (int dry = 0; dry < 2; dry++) {
         held h;
+        sheaf__offload_use list[BLOCKS];
         open_held(&h, dry ? &sheaf__dry : &sheaf__cpu, dry ? NULL : "/tmp");
-        CHECK_OK(sheaf__offload_begin(h.offload, h.block, BLOCKS, 3 << 20, false));
+        list_of(list, &h, NULL, BLOCKS, false);
+        CHECK_OK(sheaf__offload_begin(h.offload, list, BLOCKS, 3 << 20));
         for (int i = 0; i < BLOCKS; i++) {
             void *at;
             CHECK_OK(sheaf__offload_take(&at, h.offload));
@@ -236,7 +303,9 @@ static void test_offload__a_short_file_is_a_status(void **state)
     fill(&h);
     const int fd = find_file();
     assert_true(fd >= 0 && ftruncate(fd, 30000) == 0);
-    CHECK_OK(sheaf__offload_begin(h.offload, h.block, BLOCKS, 65536, false));
+    sheaf__offload_use list[BLOCKS];
+    list_of(list, &h, NULL, BLOCKS, false);
+    CHECK_OK(sheaf__offload_begin(h.offload, list, BLOCKS, 65536));
     sheaf_status *st = NULL;
     for (int i = 0; i < BLOCKS && st == NULL; i++) {
         st = sheaf__offload_take(&at, h.offload);
@@ -262,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offload__blocks_are_as_they_were_in_any_order),
         cmocka_unit_test(test_offload__what_was_changed_is_read_changed),
+        cmocka_unit_test(test_offload__what_is_made_comes_back),
         cmocka_unit_test(test_offload__dry_has_the_peak_of_cpu),
         cmocka_unit_test(test_offload__a_full_disk_is_told_before_anything_is_written),
         cmocka_unit_test(test_offload__another_size_leaves_other_blocks),

@@ -225,13 +225,13 @@ static void add_records(records *to, const sheaf__trained_set *set)
 static void add_away(records *to, const sheaf__rank *held)
 {
     const sheaf__trained_set *set = held->model->trained;
-    const sheaf__offload *of[] = { held->model->away, sheaf__moments_offload(set->moments) };
-    size_t bytes = 0;
-    for (int i = 0; i < 2; i++)
-        bytes += of[i] == NULL ? 0 : sheaf__offload_bytes(of[i]);
-    to->away += bytes;
-    to->host += sheaf__moments_host(set, (size_t)SHEAF__STATE_PIECE) +
-                (held->model->options.folder == NULL ? bytes : 0);
+    const sheaf__offload *of[] = { held->model->away, sheaf__moments_offload(set->moments),
+                                   held->model->activations };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        to->away += of[i] == NULL ? 0 : sheaf__offload_bytes(of[i]);
+        to->host += of[i] == NULL ? 0 : sheaf__offload_host(of[i]);
+    }
+    to->host += sheaf__moments_host(set, (size_t)SHEAF__STATE_PIECE);
 }
 
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *trained,

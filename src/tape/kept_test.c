@@ -1,20 +1,25 @@
 /* kept_test.c - activations in 8 bits between forward and backward: gradients within the bound that
- * the form has, the same for any slices that a rank owns, and nothing left behind. */
+ * the form has, the same for any slices that a rank owns, and nothing left behind; and activations
+ * that lie elsewhere meanwhile, which changes nothing. */
 #include <math.h>
 #include <string.h>
 
+#include "ops/offload.h"
 #include "tests/tape_ends.h"
 #include "tape/vision.h"
 
-enum { ROWS = 5, FIRST = 40, COLS = 71, N = ROWS * COLS, BLOCK = 32 };
+enum { ROWS = 64, FIRST = 40, COLS = 71, N = ROWS * COLS, BLOCK = 32 };
 static const int64_t parts[] = { FIRST, COLS - FIRST };
 
 typedef struct problem {
     float x[N], dy[N], y[N], dx[N];
-    bool exact;        /* another op keeps x as it is */
-    bool fails;        /* that op's backward pass does */
+    bool exact; /* another op keeps x as it is */
+    bool fails; /* that op's backward pass does */
+    bool away;  /* activations lie in a file between the passes */
+    uint64_t read, written;
     size_t peak, left; /* bytes of activations at the fullest moment, and afterwards */
     bool dead, held;   /* of x after the forward pass: it has no memory of its own; it is shrunk */
+    bool stored;       /* or away */
 } problem;
 
 static problem *now; /* which a keeper's backward pass looks at */
@@ -39,6 +44,7 @@ static sheaf_status *keeper_backward(sheaf__tape *tape, sheaf__op *op)
     const sheaf__value *x = *(sheaf__value **)op->params;
     now->dead = x->data == NULL;
     now->held = x->shrunk != NULL;
+    now->stored = x->stored;
     return now->fails ? sheaf_fail(SHEAF_E_NUMBER, "a test") : NULL;
 }
 
@@ -52,6 +58,8 @@ static void run(problem *p, sheaf__kept kept, int64_t begin, int64_t end, const 
         .device = device, .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32
     };
     sheaf__tape *tape;
+    if (p->away)
+        CHECK_OK(sheaf__offload_new(&c.activations, device, SHEAF_MEM_ACTIVATIONS, "/tmp"));
     CHECK_OK(sheaf__tape_new(&tape, &c));
     now = p;
     sheaf__value *x = source_of(tape, ROWS, end - begin, false, p->x, p->dx, COLS, begin);
@@ -72,7 +80,13 @@ static void run(problem *p, sheaf__kept kept, int64_t begin, int64_t end, const 
         p->left = device->in_use[SHEAF_MEM_ACTIVATIONS];
     }
     p->peak = device->peak_of[SHEAF_MEM_ACTIVATIONS];
+    if (p->away) {
+        const sheaf__offload_costs costs = sheaf__offload_costs_of(c.activations);
+        p->read = costs.read;
+        p->written = costs.written;
+    }
     sheaf__tape_free(tape);
+    sheaf__offload_free(c.activations);
     sheaf__device_close(device);
 }
 
@@ -157,6 +171,36 @@ static void test_int8__a_failure_leaves_nothing(void **state)
     assert_int_equal(p.left, 0);
 }
 
+/* What backward reads is x, in one form or the other. */
+static void test_away__gradients_are_those_of_a_run_without(void **state)
+{
+    static problem here, away;
+    static const sheaf__kept forms[] = { SHEAF__KEPT_ALL, SHEAF__KEPT_INT8 };
+    const size_t bytes[] = { sizeof here.x, ROWS * (COLS + (FIRST + 31) / 32 + 1) };
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        fill(&here, 3);
+        fill(&away, 3);
+        away.away = true;
+        run(&here, forms[i], 0, COLS, parts, 2);
+        run(&away, forms[i], 0, COLS, parts, 2);
+        CHECK_BYTES("what is computed forward", away.y, here.y, sizeof away.y);
+        CHECK_BYTES("gradients", away.dx, here.dx, sizeof away.dx);
+        assert_true(away.dead && away.stored && !away.held);
+        assert_true(away.written == 2 * bytes[i] && away.read == away.written);
+        assert_int_equal(away.left, 0);
+    }
+}
+
+static void test_away__a_failure_leaves_nothing(void **state)
+{
+    static problem p;
+    fill(&p, 3);
+    p.fails = p.away = true;
+    run(&p, SHEAF__KEPT_ALL, 0, COLS, parts, 2);
+    assert_true(p.stored);
+    assert_int_equal(p.left, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +209,8 @@ int main(void)
         cmocka_unit_test(test_int8__what_an_op_keeps_exactly_stays),
         cmocka_unit_test(test_int8__infinity_and_nan_reach_the_gradient),
         cmocka_unit_test(test_int8__a_failure_leaves_nothing),
+        cmocka_unit_test(test_away__gradients_are_those_of_a_run_without),
+        cmocka_unit_test(test_away__a_failure_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

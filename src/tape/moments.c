@@ -14,12 +14,12 @@ struct sheaf__moments {
     sheaf__device *device;
     sheaf__offload *offload;
     sheaf__elsewhere range;
-    int64_t chunk, chunks; /* elements of one, and how many there are */
-    float *first;          /* address of the first moment */
-    size_t apart;          /* bytes between both */
-    int64_t *block;        /* [chunks] */
-    int64_t at;            /* the chunk that is taken; -1: none yet */
-    float *held;           /* of it: the first moment, behind it the second */
+    int64_t chunk, chunks;   /* elements of one, and how many there are */
+    float *first;            /* address of the first moment */
+    size_t apart;            /* bytes between both */
+    sheaf__offload_use *use; /* [chunks] */
+    int64_t at;              /* the chunk that is taken; -1: none yet */
+    float *held;             /* of it: the first moment, behind it the second */
 };
 
 /* Bytes from `at` on, chunk by chunk. */
@@ -32,7 +32,7 @@ static sheaf_status *move(void *self, size_t at, void *host, size_t bytes, bool 
         const bool second = at + done >= m->apart;
         const size_t from = at + done - (second ? m->apart : 0), within = from % chunk,
                      place = within + (second ? chunk : 0);
-        const int64_t block = m->block[from / chunk];
+        const int64_t block = m->use[from / chunk].block;
         n = bytes - done < chunk - within ? bytes - done : chunk - within;
         st = writes ? sheaf__offload_write(m->offload, block, place, (char *)host + done, n)
                     : sheaf__offload_read(m->offload, block, place, (char *)host + done, n);
@@ -44,11 +44,13 @@ static sheaf_status *open_chunks(sheaf__moments *m, const char *folder)
 {
     const size_t bytes = 2 * (size_t)m->chunk * sizeof(float);
     sheaf_status *st = sheaf__offload_new(&m->offload, m->device, SHEAF_MEM_OPTIMIZER, folder);
-    m->block = calloc((size_t)m->chunks + 1, sizeof *m->block);
-    if (m->block == NULL)
+    m->use = calloc((size_t)m->chunks + 1, sizeof *m->use);
+    if (m->use == NULL)
         return sheaf__first_of(st, sheaf__no_memory("moments"));
-    for (int64_t c = 0; c < m->chunks; c++)
-        TRY(st, sheaf__offload_add(&m->block[c], m->offload, bytes));
+    for (int64_t c = 0; c < m->chunks; c++) {
+        m->use[c].reads = m->use[c].writes = true;
+        TRY(st, sheaf__offload_add(&m->use[c].block, m->offload, bytes));
+    }
     TRY(st, sheaf__offload_claim(m->offload));
     return TRY(st, sheaf__offload_ring(m->offload, TOGETHER * bytes));
 }
@@ -78,7 +80,7 @@ void sheaf__moments_free(sheaf__moments *m)
         return;
     m->device->elsewhere = NULL;
     sheaf__offload_free(m->offload);
-    free(m->block);
+    free(m->use);
     free(m);
 }
 
@@ -93,8 +95,8 @@ void sheaf__moments_begin(sheaf__moments *m)
 {
     m->at = -1;
     sheaf__device_fail(m->device,
-                       sheaf__offload_begin(m->offload, m->block, m->chunks,
-                                            TOGETHER * 2 * (size_t)m->chunk * sizeof(float), true));
+                       sheaf__offload_begin(m->offload, m->use, m->chunks,
+                                            TOGETHER * 2 * (size_t)m->chunk * sizeof(float)));
 }
 
 /* Gives back what is before the chunk; false after a failure. */

@@ -6,6 +6,7 @@
 #include "tape/tape_inner.h"
 
 #include "base/base.h"
+#include "tape/kept.h"
 
 sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context)
 {
@@ -39,6 +40,8 @@ void sheaf__tape_free(sheaf__tape *tape)
     free(tape->steps);
     free(tape->dead);
     free(tape->away);
+    free(tape->leaving);
+    free(tape->leaving_use);
     free(tape);
 }
 
@@ -277,13 +280,19 @@ static bool is_idle(const sheaf__step *s)
     return idle;
 }
 
-/* What is read after the forward pass, and is shrunk until then, dies in it. */
-static void find_shrunk(sheaf__tape *tape, sheaf__kept kept)
+/* Less than this stays: it takes as much, and a transfer. */
+enum { LEAST_TO_LEAVE = 4096 };
+
+/* What is read after the forward pass, and is shrunk or away until then, dies in it. */
+static void find_stored(sheaf__tape *tape, sheaf__kept kept)
 {
     for (int64_t i = 0; i < tape->nvalues; i++) {
         sheaf__value *v = tape->value[i];
-        v->shrinks = kept == SHEAF__KEPT_INT8 && v->live_data && v->near && !v->exact && !v->pinned;
-        v->live_data = v->live_data && !v->shrinks;
+        const bool waits = v->live_data && !v->pinned;
+        v->shrinks = waits && kept == SHEAF__KEPT_INT8 && v->near && !v->exact;
+        v->leaves = waits && tape->context->activations != NULL &&
+                    sheaf__value_kept_most(v) >= LEAST_TO_LEAVE;
+        v->live_data = v->live_data && !v->shrinks && !v->leaves;
     }
 }
 
@@ -294,7 +303,7 @@ static bool find_deaths(sheaf__tape *tape, sheaf__kept kept)
     for (int64_t i = tape->nsteps - 1; i >= 0; i--) {
         sheaf__step *s = &tape->steps[i];
         if (i == tape->nops - 1)
-            find_shrunk(tape, kept);
+            find_stored(tape, kept);
         s->first_dead = (int)tape->ndead;
         if (is_idle(s)) {
             s->op = NULL;
@@ -338,5 +347,6 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, sheaf__kept 
         if (tape->steps[i].op != NULL)
             tape->steps[left++] = tape->steps[i];
     tape->nsteps = left;
-    return sheaf__tape_list_away(tape);
+    sheaf_status *st = sheaf__tape_list_away(tape);
+    return TRY(st, sheaf__tape_list_leaving(tape));
 }

@@ -34,6 +34,7 @@ typedef struct sheaf__context {
     int groups, group;
     sheaf_comm *peers;
     struct sheaf__offload *away; /* where frozen weights lie between their uses; NULL: nowhere */
+    struct sheaf__offload *activations; /* where values lie from the forward to the backward pass */
 } sheaf__context;
 
 /* sheaf__set_purpose - the purpose of its exchanges from now on. */
@@ -122,8 +123,11 @@ typedef struct sheaf__value {
     const int64_t *part;
     int parts;
     bool near, exact;  /* some op keeps it as SHEAF__NEAR; some op keeps it without */
-    bool shrinks;      /* it is in 8 bits between forward and backward, */
-    void *shrunk;      /* here; else NULL */
+    bool shrinks;      /* it is in 8 bits between forward and backward */
+    bool leaves;       /* it is in context->activations between forward and backward, */
+    int64_t block;     /* as this block */
+    bool stored;       /* one of these, or both, is so now */
+    void *shrunk;      /* 8 bits that do not leave; else NULL */
     void *data, *grad; /* NULL while not live; valid inside an op's function */
     bool live_data, live_grad,
         grad_fresh; /* fresh: allocated by this step, must be written, not added to */

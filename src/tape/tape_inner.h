@@ -1,6 +1,7 @@
 /* tape_inner.h - a compiled tape: what tape.c lays out and tape_run.c runs; private to them. */
 #pragma once
 
+#include "ops/offload.h"
 #include "tape/tape.h"
 
 enum { SHEAF__STEP_ARGS = 2 * SHEAF__MAX_ARGS };
@@ -26,11 +27,15 @@ struct sheaf__tape {
     int64_t nheld, held_capacity;
     int segment, nsegments, layer;
     bool mlp;
-    const sheaf__step *now; /* the step that runs */
-    int64_t *bad;           /* of a run that looks for bad values, see run_steps() */
-    int64_t *away;          /* blocks of context->away that the steps read, in order */
+    const sheaf__step *now;   /* the step that runs */
+    int64_t *bad;             /* of a run that looks for bad values, see run_steps() */
+    sheaf__offload_use *away; /* blocks of context->away that the steps read, in order */
     int64_t naway;
-    size_t away_most; /* bytes that a step reads of them */
+    size_t away_most;       /* bytes that a step reads of them */
+    sheaf__value **leaving; /* those that leave, in order: block i is of number i */
+    int64_t nleaving, leaving_capacity;
+    sheaf__offload_use *leaving_use; /* [2 * nleaving] */
+    size_t leaving_ring;             /* bytes together, as sheaf__offload_begin() has it */
     bool no_memory;
     sheaf__value spare_value;
     sheaf__op spare_op;
@@ -53,6 +58,12 @@ static inline sheaf__arg sheaf__step_arg(const sheaf__step *s, int a)
     return arg;
 }
 
+/* sheaf__step_wants - does the step read the data that the argument had before it? */
+static inline bool sheaf__step_wants(const sheaf__step *s, sheaf__arg arg)
+{
+    return (arg.use & (s->backward ? SHEAF__KEEP : SHEAF__READ | SHEAF__CHANGE)) != 0;
+}
+
 /* sheaf__tape_drop - gives back all values that are live. */
 void sheaf__tape_drop(sheaf__tape *tape);
 /* What is away (away.c). sheaf__tape_list_away - once steps are laid out. sheaf__tape_begin_away -
@@ -61,3 +72,8 @@ sheaf_status *sheaf__tape_list_away(sheaf__tape *tape);
 sheaf_status *sheaf__tape_begin_away(sheaf__tape *tape);
 sheaf_status *sheaf__step_bring(sheaf__tape *tape, const sheaf__step *s);
 void sheaf__step_leave(sheaf__tape *tape, const sheaf__step *s);
+/* Values that leave, likewise; their space in context->activations is claimed with the list. */
+sheaf_status *sheaf__tape_list_leaving(sheaf__tape *tape);
+sheaf_status *sheaf__tape_claim_leaving(sheaf__tape *tape);
+sheaf_status *sheaf__tape_begin_leaving(sheaf__tape *tape);
+sheaf_status *sheaf__tape_end_leaving(sheaf__tape *tape);

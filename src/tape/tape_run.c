@@ -17,7 +17,7 @@ void sheaf__tape_drop(sheaf__tape *tape)
             sheaf__device_free(tape->context->device, value->grad);
         sheaf__device_free(tape->context->device, value->shrunk);
         value->shrunk = NULL;
-        value->live_data = value->live_grad = value->shared = value->remade = false;
+        value->stored = value->live_data = value->live_grad = value->shared = value->remade = false;
         value->data = value->grad = NULL;
     }
 }
@@ -56,18 +56,14 @@ static sheaf_status *reserve_grad(sheaf__tape *tape, const sheaf__step *s, sheaf
     return st;
 }
 
-/* What this step reads, and is shrunk. */
-static sheaf_status *expand(sheaf__tape *tape, const sheaf__step *s, sheaf__value *value,
-                            unsigned use)
+static sheaf_status *restore(sheaf__tape *tape, const sheaf__step *s, sheaf__arg arg)
 {
-    const unsigned reads = s->backward ? SHEAF__KEEP : SHEAF__READ | SHEAF__CHANGE;
-    if (value->shrunk == NULL || !(use & reads))
+    sheaf__value *value = arg.value;
+    if (!value->stored || !sheaf__step_wants(s, arg))
         return NULL;
     sheaf_status *st = allocate(tape, value, &value->data);
     value->live_data = st == NULL;
-    if (st == NULL)
-        sheaf__value_expand(tape->context, value);
-    return st;
+    return TRY(st, sheaf__value_restore(tape->context, value));
 }
 
 static sheaf_status *reserve(sheaf__tape *tape, const sheaf__step *s)
@@ -75,7 +71,7 @@ static sheaf_status *reserve(sheaf__tape *tape, const sheaf__step *s)
     for (int a = 0; a < sheaf__step_args(s); a++) {
         sheaf__value *value = sheaf__step_arg(s, a).value;
         const unsigned use = sheaf__step_arg(s, a).use;
-        sheaf_status *st = expand(tape, s, value, use);
+        sheaf_status *st = restore(tape, s, sheaf__step_arg(s, a));
         if (st != NULL)
             return st;
         if (!s->backward && (use & SHEAF__MAKE) && !value->live_data) {
@@ -95,8 +91,8 @@ static sheaf_status *give_back(sheaf__tape *tape, const sheaf__step *s)
     sheaf_status *st = NULL;
     for (int i = 0; i < s->ndead; i++) {
         sheaf__value *value = tape->dead[s->first_dead + i];
-        if (value->shrinks && !s->backward && !s->again)
-            TRY(st, sheaf__value_shrink(tape->context, value));
+        if ((value->shrinks || value->leaves) && !s->backward && !s->again)
+            TRY(st, sheaf__value_store(tape->context, value));
         if (value->live_data && !value->shared)
             sheaf__device_free(tape->context->device, value->data);
         value->live_data = value->shared = false;
@@ -208,6 +204,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
     tape->bad = bad;
     sheaf__tape_drop(tape); /* those that are pinned, of the run before */
     sheaf_status *st = sheaf__tape_begin_away(tape);
+    TRY(st, sheaf__tape_begin_leaving(tape));
     for (int64_t i = 0; i < tape->nsteps && st == NULL; i++) {
         const sheaf__step *s = &tape->steps[i];
         sheaf__activity_op(tape->context->activity,
@@ -243,6 +240,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
 static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
 {
     sheaf_status *st = run_steps(tape, bad);
+    st = sheaf__first_of(st, sheaf__tape_end_leaving(tape));
     sheaf__set_purpose(tape->context, SHEAF__TRAFFIC_OTHER);
     return TRY(st, sheaf__device_check(tape->context->device));
 }

@@ -32,7 +32,7 @@ void sheaf_train_options_default(sheaf_train_options *options)
 
 sheaf_status *sheaf__offloads(unsigned *out, const char *text)
 {
-    static const char *const name[] = { "weights", "moments" };
+    static const char *const name[] = { "weights", "moments", "activations" };
     *out = 0;
     if (text == NULL || text[0] == '\0' || strcmp(text, "none") == 0)
         return NULL;
@@ -43,9 +43,11 @@ sheaf_status *sheaf__offloads(unsigned *out, const char *text)
             if (strlen(name[i]) == n && strncmp(name[i], at, n) == 0)
                 *out |= 1u << i;
         if (*out == before)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--offload"),
-                                              "weights, moments, or both as weights,moments; none"),
-                               "%s", text);
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--offload"),
+                               "weights, moments, activations, or several with commas; "
+                               "none"),
+                "%s", text);
         at += n;
         if (*at == '\0')
             return NULL;
@@ -54,7 +56,14 @@ sheaf_status *sheaf__offloads(unsigned *out, const char *text)
 
 const char *sheaf__offloads_text(unsigned offloads)
 {
-    static const char *const text[] = { "none", "weights", "moments", "weights,moments" };
+    static const char *const text[] = { "none",
+                                        "weights",
+                                        "moments",
+                                        "weights,moments",
+                                        "activations",
+                                        "weights,activations",
+                                        "moments,activations",
+                                        "weights,moments,activations" };
     return text[offloads];
 }
 

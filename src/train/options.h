@@ -133,7 +133,12 @@ typedef struct sheaf_train_options {
 
 void sheaf_train_options_default(sheaf_train_options *options);
 
-enum { SHEAF__OFFLOADS_WEIGHTS = 1, SHEAF__OFFLOADS_MOMENTS = 2 };
+enum {
+    SHEAF__OFFLOADS_WEIGHTS = 1,
+    SHEAF__OFFLOADS_MOMENTS = 2,
+    SHEAF__OFFLOADS_ACTIVATIONS = 4,
+    SHEAF__OFFLOADS_ALL = 7,
+};
 /* sheaf__offloads - options->offload as a sum of these. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__offloads(unsigned *out, const char *offload);
 /* sheaf__offloads_text - as --offload takes them; static. */

@@ -91,6 +91,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                          .backward = true,
                                          .away = offloads & SHEAF__OFFLOADS_WEIGHTS,
                                          .moments_away = offloads & SHEAF__OFFLOADS_MOMENTS,
+                                         .activations_away = offloads & SHEAF__OFFLOADS_ACTIVATIONS,
                                          .folder = given           ? o->offload_dir
                                                    : class->shared ? (o->out == NULL ? "." : o->out)
                                                                    : NULL,

@@ -224,6 +224,11 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     return r->watch != NULL ? sheaf__tape_run_checked(r->watch, r->last) : sheaf__tape_run(r->last);
 }
 
+sheaf_status *sheaf__runner_prepare(sheaf__runner *r, sheaf_batch_images holds)
+{
+    return tape_for(&r->last, r, holds);
+}
+
 void sheaf__runner_release(sheaf__runner *r)
 {
     for (int i = 0; i < r->ntapes; i++)

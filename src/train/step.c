@@ -51,6 +51,18 @@ static sheaf_status *take_random(sheaf__stepper *s)
     return st;
 }
 
+/* A disk that is too small for activations is found before the first step. */
+static sheaf_status *claim(sheaf__stepper *s)
+{
+    sheaf_batch_images fewest, most;
+    const int64_t longest = sheaf__subset_longest(&s->subset);
+    if (s->context->activations == NULL || s->options.plans)
+        return NULL;
+    sheaf_data_images_range(&fewest, &most, s->subset.data, s->run->micro_batch);
+    most.seq = most.seq < longest ? most.seq : longest;
+    return sheaf__runner_prepare(&s->runner, most);
+}
+
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                  const sheaf__subset *subset, const sheaf__step_options *options)
 {
@@ -81,6 +93,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                          .sample = s->sample.device,
                                          .position = s->position.device,
                                          .host = { s->sample.host, s->position.host } };
+    TRY(st, claim(s));
     if (st != NULL) {
         sheaf__stepper_free(s);
         return st;

@@ -72,8 +72,9 @@ static void add_offload(sheaf_event_offload *sum, const sheaf_event_offload *one
 /* What its rank has moved so far. */
 static sheaf_event_offload offloaded(const sheaf__usage *s)
 {
-    sheaf__offload *const of[] = { s->rank->model->away,
-                                   sheaf__moments_offload(s->rank->model->trained->moments) };
+    const sheaf__model *model = s->rank->model;
+    sheaf__offload *const of[] = { model->away, sheaf__moments_offload(model->trained->moments),
+                                   model->activations };
     sheaf_event_offload sum = { 0 };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         if (of[i] == NULL)
