@@ -50,8 +50,8 @@ fitted() { # fitted MODEL DATA MEMORY FLAGS...
     found=${found#*\"proposal\":\{}
     found=${found%%\}*}
     # shellcheck disable=SC2001
-    flags=$(sed -e 's/"seq":[0-9]*//; s/"checkpointing":true/--checkpointing/; s/"checkpointing":false//; s/"\([a-z_]*\)":/--\1 /g; s/[",]/ /g; s/micro_batch/micro-batch/; s/keep_activations/keep-activations/' <<<"${found//weights,moments/weights+moments}")
-    flags=${flags//weights+moments/weights,moments}
+    flags=$(sed -e 's/"seq":[0-9]*//; s/"checkpointing":true/--checkpointing/; s/"checkpointing":false//; s/"\([a-z_]*\)":/--\1 /g; s/[",]/ /g; s/micro_batch/micro-batch/; s/keep_activations/keep-activations/' <<<"$(sed 's/\(weights\|moments\),/\1+/g' <<<"$found")")
+    flags=${flags//+/,}
     echo "$flags"
     local rest=" $* "
     [[ $rest != *" --micro-batch "* ]] || rest=$(sed 's/ --micro-batch [0-9]* / /' <<<"$rest")

@@ -142,22 +142,13 @@ static int kept_forms(sheaf__kept of[3], const search *s)
 {
     const sheaf_train_options *o = s->asked;
     int n = 0;
-    if (s->q->place_text != NULL || o->kept == SHEAF__KEPT_INT8 || o->checkpointing) {
-        of[n++] = o->checkpointing ? SHEAF__KEPT_NONE : o->kept;
+    of[n++] = o->kept;
+    if (s->q->place_text != NULL || o->kept == SHEAF__KEPT_INT8 || o->kept == SHEAF__KEPT_NONE)
         return n;
-    }
     if (o->kept == SHEAF__KEPT_ALL)
-        of[n++] = SHEAF__KEPT_ALL;
-    if (o->kept != SHEAF__KEPT_NONE)
         of[n++] = SHEAF__KEPT_ATTENTION;
     of[n++] = SHEAF__KEPT_NONE;
     return n;
-}
-
-static void keep(sheaf_train_options *o, sheaf__kept form)
-{
-    o->checkpointing = form == SHEAF__KEPT_NONE;
-    o->kept = o->checkpointing ? SHEAF__KEPT_ALL : form;
 }
 
 /* Tries ranks upwards, each with all that is kept and with less, at `micro_batch` or the largest
@@ -176,7 +167,7 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
         for (int i = 0; i < forms && st == NULL; i++) {
             int64_t found = 0;
             o->tp = tp;
-            keep(o, form[i]);
+            o->kept = form[i];
             if (below) {
                 st = largest(&found, s, 1, micro_batch - 1);
                 *fits = found > 0;
@@ -294,13 +285,10 @@ static void tell_quantised(sheaf__fit *out, const search *s, const char *offload
         try_change(out, s, "--quantize nf4", with);
 }
 
-/* Likewise moments in 8 bits, which stay in memory. */
+/* Likewise moments in 8 bits. */
 static void tell_eight_bits(sheaf__fit *out, const search *s)
 {
     sheaf_train_options with = s->q->o;
-    unsigned offloads = 0;
-    sheaf_status_free(sheaf__offloads(&offloads, with.offload));
-    with.offload = sheaf__offloads_text(offloads & SHEAF__OFFLOADS_WEIGHTS);
     with.optimizer = SHEAF_OPTIMIZER_ADAMW8BIT;
     if (with.method != SHEAF_METHOD_LORA && s->q->o.optimizer == SHEAF_OPTIMIZER_ADAMW)
         try_change(out, s, "--optimizer adamw8bit", with);
@@ -355,30 +343,27 @@ static sheaf_status *over_batches(bool *fits, search *s)
     return st == NULL && !*fits ? attempt(fits, s, 1) : st;
 }
 
-/* What lies elsewhere, which costs time and no byte of the result: first of frozen weights and
- * moments what is more, by the plan of the smallest setting without; then both. */
+/* What lies elsewhere, which costs time and no byte of the result: of weights, moments and
+ * activations what is most, by the plan of the smallest setting without; then the next, too. */
 static sheaf_status *over_offloads(bool *fits, search *s)
 {
     const sheaf_train_options *asked = s->asked;
     sheaf_train_options *o = &s->q->o;
-    size_t weights = 0, moments = 0;
-    unsigned given;
-    sheaf_status *st = sheaf__offloads(&given, asked->offload);
-    for (int r = 0; r < s->plan->ranks; r++) {
-        weights += s->plan->rank[r].bytes[SHEAF_MEM_WEIGHTS];
-        moments += s->plan->rank[r].bytes[SHEAF_MEM_OPTIMIZER];
-    }
-    const unsigned can = o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT
-                             ? SHEAF__OFFLOADS_WEIGHTS /* such moments stay in memory */
-                             : SHEAF__OFFLOADS_WEIGHTS | SHEAF__OFFLOADS_MOMENTS,
-                   more = weights > moments ? SHEAF__OFFLOADS_WEIGHTS : SHEAF__OFFLOADS_MOMENTS,
-                   list[] = { given | (more & can), given | can };
-    unsigned before = given;
-    for (int i = 0; i < 2 && st == NULL && !*fits; i++) {
-        if (list[i] == before)
-            continue;
-        before = list[i];
-        o->offload = sheaf__offloads_text(list[i]);
+    size_t bytes[3] = { 0 };
+    static const sheaf_memory kind[] = { SHEAF_MEM_WEIGHTS, SHEAF_MEM_OPTIMIZER,
+                                         SHEAF_MEM_ACTIVATIONS }; /* in the order of their bits */
+    unsigned all = 0;
+    sheaf_status *st = sheaf__offloads(&all, asked->offload);
+    for (int r = 0; r < s->plan->ranks; r++)
+        for (int k = 0; k < 3; k++)
+            bytes[k] += s->plan->rank[r].bytes[kind[k]];
+    while (all != SHEAF__OFFLOADS_ALL && st == NULL && !*fits) {
+        int most = -1;
+        for (int k = 0; k < 3; k++)
+            if ((all & 1u << k) == 0 && (most < 0 || bytes[k] > bytes[most]))
+                most = k;
+        all |= 1u << most;
+        o->offload = sheaf__offloads_text(all);
         o->tp = asked->tp;
         s->most = most_of(s);
         st = over_batches(fits, s);

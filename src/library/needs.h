@@ -36,7 +36,8 @@ typedef struct sheaf__fit {
  *      allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
  *      in these three ways, the largest micro-batch of those that fit
- *   3. the same with --offload: of frozen weights and moments first what is more, then both
+ *   3. the same with --offload: of frozen weights, moments and activations first what is most, then
+ *      the next, too
  *   4. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
  *      of 64 (of 8 below 64) that fits. Not of models with images
  * For generation (question->place_text) only ranks are changed.

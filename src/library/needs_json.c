@@ -140,9 +140,9 @@ static void add_fit(json_t *to, const sheaf__plan_request *a)
         json_object_set_new(to, "proposal",
                             json_pack("{s:i, s:i, s:I, s:I, s:b, s:I}", "tp", o->tp, "dp", o->dp,
                                       "micro_batch", (json_int_t)o->micro_batch, "accumulate",
-                                      (json_int_t)o->accumulate, "checkpointing", o->checkpointing,
-                                      "seq", (json_int_t)a->q.seq));
-        if (o->kept != SHEAF__KEPT_ALL)
+                                      (json_int_t)o->accumulate, "checkpointing",
+                                      o->kept == SHEAF__KEPT_NONE, "seq", (json_int_t)a->q.seq));
+        if (o->kept != SHEAF__KEPT_ALL && o->kept != SHEAF__KEPT_NONE)
             json_object_set_new(json_object_get(to, "proposal"), "keep_activations",
                                 json_string(sheaf__kept_name(o->kept)));
         if (o->offload != NULL && o->offload[0] != '\0')
@@ -243,7 +243,7 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
         (double)plan->trained / (double)(plan->parameters + plan->added), "trained_bytes",
         (json_int_t)(4 * plan->trained), "tp", q->o.tp, "micro_batch", (json_int_t)q->o.micro_batch,
         "seq", (json_int_t)q->seq, "image", image_of(q), "images", (json_int_t)q->images, "padding",
-        q->padding, "checkpointing", q->o.checkpointing);
+        q->padding, "checkpointing", q->o.kept == SHEAF__KEPT_NONE);
     if (sums != NULL)
         json_object_set_new(all, "sums", json_string(sums));
     if (plan->away > 0)
@@ -274,12 +274,13 @@ typedef struct column {
 static sheaf_status *fill_column(column *c, sheaf__plan_request *a, int most)
 {
     sheaf__question *q = &a->q;
+    const sheaf__kept kept = q->o.kept == SHEAF__KEPT_NONE ? SHEAF__KEPT_ALL : q->o.kept;
     sheaf_plan plan;
     sheaf_status *st = sheaf__question_open(q, a->events);
     for (int tp = 1; tp <= most && st == NULL; tp++)
         for (int again = 0; again < 2 && st == NULL; again++) {
             q->o.tp = tp;
-            q->o.checkpointing = again;
+            q->o.kept = again ? SHEAF__KEPT_NONE : kept;
             st = sheaf__question_answer(&plan, q);
             if (st == NULL)
                 c->of[tp - 1][again] = json_pack("{s:i, s:s, s:b, s:I, s:I}", "tp", tp, "method",

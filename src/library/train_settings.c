@@ -450,19 +450,6 @@ static sheaf_status *check_scale(const sheaf_train_options *o)
                                             o->loss_scale_min);
 }
 
-/* In 8 bits they are a quarter, and their codes would have to be moved by blocks. */
-static sheaf_status *check_moments(const sheaf_train_options *o)
-{
-    unsigned offloads = 0;
-    sheaf_status *st = sheaf__offloads(&offloads, o->offload);
-    if (st != NULL || o->optimizer != SHEAF_OPTIMIZER_ADAMW8BIT ||
-        (offloads & SHEAF__OFFLOADS_MOMENTS) == 0)
-        return st;
-    st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer adamw8bit"), "moments in memory");
-    return sheaf_try_this(sheaf_found(st, "--offload %s", o->offload),
-                          "--offload without moments: in 8 bits they take a quarter of the memory");
-}
-
 /* A run may stop while it still warms up; all else about the schedule must be sound. */
 static sheaf_status *check_schedule(const sheaf_train_options *o)
 {
@@ -542,7 +529,7 @@ static sheaf_status *check_groups(sheaf_train_options *o)
     return NULL;
 }
 
-/* --checkpointing is one of the choices of --keep-activations: `none`. */
+/* --checkpointing is another name of --keep-activations none, which runs store beside it. */
 static sheaf_status *check_kept(const sheaf__settings *state, const sheaf__setting *table,
                                 sheaf_train_options *o)
 {
@@ -552,15 +539,16 @@ static sheaf_status *check_kept(const sheaf__settings *state, const sheaf__setti
     if (kept && again && o->checkpointing != none)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--checkpointing and --keep-activations"),
                               "one of the two");
-    if (kept || (none && !again))
-        o->checkpointing = none;
-    if (o->checkpointing && o->kept == SHEAF__KEPT_INT8) {
+    if (!kept && o->checkpointing && o->kept == SHEAF__KEPT_INT8) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--checkpointing");
         sheaf_expected(st, "--keep-activations int8 alone, which is part of the result");
         return sheaf_try_this(st, "leave --checkpointing out, or begin a new run without int8");
     }
-    if (o->checkpointing || none)
+    if (!kept && o->checkpointing)
+        o->kept = SHEAF__KEPT_NONE;
+    else if (again && none && !o->checkpointing)
         o->kept = SHEAF__KEPT_ALL;
+    o->checkpointing = o->kept == SHEAF__KEPT_NONE;
     return NULL;
 }
 
@@ -604,6 +592,5 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     TRY(st, check_groups(o));
     TRY(st, sheaf__transport_check(state, table, o->transport));
     TRY(st, check_schedule(o));
-    TRY(st, check_moments(o));
     return st != NULL ? st : check_scale(o);
 }

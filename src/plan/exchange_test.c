@@ -219,7 +219,7 @@ static void ask(asked *a, const char *family, sheaf_method method, int tp, int d
     a->o.dp = dp;
     a->o.threads = tp * dp;
     a->o.accumulators = dp == 1 ? 0 : 4;
-    a->o.checkpointing = again;
+    a->o.kept = again ? SHEAF__KEPT_NONE : SHEAF__KEPT_ALL;
     a->o.micro_batch = 2;
     a->o.accumulate = accumulate;
     a->o.steps = STEPS;

@@ -68,7 +68,7 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
             if (!sheaf__trained_keeps(set, t, s))
                 continue;
             mine[SHEAF_MEM_TRAINED] += one;
-            if (set->moments == NULL)
+            if (!sheaf__trained_away(set, t))
                 mine[SHEAF_MEM_OPTIMIZER] += t->eight ? sheaf__trained8_bytes(t, s) : 2 * one;
         }
         for (int k = 0; k < SHEAF_MEM_KINDS; k++) {

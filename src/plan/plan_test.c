@@ -67,7 +67,7 @@ static void open_asked(asked *a)
 static sheaf_status *plan_at(sheaf_plan *plan, asked *a, int tp, bool checkpointing, int64_t seq)
 {
     a->o.tp = tp;
-    a->o.checkpointing = checkpointing;
+    a->o.kept = checkpointing ? SHEAF__KEPT_NONE : SHEAF__KEPT_ALL;
     return sheaf_plan_train(plan,
                             &(sheaf__job){ .options = &a->o,
                                            .schema = a->opened.schema,

@@ -30,7 +30,7 @@ static void count(sheaf__work *work, sheaf_method method, bool checkpointing)
     o.lora_targets = "all-linear";
     o.threads = 1;
     o.micro_batch = ROWS;
-    o.checkpointing = checkpointing;
+    o.kept = checkpointing ? SHEAF__KEPT_NONE : SHEAF__KEPT_ALL;
     o.slices = lora ? 1 : 8; /* each slice has LoRA products of its own, one is easily counted */
     if (lora)
         CHECK_OK(sheaf_train_options_lora(&fresh, &o));

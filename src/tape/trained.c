@@ -35,7 +35,7 @@ void sheaf__trained_set_free(sheaf__trained_set *set)
     }
     free(set->item);
     sheaf__free(set->context, set->master);
-    if (!set->moments_away) {
+    if (!set->moments_away || set->eight_bits) {
         sheaf__free(set->context, set->moment1);
         sheaf__free(set->context, set->moment2);
     }
@@ -118,6 +118,21 @@ int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group)
     return n;
 }
 
+bool sheaf__trained_next(sheaf__trained_walk *at, const sheaf__trained_set *set)
+{
+    const sheaf_range own = set->context->own;
+    for (; at->round <= own.end - own.begin; at->round++, at->next = 0) {
+        at->slice = at->round == 0 ? 0 : (int)own.begin + at->round - 1;
+        while (at->next < set->count) {
+            at->item = set->item[at->next++];
+            if ((at->item->cut.nparts == 0) == (at->round == 0) &&
+                sheaf__trained_keeps(set, at->item, at->slice))
+                return true;
+        }
+    }
+    return false;
+}
+
 static bool is_moment(size_t field)
 {
     return field == offsetof(sheaf__trained, moment1) || field == offsetof(sheaf__trained, moment2);
@@ -172,12 +187,13 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     const size_t bytes = (size_t)set->moment_floats * sizeof(float);
     sheaf_status *st = sheaf__alloc(&set->master, set->context, (size_t)set->kept * sizeof(float),
                                     SHEAF_MEM_TRAINED);
-    if (set->moments_away) {
-        TRY(st, sheaf__moments_new(&set->moments, set));
-    } else {
+    const bool stay = !set->moments_away || set->eight_bits; /* those of float32 */
+    if (stay) {
         TRY(st, sheaf__alloc(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
         TRY(st, sheaf__alloc(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
         TRY(st, sheaf__trained8_allocate(set));
+    } else {
+        TRY(st, sheaf__moments_new(&set->moments, set));
     }
     TRY(st, sheaf__alloc(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
                          SHEAF_MEM_GRADIENTS));
@@ -192,7 +208,7 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
            offsetof(sheaf__trained, weight), false);
     /* The padding, too, though nothing hashes it. */
     sheaf__op_zero(set->context->device, set->master, set->kept, SHEAF_F32);
-    if (set->moments == NULL) { /* else their file is of zeros */
+    if (stay) { /* else their file is of zeros */
         sheaf__op_zero(set->context->device, set->moment1, set->moment_floats, SHEAF_F32);
         sheaf__op_zero(set->context->device, set->moment2, set->moment_floats, SHEAF_F32);
     }
@@ -358,17 +374,11 @@ static void update_slice(const sheaf__trained_set *set, sheaf__update *of, const
 
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
 {
-    const sheaf_range own = set->context->own;
     sheaf__update of = { .n = 0 };
     if (set->moments != NULL)
         sheaf__moments_begin(set->moments);
-    for (int i = 0; i < set->count; i++) /* in the order of spread() */
-        if (set->item[i]->cut.nparts == 0)
-            update_slice(set, &of, set->item[i], 0, how);
-    for (int s = (int)own.begin; s < (int)own.end; s++)
-        for (int i = 0; i < set->count; i++)
-            if (set->item[i]->cut.nparts > 0 && sheaf__trained_keeps(set, set->item[i], s))
-                update_slice(set, &of, set->item[i], s, how);
+    for (sheaf__trained_walk at = { 0 }; sheaf__trained_next(&at, set);)
+        update_slice(set, &of, at.item, at.slice, how);
     update(set, &of);
     if (set->moments != NULL)
         sheaf__moments_end(set->moments);

@@ -55,15 +55,15 @@ typedef struct sheaf__trained_set {
     bool divided;                   /* set before sheaf__trained_allocate() */
     bool moments_away;              /* likewise: they lie elsewhere between updates (moments.h), */
     const char *folder;             /* there; as sheaf__offload_new() takes it */
-    struct sheaf__moments *moments; /* or NULL: in memory */
+    struct sheaf__moments *moments; /* or NULL: all are in memory */
     int64_t numel;                  /* floats of a gradient array */
     int64_t common;                 /* of them, those of replicated tensors, which come first */
     int64_t kept;                   /* floats of masters, and of a moment */
-    bool eight_bits;           /* set before sheaf__trained_allocate(), moments_away is not: moments
-                                  of SHEAF__EIGHT_BITS_FROM elements and more have 8 bits */
-    void *eight;               /* these */
-    struct sheaf__map8 *maps8; /* the host's */
-    int64_t moment_floats;     /* floats of a moment of the others */
+    bool eight_bits;                /* set before sheaf__trained_allocate(): moments of
+                                       SHEAF__EIGHT_BITS_FROM elements and more have 8 bits */
+    void *eight;                    /* these; NULL: away */
+    struct sheaf__map8 *maps8;      /* the host's */
+    int64_t moment_floats;          /* floats of a moment of the others */
     float *master, *moment1, *moment2;
     float *sum[SHEAF__MAX_ACCUMULATED]; /* gradient arrays; item grads point into the current one */
     int nsums;
@@ -81,9 +81,11 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set);
 #define SHEAF__EIGHT_BITS_FROM 4096
 /* sheaf__trained8_allocate - part of sheaf__trained_allocate(): memory of moments in 8 bits.
  * sheaf__trained8_bytes - of both moments of a slice.
+ * sheaf__trained8_place - those of a slice are at `at`; returns the end of them.
  * sheaf__trained8_update - one step of a slice with such moments. */
 sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set);
 size_t sheaf__trained8_bytes(const sheaf__trained *t, int slice);
+char *sheaf__trained8_place(sheaf__trained *t, int slice, char *at);
 void sheaf__trained8_update(const sheaf__trained_set *set, const sheaf__trained *t, int slice,
                             const sheaf__adamw *how);
 /* sheaf__trained_groups - groups that a divided set is kept by, each a part; 1 of another set. */
@@ -98,6 +100,20 @@ static inline bool sheaf__trained_keeps(const sheaf__trained_set *set, const she
     const int groups = sheaf__trained_groups(set);
     return t->cut.nparts == 0 || slice % groups == set->context->group % groups;
 }
+/* sheaf__trained_away - do its moments lie elsewhere? Of a set with some in 8 bits only these do.
+ */
+static inline bool sheaf__trained_away(const sheaf__trained_set *set, const sheaf__trained *t)
+{
+    return set->moments_away && t->eight == set->eight_bits;
+}
+/* sheaf__trained_next - all slices that are kept here, in the order in which they are updated: what
+ * is replicated, then slice after slice. false: that was the last. `at` begins as zeros. */
+typedef struct sheaf__trained_walk {
+    int round, next; /* 0: what is replicated; r: the r-th owned slice */
+    sheaf__trained *item;
+    int slice;
+} sheaf__trained_walk;
+bool sheaf__trained_next(sheaf__trained_walk *at, const sheaf__trained_set *set);
 /* sheaf__trained_stretch - floats of what `group` keeps of this rank's slices, replicated tensors
  * aside. */
 int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group);

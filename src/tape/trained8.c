@@ -5,6 +5,7 @@
 #include "ops/adamw/adamw.h"
 #include "ops/quant/quantise.h"
 #include "ops/tensor/tensor.h"
+#include "tape/moments.h"
 #include "tape/trained.h"
 
 enum { ALIGN = 64 };
@@ -39,7 +40,7 @@ static void count_blocks(sheaf__trained *t)
                                      .part = { { .units = slices, .rows_per_unit = t->blocks } } };
 }
 
-static char *place(sheaf__trained *t, int s, char *at)
+char *sheaf__trained8_place(sheaf__trained *t, int s, char *at)
 {
     const size_t codes = bytes_of_codes(t, s), scales = bytes_of_scales(t);
     t->code1[s] = (uint8_t *)at;
@@ -52,13 +53,11 @@ static char *place(sheaf__trained *t, int s, char *at)
 sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set)
 {
     size_t bytes = 0;
-    for (int i = 0; i < set->count; i++) {
-        sheaf__trained *t = set->item[i];
-        if (t->eight)
-            count_blocks(t);
-        for (int s = t->first; t->eight && s < t->first + t->count; s++)
-            bytes += sheaf__trained_keeps(set, t, s) ? sheaf__trained8_bytes(t, s) : 0;
-    }
+    for (int i = 0; i < set->count; i++)
+        if (set->item[i]->eight)
+            count_blocks(set->item[i]);
+    for (sheaf__trained_walk at = { 0 }; sheaf__trained_next(&at, set);)
+        bytes += at.item->eight ? sheaf__trained8_bytes(at.item, at.slice) : 0;
     if (bytes == 0)
         return NULL;
     set->maps8 = malloc(2 * sizeof *set->maps8);
@@ -66,16 +65,15 @@ sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set)
         return sheaf__no_memory("maps of 8 bits");
     sheaf__map8_init(&set->maps8[0], true);
     sheaf__map8_init(&set->maps8[1], false);
+    if (set->moments_away)
+        return sheaf__moments_new(&set->moments, set);
     sheaf_status *st = sheaf__alloc(&set->eight, set->context, bytes, SHEAF_MEM_OPTIMIZER);
     if (st != NULL)
         return st;
-    char *at = set->eight;
-    for (int i = 0; i < set->count; i++) {
-        sheaf__trained *t = set->item[i];
-        for (int s = t->first; t->eight && s < t->first + t->count; s++)
-            if (sheaf__trained_keeps(set, t, s))
-                at = place(t, s, at);
-    }
+    char *to = set->eight;
+    for (sheaf__trained_walk at = { 0 }; sheaf__trained_next(&at, set);)
+        if (at.item->eight)
+            to = sheaf__trained8_place(at.item, at.slice, to);
     sheaf__op_zero(set->context->device, set->eight, (int64_t)(bytes / sizeof(float)), SHEAF_F32);
     return NULL;
 }
@@ -83,9 +81,11 @@ sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set)
 void sheaf__trained8_update(const sheaf__trained_set *set, const sheaf__trained *t, int s,
                             const sheaf__adamw *how)
 {
-    if (t->numel[s] > 0)
-        sheaf__op_adamw8(set->context->device,
-                         (sheaf__update8){ t->master[s], t->code1[s], t->code2[s], t->absmax1[s],
-                                           t->absmax2[s], t->grad[s], t->numel[s], set->maps8,
-                                           *how });
+    const sheaf__update8 of = { t->master[s],  t->code1[s],   t->code2[s],
+                                t->absmax1[s], t->absmax2[s], t->grad[s],
+                                t->numel[s],   set->maps8,    *how };
+    if (of.n > 0 && set->moments != NULL)
+        sheaf__moments_update8(set->moments, of);
+    else if (of.n > 0)
+        sheaf__op_adamw8(set->context->device, of);
 }

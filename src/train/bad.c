@@ -5,12 +5,19 @@
 #include "ops/tensor/tensor.h"
 #include "tape/moments.h"
 
-/* Of moments in 8 bits: what is not finite makes the absmax of its block so. */
-static bool sound8(sheaf__device *device, const sheaf__trained *t, int slice)
+/* Of moments, some of which lie elsewhere. */
+static bool is_sound(const sheaf__trained_set *set, float *at, int64_t n)
 {
-    return t->absmax1[slice] == NULL ||
-           (sheaf__op_is_finite(device, t->absmax1[slice], SHEAF_F32, t->blocks, SHEAF_F32) &&
-            sheaf__op_is_finite(device, t->absmax2[slice], SHEAF_F32, t->blocks, SHEAF_F32));
+    return set->moments != NULL
+               ? sheaf__moments_finite(set->moments, at, n)
+               : sheaf__op_is_finite(set->context->device, at, SHEAF_F32, n, SHEAF_F32);
+}
+
+/* Of moments in 8 bits: what is not finite makes the absmax of its block so. */
+static bool sound8(const sheaf__trained_set *set, const sheaf__trained *t, int slice)
+{
+    return t->absmax1[slice] == NULL || (is_sound(set, t->absmax1[slice], t->blocks) &&
+                                         is_sound(set, t->absmax2[slice], t->blocks));
 }
 
 sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
@@ -24,11 +31,10 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
         float *const *const of[] = { gradients ? t->grad : t->master, t->moment1, t->moment2 };
         for (int k = 0; k < (gradients ? 1 : 3); k++)
             for (int i = t->first; i < t->first + t->count && sound; i++)
-                sound =
-                    k > 0 && t->eight ? sound8(device, t, i)
-                    : k > 0 && set->moments != NULL
-                        ? sheaf__moments_finite(set->moments, of[k][i], t->numel[i])
-                        : sheaf__op_is_finite(device, of[k][i], SHEAF_F32, t->numel[i], SHEAF_F32);
+                sound = k == 0     ? sheaf__op_is_finite(device, of[k][i], SHEAF_F32, t->numel[i],
+                                                         SHEAF_F32)
+                        : t->eight ? sound8(set, t, i)
+                                   : of[k][i] == NULL || is_sound(set, of[k][i], t->numel[i]);
         if (!sound)
             break;
     }

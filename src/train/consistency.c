@@ -60,9 +60,8 @@ static void add_flags(sheaf_text *t, const sheaf_train_options *o)
         { "--patience", o->patience },
         { "--keep", o->keep },
         { "--resume", o->resume },
-        { "--checkpointing", o->checkpointing },
         { "--offload", offloads },
-        { "--keep-activations attention", o->kept == SHEAF__KEPT_ATTENTION },
+        { "--keep-activations", o->kept },
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         sheaf__text_add(t, "%s\t%" PRId64 "\n", flags[i].name, flags[i].value);

@@ -51,11 +51,10 @@ typedef struct sheaf_train_options {
     const char *mpi;              /* which MPI library; NULL: the launcher's, or the one found */
     const char *hosts, *hostfile; /* hosts to start processes on; NULL: this one */
     int threads;                  /* compute threads in all, 0 = every core this process may use */
-    bool checkpointing;           /* recompute activations instead of keeping them */
+    bool checkpointing;           /* the flag: another name of `kept` NONE, which alone is read */
     const char *offload;          /* what lies elsewhere between its uses: "weights,moments" */
     const char *offload_dir; /* folder of files for that; NULL: OUT; of a GPU, its host's memory */
-    sheaf__kept kept; /* without checkpointing: what is kept; INT8 changes the result; NONE is
-                         checkpointing */
+    sheaf__kept kept;        /* what is kept for the backward pass; INT8 changes the result */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
     const char *device; /* docs/devices.md; NULL: cpu */

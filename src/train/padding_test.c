@@ -94,7 +94,7 @@ static void train(run *r)
     o.lr = 0.01;
     o.schedule = SHEAF_SCHEDULE_CONSTANT;
     o.dtype = r->dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
-    o.checkpointing = r->checkpointing;
+    o.kept = r->checkpointing ? SHEAF__KEPT_NONE : SHEAF__KEPT_ALL;
     o.resume = r->resume;
     o.pack = r->pack;
     o.by_length = r->by_length;

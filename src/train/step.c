@@ -55,9 +55,9 @@ static sheaf_status *take_random(sheaf__stepper *s)
 static sheaf_status *claim(sheaf__stepper *s)
 {
     sheaf_batch_images fewest, most;
-    const int64_t longest = sheaf__subset_longest(&s->subset);
     if (s->context->activations == NULL || s->options.plans)
         return NULL;
+    const int64_t longest = sheaf__subset_longest(&s->subset);
     sheaf_data_images_range(&fewest, &most, s->subset.data, s->run->micro_batch);
     most.seq = most.seq < longest ? most.seq : longest;
     return sheaf__runner_prepare(&s->runner, most);
@@ -82,7 +82,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                   .plans = options->plans,
                                   .each = options->each,
                                   .backward = true,
-                                  .kept = s->run->checkpointing ? SHEAF__KEPT_NONE : s->run->kept,
+                                  .kept = s->run->kept,
                                   .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL });
     TRY(st, take_random(s));
     TRY(st, take_rows(s));

@@ -143,7 +143,7 @@ runs "a copy in several files" 0 'hf to hf, 91 tensors' convert "$work/four" "$w
 runs "plain again" 0 . convert "$work/copied" "$work/plain4" --to hf --dequantize
 check "its config, too" sh -c '! grep -q quantization_config "$1"' . "$work/plain4/config.json"
 runs "the same values" 0 . diff "$work/plain4" "$work/four"
-runs "in JSON" 0 '"quantised": 28' init tiny-bytes "$work/made4" --quantize int8 --json
+runs "in JSON" 0 '"quantized": 28' init tiny-bytes "$work/made4" --quantize int8 --json
 # a limit on the size of files is a failed write, not the end
 limited() (ulimit -f 100; "$sheaf" convert "$model" "$work/limited" --to hf)
 limited >/dev/null 2>"$work/stderr" </dev/null

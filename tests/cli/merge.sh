@@ -110,7 +110,7 @@ runs "quantised again" 0 '1 of 14 weights of the base in 4 or 8 bits were change
 check "and its config says so" grep -q '"bnb_4bit_use_double_quant"' "$work/again/config.json"
 runs "which is sound" 0 sound verify "$work/again"
 rm -r "$work/again"
-runs "in JSON" 0 '"base_quantised": 14, "requantised": 1, "requantise_worst": [0-9.e-]+, "requantise_tensor": "model.layers.0.self_attn.q_proj.weight", "requantise_mean": [0-9.e-]+' merge "$quant/bnb_nf4_double" "$work/q" "$work/again" --requantize --json
+runs "in JSON" 0 '"base_quantized": 14, "requantized": 1, "requantize_worst": [0-9.e-]+, "requantize_tensor": "model.layers.0.self_attn.q_proj.weight", "requantize_mean": [0-9.e-]+' merge "$quant/bnb_nf4_double" "$work/q" "$work/again" --requantize --json
 runs "a plain base is not quantised again" 2 "expected: +a base with weights in 4 or 8 bits" merge "$quant/base_bf16" "$work/q" "$work/no" --requantize
 runs "nor for SAT" 2 "expected: +a base, and --to hf" merge "$quant/bnb_nf4_double" "$work/q" "$work/no" --requantize --to sat
 absent "nothing of these" "$work/no"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# --offload: weights lie in a file between their uses, and all bytes are those of a run without, at every number of ranks and
-# across a resume; peaks are those of the plan, and smaller; a full disk and a file that cannot be read are statuses; nothing is
+# --offload: weights, moments and activations lie in a file between their uses, and all bytes are those of a run without, at every
+# number of ranks and across a resume; peaks are those of the plan, and smaller; a full disk and a file that cannot be read are statuses; nothing is
 # left behind.
 . "$(dirname "$0")/lib.sh"
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
@@ -23,15 +23,32 @@ compare() { # compare NAME FLAG...
 for tp in 1 2 3; do
     compare "weights, --tp $tp" --offload weights --tp $tp
     compare "both, --tp $tp" --offload weights,moments --tp $tp
+    compare "activations, --tp $tp" --offload activations --tp $tp
+done
+compare "all three" --offload weights,moments,activations --tp 2
+for kept in attention none; do
+    compare "activations of which is kept: $kept" --offload activations --keep-activations $kept --tp 2
 done
 compare "moments in groups" --offload moments --dp 2 --accumulators 4
 compare "weights, recomputing" --offload weights --checkpointing
 check "metrics have what was read" grep -qE '"offload": \{"read": [1-9][0-9]+, "written": 0, "reading": [0-9.e-]+' "$work/with/metrics.jsonl"
+written() { # of the last step, what was written is what was read
+    local last
+    last=$(tail -n 1 "$work/with/metrics.jsonl" | grep -oE '"offload": \{"read": [0-9]+, "written": [0-9]+' | grep -oE '[0-9]+' | sort -u)
+    echo "$last"
+    test "$(wc -l <<<"$last")" -eq 1 -a "${last:-0}" -gt 1000000
+}
+compare "activations" --offload activations
+check "each byte once" written
+rm -rf "$work/int8" "$work/with"
+runs "in 8 bits" 0 . train "${how[@]}" --steps 2 --out "$work/int8" --keep-activations int8
+runs "in 8 bits, away" 0 'GB written at' train "${how[@]}" --steps 2 --out "$work/with" --keep-activations int8 --offload weights,activations --tp 3
+same "in 8 bits: the same checkpoint" "$work/int8/checkpoints/step-00000002" "$work/with/checkpoints/step-00000002"
 runs "and the report" 0 '"offload":\{"read":[1-9][0-9]*,"written":0,"reading":' train "${how[@]}" --steps 4 --out "$work/json" --offload weights --json
 
 # ---- resumed with and without ----
 for first in "" weights,moments; do
-    for then in none moments weights,moments; do
+    for then in none moments weights,moments,activations; do
         rm -rf "$work/half"
         runs "two steps with '$first'" 0 . train "${how[@]}" --out "$work/half" --offload "$first" --steps 2
         runs "resumed with '$then'" 0 . train --out "$work/half" --resume --steps 4 --offload "$then" --tp 2
@@ -69,18 +86,21 @@ on=(--model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetens
 "$devices" train "${on[@]}" --out "$work/cpu" >"$work/said" 2>&1 || fail "a run for devices" "$(tail -n 4 "$work/said")"
 for device in cuda copied checked; do
     rm -rf "$work/on"
-    "$devices" train "${on[@]}" --device $device --offload weights,moments --out "$work/on" >"$work/said" 2>&1 || fail "a run on $device" "$(tail -n 4 "$work/said")"
+    "$devices" train "${on[@]}" --device $device --offload weights,moments,activations --out "$work/on" >"$work/said" 2>&1 || fail "a run on $device" "$(tail -n 4 "$work/said")"
     same "$device: the same checkpoint" "$work/cpu/checkpoints/step-00000002" "$work/on/checkpoints/step-00000002"
     check "$device: it was away" grep -q 'GB read at .* GB written at' "$work/said"
 done
 
 # ---- memory ----
 base=$(peak_of version)
-for flags in "--offload weights" "--offload weights,moments --tp 3" "--offload moments --method full --dtype float32 --tp 2" "--offload weights --checkpointing --micro-batch 4"; do
+for flags in "--offload weights" "--offload weights,moments --tp 3" "--offload moments --method full --dtype float32 --tp 2" "--offload weights --checkpointing --micro-batch 4" \
+    "--offload activations" "--offload weights,activations --tp 2 --micro-batch 4" "--offload activations --keep-activations int8" \
+    "--offload moments,activations --method full --dtype bfloat16 --optimizer adamw8bit --tp 2"; do
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$mini" "$work/rows.jsonl" $flags
 done
 peak() { "$sheaf" plan "${how[@]:0:6}" "$@" --json 2>/dev/null | grep -oE '"peak":[0-9]+' | tail -n 1 | cut -d: -f2; }
+check "nor activations" test "$(peak --offload activations)" -lt $(($(peak) - 2000000))
 check "weights are not in memory" test "$(peak --offload weights)" -lt $(($(peak) - 10000000))
 
 for memory in 46M 40M; do
@@ -91,7 +111,7 @@ check "what fits 190M of all weights" fitted "$mini" "$work/rows.jsonl" 190M --d
 runs "a plan says what lies in files" 0 'offloaded: 2[0-9.]+ MiB' plan "${how[@]:0:6}" --offload weights --tp 2
 
 runs "another optimizer is told, not chosen" 0 'fits: --tp 1 .*--offload moments .*with --optimizer adamw8bit: [0-9.]+ MiB, which' plan "${how[@]:0:4}" --method full --dtype bfloat16 --memory 190M
-runs "whose moments stay in memory" 1 'no setting fits 50 MiB' plan "${how[@]:0:4}" --method full --dtype bfloat16 --optimizer adamw8bit --memory 50M
+runs "whose moments lie in a file, too" 0 'fits: --tp 1 --offload moments \(1[34][0-9.]+ MiB' plan "${how[@]:0:4}" --method full --dtype bfloat16 --optimizer adamw8bit --memory 150M
 
 # ---- files ----
 mkdir "$work/dir"
@@ -107,7 +127,7 @@ faults() { # faults FAULT: in each of the first calls
     for n in 1 2 3 4 5 6 8 12 20 40 80; do
         code=0
         rm -rf "$work/hit"
-        SHEAF_FAULT=${1/N/$n} "$faulty" train "${how[@]}" --dtype bfloat16 --steps 1 --out "$work/hit" --offload weights,moments >"$work/said" 2>&1 || code=$?
+        SHEAF_FAULT=${1/N/$n} "$faulty" train "${how[@]}" --dtype bfloat16 --steps 1 --out "$work/hit" --offload weights,moments,activations >"$work/said" 2>&1 || code=$?
         case $code in
         0) diff -r "$work/good/checkpoints/step-00000001" "$work/hit/checkpoints/step-00000001" || return 1 ;;
         3 | 4) grep -q 'found:' "$work/said" || { cat "$work/said"; return 1; } ;;
@@ -119,8 +139,8 @@ check "a disk that is full from some call on" faults write:N:enospc
 check "reads that fail" faults read:N:fail
 check "reads of a byte" faults read:N:short
 check "writes of a byte" faults write:N:short
-runs "not a kind" 2 'expected: +weights, moments.*found: +weight *$' train "${how[@]}" --steps 1 --out "$work/no" --offload weight
-"$sheaf" train "${how[@]}" --steps 100000 --out "$work/stopped" --offload weights >"$work/said" 2>&1 &
+runs "not a kind" 2 'expected: +weights, moments, activations.*found: +weight *$' train "${how[@]}" --steps 1 --out "$work/no" --offload weight
+"$sheaf" train "${how[@]}" --steps 100000 --out "$work/stopped" --offload weights,activations >"$work/said" 2>&1 &
 process=$!
 check "a run has begun" waits test -s "$work/stopped/metrics.jsonl"
 kill -INT $process

@@ -28,6 +28,7 @@ family() {
     done
 }
 family "full, of uneven slices" "2:1 3:1 8:1 1:2 2:2" --model "$work/odd" "${eight[@]}" --method full --accumulators 2
+odd_digest=$(digest "$work/one")
 family "full in bfloat16" "8:1 2:1" --model "$tiny" "${eight[@]}" --method full --dtype bfloat16
 cp -r "$work/one" "$work/full"
 family "lora" "3:1 2:1" --model "$tiny" "${eight[@]}" --lora-rank 64 --lora-targets all-linear
@@ -52,8 +53,16 @@ runs "and one of float32 its own" 0 . train --out "$work/float" --model "$tiny" 
 runs "is not resumed with another" 2 'expected: +adamw, as.*found: +adamw8bit' train --out "$work/float" --resume --steps 2 --optimizer adamw8bit
 runs "it goes on without naming it" 0 . train --out "$work/lora" --resume --steps 5
 check "bytes differ from those of float32 moments" bash -c '! cmp -s "$1/adapter/adapter_model.safetensors" "$2/adapter/adapter_model.safetensors"' . "$work/lora" "$work/float"
-runs "moments that lie in a file" 2 'adamw8bit.*moments' train --out "$work/none" --model "$tiny" "${eight[@]}" --steps 1 --offload moments
-absent "nothing is left behind" "$work/none/checkpoints"
+for first in moments none; do
+    rm -rf "$work/away"
+    then=$([ $first = none ] && echo moments || echo none)
+    runs "moments that lie in a file, or not: $first" 0 . train --out "$work/away" --model "$tiny" "${eight[@]}" --method full --dtype bfloat16 --steps 2 --save-every 2 --offload $first --tp 3
+    runs "and then: $then" 0 . train --out "$work/away" --resume --steps 4 --offload $then
+    check "have the same bytes" [ "$(digest "$work/away")" = "$(digest "$work/full")" ]
+done
+rm -rf "$work/away"
+runs "of uneven slices, in groups" 0 'GB written at' train --out "$work/away" --model "$work/odd" "${eight[@]}" --method full --accumulators 2 --steps 4 --save-every 2 --offload moments --tp 2 --dp 2
+check "likewise" [ "$(digest "$work/away")" = "$odd_digest" ]
 runs "codes are no numbers for others" 3 'codes of 8 bits.*without --optimizer' convert "$work/full/checkpoints/step-00000004" "$work/hf" --to sheaf --optimizer
 absent "and nothing is written" "$work/hf"
 runs "an unknown one" 2 'adamw.*adamw8bit' train --out "$work/none" --model "$tiny" "${eight[@]:2}" --optimizer sgd --steps 1

@@ -449,9 +449,9 @@ static void check_training(const char *model, bool half)
     for (size_t r = 0; r < ARRAY_LEN(more_ranks); r += (size_t)every(3))
         check_same(base, o, more_ranks[r], 0, one);
     check_same("resumed", o, 3, 2, one);
-    o.checkpointing = true;
+    o.kept = SHEAF__KEPT_NONE;
     check_same("recomputed", o, 2, 0, one);
-    o.checkpointing = false;
+    o.kept = SHEAF__KEPT_ALL;
     o.model = in_model(model, "base_bf16");
     o.quantize = strcmp(form, "nf4_double") == 0 ? SHEAF_QUANTIZE_NF4_DOUBLE : SHEAF_QUANTIZE_NF4;
     if (strcmp(form, "nf4_from_f32") != 0 && exists(o.model))

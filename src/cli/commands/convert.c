@@ -28,7 +28,7 @@ static void print_report(cli *cli, const sheaf_weights_convert_options *how,
         sheaf__json_put_int(&j, "moments", r->moments);
         sheaf__json_put_int(&j, "merged", r->merged);
         sheaf__json_put_int(&j, "adapted", r->adapted);
-        sheaf__json_put_int(&j, "quantised", r->quantised);
+        sheaf__json_put_int(&j, "quantized", r->quantised);
         sheaf__json_put_int(&j, "bytes", r->bytes);
         if (r->step >= 0)
             sheaf__json_put_int(&j, "step", r->step);

@@ -55,7 +55,7 @@ int cmd_init(cli *cli, int argc, char **argv)
         sheaf__json_put_int(&j, "tensors", report.tensors);
         sheaf__json_put_int(&j, "parameters", report.parameters);
         sheaf__json_put_text(&j, "dtype", sheaf_dtype_torch_name(report.dtype));
-        sheaf__json_put_int(&j, "quantised", report.quantised);
+        sheaf__json_put_int(&j, "quantized", report.quantised);
         sheaf__json_put_int(&j, "bytes", report.bytes);
         cli_json_end(cli->out, &j);
     } else if (st == NULL) {

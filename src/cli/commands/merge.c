@@ -40,12 +40,12 @@ static void print_json(FILE *to, const sheaf_weights_merge_report *r,
         sheaf__json_put_real(&j, "change_norm", r->change_norm);
         sheaf__json_put_real(&j, "base_norm", r->base_norm);
         sheaf__json_put_bool(&j, "untied", r->untied);
-        sheaf__json_put_int(&j, "base_quantised", r->base_quantised);
-        sheaf__json_put_int(&j, "requantised", r->requantised);
-        sheaf__json_put_real(&j, "requantise_worst", r->requantise_worst);
-        sheaf__json_put_text(&j, "requantise_tensor",
+        sheaf__json_put_int(&j, "base_quantized", r->base_quantised);
+        sheaf__json_put_int(&j, "requantized", r->requantised);
+        sheaf__json_put_real(&j, "requantize_worst", r->requantise_worst);
+        sheaf__json_put_text(&j, "requantize_tensor",
                              r->requantised > 0 ? r->requantise_tensor : NULL);
-        sheaf__json_put_real(&j, "requantise_mean", r->requantise_mean);
+        sheaf__json_put_real(&j, "requantize_mean", r->requantise_mean);
         sheaf__json_put_int(&j, "rows_checked", r->rows_checked);
         sheaf__json_put_int(&j, "products_checked", r->products_checked);
         sheaf__json_put_real(&j, "worst_product", r->worst_product);
