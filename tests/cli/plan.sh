@@ -77,7 +77,8 @@ done
 runs "by tiles frozen weights are held once" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums tiles --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 runs "by pairs too" 0 'fits: --tp 1 --checkpointing' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 runs "smaller micro-batches before shorter rows" 0 'fits: --tp 8 --checkpointing --micro-batch 1 --accumulate 12' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 2600M
-runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":640,"offload":"weights,moments"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 500M --json
+runs "shorter rows, for programs" 0 '"fits":true,"proposal":\{"tp":8,"dp":1,"micro_batch":1,"accumulate":12,"checkpointing":true,"seq":1536,"offload":"weights,moments,activations"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 400M --json
+runs "activations elsewhere before those" 0 '"checkpointing":false,"seq":2048,"offload":"weights,activations"\}' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --seq 2048 --micro-batch 6 --accumulate 2 --lora-rank 16 --sums pairs --transport mpi --memory 500M --json
 runs "more rows at once that fit too" 0 'fits: --tp 1 --checkpointing; --micro-batch 2 --accumulate 8 fits too' plan --config "$configs/llama-3-8b.json" --dtype bfloat16 --sums pairs --seq 2048 --accumulate 16 --transport mpi --memory 16GiB
 for size in abc 24X -1G 0 24Gx ''; do
     runs "a memory of '$size' is refused" 2 'a size such as 24G' plan --config "$configs/llama-3-8b.json" --memory "$size"
@@ -241,7 +242,7 @@ runs "each group keeps a micro-batch" 0 'fits: --tp 1; --micro-batch 2 --accumul
 helps_as_planned() { # helps_as_planned MODEL DATA: what bfloat16 is said to need is what a plan of it says
     "$sheaf" plan --model "$1" --data "$2" --transport mpi --memory 2 --json >"$work/helps" 2>"$work/said"
     test $? -eq 1 || { cat "$work/said"; return 1; }
-    "$sheaf" plan --model "$1" --data "$2" --tp 8 --checkpointing --offload weights,moments --dtype bfloat16 --json >"$work/alone" 2>&1 || return 1
+    "$sheaf" plan --model "$1" --data "$2" --tp 8 --checkpointing --offload weights,moments,activations --dtype bfloat16 --json >"$work/alone" 2>&1 || return 1
     sed 's/.*"flags":"--dtype bfloat16",//' "$work/helps" >"$work/helped"
     local planned=$(($(json_number "$work/alone" largest_rank) + $(json_number "$work/alone" host) / 8))
     echo "said $(json_number "$work/helped" largest_rank), planned $planned"
