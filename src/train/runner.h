@@ -71,6 +71,7 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *runner, const int64_
 /* sheaf__runner_run - rows `row[0..rows)` of the data set (-1: padding); row NULL, of a plan:
  * content runner->holds, tokens unknown. Collective. */
 sheaf_status *sheaf__runner_run(sheaf__runner *runner, const int64_t *row);
-/* sheaf__runner_prepare - the run of such content, whose space elsewhere (tape.h) is claimed. */
+/* sheaf__runner_prepare - the run of such content, whose space elsewhere (tape/tape.h) is claimed.
+ */
 sheaf_status *sheaf__runner_prepare(sheaf__runner *runner, sheaf_batch_images holds);
 void sheaf__runner_release(sheaf__runner *runner);
