@@ -26,6 +26,7 @@ typedef struct item {
     int64_t k0, kb;   /* kb 0: a slice without elements, +0 goes the way of a sum */
     bool first, last; /* of the slice */
     bool a_km;
+    bool groups; /* of codes in groups */
     /* Of mma8 and mma16: the block begins a chain, ends one, and some chain ended before it. */
     bool begins, ends, added;
 } item;
@@ -94,7 +95,8 @@ static bool next_item(item *item, cursor *at)
         item->term = at->term;
         item->a_km = term->a_km;
         item->k0 = at->k0;
-        item->kb = mm_min(MM_BLOCK, term->k - at->k0);
+        item->groups = at->plan->engine->groups && mm_in_groups(term);
+        item->kb = mm_block(term, at->k0, item->groups && !(at->plan->takes & MM_CODES));
         item->last = move_on(at, item->kb);
         item->ends = item->last || at->begins;
     }
@@ -242,9 +244,12 @@ static void place_slots(stretch *s)
 static mm_pass pass_of(const area *area, const item *item, int64_t at, bool chained)
 {
     const mm_visit *v = item->visit;
-    mm_pass pass = {
-        .at = at, .steps = steps_of(area, item), .chained = chained, .to.index = v->slot
-    };
+    mm_pass pass = { .at = at,
+                     .steps = steps_of(area, item),
+                     .chained = chained,
+                     .to.index = v->slot,
+                     .scaled = item->groups,
+                     .begun = !item->first };
     if (area->engine->mma) {
         pass.goes_on = !item->begins;
         pass.ends = item->ends;
@@ -381,7 +386,7 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
                     c->code[p] = &term->w->code[mm_code_box(term->w, c->j0, item->k0)];
             }
             if (c->b[p] == buffer)
-                buffer += steps_of(area, item) * mm_up(c->j1 - c->j0, MM_PANEL);
+                buffer += (steps_of(area, item) + item->groups) * mm_up(c->j1 - c->j0, MM_PANEL);
         }
     return buffer;
 }
@@ -396,7 +401,7 @@ static void ask_panels(area *area, const stretch *next)
     for (const piece *c = area->piece; next && c < area->piece + area->pieces; c++)
         for (int p = 0; p < next->n && n + MM_RUNS < RUNS; p++) {
             const item *item = &next->item[p];
-            if (item->kb == 0)
+            if (item->kb == 0 || item->k0 % MM_BLOCK != 0) /* groups lie in a cell */
                 continue;
             sheaf__term room;
             const sheaf__term *term = mm_term(area->plan, c->job, item->term, &room);

@@ -14,6 +14,8 @@
         DIRECT_ROW(5, tile_5_2, 2, NO_PAIRS), DIRECT_ROW(6, tile_6_2, 2, NO_PAIRS) };
 /* clang-format on */
 
+#define TAKEN(f) f(1) f(2) f(3) f(4)
+
 #include "ops/matmul/matmul_kernel.h"
 
 #define OUTER_ROWS 6

@@ -9,6 +9,7 @@
 #define PAIRS_OF(rows, wide) PAIRS_ROW(rows, wide)
 #define STEP(acc, a, b) _mm512_fmadd_ps(a, b, acc)
 #define CODES(f) f(1) f(2) f(3) f(4)
+#define TAKEN(f) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8)
 
 #include "ops/matmul/matmul_kernel.h"
 

@@ -52,16 +52,6 @@ static __attribute__((noinline)) const uint32_t *put_rare(__m512i w[4], const ui
     return rare;
 }
 
-/* The step that meets pairs takes a panel's two vectors from registers as it takes them from
- * memory; where it picks a pair apart, A has two words for it. */
-#if defined(CHAINS) || defined(ODD)
-#define STEP_CODES(c, a, w, rows) step_pairs(c, a, (const uint32_t *)(w), 0, rows, 2)
-#define A_STEP 8 /* bytes */
-#else
-#define STEP_CODES(c, a, w, rows) step_wide(c, a, (const uint32_t *)(w), 0, rows, 2)
-#define A_STEP 4
-#endif
-
 /* Where nothing else finds what comes next: three lines, as far ahead as ask_ahead() says. */
 static inline __attribute__((always_inline)) void ask_codes(const uint32_t *b)
 {
@@ -86,7 +76,7 @@ static inline __attribute__((always_inline)) void tile_of_codes(const operands *
     vec(*c)[MOST_VECTORS] = sum;
 #endif
     int64_t next = unit_of(rare, end);
-    for (int64_t u = 0; 2 * u < in->steps; u++, b += MM_CODE_WORDS, a += 2 * A_STEP) {
+    for (int64_t u = 0; 2 * u < in->steps; u++, b += MM_CODE_WORDS, a += 2 * A_PAIR) {
         __m512i w[4];
         ask_codes(b);
         expand_unit(w, b, exponents);
@@ -96,9 +86,9 @@ static inline __attribute__((always_inline)) void tile_of_codes(const operands *
             UNROLL for (int i = 0; i < 4; i++) w[i] = patched[i];
             next = unit_of(rare, end);
         }
-        STEP_CODES(c, a, w, rows);
+        STEP_PANEL(c, a, w, rows);
         if (2 * u + 1 < in->steps)
-            STEP_CODES(c, a + A_STEP, w + 2, rows);
+            STEP_PANEL(c, a + A_PAIR, w + 2, rows);
 #ifdef CHAINS
         const bool whole = (2 * u + 2) % (CHUNK / 2) == 0, last = 2 * u + 2 >= in->steps;
         if (whole || last) {

@@ -5,8 +5,9 @@
  * are tiny or not finite go the slow way: vectors flush what is denormal.
  *
  * The file that includes it defines NAME(x), LANES and
- *   vec ivec MUL SUB ILOAD(p) SHIFT(i, n), and NEXT(i, n) by a number that the compiler knows
- *   table TABLE(p) LOOKUP(t, i)   of 16 numbers that of the lowest 4 bits of each word
+ *   vec ivec MUL SUB SPLAT(x) ILOAD(p) SHIFT(i, n), and NEXT(i, n) by a number that the compiler
+ * knows TWICE(p)                      LANES / 2 words, each in two lanes, in the second one its
+ * upper half table TABLE(p) LOOKUP(t, i)   of 16 numbers that of the lowest 4 bits of each word
  *   SIGNED(i) FLOAT8(i)           the lowest 8 bits of each word as numbers
  *   INTERLEAVE(s, a, b)           a[32], b[32] to s[VECTORS]
  *   ORDINARY(s)                   nothing in a vector is tiny or not finite
@@ -21,12 +22,14 @@
 
 /* What a code is looked up in, or how it is made a number. */
 typedef enum way { TABLED, ZEROED, SIGNED_BYTES, FLOAT_BYTES } way;
+#define BITS(way) ((way) == TABLED || (way) == ZEROED ? 4 : 8)
 
 typedef struct todo {
     uint32_t *to;
     int64_t col, cols; /* of the block */
     sheaf_dtype dtype, between;
     const float *numbers;
+    bool plain; /* numbers alone, not scaled */
 } todo;
 
 /* Scales and zeros at hand. */
@@ -36,10 +39,15 @@ typedef struct held {
 } held;
 
 static inline __attribute__((always_inline)) bool hold(held *h, mm_cell *c, int64_t col,
-                                                       const way way)
+                                                       const todo *d, const way way)
 {
     mm_scales s;
     bool ordinary = true;
+    if (d->plain) {
+        UNROLL for (int v = 0; v < VECTORS; v++) h->scale[v] = SPLAT(1.0f);
+        h->next = MM_BLOCK;
+        return true;
+    }
     h->next = sheaf__mm_cell_scales(&s, c, col);
     INTERLEAVE(h->scale, s.scale[0], s.scale[1]);
     if (way == ZEROED)
@@ -77,18 +85,23 @@ step(uint32_t *to, const ivec words[VECTORS], const held *h, const table *t, con
     return to + (dtype == SHEAF_F32 ? 2 : 1) * MM_PANEL;
 }
 
+/* Codes of vector v, of the unit that has column `col`. */
+static inline __attribute__((always_inline)) ivec codes_of(const mm_cell *c, int64_t col, int v,
+                                                           const way way)
+{
+    const uint32_t *unit = c->codes + col / MM_UNIT * MM_PANEL * (BITS(way) / 4);
+    return BITS(way) == 4 ? TWICE(unit + v * LANES / 2) : ILOAD(unit + v * LANES);
+}
+
 /* Column `col` and, unless it is the last one, the next. */
 static inline __attribute__((always_inline)) uint32_t *
 step_at(uint32_t *to, const mm_cell *c, int64_t col, const held *h, const table *t, const todo *d,
         const way way, const sheaf_dtype dtype, const bool between)
 {
-    const int bits = way == TABLED || way == ZEROED ? 4 : 8;
-    const int64_t unit = 64 / bits;
-    const uint32_t *from = c->codes + col / unit * 2 * MM_PANEL;
     uint32_t last[2 * MM_PANEL];
     ivec words[VECTORS];
     UNROLL for (int v = 0; v < VECTORS; v++) words[v] =
-        SHIFT(ILOAD(from + v * LANES), (int)(col % unit / 2) * bits);
+        SHIFT(codes_of(c, col, v, way), mm_code_shift(BITS(way), (int)(col % MM_UNIT / 2)));
     if (col + 1 < d->col + d->cols)
         return step(to, words, h, t, d, way, dtype, between);
     (void)step(last, words, h, t, d, way, dtype, between);
@@ -100,28 +113,28 @@ step_at(uint32_t *to, const mm_cell *c, int64_t col, const held *h, const table 
 static inline __attribute__((always_inline)) bool
 expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const bool between)
 {
-    const int bits = way == TABLED || way == ZEROED ? 4 : 8;
-    const int64_t unit = 64 / bits, end = d->col + d->cols;
+    const int64_t end = d->col + d->cols;
     const table t = TABLE(d->numbers);
     uint32_t *to = d->to;
     held h = { .next = d->col };
     for (int64_t col = d->col; col < end;) {
-        if (col >= h.next && !hold(&h, c, col, way))
+        if (col >= h.next && !hold(&h, c, col, d, way))
             return false;
-        if (col % unit != 0 || col + unit > end || col + unit > h.next) {
+        if (col % MM_UNIT != 0 || col + MM_UNIT > end || col + MM_UNIT > h.next) {
             to = step_at(to, c, col, &h, &t, d, way, dtype, between);
             col += 2;
             continue;
         }
         ivec words[VECTORS];
-        UNROLL for (int v = 0; v < VECTORS; v++) words[v] =
-            ILOAD(c->codes + col / unit * 2 * MM_PANEL + v * LANES);
-        UNROLL for (int s = 0; s < 32 / bits; s++)
+        UNROLL for (int v = 0; v < VECTORS; v++) words[v] = codes_of(c, col, v, way);
+        UNROLL for (int s = 0; s < MM_UNIT / 2; s++)
         {
-            to = step(to, words, &h, &t, d, way, dtype, between);
-            UNROLL for (int v = 0; v < VECTORS; v++) words[v] = NEXT(words[v], bits);
+            ivec now[VECTORS];
+            UNROLL for (int v = 0; v < VECTORS; v++) now[v] =
+                NEXT(words[v], mm_code_shift(BITS(way), s));
+            to = step(to, now, &h, &t, d, way, dtype, between);
         }
-        col += unit;
+        col += MM_UNIT;
     }
     return true;
 }
@@ -161,13 +174,13 @@ static void count_from(float numbers[16], int first)
 }
 
 void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,
-                     bool back)
+                     mm_made made)
 {
     const sheaf__packed *w = l->w;
     const sheaf__quant *q = &w->quant;
     const int64_t k0 = col / MM_BLOCK * MM_BLOCK;
     const bool between =
-        back && q->codes != SHEAF__INT8 && q->dtype != SHEAF_F32 && q->dtype != w->dtype;
+        made == MM_BACK && q->codes != SHEAF__INT8 && q->dtype != SHEAF_F32 && q->dtype != w->dtype;
     const way way = q->codes == SHEAF__INT8      ? SIGNED_BYTES
                     : q->codes == SHEAF__F8_E4M3 ? FLOAT_BYTES
                     : q->zeros                   ? ZEROED
@@ -178,9 +191,9 @@ void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, 
         count_from(numbers, q->zeros ? 0 : -8);
     else
         memcpy(numbers, q->codes == SHEAF__NF4 ? nf4_bits : fp4_bits, sizeof numbers);
-    const todo d = { to, col - k0, cols, w->dtype, q->dtype, numbers };
+    const todo d = { to, col - k0, cols, w->dtype, q->dtype, numbers, made == MM_NUMBERS };
     mm_cell c;
     if (!sheaf__mm_cell(&c, l, row, k0, col - k0, col - k0 + cols) ||
         !expands[way][type][between](&c, &d))
-        sheaf__mm_values(to, l, row, col, cols, back);
+        sheaf__mm_values(to, l, row, col, cols, made);
 }

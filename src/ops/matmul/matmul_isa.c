@@ -14,11 +14,14 @@
 /* bfloat16 as float32 steps: of few rows in pairs. */
 #define SPREAD(tile_rows, product_rows)                                                            \
     .spread = true, .few = (tile_rows), .most_in_pairs = (product_rows)
+/* The order of codes in groups. */
+#define TAKES(tile_rows, product_rows)                                                             \
+    .groups = true, .takes = (tile_rows), .most_taken = (product_rows)
 #define CODES(product_rows) .codes = (product_rows), .expand = mm_expand_avx512
 
 static const mm_engine avx2_f32 = { ENGINE(avx2, MM_STRIDE_F32, 6), .direct = 6, .lanes = 8,
                                     .outer = mm_outer_avx2, .outer_rows = 6 };
-static const mm_engine avx2_pairs = { ENGINE(avx2, MM_STRIDE_F32, 6), SPREAD(2, 24) };
+static const mm_engine avx2_pairs = { ENGINE(avx2, MM_STRIDE_F32, 6), SPREAD(2, 24), TAKES(4, 12) };
 static const mm_engine avx2_tiles = { ENGINE(avx2tiles, MM_STRIDE_F32, 3), SPREAD(2, 24) };
 static const mm_engine avx2_f16 = { ENGINE(avx2, MM_STRIDE_F32, 6) };
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
@@ -31,9 +34,9 @@ static const mm_engine avx512_stream = { ENGINE(avx512stream, MM_STRIDE_F32, 14)
                                          .most_unasked = 14 };
 static const mm_engine avx512_f16 = { ENGINE(avx512, MM_STRIDE_F32, 14) };
 static const mm_engine avx512_spread = { ENGINE(avx512, MM_STRIDE_F32, 14), SPREAD(8, 128),
-                                         CODES(4) };
+                                         CODES(4), TAKES(8, 8) };
 static const mm_engine avx512_pairs = { ENGINE(avx512bf16, MM_STRIDE_PAIRS, 14), .direct = 12,
-                                        .most_unasked = 14, .takes = 8, CODES(4) };
+                                        .most_unasked = 14, TAKES(8, 8), CODES(4) };
 static const mm_engine avx512_tiles = { ENGINE(avx512tiles, MM_STRIDE_F32, 7), SPREAD(3, 48),
                                         CODES(3) };
 /* Sums of 512 rows and columns and a stretch of B stay in a second-level cache of 2 MB: one thread

@@ -9,7 +9,7 @@
  *   STRIDE          words between rows of A
  *   MOST_VECTORS    of a tile of few rows
  *   TILES           tile functions, and `tiles`, how many rows select which of them
- *   vec and LOAD STORE ZERO SPLAT ADD MUL QUIET UNORDERED
+ *   vec and LOAD STORE ZERO SPLAT ADD MUL FMA QUIET UNORDERED
  *   halves and LOAD_HALVES STORE_HALVES TO_BF16 FROM_BF16 TO_F16 FROM_F16
  *   LOAD_PART STORE_PART LOAD_PART_HALVES STORE_PART_HALVES, of the first n < LANES
  *   STEP(acc, a, b) one step: acc + a * b fused, or the pair instruction
@@ -18,7 +18,7 @@
  *   CHAINS          optional: the order `tiles` instead of `pairs`
  *   ONE_PANEL       optional, 1: few rows go through one panel after the other
  *   CODES(f)        optional: f(1) f(2) ... for rows of tiles that take compressed panels
- *   TAKEN(f)        optional: the same of codes of 4 bits */
+ *   TAKEN(f)        optional: the same of codes in groups */
 
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
@@ -35,14 +35,19 @@ typedef struct store {
     place addend[MM_DEPTH + 1];
     void *to;
     int64_t ldto, across;
-    bool final;  /* a NaN becomes the default one; partial sums need not care */
-    bool halves; /* rounded to bfloat16 */
+    /* v = scale * block sum, or if `begun` fma(scale, block sum, addend[0]); see mm_pass. Tiles
+     * that take codes find scales themselves. */
+    bool scaled, begun;
+    const float *scale;
+    int64_t apart; /* floats between panels of it */
+    bool final;    /* a NaN becomes the default one; partial sums need not care */
+    bool halves;   /* rounded to bfloat16 */
 } store;
 
 typedef struct operands {
     const char *a;
     const uint32_t *b;
-    int64_t steps;
+    int64_t steps, panel_words; /* from one panel to the next */
     /* For tiles that read A where it lies: bytes between its rows, and from what they read to what
      * they ask for, of A or, in outer products, of B; words between steps of B. */
     int64_t stride, ahead, b_step;
@@ -51,8 +56,8 @@ typedef struct operands {
     int64_t ldb, cols;
     const float *from;
     const mm_code *code;   /* b is compressed; else NULL */
-    const mm_taken *taken; /* b is the first cell of codes; else NULL */
-    int64_t panel;         /* which of the cells after it */
+    const mm_taken *taken; /* B is codes; else NULL */
+    int64_t panel;         /* which of their panels */
     mm_soon **soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
 } operands;
@@ -151,11 +156,12 @@ static inline __attribute__((always_inline)) void step_pairs(vec c[ROWS][MOST_VE
 }
 #endif
 
-static inline __attribute__((always_inline)) void put(vec c[][MOST_VECTORS], const store *s,
-                                                      const int rows, const int vectors)
+/* Block sums that are done: addends from `first` on. */
+static inline __attribute__((always_inline)) void
+put_from(vec c[][MOST_VECTORS], const store *s, const int first, const int rows, const int vectors)
 {
     unsigned nan = 0;
-    for (int q = 0; q < s->addends; q++) {
+    for (int q = first; q < s->addends; q++) {
         const place p = s->addend[q];
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] =
             ADD(LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v)), c[r][v]);
@@ -179,6 +185,23 @@ static inline __attribute__((always_inline)) void put(vec c[][MOST_VECTORS], con
         STORE(to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), c[r][v]);
 }
 
+static inline __attribute__((always_inline)) void put(vec c[][MOST_VECTORS], const store *s,
+                                                      const int rows, const int vectors)
+{
+    const place p = s->addend[0];
+    if (s->scaled) {
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            const vec scale = LOAD(s->scale + PANEL_OF(v) * s->apart + COLUMN_OF(v));
+            UNROLL for (int r = 0; r < rows; r++) c[r][v] =
+                FMA(scale, c[r][v],
+                    s->begun ? LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v))
+                             : SPLAT(-0.0f)); /* adding it changes nothing */
+        }
+    }
+    put_from(c, s, s->scaled && s->begun, rows, vectors);
+}
+
 #ifndef CHAINS
 static inline __attribute__((always_inline)) void
 tile(const operands *in, const store *s, const int rows, const int vectors, const bool direct)
@@ -187,7 +210,7 @@ tile(const operands *in, const store *s, const int rows, const int vectors, cons
     const char *a = in->a;
     const uint32_t *b = in->b;
     const int64_t stride = direct ? in->stride : STRIDE * 4;
-    const int64_t panel = in->steps * MM_PANEL;
+    const int64_t panel = in->panel_words;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] = ZERO();
     for (int64_t left = in->steps; left > 0; left -= CHUNK) {
         if (!direct)
@@ -217,8 +240,8 @@ static inline __attribute__((always_inline)) void tile_of_pairs(const operands *
     const uint32_t *b = in->b;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] = ZERO();
     for (int64_t k = 0; k < in->steps; k++, b += MM_PANEL) {
-        ask_ahead(b, in->steps * MM_PANEL, rows, vectors);
-        step_pairs(c, in->a + k * 8, b, in->steps * MM_PANEL, rows, vectors);
+        ask_ahead(b, in->panel_words, rows, vectors);
+        step_pairs(c, in->a + k * 8, b, in->panel_words, rows, vectors);
     }
     put(c, s, rows, vectors);
 }
@@ -358,6 +381,16 @@ typedef struct tile_row {
 
 TILES
 
+/* The step that meets pairs takes a panel's two vectors from registers as it takes them from
+ * memory; where it picks a pair apart, A has two words for it. */
+#if defined(CHAINS) || defined(ODD)
+#define STEP_PANEL(c, a, w, rows) step_pairs(c, a, (const uint32_t *)(w), 0, rows, 2)
+#define A_PAIR 8 /* bytes */
+#else
+#define STEP_PANEL(c, a, w, rows) step_wide(c, a, (const uint32_t *)(w), 0, rows, 2)
+#define A_PAIR 4
+#endif
+
 #ifdef CODES
 #include "ops/matmul/matmul_codes.h"
 #endif
@@ -392,13 +425,20 @@ static inline void begin_pass(operands *in, store *s, const tile_at *t, int p)
     s->ldto = MM_PANEL;
     s->across = t->across;
     s->final = s->halves = false;
+    s->scaled = pass->scaled;
+    s->begun = pass->begun;
     for (int q = 0; q < pass->addends; q++)
         s->addend[q] = (place){ sums_at(t, pass->addend[q]), MM_PANEL, t->across };
     in->a = (const char *)band->a + pass->at * 4;
     in->steps = pass->steps;
+    in->panel_words = (pass->steps + pass->scaled) * MM_PANEL;
     in->b = pass->steps == 0 ? NULL
             : band->ldb > 0  ? band->b[p] + t->j
-                             : band->b[p] + t->panel * pass->steps * MM_PANEL + t->inside;
+                             : band->b[p] + t->panel * in->panel_words + t->inside;
+    if (pass->scaled) {
+        s->scale = (const float *)(in->b + pass->steps * MM_PANEL);
+        s->apart = in->panel_words;
+    }
 #ifdef CODES
     in->code = NULL;
     if (band->code != NULL && band->code[p] != NULL) {
@@ -411,7 +451,6 @@ static inline void begin_pass(operands *in, store *s, const tile_at *t, int p)
     if (band->taken != NULL && pass->steps > 0 && band->taken[p].w != NULL) {
         in->taken = &band->taken[p];
         in->panel = t->panel;
-        in->b = band->b[p];
     }
 #endif
 }
@@ -426,7 +465,7 @@ static inline void run_pass(const tile_at *t, const operands *in, const store *s
 #endif
 #ifdef TAKEN
     if (in->taken != NULL) {
-        run_taken(in, s, t->band->rows, t->run);
+        run_taken(in, s, t->band->rows);
         return;
     }
 #endif
@@ -505,7 +544,11 @@ void NAME(mm_run)(const mm_band *band)
     const tile_row *row = &tiles[band->rows - 1];
     tile_fn *const *run = band->pairs ? row->pairs : band->stride ? row->direct : row->run;
     const bool panels = band->code != NULL || band->taken != NULL;
-    const int vectors_wide = panels         ? 2
+    tile_fn *of_panel = run[1];
+#if defined(TAKEN) && LANES == 8
+    of_panel = panels ? panel_tiles[band->rows - 1] : NULL;
+#endif
+    const int vectors_wide = panels         ? MM_PANEL / LANES
                              : band->pairs  ? row->wide_pairs
                              : band->stride ? 2
                                             : row->wide;
@@ -519,10 +562,12 @@ void NAME(mm_run)(const mm_band *band)
         chunks += mm_div_up(band->pass[p].steps, CHUNK);
     if (chunks > 0)
         in.lines = mm_div_up(band->lines, chunks * (band->cols / wide + (band->cols % wide > 0)));
+    for (; j < band->cols && panels; j += MM_PANEL)
+        run_tile(band, &in, j, of_panel, vectors_wide);
     for (; j + wide <= band->cols && vectors_wide > 2; j += wide)
         run_tile(band, &in, j, run[2], vectors_wide);
     for (; j < band->cols; j += 2 * LANES) {
-        const int vectors = panels || band->cols - j > LANES ? 2 : 1;
+        const int vectors = band->cols - j > LANES ? 2 : 1;
         run_tile(band, &in, j, run[vectors - 1], vectors);
     }
 }

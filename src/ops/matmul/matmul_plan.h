@@ -87,7 +87,7 @@ static inline bool mm_in_place(const mm_plan *plan)
 static inline int mm_band_rows(const mm_plan *plan)
 {
     if (plan->engine->spread && !plan->spread)
-        return plan->engine->few;
+        return plan->takes & MM_CODES ? plan->engine->takes : plan->engine->few;
     return plan->thin    ? plan->engine->direct
            : plan->outer ? plan->engine->outer_rows
                          : plan->engine->rows;

@@ -290,9 +290,9 @@ static columns columns_of_codes(uint32_t *square, mm_values_fn *values, const mm
                                 int64_t row, int64_t rows, int64_t j, int64_t cols)
 {
     const int64_t at = (l->w->row0 + row) % MM_PANEL;
-    values(square, l, row, j, cols, true);
+    values(square, l, row, j, cols, MM_BACK);
     if (at + rows > MM_PANEL)
-        values(square + MM_PANEL * MM_PANEL, l, row + MM_PANEL - at, j, cols, true);
+        values(square + MM_PANEL * MM_PANEL, l, row + MM_PANEL - at, j, cols, MM_BACK);
     return (columns){ square, at, MM_PANEL * MM_PANEL };
 }
 
@@ -359,7 +359,26 @@ static void panels_of_codes(const shelf *shelf, const mm_engine *engine, const s
 {
     const mm_codes codes = sheaf__mm_codes(w);
     for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL)
-        values_of(engine)(panel_of(shelf, j), &codes, j, k0, kb, false);
+        values_of(engine)(panel_of(shelf, j), &codes, j, k0, kb, MM_AHEAD);
+}
+
+/* The same of codes in groups, of one group: their numbers, and behind them the scales. */
+static void panels_of_group(const shelf *shelf, const mm_engine *engine, const sheaf__term *term,
+                            int64_t k0, int64_t kb, bool spread)
+{
+    const mm_codes codes = sheaf__mm_codes(term->w);
+    const int64_t steps = mm_steps(SHEAF_BF16, kb), block0 = k0 / MM_BLOCK * MM_BLOCK;
+    uint32_t pairs[MM_PANEL * MM_BLOCK / 2];
+    mm_taken taken;
+    sheaf__mm_take(&taken, term, shelf->j0, block0);
+    for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
+        uint32_t *to = panel_of(shelf, j);
+        values_of(engine)(spread ? pairs : to, &codes, j, k0, kb, MM_NUMBERS);
+        if (spread)
+            spread_panels(to, pairs, steps);
+        sheaf__mm_group_scales((float *)(to + (spread ? 2 : 1) * steps * MM_PANEL), &taken,
+                               (j - shelf->j0) / MM_PANEL, k0 - block0);
+    }
 }
 
 /* Stored panels of `steps` steps into roomier ones. */
@@ -382,6 +401,11 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
         return stored_panel(term, j0, k0);
     if (made)
         return buffer;
+    if (engine->groups && mm_in_groups(term)) {
+        const shelf group = { buffer, (steps * (spread ? 2 : 1) + 1) * MM_PANEL, j0, j1 };
+        panels_of_group(&group, engine, term, k0, kb, spread);
+        return buffer;
+    }
     const shelf shelf = { buffer, padded * MM_PANEL, j0, j1 };
     const uint32_t *from = buffer;
     if (mm_compressed(term))

@@ -155,13 +155,14 @@ typedef struct mm_code {
 /* What kernels take as it lies in memory, if B is: bits of the sets that plans and engines name. */
 enum { MM_COMPRESSED = 1, MM_CODES = 2 };
 
-/* Codes of 4 bits (matmul_quant.h) that a kernel takes as they are: of the block at k0 of W's row
- * and the panels after it. */
+/* Codes of 4 bits (matmul_quant.h) in groups, of the block at k0 of W's row and the panels after
+ * it: what a kernel takes as they are. */
 typedef struct mm_taken {
     const sheaf__packed *w; /* NULL: none */
+    const char *cells;      /* the first panel's */
     int64_t row, k0, cols;  /* of the block */
     int64_t bytes, head;    /* from one panel's cell to the next; before its codes */
-    int64_t block;          /* columns of a group */
+    int64_t block, first;   /* columns of a group, and of the first one that are here */
     /* Of doubled scales: the number of the first group of `row` here, from what is there on, and of
      * groups between rows. */
     int64_t number, apart;
@@ -181,6 +182,10 @@ typedef struct mm_pass {
     /* At most MM_CHUNK elements, and addend[0] is the sum of the pass before as its unit left it:
      * in the order `tiles` the unit may go on from there. */
     bool chained;
+    /* Of codes in groups (matmul.h): v = scale * block sum, or, where the slice has begun,
+     * v = fma(scale, block sum, addend[0]). Scales are behind the last step of a panel; where it
+     * is taken as codes, it has several blocks. */
+    bool scaled, begun;
     /* In the orders mma8 and mma16, whose chains span blocks: the pass goes on from what is in
      * `chain`; what it leaves in `to` is a chain's sum, with addends, or else the chain so far. */
     bool goes_on, ends;
@@ -243,8 +248,10 @@ static inline float *mm_sums_at(const mm_band *band, mm_slot slot, int64_t j)
 }
 
 struct mm_codes;
+/* What codes are made: values as x W^T or dy W has them, or their numbers alone. */
+typedef enum mm_made { MM_AHEAD, MM_BACK, MM_NUMBERS } mm_made;
 typedef void mm_values_fn(uint32_t *to, const struct mm_codes *l, int64_t row, int64_t col,
-                          int64_t cols, bool back);
+                          int64_t cols, mm_made made);
 
 /* How one dtype is computed on one instruction set. */
 typedef struct mm_engine {
@@ -261,7 +268,9 @@ typedef struct mm_engine {
     bool spread; /* bfloat16 as float32 steps */
     int few;     /* rows of a tile with which a spread engine takes B in pairs all the same */
     int codes;   /* rows of a product up to which it takes compressed panels as they are */
-    int takes;   /* the same of codes of 4 bits */
+    int takes;   /* rows of a tile that takes codes in groups, and those of a product */
+    int most_taken;
+    bool groups; /* it has the order of codes in groups */
     /* What is faster than sheaf__mm_expand(), or NULL */
     void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
     /* What is faster than sheaf__mm_values() of matmul_quant.h, or NULL */
@@ -470,9 +479,15 @@ void sheaf__mm_rows_source(mm_soon *soon, const sheaf__term *term, sheaf_dtype d
 int sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
                             int64_t j0, int64_t j1, int64_t k0, int64_t kb);
 
-/* sheaf__mm_take - the codes of a term's W from `row` on, of the block at k0, if kernels can take
- * them. */
+/* sheaf__mm_take - the codes of a term's W from `row` on, of the block at k0, if they are in
+ * groups. */
 void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k0);
+/* sheaf__mm_scales - of the groups of panel `panel` after t's row: [groups][32], in place, or in
+ * `room`. */
+#define MM_MOST_SCALES ((MM_BLOCK / 16 + 1) * MM_PANEL)
+const float *sheaf__mm_scales(float room[MM_MOST_SCALES], const mm_taken *t, int64_t panel);
+/* The same of the group alone that has column `col` of the block. */
+void sheaf__mm_group_scales(float to[MM_PANEL], const mm_taken *t, int64_t panel, int64_t col);
 
 /* The type in which a term's B is stored, and whether an engine widens it. */
 static inline sheaf_dtype mm_stored(const sheaf__term *term, sheaf_dtype dtype)
@@ -511,25 +526,31 @@ static inline bool mm_quantised(const sheaf__term *term)
 {
     return (term->form == SHEAF__B_AHEAD || term->form == SHEAF__B_BACK) && term->w->quantised;
 }
-/* Whether kernels can take W's codes as they are: groups are whole units of their layout, and whole
- * ones are in a block. */
-static inline bool mm_takeable(const sheaf__packed *w)
+/* Whether a term is codes in groups, in an order and type that knows them (matmul.h). */
+static inline bool mm_in_groups(const sheaf__term *term)
 {
-    const sheaf__quant *q = &w->quant;
-    const int64_t block = q->block;
-    if (!w->quantised || sheaf__code_bits(q->codes) != 4 || q->zeros || w->dtype != SHEAF_BF16 ||
-        q->grouping == SHEAF__GROUPS_INDEXED)
+    const sheaf__packed *w = term->w;
+    if (term->form != SHEAF__B_AHEAD || !w->quantised || w->dtype != SHEAF_BF16)
         return false;
-    return block == 0 || (block % 16 == 0 && (MM_BLOCK % block == 0 || block % MM_BLOCK == 0) &&
-                          w->box.col0 % block == 0 &&
-                          (q->grouping == SHEAF__GROUPS_OF_ROW || w->box.in % block == 0));
+    const sheaf__quant *q = &w->quant;
+    if (sheaf__code_bits(q->codes) != 4 || q->zeros || q->grouping == SHEAF__GROUPS_INDEXED)
+        return false;
+    return q->block == 0 || (q->block % 16 == 0 && w->box.col0 % 16 == 0 &&
+                             (q->grouping == SHEAF__GROUPS_OF_ROW || w->box.in % q->block == 0));
+}
+/* Elements of the block of a term's k that begins at k0. */
+static inline int64_t mm_block(const sheaf__term *term, int64_t k0, bool groups)
+{
+    const int64_t most = mm_min(term->k - k0, MM_BLOCK - k0 % MM_BLOCK);
+    if (!groups || term->w->quant.block == 0)
+        return most;
+    const int64_t block = term->w->quant.block;
+    return mm_min(most, block - (term->w->box.col0 + k0) % block);
 }
 /* As what a term's B is taken, or 0. */
 static inline int mm_takes(const sheaf__term *term)
 {
-    return mm_compressed(term)                          ? MM_COMPRESSED
-           : mm_in_panels(term) && mm_takeable(term->w) ? MM_CODES
-                                                        : 0;
+    return mm_compressed(term) ? MM_COMPRESSED : mm_in_groups(term) ? MM_CODES : 0;
 }
 static inline bool mm_panels_in_place(const mm_engine *engine, const sheaf__term *term,
                                       sheaf_dtype dtype, bool spread, int takes)

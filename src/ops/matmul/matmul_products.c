@@ -193,7 +193,8 @@ static bool thin_job(const mm_plan *plan, size_t words_of_b)
     if (plan->n > MOST_THIN || words_of_b > THIN_B || plan->engine->direct == 0 || plan->transposed)
         return false;
     for (int t = 0; t < job->nterms; t++) /* tiles that take codes read copied rows */
-        if (job->term[t].a_km || (plan->takes & mm_takes(&job->term[t])) != 0)
+        if (job->term[t].a_km || (plan->takes & mm_takes(&job->term[t])) != 0 ||
+            (plan->engine->groups && mm_in_groups(&job->term[t])))
             return false;
     return true;
 }
@@ -226,9 +227,18 @@ static bool outer_job(const mm_plan *plan)
     return true;
 }
 
+/* Whether two terms of as many elements have the same blocks, be they groups of codes or not. */
+static bool same_blocks(const sheaf__term *a, const sheaf__term *b)
+{
+    const bool groups = mm_in_groups(a);
+    if (groups != mm_in_groups(b))
+        return false;
+    return !groups || (a->w->quant.block == b->w->quant.block && a->w->box.col0 == b->w->box.col0);
+}
+
 /* Jobs of one slice that multiply the same A, block by block: the layers and the slices of layers
  * that read one input. One copy of a band's rows serves them all. */
-static bool runs_beside(const sheaf__product *a, const sheaf__product *b)
+static bool runs_beside(const sheaf__product *a, const sheaf__product *b, bool groups)
 {
     if (a->nslices != 1 || b->nslices != 1 || a->tree || b->tree || a->roots || b->roots ||
         a->dtype != b->dtype || a->nterms != b->nterms || b->m <= 0 || b->n <= 0)
@@ -239,6 +249,7 @@ static bool runs_beside(const sheaf__product *a, const sheaf__product *b)
     for (int t = 0; t < a->nterms; t++)
         if (a->term[t].k != b->term[t].k || a->term[t].a_km != b->term[t].a_km ||
             a->term[t].apart != b->term[t].apart ||
+            (groups && !same_blocks(&a->term[t], &b->term[t])) ||
             (transposed && a->term[t].form != b->term[t].form))
             return false;
     if (a->nterms == 0 || mm_is_uniform(a) != mm_is_uniform(b))
@@ -267,7 +278,7 @@ static int count_beside(const mm_plan *plan, int jobs)
         return n;
     }
     int64_t columns = mm_columns(plan, plan->job);
-    while (n < jobs && runs_beside(plan->job, &plan->job[n]))
+    while (n < jobs && runs_beside(plan->job, &plan->job[n], plan->engine->groups))
         columns += mm_columns(plan, &plan->job[n++]);
     /* Few columns are computed without a copy of A. */
     return plan->engine->direct > 0 && columns <= MOST_THIN ? 1 : n;
@@ -277,7 +288,7 @@ static int count_beside(const mm_plan *plan, int jobs)
 static int takes(const mm_plan *plan)
 {
     const int able = (plan->m <= plan->engine->codes ? MM_COMPRESSED : 0) |
-                     (plan->m <= plan->engine->takes ? MM_CODES : 0);
+                     (plan->m <= plan->engine->most_taken ? MM_CODES : 0);
     int some = 0;
     for (int q = 0; q < plan->jobs && able != 0; q++)
         for (int t = 0; t < plan->job[q].nterms; t++)
@@ -303,9 +314,11 @@ static void plan_scratch(mm_plan *plan, int slots)
         }
     plan->thin = thin_job(plan, all);
     plan->narrow = narrow_job(plan);
-    plan->scratch_b = !plan->packing || plan->outer ? 0
-                      : plan->thin                  ? all
-                                   : (size_t)(plan->cols * mm_widest(plan->engine));
+    plan->scratch_b =
+        !plan->packing || plan->outer ? 0
+        : plan->thin                  ? all
+                                      : (size_t)(plan->cols *
+                                (mm_widest(plan->engine) + (plan->engine->groups ? MM_PASSES : 0)));
     const size_t capacity =
         SHEAF__THREAD_SCRATCH / sizeof(float) - MM_SCRATCH_A - MM_SCRATCH_NEAR - plan->scratch_b;
     const int64_t most = plan->engine->area_rows > 0 ? plan->engine->area_rows : MOST_ROWS;

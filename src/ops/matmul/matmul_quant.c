@@ -93,28 +93,35 @@ static uint32_t code_at(const mm_codes *l, int64_t row, int64_t col)
     return codes[word] >> shift & (uint32_t)(sheaf__code_bits(w->quant.codes) == 4 ? 15 : 255);
 }
 
-float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, bool back)
+float sheaf__mm_scale(const mm_codes *l, int64_t row, int64_t col)
+{
+    return group_of(l, row, col).scale;
+}
+
+float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, mm_made made)
 {
     const sheaf__quant *q = &l->w->quant;
     const group g = group_of(l, row, col);
     const uint32_t code = code_at(l, row, col);
     const float number =
         q->codes == SHEAF__INT4 ? (float)((int)code - g.zero) : sheaf__code_value(q->codes, code);
+    if (made == MM_NUMBERS)
+        return sheaf__rounded(number, l->w->dtype);
     float value = sheaf__kept_product(number, g.scale);
-    if (back && q->codes != SHEAF__INT8)
+    if (made == MM_BACK && q->codes != SHEAF__INT8)
         value = sheaf__rounded(value, q->dtype);
     return sheaf__rounded(value, l->w->dtype);
 }
 
 void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,
-                      bool back)
+                      mm_made made)
 {
     const sheaf__packed *w = l->w;
     const int64_t first = row - (w->row0 + row) % MM_PANEL;
     memset(to, 0, (size_t)(mm_steps(w->dtype, cols) * MM_PANEL) * sizeof *to);
     for (int64_t r = 0; r < MM_PANEL && w->row0 + first + r < mm_rows_ahead(w); r++)
         for (int64_t c = 0; c < cols; c++) {
-            const float value = sheaf__mm_value(l, first + r, col + c, back);
+            const float value = sheaf__mm_value(l, first + r, col + c, made);
             if (w->dtype == SHEAF_F32)
                 to[c * MM_PANEL + r] = sheaf__bits(value);
             else
@@ -248,20 +255,72 @@ void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k
 {
     const sheaf__packed *w = term->w;
     t->w = NULL;
-    if (mm_takes(term) != MM_CODES)
+    if (!mm_in_groups(term))
         return;
     const mm_codes l = sheaf__mm_codes(w);
-    const int64_t cols = mm_min(MM_BLOCK, w->k - k0), block = w->quant.block,
-                  element = (w->box.row0 + w->row0 + row) * w->box.in + w->box.col0 + k0;
+    const int64_t cols = mm_min(MM_BLOCK, w->k - k0), block = w->quant.block, at = w->row0 + row,
+                  element = (w->box.row0 + at) * w->box.in + w->box.col0 + k0,
+                  left = block > 0 ? block - (w->box.col0 + k0) % block : cols;
     *t = (mm_taken){ .w = w,
+                     .cells = (const char *)w->ahead + mm_cell_at(&l, row, k0),
                      .row = row,
                      .k0 = k0,
                      .cols = cols,
                      .bytes = mm_cell_bytes(&l, cols),
                      .head = mm_cell_head(&l, cols),
-                     .number = l.together && block > 0 ? element / block - l.first_nested * 256 : 0,
-                     .apart = block > 0 ? w->box.in / block : 0,
+                     .block = mm_min(block > 0 ? block : cols, MM_BLOCK),
+                     .first = mm_min(left, cols),
                      .nested = (const float *)((const char *)w->ahead + l.nested),
-                     .map = (const float *)((const char *)w->ahead + l.map),
-                     .block = block == 0 || block > MM_BLOCK ? MM_BLOCK : block };
+                     .map = (const float *)((const char *)w->ahead + l.map) };
+    if (w->quant.doubled) {
+        t->number = element / block - l.first_nested * 256;
+        t->apart = w->box.in / block;
+    }
+}
+
+/* Scales of a group of a panel, of which `rows` are there; `number` is the first row's among those
+ * of doubled scales. */
+static void restored(float to[MM_PANEL], const mm_taken *t, const uint8_t *codes, int64_t number,
+                     int64_t rows)
+{
+    float by[MM_PANEL], value[MM_PANEL];
+    bool ordinary = true;
+    for (int64_t r = 0; r < rows; r++, number += t->apart) {
+        by[r] = t->nested[number / 256];
+        value[r] = t->map[codes[r]];
+        ordinary &= (sheaf__bits(by[r]) & 0x7fffffff) - 1 >= 0x17800000;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        to[r] = value[r] * by[r] + t->w->offset;
+    for (int64_t r = 0; !ordinary && r < rows; r++) /* what a flushed denormal would show in */
+        to[r] = sheaf__kept_sum(sheaf__kept_product(value[r], by[r]), t->w->offset);
+    for (int64_t r = rows; r < MM_PANEL; r++)
+        to[r] = 0;
+}
+
+/* Those of group g of the block. */
+static void group_scales(float to[MM_PANEL], const mm_taken *t, int64_t panel, int64_t g)
+{
+    const int64_t before = panel * MM_PANEL, number = t->number + before * t->apart + g,
+                  rows = mm_min(MM_PANEL, mm_rows_ahead(t->w) - t->w->row0 - t->row - before);
+    restored(to, t, (const uint8_t *)t->cells + panel * t->bytes + g * MM_PANEL, number, rows);
+}
+
+const float *sheaf__mm_scales(float room[MM_MOST_SCALES], const mm_taken *t, int64_t panel)
+{
+    if (!t->w->quant.doubled)
+        return (const float *)(t->cells + panel * t->bytes);
+    for (int64_t g = 0, col = 0; col < t->cols; g++, col = t->first + (g - 1) * t->block)
+        group_scales(room + g * MM_PANEL, t, panel, g);
+    return room;
+}
+
+void sheaf__mm_group_scales(float to[MM_PANEL], const mm_taken *t, int64_t panel, int64_t col)
+{
+    const int64_t g = col < t->first ? 0 : (col - t->first) / t->block + 1;
+    if (t->w->quant.doubled)
+        group_scales(to, t, panel, g);
+    else
+        memcpy(to, (const float *)(t->cells + panel * t->bytes) + g * MM_PANEL,
+               MM_PANEL * sizeof *to);
 }

@@ -3,12 +3,12 @@
  *   scales  [groups][32] float32, or where they are doubled their codes, a byte each: of the groups
  *           that its columns have, from the first one on; not where they are indexed
  *   zeros   [groups][32] bytes, where the form has them; not where they are indexed
- *   codes   from a multiple of 64 bytes on, [units][4][8][2] words: a word has 8 codes of 4 bits,
- *           or 4 of 8, the first one lowest: those of row 8 q + i and of columns p, p + 2, p + 4
- *           ... of the unit, for word [q][i][p]
- * so that 16 words, shifted, are 16 numbers to look up, and two neighbours of them a pair: what
- * the instruction that rounds 32 numbers makes of them are words of a panel. What belongs to all
- * is behind the cells. Rows and columns that fill up a cell have codes and scales of 0. */
+ *   codes   from a multiple of 64 bytes on, in units of 8 columns; of 4 bits [units][32] words: of
+ *           a row those of columns 0, 4, 2, 6, the first one lowest, and in the upper half of 1, 5,
+ *           3, 7, so that words, shifted, are pairs to look up; of 8 bits [units][32][2] words: of
+ *           a row those of columns p, p + 2, p + 4, p + 6 for word p
+ * What belongs to all is behind the cells. Rows and columns that fill up a cell have codes and
+ * scales of 0. */
 #pragma once
 
 #include "ops/matmul/matmul_private.h"
@@ -26,11 +26,7 @@ typedef struct mm_codes {
     int64_t bytes;         /* of all */
 } mm_codes;
 
-/* Columns of a unit. */
-static inline int64_t mm_unit_cols(const sheaf__quant *q)
-{
-    return sheaf__code_bits(q->codes) == 4 ? 16 : 8;
-}
+#define MM_UNIT 8 /* columns */
 
 /* Of a cell of `cols` columns. */
 static inline int64_t mm_cell_groups(const mm_codes *l, int64_t cols)
@@ -55,7 +51,7 @@ static inline int64_t mm_cell_head(const mm_codes *l, int64_t cols)
 static inline int64_t mm_cell_bytes(const mm_codes *l, int64_t cols)
 {
     const int64_t bits = sheaf__code_bits(l->w->quant.codes);
-    return mm_cell_head(l, cols) + mm_up(cols, mm_unit_cols(&l->w->quant)) * MM_PANEL * bits / 8;
+    return mm_cell_head(l, cols) + mm_up(cols, MM_UNIT) * MM_PANEL * bits / 8;
 }
 
 /* sheaf__mm_codes - W, or the larger one. */
@@ -69,22 +65,32 @@ static inline int64_t mm_cell_at(const mm_codes *l, int64_t row, int64_t k0)
            panel * (l->w->k - k0 >= MM_BLOCK ? l->cell : mm_cell_bytes(l, l->w->k - k0));
 }
 
+/* How far the codes of a unit's pair of columns are shifted. */
+static inline int mm_code_shift(int bits, int pair)
+{
+    return bits == 8 ? pair * 8 : pair % 2 * 8 + pair / 2 * 4;
+}
+
 /* The word of a cell's codes that has row r of the panel and column c of the block, and how far it
  * is shifted. */
 static inline int64_t mm_code_word(const sheaf__quant *q, int64_t r, int64_t c, int *shift)
 {
-    const int64_t unit = mm_unit_cols(q);
-    *shift = (int)(c % unit / 2) * sheaf__code_bits(q->codes);
-    return (c / unit * MM_PANEL + r) * 2 + c % 2;
+    const int bits = sheaf__code_bits(q->codes), pair = (int)(c % MM_UNIT / 2);
+    *shift = mm_code_shift(bits, pair);
+    if (bits == 8)
+        return (c / MM_UNIT * MM_PANEL + r) * 2 + c % 2;
+    *shift += (int)(c % 2) * 16;
+    return c / MM_UNIT * MM_PANEL + r;
 }
 
-/* sheaf__mm_value - W[row][col] rounded to w->dtype, as x W^T has it, or (back) as dy W. Does not
- * depend on what the thread does with denormals. */
-float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, bool back);
+/* sheaf__mm_value - W[row][col] rounded to w->dtype, as what it is made. sheaf__mm_scale - by what
+ * its number is multiplied. They do not depend on what the thread does with denormals. */
+float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, mm_made made);
+float sheaf__mm_scale(const mm_codes *l, int64_t row, int64_t col);
 /* sheaf__mm_values - columns [col, col + cols), even ones on, all in one block, of the panel that
  * has W's row: [steps][32] words. */
 void sheaf__mm_values(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,
-                      bool back);
+                      mm_made made);
 /* sheaf__mm_rows_to_cells - a weight of rows, or a part of one, in memory of its own. */
 sheaf_status *sheaf__mm_rows_to_cells(sheaf__packed *to, const sheaf__packed *rows);
 

@@ -17,6 +17,7 @@ typedef struct table {
 #define MUL(a, b) _mm256_mul_ps(a, b)
 #define SUB(a, b) _mm256_sub_ps(a, b)
 #define ILOAD(p) _mm256_loadu_si256((const __m256i *)(p))
+#define SPLAT(x) _mm256_set1_ps(x)
 #define SHIFT(i, n) _mm256_srl_epi32(i, _mm_cvtsi32_si128(n))
 #define NEXT(i, n) _mm256_srli_epi32(i, n)
 #define TABLE(p)                                                                                   \
@@ -24,6 +25,12 @@ typedef struct table {
         _mm256_loadu_ps(p), _mm256_loadu_ps((p) + 8)                                               \
     }
 #define SIGNED(i) _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(i, 24), 24))
+
+static inline __m256i TWICE(const uint32_t *p)
+{
+    const __m256i x = _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_or_si256(x, _mm256_slli_epi64(x, 16));
+}
 
 /* Three bits are looked up, the fourth one chooses. */
 static inline __m256 LOOKUP(table t, __m256i i)

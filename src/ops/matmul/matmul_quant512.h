@@ -15,11 +15,18 @@ typedef __m512 table;
 #define MUL(a, b) _mm512_mul_ps(a, b)
 #define SUB(a, b) _mm512_sub_ps(a, b)
 #define ILOAD(p) _mm512_loadu_si512(p)
+#define SPLAT(x) _mm512_set1_ps(x)
 #define SHIFT(i, n) _mm512_srl_epi32(i, _mm_cvtsi32_si128(n))
 #define NEXT(i, n) _mm512_srli_epi32(i, n)
 #define TABLE(p) _mm512_loadu_ps(p)
 #define LOOKUP(t, i) _mm512_permutexvar_ps(i, t)
 #define SIGNED(i) _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(i, 24), 24))
+
+static inline __m512i TWICE(const uint32_t *p)
+{
+    const __m512i x = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_or_si512(x, _mm512_slli_epi64(x, 16));
+}
 
 /* The smallest ones are eighths of 2^-6; no denormal number is met on the way. */
 static inline __m512 FLOAT8(__m512i words)

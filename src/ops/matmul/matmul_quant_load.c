@@ -37,32 +37,33 @@ static row_parts parts_of(const mm_load_codes *load, int64_t row)
     return out;
 }
 
-/* Sixteen codes of 4 bits: those of even columns, and those of odd ones. */
-static void put_sixteen(uint32_t to[2], const uint8_t *codes)
+/* A unit's codes of 4 bits. */
+static uint32_t eight_codes(const uint8_t *codes)
 {
-    uint32_t even = 0, odd = 0;
-    for (int c = 0; c < 8; c++) {
-        even |= (uint32_t)codes[2 * c] << 4 * c;
-        odd |= (uint32_t)codes[2 * c + 1] << 4 * c;
-    }
-    to[0] = even;
-    to[1] = odd;
+    uint32_t word = 0;
+    for (int c = 0; c < MM_UNIT; c++)
+        word |= (uint32_t)codes[c] << (c % 2 * 16 + mm_code_shift(4, c / 2));
+    return word;
 }
 
-/* A row's codes in a block: words [units][2], MM_PANEL pairs of words apart. */
-static void put_codes(uint32_t *to, const sheaf__quant *q, const uint8_t *codes, int64_t cols)
+/* Row r's codes in a block. */
+static void put_codes(uint32_t *to, const sheaf__quant *q, int64_t r, const uint8_t *codes,
+                      int64_t cols)
 {
-    const int64_t unit = mm_unit_cols(q);
-    const int bits = sheaf__code_bits(q->codes);
-    for (int64_t u = 0; u < cols; u += unit, to += 2 * MM_PANEL) {
-        const int64_t n = codes == NULL ? 0 : mm_min(unit, cols - u);
-        if (bits == 4 && n == 16) {
-            put_sixteen(to, codes + u);
+    const int64_t words = sheaf__code_bits(q->codes) / 4;
+    for (int64_t u = 0; u < cols; u += MM_UNIT) {
+        const int64_t n = codes == NULL ? 0 : mm_min(MM_UNIT, cols - u);
+        uint32_t *unit = &to[(u / MM_UNIT * MM_PANEL + r) * words];
+        memset(unit, 0, (size_t)words * sizeof *to);
+        if (words == 1 && n == MM_UNIT) {
+            *unit = eight_codes(codes + u);
             continue;
         }
-        to[0] = to[1] = 0;
-        for (int64_t c = 0; c < n; c++)
-            to[c % 2] |= (uint32_t)codes[u + c] << c / 2 * bits;
+        for (int64_t c = u; c < u + n; c++) {
+            int shift;
+            const int64_t word = mm_code_word(q, r, c, &shift);
+            to[word] |= (uint32_t)codes[c] << shift;
+        }
     }
 }
 
@@ -99,7 +100,7 @@ static void put_row(const mm_codes *l, int64_t row, const row_parts *from)
         }
         put_groups(cell + r * size, (uint8_t *)cell + groups * MM_PANEL * size + r, w, from, first,
                    groups, held);
-        put_codes((uint32_t *)(cell + mm_cell_head(l, cols)) + 2 * r, q,
+        put_codes((uint32_t *)(cell + mm_cell_head(l, cols)), q, r,
                   from->codes == NULL ? NULL : from->codes + k0, cols);
     }
     if (q->grouping == SHEAF__GROUPS_INDEXED) {

@@ -1,5 +1,6 @@
 /* matmul_quant_test.c - weights in codes: their values are those of the formats' rules, and
- * products have the bytes of those with plain panels of these values. */
+ * products have the bytes of those with plain panels of these values; of codes in groups, those of
+ * the reference, which is held to their rule. */
 #include <math.h>
 
 #include "ops/quant/quantise.h"
@@ -43,6 +44,9 @@ typedef struct twins {
     sheaf__quant_box box;
     float *value; /* [rows][cols] */
     sheaf__packed codes, ahead, back;
+    /* [rows][cols]: as bfloat16, and of each element the number of its group and the scale */
+    float *number, *scale;
+    int64_t *group;
 } twins;
 
 static float random_scale(kind kind)
@@ -195,11 +199,18 @@ static twins make_twins(sheaf_dtype dtype, const form *f, const sheaf__quant_box
     uint8_t *codes = keep((size_t)(n * k));
     float *back = keep((size_t)(n * k) * 4);
     t.value = keep((size_t)(n * k) * 4);
+    t.number = keep((size_t)(n * k) * 4);
+    t.scale = keep((size_t)(n * k) * 4);
+    t.group = keep((size_t)(n * k) * sizeof *t.group);
     for (int64_t i = 0; i < n * k; i++) {
         const int64_t g = number_of_group(f, &from, box->row0 + i / k, box->col0 + i % k);
         const bool int8 = f->q.codes == SHEAF__INT8;
         codes[i] = (uint8_t)below(sheaf__code_bits(f->q.codes) == 4 ? 16 : 256);
-        t.value[i] = number_of(f->q.codes, codes[i], f->q.zeros ? from.zero[g] : 8) * from.scale[g];
+        const float number = number_of(f->q.codes, codes[i], f->q.zeros ? from.zero[g] : 8);
+        t.value[i] = number * from.scale[g];
+        t.number[i] = sheaf__rounded(number, SHEAF_BF16);
+        t.scale[i] = from.scale[g];
+        t.group[i] = g;
         back[i] = int8 ? t.value[i] : sheaf__rounded(t.value[i], f->q.dtype);
     }
     t.ahead = plain_room(dtype, n, k);
@@ -306,13 +317,22 @@ static void make_terms(sheaf__term *codes, sheaf__term *plain, sheaf_dtype dtype
     plain->w = &w[1];
 }
 
+/* Whether some term is of codes in groups. */
+static bool has_groups(const sheaf__product *job, sheaf__sums sums)
+{
+    bool some = false;
+    for (int t = 0; t < job->nterms; t++)
+        some |= mm_in_groups(&job->term[t]);
+    return some && sums == SHEAF__PAIRS && job->dtype == SHEAF_BF16;
+}
+
 static void check_same(const form *f, const sheaf__product *job, const sheaf__product *plain,
                        sheaf__sums sums, int turn)
 {
     const bool few = getenv("SHEAF_SANITIZED") != NULL;
     const size_t bytes = (size_t)extent(job->m, job->n, job->ldy) * (job->out == SHEAF_F32 ? 4 : 2);
     const void *before = memcpy(keep(bytes), job->y, bytes);
-    run_ref(plain, sums);
+    run_ref(has_groups(job, sums) ? job : plain, sums);
     const void *want = memcpy(keep(bytes), job->y, bytes);
     for (int isa = 0; isa < nisas; isa++)
         for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
@@ -376,6 +396,69 @@ static void test_quant__products_are_the_same(void **state)
     }
 }
 
+/* One result as docs/contract.md, 1.9, has it. */
+static float by_rule(const twins *t, const sheaf__term *term, int64_t i, int64_t j)
+{
+    const int64_t k = t->box.cols;
+    float sum = 0;
+    for (int64_t at = 0, end; at < k; at = end) {
+        float block = 0;
+        for (end = at; end < k && (end == at || end % 256 != 0) &&
+                       t->group[j * k + end] == t->group[j * k + at];
+             end++)
+            ;
+        for (int64_t c = at; c < end; c += 2)
+            for (int64_t e = mm_min(c + 1, end - 1); e >= c; e--)
+                block = fmaf(sheaf__load(term->a, i * term->lda + e, SHEAF_BF16),
+                             t->number[j * k + e], block);
+        const float scale = t->scale[j * k + at];
+        sum = at == 0 ? scale * block : fmaf(scale, block, sum);
+    }
+    return sum;
+}
+
+/* Sums of codes in groups, of slices that begin within one, by the rule. */
+static void test_quant__groups_are_summed_by_the_rule(void **state)
+{
+    (void)state;
+    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4 };
+    static const int64_t blocks[] = { 0, 16, 32, 48, 64, 128, 256, 320, 4096 };
+    const unsigned before = _mm_getcsr();
+    for (int i = 0; i < 54; i++) {
+        form f = { .q = { .codes = codes[i % 3],
+                          .grouping = i % 2 ? SHEAF__GROUPS_OF_ROW : SHEAF__GROUPS_FLAT,
+                          .block = blocks[i / 3 % 9],
+                          .dtype = SHEAF_BF16 },
+                   .out = 40,
+                   .in = 1 + below(900) };
+        if (f.q.grouping == SHEAF__GROUPS_FLAT && f.q.block == 0)
+            f.q.block = 64;
+        if (f.q.grouping == SHEAF__GROUPS_FLAT)
+            f.in = f.q.block * (1 + below(6));
+        f.q.doubled = f.q.grouping == SHEAF__GROUPS_FLAT && below(2);
+        const int64_t col0 = below(2) ? 0 : (f.in - 1) / 16 / 2 * 16;
+        const sheaf__quant_box box = { f.in, 0, f.out, col0, f.in - col0 };
+        const twins t = make_twins(SHEAF_BF16, &f, &box, ORDINARY);
+        sheaf__term term = random_term(SHEAF_BF16, SHEAF__B_NK, false, 2, 1, box.cols, ORDINARY);
+        term.form = SHEAF__B_AHEAD;
+        term.w = &t.codes;
+        assert_true(mm_in_groups(&term));
+        const sheaf__product job = plain_job(SHEAF_BF16, 2, f.out, &term, 1);
+        run_ref(&job, SHEAF__PAIRS);
+        _mm_setcsr(before | FLUSH);
+        for (int64_t r = 0; r < 2; r++)
+            for (int64_t j = 0; j < f.out; j++) {
+                const float want = by_rule(&t, &term, r, j),
+                            got = ((const float *)job.y)[r * job.ldy + j];
+                if (memcmp(&got, &want, sizeof got) != 0)
+                    fail_msg("row %d column %d: %a, wanted %a: %s", (int)r, (int)j, (double)got,
+                             (double)want, text_of(&f));
+            }
+        _mm_setcsr(before);
+        drop_all();
+    }
+}
+
 /* Few rows, which read codes as they lie in memory: scales from which vectors would make zeros, and
  * a last odd column beside which, with the largest scale, what fills up the pair is infinite. */
 static void test_quant__few_rows_heed_the_edges(void **state)
@@ -405,6 +488,25 @@ static void test_quant__few_rows_heed_the_edges(void **state)
     }
 }
 
+/* What a kernel computed, by the reference: some columns. */
+static void check_groups(const sheaf__product *job, const form *f, const char *name)
+{
+    sheaf__product want = *job;
+    const int64_t first[] = { 0, job->n / 2, job->n - 9 };
+    want.y = keep((size_t)extent(job->m, job->n, job->ldy) * 4);
+    for (size_t i = 0; i < ARRAY_LEN(first); i++) {
+        const unsigned before = _mm_getcsr();
+        _mm_setcsr(before | FLUSH);
+        sheaf__product_ref_part(&want, SHEAF__PAIRS, 0, job->m, first[i], first[i] + 9);
+        _mm_setcsr(before);
+        for (int64_t r = 0; r < job->m; r++)
+            if (memcmp((float *)job->y + r * job->ldy + first[i],
+                       (float *)want.y + r * job->ldy + first[i], 9 * 4) != 0)
+                fail_msg("%s, m %d, row %d, columns %d on: %s", name, (int)job->m, (int)r,
+                         (int)first[i], text_of(f));
+    }
+}
+
 /* Production sizes, every form: against plain panels by the kernels, which are held to the
  * reference elsewhere. */
 static void test_quant__large_ones_too(void **state)
@@ -414,6 +516,7 @@ static void test_quant__large_ones_too(void **state)
         { { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, false, SHEAF_BF16 }, 1408, 2048 },
         { { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, true, SHEAF_F16 }, 2048, 704 },
         { { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, false, SHEAF_BF16 }, 640, 1104 },
+        { { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, false, SHEAF_BF16 }, 4096, 1376 },
         { { SHEAF__FP4, SHEAF__GROUPS_FLAT, 64, 0, false, false, SHEAF_F32 }, 1000, 1024 },
         { { SHEAF__INT4, SHEAF__GROUPS_OF_ROW, 128, 0, true, false, SHEAF_F16 }, 1024, 2048 },
         { { SHEAF__INT4, SHEAF__GROUPS_OF_ROW, 32, 0, false, false, SHEAF_F16 }, 1024, 2048 },
@@ -447,6 +550,10 @@ static void test_quant__large_ones_too(void **state)
                     d->sums = (sheaf__sums)sums;
                     sheaf__mm_products_with(isas[isa], d, &job, 1);
                     sheaf__mm_products_with(isas[isa], d, &plain, 1);
+                    if (has_groups(&job, d->sums)) {
+                        check_groups(&job, f, isas[isa]->name);
+                        continue;
+                    }
                     for (int64_t r = 0; r < m; r++)
                         if (memcmp((float *)job.y + r * job.ldy, (float *)plain.y + r * job.ldy,
                                    (size_t)n * 4) != 0)
@@ -464,6 +571,7 @@ int main(void)
     const struct CMUnitTest all[] = {
         cmocka_unit_test(test_quant__rows_have_the_values),
         cmocka_unit_test(test_quant__products_are_the_same),
+        cmocka_unit_test(test_quant__groups_are_summed_by_the_rule),
         cmocka_unit_test(test_quant__few_rows_heed_the_edges),
         cmocka_unit_test(test_quant__large_ones_too),
     };

@@ -1,160 +1,142 @@
-/* matmul_quant_tile.h - tiles of few rows that take codes of 4 bits as they lie in memory
- * (matmul_quant.h), and make words of a panel of them in registers; part of matmul_kernel.h.
+/* matmul_quant_tile.h - tiles of few rows that take codes in groups as they lie in memory
+ * (matmul_quant.h); part of matmul_kernel.h.
  *
- * A word has eight codes. The lookup sees only the lowest four bits, so every second code is there
- * where the word is loaded from its second, third or fourth byte on: the units that shift are what
- * such a tile waits for, loads are not. */
+ * What a code stands for is looked up in a table of 16 bits, pair by pair; a group's sum meets its
+ * scale when it is added to those before. `unit_of_codes` and `group_sum` are the vectors'. */
 #include "ops/matmul/matmul_quant.h"
-#include "ops/matmul/matmul_quant512.h"
 #include "ops/quant/values.h"
 
-/* The two vectors of a step from codes that lie lowest in words. */
-static inline __attribute__((always_inline)) void
-words_of_step(__m512i w[2], const __m512i code[4], __m512 numbers, const __m512 scale[4])
+#define OF_PANEL (MM_PANEL / LANES) /* vectors */
+
+/* The numbers of 16 codes, as bfloat16. */
+static inline void numbers_of(uint16_t to[16], sheaf__codes codes)
 {
-    __m512 x[4];
-    UNROLL for (int q = 0; q < 4; q++) x[q] =
-        _mm512_mul_ps(_mm512_permutexvar_ps(code[q], numbers), scale[q]);
-    UNROLL for (int v = 0; v < 2; v++) w[v] = (__m512i)_mm512_cvtne2ps_pbh(x[2 * v + 1], x[2 * v]);
+    static const uint32_t nf4[16] = SHEAF__NF4_BITS, fp4[16] = SHEAF__FP4_BITS;
+    for (int i = 0; i < 16; i++)
+        to[i] = mm_to_bf16(codes == SHEAF__NF4   ? sheaf__float(nf4[i])
+                           : codes == SHEAF__FP4 ? sheaf__float(fp4[i])
+                                                 : (float)(i - 8));
 }
 
-/* `steps` of a unit, of which there are 8; of the last one, if it is `odd`, the second column is
- * none. */
-static inline __attribute__((always_inline)) void
-unit_of_codes(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, int64_t steps,
-              bool odd, __m512 numbers, const __m512 scale[4], const int rows)
+#if LANES == 16
+#include "ops/matmul/matmul_quant_tile512.h"
+#else
+#include "ops/matmul/matmul_quant_tile256.h"
+#endif
+
+/* v = fma(scale, group's sum, v) of vectors [first, first + count). */
+static inline __attribute__((always_inline)) void add_group(vec c[ROWS][MOST_VECTORS],
+                                                            const vec g[ROWS][MOST_VECTORS],
+                                                            const float *scales, const int first,
+                                                            const int count, const int rows)
 {
-    __m512i code[4];
-    UNROLL for (int s = 0; s < 8; s++)
+    UNROLL for (int v = first; v < first + count; v++)
     {
-        __m512i w[2];
-        if (s >= steps)
-            return;
-        UNROLL for (int q = 0; q < 4; q++)
-        {
-            code[q] = s % 2 ? _mm512_srli_epi32(code[q], 4)
-                            : _mm512_loadu_si512((const char *)(words + 16 * q) + s / 2);
-            __asm__("" : "+v"(code[q])); /* not loaded again for the next step */
-        }
-        words_of_step(w, code, numbers, scale);
-        if (odd && s + 1 == steps) {
-            w[0] = _mm512_and_si512(w[0], _mm512_set1_epi32(0xffff));
-            w[1] = _mm512_and_si512(w[1], _mm512_set1_epi32(0xffff));
-        }
-        step_wide(c, a + 4 * s, (const uint32_t *)w, 0, rows, 2);
+        const vec scale = LOAD(scales + v * LANES);
+        UNROLL for (int r = 0; r < rows; r++) c[r][v] = FMA(scale, group_sum(g[r], v), c[r][v]);
     }
 }
 
-/* Scales of a group, each for two columns; false: vectors would flush what they are for. */
-static inline __attribute__((always_inline)) bool scales_of(__m512 scale[4], const float *from)
+/* Columns [0, cols) of a group. */
+static inline __attribute__((always_inline)) void
+group_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, int64_t cols,
+               const numbers *n, const int first, const int count, const int rows)
 {
-    const __m512i low = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
-                  high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    const __m512 x = _mm512_loadu_ps(from), y = _mm512_loadu_ps(from + 16);
-    scale[0] = _mm512_permutexvar_ps(low, x);
-    scale[1] = _mm512_permutexvar_ps(high, x);
-    scale[2] = _mm512_permutexvar_ps(low, y);
-    scale[3] = _mm512_permutexvar_ps(high, y);
-    return ORDINARY(x) && ORDINARY(y);
+    for (; cols >= MM_UNIT; cols -= MM_UNIT, words += MM_PANEL, a += MM_UNIT / 2 * A_PAIR)
+        unit_of_codes(g, a, words, MM_UNIT, n, first, count, rows);
+    if (cols > 0)
+        unit_of_codes(g, a, words, cols, n, first, count, rows);
 }
 
-static inline __attribute__((always_inline)) bool tile_of_taken(const operands *in, const store *s,
+static inline __attribute__((always_inline)) void
+clear_sums(vec g[ROWS][MOST_VECTORS], const int first, const int count, const int rows)
+{
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = first; v < first + count; v++)
+        g[r][v] = ZERO();
+}
+
+/* All groups of vectors [first, first + count). Of one row two at once, as a sum alone would wait
+ * for itself. */
+static inline __attribute__((always_inline)) void
+groups_of_codes(vec c[ROWS][MOST_VECTORS], const mm_taken *t, const char *a, const float *scales,
+                const uint32_t *words, const numbers *n, const int first, const int count,
+                const int rows)
+{
+    for (int64_t col = 0, end = t->first; col < t->cols; end = mm_min(t->cols, end + t->block)) {
+        vec g[ROWS][MOST_VECTORS], h[ROWS][MOST_VECTORS];
+        const int64_t cols = end - col;
+        clear_sums(g, first, count, rows);
+        if (rows * TWO_GROUPS == 1 && cols % MM_UNIT == 0 && end + cols <= t->cols &&
+            (cols == t->block || end + cols == t->cols) && cols <= t->block) {
+            const char *then = a + cols / 2 * A_PAIR;
+            clear_sums(h, first, count, rows);
+            for (int64_t u = 0; u < cols / MM_UNIT; u++) {
+                const int64_t at = u * (MM_UNIT / 2) * A_PAIR;
+                unit_of_codes(g, a + at, words + u * MM_PANEL, MM_UNIT, n, first, count, rows);
+                unit_of_codes(h, then + at, words + (cols / MM_UNIT + u) * MM_PANEL, MM_UNIT, n,
+                              first, count, rows);
+            }
+            add_group(c, g, scales, first, count, rows);
+            scales += MM_PANEL;
+            add_group(c, h, scales, first, count, rows);
+            a = then;
+            words += cols / MM_UNIT * MM_PANEL;
+            col = end;
+            end += cols;
+        } else {
+            group_of_codes(g, a, words, cols, n, first, count, rows);
+            add_group(c, g, scales, first, count, rows);
+        }
+        a += (end - col) / 2 * A_PAIR;
+        words += (end - col) / MM_UNIT * MM_PANEL;
+        scales += MM_PANEL;
+        col = end;
+    }
+}
+
+static inline __attribute__((always_inline)) void tile_of_taken(const operands *in, const store *s,
                                                                 const float *scales,
                                                                 const uint32_t *words,
                                                                 const int rows)
 {
-    static const uint32_t nf4[16] = SHEAF__NF4_BITS, fp4[16] = SHEAF__FP4_BITS;
-    static const float int4[16] = { -8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7 };
     const mm_taken *t = in->taken;
-    const sheaf__codes codes = t->w->quant.codes;
-    const __m512 numbers = _mm512_loadu_ps(codes == SHEAF__NF4   ? (const void *)nf4
-                                           : codes == SHEAF__FP4 ? (const void *)fp4
-                                                                 : (const void *)int4);
-    const char *a = in->a;
+    const place p = s->addend[0];
+    const int at_once = rows <= WHOLE_PANELS ? OF_PANEL : OF_PANEL / 2;
     vec c[ROWS][MOST_VECTORS];
-    UNROLL for (int r = 0; r < rows; r++) c[r][0] = c[r][1] = ZERO();
-    for (int64_t col = 0; col < t->cols; scales += MM_PANEL) {
-        const int64_t end = mm_min(t->cols, col + t->block);
-        __m512 scale[4];
-        if (!scales_of(scale, scales))
-            return false;
-        for (; col + 16 <= end; col += 16, words += 8 * MM_PANEL / 4, a += 32)
-            unit_of_codes(c, a, words, 8, false, numbers, scale, rows);
-        if (col < end)
-            unit_of_codes(c, a, words, (end - col + 1) / 2, end % 2 != 0, numbers, scale, rows);
-        col = end;
-    }
-    put(c, s, rows, 2);
-    return true;
+    numbers n;
+    fill_numbers(&n, t->w->quant.codes);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < OF_PANEL; v++) c[r][v] =
+        s->begun ? LOAD(p.at + r * p.ld + v * LANES) : SPLAT(-0.0f); /* adding it changes nothing */
+    UNROLL for (int v = 0; v < OF_PANEL; v += at_once)
+        groups_of_codes(c, t, in->a, scales, words, &n, v, at_once, rows);
+    put_from(c, s, s->begun, rows, OF_PANEL);
 }
 
 #define TAKEN_TILE(rows)                                                                           \
-    static bool taken_##rows(const operands *in, const store *s, const float *scales,              \
+    static void taken_##rows(const operands *in, const store *s, const float *scales,              \
                              const uint32_t *words)                                                \
     {                                                                                              \
-        return tile_of_taken(in, s, scales, words, rows);                                          \
+        tile_of_taken(in, s, scales, words, rows);                                                 \
     }
 #define TAKEN_ROW(rows) taken_##rows,
 TAKEN(TAKEN_TILE)
-typedef bool taken_fn(const operands *in, const store *s, const float *scales,
+typedef void taken_fn(const operands *in, const store *s, const float *scales,
                       const uint32_t *words);
 static taken_fn *const tiles_of_taken[] = { TAKEN(TAKEN_ROW) };
 
-/* By a panel in memory, where it has to be. */
-static __attribute__((noinline)) void run_expanded(const mm_codes *l, const operands *in,
-                                                   const store *s, tile_fn *run)
+static inline void run_taken(const operands *in, const store *s, int64_t rows)
 {
     const mm_taken *t = in->taken;
-    uint32_t panel[MM_PANEL * MM_BLOCK / 2];
-    operands plain = *in;
-    NAME(mm_values)(panel, l, t->row + in->panel * MM_PANEL, t->k0, t->cols, false);
-    plain.b = panel;
-    run(&plain, s);
+    const char *cell = t->cells + in->panel * t->bytes;
+    float room[MM_MOST_SCALES];
+    tiles_of_taken[rows - 1](in, s, sheaf__mm_scales(room, t, in->panel),
+                             (const uint32_t *)(cell + t->head));
 }
 
-/* Scales that are codes themselves; false: as scales_of(). */
-static inline bool restored(float *to, const mm_taken *t, int64_t panel, const uint8_t *codes)
-{
-    const __m512i apart = _mm512_set1_epi32((int)t->apart),
-                  row = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const bool alike = (t->number | t->apart) % 4 == 0 && t->block == 64; /* in one of 256 groups */
-    bool ordinary = true;
-    for (int half = 0; half < 2; half++) {
-        const int64_t first = panel * MM_PANEL + 16 * half, rows = t->w->n - t->row - first;
-        const __mmask16 have = rows >= 16 ? 0xffff : rows <= 0 ? 0 : (__mmask16)((1 << rows) - 1);
-        const __m512i number = _mm512_add_epi32(
-            _mm512_set1_epi32((int)(t->number + first * t->apart)), _mm512_mullo_epi32(row, apart));
-        __m512 by = _mm512_setzero_ps();
-        for (int64_t g = 0; g * t->block < t->cols; g++) {
-            const __m512i at = _mm512_srli_epi32(
-                              _mm512_add_epi32(number, _mm512_set1_epi32((int)g)), 8),
-                          code = _mm512_cvtepu8_epi32(
-                              _mm_loadu_si128((const __m128i *)(codes + g * MM_PANEL + 16 * half)));
-            if (g == 0 || !alike) {
-                by = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), have, at, t->nested, 4);
-                ordinary = ordinary && ORDINARY(by);
-            }
-            const __m512 product = _mm512_mul_ps(_mm512_i32gather_ps(code, t->map, 4), by);
-            _mm512_storeu_ps(to + g * MM_PANEL + 16 * half,
-                             _mm512_add_ps(product, _mm512_set1_ps(t->w->offset)));
-        }
-    }
-    return ordinary;
-}
-
-static inline void run_taken(const operands *in, const store *s, int64_t rows, tile_fn *run)
-{
-    const mm_taken *t = in->taken;
-    const char *cell = (const char *)in->b + in->panel * t->bytes;
-    const float *scales = (const float *)cell;
-    float all[MM_BLOCK / 16 * MM_PANEL];
-    bool able = true;
-    if (t->w->quant.doubled) {
-        able = restored(all, t, in->panel, (const uint8_t *)cell);
-        scales = all;
-    }
-    if (able && tiles_of_taken[rows - 1](in, s, scales, (const uint32_t *)(cell + t->head)))
-        return;
-    const mm_codes l = sheaf__mm_codes(t->w);
-    run_expanded(&l, in, s, run);
-}
+/* Tiles as wide as a panel, for what else such a product meets. */
+#if LANES == 8
+#define PANEL_TILE(rows) PAIRS_FN(panel_##rows, rows, OF_PANEL)
+#define PANEL_ROW(rows) panel_##rows,
+TAKEN(PANEL_TILE)
+static tile_fn *const panel_tiles[] = { TAKEN(PANEL_ROW) };
+#endif

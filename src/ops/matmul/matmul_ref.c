@@ -45,16 +45,17 @@ static float weight(const sheaf__packed *w, const uint32_t *panel, int64_t k)
     return w->dtype == SHEAF_BF16 ? sheaf__from_bf16(half) : sheaf__from_f16(half);
 }
 
-/* Elements [k0, k0 + count) of column j of B. */
-static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t j, int64_t k0,
-                    int64_t count)
+/* Elements [k0, k0 + count) of column j of B. groups: of codes their numbers. */
+static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, bool groups, int64_t j,
+                    int64_t k0, int64_t count)
 {
     const uint32_t *panel;
     if (mm_quantised(t)) {
         const bool back = t->form == SHEAF__B_BACK;
+        const mm_made made = back ? MM_BACK : groups ? MM_NUMBERS : MM_AHEAD;
         const mm_codes l = sheaf__mm_codes(t->w);
         for (int64_t k = k0; k < k0 + count; k++)
-            *dst++ = sheaf__mm_value(&l, back ? k : j, back ? j : k, back);
+            *dst++ = sheaf__mm_value(&l, back ? k : j, back ? j : k, made);
         return;
     }
     if (mm_compressed(t)) {
@@ -116,12 +117,12 @@ static float tiles_sum(const float *a, const float *b, int64_t count)
 }
 
 /* The sum of one block. What is missing of a last pair, or of a last chunk, is zero. */
-static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums, int64_t i,
-                       int64_t j, int64_t k0, int64_t count)
+static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums, bool groups,
+                       int64_t i, int64_t j, int64_t k0, int64_t count)
 {
     float a[MM_BLOCK] = { 0 }, b[MM_BLOCK] = { 0 };
     fetch_a(a, t, dtype, i, k0, count);
-    fetch_b(b, t, dtype, j, k0, count);
+    fetch_b(b, t, dtype, groups, j, k0, count);
     if (dtype != SHEAF_BF16)
         return mm_quiet(plain_sum(a, b, count));
     return mm_quiet(sums == SHEAF__TILES ? tiles_sum(a, b, count) : pairs_sum(a, b, count));
@@ -144,7 +145,7 @@ static uint32_t chain_on(uint32_t chain, const sheaf__term *t, sheaf_dtype dtype
     uint16_t a[MM_BLOCK], b[MM_BLOCK];
     fetch_a(x, t, dtype, i, k0, count);
     narrow(a, x, dtype, count);
-    fetch_b(x, t, dtype, j, k0, count);
+    fetch_b(x, t, dtype, false, j, k0, count);
     narrow(b, x, dtype, count);
     return sheaf__mma_chain(sums, dtype, chain, a, b, count);
 }
@@ -178,6 +179,14 @@ static float chains_sum(const sheaf__product *job, sheaf__sums sums, int first, 
     return mm_quiet(any ? sum + ended(chain) : ended(chain));
 }
 
+/* The sum with a block of codes in groups. */
+static float scaled(float sum, bool any, const sheaf__term *t, int64_t j, int64_t k0, float block)
+{
+    const mm_codes l = sheaf__mm_codes(t->w);
+    const float scale = sheaf__mm_scale(&l, j, k0);
+    return mm_quiet(any ? fmaf(scale, block, sum) : scale * block);
+}
+
 /* The sum of the job's p-th slice: blocks in ascending order, across its terms. */
 static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64_t i, int64_t j)
 {
@@ -188,11 +197,12 @@ static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64
     if (mm_by_mma(job, sums))
         return chains_sum(job, sums, first, end, i, j);
     for (int t = first; t < end; t++) {
-        const int64_t k = job->term[t].k;
-        for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
-            const float block =
-                block_sum(&job->term[t], job->dtype, sums, i, j, k0, mm_min(MM_BLOCK, k - k0));
-            sum = any ? sum + block : block;
+        const sheaf__term *term = &job->term[t];
+        const bool groups = job->dtype == SHEAF_BF16 && sums == SHEAF__PAIRS && mm_in_groups(term);
+        for (int64_t k0 = 0, count; k0 < term->k; k0 += count) {
+            count = mm_block(term, k0, groups);
+            const float block = block_sum(term, job->dtype, sums, groups, i, j, k0, count);
+            sum = groups ? scaled(sum, any, term, j, k0, block) : any ? sum + block : block;
             any = true;
         }
     }

@@ -14,6 +14,7 @@ typedef __m128i halves;
 #define SPLAT(x) _mm256_set1_ps(x)
 #define ADD(a, b) _mm256_add_ps(a, b)
 #define MUL(a, b) _mm256_mul_ps(a, b)
+#define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define STEP(acc, a, b) _mm256_fmadd_ps(a, b, acc)
 #define ODD(v) _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000u)))
 #define EVEN(v) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(v), 16))

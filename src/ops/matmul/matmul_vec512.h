@@ -37,6 +37,7 @@ typedef __m512 vec;
 #define SPLAT(x) _mm512_set1_ps(x)
 #define ADD(a, b) _mm512_add_ps(a, b)
 #define MUL(a, b) _mm512_mul_ps(a, b)
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define WORD(p) _mm512_set1_ps(mm_load_float(p))
 #define QUIET(v)                                                                                   \
     _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q),                                  \

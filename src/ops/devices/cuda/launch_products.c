@@ -24,7 +24,8 @@ typedef struct table {
     bool maps;                 /* some are */
     bool mma;                  /* of the job whose parts are added */
     int64_t scratch;           /* bytes for sums that wait */
-    sheaf__codes_matrix *code; /* of terms that a kernel reads as codes */
+    const sheaf__packed *of;   /* sheaf__products_turn; of the job whose parts are added */
+    sheaf__codes_matrix *code; /* of terms that a kernel reads as codes, or scales of */
     int codes;
 } table;
 
@@ -79,6 +80,22 @@ static sheaf__products_part coded_part_of(const table *t, const sheaf__product *
     return p;
 }
 
+/* The parts of a term of numbers of codes in groups: its blocks. */
+static void add_blocks(table *t, const sheaf__product *job, const sheaf__term *term,
+                       const sheaf__packed *of)
+{
+    sheaf__term codes = *term;
+    codes.w = of;
+    sheaf__codes_matrix_of(&t->code[t->codes++], of);
+    for (int64_t k0 = 0, k; k0 < term->k; k0 += k) {
+        k = mm_block(&codes, k0, true);
+        sheaf__products_part *p = &t->part[t->parts++];
+        *p = part_of(job, term, k0, k);
+        p->scaled = t->codes;
+        p->col = (int32_t)k0;
+    }
+}
+
 static bool add_codes(table *t, const sheaf__term *term)
 {
     if (term->w == NULL || !term->w->quantised)
@@ -103,6 +120,10 @@ static int add_terms(table *t, const sheaf__product *job, int first, int end)
     int waits = 0;
     for (int i = first; i < end; i++) {
         const sheaf__term *term = &job->term[i];
+        if (t->of != NULL && t->of[i].quantised) {
+            add_blocks(t, job, term, &t->of[i]);
+            continue;
+        }
         const bool coded = add_codes(t, term);
         for (int64_t k0 = 0; k0 < term->k; k0 += part_k(t)) {
             if (t->mma && t->parts > before && (k0 > 0 || term->apart)) {
@@ -227,6 +248,7 @@ static void add_job(chosen *to, sheaf__cuda *gpu, table *t, const sheaf__product
 {
     const int first = t->parts, root = t->roots;
     t->mma = mm_by_mma(job, call->sums);
+    t->of = call->turn == NULL ? NULL : call->turn->of[job - call->job];
     add_parts(t, job);
     const int waits = most_waits(t->part + first, t->parts - first);
     const sheaf__products_kernel *kernel = NULL;
@@ -250,7 +272,7 @@ static void add_job(chosen *to, sheaf__cuda *gpu, table *t, const sheaf__product
                  .add = job->add,
                  .root = root,
                  .root_ld =
-                     (int32_t)(call->root_ld == NULL ? job->n : call->root_ld[job - call->job]),
+                     (int32_t)(call->turn == NULL ? job->n : call->turn->root_ld[job - call->job]),
                  .alpha = job->alpha,
                  .bias = job->bias,
                  .residual = job->residual,
@@ -264,7 +286,7 @@ static int64_t most_parts(const sheaf__product *job)
 {
     int64_t n = SHEAF_MAX_SLICES;
     for (int t = 0; t < job->nterms; t++)
-        n += 1 + job->term[t].k / SHEAF__MMA_CHAIN;
+        n += 3 + job->term[t].k / 16 + job->term[t].k / MM_BLOCK; /* the shortest groups, cut */
     return n;
 }
 
@@ -401,12 +423,12 @@ static bool run_jobs(sheaf__cuda *gpu, const sheaf__products_call *call, table *
 }
 
 bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
-                         const int64_t *root_ld)
+                         const sheaf__products_turn *turn)
 {
     const bool native = sheaf__cuda_computes(gpu, sheaf__cuda_sums(gpu));
     const sheaf__products_call all = { .job = job,
                                        .jobs = jobs,
-                                       .root_ld = root_ld,
+                                       .turn = turn,
                                        .sums = sheaf__cuda_sums(gpu),
                                        .native = native,
                                        .wide = sheaf__cuda_has_maps(gpu) && native,
@@ -420,8 +442,8 @@ bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
     table t = { .part = calloc((size_t)parts + 1, sizeof *t.part),
                 .root = calloc((size_t)all.jobs * SHEAF_MAX_SLICES + 1, sizeof *t.root),
                 .code = calloc(terms + 1, sizeof *t.code),
-                .scratch = (int64_t)(SHEAF__CUDA_SCRATCH -
-                                     (root_ld == NULL ? 0 : sheaf__cuda_panels(gpu))) };
+                .scratch =
+                    (int64_t)(SHEAF__CUDA_SCRATCH - (turn == NULL ? 0 : sheaf__cuda_panels(gpu))) };
     chosen *of = calloc((size_t)all.jobs + 1, sizeof *of);
     if (all.wide && parts <= MOST_MAPPED)
         t.map = aligned_alloc(_Alignof(sheaf__tensor_map), ((size_t)parts + 1) * 2 * sizeof *t.map);

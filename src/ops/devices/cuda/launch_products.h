@@ -16,11 +16,19 @@ typedef struct sheaf__products_kernel {
     int cluster; /* blocks that share a tile, and take one after the other; 0: of others */
 } sheaf__products_kernel;
 
+/* Of jobs that read panels, which are left alone. */
+typedef struct sheaf__products_turn {
+    const int64_t *root_ld; /* of each job's roots */
+    /* Of each job NULL, or of each of its terms the weight whose numbers it is, of codes in groups;
+     * not of a term where that is not quantised. */
+    const sheaf__packed **of;
+} sheaf__products_turn;
+
 /* What all jobs of a call are for the choice. */
 typedef struct sheaf__products_call {
     const sheaf__product *job;
     int jobs;
-    const int64_t *root_ld; /* of each job's roots; NULL: as many as it has columns */
+    const sheaf__products_turn *turn; /* or NULL */
     sheaf__sums sums;
     bool native; /* the GPU's tensor cores compute them */
     bool wide;   /* and it has the copy engine and wgmma */
@@ -52,9 +60,8 @@ const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call 
  * none. */
 const sheaf__products_kernel *sheaf__products_by_codes(const sheaf__product *job);
 /* sheaf__products_run - jobs whose quantised weights are all read as codes; false: it has no kernel
- * for one of them, and launched nothing. root_ld (sheaf__products_call): of jobs that read panels,
- * which are left alone. */
+ * for one of them, and launched nothing. turn: NULL, where no job reads panels. */
 bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
-                         const int64_t *root_ld);
+                         const sheaf__products_turn *turn);
 
 sheaf__cuda_operation sheaf__cuda_op_products; /* launch_products_codes.c */

@@ -19,7 +19,9 @@ typedef struct turn {
     int64_t *root_ld;
     float **root; /* [SHEAF_MAX_SLICES] of each */
     sheaf__term *term;
-    sheaf__packed *w; /* of each term */
+    sheaf__packed *w;  /* of each term */
+    sheaf__packed *of; /* of each, and of each job: see sheaf__products_turn */
+    const sheaf__packed **job_of;
     sheaf__codes_panels panels;
     sheaf_dtype dtype; /* of the panels that wait to be launched */
     int jobs, terms;
@@ -71,7 +73,8 @@ static void expand(turn *t)
 }
 
 /* The columns [j0, j0 + cols) of what A meets, as a weight that is none but rows. */
-static void add_panel(turn *t, sheaf__packed *to, const sheaf__term *term, int64_t j0, int64_t cols)
+static void add_panel(turn *t, sheaf__packed *to, const sheaf__term *term, int64_t j0, int64_t cols,
+                      bool numbers)
 {
     const sheaf__packed *w = term->w;
     const bool back = term->form == SHEAF__B_BACK;
@@ -89,7 +92,8 @@ static void add_panel(turn *t, sheaf__packed *to, const sheaf__term *term, int64
                                .rows = to->n,
                                .col0 = back ? j0 : 0,
                                .cols = to->k,
-                               .back = back };
+                               .back = back,
+                               .numbers = numbers };
     sheaf__codes_matrix_of(&p->of, w);
     t->dtype = w->dtype;
 }
@@ -101,13 +105,18 @@ static void add_term(turn *t, const sheaf__product *job, const sheaf__term *from
 {
     sheaf__term *to = &t->term[t->terms];
     sheaf__packed *w = &t->w[t->terms++];
+    const bool groups = job->dtype == SHEAF_BF16 && sheaf__cuda_sums(t->gpu) == SHEAF__PAIRS &&
+                        is_quantised(from) && mm_in_groups(from);
+    t->of[t->terms - 1].quantised = false;
     *to = *from;
     const int64_t size = mm_size(job->dtype);
     if (from->w == NULL) {
         to->b = (const char *)from->b + j0 * (from->form == SHEAF__B_NK ? from->ldb : 1) * size;
     } else if (is_quantised(from)) {
         to->w = w;
-        add_panel(t, w, from, j0, cols);
+        add_panel(t, w, from, j0, cols, groups);
+        if (groups)
+            t->of[t->terms - 1] = sheaf__packed_part(from->w, j0, cols);
     } else if (from->form == SHEAF__B_AHEAD) {
         to->w = w;
         *w = sheaf__packed_part(from->w, j0, cols);
@@ -126,6 +135,7 @@ static void add_job(turn *t, const sheaf__product *job, int64_t j0, int64_t cols
     *to = *job;
     to->n = cols;
     to->term = &t->term[t->terms];
+    t->job_of[t->jobs] = &t->of[t->terms];
     for (int i = 0; i < job->nterms; i++)
         add_term(t, job, &job->term[i], j0, cols);
     const int64_t out = j0 * mm_size(job->out);
@@ -144,7 +154,8 @@ static void add_job(turn *t, const sheaf__product *job, int64_t j0, int64_t cols
 static void run(turn *t)
 {
     expand(t);
-    if (t->jobs > 0 && !t->failed && !sheaf__products_run(t->gpu, t->job, t->jobs, t->root_ld))
+    const sheaf__products_turn turn = { t->root_ld, t->job_of };
+    if (t->jobs > 0 && !t->failed && !sheaf__products_run(t->gpu, t->job, t->jobs, &turn))
         t->failed = true;
     t->jobs = t->terms = 0;
     t->used = 0;
@@ -179,6 +190,7 @@ static int64_t columns_of(const turn *t, const sheaf__product *job, int64_t left
 static void add_whole(turn *t, const sheaf__product *job)
 {
     t->job[t->jobs] = *job;
+    t->job_of[t->jobs] = NULL;
     t->root_ld[t->jobs++] = job->n;
 }
 
@@ -240,9 +252,11 @@ static bool with_codes(sheaf__cuda *gpu, const sheaf__product *job, int jobs)
                .root_ld = calloc((size_t)jobs, sizeof *t.root_ld),
                .root = calloc((size_t)jobs * SHEAF_MAX_SLICES, sizeof *t.root),
                .term = calloc(terms + 1, sizeof *t.term),
-               .w = calloc(terms + 1, sizeof *t.w) };
-    bool done =
-        t.job != NULL && t.root_ld != NULL && t.root != NULL && t.term != NULL && t.w != NULL;
+               .w = calloc(terms + 1, sizeof *t.w),
+               .of = calloc(terms + 1, sizeof *t.of),
+               .job_of = calloc((size_t)jobs, sizeof *t.job_of) };
+    bool done = t.job != NULL && t.root_ld != NULL && t.root != NULL && t.term != NULL &&
+                t.w != NULL && t.of != NULL && t.job_of != NULL;
     for (int j = 0; j < jobs && done && !t.failed; j++)
         t.failed |= !run_job(&t, &job[j]);
     if (done && !t.failed)
@@ -254,6 +268,8 @@ static bool with_codes(sheaf__cuda *gpu, const sheaf__product *job, int jobs)
     free(t.root);
     free(t.term);
     free(t.w);
+    free(t.of);
+    free(t.job_of);
     return done;
 }
 

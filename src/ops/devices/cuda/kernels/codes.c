@@ -28,11 +28,12 @@ typedef struct scaled {
     float scale, zero;
 } scaled;
 
-DEVICE scaled scaled_of(const sheaf__codes_matrix *m, const codes_row *r, int64_t row,
-                        int32_t group, const float *map)
+DEVICE scaled scaled_of(const sheaf__codes_panel *p, const codes_row *r, int64_t row, int32_t group,
+                        const float *map)
 {
+    const sheaf__codes_matrix *m = &p->of;
     scaled s;
-    s.scale = codes_scale(m, r, row, group, map);
+    s.scale = p->numbers ? 1.0f : codes_scale(m, r, row, group, map);
     s.zero = m->codes == SHEAF__INT4 ? codes_zero(m, row, group) : 0.0f;
     return s;
 }
@@ -46,13 +47,14 @@ DEVICE float value_of(const sheaf__codes_matrix *m, const eight *x, int e, scale
 }
 
 /* Elements from `col` on, of a row up to column `last`; of one group more often than not. */
-DEVICE void values_of(float *v, const sheaf__codes_matrix *m, const float *table, int64_t row,
+DEVICE void values_of(float *v, const sheaf__codes_panel *p, const float *table, int64_t row,
                       int64_t col, int64_t last, bool bytes)
 {
+    const sheaf__codes_matrix *m = &p->of;
     const eight x = eight_codes(m, row, col, bytes);
     const codes_row r = codes_row_at(m, row);
     int32_t now = codes_group(m, &r, col);
-    scaled s = scaled_of(m, &r, row, now, table + 16);
+    scaled s = scaled_of(p, &r, row, now, table + 16);
     if (m->index == NULL && now == codes_group(m, &r, col + EACH - 1)) {
         UNROLL
         for (int e = 0; e < EACH; e++)
@@ -63,7 +65,7 @@ DEVICE void values_of(float *v, const sheaf__codes_matrix *m, const float *table
     for (int e = 0; e < EACH; e++) {
         const int32_t group = codes_group(m, &r, col + e < last ? col + e : last);
         if (group != now)
-            s = scaled_of(m, &r, row, group, table + 16);
+            s = scaled_of(p, &r, row, group, table + 16);
         now = group;
         v[e] = value_of(m, &x, e, s, bytes, table);
     }
@@ -105,9 +107,9 @@ KERNELS(codes_panels, sheaf__codes_panels, SHEAF__CODES_THREADS)
     float v[EACH];
     const int64_t last = p->col0 + p->cols - 1;
     if (p->of.codes == SHEAF__INT8 || p->of.codes == SHEAF__F8_E4M3)
-        values_of(v, &p->of, table, p->row0 + row, p->col0 + at, last, true);
+        values_of(v, p, table, p->row0 + row, p->col0 + at, last, true);
     else
-        values_of(v, &p->of, table, p->row0 + row, p->col0 + at, last, false);
+        values_of(v, p, table, p->row0 + row, p->col0 + at, last, false);
     UNROLL
     for (int e = 0; e < EACH; e++)
         if (p->back)

@@ -33,6 +33,7 @@ typedef struct sheaf__codes_panel {
     int64_t row0, rows, col0, cols; /* col0: a multiple of 8 */
     int32_t block0;                 /* of the launch: blocks of the panels before */
     bool back;                      /* for dy W */
+    bool numbers;                   /* of codes alone, not scaled */
 } sheaf__codes_panel;
 
 enum { SHEAF__CODES_THREADS = 256, SHEAF__CODES_EACH = 8, SHEAF__CODES_PANELS = 16 };

@@ -20,6 +20,7 @@
  * blocks of 256 start at its first element, which are added to the sum of those before (also of
  * parts before that do not end). A part of no elements stands for a slice that has none: +0. Parts
  * of no elements that do not end are not listed.
+ * Parts of codes in groups are blocks, whatever their length: sum = fma(scale, block, sum).
  * Weights are matrices like others: row-major [n, k], so that B_AHEAD is [n, k] and B_BACK [k, n].
  */
 #pragma once
@@ -42,9 +43,12 @@ typedef struct sheaf__products_part {
     uint8_t a_km, b_kn;
     uint8_t a_even, b_even; /* all rows begin at multiples of 16 bytes */
     uint8_t b_type;         /* sheaf_dtype of b: the job's, but of weights that are widened */
-    uint8_t coded;      /* b is codes: the table's number ldb of them; in products_codes.c alone */
-    uint16_t chain;     /* of coded: elements of its rows before, in PRODUCTS_CHAINs */
-} sheaf__products_part; /* 48 bytes */
+    uint8_t coded;  /* b is codes: the table's number ldb of them; in products_codes.c alone */
+    uint16_t chain; /* of coded: elements of its rows before, in PRODUCTS_CHAINs */
+    /* b is numbers of codes in groups, a block of one: the table's matrix of codes, counted from 1,
+     * and W's column where the part begins. Its sum meets the group's scale. 0: neither. */
+    int32_t scaled, col;
+} sheaf__products_part; /* 56 bytes */
 
 typedef struct sheaf__products_job {
     int32_t m, n;
@@ -75,7 +79,7 @@ typedef struct sheaf__products_table {
     float *waiting;
     /* Of each part's A and B, for the kernels of products_wide.c; else NULL. */
     const struct sheaf__tensor_map *map;
-    const struct sheaf__codes_matrix *codes; /* of coded parts */
+    const struct sheaf__codes_matrix *codes; /* of coded and scaled parts */
     int32_t jobs, tiles;
     int32_t waits; /* subtrees that wait at once, at most */
 } sheaf__products_table;

@@ -108,6 +108,24 @@ DEVICE void add_kept(float *x, const float *from, shape s)
         }
 }
 
+/* x = the sum with a scaled part's block x */
+DEVICE void add_scaled(float *x, const sheaf__products_table *t, const sheaf__products_job *job,
+                       const sheaf__products_part *part, const progress *p, shape s)
+{
+    ROLLED
+    for (int i = 0; i < s.tn / SIDE; i++) { /* columns of a thread */
+        const int at = place(s, i / 4) % s.tn + i % 4;
+        const float scale = products_scale(t, job, part, p->col0 + at);
+        UNROLL
+        for (int q = 0; q < RESULTS / 4; q++)
+            UNROLL
+        for (int e = 0; e < 4; e++)
+            if (q < quads(s) && place(s, q) % s.tn + e == at)
+                x[q * 4 + e] = products_scaled(scale, x[q * 4 + e],
+                                               p->any ? p->run[place(s, q) + e] : 0.0f, p->any);
+    }
+}
+
 DEVICE void clear(float *x)
 {
     UNROLL
@@ -222,8 +240,8 @@ DEVICE void end_chunk(float *x, float *odd, const progress *p, bool first, bool 
 
 /* A part's elements, through two buffers in shared memory. What is left in x is the slice's sum if
  * the part ends. */
-DEVICE void add_part(float *x, const sheaf__products_job *job, const sheaf__products_part *part,
-                     progress *p, shape s)
+DEVICE void add_part(float *x, const sheaf__products_table *t, const sheaf__products_job *job,
+                     const sheaf__products_part *part, progress *p, shape s)
 {
     const operand left = side(job, part, p, false), right = side(job, part, p, true);
     const int words = DEEP * (s.tm + GAP), both = words + DEEP * (s.tn + GAP);
@@ -255,7 +273,9 @@ DEVICE void add_part(float *x, const sheaf__products_job *job, const sheaf__prod
         sync_threads();
         if (s.order == PRODUCTS_TILES && i % 2 == 1)
             end_chunk(x, odd, p, in_block == 1, ends, s);
-        if (ends && p->any)
+        if (ends && part->scaled > 0)
+            add_scaled(x, t, job, part, p, s);
+        else if (ends && p->any)
             add_kept(x, p->run, s);
         if (ends && !(last && part->ends))
             keep(p->run, x, s);
@@ -272,7 +292,7 @@ DEVICE void tile(const sheaf__products_table *t, const sheaf__products_job *job,
     for (int32_t i = 0; i < job->parts; i++) {
         const sheaf__products_part *part = &t->part[job->first + i];
         if (part->k > 0) {
-            add_part(x, job, part, p, s);
+            add_part(x, t, job, part, p, s);
         } else {
             clear(x);
             if (p->any)

@@ -2,6 +2,7 @@
  * of 256 elements, and operands of any type, eight elements at a time. */
 #pragma once
 
+#include "ops/devices/cuda/kernels/codes_value.h"
 #include "ops/devices/cuda/kernels/products_finish.h"
 #include "ops/devices/cuda/kernels/vectors.h"
 
@@ -64,6 +65,22 @@ DEVICE void products_widen(float *x, const products_run *run, int type)
         UNROLL for (int i = 0; i < 8; i++) x[i] =
             widened_f16((uint16_t)(run->word[i / 2] >> i % 2 * 16));
     }
+}
+
+/* What a scaled part's sum is multiplied by, in column `col` of the job's results. */
+DEVICE float products_scale(const sheaf__products_table *t, const sheaf__products_job *job,
+                            const sheaf__products_part *part, int32_t col)
+{
+    const sheaf__codes_matrix *m = &t->codes[part->scaled - 1];
+    const int64_t row = m->row0 + (col < job->n ? col : job->n - 1);
+    const codes_row r = codes_row_at(m, row);
+    return codes_scale(m, &r, row, codes_group(m, &r, part->col), m->map);
+}
+
+/* The sum of blocks with one more, of codes in groups. */
+DEVICE float products_scaled(float scale, float block, float sum, bool any)
+{
+    return any ? fmaf(scale, block, sum) : scale * block;
 }
 
 /* Elements that are computed for n that are there, of those at hand: what is missing of a pair or

@@ -187,7 +187,9 @@ DEVICE void add_item(result *y, const sheaf__products_table *t, const sheaf__pro
                      item at, float block)
 {
     const sheaf__products_part *part = &t->part[job->first + at.part];
-    if (part->k > 0 || !y->any)
+    if (part->scaled > 0)
+        y->sum = products_scaled(products_scale(t, job, part, y->col), block, y->sum, y->any);
+    else if (part->k > 0 || !y->any)
         y->sum = part->k == 0 ? 0.0f : y->any ? y->sum + block : block;
     y->any = true;
     if (!part->ends || at.block + 1 < items_of(part))
