@@ -13,6 +13,10 @@
  *   pairs  a chain by pairs, odd element first; an odd last element is paired with zero
  *   tiles  chunks of 32, the last one filled up with zeros; of each a chain of fma from 0 over
  *          its even elements and one over its odd ones; sum = sum + (even + odd), from +0
+ * With pairs a term on codes of 4 bits without zeros, whose groups begin at multiples of 16 of its
+ * columns and of W's rows, is one of codes in groups: its elements are what codes stand for,
+ * rounded to bfloat16, its blocks end where groups do, too, and each meets its group's scale: sum =
+ * fma(scale, block, sum), from scale * block on.
  * There are no blocks where all of a job is bfloat16, or all float16, which is then not widened, in
  *   mma8, mma16  (mma.h) a slice is a chain of groups, each term's from its first element
  * After SHEAF__MMA_CHAIN elements of a term, if more of it follow, the chain ends, and before a
@@ -76,7 +80,7 @@ void sheaf__weight_load(sheaf__device *device, sheaf__packed *w, const void *src
 void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float *master);
 /* sheaf__packed_quantised - W as sheaf__packed_on(), of codes: the box of a tensor that `quant` is
  * the form of. A product in `dtype` meets, each rounded once to `dtype`,
- *     x W^T   the values of quant.h
+ *     x W^T   the values of quant.h, but of codes in groups
  *     dy W    these rounded to quant->dtype, but for INT8
  * so that it has the bytes of a product with such panels.
  * sheaf__weight_load_codes - rows [first, first + count), as sheaf__weight_load().

@@ -165,8 +165,9 @@ typedef struct mm_taken {
     int64_t block, first;   /* columns of a group, and of the first one that are here */
     /* Of doubled scales: the number of the first group of `row` here, from what is there on, and of
      * groups between rows. */
-    int64_t number, apart;
+    int64_t first_group, apart;
     const float *nested, *map;
+    uint16_t number[16]; /* what codes stand for, as bfloat16 */
 } mm_taken;
 
 /* Where partial sums lie, tile by tile, [cols/32][rows][32]: in a slot of the area (far), or in one

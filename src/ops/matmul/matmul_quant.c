@@ -272,8 +272,10 @@ void sheaf__mm_take(mm_taken *t, const sheaf__term *term, int64_t row, int64_t k
                      .first = mm_min(left, cols),
                      .nested = (const float *)((const char *)w->ahead + l.nested),
                      .map = (const float *)((const char *)w->ahead + l.map) };
+    for (uint32_t code = 0; code < 16; code++)
+        t->number[code] = mm_to_bf16(sheaf__code_value(w->quant.codes, code));
     if (w->quant.doubled) {
-        t->number = element / block - l.first_nested * 256;
+        t->first_group = element / block - l.first_nested * 256;
         t->apart = w->box.in / block;
     }
 }
@@ -301,7 +303,7 @@ static void restored(float to[MM_PANEL], const mm_taken *t, const uint8_t *codes
 /* Those of group g of the block. */
 static void group_scales(float to[MM_PANEL], const mm_taken *t, int64_t panel, int64_t g)
 {
-    const int64_t before = panel * MM_PANEL, number = t->number + before * t->apart + g,
+    const int64_t before = panel * MM_PANEL, number = t->first_group + before * t->apart + g,
                   rows = mm_min(MM_PANEL, mm_rows_ahead(t->w) - t->w->row0 - t->row - before);
     restored(to, t, (const uint8_t *)t->cells + panel * t->bytes + g * MM_PANEL, number, rows);
 }

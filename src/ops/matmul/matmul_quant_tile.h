@@ -4,19 +4,8 @@
  * What a code stands for is looked up in a table of 16 bits, pair by pair; a group's sum meets its
  * scale when it is added to those before. `unit_of_codes` and `group_sum` are the vectors'. */
 #include "ops/matmul/matmul_quant.h"
-#include "ops/quant/values.h"
 
 #define OF_PANEL (MM_PANEL / LANES) /* vectors */
-
-/* The numbers of 16 codes, as bfloat16. */
-static inline void numbers_of(uint16_t to[16], sheaf__codes codes)
-{
-    static const uint32_t nf4[16] = SHEAF__NF4_BITS, fp4[16] = SHEAF__FP4_BITS;
-    for (int i = 0; i < 16; i++)
-        to[i] = mm_to_bf16(codes == SHEAF__NF4   ? sheaf__float(nf4[i])
-                           : codes == SHEAF__FP4 ? sheaf__float(fp4[i])
-                                                 : (float)(i - 8));
-}
 
 #if LANES == 16
 #include "ops/matmul/matmul_quant_tile512.h"
@@ -104,7 +93,7 @@ static inline __attribute__((always_inline)) void tile_of_taken(const operands *
     const int at_once = rows <= WHOLE_PANELS ? OF_PANEL : OF_PANEL / 2;
     vec c[ROWS][MOST_VECTORS];
     numbers n;
-    fill_numbers(&n, t->w->quant.codes);
+    fill_numbers(&n, t->number);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < OF_PANEL; v++) c[r][v] =
         s->begun ? LOAD(p.at + r * p.ld + v * LANES) : SPLAT(-0.0f); /* adding it changes nothing */
     UNROLL for (int v = 0; v < OF_PANEL; v += at_once)

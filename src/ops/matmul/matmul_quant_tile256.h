@@ -11,17 +11,12 @@ typedef struct numbers {
     __m256i low, high;
 } numbers;
 
-static inline void fill_numbers(numbers *n, sheaf__codes codes)
+static inline void fill_numbers(numbers *n, const uint16_t half[16])
 {
-    uint16_t half[16];
-    uint8_t low[16], high[16];
-    numbers_of(half, codes);
-    for (int i = 0; i < 16; i++) {
-        low[i] = (uint8_t)half[i];
-        high[i] = (uint8_t)(half[i] >> 8);
-    }
-    n->low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)low));
-    n->high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)high));
+    const __m256i x = _mm256_loadu_si256((const __m256i *)half),
+                  low = _mm256_and_si256(x, _mm256_set1_epi16(255)), high = _mm256_srli_epi16(x, 8);
+    n->low = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, low), 0x88);
+    n->high = _mm256_permute4x64_epi64(_mm256_packus_epi16(high, high), 0x88);
 }
 
 /* Half words of the numbers of 32 codes. */
@@ -60,6 +55,7 @@ unit_of_codes(vec g[ROWS][MOST_VECTORS], const char *a, const uint32_t *words, i
         __builtin_prefetch((const char *)words + AHEAD + i, 0, 3);
     UNROLL for (int v = first; v < first + count; v += 2)
     {
+        __asm__("" : "+r"(a)); /* or words of A stay in registers that there are not */
         const __m256i x = _mm256_loadu_si256((const __m256i *)(words + v * LANES)),
                       y = _mm256_loadu_si256((const __m256i *)(words + v * LANES + LANES));
         __m256i even = _mm256_blend_epi16(x, _mm256_slli_epi32(y, 16), 0xaa),

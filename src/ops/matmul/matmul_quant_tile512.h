@@ -12,10 +12,8 @@ typedef struct numbers {
     __m512i table;
 } numbers;
 
-static inline void fill_numbers(numbers *n, sheaf__codes codes)
+static inline void fill_numbers(numbers *n, const uint16_t half[16])
 {
-    uint16_t half[16];
-    numbers_of(half, codes);
     n->table = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)half));
 }
 
