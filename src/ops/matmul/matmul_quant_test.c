@@ -439,14 +439,16 @@ static void test_quant__groups_are_summed_by_the_rule(void **state)
         const int64_t col0 = below(2) ? 0 : (f.in - 1) / 16 / 2 * 16;
         const sheaf__quant_box box = { f.in, 0, f.out, col0, f.in - col0 };
         const twins t = make_twins(SHEAF_BF16, &f, &box, ORDINARY);
-        sheaf__term term = random_term(SHEAF_BF16, SHEAF__B_NK, false, 2, 1, box.cols, ORDINARY);
+        const int64_t m = 1 + below(i % 3 ? 5 : 30);
+        sheaf__term term = random_term(SHEAF_BF16, SHEAF__B_NK, false, m, 1, box.cols, ORDINARY);
         term.form = SHEAF__B_AHEAD;
         term.w = &t.codes;
         assert_true(mm_in_groups(&term));
-        const sheaf__product job = plain_job(SHEAF_BF16, 2, f.out, &term, 1);
+        const sheaf__product job = plain_job(SHEAF_BF16, m, f.out, &term, 1);
+        check_same(&f, &job, &job, SHEAF__PAIRS, i);
         run_ref(&job, SHEAF__PAIRS);
         _mm_setcsr(before | FLUSH);
-        for (int64_t r = 0; r < 2; r++)
+        for (int64_t r = 0; r < m; r++)
             for (int64_t j = 0; j < f.out; j++) {
                 const float want = by_rule(&t, &term, r, j),
                             got = ((const float *)job.y)[r * job.ldy + j];
