@@ -396,7 +396,7 @@ static void ask_panels(area *area, const stretch *next)
 {
     int n = 0;
     int64_t lines = 0;
-    if (mm_in_place(area->plan) || area->plan->m <= area->engine->most_unasked)
+    if (mm_in_place(area->plan) || mm_unasked(area->plan))
         next = NULL;
     for (const piece *c = area->piece; next && c < area->piece + area->pieces; c++)
         for (int p = 0; p < next->n && n + MM_RUNS < RUNS; p++) {

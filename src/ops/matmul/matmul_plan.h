@@ -83,6 +83,13 @@ static inline bool mm_in_place(const mm_plan *plan)
     return plan->thin || plan->outer;
 }
 
+/* Whether rows are so few that no stretch is prefetched, as mm_engine says; tiles that take codes
+ * ask for theirs themselves. */
+static inline bool mm_unasked(const mm_plan *plan)
+{
+    return plan->m <= plan->engine->most_unasked || (plan->takes & MM_CODES) != 0;
+}
+
 /* Rows of a band of an area, at most: those of a register tile. */
 static inline int mm_band_rows(const mm_plan *plan)
 {

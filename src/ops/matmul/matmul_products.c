@@ -330,7 +330,7 @@ static void plan_scratch(mm_plan *plan, int slots)
  * stays in no cache. */
 static bool lone_band(const mm_plan *plan)
 {
-    return plan->m <= plan->engine->most_unasked && !plan->packing && !mm_in_place(plan);
+    return mm_unasked(plan) && !plan->packing && !mm_in_place(plan);
 }
 
 /* Small areas cost more than they level out. Of few rows, one for each thread is worth it all the
