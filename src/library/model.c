@@ -190,7 +190,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
                                        .dtype = m->o.dtype,
                                        .isa = m->o.isa,
                                        .device = m->o.device,
-                                       .sums = sheaf__sums_order(m->o.sums),
+                                       .sums = sheaf__sums_generating(m->o.sums),
                                        .positions = m->positions,
                                        .sequences = batch,
                                        .events = m->o.events };

@@ -49,10 +49,11 @@ typedef enum sheaf_memory {
 /* The order of sums of 16-bit numbers (docs/contract.md, section 1.1). float32 has one order only,
  * and so has float16 but for mma8 and mma16. */
 typedef enum sheaf__sums {
-    SHEAF__PAIRS, /* one chain, by pairs, odd element first: what vdpbf16ps computes */
-    SHEAF__TILES, /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
-    SHEAF__MMA8,  /* chains of groups of 8: tensor cores of sm_80 to sm_89 (matmul/mma.h) */
-    SHEAF__MMA16, /* of 16: of sm_90 and later */
+    SHEAF__PAIRS,  /* one chain, by pairs, odd element first: what vdpbf16ps computes */
+    SHEAF__TILES,  /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
+    SHEAF__MMA8,   /* chains of groups of 8: tensor cores of sm_80 to sm_89 (matmul/mma.h) */
+    SHEAF__MMA16,  /* of 16: of sm_90 and later */
+    SHEAF__GROUPS, /* pairs, but that codes of 4 bits are summed in groups: what generates text */
 } sheaf__sums;
 
 static inline sheaf__sums sheaf__sums_order(sheaf_sums sums)
@@ -60,16 +61,23 @@ static inline sheaf__sums sheaf__sums_order(sheaf_sums sums)
     return sums == SHEAF_SUMS_UNNAMED ? SHEAF__PAIRS : (sheaf__sums)(sums - SHEAF_SUMS_PAIRS);
 }
 
+/* The same of what generates text. */
+static inline sheaf__sums sheaf__sums_generating(sheaf_sums sums)
+{
+    const sheaf__sums order = sheaf__sums_order(sums);
+    return order == SHEAF__PAIRS ? SHEAF__GROUPS : order;
+}
+
 static inline const char *sheaf__sums_text(sheaf__sums sums)
 {
-    static const char *const text[] = { "pairs", "tiles", "mma8", "mma16" };
+    static const char *const text[] = { "pairs", "tiles", "mma8", "mma16", "groups" };
     return text[sums];
 }
 
 /* Whether what is computed in `dtype` is summed as tensor cores do it. */
 static inline bool sheaf__by_mma(sheaf__sums sums, sheaf_dtype dtype)
 {
-    return sums >= SHEAF__MMA8 && dtype != SHEAF_F32;
+    return (sums == SHEAF__MMA8 || sums == SHEAF__MMA16) && dtype != SHEAF_F32;
 }
 
 /* What a device's time is measured for. */

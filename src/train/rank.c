@@ -149,30 +149,19 @@ sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *da
                : sheaf_data_has_token(out, data, padding - 1);
 }
 
-/* Of quantised weights; 0: there are none. */
-static int version_of_codes(const sheaf__job *job)
+static bool has_codes(const sheaf__job *job)
 {
-    const sheaf_train_options *o = job->options;
-    const bool pairs = o->dtype == SHEAF_BF16 && sheaf__sums_order(o->sums) == SHEAF__PAIRS;
-    int version = 0;
-    for (int64_t i = 0; job->forms != NULL && i < job->schema->count; i++) {
-        const sheaf__quant *q = sheaf__source_form(job->forms, job->schema->tensor[i].name);
-        const int of = q == NULL                                               ? 0
-                       : pairs && sheaf__code_bits(q->codes) == 4 && !q->zeros ? 9
-                                                                               : 8;
-        version = of > version ? of : version;
-    }
-    return version;
+    for (int64_t i = 0; job->forms != NULL && i < job->schema->count; i++)
+        if (sheaf__source_form(job->forms, job->schema->tensor[i].name) != NULL)
+            return true;
+    return false;
 }
 
 int sheaf__contract_of(const sheaf__job *job, bool pads)
 {
     const sheaf_train_options *o = job->options;
     const bool drops = job->lora != NULL && job->lora->options.dropout > 0;
-    const int codes = version_of_codes(job);
-    if (codes == 9)
-        return 9;
-    if (codes == 8 || o->kept == SHEAF__KEPT_INT8 || o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT)
+    if (has_codes(job) || o->kept == SHEAF__KEPT_INT8 || o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT)
         return 8;
     if (sheaf__by_mma(sheaf__sums_order(o->sums), o->dtype))
         return 7;

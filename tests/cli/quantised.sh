@@ -8,7 +8,7 @@
 mini=$work/mini
 "$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$mini" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a model"
 for ((i = 0; i < 24; i++)); do printf '{"text": "row %d %0120d"}\n' $i $i; done >"$work/rows.jsonl"
-how=(--model "$mini" --data "$work/rows.jsonl" --micro-batch 2 --accumulate 2 --save-every 2 --keep 0 --lr 1e-3 --schedule constant --sums pairs)
+how=(--model "$mini" --data "$work/rows.jsonl" --micro-batch 2 --accumulate 2 --save-every 2 --keep 0 --lr 1e-3 --schedule constant)
 
 # ---- the same bytes ----
 lora=(--steps 2 --lora-targets all-linear)
@@ -23,27 +23,18 @@ compare() { # compare FORM FLAG...: the run has the bytes of the one without the
 for q in nf4 nf4-double int8; do
     runs "$q" 0 . train "${how[@]}" "${lora[@]}" --out "$work/$q" --quantize $q
     check "$q is stored" grep -qx "quantize: $q" "$work/$q/settings"
-    version=9 # codes in groups
-    [ $q != int8 ] || version=8
-    check "$q is of version $version" grep -q "\"contract\": $version" "$work/$q/checkpoints/step-00000002/manifest.json"
+    check "$q is of version 8" grep -q '"contract": 8' "$work/$q/checkpoints/step-00000002/manifest.json"
     compare $q --tp 3 --threads 5
 done
 compare nf4 --tp 8 --checkpointing
 compare nf4 --tp 2 --offload weights
-
-# A run of version 8 had other sums.
-cp -r "$work/nf4" "$work/old"
-sed -i 's/"contract": 9/"contract": 8/' "$work"/old/checkpoints/*/manifest.json
-runs "a run of version 8" 3 'numeric contract.*expected: +version 9.*found: +version 8' train --out "$work/old" --resume --steps 3
-runs "in tiles" 0 . train "${how[@]/pairs/tiles}" --steps 1 --save-every 1 --lora-targets all-linear --out "$work/tiles" --quantize nf4
-check "in tiles nf4 is of version 8" grep -q '"contract": 8' "$work/tiles/checkpoints/step-00000001/manifest.json"
 
 # ---- where others may not read the memory of tensors, and on emulated GPUs ----
 tiny=${SHEAF_RECORDINGS:-$SHEAF_SOURCE_ROOT/tests/data}/quant/tiny_llama
 [ -d "$tiny" ] || fail "recordings in $tiny"
 sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices
 for q in nf4 nf4-double int8; do
-    for flags in "--dtype float32" "--dtype bfloat16 --sums mma16 --tp 2" "--dtype bfloat16 --sums pairs --tp 3"; do
+    for flags in "--dtype float32" "--dtype bfloat16 --sums mma16 --tp 2"; do
         for device in cpu checked copied cuda; do
             rm -rf "$work/at.$device"
             # shellcheck disable=SC2086

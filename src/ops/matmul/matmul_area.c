@@ -95,7 +95,7 @@ static bool next_item(item *item, cursor *at)
         item->term = at->term;
         item->a_km = term->a_km;
         item->k0 = at->k0;
-        item->groups = at->plan->engine->groups && mm_in_groups(term);
+        item->groups = at->plan->groups && mm_in_groups(term);
         item->kb = mm_block(term, at->k0, item->groups && !(at->plan->takes & MM_CODES));
         item->last = move_on(at, item->kb);
         item->ends = item->last || at->begins;
@@ -379,7 +379,8 @@ static uint32_t *bring_panels(area *area, const stretch *s, uint32_t *buffer, bo
                 c->b[p] = buffer;
             } else {
                 c->b[p] = sheaf__mm_panels(buffer, area->engine, term, area->dtype, c->j0, c->j1,
-                                           item->k0, item->kb, plan->spread, plan->takes, made);
+                                           item->k0, item->kb, plan->spread, plan->takes,
+                                           item->groups, made);
                 if (plan->takes & MM_CODES)
                     sheaf__mm_take(&c->taken[p], term, c->j0, item->k0);
                 if (plan->takes & mm_takes(term) & MM_COMPRESSED)

@@ -14,9 +14,9 @@
 /* bfloat16 as float32 steps: of few rows in pairs. */
 #define SPREAD(tile_rows, product_rows)                                                            \
     .spread = true, .few = (tile_rows), .most_in_pairs = (product_rows)
-/* The order of codes in groups. */
+/* Codes in groups. */
 #define TAKES(tile_rows, product_rows)                                                             \
-    .groups = true, .takes = (tile_rows), .most_taken = (product_rows)
+    .pairs = true, .takes = (tile_rows), .most_taken = (product_rows)
 #define CODES(product_rows) .codes = (product_rows), .expand = mm_expand_avx512
 
 static const mm_engine avx2_f32 = { ENGINE(avx2, MM_STRIDE_F32, 6), .direct = 6, .lanes = 8,

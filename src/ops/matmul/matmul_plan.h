@@ -41,6 +41,7 @@ typedef struct mm_plan {
     bool outer;           /* both are, as few rows of A^T meet B */
     bool stacked;         /* the jobs read the same columns of one B, not one A */
     bool spread;          /* B is spread before use */
+    bool groups;          /* codes in groups are summed so */
     int takes;            /* what kernels take as it is, and some B is */
     size_t scratch_b;     /* words of scratch for B */
     int64_t down, across; /* areas; bands and panels are dealt out evenly */

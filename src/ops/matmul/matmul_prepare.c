@@ -390,7 +390,7 @@ static void panels_copied(const shelf *shelf, const uint32_t *from, int64_t step
 
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
-                                 bool spread, int takes, bool made)
+                                 bool spread, int takes, bool groups, bool made)
 {
     const bool widen = mm_widens(engine, term, dtype);
     const sheaf_dtype stored = mm_stored(term, dtype);
@@ -401,7 +401,7 @@ const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, cons
         return stored_panel(term, j0, k0);
     if (made)
         return buffer;
-    if (engine->groups && mm_in_groups(term)) {
+    if (groups) {
         const shelf group = { buffer, (steps * (spread ? 2 : 1) + 1) * MM_PANEL, j0, j1 };
         panels_of_group(&group, engine, term, k0, kb, spread);
         return buffer;

@@ -271,7 +271,7 @@ typedef struct mm_engine {
     int codes;   /* rows of a product up to which it takes compressed panels as they are */
     int takes;   /* rows of a tile that takes codes in groups, and those of a product */
     int most_taken;
-    bool groups; /* it has the order of codes in groups */
+    bool pairs; /* it has the order `pairs`, and so that of codes in groups */
     /* What is faster than sheaf__mm_expand(), or NULL */
     void (*expand)(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
     /* What is faster than sheaf__mm_values() of matmul_quant.h, or NULL */
@@ -462,10 +462,11 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
                     int64_t stride);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
  * first panel, in place where the stored form serves (takes: also another than panels), else in
- * `buffer`, which has MM_BLOCK words for each column; made: they are there already. */
+ * `buffer`, which has MM_BLOCK words for each column; groups: it is codes in groups, of one, which
+ * get a step of scales; made: they are there already. */
 const uint32_t *sheaf__mm_panels(uint32_t *buffer, const mm_engine *engine, const sheaf__term *term,
                                  sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
-                                 bool spread, int takes, bool made);
+                                 bool spread, int takes, bool groups, bool made);
 /* Elements [k0, k0 + kb) of a float32 B of n <= width columns as [kb][width]. */
 void sheaf__mm_narrow(uint32_t *to, const sheaf__term *term, int64_t n, int64_t width, int64_t k0,
                       int64_t kb);
@@ -527,7 +528,7 @@ static inline bool mm_quantised(const sheaf__term *term)
 {
     return (term->form == SHEAF__B_AHEAD || term->form == SHEAF__B_BACK) && term->w->quantised;
 }
-/* Whether a term is codes in groups, in an order and type that knows them (matmul.h). */
+/* Whether a term is codes in groups, where the order of sums knows them (matmul.h). */
 static inline bool mm_in_groups(const sheaf__term *term)
 {
     const sheaf__packed *w = term->w;

@@ -194,7 +194,7 @@ static bool thin_job(const mm_plan *plan, size_t words_of_b)
         return false;
     for (int t = 0; t < job->nterms; t++) /* tiles that take codes read copied rows */
         if (job->term[t].a_km || (plan->takes & mm_takes(&job->term[t])) != 0 ||
-            (plan->engine->groups && mm_in_groups(&job->term[t])))
+            (plan->groups && mm_in_groups(&job->term[t])))
             return false;
     return true;
 }
@@ -278,7 +278,7 @@ static int count_beside(const mm_plan *plan, int jobs)
         return n;
     }
     int64_t columns = mm_columns(plan, plan->job);
-    while (n < jobs && runs_beside(plan->job, &plan->job[n], plan->engine->groups))
+    while (n < jobs && runs_beside(plan->job, &plan->job[n], plan->groups))
         columns += mm_columns(plan, &plan->job[n++]);
     /* Few columns are computed without a copy of A. */
     return plan->engine->direct > 0 && columns <= MOST_THIN ? 1 : n;
@@ -288,7 +288,7 @@ static int count_beside(const mm_plan *plan, int jobs)
 static int takes(const mm_plan *plan)
 {
     const int able = (plan->m <= plan->engine->codes ? MM_COMPRESSED : 0) |
-                     (plan->m <= plan->engine->most_taken ? MM_CODES : 0);
+                     (plan->groups && plan->m <= plan->engine->most_taken ? MM_CODES : 0);
     int some = 0;
     for (int q = 0; q < plan->jobs && able != 0; q++)
         for (int t = 0; t < plan->job[q].nterms; t++)
@@ -316,9 +316,9 @@ static void plan_scratch(mm_plan *plan, int slots)
     plan->narrow = narrow_job(plan);
     plan->scratch_b =
         !plan->packing || plan->outer ? 0
-        : plan->thin                  ? all
-                                      : (size_t)(plan->cols *
-                                (mm_widest(plan->engine) + (plan->engine->groups ? MM_PASSES : 0)));
+        : plan->thin
+            ? all
+            : (size_t)(plan->cols * (mm_widest(plan->engine) + (plan->groups ? MM_PASSES : 0)));
     const size_t capacity =
         SHEAF__THREAD_SCRATCH / sizeof(float) - MM_SCRATCH_A - MM_SCRATCH_NEAR - plan->scratch_b;
     const int64_t most = plan->engine->area_rows > 0 ? plan->engine->area_rows : MOST_ROWS;
@@ -347,10 +347,11 @@ static double at_least(double share, int64_t rows, int threads)
 /* How the first of `jobs`, with those that run beside it, is cut: in areas of about `share`
  * operations; returns their number. */
 static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
-                         const mm_engine *engine, double share, int threads)
+                         const mm_engine *engine, bool groups, double share, int threads)
 {
     mm_route route;
-    *plan = (struct mm_plan){ .job = job, .jobs = 1, .engine = engine, .across = 1 };
+    *plan =
+        (struct mm_plan){ .job = job, .jobs = 1, .engine = engine, .groups = groups, .across = 1 };
     route_of(&route, job);
     if (job->m <= 0 || job->n <= 0 || route.visits == 0)
         return 0; /* nothing to compute, or this rank has no root */
@@ -421,7 +422,9 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
                 ? SHEAF__PAIRS /* float16, which is widened as ever */
                 : device->sums;
         const mm_engine *engine = mm_engine_for(isa, job[j].dtype, sums, job[j].m);
-        const int64_t areas = plan_jobs(plan, &job[j], jobs - j, engine, share, device->threads);
+        const int64_t areas = plan_jobs(plan, &job[j], jobs - j, engine,
+                                        engine != NULL && engine->pairs && sums == SHEAF__GROUPS,
+                                        share, device->threads);
         plan->first = tasks;
         tasks += areas;
         batch.plans += areas > 0;

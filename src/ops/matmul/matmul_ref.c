@@ -198,7 +198,7 @@ static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64
         return chains_sum(job, sums, first, end, i, j);
     for (int t = first; t < end; t++) {
         const sheaf__term *term = &job->term[t];
-        const bool groups = job->dtype == SHEAF_BF16 && sums == SHEAF__PAIRS && mm_in_groups(term);
+        const bool groups = job->dtype == SHEAF_BF16 && sums == SHEAF__GROUPS && mm_in_groups(term);
         for (int64_t k0 = 0, count; k0 < term->k; k0 += count) {
             count = mm_block(term, k0, groups);
             const float block = block_sum(term, job->dtype, sums, groups, i, j, k0, count);

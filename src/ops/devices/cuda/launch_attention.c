@@ -57,7 +57,7 @@ static sheaf__attention_part part_of(const sheaf__cuda *gpu, const sheaf__attent
         .cap = s->cap,
         .full = s->full,
         .by_head = s->by_head,
-        .pairs = s->dtype == SHEAF_BF16 && sums == SHEAF__PAIRS,
+        .pairs = s->dtype == SHEAF_BF16 && (sums == SHEAF__PAIRS || sums == SHEAF__GROUPS),
         .tiles = s->dtype == SHEAF_BF16 && sums == SHEAF__TILES,
         .even = is_even(a),
     };
