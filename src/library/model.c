@@ -190,7 +190,9 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
                                        .dtype = m->o.dtype,
                                        .isa = m->o.isa,
                                        .device = m->o.device,
-                                       .sums = sheaf__sums_generating(m->o.sums),
+                                       .sums = m->o.evaluates == NULL
+                                                   ? sheaf__sums_generating(m->o.sums)
+                                                   : sheaf__sums_order(m->o.sums),
                                        .positions = m->positions,
                                        .sequences = batch,
                                        .events = m->o.events };
