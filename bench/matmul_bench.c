@@ -2,8 +2,8 @@
  * this core can do, and beside oneDNN and OpenBLAS?
  *
  *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512bf16|amx]
- *                            [--sums pairs|tiles|mma8|mma16] [--dtype f32|bf16|f16] [--alone]
- *                            [PART OF A NAME]
+ *                            [--sums pairs|tiles|mma8|mma16|groups] [--dtype f32|bf16|f16]
+ *                            [--alone] [PART OF A NAME]
  *   build/bench/matmul_bench --peak [--threads N] [--isa ...]
  *   build/bench/matmul_bench --quantised nf4|nf4-double|fp4|int4|int8|f8 [--threads N] [--isa ...]
  *                            [--sums ...] [--dtype ...] [PART OF A NAME]
@@ -393,7 +393,7 @@ static void print_machine(const machine *m)
 
 static sheaf__sums order_of(const char *name)
 {
-    sheaf__sums sums = SHEAF__MMA16;
+    sheaf__sums sums = SHEAF__GROUPS;
     while (sums > SHEAF__PAIRS && strcmp(name, sheaf__sums_text(sums)) != 0)
         sums--;
     return sums;
