@@ -21,7 +21,7 @@ sed -n 2p "$work/all.jsonl" >"$work/none.jsonl"
 loss() {
     local name=$1
     shift
-    runs "$name" 0 '"loss":' eval --data "$work/all.jsonl" --template chat --json "$@"
+    runs "$name" 0 '"loss":' eval --data "$work/all.jsonl" --json "$@"
     loss=$(json_number "$work/stdout" loss)
 }
 loss "a loss" --model "$m" --save-logits "$work/one"
@@ -36,7 +36,7 @@ done
 runs "a row without a picture alone" 0 '"loss":' eval --model "$m" --data "$work/none.jsonl" --json
 
 # ---- training ----
-flags=(--template chat --steps 3 --micro-batch 3 --lr 1e-2 --threads 1 --data "$work/all.jsonl")
+flags=(--steps 3 --micro-batch 3 --lr 1e-2 --threads 1 --data "$work/all.jsonl")
 for tp in 1 3; do
     runs "LoRA on $tp" 0 'vision_expert_query_key_value' train --model "$m" "${flags[@]}" --lora-rank 4 --lora-dropout 0.1 --tp $tp --out "$work/lora$tp"
     runs "in full on $tp" 0 . train --model "$m" "${flags[@]}" --method full --tp $tp --out "$work/full$tp"
