@@ -118,21 +118,6 @@ int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group)
     return n;
 }
 
-bool sheaf__trained_next(sheaf__trained_walk *at, const sheaf__trained_set *set)
-{
-    const sheaf_range own = set->context->own;
-    for (; at->round <= own.end - own.begin; at->round++, at->next = 0) {
-        at->slice = at->round == 0 ? 0 : (int)own.begin + at->round - 1;
-        while (at->next < set->count) {
-            at->item = set->item[at->next++];
-            if ((at->item->cut.nparts == 0) == (at->round == 0) &&
-                sheaf__trained_keeps(set, at->item, at->slice))
-                return true;
-        }
-    }
-    return false;
-}
-
 static bool is_moment(size_t field)
 {
     return field == offsetof(sheaf__trained, moment1) || field == offsetof(sheaf__trained, moment2);
@@ -176,6 +161,17 @@ static int64_t float_moments(sheaf__trained_set *set)
     return n;
 }
 
+/* Moments in 8 bits: here, or elsewhere. */
+static sheaf_status *allocate8(sheaf__trained_set *set)
+{
+    size_t bytes;
+    sheaf_status *st = sheaf__trained8_prepare(set, &bytes);
+    if (st != NULL || bytes == 0)
+        return st;
+    return set->moments_away ? sheaf__moments_new(&set->moments, set)
+                             : sheaf__trained8_allocate(set, bytes);
+}
+
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
 {
     set->common = set->numel;
@@ -191,7 +187,7 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     if (stay) {
         TRY(st, sheaf__alloc(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
         TRY(st, sheaf__alloc(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
-        TRY(st, sheaf__trained8_allocate(set));
+        TRY(st, allocate8(set));
     } else {
         TRY(st, sheaf__moments_new(&set->moments, set));
     }
@@ -347,6 +343,18 @@ static void update(const sheaf__trained_set *set, sheaf__update *of)
     of->n = 0;
 }
 
+static void update8(const sheaf__trained_set *set, const sheaf__trained *t, int s,
+                    const sheaf__adamw *how)
+{
+    const sheaf__update8 of = { t->master[s],  t->code1[s],   t->code2[s],
+                                t->absmax1[s], t->absmax2[s], t->grad[s],
+                                t->numel[s],   set->maps8,    *how };
+    if (of.n > 0 && set->moments != NULL)
+        sheaf__moments_update8(set->moments, of);
+    else if (of.n > 0)
+        sheaf__op_adamw8(set->context->device, of);
+}
+
 /* Adds a slice of a tensor to a stretch that ends where it begins, or else begins another. Padding
  * between them is zeros, and stays so with an eps that is not. */
 static void update_slice(const sheaf__trained_set *set, sheaf__update *of, const sheaf__trained *t,
@@ -358,7 +366,7 @@ static void update_slice(const sheaf__trained_set *set, sheaf__update *of, const
     if (!t->decay)
         own.weight_decay = 0;
     if (t->eight) {
-        sheaf__trained8_update(set, t, s, &own);
+        update8(set, t, s, &own);
         return;
     }
     if (of->n > 0 && t->master[s] == of->master + end && t->moment1[s] == of->moment1 + end &&

@@ -79,15 +79,14 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set);
 /* bitsandbytes' min_8bit_size: of the undivided tensor. */
 #define SHEAF__EIGHT_BITS_FROM 4096
-/* sheaf__trained8_allocate - part of sheaf__trained_allocate(): memory of moments in 8 bits.
+/* sheaf__trained8_prepare - part of sheaf__trained_allocate(): blocks and maps of moments in 8
+ * bits, and their bytes; 0: there are none. sheaf__trained8_allocate - memory for them.
  * sheaf__trained8_bytes - of both moments of a slice.
- * sheaf__trained8_place - those of a slice are at `at`; returns the end of them.
- * sheaf__trained8_update - one step of a slice with such moments. */
-sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set);
+ * sheaf__trained8_place - those of a slice are at `at`; returns the end of them. */
+sheaf_status *sheaf__trained8_prepare(sheaf__trained_set *set, size_t *bytes);
+sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set, size_t bytes);
 size_t sheaf__trained8_bytes(const sheaf__trained *t, int slice);
 char *sheaf__trained8_place(sheaf__trained *t, int slice, char *at);
-void sheaf__trained8_update(const sheaf__trained_set *set, const sheaf__trained *t, int slice,
-                            const sheaf__adamw *how);
 /* sheaf__trained_groups - groups that a divided set is kept by, each a part; 1 of another set. */
 static inline int sheaf__trained_groups(const sheaf__trained_set *set)
 {

@@ -5,7 +5,6 @@
 #include "ops/adamw/adamw.h"
 #include "ops/quant/quantise.h"
 #include "ops/tensor/tensor.h"
-#include "tape/moments.h"
 #include "tape/trained.h"
 
 enum { ALIGN = 64 };
@@ -50,23 +49,26 @@ char *sheaf__trained8_place(sheaf__trained *t, int s, char *at)
     return at + sheaf__trained8_bytes(t, s);
 }
 
-sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set)
+sheaf_status *sheaf__trained8_prepare(sheaf__trained_set *set, size_t *bytes)
 {
-    size_t bytes = 0;
+    *bytes = 0;
     for (int i = 0; i < set->count; i++)
         if (set->item[i]->eight)
             count_blocks(set->item[i]);
     for (sheaf__trained_walk at = { 0 }; sheaf__trained_next(&at, set);)
-        bytes += at.item->eight ? sheaf__trained8_bytes(at.item, at.slice) : 0;
-    if (bytes == 0)
+        *bytes += at.item->eight ? sheaf__trained8_bytes(at.item, at.slice) : 0;
+    if (*bytes == 0)
         return NULL;
     set->maps8 = malloc(2 * sizeof *set->maps8);
     if (set->maps8 == NULL)
         return sheaf__no_memory("maps of 8 bits");
     sheaf__map8_init(&set->maps8[0], true);
     sheaf__map8_init(&set->maps8[1], false);
-    if (set->moments_away)
-        return sheaf__moments_new(&set->moments, set);
+    return NULL;
+}
+
+sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set, size_t bytes)
+{
     sheaf_status *st = sheaf__alloc(&set->eight, set->context, bytes, SHEAF_MEM_OPTIMIZER);
     if (st != NULL)
         return st;
@@ -76,16 +78,4 @@ sheaf_status *sheaf__trained8_allocate(sheaf__trained_set *set)
             to = sheaf__trained8_place(at.item, at.slice, to);
     sheaf__op_zero(set->context->device, set->eight, (int64_t)(bytes / sizeof(float)), SHEAF_F32);
     return NULL;
-}
-
-void sheaf__trained8_update(const sheaf__trained_set *set, const sheaf__trained *t, int s,
-                            const sheaf__adamw *how)
-{
-    const sheaf__update8 of = { t->master[s],  t->code1[s],   t->code2[s],
-                                t->absmax1[s], t->absmax2[s], t->grad[s],
-                                t->numel[s],   set->maps8,    *how };
-    if (of.n > 0 && set->moments != NULL)
-        sheaf__moments_update8(set->moments, of);
-    else if (of.n > 0)
-        sheaf__op_adamw8(set->context->device, of);
 }

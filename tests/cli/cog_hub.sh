@@ -33,7 +33,7 @@ runs "to Hugging Face's" 0 . convert "$work/slices" "$work/of-slices" --to hf
 same "with the same bytes" "$work/agent-hub" "$work/of-slices"
 
 # ---- the same numbers ----
-logits() { "$sheaf" eval --model "$1" --data "$2" --tp "$3" --dtype float32 --save-logits "$4" --json >"$4.json" 2>/dev/null; }
+logits() { rm -f "$4" && "$sheaf" eval --model "$1" --data "$2" --tp "$3" --dtype float32 --save-logits "$4" --json >"$4.json" 2>/dev/null; }
 for tp in 1 3; do
     logits "$work/agent" "$agent/inputs.safetensors" $tp "$work/a" && logits "$work/agent-hub" "$agent/inputs.safetensors" $tp "$work/b"
     same "CogAgent's logits, --tp $tp" "$work/a" "$work/b"

@@ -18,6 +18,8 @@ const char cmd_init_usage[] =
     "  omnilmm-tiny   OmniLMM, byte vocabulary, images of 84 x 84: 1.1 million parameters\n"
     "  minicpmv-tiny  MiniCPM-V 2.6, byte vocabulary, patches of 14: 1.1 million parameters;\n"
     "                 minicpmv-2.0-tiny, minicpmv-2.5-tiny, minicpmv-4.5-tiny: of others\n"
+    "  cogvlm2-tiny   CogVLM2, byte vocabulary, images of 56 x 56: 1.8 million parameters\n"
+    "  glm4v-tiny     GLM-4V and CogAgent-9B, the same: 1.1 million parameters\n"
     "Matrices are normal(0, initializer_range), norms one, biases zero; each number depends\n"
     "on the seed, the tensor's name and its place alone.\n";
 
