@@ -22,7 +22,7 @@ BEGIN {
               "dialects/megatron 1 dialects/dcp 1 dialects/fsdp 1 dialects/colossalai 1 dialects 2 " \
               "inputs/tokenizer 0 inputs/chat 1 inputs 2 " \
               "families/cog 0.5 families/llama 0.5 " \
-              "families/common 0 families/omnilmm 1 families/minicpmv 1 families/cogvlm2 1 families/chatglm 1 families 2 " \
+              "families/common 0 families/omnilmm 1 families/minicpmv 1 families/cogvlm2 1 families/chatglm 1 families/qwenvl 1 families 2 " \
               "checkpoint/store 0 checkpoint/convert 1 checkpoint/merge 1 checkpoint/tools 1 checkpoint 2 " \
               "cli/lib 0 cli/commands 1 cli 2", word, " ")
     for (i = 1; i < n; i += 2) {

@@ -14,13 +14,15 @@ extern "C" {
 
 typedef struct sheaf_schema sheaf_schema;
 
+#define SHEAF_TENSOR_MAX_DIMS 5 /* a convolution over the frames of a video has as many */
+
 typedef struct sheaf_tensor_facts {
     size_t size;
     const char *name; /* canonical: Hugging Face's; of CogVLM and CogAgent SAT's. Borrowed */
     int layer;        /* of its own stack; -1 outside layers */
     int ndim;
-    int64_t shape[4]; /* 1 from ndim on */
-    sheaf_cut cut;    /* nparts 0: every rank holds all of it */
+    int64_t shape[SHEAF_TENSOR_MAX_DIMS]; /* 1 from ndim on */
+    sheaf_cut cut;                        /* nparts 0: every rank holds all of it */
 } sheaf_tensor_facts;
 
 /* sheaf_schema_read - of the model that a config.json, or SAT's model_config.json, describes;

@@ -134,6 +134,29 @@ static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, 
     return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
 }
 
+/* On three axes, those of a row's pictures. */
+static sheaf_status *fill_axes(const sheaf_batch *batch, const sheaf_data *data, int64_t row,
+                               int64_t length, int64_t room, int64_t at)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t begin = length == 0 ? 0 : data->begin[row], n = length < room ? length : room,
+                  count = images == NULL || length == 0 ? 0 : sheaf__data_images_of(images, row);
+    sheaf__picture *picture = malloc((size_t)count * sizeof *picture + 1);
+    if (picture == NULL)
+        return sheaf__data_no_memory(room);
+    if (count > 0)
+        sheaf_data_row_sizes(picture, count, data, row);
+    for (int axis = 0; axis < 3; axis++)
+        memset(batch->position + axis * batch->axis_stride + at, 0,
+               (size_t)room * sizeof *batch->position);
+    sheaf__grid_positions(batch->position + at, batch->axis_stride, n,
+                          images == NULL ? NULL : images->embed + begin,
+                          data->mask == NULL ? NULL : data->mask + begin, picture,
+                          images == NULL ? NULL : images->tower);
+    free(picture);
+    return NULL;
+}
+
 /* One row over positions [at, at + room) of the batch, the rest of them padding. */
 static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row,
                           int64_t room, int64_t at)
@@ -144,11 +167,13 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
     int64_t seen = length; /* after it comes the file's own padding */
     while (batch->whole && data->pads_seen && seen > 0 && !sheaf__data_mask_at(data, row, seen - 1))
         seen--;
+    if (st == NULL && batch->axis_stride > 0 && batch->position != NULL)
+        st = fill_axes(batch, data, row, length, room, at);
     for (int64_t t = 0; t < room; t++, at++) {
         const bool real = t < length;
         if (batch->tokens != NULL)
             batch->tokens[at] = real ? of.token[t] : (int32_t)data->pad;
-        if (batch->position != NULL)
+        if (batch->position != NULL && batch->axis_stride == 0)
             batch->position[at] = position_at(data, row, length, t);
         if (batch->mask != NULL)
             batch->mask[at] = real ? t >= seen || sheaf__data_mask_at(data, row, t) : 0;

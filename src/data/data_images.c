@@ -73,6 +73,30 @@ static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, 
     return sheaf_found(st, "%" PRId64, embed);
 }
 
+/* Of a tower whose pictures give rows by their size: how many of them the positions of a row
+ * hold. */
+static sheaf_status *count_by_size(int64_t *count, const sheaf__data_images *images, int64_t row,
+                                   int64_t embed)
+{
+    const sheaf__tower *tower = &images->tower[0];
+    int64_t rows = 0;
+    for (*count = 0; rows < embed; (*count)++) {
+        const sheaf__image_size size =
+            sheaf__data_images_size(images, images->first[row] + *count, 0);
+        const sheaf__view view = { .height = size.height, .width = size.width };
+        if (size.height == 0)
+            break;
+        rows += sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
+    }
+    return rows == embed
+               ? NULL
+               : sheaf_found(
+                     sheaf_expected(sheaf_fail(SHEAF_E_DATA,
+                                               "row %" PRId64 ": the positions of images", row + 1),
+                                    "%" PRId64 ", what their pictures give", rows),
+                     "%" PRId64, embed);
+}
+
 static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int64_t row)
 {
     sheaf__data_images *images = data->images;
@@ -85,11 +109,13 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
         if (images->embed[i] || images->expert[i])
             last = i - begin + 1;
     }
-    sheaf_status *st = check_count(images, row, embed, whole);
+    int64_t count = embed / whole;
+    sheaf_status *st = images->tower[0].merge > 0 ? count_by_size(&count, images, row, embed)
+                                                  : check_count(images, row, embed, whole);
     if (st != NULL)
         return st;
     if (images->frame == NULL) /* else its reader knows */
-        images->first[row + 1] = images->first[row] + embed / whole;
+        images->first[row + 1] = images->first[row] + count;
     if (embed == 0 && images->expert_rows[row] > 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": vision_expert_mask", row + 1),

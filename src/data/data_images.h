@@ -9,7 +9,8 @@
  * well), F32, BF16 or F16, normalised; or, as programs on the hub have them, `images`, with
  * cross_images, [n, channels, height, width], one for each row that marks one: then further tensors
  * are ignored. context_length is ignored. By marks among the tokens, with `images`
- * [n, channels, height, width]: tensors_marked.c, tensors_folded.c; by bounds: tensors_bound.c. */
+ * [n, channels, height, width]: tensors_marked.c, tensors_folded.c; by bounds: tensors_bound.c; by
+ * their grids: tensors_grid.c. */
 #pragma once
 
 #include "base/hash.h"

@@ -299,7 +299,7 @@ sheaf_status *sheaf__pictures_keep(sheaf__pictures *p, sheaf_data *data, int64_t
     if (p->slot == NULL || p->wanted == NULL)
         return sheaf__data_no_memory(0);
     sheaf_status *st = sheaf__data_images_rows_new(data);
-    if (st == NULL && p->viewing.form.rows == 0)
+    if (st == NULL && p->viewing.form.rows == 0 && p->viewing.form.most == 0)
         describe_whole(p, images);
     else
         TRY(st, describe(p, images));

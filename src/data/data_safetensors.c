@@ -52,7 +52,7 @@ static const struct {
     { "vision_expert_mask", .mask = true, .image = true },
     { "image_rope_mask", .mask = true, .image = true },
 };
-enum { IDS, LABELS, SHIFTED, KNOWN = sizeof known / sizeof *known };
+enum { IDS, LABELS, SHIFTED, MASK, POSITIONS, KNOWN = sizeof known / sizeof *known };
 
 static bool is_known(const sheaf__tensors *in, const char *name)
 {
@@ -88,6 +88,8 @@ static sheaf_status *check_tensors(sheaf__tensors *in)
             continue;
         if (known[k].image && in->data->images->place.file != SHEAF__IMAGES_MASKED)
             continue;
+        if (k == POSITIONS && sheaf__position_axes(in->config) > 1)
+            continue; /* compared with those of the pictures */
         sheaf_status *st = check_entry(entry, known[k].name, known[k].mask);
         if (st == NULL && k == 0) {
             in->rows = entry->shape[0];
@@ -290,7 +292,8 @@ static sheaf_status *make_rows(sheaf__tensors *in)
     data->label = malloc(total * sizeof *data->label);
     in->chunk = malloc(SHEAF__TENSORS_CHUNK * sizeof(int64_t));
     const bool masked = sheaf__safetensors_find(in->file, "attention_mask") != NULL,
-               placed = sheaf__safetensors_find(in->file, "position_ids") != NULL;
+               placed = sheaf__safetensors_find(in->file, known[POSITIONS].name) != NULL &&
+                        sheaf__position_axes(in->config) == 1;
     data->mask = masked ? malloc(total) : NULL;
     data->position = placed ? malloc(total * sizeof *data->position) : NULL;
     if ((placed && data->position == NULL) || (masked && data->mask == NULL) ||

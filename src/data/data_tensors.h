@@ -14,6 +14,7 @@ typedef struct sheaf__found_image {
     int64_t item;
     int64_t number;           /* in the order of the file */
     sheaf__image_frame frame; /* of a video */
+    int64_t height, width;    /* in pixels */
 } sheaf__found_image;
 
 typedef struct sheaf__tensors {
@@ -72,6 +73,14 @@ sheaf_status *sheaf__folded_find(sheaf__tensors *in); /* before rows of images a
 /* sheaf__marked_pixels - `images` holds as many as were found, each of the tower's size. */
 sheaf_status *sheaf__marked_pixels(sheaf__tensors *in);
 sheaf_status *sheaf__bound_find(sheaf__tensors *in);
+sheaf_status *sheaf__grid_find(sheaf__tensors *in);
+/* sheaf__grid_read - a picture of `n` numbers from its patches in the file. */
+sheaf_status *sheaf__grid_read(float *dst, const sheaf_safetensors *file,
+                               const sheaf__found_image *image, const sheaf__tower *tower,
+                               int64_t n);
+/* sheaf__grid_check - are position_ids, if the file has them, those of the pictures? After
+ * sheaf__tensors_image_places(). */
+sheaf_status *sheaf__grid_check(sheaf__tensors *in);
 
 /* sheaf__pixels_check_type - F32, BF16 or F16. */
 sheaf_status *sheaf__pixels_check_type(const sheaf_safetensors_entry *entry);

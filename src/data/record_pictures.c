@@ -36,8 +36,9 @@ static sheaf_status *add(sheaf__record_pictures *p, const char *name, const char
     if (st != NULL)
         return st;
     const sheaf__sliced *s = &p->viewed[p->count].pieces;
-    p->shown[p->count++] =
-        (sheaf__chat_picture){ .name = name, .columns = s->columns, .rows = s->rows };
+    p->shown[p->count++] = (sheaf__chat_picture){
+        .name = name, .columns = s->columns, .rows = s->rows, .gives = sheaf__view_gives(s, viewing)
+    };
     return NULL;
 }
 

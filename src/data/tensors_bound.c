@@ -202,6 +202,8 @@ static sheaf_status *find_at(sheaf__tensors *in, const bounds *b, int64_t k, con
         of->frame.frame = count > 0 ? (int32_t)(number[i] + 1) : 0;
         of->frame.joins = i > 0;
         st = find_pixels(&of->pixels[0], in, b->row, *taken + i);
+        of->height = st == NULL ? of->pixels[0]->shape[1] : 0;
+        of->width = st == NULL ? of->pixels[0]->shape[2] : 0;
         in->images += st == NULL;
     }
     *taken += n;

@@ -29,17 +29,19 @@ sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in)
 static sheaf_status *place(sheaf__tensors *in)
 {
     sheaf__data_images *images = in->data->images;
-    const int64_t before = images->place.before,
-                  rows = before + images->tower[0].gives + images->place.after;
+    const sheaf__tower *tower = &images->tower[0];
+    const int64_t before = images->place.before;
     bool videos = false;
-    images->size = malloc(((size_t)in->images + 1) * sizeof *images->size);
+    images->size = calloc((size_t)in->images + 1, sizeof *images->size); /* one is empty */
     if (images->size == NULL)
         return sheaf__data_no_memory(in->images);
     for (int64_t i = 0; i < in->images; i++) {
         const sheaf__found_image *of = &in->image[i];
-        const int64_t *shape = of->pixels[0]->shape + of->pixels[0]->ndim - 2;
-        memset(images->embed + of->row * in->length + of->begin - before, 1, (size_t)rows);
-        images->size[i] = (sheaf__image_size){ (int32_t)shape[0], (int32_t)shape[1] };
+        const sheaf__view view = { .height = of->height, .width = of->width };
+        const int64_t gives = sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
+        memset(images->embed + of->row * in->length + of->begin - before, 1,
+               (size_t)(before + gives + images->place.after));
+        images->size[i] = (sheaf__image_size){ (int32_t)of->height, (int32_t)of->width };
         images->first[of->row + 1]++;
         videos = videos || of->frame.frame > 0;
     }
@@ -71,7 +73,10 @@ sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
         TRY(st, sheaf__bound_find(in));
     else if (form == SHEAF__IMAGES_MARKED)
         TRY(st, sheaf__marked_find(in));
-    return st == NULL ? place(in) : st;
+    else if (form == SHEAF__IMAGES_GRID)
+        TRY(st, sheaf__grid_find(in));
+    TRY(st, place(in));
+    return TRY(st, form == SHEAF__IMAGES_GRID ? sheaf__grid_check(in) : NULL);
 }
 
 /* ---- pixels ---- */
@@ -96,6 +101,9 @@ static const sheaf__found_image *image_of(const pixels *p, int64_t i)
 
 static sheaf_status *read_pixels(float *out, const pixels *p, int64_t i, int tower)
 {
+    if (p->images->place.file == SHEAF__IMAGES_GRID)
+        return sheaf__grid_read(out, p->file, image_of(p, i), &p->images->tower[tower],
+                                numbers_of(p->images, i, tower));
     return sheaf__pixels_read(out, p->file, image_of(p, i)->pixels[tower],
                               p->by_row ? i : image_of(p, i)->item,
                               numbers_of(p->images, i, tower));

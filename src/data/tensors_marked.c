@@ -66,6 +66,8 @@ sheaf_status *sheaf__marked_pixels(sheaf__tensors *in)
     for (int64_t i = 0; i < in->images; i++) {
         in->image[i].pixels[0] = e;
         in->image[i].item = i;
+        in->image[i].height = tower->height;
+        in->image[i].width = tower->width;
     }
     sheaf_status *st = e == NULL ? NULL : sheaf__pixels_check_type(e);
     if (st != NULL ||

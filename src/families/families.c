@@ -27,6 +27,8 @@ static const sheaf__family *const table[] = {
     [SHEAF_GLM] = &sheaf__family_glm,
     [SHEAF_GLM4] = &sheaf__family_glm4,
     [SHEAF_CHATGLM] = &sheaf__family_chatglm,
+    [SHEAF_QWEN2_5_VL] = &sheaf__family_qwen2_5_vl,
+    [SHEAF_QWEN3_VL] = &sheaf__family_qwen3_vl,
 };
 enum { FAMILIES = sizeof table / sizeof *table };
 

@@ -109,7 +109,7 @@ static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *
                                       (long long)k + 1);
         if (tower[t].ragged)
             sheaf_expected(st, "sides that are multiples of %lld pixels",
-                           (long long)tower[t].patch);
+                           (long long)sheaf__unit_of(&tower[t]));
         else
             sheaf_expected(st, "%lld x %lld pixels for tower %d of %s", (long long)tower[t].width,
                            (long long)tower[t].height, t + 1, sheaf_family_name(c->family));
@@ -121,12 +121,23 @@ static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *
     return NULL;
 }
 
+/* Positions that they take. */
+static int64_t positions_of(const sheaf__prompt *p, const sheaf_config *c, int64_t images)
+{
+    int64_t patches[SHEAF__MOST_TOWERS] = { 0 };
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, c);
+    for (int t = 0; t < towers; t++)
+        patches[t] = patches_of(p, &tower[t], t, images);
+    return sheaf__images_positions(c, images - joined(p), patches);
+}
+
 sheaf_status *sheaf__batch_images_check(const sheaf__model *m, const sheaf__prompt *p,
                                         int64_t index, const sheaf__generate_options *options)
 {
     const sheaf_config *c = &m->schema->config;
     const int64_t rows = embedded(p), images = sheaf__prompt_images(p, c, options),
-                  whole = (images - joined(p)) * sheaf__image_positions(c);
+                  whole = positions_of(p, c, images);
     sheaf_status *st = !sheaf__model_has_images(m) || p->picture == NULL
                            ? NULL
                            : check_pictures(c, p, index, options->load != NULL);

@@ -16,7 +16,8 @@ sheaf_status *sheaf__batch_rows_open(sheaf__batch_rows *out, const sheaf__model 
     sheaf__device *device = m->context->device;
     *out = (sheaf__batch_rows){ 0 };
     sheaf_status *st = sheaf__mirror_alloc(&out->ids, device, all, SHEAF_MEM_INPUTS);
-    TRY(st, sheaf__mirror_alloc(&out->position, device, all, SHEAF_MEM_INPUTS));
+    out->axes = sheaf__position_axes(config);
+    TRY(st, sheaf__mirror_alloc(&out->position, device, all * (size_t)out->axes, SHEAF_MEM_INPUTS));
     if (sheaf__model_has_images(m))
         TRY(st, sheaf__mirror_alloc(&out->image_row, device, images, SHEAF_MEM_INPUTS));
     for (int i = 0; i < 2 && sheaf__model_has_images(m); i++)
@@ -43,7 +44,7 @@ sheaf_status *sheaf__batch_rows_upload(const sheaf__batch_rows *rows, sheaf__dev
                                        int64_t n)
 {
     sheaf_status *st = sheaf__mirror_upload(&rows->ids, device, (size_t)n * SIZE);
-    return TRY(st, sheaf__mirror_upload(&rows->position, device, (size_t)n * SIZE));
+    return TRY(st, sheaf__mirror_upload(&rows->position, device, (size_t)(n * rows->axes) * SIZE));
 }
 
 sheaf_status *sheaf__batch_rows_upload_images(const sheaf__batch_rows *rows, sheaf__device *device,

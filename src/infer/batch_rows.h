@@ -5,7 +5,8 @@
 #include "models/model.h"
 
 typedef struct sheaf__batch_rows {
-    sheaf__mirror ids, position;        /* int32, by sequence */
+    sheaf__mirror ids, position;        /* int32, by sequence; positions axis by axis */
+    int64_t axes;                       /* of positions */
     sheaf__mirror image_row, stream[2]; /* as in sheaf__images_in; of a model with images */
 } sheaf__batch_rows;
 

@@ -486,7 +486,8 @@ static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, con
 }
 
 /* In the order of the text, where all are "<image>". */
-static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *order)
+static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *order,
+                                  const sheaf__viewing *viewing)
 {
     sheaf__viewed *viewed = malloc(((size_t)p->count + 1) * sizeof *viewed);
     if (viewed == NULL)
@@ -498,7 +499,8 @@ static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *orde
                                              .columns = s->columns,
                                              .rows = s->rows,
                                              .frame = viewed[i].frame > 0,
-                                             .joins = viewed[i].joins };
+                                             .joins = viewed[i].joins,
+                                             .gives = sheaf__view_gives(s, viewing) };
     }
     free(p->viewed);
     p->viewed = viewed;
@@ -509,9 +511,10 @@ static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *orde
 
 /* Writes "<image>" in place of each picture's name; in front of the first question if there are no
  * names. */
-static sheaf_status *place_pictures(sheaf__dialogue *d)
+static sheaf_status *place_pictures(sheaf__dialogue *d, const sheaf__viewing *viewing)
 {
-    const sheaf__picture_form form = { .mark = { [SHEAF__MARK_BEGIN] = {
+    const sheaf__picture_form form = { .joined = viewing->form.joined,
+                                       .mark = { [SHEAF__MARK_BEGIN] = {
                                                      .token = SHEAF__PICTURE_HERE } } };
     sheaf__placed placed;
     sheaf__record_pictures_from(&d->shown, d->said, d->count);
@@ -525,7 +528,7 @@ static sheaf_status *place_pictures(sheaf__dialogue *d)
                        "\"<image_00>\"), or no name at all",
                        SHEAF__PICTURE_HERE);
     else
-        st = put_in_order(&d->shown, placed.order);
+        st = put_in_order(&d->shown, placed.order, viewing);
     for (int64_t i = 0; i < d->count && st == NULL; i++) {
         if (placed.owned[i] == NULL)
             continue;
@@ -556,7 +559,7 @@ static sheaf_status *load_all(sheaf__dialogue *d, const sheaf__text_record *m, c
     if (st != NULL || !placed)
         return st;
     d->look = number;
-    st = place_pictures(d);
+    st = place_pictures(d, &viewing);
     return st == NULL && d->shown.count > 0 ? read_pieces(d, d->shown.count, &viewing) : st;
 }
 

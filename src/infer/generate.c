@@ -26,6 +26,8 @@ typedef struct batch {
     sheaf__prefix_cache *prefix; /* of the options, where there is one prompt */
     sheaf__batch_rows row;       /* of the next run */
     int32_t *ids, *position;     /* the host's side of them */
+    int64_t axes;                /* of positions */
+    int32_t *behind;             /* [n] of several axes: the position behind each prompt */
     int32_t *pick;               /* [n] the host's */
     sheaf__batch_images image;
     bool *done;
@@ -126,6 +128,25 @@ static int32_t position_of(const sheaf__prompt *p, int64_t j)
                                : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
+/* Of several axes: of all tokens of prompt i, padding 0, those from b->begin on. */
+static sheaf_status *set_axes(batch *b, int64_t i)
+{
+    const sheaf__prompt *p = &b->prompt[b->first + i];
+    const int64_t rows = b->longest - b->begin, all = b->n * rows;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    sheaf__towers_of(tower, &b->model->schema->config);
+    int32_t *own = malloc((size_t)(3 * p->n) * sizeof *own);
+    if (own == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "positions of %lld tokens", (long long)p->n);
+    b->behind[i] = sheaf__grid_positions(own, p->n, p->n, p->embed, NULL, p->picture, tower);
+    for (int axis = 0; axis < 3; axis++)
+        for (int64_t j = 0; j < rows; j++)
+            b->position[axis * all + i * rows + j] =
+                b->begin + j < p->n ? own[axis * p->n + b->begin + j] : 0;
+    free(own);
+    return NULL;
+}
+
 /* Is the output of the towers cached? */
 static bool seen_before(const batch *b)
 {
@@ -148,20 +169,24 @@ static sheaf_status *fill_images(batch *b, sheaf_status *st)
 static sheaf_status *lay_out_prompts(batch *b)
 {
     const int64_t rows = b->longest - b->begin;
+    sheaf_status *st = NULL;
     for (int64_t i = 0; i < b->n; i++) {
         const sheaf__prompt *p = &b->prompt[b->first + i];
         for (int64_t j = 0; j < rows; j++) {
             const int64_t at = b->begin + j;
             b->ids[i * rows + j] = at < p->n ? p->ids[at] : 0;
-            b->position[i * rows + j] = at < p->n ? position_of(p, at) : 0;
+            if (b->axes == 1)
+                b->position[i * rows + j] = at < p->n ? position_of(p, at) : 0;
         }
+        if (b->axes > 1)
+            TRY(st, set_axes(b, i));
         b->keys[i] = p->n;
         b->pick[i] = (int32_t)(i * rows + p->n - b->begin - 1);
         b->out[b->first + i].n = 0;
         b->done[i] = false;
     }
-    sheaf_status *st = sheaf__batch_rows_upload(&b->row, b->c->device, b->n * rows);
-    if (!sheaf__model_has_images(b->model) || b->begin > 0)
+    TRY(st, sheaf__batch_rows_upload(&b->row, b->c->device, b->n * rows));
+    if (st != NULL || !sheaf__model_has_images(b->model) || b->begin > 0)
         return st;
     sheaf__batch_images_lay_out(&b->image, &b->row, &b->model->schema->config, b->prompt + b->first,
                                 b->n, b->longest, b->options);
@@ -177,7 +202,11 @@ static sheaf_status *lay_out_next(batch *b)
         const sheaf__continuation *out = &b->out[b->first + i];
         b->keys[i] += !b->done[i];
         b->ids[i] = out->ids[out->n - 1];
-        b->position[i] = position_of(&b->prompt[b->first + i], b->keys[i] - 1);
+        if (b->axes == 1)
+            b->position[i] = position_of(&b->prompt[b->first + i], b->keys[i] - 1);
+        for (int axis = 0; axis < 3 && b->axes > 1; axis++)
+            b->position[axis * b->n + i] =
+                b->behind[i] + (int32_t)(b->keys[i] - 1 - b->prompt[b->first + i].n);
         b->pick[i] = (int32_t)i;
     }
     return sheaf__batch_rows_upload(&b->row, b->c->device, b->n);
@@ -449,6 +478,7 @@ static void free_batch(batch *b)
     sheaf__batch_rows_release(&b->row, b->model);
     free(b->keys);
     free(b->pick);
+    free(b->behind);
     free(b->done);
     free(b->history);
     free(b->scratch);
@@ -483,6 +513,8 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                 .out = out,
                 .keys = malloc((size_t)most * sizeof *b.keys),
                 .pick = malloc((size_t)most * 4),
+                .behind = malloc((size_t)most * 4),
+                .axes = sheaf__position_axes(&model->schema->config),
                 .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
                 .image_cache = count == 1 ? options->image_cache : NULL,
@@ -491,8 +523,8 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
     sheaf_status *st = NULL;
     if (options->prefix != NULL && count != 1)
         sheaf__prefix_cache_release(options->prefix, model);
-    if (b.keys == NULL || b.pick == NULL || b.done == NULL || b.history == NULL ||
-        b.scratch == NULL)
+    if (b.keys == NULL || b.pick == NULL || b.behind == NULL || b.done == NULL ||
+        b.history == NULL || b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)
         st = sheaf__batch_images_check(model, &prompt[i], i, options);

@@ -342,7 +342,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__codec *w,
 typedef struct one_row {
     sheaf_batch batch;
     int64_t seq, begin, context; /* tokens [begin, context) are the prompt; before them padding */
-    int64_t image_rows;          /* positions of its images */
+    int64_t images, image_rows;  /* and the positions that they take */
     int64_t expert_rows;
 } one_row;
 
@@ -386,6 +386,24 @@ static sheaf_status *find_context(one_row *r)
     return NULL;
 }
 
+/* How many of these images take the first `rows` positions of images. */
+static int64_t images_in(const sheaf_config *config, const sheaf__picture *picture, int64_t n,
+                         int64_t rows)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    int64_t k = 0;
+    while (k < n && (rows > 0 || picture[k].joins)) {
+        int64_t patches[SHEAF__MOST_TOWERS] = { 0 };
+        for (int t = 0; t < towers; t++)
+            patches[t] = sheaf__view_patches(&picture[k].of[t], &tower[t]);
+        if (!picture[k].joins)
+            rows -= sheaf__images_positions(config, 1, patches);
+        k++;
+    }
+    return k;
+}
+
 /* Allocates the prompt's ids, position, embed, expert and the sizes of its images in one block. */
 static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r,
                                   const sheaf_config *config, const sheaf_data *data, int64_t row)
@@ -396,12 +414,13 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
         rows++;
     const bool any = r->image_rows > 0,
                sizes = sheaf__family_for(config)->image.most > 1 && rows > 0;
-    const int64_t images =
-        sizes ? sheaf_data_row_until(data, row, rows / sheaf__image_positions(config)) : 0;
-    sheaf__picture *picture = malloc((size_t)images * sizeof *picture + n * 10);
+    const int64_t most = sizes ? r->images : 0; /* of the row */
+    sheaf__picture *picture = malloc((size_t)most * sizeof *picture + n * 10);
     if (picture == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "a prompt of %zu tokens", n);
-    int32_t *ids = (int32_t *)(picture + images);
+    sheaf_data_row_sizes(picture, most, data, row);
+    const int64_t images = images_in(config, picture, most, rows);
+    int32_t *ids = (int32_t *)(picture + most);
     uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
     memcpy(ids, r->batch.tokens + r->begin, n * 4);
     const int32_t shift = r->begin > 0 ? r->batch.position[r->begin] : 0;
@@ -413,7 +432,6 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
     for (int64_t i = 0; i < r->expert_rows; i++)
         if (r->batch.stream[1][i] < r->context)
             expert[r->batch.stream[1][i]] = 1;
-    sheaf_data_row_sizes(picture, images, data, row);
     *out = (sheaf__prompt){ .ids = ids,
                             .n = (int64_t)n,
                             .position = ids + n,
@@ -455,7 +473,9 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__codec
     sheaf__prompt_about about = { 0 };
     bool laid_out = false;
     sheaf_status *st = sheaf_data_batch(&r->batch, data, &row, 1);
-    r->image_rows = (images.images - images.joined) * sheaf__image_positions(w->config);
+    r->images = images.images;
+    r->image_rows =
+        sheaf__images_positions(w->config, images.images - images.joined, images.patches);
     r->expert_rows = images.image_rows;
     TRY(st, find_context(r));
     TRY(st, expected_text(&about.expected, &laid_out, r, w));

@@ -34,10 +34,12 @@ static void put_mark(placing *p, sheaf__mark which)
     out->mark[out->marks++] = (sheaf__placed_mark){ p->message, begin, p->text.size, which };
 }
 
-static void put_piece(placing *p, sheaf__mark begin, sheaf__mark end)
+static void put_piece(placing *p, const sheaf__chat_picture *picture, sheaf__mark begin,
+                      sheaf__mark end)
 {
+    const int64_t rows = p->form->rows > 0 ? p->form->rows : picture->gives;
     put_mark(p, begin);
-    for (int64_t i = 0; i < p->form->rows; i++)
+    for (int64_t i = 0; i < rows; i++)
         put_mark(p, SHEAF__MARK_ROW);
     put_mark(p, end);
 }
@@ -51,7 +53,7 @@ static void put_slices(placing *p, const sheaf__chat_picture *picture)
         if (r > 0)
             sheaf__text_add(&p->text, "\n");
         for (int64_t c = 0; c < picture->columns; c++)
-            put_piece(p, together ? SHEAF__MARK_BEGIN : SHEAF__MARK_SLICE,
+            put_piece(p, picture, together ? SHEAF__MARK_BEGIN : SHEAF__MARK_SLICE,
                       together ? SHEAF__MARK_END : SHEAF__MARK_SLICE_END);
     }
     if (together)
@@ -72,7 +74,7 @@ static void put_one(placing *p, int64_t which)
         sheaf__text_add(&p->text, "%" PRId64, p->numbered++);
         put_mark(p, SHEAF__MARK_NUMBER_END);
     }
-    put_piece(p, SHEAF__MARK_BEGIN, SHEAF__MARK_END);
+    put_piece(p, picture, SHEAF__MARK_BEGIN, SHEAF__MARK_END);
     if (sliced)
         put_slices(p, picture);
 }

@@ -28,6 +28,7 @@ typedef struct sheaf__chat_picture {
     bool frame;            /* of a video */
     bool joins;            /* in the place of the one before it: a frame of its group */
     bool follows;          /* on a line behind the one before it: another group of its video */
+    int64_t gives;         /* rows that it gives, where the form says no number */
 } sheaf__chat_picture;
 
 typedef struct sheaf__place_options {

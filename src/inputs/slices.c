@@ -126,6 +126,41 @@ sheaf_status *sheaf__slice(sheaf__sliced *out, int64_t width, int64_t height,
     return check_sides(out, width, height);
 }
 
+/* ---- a size of its own ---- */
+
+enum { MOST_RATIO = 200 };
+
+static int64_t at_least(int64_t unit, double n)
+{
+    return n < 1 ? unit : (int64_t)n * unit;
+}
+
+sheaf_status *sheaf__fit_pixels(sheaf__sliced *out, int64_t width, int64_t height, int64_t unit,
+                                int64_t least, int64_t most)
+{
+    const double w = (double)width, h = (double)height, side = (double)unit;
+    *out = (sheaf__sliced){ .width = rounded(w / side) * unit, .height = rounded(h / side) * unit };
+    if (width > MOST_RATIO * height || height > MOST_RATIO * width)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "image"),
+                                          "sides of which none is more than %d times the other",
+                                          MOST_RATIO),
+                           "%" PRId64 " x %" PRId64, width, height);
+    if (out->width * out->height > most) {
+        const double by = sqrt(h * w / (double)most);
+        out->width = at_least(unit, floor(w / by / side));
+        out->height = at_least(unit, floor(h / by / side));
+    } else if (out->width * out->height < least) {
+        const double by = sqrt((double)least / (h * w));
+        out->width = (int64_t)ceil(w * by / side) * unit;
+        out->height = (int64_t)ceil(h * by / side) * unit;
+    }
+    if (out->width == 0 || out->height == 0) /* no area is asked for */
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "image"),
+                                          "sides of at least %" PRId64 " pixels", (unit + 1) / 2),
+                           "%" PRId64 " x %" PRId64, width, height);
+    return check_sides(out, width, height);
+}
+
 /* ---- pixels ---- */
 
 /* Copies a slice from the resized picture, whose rows have `bytes` bytes. */

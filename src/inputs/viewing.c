@@ -40,6 +40,9 @@ sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t heig
                                  const sheaf__viewing *viewing)
 {
     const sheaf__tower *tower = &viewing->tower[0];
+    if (viewing->form.most > 0)
+        return sheaf__fit_pixels(out, width, height, sheaf__unit_of(tower), viewing->form.least,
+                                 viewing->form.most);
     if (viewing->form.resolution == 0) {
         *out = (sheaf__sliced){ .width = tower->width, .height = tower->height };
         return NULL;

@@ -25,9 +25,18 @@ typedef struct sheaf__viewed {
 
 /* sheaf__viewing_of - without a lock. */
 void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config);
-/* sheaf__view_divide - the pieces of a picture of this size. Errors: those of sheaf__slice(). */
+/* sheaf__view_divide - the pieces of a picture of this size. Errors: those of sheaf__slice()
+ * and sheaf__fit_pixels(). */
 sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t height,
                                  const sheaf__viewing *viewing);
+/* sheaf__view_gives - rows that a picture of these pieces gives, where that depends on its size;
+ * else 0. */
+static inline int64_t sheaf__view_gives(const sheaf__sliced *s, const sheaf__viewing *viewing)
+{
+    const sheaf__tower *tower = &viewing->tower[0];
+    const sheaf__view view = { .height = s->height, .width = s->width };
+    return tower->merge == 0 ? 0 : sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
+}
 /* sheaf__view_file - `path` is copied. Errors: those of sheaf_image_load() and sheaf__slice(), with
  * the path. */
 sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing);

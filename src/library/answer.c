@@ -2,6 +2,7 @@
  * answer.
  */
 #include "base/base.h"
+#include "infer/batch_images.h"
 #include "library/model.h"
 #include "base/numeric_env.h"
 
@@ -132,7 +133,10 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
     if (p->look != look) {
         sheaf__image_cache_release(&p->image_cache, model);
         p->look = 0;
-        sheaf_status *st = sheaf__image_cache_new(&p->image_cache, model, w->prompt->pictures);
+        int64_t patches[SHEAF__MOST_TOWERS];
+        sheaf__prompts_images(patches, w->prompt, 1, 1, &model->schema->config);
+        sheaf_status *st =
+            sheaf__image_cache_new(&p->image_cache, model, w->prompt->pictures, patches);
         if (st != NULL)
             return st;
         p->look = look;

@@ -204,15 +204,30 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
     return sheaf__model_ranks_open(&m->ranks, &m->opened, &team);
 }
 
+/* Of an image at the towers' own size; of one that gives rows by its size as many as leave room
+ * for a token. */
+static void patches_of_one(int64_t patches[SHEAF__MOST_TOWERS], const sheaf_model *m)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &m->opened.config);
+    sheaf__patches_of(patches, &m->opened.config, 1);
+    for (int t = 0; t < towers; t++) {
+        const int64_t square = tower[t].merge * tower[t].merge, most = (m->positions - 1) * square;
+        if (square > 0 && patches[t] > most)
+            patches[t] = most > 0 ? most : square;
+    }
+}
+
 sheaf_status *sheaf_model_load(sheaf_model *m)
 {
     SHEAF__NUMERIC_ENV;
-    static const int64_t own[SHEAF__MOST_TOWERS]; /* an image at the towers' own size */
+    int64_t own[SHEAF__MOST_TOWERS];
     sheaf_status *st = NULL;
     pthread_mutex_lock(&m->loading);
     if (m->ranks == NULL) {
         if (m->positions == 0)
             m->positions = sheaf_plan_seq(&m->opened.config);
+        patches_of_one(own, m);
         st = fits(m, 1, m->positions, 0, m->codec.images, own);
         TRY(st, load(m, 1));
     }

@@ -124,7 +124,7 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
     sheaf__sliced s;
     if (sheaf__pictures_of(config) != NULL)
         sheaf__viewing_of(&viewing, config);
-    if (viewing.form.resolution == 0) {
+    if (viewing.form.resolution == 0 && viewing.form.most == 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--images");
         sheaf_expected(st, "a number alone: %s makes every picture as large as its tower",
                        sheaf_family_name(config->family));
@@ -204,10 +204,11 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     } else {
         TRY(st, find_images(q, events));
         if (st == NULL) /* sheaf_plan_seq() counts one image */
-            q->seq = o->seq > 0
-                         ? o->seq
-                         : sheaf_plan_seq(&q->opened.config) +
-                               (q->each.images - 1) * sheaf__image_positions(&q->opened.config);
+            q->seq = o->seq > 0 ? o->seq
+                                : sheaf_plan_seq(&q->opened.config) +
+                                      sheaf__images_positions(&q->opened.config, q->each.images,
+                                                              q->each.patches) -
+                                      sheaf__image_positions(&q->opened.config);
         if (st == NULL && !q->warned && sheaf__image_positions(&q->opened.config) == 0)
             sheaf__warn_positions(&q->opened.config, seq_name(q), q->seq, events);
     }
@@ -234,8 +235,14 @@ sheaf__job sheaf__question_job(const sheaf__question *q)
 /* For generation, tokens of a prompt: there must be room for one, and for the model's image. */
 static sheaf_status *find_prompt(int64_t *prompt, const sheaf__question *q, int64_t answer)
 {
+    const sheaf_config *config = &q->opened.config;
+    const sheaf_batch_images *each = &q->each;
     const int64_t rows = q->o.micro_batch > 0 ? q->o.micro_batch : 1,
-                  image = (q->images + rows - 1) / rows * sheaf__image_positions(&q->opened.config);
+                  one = each->images > 0
+                            ? sheaf__images_positions(config, each->images, each->patches) /
+                                  each->images
+                            : sheaf__image_positions(config),
+                  image = (q->images + rows - 1) / rows * one;
     *prompt = q->seq - answer;
     if (*prompt > image)
         return NULL;

@@ -320,7 +320,7 @@ static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_M
 sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t,
                                   const sheaf_tensor *bias, int piece)
 {
-    const int64_t in = t->shape[1] * t->shape[2] * t->shape[3];
+    const int64_t in = t->shape[1] * t->shape[2] * t->shape[3] * t->shape[4];
     *l = (sheaf__linear){
         .name = t->name, .out = t->shape[0], .in = in, .rows = t->cut.nparts > 0 && t->cut.axis == 1
     };

@@ -76,6 +76,7 @@ sheaf_status *sheaf__build_away(sheaf__model *m);
 /* sheaf__stage - passes a value to pass->stages. */
 void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer,
                   int stream, sheaf__value *value);
-/* sheaf__decoder_record - from embedded rows to logits. */
-void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
+/* sheaf__decoder_record - from embedded rows to logits; image: what the tower gave, of which layers
+ * may be given columns (sheaf__tower.behind); image_memory: the source of cross-attention. */
+void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                            sheaf__value *image_memory, const sheaf__pass *pass);

@@ -10,9 +10,12 @@
  * the second line in layers with cross-attention, q, k, v, o, gate, up and down of each row's
  * stream: text, or image where the layer has visual experts. Without image rows there is one
  * stream, and nothing is split or joined. A model may have a factor for all that is added in the
- * first and third line, and a divisor for what the head reads. */
+ * first and third line, and a divisor for what the head reads; behind its first layers a tower may
+ * add to the rows of images. */
 #include "models/build.h"
+#include "tape/angles.h"
 #include "tape/transfer.h"
+#include "tape/windows.h"
 #include "tape/mixture.h"
 #include "tape/head_rows.h"
 
@@ -22,6 +25,9 @@ typedef struct pass {
     const sheaf__pass *of;
     int64_t rows[SHEAF__STREAMS];
     sheaf__value *image_memory; /* the keys' source of cross-attention, or NULL */
+    sheaf__value *image;        /* of which layers are given columns, or NULL */
+    int64_t behind;             /* how many layers */
+    sheaf__turns turns;         /* of a model whose positions have three axes */
     /* Rows that the head reads; after the last attention only these are computed. NULL: all. */
     const sheaf__head_rows *wanted;
     sheaf__balance *balance; /* of a mixture whose router has a loss of its own; else NULL */
@@ -87,7 +93,9 @@ static sheaf__value *turned(const pass *p, sheaf__layer *l, sheaf__value *x, she
         x = sheaf__record_head_norm(p->tape, x, of_head, like);
     if (of_all->name != NULL)
         x = sheaf__record_layernorm(p->tape, x, of_all, NULL);
-    if (l->rope != NULL)
+    if (l->rope != NULL && p->turns.cos != NULL)
+        sheaf__record_turned(p->tape, x, p->turns, width);
+    else if (l->rope != NULL)
         sheaf__record_rope(p->tape, x, l->rope, x->cols / width, width, p->of->queries, p->of->in);
     return x;
 }
@@ -275,6 +283,17 @@ static streams staged(const pass *p, const char *stage, int layer, streams h)
     return h;
 }
 
+/* What the tower adds to the rows of images behind a layer. */
+static streams from_tower(const pass *p, int64_t index, streams h)
+{
+    const int64_t width = p->m->schema->config.hidden;
+    if (p->image != NULL && index < p->behind)
+        sheaf__record_add_images(p->tape, h.x[SHEAF__TEXT],
+                                 sheaf__record_part(p->tape, p->image, (index + 1) * width, width),
+                                 p->of->images_in);
+    return h;
+}
+
 /* The layers of this stage: from rows of the sequences to rows of the sequences. */
 static sheaf__value *record_layers(const pass *p, sheaf__value *x)
 {
@@ -285,7 +304,7 @@ static sheaf__value *record_layers(const pass *p, sheaf__value *x)
         if (p->m->layer[i].has_cross)
             h = staged(p, "cross_attention", (int)i, cross_attention(p, (int)i, h));
         sheaf__tape_mlp(p->tape);
-        h = staged(p, "mlp", (int)i, mlp(p, (int)i, h));
+        h = staged(p, "mlp", (int)i, from_tower(p, i, mlp(p, (int)i, h)));
         sheaf__tape_segment_end(p->tape);
     }
     return join(p, h);
@@ -330,7 +349,8 @@ static bool reads_some(const pass *p)
 {
     const sheaf__head_run *run = p->of->head;
     return p->m->context->stages <= 1 && p->of->queries > 1 && p->of->image_rows == 0 &&
-           p->of->stages == NULL && (run->pick != NULL || !run->all_rows) && takes_some(p);
+           p->behind < p->m->schema->config.layers && p->of->stages == NULL &&
+           (run->pick != NULL || !run->all_rows) && takes_some(p);
 }
 
 static sheaf__balance *balance_of(const pass *p)
@@ -343,12 +363,31 @@ static sheaf__balance *balance_of(const pass *p)
                               config->router_loss, p->of->in, p->of->head);
 }
 
-void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
+/* Layers that are given columns of a tower. */
+static int64_t layers_behind(const sheaf_config *config)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    int64_t most = 0;
+    for (int i = 0; i < towers; i++)
+        most = tower[i].behind > most ? tower[i].behind : most;
+    return most;
+}
+
+void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                            sheaf__value *image_memory, const sheaf__pass *of)
 {
     const int64_t rows = of->batch * of->queries;
-    pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory, NULL, NULL };
+    pass p = { .m = m,
+               .tape = tape,
+               .of = of,
+               .rows = { rows - of->image_rows, of->image_rows },
+               .image_memory = image_memory,
+               .image = image,
+               .behind = layers_behind(&m->schema->config) };
     sheaf__head_rows wanted;
+    if (m->angles.pairs > 0)
+        p.turns = sheaf__record_token_turns(tape, &m->angles, of->in, rows);
     if (reads_some(&p)) {
         wanted = sheaf__record_head_rows(tape, rows, of->head);
         p.wanted = &wanted;

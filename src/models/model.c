@@ -138,9 +138,10 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
     sheaf__value *given[SHEAF__MOST_TOWERS] = { NULL };
     for (int i = 0; i < towers; i++) {
         if (full && image_cache->given[i] != NULL)
-            given[i] =
-                sheaf__record_recall(tape, image_cache->given[i], what_gives(&tower[i]),
-                                     sheaf__pass_groups(pass) * tower[i].gives, tower[i].columns);
+            given[i] = sheaf__record_recall(
+                tape, image_cache->given[i], what_gives(&tower[i]),
+                sheaf__tower_gives(&tower[i], sheaf__pass_groups(pass), pass->patches[i]),
+                tower[i].columns);
         else if (!full)
             given[i] = family->encode(m, tape, pass, i);
         *(tower[i].beside ? memory : image) = given[i];
@@ -150,15 +151,20 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
             sheaf__record_store(tape, given[i], image_cache->given[i]);
 }
 
-/* Sends the source of cross-attention to every pipeline stage. */
-static sheaf__value *hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory,
-                          const sheaf__pass *pass)
+/* Sends what layers read of images to every pipeline stage. */
+static void hand(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sheaf__tape *tape,
+                 const sheaf__pass *pass)
 {
-    sheaf__tower tower;
-    if (sheaf__tower_beside(&tower, &m->schema->config) < 0)
-        return NULL;
-    return sheaf__record_transfer(tape, memory, 0, what_gives(&tower),
-                                  sheaf__pass_groups(pass) * tower.gives, tower.columns);
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &m->schema->config);
+    for (int i = 0; i < towers; i++) {
+        sheaf__value **what = tower[i].beside ? memory : image;
+        if (tower[i].gives > 0 && (tower[i].beside || tower[i].behind > 0))
+            *what = sheaf__record_transfer(
+                tape, *what, 0, what_gives(&tower[i]),
+                sheaf__tower_gives(&tower[i], sheaf__pass_groups(pass), pass->patches[i]),
+                tower[i].columns);
+    }
 }
 
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
@@ -167,9 +173,9 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     if (pass->images > 0 && m->begins)
         see(&image, &memory, m, tape, pass);
     if (pass->images > 0 && m->context->stages > 1)
-        memory = hand(m, tape, memory, pass);
+        hand(&image, &memory, m, tape, pass);
     if (!m->begins) {
-        sheaf__decoder_record(m, tape, NULL, memory, pass);
+        sheaf__decoder_record(m, tape, NULL, image, memory, pass);
         return;
     }
     sheaf__value *x =
@@ -187,7 +193,7 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     sheaf__stage(pass, tape, "adapter", -1, SHEAF__TEXT, image);
     sheaf__stage(pass, tape, "encoder", -1, SHEAF__TEXT, memory);
     sheaf__stage(pass, tape, "embedding", -1, SHEAF__TEXT, x);
-    sheaf__decoder_record(m, tape, x, memory, pass);
+    sheaf__decoder_record(m, tape, x, image, memory, pass);
 }
 
 /* ---- caches of generation ---- */
@@ -235,7 +241,8 @@ void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *m)
     *kv_cache = (sheaf__kv_cache){ 0 };
 }
 
-sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m, int64_t images)
+sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m, int64_t images,
+                                     const int64_t patches[SHEAF__MOST_TOWERS])
 {
     const size_t bytes = sheaf_dtype_bytes(m->context->dtype);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -244,9 +251,11 @@ sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m, i
     *out = (sheaf__image_cache){ 0 };
     for (int i = 0; i < towers && m->begins && st == NULL; i++)
         if (tower[i].gives > 0)
-            st = sheaf__alloc(&out->given[i], m->context,
-                              (size_t)(images * tower[i].gives * tower[i].columns) * bytes,
-                              SHEAF_MEM_CACHE);
+            st = sheaf__alloc(
+                &out->given[i], m->context,
+                (size_t)(sheaf__tower_gives(&tower[i], images, patches[i]) * tower[i].columns) *
+                    bytes,
+                SHEAF_MEM_CACHE);
     return sheaf_in(st, "what is seen of %lld pictures", (long long)images);
 }
 

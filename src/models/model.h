@@ -11,6 +11,7 @@
 #include "schema/family.h"
 #include "schema/schema.h"
 #include "sheaf/source.h"
+#include "tape/angles.h"
 #include "tape/head.h"
 #include "tape/layers.h"
 #include "tape/linear.h"
@@ -132,6 +133,7 @@ typedef struct sheaf__model {
     float divide;            /* divisor of the rows that the head reads; 0: none */
     sheaf__rope_table rope;  /* of the layers with a rotary embedding */
     sheaf__rope_table local; /* of layers with a window, where they have their own */
+    sheaf__angles angles;    /* of a model whose positions have three axes, in place of tables */
     sheaf__towers *towers; /* may be NULL on a stage without them; see sheaf__model_has_images() */
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */
@@ -223,7 +225,8 @@ sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *model, int
                                   int64_t length);
 void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *model);
 
-/* sheaf__image_cache_new - empty, for `images` images; allocates nothing on ranks without the
- * towers. Release also after a failure. */
-sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *model, int64_t images);
+/* sheaf__image_cache_new - empty, for `images` images with so many patches by tower; allocates
+ * nothing on ranks without the towers. Release also after a failure. */
+sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *model, int64_t images,
+                                     const int64_t patches[SHEAF__MOST_TOWERS]);
 void sheaf__image_cache_release(sheaf__image_cache *image_cache, sheaf__model *model);

@@ -254,6 +254,33 @@ sheaf_status *sheaf__rope_fill_plain(sheaf__rope_table *t, double theta, sheaf__
     return fill(device, t, (filling){ .theta = theta, .attention = 1, .dtype = dtype });
 }
 
+static uint8_t axis_of(const sheaf_config *c, int64_t j)
+{
+    const int64_t *section = c->rope.section;
+    if (c->rope.interleaved)
+        return (uint8_t)(j % 3 != 0 && j < 3 * section[j % 3] ? j % 3 : 0);
+    return (uint8_t)(j < section[0] ? 0 : j < section[0] + section[1] ? 1 : 2);
+}
+
+sheaf_status *sheaf__rope_axes(sheaf__angles *out, const sheaf_config *config, int64_t rot,
+                               sheaf_dtype dtype)
+{
+    if (rot / 2 > SHEAF_MAX_ROPE_PAIRS)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "config: head_dim"),
+                           "at most %d elements in a head, as positions have three axes",
+                           2 * SHEAF_MAX_ROPE_PAIRS),
+            "%lld", (long long)rot);
+    *out = (sheaf__angles){ .pairs = rot / 2,
+                            .attention = (float)attention_of(config),
+                            .dtype = dtype };
+    for (int64_t j = 0; j < out->pairs; j++) {
+        out->frequency[j] = sheaf__rope_frequency(config, j, rot, 0);
+        out->axis[j] = axis_of(config, j);
+    }
+    return NULL;
+}
+
 bool sheaf__rope_changes(const sheaf_config *config, int64_t before, int64_t after)
 {
     return same_length(config, before) != same_length(config, after);

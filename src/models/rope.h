@@ -27,6 +27,11 @@ sheaf_status *sheaf__rope_fill(sheaf__rope_table *table, const sheaf_config *con
 /* sheaf__rope_fill_plain - the same of the default type, with this theta. */
 sheaf_status *sheaf__rope_fill_plain(sheaf__rope_table *table, double theta, sheaf__device *device,
                                      sheaf_dtype dtype);
+/* sheaf__rope_axes - of a config whose pairs turn by positions on three axes (rope.section), one
+ * section behind the other, or interleaved: pair j by axis j % 3 as far as that has pairs, else by
+ * the first. Errors: SHEAF_E_UNSUPPORTED for too many pairs. */
+sheaf_status *sheaf__rope_axes(sheaf__angles *out, const sheaf_config *config, int64_t rot,
+                               sheaf_dtype dtype);
 /* sheaf__rope_changes - do the angles of earlier positions change between these lengths, so
  * that kept keys are no longer what the model would compute? */
 bool sheaf__rope_changes(const sheaf_config *config, int64_t before, int64_t after);

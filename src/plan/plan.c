@@ -310,10 +310,12 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
 }
 
 /* A data set has already refused rows that do not fit. */
-static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t images)
+static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t images,
+                               const int64_t patches[SHEAF__MOST_TOWERS])
 {
-    const int64_t image = sheaf__image_positions(config);
-    if (seq > image * images)
+    const int64_t all = sheaf__images_positions(config, images, patches),
+                  image = images > 0 ? all / images : 0;
+    if (seq > all)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions of a row (seq)");
     if (images == 1)
@@ -330,13 +332,16 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
     *out = (sheaf_plan){ .ranks = job->options->tp * job->options->dp,
                          .parameters = sheaf__parameters(job->schema) };
     records trained = { 0 };
+    int64_t ordinary[SHEAF__MOST_TOWERS];
+    sheaf__patches_of(ordinary, &job->schema->config, 1);
     if (job->options->dp > SHEAF_MAX_SLICES / job->options->tp)
         return sheaf_expected(
             sheaf_fail(SHEAF_E_ARG, "tp %d, dp %d", job->options->tp, job->options->dp),
             "at most %d ranks in all", SHEAF_MAX_SLICES);
     sheaf_status *st =
         job->train.data == NULL
-            ? check_seq(&job->schema->config, job->seq, job->each == NULL ? 1 : job->each->images)
+            ? check_seq(&job->schema->config, job->seq, job->each == NULL ? 1 : job->each->images,
+                        job->each == NULL ? ordinary : job->each->patches)
             : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, &trained, job, r), "rank %d of %d", r,
@@ -506,9 +511,13 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
 
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
 {
-    sheaf_status *st =
-        g->images > 0 ? check_seq(&g->schema->config, g->seq, (g->images + g->batch - 1) / g->batch)
-                      : NULL;
+    const sheaf_config *config = &g->schema->config;
+    const int64_t images = (g->images + g->batch - 1) / g->batch; /* of a prompt */
+    int64_t patches[SHEAF__MOST_TOWERS];
+    sheaf__patches_of(patches, config, images);
+    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
+        patches[t] = g->patches[t] > 0 ? g->patches[t] / g->batch : patches[t];
+    sheaf_status *st = g->images > 0 ? check_seq(config, g->seq, images, patches) : NULL;
     return st == NULL ? infer(out, g, NULL, false) : st;
 }
 

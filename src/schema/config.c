@@ -97,8 +97,8 @@ int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tow
         const sheaf__view *view = &picture->of[t];
         const bool fits = tower[t].ragged
                               ? view->height > 0 && view->width > 0 &&
-                                    view->height % tower[t].patch == 0 &&
-                                    view->width % tower[t].patch == 0
+                                    view->height % sheaf__unit_of(&tower[t]) == 0 &&
+                                    view->width % sheaf__unit_of(&tower[t]) == 0
                               : view->height == tower[t].height && view->width == tower[t].width;
         if (view->pixels == NULL || !fits)
             return t;
@@ -106,14 +106,23 @@ int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tow
     return -1;
 }
 
-int64_t sheaf__image_rows(const sheaf_config *config)
+/* The tower whose rows stand in the sequence, and its number; -1: none. */
+static int tower_inside(sheaf__tower *out, const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int n = sheaf__towers_of(tower, config);
     for (int i = 0; i < n; i++)
-        if (!tower[i].beside)
-            return tower[i].gives;
-    return 0;
+        if (!tower[i].beside) {
+            *out = tower[i];
+            return i;
+        }
+    return -1;
+}
+
+int64_t sheaf__image_rows(const sheaf_config *config)
+{
+    sheaf__tower tower;
+    return tower_inside(&tower, config) < 0 ? 0 : tower.gives;
 }
 
 int64_t sheaf__picture_seen(const sheaf__picture *picture, int64_t n, int64_t i,
@@ -166,6 +175,52 @@ void sheaf__image_shared_positions(int32_t *position, const uint8_t *embed, int6
         next += t > 0 && !(at > 0 && at < gives);
         position[t] = next;
     }
+}
+
+int64_t sheaf__images_positions(const sheaf_config *config, int64_t images,
+                                const int64_t patches[SHEAF__MOST_TOWERS])
+{
+    const sheaf__image_place *image = &sheaf__family_for(config)->image;
+    sheaf__tower tower;
+    const int t = tower_inside(&tower, config);
+    return t < 0 ? 0
+                 : images * (image->before + image->after) +
+                       sheaf__tower_gives(&tower, images, patches[t]);
+}
+
+static void set_position(int32_t *position, int64_t stride, int32_t t, int32_t r, int32_t c)
+{
+    position[0] = t;
+    position[stride] = r;
+    position[2 * stride] = c;
+}
+
+int32_t sheaf__grid_positions(int32_t *position, int64_t stride, int64_t n, const uint8_t *embed,
+                              const uint8_t *seen, const sheaf__picture *picture,
+                              const sheaf__tower *tower)
+{
+    int32_t next = 0;
+    for (int64_t t = 0; t < n; t++, position++) {
+        if (seen != NULL && !seen[t]) {
+            set_position(position, stride, 0, 0, 0);
+            continue;
+        }
+        if (embed == NULL || !embed[t]) {
+            set_position(position, stride, next, next, next);
+            next++;
+            continue;
+        }
+        const int32_t unit = (int32_t)sheaf__unit_of(tower),
+                      rows = (int32_t)picture->of[0].height / unit,
+                      cols = (int32_t)picture->of[0].width / unit;
+        for (int32_t k = 0; k < rows * cols && t + k < n; k++)
+            set_position(position + k, stride, next, next + k / cols, next + k % cols);
+        next += rows > cols ? rows : cols;
+        t += (int64_t)rows * cols - 1;
+        position += (int64_t)rows * cols - 1;
+        picture++;
+    }
+    return next;
 }
 
 sheaf_component sheaf__family_component(const sheaf__family *family, const char *name)

@@ -34,6 +34,8 @@ typedef enum sheaf_family {
     SHEAF_CHATGLM,
     SHEAF_COGVLM_HF,
     SHEAF_COGAGENT_HF,
+    SHEAF_QWEN2_5_VL,
+    SHEAF_QWEN3_VL,
     SHEAF_FAMILIES /* how many there are */
 } sheaf_family;
 typedef enum sheaf_rope_type {
@@ -49,6 +51,7 @@ enum { SHEAF_ROPE_TYPES = SHEAF_ROPE_LONGROPE + 1 };
 #define SHEAF_MAX_EOS 16
 #define SHEAF_MAX_LAYERS 4096     /* of a model of the Llama family */
 #define SHEAF_MAX_ROPE_PAIRS 256  /* of a longrope's lists */
+#define SHEAF_MAX_DEEP 14         /* of deepstack_visual_indexes */
 #define SHEAF_MAX_COG_LAYERS 1024 /* of each of CogVLM's and CogAgent's stacks */
 
 /* The vision transformer (EVA2-CLIP) that turns an image into patches: eva_args; OmniLMM's, of
@@ -89,6 +92,17 @@ typedef enum sheaf_minicpmv {
     SHEAF_MINICPMV_4_5
 } sheaf_minicpmv;
 
+/* Qwen-VL's tower beside what config.vit says of it. */
+typedef struct sheaf_qwen_vit {
+    int64_t frames, merge; /* of a patch; patches of a side of a square that is joined */
+    int64_t window;        /* side of a window, in such squares; 0: there are none */
+    uint64_t full_blocks[SHEAF_MAX_LAYERS / 64]; /* bit i: block i sees the whole picture */
+    int64_t deep;                                /* blocks whose rows the text model is given too */
+    int64_t deep_at[SHEAF_MAX_DEEP];
+    double theta;        /* of its rotary embedding */
+    int64_t least, most; /* pixels of a picture */
+} sheaf_qwen_vit;
+
 typedef struct sheaf_config {
     sheaf_family family;
     int64_t vocab, hidden, ffn, layers, heads, kv_heads, head_dim;
@@ -106,6 +120,9 @@ typedef struct sheaf_config {
         bool truncate;                                       /* yarn: whole numbers of dimensions */
         int64_t pairs;                                       /* longrope: of the lists */
         double short_factor[SHEAF_MAX_ROPE_PAIRS], long_factor[SHEAF_MAX_ROPE_PAIRS];
+        /* Qwen-VL: how many pairs turn by time, row and column (mrope_section); else 0. */
+        int64_t section[3];
+        bool interleaved; /* they take turns; else one section behind the other */
     } rope;
     double local_theta;   /* rope_theta of the layers that see a window, which turn by the default
                              rule; 0: as the others */
@@ -135,6 +152,7 @@ typedef struct sheaf_config {
      * it; GLM-4V: the first and the last, -1: none. */
     struct {
         int64_t begin, patch, end;
+        int64_t video; /* Qwen-VL: in place of `patch`, of frames, which are not read */
     } image_mark;
     double image_divisor; /* GLM-4V: of an image's rows in the sequence */
     double initializer_range;
@@ -151,11 +169,12 @@ typedef struct sheaf_config {
     sheaf_resampler resampler; /* OmniLMM, MiniCPM-V; all zero for others */
     /* MiniCPM-V; all zero for others. */
     sheaf_minicpmv minicpmv;
-    bool vit_dropped;       /* the tower's last block, which files may hold, is not in vit.layers */
-    bool padding_seen;      /* of 2.5: pictures of a row are seen as long as its largest */
-    double scale_emb;       /* of embeddings; 1: as they are */
-    double scale_depth;     /* of residual branches, over sqrt(layers); 0: as they are */
-    int64_t dim_model_base; /* logits are divided by hidden over it; 0: not */
+    bool vit_dropped;   /* the tower's last block, which files may hold, is not in vit.layers */
+    bool padding_seen;  /* of 2.5: pictures of a row are seen as long as its largest */
+    double scale_emb;   /* of embeddings; 1: as they are */
+    double scale_depth; /* of residual branches, over sqrt(layers); 0: as they are */
+    sheaf_qwen_vit qwen_vit; /* Qwen-VL; all zero for others */
+    int64_t dim_model_base;  /* logits are divided by hidden over it; 0: not */
 } sheaf_config;
 
 /* sheaf_config_read - parses the file at `path`. Errors name key, expected, found. */

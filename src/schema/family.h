@@ -82,6 +82,16 @@ typedef struct sheaf__tower {
     /* Of a ragged one: so many frames of a video may be one group, which gives `gives` rows; 0: it
      * reads no videos. */
     int64_t frames;
+    /* Of a ragged one that joins patches in squares of merge x merge: each square gives a row, and
+     * `gives` is for the largest ordinary picture too. 0: every picture gives `gives`. */
+    int64_t merge;
+    /* Where some of its blocks see windows alone: their side in such squares, from a picture's
+     * upper left corner on; those at the edges may be smaller. 0: all see the whole picture. */
+    int64_t window;
+    int64_t repeats; /* a patch holds its picture as often, one behind the other; 0: once */
+    /* Columns behind the first config.hidden are added to the rows of pictures, as many at a time,
+     * behind the first layers of the text model: of so many. */
+    int64_t behind;
 } sheaf__tower;
 
 enum { SHEAF__MOST_TOWERS = 4 };
@@ -107,8 +117,9 @@ typedef enum sheaf__image_file {
     SHEAF__IMAGES_MARKED, /* by tokens: one that begins it, one for each row of it, one that ends it
                            */
     SHEAF__IMAGES_BOUND,  /* by a list of its bounds */
-    SHEAF__IMAGES_FOLDED  /* by tokens: one that begins it, one for all rows of it, one that ends it
+    SHEAF__IMAGES_FOLDED, /* by tokens: one that begins it, one for all rows of it, one that ends it
                            */
+    SHEAF__IMAGES_GRID    /* by a token for each row of it; their grids are listed */
 } sheaf__image_file;
 
 enum { SHEAF__ANY_IMAGES = INT32_MAX }; /* no family of which this is `most` sets a limit */
@@ -143,8 +154,10 @@ typedef struct sheaf__picture_form {
         const char *token; /* as the tokenizer knows it; NULL: there is none */
         const char *key;   /* of the config for its id, where the vocabulary is bytes */
     } mark[SHEAF__MARKS];
-    int64_t rows;               /* of a picture, or of each of its pieces */
-    int64_t resolution, slices; /* of slicing (inputs/slices.h); 0: resized to the tower's size */
+    int64_t rows; /* of a picture, or of each of its pieces; 0: by its size */
+    int64_t resolution,
+        slices;          /* of slicing (inputs/slices.h); 0: resized to the tower's size, or */
+    int64_t least, most; /* to a size of its own of so many pixels (inputs/slices.h); 0: not */
     /* The slices of a picture stand together between the marks of a slice, each between those of a
      * picture; else each stands between the marks of a slice. */
     bool together;
@@ -214,6 +227,11 @@ typedef struct sheaf__family_spec {
     const char *name, *what; /* "cogvlm-tiny", and in a few words */
 } sheaf__family_spec;
 
+/* How names of tensors begin in published files, and in the model. */
+typedef struct sheaf__file_name {
+    const char *file, *model;
+} sheaf__file_name;
+
 typedef struct sheaf__variant {
     const char *title, *signature; /* in sentences; as the family's */
 } sheaf__variant;
@@ -270,6 +288,9 @@ typedef struct sheaf__family {
      * config says. NULL: there is one. */
     const sheaf__variant *variants;
     const char *(*variant_of)(const sheaf_config *c);
+    /* Files may have names that begin so, the longest first, up to a file of NULL; NULL: they have
+     * the model's. */
+    const sheaf__file_name *file_names;
     /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
      * are none. */
     bool (*spare)(const char *name, const sheaf_config *c);
@@ -301,6 +322,9 @@ typedef struct sheaf__family {
      * different things; nothing where they agree. beside NULL: no such file. NULL: there are none.
      */
     void (*disagree)(sheaf_text *out, const sheaf_config *c, const json_t *beside);
+    /* Settings that preprocessor_config.json has and config.json has not; NULL: there are none. The
+     * failure is kept in r->st. */
+    void (*beside)(sheaf_json_reader *r, sheaf_config *c);
 
     /* training */
     const char *lora_targets;            /* where none are named */
@@ -406,7 +430,8 @@ static inline int64_t sheaf__view_numbers(const sheaf__view *view, const sheaf__
 int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers);
 /* sheaf__image_rows - of a tower's, that stand in a sequence for an image; 0: none are read. */
 int64_t sheaf__image_rows(const sheaf_config *config);
-/* sheaf__image_positions - that an image takes in a sequence; 0 where none are read. */
+/* sheaf__image_positions - that an image of the towers' own size takes in a sequence; 0 where none
+ * are read. */
 int64_t sheaf__image_positions(const sheaf_config *config);
 /* sheaf__image_id - that its positions hold, where they are laid out by masks. */
 int32_t sheaf__image_id(const sheaf_config *config);
@@ -417,6 +442,35 @@ void (*sheaf__pictures_of(const sheaf_config *config))(sheaf__picture_form *, co
  * 0, 1, ..., but one for all rows of an image (image.one_position). */
 void sheaf__image_shared_positions(int32_t *position, const uint8_t *embed, int64_t n,
                                    const sheaf_config *config);
+/* sheaf__tower_gives - rows that so many images give, with so many patches in all. */
+static inline int64_t sheaf__tower_gives(const sheaf__tower *tower, int64_t images, int64_t patches)
+{
+    return tower->merge > 0 ? patches / (tower->merge * tower->merge) : images * tower->gives;
+}
+/* sheaf__images_positions - that so many images take, with so many patches by tower. */
+int64_t sheaf__images_positions(const sheaf_config *config, int64_t images,
+                                const int64_t patches[SHEAF__MOST_TOWERS]);
+/* sheaf__unit_of - what both sides of a ragged tower's pictures are multiples of. */
+static inline int64_t sheaf__unit_of(const sheaf__tower *tower)
+{
+    return tower->patch * (tower->merge > 0 ? tower->merge : 1);
+}
+/* sheaf__position_axes - of the positions of a model: 1, or the 3 of rotary embeddings with
+ * sections. */
+static inline int64_t sheaf__position_axes(const sheaf_config *config)
+{
+    return config->rope.section[0] > 0 ? 3 : 1;
+}
+/* sheaf__grid_positions - positions of n tokens on three axes, position[axis * stride + t]: text
+ * counts up by one on all of them; the rows of a picture that begins at position c have (c, c +
+ * row, c + column) of its grid of joined patches, and what follows goes on at c + the longer side.
+ * Returns the position of a token behind them.
+ *   embed    [n] rows of pictures; NULL: none
+ *   seen     [n] 0: a token that does not count, with position 0; NULL: all count
+ *   picture  as many as there are, with their sizes */
+int32_t sheaf__grid_positions(int32_t *position, int64_t stride, int64_t n, const uint8_t *embed,
+                              const uint8_t *seen, const sheaf__picture *picture,
+                              const sheaf__tower *tower);
 /* sheaf__image_experts - of these, how many use the visual experts. */
 int64_t sheaf__image_experts(const sheaf_config *config);
 /* sheaf__family_component - which part of a model a tensor is, by its name or a LoRA factor's. */

@@ -44,7 +44,7 @@ typedef struct sheaf_tensor {
                        whatever `cut` says */
     int layer;      /* -1 outside layers; counted within its own stack (text, ViT, tower) */
     int ndim;
-    int64_t shape[4]; /* 1 from ndim on */
+    int64_t shape[SHEAF_TENSOR_MAX_DIMS]; /* 1 from ndim on */
     int in_axis,
         out_axis;  /* of a weight, -1 when it has none (an embedding's in axis is 0, out 1) */
     sheaf_cut cut; /* nparts 0 = replicated */

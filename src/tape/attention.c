@@ -84,10 +84,36 @@ static run causal_run(const sheaf__context *c, const attention_params *p, int64_
     return (run){ s, i * s.queries, i * s.kv_rows * (cached ? s.kv_heads : 1) };
 }
 
-/* Rows of picture i and of all before it. */
-static int64_t rows_before(const sheaf__picture_at *at, const sheaf__pictures *p, int64_t i)
+/* How pictures, or their windows, follow one another in a run. */
+typedef struct layout {
+    sheaf__picture_at *at;
+    sheaf__row_groups windows; /* count 0: pictures are whole */
+} layout;
+
+static sheaf_status *find_layout(layout *out, const sheaf__pictures *p)
 {
-    return sheaf__patches_before(at, p, i) + (p->class_row ? i : 0);
+    *out = (layout){ 0 };
+    return p->windows ? sheaf__windows_groups(&out->windows, p)
+                      : sheaf__pictures_layout(&out->at, p);
+}
+
+static void release(layout *l)
+{
+    free(l->at);
+    free(l->windows.begin);
+}
+
+static int64_t count_of(const layout *l, const sheaf__pictures *p)
+{
+    return p->windows ? l->windows.count : sheaf__pictures_count(p);
+}
+
+/* Rows of all pictures before picture i. */
+static int64_t rows_before(const layout *l, const sheaf__pictures *p, int64_t i)
+{
+    if (p->windows)
+        return l->windows.begin != NULL ? l->windows.begin[i] : p->patches * i / l->windows.count;
+    return sheaf__patches_before(l->at, p, i) + (p->class_row ? i : 0);
 }
 
 /* Queries of their own do not see what lies behind a picture's own patches. */
@@ -97,28 +123,28 @@ static bool sees_own(const attention_params *p)
 }
 
 /* Of these, those that are seen. */
-static int64_t keys_seen(const sheaf__picture_at *at, const attention_params *p, int64_t i)
+static int64_t keys_seen(const layout *l, const attention_params *p, int64_t i)
 {
-    return at != NULL && sees_own(p) ? at[i].down * at[i].across
-                                     : rows_before(at, &p->of, i + 1) - rows_before(at, &p->of, i);
+    return l->at != NULL && sees_own(p) ? l->at[i].down * l->at[i].across
+                                        : rows_before(l, &p->of, i + 1) - rows_before(l, &p->of, i);
 }
 
 /* The run that begins with sequence i, or with picture i: of equally large ones; and its end. */
-static run run_from(const sheaf__context *c, const attention_params *p, const sheaf__picture_at *at,
-                    int64_t i, int64_t *end)
+static run run_from(const sheaf__context *c, const attention_params *p, const layout *l, int64_t i,
+                    int64_t *end)
 {
     if (p->in != NULL)
         return causal_run(c, p, i, end);
-    run r = { shape_of(c, p), 0, rows_before(at, &p->of, i) };
-    const int64_t rows = rows_before(at, &p->of, i + 1) - r.key;
+    run r = { shape_of(c, p), 0, rows_before(l, &p->of, i) };
+    const int64_t rows = rows_before(l, &p->of, i + 1) - r.key, n = count_of(l, &p->of);
     int64_t last = i + 1;
     r.shape.full = true;
     r.shape.kv_rows = rows;
-    r.shape.keys = keys_seen(at, p, i);
+    r.shape.keys = keys_seen(l, p, i);
     r.shape.queries = p->queries_each > 0 ? p->queries_each : r.shape.keys;
     r.query = p->queries_each > 0 ? i * p->queries_each : r.key;
-    while (last < sheaf__pictures_count(&p->of) && keys_seen(at, p, last) == r.shape.keys &&
-           rows_before(at, &p->of, last + 1) - rows_before(at, &p->of, last) == rows)
+    while (last < n && keys_seen(l, p, last) == r.shape.keys &&
+           rows_before(l, &p->of, last + 1) - rows_before(l, &p->of, last) == rows)
         last++;
     r.shape.batch = last - i;
     *end = last;
@@ -164,7 +190,7 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
     const attention_params *p = op->params;
     const bool cached = p->cache != NULL;
     void *k = cached ? p->cache->k : p->k->data, *v = cached ? p->cache->v : p->v->data;
-    sheaf__picture_at *at;
+    layout l;
     if (cached && p->in != NULL) {
         append(c, p, k, p->k);
         append(c, p, v, p->v);
@@ -173,25 +199,25 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
         sheaf__copy(c, k, p->k->data, p->k->rows * p->k->cols, false);
         sheaf__copy(c, v, p->v->data, p->v->rows * p->v->cols, false);
     }
-    sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
-    for (int64_t i = 0, end; i < sheaf__pictures_count(&p->of) && st == NULL; i = end) {
-        const run r = run_from(c, p, at, i, &end);
+    sheaf_status *st = find_layout(&l, &p->of);
+    for (int64_t i = 0, end; i < count_of(&l, &p->of) && st == NULL; i = end) {
+        const run r = run_from(c, p, &l, i, &end);
         sheaf__attention_forward(c->device, &r.shape, row_of(c, p->o->data, r.query, r.shape.ldo),
                                  stats_of(p, r.query), row_of(c, p->q->data, r.query, r.shape.ldq),
                                  row_of(c, k, r.key, r.shape.ldk),
                                  row_of(c, v, r.key, r.shape.ldv));
     }
-    free(at);
+    release(&l);
     return st;
 }
 
 /* ---- backward ---- */
 
-static void back_all(sheaf__context *c, const attention_params *p, const sheaf__picture_at *at,
+static void back_all(sheaf__context *c, const attention_params *p, const layout *l,
                      void *const grad[3])
 {
-    for (int64_t i = 0, end; i < sheaf__pictures_count(&p->of); i = end) {
-        const run r = run_from(c, p, at, i, &end);
+    for (int64_t i = 0, end; i < count_of(l, &p->of); i = end) {
+        const run r = run_from(c, p, l, i, &end);
         sheaf__attention_backward(
             c->device, &r.shape, row_of(c, grad[0], r.query, p->q->cols),
             row_of(c, grad[1], r.key, p->k->cols), row_of(c, grad[2], r.key, p->v->cols),
@@ -208,17 +234,17 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
     const attention_params *p = op->params;
     sheaf__value *const to[3] = { p->q, p->k, p->v };
     void *grad[3] = { NULL };
-    sheaf__picture_at *at;
-    sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
+    layout l;
+    sheaf_status *st = find_layout(&l, &p->of);
     for (int i = 0; i < 3; i++)
         TRY(st, sheaf__gradient_begin(&grad[i], c, to[i]));
     for (int i = 1; i < 3 && st == NULL && sees_own(p); i++)
         sheaf__op_zero(c->device, grad[i], to[i]->rows * to[i]->cols, c->dtype);
     if (st == NULL)
-        back_all(c, p, at, grad);
+        back_all(c, p, &l, grad);
     for (int i = 0; i < 3; i++)
         sheaf__gradient_end(c, to[i], grad[i], st == NULL);
-    free(at);
+    release(&l);
     return st;
 }
 

@@ -13,7 +13,7 @@ static sheaf_status *misfit(const sheaf__pictures *p, int64_t i)
     const sheaf__tower *t = &p->tower;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "image %lld", (long long)i + 1);
     if (t->ragged)
-        sheaf_expected(st, "sides that are multiples of %lld pixels", (long long)t->patch);
+        sheaf_expected(st, "sides that are multiples of %lld pixels", (long long)sheaf__unit_of(t));
     else
         sheaf_expected(st, "%lld x %lld pixels", (long long)t->width, (long long)t->height);
     return sheaf_found(st, "%lld x %lld", (long long)view->width, (long long)view->height);
@@ -23,8 +23,8 @@ static bool fits(const sheaf__tower *t, const sheaf__view *view)
 {
     if (!t->ragged)
         return view->height == t->height && view->width == t->width;
-    return view->height > 0 && view->width > 0 && view->height % t->patch == 0 &&
-           view->width % t->patch == 0;
+    return view->height > 0 && view->width > 0 && view->height % sheaf__unit_of(t) == 0 &&
+           view->width % sheaf__unit_of(t) == 0;
 }
 
 /* Groups in place of pictures. */
@@ -92,6 +92,11 @@ typedef struct patches_args {
     void *to; /* the host's */
 } patches_args;
 
+static int64_t repeats_of(const sheaf__tower *t)
+{
+    return t->repeats > 0 ? t->repeats : 1;
+}
+
 static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
 {
     const patches_args *a = arg;
@@ -104,9 +109,11 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
         const sheaf__view *view = &of->in->picture[image].of[of->number];
         const int64_t y0 = patch / a->at[image].across * t->patch,
                       x0 = patch % a->at[image].across * t->patch;
+        const int64_t lines = t->patch * repeats_of(t); /* of a channel */
         int64_t to = r * a->p->y->cols;
         for (int64_t channel = 0; channel < t->channels; channel++)
-            for (int64_t y = 0; y < t->patch; y++, to += t->patch) {
+            for (int64_t k = 0; k < lines; k++, to += t->patch) {
+                const int64_t y = k % t->patch;
                 const float *line = view->pixels + (channel * view->height + y0 + y) * view->width;
                 const int64_t n = y0 + y >= view->height         ? 0
                                   : x0 + t->patch <= view->width ? t->patch
@@ -142,7 +149,8 @@ sheaf__value *sheaf__record_picture_patches(sheaf__tape *tape, const sheaf__pict
     p->of = *of;
     p->of.class_row = false;
     p->y = sheaf__tape_value(tape, "patches", of->patches,
-                             of->tower.channels * of->tower.patch * of->tower.patch,
+                             of->tower.channels * repeats_of(&of->tower) * of->tower.patch *
+                                 of->tower.patch,
                              sheaf__tape_context(tape)->dtype);
     sheaf__op_arg(op, p->y, SHEAF__MAKE);
     return p->y;

@@ -21,6 +21,7 @@ typedef struct sheaf__pictures {
     /* Attention sees all frames of a group as one picture (sheaf__picture.joins): so many groups;
      * 0: each by itself. */
     int64_t groups;
+    bool windows; /* attention stays within windows (tape/windows.h) */
 } sheaf__pictures;
 
 /* sheaf__pictures_rows - rows of all: patches, and class rows where there are such. */
@@ -29,10 +30,10 @@ static inline int64_t sheaf__pictures_rows(const sheaf__pictures *p)
     return p->patches + (p->class_row ? p->images : 0);
 }
 
-/* sheaf__record_picture_patches - [patches, channels * patch * patch] in the compute dtype, each in
- * the order of a convolution's weight (channel, y, x); p->class_row is not looked at. No gradient.
- * Running fails with SHEAF_E_ARG for a picture whose size the tower does not take, and where the
- * pictures do not have p->patches in all. */
+/* sheaf__record_picture_patches - [patches, channels * frames * patch * patch] in the compute
+ * dtype, each in the order of a convolution's weight (channel, frame, y, x); p->class_row is not
+ * looked at. No gradient. Running fails with SHEAF_E_ARG for a picture whose size the tower does
+ * not take, and where the pictures do not have p->patches in all. */
 sheaf__value *sheaf__record_picture_patches(sheaf__tape *tape, const sheaf__pictures *pictures);
 
 /* Where row r, column c of a picture of h x w patches takes its position from: */
@@ -42,6 +43,7 @@ typedef enum sheaf__position_kind {
     SHEAF__GRID_CUBIC_SMOOTH, /* its antialiased one, a = -0.5: taps outside are dropped, the others
                                  divided by their sum */
     SHEAF__GRID_BUCKETS,      /* row b(r, h) * cols + b(c, w): NaViT's, see pictures_grid.c */
+    SHEAF__GRID_LINEAR,       /* bilinear, corners aligned: row r is at r (n - 1) / (h - 1) */
     SHEAF__GRID_SINCOS,       /* no table: sin(c f), cos(c f), sin(r f), cos(r f), a quarter each */
     SHEAF__GRID_FRAMES, /* no table: sin(n f), cos(n f) of the frame's number, a half each; nothing
                            for a picture */
@@ -77,8 +79,8 @@ sheaf__value *sheaf__record_vector(sheaf__tape *tape, sheaf__vector *vector);
 /* sheaf__record_repeat - n copies of x one after the other; their gradients are added in order. */
 sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n);
 
-/* sheaf__record_picture_attention - full attention inside each picture, no mask. k, v
- * [sheaf__pictures_rows, owned]; queries_each 0: q too, each row of a picture sees all rows of
+/* sheaf__record_picture_attention - full attention inside each picture, or each window, no mask. k,
+ * v [sheaf__pictures_rows, owned]; queries_each 0: q too, each row of a picture sees all rows of
  * it; else q holds queries_each rows for each picture, one picture after the other, and so does the
  * result. Of heads only kv_heads, group, head_dim and scalar are read. */
 sheaf__value *sheaf__record_picture_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,

@@ -12,6 +12,9 @@
  * kernel at (i - x + 1/2) / f, divided by their sum. Keys' kernel for both: for u = |distance|
  *     (a + 2) u^3 - (a + 3) u^2 + 1 up to 1,  a u^3 - 5 a u^2 + 8 a u - 4 a up to 2.
  *
+ * Linear, of a grid of n to one of m: place x = r (n - 1) / (m - 1) in float32, of m 1: 0; taps at
+ * the whole numbers around x, the second inside [0, n).
+ *
  * Buckets, of a picture of m rows and a table of n: b(r, m) = how many of 1/n, 2/n, ... are not
  * above r/m, both as torch.arange() gives them in float32 (SigLIP's NaViT in MiniCPM-V's
  * modeling_navit_siglip.py). Rounding decides where they would be equal.
@@ -120,6 +123,15 @@ static void bucket_tap(grid_lines *a, axis x, int64_t r)
     add_tap(a, bucket, 1);
 }
 
+static void linear_taps(grid_lines *a, axis x, int64_t r)
+{
+    const float place = (float)r * (float)(x.in - 1) / (float)(x.out > 1 ? x.out - 1 : 1);
+    const int64_t first = (int64_t)place, next = first + 1 < x.in ? first + 1 : first;
+    const float rest = place - (float)first;
+    add_tap(a, first, 1 - rest);
+    add_tap(a, next, rest);
+}
+
 static void add_axis(grid_lines *a, axis x)
 {
     const sheaf__position_kind kind = a->p->grid.kind;
@@ -129,6 +141,8 @@ static void add_axis(grid_lines *a, axis x)
             bucket_tap(a, x, r);
         else if (kind == SHEAF__GRID_AS_IS || x.in == x.out)
             add_tap(a, r, 1);
+        else if (kind == SHEAF__GRID_LINEAR)
+            linear_taps(a, x, r);
         else if (kind == SHEAF__GRID_CUBIC)
             cubic_taps(a, x, r);
         else
@@ -143,6 +157,8 @@ static int64_t taps_of(sheaf__position_kind kind, axis x)
     int64_t sum = 0;
     if (kind == SHEAF__GRID_BUCKETS || kind == SHEAF__GRID_AS_IS || x.in == x.out)
         return x.out;
+    if (kind == SHEAF__GRID_LINEAR)
+        return 2 * x.out;
     if (kind == SHEAF__GRID_CUBIC)
         return 4 * x.out;
     for (int64_t r = 0; r < x.out; r++) {

@@ -20,3 +20,18 @@ static inline int64_t sheaf__patches_before(const sheaf__picture_at *at, const s
 {
     return at != NULL ? at[i].first : p->patches * i / sheaf__pictures_count(p);
 }
+
+/* Groups of neighbouring rows that attention keeps apart. */
+typedef struct sheaf__row_groups {
+    int64_t count;
+    int64_t *begin; /* [count + 1] to free(); NULL: all are equally large */
+} sheaf__row_groups;
+
+/* sheaf__windows_groups - the windows of all pictures. Errors: those of the layout. */
+sheaf_status *sheaf__windows_groups(sheaf__row_groups *out, const sheaf__pictures *pictures);
+/* sheaf__windows_order - [patches] the patch, row by row over all pictures, that stands at each
+ * place in the order of windows; or, joined, [patches / merge^2] the square. NULL, with bytes all
+ * the same, where nothing is known of the pictures; at: their layout. */
+sheaf_status *sheaf__windows_order(int32_t **out, const sheaf__context *context,
+                                   const sheaf__picture_at *at, const sheaf__pictures *pictures,
+                                   bool joined);

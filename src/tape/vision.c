@@ -217,10 +217,12 @@ void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value
                                 sheaf__vector *boi, sheaf__vector *eoi, const sheaf__images_in *in)
 {
     const bool turns = x->needs_grad, flows = turns || v->needs_grad || trains(boi) || trains(eoi);
+    /* Without rows around them, how many are of which image does not matter. */
+    const int64_t groups = boi == NULL && eoi == NULL ? 1 : images;
     sheaf__op *op = sheaf__tape_op(tape, "images in the sequence", images_forward,
                                    flows ? images_backward : NULL, sizeof(image_params));
     *(image_params *)op->params =
-        (image_params){ images, v->rows / images, boi, eoi, in, x, v, turns };
+        (image_params){ groups, v->rows / groups, boi, eoi, in, x, v, turns };
     sheaf__op_changes(op, x, flows);
     if (flows && !turns)
         x->grad_rows = (sheaf__grad_rows){ &in->image_row,

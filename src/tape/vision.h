@@ -82,7 +82,7 @@ void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *co
 
 /* sheaf__record_place_images - writes boi, the image's rows of v [images * patches, width], and
  * eoi over the rows of x that in->image_row names, in place; their old values get no gradient.
- * boi, eoi NULL: there are no such rows.
+ * boi, eoi NULL: there are no such rows, and images may have any number of them each.
  * Nothing may read x before: where it needed no gradient, it does from here on if v, boi or eoi do.
  */
 void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value *v, int64_t images,

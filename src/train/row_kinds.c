@@ -18,7 +18,8 @@ static int64_t rows_of(const sheaf__tower *w, int t, int kind, int64_t images, i
                        int64_t patches)
 {
     if (kind == sheaf__rows_given(t)) /* if its rows are not its patches */
-        return w->ragged || w->gives != w->patches ? (images - joined) * w->gives : 0;
+        return w->ragged || w->gives != w->patches ? sheaf__tower_gives(w, images - joined, patches)
+                                                   : 0;
     return kind == sheaf__rows_inside(t) ? patches + images * (w->rows - w->patches) : patches;
 }
 
@@ -65,17 +66,23 @@ static void fill_stream(sheaf__row_kinds *kinds, int k, const sheaf__step_info *
 static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *model,
                         const sheaf__step_info *tokens, const sheaf_batch *batch, int64_t images)
 {
-    const int64_t embedded = sheaf__image_positions(&model->schema->config);
+    const sheaf_config *config = &model->schema->config;
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     int t;
     const sheaf__tower *w = tower_of(tower, &t, model, k);
-    int64_t at = 0, next = 0, before = 0, group = -1;
+    int64_t at = 0, next = 0, before = 0, row = 0, own = 0;
     for (int64_t i = 0; i < images && w != NULL; i++) {
         const bool joins = batch->picture != NULL && batch->picture[i].joins;
-        group += !joins;
-        const int64_t sample = tokens->host.sample[batch->image_row[group * embedded]],
-                      patches = w->ragged ? sheaf__picture_seen(batch->picture, images, i, w, t)
-                                          : w->patches,
+        const int64_t patches =
+            w->ragged ? sheaf__picture_seen(batch->picture, images, i, w, t) : w->patches;
+        if (!joins) { /* the place of a group, or of one by itself */
+            int64_t each[SHEAF__MOST_TOWERS] = { 0 };
+            each[t] = patches;
+            row += own;
+            own = w->merge > 0 ? sheaf__images_positions(config, 1, each)
+                               : sheaf__image_positions(config);
+        }
+        const int64_t sample = tokens->host.sample[batch->image_row[row]],
                       end = at + rows_of(w, t, k, 1, joins, patches);
         next = i > 0 && sample == before ? next : 0;
         before = sample;

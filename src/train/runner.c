@@ -39,11 +39,12 @@ static sheaf_status *take_batch(sheaf__runner *r)
     const size_t bytes[SHEAF__RUNNER_INPUTS] = {
         [SHEAF__RUNNER_TOKENS] = n * 4,
         [SHEAF__RUNNER_LABELS] = n * 4,
-        [SHEAF__RUNNER_POSITIONS] = n * 4,
+        [SHEAF__RUNNER_POSITIONS] = n * 4 * (size_t)sheaf__position_axes(config),
         [SHEAF__RUNNER_MASK] = n,
         [SHEAF__RUNNER_SEGMENTS] = sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0,
-        [SHEAF__RUNNER_IMAGE_ROWS] =
-            (size_t)((r->room.images - r->room.joined) * sheaf__image_positions(config)) * 4,
+        [SHEAF__RUNNER_IMAGE_ROWS] = (size_t)sheaf__images_positions(
+                                         config, r->room.images - r->room.joined, r->room.patches) *
+                                     4,
         [SHEAF__RUNNER_STREAMS] = sees ? n * 4 : 0,
         [SHEAF__RUNNER_STREAMS + 1] = sees ? n * 4 : 0,
     };
@@ -177,12 +178,13 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *ro
 static sheaf_status *upload(sheaf__runner *r, sheaf_batch_images holds)
 {
     const size_t n = (size_t)(r->options.rows * holds.seq),
-                 images = (size_t)((holds.images - holds.joined) *
-                                   sheaf__image_positions(&r->model->schema->config)),
-                 sees = sheaf__model_has_images(r->model), experts = (size_t)holds.image_rows;
+                 images = (size_t)sheaf__images_positions(
+                     &r->model->schema->config, holds.images - holds.joined, holds.patches),
+                 sees = sheaf__model_has_images(r->model), experts = (size_t)holds.image_rows,
+                 axes = (size_t)sheaf__position_axes(&r->model->schema->config);
     const size_t bytes[SHEAF__RUNNER_INPUTS] = {
         [SHEAF__RUNNER_TOKENS] = n * 4,
-        [SHEAF__RUNNER_POSITIONS] = n * 4,
+        [SHEAF__RUNNER_POSITIONS] = n * 4 * axes,
         [SHEAF__RUNNER_MASK] = n,
         [SHEAF__RUNNER_IMAGE_ROWS] = images * 4,
         [SHEAF__RUNNER_STREAMS] = sees * (n - experts) * 4,
@@ -200,6 +202,8 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     const sheaf_batch_images holds = sheaf__runner_holds(r, row);
     sheaf_status *st = NULL;
     r->batch.seq = r->in.mask_ld = r->in.keys = holds.seq;
+    if (sheaf__position_axes(&r->model->schema->config) > 1)
+        r->batch.axis_stride = rows * holds.seq;
     const double began = sheaf__seconds();
     /* Which rank owns a token or a label decides who sends; a plan may not know them. */
     r->in.host.ids = row == NULL ? NULL : r->batch.tokens;

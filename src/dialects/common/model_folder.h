@@ -3,7 +3,7 @@
 #pragma once
 
 #include "dialects/common/folder.h"
-#include "schema/schema.h"
+#include "schema/family.h"
 #include "sheaf/source.h"
 
 /* sheaf_hf_specs - the tensors of a model in the order in which transformers divides them into
@@ -12,9 +12,14 @@
 sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
                              const sheaf_schema *schema, sheaf_source *stored, sheaf_dtype dtype);
 
+/* sheaf_hf_file_names - those of the family that this config is of; NULL: files have the model's
+ * names. config_json NULL, or no JSON: NULL. */
+const sheaf__file_name *sheaf_hf_file_names(const char *config_json);
+
 /* sheaf_hf_begin - a new model folder at `dst`; write with sheaf__folder_write(), end with
  * sheaf__folder_commit() or _abandon(). Shards of at most how->shard_bytes (0: 50 GB) as
- * transformers would cut them; config.json holds `config_json`. Ignores how->stem. */
+ * transformers would cut them; config.json holds `config_json`, and tensors have the names of its
+ * family's published files. Ignores how->stem. */
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count,
                              const sheaf_folder_options *how);

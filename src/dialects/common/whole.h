@@ -4,12 +4,15 @@
 #pragma once
 
 #include "catalog/catalog.h"
+#include "schema/family.h"
 
 /* ---- one file (whole_file.c) ---- */
 
 typedef struct sheaf__whole {
     sheaf_catalog *c;
     sheaf_status *(*rename)(char **out, const char *stored); /* NULL: names stay */
+    const sheaf__file_name
+        *file_names; /* beginnings of names that are others in the model; or NULL */
     sheaf_kind kind;
     int rank;       /* of the pieces; -1 = whole */
     bool as_stored; /* dtypes with elements below a byte too, which cannot be read */

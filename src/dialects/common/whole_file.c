@@ -32,6 +32,24 @@ typedef struct taking {
     int64_t values;           /* visited so far: a pickle may reference one value many times */
 } taking;
 
+/* The model's name of a tensor, malloc'd; NULL: that of the file. */
+static sheaf_status *model_name(char **out, const sheaf__whole *w, const char *stored)
+{
+    const sheaf__file_name *of = w->file_names;
+    if (w->rename != NULL)
+        return w->rename(out, stored);
+    while (of != NULL && of->file != NULL) {
+        const size_t n = strlen(of->file);
+        if (strncmp(stored, of->file, n) == 0)
+            return strcmp(of->file, of->model) == 0 ||
+                           asprintf(out, "%s%s", of->model, stored + n) >= 0
+                       ? NULL
+                       : sheaf__no_memory("names of tensors");
+        of++;
+    }
+    return NULL;
+}
+
 static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piece, int ndim,
                           const int64_t *shape)
 {
@@ -40,7 +58,7 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
     if ((!w->buffers && sheaf__is_old_buffer(stored)) ||
         (w->wants != NULL && !w->wants(w->context, t->path, stored)))
         return NULL;
-    sheaf_status *st = w->rename != NULL ? w->rename(&renamed, stored) : NULL;
+    sheaf_status *st = model_name(&renamed, w, stored);
     const char *name = renamed != NULL ? renamed : stored;
     sheaf_logical *tensor = st == NULL ? sheaf__catalog_find(w->c, name) : NULL;
     if (tensor != NULL) {

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "dialects/common/codes.h"
 #include "dialects/common/model.h"
+#include "dialects/common/model_folder.h"
 #include "dialects/common/quantised.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/wrapped.h"
@@ -90,6 +91,7 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
         return c->config != NULL ? NULL
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
     whole.buffers = sheaf__catalog_keeps_buffers(c);
+    whole.file_names = hints->raw ? NULL : sheaf_hf_file_names(c->config);
     TRY(st, sheaf__list_dir(&names.at, &names.count, path));
     *in_order = is_in_order(&names);
     TRY(st, note_code(c, path, &names));

@@ -8,7 +8,7 @@ extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__fa
     sheaf__family_phi3, sheaf__family_mixtral, sheaf__family_gemma, sheaf__family_gemma2,
     sheaf__family_gemma3, sheaf__family_cogvlm, sheaf__family_cogagent, sheaf__family_omnilmm,
     sheaf__family_minicpmv, sheaf__family_cogvlm2, sheaf__family_glm, sheaf__family_glm4,
-    sheaf__family_chatglm;
+    sheaf__family_chatglm, sheaf__family_qwen2_5_vl, sheaf__family_qwen3_vl;
 
 extern const sheaf__family sheaf__family_cogvlm_hf, sheaf__family_cogagent_hf;
 

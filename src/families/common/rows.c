@@ -27,9 +27,9 @@ static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char
                          .layer = layer,
                          .in_axis = -1,
                          .out_axis = -1,
-                         .shape = { 1, 1, 1, 1 },
+                         .shape = { 1, 1, 1, 1, 1 },
                          .cut = { .slices = schema->slices } };
-    for (; t->ndim < 4 && row->shape[t->ndim] != 0; t->ndim++)
+    for (; t->ndim < SHEAF_TENSOR_MAX_DIMS && row->shape[t->ndim] != 0; t->ndim++)
         t->shape[t->ndim] = row->shape[t->ndim];
     if (t->ndim == 2 && row->role != SHEAF_OTHER) {
         /* A table maps a token to a hidden vector. */

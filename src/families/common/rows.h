@@ -14,8 +14,8 @@ typedef enum sheaf__split {
 } sheaf__split;
 
 typedef struct sheaf__tensor_row {
-    const char *name; /* the name after the prefix */
-    int64_t shape[4]; /* ends with 0 */
+    const char *name;                     /* the name after the prefix */
+    int64_t shape[SHEAF_TENSOR_MAX_DIMS]; /* ends with 0 */
     sheaf_role role;
     sheaf__split split;
     int64_t units; /* of the cut axis, or of each of its parts; 0: each row is a unit */

@@ -136,6 +136,8 @@ static sheaf_status *ropes(sheaf__model *m)
     const sheaf_dtype dtype = form_of(m)->rope_float32 ? SHEAF_F32 : m->context->dtype;
     sheaf__device *device = m->context->device;
     m->rope.pairs = form_of(m)->rope_pairs;
+    if (sheaf__position_axes(config) > 1)
+        return sheaf__rope_axes(&m->angles, config, rot, dtype);
     sheaf_status *st = sheaf__build_rope(m, &m->rope, rot);
     TRY(st, sheaf__rope_fill(&m->rope, config, device, dtype));
     if (config->local_theta != 0) {

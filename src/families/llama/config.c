@@ -398,6 +398,8 @@ void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)
     sheaf__config_yes_no(t, "mlp_bias", c->mlp_bias);
     sheaf__config_yes_no(t, "tie_word_embeddings", c->tied);
     sheaf__config_rope(t, c);
+    for (int i = 0; i < 3 && c->rope.section[0] > 0; i++)
+        sheaf__config_whole(t, "rope_scaling.mrope_section", c->rope.section[i]);
     if (c->local_theta > 0)
         sheaf__config_real(t, "rope_local_base_freq", c->local_theta);
     if (c->query_scalar > 0) {

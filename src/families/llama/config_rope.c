@@ -16,14 +16,20 @@ typedef struct rope_spelling {
     int64_t original, whole; /* whole: truncate is not false */
     int64_t pairs[2];        /* of short_factor, long_factor */
     double list[2][SHEAF_MAX_ROPE_PAIRS];
+    int64_t section[3]; /* mrope_section */
 } rope_spelling;
 
 static const char *const list_names[2] = { "short_factor", "long_factor" };
 
-static void read_rope_type(sheaf_json_reader *r, rope_spelling *rope, bool only_longrope)
+static void read_rope_type(sheaf_json_reader *r, rope_spelling *rope, const sheaf__llama_form *form)
 {
+    const bool only_longrope = form->only_longrope;
     const char *name = sheaf__json_string(r, "rope_type"), *old = sheaf__json_string(r, "type");
     const char *key = name != NULL ? "rope_type" : "type";
+    if (form->section[0] > 0) { /* the older name of a rotary embedding with sections */
+        name = name != NULL && strcmp(name, "mrope") == 0 ? "default" : name;
+        old = old != NULL && strcmp(old, "mrope") == 0 ? "default" : old;
+    }
     if (name != NULL && old != NULL && strcmp(name, old) != 0)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "type", "the same as 'rope_type', \"%s\"", name);
     if (name == NULL)
@@ -69,14 +75,32 @@ static void read_list(sheaf_json_reader *r, rope_spelling *rope, int which)
     }
 }
 
-static const char known_keys[] =
-    "rope_type type rope_theta factor low_freq_factor high_freq_factor beta_fast beta_slow mscale "
-    "mscale_all_dim truncate attention_factor short_factor long_factor finetuned "
-    "original_max_position_embeddings partial_rotary_factor";
+/* How many pairs turn by each axis. */
+static void read_section(sheaf_json_reader *r, rope_spelling *rope)
+{
+    static const char key[] = "mrope_section";
+    const json_t *list = sheaf__json_list(r, key);
+    if (list == NULL)
+        return;
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *n = json_array_get(list, i);
+        rope->section[i] = json_integer_value(n);
+        if (r->st == NULL && (json_array_size(list) != 3 || !json_is_integer(n) ||
+                              rope->section[i] < 0 || rope->section[i] > SHEAF_MAX_ROPE_PAIRS))
+            sheaf__json_fail(r, SHEAF_E_FORMAT, key, "three numbers of pairs of channels");
+    }
+}
+
+#define KNOWN_KEYS                                                                                  \
+    "rope_type type rope_theta factor low_freq_factor high_freq_factor beta_fast beta_slow mscale " \
+    "mscale_all_dim truncate attention_factor short_factor long_factor finetuned "                  \
+    "original_max_position_embeddings partial_rotary_factor"
+static const char known_keys[] = KNOWN_KEYS,
+                  with_sections[] = KNOWN_KEYS " mrope_section mrope_interleaved";
 
 /* One object, rope_scaling (4.x) or rope_parameters (5.x). */
 static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spelling *rope,
-                             bool only_longrope, sheaf_text *unknown)
+                             const sheaf__llama_form *form, sheaf_text *unknown)
 {
     memset(rope, 0, sizeof *rope);
     const json_t *object = sheaf__json_object(all, key);
@@ -86,7 +110,7 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
     snprintf(inside, sizeof inside, "%s.", key);
     sheaf_json_reader r = { object, inside, NULL };
     rope->given = true;
-    read_rope_type(&r, rope, only_longrope);
+    read_rope_type(&r, rope, form);
     rope->theta = sheaf__json_real(&r, "rope_theta", 1e-3, 1e18, 0);
     rope->partial = sheaf__json_real(&r, "partial_rotary_factor", 1e-6, 1, 0);
     rope->factor = sheaf__json_real(&r, "factor", 1e-6, 1e9, 0);
@@ -101,6 +125,8 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
     rope->whole = sheaf__json_bool(&r, "truncate", true);
     for (int i = 0; i < 2; i++)
         read_list(&r, rope, i);
+    if (form->section[0] > 0)
+        read_section(&r, rope);
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
@@ -108,7 +134,9 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
         if (json_is_object(value)) /* 5.x: one rotary embedding per kind of layer */
             sheaf__json_fail(&r, SHEAF_E_UNSUPPORTED, name, "one rotary embedding for all layers");
     }
-    sheaf__config_keys(&r, &(sheaf__key_lists){ .read = known_keys }, unknown);
+    sheaf__config_keys(
+        &r, &(sheaf__key_lists){ .read = form->section[0] > 0 ? with_sections : known_keys },
+        unknown);
     sheaf__config_leave(all, &r);
 }
 
@@ -250,8 +278,8 @@ static void read_kinds(sheaf_json_reader *all, sheaf_config *c, const sheaf__lla
                     "another key");
     }
     if (object != NULL && r.st == NULL) {
-        read_rope_object(&r, "full_attention", full, false, unknown);
-        read_rope_object(&r, "sliding_attention", &sliding, false, unknown);
+        read_rope_object(&r, "full_attention", full, form, unknown);
+        read_rope_object(&r, "sliding_attention", &sliding, form, unknown);
     }
     if (r.st == NULL && (sliding.type != SHEAF_ROPE_DEFAULT || sliding.partial != 0))
         sheaf__json_fail(&r, SHEAF_E_UNSUPPORTED, "sliding_attention",
@@ -260,6 +288,27 @@ static void read_kinds(sheaf_json_reader *all, sheaf_config *c, const sheaf__lla
         merge_rope(&r, "sliding_attention", &theta, sliding.theta);
     c->local_theta = theta != 0 ? theta : form->local_theta;
     sheaf__config_leave(all, &r);
+}
+
+/* Every pair must turn by an axis. */
+static void take_sections(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama_form *form,
+                          const rope_spelling *used)
+{
+    const bool said = used->section[0] + used->section[1] + used->section[2] > 0;
+    const int64_t *section = said ? used->section : form->section, pairs = c->head_dim / 2;
+    if (r->st != NULL || form->section[0] == 0)
+        return;
+    if (section[0] < 1 || section[0] + section[1] + section[2] != pairs)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "mrope_section",
+                                     "three numbers, of which the first is not 0, that sum to "
+                                     "%" PRId64 ", the pairs of channels of a head",
+                                     pairs),
+                    "%" PRId64 ", %" PRId64 ", %" PRId64, section[0], section[1], section[2]);
+    else if (c->rope.type == SHEAF_ROPE_DYNAMIC || c->rope.type == SHEAF_ROPE_LONGROPE)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "rope_type",
+                         "default, linear, yarn or llama3, as positions have three axes");
+    memcpy(c->rope.section, section, sizeof c->rope.section);
+    c->rope.interleaved = form->interleaved;
 }
 
 /* Phi-3's class and GLM's turn a part of each head. The others read the key and turn all of it by
@@ -301,11 +350,11 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
     rope_spelling old, new;
     double theta = sheaf__json_real(r, "rope_theta", 1e-3, 1e18, 0);
     double partial = sheaf__json_real(r, "partial_rotary_factor", 1e-6, 1, 0);
-    read_rope_object(r, "rope_scaling", &old, form->only_longrope, unknown);
+    read_rope_object(r, "rope_scaling", &old, form, unknown);
     if (form->local_theta > 0)
         read_kinds(r, c, form, &new, unknown);
     else
-        read_rope_object(r, "rope_parameters", &new, form->only_longrope, unknown);
+        read_rope_object(r, "rope_parameters", &new, form, unknown);
     if (r->st != NULL)
         return;
     if (old.given && new.given && !same_spelling(&old, &new)) {
@@ -324,5 +373,6 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
     check_partial(r, c, form);
     check_nested(r, new.given ? "rope_parameters" : "rope_scaling", form, used);
     take_numbers(c, used, original_length(r, c, form, used));
+    take_sections(r, c, form, used);
     check_rope(r, c, new.given ? "rope_parameters" : "rope_scaling", used);
 }

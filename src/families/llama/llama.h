@@ -70,6 +70,9 @@ typedef struct sheaf__llama_form {
     const char *ignored; /* keys, separated by blanks, that its class ignores or reads by a rule of
                             its own; NULL: none */
     const char *prefix;  /* prefix of all tensor names; or NULL */
+    const char *body;    /* what follows it in all names but the head's; NULL: "model." */
+    int64_t section[3];  /* rotary embedding of three axes: mrope_section where it is absent */
+    bool interleaved;    /* its sections take turns */
     const char *code;    /* class that auto_map may name, as transformers has it too; or NULL */
     /* Tensors and passes. */
     bool fused;        /* q, k and v are one weight */

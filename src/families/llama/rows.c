@@ -12,8 +12,11 @@ typedef struct builder {
 static sheaf_status *add(const builder *b, int layer, sheaf__tensor_row row)
 {
     char before[128];
-    snprintf(before, sizeof before, layer >= 0 ? "%smodel.layers.%d." : "%s",
-             b->form->prefix == NULL ? "" : b->form->prefix, layer);
+    const char *prefix = b->form->prefix == NULL ? "" : b->form->prefix,
+               *body = row.role == SHEAF_HEAD  ? ""
+                       : b->form->body == NULL ? "model."
+                                               : b->form->body;
+    snprintf(before, sizeof before, layer >= 0 ? "%s%slayers.%d." : "%s%s", prefix, body, layer);
     row.zero = sheaf__is_norm(row.role) && b->form->norm_one;
     return sheaf__rows_add(b->schema, before, layer, &row, 1);
 }
@@ -190,10 +193,9 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     const sheaf_config *c = &schema->config;
     const int64_t v = c->vocab, e = c->hidden;
     builder b = { .schema = schema, .form = sheaf__llama_form_of(c) };
-    const choice table = { true,
-                           { "model.embed_tokens.weight", { v, e }, SHEAF_EMBED, SHEAF__BY_OUT } };
+    const choice table = { true, { "embed_tokens.weight", { v, e }, SHEAF_EMBED, SHEAF__BY_OUT } };
     const choice ends[] = {
-        { true, { "model.norm.weight", { e }, SHEAF_NORM_FINAL } },
+        { true, { "norm.weight", { e }, SHEAF_NORM_FINAL } },
         { !c->tied, { "lm_head.weight", { v, e }, SHEAF_HEAD, SHEAF__BY_OUT } },
     };
     sheaf_status *st = check_config(c);

@@ -7,8 +7,12 @@ enum { ROWS = 32 };
 static void half_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
 {
     const sheaf__rope *r = arg;
-    k->rope(sheaf__at(r->x, begin * r->ld, r->dtype), r->ld, r->cos, r->sin, r->position + begin,
-            end - begin, r->heads, r->head_dim, r->rot, r->inverse, r->dtype);
+    int32_t own[ROWS];
+    for (int64_t i = begin; i < end && r->position == NULL; i++)
+        own[i - begin] = (int32_t)i;
+    k->rope(sheaf__at(r->x, begin * r->ld, r->dtype), r->ld, r->cos, r->sin,
+            r->position == NULL ? own : r->position + begin, end - begin, r->heads, r->head_dim,
+            r->rot, r->inverse, r->dtype);
 }
 
 static void pairs_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)

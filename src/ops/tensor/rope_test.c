@@ -11,7 +11,7 @@ static sheaf__rope there(const sheaf__rope *r)
 {
     sheaf__rope it = *r;
     it.x = SAME(r->x), it.cos = SAME(r->cos), it.sin = SAME(r->sin);
-    it.position = SAME(r->position);
+    it.position = r->position == NULL ? NULL : SAME(r->position);
     return it;
 }
 
@@ -65,6 +65,40 @@ static void test_rope__pairs(void **state)
     same_types(check_pairs);
 }
 
+/* Without positions row r turns by line r of the tables. */
+static void check_own(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 2 * ARRAY_LEN(shapes); i++) {
+        const int64_t rows = shapes[i / 2].rows, heads = shapes[i / 2].heads,
+                      head_dim = shapes[i / 2].head_dim, rot = shapes[i / 2].rot,
+                      ld = heads * head_dim + 3;
+        int32_t position[300];
+        for (int64_t r = 0; r < rows; r++)
+            position[r] = (int32_t)r;
+        const sheaf__rope r = { .x = same_take(rows * ld, dtype),
+                                .cos = same_take(rows * rot / 2, SHEAF_F32),
+                                .sin = same_take(rows * rot / 2, SHEAF_F32),
+                                .ld = ld,
+                                .rows = rows,
+                                .heads = heads,
+                                .head_dim = head_dim,
+                                .rot = rot,
+                                .positions = rows,
+                                .inverse = i & 1,
+                                .dtype = dtype };
+        SAME_EACH (device)
+            sheaf__op_rope(device, there(&r));
+        same.ref->rope(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, rot, r.inverse,
+                       dtype);
+        same_check("rope of rows with their own angles");
+    }
+}
+
+static void test_rope__rows_with_their_own_angles(void **state)
+{
+    same_types(check_own);
+}
+
 /* A row that is left alone, then one for each position. */
 static void check_grid(sheaf_dtype dtype)
 {
@@ -104,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope__halves),
         cmocka_unit_test(test_rope__pairs),
+        cmocka_unit_test(test_rope__rows_with_their_own_angles),
         cmocka_unit_test(test_rope__pairs_of_a_grid),
     };
     return cmocka_run_group_tests(tests, same_open, same_close);

@@ -11,7 +11,7 @@ KERNELS(rope, sheaf__rope, 256)
     const int64_t row = divide(divide(own_index(), parts, &part), a->heads, &head);
     if (row >= a->rows)
         return;
-    const int64_t j = part * per, angle = a->position[row] * half,
+    const int64_t j = part * per, angle = (a->position == NULL ? row : a->position[row]) * half,
                   at = row * a->ld + head * a->head_dim;
     float x[MOST], y[MOST], c[MOST], s[MOST], turned[MOST];
     load_some(x, a->x, at + j, at + half, dtype, per);
