@@ -227,11 +227,6 @@ typedef struct sheaf__family_spec {
     const char *name, *what; /* "cogvlm-tiny", and in a few words */
 } sheaf__family_spec;
 
-/* How names of tensors begin in published files, and in the model. */
-typedef struct sheaf__file_name {
-    const char *file, *model;
-} sheaf__file_name;
-
 typedef struct sheaf__variant {
     const char *title, *signature; /* in sentences; as the family's */
 } sheaf__variant;
@@ -288,9 +283,9 @@ typedef struct sheaf__family {
      * config says. NULL: there is one. */
     const sheaf__variant *variants;
     const char *(*variant_of)(const sheaf_config *c);
-    /* Files may have names that begin so, the longest first, up to a file of NULL; NULL: they have
-     * the model's. */
-    const sheaf__file_name *file_names;
+    /* How names begin in published files, and in the model: first those that are the same in both,
+     * so that files with the model's names are read too. NULL: all are the same. */
+    const sheaf__name_rule *file_names;
     /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
      * are none. */
     bool (*spare)(const char *name, const sheaf_config *c);

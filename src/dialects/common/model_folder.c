@@ -89,10 +89,10 @@ static sheaf_status *begin(sheaf_folder **out, const char *dst, const char *conf
     return st;
 }
 
-const sheaf__file_name *sheaf_hf_file_names(const char *config_json)
+const sheaf__name_rule *sheaf_hf_file_names(const char *config_json)
 {
     json_t *root = NULL;
-    const sheaf__file_name *names = NULL;
+    const sheaf__name_rule *names = NULL;
     const sheaf__family *family;
     if (config_json != NULL)
         sheaf_status_free(sheaf__json_parse(&root, config_json, strlen(config_json)));
@@ -103,39 +103,23 @@ const sheaf__file_name *sheaf_hf_file_names(const char *config_json)
     return names;
 }
 
-/* In place of a tensor's name, malloc'd, the one that files have. */
-static sheaf_status *publish(const char **name, char **owned, const sheaf__file_name *of)
-{
-    for (; of->file != NULL; of++) {
-        const size_t n = strlen(of->model);
-        if (strcmp(of->file, of->model) == 0 || strncmp(*name, of->model, n) != 0)
-            continue;
-        if (asprintf(owned, "%s%s", of->file, *name + n) < 0) {
-            *owned = NULL;
-            return sheaf__no_memory("names of tensors");
-        }
-        *name = *owned;
-        return NULL;
-    }
-    return NULL;
-}
-
 static sheaf_status *begin_published(sheaf_folder **out, const char *dst, const char *config_json,
                                      const sheaf_safetensors_spec *specs, int64_t count,
                                      const sheaf_folder_options *options,
-                                     const sheaf__file_name *names)
+                                     const sheaf__name_rule *names)
 {
     sheaf_safetensors_spec *own = malloc(((size_t)count + 1) * sizeof *own);
-    char **owned = calloc((size_t)count + 1, sizeof *owned);
-    sheaf_status *st = own == NULL || owned == NULL ? sheaf__no_memory("names of tensors") : NULL;
+    char(*spelled)[SHEAF__SPELLED] = malloc(((size_t)count + 1) * sizeof *spelled);
+    sheaf_status *st = own == NULL || spelled == NULL ? sheaf__no_memory("names of tensors") : NULL;
+    while (names->one != NULL && strcmp(names->one, names->other) == 0) /* read, not written */
+        names++;
     for (int64_t i = 0; i < count && st == NULL; i++) {
         own[i] = specs[i];
-        st = publish(&own[i].name, &owned[i], names);
+        if (sheaf__respell(spelled[i], names, true, specs[i].name, 0))
+            own[i].name = spelled[i];
     }
     TRY(st, begin(out, dst, "config.json", config_json, own, count, options));
-    for (int64_t i = 0; i < count && owned != NULL; i++)
-        free(owned[i]);
-    free(owned);
+    free(spelled);
     free(own);
     return st;
 }
@@ -148,7 +132,7 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
     options.stem = "model";
     if (options.shard_bytes == 0)
         options.shard_bytes = default_shard_bytes;
-    const sheaf__file_name *names = sheaf_hf_file_names(config_json);
+    const sheaf__name_rule *names = sheaf_hf_file_names(config_json);
     return names != NULL ? begin_published(out, dst, config_json, specs, count, &options, names)
                          : begin(out, dst, "config.json", config_json, specs, count, &options);
 }

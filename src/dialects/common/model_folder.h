@@ -14,7 +14,7 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
 
 /* sheaf_hf_file_names - those of the family that this config is of; NULL: files have the model's
  * names. config_json NULL, or no JSON: NULL. */
-const sheaf__file_name *sheaf_hf_file_names(const char *config_json);
+const sheaf__name_rule *sheaf_hf_file_names(const char *config_json);
 
 /* sheaf_hf_begin - a new model folder at `dst`; write with sheaf__folder_write(), end with
  * sheaf__folder_commit() or _abandon(). Shards of at most how->shard_bytes (0: 50 GB) as

@@ -35,19 +35,13 @@ typedef struct taking {
 /* The model's name of a tensor, malloc'd; NULL: that of the file. */
 static sheaf_status *model_name(char **out, const sheaf__whole *w, const char *stored)
 {
-    const sheaf__file_name *of = w->file_names;
+    char spelled[SHEAF__SPELLED];
     if (w->rename != NULL)
         return w->rename(out, stored);
-    while (of != NULL && of->file != NULL) {
-        const size_t n = strlen(of->file);
-        if (strncmp(stored, of->file, n) == 0)
-            return strcmp(of->file, of->model) == 0 ||
-                           asprintf(out, "%s%s", of->model, stored + n) >= 0
-                       ? NULL
-                       : sheaf__no_memory("names of tensors");
-        of++;
-    }
-    return NULL;
+    if (w->file_names == NULL || !sheaf__respell(spelled, w->file_names, false, stored, 0))
+        return NULL;
+    *out = strdup(spelled);
+    return *out == NULL ? sheaf__no_memory("names of tensors") : NULL;
 }
 
 static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piece, int ndim,

@@ -29,7 +29,7 @@ static const sheaf__llama_form third = {
 };
 
 /* As published; transformers writes them so too. */
-static const sheaf__file_name file_names[] = {
+static const sheaf__name_rule file_names[] = {
     { SHEAF__QWENVL_TEXT, SHEAF__QWENVL_TEXT },
     { SHEAF__QWENVL_TOWER, SHEAF__QWENVL_TOWER },
     { "visual.", SHEAF__QWENVL_TOWER },
