@@ -31,8 +31,14 @@ static inline uint64_t made_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
+/* The key of a tensor's values. Each block of CogAgent's second tower has a copy of one table. */
 static inline uint64_t made_key(const char *name, uint64_t seed)
 {
+    const char *copy = strstr(name, ".attn.rope.freqs_");
+    if (copy != NULL)
+        name = copy + strlen(".attn");
+    else if ((copy = strstr(name, ".rope.freqs_")) != NULL)
+        name = copy;
     for (; *name != '\0'; name++)
         seed = made_mix(seed ^ (unsigned char)*name);
     return seed;
