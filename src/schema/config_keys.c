@@ -142,3 +142,11 @@ void sheaf__config_keys(sheaf_json_reader *r, const sheaf__key_lists *lists, she
         }
     }
 }
+
+void sheaf__config_want_word(sheaf_json_reader *r, const char *key, const char *word)
+{
+    const char *said = sheaf__json_string(r, key);
+    if (r->st == NULL && said != NULL && strcmp(said, word) != 0)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "\"%s\"", word), "\"%.100s\"",
+                    said);
+}

@@ -40,6 +40,8 @@ static inline void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_
     else
         sheaf_status_free(inner->st);
 }
+/* sheaf__config_want_word - refuses another text under `key`; absent or null is taken. */
+void sheaf__config_want_word(sheaf_json_reader *r, const char *key, const char *word);
 /* sheaf__config_read_id - one token id below `vocab`; -1: absent, null or -1, which mean none. */
 int64_t sheaf__config_read_id(sheaf_json_reader *r, const char *key, int64_t vocab);
 void sheaf__config_read_eos(sheaf_json_reader *r, sheaf_config *c);

@@ -68,18 +68,7 @@ static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
     return 1;
 }
 
-static const sheaf__eva_names names = {
-    .patch = SHEAF__CHATGLM_VISION "patch_embedding.proj.",
-    .class_token = SHEAF__CHATGLM_VISION "patch_embedding.cls_embedding",
-    .positions = SHEAF__CHATGLM_VISION "patch_embedding.position_embedding.weight",
-    .layer = SHEAF__CHATGLM_VISION "transformer.layers.%d.",
-    .up = "mlp.fc1",
-    .down = "mlp.fc2",
-    .conv = SHEAF__CHATGLM_VISION "conv.",
-    .adapter = SHEAF__CHATGLM_VISION "linear_proj.",
-    .begin = SHEAF__CHATGLM_VISION "boi",
-    .end = SHEAF__CHATGLM_VISION "eoi",
-};
+static const sheaf__eva_names names = SHEAF__EVA_NAMES(SHEAF__CHATGLM_VISION);
 
 static sheaf_status *build(sheaf__model *m)
 {

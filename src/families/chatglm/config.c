@@ -2,8 +2,7 @@
  * are those of its class. With "vision_config" it is GLM-4V-9B or CogAgent-9B. */
 #include "base/base.h"
 #include "families/chatglm/chatglm.h"
-#include "families/common/eva_clip.h"
-#include "schema/config_keys.h"
+#include "families/common/eva_config.h"
 #include "schema/config_text.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
@@ -11,7 +10,6 @@ enum {
     MOST_HEADS = 1 << 16,
     MOST_WIDTH = 1 << 24,
     MOST_VOCAB = INT32_MAX,
-    MOST_PIXELS = 1 << 14,
 };
 
 /* ---- the lists ---- */
@@ -23,15 +21,6 @@ static const char own_keys[] =
     "interleaved_qkv kv_channels layernorm_epsilon multi_query_attention multi_query_group_num "
     "num_layers original_rope padded_vocab_size post_layer_norm pre_seq_len prefix_projection "
     "quantization_bit rmsnorm rope_ratio seq_length vision_config";
-
-static const char vision_keys[] =
-    "dropout_prob hidden_act hidden_size image_size in_channels intermediate_size layer_norm_eps "
-    "num_heads num_hidden_layers num_positions patch_size scaling_factor";
-
-static const sheaf_unsupported_key vision_unsupported[] = {
-    { "dropout_prob", SHEAF_NEUTRAL_ZERO, "drops values in training" },
-    { NULL },
-};
 
 /* Switches of the class, and what this program computes. */
 static const struct {
@@ -108,50 +97,12 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
 
 /* ---- the tower ---- */
 
-static void check_tower(sheaf_json_reader *r, const sheaf_vit *v)
+static void read_vision(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
 {
-    const int64_t side = v->width / v->patch, each = SHEAF__EVA_BLOCK * v->patch;
-    if (v->width % each != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size",
-                         "a multiple of %" PRId64 ", %d patches of patch_size: a convolution "
-                         "joins them",
-                         each, SHEAF__EVA_BLOCK);
-    else if (v->positions != side * side + 1)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_positions",
-                                     "%" PRId64 ", a place for each patch and one for the class",
-                                     side * side + 1),
-                    "%" PRId64, v->positions);
-    else if (v->hidden % v->heads != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_heads",
-                         "a number that divides the tower's width, %" PRId64, v->hidden);
-}
-
-static void read_vision(sheaf_json_reader *all, const json_t *object, sheaf_config *c,
-                        sheaf_text *unknown)
-{
-    sheaf_json_reader r = { object, "vision_config.", NULL };
-    sheaf_vit *v = &c->vit;
-    sheaf__config_keys(
-        &r, &(sheaf__key_lists){ .read = vision_keys, .unsupported = vision_unsupported }, unknown);
-    const char *act = sheaf__json_string(&r, "hidden_act");
-    v->layers = sheaf__json_int(&r, "num_hidden_layers", 1, SHEAF_MAX_LAYERS, SHEAF_JSON_NEEDED);
-    v->hidden = sheaf__json_int(&r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->ffn = sheaf__json_int(&r, "intermediate_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->heads = sheaf__json_int(&r, "num_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
-    v->channels = sheaf__json_int(&r, "in_channels", 1, 1024, SHEAF_JSON_NEEDED);
-    v->patch = sheaf__json_int(&r, "patch_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    v->height = v->width = sheaf__json_int(&r, "image_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    v->positions = sheaf__json_int(&r, "num_positions", 1, INT32_MAX, SHEAF_JSON_NEEDED);
-    v->norm_eps = sheaf__json_real(&r, "layer_norm_eps", 0, 1, SHEAF_JSON_NEEDED_REAL);
+    static const sheaf__eva_form form = { .joined = true, .own = "scaling_factor" };
+    sheaf__eva_config(all, c, &form, unknown);
+    sheaf_json_reader r = { sheaf__json_object(all, "vision_config"), "vision_config.", NULL };
     c->image_divisor = sheaf__json_real(&r, "scaling_factor", 1e-6, 1e6, SHEAF_JSON_NEEDED_REAL);
-    v->vocab = 1;
-    if (r.st == NULL && act != NULL && strcmp(act, "gelu") != 0)
-        sheaf_found(sheaf__json_fail(&r, SHEAF_E_UNSUPPORTED, "hidden_act", "\"gelu\""),
-                    "\"%.100s\"", act);
-    if (r.st == NULL)
-        check_tower(&r, v);
-    if (r.st == NULL)
-        c->patches = v->positions - 1;
     sheaf__config_leave(all, &r);
 }
 
@@ -187,7 +138,7 @@ void sheaf__chatglm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
     sheaf__config_read_tokenizer(r, c);
     sheaf__config_read_dtype(r, c);
     if (vision != NULL) {
-        read_vision(r, vision, c, unknown);
+        read_vision(r, c, unknown);
         c->image_mark.begin = read_mark(r, c, "boi_token_id");
         c->image_mark.end = read_mark(r, c, "eoi_token_id");
     }

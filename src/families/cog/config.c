@@ -83,13 +83,6 @@ static const sheaf__key_lists encoder_keys = { .read =
 
 /* ---- small checks ---- */
 
-static void want_word(sheaf_json_reader *r, const char *key, const char *word)
-{
-    const char *said = sheaf__json_string(r, key);
-    if (r->st == NULL && said != NULL && strcmp(said, word) != 0)
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "\"%s\"", word);
-}
-
 static void want_bool(sheaf_json_reader *r, const char *key, bool absent, bool wanted)
 {
     const bool said = sheaf__json_bool(r, key, absent);
@@ -182,7 +175,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->rope.theta = 10000;
     c->rope.partial = 1;
     c->initializer_range = sheaf__json_real(r, "init_method_std", 0, 1e6, 0.02);
-    want_word(r, "layernorm_order", "pre");
+    sheaf__config_want_word(r, "layernorm_order", "pre");
     want_bool(r, "use_bias", true, false);
 }
 
@@ -266,8 +259,8 @@ static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknow
     v->norm_eps = sheaf__json_real(&r, "layernorm_epsilon", 0, 1, 1e-5);
     if (r.st == NULL)
         want_whole_heads(&r, v->hidden, v->heads);
-    want_word(&r, "model_class", "EVA2CLIPModel");
-    want_word(&r, "layernorm_order", "post");
+    sheaf__config_want_word(&r, "model_class", "EVA2CLIPModel");
+    sheaf__config_want_word(&r, "layernorm_order", "post");
     want_bool(&r, "use_bias", true, true);
     want_bool(&r, "use_final_layernorm", true, false);
     want_int(&r, "pre_len", 1);

@@ -3,15 +3,13 @@
  * classes. The class of CogVLM2 has the same name: its config has num_multi_query_heads. */
 #include "base/base.h"
 #include "families/cog/cog.h"
-
-#include "schema/config_keys.h"
+#include "families/common/eva_config.h"
 
 /* As in config.c. */
 enum {
     MOST_HEADS = 1 << 16,
     MOST_WIDTH = 1 << 24,
     MOST_VOCAB = INT32_MAX,
-    MOST_PIXELS = 1 << 16,
 };
 
 static const char vlm_class[] = "CogVLMForCausalLM", agent_class[] = "CogAgentForCausalLM";
@@ -32,13 +30,6 @@ static const sheaf_unsupported_key unsupported_keys[] = {
 };
 
 static const sheaf__key_lists model_keys = { NULL, read_keys, harmless_keys, unsupported_keys };
-static const sheaf__key_lists vit_keys = {
-    NULL,
-    "hidden_act hidden_size image_size in_channels intermediate_size layer_norm_eps num_heads "
-    "num_hidden_layers num_positions patch_size",
-    "dropout_prob",
-    NULL,
-};
 
 static bool names_class(const json_t *object, const char *name)
 {
@@ -58,13 +49,6 @@ bool sheaf__cog_hub_claims(const json_t *object)
            names_class(object, agent_class);
 }
 
-static void want_word(sheaf_json_reader *r, const char *key, const char *word)
-{
-    const char *said = sheaf__json_string(r, key);
-    if (r->st == NULL && said != NULL && strcmp(said, word) != 0)
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "\"%s\"", word);
-}
-
 static void want_parts(sheaf_json_reader *r, const char *key, int64_t of, int64_t parts)
 {
     if (r->st == NULL && of % parts != 0)
@@ -81,7 +65,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->max_position = sheaf__json_int(r, "max_position_embeddings", 1, INT32_MAX, 2048);
     c->rms_eps = sheaf__json_real(r, "rms_norm_eps", 0, 1, 1e-6);
     c->initializer_range = sheaf__json_real(r, "initializer_range", 0, 1e6, 0.02);
-    want_word(r, "hidden_act", "silu");
+    sheaf__config_want_word(r, "hidden_act", "silu");
     if (r->st == NULL && sheaf__json_bool(r, "tie_word_embeddings", false))
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "tie_word_embeddings", "false");
     want_parts(r, "hidden_size", c->hidden, c->heads);
@@ -95,44 +79,6 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->experts = c->layers;
     c->rope.theta = 10000;
     c->rope.partial = 1;
-}
-
-static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
-{
-    const json_t *object = sheaf__json_object(all, "vision_config");
-    if (all->st == NULL && object == NULL)
-        sheaf_found(sheaf__json_fail(all, SHEAF_E_FORMAT, "vision_config",
-                                     "an object that describes the vision transformer"),
-                    "no such key");
-    if (all->st != NULL)
-        return;
-    sheaf_json_reader r = { object, "vision_config.", NULL };
-    sheaf_vit *v = &c->vit;
-    sheaf__config_keys(&r, &vit_keys, unknown);
-    v->layers =
-        sheaf__json_int(&r, "num_hidden_layers", 1, SHEAF_MAX_COG_LAYERS, SHEAF_JSON_NEEDED);
-    v->hidden = sheaf__json_int(&r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->ffn = sheaf__json_int(&r, "intermediate_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->heads = sheaf__json_int(&r, "num_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
-    v->norm_eps = sheaf__json_real(&r, "layer_norm_eps", 0, 1, 1e-6);
-    v->channels = sheaf__json_int(&r, "in_channels", 1, 1024, 3);
-    v->patch = sheaf__json_int(&r, "patch_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    v->height = v->width = sheaf__json_int(&r, "image_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    v->positions = sheaf__json_int(&r, "num_positions", 1, INT32_MAX, SHEAF_JSON_NEEDED);
-    v->vocab = 1;
-    want_word(&r, "hidden_act", "gelu");
-    want_parts(&r, "hidden_size", v->hidden, v->heads);
-    if (r.st == NULL && v->height % v->patch != 0)
-        sheaf__json_fail(&r, SHEAF_E_LAYOUT, "image_size", "a multiple of patch_size, %" PRId64,
-                         v->patch);
-    if (r.st == NULL) {
-        c->patches = v->height / v->patch * (v->width / v->patch);
-        if (v->positions != c->patches + 1)
-            sheaf__json_fail(&r, SHEAF_E_LAYOUT, "num_positions",
-                             "%" PRId64 ": a class row and the patches of image_size",
-                             c->patches + 1);
-    }
-    sheaf__config_leave(all, &r);
 }
 
 /* Every layer of CogAgent looks at the other tower. */
@@ -157,7 +103,7 @@ void sheaf__cog_hub_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
     if (r->st == NULL)
         read_sizes(r, c);
     if (r->st == NULL)
-        read_vit(r, c, unknown);
+        sheaf__eva_config(r, c, &(sheaf__eva_form){ 0 }, unknown);
     if (r->st == NULL && c->family == SHEAF_COGAGENT_HF)
         read_cross(r, c, unknown);
     if (r->st != NULL)

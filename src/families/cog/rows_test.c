@@ -390,6 +390,10 @@ static void test_hub_config__refuses_by_name(void **state)
         { "vision_config", "{\"image_size\":225}", SHEAF_E_LAYOUT, "'vision_config.image_size'" },
         { "vision_config", "{\"hidden_act\":\"silu\"}", SHEAF_E_UNSUPPORTED,
           "'vision_config.hidden_act'" },
+        { "vision_config", "{\"dropout_prob\":0.1}", SHEAF_E_UNSUPPORTED,
+          "'vision_config.dropout_prob'" },
+        { "vision_config", "{\"layer_norm_eps\":null}", SHEAF_E_FORMAT,
+          "'vision_config.layer_norm_eps'" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *source = getenv("SHEAF_SOURCE_ROOT");

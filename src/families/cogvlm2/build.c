@@ -8,20 +8,7 @@ struct sheaf__towers {
     sheaf__eva eva;
 };
 
-#define VISION SHEAF__COGVLM2_VISION
-
-static const sheaf__eva_names names = {
-    .patch = VISION "patch_embedding.proj.",
-    .class_token = VISION "patch_embedding.cls_embedding",
-    .positions = VISION "patch_embedding.position_embedding.weight",
-    .layer = VISION "transformer.layers.%d.",
-    .up = "mlp.fc1",
-    .down = "mlp.fc2",
-    .conv = VISION "conv.",
-    .adapter = VISION "linear_proj.",
-    .begin = VISION "boi",
-    .end = VISION "eoi",
-};
+static const sheaf__eva_names names = SHEAF__EVA_NAMES(SHEAF__COGVLM2_VISION);
 
 static sheaf_status *build_norm(sheaf__model *m, sheaf__norm *norm, const char *prefix,
                                 const char *name)

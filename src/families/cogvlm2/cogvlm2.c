@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/elementary.h"
+#include "families/common/eva_config.h"
 
 /* ---- a small model that `init` makes by name ---- */
 
@@ -43,7 +44,7 @@ static sheaf_status *spec_config(char **out, int which)
 /* A row in the sequence for each 2 x 2 patches. */
 static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
 {
-    out[0] = sheaf__vit_tower(c, 1, c->patches / 4);
+    out[0] = sheaf__vit_tower(c, 1, c->patches / (SHEAF__EVA_BLOCK * SHEAF__EVA_BLOCK));
     return 1;
 }
 

@@ -1,15 +1,13 @@
 /* config.c - config.json of CogVLM2 (upstream's configuration_cogvlm.py). */
 #include "base/base.h"
 #include "families/cogvlm2/cogvlm2.h"
-#include "schema/config_keys.h"
+#include "families/common/eva_config.h"
 #include "schema/config_text.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum {
     MOST_HEADS = 1 << 16,
     MOST_WIDTH = 1 << 24,
-    MOST_PIXELS = 1 << 16,
-    BLOCK = 2, /* patches along a side of what one row behind the tower is made of */
 };
 
 /* Those that upstream's class and code read. */
@@ -19,15 +17,6 @@ static const char read_keys[] =
     "num_hidden_layers num_multi_query_heads pad_token_id rms_norm_eps sheaf_tokenizer "
     "template_version tie_word_embeddings torch_dtype vocab_size";
 
-static const char vision_keys[] =
-    "dropout_prob hidden_act hidden_size image_size in_channels intermediate_size layer_norm_eps "
-    "num_heads num_hidden_layers num_positions patch_size";
-
-static const sheaf_unsupported_key vision_unsupported[] = {
-    { "dropout_prob", SHEAF_NEUTRAL_ZERO, "drops values in training" },
-    { NULL },
-};
-
 bool sheaf__cogvlm2_claims(const json_t *object)
 {
     const char *type = json_string_value(json_object_get(object, "model_type"));
@@ -36,13 +25,6 @@ bool sheaf__cogvlm2_claims(const json_t *object)
     return (type != NULL && strcmp(type, "cogvlm2") == 0) ||
            (name != NULL && strcmp(name, SHEAF__COGVLM2_CLASS) == 0 &&
             json_object_get(object, "num_multi_query_heads") != NULL);
-}
-
-static void want_word(sheaf_json_reader *r, const char *key, const char *word)
-{
-    const char *said = sheaf__json_string(r, key);
-    if (r->st == NULL && said != NULL && strcmp(said, word) != 0)
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "\"%s\"", word);
 }
 
 static void divides(sheaf_json_reader *r, const char *key, int64_t number, const char *of,
@@ -63,7 +45,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->max_position = sheaf__json_int(r, "max_position_embeddings", 1, INT32_MAX, 8192);
     c->rms_eps = sheaf__json_real(r, "rms_norm_eps", 0, 1, 1e-6);
     c->initializer_range = sheaf__json_real(r, "initializer_range", 0, 1e6, 0.02);
-    want_word(r, "hidden_act", "silu");
+    sheaf__config_want_word(r, "hidden_act", "silu");
     divides(r, "num_attention_heads", c->heads, "hidden_size", c->hidden);
     divides(r, "num_multi_query_heads", c->kv_heads, "num_attention_heads", c->heads);
     if (r->st == NULL && sheaf__json_bool(r, "tie_word_embeddings", false))
@@ -80,57 +62,6 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->rope.partial = 1;
 }
 
-/* A square of whole blocks of patches, and a position for each patch and the class row. */
-static void read_image(sheaf_json_reader *r, sheaf_config *c)
-{
-    sheaf_vit *v = &c->vit;
-    v->patch = sheaf__json_int(r, "patch_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    v->channels = sheaf__json_int(r, "in_channels", 1, 1024, SHEAF_JSON_NEEDED);
-    v->height = v->width = sheaf__json_int(r, "image_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    if (r->st != NULL)
-        return;
-    const int64_t side = v->width / v->patch;
-    if (v->width % v->patch != 0 || side % BLOCK != 0)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size",
-                                     "a multiple of %" PRId64 ": patches of %" PRId64
-                                     " pixels are joined two by two",
-                                     BLOCK * v->patch, v->patch),
-                    "%" PRId64, v->width);
-    c->patches = side * side;
-    v->positions = sheaf__json_int(r, "num_positions", 1, INT32_MAX, SHEAF_JSON_NEEDED);
-    if (r->st == NULL && v->positions != c->patches + 1)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_positions",
-                         "%" PRId64 ": one for each of %" PRId64 " x %" PRId64
-                         " patches and the class row",
-                         c->patches + 1, side, side);
-}
-
-static void read_vision(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
-{
-    const json_t *object = sheaf__json_object(all, "vision_config");
-    if (all->st == NULL && object == NULL)
-        sheaf_found(sheaf__json_fail(all, SHEAF_E_FORMAT, "vision_config",
-                                     "an object that describes the vision transformer"),
-                    "no such key");
-    if (all->st != NULL)
-        return;
-    sheaf_json_reader r = { object, "vision_config.", NULL };
-    sheaf_vit *v = &c->vit;
-    sheaf__config_keys(
-        &r, &(sheaf__key_lists){ .read = vision_keys, .unsupported = vision_unsupported }, unknown);
-    v->layers =
-        sheaf__json_int(&r, "num_hidden_layers", 1, SHEAF_MAX_COG_LAYERS, SHEAF_JSON_NEEDED);
-    v->hidden = sheaf__json_int(&r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->ffn = sheaf__json_int(&r, "intermediate_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->heads = sheaf__json_int(&r, "num_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
-    v->norm_eps = sheaf__json_real(&r, "layer_norm_eps", 0, 1, 1e-6);
-    v->vocab = 1;
-    want_word(&r, "hidden_act", "gelu");
-    divides(&r, "num_heads", v->heads, "hidden_size", v->hidden);
-    read_image(&r, c);
-    sheaf__config_leave(all, &r);
-}
-
 void sheaf__cogvlm2_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
 {
     sheaf__key_lists lists = sheaf__transformers_keys;
@@ -141,7 +72,7 @@ void sheaf__cogvlm2_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
     if (r->st == NULL)
         read_sizes(r, c);
     if (r->st == NULL)
-        read_vision(r, c, unknown);
+        sheaf__eva_config(r, c, &(sheaf__eva_form){ .joined = true }, unknown);
     if (r->st != NULL)
         return;
     c->bos = sheaf__config_read_id(r, "bos_token_id", c->vocab);

@@ -9,9 +9,8 @@
  * Attention is full: every patch sees every patch. GELU is by erf. */
 #pragma once
 
+#include "families/common/eva_config.h"
 #include "models/build.h"
-
-enum { SHEAF__EVA_BLOCK = 2 }; /* patches along the sides of what the convolution joins */
 
 /* Where its tensors are: prefixes end with a dot, as "transformer.vision.conv.". */
 typedef struct sheaf__eva_names {
@@ -24,6 +23,15 @@ typedef struct sheaf__eva_names {
     const char *adapter;                 /* prefix */
     const char *begin, *end;             /* whole names of the rows before and behind an image's */
 } sheaf__eva_names;
+
+/* Those of the tensors that sheaf__eva_rows() adds (rows.h); V: their prefix, a literal. */
+#define SHEAF__EVA_NAMES(V)                                                                        \
+    {                                                                                              \
+        .patch = V "patch_embedding.proj.", .class_token = V "patch_embedding.cls_embedding",      \
+        .positions = V "patch_embedding.position_embedding.weight",                                \
+        .layer = V "transformer.layers.%d.", .up = "mlp.fc1", .down = "mlp.fc2",                   \
+        .conv = V "conv.", .adapter = V "linear_proj.", .begin = V "boi", .end = V "eoi",          \
+    }
 
 typedef struct sheaf__eva_layer {
     sheaf__linear q, k, v, dense, up, down;
