@@ -3,9 +3,9 @@
  *   images_per_row  [rows] how many of these are of each row; absent: all of the only one
  *   image_bound.R   [n, 2] in place of both: of row R
  *   temporal_ids    [n, most] (temporal_ids.R) of a video: the numbers of the frames that stand at
- * a bound together, behind them -1; of a picture -1 alone. Absent: pictures image_R_J_chw
- * [channels, height, width] the J-th of row R, of whole patches, frames of a video one by one;
- * image_J_chw where there is one row */
+ *                   a bound together, behind them -1; of a picture -1 alone; absent: pictures
+ *   image_R_J_chw   [channels, height, width] the J-th of row R, of whole patches, frames of a
+ *                   video one by one; image_J_chw where there is one row */
 #include "base/base.h"
 #include "data/data_tensors.h"
 
@@ -100,13 +100,22 @@ static sheaf_status *find_pixels(const sheaf_safetensors_entry **out, const shea
     return sheaf__tensors_shape(st, e);
 }
 
-/* Refuses images without a bound. */
+static bool holds_pixels(const sheaf_safetensors_entry *e)
+{
+    return strncmp(e->name, "image_", 6) == 0 && sheaf__ends_with(e->name, "_chw");
+}
+
+/* Refuses images without a bound. Those that have one are tensors of their own, so their number
+ * tells. */
 static sheaf_status *check_placed(const sheaf__tensors *in)
 {
-    for (int64_t i = 0; i < in->file->header.count; i++) {
+    int64_t held = 0;
+    for (int64_t i = 0; i < in->file->header.count; i++)
+        held += holds_pixels(&in->file->header.entry[i]);
+    for (int64_t i = 0; i < in->file->header.count && held > in->images; i++) {
         const sheaf_safetensors_entry *e = &in->file->header.entry[i];
         int64_t k = 0;
-        if (strncmp(e->name, "image_", 6) != 0 || !sheaf__ends_with(e->name, "_chw"))
+        if (!holds_pixels(e))
             continue;
         while (k < in->images && in->image[k].pixels[0] != e)
             k++;
