@@ -152,10 +152,12 @@ static sheaf_status *find_hubs(sheaf__tensors *in)
         }
         images->first[r + 1] = in->images;
     }
-    for (int t = 0; t < images->towers && in->images > 0 && st == NULL; t++) {
-        st = check_pixels(in, image_name(in, t), &images->tower[t], in->images);
+    for (int t = 0; t < images->towers && st == NULL; t++) {
+        const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, image_name(in, t));
+        if (in->images > 0 || e != NULL) /* also those that no row marks */
+            st = check_pixels(in, image_name(in, t), &images->tower[t], in->images);
         for (int64_t i = 0; i < in->images; i++)
-            in->image[i].pixels[t] = sheaf__safetensors_find(in->file, image_name(in, t));
+            in->image[i].pixels[t] = e;
     }
     return st;
 }

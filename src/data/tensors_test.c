@@ -529,6 +529,26 @@ static void test_masked__images_without_a_place_are_named(void **state)
 }
 
 /* Their positions may stand still, and records may not share a row. */
+static void test_masked__an_image_for_each_row_that_marks_one(void **state)
+{
+    static const int64_t embed[2 * 8] = { [8] = 1, 1, 1, 1, 1, 1 }, none[2 * 8] = { 0 };
+    tensor list[] = { { "input_ids", "I64", { 2, 8 }, bound_ids },
+                      { "labels_shifted", "I64", { 2, 8 }, shifted },
+                      { "token_type_ids", "I64", { 2, 8 }, embed },
+                      { "images", "F32", { 1, 3, 4, 4 } } };
+    sheaf_data *data = NULL;
+    CHECK_OK(open_as(&data, SHEAF_COGVLM, list, 4));
+    assert_int_equal(sheaf_data_images(data, (const int64_t[]){ 0, 1 }, 2).images, 1);
+    sheaf_data_close(data);
+    data = NULL;
+    list[3].shape[0] = 2;
+    CHECK_FAILS(open_as(&data, SHEAF_COGVLM, list, 4), SHEAF_E_DATA,
+                "'images' | [1, 3, 4, 4], an image for each row that marks one | [2, 3, 4, 4]");
+    list[2].value = none; /* would be ignored */
+    CHECK_FAILS(open_as(&data, SHEAF_COGVLM, list, 4), SHEAF_E_DATA,
+                "'images' | [0, 3, 4, 4], an image for each row that marks one | [2, 3, 4, 4]");
+}
+
 static void test_masked__positions_that_restart_are_refused(void **state)
 {
     static const int64_t still[2 * 8] = { 0, 1, 2, 2, 2, 3, 4, 5, 0, 1, 2, 2, 2, 3, 4, 5 },
@@ -714,6 +734,7 @@ int main(void)
         cmocka_unit_test(test_bound__padding_is_seen_in_whole_rows),
         cmocka_unit_test(test_bound__what_does_not_fit_is_named),
         cmocka_unit_test(test_pixels__that_are_not_finite_are_named),
+        cmocka_unit_test(test_masked__an_image_for_each_row_that_marks_one),
         cmocka_unit_test(test_masked__positions_that_restart_are_refused),
         cmocka_unit_test(test_masked__images_without_a_place_are_named),
         cmocka_unit_test(test_bound__of_one_row),

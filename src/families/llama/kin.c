@@ -280,7 +280,7 @@ const sheaf__family sheaf__family_gemma3 = {
 #define GLM_TELLS "layers.:self_attn.q_proj.weight layers.:mlp.gate_up_proj.weight "
 #define GLM_BEHIND "post_self_attn_layernorm.weight"
 
-/* The text model of GLM-4-9B by transformers' names; by ChatGLM's it is families/glm4v. */
+/* The text model of GLM-4-9B by transformers' names; by ChatGLM's it is families/chatglm. */
 static const sheaf__llama_form glm = { GLM };
 const sheaf__family sheaf__family_glm = {
     KIN(SHEAF_GLM, "glm", "GLM-4-9B", "GlmForCausalLM", glm, "q_proj,v_proj",
