@@ -92,6 +92,13 @@ static const char *const adapted[] = { "attention.query_key_value", "attention.d
 static const sheaf__sat_layers sat_layers = { "transformer.layers.",
                                               "mixins.eva.vit_model.transformer.layers.", adapted };
 
+/* The number of the block behind the one that a name of a file goes on with. */
+static int64_t next_block(const char *text)
+{
+    const long long n = strtoll(text, NULL, 10);
+    return n < INT32_MAX ? n + 1 : INT32_MAX;
+}
+
 /* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. */
 bool sheaf__cog_idle(const char *tower, const char *name,
                      bool (*has)(const void *self, const char *begin), const void *self)
@@ -105,7 +112,7 @@ bool sheaf__cog_idle(const char *tower, const char *name,
         return true;
     if (strncmp(inside, "blocks.", 7) != 0)
         return false;
-    snprintf(next, sizeof next, "%sblocks.%ld.", tower, strtol(inside + 7, NULL, 10) + 1);
+    snprintf(next, sizeof next, "%sblocks.%" PRId64 ".", tower, next_block(inside + 7));
     return !has(self, next);
 }
 
@@ -213,7 +220,7 @@ void sheaf__cog_sizes(sheaf_config *config, const sheaf_catalog *c)
     const char *block = sheaf__spelled(own, sheaf__family_for(config), TOWER "blocks.");
     for (int64_t i = 0; i < c->count; i++) {
         if (strncmp(c->tensor[i].entry.name, block, strlen(block)) == 0) {
-            const int64_t n = strtoll(c->tensor[i].entry.name + strlen(block), NULL, 10) + 1;
+            const int64_t n = next_block(c->tensor[i].entry.name + strlen(block));
             layers = n > layers ? n : layers;
         }
     }
