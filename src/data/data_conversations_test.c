@@ -285,6 +285,8 @@ static void test_videos__what_is_refused(void **state)
           "numbers of frames from 0 on; -1 alone for a picture | -1" },
         { VIDEO(FRAMES_3 ", \"temporal_ids\": [[0, 1.5, 4]]", "Q"),
           "numbers of frames from 0 on; -1 alone for a picture | 1.5" },
+        { VIDEO(FRAMES_3 ", \"temporal_ids\": [0, 3, 4]", "Q"),
+          "a list of groups, each a list of numbers: [[0, 3, 7], [12]] | 0" },
         { VIDEO(FRAMES_3 ", \"temporal_ids\": 3", "Q"),
           "a list of groups, each a list of numbers: [[0, 3, 7], [12]] | 3" },
         { VIDEO(FRAMES_3 ", \"fps\": 0", "Q"), "'fps' | frames in a second" },

@@ -63,6 +63,12 @@ static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, 
     if (embed % whole == 0 && embed / whole <= place->most &&
         (images->frame == NULL || embed / whole == groups))
         return NULL;
+    if (embed % whole == 0 && place->most == 1 && images->frame == NULL) {
+        sheaf_status *many = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": pictures", row + 1);
+        sheaf_expected(many, "one at most: this model reads no more in a sequence");
+        return sheaf_try_this(sheaf_found(many, "%" PRId64, embed / whole),
+                              "a record for each picture");
+    }
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1);
     if (images->frame != NULL)
         sheaf_expected(st, "%" PRId64 ", of %" PRId64 " pictures and groups of frames",

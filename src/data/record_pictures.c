@@ -199,8 +199,12 @@ static sheaf_status *set_groups(sheaf__record_pictures *p, int64_t first, const 
     char expected[128];
     if (!json_is_array(groups))
         return bad_ids("a list of groups, each a list of numbers: [[0, 3, 7], [12]]", groups);
-    for (size_t g = 0; g < n; g++)
-        all += (int64_t)json_array_size(json_array_get(groups, g));
+    for (size_t g = 0; g < n; g++) {
+        const json_t *group = json_array_get(groups, g);
+        if (!json_is_array(group))
+            return bad_ids("a list of groups, each a list of numbers: [[0, 3, 7], [12]]", group);
+        all += (int64_t)json_array_size(group);
+    }
     if (all != p->count - first) {
         snprintf(expected, sizeof expected, "%" PRId64 " numbers in all, one for each of the %s",
                  p->count - first, strcmp(in->field, "video") == 0 ? "frames" : in->field);

@@ -81,6 +81,17 @@ static bool are_loaded(const sheaf__prompt *p, int towers)
 
 /* ---- checks ---- */
 
+static sheaf_status *wrong_number(int64_t index, int64_t most, int64_t found, const char *family)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64 ": images", index + 1);
+    if (most == 1 && found > 1)
+        sheaf_try_this(sheaf_expected(st, "one: %s reads no more in a prompt", family),
+                       "a prompt for each image");
+    else
+        sheaf_expected(st, "1 to %" PRId64 " in a sequence of %s", most, family);
+    return sheaf_found(st, "%" PRId64, found);
+}
+
 /* Does the family take so many images, of these sizes? */
 static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *p, int64_t index,
                                     bool may_load)
@@ -90,11 +101,7 @@ static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *
     const int64_t most = sheaf__family_for(c)->image.most;
     const bool loads = may_load && are_loaded(p, towers);
     if (p->pictures < 1 || p->pictures > most)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld: images", (long long)index + 1),
-                           "1 to %lld in a sequence of %s", (long long)most,
-                           sheaf_family_name(c->family)),
-            "%lld", (long long)p->pictures);
+        return wrong_number(index, most, p->pictures, sheaf_family_name(c->family));
     for (int64_t k = 0; k < p->pictures; k++) {
         sheaf__picture picture = p->picture[k];
         float there;

@@ -231,7 +231,8 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
     if (w->templated || sheaf__pictures_of(w->config) != NULL)
         return NULL;
     if (w->tokenizer == NULL)
-        return find_template(out, &(sheaf__codec_options){ .events = events });
+        return find_template(
+            out, &(sheaf__codec_options){ .events = w->config->byte_vocab ? events : NULL });
     out->templated = true;
     if (w->chat == NULL) { /* the reason */
         sheaf_status *st = find_chat(out, NULL, false);

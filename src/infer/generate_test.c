@@ -333,7 +333,7 @@ static const struct {
 } refused[] = {
     { 1, 0, false, NULL },
     { 0, 0, false, "prompt 1: images | 1 to 1" },
-    { 2, 0, false, "prompt 1: images | 1 to 1 in a sequence of cog" },
+    { 2, 0, false, "prompt 1: images | one: cog" },
     { 1, 1, false, "prompt 1: image 1 | " },
     { 1, 0, true, "| none |" },
 };
