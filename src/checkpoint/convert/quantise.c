@@ -55,9 +55,11 @@ sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_diale
     sheaf_dialect_hints raw = *hints;
     const char *name = coded_name(k->catalog);
     if (name == NULL && k->o->dequantize)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dequantize"),
-                                          "weights in 4 or 8 bits, which sheaf reads"),
-                           "none in %s", k->o->src);
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dequantize"),
+                                       "weights in 4 or 8 bits, which sheaf reads"),
+                        "none in %s", k->o->src),
+            "leave --dequantize out where the weights are plain");
     if (name == NULL || k->o->dequantize)
         return NULL;
     if (k->o->quantize != SHEAF_QUANTIZE_NONE)

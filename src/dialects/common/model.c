@@ -321,12 +321,15 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
     for (int64_t i = 0; i < c->count; i++)
         if (sheaf_schema_find(schema, c->tensor[i].entry.name) == NULL && lost++ < 5)
             sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].entry.name);
+    char loses[48] = "";
+    if (lost > 0)
+        snprintf(loses, sizeof loses, "; %" PRId64 " would be lost: ", lost);
     sheaf_status *st = text.failed ? sheaf__no_memory(c->root) : NULL;
-    TRY(st, sheaf__defect(
-                c, "class", c->config_path != NULL ? c->config_path : c->root, "",
-                family->variant_of != NULL ? family->variant_of(&schema->config) : family->name,
-                sheaf__config_cure(c), "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors,
-                lost, text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : ""));
+    TRY(st, sheaf__defect(c, "class", c->config_path != NULL ? c->config_path : c->root, "",
+                          family->variant_of != NULL ? family->variant_of(&schema->config)
+                                                     : family->name,
+                          sheaf__config_cure(c), "tensors of %s%s%s%s", by_tensors, loses,
+                          text.at != NULL ? text.at : "", lost > 5 ? ", ..." : ""));
     sheaf__text_release(&text);
     return st;
 }
