@@ -112,9 +112,11 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
     int64_t layers = schema->config.layers;
     sheaf_status *st = NULL;
     if (!cog && o->sat_set != SHEAF_SAT_SET_NONE)
-        return sheaf_expected(
-            sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"),
-            "a model of CogVLM or CogAgent");
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"),
+                           "a model of CogVLM or CogAgent in SAT's form"),
+            "name modules with --lora-targets; of a folder from the hub first sheaf convert DIR OUT "
+            "--to sat");
     if (o->tolerant)
         return NULL;
     for (int i = 0; i < o->targets.n && st == NULL; i++)
