@@ -55,9 +55,10 @@ static sheaf_status *qk_norms(sheaf__model *m, sheaf__layer *l, int i)
 static sheaf_status *mixture_linear(sheaf__model *m, sheaf__linear *l, int layer, int i,
                                     const char *part)
 {
-    char inside[64], name[128];
+    char inside[64] = "", name[128];
     const sheaf_tensor *t = NULL;
-    snprintf(inside, sizeof inside, i < 0 ? "" : "experts.%d.", i);
+    if (i >= 0)
+        snprintf(inside, sizeof inside, "experts.%d.", i);
     snprintf(name, sizeof name, "model.layers.%d.%s%s%s.weight", layer, form_of(m)->mixture->prefix,
              inside, part);
     sheaf_status *st = sheaf__build_find(&t, m, name);
