@@ -48,7 +48,8 @@ static const struct {
       " \"num_attention_heads\": 32, \"vocab_size\": 128256, \"bos_token_id\": 128000,"
       " \"eos_token_id\": 128001, \"pad_token_id\": 128002, \"torch_dtype\": \"bfloat16\","
       " \"vision_config\": {\"hidden_size\": 1792, \"image_size\": 1344, \"in_channels\": 3,"
-      " \"intermediate_size\": 15360, \"num_heads\": 16, \"num_hidden_layers\": 63,"
+      " \"intermediate_size\": 15360, \"layer_norm_eps\": 1e-6, \"num_heads\": 16,"
+      " \"num_hidden_layers\": 63,"
       " \"num_positions\": 9217, \"patch_size\": 14}}" },
     { "cogagent-",
       "{\"model_class\": \"CogAgentModel\", \"is_decoder\": [" ALL_TRUE
