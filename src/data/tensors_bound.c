@@ -232,10 +232,10 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const bounds *b)
     for (int64_t k = 0; k < b->count && st == NULL; k++)
         st = find_at(in, b, k, bound[k], &taken);
     free(bound);
-    sheaf__found_image *of = in->image + before;
     const int64_t n = in->images - before;
     if (st != NULL || n == 0)
         return st;
+    sheaf__found_image *of = in->image + before;
     qsort(of, (size_t)n, sizeof *of, by_begin);
     for (int64_t k = 1; k < n; k++)
         if (!of[k].frame.joins && of[k].begin < of[k - 1].begin + rows)
