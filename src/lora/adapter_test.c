@@ -179,6 +179,7 @@ static void test_resolve__layers_of_a_mixture(void **state)
     sheaf_config c = config();
     c.family = SHEAF_MIXTRAL;
     c.num_experts = 2;
+    c.expert_ffn = c.ffn;
     c.top_k = 1;
     sheaf_schema *schema = schema_of(c, 4);
     for (size_t i = 0; i < ARRAY_LEN(of_mixtures); i++) {
