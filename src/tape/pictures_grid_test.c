@@ -95,9 +95,8 @@ static void plain_positions(double *y, double *const *x, const problem *p)
 static void check_positions(const picture_env *set, sheaf__position_kind kind, int64_t rows,
                             int64_t cols, bool class_row, int frozen)
 {
-    static const char *const name[] = {
-        "as it is", "cubic", "smooth", "buckets", "sines", "frames"
-    };
+    static const char *const name[] = { "as it is", "cubic", "smooth", "buckets",
+                                        "linear",   "sines", "frames" };
     picture_env e = *set;
     e.grid =
         (sheaf__position_grid){ .kind = kind, .rows = rows, .cols = cols, .class_row = class_row };
