@@ -9,7 +9,7 @@
 typedef struct translated {
     sheaf__over_source over; /* first; all tensors are its own */
     sheaf_source *from;
-    char **name; /* of each own tensor, in `from` */
+    char **name; /* of each own tensor, in `from`; up to NULL */
 } translated;
 
 const sheaf__family *sheaf__other_family(const sheaf__family *family)
@@ -17,11 +17,12 @@ const sheaf__family *sheaf__other_family(const sheaf__family *family)
     return family->other == NULL ? NULL : sheaf__family_named(family->other->family);
 }
 
-/* What a tensor of `to` is called in the other form. */
-static void name_there(char out[SHEAF__SPELLED], const sheaf__family *to, const char *name)
+/* A name as `to` spells it, or (there) as the other form spells a name of `to`. */
+static void spell(char out[SHEAF__SPELLED], const sheaf__family *to, bool there, const char *name)
 {
-    const bool back = to->spelling != NULL;
-    sheaf__respell(out, back ? to->spelling : sheaf__other_family(to)->spelling, back, name, 0);
+    const bool own = to->spelling != NULL;
+    sheaf__respell(out, own ? to->spelling : sheaf__other_family(to)->spelling, own == there, name,
+                   0);
 }
 
 static sheaf_status *read_translated(sheaf_source *self, const char *name, int64_t row0,
@@ -36,8 +37,8 @@ static sheaf_status *read_translated(sheaf_source *self, const char *name, int64
 
 static void release(translated *t)
 {
-    for (int64_t i = 0; t->name != NULL && i < t->over.count; i++)
-        free(t->name[i]);
+    for (char **name = t->name; name != NULL && *name != NULL; name++)
+        free(*name);
     free(t->name);
     sheaf__over_release(&t->over);
     free(t);
@@ -67,11 +68,10 @@ static sheaf_status *add(translated *t, const char *name, const char *there)
 static sheaf_status *add_moment(translated *t, const sheaf__family *to, const char *name)
 {
     const char *base = sheaf__moment_base(name);
-    const bool on = to->spelling != NULL;
     char spelled[SHEAF__SPELLED], whole[SHEAF__SPELLED + 32];
     if (base == name)
         return NULL;
-    sheaf__respell(spelled, on ? to->spelling : sheaf__other_family(to)->spelling, !on, base, 0);
+    spell(spelled, to, false, base);
     snprintf(whole, sizeof whole, "%.*s%s", (int)(base - name), name, spelled);
     return add(t, whole, name);
 }
@@ -114,10 +114,8 @@ static sheaf_status *check_rest(const translated *t, const sheaf_schema *schema,
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const char *name = schema->tensor[i].name;
         char spelled[SHEAF__SPELLED], read[SHEAF__SPELLED];
-        const bool on = to->spelling != NULL;
-        sheaf__respell(spelled, on ? to->spelling : sheaf__other_family(to)->spelling, !on, name,
-                       0);
-        name_there(read, to, spelled);
+        spell(spelled, to, false, name);
+        spell(read, to, true, spelled);
         if (strcmp(read, name) != 0 && t->from->find(t->from, name) != NULL)
             st = check_same(t->from, name, read);
     }
@@ -141,7 +139,7 @@ static sheaf_status *make(translated **out, sheaf_source *from, const sheaf_sche
     t->over.source.close = close_translated;
     for (int64_t i = 0; i < will->count && st == NULL; i++) {
         char there[SHEAF__SPELLED];
-        name_there(there, to, will->tensor[i].name);
+        spell(there, to, true, will->tensor[i].name);
         st = add(t, will->tensor[i].name, there);
     }
     for (int64_t i = 0; i < from->count(from) && st == NULL; i++)
