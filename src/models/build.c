@@ -509,6 +509,14 @@ sheaf_status *sheaf__named_linear(sheaf__model *m, sheaf__linear *l, const char 
     return st == NULL ? sheaf__build_linear(m, l, w, b, piece) : st;
 }
 
+sheaf_status *sheaf__named_rmsnorm(sheaf__model *m, sheaf__norm *norm, const char *prefix,
+                                   const char *name, double eps)
+{
+    const sheaf_tensor *w = NULL;
+    sheaf_status *st = find(&w, m, prefix, name, ".weight");
+    return st == NULL ? sheaf__build_norm(m, norm, w, eps, false) : st;
+}
+
 sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, const char *prefix,
                                      const char *name, double eps)
 {

@@ -53,6 +53,9 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
  * fused weight, else 0. */
 sheaf_status *sheaf__named_linear(sheaf__model *m, sheaf__linear *l, const char *prefix,
                                   const char *weight, const char *bias, int piece);
+/* Of NAME.weight. */
+sheaf_status *sheaf__named_rmsnorm(sheaf__model *m, sheaf__norm *norm, const char *prefix,
+                                   const char *name, double eps);
 /* Of NAME.weight and NAME.bias. */
 sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, const char *prefix,
                                      const char *name, double eps);

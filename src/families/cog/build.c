@@ -61,11 +61,7 @@ static sheaf_status *pieces(sheaf__model *m, sheaf__linear *const *l, int n, con
 static sheaf_status *rmsnorm(sheaf__model *m, sheaf__norm *norm, const char *before,
                              const char *name)
 {
-    char whole[128];
-    const sheaf_tensor *t = NULL;
-    snprintf(whole, sizeof whole, "%s%s.weight", before, name);
-    sheaf_status *st = sheaf__build_find(&t, m, whole);
-    return TRY(st, sheaf__build_norm(m, norm, t, m->schema->config.rms_eps, false));
+    return sheaf__named_rmsnorm(m, norm, before, name, m->schema->config.rms_eps);
 }
 
 #define ONE(l) (sheaf__linear *const[]){ l }, 1
@@ -210,7 +206,6 @@ void sheaf__cog_release(sheaf__model *m)
 /* ---- the pass ---- */
 
 typedef struct run {
-    sheaf__model *m;
     sheaf__tape *tape;
     const sheaf__pass *pass;
     int kind; /* of its rows */
@@ -240,7 +235,7 @@ static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t
 /* A value that nothing reads would have no gradient to walk back. */
 static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
-    const run r = { m, tape, pass, sheaf__rows_inside(MEMORY) };
+    const run r = { tape, pass, sheaf__rows_inside(MEMORY) };
     sheaf__towers *t = m->towers;
     const sheaf_encoder *e = &m->schema->config.encoder;
     sheaf__tower tower;

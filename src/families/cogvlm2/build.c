@@ -10,16 +10,6 @@ struct sheaf__towers {
 
 static const sheaf__eva_names names = SHEAF__EVA_NAMES(SHEAF__COGVLM2_VISION);
 
-static sheaf_status *build_norm(sheaf__model *m, sheaf__norm *norm, const char *prefix,
-                                const char *name)
-{
-    char whole[96];
-    const sheaf_tensor *t = NULL;
-    snprintf(whole, sizeof whole, "%s%s.weight", prefix, name);
-    sheaf_status *st = sheaf__build_find(&t, m, whole);
-    return TRY(st, sheaf__build_norm(m, norm, t, m->schema->config.rms_eps, false));
-}
-
 /* kind: "vision" or "language". */
 static sheaf_status *build_expert(sheaf__model *m, sheaf__expert *x, const char *prefix,
                                   const char *kind, bool bias)
@@ -51,8 +41,9 @@ static sheaf_status *build_layer(sheaf__model *m, int i)
     char prefix[64];
     snprintf(prefix, sizeof prefix, "model.layers.%d.", i);
     l->has_expert = true;
-    sheaf_status *st = build_norm(m, &l->norm_in, prefix, "input_layernorm");
-    TRY(st, build_norm(m, &l->norm_post, prefix, "post_attention_layernorm"));
+    const double eps = m->schema->config.rms_eps;
+    sheaf_status *st = sheaf__named_rmsnorm(m, &l->norm_in, prefix, "input_layernorm", eps);
+    TRY(st, sheaf__named_rmsnorm(m, &l->norm_post, prefix, "post_attention_layernorm", eps));
     TRY(st, build_expert(m, &l->expert[SHEAF__TEXT], prefix, "language", false));
     return TRY(st, build_expert(m, &l->expert[SHEAF__IMAGE], prefix, "vision", true));
 }
@@ -75,7 +66,7 @@ sheaf_status *sheaf__cogvlm2_build(sheaf__model *m)
     for (int64_t i = m->first_layer; i < m->end_layer; i++)
         TRY(st, build_layer(m, (int)i));
     if (m->ends)
-        TRY(st, build_norm(m, &m->norm, "model.", "norm"));
+        TRY(st, sheaf__named_rmsnorm(m, &m->norm, "model.", "norm", c->rms_eps));
     return TRY(st, sheaf__build_rope(m, &m->rope, c->head_dim));
 }
 
