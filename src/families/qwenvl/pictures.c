@@ -2,13 +2,14 @@
  * of preprocessor_config.json. */
 #include "base/base.h"
 #include "families/qwenvl/qwenvl.h"
+#include "schema/config_keys.h"
 
 /* Of the processor's class, where no file says them. */
 enum { LEAST_PIXELS = 56 * 56, MOST_PIXELS = 28 * 28 * 1280 };
 
 void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c)
 {
-    const bool third = c->family == SHEAF_QWEN3_VL;
+    const bool third = sheaf__qwenvl_is_third(c);
     *out = (sheaf__picture_form){
         .mark = { [SHEAF__MARK_BEGIN] = { "<|vision_start|>", "vision_start_token_id" },
                   [SHEAF__MARK_ROW] = { "<|image_pad|>", "image_token_id" },
@@ -56,7 +57,7 @@ void sheaf__qwenvl_beside(sheaf_json_reader *r, sheaf_config *c)
     static const double halves[3] = { 0.5, 0.5, 0.5 },
                         means[3] = { 0.48145466, 0.4578275, 0.40821073 },
                         deviations[3] = { 0.26862954, 0.26130258, 0.27577711 };
-    const bool third = c->family == SHEAF_QWEN3_VL;
+    const bool third = sheaf__qwenvl_is_third(c);
     sheaf_json_reader size = { sheaf__json_object(r, "size"), "size.", NULL };
     check_same(r, "patch_size", c->vit.patch);
     check_same(r, "merge_size", c->qwen_vit.merge);
@@ -69,9 +70,6 @@ void sheaf__qwenvl_beside(sheaf_json_reader *r, sheaf_config *c)
         const int64_t least = pixels(&size, "shortest_edge"), most = pixels(&size, "longest_edge");
         c->qwen_vit.least = c->qwen_vit.least > 0 ? c->qwen_vit.least : least;
         c->qwen_vit.most = c->qwen_vit.most > 0 ? c->qwen_vit.most : most;
-        if (r->st == NULL)
-            r->st = size.st;
-        else
-            sheaf_status_free(size.st);
+        sheaf__config_leave(r, &size);
     }
 }

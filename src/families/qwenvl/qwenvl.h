@@ -15,6 +15,11 @@
 #define SHEAF__QWENVL_TEXT "model.language_model."
 #define SHEAF__QWENVL_TOWER "model.visual."
 
+static inline bool sheaf__qwenvl_is_third(const sheaf_config *c)
+{
+    return c->family == SHEAF_QWEN3_VL;
+}
+
 /* config.c */
 bool sheaf__qwen2_5_vl_claims(const json_t *object);
 bool sheaf__qwen3_vl_claims(const json_t *object);

@@ -41,11 +41,6 @@ struct sheaf__towers {
     sheaf__angles angles;
 };
 
-static bool is_third(const sheaf_config *c)
-{
-    return c->family == SHEAF_QWEN3_VL;
-}
-
 /* ---- tensors ---- */
 
 #define TOWER SHEAF__QWENVL_TOWER
@@ -55,7 +50,7 @@ static sheaf_status *block_rows(sheaf_schema *schema, int i)
 {
     const sheaf_vit *v = &schema->config.vit;
     const int64_t w = v->hidden, f = v->ffn, h = v->heads;
-    const bool third = is_third(&schema->config);
+    const bool third = sheaf__qwenvl_is_third(&schema->config);
     const sheaf__tensor_row attention[] = {
         { "attn.qkv.weight", { 3 * w, w }, SHEAF_LINEAR, SHEAF__BY_OUT3, h },
         { "attn.qkv.bias", { 3 * w }, SHEAF_LINEAR, SHEAF__BY_OUT3, h },
@@ -111,8 +106,8 @@ static sheaf_status *merger_rows(sheaf_schema *schema, const char *prefix, int64
         { "linear_fc2.weight", { c->hidden, w }, SHEAF_LINEAR, SHEAF__BY_IN },
         { "linear_fc2.bias", { c->hidden }, SHEAF_LINEAR },
     };
-    return is_third(c) ? sheaf__rows_add(schema, prefix, -1, ROWS(third))
-                       : sheaf__rows_add(schema, prefix, -1, ROWS(second));
+    return sheaf__qwenvl_is_third(c) ? sheaf__rows_add(schema, prefix, -1, ROWS(third))
+                                     : sheaf__rows_add(schema, prefix, -1, ROWS(second));
 }
 
 static void deep_prefix(char prefix[64], int64_t k)
@@ -132,7 +127,7 @@ sheaf_status *sheaf__qwenvl_rows(sheaf_schema *schema)
         { "pos_embed.weight", { v->positions, v->hidden }, SHEAF_OTHER },
     };
     sheaf_status *st = sheaf__llama_rows(schema);
-    TRY(st, sheaf__rows_add(schema, TOWER, -1, first, is_third(c) ? 3 : 1));
+    TRY(st, sheaf__rows_add(schema, TOWER, -1, first, sheaf__qwenvl_is_third(c) ? 3 : 1));
     for (int64_t i = 0; i < v->layers; i++)
         TRY(st, block_rows(schema, (int)i));
     TRY(st, merger_rows(schema, TOWER "merger.", v->hidden));
@@ -150,13 +145,9 @@ static sheaf_status *build_norm(sheaf__model *m, either_norm *n, const char *pre
                                 const char *name)
 {
     const double eps = m->schema->config.vit.norm_eps;
-    const sheaf_tensor *t = NULL;
-    char whole[128];
-    if (is_third(&m->schema->config))
-        return sheaf__named_layernorm(m, &n->layer, prefix, name, eps);
-    snprintf(whole, sizeof whole, "%s%s.weight", prefix, name);
-    sheaf_status *st = sheaf__build_find(&t, m, whole);
-    return TRY(st, sheaf__build_norm(m, &n->rms, t, eps, false));
+    return sheaf__qwenvl_is_third(&m->schema->config)
+               ? sheaf__named_layernorm(m, &n->layer, prefix, name, eps)
+               : sheaf__named_rmsnorm(m, &n->rms, prefix, name, eps);
 }
 
 static sheaf_status *build_linear(sheaf__model *m, sheaf__linear *l, const char *prefix,
@@ -170,7 +161,7 @@ static sheaf_status *build_linear(sheaf__model *m, sheaf__linear *l, const char 
 
 static sheaf_status *build_block(sheaf__model *m, block *b, int64_t i)
 {
-    const bool third = is_third(&m->schema->config);
+    const bool third = sheaf__qwenvl_is_third(&m->schema->config);
     char p[64];
     snprintf(p, sizeof p, TOWER "blocks.%" PRId64 ".", i);
     sheaf_status *st = build_norm(m, &b->norm1, p, "norm1");
@@ -187,7 +178,7 @@ static sheaf_status *build_block(sheaf__model *m, block *b, int64_t i)
 
 static sheaf_status *build_merger(sheaf__model *m, merger *g, const char *prefix)
 {
-    const bool third = is_third(&m->schema->config);
+    const bool third = sheaf__qwenvl_is_third(&m->schema->config);
     sheaf_status *st = build_norm(m, &g->norm, prefix, third ? "norm" : "ln_q");
     TRY(st, build_linear(m, &g->fc1, prefix, third ? "linear_fc1" : "mlp.0", 0));
     return TRY(st, build_linear(m, &g->fc2, prefix, third ? "linear_fc2" : "mlp.2", 0));
@@ -215,7 +206,7 @@ static sheaf_status *build_angles(sheaf__angles *out, const sheaf_config *c)
 sheaf_status *sheaf__qwenvl_build(sheaf__model *m)
 {
     const sheaf_config *c = &m->schema->config;
-    const bool third = is_third(c);
+    const bool third = sheaf__qwenvl_is_third(c);
     sheaf_status *st = sheaf__llama_build(m);
     if (st != NULL || !m->begins) /* the tower is on the first stage */
         return st;
