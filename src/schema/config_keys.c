@@ -143,6 +143,35 @@ void sheaf__config_keys(sheaf_json_reader *r, const sheaf__key_lists *lists, she
     }
 }
 
+bool sheaf__config_names(const json_t *object, const char *type, const char *class)
+{
+    const char *has = json_string_value(json_object_get(object, "model_type"));
+    const json_t *classes = json_object_get(object, "architectures");
+    const char *name = json_string_value(json_array_get(classes, 0));
+    return (has != NULL && strcmp(has, type) == 0) || (name != NULL && strcmp(name, class) == 0);
+}
+
+json_t *sheaf__config_text_object(const json_t *root, const json_t *inner,
+                                  const char *const *shared_keys, const char *family)
+{
+    json_t *out = json_copy((json_t *)(inner != NULL ? inner : root));
+    bool failed = out == NULL;
+    for (int i = 0; !failed && inner != NULL && shared_keys[i] != NULL; i++) {
+        json_t *value = json_object_get(root, shared_keys[i]);
+        if (value != NULL && json_object_get(out, shared_keys[i]) == NULL)
+            failed = json_object_set(out, shared_keys[i], value) != 0;
+    }
+    if (!failed) {
+        json_object_del(out, "architectures");
+        failed = json_object_set_new(out, "model_type", json_string(family)) != 0;
+    }
+    if (failed) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
 void sheaf__config_want_word(sheaf_json_reader *r, const char *key, const char *word)
 {
     const char *said = sheaf__json_string(r, key);

@@ -40,6 +40,13 @@ static inline void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_
     else
         sheaf_status_free(inner->st);
 }
+/* sheaf__config_names - is this its model_type, or its first architecture that class? */
+bool sheaf__config_names(const json_t *object, const char *type, const char *class);
+/* sheaf__config_text_object - what describes a model's text model, new, as its own config would:
+ * `inner`, an object of `root`, with those of the keys (up to NULL) that it lacks and the whole
+ * has; inner NULL: the whole. model_type is `family`, without architectures. NULL: no memory. */
+json_t *sheaf__config_text_object(const json_t *root, const json_t *inner,
+                                  const char *const *shared_keys, const char *family);
 /* sheaf__config_want_word - refuses another text under `key`; absent or null is taken. */
 void sheaf__config_want_word(sheaf_json_reader *r, const char *key, const char *word);
 /* sheaf__config_read_id - one token id below `vocab`; -1: absent, null or -1, which mean none. */

@@ -307,11 +307,7 @@ static double read_cap(sheaf_json_reader *r, const char *key, double absent)
 static void read_gemma(sheaf_json_reader *r, sheaf_config *c)
 {
     const sheaf__llama_form *form = sheaf__llama_form_of(c);
-    const char *act = sheaf__json_string(r, "hidden_activation");
-    if (act != NULL && strcmp(act, "gelu_pytorch_tanh") != 0)
-        sheaf_found(
-            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "hidden_activation", "\"gelu_pytorch_tanh\""),
-            "\"%.100s\"", act);
+    sheaf__config_want_word(r, "hidden_activation", "gelu_pytorch_tanh");
     if (sheaf__json_bool(r, "use_bidirectional_attention", false))
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "use_bidirectional_attention",
                          "false or null: another value lets tokens see those behind them");

@@ -41,27 +41,6 @@ static const char *const shared_keys[] = { "bos_token_id",    "dtype",       "eo
                                            "pad_token_id",    "torch_dtype", "hidden_act",
                                            "sheaf_tokenizer", NULL };
 
-/* The object that describes the text model, new, as Llama's reader takes it; NULL: no memory. */
-static json_t *text_object(const json_t *root, const json_t *inner)
-{
-    json_t *out = json_copy((json_t *)(inner != NULL ? inner : root));
-    bool failed = out == NULL;
-    for (int i = 0; !failed && inner != NULL && shared_keys[i] != NULL; i++) {
-        json_t *value = json_object_get(root, shared_keys[i]);
-        if (value != NULL && json_object_get(out, shared_keys[i]) == NULL)
-            failed = json_object_set(out, shared_keys[i], value) != 0;
-    }
-    if (!failed) {
-        json_object_del(out, "architectures");
-        failed = json_object_set_new(out, "model_type", json_string(SHEAF__MINICPMV_NAME)) != 0;
-    }
-    if (failed) {
-        json_decref(out);
-        return NULL;
-    }
-    return out;
-}
-
 /* The class of the text model, where it is said. */
 static void check_class(sheaf_json_reader *r, const sheaf_config *c)
 {
@@ -90,7 +69,9 @@ static void read_constants(sheaf_json_reader *r, sheaf_config *c)
 static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
 {
     const json_t *inner = sheaf__json_object(all, "text");
-    json_t *object = all->st == NULL ? text_object(all->object, inner) : NULL;
+    json_t *object = all->st == NULL ? sheaf__config_text_object(all->object, inner, shared_keys,
+                                                                 SHEAF__MINICPMV_NAME)
+                                     : NULL;
     if (object == NULL) {
         if (all->st == NULL)
             all->st = sheaf__no_memory("out of memory for a config");

@@ -1,6 +1,7 @@
 /* versions.c - what the versions of MiniCPM-V differ in, and which one a config is of. */
 #include "base/base.h"
 #include "families/minicpmv/minicpmv.h"
+#include "schema/config_keys.h"
 
 /* What the text models have alike: what absent keys mean, keys that are not theirs. */
 #define TEXT(CLASS, IGNORED)                                                                       \
@@ -127,27 +128,16 @@ static double untold_number(const json_t *object)
     return !described || json_object_get(object, "scale_emb") != NULL ? 2.0 : 2.5;
 }
 
-static const char *class_of(const json_t *object)
-{
-    return json_string_value(json_array_get(json_object_get(object, "architectures"), 0));
-}
-
-static bool is(const char *text, const char *what)
-{
-    return text != NULL && strcmp(text, what) == 0;
-}
-
 static bool is_omni(const json_t *object)
 {
-    return is(json_string_value(json_object_get(object, "model_type")), "minicpmo") ||
-           is(class_of(object), "MiniCPMO");
+    return sheaf__config_names(object, "minicpmo", "MiniCPMO");
 }
 
 bool sheaf__minicpmv_claims(const json_t *object)
 {
     const char *type = json_string_value(json_object_get(object, "model_type")),
                *model = json_string_value(json_object_get(object, "model"));
-    return is(type, SHEAF__MINICPMV_NAME) || is(class_of(object), SHEAF__MINICPMV_CLASS) ||
+    return sheaf__config_names(object, SHEAF__MINICPMV_NAME, SHEAF__MINICPMV_CLASS) ||
            is_omni(object) ||
            (type == NULL && model != NULL && strncmp(model, "MiniCPM-V", 9) == 0);
 }

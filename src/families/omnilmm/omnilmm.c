@@ -30,11 +30,7 @@ static const char vision_keys[] =
 
 static bool claims(const json_t *object)
 {
-    const char *type = json_string_value(json_object_get(object, "model_type"));
-    const json_t *classes = json_object_get(object, "architectures");
-    const char *name = json_string_value(json_array_get(classes, 0));
-    return (type != NULL && strcmp(type, "omnilmm") == 0) ||
-           (name != NULL && strcmp(name, "OmniLMMForCausalLM") == 0);
+    return sheaf__config_names(object, "omnilmm", "OmniLMMForCausalLM");
 }
 
 /* ---- the tower ---- */

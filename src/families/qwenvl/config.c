@@ -21,27 +21,14 @@ static const char vision_keys[] =
     "num_position_embeddings out_hidden_size patch_size rope_parameters spatial_merge_size "
     "spatial_patch_size temporal_patch_size tokens_per_second torch_dtype window_size";
 
-static bool is(const json_t *object, const char *type, const char *class)
-{
-    const char *has = json_string_value(json_object_get(object, "model_type"));
-    const json_t *classes = json_object_get(object, "architectures");
-    const char *name = json_string_value(json_array_get(classes, 0));
-    return (has != NULL && strcmp(has, type) == 0) || (name != NULL && strcmp(name, class) == 0);
-}
-
 bool sheaf__qwen2_5_vl_claims(const json_t *object)
 {
-    return is(object, "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration");
+    return sheaf__config_names(object, "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration");
 }
 
 bool sheaf__qwen3_vl_claims(const json_t *object)
 {
-    return is(object, "qwen3_vl", "Qwen3VLForConditionalGeneration");
-}
-
-static bool is_third(const sheaf_config *c)
-{
-    return c->family == SHEAF_QWEN3_VL;
+    return sheaf__config_names(object, "qwen3_vl", "Qwen3VLForConditionalGeneration");
 }
 
 /* ---- the text model ---- */
@@ -56,32 +43,20 @@ static bool is_true(const json_t *object, const char *key)
     return json_is_true(json_object_get(object, key));
 }
 
-/* The object that describes the text model, new, as Llama's reader takes it; NULL: no memory. The
- * whole says whether the head is tied; of 2.5 its text model may too. */
+/* As Llama's reader takes it. The whole says whether the head is tied; of 2.5 its text model may
+ * too. */
 static json_t *text_object(const json_t *root, const json_t *inner, const char *family)
 {
-    json_t *out = json_copy((json_t *)(inner != NULL ? inner : root));
-    bool failed = out == NULL;
-    for (int i = 0; !failed && inner != NULL && shared_keys[i] != NULL; i++) {
-        json_t *value = json_object_get(root, shared_keys[i]);
-        if (value != NULL && json_object_get(out, shared_keys[i]) == NULL)
-            failed = json_object_set(out, shared_keys[i], value) != 0;
-    }
-    if (!failed && inner != NULL) {
-        static const char tied[] = "tie_word_embeddings";
-        const bool yes =
-            is_true(root, tied) || (strcmp(family, "qwen2_5_vl") == 0 && is_true(inner, tied));
-        failed = json_object_set_new(out, tied, json_boolean(yes)) != 0;
-    }
-    if (!failed) {
-        json_object_del(out, "architectures");
-        failed = json_object_set_new(out, "model_type", json_string(family)) != 0;
-    }
-    if (failed) {
-        json_decref(out);
-        return NULL;
-    }
-    return out;
+    static const char tied[] = "tie_word_embeddings";
+    json_t *out = sheaf__config_text_object(root, inner, shared_keys, family);
+    if (out == NULL || inner == NULL)
+        return out;
+    const bool yes =
+        is_true(root, tied) || (strcmp(family, "qwen2_5_vl") == 0 && is_true(inner, tied));
+    if (json_object_set_new(out, tied, json_boolean(yes)) == 0)
+        return out;
+    json_decref(out);
+    return NULL;
 }
 
 static void check_text_type(sheaf_json_reader *r, const char *family)
@@ -127,11 +102,8 @@ static void check_root(sheaf_json_reader *r, sheaf_text *unknown)
 
 static void check_act(sheaf_json_reader *r, const sheaf_config *c)
 {
-    const char *act = sheaf__json_string(r, "hidden_act"),
-               *wanted = is_third(c) ? "gelu_pytorch_tanh" : "silu";
-    if (act != NULL && strcmp(act, wanted) != 0)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "hidden_act", "\"%s\"", wanted),
-                    "\"%.100s\"", act);
+    sheaf__config_want_word(r, "hidden_act",
+                            sheaf__qwenvl_is_third(c) ? "gelu_pytorch_tanh" : "silu");
     if (sheaf__json_real(r, "attention_dropout", 0, 1, 0) != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "attention_dropout",
                          "0: another value drops attention weights in training");
@@ -226,7 +198,7 @@ static void read_positions(sheaf_json_reader *r, sheaf_vit *v)
 /* Sizes that absent keys of 5.x leave to the class. */
 static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
 {
-    const bool third = is_third(c);
+    const bool third = sheaf__qwenvl_is_third(c);
     sheaf_vit *v = &c->vit;
     sheaf_qwen_vit *q = &c->qwen_vit;
     const char *channels =
@@ -269,7 +241,7 @@ static void read_vision(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unk
     read_sizes(&r, c);
     if (r.st == NULL)
         read_theta(&r, &c->qwen_vit);
-    if (r.st == NULL && is_third(c)) {
+    if (r.st == NULL && sheaf__qwenvl_is_third(c)) {
         read_positions(&r, &c->vit);
         read_deep(&r, c);
     } else if (r.st == NULL) {
