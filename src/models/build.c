@@ -420,9 +420,11 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
 sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const sheaf_tensor *t,
                                  const sheaf__linear *head)
 {
-    *table = (sheaf__table){
-        .name = t->name, .vocab = t->shape[0], .width = t->shape[1], .cut = t->cut
-    };
+    *table = (sheaf__table){ .name = t->name,
+                             .vocab = t->shape[0],
+                             .width = t->shape[1],
+                             .cut = t->cut,
+                             .padding = m->schema->config.padding };
     if (head != NULL) {
         table->packed = head->w;
         table->trained = head->weight_trained;

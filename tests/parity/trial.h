@@ -243,6 +243,8 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
                                                        .train_lora = t->backward,
                                                        .positions = seq,
                                                        .lora = t->opened->lora }));
+    if (model->begins) /* whose row never learns */
+        assert_int_equal(model->embedding.padding, t->opened->schema->config.padding);
     CHECK_OK(sheaf__model_load(model, t->opened->weights, t->opened->adapter));
     CHECK_OK(sheaf__runner_open(
         &runner, model, t->data,

@@ -60,7 +60,6 @@ sheaf_status *sheaf__cogvlm2_build(sheaf__model *m)
         TRY(st, sheaf__named_linear(m, &m->head, "", "lm_head.weight", NULL, 0));
     if (m->begins) {
         TRY(st, sheaf__build_table(m, &m->embedding, table, NULL));
-        m->embedding.padding = c->padding;
         TRY(st, sheaf__eva_build(m, &m->towers->eva, &names));
     }
     for (int64_t i = m->first_layer; i < m->end_layer; i++)

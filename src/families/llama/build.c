@@ -161,7 +161,6 @@ sheaf_status *sheaf__llama_build(sheaf__model *m)
                                       : linear(m, &m->head, SHEAF_HEAD, -1, 0);
     if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
-    m->embedding.padding = config->padding;
     if (sheaf__family_for(config)->tower != NULL)
         TRY(st, sheaf__tower_build(m));
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
