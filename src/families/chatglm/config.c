@@ -146,7 +146,6 @@ void sheaf__chatglm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
 
 void sheaf__chatglm_text(sheaf_text *t, const sheaf_config *c)
 {
-    const sheaf_vit *v = &c->vit;
     sheaf__config_whole(t, "ffn_hidden_size", c->ffn);
     sheaf__config_whole(t, "num_layers", c->layers);
     sheaf__config_whole(t, "multi_query_group_num", c->kv_heads);
@@ -155,17 +154,10 @@ void sheaf__chatglm_text(sheaf_text *t, const sheaf_config *c)
     sheaf__config_real(t, "layernorm_epsilon", c->rms_eps);
     sheaf__config_yes_no(t, "add_qkv_bias", c->qkv_bias);
     sheaf__config_rope(t, c);
-    if (v->layers == 0)
+    if (c->vit.layers == 0)
         return;
     sheaf__config_whole(t, "boi_token_id", c->image_mark.begin);
     sheaf__config_whole(t, "eoi_token_id", c->image_mark.end);
-    sheaf__config_whole(t, "vision_config.num_hidden_layers", v->layers);
-    sheaf__config_whole(t, "vision_config.hidden_size", v->hidden);
-    sheaf__config_whole(t, "vision_config.num_heads", v->heads);
-    sheaf__config_whole(t, "vision_config.intermediate_size", v->ffn);
-    sheaf__config_whole(t, "vision_config.image_size", v->width);
-    sheaf__config_whole(t, "vision_config.patch_size", v->patch);
-    sheaf__config_whole(t, "vision_config.in_channels", v->channels);
-    sheaf__config_real(t, "vision_config.layer_norm_eps", v->norm_eps);
+    sheaf__eva_text(t, c);
     sheaf__config_real(t, "vision_config.scaling_factor", c->image_divisor);
 }

@@ -85,19 +85,11 @@ void sheaf__cogvlm2_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
 
 void sheaf__cogvlm2_text(sheaf_text *t, const sheaf_config *c)
 {
-    const sheaf_vit *v = &c->vit;
     sheaf__config_whole(t, "intermediate_size", c->ffn);
     sheaf__config_whole(t, "num_hidden_layers", c->layers);
     sheaf__config_whole(t, "num_multi_query_heads", c->kv_heads);
     sheaf__config_whole(t, "max_position_embeddings", c->max_position);
     sheaf__config_real(t, "rms_norm_eps", c->rms_eps);
-    sheaf__config_whole(t, "vision_config.num_hidden_layers", v->layers);
-    sheaf__config_whole(t, "vision_config.hidden_size", v->hidden);
-    sheaf__config_whole(t, "vision_config.num_heads", v->heads);
-    sheaf__config_whole(t, "vision_config.intermediate_size", v->ffn);
-    sheaf__config_whole(t, "vision_config.image_size", v->height);
-    sheaf__config_whole(t, "vision_config.patch_size", v->patch);
-    sheaf__config_whole(t, "vision_config.in_channels", v->channels);
-    sheaf__config_real(t, "vision_config.layer_norm_eps", v->norm_eps);
+    sheaf__eva_text(t, c);
     sheaf__config_rope(t, c);
 }

@@ -2,6 +2,7 @@
 #include "families/common/eva_config.h"
 
 #include "base/base.h"
+#include "schema/config_text.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_CHANNELS = 1024 };
@@ -81,4 +82,17 @@ void sheaf__eva_config(sheaf_json_reader *all, sheaf_config *c, const sheaf__eva
     if (r.st == NULL)
         check_sizes(&r, c, form->joined);
     sheaf__config_leave(all, &r);
+}
+
+void sheaf__eva_text(sheaf_text *t, const sheaf_config *c)
+{
+    const sheaf_vit *v = &c->vit;
+    sheaf__config_whole(t, "vision_config.num_hidden_layers", v->layers);
+    sheaf__config_whole(t, "vision_config.hidden_size", v->hidden);
+    sheaf__config_whole(t, "vision_config.num_heads", v->heads);
+    sheaf__config_whole(t, "vision_config.intermediate_size", v->ffn);
+    sheaf__config_whole(t, "vision_config.image_size", v->width);
+    sheaf__config_whole(t, "vision_config.patch_size", v->patch);
+    sheaf__config_whole(t, "vision_config.in_channels", v->channels);
+    sheaf__config_real(t, "vision_config.layer_norm_eps", v->norm_eps);
 }

@@ -15,3 +15,5 @@ typedef struct sheaf__eva_form {
  * or of another type or size, sizes that do not go together, and no "vision_config". */
 void sheaf__eva_config(sheaf_json_reader *all, sheaf_config *c, const sheaf__eva_form *form,
                        sheaf_text *unknown);
+/* sheaf__eva_text - what sheaf__config_text() says of them. */
+void sheaf__eva_text(sheaf_text *text, const sheaf_config *c);
