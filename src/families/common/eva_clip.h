@@ -3,8 +3,8 @@
  *
  *   ViT      x = [class; patches] + positions;
  *            x += LN1(dense(attention(qkv x)));  x += LN2(down(gelu(up x)));  without the class row
- *   between  x + positions of its own (CogAgent), or conv x, of 2 x 2 patches each (CogVLM2,
- * GLM-4V) adapter  z = gelu(LN(linear x)); dense_4h_to_h(silu(gate z) * up z)
+ *   between  x + positions of its own (CogAgent); conv x, of 2 x 2 patches (CogVLM2, GLM-4V)
+ *   adapter  z = gelu(LN(linear x)); dense_4h_to_h(silu(gate z) * up z)
  *
  * Attention is full: every patch sees every patch. GELU is by erf. */
 #pragma once

@@ -1,6 +1,5 @@
 /* pictures.c - how MiniCPM-V's pictures stand in a conversation and fall into slices, and how its
- * chat() asks. 2.0 and 2.5 write a slice as a picture, later ones as a slice,
- * with numbers. */
+ * chat() asks. 2.0 and 2.5 write a slice as a picture, later ones as a slice, numbered. */
 #include "base/base.h"
 #include "families/minicpmv/minicpmv.h"
 

@@ -2,11 +2,12 @@
  * in squares, and gives a row for each square to a decoder that is Qwen2's or Qwen3's with
  * positions of three axes.
  *
- *         tower                                        joining                       decoder
- *   2.5   RMSNorm, gated MLP, windows in most blocks   norm, join, two layers        Qwen2
- *   3     LayerNorm, MLP, learned positions            norm, join, two layers; and   Qwen3, whose
- *                                                      join, norm, two layers        first layers
- * are behind some of the blocks     given those */
+ *         tower                                        joining                  decoder
+ *   2.5   RMSNorm, gated MLP, windows in most blocks   norm, join, two layers   Qwen2
+ *   3     LayerNorm, MLP, learned positions            norm, join, two layers   Qwen3
+ *
+ * Behind some of the blocks of 3 stands join, norm, two layers too (deepstack); what those give is
+ * added behind the first layers of its decoder. */
 #pragma once
 
 #include "families/llama/llama.h"

@@ -3,9 +3,11 @@
  *
  *   x = patches [+ positions], in the order of windows
  *   x += proj(attention(turn q, turn k, v)),  q, k, v = qkv N1 x;  x += mlp(N2 x)
- *   2.5  mlp h = down(silu(gate h) * up h), N an RMSNorm;  3  mlp h = fc2(gelu(fc1 h)), N a
- * LayerNorm merger         y = fc2(gelu(fc1(join(N x)))) deepstack's    y_k = fc2(gelu(fc1(N(join
- * x)))), x behind block deepstack_visual_indexes[k]
+ *
+ *   2.5          mlp h = down(silu(gate h) * up h), N an RMSNorm
+ *   3            mlp h = fc2(gelu(fc1 h)), N a LayerNorm
+ *   merger       y = fc2(gelu(fc1(join(N x))))
+ *   deepstack's  y_k = fc2(gelu(fc1(N(join x)))), x behind block deepstack_visual_indexes[k]
  *
  * gelu of tanh in blocks, of erf in mergers. */
 #include "base/base.h"
