@@ -67,8 +67,7 @@ sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, con
     sheaf_status *st = config->json == NULL
                            ? NULL
                            : sheaf__json_parse(&object, config->json, strlen(config->json));
-    const char *said = sheaf__family_for(config)->template_key,
-               *key = said != NULL ? said : "text_processor_version",
+    const char *key = sheaf__template_key(config),
                *name = json_string_value(json_object_get(object, key));
     if (st == NULL && name != NULL) {
         sheaf_status *unknown = sheaf__template_find(out, name, config);

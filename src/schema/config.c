@@ -78,13 +78,15 @@ sheaf__picture *sheaf__picture_room_like(const sheaf__picture *like, int64_t n,
         return NULL;
     float *next = (float *)(out + n), *none[SHEAF__MOST_TOWERS] = { NULL };
     sheaf__picture_place(out, n, none, tower, towers);
+    for (int64_t i = 0; like != NULL && i < n; i++) {
+        out[i].frame = like[i].frame;
+        out[i].joins = like[i].joins;
+    }
     for (int t = 0; t < towers; t++)
         for (int64_t i = 0; i < n; i++) {
             sheaf__view *view = &out[i].of[t];
             if (like != NULL && tower[t].ragged)
                 *view = like[i].of[t];
-            out[i].frame = like != NULL ? like[i].frame : 0;
-            out[i].joins = like != NULL && like[i].joins;
             view->pixels = next;
             next += sheaf__view_numbers(view, &tower[t]);
         }
@@ -150,6 +152,12 @@ int64_t sheaf__image_positions(const sheaf_config *config)
     const sheaf__image_place *image = &sheaf__family_for(config)->image;
     const int64_t gives = sheaf__image_rows(config);
     return gives == 0 ? 0 : image->before + gives + image->after;
+}
+
+const char *sheaf__template_key(const sheaf_config *config)
+{
+    const char *own = sheaf__family_for(config)->template_key;
+    return own != NULL ? own : "text_processor_version";
 }
 
 int32_t sheaf__image_id(const sheaf_config *config)
@@ -327,11 +335,11 @@ static sheaf_status *keep_text(sheaf_config *c, const char *text, size_t size, s
                                                   : sheaf__text_take(&c->unknown_keys, unknown);
 }
 
-static const sheaf__family *reader_of(const json_t *root)
+const sheaf__family *sheaf__family_reading(const json_t *object)
 {
     const sheaf__family *family;
     for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
-        if (family->claims != NULL && family->claims(root))
+        if (family->claims != NULL && family->claims(object))
             return family;
     return sheaf__family_at(SHEAF_LLAMA); /* whose reader reports unknown keys */
 }
@@ -346,7 +354,7 @@ sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t siz
     if (st != NULL)
         return st;
     sheaf_json_reader r = { root, NULL, NULL };
-    reader_of(root)->read(&r, &c, &unknown);
+    sheaf__family_reading(root)->read(&r, &c, &unknown);
     st = r.st;
     TRY(st, keep_text(&c, text, size, &unknown));
     sheaf__text_release(&unknown);

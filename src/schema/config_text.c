@@ -68,8 +68,7 @@ static sheaf_status *add_template(sheaf_text *t, const sheaf_config *c)
     json_t *object = NULL;
     sheaf_status *st =
         c->json == NULL ? NULL : sheaf__json_parse(&object, c->json, strlen(c->json));
-    const char *said = sheaf__family_for(c)->template_key,
-               *key = said != NULL ? said : "text_processor_version",
+    const char *key = sheaf__template_key(c),
                *name = json_string_value(json_object_get(object, key));
     if (name != NULL) {
         sheaf__text_add(t, "%s: ", key);

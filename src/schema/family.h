@@ -355,6 +355,11 @@ typedef struct sheaf__tensor_names {
     const void *self;
     int64_t count;
 } sheaf__tensor_names;
+/* sheaf__family_reading - the family whose reader a config is for: that which claims it, of several
+ * with one reader any; else Llama. */
+const sheaf__family *sheaf__family_reading(const json_t *object);
+/* sheaf__template_key - the key of a model's config that names a template of prompts. */
+const char *sheaf__template_key(const sheaf_config *config);
 /* sheaf__spelled - `name`, as rows and builder of the family have it, in its own files; text of
  * `out`, or `name`. */
 const char *sheaf__spelled(char out[SHEAF__SPELLED], const sheaf__family *family, const char *name);

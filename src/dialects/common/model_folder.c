@@ -92,13 +92,9 @@ static sheaf_status *begin(sheaf_folder **out, const char *dst, const char *conf
 const sheaf__name_rule *sheaf_hf_file_names(const char *config_json)
 {
     json_t *root = NULL;
-    const sheaf__name_rule *names = NULL;
-    const sheaf__family *family;
     if (config_json != NULL)
         sheaf_status_free(sheaf__json_parse(&root, config_json, strlen(config_json)));
-    for (int i = 0; root != NULL && (family = sheaf__family_at(i)) != NULL; i++)
-        if (family->file_names != NULL && family->claims(root))
-            names = family->file_names;
+    const sheaf__name_rule *names = root == NULL ? NULL : sheaf__family_reading(root)->file_names;
     json_decref(root);
     return names;
 }
