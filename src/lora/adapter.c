@@ -218,19 +218,19 @@ static sheaf_status *name_factors(sheaf_lora_module *m)
 {
     const sheaf_tensor *base = m->base;
     const char *kind = base->role == SHEAF_EMBED ? "_embedding" : "",
-               *end = base->role == SHEAF_EMBED ? "" : ".weight", *of = base->stack.of,
-               *leaf = m->stacked ? strrchr(of, '.') : NULL;
-    char *a_path = NULL;
-    if (asprintf(&a_path, m->stacked ? "%.*s.%" PRId64 "%s" : "%.*s",
-                 m->stacked ? (int)(leaf - of) : (int)strlen(base->module),
-                 m->stacked ? of : base->module, base->stack.member, leaf) < 0)
-        a_path = NULL;
-    if (a_path == NULL ||
-        asprintf(&m->a_name, SHEAF_PEFT_PREFIX "%s.lora%s_A%s", a_path, kind, end) < 0)
-        m->a_name = NULL;
+               *end = base->role == SHEAF_EMBED ? "" : ".weight", *of = base->stack.of;
+    sheaf_text a = { 0 };
+    sheaf__text_add(&a, SHEAF_PEFT_PREFIX);
+    if (m->stacked) {
+        const char *leaf = strrchr(of, '.');
+        sheaf__text_add(&a, "%.*s.%" PRId64 "%s", (int)(leaf - of), of, base->stack.member, leaf);
+    } else {
+        sheaf__text_add(&a, "%s", base->module);
+    }
+    sheaf__text_add(&a, ".lora%s_A%s", kind, end);
+    sheaf_status_free(sheaf__text_take(&m->a_name, &a));
     if (asprintf(&m->b_name, SHEAF_PEFT_PREFIX "%s.lora%s_B%s", base->module, kind, end) < 0)
         m->b_name = NULL;
-    free(a_path);
     return m->a_name != NULL && m->b_name != NULL
                ? NULL
                : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
@@ -294,12 +294,10 @@ bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length)
     return false;
 }
 
-/* target_parameters: by the path of a parameter, which may be a stack of several tensors. */
 static bool names_parameter(const sheaf_lora_options *o, const sheaf_tensor *t)
 {
-    const char *path = t->stack.of != NULL ? t->stack.of : t->name;
     for (int i = 0; i < o->parameters.n; i++)
-        if (sheaf__ends_with_item(path, strlen(path), o->parameters.list[i]))
+        if (sheaf__lora_is_parameter(t, o->parameters.list[i]))
             return true;
     return false;
 }

@@ -86,6 +86,12 @@ bool sheaf__ends_with_item(const char *path, size_t length, const char *item)
     return ends_with(path, length, item) && (n == length || path[length - n - 1] == '.');
 }
 
+bool sheaf__lora_is_parameter(const sheaf_tensor *tensor, const char *item)
+{
+    const char *path = tensor->stack.of != NULL ? tensor->stack.of : tensor->name;
+    return sheaf__ends_with_item(path, strlen(path), item);
+}
+
 bool sheaf__lora_saves(const sheaf_lora_options *o, const char *path)
 {
     const size_t whole = strlen(path);

@@ -14,6 +14,10 @@ sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, 
  * `item`? */
 bool sheaf__ends_with_item(const char *path, size_t length, const char *item);
 
+/* sheaf__lora_is_parameter - does an entry of target_parameters mean this tensor, or the parameter
+ * that it is stacked in? */
+bool sheaf__lora_is_parameter(const sheaf_tensor *tensor, const char *item);
+
 /* sheaf__lora_layer_wanted - by layers_to_transform and layers_pattern, from the number in
  * `path`. */
 sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *options,

@@ -21,11 +21,8 @@ static sheaf_status *check_entries(const sheaf__merge_adapter *a, const sheaf_sc
     for (int i = 0; i < a->options.parameters.n; i++) {
         const char *item = a->options.parameters.list[i];
         bool found = false;
-        for (int64_t k = 0; k < schema->count && !found; k++) {
-            const char *of = schema->tensor[k].stack.of,
-                       *path = of != NULL ? of : schema->tensor[k].name;
-            found = sheaf__ends_with_item(path, strlen(path), item);
-        }
+        for (int64_t k = 0; k < schema->count && !found; k++)
+            found = sheaf__lora_is_parameter(&schema->tensor[k], item);
         if (!found)
             return sheaf__merge_refuse_parameters(a, item);
     }
