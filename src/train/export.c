@@ -151,18 +151,22 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
 
 /* ---- the output ---- */
 
+/* Where a tensor of an adapter comes from. */
+typedef struct source_of {
+    const char *name;               /* in the checkpoint and in the base */
+    const sheaf_lora_module *fused; /* the layer whose compact B it is, else NULL */
+    const sheaf_lora_module *stack; /* the first of the stack whose factor it is, else NULL */
+    char factor;                    /* of a stack: 'A' or 'B' */
+    char *stack_name;               /* its name in the adapter, owned */
+} source_of;
+
 /* The tensors to write. Those of an adapter come from the checkpoint's masters, or from the base if
  * they were not trained; those of a model from `base` alone.
  */
 typedef struct listed {
     sheaf_safetensors_spec *spec;
     int64_t count;
-    const char **name;               /* of an adapter: in the checkpoint and in the base */
-    const sheaf_lora_module **fused; /* the layer whose compact B it is, else NULL */
-    const sheaf_lora_module **stack; /* the first module of the stack whose A or B it is, else NULL
-                                      */
-    char **stack_name;               /* [stacks] owned */
-    int stacks;
+    source_of *from; /* of an adapter: [count] */
     const sheaf_lora *lora;
 } listed;
 
@@ -244,13 +248,14 @@ static sheaf_status *stacked_b(const origin *o, const sheaf_lora_module *first, 
 static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
 {
     const origin *o = self;
-    if (o->masters != NULL && o->l->stack[index] != NULL)
-        return o->l->name[index] == NULL ? stacked_a(o, o->l->stack[index], row0, n, dst)
-                                         : stacked_b(o, o->l->stack[index], row0, n, dst);
+    const source_of *of = o->masters == NULL ? NULL : &o->l->from[index];
+    if (of != NULL && of->stack != NULL)
+        return of->factor == 'A' ? stacked_a(o, of->stack, row0, n, dst)
+                                 : stacked_b(o, of->stack, row0, n, dst);
     const sheaf_safetensors_spec *spec = &o->l->spec[index];
     const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
-    const char *name = o->masters == NULL ? spec->name : o->l->name[index];
-    const sheaf_lora_module *fused = o->masters == NULL ? NULL : o->l->fused[index];
+    const char *name = of == NULL ? spec->name : of->name;
+    const sheaf_lora_module *fused = of == NULL ? NULL : of->fused;
     char master[600];
     snprintf(master, sizeof master, "master/%s", name);
     const sheaf_source_entry *e = o->masters == NULL ? NULL : o->masters->find(o->masters, master);
@@ -276,17 +281,16 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */
 
-/* A and B of a stack; of A no module has the name. */
+/* A and B of a stack, under names that no module has. */
 static sheaf_status *list_stack(listed *l, const sheaf_lora *lora, const sheaf_lora_module *m)
 {
     const int64_t all = m->base->stack.members * m->rank;
     for (int b = 0; b < 2; b++) {
-        char *name = sheaf__lora_stack_name(lora, m, b ? 'B' : 'A');
+        const char factor = b ? 'B' : 'A';
+        char *name = sheaf__lora_stack_name(lora, m, factor);
         if (name == NULL)
             return sheaf__no_memory("adapter");
-        l->stack_name[l->stacks++] = name;
-        l->name[l->count] = b ? name : NULL;
-        l->stack[l->count] = m;
+        l->from[l->count] = (source_of){ .stack = m, .factor = factor, .stack_name = name };
         l->spec[l->count++] = (sheaf_safetensors_spec){
             name, SHEAF_F32, 2, { b ? m->base->stack.rows : all, b ? all : m->a_shape[1] }
         };
@@ -298,11 +302,10 @@ static sheaf_status *list_module(listed *l, const sheaf_lora *lora, const sheaf_
 {
     if (m->stacked)
         return sheaf__lora_stack_first(lora, m) == m ? list_stack(l, lora, m) : NULL;
-    l->name[l->count] = m->a_name;
+    l->from[l->count].name = m->a_name;
     l->spec[l->count++] =
         (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
-    l->name[l->count] = m->b_name;
-    l->fused[l->count] = m->parts > 1 && !m->dense ? m : NULL;
+    l->from[l->count] = (source_of){ m->b_name, .fused = m->parts > 1 && !m->dense ? m : NULL };
     l->spec[l->count++] =
         (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
     return NULL;
@@ -313,14 +316,8 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
     const size_t count = 2 * (size_t)lora->nmodules + (size_t)lora->nsaved + 1;
     l->lora = lora;
     l->spec = calloc(count, sizeof *l->spec);
-    l->name = calloc(count, sizeof *l->name);
-    l->fused = calloc(count, sizeof *l->fused);
-    l->stack = calloc(count, sizeof *l->stack);
-    l->stack_name = calloc(count, sizeof *l->stack_name);
-    sheaf_status *st = l->spec == NULL || l->name == NULL || l->fused == NULL || l->stack == NULL ||
-                               l->stack_name == NULL
-                           ? sheaf__no_memory("adapter")
-                           : NULL;
+    l->from = calloc(count, sizeof *l->from);
+    sheaf_status *st = l->spec == NULL || l->from == NULL ? sheaf__no_memory("adapter") : NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++)
         st = list_module(l, lora, &lora->module[i]);
     if (st != NULL)
@@ -328,7 +325,7 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
     for (int i = 0; i < lora->nsaved; i++) {
         const sheaf_tensor *t = lora->saved[i];
         sheaf_safetensors_spec *spec = &l->spec[l->count];
-        l->name[l->count++] = t->name;
+        l->from[l->count++].name = t->name;
         *spec = (sheaf_safetensors_spec){ lora->saved_name[i], SHEAF_F32, t->ndim, { 0 } };
         memcpy(spec->shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
     }
@@ -354,12 +351,9 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     }
     st = sheaf__folder_end(folder, st);
     free(config);
-    for (int i = 0; i < l.stacks; i++)
-        free(l.stack_name[i]);
-    free(l.stack_name);
-    free(l.stack);
-    free(l.name);
-    free(l.fused);
+    for (int64_t i = 0; i < l.count; i++)
+        free(l.from[i].stack_name);
+    free(l.from);
     free(l.spec);
     return st;
 }
