@@ -166,7 +166,7 @@ static sheaf_status *build_layer(sheaf__model *m, int i)
     l->has_expert = i < c->experts;
     if (l->has_expert)
         TRY(st, build_expert(m, &l->expert[SHEAF__IMAGE], i));
-    if ((c->cross_layers[i / 64] >> i % 64 & 1) != 0)
+    if (sheaf__layer_in(c->cross_layers, i))
         TRY(st, build_cross(m, l, p.text));
     return st;
 }

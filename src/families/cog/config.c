@@ -200,7 +200,7 @@ static void read_cross(sheaf_json_reader *r, sheaf_config *c)
             return;
         }
         if (json_is_true(one))
-            c->cross_layers[i / 64] |= UINT64_C(1) << i % 64;
+            sheaf__layer_add(c->cross_layers, i);
         any = any || json_is_true(one);
     }
     if (!any)
@@ -325,7 +325,7 @@ static void add_cross_layers(sheaf_text *t, const sheaf_config *c)
 {
     sheaf__text_add(t, "is_decoder: ");
     for (int64_t i = 0; i < c->layers; i++)
-        sheaf__text_add(t, "%d", (int)(c->cross_layers[i / 64] >> i % 64 & 1));
+        sheaf__text_add(t, "%d", sheaf__layer_in(c->cross_layers, i));
     sheaf__text_add(t, "\n");
 }
 

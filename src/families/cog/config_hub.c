@@ -92,7 +92,7 @@ static void read_cross(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
         return;
     c->cross_head_dim = computed / c->heads;
     for (int64_t i = 0; i < c->layers; i++)
-        c->cross_layers[i / 64] |= UINT64_C(1) << i % 64;
+        sheaf__layer_add(c->cross_layers, i);
     sheaf__cog_read_encoder(r, c, "cross_image_size", unknown);
 }
 

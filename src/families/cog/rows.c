@@ -283,7 +283,7 @@ static bool wanted(const sheaf_config *c, when when, int64_t layer)
 {
     if (when == AGENT)
         return sheaf__cog_is_agent(c);
-    return when == ALWAYS || (c->cross_layers[layer / 64] >> layer % 64 & 1) != 0;
+    return when == ALWAYS || sheaf__layer_in(c->cross_layers, layer);
 }
 
 /* sheaf's own cut is SAT's where SAT divides, and `own` where it copies; other tensors are whole on
