@@ -511,6 +511,15 @@ sheaf_status *sheaf__named_linear(sheaf__model *m, sheaf__linear *l, const char 
     return st == NULL ? sheaf__build_linear(m, l, w, b, piece) : st;
 }
 
+sheaf_status *sheaf__named_biased(sheaf__model *m, sheaf__linear *l, const char *prefix,
+                                  const char *name, int piece)
+{
+    const sheaf_tensor *w = NULL, *b = NULL;
+    sheaf_status *st = find(&w, m, prefix, name, ".weight");
+    TRY(st, find(&b, m, prefix, name, ".bias"));
+    return st == NULL ? sheaf__build_linear(m, l, w, b, piece) : st;
+}
+
 sheaf_status *sheaf__named_rmsnorm(sheaf__model *m, sheaf__norm *norm, const char *prefix,
                                    const char *name, double eps)
 {

@@ -56,7 +56,9 @@ sheaf_status *sheaf__named_linear(sheaf__model *m, sheaf__linear *l, const char 
 /* Of NAME.weight. */
 sheaf_status *sheaf__named_rmsnorm(sheaf__model *m, sheaf__norm *norm, const char *prefix,
                                    const char *name, double eps);
-/* Of NAME.weight and NAME.bias. */
+/* These of NAME.weight and NAME.bias. */
+sheaf_status *sheaf__named_biased(sheaf__model *m, sheaf__linear *l, const char *prefix,
+                                  const char *name, int piece);
 sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, const char *prefix,
                                      const char *name, double eps);
 sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char *prefix,

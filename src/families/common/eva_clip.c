@@ -10,26 +10,15 @@ static const double ADAPTER_EPS = 1e-5; /* fixed in the original programs */
 static sheaf_status *build_layer(sheaf__model *m, sheaf__eva_layer *l, const char *p,
                                  const sheaf__eva_names *n)
 {
-    static const char qkv[] = "attention.query_key_value";
     const double eps = m->schema->config.vit.norm_eps;
-    sheaf__linear *const piece[] = { &l->q, &l->k, &l->v };
-    const struct {
-        sheaf__linear *l;
-        const char *name;
-    } whole[] = { { &l->dense, "attention.dense" }, { &l->up, n->up }, { &l->down, n->down } };
-    char weight[64], bias[64];
+    sheaf__linear *const qkv[] = { &l->q, &l->k, &l->v };
     sheaf_status *st = sheaf__named_layernorm(m, &l->norm1, p, "input_layernorm", eps);
-    snprintf(weight, sizeof weight, "%s.weight", qkv);
-    snprintf(bias, sizeof bias, "%s.bias", qkv);
     for (int i = 0; i < 3; i++)
-        TRY(st, sheaf__named_linear(m, piece[i], p, weight, bias, i));
+        TRY(st, sheaf__named_biased(m, qkv[i], p, "attention.query_key_value", i));
     TRY(st, sheaf__named_layernorm(m, &l->norm2, p, "post_attention_layernorm", eps));
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-        snprintf(weight, sizeof weight, "%s.weight", whole[i].name);
-        snprintf(bias, sizeof bias, "%s.bias", whole[i].name);
-        TRY(st, sheaf__named_linear(m, whole[i].l, p, weight, bias, 0));
-    }
-    return st;
+    TRY(st, sheaf__named_biased(m, &l->dense, p, "attention.dense", 0));
+    TRY(st, sheaf__named_biased(m, &l->up, p, n->up, 0));
+    return TRY(st, sheaf__named_biased(m, &l->down, p, n->down, 0));
 }
 
 static sheaf_status *build_adapter(sheaf__model *m, sheaf__eva *e, const char *p)

@@ -152,15 +152,6 @@ static sheaf_status *build_norm(sheaf__model *m, either_norm *n, const char *pre
                : sheaf__named_rmsnorm(m, &n->rms, prefix, name, eps);
 }
 
-static sheaf_status *build_linear(sheaf__model *m, sheaf__linear *l, const char *prefix,
-                                  const char *name, int piece)
-{
-    char weight[64], bias[64];
-    snprintf(weight, sizeof weight, "%s.weight", name);
-    snprintf(bias, sizeof bias, "%s.bias", name);
-    return sheaf__named_linear(m, l, prefix, weight, bias, piece);
-}
-
 static sheaf_status *build_block(sheaf__model *m, block *b, int64_t i)
 {
     const bool third = sheaf__qwenvl_is_third(&m->schema->config);
@@ -168,22 +159,23 @@ static sheaf_status *build_block(sheaf__model *m, block *b, int64_t i)
     snprintf(p, sizeof p, TOWER "blocks.%" PRId64 ".", i);
     sheaf_status *st = build_norm(m, &b->norm1, p, "norm1");
     TRY(st, build_norm(m, &b->norm2, p, "norm2"));
-    TRY(st, build_linear(m, &b->q, p, "attn.qkv", 0));
-    TRY(st, build_linear(m, &b->k, p, "attn.qkv", 1));
-    TRY(st, build_linear(m, &b->v, p, "attn.qkv", 2));
-    TRY(st, build_linear(m, &b->proj, p, "attn.proj", 0));
-    TRY(st, build_linear(m, &b->gate, p, third ? "mlp.linear_fc1" : "mlp.gate_proj", 0));
+    TRY(st, sheaf__named_biased(m, &b->q, p, "attn.qkv", 0));
+    TRY(st, sheaf__named_biased(m, &b->k, p, "attn.qkv", 1));
+    TRY(st, sheaf__named_biased(m, &b->v, p, "attn.qkv", 2));
+    TRY(st, sheaf__named_biased(m, &b->proj, p, "attn.proj", 0));
+    TRY(st, sheaf__named_biased(m, &b->gate, p, third ? "mlp.linear_fc1" : "mlp.gate_proj", 0));
     if (!third)
-        TRY(st, build_linear(m, &b->up, p, "mlp.up_proj", 0));
-    return TRY(st, build_linear(m, &b->down, p, third ? "mlp.linear_fc2" : "mlp.down_proj", 0));
+        TRY(st, sheaf__named_biased(m, &b->up, p, "mlp.up_proj", 0));
+    return TRY(st,
+               sheaf__named_biased(m, &b->down, p, third ? "mlp.linear_fc2" : "mlp.down_proj", 0));
 }
 
 static sheaf_status *build_merger(sheaf__model *m, merger *g, const char *prefix)
 {
     const bool third = sheaf__qwenvl_is_third(&m->schema->config);
     sheaf_status *st = build_norm(m, &g->norm, prefix, third ? "norm" : "ln_q");
-    TRY(st, build_linear(m, &g->fc1, prefix, third ? "linear_fc1" : "mlp.0", 0));
-    return TRY(st, build_linear(m, &g->fc2, prefix, third ? "linear_fc2" : "mlp.2", 0));
+    TRY(st, sheaf__named_biased(m, &g->fc1, prefix, third ? "linear_fc1" : "mlp.0", 0));
+    return TRY(st, sheaf__named_biased(m, &g->fc2, prefix, third ? "linear_fc2" : "mlp.2", 0));
 }
 
 /* Of each head the first half of the pairs turns by the row, the others by the column, at the same
