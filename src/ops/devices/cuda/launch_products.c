@@ -24,7 +24,7 @@ typedef struct table {
     bool maps;                 /* some are */
     bool mma;                  /* of the job whose parts are added */
     int64_t scratch;           /* bytes for sums that wait */
-    const sheaf__packed *of;   /* sheaf__products_turn; of the job whose parts are added */
+    const sheaf__packed *of;   /* turn_of() the job whose parts are added */
     sheaf__codes_matrix *code; /* of terms that a kernel reads as codes, or scales of */
     int codes;
 } table;
@@ -36,6 +36,12 @@ typedef struct chosen {
 } chosen;
 
 /* ---- parts ---- */
+
+/* Of each of a job's terms, as sheaf__products_turn has it; or NULL. */
+static const sheaf__packed *turn_of(const sheaf__products_call *call, const sheaf__product *job)
+{
+    return call->turn == NULL ? NULL : call->turn->of[job - call->job];
+}
 
 static int64_t part_k(const table *t)
 {
@@ -248,7 +254,7 @@ static void add_job(chosen *to, sheaf__cuda *gpu, table *t, const sheaf__product
 {
     const int first = t->parts, root = t->roots;
     t->mma = mm_by_mma(job, call->sums);
-    t->of = call->turn == NULL ? NULL : call->turn->of[job - call->job];
+    t->of = turn_of(call, job);
     add_parts(t, job);
     const int waits = most_waits(t->part + first, t->parts - first);
     const sheaf__products_kernel *kernel = NULL;
@@ -282,11 +288,17 @@ static void add_job(chosen *to, sheaf__cuda *gpu, table *t, const sheaf__product
     };
 }
 
-static int64_t most_parts(const sheaf__product *job)
+/* of: turn_of() the job. */
+static int64_t most_parts(const sheaf__product *job, const sheaf__packed *of)
 {
     int64_t n = SHEAF_MAX_SLICES;
-    for (int t = 0; t < job->nterms; t++)
-        n += 3 + job->term[t].k / 16 + job->term[t].k / MM_BLOCK; /* the shortest groups, cut */
+    for (int t = 0; t < job->nterms; t++) {
+        const int64_t k = job->term[t].k;
+        if (of != NULL && of[t].quantised)
+            n += 3 + k / 16 + k / MM_BLOCK; /* the shortest groups, cut */
+        else
+            n += 1 + k / SHEAF__MMA_CHAIN;
+    }
     return n;
 }
 
@@ -436,7 +448,7 @@ bool sheaf__products_run(sheaf__cuda *gpu, const sheaf__product *job, int jobs,
     int64_t parts = 0;
     size_t terms = 0;
     for (int j = 0; j < all.jobs; j++) {
-        parts += most_parts(&all.job[j]);
+        parts += most_parts(&all.job[j], turn_of(&all, &all.job[j]));
         terms += (size_t)all.job[j].nterms;
     }
     table t = { .part = calloc((size_t)parts + 1, sizeof *t.part),

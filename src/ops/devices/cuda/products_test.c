@@ -280,6 +280,16 @@ static void test_products__wide_chains_end(void **state)
     }
 }
 
+/* A part is a chain: many elements of few terms do not make the call too large for maps. */
+static void test_products__wide_terms_are_long(void **state)
+{
+    seed = 4100;
+    sheaf__term term = wide_term(SHEAF_BF16, 0, 130, 136, 15 * SHEAF__MMA_CHAIN, ORDINARY);
+    const sheaf__product job = plain_job(SHEAF_BF16, 130, 136, &term, 1);
+    check_jobs("long terms", &job, 1, SHEAF__MMA16);
+    assert_ran("products_wide_");
+}
+
 /* Four and more sums wait; jobs of one call share blocks. */
 static void test_products__wide_slices(void **state)
 {
@@ -321,6 +331,7 @@ int main(void)
                                         cmocka_unit_test(test_products__jobs_of_one_call),
                                         cmocka_unit_test(test_products__wide_tiles),
                                         cmocka_unit_test(test_products__wide_chains_end),
+                                        cmocka_unit_test(test_products__wide_terms_are_long),
                                         cmocka_unit_test(test_products__wide_slices),
                                         cmocka_unit_test(test_products__without_wgmma) };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
