@@ -188,25 +188,20 @@ typedef struct part_params {
     bool splits; /* part[0] is made of wide; else wide of the parts */
 } part_params;
 
-static void move_part(const sheaf__context *c, const part_params *p, int64_t i, int64_t at,
-                      bool backward)
-{
-    const sheaf__value *w = p->wide, *v = p->part[i];
-    const int64_t cols = v->cols;
-    void *wide = sheaf__at(backward ? w->grad : w->data, at, c->dtype),
-         *part = backward ? v->grad : v->data;
-    if (p->splits != backward) /* out of the wide one */
-        sheaf__copy_box(c, part, cols, wide, w->cols, v->rows, cols);
-    else
-        sheaf__copy_box(c, wide, w->cols, part, cols, v->rows, cols);
-}
-
 static sheaf_status *part_forward(sheaf__tape *tape, sheaf__op *op)
 {
+    const sheaf__context *c = sheaf__tape_context(tape);
     const part_params *p = op->params;
+    const int64_t all = p->wide->cols;
     int64_t at = p->first;
-    for (int64_t i = 0; i < p->n; at += p->part[i++]->cols)
-        move_part(sheaf__tape_context(tape), p, i, at, false);
+    for (int64_t i = 0; i < p->n; at += p->part[i++]->cols) {
+        const sheaf__value *v = p->part[i];
+        void *columns = sheaf__at(p->wide->data, at, c->dtype);
+        if (p->splits)
+            sheaf__copy_box(c, v->data, v->cols, columns, all, v->rows, v->cols);
+        else
+            sheaf__copy_box(c, columns, all, v->data, v->cols, v->rows, v->cols);
+    }
     return NULL;
 }
 
@@ -216,18 +211,14 @@ static sheaf_status *split_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const part_params *p = op->params;
     const sheaf__value *w = p->wide, *v = p->part[0];
-    const int64_t n = w->rows * w->cols;
-    void *room = w->grad;
-    sheaf_status *st = w->grad_fresh ? NULL : sheaf__alloc_scratch(&room, c, n);
+    void *dw;
+    sheaf_status *st = sheaf__gradient_begin(&dw, c, w);
     if (st != NULL)
         return st;
-    sheaf__op_zero(c->device, room, n, c->dtype);
-    sheaf__copy_box(c, sheaf__at(room, p->first, c->dtype), w->cols, v->grad, v->cols, v->rows,
+    sheaf__op_zero(c->device, dw, w->rows * w->cols, c->dtype);
+    sheaf__copy_box(c, sheaf__at(dw, p->first, c->dtype), w->cols, v->grad, v->cols, v->rows,
                     v->cols);
-    if (room != w->grad) {
-        sheaf__op_accumulate(c->device, w->grad, room, n, c->dtype);
-        sheaf__free(c, room);
-    }
+    sheaf__gradient_end(c, w, dw, true);
     return NULL;
 }
 
@@ -239,19 +230,14 @@ static sheaf_status *join_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < p->n && st == NULL; at += p->part[i++]->cols) {
         const sheaf__value *v = p->part[i];
-        void *room = NULL;
+        void *dv;
         if (!v->needs_grad)
             continue;
-        if (v->grad_fresh) {
-            move_part(c, p, i, at, true);
-            continue;
-        }
-        st = sheaf__alloc_scratch(&room, c, v->rows * v->cols);
+        st = sheaf__gradient_begin(&dv, c, v);
         if (st == NULL) {
-            sheaf__copy_box(c, room, v->cols, sheaf__at(p->wide->grad, at, c->dtype), p->wide->cols,
+            sheaf__copy_box(c, dv, v->cols, sheaf__at(p->wide->grad, at, c->dtype), p->wide->cols,
                             v->rows, v->cols);
-            sheaf__op_accumulate(c->device, v->grad, room, v->rows * v->cols, c->dtype);
-            sheaf__free(c, room);
+            sheaf__gradient_end(c, v, dv, true);
         }
     }
     return st;
