@@ -97,12 +97,7 @@ int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tow
 {
     for (int t = 0; t < towers; t++) {
         const sheaf__view *view = &picture->of[t];
-        const bool fits = tower[t].ragged
-                              ? view->height > 0 && view->width > 0 &&
-                                    view->height % sheaf__unit_of(&tower[t]) == 0 &&
-                                    view->width % sheaf__unit_of(&tower[t]) == 0
-                              : view->height == tower[t].height && view->width == tower[t].width;
-        if (view->pixels == NULL || !fits)
+        if (view->pixels == NULL || !sheaf__view_fits(view, &tower[t]))
             return t;
     }
     return -1;

@@ -455,6 +455,14 @@ static inline int64_t sheaf__unit_of(const sheaf__tower *tower)
 {
     return tower->patch * (tower->merge > 0 ? tower->merge : 1);
 }
+/* sheaf__view_fits - is an image of the tower's size, or, of a ragged one, of such sides? */
+static inline bool sheaf__view_fits(const sheaf__view *view, const sheaf__tower *tower)
+{
+    const int64_t unit = sheaf__unit_of(tower);
+    return tower->ragged ? view->height > 0 && view->width > 0 && view->height % unit == 0 &&
+                               view->width % unit == 0
+                         : view->height == tower->height && view->width == tower->width;
+}
 /* sheaf__position_axes - of the positions of a model: 1, or the 3 of rotary embeddings with
  * sections. */
 static inline int64_t sheaf__position_axes(const sheaf_config *config)

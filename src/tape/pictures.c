@@ -19,14 +19,6 @@ static sheaf_status *misfit(const sheaf__pictures *p, int64_t i)
     return sheaf_found(st, "%lld x %lld", (long long)view->width, (long long)view->height);
 }
 
-static bool fits(const sheaf__tower *t, const sheaf__view *view)
-{
-    if (!t->ragged)
-        return view->height == t->height && view->width == t->width;
-    return view->height > 0 && view->width > 0 && view->height % sheaf__unit_of(t) == 0 &&
-           view->width % sheaf__unit_of(t) == 0;
-}
-
 /* Groups in place of pictures. */
 static sheaf_status *join(sheaf__picture_at *at, const sheaf__pictures *p)
 {
@@ -56,7 +48,7 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < p->images && st == NULL; i++) {
         const sheaf__view *view = &p->in->picture[i].of[p->number];
-        if (!fits(&p->tower, view))
+        if (!sheaf__view_fits(view, &p->tower))
             st = misfit(p, i);
         at[i] = (sheaf__picture_at){ first, sheaf__patches_along(view->height, &p->tower),
                                      sheaf__patches_along(view->width, &p->tower), 0 };
