@@ -79,8 +79,7 @@ static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *mode
             int64_t each[SHEAF__MOST_TOWERS] = { 0 };
             each[t] = patches;
             row += own;
-            own = w->merge > 0 ? sheaf__images_positions(config, 1, each)
-                               : sheaf__image_positions(config);
+            own = sheaf__images_positions(config, 1, each);
         }
         const int64_t sample = tokens->host.sample[batch->image_row[row]],
                       end = at + rows_of(w, t, k, 1, joins, patches);
