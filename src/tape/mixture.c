@@ -33,12 +33,12 @@ static sheaf_status *choice_forward(sheaf__tape *tape, sheaf__op *op)
 }
 
 /* With the gradient that the router's own loss gives the probabilities. */
-static sheaf_status *choice_back_balanced(const sheaf__context *c, const sheaf__balance *b,
+static sheaf_status *choice_back_balanced(sheaf__context *c, const sheaf__balance *b,
                                           sheaf__choice choice)
 {
     const size_t bytes = (size_t)b->experts * sizeof(float);
     float *add, *host = NULL;
-    sheaf_status *st = sheaf__alloc(&add, (sheaf__context *)c, bytes, SHEAF_MEM_SCRATCH);
+    sheaf_status *st = sheaf__alloc(&add, c, bytes, SHEAF_MEM_SCRATCH);
     if (st != NULL)
         return st;
     st = sheaf__borrow(&host, c->device, add, bytes, false);
@@ -51,14 +51,14 @@ static sheaf_status *choice_back_balanced(const sheaf__context *c, const sheaf__
     choice.mask_ld = b->in->mask_ld;
     if (st == NULL)
         sheaf__op_choice_back(c->device, choice);
-    sheaf__free((sheaf__context *)c, add);
+    sheaf__free(c, add);
     return st;
 }
 
 /* The logits are read here alone, so that their gradient is always fresh. */
 static sheaf_status *choice_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    const sheaf__context *c = sheaf__tape_context(tape);
+    sheaf__context *c = sheaf__tape_context(tape);
     const choice_params *p = op->params;
     sheaf__choice choice = choice_of(c, p);
     choice.logits = p->logits->grad;
