@@ -55,8 +55,8 @@ groups_of_codes(vec c[ROWS][MOST_VECTORS], const mm_taken *t, const char *a, con
         vec g[ROWS][MOST_VECTORS], h[ROWS][MOST_VECTORS];
         const int64_t cols = end - col;
         clear_sums(g, first, count, rows);
-        if (rows * TWO_GROUPS == 1 && cols % MM_UNIT == 0 && end + cols <= t->cols &&
-            (cols == t->block || end + cols == t->cols) && cols <= t->block) {
+        if (rows * TWO_GROUPS == 1 && cols % MM_UNIT == 0 &&
+            cols == mm_min(t->block, t->cols - end)) { /* the next one has as many */
             const char *then = a + cols / 2 * A_PAIR;
             clear_sums(h, first, count, rows);
             for (int64_t u = 0; u < cols / MM_UNIT; u++) {
