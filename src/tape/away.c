@@ -80,8 +80,8 @@ static sheaf_status *add_leaving(sheaf__tape *tape, sheaf__value *value)
     return NULL;
 }
 
-/* Half a ring, which has a layer's: those of one are written, or read, while another is computed.
- */
+/* As sheaf__offload_begin() takes it: half of its ring, in which there is room for one layer's
+ * values. These are written, or read, while another layer is computed. */
 static size_t half_ring(const sheaf__tape *tape)
 {
     size_t most = 0, layer = 0;

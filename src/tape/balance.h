@@ -1,8 +1,11 @@
 /* balance.h - the router's own loss: it rewards experts that are taken evenly.
  *
- *   aux = experts * sum_e f_e P_e, f_e = times that e was taken / n, P_e = mean of p_e, both over
- * the n rows with mask 1 of all layers with experts together; p: mixture.h loss += coefficient *
- * aux, as a mean over label tokens: a micro-batch's counts as often as it has labels f is not
+ *   aux = experts * sum_e f_e P_e
+ *   f_e = times that e was taken / n
+ *   P_e = mean of p_e (mixture.h)
+ *
+ * over the n rows with mask 1 of all layers with experts together. The loss, a mean over label
+ * tokens, gets coefficient * aux: that of a micro-batch counts as often as it has labels. f is not
  * differentiated, so p_e of each such row gets coefficient * experts * f_e / n. Sums ascend by
  * layer and row, in double. Everything is whole on every rank. */
 #pragma once

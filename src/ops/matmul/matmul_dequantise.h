@@ -5,15 +5,17 @@
  * are tiny or not finite go the slow way: vectors flush what is denormal.
  *
  * The file that includes it defines NAME(x), LANES and
- *   vec ivec MUL SUB SPLAT(x) ILOAD(p) SHIFT(i, n), and NEXT(i, n) by a number that the compiler
- * knows TWICE(p)                      LANES / 2 words, each in two lanes, in the second one its
- * upper half table TABLE(p) LOOKUP(t, i)   of 16 numbers that of the lowest 4 bits of each word
+ *   vec ivec MUL SUB SPLAT(x) ILOAD(p)
+ *   SHIFT(i, n) NEXT(i, n)        NEXT by a number that the compiler knows
+ *   TWICE(p)                      LANES / 2 words, each in two lanes; in the second one its upper
+ *                                 half is lowest
+ *   table TABLE(p) LOOKUP(t, i)   of 16 numbers that of the lowest 4 bits of each word
  *   SIGNED(i) FLOAT8(i)           the lowest 8 bits of each word as numbers
  *   INTERLEAVE(s, a, b)           a[32], b[32] to s[VECTORS]
  *   ORDINARY(s)                   nothing in a vector is tiny or not finite
  *   THROUGH(x, type)              rounded to 16 bits and widened
  *   STORE_FLOATS(to, x)           two steps of [32] from x[VECTORS]
- *   STORE_WORDS(to, x, type)     [32] pairs */
+ *   STORE_WORDS(to, x, type)      [32] pairs */
 #include "base/unroll.h"
 #include "ops/matmul/matmul_quant.h"
 #include "ops/quant/values.h"
