@@ -105,8 +105,8 @@ static void add_term(turn *t, const sheaf__product *job, const sheaf__term *from
 {
     sheaf__term *to = &t->term[t->terms];
     sheaf__packed *w = &t->w[t->terms++];
-    const bool groups = job->dtype == SHEAF_BF16 && sheaf__cuda_sums(t->gpu) == SHEAF__GROUPS &&
-                        is_quantised(from) && mm_in_groups(from);
+    const bool groups =
+        job->dtype == SHEAF_BF16 && sheaf__cuda_sums(t->gpu) == SHEAF__GROUPS && mm_in_groups(from);
     t->of[t->terms - 1].quantised = false;
     *to = *from;
     const int64_t size = mm_size(job->dtype);
