@@ -432,8 +432,7 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
     sheaf__rope_table host = { 0 };
     TRY(st, sheaf__rope_borrow(&host, &m->rope, m->context->device));
     for (int64_t j = 0; j < half && st == NULL; j++)
-        sheaf__rope_fill_pair(&host, j, frequency[j], 1, m->context->device->kernels,
-                              m->context->dtype,
+        sheaf__rope_fill_pair(&host, j, frequency[j], 1, m->context->dtype,
                               family->angles_rounded ? m->context->dtype : SHEAF_F32);
     free(frequency);
     return sheaf__first_of(st, sheaf__rope_return(&host, &m->rope, m->context->device, st == NULL));

@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "ops/math/math.h"
+#include "ops/math/round.h"
 
 static const double PI = 3.14159265358979323846;
 
@@ -120,25 +121,16 @@ static double attention_of(const sheaf_config *c)
                : yarn_scale(factor, c->rope.mscale) / yarn_scale(factor, c->rope.mscale_all_dim);
 }
 
-static float through(const sheaf__kernels *kernels, sheaf_dtype dtype, float x)
-{
-    uint32_t rounded;
-    kernels->round(&rounded, dtype, &x, 1);
-    kernels->widen(&x, &rounded, dtype, 1);
-    return x;
-}
-
 void sheaf__rope_fill_pair(sheaf__rope_table *t, int64_t j, float frequency, float attention,
-                           const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle)
+                           sheaf_dtype dtype, sheaf_dtype angle)
 {
     const int64_t angles = sheaf__rope_angles(t), each = angles / (t->rot / 2);
     for (int64_t pos = 0; pos < t->positions; pos++) {
-        const float a =
-            through(kernels, angle,
-                    through(kernels, angle, (float)pos) * through(kernels, angle, frequency));
+        const float a = sheaf__rounded(
+            sheaf__rounded((float)pos, angle) * sheaf__rounded(frequency, angle), angle);
         for (int64_t i = pos * angles + j * each; i < pos * angles + (j + 1) * each; i++) {
-            t->cos[i] = through(kernels, dtype, (float)sheaf__cos_d((double)a) * attention);
-            t->sin[i] = through(kernels, dtype, (float)sheaf__sin_d((double)a) * attention);
+            t->cos[i] = sheaf__rounded((float)sheaf__cos_d((double)a) * attention, dtype);
+            t->sin[i] = sheaf__rounded((float)sheaf__sin_d((double)a) * attention, dtype);
         }
     }
 }
@@ -173,7 +165,6 @@ typedef struct filling {
     double theta;
     int64_t length;
     float attention;
-    const sheaf__kernels *kernels;
     sheaf_dtype dtype;
 } filling;
 
@@ -186,12 +177,11 @@ static void fill_pairs(void *arg, int64_t begin, int64_t end, int worker)
                               f->config == NULL
                                   ? (float)(1.0 / power(f->theta, j, rot))
                                   : sheaf__rope_frequency(f->config, j, rot, f->length),
-                              f->attention, f->kernels, f->dtype, SHEAF_F32);
+                              f->attention, f->dtype, SHEAF_F32);
 }
 
 static sheaf_status *fill(sheaf__device *device, const sheaf__rope_table *t, filling f)
 {
-    f.kernels = device->kernels;
     sheaf_status *st = sheaf__rope_borrow(&f.host, t, device);
     if (st == NULL && f.host.sin != NULL)
         sheaf__pool_rows(device->pool, t->rot / 2, 1, fill_pairs, &f);

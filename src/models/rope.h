@@ -16,7 +16,7 @@ sheaf_status *sheaf__rope_return(const sheaf__rope_table *host, const sheaf__rop
  * round(frequency)), times `attention`, rounded to dtype. SAT takes the angle in the compute dtype
  * (`angle`); the others in float32. */
 void sheaf__rope_fill_pair(sheaf__rope_table *table, int64_t j, float frequency, float attention,
-                           const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle);
+                           sheaf_dtype dtype, sheaf_dtype angle);
 /* sheaf__rope_follows_length - is it a type whose angles depend on how long a sequence is? */
 bool sheaf__rope_follows_length(const sheaf_config *config);
 /* sheaf__rope_fill - cos and sin of every position, rounded to dtype. Of types that look at the

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "ops/math/math.h"
+#include "ops/math/round.h"
 #include "tape/pictures_inner.h"
 #include "tape/rows.h"
 
@@ -15,23 +16,11 @@ typedef struct turns_params {
 
 /* The host's side of a run. */
 typedef struct turning {
-    const sheaf__context *c;
     const turns_params *p;
     const sheaf__picture_at *at; /* of patches, */
     const int32_t *order;        /* of all pictures */
     float *cos, *sin;
 } turning;
-
-static float rounded(const turning *t, double x)
-{
-    const sheaf__angles *angles = t->p->angles;
-    const sheaf__kernels *kernels = t->c->device->kernels;
-    float value = (float)x * angles->attention;
-    uint32_t narrow;
-    kernels->round(&narrow, angles->dtype, &value, 1);
-    kernels->widen(&value, &narrow, angles->dtype, 1);
-    return value;
-}
 
 /* The position of row r on each axis. */
 static void position_of(int32_t out[3], const turning *t, int64_t r)
@@ -57,8 +46,10 @@ static void turn_rows(void *arg, int64_t begin, int64_t end, int worker)
         position_of(position, t, r);
         for (int64_t j = 0; j < angles->pairs; j++) {
             const double angle = (double)((float)position[angles->axis[j]] * angles->frequency[j]);
-            t->cos[r * angles->pairs + j] = rounded(t, sheaf__cos_d(angle));
-            t->sin[r * angles->pairs + j] = rounded(t, sheaf__sin_d(angle));
+            t->cos[r * angles->pairs + j] =
+                sheaf__rounded((float)sheaf__cos_d(angle) * angles->attention, angles->dtype);
+            t->sin[r * angles->pairs + j] =
+                sheaf__rounded((float)sheaf__sin_d(angle) * angles->attention, angles->dtype);
         }
     }
 }
@@ -68,20 +59,21 @@ static sheaf_status *turns_forward(sheaf__tape *tape, sheaf__op *op)
     const turns_params *p = op->params;
     const sheaf__value *cos = p->y.cos, *sin = p->y.sin;
     const size_t bytes = (size_t)(cos->rows * cos->cols) * sizeof(float);
-    turning t = { .c = sheaf__tape_context(tape), .p = p };
-    sheaf__device *device = t.c->device;
+    sheaf__context *c = sheaf__tape_context(tape);
+    sheaf__device *device = c->device;
+    turning t = { .p = p };
     sheaf__picture_at *at = NULL;
     int32_t *order = NULL;
     sheaf_status *st = p->in == NULL ? sheaf__pictures_layout(&at, &p->of) : NULL;
     if (p->in == NULL)
-        TRY(st, sheaf__windows_order(&order, t.c, at, &p->of, false));
+        TRY(st, sheaf__windows_order(&order, c, at, &p->of, false));
     t.at = at;
     t.order = order;
     TRY(st, sheaf__borrow(&t.cos, device, cos->data, bytes, false));
     TRY(st, sheaf__borrow(&t.sin, device, sin->data, bytes, false));
     const bool known = p->in != NULL ? p->in->host.ids != NULL : at != NULL;
     if (st == NULL && t.sin != NULL && known)
-        sheaf__rows(t.c, cos->rows, 16, turn_rows, &t);
+        sheaf__rows(c, cos->rows, 16, turn_rows, &t);
     st = sheaf__first_of(st, sheaf__return(t.cos, device, cos->data, bytes, true));
     st = sheaf__first_of(st, sheaf__return(t.sin, device, sin->data, bytes, true));
     free(order);
