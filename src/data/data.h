@@ -211,9 +211,6 @@ bool sheaf_data_labels_images(const sheaf_data *data);
  * SHEAF_E_DATA (a file that changed since the data set was checked). */
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
                                 const int64_t *row, int64_t n);
-/* sheaf_data_row_until - how many images of a row give its first `groups` groups of rows: as many,
- * but for frames of a video. */
-int64_t sheaf_data_row_until(const sheaf_data *data, int64_t row, int64_t groups);
 /* sheaf_data_row_sizes - the sizes of the first n images of a row, without pixels. */
 void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data, int64_t row);
 /* sheaf_data_row_pixels - the pixels of these images into picture[0..n), whose sizes are set.

@@ -205,18 +205,6 @@ int64_t sheaf__data_images_joined(const sheaf__data_images *images, int64_t row,
     return joined;
 }
 
-int64_t sheaf_data_row_until(const sheaf_data *data, int64_t row, int64_t groups)
-{
-    const sheaf__data_images *images = data->images;
-    const int64_t count = sheaf__data_images_of(images, row);
-    int64_t n = 0;
-    for (int64_t i = 0; i < count; i++) {
-        groups -= !sheaf__data_images_frame(images, images->first[row] + i).joins;
-        n += groups >= 0;
-    }
-    return n;
-}
-
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower)
 {
