@@ -134,27 +134,16 @@ static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, 
     return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
 }
 
-/* On three axes, those of a row's pictures. */
+/* On three axes; 0 behind the row. */
 static sheaf_status *fill_axes(const sheaf_batch *batch, const sheaf_data *data, int64_t row,
                                int64_t length, int64_t room, int64_t at)
 {
-    const sheaf__data_images *images = data->images;
-    const int64_t begin = length == 0 ? 0 : data->begin[row], n = length < room ? length : room,
-                  count = images == NULL || length == 0 ? 0 : sheaf__data_images_of(images, row);
-    sheaf__picture *picture = malloc((size_t)count * sizeof *picture + 1);
-    if (picture == NULL)
-        return sheaf__data_no_memory(room);
-    if (count > 0)
-        sheaf_data_row_sizes(picture, count, data, row);
     for (int axis = 0; axis < 3; axis++)
         memset(batch->position + axis * batch->axis_stride + at, 0,
                (size_t)room * sizeof *batch->position);
-    sheaf__grid_positions(batch->position + at, batch->axis_stride, n,
-                          images == NULL ? NULL : images->embed + begin,
-                          data->mask == NULL ? NULL : data->mask + begin, picture,
-                          images == NULL ? NULL : images->tower);
-    free(picture);
-    return NULL;
+    return length == 0 ? NULL
+                       : sheaf__data_images_axes(batch->position + at, batch->axis_stride,
+                                                 length < room ? length : room, data, row);
 }
 
 /* One row over positions [at, at + room) of the batch, the rest of them padding. */

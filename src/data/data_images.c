@@ -346,6 +346,24 @@ sheaf_status *sheaf__data_images_share_positions(sheaf_data *data, const sheaf_c
     return NULL;
 }
 
+sheaf_status *sheaf__data_images_axes(int32_t *position, int64_t stride, int64_t n,
+                                      const sheaf_data *data, int64_t row)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t begin = data->begin[row],
+                  count = images == NULL ? 0 : sheaf__data_images_of(images, row);
+    sheaf__picture *picture = malloc((size_t)count * sizeof *picture + 1);
+    if (picture == NULL)
+        return sheaf__data_no_memory(n);
+    if (count > 0)
+        sheaf_data_row_sizes(picture, count, data, row);
+    sheaf__grid_positions(position, stride, n, images == NULL ? NULL : images->embed + begin,
+                          data->mask == NULL ? NULL : data->mask + begin, picture,
+                          images == NULL ? NULL : images->tower);
+    free(picture);
+    return NULL;
+}
+
 /* ---- pixels ---- */
 
 /* The sizes of a row's images into `picture`; of a ragged tower their pixels lie one after the

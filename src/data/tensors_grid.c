@@ -263,25 +263,9 @@ static sheaf_status *check_row(const sheaf__tensors *in, const sheaf_safetensors
                                int64_t row, int32_t *own, int64_t *said)
 {
     static const char *const axis[] = { "time", "row", "column" };
-    const sheaf_data *data = in->data;
-    const int64_t n = in->length, begin = row * n;
-    int64_t i = 0;
-    while (i < in->images && in->image[i].row < row)
-        i++;
-    int64_t count = i;
-    while (count < in->images && in->image[count].row == row)
-        count++;
-    sheaf__picture *picture = calloc((size_t)(count - i) + 1, sizeof *picture);
-    if (picture == NULL)
-        return sheaf__data_no_memory(n);
-    for (int64_t k = i; k < count; k++)
-        picture[k - i].of[0] =
-            (sheaf__view){ .height = in->image[k].height, .width = in->image[k].width };
-    const uint8_t *mask = data->mask == NULL ? NULL : data->mask + begin;
-    sheaf__grid_positions(own, n, n, data->images->embed + begin, mask, picture,
-                          data->images->tower);
-    free(picture);
-    sheaf_status *st = NULL;
+    const int64_t n = in->length;
+    const uint8_t *mask = in->data->mask == NULL ? NULL : in->data->mask + row * n;
+    sheaf_status *st = sheaf__data_images_axes(own, n, n, in->data, row);
     for (int a = 0; a < 3 && st == NULL; a++) {
         st = sheaf__tensors_numbers_in(said, in, e, (a * in->rows + row) * n, n);
         for (int64_t t = 0; t < n && st == NULL; t++)
