@@ -20,7 +20,7 @@ static sheaf_status *check_entry(const sheaf_safetensors_entry *entry, const cha
             sheaf__tensors_bad(name, "input_ids, labels and optionally attention_mask");
         return sheaf_found(st, "no such tensor");
     }
-    if (entry->dtype != SHEAF_I32 && entry->dtype != SHEAF_I64 && !byte)
+    if (!sheaf__tensors_whole(entry) && !byte)
         return sheaf_found(sheaf__tensors_bad(name, mask ? "BOOL, I32 or I64" : "I32 or I64"), "%s",
                            sheaf_dtype_name(entry->dtype));
     if (entry->ndim != 2)

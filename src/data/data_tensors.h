@@ -27,7 +27,7 @@ typedef struct sheaf__tensors {
     void *chunk;   /* SHEAF__TENSORS_CHUNK int64 */
     sheaf__found_image
         *image; /* [images] ascending by row and begin; in the form with masks one entry for all */
-    int64_t images;
+    int64_t images, image_capacity;
     bool by_row; /* that one entry is for all: item r is row r's */
 } sheaf__tensors;
 
@@ -44,6 +44,11 @@ sheaf_status *sheaf__tensors_each(sheaf__tensors *in, const char *name,
 sheaf_status *sheaf__tensors_mask(sheaf__tensors *in, const char *name, uint8_t *mask);
 /* sheaf__tensors_shape - "found" a tensor's shape. */
 sheaf_status *sheaf__tensors_shape(sheaf_status *st, const sheaf_safetensors_entry *entry);
+/* sheaf__tensors_whole - are its numbers whole, I32 or I64? */
+static inline bool sheaf__tensors_whole(const sheaf_safetensors_entry *entry)
+{
+    return entry->dtype == SHEAF_I32 || entry->dtype == SHEAF_I64;
+}
 /* sheaf__tensors_numbers_in - `count` integers from element `first` of an I32 or I64 tensor. */
 sheaf_status *sheaf__tensors_numbers_in(int64_t *out, const sheaf__tensors *in,
                                         const sheaf_safetensors_entry *entry, int64_t first,
@@ -66,6 +71,8 @@ sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in);
 bool sheaf__masked_known(const sheaf__tensors *in, const char *name);
 sheaf_status *sheaf__masked_check(const sheaf__tensors *in);
 sheaf_status *sheaf__masked_places(sheaf__tensors *in);
+/* sheaf__tensors_image_add - a place behind those of in->image. */
+sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, int64_t row, int64_t begin);
 /* They fill in->image. */
 sheaf_status *sheaf__masked_find(sheaf__tensors *in);
 sheaf_status *sheaf__marked_find(sheaf__tensors *in);
@@ -74,10 +81,9 @@ sheaf_status *sheaf__folded_find(sheaf__tensors *in); /* before rows of images a
 sheaf_status *sheaf__marked_pixels(sheaf__tensors *in);
 sheaf_status *sheaf__bound_find(sheaf__tensors *in);
 sheaf_status *sheaf__grid_find(sheaf__tensors *in);
-/* sheaf__grid_read - a picture of `n` numbers from its patches in the file. */
+/* sheaf__grid_read - a picture from its patches in the file. */
 sheaf_status *sheaf__grid_read(float *dst, const sheaf_safetensors *file,
-                               const sheaf__found_image *image, const sheaf__tower *tower,
-                               int64_t n);
+                               const sheaf__found_image *image, const sheaf__tower *tower);
 /* sheaf__grid_check - are position_ids, if the file has them, those of the pictures? After
  * sheaf__tensors_image_places(). */
 sheaf_status *sheaf__grid_check(sheaf__tensors *in);

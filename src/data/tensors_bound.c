@@ -18,16 +18,11 @@ static const sheaf_safetensors_entry *bounds_of(const sheaf__tensors *in)
     return e != NULL ? e : sheaf__safetensors_find(in->file, "image_bounds");
 }
 
-static bool of_whole_numbers(const sheaf_safetensors_entry *e)
-{
-    return e->dtype == SHEAF_I32 || e->dtype == SHEAF_I64;
-}
-
 /* images_per_row, as it is. */
 static sheaf_status *read_per_row(int64_t *count, const sheaf__tensors *in,
                                   const sheaf_safetensors_entry *e)
 {
-    if (!of_whole_numbers(e) || e->ndim != 1 || e->shape[0] != in->rows)
+    if (!sheaf__tensors_whole(e) || e->ndim != 1 || e->shape[0] != in->rows)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", per_row),
                                           "[%" PRId64 "], I32 or I64", in->rows),
                            "%s of %d axes, %" PRId64 " in the first", sheaf_dtype_name(e->dtype),
@@ -145,12 +140,12 @@ typedef struct bounds {
 static sheaf_status *check_table(const sheaf_safetensors_entry *e, int64_t rows, int64_t cols,
                                  const char *expected)
 {
-    if (of_whole_numbers(e) && e->ndim == 2 && (rows < 0 || e->shape[0] == rows) &&
+    if (sheaf__tensors_whole(e) && e->ndim == 2 && (rows < 0 || e->shape[0] == rows) &&
         (cols < 0 ? e->shape[1] > 0 : e->shape[1] == cols))
         return NULL;
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", e->name), "%s", expected);
-    return of_whole_numbers(e) ? sheaf__tensors_shape(st, e)
-                               : sheaf_found(st, "%s", sheaf_dtype_name(e->dtype));
+    return sheaf__tensors_whole(e) ? sheaf__tensors_shape(st, e)
+                                   : sheaf_found(st, "%s", sheaf_dtype_name(e->dtype));
 }
 
 static sheaf_status *bad_frames(const bounds *b, int64_t k, const char *expected, int64_t found)
@@ -203,17 +198,18 @@ static sheaf_status *find_at(sheaf__tensors *in, const bounds *b, int64_t k, con
                            "[%" PRId64 ", %" PRId64 "]", at[0], at[1]);
     sheaf_status *st = read_frames(&number, &count, in, b, k);
     const int64_t n = count > 0 ? count : 1;
-    if (st == NULL && !SHEAF_GROW(&in->image, NULL, in->images + n))
-        st = sheaf__data_no_memory(n);
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        sheaf__found_image *of = &in->image[in->images];
-        *of = (sheaf__found_image){ .row = b->row, .begin = at[0], .number = in->images };
+        const sheaf_safetensors_entry *pixels = NULL;
+        st = find_pixels(&pixels, in, b->row, *taken + i);
+        TRY(st, sheaf__tensors_image_add(in, b->row, at[0]));
+        if (st != NULL)
+            break;
+        sheaf__found_image *of = &in->image[in->images - 1];
         of->frame.frame = count > 0 ? (int32_t)(number[i] + 1) : 0;
         of->frame.joins = i > 0;
-        st = find_pixels(&of->pixels[0], in, b->row, *taken + i);
-        of->height = st == NULL ? of->pixels[0]->shape[1] : 0;
-        of->width = st == NULL ? of->pixels[0]->shape[2] : 0;
-        in->images += st == NULL;
+        of->pixels[0] = pixels;
+        of->height = pixels->shape[1];
+        of->width = pixels->shape[2];
     }
     *taken += n;
     free(number);

@@ -21,25 +21,19 @@ static sheaf_status *check_image(const sheaf__tensors *in, int64_t row, int64_t 
     return st;
 }
 
-static sheaf_status *find_in_row(sheaf__tensors *in, int64_t *capacity, int64_t row)
+static sheaf_status *find_in_row(sheaf__tensors *in, int64_t row)
 {
     const sheaf_config *c = in->config;
     const int32_t *token = in->data->token + row * in->length;
-    for (int64_t t = 0; t < in->length; t++) {
+    sheaf_status *st = NULL;
+    for (int64_t t = 0; t < in->length && st == NULL; t++) {
         if (token[t] != c->image_mark.begin && token[t] != c->image_mark.end)
             continue;
-        sheaf_status *st = check_image(in, row, t);
-        if (st != NULL)
-            return st;
-        if (in->images == *capacity) {
-            *capacity += *capacity / 2 + 64;
-            if (!SHEAF_GROW(&in->image, NULL, *capacity))
-                return sheaf__data_no_memory(*capacity);
-        }
-        in->image[in->images++] = (sheaf__found_image){ .row = row, .begin = t + 1 };
+        st = check_image(in, row, t);
+        TRY(st, sheaf__tensors_image_add(in, row, t + 1));
         t += 2;
     }
-    return NULL;
+    return st;
 }
 
 /* ---- rows as the model sees them ---- */
@@ -138,10 +132,9 @@ static sheaf_status *unfold(sheaf__tensors *in)
 
 sheaf_status *sheaf__folded_find(sheaf__tensors *in)
 {
-    int64_t capacity = 0;
     sheaf_status *st = NULL;
     for (int64_t r = 0; r < in->rows && st == NULL; r++)
-        st = find_in_row(in, &capacity, r);
+        st = find_in_row(in, r);
     TRY(st, sheaf__marked_pixels(in));
     return st != NULL || in->images == 0 ? st : unfold(in);
 }

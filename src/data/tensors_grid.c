@@ -1,23 +1,18 @@
 /* tensors_grid.c - images of a .safetensors file as Qwen-VL's processor gives them:
  *   pixel_values       [patches, channels * frames * patch * patch] of all pictures, each row by
- * row in squares of merge x merge patches, the picture in every frame image_grid_thw     [n, 3] of
- * each: 1 (more is a video), patches down, patches across images_per_row     [rows] how many of
- * these are of each row; may be absent mm_token_type_ids  [rows, length] 1 at the rows of a
- * picture; may be absent position_ids       [3, rows, length]; may be absent A picture stands where
- * input_ids has as many image tokens as it has squares. What could be derived is compared: a
- * difference is an error. */
-#include <math.h>
-
+ *                      row in squares of merge x merge patches, the picture in every frame
+ *   image_grid_thw     [n, 3] of each: 1 (more is a video), patches down, patches across
+ *   images_per_row     [rows] how many of these are of each row; may be absent
+ *   mm_token_type_ids  [rows, length] 1 at the rows of a picture; may be absent
+ *   position_ids       [3, rows, length]; may be absent
+ *
+ * A picture stands where input_ids has as many image tokens as it has squares. What could be
+ * derived is compared: a difference is an error. */
 #include "base/base.h"
 #include "data/data_tensors.h"
 
 static const char grids[] = "image_grid_thw", values[] = "pixel_values";
 enum { MOST_PATCHES = 1 << 20 }; /* of a side */
-
-static bool of_whole_numbers(const sheaf_safetensors_entry *e)
-{
-    return e->dtype == SHEAF_I32 || e->dtype == SHEAF_I64;
-}
 
 /* An integer tensor of this shape; 0 behind the axes. */
 static sheaf_status *check_whole(const sheaf_safetensors_entry *e, const int64_t shape[3],
@@ -26,7 +21,7 @@ static sheaf_status *check_whole(const sheaf_safetensors_entry *e, const int64_t
     int ndim = 0;
     while (ndim < 3 && shape[ndim] != 0)
         ndim++;
-    if (!of_whole_numbers(e))
+    if (!sheaf__tensors_whole(e))
         return sheaf_found(sheaf__tensors_bad(e->name, "I32 or I64"), "%s",
                            sheaf_dtype_name(e->dtype));
     return sheaf__same_shape(e->ndim, e->shape, ndim, shape)
@@ -213,14 +208,14 @@ sheaf_status *sheaf__grid_find(sheaf__tensors *in)
 /* ---- pixels ---- */
 
 sheaf_status *sheaf__grid_read(float *dst, const sheaf_safetensors *file,
-                               const sheaf__found_image *image, const sheaf__tower *t, int64_t n)
+                               const sheaf__found_image *image, const sheaf__tower *t)
 {
     const int64_t area = t->patch * t->patch, cols = t->channels * t->repeats * area,
                   across = image->width / t->patch, patches = image->height / t->patch * across,
                   square = t->merge * t->merge, squares = across / t->merge;
     float *raw = malloc((size_t)(patches * cols) * sizeof *raw);
     if (raw == NULL)
-        return sheaf__data_no_memory(n);
+        return sheaf__data_no_memory(patches * cols);
     sheaf_status *st = NULL;
     const sheaf_safetensors_entry *e = image->pixels[0];
     for (int64_t p = 0; p < patches && st == NULL; p++)

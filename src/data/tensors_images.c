@@ -25,6 +25,16 @@ sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in)
                              in->data->images->towers);
 }
 
+sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, int64_t row, int64_t begin)
+{
+    if (!SHEAF_GROW(&in->image, &in->image_capacity, in->images + 1))
+        return sheaf__data_no_memory(in->images);
+    in->image[in->images] =
+        (sheaf__found_image){ .row = row, .begin = begin, .number = in->images };
+    in->images++;
+    return NULL;
+}
+
 /* Sets embed, first and size from in->image. */
 static sheaf_status *place(sheaf__tensors *in)
 {
@@ -102,8 +112,7 @@ static const sheaf__found_image *image_of(const pixels *p, int64_t i)
 static sheaf_status *read_pixels(float *out, const pixels *p, int64_t i, int tower)
 {
     if (p->images->place.file == SHEAF__IMAGES_GRID)
-        return sheaf__grid_read(out, p->file, image_of(p, i), &p->images->tower[tower],
-                                numbers_of(p->images, i, tower));
+        return sheaf__grid_read(out, p->file, image_of(p, i), &p->images->tower[tower]);
     return sheaf__pixels_read(out, p->file, image_of(p, i)->pixels[tower],
                               p->by_row ? i : image_of(p, i)->item,
                               numbers_of(p->images, i, tower));
@@ -178,6 +187,7 @@ sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in)
     pixels *p = calloc(1, sizeof *p);
     if (p == NULL)
         return sheaf__data_no_memory(0);
+    SHEAF_GROW(&in->image, NULL, in->images); /* no space behind the last */
     *p = (pixels){ in->file, images, in->image, in->by_row };
     in->file = NULL;
     in->image = NULL;

@@ -35,7 +35,7 @@ static sheaf_status *check_image(const sheaf__tensors *in, const marks *m, int64
     return NULL;
 }
 
-static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, int64_t *capacity, int64_t row)
+static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, int64_t row)
 {
     const int32_t *token = in->data->token + row * in->length;
     sheaf_status *st = NULL;
@@ -45,13 +45,7 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, int64_t *ca
         if (token[t] != m->begin)
             continue;
         st = check_image(in, m, row, t);
-        if (st == NULL && in->images == *capacity) {
-            *capacity += *capacity / 2 + 64;
-            if (!SHEAF_GROW(&in->image, NULL, *capacity))
-                return sheaf__data_no_memory(*capacity);
-        }
-        if (st == NULL)
-            in->image[in->images++] = (sheaf__found_image){ .row = row, .begin = t + 1 };
+        TRY(st, sheaf__tensors_image_add(in, row, t + 1));
         t += m->rows + 1;
     }
     return st;
@@ -89,7 +83,6 @@ sheaf_status *sheaf__marked_find(sheaf__tensors *in)
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, pixels_of);
     const bool known = m.begin >= 0 && m.patch >= 0 && m.end >= 0 && m.begin != m.patch &&
                        m.patch != m.end && m.begin != m.end;
-    int64_t capacity = 0;
     sheaf_status *st = NULL;
     if (!known && e != NULL)
         return sheaf_try_this(
@@ -98,6 +91,6 @@ sheaf_status *sheaf__marked_find(sheaf__tensors *in)
                         "none, so that no place of an image is known"),
             "im_start_token, im_patch_token and im_end_token in config.json");
     for (int64_t r = 0; r < in->rows && known && st == NULL; r++)
-        st = find_in_row(in, &m, &capacity, r);
+        st = find_in_row(in, &m, r);
     return TRY(st, sheaf__marked_pixels(in));
 }
