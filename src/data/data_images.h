@@ -21,6 +21,7 @@ typedef struct sheaf__image_size {
     int32_t height, width;
 } sheaf__image_size;
 
+enum { SHEAF__MOST_FRAME = 1 << 24 }; /* numbers of frames are below it: float32 holds them */
 /* What is said of an image of a video. */
 typedef struct sheaf__image_frame {
     int32_t frame; /* as in sheaf__picture */

@@ -7,9 +7,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/complaints.h"
+#include "data/data_images.h"
 #include "data/text_inner.h"
 
-enum { MOST = 1000, GROUPS = 180, MOST_FRAME = 1 << 24 };
+enum { MOST = 1000, GROUPS = 180 }; /* pictures, and groups of frames, of a record */
 
 /* The place of the pictures' names. */
 typedef struct place {
@@ -27,6 +28,18 @@ static sheaf_status *bad_image(const json_t *found, const char *field)
                             "%s", sheaf__json_show(text, found));
 }
 
+sheaf__chat_picture sheaf__picture_shown(const sheaf__viewed *viewed, const char *name,
+                                         const sheaf__viewing *viewing)
+{
+    const sheaf__sliced *s = &viewed->pieces;
+    return (sheaf__chat_picture){ .name = viewed->joins ? NULL : name,
+                                  .columns = s->columns,
+                                  .rows = s->rows,
+                                  .frame = viewed->frame > 0,
+                                  .joins = viewed->joins,
+                                  .gives = sheaf__view_gives(s, viewing) };
+}
+
 static sheaf_status *add(sheaf__record_pictures *p, const char *name, const char *path,
                          const sheaf__viewing *viewing)
 {
@@ -35,10 +48,8 @@ static sheaf_status *add(sheaf__record_pictures *p, const char *name, const char
     sheaf_status *st = sheaf__view_file(&p->viewed[p->count], path, viewing);
     if (st != NULL)
         return st;
-    const sheaf__sliced *s = &p->viewed[p->count].pieces;
-    p->shown[p->count++] = (sheaf__chat_picture){
-        .name = name, .columns = s->columns, .rows = s->rows, .gives = sheaf__view_gives(s, viewing)
-    };
+    p->shown[p->count] = sheaf__picture_shown(&p->viewed[p->count], name, viewing);
+    p->count++;
     return NULL;
 }
 
@@ -181,7 +192,8 @@ const char *sheaf__record_pictures_field(const json_t *record)
 
 /* ---- videos ---- */
 
-static const char video_name[] = "<video>";
+static const char video_name[] = "<video>",
+                  groups_form[] = "a list of groups, each a list of numbers: [[0, 3, 7], [12]]";
 
 static sheaf_status *bad_ids(const char *expected, const json_t *found)
 {
@@ -198,11 +210,11 @@ static sheaf_status *set_groups(sheaf__record_pictures *p, int64_t first, const 
     int64_t at = first, all = 0;
     char expected[128];
     if (!json_is_array(groups))
-        return bad_ids("a list of groups, each a list of numbers: [[0, 3, 7], [12]]", groups);
+        return bad_ids(groups_form, groups);
     for (size_t g = 0; g < n; g++) {
         const json_t *group = json_array_get(groups, g);
         if (!json_is_array(group))
-            return bad_ids("a list of groups, each a list of numbers: [[0, 3, 7], [12]]", group);
+            return bad_ids(groups_form, group);
         all += (int64_t)json_array_size(group);
     }
     if (all != p->count - first) {
@@ -220,7 +232,7 @@ static sheaf_status *set_groups(sheaf__record_pictures *p, int64_t first, const 
         for (int64_t i = 0; i < size; i++, at++) {
             const json_t *id = json_array_get(group, (size_t)i);
             const int64_t number = json_is_integer(id) ? json_integer_value(id) : -2;
-            if (number < (size == 1 ? -1 : 0) || number >= MOST_FRAME)
+            if (number < (size == 1 ? -1 : 0) || number >= SHEAF__MOST_FRAME)
                 return bad_ids("numbers of frames from 0 on; -1 alone for a picture", id);
             p->viewed[at].frame = (int32_t)(number + 1);
             p->viewed[at].joins = i > 0;
@@ -243,7 +255,7 @@ static sheaf_status *set_times(sheaf__record_pictures *p, int64_t first, const j
         return sheaf__bad_field("video", "at most 1080 frames", "%" PRId64, n);
     for (int64_t i = 0; i < n; i++) {
         const double tenth = (double)i * 10 / each + 0.5;
-        if (tenth >= MOST_FRAME)
+        if (tenth >= SHEAF__MOST_FRAME)
             return sheaf__bad_field("fps", "a video of at most 19 days", "%s",
                                     sheaf__json_show(text, fps));
         p->viewed[first + i].frame = (int32_t)tenth + 1;

@@ -5,10 +5,12 @@
  *   "image": [PATH, ...]                  "<image>" stands for each in turn
  *
  *   "video": FOLDER                       of frames, in the order of their names; "<video>" stands
- * for "video": [PATH, ...]                  them "temporal_ids": [[0, 3, 7], [12]]     numbers of
- * the frames, of tenths of a second, group by group; without a video of the list of pictures, where
- * [-1] is a picture, and "<image>" stands for each group "fps": NUMBER frames of the video in a
- * second, where no numbers are given: 5; groups are then as small as 180 allow
+ *   "video": [PATH, ...]                  for them
+ *   "temporal_ids": [[0, 3, 7], [12]]     numbers of the frames, of tenths of a second, group by
+ *                                         group; without a video of the list of pictures, where
+ *                                         [-1] is a picture, and "<image>" stands for each group
+ *   "fps": NUMBER                         frames of the video in a second, where no numbers are
+ *                                         given: 5; groups are then as small as 180 allow
  *
  * "images" is the same as "image". A record without both may have PATHs in its messages, each of
  * which stands in its own: {"role": "user", "content": TEXT, "image": PATH}. */
@@ -20,8 +22,8 @@
 #include "inputs/viewing.h"
 
 typedef struct sheaf__record_pictures {
-    sheaf__chat_picture
-        *shown; /* [count], in the record's order; names are borrowed from the record */
+    /* [count], in the record's order; names are borrowed from the record */
+    sheaf__chat_picture *shown;
     sheaf__viewed *viewed;
     int64_t count;
     bool own_names;     /* each picture has its own name: upstream gives it a line */
@@ -40,6 +42,10 @@ sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const jso
 sheaf_status *sheaf__picture_path(const char **out, const char *given, const char *field);
 /* sheaf__record_pictures_add - appends a picture that "<image>" stands for. */
 sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *path,
+                                         const sheaf__viewing *viewing);
+/* sheaf__picture_shown - how a picture stands in texts: by `name`, which is borrowed, or with the
+ * one before it. */
+sheaf__chat_picture sheaf__picture_shown(const sheaf__viewed *viewed, const char *name,
                                          const sheaf__viewing *viewing);
 /* sheaf__record_pictures_from - sets the first user message as that of all pictures that are in
  * none. */

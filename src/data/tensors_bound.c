@@ -10,7 +10,7 @@
 #include "data/data_tensors.h"
 
 static const char per_row[] = "images_per_row";
-enum { MOST_SIDE = 1 << 20, MOST_FRAME = 1 << 24 }; /* pixels; numbers that float32 holds */
+enum { MOST_SIDE = 1 << 20 }; /* pixels */
 
 static const sheaf_safetensors_entry *bounds_of(const sheaf__tensors *in)
 {
@@ -173,7 +173,7 @@ static sheaf_status *read_frames(int64_t **number, int64_t *count, const sheaf__
     while (st == NULL && *count < most && list[*count] >= 0)
         ++*count;
     for (int64_t i = 0; i < most && st == NULL; i++)
-        if (i < *count ? list[i] >= MOST_FRAME : list[i] != -1)
+        if (i < *count ? list[i] >= SHEAF__MOST_FRAME : list[i] != -1)
             st = bad_frames(b, k, "numbers of frames from 0 to 16777215, then -1", list[i]);
     if (st != NULL || *count <= allowed)
         return st;

@@ -494,13 +494,7 @@ static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *orde
         return sheaf__no_memory("conversation");
     for (int64_t i = 0; i < p->count; i++) {
         viewed[i] = p->viewed[order[i]];
-        const sheaf__sliced *s = &viewed[i].pieces;
-        p->shown[i] = (sheaf__chat_picture){ .name = viewed[i].joins ? NULL : SHEAF__PICTURE_HERE,
-                                             .columns = s->columns,
-                                             .rows = s->rows,
-                                             .frame = viewed[i].frame > 0,
-                                             .joins = viewed[i].joins,
-                                             .gives = sheaf__view_gives(s, viewing) };
+        p->shown[i] = sheaf__picture_shown(&viewed[i], SHEAF__PICTURE_HERE, viewing);
     }
     free(p->viewed);
     p->viewed = viewed;
