@@ -9,17 +9,6 @@
 
 /* ---- forward ---- */
 
-static float *stage_of(const trial *t, const char *name, int64_t n)
-{
-    for (int i = 0; i < t->stages; i++)
-        if (strcmp(t->stage_name[i], name) == 0) {
-            assert_int_equal(t->stage_numel[i], n);
-            return t->stage[i];
-        }
-    fail_msg("no stage %s", name);
-    return NULL;
-}
-
 /* Ours is what SAT's layer makes of the stream: its output added to the residual. */
 static void compare_stages(const trial *t, const sheaf_safetensors *want)
 {
@@ -331,5 +320,5 @@ int main(void)
         cmocka_unit_test(test_lora__logits_from_an_adapter),
         cmocka_unit_test(test_generation__greedy_tokens),
     };
-    return cmocka_run_group_tests(tests, find_models, remove_scratch);
+    return cmocka_run_group_tests(tests, find_models, forget_models);
 }

@@ -212,10 +212,7 @@ static void test_made__forward(void **state)
 static void check_gradient(const char *name, const float *x, int64_t n, const json_t *want)
 {
     const double norm = json_number_value(json_array_get(want, 0));
-    double squares = 0;
-    for (int64_t i = 0; i < n; i++)
-        squares += (double)x[i] * x[i];
-    CHECK_NEAR(name, sqrt(squares), norm, 1e-4 * norm + 1e-7);
+    CHECK_NEAR(name, norm_of(x, n), norm, 1e-4 * norm + 1e-7);
     CHECK_NEAR(name, along(x, n, name), json_number_value(json_array_get(want, 1)),
                1e-4 * norm + 1e-7);
 }

@@ -23,18 +23,6 @@ static const char *const inputs[] = { "single.safetensors", "batch.safetensors" 
 
 /* ---- forward ---- */
 
-static const float *stage_of(const trial *t, const char *name, int64_t *n)
-{
-    *n = 0;
-    for (int i = 0; i < t->stages; i++)
-        if (strcmp(t->stage_name[i], name) == 0) {
-            *n = t->stage_numel[i];
-            return t->stage[i];
-        }
-    fail_msg("no stage %s", name);
-    return NULL;
-}
-
 /* The queries are recorded once for each image, the same; here they are there once. */
 static void compare_stages(const trial *t, const sheaf_safetensors *want)
 {
@@ -49,13 +37,15 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
         { "layer0_out", "mlp0" },         { "final_norm_out", "final_norm" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        int64_t n, ours;
+        int64_t n;
         float *x = values(want, rows[i].theirs, &n);
-        assert_non_null(x);
-        const float *y = stage_of(t, rows[i].ours, &ours);
+        const int s = stage_at(t, rows[i].ours);
+        if (x == NULL || s < 0)
+            fail_msg("no %s, or no %s", rows[i].theirs, rows[i].ours);
         const bool once = strcmp(rows[i].ours, "resampler_q") == 0;
+        const int64_t ours = t->stage_numel[s];
         assert_true(once ? n % ours == 0 : n == ours);
-        compare(rows[i].theirs, y, x, ours, 1e-5, 1e-4);
+        compare(rows[i].theirs, t->stage[s], x, ours, 1e-5, 1e-4);
         free(x);
     }
 }
@@ -118,14 +108,6 @@ static void test_forward__half_precision(void **state)
 
 /* ---- gradients ---- */
 
-static int find_name(const trial *t, const char *name)
-{
-    for (int i = 0; i < t->trained; i++)
-        if (strcmp(t->name[i], name) == 0)
-            return i;
-    return -1;
-}
-
 static void check_gradients(const trial *t, const char *dir)
 {
     json_t *norms = json_of(dir, "single_grad_norms.json");
@@ -135,7 +117,7 @@ static void check_gradients(const trial *t, const char *dir)
     int compared = 0;
     json_object_foreach(norms, name, norm)
     {
-        const int i = find_name(t, name);
+        const int i = trained_at(t, name);
         if ((i < 0) != json_is_null(norm))
             fail_msg("%s: trained in one of the two only", name);
         if (i < 0)
@@ -163,18 +145,8 @@ static void test_gradients__equal_those_of_one_device(void **state)
 {
     for (int m = 0; m < models; m++)
         for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
-            trial one = { 0 };
-            for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-                trial t = run(model_dir[m], NULL, in_dir(model_dir[m], inputs[i]), ranks_to_try[r],
-                              SHEAF_F32, true);
-                for (int k = 0; k < t.trained && r > 0; k++)
-                    CHECK_BYTES(t.name[k], t.grad[k], one.grad[k],
-                                (size_t)t.numel[k] * sizeof(float));
-                if (r == 0)
-                    one = t;
-                else
-                    release(&t);
-            }
+            trial one = run_backward(model_dir[m], NULL, in_dir(model_dir[m], inputs[i]),
+                                     ranks_to_try, ARRAY_LEN(ranks_to_try));
             if (i == 0)
                 check_gradients(&one, model_dir[m]);
             release(&one);
@@ -230,11 +202,10 @@ static void test_images__all_of_a_row_count(void **state)
         write_row(path, &c, 2, pixels);
         trial two = run(model_dir[m], NULL, path, 1, SHEAF_F32, false),
               three = run(model_dir[m], NULL, path, 3, SHEAF_F32, false);
-        int64_t numel;
-        const float *x = stage_of(&two, "embedding", &numel);
+        const float *x = stage_of(&two, "embedding", two.positions * h);
         compare("first image", x + 2 * h, want, q * h, 1e-5, 1e-4);
         compare("second image", x + (q + 5) * h, want + q * h, q * h, 1e-5, 1e-4);
-        CHECK_BYTES("ranks", two.logits, three.logits, (size_t)(numel / h * c.vocab) * 4);
+        CHECK_BYTES("ranks", two.logits, three.logits, (size_t)(two.positions * c.vocab) * 4);
         unlink(path);
         write_row(path, &c, 1, pixels);
         trial one = run(model_dir[m], NULL, path, 1, SHEAF_F32, false);

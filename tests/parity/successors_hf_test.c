@@ -58,13 +58,7 @@ static void compare_hidden(const trial *t, const char *hf, const sheaf_safetenso
         float *x = values(want, theirs, &n);
         if (x == NULL)
             continue;
-        int s = 0;
-        while (s < t->stages && strcmp(t->stage_name[s], stage) != 0)
-            s++;
-        if (s == t->stages)
-            fail_msg("no stage %s", stage);
-        assert_int_equal(t->stage_numel[s], n);
-        compare_rows(theirs, t->stage[s], x, n, mask, positions);
+        compare_rows(theirs, stage_of(t, stage, n), x, n, mask, positions);
         free(x);
     }
     sheaf_config_release(&config);
@@ -75,10 +69,7 @@ static void check_forward(const char *dir, const char *hf)
     char *inputs = strdup(in_dir(dir, "inputs.safetensors"));
     sheaf_safetensors *in = record_of(dir, "inputs.safetensors"),
                       *want = record_of(dir, "outputs.safetensors");
-    int64_t n, one_loss, length;
-    int64_t *mask = sheaf__safetensors_find(in, "attention_mask") == NULL
-                        ? NULL
-                        : integer_rows(in, "attention_mask", &length);
+    int64_t n, one_loss, *mask = integers(in, "attention_mask");
     const sheaf_safetensors_entry *ids = sheaf__safetensors_find(in, "input_ids");
     const int64_t positions = ids->shape[0] * ids->shape[1];
     float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
@@ -183,10 +174,9 @@ static void compare_gradients(const trial *t, const char *dir)
     json_object_foreach(norms, name, norm)
     {
         int64_t n = 0, found = 0;
-        double squares = 0, largest = 0;
+        double squares = 0;
         float *x = values(want, name, &n);
-        for (int64_t i = 0; i < n; i++)
-            largest = fmax(largest, fabs((double)x[i]));
+        const double largest = largest_of(x, n);
         for (int i = 0; i < t->trained; i++) {
             const place p = in_memory(t->name[i], t->numel[i]);
             if (strcmp(p.name, name) != 0)
@@ -216,16 +206,7 @@ static void test_gradients__of_all_tensors(void **state)
     for (int m = 0; m < models; m++) {
         char *inputs = strdup(in_dir(model_dir[m], "inputs.safetensors")),
              *hf = strdup(in_dir(model_dir[m], "hf"));
-        trial one = { 0 };
-        for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-            trial t = run(hf, NULL, inputs, ranks_to_try[r], SHEAF_F32, true);
-            for (int i = 0; i < t.trained && r > 0; i++)
-                CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
-            if (r == 0)
-                one = t;
-            else
-                release(&t);
-        }
+        trial one = run_backward(hf, NULL, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try));
         compare_gradients(&one, model_dir[m]);
         release(&one);
         free(inputs);
@@ -254,29 +235,19 @@ static void check_routed(const char *dir)
     json_t *info = json_of(dir, "info.json");
     const double loss = json_number_value(
         json_object_get(json_object_get(info, "router"), "loss_with_output_router_logits"));
-    trial one = { 0 };
+    trial one = run_backward(made, NULL, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try));
     for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial seen = run(made, NULL, inputs, ranks_to_try[r], SHEAF_F32, false),
-              t = run(made, NULL, inputs, ranks_to_try[r], SHEAF_F32, true);
+        trial seen = run(made, NULL, inputs, ranks_to_try[r], SHEAF_F32, false);
         CHECK_NEAR(dir, seen.loss, loss, 1e-5);
-        CHECK_BYTES(dir, &t.loss, &seen.loss, sizeof t.loss);
+        CHECK_BYTES(dir, &one.loss, &seen.loss, sizeof seen.loss);
         release(&seen);
-        for (int i = 0; i < t.trained && r > 0; i++)
-            CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
-        if (r == 0)
-            one = t;
-        else
-            release(&t);
     }
     int64_t compared = 0;
     for (int i = 0; i < one.trained; i++) {
         int64_t n;
-        double largest = 0;
         float *x = values(want, one.name[i], &n);
-        for (int64_t k = 0; k < n; k++)
-            largest = fmax(largest, fabs((double)x[k]));
         if (x != NULL)
-            compare(one.name[i], one.grad[i], x, n, 1e-4 * largest, 0);
+            compare(one.name[i], one.grad[i], x, n, 1e-4 * largest_of(x, n), 0);
         compared += x != NULL;
         free(x);
     }
@@ -428,8 +399,7 @@ static int64_t listed_pictures(int64_t number[64], const sheaf_safetensors *file
     int64_t n = 0;
     for (int64_t s = 0; s < steps; s++) {
         const sheaf_safetensors_entry *e = of_step(file, s, "pictures");
-        int64_t cols;
-        int64_t *some = e == NULL ? NULL : integer_rows(file, e->name, &cols);
+        int64_t *some = e == NULL ? NULL : integers(file, e->name);
         for (int64_t i = 0; e != NULL && i < e->shape[0] && n < 64; i++)
             number[n++] = some[i];
         free(some);
@@ -571,8 +541,7 @@ static void check_adapted(const char *dir, const char *lora, const batches *b)
     const sheaf_safetensors_entry *ids = of_step(in, 0, "input_ids"),
                                   *masked = of_step(in, 0, "attention_mask");
     const int64_t rows = ids->shape[0], length = ids->shape[1];
-    int64_t n, cols;
-    int64_t *mask = masked == NULL ? NULL : integer_rows(in, masked->name, &cols);
+    int64_t n, *mask = masked == NULL ? NULL : integers(in, masked->name);
     float *logits = values(want, "logits", &n);
     char *merged = merge(dir, final);
     for (size_t r = 0; r <= ARRAY_LEN(few_ranks); r++) {
@@ -830,13 +799,6 @@ static void test_pixels__of_recorded_pictures(void **state)
     }
 }
 
-static int forget_families(void **state)
-{
-    for (int m = 0; m < models; m++)
-        free(model_dir[m]);
-    return remove_scratch(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -847,5 +809,5 @@ int main(void)
         cmocka_unit_test(test_generation__greedy_tokens),
         cmocka_unit_test(test_pixels__of_recorded_pictures),
     };
-    return cmocka_run_group_tests(tests, find_families, forget_families);
+    return cmocka_run_group_tests(tests, find_families, forget_models);
 }

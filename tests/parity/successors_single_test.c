@@ -22,23 +22,11 @@ static const double LOGITS = 5e-5, LOSS = 1e-5, GRADIENT = 1e-4, LORA = 1e-4;
 
 static int find_successors(void **state)
 {
-    char **names;
-    int64_t count;
-    char *root = strdup(recording("successors"));
     if (make_scratch(state) != 0)
         fail_msg("no scratch folder");
-    CHECK_OK(sheaf__list_dir(&names, &count, root));
-    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
-        char *dir = strdup(in_dir(root, names[i]));
-        if (exists(in_dir(dir, "model/config.json")))
-            model_dir[models++] = dir;
-        else
-            free(dir);
-    }
-    sheaf__names_free(names, count);
+    find_in(recording("successors"), "model/config.json", NULL);
     if (models == 0)
-        fail_msg("%s: no recording found", root);
-    free(root);
+        fail_msg("%s: no recording found", recording("successors"));
     return 0;
 }
 
@@ -54,14 +42,6 @@ static char *recorded(int m, const char *name)
 
 /* ---- forward ---- */
 
-static int stage_at(const trial *t, const char *name)
-{
-    int i = 0;
-    while (i < t->stages && strcmp(t->stage_name[i], name) != 0)
-        i++;
-    return i < t->stages ? i : -1;
-}
-
 /* Stages are told by our names where a pass reports them; those of the decoder always are. */
 static int compare_stage(const trial *t, const sheaf_safetensors *want, const char *theirs,
                          const char *ours)
@@ -70,14 +50,11 @@ static int compare_stage(const trial *t, const sheaf_safetensors *want, const ch
     int64_t n;
     snprintf(name, sizeof name, "act.%s", theirs);
     float *x = values(want, name, &n);
-    const int s = stage_at(t, ours);
-    if (x != NULL && s >= 0) {
-        if (t->stage_numel[s] != n)
-            fail_msg("%s: %" PRId64 " numbers, not %" PRId64, ours, t->stage_numel[s], n);
-        compare(name, t->stage[s], x, n, LOGITS, 0);
-    }
+    const bool both = x != NULL && stage_at(t, ours) >= 0;
+    if (both)
+        compare(name, stage_of(t, ours, n), x, n, LOGITS, 0);
     free(x);
-    return x != NULL && s >= 0;
+    return both;
 }
 
 static void compare_stages(const trial *t, const sheaf_safetensors *want)
@@ -103,21 +80,14 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
     assert_true(compared >= 6);
 }
 
-/* Recorded integers, malloc'd; NULL where there are none of the name. */
-static int64_t *integers_of(const sheaf_safetensors *file, const char *name)
-{
-    int64_t cols;
-    return sheaf__safetensors_find(file, name) == NULL ? NULL : integer_rows(file, name, &cols);
-}
-
 /* Logits where the mask is 1: of the sequences with the rows of their pictures. */
 static void compare_logits(const trial *t, const sheaf_safetensors *want, const char *what)
 {
     int64_t n;
     float *logits = values(want, "logits", &n);
-    int64_t *mask = integers_of(want, "expanded_attention_mask");
+    int64_t *mask = integers(want, "expanded_attention_mask");
     if (mask == NULL)
-        mask = integers_of(want, "attention_mask");
+        mask = integers(want, "attention_mask");
     const int64_t vocab = t->vocab;
     if (logits == NULL || n != t->positions * vocab)
         fail_msg("%s: logits of %" PRId64 " positions, recorded are %" PRId64 " numbers", what,
@@ -211,14 +181,6 @@ static void test_forward__weights_of_bfloat16(void **state)
 
 /* ---- gradients ---- */
 
-static double largest(const float *x, int64_t n)
-{
-    double most = 0;
-    for (int64_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)x[i]));
-    return most;
-}
-
 /* Recorded gradients, whose names begin with `prefix`; returns how many there are. */
 static int64_t compare_gradients(const trial *t, const sheaf_safetensors *want, const char *prefix)
 {
@@ -227,15 +189,13 @@ static int64_t compare_gradients(const trial *t, const sheaf_safetensors *want, 
         const char *name = want->header.entry[e].name;
         if (strncmp(name, prefix, strlen(prefix)) != 0)
             continue;
-        int i = 0;
-        while (i < t->trained && strcmp(t->name[i], name + strlen(prefix)) != 0)
-            i++;
-        if (i == t->trained)
+        const int i = trained_at(t, name + strlen(prefix));
+        if (i < 0)
             fail_msg("%s: no gradient of it", name);
         int64_t n;
         float *x = values(want, name, &n);
         assert_int_equal(n, t->numel[i]);
-        compare(name, t->grad[i], x, n, GRADIENT * largest(x, n) + 1e-9, 0);
+        compare(name, t->grad[i], x, n, GRADIENT * largest_of(x, n) + 1e-9, 0);
         free(x);
         recorded++;
     }
@@ -255,28 +215,14 @@ static void compare_norms(const trial *t, const json_t *norms)
     }
     json_object_foreach((json_t *)norms, name, norm)
     { /* what has a gradient there has one here */
-        bool found = json_is_null(norm) || json_number_value(norm) == 0;
-        for (int i = 0; i < t->trained && !found; i++)
-            found = strcmp(t->name[i], name) == 0;
-        if (!found)
+        if (!json_is_null(norm) && json_number_value(norm) != 0 && trained_at(t, name) < 0)
             fail_msg("%s: no gradient", name);
     }
 }
 
-/* At every number of ranks, the same bytes; the first is returned. */
 static trial backward(const char *model, const char *adapter, const char *path)
 {
-    trial one = { 0 };
-    for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
-        trial t = run(model, adapter, path, few_ranks[r], SHEAF_F32, true);
-        for (int i = 0; i < t.trained && r > 0; i++)
-            CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
-        if (r == 0)
-            one = t;
-        else
-            release(&t);
-    }
-    return one;
+    return run_backward(model, adapter, path, few_ranks, ARRAY_LEN(few_ranks));
 }
 
 static void test_gradients__of_a_row_and_of_padded_ones(void **state)
@@ -406,15 +352,13 @@ static void compare_first_step(int m, const char *model, const char *row)
         snprintf(name, sizeof name, "%s", want->header.entry[e].name);
         if ((inner = strstr(name, ".default")) != NULL)
             memmove(inner, inner + 8, strlen(inner + 8) + 1);
-        int i = 0;
-        while (i < t.trained && strcmp(t.name[i], name) != 0)
-            i++;
-        if (i == t.trained)
+        const int i = trained_at(&t, name);
+        if (i < 0)
             fail_msg("%s: no gradient of it", name);
         int64_t n;
         float *x = values(want, want->header.entry[e].name, &n);
         assert_int_equal(n, t.numel[i]);
-        compare(name, t.grad[i], x, n, GRADIENT * largest(x, n), 0);
+        compare(name, t.grad[i], x, n, GRADIENT * largest_of(x, n), 0);
         free(x);
     }
     release(&t);
@@ -527,8 +471,7 @@ static sheaf__prompt lengthened(const sheaf__prompt *p, const int64_t *row, int6
 static void check_greedy(int m, const char *row)
 {
     sheaf_safetensors *want = record_of(model_dir[m], "single.safetensors");
-    int64_t *tokens = integers_of(want, "greedy_tokens"),
-            *context = integers_of(want, "context_length");
+    int64_t *tokens = integers(want, "greedy_tokens"), *context = integers(want, "context_length");
     const int64_t n = sheaf__safetensors_find(want, "greedy_tokens")->shape[0];
     char *model = strdup(in_dir(model_dir[m], "model"));
     sheaf__opened opened;
@@ -542,7 +485,7 @@ static void check_greedy(int m, const char *row)
     /* Where the ids have a few places for a picture, the rows stand in them already. */
     const int64_t length = sheaf__safetensors_find(want, "input_ids")->shape[1],
                   more = sheaf_data_seq(prompts.rows) - length;
-    int64_t *row_ids = integers_of(want, "input_ids");
+    int64_t *row_ids = integers(want, "input_ids");
     const sheaf__prompt prompt = lengthened(&prompts.prompt[0], row_ids, context[0], more);
     for (size_t r = 0; r < ARRAY_LEN(few_ranks); r++) {
         int32_t ids[64];
@@ -1000,5 +943,5 @@ int main(void)
         cmocka_unit_test(test_lora__recorded_runs),
         cmocka_unit_test(test_generation__greedy_tokens),
     };
-    return cmocka_run_group_tests(tests, find_successors, remove_scratch);
+    return cmocka_run_group_tests(tests, find_successors, forget_models);
 }

@@ -38,7 +38,7 @@ static inline bool exists(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* The folders of `root` that hold both files, at the end of model_dir. */
+/* The folders of `root` that hold both files (other NULL: the one), at the end of model_dir. */
 static inline void find_in(const char *root, const char *file, const char *other)
 {
     char **names;
@@ -46,12 +46,20 @@ static inline void find_in(const char *root, const char *file, const char *other
     CHECK_OK(sheaf__list_dir(&names, &count, root));
     for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
         char *dir = strdup(in_dir(root, names[i]));
-        if (exists(in_dir(dir, file)) && exists(in_dir(dir, other)))
+        if (exists(in_dir(dir, file)) && (other == NULL || exists(in_dir(dir, other))))
             model_dir[models++] = dir;
         else
             free(dir);
     }
     sheaf__names_free(names, count);
+}
+
+/* For the end of a group of tests that has a scratch folder. */
+static inline int forget_models(void **state)
+{
+    for (int m = 0; m < models; m++)
+        free(model_dir[m]);
+    return remove_scratch(state);
 }
 
 /* ---- recorded tensors ---- */
@@ -95,6 +103,13 @@ static inline int64_t *integer_rows(const sheaf_safetensors *file, const char *n
     return x;
 }
 
+/* The same; NULL where there is no such tensor. */
+static inline int64_t *integers(const sheaf_safetensors *file, const char *name)
+{
+    int64_t cols;
+    return sheaf__safetensors_find(file, name) == NULL ? NULL : integer_rows(file, name, &cols);
+}
+
 static inline json_t *json_of(const char *dir, const char *name)
 {
     json_t *object = json_load_file(in_dir(dir, name), 0, NULL);
@@ -131,6 +146,33 @@ typedef struct trial {
     int64_t *numel;
     int trained;
 } trial;
+
+/* The number of a stage; -1: there is none of the name. */
+static inline int stage_at(const trial *t, const char *name)
+{
+    for (int i = 0; i < t->stages; i++)
+        if (strcmp(t->stage_name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* The n numbers of a stage that must be there. */
+static inline const float *stage_of(const trial *t, const char *name, int64_t n)
+{
+    const int s = stage_at(t, name);
+    if (s < 0 || t->stage_numel[s] != n)
+        fail_msg("%s: %" PRId64 " numbers, not %" PRId64, name, s < 0 ? 0 : t->stage_numel[s], n);
+    return t->stage[s];
+}
+
+/* The number of a trained tensor; -1: there is none of the name. */
+static inline int trained_at(const trial *t, const char *name)
+{
+    for (int i = 0; i < t->trained; i++)
+        if (strcmp(t->name[i], name) == 0)
+            return i;
+    return -1;
+}
 
 typedef struct watched {
     stage at[MAX_STAGES];
@@ -176,16 +218,15 @@ static inline void keep_stages(trial *t, const watched *w, const sheaf__runner *
     const sheaf__kernels *k = r->model->context->device->kernels;
     for (int i = 0; i < w->count; i++) {
         const stage *s = &w->at[i];
-        int at = 0;
-        while (at < t->stages && strcmp(t->stage_name[at], s->name) != 0)
-            at++;
+        int at = stage_at(t, s->name);
         const bool split = strncmp(s->name, "attention", 9) == 0 ||
                            strncmp(s->name, "cross_attention", 15) == 0 ||
                            strncmp(s->name, "mlp", 3) == 0;
         const int64_t cols = s->value->cols,
                       rows = split ? r->options.rows * r->options.seq : s->value->rows;
-        if (at == t->stages) {
-            snprintf(t->stage_name[t->stages++], 64, "%s", s->name);
+        if (at < 0) {
+            at = t->stages++;
+            snprintf(t->stage_name[at], 64, "%s", s->name);
             t->stage[at] = calloc((size_t)(rows * cols), sizeof(float));
             t->stage_numel[at] = rows * cols;
         }
@@ -330,12 +371,40 @@ static inline void release(trial *t)
     free(t->numel);
 }
 
+/* Losses and gradients at each number of ranks, with the same bytes; those at the first. */
+static inline trial run_backward(const char *model, const char *adapter, const char *inputs,
+                                 const int *ranks, size_t count)
+{
+    trial one = { 0 };
+    for (size_t r = 0; r < count; r++) {
+        trial t = run(model, adapter, inputs, ranks[r], SHEAF_F32, true);
+        if (r == 0) {
+            one = t;
+            continue;
+        }
+        assert_int_equal(t.trained, one.trained);
+        CHECK_BYTES(model, &t.loss, &one.loss, sizeof t.loss);
+        for (int i = 0; i < t.trained; i++)
+            CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
+        release(&t);
+    }
+    return one;
+}
+
 static inline double norm_of(const float *x, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += (double)x[i] * x[i];
     return sqrt(sum);
+}
+
+static inline double largest_of(const float *x, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)x[i]));
+    return most;
 }
 
 static inline void compare(const char *what, const float *x, const float *want, int64_t n,
