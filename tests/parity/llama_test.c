@@ -8,8 +8,6 @@
  * 1e-4 relative, weights after five Adam steps 1e-4. */
 #include "tests/check.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -20,36 +18,14 @@
 #include "infer/generate.h"
 #include "models/team.h"
 #include "tests/golden.h"
+#include "tests/parity/recorded.h"
 #include "train/evaluate.h"
 #include "train/train.h"
 
-enum { MAX_MODELS = 64 };
-static char *model_dir[MAX_MODELS]; /* "ROOT/llama/tiny_llama" */
-static int models;
 static bool kin; /* the argument */
-
-/* "dir/name"; the last sixteen results stay valid. */
-static const char *in_dir(const char *dir, const char *name)
-{
-    static char *ring[16];
-    static int next;
-    char *joined = NULL;
-    if (asprintf(&joined, "%s/%s", dir, name) < 0)
-        fail_msg("out of memory");
-    char **slot = &ring[next++ % 16];
-    free(*slot);
-    return *slot = joined;
-}
-
-static bool exists(const char *path)
-{
-    return access(path, R_OK) == 0;
-}
 
 static int find_models(void **state)
 {
-    char **names;
-    int64_t count;
     const char *source = getenv("SHEAF_SOURCE_ROOT");
     char root[1536];
     snprintf(root, sizeof root, "%s%s",
@@ -57,12 +33,7 @@ static int find_models(void **state)
              : kin                 ? "."
                                    : golden("llama"),
              kin ? "/tests/data/families" : "");
-    CHECK_OK(sheaf__list_dir(&names, &count, root));
-    for (int64_t i = 0; i < count && models < MAX_MODELS; i++)
-        if (exists(in_dir(in_dir(root, names[i]), "hf/config.json")) &&
-            exists(in_dir(in_dir(root, names[i]), "fwd_inputs.safetensors")))
-            model_dir[models++] = strdup(in_dir(root, names[i]));
-    sheaf__names_free(names, count);
+    find_in(root, "hf/config.json", "fwd_inputs.safetensors");
     if (models == 0)
         fail_msg("no model under %s", root);
     return 0;
@@ -70,28 +41,17 @@ static int find_models(void **state)
 
 /* ---- recorded tensors ---- */
 
-typedef struct recording {
-    sheaf_safetensors *file;
-} recording;
-
-static recording record_of(const char *dir, const char *name)
-{
-    recording r;
-    CHECK_OK(sheaf__safetensors_open(&r.file, in_dir(dir, name)));
-    return r;
-}
-
 /* All elements as doubles (F32, I64, I32, I8), malloc'd. */
-static double *values(const recording *r, const char *name, int64_t *n)
+static double *values(const sheaf_safetensors *r, const char *name, int64_t *n)
 {
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(r->file, name);
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(r, name);
     if (e == NULL)
-        fail_msg("%s: no '%s'", r->file->path, name);
+        fail_msg("%s: no '%s'", r->path, name);
     const int64_t size = (int64_t)sheaf_dtype_bytes(e->dtype);
     char *raw = malloc((size_t)e->bytes + 1);
     *n = e->bytes / size;
     double *x = malloc((size_t)*n * sizeof *x + 1);
-    CHECK_OK(sheaf__safetensors_read(r->file, e, 0, raw, e->bytes));
+    CHECK_OK(sheaf__safetensors_read(r, e, 0, raw, e->bytes));
     for (int64_t i = 0; i < *n; i++)
         x[i] = e->dtype == SHEAF_F32   ? ((float *)raw)[i]
                : e->dtype == SHEAF_I64 ? (double)((int64_t *)raw)[i]
@@ -99,14 +59,6 @@ static double *values(const recording *r, const char *name, int64_t *n)
                                        : ((int32_t *)raw)[i];
     free(raw);
     return x;
-}
-
-static json_t *json_of(const char *dir, const char *name)
-{
-    json_t *object = json_load_file(in_dir(dir, name), 0, NULL);
-    if (object == NULL)
-        fail_msg("%s/%s: not JSON", dir, name);
-    return object;
 }
 
 /* ---- forward ---- */
@@ -172,11 +124,11 @@ static forward run_forward(const char *hf, const char *config, const char *adapt
 
 static void check_forward(const char *dir, const char *config)
 {
-    const recording in = record_of(dir, "fwd_inputs.safetensors"),
-                    out = record_of(dir, "fwd_outputs.safetensors");
+    sheaf_safetensors *in = record_of(dir, "fwd_inputs.safetensors"),
+                      *out = record_of(dir, "fwd_outputs.safetensors");
     json_t *info = json_of(dir, "info.json");
     int64_t n, nmask;
-    double *want = values(&out, "logits", &n), *mask = values(&in, "attention_mask", &nmask);
+    double *want = values(out, "logits", &n), *mask = values(in, "attention_mask", &nmask);
     forward one =
         run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 1);
     for (const int *ranks = kin ? (const int[]){ 2, 3, 5, 0 } : (const int[]){ 3, 0 }; *ranks > 0;
@@ -196,8 +148,8 @@ static void check_forward(const char *dir, const char *config)
     free(want);
     free(mask);
     free(one.logits);
-    sheaf__safetensors_close(in.file);
-    sheaf__safetensors_close(out.file);
+    sheaf__safetensors_close(in);
+    sheaf__safetensors_close(out);
 }
 
 static void test_forward__both_config_styles(void **state)
@@ -217,7 +169,7 @@ static void test_forward__both_config_styles(void **state)
 typedef struct gradients {
     const sheaf__opened *opened;
     const sheaf_data *data;
-    const recording *want;
+    const sheaf_safetensors *want;
     int ranks;
     int64_t compared;
 } gradients;
@@ -275,7 +227,7 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
     for (int i = 0; i < model->trained->count; i++) {
         const sheaf__trained *t = model->trained->item[i];
         int64_t size;
-        if (sheaf__safetensors_find(g->want->file, t->name) == NULL)
+        if (sheaf__safetensors_find(g->want, t->name) == NULL)
             continue;
         double *want = values(g->want, t->name, &size);
         for (int box = 0; box < t->count * sheaf__trained_parts(t); box++) {
@@ -309,18 +261,18 @@ static void test_gradients__equal_the_originals(void **state)
         for (int ranks = 1; ranks <= (kin ? 5 : 3); ranks += 2) {
             sheaf__opened opened;
             sheaf_data *data;
-            const recording want = record_of(model_dir[i], "fwd_grads.safetensors");
+            sheaf_safetensors *want = record_of(model_dir[i], "fwd_grads.safetensors");
             CHECK_OK(sheaf__open_model(
                 &opened,
                 &(sheaf__open_options){ .model = in_dir(model_dir[i], "hf"), .slices = 8 }));
             CHECK_OK(sheaf_data_open(&data, in_dir(model_dir[i], "fwd_inputs.safetensors"),
                                      &(sheaf_data_options){ .config = &opened.config }));
-            gradients g = { &opened, data, &want, ranks, 0 };
+            gradients g = { &opened, data, want, ranks, 0 };
             CHECK_OK(sheaf_comm_run_threads(ranks, gradient_rank, &g));
             assert_true(g.compared > (kin ? 20 : 1000));
             sheaf_data_close(data);
             sheaf__opened_close(&opened);
-            sheaf__safetensors_close(want.file);
+            sheaf__safetensors_close(want);
         }
 }
 
@@ -360,9 +312,9 @@ static const char *data_file(const char *name, const double *ids, const double *
 static void test_long_forward__last_positions(void **state)
 {
     for (int i = 0; i < models; i++) {
-        const recording r = record_of(model_dir[i], "long_forward.safetensors");
+        sheaf_safetensors *r = record_of(model_dir[i], "long_forward.safetensors");
         int64_t n, nlogits;
-        double *ids = values(&r, "input_ids", &n), *want = values(&r, "logits_last8", &nlogits);
+        double *ids = values(r, "input_ids", &n), *want = values(r, "logits_last8", &nlogits);
         const char *data = data_file("long.safetensors", ids, ids, NULL, 1, n);
         for (int ranks = 1; ranks <= 3; ranks += 2) {
             forward f = run_forward(in_dir(model_dir[i], "hf"), NULL, NULL, data, ranks);
@@ -373,7 +325,7 @@ static void test_long_forward__last_positions(void **state)
         }
         free(ids);
         free(want);
-        sheaf__safetensors_close(r.file);
+        sheaf__safetensors_close(r);
     }
 }
 
@@ -402,11 +354,11 @@ static void test_adapters__logits_without_merging(void **state)
                 free(dir);
                 continue;
             }
-            const recording r = record_of(dir, "logits.safetensors"),
-                            in = record_of(model_dir[i], "fwd_inputs.safetensors");
+            sheaf_safetensors *r = record_of(dir, "logits.safetensors"),
+                              *in = record_of(model_dir[i], "fwd_inputs.safetensors");
             int64_t n, nmask;
-            double *want = values(&r, "logits_row0", &n),
-                   *mask = values(&in, "attention_mask", &nmask);
+            double *want = values(r, "logits_row0", &n),
+                   *mask = values(in, "attention_mask", &nmask);
             for (int ranks = 1; ranks <= 3; ranks += 2) {
                 forward f = run_forward(in_dir(model_dir[i], "hf"), NULL, in_dir(dir, "adapter"),
                                         in_dir(model_dir[i], "fwd_inputs.safetensors"), ranks);
@@ -417,8 +369,8 @@ static void test_adapters__logits_without_merging(void **state)
             free(dir);
             free(want);
             free(mask);
-            sheaf__safetensors_close(r.file);
-            sheaf__safetensors_close(in.file);
+            sheaf__safetensors_close(r);
+            sheaf__safetensors_close(in);
         }
     assert_true(ran > 0 || kin);
 }
@@ -540,12 +492,12 @@ static void test_generation__greedy_cases(void **state)
 /* The batches that all trainings of a family see: [step, micro-batch, field, row, position]. */
 static const char *shared_batches_file(const char *dir, int64_t *rows_per_micro)
 {
-    const recording r = record_of(dir, "batches.safetensors");
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(r.file, "batches");
+    sheaf_safetensors *r = record_of(dir, "batches.safetensors");
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(r, "batches");
     assert_int_equal(e->ndim, 5);
     const int64_t times = e->shape[0] * e->shape[1], rows = e->shape[3], length = e->shape[4];
     int64_t n;
-    double *x = values(&r, "batches", &n), *all[3];
+    double *x = values(r, "batches", &n), *all[3];
     for (int f = 0; f < 3; f++) {
         all[f] = malloc((size_t)n * sizeof **all);
         for (int64_t k = 0; k < times; k++)
@@ -558,7 +510,7 @@ static const char *shared_batches_file(const char *dir, int64_t *rows_per_micro)
     for (int f = 0; f < 3; f++)
         free(all[f]);
     free(x);
-    sheaf__safetensors_close(r.file);
+    sheaf__safetensors_close(r);
     return path;
 }
 
@@ -566,7 +518,7 @@ static const char *shared_batches_file(const char *dir, int64_t *rows_per_micro)
 static const char *batches_file(const char *dir, int64_t steps, int64_t micros,
                                 int64_t *rows_per_micro)
 {
-    const recording of_run = record_of(dir, "batches.safetensors"), *r = &of_run;
+    sheaf_safetensors *r = record_of(dir, "batches.safetensors");
     static const char *const field[3] = { "input_ids", "labels", "attention_mask" };
     double *all[3] = { 0 };
     int64_t n = 0, used[3] = { 0 }, length = 0;
@@ -576,7 +528,7 @@ static const char *batches_file(const char *dir, int64_t steps, int64_t micros,
             snprintf(name, sizeof name, "step%lld.micro%lld.%s", (long long)(k / micros),
                      (long long)(k % micros), field[f]);
             double *x = values(r, name, &n);
-            const sheaf_safetensors_entry *e = sheaf__safetensors_find(r->file, name);
+            const sheaf_safetensors_entry *e = sheaf__safetensors_find(r, name);
             *rows_per_micro = e->shape[0];
             length = e->shape[1];
             all[f] = realloc(all[f], (size_t)(used[f] + n) * sizeof *x);
@@ -588,7 +540,7 @@ static const char *batches_file(const char *dir, int64_t steps, int64_t micros,
         data_file("batches.safetensors", all[0], all[1], all[2], used[0] / length, length);
     for (int f = 0; f < 3; f++)
         free(all[f]);
-    sheaf__safetensors_close(r->file);
+    sheaf__safetensors_close(r);
     return path;
 }
 
@@ -611,11 +563,11 @@ static void on_event(void *self, const sheaf_event *event)
                1e-12);
 }
 
-static void compare_all(sheaf_source *got, const recording *want, const char *strip,
+static void compare_all(sheaf_source *got, const sheaf_safetensors *want, const char *strip,
                         const char *replace, double tolerance)
 {
-    for (int64_t i = 0; i < want->file->header.count; i++) {
-        const sheaf_safetensors_entry *e = &want->file->header.entry[i];
+    for (int64_t i = 0; i < want->header.count; i++) {
+        const sheaf_safetensors_entry *e = &want->header.entry[i];
         const char *tail =
             strncmp(e->name, strip, strlen(strip)) == 0 ? e->name + strlen(strip) : NULL;
         if (tail == NULL)
@@ -646,19 +598,20 @@ static int by_name(const void *a, const void *b)
 
 /* Of each tensor of `like` that is there, in the order of names, eight elements of its weight and
  * moments: the form that make_families.py beside the recordings says. */
-static void compare_sample(sheaf_source *got, const recording *like, const recording *want)
+static void compare_sample(sheaf_source *got, const sheaf_safetensors *like,
+                           const sheaf_safetensors *want)
 {
     static const char *const what[] = { "master", "exp_avg", "exp_avg_sq" };
-    const int64_t count = like->file->header.count;
+    const int64_t count = like->header.count;
     const char **names = malloc((size_t)count * sizeof *names + 1);
     for (int64_t i = 0; i < count; i++)
-        names[i] = like->file->header.entry[i].name;
+        names[i] = like->header.entry[i].name;
     qsort(names, (size_t)count, sizeof *names, by_name);
     for (size_t w = 0; w < ARRAY_LEN(what); w++) {
         int64_t n, row = 0;
         double *x = values(want, what[w], &n);
         for (int64_t i = 0; i < count; i++) {
-            const sheaf_safetensors_entry *e = sheaf__safetensors_find(like->file, names[i]);
+            const sheaf_safetensors_entry *e = sheaf__safetensors_find(like, names[i]);
             char name[512];
             snprintf(name, sizeof name, "%s/%s", what[w], names[i]);
             if (got->find(got, name) == NULL)
@@ -762,28 +715,28 @@ static void check_training(const char *dir, sheaf_method method, int ranks)
     sheaf_source *state;
     CHECK_OK(sheaf_checkpoint_open(&checkpoint, result.checkpoint));
     CHECK_OK(sheaf__checkpoint_source(&state, checkpoint));
-    const recording final = record_of(lora  ? run_dir
-                                      : kin ? hf
-                                            : run_dir,
-                                      lora  ? "adapter_final/adapter_model.safetensors"
-                                      : kin ? "model.safetensors"
-                                            : "final_model.safetensors"),
-                    rest = record_of(run_dir, kin    ? "sample.safetensors"
-                                              : lora ? "final_adam_state.safetensors"
-                                                     : "final_adam_state_part.safetensors");
+    sheaf_safetensors *final = record_of(lora  ? run_dir
+                                         : kin ? hf
+                                               : run_dir,
+                                         lora  ? "adapter_final/adapter_model.safetensors"
+                                         : kin ? "model.safetensors"
+                                               : "final_model.safetensors"),
+                      *rest = record_of(run_dir, kin    ? "sample.safetensors"
+                                                 : lora ? "final_adam_state.safetensors"
+                                                        : "final_adam_state_part.safetensors");
     if (lora || !kin)
-        compare_all(state, &final, "", "master/", 1e-4);
+        compare_all(state, final, "", "master/", 1e-4);
     if (kin)
-        compare_sample(state, &final, &rest);
+        compare_sample(state, final, rest);
     else {
-        compare_all(state, &rest, "exp_avg.", "exp_avg/", 1e-5);
-        compare_all(state, &rest, "exp_avg_sq.", "exp_avg_sq/", 1e-5);
+        compare_all(state, rest, "exp_avg.", "exp_avg/", 1e-5);
+        compare_all(state, rest, "exp_avg_sq.", "exp_avg_sq/", 1e-5);
     }
     state->close(state);
     sheaf_checkpoint_close(checkpoint);
     sheaf_train_result_release(&result);
-    sheaf__safetensors_close(final.file);
-    sheaf__safetensors_close(rest.file);
+    sheaf__safetensors_close(final);
+    sheaf__safetensors_close(rest);
     json_decref(log);
     free(train);
     free(run_dir);
@@ -829,10 +782,10 @@ static char *merged_model(const char *dir)
 
 static void check_adapted(const char *dir)
 {
-    const recording r = record_of(dir, "lora/logits_final.safetensors"),
-                    in = record_of(dir, "fwd_inputs.safetensors");
+    sheaf_safetensors *r = record_of(dir, "lora/logits_final.safetensors"),
+                      *in = record_of(dir, "fwd_inputs.safetensors");
     int64_t n, nmask;
-    double *want = values(&r, "logits_adapter", &n), *mask = values(&in, "attention_mask", &nmask);
+    double *want = values(r, "logits_adapter", &n), *mask = values(in, "attention_mask", &nmask);
     for (int ranks = 1; ranks <= (kin ? 5 : 3); ranks += 2) {
         forward f = run_forward(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"),
                                 in_dir(dir, "fwd_inputs.safetensors"), ranks);
@@ -841,8 +794,8 @@ static void check_adapted(const char *dir)
     }
     free(want);
     free(mask);
-    sheaf__safetensors_close(r.file);
-    sheaf__safetensors_close(in.file);
+    sheaf__safetensors_close(r);
+    sheaf__safetensors_close(in);
 }
 
 static void test_adapters__trained_and_merged_generation(void **state)
@@ -886,15 +839,15 @@ static void test_ropes__logits_at_both_lengths(void **state)
                                          "longrope_factor" };
     const char *source = getenv("SHEAF_SOURCE_ROOT");
     char *dir = strdup(in_dir(source == NULL ? "." : source, "tests/data/families/ropes"));
-    const recording r = record_of(dir, "logits.safetensors");
+    sheaf_safetensors *r = record_of(dir, "logits.safetensors");
     int64_t n, nlogits;
-    double *ids = values(&r, "input_ids", &n);
+    double *ids = values(r, "input_ids", &n);
     for (size_t t = 0; t < ARRAY_LEN(types); t++)
         for (int64_t length = 12; length <= 40; length += 28) {
             char name[64], config[64];
             snprintf(name, sizeof name, "%s.%d", types[t], (int)length);
             snprintf(config, sizeof config, "%s.json", types[t]);
-            double *want = values(&r, name, &nlogits);
+            double *want = values(r, name, &nlogits);
             const char *data = data_file("rope.safetensors", ids, ids, NULL, 1, length);
             forward f =
                 run_forward_of(in_dir(dir, "hf"), in_dir(dir, config), NULL, data, 1, length);
@@ -905,7 +858,7 @@ static void test_ropes__logits_at_both_lengths(void **state)
         }
     free(ids);
     free(dir);
-    sheaf__safetensors_close(r.file);
+    sheaf__safetensors_close(r);
 }
 
 int main(int argc, char **argv)

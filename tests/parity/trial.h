@@ -6,53 +6,14 @@
 #include "tests/check.h"
 
 #include <math.h>
-#include <unistd.h>
 
-#include "base/file.h"
-#include "base/json.h"
-#include "formats/safetensors.h"
 #include "models/open.h"
 #include "tests/files.h"
+#include "tests/parity/recorded.h"
 #include "train/runner.h"
 
-enum { MAX_MODELS = 32, MAX_STAGES = 512 };
-static char *model_dir[MAX_MODELS];
-static int models;
+enum { MAX_STAGES = 512 };
 static const int ranks_to_try[] = { 1, 2, 3, 8 };
-
-/* "dir/name"; the last sixteen results stay valid. */
-static inline const char *in_dir(const char *dir, const char *name)
-{
-    static char *ring[16];
-    static int next;
-    char *joined = NULL;
-    if (asprintf(&joined, "%s/%s", dir, name) < 0)
-        fail_msg("out of memory");
-    char **slot = &ring[next++ % 16];
-    free(*slot);
-    return *slot = joined;
-}
-
-static inline bool exists(const char *path)
-{
-    return access(path, R_OK) == 0;
-}
-
-/* The folders of `root` that hold both files (other NULL: the one), at the end of model_dir. */
-static inline void find_in(const char *root, const char *file, const char *other)
-{
-    char **names;
-    int64_t count;
-    CHECK_OK(sheaf__list_dir(&names, &count, root));
-    for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
-        char *dir = strdup(in_dir(root, names[i]));
-        if (exists(in_dir(dir, file)) && (other == NULL || exists(in_dir(dir, other))))
-            model_dir[models++] = dir;
-        else
-            free(dir);
-    }
-    sheaf__names_free(names, count);
-}
 
 /* For the end of a group of tests that has a scratch folder. */
 static inline int forget_models(void **state)
@@ -63,13 +24,6 @@ static inline int forget_models(void **state)
 }
 
 /* ---- recorded tensors ---- */
-
-static inline sheaf_safetensors *record_of(const char *dir, const char *name)
-{
-    sheaf_safetensors *file;
-    CHECK_OK(sheaf__safetensors_open(&file, in_dir(dir, name)));
-    return file;
-}
 
 /* The n floats of a recorded tensor, malloc'd; NULL and 0 when there is none of the name. */
 static inline float *values(const sheaf_safetensors *file, const char *name, int64_t *n)
@@ -108,14 +62,6 @@ static inline int64_t *integers(const sheaf_safetensors *file, const char *name)
 {
     int64_t cols;
     return sheaf__safetensors_find(file, name) == NULL ? NULL : integer_rows(file, name, &cols);
-}
-
-static inline json_t *json_of(const char *dir, const char *name)
-{
-    json_t *object = json_load_file(in_dir(dir, name), 0, NULL);
-    if (object == NULL)
-        fail_msg("%s/%s: not JSON", dir, name);
-    return object;
 }
 
 /* ---- one run ---- */
