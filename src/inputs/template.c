@@ -73,8 +73,8 @@ sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, con
         sheaf_status *unknown = sheaf__template_find(out, name, config);
         *from_model = unknown == NULL;
         if (unknown != NULL) /* another program may support it */
-            sheaf_warn(events, "the config's %s '%s' is none of base, chat, vqa and chat_old", key,
-                       name);
+            sheaf_warn(events, "the config's %s '%s' is not %s", key, name,
+                       sheaf_status_expected(unknown));
         sheaf_status_free(unknown);
     }
     json_decref(object);
