@@ -443,7 +443,7 @@ void sheaf__codec_set_stops(sheaf__codec *w, const int64_t *id, int n)
     add_family_stop(w);
 }
 
-void sheaf__codec_stops(int64_t stop[SHEAF_MAX_EOS + 3], int *nstop, int *nturn,
+void sheaf__codec_stops(int64_t stop[SHEAF__MOST_STOPS], int *nstop, int *nturn,
                         const sheaf__codec *w)
 {
     memcpy(stop, w->stop, (size_t)w->nstop * sizeof *stop);

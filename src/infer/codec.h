@@ -23,6 +23,9 @@
 #define SHEAF__USER "user"
 #define SHEAF__ASSISTANT "assistant"
 
+/* Ids that end an answer: the config's, the tokenizer's, the family's and the template's. */
+enum { SHEAF__MOST_STOPS = SHEAF_MAX_EOS + 3 };
+
 typedef struct sheaf__codec {
     const sheaf_config *config; /* borrowed */
     /* One of them, or neither: bytes, or no tokenizer, see sheaf__codec_check_tokenizer(). */
@@ -37,7 +40,7 @@ typedef struct sheaf__codec {
     bool today;           /* `chat` writes today's */
     int32_t end;          /* the token that ends an answer by `chat`; -1 = none */
     const char *end_text; /* if that is not a token: the text that ends it; NULL = none */
-    int64_t stop[SHEAF_MAX_EOS + 2]; /* [nstop] ids that end any answer */
+    int64_t stop[SHEAF__MOST_STOPS - 1]; /* [nstop] ids that end any answer */
     int nstop;
     int64_t max_length;               /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;                 /* the config's, else the tokenizer's; -1 = none */
@@ -148,7 +151,7 @@ void sheaf__codec_add_without_nul(sheaf_text *text, const char *bytes, size_t si
  *   both ends and, if the template has thoughts, the blanks around them; any_case: also ignoring
  *   ASCII case. NULL equals nothing. */
 void sheaf__codec_set_stops(sheaf__codec *codec, const int64_t *id, int n);
-void sheaf__codec_stops(int64_t stop[SHEAF_MAX_EOS + 3], int *nstop, int *nturn,
+void sheaf__codec_stops(int64_t stop[SHEAF__MOST_STOPS], int *nstop, int *nturn,
                         const sheaf__codec *codec);
 bool sheaf__codec_is_stop(const sheaf__codec *codec, int64_t id, bool laid_out);
 sheaf_status *sheaf__codec_answer(char **out, const sheaf__codec *codec, bool laid_out,

@@ -156,7 +156,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
     const sheaf__answer_job *w = r->w;
     const sheaf__answer_options *a = w->a;
     const bool listens = r->first && (a->on_token != NULL || a->on_text != NULL);
-    int64_t stop[SHEAF_MAX_EOS + 3];
+    int64_t stop[SHEAF__MOST_STOPS];
     int nstop, nturn;
     sheaf__codec_stops(stop, &nstop, &nturn, a->codec);
     sheaf__generate_options how = a->generate;
