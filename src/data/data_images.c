@@ -323,15 +323,6 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
     most->seq = many < n || of.with == 0 ? data->longest : of.longest[1];
 }
 
-void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n)
-{
-    int32_t next = 0;
-    for (int64_t t = 0; t < n; t++) {
-        next += t > 0 && !(patch[t] && patch[t - 1]);
-        position[t] = next;
-    }
-}
-
 sheaf_status *sheaf__data_images_share_positions(sheaf_data *data, const sheaf_config *config)
 {
     if (!data->images->place.one_position)
@@ -423,10 +414,10 @@ sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data
 int64_t sheaf__data_images_memory(const sheaf_data *data)
 {
     const sheaf__data_images *images = data->images;
-    const int64_t sizes = images->size == NULL ? 0
-                                               : images->first[data->rows] * images->towers *
-                                                     (int64_t)sizeof *images->size;
-    return images->memory + sizes +
+    const int64_t of_one =
+        (images->size == NULL ? 0 : images->towers * (int64_t)sizeof *images->size) +
+        (images->frame == NULL ? 0 : (int64_t)sizeof *images->frame);
+    return images->memory + (of_one == 0 ? 0 : images->first[data->rows] * of_one) +
            data->rows * (int64_t)(sizeof *images->hash + sizeof *images->first +
                                   sizeof *images->expert_rows);
 }

@@ -95,6 +95,3 @@ sheaf_status *sheaf__data_images_share_positions(sheaf_data *data, const sheaf_c
  * and its mask: sheaf__grid_positions(). Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__data_images_axes(int32_t *position, int64_t stride, int64_t n,
                                       const sheaf_data *data, int64_t row);
-/* sheaf__data_images_positions - position ids from the patches: a counter that does not advance
- * from patch to patch. */
-void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n);

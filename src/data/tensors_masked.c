@@ -103,6 +103,16 @@ static sheaf_status *check_types(sheaf__tensors *in)
     return st;
 }
 
+/* Position ids of a row from its patches: a counter that does not advance from patch to patch. */
+static void count_positions(int32_t *position, const uint8_t *patch, int64_t n)
+{
+    int32_t next = 0;
+    for (int64_t t = 0; t < n; t++) {
+        next += t > 0 && !(patch[t] && patch[t - 1]);
+        position[t] = next;
+    }
+}
+
 /* Masks that the file leaves out follow from those it has. */
 sheaf_status *sheaf__masked_places(sheaf__tensors *in)
 {
@@ -129,8 +139,7 @@ sheaf_status *sheaf__masked_places(sheaf__tensors *in)
         for (int64_t i = 0; i < data->tokens; i++) /* those that use experts, but BOI, the first */
             patch[i] = images->expert[i] && i % in->length != 0 && images->expert[i - 1];
     for (int64_t r = 0; r < in->rows && st == NULL; r++)
-        sheaf__data_images_positions(data->position + r * in->length, patch + r * in->length,
-                                     in->length);
+        count_positions(data->position + r * in->length, patch + r * in->length, in->length);
     free(patch);
     return st;
 }
