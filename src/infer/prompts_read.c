@@ -409,7 +409,7 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
                                   const sheaf_config *config, const sheaf_data *data, int64_t row)
 {
     const size_t n = (size_t)(r->context - r->begin);
-    int64_t rows = 0; /* number of images before the answer */
+    int64_t rows = 0; /* positions of images before the answer */
     while (rows < r->image_rows && r->batch.image_row[rows] < r->context)
         rows++;
     const bool any = r->image_rows > 0,

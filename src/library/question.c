@@ -120,10 +120,9 @@ static sheaf_status *check_count(const sheaf_config *config, int64_t count)
 static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config, const asked *a,
                             const sheaf_events *events)
 {
-    sheaf__viewing viewing = { 0 };
+    sheaf__viewing viewing;
     sheaf__sliced s;
-    if (sheaf__pictures_of(config) != NULL)
-        sheaf__viewing_of(&viewing, config);
+    sheaf__viewing_of(&viewing, config);
     if (viewing.form.resolution == 0 && viewing.form.most == 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--images");
         sheaf_expected(st, "a number alone: %s makes every picture as large as its tower",
