@@ -25,16 +25,6 @@ sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in)
                              in->data->images->towers);
 }
 
-sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, int64_t row, int64_t begin)
-{
-    if (!SHEAF_GROW(&in->image, &in->image_capacity, in->images + 1))
-        return sheaf__data_no_memory(in->images);
-    in->image[in->images] =
-        (sheaf__found_image){ .row = row, .begin = begin, .number = in->images };
-    in->images++;
-    return NULL;
-}
-
 /* Sets embed, first and size from in->image. */
 static sheaf_status *place(sheaf__tensors *in)
 {

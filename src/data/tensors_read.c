@@ -134,3 +134,13 @@ sheaf_status *sheaf__pixels_check(const float *pixels, const sheaf_safetensors_e
                                    : "inf");
     return sheaf_try_this(st, "what made this file wrote them there: make this picture again");
 }
+
+sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, int64_t row, int64_t begin)
+{
+    if (!SHEAF_GROW(&in->image, &in->image_capacity, in->images + 1))
+        return sheaf__data_no_memory(in->images);
+    in->image[in->images] =
+        (sheaf__found_image){ .row = row, .begin = begin, .number = in->images };
+    in->images++;
+    return NULL;
+}
