@@ -1,7 +1,7 @@
 /* peak.c - runs a command and prints the most memory it ever had resident, in bytes:
  *     peak COMMAND ARGUMENT...
- * The command's output is dropped; its exit code becomes this program's. What wait4() tells
- * is the kernel's high-water mark of the process, the VmHWM of /proc. */
+ * What it prints is dropped, but not its errors; its exit code becomes this program's. What
+ * wait4() tells is the kernel's high-water mark of the process, the VmHWM of /proc. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -16,7 +16,6 @@ int main(int argc, char **argv)
     if (child == 0) {
         const int nowhere = open("/dev/null", O_WRONLY);
         dup2(nowhere, 1);
-        dup2(nowhere, 2);
         execvp(argv[1], argv + 1);
         _exit(127);
     }

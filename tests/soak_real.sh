@@ -35,8 +35,9 @@ planned() {
     check "$name: planned as it is" awk -v p="${plan:-0}" -v r="$peak" -v b="$base" 'BEGIN { u = r - b; exit !(p + 2097152 >= u && p <= 1.05 * u + 1048576) }'
 }
 
-# real_model NAME CONFIG GB MERGED_GB LAYER DATA FLAG...: with a byte tokenizer, so that texts need no file of their own. Two
-# ranks keep less for backward, which changes no byte: CogVLM's would need 22.9 GiB.
+# real_model NAME CONFIG GB MERGED_GB LAYER DATA FLAG...: with a byte tokenizer, so that texts need no file of their own;
+# $look: the flags of a picture, where the model has one. Two ranks keep less for backward, which changes no byte: CogVLM's would
+# need 22.9 GiB.
 real_model() {
     local name=$1 config=$2 gb=$3 merged=$4 layer=$5 data=$6 run=$real/run flags
     shift 6
@@ -52,7 +53,7 @@ real_model() {
         cp -r "$run" "$run.2" && rm -rf "$run.2/adapter" "$run.2/checkpoints/step-00000003" &&
         timed "step 3 again, T = 2" train "${flags[@]}" --checkpointing --out "$run.2" --steps 3 --save-every 2 --keep 9 --resume --tp 2 &&
         check "$name: the adapter of the unbroken run" cmp "$run/adapter/adapter_model.safetensors" "$run.2/adapter/adapter_model.safetensors" &&
-        timed "16 tokens" generate "$real/base" --adapter "$run/adapter" --prompt "What is the number?" --max-new 16 --greedy --dtype bfloat16 &&
+        timed "16 tokens" generate "$real/base" --adapter "$run/adapter" --prompt "What is the number?" "${look[@]}" --max-new 16 --greedy --dtype bfloat16 &&
         space $((merged + 3)) &&
         timed merge merge "$real/base" "$run/adapter" "$real/merged" &&
         check "$name: merged as PEFT does it" build/bench-venv/bin/python -B tests/merged_range.py "$real/base" "$run/adapter" "$real/merged" "$layer"
@@ -80,8 +81,9 @@ mkdir -p "$real"
 find "$real/day/train" -type f | sort | awk -v ask='What is the number?' -f demo/pairs.awk >"$real/pairs.json"
 make_tokens "$real/text.jsonl" 8 254
 configs=$SHEAF_SOURCE_ROOT/tests/data/configs
-ids=
+ids= look=()
 real_model llama-2-7b "$configs/llama-2-7b.json" 5 14 0 "$real/text.jsonl" --seq 256
+look=(--image "$(find "$real/day/train" -name '*.jpg' | sort | head -n 1)")
 ids=' "pad_token_id": 258, "im_start_token": 259, "im_end_token": 260, "slice_start_token": 261, "slice_end_token": 262, "unk_token": 263, "im_id_start_token": 264, "im_id_end_token": 265,'
 real_model minicpmv-2.6 "$configs/minicpmv-2.6.json" 7 17 0 "$real/pairs.json"
 ids=
