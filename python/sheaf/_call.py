@@ -1,0 +1,159 @@
+"""Calls that take long: callbacks into Python, events, and Ctrl-C."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, TypeVar
+
+from . import _structs as c
+from ._library import check, decoded, error_of, lib
+from .errors import Stopped
+
+log = logging.getLogger("sheaf")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the optimizer is done."""
+
+    step: int  # from 1
+    steps: int  # of the whole run
+    loss: float  # NaN: no token of this step had a label
+    grad_norm: float
+    lr: float
+    tokens: int
+    seconds: float
+    memory: int  # bytes of the fullest rank; 0: not known
+    skipped: bool  # a float16 step whose gradients were not finite
+    loss_scale: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The model was judged between two steps."""
+
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+    tokens: int
+    seconds: float
+    best: bool
+
+
+@dataclass(frozen=True)
+class Event:
+    """What an operation reports while it runs."""
+
+    kind: str  # "note", "warning", "step", "progress" or "evaluation"
+    text: str  # of a note, a warning; units of progress
+    done: int = 0  # of progress
+    total: int = 0
+    step: Optional[Step] = None
+    evaluation: Optional[Evaluation] = None
+
+
+KINDS = ("note", "warning", "step", "progress", "evaluation")
+
+
+def copied(kind: Any, struct: Any) -> Any:
+    return kind(**{name: getattr(struct, name) for name in kind.__dataclass_fields__})
+
+
+def event_of(struct: Any) -> Event:
+    kind = KINDS[struct.kind] if 0 <= struct.kind < len(KINDS) else "note"
+    return Event(
+        kind,
+        decoded(struct.text),
+        struct.done,
+        struct.total,
+        copied(Step, struct.step) if kind == "step" else None,
+        copied(Evaluation, struct.evaluation) if kind == "evaluation" else None,
+    )
+
+
+def logged(event: Event) -> None:
+    """Where the caller takes no events: warnings and notes go to the logger "sheaf"."""
+    if event.kind in ("note", "warning"):
+        log.log(logging.WARNING if event.kind == "warning" else logging.INFO, "%s", event.text)
+
+
+class Call:
+    """One call of the library: what can stop it, and what its callbacks raised.
+
+    In the main thread it runs in a thread of its own, as Python notices Ctrl-C only where Python runs: then it is asked
+    to stop, and KeyboardInterrupt is raised once it has. What a callback raises stops it too.
+    """
+
+    def __init__(self, on_event: Optional[Callable[[Event], None]] = None) -> None:
+        control = ctypes.c_void_p()
+        check(lib.sheaf_control_new(ctypes.byref(control)))
+        self.control = control
+        self.raised: Optional[BaseException] = None
+        self._lock = threading.Lock()
+        take = logged if on_event is None else on_event
+
+        def emit(_context: Any, event: Any) -> None:
+            self.guarded(None, lambda: take(event_of(c.sheaf_event.from_address(event))))
+
+        self._emit = c.EMIT(emit)  # lives as long as the call
+        self.events = ctypes.pointer(c.sheaf_events(self._emit, None))
+
+    def __enter__(self) -> "Call":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        lib.sheaf_control_free(self.control)
+
+    def stop(self) -> None:
+        lib.sheaf_control_stop(self.control)
+
+    def guarded(self, otherwise: Result, function: Callable[[], Result]) -> Result:
+        """What a callback returns; what it raises is kept, and the call stopped."""
+        try:
+            return function()
+        except BaseException as raised:
+            with self._lock:
+                if self.raised is None:
+                    self.raised = raised
+            self.stop()
+            return otherwise
+
+    def _finish(self, function: Callable[[], Optional[int]]) -> Optional[int]:
+        if threading.current_thread() is not threading.main_thread():
+            return function()
+        status: List[Optional[int]] = []
+        failed: List[BaseException] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                status.append(function())
+            except BaseException as error:
+                failed.append(error)
+            done.set()
+
+        threading.Thread(target=work, name="sheaf").start()
+        while not done.is_set():
+            try:
+                done.wait()
+            except BaseException as raised:  # KeyboardInterrupt, or what another signal's handler raises
+                self.raised = self.raised or raised
+                self.stop()
+        if failed:
+            raise failed[0]
+        return status[0]
+
+    def run(self, function: Callable[[], Optional[int]], undo: Callable[[], None] = lambda: None) -> None:
+        """Calls what returns a status. `undo` frees the result of a call that succeeded when there is something to raise."""
+        error = error_of(self._finish(function))
+        if self.raised is not None:
+            if error is None:
+                undo()
+            raise self.raised from (None if isinstance(error, Stopped) else error)
+        if error is not None:
+            raise error

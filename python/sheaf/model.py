@@ -1,0 +1,226 @@
+"""A model that answers: loaded once, asked as often as wanted (include/sheaf/generate.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import weakref
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _structs as c
+from . import arrays
+from ._call import Call
+from ._library import StrPath, check, chosen, decoded, dtype_number, encoded, lib, texts
+from .weights import QUANTIZE, OnEvent
+
+ENDINGS = ("length", "token", "text", "stopped")
+SUMS = ("pairs", "tiles", "mma8", "mma16")
+
+# A text to continue or to ask; ids of tokens; the messages of a conversation.
+Prompt = Union[str, Sequence[int], Sequence[Mapping[str, Any]]]
+
+
+class Answer:
+    """What a model answered."""
+
+    def __init__(self, at: int) -> None:
+        self._at = ctypes.c_void_p(at)
+        weakref.finalize(self, lib.sheaf_answer_free, self._at)
+
+    @property
+    def text(self) -> Optional[str]:
+        """None for a model without text."""
+        text = lib.sheaf_answer_text(self._at)
+        return None if text is None else decoded(text)
+
+    @property
+    def tokens(self) -> Any:
+        """The ids of the new tokens, not copied: a NumPy array of int32, or a memoryview."""
+        n = ctypes.c_int64()
+        at = lib.sheaf_answer_tokens(self._at, ctypes.byref(n))
+        return arrays.lent(at or 0, "I32", n.value, self)
+
+    @property
+    def logprobs(self) -> Any:
+        """The natural logarithm of each token's probability, not copied; None where it was not asked for."""
+        at = lib.sheaf_answer_logprobs(self._at)
+        return None if at is None else arrays.lent(at, "F32", len(self.tokens), self)
+
+    def top(self, i: int) -> List[Tuple[int, float]]:
+        """The most probable tokens in place of token `i` with their logarithms; empty where they were not asked for."""
+        n, logs = ctypes.c_int64(), ctypes.POINTER(ctypes.c_float)()
+        ids = lib.sheaf_answer_top(self._at, i, ctypes.byref(n), ctypes.byref(logs))
+        return [(ids[k], logs[k]) for k in range(n.value)] if ids else []
+
+    @property
+    def ending(self) -> str:
+        """Why it is over: "length", "token", "text" (one of `stop`) or "stopped"."""
+        return ENDINGS[lib.sheaf_answer_ending(self._at)]
+
+
+class Model:
+    """A loaded model, or the result of a training run; close() or `with` frees it."""
+
+    def __init__(
+        self,
+        model: StrPath,
+        *,
+        adapter: Optional[StrPath] = None,
+        config: Optional[StrPath] = None,
+        tokenizer: Optional[StrPath] = None,
+        prompt_template: Optional[str] = None,
+        dtype: Optional[str] = None,
+        tp: int = 0,
+        threads: int = 0,
+        place: Optional[str] = None,
+        positions: int = 0,
+        force: bool = False,
+        slices: int = 0,
+        sums: Optional[str] = None,
+        dp: int = 0,
+        date: Optional[str] = None,
+        device: Optional[str] = None,
+        quantize: Optional[str] = None,
+        on_event: OnEvent = None,
+    ) -> None:
+        # The model sends events until it is closed, so it keeps the call that takes them.
+        self._call = Call(on_event)
+        weakref.finalize(self, lib.sheaf_control_free, self._call.control)
+        how = c.sheaf_model_open_options(
+            model=encoded(model),
+            adapter=encoded(adapter),
+            config=encoded(config),
+            tokenizer=encoded(tokenizer),
+            prompt_template=encoded(prompt_template),
+            dtype=dtype_number(dtype),
+            tp=tp,
+            threads=threads,
+            place=encoded(place),
+            positions=positions,
+            force=force,
+            events=self._call.events,
+            slices=slices,
+            sums=chosen("sums", sums, SUMS),
+            dp=dp,
+            date=encoded(date),
+            device=encoded(device),
+            quantize=chosen("quantize", quantize, QUANTIZE),
+        )
+        at = ctypes.c_void_p()
+        self._call.run(
+            lambda: lib.sheaf_model_open(ctypes.byref(at), ctypes.byref(how)), lambda: lib.sheaf_model_close(at)
+        )
+        self._at = at
+        self._closed = weakref.finalize(self, lib.sheaf_model_close, at)
+        it = c.sheaf_model_facts()
+        check(lib.sheaf_model_info(ctypes.byref(it), at))
+        self.family: str = decoded(it.family)
+        self.positions: int = it.positions  # most of prompt and answer
+        self.pictures: int = it.pictures  # that a conversation may show; 0: the model sees none
+
+    def close(self) -> None:
+        self._closed()
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def generate(self, prompt: Prompt, *, images: Sequence[StrPath] = (), **how: Any) -> Answer:
+        """The answer to one prompt; `how` as of generate_all()."""
+        return self.generate_all([prompt], images=[images], **how)[0]
+
+    def generate_all(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        images: Optional[Sequence[Sequence[StrPath]]] = None,
+        max_new: int = 0,
+        temperature: float = 0,
+        top_k: int = 0,
+        top_p: float = 0,
+        repetition_penalty: float = 0,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        top_logprobs: int = 0,
+        system: Optional[str] = None,
+        model_defaults: bool = False,
+        as_long_as_fits: bool = False,
+        partial: bool = False,
+        batch: int = 0,
+        max_length: int = 0,
+        on_text: Optional[Callable[[int, str], None]] = None,
+        on_event: OnEvent = None,
+    ) -> List[Answer]:
+        """Several prompts, in batches; each answer is what the prompt gets alone, but that sampling also depends on its
+        number.
+
+        `images[i]` are the pictures of prompt i. `on_text(i, text)` hears of an answer's text as it comes. Without
+        `temperature` it is always the most probable token. Ctrl-C ends it; with `partial`, on_text may raise to end it
+        too. Fields of sheaf_model_generate_options say more.
+        """
+        if not self._closed.alive:
+            raise ValueError("the model is closed")
+        if isinstance(prompts, str):
+            raise TypeError("prompts: a list of prompts; generate() takes one")
+        if images is not None and len(images) != len(prompts):
+            raise ValueError(f"images: {len(prompts)} lists, one for each prompt, not {len(images)}")
+        count = len(prompts)
+        if count == 0:
+            return []
+        array = (c.sheaf_model_prompt * count)()
+        for i, prompt in enumerate(prompts):
+            _fill(array[i], prompt, [] if images is None else images[i])
+        out = (ctypes.c_void_p * count)()
+
+        def free() -> None:
+            for answer in out:
+                lib.sheaf_answer_free(answer)
+
+        with Call(on_event) as call:
+
+            def said(_context: Any, prompt: int, text: bytes) -> None:
+                if on_text is not None:
+                    call.guarded(None, lambda: on_text(prompt, decoded(text)))
+
+            options = c.sheaf_model_generate_options(
+                max_new=max_new,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                repetition_penalty=repetition_penalty,
+                seed=seed,
+                control=call.control,
+                stop=texts(stop),
+                nstop=len(stop),
+                logprobs=logprobs,
+                top_logprobs=top_logprobs,
+                system=encoded(system),
+                model_defaults=model_defaults,
+                as_long_as_fits=as_long_as_fits,
+                partial=partial,
+                batch=batch,
+                max_length=max_length,
+                events=call.events,
+            )
+            if on_text is not None:
+                options.on_text = c.ON_TEXT(said)
+            call.run(
+                lambda: lib.sheaf_model_generate_all(out, self._at, array, count, ctypes.byref(options)), free
+            )
+        return [Answer(answer) for answer in out]
+
+
+def _fill(it: Any, prompt: Prompt, images: Sequence[StrPath]) -> None:
+    it.size = ctypes.sizeof(it)
+    if isinstance(prompt, str):
+        it.text = encoded(prompt)
+    elif len(prompt) > 0 and isinstance(prompt[0], Mapping):
+        it.messages = encoded(json.dumps(list(prompt)))
+    else:
+        it.tokens = (ctypes.c_int32 * len(prompt))(*[int(t) for t in prompt])  # type: ignore[arg-type]
+        it.ntokens = len(prompt)
+    it.images = texts(images)
+    it.nimages = len(images)

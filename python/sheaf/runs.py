@@ -1,0 +1,169 @@
+"""Training, and what it would need (include/sheaf/train.h, plan.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Union
+
+from . import _structs as c
+from ._call import Call, Step, copied
+from ._library import StrPath, chosen, decoded, encoded, lib
+from .weights import OnEvent
+
+Setting = Union[None, str, bool, int, float, Sequence[Union[str, int, float]], "StrPath"]
+
+
+def recipe(settings: Mapping[str, Setting]) -> str:
+    """Settings as the lines of a recipe: lora_rank=8 is "lora-rank: '8'". None is left out, a list joined by commas."""
+    lines = []
+    for name, value in settings.items():
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        elif isinstance(value, (list, tuple)):
+            text = ",".join(str(v) for v in value)
+        else:
+            text = str(value)
+        if "\n" in text or "\r" in text:
+            raise ValueError(f"{name}: one line")
+        quoted = text.replace("'", "''")
+        lines.append(f"{name.replace('_', '-')}: '{quoted}'\n")
+    return "".join(lines)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What train() did; `figures` is what `sheaf train --json` prints."""
+
+    step: int  # steps done in all
+    first: int  # steps that were done when this began
+    loss: float
+    seconds: float
+    tokens: int
+    padding: float
+    parameters: int
+    trained: int
+    adapter: bool  # the result is OUT/adapter; else OUT/model
+    evaluated: bool
+    early: bool
+    eval_loss: float
+    best_step: int  # 0: none
+    best_loss: float
+    text: str
+    figures: Dict[str, Any]
+
+
+@contextmanager
+def _options(
+    on_step: Optional[Callable[[Step], Optional[bool]]], on_event: OnEvent, settings: Mapping[str, Setting], **fields: Any
+) -> Iterator[Any]:
+    with Call(on_event) as call:
+
+        def step_done(_context: Any, step: Any) -> bool:
+            if on_step is None:
+                return True
+            said = copied(Step, c.sheaf_event_step.from_address(step))
+            return call.guarded(False, lambda: on_step(said) is not False)
+
+        yield call, c.sheaf_run_train_options(
+            settings=encoded(recipe(settings)),
+            step=c.STEP(step_done),
+            events=call.events,
+            control=call.control,
+            **fields,
+        )
+
+
+def train(
+    model: Optional[StrPath] = None,
+    data: Optional[StrPath] = None,
+    out: Optional[StrPath] = None,
+    *,
+    steps: int = 0,
+    resume: bool = False,
+    tp: int = 0,
+    threads: int = 0,
+    force: bool = False,
+    on_step: Optional[Callable[[Step], Optional[bool]]] = None,
+    on_event: OnEvent = None,
+    **settings: Setting,
+) -> Trained:
+    """Begins a run in the folder `out`, or with `resume` goes on with the one there, to its end.
+
+    `settings` are the flags of `sheaf train`: method="lora", lora_rank=8, lr=1e-4 (docs/cli.md). `on_step` hears of each
+    step; where it returns False, as on Ctrl-C and when it raises, the run saves its state and ends: Stopped,
+    KeyboardInterrupt, or what was raised.
+    """
+    report = c.sheaf_run_train_report()
+    with _options(
+        on_step,
+        on_event,
+        settings,
+        out=encoded(out),
+        model=encoded(model),
+        data=encoded(data),
+        steps=steps,
+        resume=resume,
+        tp=tp,
+        threads=threads,
+        force=force,
+    ) as (call, how):
+        try:
+            call.run(lambda: lib.sheaf_run_train(ctypes.byref(report), ctypes.byref(how)))
+            known = {n: getattr(report, n) for n in Trained.__dataclass_fields__ if n not in ("text", "figures")}
+            return Trained(text=decoded(report.text), figures=json.loads(decoded(report.json)), **known)
+        finally:
+            lib.sheaf_run_train_report_release(ctypes.byref(report))
+
+
+TABLES = ("ranks", "methods")
+
+
+def plan(
+    model: Optional[StrPath] = None,
+    data: Optional[StrPath] = None,
+    *,
+    memory: int = 0,
+    tp: int = 0,
+    threads: int = 0,
+    place: Optional[str] = None,
+    max_new: int = 0,
+    images: Optional[str] = None,
+    time: bool = False,
+    trial: bool = False,
+    first_step: bool = False,
+    table: Optional[str] = None,
+    on_event: OnEvent = None,
+    **settings: Setting,
+) -> Dict[str, Any]:
+    """What a run would need, from the model's config alone: the object of `sheaf plan --json` (docs/plan.md).
+
+    With `memory`, bytes, it is the setting nearest to the one asked for that fits. `config=PATH` may name the model.
+    """
+    out = ctypes.c_void_p()
+    with _options(
+        None, on_event, settings, model=encoded(model), data=encoded(data), tp=tp, threads=threads
+    ) as (call, options):
+        how = c.sheaf_plan_options(
+            memory=memory,
+            place=encoded(place),
+            max_new=max_new,
+            images=encoded(images),
+            time=time,
+            trial=trial,
+            first_step=first_step,
+            table=chosen("table", table, TABLES),
+        )
+        call.run(
+            lambda: lib.sheaf_run_plan(ctypes.byref(out), ctypes.byref(options), ctypes.byref(how)),
+            lambda: lib.sheaf_needs_free(out),
+        )
+    try:
+        needs: Dict[str, Any] = json.loads(decoded(lib.sheaf_needs_json(out)))
+        return needs
+    finally:
+        lib.sheaf_needs_free(out)

@@ -1,0 +1,349 @@
+"""Models, adapters and checkpoints: opened, verified, converted, merged (include/sheaf/checkpoint.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+
+from . import _structs as c
+from . import arrays
+from ._call import Call, Event, copied
+from ._library import StrPath, check, chosen, decoded, dtype_number, encoded, facts, lib, texts
+from .errors import Unsupported
+
+OnEvent = Optional[Callable[[Event], None]]
+QUANTIZE = ("nf4", "nf4-double", "int8")
+KINDS = ("model", "adapter", "checkpoint", "run", "file")
+SEVERITIES = ("note", "warning", "defect")
+MODES = ("like-peft", "like-peft-safe")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What is known of a tensor without reading it."""
+
+    name: str
+    dtype: str  # safetensors' word: "F32", "BF16", ...
+    shape: Tuple[int, ...]
+
+
+def _tensor(entry: Any) -> Tensor:
+    e = entry.contents
+    return Tensor(decoded(e.name), decoded(lib.sheaf_dtype_name(e.dtype)), tuple(e.shape[: e.ndim]))
+
+
+class Weights(Mapping[str, Tensor]):
+    """The tensors at a path, by name, undivided whatever parts they lie in; use open()."""
+
+    def __init__(self, path: StrPath, dialect: Optional[str] = None, config: Optional[StrPath] = None) -> None:
+        self._at = ctypes.c_void_p()
+        how = c.sheaf_weights_options(dialect=encoded(dialect), config=encoded(config))
+        check(lib.sheaf_weights_open(ctypes.byref(self._at), encoded(path), ctypes.byref(how)))
+        self._closed = weakref.finalize(self, lib.sheaf_weights_close, self._at)
+        it = c.sheaf_weights_facts()
+        check(lib.sheaf_weights_info(ctypes.byref(it), self._at))
+        self.kind: str = KINDS[it.kind]
+        self.dialect: str = decoded(it.dialect)
+        self.config: Optional[str] = None if it.config is None else decoded(it.config)
+        self.tied: bool = it.tied
+        self.elements: int = it.elements
+        self.bytes: int = it.bytes
+
+    def close(self) -> None:
+        self._closed()
+
+    def __enter__(self) -> "Weights":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def _open(self) -> ctypes.c_void_p:
+        if not self._closed.alive:
+            raise ValueError("these weights are closed")
+        return self._at
+
+    def __len__(self) -> int:
+        return int(lib.sheaf_weights_count(self._open()))
+
+    def __iter__(self) -> Iterator[str]:
+        for i in range(len(self)):
+            yield decoded(lib.sheaf_weights_entry(self._open(), i).contents.name)
+
+    def __getitem__(self, name: str) -> Tensor:
+        entry = lib.sheaf_weights_find(self._open(), encoded(name))
+        if not entry:
+            raise KeyError(name)
+        return _tensor(entry)
+
+    def read(self, name: str, first: int = 0, rows: Optional[int] = None) -> Any:
+        """The values of a tensor, or some of its rows from `first` on: a NumPy array, or a memoryview without NumPy.
+
+        A row is what one index of all axes but the last selects; of a vector, one element. All rows have the tensor's
+        shape, some [rows, columns] or [rows]. Types that NumPy lacks are their bits: BF16 is uint16.
+        """
+        it = self[name]
+        if not arrays.known(it.dtype):
+            raise Unsupported(f"'{name}'", "a type of one number in whole bytes", it.dtype)
+        columns = it.shape[-1:] if len(it.shape) > 1 else ()
+        all_rows = 1
+        for n in it.shape[:-1] if columns else it.shape:
+            all_rows *= n
+        count = all_rows - first if rows is None else rows
+        shape = it.shape if first == 0 and rows is None else (max(count, 0), *columns)
+        memory, array = arrays.room(it.dtype, shape)
+        check(
+            lib.sheaf_weights_read(
+                ctypes.byref(memory), ctypes.sizeof(memory), self._open(), encoded(name), first, count
+            )
+        )
+        return array
+
+
+def open(path: StrPath, *, dialect: Optional[str] = None, config: Optional[StrPath] = None) -> Weights:
+    """Opens any folder or file with tensors: headers alone are read, and no part of a tensor is missing."""
+    return Weights(path, dialect, config)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is worth knowing about a checkpoint, or wrong with it (docs/verify.md)."""
+
+    severity: str  # "note", "warning" or "defect"
+    code: str  # "missing", "damaged", ...
+    path: str
+    tensor: str
+    expected: str
+    found: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What verify() found. Numbers are -1, parallel sizes 0 and texts "" where they are not known."""
+
+    sound: bool  # no finding is a defect
+    full: bool  # every byte was looked at
+    partial: bool
+    adapter: bool
+    dialect: str
+    title: str
+    model: str
+    config: str
+    quantization: str
+    tp: int
+    pp: int
+    dp: int
+    step: int
+    vocab: int
+    padded_vocab: int
+    tensors: int
+    elements: int
+    bytes: int
+    lora: int
+    moments: int
+    read: int
+    findings: Tuple[Finding, ...]
+
+    def __bool__(self) -> bool:
+        return self.sound
+
+
+def verify(
+    path: StrPath,
+    *,
+    quick: bool = False,
+    dialect: Optional[str] = None,
+    config: Optional[StrPath] = None,
+    also: Sequence[StrPath] = (),
+    base: Optional[StrPath] = None,
+    threads: int = 0,
+    on_event: OnEvent = None,
+) -> Verification:
+    """Is a checkpoint complete, consistent and undamaged? What is wrong with it is a finding, not an exception."""
+    out = ctypes.c_void_p()
+    with Call(on_event) as call:
+        how = c.sheaf_weights_verify_options(
+            quick=quick,
+            dialect=encoded(dialect),
+            config=encoded(config),
+            also=texts(also),
+            base=encoded(base),
+            threads=threads,
+            events=call.events,
+            control=call.control,
+        )
+        where = encoded(path)
+        call.run(
+            lambda: lib.sheaf_weights_verify(ctypes.byref(out), where, ctypes.byref(how)),
+            lambda: lib.sheaf_verification_free(out),
+        )
+    try:
+        it = c.sheaf_verification_facts()
+        check(lib.sheaf_verification_info(ctypes.byref(it), out))
+        found: List[Finding] = []
+        for i in range(lib.sheaf_verification_count(out)):
+            f = lib.sheaf_verification_finding(out, i).contents
+            words = [decoded(getattr(f, n)) for n in ("code", "path", "tensor", "expected", "found", "cure")]
+            found.append(Finding(SEVERITIES[f.severity], *words))
+        known = {name: "" if value is None else value for name, value in facts(it).items()}
+    finally:
+        lib.sheaf_verification_free(out)
+    return Verification(
+        findings=tuple(found),
+        **{name: known[name] for name in Verification.__dataclass_fields__ if name != "findings"},
+    )
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What convert() wrote."""
+
+    tensors: int
+    bytes: int
+    moments: int
+    merged: int
+    adapted: int
+    step: int  # -1: not known or not kept
+    parts: int
+    quantised: int
+
+
+def convert(
+    src: StrPath,
+    dst: StrPath,
+    *,
+    to: str,
+    dialect: Optional[str] = None,
+    also: Sequence[StrPath] = (),
+    config: Optional[StrPath] = None,
+    model_class: Optional[str] = None,
+    adapter: Optional[StrPath] = None,
+    base: Optional[StrPath] = None,
+    lora_alpha: float = 0,
+    own_lora: bool = False,
+    dtype: Optional[str] = None,
+    tp: int = 0,
+    slices: int = 0,
+    step: int = 0,
+    shard_bytes: int = 0,
+    optimizer: bool = False,
+    drop_unread: bool = False,
+    quantize: Optional[str] = None,
+    dequantize: bool = False,
+    threads: int = 0,
+    on_event: OnEvent = None,
+) -> Converted:
+    """Joins, divides, changes form and dtype: `dst` appears complete or not at all (docs/convert.md)."""
+    report = c.sheaf_weights_convert_report()
+    with Call(on_event) as call:
+        how = c.sheaf_weights_convert_options(
+            src=encoded(src),
+            also=texts(also),
+            dst=encoded(dst),
+            to=encoded(to),
+            config=encoded(config),
+            model_class=encoded(model_class),
+            adapter=encoded(adapter),
+            base=encoded(base),
+            lora_alpha=lora_alpha,
+            own_lora=own_lora,
+            dtype=dtype_number(dtype),
+            tp=tp,
+            slices=slices,
+            step=step,
+            shard_bytes=shard_bytes,
+            optimizer=optimizer,
+            drop_unread=drop_unread,
+            threads=threads,
+            events=call.events,
+            control=call.control,
+            quantize=chosen("quantize", quantize, QUANTIZE),
+            dequantize=dequantize,
+            **{"from": encoded(dialect)},
+        )
+        call.run(lambda: lib.sheaf_weights_convert(ctypes.byref(report), ctypes.byref(how)))
+    converted: Converted = copied(Converted, report)
+    return converted
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What merge() wrote; the fields are those of sheaf_weights_merge_report."""
+
+    tensors: int
+    bytes: int
+    adapted: int
+    replaced: int
+    changed: int
+    elements_changed: int
+    change_norm: float
+    base_norm: float
+    rows_checked: int
+    untied: bool
+    elements_adapted: int
+    elements_kept: int
+    products_checked: int
+    worst_product: float
+    whole: bool
+    parts: int
+    base_quantised: int
+    requantised: int
+
+
+def merge(
+    base: Optional[StrPath],
+    adapters: Sequence[StrPath],
+    dst: StrPath,
+    *,
+    config: Optional[StrPath] = None,
+    combine: Optional[str] = None,
+    weights: Optional[Sequence[float]] = None,
+    adapter_only: bool = False,
+    mode: Optional[str] = None,
+    to: Optional[str] = None,
+    tp: int = 0,
+    dtype: Optional[str] = None,
+    quantize: Optional[str] = None,
+    plain_base: bool = False,
+    requantize: bool = False,
+    threads: int = 0,
+    on_event: OnEvent = None,
+) -> Merged:
+    """W + s B A, for every variant of PEFT's, read back and checked (docs/merge.md).
+
+    `adapters` are PEFT folders, or runs, merged in this order; `base` may be None where one of them is a run that names
+    it. `mode` is "like-peft" or "like-peft-safe" for PEFT's bits; without it all is added in float32 and rounded once.
+    """
+    if isinstance(adapters, (str, bytes)) or not isinstance(adapters, Sequence):
+        adapters = [adapters]
+    if weights is not None and len(weights) != len(adapters):
+        raise ValueError(f"weights: {len(adapters)} numbers, one for each adapter, not {len(weights)}")
+    report = c.sheaf_weights_merge_report()
+    with Call(on_event) as call:
+        how = c.sheaf_weights_merge_options(
+            base=encoded(base),
+            adapters=texts(adapters),
+            nadapters=len(adapters),
+            dst=encoded(dst),
+            config=encoded(config),
+            combine=encoded(combine),
+            weights=None if weights is None else (ctypes.c_double * len(weights))(*weights),
+            adapter_only=adapter_only,
+            mode=chosen("mode", mode, MODES),
+            to=encoded(to),
+            tp=tp,
+            dtype=dtype_number(dtype),
+            threads=threads,
+            events=call.events,
+            control=call.control,
+            quantize=chosen("quantize", quantize, QUANTIZE),
+            plain_base=plain_base,
+            requantize=requantize,
+        )
+        call.run(lambda: lib.sheaf_weights_merge(ctypes.byref(report), ctypes.byref(how)))
+    merged: Merged = copied(Merged, report)
+    return merged

@@ -1,0 +1,289 @@
+"""The module `sheaf` as a user has it: `python3 -m unittest` with the unpacked wheel in PYTHONPATH.
+
+Needs nothing but Python; the models are those of tests/data. $SHEAF_SOURCE_ROOT is the repository.
+"""
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import struct
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import sheaf
+from sheaf import _structs, runs
+
+ROOT = Path(os.environ["SHEAF_SOURCE_ROOT"])
+LLAMA = ROOT / "tests/data/llama/tiny_llama"
+MODEL, ADAPTER, DATA = LLAMA / "hf", LLAMA / "lora/adapter_final", LLAMA / "fwd_inputs.safetensors"
+SMALL = {"method": "lora", "lora_rank": 4, "micro_batch": 2, "lr": 1e-2, "seed": 7, "threads": 2}
+
+
+def files(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+
+class Abi(unittest.TestCase):
+    def test_structs_are_those_of_the_headers(self):
+        """tests/abi has the offset of each member; a struct with a size may lack the newest ones."""
+        known, at = {}, None
+        for line in (ROOT / "tests/abi/types.txt").read_text().splitlines():
+            words = line.split()
+            if line.startswith("structure"):
+                at = known[words[1]] = {"": int(words[2])}
+            elif line.startswith("    ") and at is not None:
+                at[words[0]] = int(words[1])
+            else:
+                at = None
+        mine = [k for k in vars(_structs).values() if isinstance(k, type) and k.__name__.startswith("sheaf_")]
+        self.assertGreater(len(mine), 15)
+        for kind in mine:
+            members = {name: getattr(kind, name).offset for name, *_ in kind._fields_}
+            theirs = known[kind.__name__]
+            size = theirs.pop("")
+            self.assertEqual(list(members.items()), list(theirs.items())[: len(members)], kind.__name__)
+            if not issubclass(kind, _structs.Sized):
+                self.assertEqual((len(members), ctypes.sizeof(kind)), (len(theirs), size), kind.__name__)
+
+    def test_every_function_is_in_the_headers(self):
+        headers = (ROOT / "tests/abi/functions.txt").read_text()
+        for name, (_, parameters) in sheaf._library._FUNCTIONS.items():
+            line = next(line for line in headers.splitlines() if f"{name} (" in line)
+            said = line[line.index("(") :]
+            self.assertEqual(len(parameters), 0 if said == "(void)" else said.count(",") + 1, name)
+
+
+class Checkpoints(InFolder):
+    def test_open_lists_and_reads_tensors(self):
+        with sheaf.open(MODEL) as weights:
+            self.assertEqual((weights.kind, weights.dialect), ("model", "hf"))
+            name = "model.embed_tokens.weight"
+            self.assertEqual(len(list(weights)), len(weights))
+            self.assertIn(name, weights)
+            self.assertNotIn("nothing", weights)
+            tensor = weights[name]
+            self.assertEqual((tensor.name, tensor.dtype, len(tensor.shape)), (name, "F32", 2))
+            whole, rows = weights.read(name), weights.read(name, 3, 2)
+            self.assertEqual((tuple(whole.shape), tuple(rows.shape)), (tensor.shape, (2, tensor.shape[1])))
+            self.assertEqual(rows.tobytes(), whole.tobytes()[3 * 4 * tensor.shape[1] : 5 * 4 * tensor.shape[1]])
+            self.assertEqual(float(rows[1, 0]), struct.unpack_from("<f", whole.tobytes(), 4 * 4 * tensor.shape[1])[0])
+            vector = weights.read("model.norm.weight")
+            self.assertEqual(len(vector), weights["model.norm.weight"].shape[0])
+            with self.assertRaises(KeyError):
+                weights.read("nothing")
+            with self.assertRaises(sheaf.ArgumentError):
+                weights.read(name, 0, tensor.shape[0] + 1)
+        with self.assertRaises(ValueError):
+            len(weights)
+
+    def test_an_error_has_four_answers(self):
+        with self.assertRaises(sheaf.Error) as caught:
+            sheaf.convert(MODEL, self.folder / "out", to="gguffaw")
+        error = caught.exception
+        self.assertIsInstance(error, ValueError)
+        self.assertTrue(error.where and error.expected and error.found, error)
+        self.assertIn("expected:", str(error))
+        with self.assertRaises(sheaf.SystemRefused) as caught:
+            sheaf.open(self.folder / "nothing")
+        self.assertIn("nothing", caught.exception.where)
+        with self.assertRaises(ValueError):
+            sheaf.open("a\0b")
+
+    def test_verify_finds_what_is_missing(self):
+        sound = sheaf.verify(MODEL)
+        self.assertTrue(sound and sound.full)
+        self.assertEqual((sound.model, sound.step), ("llama", -1))
+        broken = self.folder / "broken"
+        broken.mkdir()
+        for name, data in files(MODEL).items():
+            (broken / name).write_bytes(data[:-8] if name.suffix == ".safetensors" else data)
+        result = sheaf.verify(broken)
+        self.assertFalse(result)
+        self.assertIn("defect", [f.severity for f in result.findings])
+        self.assertTrue(all(f.code for f in result.findings))
+
+    def test_convert_there_and_back(self):
+        there = sheaf.convert(MODEL, self.folder / "half", to="hf", dtype="bfloat16", threads=1)
+        self.assertGreater(there.tensors, 10)
+        with sheaf.open(self.folder / "half") as weights:
+            self.assertEqual(weights["model.norm.weight"].dtype, "BF16")
+            self.assertEqual(weights.read("model.norm.weight").itemsize, 2)
+        events = []
+        with self.assertRaises(sheaf.ArgumentError):
+            sheaf.convert(MODEL, self.folder / "half", to="hf", on_event=events.append)
+        with self.assertRaisesRegex(ValueError, "float12"):
+            sheaf.convert(MODEL, self.folder / "other", to="hf", dtype="float12")
+
+    def test_merge(self):
+        merged = sheaf.merge(MODEL, [ADAPTER], self.folder / "merged", mode="like-peft")
+        self.assertGreater(merged.changed, 0)
+        self.assertEqual(merged.adapted, merged.changed)
+        self.assertTrue(sheaf.verify(self.folder / "merged"))
+        with self.assertRaises(ValueError):
+            sheaf.merge(MODEL, [ADAPTER], self.folder / "m2", combine="linear", weights=[1, 2])
+
+    def test_what_a_callback_raises_ends_the_call(self):
+        def refuse(_event):
+            raise RuntimeError("enough")
+
+        with self.assertRaisesRegex(RuntimeError, "enough"):
+            sheaf.merge(MODEL, [ADAPTER], self.folder / "merged", on_event=refuse)
+
+
+class Training(InFolder):
+    def train(self, out, **more):
+        return sheaf.train(MODEL, DATA, self.folder / out, **{"steps": 4, **SMALL, **more})
+
+    def test_a_callback_hears_of_each_step(self):
+        heard = []
+        done = self.train("run", on_step=heard.append)
+        self.assertEqual([s.step for s in heard], [1, 2, 3, 4])
+        self.assertEqual(heard[-1].loss, done.loss)
+        self.assertLess(heard[-1].loss, heard[0].loss)
+        self.assertEqual((done.step, done.adapter, done.figures["step"]), (4, True, 4))
+        self.assertEqual(sheaf.open(self.folder / "run/adapter").kind, "adapter")
+
+    def test_stopped_by_its_callback_it_goes_on_to_the_same_bytes(self):
+        self.train("whole")
+        with self.assertRaises(sheaf.Stopped):
+            self.train("run", on_step=lambda s: s.step < 2)
+        done = sheaf.train(out=self.folder / "run", resume=True, tp=2)
+        self.assertEqual((done.first, done.step), (2, 4))
+        self.assertEqual(files(self.folder / "whole/adapter"), files(self.folder / "run/adapter"))
+
+    def test_an_exception_of_the_callback_stops_and_saves(self):
+        def fail(step):
+            if step.step == 3:
+                raise LookupError("at three")
+
+        with self.assertRaisesRegex(LookupError, "at three"):
+            self.train("run", on_step=fail)
+        self.assertEqual(sheaf.train(out=self.folder / "run", resume=True).first, 3)
+
+    def test_ctrl_c_stops_and_saves(self):
+        begun = threading.Event()
+
+        def interrupt():
+            begun.wait(60)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with self.assertRaises(KeyboardInterrupt):
+            self.train("run", steps=100000, on_step=lambda s: begun.set())
+        with self.assertRaises(sheaf.Stopped):
+            sheaf.train(out=self.folder / "run", resume=True, on_step=lambda s: False)
+
+    def test_other_threads_run_meanwhile(self):
+        begun, counted = time.monotonic(), []
+        stop = threading.Event()
+
+        def count():
+            while not stop.wait(0.001):
+                counted.append(time.monotonic() - begun)
+
+        counter = threading.Thread(target=count)
+        counter.start()
+        self.train("run", steps=20)
+        stop.set()
+        counter.join()
+        self.assertGreater(len(counted), 5)
+
+    def test_it_runs_in_another_thread_too(self):
+        done = []
+        worker = threading.Thread(target=lambda: done.append(self.train("run", steps=1)))
+        worker.start()
+        worker.join()
+        self.assertEqual(done[0].step, 1)
+
+    def test_settings_are_lines_of_a_recipe(self):
+        lines = runs.recipe({"lora_rank": 8, "pack": True, "lora-targets": ["q_proj", "it's"], "notes": None})
+        self.assertEqual(lines, "lora-rank: '8'\npack: 'true'\nlora-targets: 'q_proj,it''s'\n")
+        with self.assertRaises(ValueError):
+            runs.recipe({"query": "two\nlines"})
+        with self.assertRaises(sheaf.ArgumentError) as caught:
+            self.train("run", lora_rnak=4)
+        self.assertIn("lora-rank", caught.exception.try_)
+
+    def test_notes_go_to_the_logger(self):
+        with self.assertLogs("sheaf", logging.DEBUG) as logged:
+            logging.getLogger("sheaf").debug("at least this")
+            self.train("run", steps=1, lr=5.0)
+        self.assertTrue(all(r.name == "sheaf" for r in logged.records))
+
+    def test_plan(self):
+        needs = sheaf.plan(MODEL, seq=64, **SMALL)
+        self.assertEqual(json.loads(json.dumps(needs)), needs)
+        self.assertIn("ranks", needs)
+        with self.assertRaises(sheaf.Error):
+            sheaf.plan(self.folder / "nothing", **SMALL)
+        with self.assertRaisesRegex(ValueError, "ranks, methods"):
+            sheaf.plan(MODEL, table="columns", **SMALL)
+
+
+class Answers(unittest.TestCase):
+    def test_generate(self):
+        with sheaf.Model(MODEL, tp=2, threads=2) as model:
+            self.assertEqual(model.family, "llama")
+            answer = model.generate([5, 6, 7], max_new=12, logprobs=True, top_logprobs=2)
+            self.assertEqual(list(answer.tokens), [49, 49, 41, 41, 436, 173, 444, 42, 312, 436, 213, 42])
+            self.assertEqual(answer.ending, "length")
+            self.assertEqual(len(answer.logprobs), 12)
+            self.assertEqual(answer.top(0)[0], (49, float(answer.logprobs[0])))
+            self.assertEqual((answer.top(99), len(answer.top(1))), ([], 2))
+            with self.assertRaises((TypeError, ValueError)):
+                answer.tokens[0] = 1
+            tokens = answer.tokens
+            del answer
+            two = model.generate_all([[5, 6, 7], [9, 8]], max_new=3)
+            self.assertEqual([len(a.tokens) for a in two], [3, 3])
+            self.assertIsNone(two[0].logprobs)
+            self.assertEqual(list(tokens[:3]), list(two[0].tokens))
+            with self.assertRaises(sheaf.ArgumentError):
+                model.generate([])
+            with self.assertRaises(sheaf.Unsupported):
+                model.generate("a text, and no tokenizer")
+            with self.assertRaises(TypeError):
+                model.generate_all("one text")
+            self.assertEqual(model.generate_all([]), [])
+        with self.assertRaises(ValueError):
+            model.generate([5])
+
+    def test_texts_come_as_they_are_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            talk = ROOT / "tests/data/talk"
+            model = Path(folder) / "model"
+            spec = Path(folder) / "config.json"
+            spec.write_text(json.dumps(json.loads((talk / "config.json").read_text())))
+            os.system(f'"{Path(sheaf.__file__).parent}/native/sheaf" init "{spec}" "{model}" --seed 3 >/dev/null 2>&1')
+            for name in ("tokenizer.json", "tokenizer_config.json"):
+                (model / name).write_bytes((talk / name).read_bytes())
+            with sheaf.Model(model, threads=2) as it:
+                heard = []
+                answer = it.generate("Hello", max_new=8, on_text=lambda i, text: heard.append((i, text)))
+                self.assertEqual("".join(t for _, t in heard), answer.text)
+                self.assertEqual({i for i, _ in heard} - {0}, set())
+                said = it.generate([{"role": "user", "content": "Hello"}], max_new=8)
+                self.assertGreater(len(said.tokens), 0)
+
+                def enough(_i, _text):
+                    raise LookupError("enough")
+
+                with self.assertRaisesRegex(LookupError, "enough"):
+                    it.generate("Hello", max_new=100, on_text=enough)
+                self.assertEqual(it.generate("Hello", max_new=8).text, answer.text)
+
+
+if __name__ == "__main__":
+    unittest.main()
