@@ -123,10 +123,10 @@ class Call:
             self.stop()
             return otherwise
 
-    def _finish(self, function: Callable[[], Optional[int]]) -> Optional[int]:
+    def _finish(self, function: Callable[[], Any]) -> Any:
         if threading.current_thread() is not threading.main_thread():
             return function()
-        status: List[Optional[int]] = []
+        status: List[Any] = []
         failed: List[BaseException] = []
         done = threading.Event()
 
@@ -148,7 +148,7 @@ class Call:
             raise failed[0]
         return status[0]
 
-    def run(self, function: Callable[[], Optional[int]], undo: Callable[[], None] = lambda: None) -> None:
+    def run(self, function: Callable[[], Any], undo: Callable[[], Any] = lambda: None) -> None:
         """Calls what returns a status. `undo` frees the result of a call that succeeded when there is something to raise."""
         error = error_of(self._finish(function))
         if self.raised is not None:

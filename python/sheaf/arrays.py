@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from importlib import import_module
 from math import prod
 from typing import Any, Dict, Sequence, Tuple, Type
 
@@ -34,7 +35,7 @@ def _shown(memory: Any, dtype: str, shape: Sequence[int], writable: bool) -> Any
     """The numbers that `memory`, an array of ctypes, holds; it lives as long as what is returned."""
     _, letter, name = _TYPES[dtype]
     try:
-        import numpy
+        numpy: Any = import_module("numpy")
     except ImportError:
         view = memoryview(memory).cast("B").cast(letter)
         if len(shape) != 1 and prod(shape) > 0:

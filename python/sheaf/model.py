@@ -148,7 +148,6 @@ class Model:
         system: Optional[str] = None,
         model_defaults: bool = False,
         as_long_as_fits: bool = False,
-        partial: bool = False,
         batch: int = 0,
         max_length: int = 0,
         on_text: Optional[Callable[[int, str], None]] = None,
@@ -158,8 +157,7 @@ class Model:
         number.
 
         `images[i]` are the pictures of prompt i. `on_text(i, text)` hears of an answer's text as it comes. Without
-        `temperature` it is always the most probable token. Ctrl-C ends it; with `partial`, on_text may raise to end it
-        too. Fields of sheaf_model_generate_options say more.
+        `temperature` it is always the most probable token. Fields of sheaf_model_generate_options say more.
         """
         if not self._closed.alive:
             raise ValueError("the model is closed")
@@ -180,10 +178,10 @@ class Model:
                 lib.sheaf_answer_free(answer)
 
         with Call(on_event) as call:
+            hear = on_text or (lambda _prompt, _text: None)
 
             def said(_context: Any, prompt: int, text: bytes) -> None:
-                if on_text is not None:
-                    call.guarded(None, lambda: on_text(prompt, decoded(text)))
+                call.guarded(None, lambda: hear(prompt, decoded(text)))
 
             options = c.sheaf_model_generate_options(
                 max_new=max_new,
@@ -200,7 +198,6 @@ class Model:
                 system=encoded(system),
                 model_defaults=model_defaults,
                 as_long_as_fits=as_long_as_fits,
-                partial=partial,
                 batch=batch,
                 max_length=max_length,
                 events=call.events,
@@ -210,7 +207,7 @@ class Model:
             call.run(
                 lambda: lib.sheaf_model_generate_all(out, self._at, array, count, ctypes.byref(options)), free
             )
-        return [Answer(answer) for answer in out]
+        return [Answer(answer or 0) for answer in out]
 
 
 def _fill(it: Any, prompt: Prompt, images: Sequence[StrPath]) -> None:

@@ -63,11 +63,11 @@ def _options(
 ) -> Iterator[Any]:
     with Call(on_event) as call:
 
+        heard = on_step or (lambda _step: True)
+
         def step_done(_context: Any, step: Any) -> bool:
-            if on_step is None:
-                return True
             said = copied(Step, c.sheaf_event_step.from_address(step))
-            return call.guarded(False, lambda: on_step(said) is not False)
+            return call.guarded(False, lambda: heard(said) is not False)
 
         yield call, c.sheaf_run_train_options(
             settings=encoded(recipe(settings)),
