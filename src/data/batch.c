@@ -28,7 +28,10 @@ int64_t sheaf_data_rows(const sheaf_data *data)
 
 bool sheaf_data_reads_files(const sheaf_data *data)
 {
-    return data != NULL && data->files != NULL;
+    bool reads = data != NULL && data->files != NULL;
+    for (int p = 0; data != NULL && data->sets != NULL && p < data->sets->count; p++)
+        reads |= data->sets->set[p]->files != NULL;
+    return reads;
 }
 
 bool sheaf_data_is_packed(const sheaf_data *data)
@@ -116,7 +119,9 @@ sheaf_data_part sheaf_data_part_of(const sheaf_data *data, int64_t row, int64_t 
     sheaf_data_part part = { .positions = sheaf__data_used_by(data, record),
                              .tokens = tokens_of(data, record),
                              .sample = index };
-    if (data->packs > 0) {
+    if (data->pack_set != NULL) { /* a packed row may be drawn twice in an epoch */
+        part.sample = index * data->seq + i;
+    } else if (data->packs > 0) {
         const uint64_t n = (uint64_t)data->members, epoch = (uint64_t)(index / data->packs),
                        place = (uint64_t)data->pack_place[data->pack_begin[row] + i];
         part.sample =
@@ -151,6 +156,7 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
                           int64_t room, int64_t at)
 {
     sheaf__data_row of = { 0 };
+    data = sheaf__data_set_of(data, &row);
     sheaf_status *st = row < 0 ? NULL : sheaf__data_row_open(&of, data, row);
     const int64_t length = row < 0 || st != NULL ? 0 : sheaf__data_row_length(data, row);
     int64_t seen = length; /* after it comes the file's own padding */
@@ -187,6 +193,7 @@ static void put_segment(const sheaf_batch *batch, int64_t at, int64_t length)
 static void put_records(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t n,
                         int64_t at)
 {
+    data = sheaf__data_set_of(data, &row);
     const int32_t *position = data->joined ? data->position + data->begin[row] : NULL;
     int64_t begin = 0;
     for (int64_t t = 1; t < n && position != NULL; t++)

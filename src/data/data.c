@@ -11,6 +11,7 @@
 #include "ops/kernels.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
+#include "data/data_sets.h"
 
 /* The largest position in use, from 1: patches of an image share one. */
 static int64_t positions_of(const sheaf_data *data, int64_t row)
@@ -128,6 +129,7 @@ enum { HASHED = 1024 }; /* positions handed to the hash at a time */
 /* Positions and images, where there are any: the hash of plain text stays as it was. */
 static void hash_images(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
+    data = sheaf__data_set_of(data, &row);
     const int64_t begin = data->begin[row], n = sheaf__data_row_length(data, row);
     if (data->position != NULL)
         sheaf__hasher_add(hasher, data->position + begin, (size_t)n * sizeof *data->position);
@@ -144,6 +146,7 @@ static void hash_images(sheaf_hasher *hasher, const sheaf_data *data, int64_t ro
 static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
     int32_t item[HASHED][3];
+    data = sheaf__data_set_of(data, &row);
     const int64_t n = sheaf__data_row_length(data, row);
     sheaf__data_row of;
     sheaf_status *st = sheaf__data_row_open(&of, data, row);
@@ -172,6 +175,11 @@ static sheaf_status *hash(sheaf_data *data)
     for (int64_t r = 0; r < data->rows && st == NULL; r++) {
         st = hash_row(hasher, data, r);
         hash_images(hasher, data, r);
+    }
+    const sheaf__data_sets *m = data->sets;
+    if (m != NULL && m->weighted) { /* they are part of what a run goes through */
+        sheaf__hasher_add(hasher, m->begin, (size_t)(m->count + 1) * sizeof *m->begin);
+        sheaf__hasher_add(hasher, m->end_of_share, (size_t)m->count * sizeof *m->end_of_share);
     }
     sheaf__hash_text(data->hash, sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);
@@ -240,22 +248,28 @@ static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_option
     return sheaf_try_this(st, "leave it out: a micro-batch is padded to its own longest row");
 }
 
-sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
+/* A data set without rows. */
+static sheaf_status *empty(sheaf_data **out, const sheaf_data_options *options)
 {
-    if (options->seq < 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--seq"), "1 or more"),
-                           "%" PRId64, options->seq);
-    if (options->pack && options->seq == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--pack"),
-                              "--seq N beside it, the length of packed rows");
-    sheaf_data *data = calloc(1, sizeof *data);
+    sheaf_data *data = *out = calloc(1, sizeof *data);
     if (data == NULL)
         return sheaf__data_no_memory(0);
     data->vocab = options->config->vocab;
     data->pad =
         options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
-    sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
+    data->micro_batch = options->micro_batch;
+    data->group = options->by_length && options->micro_batch > 0
+                      ? sheaf__data_group(options->micro_batch)
+                      : 0;
+    return sheaf__data_images_new(&data->images, options->config);
+}
+
+/* *out is not NULL after most failures. */
+static sheaf_status *open_one(sheaf_data **out, const char *path, const sheaf_data_options *options)
+{
+    sheaf_status *st = empty(out, options);
+    sheaf_data *data = *out;
     TRY(st, check_order(data, options));
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
@@ -270,18 +284,44 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
     TRY(st, sheaf_in(sheaf__data_images_check(data, options->config), "%s", path));
     TRY(st, sheaf_in(sheaf__data_count(data, options->prompts), "%s", path));
     TRY(st, sheaf_in(check_positions(data, options), "%s", path));
-    TRY(st, hash(data));
-    if (st != NULL) {
-        sheaf_data_close(data);
-        return st;
+    if (st == NULL)
+        warn_of_unlabelled(data, path, options);
+    return st;
+}
+
+static sheaf_status *open_several(sheaf_data **out, const sheaf__data_list *list,
+                                  const sheaf_data_options *options)
+{
+    sheaf_status *st = empty(out, options);
+    if (st == NULL && ((*out)->sets = calloc(1, sizeof *(*out)->sets)) == NULL)
+        st = sheaf__data_no_memory(0);
+    for (int i = 0; i < list->count && st == NULL; i++) {
+        sheaf__data_sets *m = (*out)->sets;
+        st = open_one(&m->set[m->count++], list->path[i], options);
     }
-    warn_of_unlabelled(data, path, options);
-    data->micro_batch = options->micro_batch;
-    data->group = options->by_length && options->micro_batch > 0
-                      ? sheaf__data_group(options->micro_batch)
-                      : 0;
-    *out = data;
-    return NULL;
+    return TRY(st, sheaf__data_sets_join(*out, list));
+}
+
+sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
+{
+    if (options->seq < 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--seq"), "1 or more"),
+                           "%" PRId64, options->seq);
+    if (options->pack && options->seq == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--pack"),
+                              "--seq N beside it, the length of packed rows");
+    sheaf__data_list list;
+    sheaf_data *data = NULL;
+    sheaf_status *st = sheaf__data_list_read(&list, path, options->weights);
+    TRY(st, list.count == 1 ? open_one(&data, list.path[0], options)
+                            : open_several(&data, &list, options));
+    TRY(st, hash(data));
+    sheaf__data_list_release(&list);
+    if (st == NULL)
+        *out = data;
+    else
+        sheaf_data_close(data);
+    return st;
 }
 
 void sheaf_data_close(sheaf_data *data)
@@ -292,9 +332,13 @@ void sheaf_data_close(sheaf_data *data)
         free(data->pack_begin);
         free(data->pack_row);
         free(data->pack_place);
+        free(data->pack_set);
         free(data);
         return;
     }
+    for (int p = 0; data->sets != NULL && p < data->sets->count; p++)
+        sheaf_data_close(data->sets->set[p]);
+    free(data->sets);
     sheaf__row_cache_close(data);
     free(data->begin);
     free(data->token);
@@ -333,7 +377,11 @@ int64_t sheaf_data_memory(const sheaf_data *d)
     const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) +
                               (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0) +
                               (d->trained != NULL ? 1 : 0);
-    return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
+    int64_t parts = 0;
+    for (int p = 0; d->sets != NULL && p < d->sets->count; p++)
+        parts += sheaf_data_memory(d->sets->set[p]);
+    return parts + d->token_capacity * per_token +
+           d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
            d->rows * (d->label_after != NULL ? 20 : 16) +
            (d->images == NULL ? 0 : sheaf__data_images_memory(d));
 }

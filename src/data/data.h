@@ -57,13 +57,15 @@ typedef struct sheaf_data_options {
     int64_t micro_batch;    /* rows of a micro-batch; decoded images of a few of them are kept */
     int threads;            /* that decode images in parallel; 0: every core of this process */
     const atomic_int *stop; /* not 0: stop checking, SHEAF_E_STOPPED; may be NULL */
+    bool weights;           /* several data sets may have weights: their rows are drawn by them */
     bool prompts;           /* rows are prompts: labels may be absent, from a file of tokens too */
 } sheaf_data_options;
 
-/* sheaf_data_open - errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for
- * a bad record (line and field, or tensor, row and position), SHEAF_E_UNSUPPORTED for JSON
- * Lines with a model that needs a tokenizer and has none, SHEAF_E_ARG for a --seq that no image
- * fits into, SHEAF_E_STOPPED, SHEAF_E_MEMORY. *out untouched on failure. */
+/* sheaf_data_open - `path` may name several data sets, "a.jsonl:0.7,b.jsonl:0.3" (data_sets.h).
+ * Errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for a bad record (line and
+ * field, or tensor, row and position), SHEAF_E_UNSUPPORTED for JSON Lines with a model that needs a
+ * tokenizer and has none, SHEAF_E_ARG for a --seq that no image fits into, SHEAF_E_STOPPED,
+ * SHEAF_E_MEMORY. *out untouched on failure. */
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
                               const sheaf_data_options *options);
 /* sheaf_data_synthetic - rows of synthetic tokens, all with a label, and an image in each where the
@@ -107,9 +109,13 @@ const char *sheaf_data_hash(const sheaf_data *data);
 /* sheaf_data_sample_of - the row behind global sample number `index` (0, 1, ... over all epochs),
  * among the rows row[0..rows) that take part; NULL: all. The number, not the row, is the counter of
  * dropout and of progress. Each epoch visits every row once: in file order, or permuted by (seed,
- * epoch). */
+ * epoch); of data sets with weights as many samples, each set's its share: order.c. */
 int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t rows,
                              int64_t index, uint64_t seed, bool shuffle);
+
+/* sheaf_data_check_shares - has each data set with a weight a row among these, and a sample of an
+ * epoch? Errors: SHEAF_E_DATA. */
+sheaf_status *sheaf_data_check_shares(const sheaf_data *data, const int64_t *row, int64_t rows);
 
 typedef struct sheaf_data_order {
     int64_t micro_batch,

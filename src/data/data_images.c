@@ -157,12 +157,14 @@ sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *con
 void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                              int64_t n)
 {
-    const sheaf__data_images *images = data->images;
     const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
     int64_t image = 0, count[2] = { 0 };
     for (int64_t i = 0; i < n; i++) {
-        const int64_t begin = row[i] < 0 ? 0 : data->begin[row[i]],
-                      length = row[i] < 0 ? 0 : data->begin[row[i] + 1] - begin;
+        int64_t own = row[i];
+        const sheaf_data *part = sheaf__data_set_of(data, &own);
+        const sheaf__data_images *images = part->images;
+        const int64_t begin = own < 0 ? 0 : part->begin[own],
+                      length = own < 0 ? 0 : part->begin[own + 1] - begin;
         for (int64_t t = 0; t < seq; t++) {
             const int32_t at = (int32_t)(i * seq + t);
             const int stream = t < length && images->expert[begin + t];
@@ -307,8 +309,12 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
         add_row_range(&of, data, r);
     if (data->images == NULL)
         of.longest[0] = data->longest;
-    const int64_t few = n - at_most(n, data->rows - of.with, data->rows),
-                  many = at_most(n, of.with, data->rows); /* rows with an image */
+    int64_t few = n - at_most(n, data->rows - of.with, data->rows),
+            many = at_most(n, of.with, data->rows);   /* rows with an image */
+    if (data->sets != NULL && data->sets->weighted) { /* any may come again */
+        few = of.with == data->rows ? n : 0;
+        many = of.with == 0 ? 0 : n;
+    }
     *fewest = (sheaf_batch_images){ .images = few * of.fewest,
                                     .joined = few * (of.fewest - of.groups[0]),
                                     .image_rows = few * of.widest };

@@ -81,6 +81,7 @@ sheaf_status *sheaf__data_reserve(sheaf_data *d, int64_t tokens, unsigned with)
 
 sheaf_status *sheaf__data_row_open(sheaf__data_row *out, const sheaf_data *data, int64_t row)
 {
+    data = sheaf__data_set_of(data, &row);
     *out = (sheaf__data_row){ .data = data, .number = row };
     if (data->files == NULL) {
         out->token = data->token + data->begin[row];

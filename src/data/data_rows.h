@@ -5,8 +5,27 @@
 
 enum { SHEAF__NO_LABEL = -100 }; /* Hugging Face's ignore_index, in files */
 
+/* Several data sets as one (data_sets.h): row r of set p is row begin[p] + r of all. */
+enum { SHEAF__MOST_SETS = 64 };
+typedef struct sheaf__data_sets {
+    int count;
+    sheaf_data *set[SHEAF__MOST_SETS]; /* owned */
+    int64_t begin[SHEAF__MOST_SETS + 1];
+    bool weighted;
+    double end_of_share[SHEAF__MOST_SETS]; /* of an epoch's samples, ascending to 1; with weights */
+} sheaf__data_sets;
+
+/* sheaf__share_end - the same of an epoch of n samples. */
+static inline int64_t sheaf__share_end(const sheaf__data_sets *sets, int set, int64_t n)
+{
+    return (int64_t)(sets->end_of_share[set] * (double)n + 0.5);
+}
+
 /* Row r has tokens [begin[r], begin[r + 1]). Labels are not shifted here. */
 struct sheaf_data {
+    /* Not NULL: what has a place for each token is NULL here, and so are `begin` and `read`: it is
+     * that of sheaf__data_set_of() */
+    sheaf__data_sets *sets;
     int64_t rows, capacity; /* rows used and allocated */
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */
@@ -37,8 +56,22 @@ struct sheaf_data {
      * a "row" of data.h is one of these; else all other members are another data set's */
     int64_t packs, members;
     int64_t *pack_begin, *pack_row, *pack_place;
+    int64_t *pack_set;          /* with weights: [count + 1] packed rows of each set; else NULL */
     int64_t group, micro_batch; /* of order.c: rows that are sorted together; 0: no sorting */
 };
+
+/* sheaf__data_set_of - the data set that a row was read into, with its number there. */
+static inline const sheaf_data *sheaf__data_set_of(const sheaf_data *data, int64_t *row)
+{
+    const sheaf__data_sets *m = data->sets;
+    int p = 0;
+    if (m == NULL)
+        return data;
+    while (*row >= m->begin[p + 1])
+        p++;
+    *row -= m->begin[p];
+    return m->set[p];
+}
 
 /* The tokens of a row, in memory or read from a file. */
 typedef struct sheaf__data_row {
@@ -49,8 +82,8 @@ typedef struct sheaf__data_row {
     void *owned;
 } sheaf__data_row;
 
-/* sheaf__data_row_open - release also after a failure. Errors: those of sheaf__row_cache_read();
- * none of data in memory. */
+/* sheaf__data_row_open - of several data sets it is a row of its own. Release also after a failure.
+ * Errors: those of sheaf__row_cache_read(); none of data in memory. */
 sheaf_status *sheaf__data_row_open(sheaf__data_row *out, const sheaf_data *data, int64_t row);
 void sheaf__data_row_release(sheaf__data_row *row);
 

@@ -23,9 +23,74 @@ typedef struct order {
     bool shuffle;
 } order;
 
+/* ---- data sets with weights ----
+ *
+ * The n samples of an epoch, in the order above, are numbered; set p has those up to
+ * sheaf__share_end(), d of them, and takes its own m rows one after the other, or permuted anew in
+ * each pass over them: number j of its share in epoch e is its sample e d + j, row (e d + j) mod m
+ * of pass floor((e d + j)/m). So it begins again only when each of its rows was there. */
+
+/* Where the rows of set p begin among those that take part; p == count: their end. */
+static uint64_t set_begin(const order *o, int p)
+{
+    const sheaf__data_sets *m = o->data->sets;
+    const int64_t first = o->data->pack_set != NULL ? o->data->pack_set[p] : m->begin[p];
+    uint64_t low = 0, high = o->n;
+    if (o->row == NULL)
+        return (uint64_t)first;
+    while (low < high) {
+        const uint64_t middle = (low + high) / 2;
+        if (o->row[middle] < first)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint64_t share_begin(const order *o, int p)
+{
+    return p == 0 ? 0 : (uint64_t)sheaf__share_end(o->data->sets, p - 1, (int64_t)o->n);
+}
+
+/* Which of the rows that take part is number k of an epoch. */
+static uint64_t drawn(const order *o, uint64_t epoch, uint64_t k)
+{
+    static const uint64_t own = 0x6f776e; /* "own" */
+    int p = 0;
+    while (k >= share_begin(o, p + 1))
+        p++;
+    const uint64_t begin = set_begin(o, p), rows = set_begin(o, p + 1) - begin,
+                   share = share_begin(o, p + 1) - share_begin(o, p),
+                   sample = epoch * share + k - share_begin(o, p), at = sample % rows;
+    return begin + (o->shuffle ? sheaf__permute(at, rows, o->seed ^ own ^ ((uint64_t)p << 40),
+                                                sample / rows)
+                               : at);
+}
+
+sheaf_status *sheaf_data_check_shares(const sheaf_data *data, const int64_t *row, int64_t rows)
+{
+    const order o = { data, row, (uint64_t)(row == NULL ? sheaf_data_rows(data) : rows), 0, false };
+    const sheaf__data_sets *m = data->sets;
+    for (int p = 0; m != NULL && m->weighted && p < m->count; p++) {
+        const bool any = set_begin(&o, p + 1) > set_begin(&o, p);
+        if (any && share_begin(&o, p + 1) > share_begin(&o, p))
+            continue;
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "--data: file %d", p + 1),
+                                       "rows to train on, and a sample of each epoch"),
+                        "%s", any ? "its share of an epoch is none" : "no row is left of it"),
+            "a larger weight, more data, or leave it out");
+    }
+    return NULL;
+}
+
 static int64_t nth(const order *o, uint64_t epoch, uint64_t i)
 {
-    const uint64_t k = o->shuffle ? sheaf__permute(i, o->n, o->seed, epoch) : i;
+    const bool weighted = o->data->sets != NULL && o->data->sets->weighted;
+    uint64_t k = o->shuffle ? sheaf__permute(i, o->n, o->seed, epoch) : i;
+    if (weighted)
+        k = drawn(o, epoch, k);
     return o->row == NULL ? (int64_t)k : o->row[k];
 }
 

@@ -70,15 +70,40 @@ static void find_longest(sheaf_data *d)
     }
 }
 
-static sheaf_status *fill_packs(sheaf_data *d, const int64_t *row, int64_t *of)
+/* Members [begin, end), in packed rows of their own. */
+static sheaf_status *fill_some(sheaf_data *d, const int64_t *row, int64_t *of, int64_t begin,
+                               int64_t end)
 {
+    const int64_t before = d->packs;
     rooms left = { 0 };
-    sheaf_status *st = open_rooms(&left, d->members, d->seq);
-    for (int64_t i = 0; i < d->members && st == NULL; i++) {
-        of[i] = take_room(&left, sheaf__data_used_by(d, row == NULL ? i : row[i]));
+    sheaf_status *st = open_rooms(&left, end - begin, d->seq);
+    for (int64_t i = begin; i < end && st == NULL; i++) {
+        of[i] = before + take_room(&left, sheaf__data_used_by(d, row == NULL ? i : row[i]));
         d->packs = of[i] >= d->packs ? of[i] + 1 : d->packs;
     }
     free(left.most);
+    return st;
+}
+
+/* With weights those of each data set for themselves. */
+static sheaf_status *fill_packs(sheaf_data *d, const int64_t *row, int64_t *of)
+{
+    const sheaf__data_sets *m = d->sets;
+    int64_t begin = 0;
+    sheaf_status *st = NULL;
+    if (m == NULL || !m->weighted)
+        return fill_some(d, row, of, 0, d->members);
+    d->pack_set = calloc((size_t)m->count + 1, sizeof *d->pack_set);
+    if (d->pack_set == NULL)
+        return sheaf__data_no_memory(d->tokens);
+    for (int p = 0; p < m->count && st == NULL; p++) {
+        int64_t end = begin;
+        while (end < d->members && (row == NULL ? end : row[end]) < m->begin[p + 1])
+            end++;
+        st = end == begin ? NULL : fill_some(d, row, of, begin, end);
+        d->pack_set[p + 1] = d->packs;
+        begin = end;
+    }
     return st;
 }
 
@@ -109,6 +134,7 @@ sheaf_status *sheaf_data_pack(sheaf_data **out, const sheaf_data *of, const int6
         find_longest(d);
         *out = d;
     } else {
+        free(d == NULL ? NULL : d->pack_set);
         free(d);
     }
     free(pack_of);

@@ -118,6 +118,7 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                                    .cache = o->data_cache,
                                                    .cache_beside = beside,
                                                    .micro_batch = o->micro_batch,
+                                                   .weights = trains,
                                                    .threads = o->threads,
                                                    .stop = stop }));
     free(beside);
@@ -141,7 +142,9 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
     } else if (o->eval_split > 0) {
         st = split(s, o);
     }
-    return st == NULL && o->pack ? pack(s, o, events) : st;
+    if (st == NULL && o->pack)
+        st = pack(s, o, events);
+    return TRY(st, sheaf_data_check_shares(s->train.data, s->train.row, s->train.rows));
 }
 
 void sheaf__sets_close(sheaf__sets *s)

@@ -1,0 +1,242 @@
+/* data_sets.c - see data_sets.h. What is known of each row is copied; tokens, labels, positions and
+ * pixels stay where they were read (sheaf__data_set_of). */
+#include "data/data_sets.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "base/file.h"
+#include "data/data_images.h"
+
+/* ---- the list ---- */
+
+void sheaf__data_list_release(sheaf__data_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->path[i]);
+    *list = (sheaf__data_list){ 0 };
+}
+
+static bool exists(const char *text, size_t n)
+{
+    char *path = strndup(text, n);
+    const bool there = path != NULL && n > 0 && sheaf__path_kind(path) != SHEAF_PATH_NONE;
+    free(path);
+    return there;
+}
+
+/* Where the weight of a name begins, behind its last colon; its end: it has none. */
+static size_t weight_at(const char *text, size_t n)
+{
+    size_t colon = n;
+    for (size_t i = 0; i < n && !exists(text, n); i++)
+        if (text[i] == ':' || text[i] == ',') /* a weight has no comma */
+            colon = text[i] == ':' ? i : n;
+    if (colon == n || exists(text, colon))
+        return colon;
+    /* Nothing is there by either name: is it a number? */
+    return text[colon + 1] != '\0' && strspn(text + colon + 1, "0123456789.+-eE") >= n - colon - 1
+               ? colon
+               : n;
+}
+
+/* The length of the name in front, with its weight: the longest that names something that is
+ * there, else up to the first comma. */
+static size_t first_of(const char *text)
+{
+    for (size_t n = strlen(text); n > 0; n--)
+        if ((text[n] == '\0' || text[n] == ',') && exists(text, weight_at(text, n)))
+            return n;
+    return strcspn(text, ",");
+}
+
+static sheaf_status *bad_weight(const char *name, const char *expected, const char *found)
+{
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data: weight of %s", name), "%s", expected), "%s",
+        found);
+}
+
+static sheaf_status *add(sheaf__data_list *list, const char *text, size_t n, bool weights)
+{
+    const size_t colon = weight_at(text, n);
+    char word[64];
+    if (list->count == SHEAF__MOST_SETS)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data"), "%d files at most",
+                                             (int)SHEAF__MOST_SETS),
+                              "put files into one folder, and name that");
+    char *path = strndup(text, colon);
+    if (path == NULL)
+        return sheaf__data_no_memory(0);
+    list->path[list->count++] = path;
+    if (colon == n)
+        return list->weighted ? bad_weight(path, "a number, as the others have one", "none") : NULL;
+    snprintf(word, sizeof word, "%.*s", (int)(n - colon - 1), text + colon + 1);
+    if (!weights)
+        return sheaf_try_this(
+            bad_weight(path, "none: they say how often training takes records", word),
+            "leave the weights out: every record counts once");
+    if (list->count > 1 && !list->weighted)
+        return bad_weight(path, "none, as the files before it have none", word);
+    list->weighted = true;
+    char *end;
+    const double weight = strtod(word, &end);
+    list->weight[list->count - 1] = weight;
+    return *end == '\0' && isfinite(weight) && weight > 0
+               ? NULL
+               : bad_weight(path, "a number above 0", word);
+}
+
+sheaf_status *sheaf__data_list_read(sheaf__data_list *out, const char *text, bool weights)
+{
+    sheaf_status *st = NULL;
+    *out = (sheaf__data_list){ 0 };
+    while (st == NULL) {
+        const size_t n = first_of(text);
+        st = add(out, text, n, weights);
+        if (text[n] == '\0')
+            break;
+        text += n + 1;
+    }
+    return st;
+}
+
+/* ---- several data sets as one ---- */
+
+static void *copied(const void *from, size_t bytes, void *to)
+{
+    memcpy(to, from, bytes);
+    return (char *)to + bytes;
+}
+
+static int32_t used_by(const sheaf_data *part, int64_t row)
+{
+    return (int32_t)sheaf__data_used_by(part, row);
+}
+
+static int32_t seen_by(const sheaf_data *part, int64_t row)
+{
+    return part->seen == NULL ? (int32_t)sheaf__data_row_length(part, row) : part->seen[row];
+}
+
+static sheaf_status *join_rows(sheaf_data *data)
+{
+    const sheaf__data_sets *m = data->sets;
+    data->labels = malloc((size_t)data->rows * sizeof *data->labels + 1);
+    data->seen = malloc((size_t)data->rows * sizeof *data->seen + 1);
+    data->used = malloc((size_t)data->rows * sizeof *data->used + 1);
+    if (data->labels == NULL || data->seen == NULL || data->used == NULL)
+        return sheaf__data_no_memory(data->tokens);
+    for (int p = 0; p < m->count; p++)
+        for (int64_t r = m->begin[p]; r < m->begin[p + 1]; r++) {
+            data->labels[r] = m->set[p]->labels[r - m->begin[p]];
+            data->seen[r] = seen_by(m->set[p], r - m->begin[p]);
+            data->used[r] = used_by(m->set[p], r - m->begin[p]);
+        }
+    return NULL;
+}
+
+static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture)
+{
+    const sheaf_data *part = sheaf__data_set_of(self, &row);
+    return part->images->load(part->images->self, row, picture);
+}
+
+static void announce(void *self, const int64_t *row, int64_t n)
+{
+    const sheaf__data_sets *m = ((const sheaf_data *)self)->sets;
+    int64_t *own = malloc((size_t)n * sizeof *own + 1);
+    for (int p = 0; p < m->count && own != NULL; p++) {
+        const sheaf__data_images *images = m->set[p]->images;
+        int64_t count = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (row[i] >= m->begin[p] && row[i] < m->begin[p + 1])
+                own[count++] = row[i] - m->begin[p];
+        if (images->announce != NULL)
+            images->announce(images->self, own, count);
+    }
+    free(own);
+}
+
+/* Sizes and frames of all pictures, and where those of each row begin. */
+static sheaf_status *join_images(sheaf_data *data)
+{
+    const sheaf__data_sets *m = data->sets;
+    sheaf__data_images *to = data->images;
+    const int towers = to->towers;
+    int64_t images = 0;
+    bool frames = false;
+    for (int p = 0; p < m->count; p++) {
+        images += m->set[p]->images->first[m->set[p]->rows];
+        frames |= m->set[p]->images->frame != NULL;
+    }
+    to->first = calloc((size_t)data->rows + 1, sizeof *to->first);
+    to->expert_rows = calloc((size_t)data->rows + 1, sizeof *to->expert_rows);
+    to->size = calloc((size_t)(images * towers) + 1, sizeof *to->size);
+    to->frame = frames ? calloc((size_t)images + 1, sizeof *to->frame) : NULL;
+    if (to->first == NULL || to->expert_rows == NULL || to->size == NULL ||
+        (frames && to->frame == NULL))
+        return sheaf__data_no_memory(data->tokens);
+    void *expert_rows = to->expert_rows;
+    for (int p = 0; p < m->count; p++) {
+        const sheaf__data_images *from = m->set[p]->images;
+        const int64_t rows = m->set[p]->rows, before = to->first[m->begin[p]];
+        expert_rows =
+            copied(from->expert_rows, (size_t)rows * sizeof *from->expert_rows, expert_rows);
+        for (int64_t r = 0; r <= rows; r++)
+            to->first[m->begin[p] + r] = before + from->first[r];
+        for (int64_t i = 0; i < from->first[rows]; i++) {
+            for (int t = 0; t < towers; t++)
+                to->size[(before + i) * towers + t] = sheaf__data_images_size(from, i, t);
+            if (frames)
+                to->frame[before + i] = sheaf__data_images_frame(from, i);
+        }
+        to->labelled |= from->labelled;
+    }
+    to->load = load;
+    to->announce = announce;
+    to->self = data;
+    return NULL;
+}
+
+/* Of an epoch's samples, where the share of each part ends: weights added up, and rounded. */
+static sheaf_status *divide(sheaf__data_sets *m, const sheaf__data_list *list, int64_t rows)
+{
+    double all = 0, sum = 0;
+    for (int p = 0; p < m->count; p++)
+        all += list->weight[p];
+    for (int p = 0; p < m->count; p++)
+        m->end_of_share[p] = (sum += list->weight[p]) / all;
+    m->end_of_share[m->count - 1] = 1;
+    for (int p = 0; p < m->count; p++)
+        if (sheaf__share_end(m, p, rows) == (p == 0 ? 0 : sheaf__share_end(m, p - 1, rows)))
+            return sheaf_try_this(
+                sheaf_found(
+                    sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data: weight of %s", list->path[p]),
+                                   "at least one sample of an epoch of %" PRId64, rows),
+                    "%.6g of %.6g", list->weight[p], all),
+                "a larger weight, or leave the file out");
+    return NULL;
+}
+
+sheaf_status *sheaf__data_sets_join(sheaf_data *data, const sheaf__data_list *list)
+{
+    sheaf__data_sets *m = data->sets;
+    for (int p = 0; p < m->count; p++) {
+        const sheaf_data *from = m->set[p];
+        data->rows += from->rows;
+        data->tokens += from->tokens;
+        data->joined |= from->joined;
+        data->seq = from->seq > data->seq ? from->seq : data->seq;
+        data->longest = from->longest > data->longest ? from->longest : data->longest;
+        if (data->prompt_template == NULL)
+            data->prompt_template = from->prompt_template;
+        m->begin[p + 1] = data->rows;
+    }
+    m->weighted = list->weighted;
+    sheaf_status *st = join_rows(data);
+    if (st == NULL && data->images != NULL)
+        st = join_images(data);
+    return st == NULL && m->weighted ? divide(m, list, data->rows) : st;
+}
