@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "base/json_write.h"
 #include "data/data_images.h"
 
 /* ---- the list ---- */
@@ -18,22 +19,33 @@ void sheaf__data_list_release(sheaf__data_list *list)
     *list = (sheaf__data_list){ 0 };
 }
 
-static bool exists(const char *text, size_t n)
+/* The first n letters, a path from `folder` (NULL: from here), malloc'd; NULL: no memory. */
+static char *path_of(const char *folder, const char *text, size_t n)
 {
-    char *path = strndup(text, n);
-    const bool there = path != NULL && n > 0 && sheaf__path_kind(path) != SHEAF_PATH_NONE;
+    char *name = strndup(text, n), *path = NULL;
+    if (name == NULL || folder == NULL || name[0] == '/')
+        return name;
+    sheaf_status_free(sheaf__path_join(&path, folder, name));
+    free(name);
+    return path;
+}
+
+static bool exists(const char *folder, const char *text, size_t n)
+{
+    char *path = n == 0 ? NULL : path_of(folder, text, n);
+    const bool there = path != NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE;
     free(path);
     return there;
 }
 
 /* Where the weight of a name begins, behind its last colon; its end: it has none. */
-static size_t weight_at(const char *text, size_t n)
+static size_t weight_at(const char *folder, const char *text, size_t n)
 {
     size_t colon = n;
-    for (size_t i = 0; i < n && !exists(text, n); i++)
+    for (size_t i = 0; i < n && !exists(folder, text, n); i++)
         if (text[i] == ':' || text[i] == ',') /* a weight has no comma */
             colon = text[i] == ':' ? i : n;
-    if (colon == n || exists(text, colon))
+    if (colon == n || exists(folder, text, colon))
         return colon;
     /* Nothing is there by either name: is it a number? */
     return text[colon + 1] != '\0' && strspn(text + colon + 1, "0123456789.+-eE") >= n - colon - 1
@@ -43,10 +55,10 @@ static size_t weight_at(const char *text, size_t n)
 
 /* The length of the name in front, with its weight: the longest that names something that is
  * there, else up to the first comma. */
-static size_t first_of(const char *text)
+static size_t first_of(const char *folder, const char *text)
 {
     for (size_t n = strlen(text); n > 0; n--)
-        if ((text[n] == '\0' || text[n] == ',') && exists(text, weight_at(text, n)))
+        if ((text[n] == '\0' || text[n] == ',') && exists(folder, text, weight_at(folder, text, n)))
             return n;
     return strcspn(text, ",");
 }
@@ -54,19 +66,19 @@ static size_t first_of(const char *text)
 static sheaf_status *bad_weight(const char *name, const char *expected, const char *found)
 {
     return sheaf_found(
-        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data: weight of %s", name), "%s", expected), "%s",
-        found);
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "weight of %s", name), "%s", expected), "%s", found);
 }
 
-static sheaf_status *add(sheaf__data_list *list, const char *text, size_t n, bool weights)
+static sheaf_status *add(sheaf__data_list *list, const char *folder, const char *text, size_t n,
+                         bool weights)
 {
-    const size_t colon = weight_at(text, n);
+    const size_t colon = weight_at(folder, text, n);
     char word[64];
     if (list->count == SHEAF__MOST_SETS)
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data"), "%d files at most",
                                              (int)SHEAF__MOST_SETS),
                               "put files into one folder, and name that");
-    char *path = strndup(text, colon);
+    char *path = path_of(folder, text, colon);
     if (path == NULL)
         return sheaf__data_no_memory(0);
     list->path[list->count++] = path;
@@ -88,17 +100,47 @@ static sheaf_status *add(sheaf__data_list *list, const char *text, size_t n, boo
                : bad_weight(path, "a number above 0", word);
 }
 
-sheaf_status *sheaf__data_list_read(sheaf__data_list *out, const char *text, bool weights)
+/* Paths from `folder`; NULL: from here. */
+static sheaf_status *read_list(sheaf__data_list *out, const char *folder, const char *text,
+                               bool weights)
 {
     sheaf_status *st = NULL;
     *out = (sheaf__data_list){ 0 };
     while (st == NULL) {
-        const size_t n = first_of(text);
-        st = add(out, text, n, weights);
+        const size_t n = first_of(folder, text);
+        st = add(out, folder, text, n, weights);
         if (text[n] == '\0')
             break;
         text += n + 1;
     }
+    return st;
+}
+
+sheaf_status *sheaf__data_list_read(sheaf__data_list *out, const char *text, bool weights)
+{
+    return read_list(out, NULL, text, weights);
+}
+
+sheaf_status *sheaf__data_list_in(char **out, bool *there, const char *folder, const char *text)
+{
+    sheaf__data_list list;
+    sheaf_text all = { 0 };
+    char number[SHEAF__JSON_NUMBER];
+    sheaf_status *st = read_list(&list, folder, text, true);
+    *there = st == NULL;
+    for (int i = 0; i < list.count && st == NULL; i++) {
+        *there &= sheaf__path_kind(list.path[i]) != SHEAF_PATH_NONE;
+        sheaf__text_add(&all, "%s%s", i == 0 ? "" : ",", list.path[i]);
+        if (list.weighted)
+            sheaf__text_add(&all, ":%s", sheaf__number_json(number, list.weight[i]));
+    }
+    sheaf__data_list_release(&list);
+    if (st == NULL && all.failed)
+        st = sheaf__data_no_memory(0);
+    if (st == NULL)
+        *out = all.at;
+    else
+        sheaf__text_release(&all);
     return st;
 }
 
@@ -212,10 +254,9 @@ static sheaf_status *divide(sheaf__data_sets *m, const sheaf__data_list *list, i
     for (int p = 0; p < m->count; p++)
         if (sheaf__share_end(m, p, rows) == (p == 0 ? 0 : sheaf__share_end(m, p - 1, rows)))
             return sheaf_try_this(
-                sheaf_found(
-                    sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data: weight of %s", list->path[p]),
-                                   "at least one sample of an epoch of %" PRId64, rows),
-                    "%.6g of %.6g", list->weight[p], all),
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "weight of %s", list->path[p]),
+                                           "at least one sample of an epoch of %" PRId64, rows),
+                            "%.6g of %.6g", list->weight[p], all),
                 "a larger weight, or leave the file out");
     return NULL;
 }

@@ -19,6 +19,9 @@ typedef struct sheaf__data_list {
  * a failure. Errors: SHEAF_E_ARG for weights that are no numbers above 0, of some files alone, or
  * where `weights` is false. */
 sheaf_status *sheaf__data_list_read(sheaf__data_list *out, const char *text, bool weights);
+/* sheaf__data_list_in - the same with paths from `folder`, as text with paths from here (malloc'd).
+ * *there: all of it is there. Errors: those above. */
+sheaf_status *sheaf__data_list_in(char **out, bool *there, const char *folder, const char *text);
 void sheaf__data_list_release(sheaf__data_list *list);
 
 /* sheaf__data_sets_join - what is known of each row of data->sets, put into `data`, which

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "data/data_sets.h"
 
 static bool is_relative(const char *path)
 {
@@ -16,6 +17,18 @@ static bool is_path(const sheaf__setting *o)
 {
     return (o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH && (o->kind & SHEAF__IS_CONTENT) &&
            strcmp(o->name, "out") != 0;
+}
+
+/* A list of paths, with weights or without. */
+static bool names_several(const sheaf__setting *o)
+{
+    return strcmp(o->name, "data") == 0 || strcmp(o->name, "eval-data") == 0;
+}
+
+/* Does the value mean another place in another folder? */
+static bool moves(const sheaf__setting *o, const char *value)
+{
+    return is_relative(value) || (names_several(o) && value != NULL && strchr(value, ',') != NULL);
 }
 
 sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__setting *table,
@@ -31,9 +44,11 @@ sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__settin
     for (const sheaf__setting *x = table; x->name != NULL && strcmp(o->folder, here) != 0; x++) {
         const char **value = x->value;
         char *whole = NULL;
-        if (!is_path(x) || !state->given[x - table] || !is_relative(*value))
+        bool there;
+        if (!is_path(x) || !state->given[x - table] || !moves(x, *value))
             continue;
-        st = sheaf__path_join(&whole, here, *value);
+        st = names_several(x) ? sheaf__data_list_in(&whole, &there, here, *value)
+                              : sheaf__path_join(&whole, here, *value);
         TRY(st, sheaf__settings_hold(state, whole));
         if (st != NULL)
             return st;
@@ -42,14 +57,19 @@ sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__settin
     return NULL;
 }
 
-/* *found: `value` relative to `folder`, or NULL if nothing is there. */
-static sheaf_status *look(char **found, const char *folder, const char *value)
+/* *found: the setting's value relative to `folder`, or NULL if nothing is there. */
+static sheaf_status *look(char **found, const char *folder, const sheaf__setting *x)
 {
+    const char *value = *(const char **)x->value;
+    bool there = false;
     *found = NULL;
     if (folder == NULL || folder[0] == '\0')
         return NULL;
-    sheaf_status *st = sheaf__path_join(found, folder, value);
-    if (st == NULL && sheaf__path_kind(*found) == SHEAF_PATH_NONE) {
+    sheaf_status *st = names_several(x) ? sheaf__data_list_in(found, &there, folder, value)
+                                        : sheaf__path_join(found, folder, value);
+    if (st == NULL && !names_several(x))
+        there = sheaf__path_kind(*found) != SHEAF_PATH_NONE;
+    if (st == NULL && !there) {
         free(*found);
         *found = NULL;
     }
@@ -75,13 +95,13 @@ static sheaf_status *nowhere(const sheaf__setting *x, const char *value, const c
 }
 
 /* Searches OUT and its parents, innermost first. */
-static sheaf_status *look_beside(char **found, const char *out, const char *value)
+static sheaf_status *look_beside(char **found, const char *out, const sheaf__setting *x)
 {
     char *folder = realpath(out, NULL);
     sheaf_status *st = NULL;
     while (st == NULL && folder != NULL && *found == NULL) {
         char *parent = NULL;
-        st = look(found, folder, value);
+        st = look(found, folder, x);
         if (st == NULL && strcmp(folder, "/") != 0)
             st = sheaf__path_parent(&parent, folder);
         free(folder);
@@ -96,11 +116,11 @@ static sheaf_status *find_path(sheaf__settings *state, const sheaf__setting *x,
 {
     const char **value = x->value;
     char *found = NULL;
-    sheaf_status *st = look(&found, o->folder, *value);
+    sheaf_status *st = look(&found, o->folder, x);
     if (st == NULL && found == NULL)
-        st = look(&found, ".", *value);
+        st = look(&found, ".", x);
     if (st == NULL && found == NULL)
-        st = look_beside(&found, out, *value);
+        st = look_beside(&found, out, x);
     if (st == NULL && found == NULL && needed)
         st = nowhere(x, *value, o->folder, out);
     if (st == NULL && found != NULL) {
@@ -116,7 +136,7 @@ sheaf_status *sheaf__run_paths_find(sheaf__settings *state, const sheaf__setting
     sheaf_status *st = NULL;
     for (const sheaf__setting *x = table; x->name != NULL && st == NULL; x++)
         if (is_path(x) && state->from_file[x - table] && !state->given[x - table] &&
-            is_relative(*(const char **)x->value))
+            moves(x, *(const char **)x->value))
             st = find_path(state, x, o, out, needed);
     return st;
 }

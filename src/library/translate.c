@@ -145,6 +145,55 @@ static void remark(sheaf_translation *t, const sheaf_foreign_setting *e, const c
         sheaf__text_add(&t->recipe, "# %s: %s\n", e->key, why);
 }
 
+/* Adds what stands in a list, without blanks around it, up to its comma; *at is behind that, NULL:
+ * it was the last. */
+static void add_item(sheaf_text *to, const char *before, const char **at)
+{
+    const char *item = *at + strspn(*at, " ");
+    size_t n = strcspn(item, ",");
+    *at = item[n] == ',' ? item + n + 1 : NULL;
+    while (n > 0 && item[n - 1] == ' ')
+        n--;
+    sheaf__text_add(to, "%s%.*s", before, (int)n, item);
+}
+
+/* The value of --data: all names, those of further entries ("datasets[1].path") too, with the
+ * weights of LLaMA-Factory where they are mixed by weight (malloc'd). NULL: lost. */
+static char *data_list(sheaf_translation *t, const sheaf_foreign_setting *e, const char *value)
+{
+    const char *strategy = value_of(t, "mix_strategy"), *weight = value_of(t, "interleave_probs"),
+               *number = strstr(e->key, "[0]");
+    const bool mixed =
+        strcmp(e->key, "dataset") == 0 && strategy != NULL && begins(strategy, "interleave", 10);
+    sheaf_text names = { 0 }, list = { 0 };
+    char key[128];
+    sheaf__text_add(&names, "%s", value);
+    for (int i = 1; number != NULL; i++) {
+        snprintf(key, sizeof key, "%.*s[%d]%s", (int)(number - e->key), e->key, i, number + 3);
+        const char *more = value_of(t, key);
+        if (more == NULL)
+            break;
+        sheaf__text_add(&names, ",%s", more);
+    }
+    bool short_of = false;
+    const char *name = names.failed ? NULL : names.at;
+    while (name != NULL) {
+        add_item(&list, name == names.at ? "" : ",", &name);
+        short_of |= mixed && weight == NULL && value_of(t, "interleave_probs") != NULL;
+        if (mixed && weight != NULL)
+            add_item(&list, ":", &weight);
+        else if (mixed)
+            sheaf__text_add(&list, ":1");
+    }
+    if (mixed && (short_of || weight != NULL)) {
+        lose(t, e, "interleave_probs: one for each of them");
+        sheaf__text_release(&list);
+    }
+    t->failed |= names.failed || list.failed;
+    sheaf__text_release(&names);
+    return list.at;
+}
+
 static void put(sheaf_translation *t, const sheaf_foreign_setting *e,
                 const sheaf__translate_rule *rule, const char *value, const char *why)
 {
@@ -156,10 +205,10 @@ static void put(sheaf_translation *t, const sheaf_foreign_setting *e,
         return;
     }
     const bool data = strcmp(setting, "data") == 0 || strcmp(setting, "eval-data") == 0;
-    if (data && strchr(value, ',') != NULL) {
-        lose(t, e, "several data sets: put their files into one folder, and name that");
+    char *list = data ? data_list(t, e, value) : NULL;
+    if (data && list == NULL)
         return;
-    }
+    value = data ? list : value;
     sheaf_text line = { 0 };
     sheaf__settings_line(&line, setting, value);
     const char *same = given(t, setting);
@@ -175,6 +224,7 @@ static void put(sheaf_translation *t, const sheaf_foreign_setting *e,
         sheaf__text_add(&t->recipe, "%s", line.at);
     }
     sheaf__text_release(&line);
+    free(list);
 }
 
 /* Every value of a list must be among the words of its rule. */

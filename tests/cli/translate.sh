@@ -29,8 +29,16 @@ END
 runs "a file of LLaMA-Factory" 0 'LLaMA-Factory.*model: base method: lora lora-targets: all-linear lora-rank: 4 .*data: talk\.jsonl template: llama3 seq: 64 out: run .*micro-batch: 1 accumulate: 2 lr: 1\.0e-4 steps: 2 schedule: cosine warmup-ratio: 0\.5 dtype: bfloat16 .*lora-alpha: 8 on-long: cut checkpointing: true' translate "$work/factory.yaml"
 { printf 'model_name_or_path: a\nuse_galore: false\nuse_dora: true\npizza: 3\nstage: dpo\n'; } >"$work/in.yaml"
 runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_dora: true: DoRA.*line 4: pizza: 3: unknown.*line 5: stage: dpo: sheaf has no such thing' translate "$work/in.yaml"
-sed 's/^dataset: .*/dataset: one,two/' "$work/factory.yaml" >"$work/several.yaml"
-runs "several data sets are no name" 1 'warning: not in the recipe: line [0-9]+: dataset: one,two: several data sets: put their files into one folder' translate "$work/several.yaml"
+sed 's/^dataset: .*/dataset: one, two/' "$work/factory.yaml" >"$work/several.yaml"
+runs "several data sets are a list" 0 ' data: one,two ' translate "$work/several.yaml"
+printf 'mix_strategy: interleave_under\ninterleave_probs: 0.7, 0.3\n' >>"$work/several.yaml"
+runs "with weights" 0 ' data: one:0\.7,two:0\.3 .*# mix_strategy: an epoch' translate "$work/several.yaml"
+sed -i 's/^interleave_probs.*/interleave_probs: 0.7/' "$work/several.yaml"
+runs "one for each" 1 'line [0-9]+: dataset: one, two: interleave_probs: one for each' translate "$work/several.yaml"
+sed -i '/^interleave_probs/d' "$work/several.yaml"
+runs "or the same for all" 0 ' data: one:1,two:1 ' translate "$work/several.yaml"
+sed -i 's/^mix_strategy.*/mix_strategy: shuffle/' "$work/several.yaml"
+runs "in a way that is known" 1 'line [0-9]+: mix_strategy: shuffle' translate "$work/several.yaml"
 cat >"$work/axolotl.yml" <<'END'
 base_model: base
 load_in_8bit: false
@@ -133,7 +141,7 @@ plugins:
 chat_template: phi_4
 END
 runs "of Axolotl too" 1 \
-    "line 4: [^ ]*type: alpaca: it asks in Alpaca's own words.*line 5: [^ ]*split.*line 6: [^ ]*train_on_eos: all.*line 10: test_datasets.1..path: d.*line 11: plugins: .*line 14: chat_template: phi_4" translate "$work/in.yaml"
+    "line 4: [^ ]*type: alpaca: it asks in Alpaca's own words.*line 5: [^ ]*split.*line 6: [^ ]*train_on_eos: all.*line 11: plugins: .*line 14: chat_template: phi_4" translate "$work/in.yaml"
 check "and not what is as here" bash -c "! grep -qE 'roles_to_train|path: c' '$work/stderr'"
 { printf 'base_model: a\nplugins: [axolotl.integrations.liger.LigerPlugin]\nchat_template: mistral_v3_tekken\n'; } >"$work/in.yaml"
 runs "tekken's template is Nemo's" 0 'template: mistral-nemo' translate "$work/in.yaml"
@@ -156,7 +164,7 @@ sed 's/qwen/default/' "$work/in.yaml" >"$work/default.yaml"
 runs "its wording called default is none" 1 'line 2: template: default: template takes llama2, ' translate "$work/default.yaml"
 runs "what LLaMA-Factory does by default" 0 'template: qwen2\.5 method: full .*seq: 2048 on-long: cut epochs: 3 micro-batch: 8 checkpointing: true' translate "$work/in.yaml"
 { printf 'base_model: a\ndatasets:\n  - path: b\n  - path: c\n'; } >"$work/in.yaml"
-runs "a second data set too" 1 'line 4: datasets\[1\]\.path: c: one file of data' translate "$work/in.yaml"
+runs "a second data set too" 0 'data: b,c ' translate "$work/in.yaml"
 { printf 'base_model: a\ntokens: [x, y]\n'; } >"$work/in.yaml"
 runs "for programs" 1 '"program": "Axolotl", "recipe": "# from .*model: a.n.*", "lost": \["line 2: tokens: x,y: sheaf adds no tokens"\]' translate --json "$work/in.yaml"
 { printf 'steps: 3\n'; } >"$work/in.yaml"
