@@ -28,9 +28,9 @@ typedef struct sheaf_run_train_options {
     size_t size;
     const char *out;   /* folder of the run; must not exist, or be empty, unless it goes on */
     const char *model; /* folder of the base model */
-    const char
-        *data;     /* JSON Lines, a folder of images, or .safetensors with input_ids and labels */
-    int64_t steps; /* optimizer steps in all */
+    const char *data;  /* JSON Lines, a folder of images, or .safetensors with input_ids and labels;
+                          several: "a.jsonl:0.7,b.jsonl:0.3" (docs/data.md) */
+    int64_t steps;     /* optimizer steps in all */
     /* All other settings, as the lines of a recipe: "method: full\nlr: 1e-4\n"; the keys are the
      * flags of `sheaf train` (docs/recipes.md). They may name what stands above too, which wins
      * where it is given. NULL: as `sheaf train` has them by default. */

@@ -92,7 +92,7 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "the model's config.json, where its folder has none", "FILE" },
         { "data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed | SHEAF__IS_COMMON | SHEAF__IS_WORD,
           &o->data,
-          "examples as JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; also as the second word" },
+          "examples as JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; several with weights: a.jsonl:0.7,b.jsonl:0.3; also as the second word" },
         { "tokenizer", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->tokenizer,
           "tokenizer of texts: a folder, tokenizer.json or tokenizer.model; default: in the model's folder",
           "PATH" },

@@ -56,6 +56,11 @@ same "the same adapter of records" "$work/j1/adapter" "$work/j3/adapter"
 { echo '['; sed '$!s/$/,/' "$work/llava.jsonl"; echo ']'; } >"$work/llava.json"
 runs "the same as one array" 0 . train --model "$model" "${words[@]}" --data "$work/llava.json" "${lora[@]}" --out "$work/j2"
 same "gives the same adapter" "$work/j1/adapter" "$work/j2/adapter"
+# Two data sets: pictures of each are read where they lie.
+for tp in 1 3; do
+    runs "a folder and records, --tp $tp" 0 . train --model "$model" "${words[@]}" --data "$work/caps:2,$work/llava.jsonl:1" "${lora[@]}" --out "$work/two$tp" --tp $tp
+done
+same "and the same adapter" "$work/two1/adapter" "$work/two3/adapter"
 runs "rows of unequal length" 0 . train --model "$model" "${words[@]}" --data "$work/llava.jsonl" "${how[@]}" --micro-batch 3 --steps 1 --lora-dropout 0.2 --out "$work/unequal"
 runs "text alone is not for two towers" 3 'llava.jsonl: line 3: image.*expected: +one: the cross-attention of cogagent' \
     train --model "$agent" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --out "$work/none"
