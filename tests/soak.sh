@@ -30,6 +30,8 @@
 #  16. with SOAK_REAL=all, or names: models of real size on NF4 bases, and a checkpoint of 35 GB (soak_real.sh)
 #  17. transformers with bitsandbytes writes and loads the same quantized folders, and PEFT merges onto them alike (needs a
 #      network once)
+#  18. a wheel in a virtual environment: its tests, mypy where it is there, and training with it: PEFT and transformers load
+#      the results (needs a network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -47,7 +49,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -329,6 +331,23 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 17 "transformers and bitsandbytes beside
         grep -q ' quantized models compared, ' "$work/live-quant.log" || fail "the comparison with bitsandbytes did not end"
     else
         fail "transformers, PEFT and bitsandbytes are not there"
+    fi
+fi
+
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 18 "a wheel in a virtual environment"; then
+    wheel=$(python3 packaging/wheel.py . build "$work/wheel") && python3 -m venv "$work/venv" &&
+        "$work/venv/bin/pip" install --quiet --no-index "$wheel" || fail "the wheel is installed"
+    check "its command runs" "$work/venv/bin/sheaf" --version
+    check "its tests pass" "$work/venv/bin/python" -m unittest discover -s python/tests
+    ! command -v mypy >/dev/null || check "mypy accepts its types" mypy --strict python/sheaf
+    if (. bench/rivals.sh); then
+        PYTHONPATH=$(echo "$work"/venv/lib/python3*/site-packages) build/bench-venv/bin/python -B python/tests/live.py \
+            "$golden/llama/tiny_llama/hf" "$work/live-python" 2>&1 | tee "$work/live-python.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/live-python.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/live-python.log")))
+        grep -q '"tokens"' "$work/live-python.log" || fail "training from Python did not end"
+    else
+        fail "transformers and PEFT are not there"
     fi
 fi
 
