@@ -112,7 +112,7 @@ Name: sheaf
 Version: {version}
 Summary: Fine-tunes, stores, merges and runs language models, with the same bytes on any number of devices
 License: Apache-2.0
-Requires-Python: >=3.8
+Requires-Python: >=3.9
 Classifier: Typing :: Typed
 Classifier: Operating System :: POSIX :: Linux
 Description-Content-Type: text/markdown
