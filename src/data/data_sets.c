@@ -78,6 +78,11 @@ static sheaf_status *add(sheaf__data_list *list, const char *folder, const char 
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data"), "%d files at most",
                                              (int)SHEAF__MOST_SETS),
                               "put files into one folder, and name that");
+    if (colon == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data"),
+                                          "the name of a file or folder, or several with a comma "
+                                          "between them"),
+                           "none %s", text[0] == ',' ? "before a comma" : "at the end");
     char *path = path_of(folder, text, colon);
     if (path == NULL)
         return sheaf__data_no_memory(0);

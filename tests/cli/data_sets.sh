@@ -49,6 +49,17 @@ runs "and knows no weights" 2 'found: +0\.25.*leave the weights out' eval --mode
 runs "so of --eval-data" 2 '--eval-data.*leave the weights out' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$mix" --eval-data "$mix"
 runs "a plan reads them too" 0 '"peak"' plan --model "$work/odd" --data "$mix" "${how[@]}" --json
 
+# ---- of different forms ----
+tokens_file "$work/rows.safetensors" 3 6 "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18" "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 -100 -100 -100"
+for way in "" "--pack --seq 64"; do
+    for run in "f1 --tp 1" "f2 --tp 2 --dp 2"; do
+        # shellcheck disable=SC2086
+        train ${run%% *} --data "$work/rows.safetensors:1,$work/b.jsonl:2,$work/a.jsonl:1" --steps 3 ${run#* } $way
+    done
+    same "rows of tokens beside texts${way:+, packed}" "$work/f1/adapter" "$work/f2/adapter"
+    rm -rf "$work/f1" "$work/f2"
+done
+
 # ---- names ----
 mkdir -p "$work/here/x" && cp "$work/a.jsonl" "$work/b.jsonl" "$work/here/x" && cp "$work/a.jsonl" "$work/here/x/a.jsonl:0.5"
 cd "$work/here" || exit 1
@@ -63,6 +74,8 @@ for wrong in 0 -1 nan x; do
     runs "a weight of $wrong" 2 "weight of .*a\.jsonl +expected: a number above 0 +found: +$wrong" train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl:$wrong,$work/b.jsonl:1"
 done
 runs "a weight too small for a sample" 2 'weight of .*a\.jsonl.*at least one sample of an epoch of 13' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl:1,$work/b.jsonl:1e6"
+runs "none behind a comma" 2 'several with a comma.*none at the end' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl,"
+runs "nor before one" 2 'none before a comma' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl,,$work/b.jsonl"
 runs "one that is not there" '[123]' 'missing\.jsonl' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl:1,$work/missing.jsonl:2"
 absent "nothing was begun" "$work/no/checkpoints"
 finish
