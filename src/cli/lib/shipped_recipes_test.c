@@ -40,6 +40,19 @@ static const struct {
     { "minicpmv-", "minicpmv-4.5" },
     { "omnilmm-", "omnilmm-12b" },
     { "glm4v-", "cogagent-9b" },
+    { "qwenvl-", "qwen2.5-vl-7b" },
+    { "qwenvl-", "qwen3-vl-8b" },
+    { "qwen3moe-", "qwen3-30b-a3b" },
+    { "gemma-", "gemma-2b" },
+    { "cogvlm-hf-", "cogvlm-chat-hf" },
+    { "cogagent-hf-", "cogagent-chat-hf" },
+    { "glm4-",
+      "{\"model_type\": \"glm4\", \"hidden_size\": 4096, \"intermediate_size\": 13696,"
+      " \"num_hidden_layers\": 40, \"num_attention_heads\": 32, \"num_key_value_heads\": 2,"
+      " \"head_dim\": 128, \"attention_bias\": true, \"partial_rotary_factor\": 0.5,"
+      " \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, \"max_position_embeddings\": 32768,"
+      " \"vocab_size\": 151552, \"pad_token_id\": 151329, \"eos_token_id\": [151329, 151336, 151338],"
+      " \"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\"}" },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "256" EVA("257", "224") },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "1225" EVA("1226", "490") },
     { "cogvlm2-",
@@ -93,6 +106,17 @@ static const struct {
     /* of the text model and of the tower */
     { "glm4v-lora", 8 * (40 * INT64_C(8704) + 63 * 7168), 0, 0 },
     { "cogagent-head-only", 0, 32000 * INT64_C(4096), 32000 * INT64_C(4096) },
+    /* q, k and v together and the output, of both experts; CogAgent's cross-attention, and the
+     * outputs of the ViT's attention */
+    { "cogvlm-hf-lora", 8 * 32 * 2 * INT64_C(24576), 0, 0 },
+    { "cogagent-hf-lora", 8 * (32 * (2 * INT64_C(24576) + 13312) + 63 * 3584), 0, 0 },
+    { "glm4-lora", 8 * 40 * INT64_C(16896), 0, 0 },
+    { "gemma-lora", 8 * 18 * INT64_C(68096), 0, 0 },
+    /* attention, router, 128 experts */
+    { "qwen3moe-lora", 8 * 48 * INT64_C(1100928), 0, 0 },
+    /* by model below; Qwen2.5-7B and the merger, Qwen3-8B and the merger */
+    { "qwenvl-lora", -1, 0, 0 },
+    { "qwenvl-full", 0, 7615616512 + INT64_C(44574464), 8190735360 + INT64_C(40119040) },
 };
 
 /* Full copies in the adapters of upstream's scripts, by hand from reference sizes: embeddings,
@@ -110,6 +134,8 @@ static const struct {
     { "minicpmv-lora", "minicpmv-2.0", 64 * 40 * INT64_C(18432),
       122753 * INT64_C(2304) + 29514240 + 397747744 },
     { "omnilmm-lora", "omnilmm-12b", 64 * 32 * INT64_C(26624), 32009 * INT64_C(4096) + 93364224 },
+    { "qwenvl-lora", "qwen2.5-vl-7b", 8 * 28 * INT64_C(90112), 0 },
+    { "qwenvl-lora", "qwen3-vl-8b", 8 * 36 * INT64_C(75776), 0 },
 };
 
 static const char *recipes_folder(void)
@@ -214,7 +240,8 @@ static void check_header(const char *path, const char *name)
     if (strncmp(text, start, strlen(start)) != 0)
         fail_msg("%s does not begin with '%s'", path, start);
     if ((strncmp(name, "cogvlm-", 7) == 0 || strncmp(name, "cogagent-", 9) == 0) &&
-        strstr(text, "differs from SAT's") == NULL && strstr(text, "Not as SAT") == NULL)
+        strstr(name, "-hf-") == NULL && strstr(text, "differs from SAT's") == NULL &&
+        strstr(text, "Not as SAT") == NULL)
         fail_msg("%s does not say where it differs from SAT's", path);
     free(text);
 }
@@ -237,8 +264,14 @@ static void test_recipes__each_is_read_and_fits_the_real_models(void **state)
         assert_true((o.steps > 0 || o.epochs > 0) &&
                     (o.dtype == SHEAF_BF16 || strcmp(names[i], "minicpmv-lora") == 0));
         int fits = 0;
+        size_t longest = 0; /* of several prefixes: cogvlm-hf- before cogvlm- */
         for (size_t m = 0; m < ARRAY_LEN(models); m++)
-            if (strncmp(names[i], models[m].prefix, strlen(models[m].prefix)) == 0) {
+            if (strncmp(names[i], models[m].prefix, strlen(models[m].prefix)) == 0 &&
+                strlen(models[m].prefix) > longest)
+                longest = strlen(models[m].prefix);
+        for (size_t m = 0; m < ARRAY_LEN(models); m++)
+            if (strlen(models[m].prefix) == longest &&
+                strncmp(names[i], models[m].prefix, longest) == 0) {
                 char *config = config_text(models[m].config);
                 resolve(names[i], models[m].config, config, &o);
                 free(config);
