@@ -138,6 +138,12 @@ static void page(const cli_command *command, const cli_option *options, FILE *to
     }
     fputs(".fi\n.SH DESCRIPTION\n", to);
     paragraphs(to, at);
+    if (command->names != NULL) {
+        sheaf_text names = { 0 };
+        command->names(&names);
+        paragraphs(to, names.failed ? "" : names.at);
+        sheaf__text_release(&names);
+    }
     fputs(".SH OPTIONS\n", to);
     cli_help_row rows[CLI_MAX_OPTIONS];
     const int n = cli_help_rows(rows, options);

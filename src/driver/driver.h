@@ -18,6 +18,7 @@ typedef struct driver_command {
     bool computes;                                /* needs AVX2 and FMA, where the build has them */
     bool trains;                                  /* or infers: not in a build without x86 */
     bool divides;                                 /* its work over processes: --transport mpi */
+    void (*names)(sheaf_text *to); /* adds what tables say to its usage; NULL: nothing */
 } driver_command;
 
 struct driver {

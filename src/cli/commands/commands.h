@@ -6,6 +6,7 @@
 int cmd_diff(cli *cli, int argc, char **argv);
 int cmd_info(cli *cli, int argc, char **argv);
 int cmd_init(cli *cli, int argc, char **argv);
+void cmd_init_names(sheaf_text *to); /* the small models of the families, a line each */
 int cmd_merge(cli *cli, int argc, char **argv);
 int cmd_render(cli *cli, int argc, char **argv);
 int cmd_translate(cli *cli, int argc, char **argv);

@@ -1,6 +1,7 @@
 /* init.c - `sheaf init`: a new model with seeded random weights. */
 #include "base/base.h"
 #include "base/print.h"
+#include "checkpoint/tools/init.h"
 #include "commands.h"
 #include "driver/signals.h"
 #include "sheaf/checkpoint.h"
@@ -8,20 +9,16 @@
 const char cmd_init_usage[] =
     "usage: sheaf init SPEC DST [FLAG...]\n"
     "Makes the Hugging Face folder DST with random weights. SPEC is a config.json, SAT's\n"
-    "model_config.json (of CogVLM or CogAgent), a folder that has one, or a built-in name:\n"
-    "  tiny-bytes     byte vocabulary, hidden 128, 4 layers: 0.8 million parameters\n"
-    "  small-bytes    byte vocabulary, hidden 256, 6 layers: 4.5 million parameters\n"
-    "  mini           hidden 512, 8 layers, vocabulary 8192: 32 million parameters\n"
-    "  tiny1b-4l      hidden 2048, 4 layers, vocabulary 32000: 307 million parameters\n"
-    "  cogvlm-tiny    CogVLM, byte vocabulary, images of 56 x 56: 2.4 million parameters\n"
-    "  cogagent-tiny  CogAgent, the same with a second tower: 2.7 million parameters\n"
-    "  omnilmm-tiny   OmniLMM, byte vocabulary, images of 84 x 84: 1.1 million parameters\n"
-    "  minicpmv-tiny  MiniCPM-V 2.6, byte vocabulary, patches of 14: 1.1 million parameters;\n"
-    "                 minicpmv-2.0-tiny, minicpmv-2.5-tiny, minicpmv-4.5-tiny: of others\n"
-    "  cogvlm2-tiny   CogVLM2, byte vocabulary, images of 56 x 56: 1.8 million parameters\n"
-    "  glm4v-tiny     GLM-4V and CogAgent-9B, the same: 1.1 million parameters\n"
+    "model_config.json (of CogVLM or CogAgent), a folder that has one, or a name below.\n"
     "Matrices are normal(0, initializer_range), norms one, biases zero; each number depends\n"
-    "on the seed, the tensor's name and its place alone.\n";
+    "on the seed, the tensor's name and its place alone. Names of small models:\n";
+
+void cmd_init_names(sheaf_text *to)
+{
+    const sheaf__family_spec *s;
+    for (int i = 0; (s = sheaf__init_spec_at(i)) != NULL; i++)
+        sheaf__text_add(to, "  %-18s %s\n", s->name, s->what);
+}
 
 int cmd_init(cli *cli, int argc, char **argv)
 {

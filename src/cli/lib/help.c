@@ -141,6 +141,12 @@ void cli_help(const cli_command *command, const cli_option *options, bool all, F
         common += (rows[i].option->kind & CLI_COMMON) != 0;
     all |= common == 0;
     fprintf(to, "%s", command->usage);
+    if (command->names != NULL) {
+        sheaf_text names = { 0 };
+        command->names(&names);
+        fputs(names.failed ? "" : names.at, to);
+        sheaf__text_release(&names);
+    }
     const char *heading = "";
     for (int i = 0; i < n; i++) {
         const cli_option *o = rows[i].option;
