@@ -243,6 +243,8 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_encoder *s,
         s->form.system != NULL && !bytes && first && strcmp(p->message[0].role, "system") != 0;
     const sheaf__chat_options how = { .generation_prompt = prompt,
                                       .answers = !prompt,
+                                      .thinking = s->form.thoughts_said ? SHEAF__THINKING_BY_ANSWER
+                                                                        : SHEAF__THINKING_UNSAID,
                                       .bos = bytes ? BYTE_BOS : s->bos,
                                       .eos = bytes ? BYTE_EOS : s->eos };
     if (!system)

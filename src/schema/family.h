@@ -161,9 +161,10 @@ typedef struct sheaf__picture_form {
     /* The slices of a picture stand together between the marks of a slice, each between those of a
      * picture; else each stands between the marks of a slice. */
     bool together;
-    bool joined; /* in front of a message a picture stands without a line of its own */
-    bool halved; /* pixels less a half, over a half; else CLIP's mean and deviation */
-    bool bos;    /* in front, also where the template writes none */
+    bool joined;        /* in front of a message a picture stands without a line of its own */
+    bool halved;        /* pixels less a half, over a half; else CLIP's mean and deviation */
+    bool bos;           /* in front, also where the template writes none */
+    bool thoughts_said; /* the template is told whether an answer has thoughts (chat.h) */
     const char *chat, *byte_chat; /* template where none is named or stored; of bytes */
     const char *system;           /* message, where a conversation has none; NULL */
     const char *end;  /* token that ends an answer where the template writes none; NULL: eos */

@@ -29,6 +29,7 @@ typedef struct sheaf__minicpmv_version {
     const char *chat;              /* template where none is stored */
     const char *stop;              /* ends an answer, beside what files name; NULL: none */
     bool numbered;                 /* pictures have numbers, and slices marks of their own */
+    bool thoughts;                 /* its program is told whether an answer has thoughts */
     int64_t frames;                /* of a video that give rows together; 0: it reads none */
 } sheaf__minicpmv_version;
 

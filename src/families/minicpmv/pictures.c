@@ -71,6 +71,7 @@ void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
     out->bos = c->minicpmv == SHEAF_MINICPMV_2_0;
     out->chat = version->chat;
     out->stop = version->stop;
+    out->thoughts_said = version->thoughts;
     out->together = !version->numbered;
     /* the reader of the config has complained of what is no JSON */
     sheaf_status_free(c->json == NULL ? NULL

@@ -84,6 +84,7 @@ static const sheaf__minicpmv_version versions[] = {
       .chat = "qwen3-thoughts",
       .stop = "<|endoftext|>",
       .numbered = true,
+      .thoughts = true,
       .frames = 6 },
 };
 enum { VERSIONS = sizeof versions / sizeof *versions };

@@ -49,19 +49,30 @@ static json_t *message_object(const sheaf__message *m, bool parts)
     return NULL;
 }
 
+static bool has_thoughts(const sheaf__message *m)
+{
+    const char *begin = m->content == NULL ? NULL : memmem(m->content, m->size, "<think>", 7);
+    return strcmp(m->role, "assistant") == 0 && begin != NULL &&
+           memmem(begin, m->size - (size_t)(begin - m->content), "</think>", 8) != NULL;
+}
+
 /* A NULL text is left out: it is undefined in the program. */
 static json_t *variables(const sheaf__message *message, int64_t n,
                          const sheaf__chat_options *options, bool parts, const char *date_string)
 {
     json_t *messages = json_array(),
-           *tools = options->tools != NULL ? json_incref((json_t *)options->tools) : json_null();
+           *tools = options->tools != NULL ? json_incref((json_t *)options->tools) : json_null(),
+           *thinking = options->thinking == SHEAF__THINKING_UNSAID
+                           ? NULL
+                           : json_boolean(options->thinking == SHEAF__THINKING_ON ||
+                                          (n > 0 && has_thoughts(&message[n - 1])));
     bool good = true;
     for (int64_t i = 0; i < n && good; i++)
         good = json_array_append_new(messages, message_object(&message[i], parts)) == 0;
-    json_t *out =
-        json_pack("{s:o, s:o, s:n, s:b, s:s*, s:s*, s:s*}", "messages", messages, "tools", tools,
-                  "documents", "add_generation_prompt", options->generation_prompt, "bos_token",
-                  options->bos, "eos_token", options->eos, "date_string", date_string);
+    json_t *out = json_pack("{s:o, s:o, s:n, s:b, s:s*, s:s*, s:s*, s:o*}", "messages", messages,
+                            "tools", tools, "documents", "add_generation_prompt",
+                            options->generation_prompt, "bos_token", options->bos, "eos_token",
+                            options->eos, "date_string", date_string, "enable_thinking", thinking);
     if (good)
         return out;
     json_decref(out);
@@ -304,6 +315,9 @@ static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
     sheaf__chat_options asked = *s->options;
     sheaf__jinja_text prompt = { 0 };
     asked.generation_prompt = true;
+    /* only the last answer stands behind empty thoughts */
+    if (asked.thinking != SHEAF__THINKING_UNSAID && (i + 1 < s->n || has_thoughts(&s->message[i])))
+        asked.thinking = SHEAF__THINKING_ON;
     sheaf_status *st = sheaf__chat_run(&prompt, s->t, s->message, i, &asked);
     const sheaf__jpiece *in_prompt = last_piece(&prompt, i - 1),
                         *in_text = last_piece(s->text, i - 1);
@@ -327,7 +341,8 @@ static sheaf_status *find_begin(size_t *begin, search *s, int64_t i)
 {
     const sheaf__jpiece *question = last_piece(s->text, i - 1);
     const bool plain = !s->t->unsteady && s->options->tools == NULL && question != NULL &&
-                       is_role(&s->message[i - 1], "user");
+                       is_role(&s->message[i - 1], "user") &&
+                       (s->options->thinking == SHEAF__THINKING_UNSAID || i + 1 < s->n);
     if (plain && s->lead != NULL && continues(s, question->end, s->lead, s->lead_size)) {
         *begin = question->end + s->lead_size;
         return NULL;

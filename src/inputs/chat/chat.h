@@ -33,12 +33,22 @@ typedef struct sheaf__rendered {
     int64_t unlearnt; /* with `lenient`: answers that cannot be labelled */
 } sheaf__rendered;
 
+/* What a program's enable_thinking is: undefined; true where the last message is an answer with
+ * thoughts between <think> and </think>, else false, so that an answer without thoughts begins
+ * behind empty ones; true. */
+typedef enum sheaf__thinking {
+    SHEAF__THINKING_UNSAID,
+    SHEAF__THINKING_BY_ANSWER,
+    SHEAF__THINKING_ON
+} sheaf__thinking;
+
 typedef struct sheaf__chat_options {
     bool generation_prompt; /* end with the prompt for an answer */
     bool answers;           /* find the ANSWER spans */
     bool lenient;          /* an answer that cannot be labelled gets no span, instead of an error */
     const char *bos, *eos; /* the tokenizer's, as text; NULL: it has none */
     const json_t *tools;   /* descriptions of tools, as transformers takes them; NULL: none */
+    sheaf__thinking thinking;
 } sheaf__chat_options;
 
 /* sheaf__chat_template_find - by name, "llama3". Errors: SHEAF_E_ARG with the names there are. */

@@ -812,6 +812,56 @@ static void test_stored__answers_end_where_others_speak(void **state)
     json_decref(a);
 }
 
+/* A program that is told whether an answer has thoughts: one without them is learnt behind empty
+ * ones, and asked for there; what is before the last answer stays as it was. */
+static void test_stored__thinking_by_the_answer(void **state)
+{
+    static const char program[] =
+        "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last and "
+        "'</think>' not in m.content %}<think></think>{% endif %}{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% if enable_thinking is defined and "
+        "enable_thinking is false %}<think></think>{% endif %}{% endif %}";
+    static const struct {
+        const char *said[4]; /* by turns */
+        sheaf__thinking thinking;
+        const char *want;
+    } cases[] = {
+        { { "Q", "A" }, SHEAF__THINKING_UNSAID, "<user>(Q);<assistant>[<think></think>(A);]" },
+        { { "Q", "A" }, SHEAF__THINKING_BY_ANSWER, "<user>(Q);<assistant><think></think>[(A);]" },
+        { { "Q", "<think>T</think>A" },
+          SHEAF__THINKING_BY_ANSWER,
+          "<user>(Q);<assistant>[(<think>T</think>A);]" },
+        { { "Q", "A", "R", "B" },
+          SHEAF__THINKING_BY_ANSWER,
+          "<user>(Q);<assistant>[(A);]<user>(R);<assistant><think></think>[(B);]" },
+        { { "Q", "A", "R", "<think>T</think>B" },
+          SHEAF__THINKING_BY_ANSWER,
+          "<user>(Q);<assistant>[(A);]<user>(R);<assistant>[(<think>T</think>B);]" },
+        { { "Q" }, SHEAF__THINKING_BY_ANSWER, "<user>(Q);<assistant><think></think>" },
+        { { "Q" }, SHEAF__THINKING_UNSAID, "<user>(Q);<assistant>" },
+    };
+    sheaf__chat_template *t = stored(program);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__message message[4];
+        int64_t n = 0;
+        for (; n < 4 && cases[i].said[n] != NULL; n++)
+            message[n] = (sheaf__message){ .role = n % 2 == 0 ? "user" : "assistant",
+                                           .content = cases[i].said[n],
+                                           .size = strlen(cases[i].said[n]) };
+        sheaf__rendered r = { 0 };
+        sheaf_text marked = { 0 };
+        CHECK_OK(sheaf__chat_render(&r, t, message, n,
+                                    &(sheaf__chat_options){ .generation_prompt = n % 2 == 1,
+                                                            .answers = n % 2 == 0,
+                                                            .thinking = cases[i].thinking }));
+        mark(&marked, &r);
+        assert_string_equal(marked.at, cases[i].want);
+        sheaf__text_release(&marked);
+        sheaf__rendered_release(&r);
+    }
+    sheaf__chat_template_free(t);
+}
+
 /* ---- programs in the style of models of 2025 and 2026 (tests/data/templates/programs.py) ---- */
 
 /* Would a part of the conversation be lost? */
@@ -964,6 +1014,7 @@ int main(void)
         cmocka_unit_test(test_date__fields_worked_by_hand),
         cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),
         cmocka_unit_test(test_stored__a_program_has_the_name_of_the_one_that_writes_the_same),
+        cmocka_unit_test(test_stored__thinking_by_the_answer),
         cmocka_unit_test(test_stored__the_named_one_writes_tools_and_thoughts_as_the_published),
         cmocka_unit_test(test_stored__a_date_that_is_always_the_same_cannot_be_given),
         cmocka_unit_test(test_stored__a_template_file_counts_before_the_config),
