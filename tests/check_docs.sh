@@ -26,7 +26,7 @@ mapfile -t sources < <(list | grep -E '(\.(c|h|cc|sh|awk|py|recipe)|/meson\.buil
 
 awk '
 BEGIN { # files of other programs and libraries
-    split("finetune_cogvlm_lora.sh finetune_cogagent_lora.sh finetune_lora.sh finetune_ds.sh src/libImaging/Resample.c stdio.h xxhash.h arm_neon.h", word, " ")
+    split("finetune_cogvlm_lora.sh finetune_cogagent_lora.sh finetune_lora.sh finetune_ds.sh sft_7b.sh sft_qwen3_4b.sh sft.sh qwen3_moe.sh src/libImaging/Resample.c stdio.h xxhash.h arm_neon.h", word, " ")
     for (i in word) foreign[word[i]] = 1
 }
 function complain(what) { printf "not ok - %s:%d: %s\n", FILENAME, FNR, what; bad++ }

@@ -164,7 +164,8 @@ typedef struct sheaf__picture_form {
     bool joined;        /* in front of a message a picture stands without a line of its own */
     bool halved;        /* pixels less a half, over a half; else CLIP's mean and deviation */
     bool bos;           /* in front, also where the template writes none */
-    bool thoughts_said; /* the template is told whether an answer has thoughts (chat.h) */
+    bool thoughts_said; /* the template is told whether an answer has thoughts (inputs/chat/chat.h)
+                         */
     const char *chat, *byte_chat; /* template where none is named or stored; of bytes */
     const char *system;           /* message, where a conversation has none; NULL */
     const char *end;  /* token that ends an answer where the template writes none; NULL: eos */
