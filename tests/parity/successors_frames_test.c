@@ -2,9 +2,10 @@
  * the programs of their hubs: the pieces that upstream's image processor made of PNGs; a row with
  * groups of frames; the resampler alone, with frames of unequal size.
  *
- * Folders of $SHEAF_RECORDINGS/successors with `hf/`, `pictures/` and pieces of them are run; at
- * least one must hold `video_inputs.safetensors`. The committed subset has pieces alone. Tolerances
- * are those of the recordings' READMEs; pixels are the same bytes. */
+ * Folders of $SHEAF_RECORDINGS/successors with `hf/` and pieces of `pictures/`, or
+ * `video_inputs.safetensors`, are run; at least one must hold each. In the committed subset the
+ * latter is made by make_frames.py. Tolerances are those of the recordings' READMEs; pixels are the
+ * same bytes. */
 #include "base/hash.h"
 #include "families/llama/tower.h"
 #include "models/team.h"
@@ -17,6 +18,8 @@
  */
 static bool has_pieces(const char *dir)
 {
+    if (!exists(in_dir(dir, "pictures/0.png")))
+        return false;
     if (!exists(in_dir(dir, "inputs.safetensors")))
         return exists(in_dir(dir, "pieces.json"));
     sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
@@ -25,15 +28,20 @@ static bool has_pieces(const char *dir)
     return has;
 }
 
+static bool has_frames(const char *dir)
+{
+    return exists(in_dir(dir, "video_inputs.safetensors"));
+}
+
 static int find_families(void **state)
 {
     if (make_scratch(state) != 0)
         fail_msg("no scratch folder");
-    find_in(recording("successors"), "hf/config.json", "pictures/0.png");
+    find_in(recording("successors"), "hf/config.json", NULL);
     const int found = models;
     models = 0;
     for (int i = 0; i < found; i++)
-        if (has_pieces(model_dir[i]))
+        if (has_pieces(model_dir[i]) || has_frames(model_dir[i]))
             model_dir[models++] = model_dir[i];
         else
             free(model_dir[i]);
@@ -87,7 +95,11 @@ static void check_row_of_pieces(const char *dir, const json_t *numbers, int row,
 
 static void test_pixels__pieces_are_upstreams(void **state)
 {
+    int found = 0;
     for (int m = 0; m < models; m++) {
+        if (!has_pieces(model_dir[m]))
+            continue;
+        found++;
         const bool part = exists(in_dir(model_dir[m], "pieces.json"));
         sheaf_safetensors *in = part ? NULL : record_of(model_dir[m], "inputs.safetensors");
         json_t *info = json_of(model_dir[m], part ? "pieces.json" : "info.json");
@@ -100,6 +112,7 @@ static void test_pixels__pieces_are_upstreams(void **state)
         if (in != NULL)
             sheaf__safetensors_close(in);
     }
+    assert_true(found > 0);
 }
 
 /* ---- a row with groups of frames ---- */
@@ -291,7 +304,7 @@ static void test_frames__groups_give_rows_together(void **state)
 {
     int found = 0;
     for (int m = 0; m < models; m++) {
-        if (!exists(in_dir(model_dir[m], "video_inputs.safetensors")))
+        if (!has_frames(model_dir[m]))
             continue;
         char *hf = strdup(in_dir(model_dir[m], "hf"));
         json_t *info = json_of(model_dir[m], "info.json");
@@ -301,7 +314,7 @@ static void test_frames__groups_give_rows_together(void **state)
         free(hf);
         found++;
     }
-    assert_true(found > 0 || !recordings_are_full());
+    assert_true(found > 0);
 }
 
 /* ---- the resampler alone ---- */
@@ -427,7 +440,7 @@ static void test_resampler__frames_of_unequal_size(void **state)
         json_decref(info);
         found++;
     }
-    assert_true(found > 0 || !recordings_are_full());
+    assert_true(found > 0);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
  * what was recorded, with the same bytes at every number of ranks.
  *
  * Every folder of $SHEAF_RECORDINGS/successors (or of the committed subset) that holds `hf/` and
- * `inputs.safetensors` is run; none found is a failure. What a folder does not hold is not
+ * `grads.safetensors` is run; none found is a failure. What a folder does not hold is not
  * compared, but logits and losses must be there. Tolerances are those of the recordings' READMEs:
  * logits and hidden states 2e-5 + 1e-4 relative, losses 1e-5, gradients 1e-4 of the largest value
  * of a tensor, adapters 1e-4. Where a gradient is zero but for rounding, AdamW's first steps are of
@@ -25,7 +25,7 @@ static int find_families(void **state)
 {
     if (make_scratch(state) != 0)
         fail_msg("no scratch folder");
-    find_in(recording("successors"), "hf/config.json", "inputs.safetensors");
+    find_in(recording("successors"), "hf/config.json", "grads.safetensors");
     if (models == 0)
         fail_msg("no family under %s", recording("successors"));
     return 0;
