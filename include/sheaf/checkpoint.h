@@ -328,7 +328,7 @@ SHEAF_API sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, co
 typedef struct sheaf_weights_init_options {
     size_t size;
     const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or a
-                         built-in name (sheaf help init) */
+                         built-in name (sheaf_weights_init_name) */
     const char *dst;  /* must not exist; becomes a Hugging Face folder */
     uint64_t seed;
     sheaf_dtype dtype; /* SHEAF_BOOL, which is 0: what the config says */
@@ -350,6 +350,9 @@ typedef struct sheaf_weights_init_report {
  * those of the config. */
 SHEAF_API sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
                                            const sheaf_weights_init_options *options);
+/* sheaf_weights_init_name - the i-th built-in name, and *what it is in a few words; NULL after the
+ * last. Static storage. */
+SHEAF_API const char *sheaf_weights_init_name(const char **what, int i);
 
 #ifdef __cplusplus
 }

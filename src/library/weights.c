@@ -169,3 +169,10 @@ sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
         sheaf__struct_fill(report, &r, sizeof r);
     return st;
 }
+
+const char *sheaf_weights_init_name(const char **what, int i)
+{
+    const sheaf__family_spec *spec = i < 0 ? NULL : sheaf__init_spec_at(i);
+    *what = spec == NULL ? NULL : spec->what;
+    return spec == NULL ? NULL : spec->name;
+}

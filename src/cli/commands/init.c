@@ -1,7 +1,6 @@
 /* init.c - `sheaf init`: a new model with seeded random weights. */
 #include "base/base.h"
 #include "base/print.h"
-#include "checkpoint/tools/init.h"
 #include "commands.h"
 #include "driver/signals.h"
 #include "sheaf/checkpoint.h"
@@ -15,9 +14,9 @@ const char cmd_init_usage[] =
 
 void cmd_init_names(sheaf_text *to)
 {
-    const sheaf__family_spec *s;
-    for (int i = 0; (s = sheaf__init_spec_at(i)) != NULL; i++)
-        sheaf__text_add(to, "  %-18s %s\n", s->name, s->what);
+    const char *name, *what;
+    for (int i = 0; (name = sheaf_weights_init_name(&what, i)) != NULL; i++)
+        sheaf__text_add(to, "  %-18s %s\n", name, what);
 }
 
 int cmd_init(cli *cli, int argc, char **argv)
