@@ -769,6 +769,24 @@ static void test_make_dirs__parents_and_files_in_the_way(void **state)
     CHECK_FAILS(sheaf__make_dirs(at("plain/x")), SHEAF_E_IO, "plain");
 }
 
+static void test_check_new__names_the_folder_that_is_missing_or_in_the_way(void **state)
+{
+    (void)state;
+    CHECK_OK(sheaf__file_write_whole(file, "x", 1));
+    CHECK_OK(sheaf__path_check_new(at("new"), false));
+    CHECK_OK(sheaf__path_check_new(at("a/b/c"), true));
+    CHECK_FAILS(sheaf__path_check_new(at("a/b/c"), false), SHEAF_E_IO,
+                "/a/b/c | a folder that is there and may be written | ");
+    CHECK_FAILS(sheaf__path_check_new(at("in_the_way/b"), false), SHEAF_E_IO,
+                "in_the_way: Not a directory | another name, or move ");
+    CHECK_FAILS(sheaf__path_check_new(at("in_the_way/b/c/d"), true), SHEAF_E_IO,
+                "in_the_way: Not a directory | another name");
+    assert_int_equal(symlink("nowhere", at("dangling")), 0);
+    CHECK_FAILS(sheaf__path_check_new(at("dangling/c"), true), SHEAF_E_IO,
+                "dangling: Not a directory");
+    CHECK_FAILS(sheaf__output_check(at("in_the_way/b/c")), SHEAF_E_IO, "in_the_way: Not a");
+}
+
 static void test_faults__spellings(void **state)
 {
     sheaf_faults f;
@@ -868,6 +886,7 @@ int main(void)
         cmocka_unit_test(test_output__a_failed_step_puts_the_old_one_back),
         cmocka_unit_test(test_remove_tree__does_not_follow_links),
         cmocka_unit_test(test_make_dirs__parents_and_files_in_the_way),
+        cmocka_unit_test(test_check_new__names_the_folder_that_is_missing_or_in_the_way),
         cmocka_unit_test(test_faults__spellings),
         cmocka_unit_test(test_faults__of_the_process),
     };

@@ -132,6 +132,44 @@ sheaf_status *sheaf__make_dir(const char *path)
     return error == 0 ? NULL : sheaf__io_fail(error, path, "cannot make the folder");
 }
 
+/* A link that leads nowhere is in the way, as a file is. */
+static int not_writable(const char *folder)
+{
+    struct stat about;
+    if (sheaf__path_kind(folder) == SHEAF_PATH_DIR)
+        return access(folder, W_OK | X_OK) == 0 ? 0 : errno;
+    return lstat(folder, &about) == 0 ? ENOTDIR : errno == ENOTDIR ? ENOENT : errno;
+}
+
+sheaf_status *sheaf__path_check_new(const char *path, bool parents)
+{
+    char *folder = NULL;
+    sheaf_status *st = sheaf__path_parent(&folder, path);
+    int error = st == NULL ? not_writable(folder) : 0;
+    while (st == NULL && parents && error == ENOENT) {
+        char *above = NULL;
+        st = sheaf__path_parent(&above, folder);
+        free(folder);
+        folder = above;
+        error = st == NULL ? not_writable(folder) : 0;
+    }
+    if (st == NULL && error != 0) {
+        st = sheaf_fail(SHEAF_E_IO, "%s", path);
+        sheaf_expected(st, "%s",
+                       parents ? "a place where a folder can be made"
+                               : "a folder that is there and may be written");
+        sheaf_found(st, "%s: %s", folder, strerror(error));
+        if (error == ENOENT)
+            sheaf_try_this(st, "mkdir -p %s", folder);
+        else if (error == ENOTDIR)
+            sheaf_try_this(st, "another name, or move %s away", folder);
+        else
+            sheaf_try_this(st, "another place, or the right to write there: ls -ld %s", folder);
+    }
+    free(folder);
+    return st;
+}
+
 /* The entry of a new folder must outlast a power failure as what will be in it does. */
 static sheaf_status *sync_parent(const char *path)
 {

@@ -118,6 +118,9 @@ sheaf_status *sheaf__output_check(const char *dst)
     char *settled = NULL;
     sheaf_status *st = settle_dst(&settled, dst, false);
     TRY(st, check_dst(settled, false));
+    /* an empty folder may be filled from within */
+    if (st == NULL && access(settled, W_OK | X_OK) != 0)
+        st = sheaf__path_check_new(settled, true);
     free(settled);
     return st;
 }

@@ -20,7 +20,7 @@ typedef struct sheaf_output sheaf_output;
  */
 sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace);
 /* sheaf__output_check - could it begin at `dst`, with `replace` false? For commands that work long
- * before they begin. Errors: SHEAF_E_ARG. */
+ * before they begin. Errors: SHEAF_E_ARG; those of sheaf__path_check_new(). */
 sheaf_status *sheaf__output_check(const char *dst);
 /* sheaf__output_sweep - removes what killed processes left of `dst`, with a note for each: folders
  * beside and in it with our mark in their names (see sheaf__partial_path()) that no process writes.

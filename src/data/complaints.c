@@ -26,8 +26,10 @@ void sheaf__complain(sheaf__complaints *c, sheaf_status *st)
     if (st == NULL)
         return;
     if (!is_about_a_record(sheaf_status_code(st))) {
-        sheaf_status_free(c->fatal);
-        c->fatal = st;
+        if (c->fatal == NULL)
+            c->fatal = st;
+        else
+            sheaf_status_free(st);
         return;
     }
     if (c->count++ < SHEAF__COMPLAINTS_LISTED)

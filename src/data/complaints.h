@@ -20,7 +20,9 @@ typedef struct sheaf__complaints {
 enum { SHEAF__COMPLAINTS_LISTED = 20 };
 
 /* sheaf__complain - adds `st` and owns it; NULL adds nothing. A status other than SHEAF_E_DATA,
- * SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED and SHEAF_E_IO concerns no record: it becomes the verdict. */
+ * SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED and SHEAF_E_IO concerns no record: the first becomes the
+ * verdict.
+ */
 void sheaf__complain(sheaf__complaints *complaints, sheaf_status *st);
 /* sheaf__complaints_verdict - NULL where there is none, or where bad records are left out; empties
  * the list. `records`: how many were checked. */

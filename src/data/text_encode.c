@@ -93,13 +93,14 @@ static sheaf_status *give(sheaf__text_row *out, ids *x)
 
 /* ---- conversations ---- */
 
+/* No fault of the record: it ends the reading. */
 static sheaf_status *no_template(const sheaf__text_encoder *e, const sheaf__text_record *record)
 {
     sheaf_status *st =
-        sheaf_fail(SHEAF_E_UNSUPPORTED, "field '%s'", sheaf__text_form_name(record->form));
-    sheaf_expected(st, "a chat template, for conversations");
+        sheaf_fail(SHEAF_E_ARG, "a conversation ('%s')", sheaf__text_form_name(record->form));
+    sheaf_expected(st, "a chat template");
     sheaf_found(st, e->tokenizer == NULL ? "none: the vocabulary of this model is bytes"
-                                         : "none: the model's tokenizer has none");
+                                         : "none: the model's tokenizer stores none");
     return sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
 }
 

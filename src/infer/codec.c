@@ -291,7 +291,7 @@ sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const shea
         return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"),
                                                          "a template, which lays them out"),
                                           "none"),
-                              "--template NAME");
+                              "--template NAME: %s", sheaf__chat_template_names());
     if (w->placed)
         return sheaf__codec_messages_with_pictures(out, block, NULL, w, said, n,
                                                    &(sheaf__record_pictures){ 0 });

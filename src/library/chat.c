@@ -1,5 +1,4 @@
 /* chat.c - a conversation with a loaded model: sheaf/generate.h. */
-#include <errno.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -44,27 +43,13 @@ static sheaf_status *new_chat(sheaf_chat **out, sheaf_model *m)
 /* Can the file be created? Better known before the first answer. */
 static sheaf_status *check_save(const char *path, const char *load)
 {
-    char *folder = NULL;
     if ((load == NULL || strcmp(path, load) != 0) && sheaf__path_kind(path) != SHEAF_PATH_NONE)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save %s", path),
                                        "a file that does not exist, or the one of --load"),
                         "something there already"),
             "--load %s too, to go on with it", path);
-    sheaf_status *st = sheaf__path_parent(&folder, path);
-    if (st != NULL)
-        return st;
-    const bool file = sheaf__path_kind(folder) == SHEAF_PATH_FILE;
-    if (file || access(folder, W_OK | X_OK) != 0) {
-        const int error = file ? ENOTDIR : errno;
-        st = sheaf_fail(SHEAF_E_IO, "--save %s", path);
-        sheaf_expected(st, "a folder that is there and may be written");
-        sheaf_found(st, "%s: %s", folder, strerror(error));
-        if (error == ENOENT)
-            sheaf_try_this(st, "mkdir -p %s", folder);
-    }
-    free(folder);
-    return st;
+    return sheaf_in(sheaf__path_check_new(path, false), "--save");
 }
 
 /* Only the first process has files and pictures. */

@@ -38,8 +38,10 @@ typedef struct work {
 static sheaf_status *check_logits(const char *path)
 {
     struct stat about;
-    if (path == NULL || lstat(path, &about) != 0)
+    if (path == NULL)
         return NULL;
+    if (lstat(path, &about) != 0)
+        return sheaf_in(sheaf__path_check_new(path, false), "--save-logits");
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", path),
                                       "a file that does not exist"),
                        "something there already");

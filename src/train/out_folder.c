@@ -196,6 +196,16 @@ static bool is_left_proof(const char *name)
     return strncmp(name, "seen-", 5) == 0 && sheaf__path_is_partial(name);
 }
 
+/* OUT, or where it would be made. */
+static sheaf_status *check_writable(const char *out)
+{
+    char *first = NULL;
+    sheaf_status *st = sheaf__path_join(&first, out, "checkpoints");
+    TRY(st, sheaf_in(sheaf__path_check_new(first, true), "--out"));
+    free(first);
+    return st;
+}
+
 sheaf_status *sheaf__out_check(sheaf__out_folder *f)
 {
     const sheaf_train_options *o = f->options;
@@ -225,7 +235,7 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
     } else if (kind != SHEAF_PATH_NONE) {
         st = out_is_taken(o->out, kind);
     }
-    return st;
+    return st == NULL ? check_writable(o->out) : st;
 }
 
 /* Takes the lock, then checks again that no other run has begun here. */

@@ -18,7 +18,7 @@ typedef struct sheaf__out_folder {
 
 /* sheaf__out_check - a new run needs no folder, an empty one, or that of a run which ended in its
  * first step; a resumed one needs a folder. OUT may have OUT/cache of --data-cache. Errors:
- * SHEAF_E_ARG, SHEAF_E_IO, and the lock's. */
+ * SHEAF_E_ARG, SHEAF_E_IO (also where OUT cannot be written), and the lock's. */
 sheaf_status *sheaf__out_check(sheaf__out_folder *folder);
 /* sheaf__out_prepare - checks again, makes OUT, takes its lock, and writes OUT/settings; another
  * run's settings stay unchanged. */

@@ -141,11 +141,11 @@ runs "as one prompt" 0 . generate --model "$bytes" --template chat --prompts "$w
 grep -o '"tokens":.*"logprobs":.*\]' "$work/stdout" | sed 's/,"prompt.*//' >"$work/alone"
 same "what was kept of earlier turns changes nothing" "$work/kept" "$work/alone"
 chat "a file that is there stays" 2 'save.*does not exist, or the one of --load.*--load .*talk.json too' 'one\n' --save "$work/talk.json"
-chat "a folder that is not there" 3 'save .*/nowhere/talk.json +expected: a folder that is there and may be written +found: +[^ ]*/nowhere: No such file or directory +try: +mkdir -p [^ ]*/nowhere' 'one\n' --save "$work/nowhere/talk.json"
+chat "a folder that is not there" 3 'save: .*/nowhere/talk.json +expected: a folder that is there and may be written +found: +[^ ]*/nowhere: No such file or directory +try: +mkdir -p [^ ]*/nowhere' 'one\n' --save "$work/nowhere/talk.json"
 check "is told before a question" test ! -s "$work/stdout"
 printf '#!/bin/sh\n' >"$work/program"
 chmod +x "$work/program"
-chat "nor a folder that is a file" 3 'save .*found: +[^ ]*program: Not a directory' 'one\n' --save "$work/program/talk.json"
+chat "nor a folder that is a file" 3 'save: .*found: +[^ ]*program: Not a directory' 'one\n' --save "$work/program/talk.json"
 # A folder that goes while it is talked is a full disk: what was said is still there.
 # goes LINE...: two questions, the folder of --save gone before the second, and LINE
 goes() {
@@ -260,6 +260,9 @@ chat "one without a place for a system message" 3 'system: message 1.*template g
 chat "another by name" 0 '"tokens"' 'one\n' --template zephyr --json
 printf '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>"}' >"$text/tokenizer_config.json"
 chat "no template" 2 'a chat template.*stores none.*--template NAME: llama2' 'one\n'
+printf '{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}\n%.0s' 1 2 >"$work/two.jsonl"
+runs "nor for records, which are not bad" 2 "two.jsonl: line 1: a conversation \('messages'\) +expected: a chat template +found: +none: the model's tokenizer stores none +try: +--template NAME: llama2.* plain \$" \
+    eval --model "$text" --data "$work/two.jsonl"
 check "and the names are listed once" test "$(grep -c llama3.1 "$work/stderr")" -eq 1
 sed 's/"vocab_size": *324/"vocab_size": 300/; s/"eos_token_id": *[0-9]*/"eos_token_id": 1/' "$data/config.json" >"$work/small.json"
 runs "a smaller one" 0 . init "$work/small.json" "$work/small"

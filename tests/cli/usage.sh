@@ -137,6 +137,8 @@ runs "a recipe as a word" 2 '^sheaf: my.recipe +expected: +a model +try: +--reci
 runs "as another word" 0 '"loss"' eval --data pairs.jsonl bytes --json
 runs "beside --model" 2 "expected: sheaf eval .*found: +'bytes' beside flags" eval --model bytes --data pairs.jsonl bytes
 runs "two of them" 2 "2 words beside flags" eval bytes bytes --data pairs.jsonl
+runs "a file that belongs to no flag" 2 'try: +--data pairs.jsonl $' generate bytes pairs.jsonl
+runs "a question" 2 'try: +--prompt "TEXT", in quotes $' generate bytes what is it
 runs "an empty one" 2 'an empty word' chat ""
 runs "a list with a space" 2 "^sheaf: --lora-targets +expected: its value as one word +found: +spaces in it: q_proj, k_proj, v_proj +try: +--lora-targets 'q_proj, k_proj, v_proj'" train --out none --lora-targets q_proj, k_proj, v_proj --model bytes
 runs "behind =" 2 "try: +--tokens '1, 2'" generate --model bytes --tokens=1, 2

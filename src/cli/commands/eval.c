@@ -250,8 +250,10 @@ static sheaf_status *check_logits(const work *w)
 {
     struct stat about;
     const char *path = w->o.save_logits;
-    if (path == NULL || w->processes.all != NULL || lstat(path, &about) != 0)
+    if (path == NULL || w->processes.all != NULL)
         return NULL;
+    if (lstat(path, &about) != 0)
+        return sheaf_in(sheaf__path_check_new(path, false), "--save-logits");
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", path),
                                       "a file that does not exist"),
                        "something there already");

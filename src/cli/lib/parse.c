@@ -165,7 +165,23 @@ static sheaf_status *check_list(const cli *cli, char *const *argv, int argc, int
     return st;
 }
 
-static sheaf_status *check_words(const cli *cli, char *const *word, int count)
+/* The flag that a word without one was probably meant for, by what it names; NULL: none of them. */
+static const char *meant_flag(const cli_option *options, const char *word)
+{
+    static const char *const pictures[] = { ".png", ".jpg", ".jpeg", ".webp" };
+    const sheaf_path_kind kind = sheaf__path_kind(word);
+    bool picture = false;
+    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
+        picture = picture || sheaf__ends_with(word, pictures[i]);
+    const char *flag = picture                   ? "image"
+                       : kind == SHEAF_PATH_DIR  ? "adapter"
+                       : kind == SHEAF_PATH_NONE ? "prompt"
+                                                 : "data";
+    return sheaf__setting_find(options, flag) == NULL ? NULL : flag;
+}
+
+static sheaf_status *check_words(const cli *cli, const cli_option *options, char *const *word,
+                                 int count)
 {
     const cli_command *c = cli->command;
     if (count >= c->min_words && (c->max_words < 0 || count <= c->max_words))
@@ -175,9 +191,14 @@ static sheaf_status *check_words(const cli *cli, char *const *word, int count)
     sheaf_expected(st, "%.*s", (int)strcspn(usage, "\n"), usage);
     if (count == 0)
         return sheaf_found(st, "nothing beside flags");
-    return count == 1
-               ? sheaf_found(st, "'%s' beside flags", word[0])
-               : sheaf_found(st, "%d words beside flags, '%s' the last", count, word[count - 1]);
+    if (count == 1)
+        sheaf_found(st, "'%s' beside flags", word[0]);
+    else
+        sheaf_found(st, "%d words beside flags, '%s' the last", count, word[count - 1]);
+    const char *flag = c->max_words == 0 ? meant_flag(options, word[count - 1]) : NULL;
+    return flag == NULL                  ? st
+           : strcmp(flag, "prompt") == 0 ? sheaf_try_this(st, "--prompt \"TEXT\", in quotes")
+                                         : sheaf_try_this(st, "--%s %s", flag, word[count - 1]);
 }
 
 static sheaf_status *check_empty(const cli *cli, char *const *word, int count)
@@ -309,7 +330,7 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
     sheaf_status *st = check_empty(cli, words, count);
     TRY(st, take_words(cli, options, words, &count));
     TRY(st, check_settings(cli, options, words, count));
-    TRY(st, check_words(cli, words, count));
+    TRY(st, check_words(cli, options, words, count));
     TRY(st, take_recipe(cli, options));
     TRY(st, check_required(cli, options));
     TRY(st, check_build(cli->command));
