@@ -772,7 +772,7 @@ static void test_make_dirs__parents_and_files_in_the_way(void **state)
 static void test_check_new__names_the_folder_that_is_missing_or_in_the_way(void **state)
 {
     (void)state;
-    CHECK_OK(sheaf__file_write_whole(file, "x", 1));
+    put(at("in_the_way"), "x");
     CHECK_OK(sheaf__path_check_new(at("new"), false));
     CHECK_OK(sheaf__path_check_new(at("a/b/c"), true));
     CHECK_FAILS(sheaf__path_check_new(at("a/b/c"), false), SHEAF_E_IO,

@@ -89,7 +89,7 @@ static void test_plan__errors_name_settings_and_fields(void **state)
     open.config = pictured;
     open.positions = 20;
     CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG,
-                "positions of a row (seq) | at least");
+                "--seq, the positions of a row | at least");
 }
 
 static void test_timing__errors_name_settings_and_fields(void **state)

@@ -545,8 +545,8 @@ void sheaf_lora_free(sheaf_lora *lora)
 /* ---- checking a file ---- */
 
 /* `rank_axis`: that of the rank; -1: a tensor of the base. */
-static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const int64_t *shape,
-                                 int ndim, int rank_axis)
+static sheaf_status *check_shape(const sheaf_lora *lora, sheaf_source *adapter, const char *name,
+                                 const int64_t *shape, int ndim, int rank_axis)
 {
     const sheaf_source_entry *e = adapter->find(adapter, name);
     char want[128], found[128];
@@ -567,10 +567,10 @@ static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const 
         return sheaf_try_this(
             st,
             "where the vocabulary was resized before training: sheaf merge BASE ADAPTER MERGED, and go on with MERGED without the adapter; or give the base resized in the same way");
-    return sheaf_try_this(
-        st, matrix && rank_axis >= 0 && e->shape[1 - rank_axis] == shape[1 - rank_axis]
-                ? "the rank differs from r and rank_pattern in adapter_config.json"
-                : "this adapter was made for another base model");
+    if (matrix && rank_axis >= 0 && e->shape[1 - rank_axis] == shape[1 - rank_axis])
+        return sheaf_try_this(st,
+                              "the rank differs from r and rank_pattern in adapter_config.json");
+    return sheaf__lora_try_base(st, &lora->options, "");
 }
 
 static bool is_expected(const sheaf_lora *lora, const char *name)
@@ -607,7 +607,7 @@ static sheaf_status *check_kinship(const sheaf_lora *lora, sheaf_source *adapter
     sheaf_expected(st, "factors of this model's layers, '%s' for one", lora->module[0].a_name);
     sheaf_found(st, "%" PRId64 " tensors and none of these factors; the first is '%s'", n,
                 adapter->entry(adapter, 0)->name);
-    return sheaf_try_this(st, "the base model this adapter was made for");
+    return sheaf__lora_try_base(st, &lora->options, "");
 }
 
 /* Optional in files: training does not change it, and the base has it. */
@@ -623,12 +623,12 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
         const sheaf_lora_module *m = &lora->module[i];
         const int64_t a_shape[] = { m->file_rank, m->a_shape[1] },
                       b_shape[] = { m->b_shape[0], m->file_rank };
-        st = check_shape(adapter, m->a_name, a_shape, 2, 0);
-        TRY(st, check_shape(adapter, m->b_name, b_shape, 2, 1));
+        st = check_shape(lora, adapter, m->a_name, a_shape, 2, 0);
+        TRY(st, check_shape(lora, adapter, m->b_name, b_shape, 2, 1));
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
         if (!is_fixed(lora->saved[i]) || adapter->find(adapter, lora->saved_name[i]) != NULL)
-            st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape,
+            st = check_shape(lora, adapter, lora->saved_name[i], lora->saved[i]->shape,
                              lora->saved[i]->ndim, -1);
     if (st != NULL)
         return st;
@@ -647,8 +647,9 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
     const bool tie =
         lora->options.keep_tie && foreign.at != NULL && strstr(foreign.at, "lm_head.") != NULL;
     sheaf__text_release(&foreign);
-    return sheaf_try_this(
-        st,
-        tie ? "LoRA on a table that stays tied (ensure_weight_tying) is merged, not run: sheaf merge BASE ADAPTER MERGED, then MERGED without the adapter"
-            : "the base model this adapter was made for");
+    if (tie)
+        return sheaf_try_this(
+            st,
+            "LoRA on a table that stays tied (ensure_weight_tying) is merged, not run: sheaf merge BASE ADAPTER MERGED, then MERGED without the adapter");
+    return sheaf__lora_try_base(st, &lora->options, "");
 }

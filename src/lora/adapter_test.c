@@ -517,7 +517,7 @@ static void test_check__every_way_a_file_can_be_another(void **state)
     f = fake_of(lora);
     f.entry[0].shape[1] = 48;
     CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT,
-                "shape [8, 64] | shape [8, 48] | this adapter was made for another");
+                "shape [8, 64] | shape [8, 48] | the base model this adapter was made for");
     f = fake_of(lora);
     f.entry[1].shape[1] = 4;
     CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT,

@@ -317,14 +317,16 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t 
                   image = images > 0 ? all / images : 0;
     if (seq > all)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "positions of a row (seq)");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq, the positions of a row");
     if (images == 1)
         sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row",
                        image + 1, image);
     else
         sheaf_expected(st, "at least %" PRId64 ": %" PRId64 " images take %" PRId64 " tokens each",
                        image * images + 1, images, image);
-    return sheaf_found(st, "%" PRId64, seq);
+    sheaf_found(st, "%" PRId64, seq);
+    return sheaf_try_this(st,
+                          "more by what the texts need, or --images with fewer or smaller ones");
 }
 
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
@@ -509,14 +511,20 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     return st;
 }
 
+/* Of `all` that a batch has, those of the prompt with most. */
+static int64_t of_each(const sheaf_plan_generation *g, int64_t all)
+{
+    return (all + g->batch - 1) / g->batch;
+}
+
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
 {
     const sheaf_config *config = &g->schema->config;
-    const int64_t images = (g->images + g->batch - 1) / g->batch; /* of a prompt */
+    const int64_t images = of_each(g, g->images);
     int64_t patches[SHEAF__MOST_TOWERS];
     sheaf__patches_of(patches, config, images);
     for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        patches[t] = g->patches[t] > 0 ? g->patches[t] / g->batch : patches[t];
+        patches[t] = g->patches[t] > 0 ? of_each(g, g->patches[t]) : patches[t];
     sheaf_status *st = g->images > 0 ? check_seq(config, g->seq, images, patches) : NULL;
     return st == NULL ? infer(out, g, NULL, false) : st;
 }

@@ -237,9 +237,17 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
         list_add(&l, k->source->find(k->source, sheaf_sat_name(writer, i)));
     TRY(st, copy_all(k, &l, put_in_parts, writer));
     free(l.spec);
-    if (st == NULL)
-        return sheaf_sat_commit(writer);
-    sheaf_sat_abandon(writer);
+    if (st != NULL) {
+        sheaf_sat_abandon(writer);
+        return st;
+    }
+    st = sheaf_sat_commit(writer);
+    if (st == NULL && sheaf_hf_has_tokenizer(k->root))
+        sheaf_note(
+            k->o->events,
+            "the tokenizer stays in %s: SAT has none beside a model (--tokenizer %s; of SAT's "
+            "programs, --local_tokenizer)",
+            k->root, k->root);
     return st;
 }
 

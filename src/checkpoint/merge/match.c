@@ -11,7 +11,7 @@
 #include "lora/match.h"
 #include "lora/names.h"
 
-enum { NAMED = 64 };
+enum { NAMED = 8 };
 
 static void lose(sheaf__matcher *m, const char *name)
 {
@@ -19,14 +19,14 @@ static void lose(sheaf__matcher *m, const char *name)
         sheaf__text_add(&m->lost, "%s%.200s", m->nlost > 1 ? ", " : "", name);
 }
 
-static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t,
-                                 const char *what)
+static sheaf_status *wrong_shape(const sheaf__matcher *m, const sheaf_source_entry *e,
+                                 const sheaf__merge_tensor *t, const char *what)
 {
     char got[128], want[128];
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
     sheaf_expected(st, "%s '%s' %s", what, t->name, sheaf__show_shape(want, t->ndim, t->shape));
     sheaf_found(st, "shape %s", sheaf__show_shape(got, e->ndim, e->shape));
-    return sheaf_try_this(st, "this adapter was made for another base model");
+    return sheaf__lora_try_base(st, &m->adapter->options, "");
 }
 
 static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge_tensor *t)
@@ -90,7 +90,7 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
     }
     if (!same_shape(e, t)) {
         if (!is_resized(e, t))
-            return wrong_shape(e, t, "the shape of");
+            return wrong_shape(m, e, t, "the shape of");
         if (t->nsteps > 0 || t->whole != NULL)
             return refuse_second(t, e, m->number);
         t->shape[0] = t->rows = e->shape[0];
@@ -149,7 +149,8 @@ static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const ch
 }
 
 /* Do A [r, in], B [out, r] fit the tensor, and which way round? */
-static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *t, bool table)
+static sheaf_status *set_shape(const sheaf__matcher *m, sheaf__merge_step *s,
+                               const sheaf__merge_tensor *t, bool table)
 {
     const int64_t in = sheaf__elements(s->a->ndim - 1, s->a->shape + 1), out = s->b->shape[0];
     bool along = !table && t->ndim >= 2 && t->shape[0] == out && t->cols == in;
@@ -157,7 +158,7 @@ static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *
     for (int i = 1; i < t->ndim && along; i++) /* a convolution's A has its kernel */
         along = s->a->ndim == t->ndim && s->a->shape[i] == t->shape[i];
     if (!along && !across)
-        return wrong_shape(s->a, t, "factors that fit");
+        return wrong_shape(m, s->a, t, "factors that fit");
     s->across = !along;
     s->square = along && across;
     s->rounded = table;
@@ -172,7 +173,7 @@ static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
     s->magnitude = e;
     return e == NULL || sheaf__elements(e->ndim, e->shape) == s->b->shape[0]
                ? NULL
-               : wrong_shape(e, t, "one magnitude for each output of");
+               : wrong_shape(m, e, t, "one magnitude for each output of");
 }
 
 /* GPTQ, AWQ and compressed-tensors have other names in place of X.weight. */
@@ -208,7 +209,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     s->a = a;
     s->b = b;
     s->rank = a->shape[0];
-    st = set_shape(s, t, table);
+    st = set_shape(m, s, t, table);
     TRY(st, set_scale(m, s, path));
     return st != NULL ? st : set_magnitude(m, s, t, path);
 }
@@ -228,9 +229,9 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
         sheaf_found(sheaf_expected(st, "a bias of this layer in the base to add it to"),
                     "a layer without bias");
-        return sheaf_try_this(st, "this adapter was made for another base model");
+        return sheaf__lora_try_base(st, &m->adapter->options, "");
     }
-    TRY(st, !same_shape(e, t) ? wrong_shape(e, t, "the shape of") : NULL);
+    TRY(st, !same_shape(e, t) ? wrong_shape(m, e, t, "the shape of") : NULL);
     TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
@@ -273,7 +274,7 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     if (t->nsteps > 0 || (t->whole != NULL && t->saved))
         return refuse_second(t, e, m->number);
     if (t->ndim != 2 || e->shape[1] != t->shape[1])
-        return wrong_shape(e, t, "rows of");
+        return wrong_shape(m, e, t, "rows of");
     TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
@@ -343,12 +344,12 @@ static sheaf_status *tell_lost(sheaf__matcher *m)
         sheaf_found(st, "%s and %d more", m->lost.at != NULL ? m->lost.at : "", m->nlost - NAMED);
     else
         sheaf_found(st, "%s", m->lost.at != NULL ? m->lost.at : "");
-    return sheaf_try_this(
-        st,
+    return sheaf__lora_try_base(
+        st, &m->adapter->options,
         m->nlost == all
-            ? "the base model this adapter was made for: none of its tensors has a place in this one. If it is that one, transformers "
+            ? ": none of its tensors has a place in this one. If it is that one, transformers "
               "loads it under other names than its files have, or takes weights apart that they hold as one: merge it with PEFT"
-            : "the base model this adapter was made for, and its own adapter_config.json");
+            : ", and its own adapter_config.json");
 }
 
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter, int number,
