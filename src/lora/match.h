@@ -63,6 +63,9 @@ typedef struct sheaf_renames sheaf_renames;
 int sheaf__renames_groups(void);
 /* sheaf__renames_new - compiles one group. */
 sheaf_status *sheaf__renames_new(sheaf_renames **out, int group);
+/* sheaf__renames_form - of a group for a family's two forms, which in messages has the names in
+ * memory, or (files) in files; NULL: another group. */
+const char *sheaf__renames_form(const sheaf_renames *renames, bool files);
 /* sheaf__renames_apply - the name in memory (malloc'd) of a tensor that is called `name` in
  * files. */
 sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *renames, const char *name);

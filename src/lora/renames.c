@@ -1,10 +1,12 @@
 /* renames.c - see match.h. From transformers 5.23, conversion_mapping.py: only its renames. Fused
  * or stacked weights that it splits or joins on load are not here: an adapter's factors of one part
- * match no tensor of the file. */
+ * match no tensor of the file. Behind these, the other form of each family that has two (SAT's and
+ * the hub's). */
 #include "lora/match.h"
 
 #include "base/base.h"
 #include "base/regex.h"
+#include "schema/family.h"
 
 enum { MOST_RULES = 16, MOST_NAME = 4096 };
 
@@ -85,11 +87,34 @@ struct sheaf_renames {
     int n;
     pcre2_code *code[MOST_RULES];
     const rule *rule;
+    const sheaf__family *family; /* of the names in files, where those in memory are of its other
+                                    form; else NULL */
 };
+
+enum { GROUPS = sizeof groups / sizeof *groups };
+
+/* The i-th family that has two forms; NULL behind the last. */
+static const sheaf__family *of_two_forms(int i)
+{
+    const sheaf__family *family;
+    for (int k = 0; (family = sheaf__family_at(k)) != NULL; k++)
+        if (family->other != NULL && i-- == 0)
+            break;
+    return family;
+}
 
 int sheaf__renames_groups(void)
 {
-    return (int)(sizeof groups / sizeof *groups);
+    int n = GROUPS;
+    while (of_two_forms(n - GROUPS) != NULL)
+        n++;
+    return n;
+}
+
+const char *sheaf__renames_form(const sheaf_renames *r, bool files)
+{
+    const bool sat = r->family != NULL && (r->family->classes != NULL) == files;
+    return r->family == NULL ? NULL : sat ? "SAT's form" : "the hub's form";
 }
 
 void sheaf__renames_free(sheaf_renames *r)
@@ -104,6 +129,11 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group)
     sheaf_renames *r = calloc(1, sizeof *r);
     if (r == NULL)
         return sheaf__no_memory("names of tensors");
+    *out = r;
+    if (group >= GROUPS) {
+        r->family = of_two_forms(group - GROUPS);
+        return NULL;
+    }
     r->rule = groups[group];
     for (; r->n < MOST_RULES && r->rule[r->n].from != NULL; r->n++) {
         int code;
@@ -111,18 +141,32 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group)
         r->code[r->n] = pcre2_compile((PCRE2_SPTR)r->rule[r->n].from, PCRE2_ZERO_TERMINATED, 0,
                                       &code, &at, NULL);
         if (r->code[r->n] == NULL) { /* the patterns are valid: no memory */
+            *out = NULL;
             sheaf__renames_free(r);
             return sheaf__no_memory("names of tensors");
         }
     }
-    *out = r;
     return NULL;
+}
+
+/* A table that one form has once, and the other with each layer, keeps its name but in one layer.
+ */
+static const char *of_other_form(char out[SHEAF__SPELLED], const sheaf__family *family,
+                                 const char *name)
+{
+    char back[SHEAF__SPELLED];
+    return sheaf__spell_form(out, family, true, name) &&
+                   sheaf__spell_form(back, family, false, out) && strcmp(back, name) == 0
+               ? out
+               : name;
 }
 
 sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const char *name)
 {
     char one[2 * MOST_NAME], two[2 * MOST_NAME]; /* no rule adds nearly as much */
-    char *from = one, *to = two;
+    char *from = one, *to = two, spelled[SHEAF__SPELLED];
+    if (r->family != NULL)
+        name = of_other_form(spelled, r->family, name);
     if (strlen(name) >= MOST_NAME) /* no model has such names: unchanged */
         return (*out = strdup(name)) != NULL ? NULL : sheaf__no_memory("names of tensors");
     strcpy(from, name);

@@ -365,6 +365,12 @@ const char *sheaf__template_key(const sheaf_config *config);
 /* sheaf__spelled - `name`, as rows and builder of the family have it, in its own files; text of
  * `out`, or `name`. */
 const char *sheaf__spelled(char out[SHEAF__SPELLED], const sheaf__family *family, const char *name);
+/* sheaf__other_family - the family's other form; NULL: it has one. */
+const sheaf__family *sheaf__other_family(const sheaf__family *family);
+/* sheaf__spell_form - a name of the other form as `to`, which has one, spells it, or (there) the
+ * other way round. false: as sheaf__respell(). */
+bool sheaf__spell_form(char out[SHEAF__SPELLED], const sheaf__family *to, bool there,
+                       const char *name);
 /* sheaf__family_by_names - the family that these match, or NULL. */
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names);
 /* sheaf__other_variant - of a family with versions the one that these are of, where the config says

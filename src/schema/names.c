@@ -37,6 +37,19 @@ const char *sheaf__spelled(char out[SHEAF__SPELLED], const sheaf__family *family
                                                                                              : name;
 }
 
+const sheaf__family *sheaf__other_family(const sheaf__family *family)
+{
+    return family->other == NULL ? NULL : sheaf__family_named(family->other->family);
+}
+
+bool sheaf__spell_form(char out[SHEAF__SPELLED], const sheaf__family *to, bool there,
+                       const char *name)
+{
+    const bool own = to->spelling != NULL;
+    return sheaf__respell(out, own ? to->spelling : sheaf__other_family(to)->spelling, own == there,
+                          name, 0);
+}
+
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names)
 {
     const sheaf__family *family, *found = NULL;

@@ -144,6 +144,11 @@ static sheaf_status *make_aliases(bool *apart, sheaf__matcher *m, int group)
 
 static void tell_renamed(const sheaf__matcher *m, const sheaf_events *events)
 {
+    const char *form = sheaf__renames_form(m->renames, m->old_names);
+    if (form != NULL) {
+        sheaf_note(events, "%s: its names are those of %s of this model", m->adapter->path, form);
+        return;
+    }
     if (m->old_names) {
         sheaf_note(events, "%s: its names are those of an older transformers than the base's",
                    m->adapter->path);

@@ -12,19 +12,6 @@ typedef struct translated {
     char **name; /* of each own tensor, in `from`; up to NULL */
 } translated;
 
-const sheaf__family *sheaf__other_family(const sheaf__family *family)
-{
-    return family->other == NULL ? NULL : sheaf__family_named(family->other->family);
-}
-
-/* A name as `to` spells it, or (there) as the other form spells a name of `to`. */
-static void spell(char out[SHEAF__SPELLED], const sheaf__family *to, bool there, const char *name)
-{
-    const bool own = to->spelling != NULL;
-    sheaf__respell(out, own ? to->spelling : sheaf__other_family(to)->spelling, own == there, name,
-                   0);
-}
-
 static sheaf_status *read_translated(sheaf_source *self, const char *name, int64_t row0,
                                      int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
@@ -71,7 +58,7 @@ static sheaf_status *add_moment(translated *t, const sheaf__family *to, const ch
     char spelled[SHEAF__SPELLED], whole[SHEAF__SPELLED + 32];
     if (base == name)
         return NULL;
-    spell(spelled, to, false, base);
+    sheaf__spell_form(spelled, to, false, base);
     snprintf(whole, sizeof whole, "%.*s%s", (int)(base - name), name, spelled);
     return add(t, whole, name);
 }
@@ -114,8 +101,8 @@ static sheaf_status *check_rest(const translated *t, const sheaf_schema *schema,
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const char *name = schema->tensor[i].name;
         char spelled[SHEAF__SPELLED], read[SHEAF__SPELLED];
-        spell(spelled, to, false, name);
-        spell(read, to, true, spelled);
+        sheaf__spell_form(spelled, to, false, name);
+        sheaf__spell_form(read, to, true, spelled);
         if (strcmp(read, name) != 0 && t->from->find(t->from, name) != NULL)
             st = check_same(t->from, name, read);
     }
@@ -139,7 +126,7 @@ static sheaf_status *make(translated **out, sheaf_source *from, const sheaf_sche
     t->over.source.close = close_translated;
     for (int64_t i = 0; i < will->count && st == NULL; i++) {
         char there[SHEAF__SPELLED];
-        spell(there, to, true, will->tensor[i].name);
+        sheaf__spell_form(there, to, true, will->tensor[i].name);
         st = add(t, will->tensor[i].name, there);
     }
     for (int64_t i = 0; i < from->count(from) && st == NULL; i++)

@@ -4,9 +4,6 @@
 #include "schema/family.h"
 #include "sheaf/source.h"
 
-/* sheaf__other_family - the family's other form; NULL: it has one. */
-const sheaf__family *sheaf__other_family(const sheaf__family *family);
-
 /* sheaf__translate - tensors and config in that form.
  *   source  in, out: owned, also after a failure; its tensors are those of the schema
  *   schema  in, out: replaced by that of the other form
