@@ -634,9 +634,9 @@ static const struct {
     { "llama/tiny_qwen2/hf", "llama/tiny_qwen2/hf", SHEAF_E_IO,
       "no adapter here | adapter_model.safetensors | a whole model" },
     { "llama/tiny_llama/hf", "llama/tiny_qwen2/lora/adapter_final", SHEAF_E_LAYOUT,
-      "another base" },
+      "the base model this adapter was made for: its adapter_config.json names" },
     { "llama/tiny_qwen2/hf", "llama/tiny_llama/lora/adapter_final", SHEAF_E_LAYOUT,
-      "another base" },
+      "the base model this adapter was made for: its adapter_config.json names" },
     { "llama/tiny_llama/lora/adapter_final", "llama/tiny_llama/lora/adapter_final",
       SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
 };
