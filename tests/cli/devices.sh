@@ -20,6 +20,21 @@ mixtral q_proj,v_proj --dtype bfloat16 --sums pairs --accumulate 2
 gemma2 all-linear --tp 2 --dtype bfloat16 --sums mma16 --neftune-alpha 5
 gemma3 all-linear --dtype float32 --label-smoothing 0.1
 END
+# those that were recorded later
+while read -r f targets flags; do
+    at=$SHEAF_SOURCE_ROOT/tests/data/successors/$f
+    case $f in *vl | *moe) plan=most ;; *) plan=exact ;; esac
+    # shellcheck disable=SC2086
+    trains "$f" --model "$at/hf" --data "$at/inputs.safetensors" "${lora[@]}" --lora-targets "$targets" $flags
+    # shellcheck disable=SC2086
+    says "$f: tokens" generate --model "$at/hf" --tokens 3,4,5,6 --max-new 6 --greedy --json $flags
+done <<'END'
+gemma q_proj,down_proj,embed_tokens --tp 2 --dtype bfloat16 --sums mma16
+qwen3_moe all-linear --tp 2 --dtype float32
+qwen2_5_vl all-linear --dtype bfloat16 --sums mma16
+qwen3_vl all-linear --tp 2 --dtype float32
+END
+plan=exact
 trains llama --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" "${lora[@]}" --lora-targets embed_tokens,q_proj,lm_head --tp 2 --dtype float32
 trains full --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype bfloat16 --sums pairs
 trains eight --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 2 --save-every 1 --micro-batch 2 --threads 2 --method full --dtype float32 --tp 2 --optimizer adamw8bit
