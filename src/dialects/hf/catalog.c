@@ -144,6 +144,8 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
                            : read_file(&damaged, c, path, hints);
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
         st = sheaf__rank_parts_join(c, NULL, hints->also, NULL);
+    if (!hints->config_only && !hints->raw)
+        TRY(st, sheaf__catalog_unstack(c));
     if (st != NULL)
         return st;
     c->as_stored =
