@@ -233,11 +233,24 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     return st;
 }
 
+/* The router's loss is one of all layers together, and a stage has some of them. */
+static sheaf_status *check_router(const sheaf_model *m)
+{
+    if (m->opened.config.router_loss <= 0 || m->placement.stages == 1)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "output_router_logits: true");
+    sheaf_expected(st, "all layers on one stage, as the router's loss is one of all");
+    sheaf_found(st, "%d stages", m->placement.stages);
+    return sheaf_try_this(st, "--tp or --dp in place of --place; answers, which have no loss, are "
+                              "given by stages");
+}
+
 static sheaf_status *evaluate(work *w)
 {
     sheaf_model *m = w->m;
     w->o.micro_batch = w->o.micro_batch > 0 ? w->o.micro_batch : 4;
     sheaf_status *st = check_logits(w->o.save_logits);
+    TRY(st, check_router(m));
     TRY(st, open_rows(w));
     TRY(st, check_memory(w));
     int64_t positions = st == NULL ? sheaf_data_seq(w->rows) : 0;

@@ -100,6 +100,19 @@ for from in "$work/cogvlm" "$work/tied"; do
 done
 interrupted "an answer from three stages" --model "$work/cogvlm" --place 3 --image "$work/caps/1234.png"
 
+# A router's own loss is one of all layers; answers have none.
+mixture=$SHEAF_SOURCE_ROOT/tests/data/families/mixtral
+cp -r "$mixture/hf" "$work/mixture"
+chmod -R u+w "$work/mixture"
+sed -i 's/"output_router_logits": *false/"output_router_logits": true/' "$work/mixture/config.json"
+check "a router with a loss" grep -q '"output_router_logits": true' "$work/mixture/config.json"
+for place in 1 2; do
+    runs "its answer, --place $place" 0 . generate --model "$work/mixture" --tokens 5,9,3 --max-new 6 --greedy --place $place
+    cp "$work/stdout" "$work/of-$place"
+done
+same "the same by stages" "$work/of-1" "$work/of-2"
+runs "its loss by stages" 3 'output_router_logits.*found: +2 stages.*--tp or --dp' eval --model "$work/mixture" --data "$mixture/fwd_inputs.safetensors" --place 2
+
 one=("$llama/tiny_llama/hf" --tokens 5 --max-new 1)
 runs "more stages than layers" 2 'at most [0-9]+ stages, one for each layer' generate --model "${one[@]}" --place 60
 runs "layers left out" 2 'all [0-9]+ layers' generate --model "${one[@]}" --place 0-0

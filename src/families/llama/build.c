@@ -151,9 +151,6 @@ static sheaf_status *ropes(sheaf__model *m)
 sheaf_status *sheaf__llama_build(sheaf__model *m)
 {
     const sheaf_config *config = &m->schema->config;
-    if (config->router_loss > 0 && m->context->stages > 1)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "output_router_logits: true"),
-                              "all layers on one stage, as the router's loss is one of all");
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);
     /* A tied head is the embedding's table. */
     sheaf_status *st = !m->ends       ? NULL
