@@ -351,7 +351,10 @@ static void put_model(info *t, const sheaf_probe *probe, const sheaf_catalog *ca
         put_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
         return;
     }
-    sheaf_status *st = sheaf_config_read(&c, probe->config);
+    const char *read = catalog == NULL ? NULL : catalog->config; /* with what tensors say */
+    sheaf_status *st =
+        read == NULL ? sheaf_config_read(&c, probe->config)
+                     : sheaf_in(sheaf_config_parse(&c, read, strlen(read)), "%s", probe->config);
     const sheaf_finding *unsupported =
         catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
     if (st != NULL && unsupported != NULL) { /* it may recognise the model by its tensors */

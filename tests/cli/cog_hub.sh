@@ -32,6 +32,18 @@ runs "a slice form keeps the hub's names" 0 . convert "$work/agent-hub" "$work/s
 runs "to Hugging Face's" 0 . convert "$work/slices" "$work/of-slices" --to hf
 same "with the same bytes" "$work/agent-hub" "$work/of-slices"
 
+# ---- sizes of the tower, which published configs do not have ----
+cp -r "$work/agent-hub" "$work/untold"
+sed -z -E -i 's/"encoder_override": *\{[^}]*\},?//g; s/,( *\n *)*\}( *\n *)*$/}/' "$work/untold/config.json"
+check "a config without them" sh -c '! grep -q encoder_override "$1"' sh "$work/untold/config.json"
+for folder in agent-hub untold; do
+    runs "$folder: plan" 0 . plan --model "$work/$folder" --lora-rank 4 --seq 128 --json
+    cp "$work/stdout" "$work/plan.$folder"
+    runs "$folder: info" 0 'parameters +[0-9]+' info "$work/$folder"
+    check "$folder: nothing is odd" sh -c '! grep -q "^ *odd" "$1"' sh "$work/stdout"
+done
+same "the tensors tell plan the same" "$work/plan.agent-hub" "$work/plan.untold"
+
 # ---- the same numbers ----
 logits() { rm -f "$4" && "$sheaf" eval --model "$1" --data "$2" --tp "$3" --dtype float32 --save-logits "$4" --json >"$4.json" 2>/dev/null; }
 for tp in 1 3; do

@@ -3,6 +3,7 @@
 #include "dialects/common/dialects.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "dialects/common/codes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
@@ -81,13 +82,38 @@ static sheaf_status *note_code(sheaf_catalog *c, const char *dir, const sheaf__n
                        n, n == 1 ? "" : "s", names->at[first], n == 1 ? "" : ", ...");
 }
 
+/* Do tensors that are here say how large a part of the model is, of which the config says nothing?
+ */
+static bool is_told_by_tensors(const sheaf_catalog *c, const char *dir)
+{
+    sheaf_config config = { 0 };
+    sheaf__names names = { 0 };
+    json_t *root = NULL;
+    bool any = false;
+    if (c->config == NULL)
+        return false;
+    sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
+    TRY(st, sheaf__json_parse(&root, c->config, strlen(c->config)));
+    if (st == NULL && sheaf__family_for(&config)->sizes != NULL &&
+        json_object_get(root, "encoder_override") == NULL)
+        st = sheaf__list_dir(&names.at, &names.count, dir);
+    for (int64_t i = 0; i < names.count && !any; i++)
+        any = sheaf__is_weights(names.at[i]);
+    sheaf__names_free(names.at, names.count);
+    sheaf_config_release(&config);
+    json_decref(root);
+    sheaf_status_free(st); /* its reader reports it */
+    return any;
+}
+
 static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c, const char *path,
                                  const sheaf_dialect_hints *hints)
 {
     sheaf__whole whole = { .c = c, .rank = -1, .as_stored = hints->as_stored };
     sheaf__names names = { 0 };
     sheaf_status *st = sheaf__catalog_find_config(c, hints, path, "config.json");
-    if (st == NULL && hints->config_only) /* SAT's, if there is only that */
+    if (st == NULL && hints->config_only &&
+        !is_told_by_tensors(c, path)) /* SAT's, if there is only that */
         return c->config != NULL ? NULL
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
     whole.buffers = sheaf__catalog_keeps_buffers(c);
