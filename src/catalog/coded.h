@@ -81,6 +81,9 @@ void sheaf__form_text(sheaf_text *out, const sheaf__coded *coded);
 
 /* ---- reading; thread-safe, in memory of the box's size, or O(1) for values ---- */
 
+/* Bytes that a thread which reads codes takes of its own. */
+enum { SHEAF__CODED_ROOM = 96 << 10 };
+
 /* sheaf__coded_read - as sheaf__quantised_source has it; the tensor is one with `coded`. Errors:
  * also SHEAF_E_NUMBER, for a scale that is no finite number. */
 sheaf_status *sheaf__coded_read(const sheaf_catalog *catalog, const sheaf_logical *tensor,

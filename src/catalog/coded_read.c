@@ -14,11 +14,11 @@
 #include "ops/quant/quantise.h"
 
 enum {
-    BUFFER = 1 << 16, /* bytes of a file that are unpacked at once */
-    TILE = 64,        /* columns that are, where columns of a file are rows */
-    SPAN = 1 << 15,   /* bytes with gaps that are read at once, */
-    PIECE = 1 << 12,  /* of pieces of at most so many */
-    LINE = 1 << 13,   /* in lines of at most so many */
+    BUFFER = 1 << 16,                  /* bytes of a file that are unpacked at once */
+    TILE = 64,                         /* columns that are, where columns of a file are rows */
+    SPAN = SHEAF__CODED_ROOM - BUFFER, /* bytes with gaps that are read at once, */
+    PIECE = 1 << 12,                   /* of pieces of at most so many */
+    LINE = 1 << 13,                    /* in lines of at most so many */
 };
 
 /* A box that is being read. */
@@ -28,7 +28,7 @@ typedef struct reading {
     const sheaf__quant_box *box;
     int64_t groups; /* of a row of the box */
     int fd[SHEAF__FURTHER_PARTS];
-    uint8_t *buffer; /* [BUFFER + SPAN] */
+    uint8_t *buffer; /* [SHEAF__CODED_ROOM] */
 } reading;
 
 static const sheaf_catalog_file *file_of(const reading *r, int part)
@@ -434,7 +434,7 @@ sheaf_status *sheaf__coded_raw(const sheaf_catalog *c, const sheaf_logical *t, i
     if (st != NULL || rows == 0 || cols == 0)
         return st;
     reading r = { .c = c, .q = q, .box = &box, .groups = sheaf__quant_groups(&q->form, &box) };
-    r.buffer = malloc(BUFFER + SPAN);
+    r.buffer = malloc(SHEAF__CODED_ROOM);
     st = r.buffer != NULL ? read_all(&r, to) : sheaf__no_memory(t->entry.name);
     free(r.buffer);
     return sheaf_in(st, "tensor '%s'", t->entry.name);

@@ -6,11 +6,12 @@
 
 #include "base/base.h"
 #include "catalog/boxes.h"
+#include "catalog/coded.h"
 #include "ops/quant/quantise.h"
 
 enum {
     BLOCK = 64,     /* of 4-bit codes, as bitsandbytes has it */
-    PART = 1 << 17, /* bytes of the tensor that each thread quantises at once */
+    PART = 1 << 15, /* bytes of the tensor that each thread quantises at once */
     KEPT = 4,       /* tensors whose doubled scales are held */
 };
 
@@ -153,9 +154,9 @@ static sheaf_status *quantise(quantising *q, const part *p)
     return st;
 }
 
-static int64_t rows_at_once(const item *t)
+static int64_t rows_at_once(int64_t in, sheaf_dtype stored)
 {
-    const int64_t row = t->entry->shape[1] * (int64_t)sheaf_dtype_bytes(t->entry->dtype);
+    const int64_t row = in * (int64_t)sheaf_dtype_bytes(stored);
     return row >= PART || row == 0 ? 1 : PART / row;
 }
 
@@ -163,7 +164,7 @@ static int64_t rows_at_once(const item *t)
 static sheaf_status *each_part(quantising *q, const item *t, sheaf__quant_box box, bool program,
                                sheaf_status *(*with)(void *self, const part *p), void *self)
 {
-    const int64_t most = rows_at_once(t), end = box.row0 + box.rows,
+    const int64_t most = rows_at_once(box.in, t->entry->dtype), end = box.row0 + box.rows,
                   groups = sheaf__quant_groups(&t->quant, &box),
                   rows = box.rows < most ? box.rows : most;
     if (box.rows == 0 || box.cols == 0)
@@ -186,6 +187,21 @@ static sheaf_status *each_part(quantising *q, const item *t, sheaf__quant_box bo
 static int64_t blocks_of(const item *t)
 {
     return (t->entry->shape[0] * t->entry->shape[1] + BLOCK - 1) / BLOCK;
+}
+
+/* Each thread has each_part()'s and quantise()'s; all together what make_doubled() and `kept` hold.
+ */
+size_t sheaf__codes_room(const sheaf__quant *q, int64_t out, int64_t in, int64_t threads)
+{
+    const int64_t rows = rows_at_once(in, q->dtype),
+                  whole = q->block > 0 && in % BLOCK != 0 ? rows + 2 : rows,
+                  value = (int64_t)sheaf_dtype_bytes(q->dtype) + 1, group = sizeof(float),
+                  part = rows * (in + (in / BLOCK + 2) * group),
+                  quantised = whole * (in * value + (in / BLOCK + 1) * group) + 64,
+                  each = part + quantised, blocks = (out * in + BLOCK - 1) / BLOCK,
+                  kept = blocks + sheaf__quant_nested(q, out * in) * group,
+                  all = q->doubled ? KEPT * kept + blocks * group : 0;
+    return (size_t)(threads * (each > SHEAF__CODED_ROOM ? each : SHEAF__CODED_ROOM) + all);
 }
 
 static sheaf_status *note_scales(void *self, const part *p)

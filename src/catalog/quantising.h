@@ -22,6 +22,11 @@ sheaf__quant sheaf__quantised_as(sheaf_quantize as, sheaf_dtype stored);
 sheaf_status *sheaf__quantise(sheaf_source **source, sheaf_quantize as,
                               bool (*chosen)(void *self, const char *name), void *self);
 
+/* sheaf__codes_room - bytes of the host's memory that a base whose codes are loaded by `threads`
+ * threads takes of its own for a tensor [out, in] in such a form, whether it is stored so
+ * (coded.h) or quantised here, whichever is more. */
+size_t sheaf__codes_room(const sheaf__quant *quant, int64_t out, int64_t in, int64_t threads);
+
 /* sheaf__quantised_twice - the status of a base that is quantised already, by one of its tensors.
  */
 sheaf_status *sheaf__quantised_twice(const char *name);

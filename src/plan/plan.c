@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "catalog/boxes.h"
+#include "catalog/quantising.h"
 #include "checkpoint/store/checkpoint.h"
 #include "infer/batch_rows.h"
 #include "models/build.h"
@@ -207,8 +208,9 @@ static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
 /* Trained tensors, and their slices that are not empty, as all ranks record them. */
 typedef struct records {
     size_t tensors, slices;
-    size_t away; /* bytes that --offload keeps elsewhere, */
-    size_t host; /* and of the host's memory that it takes */
+    size_t away;     /* bytes that --offload keeps elsewhere, */
+    size_t host;     /* and of the host's memory that it takes */
+    int64_t threads; /* of all ranks */
 } records;
 
 static void add_records(records *to, const sheaf__trained_set *set)
@@ -253,6 +255,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         by_peer(out->sent_to, &before, &after, rank, job->options->tp);
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
         add_records(trained, held.model->trained);
+        trained->threads += held.device->threads;
         add_away(trained, &held);
     }
     sheaf__rank_close(&held);
@@ -280,6 +283,19 @@ sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], uint64_t *
         work->trained = (double)held.model->trained->numel;
     sheaf__rank_close(&held);
     return st;
+}
+
+/* What all threads take while they load codes. */
+static size_t codes_room(const sheaf_schema *schema, sheaf_source *forms, int64_t threads)
+{
+    size_t most = 0;
+    for (int64_t i = 0; forms != NULL && i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        const sheaf__quant *q = sheaf__source_form(forms, t->name);
+        const size_t room = q == NULL ? 0 : sheaf__codes_room(q, t->shape[0], t->shape[1], threads);
+        most = room > most ? room : most;
+    }
+    return most;
 }
 
 /* Memory of a process outside its devices, measured over small and large settings, models of four
@@ -350,8 +366,8 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
                       out->ranks);
         out->process += out->rank[r].peak;
     }
-    out->host =
-        host_bytes(job->schema, out->ranks, trained, out->process, data_bytes) + trained.host;
+    out->host = host_bytes(job->schema, out->ranks, trained, out->process, data_bytes) +
+                trained.host + codes_room(job->schema, job->forms, trained.threads);
     out->away = trained.away;
     out->process += out->host;
     return st;
@@ -423,8 +439,9 @@ static int groups_of(const sheaf_plan_generation *g)
 }
 
 /* Rank `world` of all: its groups only count calls. */
-static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g,
-                                const sheaf_data *data, bool padded, int world)
+static sheaf_status *infer_rank(sheaf_plan_rank *out, int64_t *threads,
+                                const sheaf_plan_generation *g, const sheaf_data *data, bool padded,
+                                int world)
 {
     const int rank = world % g->tp, slices = g->schema->slices, stages = g->place->stages,
               ranks = groups_of(g) * stages * g->tp;
@@ -461,8 +478,10 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
     else
         TRY(st, run_evaluation(model, &(sheaf__subset){ .data = data }, NULL, g->batch,
                                padded ? sheaf_data_seq(data) : sheaf_data_longest(data), padded));
-    if (st == NULL)
+    if (st == NULL) {
         note_rank(out, model);
+        *threads += device->threads;
+    }
     sheaf__model_free(model);
     sheaf__device_close(device);
     sheaf_comm_dry_free(group);
@@ -500,13 +519,15 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     }
     out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;
+    int64_t threads = 0;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
-        st =
-            sheaf_in(infer_rank(&out->rank[r], g, data, padded, r), "rank %d of %d", r, out->ranks);
+        st = sheaf_in(infer_rank(&out->rank[r], &threads, g, data, padded, r), "rank %d of %d", r,
+                      out->ranks);
         out->process += out->rank[r].peak;
     }
     out->host = host_bytes(g->schema, out->ranks, (records){ 0 }, out->process,
-                           data == NULL ? (size_t)out->ranks * pictures_of(g) : 0);
+                           data == NULL ? (size_t)out->ranks * pictures_of(g) : 0) +
+                codes_room(g->schema, g->forms, threads);
     out->process += out->host;
     return st;
 }
