@@ -328,7 +328,7 @@ static bool is_trained(const sheaf_catalog *c, const uint64_t *digest, const she
     char *name = NULL;
     if (t->kind == SHEAF_MOMENT)
         return true;
-    if (asprintf(&name, "exp_avg.%s", t->entry.name) < 0)
+    if (asprintf(&name, "%s%s", sheaf__moment_words[0], t->entry.name) < 0)
         return false;
     const sheaf_logical *moment = sheaf__catalog_find(c, name);
     free(name);

@@ -74,11 +74,11 @@ void sheaf__run_state_release(sheaf__run_state *s)
 }
 
 /* Adds what is saved of `t` as "GROUP/NAME". */
-static sheaf_status *save_as(sheaf__run_state *s, const char *group, const sheaf__trained *t,
+static sheaf_status *save_as(sheaf__run_state *s, sheaf_state_group group, const sheaf__trained *t,
                              sheaf_state_tensor how)
 {
     const int64_t at = s->state.count;
-    if (asprintf(&s->name[at], "%s/%s", group, t->name) < 0) {
+    if (asprintf(&s->name[at], "%s/%s", sheaf__state_groups[group], t->name) < 0) {
         s->name[at] = NULL;
         return sheaf__no_memory("list of what is saved");
     }
@@ -97,13 +97,13 @@ static sheaf_status *save_eight(sheaf__run_state *s, const sheaf__trained *t,
                                   .cut = cut ? &t->blocks_cut : NULL };
     codes.dtype = SHEAF_U8;
     codes.slice = (float *const *)t->code1;
-    sheaf_status *st = save_as(s, "exp_avg", t, codes);
+    sheaf_status *st = save_as(s, SHEAF_STATE_MOMENT1, t, codes);
     codes.slice = (float *const *)t->code2;
-    TRY(st, save_as(s, "exp_avg_sq", t, codes));
+    TRY(st, save_as(s, SHEAF_STATE_MOMENT2, t, codes));
     scales.slice = t->absmax1;
-    TRY(st, save_as(s, "exp_avg_absmax", t, scales));
+    TRY(st, save_as(s, SHEAF_STATE_SCALES1, t, scales));
     scales.slice = t->absmax2;
-    return TRY(st, save_as(s, "exp_avg_sq_absmax", t, scales));
+    return TRY(st, save_as(s, SHEAF_STATE_SCALES2, t, scales));
 }
 
 static sheaf_status *save_tensor(sheaf__run_state *s, const sheaf__trained *t)
@@ -112,19 +112,18 @@ static sheaf_status *save_tensor(sheaf__run_state *s, const sheaf__trained *t)
                               .shape = { t->shape[0], t->shape[1] },
                               .cut = t->cut.nparts == 0 ? NULL : &t->cut,
                               .slice = t->master };
-    sheaf_status *st = save_as(s, "master", t, of);
+    sheaf_status *st = save_as(s, SHEAF_STATE_MASTER, t, of);
     if (t->eight)
         return TRY(st, save_eight(s, t, of));
     of.slice = t->moment1;
-    TRY(st, save_as(s, "exp_avg", t, of));
+    TRY(st, save_as(s, SHEAF_STATE_MOMENT1, t, of));
     of.slice = t->moment2;
-    return TRY(st, save_as(s, "exp_avg_sq", t, of));
+    return TRY(st, save_as(s, SHEAF_STATE_MOMENT2, t, of));
 }
 
 sheaf_status *sheaf__run_state_init(sheaf__run_state *s, const sheaf__rank *rank,
                                     const sheaf_train_options *o, int contract)
 {
-    enum { MOST = 5 }; /* of a trained tensor */
     const sheaf__trained_set *set = rank->model->trained;
     sheaf_status *st = NULL;
     *s = (sheaf__run_state){
@@ -132,8 +131,8 @@ sheaf_status *sheaf__run_state_init(sheaf__run_state *s, const sheaf__rank *rank
         .trained = set,
         .state = { .slices = o->slices, .contract = contract, .device = rank->device }
     };
-    s->tensor = calloc(MOST * (size_t)set->count + 1, sizeof *s->tensor);
-    s->name = calloc(MOST * (size_t)set->count + 1, sizeof *s->name);
+    s->tensor = calloc(SHEAF_STATE_GROUPS * (size_t)set->count + 1, sizeof *s->tensor);
+    s->name = calloc(SHEAF_STATE_GROUPS * (size_t)set->count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)
         return sheaf__no_memory("list of what is saved");
     for (int i = 0; i < set->count && st == NULL; i++)

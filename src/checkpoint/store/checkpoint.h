@@ -23,13 +23,27 @@
 
 /* ---- the state ---- */
 
+/* What training saves of a tensor, as "GROUP/NAME". Moments in 8 bits are codes with scales. */
+typedef enum sheaf_state_group {
+    SHEAF_STATE_MASTER,
+    SHEAF_STATE_MOMENT1,
+    SHEAF_STATE_MOMENT2,
+    SHEAF_STATE_SCALES1,
+    SHEAF_STATE_SCALES2,
+    SHEAF_STATE_GROUPS
+} sheaf_state_group;
+
+extern const char *const sheaf__state_groups[SHEAF_STATE_GROUPS]; /* "master", "exp_avg", ... */
+
+/* sheaf__state_group_of - the group that `name` begins with, before a `separator`, and in *rest
+ * what stands behind that; SHEAF_STATE_GROUPS: none, and *rest is the name. */
+sheaf_state_group sheaf__state_group_of(const char **rest, const char *name, char separator);
+
 /* The state that a training run saves: tensors in slices, and a JSON text.
  *
- * The names are the caller's ("master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME", and of moments in
- * 8 bits, whose codes these are, "exp_avg_absmax/NAME" and "exp_avg_sq_absmax/NAME"), distinct, in
- * any order. Of a cut tensor a rank passes the slices it owns, each dense and row-major: the rows
- * (axis 0) or columns (axis 1) of the slice, part after part. Every rank passes all of a replicated
- * tensor. */
+ * The names are the caller's (sheaf__state_groups), distinct, in any order. Of a cut tensor a rank
+ * passes the slices it owns, each dense and row-major: the rows (axis 0) or columns (axis 1) of the
+ * slice, part after part. Every rank passes all of a replicated tensor. */
 typedef struct sheaf_state_tensor {
     const char *name;
     int ndim;             /* 1 or 2 */

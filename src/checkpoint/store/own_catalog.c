@@ -1,5 +1,5 @@
 /* own_catalog.c - see probe.h. It is not among the dialects because the manifest belongs to this
- * room. Names: "master/NAME" of training is NAME, "exp_avg/NAME" is the moment "exp_avg.NAME". */
+ * room. Names: the master of NAME is NAME, of other groups "exp_avg/NAME" is "exp_avg.NAME". */
 #include "checkpoint/store/probe.h"
 
 #include "base/base.h"
@@ -27,28 +27,18 @@ static bool own_is(const char *path)
 
 static sheaf_status *logical_name(char **out, sheaf_kind *kind, const char *stored, bool raw)
 {
-    static const struct {
-        const char *stored, *logical;
-    } forms[] = {
-        { "master/", "" },
-        { "exp_avg/", "exp_avg." },
-        { "exp_avg_sq/", "exp_avg_sq." },
-        { "exp_avg_absmax/", "exp_avg_absmax." },
-        { "exp_avg_sq_absmax/", "exp_avg_sq_absmax." },
-    };
+    const char *name = stored;
+    const sheaf_state_group group =
+        raw ? SHEAF_STATE_GROUPS : sheaf__state_group_of(&name, stored, '/');
+    const bool master = group == SHEAF_STATE_MASTER, none = group == SHEAF_STATE_GROUPS;
     sheaf_text text = { 0 };
-    *kind = SHEAF_WEIGHT;
-    for (int i = 0; !raw && i < (int)(sizeof forms / sizeof *forms); i++) {
-        const size_t n = strlen(forms[i].stored);
-        if (strncmp(stored, forms[i].stored, n) != 0)
-            continue;
-        *kind = i > 0 ? SHEAF_MOMENT : strstr(stored, ".lora_") != NULL ? SHEAF_LORA : SHEAF_WEIGHT;
-        sheaf__text_add(&text, "%s%s", forms[i].logical, stored + n);
-        return sheaf__text_take(out, &text);
-    }
-    if (sheaf__moment_base(stored) != stored)
-        *kind = SHEAF_MOMENT;
-    sheaf__text_add(&text, "%s", stored);
+    *kind = none     ? sheaf__is_moment(stored) ? SHEAF_MOMENT : SHEAF_WEIGHT
+            : master ? strstr(name, ".lora_") != NULL ? SHEAF_LORA : SHEAF_WEIGHT
+                     : SHEAF_MOMENT;
+    if (none || master)
+        sheaf__text_add(&text, "%s", name);
+    else
+        sheaf__text_add(&text, "%s.%s", sheaf__state_groups[group], name);
     return sheaf__text_take(out, &text);
 }
 
@@ -160,15 +150,15 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
 {
     sheaf__own_damages *d = context;
     char *path = NULL, name[600];
-    const char *slash = strchr(tensor, '/');
+    const char *rest;
     if (d->st == NULL)
         d->st = sheaf__path_join(&path, d->dir, file);
     if (d->st != NULL)
         return;
     const bool absent = sheaf__path_kind(path) == SHEAF_PATH_NONE;
     const bool foreign = !absent && strncmp(expected, "only the files", 14) == 0;
-    snprintf(name, sizeof name, "%s",
-             slash != NULL && strncmp(tensor, "master/", 7) == 0 ? slash + 1 : tensor);
+    const bool master = sheaf__state_group_of(&rest, tensor, '/') == SHEAF_STATE_MASTER;
+    snprintf(name, sizeof name, "%s", master ? rest : tensor);
     if (absent && *expected == '\0')
         expected = "this file, which belongs to every save";
     if (!is_reported(d->catalog, path, name, expected))

@@ -11,6 +11,25 @@
 #include "checkpoint/store/checkpoint.h"
 #include "comm/all.h"
 
+/* ---- names ---- */
+
+const char *const sheaf__state_groups[SHEAF_STATE_GROUPS] = { "master", "exp_avg", "exp_avg_sq",
+                                                              "exp_avg_absmax",
+                                                              "exp_avg_sq_absmax" };
+
+sheaf_state_group sheaf__state_group_of(const char **rest, const char *name, char separator)
+{
+    for (int i = 0; i < SHEAF_STATE_GROUPS; i++) {
+        const size_t n = strlen(sheaf__state_groups[i]);
+        if (strncmp(name, sheaf__state_groups[i], n) == 0 && name[n] == separator) {
+            *rest = name + n + 1;
+            return (sheaf_state_group)i;
+        }
+    }
+    *rest = name;
+    return SHEAF_STATE_GROUPS;
+}
+
 sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step)
 {
     char name[SHEAF__STEP_NAME];

@@ -12,6 +12,7 @@
 #include "base/control.h"
 #include "base/numeric_env.h"
 #include "base/json.h"
+#include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
 #include "dialects/common/model.h"
@@ -119,12 +120,16 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
 
 /* ---- moments ---- */
 
+static bool begins_as_moment(const char *name, char separator)
+{
+    const sheaf_state_group group = sheaf__state_group_of(&name, name, separator);
+    return group != SHEAF_STATE_MASTER && group != SHEAF_STATE_GROUPS;
+}
+
 /* As catalogs name them, and as training checkpoints do. */
 static bool is_moment(const char *name)
 {
-    return sheaf__is_moment(name) || strncmp(name, "exp_avg/", 8) == 0 ||
-           strncmp(name, "exp_avg_sq/", 11) == 0 || strncmp(name, "exp_avg_absmax", 14) == 0 ||
-           strncmp(name, "exp_avg_sq_absmax", 17) == 0;
+    return begins_as_moment(name, '.') || begins_as_moment(name, '/');
 }
 
 static int64_t count_moments(sheaf_source *source)
