@@ -95,6 +95,8 @@ sheaf_status *sheaf__coded_raw(const sheaf_catalog *catalog, const sheaf_logical
                                const sheaf__quant_parts *to);
 sheaf_status *sheaf__coded_whole(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                  sheaf__quant_whole *to);
+/* sheaf__coded_check - the scales alone, for who copies codes without reading them. */
+sheaf_status *sheaf__coded_check(const sheaf_catalog *catalog, const sheaf_logical *tensor);
 /* sheaf__coded_values - dequantised, in the entry's dtype. Of BNB8 as bitsandbytes'
  * int8_vectorwise_dequant() has them, which merges: (code * 127 scale) * (1 / 127). */
 sheaf_status *sheaf__coded_values(const sheaf_catalog *catalog, const sheaf_logical *tensor,

@@ -392,10 +392,14 @@ static sheaf_status *zeros_by_row(reading *r, uint8_t *dst)
 
 static sheaf_status *bad_scale(const reading *r, int64_t i, float x)
 {
-    const int64_t row = r->box->row0 + i / r->groups;
+    const int64_t row = r->box->row0 + i / r->groups,
+                  first = r->q->form.grouping == SHEAF__GROUPS_FLAT
+                              ? sheaf__quant_first_group(&r->q->form, r->box, i / r->groups)
+                              : first_group(r);
     const bool sign = r->q->packing == SHEAF__BNB4 || r->q->packing == SHEAF__BNB8;
-    sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "%s: scale of row %" PRId64,
-                                  r->q->part[SHEAF__SCALES_PART].entry.name, row);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_NUMBER, "%s: scale of row %" PRId64 ", block %" PRId64,
+                   r->q->part[SHEAF__SCALES_PART].entry.name, row, first + i % r->groups);
     sheaf_expected(st, sign ? "a finite number, 0 or more" : "a finite number");
     sheaf_found(st, "%g", (double)x);
     return sheaf_try_this(st, "download or copy this model again, or quantize it anew: the weights "
@@ -409,6 +413,42 @@ static sheaf_status *check_scales(const reading *r, const float *scale)
         if (!isfinite(scale[i]) || (sign && scale[i] < 0))
             return bad_scale(r, i, scale[i]);
     return NULL;
+}
+
+/* A few rows at once; the codes stay in the file. */
+static sheaf_status *check_all(reading *r, float *scale, int64_t at_once)
+{
+    const sheaf__quant_parts to = { .scales = scale };
+    sheaf_status *st = open_parts(r);
+    for (int64_t row = 0; st == NULL && row < r->q->out; row += at_once) {
+        const sheaf__quant_box box = { r->q->in, row, least(at_once, r->q->out - row), 0,
+                                       r->q->in };
+        r->box = &box;
+        st = read_scales(r, &to);
+        TRY(st, check_scales(r, scale));
+    }
+    return close_parts(r, st);
+}
+
+sheaf_status *sheaf__coded_check(const sheaf_catalog *c, const sheaf_logical *t)
+{
+    enum { MOST = 1 << 16 }; /* scales at once */
+    const sheaf__coded *q = t->coded;
+    const sheaf__quant_box all = { q->in, 0, q->out, 0, q->in };
+    const int64_t groups = sheaf__quant_groups(&q->form, &all),
+                  nested = sheaf__quant_nested(&q->form, q->out * q->in),
+                  at_once = groups > 0 && groups < MOST ? MOST / groups : 1;
+    reading r = { .c = c, .q = q, .groups = groups, .buffer = malloc(SHEAF__CODED_ROOM) };
+    float *scale =
+        malloc((size_t)(q->form.doubled ? nested : at_once * groups) * sizeof *scale + 1);
+    sheaf_status *st = r.buffer == NULL || scale == NULL ? sheaf__no_memory(t->entry.name) : NULL;
+    if (st == NULL && q->form.doubled)
+        st = sheaf__coded_whole(c, t, &(sheaf__quant_whole){ .nested = scale });
+    else if (st == NULL && groups > 0)
+        st = sheaf_in(check_all(&r, scale, at_once), "tensor '%s'", t->entry.name);
+    free(r.buffer);
+    free(scale);
+    return st;
 }
 
 static sheaf_status *read_all(reading *r, const sheaf__quant_parts *to)

@@ -101,8 +101,8 @@ sheaf_status *sheaf__convert_inside(sheaf__converter *k);
 
 /* sheaf__convert_settle_codes - after k->catalog was read by `hints`: weights in 4 or 8 bits are
  * dequantised if --dequantize says so; else k->catalog becomes one of their files' tensors, where
- * the target `keeps` such weights. Errors: SHEAF_E_ARG, SHEAF_E_UNSUPPORTED for options that do not
- * fit what is there. */
+ * the target `keeps` such weights, whose scales are checked. Errors: SHEAF_E_NUMBER; SHEAF_E_ARG,
+ * SHEAF_E_UNSUPPORTED for options that do not fit what is there. */
 sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_dialect_hints *hints,
                                           bool keeps);
 /* sheaf__convert_quantise - k->quantising for the tensors that are to be written, which have the

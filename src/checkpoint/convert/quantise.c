@@ -1,6 +1,7 @@
 /* quantise.c - see convert.h: weights that a conversion quantises, and those that it must not. */
 #include "base/base.h"
 #include "base/json.h"
+#include "catalog/coded.h"
 #include "catalog/quantising.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/store/probe.h"
@@ -67,6 +68,9 @@ sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_diale
     if (!keeps)
         return refuse_target(k, name);
     sheaf_status *st = sheaf__catalog_refusal(k->catalog); /* what is read next is not checked */
+    for (int64_t i = 0; st == NULL && i < k->catalog->count; i++)
+        if (k->catalog->tensor[i].coded != NULL)
+            st = sheaf__coded_check(k->catalog, &k->catalog->tensor[i]);
     if (st != NULL)
         return st;
     char *quantization = k->catalog->quantization;

@@ -250,6 +250,59 @@ static void test_quantise__folders_are_copied_or_dequantised(void **state)
     assert_true(compared > 0);
 }
 
+/* Puts `value` at number `i` of the first tensor whose name ends in `part`. */
+static void damage(const char *path, const char *part, int64_t i, float value)
+{
+    sheaf_safetensors *file;
+    int64_t offset = -1;
+    CHECK_OK(sheaf__safetensors_open(&file, path));
+    for (int64_t k = 0; k < file->header.count && offset < 0; k++) {
+        const sheaf_safetensors_entry *e = &file->header.entry[k];
+        const size_t n = strlen(e->name), m = strlen(part);
+        if (n > m && strcmp(e->name + n - m, part) == 0 && e->dtype == SHEAF_F32)
+            offset = e->offset + 4 * i;
+    }
+    sheaf__safetensors_close(file);
+    assert_true(offset >= 0);
+    FILE *to = fopen(path, "r+b");
+    assert_non_null(to);
+    assert_int_equal(fseek(to, (long)offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(&value, sizeof value, 1, to), 1);
+    assert_int_equal(fclose(to), 0);
+}
+
+static void test_quantise__copies_no_damaged_scale(void **state)
+{
+    static const struct {
+        sheaf_quantize as;
+        const char *part;
+        int64_t at;
+        float value;
+        const char *told;
+    } rows[] = {
+        { SHEAF_QUANTIZE_NF4, ".absmax", 7, NAN, "absmax: scale of row 1, block 7 |" },
+        { SHEAF_QUANTIZE_NF4, ".absmax", 255, INFINITY, "absmax: scale of row 46, block 255 |" },
+        { SHEAF_QUANTIZE_NF4, ".absmax", 2, -1, "a finite number, 0 or more | -1" },
+        { SHEAF_QUANTIZE_NF4_DOUBLE, ".nested_absmax", 0, INFINITY,
+          "nested_absmax: scale 0 | a finite number, 0 or more | inf" },
+        { SHEAF_QUANTIZE_INT8, ".SCB", 5, INFINITY, "SCB: scale of row 5, block 0 |" },
+    };
+    sheaf_weights_init_report report;
+    CHECK_OK(sheaf__remove_tree(at("plain")));
+    CHECK_OK(sheaf_init(&report,
+                        &(sheaf_weights_init_options){ .spec = "tiny-bytes", .dst = at("plain") }));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char path[600];
+        CHECK_OK(quantise(at("plain"), at("once"),
+                          (sheaf_weights_convert_options){ .quantize = rows[i].as }));
+        snprintf(path, sizeof path, "%s/model.safetensors", at("once"));
+        damage(path, rows[i].part, rows[i].at, rows[i].value);
+        CHECK_FAILS(quantise(at("once"), at("no"), (sheaf_weights_convert_options){ 0 }),
+                    SHEAF_E_NUMBER, rows[i].told);
+        assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_quantise__init_writes_what_convert_would),
         cmocka_unit_test(test_quantise__folders_are_copied_or_dequantised),
         cmocka_unit_test(test_quantise__refuses_what_it_cannot),
+        cmocka_unit_test(test_quantise__copies_no_damaged_scale),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
