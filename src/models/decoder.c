@@ -218,6 +218,23 @@ static bool sees_all(const pass *p, const sheaf__mixture *mix, int64_t i)
             (c->dtype == SHEAF_BF16 && c->device->sums == SHEAF__TILES));
 }
 
+static bool alike(const sheaf__linear *a, const sheaf__linear *b)
+{
+    return (a->lora != NULL) == (b->lora != NULL) &&
+           sheaf__linear_trains(a) == sheaf__linear_trains(b);
+}
+
+/* Where some experts keep more of a row than others, a plan counts all rows for each. */
+static bool experts_alike(const sheaf__mixture *mix)
+{
+    bool all = mix->num_experts > 1;
+    for (int64_t i = 1; i < mix->num_experts && all; i++)
+        all = alike(&mix->expert[i].gate, &mix->expert[0].gate) &&
+              alike(&mix->expert[i].up, &mix->expert[0].up) &&
+              alike(&mix->expert[i].down, &mix->expert[0].down);
+    return all;
+}
+
 /* One expert after the other in ascending order; each computes the rows routed to it, or all. */
 static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x, sheaf__value *h)
 {
@@ -228,12 +245,15 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
         sheaf__record_router(p->tape, logits, mix->top_k, mix->of_all, p->balance, mix->number);
     sheaf__value *sum =
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
+    const bool even = experts_alike(mix);
     for (int64_t i = 0; i < mix->num_experts; i++) {
         sheaf__value *gate_up[2], *which = NULL;
-        sheaf__value *in =
-            sees_all(p, mix, i)
-                ? x
-                : sheaf__record_expert_rows(p->tape, &which, x, weights, i, expert_trains(mix, i));
+        const int64_t unknown =
+            even ? sheaf__expert_rows(x->rows, mix->top_k, mix->num_experts, i) : x->rows;
+        sheaf__value *in = sees_all(p, mix, i)
+                               ? x
+                               : sheaf__record_expert_rows(p->tape, &which, x, weights, i, unknown,
+                                                           expert_trains(mix, i));
         sheaf__record_columns(p->tape, gate_up, in,
                               (sheaf__linear *const[]){ &mix->expert[i].gate, &mix->expert[i].up },
                               2, info);

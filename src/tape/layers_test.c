@@ -304,7 +304,7 @@ static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
                      *x = sheaf__tape_value(tape, "x", ALL, IN, dtype), *which;
         sheaf__op_arg(sheaf__tape_op(tape, "weights", give_weights, NULL, 0), w, SHEAF__MAKE);
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_inputs, NULL, 0), x, SHEAF__MAKE);
-        sheaf__value *y = sheaf__record_expert_rows(tape, &which, x, w, 0, true);
+        sheaf__value *y = sheaf__record_expert_rows(tape, &which, x, w, 0, x->rows, true);
         x->pinned = true;
         y->pinned = true;
         which->pinned = true;
@@ -439,6 +439,22 @@ static sheaf_status *keep_back(sheaf__tape *tape, sheaf__op *op)
                            sizeof back_of_x);
 }
 
+static void test_mixture__a_plan_has_as_many_rows_as_are_taken(void **state)
+{
+    for (int64_t experts = 2; experts < 130; experts = 2 * experts + 1)
+        for (int64_t top_k = 1; top_k <= experts; top_k += 3)
+            for (int64_t rows = 1; rows < 40; rows += 6) {
+                int64_t all = 0;
+                for (int64_t e = 0; e < experts; e++) {
+                    const int64_t n = sheaf__expert_rows(rows, top_k, experts, e);
+                    assert_in_range(n, 0, rows);
+                    all += n;
+                }
+                assert_true(all >= top_k * rows && all < top_k * rows + experts);
+                assert_int_equal(sheaf__expert_rows(rows, top_k, experts, experts - 1), rows);
+            }
+}
+
 static sheaf_status *give_ones(sheaf__tape *tape, sheaf__op *op)
 {
     float x[5 * WIDE];
@@ -466,7 +482,7 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
                       SHEAF__MAKE | SHEAF__GRAD_READ);
         sheaf__value *w = sheaf__record_router(tape, logits, 2, false, NULL, 0),
                      *sum = sheaf__record_mixture(tape, 5, WIDE, true),
-                     *y = sheaf__record_expert_rows(tape, &which, x, w, e, false);
+                     *y = sheaf__record_expert_rows(tape, &which, x, w, e, x->rows, false);
         sheaf__record_add_expert(tape, sum, y, which, w, e);
         sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_ones, 0), sum,
                       SHEAF__READ | SHEAF__GRAD_WRITE);
@@ -505,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_copies__are_rounded_to_the_dtype),
         cmocka_unit_test(test_choice__largest_first_and_the_first_of_equals),
         cmocka_unit_test(test_mixture__an_expert_sees_the_rows_that_took_it),
+        cmocka_unit_test(test_mixture__a_plan_has_as_many_rows_as_are_taken),
         cmocka_unit_test(test_tape__finite_is_below_infinity_in_every_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

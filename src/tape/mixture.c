@@ -116,7 +116,7 @@ sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t col
 
 typedef struct list_params {
     sheaf__value *which, *weights;
-    int64_t expert, count; /* rows that took it in this run; on dry all */
+    int64_t expert, count; /* rows that took it in this run; on dry a bound */
     sheaf__row_blocks blocks;
     int64_t *begin; /* of the blocks, where rows are summed; else NULL */
 } list_params;
@@ -138,7 +138,7 @@ static void order_by_pairs(int32_t *which, int64_t n)
     }
 }
 
-/* Where there are no weights, on dry, all rows count as taken. */
+/* Where there are no weights, on dry, the bound stays. */
 static void list_rows(list_params *p, int32_t *which, const float *weights, const sheaf__context *c)
 {
     if (weights == NULL || which == NULL)
@@ -171,7 +171,8 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
 }
 
 sheaf__value *sheaf__record_expert_rows(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
-                                        sheaf__value *weights, int64_t expert, bool summed)
+                                        sheaf__value *weights, int64_t expert, int64_t unknown,
+                                        bool summed)
 {
     sheaf__op *op =
         sheaf__tape_op(tape, "rows of an expert", list_forward, NULL, sizeof(list_params));
@@ -180,14 +181,20 @@ sheaf__value *sheaf__record_expert_rows(sheaf__tape *tape, sheaf__value **which,
     *p = (list_params){ .which = *which,
                         .weights = weights,
                         .expert = expert,
-                        .count = x->rows,
+                        .count = unknown,
                         .begin = summed ? sheaf__blocks_alloc(tape, x->rows) : NULL };
-    p->blocks.begin = p->begin;
+    p->blocks = (sheaf__row_blocks){ 0, p->begin, true };
     (*which)->there = &p->count;
     sheaf__op_arg(op, weights, SHEAF__READ);
     sheaf__op_arg(op, *which, SHEAF__MAKE);
     return sheaf__record_index_select(
-        tape, &(sheaf__head_rows){ *which, NULL, &p->count, summed ? &p->blocks : NULL }, x);
+        tape, &(sheaf__head_rows){ *which, NULL, &p->count, &p->blocks }, x);
+}
+
+int64_t sheaf__expert_rows(int64_t rows, int64_t top_k, int64_t experts, int64_t expert)
+{
+    const int64_t others = experts - 1, rest = (top_k - 1) * rows;
+    return expert == others ? rows : (rest + others - 1) / others;
 }
 
 typedef struct share_params {

@@ -19,13 +19,19 @@ sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int6
 /* sheaf__record_mixture - the sum, zero. flows: some expert's output needs a gradient. */
 sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows);
 /* sheaf__record_expert_rows - the rows of x that took expert `expert`: a value of which as many are
- * there; memory is that of all rows. *which: their numbers, for sheaf__record_add_expert().
+ * there. *which: their numbers, for sheaf__record_add_expert().
+ *   unknown  so many count as taken on dry, which sees no weights (sheaf__expert_rows())
  *   summed  something of the expert is trained: sums over these rows are to be those over all rows
  *           in which the others are zero. The value has their blocks, and of bfloat16 they stand in
  *           the order in which a chain by pairs meets them in all rows. Not for the order `tiles`.
  */
 sheaf__value *sheaf__record_expert_rows(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
-                                        sheaf__value *weights, int64_t expert, bool summed);
+                                        sheaf__value *weights, int64_t expert, int64_t unknown,
+                                        bool summed);
+/* sheaf__expert_rows - the rows of expert `expert` in the choice that takes the most memory where
+ * all experts take as much for a row: each of `rows` rows takes top_k of them, the last one, which
+ * goes back first, while all is kept, takes every row, and the others share the rest. */
+int64_t sheaf__expert_rows(int64_t rows, int64_t top_k, int64_t experts, int64_t expert);
 /* sheaf__record_add_expert - adds what expert `expert` made: of the rows `which`, or with NULL of
  * all.
  */

@@ -84,7 +84,7 @@ static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, 
 
 /* Where blocks of 256 (mma8, mma16: chains of 4096) of all rows begin among the rows that a run
  * chose: [begin[i], begin[i + 1]) are of one block, which sums over rows take by itself. n 0:
- * nothing was chosen yet. */
+ * nothing was chosen yet, or nothing sums over them. */
 typedef struct sheaf__row_blocks {
     int64_t n, *begin;
     /* An earlier op says how many rows there are, on dry as far as it knows the labels. */
@@ -114,7 +114,7 @@ typedef struct sheaf__value {
     /* Of rows that a run chooses: how many of the first are there; NULL: all. Where they are
      * known ahead, memory is taken for these; else for all, and on dry all are there. */
     const int64_t *there;
-    const sheaf__row_blocks *blocks; /* of such rows, where something sums over them; else NULL */
+    const sheaf__row_blocks *blocks; /* of such rows; else NULL */
     sheaf__grad_rows grad_rows;      /* list NULL: all */
     sheaf_dtype dtype;
     bool needs_grad;
