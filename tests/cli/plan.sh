@@ -147,6 +147,16 @@ awk 'BEGIN { for (i = 0; i < 12; i++) { s = ""; for (j = 0; j < 600; j++) s = s 
 for dtype in float32 bfloat16; do
     check "planned and measured: labels on a third, $dtype" predicted "$work/wide" "$work/third.jsonl" --lora-targets all-linear --micro-batch 2 --threads 1 --dtype $dtype
 done
+# of 32 experts each row takes 4; memory is for these, not for all rows in each
+sed -E -e 's/^\{/{"sheaf_tokenizer":"bytes",/' -e 's/("hidden_size": )[0-9]+/\1256/' -e 's/("num_experts": )[0-9]+/\132/' -e 's/("num_experts_per_tok": )[0-9]+/\14/' \
+    -e 's/("num_hidden_layers": )[0-9]+/\14/' -e 's/("moe_intermediate_size": )[0-9]+/\1384/' -e 's/("num_attention_heads": )[0-9]+/\18/' -e 's/("head_dim": )[0-9]+/\132/' \
+    -e 's/("vocab_size": )[0-9]+/\1259/' -e 's/("bos_token_id": )[0-9]+/\1256/' -e 's/("eos_token_id": )[0-9]+/\1257/' "$configs/qwen3-30b-a3b.json" >"$work/experts.json"
+"$sheaf" init "$work/experts.json" "$work/experts" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a mixture"
+for how in "--lora-targets q_proj,v_proj" "--lora-targets all-linear --tp 3"; do
+    # shellcheck disable=SC2086
+    check "planned and measured: 32 experts, $how" predicted "$work/experts" "$work/third.jsonl" --micro-batch 2 --threads 3 $how
+done
+rm -r "$work/experts"
 runs "and how much is padding" 0 '4 x 400 tokens in the longest micro-batch, 69.[0-9] % of all positions padding' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4
 runs "for programs" 0 '"padding":0\.69' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --json
 runs "of rows alone none" 0 '"padding":0\.0,' plan --model "$work/mini" --data "$work/uneven.jsonl" --json
