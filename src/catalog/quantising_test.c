@@ -195,7 +195,7 @@ static void test_doubled_scales__are_made_once_for_all_threads(void **state)
         free(got[i]);
     }
     free(got[0]);
-    const int each = 18; /* 2.3 MB, 128 KiB at a time */
+    const int each = 72; /* 2.3 MB, 32 KiB at a time */
     assert_in_range(base.reads, each, each * (THREADS + 1) + 1);
     s->close(s);
 }
