@@ -59,6 +59,7 @@ typedef struct sheaf__gguf_key {
     int64_t count;           /* of items; 1 where it is no array */
     const unsigned char *at; /* the first value, of which texts begin with their length */
     sheaf__gguf_text *texts; /* [count], of texts; else NULL */
+    int64_t offset;          /* of `at` in the file */
 } sheaf__gguf_key;
 
 typedef struct sheaf__gguf_tensor {
@@ -70,18 +71,19 @@ typedef struct sheaf__gguf_tensor {
     int64_t bytes;                       /* without padding */
 } sheaf__gguf_tensor;
 
-typedef struct sheaf__gguf sheaf__gguf;
-struct sheaf__gguf {
+typedef struct sheaf__gguf {
     char *path;           /* owned */
-    int fd;               /* open for reading; the caller may take it, and put -1 */
+    int fd;               /* open for reading */
     sheaf_file_mark mark; /* before anything of it was read */
     int64_t nkeys, ntensors;
     sheaf__gguf_key *key;       /* in the order of the file */
     sheaf__gguf_tensor *tensor; /* by offset, which is the order of the file */
     int64_t alignment;
     void *memory; /* what the pointers above point into */
-};
+} sheaf__gguf;
 
+/* sheaf__gguf_is - does it begin as a GGUF file does? */
+bool sheaf__gguf_is(const char *path);
 /* sheaf__gguf_open - reads all but the data. Errors: SHEAF_E_FORMAT naming the defect;
  * SHEAF_E_UNSUPPORTED for versions, types and byte orders that sheaf does not read. */
 sheaf_status *sheaf__gguf_open(sheaf__gguf **out, const char *path);
@@ -89,7 +91,6 @@ void sheaf__gguf_close(sheaf__gguf *file); /* accepts NULL */
 
 /* sheaf__gguf_find - NULL when there is none. */
 const sheaf__gguf_key *sheaf__gguf_find(const sheaf__gguf *file, const char *name);
-const sheaf__gguf_tensor *sheaf__gguf_find_tensor(const sheaf__gguf *file, const char *name);
 
 /* Value `item` of a key as a whole number or a number; `*ok` becomes false, and otherwise stays,
  * where its type has none or one that does not fit. */
