@@ -4,8 +4,6 @@
 #include "base/base.h"
 #include "formats/fill.h"
 
-enum { VERSION = 3, LONGEST_NAME = 63 };
-
 struct sheaf__gguf_writer {
     sheaf__fill_file file;
     int64_t size; /* of the whole file */
@@ -102,9 +100,10 @@ static sheaf_status *check_specs(const sheaf__gguf_spec *specs, int64_t count)
     sheaf_status *st = name == NULL ? sheaf__no_memory("names of tensors") : NULL;
     for (int64_t i = 0; i < count && st == NULL; i++) {
         name[i] = specs[i].name;
-        if (strlen(name[i]) > LONGEST_NAME)
+        if (strlen(name[i]) > SHEAF__GGUF_MAX_NAME)
             st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s'", name[i]),
-                                "a name of at most %d bytes, which llama.cpp reads", LONGEST_NAME);
+                                "a name of at most %d bytes, which llama.cpp reads",
+                                SHEAF__GGUF_MAX_NAME);
     }
     if (st == NULL)
         qsort(name, (size_t)count, sizeof *name, sheaf__by_name);
@@ -123,7 +122,7 @@ static sheaf_status *make_header(sheaf_text *header, sheaf__gguf_writer *w,
     sheaf__gguf_keys head = { 0 };
     int64_t at = 0;
     sheaf__text_bytes(&head.text, "GGUF", 4);
-    sheaf__text_little(&head.text, VERSION, 4);
+    sheaf__text_little(&head.text, SHEAF__GGUF_VERSION, 4);
     sheaf__text_little(&head.text, (uint64_t)w->file.count, 8);
     sheaf__text_little(&head.text, keys->count, 8);
     sheaf__text_bytes(&head.text, keys->text.size > 0 ? keys->text.at : "", keys->text.size);
