@@ -13,6 +13,11 @@ enum {
     SHEAF__GGUF_WINDOW = 16,    /* attention.sliding_window: layers with a window follow its rule */
     /* the same, and 0 where there is none; rope.scaling.original_context_length is said too */
     SHEAF__GGUF_WINDOW_OR_0 = 32,
+    /* Angles that are not powers of one number: rope_freqs.weight (Llama 3), or rope_factors_long
+     * and rope_factors_short (LongRoPE). */
+    SHEAF__GGUF_ROPE_FREQS = 64,
+    SHEAF__GGUF_ROPE_FACTORS = 128,
+    SHEAF__GGUF_TIED = 256, /* its head is always the table */
 };
 
 typedef struct sheaf__gguf_form {
@@ -30,4 +35,8 @@ typedef struct sheaf__gguf_form {
      * half a head apart here: row 2 i + j is row i + j d / 2, of weights and biases. */
     bool neighbours;
     bool norms_plus_one; /* norms hold 1 + w */
+    const char *pre; /* name of its tokenizer's patterns, where they are Llama 3's; NULL: Llama's */
+    /* Layers that this architecture has with no window, or (no_rope) without rotary embedding:
+     * every so many-th one; 0: not its business. */
+    int every_full, every_no_rope;
 } sheaf__gguf_form;

@@ -1,0 +1,186 @@
+/* gguf.c - a model, or an adapter, as a GGUF file for llama.cpp; see gguf.h and docs/gguf.md. */
+#include "checkpoint/convert/gguf.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "base/file.h"
+#include "dialects/common/model_folder.h"
+#include "dialects/open.h"
+#include "dialects/peft/peft.h"
+#include "lora/adapter.h"
+#include "lora/check_file.h"
+
+/* ---- what both have ---- */
+
+/* general.name: what SRC is called, or where it is a passing folder of ours, DST. */
+static sheaf_status *name_of(char **out, const sheaf__converter *k)
+{
+    char *whole = NULL;
+    const bool passing = sheaf__path_is_partial(k->root);
+    sheaf_status *st = sheaf__path_absolute(&whole, passing ? k->o->dst : k->root);
+    if (st != NULL)
+        return st;
+    size_t size = strlen(whole);
+    while (size > 1 && whole[size - 1] == '/')
+        whole[--size] = '\0';
+    const char *slash = strrchr(whole, '/'), *name = slash == NULL ? whole : slash + 1;
+    if (passing && sheaf__ends_with(name, ".gguf"))
+        whole[size - strlen(".gguf")] = '\0';
+    *out = strdup(name);
+    free(whole);
+    return *out == NULL ? sheaf__no_memory(k->o->src) : NULL;
+}
+
+/* Rows of a head in q and k whose pairs become neighbours. */
+static int64_t head_of(const sheaf_tensor *t, const sheaf_config *c)
+{
+    const bool turned = t->role == SHEAF_Q || t->role == SHEAF_K;
+    return turned && sheaf__gguf_form_of(c)->neighbours ? c->head_dim : 0;
+}
+
+static sheaf_status *one_part(sheaf__gguf_made *m, const char *from)
+{
+    if (!SHEAF_GROW(&m->from, &m->capacity, 1) || (m->from[0] = strdup(from)) == NULL)
+        return sheaf__no_memory(from);
+    m->parts = 1;
+    return NULL;
+}
+
+/* ---- a model ---- */
+
+/* As asked for; else as the first matrix is stored. */
+static sheaf__gguf_file file_of(const sheaf__converter *k, const sheaf_safetensors_spec *spec,
+                                int64_t n)
+{
+    sheaf_dtype dtype = k->o->dtype;
+    if (k->o->quantize == SHEAF_QUANTIZE_Q8_0)
+        return SHEAF__GGUF_FILE_Q8_0;
+    if (k->o->quantize == SHEAF_QUANTIZE_Q4_K_M)
+        return SHEAF__GGUF_FILE_Q4_K_M;
+    for (int64_t i = 0; i < n && dtype == SHEAF_BOOL; i++)
+        if (spec[i].ndim == 2)
+            dtype = spec[i].dtype;
+    return dtype == SHEAF_BF16  ? SHEAF__GGUF_FILE_BF16
+           : dtype == SHEAF_F16 ? SHEAF__GGUF_FILE_F16
+                                : SHEAF__GGUF_FILE_F32;
+}
+
+typedef struct listing {
+    const sheaf__converter *k;
+    sheaf__gguf_view *view;
+    sheaf__gguf_file file;
+    bool head;       /* the model has one of its own */
+    int64_t left;    /* tensors that llama.cpp has no place for */
+    const char *one; /* of these */
+} listing;
+
+/* An expert's tensor becomes a part of the tensor of all experts of its layer. */
+static sheaf_status *add_expert(listing *l, const sheaf_tensor *t, const char *name)
+{
+    const sheaf_config *c = &l->k->parsed;
+    const int64_t shape[] = { 1, t->shape[0], t->shape[1] };
+    sheaf__gguf_made made = { .type =
+                                  sheaf__gguf_type_for(l->file, name, 3, t->shape[1], c, l->head) };
+    sheaf_status *st = sheaf__gguf_view_has(l->view, name)
+                           ? NULL
+                           : sheaf__gguf_view_add(l->view, name, 3, shape, made);
+    return TRY(st, sheaf__gguf_view_part(l->view, name, t->name));
+}
+
+static sheaf_status *add_tensor(listing *l, const sheaf_tensor *t)
+{
+    char name[SHEAF__SPELLED];
+    int64_t expert;
+    const sheaf_config *c = &l->k->parsed;
+    const sheaf__gguf_form *form = sheaf__gguf_form_of(c);
+    if (t->buffer)
+        return NULL;
+    if (!sheaf__gguf_name(name, &expert, form, t->name)) {
+        l->one = t->name;
+        l->left++;
+        return NULL;
+    }
+    if (expert >= 0)
+        return add_expert(l, t, name);
+    sheaf__gguf_made made = { .head = head_of(t, c),
+                              .plus_one = form->norms_plus_one && sheaf__is_norm(t->role),
+                              .type = sheaf__gguf_type_for(l->file, name, t->ndim,
+                                                           t->shape[t->ndim - 1], c, l->head) };
+    sheaf_status *st = one_part(&made, t->name);
+    if (st != NULL)
+        return st;
+    return sheaf__gguf_view_add(l->view, name, t->ndim, t->shape, made);
+}
+
+static sheaf_status *add_factors(listing *l)
+{
+    sheaf_status *st = NULL;
+    for (int which = 0; which < 3 && st == NULL; which++) {
+        const char *name;
+        float *values = calloc(SHEAF_MAX_ROPE_PAIRS, sizeof *values);
+        if (values == NULL)
+            return sheaf__no_memory("rotary embedding");
+        const int64_t n = sheaf__gguf_rope_factors(values, &name, &l->k->parsed, which);
+        if (n > 0)
+            st = sheaf__gguf_view_add(
+                l->view, name, 1, &n,
+                (sheaf__gguf_made){ .values = values, .type = SHEAF__GGML_F32 });
+        else
+            free(values);
+    }
+    return st;
+}
+
+static sheaf_status *list_model(listing *l, const sheaf_safetensors_spec *spec, int64_t n)
+{
+    sheaf_status *st = sheaf__gguf_view_new(&l->view, l->k->source, n + 3);
+    TRY(st, add_factors(l));
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = add_tensor(l, sheaf_schema_find(l->k->schema, spec[i].name));
+    if (st == NULL && l->left > 0)
+        sheaf_warn(l->k->o->events,
+                   "%s: %" PRId64
+                   " tensors are left out, which are no part of the text model: '%s' "
+                   "is one",
+                   l->k->o->src, l->left, l->one);
+    return st;
+}
+
+sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
+{
+    sheaf__gguf_keys keys = { 0 };
+    sheaf_safetensors_spec *spec = NULL;
+    char *name = NULL;
+    int64_t n = 0;
+    if (k->schema == NULL)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to gguf", k->o->src),
+                           "a model that sheaf knows by its config.json"),
+            k->config == NULL ? "no config" : "another one");
+    sheaf_status *st = sheaf_in(sheaf__gguf_can(&k->parsed, k->o->events), "%s", k->o->src);
+    TRY(st, name_of(&name, k));
+    TRY(st, sheaf_hf_specs(&spec, &n, k->schema, k->source, SHEAF_F32));
+    listing l = { .k = k, .head = !k->parsed.tied };
+    if (st == NULL) {
+        l.file = file_of(k, spec, n);
+        st = list_model(&l, spec, n);
+    }
+    if (st == NULL) {
+        sheaf__gguf_model_keys(&keys, &k->parsed, name, l.file);
+        st = sheaf__gguf_tokenizer_keys(&keys, &k->parsed, k->root, k->o->events);
+    }
+    TRY(st, sheaf__gguf_view_write(k, l.view, &keys));
+    sheaf__gguf_view_free(l.view);
+    sheaf__gguf_keys_release(&keys);
+    free(spec);
+    free(name);
+    return st;
+}
+
+/* ---- an adapter ---- */
+
+sheaf_status *sheaf__convert_to_gguf_lora(sheaf__converter *k)
+{
+    return sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf-lora");
+}

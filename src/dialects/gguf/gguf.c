@@ -1,0 +1,34 @@
+/* gguf.c - llama.cpp's files as dialects: models, and adapters of LoRA. */
+#include "base/base.h"
+#include "dialects/common/dialects.h"
+
+static bool is(const char *path)
+{
+    return false;
+}
+
+static sheaf_status *read_none(sheaf_catalog *catalog, const char *path,
+                               const sheaf_dialect_hints *hints)
+{
+    return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
+                          "a dialect that is read: this one is only written");
+}
+
+const sheaf_dialect sheaf__dialect_gguf = {
+    .name = "gguf",
+    .title = "GGUF",
+    .is = is,
+    .read = read_none,
+    .writes = SHEAF_WRITES_MODEL | SHEAF_WRITES_BLOCKS,
+    .whole = true,
+};
+
+const sheaf_dialect sheaf__dialect_gguf_lora = {
+    .name = "gguf-lora",
+    .title = "GGUF with LoRA",
+    .is = is,
+    .read = read_none,
+    .writes = SHEAF_WRITES_ADAPTER | SHEAF_WRITES_BLOCKS,
+    .adapter = true,
+    .whole = true,
+};
