@@ -136,12 +136,8 @@ static const sheaf__name_rule gguf_names[] = {
     { LAYER "mlp.dense_4h_to_h.", "blk.#.ffn_down." },
     { NULL },
 };
-<<<<<<< HEAD
-static const sheaf__gguf_form gguf = { "chatglm", gguf_names, .keys = SHEAF__GGUF_ROPE_SIZE };
-=======
 static const sheaf__gguf_form gguf = { "chatglm", gguf_names, .keys = SHEAF__GGUF_ROPE_SIZE,
                                        .pre = "chatglm-bpe" };
->>>>>>> lane4
 
 static const char frequencies[] = "rotary_pos_emb.inv_freq";
 

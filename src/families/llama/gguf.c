@@ -68,17 +68,11 @@ static const sheaf__name_rule qwen3_experts[] = { { "gate_proj.", "ffn_gate_exps
                                                   { "up_proj.", "ffn_up_exps." },
                                                   { NULL } };
 
-<<<<<<< HEAD
-#define LLAMA .neighbours = true, .keys = SHEAF__GGUF_VOCAB_SIZE | SHEAF__GGUF_ROPE_SIZE
-const sheaf__gguf_form sheaf__gguf_llama = { "llama", plain, LLAMA };
-const sheaf__gguf_form sheaf__gguf_smollm3 = { "smollm3", plain, LLAMA };
-=======
 #define LLAMA                                                                                      \
     .neighbours = true,                                                                            \
     .keys = SHEAF__GGUF_VOCAB_SIZE | SHEAF__GGUF_ROPE_SIZE | SHEAF__GGUF_ROPE_FREQS
 const sheaf__gguf_form sheaf__gguf_llama = { "llama", plain, LLAMA };
 const sheaf__gguf_form sheaf__gguf_smollm3 = { "smollm3", plain, LLAMA, .every_no_rope = 4 };
->>>>>>> lane4
 const sheaf__gguf_form sheaf__gguf_mixtral = { "llama", plain, "block_sparse_moe.experts.",
                                                mixtral_experts, LLAMA };
 const sheaf__gguf_form sheaf__gguf_qwen2 = { "qwen2", plain };
@@ -91,17 +85,6 @@ const sheaf__gguf_form sheaf__gguf_phi3 = { "phi3", fused,
                                                 SHEAF__GGUF_ROPE_SIZE | SHEAF__GGUF_WINDOW_OR_0 };
 
 #define GEMMA .norms_plus_one = true, .keys = SHEAF__GGUF_HEAD_SIZE
-<<<<<<< HEAD
-const sheaf__gguf_form sheaf__gguf_gemma = { "gemma", plain, GEMMA };
-const sheaf__gguf_form sheaf__gguf_gemma2 = { "gemma2", around, GEMMA | SHEAF__GGUF_WINDOW };
-const sheaf__gguf_form sheaf__gguf_gemma3 = { "gemma3", around, GEMMA | SHEAF__GGUF_WINDOW };
-
-const sheaf__gguf_form sheaf__gguf_glm = { "chatglm", glm, .keys = SHEAF__GGUF_ROPE_SIZE };
-const sheaf__gguf_form sheaf__gguf_glm4 = { "glm4", glm, .keys = SHEAF__GGUF_ROPE_SIZE };
-
-const sheaf__gguf_form sheaf__gguf_inside_minicpm = { "minicpm", inside, .neighbours = true,
-                                                      .keys = SHEAF__GGUF_SCALES };
-=======
 const sheaf__gguf_form sheaf__gguf_gemma = { "gemma", plain, GEMMA | SHEAF__GGUF_TIED };
 const sheaf__gguf_form sheaf__gguf_gemma2 = { "gemma2", around,
                                               GEMMA | SHEAF__GGUF_WINDOW | SHEAF__GGUF_TIED,
@@ -118,7 +101,6 @@ const sheaf__gguf_form sheaf__gguf_inside_minicpm = { "minicpm", inside, .neighb
                                                       .keys = SHEAF__GGUF_SCALES |
                                                               SHEAF__GGUF_ROPE_FREQS |
                                                               SHEAF__GGUF_ROPE_FACTORS };
->>>>>>> lane4
 const sheaf__gguf_form sheaf__gguf_inside_llama = { "llama", inside, LLAMA };
 const sheaf__gguf_form sheaf__gguf_inside_qwen2 = { "qwen2", inside };
 const sheaf__gguf_form sheaf__gguf_inside_qwen3 = { "qwen3", inside,
