@@ -447,6 +447,25 @@ bool sheaf__gguf_is(const char *path)
     return yes;
 }
 
+const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    const char *found = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE && sheaf__gguf_is(path))
+        return strcpy(out, path); /* the system took it: it is short enough */
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR ||
+        sheaf__path_has(path, "config.json", SHEAF_PATH_NONE))
+        return NULL;
+    sheaf_status_free(sheaf__list_dir(&names, &n, path));
+    for (int64_t i = 0; i < n && found == NULL; i++)
+        if (sheaf__ends_with(names[i], ".gguf") && strstr(names[i], "mmproj") == NULL &&
+            strstr(names[i], "lora") == NULL && sheaf__gguf_is(sheaf__path_in(out, path, names[i])))
+            found = out;
+    sheaf__names_free(names, n);
+    return found;
+}
+
 /* ---- looking up ---- */
 
 const sheaf__gguf_key *sheaf__gguf_find(const sheaf__gguf *f, const char *name)
@@ -454,6 +473,14 @@ const sheaf__gguf_key *sheaf__gguf_find(const sheaf__gguf *f, const char *name)
     for (int64_t i = 0; i < f->nkeys; i++) /* a few dozen */
         if (strcmp(f->key[i].name, name) == 0)
             return &f->key[i];
+    return NULL;
+}
+
+const sheaf__gguf_tensor *sheaf__gguf_tensor_named(const sheaf__gguf *f, const char *name)
+{
+    for (int64_t i = 0; i < f->ntensors; i++)
+        if (strcmp(f->tensor[i].name, name) == 0)
+            return &f->tensor[i];
     return NULL;
 }
 
