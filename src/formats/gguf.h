@@ -82,11 +82,9 @@ typedef struct sheaf__gguf {
     void *memory; /* what the pointers above point into */
 } sheaf__gguf;
 
-/* sheaf__gguf_is - does it begin as a GGUF file does? */
-bool sheaf__gguf_is(const char *path);
-/* sheaf__gguf_at - the GGUF file at `path`: that itself, or of a folder without a config.json the
- * first one in it that is none of a projector or an adapter by its name ("mmproj", "lora"). NULL:
- * there is none. */
+/* sheaf__gguf_at - the GGUF file at `path`: that itself, by its name or how it begins; or of a
+ * folder without other weights the first *.gguf that is none of a projector or an adapter by its
+ * name ("mmproj", "lora"). NULL: there is none. */
 const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path);
 /* sheaf__gguf_open - reads all but the data. Errors: SHEAF_E_FORMAT naming the defect;
  * SHEAF_E_UNSUPPORTED for versions, types and byte orders that sheaf does not read. */
