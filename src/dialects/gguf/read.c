@@ -236,7 +236,7 @@ sheaf_status *sheaf__gguf_read(sheaf_catalog *c, const char *path, const sheaf_d
     st = take_config(&r, file, hints);
     known = st == NULL;
     if (!known)
-        st = sheaf__catalog_defect(c, at, sheaf_in(st, "%s", at));
+        st = sheaf__catalog_defect(c, at, st);
     r.narrow = r.dtype != SHEAF_F32;
     if (known && !hints->config_only) {
         st = find_narrow(&r, file);
