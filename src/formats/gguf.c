@@ -429,11 +429,14 @@ void sheaf__gguf_close(sheaf__gguf *f)
     free(f);
 }
 
-bool sheaf__gguf_is(const char *path)
+/* By its name, or by how it begins. */
+static bool is_one(const char *path)
 {
     int64_t size;
     char magic[MAGIC_BYTES];
     int fd;
+    if (sheaf__ends_with(path, ".gguf"))
+        return true;
     sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
     if (st != NULL) {
         sheaf_status_free(st);
@@ -447,6 +450,27 @@ bool sheaf__gguf_is(const char *path)
     return yes;
 }
 
+const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    const char *found = NULL;
+    bool others = false;
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE && is_one(path))
+        return strcpy(out, path); /* the system took it: it is short enough */
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return NULL;
+    sheaf_status_free(sheaf__list_dir(&names, &n, path));
+    for (int64_t i = 0; i < n; i++)
+        others |= sheaf__ends_with(names[i], ".safetensors") || sheaf__ends_with(names[i], ".bin");
+    for (int64_t i = 0; i < n && found == NULL && !others; i++)
+        if (sheaf__ends_with(names[i], ".gguf") && strstr(names[i], "mmproj") == NULL &&
+            strstr(names[i], "lora") == NULL)
+            found = sheaf__path_in(out, path, names[i]);
+    sheaf__names_free(names, n);
+    return found;
+}
+
 /* ---- looking up ---- */
 
 const sheaf__gguf_key *sheaf__gguf_find(const sheaf__gguf *f, const char *name)
@@ -454,6 +478,14 @@ const sheaf__gguf_key *sheaf__gguf_find(const sheaf__gguf *f, const char *name)
     for (int64_t i = 0; i < f->nkeys; i++) /* a few dozen */
         if (strcmp(f->key[i].name, name) == 0)
             return &f->key[i];
+    return NULL;
+}
+
+const sheaf__gguf_tensor *sheaf__gguf_tensor_named(const sheaf__gguf *f, const char *name)
+{
+    for (int64_t i = 0; i < f->ntensors; i++)
+        if (strcmp(f->tensor[i].name, name) == 0)
+            return &f->tensor[i];
     return NULL;
 }
 

@@ -82,8 +82,10 @@ typedef struct sheaf__gguf {
     void *memory; /* what the pointers above point into */
 } sheaf__gguf;
 
-/* sheaf__gguf_is - does it begin as a GGUF file does? */
-bool sheaf__gguf_is(const char *path);
+/* sheaf__gguf_at - the GGUF file at `path`: that itself, by its name or how it begins; or of a
+ * folder without other weights the first *.gguf that is none of a projector or an adapter by its
+ * name ("mmproj", "lora"). NULL: there is none. */
+const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path);
 /* sheaf__gguf_open - reads all but the data. Errors: SHEAF_E_FORMAT naming the defect;
  * SHEAF_E_UNSUPPORTED for versions, types and byte orders that sheaf does not read. */
 sheaf_status *sheaf__gguf_open(sheaf__gguf **out, const char *path);
@@ -91,6 +93,7 @@ void sheaf__gguf_close(sheaf__gguf *file); /* accepts NULL */
 
 /* sheaf__gguf_find - NULL when there is none. */
 const sheaf__gguf_key *sheaf__gguf_find(const sheaf__gguf *file, const char *name);
+const sheaf__gguf_tensor *sheaf__gguf_tensor_named(const sheaf__gguf *file, const char *name);
 
 /* Value `item` of a key as a whole number or a number; `*ok` becomes false, and otherwise stays,
  * where its type has none or one that does not fit. */

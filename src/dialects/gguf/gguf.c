@@ -1,8 +1,15 @@
 /* gguf.c - llama.cpp's files as dialects: models, and adapters of LoRA. */
 #include "base/base.h"
 #include "dialects/common/dialects.h"
+#include "dialects/gguf/read.h"
 
-static bool is(const char *path)
+static bool gguf_is(const char *path)
+{
+    char at[SHEAF_PATH_SIZE];
+    return sheaf__gguf_at(at, path) != NULL;
+}
+
+static bool lora_is(const char *path)
 {
     return false;
 }
@@ -17,16 +24,17 @@ static sheaf_status *read_none(sheaf_catalog *catalog, const char *path,
 const sheaf_dialect sheaf__dialect_gguf = {
     .name = "gguf",
     .title = "GGUF",
-    .is = is,
-    .read = read_none,
+    .is = gguf_is,
+    .read = sheaf__gguf_read,
     .writes = SHEAF_WRITES_MODEL | SHEAF_WRITES_BLOCKS,
     .whole = true,
+    .hf_config = true,
 };
 
 const sheaf_dialect sheaf__dialect_gguf_lora = {
     .name = "gguf-lora",
     .title = "GGUF with LoRA",
-    .is = is,
+    .is = lora_is,
     .read = read_none,
     .writes = SHEAF_WRITES_ADAPTER | SHEAF_WRITES_BLOCKS,
     .adapter = true,
