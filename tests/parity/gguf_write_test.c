@@ -31,7 +31,8 @@ static const row rows[] = {
     { "tiny_qwen2/hf", "tiny qwen2", "tiny_qwen2/qwen2-q8_0.gguf", SHEAF_BOOL, SHEAF_QUANTIZE_Q8_0,
       .here = true, .hash = "120af79227edf647106e94ed4712664d" },
     { "tiny_llama/peft_adapter", "tiny lora", "tiny_llama/lora-f32.gguf", SHEAF_BOOL,
-      .to = "gguf-lora", .config = "tiny_llama/hf/config.json", .here = true, .hash = "afb79fbd6aed542f527c89128e29ce5d" },
+      .to = "gguf-lora", .config = "tiny_llama/hf/config.json", .here = true,
+      .hash = "afb79fbd6aed542f527c89128e29ce5d" },
 };
 
 static const char *in_gguf(const char *name)
@@ -142,7 +143,8 @@ static void test_keys__of_a_sentencepiece_tokenizer_are_the_recorded_ones(void *
     sheaf__gguf_model_keys(&keys, &c, "tiny llama", SHEAF__GGUF_FILE_BF16);
     CHECK_OK(sheaf__gguf_tokenizer_keys(&keys, &c, in_gguf("tiny_llama3rope/hf"), NULL));
     assert_int_equal(keys.count, 26);
-    assert_string_equal(sheaf__hash_text(digits, sheaf__hash(keys.text.at, keys.text.size)), "fa81687ea3beda5117fda5a877b9a050");
+    assert_string_equal(sheaf__hash_text(digits, sheaf__hash(keys.text.at, keys.text.size)),
+                        "fa81687ea3beda5117fda5a877b9a050");
     sheaf__gguf_keys_release(&keys);
     sheaf_config_release(&c);
 }
@@ -168,6 +170,7 @@ static const struct {
     { "mixtral", "model.layers.12.block_sparse_moe.gate.weight", "blk.12.ffn_gate_inp.weight", -1 },
     { "qwen3_moe", "model.layers.0.mlp.experts.127.up_proj.weight", "blk.0.ffn_up_exps.weight",
       127 },
+    { "qwen3_moe", "model.layers.0.mlp.gate.weight", "blk.0.ffn_gate_inp.weight", -1 },
     { "chatglm", "transformer.encoder.layers.1.self_attention.query_key_value.bias",
       "blk.1.attn_qkv.bias", -1 },
 };

@@ -148,11 +148,35 @@ static sheaf_status *list_model(listing *l, const sheaf_safetensors_spec *spec, 
     return st;
 }
 
+/* "Modelfile" in the folder of DST (malloc'd); one that is there is not replaced. */
+static sheaf_status *modelfile_path(char **out, const sheaf__converter *k)
+{
+    char above[SHEAF_PATH_SIZE];
+    sheaf_status *st = sheaf__path_join(out, sheaf__path_above(above, k->o->dst), "Modelfile");
+    if (st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE)
+        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", *out),
+                                                       "nothing there, with --modelfile"),
+                                        "%s", sheaf__path_what(*out)),
+                            "DST in a folder of its own");
+    return st;
+}
+
+static sheaf_status *write_modelfile(const sheaf__converter *k, const char *path)
+{
+    char *text = NULL;
+    const char *slash = strrchr(k->o->dst, '/');
+    sheaf_status *st =
+        sheaf__gguf_modelfile(&text, slash == NULL ? k->o->dst : slash + 1, &k->parsed, k->root);
+    TRY(st, sheaf__file_write_whole(path, text, strlen(text)));
+    free(text);
+    return st;
+}
+
 sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
 {
     sheaf__gguf_keys keys = { 0 };
     sheaf_safetensors_spec *spec = NULL;
-    char *name = NULL;
+    char *name = NULL, *modelfile = NULL;
     int64_t n = 0;
     if (k->schema == NULL)
         return sheaf_found(
@@ -161,6 +185,7 @@ sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
             k->config == NULL ? "no config" : "another one");
     sheaf_status *st = sheaf_in(sheaf__gguf_can(&k->parsed, k->o->events), "%s", k->o->src);
     TRY(st, name_of(&name, k));
+    TRY(st, k->o->modelfile ? modelfile_path(&modelfile, k) : NULL);
     TRY(st, sheaf_hf_specs(&spec, &n, k->schema, k->source, SHEAF_F32));
     listing l = { .k = k, .head = !k->parsed.tied };
     if (st == NULL) {
@@ -172,10 +197,12 @@ sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
         st = sheaf__gguf_tokenizer_keys(&keys, &k->parsed, k->root, k->o->events);
     }
     TRY(st, sheaf__gguf_view_write(k, l.view, &keys));
+    TRY(st, modelfile != NULL ? write_modelfile(k, modelfile) : NULL);
     sheaf__gguf_view_free(l.view);
     sheaf__gguf_keys_release(&keys);
     free(spec);
     free(name);
+    free(modelfile);
     return st;
 }
 
