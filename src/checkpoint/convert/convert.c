@@ -279,6 +279,8 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
             "--to hf; sheaf trains on what that writes");
     if (o->lora_alpha > 0 && !writes(*out, SHEAF_WRITES_ADAPTER))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"), "--to peft");
+    if (o->modelfile && !(writes(*out, SHEAF_WRITES_BLOCKS) && writes(*out, SHEAF_WRITES_MODEL)))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--modelfile"), "--to gguf");
     if (o->optimizer && !writes(*out, SHEAF_WRITES_MOMENTS))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer"), "--to hf or --to sheaf");
     return NULL;

@@ -13,11 +13,12 @@
 
 /* ---- what both have ---- */
 
-/* general.name: what SRC is called, or where it is a passing folder of ours, DST. */
+/* general.name: what SRC is called, or, where that is a passing folder beside DST, DST. */
 static sheaf_status *name_of(char **out, const sheaf__converter *k)
 {
     char *whole = NULL;
-    const bool passing = sheaf__path_is_partial(k->root);
+    const size_t dst = strlen(k->o->dst);
+    const bool passing = strncmp(k->root, k->o->dst, dst) == 0 && k->root[dst] == '.';
     sheaf_status *st = sheaf__path_absolute(&whole, passing ? k->o->dst : k->root);
     if (st != NULL)
         return st;
@@ -147,11 +148,35 @@ static sheaf_status *list_model(listing *l, const sheaf_safetensors_spec *spec, 
     return st;
 }
 
+/* "Modelfile" in the folder of DST (malloc'd); one that is there is not replaced. */
+static sheaf_status *modelfile_path(char **out, const sheaf__converter *k)
+{
+    char above[SHEAF_PATH_SIZE];
+    sheaf_status *st = sheaf__path_join(out, sheaf__path_above(above, k->o->dst), "Modelfile");
+    if (st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE)
+        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", *out),
+                                                       "nothing there, with --modelfile"),
+                                        "%s", sheaf__path_what(*out)),
+                            "DST in a folder of its own");
+    return st;
+}
+
+static sheaf_status *write_modelfile(const sheaf__converter *k, const char *path)
+{
+    char *text = NULL;
+    const char *slash = strrchr(k->o->dst, '/');
+    sheaf_status *st =
+        sheaf__gguf_modelfile(&text, slash == NULL ? k->o->dst : slash + 1, &k->parsed, k->root);
+    TRY(st, sheaf__file_write_whole(path, text, strlen(text)));
+    free(text);
+    return st;
+}
+
 sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
 {
     sheaf__gguf_keys keys = { 0 };
     sheaf_safetensors_spec *spec = NULL;
-    char *name = NULL;
+    char *name = NULL, *modelfile = NULL;
     int64_t n = 0;
     if (k->schema == NULL)
         return sheaf_found(
@@ -160,6 +185,7 @@ sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
             k->config == NULL ? "no config" : "another one");
     sheaf_status *st = sheaf_in(sheaf__gguf_can(&k->parsed, k->o->events), "%s", k->o->src);
     TRY(st, name_of(&name, k));
+    TRY(st, k->o->modelfile ? modelfile_path(&modelfile, k) : NULL);
     TRY(st, sheaf_hf_specs(&spec, &n, k->schema, k->source, SHEAF_F32));
     listing l = { .k = k, .head = !k->parsed.tied };
     if (st == NULL) {
@@ -171,16 +197,167 @@ sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
         st = sheaf__gguf_tokenizer_keys(&keys, &k->parsed, k->root, k->o->events);
     }
     TRY(st, sheaf__gguf_view_write(k, l.view, &keys));
+    TRY(st, modelfile != NULL ? write_modelfile(k, modelfile) : NULL);
     sheaf__gguf_view_free(l.view);
     sheaf__gguf_keys_release(&keys);
     free(spec);
     free(name);
+    free(modelfile);
     return st;
 }
 
 /* ---- an adapter ---- */
 
+/* The base's config.json: --config, or of the folder --base, or of the one that the adapter names.
+ */
+static sheaf_status *base_config(sheaf_config *out, const sheaf__converter *k,
+                                 const sheaf_lora_options *options)
+{
+    sheaf_catalog *c = NULL;
+    const char *base = k->o->base != NULL ? k->o->base : options->base_name;
+    if (k->o->config != NULL)
+        return sheaf_config_read(out, k->o->config);
+    if (base == NULL || *base == '\0' || sheaf__path_kind(base) == SHEAF_PATH_NONE)
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: --to gguf-lora", k->o->src),
+                                       "the base's config, which says how its tensors are named"),
+                        "%s", base == NULL || *base == '\0' ? "no base" : base),
+            "--base DIR, the model that the adapter was trained on");
+    sheaf_status *st = sheaf__open(&c, base, &(sheaf_dialect_hints){ .config_only = true });
+    TRY(st, sheaf__open_config(out, c));
+    sheaf__catalog_free(c);
+    return st;
+}
+
+static double scale_of(const sheaf_lora_module *m, bool rslora)
+{
+    const double rank = (double)m->file_rank;
+    return m->file_alpha / (rslora ? sqrt(rank) : rank);
+}
+
+static sheaf_status *check_module(const sheaf_lora_module *m)
+{
+    const char *what = m->stacked || m->a_of != NULL      ? "factors of experts"
+                       : !sheaf__is_linear(m->base->role) ? "factors of a table"
+                       : m->parts > 1 && !m->dense        ? "factors for each part of a fused layer"
+                                                          : NULL;
+    return what == NULL
+               ? NULL
+               : sheaf_try_this(
+                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'",
+                                                           m->base->module),
+                                                "factors of linear layers, which llama.cpp adds"),
+                                 "%s", what),
+                     "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to gguf");
+}
+
+/* llama.cpp multiplies all by alpha over a module's rank; B makes up for what differs. */
+static sheaf_status *add_module(sheaf__gguf_view *v, const sheaf_lora_module *m,
+                                const sheaf_config *c, double by, sheaf__gguf_type type)
+{
+    char name[SHEAF__SPELLED], whole[SHEAF__SPELLED + 8];
+    int64_t expert;
+    sheaf_status *st = check_module(m);
+    if (st == NULL && !sheaf__gguf_name(name, &expert, sheaf__gguf_form_of(c), m->base->name))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
+                            "layers of the text model: llama.cpp has no factors elsewhere");
+    for (int b = 0; b < 2 && st == NULL; b++) {
+        sheaf__gguf_made made = { .head = b ? head_of(m->base, c) : 0,
+                                  .by = b && by != 1 ? by : 0,
+                                  .type = type };
+        snprintf(whole, sizeof whole, "%s.lora_%c", name, b ? 'b' : 'a');
+        st = one_part(&made, b ? m->b_name : m->a_name);
+        TRY(st, sheaf__gguf_view_add(v, whole, 2, b ? m->b_shape : m->a_shape, made));
+    }
+    return st;
+}
+
+static sheaf_status *list_adapter(sheaf__gguf_view **out, double *alpha, sheaf__converter *k,
+                                  const sheaf_lora *lora, const sheaf_config *c)
+{
+    const bool rslora = lora->options.rslora;
+    const sheaf__gguf_type type = k->o->dtype == SHEAF_BF16  ? SHEAF__GGML_BF16
+                                  : k->o->dtype == SHEAF_F16 ? SHEAF__GGML_F16
+                                                             : SHEAF__GGML_F32;
+    if (lora->nsaved > 0)
+        return sheaf_try_this(
+            sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to gguf-lora", k->o->src),
+                               "factors alone: llama.cpp replaces no weights"),
+                "'%s', trained in full", lora->saved[0]->name),
+            "sheaf merge BASE %s MERGED, then sheaf convert MERGED DST --to gguf", k->o->src);
+    *alpha = scale_of(&lora->module[0], rslora) * (double)lora->module[0].file_rank;
+    sheaf_status *st = sheaf__gguf_view_new(out, k->source, 2 * (int64_t)lora->nmodules);
+    for (int i = 0; i < lora->nmodules && st == NULL; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        const double by = scale_of(m, rslora) * (double)m->file_rank / *alpha;
+        st = add_module(*out, m, c, by, type);
+    }
+    return st;
+}
+
+static void adapter_keys(sheaf__gguf_keys *keys, const sheaf_config *c, const char *name,
+                         double alpha)
+{
+    sheaf__gguf_put_text(keys, "general.architecture", sheaf__gguf_form_of(c)->architecture);
+    sheaf__gguf_put_text(keys, "general.type", "adapter");
+    sheaf__gguf_put_text(keys, "adapter.type", "lora");
+    sheaf__gguf_put_f32(keys, "adapter.lora.alpha", alpha);
+    sheaf__gguf_put_text(keys, "general.name", name);
+}
+
+/* The adapter's tensors, as k->source, and its modules. */
+static sheaf_status *open_lora(sheaf_lora **out, sheaf__converter *k, sheaf_schema **schema,
+                               sheaf_config *config)
+{
+    sheaf_lora_options options = { 0 };
+    const char *table = NULL;
+    char *path = NULL;
+    sheaf_status *st = sheaf_peft_config_path(&path, k->o->src);
+    TRY(st, sheaf_lora_options_read(&options, path, k->o->events));
+    TRY(st, sheaf_lora_check_runs(&options));
+    TRY(st, base_config(config, k, &options));
+    TRY(st, sheaf__gguf_can(config, k->o->events));
+    TRY(st, sheaf_schema_new(schema, config, 1));
+    TRY(st, sheaf_lora_resolve(out, *schema, &options));
+    TRY(st, sheaf__open_source(
+                &k->source, k->o->src,
+                &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
+    TRY(st, sheaf_lora_check_file(&options, k->source));
+    TRY(st, sheaf_lora_take_tables(&table, *out, *schema, k->source));
+    TRY(st, sheaf_lora_fit(&k->source, *out));
+    sheaf_lora_options_release(&options);
+    free(path);
+    return st;
+}
+
 sheaf_status *sheaf__convert_to_gguf_lora(sheaf__converter *k)
 {
-    return sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf-lora");
+    sheaf__gguf_keys keys = { 0 };
+    sheaf__gguf_view *view = NULL;
+    sheaf_lora *lora = NULL;
+    sheaf_schema *schema = NULL;
+    sheaf_config config = { 0 };
+    char *name = NULL;
+    double alpha = 0;
+    if (!k->dialect->adapter)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: --to gguf-lora", k->o->src),
+                                          "a PEFT adapter; --to gguf writes a model"),
+                           "a checkpoint of %s", k->dialect->name);
+    if (k->o->quantize != SHEAF_QUANTIZE_NONE)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
+                              "float32, bfloat16 or float16 for factors");
+    sheaf_status *st = sheaf_in(open_lora(&lora, k, &schema, &config), "%s", k->o->src);
+    TRY(st, name_of(&name, k));
+    TRY(st, list_adapter(&view, &alpha, k, lora, &config));
+    if (st == NULL)
+        adapter_keys(&keys, &config, name, alpha);
+    TRY(st, sheaf__gguf_view_write(k, view, &keys));
+    sheaf__gguf_view_free(view);
+    sheaf__gguf_keys_release(&keys);
+    sheaf_lora_free(lora);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&config);
+    free(name);
+    return st;
 }

@@ -1,5 +1,7 @@
 /* gguf_file.c - see gguf.h. Rows stream: they are read, turned into what llama.cpp has, quantised
  * and written, some megabytes at a time. */
+#include <math.h>
+
 #include "base/base.h"
 #include "base/file.h"
 #include "base/output.h"
@@ -7,6 +9,7 @@
 #include "checkpoint/convert/gguf.h"
 #include "checkpoint/store/probe.h"
 #include "checkpoint/store/stream.h"
+#include "ops/quant/ggml.h"
 
 struct sheaf__gguf_view {
     sheaf__over_source over; /* first member; its own tensors are the file's */
@@ -150,7 +153,15 @@ sheaf_status *sheaf__gguf_view_add(sheaf__gguf_view *v, const char *name, int nd
 {
     sheaf_source_entry e = { .dtype = dtype_of(made.type), .ndim = ndim };
     memcpy(e.shape, shape, (size_t)ndim * sizeof *shape);
-    sheaf_status *st = sheaf__over_add(&v->over, strdup(name), e);
+    sheaf_status *st =
+        sheaf__ggml_writes(made.type)
+            ? NULL
+            : sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", name),
+                                            "columns in whole blocks, as its type in q4_k_m would "
+                                            "be %s",
+                                            sheaf__gguf_type_at(made.type)->name),
+                             "--dtype q8_0, bfloat16 or float16");
+    TRY(st, sheaf__over_add(&v->over, strdup(name), e));
     if (st == NULL)
         v->made[v->over.count - 1] = made;
     else
@@ -191,7 +202,22 @@ static sheaf_status *put_run(const writing *w, int64_t index, int64_t begin, con
     const int64_t block = sheaf__gguf_type_block(type), bytes = sheaf__gguf_type_bytes(type);
     if (block == 1)
         return sheaf__gguf_write(w->file, index, begin * bytes, src, n * bytes);
-    return sheaf_fail(SHEAF_E_UNSUPPORTED, "blocks");
+    const float *x = src;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'",
+                                                         w->view->over.own[index].name),
+                                              "finite numbers, to be stored as %s",
+                                              sheaf__gguf_type_at(type)->name),
+                               "%g at element %" PRId64, (double)x[i], begin + i);
+    void *blocks = malloc((size_t)(n / block * bytes) + 1);
+    if (blocks == NULL)
+        return sheaf__no_memory("blocks");
+    sheaf__ggml_blocks(blocks, x, type, n);
+    sheaf_status *st =
+        sheaf__gguf_write(w->file, index, begin / block * bytes, blocks, n / block * bytes);
+    free(blocks);
+    return st;
 }
 
 static sheaf_status *put_box(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,

@@ -108,6 +108,8 @@ int cmd_convert(cli *cli, int argc, char **argv)
           .choices = sheaf__quantize_choices },
         { "dequantize", CLI_FLAG, &how.dequantize,
           "write weights of SRC that are in 4 or 8 bits as plain ones (default: --to hf copies them as they are)" },
+        { "modelfile", CLI_FLAG, &how.modelfile,
+          "gguf: write Ollama's Modelfile into the folder of DST too" },
         { "step", CLI_COUNT, &how.step, "step number to write to DST; 0 = as in SRC", .min = 0 },
         { "optimizer", CLI_FLAG, &how.optimizer, "hf, sheaf: write the optimizer's moments too" },
         { "config", CLI_PATH, &how.config, "the model's config.json, if SRC has none", "FILE" },

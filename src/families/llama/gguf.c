@@ -22,16 +22,17 @@
 #define GATE_UP LAYER("", "mlp.gate_up_proj", "ffn_up")
 
 /* Also of text models inside others, whose names have a prefix. */
-#define PLAIN(PREFIX)                                                                              \
-    {                                                                                              \
-        ENDS(PREFIX), NORMS(PREFIX), ATTENTION(PREFIX), MLP(PREFIX),                               \
-            LAYER(PREFIX, "block_sparse_moe.gate", "ffn_gate_inp"),                                \
-            LAYER(PREFIX, "mlp.gate", "ffn_gate_inp"),                                             \
-        {                                                                                          \
-            NULL                                                                                   \
-        }                                                                                          \
-    }
-static const sheaf__name_rule plain[] = PLAIN(""), inside[] = PLAIN(SHEAF__GGUF_INSIDE);
+#define PLAIN(PREFIX) ENDS(PREFIX), NORMS(PREFIX), ATTENTION(PREFIX), MLP(PREFIX)
+static const sheaf__name_rule plain[] = { PLAIN(""), { NULL } },
+                              inside[] = { PLAIN(SHEAF__GGUF_INSIDE), { NULL } };
+
+/* With a router. */
+static const sheaf__name_rule mixtral[] = { PLAIN(""),
+                                            LAYER("", "block_sparse_moe.gate", "ffn_gate_inp"),
+                                            { NULL } };
+static const sheaf__name_rule qwen3_moe[] = { PLAIN(""),
+                                              LAYER("", "mlp.gate", "ffn_gate_inp"),
+                                              { NULL } };
 
 static const sheaf__name_rule fused[] = {
     ENDS(""), NORMS(""), LAYER("", "self_attn.qkv_proj", "attn_qkv"), GATE_UP, { NULL }
@@ -73,12 +74,12 @@ static const sheaf__name_rule qwen3_experts[] = { { "gate_proj.", "ffn_gate_exps
     .keys = SHEAF__GGUF_VOCAB_SIZE | SHEAF__GGUF_ROPE_SIZE | SHEAF__GGUF_ROPE_FREQS
 const sheaf__gguf_form sheaf__gguf_llama = { "llama", plain, LLAMA };
 const sheaf__gguf_form sheaf__gguf_smollm3 = { "smollm3", plain, LLAMA, .every_no_rope = 4 };
-const sheaf__gguf_form sheaf__gguf_mixtral = { "llama", plain, "block_sparse_moe.experts.",
+const sheaf__gguf_form sheaf__gguf_mixtral = { "llama", mixtral, "block_sparse_moe.experts.",
                                                mixtral_experts, LLAMA };
 const sheaf__gguf_form sheaf__gguf_qwen2 = { "qwen2", plain };
 const sheaf__gguf_form sheaf__gguf_qwen3 = { "qwen3", plain, .keys = SHEAF__GGUF_HEAD_SIZE };
-const sheaf__gguf_form sheaf__gguf_qwen3_moe = { "qwen3moe", plain, "mlp.experts.", qwen3_experts,
-                                                 .keys = SHEAF__GGUF_HEAD_SIZE };
+const sheaf__gguf_form sheaf__gguf_qwen3_moe = { "qwen3moe", qwen3_moe, "mlp.experts.",
+                                                 qwen3_experts, .keys = SHEAF__GGUF_HEAD_SIZE };
 const sheaf__gguf_form sheaf__gguf_olmo2 = { "olmo2", olmo2 };
 const sheaf__gguf_form sheaf__gguf_phi3 = { "phi3", fused,
                                             .keys =

@@ -252,7 +252,8 @@ static sheaf_status *list_names(sheaf__listing *l, const sheaf__tokenizer *t, co
     l->unk = st == NULL ? id_of(t, &s, SHEAF__UNK) : -1;
     if (l->unk < 0 && !l->byte_level)
         l->unk = t->model->unk_id;
-    TRY(st, find_around(l, t));
+    if (st == NULL && sheaf__path_has(folder, "tokenizer.json", SHEAF_PATH_FILE))
+        st = find_around(l, t); /* a tokenizer.model has no steps that could say it */
     if (st == NULL && s.add_bos >= 0)
         l->adds_bos = s.add_bos;
     if (st == NULL && s.add_eos >= 0)

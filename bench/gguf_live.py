@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""gguf_live.py - files of `sheaf convert --to gguf` in llama.cpp (xllamacpp): the same greedy tokens as sheaf.
+
+A small random model of each family is written in each type, with an adapter where PEFT names its layers alike. llama.cpp
+runs with a float32 cache and without flash attention, on one thread. Its other types round activations too, so there the
+answer is sheaf's only as long as the two best tokens lie apart: a third of the tokens must agree, from the first on. Tokens
+are words, as llama.cpp's server reports no token that is a part of a character.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+
+import xllamacpp
+
+COMMON = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "vocab_size": 276, "max_position_embeddings": 256, "initializer_range": 0.12,
+          "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "rms_norm_eps": 1e-5, "torch_dtype": "float32"}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+GEMMA = {"architectures": None, "head_dim": 64, "tie_word_embeddings": True, "hidden_activation": "gelu_pytorch_tanh"}
+MODELS = {
+    "llama": {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+    "llama with rope of Llama 3": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_scaling": LLAMA3},
+    "llama, wide heads": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "head_dim": 96},
+    "mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None},
+    "qwen2, tied": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "tie_word_embeddings": True},
+    "qwen3": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
+    "qwen3_moe": {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 8,
+                  "num_experts_per_tok": 2, "moe_intermediate_size": 256, "norm_topk_prob": True, "head_dim": 64},
+    "mixtral": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 4,
+                "num_experts_per_tok": 2, "sliding_window": None},
+    "smollm3": {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], "tie_word_embeddings": True,
+                "no_rope_layer_interval": 4, "num_hidden_layers": 8},
+    "olmo2": {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"]},
+    "phi3": {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "sliding_window": None,
+             "original_max_position_embeddings": 256},
+    "gemma": dict(GEMMA, model_type="gemma", architectures=["GemmaForCausalLM"]),
+    "gemma2": dict(GEMMA, model_type="gemma2", architectures=["Gemma2ForCausalLM"], query_pre_attn_scalar=64,
+                   sliding_window=16, attn_logit_softcapping=50.0, final_logit_softcapping=30.0),
+    "gemma3": dict(GEMMA, model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], query_pre_attn_scalar=64,
+                   sliding_window=16, rope_theta=1e6, rope_local_base_freq=1e4, num_hidden_layers=6),
+    "glm": {"model_type": "glm", "architectures": ["GlmForCausalLM"], "head_dim": 64, "attention_bias": True,
+            "partial_rotary_factor": 0.5},
+    "glm4": {"model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "head_dim": 64, "attention_bias": True,
+             "partial_rotary_factor": 0.5},
+}
+TYPES = ["float32", "bfloat16", "float16", "q8_0", "q4_k_m"]
+PROMPT, TOKENS = [1, 20, 74, 150, 116, 20, 104, 26, 137, 227, 190, 231, 40, 99, 201, 17, 64, 33, 12, 250], 12
+failed = passed = 0
+
+
+def say(good, name, more=""):
+    global failed, passed
+    passed += good
+    failed += not good
+    print("%s - %s%s" % ("ok" if good else "not ok", name, ": " + more if more and not good else ""), flush=True)
+
+
+def sheaf(*words):
+    done = subprocess.run([args.sheaf, *words, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip())
+    return json.loads(done.stdout.splitlines()[0])
+
+
+def greedy(model, adapter=None):
+    words = ["generate", model, "--tokens", ",".join(map(str, PROMPT)), "--greedy", "--max-new", str(TOKENS), "--threads",
+             "1", "--dtype", "float32"]
+    return sheaf(*words, *(["--adapter", adapter] if adapter else []))["tokens"]
+
+
+def llama_cpp(path, adapter=None):
+    params = xllamacpp.CommonParams()
+    params.model.path = path
+    params.n_ctx = 256
+    params.n_parallel = 1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    params.warmup = False
+    params.verbosity = -1
+    if adapter:
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(adapter, 1.0)]
+    server = xllamacpp.Server(params)
+    answer = server.handle_completions({"prompt": PROMPT, "n_predict": TOKENS, "max_tokens": TOKENS, "temperature": 0,
+                                        "return_tokens": True, "n_probs": 1, "logprobs": 1, "cache_prompt": False})
+    return answer
+
+
+def tokens_of(answer):
+    if "tokens" in answer:
+        return answer["tokens"]
+    choice = answer["choices"][0]
+    if "tokens" in choice:
+        return choice["tokens"]
+    return [one["id"] for one in choice["logprobs"]["content"]]
+
+
+def compare(name, path, want, exact, adapter=None):
+    try:
+        got = tokens_of(llama_cpp(path, adapter))
+    except Exception as wrong:  # of any kind: the file did not load
+        say(False, name, repr(wrong))
+        return
+    got = got[:len(want)]
+    alike = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+    say(alike >= (len(want) if exact else len(want) / 3), name, "%s, sheaf %s" % (got, want))
+
+
+def put_tokenizer(folder):
+    words = {"<pad>": 0, "<s>": 1, "</s>": 2, "x": 3, "y": 4, "xy": 5}
+    words.update(("w%d" % i, i) for i in range(6, COMMON["vocab_size"]))
+    special = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                "special": True} for i, text in enumerate(("<pad>", "<s>", "</s>"))]
+    with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as out:
+        json.dump({"version": "1.0", "added_tokens": special, "normalizer": None, "post_processor": None,
+                   "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+                   "decoder": {"type": "ByteLevel"},
+                   "model": {"type": "BPE", "vocab": words, "merges": [["x", "y"]]}}, out)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as out:
+        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
+                   "pad_token": "<pad>"}, out)
+
+
+def main():
+    for name, own in MODELS.items():
+        folder = os.path.join(args.work, name.replace(" ", "-").replace(",", ""))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        config = os.path.join(folder, "config.json")
+        with open(config, "w", encoding="utf-8") as out:
+            json.dump(dict(COMMON, **own), out)
+        model = os.path.join(folder, "model")
+        try:
+            sheaf("init", config, model, "--seed", "7")
+            put_tokenizer(model)
+            want = greedy(model)
+            for kind in TYPES:
+                path = os.path.join(folder, kind + ".gguf")
+                sheaf("convert", model, path, "--to", "gguf", "--dtype", kind)
+                compare("%s, %s" % (name, kind), path, want if kind in ("float32", "bfloat16") else greedy(path),
+                        kind == "float32")
+        except RuntimeError as wrong:
+            say(False, name, str(wrong))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sheaf", required=True)
+parser.add_argument("--work", required=True)
+args = parser.parse_args()
+os.makedirs(args.work, exist_ok=True)
+main()
+print("%d comparisons, %d failed" % (passed + failed, failed))
