@@ -41,7 +41,7 @@ same "to the same adapter" "$work/run/adapter/adapter_model.safetensors" "$work/
 runs "which it is evaluated with" 0 '"loss"' eval --model "$model" --adapter "$work/run/adapter" --data "$work/data.jsonl" --json
 runs "and merged with" 0 . merge "$model" "$work/run/adapter" "$work/merged"
 runs "into a model" 0 'sound' verify "$work/merged"
-runs "plan says what it takes" 0 . plan --model "$model" --lora-rank 2 --seq 16
+runs "plan says what it takes" 0 '8 of 14 tensors are stored in blocks \(q8_0 8\)' plan --model "$model" --lora-rank 2 --seq 16
 
 # ---- there and back ----
 
