@@ -82,8 +82,9 @@ const sheaf__gguf_form sheaf__gguf_qwen3_moe = { "qwen3moe", qwen3_moe, "mlp.exp
                                                  qwen3_experts, .keys = SHEAF__GGUF_HEAD_SIZE };
 const sheaf__gguf_form sheaf__gguf_olmo2 = { "olmo2", olmo2 };
 const sheaf__gguf_form sheaf__gguf_phi3 = { "phi3", fused,
-                                            .keys =
-                                                SHEAF__GGUF_ROPE_SIZE | SHEAF__GGUF_WINDOW_OR_0 };
+                                            .keys = SHEAF__GGUF_ROPE_SIZE |
+                                                    SHEAF__GGUF_WINDOW_OR_0 |
+                                                    SHEAF__GGUF_ROPE_FACTORS };
 
 #define GEMMA .norms_plus_one = true, .keys = SHEAF__GGUF_HEAD_SIZE
 const sheaf__gguf_form sheaf__gguf_gemma = { "gemma", plain, GEMMA | SHEAF__GGUF_TIED };
