@@ -57,7 +57,10 @@ runs "layers that llama.cpp has otherwise" 3 'without rotary embedding' convert 
 runs "a family that it has not" 3 'a text model that llama.cpp has' convert "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen3_vl/hf" "$work/x.gguf" --to gguf
 mkdir "$work/folder"
 runs "DST is a file" 2 'name of a new file' convert "$model" "$work/folder" --to gguf
-cp -r "$here/tiny_qwen2/hf" "$work/split"
+cp -r "$model" "$work/split"
+cp "$here"/tiny_qwen2/hf/tokenizer* "$work/split"
+chmod -R u+w "$work/split"
+runs "a tokenizer whose way it knows" 0 . convert "$work/split" "$work/known.gguf" --to gguf
 sed -i 's/p{N}| ?/p{N}{1,2}| ?/' "$work/split/tokenizer.json"
 runs "texts divided as llama.cpp cannot" 3 'texts divided as' convert "$work/split" "$work/x.gguf" --to gguf
 absent "nothing is left of what was refused" "$work/x.gguf"
