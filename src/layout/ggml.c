@@ -44,11 +44,3 @@ const sheaf__gguf_type_row *sheaf__gguf_type_at(int64_t number)
     static const sheaf__gguf_type_row none = { .name = NULL };
     return number >= 0 && number < SHEAF__GGML_TYPES ? &rows[number] : &none;
 }
-
-int sheaf__gguf_type_of(sheaf_dtype dtype)
-{
-    for (int i = 0; i < SHEAF__GGML_TYPES; i++)
-        if (rows[i].elements == 1 && rows[i].dtype == dtype)
-            return i;
-    return -1;
-}

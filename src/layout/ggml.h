@@ -49,5 +49,3 @@ static inline int64_t sheaf__gguf_type_bytes(sheaf__gguf_type type)
 {
     return sheaf__gguf_type_at(type)->bytes;
 }
-/* sheaf__gguf_type_of - the plain type of `dtype`; -1: there is none. */
-int sheaf__gguf_type_of(sheaf_dtype dtype);

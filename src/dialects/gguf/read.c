@@ -221,6 +221,33 @@ static sheaf_status *take_config(reading *r, const sheaf__gguf *file,
     return sheaf__catalog_take_config(r->c, hints->config);
 }
 
+/* "8 of 14 tensors in blocks (q8_0 8): ..." */
+static sheaf_status *note_blocks(sheaf_catalog *c, const sheaf__gguf *file)
+{
+    int64_t of[SHEAF__GGML_TYPES] = { 0 }, all = 0;
+    sheaf_text types = { 0 };
+    for (int64_t i = 0; i < file->ntensors; i++) {
+        const bool blocks = sheaf__gguf_type_block(file->tensor[i].type) > 1;
+        of[file->tensor[i].type] += blocks;
+        all += blocks;
+    }
+    if (all == 0)
+        return NULL;
+    for (int k = 0; k < SHEAF__GGML_TYPES; k++)
+        if (of[k] > 0)
+            sheaf__text_add(&types, "%s%s %" PRId64, types.size > 0 ? ", " : "",
+                            sheaf__gguf_type_at(k)->name, of[k]);
+    sheaf_status *st =
+        types.failed
+            ? sheaf__no_memory(c->root)
+            : sheaf__note(c, "dtype", file->path, "", "", "",
+                          "%" PRId64 " of %" PRId64 " tensors are stored in blocks (%s): they are "
+                          "dequantised while they are loaded, and take memory as their dtype says",
+                          all, file->ntensors, types.at);
+    sheaf__text_release(&types);
+    return st;
+}
+
 sheaf_status *sheaf__gguf_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     char at[SHEAF_PATH_SIZE];
@@ -236,10 +263,11 @@ sheaf_status *sheaf__gguf_read(sheaf_catalog *c, const char *path, const sheaf_d
     st = take_config(&r, file, hints);
     known = st == NULL;
     if (!known)
-        st = sheaf__catalog_defect(c, at, sheaf_in(st, "%s", at));
+        st = sheaf__catalog_defect(c, at, st);
+    TRY(st, known ? note_blocks(c, file) : NULL);
     r.narrow = r.dtype != SHEAF_F32;
     if (known && !hints->config_only) {
-        st = find_narrow(&r, file);
+        TRY(st, find_narrow(&r, file));
         TRY(st, add_file(&r, file));
         TRY(st, sheaf__catalog_check_model(c, sheaf__catalog_defects(c) > 0));
     }

@@ -174,23 +174,18 @@ static void put_around(making *m, int way)
     sheaf__text_add(&m->text, "}}");
 }
 
-/* Added tokens have ids of their own: the vocabulary has the others. */
+/* Added tokens are in the vocabulary too: an id that it has not is given by `tokenizers` itself. */
 static void put_model(making *m, int way, const sheaf__gguf_key *merges)
 {
-    bool any = false;
     sheaf__text_add(&m->text,
                     ",\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
                     "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
                     "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":%s,\"vocab\":{",
                     ways[way].whole ? "true" : "false");
     for (int64_t i = 0; i < m->tokens->count; i++) {
-        const int64_t type = type_of(m, i);
-        if (type == CONTROL || type == USER || type == UNKNOWN)
-            continue;
-        sheaf__text_add(&m->text, any ? "," : "");
+        sheaf__text_add(&m->text, i > 0 ? "," : "");
         put_token(m, i);
         sheaf__text_add(&m->text, ":%" PRId64, i);
-        any = true;
     }
     sheaf__text_add(&m->text, "},\"merges\":[");
     for (int64_t i = 0; i < merges->count; i++) {
