@@ -3,7 +3,7 @@
 
 A small random model of each family is written in each type, with an adapter where PEFT names its layers alike. llama.cpp
 runs with a float32 cache and without flash attention, on one thread. Its other types round activations too, so there the
-answer is sheaf's only as long as the two best tokens lie apart: a third of the tokens must agree, from the first on. Tokens
+answer is sheaf's only as long as the two best tokens lie apart: the first token must agree in three types of four. Tokens
 are words, as llama.cpp's server reports no token that is a part of a character.
 """
 import argparse
@@ -15,7 +15,7 @@ import subprocess
 import xllamacpp
 
 COMMON = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6, "num_attention_heads": 4,
-          "num_key_value_heads": 2, "vocab_size": 276, "max_position_embeddings": 256, "initializer_range": 0.12,
+          "num_key_value_heads": 2, "vocab_size": 276, "max_position_embeddings": 256, "initializer_range": 0.06,
           "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "rms_norm_eps": 1e-5, "torch_dtype": "float32"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
@@ -36,6 +36,14 @@ MODELS = {
     "olmo2": {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"]},
     "phi3": {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "sliding_window": None,
              "original_max_position_embeddings": 256},
+    "phi3, long": {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "sliding_window": None,
+                   "max_position_embeddings": 1024, "original_max_position_embeddings": 256,
+                   "rope_scaling": {"type": "longrope", "short_factor": [1 + 0.02 * i for i in range(32)],
+                                    "long_factor": [2 + 0.1 * i for i in range(32)]}},
+    "llama, yarn": {"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+                    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}},
+    "llama, linear": {"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+                      "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
     "gemma": dict(GEMMA, model_type="gemma", architectures=["GemmaForCausalLM"]),
     "gemma2": dict(GEMMA, model_type="gemma2", architectures=["Gemma2ForCausalLM"], query_pre_attn_scalar=64,
                    sliding_window=16, attn_logit_softcapping=50.0, final_logit_softcapping=30.0),
@@ -98,22 +106,21 @@ def tokens_of(answer):
     return [one["id"] for one in choice["logprobs"]["content"]]
 
 
-def compare(name, path, want, exact, adapter=None):
+def agreed(path, want, name, adapter=None):
+    """How many tokens are sheaf's, from the first on; -1: the file did not load."""
     try:
         got = tokens_of(llama_cpp(path, adapter))
-    except Exception as wrong:  # of any kind: the file did not load
+    except Exception as wrong:  # of any kind
         say(False, name, repr(wrong))
-        return
-    got = got[:len(want)]
-    alike = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
-    say(alike >= (len(want) if exact else len(want) / 3), name, "%s, sheaf %s" % (got, want))
+        return -1
+    return next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
 
 
-def put_tokenizer(folder):
-    words = {"<pad>": 0, "<s>": 1, "</s>": 2, "x": 3, "y": 4, "xy": 5}
+def put_tokenizer(folder, pad):
+    words = {pad: 0, "<s>": 1, "</s>": 2, "x": 3, "y": 4, "xy": 5}
     words.update(("w%d" % i, i) for i in range(6, COMMON["vocab_size"]))
     special = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-                "special": True} for i, text in enumerate(("<pad>", "<s>", "</s>"))]
+                "special": True} for i, text in enumerate((pad, "<s>", "</s>"))]
     with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as out:
         json.dump({"version": "1.0", "added_tokens": special, "normalizer": None, "post_processor": None,
                    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
@@ -121,7 +128,29 @@ def put_tokenizer(folder):
                    "model": {"type": "BPE", "vocab": words, "merges": [["x", "y"]]}}, out)
     with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as out:
         json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
-                   "pad_token": "<pad>"}, out)
+                   "pad_token": pad}, out)
+
+
+def adapter(name, model, base, folder):
+    """One step of training makes it; a rate that changes the answer."""
+    run, path = os.path.join(folder, "run"), os.path.join(folder, "lora.gguf")
+    data = os.path.join(folder, "data.jsonl")
+    with open(data, "w", encoding="utf-8") as out:
+        out.write("".join(json.dumps({"text": "xyyx" * (4 + i)}) + "\n" for i in range(4)))
+    try:
+        sheaf("train", "--model", model, "--data", data, "--out", run, "--steps", "6", "--lr", "0.1", "--lora-targets",
+              "q_proj,k_proj,v_proj,o_proj" if "experts" in str(MODELS[name]) else "all-linear", "--lora-rank", "4", "--dtype",
+              "float32")
+        sheaf("convert", run, path, "--to", "gguf-lora")
+        want = greedy(model, os.path.join(run, "adapter"))
+        n = agreed(base, want, name + ", adapter", path)
+        say(n == TOKENS and want != greedy(model), name + ", adapter", "%d tokens of %d" % (n, TOKENS))
+        merged = os.path.join(folder, "merged.gguf")
+        sheaf("convert", run, merged, "--to", "gguf")
+        n = agreed(merged, want, name + ", merged run")
+        say(n == TOKENS, name + ", merged run", "%d tokens of %d" % (n, TOKENS))
+    except RuntimeError as wrong:
+        say(False, name + ", adapter", str(wrong))
 
 
 def main():
@@ -135,13 +164,16 @@ def main():
         model = os.path.join(folder, "model")
         try:
             sheaf("init", config, model, "--seed", "7")
-            put_tokenizer(model)
-            want = greedy(model)
+            put_tokenizer(model, "<|endoftext|>" if name.startswith("qwen") else "<pad>")
+            alike = {}
             for kind in TYPES:
                 path = os.path.join(folder, kind + ".gguf")
                 sheaf("convert", model, path, "--to", "gguf", "--dtype", kind)
-                compare("%s, %s" % (name, kind), path, want if kind in ("float32", "bfloat16") else greedy(path),
-                        kind == "float32")
+                alike[kind] = agreed(path, greedy(model if kind == "float32" else path), "%s, %s" % (name, kind))
+            exact = alike.pop("float32")
+            say(exact == TOKENS, name + ", float32", "%d tokens of %d" % (exact, TOKENS))
+            say(sum(n > 0 for n in alike.values()) >= 3, name + ", other types", str(alike))
+            adapter(name, model, os.path.join(folder, "float32.gguf"), folder)
         except RuntimeError as wrong:
             say(False, name, str(wrong))
 

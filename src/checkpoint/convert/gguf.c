@@ -235,20 +235,22 @@ static double scale_of(const sheaf_lora_module *m, bool rslora)
     return m->file_alpha / (rslora ? sqrt(rank) : rank);
 }
 
+static sheaf_status *refuse_factors(const sheaf_lora_module *m, const char *what)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module);
+    sheaf_expected(st, "factors of linear layers, which llama.cpp adds");
+    return sheaf_try_this(
+        sheaf_found(st, "%s", what),
+        "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to gguf");
+}
+
 static sheaf_status *check_module(const sheaf_lora_module *m)
 {
-    const char *what = m->stacked || m->a_of != NULL      ? "factors of experts"
+    const char *what = m->stacked || m->a_of != NULL      ? "factors of all experts"
                        : !sheaf__is_linear(m->base->role) ? "factors of a table"
                        : m->parts > 1 && !m->dense        ? "factors for each part of a fused layer"
                                                           : NULL;
-    return what == NULL
-               ? NULL
-               : sheaf_try_this(
-                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'",
-                                                           m->base->module),
-                                                "factors of linear layers, which llama.cpp adds"),
-                                 "%s", what),
-                     "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to gguf");
+    return what == NULL ? NULL : refuse_factors(m, what);
 }
 
 /* llama.cpp multiplies all by alpha over a module's rank; B makes up for what differs. */
@@ -261,6 +263,8 @@ static sheaf_status *add_module(sheaf__gguf_view *v, const sheaf_lora_module *m,
     if (st == NULL && !sheaf__gguf_name(name, &expert, sheaf__gguf_form_of(c), m->base->name))
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
                             "layers of the text model: llama.cpp has no factors elsewhere");
+    if (st == NULL && expert >= 0)
+        st = refuse_factors(m, "factors of one expert");
     for (int b = 0; b < 2 && st == NULL; b++) {
         sheaf__gguf_made made = { .head = b ? head_of(m->base, c) : 0,
                                   .by = b && by != 1 ? by : 0,

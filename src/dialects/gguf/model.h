@@ -61,7 +61,7 @@ int64_t sheaf__gguf_rope_factors(float *out, const char **name, const sheaf_conf
 
 /* ---- Ollama ---- */
 
-/* sheaf__gguf_modelfile - the text (malloc'd) of a Modelfile beside `file`: how answers are drawn and
- * end, as the files in `folder` say. Ollama takes the chat template from the GGUF file. */
+/* sheaf__gguf_modelfile - the text (malloc'd) of a Modelfile beside `file`: how answers are drawn
+ * and end, as the files in `folder` say. Ollama takes the chat template from the GGUF file. */
 sheaf_status *sheaf__gguf_modelfile(char **out, const char *file, const sheaf_config *config,
                                     const char *folder);

@@ -95,6 +95,14 @@ static void put_id(sheaf__gguf_keys *keys, const char *key, int64_t id, int64_t 
         sheaf__gguf_put_u32(keys, key, id);
 }
 
+static void put_ids(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf_config *c)
+{
+    put_id(keys, "tokenizer.ggml.bos_token_id", l->bos, c->bos);
+    put_id(keys, "tokenizer.ggml.eos_token_id", l->eos, c->neos > 0 ? c->eos[0] : -1);
+    put_id(keys, "tokenizer.ggml.unknown_token_id", l->unk, -1);
+    put_id(keys, "tokenizer.ggml.padding_token_id", l->pad, c->pad);
+}
+
 static void put_all(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf_config *c)
 {
     const int at = l->byte_level ? pattern_of(l->splitting) : -1;
@@ -104,10 +112,7 @@ static void put_all(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf
     put_tokens(keys, l, c->vocab);
     if (l->byte_level)
         put_merges(keys, l);
-    put_id(keys, "tokenizer.ggml.bos_token_id", l->bos, c->bos);
-    put_id(keys, "tokenizer.ggml.eos_token_id", l->eos, c->neos > 0 ? c->eos[0] : -1);
-    put_id(keys, "tokenizer.ggml.unknown_token_id", l->unk, -1);
-    put_id(keys, "tokenizer.ggml.padding_token_id", l->pad, c->pad);
+    put_ids(keys, l, c);
     const bool bos = at < 0 || (patterns[at].bos && own == NULL);
     sheaf__gguf_put_bool(keys, "tokenizer.ggml.add_bos_token",
                          l->adds_bos >= 0 ? l->adds_bos == 1 : bos);
@@ -128,6 +133,7 @@ sheaf_status *sheaf__gguf_tokenizer_keys(sheaf__gguf_keys *keys, const sheaf_con
         sheaf_warn(events, "%s: no tokenizer: llama.cpp takes and gives token ids with this file",
                    folder);
         sheaf__gguf_put_text(keys, "tokenizer.ggml.model", "no_vocab");
+        put_ids(keys, &(sheaf__listing){ .bos = -1, .eos = -1, .unk = -1, .pad = -1 }, c);
         return NULL;
     }
     TRY(st, sheaf__listing_read(&l, folder));
