@@ -75,7 +75,7 @@ static int64_t most(int64_t a, int64_t b)
 static sheaf_status *convert(reading *r, const sheaf_piece *p, int64_t first, int64_t to,
                              int64_t count)
 {
-    enum { VALUES = 1024 }; /* whole blocks of every type */
+    enum { VALUES = 4096 }; /* whole blocks of every type */
     const int64_t each = sheaf__gguf_type_block(p->stored),
                   bytes = sheaf__gguf_type_bytes(p->stored);
     char blocks[VALUES * 4];

@@ -22,18 +22,23 @@
 
 static json_t *runs;
 static sheaf_safetensors *recorded;
+static char **folders;
+static int64_t nfolders;
 
-/* The folder whose name begins so that has this file; NULL: the recordings have it not. */
+/* In the recordings' folder of this name, "FOLDER/file"; the last result stays valid. */
+static const char *in_folder(const char *folder, const char *file)
+{
+    static char path[2000];
+    snprintf(path, sizeof path, "%s/%s/%s", recording("gguf"), folder, file);
+    return path;
+}
+
+/* The file, in whichever folder it is; NULL: the recordings have it not. */
 static const char *path_of(const char *file)
 {
-    static const char *const folders[] = { "tiny_llama", "tiny_qwen2", "tiny_llama3rope",
-                                           "tiny_llama_k" };
-    static char path[1700];
-    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
-        snprintf(path, sizeof path, "%s/%s/%s", recording("gguf"), folders[i], file);
-        if (sheaf__path_kind(path) != SHEAF_PATH_NONE)
-            return path;
-    }
+    for (int64_t i = 0; i < nfolders; i++)
+        if (sheaf__path_kind(in_folder(folders[i], file)) == SHEAF_PATH_FILE)
+            return in_folder(folders[i], file);
     return NULL;
 }
 
@@ -241,32 +246,51 @@ static void check_source(const char *path, sheaf_source *is, sheaf_source *was)
     }
 }
 
-static void test_tensors__are_those_of_the_folder(void **state)
+/* Tensors and logits of a file in the dtype of the folder `hf` beside it; *checked counts. */
+static void check_folder(int *checked, const char *folder, const char *file)
 {
-    static const char *const rows[][2] = { { "llama-bf16.gguf", "tiny_llama/hf" },
-                                           { "llama3rope-bf16.gguf", "tiny_llama3rope/hf" } };
-    if (!recordings_are_full())
-        return; /* cli/gguf_read converts there and back */
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_source *is = NULL, *was = NULL;
-        char folder[1700], path[1700];
-        snprintf(path, sizeof path, "%s", path_of(rows[i][0]));
-        snprintf(folder, sizeof folder, "%s/%s", recording("gguf"), rows[i][1]);
-        CHECK_OK(sheaf__open_source(&is, path, NULL));
-        CHECK_OK(sheaf__open_source(&was, folder, NULL));
+    static const int64_t prompt[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
+    sheaf_source *is = NULL, *was = NULL;
+    char hf[2000], path[2000];
+    int64_t vocab;
+    snprintf(hf, sizeof hf, "%s", in_folder(folder, "hf"));
+    snprintf(path, sizeof path, "%s", in_folder(folder, file));
+    CHECK_OK(sheaf__open_source(&is, path, NULL));
+    CHECK_OK(sheaf__open_source(&was, hf, NULL));
+    const bool same = is->entry(is, 0)->dtype == was->entry(was, 0)->dtype;
+    if (same) {
+        json_t *ids = json_array();
+        for (size_t i = 0; i < ARRAY_LEN(prompt); i++)
+            json_array_append_new(ids, json_integer(prompt[i]));
         check_source(path, is, was);
-        is->close(is);
-        was->close(was);
-        const json_t *run = json_object_get(runs, i == 0 ? "llama.bf16" : "llama3rope.bf16");
-        const json_t *prompt = json_object_get(run, "prompt");
-        int64_t vocab;
-        put_ids(at("ids.safetensors"), prompt);
+        put_ids(at("ids.safetensors"), ids);
         float *one = logits_of(&vocab, path, at("ids.safetensors"), 1);
-        float *other = logits_of(&vocab, folder, at("ids.safetensors"), 1);
-        CHECK_BYTES(path, one, other, json_array_size(prompt) * (size_t)vocab * sizeof(float));
+        float *other = logits_of(&vocab, hf, at("ids.safetensors"), 1);
+        CHECK_BYTES(path, one, other, ARRAY_LEN(prompt) * (size_t)vocab * sizeof(float));
         free(one);
         free(other);
+        json_decref(ids);
     }
+    *checked += same;
+    is->close(is);
+    was->close(was);
+}
+
+static void test_tensors__are_those_of_the_folder(void **state)
+{
+    int checked = 0;
+    for (int64_t i = 0; i < nfolders && recordings_are_full(); i++) {
+        char **names = NULL;
+        int64_t n = 0;
+        if (sheaf__path_kind(in_folder(folders[i], "hf/model.safetensors")) != SHEAF_PATH_FILE)
+            continue;
+        CHECK_OK(sheaf__list_dir(&names, &n, in_folder(folders[i], "")));
+        for (int64_t k = 0; k < n; k++)
+            if (sheaf__ends_with(names[k], ".gguf") && strstr(names[k], "lora") == NULL)
+                check_folder(&checked, folders[i], names[k]);
+        sheaf__names_free(names, n);
+    }
+    assert_true(checked >= 2 || !recordings_are_full()); /* cli/gguf_read: there and back */
 }
 
 static int begin(void **state)
@@ -275,12 +299,14 @@ static int begin(void **state)
     runs = json_load_file(recording("gguf/runs.json"), 0, NULL);
     sheaf_status *st = sheaf__safetensors_open(&recorded, recording("gguf/logits.safetensors"));
     sheaf_status_free(st);
+    sheaf_status_free(sheaf__list_dir(&folders, &nfolders, recording("gguf")));
     return bad != 0 || st != NULL || runs == NULL;
 }
 
 static int end(void **state)
 {
     json_decref(runs);
+    sheaf__names_free(folders, nfolders);
     sheaf__safetensors_close(recorded);
     return remove_scratch(state);
 }

@@ -324,11 +324,11 @@ static sheaf_status *make_model(making *m)
 
 /* ---- tokenizer_config.json ---- */
 
-static void put_flag(making *m, const char *key, const char *name)
+/* `absent`: what llama.cpp does where there is no such key. */
+static void put_flag(making *m, const char *key, const char *name, int absent)
 {
-    const int flag = flag_of(m, key);
-    if (flag >= 0)
-        sheaf__text_add(&m->text, ",\"%s\":%s", name, flag == 1 ? "true" : "false");
+    const int said = flag_of(m, key), flag = said >= 0 ? said : absent;
+    sheaf__text_add(&m->text, ",\"%s\":%s", name, flag == 1 ? "true" : "false");
 }
 
 static void make_config(making *m, bool by_scores)
@@ -353,9 +353,9 @@ static void make_config(making *m, bool by_scores)
             sheaf__text_add(&m->text, "null");
     }
     if (by_scores) {
-        put_flag(m, "add_bos_token", "add_bos_token");
-        put_flag(m, "add_eos_token", "add_eos_token");
-        put_flag(m, "add_space_prefix", "add_prefix_space");
+        put_flag(m, "add_bos_token", "add_bos_token", 1);
+        put_flag(m, "add_eos_token", "add_eos_token", 0);
+        put_flag(m, "add_space_prefix", "add_prefix_space", 1);
     }
     if (program != NULL) {
         sheaf__text_add(&m->text, ",\"chat_template\":");
