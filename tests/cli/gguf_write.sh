@@ -22,6 +22,15 @@ for name in mixtral olmo2 qwen3; do
     rm -r "$work/one.gguf" "$work/back"
 done
 
+# bytes as tokens
+runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 3
+runs "to GGUF" 0 . convert "$work/bytes" "$work/bytes.gguf" --to gguf
+answer=(--prompt "hello é" --greedy --max-new 5 --threads 1 --json)
+"$sheaf" generate "$work/bytes" "${answer[@]}" 2>/dev/null | grep -o '"tokens":\[[0-9,]*\]' >"$work/a"
+"$sheaf" generate "$work/bytes.gguf" "${answer[@]}" 2>/dev/null | grep -o '"tokens":\[[0-9,]*\]' >"$work/b"
+check "there is an answer" test -s "$work/a"
+same "the same one" "$work/a" "$work/b"
+
 # types, threads, and what lies beside
 runs "blocks" 0 'weights quantised' convert "$here/tiny_qwen2/hf" "$work/q/q8.gguf" --to gguf --dtype q8_0 --modelfile
 check "a Modelfile names the file" grep -qx 'FROM ./q8.gguf' "$work/q/Modelfile"

@@ -294,7 +294,7 @@ sheaf_status *sheaf__listing_bytes(sheaf__listing *l, int64_t count, const int64
                            .eos = (int32_t)named[1],
                            .unk = -1,
                            .pad = (int32_t)named[2],
-                           .adds_bos = -1,
+                           .adds_bos = named[0] >= 0,
                            .adds_eos = -1,
                            .space_prefix = -1 };
     l->token = calloc((size_t)count + 1, sizeof *l->token);
