@@ -54,6 +54,19 @@ if [ -d "$work/run" ]; then
     runs "the same model" 0 equal diff "$work/m1" "$work/m2"
 fi
 
+# whole or not there
+( trap '' XFSZ; ulimit -f 200; "$sheaf" convert "$model" "$work/full.gguf" --to gguf >"$work/stdout" 2>"$work/stderr" </dev/null ); got=$?
+check "no space: exit code 3" test $got -eq 3
+check "and nothing is left" test -z "$(ls -d "$work"/full.gguf* 2>/dev/null)"
+"$sheaf" convert "$model" "$work/want.gguf" --to gguf >/dev/null 2>&1
+for n in 1 2 3 5 8 13 21 34 55 89; do
+    rm -rf "$work"/k.gguf*
+    SHEAF_FAULT=any:$n:kill "$faulty" convert "$model" "$work/k.gguf" --to gguf >/dev/null 2>&1 </dev/null
+    [ ! -e "$work/k.gguf" ] || cmp -s "$work/k.gguf" "$work/want.gguf" || fail "killed at call $n" "half a file"
+done
+pass "killed at ten places: whole or nothing"
+runs "the next one sweeps" 0 . convert "$model" "$work/k2.gguf" --to gguf
+
 # refused
 runs "blocks are GGUF's" 2 'q8_0.*--to gguf' convert "$model" "$work/x" --to hf --dtype q8_0
 runs "and no others are" 2 '--quantize' convert "$model" "$work/x.gguf" --to gguf --quantize nf4
