@@ -22,6 +22,15 @@ for name in mixtral olmo2 qwen3; do
     rm -r "$work/one.gguf" "$work/back"
 done
 
+# bytes as tokens
+runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 3
+runs "to GGUF" 0 . convert "$work/bytes" "$work/bytes.gguf" --to gguf
+answer=(--prompt "hello é" --greedy --max-new 5 --threads 1 --json)
+"$sheaf" generate "$work/bytes" "${answer[@]}" 2>/dev/null | grep -o '"tokens":\[[0-9,]*\]' >"$work/a"
+"$sheaf" generate "$work/bytes.gguf" "${answer[@]}" 2>/dev/null | grep -o '"tokens":\[[0-9,]*\]' >"$work/b"
+check "there is an answer" test -s "$work/a"
+same "the same one" "$work/a" "$work/b"
+
 # types, threads, and what lies beside
 runs "blocks" 0 'weights quantised' convert "$here/tiny_qwen2/hf" "$work/q/q8.gguf" --to gguf --dtype q8_0 --modelfile
 check "a Modelfile names the file" grep -qx 'FROM ./q8.gguf' "$work/q/Modelfile"
@@ -44,6 +53,19 @@ if [ -d "$work/run" ]; then
     runs "and the second" 0 . convert "$work/merged2.gguf" "$work/m2" --to hf
     runs "the same model" 0 equal diff "$work/m1" "$work/m2"
 fi
+
+# whole or not there
+( trap '' XFSZ; ulimit -f 200; "$sheaf" convert "$model" "$work/full.gguf" --to gguf >"$work/stdout" 2>"$work/stderr" </dev/null ); got=$?
+check "no space: exit code 3" test $got -eq 3
+check "and nothing is left" test -z "$(ls -d "$work"/full.gguf* 2>/dev/null)"
+"$sheaf" convert "$model" "$work/want.gguf" --to gguf >/dev/null 2>&1
+for n in 1 2 3 5 8 13 21 34 55 89; do
+    rm -rf "$work"/k.gguf*
+    SHEAF_FAULT=any:$n:kill "$faulty" convert "$model" "$work/k.gguf" --to gguf >/dev/null 2>&1 </dev/null
+    [ ! -e "$work/k.gguf" ] || cmp -s "$work/k.gguf" "$work/want.gguf" || fail "killed at call $n" "half a file"
+done
+pass "killed at ten places: whole or nothing"
+runs "the next one sweeps" 0 . convert "$model" "$work/k2.gguf" --to gguf
 
 # refused
 runs "blocks are GGUF's" 2 'q8_0.*--to gguf' convert "$model" "$work/x" --to hf --dtype q8_0

@@ -129,6 +129,14 @@ sheaf_status *sheaf__gguf_tokenizer_keys(sheaf__gguf_keys *keys, const sheaf_con
     sheaf__listing l = { 0 };
     sheaf__stored_chat chat = { 0 };
     sheaf_status *st = sheaf__tokenizer_folder(&there, folder);
+    if (st == NULL && c->byte_vocab) {
+        st = sheaf__listing_bytes(&l, c->vocab,
+                                  (int64_t[]){ c->bos, c->neos > 0 ? c->eos[0] : -1, c->pad });
+        if (st == NULL)
+            put_all(keys, &l, c);
+        sheaf__listing_release(&l);
+        return st;
+    }
     if (st == NULL && there == NULL) {
         sheaf_warn(events, "%s: no tokenizer: llama.cpp takes and gives token ids with this file",
                    folder);

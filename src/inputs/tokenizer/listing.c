@@ -284,3 +284,29 @@ sheaf_status *sheaf__listing_read(sheaf__listing *l, const char *folder)
     sheaf__tokenizer_close(t);
     return st;
 }
+
+sheaf_status *sheaf__listing_bytes(sheaf__listing *l, int64_t count, const int64_t named[3])
+{
+    static const char *const names[] = { "<|bos|>", "<|eos|>", "<|pad|>" };
+    *l = (sheaf__listing){ .count = count,
+                           .byte_level = true,
+                           .bos = (int32_t)named[0],
+                           .eos = (int32_t)named[1],
+                           .unk = -1,
+                           .pad = (int32_t)named[2],
+                           .adds_bos = named[0] >= 0,
+                           .adds_eos = -1,
+                           .space_prefix = -1 };
+    l->token = calloc((size_t)count + 1, sizeof *l->token);
+    l->splitting = strdup("gpt2"); /* of no effect without merges */
+    sheaf_status *st = l->token == NULL || l->splitting == NULL ? sheaf__no_memory("tokens") : NULL;
+    for (int i = 0; i < 256 && i < count && st == NULL; i++) {
+        char text[4];
+        const size_t size = sheaf__unicode_put(text, sheaf__byte_char((unsigned char)i));
+        st = set(&l->token[i], text, size, SHEAF__TOKEN_NORMAL, 0);
+    }
+    for (int i = 0; i < 3 && st == NULL; i++)
+        if (named[i] >= 256 && named[i] < count)
+            st = set(&l->token[named[i]], names[i], strlen(names[i]), SHEAF__TOKEN_CONTROL, 0);
+    return st;
+}

@@ -41,4 +41,7 @@ typedef struct sheaf__listing {
 /* sheaf__listing_read - of the tokenizer of a folder; release also after a failure. Errors: those
  * of sheaf__tokenizer_open(). */
 sheaf_status *sheaf__listing_read(sheaf__listing *out, const char *folder);
+/* sheaf__listing_bytes - the tokenizer of a vocabulary of bytes: `count` tokens, of which the first
+ * 256 are the bytes, and `named` (three: bos, eos, pad; -1: none) are special; release as that. */
+sheaf_status *sheaf__listing_bytes(sheaf__listing *out, int64_t count, const int64_t named[3]);
 void sheaf__listing_release(sheaf__listing *listing);
