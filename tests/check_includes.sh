@@ -19,7 +19,7 @@ BEGIN {
         level[word[i]] = word[i + 1]
     # Rooms with parts: the levels of the parts among each other. What lies in the room itself is above them all.
     n = split("dialects/common 0 dialects/hf 1 dialects/peft 1 dialects/sat 1 dialects/deepspeed 1 " \
-              "dialects/megatron 1 dialects/dcp 1 dialects/fsdp 1 dialects/colossalai 1 dialects 2 " \
+              "dialects/megatron 1 dialects/dcp 1 dialects/fsdp 1 dialects/colossalai 1 dialects/gguf 1 dialects 2 " \
               "inputs/tokenizer 0 inputs/chat 1 inputs 2 " \
               "families/cog 0.5 families/llama 0.5 " \
               "families/common 0 families/omnilmm 1 families/minicpmv 1 families/cogvlm2 1 families/chatglm 1 families/qwenvl 1 families 2 " \

@@ -32,6 +32,7 @@
 #      network once)
 #  18. a wheel in a virtual environment: its tests, mypy where it is there, and training with it: PEFT and transformers load
 #      the results (needs a network once)
+#  19. llama.cpp (xllamacpp) gives sheaf's greedy tokens from GGUF files and adapters of every family (needs a network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -49,7 +50,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -348,6 +349,18 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 18 "a wheel in a virtual environment"; t
         grep -q '"tokens"' "$work/live-python.log" || fail "training from Python did not end"
     else
         fail "transformers and PEFT are not there"
+    fi
+fi
+
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 19 "llama.cpp beside sheaf"; then
+    if { [ -x build/llamacpp-venv/bin/python ] || python3 -m venv build/llamacpp-venv; } &&
+        { build/llamacpp-venv/bin/python -c 'import xllamacpp' 2>/dev/null || build/llamacpp-venv/bin/python -m pip install --quiet xllamacpp==2026.10.11549; }; then
+        build/llamacpp-venv/bin/python -B bench/gguf_live.py --sheaf "$sheaf" --work "$work/live-gguf" 2>&1 | tee "$work/live-gguf.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/live-gguf.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/live-gguf.log")))
+        grep -q ' comparisons, ' "$work/live-gguf.log" || fail "the comparison with llama.cpp did not end"
+    else
+        fail "xllamacpp is not there"
     fi
 fi
 

@@ -159,10 +159,10 @@ SHEAF_API void sheaf_verification_free(sheaf_verification *verification);
 typedef struct sheaf_weights_convert_options {
     size_t size;
     const char *src; /* what to convert; also a run or a checkpoint of training, when `to` is
-                        hf, sat or peft */
+                        hf, sat, peft or gguf */
     const char *const *also; /* further folders with parts of it, ends with NULL; or NULL */
-    const char *dst;         /* must not exist, or be an empty folder */
-    const char *to;          /* "hf", "sat", "peft" or "sheaf" */
+    const char *dst;         /* must not exist, or be an empty folder; gguf, gguf-lora: a file */
+    const char *to;          /* "hf", "sat", "peft", "sheaf", "gguf" or "gguf-lora" */
     const char *from;        /* dialect of src; NULL: recognise it */
     const char *config;      /* of the model, where src has none; NULL */
     const char *model_class; /* sat: "CogAgentModel", where the config names the wrong one; NULL */
@@ -180,8 +180,10 @@ typedef struct sheaf_weights_convert_options {
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
-    sheaf_quantize quantize; /* hf: linear layers in 4 or 8 bits, as bitsandbytes stores them */
+    sheaf_quantize quantize; /* hf: linear layers in 4 or 8 bits, as bitsandbytes stores them; gguf:
+                                Q8_0 or Q4_K_M */
     bool dequantize;         /* quantised weights of src as plain ones; else hf keeps them */
+    bool modelfile;          /* gguf: Ollama's Modelfile in the folder of dst too */
 } sheaf_weights_convert_options;
 
 typedef struct sheaf_weights_convert_report {

@@ -63,5 +63,7 @@ typedef enum sheaf_quantize {
     SHEAF_QUANTIZE_NONE,
     SHEAF_QUANTIZE_NF4,
     SHEAF_QUANTIZE_NF4_DOUBLE,
-    SHEAF_QUANTIZE_INT8
+    SHEAF_QUANTIZE_INT8,
+    SHEAF_QUANTIZE_Q8_0, /* ggml's, of files alone: sheaf_weights_convert() to "gguf" */
+    SHEAF_QUANTIZE_Q4_K_M
 } sheaf_quantize;

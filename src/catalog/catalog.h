@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "catalog/dialect.h"
+#include "layout/ggml.h"
 #include "sheaf/dtype.h"
 #include "sheaf/finding.h"
 #include "sheaf/source.h"
@@ -29,6 +30,10 @@ typedef struct sheaf_piece {
     int64_t stride[SHEAF_CATALOG_MAX_DIMS]; /* in elements, at least 0 */
     uint64_t digest; /* of its bytes, by checksums in the file: equal ones speak for equal bytes; 0
                         = not known */
+    /* Where numbers are not stored as `dtype`: in blocks of ggml's, which lie in rows, or in
+     * another of its types; and each may be one more than what is read. */
+    bool converted, plus_one;
+    sheaf__gguf_type stored;
 } sheaf_piece;
 
 /* What a logical tensor is to its model. */

@@ -18,7 +18,8 @@ enum {
     SHEAF_WRITES_RANKS = 4, /* a model as parts of tensor-parallel ranks */
     SHEAF_WRITES_SLICES = 8,
     SHEAF_WRITES_ADAPTER = 16,
-    SHEAF_WRITES_QUANTISED = 32, /* weights in 4 or 8 bits */
+    SHEAF_WRITES_QUANTISED = 32, /* weights in 4 or 8 bits, as bitsandbytes stores them */
+    SHEAF_WRITES_BLOCKS = 64,    /* one file, in ggml's types */
 };
 
 typedef struct sheaf_dialect {

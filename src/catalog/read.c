@@ -7,6 +7,8 @@
 #include "catalog/coded.h"
 #include "catalog/private.h"
 #include "formats/safetensors.h"
+#include "ops/math/round.h"
+#include "ops/quant/ggml.h"
 
 enum { NAMED = 4 }; /* of more tensors with one defect these are named beside the first */
 
@@ -68,6 +70,35 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* `count` elements from element `first` of a piece's numbers on, which are stored otherwise than
+ * they are read. */
+static sheaf_status *convert(reading *r, const sheaf_piece *p, int64_t first, int64_t to,
+                             int64_t count)
+{
+    enum { VALUES = 4096 }; /* whole blocks of every type */
+    const int64_t each = sheaf__gguf_type_block(p->stored),
+                  bytes = sheaf__gguf_type_bytes(p->stored);
+    char blocks[VALUES * 4];
+    float values[VALUES];
+    sheaf_status *st = NULL;
+    r->elements += count;
+    while (st == NULL && count > 0) {
+        const int64_t skip = first % each, n = least(count, VALUES - skip),
+                      have = (skip + n + each - 1) / each;
+        st = sheaf__file_read_at(r->fd, blocks, (size_t)(have * bytes),
+                                 p->offset + first / each * bytes, r->file->path);
+        if (st != NULL)
+            break;
+        sheaf__ggml_values(values, blocks, p->stored, have * each);
+        for (int64_t i = 0; i < n; i++)
+            sheaf__store(r->dst + to, i, values[skip + i] - (p->plus_one ? 1.0f : 0.0f), p->dtype);
+        first += n;
+        to += n * r->bytes;
+        count -= n;
+    }
+    return st;
+}
+
 /* Two axes whose rows are neighbours in the file: a transposed matrix. */
 static sheaf_status *read_transposed(reading *r, const sheaf_piece *p, int64_t row0, int64_t rows,
                                      int64_t col0, int64_t cols)
@@ -82,16 +113,18 @@ static sheaf_status *read_transposed(reading *r, const sheaf_piece *p, int64_t r
     return st;
 }
 
-/* The columns [c0, c1) of one row of the view; `at` is where column 0 of the piece lies. */
+/* The columns [c0, c1) of one row of the view; `at` is the element of column 0 of the piece. */
 static sheaf_status *read_row(reading *r, const sheaf_piece *p, int last, int64_t at, int64_t c0,
                               int64_t c1, int64_t to)
 {
-    if (p->stride[last] == 1)
-        return run(r, at + (c0 - p->begin[last]) * r->bytes, to, c1 - c0);
+    const bool dense = p->stride[last] == 1;
+    const int64_t n = dense ? c1 - c0 : 1;
     sheaf_status *st = NULL;
-    for (int64_t c = c0; st == NULL && c < c1; c++)
-        st = run(r, at + (c - p->begin[last]) * p->stride[last] * r->bytes,
-                 to + (c - c0) * r->bytes, 1);
+    for (int64_t c = c0; st == NULL && c < c1; c += n, to += n * r->bytes) {
+        const int64_t element = at + (c - p->begin[last]) * p->stride[last];
+        st = p->converted ? convert(r, p, element, to, n)
+                          : run(r, p->offset + element * r->bytes, to, n);
+    }
     return st;
 }
 
@@ -118,10 +151,10 @@ static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_p
         for (int i = 0; i < last; i++)
             index[i] = i == 0 ? outer : p->begin[i];
         for (bool more = true; st == NULL && more;) {
-            int64_t row = 0, at = p->offset;
+            int64_t row = 0, at = 0;
             for (int i = 0; i < last; i++) {
                 row += index[i] * under[i];
-                at += (index[i] - p->begin[i]) * p->stride[i] * r->bytes;
+                at += (index[i] - p->begin[i]) * p->stride[i];
             }
             if (row >= row0 && row < row0 + rows)
                 st = read_row(r, p, last, at, c0, c1, ((row - row0) * cols + c0 - col0) * r->bytes);
@@ -147,10 +180,10 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
     if (st != NULL)
         return st;
     if (t->entry.ndim == 0)
-        st = run(&r, p->offset, 0, 1);
+        st = p->converted ? convert(&r, p, 0, 0, 1) : run(&r, p->offset, 0, 1);
     else if (t->entry.ndim == 1)
         st = read_rows(&r, t, p, 0, 1, row0, rows); /* one row of many columns */
-    else if (t->entry.ndim == 2 && p->stride[0] == 1 && p->stride[1] != 1)
+    else if (t->entry.ndim == 2 && p->stride[0] == 1 && p->stride[1] != 1 && !p->converted)
         st = read_transposed(&r, p, row0, rows, col0, cols);
     else
         st = read_rows(&r, t, p, row0, rows, col0, cols);

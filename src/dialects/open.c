@@ -38,20 +38,10 @@ static void name_what_is_there(sheaf_status *st, char *const *names, int64_t n)
     sheaf__text_release(&list);
 }
 
-static void name_gguf(sheaf_status *st, const char *name)
-{
-    sheaf_try_this(sheaf_found(st, "%s (a GGUF file)", name),
-                   "use the Hugging Face form of this model");
-}
-
 /* A single file without weights. */
 static sheaf_status *name_file(sheaf_status *st, const char *path)
 {
     char folder[SHEAF_PATH_SIZE];
-    if (sheaf__ends_with(path, ".gguf")) {
-        name_gguf(st, path);
-        return st;
-    }
     sheaf_found(st, "a file that holds no weights");
     if (sheaf__dialect_of(sheaf__path_above(folder, path)) != NULL)
         sheaf_try_this(st, "give the folder that it is in: %s", folder);
@@ -100,9 +90,6 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
             "give the model's own folder, or the config with --config; sheaf info %s shows what is there",
             path);
     name_what_is_there(st, names, n);
-    for (int64_t i = n; i-- > 0;)
-        if (sheaf__ends_with(names[i], ".gguf"))
-            name_gguf(st, names[i]);
     bad = name_latest(st, path);
     for (int64_t i = n; i-- > 0 && !is_below;)
         is_below = sheaf__path_kind(sheaf__path_in(below, path, names[i])) == SHEAF_PATH_DIR &&

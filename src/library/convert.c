@@ -40,6 +40,27 @@ static sheaf_status *merge_step(sheaf_weights_convert_report *r,
     return st;
 }
 
+/* The model with its adapter merged as a temporary folder, which is then converted. */
+static sheaf_status *merge_first(sheaf_weights_convert_report *r,
+                                 const sheaf_weights_convert_options *how,
+                                 const sheaf__run_export_result *e, const char *adapter)
+{
+    sheaf_weights_convert_options into = *how, next = *how;
+    char *merged = NULL;
+    if (asprintf(&merged, "%s-merged", adapter) < 0)
+        return sheaf__no_memory(how->dst);
+    into.dst = next.src = merged;
+    into.dtype = SHEAF_BOOL;
+    next.config = NULL;
+    sheaf_status *st = merge_step(r, &into, e, adapter);
+    const int64_t layers = r->merged;
+    TRY(st, sheaf_convert(r, &next));
+    r->merged = layers;
+    sheaf__run_export_remove(merged);
+    free(merged);
+    return st;
+}
+
 /* Converts a checkpoint of training in two steps: through a temporary adapter or model. */
 static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
                                const sheaf_weights_convert_options *how, const sheaf_dialect *to,
@@ -58,10 +79,14 @@ static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
             "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
     }
     sheaf_weights_convert_options next = *how;
-    next.src = e.adapter ? e.base : between;
-    next.adapter = e.adapter ? between : NULL;
+    const bool one_file = (to->writes & SHEAF_WRITES_BLOCKS) != 0, alone = to->adapter;
+    next.src = e.adapter && !alone ? e.base : between;
+    next.adapter = e.adapter && !alone ? between : NULL;
+    next.base = alone ? e.base : NULL;
     next.config = e.adapter ? e.config : NULL;
-    TRY(st, e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next));
+    TRY(st, !e.adapter || to->own_lora || alone ? sheaf_convert(r, &next)
+            : one_file                          ? merge_first(r, how, &e, between)
+                                                : merge_step(r, how, &e, between));
     r->step = e.step;
     sheaf__run_export_remove(between);
     sheaf__run_export_result_release(&e);
@@ -78,8 +103,9 @@ static sheaf_status *convert_run(sheaf_weights_convert_report *r,
                                        .dst = how->dst,
                                        .events = how->events };
     const sheaf_dialect *to = sheaf__dialect_named(how->to);
-    const bool peft = to->adapter, same = how->dtype == SHEAF_BOOL && how->shard_bytes == 0;
-    if (how->quantize != SHEAF_QUANTIZE_NONE || how->dequantize)
+    const bool peft = to->adapter, same = how->dtype == SHEAF_BOOL && how->shard_bytes == 0,
+               one_file = (to->writes & SHEAF_WRITES_BLOCKS) != 0;
+    if ((how->quantize != SHEAF_QUANTIZE_NONE && !one_file) || how->dequantize)
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize or --dequantize"),
                                              "a model as SRC, not a run"),
                               "sheaf convert %s MODEL --to hf, then sheaf convert MODEL DST",
@@ -89,15 +115,15 @@ static sheaf_status *convert_run(sheaf_weights_convert_report *r,
                               "none: SRC is a checkpoint of training, which has what it trained");
     if (peft && !adapter) {
         sheaf_status *st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to peft"), "a run of method lora"),
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to %s", to->name), "a run of method lora"),
             "one that trained whole tensors");
-        return sheaf_try_this(st, "--to hf, the whole model");
+        return sheaf_try_this(st, "--to %s, the whole model", one_file ? "gguf" : "hf");
     }
-    if (peft && how->dtype != SHEAF_BOOL)
+    if (peft && !one_file && how->dtype != SHEAF_BOOL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
                               "none: an adapter that was trained is float32");
     *r = (sheaf_weights_convert_report){ .from = "sheaf" };
-    if (!peft && (adapter || !same || !to->plain)) {
+    if (one_file || (!peft && (adapter || !same || !to->plain))) {
         sheaf_status *st = by_way_of(r, how, to, &from);
         r->from = "sheaf";
         return st;
@@ -126,9 +152,9 @@ static sheaf_status *convert(sheaf_weights_convert_report *report,
     bool run = false, lora = false;
     *report = (sheaf_weights_convert_report){ .step = -1 };
     sheaf_status *st = is_run(&run, &lora, how);
-    if (st == NULL && how->base != NULL && !run)
+    if (st == NULL && how->base != NULL && !run && strcmp(how->to, "gguf-lora") != 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
-                            "a run or a checkpoint of training as SRC");
+                            "a run or a checkpoint of training as SRC, or --to gguf-lora");
     if (st == NULL && !run && how->adapter != NULL)
         st = sheaf__adapters_base(how->src, how->config, SHEAF_QUANTIZE_NONE, &how->adapter, 1,
                                   how->events);
@@ -147,7 +173,7 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     TRY(st, sheaf__check_count(what, "slices", o->slices, SHEAF_MAX_SLICES));
     TRY(st, sheaf__check_count(what, "step", o->step, INT64_MAX));
     TRY(st, sheaf__check_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
-    TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_INT8));
+    TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_Q4_K_M));
     if (st == NULL && o->quantize != SHEAF_QUANTIZE_NONE && o->dequantize)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize and --dequantize"),
                             "one of the two");

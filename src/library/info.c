@@ -64,12 +64,14 @@ static void put_list(sheaf_json_writer *j, const sheaf_source_entry *const *list
     sheaf__json_close(j, ']');
 }
 
-/* Types, and bytes as they are stored; of codes, what `catalog` (may be NULL) knows of them. */
+/* Types, and bytes as they are stored; of codes, and of types of GGUF files that are read as
+ * others, what `catalog` (may be NULL) knows of them. */
 static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t n,
                         const sheaf_catalog *catalog)
 {
     static const char *const codes[SHEAF__CODES] = { "NF4", "FP4", "INT4", "INT8", "FP8" };
-    int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 }, coded[SHEAF__CODES] = { 0 };
+    int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 }, coded[SHEAF__CODES] = { 0 },
+            blocks[SHEAF__GGML_TYPES] = { 0 };
     for (int64_t i = 0; i < n; i++) {
         int64_t rows, cols;
         const sheaf_logical *l =
@@ -79,6 +81,12 @@ static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t 
         if (l != NULL && l->coded != NULL) {
             bits += 8 * sheaf__coded_bytes(l->coded);
             coded[l->coded->form.codes]++;
+            continue;
+        }
+        if (l != NULL && l->npieces > 0 && l->piece[0].converted) { /* all of one type */
+            const sheaf__gguf_type type = l->piece[0].stored;
+            bits += 8 * rows * cols / sheaf__gguf_type_block(type) * sheaf__gguf_type_bytes(type);
+            blocks[type]++;
             continue;
         }
         bits += rows * cols * sheaf_dtype_bits(list[i]->dtype);
@@ -94,6 +102,9 @@ static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t 
     for (int k = 0; k < SHEAF__CODES; k++)
         if (coded[k] > 0)
             sheaf__json_put_int(&t->json, codes[k], coded[k]);
+    for (int k = 0; k < SHEAF__GGML_TYPES; k++)
+        if (blocks[k] > 0)
+            sheaf__json_put_int(&t->json, sheaf__gguf_type_at(k)->name, blocks[k]);
     sheaf__json_close(&t->json, '}');
     if (t->tensors)
         put_list(&t->json, list, n);

@@ -366,11 +366,15 @@ static void warn_of_config(const sheaf_catalog *c, const sheaf__open_options *ho
         sheaf_warn(how->events, "%s: %s", f->path, f->found);
 }
 
-static void note_code(const sheaf_catalog *c, const sheaf__open_options *how)
+/* Code that is never run; weights that are read in another type than they are stored in. */
+static void note_reading(const sheaf_catalog *c, const sheaf__open_options *how)
 {
-    const sheaf_finding *f = sheaf__catalog_finding(c, "code");
-    if (f != NULL)
-        sheaf_note(how->events, "%s: %s", f->path, f->found);
+    static const char *const codes[] = { "code", "dtype" };
+    for (int i = 0; i < 2; i++) {
+        const sheaf_finding *f = sheaf__catalog_finding(c, codes[i]);
+        if (f != NULL && f->severity == SHEAF_NOTE)
+            sheaf_note(how->events, "%s: %s", f->path, f->found);
+    }
 }
 
 /* A tied table becomes two tensors if the adapter names one of its uses. */
@@ -396,7 +400,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     sheaf_status *st = read_config(out, &catalog, how);
     if (st == NULL && catalog != NULL) {
         warn_of_config(catalog, how);
-        note_code(catalog, how);
+        note_reading(catalog, how);
     }
     if (st == NULL && how->layers > 0)
         shorten(&out->config, how->layers);

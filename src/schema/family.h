@@ -19,6 +19,7 @@ struct sheaf__value;
 struct sheaf_catalog;
 struct sheaf__llama_form;
 struct sheaf__tower_names;
+struct sheaf__gguf_form;
 
 /* ---- what a config and a role say, for the rooms above ---- */
 
@@ -258,6 +259,10 @@ typedef struct sheaf__family {
     /* What sheaf__config_text() says of it beyond what every model has. */
     void (*text)(sheaf_text *text, const sheaf_config *c);
 
+    /* In GGUF files (schema/gguf_form.h); of a family whose versions differ in it gguf_of. Both
+     * NULL: llama.cpp has no such model. */
+    const struct sheaf__gguf_form *gguf;
+    const struct sheaf__gguf_form *(*gguf_of)(const sheaf_config *c);
     const sheaf__other_form *other; /* SAT's of the hub's, and the hub's of SAT's; NULL: none */
 
     /* tensors */
@@ -349,6 +354,12 @@ typedef struct sheaf__family {
 const sheaf__family *sheaf__family_at(int i);
 /* sheaf__family_for - never NULL. */
 const sheaf__family *sheaf__family_for(const sheaf_config *config);
+/* sheaf__gguf_form_of - NULL: llama.cpp has no such model. */
+static inline const struct sheaf__gguf_form *sheaf__gguf_form_of(const sheaf_config *config)
+{
+    const sheaf__family *family = sheaf__family_for(config);
+    return family->gguf_of != NULL ? family->gguf_of(config) : family->gguf;
+}
 /* sheaf__family_named - by model_type; NULL: there is none of that name. */
 const sheaf__family *sheaf__family_named(const char *name);
 /* Tensors of a file or a catalog: name(self, 0..count). */

@@ -13,6 +13,7 @@
 #include "library/train_settings.h"
 #include "dialects/hf/hf.h"
 #include "tests/opened.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 #include "formats/zip.h"
@@ -22,6 +23,7 @@
 #include "data/records.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/tokenizer/tokenizer.h"
+#include "inputs/tokenizer/unicode.h"
 #include "lora/adapter.h"
 #include "schema/schema.h"
 #include "data/data.h"
@@ -68,6 +70,28 @@ static void read_tensors(const uint8_t *bytes, size_t size)
     }
     sheaf_status_free(st);
     sheaf__safetensors_close(file);
+}
+
+/* What a file says lies in it: each text, number and tensor. */
+static void read_gguf(const uint8_t *bytes, size_t size)
+{
+    sheaf__gguf *file = NULL;
+    sheaf_status *st = sheaf__gguf_open(&file, as_file(bytes, size, "gguf"));
+    for (int64_t i = 0; st == NULL && i < file->nkeys; i++) {
+        const sheaf__gguf_key *key = &file->key[i];
+        bool ok = true;
+        for (int64_t k = 0; k < key->count; k++)
+            if (key->texts == NULL)
+                sheaf__gguf_number(key, k, &ok);
+            else
+                sheaf__utf8_valid(key->texts[k].at, (size_t)key->texts[k].size);
+        free(sheaf__gguf_string(key));
+    }
+    for (int64_t i = 0; st == NULL && i < file->ntensors; i++)
+        if (file->tensor[i].bytes > (int64_t)size - file->tensor[i].offset)
+            abort();
+    sheaf_status_free(st);
+    sheaf__gguf_close(file);
 }
 
 static void read_config(const uint8_t *bytes, size_t size)
@@ -440,6 +464,7 @@ static void read_template(const uint8_t *bytes, size_t size)
 
 const fuzz_reader fuzz_readers[] = {
     { "safetensors", read_tensors },
+    { "gguf", read_gguf },
     { "config", read_config },
     { "index", read_index },
     { "adapter-config", read_adapter_config },

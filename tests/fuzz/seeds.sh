@@ -7,6 +7,7 @@ fuzz_dir=$(dirname "${BASH_SOURCE[0]}")
 seeds() {
     case $1 in
         safetensors)    find "$2/llama/safetensors_edge" -name '*.safetensors' ;;
+        gguf)           find "$fuzz_dir/../data/gguf" -name '*.gguf' ;;
         config)         find "$2/llama" -name 'config*.json' ;;
         index)          find "$2/llama" -name 'model.safetensors.index.json' ;;
         adapter-config) find "$2" -name adapter_config.json ;;

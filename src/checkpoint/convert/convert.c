@@ -200,7 +200,7 @@ static sheaf_status *open_source(sheaf__converter *k)
         factors > 0 && sat ? sheaf_sat_merged(&inner, c) : sheaf__catalog_source(&inner, c, true);
     TRY(st, k->o->adapter != NULL ? adapt(k, &inner) : NULL);
     TRY(st, sheaf__convert_cast(k, inner));
-    if (st == NULL && k->o->dtype != SHEAF_BOOL)
+    if (st == NULL && k->o->dtype != SHEAF_BOOL && !k->as_stored)
         report_kept(k);
     return st;
 }
@@ -217,6 +217,8 @@ static const target targets[] = {
     { &sheaf__dialect_sat, sheaf__convert_to_sat },
     { &sheaf__dialect_peft, sheaf__convert_to_peft },
     { &sheaf__dialect_own, sheaf__convert_to_sheaf },
+    { &sheaf__dialect_gguf, sheaf__convert_to_gguf },
+    { &sheaf__dialect_gguf_lora, sheaf__convert_to_gguf_lora },
 };
 enum { TARGETS = sizeof targets / sizeof *targets };
 
@@ -249,8 +251,8 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
         for (int i = 0; i < TARGETS; i++)
             names[i] = targets[i].form->name;
         const char *near = o->to == NULL ? NULL : sheaf__nearest(o->to, names, TARGETS);
-        sheaf_status *st =
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "hf, sat, peft or sheaf");
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"),
+                                          "hf, sat, peft, sheaf, gguf or gguf-lora");
         sheaf_found(st, "%s", o->to == NULL ? "nothing" : o->to);
         return near != NULL ? sheaf_try_this(st, "%s", near) : st;
     }
@@ -265,13 +267,20 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
                               "sheaf merge %s %s DST", o->src, o->adapter);
     if (o->slices > 0 && !writes(*out, SHEAF_WRITES_SLICES))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
-    if (o->quantize != SHEAF_QUANTIZE_NONE && !writes(*out, SHEAF_WRITES_QUANTISED))
+    if (o->quantize > SHEAF_QUANTIZE_INT8 && !writes(*out, SHEAF_WRITES_BLOCKS))
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype q8_0, q4_k_m"),
+                                             "--to gguf, whose files have these types"),
+                              "--quantize int8 or nf4 for --to hf");
+    if (o->quantize != SHEAF_QUANTIZE_NONE && o->quantize <= SHEAF_QUANTIZE_INT8 &&
+        !writes(*out, SHEAF_WRITES_QUANTISED))
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize"),
                            "--to hf, whose files can hold weights in 4 or 8 bits"),
             "--to hf; sheaf trains on what that writes");
     if (o->lora_alpha > 0 && !writes(*out, SHEAF_WRITES_ADAPTER))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--lora-alpha"), "--to peft");
+    if (o->modelfile && !(writes(*out, SHEAF_WRITES_BLOCKS) && writes(*out, SHEAF_WRITES_MODEL)))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--modelfile"), "--to gguf");
     if (o->optimizer && !writes(*out, SHEAF_WRITES_MOMENTS))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer"), "--to hf or --to sheaf");
     return NULL;
@@ -336,6 +345,7 @@ sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
     const target *to = NULL;
     *report = (sheaf_weights_convert_report){ .step = -1 };
     sheaf_status *st = find_target(&to, o);
+    k.as_stored = st == NULL && writes(to, SHEAF_WRITES_BLOCKS);
     TRY(st, check_dtypes(&k));
     TRY(st, check_also(o));
     TRY(st, check_dst(o));

@@ -87,6 +87,7 @@ typedef struct sheaf__converter {
     sheaf_schema *schema;
     sheaf_source *source;          /* weights, buffers, requested moments, in the requested dtype */
     int64_t nweights, nmoments;    /* numbers of its tensors */
+    bool as_stored;                /* `source` keeps its dtypes: the writer changes them itself */
     sheaf__bnb_writer *quantising; /* NULL: weights are written as they are */
     _Atomic int64_t done;
     int64_t total;
@@ -115,11 +116,13 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sat(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k);
+sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k);
+sheaf_status *sheaf__convert_to_gguf_lora(sheaf__converter *k);
 
 /* sheaf__convert_cast - k->source: `inner` (owned from now on, also after a failure) in the
  * requested dtype. */
 static inline sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner)
 {
-    return sheaf__cast_source(&k->source, inner, k->o->dtype == SHEAF_BOOL ? NULL : &k->o->dtype,
-                              k->config);
+    const bool keeps = k->as_stored || k->o->dtype == SHEAF_BOOL;
+    return sheaf__cast_source(&k->source, inner, keeps ? NULL : &k->o->dtype, k->config);
 }

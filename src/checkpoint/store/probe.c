@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "dialects/common/dialects.h"
 #include "dialects/open.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 
@@ -85,11 +86,12 @@ sheaf_status *sheaf_probe_open(sheaf_probe *out, const char *path, bool all)
 {
     *out = (sheaf_probe){ 0 };
     const sheaf_path_kind kind = sheaf__path_kind(path);
+    char gguf[SHEAF_PATH_SIZE];
     sheaf_status *st;
     if (kind == SHEAF_PATH_DIR)
         st = open_folder(out, path, all);
     else if (kind == SHEAF_PATH_FILE) {
-        out->kind = SHEAF_WEIGHTS_FILE;
+        out->kind = sheaf__gguf_at(gguf, path) != NULL ? SHEAF_WEIGHTS_MODEL : SHEAF_WEIGHTS_FILE;
         st = open_tensors(out, path, all);
     } else {
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file");

@@ -96,18 +96,20 @@ static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k, int part)
     const int64_t elements = sheaf__elements(t->entry.ndim, p->size);
     if (p->dtype != t->entry.dtype || bytes == 0)
         return NULL; /* the reader reported it */
-    const bool dense = is_dense(t, p);
-    int64_t units = elements, each = bytes;
-    if (!dense) {
+    const bool dense = is_dense(t, p) && !p->converted;
+    int64_t first = 0, units = elements, each = bytes;
+    if (!dense) { /* rows of the view that it has some of */
         int64_t rows, cols;
         sheaf__catalog_view(&rows, &cols, t);
-        units = rows;
+        const int64_t under = t->entry.ndim > 0 ? rows / t->entry.shape[0] : 1;
+        first = t->entry.ndim > 0 ? p->begin[0] * under : 0;
+        units = t->entry.ndim > 0 ? p->size[0] * under : 1;
         each = cols * bytes;
     }
     const int64_t most = each >= CHUNK ? 1 : CHUNK / each;
     sheaf_status *st = NULL;
-    for (int64_t at = 0; st == NULL && at < units; at += most) {
-        const int64_t n = units - at < most ? units - at : most;
+    for (int64_t at = first; st == NULL && at < first + units; at += most) {
+        const int64_t n = first + units - at < most ? first + units - at : most;
         st =
             add_task(v,
                      (task){ dense ? READ_PIECE : READ_ROWS, p->file,

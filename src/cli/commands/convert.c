@@ -7,13 +7,37 @@
 #include "driver/signals.h"
 #include "sheaf/checkpoint.h"
 
+/* Types of weights; from SHEAF_DTYPE_COUNT on, ggml's, as SHEAF_QUANTIZE_... */
+static const cli_choice types[] = {
+    { "float32", SHEAF_F32 },
+    { "bfloat16", SHEAF_BF16 },
+    { "float16", SHEAF_F16 },
+    { "q8_0", SHEAF_DTYPE_COUNT + SHEAF_QUANTIZE_Q8_0 },
+    { "q4_k_m", SHEAF_DTYPE_COUNT + SHEAF_QUANTIZE_Q4_K_M },
+    { 0 },
+};
+
+/* *type goes where it belongs. */
+static sheaf_status *take_type(sheaf_weights_convert_options *how, int type)
+{
+    if (type < SHEAF_DTYPE_COUNT) {
+        how->dtype = (sheaf_dtype)type;
+        return NULL;
+    }
+    if (how->quantize != SHEAF_QUANTIZE_NONE)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize"),
+                              "none with --dtype q8_0 or q4_k_m, which quantises itself");
+    how->quantize = (sheaf_quantize)(type - SHEAF_DTYPE_COUNT);
+    return NULL;
+}
+
 const char cmd_convert_usage[] =
     "usage: sheaf convert SRC... DST --to DIALECT [FLAG...]\n"
     "Joins, splits, unpads or changes the form of a checkpoint of any program that docs/dialects.md\n"
     "lists. Several SRCs are parts of one checkpoint. DST must not exist; it appears only once it is\n"
     "complete. A checkpoint with parts missing is refused, and they are named. SRC may be a run of\n"
-    "sheaf train or one of its checkpoints: --to peft writes its adapter, --to hf or sat the model\n"
-    "with what was trained.\n";
+    "sheaf train or one of its checkpoints: --to peft writes its adapter, --to hf, sat or gguf the\n"
+    "model with what was trained. --to gguf and gguf-lora write the file DST for llama.cpp.\n";
 
 static void print_report(cli *cli, const sheaf_weights_convert_options *how,
                          const sheaf_weights_convert_report *r, double seconds)
@@ -60,9 +84,10 @@ int cmd_convert(cli *cli, int argc, char **argv)
     SHEAF_INIT(&how);
     SHEAF_INIT(&report);
     int64_t shard_mb = 0;
+    int type = 0;
     const cli_option options[] = {
-        { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
-          "DIALECT" },
+        { "to", CLI_TEXT | CLI_REQUIRED, &how.to,
+          "form to write: hf, sat, peft, sheaf, gguf or gguf-lora", "DIALECT" },
         { "adapter", CLI_PATH, &how.adapter, "sat: PEFT adapter of SRC, to write as SAT's LoRA",
           "DIR" },
         { "lora-alpha", CLI_NUMBER, &how.lora_alpha,
@@ -75,13 +100,16 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "tp", CLI_INT, &how.tp, "sat: parts to write (default 1)", .min = 1, .max = 1024 },
         { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .min = 1,
           .max = 64 },
-        { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in SRC)",
-          .choices = cli_dtypes },
+        { "dtype", CLI_CHOICE, &type,
+          "type of the written weights (default as in SRC); q8_0 and q4_k_m: gguf",
+          .choices = types },
         { "quantize", CLI_CHOICE, &how.quantize,
           "hf: write linear layers in 4 bits (nf4-double: with scales in 8) or 8, as bitsandbytes stores them",
           .choices = sheaf__quantize_choices },
         { "dequantize", CLI_FLAG, &how.dequantize,
           "write weights of SRC that are in 4 or 8 bits as plain ones (default: --to hf copies them as they are)" },
+        { "modelfile", CLI_FLAG, &how.modelfile,
+          "gguf: write Ollama's Modelfile into the folder of DST too" },
         { "step", CLI_COUNT, &how.step, "step number to write to DST; 0 = as in SRC", .min = 0 },
         { "optimizer", CLI_FLAG, &how.optimizer, "hf, sheaf: write the optimizer's moments too" },
         { "config", CLI_PATH, &how.config, "the model's config.json, if SRC has none", "FILE" },
@@ -97,6 +125,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     cli_paths paths;
     sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    TRY(st, take_type(&how, type));
     TRY(st, cli_progress(&progress, &how.events, cli));
     TRY(st, driver_signals_control(&how.control));
     const double begin = sheaf__seconds();

@@ -227,9 +227,14 @@ sheaf_status *sheaf__folder_settle(sheaf_folder *f)
     return st;
 }
 
+sheaf_status *sheaf__folder_bytes(sheaf_folder *f, const char *name, const void *bytes, size_t size)
+{
+    return sheaf__output_write(f->output, name, bytes, size);
+}
+
 sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *text)
 {
-    return sheaf__output_write(f->output, name, text, strlen(text));
+    return sheaf__folder_bytes(f, name, text, strlen(text));
 }
 
 /* Gives the copy the permissions of the original; ignored on file systems without modes. */

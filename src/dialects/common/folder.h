@@ -36,7 +36,9 @@ sheaf_status *sheaf__folder_late(sheaf_folder *folder, int64_t index, const void
                                  int64_t bytes);
 /* sheaf__folder_settle - after the last late tensor: the folder can be opened. */
 sheaf_status *sheaf__folder_settle(sheaf_folder *folder);
-/* sheaf__folder_text - writes a small file. */
+/* sheaf__folder_bytes - writes a small file; sheaf__folder_text - of a text. */
+sheaf_status *sheaf__folder_bytes(sheaf_folder *folder, const char *name, const void *bytes,
+                                  size_t size);
 sheaf_status *sheaf__folder_text(sheaf_folder *folder, const char *name, const char *text);
 /* sheaf__folder_copy - copies file `name` of the folder `from` with its permissions, if it
  * exists. */

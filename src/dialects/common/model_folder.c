@@ -3,6 +3,8 @@
 #include "base/json_scan.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/save.h"
+#include "formats/gguf.h"
+#include "inputs/tokenizer/gguf_files.h"
 #include "schema/family.h"
 
 static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
@@ -204,10 +206,27 @@ static bool is_tokenizers(const char *name)
     return strstr(name, "processor") == NULL && strcmp(name, "generation_config.json") != 0;
 }
 
+/* A GGUF file's, made of its keys. */
+static sheaf_status *write_made(sheaf_folder *folder, const char *gguf)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && sheaf__gguf_files[i] != NULL; i++) {
+        char *bytes = NULL;
+        size_t size;
+        st = sheaf__gguf_file(&bytes, &size, gguf, sheaf__gguf_files[i]);
+        if (bytes != NULL)
+            st = sheaf__folder_bytes(folder, sheaf__gguf_files[i], bytes, size);
+        free(bytes);
+    }
+    return st;
+}
+
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const char *tokenizer)
 {
     char dir[SHEAF_PATH_SIZE];
     sheaf_status *st = NULL;
+    if (tokenizer == NULL && sheaf__gguf_at(dir, from) != NULL)
+        return write_made(folder, dir);
     if (sheaf__path_kind(from) == SHEAF_PATH_FILE) /* a model given as its file */
         from = sheaf__path_above(dir, from);
     for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)

@@ -499,8 +499,7 @@ static void test_folder__explains_what_is_there_instead(void **state)
         { "latest", SHEAF_E_UNSUPPORTED, "no dialect that sheaf knows" },
         { "latest_checkpointed_iteration.txt", SHEAF_E_UNSUPPORTED, "no dialect that sheaf knows" },
         { "consolidated.00.pth", SHEAF_E_FORMAT, "consolidated.00.pth: damaged" },
-        { "llama.gguf", SHEAF_E_UNSUPPORTED,
-          "llama.gguf (a GGUF file) | use the Hugging Face form of this model" },
+        { "llama.gguf", SHEAF_E_FORMAT, "llama.gguf: damaged" },
         { "weights.safetensors", SHEAF_E_FORMAT, "weights.safetensors: damaged" },
     };
     const sheaf_dialect_hints hints = { .want = SHEAF_WANT_MODEL, .as_stored = true };

@@ -123,6 +123,22 @@ static void pictures(sheaf__picture_form *out, const sheaf_config *c)
 
 /* ---- the descriptor ---- */
 
+#define LAYER "transformer.encoder.layers.#."
+static const sheaf__name_rule gguf_names[] = {
+    { "transformer.embedding.word_embeddings.", "token_embd." },
+    { "transformer.encoder.final_layernorm.", "output_norm." },
+    { "transformer.output_layer.", "output." },
+    { LAYER "input_layernorm.", "blk.#.attn_norm." },
+    { LAYER "self_attention.query_key_value.", "blk.#.attn_qkv." },
+    { LAYER "self_attention.dense.", "blk.#.attn_output." },
+    { LAYER "post_attention_layernorm.", "blk.#.ffn_norm." },
+    { LAYER "mlp.dense_h_to_4h.", "blk.#.ffn_up." },
+    { LAYER "mlp.dense_4h_to_h.", "blk.#.ffn_down." },
+    { NULL },
+};
+static const sheaf__gguf_form gguf = { "chatglm", gguf_names, .keys = SHEAF__GGUF_ROPE_SIZE,
+                                       .pre = "chatglm-bpe" };
+
 static const char frequencies[] = "rotary_pos_emb.inv_freq";
 
 /* Stored, and not read: upstream computes them anew. */
@@ -178,4 +194,5 @@ const sheaf__family sheaf__family_chatglm = {
     .encode = encode,
     .place = place,
     .release = release,
+    .gguf = &gguf,
 };

@@ -75,6 +75,7 @@ const sheaf__family sheaf__family_llama = {
     KIN(SHEAF_LLAMA, "llama", "Llama", "LlamaForCausalLM", llama, "q_proj,v_proj", APART),
     .specs = specs,
     .spec_config = spec_config,
+    .gguf = &sheaf__gguf_llama,
 };
 
 static const sheaf__llama_form mistral = {
@@ -85,6 +86,7 @@ static const sheaf__llama_form mistral = {
 };
 const sheaf__family sheaf__family_mistral = {
     KIN(SHEAF_MISTRAL, "mistral", "Mistral", "MistralForCausalLM", mistral, "q_proj,v_proj", NULL),
+    .gguf = &sheaf__gguf_llama,
 };
 
 static const sheaf__llama_form qwen2 = {
@@ -96,6 +98,7 @@ static const sheaf__llama_form qwen2 = {
 const sheaf__family sheaf__family_qwen2 = {
     KIN(SHEAF_QWEN2, "qwen2", "Qwen2", "Qwen2ForCausalLM", qwen2, "q_proj,v_proj",
         APART " layers.:self_attn.q_proj.bias"),
+    .gguf = &sheaf__gguf_qwen2,
 };
 
 static const sheaf__llama_form qwen3 = {
@@ -108,6 +111,7 @@ static const sheaf__llama_form qwen3 = {
 };
 const sheaf__family sheaf__family_qwen3 = {
     KIN(SHEAF_QWEN3, "qwen3", "Qwen3", "Qwen3ForCausalLM", qwen3, "q_proj,v_proj", APART QK_NORM),
+    .gguf = &sheaf__gguf_qwen3,
 };
 
 static const sheaf__llama_form smollm3 = {
@@ -122,6 +126,7 @@ static const sheaf__llama_form smollm3 = {
 };
 const sheaf__family sheaf__family_smollm3 = {
     KIN(SHEAF_SMOLLM3, "smollm3", "SmolLM3", "SmolLM3ForCausalLM", smollm3, "q_proj,v_proj", NULL),
+    .gguf = &sheaf__gguf_smollm3,
 };
 
 static const sheaf__llama_form olmo2 = {
@@ -140,6 +145,7 @@ const sheaf__family sheaf__family_olmo2 = {
     KIN(SHEAF_OLMO2, "olmo2", "OLMo 2", "Olmo2ForCausalLM", olmo2, "q_proj,v_proj",
         APART QK_NORM " layers.:post_feedforward_layernorm.weight "
                       "!layers.:input_layernorm.weight"),
+    .gguf = &sheaf__gguf_olmo2,
 };
 
 /* Phi-3, Phi-3.5 and Phi-4 share a class. */
@@ -161,6 +167,7 @@ const sheaf__family sheaf__family_phi3 = {
     KIN(SHEAF_PHI3, "phi3", "Phi-3", "Phi3ForCausalLM", phi3, "qkv_proj",
         "layers.:self_attn.qkv_proj.weight layers.:mlp.gate_up_proj.weight"),
     .reads_again = true,
+    .gguf = &sheaf__gguf_phi3,
 };
 
 static const sheaf__mixture_form mixtral_experts = {
@@ -184,6 +191,7 @@ const sheaf__family sheaf__family_mixtral = {
     KIN(SHEAF_MIXTRAL, "mixtral", "Mixtral", "MixtralForCausalLM", mixtral, "q_proj,v_proj",
         "layers.:block_sparse_moe.gate.weight layers.:block_sparse_moe.experts.0.w1.weight"),
     .release = sheaf__llama_release,
+    .gguf = &sheaf__gguf_mixtral,
 };
 
 static const sheaf__mixture_form qwen3_experts = {
@@ -214,6 +222,7 @@ const sheaf__family sheaf__family_qwen3_moe = {
         "q_proj,v_proj",
         "layers.:self_attn.q_proj.weight" QK_NORM " layers.:mlp.experts.0.gate_proj.weight"),
     .release = sheaf__llama_release,
+    .gguf = &sheaf__gguf_qwen3_moe,
 };
 
 /* hidden_act is in published files, and not what its class gates with. */
@@ -236,6 +245,7 @@ static const sheaf__llama_form gemma = {
 };
 const sheaf__family sheaf__family_gemma = {
     KIN(SHEAF_GEMMA, "gemma", "Gemma", "GemmaForCausalLM", gemma, "q_proj,v_proj", NULL),
+    .gguf = &sheaf__gguf_gemma,
 };
 
 static const sheaf__llama_form gemma2 = {
@@ -251,6 +261,7 @@ static const sheaf__llama_form gemma2 = {
 const sheaf__family sheaf__family_gemma2 = {
     KIN(SHEAF_GEMMA2, "gemma2", "Gemma 2", "Gemma2ForCausalLM", gemma2, "q_proj,v_proj",
         APART " layers.:pre_feedforward_layernorm.weight !layers.:self_attn.q_norm.weight"),
+    .gguf = &sheaf__gguf_gemma2,
 };
 
 /* Its text model alone. */
@@ -269,6 +280,7 @@ static const sheaf__llama_form gemma3 = {
 const sheaf__family sheaf__family_gemma3 = {
     KIN(SHEAF_GEMMA3, "gemma3_text", "Gemma 3", "Gemma3ForCausalLM", gemma3, "q_proj,v_proj",
         APART QK_NORM " layers.:pre_feedforward_layernorm.weight"),
+    .gguf = &sheaf__gguf_gemma3,
 };
 
 /* ---- GLM-4 ---- */
@@ -285,6 +297,7 @@ static const sheaf__llama_form glm = { GLM };
 const sheaf__family sheaf__family_glm = {
     KIN(SHEAF_GLM, "glm", "GLM-4-9B", "GlmForCausalLM", glm, "q_proj,v_proj",
         GLM_TELLS "!layers.:" GLM_BEHIND),
+    .gguf = &sheaf__gguf_glm,
 };
 
 /* GLM-4-0414, with norms on what attention and MLP give. */
@@ -296,4 +309,5 @@ static const sheaf__llama_form glm4 = {
 const sheaf__family sheaf__family_glm4 = {
     KIN(SHEAF_GLM4, "glm4", "GLM-4", "Glm4ForCausalLM", glm4, "q_proj,v_proj",
         GLM_TELLS "layers.:" GLM_BEHIND),
+    .gguf = &sheaf__gguf_glm4,
 };

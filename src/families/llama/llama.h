@@ -3,6 +3,7 @@
 #pragma once
 
 #include "families/common/families.h"
+#include "schema/gguf_form.h"
 
 /* ---- how a family differs from Llama ---- */
 
@@ -99,6 +100,15 @@ static inline const sheaf__llama_form *sheaf__llama_form_of(const sheaf_config *
     const sheaf__family *family = sheaf__family_for(c);
     return family->form_of != NULL ? family->form_of(c) : family->form;
 }
+
+/* In GGUF files (gguf.c); the last of text models inside others, whose names begin so. */
+#define SHEAF__GGUF_INSIDE "llm."
+extern const sheaf__gguf_form sheaf__gguf_llama, sheaf__gguf_mixtral, sheaf__gguf_smollm3,
+    sheaf__gguf_qwen2, sheaf__gguf_qwen3, sheaf__gguf_qwen3_moe, sheaf__gguf_olmo2,
+    sheaf__gguf_phi3, sheaf__gguf_gemma, sheaf__gguf_gemma2, sheaf__gguf_gemma3, sheaf__gguf_glm,
+    sheaf__gguf_glm4;
+extern const sheaf__gguf_form sheaf__gguf_inside_minicpm, sheaf__gguf_inside_llama,
+    sheaf__gguf_inside_qwen2, sheaf__gguf_inside_qwen3;
 
 /* sheaf__llama_mixture - the keys of a mixture (config_mixture.c). */
 void sheaf__llama_mixture(sheaf_json_reader *r, sheaf_config *c, const sheaf__mixture_form *form);

@@ -153,6 +153,11 @@ static const char *variant_of(const sheaf_config *c)
     return sheaf__minicpmv_version_of(c)->title;
 }
 
+static const sheaf__gguf_form *gguf_of(const sheaf_config *c)
+{
+    return sheaf__minicpmv_version_of(c)->gguf;
+}
+
 /* As transformers' Trainer has it, by names: neither biases nor norms. */
 static bool decays(const char *name)
 {
@@ -199,6 +204,7 @@ const sheaf__family sheaf__family_minicpmv = {
     .variants = variants,
     .variant_of = variant_of,
     .spare = spare,
+    .gguf_of = gguf_of,
     .head = SHEAF__MINICPMV_LLM "lm_head.weight",
     .table = SHEAF__MINICPMV_LLM "model.embed_tokens.weight",
     .components = components,

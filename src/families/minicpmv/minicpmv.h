@@ -14,7 +14,7 @@
 
 #define SHEAF__MINICPMV_NAME "minicpmv"
 #define SHEAF__MINICPMV_CLASS "MiniCPMV"
-#define SHEAF__MINICPMV_LLM "llm."
+#define SHEAF__MINICPMV_LLM SHEAF__GGUF_INSIDE
 #define SHEAF__MINICPMV_TOWER "vpm."
 #define SHEAF__MINICPMV_RESAMPLER "resampler."
 
@@ -26,6 +26,7 @@ typedef struct sheaf__minicpmv_version {
     const char *title, *folder;    /* "MiniCPM-V 2.6", and as it was published */
     const char *text;              /* model_type of its text model, */
     const sheaf__llama_form *form; /* and how that differs from Llama */
+    const sheaf__gguf_form *gguf;  /* that model in GGUF files */
     const char *chat;              /* template where none is stored */
     const char *stop;              /* ends an answer, beside what files name; NULL: none */
     bool numbered;                 /* pictures have numbers, and slices marks of their own */

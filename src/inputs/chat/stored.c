@@ -4,6 +4,8 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "formats/gguf.h"
+#include "inputs/tokenizer/gguf_files.h"
 #include "inputs/tokenizer/tokenizer_config.h"
 
 static const size_t MOST = (size_t)1 << 20; /* bytes of a program */
@@ -73,11 +75,12 @@ static sheaf_status *read_jinja(sheaf__stored_chat *out, const char *folder)
 
 sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
 {
-    char *folder = NULL;
+    char *folder = NULL, gguf[SHEAF_PATH_SIZE];
     sheaf__tokenizer_config names = { 0 };
     *out = (sheaf__stored_chat){ 0 };
-    sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? keep(&folder, path)
-                                                                : sheaf__path_parent(&folder, path);
+    const bool beside =
+        sheaf__path_kind(path) != SHEAF_PATH_DIR && sheaf__gguf_at(gguf, path) == NULL;
+    sheaf_status *st = beside ? sheaf__path_parent(&folder, path) : keep(&folder, path);
     TRY(st, sheaf__tokenizer_config_read(&names, folder));
     TRY(st, keep(&out->bos, sheaf__tokenizer_config_text(names.name[SHEAF__BOS])));
     TRY(st, keep(&out->eos, sheaf__tokenizer_config_text(names.name[SHEAF__EOS])));
@@ -102,8 +105,17 @@ sheaf_status *sheaf__stored_chat_complete(sheaf__stored_chat *s, const sheaf__to
 sheaf_status *sheaf__tokenizer_folder(const char **out, const char *folder)
 {
     static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
+    char gguf[SHEAF_PATH_SIZE];
     sheaf_status *st = NULL;
     *out = NULL;
+    if (folder != NULL && *folder != '\0' && sheaf__gguf_at(gguf, folder) != NULL) {
+        char *there = NULL; /* without tokens it has no such file */
+        size_t size;
+        sheaf_status_free(sheaf__gguf_file(&there, &size, gguf, "tokenizer_config.json"));
+        *out = there != NULL ? folder : NULL;
+        free(there);
+        return NULL;
+    }
     for (size_t i = 0; i < 3 && *out == NULL && folder != NULL && *folder != '\0' && st == NULL;
          i++) {
         char *path = NULL;

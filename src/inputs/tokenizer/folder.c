@@ -8,6 +8,8 @@
  * own path is read as `tokenizers` reads it, with only the names from the files beside it. */
 #include "base/base.h"
 #include "base/file.h"
+#include "formats/gguf.h"
+#include "gguf_files.h"
 #include "parts.h"
 #include "tokenizer_config.h"
 #include "ranks.h"
@@ -445,10 +447,30 @@ static sheaf_status *find_file(char **out, const char *folder)
     return st;
 }
 
+/* A GGUF file has what a folder has. */
+static sheaf_status *open_gguf(sheaf__tokenizer **out, const char *gguf)
+{
+    opening o = { 0 };
+    const char *name = "tokenizer.json";
+    sheaf_status *st = sheaf__gguf_file(&o.text, &o.size, gguf, name);
+    if (st == NULL && o.text == NULL)
+        st = sheaf__gguf_file(&o.text, &o.size, gguf, name = "tokenizer.model");
+    if (st == NULL && o.text == NULL)
+        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", gguf),
+                                           "keys of a tokenizer, tokenizer.ggml.tokens"),
+                            "the model's own tokenizer: --tokenizer FOLDER");
+    TRY(st, sheaf__tokenizer_config_read(&o.settings, gguf));
+    TRY(st, sheaf_in(open_text(out, &o, name, false), "%s", gguf));
+    release(&o);
+    return st;
+}
+
 sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
 {
-    char *file = NULL, *folder = NULL;
+    char *file = NULL, *folder = NULL, gguf[SHEAF_PATH_SIZE];
     opening o = { 0 };
+    if (sheaf__gguf_at(gguf, path) != NULL)
+        return open_gguf(out, gguf);
     const bool is_folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
     sheaf_status *st = is_folder ? find_file(&file, path) : sheaf__path_parent(&folder, path);
     const char *name = is_folder ? file : path;

@@ -82,6 +82,10 @@ sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
                                const sheaf__pattern *pattern, sheaf__behavior behavior,
                                bool invert);
 
+/* sheaf__split_pattern - of a step of kind sheaf__split or sheaf__digits; NULL: its matches are not
+ * kept as they are. */
+const sheaf__pattern *sheaf__split_pattern(const void *state);
+
 /* The scanner of a step that only divides by it; NULL: the step does something else. For steps of
  * kind sheaf__split, and of sheaf__byte_level_splitting with raw bytes: *nothing: it does not
  * divide. */

@@ -113,6 +113,11 @@ const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p)
     return p->scanner;
 }
 
+const char *sheaf__pattern_text(const sheaf__pattern *p)
+{
+    return p->text;
+}
+
 /* The text with stand-ins for characters that PCRE2 may not know; most texts have none. */
 static sheaf_status *begin_matches(sheaf__matches *m)
 {

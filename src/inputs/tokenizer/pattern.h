@@ -36,6 +36,7 @@ typedef struct sheaf__pattern sheaf__pattern;
 sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, bool literal);
 void sheaf__pattern_close(sheaf__pattern *p);
 const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p); /* NULL: PCRE2's */
+const char *sheaf__pattern_text(const sheaf__pattern *p);              /* as it was given */
 
 /* sheaf__oniguruma_check - SHEAF_E_UNSUPPORTED for a pattern of Oniguruma that PCRE2 reads
  * differently, with the place. */

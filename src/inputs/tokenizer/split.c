@@ -152,10 +152,17 @@ static sheaf_status *open_digits(void *state, sheaf_json_reader *r, sheaf__openi
 const sheaf__step_kind sheaf__digits = { "Digits",    "individual_digits", sizeof(splitting),
                                          open_digits, run_split,           close_split };
 
-const sheaf__scanner *sheaf__split_scanner(const void *state)
+const sheaf__pattern *sheaf__split_pattern(const void *state)
 {
     const splitting *s = state;
+    return s->behavior == SHEAF__ISOLATED || (s->behavior == SHEAF__REMOVED && s->invert)
+               ? s->pattern
+               : NULL;
+}
+
+const sheaf__scanner *sheaf__split_scanner(const void *state)
+{
     /* Its matches have no gaps: removing the text between them removes nothing. */
-    const bool all = s->behavior == SHEAF__ISOLATED || (s->behavior == SHEAF__REMOVED && s->invert);
-    return all ? sheaf__pattern_scanner(s->pattern) : NULL;
+    const sheaf__pattern *pattern = sheaf__split_pattern(state);
+    return pattern != NULL ? sheaf__pattern_scanner(pattern) : NULL;
 }

@@ -10,9 +10,9 @@
 typedef sheaf_tokenizer sheaf__tokenizer;
 
 /* sheaf__tokenizer_open - `path` is a folder (which of its files counts is decided as transformers
- * does), a tokenizer.json or a tokenizer.model. *out untouched on failure. Errors: SHEAF_E_IO;
- * SHEAF_E_FORMAT for an invalid tokenizer; SHEAF_E_UNSUPPORTED for an unknown part or option, by
- * its name; SHEAF_E_MEMORY. */
+ * does), a tokenizer.json, a tokenizer.model or a GGUF file. *out untouched on failure. Errors:
+ * SHEAF_E_IO; SHEAF_E_FORMAT for an invalid tokenizer; SHEAF_E_UNSUPPORTED for an unknown part or
+ * option, by its name; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path);
 void sheaf__tokenizer_close(sheaf__tokenizer *t); /* accepts NULL */
 

@@ -3,6 +3,8 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "formats/gguf.h"
+#include "inputs/tokenizer/gguf_files.h"
 
 const char *const sheaf__named_tokens[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token",
                                                         "sep_token", "pad_token", "cls_token",
@@ -17,11 +19,25 @@ void sheaf__tokenizer_config_release(sheaf__tokenizer_config *s)
     *s = (sheaf__tokenizer_config){ 0 };
 }
 
+/* What a GGUF file says as such a file. */
+static sheaf_status *load_made(json_t **out, const char *gguf, const char *name)
+{
+    char *text = NULL;
+    size_t size;
+    sheaf_status *st = sheaf__gguf_file(&text, &size, gguf, name);
+    if (text != NULL)
+        st = sheaf__json_parse(out, text, size);
+    free(text);
+    return st;
+}
+
 /* *out NULL: there is no such file. */
 static sheaf_status *load(json_t **out, const char *folder, const char *name)
 {
-    char *path = NULL;
+    char *path = NULL, gguf[SHEAF_PATH_SIZE];
     *out = NULL;
+    if (sheaf__gguf_at(gguf, folder) != NULL)
+        return load_made(out, gguf, name);
     sheaf_status *st = sheaf__path_join(&path, folder, name);
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
         st = sheaf__json_load(out, path);

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""gguf_live.py - files of `sheaf convert --to gguf` in llama.cpp (xllamacpp): the same greedy tokens as sheaf.
+
+A small random model of each family is written in each type, with an adapter where PEFT names its layers alike. llama.cpp
+runs with a float32 cache and without flash attention, on one thread. Its other types round activations too, so there the
+answer is sheaf's only as long as the two best tokens lie apart: the first token must agree in three types of four. Tokens
+are words, as llama.cpp's server reports no token that is a part of a character.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+
+import xllamacpp
+
+COMMON = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "vocab_size": 276, "max_position_embeddings": 256, "initializer_range": 0.06,
+          "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "rms_norm_eps": 1e-5, "torch_dtype": "float32"}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+GEMMA = {"architectures": None, "head_dim": 64, "tie_word_embeddings": True, "hidden_activation": "gelu_pytorch_tanh"}
+MODELS = {
+    "llama": {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+    "llama with rope of Llama 3": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_scaling": LLAMA3},
+    "llama, wide heads": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "head_dim": 96},
+    "mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None},
+    "qwen2, tied": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "tie_word_embeddings": True},
+    "qwen3": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
+    "qwen3_moe": {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 8,
+                  "num_experts_per_tok": 2, "moe_intermediate_size": 256, "norm_topk_prob": True, "head_dim": 64},
+    "mixtral": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 4,
+                "num_experts_per_tok": 2, "sliding_window": None},
+    "smollm3": {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], "tie_word_embeddings": True,
+                "no_rope_layer_interval": 4, "num_hidden_layers": 8},
+    "olmo2": {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"]},
+    "phi3": {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "sliding_window": None,
+             "original_max_position_embeddings": 256},
+    "phi3, long": {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "sliding_window": None,
+                   "max_position_embeddings": 1024, "original_max_position_embeddings": 256,
+                   "rope_scaling": {"type": "longrope", "short_factor": [1 + 0.02 * i for i in range(32)],
+                                    "long_factor": [2 + 0.1 * i for i in range(32)]}},
+    "llama, yarn": {"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+                    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}},
+    "llama, linear": {"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+                      "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+    "gemma": dict(GEMMA, model_type="gemma", architectures=["GemmaForCausalLM"]),
+    "gemma2": dict(GEMMA, model_type="gemma2", architectures=["Gemma2ForCausalLM"], query_pre_attn_scalar=64,
+                   sliding_window=16, attn_logit_softcapping=50.0, final_logit_softcapping=30.0),
+    "gemma3": dict(GEMMA, model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], query_pre_attn_scalar=64,
+                   sliding_window=16, rope_theta=1e6, rope_local_base_freq=1e4, num_hidden_layers=6),
+    "glm": {"model_type": "glm", "architectures": ["GlmForCausalLM"], "head_dim": 64, "attention_bias": True,
+            "partial_rotary_factor": 0.5},
+    "glm4": {"model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "head_dim": 64, "attention_bias": True,
+             "partial_rotary_factor": 0.5},
+}
+MINICPMV = {"MiniCPM-V 2.0": "minicpmv-2.0-tiny", "MiniCPM-V 2.5": "minicpmv-2.5-tiny", "MiniCPM-V 2.6": "minicpmv-tiny",
+            "MiniCPM-V 4.5": "minicpmv-4.5-tiny"}  # their text models
+TYPES = ["float32", "bfloat16", "float16", "q8_0", "q4_k_m"]
+PROMPT, TOKENS = [1, 20, 74, 150, 116, 20, 104, 26, 137, 227, 190, 231, 40, 99, 201, 17, 64, 33, 12, 250], 12
+failed = passed = 0
+
+
+def say(good, name, more=""):
+    global failed, passed
+    passed += good
+    failed += not good
+    print("%s - %s%s" % ("ok" if good else "not ok", name, ": " + more if more and not good else ""), flush=True)
+
+
+def sheaf(*words):
+    done = subprocess.run([args.sheaf, *words, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip())
+    return json.loads(done.stdout.splitlines()[0])
+
+
+def greedy(model, adapter=None):
+    words = ["generate", model, "--tokens", ",".join(map(str, PROMPT)), "--greedy", "--max-new", str(TOKENS), "--threads",
+             "1", "--dtype", "float32"]
+    return sheaf(*words, *(["--adapter", adapter] if adapter else []))["tokens"]
+
+
+def llama_cpp(path, adapter=None):
+    params = xllamacpp.CommonParams()
+    params.model.path = path
+    params.n_ctx = 256
+    params.n_parallel = 1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    params.warmup = False
+    params.verbosity = -1
+    if adapter:
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(adapter, 1.0)]
+    server = xllamacpp.Server(params)
+    answer = server.handle_completions({"prompt": PROMPT, "n_predict": TOKENS, "max_tokens": TOKENS, "temperature": 0,
+                                        "return_tokens": True, "n_probs": 1, "logprobs": 1, "cache_prompt": False})
+    return answer
+
+
+def tokens_of(answer):
+    if "tokens" in answer:
+        return answer["tokens"]
+    choice = answer["choices"][0]
+    if "tokens" in choice:
+        return choice["tokens"]
+    return [one["id"] for one in choice["logprobs"]["content"]]
+
+
+def agreed(path, want, name, adapter=None):
+    """How many tokens are sheaf's, from the first on; -1: the file did not load."""
+    try:
+        got = tokens_of(llama_cpp(path, adapter))
+    except Exception as wrong:  # of any kind
+        say(False, name, repr(wrong))
+        return -1
+    return next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+
+
+MARKS = ["<image>", "</image>", "<slice>", "</slice>", "<unk>", "<image_id>", "</image_id>"]
+
+
+def put_tokenizer(folder, pad, marks=()):
+    words = {pad: 0, "<s>": 1, "</s>": 2, "x": 3, "y": 4, "xy": 5}
+    words.update((marks[i - 6] if i - 6 < len(marks) else "w%d" % i, i) for i in range(6, COMMON["vocab_size"]))
+    special = [{"id": words[text], "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                "special": True} for text in (pad, "<s>", "</s>", *marks)]
+    with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as out:
+        json.dump({"version": "1.0", "added_tokens": special, "normalizer": None, "post_processor": None,
+                   "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+                   "decoder": {"type": "ByteLevel"},
+                   "model": {"type": "BPE", "vocab": words, "merges": [["x", "y"]]}}, out)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as out:
+        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
+                   "pad_token": pad}, out)
+
+
+def adapter(name, model, base, folder):
+    """One step of training makes it; a rate that changes the answer."""
+    run, path = os.path.join(folder, "run"), os.path.join(folder, "lora.gguf")
+    data = os.path.join(folder, "data.jsonl")
+    with open(data, "w", encoding="utf-8") as out:
+        out.write("".join(json.dumps({"text": "xyyx" * (4 + i)}) + "\n" for i in range(4)))
+    try:
+        sheaf("train", "--model", model, "--data", data, "--out", run, "--steps", "6", "--lr", "0.1", "--lora-targets",
+              "q_proj,k_proj,v_proj,o_proj" if "experts" in str(MODELS[name]) else "all-linear", "--lora-rank", "4", "--dtype",
+              "float32")
+        sheaf("convert", run, path, "--to", "gguf-lora")
+        want = greedy(model, os.path.join(run, "adapter"))
+        n = agreed(base, want, name + ", adapter", path)
+        say(n == TOKENS and want != greedy(model), name + ", adapter", "%d tokens of %d" % (n, TOKENS))
+        merged = os.path.join(folder, "merged.gguf")
+        sheaf("convert", run, merged, "--to", "gguf")
+        n = agreed(merged, want, name + ", merged run")
+        say(n == TOKENS, name + ", merged run", "%d tokens of %d" % (n, TOKENS))
+    except RuntimeError as wrong:
+        say(False, name + ", adapter", str(wrong))
+
+
+def config_of(name, folder):
+    """Of MiniCPM-V init's own, with more tokens and a tokenizer beside them."""
+    if name in MODELS:
+        return dict(COMMON, **MODELS[name])
+    sheaf("init", MINICPMV[name], os.path.join(folder, "plain"))
+    with open(os.path.join(folder, "plain", "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    del config["sheaf_tokenizer"]
+    return dict(config, vocab_size=COMMON["vocab_size"], bos_token_id=1, eos_token_id=2, pad_token_id=0,
+                initializer_range=0.1)
+
+
+def main():
+    for name in [*MODELS, *MINICPMV]:
+        folder = os.path.join(args.work, name.replace(" ", "-").replace(",", ""))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        config = os.path.join(folder, "config.json")
+        with open(config, "w", encoding="utf-8") as out:
+            json.dump(config_of(name, folder), out)
+        model = os.path.join(folder, "model")
+        try:
+            sheaf("init", config, model, "--seed", "7")
+            put_tokenizer(model, "<|endoftext|>" if name.startswith(("qwen", "Mini")) else "<pad>",
+                          () if name in MODELS else MARKS)
+            alike = {}
+            for kind in TYPES:
+                path = os.path.join(folder, kind + ".gguf")
+                sheaf("convert", model, path, "--to", "gguf", "--dtype", kind)
+                if kind != "float32" and name == "MiniCPM-V 2.0":
+                    continue  # sheaf does not read its architecture back
+                alike[kind] = agreed(path, greedy(model if kind == "float32" else path), "%s, %s" % (name, kind))
+            exact = alike.pop("float32")
+            say(exact == TOKENS, name + ", float32", "%d tokens of %d" % (exact, TOKENS))
+            say(sum(n > 0 for n in alike.values()) * 4 >= 3 * len(alike), name + ", other types", str(alike))
+            if name in MODELS:
+                adapter(name, model, os.path.join(folder, "float32.gguf"), folder)
+        except RuntimeError as wrong:
+            say(False, name, str(wrong))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sheaf", required=True)
+parser.add_argument("--work", required=True)
+args = parser.parse_args()
+os.makedirs(args.work, exist_ok=True)
+main()
+print("%d comparisons, %d failed" % (passed + failed, failed))

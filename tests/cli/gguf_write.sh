@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# sheaf convert --to gguf and gguf-lora: models, merged runs, adapters; what llama.cpp cannot have is refused.
+. "$(dirname "$0")/lib.sh"
+
+model=$llama/tiny_llama/hf
+families=$SHEAF_SOURCE_ROOT/tests/data/families
+here=$SHEAF_SOURCE_ROOT/tests/data/gguf
+
+# what is stored comes back
+for name in llama/tiny_llama llama/tiny_llama3rope llama/tiny_mistral llama/tiny_qwen2; do
+    runs "$name to GGUF" 0 'hf to gguf' convert "$golden/$name/hf" "$work/one.gguf" --to gguf
+    runs "$name and back" 0 'gguf to hf' convert "$work/one.gguf" "$work/back" --to hf
+    "$sheaf" diff "$golden/$name/hf" "$work/back" --json >"$work/diff" 2>&1
+    check "$name has every number it had" grep -q '"different": *0' "$work/diff"
+    rm -r "$work/one.gguf" "$work/back"
+done
+for name in mixtral olmo2 qwen3; do
+    runs "$name to GGUF" 0 'hf to gguf' convert "$families/$name/hf" "$work/one.gguf" --to gguf
+    runs "$name and back" 0 'gguf to hf' convert "$work/one.gguf" "$work/back" --to hf
+    "$sheaf" diff "$families/$name/hf" "$work/back" --json >"$work/diff" 2>&1
+    check "$name has every number it had" grep -q '"different": *0' "$work/diff"
+    rm -r "$work/one.gguf" "$work/back"
+done
+
+# bytes as tokens
+runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 3
+runs "to GGUF" 0 . convert "$work/bytes" "$work/bytes.gguf" --to gguf
+answer=(--prompt "hello é" --greedy --max-new 5 --threads 1 --json)
+"$sheaf" generate "$work/bytes" "${answer[@]}" 2>/dev/null | grep -o '"tokens":\[[0-9,]*\]' >"$work/a"
+"$sheaf" generate "$work/bytes.gguf" "${answer[@]}" 2>/dev/null | grep -o '"tokens":\[[0-9,]*\]' >"$work/b"
+check "there is an answer" test -s "$work/a"
+same "the same one" "$work/a" "$work/b"
+
+# types, threads, and what lies beside
+runs "blocks" 0 'weights quantised' convert "$here/tiny_qwen2/hf" "$work/q/q8.gguf" --to gguf --dtype q8_0 --modelfile
+check "a Modelfile names the file" grep -qx 'FROM ./q8.gguf' "$work/q/Modelfile"
+check "and what ends an answer" grep -qxF 'PARAMETER stop "<|im_end|>"' "$work/q/Modelfile"
+runs "which is not replaced" 2 'Modelfile.*nothing there' convert "$here/tiny_qwen2/hf" "$work/q/other.gguf" --to gguf --modelfile
+absent "and no other file is left" "$work/q/other.gguf"
+runs "smaller blocks where rows are short" 0 . convert "$here/tiny_qwen2/hf" "$work/q/k1.gguf" --to gguf --dtype q4_k_m --threads 1
+runs "on more threads" 0 . convert "$here/tiny_qwen2/hf" "$work/q/k3.gguf" --to gguf --dtype q4_k_m --threads 3
+same "the same bytes" "$work/q/k1.gguf" "$work/q/k3.gguf"
+
+# a run
+runs "a run" 0 . train --model "$model" --data "$llama/tiny_llama/fwd_inputs.safetensors" --out "$work/run" --steps 1 --micro-batch 1 --lr 0.01
+if [ -d "$work/run" ]; then
+    runs "its adapter" 0 'to gguf-lora' convert "$work/run" "$work/lora.gguf" --to gguf-lora
+    runs "and by the adapter's folder" 0 'to gguf-lora' convert "$work/run/adapter" "$work/lora2.gguf" --to gguf-lora --base "$model"
+    runs "the model with it" 0 'to gguf' convert "$work/run" "$work/merged.gguf" --to gguf
+    runs "as a merge of both" 0 . merge "$model" "$work/run/adapter" "$work/merged"
+    runs "is" 0 . convert "$work/merged" "$work/merged2.gguf" --to gguf
+    runs "the first as a folder" 0 . convert "$work/merged.gguf" "$work/m1" --to hf
+    runs "and the second" 0 . convert "$work/merged2.gguf" "$work/m2" --to hf
+    runs "the same model" 0 equal diff "$work/m1" "$work/m2"
+fi
+
+# whole or not there
+( trap '' XFSZ; ulimit -f 200; "$sheaf" convert "$model" "$work/full.gguf" --to gguf >"$work/stdout" 2>"$work/stderr" </dev/null ); got=$?
+check "no space: exit code 3" test $got -eq 3
+check "and nothing is left" test -z "$(ls -d "$work"/full.gguf* 2>/dev/null)"
+"$sheaf" convert "$model" "$work/want.gguf" --to gguf >/dev/null 2>&1
+for n in 1 2 3 5 8 13 21 34 55 89; do
+    rm -rf "$work"/k.gguf*
+    SHEAF_FAULT=any:$n:kill "$faulty" convert "$model" "$work/k.gguf" --to gguf >/dev/null 2>&1 </dev/null
+    [ ! -e "$work/k.gguf" ] || cmp -s "$work/k.gguf" "$work/want.gguf" || fail "killed at call $n" "half a file"
+done
+pass "killed at ten places: whole or nothing"
+runs "the next one sweeps" 0 . convert "$model" "$work/k2.gguf" --to gguf
+
+# refused
+runs "blocks are GGUF's" 2 'q8_0.*--to gguf' convert "$model" "$work/x" --to hf --dtype q8_0
+runs "and no others are" 2 '--quantize' convert "$model" "$work/x.gguf" --to gguf --quantize nf4
+runs "not both" 2 '--quantize' convert "$model" "$work/x.gguf" --to gguf --quantize nf4 --dtype q8_0
+runs "a Modelfile is for GGUF" 2 '--modelfile.*gguf' convert "$model" "$work/x" --to hf --modelfile
+runs "an adapter is no model" 2 'a PEFT adapter' convert "$model" "$work/x.gguf" --to gguf-lora
+runs "an adapter needs its base" 2 '--base' convert "$here/tiny_llama/peft_adapter" "$work/x.gguf" --to gguf-lora
+runs "factors have no blocks" 2 'float32, bfloat16 or float16' convert "$here/tiny_llama/peft_adapter" "$work/x.gguf" --to gguf-lora --config "$here/tiny_llama/hf/config.json" --dtype q8_0
+runs "layers that llama.cpp has otherwise" 3 'without rotary embedding' convert "$families/smollm3/hf" "$work/x.gguf" --to gguf
+runs "a family that it has not" 3 'a text model that llama.cpp has' convert "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen3_vl/hf" "$work/x.gguf" --to gguf
+mkdir "$work/folder"
+runs "DST is a file" 2 'name of a new file' convert "$model" "$work/folder" --to gguf
+cp -r "$model" "$work/split"
+cp "$here"/tiny_qwen2/hf/tokenizer* "$work/split"
+chmod -R u+w "$work/split"
+runs "a tokenizer whose way it knows" 0 . convert "$work/split" "$work/known.gguf" --to gguf
+sed -i 's/p{N}| ?/p{N}{1,2}| ?/' "$work/split/tokenizer.json"
+runs "texts divided as llama.cpp cannot" 3 'texts divided as' convert "$work/split" "$work/x.gguf" --to gguf
+absent "nothing is left of what was refused" "$work/x.gguf"
+
+finish

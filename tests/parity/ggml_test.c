@@ -1,0 +1,129 @@
+/* ggml_test.c - blocks of ggml's types: recorded bytes from recorded numbers, and recorded numbers
+ * from recorded bytes, bit for bit. */
+#include "tests/check.h"
+#include "tests/recordings.h"
+
+#include "base/base.h"
+#include "formats/safetensors.h"
+#include "ops/quant/ggml.h"
+
+static sheaf_safetensors *file;
+
+static void *read_whole(const char *name, const char *part, int64_t *bytes)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s%s", name, part);
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, full);
+    if (e == NULL)
+        return NULL;
+    void *data = malloc((size_t)e->bytes + 1);
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, data, e->bytes));
+    *bytes = e->bytes;
+    return data;
+}
+
+static void test_blocks__are_ggmls(void **state)
+{
+    int64_t size = 0, want_size = 0, values_size = 0;
+    float *x = read_whole("x", "", &size);
+    int read = 0, written = 0;
+    for (int type = 0; type < SHEAF__GGML_TYPES; type++) {
+        const sheaf__gguf_type_row *row = sheaf__gguf_type_at(type);
+        void *bytes = row->elements > 1 ? read_whole(row->name, ".bytes", &want_size) : NULL;
+        if (bytes == NULL)
+            continue;
+        float *values = read_whole(row->name, ".values", &values_size);
+        const int64_t n = size / 4;
+        assert_int_equal(values_size, size);
+        assert_int_equal(want_size, n / row->elements * row->bytes);
+        float *got = malloc((size_t)size);
+        sheaf__ggml_values(got, bytes, (sheaf__gguf_type)type, n);
+        CHECK_BYTES(row->name, got, values, (size_t)size);
+        read++;
+        if (sheaf__ggml_writes((sheaf__gguf_type)type)) {
+            void *made = malloc((size_t)want_size);
+            sheaf__ggml_blocks(made, x, (sheaf__gguf_type)type, n);
+            CHECK_BYTES(row->name, made, bytes, (size_t)want_size);
+            free(made);
+            written++;
+        }
+        free(got);
+        free(values);
+        free(bytes);
+    }
+    free(x);
+    assert_int_equal(read, 8);
+    assert_int_equal(written, 5);
+}
+
+/* Numbers as halves, recorded as integers. */
+static void test_halves__are_ggmls(void **state)
+{
+    static const struct {
+        const char *name;
+        sheaf__gguf_type type;
+    } rows[] = { { "half.f16", SHEAF__GGML_F16 }, { "half.bf16", SHEAF__GGML_BF16 } };
+    int64_t size = 0, other = 0;
+    float *x = read_whole("half.x", "", &size);
+    const int64_t n = size / 4;
+    uint16_t *got = malloc((size_t)n * 2);
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        int32_t *want = read_whole(rows[k].name, "", &other);
+        assert_int_equal(other, size);
+        sheaf__ggml_blocks(got, x, rows[k].type, n);
+        for (int64_t i = 0; i < n; i++)
+            if (x[i] == x[i] && got[i] != (uint16_t)want[i])
+                fail_msg("%s: %a gives %04x, wanted %04x", rows[k].name, (double)x[i], got[i],
+                         (unsigned)want[i] & 0xffff);
+        free(want);
+    }
+    free(got);
+    free(x);
+}
+
+/* Values of two types that no recording has, worked out by hand. */
+static void test_values__q2_k_and_q3_k_by_hand(void **state)
+{
+    uint8_t q2[84] = { 0 }, q3[110] = { 0 };
+    float y[256];
+    q2[0] = 0x35;      /* elements 0 to 15: s 5, n 3 */
+    q2[2] = 0x21;      /* 32 to 47: s 1, n 2 */
+    q2[16] = 0x0e;     /* element 0: 2; 32: 3 */
+    q2[80 + 1] = 0x38; /* d: 0.5 */
+    q2[82 + 1] = 0x3c; /* m: 1 */
+    sheaf__ggml_values(y, q2, SHEAF__GGML_Q2_K, 256);
+    assert_true(y[0] == 0.5f * 5 * 2 - 3 && y[1] == -3 && y[32] == 0.5f * 3 - 2 && y[33] == -2 &&
+                y[128] == 0);
+    q3[0] = 0x02;  /* the third bit of element 32 */
+    q3[32] = 0x06; /* element 0: 2; 32: 1 */
+    q3[96] = 0x07; /* s of elements 0 to 15: 7 and 16 twice, of 128 to 143: 0 */
+    q3[104] = 0x02;
+    q3[98] = 0x05;      /* of 32 to 47: 5 */
+    q3[108 + 1] = 0x3c; /* d: 1 */
+    sheaf__ggml_values(y, q3, SHEAF__GGML_Q3_K, 256);
+    assert_true(y[0] == (7 + 32 - 32) * (2 - 4) && y[32] == (5 - 32) * 1);
+    assert_true(y[1] == 7 * -4 && y[33] == (5 - 32) * -4 && y[128] == -32 * -4);
+}
+
+static int open_file(void **state)
+{
+    sheaf_status *st = sheaf__safetensors_open(&file, recording("gguf/blocks.safetensors"));
+    sheaf_status_free(st);
+    return st != NULL;
+}
+
+static int close_file(void **state)
+{
+    sheaf__safetensors_close(file);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks__are_ggmls),
+        cmocka_unit_test(test_halves__are_ggmls),
+        cmocka_unit_test(test_values__q2_k_and_q3_k_by_hand),
+    };
+    return cmocka_run_group_tests_name("parity/ggml", tests, open_file, close_file);
+}
