@@ -55,8 +55,8 @@ sheaf_status *sheaf__path_parent(char **out, const char *path);
 sheaf_status *sheaf__path_absolute(char **out, const char *path);
 /* sheaf__path_check_new - can something be made at `path`, where nothing is yet? For commands that
  * work long before they write: is the folder it is to lie in there, or with `parents`, which makes
- * those that are missing, the first of them that is, and may it be written? As the system says; what
- * only the attempt shows (a full disk) passes. Errors: SHEAF_E_IO that names that folder. */
+ * those that are missing, the first of them that is, and may it be written? As the system says;
+ * what only the attempt shows (a full disk) passes. Errors: SHEAF_E_IO that names that folder. */
 sheaf_status *sheaf__path_check_new(const char *path, bool parents);
 /* sheaf__path_relative - a whole path as it is called in `folder` (malloc'd): behind it, with ".."
  * where it lies elsewhere, unchanged where that is not known. Links in the part that both share
