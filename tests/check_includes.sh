@@ -13,8 +13,8 @@ cd "$1"
 awk '
 BEGIN {
     # The levels of the rooms; public headers belong to the room named beside them.
-    n = split("base 0 layout 1 schema 2 formats 2 ops 2 comm 2 catalog 3 tape 3 inputs 3 " \
-              "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 library 7.5 driver 7.8 cli 8", word, " ")
+    n = split("base 0 pages 1 layout 1 schema 2 formats 2 ops 2 comm 2 catalog 3 tape 3 inputs 3 " \
+              "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 report 7 library 7.5 driver 7.8 cli 8", word, " ")
     for (i = 1; i < n; i += 2)
         level[word[i]] = word[i + 1]
     # Rooms with parts: the levels of the parts among each other. What lies in the room itself is above them all.
@@ -30,7 +30,7 @@ BEGIN {
         if (split(word[i], at, "/") == 1)
             divided[word[i]] = 1
     }
-    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 text 0 dtype 1 cut 1 owner 1 source 1 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 machine 6 plan 7 recipe 7.5 sheaf 7.5", word, " ")
+    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 text 0 dtype 1 cut 1 owner 1 source 1 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 machine 6 plan 7 report 7.5 recipe 7.5 sheaf 7.5", word, " ")
     for (i = 1; i < n; i += 2)
         public[word[i]] = word[i + 1]
 }

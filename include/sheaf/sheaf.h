@@ -17,6 +17,7 @@
 #include "sheaf/plan.h"
 #include "sheaf/progress.h"
 #include "sheaf/recipe.h"
+#include "sheaf/report.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 #include "sheaf/status.h"

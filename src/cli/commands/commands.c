@@ -28,5 +28,7 @@ const cli_command cli_commands[] = {
     { "info", "what a folder or file holds", cmd_info_usage, cmd_info, 0, -1, false },
     { "diff", "compare two models, adapters or checkpoints", cmd_diff_usage, cmd_diff, 2, 2,
       false },
+    { "report", "a page about runs of training, for a browser", cmd_report_usage, cmd_report, 1, -1,
+      false },
     { 0 },
 };

@@ -1,0 +1,27 @@
+#!/bin/sh
+# embed.sh - a program of the build: the C source that has the bytes of files, for pages.h.
+#
+#   embed.sh OUT.c FILE...
+set -eu
+out=$1
+shift
+{
+    echo '/* Written by embed.sh. */'
+    echo '#include "pages/pages.h"'
+    n=0
+    for file in "$@"; do
+        echo "static const unsigned char data_$n[] = {"
+        od -An -v -tu1 "$file" | sed 's/  */,/g; s/^,//; s/$/,/'
+        echo '0 };'
+        n=$((n + 1))
+    done
+    echo 'const sheaf__page sheaf__pages[] = {'
+    n=0
+    for file in "$@"; do
+        echo "    { \"${file##*/}\", (const char *)data_$n, sizeof data_$n - 1 },"
+        n=$((n + 1))
+    done
+    echo '    { 0 },'
+    echo '};'
+} >"$out.new"
+mv "$out.new" "$out"
