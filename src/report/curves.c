@@ -8,9 +8,9 @@
 #include "base/json.h"
 #include "report/lines.h"
 
-static const char *const names[SHEAF__CURVES] = { "loss", "grad_norm", "lr",       "tokens",
-                                                  "seconds", "compute", "wait",    "exchange",
-                                                  "read",  "save",     "sent",     "memory" };
+static const char *const names[SHEAF__CURVES] = { "loss",    "grad_norm", "lr",   "tokens",
+                                                  "seconds", "compute",   "wait", "exchange",
+                                                  "read",    "save",      "sent", "memory" };
 
 const char *sheaf__curve_name(sheaf__curve curve)
 {
@@ -124,7 +124,8 @@ static void add_rank(sheaf__curve_rank *to, const json_t *rank, int ranks)
     to->received += amount(rank, "received");
     to->memory = fmax(to->memory, amount(rank, "memory"));
     to->process = fmax(to->process, amount(rank, "process"));
-    const json_t *kinds = json_object_get(rank, "kinds"), *sent_to = json_object_get(rank, "sent_to");
+    const json_t *kinds = json_object_get(rank, "kinds"),
+                 *sent_to = json_object_get(rank, "sent_to");
     for (int k = 0; k < SHEAF_MEM_KINDS && json_is_object(kinds); k++)
         to->kind[k] = amount(kinds, sheaf__memory_key((sheaf_memory)k));
     for (int r = 0; r < ranks && json_is_array(sent_to); r++) {

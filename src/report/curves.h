@@ -45,10 +45,10 @@ typedef struct sheaf__curve_rank {
     double compute, wait, exchange, read, save; /* seconds in all */
     double products, attention, transfers;      /* seconds of those steps that were timed */
     int64_t timed;
-    double sent, received;      /* bytes in all */
-    double memory, process;     /* bytes at most */
+    double sent, received;        /* bytes in all */
+    double memory, process;       /* bytes at most */
     double kind[SHEAF_MEM_KINDS]; /* bytes as its memory was reached */
-    double *sent_to;            /* [ranks] */
+    double *sent_to;              /* [ranks] */
 } sheaf__curve_rank;
 
 typedef struct sheaf__curve_evaluation {

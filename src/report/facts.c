@@ -184,9 +184,9 @@ static sheaf_status *put_settings(facts *f)
     size_t size = 0;
     sheaf_status *st = NULL;
     if (sheaf__path_has(f->path, "settings", SHEAF_PATH_NONE))
-        st = only_odd(f, sheaf__file_read_all(&text, &size,
-                                              sheaf__path_in(path, f->path, "settings"),
-                                              MOST_SETTINGS));
+        st = only_odd(f,
+                      sheaf__file_read_all(&text, &size, sheaf__path_in(path, f->path, "settings"),
+                                           MOST_SETTINGS));
     sheaf__json_open(f->json, "settings", '[');
     for (char *line = text == NULL ? NULL : strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {
@@ -302,9 +302,9 @@ static sheaf_status *put_run(facts *f, const sheaf__curves *curves)
     sheaf_status *st = put_starts(f, &steps);
     TRY(st, put_settings(f));
     sheaf__json_put_text(j, "state",
-                         running                                  ? "running"
+                         running                                   ? "running"
                          : steps > 0 && curves->last_step >= steps ? "done"
-                                                                  : "not running");
+                                                                   : "not running");
     sheaf__json_put_int(j, "steps", steps);
     sheaf__json_put_int(j, "last_step", curves->last_step);
     put_number(j, "tokens", curves->tokens);
@@ -337,9 +337,10 @@ sheaf_status *sheaf__report_facts(sheaf_json_writer *json, const char *path,
     if (!is_run(path)) {
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                                           "the folder of a run, the --out of sheaf train");
-        return sheaf_try_this(sheaf_found(st, sheaf__path_kind(path) == SHEAF_PATH_DIR
-                                                  ? "a folder without metrics.jsonl"
-                                                  : "%s",
+        return sheaf_try_this(sheaf_found(st,
+                                          sheaf__path_kind(path) == SHEAF_PATH_DIR
+                                              ? "a folder without metrics.jsonl"
+                                              : "%s",
                                           sheaf__path_what(path)),
                               "sheaf info says what is there");
     }
