@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# A page about runs: it has their numbers, and nothing that a run's files say becomes a part of the page itself.
+. "$(dirname "$0")/lib.sh"
+
+run=$SHEAF_SOURCE_ROOT/tests/data/runs/version2
+steps=$(grep -c '"loss"' "$run/metrics.jsonl")
+runs "a page of a run" 0 'page.html: 1 run' report "$run" -o "$work/page.html"
+check "is whole" grep -q '</html>' "$work/page.html"
+check "and needs nothing else" sh -c "! grep -oE '(src|href)=\"[^\"]*\"' '$work/page.html' | grep -vE '\"(#charts|data:,)\"'"
+runs "its numbers as JSON" 0 '"points": [{]"step": \[1]' report "$run" --json
+check "have each step" grep -q "\"last_step\": $steps," "$work/stdout"
+runs "several runs" 0 '2 runs' report "$run" "$run" -o "$work/page.html"
+runs "no page and no JSON" 2 'expected: --out FILE' report "$run"
+mkdir "$work/empty"
+runs "no run" 2 'expected: the folder of a run.*found: +a folder without metrics' report "$work/empty" -o "$work/none.html"
+runs "nothing at all" 2 'expected: the folder of a run' report "$work/nowhere" -o "$work/none.html"
+absent "leaves no page" "$work/none.html"
+
+# A folder by whoever likes to: names and texts that would be HTML, and lines that are none of a run.
+evil='</script><script>document.title="broken"</script><img src=x onerror=alert(1)>&amp;'
+bad=$work/'<img src=x onerror=alert(1)>'
+mkdir "$bad"
+printf 'model: %s\ndata: x\n%s: 1\n' "$evil" "$evil" >"$bad/settings"
+printf '{"runs": [{"started": "%s", "host": "%s", "steps": -4, "command": ["%s", 7]}, 3]}' '</script>' "<b>x</b>" '<!--' >"$bad/run.json"
+{
+    printf '{"step": 1, "loss": 2.5, "lr": "x", "tokens": 1e308, "tokens_per_s": 1e-308, "ranks": [1, {"sent": -4, "kinds": [], "sent_to": {}}]}\n'
+    printf '{"step": 2, "loss": null, "grad_norm": 1, "ranks": {}}\n{"step": 2, "loss": 1}\n[]\n\n\001\n{"eval_loss": 1}\n'
+    head -c 5000000 /dev/zero | tr '\0' '['
+    printf '\n{"step": 3, "eval_loss": 1.5, "eval_accuracy": null, "eval_tokens": "many"}\n{"step": 4, "loss": 1.25}\n{"step": 5, "lo'
+} >"$bad/metrics.jsonl"
+runs "a hostile run is shown" 0 'line 3: a step before.*line 4: neither.*line 5: no JSON.*line 8: too long: left out.*last line is cut off' report "$bad" -o "$work/page.html"
+check "its texts end no script" test "$(grep -o '</script>' "$work/page.html" | wc -l)" -eq 2
+check "and begin no element" sh -c "! grep -qE '<img|<b>|<!--' '$work/page.html'"
+runs "its good lines are in" 0 '"loss": \[2.5, null, 1.25\]' report "$bad" --json
+
+# A long run is thinned, and says by how much.
+mkdir "$work/long"
+awk 'BEGIN { for (i = 1; i <= 5000; i++) printf "{\"step\": %d, \"loss\": %d, \"tokens\": 10, \"tokens_per_s\": 100}\n", i, i }' >"$work/long/metrics.jsonl"
+runs "a long run" 0 '"last_step": 5000, "tokens": 50000, "seconds": 500,.*"merged": 4, "points": [{]"step": \[4, 8, .*4996, 5000\], "loss": \[2.5, 6.5, .*"lowest": \[1, 5, .*"highest": \[4, 8, ' report "$work/long" --json
+finish
