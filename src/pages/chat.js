@@ -1,1 +1,241 @@
+/* chat.js - a conversation with the server that this page came from. What a model or a person writes
+ * is only ever put into text nodes. Conversations stay in this browser. */
 "use strict";
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const KEPT = "sheaf conversations", MOST_KEPT = 50;
+  const el = (tag, attributes, ...children) => {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {}))
+      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+    node.append(...children.filter((child) => child !== null));
+    return node;
+  };
+  const say = (text) => { byId("said").textContent = text; };
+
+  // ---- conversations: [{id, turns: [{text, pictures, answers: [{model, text, end}]}]}] ----
+
+  let all = [], now = null, pictures = [], running = null, token = "";
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEPT) || "[]");
+    all = Array.isArray(kept) ? kept.filter((c) => c && Array.isArray(c.turns)) : [];
+  } catch (e) { all = []; }
+  try { token = sessionStorage.getItem("sheaf token") || ""; } catch (e) { token = ""; }
+  function keep() {
+    all = all.filter((c) => c.turns.length > 0 || c === now).slice(0, MOST_KEPT);
+    for (let few = all; few.length > 0; few = few.slice(0, -1)) {
+      try { localStorage.setItem(KEPT, JSON.stringify(few)); return; } catch (e) { /* full: the oldest goes */ }
+    }
+    try { localStorage.removeItem(KEPT); } catch (e) { /* none is kept here */ }
+  }
+  function begin() {
+    now = { id: Date.now(), turns: [] };
+    all.unshift(now);
+    drawAll();
+  }
+  const nameOf = (c) => (c.turns.length > 0 ? c.turns[0].text.slice(0, 60) || "a picture" : "New");
+  function drawHistory() {
+    byId("history").replaceChildren(...all.map((c) => el("li", {},
+      el("button", { type: "button", "aria-current": c === now ? "true" : null, onclick: () => { if (!running) { now = c; drawAll(); } } }, nameOf(c)),
+      el("button", { type: "button", "aria-label": `Delete: ${nameOf(c)}`, onclick: () => { if (running) return; all = all.filter((x) => x !== c); if (c === now) begin(); keep(); drawAll(); } }, "×"))));
+  }
+
+  // ---- turns ----
+
+  /* Code between lines of ``` stands in a box; all else is as the model wrote it. */
+  function put(node, text) {
+    node.replaceChildren(...text.split(/^```[^\n]*\n?/m).map((part, i) => (i % 2 === 1 ? el("pre", { tabindex: "0", "aria-label": "Code" }, part) : document.createTextNode(part))));
+  }
+  function answerNode(turn, answer, n) {
+    const text = el("div", { class: "text" }), doing = el("div", { class: "doing" });
+    const node = el("article", {}, el("h2", {}, answer.model), text, doing);
+    answer.show = () => {
+      put(text, answer.text);
+      doing.replaceChildren(...(answer.end === "" ? [el("span", {}, "writing …")] : [
+        el("button", { type: "button", onclick: () => copy(answer.text) }, "Copy"),
+        el("button", { type: "button", onclick: () => retry(n) }, "Retry"),
+        el("span", {}, answer.end === "stop" ? "" : answer.end === "length" ? "ended at the most tokens" : answer.end)]));
+    };
+    answer.show();
+    return node;
+  }
+  function turnNode(turn, n) {
+    return el("section", { class: "turn", "aria-label": `Turn ${n + 1}` },
+      el("div", { class: "asked" }, el("h2", {}, "You"),
+        turn.pictures.length ? el("ul", { class: "shown" }, ...turn.pictures.map((src, i) => el("li", {}, el("img", { src, alt: `Picture ${i + 1} of the question` })))) : null,
+        el("p", { class: "text" }, turn.text),
+        el("div", { class: "doing" }, el("button", { type: "button", onclick: () => edit(n) }, "Edit"), el("button", { type: "button", onclick: () => copy(turn.text) }, "Copy"))),
+      el("div", { class: "answers" }, ...turn.answers.map((answer) => answerNode(turn, answer, n))));
+  }
+  function drawAll() {
+    byId("turns").replaceChildren(...(now.turns.length ? now.turns.map(turnNode) : [el("p", { class: "empty" }, "Nothing was asked yet. Conversations stay in this browser.")]));
+    byId("turns").scrollTop = byId("turns").scrollHeight;
+    drawHistory();
+  }
+  async function copy(text) {
+    try { await navigator.clipboard.writeText(text); say("Copied."); } catch (e) { fail("The browser does not let this page copy."); }
+  }
+  /* The question returns to the field; it and what came after it leave the conversation. */
+  function edit(n) {
+    if (running) return;
+    const turn = now.turns[n];
+    now.turns.length = n;
+    byId("question").value = turn.text;
+    pictures = turn.pictures;
+    drawPictures(); drawAll(); keep();
+    byId("question").focus();
+  }
+  function retry(n) {
+    if (running) return;
+    const turn = now.turns[n];
+    now.turns.length = n;
+    ask(turn.text, turn.pictures);
+  }
+
+  // ---- pictures ----
+
+  function drawPictures() {
+    byId("pictures").replaceChildren(...pictures.map((src, i) => el("li", {}, el("img", { src, alt: `Picture ${i + 1}` }),
+      el("button", { type: "button", "aria-label": `Remove picture ${i + 1}`, onclick: () => { pictures = pictures.filter((_, k) => k !== i); drawPictures(); } }, "Remove"))));
+  }
+  function addFiles(files) {
+    for (const file of files) {
+      if (!file.type.startsWith("image/")) continue;
+      const reader = new FileReader();
+      reader.onload = () => { pictures = [...pictures, reader.result]; drawPictures(); say("A picture was added."); };
+      reader.onerror = () => fail(`${file.name} cannot be read.`);
+      reader.readAsDataURL(file);
+    }
+  }
+
+  // ---- the server ----
+
+  function fail(text) {
+    byId("failed").textContent = text;
+    byId("failed").hidden = text === "";
+  }
+  const headers = () => (token === "" ? {} : { Authorization: `Bearer ${token}` });
+  /* The server's own words, as text. */
+  async function wordsOf(answer) {
+    try {
+      const said = (await answer.json()).error;
+      return said && said.message ? String(said.message) : `The server answers ${answer.status}.`;
+    } catch (e) { return `The server answers ${answer.status}.`; }
+  }
+  function needToken(answer) {
+    if (answer.status !== 401 && answer.status !== 403) return false;
+    byId("access").hidden = false;
+    byId("token").focus();
+    return true;
+  }
+  async function loadModels() {
+    try {
+      const answer = await fetch("v1/models", { headers: headers() });
+      if (needToken(answer)) return;
+      if (!answer.ok) { fail(await wordsOf(answer)); return; }
+      const names = (await answer.json()).data.map((m) => String(m.id)), option = (name) => el("option", { value: name }, name);
+      byId("access").hidden = true;
+      byId("model").replaceChildren(...names.map(option));
+      byId("beside").replaceChildren(el("option", { value: "" }, "none"), ...names.map(option));
+      fail("");
+    } catch (e) { fail("The server does not answer. Is sheaf serve still running?"); }
+  }
+  function messagesFor(model, upTo) {
+    const messages = [];
+    for (const turn of now.turns.slice(0, upTo + 1)) {
+      messages.push({ role: "user", content: turn.pictures.length === 0 ? turn.text : [...turn.pictures.map((url) => ({ type: "image_url", image_url: { url } })), { type: "text", text: turn.text }] });
+      const answer = turn.answers.find((a) => a.model === model) || turn.answers[0];
+      if (turn !== now.turns[upTo] && answer) messages.push({ role: "assistant", content: answer.text });
+    }
+    return messages;
+  }
+  /* Answers as server-sent events: lines "data: JSON", at the end "data: [DONE]". */
+  async function stream(answer, upTo, signal) {
+    const request = { model: answer.model, messages: messagesFor(answer.model, upTo), stream: true,
+      temperature: Number(byId("temperature").value) || 0, max_tokens: Math.max(1, Number(byId("most").value) || 512) };
+    const reply = await fetch("v1/chat/completions", { method: "POST", signal, headers: { "Content-Type": "application/json", ...headers() }, body: JSON.stringify(request) });
+    if (!reply.ok) { needToken(reply); throw new Error(await wordsOf(reply)); }
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "", end = "the server ended the answer early";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) {
+        if (!line.startsWith("data:")) continue;
+        const data = line.slice(5).trim();
+        if (data === "" || data === "[DONE]") continue;
+        const piece = JSON.parse(data);
+        if (piece.error) throw new Error(String(piece.error.message));
+        const choice = piece.choices && piece.choices[0];
+        if (!choice) continue;
+        if (choice.delta && choice.delta.content) answer.text += choice.delta.content;
+        if (choice.finish_reason) end = choice.finish_reason;
+      }
+      const box = byId("turns"), below = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+      answer.show();
+      if (below) box.scrollTop = box.scrollHeight;
+    }
+    answer.end = end;
+  }
+  async function ask(text, asked) {
+    const models = [byId("model").value, byId("beside").value].filter((m, i) => m !== "" && (i === 0 || m !== byId("model").value));
+    if (models.length === 0) { await loadModels(); return; }
+    const turn = { text, pictures: asked, answers: models.map((model) => ({ model, text: "", end: "" })) };
+    now.turns.push(turn);
+    all = [now, ...all.filter((c) => c !== now)];
+    running = new AbortController();
+    byId("stop").disabled = false;
+    byId("send").disabled = true;
+    fail("");
+    drawAll();
+    say("The answer is being written.");
+    await Promise.all(turn.answers.map(async (answer) => {
+      try { await stream(answer, now.turns.length - 1, running.signal); } catch (e) {
+        answer.end = running.signal.aborted ? "stopped" : "failed";
+        if (!running.signal.aborted) fail(e instanceof TypeError ? "The server does not answer. Is sheaf serve still running?" : e.message);
+      }
+      answer.show();
+    }));
+    running = null;
+    byId("stop").disabled = true;
+    byId("send").disabled = false;
+    say(turn.answers.map((a) => `${models.length > 1 ? `${a.model}: ` : ""}${a.text}`).join(" "));
+    drawHistory(); keep();
+    byId("question").focus();
+  }
+
+  // ---- the page ----
+
+  byId("ask").addEventListener("submit", (e) => {
+    e.preventDefault();
+    const text = byId("question").value.trim();
+    if (running || (text === "" && pictures.length === 0)) return;
+    const asked = pictures;
+    byId("question").value = "";
+    pictures = [];
+    drawPictures();
+    ask(text, asked);
+  });
+  byId("question").addEventListener("keydown", (e) => {
+    if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); byId("ask").requestSubmit(); }
+  });
+  document.addEventListener("keydown", (e) => { if (e.key === "Escape" && running) running.abort(); });
+  byId("stop").addEventListener("click", () => { if (running) running.abort(); });
+  byId("new").addEventListener("click", () => { if (!running) { begin(); byId("question").focus(); } });
+  byId("file").addEventListener("change", (e) => { addFiles(e.target.files); e.target.value = ""; });
+  document.addEventListener("paste", (e) => { if (e.clipboardData && e.clipboardData.files.length > 0) { e.preventDefault(); addFiles(e.clipboardData.files); } });
+  document.addEventListener("dragover", (e) => { e.preventDefault(); byId("ask").classList.add("over"); });
+  document.addEventListener("dragleave", () => byId("ask").classList.remove("over"));
+  document.addEventListener("drop", (e) => { e.preventDefault(); byId("ask").classList.remove("over"); addFiles(e.dataTransfer.files); });
+  byId("access").addEventListener("submit", (e) => {
+    e.preventDefault();
+    token = byId("token").value;
+    try { sessionStorage.setItem("sheaf token", token); } catch (error) { /* asked for again, then */ }
+    loadModels();
+  });
+  begin();
+  loadModels();
+})();
