@@ -16,6 +16,10 @@ runs "no run" 2 'expected: the folder of a run.*found: +a folder without metrics
 runs "nothing at all" 2 'expected: the folder of a run' report "$work/nowhere" -o "$work/none.html"
 absent "leaves no page" "$work/none.html"
 
+# Text is only ever a text node, in the other page too, whose server allows no script in the page itself.
+check "no page writes HTML" sh -c "! grep -nE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|eval\(|new Function' '$SHEAF_SOURCE_ROOT'/src/pages/*.js"
+check "the page of a conversation has no script or style of its own" sh -c "! grep -nE '<style|style=|<script>| on[a-z]+=' '$SHEAF_SOURCE_ROOT/src/pages/chat.html'"
+
 # A folder by whoever likes to: names and texts that would be HTML, and lines that are none of a run.
 evil='</script><script>document.title="broken"</script><img src=x onerror=alert(1)>&amp;'
 bad=$work/'<img src=x onerror=alert(1)>'

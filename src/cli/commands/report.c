@@ -45,8 +45,10 @@ int cmd_report(cli *cli, int argc, char **argv)
     }
     if (st == NULL && cli->json) {
         st = sheaf_report_json(&text, &how);
-        if (st == NULL)
-            fprintf(cli->out, "%s\n", text);
+        if (st == NULL) {
+            fputs(text, cli->out);
+            fputc('\n', cli->out);
+        }
         free(text);
     }
     return driver_report(cli, st);
