@@ -41,4 +41,11 @@ runs "its good lines are in" 0 '"loss": \[2.5, null, 1.25\]' report "$bad" --jso
 mkdir "$work/long"
 awk 'BEGIN { for (i = 1; i <= 5000; i++) printf "{\"step\": %d, \"loss\": %d, \"tokens\": 10, \"tokens_per_s\": 100}\n", i, i }' >"$work/long/metrics.jsonl"
 runs "a long run" 0 '"last_step": 5000, "tokens": 50000, "seconds": 500,.*"merged": 4, "points": [{]"step": \[4, 8, .*4996, 5000\], "loss": \[2.5, 6.5, .*"lowest": \[1, 5, .*"highest": \[4, 8, ' report "$work/long" --json
+# The same in a terminal, or a pipe, where a picture is drawn once.
+runs "watch draws a run" 0 '^long: not running, step 5000 +loss 4998 +100 tokens/s +4998 [|] +[*]+ .*[|][*]+ $' watch "$work/long"
+check "within 80 columns" sh -c "! grep -qE '.{81}' '$work/stdout'"
+runs "a hostile run too" 0 '[|] *[*] ' watch "$bad"
+check "with plain text" sh -c "! LC_ALL=C grep -q '[^ -~]' '$work/stdout'"
+runs "no run to watch" 2 'expected: the folder of a run' watch "$work/empty"
+runs "watch has no JSON" 2 'try: +sheaf report RUN --json' watch "$work/long" --json
 finish

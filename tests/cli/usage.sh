@@ -6,7 +6,7 @@ runs "no argument is wrong usage and shows the commands" 2 'train.*generate|gene
 runs "help lists the commands" 0 'train' help
 runs "--help does the same" 0 'train' --help
 runs "--version names the program and its contract" 0 'sheaf 0\.[0-9]+\.[0-9]+' --version
-for command in report info verify convert merge diff init plan train eval generate render translate; do
+for command in report watch info verify convert merge diff init plan train eval generate render translate; do
     runs "$command --help shows its usage" 0 "usage: sheaf $command" "$command" --help
 done
 runs "a model that is none built in is told what there is" 2 'minicpmv-tiny' init nosuch "$work/none"

@@ -30,5 +30,7 @@ const cli_command cli_commands[] = {
       false },
     { "report", "a page about runs of training, for a browser", cmd_report_usage, cmd_report, 1, -1,
       false },
+    { "watch", "the loss of a run as text, while it goes on", cmd_watch_usage, cmd_watch, 1, 1,
+      false },
     { 0 },
 };

@@ -9,7 +9,8 @@ int cmd_init(cli *cli, int argc, char **argv);
 void cmd_init_names(sheaf_text *to); /* the small models of the families, a line each */
 int cmd_merge(cli *cli, int argc, char **argv);
 int cmd_report(cli *cli, int argc, char **argv);
-extern const char cmd_report_usage[];
+int cmd_watch(cli *cli, int argc, char **argv);
+extern const char cmd_report_usage[], cmd_watch_usage[];
 
 int cmd_render(cli *cli, int argc, char **argv);
 int cmd_translate(cli *cli, int argc, char **argv);
