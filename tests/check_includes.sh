@@ -14,7 +14,7 @@ awk '
 BEGIN {
     # The levels of the rooms; public headers belong to the room named beside them.
     n = split("base 0 pages 1 layout 1 schema 2 formats 2 ops 2 comm 2 catalog 3 tape 3 inputs 3 " \
-              "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 report 7 library 7.5 driver 7.8 cli 8", word, " ")
+              "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 report 7 library 7.5 driver 7.8 serve 7.8 cli 8", word, " ")
     for (i = 1; i < n; i += 2)
         level[word[i]] = word[i + 1]
     # Rooms with parts: the levels of the parts among each other. What lies in the room itself is above them all.
@@ -92,8 +92,8 @@ FNR == 1 {
              part_level[part_of(target)] + 0 >= part_level[my_part] + 0)
         complain(part_level[part_of(target)] + 0 == part_level[my_part] + 0 ? "includes another part sideways" : "includes a part upwards")
     if (room == "cli" && !is_test && nparts > 1 && part[1] != "cli" && part[1] != "sheaf" && part[1] != "base" &&
-        part[1] != "driver")
-        complain("the command calls public headers, the driver and base only")
+        part[1] != "driver" && part[1] != "serve")
+        complain("the command calls public headers, the driver, the server and base only")
     if (!is_test && FILENAME ~ /\.c$/)
         includes[FILENAME] = includes[FILENAME] " " (nparts == 1 ? folder target : target)
     lines++

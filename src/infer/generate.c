@@ -2,11 +2,10 @@
 #include "comm/activity.h"
 #include "infer/batch_images.h"
 #include "infer/batch_rows.h"
+#include "infer/next_token.h"
 #include "infer/prefix_cache.h"
 #include "models/rope.h"
 #include "ops/tensor/tensor.h"
-
-#include <math.h>
 
 #include "base/base.h"
 
@@ -31,101 +30,25 @@ typedef struct batch {
     int32_t *pick;               /* [n] the host's */
     sheaf__batch_images image;
     bool *done;
-    int64_t *history;                /* scratch of one sequence's ids */
-    float *scratch;                  /* of sampling */
+    sheaf__chooser chooser;
     sheaf__image_cache *image_cache; /* of the options, where there is one prompt */
 } batch;
 
-static bool stops(const sheaf__generate_options *o, bool laid_out, int64_t id)
-{
-    for (int i = 0; i < o->nstop + (laid_out ? o->nturn : 0); i++)
-        if (o->stop[i] == id)
-            return true;
-    return false;
-}
-
-/* Of the last token. */
-static void note_logprob(const batch *b, sheaf__continuation *out, const float *logits)
-{
-    const int64_t best = b->options->best, at = out->n - 1;
-    float max;
-    const float sum = sheaf__sampling_log_sum(&max, logits, b->model->schema->config.vocab);
-    int32_t *ids = out->best_ids + at * best;
-    out->logprob[at] = logits[out->ids[at]] - max - sum;
-    sheaf__sampling_best(ids, best, logits, b->model->schema->config.vocab);
-    for (int64_t i = 0; i < best; i++)
-        out->best_logprob[at * best + i] = logits[ids[i]] - max - sum;
-}
-
-/* Does the sequence end with its last token? */
-static bool ends(const batch *b, int64_t which, sheaf__continuation *out)
-{
-    const sheaf__generate_options *o = b->options;
-    const bool token = stops(o, b->prompt[which].laid_out, out->ids[out->n - 1]);
-    out->ending = token ? SHEAF_ENDS_TOKEN : SHEAF_ENDS_LENGTH;
-    if (o->heard != NULL && o->heard(o->listener, which, out) && !token)
-        out->ending = SHEAF_ENDS_TEXT;
-    return out->ending != SHEAF_ENDS_LENGTH || out->n == o->max_new ||
-           (o->max_length > 0 && b->prompt[which].n + out->n >= o->max_length);
-}
-
-static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *logits, int64_t vocab)
-{
-    int64_t id = 0;
-    while (id < vocab - 1 && isfinite(logits[id]))
-        id++;
-    sheaf_status *st =
-        sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)prompt, (long long)token);
-    return sheaf_try_this(
-        sheaf_found(sheaf_expected(st, "logits that are numbers"), "%s for id %lld",
-                    isnan(logits[id]) ? "nan"
-                    : logits[id] < 0  ? "-inf"
-                                      : "inf",
-                    (long long)id),
-        "a weight is not finite, or overflows in the type it is computed in: sheaf verify "
-        "counts such numbers of each tensor, and --dtype float32 holds the largest");
-}
-
-/* The sampler changes a copy: other readers may need the head's block. */
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
                           const float *logits)
 {
     batch *b = self;
-    const int64_t vocab = b->model->schema->config.vocab;
     for (int64_t i = 0; i < n; i++) {
         const int64_t which = b->first + row0 + i;
-        sheaf__continuation *out = &b->out[which];
         if (b->done[row0 + i])
             continue;
-        /* infinity gives no probability */
-        if (!sheaf__is_finite(logits + i * vocab, vocab, SHEAF_F32))
-            return not_numbers(which + 1, out->n + 1, logits + i * vocab, vocab);
-        int64_t known = 0;
-        for (int64_t j = 0; j < b->prompt[which].n; j++)
-            b->history[known++] = b->prompt[which].ids[j];
-        for (int64_t j = 0; j < out->n; j++)
-            b->history[known++] = out->ids[j];
-        memcpy(b->scratch, logits + i * vocab, (size_t)vocab * sizeof(float));
-        const int64_t prompt =
-            b->options->sampling.sat ? b->prompt[which].n : 0; /* SAT penalises only new tokens */
-        const int64_t id = sheaf__sampling_next(
-            b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
-            (uint64_t)(b->options->number + which), (uint64_t)out->n, b->scratch + vocab);
-        if (id < 0)
-            return not_numbers(which + 1, out->n + 1, logits + i * vocab, vocab);
-        out->ids[out->n++] = (int32_t)id;
-        if (out->logprob != NULL)
-            note_logprob(b, out, logits + i * vocab);
-        b->done[row0 + i] = ends(b, which, out);
+        sheaf_status *st =
+            sheaf__next_token(&b->done[row0 + i], &b->out[which], &b->chooser, b->options,
+                              &b->prompt[which], which, logits + i * b->chooser.vocab);
+        if (st != NULL)
+            return st;
     }
     return NULL;
-}
-
-static int32_t position_of(const sheaf__prompt *p, int64_t j)
-{
-    return p->position == NULL ? (int32_t)j
-           : j < p->n          ? p->position[j]
-                               : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
 /* Of several axes: of all tokens of prompt i, padding 0, those from b->begin on. */
@@ -176,7 +99,7 @@ static sheaf_status *lay_out_prompts(batch *b)
             const int64_t at = b->begin + j;
             b->ids[i * rows + j] = at < p->n ? p->ids[at] : 0;
             if (b->axes == 1)
-                b->position[i * rows + j] = at < p->n ? position_of(p, at) : 0;
+                b->position[i * rows + j] = at < p->n ? sheaf__prompt_position(p, at) : 0;
         }
         if (b->axes > 1)
             TRY(st, set_axes(b, i));
@@ -203,7 +126,7 @@ static sheaf_status *lay_out_next(batch *b)
         b->keys[i] += !b->done[i];
         b->ids[i] = out->ids[out->n - 1];
         if (b->axes == 1)
-            b->position[i] = position_of(&b->prompt[b->first + i], b->keys[i] - 1);
+            b->position[i] = sheaf__prompt_position(&b->prompt[b->first + i], b->keys[i] - 1);
         for (int axis = 0; axis < 3 && b->axes > 1; axis++)
             b->position[axis * b->n + i] =
                 b->behind[i] + (int32_t)(b->keys[i] - 1 - b->prompt[b->first + i].n);
@@ -293,7 +216,8 @@ static void note_past(const batch *b, bool whole)
     if (b->prefix != NULL && whole)
         sheaf__prefix_cache_set(b->prefix, b->prompt);
     else if (b->prefix != NULL)
-        sheaf__prefix_cache_add(b->prefix, token_at(b, 0, last), position_of(b->prompt, last));
+        sheaf__prefix_cache_add(b->prefix, token_at(b, 0, last),
+                                sheaf__prompt_position(b->prompt, last));
 }
 
 static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run *head)
@@ -340,7 +264,8 @@ static sheaf_status *read_again(batch *b, sheaf__head_run *head)
         for (int64_t j = 0; j < longest; j++) {
             const bool there = j < b->keys[i];
             b->ids[i * longest + j] = there ? token_at(b, i, j) : 0;
-            b->position[i * longest + j] = there ? position_of(&b->prompt[b->first + i], j) : 0;
+            b->position[i * longest + j] =
+                there ? sheaf__prompt_position(&b->prompt[b->first + i], j) : 0;
         }
         b->pick[i] = (int32_t)(i * longest + b->keys[i] - 1);
     }
@@ -480,8 +405,7 @@ static void free_batch(batch *b)
     free(b->pick);
     free(b->behind);
     free(b->done);
-    free(b->history);
-    free(b->scratch);
+    sheaf__chooser_close(&b->chooser);
 }
 
 /* Rows of the longest sequence: its last token is not an input. */
@@ -505,7 +429,6 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         longest = prompt[i].n > longest ? prompt[i].n : longest;
     const int64_t most = options->batch < count ? options->batch : count,
                   length = rows_of(options, longest);
-    const size_t vocab = (size_t)model->schema->config.vocab;
     batch b = { .model = model,
                 .c = model->context,
                 .options = options,
@@ -516,15 +439,12 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                 .behind = malloc((size_t)most * 4),
                 .axes = sheaf__position_axes(&model->schema->config),
                 .done = malloc((size_t)most),
-                .history = malloc((size_t)length * sizeof *b.history),
                 .image_cache = count == 1 ? options->image_cache : NULL,
-                .prefix = count == 1 ? options->prefix : NULL,
-                .scratch = malloc(2 * vocab * sizeof(float)) };
-    sheaf_status *st = NULL;
+                .prefix = count == 1 ? options->prefix : NULL };
+    sheaf_status *st = sheaf__chooser_open(&b.chooser, model->schema->config.vocab, length);
     if (options->prefix != NULL && count != 1)
         sheaf__prefix_cache_release(options->prefix, model);
-    if (b.keys == NULL || b.pick == NULL || b.behind == NULL || b.done == NULL ||
-        b.history == NULL || b.scratch == NULL)
+    if (st == NULL && (b.keys == NULL || b.pick == NULL || b.behind == NULL || b.done == NULL))
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)
         st = sheaf__batch_images_check(model, &prompt[i], i, options);

@@ -43,21 +43,34 @@ static int64_t usable_rows(const sheaf__prefix_cache *prefix, const sheaf__promp
     return n < seen_rows(p) ? 0 : n;
 }
 
-static sheaf_status *take_space(sheaf__prefix_cache *prefix, sheaf__model *model, int64_t length)
+sheaf_status *sheaf__prefix_cache_reserve(sheaf__prefix_cache *prefix, int64_t length)
 {
     const size_t rows = (size_t)length;
-    sheaf__prefix_cache_release(prefix, model);
     prefix->ids = malloc(rows * sizeof *prefix->ids);
     prefix->position = malloc(rows * sizeof *prefix->position);
     prefix->kind = malloc(rows);
+    if (prefix->ids == NULL || prefix->position == NULL || prefix->kind == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "what was read, %lld positions", (long long)length);
+    prefix->length = length;
+    return NULL;
+}
+
+static sheaf_status *take_space(sheaf__prefix_cache *prefix, sheaf__model *model, int64_t length)
+{
+    sheaf__prefix_cache_release(prefix, model);
     sheaf_status *st = sheaf__kv_cache_new(&prefix->kv_cache, model, 1, length);
-    if (st == NULL && (prefix->ids == NULL || prefix->position == NULL || prefix->kind == NULL))
-        st = sheaf_fail(SHEAF_E_MEMORY, "what was read, %lld positions", (long long)length);
-    if (st == NULL)
-        prefix->length = length;
-    else
+    TRY(st, sheaf__prefix_cache_reserve(prefix, length));
+    if (st != NULL)
         sheaf__prefix_cache_release(prefix, model);
     return st;
+}
+
+int64_t sheaf__prefix_cache_usable(const sheaf__prefix_cache *prefix, const sheaf_config *config,
+                                   const sheaf__prompt *prompt)
+{
+    return sheaf__rope_changes(config, prefix->n, prompt->n)
+               ? 0 /* cached keys have the angles of another length */
+               : usable_rows(prefix, prompt);
 }
 
 sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *prefix,
@@ -71,9 +84,7 @@ sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *pr
         if (st != NULL)
             return st;
     }
-    *reused = sheaf__rope_changes(&model->schema->config, prefix->n, prompt->n)
-                  ? 0 /* cached keys have the angles of another length */
-                  : usable_rows(prefix, prompt);
+    *reused = sheaf__prefix_cache_usable(prefix, &model->schema->config, prompt);
     prefix->n = *reused;
     prefix->picture = prompt->look;
     return NULL;

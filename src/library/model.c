@@ -218,9 +218,8 @@ static void patches_of_one(int64_t patches[SHEAF__MOST_TOWERS], const sheaf_mode
     }
 }
 
-sheaf_status *sheaf_model_load(sheaf_model *m)
+sheaf_status *sheaf__model_load_batch(sheaf_model *m, int64_t batch)
 {
-    SHEAF__NUMERIC_ENV;
     int64_t own[SHEAF__MOST_TOWERS];
     sheaf_status *st = NULL;
     pthread_mutex_lock(&m->loading);
@@ -228,11 +227,17 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
         if (m->positions == 0)
             m->positions = sheaf_plan_seq(&m->opened.config);
         patches_of_one(own, m);
-        st = fits(m, 1, m->positions, 0, m->codec.images, own);
-        TRY(st, load(m, 1));
+        st = fits(m, batch, m->positions, 0, m->codec.images, own);
+        TRY(st, load(m, batch));
     }
     pthread_mutex_unlock(&m->loading);
     return sheaf__all_agree(m->all, st);
+}
+
+sheaf_status *sheaf_model_load(sheaf_model *m)
+{
+    SHEAF__NUMERIC_ENV;
+    return sheaf__model_load_batch(m, 1);
 }
 
 sheaf_status *sheaf__model_load_for(sheaf_model *m, int64_t positions)

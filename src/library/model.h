@@ -122,6 +122,8 @@ sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prom
 
 /* sheaf__model_layout - the plan's request for `batch` sequences of `seq` positions. */
 sheaf_plan_generation sheaf__model_layout(const sheaf_model *model, int64_t batch, int64_t seq);
+/* sheaf__model_load_batch - as sheaf_model_load(), for `batch` sequences at a time. */
+sheaf_status *sheaf__model_load_batch(sheaf_model *model, int64_t batch);
 /* sheaf__model_load_for - loads it, unless it is loaded, for so many positions of a sequence.
  * Errors: SHEAF_E_DATA if it is loaded with fewer. */
 sheaf_status *sheaf__model_load_for(sheaf_model *model, int64_t positions);

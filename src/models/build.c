@@ -303,6 +303,32 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_
     return st == NULL && away ? send_away(m, l) : st;
 }
 
+/* The same part of options.like, where that holds the weight as this one does; else NULL. */
+static const sheaf__module *shared_module(const sheaf__model *m, int index)
+{
+    const sheaf__model *like = m->options.like;
+    const sheaf_tensor *t = m->module[index].weight;
+    if (like == NULL || index >= like->nmodules || !is_frozen(m, t))
+        return NULL;
+    const sheaf__module *other = &like->module[index];
+    return other->kind == m->module[index].kind && other->piece == m->module[index].piece &&
+                   strcmp(other->weight->name, t->name) == 0 && is_frozen(like, other->weight)
+               ? other
+               : NULL;
+}
+
+static bool share_panels(sheaf__model *m, sheaf__linear *l)
+{
+    const sheaf__module *other = shared_module(m, m->nmodules - 1);
+    if (other == NULL)
+        return false;
+    const sheaf__linear *from = other->part;
+    m->module[m->nmodules - 1].shared = true;
+    l->all = from->all;
+    memcpy(l->w, from->w, sizeof l->w);
+    return true;
+}
+
 static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_MAX_SLICES],
                                         sheaf__model *m, const sheaf_tensor *t, int piece,
                                         int64_t cols)
@@ -329,7 +355,8 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
     const bool trained = is_saved(m, t);
     sheaf_status *st = lay_out_slices(m, l, t, piece);
     TRY(st, add_module(m, (sheaf__module){ SHEAF__LINEAR, l, t, bias, piece }));
-    TRY(st, take_panels(m, l, t, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS));
+    if (st == NULL && !share_panels(m, l))
+        st = take_panels(m, l, t, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
     if (st == NULL && bias != NULL)
         st = take_floats(&l->bias, m, t->name, l->rows ? l->out : l->owned);
     if (st == NULL && trained)
@@ -446,6 +473,12 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
         return take(m, &table->rows, t->name,
                     (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype),
                     SHEAF_MEM_WEIGHTS);
+    const sheaf__module *other = shared_module(m, m->nmodules - 1);
+    if (other != NULL) {
+        table->stored = ((const sheaf__table *)other->part)->stored;
+        m->module[m->nmodules - 1].shared = true;
+        return NULL;
+    }
     void *print = NULL;
     st = take_host(m, &print, t->name, (size_t)rows * sizeof *table->stored.print);
     table->stored = (sheaf__stored_rows){ .name = t->name, .width = t->shape[1], .print = print };

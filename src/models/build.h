@@ -17,6 +17,7 @@ struct sheaf__module {
     void *part;                        /* a sheaf__linear, ... inside the model */
     const sheaf_tensor *weight, *bias; /* bias may be NULL */
     int piece;                         /* index of the part of a fused weight */
+    bool shared; /* its matrices, or rows, are those of options.like, which has loaded them */
 };
 
 /* The tensor that the family's rows call so. Errors: SHEAF_E_LAYOUT if the schema has none. */

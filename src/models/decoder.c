@@ -178,7 +178,7 @@ static streams cross_attention(const pass *p, int index, streams h)
                               (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2,
                               &p->of->info[sheaf__rows_after(beside)]);
     sheaf__value *o = sheaf__record_full_attention(
-        p->tape, join(p, q), kv[0], kv[1], &heads, tower.gives,
+        p->tape, join(p, q), kv[0], kv[1], &heads, tower.gives, p->of->in,
         p->of->kv_cache == NULL ? NULL : &p->of->kv_cache->cross[index]);
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, NULL, h);
 }

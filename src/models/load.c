@@ -326,7 +326,7 @@ static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__lin
     sheaf_status *st = NULL;
     if (l->weight_trained != NULL && module->piece == 0)
         st = read_trained(m->context, base, l->name, l->weight_trained);
-    else if (l->weight_trained == NULL)
+    else if (l->weight_trained == NULL && !module->shared)
         st = load_panels(m, base, l);
     return st != NULL || l->bias == NULL ? st : load_bias(m, base, l, module);
 }
@@ -375,7 +375,7 @@ static sheaf_status *load_module(sheaf__model *m, sheaf_source *base, const shea
     case SHEAF__VECTOR:
         return load_floats(m, base, vector->name, vector->trained, vector->data, 0, vector->rows,
                            vector->width, false);
-    case SHEAF__TABLE: return load_table(m, base, module->part);
+    case SHEAF__TABLE: return module->shared ? NULL : load_table(m, base, module->part);
     }
     return NULL;
 }

@@ -94,6 +94,9 @@ typedef struct sheaf__model_options {
      * stay so; NULL = none. Borrowed for as long as the model is made; the source of loading says
      * the same */
     sheaf_source *forms;
+    /* another one of the same base, made and loaded with the same options but `lora`, whose frozen
+     * matrices this one reads too; NULL = none. Outlives it */
+    const struct sheaf__model *like;
     /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
     const sheaf__placement *place;
 } sheaf__model_options;

@@ -221,11 +221,12 @@ sheaf_status *sheaf__opened_check(const sheaf__opened *o, sheaf_comm *all)
     char is[33];
     if (o->base_print[0] == '\0')
         return NULL;
-    sheaf_status *st = sheaf_comm_agree(all, sheaf__hashed_rest(o->hashed));
+    sheaf_status *st = sheaf__hashed_rest(o->hashed);
+    st = all == NULL ? st : sheaf_comm_agree(all, st);
     TRY(st, sheaf__hashed_gather(o->hashed));
     TRY(st, sheaf__hashed_weights(is, o->hashed));
     TRY(st, sheaf__opened_compare(o, is));
-    return sheaf_comm_agree(all, st);
+    return all == NULL ? st : sheaf_comm_agree(all, st);
 }
 
 static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how,

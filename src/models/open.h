@@ -82,7 +82,7 @@ sheaf_status *sheaf__adapters_base(const char *base, const char *config, sheaf_q
 /* sheaf__opened_compare - the same for the opened base, whose fingerprint is `is`. */
 sheaf_status *sheaf__opened_compare(const sheaf__opened *opened, const char *is);
 /* sheaf__opened_check - the same, with the hashes of loading; first reads what no rank has read.
- * Collective over all ranks, after loading. */
+ * Collective over all ranks, after loading; NULL: this one is alone. */
 sheaf_status *sheaf__opened_check(const sheaf__opened *opened, sheaf_comm *all);
 
 /* sheaf__fingerprint - 32 hex digits from names, dtypes, shapes and the first and last row of

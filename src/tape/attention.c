@@ -15,6 +15,7 @@ typedef struct attention_params {
     sheaf__heads heads;
     const sheaf__rows_in *in; /* of causal attention; else NULL */
     const sheaf__cache *cache;
+    const sheaf__rows_in *places; /* says which of the cache's sequences these are; NULL: all */
     sheaf__pictures of;   /* the sequences; of full attention, of.in NULL: they are equally long */
     int64_t queries_each; /* 0: as many as keys */
     sheaf__value *q, *k, *v, *o, *stats;
@@ -52,11 +53,19 @@ static int64_t keys_of(const attention_params *p, int64_t sequence)
     return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
 }
 
-/* The end of the neighbours of sequence i that have as many. */
+/* Where the keys and values of sequence i lie in the cache, or in the run. */
+static int64_t place_of(const attention_params *p, int64_t sequence)
+{
+    const bool named = p->cache != NULL && p->places != NULL && p->places->place_of != NULL;
+    return named ? p->places->place_of[sequence] : sequence;
+}
+
+/* The end of the neighbours of sequence i, in the cache too, that have as many. */
 static int64_t equal_end(const attention_params *p, int64_t i)
 {
     int64_t end = i + 1;
-    while (end < p->heads.batch && keys_of(p, end) == keys_of(p, i))
+    while (end < p->heads.batch && keys_of(p, end) == keys_of(p, i) &&
+           place_of(p, end) == place_of(p, i) + end - i)
         end++;
     return end;
 }
@@ -81,7 +90,7 @@ static run causal_run(const sheaf__context *c, const attention_params *p, int64_
     s.segments = p->in->segments;
     if (cached)
         s.ldk = s.ldv = s.head_dim;
-    return (run){ s, i * s.queries, i * s.kv_rows * (cached ? s.kv_heads : 1) };
+    return (run){ s, i * s.queries, place_of(p, i) * s.kv_rows * (cached ? s.kv_heads : 1) };
 }
 
 /* How pictures, or their windows, follow one another in a run. */
@@ -135,16 +144,19 @@ static run run_from(const sheaf__context *c, const attention_params *p, const la
 {
     if (p->in != NULL)
         return causal_run(c, p, i, end);
-    run r = { shape_of(c, p), 0, rows_before(l, &p->of, i) };
-    const int64_t rows = rows_before(l, &p->of, i + 1) - r.key, n = count_of(l, &p->of);
+    const int64_t before = rows_before(l, &p->of, i), rows = rows_before(l, &p->of, i + 1) - before,
+                  n = count_of(l, &p->of);
+    /* what is cached has as many rows of each sequence */
+    run r = { shape_of(c, p), 0, p->cache == NULL ? before : place_of(p, i) * rows };
     int64_t last = i + 1;
     r.shape.full = true;
     r.shape.kv_rows = rows;
     r.shape.keys = keys_seen(l, p, i);
     r.shape.queries = p->queries_each > 0 ? p->queries_each : r.shape.keys;
-    r.query = p->queries_each > 0 ? i * p->queries_each : r.key;
+    r.query = p->queries_each > 0 ? i * p->queries_each : before;
     while (last < n && keys_seen(l, p, last) == r.shape.keys &&
-           rows_before(l, &p->of, last + 1) - rows_before(l, &p->of, last) == rows)
+           rows_before(l, &p->of, last + 1) - rows_before(l, &p->of, last) == rows &&
+           place_of(p, last) == place_of(p, i) + last - i)
         last++;
     r.shape.batch = last - i;
     *end = last;
@@ -172,7 +184,7 @@ static void append(const sheaf__context *c, const attention_params *p, void *cac
     const int64_t n = h->queries, d = h->head_dim, length = p->cache->length;
     for (int64_t i = 0, end; i < h->batch; i = end) {
         end = equal_end(p, i);
-        const int64_t at = i * h->kv_heads * length + keys_of(p, i) - n;
+        const int64_t at = place_of(p, i) * h->kv_heads * length + keys_of(p, i) - n;
         sheaf__op_copy_boxes(c->device,
                              (sheaf__boxes){ .dtype = c->dtype,
                                              .dst = sheaf__at(cache, at * d, c->dtype),
@@ -195,9 +207,12 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
         append(c, p, k, p->k);
         append(c, p, v, p->v);
     }
-    if (cached && p->in == NULL && p->k != NULL) {
-        sheaf__copy(c, k, p->k->data, p->k->rows * p->k->cols, false);
-        sheaf__copy(c, v, p->v->data, p->v->rows * p->v->cols, false);
+    for (int64_t i = 0; cached && p->in == NULL && p->k != NULL && i < p->heads.batch; i++) {
+        const int64_t each = p->k->rows / p->heads.batch * p->k->cols;
+        const sheaf__value *from[] = { p->k, p->v };
+        for (int j = 0; j < 2; j++)
+            sheaf__copy(c, sheaf__at(j == 0 ? k : v, place_of(p, i) * each, c->dtype),
+                        sheaf__at(from[j]->data, i * each, c->dtype), each, false);
     }
     sheaf_status *st = find_layout(&l, &p->of);
     for (int64_t i = 0, end; i < count_of(&l, &p->of) && st == NULL; i = end) {
@@ -289,6 +304,7 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
                   (attention_params){ .heads = *heads,
                                       .in = in,
                                       .cache = cache,
+                                      .places = in,
                                       .of = { .images = heads->batch },
                                       .q = q,
                                       .k = k,
@@ -298,12 +314,13 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
 
 sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
                                            sheaf__value *v, const sheaf__heads *heads, int64_t keys,
-                                           const sheaf__cache *cache)
+                                           const sheaf__rows_in *in, const sheaf__cache *cache)
 {
     return record(
         tape,
         (attention_params){ .heads = *heads,
                             .cache = cache,
+                            .places = in,
                             .of = { .images = heads->batch, .patches = heads->batch * keys },
                             .queries_each = heads->queries,
                             .q = q,

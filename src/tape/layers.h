@@ -23,6 +23,9 @@ typedef struct sheaf__rows_in {
     /* [batch] the same where sequences differ, none above `keys`, the host's; NULL: they do not.
      * Read with a cache only */
     const int64_t *keys_of;
+    /* [batch] which of the cache's sequences each is, none twice, the host's; NULL: those from the
+     * first on. Read with a cache only */
+    const int64_t *place_of;
     /* Sequences packed end to end, as sheaf__attention has them; NULL: they are not. Read without a
      * cache only */
     const int64_t *segment;

@@ -104,10 +104,10 @@ sheaf__value *sheaf__record_join(sheaf__tape *tape, sheaf__value *const stream[2
 /* sheaf__record_full_attention - every query of a sequence sees all `keys` of it: vision towers
  * (keys == queries) and cross-attention. heads->window is ignored. cache NULL: k, v are values
  * [batch * keys, owned]. With a cache of `length` == keys: k and v given: they are stored there
- * first; NULL: read from it. */
+ * first; NULL: read from it. `in` says where each sequence lies in it; NULL: in order. */
 sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
                                            sheaf__value *v, const sheaf__heads *heads, int64_t keys,
-                                           const sheaf__cache *cache);
+                                           const sheaf__rows_in *in, const sheaf__cache *cache);
 
 /* Compute copies from the masters, after an update. */
 void sheaf__layernorm_refresh(sheaf__context *context, sheaf__layernorm *norm);

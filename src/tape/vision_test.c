@@ -586,7 +586,8 @@ static sheaf__value *record_full(sheaf__tape *tape, sheaf__value **value, sheaf_
 {
     full_env *env = p->env;
     sheaf__value *o = sheaf__record_full_attention(tape, value[0], value[1], value[2], &env->heads,
-                                                   env->keys, env->cached ? &env->cache : NULL);
+                                                   env->keys, NULL,
+                                                   env->cached ? &env->cache : NULL);
     return o;
 }
 

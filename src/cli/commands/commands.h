@@ -26,8 +26,9 @@ extern const char cmd_tokenize_usage[];
 int cmd_tokenize(cli *cli, int argc, char **argv);
 
 extern const char cmd_chat_usage[], cmd_plan_usage[], cmd_train_usage[], cmd_eval_usage[],
-    cmd_generate_usage[];
+    cmd_generate_usage[], cmd_serve_usage[];
 int cmd_chat(cli *cli, int argc, char **argv);
+int cmd_serve(cli *cli, int argc, char **argv);
 int cmd_plan(cli *cli, int argc, char **argv);
 int cmd_train(cli *cli, int argc, char **argv);
 int cmd_eval(cli *cli, int argc, char **argv);

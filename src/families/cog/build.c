@@ -229,7 +229,8 @@ static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t
                                  .kv_heads = qkv[1]->cols / width,
                                  .group = 1,
                                  .head_dim = width };
-    return sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, patches + 1, NULL);
+    return sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, patches + 1, NULL,
+                                        NULL);
 }
 
 /* A value that nothing reads would have no gradient to walk back. */

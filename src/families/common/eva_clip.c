@@ -83,7 +83,7 @@ static sheaf__value *record_layer(const run *r, sheaf__value *x, sheaf__eva_laye
                                  .kv_heads = qkv[1]->cols / width,
                                  .group = 1,
                                  .head_dim = width };
-    h = sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, rows, NULL);
+    h = sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, rows, NULL, NULL);
     h = sheaf__record_rows(r->tape, h, &l->dense, NULL, r->info);
     x = sheaf__record_layernorm(r->tape, h, &l->norm1, x);
     sheaf__tape_mlp(r->tape);

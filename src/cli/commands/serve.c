@@ -1,0 +1,162 @@
+/* serve.c - `sheaf serve`: a model behind an HTTP port. */
+#include <math.h>
+
+#include "ask.h"
+#include "base/base.h"
+#include "base/print.h"
+#include "commands.h"
+#include "driver/signals.h"
+#include "serve/serve.h"
+
+const char cmd_serve_usage[] =
+    "usage: sheaf serve MODEL [--adapter A,B] [--port N] [FLAG...]\n"
+    "Answers over HTTP as OpenAI's API has it: /v1/chat/completions, /v1/completions, /v1/models.\n"
+    "Many questions are answered side by side; each answer is the one that sheaf generate gives\n"
+    "for the same flags and seed. With adapters each is a model of its own, by its folder's name.\n"
+    "Ctrl-C ends it once the answers that have begun are there; a second one, at once.\n";
+
+typedef struct settings {
+    const char *host, *token_file, *system;
+    int port;
+    int64_t batch, queue, timeout, rate, max_body, max_new, max_length;
+    bool specials;
+    sheaf_model_open_options model;
+} settings;
+
+static void table_of(cli_option *table, settings *s)
+{
+    const cli_option rows[] = {
+        { "host", CLI_TEXT | CLI_COMMON, &s->host,
+          "address to listen at; what other machines reach needs --token-file", "ADDRESS", .min = 1,
+          .heading = "port" },
+        { "port", CLI_INT | CLI_COMMON, &s->port, "port to listen at; 0 = any that is free",
+          .max = 65535 },
+        { "token-file", CLI_PATH | CLI_COMMON, &s->token_file,
+          "file whose first line every request must show, as API key", "FILE" },
+        { "rate", CLI_COUNT, &s->rate,
+          "requests that an address may send in a minute; 0 = no limit", .max = 1e6 },
+        { "max-body", CLI_COUNT, &s->max_body, "most megabytes of a request, with its pictures",
+          .min = 1, .max = 1024 },
+        { "batch", CLI_COUNT | CLI_COMMON, &s->batch, "answers computed together", .min = 1,
+          .max = 1024, .heading = "answers" },
+        { "queue", CLI_COUNT, &s->queue, "requests that may wait for that", .min = 1, .max = 1e6 },
+        { "timeout", CLI_COUNT, &s->timeout,
+          "most seconds of an answer, waiting included; 0 = no limit", .max = 1e7 },
+        { "system", CLI_TEXT | CLI_COMMON, &s->system,
+          "system message of conversations that have none, where the template has a place for it",
+          "TEXT", .min = 1 },
+        { "max-new", CLI_COUNT | CLI_COMMON, &s->max_new,
+          "most tokens of an answer where a request does not say", .min = 1, .max = 1e7 },
+        { "max-length", CLI_COUNT | CLI_COMMON, &s->max_length,
+          "most positions of prompt (with images) and answer together", .min = 2, .max = 1e7 },
+        { "tokenizer", CLI_PATH, &s->model.tokenizer,
+          "folder, tokenizer.json or tokenizer.model; default: in the model's folder, else bytes",
+          "PATH", .heading = "model" },
+        { "template", CLI_TEXT | CLI_COMMON, &s->model.prompt_template,
+          "chat template by name (CogVLM and CogAgent: base, chat, vqa, chat_old); default: the model's own, else its family's",
+          "NAME" },
+        { "date", CLI_TEXT, &s->model.date,
+          "date that the chat template writes, as of sheaf chat; default: today's at the start",
+          "DATE" },
+        { "specials", CLI_FLAG, &s->specials, SHEAF__SPECIALS_HELP },
+        { 0 },
+    };
+    ask_append(table, rows, sizeof rows);
+}
+
+/* "A,B": its words, in one block that `text` owns. */
+static sheaf_status *split(char **text, const char ***word, int *n, const char *list)
+{
+    *text = list == NULL ? NULL : strdup(list);
+    *word = calloc(list == NULL ? 1 : strlen(list) + 1, sizeof **word);
+    *n = 0;
+    if ((list != NULL && *text == NULL) || *word == NULL)
+        return sheaf__no_memory("--adapter");
+    for (char *at = *text; at != NULL;) {
+        char *next = strchr(at, ',');
+        if (next != NULL)
+            *next++ = '\0';
+        if (at[0] == '\0')
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                                              "folders, with a comma between two"),
+                               "'%s'", list);
+        (*word)[(*n)++] = at;
+        at = next;
+    }
+    return NULL;
+}
+
+/* Until then a signal ends the process: nothing is lost. */
+static sheaf_status *ready(void *self, const char *host, int port, int models,
+                           const char *(*name)(void *engine, int model), void *engine)
+{
+    const cli *cli = self;
+    const char *open = strchr(host, ':') != NULL ? "[" : "", *close = open[0] != '\0' ? "]" : "";
+    if (cli->json) {
+        json_t *list = json_array();
+        char address[128];
+        snprintf(address, sizeof address, "http://%s%s%s:%d", open, host, close, port);
+        for (int i = 0; i < models; i++)
+            json_array_append_new(list, sheaf__json_utf8(name(engine, i)));
+        json_t *object = json_pack("{s:s, s:i, s:o}", "url", address, "port", port, "models", list);
+        json_dumpf(object, cli->out, JSON_COMPACT);
+        fputc('\n', cli->out);
+        json_decref(object);
+    } else {
+        sheaf__print(cli->out, "http://%s%s%s:%d serves ", open, host, close, port);
+        for (int i = 0; i < models; i++)
+            sheaf__print(cli->out, "%s%s", i == 0 ? "" : ", ", name(engine, i));
+        fputc('\n', cli->out);
+    }
+    fflush(cli->out);
+    return driver_signals_install_stops();
+}
+
+int cmd_serve(cli *cli, int argc, char **argv)
+{
+    settings s = { .host = "127.0.0.1",
+                   .port = 8080,
+                   .batch = 8,
+                   .queue = 64,
+                   .timeout = 600,
+                   .rate = 0,
+                   .max_body = 32,
+                   .max_new = 512,
+                   .max_length = 2048 };
+    cli_option table[CLI_MAX_OPTIONS] = { { 0 } };
+    char *adapters = NULL;
+    const char **adapter = NULL;
+    int nadapters = 0;
+    table_of(table, &s);
+    ask_model_table(table, &s.model);
+    sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    TRY(st, split(&adapters, &adapter, &nadapters, s.model.adapter));
+    if (st == NULL) {
+        const bool given = sheaf__settings_given(&cli->settings, table, "max-new");
+        s.model.adapter = NULL;
+        s.model.events = &cli->events;
+        s.model.specials = s.specials;
+        s.model.positions = s.max_length;
+        s.model.positions_fit = !sheaf__settings_given(&cli->settings, table, "max-length");
+        st = sheaf__serve(&(sheaf__serve_options){ .model = &s.model,
+                                                   .adapter = adapter,
+                                                   .nadapters = nadapters,
+                                                   .system = s.system,
+                                                   .max_new = given ? s.max_new : 0,
+                                                   .batch = s.batch,
+                                                   .queue = s.queue,
+                                                   .seconds = s.timeout,
+                                                   .most_body = s.max_body << 20,
+                                                   .rate = s.rate,
+                                                   .host = s.host,
+                                                   .port = s.port,
+                                                   .token_file = s.token_file,
+                                                   .ready = ready,
+                                                   .self = cli,
+                                                   .control = driver_signals(),
+                                                   .events = &cli->events });
+    }
+    free(adapters);
+    free(adapter);
+    return driver_report(cli, st);
+}

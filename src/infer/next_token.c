@@ -1,0 +1,108 @@
+/* next_token.c - see next_token.h. */
+#include "infer/next_token.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "ops/tensor/tensor.h"
+
+sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t length)
+{
+    *out = (sheaf__chooser){ .vocab = vocab,
+                             .history = malloc((size_t)length * sizeof *out->history),
+                             .scratch = malloc(2 * (size_t)vocab * sizeof *out->scratch) };
+    return out->history == NULL || out->scratch == NULL ? sheaf__no_memory("choosing tokens")
+                                                        : NULL;
+}
+
+void sheaf__chooser_close(sheaf__chooser *c)
+{
+    free(c->history);
+    free(c->scratch);
+    *c = (sheaf__chooser){ 0 };
+}
+
+int32_t sheaf__prompt_position(const sheaf__prompt *p, int64_t j)
+{
+    return p->position == NULL ? (int32_t)j
+           : j < p->n          ? p->position[j]
+                               : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
+}
+
+static bool stops(const sheaf__generate_options *o, bool laid_out, int64_t id)
+{
+    for (int i = 0; i < o->nstop + (laid_out ? o->nturn : 0); i++)
+        if (o->stop[i] == id)
+            return true;
+    return false;
+}
+
+/* Of the last token. */
+static void note_logprob(sheaf__continuation *out, const float *logits, int64_t vocab, int64_t best)
+{
+    const int64_t at = out->n - 1;
+    float max;
+    const float sum = sheaf__sampling_log_sum(&max, logits, vocab);
+    int32_t *ids = out->best_ids + at * best;
+    out->logprob[at] = logits[out->ids[at]] - max - sum;
+    sheaf__sampling_best(ids, best, logits, vocab);
+    for (int64_t i = 0; i < best; i++)
+        out->best_logprob[at * best + i] = logits[ids[i]] - max - sum;
+}
+
+/* Does the sequence end with its last token? */
+static bool ends(sheaf__continuation *out, const sheaf__generate_options *o,
+                 const sheaf__prompt *prompt, int64_t number)
+{
+    const bool token = stops(o, prompt->laid_out, out->ids[out->n - 1]);
+    out->ending = token ? SHEAF_ENDS_TOKEN : SHEAF_ENDS_LENGTH;
+    if (o->heard != NULL && o->heard(o->listener, number, out) && !token)
+        out->ending = SHEAF_ENDS_TEXT;
+    return out->ending != SHEAF_ENDS_LENGTH || out->n == o->max_new ||
+           (o->max_length > 0 && prompt->n + out->n >= o->max_length);
+}
+
+static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *logits, int64_t vocab)
+{
+    int64_t id = 0;
+    while (id < vocab - 1 && isfinite(logits[id]))
+        id++;
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)prompt, (long long)token);
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(st, "logits that are numbers"), "%s for id %lld",
+                    isnan(logits[id]) ? "nan"
+                    : logits[id] < 0  ? "-inf"
+                                      : "inf",
+                    (long long)id),
+        "a weight is not finite, or overflows in the type it is computed in: sheaf verify "
+        "counts such numbers of each tensor, and --dtype float32 holds the largest");
+}
+
+/* The sampler changes a copy: other readers may need the head's block. */
+sheaf_status *sheaf__next_token(bool *over, sheaf__continuation *out, sheaf__chooser *chooser,
+                                const sheaf__generate_options *o, const sheaf__prompt *prompt,
+                                int64_t number, const float *logits)
+{
+    const int64_t vocab = chooser->vocab;
+    /* infinity gives no probability */
+    if (!sheaf__is_finite(logits, vocab, SHEAF_F32))
+        return not_numbers(number + 1, out->n + 1, logits, vocab);
+    int64_t known = 0;
+    for (int64_t j = 0; j < prompt->n; j++)
+        chooser->history[known++] = prompt->ids[j];
+    for (int64_t j = 0; j < out->n; j++)
+        chooser->history[known++] = out->ids[j];
+    memcpy(chooser->scratch, logits, (size_t)vocab * sizeof(float));
+    const int64_t from = o->sampling.sat ? prompt->n : 0; /* SAT penalises only new tokens */
+    const int64_t id = sheaf__sampling_next(
+        chooser->scratch, vocab, chooser->history + from, known - from, &o->sampling,
+        (uint64_t)(o->number + number), (uint64_t)out->n, chooser->scratch + vocab);
+    if (id < 0)
+        return not_numbers(number + 1, out->n + 1, logits, vocab);
+    out->ids[out->n++] = (int32_t)id;
+    if (out->logprob != NULL)
+        note_logprob(out, logits, vocab, o->best);
+    *over = ends(out, o, prompt, number);
+    return NULL;
+}

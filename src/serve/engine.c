@@ -1,0 +1,729 @@
+/* engine.c - see engine.h. */
+#include "serve/engine.h"
+
+#include <time.h>
+
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/numeric_env.h"
+#include "base/thread.h"
+#include "infer/slots.h"
+
+enum { CHUNK = 256 }; /* rows of a prompt that are read between two tokens of the others */
+
+/* One of the models that are answered with. */
+typedef struct voice {
+    sheaf_model *model;
+    char *name;
+    sheaf__codec chat;
+    sheaf_status *no_chat; /* why there is none */
+} voice;
+
+/* What one rank has. */
+typedef struct member {
+    sheaf__slots slots;
+    sheaf__model **model; /* [voices] on this rank; the first is that of its team */
+} member;
+
+/* One answer. */
+typedef struct sheaf__engine_answer {
+    sheaf__sequence s;
+    sheaf__generate_options how;
+    sheaf__continuation said;
+    sheaf__answer_stream stream;
+    sheaf__asked *of;
+    int64_t prompt, number;
+    int64_t heard; /* tokens that were told */
+    bool again;    /* all rows are read again: no token was chosen yet */
+} answer;
+
+struct sheaf__engine {
+    voice *voice; /* [voices] */
+    int voices;
+    int64_t places, most_waiting;
+    double seconds;
+    member *member; /* [tp * stages] */
+    /* By the worker, between passes. */
+    answer **running;          /* [places], NULL: free */
+    sheaf__prefix_cache *past; /* [places] what a place holds */
+    int *past_of;              /* [places] of which model */
+    int64_t *used;             /* [places] when it was used last */
+    int64_t clock;
+    sheaf__sequence **pass; /* [places] */
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* for what follows */
+    pthread_cond_t changed;
+    sheaf__asked *first, *last; /* that wait */
+    int64_t waiting, active;    /* questions; answers */
+    bool draining, closing;
+    sheaf_status *broken; /* the ranks are gone */
+};
+
+/* ---- open and close ---- */
+
+static char *name_of(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    size_t from = n;
+    while (from > 0 && path[from - 1] != '/')
+        from--;
+    return strndup(path + from, n - from);
+}
+
+static sheaf_status *check_names(const sheaf__engine *e)
+{
+    for (int i = 0; i < e->voices; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(e->voice[i].name, e->voice[j].name) == 0)
+                return sheaf_try_this(
+                    sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                                               "folders of different names, by which requests "
+                                               "choose"),
+                                "'%s' twice", e->voice[i].name),
+                    "another name for one of them, as by ln -s");
+    return NULL;
+}
+
+/* An adapter shares the base in memory, so it is computed as that is. */
+static sheaf_status *check_same(const voice *base, const voice *v)
+{
+    const sheaf_model_open_options *a = &base->model->o, *b = &v->model->o;
+    if (a->dtype == b->dtype && a->sums == b->sums)
+        return NULL;
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapter %s", v->name),
+                                   "the type of the model, %s%s%s", sheaf_dtype_name(a->dtype),
+                                   a->sums == b->sums ? "" : ", and its order of sums", ""),
+                    "%s", sheaf_dtype_name(b->dtype)),
+        "--dtype %s, and --sums where that is not enough: then all are computed so",
+        b->dtype == SHEAF_BF16  ? "bfloat16"
+        : b->dtype == SHEAF_F16 ? "float16"
+                                : "float32");
+}
+
+static sheaf_status *open_voice(voice *v, const sheaf_model_open_options *model,
+                                const char *adapter)
+{
+    sheaf_model_open_options o = *model;
+    o.adapter = adapter;
+    o.late = true;
+    v->name = name_of(adapter != NULL ? adapter : model->model);
+    if (v->name == NULL)
+        return sheaf__no_memory("a model's name");
+    sheaf_status *st = sheaf_model_open(&v->model, &o);
+    if (st == NULL) {
+        v->no_chat = sheaf__codec_open_chat(&v->chat, &v->model->codec, model->events);
+        if (v->no_chat == NULL)
+            v->no_chat = sheaf__codec_check_tokenizer(&v->chat);
+    }
+    return st;
+}
+
+static member *member_of(const sheaf__engine *e, const sheaf__context *c)
+{
+    return &e->member[c->stage * c->ranks + c->rank];
+}
+
+static sheaf_status *join_adapter(sheaf__model **out, const sheaf__model *base,
+                                  const sheaf__opened *opened)
+{
+    sheaf__model_options o = base->options;
+    o.lora = opened->lora;
+    o.forms = sheaf__opened_forms(opened);
+    o.like = base;
+    sheaf_status *st = sheaf__model_new(out, base->context, opened->schema, &o);
+    TRY(st, sheaf__model_load(*out, opened->weights, opened->adapter));
+    return st;
+}
+
+static sheaf_status *open_rank(void *self, sheaf__model *model)
+{
+    const sheaf__engine *e = self;
+    member *m = member_of(e, model->context);
+    m->model = calloc((size_t)e->voices, sizeof *m->model);
+    sheaf_status *st = m->model == NULL ? sheaf__no_memory("models of adapters") : NULL;
+    if (st == NULL)
+        m->model[0] = model;
+    for (int i = 1; i < e->voices; i++) {
+        sheaf__opened *opened = &e->voice[i].model->opened;
+        if (st == NULL)
+            st = sheaf_in(join_adapter(&m->model[i], model, opened), "%s", e->voice[i].name);
+        st = sheaf__agree_all(model->context, st);
+        TRY(st, sheaf__opened_check(opened, sheaf__model_comm(model->context)));
+    }
+    TRY(st,
+        sheaf__slots_open(&m->slots, m->model, e->voices, e->places, e->voice[0].model->positions));
+    return st;
+}
+
+static sheaf_status *close_rank(void *self, sheaf__model *model)
+{
+    const sheaf__engine *e = self;
+    member *m = member_of(e, model->context);
+    sheaf__slots_close(&m->slots);
+    for (int i = 1; i < e->voices && m->model != NULL; i++)
+        sheaf__model_free(m->model[i]);
+    free(m->model);
+    return NULL;
+}
+
+static sheaf_status *take_lists(sheaf__engine *e)
+{
+    const size_t n = (size_t)e->places;
+    const sheaf_model *base = e->voice[0].model;
+    e->member = calloc((size_t)(base->o.tp * base->placement.stages), sizeof *e->member);
+    e->running = calloc(n, sizeof *e->running);
+    e->past = calloc(n, sizeof *e->past);
+    e->past_of = calloc(n, sizeof *e->past_of);
+    e->used = calloc(n, sizeof *e->used);
+    e->pass = calloc(n, sizeof *e->pass);
+    sheaf_status *st = e->member == NULL || e->running == NULL || e->past == NULL ||
+                               e->past_of == NULL || e->used == NULL || e->pass == NULL
+                           ? sheaf__no_memory("answers")
+                           : NULL;
+    for (size_t i = 0; i < n && st == NULL; i++)
+        st = sheaf__prefix_cache_reserve(&e->past[i], base->positions);
+    return st;
+}
+
+static void *work(void *self);
+
+sheaf_status *sheaf__engine_open(sheaf__engine **out, const sheaf__engine_options *o)
+{
+    sheaf__engine *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (e == NULL)
+        return sheaf__no_memory("serving");
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->changed, NULL);
+    e->places = o->places;
+    e->most_waiting = o->waiting;
+    e->seconds = o->seconds;
+    e->voice = calloc((size_t)o->nadapters + 1, sizeof *e->voice);
+    sheaf_status *st = e->voice == NULL ? sheaf__no_memory("serving") : NULL;
+    for (int i = 0; i <= o->nadapters && st == NULL; i++) {
+        st = open_voice(&e->voice[i], o->model, i == 0 ? NULL : o->adapter[i - 1]);
+        e->voices++;
+        if (st == NULL && i > 0)
+            st = check_same(&e->voice[0], &e->voice[i]);
+    }
+    TRY(st, check_names(e));
+    TRY(st, sheaf__model_load_batch(e->voice[0].model, e->places));
+    TRY(st, take_lists(e));
+    TRY(st, sheaf__model_ranks_do(e->voice[0].model->ranks, open_rank, e));
+    if (st == NULL && sheaf__thread_start(&e->thread, work, e) != 0)
+        st = sheaf__no_memory("a thread");
+    e->started = st == NULL;
+    if (st == NULL)
+        *out = e;
+    else
+        sheaf__engine_close(e);
+    return st;
+}
+
+void sheaf__engine_close(sheaf__engine *e)
+{
+    if (e == NULL)
+        return;
+    pthread_mutex_lock(&e->lock);
+    e->closing = true;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+    if (e->started)
+        pthread_join(e->thread, NULL);
+    if (e->voices > 0 && e->member != NULL && e->voice[0].model->ranks != NULL)
+        sheaf_status_free(sheaf__model_ranks_do(e->voice[0].model->ranks, close_rank, e));
+    for (int64_t i = 0; i < e->places && e->past != NULL; i++)
+        sheaf__prefix_cache_release(&e->past[i], NULL);
+    for (int i = 0; i < e->voices; i++) {
+        voice *v = &e->voice[i];
+        sheaf__codec_close(&v->chat);
+        sheaf_status_free(v->no_chat);
+        sheaf_model_close(v->model);
+        free(v->name);
+    }
+    free(e->voice);
+    free(e->member);
+    free(e->running);
+    free(e->past);
+    free(e->past_of);
+    free(e->used);
+    free(e->pass);
+    sheaf_status_free(e->broken);
+    pthread_cond_destroy(&e->changed);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+int sheaf__engine_models(const sheaf__engine *e)
+{
+    return e->voices;
+}
+
+const char *sheaf__engine_name(const sheaf__engine *e, int model)
+{
+    return e->voice[model].name;
+}
+
+sheaf_model *sheaf__engine_model(const sheaf__engine *e, int model)
+{
+    return e->voice[model].model;
+}
+
+sheaf_status *sheaf__engine_chat(const sheaf__codec **out, const sheaf__engine *e, int model)
+{
+    const voice *v = &e->voice[model];
+    *out = &v->chat;
+    return v->no_chat == NULL ? NULL : sheaf_status_copy(v->no_chat);
+}
+
+/* ---- questions ---- */
+
+static sheaf_status *load_pictures(void *self, int64_t prompt, const sheaf__picture *picture,
+                                   int64_t n)
+{
+    const answer *a = self;
+    (void)prompt;
+    return sheaf__prompts_load((void *)&a->of->prompts, a->prompt, picture, n);
+}
+
+/* By the first rank, for each token: does the answer end with it? */
+static bool hear(void *self, int64_t prompt, const sheaf__continuation *said)
+{
+    answer *a = self;
+    char *more = NULL;
+    (void)prompt;
+    sheaf_status *st = sheaf__answer_stream_more(&more, &a->stream, said->ids,
+                                                 said->n - (said->ending == SHEAF_ENDS_TOKEN));
+    if (st == NULL)
+        a->of->spoken(a->of->context, a->number,
+                      &(sheaf__spoken){ .said = said, .piece = more == NULL ? "" : more }, false);
+    free(more);
+    if (a->of->failed == NULL)
+        a->of->failed = st;
+    else
+        sheaf_status_free(st);
+    return a->stream.over || a->of->failed != NULL;
+}
+
+static void release_answers(sheaf__asked *q)
+{
+    const int64_t count = q->prompts.count * q->each;
+    for (int64_t i = 0; i < count && q->answer != NULL; i++) {
+        sheaf__answer_stream_release(&q->answer[i].stream);
+        sheaf_status_free(q->answer[i].s.failed);
+        free(q->answer[i].said.ids);
+    }
+    free(q->answer);
+    q->answer = NULL;
+}
+
+/* Memory of what is said: one block, which begins with the ids. */
+static sheaf_status *make_room(answer *a, bool logprobs)
+{
+    const size_t n = (size_t)a->how.max_new, best = logprobs ? n * (size_t)a->how.best : 0;
+    int32_t *at = malloc((logprobs ? 2 * n + 2 * best : n) * sizeof *at);
+    a->said = (sheaf__continuation){ .ids = at };
+    if (at == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "an answer of %zu tokens", n);
+    if (logprobs) {
+        a->said.logprob = (float *)(at + n);
+        a->said.best_ids = at + 2 * n;
+        a->said.best_logprob = (float *)(at + 2 * n + best);
+    }
+    return NULL;
+}
+
+static sheaf_status *no_room(const sheaf__prompt *p, int64_t positions)
+{
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
+                                   "fewer than %" PRId64 " positions, which is what an answer "
+                                   "and all before it may have here",
+                                   positions),
+                    "%" PRId64, p->n),
+        "a shorter one; sheaf serve --max-length says how many there are");
+}
+
+static sheaf_status *begin_answer(answer *a, sheaf__asked *q, int64_t number,
+                                  const sheaf__engine *e)
+{
+    const sheaf__answer_options *how = &q->how;
+    const sheaf__prompt *prompt = &q->prompts.prompt[number / q->each];
+    const int64_t positions = e->voice[q->model].model->positions, left = positions - prompt->n;
+    *a = (answer){ .of = q, .number = number, .prompt = number / q->each, .how = how->generate };
+    if (left < 1)
+        return no_room(prompt, positions);
+    a->how.max_new = a->how.max_new < left ? a->how.max_new : left;
+    a->how.max_length = positions;
+    a->how.number = number;
+    a->how.heard = hear;
+    a->how.listener = a;
+    a->how.load = load_pictures;
+    a->how.self = a;
+    a->how.stop_now = NULL;
+    a->how.events = NULL;
+    a->stream = (sheaf__answer_stream){ .codec = how->codec,
+                                        .laid_out = prompt->laid_out || how->codec->templated,
+                                        .stop = how->stop,
+                                        .nstop = how->nstop };
+    a->s = (sheaf__sequence){ .prompt = prompt, .options = &a->how, .out = &a->said };
+    sheaf_status *st = sheaf__slots_check(e->member[0].model[q->model], &a->s);
+    return st == NULL ? make_room(a, how->logprobs) : st;
+}
+
+sheaf_status *sheaf__engine_ask(bool *full, sheaf__engine *e, sheaf__asked *q)
+{
+    const int64_t count = q->prompts.count * q->each;
+    sheaf_status *st = NULL;
+    *full = false;
+    q->begun = q->ended = 0;
+    q->dropped = false;
+    q->failed = NULL;
+    q->next = NULL;
+    q->arrived = sheaf__seconds();
+    q->answer = calloc((size_t)count, sizeof *q->answer);
+    if (q->answer == NULL)
+        st = sheaf__no_memory("answers");
+    for (int64_t i = 0; i < count && st == NULL; i++)
+        st = begin_answer(&q->answer[i], q, i, e);
+    pthread_mutex_lock(&e->lock);
+    if (st == NULL && e->broken != NULL)
+        st = sheaf_status_copy(e->broken);
+    else if (st == NULL && (e->draining || e->closing))
+        st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "sheaf serve"), "a request to stop");
+    else if (st == NULL)
+        *full = e->waiting >= e->most_waiting;
+    const bool taken = st == NULL && !*full;
+    if (taken) {
+        if (e->last != NULL)
+            e->last->next = q;
+        else
+            e->first = q;
+        e->last = q;
+        q->queued = true;
+        e->waiting++;
+        pthread_cond_broadcast(&e->changed);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (!taken)
+        release_answers(q);
+    return st;
+}
+
+void sheaf__engine_drain(sheaf__engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->draining = true;
+    while (e->waiting > 0 || e->active > 0)
+        pthread_cond_wait(&e->changed, &e->lock);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void sheaf__engine_counts(sheaf__engine *e, int64_t *waiting, int64_t *running)
+{
+    pthread_mutex_lock(&e->lock);
+    *waiting = e->waiting;
+    *running = e->active;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- the worker ---- */
+
+static bool late(const sheaf__engine *e, const sheaf__asked *q)
+{
+    return e->seconds > 0 && sheaf__seconds() - q->arrived > e->seconds;
+}
+
+/* Ends a question whose answers have all ended, or of which none will begin. */
+static void finish(sheaf__asked *q)
+{
+    sheaf_status *st = q->failed;
+    q->failed = NULL;
+    release_answers(q);
+    q->done(q->context, st);
+}
+
+/* The whole text, and the rest of it. */
+static void tell_end(answer *a)
+{
+    sheaf__asked *q = a->of;
+    char *rest = NULL, *text = NULL;
+    sheaf_status *st =
+        q->failed != NULL || q->dropped
+            ? NULL
+            : sheaf__answer_stream_end(&rest, &text, &a->stream, a->said.ids,
+                                       a->said.n - (a->said.ending == SHEAF_ENDS_TOKEN));
+    if (st == NULL && q->failed == NULL && !q->dropped)
+        q->spoken(
+            q->context, a->number,
+            &(sheaf__spoken){ .said = &a->said, .piece = rest == NULL ? "" : rest, .text = text },
+            true);
+    if (st != NULL)
+        q->failed = st;
+    free(rest);
+    free(text);
+}
+
+/* Frees the place of an answer that is over. */
+static void leave(sheaf__engine *e, int64_t place)
+{
+    answer *a = e->running[place];
+    sheaf__asked *q = a->of;
+    e->running[place] = NULL;
+    e->used[place] = ++e->clock;
+    if (a->s.failed != NULL && q->failed == NULL) {
+        q->failed = a->s.failed;
+        a->s.failed = NULL;
+    }
+    tell_end(a);
+    q->ended++;
+    if (q->ended == q->begun && !q->queued)
+        finish(q);
+    pthread_mutex_lock(&e->lock);
+    e->active--;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* The free place that holds the most of a prompt; of equals the one that was used longest ago. */
+static int64_t best_place(const sheaf__engine *e, const answer *a)
+{
+    const sheaf_config *config = &e->voice[0].model->opened.config;
+    int64_t best = -1, most = -1;
+    for (int64_t i = 0; i < e->places; i++) {
+        if (e->running[i] != NULL)
+            continue;
+        const int64_t rows = e->past_of[i] == a->of->model
+                                 ? sheaf__prefix_cache_usable(&e->past[i], config, a->s.prompt)
+                                 : 0;
+        if (rows > most || (rows == most && e->used[i] < e->used[best])) {
+            most = rows;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void take_place(sheaf__engine *e, answer *a)
+{
+    const int64_t place = best_place(e, a);
+    const sheaf_config *config = &e->voice[0].model->opened.config;
+    sheaf__prefix_cache *past = &e->past[place];
+    if (e->past_of[place] != a->of->model)
+        past->n = 0;
+    e->past_of[place] = a->of->model;
+    a->s.place = place;
+    a->s.read = past->n = sheaf__prefix_cache_usable(past, config, a->s.prompt);
+    past->picture = a->s.prompt->look;
+    e->running[place] = a;
+}
+
+/* Takes the first question out of the queue; the lock is held. */
+static void unqueue(sheaf__engine *e)
+{
+    e->first->queued = false;
+    e->first = e->first->next;
+    if (e->first == NULL)
+        e->last = NULL;
+    e->waiting--;
+}
+
+/* Questions that are not to be answered any more leave the queue. */
+static void sift(sheaf__engine *e)
+{
+    sheaf__asked *over = NULL, **at = &e->first;
+    int64_t left = 0;
+    pthread_mutex_lock(&e->lock);
+    e->last = NULL;
+    while (*at != NULL) {
+        sheaf__asked *q = *at;
+        const bool gone = q->gone(q->context);
+        if (q->failed == NULL && late(e, q))
+            q->failed = sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_STOPPED, "waiting"),
+                                           "an answer within %g seconds", e->seconds),
+                            "%s", q->begun > 0 ? "too many answers" : "too many questions before"),
+                "it again, later");
+        q->dropped = q->dropped || gone;
+        if (!q->dropped && q->failed == NULL) {
+            e->last = q;
+            at = &q->next;
+            continue;
+        }
+        *at = q->next;
+        q->queued = false;
+        left++;
+        if (q->ended == q->begun) { /* else its last answer ends it */
+            q->next = over;
+            over = q;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    while (over != NULL) {
+        sheaf__asked *next = over->next;
+        finish(over);
+        over = next;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->waiting -= left;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Answers begin while there are places. */
+static void admit(sheaf__engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    while (e->first != NULL && e->active < e->places) {
+        sheaf__asked *q = e->first;
+        take_place(e, &q->answer[q->begun++]);
+        e->active++;
+        if (q->begun == q->prompts.count * q->each)
+            unqueue(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* A pass of the ranks. */
+typedef struct pass {
+    sheaf__engine *e;
+    int model;
+    sheaf__sequence **of; /* [n] */
+    int64_t n, rows;      /* rows 0: one token of each */
+} pass;
+
+static sheaf_status *run_pass(void *self, sheaf__model *model)
+{
+    const pass *p = self;
+    sheaf__slots *slots = &member_of(p->e, model->context)->slots;
+    return p->rows > 0 ? sheaf__slots_read(slots, p->model, p->of[0], p->rows)
+                       : sheaf__slots_next(slots, p->model, p->of, p->n);
+}
+
+/* A failure of a pass ends all that took part. */
+static void ran(const pass *p, sheaf_status *st)
+{
+    for (int64_t i = 0; i < p->n && st != NULL; i++) {
+        sheaf_status_free(p->of[i]->failed);
+        p->of[i]->failed = sheaf_status_copy(st);
+        p->of[i]->over = true;
+    }
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_PEER) {
+        pthread_mutex_lock(&p->e->lock);
+        if (p->e->broken == NULL)
+            p->e->broken = sheaf_status_copy(st);
+        pthread_mutex_unlock(&p->e->lock);
+    }
+    sheaf_status_free(st);
+}
+
+static void note_rows(sheaf__engine *e, sheaf__sequence *s, int64_t rows)
+{
+    sheaf__prefix_cache *past = &e->past[s->place];
+    const sheaf__prompt *p = s->prompt;
+    const int64_t before = s->read;
+    s->read += rows;
+    if (s->read >= p->n && past->n < p->n)
+        sheaf__prefix_cache_set(past, p);
+    for (int64_t j = before > p->n ? before : p->n; j < s->read; j++)
+        if (past->n == j)
+            sheaf__prefix_cache_add(past, s->out->ids[j - p->n], sheaf__prompt_position(p, j));
+}
+
+static sheaf__model_ranks *ranks_of(const sheaf__engine *e)
+{
+    return e->voice[0].model->ranks;
+}
+
+/* Reads some more of the answer that has waited longest for its first token. */
+static void read_some(sheaf__engine *e)
+{
+    const sheaf_config *config = &e->voice[0].model->opened.config;
+    answer *a = NULL;
+    for (int64_t i = 0; i < e->places; i++) {
+        answer *b = e->running[i];
+        const bool reads = b != NULL && !b->s.over && (b->said.n == 0 || b->again);
+        if (reads && (a == NULL || b->of->arrived < a->of->arrived ||
+                      (b->of == a->of && b->number < a->number)))
+            a = b;
+    }
+    if (a == NULL)
+        return;
+    sheaf__sequence *of[] = { &a->s };
+    pass p = { .e = e, .model = a->of->model, .of = of, .n = 1 };
+    p.rows = sheaf__slots_rows(config, &a->s, CHUNK);
+    const int64_t known = sheaf__slots_known(&a->s);
+    ran(&p, sheaf__model_ranks_do(ranks_of(e), run_pass, &p));
+    note_rows(e, &a->s, p.rows);
+    a->again = a->again && a->s.read < known;
+}
+
+/* A token for each answer that has begun. */
+static void go_on(sheaf__engine *e)
+{
+    const sheaf_config *config = &e->voice[0].model->opened.config;
+    for (int model = 0; model < e->voices; model++) {
+        pass p = { .e = e, .model = model, .of = e->pass };
+        for (int64_t i = 0; i < e->places; i++) {
+            answer *a = e->running[i];
+            if (a == NULL || a->of->model != model || a->s.over || a->said.n == 0 || a->again)
+                continue;
+            if (sheaf__slots_reads_again(config, &a->s)) {
+                a->again = true;
+                a->s.read = e->past[i].n = 0;
+                continue;
+            }
+            e->pass[p.n++] = &a->s;
+        }
+        if (p.n == 0)
+            continue;
+        ran(&p, sheaf__model_ranks_do(ranks_of(e), run_pass, &p));
+        for (int64_t i = 0; i < p.n; i++)
+            note_rows(e, e->pass[i], 1);
+    }
+}
+
+/* Answers that are over, or not wanted any more, leave. */
+static void part(sheaf__engine *e)
+{
+    for (int64_t i = 0; i < e->places; i++) {
+        answer *a = e->running[i];
+        if (a == NULL)
+            continue;
+        a->of->dropped = a->of->dropped || a->of->gone(a->of->context);
+        if (!a->s.over && late(e, a->of)) {
+            a->said.ending = SHEAF_ENDS_STOPPED;
+            a->s.over = true;
+        }
+        if (a->s.over || a->of->dropped || a->of->failed != NULL)
+            leave(e, i);
+    }
+}
+
+static bool idle(const sheaf__engine *e)
+{
+    return e->first == NULL && e->active == 0;
+}
+
+static void *work(void *self)
+{
+    sheaf__engine *e = self;
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        while (idle(e) && !e->closing)
+            pthread_cond_wait(&e->changed, &e->lock);
+        const bool over = idle(e);
+        pthread_mutex_unlock(&e->lock);
+        if (over)
+            return NULL;
+        sift(e);
+        admit(e);
+        read_some(e);
+        go_on(e);
+        part(e);
+    }
+}

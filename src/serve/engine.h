@@ -1,0 +1,73 @@
+/* engine.h - a loaded model, with several adapters, that answers many questions side by side.
+ *
+ * One thread owns the ranks. Answers take places of one cache of keys and values as they become
+ * free, in the order of arrival, and join and leave between two tokens (infer/slots.h). Each is
+ * what `sheaf generate` gives for the same prompt, flags and seed. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "library/model.h"
+
+typedef struct sheaf__engine sheaf__engine;
+
+typedef struct sheaf__engine_options {
+    const sheaf_model_open_options *model; /* without an adapter; `positions` of every answer */
+    const char *const *adapter;            /* [nadapters] beside the model itself */
+    int nadapters;
+    int64_t places;  /* answers computed side by side */
+    int64_t waiting; /* questions that wait, at most */
+    double seconds;  /* that a question may take, from its arrival on; 0: no limit */
+} sheaf__engine_options;
+
+/* An answer, as far as it is there. */
+typedef struct sheaf__spoken {
+    const sheaf__continuation *said;
+    const char *piece; /* what is new of its text, perhaps empty */
+    const char *text;  /* the whole, once it is over; NULL before, and for a model without text */
+} sheaf__spoken;
+
+/* A question: `count` answers to prompts[0], then to prompts[1] ... The engine borrows it from
+ * sheaf__engine_ask() until `done` has been called, which is once, by another thread. */
+typedef struct sheaf__asked {
+    int model;              /* 0: without an adapter; i: with number i - 1 */
+    sheaf__prompts prompts; /* the caller's to release */
+    sheaf__answer_options how;
+    const char *const *stop; /* of `how` */
+    int64_t each;            /* answers to each prompt; sampling counts them, from 0 */
+    /* Some of an answer is there, or all of it. */
+    void (*spoken)(void *context, int64_t answer, const sheaf__spoken *spoken, bool over);
+    bool (*gone)(void *context); /* nobody waits for it any more */
+    /* All answers are over, or (st, which it takes) it failed. */
+    void (*done)(void *context, sheaf_status *st);
+    void *context;
+    /* The engine's. */
+    struct sheaf__engine_answer *answer;
+    int64_t begun, ended;
+    double arrived;
+    sheaf_status *failed;
+    bool dropped, queued;
+    struct sheaf__asked *next;
+} sheaf__asked;
+
+/* sheaf__engine_open - loads all of it. Errors: those of opening and loading; SHEAF_E_ARG where an
+ * adapter has another type, or order of sums, than the model. */
+sheaf_status *sheaf__engine_open(sheaf__engine **out, const sheaf__engine_options *options);
+/* sheaf__engine_close - questions must be over; accepts NULL. */
+void sheaf__engine_close(sheaf__engine *engine);
+
+/* The models: 0 to sheaf__engine_models() - 1. */
+int sheaf__engine_models(const sheaf__engine *engine);
+const char *sheaf__engine_name(const sheaf__engine *engine, int model);
+sheaf_model *sheaf__engine_model(const sheaf__engine *engine, int model);
+/* sheaf__engine_chat - the codec of its conversations. Errors: there is no template. */
+sheaf_status *sheaf__engine_chat(const sheaf__codec **out, const sheaf__engine *engine, int model);
+
+/* sheaf__engine_ask - *full: too many wait already; then, and after an error, nothing is kept.
+ * Errors: SHEAF_E_DATA for a prompt that leaves no room for an answer, or pictures that the model
+ * does not take; SHEAF_E_STOPPED after sheaf__engine_drain(). */
+sheaf_status *sheaf__engine_ask(bool *full, sheaf__engine *engine, sheaf__asked *asked);
+/* sheaf__engine_drain - no more questions are taken; returns when those that were are over. */
+void sheaf__engine_drain(sheaf__engine *engine);
+/* sheaf__engine_counts - questions that wait, and answers that are computed. */
+void sheaf__engine_counts(sheaf__engine *engine, int64_t *waiting, int64_t *running);

@@ -1,0 +1,676 @@
+/* http.c - see http.h.
+ *
+ * Threads of libmicrohttpd read requests and write replies; a connection whose reply is not there
+ * yet is suspended, and costs nothing but its memory. */
+#include "serve/http.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+enum {
+    CONNECTIONS = 1024, /* at a time */
+    THREADS = 4,
+    IDLE = 30,          /* seconds without a byte either way */
+    UPLOAD = 120,       /* seconds that a request may take to arrive */
+    BODIES = 4,         /* requests of the largest size that are held at a time */
+    ADDRESSES = 256,    /* whose rate is remembered */
+    MEMORY = 32 * 1024, /* of a connection, for its headers */
+    STACK = 1 << 20,    /* of a thread */
+    LAST = 5,           /* seconds for what is still to be written at the end */
+};
+
+/* The library's functions; linked with it, the command would take 15 ms longer to start. */
+typedef struct library {
+    void *handle;
+    __typeof__(&MHD_start_daemon) start;
+    __typeof__(&MHD_stop_daemon) stop;
+    __typeof__(&MHD_quiesce_daemon) quiesce;
+    __typeof__(&MHD_get_daemon_info) daemon_info;
+    __typeof__(&MHD_get_connection_info) connection_info;
+    __typeof__(&MHD_lookup_connection_value) lookup;
+    __typeof__(&MHD_create_response_from_buffer) response;
+    __typeof__(&MHD_create_response_from_callback) stream;
+    __typeof__(&MHD_add_response_header) header;
+    __typeof__(&MHD_queue_response) queue;
+    __typeof__(&MHD_destroy_response) destroy;
+    __typeof__(&MHD_suspend_connection) suspend;
+    __typeof__(&MHD_resume_connection) resume;
+} library;
+
+/* How often an address asks. */
+typedef struct bucket {
+    unsigned char address[16];
+    double left, since; /* requests it may send, at that moment */
+} bucket;
+
+struct sheaf__http {
+    library lib;
+    sheaf__http_options o;
+    char *host, *token;
+    struct MHD_Daemon *daemon;
+    int port, refused; /* refused: the socket that no longer listens, or -1 */
+    bool loopback;
+    pthread_mutex_t lock; /* for what follows */
+    bucket bucket[ADDRESSES];
+    size_t held;  /* bytes of bodies */
+    int64_t open; /* exchanges whose reply is not written yet */
+};
+
+struct sheaf__exchange {
+    sheaf__http *http;
+    pthread_mutex_t lock;
+    struct MHD_Connection *connection; /* NULL: it is over */
+    int owners;                        /* the connection, and who answers */
+    char *path, *method;
+    sheaf_text body, out; /* out: what was not written yet */
+    size_t counted;       /* of the body, in http->held */
+    size_t written;       /* of out */
+    double since;
+    int status; /* of the reply; 0: none yet */
+    const char *type;
+    bool handled, streams, ended, queued, suspended, gone, close;
+};
+
+/* ---- exchanges ---- */
+
+static void count_body(sheaf__exchange *x, size_t bytes)
+{
+    pthread_mutex_lock(&x->http->lock);
+    x->http->held += bytes - x->counted;
+    x->counted = bytes;
+    pthread_mutex_unlock(&x->http->lock);
+}
+
+static void count_open(sheaf__http *http, int change)
+{
+    pthread_mutex_lock(&http->lock);
+    http->open += change;
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void leave(sheaf__exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    const bool last = --x->owners == 0;
+    pthread_mutex_unlock(&x->lock);
+    if (!last)
+        return;
+    count_body(x, 0);
+    sheaf__text_release(&x->body);
+    sheaf__text_release(&x->out);
+    pthread_mutex_destroy(&x->lock);
+    free(x->path);
+    free(x->method);
+    free(x);
+}
+
+/* The lock is held. */
+static void wake(sheaf__exchange *x)
+{
+    if (x->suspended && x->connection != NULL) {
+        x->suspended = false;
+        x->http->lib.resume(x->connection);
+    }
+}
+
+void sheaf__exchange_reply(sheaf__exchange *x, int status, const char *type, char *text,
+                           size_t size)
+{
+    pthread_mutex_lock(&x->lock);
+    x->status = text == NULL ? 500 : status;
+    x->type = type;
+    if (text != NULL)
+        x->out = (sheaf_text){ .at = text, .size = size, .capacity = size };
+    x->ended = true;
+    wake(x);
+    pthread_mutex_unlock(&x->lock);
+    leave(x);
+}
+
+void sheaf__exchange_begin(sheaf__exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    x->status = 200;
+    x->type = "text/event-stream";
+    x->streams = true;
+    wake(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
+void sheaf__exchange_write(sheaf__exchange *x, const char *bytes, size_t size)
+{
+    pthread_mutex_lock(&x->lock);
+    if (!x->gone)
+        sheaf__text_bytes(&x->out, bytes, size);
+    wake(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
+void sheaf__exchange_end(sheaf__exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    x->ended = true;
+    wake(x);
+    pthread_mutex_unlock(&x->lock);
+    leave(x);
+}
+
+/* A suspended connection is not watched by the library. */
+bool sheaf__exchange_gone(sheaf__exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    if (!x->gone && x->connection != NULL) {
+        const union MHD_ConnectionInfo *info =
+            x->http->lib.connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct pollfd p = { .fd = info == NULL ? -1 : info->connect_fd, .events = POLLRDHUP };
+        x->gone = poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    }
+    const bool gone = x->gone;
+    pthread_mutex_unlock(&x->lock);
+    return gone;
+}
+
+/* ---- replies ---- */
+
+static ssize_t read_stream(void *self, uint64_t at, char *buffer, size_t most)
+{
+    sheaf__exchange *x = self;
+    (void)at;
+    pthread_mutex_lock(&x->lock);
+    const size_t left = x->out.size - x->written, n = left < most ? left : most;
+    const bool over = left == 0 && x->ended;
+    if (n > 0)
+        memcpy(buffer, x->out.at + x->written, n);
+    x->written += n;
+    if (n > 0 && x->written == x->out.size)
+        x->written = x->out.size = 0;
+    if (n == 0 && !over) {
+        x->suspended = true;
+        x->http->lib.suspend(x->connection);
+    }
+    const bool failed = x->out.failed;
+    pthread_mutex_unlock(&x->lock);
+    return failed ? MHD_CONTENT_READER_END_WITH_ERROR
+           : over ? MHD_CONTENT_READER_END_OF_STREAM
+                  : (ssize_t)n;
+}
+
+/* What browsers are told of every reply: nothing of another origin is loaded, by whatever a model
+ * says, and no other page frames or reads it. */
+static const char *const headers[][2] = {
+    { "X-Content-Type-Options", "nosniff" },
+    { "X-Frame-Options", "DENY" },
+    { "Referrer-Policy", "no-referrer" },
+    { "Cross-Origin-Resource-Policy", "same-origin" },
+    { "Cache-Control", "no-store" },
+    { "Content-Security-Policy",
+      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+      "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+      "frame-ancestors 'none'" },
+};
+
+/* The lock is held. */
+static enum MHD_Result queue(sheaf__exchange *x)
+{
+    const library *lib = &x->http->lib;
+    struct MHD_Response *r = x->streams
+                                 ? lib->stream(MHD_SIZE_UNKNOWN, 4096, read_stream, x, NULL)
+                                 : lib->response(x->out.size, x->out.at, MHD_RESPMEM_MUST_COPY);
+    if (r == NULL)
+        return MHD_NO;
+    lib->header(r, "Content-Type", x->type);
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        lib->header(r, headers[i][0], headers[i][1]);
+    if (x->status == 401)
+        lib->header(r, "WWW-Authenticate", "Bearer");
+    if (x->status == 429)
+        lib->header(r, "Retry-After", "2");
+    if (x->close)
+        lib->header(r, "Connection", "close");
+    x->queued = true;
+    const enum MHD_Result done = lib->queue(x->connection, (unsigned)x->status, r);
+    lib->destroy(r);
+    return done;
+}
+
+void sheaf__http_error(sheaf__exchange *x, int status, const char *type, const char *code,
+                       const sheaf_status *st)
+{
+    const struct {
+        const char *name, *text;
+    } part[] = { { "where", sheaf_status_where(st) },
+                 { "expected", sheaf_status_expected(st) },
+                 { "found", sheaf_status_found(st) },
+                 { "try", sheaf_status_try(st) } };
+    sheaf_text text = { 0 }, message = { 0 };
+    for (size_t i = 0; i < 4; i++)
+        if (part[i].text[0] != '\0')
+            sheaf__text_add(&message, i == 0 ? "%.0s%s" : "; %s: %s", part[i].name, part[i].text);
+    sheaf__text_add(&text, "{\"error\": {\"message\": ");
+    sheaf__text_json(&text, message.at == NULL ? "" : message.at);
+    sheaf__text_add(&text, ", \"type\": \"%s\", \"param\": null, \"code\": ", type);
+    sheaf__text_add(&text, code == NULL ? "null" : "\"%s\"", code);
+    for (size_t i = 0; i < 4; i++) {
+        sheaf__text_add(&text, ", \"%s\": ", part[i].name);
+        sheaf__text_json(&text, part[i].text);
+    }
+    sheaf__text_add(&text, "}}\n");
+    sheaf__text_release(&message);
+    const size_t size = text.size;
+    char *own = text.failed ? NULL : text.at;
+    if (own == NULL)
+        sheaf__text_release(&text);
+    sheaf__exchange_reply(x, status, "application/json", own, size);
+}
+
+/* ---- who may ask ---- */
+
+static const char *value_of(const sheaf__exchange *x, const char *header)
+{
+    const char *value = x->http->lib.lookup(x->connection, MHD_HEADER_KIND, header);
+    return value == NULL ? "" : value;
+}
+
+/* Takes as long whatever differs. */
+static bool is_token(const char *given, const char *token)
+{
+    const size_t n = strlen(given), m = strlen(token);
+    unsigned char differs = n != m;
+    for (size_t i = 0; i < n; i++)
+        differs |= (unsigned char)(given[i] ^ token[m == 0 ? 0 : i % m]);
+    return differs == 0;
+}
+
+/* Does a Host header name this server? A page of another name may resolve to this address. */
+static bool is_host(const sheaf__http *http, const char *host)
+{
+    const char *const names[] = { "localhost", "127.0.0.1", "[::1]", http->host };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i]);
+        char *end;
+        if (strncasecmp(host, names[i], n) != 0)
+            continue;
+        if (host[n] == '\0' ||
+            (host[n] == ':' && strtol(host + n + 1, &end, 10) == http->port && *end == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* May this address send another one? */
+static bool in_rate(sheaf__http *http, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        http->lib.connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    unsigned char address[16] = { 0 };
+    if (http->o.rate == 0 || info == NULL)
+        return true;
+    if (info->client_addr->sa_family == AF_INET)
+        memcpy(address, &((const struct sockaddr_in *)info->client_addr)->sin_addr, 4);
+    else if (info->client_addr->sa_family == AF_INET6)
+        memcpy(address, &((const struct sockaddr_in6 *)info->client_addr)->sin6_addr, 8);
+    const double now = sheaf__seconds(), most = (double)http->o.rate;
+    pthread_mutex_lock(&http->lock);
+    bucket *b = &http->bucket[0];
+    for (int i = 0; i < ADDRESSES; i++) {
+        bucket *other = &http->bucket[i];
+        if (other->since > 0 && memcmp(other->address, address, sizeof address) == 0) {
+            b = other;
+            break;
+        }
+        if (other->since < b->since)
+            b = other;
+    }
+    if (b->since == 0 || memcmp(b->address, address, sizeof address) != 0) {
+        *b = (bucket){ .left = most, .since = now };
+        memcpy(b->address, address, sizeof address);
+    }
+    b->left += (now - b->since) * most / 60;
+    b->left = b->left < most ? b->left : most;
+    b->since = now;
+    const bool may = b->left >= 1;
+    b->left -= may;
+    pthread_mutex_unlock(&http->lock);
+    return may;
+}
+
+typedef struct refusal {
+    int status;
+    const char *type, *code;
+} refusal;
+
+/* From the headers alone; NULL: go on. */
+static sheaf_status *refuse(refusal *how, sheaf__exchange *x)
+{
+    sheaf__http *http = x->http;
+    const char *host = value_of(x, "Host"), *origin = value_of(x, "Origin"),
+               *given = value_of(x, "Authorization"), *length = value_of(x, "Content-Length");
+    static const char bearer[] = "Bearer ";
+    *how = (refusal){ 403, "permission_error", "forbidden" };
+    if (http->loopback && !is_host(http, host))
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header Host"),
+                                       "a name of this server, as localhost:%d", http->port),
+                        "'%.60s'", host),
+            "http://localhost:%d", http->port);
+    const char *at = strstr(origin, "://");
+    if (origin[0] != '\0' && (at == NULL || strcasecmp(at + 3, host) != 0))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header Origin"),
+                                          "none, or that of this server's own page"),
+                           "'%.60s'", origin);
+    *how = (refusal){ 429, "rate_limit_error", "rate_limit_exceeded" };
+    if (!in_rate(http, x->connection))
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "requests"),
+                                             "at most %lld in a minute from one address",
+                                             (long long)http->o.rate),
+                              "it again, later");
+    *how = (refusal){ 401, "authentication_error", "invalid_api_key" };
+    const bool shown = strncasecmp(given, bearer, sizeof bearer - 1) == 0;
+    if (http->token != NULL && !http->o.open(http->o.self, x->path) &&
+        (!shown || !is_token(given + sizeof bearer - 1, http->token)))
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header Authorization"),
+                                       "the token of this server"),
+                        shown ? "another" : "none"),
+            "Authorization: Bearer TOKEN; clients call it API key");
+    *how = (refusal){ 415, "invalid_request_error", NULL };
+    if (strcmp(x->method, "POST") == 0 &&
+        strncasecmp(value_of(x, "Content-Type"), "application/json", 16) != 0)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header Content-Type"), "application/json"),
+            "'%.60s'", value_of(x, "Content-Type"));
+    *how = (refusal){ 413, "invalid_request_error", NULL };
+    if (strtoull(length, NULL, 10) > http->o.most_body)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "request"), "at most %zu bytes",
+                                          http->o.most_body),
+                           "%.20s", length);
+    return NULL;
+}
+
+/* ---- libmicrohttpd's calls ---- */
+
+static sheaf__exchange *new_exchange(sheaf__http *http, struct MHD_Connection *connection,
+                                     const char *path, const char *method)
+{
+    sheaf__exchange *x = calloc(1, sizeof *x);
+    if (x == NULL)
+        return NULL;
+    *x = (sheaf__exchange){ .http = http,
+                            .connection = connection,
+                            .owners = 2,
+                            .path = strdup(path),
+                            .method = strdup(method),
+                            .since = sheaf__seconds() };
+    pthread_mutex_init(&x->lock, NULL);
+    if (x->path == NULL || x->method == NULL) {
+        x->owners = 1;
+        leave(x);
+        return NULL;
+    }
+    count_open(http, 1);
+    return x;
+}
+
+/* More of a body; false: the connection is closed. */
+static bool take_body(sheaf__exchange *x, const char *bytes, size_t size)
+{
+    sheaf__http *http = x->http;
+    pthread_mutex_lock(&http->lock);
+    const bool room = http->held + size <= BODIES * http->o.most_body;
+    pthread_mutex_unlock(&http->lock);
+    if (!room || x->body.size + size > http->o.most_body || sheaf__seconds() - x->since > UPLOAD)
+        return false;
+    sheaf__text_bytes(&x->body, bytes, size);
+    count_body(x, x->body.size);
+    return !x->body.failed;
+}
+
+static void handle(sheaf__exchange *x)
+{
+    const sheaf__http_options *o = &x->http->o;
+    o->handle(o->self, x,
+              &(sheaf__http_request){ .method = x->method,
+                                      .path = x->path,
+                                      .body = x->body.at == NULL ? "" : x->body.at,
+                                      .size = x->body.size });
+}
+
+static enum MHD_Result access_to(void *self, struct MHD_Connection *connection, const char *url,
+                                 const char *method, const char *version, const char *upload,
+                                 size_t *size, void **own)
+{
+    sheaf__http *http = self;
+    sheaf__exchange *x = *own;
+    (void)version;
+    if (x == NULL) {
+        refusal how;
+        if ((x = new_exchange(http, connection, url, method)) == NULL)
+            return MHD_NO;
+        *own = x;
+        sheaf_status *st = refuse(&how, x);
+        if (st == NULL)
+            return MHD_YES;
+        x->handled = x->close = true;
+        sheaf__http_error(x, how.status, how.type, how.code, st);
+        sheaf_status_free(st);
+    } else if (*size > 0) {
+        const bool taken = x->queued || take_body(x, upload, *size);
+        *size = 0;
+        return taken ? MHD_YES : MHD_NO;
+    } else if (!x->handled) {
+        x->handled = true;
+        handle(x);
+    }
+    enum MHD_Result done = MHD_YES;
+    pthread_mutex_lock(&x->lock);
+    if (!x->queued && x->status != 0) {
+        done = queue(x);
+    } else if (!x->queued) {
+        x->suspended = true;
+        http->lib.suspend(connection);
+    }
+    pthread_mutex_unlock(&x->lock);
+    return done;
+}
+
+static void completed(void *self, struct MHD_Connection *connection, void **own,
+                      enum MHD_RequestTerminationCode why)
+{
+    sheaf__exchange *x = *own;
+    (void)self;
+    (void)connection;
+    (void)why;
+    if (x == NULL)
+        return;
+    pthread_mutex_lock(&x->lock);
+    x->gone = true;
+    x->connection = NULL;
+    const bool alone = !x->handled; /* it was never given to anyone */
+    x->owners -= alone;
+    pthread_mutex_unlock(&x->lock);
+    *own = NULL;
+    count_open(x->http, -1);
+    leave(x);
+}
+
+/* ---- open and close ---- */
+
+static sheaf_status *load(library *lib)
+{
+    static const char name[] = "libmicrohttpd.so.12";
+    const struct {
+        void *to;
+        const char *name;
+    } all[] = { { &lib->start, "MHD_start_daemon" },
+                { &lib->stop, "MHD_stop_daemon" },
+                { &lib->quiesce, "MHD_quiesce_daemon" },
+                { &lib->daemon_info, "MHD_get_daemon_info" },
+                { &lib->connection_info, "MHD_get_connection_info" },
+                { &lib->lookup, "MHD_lookup_connection_value" },
+                { &lib->response, "MHD_create_response_from_buffer" },
+                { &lib->stream, "MHD_create_response_from_callback" },
+                { &lib->header, "MHD_add_response_header" },
+                { &lib->queue, "MHD_queue_response" },
+                { &lib->destroy, "MHD_destroy_response" },
+                { &lib->suspend, "MHD_suspend_connection" },
+                { &lib->resume, "MHD_resume_connection" } };
+    lib->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < sizeof all / sizeof *all && lib->handle != NULL; i++) {
+        void *function = dlsym(lib->handle, all[i].name);
+        memcpy(all[i].to, &function, sizeof function);
+        if (function == NULL) {
+            dlclose(lib->handle);
+            lib->handle = NULL;
+        }
+    }
+    return lib->handle != NULL
+               ? NULL
+               : sheaf_try_this(
+                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "sheaf serve"),
+                                                "%s, which reads and writes HTTP", name),
+                                 "no such library"),
+                     "apt-get install libmicrohttpd12");
+}
+
+/* An address, or "localhost". */
+static bool find_address(struct sockaddr_storage *out, const char *host, int port)
+{
+    struct sockaddr_in *four = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+    memset(out, 0, sizeof *out);
+    if (strcmp(host, "localhost") == 0)
+        host = "127.0.0.1";
+    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons((uint16_t)port);
+        return true;
+    }
+    if (inet_pton(AF_INET6, host, &six->sin6_addr) != 1)
+        return false;
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons((uint16_t)port);
+    return true;
+}
+
+bool sheaf__http_is_loopback(const char *host)
+{
+    struct sockaddr_storage at;
+    if (!find_address(&at, host, 0))
+        return false;
+    return at.ss_family == AF_INET
+               ? (ntohl(((struct sockaddr_in *)&at)->sin_addr.s_addr) >> 24) == 127
+               : IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)&at)->sin6_addr);
+}
+
+/* A socket of our own: the library's would say only that it failed. */
+static sheaf_status *listen_at(int *out, int *port, const char *host)
+{
+    struct sockaddr_storage at;
+    const int one = 1;
+    if (!find_address(&at, host, *port))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--host"),
+                                          "localhost, or an address as 127.0.0.1 or ::"),
+                           "'%.60s'", host);
+    socklen_t size =
+        at.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    const int s = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s >= 0)
+        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (s < 0 || bind(s, (struct sockaddr *)&at, size) != 0 || listen(s, 512) != 0 ||
+        getsockname(s, (struct sockaddr *)&at, &size) != 0) {
+        sheaf_status *st =
+            sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s, port %d", host, *port), errno);
+        if (s >= 0)
+            close(s);
+        return sheaf_try_this(st, "another --port; 0 takes one that is free");
+    }
+    *out = s;
+    *port = ntohs(at.ss_family == AF_INET ? ((struct sockaddr_in *)&at)->sin_port
+                                          : ((struct sockaddr_in6 *)&at)->sin6_port);
+    return NULL;
+}
+
+sheaf_status *sheaf__http_open(sheaf__http **out, const sheaf__http_options *o)
+{
+    sheaf__http *http = calloc(1, sizeof *http);
+    int socket = -1;
+    *out = NULL;
+    if (http == NULL)
+        return sheaf__no_memory("serving");
+    http->o = *o;
+    http->port = o->port;
+    http->refused = -1;
+    http->loopback = sheaf__http_is_loopback(o->host);
+    http->host = strdup(o->host);
+    http->token = o->token == NULL ? NULL : strdup(o->token);
+    pthread_mutex_init(&http->lock, NULL);
+    sheaf_status *st = http->host == NULL || (o->token != NULL && http->token == NULL)
+                           ? sheaf__no_memory("serving")
+                           : load(&http->lib);
+    TRY(st, listen_at(&socket, &http->port, o->host));
+    if (st == NULL) {
+        http->daemon = http->lib.start(
+            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, access_to,
+            http, MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+            (unsigned)IDLE, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
+            MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_THREAD_STACK_SIZE,
+            (size_t)STACK, MHD_OPTION_END);
+        if (http->daemon == NULL) {
+            close(socket);
+            st = sheaf_fail(SHEAF_E_IO, "starting the server at port %d", http->port);
+        }
+    }
+    if (st == NULL)
+        *out = http;
+    else
+        sheaf__http_close(http);
+    return st;
+}
+
+int sheaf__http_port(const sheaf__http *http)
+{
+    return http->port;
+}
+
+void sheaf__http_refuse(sheaf__http *http)
+{
+    if (http->refused < 0)
+        http->refused = http->lib.quiesce(http->daemon);
+}
+
+static bool any_open(sheaf__http *http)
+{
+    pthread_mutex_lock(&http->lock);
+    const bool any = http->open > 0;
+    pthread_mutex_unlock(&http->lock);
+    return any;
+}
+
+void sheaf__http_close(sheaf__http *http)
+{
+    if (http == NULL)
+        return;
+    const double begun = sheaf__seconds();
+    while (http->daemon != NULL && sheaf__seconds() - begun < LAST && any_open(http))
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    if (http->daemon != NULL)
+        http->lib.stop(http->daemon);
+    if (http->refused >= 0)
+        close(http->refused);
+    /* the library's own threads are gone, but it is not unloaded: others may have loaded it */
+    pthread_mutex_destroy(&http->lock);
+    free(http->host);
+    free(http->token);
+    free(http);
+}

@@ -1,0 +1,56 @@
+/* http.h - HTTP/1.1 on one port: who may ask, how much and how often, and answers that are written
+ * whole or as they come. Messages are libmicrohttpd's, which is loaded when a server starts. */
+#pragma once
+
+#include "base/base.h"
+
+typedef struct sheaf__http sheaf__http;
+/* One request, and what is written in reply. */
+typedef struct sheaf__exchange sheaf__exchange;
+
+typedef struct sheaf__http_request {
+    const char *method, *path; /* without what follows '?' */
+    const char *body;
+    size_t size;
+} sheaf__http_request;
+
+typedef struct sheaf__http_options {
+    const char *host;  /* address to listen at, or "localhost" */
+    int port;          /* 0: any that is free */
+    const char *token; /* that a request must show, except for `open` paths; NULL: none */
+    size_t most_body;  /* bytes */
+    int64_t rate;      /* requests that an address may send in a minute; 0: no limit */
+    /* By one of several threads: answers now, or keeps the exchange and answers later. */
+    void (*handle)(void *self, sheaf__exchange *exchange, const sheaf__http_request *request);
+    bool (*open)(void *self, const char *path); /* needs no token */
+    void *self;
+} sheaf__http_options;
+
+/* sheaf__http_open - errors: SHEAF_E_UNSUPPORTED where libmicrohttpd is not installed; SHEAF_E_IO
+ * for an address or port that cannot be had; SHEAF_E_ARG for a host that is no address. */
+sheaf_status *sheaf__http_open(sheaf__http **out, const sheaf__http_options *options);
+int sheaf__http_port(const sheaf__http *http);
+/* sheaf__http_is_loopback - does only this machine reach the address? */
+bool sheaf__http_is_loopback(const char *host);
+/* sheaf__http_refuse - takes no further connections; those that are there go on. */
+void sheaf__http_refuse(sheaf__http *http);
+/* sheaf__http_close - all exchanges have been ended; accepts NULL. */
+void sheaf__http_close(sheaf__http *http);
+
+/* The rest may be called by any thread, until the exchange is ended, which is once. */
+
+/* sheaf__exchange_reply - writes all of it and ends the exchange; takes `text` (malloc'd; NULL: no
+ * memory). */
+void sheaf__exchange_reply(sheaf__exchange *exchange, int status, const char *type, char *text,
+                           size_t size);
+/* sheaf__exchange_begin - 200, and a body of server-sent events follows. */
+void sheaf__exchange_begin(sheaf__exchange *exchange);
+void sheaf__exchange_write(sheaf__exchange *exchange, const char *bytes, size_t size);
+void sheaf__exchange_end(sheaf__exchange *exchange);
+/* sheaf__exchange_gone - has the other side closed the connection? */
+bool sheaf__exchange_gone(sheaf__exchange *exchange);
+
+/* sheaf__http_error - an error in OpenAI's form, with where, expected, found and try beside its
+ * message. */
+void sheaf__http_error(sheaf__exchange *exchange, int status, const char *type, const char *code,
+                       const sheaf_status *st);

@@ -1,0 +1,423 @@
+/* request.c - see request.h. */
+#include "serve/request.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/json.h"
+#include "base/text.h"
+
+enum { MOST_PICTURES = 64, CHAT = 1, TEXT = 2, BOTH = 3 };
+
+/* Fields, and which of the two requests has them. */
+static const struct {
+    const char *name;
+    int of;
+    bool ignored; /* it changes nothing of an answer: who asks, and what others store of it */
+} fields[] = {
+    { "model", BOTH },
+    { "messages", CHAT },
+    { "prompt", TEXT },
+    { "stream", BOTH },
+    { "stream_options", BOTH },
+    { "n", BOTH },
+    { "max_tokens", BOTH },
+    { "max_completion_tokens", CHAT },
+    { "temperature", BOTH },
+    { "top_p", BOTH },
+    { "top_k", BOTH },
+    { "repetition_penalty", BOTH },
+    { "seed", BOTH },
+    { "stop", BOTH },
+    { "logprobs", BOTH },
+    { "top_logprobs", CHAT },
+    { "user", BOTH, true },
+    { "metadata", BOTH, true },
+    { "store", BOTH, true },
+    { "service_tier", BOTH, true },
+    { "safety_identifier", BOTH, true },
+    { "prompt_cache_key", BOTH, true },
+    { "parallel_tool_calls", CHAT, true },
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+/* Fields of OpenAI's that have one value here. */
+static const struct {
+    const char *name;
+    const char *only; /* as JSON */
+} fixed[] = {
+    { "presence_penalty", "0" },
+    { "frequency_penalty", "0" },
+    { "logit_bias", "{}" },
+    { "tools", "[]" },
+    { "tool_choice", "\"none\"" },
+    { "functions", "[]" },
+    { "response_format", "{\"type\": \"text\"}" },
+    { "modalities", "[\"text\"]" },
+    { "echo", "false" },
+    { "best_of", "1" },
+    { "suffix", "\"\"" },
+};
+
+/* ---- fields ---- */
+
+static bool is_only(const json_t *value, const char *only)
+{
+    json_t *want = json_loads(only, JSON_DECODE_ANY, NULL);
+    const bool same = json_is_null(value) || json_equal(value, want) ||
+                      (json_is_real(value) && json_is_integer(want) &&
+                       json_real_value(value) == (double)json_integer_value(want));
+    json_decref(want);
+    return same;
+}
+
+static sheaf_status *unknown_field(const char *name)
+{
+    const char *names[FIELDS];
+    for (int i = 0; i < FIELDS; i++)
+        names[i] = fields[i].name;
+    const char *near = sheaf__nearest(name, names, FIELDS);
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.60s'", name),
+                                      "a field that is known here (docs/serve.md lists them)");
+    return near == NULL ? st : sheaf_try_this(st, "'%s'", near);
+}
+
+static sheaf_status *check_fields(json_t *body, bool chat)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(body, name, value)
+    {
+        char text[96];
+        int i = 0;
+        size_t k = 0;
+        while (i < FIELDS &&
+               (strcmp(fields[i].name, name) != 0 || (fields[i].of & (chat ? CHAT : TEXT)) == 0))
+            i++;
+        while (k < sizeof fixed / sizeof *fixed && strcmp(fixed[k].name, name) != 0)
+            k++;
+        if (i < FIELDS)
+            continue;
+        if (k == sizeof fixed / sizeof *fixed)
+            return unknown_field(name);
+        if (!is_only(value, fixed[k].only))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", name),
+                                              "%s: nothing else is done here", fixed[k].only),
+                               "%s", sheaf__json_show(text, value));
+    }
+    return NULL;
+}
+
+static sheaf_status *no_memory(void)
+{
+    return sheaf__no_memory("a request");
+}
+
+/* One text, or a list of some. */
+static sheaf_status *read_stop(sheaf__request *r)
+{
+    const json_t *stop = json_object_get(r->body, "stop");
+    const bool one = json_is_string(stop);
+    const size_t n = one ? 1 : json_array_size(stop);
+    if (stop == NULL || json_is_null(stop))
+        return NULL;
+    if ((!one && !json_is_array(stop)) || n > SHEAF__MOST_STOP_TEXTS)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'stop'"), "a text, or a list of at most %d",
+                              SHEAF__MOST_STOP_TEXTS);
+    if ((r->stop = calloc(n + 1, sizeof *r->stop)) == NULL)
+        return no_memory();
+    for (size_t i = 0; i < n; i++) {
+        const json_t *text = one ? stop : json_array_get(stop, i);
+        if (!json_is_string(text) || json_string_length(text) == 0 ||
+            json_string_length(text) != strlen(json_string_value(text)))
+            return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'stop'"),
+                                  "texts that are not empty, without NUL");
+        r->stop[r->nstop++] = json_string_value(text);
+    }
+    return NULL;
+}
+
+static sheaf_status *read_prompt(sheaf__request *r)
+{
+    const json_t *prompt = json_object_get(r->body, "prompt");
+    const size_t n = json_array_size(prompt);
+    const bool list = json_is_array(prompt) && n > 0,
+               ids = list && json_is_integer(json_array_get(prompt, 0));
+    bool good = json_is_string(prompt) || list;
+    for (size_t i = 0; i < n && good; i++) {
+        const json_t *one = json_array_get(prompt, i), *first = json_array_get(prompt, 0);
+        good = json_typeof(one) == json_typeof(first) &&
+               (json_is_string(one) || json_is_integer(one) || json_is_array(one));
+    }
+    if (good && !ids && n > SHEAF__MOST_ANSWERS)
+        good = false;
+    r->prompt = prompt;
+    return good ? NULL
+                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'prompt'"),
+                                 "a text or a list of token ids, or at most %d of one kind",
+                                 SHEAF__MOST_ANSWERS);
+}
+
+/* Chat: true or false, and "top_logprobs"; else a number. */
+static void read_logprobs(sheaf__request *r, sheaf_json_reader *in)
+{
+    if (r->chat) {
+        r->logprobs = sheaf__json_bool(in, "logprobs", false);
+        r->top = sheaf__json_int(in, "top_logprobs", 0, SHEAF__MOST_TOP, 0);
+        if (r->top > 0 && !r->logprobs)
+            sheaf__json_fail(in, SHEAF_E_DATA, "top_logprobs", "\"logprobs\": true beside it");
+    } else {
+        const int64_t top = sheaf__json_int(in, "logprobs", 0, SHEAF__MOST_TOP, -1);
+        r->logprobs = top >= 0;
+        r->top = top > 0 ? top : 0;
+    }
+}
+
+static void read_numbers(sheaf__request *r, sheaf_json_reader *in)
+{
+    sheaf_model_generate_options *o = &r->how;
+    const double temperature = sheaf__json_real(in, "temperature", 0, 1e6, -1);
+    SHEAF_INIT(o);
+    o->model_defaults = o->program_defaults = o->as_long_as_fits = true;
+    o->sampled = temperature == 0 ? -1 : 0;
+    o->temperature = temperature > 0 ? temperature : 0;
+    if (temperature > 0 && temperature < 1e-6)
+        sheaf__json_fail(in, SHEAF_E_DATA, "temperature", "0, or 1e-6 or more");
+    o->top_p = sheaf__json_real(in, "top_p", 1e-6, 1, 0);
+    o->repetition_penalty = sheaf__json_real(in, "repetition_penalty", 1e-6, 1e6, 0);
+    const int64_t top_k = sheaf__json_int(in, "top_k", -1, 1000000000, -2);
+    o->top_k = top_k == -2 ? 0 : top_k <= 0 ? -1 : top_k;
+    const int64_t seed = sheaf__json_int(in, "seed", INT64_MIN + 1, INT64_MAX, INT64_MIN + 1);
+    r->seeded = seed != INT64_MIN + 1;
+    o->seed = r->seeded ? (uint64_t)seed : 0;
+    o->max_new = sheaf__json_int(in, "max_tokens", 1, 10000000, 0);
+    if (r->chat)
+        o->max_new = sheaf__json_int(in, "max_completion_tokens", 1, 10000000, o->max_new);
+    r->each = sheaf__json_int(in, "n", 1, SHEAF__MOST_ANSWERS, 1);
+    r->stream = sheaf__json_bool(in, "stream", false);
+    const json_t *stream = sheaf__json_object(in, "stream_options");
+    sheaf_json_reader inner = { .object = stream, .inside = "stream_options." };
+    r->usage = stream != NULL && sheaf__json_bool(&inner, "include_usage", false);
+    if (in->st == NULL)
+        in->st = inner.st;
+    else
+        sheaf_status_free(inner.st);
+    r->model = sheaf__json_string(in, "model");
+    read_logprobs(r, in);
+}
+
+sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t size, bool chat)
+{
+    *r = (sheaf__request){ .chat = chat };
+    sheaf_status *st = sheaf_in(sheaf__json_parse(&r->body, body, size), "request");
+    if (st == NULL)
+        st = check_fields(r->body, chat);
+    sheaf_json_reader in = { .object = r->body };
+    if (st == NULL) {
+        read_numbers(r, &in);
+        st = in.st;
+    }
+    TRY(st, read_stop(r));
+    if (st == NULL && !chat)
+        st = read_prompt(r);
+    if (st == NULL) {
+        r->how.stop = r->stop;
+        r->how.nstop = r->nstop;
+        r->how.logprobs = r->logprobs;
+        r->how.top_logprobs = r->top;
+    }
+    return st;
+}
+
+/* ---- pictures ---- */
+
+static int digit_64(char c)
+{
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+/* RFC 4648, section 4, whole groups of four; false: it is not that. */
+static bool decode_64(unsigned char *out, size_t *n, const char *text, size_t size)
+{
+    *n = 0;
+    if (size == 0 || size % 4 != 0)
+        return false;
+    for (size_t i = 0; i < size; i += 4) {
+        const bool last = i + 4 == size;
+        const int pad = !last ? 0 : (text[i + 3] == '=') + (text[i + 2] == '=');
+        uint32_t bits = 0;
+        for (int j = 0; j < 4; j++) {
+            const int digit = j >= 4 - pad ? 0 : digit_64(text[i + (size_t)j]);
+            if (digit < 0)
+                return false;
+            bits = bits << 6 | (uint32_t)digit;
+        }
+        for (int j = 0; j < 3 - pad; j++)
+            out[(*n)++] = (unsigned char)(bits >> (16 - 8 * j));
+    }
+    return true;
+}
+
+/* A file of memory with these bytes, and a path that opens it. */
+static sheaf_status *keep_picture(sheaf__request *r, const unsigned char *bytes, size_t n)
+{
+    char *path = NULL;
+    const int file = memfd_create("picture", MFD_CLOEXEC);
+    size_t done = 0;
+    while (file >= 0 && done < n) {
+        const ssize_t now = write(file, bytes + done, n - done);
+        if (now <= 0)
+            break;
+        done += (size_t)now;
+    }
+    if (file < 0 || done < n || asprintf(&path, "/proc/self/fd/%d", file) < 0) {
+        if (file >= 0)
+            close(file);
+        return sheaf__no_memory("a picture");
+    }
+    r->file[r->images] = file;
+    r->image[r->images++] = path;
+    return NULL;
+}
+
+static sheaf_status *bad_picture(const char *url)
+{
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'image_url'"),
+                                   "a picture in the request, data:image/png;base64,... (or jpeg, "
+                                   "webp)"),
+                    "%.40s%s", url, strlen(url) > 40 ? "..." : ""),
+        "its bytes as base64: nothing is fetched from an address, nor read from a file");
+}
+
+static sheaf_status *add_picture(sheaf__request *r, const char *url)
+{
+    static const char *const kinds[] = { "data:image/png;base64,", "data:image/jpeg;base64,",
+                                         "data:image/jpg;base64,", "data:image/webp;base64," };
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof *kinds && strncmp(url, kinds[i], strlen(kinds[i])) != 0)
+        i++;
+    if (i == sizeof kinds / sizeof *kinds)
+        return bad_picture(url);
+    if (r->images == MOST_PICTURES)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"), "at most %d pictures",
+                              MOST_PICTURES);
+    const char *text = url + strlen(kinds[i]);
+    const size_t size = strlen(text);
+    unsigned char *bytes = malloc(size / 4 * 3 + 1);
+    size_t n = 0;
+    sheaf_status *st = bytes == NULL                       ? sheaf__no_memory("a picture")
+                       : !decode_64(bytes, &n, text, size) ? bad_picture(url)
+                                                           : keep_picture(r, bytes, n);
+    free(bytes);
+    return st;
+}
+
+/* ---- messages ---- */
+
+static sheaf_status *bad_content(void)
+{
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"),
+                          "a text, or a list of {\"type\": \"text\", \"text\": ...} and "
+                          "{\"type\": \"image_url\", \"image_url\": {\"url\": ...}}");
+}
+
+/* One part of a content. */
+static sheaf_status *add_part(sheaf_text *to, sheaf__request *r, const json_t *part, bool placed)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const json_t *text = json_object_get(part, "text"), *image = json_object_get(part, "image_url");
+    if (type != NULL && strcmp(type, "text") == 0 && json_is_string(text)) {
+        sheaf__text_bytes(to, json_string_value(text), json_string_length(text));
+        return NULL;
+    }
+    const char *url =
+        json_string_value(json_is_object(image) ? json_object_get(image, "url") : image);
+    if (type == NULL || strcmp(type, "image_url") != 0 || url == NULL)
+        return bad_content();
+    if (placed)
+        sheaf__text_add(to, "<image>");
+    return add_picture(r, url);
+}
+
+/* Once pictures have places, a text that says "<image>" would move them. */
+static sheaf_status *check_marks(const json_t *messages, const sheaf__request *r)
+{
+    int64_t marks = 0;
+    size_t i;
+    const json_t *message;
+    json_array_foreach(messages, i, message) marks +=
+        sheaf__text_count(json_string_value(json_object_get(message, "content")), "<image>");
+    return r->images == 0 || marks == r->images
+               ? NULL
+               : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"),
+                                "texts without \"<image>\" beside pictures: it marks their places");
+}
+
+static sheaf_status *take_message(json_t *to, sheaf__request *r, const json_t *message, bool placed)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    const json_t *content = json_object_get(message, "content"), *part;
+    sheaf_text text = { 0 };
+    sheaf_status *st = NULL;
+    size_t i;
+    if (role == NULL || (!json_is_string(content) && !json_is_array(content)))
+        return role == NULL ? sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
+                                             "objects with \"role\" and \"content\"")
+                            : bad_content();
+    if (strcmp(role, "developer") == 0) /* its name since 2024 */
+        role = "system";
+    if (json_is_string(content))
+        sheaf__text_bytes(&text, json_string_value(content), json_string_length(content));
+    else
+        json_array_foreach(content, i, part) TRY(st, add_part(&text, r, part, placed));
+    json_t *one = st == NULL && !text.failed ? json_pack("{s:s, s:s%}", "role", role, "content",
+                                                         text.at == NULL ? "" : text.at, text.size)
+                                             : NULL;
+    if (st == NULL && (one == NULL || json_array_append_new(to, one) != 0))
+        st = text.failed ? no_memory()
+                         : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"), "text in UTF-8");
+    sheaf__text_release(&text);
+    return st;
+}
+
+sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
+{
+    const json_t *given = json_object_get(r->body, "messages"), *message;
+    size_t i;
+    if (!json_is_array(given) || json_array_size(given) == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
+                              "a list of at least one message");
+    json_t *list = json_array();
+    r->image = calloc(MOST_PICTURES, sizeof *r->image);
+    r->file = calloc(MOST_PICTURES, sizeof *r->file);
+    sheaf_status *st = list == NULL || r->image == NULL || r->file == NULL ? no_memory() : NULL;
+    json_array_foreach(given, i, message)
+        TRY(st, sheaf_in(take_message(list, r, message, placed), "message %zu", i + 1));
+    if (st == NULL && placed)
+        st = check_marks(list, r);
+    if (st == NULL)
+        r->messages = json_pack("{s:O}", "messages", list);
+    json_decref(list);
+    return st == NULL && r->messages == NULL ? no_memory() : st;
+}
+
+void sheaf__request_release(sheaf__request *r)
+{
+    for (int64_t i = 0; i < r->images; i++) {
+        close(r->file[i]);
+        free((char *)r->image[i]);
+    }
+    free(r->image);
+    free(r->file);
+    free(r->stop);
+    json_decref(r->messages);
+    json_decref(r->body);
+    *r = (sheaf__request){ 0 };
+}

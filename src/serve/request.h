@@ -1,0 +1,41 @@
+/* request.h - what a request for an answer says, in the form of OpenAI's API, checked in full
+ * before anything is computed. What is not known, or not done here, is refused by name. */
+#pragma once
+
+#include "sheaf/generate.h"
+
+#include <jansson.h>
+
+enum { SHEAF__MOST_ANSWERS = 64, SHEAF__MOST_TOP = 20, SHEAF__MOST_STOP_TEXTS = 16 };
+
+typedef struct sheaf__request {
+    bool chat;          /* /v1/chat/completions; else /v1/completions */
+    const char *model;  /* NULL: not named */
+    bool stream, usage; /* usage: a last piece of the stream says it */
+    int64_t each;       /* answers to each prompt */
+    bool seeded;        /* `how.seed` was given */
+    bool logprobs;
+    int64_t top;
+    /* of a chat: {"messages": [...]}, whose contents are texts in which each picture of a model
+     * that places them is "<image>"; of others NULL */
+    json_t *messages;
+    const char **image; /* [images] their paths: of memory, for as long as the request is there */
+    int64_t images;
+    int *file;            /* [images] that keep it */
+    const json_t *prompt; /* of others: a list of texts, or of lists of ids; or one of the two */
+    const char **stop;    /* [nstop] */
+    int64_t nstop;
+    /* What was given of sampling and length; `stop` is that above */
+    sheaf_model_generate_options how;
+    json_t *body; /* all of it, from which the rest is borrowed */
+} sheaf__request;
+
+/* sheaf__request_read - `placed`: pictures have places in the texts of this model's conversations.
+ * Errors: SHEAF_E_FORMAT for what is no JSON, SHEAF_E_DATA for a bad field, SHEAF_E_UNSUPPORTED for
+ * what is not done here; each names the field. Release also after a failure. */
+sheaf_status *sheaf__request_read(sheaf__request *out, const char *body, size_t size, bool chat);
+/* sheaf__request_take_messages - fills `messages` and `image`. Errors: SHEAF_E_DATA for a content
+ * of another form, for a picture by address and for one that is no base64 text of at most `most`
+ * bytes. */
+sheaf_status *sheaf__request_take_messages(sheaf__request *request, bool placed);
+void sheaf__request_release(sheaf__request *request);

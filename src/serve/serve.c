@@ -1,0 +1,256 @@
+/* serve.c - see serve.h. */
+#include "serve/serve.h"
+
+#include <time.h>
+
+#include "base/base.h"
+#include "base/control.h"
+#include "base/file.h"
+#include "base/numeric_env.h"
+#include "base/text.h"
+#include "serve/reply.h"
+
+enum { LEAST_TOKEN = 16 };
+
+typedef struct server {
+    const sheaf__serve_options *o;
+    sheaf__engine *engine;
+    sheaf__http *http;
+    long long began;
+} server;
+
+/* ---- paths ---- */
+
+static void reply_text(sheaf__exchange *x, sheaf_text *text)
+{
+    const size_t size = text->size;
+    char *own = text->failed ? NULL : text->at;
+    if (own == NULL)
+        sheaf__text_release(text);
+    sheaf__exchange_reply(x, 200, "application/json", own, size);
+}
+
+static void show_models(server *s, sheaf__exchange *x)
+{
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "{\"object\": \"list\", \"data\": [");
+    for (int i = 0; i < sheaf__engine_models(s->engine); i++) {
+        const sheaf__codec *codec;
+        sheaf_model_facts facts;
+        SHEAF_INIT(&facts);
+        sheaf_status_free(sheaf_model_info(&facts, sheaf__engine_model(s->engine, i)));
+        sheaf_status *no_chat = sheaf__engine_chat(&codec, s->engine, i);
+        sheaf__text_add(&text, "%s{\"id\": ", i == 0 ? "" : ", ");
+        sheaf__text_json(&text, sheaf__engine_name(s->engine, i));
+        sheaf__text_add(&text,
+                        ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"sheaf\", "
+                        "\"family\": \"%s\", \"adapter\": %s, \"chat\": %s, \"pictures\": %lld, "
+                        "\"positions\": %lld}",
+                        s->began, facts.family, i > 0 ? "true" : "false",
+                        no_chat == NULL ? "true" : "false", (long long)facts.pictures,
+                        (long long)facts.positions);
+        sheaf_status_free(no_chat);
+    }
+    sheaf__text_add(&text, "]}\n");
+    reply_text(x, &text);
+}
+
+static void show_health(server *s, sheaf__exchange *x)
+{
+    int64_t waiting, running;
+    sheaf_text text = { 0 };
+    sheaf__engine_counts(s->engine, &waiting, &running);
+    sheaf__text_add(&text, "{\"status\": \"ok\", \"running\": %lld, \"waiting\": %lld}\n",
+                    (long long)running, (long long)waiting);
+    reply_text(x, &text);
+}
+
+static void show_page(server *s, sheaf__exchange *x)
+{
+    char *copy = malloc(s->o->page_size + 1);
+    if (copy != NULL)
+        memcpy(copy, s->o->page, s->o->page_size);
+    sheaf__exchange_reply(x, 200, "text/html; charset=utf-8", copy, s->o->page_size);
+}
+
+/* The model of that name; none named: the first. */
+static sheaf_status *find_model(int *out, const server *s, const char *name)
+{
+    sheaf_text all = { 0 };
+    const int n = sheaf__engine_models(s->engine);
+    for (*out = 0; name != NULL && *out < n; ++*out)
+        if (strcmp(sheaf__engine_name(s->engine, *out), name) == 0)
+            break;
+    if (*out < n)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        sheaf__text_add(&all, "%s%s", i == 0 ? "" : ", ", sheaf__engine_name(s->engine, i));
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'model'"), "one of %s",
+                                      all.failed ? "/v1/models" : all.at);
+    sheaf__text_release(&all);
+    return sheaf_found(st, "'%.60s'", name);
+}
+
+static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *http, bool chat)
+{
+    sheaf__request r;
+    int model = 0;
+    sheaf_status *st = sheaf__request_read(&r, http->body, http->size, chat);
+    if (st == NULL) {
+        st = find_model(&model, s, r.model);
+        if (st != NULL) {
+            sheaf__http_error(x, 404, "invalid_request_error", "model_not_found", st);
+            sheaf_status_free(st);
+            sheaf__request_release(&r);
+            return;
+        }
+    }
+    sheaf_model *m = sheaf__engine_model(s->engine, model);
+    const sheaf__codec *codec = &m->codec;
+    if (st == NULL && chat)
+        st = sheaf__engine_chat(&codec, s->engine, model);
+    if (st == NULL && chat)
+        st = sheaf__request_take_messages(&r, codec->placed);
+    if (st != NULL) {
+        sheaf__request_release(&r);
+        sheaf__reply_error(x, st);
+        return;
+    }
+    const int64_t max_new = s->o->max_new > 0           ? s->o->max_new
+                            : m->generation.max_new > 0 ? m->generation.max_new
+                                                        : 512;
+    sheaf__reply(x, s->engine, model, codec, &r, s->o->system, max_new);
+}
+
+static void refuse(sheaf__exchange *x, int status, const char *what, const char *expected,
+                   const char *found)
+{
+    sheaf_status *st = sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", what), "%s", expected), "%.60s", found);
+    sheaf__http_error(x, status, "invalid_request_error", NULL, st);
+    sheaf_status_free(st);
+}
+
+static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
+{
+    SHEAF__NUMERIC_ENV;
+    server *s = self;
+    const bool get = strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0,
+               post = strcmp(r->method, "POST") == 0,
+               chat = strcmp(r->path, "/v1/chat/completions") == 0,
+               models = strcmp(r->path, "/v1/models") == 0,
+               health = strcmp(r->path, "/health") == 0,
+               page = strcmp(r->path, "/") == 0 && s->o->page != NULL;
+    if (!chat && !models && !health && !page && strcmp(r->path, "/v1/completions") != 0)
+        refuse(x, 404, "path",
+               "/v1/chat/completions, /v1/completions, /v1/models, /health or, with a page, /",
+               r->path);
+    else if (models || health || page ? !get : !post)
+        refuse(x, 405, "method", models || health || page ? "GET" : "POST", r->method);
+    else if (models)
+        show_models(s, x);
+    else if (health)
+        show_health(s, x);
+    else if (page)
+        show_page(s, x);
+    else
+        answer(s, x, r, chat);
+}
+
+/* The page asks for the token; a watchdog asks how it is. */
+static bool is_open(void *self, const char *path)
+{
+    (void)self;
+    return strcmp(path, "/") == 0 || strcmp(path, "/health") == 0;
+}
+
+/* ---- the token ---- */
+
+/* The first line of a file. */
+static sheaf_status *read_token(char **out, const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    *out = NULL;
+    if (path == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__file_read_all(&text, &size, path, 4096);
+    if (st != NULL)
+        return sheaf_in(st, "--token-file");
+    text[strcspn(text, "\r\n")] = '\0';
+    for (const char *c = text; *c != '\0' && st == NULL; c++)
+        if (*c <= ' ' || *c > '~')
+            st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "--token-file %s", path),
+                                "a line of ASCII letters, digits and signs");
+    if (st == NULL && strlen(text) < LEAST_TOKEN)
+        st = sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "--token-file %s", path),
+                                       "a token of %d characters or more", LEAST_TOKEN),
+                        "%zu", strlen(text)),
+            "openssl rand -hex 24 > %s", path);
+    if (st == NULL)
+        *out = text;
+    else
+        free(text);
+    return st;
+}
+
+static sheaf_status *check_host(const sheaf__serve_options *o)
+{
+    return o->token_file != NULL || sheaf__http_is_loopback(o->host)
+               ? NULL
+               : sheaf_try_this(
+                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--host"),
+                                                "an address that only this machine reaches, or "
+                                                "--token-file, which others must show"),
+                                 "%s", o->host),
+                     "openssl rand -hex 24 > token, and --token-file token");
+}
+
+/* ---- serving ---- */
+
+static const char *name_of(void *engine, int model)
+{
+    return sheaf__engine_name(engine, model);
+}
+
+static void wait_for(const atomic_int *stop)
+{
+    while (atomic_load(stop) == 0)
+        nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+}
+
+sheaf_status *sheaf__serve(const sheaf__serve_options *o)
+{
+    SHEAF__NUMERIC_ENV;
+    server s = { .o = o, .began = (long long)time(NULL) };
+    char *token = NULL;
+    sheaf_status *st = check_host(o);
+    TRY(st, read_token(&token, o->token_file));
+    TRY(st,
+        sheaf__engine_open(&s.engine, &(sheaf__engine_options){ .model = o->model,
+                                                                .adapter = o->adapter,
+                                                                .nadapters = o->nadapters,
+                                                                .places = o->batch,
+                                                                .waiting = o->queue,
+                                                                .seconds = (double)o->seconds }));
+    TRY(st, sheaf__http_open(&s.http, &(sheaf__http_options){ .host = o->host,
+                                                              .port = o->port,
+                                                              .token = token,
+                                                              .most_body = (size_t)o->most_body,
+                                                              .rate = o->rate,
+                                                              .handle = handle,
+                                                              .open = is_open,
+                                                              .self = &s }));
+    TRY(st, o->ready(o->self, o->host, sheaf__http_port(s.http), sheaf__engine_models(s.engine),
+                     name_of, s.engine));
+    if (st == NULL) {
+        wait_for(sheaf__control_stop(o->control));
+        sheaf__http_refuse(s.http);
+        sheaf__engine_drain(s.engine);
+    }
+    sheaf__http_close(s.http);
+    sheaf__engine_close(s.engine);
+    free(token);
+    return st;
+}
