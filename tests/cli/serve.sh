@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# sheaf serve: answers are those of sheaf generate, whatever else is answered beside them; who may ask, how much and how
+# often; connections that are slow, broken or gone block nobody.
+. "$(dirname "$0")/lib.sh"
+
+bytes=$work/bytes
+runs "a model of bytes" 0 . init tiny-bytes "$bytes" --seed 11
+
+# starts NAME FLAG...: a server in the background, at $url; its process is $server.
+starts() {
+    local name=$1
+    shift
+    "$sheaf" serve "$@" --port 0 --json >"$work/serving" 2>"$work/notes" &
+    server=$!
+    check "$name" waits test -s "$work/serving"
+    url=$(grep -o 'http://[^"]*' "$work/serving")
+    port=${url##*:}
+}
+# stops NAME: it ends after SIGINT, with 0.
+stops() {
+    local code=0
+    kill -INT "$server"
+    wait "$server" || code=$?
+    check "$1" test "$code" -eq 0
+}
+ask() { # ask PATH JSON [CURL_FLAG...]
+    local path=$1 body=$2
+    shift 2
+    curl -sS --max-time 60 -H 'Content-Type: application/json' "$@" -d "$body" "$url$path"
+}
+status() { # status FLAG...: the code alone
+    curl -s --max-time 60 -o "$work/body" -w '%{http_code}' "$@"
+}
+# says NAME CODE PATTERN FLAG...: the reply has this code and matches.
+says() {
+    local name=$1 code=$2 pattern=$3 got
+    shift 3
+    got=$(status "$@")
+    if [ "$got" != "$code" ]; then
+        fail "$name" "status $got, wanted $code" "$(cat "$work/body")"
+    elif ! tr '\n' ' ' <"$work/body" | grep -qE -- "$pattern"; then
+        fail "$name" "no match for '$pattern'" "$(cat "$work/body")"
+    else
+        pass "$name"
+    fi
+}
+json=(-H 'Content-Type: application/json')
+# Texts as JSON, spelled alike.
+texts() { grep -oE '"(text|content)": ?"([^"\\]|\\.)*"' "$1" | sed -E 's/^"[a-z]*": ?//; s/\\u00([0-9A-F]{2})/\\u00\L\1/g'; }
+# Pieces of a stream, joined.
+pieces() { texts "$1" | sed 's/^"//; s/"$//' | tr -d '\n'; }
+
+# ---- eight at once, of other lengths, sampled, streamed or whole ----
+prompts=("a" "a text of its own" "another one that is quite a bit longer than the first, and goes on" "x y z" "1 2 3 4 5 6 7 8 9 10" "what" "the quick brown fox jumps over the lazy dog, again and again and again and again" "q")
+long=(24 3 40 1 17 60 9 33)
+for how in "--batch 3" "--batch 8 --tp 2" "--batch 1 --threads 1"; do
+    # shellcheck disable=SC2086
+    starts "a server, $how" "$bytes" $how
+    asked=()
+    for i in 0 1 2 3 4 5 6 7; do
+        stream=$((i % 2))
+        ask /v1/completions "{\"model\": \"bytes\", \"prompt\": \"${prompts[i]}\", \"max_tokens\": ${long[i]}, \"temperature\": 0.9, \"seed\": $((i + 5)), \"stream\": $([ $stream = 1 ] && echo true || echo false)}" -N >"$work/got$i" 2>&1 &
+        asked+=($!)
+    done
+    wait "${asked[@]}"
+    for i in 0 1 2 3 4 5 6 7; do
+        if [ "$how" = "--batch 3" ]; then
+            "$sheaf" generate "$bytes" --prompt "${prompts[i]}" --max-new "${long[i]}" --temperature 0.9 --seed $((i + 5)) --json >"$work/want$i" 2>/dev/null
+        fi
+        check "answer $i is that of generate" test -n "$(pieces "$work/want$i")" -a "$(pieces "$work/got$i")" = "$(pieces "$work/want$i")"
+    done
+    check "a stream ends as OpenAI's does" grep -qx 'data: \[DONE\]' "$work/got1"
+    stops "it ends, $how"
+done
+
+# ---- one server for the rest ----
+starts "another" "$bytes" --batch 2 --queue 2 --max-body 1
+curl -s "$url/v1/models" >"$work/models"
+check "its models" grep -q '"id": "bytes", "object": "model"' "$work/models"
+says "how it is" 200 '"status": "ok"' "$url/health"
+ask /v1/chat/completions '{"model": "bytes", "messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": [{"type": "text", "text": "what "}, {"type": "text", "text": "now"}]}], "max_completion_tokens": 20, "temperature": 0, "logprobs": true, "top_logprobs": 2}' >"$work/chat"
+echo '{"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "what now"}]}' >"$work/talk.jsonl"
+"$sheaf" generate "$bytes" --data "$work/talk.jsonl" --template chat --max-new 20 --greedy --logprobs 2 --json >"$work/want" 2>/dev/null
+check "a conversation is answered as generate does" test -n "$(texts "$work/want")" -a "$(texts "$work/chat" | head -n 1)" = "$(texts "$work/want")"
+ids() { grep -oE '"(id|token)": ?[0-9]+, ?"logprob": ?[-0-9.e]+' "$1" | sed -E 's/^"[a-z]*": ?//; s/, ?"logprob": ?/ /'; }
+check "with the same probabilities" test "$(ids "$work/chat" | awk '{ printf "%d %.5f\n", $1, $2 }')" = "$(ids "$work/want" | awk '{ printf "%d %.5f\n", $1, $2 }')"
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "what now"}], "max_tokens": 20, "temperature": 0, "stream": true, "stream_options": {"include_usage": true}}' -N >"$work/streamed"
+check "streamed it is the same" test "$(pieces "$work/streamed")" = "$(texts "$work/want" | sed 's/^"//; s/"$//')"
+check "with how many tokens there were" grep -q '"choices": \[\], "usage": {"prompt_tokens": [0-9]*, "completion_tokens": 20' "$work/streamed"
+ask /v1/completions '{"prompt": ["ab", "cd"], "n": 2, "max_tokens": 5, "temperature": 1, "seed": 3, "logprobs": 1}' >"$work/four"
+check "two prompts, two answers each" test "$(grep -o '"index": [0-3]' "$work/four" | sort -u | wc -l)" = 4
+printf '"ab"\n"ab"\n"cd"\n"cd"\n' >"$work/four.jsonl"
+"$sheaf" generate "$bytes" --data "$work/four.jsonl" --max-new 5 --temperature 1 --seed 3 --json >"$work/want" 2>/dev/null
+check "are those of generate" test "$(texts "$work/four")" = "$(texts "$work/want")"
+ask /v1/completions '{"prompt": [104, 105], "max_tokens": 8, "temperature": 0}' >"$work/ids"
+"$sheaf" generate "$bytes" --tokens 104,105 --max-new 8 --greedy --json >"$work/want" 2>/dev/null
+check "ids are continued" test "$(texts "$work/ids")" = "$(texts "$work/want")"
+stop=$("$sheaf" generate "$bytes" --prompt "abc" --max-new 40 --greedy 2>/dev/null | tail -c 12 | head -c 1)
+ask /v1/completions "{\"prompt\": \"abc\", \"max_tokens\": 40, \"temperature\": 0, \"stop\": [\"$stop\"]}" >"$work/got"
+"$sheaf" generate "$bytes" --prompt "abc" --max-new 40 --greedy --stop "$stop" --json >"$work/want" 2>/dev/null
+check "a stop text ends an answer" test "$(texts "$work/got")" = "$(texts "$work/want")"
+ask /v1/completions '{"prompt": "a", "max_tokens": 6}' >"$work/first"
+seed=$(json_number "$work/first" seed)
+ask /v1/completions "{\"prompt\": \"a\", \"max_tokens\": 6, \"seed\": $seed}" >"$work/second"
+check "a seed that nobody gave is told, and gives the same again" test "$(texts "$work/first")" = "$(texts "$work/second")"
+
+# ---- what is refused ----
+bad() { # bad NAME CODE PATTERN BODY [PATH]
+    says "$1" "$2" "$3" "${json[@]}" -d "$4" "$url${5:-/v1/chat/completions}"
+}
+hello='"messages": [{"role": "user", "content": "hello"}]'
+bad "no JSON" 400 'invalid_request_error.*"expected"' '{"model": '
+bad "no object" 400 'object' '[1]'
+bad "deep JSON" 400 'error' "$(printf '[%.0s' $(seq 5000))"
+bad "a field twice" 400 'error' '{"model": "bytes", "model": "bytes"}'
+bad "an unknown field" 400 "'temprature'.*'temperature'" "{$hello, \"temprature\": 1}"
+bad "tools" 400 "'tools'.*nothing else is done here" "{$hello, \"tools\": [{\"type\": \"function\"}]}"
+bad "a temperature below 0" 400 "temperature" "{$hello, \"temperature\": -1}"
+bad "a number as text" 400 "max_tokens" "{$hello, \"max_tokens\": \"7\"}"
+bad "too many answers" 400 "'n'" "{$hello, \"n\": 1000}"
+bad "an unknown model" 404 'model_not_found.*bytes' "{$hello, \"model\": \"gpt-4\"}"
+bad "no messages" 400 "messages" '{"model": "bytes"}'
+bad "a role of its own" 400 'message 1.*role' '{"messages": [{"role": "tool", "content": "x"}]}'
+bad "an answer at the end" 400 'user' '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
+bad "an id beyond the table" 400 'token ids from 0' '{"prompt": [99999]}' /v1/completions
+bad "a prompt that is too long" 400 'positions' "{\"prompt\": \"$(head -c 3000 /dev/zero | tr '\0' a)\"}" /v1/completions
+bad "a picture for a model that sees none" 400 'vision|image|picture' '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}]}'
+bad "a picture by address" 400 'nothing is fetched' '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://example.com/a.png"}}]}]}'
+bad "a picture by file" 400 'nothing is fetched' '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]}'
+bad "another path" 404 '/v1/chat/completions' '{}' /v1/embeddings
+says "another method" 405 'POST' "$url/v1/completions"
+says "a form of a page" 415 'application/json' -H 'Content-Type: text/plain' -d "{$hello}" "$url/v1/chat/completions"
+says "a page of another origin" 403 'Origin' "${json[@]}" -H 'Origin: http://evil.example' -d "{$hello}" "$url/v1/chat/completions"
+says "a name that leads here" 403 'Host' -H 'Host: evil.example' "$url/v1/models"
+says "its own name" 200 'object' -H "Host: localhost:$port" "$url/v1/models"
+head -c 1100000 /dev/zero | tr '\0' ' ' >"$work/large"
+says "a large request" 413 'at most 1048576 bytes' "${json[@]}" --data-binary "@$work/large" "$url/v1/chat/completions"
+check "and one without its length" test "$(status "${json[@]}" -H 'Transfer-Encoding: chunked' --data-binary "@$work/large" "$url/v1/chat/completions")" != 200
+
+# ---- a full queue; those who leave give their places back ----
+endless='{"prompt": "a", "max_tokens": 900, "temperature": 1, "seed": 1, "n": 2}'
+left=()
+for i in 1 2 3; do
+    ask /v1/completions "$endless" >/dev/null 2>&1 &
+    left+=($!)
+    [ "$i" -gt 1 ] || waits grep -q '"running": 2' <(curl -s "$url/health") # not one that waits
+    sleep 0.2
+done
+busy() { curl -s "$url/health" | grep -q '"waiting": 2'; }
+check "two wait" waits busy
+says "no more may" 429 'queue_full.*later' "${json[@]}" -d "$endless" "$url/v1/completions"
+kill "${left[@]}"
+wait "${left[@]}" 2>/dev/null
+idle() { curl -s "$url/health" | grep -q '"running": 0, "waiting": 0'; }
+check "those who leave give their places back" waits idle
+
+# ---- 500 idle connections, slow and broken ones ----
+ulimit -n 2048 2>/dev/null || ulimit -n "$(ulimit -Hn)"
+held=()
+for i in $(seq 500); do
+    exec {fd}<>"/dev/tcp/127.0.0.1/$port" && held+=("$fd")
+    case $((i % 4)) in
+        1) printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"pro' >&"$fd" ;;
+        2) printf 'GET /v1/mod' >&"$fd" ;;
+        3) head -c 300 /dev/urandom >&"$fd" 2>/dev/null ;;
+    esac
+done
+check "500 connections" test "${#held[@]}" -eq 500
+ask /v1/completions '{"prompt": "abc", "max_tokens": 5, "temperature": 0}' --max-time 10 >"$work/got"
+"$sheaf" generate "$bytes" --prompt "abc" --max-new 5 --greedy --json >"$work/want" 2>/dev/null
+check "do not keep others from their answers" test "$(texts "$work/got")" = "$(texts "$work/want")"
+for fd in "${held[@]}"; do exec {fd}>&-; done
+ask /v1/completions '{"prompt": "abc", "max_tokens": 5, "temperature": 0}' >"$work/got"
+check "nor when they are gone" test "$(texts "$work/got")" = "$(texts "$work/want")"
+
+# ---- the end: what has begun is answered ----
+ask /v1/completions '{"prompt": "a", "max_tokens": 200, "temperature": 0}' >"$work/last" 2>/dev/null &
+last=$!
+waits grep -q '"running": 1' <(curl -s "$url/health")
+stops "Ctrl-C ends it"
+wait $last
+check "after the answer that had begun" grep -q '"completion_tokens": 200' "$work/last"
+
+# ---- a token, and a rate ----
+echo "short" >"$work/token"
+runs "a short token" 3 '16 characters or more' serve "$bytes" --token-file "$work/token" --port 0
+runs "an address of others without a token" 2 '--token-file' serve "$bytes" --host 0.0.0.0 --port 0
+runs "no address" 2 'localhost, or an address' serve "$bytes" --host nowhere.example --token-file "$work/token2" --port 0
+echo "0123456789abcdef0123456789abcdef" >"$work/token"
+starts "with a token" "$bytes" --host 0.0.0.0 --token-file "$work/token" --rate 20
+url=http://127.0.0.1:$port
+says "none" 401 'invalid_api_key' "$url/v1/models"
+says "another" 401 'another' -H 'Authorization: Bearer 0123456789abcdef0123456789abcdeX' "$url/v1/models"
+says "the right one" 200 'bytes' -H "Authorization: Bearer $(cat "$work/token")" "$url/v1/models"
+says "how it is, without" 200 'ok' "$url/health"
+for i in $(seq 20); do last=$(status "$url/health"); done
+check "too many requests" test "$last" = 429
+stops "and that ends"
+
+# ---- several adapters on one base ----
+printf '{"text": "some words to learn from"}\n{"text": "and other ones"}\n' >"$work/learn.jsonl"
+for name in one two; do
+    runs "adapter $name" 0 . train --model "$bytes" --data "$work/learn.jsonl" --out "$work/run-$name" --steps 3 --lr 0.05 --seed ${#work}$([ $name = one ] && echo 1 || echo 2) --lora-rank $([ $name = one ] && echo 2 || echo 5) --quiet --json
+    mv "$work/run-$name/adapter" "$work/$name"
+done
+for how in "" "--tp 2"; do
+    # shellcheck disable=SC2086
+    starts "a base and two adapters $how" "$bytes" --adapter "$work/one,$work/two" --batch 4 $how
+    asked=()
+    for name in bytes one two one two bytes; do
+        ask /v1/completions "{\"model\": \"$name\", \"prompt\": \"some words to\", \"max_tokens\": 30, \"temperature\": 0.7, \"seed\": 9}" >"$work/got-$name-${#asked[@]}" &
+        asked+=($!)
+    done
+    wait "${asked[@]}"
+    for name in bytes one two; do
+        "$sheaf" generate "$bytes" $([ $name = bytes ] || echo --adapter "$work/$name") --prompt "some words to" --max-new 30 --temperature 0.7 --seed 9 --json >"$work/want-$name" 2>/dev/null
+        for got in "$work/got-$name"-*; do
+            check "$name $how: the answer of generate" test -n "$(texts "$work/want-$name")" -a "$(texts "$got")" = "$(texts "$work/want-$name")"
+        done
+    done
+    check "they differ" test "$(texts "$work/want-one")" != "$(texts "$work/want-two")"
+    stops "ended $how"
+done
+runs "an adapter twice" 2 'different names' serve "$bytes" --adapter "$work/one,$work/one/" --port 0
+finish
