@@ -400,6 +400,12 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
     sheaf_status *st = list == NULL || r->image == NULL || r->file == NULL ? no_memory() : NULL;
     json_array_foreach(given, i, message)
         TRY(st, sheaf_in(take_message(list, r, message, placed), "message %zu", i + 1));
+    const char *last =
+        json_string_value(json_object_get(json_array_get(list, json_array_size(list) - 1), "role"));
+    if (st == NULL && strcmp(last, "user") != 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
+                                        "a user's message at the end: it is the one to answer"),
+                         "%.40s", last);
     if (st == NULL && placed)
         st = check_marks(list, r);
     if (st == NULL)
