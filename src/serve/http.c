@@ -214,8 +214,8 @@ static const char *const headers[][2] = {
     { "Cross-Origin-Resource-Policy", "same-origin" },
     { "Cache-Control", "no-store" },
     { "Content-Security-Policy",
-      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-      "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+      "connect-src 'self'; base-uri 'none'; form-action 'none'; "
       "frame-ancestors 'none'" },
 };
 

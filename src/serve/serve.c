@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/numeric_env.h"
 #include "base/text.h"
+#include "serve/files.h"
 #include "serve/reply.h"
 
 enum { LEAST_TOKEN = 16 };
@@ -65,12 +66,12 @@ static void show_health(server *s, sheaf__exchange *x)
     reply_text(x, &text);
 }
 
-static void show_page(server *s, sheaf__exchange *x)
+static void show_file(sheaf__exchange *x, const char *text, size_t size, const char *type)
 {
-    char *copy = malloc(s->o->page_size + 1);
+    char *copy = malloc(size + 1);
     if (copy != NULL)
-        memcpy(copy, s->o->page, s->o->page_size);
-    sheaf__exchange_reply(x, 200, "text/html; charset=utf-8", copy, s->o->page_size);
+        memcpy(copy, text, size);
+    sheaf__exchange_reply(x, 200, type, copy, size);
 }
 
 /* The model of that name; none named: the first. */
@@ -135,33 +136,38 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
 {
     SHEAF__NUMERIC_ENV;
     server *s = self;
+    const char *text, *type;
+    size_t size;
     const bool get = strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0,
                post = strcmp(r->method, "POST") == 0,
                chat = strcmp(r->path, "/v1/chat/completions") == 0,
+               asks = chat || strcmp(r->path, "/v1/completions") == 0,
                models = strcmp(r->path, "/v1/models") == 0,
                health = strcmp(r->path, "/health") == 0,
-               page = strcmp(r->path, "/") == 0 && s->o->page != NULL;
-    if (!chat && !models && !health && !page && strcmp(r->path, "/v1/completions") != 0)
+               file = sheaf__served_file(&text, &size, &type, r->path);
+    if (!asks && !models && !health && !file)
         refuse(x, 404, "path",
-               "/v1/chat/completions, /v1/completions, /v1/models, /health or, with a page, /",
+               "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
                r->path);
-    else if (models || health || page ? !get : !post)
-        refuse(x, 405, "method", models || health || page ? "GET" : "POST", r->method);
+    else if (asks ? !post : !get)
+        refuse(x, 405, "method", asks ? "POST" : "GET", r->method);
+    else if (asks)
+        answer(s, x, r, chat);
     else if (models)
         show_models(s, x);
     else if (health)
         show_health(s, x);
-    else if (page)
-        show_page(s, x);
     else
-        answer(s, x, r, chat);
+        show_file(x, text, size, type);
 }
 
-/* The page asks for the token; a watchdog asks how it is. */
+/* The page asks for the token; a watchdog asks how the server is. */
 static bool is_open(void *self, const char *path)
 {
+    const char *text, *type;
+    size_t size;
     (void)self;
-    return strcmp(path, "/") == 0 || strcmp(path, "/health") == 0;
+    return strcmp(path, "/health") == 0 || sheaf__served_file(&text, &size, &type, path);
 }
 
 /* ---- the token ---- */

@@ -19,9 +19,7 @@ typedef struct sheaf__serve_options {
     const char *host;     /* address, or "localhost" */
     int port;             /* 0: any */
     const char
-        *token_file;  /* its first line is the token; NULL: none, of loopback addresses alone */
-    const void *page; /* [page_size] of HTML at /; NULL: none */
-    size_t page_size;
+        *token_file; /* its first line is the token; NULL: none, of loopback addresses alone */
     /* Called once it listens; a failure ends it. */
     sheaf_status *(*ready)(void *self, const char *host, int port, int models,
                            const char *(*name)(void *engine, int model), void *engine);
