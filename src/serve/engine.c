@@ -31,6 +31,7 @@ typedef struct sheaf__engine_answer {
     sheaf__generate_options how;
     sheaf__continuation said;
     sheaf__answer_stream stream;
+    int64_t stop[SHEAF__MOST_STOPS]; /* of `how` */
     sheaf__asked *of;
     int64_t prompt, number;
     int64_t heard; /* tokens that were told */
@@ -360,6 +361,8 @@ static sheaf_status *begin_answer(answer *a, sheaf__asked *q, int64_t number,
     a->how.max_new = a->how.max_new < left ? a->how.max_new : left;
     a->how.max_length = positions;
     a->how.number = number;
+    a->how.stop = a->stop;
+    sheaf__codec_stops(a->stop, &a->how.nstop, &a->how.nturn, how->codec);
     a->how.heard = hear;
     a->how.listener = a;
     a->how.load = load_pictures;

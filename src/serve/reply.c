@@ -14,6 +14,7 @@ typedef struct part {
     sheaf_text
         lists[3]; /* completions: tokens, their logs, the best of each; offsets are made of */
     sheaf_text offsets;
+    sheaf_text ids; /* completions: a model may have no text */
     int64_t told;   /* tokens that these are of */
     int64_t offset; /* characters before them */
     char *text;
@@ -43,6 +44,7 @@ static void release(reply *r)
         for (int k = 0; k < 3; k++)
             sheaf__text_release(&p->lists[k]);
         sheaf__text_release(&p->offsets);
+        sheaf__text_release(&p->ids);
         free(p->text);
     }
     free(r->part);
@@ -176,6 +178,9 @@ static void note_logprobs(part *p, const reply *r, const sheaf__continuation *sa
 /* ", "logprobs": ...", and they are forgotten. */
 static void add_logprobs(sheaf_text *to, part *p, const reply *r)
 {
+    if (!r->request.chat)
+        sheaf__text_add(to, ", \"token_ids\": [%s]", p->ids.size == 0 ? "" : p->ids.at);
+    p->ids.size = 0;
     if (!r->request.logprobs) {
         sheaf__text_add(to, ", \"logprobs\": null");
         return;
@@ -326,7 +331,10 @@ static void spoken(void *self, int64_t answer, const sheaf__spoken *s, bool over
     reply *r = self;
     part *p = &r->part[answer];
     note_logprobs(p, r, s->said);
-    p->tokens = s->said->n;
+    for (; p->tokens < s->said->n; p->tokens++)
+        if (!r->request.chat)
+            sheaf__text_add(&p->ids, "%s%d", p->ids.size == 0 ? "" : ",",
+                            (int)s->said->ids[p->tokens]);
     if (over)
         p->finish = finish_of(s->said->ending);
     if (!r->request.stream) {

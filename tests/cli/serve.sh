@@ -45,6 +45,7 @@ says() {
     fi
 }
 json=(-H 'Content-Type: application/json')
+images=$SHEAF_SOURCE_ROOT/tests/data/images
 # Texts as JSON, spelled alike.
 texts() { grep -oE '"(text|content)": ?"([^"\\]|\\.)*"' "$1" | sed -E 's/^"[a-z]*": ?//; s/\\u00([0-9A-F]{2})/\\u00\L\1/g'; }
 # Pieces of a stream, joined.
@@ -103,6 +104,14 @@ ask /v1/completions '{"prompt": "a", "max_tokens": 6}' >"$work/first"
 seed=$(json_number "$work/first" seed)
 ask /v1/completions "{\"prompt\": \"a\", \"max_tokens\": 6, \"seed\": $seed}" >"$work/second"
 check "a seed that nobody gave is told, and gives the same again" test "$(texts "$work/first")" = "$(texts "$work/second")"
+
+# A prompt longer than what is read at once, asked again with more behind it: what was read of it is used.
+words=$(printf 'word %d, ' $(seq 70))
+for prompt in "$words" "$words" "${words}and more" "${words:0:300}"; do
+    ask /v1/completions "{\"prompt\": \"$prompt\", \"max_tokens\": 12, \"temperature\": 0.8, \"seed\": 2}" >"$work/got"
+    "$sheaf" generate "$bytes" --prompt "$prompt" --max-new 12 --temperature 0.8 --seed 2 --json >"$work/want" 2>/dev/null
+    check "a long prompt of ${#prompt}" test -n "$(texts "$work/want")" -a "$(texts "$work/got")" = "$(texts "$work/want")"
+done
 
 # ---- what is refused ----
 bad() { # bad NAME CODE PATTERN BODY [PATH]
@@ -222,6 +231,58 @@ for how in "" "--tp 2"; do
     done
     check "they differ" test "$(texts "$work/want-one")" != "$(texts "$work/want-two")"
     stops "ended $how"
+done
+# ---- other families, with angles that follow the length, windows and experts; weights in 4 bits ----
+token_ids() { grep -oE '"(tokens|token_ids)": ?\[[0-9,]+\]' "$1" | grep -oE '[0-9,]+'; }
+for family in phi3 mixtral gemma3 smollm3; do
+    model=$SHEAF_SOURCE_ROOT/tests/data/families/$family/hf
+    for how in "" "--tp 2 --quantize nf4"; do
+        # shellcheck disable=SC2086
+        starts "$family $how" "$model" --batch 3 $how
+        asked=()
+        for i in 1 2 3 4; do
+            ids[i]=3
+            for ((j = 1; j < i * i + 8 * (i > 2); j++)); do ids[i]="${ids[i]},$((j * 7 % 20 + 3))"; done
+            ask /v1/completions "{\"prompt\": [${ids[i]}], \"max_tokens\": $((i * 8)), \"temperature\": 0.8, \"seed\": $i}" >"$work/got$i" &
+            asked+=($!)
+        done
+        wait "${asked[@]}"
+        for i in 1 2 3 4; do
+            "$sheaf" generate "$model" --tokens "${ids[i]}" --max-new $((i * 8)) --temperature 0.8 --seed $i --json ${how#--tp 2} >"$work/want$i" 2>/dev/null
+            check "$family $how: answer $i" test -n "$(token_ids "$work/want$i")" -a "$(token_ids "$work/got$i")" = "$(token_ids "$work/want$i")"
+        done
+        stops "$family ends"
+    done
+done
+
+# ---- pictures, of a model that looks at them in every layer and of one that places them ----
+for spec in cogagent-tiny minicpmv-tiny; do
+    model=$work/$spec mark=""
+    runs "$spec" 0 . init $spec "$model" --seed 3
+    [ $spec = cogagent-tiny ] || { sed -i 's/"scale_resolution": 84/"scale_resolution": 14/' "$model/config.json" && mark="<image>"; }
+    starts "it is served" "$model" --batch 2 --tp 2
+    asked=()
+    for picture in 420.jpg rgb8.png grey_alpha8.png; do
+        kind=${picture##*.}
+        { printf '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/%s;base64,' "${kind/jpg/jpeg}"
+          base64 -w0 "$images/$picture"
+          printf '"}}, {"type": "text", "text": "what is it"}]}], "max_tokens": 8, "temperature": 0.8, "seed": 3}'; } >"$work/asked-$picture"
+        ask /v1/chat/completions "@$work/asked-$picture" >"$work/got-$picture" &
+        asked+=($!)
+    done
+    wait "${asked[@]}"
+    for picture in 420.jpg rgb8.png grey_alpha8.png; do
+        printf '{"messages": [{"role": "user", "content": "%swhat is it"}], "image": "%s"}\n' "$mark" "$images/$picture" >"$work/seen.jsonl"
+        if [ $spec = cogagent-tiny ]; then what=(--prompt "what is it" --image "$images/$picture"); else what=(--data "$work/seen.jsonl"); fi
+        "$sheaf" generate "$model" "${what[@]}" --max-new 8 --temperature 0.8 --seed 3 --json >"$work/want" 2>/dev/null
+        check "$spec sees $picture" test -n "$(texts "$work/want")" -a "$(texts "$work/got-$picture")" = "$(texts "$work/want")"
+    done
+    url_of() { printf '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "%s"}}]}]}' "$1"; }
+    bad "$spec: a picture by address" 400 'nothing is fetched' "$(url_of http://example.com/a.png)"
+    bad "$spec: a picture by file" 400 'nothing is fetched' "$(url_of "$images/420.jpg")"
+    bad "$spec: no base64" 400 'nothing is fetched' "$(url_of 'data:image/png;base64,iVBORw0*')"
+    bad "$spec: a picture that is none" 400 'JPEG, PNG or WebP' "$(url_of 'data:image/png;base64,aGVsbG8gd29ybGQh')"
+    stops "$spec ends"
 done
 runs "an adapter twice" 2 'different names' serve "$bytes" --adapter "$work/one,$work/one/" --port 0
 finish
