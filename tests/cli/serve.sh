@@ -10,6 +10,7 @@ runs "a model of bytes" 0 . init tiny-bytes "$bytes" --seed 11
 starts() {
     local name=$1
     shift
+    rm -f "$work/serving"
     "$sheaf" serve "$@" --port 0 --json >"$work/serving" 2>"$work/notes" &
     server=$!
     check "$name" waits test -s "$work/serving"
