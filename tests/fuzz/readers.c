@@ -27,6 +27,7 @@
 #include "lora/adapter.h"
 #include "schema/schema.h"
 #include "data/data.h"
+#include "serve/request.h"
 
 /* "FOLDER/sheaf-fuzz-PID.suffix" in memory, or where $SHEAF_FUZZ_DIR says. */
 static const char *own_path(const char *suffix)
@@ -462,6 +463,23 @@ static void read_template(const uint8_t *bytes, size_t size)
     json_decref(variables);
 }
 
+/* A request of either kind, and the messages of one. */
+static void read_request(const uint8_t *bytes, size_t size)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        sheaf__request r;
+        sheaf_status *st = sheaf__request_read(&r, (const char *)bytes, size, kind < 2);
+        if (st == NULL && (r.each < 1 || r.nstop < 0 || r.how.max_new < 0))
+            abort();
+        if (st == NULL && kind < 2)
+            st = sheaf__request_take_messages(&r, kind == 1);
+        if (st == NULL && kind < 2 && r.messages == NULL)
+            abort();
+        sheaf_status_free(st);
+        sheaf__request_release(&r);
+    }
+}
+
 const fuzz_reader fuzz_readers[] = {
     { "safetensors", read_tensors },
     { "gguf", read_gguf },
@@ -480,6 +498,7 @@ const fuzz_reader fuzz_readers[] = {
     { "zip", read_zip },
     { "torch", read_torch },
     { "template", read_template },
+    { "request", read_request },
     { NULL, NULL },
 };
 

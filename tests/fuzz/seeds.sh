@@ -22,6 +22,7 @@ seeds() {
         records)        ;;
         sentencepiece)  find "$2" -name tiny_tokenizer.model ;;
         template)       find "$fuzz_dir/../data/templates" "$fuzz_dir/../../src/inputs/chat/templates" -name '*.jinja' ;;
+        request)        ;;
         recipe)         find "$fuzz_dir/../../demo" -name '*.recipe' ;;
         *)              echo "seeds.sh: no reader '$1'" >&2; return 1 ;;
     esac

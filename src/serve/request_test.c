@@ -1,0 +1,193 @@
+/* request_test.c - what requests say, and what is refused, by hand. */
+#include <unistd.h>
+
+#include "tests/check.h"
+
+#include "serve/request.h"
+
+#define SAYS "\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}]"
+
+static sheaf_status *read_text(sheaf__request *r, const char *text, bool chat)
+{
+    return sheaf__request_read(r, text, strlen(text), chat);
+}
+
+static void test_request__says_what_was_given(void **state)
+{
+    sheaf__request r;
+    CHECK_OK(read_text(&r,
+                       "{" SAYS ", \"model\": \"m\", \"temperature\": 0.5, \"top_p\": 0.25, "
+                       "\"top_k\": 7, \"repetition_penalty\": 2, \"seed\": 9, \"n\": 3, "
+                       "\"max_tokens\": 4, \"max_completion_tokens\": 5, \"stop\": [\"a\", \"b\"], "
+                       "\"logprobs\": true, \"top_logprobs\": 2, \"stream\": true, "
+                       "\"stream_options\": {\"include_usage\": true}, \"user\": \"me\"}",
+                       true));
+    assert_string_equal(r.model, "m");
+    assert_int_equal(r.how.sampled, 0);
+    assert_true(r.how.temperature == 0.5 && r.how.top_p == 0.25);
+    assert_true(r.how.repetition_penalty == 2);
+    assert_int_equal(r.how.top_k, 7);
+    assert_true(r.seeded && r.how.seed == 9 && r.stream && r.usage && r.logprobs);
+    assert_int_equal(r.each, 3);
+    assert_int_equal(r.how.max_new, 5); /* the newer name */
+    assert_int_equal(r.how.nstop, 2);
+    assert_string_equal(r.how.stop[1], "b");
+    assert_int_equal(r.how.top_logprobs, 2);
+    sheaf__request_release(&r);
+}
+
+static void test_request__leaves_the_rest_to_the_model(void **state)
+{
+    sheaf__request r;
+    CHECK_OK(read_text(&r, "{" SAYS ", \"seed\": null}", true));
+    assert_true(r.model == NULL && !r.seeded && !r.stream && !r.logprobs && r.each == 1);
+    assert_true(r.how.temperature == 0 && r.how.top_k == 0 && r.how.top_p == 0 &&
+                r.how.max_new == 0 && r.how.sampled == 0 && r.how.model_defaults);
+    sheaf__request_release(&r);
+    CHECK_OK(read_text(&r, "{" SAYS ", \"temperature\": 0}", true));
+    assert_int_equal(r.how.sampled, -1);
+    sheaf__request_release(&r);
+    CHECK_OK(read_text(&r, "{\"prompt\": \"a\", \"logprobs\": 0}", false));
+    assert_true(r.logprobs && r.top == 0);
+    sheaf__request_release(&r);
+}
+
+static const struct {
+    const char *text;
+    bool chat;
+    sheaf_code code;
+    const char *part;
+} refused[] = {
+    { "", true, SHEAF_E_FORMAT, "request" },
+    { "{", true, SHEAF_E_FORMAT, "request" },
+    { "[]", true, SHEAF_E_FORMAT, "object" },
+    { "{\"a\": \"\xff\"}", true, SHEAF_E_FORMAT, "request" },
+    { "{\"n\": 1, \"n\": 1}", true, SHEAF_E_FORMAT, "'n'" },
+    { "{" SAYS ", \"temprature\": 1}", true, SHEAF_E_UNSUPPORTED, "'temperature'" },
+    { "{" SAYS ", \"prompt\": \"a\"}", true, SHEAF_E_UNSUPPORTED, "'prompt'" },
+    { "{\"prompt\": \"a\", " SAYS "}", false, SHEAF_E_UNSUPPORTED, "'messages'" },
+    { "{" SAYS ", \"presence_penalty\": 0.5}", true, SHEAF_E_UNSUPPORTED, "'presence_penalty'" },
+    { "{" SAYS ", \"logit_bias\": {\"5\": 1}}", true, SHEAF_E_UNSUPPORTED, "'logit_bias'" },
+    { "{" SAYS ", \"response_format\": {\"type\": \"json_object\"}}", true, SHEAF_E_UNSUPPORTED,
+      "'response_format'" },
+    { "{" SAYS ", \"temperature\": -0.5}", true, SHEAF_E_FORMAT, "temperature" },
+    { "{" SAYS ", \"temperature\": 1e-9}", true, SHEAF_E_DATA, "temperature" },
+    { "{" SAYS ", \"top_p\": 1.5}", true, SHEAF_E_FORMAT, "top_p" },
+    { "{" SAYS ", \"max_tokens\": 0}", true, SHEAF_E_FORMAT, "max_tokens" },
+    { "{" SAYS ", \"max_tokens\": 1.5}", true, SHEAF_E_FORMAT, "max_tokens" },
+    { "{" SAYS ", \"seed\": 1e30}", true, SHEAF_E_FORMAT, "seed" },
+    { "{" SAYS ", \"n\": 65}", true, SHEAF_E_FORMAT, "'n'" },
+    { "{" SAYS ", \"stream\": 1}", true, SHEAF_E_FORMAT, "stream" },
+    { "{" SAYS ", \"stream_options\": {\"include_usage\": 1}}", true, SHEAF_E_FORMAT,
+      "include_usage" },
+    { "{" SAYS ", \"top_logprobs\": 2}", true, SHEAF_E_DATA, "top_logprobs" },
+    { "{" SAYS ", \"logprobs\": true, \"top_logprobs\": 21}", true, SHEAF_E_FORMAT,
+      "top_logprobs" },
+    { "{" SAYS ", \"stop\": \"\"}", true, SHEAF_E_DATA, "'stop'" },
+    { "{" SAYS ", \"stop\": [1]}", true, SHEAF_E_DATA, "'stop'" },
+    { "{" SAYS ", \"stop\": {}}", true, SHEAF_E_DATA, "'stop'" },
+    { "{}", false, SHEAF_E_DATA, "'prompt'" },
+    { "{\"prompt\": []}", false, SHEAF_E_DATA, "'prompt'" },
+    { "{\"prompt\": 5}", false, SHEAF_E_DATA, "'prompt'" },
+    { "{\"prompt\": [\"a\", 5]}", false, SHEAF_E_DATA, "'prompt'" },
+    { "{\"prompt\": [null]}", false, SHEAF_E_DATA, "'prompt'" },
+};
+
+static void test_request__refuses_by_name(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        sheaf__request r;
+        sheaf_status *st = read_text(&r, refused[i].text, refused[i].chat);
+        if (st == NULL)
+            fail_msg("taken: %s", refused[i].text);
+        CHECK_FAILS(st, refused[i].code, refused[i].part);
+        sheaf__request_release(&r);
+    }
+}
+
+static const char *content(const sheaf__request *r, size_t i)
+{
+    return json_string_value(
+        json_object_get(json_array_get(json_object_get(r->messages, "messages"), i), "content"));
+}
+
+#define PICTURE(url) "{\"type\": \"image_url\", \"image_url\": {\"url\": \"" url "\"}}"
+#define USER(parts) "{\"messages\": [{\"role\": \"user\", \"content\": [" parts "]}]}"
+#define WORD(text) "{\"type\": \"text\", \"text\": \"" text "\"}"
+
+static void test_messages__join_their_parts_and_keep_pictures(void **state)
+{
+    static const char two[] =
+        USER(WORD("a ") "," PICTURE("data:image/png;base64,aGVsbG8=") "," WORD(" b") "," PICTURE(
+            "data:image/jpeg;base64,aGVsbG8h"));
+    sheaf__request r;
+    char bytes[16];
+    for (int placed = 0; placed < 2; placed++) {
+        CHECK_OK(read_text(&r, two, true));
+        CHECK_OK(sheaf__request_take_messages(&r, placed));
+        assert_string_equal(content(&r, 0), placed ? "a <image> b<image>" : "a  b");
+        assert_int_equal(r.images, 2);
+        FILE *file = fopen(r.image[0], "rb");
+        assert_non_null(file);
+        assert_int_equal(fread(bytes, 1, sizeof bytes, file), 5);
+        assert_memory_equal(bytes, "hello", 5);
+        fclose(file);
+        assert_int_equal(lseek(r.file[1], 0, SEEK_END), 6);
+        sheaf__request_release(&r);
+    }
+    CHECK_OK(read_text(&r,
+                       "{\"messages\": [{\"role\": \"developer\", \"content\": \"s\"}, "
+                       "{\"role\": \"user\", \"content\": []}]}",
+                       true));
+    CHECK_OK(sheaf__request_take_messages(&r, false));
+    assert_string_equal(content(&r, 0), "s");
+    assert_string_equal(content(&r, 1), "");
+    sheaf__request_release(&r);
+}
+
+static const struct {
+    const char *text, *part;
+} bad[] = {
+    { "{}", "'messages'" },
+    { "{\"messages\": []}", "'messages'" },
+    { "{\"messages\": [5]}", "message 1" },
+    { "{\"messages\": [{\"role\": \"user\"}]}", "'content'" },
+    { "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", "'content'" },
+    { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", "at the end" },
+    { USER("5"), "'content'" },
+    { USER("{\"type\": \"audio\"}"), "'content'" },
+    { USER(PICTURE("http://a.example/b.png")), "nothing is fetched" },
+    { USER(PICTURE("/etc/passwd")), "nothing is fetched" },
+    { USER(PICTURE("data:image/svg+xml;base64,aGVsbG8=")), "nothing is fetched" },
+    { USER(PICTURE("data:image/png;base64,")), "base64" },
+    { USER(PICTURE("data:image/png;base64,aGVsbG8")), "base64" },
+    { USER(PICTURE("data:image/png;base64,aGV=bG8=")), "base64" },
+    { USER(PICTURE("data:image/png;base64,aGVsb G8")), "base64" },
+    { USER(PICTURE("data:image/png;base64,====")), "base64" },
+    { USER(WORD("<image>") "," PICTURE("data:image/png;base64,aGVsbG8=")), "marks their places" },
+};
+
+static void test_messages__refuse_what_is_no_message(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        sheaf__request r;
+        CHECK_OK(read_text(&r, bad[i].text, true));
+        sheaf_status *st = sheaf__request_take_messages(&r, true);
+        if (st == NULL)
+            fail_msg("taken: %s", bad[i].text);
+        CHECK_FAILS(st, SHEAF_E_DATA, bad[i].part);
+        sheaf__request_release(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_request__says_what_was_given),
+        cmocka_unit_test(test_request__leaves_the_rest_to_the_model),
+        cmocka_unit_test(test_request__refuses_by_name),
+        cmocka_unit_test(test_messages__join_their_parts_and_keep_pictures),
+        cmocka_unit_test(test_messages__refuse_what_is_no_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
