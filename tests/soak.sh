@@ -33,6 +33,7 @@
 #  18. a wheel in a virtual environment: its tests, mypy where it is there, and training with it: PEFT and transformers load
 #      the results (needs a network once)
 #  19. llama.cpp (xllamacpp) gives sheaf's greedy tokens from GGUF files and adapters of every family (needs a network once)
+#  20. OpenAI's Python client against sheaf serve, beside sheaf generate (openai_client.py; needs a network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -50,7 +51,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -361,6 +362,20 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 19 "llama.cpp beside sheaf"; then
         grep -q ' comparisons, ' "$work/live-gguf.log" || fail "the comparison with llama.cpp did not end"
     else
         fail "xllamacpp is not there"
+    fi
+fi
+
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 20 "OpenAI's client against sheaf serve"; then
+    if python3 -m venv "$work/openai" && "$work/openai/bin/python" -m pip install --quiet openai==3.57.0; then
+        "$sheaf" init tiny-bytes "$work/bytes" --seed 11 >/dev/null
+        printf '{"text": "some words to learn from"}\n{"text": "and other ones"}\n' >"$work/learn.jsonl"
+        train "$work/learned" --model "$work/bytes" --data "$work/learn.jsonl" --steps 3 --lr 0.05 --lora-rank 2 --lora-alpha 64
+        "$work/openai/bin/python" -B tests/openai_client.py "$sheaf" "$work/bytes" "$work/learned/adapter" "$work" 2>&1 | tee "$work/openai.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/openai.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/openai.log")))
+        grep -q ' cases of the openai client ' "$work/openai.log" || fail "the openai client did not end"
+    else
+        fail "the openai client is not there"
     fi
 fi
 
