@@ -219,7 +219,7 @@ static const char *const headers[][2] = {
       "frame-ancestors 'none'" },
 };
 
-/* The lock is held. */
+/* By the connection's own thread, once: what is read here does not change any more. */
 static enum MHD_Result queue(sheaf__exchange *x)
 {
     const library *lib = &x->http->lib;
@@ -237,7 +237,6 @@ static enum MHD_Result queue(sheaf__exchange *x)
         lib->header(r, "Retry-After", "2");
     if (x->close)
         lib->header(r, "Connection", "close");
-    x->queued = true;
     const enum MHD_Result done = lib->queue(x->connection, (unsigned)x->status, r);
     lib->destroy(r);
     return done;
@@ -471,16 +470,16 @@ static enum MHD_Result access_to(void *self, struct MHD_Connection *connection, 
         x->handled = true;
         handle(x);
     }
-    enum MHD_Result done = MHD_YES;
     pthread_mutex_lock(&x->lock);
-    if (!x->queued && x->status != 0) {
-        done = queue(x);
+    const bool now = !x->queued && x->status != 0;
+    if (now) {
+        x->queued = true;
     } else if (!x->queued) {
         x->suspended = true;
         http->lib.suspend(connection);
     }
     pthread_mutex_unlock(&x->lock);
-    return done;
+    return now ? queue(x) : MHD_YES;
 }
 
 static void completed(void *self, struct MHD_Connection *connection, void **own,
