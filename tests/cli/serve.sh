@@ -160,11 +160,6 @@ says "no more may" 429 'queue_full.*later' "${json[@]}" -d "$endless" "$url/v1/c
 kill "${left[@]}"
 wait "${left[@]}" 2>/dev/null
 check "those who leave give their places back" waits health '"running": 0, "waiting": 0'
-curl -sN "${json[@]}" -d '{"prompt": "a", "max_tokens": 1000, "stream": true}' "$url/v1/completions" >"$work/streaming" &
-left=$!
-check "a stream has begun" waits grep -q 'data:' "$work/streaming"
-kill $left
-check "who leaves it gives the place back" waits health '"running": 0, "waiting": 0'
 
 # ---- 500 idle connections, slow and broken ones ----
 ulimit -n 2048 2>/dev/null || ulimit -n "$(ulimit -Hn)"
@@ -186,12 +181,24 @@ ask /v1/completions '{"prompt": "abc", "max_tokens": 5, "temperature": 0}' >"$wo
 check "nor when they are gone" test "$(texts "$work/got")" = "$(texts "$work/want")"
 
 # ---- the end: what has begun is answered ----
-ask /v1/completions '{"prompt": "a", "max_tokens": 200, "temperature": 0}' >"$work/last" 2>/dev/null &
+ask /v1/completions '{"prompt": "a", "max_tokens": 900, "temperature": 0, "n": 4}' >"$work/last" 2>/dev/null &
 last=$!
-check "one is under way" waits health '"running": 1'
+check "some are under way" waits health '"running": [12]'
 stops "Ctrl-C ends it"
 wait $last
-check "after the answer that had begun" grep -q '"completion_tokens": 200' "$work/last"
+check "after the answer that had begun" grep -q '"completion_tokens": 3600' "$work/last"
+
+# ---- who leaves an answer of many seconds gives the place back at once ----
+starts "one with room for long answers" "$bytes" --batch 1 --max-length 20000
+for stream in true false; do
+    curl -sN "${json[@]}" -d "{\"prompt\": \"a\", \"max_tokens\": 19000, \"temperature\": 1, \"stop\": [\"never said\"], \"stream\": $stream}" "$url/v1/completions" >"$work/streaming" &
+    left=$!
+    check "it is under way" waits health '"running": 1'
+    sleep 0.3
+    kill $left
+    check "and soon is not" timeout 5 bash -c "until curl -s '$url/health' | grep -q '\"running\": 0'; do sleep 0.1; done"
+done
+stops "it has nothing left to do"
 
 # ---- a token, and a rate ----
 echo "short" >"$work/token"
