@@ -585,9 +585,9 @@ static sheaf__value *record_full(sheaf__tape *tape, sheaf__value **value, sheaf_
                                  const problem *p)
 {
     full_env *env = p->env;
-    sheaf__value *o = sheaf__record_full_attention(tape, value[0], value[1], value[2], &env->heads,
-                                                   env->keys, NULL,
-                                                   env->cached ? &env->cache : NULL);
+    sheaf__value *o =
+        sheaf__record_full_attention(tape, value[0], value[1], value[2], &env->heads, env->keys,
+                                     NULL, env->cached ? &env->cache : NULL);
     return o;
 }
 
