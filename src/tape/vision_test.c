@@ -650,7 +650,7 @@ static sheaf__value *record_cached(sheaf__tape *tape, sheaf__value **value, shea
                                    const problem *p)
 {
     full_env *env = p->env;
-    return sheaf__record_full_attention(tape, value[0], NULL, NULL, &env->heads, env->keys,
+    return sheaf__record_full_attention(tape, value[0], NULL, NULL, &env->heads, env->keys, NULL,
                                         &env->cache);
 }
 
