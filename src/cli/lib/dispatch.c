@@ -34,7 +34,7 @@ static const char *peer_of(const char *name)
         { "export", "sheaf merge BASE ADAPTER DST makes one model, sheaf convert SRC DST --to "
                     "DIALECT another form; a run's own result is in OUT/adapter or OUT/model" },
         { "run infer inference predict complete completion", "sheaf generate, or sheaf chat" },
-        { "serve server api webui", "sheaf generate or sheaf chat: sheaf opens no port" },
+        { "server api webui", "sheaf serve" },
         { "pull download", "sheaf downloads nothing: hf download NAME --local-dir DIR" },
         { "quantize quantise", "sheaf convert SRC DST --to hf --dtype bfloat16, the smallest form "
                                "that sheaf writes" },
