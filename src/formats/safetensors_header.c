@@ -6,6 +6,7 @@
 /* A tensor as the JSON gives it. */
 typedef struct header_tensor {
     char *name;
+    int64_t order; /* of appearance: of two with one name the later counts */
     sheaf_dtype dtype;
     int ndim;
     int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
@@ -13,6 +14,7 @@ typedef struct header_tensor {
     uint64_t bytes; /* by shape and dtype, unless overflow or not whole bytes: */
     bool overflow, torn;
     bool vast; /* no elements, but the other axes multiply beyond what can be counted */
+    bool dropped;
 } header_tensor;
 
 typedef struct reading {
@@ -173,7 +175,7 @@ static sheaf_status *take_all(reading *r)
             st = sheaf__no_memory(memory_for);
         } else {
             header_tensor *t = &r->tensor[r->count];
-            *t = (header_tensor){ .name = name };
+            *t = (header_tensor){ .name = name, .order = r->count };
             r->count++;
             st = sheaf_in(take_tensor(scan, t), "tensor '%.200s'", name);
         }
@@ -182,22 +184,20 @@ static sheaf_status *take_all(reading *r)
     }
 }
 
-/* ---- each key once, order, tiling ---- */
+/* ---- duplicates, order, tiling ---- */
 
-static int by_name(const void *a, const void *b)
+static int by_name_then_order(const void *pa, const void *pb)
 {
-    return strcmp(((const header_tensor *)a)->name, ((const header_tensor *)b)->name);
-}
-
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const sheaf_safetensors_pair *)a)->key,
-                  ((const sheaf_safetensors_pair *)b)->key);
+    const header_tensor *a = pa, *b = pb;
+    const int c = strcmp(a->name, b->name);
+    return c != 0 ? c : a->order < b->order ? -1 : 1;
 }
 
 static int by_offset(const void *pa, const void *pb)
 {
     const header_tensor *a = pa, *b = pb;
+    if (a->dropped != b->dropped)
+        return a->dropped ? 1 : -1;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
     if (a->end != b->end)
@@ -205,30 +205,32 @@ static int by_offset(const void *pa, const void *pb)
     return strcmp(a->name, b->name); /* several empty tensors at one place */
 }
 
-static sheaf_status *duplicate(const char *key)
+/* A pair and its place among all: qsort() is not stable. */
+typedef struct placed {
+    sheaf_safetensors_pair pair;
+    int64_t order;
+} placed;
+
+static int by_key(const void *a, const void *b)
 {
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "keys"), "each key once");
-    sheaf_found(st, "a duplicate, '%.200s'", key);
-    return sheaf_try_this(st, "save the file again: readers differ in which of both they take");
+    const placed *p = a, *q = b;
+    const int order = strcmp(p->pair.key, q->pair.key);
+    return order != 0 ? order : p->order < q->order ? -1 : 1;
 }
 
-/* Sorts tensors by where they lie, and metadata by keys. The format forbids duplicates, which the
- * official parser resolves (the last one counts) and others do in other ways. */
-static sheaf_status *sort_all(reading *r)
+/* Of tensors with one name the last counts; the others go to the end and out of `count`. */
+static void drop_duplicates(reading *r, int64_t *kept)
 {
-    if (r->count > 0)
-        qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_name);
+    *kept = r->count;
+    if (r->count == 0)
+        return;
+    qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_name_then_order);
     for (int64_t i = 0; i + 1 < r->count; i++)
-        if (by_name(&r->tensor[i], &r->tensor[i + 1]) == 0)
-            return duplicate(r->tensor[i].name);
-    if (r->npairs > 0)
-        qsort(r->pair, (size_t)r->npairs, sizeof *r->pair, by_key);
-    for (int64_t i = 0; i + 1 < r->npairs; i++)
-        if (by_key(&r->pair[i], &r->pair[i + 1]) == 0)
-            return sheaf_in(duplicate(r->pair[i].key), "__metadata__");
-    if (r->count > 0)
-        qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_offset);
-    return NULL;
+        if (strcmp(r->tensor[i].name, r->tensor[i + 1].name) == 0) {
+            r->tensor[i].dropped = true;
+            (*kept)--;
+        }
+    qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_offset);
 }
 
 static sheaf_status *check_tensor(const header_tensor *t, uint64_t start)
@@ -270,11 +272,11 @@ static sheaf_status *check_tensor(const header_tensor *t, uint64_t start)
     return NULL;
 }
 
-static sheaf_status *check_tiling(const reading *r, size_t size, int64_t file_size)
+static sheaf_status *check_tiling(const reading *r, int64_t kept, size_t size, int64_t file_size)
 {
     const uint64_t capacity = (uint64_t)file_size - 8 - size;
     uint64_t start = 0;
-    for (int64_t i = 0; i < r->count; i++) {
+    for (int64_t i = 0; i < kept; i++) {
         sheaf_status *st = check_tensor(&r->tensor[i], start);
         if (st != NULL)
             return st;
@@ -290,15 +292,37 @@ static sheaf_status *check_tiling(const reading *r, size_t size, int64_t file_si
     return st;
 }
 
+/* Metadata: sorted, the last of equal keys. */
+static sheaf_status *tidy_metadata(reading *r)
+{
+    int64_t kept = 0;
+    placed *all = malloc(((size_t)r->npairs + 1) * sizeof *all);
+    if (all == NULL)
+        return sheaf__no_memory(memory_for);
+    for (int64_t i = 0; i < r->npairs; i++)
+        all[i] = (placed){ r->pair[i], i };
+    qsort(all, (size_t)r->npairs, sizeof *all, by_key);
+    for (int64_t i = 0; i < r->npairs; i++) {
+        if (i + 1 < r->npairs && strcmp(all[i].pair.key, all[i + 1].pair.key) == 0) {
+            free(all[i].pair.key);
+            free(all[i].pair.value);
+        } else
+            r->pair[kept++] = all[i].pair;
+    }
+    r->npairs = kept;
+    free(all);
+    return NULL;
+}
+
 /* ---- the result ---- */
 
-static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, size_t size)
+static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_t kept, size_t size)
 {
-    out->entry = calloc((size_t)r->count + 1, sizeof *out->entry);
-    out->by_name = calloc((size_t)r->count + 1, sizeof *out->by_name);
+    out->entry = calloc((size_t)kept + 1, sizeof *out->entry);
+    out->by_name = calloc((size_t)kept + 1, sizeof *out->by_name);
     if (out->entry == NULL || out->by_name == NULL)
         return sheaf__no_memory(memory_for);
-    for (int64_t i = 0; i < r->count; i++) {
+    for (int64_t i = 0; i < kept; i++) {
         header_tensor *t = &r->tensor[i];
         sheaf_safetensors_entry *e = &out->entry[i];
         *e = (sheaf_safetensors_entry){ .name = t->name,
@@ -332,12 +356,16 @@ sheaf_status *sheaf__safetensors_parse(sheaf_safetensors_header *out, const char
                                        int64_t file_size)
 {
     reading r = { 0 };
+    int64_t kept = 0;
     *out = (sheaf_safetensors_header){ 0 };
     sheaf_status *st = sheaf__scan_init(&r.scan, text, size, false);
     TRY(st, take_all(&r));
-    TRY(st, sort_all(&r));
-    TRY(st, check_tiling(&r, size, file_size));
-    TRY(st, hand_over(out, &r, size));
+    if (st == NULL) {
+        drop_duplicates(&r, &kept);
+        st = check_tiling(&r, kept, size, file_size);
+    }
+    TRY(st, tidy_metadata(&r));
+    TRY(st, hand_over(out, &r, kept, size));
     for (int64_t i = 0; i < r.count; i++)
         free(r.tensor[i].name);
     free(r.tensor);

@@ -60,10 +60,6 @@ static void check_verdict(const char *path, const char *name, const char *verdic
 {
     sheaf_safetensors *file = NULL;
     sheaf_status *st = sheaf__safetensors_open(&file, path);
-    if (strstr(name, "duplicate_key") != NULL) { /* the official parser takes the last one */
-        CHECK_FAILS(st, SHEAF_E_FORMAT, "each key once | a duplicate, 'a'");
-        return;
-    }
     if (strncmp(verdict, "accepted: ", 10) == 0) {
         CHECK_OK(st);
         char *text = summary(file);
@@ -127,7 +123,10 @@ static void test_parse__corners_accepted(void **state)
         { "{\"a\":{" T4 "}}", 4 },
         { " \n\t\r{ \"a\" : { " T4 " } } \n", 4 },
         { "{\"__metadata__\":null,\"a\":{" T4 "}}", 4 },
+        { "{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0 },
         { "{\"a\":{" T4 ",\"x\":[1,-2.5e3,{\"y\":null}],\"x\":true}}", 4 },
+        { "{\"a\":{" T4 "},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2 },
+        { "{\"\\u0061\":{" T4 "},\"a\":{" T4 "}}", 4 }, /* one name in two spellings */
         { "{\"\":{" T4 "}}", 4 },
         { "{\"a b\":{" T4 ",\"x\":[0,9,-0,0.5,1E+2],\"y\":\"\\uE000\\uD83D\\uDe00\"}}", 4 },
         { "{\"\\ud83d\\ude00\\n\\\"\":{" T4 "}}", 4 },
@@ -175,7 +174,7 @@ static void test_parse__corners_refused(void **state)
         { "{\"__metadata__\":[]}", 0, "an object of strings" },
         { "{\"__metadata__\":{\"a\":null}}", 0, "a string" },
         { "{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{" T4 "}}", 4,
-          "dtype" },
+          "dtype" }, /* the lost duplicate must be sound too */
         { "{\"a\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "a string" },
         { "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype" },
         { "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape" },
@@ -243,30 +242,15 @@ static void test_parse__corners_refused(void **state)
         SHEAF_E_UNSUPPORTED, "at most 8 axes");
 }
 
-static void test_parse__each_key_is_there_once(void **state)
+static void test_parse__the_last_of_equal_names_counts(void **state)
 {
-    static const struct {
-        const char *text, *part;
-    } rows[] = {
-        { "{\"a\":{" T4 "},\"a\":{" T4 "}}", "each key once | a duplicate, 'a'" },
-        { "{\"a\":{" T4 "},\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]},"
-          "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
-          "each key once | a duplicate, 'a'" },
-        { "{\"\\u0061\":{" T4 "},\"a\":{" T4 "}}", "'a'" }, /* in two spellings */
-        { "{\"__metadata__\":{\"b\":\"1\",\"k\":\"1\",\"c\":\"1\",\"k\":\"1\"},\"a\":{" T4 "}}",
-          "__metadata__: keys | each key once | a duplicate, 'k'" },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(parse(rows[i].text, 4), SHEAF_E_FORMAT, rows[i].part);
-}
-
-/* Tensors lie as their bytes do, keys ascend. */
-static void test_parse__is_in_order(void **state)
-{
-    static const char text[] = "{\"__metadata__\":{\"b\":\"1\",\"a\":\"2\",\"c\":\"4\"},"
-                               "\"y\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]},"
-                               "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]},"
-                               "\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
+    static const char text[] =
+        "{\"__metadata__\":{\"b\":\"1\",\"a\":\"2\",\"b\":\"3\",\"c\":\"4\",\"b\":\"5\"},"
+        "\"x\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[0,9]},"
+        "\"y\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]},"
+        "\"x\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
+        "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]},"
+        "\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
     sheaf_safetensors_header h;
     CHECK_OK(sheaf__safetensors_parse(&h, text, sizeof text - 1, 8 + sizeof text - 1 + 7));
     assert_int_equal(h.count, 3);
@@ -277,7 +261,7 @@ static void test_parse__is_in_order(void **state)
     assert_string_equal(h.entry[2].name, "y");
     assert_string_equal(h.entry[h.by_name[0].index].name, "a");
     assert_string_equal(h.entry[h.by_name[1].index].name, "x");
-    static const char *const want[][2] = { { "a", "2" }, { "b", "1" }, { "c", "4" } };
+    static const char *const want[][2] = { { "a", "2" }, { "b", "5" }, { "c", "4" } };
     assert_int_equal(h.npairs, 3);
     for (int i = 0; i < 3; i++) {
         assert_string_equal(h.pair[i].key, want[i][0]);
@@ -307,15 +291,15 @@ static void test_parse__many_keys_of_metadata_in_little_time(void **state)
     assert_non_null(text);
     at += sprintf(at, "{\"__metadata__\":{");
     for (int i = 0; i < KEYS; i++)
-        at += sprintf(at, "%s\"k%d\":\"%d\"", i > 0 ? "," : "", KEYS - i, i);
+        at += sprintf(at, "%s\"k%d\":\"%d\"", i > 0 ? "," : "", i % (KEYS / 2), i);
     at += sprintf(at, "}}");
     sheaf_safetensors_header header;
     const clock_t begin = clock();
     CHECK_OK(sheaf__safetensors_parse(&header, text, (size_t)(at - text), 8 + (at - text)));
     const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
-    assert_int_equal(header.npairs, KEYS);
-    for (int64_t i = 0; i < header.npairs; i++)
-        assert_int_equal(atoi(header.pair[i].value), KEYS - atoi(header.pair[i].key + 1));
+    assert_int_equal(header.npairs, KEYS / 2);
+    for (int64_t i = 0; i < header.npairs; i++) /* the later value of each */
+        assert_int_equal(atoi(header.pair[i].value), atoi(header.pair[i].key + 1) + KEYS / 2);
     if (seconds > 10) /* of the square it was minutes; this is a hundredth of a second, under
                          sanitizers a second */
         fail_msg("%.1f seconds", seconds);
@@ -717,8 +701,7 @@ int main(void)
         cmocka_unit_test(test_open__judges_like_the_official_parser),
         cmocka_unit_test(test_parse__corners_accepted),
         cmocka_unit_test(test_parse__corners_refused),
-        cmocka_unit_test(test_parse__each_key_is_there_once),
-        cmocka_unit_test(test_parse__is_in_order),
+        cmocka_unit_test(test_parse__the_last_of_equal_names_counts),
         cmocka_unit_test(test_parse__each_field_is_there_once),
         cmocka_unit_test(test_parse__many_keys_of_metadata_in_little_time),
         cmocka_unit_test(test_parse__utf8_is_strict),
