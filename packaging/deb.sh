@@ -47,6 +47,12 @@ mv "$work/sheaf/usr/share/zsh/site-functions" "$work/sheaf/usr/share/zsh/vendor-
 for module in sheaf-cuda sheaf-openmpi; do
     [ ! -e "$libdir/sheaf/$module.so" ] || take sheaf "$lib/sheaf" "$libdir/sheaf/$module.so"
 done
+# Kernels are data: the module calls nobody.
+if [ -e "$work/sheaf/$lib/sheaf/sheaf-cuda.so" ]; then
+    printf 'sheaf: shared-library-lacks-prerequisites [%s/sheaf/sheaf-cuda.so]\n' "$lib" >"$work/overrides"
+    mkdir -p "$work/sheaf/usr/share/lintian/overrides"
+    mv "$work/overrides" "$work/sheaf/usr/share/lintian/overrides/sheaf"
+fi
 
 # ---- what Debian wants beside it ----
 mkdir -p "$work/debian"
@@ -89,7 +95,7 @@ control() {
             "$package" "$version" "$architecture" "$maintainer" "$size"
         printf 'Depends: %s\nSection: %s\nPriority: optional\n' "$3" "$2"
         [ "$package" = sheaf ] || printf 'Multi-Arch: same\n'
-        [ "$package" != sheaf ] || printf 'Suggests: openmpi-bin\n'
+        [ "$package" != sheaf ] || printf 'Recommends: libmicrohttpd12\nSuggests: openmpi-bin\n'
         printf 'Description: %s\n' "$4"
         fold -s -w 78 <<<"$5" | sed 's/ *$//; s/^/ /'
     } >"$work/$package/DEBIAN/control"

@@ -58,7 +58,7 @@ def needed(file):
 def check_glibc(file):
     """No symbol of a later glibc than the tag's."""
     wanted = set(re.findall(r"\bGLIBC_(\d+)\.(\d+)", said("objdump", "-T", file)))
-    latest = max((int(major), int(minor)) for major, minor in wanted)
+    latest = max(((int(major), int(minor)) for major, minor in wanted), default=(0, 0))
     if latest > GLIBC:
         sys.exit(f"wheel.py: {file.name} needs glibc {latest[0]}.{latest[1]}: not {TAG}")
 
