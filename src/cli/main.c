@@ -1,6 +1,7 @@
 /* main.c - the command. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,6 +19,15 @@ static bool occupy_streams(void)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", how[fd]) != fd)
             return false;
     return true;
+}
+
+/* glibc keeps what was freed once a large piece was, and by how much depends on the threads' order.
+ * Held at its first value, the size from which pieces go back at once, peaks are as planned. */
+static void return_large_pieces(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
 }
 
 typedef struct call {
@@ -53,6 +63,7 @@ static void run_with_stack(call *c)
 int main(int argc, char **argv)
 {
     call c = { argc, argv, DRIVER_FAILED };
+    return_large_pieces();
     signal(SIGXFSZ, SIG_IGN); /* a write past `ulimit -f` fails, and what was begun is removed */
     if (occupy_streams())
         run_with_stack(&c);
