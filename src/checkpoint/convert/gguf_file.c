@@ -81,23 +81,22 @@ static sheaf_status *view_read(sheaf_source *self, const char *name, int64_t row
         memcpy(dst, m->values + row0, (size_t)(rows * bytes));
         return NULL;
     }
-    const sheaf_source_entry *first = v->inner->find(v->inner, m->from[0]);
     int64_t each, wide;
-    sheaf__entry_view(&each, &wide, first);
-    char *raw = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(first->dtype) + 1);
-    if (raw == NULL)
-        return sheaf__no_memory(name);
+    sheaf__entry_view(&each, &wide, v->inner->find(v->inner, m->from[0]));
     while (rows > 0 && st == NULL) {
         const int64_t part = row0 / each, inside = row0 % each,
                       n = each - inside < rows ? each - inside : rows;
-        st = read_rows(v, m, part, inside, n, col0, cols, raw);
-        TRY(st, change(m, name, dst, e->dtype, raw, v->inner->find(v->inner, m->from[part])->dtype,
-                       n * cols));
+        const sheaf_dtype stored = v->inner->find(v->inner, m->from[part])->dtype;
+        /* Parts may be stored in different dtypes: each has space of its own. */
+        char *raw = malloc((size_t)(n * cols) * sheaf_dtype_bytes(stored) + 1);
+        st = raw == NULL ? sheaf__no_memory(name)
+                         : read_rows(v, m, part, inside, n, col0, cols, raw);
+        TRY(st, change(m, name, dst, e->dtype, raw, stored, n * cols));
+        free(raw);
         row0 += n;
         rows -= n;
         dst = (char *)dst + n * cols * bytes;
     }
-    free(raw);
     return st;
 }
 
