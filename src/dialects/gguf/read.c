@@ -6,7 +6,7 @@
  *     16 bits they are read in that type where that loses none of them;
  *   - rows of q and k of some architectures have another order, and Gemma's norms are one more;
  *   - experts of a layer are one tensor.
- * A model of several files, NAME-00001-of-00003.gguf, has its keys in the first. */
+ * A model of several files, NAME-00001-of-00003.gguf, is refused: check_alone(). */
 #include "dialects/gguf/read.h"
 
 #include "base/file.h"
@@ -16,7 +16,7 @@
 typedef struct reading {
     sheaf_catalog *c;
     const sheaf__gguf_form *form;
-    int64_t heads, kv_heads;
+    int64_t heads, kv_heads, experts;
     sheaf_dtype dtype; /* of the model */
     bool narrow;       /* what is float32 is read in it */
 } reading;
@@ -135,6 +135,11 @@ static sheaf_status *add_experts(bool *is, reading *r, int file, const sheaf__gg
     sheaf_logical *l;
     sheaf_status *st = NULL;
     *is = t->ndim == 3 && sheaf__gguf_name_back(name, r->form, t->name, 0);
+    if (*is && t->shape[0] != r->experts) /* without elements a tensor may claim any number */
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", t->name),
+                                          "%" PRId64 " experts, as the file's keys say",
+                                          r->experts),
+                           "%" PRId64, t->shape[0]);
     for (int64_t e = 0; *is && st == NULL && e < t->shape[0]; e++) {
         sheaf__gguf_name_back(name, r->form, t->name, e);
         st = sheaf__catalog_tensor(&l, r->c, name, read_as(r, t), 2, t->shape + 1);
@@ -212,6 +217,7 @@ static sheaf_status *take_config(reading *r, const sheaf__gguf *file,
     r->form = family->gguf;
     r->heads = config.heads;
     r->kv_heads = config.kv_heads;
+    r->experts = config.num_experts;
     sheaf_config_release(&config);
     if (hints->config == NULL) {
         r->c->config = made;
