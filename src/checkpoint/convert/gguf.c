@@ -42,8 +42,10 @@ static int64_t head_of(const sheaf_tensor *t, const sheaf_config *c)
 
 static sheaf_status *one_part(sheaf__gguf_made *m, const char *from)
 {
-    if (!SHEAF_GROW(&m->from, &m->capacity, 1) || (m->from[0] = strdup(from)) == NULL)
+    if (!SHEAF_GROW(&m->from, &m->capacity, 1) || (m->from[0] = strdup(from)) == NULL) {
+        free(m->from);
         return sheaf__no_memory(from);
+    }
     m->parts = 1;
     return NULL;
 }
@@ -250,6 +252,13 @@ static sheaf_status *check_module(const sheaf_lora_module *m)
                        : !sheaf__is_linear(m->base->role) ? "factors of a table"
                        : m->parts > 1 && !m->dense        ? "factors for each part of a fused layer"
                                                           : NULL;
+    if (what == NULL && m->file_alpha == 0) /* llama.cpp would take it for alpha = rank */
+        return sheaf_try_this(
+            sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
+                               "an alpha above 0, as llama.cpp has no scale of 0"),
+                "0"),
+            "the base alone: without a scale these factors change nothing");
     return what == NULL ? NULL : refuse_factors(m, what);
 }
 
