@@ -136,9 +136,10 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
     char *path = NULL;
     sheaf_status_free(sheaf_monitor_close(s->early)); /* it holds no file */
     s->early = NULL;
-    if (asprintf(&path, "%s/metrics.jsonl", s->how->run->options->out) < 0)
-        return sheaf__no_memory("metrics.jsonl");
     const sheaf_train_options *o = s->how->run->options;
+    const bool board = o->tensorboard != NULL && o->tensorboard[0] != '\0';
+    if (asprintf(&path, "%s/metrics.jsonl", o->out) < 0)
+        return sheaf__no_memory("metrics.jsonl");
     const sheaf_provenance run = { .step = keep_steps,
                                    .steps = s->steps,
                                    .ranks = o->tp * o->dp,
@@ -152,6 +153,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
     sheaf_status *st = sheaf_monitor_open(
         &s->monitor, &(sheaf_monitor_options){ .progress = s->by->progress,
                                                .metrics = path,
+                                               .tensorboard = board ? o->tensorboard : NULL,
                                                .keep_steps = keep_steps,
                                                .keep_evaluations = keep_evaluations });
     if (st == NULL && asprintf(&provenance, "%s/run.json", o->out) < 0) {

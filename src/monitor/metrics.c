@@ -96,7 +96,7 @@ static sheaf_status *look(int64_t *bytes, int64_t *lines, const char *path, int6
 sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps,
                                   int64_t keep_evaluations)
 {
-    *metrics = (sheaf_metrics){ .fd = -1 };
+    *metrics = (sheaf_metrics){ 0 };
     int64_t lines = 0, end = 0;
     sheaf_status *st = NULL;
     struct stat about;
@@ -122,7 +122,7 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
         free(copy);
         return st;
     }
-    *metrics = (sheaf_metrics){ .fd = fd, .end = end, .kept = lines, .path = copy };
+    *metrics = (sheaf_metrics){ .file = { .fd = fd, .end = end, .path = copy }, .kept = lines };
     return NULL;
 }
 
@@ -238,70 +238,22 @@ static void add_evaluation(sheaf_text *text, const sheaf_event_evaluation *e)
     sheaf__text_add(text, "\n");
 }
 
-/* The error number, 0 when everything pending is in the file. */
-static int write_pending(sheaf_metrics *metrics)
-{
-    const char *at = metrics->pending.at;
-    size_t left = metrics->pending.size;
-    while (left > 0) {
-        const ssize_t n =
-            pwrite(metrics->fd, at, left, (off_t)(metrics->end + (at - metrics->pending.at)));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            const int error = n < 0 ? errno : ENOSPC;
-            if (ftruncate(metrics->fd, (off_t)metrics->end) != 0)
-                return errno; /* a half line stays until it is overwritten */
-            return error;
-        }
-        at += n;
-        left -= (size_t)n;
-    }
-    metrics->end += (int64_t)metrics->pending.size;
-    metrics->pending.size = 0;
-    return 0;
-}
-
 void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
                          const sheaf_event_rank *rank, const sheaf_event_spent *spent,
                          const sheaf_event_offload *offload, int ranks)
 {
-    if (metrics->fd < 0)
+    if (!sheaf__appended_is_open(&metrics->file))
         return;
-    add_line(&metrics->pending, step, rank, spent, offload, ranks);
-    write_pending(metrics);
+    add_line(&metrics->file.pending, step, rank, spent, offload, ranks);
+    sheaf__appended_write(&metrics->file);
 }
 
 void sheaf__metrics_evaluation(sheaf_metrics *metrics, const sheaf_event_evaluation *evaluation)
 {
-    if (metrics->fd < 0)
+    if (!sheaf__appended_is_open(&metrics->file))
         return;
-    add_evaluation(&metrics->pending, evaluation);
-    write_pending(metrics);
-}
-
-sheaf_status *sheaf__metrics_sync(sheaf_metrics *metrics)
-{
-    if (metrics->fd < 0)
-        return NULL;
-    if (metrics->pending.failed)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", metrics->path);
-    const int error = write_pending(metrics);
-    if (error != 0)
-        return sheaf_try_this(io_error(metrics->path, "writing the lines of steps", error),
-                              "make room on the disk; nothing is lost yet");
-    if (fdatasync(metrics->fd) != 0)
-        return io_error(metrics->path, "writing to disk", errno);
-    return NULL;
-}
-
-void sheaf__metrics_close(sheaf_metrics *metrics)
-{
-    if (metrics->fd >= 0)
-        close(metrics->fd);
-    free(metrics->path);
-    sheaf__text_release(&metrics->pending);
-    *metrics = (sheaf_metrics){ .fd = -1 };
+    add_evaluation(&metrics->file.pending, evaluation);
+    sheaf__appended_write(&metrics->file);
 }
 
 /* ---- the last lines ---- */

@@ -2,16 +2,11 @@
 #pragma once
 
 #include "base/events.h"
-#include "base/text.h"
+#include "monitor/appended.h"
 
-/* Lines that could not be written (a full disk) wait in `pending` and are retried with the next
- * one: a temporary failure leaves no gap and no half line. */
 typedef struct sheaf_metrics {
-    int fd;       /* -1: closed */
-    int64_t end;  /* bytes of whole lines in the file */
-    int64_t kept; /* lines of steps of an earlier run that stayed */
-    char *path;
-    sheaf_text pending;
+    sheaf__appended file; /* all zero: closed */
+    int64_t kept;         /* lines of steps of an earlier run that stayed */
 } sheaf_metrics;
 
 /* sheaf__metrics_open - keeps the leading lines with ascending steps up to keep_steps, and those of
@@ -24,10 +19,6 @@ void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
                          const sheaf_event_rank *rank, const sheaf_event_spent *spent,
                          const sheaf_event_offload *offload, int ranks);
 void sheaf__metrics_evaluation(sheaf_metrics *metrics, const sheaf_event_evaluation *evaluation);
-/* sheaf__metrics_sync - SHEAF_E_IO if lines are still pending or the sync fails. */
-sheaf_status *sheaf__metrics_sync(sheaf_metrics *metrics);
-/* sheaf__metrics_close - does not sync. Harmless on a closed one. */
-void sheaf__metrics_close(sheaf_metrics *metrics);
 
 /* The end of the file. */
 typedef struct sheaf__metrics_last {

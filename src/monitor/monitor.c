@@ -9,8 +9,9 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/print.h"
-#include "monitor/metrics.h"
 #include "base/number.h"
+#include "monitor/metrics.h"
+#include "monitor/tensorboard.h"
 
 enum { PLAIN_MS = 10000, TERMINAL_MS = 100 };
 
@@ -30,6 +31,7 @@ struct sheaf_monitor {
     pthread_mutex_t lock; /* for all members below */
     sheaf_events events;
     sheaf_metrics metrics;
+    sheaf__appended tensorboard;
     FILE *out;
     bool terminal;
     int interval_ms;
@@ -265,11 +267,13 @@ static void take(void *context, const sheaf_event *event)
     case SHEAF_EVENT_STEP:
         sheaf__metrics_step(&m->metrics, &event->step, event->rank, event->spent, event->offload,
                             event->ranks);
+        sheaf__tensorboard_step(&m->tensorboard, &event->step);
         show_step(m, event);
         break;
     case SHEAF_EVENT_PROGRESS: show_progress(m, event); break;
     case SHEAF_EVENT_EVALUATION:
         sheaf__metrics_evaluation(&m->metrics, &event->evaluation);
+        sheaf__tensorboard_evaluation(&m->tensorboard, &event->evaluation);
         say_evaluation(m, &event->evaluation);
         break;
     }
@@ -283,14 +287,16 @@ sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_option
     sheaf_monitor *m = calloc(1, sizeof *m);
     if (m == NULL)
         return sheaf__no_memory("out of memory");
-    m->metrics.fd = -1;
-    if (options->metrics != NULL) {
-        sheaf_status *st = sheaf__metrics_open(&m->metrics, options->metrics, options->keep_steps,
-                                               options->keep_evaluations);
-        if (st != NULL) {
-            free(m);
-            return st;
-        }
+    sheaf_status *st = NULL;
+    if (options->metrics != NULL)
+        st = sheaf__metrics_open(&m->metrics, options->metrics, options->keep_steps,
+                                 options->keep_evaluations);
+    if (st == NULL && options->tensorboard != NULL)
+        st = sheaf__tensorboard_open(&m->tensorboard, options->tensorboard, options->keep_steps);
+    if (st != NULL) {
+        sheaf__appended_close(&m->metrics.file);
+        free(m);
+        return st;
     }
     pthread_mutex_init(&m->lock, NULL);
     m->events = (sheaf_events){ take, m };
@@ -301,7 +307,7 @@ sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_option
     m->interval_ms = m->terminal                ? TERMINAL_MS
                      : options->interval_ms > 0 ? options->interval_ms
                                                 : PLAIN_MS;
-    if (m->metrics.fd >= 0 && m->metrics.kept < options->keep_steps)
+    if (sheaf__appended_is_open(&m->metrics.file) && m->metrics.kept < options->keep_steps)
         sheaf_warn(&m->events,
                    "%s: only %" PRId64 " of the %" PRId64 " steps before this one have a line",
                    options->metrics, m->metrics.kept, options->keep_steps);
@@ -314,10 +320,21 @@ const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor)
     return &monitor->events;
 }
 
+/* Both, also where one fails; the first failure. */
+static sheaf_status *sync_files(sheaf_monitor *m)
+{
+    sheaf_status *st = sheaf__appended_sync(&m->metrics.file),
+                 *other = sheaf__appended_sync(&m->tensorboard);
+    if (st == NULL)
+        return other;
+    sheaf_status_free(other);
+    return st;
+}
+
 sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor)
 {
     pthread_mutex_lock(&monitor->lock);
-    sheaf_status *st = sheaf__metrics_sync(&monitor->metrics);
+    sheaf_status *st = sync_files(monitor);
     pthread_mutex_unlock(&monitor->lock);
     return st;
 }
@@ -326,8 +343,9 @@ sheaf_status *sheaf_monitor_close(sheaf_monitor *monitor)
 {
     if (monitor == NULL)
         return NULL;
-    sheaf_status *st = sheaf__metrics_sync(&monitor->metrics);
-    sheaf__metrics_close(&monitor->metrics);
+    sheaf_status *st = sync_files(monitor);
+    sheaf__appended_close(&monitor->metrics.file);
+    sheaf__appended_close(&monitor->tensorboard);
     if (monitor->terminal && monitor->line.text.size > 0) {
         if (!monitor->drawn)
             draw(monitor);

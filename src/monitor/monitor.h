@@ -12,7 +12,9 @@
  * and "skipped": true where a step was. Numbers round-trip; what is not finite is
  * null. A step appears once: when a run resumes, lines of later steps are removed first. An
  * evaluation is a line after that of its step, with other keys:
- *   {"step": 20, "eval_loss": 5.31, "eval_accuracy": 0.125, "eval_tokens": 4096} */
+ *   {"step": 20, "eval_loss": 5.31, "eval_accuracy": 0.125, "eval_tokens": 4096}
+ *
+ * TensorBoard gets the same numbers: a file of events at each start (tensorboard.h). */
 #pragma once
 
 #include <stdio.h>
@@ -25,6 +27,7 @@ typedef struct sheaf_monitor sheaf_monitor;
 typedef struct sheaf_monitor_options {
     FILE *progress;           /* NULL: none */
     const char *metrics;      /* path of metrics.jsonl, made if absent; NULL: none */
+    const char *tensorboard;  /* folder for a file of TensorBoard's, made if absent; NULL: none */
     int64_t keep_steps;       /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
                                  checkpoint's step for a resumed one */
     int64_t keep_evaluations; /* lines of evaluations after these steps stay */
@@ -35,7 +38,7 @@ typedef struct sheaf_monitor_options {
 sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_options *options);
 /* sheaf_monitor_events - the sink; valid until close. */
 const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor);
-/* sheaf_monitor_sync - metrics on disk, and the first failure to write one (a sink cannot
+/* sheaf_monitor_sync - both files on disk, and the first failure to write one (a sink cannot
  * return it). To be called before a checkpoint is committed, so that no step of a
  * finished checkpoint is missing from the metrics even if the machine dies. */
 sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor);

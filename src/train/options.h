@@ -40,8 +40,9 @@ typedef struct sheaf_train_options {
     bool pack, by_length;   /* several records in a row; micro-batches of rows of similar length */
     const char *data_cache; /* folder of tokenised texts; NULL: of large data OUT/cache */
     const char *out;
-    const char *adapter;   /* PEFT adapter to start from */
-    const char *folder;    /* where the run began: its relative paths start there */
+    const char *tensorboard; /* folder for its files of events; NULL: none */
+    const char *adapter;     /* PEFT adapter to start from */
+    const char *folder;      /* where the run began: its relative paths start there */
     const char *base_name; /* the model's path as given, for the result's adapter_config.json; NULL
                               = model */
 
