@@ -34,6 +34,7 @@
 #      the results (needs a network once)
 #  19. llama.cpp (xllamacpp) gives sheaf's greedy tokens from GGUF files and adapters of every family (needs a network once)
 #  20. OpenAI's Python client against sheaf serve, beside sheaf generate (openai_client.py; needs a network once)
+#  21. TensorBoard's own reader finds in a run's event files what metrics.jsonl says (tensorboard_read.py; needs a network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -51,7 +52,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -376,6 +377,24 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 20 "OpenAI's client against sheaf serve"
         grep -q ' cases of the openai client ' "$work/openai.log" || fail "the openai client did not end"
     else
         fail "the openai client is not there"
+    fi
+fi
+
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 21 "TensorBoard reads the events of runs"; then
+    if python3 -m venv "$work/board-venv" && "$work/board-venv/bin/python" -m pip install --quiet tensorboard==2.21.0 'setuptools<80'; then
+        begin=(--model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --eval-data "$llama/tiny_llama/fwd_inputs.safetensors" --eval-every 3 --save-every 7 --steps 200 --tensorboard "$work/board")
+        "$sheaf" train --out "$work/boarded" "${begin[@]}" >"$work/boarded.log" 2>&1 </dev/null &
+        process=$!
+        waits eval "grep -q '\"step\": 12, \"loss\"' '$work/boarded/metrics.jsonl' 2>/dev/null"
+        kill -KILL $process
+        wait $process
+        check "a killed run goes on" "$sheaf" train --resume --out "$work/boarded"
+        "$work/board-venv/bin/python" -B tests/tensorboard_read.py "$work/board" "$work/boarded/metrics.jsonl" 2>&1 | tee "$work/board.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/board.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/board.log")))
+        grep -q "^tags of TensorBoard's reader: 7" "$work/board.log" || fail "TensorBoard's reader did not end"
+    else
+        fail "the tensorboard package is not there"
     fi
 fi
 

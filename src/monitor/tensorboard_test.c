@@ -137,7 +137,7 @@ static void test_tensorboard__a_file_a_start(void **state)
     sheaf__names_free(name, count);
 }
 
-/* A file-size limit plays the full disk: 80 bytes are the head, a step takes about 190. */
+/* A file-size limit plays the full disk: 71 bytes are the head, a step takes 148. */
 static void test_tensorboard__steps_wait_for_room(void **state)
 {
     signal(SIGXFSZ, SIG_IGN);
@@ -145,7 +145,7 @@ static void test_tensorboard__steps_wait_for_room(void **state)
     struct rlimit before, small;
     getrlimit(RLIMIT_FSIZE, &before);
     small = before;
-    small.rlim_cur = 600;
+    small.rlim_cur = 450;
     setrlimit(RLIMIT_FSIZE, &small);
     steps(m, 1, 6);
     sheaf_status *st = sheaf_monitor_sync(m);

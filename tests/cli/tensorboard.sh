@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Event files of TensorBoard: one a start, whatever else the run is asked for; the run's bytes do not depend on them.
+. "$(dirname "$0")/lib.sh"
+
+begin=(train --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --save-every 1 --schedule constant)
+# tags NAME TAG COUNT FILE...: how often the tag stands in all files.
+tags() {
+    local name=$1 tag=$2 count=$3
+    shift 3
+    check "$name" test "$(cat "$@" | grep -ao "$tag" | wc -l)" -eq "$count"
+}
+files() { find "$1" -name 'events.out.tfevents.*' | LC_ALL=C sort; }
+
+runs "a run without" 0 . "${begin[@]}" --out "$work/plain" --steps 3
+cd "$work" || exit 1
+runs "a run with event files" 0 . "${begin[@]}" --out "$work/run" --steps 2 --tp 3 --tensorboard board/deep --eval-data "$llama/tiny_llama/fwd_inputs.safetensors" --eval-every 2
+tags "have each step" train/loss 2 "$work"/board/deep/*
+tags "and its evaluation" eval/loss 1 "$work"/board/deep/*
+cd / || exit 1
+runs "goes on, from another folder" 0 'going on after step 2' train --resume --out "$work/run" --steps 3
+check "with a second file" test "$(files "$work/board/deep" | wc -l)" -eq 2
+tags "of the third step alone" train/loss 1 "$(files "$work/board/deep" | tail -n 1)"
+same "the adapter is the same" "$work/plain/adapter/adapter_model.safetensors" "$work/run/adapter/adapter_model.safetensors"
+rm -r "$work/board"
+runs "a folder that is gone" 3 'tensorboard board/deep, as the run was begun.*--tensorboard PATH' train --resume --out "$work/run" --steps 4
+runs "is named anew" 0 . train --resume --out "$work/run" --steps 4 --tensorboard "$work/other"
+check "and written" test "$(files "$work/other" | wc -l)" -eq 1
+
+: >"$work/file"
+runs "a file in the way" 3 "$work/file.*found:" "${begin[@]}" --out "$work/wrong" --steps 2 --tensorboard "$work/file"
+check "is named before the first step" sh -c "! grep -q loss '$work/wrong/metrics.jsonl'"
+runs "and the run may be begun again" 0 . "${begin[@]}" --out "$work/wrong" --steps 2 --tensorboard "$work/board"
+finish
