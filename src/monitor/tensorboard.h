@@ -8,9 +8,10 @@
  *   Event { double wall_time = 1; int64 step = 2; string file_version = 3;
  *           Summary summary = 5; SessionLog session_log = 7; }
  *   Summary { repeated Value { string tag = 1; float simple_value = 2; } value = 1; }
- *   SessionLog { int32 status = 1; }   START = 1: of the files before, steps from `step` on are
- * void Sources: tensorflow/core/lib/io/record_writer.h, tensorboard/compat/proto/event.proto and
- * summary.proto. The first record is file_version "brain.Event:2", the second START. */
+ *   SessionLog { int32 status = 1; }   START = 1: earlier files' steps from `step` on are void
+ *
+ * Sources: TensorFlow's record writer, tensorboard/compat/proto/event.proto and summary.proto. The
+ * first record is file_version "brain.Event:2", the second START. */
 #pragma once
 
 #include "base/events.h"
