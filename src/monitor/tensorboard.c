@@ -178,8 +178,10 @@ sheaf_status *sheaf__tensorboard_open(sheaf__appended *out, const char *folder, 
         return st;
     *out = (sheaf__appended){ .fd = file.fd, .path = file.path };
     put_head(&out->pending, now, keep_steps + 1);
-    if ((st = sheaf__appended_sync(out)) != NULL)
+    if ((st = sheaf__appended_sync(out)) != NULL) {
+        unlink(out->path);
         sheaf__appended_close(out);
+    }
     return st;
 }
 

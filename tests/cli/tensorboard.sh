@@ -30,4 +30,12 @@ check "and written" test "$(files "$work/other" | wc -l)" -eq 1
 runs "a file in the way" 3 "$work/file.*found:" "${begin[@]}" --out "$work/wrong" --steps 2 --tensorboard "$work/file"
 check "is named before the first step" sh -c "! grep -q loss '$work/wrong/metrics.jsonl'"
 runs "and the run may be begun again" 0 . "${begin[@]}" --out "$work/wrong" --steps 2 --tensorboard "$work/board"
+
+# A full disk: writes 1 to 4 are those of the start, 5 and 6 those of the first step.
+full() { rm -rf "$work/full" "$work/board" && SHEAF_FAULT=write:$1:enospc "$faulty" "${begin[@]}" --out "$work/full" --steps 3 --tensorboard "$work/board" >"$work/said" 2>&1; }
+if full 3; then fail "a disk that is full at the start"; else check "a disk that is full at the start is named" grep -q "$work/board/events.*writing" "$work/said"; fi
+check "one that is full for a moment" full 6
+tags "loses no step" train/loss 3 "$work"/board/*
+same "and changes nothing" "$work/plain/adapter/adapter_model.safetensors" "$work/full/adapter/adapter_model.safetensors"
+if full 5+; then fail "a disk that stays full"; else check "one that stays full ends the run before a checkpoint" grep -q "writing what steps report" "$work/said"; fi
 finish
