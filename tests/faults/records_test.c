@@ -118,7 +118,7 @@ static sheaf_status *open_metrics(void)
 {
     sheaf_metrics metrics;
     sheaf_status *st = sheaf__metrics_open(&metrics, at("metrics.jsonl"), 3, 3);
-    sheaf__metrics_close(&metrics);
+    sheaf__appended_close(&metrics.file);
     return st;
 }
 
