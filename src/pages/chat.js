@@ -139,6 +139,7 @@
       byId("model").replaceChildren(...names.map(option));
       byId("beside").replaceChildren(el("option", { value: "" }, "none"), ...names.map(option));
       fail("");
+      byId("question").focus();
     } catch (e) { fail("The server does not answer. Is sheaf serve still running?"); }
   }
   function messagesFor(model, upTo) {
