@@ -16,7 +16,7 @@
 
   // ---- conversations: [{id, turns: [{text, pictures, answers: [{model, text, end}]}]}] ----
 
-  let all = [], now = null, pictures = [], running = null, token = "";
+  let all = [], now = null, pictures = [], running = null, token = "", models = [];
   try {
     const kept = JSON.parse(localStorage.getItem(KEPT) || "[]");
     all = Array.isArray(kept) ? kept.filter((c) => c && Array.isArray(c.turns)) : [];
@@ -31,7 +31,7 @@
   }
   function begin() {
     now = { id: Date.now(), turns: [] };
-    all.unshift(now);
+    all = [now, ...all.filter((c) => c.turns.length > 0)];
     drawAll();
   }
   const nameOf = (c) => (c.turns.length > 0 ? c.turns[0].text.slice(0, 60) || "a picture" : "New");
@@ -99,7 +99,10 @@
     byId("pictures").replaceChildren(...pictures.map((src, i) => el("li", {}, el("img", { src, alt: `Picture ${i + 1}` }),
       el("button", { type: "button", "aria-label": `Remove picture ${i + 1}`, onclick: () => { pictures = pictures.filter((_, k) => k !== i); drawPictures(); } }, "Remove"))));
   }
+  const takesPictures = () => models.some((m) => m.pictures > 0 && m.id === byId("model").value);
+  function showWhetherPictures() { byId("pick").hidden = !takesPictures(); }
   function addFiles(files) {
+    if (files.length > 0 && !takesPictures()) { fail(`${byId("model").value} takes no pictures.`); return; }
     for (const file of files) {
       if (!file.type.startsWith("image/")) continue;
       const reader = new FileReader();
@@ -124,8 +127,9 @@
     } catch (e) { return `The server answers ${answer.status}.`; }
   }
   function needToken(answer) {
-    if (answer.status !== 401 && answer.status !== 403) return false;
+    if (answer.status !== 401) return false;
     byId("access").hidden = false;
+    if (token !== "") fail("The server does not know this token.");
     byId("token").focus();
     return true;
   }
@@ -134,10 +138,12 @@
       const answer = await fetch("v1/models", { headers: headers() });
       if (needToken(answer)) return;
       if (!answer.ok) { fail(await wordsOf(answer)); return; }
-      const names = (await answer.json()).data.map((m) => String(m.id)), option = (name) => el("option", { value: name }, name);
+      models = (await answer.json()).data;
+      const names = models.map((m) => String(m.id)), option = (name) => el("option", { value: name }, name);
       byId("access").hidden = true;
       byId("model").replaceChildren(...names.map(option));
       byId("beside").replaceChildren(el("option", { value: "" }, "none"), ...names.map(option));
+      showWhetherPictures();
       fail("");
       byId("question").focus();
     } catch (e) { fail("The server does not answer. Is sheaf serve still running?"); }
@@ -182,9 +188,8 @@
     answer.end = end;
   }
   async function ask(text, asked) {
-    const models = [byId("model").value, byId("beside").value].filter((m, i) => m !== "" && (i === 0 || m !== byId("model").value));
-    if (models.length === 0) { await loadModels(); return; }
-    const turn = { text, pictures: asked, answers: models.map((model) => ({ model, text: "", end: "" })) };
+    const asks = [byId("model").value, byId("beside").value].filter((m, i) => m !== "" && (i === 0 || m !== byId("model").value));
+    const turn = { text, pictures: asked, answers: asks.map((model) => ({ model, text: "", end: "" })) };
     now.turns.push(turn);
     all = [now, ...all.filter((c) => c !== now)];
     running = new AbortController();
@@ -203,7 +208,7 @@
     running = null;
     byId("stop").disabled = true;
     byId("send").disabled = false;
-    say(turn.answers.map((a) => `${models.length > 1 ? `${a.model}: ` : ""}${a.text}`).join(" "));
+    say(turn.answers.map((a) => `${asks.length > 1 ? `${a.model}: ` : ""}${a.text}`).join(" "));
     drawHistory(); keep();
     byId("question").focus();
   }
@@ -214,6 +219,7 @@
     e.preventDefault();
     const text = byId("question").value.trim();
     if (running || (text === "" && pictures.length === 0)) return;
+    if (byId("model").value === "") { loadModels(); return; } // what was typed stays
     const asked = pictures;
     byId("question").value = "";
     pictures = [];
@@ -225,6 +231,7 @@
   });
   document.addEventListener("keydown", (e) => { if (e.key === "Escape" && running) running.abort(); });
   byId("stop").addEventListener("click", () => { if (running) running.abort(); });
+  byId("model").addEventListener("change", showWhetherPictures);
   byId("new").addEventListener("click", () => { if (!running) { begin(); byId("question").focus(); } });
   byId("file").addEventListener("change", (e) => { addFiles(e.target.files); e.target.value = ""; });
   document.addEventListener("paste", (e) => { if (e.clipboardData && e.clipboardData.files.length > 0) { e.preventDefault(); addFiles(e.clipboardData.files); } });

@@ -14,6 +14,7 @@
  *     key NAME             pressed: Enter, Tab, Escape
  *     click SELECTOR       with the pointer, in the middle of the first such element
  *     file SELECTOR PATH   is chosen in a field for files
+ *     do COMMAND           of the shell
  *     shot FILE            a PNG of what is to be seen
  *     check NAME: EXPRESSION   a case: it is true, or an empty list of what is wrong
  *     told NAME: TEXT      a case: the console has errors, each with TEXT; they are forgotten
@@ -459,6 +460,9 @@ static void step(char *line)
         click(rest);
     } else if (strcmp(line, "file") == 0) {
         choose_file(rest);
+    } else if (strcmp(line, "do") == 0) {
+        if (system(rest) != 0)
+            give_up("do", rest);
     } else if (strcmp(line, "shot") == 0) {
         take_picture(rest);
     } else if (strcmp(line, "quiet") == 0) {
