@@ -9,7 +9,7 @@
  *     open ADDRESS         and wait until it is loaded
  *     load FILE            runs a script in the page
  *     run EXPRESSION       in the page; a promise is awaited
- *     wait EXPRESSION      until it is true; 30 seconds at most
+ *     wait EXPRESSION      until it is true; a minute at most
  *     type TEXT            into what has the focus
  *     key NAME             pressed: Enter, Tab, Escape
  *     click SELECTOR       with the pointer, in the middle of the first such element
@@ -35,7 +35,7 @@
 
 #include <jansson.h>
 
-enum { PATIENCE = 30, TO_BROWSER = 3, FROM_BROWSER = 4 };
+enum { PATIENCE = 60, TO_BROWSER = 3, FROM_BROWSER = 4 };
 
 static struct {
     pid_t process;
