@@ -52,7 +52,7 @@ runs "their page" 0 . report "$work/run1" "$work/run2" -o "$work/report.html"
     done
     echo "check both runs are on the page: document.querySelectorAll('#runs tbody tr').length === 2"
     echo "check and their curves: document.querySelectorAll('#curves svg path').length > 8"
-    echo "size 800 560"
+    echo "size 800 475"
     echo "open file://$work/report.html"
     echo "run document.getElementById('charts').scrollIntoView()"
     echo "shot $pages/report.png" # that of docs/report.md
