@@ -215,6 +215,14 @@ serves "$work/cog" --batch 2
     echo 'check a picture can be taken away: document.querySelectorAll("#pictures img").length === 0'
     echo "file #file $SHEAF_SOURCE_ROOT/tests/data/images/420.jpg"
     echo 'wait document.querySelectorAll("#pictures img").length === 1'
+    # one that is dropped, and one that is pasted
+    echo 'run new Promise((done) => document.createElement("canvas").toBlob((blob) => { window.held = new DataTransfer(); held.items.add(new File([blob], "a.png", { type: "image/png" })); done(); }))'
+    echo 'run document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }))'
+    echo 'wait document.querySelectorAll("#pictures img").length === 2'
+    echo 'run byId("question").dispatchEvent(new ClipboardEvent("paste", { clipboardData: held, bubbles: true, cancelable: true }))'
+    echo 'wait document.querySelectorAll("#pictures img").length === 3'
+    echo 'check pictures are dropped and pasted: [...document.querySelectorAll("#pictures img")].slice(1).every((e) => e.src.startsWith("data:image/png"))'
+    for _ in 1 2; do echo 'run document.querySelector("#pictures li:last-child button").click()'; done
     echo 'run byId("question").focus()'
     asks "what is this" 1
     echo 'check a question with a picture is answered: byId("failed").hidden && ends().includes("tokens") && document.querySelectorAll(".shown img").length === 1'
