@@ -119,15 +119,15 @@ serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
     # the same again: no temperature, no difference
     echo 'run byId("most").value = 30'
     echo 'run press("Retry")'
-    echo 'wait byId("stop").disabled && ends().includes("most tokens")'
+    echo 'wait byId("stop").disabled'
     echo 'run window.first = texts()[1]'
     echo 'run press("Retry")'
-    echo 'wait byId("stop").disabled && ends().includes("most tokens")'
+    echo 'wait byId("stop").disabled'
     echo 'check retry gives another answer in its place: texts().length === 2'
     echo 'check without temperature the same: texts()[1] === window.first'
     echo 'run byId("temperature").value = 2'
     echo 'run press("Retry")'
-    echo 'wait byId("stop").disabled && ends().includes("most tokens")'
+    echo 'wait byId("stop").disabled'
     echo 'check with temperature another: texts()[1] !== window.first'
     echo 'run byId("temperature").value = 0'
     # a question changed, and two adapters beside each other
