@@ -308,7 +308,7 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
 {
     enum {
         BESIDE = 2688 << 10,
-        OF_RANK = 480 << 10,
+        OF_RANK = 352 << 10,
         OF_TENSOR = 13952,
         OF_TRAINED = 8704,
         OF_TRAINED_EACH = 80, /* slice of the model */
