@@ -282,6 +282,19 @@ static int64_t piece_end(const sheaf_piece *p, int ndim)
     return end;
 }
 
+/* sheaf__ggml_values() makes numbers of at most 32 bits: of integers and F64 it makes none. */
+static sheaf_status *check_converted(const sheaf_piece *p, const char *path, const char *name)
+{
+    const sheaf__gguf_type_row *stored = sheaf__gguf_type_at(p->stored);
+    if (!p->converted || stored->dtype == SHEAF_F32 || stored->dtype == SHEAF_F16 ||
+        stored->dtype == SHEAF_BF16)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", path, name);
+    sheaf_expected(st, "f32, f16, bf16 or blocks: its numbers are computed from the stored ones");
+    sheaf_found(st, "%s", stored->name);
+    return sheaf_try_this(st, "make this GGUF file again: llama.cpp writes this tensor in f32");
+}
+
 sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const sheaf_piece *p)
 {
     const sheaf_catalog_file *file = &c->file[p->file];
@@ -300,6 +313,9 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
     if (sheaf_dtype_bytes(p->dtype) == 0)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s': elements below a byte", file->path,
                           t->entry.name);
+    sheaf_status *converted = check_converted(p, file->path, t->entry.name);
+    if (converted != NULL)
+        return converted;
     const int64_t end = piece_end(p, t->entry.ndim);
     if (end < 0 || end > file->mark.size) {
         sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: tensor '%s'", file->path, t->entry.name);

@@ -276,6 +276,24 @@ static void test_piece__lies_in_its_file_and_its_tensor(void **state)
     sheaf__catalog_free(c);
 }
 
+static void test_piece__is_converted_from_floats_alone(void **state)
+{
+    static const sheaf__gguf_type refused[] = { SHEAF__GGML_F64, SHEAF__GGML_I64, SHEAF__GGML_I8 };
+    int file;
+    sheaf_catalog *c = new_catalog(&file);
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        const sheaf__gguf_type_row *row = sheaf__gguf_type_at(refused[i]);
+        sheaf_logical *t = NULL;
+        CHECK_OK(sheaf__catalog_tensor(&t, c, row->name, row->dtype, 1, (int64_t[]){ 4096 }));
+        sheaf_piece p = sheaf__piece_dense(file, 0, row->dtype, 0, 1, t->entry.shape);
+        p.stored = refused[i];
+        CHECK_OK(sheaf__catalog_piece(c, t, &p)); /* as it is */
+        p.converted = p.plus_one = true;
+        CHECK_FAILS(sheaf__catalog_piece(c, t, &p), SHEAF_E_UNSUPPORTED, row->name);
+    }
+    sheaf__catalog_free(c);
+}
+
 /* Of a cut or interrupted download a table of copies may know a tensor of which no part holds
  * anything. */
 static void test_check__a_tensor_of_copies_that_no_part_holds_is_missing(void **state)
@@ -504,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_boxes__outside_of_a_tensor_or_covered_twice),
         cmocka_unit_test(test_check__names_missing_rows_overlaps_and_dtypes),
         cmocka_unit_test(test_piece__lies_in_its_file_and_its_tensor),
+        cmocka_unit_test(test_piece__is_converted_from_floats_alone),
         cmocka_unit_test(test_check__a_tensor_of_copies_that_no_part_holds_is_missing),
         cmocka_unit_test(test_tensor__of_no_elements_has_a_shape_that_can_be_held),
         cmocka_unit_test(test_piece__is_not_expanded_beyond_all_measure),
