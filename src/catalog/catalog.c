@@ -276,8 +276,8 @@ static int64_t piece_end(const sheaf_piece *p, int ndim)
     const int64_t each = p->converted ? sheaf__gguf_type_block(p->stored) : 1,
                   bytes = p->converted ? sheaf__gguf_type_bytes(p->stored)
                                        : (int64_t)sheaf_dtype_bytes(p->dtype);
-    if (p->offset < 0 || __builtin_mul_overflow(last / each + 1, bytes, &end) ||
-        __builtin_add_overflow(end, p->offset, &end))
+    if (p->offset < 0 || __builtin_add_overflow(last / each, 1, &last) ||
+        __builtin_mul_overflow(last, bytes, &end) || __builtin_add_overflow(end, p->offset, &end))
         return -1;
     return end;
 }

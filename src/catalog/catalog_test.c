@@ -267,6 +267,11 @@ static void test_piece__lies_in_its_file_and_its_tensor(void **state)
     CHECK_FAILS(sheaf__catalog_piece(c, t, &p), SHEAF_E_FORMAT, "a");
     p.stride[0] = -1;
     CHECK_FAILS(sheaf__catalog_piece(c, t, &p), SHEAF_E_FORMAT, "a");
+    sheaf_logical *bytes;
+    CHECK_OK(sheaf__catalog_tensor(&bytes, c, "bytes", SHEAF_U8, 1, (int64_t[]){ 2 }));
+    p = sheaf__piece_dense(file, 0, SHEAF_U8, 0, 1, (int64_t[]){ 2 });
+    p.stride[0] = INT64_MAX; /* one more is no number */
+    CHECK_FAILS(sheaf__catalog_piece(c, bytes, &p), SHEAF_E_FORMAT, "byte -1");
     sheaf_logical *none;
     CHECK_FAILS(
         sheaf__catalog_tensor(&none, c, "huge", SHEAF_F32, 3, (int64_t[]){ INT64_MAX / 2, 3, 5 }),
