@@ -42,7 +42,9 @@ static bool exists(const char *folder, const char *text, size_t n)
 static size_t weight_at(const char *folder, const char *text, size_t n)
 {
     size_t colon = n;
-    for (size_t i = 0; i < n && !exists(folder, text, n); i++)
+    if (exists(folder, text, n))
+        return n;
+    for (size_t i = 0; i < n; i++)
         if (text[i] == ':' || text[i] == ',') /* a weight has no comma */
             colon = text[i] == ':' ? i : n;
     if (colon == n || exists(folder, text, colon))
