@@ -91,6 +91,7 @@ static sheaf_status *add(sheaf__data_list *list, const char *folder, const char 
     list->path[list->count++] = path;
     if (colon == n)
         return list->weighted ? bad_weight(path, "a number, as the others have one", "none") : NULL;
+    const bool whole = n - colon - 1 < sizeof word; /* digits left out would be another number */
     snprintf(word, sizeof word, "%.*s", (int)(n - colon - 1), text + colon + 1);
     if (!weights)
         return sheaf_try_this(
@@ -102,9 +103,10 @@ static sheaf_status *add(sheaf__data_list *list, const char *folder, const char 
     char *end;
     const double weight = strtod(word, &end);
     list->weight[list->count - 1] = weight;
-    return *end == '\0' && isfinite(weight) && weight > 0
+    return whole && *end == '\0' && isfinite(weight) && weight > 0
                ? NULL
-               : bad_weight(path, "a number above 0", word);
+               : bad_weight(path, whole ? "a number above 0" : "a number of at most 63 characters",
+                            word);
 }
 
 /* Paths from `folder`; NULL: from here. */

@@ -113,6 +113,12 @@ static void test_list__weights_are_numbers_above_0_of_all_or_none(void **state)
         sheaf__data_list_release(&list);
         free(text);
     }
+    sheaf__data_list list;
+    char *text =
+        named("@x:1.0000000000000000000000000000000000000000000000000000000000000000e9,@y:1");
+    CHECK_FAILS(sheaf__data_list_read(&list, text, true), SHEAF_E_ARG, "at most 63 characters");
+    sheaf__data_list_release(&list);
+    free(text);
     sheaf_data *none = NULL;
     CHECK_FAILS(try_open(&none, "@x:1,@y:2", &(sheaf_data_options){ .weights = false }),
                 SHEAF_E_ARG, "leave the weights out");
