@@ -107,11 +107,13 @@ control() {
     printf '%s\n' "$out/${package}_${version}_$architecture.deb"
 }
 about="Fine-tunes, stores, repairs, merges and runs language and vision-language models that are divided over devices, with the same bytes on any number of them."
-control libsheaf0 libs "$(needs libsheaf0 "$work/libsheaf0/$lib"/libsheaf.so.0.*)" "fine-tuning of divided language models, library" "$about This is the shared library."
+depends=$(needs libsheaf0 "$work/libsheaf0/$lib"/libsheaf.so.0.*) # as an argument its failure would be lost
+control libsheaf0 libs "$depends" "fine-tuning of divided language models, library" "$about This is the shared library."
 static=$(sed -n 's/^Requires.private: *//p' "$libdir/pkgconfig/sheaf.pc" | tr ',' '\n' | while read -r module _; do
     dpkg-query -S "*/pkgconfig/$module.pc" | sed 's/:.*//'
 done | LC_ALL=C sort -u | paste -sd, | sed 's/,/, /g')
 control libsheaf-dev libdevel "libsheaf0 (= $version), libc6-dev, $static" "fine-tuning of divided language models, headers" "$about These are the headers, the static library and the file for pkg-config."
 modules=()
 for module in "$work/sheaf/$lib/sheaf"/*.so; do [ ! -e "$module" ] || [[ $module == *openmpi* ]] || modules+=("$module"); done
-control sheaf science "$(needs sheaf "$work/sheaf/usr/bin/sheaf" "${modules[@]}")" "fine-tuning of divided language models, command" "$about This is the command with its manual, its recipes and completion for three shells."
+depends=$(needs sheaf "$work/sheaf/usr/bin/sheaf" "${modules[@]}")
+control sheaf science "$depends" "fine-tuning of divided language models, command" "$about This is the command with its manual, its recipes and completion for three shells."
