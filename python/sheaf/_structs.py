@@ -20,6 +20,8 @@ from ctypes import (
 )
 from typing import Any
 
+from .errors import ArgumentError
+
 STEP = CFUNCTYPE(c_bool, c_void_p, c_void_p)
 EMIT = CFUNCTYPE(None, c_void_p, c_void_p)
 ON_TOKEN = CFUNCTYPE(None, c_void_p, c_int32)
@@ -31,6 +33,10 @@ class Sized(Structure):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(size=ctypes.sizeof(self), **fields)
+        for name, given in fields.items():  # ctypes leaves out bits without a word
+            held = getattr(self, name)
+            if isinstance(given, int) and not isinstance(held, bool) and held != given:
+                raise ArgumentError(name, "a number that its type in C can hold", str(given))
 
 
 class sheaf_events(Structure):

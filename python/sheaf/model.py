@@ -11,6 +11,7 @@ from . import _structs as c
 from . import arrays
 from ._call import Call
 from ._library import StrPath, check, chosen, decoded, dtype_number, encoded, lib, texts
+from .errors import ArgumentError
 from .weights import QUANTIZE, OnEvent
 
 ENDINGS = ("length", "token", "text", "stopped")
@@ -217,7 +218,10 @@ def _fill(it: Any, prompt: Prompt, images: Sequence[StrPath]) -> None:
     elif len(prompt) > 0 and isinstance(prompt[0], Mapping):
         it.messages = encoded(json.dumps(list(prompt)))
     else:
-        it.tokens = (ctypes.c_int32 * len(prompt))(*[int(t) for t in prompt])  # type: ignore[arg-type]
+        ids = [int(t) for t in prompt]  # type: ignore[arg-type]
+        it.tokens = tokens = (ctypes.c_int32 * len(ids))(*ids)
+        if list(tokens) != ids:  # ctypes leaves out bits without a word
+            raise ArgumentError("prompt", "ids of tokens", str(next(t for t in ids if t != ctypes.c_int32(t).value)))
         it.ntokens = len(prompt)
     it.images = texts(images)
     it.nimages = len(images)

@@ -228,6 +228,9 @@ class Training(InFolder):
         self.assertIn("ranks", needs)
         with self.assertRaises(sheaf.Error):
             sheaf.plan(self.folder / "nothing", **SMALL)
+        with self.assertRaises(sheaf.ArgumentError) as caught:
+            sheaf.plan(MODEL, tp=2**32 + 1, **SMALL)
+        self.assertEqual((caught.exception.where, caught.exception.found), ("tp", str(2**32 + 1)))
         with self.assertRaisesRegex(ValueError, "ranks, methods"):
             sheaf.plan(MODEL, table="columns", **SMALL)
 
@@ -252,6 +255,11 @@ class Answers(unittest.TestCase):
             self.assertEqual(list(tokens[:3]), list(two[0].tokens))
             with self.assertRaises(sheaf.ArgumentError):
                 model.generate([])
+            with self.assertRaises(sheaf.ArgumentError) as caught:
+                model.generate([5, 2**32 + 6])
+            self.assertEqual(caught.exception.found, str(2**32 + 6))
+            with self.assertRaises(sheaf.ArgumentError):
+                model.generate([5], max_new=1, seed=-1)
             with self.assertRaises(sheaf.Unsupported):
                 model.generate("a text, and no tokenizer")
             with self.assertRaises(TypeError):
