@@ -14,6 +14,7 @@ import base64
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -144,6 +145,8 @@ def write_zip(wheel, folder, record):
 def main():
     if len(sys.argv) != 4:
         sys.exit("usage: wheel.py SOURCE_ROOT BUILD_ROOT OUT")
+    if not TAG.endswith(f"_{platform.machine()}"):
+        sys.exit(f"wheel.py: this machine is {platform.machine()}: what is built here is not {TAG}")
     root, build, out = (Path(word).resolve() for word in sys.argv[1:])
     version = json.loads(said("meson", "introspect", "--projectinfo", build))["version"]
     info_name = f"sheaf-{version}.dist-info"
