@@ -21,6 +21,8 @@ static int find_chatglm(void **state)
         const char *type = json_string_value(json_object_get(config, "model_type"));
         if (type != NULL && strcmp(type, "chatglm") == 0)
             model_dir[n++] = model_dir[m];
+        else
+            free(model_dir[m]);
         json_decref(config);
     }
     models = n;

@@ -136,6 +136,7 @@ static void test_stacks__of_another_shape_are_refused(void **state)
     json_decref(config);
     CHECK_FAILS(sheaf__open_model(&opened, &(sheaf__open_options){ .model = made, .slices = 8 }),
                 SHEAF_E_LAYOUT, "experts.down_proj");
+    sheaf__opened_close(&opened);
     free(folder);
     free(hf);
     free(made);
