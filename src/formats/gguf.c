@@ -64,6 +64,21 @@ static sheaf_status *take(uint64_t *out, reading *r, int bytes)
     return st;
 }
 
+/* A number of things that take at least `least` bytes each. */
+static sheaf_status *take_count(int64_t *out, reading *r, int least, const char *what)
+{
+    uint64_t count = 0;
+    sheaf_status *st = take(&count, r, 8);
+    if (st == NULL && count > (uint64_t)(r->size - r->at) / (uint64_t)least)
+        st = sheaf_found(sheaf_expected(bad(r, what),
+                                        "at most %" PRId64
+                                        ", which the rest of the file has space for",
+                                        (r->size - r->at) / least),
+                         "%" PRIu64, count);
+    *out = st == NULL ? (int64_t)count : 0;
+    return st;
+}
+
 /* Skips a text; *begin is where its bytes are. */
 static sheaf_status *take_text(int64_t *begin, int64_t *size, reading *r)
 {
@@ -128,21 +143,14 @@ static sheaf_status *take_type(sheaf__gguf_value *out, reading *r, bool item)
 /* Skips the values of `key`; key->offset is where they begin. */
 static sheaf_status *take_values(sheaf__gguf_key *key, reading *r)
 {
-    uint64_t count = 1;
     sheaf_status *st = NULL;
     key->items = key->type;
-    if (key->type == SHEAF__GGUF_ARRAY) {
+    key->count = 1;
+    if (key->type == SHEAF__GGUF_ARRAY)
         st = take_type(&key->items, r, true);
-        TRY(st, take(&count, r, 8));
-    }
-    const int bytes = value_bytes(key->items), least = bytes > 0 ? bytes : 8;
-    if (st == NULL && count > (uint64_t)(r->size - r->at) / (uint64_t)least)
-        st = sheaf_found(sheaf_expected(bad(r, "length of an array"),
-                                        "at most %" PRId64
-                                        ", which the rest of the file has space for",
-                                        (r->size - r->at) / least),
-                         "%" PRIu64, count);
-    key->count = (int64_t)count;
+    const int bytes = value_bytes(key->items);
+    if (key->type == SHEAF__GGUF_ARRAY)
+        TRY(st, take_count(&key->count, r, bytes > 0 ? bytes : 8, "length of an array"));
     key->offset = r->at;
     if (st == NULL && bytes > 0) {
         st = need(r, key->count * bytes);
@@ -331,20 +339,6 @@ static sheaf_status *check_version(reading *r)
         return sheaf_found(st, "%" PRIu64 " (a file of a big-endian machine)", version);
     sheaf_found(st, "%" PRIu64, version);
     return version == 1 ? sheaf_try_this(st, "convert the model anew with llama.cpp") : st;
-}
-
-static sheaf_status *take_count(int64_t *out, reading *r, int least, const char *what)
-{
-    uint64_t count = 0;
-    sheaf_status *st = take(&count, r, 8);
-    if (st == NULL && count > (uint64_t)(r->size - r->at) / (uint64_t)least)
-        st = sheaf_found(sheaf_expected(bad(r, what),
-                                        "at most %" PRId64
-                                        ", which the rest of the file has space for",
-                                        (r->size - r->at) / least),
-                         "%" PRIu64, count);
-    *out = st == NULL ? (int64_t)count : 0;
-    return st;
 }
 
 /* Pointers into what was read. */
