@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "base/round_up.h"
+
 enum {
     MAGIC_BYTES = 4,
     LEAST_KEY = 8 + 4 + 1,        /* bytes of a key */
@@ -40,8 +42,10 @@ static sheaf_status *need(reading *r, int64_t n)
     want = want > FIRST_STEP ? want : FIRST_STEP;
     want = want < r->size ? want : r->size;
     if (want > MOST_HEADER)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "keys and tensors' names"),
-                              "at most %" PRId64 " bytes", MOST_HEADER);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "keys and tensors' names"),
+                           "at most %" PRId64 " bytes", MOST_HEADER),
+            "more of them");
     unsigned char *more = realloc(r->bytes, (size_t)want);
     if (more == NULL)
         return sheaf__no_memory(memory_for);
@@ -161,8 +165,8 @@ static sheaf_status *take_values(sheaf__gguf_key *key, reading *r)
     return st;
 }
 
-/* `each` bytes from one name to the next. */
-static sheaf_status *check_names(const void *first, int64_t count, size_t each, const char *what)
+sheaf_status *sheaf__gguf_check_names(sheaf_code code, const char *what, const void *first,
+                                      int64_t count, size_t each)
 {
     const char **name = malloc(((size_t)count + 1) * sizeof *name);
     sheaf_status *st = name == NULL ? sheaf__no_memory(memory_for) : NULL;
@@ -172,10 +176,9 @@ static sheaf_status *check_names(const void *first, int64_t count, size_t each, 
         qsort(name, (size_t)count, sizeof *name, sheaf__by_name);
     for (int64_t i = 1; st == NULL && i < count; i++)
         if (strcmp(name[i - 1], name[i]) == 0)
-            st =
-                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s '%.200s'", what, name[i]),
-                                           "each name once"),
-                            "two of them");
+            st = sheaf_found(
+                sheaf_expected(sheaf_fail(code, "%s '%.200s'", what, name[i]), "each name once"),
+                "two of them");
     free(name);
     return st;
 }
@@ -197,7 +200,8 @@ static sheaf_status *take_keys(reading *r, int64_t count)
         TRY(st, take_values(key, r));
         st = sheaf_in(st, "key '%.200s'", key->name);
     }
-    return TRY(st, check_names(f->key, f->nkeys, sizeof *f->key, "key"));
+    return TRY(st,
+               sheaf__gguf_check_names(SHEAF_E_FORMAT, "key", f->key, f->nkeys, sizeof *f->key));
 }
 
 static sheaf_status *take_alignment(reading *r)
@@ -226,6 +230,7 @@ static sheaf_status *count_bytes(sheaf__gguf_tensor *t, uint64_t type)
     const sheaf__gguf_type_row *row = sheaf__gguf_type_at(type < INT32_MAX ? (int64_t)type : -1);
     const int64_t width = t->ndim > 0 ? t->shape[t->ndim - 1] : 1;
     int64_t elements = 1;
+    char shape[128];
     if (row->name == NULL)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "type"), "a type that ggml has"), "%" PRIu64,
@@ -239,14 +244,18 @@ static sheaf_status *count_bytes(sheaf__gguf_tensor *t, uint64_t type)
     }
     for (int i = 0; i < t->ndim; i++)
         if (t->shape[i] < 0 || __builtin_mul_overflow(elements, t->shape[i], &elements))
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "axes"), "fewer than 2^63 elements");
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "axes"), "fewer than 2^63 elements"),
+                "shape %s", sheaf__show_shape(shape, t->ndim, t->shape));
     if (width % row->elements != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "axes"),
                                           "rows of whole blocks of %d, of type %s", row->elements,
                                           row->name),
                            "rows of %" PRId64, width);
     if (__builtin_mul_overflow(elements / row->elements, row->bytes, &t->bytes))
-        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "axes"), "fewer than 2^63 bytes");
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "axes"), "fewer than 2^63 bytes"), "shape %s",
+            sheaf__show_shape(shape, t->ndim, t->shape));
     t->type = (sheaf__gguf_type)type;
     return NULL;
 }
@@ -289,20 +298,22 @@ static sheaf_status *take_tensors(reading *r, int64_t count)
                              "'%.200s'", t->name);
         TRY(st, sheaf_in(take_tensor(t, r), "tensor '%s'", t->name));
     }
-    return TRY(st, check_names(f->tensor, f->ntensors, sizeof *f->tensor, "tensor"));
+    return TRY(st, sheaf__gguf_check_names(SHEAF_E_FORMAT, "tensor", f->tensor, f->ntensors,
+                                           sizeof *f->tensor));
 }
 
-/* `bytes` up to the alignment; -1: beyond what can be counted. */
-static int64_t padded(int64_t bytes, int64_t alignment)
+int64_t sheaf__gguf_padded(int64_t bytes, int64_t alignment)
 {
-    return bytes > INT64_MAX - alignment ? -1 : (bytes + alignment - 1) / alignment * alignment;
+    return bytes > INT64_MAX - alignment
+               ? -1
+               : (int64_t)sheaf__round_up((size_t)bytes, (size_t)alignment);
 }
 
 /* Tensors lie one behind the other; their offsets become those of the file. */
 static sheaf_status *place_tensors(reading *r)
 {
     sheaf__gguf *f = r->file;
-    const int64_t data = padded(r->at, f->alignment);
+    const int64_t data = sheaf__gguf_padded(r->at, f->alignment);
     int64_t at = 0;
     for (int64_t i = 0; i < f->ntensors; i++) {
         sheaf__gguf_tensor *t = &f->tensor[i];
@@ -312,10 +323,11 @@ static sheaf_status *place_tensors(reading *r)
                                "%" PRId64 ", where the one before ends", at),
                 "%" PRId64, t->offset);
         t->offset += data;
-        const int64_t bytes = padded(t->bytes, f->alignment);
+        const int64_t bytes = sheaf__gguf_padded(t->bytes, f->alignment);
         if (bytes < 0 || __builtin_add_overflow(at, bytes, &at) || at > INT64_MAX - data)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s'", t->name),
-                                  "a file below 2^63 bytes");
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s'", t->name),
+                                              "a file below 2^63 bytes"),
+                               "%" PRId64 " more bytes", t->bytes);
         if (at > 0 && at > r->size - data)
             return sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s': cut short", t->name),
@@ -368,7 +380,7 @@ static sheaf_status *read_all(reading *r)
     int64_t tensors = 0, keys = 0;
     sheaf_status *st = need(r, MAGIC_BYTES);
     if (st == NULL && memcmp(r->bytes, "GGUF", MAGIC_BYTES) != 0)
-        st = sheaf_expected(bad(r, "magic"), "\"GGUF\"");
+        st = sheaf_found(sheaf_expected(bad(r, "magic"), "\"GGUF\""), "other bytes");
     r->at = MAGIC_BYTES;
     TRY(st, check_version(r));
     TRY(st, take_count(&tensors, r, LEAST_TENSOR, "number of tensors"));

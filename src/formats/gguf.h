@@ -102,3 +102,12 @@ double sheaf__gguf_number(const sheaf__gguf_key *key, int64_t item, bool *ok);
 /* sheaf__gguf_string - a copy of the text that is a key's value, ended by 0; NULL: no text, or it
  * has a byte 0, or no memory. */
 char *sheaf__gguf_string(const sheaf__gguf_key *key);
+
+/* ---- what reading and writing share ---- */
+
+/* sheaf__gguf_check_names - `count` elements of `each` bytes, which begin with a pointer to their
+ * name. Errors: `code` for a name ("tensor", as `what` says) that is there twice. */
+sheaf_status *sheaf__gguf_check_names(sheaf_code code, const char *what, const void *first,
+                                      int64_t count, size_t each);
+/* sheaf__gguf_padded - `bytes`, at least 0, up to the alignment; -1: beyond what can be counted. */
+int64_t sheaf__gguf_padded(int64_t bytes, int64_t alignment);

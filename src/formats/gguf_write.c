@@ -2,6 +2,7 @@
 #include "formats/gguf_write.h"
 
 #include "base/base.h"
+#include "base/round_up.h"
 #include "formats/fill.h"
 
 struct sheaf__gguf_writer {
@@ -76,11 +77,6 @@ void sheaf__gguf_keys_release(sheaf__gguf_keys *keys)
 
 /* ---- begin ---- */
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + SHEAF__GGUF_ALIGNMENT - 1) / SHEAF__GGUF_ALIGNMENT * SHEAF__GGUF_ALIGNMENT;
-}
-
 /* Bytes of a tensor; -1: its columns are no whole blocks, or it is too large. */
 static int64_t tensor_bytes(const sheaf__gguf_spec *s)
 {
@@ -96,22 +92,15 @@ static int64_t tensor_bytes(const sheaf__gguf_spec *s)
 
 static sheaf_status *check_specs(const sheaf__gguf_spec *specs, int64_t count)
 {
-    const char **name = malloc(((size_t)count + 1) * sizeof *name);
-    sheaf_status *st = name == NULL ? sheaf__no_memory("names of tensors") : NULL;
-    for (int64_t i = 0; i < count && st == NULL; i++) {
-        name[i] = specs[i].name;
-        if (strlen(name[i]) > SHEAF__GGUF_MAX_NAME)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s'", name[i]),
-                                "a name of at most %d bytes, which llama.cpp reads",
-                                SHEAF__GGUF_MAX_NAME);
+    for (int64_t i = 0; i < count; i++) {
+        const size_t size = strlen(specs[i].name);
+        if (size > SHEAF__GGUF_MAX_NAME)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s'", specs[i].name),
+                                              "a name of at most %d bytes, which llama.cpp reads",
+                                              SHEAF__GGUF_MAX_NAME),
+                               "%zu", size);
     }
-    if (st == NULL)
-        qsort(name, (size_t)count, sizeof *name, sheaf__by_name);
-    for (int64_t i = 1; i < count && st == NULL; i++)
-        if (strcmp(name[i - 1], name[i]) == 0)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s'", name[i]), "each name once");
-    free(name);
-    return st;
+    return sheaf__gguf_check_names(SHEAF_E_ARG, "tensor", specs, count, sizeof *specs);
 }
 
 /* What stands before the data, padded; and where each tensor lies in the data. */
@@ -131,12 +120,16 @@ static sheaf_status *make_header(sheaf_text *header, sheaf__gguf_writer *w,
         sheaf__fill *t = &w->file.tensor[i];
         t->bytes = tensor_bytes(s);
         t->offset = at;
-        if (t->bytes < 0 || __builtin_add_overflow(at, aligned(t->bytes), &at)) {
+        const int64_t bytes =
+            t->bytes < 0 ? -1 : sheaf__gguf_padded(t->bytes, SHEAF__GGUF_ALIGNMENT);
+        if (bytes < 0 || __builtin_add_overflow(at, bytes, &at)) {
+            char shape[128];
             sheaf__gguf_keys_release(&head);
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s'", s->name),
-                                  "columns that are whole blocks of %" PRId64
-                                  ", and a file below 2^63 bytes",
-                                  sheaf__gguf_type_block(s->type));
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s'", s->name),
+                                              "columns that are whole blocks of %" PRId64
+                                              ", and a file below 2^63 bytes",
+                                              sheaf__gguf_type_block(s->type)),
+                               "shape %s", sheaf__show_shape(shape, s->ndim, s->shape));
         }
         sheaf__gguf_add_text(&head, s->name, strlen(s->name));
         sheaf__text_little(&head.text, (uint64_t)s->ndim, 4);
@@ -146,7 +139,7 @@ static sheaf_status *make_header(sheaf_text *header, sheaf__gguf_writer *w,
         sheaf__text_little(&head.text, (uint64_t)t->offset, 8);
     }
     sheaf__text_bytes(&head.text, zeros,
-                      (size_t)(aligned((int64_t)head.text.size) - (int64_t)head.text.size));
+                      sheaf__round_up(head.text.size, SHEAF__GGUF_ALIGNMENT) - head.text.size);
     w->size = (int64_t)head.text.size + at;
     for (int64_t i = 0; i < w->file.count; i++)
         w->file.tensor[i].offset += (int64_t)head.text.size;
