@@ -19,6 +19,8 @@ typedef struct change {
     sheaf__gguf_type type;    /* of matrices */
     bool uneven;              /* a norm has a number that is none of 16 bits */
     const char *kind;         /* general.type */
+    int64_t experts;          /* keys of a mixture; 0: none */
+    sheaf__gguf_spec empty;   /* a tensor more, without numbers */
 } change;
 
 static const struct {
@@ -65,6 +67,11 @@ static void put_keys(sheaf__gguf_keys *to, const change *how)
     }
     snprintf(name, sizeof name, "%s.attention.layer_norm_rms_epsilon", architecture);
     sheaf__gguf_put_f32(to, name, 1e-5);
+    for (int i = 0; i < 2 && how->experts > 0; i++) {
+        snprintf(name, sizeof name, "%s.%s", architecture,
+                 i == 0 ? "expert_count" : "expert_used_count");
+        sheaf__gguf_put_u32(to, name, how->experts);
+    }
     if (how->key != NULL && strncmp(how->key, "split", 5) == 0)
         sheaf__gguf_put_u32(to, how->key, how->value);
     if (how->key != NULL && strncmp(how->key, "rope", 4) == 0) {
@@ -76,7 +83,7 @@ static void put_keys(sheaf__gguf_keys *to, const change *how)
 static const char *make(const change *how)
 {
     sheaf__gguf_keys to = { 0 };
-    sheaf__gguf_spec specs[TENSORS + 1];
+    sheaf__gguf_spec specs[TENSORS + 2];
     sheaf__gguf_writer *w = NULL;
     const char *path = at("model.gguf");
     float x[33 * WIDTH];
@@ -96,10 +103,14 @@ static const char *make(const change *how)
     }
     if (how->add != NULL)
         specs[n++] = (sheaf__gguf_spec){ how->add, SHEAF__GGML_F32, 1, { WIDTH } };
+    if (how->empty.name != NULL)
+        specs[n++] = how->empty;
     CHECK_OK(sheaf__gguf_begin(&w, path, &to, specs, n));
     for (int i = 0; i < n; i++) {
         const bool one = specs[i].ndim == 1;
-        const int64_t count = one ? specs[i].shape[0] : specs[i].shape[0] * WIDTH;
+        const int64_t count = specs[i].name == how->empty.name ? 0
+                              : one                            ? specs[i].shape[0]
+                                                               : specs[i].shape[0] * WIDTH;
         const int64_t block = sheaf__gguf_type_block(specs[i].type);
         for (int64_t k = 0; k < count; k++)
             x[k] = one ? 1 + (float)k / 64 : number_at(k / WIDTH, k);
@@ -235,6 +246,11 @@ static void test_read__what_is_wrong_is_said(void **state)
           "model.layers.1.input_layernorm.weight" },
         { { .narrow = "blk.0.attn_q.weight" }, SHEAF_E_LAYOUT, "self_attn.q_proj.weight" },
         { { .narrow = "blk.0.ffn_norm.weight" }, SHEAF_E_LAYOUT, "post_attention_layernorm" },
+        /* without numbers a tensor may claim any number of them */
+        { { .experts = 4,
+            .empty = { "blk.0.ffn_gate_exps.weight", SHEAF__GGML_F32, 3, { INT64_C(1) << 62 } } },
+          SHEAF_E_LAYOUT,
+          "tensor 'blk.0.ffn_gate_exps.weight': 4611686018427387904" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_source *source = NULL;
