@@ -8,8 +8,12 @@
 
 #include "base/hash.h"
 #include "checkpoint/convert/convert.h"
+#include "checkpoint/store/probe.h"
+#include "checkpoint/store/stream.h"
 #include "dialects/gguf/model.h"
+#include "dialects/open.h"
 #include "formats/gguf.h"
+#include "formats/safetensors.h"
 
 /* SRC is a link of this name, as a folder that somebody made. */
 static const char *named(const char *folder, const char *name)
@@ -163,6 +167,96 @@ static void test_requests__that_have_no_meaning_are_refused(void **state)
     assert_int_equal(sheaf__path_kind(out), SHEAF_PATH_NONE);
 }
 
+/* ---- experts ---- */
+
+/* The tensors of `from` in `dst`; those whose names have `part` in them in float32. */
+static void copy_mixed(const char *dst, sheaf_source *from, const char *part)
+{
+    const int64_t n = from->count(from);
+    sheaf_safetensors_spec *spec = calloc((size_t)n, sizeof *spec);
+    sheaf_safetensors_writer *file = NULL;
+    assert_non_null(spec);
+    for (int64_t i = 0; i < n; i++) {
+        spec[i] = *from->entry(from, i);
+        if (strstr(spec[i].name, part) != NULL)
+            spec[i].dtype = SHEAF_F32;
+    }
+    CHECK_OK(sheaf__safetensors_begin(&file, dst, spec, n, NULL, 0));
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf_source_entry *e = from->entry(from, i);
+        int64_t rows, cols;
+        sheaf__entry_view(&rows, &cols, e);
+        const int64_t bytes = rows * cols * (int64_t)sheaf_dtype_bytes(spec[i].dtype);
+        char *raw = malloc((size_t)sheaf__entry_bytes(e)), *out = malloc((size_t)bytes);
+        assert_true(raw != NULL && out != NULL);
+        CHECK_OK(from->read(from, e->name, 0, rows, 0, cols, raw));
+        assert_true(sheaf__dtype_convert(out, spec[i].dtype, raw, e->dtype, rows * cols));
+        CHECK_OK(sheaf__safetensors_write(file, i, 0, out, bytes));
+        free(raw);
+        free(out);
+    }
+    CHECK_OK(sheaf__safetensors_finish(file));
+    free(spec);
+}
+
+/* A source's tensor in float32 (free()). */
+static float *numbers_of(sheaf_source *source, const char *name, int64_t *count)
+{
+    const sheaf_source_entry *e = source->find(source, name);
+    int64_t rows, cols;
+    assert_non_null(e);
+    sheaf__entry_view(&rows, &cols, e);
+    *count = rows * cols;
+    char *raw = malloc((size_t)sheaf__entry_bytes(e));
+    float *x = malloc((size_t)*count * sizeof *x);
+    assert_true(raw != NULL && x != NULL);
+    CHECK_OK(source->read(source, name, 0, rows, 0, cols, raw));
+    assert_true(sheaf__dtype_convert(x, SHEAF_F32, raw, e->dtype, *count));
+    free(raw);
+    return x;
+}
+
+/* Experts are one tensor in GGUF, and may be stored in different dtypes: the first is wider than
+ * the others, or narrower than the next. */
+static void test_experts__may_be_stored_in_different_dtypes(void **state)
+{
+    static const char *const wide[] = { ".experts.0.", ".experts.1." };
+    char folder[2000], path[2100];
+    char *config = NULL;
+    size_t size = 0;
+    snprintf(folder, sizeof folder, "%s/tests/data/families/mixtral/hf",
+             getenv("SHEAF_SOURCE_ROOT"));
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    CHECK_OK(sheaf__file_read_all(&config, &size, path, 1 << 20));
+    for (size_t k = 0; k < ARRAY_LEN(wide); k++) {
+        sheaf_source *from = NULL, *mixed = NULL, *made = NULL;
+        CHECK_OK(sheaf__remove_tree(at("mixed")));
+        CHECK_OK(sheaf__make_dir(at("mixed")));
+        put(at("mixed/config.json"), config);
+        CHECK_OK(sheaf__open_source(&from, folder, NULL));
+        copy_mixed(at("mixed/model.safetensors"), from, wide[k]);
+        assert_int_equal(from->entry(from, 0)->dtype, SHEAF_BF16);
+        from->close(from);
+        CHECK_OK(convert(at("mixed.gguf"), (sheaf_weights_convert_options){ .src = at("mixed"),
+                                                                            .dtype = SHEAF_F32 }));
+        CHECK_OK(sheaf__open_source(&mixed, at("mixed"), NULL));
+        CHECK_OK(sheaf__open_source(&made, at("mixed.gguf"), NULL));
+        for (int64_t i = 0; i < mixed->count(mixed); i++) {
+            const char *name = mixed->entry(mixed, i)->name;
+            int64_t n = 0, m = 0;
+            float *want = numbers_of(mixed, name, &n), *got = numbers_of(made, name, &m);
+            assert_int_equal(n, m);
+            CHECK_BYTES(name, got, want, (size_t)n * sizeof *want);
+            free(want);
+            free(got);
+        }
+        mixed->close(mixed);
+        made->close(made);
+        unlink(at("mixed.gguf"));
+    }
+    free(config);
+}
+
 /* ---- keys ---- */
 
 /* The whole file is recorded, but not in a clone. */
@@ -274,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_files__are_those_of_the_gguf_package),
         cmocka_unit_test(test_targets__that_are_there_stay),
         cmocka_unit_test(test_requests__that_have_no_meaning_are_refused),
+        cmocka_unit_test(test_experts__may_be_stored_in_different_dtypes),
         cmocka_unit_test(test_keys__of_a_sentencepiece_tokenizer_are_the_recorded_ones),
         cmocka_unit_test(test_names__go_there_and_back),
         cmocka_unit_test(test_types__of_q4_k_m_follow_layers_and_columns),
