@@ -75,6 +75,10 @@ runs "a Modelfile is for GGUF" 2 '--modelfile.*gguf' convert "$model" "$work/x" 
 runs "an adapter is no model" 2 'a PEFT adapter' convert "$model" "$work/x.gguf" --to gguf-lora
 runs "an adapter needs its base" 2 '--base' convert "$here/tiny_llama/peft_adapter" "$work/x.gguf" --to gguf-lora
 runs "factors have no blocks" 2 'float32, bfloat16 or float16' convert "$here/tiny_llama/peft_adapter" "$work/x.gguf" --to gguf-lora --config "$here/tiny_llama/hf/config.json" --dtype q8_0
+cp -r "$here/tiny_llama/peft_adapter" "$work/zero"
+chmod -R u+w "$work/zero"
+sed -i 's/"lora_alpha": 6/"lora_alpha": 0/' "$work/zero/adapter_config.json"
+runs "an adapter whose scale is 0" 3 'an alpha above 0' convert "$work/zero" "$work/x.gguf" --to gguf-lora --config "$here/tiny_llama/hf/config.json"
 runs "layers that llama.cpp has otherwise" 3 'without rotary embedding' convert "$families/smollm3/hf" "$work/x.gguf" --to gguf
 runs "a family that it has not" 3 'a text model that llama.cpp has' convert "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen3_vl/hf" "$work/x.gguf" --to gguf
 mkdir "$work/folder"
