@@ -10,6 +10,7 @@
 
 #include "base/control.h"
 #include "catalog/catalog.h"
+#include "checkpoint/store/stream.h"
 #include "dialects/common/bnb_write.h"
 #include "dialects/common/dialects.h"
 #include "schema/schema.h"
@@ -93,6 +94,9 @@ typedef struct sheaf__converter {
     int64_t total;
 } sheaf__converter;
 
+/* sheaf__convert_copy - sheaf__copy_all() as the options say, with the progress of `k`; `job` says
+ * which tensors go where, the first five members. */
+sheaf_status *sheaf__convert_copy(sheaf__converter *k, sheaf_copy_job job);
 /* sheaf__convert_count - adds the tensors of k->source to the report. */
 void sheaf__convert_count(sheaf__converter *k);
 /* sheaf__convert_inside - k->source: the PEFT LoRA tensors of a checkpoint of the whole model,

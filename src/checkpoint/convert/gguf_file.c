@@ -8,7 +8,6 @@
 #include "catalog/over_source.h"
 #include "checkpoint/convert/gguf.h"
 #include "checkpoint/store/probe.h"
-#include "checkpoint/store/stream.h"
 #include "ops/quant/ggml.h"
 
 struct sheaf__gguf_view {
@@ -280,18 +279,11 @@ sheaf_status *sheaf__gguf_view_write(sheaf__converter *k, sheaf__gguf_view *v,
     if (st != NULL)
         return st;
     st = begin(&w, sheaf__path_in(path, sheaf__output_dir(output), "file"), keys);
-    TRY(st, sheaf__copy_all(&(sheaf_copy_job){ .source = &v->over.source,
-                                               .entry = v->over.own,
-                                               .count = v->over.count,
-                                               .put = put_box,
-                                               .context = &w,
-                                               .threads = k->o->threads,
-                                               .stop = sheaf__control_stop(k->o->control),
-                                               .command = "convert",
-                                               .events = k->o->events,
-                                               .done = &k->done,
-                                               .total = k->total,
-                                               .what = "bytes converted" }));
+    TRY(st, sheaf__convert_copy(k, (sheaf_copy_job){ .source = &v->over.source,
+                                                     .entry = v->over.own,
+                                                     .count = v->over.count,
+                                                     .put = put_box,
+                                                     .context = &w }));
     if (w.file != NULL)
         st = sheaf__gguf_finish(w.file, st);
     TRY(st, sheaf__rename_new(path, k->o->dst));

@@ -11,7 +11,6 @@
 #include "base/output.h"
 #include "base/json_write.h"
 #include "checkpoint/store/probe.h"
-#include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
@@ -49,23 +48,28 @@ static void list_add(listing *l, const sheaf_source_entry *e)
     l->spec[l->count++] = *e;
 }
 
+sheaf_status *sheaf__convert_copy(sheaf__converter *k, sheaf_copy_job job)
+{
+    job.threads = k->o->threads;
+    job.stop = sheaf__control_stop(k->o->control);
+    job.command = "convert";
+    job.events = k->o->events;
+    job.done = &k->done;
+    job.total = k->total;
+    job.what = "bytes converted";
+    return sheaf__copy_all(&job);
+}
+
 typedef sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
                           int64_t cols, const void *src);
 
 static sheaf_status *copy_all(sheaf__converter *k, const listing *l, put *to, void *context)
 {
-    return sheaf__copy_all(&(sheaf_copy_job){ .source = k->source,
-                                              .entry = l->spec,
-                                              .count = l->count,
-                                              .put = to,
-                                              .context = context,
-                                              .threads = k->o->threads,
-                                              .stop = sheaf__control_stop(k->o->control),
-                                              .command = "convert",
-                                              .events = k->o->events,
-                                              .done = &k->done,
-                                              .total = k->total,
-                                              .what = "bytes converted" });
+    return sheaf__convert_copy(k, (sheaf_copy_job){ .source = k->source,
+                                                    .entry = l->spec,
+                                                    .count = l->count,
+                                                    .put = to,
+                                                    .context = context });
 }
 
 static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows,
