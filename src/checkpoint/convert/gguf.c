@@ -40,16 +40,6 @@ static int64_t head_of(const sheaf_tensor *t, const sheaf_config *c)
     return turned && sheaf__gguf_form_of(c)->neighbours ? c->head_dim : 0;
 }
 
-static sheaf_status *one_part(sheaf__gguf_made *m, const char *from)
-{
-    if (!SHEAF_GROW(&m->from, &m->capacity, 1) || (m->from[0] = strdup(from)) == NULL) {
-        free(m->from);
-        return sheaf__no_memory(from);
-    }
-    m->parts = 1;
-    return NULL;
-}
-
 /* ---- a model ---- */
 
 /* As asked for; else as the first matrix is stored. */
@@ -73,9 +63,9 @@ typedef struct listing {
     const sheaf__converter *k;
     sheaf__gguf_view *view;
     sheaf__gguf_file file;
-    bool head;       /* the model has one of its own */
-    int64_t left;    /* tensors that llama.cpp has no place for */
-    const char *one; /* of these */
+    bool head;           /* the model has one of its own */
+    int64_t left_out;    /* tensors that llama.cpp has no place for */
+    const char *example; /* one of these */
 } listing;
 
 /* An expert's tensor becomes a part of the tensor of all experts of its layer. */
@@ -100,8 +90,8 @@ static sheaf_status *add_tensor(listing *l, const sheaf_tensor *t)
     if (t->buffer)
         return NULL;
     if (!sheaf__gguf_name(name, &expert, form, t->name)) {
-        l->one = t->name;
-        l->left++;
+        l->example = t->name;
+        l->left_out++;
         return NULL;
     }
     if (expert >= 0)
@@ -110,10 +100,8 @@ static sheaf_status *add_tensor(listing *l, const sheaf_tensor *t)
                               .plus_one = form->norms_plus_one && sheaf__is_norm(t->role),
                               .type = sheaf__gguf_type_for(l->file, name, t->ndim,
                                                            t->shape[t->ndim - 1], c, l->head) };
-    sheaf_status *st = one_part(&made, t->name);
-    if (st != NULL)
-        return st;
-    return sheaf__gguf_view_add(l->view, name, t->ndim, t->shape, made);
+    sheaf_status *st = sheaf__gguf_view_add(l->view, name, t->ndim, t->shape, made);
+    return TRY(st, sheaf__gguf_view_part(l->view, name, t->name));
 }
 
 static sheaf_status *add_factors(listing *l)
@@ -141,12 +129,12 @@ static sheaf_status *list_model(listing *l, const sheaf_safetensors_spec *spec, 
     TRY(st, add_factors(l));
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = add_tensor(l, sheaf_schema_find(l->k->schema, spec[i].name));
-    if (st == NULL && l->left > 0)
+    if (st == NULL && l->left_out > 0)
         sheaf_warn(l->k->o->events,
                    "%s: %" PRId64
                    " tensors are left out, which are no part of the text model: '%s' "
                    "is one",
-                   l->k->o->src, l->left, l->one);
+                   l->k->o->src, l->left_out, l->example);
     return st;
 }
 
@@ -237,50 +225,52 @@ static double scale_of(const sheaf_lora_module *m, bool rslora)
     return m->file_alpha / (rslora ? sqrt(rank) : rank);
 }
 
-static sheaf_status *refuse_factors(const sheaf_lora_module *m, const char *what)
+static sheaf_status *refuse_factors(const sheaf_lora_module *m, const char *found)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module);
     sheaf_expected(st, "factors of linear layers, which llama.cpp adds");
     return sheaf_try_this(
-        sheaf_found(st, "%s", what),
+        sheaf_found(st, "%s", found),
         "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to gguf");
 }
 
 static sheaf_status *check_module(const sheaf_lora_module *m)
 {
-    const char *what = m->stacked || m->a_of != NULL      ? "factors of all experts"
-                       : !sheaf__is_linear(m->base->role) ? "factors of a table"
-                       : m->parts > 1 && !m->dense        ? "factors for each part of a fused layer"
-                                                          : NULL;
-    if (what == NULL && m->file_alpha == 0) /* llama.cpp would take it for alpha = rank */
-        return sheaf_try_this(
-            sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
-                               "an alpha above 0, as llama.cpp has no scale of 0"),
-                "0"),
-            "the base alone: without a scale these factors change nothing");
-    return what == NULL ? NULL : refuse_factors(m, what);
+    if (m->stacked || m->a_of != NULL)
+        return refuse_factors(m, "factors of all experts");
+    if (!sheaf__is_linear(m->base->role))
+        return refuse_factors(m, "factors of a table");
+    if (m->parts > 1 && !m->dense)
+        return refuse_factors(m, "factors for each part of a fused layer");
+    if (m->file_alpha != 0)
+        return NULL;
+    /* llama.cpp would take it for alpha = rank */
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module);
+    sheaf_found(sheaf_expected(st, "an alpha above 0, as llama.cpp has no scale of 0"), "0");
+    return sheaf_try_this(st, "the base alone: without a scale these factors change nothing");
 }
 
 /* llama.cpp multiplies all by alpha over a module's rank; B makes up for what differs. */
 static sheaf_status *add_module(sheaf__gguf_view *v, const sheaf_lora_module *m,
-                                const sheaf_config *c, double by, sheaf__gguf_type type)
+                                const sheaf_config *c, double factor, sheaf__gguf_type type)
 {
     char name[SHEAF__SPELLED], whole[SHEAF__SPELLED + 8];
     int64_t expert;
     sheaf_status *st = check_module(m);
     if (st == NULL && !sheaf__gguf_name(name, &expert, sheaf__gguf_form_of(c), m->base->name))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
-                            "layers of the text model: llama.cpp has no factors elsewhere");
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
+                           "layers of the text model: llama.cpp has no factors elsewhere"),
+            "another layer");
     if (st == NULL && expert >= 0)
         st = refuse_factors(m, "factors of one expert");
     for (int b = 0; b < 2 && st == NULL; b++) {
         sheaf__gguf_made made = { .head = b ? head_of(m->base, c) : 0,
-                                  .by = b && by != 1 ? by : 0,
+                                  .factor = b && factor != 1 ? factor : 0,
                                   .type = type };
         snprintf(whole, sizeof whole, "%s.lora_%c", name, b ? 'b' : 'a');
-        st = one_part(&made, b ? m->b_name : m->a_name);
-        TRY(st, sheaf__gguf_view_add(v, whole, 2, b ? m->b_shape : m->a_shape, made));
+        st = sheaf__gguf_view_add(v, whole, 2, b ? m->b_shape : m->a_shape, made);
+        TRY(st, sheaf__gguf_view_part(v, whole, b ? m->b_name : m->a_name));
     }
     return st;
 }
@@ -303,8 +293,8 @@ static sheaf_status *list_adapter(sheaf__gguf_view **out, double *alpha, sheaf__
     sheaf_status *st = sheaf__gguf_view_new(out, k->source, 2 * (int64_t)lora->nmodules);
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        const double by = scale_of(m, rslora) * (double)m->file_rank / *alpha;
-        st = add_module(*out, m, c, by, type);
+        const double factor = scale_of(m, rslora) * (double)m->file_rank / *alpha;
+        st = add_module(*out, m, c, factor, type);
     }
     return st;
 }

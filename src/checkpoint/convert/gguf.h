@@ -6,11 +6,13 @@
 
 /* Where a tensor of the file comes from. */
 typedef struct sheaf__gguf_made {
-    char **from; /* its parts in the source, one behind the other along the first axis; owned */
+    /* Its parts in the source, one behind the other along the first axis; owned, and filled by
+     * sheaf__gguf_view_part(). */
+    char **from;
     int64_t parts, capacity;
     int64_t head; /* rows of a head whose pairs become neighbours; 0: rows stay */
     bool plus_one;
-    double by;     /* numbers are multiplied by it; 0: not */
+    double factor; /* numbers are multiplied by it; 0: not */
     float *values; /* no tensor of the source, but these; owned */
     sheaf__gguf_type type;
 } sheaf__gguf_made;
@@ -28,7 +30,8 @@ sheaf_status *sheaf__gguf_view_add(sheaf__gguf_view *view, const char *name, int
                                    const int64_t *shape, sheaf__gguf_made made);
 /* sheaf__gguf_view_has - was one of this name added? */
 bool sheaf__gguf_view_has(const sheaf__gguf_view *view, const char *name);
-/* sheaf__gguf_view_part - one more part of that tensor; of three axes the first counts them. */
+/* sheaf__gguf_view_part - one more part of that tensor; of three axes the first counts them. A
+ * tensor without `values` needs one. */
 sheaf_status *sheaf__gguf_view_part(sheaf__gguf_view *view, const char *name, const char *from);
 
 /* sheaf__gguf_view_write - writes the file k->o->dst, which appears when it is complete. */

@@ -54,14 +54,14 @@ static sheaf_status *too_large(const char *name, sheaf_dtype dtype)
 static sheaf_status *change(const sheaf__gguf_made *m, const char *name, void *dst, sheaf_dtype to,
                             const void *src, sheaf_dtype from, int64_t n)
 {
-    if (!m->plus_one && m->by == 0)
+    if (!m->plus_one && m->factor == 0)
         return sheaf__dtype_convert(dst, to, src, from, n) ? NULL : too_large(name, to);
     float *x = malloc((size_t)n * sizeof *x + 1);
     if (x == NULL)
         return sheaf__no_memory(name);
     bool good = sheaf__dtype_convert(x, SHEAF_F32, src, from, n);
     for (int64_t i = 0; i < n; i++)
-        x[i] = m->plus_one ? x[i] + 1 : (float)((double)x[i] * m->by);
+        x[i] = m->plus_one ? x[i] + 1 : (float)((double)x[i] * m->factor);
     good = sheaf__dtype_convert(dst, to, x, SHEAF_F32, n) && good;
     free(x);
     return good ? NULL : too_large(name, to);
@@ -250,8 +250,9 @@ static sheaf_status *begin(writing *w, const char *path, const sheaf__gguf_keys 
     return st;
 }
 
-static void count(sheaf__converter *k, const sheaf__gguf_view *v)
+static void count_tensors(sheaf__converter *k, const sheaf__gguf_view *v)
 {
+    k->report->bytes = k->total = 0;
     for (int64_t i = 0; i < v->over.count; i++) {
         const sheaf_source_entry *e = &v->over.own[i];
         const sheaf__gguf_type type = v->made[i].type;
@@ -273,8 +274,7 @@ sheaf_status *sheaf__gguf_view_write(sheaf__converter *k, sheaf__gguf_view *v,
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", k->o->dst),
                                           "the name of a new file, as model.gguf"),
                            "%s", sheaf__path_what(k->o->dst));
-    k->report->bytes = k->report->tensors = k->total = 0;
-    count(k, v);
+    count_tensors(k, v);
     sheaf_status *st = sheaf__output_begin(&output, k->o->dst, false);
     if (st != NULL)
         return st;
