@@ -66,7 +66,7 @@ typedef struct sheaf__gguf_tensor {
     const char *name; /* owned by the file */
     sheaf__gguf_type type;
     int ndim;                            /* 0 = one number */
-    int64_t shape[SHEAF__GGUF_MAX_DIMS]; /* rows before columns: the file's axes turned round */
+    int64_t shape[SHEAF__GGUF_MAX_DIMS]; /* rows before columns: the file's axes reversed */
     int64_t offset;                      /* from the start of the file */
     int64_t bytes;                       /* without padding */
 } sheaf__gguf_tensor;

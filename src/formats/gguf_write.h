@@ -31,7 +31,7 @@ typedef struct sheaf__gguf_spec {
     const char *name; /* at most 63 bytes; borrowed during begin only */
     sheaf__gguf_type type;
     int ndim;         /* 1 to 4 */
-    int64_t shape[4]; /* rows before columns, as everywhere here; the file has them turned round */
+    int64_t shape[4]; /* rows before columns, as everywhere here; the file has them reversed */
 } sheaf__gguf_spec;
 
 typedef struct sheaf__gguf_writer sheaf__gguf_writer;

@@ -95,7 +95,7 @@ static sheaf_piece piece_of(const reading *r, int file, const sheaf__gguf_tensor
     return p;
 }
 
-/* Heads whose rows are turned round in a tensor of this name; 0: none. */
+/* Heads of a tensor of this name whose rows lie in pairs (form->neighbours); 0: none. */
 static int64_t turned_heads(const reading *r, const sheaf__gguf_tensor *t)
 {
     const char *part =

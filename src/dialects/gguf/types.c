@@ -12,7 +12,7 @@ static bool more_bits(int64_t i, int64_t n)
 }
 
 /* Does the part of a layer's tensor begin so? */
-static bool is(const char *part, const char *begin)
+static bool begins(const char *part, const char *begin)
 {
     return strncmp(part, begin, strlen(begin)) == 0;
 }
@@ -23,18 +23,18 @@ static sheaf__gguf_type in_layer(const char *part, int64_t i, const sheaf_config
     /* In its 70B eight heads share a row of v. */
     const bool shared = c->layers == 80 && c->heads != c->kv_heads &&
                         strcmp(sheaf__gguf_form_of(c)->architecture, "llama") == 0;
-    if (is(part, "attn_v.weight"))
+    if (begins(part, "attn_v.weight"))
         return eight    ? SHEAF__GGML_Q8_0
                : more   ? SHEAF__GGML_Q6_K
                : shared ? SHEAF__GGML_Q5_K
                         : SHEAF__GGML_Q4_K;
-    if (is(part, "attn_k.weight"))
+    if (begins(part, "attn_k.weight"))
         return eight ? SHEAF__GGML_Q8_0 : SHEAF__GGML_Q4_K;
-    if (is(part, "attn_output.weight"))
+    if (begins(part, "attn_output.weight"))
         return eight ? SHEAF__GGML_Q5_K : SHEAF__GGML_Q4_K;
-    if (is(part, "attn_qkv.weight"))
+    if (begins(part, "attn_qkv.weight"))
         return SHEAF__GGML_Q5_K;
-    return is(part, "ffn_down") && more ? SHEAF__GGML_Q6_K : SHEAF__GGML_Q4_K;
+    return begins(part, "ffn_down") && more ? SHEAF__GGML_Q6_K : SHEAF__GGML_Q4_K;
 }
 
 static sheaf__gguf_type mixed(const char *name, int64_t columns, const sheaf_config *c, bool head)
@@ -43,12 +43,11 @@ static sheaf__gguf_type mixed(const char *name, int64_t columns, const sheaf_con
         return columns % sheaf__gguf_type_block(SHEAF__GGML_Q4_K) != 0 ? SHEAF__GGML_Q8_0
                                                                        : SHEAF__GGML_Q6_K;
     char *part = NULL;
-    const int64_t layer = is(name, "blk.") ? strtoll(name + 4, &part, 10) : 0;
+    const int64_t layer = begins(name, "blk.") ? strtoll(name + 4, &part, 10) : 0;
     return part == NULL ? SHEAF__GGML_Q4_K : in_layer(part + 1, layer, c);
 }
 
-/* Of smaller blocks. */
-static sheaf__gguf_type instead(sheaf__gguf_type type)
+static sheaf__gguf_type with_smaller_blocks(sheaf__gguf_type type)
 {
     return type == SHEAF__GGML_Q4_K   ? SHEAF__GGML_Q5_0
            : type == SHEAF__GGML_Q5_K ? SHEAF__GGML_Q5_1
@@ -71,6 +70,6 @@ sheaf__gguf_type sheaf__gguf_type_for(sheaf__gguf_file file, const char *name, i
     case SHEAF__GGUF_FILE_Q4_K_M: type = mixed(name, columns, config, head); break;
     }
     while (columns % sheaf__gguf_type_block(type) != 0)
-        type = instead(type);
+        type = with_smaller_blocks(type);
     return type;
 }
