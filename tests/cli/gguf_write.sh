@@ -87,6 +87,14 @@ cp -r "$model" "$work/split"
 cp "$here"/tiny_qwen2/hf/tokenizer* "$work/split"
 chmod -R u+w "$work/split"
 runs "a tokenizer whose way it knows" 0 . convert "$work/split" "$work/known.gguf" --to gguf
+letters='[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]' small='[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]' first='[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?'
+ends=' ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+'
+sed "s#\"Regex\":.*#\"Regex\": \"$first$letters*$small+|$first$letters+$small*|\\\\\\\\p{N}|$ends\"#" "$here/tiny_qwen2/hf/tokenizer.json" >"$work/split/tokenizer.json"
+runs "as Tekken's" 0 . convert "$work/split" "$work/tekken.gguf" --to gguf
+check "by its name" grep -aq tekken "$work/tekken.gguf"
+runs "and back" 0 . convert "$work/tekken.gguf" "$work/tekken" --to hf
+check "with its pattern" grep -qF 'p{Lu}' "$work/tekken/tokenizer.json"
+cp "$here/tiny_qwen2/hf/tokenizer.json" "$work/split"
 sed -i 's/p{N}| ?/p{N}{1,2}| ?/' "$work/split/tokenizer.json"
 runs "texts divided as llama.cpp cannot" 3 'texts divided as' convert "$work/split" "$work/x.gguf" --to gguf
 absent "nothing is left of what was refused" "$work/x.gguf"

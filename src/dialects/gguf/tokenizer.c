@@ -13,15 +13,13 @@ static const float unused_score = -10000;
 static const struct {
     const char *splitting, *pre;
     bool bos; /* it puts bos before a text, where files do not say */
+    bool kin; /* families have names of their own for it (sheaf__gguf_form.pre) */
 } patterns[] = {
-    { "llama3", "llama-bpe", true },
-    { "qwen2", "qwen2", false },
-    { "gpt2", "gpt-2", false },
-    { "digits\ngpt2", "smollm", false },
-    { "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
-      "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}|"
-      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-      "tekken", true },
+    { "llama3", "llama-bpe", .bos = true, .kin = true },
+    { "qwen2", "qwen2" },
+    { "gpt2", "gpt-2" },
+    { "digits\ngpt2", "smollm" },
+    { "tekken", "tekken", .bos = true },
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
@@ -107,8 +105,9 @@ static void put_all(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf
 {
     const int at = l->byte_level ? pattern_of(l->splitting) : -1;
     const char *pre = at < 0 ? "default" : patterns[at].pre, *own = sheaf__gguf_form_of(c)->pre;
+    const bool kin = at >= 0 && patterns[at].kin && own != NULL;
     sheaf__gguf_put_text(keys, "tokenizer.ggml.model", l->byte_level ? "gpt2" : "llama");
-    sheaf__gguf_put_text(keys, "tokenizer.ggml.pre", at == 0 && own != NULL ? own : pre);
+    sheaf__gguf_put_text(keys, "tokenizer.ggml.pre", kin ? own : pre);
     put_tokens(keys, l, c->vocab);
     if (l->byte_level)
         put_merges(keys, l);

@@ -7,12 +7,11 @@
 
 #include "base/file.h"
 #include "formats/gguf.h"
+#include "inputs/tokenizer/listing.h"
+#include "inputs/tokenizer/pattern.h"
 
 const char *const sheaf__gguf_files[] = { "tokenizer.json", "tokenizer.model",
                                           "tokenizer_config.json", NULL };
-
-/* tokenizer.ggml.token_type */
-enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER = 4, UNUSED = 5 };
 
 typedef struct making {
     const sheaf__gguf *file;
@@ -20,11 +19,12 @@ typedef struct making {
     sheaf_text text;
 } making;
 
+/* By tokenizer.ggml.token_type: one of sheaf__token_kind, or a number that llama.cpp lacks. */
 static int64_t type_of(const making *m, int64_t i)
 {
     bool ok = true;
     const int64_t type = sheaf__gguf_integer(m->types, i, &ok);
-    return ok ? type : NORMAL;
+    return ok ? type : SHEAF__TOKEN_NORMAL;
 }
 
 /* The id that a key has, of a token that there is; -1: none. */
@@ -55,16 +55,6 @@ static void put_token(making *m, int64_t i)
 
 /* ---- byte-level: tokenizer.json ---- */
 
-/* What both begin with, and what numbers are in llama.cpp's patterns of these names. */
-#define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define ENDS "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define LLAMA3 WORDS "\\p{N}{1,3}" ENDS
-#define QWEN2 WORDS "\\p{N}" ENDS
-#define TEKKEN                                                                                     \
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"   \
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"   \
-    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 static const struct {
     const char *names;   /* tokenizer.ggml.pre, with blanks between them */
     const char *pattern; /* NULL: GPT-2's */
@@ -73,12 +63,12 @@ static const struct {
     bool composed;       /* texts are brought to NFC before */
     bool bos;            /* stands before a text, where no key says it */
 } ways[] = {
-    { "llama-bpe llama3 llama-v3 falcon3", LLAMA3, .whole = true, .bos = true },
-    { "dbrx smaug-bpe glm4 chatglm-bpe", LLAMA3 },
-    { "qwen2 deepseek-r1-qwen", QWEN2, .composed = true },
+    { "llama-bpe llama3 llama-v3 falcon3", sheaf__llama3_pattern, .whole = true, .bos = true },
+    { "dbrx smaug-bpe glm4 chatglm-bpe", sheaf__llama3_pattern },
+    { "qwen2 deepseek-r1-qwen", sheaf__qwen2_pattern, .composed = true },
     { "gpt-2 phi-2 olmo jais", NULL },
     { "smollm refact starcoder command-r codeshell", NULL, .digits = true },
-    { "tekken", TEKKEN, .whole = true, .bos = true },
+    { "tekken", sheaf__tekken_pattern, .whole = true, .bos = true },
 };
 
 static int way_of(const char *pre)
@@ -118,14 +108,15 @@ static void put_added(making *m)
                               "\"added_tokens\":[");
     for (int64_t i = 0; i < m->tokens->count; i++) {
         const int64_t type = type_of(m, i);
-        if (type != CONTROL && type != USER && type != UNKNOWN)
+        if (type != SHEAF__TOKEN_CONTROL && type != SHEAF__TOKEN_USER &&
+            type != SHEAF__TOKEN_UNKNOWN)
             continue;
         sheaf__text_add(&m->text, "%s{\"id\":%" PRId64 ",\"content\":", any ? "," : "", i);
         put_token(m, i);
         sheaf__text_add(&m->text,
                         ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
                         "\"normalized\":false,\"special\":%s}",
-                        type == USER ? "false" : "true");
+                        type == SHEAF__TOKEN_USER ? "false" : "true");
         any = true;
     }
     sheaf__text_add(&m->text, "]");
@@ -264,7 +255,7 @@ static void put_pieces(making *m, const sheaf__gguf_key *scores, int64_t count)
         put_bytes(&piece, 1, m->tokens->texts[i].at, (size_t)m->tokens->texts[i].size);
         put_varint(&piece, 2 << 3 | FOUR);
         sheaf__text_little(&piece, ok ? bits : 0, 4);
-        if (type_of(m, i) != NORMAL)
+        if (type_of(m, i) != SHEAF__TOKEN_NORMAL)
             put_number(&piece, 3, (uint64_t)type_of(m, i));
         put_message(&m->text, 1, &piece);
     }
@@ -305,7 +296,7 @@ static void put_specs(making *m)
 static int64_t true_count(const making *m)
 {
     int64_t n = m->tokens->count;
-    while (n > 0 && type_of(m, n - 1) == UNUSED && m->tokens->texts[n - 1].size > 4 &&
+    while (n > 0 && type_of(m, n - 1) == SHEAF__TOKEN_UNUSED && m->tokens->texts[n - 1].size > 4 &&
            memcmp(m->tokens->texts[n - 1].at, "[PAD", 4) == 0)
         n--;
     return n;

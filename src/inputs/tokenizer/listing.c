@@ -166,6 +166,12 @@ static void show_pattern(sheaf_text *text, const sheaf__scanner *scanner, const 
     sheaf__text_add(text, "%s%s", text->size > 0 ? "\n" : "", known);
 }
 
+/* Of one without a scanner. */
+static const char *pattern_name(const char *text)
+{
+    return strcmp(text, sheaf__tekken_pattern) == 0 ? "tekken" : text;
+}
+
 static sheaf_status *list_steps(sheaf__listing *l, const sheaf__tokenizer *t)
 {
     sheaf_text text = { 0 };
@@ -185,7 +191,7 @@ static sheaf_status *list_steps(sheaf__listing *l, const sheaf__tokenizer *t)
         show_pattern(&text, pattern == NULL ? NULL : sheaf__pattern_scanner(pattern),
                      pattern == NULL                ? step->kind->name
                      : step->kind == &sheaf__digits ? "digits"
-                                                    : sheaf__pattern_text(pattern));
+                                                    : pattern_name(sheaf__pattern_text(pattern)));
     }
     return sheaf__text_take(&l->splitting, &text);
 }

@@ -27,8 +27,8 @@ typedef struct sheaf__listing {
     int64_t count;
     bool byte_level;
     /* Of a byte-level tokenizer: its merges, the first ones first, as pairs of ids; how it divides
-     * a text before, step by step, a line each: "gpt2", "llama3", "qwen2" for their patterns,
-     * "digits", "blank" for one put before a text, else the pattern. */
+     * a text before, step by step, a line each: "gpt2", "llama3", "qwen2", "tekken" for their
+     * patterns, "digits", "blank" for one put before a text, else the pattern. */
     int32_t (*merge)[2];
     int64_t merges;
     char *splitting;

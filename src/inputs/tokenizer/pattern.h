@@ -24,7 +24,8 @@ sheaf_status *sheaf__scanner_find(sheaf__scanner **out, const char *pattern);
 /* sheaf__scanner_next - the end of the match that begins at `at`, which is before `size`. */
 size_t sheaf__scanner_next(const sheaf__scanner *s, const char *text, size_t size, size_t at);
 
-extern const char sheaf__gpt2_pattern[];
+extern const char sheaf__gpt2_pattern[], sheaf__llama3_pattern[], sheaf__qwen2_pattern[],
+    sheaf__tekken_pattern[];
 
 /* PCRE2's data for one thread. */
 typedef struct sheaf__matching sheaf__matching;

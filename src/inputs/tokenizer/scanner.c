@@ -8,16 +8,25 @@
 const char sheaf__gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/* Llama 3's and its kin's: with the digits that are one match between them. */
 #define BEHIND "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define BEFORE "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+
+const char sheaf__llama3_pattern[] = BEFORE "{1,3}" BEHIND;
+const char sheaf__qwen2_pattern[] = BEFORE BEHIND;
+/* No scanner is written for it. */
+const char sheaf__tekken_pattern[] =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
+    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 static const struct {
     const char *pattern;
     int digits;
 } known[] = {
     { sheaf__gpt2_pattern, 0 },
-    { BEFORE "{1,3}" BEHIND, 3 }, /* Llama 3, and cl100k_base as it is written for `tokenizers` */
-    { BEFORE BEHIND, 1 },         /* Qwen2 */
+    { sheaf__llama3_pattern, 3 }, /* and cl100k_base as it is written for `tokenizers` */
+    { sheaf__qwen2_pattern, 1 },
     { BEFORE "+" BEHIND, INT_MAX },
 };
 
