@@ -118,9 +118,9 @@ sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapt
 sheaf_status *sheaf_lora_check_runs(const sheaf_lora_options *options);
 void sheaf_lora_options_release(sheaf_lora_options *options);
 /* sheaf__lora_try_base - `st`, which says that an adapter does not fit, with the advice to give the
- * base model it was made for, by its name where the adapter has one; `or` behind it. */
+ * base model it was made for, by its name where the adapter has one; `more` behind it. */
 sheaf_status *sheaf__lora_try_base(sheaf_status *st, const sheaf_lora_options *options,
-                                   const char * or);
+                                   const char *more);
 /* sheaf_lora_options_json - adapter_config.json as PEFT 0.21 writes it (malloc'd text). */
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options);
 /* sheaf_lora_unties - do the options name embed_tokens, lm_head or both of a tied model? Then

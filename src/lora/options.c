@@ -74,12 +74,12 @@ void sheaf_lora_options_release(sheaf_lora_options *o)
     *o = (sheaf_lora_options){ 0 };
 }
 
-sheaf_status *sheaf__lora_try_base(sheaf_status *st, const sheaf_lora_options *o, const char * or)
+sheaf_status *sheaf__lora_try_base(sheaf_status *st, const sheaf_lora_options *o, const char *more)
 {
     const bool named = o->base_name != NULL && o->base_name[0] != '\0';
     return sheaf_try_this(st, "the base model this adapter was made for%s%.200s%s%s",
                           named ? ": its adapter_config.json names '" : "",
-                          named ? o->base_name : "", named ? "'" : "", or);
+                          named ? o->base_name : "", named ? "'" : "", more);
 }
 
 /* The functions below replace pointers of `from` in *out by copies; on failure they leave them
