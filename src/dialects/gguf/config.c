@@ -88,9 +88,9 @@ static bool fits(const sheaf__family *family, const sheaf__gguf *file, const cha
         (form->experts != NULL) != experts)
         return false;
     for (int64_t i = 0; i < file->ntensors; i++) {
-        const char *is = file->tensor[i].name;
-        if (strncmp(is, "rope_", 5) != 0 && !sheaf__gguf_name_back(name, form, is, -1) &&
-            !sheaf__gguf_name_back(name, form, is, 0))
+        const char *there = file->tensor[i].name;
+        if (strncmp(there, "rope_", 5) != 0 && !sheaf__gguf_name_back(name, form, there, -1) &&
+            !sheaf__gguf_name_back(name, form, there, 0))
             return false;
     }
     return true;
@@ -253,10 +253,9 @@ static void put_rope(making *m, int64_t head_dim, int64_t length)
 
 static void put_id(making *m, const char *to, const char *key)
 {
-    const sheaf__gguf_key *is = sheaf__gguf_find(m->file, key);
     bool ok = true;
-    const int64_t id = sheaf__gguf_integer(is, 0, &ok);
-    if (is == NULL || !ok)
+    const int64_t id = sheaf__gguf_integer(sheaf__gguf_find(m->file, key), 0, &ok);
+    if (!ok)
         sheaf__json_put_text(&m->json, to, NULL);
     else
         sheaf__json_put_int(&m->json, to, id);
@@ -287,15 +286,13 @@ static void put_ends(making *m)
     sheaf__json_close(&m->json, ']');
 }
 
-/* Gemma's scores, by llama.cpp's rule. */
-static void put_gemma(making *m, int64_t hidden, int64_t layers, int64_t heads, int64_t head_dim)
+/* Of `sizes` hidden, layers, heads and head_dim count. */
+static void put_gemma(making *m, const sheaf_config *sizes)
 {
-    const bool largest = layers == 46 || layers == 62;
     sheaf__json_put_text(&m->json, "hidden_activation", "gelu_pytorch_tanh");
     if (m->form->every_full == 0) /* the first one */
         return;
-    sheaf__json_put_real(&m->json, "query_pre_attn_scalar",
-                         largest && heads > 0 ? (double)hidden / (double)heads : (double)head_dim);
+    sheaf__json_put_real(&m->json, "query_pre_attn_scalar", sheaf__gguf_query_scalar(sizes));
     static const char *const caps[] = { "attn_logit_softcapping", "final_logit_softcapping" };
     for (int i = 0; i < 2; i++)
         if (find(m, caps[i]) != NULL)
@@ -363,7 +360,9 @@ static void put_all(making *m, const sheaf__family *family, sheaf_dtype dtype)
     put_rope(m, head_dim, length);
     put_window(m);
     if (m->form->norms_plus_one)
-        put_gemma(m, hidden, layers, heads, head_dim);
+        put_gemma(m,
+                  &(sheaf_config){
+                      .hidden = hidden, .layers = layers, .heads = heads, .head_dim = head_dim });
     else
         sheaf__json_put_text(j, "hidden_act", "silu");
     if (m->form->experts != NULL)

@@ -55,12 +55,15 @@ static sheaf_status *check_layers(const sheaf_config *c, const sheaf__gguf_form 
                                                   : NULL;
 }
 
-/* Gemma's largest models, which llama.cpp knows by their layers, have another scale. */
-static sheaf_status *check_scores(const sheaf_config *c, const sheaf__gguf_form *form)
+double sheaf__gguf_query_scalar(const sheaf_config *c)
 {
     const bool largest = c->layers == 46 || c->layers == 62;
-    const double scalar = largest ? (double)c->hidden / (double)c->heads : (double)c->head_dim;
-    if (c->query_scalar > 0 && c->query_scalar != scalar)
+    return largest && c->heads > 0 ? (double)c->hidden / (double)c->heads : (double)c->head_dim;
+}
+
+static sheaf_status *check_scores(const sheaf_config *c, const sheaf__gguf_form *form)
+{
+    if (c->query_scalar > 0 && c->query_scalar != sheaf__gguf_query_scalar(c))
         return refuse("query_pre_attn_scalar", "the width of a head", "another number");
     return strcmp(form->architecture, "gemma2") == 0 && c->attention_cap == 0
                ? refuse("attn_logit_softcapping", "a number", "null")

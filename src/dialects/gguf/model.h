@@ -43,6 +43,10 @@ sheaf__gguf_type sheaf__gguf_type_for(sheaf__gguf_file file, const char *name, i
  * little by, is a warning. */
 sheaf_status *sheaf__gguf_can(const sheaf_config *config, const sheaf_events *events);
 
+/* sheaf__gguf_query_scalar - query_pre_attn_scalar of Gemma 2 and 3 as llama.cpp has it, which
+ * knows their largest models by the number of layers: those have a scale of their own. */
+double sheaf__gguf_query_scalar(const sheaf_config *config);
+
 /* sheaf__gguf_model_keys - what a config says. `name`: general.name. */
 void sheaf__gguf_model_keys(sheaf__gguf_keys *keys, const sheaf_config *config, const char *name,
                             sheaf__gguf_file file);
