@@ -26,13 +26,19 @@ static sheaf_status *keep(sheaf_catalog *c, const sheaf_encoder *e, const char *
     return st;
 }
 
+bool sheaf__config_lacks_tower(const sheaf_config *config, const json_t *json)
+{
+    return sheaf__family_for(config)->sizes != NULL &&
+           json_object_get(json, "encoder_override") == NULL;
+}
+
 sheaf_status *sheaf__catalog_tower_sizes(sheaf_catalog *c, sheaf_config *config, const json_t *json,
                                          const char *path)
 {
     const sheaf__family *family = sheaf__family_for(config);
     const char *pixels =
         family->classes != NULL ? "cross_image_pix" : "cross_image_size"; /* SAT's */
-    if (family->sizes == NULL || json_object_get(json, "encoder_override") != NULL)
+    if (!sheaf__config_lacks_tower(config, json))
         return NULL;
     const sheaf_encoder was = config->encoder;
     const bool image = json_object_get(json, pixels) == NULL;

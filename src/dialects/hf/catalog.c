@@ -3,11 +3,11 @@
 #include "dialects/common/dialects.h"
 
 #include "base/file.h"
-#include "base/json.h"
 #include "dialects/common/codes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/quantised.h"
+#include "dialects/common/tower_sizes.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/wrapped.h"
 #include "formats/safetensors.h"
@@ -84,7 +84,7 @@ static sheaf_status *note_code(sheaf_catalog *c, const char *dir, const sheaf__n
 
 /* Do tensors that are here say how large a part of the model is, of which the config says nothing?
  */
-static bool is_told_by_tensors(const sheaf_catalog *c, const char *dir)
+static bool tensors_have_sizes(const sheaf_catalog *c, const char *dir)
 {
     sheaf_config config = { 0 };
     sheaf__names names = { 0 };
@@ -94,8 +94,7 @@ static bool is_told_by_tensors(const sheaf_catalog *c, const char *dir)
         return false;
     sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
     TRY(st, sheaf__json_parse(&root, c->config, strlen(c->config)));
-    if (st == NULL && sheaf__family_for(&config)->sizes != NULL &&
-        json_object_get(root, "encoder_override") == NULL)
+    if (st == NULL && sheaf__config_lacks_tower(&config, root))
         st = sheaf__list_dir(&names.at, &names.count, dir);
     for (int64_t i = 0; i < names.count && !any; i++)
         any = sheaf__is_weights(names.at[i]);
@@ -113,7 +112,7 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
     sheaf__names names = { 0 };
     sheaf_status *st = sheaf__catalog_find_config(c, hints, path, "config.json");
     if (st == NULL && hints->config_only &&
-        !is_told_by_tensors(c, path)) /* SAT's, if there is only that */
+        !tensors_have_sizes(c, path)) /* SAT's, if there is only that */
         return c->config != NULL ? NULL
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
     whole.buffers = sheaf__catalog_keeps_buffers(c);
