@@ -171,6 +171,37 @@ int sheaf__hex_digit(char c)
                                   : -1;
 }
 
+static int base64_digit(char c)
+{
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+size_t sheaf__base64_decode(unsigned char *out, const char *text, size_t size)
+{
+    size_t n = 0;
+    if (size % 4 != 0)
+        return 0;
+    for (size_t at = 0; at < size; at += 4) {
+        const bool last = at + 4 == size;
+        const int pads = !last ? 0 : (text[at + 3] == '=') + (text[at + 2] == '=');
+        uint32_t group = 0;
+        for (int i = 0; i < 4; i++) {
+            const int digit = i >= 4 - pads ? 0 : base64_digit(text[at + (size_t)i]);
+            if (digit < 0)
+                return 0;
+            group = group << 6 | (uint32_t)digit;
+        }
+        for (int i = 0; i < 3 - pads; i++)
+            out[n++] = (unsigned char)(group >> (16 - 8 * i));
+    }
+    return n;
+}
+
 bool sheaf__ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);

@@ -53,6 +53,10 @@ bool sheaf__ends_with(const char *text, const char *end);
 /* sheaf__is_listed - is the word one of those of a list, which blanks divide? */
 bool sheaf__is_listed(const char *list, const char *word, size_t length);
 int sheaf__hex_digit(char c); /* -1: it is none */
+/* sheaf__base64_decode - whole groups of four characters (RFC 4648, section 4), of which the last
+ * may end with '='; `out` has space for size / 4 * 3 bytes. The number of bytes, 0: it is something
+ * else. */
+size_t sheaf__base64_decode(unsigned char *out, const char *text, size_t size);
 /* sheaf__text_count - how many times `part`, which is not empty, stands in `text`. */
 int64_t sheaf__text_count(const char *text, const char *part);
 

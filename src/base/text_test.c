@@ -62,6 +62,39 @@ static void test_text__json_strings_are_escaped(void **state)
     }
 }
 
+/* The first seven are those of RFC 4648, section 10. */
+static void test_base64__whole_groups_and_nothing_else(void **state)
+{
+    static const struct {
+        const char *text, *want; /* NULL: refused */
+    } rows[] = {
+        { "", NULL },
+        { "Zg==", "f" },
+        { "Zm8=", "fo" },
+        { "Zm9v", "foo" },
+        { "Zm9vYg==", "foob" },
+        { "Zm9vYmE=", "fooba" },
+        { "Zm9vYmFy", "foobar" },
+        { "+/+/", "\xFB\xFF\xBF" },
+        { "Zm9", NULL },
+        { "Zm9vYg", NULL },
+        { "Zg==Zg==", NULL },
+        { "Z===", NULL },
+        { "====", NULL },
+        { "Zm=v", NULL },
+        { "Zm9*", NULL },
+        { "Zm9 ", NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        unsigned char out[16];
+        const char *want = rows[i].want == NULL ? "" : rows[i].want;
+        assert_int_equal(sheaf__base64_decode(out, rows[i].text, strlen(rows[i].text)),
+                         strlen(want));
+        if (want[0] != '\0')
+            assert_memory_equal(out, want, strlen(want));
+    }
+}
+
 static void test_utf8__the_shortest_form_of_characters(void **state)
 {
     static const struct {
@@ -211,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_text__empty_is_an_empty_string),
         cmocka_unit_test(test_text__a_failed_addition_is_told_at_the_end),
         cmocka_unit_test(test_text__json_strings_are_escaped),
+        cmocka_unit_test(test_base64__whole_groups_and_nothing_else),
         cmocka_unit_test(test_utf8__the_shortest_form_of_characters),
         cmocka_unit_test(test_nearest__typing_errors_and_strangers),
         cmocka_unit_test(test_nearest__the_first_of_equals),

@@ -232,38 +232,6 @@ sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t si
 
 /* ---- pictures ---- */
 
-static int digit_64(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* RFC 4648, section 4, whole groups of four; false: it is not that. */
-static bool decode_64(unsigned char *out, size_t *n, const char *text, size_t size)
-{
-    *n = 0;
-    if (size == 0 || size % 4 != 0)
-        return false;
-    for (size_t i = 0; i < size; i += 4) {
-        const bool last = i + 4 == size;
-        const int pad = !last ? 0 : (text[i + 3] == '=') + (text[i + 2] == '=');
-        uint32_t bits = 0;
-        for (int j = 0; j < 4; j++) {
-            const int digit = j >= 4 - pad ? 0 : digit_64(text[i + (size_t)j]);
-            if (digit < 0)
-                return false;
-            bits = bits << 6 | (uint32_t)digit;
-        }
-        for (int j = 0; j < 3 - pad; j++)
-            out[(*n)++] = (unsigned char)(bits >> (16 - 8 * j));
-    }
-    return true;
-}
-
 /* A file of memory with these bytes, and a path that opens it. */
 static sheaf_status *keep_picture(sheaf__request *r, const unsigned char *bytes, size_t n)
 {
@@ -311,10 +279,10 @@ static sheaf_status *add_picture(sheaf__request *r, const char *url)
     const char *text = url + strlen(kinds[i]);
     const size_t size = strlen(text);
     unsigned char *bytes = malloc(size / 4 * 3 + 1);
-    size_t n = 0;
-    sheaf_status *st = bytes == NULL                       ? sheaf__no_memory("a picture")
-                       : !decode_64(bytes, &n, text, size) ? bad_picture(url)
-                                                           : keep_picture(r, bytes, n);
+    const size_t n = bytes == NULL ? 0 : sheaf__base64_decode(bytes, text, size);
+    sheaf_status *st = bytes == NULL ? sheaf__no_memory("a picture")
+                       : n == 0      ? bad_picture(url)
+                                     : keep_picture(r, bytes, n);
     free(bytes);
     return st;
 }

@@ -18,47 +18,15 @@ static const char head[] =
     "\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},"
     "\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{";
 
-/* The six bits of a character; -1: none. */
-static int bits_of(char c)
-{
-    static const char alphabet[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c == '\0' ? NULL : strchr(alphabet, c);
-    return at == NULL ? -1 : (int)(at - alphabet);
-}
-
-/* Whole groups of four characters, of which the last may end with '='; the number of bytes, 0: it
- * is something else. */
-static size_t decode(unsigned char out[TOKEN_MOST], const char *text, size_t size)
-{
-    size_t n = 0;
-    if (size == 0 || size % 4 != 0 || size > LINE_MOST)
-        return 0;
-    for (size_t at = 0; at < size; at += 4) {
-        const bool last = at + 4 == size;
-        const int pads =
-            !last ? 0 : (text[at + 3] == '=') + (text[at + 3] == '=' && text[at + 2] == '=');
-        uint32_t group = 0;
-        for (int i = 0; i < 4; i++) {
-            const int bits = i >= 4 - pads ? 0 : bits_of(text[at + (size_t)i]);
-            if (bits < 0)
-                return 0;
-            group = group << 6 | (uint32_t)bits;
-        }
-        for (int i = 0; i < 3 - pads; i++)
-            out[n++] = (unsigned char)(group >> (16 - 8 * i));
-    }
-    return n;
-}
-
 /* One line as bytes and rank; false: it is something else. */
 static bool read_line(unsigned char out[TOKEN_MOST], size_t *bytes, int64_t *rank, const char *line,
                       size_t size)
 {
     const char *blank = memchr(line, ' ', size);
-    size_t at = blank == NULL ? size : (size_t)(blank - line) + 1;
+    const size_t digits = blank == NULL ? 0 : (size_t)(blank - line);
+    size_t at = digits + 1;
     *rank = 0;
-    *bytes = blank == NULL ? 0 : decode(out, line, (size_t)(blank - line));
+    *bytes = digits > LINE_MOST ? 0 : sheaf__base64_decode(out, line, digits);
     if (*bytes == 0 || at == size || size - at > 8)
         return false;
     for (; at < size && line[at] >= '0' && line[at] <= '9'; at++)
