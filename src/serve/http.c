@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 
 enum {
     CONNECTIONS = 1024, /* at a time */
@@ -123,14 +122,15 @@ static void wake(sheaf__exchange *x)
     }
 }
 
-void sheaf__exchange_reply(sheaf__exchange *x, int status, const char *type, char *text,
-                           size_t size)
+void sheaf__exchange_reply(sheaf__exchange *x, int status, const char *type, sheaf_text *text)
 {
     pthread_mutex_lock(&x->lock);
-    x->status = text == NULL ? 500 : status;
+    x->status = text->failed ? 500 : status;
     x->type = type;
-    if (text != NULL)
-        x->out = (sheaf_text){ .at = text, .size = size, .capacity = size };
+    if (text->failed)
+        sheaf__text_release(text);
+    else
+        x->out = *text;
     x->ended = true;
     wake(x);
     pthread_mutex_unlock(&x->lock);
@@ -242,8 +242,8 @@ static enum MHD_Result queue(sheaf__exchange *x)
     return done;
 }
 
-void sheaf__http_error(sheaf__exchange *x, int status, const char *type, const char *code,
-                       const sheaf_status *st)
+void sheaf__http_error_json(sheaf_text *to, const char *type, const char *code,
+                            const sheaf_status *st)
 {
     const struct {
         const char *name, *text;
@@ -251,25 +251,28 @@ void sheaf__http_error(sheaf__exchange *x, int status, const char *type, const c
                  { "expected", sheaf_status_expected(st) },
                  { "found", sheaf_status_found(st) },
                  { "try", sheaf_status_try(st) } };
-    sheaf_text text = { 0 }, message = { 0 };
+    sheaf_text message = { 0 };
     for (size_t i = 0; i < 4; i++)
         if (part[i].text[0] != '\0')
             sheaf__text_add(&message, i == 0 ? "%.0s%s" : "; %s: %s", part[i].name, part[i].text);
-    sheaf__text_add(&text, "{\"error\": {\"message\": ");
-    sheaf__text_json(&text, message.at == NULL ? "" : message.at);
-    sheaf__text_add(&text, ", \"type\": \"%s\", \"param\": null, \"code\": ", type);
-    sheaf__text_add(&text, code == NULL ? "null" : "\"%s\"", code);
+    sheaf__text_add(to, "{\"error\": {\"message\": ");
+    sheaf__text_json(to, message.at == NULL ? "" : message.at);
+    sheaf__text_add(to, ", \"type\": \"%s\", \"param\": null, \"code\": ", type);
+    sheaf__text_add(to, code == NULL ? "null" : "\"%s\"", code);
     for (size_t i = 0; i < 4; i++) {
-        sheaf__text_add(&text, ", \"%s\": ", part[i].name);
-        sheaf__text_json(&text, part[i].text);
+        sheaf__text_add(to, ", \"%s\": ", part[i].name);
+        sheaf__text_json(to, part[i].text);
     }
-    sheaf__text_add(&text, "}}\n");
+    sheaf__text_add(to, "}}\n");
     sheaf__text_release(&message);
-    const size_t size = text.size;
-    char *own = text.failed ? NULL : text.at;
-    if (own == NULL)
-        sheaf__text_release(&text);
-    sheaf__exchange_reply(x, status, "application/json", own, size);
+}
+
+void sheaf__http_error(sheaf__exchange *x, int status, const char *type, const char *code,
+                       const sheaf_status *st)
+{
+    sheaf_text text = { 0 };
+    sheaf__http_error_json(&text, type, code, st);
+    sheaf__exchange_reply(x, status, "application/json", &text);
 }
 
 /* ---- who may ask ---- */

@@ -39,10 +39,10 @@ void sheaf__http_close(sheaf__http *http);
 
 /* The rest may be called by any thread, until the exchange is ended, which is once. */
 
-/* sheaf__exchange_reply - writes all of it and ends the exchange; takes `text` (malloc'd; NULL: no
- * memory). */
-void sheaf__exchange_reply(sheaf__exchange *exchange, int status, const char *type, char *text,
-                           size_t size);
+/* sheaf__exchange_reply - writes all of `text`, which it takes, and ends the exchange; 500 where an
+ * addition to it has failed. */
+void sheaf__exchange_reply(sheaf__exchange *exchange, int status, const char *type,
+                           sheaf_text *text);
 /* sheaf__exchange_begin - 200, and a body of server-sent events follows. */
 void sheaf__exchange_begin(sheaf__exchange *exchange);
 void sheaf__exchange_write(sheaf__exchange *exchange, const char *bytes, size_t size);
@@ -50,7 +50,9 @@ void sheaf__exchange_end(sheaf__exchange *exchange);
 /* sheaf__exchange_gone - has the other side closed the connection? */
 bool sheaf__exchange_gone(sheaf__exchange *exchange);
 
-/* sheaf__http_error - an error in OpenAI's form, with where, expected, found and try beside its
- * message. */
+/* sheaf__http_error_json - an error in OpenAI's form, with where, expected, found and try beside
+ * its message; sheaf__http_error - replies with it. */
+void sheaf__http_error_json(sheaf_text *to, const char *type, const char *code,
+                            const sheaf_status *st);
 void sheaf__http_error(sheaf__exchange *exchange, int status, const char *type, const char *code,
                        const sheaf_status *st);

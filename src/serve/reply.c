@@ -282,16 +282,9 @@ static void end_stream(reply *r)
 static void break_stream(reply *r, const sheaf_status *st)
 {
     sheaf_text event = { 0 };
-    sheaf__text_add(&event, "data: {\"error\": {\"message\": ");
-    sheaf__text_json(&event, sheaf_status_where(st));
-    sheaf__text_add(&event, ", \"type\": \"server_error\", \"param\": null, \"code\": null, "
-                            "\"expected\": ");
-    sheaf__text_json(&event, sheaf_status_expected(st));
-    sheaf__text_add(&event, ", \"found\": ");
-    sheaf__text_json(&event, sheaf_status_found(st));
-    sheaf__text_add(&event, ", \"try\": ");
-    sheaf__text_json(&event, sheaf_status_try(st));
-    sheaf__text_add(&event, "}}\n\n");
+    sheaf__text_add(&event, "data: ");
+    sheaf__http_error_json(&event, "server_error", NULL, st);
+    sheaf__text_add(&event, "\n");
     write_event(r, &event);
     sheaf__exchange_end(r->exchange);
 }
@@ -317,11 +310,7 @@ static void write_whole(reply *r)
     sheaf__text_add(&all, "], ");
     add_usage(&all, r);
     sheaf__text_add(&all, "}\n");
-    const size_t size = all.size;
-    char *own = all.failed ? NULL : all.at;
-    if (own == NULL)
-        sheaf__text_release(&all);
-    sheaf__exchange_reply(r->exchange, 200, "application/json", own, size);
+    sheaf__exchange_reply(r->exchange, 200, "application/json", &all);
 }
 
 /* ---- the engine's calls ---- */

@@ -22,15 +22,6 @@ typedef struct server {
 
 /* ---- paths ---- */
 
-static void reply_text(sheaf__exchange *x, sheaf_text *text)
-{
-    const size_t size = text->size;
-    char *own = text->failed ? NULL : text->at;
-    if (own == NULL)
-        sheaf__text_release(text);
-    sheaf__exchange_reply(x, 200, "application/json", own, size);
-}
-
 static void show_models(server *s, sheaf__exchange *x)
 {
     sheaf_text text = { 0 };
@@ -53,7 +44,7 @@ static void show_models(server *s, sheaf__exchange *x)
         sheaf_status_free(no_chat);
     }
     sheaf__text_add(&text, "]}\n");
-    reply_text(x, &text);
+    sheaf__exchange_reply(x, 200, "application/json", &text);
 }
 
 static void show_health(server *s, sheaf__exchange *x)
@@ -63,15 +54,14 @@ static void show_health(server *s, sheaf__exchange *x)
     sheaf__engine_counts(s->engine, &waiting, &running);
     sheaf__text_add(&text, "{\"status\": \"ok\", \"running\": %lld, \"waiting\": %lld}\n",
                     (long long)running, (long long)waiting);
-    reply_text(x, &text);
+    sheaf__exchange_reply(x, 200, "application/json", &text);
 }
 
 static void show_file(sheaf__exchange *x, const char *text, size_t size, const char *type)
 {
-    char *copy = malloc(size + 1);
-    if (copy != NULL)
-        memcpy(copy, text, size);
-    sheaf__exchange_reply(x, 200, type, copy, size);
+    sheaf_text copy = { 0 };
+    sheaf__text_bytes(&copy, text, size);
+    sheaf__exchange_reply(x, 200, type, &copy);
 }
 
 /* The model of that name; none named: the first. */
