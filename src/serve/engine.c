@@ -34,8 +34,7 @@ typedef struct sheaf__engine_answer {
     int64_t stop[SHEAF__MOST_STOPS]; /* of `how` */
     sheaf__asked *of;
     int64_t prompt, number;
-    int64_t heard; /* tokens that were told */
-    bool again;    /* all rows are read again: no token was chosen yet */
+    bool again; /* all rows are read again: no token was chosen yet */
 } answer;
 
 struct sheaf__engine {
@@ -96,13 +95,11 @@ static sheaf_status *check_same(const voice *base, const voice *v)
         return NULL;
     return sheaf_try_this(
         sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapter %s", v->name),
-                                   "the type of the model, %s%s%s", sheaf_dtype_name(a->dtype),
-                                   a->sums == b->sums ? "" : ", and its order of sums", ""),
+                                   "the type of the model, %s%s", sheaf_dtype_name(a->dtype),
+                                   a->sums == b->sums ? "" : ", and its order of sums"),
                     "%s", sheaf_dtype_name(b->dtype)),
         "--dtype %s, and --sums where that is not enough: then all are computed so",
-        b->dtype == SHEAF_BF16  ? "bfloat16"
-        : b->dtype == SHEAF_F16 ? "float16"
-                                : "float32");
+        sheaf_dtype_torch_name(b->dtype));
 }
 
 static sheaf_status *open_voice(voice *v, const sheaf_model_open_options *model,

@@ -145,22 +145,21 @@ static void add_text_token(part *p, const reply *r, const sheaf__continuation *s
     p->offset += characters(shown);
     free(text);
     sheaf__text_add(&p->lists[2], "%s{", comma);
+    char *other[SHEAF__MOST_TOP];
     for (int64_t k = 0; k < best; k++) {
-        char *other = token_text(r->codec, said->best_ids[i * best + k]);
         bool before = false; /* two tokens may have one text: the more probable one stays */
-        for (int64_t j = 0; j < k && other != NULL && !before; j++) {
-            char *earlier = token_text(r->codec, said->best_ids[i * best + j]);
-            before = earlier != NULL && strcmp(earlier, other) == 0;
-            free(earlier);
-        }
-        if (!before) {
-            sheaf__text_add(&p->lists[2], "%s", k == 0 ? "" : ", ");
-            sheaf__text_json(&p->lists[2], other == NULL ? "" : other);
-            sheaf__text_add(&p->lists[2], ": ");
-            add_log(&p->lists[2], said->best_logprob[i * best + k]);
-        }
-        free(other);
+        other[k] = token_text(r->codec, said->best_ids[i * best + k]);
+        for (int64_t j = 0; j < k && other[k] != NULL && !before; j++)
+            before = other[j] != NULL && strcmp(other[j], other[k]) == 0;
+        if (before)
+            continue;
+        sheaf__text_add(&p->lists[2], "%s", k == 0 ? "" : ", ");
+        sheaf__text_json(&p->lists[2], other[k] == NULL ? "" : other[k]);
+        sheaf__text_add(&p->lists[2], ": ");
+        add_log(&p->lists[2], said->best_logprob[i * best + k]);
     }
+    for (int64_t k = 0; k < best; k++)
+        free(other[k]);
     sheaf__text_add(&p->lists[2], "}");
 }
 
@@ -175,11 +174,16 @@ static void note_logprobs(part *p, const reply *r, const sheaf__continuation *sa
             add_text_token(p, r, said, p->told);
 }
 
+static const char *so_far(const sheaf_text *text)
+{
+    return text->size == 0 ? "" : text->at;
+}
+
 /* ", "logprobs": ...", and they are forgotten. */
 static void add_logprobs(sheaf_text *to, part *p, const reply *r)
 {
     if (!r->request.chat)
-        sheaf__text_add(to, ", \"token_ids\": [%s]", p->ids.size == 0 ? "" : p->ids.at);
+        sheaf__text_add(to, ", \"token_ids\": [%s]", so_far(&p->ids));
     p->ids.size = 0;
     if (!r->request.logprobs) {
         sheaf__text_add(to, ", \"logprobs\": null");
@@ -187,15 +191,13 @@ static void add_logprobs(sheaf_text *to, part *p, const reply *r)
     }
     if (r->request.chat) {
         sheaf__text_add(to, ", \"logprobs\": {\"content\": [%s], \"refusal\": null}",
-                        p->logprobs.size == 0 ? "" : p->logprobs.at);
+                        so_far(&p->logprobs));
     } else {
         const sheaf_text *l = p->lists;
-#define LIST(t) ((t).size == 0 ? "" : (t).at)
         sheaf__text_add(to,
                         ", \"logprobs\": {\"tokens\": [%s], \"token_logprobs\": [%s], "
                         "\"top_logprobs\": [%s], \"text_offset\": [%s]}",
-                        LIST(l[0]), LIST(l[1]), LIST(l[2]), LIST(p->offsets));
-#undef LIST
+                        so_far(&l[0]), so_far(&l[1]), so_far(&l[2]), so_far(&p->offsets));
     }
     p->logprobs.size = p->lists[0].size = p->lists[1].size = p->lists[2].size = p->offsets.size = 0;
 }

@@ -30,12 +30,12 @@ typedef struct sheaf__request {
     json_t *body; /* all of it, from which the rest is borrowed */
 } sheaf__request;
 
-/* sheaf__request_read - `placed`: pictures have places in the texts of this model's conversations.
- * Errors: SHEAF_E_FORMAT for what is no JSON, SHEAF_E_DATA for a bad field, SHEAF_E_UNSUPPORTED for
- * what is not done here; each names the field. Release also after a failure. */
+/* sheaf__request_read - errors: SHEAF_E_FORMAT for what is no JSON, SHEAF_E_DATA for a bad field,
+ * SHEAF_E_UNSUPPORTED for what is not done here; each names the field. Release also after a
+ * failure. */
 sheaf_status *sheaf__request_read(sheaf__request *out, const char *body, size_t size, bool chat);
-/* sheaf__request_take_messages - fills `messages` and `image`. Errors: SHEAF_E_DATA for a content
- * of another form, for a picture by address and for one that is no base64 text of at most `most`
- * bytes. */
+/* sheaf__request_take_messages - fills `messages` and `image`. `placed`: pictures have places in
+ * the texts of this model's conversations. Errors: SHEAF_E_DATA for a content of another form, for
+ * a picture by address and for one that is no base64 text. */
 sheaf_status *sheaf__request_take_messages(sheaf__request *request, bool placed);
 void sheaf__request_release(sheaf__request *request);
