@@ -2,12 +2,8 @@
 #include "infer/prefix_cache.h"
 
 #include "base/base.h"
+#include "infer/next_token.h"
 #include "models/rope.h"
-
-static int32_t position_at(const sheaf__prompt *p, int64_t j)
-{
-    return p->position == NULL ? (int32_t)j : p->position[j];
-}
 
 static uint8_t kind_at(const sheaf__prompt *p, int64_t j)
 {
@@ -18,14 +14,13 @@ static int64_t equal_rows(const sheaf__prefix_cache *prefix, const sheaf__prompt
 {
     const int64_t most = prefix->n < p->n ? prefix->n : p->n;
     int64_t n = 0;
-    while (n < most && prefix->ids[n] == p->ids[n] && prefix->position[n] == position_at(p, n) &&
-           prefix->kind[n] == kind_at(p, n))
+    while (n < most && prefix->ids[n] == p->ids[n] &&
+           prefix->position[n] == sheaf__prompt_position(p, n) && prefix->kind[n] == kind_at(p, n))
         n++;
     return n;
 }
 
-/* Rows of the prompt up to the last one of its pictures: cached together or not at all. */
-static int64_t seen_rows(const sheaf__prompt *p)
+int64_t sheaf__prompt_seen_rows(const sheaf__prompt *p)
 {
     int64_t n = p->embed == NULL && p->expert == NULL ? 0 : p->n;
     while (n > 0 && kind_at(p, n - 1) == 0)
@@ -40,7 +35,7 @@ static int64_t usable_rows(const sheaf__prefix_cache *prefix, const sheaf__promp
     if (prefix->picture != p->look || (looks && p->look == 0))
         return 0;
     const int64_t equal = equal_rows(prefix, p), n = equal < p->n ? equal : p->n - 1;
-    return n < seen_rows(p) ? 0 : n;
+    return n < sheaf__prompt_seen_rows(p) ? 0 : n;
 }
 
 sheaf_status *sheaf__prefix_cache_reserve(sheaf__prefix_cache *prefix, int64_t length)
@@ -73,6 +68,14 @@ int64_t sheaf__prefix_cache_usable(const sheaf__prefix_cache *prefix, const shea
                : usable_rows(prefix, prompt);
 }
 
+int64_t sheaf__prefix_cache_reuse(sheaf__prefix_cache *prefix, const sheaf_config *config,
+                                  const sheaf__prompt *prompt)
+{
+    prefix->n = sheaf__prefix_cache_usable(prefix, config, prompt);
+    prefix->picture = prompt->look;
+    return prefix->n;
+}
+
 sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *prefix,
                                         sheaf__model *model, const sheaf__prompt *prompt,
                                         int64_t length)
@@ -84,9 +87,7 @@ sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *pr
         if (st != NULL)
             return st;
     }
-    *reused = sheaf__prefix_cache_usable(prefix, &model->schema->config, prompt);
-    prefix->n = *reused;
-    prefix->picture = prompt->look;
+    *reused = sheaf__prefix_cache_reuse(prefix, &model->schema->config, prompt);
     return NULL;
 }
 
@@ -94,7 +95,7 @@ void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *p
 {
     for (int64_t j = prefix->n; j < p->n; j++) {
         prefix->ids[j] = p->ids[j];
-        prefix->position[j] = position_at(p, j);
+        prefix->position[j] = sheaf__prompt_position(p, j);
         prefix->kind[j] = kind_at(p, j);
     }
     prefix->n = p->n;

@@ -26,9 +26,15 @@ sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *pr
 /* sheaf__prefix_cache_reserve - for a cache that another owns: only notes what is in it, of at most
  * `length` rows. */
 sheaf_status *sheaf__prefix_cache_reserve(sheaf__prefix_cache *prefix, int64_t length);
-/* sheaf__prefix_cache_usable - what sheaf__prefix_cache_begin() would reuse. */
+/* sheaf__prefix_cache_usable - what sheaf__prefix_cache_begin() would reuse; _reuse: the same, and
+ * later rows are dropped. */
 int64_t sheaf__prefix_cache_usable(const sheaf__prefix_cache *prefix, const sheaf_config *config,
                                    const sheaf__prompt *prompt);
+int64_t sheaf__prefix_cache_reuse(sheaf__prefix_cache *prefix, const sheaf_config *config,
+                                  const sheaf__prompt *prompt);
+/* sheaf__prompt_seen_rows - rows up to the last one of its pictures, which are read and cached
+ * together or not at all. */
+int64_t sheaf__prompt_seen_rows(const sheaf__prompt *prompt);
 /* sheaf__prefix_cache_set - records that the whole prompt is cached; _add: one more token at its
  * position. */
 void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *prompt);

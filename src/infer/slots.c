@@ -2,6 +2,7 @@
 #include "infer/slots.h"
 
 #include "base/base.h"
+#include "infer/prefix_cache.h"
 #include "models/rope.h"
 
 /* Of each model one that reads, then one that goes on. */
@@ -86,19 +87,9 @@ int64_t sheaf__slots_known(const sheaf__sequence *s)
     return s->prompt->n + s->out->n;
 }
 
-/* Of pictures, up to the last. */
-static int64_t seen_rows(const sheaf__prompt *p)
-{
-    int64_t n = p->embed == NULL && p->expert == NULL ? 0 : p->n;
-    while (n > 0 && !(p->embed != NULL && p->embed[n - 1]) &&
-           !(p->expert != NULL && p->expert[n - 1]))
-        n--;
-    return n;
-}
-
 int64_t sheaf__slots_rows(const sheaf_config *config, const sheaf__sequence *s, int64_t most)
 {
-    const int64_t seen = seen_rows(s->prompt), left = sheaf__slots_known(s) - s->read;
+    const int64_t seen = sheaf__prompt_seen_rows(s->prompt), left = sheaf__slots_known(s) - s->read;
     if (sheaf__rope_follows_length(config))
         return left;
     if (s->read + most < seen)

@@ -517,8 +517,7 @@ static void take_place(sheaf__engine *e, answer *a)
         past->n = 0;
     e->past_of[place] = a->of->model;
     a->s.place = place;
-    a->s.read = past->n = sheaf__prefix_cache_usable(past, config, a->s.prompt);
-    past->picture = a->s.prompt->look;
+    a->s.read = sheaf__prefix_cache_reuse(past, config, a->s.prompt);
     e->running[place] = a;
 }
 
