@@ -2,7 +2,6 @@
  * on. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "sheaf/events.h"
@@ -17,7 +16,6 @@ typedef struct sheaf_report_options {
     size_t size;
     const char *const *run; /* folders of runs, at least one */
     int runs;
-    bool live;                  /* the page asks the server that it came from for newer numbers */
     const sheaf_events *events; /* warnings of what is odd in the files; may be NULL */
 } sheaf_report_options;
 

@@ -47,7 +47,7 @@ sheaf_status *sheaf_report_page(char **html, const sheaf_report_options *options
     *html = NULL;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_report_options");
     TRY(st, write_json(&json, &o));
-    TRY(st, sheaf__report_page(html, json, o.live));
+    TRY(st, sheaf__report_page(html, json));
     free(json);
     return st;
 }

@@ -5,10 +5,9 @@
   const RUN_COLOURS = 8;
   const SVG = "http://www.w3.org/2000/svg";
   const byId = (id) => document.getElementById(id);
-  let data = JSON.parse(byId("data").textContent);
+  const data = JSON.parse(byId("data").textContent);
   const shown = new Map(); // path of a run: is it drawn?
   const view = { from: null, to: null, smoothing: 0.8, log: false };
-  let charts = [];
 
   // ---- elements ----
 
@@ -444,7 +443,7 @@
 
   // ---- the page ----
 
-  charts = SPECS.map((spec) => new Chart(spec));
+  const charts = SPECS.map((spec) => new Chart(spec));
   byId("curves").append(...charts.map((c) => c.node));
   byId("smoothing").addEventListener("input", (e) => {
     view.smoothing = e.target.value / 100;
@@ -461,21 +460,4 @@
     drawCurves(); drawBars();
   }).observe(document.body);
   drawAll();
-
-  // ---- a report that is served while its runs go on ----
-
-  async function follow() {
-    const begun = performance.now();
-    try {
-      const answer = await fetch("report.json", { cache: "no-store" });
-      if (answer.ok) {
-        data = await answer.json();
-        if (!document.activeElement || !byId("runs").contains(document.activeElement)) drawAll();
-      }
-    } catch (e) {
-      byId("about").textContent = "The server of this report does not answer; these are the last numbers it gave.";
-    }
-    setTimeout(follow, Math.max(2000, 10 * (performance.now() - begun)));
-  }
-  if (document.documentElement.dataset.mode === "live") setTimeout(follow, 2000);
 })();

@@ -17,15 +17,13 @@ static void put_data(sheaf_text *to, const char *json)
 }
 
 /* What stands for a mark of report.html. */
-static void put_part(sheaf_text *to, const char *mark, size_t size, const char *json, bool live)
+static void put_part(sheaf_text *to, const char *mark, size_t size, const char *json)
 {
-    static const char data[] = "data", mode[] = "live";
+    static const char data[] = "data";
     const sheaf__page *file = NULL;
     char name[32];
     if (size == sizeof data - 1 && memcmp(mark, data, size) == 0)
         put_data(to, json);
-    else if (size == sizeof mode - 1 && memcmp(mark, mode, size) == 0)
-        sheaf__text_add(to, "%s", live ? "live" : "still");
     else if (size < sizeof name) {
         memcpy(name, mark, size);
         name[size] = '\0';
@@ -35,7 +33,7 @@ static void put_part(sheaf_text *to, const char *mark, size_t size, const char *
         sheaf__text_bytes(to, file->text, file->size);
 }
 
-sheaf_status *sheaf__report_page(char **html, const char *json, bool live)
+sheaf_status *sheaf__report_page(char **html, const char *json)
 {
     static const char begin[] = "{{", end[] = "}}";
     sheaf_text page = { 0 };
@@ -43,7 +41,7 @@ sheaf_status *sheaf__report_page(char **html, const char *json, bool live)
     while ((mark = strstr(at, begin)) != NULL) {
         const char *name = mark + strlen(begin), *close = strstr(name, end);
         sheaf__text_bytes(&page, at, (size_t)(mark - at));
-        put_part(&page, name, (size_t)(close - name), json, live);
+        put_part(&page, name, (size_t)(close - name), json);
         at = close + strlen(end);
     }
     sheaf__text_add(&page, "%s", at);

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-/* sheaf__report_page - the page (malloc'd) around `json`, which sheaf__report_facts() made. With
- * `live` it asks its server for newer ones. What stands in the data can neither end its element nor
- * begin another: <, > and & are escapes there. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__report_page(char **html, const char *json, bool live);
+/* sheaf__report_page - the page (malloc'd) around `json`, which sheaf__report_facts() made. What
+ * stands in the data can neither end its element nor begin another: <, > and & are escapes there.
+ * Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__report_page(char **html, const char *json);
