@@ -33,6 +33,8 @@ printf '{"runs": [{"started": "%s", "host": "%s", "steps": -4, "command": ["%s",
     printf '\n{"step": 3, "eval_loss": 1.5, "eval_accuracy": null, "eval_tokens": "many"}\n{"step": 4, "loss": 1.25}\n{"step": 5, "lo'
 } >"$bad/metrics.jsonl"
 runs "a hostile run is shown" 0 'line 3: a step before.*line 4: neither.*line 5: no JSON.*line 8: too long: left out.*last line is cut off' report "$bad" -o "$work/page.html"
+runs "and its page with its numbers" 0 '"loss": ' report "$bad" -o "$work/page.html" --json
+check "each odd thing is told once" test "$(grep -c 'line 3: a step before' "$work/stderr")" -eq 1
 check "its texts end no script" test "$(grep -o '</script>' "$work/page.html" | wc -l)" -eq 2
 check "and begin no element" sh -c "! grep -qE '<img|<b>|<!--' '$work/page.html'"
 runs "its good lines are in" 0 '"loss": \[2.5, null, 1.25\]' report "$bad" --json

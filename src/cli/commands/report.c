@@ -1,6 +1,4 @@
 /* report.c - `sheaf report`: a page about runs of training. */
-#include <jansson.h>
-
 #include "base/base.h"
 #include "base/file.h"
 #include "base/print.h"
@@ -42,6 +40,7 @@ int cmd_report(cli *cli, int argc, char **argv)
                          how.runs == 1 ? "" : "s", (double)strlen(text) / 1e3);
         free(text);
         text = NULL;
+        how.events = NULL; /* what is odd was said */
     }
     if (st == NULL && cli->json) {
         st = sheaf_report_json(&text, &how);

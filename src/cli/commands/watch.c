@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/print.h"
 #include "commands.h"
 #include "sheaf/report.h"
@@ -12,8 +13,9 @@
 const char cmd_watch_usage[] =
     "usage: sheaf watch RUN\n"
     "Draws the loss of a run of sheaf train as text: * is a step or the mean of some, o an\n"
-    "evaluation. While the run goes on, a terminal is drawn anew every two seconds; a pipe\n"
-    "or a file gets a picture now and one at the end. Ctrl-C ends it, not the run.\n";
+    "evaluation. While the run goes on, a terminal is drawn anew every two seconds, of a long\n"
+    "run more rarely; a pipe or a file gets a picture now and one at the end. Ctrl-C ends it,\n"
+    "not the run.\n";
 
 enum { ROWS = 14, MOST_COLUMNS = 100, LABEL = 10, EVERY_S = 2 };
 
@@ -168,14 +170,18 @@ int cmd_watch(cli *cli, int argc, char **argv)
     const bool drawn =
         isatty(fileno(cli->out)) && terminal != NULL && strcmp(terminal, "dumb") != 0;
     bool running = false;
+    double pause = EVERY_S;
     if (st == NULL) {
         how.events = &cli->events;
         st = show(cli, &running, &how, true, "");
         how.events = NULL; /* what is odd was said */
     }
     while (st == NULL && running && !cli->helped) {
-        sleep(EVERY_S);
+        sleep((unsigned)pause);
+        const double begun = sheaf__seconds();
         st = show(cli, &running, &how, drawn, drawn ? "\033[H\033[J" : "");
+        /* all is read anew: a tenth of a processor at most, which the run may need */
+        pause = fmax(EVERY_S, 9 * (sheaf__seconds() - begun));
     }
     return driver_report(cli, st);
 }
