@@ -181,6 +181,18 @@ sheaf_status *sheaf__path_absolute(char **out, const char *path)
     return sheaf__text_take(out, &text);
 }
 
+sheaf_status *sheaf__path_name(char **out, const char *path)
+{
+    char *whole;
+    sheaf_status *st = sheaf__path_absolute(&whole, path);
+    if (st != NULL)
+        return st;
+    const char *slash = strrchr(whole, '/');
+    *out = strdup(slash == NULL || slash[1] == '\0' ? whole : slash + 1);
+    free(whole);
+    return *out == NULL ? sheaf__no_memory(path) : NULL;
+}
+
 /* Up from `folder` and down to the parts of `path`; neither has links. */
 static sheaf_status *climb(char **out, const char *folder, const char *path)
 {

@@ -53,6 +53,9 @@ sheaf_status *sheaf__path_parent(char **out, const char *path);
 /* sheaf__path_absolute - `path` from the root: behind the working folder, without "." and doubled
  * slashes (malloc'd). A working folder that is gone leaves it as it is. */
 sheaf_status *sheaf__path_absolute(char **out, const char *path);
+/* sheaf__path_name - the last part of `path`, of "." that of the working folder; "/" of the root
+ * (malloc'd). */
+sheaf_status *sheaf__path_name(char **out, const char *path);
 /* sheaf__path_check_new - can something be made at `path`, where nothing is yet? For commands that
  * work long before they write: is the folder it is to lie in there, or with `parents`, which makes
  * those that are missing, the first of them that is, and may it be written? As the system says;

@@ -81,6 +81,16 @@ static void test_paths__whole_and_seen_from_a_folder(void **state)
     assert_string_equal(got, want);
     free(got);
     free(want);
+    static const char *const named[][2] = { { "/a/b", "b" },    { "a/b//", "b" }, { "b", "b" },
+                                            { "a/./b/.", "b" }, { "..", ".." },   { "/", "/" } };
+    for (size_t i = 0; i < ARRAY_LEN(named); i++) {
+        CHECK_OK(sheaf__path_name(&got, named[i][0]));
+        assert_string_equal(got, named[i][1]);
+        free(got);
+    }
+    CHECK_OK(sheaf__path_name(&got, "."));
+    assert_string_equal(got, strrchr(here, '/') + 1);
+    free(got);
     /* beside it, and through a link to its parent, which lies elsewhere */
     CHECK_OK(sheaf__make_dirs(folder));
     CHECK_OK(sheaf__make_dirs(at("z")));

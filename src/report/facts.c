@@ -261,16 +261,12 @@ static sheaf_status *put_starts(facts *f, int64_t *steps)
 
 /* ---- all of a run ---- */
 
-/* "run" of "out/run/"; of "." the name of the folder. */
+/* "run" of "out/run/", of a link to it and of "." there. */
 static char *name_of(const char *path)
 {
-    char *whole = realpath(path, NULL), *name = strdup(whole == NULL ? path : whole);
+    char *whole = realpath(path, NULL), *name = NULL;
+    sheaf_status_free(sheaf__path_name(&name, whole == NULL ? path : whole));
     free(whole);
-    for (size_t n = name == NULL ? 0 : strlen(name); n > 1 && name[n - 1] == '/'; n--)
-        name[n - 1] = '\0';
-    const char *slash = name == NULL ? NULL : strrchr(name, '/');
-    if (slash != NULL && slash[1] != '\0')
-        memmove(name, slash + 1, strlen(slash + 1) + 1);
     return name;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/numeric_env.h"
 #include "base/thread.h"
 #include "infer/slots.h"
@@ -62,17 +63,6 @@ struct sheaf__engine {
 
 /* ---- open and close ---- */
 
-static char *name_of(const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    size_t from = n;
-    while (from > 0 && path[from - 1] != '/')
-        from--;
-    return strndup(path + from, n - from);
-}
-
 static sheaf_status *check_names(const sheaf__engine *e)
 {
     for (int i = 0; i < e->voices; i++)
@@ -108,10 +98,8 @@ static sheaf_status *open_voice(voice *v, const sheaf_model_open_options *model,
     sheaf_model_open_options o = *model;
     o.adapter = adapter;
     o.late = true;
-    v->name = name_of(adapter != NULL ? adapter : model->model);
-    if (v->name == NULL)
-        return sheaf__no_memory("a model's name");
-    sheaf_status *st = sheaf_model_open(&v->model, &o);
+    sheaf_status *st = sheaf__path_name(&v->name, adapter != NULL ? adapter : model->model);
+    TRY(st, sheaf_model_open(&v->model, &o));
     if (st == NULL) {
         v->no_chat = sheaf__codec_open_chat(&v->chat, &v->model->codec, model->events);
         if (v->no_chat == NULL)

@@ -16,21 +16,12 @@
 /* general.name: what SRC is called, or, where that is a passing folder beside DST, DST. */
 static sheaf_status *name_of(char **out, const sheaf__converter *k)
 {
-    char *whole = NULL;
     const size_t dst = strlen(k->o->dst);
     const bool passing = strncmp(k->root, k->o->dst, dst) == 0 && k->root[dst] == '.';
-    sheaf_status *st = sheaf__path_absolute(&whole, passing ? k->o->dst : k->root);
-    if (st != NULL)
-        return st;
-    size_t size = strlen(whole);
-    while (size > 1 && whole[size - 1] == '/')
-        whole[--size] = '\0';
-    const char *slash = strrchr(whole, '/'), *name = slash == NULL ? whole : slash + 1;
-    if (passing && sheaf__ends_with(name, ".gguf"))
-        whole[size - strlen(".gguf")] = '\0';
-    *out = strdup(name);
-    free(whole);
-    return *out == NULL ? sheaf__no_memory(k->o->src) : NULL;
+    sheaf_status *st = sheaf__path_name(out, passing ? k->o->dst : k->root);
+    if (st == NULL && passing && sheaf__ends_with(*out, ".gguf"))
+        (*out)[strlen(*out) - strlen(".gguf")] = '\0';
+    return st;
 }
 
 /* Rows of a head in q and k whose pairs become neighbours. */
