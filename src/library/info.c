@@ -18,6 +18,7 @@
 #include "lora/adapter.h"
 #include "models/open.h"
 #include "monitor/metrics.h"
+#include "monitor/provenance.h"
 #include "sheaf/checkpoint.h"
 #include "train/rank.h"
 
@@ -268,10 +269,7 @@ static int64_t steps_of(const char *path)
     sheaf_status_free(sheaf__path_join(&file, path, "run.json"));
     if (file != NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE)
         sheaf_status_free(sheaf__json_load(&root, file));
-    const json_t *runs = json_object_get(root, "runs");
-    const size_t n = json_array_size(runs);
-    const int64_t steps =
-        n == 0 ? 0 : json_integer_value(json_object_get(json_array_get(runs, n - 1), "steps"));
+    const int64_t steps = sheaf_provenance_steps(root);
     json_decref(root);
     free(file);
     return steps;
@@ -307,10 +305,7 @@ static void put_state(info *t, const char *path)
     free(file);
     const bool running = sheaf__checkpoints_busy(path);
     const int64_t steps = steps_of(path);
-    sheaf__json_put_text(&t->json, "state",
-                         running                        ? "running"
-                         : steps > 0 && m.step >= steps ? "done"
-                                                        : "not running");
+    sheaf__json_put_text(&t->json, "state", sheaf_provenance_state(running, m.step, steps));
     sheaf__json_put_int(&t->json, "last_step", m.step);
     if (steps > 0)
         sheaf__json_put_int(&t->json, "steps", steps);

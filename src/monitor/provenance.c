@@ -93,3 +93,17 @@ sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run
     free(all);
     return st;
 }
+
+int64_t sheaf_provenance_steps(const json_t *root)
+{
+    const json_t *runs = json_object_get(root, "runs");
+    const size_t n = json_array_size(runs);
+    const int64_t steps =
+        n == 0 ? 0 : json_integer_value(json_object_get(json_array_get(runs, n - 1), "steps"));
+    return steps < 0 ? 0 : steps;
+}
+
+const char *sheaf_provenance_state(bool running, int64_t last_step, int64_t steps)
+{
+    return running ? "running" : steps > 0 && last_step >= steps ? "done" : "not running";
+}

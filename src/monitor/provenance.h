@@ -10,6 +10,7 @@
  * with equal checkpoints is here and in metrics.jsonl, and nowhere else. */
 #pragma once
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "base/events.h"
@@ -28,3 +29,9 @@ typedef struct sheaf_provenance {
  * replaced, with a warning: it must not prevent a run. Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run,
                                    const sheaf_events *events);
+
+/* sheaf_provenance_steps - all steps of the run, as the newest start says; 0: it does not.
+ *   root  what the file holds, NULL where it cannot be read */
+int64_t sheaf_provenance_steps(const json_t *root);
+/* sheaf_provenance_state - "running", "done" or "not running". */
+const char *sheaf_provenance_state(bool running, int64_t last_step, int64_t steps);

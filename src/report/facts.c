@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/store/checkpoint.h"
+#include "monitor/provenance.h"
 #include "report/curves.h"
 
 enum { MOST_SETTINGS = 1 << 20 }; /* bytes */
@@ -253,8 +254,7 @@ static sheaf_status *put_starts(facts *f, int64_t *steps)
     for (size_t i = 0; i < n; i++)
         put_start(f->json, json_array_get(runs, i));
     sheaf__json_close(f->json, ']');
-    *steps = n == 0 ? 0 : json_integer_value(json_object_get(json_array_get(runs, n - 1), "steps"));
-    *steps = *steps < 0 ? 0 : *steps;
+    *steps = sheaf_provenance_steps(root);
     json_decref(root);
     return st;
 }
@@ -297,10 +297,7 @@ static sheaf_status *put_run(facts *f, const sheaf__curves *curves)
     free(name);
     sheaf_status *st = put_starts(f, &steps);
     TRY(st, put_settings(f));
-    sheaf__json_put_text(j, "state",
-                         running                                   ? "running"
-                         : steps > 0 && curves->last_step >= steps ? "done"
-                                                                   : "not running");
+    sheaf__json_put_text(j, "state", sheaf_provenance_state(running, curves->last_step, steps));
     sheaf__json_put_int(j, "steps", steps);
     sheaf__json_put_int(j, "last_step", curves->last_step);
     put_number(j, "tokens", curves->tokens);
