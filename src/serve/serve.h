@@ -1,7 +1,7 @@
 /* serve.h - a model, and adapters of it, behind OpenAI's HTTP API on one port (docs/serve.md). */
 #pragma once
 
-#include "base/events.h"
+#include "base/base.h"
 #include "sheaf/control.h"
 #include "sheaf/generate.h"
 
@@ -25,7 +25,6 @@ typedef struct sheaf__serve_options {
                            const char *(*name)(void *engine, int model), void *engine);
     void *self;
     const sheaf_control *control; /* ends it, once the answers that were begun are over */
-    const sheaf_events *events;
 } sheaf__serve_options;
 
 /* sheaf__serve - returns when the control says so. Errors: those of loading; of the address, port

@@ -1,6 +1,4 @@
 /* serve.c - `sheaf serve`: a model behind an HTTP port. */
-#include <math.h>
-
 #include "ask.h"
 #include "base/base.h"
 #include "base/print.h"
@@ -153,8 +151,7 @@ int cmd_serve(cli *cli, int argc, char **argv)
                                                    .token_file = s.token_file,
                                                    .ready = ready,
                                                    .self = cli,
-                                                   .control = driver_signals(),
-                                                   .events = &cli->events });
+                                                   .control = driver_signals() });
     }
     free(adapters);
     free(adapter);
