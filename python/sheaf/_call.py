@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, TypeVar
 
@@ -87,14 +88,17 @@ class Call:
 
     In the main thread it runs in a thread of its own, as Python notices Ctrl-C only where Python runs: then it is asked
     to stop, and KeyboardInterrupt is raised once it has. What a callback raises stops it too.
+
+    Nothing that C uses is freed before its thread is done: the thread holds the function that it calls, which holds the
+    arguments, whose events hold this call.
     """
 
     def __init__(self, on_event: Optional[Callable[[Event], None]] = None) -> None:
         control = ctypes.c_void_p()
         check(lib.sheaf_control_new(ctypes.byref(control)))
         self.control = control
+        weakref.finalize(self, lib.sheaf_control_free, control)
         self.raised: Optional[BaseException] = None
-        self._lock = threading.Lock()
         take = logged if on_event is None else on_event
 
         def emit(_context: Any, event: Any) -> None:
@@ -102,12 +106,6 @@ class Call:
 
         self._emit = c.EMIT(emit)  # lives as long as the call
         self.events = ctypes.pointer(c.sheaf_events(self._emit, None))
-
-    def __enter__(self) -> "Call":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        lib.sheaf_control_free(self.control)
 
     def stop(self) -> None:
         lib.sheaf_control_stop(self.control)
@@ -117,33 +115,42 @@ class Call:
         try:
             return function()
         except BaseException as raised:
-            with self._lock:
-                if self.raised is None:
-                    self.raised = raised
-            self.stop()
+            self._keep(raised)
             return otherwise
+
+    def _keep(self, raised: BaseException) -> None:
+        if self.raised is None:
+            self.raised = raised
+        self.stop()
 
     def _finish(self, function: Callable[[], Any]) -> Any:
         if threading.current_thread() is not threading.main_thread():
             return function()
         status: List[Any] = []
         failed: List[BaseException] = []
-        done = threading.Event()
+        begun, done = threading.Lock(), threading.Event()
 
         def work() -> None:
+            if not begun.acquire(blocking=False):
+                return  # the caller was interrupted before
             try:
                 status.append(function())
             except BaseException as error:
                 failed.append(error)
             done.set()
 
-        threading.Thread(target=work, name="sheaf").start()
+        # KeyboardInterrupt, or what another signal's handler raises, may come in each of these lines.
+        try:
+            threading.Thread(target=work, name="sheaf").start()
+        except BaseException as raised:
+            if begun.acquire(blocking=False):
+                raise  # and it never begins
+            self._keep(raised)
         while not done.is_set():
             try:
                 done.wait()
-            except BaseException as raised:  # KeyboardInterrupt, or what another signal's handler raises
-                self.raised = self.raised or raised
-                self.stop()
+            except BaseException as raised:
+                self._keep(raised)
         if failed:
             raise failed[0]
         return status[0]

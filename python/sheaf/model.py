@@ -86,7 +86,6 @@ class Model:
     ) -> None:
         # The model sends events until it is closed, so it keeps the call that takes them.
         self._call = Call(on_event)
-        weakref.finalize(self, lib.sheaf_control_free, self._call.control)
         how = c.sheaf_model_open_options(
             model=encoded(model),
             adapter=encoded(adapter),
@@ -178,36 +177,34 @@ class Model:
             for answer in out:
                 lib.sheaf_answer_free(answer)
 
-        with Call(on_event) as call:
-            hear = on_text or (lambda _prompt, _text: None)
+        call = Call(on_event)
+        hear = on_text or (lambda _prompt, _text: None)
 
-            def said(_context: Any, prompt: int, text: bytes) -> None:
-                call.guarded(None, lambda: hear(prompt, decoded(text)))
+        def said(_context: Any, prompt: int, text: bytes) -> None:
+            call.guarded(None, lambda: hear(prompt, decoded(text)))
 
-            options = c.sheaf_model_generate_options(
-                max_new=max_new,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                repetition_penalty=repetition_penalty,
-                seed=seed,
-                control=call.control,
-                stop=texts(stop),
-                nstop=len(stop),
-                logprobs=logprobs,
-                top_logprobs=top_logprobs,
-                system=encoded(system),
-                model_defaults=model_defaults,
-                as_long_as_fits=as_long_as_fits,
-                batch=batch,
-                max_length=max_length,
-                events=call.events,
-            )
-            if on_text is not None:
-                options.on_text = c.ON_TEXT(said)
-            call.run(
-                lambda: lib.sheaf_model_generate_all(out, self._at, array, count, ctypes.byref(options)), free
-            )
+        options = c.sheaf_model_generate_options(
+            max_new=max_new,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+            control=call.control,
+            stop=texts(stop),
+            nstop=len(stop),
+            logprobs=logprobs,
+            top_logprobs=top_logprobs,
+            system=encoded(system),
+            model_defaults=model_defaults,
+            as_long_as_fits=as_long_as_fits,
+            batch=batch,
+            max_length=max_length,
+            events=call.events,
+        )
+        if on_text is not None:
+            options.on_text = c.ON_TEXT(said)
+        call.run(lambda: lib.sheaf_model_generate_all(out, self._at, array, count, ctypes.byref(options)), free)
         return [Answer(answer or 0) for answer in out]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _structs as c
 from ._call import Call, Step, copied
@@ -57,25 +56,23 @@ class Trained:
     figures: Dict[str, Any]
 
 
-@contextmanager
 def _options(
     on_step: Optional[Callable[[Step], Optional[bool]]], on_event: OnEvent, settings: Mapping[str, Setting], **fields: Any
-) -> Iterator[Any]:
-    with Call(on_event) as call:
+) -> Tuple[Call, Any]:
+    call = Call(on_event)
+    heard = on_step or (lambda _step: True)
 
-        heard = on_step or (lambda _step: True)
+    def step_done(_context: Any, step: Any) -> bool:
+        said = copied(Step, c.sheaf_event_step.from_address(step))
+        return call.guarded(False, lambda: heard(said) is not False)
 
-        def step_done(_context: Any, step: Any) -> bool:
-            said = copied(Step, c.sheaf_event_step.from_address(step))
-            return call.guarded(False, lambda: heard(said) is not False)
-
-        yield call, c.sheaf_run_train_options(
-            settings=encoded(recipe(settings)),
-            step=c.STEP(step_done),
-            events=call.events,
-            control=call.control,
-            **fields,
-        )
+    return call, c.sheaf_run_train_options(
+        settings=encoded(recipe(settings)),
+        step=c.STEP(step_done),
+        events=call.events,
+        control=call.control,
+        **fields,
+    )
 
 
 def train(
@@ -99,7 +96,7 @@ def train(
     KeyboardInterrupt, or what was raised.
     """
     report = c.sheaf_run_train_report()
-    with _options(
+    call, how = _options(
         on_step,
         on_event,
         settings,
@@ -111,13 +108,17 @@ def train(
         tp=tp,
         threads=threads,
         force=force,
-    ) as (call, how):
-        try:
-            call.run(lambda: lib.sheaf_run_train(ctypes.byref(report), ctypes.byref(how)))
-            known = {n: getattr(report, n) for n in Trained.__dataclass_fields__ if n not in ("text", "figures")}
-            return Trained(text=decoded(report.text), figures=json.loads(decoded(report.json)), **known)
-        finally:
-            lib.sheaf_run_train_report_release(ctypes.byref(report))
+    )
+
+    def release() -> None:
+        lib.sheaf_run_train_report_release(ctypes.byref(report))
+
+    call.run(lambda: lib.sheaf_run_train(ctypes.byref(report), ctypes.byref(how)), release)
+    try:
+        known = {n: getattr(report, n) for n in Trained.__dataclass_fields__ if n not in ("text", "figures")}
+        return Trained(text=decoded(report.text), figures=json.loads(decoded(report.json)), **known)
+    finally:
+        release()
 
 
 TABLES = ("ranks", "methods")
@@ -145,23 +146,21 @@ def plan(
     With `memory`, bytes, it is the setting nearest to the one asked for that fits. `config=PATH` may name the model.
     """
     out = ctypes.c_void_p()
-    with _options(
-        None, on_event, settings, model=encoded(model), data=encoded(data), tp=tp, threads=threads
-    ) as (call, options):
-        how = c.sheaf_plan_options(
-            memory=memory,
-            place=encoded(place),
-            max_new=max_new,
-            images=encoded(images),
-            time=time,
-            trial=trial,
-            first_step=first_step,
-            table=chosen("table", table, TABLES),
-        )
-        call.run(
-            lambda: lib.sheaf_run_plan(ctypes.byref(out), ctypes.byref(options), ctypes.byref(how)),
-            lambda: lib.sheaf_needs_free(out),
-        )
+    call, options = _options(None, on_event, settings, model=encoded(model), data=encoded(data), tp=tp, threads=threads)
+    how = c.sheaf_plan_options(
+        memory=memory,
+        place=encoded(place),
+        max_new=max_new,
+        images=encoded(images),
+        time=time,
+        trial=trial,
+        first_step=first_step,
+        table=chosen("table", table, TABLES),
+    )
+    call.run(
+        lambda: lib.sheaf_run_plan(ctypes.byref(out), ctypes.byref(options), ctypes.byref(how)),
+        lambda: lib.sheaf_needs_free(out),
+    )
     try:
         needs: Dict[str, Any] = json.loads(decoded(lib.sheaf_needs_json(out)))
         return needs

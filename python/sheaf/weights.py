@@ -165,22 +165,22 @@ def verify(
 ) -> Verification:
     """Is a checkpoint complete, consistent and undamaged? What is wrong with it is a finding, not an exception."""
     out = ctypes.c_void_p()
-    with Call(on_event) as call:
-        how = c.sheaf_weights_verify_options(
-            quick=quick,
-            dialect=encoded(dialect),
-            config=encoded(config),
-            also=texts(also),
-            base=encoded(base),
-            threads=threads,
-            events=call.events,
-            control=call.control,
-        )
-        where = encoded(path)
-        call.run(
-            lambda: lib.sheaf_weights_verify(ctypes.byref(out), where, ctypes.byref(how)),
-            lambda: lib.sheaf_verification_free(out),
-        )
+    call = Call(on_event)
+    how = c.sheaf_weights_verify_options(
+        quick=quick,
+        dialect=encoded(dialect),
+        config=encoded(config),
+        also=texts(also),
+        base=encoded(base),
+        threads=threads,
+        events=call.events,
+        control=call.control,
+    )
+    where = encoded(path)
+    call.run(
+        lambda: lib.sheaf_weights_verify(ctypes.byref(out), where, ctypes.byref(how)),
+        lambda: lib.sheaf_verification_free(out),
+    )
     try:
         it = c.sheaf_verification_facts()
         check(lib.sheaf_verification_info(ctypes.byref(it), out))
@@ -239,33 +239,33 @@ def convert(
 ) -> Converted:
     """Joins, divides, changes form and dtype: `dst` appears complete or not at all (docs/convert.md)."""
     report = c.sheaf_weights_convert_report()
-    with Call(on_event) as call:
-        how = c.sheaf_weights_convert_options(
-            src=encoded(src),
-            also=texts(also),
-            dst=encoded(dst),
-            to=encoded(to),
-            config=encoded(config),
-            model_class=encoded(model_class),
-            adapter=encoded(adapter),
-            base=encoded(base),
-            lora_alpha=lora_alpha,
-            own_lora=own_lora,
-            dtype=dtype_number(dtype),
-            tp=tp,
-            slices=slices,
-            step=step,
-            shard_bytes=shard_bytes,
-            optimizer=optimizer,
-            drop_unread=drop_unread,
-            threads=threads,
-            events=call.events,
-            control=call.control,
-            quantize=chosen("quantize", quantize, QUANTIZE),
-            dequantize=dequantize,
-            **{"from": encoded(dialect)},
-        )
-        call.run(lambda: lib.sheaf_weights_convert(ctypes.byref(report), ctypes.byref(how)))
+    call = Call(on_event)
+    how = c.sheaf_weights_convert_options(
+        src=encoded(src),
+        also=texts(also),
+        dst=encoded(dst),
+        to=encoded(to),
+        config=encoded(config),
+        model_class=encoded(model_class),
+        adapter=encoded(adapter),
+        base=encoded(base),
+        lora_alpha=lora_alpha,
+        own_lora=own_lora,
+        dtype=dtype_number(dtype),
+        tp=tp,
+        slices=slices,
+        step=step,
+        shard_bytes=shard_bytes,
+        optimizer=optimizer,
+        drop_unread=drop_unread,
+        threads=threads,
+        events=call.events,
+        control=call.control,
+        quantize=chosen("quantize", quantize, QUANTIZE),
+        dequantize=dequantize,
+        **{"from": encoded(dialect)},
+    )
+    call.run(lambda: lib.sheaf_weights_convert(ctypes.byref(report), ctypes.byref(how)))
     converted: Converted = copied(Converted, report)
     return converted
 
@@ -323,27 +323,27 @@ def merge(
     if weights is not None and len(weights) != len(adapters):
         raise ValueError(f"weights: {len(adapters)} numbers, one for each adapter, not {len(weights)}")
     report = c.sheaf_weights_merge_report()
-    with Call(on_event) as call:
-        how = c.sheaf_weights_merge_options(
-            base=encoded(base),
-            adapters=texts(adapters),
-            nadapters=len(adapters),
-            dst=encoded(dst),
-            config=encoded(config),
-            combine=encoded(combine),
-            weights=None if weights is None else (ctypes.c_double * len(weights))(*weights),
-            adapter_only=adapter_only,
-            mode=chosen("mode", mode, MODES),
-            to=encoded(to),
-            tp=tp,
-            dtype=dtype_number(dtype),
-            threads=threads,
-            events=call.events,
-            control=call.control,
-            quantize=chosen("quantize", quantize, QUANTIZE),
-            plain_base=plain_base,
-            requantize=requantize,
-        )
-        call.run(lambda: lib.sheaf_weights_merge(ctypes.byref(report), ctypes.byref(how)))
+    call = Call(on_event)
+    how = c.sheaf_weights_merge_options(
+        base=encoded(base),
+        adapters=texts(adapters),
+        nadapters=len(adapters),
+        dst=encoded(dst),
+        config=encoded(config),
+        combine=encoded(combine),
+        weights=None if weights is None else (ctypes.c_double * len(weights))(*weights),
+        adapter_only=adapter_only,
+        mode=chosen("mode", mode, MODES),
+        to=encoded(to),
+        tp=tp,
+        dtype=dtype_number(dtype),
+        threads=threads,
+        events=call.events,
+        control=call.control,
+        quantize=chosen("quantize", quantize, QUANTIZE),
+        plain_base=plain_base,
+        requantize=requantize,
+    )
+    call.run(lambda: lib.sheaf_weights_merge(ctypes.byref(report), ctypes.byref(how)))
     merged: Merged = copied(Merged, report)
     return merged

@@ -14,6 +14,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import sheaf
 from sheaf import _structs, runs
@@ -184,6 +185,25 @@ class Training(InFolder):
             self.train("run", steps=100000, on_step=lambda s: begun.set())
         with self.assertRaises(sheaf.Stopped):
             sheaf.train(out=self.folder / "run", resume=True, on_step=lambda s: False)
+
+    def test_ctrl_c_while_the_thread_begins(self):
+        start = threading.Thread.start
+
+        def interrupted(begins):
+            def instead(thread):
+                if begins:
+                    start(thread)
+                raise KeyboardInterrupt
+
+            return mock.patch.object(threading.Thread, "start", instead)
+
+        with self.assertRaises(KeyboardInterrupt), interrupted(True):
+            self.train("run", steps=100000)
+        with self.assertRaises(KeyboardInterrupt), interrupted(False):
+            self.train("never", steps=100000)
+        self.assertFalse((self.folder / "never").exists())
+        self.assertEqual([t for t in threading.enumerate() if t.name == "sheaf"], [])
+        self.assertEqual(self.train("again", steps=1).step, 1)
 
     def test_other_threads_run_meanwhile(self):
         begun, counted = time.monotonic(), []
