@@ -155,9 +155,17 @@ class Call:
             raise failed[0]
         return status[0]
 
-    def run(self, function: Callable[[], Any], undo: Callable[[], Any] = lambda: None) -> None:
-        """Calls what returns a status. `undo` frees the result of a call that succeeded when there is something to raise."""
+    def run(
+        self, function: Callable[[], Any], undo: Callable[[], Any] = lambda: None, within: Optional["Call"] = None
+    ) -> None:
+        """Calls what returns a status. `undo` frees the result of a call that succeeded when there is something to raise.
+
+        Callbacks of `within` may run too; what they raised is raised here.
+        """
         error = error_of(self._finish(function))
+        if within is not None and within.raised is not None:
+            self._keep(within.raised)
+            within.raised = None
         if self.raised is not None:
             if error is None:
                 undo()

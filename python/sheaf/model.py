@@ -204,7 +204,9 @@ class Model:
         )
         if on_text is not None:
             options.on_text = c.ON_TEXT(said)
-        call.run(lambda: lib.sheaf_model_generate_all(out, self._at, array, count, ctypes.byref(options)), free)
+        call.run(
+            lambda: lib.sheaf_model_generate_all(out, self._at, array, count, ctypes.byref(options)), free, self._call
+        )
         return [Answer(answer or 0) for answer in out]
 
 

@@ -288,6 +288,16 @@ class Answers(unittest.TestCase):
         with self.assertRaises(ValueError):
             model.generate([5])
 
+    def test_what_the_callback_of_a_model_raises_ends_an_answer(self):
+        def fail():
+            raise LookupError("while it was loaded")
+
+        with sheaf.Model(MODEL) as model:
+            model._call.guarded(None, fail)  # an event of loading, of which this model sends none
+            with self.assertRaisesRegex(LookupError, "while it was loaded"):
+                model.generate([5, 6, 7], max_new=1)
+            self.assertEqual(len(model.generate([5, 6, 7], max_new=1).tokens), 1)
+
     def test_texts_come_as_they_are_said(self):
         with tempfile.TemporaryDirectory() as folder:
             talk = ROOT / "tests/data/talk"
