@@ -19,16 +19,22 @@ static bool is_path(const sheaf__setting *o)
            strcmp(o->name, "out") != 0;
 }
 
-/* A list of paths, with weights or without. */
-static bool names_several(const sheaf__setting *o)
-{
-    return strcmp(o->name, "data") == 0 || strcmp(o->name, "eval-data") == 0;
-}
-
 /* Does the value mean another place in another folder? */
 static bool moves(const sheaf__setting *o, const char *value)
 {
-    return is_relative(value) || (names_several(o) && value != NULL && strchr(value, ',') != NULL);
+    return is_relative(value) ||
+           ((o->kind & SHEAF__IS_LIST) && value != NULL && strchr(value, ',') != NULL);
+}
+
+/* The setting's value from `folder` (malloc'd). *there: something has that name. */
+static sheaf_status *value_in(char **out, bool *there, const char *folder, const sheaf__setting *o)
+{
+    const char *value = *(const char **)o->value;
+    if (o->kind & SHEAF__IS_LIST)
+        return sheaf__data_list_in(out, there, folder, value);
+    sheaf_status *st = sheaf__path_join(out, folder, value);
+    *there = st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE;
+    return st;
 }
 
 sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__setting *table,
@@ -47,8 +53,7 @@ sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__settin
         bool there;
         if (!is_path(x) || !state->given[x - table] || !moves(x, *value))
             continue;
-        st = names_several(x) ? sheaf__data_list_in(&whole, &there, here, *value)
-                              : sheaf__path_join(&whole, here, *value);
+        st = value_in(&whole, &there, here, x);
         TRY(st, sheaf__settings_hold(state, whole));
         if (st != NULL)
             return st;
@@ -60,15 +65,11 @@ sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__settin
 /* *found: the setting's value relative to `folder`, or NULL if nothing is there. */
 static sheaf_status *look(char **found, const char *folder, const sheaf__setting *x)
 {
-    const char *value = *(const char **)x->value;
-    bool there = false;
+    bool there;
     *found = NULL;
     if (folder == NULL || folder[0] == '\0')
         return NULL;
-    sheaf_status *st = names_several(x) ? sheaf__data_list_in(found, &there, folder, value)
-                                        : sheaf__path_join(found, folder, value);
-    if (st == NULL && !names_several(x))
-        there = sheaf__path_kind(*found) != SHEAF_PATH_NONE;
+    sheaf_status *st = value_in(found, &there, folder, x);
     if (st == NULL && !there) {
         free(*found);
         *found = NULL;

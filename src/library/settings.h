@@ -44,6 +44,7 @@ enum {
     SHEAF__IS_COMMON = 0x10000, /* in the short help, for tables with such rows */
     /* Positional arguments, in the order of the table: sheaf train MODEL DATA. */
     SHEAF__IS_WORD = 0x20000,
+    SHEAF__IS_LIST = 0x40000, /* a path, or several with weights or without (data/data_sets.h) */
     SHEAF__IS_CONSTANT = SHEAF__IS_ONE_VALUE | SHEAF__IS_FIXED | SHEAF__IS_HIDDEN,
 };
 

@@ -90,7 +90,9 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "DIR", .heading = "model and data" },
         { "config", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->config,
           "the model's config.json, where its folder has none", "FILE" },
-        { "data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | needed | SHEAF__IS_COMMON | SHEAF__IS_WORD,
+        { "data",
+          SHEAF__IS_PATH | SHEAF__IS_LIST | SHEAF__IS_CONTENT | needed | SHEAF__IS_COMMON |
+              SHEAF__IS_WORD,
           &o->data,
           "examples as JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; several with weights: a.jsonl:0.7,b.jsonl:0.3; also as the second word" },
         { "tokenizer", SHEAF__IS_PATH | SHEAF__IS_CONTENT, &o->tokenizer,
@@ -303,7 +305,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
 static int judging_flags(sheaf__setting *to, sheaf_train_options *o)
 {
     const sheaf__setting flags[] = {
-        { "eval-data", SHEAF__IS_PATH | SHEAF__IS_CONTENT | SHEAF__IS_COMMON, &o->eval_data,
+        { "eval-data", SHEAF__IS_PATH | SHEAF__IS_LIST | SHEAF__IS_CONTENT | SHEAF__IS_COMMON,
+          &o->eval_data,
           "examples, as --data, that the model is evaluated on at the end, and every --eval-every steps",
           .heading = "evaluation" },
         { "eval-split", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->eval_split,
