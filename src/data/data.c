@@ -289,7 +289,8 @@ static sheaf_status *open_one(sheaf_data **out, const char *path, const sheaf_da
     return st;
 }
 
-static sheaf_status *open_several(sheaf_data **out, const sheaf__data_list *list,
+/* Takes the list's paths. */
+static sheaf_status *open_several(sheaf_data **out, sheaf__data_list *list,
                                   const sheaf_data_options *options)
 {
     sheaf_status *st = empty(out, options);
@@ -297,7 +298,10 @@ static sheaf_status *open_several(sheaf_data **out, const sheaf__data_list *list
         st = sheaf__data_no_memory(0);
     for (int i = 0; i < list->count && st == NULL; i++) {
         sheaf__data_sets *m = (*out)->sets;
-        st = open_one(&m->set[m->count++], list->path[i], options);
+        m->path[i] = list->path[i];
+        list->path[i] = NULL;
+        m->count = i + 1;
+        st = open_one(&m->set[i], m->path[i], options);
     }
     return TRY(st, sheaf__data_sets_join(*out, list));
 }
@@ -336,8 +340,10 @@ void sheaf_data_close(sheaf_data *data)
         free(data);
         return;
     }
-    for (int p = 0; data->sets != NULL && p < data->sets->count; p++)
+    for (int p = 0; data->sets != NULL && p < data->sets->count; p++) {
         sheaf_data_close(data->sets->set[p]);
+        free(data->sets->path[p]);
+    }
     free(data->sets);
     sheaf__row_cache_close(data);
     free(data->begin);

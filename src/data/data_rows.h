@@ -10,6 +10,7 @@ enum { SHEAF__MOST_SETS = 64 };
 typedef struct sheaf__data_sets {
     int count;
     sheaf_data *set[SHEAF__MOST_SETS]; /* owned */
+    char *path[SHEAF__MOST_SETS];      /* owned: what messages name it by */
     int64_t begin[SHEAF__MOST_SETS + 1];
     bool weighted;
     double end_of_share[SHEAF__MOST_SETS]; /* of an epoch's samples, ascending to 1; with weights */

@@ -38,6 +38,12 @@ static bool exists(const char *folder, const char *text, size_t n)
     return there;
 }
 
+/* The length of what is a number by its characters; strtod() takes more: blanks, hexadecimal. */
+static size_t digits_of(const char *text)
+{
+    return strspn(text, "0123456789.+-eE");
+}
+
 /* Where the weight of a name begins, behind its last colon; its end: it has none. */
 static size_t weight_at(const char *folder, const char *text, size_t n)
 {
@@ -50,9 +56,7 @@ static size_t weight_at(const char *folder, const char *text, size_t n)
     if (colon == n || exists(folder, text, colon))
         return colon;
     /* Nothing is there by either name: is it a number? */
-    return text[colon + 1] != '\0' && strspn(text + colon + 1, "0123456789.+-eE") >= n - colon - 1
-               ? colon
-               : n;
+    return text[colon + 1] != '\0' && digits_of(text + colon + 1) >= n - colon - 1 ? colon : n;
 }
 
 /* The length of the name in front, with its weight: the longest that names something that is
@@ -77,11 +81,11 @@ static sheaf_status *add(sheaf__data_list *list, const char *folder, const char 
     const size_t colon = weight_at(folder, text, n);
     char word[64];
     if (list->count == SHEAF__MOST_SETS)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data"), "%d files at most",
-                                             (int)SHEAF__MOST_SETS),
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "list of data sets"),
+                                             "%d files at most", (int)SHEAF__MOST_SETS),
                               "put files into one folder, and name that");
     if (colon == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--data"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "list of data sets"),
                                           "the name of a file or folder, or several with a comma "
                                           "between them"),
                            "none %s", text[0] == ',' ? "before a comma" : "at the end");
@@ -103,7 +107,7 @@ static sheaf_status *add(sheaf__data_list *list, const char *folder, const char 
     char *end;
     const double weight = strtod(word, &end);
     list->weight[list->count - 1] = weight;
-    return whole && *end == '\0' && isfinite(weight) && weight > 0
+    return whole && word[digits_of(word)] == '\0' && *end == '\0' && isfinite(weight) && weight > 0
                ? NULL
                : bad_weight(path, whole ? "a number above 0" : "a number of at most 63 characters",
                             word);
@@ -263,7 +267,7 @@ static sheaf_status *divide(sheaf__data_sets *m, const sheaf__data_list *list, i
     for (int p = 0; p < m->count; p++)
         if (sheaf__share_end(m, p, rows) == (p == 0 ? 0 : sheaf__share_end(m, p - 1, rows)))
             return sheaf_try_this(
-                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "weight of %s", list->path[p]),
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "weight of %s", m->path[p]),
                                            "at least one sample of an epoch of %" PRId64, rows),
                             "%.6g of %.6g", list->weight[p], all),
                 "a larger weight, or leave the file out");

@@ -264,7 +264,8 @@ static void test_weights__rows_held_out_leave_each_file_some(void **state)
     assert_int_equal(times[1], 6);
     assert_int_equal(times[8], 6);
     assert_int_equal(times[9], 6);
-    CHECK_FAILS(sheaf_data_check_shares(data, one, 3), SHEAF_E_DATA, "no row is left");
+    CHECK_FAILS(sheaf_data_check_shares(data, one, 3), SHEAF_E_DATA,
+                "q | rows to train on, and a sample of each epoch | no row is left");
     sheaf_data_close(data);
 }
 

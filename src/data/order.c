@@ -77,7 +77,7 @@ sheaf_status *sheaf_data_check_shares(const sheaf_data *data, const int64_t *row
         if (any && share_begin(&o, p + 1) > share_begin(&o, p))
             continue;
         return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "data set %d of --data", p + 1),
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", m->path[p]),
                                        "rows to train on, and a sample of each epoch"),
                         "%s", any ? "its share of an epoch is none" : "no row is left of it"),
             "a larger weight, more data, or leave it out");

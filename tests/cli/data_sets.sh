@@ -70,11 +70,12 @@ same "relative names count from where the run began" "$work/one/adapter" "$work/
 train named --data "$work/here/x/a.jsonl:0.5" --steps 2
 train plain --data "$work/a.jsonl" --steps 2
 same "a file of that very name is what it names" "$work/named/adapter" "$work/plain/adapter"
-for wrong in 0 -1 nan x; do
+for wrong in 0 -1 nan x 0x1 " 1"; do
     runs "a weight of $wrong" 2 "weight of .*a\.jsonl +expected: a number above 0 +found: +$wrong" train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl:$wrong,$work/b.jsonl:1"
 done
 runs "a weight too small for a sample" 2 'weight of .*a\.jsonl.*at least one sample of an epoch of 13' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl:1,$work/b.jsonl:1e6"
 runs "none behind a comma" 2 'several with a comma.*none at the end' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl,"
+runs "nor in --eval-data" 2 'sheaf: --eval-data: list of data sets +expected' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl" --eval-data "$work/a.jsonl,"
 runs "nor before one" 2 'none before a comma' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl,,$work/b.jsonl"
 runs "one that is not there" '[123]' 'missing\.jsonl' train --model "$work/odd" -o "$work/no" "${how[@]}" --steps 1 --data "$work/a.jsonl:1,$work/missing.jsonl:2"
 absent "nothing was begun" "$work/no/checkpoints"
