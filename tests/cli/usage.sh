@@ -97,7 +97,7 @@ printf 'load_in_4bit: true\n' >"$work/peers.recipe"
 runs "in a recipe too" 2 'try: +sheaf calls it quantize nf4 $' train --recipe "$work/peers.recipe"
 printf 'lora-targets: [q_proj, v_proj]\n' >"$work/peers.recipe"
 runs "a list of YAML" 2 'expected: +a list without brackets +found: +.q_proj, v_proj. +try: +lora-targets: q_proj, v_proj $' train --recipe "$work/peers.recipe"
-for word in "resume sheaf train --resume --out OUT" "export sheaf merge BASE ADAPTER DST" "finetune sheaf train" "webui sheaf serve" "run sheaf generate" "status sheaf info"; do
+for word in "resume sheaf train --resume --out OUT" "export sheaf merge BASE ADAPTER DST" "finetune sheaf train" "webui sheaf serve" "quantize sheaf convert SRC DST --to hf --quantize nf4" "run sheaf generate" "status sheaf info"; do
     runs "${word%% *} is no command" 2 "^sheaf: ${word%% *} +expected: a command of sheaf +try: +${word#* }" ${word%% *}
 done
 

@@ -36,8 +36,8 @@ static const char *peer_of(const char *name)
         { "run infer inference predict complete completion", "sheaf generate, or sheaf chat" },
         { "server api webui", "sheaf serve" },
         { "pull download", "sheaf downloads nothing: hf download NAME --local-dir DIR" },
-        { "quantize quantise", "sheaf convert SRC DST --to hf --dtype bfloat16, the smallest form "
-                               "that sheaf writes" },
+        { "quantize quantise",
+          "sheaf convert SRC DST --to hf --quantize nf4; for llama.cpp --to gguf --dtype q4_k_m" },
         { "evaluate test bench benchmark", "sheaf eval" },
         { "split join shard reshard collect consolidate unpad", "sheaf convert" },
         { "repair fix", "sheaf verify PATH, which names the command that repairs it" },
