@@ -56,6 +56,23 @@ section() {
     echo "== $1. $2"
 }
 
+# cases NAME LAST COMMAND...: of a program that prints its own, and ends with a line that has LAST.
+cases() {
+    local name=$1 last=$2 log=$work/${1// /-}.log
+    shift 2
+    "$@" 2>&1 | tee "$log"
+    passed=$((passed + $(grep -c '^ok - ' "$log")))
+    failed=$((failed + $(grep -c '^not ok - ' "$log")))
+    grep -q "$last" "$log" || fail "$name did not end"
+}
+
+# venv NAME PACKAGE...: build/NAME-venv, which is kept, has these packages.
+venv() {
+    local folder=build/$1-venv
+    shift
+    { [ -x "$folder/bin/python" ] || python3 -m venv "$folder"; } && "$folder/bin/python" -m pip install --quiet "$@"
+}
+
 # train OUT FLAG...: silent; the log stays beside OUT.
 train() {
     local out=$1
@@ -210,18 +227,15 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
                 SHEAF_JINJA_CASES=$work/jinja.json build/inputs_jinja_test >>"$work/jinja.log" 2>&1; then pass "20000 random templates as Jinja has them ($seed)"; else
                 fail "random templates ($seed): see $work/jinja.log"; fi
         done
-        build/bench-venv/bin/python tests/data/templates/live.py --sheaf "$sheaf" --work "$work/templates" 2>&1 | tee "$work/templates.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/templates.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/templates.log")))
+        cases "the comparison of templates" '^ok - ' \
+            build/bench-venv/bin/python tests/data/templates/live.py --sheaf "$sheaf" --work "$work/templates"
     else
         fail "transformers and PEFT are not there"
     fi
 fi
 
 if section 6 "what the planner predicts"; then
-    bash tests/soak_plan.sh 2>&1 | tee "$work/plan.log"
-    passed=$((passed + $(grep -c '^ok - ' "$work/plan.log")))
-    failed=$((failed + $(grep -c '^not ok - ' "$work/plan.log")))
+    cases "the planner's predictions" '^ok - ' bash tests/soak_plan.sh
 fi
 
 if section 7 "nothing is lost"; then
@@ -253,18 +267,13 @@ if section 9 "CogVLM and CogAgent every way"; then
 fi
 
 if section 10 "small mistakes are noticed"; then
-    bash tests/mutants.sh 2>&1 | tee "$work/mutants.log"
-    passed=$((passed + $(grep -c '^ok - ' "$work/mutants.log")))
-    failed=$((failed + $(grep -c '^not ok - ' "$work/mutants.log")))
-    grep -q '^[0-9]* killed, ' "$work/mutants.log" || fail "the list of mistakes did not end"
+    cases "the list of mistakes" '^[0-9]* killed, ' bash tests/mutants.sh
 fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 11 "tokenizers"; then
     if (. bench/rivals.sh); then
-        build/bench-venv/bin/python -B bench/tokenizers_live.py --sheaf "$sheaf" --work "$work/tokenizers" 2>&1 | tee "$work/tokenizers.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/tokenizers.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/tokenizers.log")))
-        grep -q ' bytes compared$' "$work/tokenizers.log" || fail "the comparison of tokenizers did not end"
+        cases "the comparison of tokenizers" ' bytes compared$' \
+            build/bench-venv/bin/python -B bench/tokenizers_live.py --sheaf "$sheaf" --work "$work/tokenizers"
     else
         fail "transformers and PEFT are not there"
     fi
@@ -328,10 +337,8 @@ fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 17 "transformers and bitsandbytes beside sheaf"; then
     if (. bench/rivals.sh && { "$rivals_python" -c 'import bitsandbytes' 2>/dev/null || "$rivals_python" -m pip install --quiet bitsandbytes==0.50.2; }); then
-        build/bench-venv/bin/python -B bench/quant_live.py --sheaf "$sheaf" --work "$work/live-quant" 2>&1 | tee "$work/live-quant.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/live-quant.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/live-quant.log")))
-        grep -q ' quantized models compared, ' "$work/live-quant.log" || fail "the comparison with bitsandbytes did not end"
+        cases "the comparison with bitsandbytes" ' quantized models compared, ' \
+            build/bench-venv/bin/python -B bench/quant_live.py --sheaf "$sheaf" --work "$work/live-quant"
     else
         fail "transformers, PEFT and bitsandbytes are not there"
     fi
@@ -344,44 +351,36 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 18 "a wheel in a virtual environment"; t
     check "its tests pass" "$work/venv/bin/python" -m unittest discover -s python/tests
     ! command -v mypy >/dev/null || check "mypy accepts its types" mypy --strict python/sheaf
     if (. bench/rivals.sh); then
-        PYTHONPATH=$(echo "$work"/venv/lib/python3*/site-packages) build/bench-venv/bin/python -B python/tests/live.py \
-            "$golden/llama/tiny_llama/hf" "$work/live-python" 2>&1 | tee "$work/live-python.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/live-python.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/live-python.log")))
-        grep -q '"tokens"' "$work/live-python.log" || fail "training from Python did not end"
+        cases "training from Python" '"tokens"' env PYTHONPATH="$(echo "$work"/venv/lib/python3*/site-packages)" \
+            build/bench-venv/bin/python -B python/tests/live.py "$golden/llama/tiny_llama/hf" "$work/live-python"
     else
         fail "transformers and PEFT are not there"
     fi
 fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 19 "llama.cpp beside sheaf"; then
-    if { [ -x build/llamacpp-venv/bin/python ] || python3 -m venv build/llamacpp-venv; } &&
-        { build/llamacpp-venv/bin/python -c 'import xllamacpp' 2>/dev/null || build/llamacpp-venv/bin/python -m pip install --quiet xllamacpp==2026.10.11549; }; then
-        build/llamacpp-venv/bin/python -B bench/gguf_live.py --sheaf "$sheaf" --work "$work/live-gguf" 2>&1 | tee "$work/live-gguf.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/live-gguf.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/live-gguf.log")))
-        grep -q ' comparisons, ' "$work/live-gguf.log" || fail "the comparison with llama.cpp did not end"
+    if venv llamacpp xllamacpp==2026.10.11549; then
+        cases "the comparison with llama.cpp" ' comparisons, ' \
+            build/llamacpp-venv/bin/python -B bench/gguf_live.py --sheaf "$sheaf" --work "$work/live-gguf"
     else
         fail "xllamacpp is not there"
     fi
 fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 20 "OpenAI's client against sheaf serve"; then
-    if python3 -m venv "$work/openai" && "$work/openai/bin/python" -m pip install --quiet openai==3.57.0; then
+    if venv openai openai==3.57.0; then
         "$sheaf" init tiny-bytes "$work/bytes" --seed 11 >/dev/null
         printf '{"text": "some words to learn from"}\n{"text": "and other ones"}\n' >"$work/learn.jsonl"
         train "$work/learned" --model "$work/bytes" --data "$work/learn.jsonl" --steps 3 --lr 0.05 --lora-rank 2 --lora-alpha 64
-        "$work/openai/bin/python" -B tests/openai_client.py "$sheaf" "$work/bytes" "$work/learned/adapter" "$work" 2>&1 | tee "$work/openai.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/openai.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/openai.log")))
-        grep -q ' cases of the openai client ' "$work/openai.log" || fail "the openai client did not end"
+        cases "the openai client" ' cases of the openai client ' \
+            build/openai-venv/bin/python -B tests/openai_client.py "$sheaf" "$work/bytes" "$work/learned/adapter" "$work"
     else
         fail "the openai client is not there"
     fi
 fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 21 "TensorBoard reads the events of runs"; then
-    if python3 -m venv "$work/board-venv" && "$work/board-venv/bin/python" -m pip install --quiet tensorboard==2.21.0 'setuptools<80'; then
+    if venv tensorboard tensorboard==2.21.0 'setuptools<80'; then
         begin=(--model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --eval-data "$llama/tiny_llama/fwd_inputs.safetensors" --eval-every 3 --save-every 7 --steps 200 --tensorboard "$work/board")
         "$sheaf" train --out "$work/boarded" "${begin[@]}" >"$work/boarded.log" 2>&1 </dev/null &
         process=$!
@@ -389,10 +388,8 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 21 "TensorBoard reads the events of runs
         kill -KILL $process
         wait $process
         check "a killed run goes on" "$sheaf" train --resume --out "$work/boarded"
-        "$work/board-venv/bin/python" -B tests/tensorboard_read.py "$work/board" "$work/boarded/metrics.jsonl" 2>&1 | tee "$work/board.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/board.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/board.log")))
-        grep -q "^tags of TensorBoard's reader: 7" "$work/board.log" || fail "TensorBoard's reader did not end"
+        cases "TensorBoard's reader" "^tags of TensorBoard's reader: 7" \
+            build/tensorboard-venv/bin/python -B tests/tensorboard_read.py "$work/board" "$work/boarded/metrics.jsonl"
     else
         fail "the tensorboard package is not there"
     fi
