@@ -107,13 +107,13 @@ control() {
     printf '%s\n' "$out/${package}_${version}_$architecture.deb"
 }
 about="Fine-tunes, stores, repairs, merges and runs language and vision-language models that are divided over devices, with the same bytes on any number of them."
-depends=$(needs libsheaf0 "$work/libsheaf0/$lib"/libsheaf.so.0.*) # as an argument its failure would be lost
-control libsheaf0 libs "$depends" "fine-tuning of divided language models, library" "$about This is the shared library."
-static=$(sed -n 's/^Requires.private: *//p' "$libdir/pkgconfig/sheaf.pc" | tr ',' '\n' | while read -r module _; do
-    dpkg-query -S "*/pkgconfig/$module.pc" | sed 's/:.*//'
-done | LC_ALL=C sort -u | paste -sd, | sed 's/,/, /g')
-control libsheaf-dev libdevel "libsheaf0 (= $version), libc6-dev, $static" "fine-tuning of divided language models, headers" "$about These are the headers, the static library and the file for pkg-config."
+# What they need is known before the first is made: as an argument, or in a loop, a failure would be lost.
+library=$(needs libsheaf0 "$work/libsheaf0/$lib"/libsheaf.so.0.*)
+mapfile -t files < <(sed -n 's/^Requires.private: *//p' "$libdir/pkgconfig/sheaf.pc" | tr ',' '\n' | awk '{ print "*/pkgconfig/" $1 ".pc" }')
+static=$(dpkg-query -S "${files[@]}" | sed 's/:.*//' | LC_ALL=C sort -u | paste -sd, | sed 's/,/, /g')
 modules=()
 for module in "$work/sheaf/$lib/sheaf"/*.so; do [ ! -e "$module" ] || [[ $module == *openmpi* ]] || modules+=("$module"); done
-depends=$(needs sheaf "$work/sheaf/usr/bin/sheaf" "${modules[@]}")
-control sheaf science "$depends" "fine-tuning of divided language models, command" "$about This is the command with its manual, its recipes and completion for three shells."
+command=$(needs sheaf "$work/sheaf/usr/bin/sheaf" "${modules[@]}")
+control libsheaf0 libs "$library" "fine-tuning of divided language models, library" "$about This is the shared library."
+control libsheaf-dev libdevel "libsheaf0 (= $version), libc6-dev, $static" "fine-tuning of divided language models, headers" "$about These are the headers, the static library and the file for pkg-config."
+control sheaf science "$command" "fine-tuning of divided language models, command" "$about This is the command with its manual, its recipes and completion for three shells."

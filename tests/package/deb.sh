@@ -25,8 +25,12 @@ check "packages are made" bash "$source/packaging/deb.sh" "$build" "$work/one"
 check "and again" bash "$source/packaging/deb.sh" "$build" "$work/two"
 check "of the same bytes" diff -r "$work/one" "$work/two"
 mkdir "$work/failing"
-printf '#!/bin/sh\nexit 2\n' >"$work/failing/dpkg-shlibdeps" && chmod +x "$work/failing/dpkg-shlibdeps"
-check "none is made where what they need is not known" bash -c '! PATH=$1:$PATH bash "$2" "$3" "$4" && ! ls "$4"/*.deb 2>/dev/null' - "$work/failing" "$source/packaging/deb.sh" "$build" "$work/without"
+for tool in dpkg-shlibdeps dpkg-query; do
+    mkdir "$work/failing/$tool"
+    # the first of its needs, and what is only asked for later
+    printf '#!/bin/sh\ncase "$* " in *pkgconfig* | -O*) exit 2 ;; esac\nexec %s "$@"\n' "$(command -v $tool)" >"$work/failing/$tool/$tool" && chmod +x "$work/failing/$tool/$tool"
+    check "none is made where what they need is not known ($tool)" bash -c '! PATH=$1:$PATH bash "$2" "$3" "$4" && ! ls "$4"/*.deb 2>/dev/null' - "$work/failing/$tool" "$source/packaging/deb.sh" "$build" "$work/without"
+done
 field() { dpkg-deb -f "$work"/one/"$1"_*.deb "$2"; }
 check "three of them" test "$(cd "$work/one" && ls | sed 's/_.*//' | paste -sd' ')" = "libsheaf-dev libsheaf0 sheaf"
 check "the library says what it needs" grep -q 'libc6 (>= 2.34).*libjansson4' <<<"$(field libsheaf0 Depends)"
