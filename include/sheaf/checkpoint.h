@@ -161,8 +161,9 @@ typedef struct sheaf_weights_convert_options {
     const char *src; /* what to convert; also a run or a checkpoint of training, when `to` is
                         hf, sat, peft or gguf */
     const char *const *also; /* further folders with parts of it, ends with NULL; or NULL */
-    const char *dst;         /* must not exist, or be an empty folder; gguf, gguf-lora: a file */
-    const char *to;          /* "hf", "sat", "peft", "sheaf", "gguf" or "gguf-lora" */
+    const char *dst;         /* must not exist, or be an empty folder; gguf, gguf-...: a file */
+    const char *to;          /* "hf", "sat", "peft", "sheaf", "gguf", "gguf-lora" or
+                                "gguf-mmproj" */
     const char *from;        /* dialect of src; NULL: recognise it */
     const char *config;      /* of the model, where src has none; NULL */
     const char *model_class; /* sat: "CogAgentModel", where the config names the wrong one; NULL */

@@ -16,6 +16,7 @@ const sheaf_dialect *const sheaf__dialects[] = {
     &sheaf__dialect_colossalai,
     &sheaf__dialect_gguf,
     &sheaf__dialect_gguf_lora,
+    &sheaf__dialect_gguf_mmproj,
     &sheaf__dialect_hf, /* any folder with weights: the last */
     NULL,
 };

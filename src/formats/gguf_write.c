@@ -43,6 +43,12 @@ void sheaf__gguf_put_u32(sheaf__gguf_keys *keys, const char *key, int64_t value)
     sheaf__text_little(&keys->text, (uint64_t)value, 4);
 }
 
+void sheaf__gguf_put_i32(sheaf__gguf_keys *keys, const char *key, int32_t value)
+{
+    begin_key(keys, key, SHEAF__GGUF_I32);
+    sheaf__text_little(&keys->text, (uint32_t)value, 4);
+}
+
 void sheaf__gguf_put_f32(sheaf__gguf_keys *keys, const char *key, double value)
 {
     begin_key(keys, key, SHEAF__GGUF_F32);

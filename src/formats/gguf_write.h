@@ -14,6 +14,7 @@ typedef struct sheaf__gguf_keys {
 } sheaf__gguf_keys;
 
 void sheaf__gguf_put_u32(sheaf__gguf_keys *keys, const char *key, int64_t value);
+void sheaf__gguf_put_i32(sheaf__gguf_keys *keys, const char *key, int32_t value);
 void sheaf__gguf_put_f32(sheaf__gguf_keys *keys, const char *key, double value);
 void sheaf__gguf_put_bool(sheaf__gguf_keys *keys, const char *key, bool value);
 void sheaf__gguf_put_text(sheaf__gguf_keys *keys, const char *key, const char *value);

@@ -20,6 +20,7 @@ struct sheaf_catalog;
 struct sheaf__llama_form;
 struct sheaf__tower_names;
 struct sheaf__gguf_form;
+struct sheaf__gguf_projector;
 
 /* ---- what a config and a role say, for the rooms above ---- */
 
@@ -263,6 +264,8 @@ typedef struct sheaf__family {
      * NULL: llama.cpp has no such model. */
     const struct sheaf__gguf_form *gguf;
     const struct sheaf__gguf_form *(*gguf_of)(const sheaf_config *c);
+    /* Its tower in a GGUF file of its own; NULL, or returns NULL: none is written. */
+    const struct sheaf__gguf_projector *(*projector_of)(const sheaf_config *c);
     const sheaf__other_form *other; /* SAT's of the hub's, and the hub's of SAT's; NULL: none */
 
     /* tensors */
@@ -359,6 +362,13 @@ static inline const struct sheaf__gguf_form *sheaf__gguf_form_of(const sheaf_con
 {
     const sheaf__family *family = sheaf__family_for(config);
     return family->gguf_of != NULL ? family->gguf_of(config) : family->gguf;
+}
+/* sheaf__gguf_projector_of - NULL: no file of its tower is written. */
+static inline const struct sheaf__gguf_projector *
+sheaf__gguf_projector_of(const sheaf_config *config)
+{
+    const sheaf__family *family = sheaf__family_for(config);
+    return family->projector_of == NULL ? NULL : family->projector_of(config);
 }
 /* sheaf__family_named - by model_type; NULL: there is none of that name. */
 const sheaf__family *sheaf__family_named(const char *name);

@@ -1,5 +1,6 @@
 /* gguf_form.h - how llama.cpp has the models of a family in GGUF files: their architecture and the
- * names of their tensors. One table is used in both directions (dialects/gguf). */
+ * names of their tensors, and those of the tower in a file of its own. The table of a text model is
+ * used in both directions (dialects/gguf). */
 #pragma once
 
 #include "schema/spelling.h"
@@ -40,3 +41,19 @@ typedef struct sheaf__gguf_form {
      * every so many-th one; 0: not its business. */
     int every_full, every_no_rope;
 } sheaf__gguf_form;
+
+/* A tensor in the file of a tower and its resampler, in its order there. */
+typedef struct sheaf__gguf_piece {
+    const char *name; /* '#' for the block of the tower, of which one list follows the other; NULL
+                         ends the list */
+    const char *from; /* Hugging Face's name; NULL: sines and cosines of the tower's grid
+                         (schema/grid.h), which resamplers add to their keys */
+    int third;        /* 1, 2 or 3: these rows of it; 0: all */
+    bool turned;      /* with rows and columns exchanged */
+} sheaf__gguf_piece;
+
+typedef struct sheaf__gguf_projector {
+    const sheaf__gguf_piece *pieces;
+    int32_t version;  /* clip.minicpmv_version */
+    bool places_lost; /* llama.cpp gives patches other rows of the table of positions */
+} sheaf__gguf_projector;

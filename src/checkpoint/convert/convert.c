@@ -219,6 +219,7 @@ static const target targets[] = {
     { &sheaf__dialect_own, sheaf__convert_to_sheaf },
     { &sheaf__dialect_gguf, sheaf__convert_to_gguf },
     { &sheaf__dialect_gguf_lora, sheaf__convert_to_gguf_lora },
+    { &sheaf__dialect_gguf_mmproj, sheaf__convert_to_gguf_mmproj },
 };
 enum { TARGETS = sizeof targets / sizeof *targets };
 
@@ -252,7 +253,7 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
             names[i] = targets[i].form->name;
         const char *near = o->to == NULL ? NULL : sheaf__nearest(o->to, names, TARGETS);
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"),
-                                          "hf, sat, peft, sheaf, gguf or gguf-lora");
+                                          "hf, sat, peft, sheaf, gguf, gguf-lora or gguf-mmproj");
         sheaf_found(st, "%s", o->to == NULL ? "nothing" : o->to);
         return near != NULL ? sheaf_try_this(st, "%s", near) : st;
     }

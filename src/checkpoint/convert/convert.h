@@ -122,6 +122,7 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_gguf_lora(sheaf__converter *k);
+sheaf_status *sheaf__convert_to_gguf_mmproj(sheaf__converter *k);
 
 /* sheaf__convert_cast - k->source: `inner` (owned from now on, also after a failure) in the
  * requested dtype. */

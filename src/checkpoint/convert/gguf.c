@@ -31,6 +31,16 @@ static int64_t head_of(const sheaf_tensor *t, const sheaf_config *c)
     return turned && sheaf__gguf_form_of(c)->neighbours ? c->head_dim : 0;
 }
 
+sheaf_status *sheaf__gguf_needs_model(const sheaf__converter *k)
+{
+    if (k->schema != NULL)
+        return NULL;
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to %s", k->o->src, k->o->to),
+                       "a model that sheaf knows by its config.json"),
+        k->config == NULL ? "no config" : "another one");
+}
+
 /* ---- a model ---- */
 
 /* As asked for; else as the first matrix is stored. */
@@ -124,8 +134,11 @@ static sheaf_status *list_model(listing *l, const sheaf_safetensors_spec *spec, 
         sheaf_warn(l->k->o->events,
                    "%s: %" PRId64
                    " tensors are left out, which are no part of the text model: '%s' "
-                   "is one",
-                   l->k->o->src, l->left_out, l->example);
+                   "is one%s",
+                   l->k->o->src, l->left_out, l->example,
+                   sheaf__gguf_projector_of(&l->k->parsed) != NULL
+                       ? "; --to gguf-mmproj writes the tower for pictures"
+                       : "");
     return st;
 }
 
@@ -159,12 +172,8 @@ sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
     sheaf_safetensors_spec *spec = NULL;
     char *name = NULL, *modelfile = NULL;
     int64_t n = 0;
-    if (k->schema == NULL)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to gguf", k->o->src),
-                           "a model that sheaf knows by its config.json"),
-            k->config == NULL ? "no config" : "another one");
-    sheaf_status *st = sheaf_in(sheaf__gguf_can(&k->parsed, k->o->events), "%s", k->o->src);
+    sheaf_status *st = sheaf__gguf_needs_model(k);
+    TRY(st, sheaf_in(sheaf__gguf_can(&k->parsed, k->o->events), "%s", k->o->src));
     TRY(st, name_of(&name, k));
     TRY(st, k->o->modelfile ? modelfile_path(&modelfile, k) : NULL);
     TRY(st, sheaf_hf_specs(&spec, &n, k->schema, k->source, SHEAF_F32));

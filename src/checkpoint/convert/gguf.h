@@ -14,6 +14,10 @@ typedef struct sheaf__gguf_made {
     bool plus_one;
     double factor; /* numbers are multiplied by it; 0: not */
     float *values; /* no tensor of the source, but these; owned */
+    int64_t grid;  /* no tensor of the source, but the sines and cosines (schema/grid.h) of a grid
+                      with so many columns; 0: not */
+    int64_t first; /* rows of the source before its own */
+    bool turned;   /* the source has its rows as columns */
     sheaf__gguf_type type;
 } sheaf__gguf_made;
 
@@ -34,6 +38,8 @@ bool sheaf__gguf_view_has(const sheaf__gguf_view *view, const char *name);
  * tensor without `values` needs one. */
 sheaf_status *sheaf__gguf_view_part(sheaf__gguf_view *view, const char *name, const char *from);
 
+/* sheaf__gguf_needs_model - SHEAF_E_UNSUPPORTED where the source is of no model that is known. */
+sheaf_status *sheaf__gguf_needs_model(const sheaf__converter *k);
 /* sheaf__gguf_view_write - writes the file k->o->dst, which appears when it is complete. */
 sheaf_status *sheaf__gguf_view_write(sheaf__converter *k, sheaf__gguf_view *view,
                                      const sheaf__gguf_keys *keys);

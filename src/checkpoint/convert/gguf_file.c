@@ -9,6 +9,7 @@
 #include "checkpoint/convert/gguf.h"
 #include "checkpoint/store/probe.h"
 #include "ops/quant/ggml.h"
+#include "schema/grid.h"
 
 struct sheaf__gguf_view {
     sheaf__over_source over; /* first member; its own tensors are the file's */
@@ -28,6 +29,23 @@ static int64_t row_of(const sheaf__gguf_made *m, int64_t r)
     return r - at + at / 2 + at % 2 * (m->head / 2);
 }
 
+/* The box of a tensor whose rows are columns of the source. */
+static sheaf_status *read_turned(const sheaf__gguf_view *v, const sheaf_source_entry *e,
+                                 int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *dst)
+{
+    const size_t bytes = sheaf_dtype_bytes(e->dtype);
+    char *raw = malloc((size_t)(rows * cols) * bytes + 1);
+    if (raw == NULL)
+        return sheaf__no_memory(e->name);
+    sheaf_status *st = v->inner->read(v->inner, e->name, col0, cols, row0, rows, raw);
+    for (int64_t r = 0; st == NULL && r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            memcpy(dst + (size_t)(r * cols + c) * bytes, raw + (size_t)(c * rows + r) * bytes,
+                   bytes);
+    free(raw);
+    return st;
+}
+
 /* Rows of part `part`, as they follow in the file, in the source's dtype. */
 static sheaf_status *read_rows(const sheaf__gguf_view *v, const sheaf__gguf_made *m, int64_t part,
                                int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *dst)
@@ -35,8 +53,10 @@ static sheaf_status *read_rows(const sheaf__gguf_view *v, const sheaf__gguf_made
     const sheaf_source_entry *e = v->inner->find(v->inner, m->from[part]);
     const int64_t bytes = cols * (int64_t)sheaf_dtype_bytes(e->dtype);
     sheaf_status *st = NULL;
+    if (m->turned)
+        return read_turned(v, e, row0, rows, col0, cols, dst);
     if (m->head == 0)
-        return v->inner->read(v->inner, e->name, row0, rows, col0, cols, dst);
+        return v->inner->read(v->inner, e->name, m->first + row0, rows, col0, cols, dst);
     for (int64_t r = 0; r < rows && st == NULL; r++)
         st = v->inner->read(v->inner, e->name, row_of(m, row0 + r), 1, col0, cols, dst + r * bytes);
     return st;
@@ -67,6 +87,14 @@ static sheaf_status *change(const sheaf__gguf_made *m, const char *name, void *d
     return good ? NULL : too_large(name, to);
 }
 
+static void make_grid(const sheaf__gguf_made *m, const sheaf_source_entry *e, int64_t row0,
+                      int64_t rows, int64_t col0, int64_t cols, float *dst)
+{
+    for (int64_t r = row0; r < row0 + rows; r++)
+        for (int64_t c = col0; c < col0 + cols; c++)
+            *dst++ = sheaf__sincos(r * e->shape[1] + c, m->grid, e->shape[1]);
+}
+
 static sheaf_status *view_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                int64_t col0, int64_t cols, void *dst)
 {
@@ -80,8 +108,14 @@ static sheaf_status *view_read(sheaf_source *self, const char *name, int64_t row
         memcpy(dst, m->values + row0, (size_t)(rows * bytes));
         return NULL;
     }
+    if (m->grid > 0) {
+        make_grid(m, e, row0, rows, col0, cols, dst);
+        return NULL;
+    }
     int64_t each, wide;
     sheaf__entry_view(&each, &wide, v->inner->find(v->inner, m->from[0]));
+    if (m->turned)
+        each = wide;
     while (rows > 0 && st == NULL) {
         const int64_t part = row0 / each, inside = row0 % each,
                       n = each - inside < rows ? each - inside : rows;

@@ -87,7 +87,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     int type = 0;
     const cli_option options[] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to,
-          "form to write: hf, sat, peft, sheaf, gguf or gguf-lora", "DIALECT" },
+          "form to write: hf, sat, peft, sheaf, gguf, gguf-lora or gguf-mmproj", "DIALECT" },
         { "adapter", CLI_PATH, &how.adapter, "sat: PEFT adapter of SRC, to write as SAT's LoRA",
           "DIR" },
         { "lora-alpha", CLI_NUMBER, &how.lora_alpha,

@@ -29,7 +29,8 @@ typedef struct sheaf_dialect_hints {
 /* The rows; the file of each describes what its program writes. */
 extern const sheaf_dialect sheaf__dialect_hf, sheaf__dialect_peft, sheaf__dialect_sat,
     sheaf__dialect_deepspeed, sheaf__dialect_megatron, sheaf__dialect_dcp, sheaf__dialect_fsdp,
-    sheaf__dialect_colossalai, sheaf__dialect_gguf, sheaf__dialect_gguf_lora;
+    sheaf__dialect_colossalai, sheaf__dialect_gguf, sheaf__dialect_gguf_lora,
+    sheaf__dialect_gguf_mmproj;
 /* All dialects, the most specific first; ends with NULL. */
 extern const sheaf_dialect *const sheaf__dialects[];
 

@@ -1,4 +1,4 @@
-/* gguf.c - llama.cpp's files as dialects: models, and adapters of LoRA. */
+/* gguf.c - llama.cpp's files as dialects: models, adapters of LoRA, and towers for pictures. */
 #include "base/base.h"
 #include "dialects/common/dialects.h"
 #include "dialects/gguf/read.h"
@@ -9,7 +9,7 @@ static bool gguf_is(const char *path)
     return sheaf__gguf_at(at, path) != NULL;
 }
 
-static bool lora_is(const char *path)
+static bool is_never(const char *path)
 {
     return false;
 }
@@ -34,9 +34,18 @@ const sheaf_dialect sheaf__dialect_gguf = {
 const sheaf_dialect sheaf__dialect_gguf_lora = {
     .name = "gguf-lora",
     .title = "GGUF with LoRA",
-    .is = lora_is,
+    .is = is_never,
     .read = read_none,
     .writes = SHEAF_WRITES_ADAPTER | SHEAF_WRITES_BLOCKS,
     .adapter = true,
+    .whole = true,
+};
+
+const sheaf_dialect sheaf__dialect_gguf_mmproj = {
+    .name = "gguf-mmproj",
+    .title = "GGUF with a tower for pictures",
+    .is = is_never,
+    .read = read_none,
+    .writes = SHEAF_WRITES_MODEL | SHEAF_WRITES_BLOCKS,
     .whole = true,
 };

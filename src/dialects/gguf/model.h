@@ -63,6 +63,20 @@ sheaf_status *sheaf__gguf_tokenizer_keys(sheaf__gguf_keys *keys, const sheaf_con
 int64_t sheaf__gguf_rope_factors(float *out, const char **name, const sheaf_config *config,
                                  int which);
 
+/* ---- the tower and its resampler, in a file of their own ---- */
+
+enum { SHEAF__GGUF_GRID = 70 }; /* rows and columns of its table of positions */
+
+/* sheaf__gguf_can_project - errors: SHEAF_E_UNSUPPORTED where llama.cpp has another tower, or none,
+ * than the config says. What it loses little by is a warning. */
+sheaf_status *sheaf__gguf_can_project(const sheaf_config *config, const sheaf_events *events);
+
+/* sheaf__gguf_projector_keys - what a config says of the tower. */
+void sheaf__gguf_projector_keys(sheaf__gguf_keys *keys, const sheaf_config *config,
+                                sheaf__gguf_file file);
+/* sheaf__gguf_projector_type - of a tensor `name` with so many axes. */
+sheaf__gguf_type sheaf__gguf_projector_type(sheaf__gguf_file file, const char *name, int ndim);
+
 /* ---- Ollama ---- */
 
 /* sheaf__gguf_modelfile - the text (malloc'd) of a Modelfile beside `file`: how answers are drawn

@@ -158,6 +158,12 @@ static const sheaf__gguf_form *gguf_of(const sheaf_config *c)
     return sheaf__minicpmv_version_of(c)->gguf;
 }
 
+static const sheaf__gguf_projector *projector_of(const sheaf_config *c)
+{
+    const sheaf__gguf_projector *projector = &sheaf__minicpmv_version_of(c)->projector;
+    return projector->pieces != NULL ? projector : NULL;
+}
+
 /* As transformers' Trainer has it, by names: neither biases nor norms. */
 static bool decays(const char *name)
 {
@@ -205,6 +211,7 @@ const sheaf__family sheaf__family_minicpmv = {
     .variant_of = variant_of,
     .spare = spare,
     .gguf_of = gguf_of,
+    .projector_of = projector_of,
     .head = SHEAF__MINICPMV_LLM "lm_head.weight",
     .table = SHEAF__MINICPMV_LLM "model.embed_tokens.weight",
     .components = components,

@@ -22,16 +22,17 @@
 typedef struct sheaf__minicpmv_version {
     sheaf_minicpmv version;
     double number;
-    bool omni;                     /* MiniCPM-o, whose other tensors are kept and not read */
-    const char *title, *folder;    /* "MiniCPM-V 2.6", and as it was published */
-    const char *text;              /* model_type of its text model, */
-    const sheaf__llama_form *form; /* and how that differs from Llama */
-    const sheaf__gguf_form *gguf;  /* that model in GGUF files */
-    const char *chat;              /* template where none is stored */
-    const char *stop;              /* ends an answer, beside what files name; NULL: none */
-    bool numbered;                 /* pictures have numbers, and slices marks of their own */
-    bool thoughts;                 /* its program is told whether an answer has thoughts */
-    int64_t frames;                /* of a video that give rows together; 0: it reads none */
+    bool omni;                       /* MiniCPM-o, whose other tensors are kept and not read */
+    const char *title, *folder;      /* "MiniCPM-V 2.6", and as it was published */
+    const char *text;                /* model_type of its text model, */
+    const sheaf__llama_form *form;   /* and how that differs from Llama */
+    const sheaf__gguf_form *gguf;    /* that model in GGUF files, */
+    sheaf__gguf_projector projector; /* and the tower; all zero: none */
+    const char *chat;                /* template where none is stored */
+    const char *stop;                /* ends an answer, beside what files name; NULL: none */
+    bool numbered;                   /* pictures have numbers, and slices marks of their own */
+    bool thoughts;                   /* its program is told whether an answer has thoughts */
+    int64_t frames;                  /* of a video that give rows together; 0: it reads none */
 } sheaf__minicpmv_version;
 
 /* sheaf__minicpmv_version_of - never NULL. */
