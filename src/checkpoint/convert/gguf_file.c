@@ -214,7 +214,7 @@ sheaf_status *sheaf__gguf_view_part(sheaf__gguf_view *v, const char *name, const
         (m->from[m->parts] = strdup(from)) == NULL)
         return sheaf__no_memory("list of tensors");
     m->parts++;
-    if (v->over.own[at].ndim > 2)
+    if (v->over.own[at].ndim == 3)
         v->over.own[at].shape[0] = m->parts;
     return NULL;
 }
