@@ -3,6 +3,8 @@
 #include "base/base.h"
 #include "checkpoint/convert/gguf.h"
 
+#include <assert.h>
+
 typedef struct listing {
     const sheaf__converter *k;
     sheaf__gguf_view *view;
@@ -35,10 +37,7 @@ static sheaf_status *add_tensor(listing *l, const sheaf__gguf_piece *p, int64_t 
         return add_grid(l, name);
     numbered(from, p->from, block);
     const sheaf_tensor *t = sheaf_schema_find(l->k->schema, from);
-    if (t == NULL) /* where tower and text model have one width, upstream has no kv_proj */
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf-mmproj"),
-                                          "a tensor '%s', which llama.cpp asks for", from),
-                           "none");
+    assert(t != NULL);
     int64_t shape[SHEAF_TENSOR_MAX_DIMS];
     memcpy(shape, t->shape, sizeof shape);
     if (p->third > 0)
@@ -95,7 +94,7 @@ sheaf_status *sheaf__convert_to_gguf_mmproj(sheaf__converter *k)
     sheaf_status *st = check_options(k);
     TRY(st, sheaf__gguf_needs_model(k));
     TRY(st, sheaf_in(sheaf__gguf_can_project(&k->parsed, k->o->events), "%s", k->o->src));
-    TRY(st, sheaf_in(list_tower(&l), "%s", k->o->src));
+    TRY(st, list_tower(&l));
     if (st == NULL)
         sheaf__gguf_projector_keys(&keys, &k->parsed, l.file);
     TRY(st, sheaf__gguf_view_write(k, l.view, &keys));
