@@ -5,12 +5,22 @@ A small random model of each family is written in each type, with an adapter whe
 runs with a float32 cache and without flash attention, on one thread. Its other types round activations too, so there the
 answer is sheaf's only as long as the two best tokens lie apart: the first token must agree in three types of four. Tokens
 are words, as llama.cpp's server reports no token that is a part of a character.
+
+Of MiniCPM-V the tower too: a picture between the same tokens, in the size to which llama.cpp stretches a small one.
+llama.cpp convolves patches in float16, so logits may differ by 0.02 even so. It has the patches of a picture in rows and
+columns, which 2.5 has in one row; there its answer is sheaf's for the same weights as 4.0.
 """
 import argparse
+import base64
 import json
+import math
 import os
+import random
 import shutil
+import struct
 import subprocess
+import urllib.request
+import zlib
 
 import xllamacpp
 
@@ -81,7 +91,7 @@ def greedy(model, adapter=None):
     return sheaf(*words, *(["--adapter", adapter] if adapter else []))["tokens"]
 
 
-def llama_cpp(path, adapter=None):
+def params_of(path, tower=None):
     params = xllamacpp.CommonParams()
     params.model.path = path
     params.n_ctx = 256
@@ -91,6 +101,14 @@ def llama_cpp(path, adapter=None):
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.warmup = False
     params.verbosity = -1
+    if tower:
+        params.mmproj.path = tower
+        params.mmproj_use_gpu = False
+    return params
+
+
+def llama_cpp(path, adapter=None):
+    params = params_of(path)
     if adapter:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(adapter, 1.0)]
     server = xllamacpp.Server(params)
@@ -170,6 +188,135 @@ def config_of(name, folder):
                 initializer_range=0.1)
 
 
+# ---- pictures ----
+
+SEEN = {"MiniCPM-V 2.5": ("minicpmv-2.5-tiny", {}), "MiniCPM-V 2.6": ("minicpmv-tiny", {}),
+        "MiniCPM-o 2.6": ("minicpmv-tiny", {"model_type": "minicpmo", "architectures": ["MiniCPMO"]}),
+        "MiniCPM-V 4.0": ("minicpmv-2.5-tiny", {"version": 4.0}), "MiniCPM-V 4.5": ("minicpmv-4.5-tiny", {})}
+SIDE, AHEAD, BEHIND = 40, [5, 4, 3], [4, 4, 3]  # xyyx, yyx
+
+
+def tensors_of(path):
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    size = struct.unpack("<Q", data[:8])[0] + 8
+    return data, {name: [size + at for at in t["data_offsets"]] for name, t in json.loads(data[8:size]).items()
+                  if name != "__metadata__"}
+
+
+def put_tensors(path, tensors):
+    header, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    with open(path, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text + body)
+
+
+def shake_vectors(model, chance):
+    """A new model's biases are 0 and its norms 1: numbers that differ, so that none can take another's place."""
+    path = os.path.join(model, "model.safetensors")
+    data, tensors = tensors_of(path)
+    for name, (begin, end) in tensors.items():
+        if name.startswith(("vpm.", "resampler.")) and name.endswith(("bias", "norm1.weight", "norm2.weight", "layernorm.weight",
+                                                                      "q.weight", "kv.weight", "post.weight")):
+            numbers = [chance.uniform(-0.3, 0.3) + name.endswith("weight") for _ in range((end - begin) // 4)]
+            data[begin:end] = struct.pack("<%df" % len(numbers), *numbers)
+    with open(path, "wb") as out:
+        out.write(data)
+
+
+def put_row(path, rgb, queries):
+    """The picture, in the place of `queries` rows between its marks. Returns how many tokens there are."""
+    ids = [*AHEAD, 6] + [10] * queries + [7, *BEHIND]
+    pixels = [rgb[i * 3 + c] / 127.5 - 1 for c in range(3) for i in range(SIDE * SIDE)]
+    longs = lambda numbers: struct.pack("<%dq" % len(numbers), *numbers)
+    put_tensors(path, {"input_ids": ("I64", [1, len(ids)], longs(ids)),
+                       "labels_shifted": ("I64", [1, len(ids)], longs([-100] * (len(ids) - 1) + [3])),
+                       "image_bound": ("I64", [1, 2], longs([len(AHEAD) + 1, len(AHEAD) + 1 + queries])),
+                       "image_0_0_chw": ("F32", [3, SIDE, SIDE], struct.pack("<%df" % len(pixels), *pixels))})
+
+
+def png(rgb):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + rgb[y * SIDE * 3:(y + 1) * SIDE * 3] for y in range(SIDE))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def last_logits(model, row, out):
+    sheaf("eval", "--model", model, "--data", row, "--dtype", "float32", "--save-logits", out, "--threads", "1")
+    data, tensors = tensors_of(out)
+    begin, end = tensors["logits"]
+    return struct.unpack("<%df" % ((end - begin) // 4), data[begin:end])[-COMMON["vocab_size"]:]
+
+
+def llama_cpp_sees(text, tower, rgb):
+    """Greedy tokens, and what probabilities the first was drawn from: logarithms by token."""
+    server = xllamacpp.Server(params_of(text, tower))
+    with urllib.request.urlopen(server.listening_address + "/props") as answer:
+        marker = json.load(answer)["media_marker"]
+    body = {"prompt": {"prompt_string": "xyyx" + marker + "yyx", "multimodal_data": [base64.b64encode(png(rgb)).decode()]},
+            "n_predict": TOKENS, "temperature": 0, "n_probs": COMMON["vocab_size"], "cache_prompt": False}
+    ask = urllib.request.Request(server.listening_address + "/completion", json.dumps(body).encode(),
+                                 {"Content-Type": "application/json"})
+    with urllib.request.urlopen(ask) as answer:
+        drawn = json.load(answer)["completion_probabilities"]
+    return [one["id"] for one in drawn], {one["id"]: one["logprob"] for one in drawn[0]["top_logprobs"]}
+
+
+def seen_config(spec, changes, folder):
+    """Sizes of which none divides another, and what llama.cpp has in its code: 70 x 70 positions, heads of 128."""
+    sheaf("init", spec, os.path.join(folder, "plain"))
+    with open(os.path.join(folder, "plain", "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    del config["sheaf_tokenizer"]
+    config.update(vocab_size=COMMON["vocab_size"], bos_token_id=1, eos_token_id=2, pad_token_id=0, im_start_token=6,
+                  im_end_token=7, slice_start_token=8, slice_end_token=9, unk_token=10, im_id_start_token=11,
+                  im_id_end_token=12, hidden_size=256, resampler_num_heads=2, query_num=5, num_hidden_layers=2,
+                  initializer_range=0.1, **changes)
+    config["vision_config"].update(image_size=280, patch_size=4, hidden_size=48, num_attention_heads=3,
+                                   intermediate_size=100)
+    config["slice_config"].update(patch_size=4, scale_resolution=SIDE)
+    return config
+
+
+def picture(name, folder):
+    chance = random.Random(5)
+    config, model = seen_config(*SEEN[name], folder), os.path.join(folder, "model")
+    path, row = os.path.join(folder, "config.json"), os.path.join(folder, "row.safetensors")
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump(config, out)
+    sheaf("init", path, model, "--seed", "7")
+    put_tokenizer(model, "<|endoftext|>", MARKS)
+    shake_vectors(model, chance)
+    rgb = bytes(chance.randrange(256) for _ in range(SIDE * SIDE * 3))
+    put_row(row, rgb, config["query_num"])
+    text, tower = (os.path.join(folder, file) for file in ("text.gguf", "mmproj.gguf"))
+    sheaf("convert", model, text, "--to", "gguf", "--dtype", "float32")
+    asked = model
+    if name == "MiniCPM-V 2.5":
+        asked = shutil.copytree(model, os.path.join(folder, "4.0"))
+        with open(os.path.join(asked, "config.json"), "w", encoding="utf-8") as out:
+            json.dump(dict(config, version=4.0), out)
+    want = sheaf("generate", "--model", asked, "--data", row, "--greedy", "--max-new", str(TOKENS), "--dtype",
+                 "float32")["results"][0]["tokens"]
+    logits = last_logits(asked, row, os.path.join(folder, "logits.safetensors"))
+    total = math.log(sum(math.exp(x) for x in logits))
+    for kind, most in (("float32", 0.02), ("float16", 0.05)):
+        if os.path.exists(tower):
+            os.remove(tower)
+        sheaf("convert", model, tower, "--to", "gguf-mmproj", "--dtype", kind)
+        got, drawn = llama_cpp_sees(text, tower, rgb)
+        far = max(abs(logits[i] - total - drawn[i]) for i in drawn)
+        say(got == want and len(drawn) == len(logits) and far < most, "%s, a picture, %s" % (name, kind),
+            "%s, not %s; %g apart" % (got, want, far))
+    got, _ = llama_cpp_sees(text, tower, bytes(255 - x for x in rgb))
+    say(got != want, name + ", another picture", "the same answer")
+
+
 def main():
     for name in [*MODELS, *MINICPMV]:
         folder = os.path.join(args.work, name.replace(" ", "-").replace(",", ""))
@@ -197,6 +344,14 @@ def main():
                 adapter(name, model, os.path.join(folder, "float32.gguf"), folder)
         except RuntimeError as wrong:
             say(False, name, str(wrong))
+    for name in SEEN:
+        folder = os.path.join(args.work, "seen-" + name.replace(" ", "-"))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        try:
+            picture(name, folder)
+        except (RuntimeError, OSError) as wrong:
+            say(False, name + ", a picture", str(wrong))
 
 
 parser = argparse.ArgumentParser()

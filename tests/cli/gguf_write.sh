@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# sheaf convert --to gguf and gguf-lora: models, merged runs, adapters; what llama.cpp cannot have is refused.
+# sheaf convert --to gguf, gguf-lora and gguf-mmproj: models, merged runs, adapters, towers; what llama.cpp cannot have is refused.
 . "$(dirname "$0")/lib.sh"
 
 model=$llama/tiny_llama/hf
@@ -53,6 +53,31 @@ if [ -d "$work/run" ]; then
     runs "and the second" 0 . convert "$work/merged2.gguf" "$work/m2" --to hf
     runs "the same model" 0 equal diff "$work/m1" "$work/m2"
 fi
+
+# a tower for pictures, beside its text model
+runs "a model with a tower" 0 . init "$here/mmproj/config.json" "$work/seeing"
+runs "its text model" 0 '50 tensors are left out.*--to gguf-mmproj writes the tower.*to gguf, 12 tensors' convert "$work/seeing" "$work/text.gguf" --to gguf
+runs "its tower" 0 'to gguf-mmproj, 55 tensors' convert "$work/seeing" "$work/tower.gguf" --to gguf-mmproj
+runs "is told from a model" 1 "found: +general.architecture: 'clip', a tower for pictures.*--mmproj" verify "$work/tower.gguf"
+runs "and is none" 3 "'clip'" generate --model "$work/tower.gguf" --prompt a
+runs "a run on it" 0 . train --model "$work/seeing" --method full --out "$work/seeing-run" --steps 1 --lr 0.1 --data <(echo '{"tokens": [1, 9, 10, 11]}')
+[ ! -d "$work/seeing-run" ] || runs "has a tower too" 0 'to gguf-mmproj, 55 tensors' convert "$work/seeing-run" "$work/tower2.gguf" --to gguf-mmproj
+for n in 1 2 3 5 8 13 21 34; do
+    rm -rf "$work"/t.gguf*
+    SHEAF_FAULT=any:$n:kill "$faulty" convert "$work/seeing" "$work/t.gguf" --to gguf-mmproj >/dev/null 2>&1 </dev/null
+    [ ! -e "$work/t.gguf" ] || cmp -s "$work/t.gguf" "$work/tower.gguf" || fail "killed at call $n" "half a tower"
+done
+pass "killed at eight places: whole or nothing"
+sed -i 's/"max_slice_nums": *9/"max_slice_nums": 4/' "$work/seeing/config.json"
+runs "slices that llama.cpp has otherwise" 0 'max_slice_nums 4: llama.cpp divides' convert "$work/seeing" "$work/tower4.gguf" --to gguf-mmproj
+sed 's/"version": *2.6/"version": 2.5/' "$here/mmproj/config.json" >"$work/old.json"
+runs "the oldest with such a tower" 0 . init "$work/old.json" "$work/old"
+runs "has places that llama.cpp has otherwise" 0 'patches of a picture in one row' convert "$work/old" "$work/old.gguf" --to gguf-mmproj
+runs "an older one" 0 . init minicpmv-2.0-tiny "$work/older"
+runs "has a tower that it has not" 3 'MiniCPM-V 2.5, 2.6.*found: +a model of MiniCPM-V 2.0' convert "$work/older" "$work/x.gguf" --to gguf-mmproj
+runs "a text model has none" 3 'found: +a model of Llama' convert "$model" "$work/x.gguf" --to gguf-mmproj
+runs "a tower has no blocks" 2 'float16 or float32' convert "$work/seeing" "$work/x.gguf" --to gguf-mmproj --dtype q8_0
+runs "and no Modelfile" 2 '--modelfile.*--to gguf' convert "$work/seeing" "$work/x.gguf" --to gguf-mmproj --modelfile
 
 # whole or not there
 ( trap '' XFSZ; ulimit -f 200; "$sheaf" convert "$model" "$work/full.gguf" --to gguf >"$work/stdout" 2>"$work/stderr" </dev/null ); got=$?

@@ -118,8 +118,12 @@ static sheaf_status *unknown(const char *type, const char *architecture)
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "general.architecture");
     sheaf_expected(st, "llama, qwen2, qwen3, qwen3moe, smollm3, olmo2, phi3, gemma, gemma2, "
                        "gemma3, chatglm or glm4");
-    sheaf_found(st, "'%.60s'%s%.60s", architecture != NULL ? architecture : "no such key",
-                type != NULL ? ", of type " : "", type != NULL ? type : "");
+    if (architecture != NULL && strcmp(architecture, "clip") == 0)
+        sheaf_found(st, "'clip', a tower for pictures, which llama.cpp takes beside a model by "
+                        "--mmproj");
+    else
+        sheaf_found(st, "'%.60s'%s%.60s", architecture != NULL ? architecture : "no such key",
+                    type != NULL ? ", of type " : "", type != NULL ? type : "");
     return sheaf_try_this(st, "the Hugging Face form of this model");
 }
 
