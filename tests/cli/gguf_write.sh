@@ -56,12 +56,15 @@ fi
 
 # a tower for pictures, beside its text model
 runs "a model with a tower" 0 . init "$here/mmproj/config.json" "$work/seeing"
-runs "its text model" 0 '50 tensors are left out.*--to gguf-mmproj writes the tower.*to gguf, 12 tensors' convert "$work/seeing" "$work/text.gguf" --to gguf
+runs "its text model" 0 'to gguf, 15 tensors.*50 tensors are left out.*--to gguf-mmproj writes the tower' convert "$work/seeing" "$work/text.gguf" --to gguf
 runs "its tower" 0 'to gguf-mmproj, 55 tensors' convert "$work/seeing" "$work/tower.gguf" --to gguf-mmproj
 runs "is told from a model" 1 "found: +general.architecture: 'clip', a tower for pictures.*--mmproj" verify "$work/tower.gguf"
 runs "and is none" 3 "'clip'" generate --model "$work/tower.gguf" --prompt a
-runs "a run on it" 0 . train --model "$work/seeing" --method full --out "$work/seeing-run" --steps 1 --lr 0.1 --data <(echo '{"tokens": [1, 9, 10, 11]}')
-[ ! -d "$work/seeing-run" ] || runs "has a tower too" 0 'to gguf-mmproj, 55 tensors' convert "$work/seeing-run" "$work/tower2.gguf" --to gguf-mmproj
+header='{"input_ids":{"dtype":"I64","shape":[1,4],"data_offsets":[0,32]},"labels":{"dtype":"I64","shape":[1,4],"data_offsets":[32,64]}}'
+{ printf "\\x$(printf %x ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header"; for id in 1 9 a b 1 9 a b; do printf "\\x$id\\0\\0\\0\\0\\0\\0\\0"; done; } >"$work/row.safetensors"
+runs "a run on it" 0 . train --model "$work/seeing" --data "$work/row.safetensors" --out "$work/seeing-run" --steps 1 --lr 0.1
+[ ! -d "$work/seeing-run" ] || runs "has the tower too" 0 'to gguf-mmproj, 55 tensors' convert "$work/seeing-run" "$work/tower2.gguf" --to gguf-mmproj
+[ ! -d "$work/seeing-run" ] || same "with its bytes, as factors lie in the text model" "$work/tower.gguf" "$work/tower2.gguf"
 for n in 1 2 3 5 8 13 21 34; do
     rm -rf "$work"/t.gguf*
     SHEAF_FAULT=any:$n:kill "$faulty" convert "$work/seeing" "$work/t.gguf" --to gguf-mmproj >/dev/null 2>&1 </dev/null
