@@ -32,7 +32,8 @@
 #      network once)
 #  18. a wheel in a virtual environment: its tests, mypy where it is there, and training with it: PEFT and transformers load
 #      the results (needs a network once)
-#  19. llama.cpp (xllamacpp) gives sheaf's greedy tokens from GGUF files and adapters of every family (needs a network once)
+#  19. llama.cpp (xllamacpp) gives sheaf's greedy tokens from GGUF files and adapters of every family, and of pictures
+#      from towers of MiniCPM-V (needs a network once)
 #  20. OpenAI's Python client against sheaf serve, beside sheaf generate (openai_client.py; needs a network once)
 #  21. TensorBoard's own reader finds in a run's event files what metrics.jsonl says (tensorboard_read.py; needs a network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".

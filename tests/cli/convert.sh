@@ -22,7 +22,7 @@ for flag in --tp --slices --shard-mb; do
         runs "$flag $value is refused" 2 "$flag .*at least 1.*found: +$value" convert "$model" "$work/x" --to sheaf "$flag" "$value"
     done
 done
-runs "an unknown form" 2 'hf, sat, peft, sheaf, gguf or gguf-lora' convert "$model" "$work/x" --to onnx
+runs "an unknown form" 2 'hf, sat, peft, sheaf, gguf, gguf-lora or gguf-mmproj' convert "$model" "$work/x" --to onnx
 runs "no form" 2 '--to' convert "$model" "$work/x"
 runs "SAT has only its own models" 3 'CogVLM or CogAgent' convert "$model" "$work/x" --to sat
 runs "parts are SAT's" 2 '--to sat' convert "$model" "$work/x" --to hf --tp 2

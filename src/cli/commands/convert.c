@@ -37,7 +37,8 @@ const char cmd_convert_usage[] =
     "lists. Several SRCs are parts of one checkpoint. DST must not exist; it appears only once it is\n"
     "complete. A checkpoint with parts missing is refused, and they are named. SRC may be a run of\n"
     "sheaf train or one of its checkpoints: --to peft writes its adapter, --to hf, sat or gguf the\n"
-    "model with what was trained. --to gguf and gguf-lora write the file DST for llama.cpp.\n";
+    "model with what was trained. --to gguf, gguf-lora and gguf-mmproj (the tower of MiniCPM-V) write\n"
+    "the file DST for llama.cpp.\n";
 
 static void print_report(cli *cli, const sheaf_weights_convert_options *how,
                          const sheaf_weights_convert_report *r, double seconds)
