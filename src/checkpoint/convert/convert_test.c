@@ -301,7 +301,7 @@ static void test_convert__refuses_what_cannot_be(void **state)
     made_write(&m, at("r"), 2, 5);
     const int64_t before = entries(scratch.dir);
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "dcp", (sheaf_weights_convert_options){ 0 }),
-                SHEAF_E_ARG, "hf, sat, peft, sheaf, gguf or gguf-lora");
+                SHEAF_E_ARG, "hf, sat, peft, sheaf, gguf, gguf-lora or gguf-mmproj");
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "sat", (sheaf_weights_convert_options){ .tp = 3 }),
                 SHEAF_E_ARG, "");
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_weights_convert_options){ .tp = 2 }),
