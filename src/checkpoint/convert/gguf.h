@@ -35,7 +35,7 @@ sheaf_status *sheaf__gguf_view_add(sheaf__gguf_view *view, const char *name, int
 /* sheaf__gguf_view_has - was one of this name added? */
 bool sheaf__gguf_view_has(const sheaf__gguf_view *view, const char *name);
 /* sheaf__gguf_view_part - one more part of that tensor; of three axes the first counts them. A
- * tensor without `values` needs one. */
+ * tensor without `values` and `grid` needs one. */
 sheaf_status *sheaf__gguf_view_part(sheaf__gguf_view *view, const char *name, const char *from);
 
 /* sheaf__gguf_needs_model - SHEAF_E_UNSUPPORTED where the source is of no model that is known. */

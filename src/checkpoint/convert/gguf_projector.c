@@ -1,9 +1,10 @@
 /* gguf_projector.c - the tower and the resampler of a model as a GGUF file, which llama.cpp reads
  * beside that of its text model (--mmproj); see gguf.h and docs/gguf.md. */
-#include "base/base.h"
 #include "checkpoint/convert/gguf.h"
 
 #include <assert.h>
+
+#include "base/base.h"
 
 typedef struct listing {
     const sheaf__converter *k;

@@ -69,7 +69,8 @@ sheaf_status *sheaf__gguf_can_project(const sheaf_config *c, const sheaf_events 
 
 /* ---- keys and types ---- */
 
-static void put_thirds(sheaf__gguf_keys *keys, const char *key, float value)
+/* `value` for each of them. */
+static void put_channels(sheaf__gguf_keys *keys, const char *key, float value)
 {
     sheaf__gguf_put_array(keys, key, SHEAF__GGUF_F32, CHANNELS);
     for (int i = 0; i < CHANNELS; i++)
@@ -97,8 +98,8 @@ void sheaf__gguf_projector_keys(sheaf__gguf_keys *keys, const sheaf_config *c,
     sheaf__gguf_put_f32(keys, "clip.vision.attention.layer_norm_epsilon", v->norm_eps);
     sheaf__gguf_put_u32(keys, "clip.vision.block_count", v->layers);
     sheaf__gguf_put_u32(keys, "clip.minicpmv_query_num", c->resampler.queries);
-    put_thirds(keys, "clip.vision.image_mean", 0.5f); /* pictures are `halved` */
-    put_thirds(keys, "clip.vision.image_std", 0.5f);
+    put_channels(keys, "clip.vision.image_mean", 0.5f); /* pictures are `halved` */
+    put_channels(keys, "clip.vision.image_std", 0.5f);
     sheaf__gguf_put_bool(keys, "clip.use_gelu", true);
 }
 
