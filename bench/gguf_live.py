@@ -228,7 +228,7 @@ def shake_vectors(model, chance):
 
 
 def put_row(path, rgb, queries):
-    """The picture, in the place of `queries` rows between its marks. Returns how many tokens there are."""
+    """The picture, in the place of `queries` rows between its marks."""
     ids = [*AHEAD, 6] + [10] * queries + [7, *BEHIND]
     pixels = [rgb[i * 3 + c] / 127.5 - 1 for c in range(3) for i in range(SIDE * SIDE)]
     longs = lambda numbers: struct.pack("<%dq" % len(numbers), *numbers)
