@@ -13,7 +13,7 @@ cd "$1"
 awk '
 BEGIN {
     # The levels of the rooms; public headers belong to the room named beside them.
-    n = split("base 0 pages 1 layout 1 schema 2 formats 2 ops 2 comm 2 catalog 3 tape 3 inputs 3 " \
+    n = split("base 0 http 1 pages 1 layout 1 schema 2 formats 2 ops 2 comm 2 catalog 3 tape 3 inputs 3 " \
               "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 report 7 library 7.5 driver 7.8 serve 7.8 cli 8", word, " ")
     for (i = 1; i < n; i += 2)
         level[word[i]] = word[i + 1]

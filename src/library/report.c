@@ -10,44 +10,79 @@
 #include "report/facts.h"
 #include "report/page.h"
 
-static sheaf_status *write_json(char **json, const sheaf_report_options *o)
+struct sheaf_report {
+    sheaf_report_options o;
+    sheaf__curves *curves; /* [runs] */
+    char *json;            /* NULL: nothing was read yet */
+};
+
+sheaf_status *sheaf_report_open(sheaf_report **out, const sheaf_report_options *options)
 {
+    sheaf_report_options o;
+    *out = NULL;
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_report_options");
+    if (st == NULL && (o.run == NULL || o.runs < 1))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_report_options"), "at least one run");
+    if (st != NULL)
+        return st;
+    sheaf_report *report = calloc(1, sizeof *report);
+    sheaf__curves *curves = calloc((size_t)o.runs, sizeof *curves);
+    if (report == NULL || curves == NULL) {
+        free(report);
+        free(curves);
+        return sheaf__no_memory("a report");
+    }
+    *report = (sheaf_report){ .o = o, .curves = curves };
+    st = sheaf_report_update(report);
+    if (st == NULL)
+        *out = report;
+    else
+        sheaf_report_close(report);
+    return st;
+}
+
+sheaf_status *sheaf_report_update(sheaf_report *report)
+{
+    SHEAF__NUMERIC_ENV;
+    const sheaf_report_options *o = &report->o;
     sheaf_json_writer j = { 0 };
     sheaf_status *st = NULL;
-    if (o->run == NULL || o->runs < 1)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_report_options"), "at least one run");
+    char *json = NULL;
     sheaf__json_begin(&j);
     sheaf__json_put_text(&j, "version", SHEAF_VERSION);
     sheaf__json_put_int(&j, "written", (int64_t)time(NULL));
     sheaf__json_open(&j, "runs", '[');
     for (int i = 0; i < o->runs; i++)
-        TRY(st, sheaf__report_facts(&j, o->run[i], o->events));
+        TRY(st, sheaf__report_facts(&j, &report->curves[i], o->run[i],
+                                    report->json == NULL ? o->events : NULL));
     sheaf__json_close(&j, ']');
     sheaf__json_end(&j);
-    TRY(st, sheaf__text_take(json, &j.text));
+    TRY(st, sheaf__text_take(&json, &j.text));
     sheaf__text_release(&j.text);
+    if (st == NULL) {
+        free(report->json);
+        report->json = json;
+    }
     return st;
 }
 
-sheaf_status *sheaf_report_json(char **json, const sheaf_report_options *options)
+const char *sheaf_report_json(const sheaf_report *report)
 {
-    SHEAF__NUMERIC_ENV;
-    sheaf_report_options o;
-    *json = NULL;
-    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_report_options");
-    TRY(st, write_json(json, &o));
-    return st;
+    return report->json;
 }
 
-sheaf_status *sheaf_report_page(char **html, const sheaf_report_options *options)
+sheaf_status *sheaf_report_page(char **html, const sheaf_report *report)
 {
-    SHEAF__NUMERIC_ENV;
-    sheaf_report_options o;
-    char *json = NULL;
-    *html = NULL;
-    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_report_options");
-    TRY(st, write_json(&json, &o));
-    TRY(st, sheaf__report_page(html, json));
-    free(json);
-    return st;
+    return sheaf__report_page(html, report->json);
+}
+
+void sheaf_report_close(sheaf_report *report)
+{
+    if (report == NULL)
+        return;
+    for (int i = 0; i < report->o.runs; i++)
+        sheaf__curves_release(&report->curves[i]);
+    free(report->curves);
+    free(report->json);
+    free(report);
 }

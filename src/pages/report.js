@@ -1,11 +1,11 @@
-/* report.js - draws the report of runs from the JSON beside it (src/report/facts.h). Text of runs is
- * only ever put into text nodes. */
+/* report.js - draws the report of runs from JSON (src/report/facts.h): that of the page, or where it
+ * has none, what its server says again and again. Text of runs is only ever put into text nodes. */
 "use strict";
 (() => {
   const RUN_COLOURS = 8;
   const SVG = "http://www.w3.org/2000/svg";
   const byId = (id) => document.getElementById(id);
-  const data = JSON.parse(byId("data").textContent);
+  let data = JSON.parse(byId("data").textContent);
   const shown = new Map(); // path of a run: is it drawn?
   const view = { from: null, to: null, smoothing: 0.8, log: false };
 
@@ -118,10 +118,12 @@
     return el("table", {}, el("thead", {}, el("tr", {}, ...head.map((h, i) => el("th", { scope: "col", class: i ? "n" : null }, h)))),
       el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell, i) => (i ? el("td", { class: "n" }, cell) : el("th", { scope: "row" }, cell)))))));
   }
-  /* The table beside a chart is built when it is opened. */
+  /* The table beside a chart is built while it is open. */
   function tableOf(title, make) {
     const box = el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Table: ${title}` });
-    return el("details", { ontoggle: (e) => box.replaceChildren(...(e.target.open ? [make()] : [])) }, el("summary", {}, "As a table"), box);
+    const node = el("details", { ontoggle: () => node.fill() }, el("summary", {}, "As a table"), box);
+    node.fill = () => box.replaceChildren(...(node.open ? [make()] : []));
+    return node;
   }
   function figure(id, title, unit, full) {
     const readout = el("p", { class: "readout" }), plot = el("div", { class: "plot" });
@@ -154,7 +156,8 @@
       Object.assign(this, figure(spec.id, spec.title, spec.unit, spec.full));
       this.plot.tabIndex = 0;
       this.plot.setAttribute("role", "group");
-      this.node.append(tableOf(spec.title, () => this.table()));
+      this.details = tableOf(spec.title, () => this.table());
+      this.node.append(this.details);
       this.cursor = null;
       this.plot.addEventListener("pointermove", (e) => this.move(e));
       this.plot.addEventListener("pointerleave", () => { if (this.begun === undefined) this.point(null); });
@@ -257,6 +260,7 @@
         this.plot.replaceChildren(el("p", { class: "empty" }, "Nothing of this was measured."));
         this.readout.replaceChildren();
         this.node.hidden = !spec.full;
+        this.details.fill();
         return;
       }
       this.node.hidden = false;
@@ -297,6 +301,7 @@
       this.plot.setAttribute("aria-label", `${spec.title} over the steps. Arrow keys move along it, plus and minus zoom, 0 shows all.`);
       this.plot.replaceChildren(svg);
       this.point(this.cursor);
+      this.details.fill();
     }
     path(line, s, log) {
       const ok = (y) => isNumber(y) && (!log || y > 0), at = (i, y) => `${s.x(line.x[i]).toFixed(1)},${s.y(y).toFixed(1)}`;
@@ -354,42 +359,58 @@
     { id: "traffic", title: "Bytes of a step", unit: "mean of the steps of each rank", format: bytes, binary: true,
       names: ["sent", "received"], parts: (run, r) => [r.sent, r.received].map((x) => perStep(run, x)) },
   ];
-  function drawBars() {
-    byId("bars").replaceChildren(...BARS.map((spec) => {
-      const rows = drawn().flatMap(({ run, i }) => run.ranks.map((rank, r) => ({ i, run, rank: r, parts: spec.parts(run, rank) })));
-      const names = spec.names || (data.runs[0] && data.runs[0].kinds) || [];
-      const used = names.map((_, k) => rows.some((row) => row.parts[k] > 0));
-      const most = Math.max(...rows.map((row) => row.parts.reduce((a, b) => a + b, 0)), 0);
-      if (!(most > 0)) return "";
-      const { node, plot, readout } = figure(`bars-${spec.id}`, spec.title, spec.unit, false);
-      const label = (row) => (data.runs.length > 1 ? `${row.run.name}, rank ${row.rank}` : `rank ${row.rank}`);
-      const sum = (row) => row.parts.reduce((a, b) => a + b, 0);
-      const width = byId("bars").clientWidth > 760 ? (byId("bars").clientWidth - 16) / 2 - 34 : byId("bars").clientWidth - 26;
-      const left = Math.min(width * 0.4, 10 + Math.max(...rows.map((row) => label(row).length)) * 7), right = width - 12;
+  class Bars {
+    constructor(spec) {
+      this.spec = spec;
+      Object.assign(this, figure(`bars-${spec.id}`, spec.title, spec.unit, false));
+      this.plot.classList.add("bars");
+      this.legend = el("ul", { class: "legend" });
+      this.readout.before(this.legend);
+      this.details = tableOf(spec.title, () => this.table());
+      this.node.append(this.details);
+    }
+    label(row) { return data.runs.length > 1 ? `${row.run.name}, rank ${row.rank}` : `rank ${row.rank}`; }
+    table() {
+      return table(["Rank", ...this.names, "all"], this.rows.map((row) => [this.label(row), ...row.parts.map(this.spec.format), this.spec.format(sum(row.parts))]));
+    }
+    tell(row) {
+      const part = (v, k) => (v > 0 ? el("span", { color: `var(--part${k})` }, el("i", { class: "box" }), `${this.names[k]} `, el("b", {}, this.spec.format(v))) : "");
+      this.readout.replaceChildren(...(row ? [el("span", {}, this.label(row)), ...row.parts.map(part)] : []));
+    }
+    draw() {
+      const spec = this.spec, names = this.names = spec.names || (data.runs[0] && data.runs[0].kinds) || [];
+      const rows = this.rows = drawn().flatMap(({ run, i }) => run.ranks.map((rank, r) => ({ i, run, rank: r, parts: spec.parts(run, rank) })));
+      const most = Math.max(...rows.map((row) => sum(row.parts)), 0);
+      this.node.hidden = !(most > 0);
+      this.details.fill();
+      if (this.node.hidden) return;
+      const width = Math.max(220, this.plot.clientWidth);
+      const left = Math.min(width * 0.4, 10 + Math.max(...rows.map((row) => this.label(row).length)) * 7), right = width - 12;
       const each = Math.max(12, Math.min(26, 420 / rows.length)), height = rows.length * each + 34, bottom = height - 26;
       const x = (v) => left + v / most * (right - left);
       const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img",
-        "aria-label": `${spec.title}: ${rows.slice(0, 16).map((row) => `${label(row)} ${spec.format(sum(row))}`).join("; ")}` });
+        "aria-label": `${spec.title}: ${rows.slice(0, 16).map((row) => `${this.label(row)} ${spec.format(sum(row.parts))}`).join("; ")}` });
       for (const v of ticks(0, most, Math.max(2, Math.floor((right - left) / 90)), spec.binary))
         svg.append(draw("line", { class: "gridline", x1: x(v), x2: x(v), y1: 4, y2: bottom }), draw("text", { x: x(v), y: bottom + 18, "text-anchor": "middle" }, spec.format(v)));
-      const tell = (row) => readout.replaceChildren(...(row ? [el("span", {}, label(row)), ...row.parts.map((v, k) => (v > 0 ? el("span", { color: `var(--part${k})` }, el("i", { class: "box" }), `${names[k]} `, el("b", {}, spec.format(v))) : ""))] : []));
       rows.forEach((row, n) => {
         let from = 0;
-        const y = 6 + n * each, g = draw("g", { onpointerenter: () => tell(row), onpointerleave: () => tell(null) });
-        if (each >= 14 || n % 2 === 0) g.append(draw("text", { class: "label", x: left - 8, y: y + each / 2 + 3, "text-anchor": "end" }, label(row)));
+        const y = 6 + n * each, g = draw("g", { onpointerenter: () => this.tell(row), onpointerleave: () => this.tell(null) });
+        if (each >= 14 || n % 2 === 0) g.append(draw("text", { class: "label", x: left - 8, y: y + each / 2 + 3, "text-anchor": "end" }, this.label(row)));
         row.parts.forEach((v, k) => {
           if (v > 0) g.append(draw("rect", { class: "part", color: `var(--part${k})`, x: x(from), width: Math.max(0.5, x(from + v) - x(from)), y, height: each - 5 }));
           from += v;
         });
         svg.append(g);
       });
-      plot.classList.add("bars");
-      plot.append(svg);
-      readout.before(el("ul", { class: "legend" }, ...names.map((name, k) => (used[k] ? el("li", { color: `var(--part${k})` }, el("i"), name) : ""))));
-      node.append(tableOf(spec.title, () => table(["Rank", ...names, "all"], rows.map((row) => [label(row), ...row.parts.map(spec.format), spec.format(sum(row))]))));
-      return node;
-    }).filter(Boolean));
-    byId("bars").closest("section").hidden = byId("bars").children.length === 0;
+      this.plot.replaceChildren(svg);
+      this.legend.replaceChildren(...names.map((name, k) => (rows.some((row) => row.parts[k] > 0) ? el("li", { color: `var(--part${k})` }, el("i"), name) : "")));
+      this.tell(null);
+    }
+  }
+  const sum = (list) => list.reduce((a, b) => a + b, 0);
+  function drawBars() {
+    byId("bars").closest("section").hidden = !drawn().some(({ run }) => run.ranks.length > 0);
+    for (const one of bars) one.draw();
   }
 
   // ---- tables ----
@@ -408,8 +429,10 @@
         el("td", { class: "n" }, rate(run.seconds > 0 ? run.tokens / run.seconds : null)), el("td", { class: "n" }, whole(run.tokens)), el("td", { class: "n" }, seconds(run.seconds)),
         el("td", { class: "n" }, run.ranks.length ? String(run.ranks.length) : "–"), el("td", { class: "n" }, bytes(last(run.points.memory))));
     });
+    const boxes = () => [...byId("runs").querySelectorAll("input")], at = boxes().indexOf(document.activeElement);
     byId("runs").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ...["Run", "State", "Steps", "Loss", "Best evaluation", "Tokens/s", "Tokens", "Time of steps", "Ranks", "Memory a rank"]
       .map((h, i) => el("th", { scope: "col", class: i > 1 ? "n" : null }, h)))), el("tbody", {}, ...rows)));
+    if (at >= 0 && boxes()[at]) boxes()[at].focus();
   }
   function drawSettings() {
     const keys = [...new Set(data.runs.flatMap((run) => run.settings.map(([key]) => key)))];
@@ -428,7 +451,15 @@
         el("tbody", {}, ...run.starts.map((s) => el("tr", {}, ...[s.started, s.step, s.host, s.cpu, s.ranks, s.threads === 0 ? "all" : s.threads, s.carrier, s.version].map((v) => el("td", {}, v === undefined ? "–" : String(v))),
           el("td", {}, el("code", {}, s.command || "–"))))))))));
   }
+  /* What has not changed since the last time stays as it is, with what is selected in it. */
+  const seen = new Map();
+  function isNew(name, value) {
+    const text = JSON.stringify(value), had = seen.get(name);
+    seen.set(name, text);
+    return had !== text;
+  }
   function drawAll() {
+    byId("report").hidden = false;
     for (const run of data.runs) if (!shown.has(run.path)) shown.set(run.path, true);
     const names = data.runs.map((run) => run.name);
     document.title = `${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""} – training report`;
@@ -437,14 +468,17 @@
     const odd = data.runs.flatMap((run) => run.odd.map((text) => `${run.name}: ${text}`)).concat(
       data.runs.filter((run) => run.merged > 1).map((run) => `${run.name}: a long run; each point is the mean of ${run.merged} steps, the band of the loss their lowest and highest`));
     byId("notes").hidden = odd.length === 0;
-    byId("notes").querySelector("ul").replaceChildren(...odd.map((text) => el("li", {}, text)));
-    drawRuns(); drawCurves(); drawBars(); drawSettings(); drawStarts();
+    if (isNew("notes", odd)) byId("notes").querySelector("ul").replaceChildren(...odd.map((text) => el("li", {}, text)));
+    drawRuns(); drawCurves(); drawBars();
+    if (isNew("settings", data.runs.map((run) => [run.name, run.settings]))) drawSettings();
+    if (isNew("starts", data.runs.map((run) => [run.name, run.starts]))) drawStarts();
   }
 
   // ---- the page ----
 
-  const charts = SPECS.map((spec) => new Chart(spec));
+  const charts = SPECS.map((spec) => new Chart(spec)), bars = BARS.map((spec) => new Bars(spec));
   byId("curves").append(...charts.map((c) => c.node));
+  byId("bars").append(...bars.map((b) => b.node));
   byId("smoothing").addEventListener("input", (e) => {
     view.smoothing = e.target.value / 100;
     byId("smoothing-value").textContent = view.smoothing.toFixed(2);
@@ -455,9 +489,57 @@
   byId("differing").addEventListener("change", drawSettings);
   let width = 0;
   new ResizeObserver(() => {
-    if (document.body.clientWidth === width) return;
+    if (data === null || document.body.clientWidth === width) return;
     width = document.body.clientWidth;
     drawCurves(); drawBars();
   }).observe(document.body);
-  drawAll();
+
+  // ---- a page with a server, which it asks for the numbers ----
+
+  const EVERY = 2000;
+  let token = "";
+  try { token = sessionStorage.getItem("sheaf token") || ""; } catch (e) { token = ""; }
+  function tell(state, text) {
+    const node = byId("following");
+    if (node.textContent === text) return;
+    node.dataset.state = state;
+    node.textContent = text;
+    node.hidden = false;
+    say(text);
+  }
+  function stateOfRuns() {
+    const one = data.runs.length === 1;
+    if (data.runs.some((run) => run.state === "running")) tell("running", `The numbers follow the ${one ? "run" : "runs"}.`);
+    else tell("ended", one && data.runs[0].state === "done" ? "The run is done: these are its last numbers." : `The ${one ? "run has" : "runs have"} ended: these are the last numbers.`);
+  }
+  /* What the server says; status 0: nothing that can be read. */
+  async function ask() {
+    try {
+      const answer = await fetch("report.json", { cache: "no-store", headers: token === "" ? {} : { Authorization: `Bearer ${token}` } });
+      return { status: answer.status, said: await answer.json() };
+    } catch (e) { return { status: 0, said: null }; }
+  }
+  async function follow() {
+    const begun = performance.now(), { status, said } = await ask();
+    byId("access").hidden = status !== 401;
+    if (status === 401) {
+      if (token !== "") tell("gone", "The server does not know this token.");
+      byId("token").focus();
+      return; // goes on with the token
+    }
+    if (status === 200) {
+      data = said;
+      if (isNew("runs", data.runs)) drawAll();
+      stateOfRuns();
+    } else tell("gone", said && said.error ? String(said.error.message) : "The server of this report does not answer; these are the last numbers it gave.");
+    setTimeout(follow, Math.max(EVERY, 10 * (performance.now() - begun))); // a tenth of a processor at most: the runs may need it
+  }
+  byId("access").addEventListener("submit", (e) => {
+    e.preventDefault();
+    token = byId("token").value;
+    try { sessionStorage.setItem("sheaf token", token); } catch (error) { /* asked for again, then */ }
+    follow();
+  });
+  if (data === null) follow();
+  else drawAll();
 })();

@@ -232,6 +232,16 @@ static sheaf_status *add_line(sheaf__curves *curves, const json_t *line, int64_t
                                     : add_odd(curves, at, "a step before the one above it");
 }
 
+/* Where the next reading goes on. */
+static void note_end(sheaf__curves *curves, const sheaf__lines *lines)
+{
+    const size_t size = lines->too_long ? 0 : lines->line.size;
+    curves->end = lines->offset;
+    curves->lines = lines->number;
+    curves->nlast = size < sizeof curves->last ? size : sizeof curves->last;
+    memcpy(curves->last, lines->line.at + (size - curves->nlast), curves->nlast);
+}
+
 static sheaf_status *read_lines(sheaf__curves *curves, sheaf__lines *lines)
 {
     for (bool more;;) {
@@ -243,6 +253,7 @@ static sheaf_status *read_lines(sheaf__curves *curves, sheaf__lines *lines)
             curves->cut = true;
             continue;
         }
+        note_end(curves, lines);
         if (lines->too_long) {
             st = add_odd(curves, lines->number, "too long");
         } else {
@@ -260,18 +271,30 @@ static sheaf_status *read_lines(sheaf__curves *curves, sheaf__lines *lines)
     }
 }
 
+static void begin(sheaf__curves *curves)
+{
+    sheaf__curves_release(curves);
+    curves->merged = 1;
+}
+
 sheaf_status *sheaf__curves_read(sheaf__curves *curves, const char *path)
 {
-    *curves = (sheaf__curves){ .merged = 1 };
-    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return NULL;
-    sheaf__lines *lines = malloc(sizeof *lines);
-    if (lines == NULL)
-        return sheaf__no_memory(path);
-    sheaf_status *st = sheaf__lines_open(lines, path);
-    TRY(st, sheaf_in(read_lines(curves, lines), "%s", path));
-    sheaf__lines_close(lines);
+    const bool none = sheaf__path_kind(path) == SHEAF_PATH_NONE;
+    sheaf__lines *lines = none ? NULL : malloc(sizeof *lines);
+    sheaf_status *st = NULL;
+    if (!none)
+        st = lines == NULL ? sheaf__no_memory(path) : sheaf__lines_open(lines, path);
+    if (none || st != NULL || curves->end == 0 ||
+        !sheaf__lines_skip(lines, curves->lines, curves->end, curves->last, curves->nlast))
+        begin(curves);
+    curves->cut = false;
+    if (!none)
+        TRY(st, sheaf_in(read_lines(curves, lines), "%s", path));
+    if (lines != NULL)
+        sheaf__lines_close(lines);
     free(lines);
+    if (st != NULL)
+        begin(curves); /* a line may be in them in part */
     return st;
 }
 

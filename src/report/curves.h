@@ -8,7 +8,7 @@
 #include "ops/device.h"
 #include "sheaf/events.h"
 
-enum { SHEAF__CURVE_POINTS = 2048, SHEAF__CURVE_ODD = 8 };
+enum { SHEAF__CURVE_POINTS = 2048, SHEAF__CURVE_ODD = 8, SHEAF__CURVE_LAST = 256 };
 
 /* What a point has; of several ranks, times are means over the ranks, and SENT is their sum. */
 typedef enum sheaf__curve {
@@ -71,9 +71,14 @@ typedef struct sheaf__curves {
     char *odd[SHEAF__CURVE_ODD];      /* the first lines that are none of a run's: where and why */
     int64_t nodd;                     /* how many there are in all */
     bool cut;                         /* the last line has no end: it is being written, or was */
+    int64_t end, lines;               /* bytes and lines that were read */
+    char last[SHEAF__CURVE_LAST];     /* the end of the last of these lines */
+    size_t nlast;
 } sheaf__curves;
 
-/* sheaf__curves_read - of the file at `path`; none there: all zero. Release it also after a
- * failure. Errors: SHEAF_E_IO, SHEAF_E_MEMORY; never for what the file holds. */
+/* sheaf__curves_read - of the file at `path`; none there: no points. Into curves that are all zero,
+ * or that it has read before, to which it adds the lines that came since; where those that it has
+ * read are others now, as after --resume, it begins anew. Release them also after a failure.
+ * Errors: SHEAF_E_IO, SHEAF_E_MEMORY; never for what the file holds. */
 sheaf_status *sheaf__curves_read(sheaf__curves *curves, const char *path);
 void sheaf__curves_release(sheaf__curves *curves);

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "checkpoint/store/checkpoint.h"
 #include "monitor/provenance.h"
-#include "report/curves.h"
 
 enum { MOST_SETTINGS = 1 << 20 }; /* bytes */
 
@@ -321,12 +320,11 @@ static bool is_run(const char *path)
     return false;
 }
 
-sheaf_status *sheaf__report_facts(sheaf_json_writer *json, const char *path,
+sheaf_status *sheaf__report_facts(sheaf_json_writer *json, sheaf__curves *curves, const char *path,
                                   const sheaf_events *events)
 {
     facts f = { .json = json, .path = path, .events = events };
     char file[SHEAF_PATH_SIZE];
-    sheaf__curves curves = { 0 };
     if (!is_run(path)) {
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                                           "the folder of a run, the --out of sheaf train");
@@ -338,10 +336,9 @@ sheaf_status *sheaf__report_facts(sheaf_json_writer *json, const char *path,
                               "sheaf info says what is there");
     }
     sheaf_status *st =
-        only_odd(&f, sheaf__curves_read(&curves, sheaf__path_in(file, path, "metrics.jsonl")));
-    TRY(st, put_run(&f, &curves));
+        only_odd(&f, sheaf__curves_read(curves, sheaf__path_in(file, path, "metrics.jsonl")));
+    TRY(st, put_run(&f, curves));
     for (int i = 0; i < f.nodd; i++)
         free(f.odd[i]);
-    sheaf__curves_release(&curves);
     return st;
 }

@@ -15,9 +15,11 @@
 #include "base/base.h"
 #include "base/events.h"
 #include "base/json_write.h"
+#include "report/curves.h"
 
 /* sheaf__report_facts - puts the object of the run in folder `path` into a list of `json`, and
- * warns of each thing that is odd. Errors: SHEAF_E_ARG where no run is there; SHEAF_E_IO,
- * SHEAF_E_MEMORY. */
-sheaf_status *sheaf__report_facts(sheaf_json_writer *json, const char *path,
+ * warns of each thing that is odd.
+ *   curves  all zero, or as the last call for this run left them; release them in the end
+ * Errors: SHEAF_E_ARG where no run is there; SHEAF_E_IO, SHEAF_E_MEMORY. */
+sheaf_status *sheaf__report_facts(sheaf_json_writer *json, sheaf__curves *curves, const char *path,
                                   const sheaf_events *events);

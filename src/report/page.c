@@ -1,5 +1,10 @@
-/* page.c - see page.h. */
+/* page.c - see page.h.
+ *
+ * report.html as it is asks its server for style, script and numbers; here they take the places of
+ * the elements that name them. */
 #include "report/page.h"
+
+#include <assert.h>
 
 #include "pages/pages.h"
 
@@ -16,33 +21,34 @@ static void put_data(sheaf_text *to, const char *json)
     }
 }
 
-/* What stands for a mark of report.html. */
-static void put_part(sheaf_text *to, const char *mark, size_t size, const char *json)
-{
-    static const char data[] = "data";
-    const sheaf__page *file = NULL;
-    char name[32];
-    if (size == sizeof data - 1 && memcmp(mark, data, size) == 0)
-        put_data(to, json);
-    else if (size < sizeof name) {
-        memcpy(name, mark, size);
-        name[size] = '\0';
-        file = sheaf__page_find(name);
-    }
-    if (file != NULL)
-        sheaf__text_bytes(to, file->text, file->size);
-}
-
 sheaf_status *sheaf__report_page(char **html, const char *json)
 {
-    static const char begin[] = "{{", end[] = "}}";
+    static const struct {
+        const char *of, *before, *file, *after; /* file: NULL: the data */
+    } parts[] = {
+        { "<link rel=\"stylesheet\" href=\"report.css\">",
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+          "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+          "form-action 'none'\">\n<style>\n",
+          "report.css", "</style>" },
+        { "null</script>", "", NULL, "</script>" },
+        { "<script src=\"report.js\"></script>", "<script>\n", "report.js", "</script>" },
+    };
     sheaf_text page = { 0 };
-    const char *at = sheaf__page_find("report.html")->text, *mark;
-    while ((mark = strstr(at, begin)) != NULL) {
-        const char *name = mark + strlen(begin), *close = strstr(name, end);
-        sheaf__text_bytes(&page, at, (size_t)(mark - at));
-        put_part(&page, name, (size_t)(close - name), json);
-        at = close + strlen(end);
+    const char *at = sheaf__page_find("report.html")->text;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *found = strstr(at, parts[i].of);
+        const sheaf__page *file =
+            parts[i].file == NULL ? NULL : sheaf__page_find(parts[i].file);
+        assert(found != NULL);
+        sheaf__text_bytes(&page, at, (size_t)(found - at));
+        sheaf__text_add(&page, "%s", parts[i].before);
+        if (file == NULL)
+            put_data(&page, json);
+        else
+            sheaf__text_bytes(&page, file->text, file->size);
+        sheaf__text_add(&page, "%s", parts[i].after);
+        at = found + strlen(parts[i].of);
     }
     sheaf__text_add(&page, "%s", at);
     return sheaf__text_take(html, &page);

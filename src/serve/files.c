@@ -1,20 +1,23 @@
 /* files.c - see serve/files.h. */
 #include "serve/files.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "pages/pages.h"
 
-bool sheaf__served_file(const char **text, size_t *size, const char **type, const char *path)
+bool sheaf__served_file(const char **text, size_t *size, const char **type, const char *page,
+                        const char *path)
 {
-    static const char *const served[] = { "chat.html", "chat.css", "chat.js" };
-    const char *name = strcmp(path, "/") == 0 ? served[0] : path + (path[0] == '/');
-    for (size_t i = 0; i < sizeof served / sizeof *served; i++) {
-        const sheaf__page *page = strcmp(name, served[i]) == 0 ? sheaf__page_find(name) : NULL;
-        if (page == NULL)
+    static const char *const kinds[] = { "html", "css", "js" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s.%s", page, kinds[i]);
+        if (path[0] != '/' || strcmp(path + 1, i == 0 && path[1] == '\0' ? "" : name) != 0)
             continue;
-        *text = page->text;
-        *size = page->size;
+        const sheaf__page *file = sheaf__page_find(name);
+        *text = file->text;
+        *size = file->size;
         *type = sheaf__page_type(name);
         return true;
     }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "serve/engine.h"
-#include "serve/http.h"
+#include "http/http.h"
 #include "serve/request.h"
 
 /* sheaf__reply - asks what a request says, and replies to it; takes the request over, which has its

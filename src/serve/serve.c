@@ -5,13 +5,11 @@
 
 #include "base/base.h"
 #include "base/control.h"
-#include "base/file.h"
 #include "base/numeric_env.h"
 #include "base/text.h"
+#include "http/token.h"
 #include "serve/files.h"
 #include "serve/reply.h"
-
-enum { LEAST_TOKEN = 16 };
 
 typedef struct server {
     const sheaf__serve_options *o;
@@ -55,13 +53,6 @@ static void show_health(server *s, sheaf__exchange *x)
     sheaf__text_add(&text, "{\"status\": \"ok\", \"running\": %lld, \"waiting\": %lld}\n",
                     (long long)running, (long long)waiting);
     sheaf__exchange_reply(x, 200, "application/json", &text);
-}
-
-static void show_file(sheaf__exchange *x, const char *text, size_t size, const char *type)
-{
-    sheaf_text copy = { 0 };
-    sheaf__text_bytes(&copy, text, size);
-    sheaf__exchange_reply(x, 200, type, &copy);
 }
 
 /* The model of that name; none named: the first. */
@@ -113,34 +104,24 @@ static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *htt
     sheaf__reply(x, s->engine, model, codec, &r, s->o->system, max_new);
 }
 
-static void refuse(sheaf__exchange *x, int status, const char *what, const char *expected,
-                   const char *found)
-{
-    sheaf_status *st = sheaf_found(
-        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", what), "%s", expected), "%.60s", found);
-    sheaf__http_error(x, status, "invalid_request_error", NULL, st);
-    sheaf_status_free(st);
-}
-
 static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
 {
     SHEAF__NUMERIC_ENV;
     server *s = self;
     const char *text, *type;
     size_t size;
-    const bool get = strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0,
-               post = strcmp(r->method, "POST") == 0,
+    const bool get = sheaf__http_reads(r), post = strcmp(r->method, "POST") == 0,
                chat = strcmp(r->path, "/v1/chat/completions") == 0,
                asks = chat || strcmp(r->path, "/v1/completions") == 0,
                models = strcmp(r->path, "/v1/models") == 0,
                health = strcmp(r->path, "/health") == 0,
-               file = sheaf__served_file(&text, &size, &type, r->path);
+               file = sheaf__served_file(&text, &size, &type, "chat", r->path);
     if (!asks && !models && !health && !file)
-        refuse(x, 404, "path",
+        sheaf__exchange_refuse(x, 404, "path",
                "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
                r->path);
     else if (asks ? !post : !get)
-        refuse(x, 405, "method", asks ? "POST" : "GET", r->method);
+        sheaf__exchange_refuse(x, 405, "method", asks ? "POST" : "GET", r->method);
     else if (asks)
         answer(s, x, r, chat);
     else if (models)
@@ -148,7 +129,7 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
     else if (health)
         show_health(s, x);
     else
-        show_file(x, text, size, type);
+        sheaf__exchange_copy(x, type, text, size);
 }
 
 /* The page asks for the token; a watchdog asks how the server is. */
@@ -157,50 +138,7 @@ static bool is_open(void *self, const char *path)
     const char *text, *type;
     size_t size;
     (void)self;
-    return strcmp(path, "/health") == 0 || sheaf__served_file(&text, &size, &type, path);
-}
-
-/* ---- the token ---- */
-
-/* The first line of a file. */
-static sheaf_status *read_token(char **out, const char *path)
-{
-    char *text = NULL;
-    size_t size = 0;
-    *out = NULL;
-    if (path == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__file_read_all(&text, &size, path, 4096);
-    if (st != NULL)
-        return sheaf_in(st, "--token-file");
-    text[strcspn(text, "\r\n")] = '\0';
-    for (const char *c = text; *c != '\0' && st == NULL; c++)
-        if (*c <= ' ' || *c > '~')
-            st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "--token-file %s", path),
-                                "a line of ASCII letters, digits and signs");
-    if (st == NULL && strlen(text) < LEAST_TOKEN)
-        st = sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "--token-file %s", path),
-                                       "a token of %d characters or more", LEAST_TOKEN),
-                        "%zu", strlen(text)),
-            "openssl rand -hex 24 > %s", path);
-    if (st == NULL)
-        *out = text;
-    else
-        free(text);
-    return st;
-}
-
-static sheaf_status *check_host(const sheaf__serve_options *o)
-{
-    return o->token_file != NULL || sheaf__http_is_loopback(o->host)
-               ? NULL
-               : sheaf_try_this(
-                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--host"),
-                                                "an address that only this machine reaches, or "
-                                                "--token-file, which others must show"),
-                                 "%s", o->host),
-                     "openssl rand -hex 24 > token, and --token-file token");
+    return strcmp(path, "/health") == 0 || sheaf__served_file(&text, &size, &type, "chat", path);
 }
 
 /* ---- serving ---- */
@@ -221,8 +159,7 @@ sheaf_status *sheaf__serve(const sheaf__serve_options *o)
     SHEAF__NUMERIC_ENV;
     server s = { .o = o, .began = (long long)time(NULL) };
     char *token = NULL;
-    sheaf_status *st = check_host(o);
-    TRY(st, read_token(&token, o->token_file));
+    sheaf_status *st = sheaf__http_token(&token, o->host, o->token_file);
     TRY(st,
         sheaf__engine_open(&s.engine, &(sheaf__engine_options){ .model = o->model,
                                                                 .adapter = o->adapter,
@@ -238,8 +175,7 @@ sheaf_status *sheaf__serve(const sheaf__serve_options *o)
                                                               .handle = handle,
                                                               .open = is_open,
                                                               .self = &s }));
-    TRY(st, o->ready(o->self, o->host, sheaf__http_port(s.http), sheaf__engine_models(s.engine),
-                     name_of, s.engine));
+    TRY(st, o->ready(o->self, s.http, sheaf__engine_models(s.engine), name_of, s.engine));
     if (st == NULL) {
         wait_for(sheaf__control_stop(o->control));
         sheaf__http_refuse(s.http);

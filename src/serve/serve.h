@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "http/http.h"
 #include "sheaf/control.h"
 #include "sheaf/generate.h"
 
@@ -21,7 +22,7 @@ typedef struct sheaf__serve_options {
     const char
         *token_file; /* its first line is the token; NULL: none, of loopback addresses alone */
     /* Called once it listens; a failure ends it. */
-    sheaf_status *(*ready)(void *self, const char *host, int port, int models,
+    sheaf_status *(*ready)(void *self, const sheaf__http *http, int models,
                            const char *(*name)(void *engine, int model), void *engine);
     void *self;
     const sheaf_control *control; /* ends it, once the answers that were begun are over */

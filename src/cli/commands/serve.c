@@ -85,23 +85,23 @@ static sheaf_status *split(char **text, const char ***word, int *n, const char *
 }
 
 /* Until then a signal ends the process: nothing is lost. */
-static sheaf_status *ready(void *self, const char *host, int port, int models,
+static sheaf_status *ready(void *self, const sheaf__http *http, int models,
                            const char *(*name)(void *engine, int model), void *engine)
 {
     const cli *cli = self;
-    const char *open = strchr(host, ':') != NULL ? "[" : "", *close = open[0] != '\0' ? "]" : "";
+    char address[SHEAF__HTTP_ADDRESS];
+    sheaf__http_address(address, http);
     if (cli->json) {
         json_t *list = json_array();
-        char address[128];
-        snprintf(address, sizeof address, "http://%s%s%s:%d", open, host, close, port);
         for (int i = 0; i < models; i++)
             json_array_append_new(list, sheaf__json_utf8(name(engine, i)));
-        json_t *object = json_pack("{s:s, s:i, s:o}", "url", address, "port", port, "models", list);
+        json_t *object = json_pack("{s:s, s:i, s:o}", "url", address, "port",
+                                   sheaf__http_port(http), "models", list);
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
     } else {
-        sheaf__print(cli->out, "http://%s%s%s:%d serves ", open, host, close, port);
+        sheaf__print(cli->out, "%s serves ", address);
         for (int i = 0; i < models; i++)
             sheaf__print(cli->out, "%s%s", i == 0 ? "" : ", ", name(engine, i));
         fputc('\n', cli->out);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/clock.h"
 #include "base/print.h"
 #include "commands.h"
 #include "sheaf/report.h"
@@ -13,9 +12,8 @@
 const char cmd_watch_usage[] =
     "usage: sheaf watch RUN\n"
     "Draws the loss of a run of sheaf train as text: * is a step or the mean of some, o an\n"
-    "evaluation. While the run goes on, a terminal is drawn anew every two seconds, of a long\n"
-    "run more rarely; a pipe or a file gets a picture now and one at the end. Ctrl-C ends it,\n"
-    "not the run.\n";
+    "evaluation. While the run goes on, a terminal is drawn anew every two seconds; a pipe or\n"
+    "a file gets a picture now and one at the end. Ctrl-C ends it, not the run.\n";
 
 enum { ROWS = 14, MOST_COLUMNS = 100, LABEL = 10, EVERY_S = 2 };
 
@@ -129,16 +127,15 @@ static int columns_of(FILE *to)
 }
 
 /* *running: it goes on. */
-static sheaf_status *show(cli *cli, bool *running, const sheaf_report_options *how, bool must,
+static sheaf_status *show(cli *cli, bool *running, const sheaf_report *report, bool must,
                           const char *clear)
 {
-    char *text = NULL;
-    sheaf_status *st = sheaf_report_json(&text, how);
-    json_t *root = st == NULL ? json_loads(text, 0, NULL) : NULL;
+    sheaf_status *st = NULL;
+    json_t *root = json_loads(sheaf_report_json(report), 0, NULL);
     const json_t *run = json_array_get(json_object_get(root, "runs"), 0);
-    if (st == NULL && run == NULL)
+    if (run == NULL) {
         st = sheaf__no_memory("the run");
-    if (st == NULL) {
+    } else {
         picture p = { .columns = columns_of(cli->out) };
         const double steps = json_number_value(json_object_get(run, "steps")),
                      last = json_number_value(json_object_get(run, "last_step"));
@@ -150,13 +147,13 @@ static sheaf_status *show(cli *cli, bool *running, const sheaf_report_options *h
         st = driver_written(cli);
     }
     json_decref(root);
-    free(text);
     return st;
 }
 
 int cmd_watch(cli *cli, int argc, char **argv)
 {
     sheaf_report_options how;
+    sheaf_report *report = NULL;
     SHEAF_INIT(&how);
     const cli_option options[] = { { 0 } };
     cli_paths paths;
@@ -170,18 +167,14 @@ int cmd_watch(cli *cli, int argc, char **argv)
     const bool drawn =
         isatty(fileno(cli->out)) && terminal != NULL && strcmp(terminal, "dumb") != 0;
     bool running = false;
-    double pause = EVERY_S;
-    if (st == NULL) {
-        how.events = &cli->events;
-        st = show(cli, &running, &how, true, "");
-        how.events = NULL; /* what is odd was said */
+    how.events = &cli->events;
+    TRY(st, sheaf_report_open(&report, &how));
+    TRY(st, show(cli, &running, report, true, ""));
+    while (st == NULL && running) {
+        sleep(EVERY_S);
+        st = sheaf_report_update(report);
+        TRY(st, show(cli, &running, report, drawn, drawn ? "\033[H\033[J" : ""));
     }
-    while (st == NULL && running && !cli->helped) {
-        sleep((unsigned)pause);
-        const double begun = sheaf__seconds();
-        st = show(cli, &running, &how, drawn, drawn ? "\033[H\033[J" : "");
-        /* all is read anew: a tenth of a processor at most, which the run may need */
-        pause = fmax(EVERY_S, 9 * (sheaf__seconds() - begun));
-    }
+    sheaf_report_close(report);
     return driver_report(cli, st);
 }

@@ -30,6 +30,9 @@ typedef struct sheaf__http_options {
  * for an address or port that cannot be had; SHEAF_E_ARG for a host that is no address. */
 sheaf_status *sheaf__http_open(sheaf__http **out, const sheaf__http_options *options);
 int sheaf__http_port(const sheaf__http *http);
+/* sheaf__http_address - "http://127.0.0.1:8080": the address that it was given, and its port. */
+enum { SHEAF__HTTP_ADDRESS = 96 };
+const char *sheaf__http_address(char text[SHEAF__HTTP_ADDRESS], const sheaf__http *http);
 /* sheaf__http_is_loopback - does only this machine reach the address? */
 bool sheaf__http_is_loopback(const char *host);
 /* sheaf__http_refuse - takes no further connections; those that are there go on. */
@@ -37,12 +40,21 @@ void sheaf__http_refuse(sheaf__http *http);
 /* sheaf__http_close - all exchanges have been ended; accepts NULL. */
 void sheaf__http_close(sheaf__http *http);
 
+/* sheaf__http_reads - is it GET or HEAD, which change nothing? */
+bool sheaf__http_reads(const sheaf__http_request *request);
+
 /* The rest may be called by any thread, until the exchange is ended, which is once. */
 
 /* sheaf__exchange_reply - writes all of `text`, which it takes, and ends the exchange; 500 where an
  * addition to it has failed. */
 void sheaf__exchange_reply(sheaf__exchange *exchange, int status, const char *type,
                            sheaf_text *text);
+/* sheaf__exchange_copy - 200, and a copy of `text`. */
+void sheaf__exchange_copy(sheaf__exchange *exchange, const char *type, const char *text,
+                          size_t size);
+/* sheaf__exchange_refuse - replies with an error about a part of the request. */
+void sheaf__exchange_refuse(sheaf__exchange *exchange, int status, const char *part,
+                            const char *expected, const char *found);
 /* sheaf__exchange_begin - 200, and a body of server-sent events follows. */
 void sheaf__exchange_begin(sheaf__exchange *exchange);
 void sheaf__exchange_write(sheaf__exchange *exchange, const char *bytes, size_t size);

@@ -2,7 +2,7 @@
  *
  * Threads of libmicrohttpd read requests and write replies; a connection whose reply is not there
  * yet is suspended, and costs nothing but its memory. */
-#include "serve/http.h"
+#include "http/http.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -135,6 +135,13 @@ void sheaf__exchange_reply(sheaf__exchange *x, int status, const char *type, she
     wake(x);
     pthread_mutex_unlock(&x->lock);
     leave(x);
+}
+
+void sheaf__exchange_copy(sheaf__exchange *x, const char *type, const char *text, size_t size)
+{
+    sheaf_text copy = { 0 };
+    sheaf__text_bytes(&copy, text, size);
+    sheaf__exchange_reply(x, 200, type, &copy);
 }
 
 void sheaf__exchange_begin(sheaf__exchange *x)
@@ -273,6 +280,20 @@ void sheaf__http_error(sheaf__exchange *x, int status, const char *type, const c
     sheaf_text text = { 0 };
     sheaf__http_error_json(&text, type, code, st);
     sheaf__exchange_reply(x, status, "application/json", &text);
+}
+
+void sheaf__exchange_refuse(sheaf__exchange *x, int status, const char *part, const char *expected,
+                            const char *found)
+{
+    sheaf_status *st = sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", part), "%s", expected), "%.60s", found);
+    sheaf__http_error(x, status, "invalid_request_error", NULL, st);
+    sheaf_status_free(st);
+}
+
+bool sheaf__http_reads(const sheaf__http_request *request)
+{
+    return strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
 }
 
 /* ---- who may ask ---- */
@@ -538,7 +559,7 @@ static sheaf_status *load(library *lib)
     return lib->handle != NULL
                ? NULL
                : sheaf_try_this(
-                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "sheaf serve"),
+                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "a port for HTTP"),
                                                 "%s, which reads and writes HTTP", name),
                                  "no such library"),
                      "apt-get install libmicrohttpd12");
@@ -594,7 +615,7 @@ static sheaf_status *listen_at(int *out, int *port, const char *host)
             sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s, port %d", host, *port), errno);
         if (s >= 0)
             close(s);
-        return sheaf_try_this(st, "another --port; 0 takes one that is free");
+        return sheaf_try_this(st, "another port");
     }
     *out = s;
     *port = ntohs(at.ss_family == AF_INET ? ((struct sockaddr_in *)&at)->sin_port
@@ -643,6 +664,14 @@ sheaf_status *sheaf__http_open(sheaf__http **out, const sheaf__http_options *o)
 int sheaf__http_port(const sheaf__http *http)
 {
     return http->port;
+}
+
+const char *sheaf__http_address(char text[SHEAF__HTTP_ADDRESS], const sheaf__http *http)
+{
+    const bool six = strchr(http->host, ':') != NULL;
+    snprintf(text, SHEAF__HTTP_ADDRESS, "http://%s%s%s:%d", six ? "[" : "", http->host,
+             six ? "]" : "", http->port);
+    return text;
 }
 
 void sheaf__http_refuse(sheaf__http *http)

@@ -1,0 +1,89 @@
+/* follow.c - see follow.h. */
+#include "serve/follow.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "http/token.h"
+#include "serve/files.h"
+
+enum {
+    BODY = 1024, /* bytes of a request */
+    FRESH_S = 1, /* numbers of the last second are new enough: a processor may be the runs' */
+};
+
+typedef struct server {
+    pthread_mutex_t lock; /* for the rest */
+    sheaf_report *report;
+    double updated;
+} server;
+
+static void show_numbers(server *s, sheaf__exchange *x)
+{
+    sheaf_text text = { 0 };
+    sheaf_status *st = NULL;
+    pthread_mutex_lock(&s->lock);
+    if (sheaf__seconds() - s->updated >= FRESH_S) {
+        st = sheaf_report_update(s->report);
+        s->updated = sheaf__seconds();
+    }
+    sheaf__text_add(&text, "%s\n", sheaf_report_json(s->report));
+    pthread_mutex_unlock(&s->lock);
+    if (st == NULL) {
+        sheaf__exchange_reply(x, 200, "application/json", &text);
+        return;
+    }
+    sheaf__http_error(x, 500, "server_error", NULL, st);
+    sheaf__text_release(&text);
+    sheaf_status_free(st);
+}
+
+static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
+{
+    const char *text, *type;
+    size_t size;
+    const bool numbers = strcmp(r->path, "/report.json") == 0,
+               file = sheaf__served_file(&text, &size, &type, "report", r->path);
+    if (!numbers && !file)
+        sheaf__exchange_refuse(x, 404, "path", "/, or /report.json", r->path);
+    else if (!sheaf__http_reads(r))
+        sheaf__exchange_refuse(x, 405, "method", "GET", r->method);
+    else if (numbers)
+        show_numbers(self, x);
+    else
+        sheaf__exchange_copy(x, type, text, size);
+}
+
+/* The page has no numbers yet, and asks for the token. */
+static bool is_open(void *self, const char *path)
+{
+    const char *text, *type;
+    size_t size;
+    (void)self;
+    return sheaf__served_file(&text, &size, &type, "report", path);
+}
+
+sheaf_status *sheaf__follow(const sheaf__follow_options *o)
+{
+    server s = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    sheaf__http *http = NULL;
+    char *token = NULL;
+    sheaf_status *st = sheaf__http_token(&token, o->host, o->token_file);
+    TRY(st, sheaf_report_open(&s.report, o->report));
+    s.updated = sheaf__seconds();
+    TRY(st, sheaf__http_open(&http, &(sheaf__http_options){ .host = o->host,
+                                                            .port = o->port,
+                                                            .token = token,
+                                                            .most_body = BODY,
+                                                            .handle = handle,
+                                                            .open = is_open,
+                                                            .self = &s }));
+    TRY(st, o->ready(o->self, http));
+    while (st == NULL)
+        pause();
+    sheaf__http_close(http);
+    sheaf_report_close(s.report);
+    free(token);
+    return st;
+}
