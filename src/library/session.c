@@ -9,6 +9,7 @@
 #include "library/train_settings.h"
 #include "comm/watch/watch.h"
 #include "monitor/monitor.h"
+#include "monitor/prometheus.h"
 #include "monitor/provenance.h"
 #include "ops/units.h"
 #include "plan/fits.h"
@@ -26,6 +27,7 @@ typedef struct session {
     char *base;                 /* what the run begins from, for run.json */
     sheaf_monitor *early;       /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
+    sheaf__prometheus *prometheus; /* of the first process; NULL: none */
     int64_t steps; /* of the run, once they are known */
 } session;
 
@@ -35,6 +37,7 @@ static void forward_event(void *self, const sheaf_event *event)
     sheaf_monitor *monitor = s->monitor != NULL ? s->monitor : s->early;
     if (!sheaf__all_first(s->group)) /* told once */
         return;
+    sheaf__prometheus_take(s->prometheus, event);
     if (monitor != NULL)
         sheaf_emit(sheaf_monitor_events(monitor), event);
     if (monitor == NULL || s->by->progress == NULL)
@@ -265,6 +268,20 @@ static sheaf_status *settle(session *s)
     return sheaf__all_agree(s->group, st);
 }
 
+/* The port of the first process, before anything is computed. */
+static sheaf_status *open_port(session *s, const sheaf_events *events)
+{
+    const int port = s->how->run->options->metrics_port;
+    sheaf_status *st = NULL;
+    if (port == 0)
+        return NULL;
+    if (sheaf__all_first(s->group))
+        st = sheaf_in(sheaf__prometheus_open(&s->prometheus, port), "--metrics-port");
+    if (s->prometheus != NULL)
+        sheaf_note(events, "numbers for Prometheus at http://127.0.0.1:%d/metrics", port);
+    return sheaf__all_agree(s->group, st);
+}
+
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *how)
 {
     sheaf__process_join own = { 0 };
@@ -290,6 +307,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     TRY(st, sheaf_monitor_open(&s.early,
                                &(sheaf_monitor_options){
                                    .progress = sheaf__all_first(s.group) ? by->progress : NULL }));
+    TRY(st, open_port(&s, &events));
     TRY(st,
         sheaf__watched_open(&watched, &(sheaf__watch_options){
                                           .all = s.group,
@@ -304,6 +322,8 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     hooks.all = s.group;
     TRY(st, sheaf_train(result, how->run->options, s.fixed, s.all, &hooks));
     sheaf__watched_close(&watched);
+    sheaf__prometheus_close(s.prometheus);
+    s.prometheus = NULL;
     sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */
     sheaf_status *closed = sheaf_monitor_close(s.monitor);
     if (st == NULL)

@@ -41,6 +41,7 @@ typedef struct sheaf_train_options {
     const char *data_cache; /* folder of tokenised texts; NULL: of large data OUT/cache */
     const char *out;
     const char *tensorboard; /* folder for its files of events; NULL: none */
+    int metrics_port;        /* of numbers for Prometheus; 0: none */
     const char *adapter;     /* PEFT adapter to start from */
     const char *folder;      /* where the run began: its relative paths start there */
     const char *base_name; /* the model's path as given, for the result's adapter_config.json; NULL

@@ -204,7 +204,8 @@ static void test_train__only_these_may_change_on_resume(void **state)
         "model",      "config",     "data",         "tokenizer", "out",           "adapter",
         "began-in",   "force",      "epochs",       "eval-data", "patience",      "use-best",
         "max-time",   "data-cache", "mpi",          "hosts",     "hostfile",      "heartbeat",
-        "hang-after", "restarts",   "device",       "offload",   "offload-dir",   "tensorboard"
+        "hang-after", "restarts",   "device",       "offload",   "offload-dir",   "tensorboard",
+        "metrics-port"
     };
     sheaf_train_options o;
     sheaf_train_options_default(&o);
