@@ -35,6 +35,19 @@ same "to the checkpoints of one rank" "$work/all/checkpoints/step-00000004" "$wo
 same "and its model" "$work/all/model" "$work/shared/model"
 check "no MPI in the command itself" bash -c '! ldd "$0" | grep -i mpi' "$sheaf"
 
+# The first process has the numbers for Prometheus; where it cannot have the port, none of them begins.
+port=$((20000 + RANDOM % 10000))
+"$sheaf" train --model "$work/odd" "${flags[@]}" --steps 100000 --tp 2 "${processes[@]}" --metrics-port $port --out "$work/asked" >"$work/log" 2>&1 &
+asked=$!
+numbers() { curl -s --max-time 10 "http://127.0.0.1:$port/metrics" | grep -c '^sheaf_sent_bytes_total{rank="[01]"} [1-9]'; }
+check "numbers of both processes" waits bash -c "$(declare -f numbers); port=$port; [ \"\$(numbers)\" = 2 ]"
+ranks 2 "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 2 --transport mpi --metrics-port $port --out "$work/apart" >"$work/second" 2>&1
+check "a port in use is told once" test "$(grep -c "^sheaf: --metrics-port: 127.0.0.1, port $port" "$work/second")" = 1 -a "$(grep -c '^sheaf: ' "$work/second")" = 1
+absent "and nothing is begun" "$work/apart"
+kill -INT $asked
+wait $asked
+check "it ends as ever" test $? -eq 3
+
 # Each process for itself would train in the same folder.
 if ls "$SHEAF_PLUGINS/sheaf-$other.so" >/dev/null 2>&1; then
     ranks 2 "$sheaf" train --model "$work/odd" "${flags[@]}" --steps 1 --tp 2 --transport mpi --mpi "$other" --out "$work/apart" >"$work/log" 2>&1
