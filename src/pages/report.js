@@ -365,7 +365,8 @@
       Object.assign(this, figure(`bars-${spec.id}`, spec.title, spec.unit, false));
       this.plot.classList.add("bars");
       this.legend = el("ul", { class: "legend" });
-      this.readout.before(this.legend);
+      this.plot.before(this.legend);
+      this.plot.after(this.readout); // what it says moves no bar away from the pointer
       this.details = tableOf(spec.title, () => this.table());
       this.node.append(this.details);
     }

@@ -56,6 +56,20 @@ runs "their page" 0 . report "$work/run1" "$work/run2" -o "$work/report.html"
     echo "open file://$work/report.html"
     echo "run document.getElementById('charts').scrollIntoView()"
     echo "shot $pages/report.png" # that of docs/report.md
+    # the pointer
+    echo 'hover figure .plot 0.5'
+    echo 'check hover shows the values of a step: document.querySelector("figure .readout").textContent.startsWith("step 1") || document.querySelector("figure .readout").textContent'
+    echo 'check where the pointer is: document.querySelectorAll("figure .cursor").length === 1'
+    echo 'drag figure .plot 0.4 0.8'
+    echo 'check dragging zooms all charts: document.getElementById("said").textContent.startsWith("Steps ") && !document.getElementById("all").disabled && [...document.querySelectorAll("#curves svg")].every((e) => [...e.querySelectorAll("text[text-anchor=middle]")].every((t) => Number(t.textContent) > 5 && Number(t.textContent) < 30))'
+    echo 'click #all'
+    echo 'check one button shows all steps: document.getElementById("all").disabled && document.getElementById("said").textContent === "All steps."'
+    echo 'drag figure .plot 0.4 0.8'
+    echo 'run document.querySelector("figure .plot").focus()'
+    echo 'key Escape'
+    echo 'check and so does Escape: document.getElementById("all").disabled'
+    echo 'hover #bars figure:first-child rect 0.5'
+    echo 'check a bar says its parts: /^run1, rank 0.*ms/.test(document.querySelector("#bars figure:first-child .readout").textContent) || document.querySelector("#bars figure:first-child .readout").textContent'
     echo "size 1280 800"
     echo "open file://$work/report.html"
     echo "load $rules"
@@ -63,6 +77,98 @@ runs "their page" 0 . report "$work/run1" "$work/run2" -o "$work/report.html"
     echo "quiet report: nothing on the console"
 } >"$work/steps"
 browses "the report" <"$work/steps"
+
+# ---- a report that follows a run ----
+# follows FLAG...: its server in the background, at $url; its process is $server.
+follows() {
+    rm -f "$work/serving"
+    "$sheaf" report "$@" --watch --port 0 --json >"$work/serving" 2>"$work/notes" &
+    server=$!
+    check "a report on a port" waits test -s "$work/serving"
+    url=$(grep -o 'http://[^"]*' "$work/serving")
+}
+# run1 again, line by line
+played=$work/played
+mkdir -p "$played"
+cp "$work/run1/settings" "$work/run1/run.json" "$played"
+head -n 9 "$work/run1/metrics.jsonl" >"$played/metrics.jsonl"
+follows "$played" "$work/run2"
+{
+    echo "size 1280 800"
+    echo "scheme light"
+    echo "open $url/"
+    echo 'run window.byId = (id) => document.getElementById(id); window.steps = () => document.querySelector("#runs tbody td.n").textContent'
+    echo 'wait !byId("report").hidden'
+    echo 'check what the runs have by now: steps() === "9 of 30" || steps()'
+    at 1280 "report-live"
+    echo 'drag figure .plot 0.2 0.7'
+    echo 'run document.querySelector("#bars details summary").click()'
+    echo 'run document.querySelector("#runs input").focus({ preventScroll: true })'
+    echo 'hover figure .plot 0.4'
+    echo 'run window.readout = document.querySelector("figure .readout span").textContent'
+    echo "do sed -n 10,20p '$work/run1/metrics.jsonl' >>'$played/metrics.jsonl'"
+    echo 'wait steps() !== "9 of 30"'
+    echo 'check new steps come by themselves: steps() === "19 of 30" || steps()'
+    echo 'check what was zoomed stays: !byId("all").disabled'
+    echo 'check the pointer still shows its step: document.querySelector("figure .readout span").textContent === window.readout || window.readout'
+    echo 'check an open table stays open: document.querySelector("#bars details").open && document.querySelectorAll("#bars tbody tr").length > 0'
+    echo 'check the focus stays: document.activeElement === document.querySelector("#runs input")'
+    echo 'check it says that no run goes on: byId("following").textContent.includes("have ended")'
+    # as --resume does it: later steps are removed, and written again
+    echo "do sed -n 1,12p '$work/run1/metrics.jsonl' >'$work/again' && cat '$work/again' >'$played/metrics.jsonl'"
+    echo 'wait steps() === "12 of 30" || steps() === "11 of 30"'
+    echo "do cat '$work/run1/metrics.jsonl' >'$played/metrics.jsonl'"
+    echo 'wait steps() === "30 of 30"'
+    echo "quiet report that follows: nothing on the console"
+    echo 'size 390 800'
+    at 390 "report-live"
+    echo "do kill -INT $server"
+    echo 'wait byId("following").dataset.state === "gone"'
+    echo 'check a server that is gone is told: byId("following").textContent.includes("does not answer")'
+    echo 'check the last numbers stay: steps() === "30 of 30"'
+    echo 'scheme dark'
+    at 390 "report-gone"
+} >"$work/steps"
+browses "a report that follows" <"$work/steps"
+wait "$server"
+check "Ctrl-C ended it as every command" test $? -eq 3
+
+# a run that goes on, and ends
+"$sheaf" train --model "$bytes" --data "$work/sums.jsonl" --steps 100000 --save-every 100000 --out "$work/going" >/dev/null 2>&1 &
+going=$!
+check "a run" waits grep -qs '"step": 3' "$work/going/metrics.jsonl"
+echo "0123456789abcdef-token" >"$work/token"
+follows "$work/going" --token-file "$work/token"
+{
+    echo "size 390 800"
+    echo "scheme light"
+    echo "open $url/"
+    echo 'run window.byId = (id) => document.getElementById(id); window.step = () => Number(document.querySelector("#runs tbody td.n").firstChild.data.replace(/\D/g, ""))'
+    echo 'wait !byId("access").hidden'
+    at 390 "report-token"
+    echo 'check nothing of the run is told before: byId("report").hidden && !document.body.textContent.includes("going")'
+    echo 'type not the token'
+    echo 'key Enter'
+    echo 'wait byId("following").textContent.includes("does not know")'
+    echo 'run byId("token").select()'
+    echo 'type 0123456789abcdef-token'
+    echo 'key Enter'
+    echo 'wait !byId("report").hidden'
+    echo 'check the right one opens: byId("access").hidden && byId("following").dataset.state === "running"'
+    echo 'check it is running: document.querySelector("#runs .state").textContent === "running"'
+    echo 'run window.first = step()'
+    echo 'wait step() > window.first'
+    echo "do kill -INT $going"
+    echo 'wait byId("following").dataset.state === "ended"'
+    echo 'check its end is told: byId("following").textContent.includes("has ended") && document.querySelector("#runs .state").textContent === "not running"'
+    echo 'told the browser tells of a refusal: status of 401'
+    echo "run fetch('report.css').then((r) => r.ok)"
+    echo "quiet report of a run: nothing else on the console"
+} >"$work/steps"
+browses "a report of a run" <"$work/steps"
+wait "$going"
+kill -INT "$server"
+wait "$server"
 
 # ---- a conversation ----
 # serves FLAG...: a server in the background, at $url; its process is $server.
@@ -116,11 +222,22 @@ serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
     echo 'click #stop'
     echo 'wait byId("stop").disabled'
     echo 'check stop ends it: ends().includes("stopped")'
+    # Escape stops, too
+    echo 'run byId("most").value = 19000'
+    echo 'run press("Retry")'
+    echo 'wait texts()[1].length > 5'
+    echo 'key Escape'
+    echo 'wait byId("stop").disabled'
+    echo 'check Escape stops an answer: ends().includes("stopped")'
     # the same again: no temperature, no difference
     echo 'run byId("most").value = 30'
     echo 'run press("Retry")'
     echo 'wait byId("stop").disabled'
     echo 'run window.first = texts()[1]'
+    echo 'allow clipboardReadWrite clipboardSanitizedWrite'
+    echo 'run press("Copy")'
+    echo 'wait byId("said").textContent === "Copied."'
+    echo 'check an answer can be copied: navigator.clipboard.readText().then((text) => text === window.first)'
     echo 'run press("Retry")'
     echo 'wait byId("stop").disabled'
     echo 'check retry gives another answer in its place: texts().length === 2'
@@ -175,7 +292,6 @@ browses "the conversation" <"$work/steps"
 stops
 
 # ---- a server with a token ----
-echo "0123456789abcdef-token" >"$work/token"
 serves "$bytes" --token-file "$work/token"
 {
     echo 'size 390 800'

@@ -13,6 +13,9 @@
  *     type TEXT            into what has the focus
  *     key NAME             pressed: Enter, Tab, Escape
  *     click SELECTOR       with the pointer, in the middle of the first such element
+ *     hover SELECTOR AT    the pointer is over it, at this share of its width, and half its height
+ *     drag SELECTOR FROM TO   from one share of its width to another
+ *     allow NAME...        permissions, and no others: clipboardReadWrite
  *     file SELECTOR PATH   is chosen in a field for files
  *     do COMMAND           of the shell
  *     shot FILE            a PNG of what is to be seen
@@ -305,7 +308,13 @@ static void press(const char *name)
     give_up("key", name);
 }
 
-static void click(const char *selector)
+/* Where the pointer is, in CSS pixels. */
+typedef struct place {
+    double x, y;
+} place;
+
+/* At a share of the width of the first such element, in the middle of its height. */
+static place find(const char *selector, double share)
 {
     char *expression = NULL;
     json_t *quoted = json_string(selector);
@@ -314,22 +323,66 @@ static void click(const char *selector)
     if (asprintf(&expression,
                  "(() => { const e = document.querySelector(%s); if (!e) return null; "
                  "e.scrollIntoView({ block: 'nearest' }); const r = e.getBoundingClientRect(); "
-                 "return [r.x + r.width / 2, r.y + r.height / 2]; })()",
-                 text) < 0)
+                 "return [r.x + r.width * %.6f, r.y + r.height / 2]; })()",
+                 text, share) < 0)
         abort();
     free(text);
     json_t *at = value_of(expression);
     free(expression);
     if (!json_is_array(at))
-        give_up("click", selector);
-    static const char *const types[] = { "mouseMoved", "mousePressed", "mouseReleased" };
-    for (int i = 0; i < 3; i++)
-        tell("Input.dispatchMouseEvent",
-             json_pack("{s:s, s:f, s:f, s:s, s:i}", "type", types[i], "x",
-                       json_number_value(json_array_get(at, 0)), "y",
-                       json_number_value(json_array_get(at, 1)), "button", i ? "left" : "none",
-                       "clickCount", i > 0));
+        give_up("no such element", selector);
+    const place found = { json_number_value(json_array_get(at, 0)),
+                          json_number_value(json_array_get(at, 1)) };
     json_decref(at);
+    return found;
+}
+
+static void point(const char *type, place at, bool held)
+{
+    const bool moved = strcmp(type, "mouseMoved") == 0;
+    tell("Input.dispatchMouseEvent",
+         json_pack("{s:s, s:f, s:f, s:s, s:i, s:i}", "type", type, "x", at.x, "y", at.y, "button",
+                   moved && !held ? "none" : "left", "buttons", held, "clickCount", !moved));
+}
+
+static void click(const char *selector)
+{
+    const place at = find(selector, 0.5);
+    point("mouseMoved", at, false);
+    point("mousePressed", at, true);
+    point("mouseReleased", at, false);
+}
+
+static void drag(const char *selector, double from, double to)
+{
+    point("mouseMoved", find(selector, from), false);
+    point("mousePressed", find(selector, from), true);
+    for (int i = 1; i <= 4; i++)
+        point("mouseMoved", find(selector, from + (to - from) * i / 4), true);
+    point("mouseReleased", find(selector, to), false);
+}
+
+/* Takes the last word of `text` as a number. */
+static double last_number(char *text)
+{
+    char *space = strrchr(text, ' '), *end = NULL;
+    const double number = space == NULL ? 0 : strtod(space + 1, &end);
+    if (space == NULL || end == space + 1 || *end != '\0')
+        give_up("a number behind", text);
+    *space = '\0';
+    return number;
+}
+
+static void allow(char *names)
+{
+    const char *page = b.session;
+    json_t *list = json_array();
+    char *rest = NULL;
+    for (char *name = strtok_r(names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest))
+        json_array_append_new(list, json_string(name));
+    b.session = NULL;
+    tell("Browser.grantPermissions", json_pack("{s:o}", "permissions", list));
+    b.session = page;
 }
 
 static void choose_file(char *selector)
@@ -458,6 +511,14 @@ static void step(char *line)
         press(rest);
     } else if (strcmp(line, "click") == 0) {
         click(rest);
+    } else if (strcmp(line, "hover") == 0) {
+        const double share = last_number(rest);
+        point("mouseMoved", find(rest, share), false);
+    } else if (strcmp(line, "drag") == 0) {
+        const double to = last_number(rest), from = last_number(rest);
+        drag(rest, from, to);
+    } else if (strcmp(line, "allow") == 0) {
+        allow(rest);
     } else if (strcmp(line, "file") == 0) {
         choose_file(rest);
     } else if (strcmp(line, "do") == 0) {
