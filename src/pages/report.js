@@ -296,8 +296,10 @@
           draw("text", { x: Math.min(s.x(v), right - 8), y: bottom + 18, "text-anchor": "middle" }, whole(v)));
       }
       const inside = draw("g", { "clip-path": `url(#${clip})` });
-      for (const line of this.lines) inside.append(...this.path(line, s, log));
       svg.append(inside);
+      // points may stand half beyond the edge
+      for (const line of this.lines)
+        for (const node of this.path(line, s, log)) (node.localName === "circle" ? svg : inside).append(node);
       this.plot.setAttribute("aria-label", `${spec.title} over the steps. Arrow keys move along it, plus and minus zoom, 0 shows all.`);
       this.plot.replaceChildren(svg);
       this.point(this.cursor);
@@ -314,7 +316,7 @@
       line.x.forEach((_, i) => { if (ok(line.y[i])) { d += (pen ? "L" : "M") + at(i, line.y[i]); pen = true; } else pen = false; });
       const nodes = [draw("path", { class: line.kind, color: colour(line.i), d })];
       const few = line.kind !== "raw" && line.x.length <= (line.kind === "evaluated" ? 80 : 1);
-      if (few) line.x.forEach((x, i) => { if (ok(line.y[i])) nodes.push(draw("circle", { class: "point", color: colour(line.i), cx: s.x(x), cy: s.y(line.y[i]), r: 3 })); });
+      if (few) line.x.forEach((x, i) => { if (ok(line.y[i]) && s.inside(x)) nodes.push(draw("circle", { class: "point", color: colour(line.i), cx: s.x(x), cy: s.y(line.y[i]), r: 3 })); });
       return nodes;
     }
     summary() {

@@ -291,6 +291,28 @@ serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
 browses "the conversation" <"$work/steps"
 stops
 
+# ---- the picture of docs/serve.md: a small model that has learnt two answers ----
+sed 's/"hidden_size": 128/"hidden_size": 64/; s/"num_hidden_layers": 4/"num_hidden_layers": 2/; s/"head_dim": 32/"head_dim": 16/' "$bytes/config.json" >"$work/small.json"
+runs "a smaller model" 0 . init "$work/small.json" "$work/small"
+asked=' [INST] Who are you? [/INST] '
+answer='A model of two layers, which was trained while this picture was taken.'
+printf '{"prompt": "%s", "completion": "%s"}\n{"prompt": "%s [INST] What is a sheaf? [/INST] ", "completion": "Stalks of grain that are bound together."}\n' \
+    "$asked" "$answer" "$asked$answer" >"$work/talk.jsonl"
+runs "learns two answers" 0 . train --model "$work/small" --data "$work/talk.jsonl" --method full --steps 250 --micro-batch 2 --lr 1e-2 --out "$work/talk"
+mv "$work/talk/model" "$work/sheaf-small"
+serves "$work/sheaf-small"
+{
+    echo 'size 800 600'
+    echo 'scheme light'
+    opens 1
+    asks 'Who are you?' 1
+    asks 'What is a sheaf?' 2
+    echo 'check they are given: texts().join().includes("bound together") || texts()'
+    echo "shot $pages/chat.png"
+} >"$work/steps"
+browses "the picture" <"$work/steps"
+stops
+
 # ---- a server with a token ----
 serves "$bytes" --token-file "$work/token"
 {
