@@ -28,7 +28,7 @@ typedef struct session {
     sheaf_monitor *early;       /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
     sheaf__prometheus *prometheus; /* of the first process; NULL: none */
-    int64_t steps; /* of the run, once they are known */
+    int64_t steps;                 /* of the run, once they are known */
 } session;
 
 static void forward_event(void *self, const sheaf_event *event)

@@ -201,12 +201,12 @@ sheaf_status *sheaf__prometheus_open(sheaf__prometheus **out, int port)
     if (prometheus == NULL)
         return sheaf__no_memory("numbers for Prometheus");
     pthread_mutex_init(&prometheus->lock, NULL);
-    sheaf_status *st = sheaf__http_open(&prometheus->http,
-                                        &(sheaf__http_options){ .host = "127.0.0.1",
-                                                                .port = port,
-                                                                .most_body = BODY,
-                                                                .handle = handle,
-                                                                .self = prometheus });
+    sheaf_status *st =
+        sheaf__http_open(&prometheus->http, &(sheaf__http_options){ .host = "127.0.0.1",
+                                                                    .port = port,
+                                                                    .most_body = BODY,
+                                                                    .handle = handle,
+                                                                    .self = prometheus });
     if (st == NULL)
         *out = prometheus;
     else

@@ -1,8 +1,8 @@
 /* prometheus.h - the numbers of a run for Prometheus, at http://127.0.0.1:PORT/metrics.
  *
- * In its text format 0.0.4: `# HELP` and `# TYPE` of each metric, then its samples, `name{label="x"}
- * value`. What is not known yet has none. Events are kept as numbers, and a reader gets a copy of
- * them: a step waits for no reader.
+ * In its text format 0.0.4: `# HELP` and `# TYPE` of each metric, then its samples,
+ * `name{label="x"} value`. What is not known yet has none. Events are kept as numbers, and a reader
+ * gets a copy of them: a step waits for no reader.
  *
  * Source: prometheus.io/docs/instrumenting/exposition_formats. */
 #pragma once

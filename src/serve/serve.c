@@ -117,9 +117,10 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
                health = strcmp(r->path, "/health") == 0,
                file = sheaf__served_file(&text, &size, &type, "chat", r->path);
     if (!asks && !models && !health && !file)
-        sheaf__exchange_refuse(x, 404, "path",
-               "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
-               r->path);
+        sheaf__exchange_refuse(
+            x, 404, "path",
+            "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
+            r->path);
     else if (asks ? !post : !get)
         sheaf__exchange_refuse(x, 405, "method", asks ? "POST" : "GET", r->method);
     else if (asks)

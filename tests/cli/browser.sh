@@ -299,10 +299,10 @@ answer='A model of two layers, which was trained while this picture was taken.'
 printf '{"prompt": "%s", "completion": "%s"}\n{"prompt": "%s [INST] What is a sheaf? [/INST] ", "completion": "Stalks of grain that are bound together."}\n' \
     "$asked" "$answer" "$asked$answer" >"$work/talk.jsonl"
 runs "learns two answers" 0 . train --model "$work/small" --data "$work/talk.jsonl" --method full --steps 250 --micro-batch 2 --lr 1e-2 --out "$work/talk"
-mv "$work/talk/model" "$work/sheaf-small"
-serves "$work/sheaf-small"
+mv "$work/talk/model" "$work/small-model"
+serves "$work/small-model"
 {
-    echo 'size 800 600'
+    echo 'size 900 690'
     echo 'scheme light'
     opens 1
     asks 'Who are you?' 1

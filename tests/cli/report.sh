@@ -45,6 +45,9 @@ awk 'BEGIN { for (i = 1; i <= 5000; i++) printf "{\"step\": %d, \"loss\": %d, \"
 runs "a long run" 0 '"last_step": 5000, "tokens": 50000, "seconds": 500,.*"merged": 4, "points": [{]"step": \[4, 8, .*4996, 5000\], "loss": \[2.5, 6.5, .*"lowest": \[1, 5, .*"highest": \[4, 8, ' report "$work/long" --json
 # The same in a terminal, or a pipe, where a picture is drawn once.
 runs "watch draws a run" 0 '^long: not running, step 5000 +loss 4998 +100 tokens/s +4998 [|] +[*]+ .*[|][*]+ $' watch "$work/long"
+mkdir "$work/one"
+head -n 1 "$work/long/metrics.jsonl" >"$work/one/metrics.jsonl"
+runs "also its only step" 0 'step 1 .*[*]' watch "$work/one"
 check "within 80 columns" sh -c "! grep -qE '.{81}' '$work/stdout'"
 runs "a hostile run too" 0 '[|] *[*] ' watch "$bad"
 check "with plain text" sh -c "! LC_ALL=C grep -q '[^ -~]' '$work/stdout'"

@@ -29,8 +29,7 @@ static sheaf_status *check(const cli *cli, const cli_option *options, const sett
                               "one of them: a page on a port, or in a file");
     for (size_t i = 0; i < sizeof live / sizeof *live; i++)
         if (!s->watch && sheaf__settings_given(&cli->settings, options, live[i]))
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", live[i]),
-                                  "--watch beside it");
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", live[i]), "--watch beside it");
     return s->watch || s->out != NULL || cli->json
                ? NULL
                : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf report"),

@@ -58,7 +58,7 @@ static void put_steps(picture *p, const json_t *steps, const json_t *losses)
         const int now =
             i == json_array_size(steps) ? -2 : (int)(step / p->last_step * (p->columns - 1));
         if (now != column && count > 0)
-            put(p, (column + 0.5) / (p->columns - 1) * p->last_step, sum / count, '*');
+            put(p, fmin((column + 0.5) / (p->columns - 1), 1) * p->last_step, sum / count, '*');
         if (now != column)
             sum = count = 0;
         column = now;
