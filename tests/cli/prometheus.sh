@@ -95,6 +95,7 @@ for how in "--tp 1" "--tp 3" "--tp 2 --dp 2 --accumulators 2"; do
     # a number of a step is that of metrics.jsonl
     check "the loss is that of its step" test "$(grep "\"step\": $(value sheaf_step), \"loss\"" "$work/live/metrics.jsonl" | grep -o '"loss": [^,]*' | cut -d' ' -f2)" = "$(value sheaf_loss)"
     first=$(value sheaf_step)
+    check "tokens are those of all its steps" test "$(head -n $((first * 2)) "$work/live/metrics.jsonl" | awk -v last="$first" '/"loss": / { split($0, word, /[:,]/); if (word[2] + 0 <= last) { sub(/.*"tokens": /, ""); sum += $0 } } END { print sum }')" = "$(value sheaf_tokens_total)"
     halts
     check "the port closes with the run" closed
     check "it went on meanwhile" test "$(grep -c '"loss"' "$work/live/metrics.jsonl")" -ge "$first"
