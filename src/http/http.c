@@ -17,7 +17,6 @@
 #include "base/clock.h"
 
 enum {
-    CONNECTIONS = 1024, /* at a time */
     THREADS = 4,
     IDLE = 30,          /* seconds without a byte either way */
     UPLOAD = 120,       /* seconds that a request may take to arrive */
@@ -645,7 +644,7 @@ sheaf_status *sheaf__http_open(sheaf__http **out, const sheaf__http_options *o)
         http->daemon = http->lib.start(
             MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, access_to,
             http, MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
-            MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections, MHD_OPTION_CONNECTION_TIMEOUT,
             (unsigned)IDLE, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
             MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_THREAD_STACK_SIZE,
             (size_t)STACK, MHD_OPTION_END);

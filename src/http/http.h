@@ -18,6 +18,7 @@ typedef struct sheaf__http_options {
     const char *host;  /* address to listen at, or "localhost" */
     int port;          /* 0: any that is free */
     const char *token; /* that a request must show, except for `open` paths; NULL: none */
+    int connections;   /* at a time */
     size_t most_body;  /* bytes */
     int64_t rate;      /* requests that an address may send in a minute; 0: no limit */
     /* By one of several threads: answers now, or keeps the exchange and answers later. */

@@ -9,7 +9,11 @@
 #include "http/http.h"
 #include "ops/device.h"
 
-enum { BODY = 1024, PARTS = 5 }; /* bytes of a request; of the time of a step */
+enum {
+    CONNECTIONS = 256, /* the run needs files, too, of the 1024 that a process may have open */
+    BODY = 1024,       /* bytes of a request */
+    PARTS = 5,         /* of the time of a step */
+};
 
 /* What one rank spent since the start. */
 typedef struct rank_numbers {
@@ -204,6 +208,7 @@ sheaf_status *sheaf__prometheus_open(sheaf__prometheus **out, int port)
     sheaf_status *st =
         sheaf__http_open(&prometheus->http, &(sheaf__http_options){ .host = "127.0.0.1",
                                                                     .port = port,
+                                                                    .connections = CONNECTIONS,
                                                                     .most_body = BODY,
                                                                     .handle = handle,
                                                                     .self = prometheus });

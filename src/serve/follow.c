@@ -9,6 +9,7 @@
 #include "serve/files.h"
 
 enum {
+    CONNECTIONS = 256,
     BODY = 1024, /* bytes of a request */
     FRESH_S = 1, /* numbers of the last second are new enough: a processor may be the runs' */
 };
@@ -75,6 +76,7 @@ sheaf_status *sheaf__follow(const sheaf__follow_options *o)
     TRY(st, sheaf__http_open(&http, &(sheaf__http_options){ .host = o->host,
                                                             .port = o->port,
                                                             .token = token,
+                                                            .connections = CONNECTIONS,
                                                             .most_body = BODY,
                                                             .handle = handle,
                                                             .open = is_open,

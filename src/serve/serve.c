@@ -11,6 +11,8 @@
 #include "serve/files.h"
 #include "serve/reply.h"
 
+enum { CONNECTIONS = 1024 };
+
 typedef struct server {
     const sheaf__serve_options *o;
     sheaf__engine *engine;
@@ -171,6 +173,7 @@ sheaf_status *sheaf__serve(const sheaf__serve_options *o)
     TRY(st, sheaf__http_open(&s.http, &(sheaf__http_options){ .host = o->host,
                                                               .port = o->port,
                                                               .token = token,
+                                                              .connections = CONNECTIONS,
                                                               .most_body = (size_t)o->most_body,
                                                               .rate = o->rate,
                                                               .handle = handle,
