@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "catalog/quantising.h"
+#include "catalog/tiled.h"
 #include "checkpoint/store/probe.h"
 #include "dialects/common/quantised.h"
 #include "dialects/hf/hf.h"
@@ -172,6 +173,7 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_weights_merge_
         return st;
     }
     st = sheaf__catalog_source(&p->base, c, false);
+    TRY(st, sheaf__tiled(&p->base, c));
     TRY(st, hold_against_schema(p, false, o->events));
     return st == NULL && o->quantize != SHEAF_QUANTIZE_NONE ? quantise_base(p, o) : st;
 }
