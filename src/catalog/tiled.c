@@ -9,12 +9,12 @@
 #include "catalog/private.h"
 
 enum {
-    ACROSS = 16,                            /* tiles of a row, at most */
-    TILES = 2 * ACROSS,                     /* where one row of tiles ends, the next begins */
-    TILE_BYTES = SHEAF__TILED_ROOM / TILES, /* of a tile */
-    STEP = 64,                              /* columns of a tile are a multiple, */
-    WORD = 8,                               /* rows too, */
-    TALL = 512,                             /* and at most so many */
+    ACROSS = 16,                    /* tiles of a row, at most */
+    TILES = 2 * ACROSS,             /* where one row of tiles ends, the next begins */
+    TILE_BYTES = (8 << 20) / TILES, /* of a tile */
+    STEP = 64,                      /* columns of a tile are a multiple, */
+    WORD = 8,                       /* rows too, */
+    TALL = 512,                     /* and at most so many */
 };
 
 typedef struct tile {
@@ -187,8 +187,10 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 
 /* ---- creating ---- */
 
-static void release(tiled *s)
+static void close_tiled(sheaf_source *self)
 {
+    tiled *s = (tiled *)self;
+    s->over.under->close(s->over.under);
     for (int i = 0; i < TILES; i++) {
         pthread_mutex_destroy(&s->tile[i].lock);
         free(s->tile[i].at);
@@ -199,30 +201,27 @@ static void release(tiled *s)
     free(s);
 }
 
-static void close_tiled(sheaf_source *self)
-{
-    sheaf_source *under = ((tiled *)self)->over.under;
-    release((tiled *)self);
-    under->close(under);
-}
-
 sheaf_status *sheaf__tiled(sheaf_source **source, const sheaf_catalog *catalog)
 {
+    sheaf_source *under = *source;
     tiled *s = calloc(1, sizeof *s);
-    if (s == NULL)
-        return sheaf__no_memory(catalog->root);
+    *source = NULL;
+    if (s == NULL) {
+        under->close(under);
+        return sheaf__no_memory("tiles of a tensor");
+    }
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->left, NULL);
     for (int i = 0; i < TILES; i++)
         pthread_mutex_init(&s->tile[i].lock, NULL);
     s->catalog = catalog;
-    s->over.under = *source;
+    s->over.under = under;
     sheaf_status *st = sheaf__over_init(&s->over, 0);
     s->over.source.read = read_box;
     s->over.source.close = close_tiled;
     if (st == NULL)
         *source = &s->over.source;
     else
-        release(s);
+        close_tiled(&s->over.source);
     return st;
 }

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/output.h"
+#include "catalog/tiled.h"
 #include "checkpoint/store/probe.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/dialects.h"
@@ -198,6 +199,7 @@ static sheaf_status *open_source(sheaf__converter *k)
                                    (k->nmoments > 0 ? 1u << SHEAF_MOMENT : 0));
     sheaf_status *st =
         factors > 0 && sat ? sheaf_sat_merged(&inner, c) : sheaf__catalog_source(&inner, c, true);
+    TRY(st, sheaf__tiled(&inner, c));
     TRY(st, k->o->adapter != NULL ? adapt(k, &inner) : NULL);
     TRY(st, sheaf__convert_cast(k, inner));
     if (st == NULL && k->o->dtype != SHEAF_BOOL && !k->as_stored)
