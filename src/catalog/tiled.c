@@ -47,7 +47,7 @@ typedef struct reading {
 
 static bool by_columns(const sheaf_logical *t)
 {
-    return t != NULL && t->coded != NULL &&
+    return t != NULL && t->coded != NULL && t->coded->in > 0 &&
            (t->coded->packing == SHEAF__GPTQ || t->coded->packing == SHEAF__AWQ);
 }
 

@@ -187,6 +187,16 @@ static void test_tiled__more_threads_than_tiles_get_their_values(void **unused)
     done(s.source);
 }
 
+static void test_tiled__of_no_columns_nothing_is_read(void **unused)
+{
+    const shape is = { SHEAF__AWQ, SHEAF_F16, 8, 0 };
+    sheaf_source *source = tiled(&is);
+    (void)unused;
+    assert_int_equal(read_box(source, 0, 8, 0, 0), 0);
+    assert_int_equal(files.elements, 0);
+    done(source);
+}
+
 static void test_tiled__other_forms_are_read_as_they_are(void **unused)
 {
     const shape is = { SHEAF__PACKED32, SHEAF_BF16, 100, 300 };
@@ -218,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_tiled__every_box_has_its_values),
         cmocka_unit_test(test_tiled__rows_in_order_are_read_once),
         cmocka_unit_test(test_tiled__more_threads_than_tiles_get_their_values),
+        cmocka_unit_test(test_tiled__of_no_columns_nothing_is_read),
         cmocka_unit_test(test_tiled__other_forms_are_read_as_they_are),
         cmocka_unit_test(test_tiled__a_failure_is_that_of_the_first_tile_and_stays_none),
     };
