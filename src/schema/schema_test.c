@@ -278,6 +278,20 @@ static void test_schema__refuses_what_contradicts_itself(void **state)
     assert_null(schema);
 }
 
+/* A few bytes of a config would take all memory: twelve million tensors. */
+static void test_schema__refuses_more_tensors_than_any_model_has(void **state)
+{
+    static const char text[] =
+        "{\"model_type\":\"mixtral\",\"vocab_size\":16,\"hidden_size\":8,\"intermediate_size\":8,"
+        "\"num_hidden_layers\":4096,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"num_local_experts\":1024}";
+    sheaf_schema *schema = NULL;
+    sheaf_config c = { 0 };
+    CHECK_OK(sheaf_config_parse(&c, text, sizeof text - 1));
+    CHECK_FAILS(sheaf_schema_new(&schema, &c, 1), SHEAF_E_UNSUPPORTED, "at most 524288 tensors");
+    sheaf_config_release(&c);
+    assert_null(schema);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_cuts__tile_their_axis_for_every_number_of_slices),
         cmocka_unit_test(test_find__by_name_and_by_role),
         cmocka_unit_test(test_schema__refuses_what_contradicts_itself),
+        cmocka_unit_test(test_schema__refuses_more_tensors_than_any_model_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

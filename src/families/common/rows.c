@@ -3,6 +3,8 @@
 
 #include "base/base.h"
 
+/* Some ten times what the largest model has; a config may ask for 4096 layers of 1024 experts. */
+enum { MOST_TENSORS = 1 << 19 };
 static const char memory_for[] = "out of memory for the names of tensors";
 
 static void set_cut(sheaf_tensor *t, const sheaf__tensor_row *row)
@@ -55,15 +57,26 @@ static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char
                : sheaf__no_memory(memory_for);
 }
 
+/* Tensors that a list of `count` has memory for: a power of two, so that it seldom moves. */
+static int64_t space_of(int64_t count)
+{
+    int64_t space = 1;
+    while (space < count)
+        space *= 2;
+    return count == 0 ? 0 : space;
+}
+
 sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,
                               const sheaf__tensor_row *rows, size_t n)
 {
-    sheaf_tensor *more =
-        realloc(schema->tensor, ((size_t)schema->count + n) * sizeof *schema->tensor);
-    if (more == NULL)
-        return sheaf__no_memory(memory_for);
-    schema->tensor = more;
     sheaf_status *st = NULL;
+    if (schema->count > MOST_TENSORS - (int64_t)n)
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "config: layers, and experts of each"),
+            "at most %d tensors of them all", MOST_TENSORS);
+    int64_t space = space_of(schema->count);
+    if (!SHEAF_GROW(&schema->tensor, &space, space_of(schema->count + (int64_t)n)))
+        return sheaf__no_memory(memory_for);
     for (size_t i = 0; i < n && st == NULL; i++)
         st = set(&schema->tensor[schema->count++], schema, prefix, layer, &rows[i]);
     return st;
