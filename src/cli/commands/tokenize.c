@@ -168,7 +168,8 @@ static sheaf_status *read_texts(tokenizing *t, reading *r)
                               ? memchr(r->buffer + looked, '\n', r->held - looked)
                               : NULL;
         if (end == NULL && !r->ended) {
-            memmove(r->buffer, r->buffer + done, done > 0 ? r->held - done : 0);
+            if (done > 0)
+                memmove(r->buffer, r->buffer + done, r->held - done);
             r->held -= done;
             looked = r->held;
             done = 0;
