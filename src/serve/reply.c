@@ -93,7 +93,8 @@ static char *token_text(const sheaf__codec *codec, int32_t id)
     return text;
 }
 
-/* {"token": ..., "logprob": ..., "bytes": [...]. The caller closes it. */
+/* {"token": ..., "logprob": ..., "bytes": [...] (null: of a part of a character). The caller closes
+ * it. */
 static void add_token(sheaf_text *to, const sheaf__codec *codec, int32_t id, double log)
 {
     char *text = token_text(codec, id);
@@ -101,10 +102,12 @@ static void add_token(sheaf_text *to, const sheaf__codec *codec, int32_t id, dou
     sheaf__text_json(to, text == NULL ? "" : text);
     sheaf__text_add(to, ", \"id\": %d, \"logprob\": ", (int)id);
     add_log(to, log);
-    sheaf__text_add(to, ", \"bytes\": [");
-    for (const unsigned char *c = (const unsigned char *)text; c != NULL && *c != '\0'; c++)
+    /* Clients join these to characters: those of U+FFFD are none of the token's. */
+    const bool whole = text != NULL && strstr(text, "\xEF\xBF\xBD") == NULL;
+    sheaf__text_add(to, ", \"bytes\": %s", whole ? "[" : "null");
+    for (const unsigned char *c = (const unsigned char *)text; whole && *c != '\0'; c++)
         sheaf__text_add(to, "%s%d", c == (const unsigned char *)text ? "" : ",", *c);
-    sheaf__text_add(to, "]");
+    sheaf__text_add(to, "%s", whole ? "]" : "");
     free(text);
 }
 

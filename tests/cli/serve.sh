@@ -82,6 +82,8 @@ check "its models" grep -q '"id": "bytes", "object": "model"' "$work/models"
 says "how it is" 200 '"status": "ok"' "$url/health"
 ask /v1/chat/completions '{"model": "bytes", "messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": [{"type": "text", "text": "what "}, {"type": "text", "text": "now"}]}], "max_completion_tokens": 20, "temperature": 0, "logprobs": true, "top_logprobs": 2}' >"$work/chat"
 echo '{"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "what now"}]}' >"$work/talk.jsonl"
+check "a part of a character has no bytes" grep -qE '"token": "(\\ufffd|�)"[^{}]*"bytes": null' "$work/chat"
+check "and never those of U+FFFD" test "$(grep -c '239,191,189' "$work/chat")" = 0
 "$sheaf" generate "$bytes" --data "$work/talk.jsonl" --template chat --max-new 20 --greedy --logprobs 2 --json >"$work/want" 2>/dev/null
 check "a conversation is answered as generate does" test -n "$(texts "$work/want")" -a "$(texts "$work/chat" | head -n 1)" = "$(texts "$work/want")"
 ids() { grep -oE '"(id|token)": ?[0-9]+, ?"logprob": ?[-0-9.e]+' "$1" | sed -E 's/^"[a-z]*": ?//; s/, ?"logprob": ?/ /'; }
