@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
+import weakref
 from ctypes import POINTER, c_bool, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
@@ -99,8 +101,10 @@ def encoded(value: Optional[StrPath]) -> Optional[bytes]:
     return it
 
 
-def texts(values: Optional[Sequence[StrPath]]) -> Any:
+def texts(what: str, values: Optional[Sequence[StrPath]]) -> Any:
     """An array of texts that ends with NULL; None for none."""
+    if isinstance(values, (str, bytes)):  # of which each character is a text
+        raise TypeError(f"{what}: a list of texts, not one")
     if not values:
         return None
     return (c_char_p * (len(values) + 1))(*[encoded(v) for v in values], None)
@@ -149,6 +153,41 @@ def check(status: Optional[int]) -> None:
         raise error
 
 
+class Held:
+    """What the library keeps at `at` until close(): freed once no call uses it any more.
+
+    Another thread may close it during a call, as may what the call itself calls.
+    """
+
+    def __init__(self, owner: object, name: str, at: Any, free: Any) -> None:
+        self._name, self._at = name, at
+        self._free = weakref.finalize(owner, free, at)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._open = True
+
+    def __enter__(self) -> Any:
+        with self._lock:
+            if not self._open:
+                raise ValueError(f"{self._name} closed")
+            self._users += 1
+        return self._at
+
+    def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._users -= 1
+            over = self._users == 0 and not self._open
+        if over:
+            self._free()
+
+    def close(self) -> None:
+        with self._lock:
+            self._open = False
+            over = self._users == 0
+        if over:
+            self._free()
+
+
 def facts(struct: Any) -> Dict[str, Any]:
     """The members of a struct but its size; texts as str, None where they are NULL."""
     out: Dict[str, Any] = {}
@@ -159,4 +198,4 @@ def facts(struct: Any) -> Dict[str, Any]:
     return out
 
 
-__all__ = ["NAME", "StrPath", "c_bool", "check", "chosen", "decoded", "dtype_number", "encoded", "error_of", "facts", "lib", "texts"]
+__all__ = ["Held", "NAME", "StrPath", "c_bool", "check", "chosen", "decoded", "dtype_number", "encoded", "error_of", "facts", "lib", "texts"]

@@ -187,6 +187,7 @@ class sheaf_weights_convert_options(Sized):
         ("control", c_void_p),
         ("quantize", c_int),
         ("dequantize", c_bool),
+        ("modelfile", c_bool),
     ]
 
 

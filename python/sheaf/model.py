@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Unio
 from . import _structs as c
 from . import arrays
 from ._call import Call
-from ._library import StrPath, check, chosen, decoded, dtype_number, encoded, lib, texts
+from ._library import Held, StrPath, check, chosen, decoded, dtype_number, encoded, lib, texts
 from .errors import ArgumentError
 from .weights import QUANTIZE, OnEvent
 
@@ -110,8 +110,7 @@ class Model:
         self._call.run(
             lambda: lib.sheaf_model_open(ctypes.byref(at), ctypes.byref(how)), lambda: lib.sheaf_model_close(at)
         )
-        self._at = at
-        self._closed = weakref.finalize(self, lib.sheaf_model_close, at)
+        self._held = Held(self, "the model is", at, lib.sheaf_model_close)
         it = c.sheaf_model_facts()
         check(lib.sheaf_model_info(ctypes.byref(it), at))
         self.family: str = decoded(it.family)
@@ -119,7 +118,8 @@ class Model:
         self.pictures: int = it.pictures  # that a conversation may show; 0: the model sees none
 
     def close(self) -> None:
-        self._closed()
+        """Answers that have begun are ended first, and close() does not wait for them."""
+        self._held.close()
 
     def __enter__(self) -> "Model":
         return self
@@ -159,8 +159,6 @@ class Model:
         `images[i]` are the pictures of prompt i. `on_text(i, text)` hears of an answer's text as it comes. Without
         `temperature` it is always the most probable token. Fields of sheaf_model_generate_options say more.
         """
-        if not self._closed.alive:
-            raise ValueError("the model is closed")
         if isinstance(prompts, str):
             raise TypeError("prompts: a list of prompts; generate() takes one")
         if images is not None and len(images) != len(prompts):
@@ -191,7 +189,7 @@ class Model:
             repetition_penalty=repetition_penalty,
             seed=seed,
             control=call.control,
-            stop=texts(stop),
+            stop=texts("stop", stop),
             nstop=len(stop),
             logprobs=logprobs,
             top_logprobs=top_logprobs,
@@ -204,9 +202,10 @@ class Model:
         )
         if on_text is not None:
             options.on_text = c.ON_TEXT(said)
-        call.run(
-            lambda: lib.sheaf_model_generate_all(out, self._at, array, count, ctypes.byref(options)), free, self._call
-        )
+        with self._held as at:
+            call.run(
+                lambda: lib.sheaf_model_generate_all(out, at, array, count, ctypes.byref(options)), free, self._call
+            )
         return [Answer(answer or 0) for answer in out]
 
 
@@ -222,5 +221,5 @@ def _fill(it: Any, prompt: Prompt, images: Sequence[StrPath]) -> None:
         if list(tokens) != ids:  # ctypes leaves out bits without a word
             raise ArgumentError("prompt", "ids of tokens", str(next(t for t in ids if t != ctypes.c_int32(t).value)))
         it.ntokens = len(prompt)
-    it.images = texts(images)
+    it.images = texts("images", images)
     it.nimages = len(images)

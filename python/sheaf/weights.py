@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
@@ -11,11 +10,12 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 from . import _structs as c
 from . import arrays
 from ._call import Call, Event, copied
-from ._library import StrPath, check, chosen, decoded, dtype_number, encoded, facts, lib, texts
+from ._library import Held, StrPath, check, chosen, decoded, dtype_number, encoded, facts, lib, texts
 from .errors import Unsupported
 
 OnEvent = Optional[Callable[[Event], None]]
 QUANTIZE = ("nf4", "nf4-double", "int8")
+BLOCKS = ("q8_0", "q4_k_m")  # of files in GGUF alone
 KINDS = ("model", "adapter", "checkpoint", "run", "file")
 SEVERITIES = ("note", "warning", "defect")
 MODES = ("like-peft", "like-peft-safe")
@@ -39,12 +39,12 @@ class Weights(Mapping[str, Tensor]):
     """The tensors at a path, by name, undivided whatever parts they lie in; use open()."""
 
     def __init__(self, path: StrPath, dialect: Optional[str] = None, config: Optional[StrPath] = None) -> None:
-        self._at = ctypes.c_void_p()
+        at = ctypes.c_void_p()
         how = c.sheaf_weights_options(dialect=encoded(dialect), config=encoded(config))
-        check(lib.sheaf_weights_open(ctypes.byref(self._at), encoded(path), ctypes.byref(how)))
-        self._closed = weakref.finalize(self, lib.sheaf_weights_close, self._at)
+        check(lib.sheaf_weights_open(ctypes.byref(at), encoded(path), ctypes.byref(how)))
+        self._held = Held(self, "these weights are", at, lib.sheaf_weights_close)
         it = c.sheaf_weights_facts()
-        check(lib.sheaf_weights_info(ctypes.byref(it), self._at))
+        check(lib.sheaf_weights_info(ctypes.byref(it), at))
         self.kind: str = KINDS[it.kind]
         self.dialect: str = decoded(it.dialect)
         self.config: Optional[str] = None if it.config is None else decoded(it.config)
@@ -53,7 +53,7 @@ class Weights(Mapping[str, Tensor]):
         self.bytes: int = it.bytes
 
     def close(self) -> None:
-        self._closed()
+        self._held.close()
 
     def __enter__(self) -> "Weights":
         return self
@@ -61,23 +61,22 @@ class Weights(Mapping[str, Tensor]):
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def _open(self) -> ctypes.c_void_p:
-        if not self._closed.alive:
-            raise ValueError("these weights are closed")
-        return self._at
-
     def __len__(self) -> int:
-        return int(lib.sheaf_weights_count(self._open()))
+        with self._held as at:
+            return int(lib.sheaf_weights_count(at))
 
     def __iter__(self) -> Iterator[str]:
         for i in range(len(self)):
-            yield decoded(lib.sheaf_weights_entry(self._open(), i).contents.name)
+            with self._held as at:
+                name = decoded(lib.sheaf_weights_entry(at, i).contents.name)
+            yield name
 
     def __getitem__(self, name: str) -> Tensor:
-        entry = lib.sheaf_weights_find(self._open(), encoded(name))
-        if not entry:
-            raise KeyError(name)
-        return _tensor(entry)
+        with self._held as at:
+            entry = lib.sheaf_weights_find(at, encoded(name))
+            if not entry:
+                raise KeyError(name)
+            return _tensor(entry)
 
     def read(self, name: str, first: int = 0, rows: Optional[int] = None) -> Any:
         """The values of a tensor, or some of its rows from `first` on: a NumPy array, or a memoryview without NumPy.
@@ -95,11 +94,10 @@ class Weights(Mapping[str, Tensor]):
         count = all_rows - first if rows is None else rows
         shape = it.shape if first == 0 and rows is None else (max(count, 0), *columns)
         memory, array = arrays.room(it.dtype, shape)
-        check(
-            lib.sheaf_weights_read(
-                ctypes.byref(memory), ctypes.sizeof(memory), self._open(), encoded(name), first, count
+        with self._held as at:
+            check(
+                lib.sheaf_weights_read(ctypes.byref(memory), ctypes.sizeof(memory), at, encoded(name), first, count)
             )
-        )
         return array
 
 
@@ -170,7 +168,7 @@ def verify(
         quick=quick,
         dialect=encoded(dialect),
         config=encoded(config),
-        also=texts(also),
+        also=texts("also", also),
         base=encoded(base),
         threads=threads,
         events=call.events,
@@ -234,15 +232,19 @@ def convert(
     drop_unread: bool = False,
     quantize: Optional[str] = None,
     dequantize: bool = False,
+    modelfile: bool = False,
     threads: int = 0,
     on_event: OnEvent = None,
 ) -> Converted:
-    """Joins, divides, changes form and dtype: `dst` appears complete or not at all (docs/convert.md)."""
+    """Joins, divides, changes form and dtype: `dst` appears complete or not at all (docs/convert.md).
+
+    To "gguf", `dst` is a file, and `quantize` "q8_0" or "q4_k_m".
+    """
     report = c.sheaf_weights_convert_report()
     call = Call(on_event)
     how = c.sheaf_weights_convert_options(
         src=encoded(src),
-        also=texts(also),
+        also=texts("also", also),
         dst=encoded(dst),
         to=encoded(to),
         config=encoded(config),
@@ -261,8 +263,9 @@ def convert(
         threads=threads,
         events=call.events,
         control=call.control,
-        quantize=chosen("quantize", quantize, QUANTIZE),
+        quantize=chosen("quantize", quantize, QUANTIZE + BLOCKS),
         dequantize=dequantize,
+        modelfile=modelfile,
         **{"from": encoded(dialect)},
     )
     call.run(lambda: lib.sheaf_weights_convert(ctypes.byref(report), ctypes.byref(how)))
@@ -326,7 +329,7 @@ def merge(
     call = Call(on_event)
     how = c.sheaf_weights_merge_options(
         base=encoded(base),
-        adapters=texts(adapters),
+        adapters=texts("adapters", adapters),
         nadapters=len(adapters),
         dst=encoded(dst),
         config=encoded(config),

@@ -127,6 +127,14 @@ class Checkpoints(InFolder):
         with self.assertRaisesRegex(ValueError, "float12"):
             sheaf.convert(MODEL, self.folder / "other", to="hf", dtype="float12")
 
+    def test_convert_to_gguf(self):
+        with self.assertLogs("sheaf", "WARNING"):  # a model without a tokenizer
+            there = sheaf.convert(MODEL, self.folder / "it.gguf", to="gguf", quantize="q8_0", modelfile=True, threads=1)
+        self.assertGreater(there.quantised, 0)
+        self.assertIn("it.gguf", (self.folder / "Modelfile").read_text())
+        with sheaf.open(self.folder / "it.gguf") as weights:
+            self.assertEqual(weights.dialect, "gguf")
+
     def test_merge(self):
         merged = sheaf.merge(MODEL, [ADAPTER], self.folder / "merged", mode="like-peft")
         self.assertGreater(merged.changed, 0)
@@ -284,6 +292,9 @@ class Answers(unittest.TestCase):
                 model.generate("a text, and no tokenizer")
             with self.assertRaises(TypeError):
                 model.generate_all("one text")
+            for one in ({"stop": "end"}, {"images": "a.png"}):  # no list of letters
+                with self.assertRaisesRegex(TypeError, next(iter(one))):
+                    model.generate([5], max_new=1, **one)
             self.assertEqual(model.generate_all([]), [])
         with self.assertRaises(ValueError):
             model.generate([5])
@@ -297,6 +308,27 @@ class Answers(unittest.TestCase):
             with self.assertRaisesRegex(LookupError, "while it was loaded"):
                 model.generate([5, 6, 7], max_new=1)
             self.assertEqual(len(model.generate([5, 6, 7], max_new=1).tokens), 1)
+
+    def test_closed_during_an_answer_it_is_freed_after_it(self):
+        model = sheaf.Model(MODEL)
+        wanted = list(model.generate([5, 6, 7], max_new=60).tokens)
+        got, begun = [], threading.Event()
+        generate_all = sheaf.model.lib.sheaf_model_generate_all
+
+        def late(*arguments):
+            begun.set()
+            return generate_all(*arguments)
+
+        with mock.patch.object(sheaf.model.lib, "sheaf_model_generate_all", late):
+            other = threading.Thread(target=lambda: got.extend(model.generate([5, 6, 7], max_new=60).tokens))
+            other.start()
+            begun.wait()
+            model.close()  # it returns at once, or when the answer is there
+            other.join(timeout=60)
+        self.assertEqual(got, wanted)
+        with self.assertRaisesRegex(ValueError, "closed"):
+            model.generate([5])
+        model.close()
 
     def test_texts_come_as_they_are_said(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -321,6 +353,8 @@ class Answers(unittest.TestCase):
                 with self.assertRaisesRegex(LookupError, "enough"):
                     it.generate("Hello", max_new=100, on_text=enough)
                 self.assertEqual(it.generate("Hello", max_new=8).text, answer.text)
+                closed = it.generate("Hello", max_new=8, on_text=lambda _i, _text: it.close())
+                self.assertEqual(closed.text, answer.text)
 
 
 if __name__ == "__main__":
