@@ -70,7 +70,7 @@ sheaf_status *sheaf__catalog_unstack(sheaf_catalog *c)
 {
     sheaf_config config = { 0 };
     sheaf_schema *schema = NULL;
-    bool any = false;
+    bool *taken = NULL, any = false; /* taken: [schema->count] */
     if (c->config == NULL || !any_stack(c))
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
@@ -83,14 +83,18 @@ sheaf_status *sheaf__catalog_unstack(sheaf_catalog *c)
         sheaf_status_free(st);
         return NULL;
     }
+    taken = calloc((size_t)schema->count + 1, sizeof *taken);
+    if (taken == NULL)
+        st = sheaf__no_memory(c->root);
     for (int64_t i = 0; i < schema->count && st == NULL; i++)
-        st = take(&any, c, &schema->tensor[i]);
-    for (int64_t i = 0; i < schema->count && any; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        sheaf_logical *stack = t->stack.of == NULL ? NULL : sheaf__catalog_find(c, t->stack.of);
-        if (stack != NULL)
-            stack->kind = SHEAF_TAKEN;
-    }
+        st = take(&taken[i], c, &schema->tensor[i]);
+    /* What nothing was taken of stays, and is reported as no tensor of the model. */
+    for (int64_t i = 0; i < schema->count && st == NULL; i++)
+        if (taken[i]) {
+            sheaf__catalog_find(c, schema->tensor[i].stack.of)->kind = SHEAF_TAKEN;
+            any = true;
+        }
+    free(taken);
     if (st == NULL && any) {
         sheaf__catalog_keep(c, ~(1u << SHEAF_TAKEN));
         st = sheaf__catalog_sort(c);

@@ -269,6 +269,40 @@ static void test_hf__the_same_tensor_twice(void **state)
     sheaf__catalog_free(c);
 }
 
+/* All experts of a layer in one tensor are taken apart; one beside its own parts is no tensor of
+ * the model, and that is said. */
+static void test_hf__a_stack_of_experts_beside_its_parts(void **state)
+{
+#define EXPERTS(layer) "model.layers." layer ".block_sparse_moe.experts."
+    static const sheaf_safetensors_spec spec[] = {
+        { EXPERTS("0") "gate_up_proj", SHEAF_U8, 3, { 2, 16, 8 } },
+        { EXPERTS("1") "gate_up_proj", SHEAF_U8, 3, { 2, 16, 8 } },
+        { EXPERTS("1") "0.w1.weight", SHEAF_U8, 2, { 8, 8 } },
+        { EXPERTS("1") "0.w3.weight", SHEAF_U8, 2, { 8, 8 } },
+        { EXPERTS("1") "1.w1.weight", SHEAF_U8, 2, { 8, 8 } },
+        { EXPERTS("1") "1.w3.weight", SHEAF_U8, 2, { 8, 8 } },
+    };
+    static const char zero[2 * 16 * 8];
+    const char *dir = at("stacks");
+    sheaf_safetensors_writer *w = NULL;
+    CHECK_OK(sheaf__make_dirs(dir));
+    CHECK_OK(sheaf__safetensors_begin(&w, in(dir, "model.safetensors"), spec,
+                                      (int64_t)ARRAY_LEN(spec), NULL, 0));
+    for (int64_t i = 0; i < (int64_t)ARRAY_LEN(spec); i++)
+        CHECK_OK(sheaf__safetensors_write(w, i, 0, zero, i < 2 ? 256 : 64));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    put(in(dir, "config.json"),
+        "{\"model_type\":\"mixtral\",\"vocab_size\":16,\"hidden_size\":8,\"intermediate_size\":8,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+        "\"num_local_experts\":2}");
+    sheaf_catalog *c = read_at(dir, NULL);
+    assert_non_null(sheaf__catalog_find(c, EXPERTS("0") "1.w3.weight"));
+    assert_null(sheaf__catalog_find(c, EXPERTS("0") "gate_up_proj"));
+    CHECK_FINDING(c, SHEAF_DEFECT, "foreign", EXPERTS("1") "gate_up_proj");
+    sheaf__catalog_free(c);
+#undef EXPERTS
+}
+
 static void test_hf__variants_and_bare_files(void **state)
 {
     const char *dir = at("variant");
@@ -542,6 +576,7 @@ int main(void)
         cmocka_unit_test(test_hf__shards_by_their_names),
         cmocka_unit_test(test_hf__parts_of_ranks_are_not_taken_for_whole_tensors),
         cmocka_unit_test(test_hf__the_same_tensor_twice),
+        cmocka_unit_test(test_hf__a_stack_of_experts_beside_its_parts),
         cmocka_unit_test(test_hf__variants_and_bare_files),
         cmocka_unit_test(test_hf__words_of_wrappers_are_left_out),
         cmocka_unit_test(test_hf__words_that_are_none_stay),
