@@ -25,6 +25,7 @@ same "the same bytes again" "$work/cat" "$work/cat2"
 runs "weights without a combination" 2 'combine' merge "$model" "$adapter" "$work/no" --weights 1
 runs "too few weights" 2 '2 numbers' merge "$model" "$adapter" "$variant" "$work/no" --combine cat --weights 1
 runs "a weight that is no number" 2 '1 numbers' merge "$model" "$adapter" "$work/no" --combine cat --weights nan
+runs "nor in hexadecimal, which other numbers are not either" 2 '1 numbers' merge "$model" "$adapter" "$work/no" --combine cat --weights 0x1
 runs "a combination sheaf does not do" 3 'ties.*linear or cat.*add_weighted_adapter' merge "$model" "$adapter" "$variant" "$work/no" --combine ties
 runs "an adapter alone without a combination" 2 'adapter-only' merge "$adapter" "$variant" "$work/no" --adapter-only
 absent "nothing of the refused" "$work/no"

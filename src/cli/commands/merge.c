@@ -136,8 +136,8 @@ static sheaf_status *read_weights(double *out, int n, const char *text)
     for (int i = 0; i < n; i++) {
         char *end;
         out[i] = strtod(at, &end);
-        if (end == at || !isfinite(out[i]) || (*end != '\0' && *end != ',') ||
-            (*end == ',') != (i + 1 < n))
+        if (end == at || strcspn(at, "xX") < (size_t)(end - at) || !isfinite(out[i]) ||
+            (*end != '\0' && *end != ',') || (*end == ',') != (i + 1 < n))
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"),
                                               "%d numbers with commas between them, one for each "
                                               "adapter",
