@@ -160,6 +160,19 @@ static world *add_quantised(world *next, const char *scratch)
     return next;
 }
 
+/* GGUF models that are small: more than half of each is what it says of itself. */
+static world *add_gguf(world *next, const char *scratch)
+{
+    static const char *const files[] = { "blocks", "k_blocks", "experts", "gemma3" };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[100], name[100];
+        snprintf(path, sizeof path, "tests/fuzz/gguf/%s", files[i]);
+        snprintf(name, sizeof name, "gguf/%s", files[i]);
+        next = add(next, name, path, scratch);
+    }
+    return next;
+}
+
 world *world_load(const char *golden, const char *scratch)
 {
     static const char *const parents[] = { "llama/deepspeed", "llama/megatron", "llama/torch_dcp",
@@ -193,7 +206,7 @@ world *world_load(const char *golden, const char *scratch)
     }
     all = add_made(all, "made/own", golden, "llama/tiny_llama/hf", "sheaf", 0, scratch);
     all = add_made(all, "made/sat4", golden, "cogagent/mp1", "sat", 4, scratch);
-    return add_quantised(all, scratch);
+    return add_gguf(add_quantised(all, scratch), scratch);
 }
 
 void world_free(world *w)
