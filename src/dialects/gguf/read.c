@@ -166,6 +166,10 @@ static sheaf_status *add_tensor(reading *r, int file, const sheaf__gguf_tensor *
         snprintf(name, sizeof name, "%s", t->name); /* it is reported as no tensor of the model */
     st = sheaf__catalog_tensor(&l, r->c, name, read_as(r, t), t->ndim, t->shape);
     const int64_t heads = turned_heads(r, t);
+    if (st == NULL && heads > 0 && t->ndim == 1 && sheaf__gguf_type_block(t->type) > 1)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", t->name),
+                                          "f32, f16 or bf16: llama.cpp stores no biases in blocks"),
+                           "%s", sheaf__gguf_type_at(t->type)->name);
     if (st == NULL && l->npieces > 0)
         return sheaf__defect(r->c, "duplicate", r->c->file[file].path, name, "one tensor",
                              "use a complete copy of the model", "two of this name");

@@ -15,6 +15,7 @@ typedef struct change {
     int64_t value;            /* -1: left out */
     const char *drop;         /* a tensor that is not there */
     const char *add;          /* one of [32] more */
+    sheaf__gguf_type added;   /* its type */
     const char *narrow;       /* a tensor with one row less */
     sheaf__gguf_type type;    /* of matrices */
     bool uneven;              /* a norm has a number that is none of 16 bits */
@@ -102,7 +103,7 @@ static const char *make(const change *how)
                            };
     }
     if (how->add != NULL)
-        specs[n++] = (sheaf__gguf_spec){ how->add, SHEAF__GGML_F32, 1, { WIDTH } };
+        specs[n++] = (sheaf__gguf_spec){ how->add, how->added, 1, { WIDTH } };
     if (how->empty.name != NULL)
         specs[n++] = how->empty;
     CHECK_OK(sheaf__gguf_begin(&w, path, &to, specs, n));
@@ -244,6 +245,10 @@ static void test_read__what_is_wrong_is_said(void **state)
         { { .add = "blk.1.attn_norm.weight" },
           SHEAF_E_LAYOUT,
           "model.layers.1.input_layernorm.weight" },
+        /* rows of q are in another order, and a block holds 32 of this one */
+        { { .add = "blk.0.attn_q.bias", .added = SHEAF__GGML_Q8_0 },
+          SHEAF_E_UNSUPPORTED,
+          "no biases in blocks" },
         { { .narrow = "blk.0.attn_q.weight" }, SHEAF_E_LAYOUT, "self_attn.q_proj.weight" },
         { { .narrow = "blk.0.ffn_norm.weight" }, SHEAF_E_LAYOUT, "post_attention_layernorm" },
         /* without numbers a tensor may claim any number of them */
