@@ -113,18 +113,28 @@ static const sheaf__family *family_of(const sheaf__gguf *file, const char *archi
     return first;
 }
 
-static sheaf_status *unknown(const char *type, const char *architecture)
+static sheaf_status *unknown(const char *architecture)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "general.architecture");
     sheaf_expected(st, "llama, qwen2, qwen3, qwen3moe, smollm3, olmo2, phi3, gemma, gemma2, "
                        "gemma3, chatglm or glm4");
-    if (architecture != NULL && strcmp(architecture, "clip") == 0)
+    if (architecture == NULL)
+        sheaf_found(st, "no such key");
+    else if (strcmp(architecture, "clip") == 0)
         sheaf_found(st, "'clip', a tower for pictures, which llama.cpp takes beside a model by "
                         "--mmproj");
     else
-        sheaf_found(st, "'%.60s'%s%.60s", architecture != NULL ? architecture : "no such key",
-                    type != NULL ? ", of type " : "", type != NULL ? type : "");
+        sheaf_found(st, "'%.60s'", architecture);
     return sheaf_try_this(st, "the Hugging Face form of this model");
+}
+
+/* An adapter, a projector, a vocabulary. */
+static sheaf_status *no_model(const char *type)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "general.type");
+    sheaf_found(sheaf_expected(st, "model: no others are read"), "%.60s", type);
+    return strcmp(type, "adapter") == 0 ? sheaf_try_this(st, "the PEFT folder of this adapter")
+                                        : st;
 }
 
 /* ---- rotary embedding ---- */
@@ -386,7 +396,7 @@ sheaf_status *sheaf__gguf_config(char **out, const sheaf__family **family, const
     const bool model = type == NULL || strcmp(type, "model") == 0;
     *family = architecture != NULL && model ? family_of(file, architecture) : NULL;
     if (*family == NULL) {
-        m.st = unknown(model ? NULL : type, architecture);
+        m.st = model ? unknown(architecture) : no_model(type);
     } else {
         m.architecture = architecture;
         m.form = (*family)->gguf;

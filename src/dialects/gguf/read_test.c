@@ -229,7 +229,10 @@ static void test_read__what_is_wrong_is_said(void **state)
         const char *part;
     } rows[] = {
         { { .architecture = "rwkv7" }, SHEAF_E_UNSUPPORTED, "llama, qwen2, qwen3" },
-        { { .kind = "adapter" }, SHEAF_E_UNSUPPORTED, "of type adapter" },
+        { { .kind = "adapter" }, SHEAF_E_UNSUPPORTED, "the PEFT folder of this adapter" },
+        { { .kind = "mmproj" },
+          SHEAF_E_UNSUPPORTED,
+          "model: no others are read | general.type: mmproj" },
         { { .key = "embedding_length", .value = -1 }, SHEAF_E_UNSUPPORTED, "embedding_length" },
         { { .key = "embedding_length", .value = 48 }, SHEAF_E_LAYOUT, "shape" },
         { { .key = "block_count", .value = 0 }, SHEAF_E_FORMAT, "num_hidden_layers" },
