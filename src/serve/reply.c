@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/text.h"
+#include "infer/answer_stream.h"
 
 /* One answer as it grows. */
 typedef struct part {
@@ -16,7 +17,8 @@ typedef struct part {
     sheaf_text offsets;
     sheaf_text ids; /* completions: a model may have no text */
     int64_t told;   /* tokens that these are of */
-    int64_t offset; /* characters before them */
+    int64_t offset; /* characters before them, by `heard` */
+    sheaf__answer_stream heard;
     char *text;
     int64_t tokens;
     const char *finish;
@@ -45,6 +47,7 @@ static void release(reply *r)
             sheaf__text_release(&p->lists[k]);
         sheaf__text_release(&p->offsets);
         sheaf__text_release(&p->ids);
+        sheaf__answer_stream_release(&p->heard);
         free(p->text);
     }
     free(r->part);
@@ -134,6 +137,16 @@ static int64_t characters(const char *text)
     return n;
 }
 
+/* Where in the whole text the next token begins: tokens may be parts of one character. */
+static void note_offset(part *p, const reply *r, const int32_t *ids, int64_t n)
+{
+    char *more = NULL;
+    p->heard.codec = r->codec;
+    sheaf_status_free(sheaf__answer_stream_more(&more, &p->heard, ids, n));
+    p->offset += more == NULL ? 0 : characters(more);
+    free(more);
+}
+
 static void add_text_token(part *p, const reply *r, const sheaf__continuation *said, int64_t i)
 {
     const int64_t best = r->asked.how.generate.best;
@@ -145,8 +158,8 @@ static void add_text_token(part *p, const reply *r, const sheaf__continuation *s
     sheaf__text_add(&p->lists[1], "%s", comma);
     add_log(&p->lists[1], said->logprob[i]);
     sheaf__text_add(&p->offsets, "%s%lld", comma, (long long)p->offset);
-    p->offset += characters(shown);
     free(text);
+    note_offset(p, r, said->ids, i + 1);
     sheaf__text_add(&p->lists[2], "%s{", comma);
     char *other[SHEAF__MOST_TOP];
     for (int64_t k = 0; k < best; k++) {

@@ -91,6 +91,11 @@ check "with the same probabilities" test "$(ids "$work/chat" | awk '{ printf "%d
 ask /v1/chat/completions '{"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "what now"}], "max_tokens": 20, "temperature": 0, "stream": true, "stream_options": {"include_usage": true}}' -N >"$work/streamed"
 check "streamed it is the same" test "$(pieces "$work/streamed")" = "$(texts "$work/want" | sed 's/^"//; s/"$//')"
 check "with how many tokens there were" grep -q '"choices": \[\], "usage": {"prompt_tokens": [0-9]*, "completion_tokens": 20' "$work/streamed"
+# Some of 300 sampled bytes are characters of two: the last offset is less than the text is long.
+ask /v1/completions '{"prompt": "ab", "max_tokens": 300, "temperature": 2, "top_k": -1, "seed": 2, "logprobs": 0}' >"$work/offsets"
+characters=$(texts "$work/offsets" | sed -E 's/\\(u[0-9a-f]{4}|.)/x/g' | LC_ALL=C.UTF-8 wc -m)
+last=$(grep -oE '"text_offset": \[[^]]*' "$work/offsets" | grep -oE '[0-9]+$')
+check "offsets count characters of the text" test "${last:-0}" -gt 0 -a "${last:-999}" -lt "$((characters - 3))"
 ask /v1/completions '{"prompt": ["ab", "cd"], "n": 2, "max_tokens": 5, "temperature": 1, "seed": 3, "logprobs": 1}' >"$work/four"
 check "two prompts, two answers each" test "$(grep -o '"index": [0-3]' "$work/four" | sort -u | wc -l)" = 4
 printf '"ab"\n"ab"\n"cd"\n"cd"\n' >"$work/four.jsonl"
