@@ -118,7 +118,7 @@ class Model:
         self.pictures: int = it.pictures  # that a conversation may show; 0: the model sees none
 
     def close(self) -> None:
-        """Answers that have begun are ended first, and close() does not wait for them."""
+        """Frees the model, once the answers that have begun are there; it does not wait for them."""
         self._held.close()
 
     def __enter__(self) -> "Model":
