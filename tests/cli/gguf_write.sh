@@ -22,6 +22,13 @@ for name in mixtral olmo2 qwen3; do
     rm -r "$work/one.gguf" "$work/back"
 done
 
+# with its tokenizer, of fewer tokens than the table has rows
+runs "a model with a tokenizer" 0 . convert "$here/tiny_qwen2/hf" "$work/one.gguf" --to gguf
+runs "and back" 0 . convert "$work/one.gguf" "$work/again/hf" --to hf
+runs "and there" 0 . convert "$work/again/hf" "$work/two.gguf" --to gguf
+same "is the same file" "$work/one.gguf" "$work/two.gguf"
+rm -r "$work/one.gguf" "$work/two.gguf" "$work/again"
+
 # bytes as tokens
 runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 3
 runs "to GGUF" 0 . convert "$work/bytes" "$work/bytes.gguf" --to gguf

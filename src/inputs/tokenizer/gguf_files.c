@@ -165,6 +165,16 @@ static void put_around(making *m, int way)
     sheaf__text_add(&m->text, "}}");
 }
 
+/* Tokens that llama.cpp's script filled the table up with are left out. */
+static int64_t true_count(const making *m)
+{
+    int64_t n = m->tokens->count;
+    while (n > 0 && type_of(m, n - 1) == SHEAF__TOKEN_UNUSED && m->tokens->texts[n - 1].size > 4 &&
+           memcmp(m->tokens->texts[n - 1].at, "[PAD", 4) == 0)
+        n--;
+    return n;
+}
+
 /* Added tokens are in the vocabulary too: an id that it has not is given by `tokenizers` itself. */
 static void put_model(making *m, int way, const sheaf__gguf_key *merges)
 {
@@ -173,7 +183,8 @@ static void put_model(making *m, int way, const sheaf__gguf_key *merges)
                     "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
                     "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":%s,\"vocab\":{",
                     ways[way].whole ? "true" : "false");
-    for (int64_t i = 0; i < m->tokens->count; i++) {
+    const int64_t count = true_count(m);
+    for (int64_t i = 0; i < count; i++) {
         sheaf__text_add(&m->text, i > 0 ? "," : "");
         put_token(m, i);
         sheaf__text_add(&m->text, ":%" PRId64, i);
@@ -290,16 +301,6 @@ static void put_specs(making *m)
     put_number(&spec, 5, 1);
     put_message(&m->text, 3, &spec);
     sheaf__text_release(&spec);
-}
-
-/* Tokens that llama.cpp's script filled the table up with are left out. */
-static int64_t true_count(const making *m)
-{
-    int64_t n = m->tokens->count;
-    while (n > 0 && type_of(m, n - 1) == SHEAF__TOKEN_UNUSED && m->tokens->texts[n - 1].size > 4 &&
-           memcmp(m->tokens->texts[n - 1].at, "[PAD", 4) == 0)
-        n--;
-    return n;
 }
 
 static sheaf_status *make_model(making *m)
