@@ -177,7 +177,7 @@ static sheaf_status *open_rows(work *w)
         &(sheaf_data_options){ .config = &m->opened.config,
                                .seq = o->seq,
                                .events = o->events,
-                               .folder = m->run.folder,
+                               .folder = sheaf__run_model_tokenizer(&m->run),
                                .tokenizer = o->tokenizer,
                                .prompt_template =
                                    m->codec.images ? sheaf__codec_template(&m->codec) : version,

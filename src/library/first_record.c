@@ -146,13 +146,14 @@ static sheaf_status *show(shown *s, const sheaf_data *data, int64_t row)
 void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events)
 {
     const sheaf_train_options *o = job->options;
-    const bool given = o->tokenizer != NULL && o->tokenizer[0] != '\0';
+    const bool given = o->tokens_in == NULL && o->tokenizer != NULL && o->tokenizer[0] != '\0';
     const char *name = sheaf_data_template(job->train.data);
     sheaf__codec codec;
     shown s = { .codec = &codec };
     sheaf_status *st = sheaf__codec_open(
         &codec, &job->schema->config,
-        &(sheaf__codec_options){ .folder = o->model, .tokenizer = given ? o->tokenizer : NULL });
+        &(sheaf__codec_options){ .folder = o->tokens_in != NULL ? o->tokens_in : o->model,
+                                 .tokenizer = given ? o->tokenizer : NULL });
     sheaf_status_free(st); /* shows ids then */
     st = show(&s, job->train.data, job->train.row == NULL ? 0 : job->train.row[0]);
     if (st == NULL && s.text.size > 0 && !s.text.failed)

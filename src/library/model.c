@@ -75,7 +75,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;
     st = sheaf__codec_open(
         &m->codec, &m->opened.config,
-        &(sheaf__codec_options){ .folder = words ? m->run.folder : NULL,
+        &(sheaf__codec_options){ .folder = words ? sheaf__run_model_tokenizer(&m->run) : NULL,
                                  .tokenizer = words ? o->tokenizer : NULL,
                                  .version = words ? o->prompt_template : NULL,
                                  .of_run = of_run,

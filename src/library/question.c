@@ -21,6 +21,7 @@ void sheaf__question_close(sheaf__question *q)
     sheaf__sets_close(&q->sets);
     sheaf__selection_release(&q->selection);
     sheaf_lora_options_release(&q->fresh);
+    sheaf__run_tokenizer_release(&q->tokenizer);
     sheaf__opened_close(&q->opened);
     q->fresh = (sheaf_lora_options){ 0 };
 }
@@ -195,7 +196,9 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
         if (q->images_text != NULL && !q->warned)
             sheaf_note(events, "--images %s has no effect: the data say what they hold",
                        q->images_text);
-        st = sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL);
+        st = sheaf__run_tokenizer_open(&q->tokenizer, o, &q->opened);
+        q->o.tokens_in = q->tokenizer.folder;
+        TRY(st, sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL));
         if (st == NULL) {
             q->o.steps = sheaf__subset_steps(&q->sets.train, o);
             q->data_bytes = sheaf__sets_memory(&q->sets);

@@ -5,6 +5,7 @@
 #include "models/open.h"
 #include "plan/plan.h"
 #include "train/options.h"
+#include "train/tokenizer.h"
 
 typedef struct sheaf__question {
     sheaf_train_options o;  /* input; the rest is set when it is opened */
@@ -17,6 +18,7 @@ typedef struct sheaf__question {
     sheaf__opened opened;
     sheaf__selection selection;
     sheaf_lora_options fresh;
+    sheaf__run_tokenizer tokenizer;
     sheaf__sets sets;
     int64_t data_bytes, seq;
     int64_t images;          /* of the rows of a micro-batch, at most */

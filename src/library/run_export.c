@@ -51,12 +51,14 @@ static sheaf_status *write_step(sheaf__run_export_result *out, const sheaf__run_
     TRY(st, sheaf_in(sheaf__run_check_base(checkpoint->manifest->progress, &t->opened,
                                            &(sheaf__origin_from){ .model = out->base,
                                                                   .tokenizer = o->tokenizer,
+                                                                  .tokens = t->tokenizer.tokens,
                                                                   .out = r->out },
                                            NULL, false),
                      "%s", r->step));
     TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
     TRY(st, out->adapter ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
-                                                 t->opened.weights, checkpoint->manifest->progress)
+                                                 t->opened.weights, checkpoint->manifest->progress,
+                                                 t->tokenizer.folder)
                          : sheaf__export_model(how->dst, false, &t->opened, out->base, masters));
     if (st == NULL)
         out->step = checkpoint->manifest->step;

@@ -206,6 +206,7 @@ static sheaf_status *check_base(const sheaf__run_model *run, const sheaf_checkpo
 {
     const sheaf__origin_from from = { .model = run->folder,
                                       .tokenizer = run->r.options.tokenizer,
+                                      .tokens = run->tokenizer.tokens,
                                       .out = run->r.out };
     return sheaf_in(
         sheaf__run_check_base(checkpoint == NULL ? NULL : checkpoint->manifest->progress, opened,
@@ -245,7 +246,7 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__opened *b
     TRY(st, make_temporary(run));
     TRY(st, sheaf__path_join(&run->adapter, run->temporary, "adapter"));
     TRY(st, sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base,
-                                  checkpoint->manifest->progress));
+                                  checkpoint->manifest->progress, NULL));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);
@@ -259,6 +260,8 @@ static sheaf_status *export_step(sheaf__run_model *run, const sheaf__open_option
         &trained, &run->r.options,
         &(sheaf__open_options){
             .model = run->folder, .config = config_of(&run->r, how), .as_stored = true });
+    run->tokenizer = trained.tokenizer;
+    trained.tokenizer = (sheaf__run_tokenizer){ 0 };
     TRY(st, write_adapter(run, &trained.opened));
     sheaf__run_base_release(&trained);
     return st;
@@ -440,6 +443,9 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     }
     TRY(st, sheaf__open_model(out, &replaced));
     remove_temporary(run);
+    const char *beside =
+        run->tokenizer.folder != NULL ? NULL : sheaf__opened_tokenizer(out, replaced.adapter);
+    TRY(st, sheaf__run_copy(&run->tokenizer.folder, beside));
     if (st == NULL && result)
         st = check_result(out, run);
     return st == NULL && run->step != NULL ? lay_step(out, run) : st;
@@ -451,6 +457,11 @@ static void name(const char **what, const char *of_run)
         *what = of_run;
 }
 
+const char *sheaf__run_model_tokenizer(const sheaf__run_model *run)
+{
+    return run->tokenizer.folder != NULL ? run->tokenizer.folder : run->folder;
+}
+
 bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **tokenizer,
                                     const char **version, const char **date, const char **query)
 {
@@ -458,7 +469,7 @@ bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **to
     const bool own = *version == NULL;
     if (own || (o->prompt_template != NULL && strcmp(*version, o->prompt_template) == 0))
         name(date, o->date);
-    name(tokenizer, o->tokenizer);
+    name(tokenizer, run->tokenizer.folder != NULL ? NULL : o->tokenizer);
     name(version, o->prompt_template);
     name(query, o->query);
     return own && *version != NULL;
@@ -525,6 +536,7 @@ void sheaf__run_model_release(sheaf__run_model *run)
     if (run->masters != NULL)
         run->masters->close(run->masters);
     sheaf_checkpoint_close(run->step);
+    sheaf__run_tokenizer_release(&run->tokenizer);
     free(run->base);
     free(run->adapter);
     free(run->config);

@@ -38,7 +38,8 @@ typedef struct sheaf__run_model {
     /* folder of the base, for its tokenizer: how->model, or the run's; borrowed */
     const char *folder;
     char *base, *adapter, *config, *temporary;
-    sigset_t signals; /* blocked before `temporary` was made, whose lock is held */
+    sheaf__run_tokenizer tokenizer; /* of an adapter that has one of its own */
+    sigset_t signals;               /* blocked before `temporary` was made, whose lock is held */
     int lock;
     /* of methods head and full, whose tensors replace the base's; or NULL */
     sheaf_checkpoint *step;
@@ -57,6 +58,8 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
  * run, or of a checkpoint in it; both NULL for other paths. Errors: those of the run's settings.
  */
 sheaf_status *sheaf__run_model_base(char **model, char **config, const char *path);
+/* sheaf__run_model_tokenizer - the folder whose tokenizer is the model's, where none is named. */
+const char *sheaf__run_model_tokenizer(const sheaf__run_model *run);
 /* sheaf__run_model_text_defaults - replaces NULL by the run's setting, borrowed. The run's date is
  * used only with its template. Returns whether the template is the run's. */
 bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **tokenizer,

@@ -6,6 +6,9 @@
 #include "train/rank.h"
 #include "train/scaler.h"
 
+static const sheaf__choice beginnings[] = { { "mean", SHEAF_ADD_TOKENS_MEAN },
+                                            { "random", SHEAF_ADD_TOKENS_RANDOM },
+                                            { 0 } };
 static const sheaf__choice methods[] = {
     { "lora", SHEAF_METHOD_LORA },
     { "head", SHEAF_METHOD_HEAD },
@@ -207,6 +210,13 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
           "an adapter takes part in a sum over slices once" },
         { "modules-to-save", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->modules_to_save,
           "modules trained in full beside the adapter and saved with it", "A,B" },
+        { "add-tokens", SHEAF__IS_PATH | SHEAF__IS_CONTENT | SHEAF__IS_LATE, &o->add_tokens,
+          "file of tokens that tokenizer and model get, one a line, or a .json list; their rows are trained and saved with the adapter (default none)",
+          "FILE" },
+        { "add-tokens-init", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_LATE,
+          &o->add_tokens_init,
+          "how rows of --add-tokens begin: as the mean of all rows, or random by --seed",
+          .choices = beginnings },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }

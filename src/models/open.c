@@ -11,16 +11,21 @@
 #include "dialects/sat/lora.h"
 #include "lora/check_file.h"
 #include "lora/adapter.h"
+#include "lora/names.h"
 #include "models/open_layers.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
 
-static sheaf_status *lay_over(sheaf__opened *o, bool untied)
+static sheaf_status *lay_over(sheaf__opened *o, bool untied, const sheaf__added_rows *added)
 {
-    o->weights = o->base;
-    return o->base == NULL || (!untied && (o->adapter == NULL || o->lora->nsaved == 0))
-               ? NULL
-               : sheaf__overlay_new(&o->weights, o->base, o->adapter, o->lora,
+    sheaf_status *st = o->base != NULL && added->count > 0
+                           ? sheaf__widened_new(&o->widened, o->base, o->schema, added)
+                           : NULL;
+    sheaf_source *below = o->widened != NULL ? o->widened : o->base;
+    o->weights = below;
+    return st != NULL || below == NULL || (!untied && (o->adapter == NULL || o->lora->nsaved == 0))
+               ? st
+               : sheaf__overlay_new(&o->weights, below, o->adapter, o->lora,
                                     untied ? sheaf__family_for(&o->config) : NULL);
 }
 
@@ -60,18 +65,65 @@ static bool has_targets(const sheaf_lora_options *o)
            o->sat_set != SHEAF_SAT_SET_NONE;
 }
 
+/* ---- a new adapter ---- */
+
+/* The last part of a tensor's module: "lm_head" of "lm_head.weight". */
+static sheaf_status *save_module(sheaf_lora_options *options, const char *tensor)
+{
+    char *name = strdup(tensor);
+    sheaf_status *st = NULL;
+    if (name == NULL)
+        return sheaf__no_memory(tensor);
+    char *end = strrchr(name, '.');
+    *end = '\0';
+    const char *last = strrchr(name, '.');
+    if (!sheaf__lora_add_name(&options->modules_to_save, last == NULL ? name : last + 1))
+        st = sheaf__no_memory(tensor);
+    free(name);
+    return st;
+}
+
+static sheaf_status *no_new_tokens(const sheaf__open_options *how, const char *expected,
+                                   const char *found)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tokens to add", how->model);
+    return sheaf_found(sheaf_expected(st, "%s", expected), "%s", found);
+}
+
+/* A new adapter has the tables in full, and a tied one stays tied. */
+static sheaf_status *save_tables(sheaf_lora_options *filled, const sheaf_config *c,
+                                 const sheaf__open_options *how)
+{
+    const sheaf__family *family = sheaf__family_for(c);
+    char rows[96];
+    if (family->towers != NULL || family->classes != NULL || family->table == NULL || c->byte_vocab)
+        return no_new_tokens(how, "a text model with a tokenizer.json of its own",
+                             c->byte_vocab ? "a vocabulary of bytes"
+                                           : sheaf_family_name(c->family));
+    if (how->added.first > c->vocab) {
+        snprintf(rows, sizeof rows, "%" PRId64 " tokens of the tokenizer, %" PRId64 " rows",
+                 how->added.first, c->vocab);
+        return no_new_tokens(how, "a row of the model for each token of its tokenizer", rows);
+    }
+    filled->keep_tie = c->tied;
+    sheaf_status *st = save_module(filled, family->table);
+    return st != NULL || c->tied ? st : save_module(filled, family->head);
+}
+
 /* Default targets of a new adapter: those of the family's own program. */
 static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_options *filled,
                                    const sheaf_config *config, const sheaf__open_options *how)
 {
     *out = how->fresh;
-    if (how->fresh == NULL || has_targets(how->fresh))
+    if (how->fresh == NULL || (has_targets(how->fresh) && how->added.count == 0))
         return NULL;
     const char *targets = sheaf__family_for(config)->lora_targets;
+    const bool unnamed = !has_targets(how->fresh);
     sheaf_status *st = sheaf__lora_options_copy(filled, how->fresh);
-    TRY(st, sheaf__lora_set_targets(filled, targets));
+    TRY(st, unnamed ? sheaf__lora_set_targets(filled, targets) : NULL);
+    TRY(st, how->added.count > 0 ? save_tables(filled, config, how) : NULL);
     *out = filled;
-    if (st == NULL)
+    if (st == NULL && unnamed)
         sheaf_note(how->events, "LoRA on %s, the default for %s (--lora-targets changes it)",
                    targets, sheaf_family_name(config->family));
     return st;
@@ -378,13 +430,62 @@ static void note_reading(const sheaf_catalog *c, const sheaf__open_options *how)
     }
 }
 
-/* A tied table becomes two tensors if the adapter names one of its uses. */
-static sheaf_status *untie(sheaf__opened *o, int slices)
+/* The schema of a config that the adapter changed: a tied table becomes two tensors if it names one
+ * of its uses, and tables have more rows if it adds tokens. */
+static sheaf_status *change_schema(sheaf__opened *o, bool untied, int64_t vocab, int slices)
 {
+    if (!untied && vocab == o->config.vocab)
+        return NULL;
     sheaf_schema_free(o->schema);
     o->schema = NULL;
-    o->config.tied = false;
+    o->config.tied = o->config.tied && !untied;
+    o->config.vocab = vocab;
     return sheaf_schema_new(&o->schema, &o->config, slices);
+}
+
+/* ---- added tokens ---- */
+
+/* Rows of the table that the adapter has in full; 0: it has none. */
+static sheaf_status *adapter_rows(int64_t *rows, const sheaf_config *config, const char *adapter)
+{
+    const sheaf__family *family = sheaf__family_for(config);
+    const char *const tables[] = { family->table, family->head };
+    sheaf_source *source = NULL;
+    *rows = 0;
+    sheaf_status *st =
+        sheaf__only_memory(sheaf__open_source(/* who needs it says what is wrong */
+                                              &source, adapter,
+                                              &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER,
+                                                                      .as_stored = true }));
+    for (int i = 0; i < 2 && source != NULL; i++) {
+        const sheaf_source_entry *e =
+            tables[i] == NULL ? NULL
+                              : sheaf__lora_find_part(source, tables[i], strlen(tables[i]), "");
+        if (e != NULL && e->ndim == 2 && e->shape[1] == config->hidden && e->shape[0] > *rows)
+            *rows = e->shape[0];
+    }
+    if (source != NULL)
+        source->close(source);
+    return st;
+}
+
+/* *vocab: rows of the tables with the tokens of the adapter, read or new. */
+static sheaf_status *find_vocab(int64_t *vocab, const sheaf__opened *o,
+                                const sheaf__open_options *how)
+{
+    const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
+    int64_t rows = how->added.first + how->added.count;
+    sheaf_status *st = NULL;
+    if (stored)
+        st = adapter_rows(&rows, &o->config, how->adapter);
+    *vocab = rows > o->config.vocab ? rows : o->config.vocab;
+    if (st == NULL && *vocab > o->config.vocab)
+        sheaf_note(how->events,
+                   "%" PRId64 " token%s added to the %" PRId64
+                   " of the base: its tables have %" PRId64 " rows",
+                   *vocab - o->config.vocab, *vocab - o->config.vocab == 1 ? "" : "s",
+                   o->config.vocab, *vocab);
+    return st;
 }
 
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *how)
@@ -407,6 +508,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         shorten(&out->config, how->layers);
     TRY(st, read_beside(&out->config, how));
     TRY(st, sheaf_schema_new(&out->schema, &out->config, how->slices));
+    out->base_vocab = out->config.vocab;
     if (st == NULL && !how->config_only)
         st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
     TRY(st, read_print(out, how));
@@ -415,12 +517,13 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     TRY(st, check_config(&out->config, how));
     TRY(st, adapter_options(&options, &read, &out->config, how));
     if (st == NULL && options != NULL) {
+        int64_t vocab = 0;
         untied = sheaf_lora_unties(options, &out->config);
-        if (untied)
-            st = untie(out, how->slices);
+        st = find_vocab(&vocab, out, how);
+        TRY(st, change_schema(out, untied, vocab, how->slices));
         TRY(st, open_adapter(out, how, options, untied));
     }
-    TRY(st, lay_over(out, untied));
+    TRY(st, lay_over(out, untied, &how->added));
     if (st == NULL && how->config_only)
         st = sheaf__opened_find_forms(out, catalog == NULL ? NULL : catalog->config, how);
     if (st == NULL && how->quantize != SHEAF_QUANTIZE_NONE)
@@ -430,10 +533,20 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     return st;
 }
 
+const char *sheaf__opened_tokenizer(const sheaf__opened *o, const char *adapter)
+{
+    bool own = false;
+    for (int i = 0; o->lora != NULL && i < o->lora->nsaved; i++)
+        own |= sheaf__lora_is_table(o->lora->saved[i]->name, o->lora->saved[i]->ndim);
+    return own && adapter != NULL && sheaf_hf_has_tokenizer(adapter) ? adapter : NULL;
+}
+
 void sheaf__opened_close(sheaf__opened *o)
 {
-    if (o->weights != NULL && o->weights != o->base)
+    if (o->weights != NULL && o->weights != o->base && o->weights != o->widened)
         o->weights->close(o->weights);
+    if (o->widened != NULL)
+        o->widened->close(o->widened);
     if (o->adapter != NULL)
         o->adapter->close(o->adapter);
     if (o->base != NULL)

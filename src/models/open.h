@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "lora/adapter.h"
 #include "models/hashed.h"
+#include "models/widened.h"
 #include "schema/schema.h"
 #include "sheaf/options.h"
 #include "sheaf/source.h"
@@ -16,6 +17,8 @@ typedef struct sheaf__opened {
     sheaf_source *base;    /* NULL when only the config was opened */
     sheaf_lora *lora;      /* NULL without an adapter, fresh or read */
     sheaf_source *adapter; /* NULL when there is none to read */
+    int64_t base_vocab;    /* rows of the base's tables; config.vocab, but for tokens added to it */
+    sheaf_source *widened; /* base with made rows of added tokens; NULL: none are made */
     sheaf_source *weights; /* base, with the adapter's full tensors (modules_to_save, biases) in
                               place of the base's; same as base without an adapter */
     sheaf__hashed
@@ -54,6 +57,7 @@ typedef struct sheaf__open_options {
     bool for_training; /* refuse unmerged LoRA in the model's own files; else SAT's is merged on
                           reading */
     const sheaf_events *events; /* get notes on decisions; may be NULL */
+    sheaf__added_rows added;    /* with `fresh`: new tokens, whose rows are made and trained */
     /* options of a new adapter, when adapter is NULL; NULL = none. Without targets it gets the
      * family's default, with a note: q_proj and v_proj as PEFT, "sat" as SAT */
     const sheaf_lora_options *fresh;
@@ -69,6 +73,9 @@ void sheaf__opened_close(sheaf__opened *opened);
 sheaf_status *sheaf__opened_quantise(sheaf__opened *opened, sheaf_quantize as,
                                      bool (*trains)(void *self, const sheaf_tensor *tensor),
                                      void *self);
+/* sheaf__opened_tokenizer - `adapter`, the folder of its adapter, where that has tables of its own
+ * and a tokenizer, which knows their rows; else NULL. */
+const char *sheaf__opened_tokenizer(const sheaf__opened *opened, const char *adapter);
 /* sheaf__opened_forms - a source that says which tensors are quantised, for
  * sheaf__model_options.forms; NULL: none. Borrowed. */
 sheaf_source *sheaf__opened_forms(const sheaf__opened *opened);

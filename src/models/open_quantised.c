@@ -65,7 +65,9 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
         o->config_text = NULL;
         st = sheaf__opened_lay_print(o, shared, all);
     }
-    if (over)
+    if (o->widened != NULL)
+        sheaf__widened_rebase(o->widened, o->base);
+    else if (over)
         sheaf__overlay_rebase(o->weights, o->base);
     else
         o->weights = o->base;

@@ -94,8 +94,10 @@ void sheaf__overlay_rebase(sheaf_source *over, sheaf_source *base)
 
 sheaf_status *sheaf__opened_lay_print(sheaf__opened *o, bool shared, sheaf_comm *all)
 {
-    sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
-    TRY(st, sheaf__hashed_new(&o->hashed, o->base, &o->config));
+    sheaf_config of_base = o->config; /* without tokens that an adapter adds; borrowed */
+    of_base.vocab = o->base_vocab;
+    sheaf_status *st = sheaf__config_text(&o->config_text, &of_base);
+    TRY(st, sheaf__hashed_new(&o->hashed, o->base, &of_base));
     if (st == NULL) {
         o->stored = o->base;
         o->base = sheaf__hashed_source(o->hashed);

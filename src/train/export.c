@@ -334,7 +334,7 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
                                     const char *model, sheaf_source *masters, sheaf_source *base,
-                                    const char *progress)
+                                    const char *progress, const char *tokenizer)
 {
     listed l = { 0 };
     char *config = NULL, print[33];
@@ -345,6 +345,7 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     TRY(st, sheaf_lora_options_json(&config, &options));
     TRY(st, sheaf__origin_weights(print, progress));
     TRY(st, sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace));
+    TRY(st, tokenizer != NULL ? sheaf_hf_copy_tokenizer(folder, tokenizer) : NULL);
     if (st == NULL) {
         origin from = { &l, base, masters, sheaf__kernels_for(NULL) };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
@@ -395,7 +396,7 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     TRY(st, sheaf__output_sweep(dst, events));
     TRY(st, o->method == SHEAF_METHOD_LORA
                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
-                                        from->manifest->progress)
+                                        from->manifest->progress, o->tokens_in)
                 : sheaf__export_model(dst, true, opened, o->model, masters));
     if (masters != NULL)
         masters->close(masters);

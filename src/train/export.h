@@ -24,10 +24,10 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *options, const sheaf
  * flat: for a tensor with more than two axes only the order of its numbers counts. B of fused
  * layers is compact in masters and expanded in the file. A saved tensor without a master comes from
  * `base`, the initial weights. The file has the fingerprint of the base from the checkpoint's
- * `progress` (train/origin.h). */
+ * `progress` (train/origin.h). `tokenizer`: a folder whose tokenizer is to lie beside it; NULL. */
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
                                     const char *model, sheaf_source *masters, sheaf_source *base,
-                                    const char *progress);
+                                    const char *progress, const char *tokenizer);
 
 /* sheaf__export_model - the model of methods head and full: opened->base with tensors replaced by
  * the masters of the checkpoint. The other files are copied from the folder `model`. */

@@ -2,6 +2,7 @@
 #include "train/options.h"
 
 #include "base/base.h"
+#include "train/tokenizer.h"
 
 void sheaf_train_options_default(sheaf_train_options *options)
 {
@@ -101,19 +102,39 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
     return st;
 }
 
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* Tokens are added by a new adapter alone. */
+static sheaf_status *check_tokens(const sheaf_train_options *o)
+{
+    const bool lora = o->method == SHEAF_METHOD_LORA, from = is_given(o->adapter);
+    if (!is_given(o->add_tokens) || (lora && !from))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--add-tokens");
+    sheaf_expected(st, "--method lora without --adapter: a new adapter, which holds their rows");
+    sheaf_found(st, "%s", !lora ? "another method" : o->adapter);
+    return sheaf_try_this(st, "train an adapter with the tokens, sheaf merge BASE ADAPTER MERGED, "
+                              "and go on with MERGED");
+}
+
 sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_options *fresh,
                                         const sheaf_train_options *o)
 {
     *out = (sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices };
     *fresh = (sheaf_lora_options){ 0 };
-    if (o->method != SHEAF_METHOD_LORA)
-        return NULL;
-    if (o->adapter != NULL && o->adapter[0] != '\0') {
+    sheaf_status *st = check_tokens(o);
+    if (st != NULL || o->method != SHEAF_METHOD_LORA)
+        return st;
+    if (is_given(o->adapter)) {
         out->adapter = o->adapter;
         return NULL;
     }
     out->fresh = fresh;
-    return sheaf_train_options_lora(fresh, o);
+    st = sheaf_train_options_lora(fresh, o);
+    return TRY(st, sheaf__run_added(&out->added, o));
 }
 
 /* ---- learning rates ---- */

@@ -19,6 +19,10 @@
 
 enum { SHEAF__DEFAULT_SLICES = 8 };
 typedef enum sheaf_optimizer { SHEAF_OPTIMIZER_ADAMW, SHEAF_OPTIMIZER_ADAMW8BIT } sheaf_optimizer;
+typedef enum sheaf_add_tokens_init {
+    SHEAF_ADD_TOKENS_MEAN,
+    SHEAF_ADD_TOKENS_RANDOM
+} sheaf_add_tokens_init;
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
 
 typedef struct sheaf_train_options {
@@ -77,8 +81,11 @@ typedef struct sheaf_train_options {
     const char *lora_alpha_pattern; /* "PATTERN=ALPHA,..." */
     double lora_dropout;
     bool lora_rslora;
-    int lora_bias;               /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
-    const char *modules_to_save; /* "a,b": trained in full beside LoRA */
+    int lora_bias;                         /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
+    const char *modules_to_save;           /* "a,b": trained in full beside LoRA */
+    const char *add_tokens;                /* file of tokens that the tokenizer gets; NULL: none */
+    sheaf_add_tokens_init add_tokens_init; /* how their rows begin */
+    const char *tokens_in; /* folder of the tokenizer, in place of both above: of the run itself */
 
     /* the steps */
     int64_t steps;       /* optimizer steps in all; 0: as `epochs` says */

@@ -144,7 +144,7 @@ static sheaf_status *hash_adapter(sheaf__origin *o)
 sheaf_status *sheaf__origin_begin(sheaf__origin *o, const sheaf__opened *opened,
                                   const sheaf__origin_from *from)
 {
-    *o = (sheaf__origin){ .opened = opened };
+    *o = (sheaf__origin){ .opened = opened, .tokens = from->tokens == NULL ? "" : from->tokens };
     sheaf_status *st = take_stamps(o);
     TRY(st, read_known(o, from->out));
     if (st == NULL && same_files(o)) {
@@ -186,9 +186,10 @@ static void add_origin(sheaf_text *t, const sheaf__origin *o)
         { "config", o->opened->config_text },
         { "tokenizer", o->tokenizer },
         { "weights", o->weights },
+        { "tokens", o->tokens },
     };
     sheaf__text_add(t, "{\"version\": %d", SHEAF__ORIGIN_VERSION);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows - (o->tokens[0] == '\0'); i++) {
         sheaf__text_add(t, ", \"%s\": ", rows[i].key);
         sheaf__text_json(t, rows[i].value);
     }
@@ -266,13 +267,15 @@ static sheaf_status *differs(const sheaf__origin_words *w, const char *part, con
     return sheaf_try_this(st, "%s", w->cure);
 }
 
-static sheaf_status *check_config(const char *was, const char *is, const sheaf__origin_words *w)
+/* Texts of lines "KEY: VALUE" of what `whole` names. */
+static sheaf_status *check_lines(const char *whole, const char *was, const char *is,
+                                 const sheaf__origin_words *w)
 {
     sheaf__line_change d;
     char part[160], value[2][SHEAF__LINE_VALUE];
     if (!sheaf__lines_differ(&d, was, is, ':'))
         return NULL;
-    snprintf(part, sizeof part, "config, %.*s", (int)d.key, d.line);
+    snprintf(part, sizeof part, "%s %.*s", whole, (int)d.key, d.line);
     return differs(w, part, sheaf__line_value(value[0], d.was), sheaf__line_value(value[1], d.is),
                    d.more);
 }
@@ -333,7 +336,7 @@ sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress
                *weights = text_of(was, "weights");
     const char *options = text_of(was, "adapter_config"),
                *config = o->adapter_config == NULL ? "" : o->adapter_config;
-    sheaf_status *st = check_config(text_of(was, "config"), o->opened->config_text, w);
+    sheaf_status *st = check_lines("config,", text_of(was, "config"), o->opened->config_text, w);
     if (st == NULL && strcmp(weights, o->weights) != 0)
         st = hash_differs(o, w, "weights", "tensors", o->opened->hashed, "weights", weights,
                           o->weights);
@@ -349,7 +352,7 @@ sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress
     if (st == NULL && strcmp(adapter, o->adapter) != 0)
         st = hash_differs(o, w, "adapter", "adapter_tensors", o->adapter_print,
                           "the adapter it starts from", adapter, o->adapter);
-    return st;
+    return TRY(st, check_lines("--add-tokens, token", text_of(was, "tokens"), o->tokens, w));
 }
 
 /* ---- texts of lines ---- */

@@ -7,6 +7,7 @@
  *                   there is none
  *   adapter         fingerprint of all tensors of the adapter; "" without one
  *   adapter_config  what its adapter_config.json says
+ *   tokens          those that the run adds to the tokenizer; absent where it adds none
  *
  * OUT/run.json has them too, with the fingerprint of each tensor, to name the one that differs, and
  * each file's device, inode, size and times: while these are the same, the files are not hashed
@@ -25,6 +26,7 @@ typedef struct sheaf__origin {
     char weights[33];            /* "" until known */
     char tokenizer[33], adapter[33];
     char *adapter_config;
+    const char *tokens; /* borrowed; "": none */
     sheaf__hashed *adapter_print;
     json_t *known; /* content of OUT/run.json; or NULL */
     char **stamp;  /* [opened->nfiles] stamps of the files before they were read */
@@ -34,6 +36,7 @@ typedef struct sheaf__origin {
 typedef struct sheaf__origin_from {
     const char *model;     /* folder of the base */
     const char *tokenizer; /* if not the one in that folder; else NULL or empty */
+    const char *tokens;    /* that the run adds to it (train/tokenizer.h); NULL: none */
     const char *out;       /* OUT of the run; NULL: none yet */
 } sheaf__origin_from;
 

@@ -412,6 +412,7 @@ sheaf_status *sheaf__run_base_open(sheaf__run_base *b, const sheaf_train_options
     TRY(st, sheaf__select(&b->selection, b->opened.schema, b->opened.lora, o, from->events));
     if (st == NULL && b->opened.lora != NULL)
         st = sheaf_lora_save_also(b->opened.lora, b->opened.schema, sheaf__selected, &b->selection);
+    TRY(st, sheaf__run_tokenizer_open(&b->tokenizer, o, &b->opened));
     return TRY(st, sheaf__opened_quantise(&b->opened, o->quantize, sheaf__selected, &b->selection));
 }
 
@@ -419,5 +420,6 @@ void sheaf__run_base_release(sheaf__run_base *b)
 {
     sheaf__selection_release(&b->selection);
     sheaf_lora_options_release(&b->fresh);
+    sheaf__run_tokenizer_release(&b->tokenizer);
     sheaf__opened_close(&b->opened);
 }

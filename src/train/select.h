@@ -9,6 +9,7 @@
 #include "schema/family.h"
 #include "tape/trained.h"
 #include "train/options.h"
+#include "train/tokenizer.h"
 
 typedef struct sheaf__selection {
     sheaf_method method;
@@ -38,6 +39,7 @@ typedef struct sheaf__run_base {
     sheaf__opened opened;
     sheaf__selection selection;
     sheaf_lora_options fresh;
+    sheaf__run_tokenizer tokenizer;
 } sheaf__run_base;
 /* sheaf__run_base_open - `from` has model, config, new_run and events. Release also after a
  * failure. */

@@ -96,6 +96,7 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                           const sheaf_config *config, const sheaf_events *events,
                           const atomic_int *stop, bool trains)
 {
+    const bool own = o->tokens_in == NULL;
     char *beside = NULL;
     sheaf_status *st =
         o->out == NULL || o->out[0] == '\0' ? NULL : sheaf__path_join(&beside, o->out, "cache");
@@ -103,8 +104,8 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                             &(sheaf_data_options){ .config = config,
                                                    .seq = o->seq,
                                                    .events = events,
-                                                   .folder = o->model,
-                                                   .tokenizer = o->tokenizer,
+                                                   .folder = own ? o->model : o->tokens_in,
+                                                   .tokenizer = own ? o->tokenizer : NULL,
                                                    .prompt_template = o->prompt_template,
                                                    .date = o->date,
                                                    .query = o->query,

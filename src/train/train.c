@@ -252,8 +252,10 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings, &recipe);
     TRY(st, sheaf__origin_begin(&r->origin, &in->base.opened,
-                                &(sheaf__origin_from){
-                                    .model = o->model, .tokenizer = o->tokenizer, .out = o->out }));
+                                &(sheaf__origin_from){ .model = o->model,
+                                                       .tokenizer = o->tokenizer,
+                                                       .tokens = in->base.tokenizer.tokens,
+                                                       .out = o->out }));
     st = sheaf__all_agree(r->all, st);
     TRY(st, sheaf__consistency_begin(r, &in->sets));
     if (st == NULL && sheaf__all_first(r->all))
@@ -294,6 +296,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                                        .as_stored = o->resume,
                                        .events = hooks->events };
     TRY(st, sheaf__all_agree(r.all, sheaf__run_base_open(&in.base, o, &from)));
+    with.tokens_in = in.base.tokenizer.folder;
     TRY(st, open_sets(&in, &r));
     if (st == NULL) {
         with.steps = sheaf__subset_steps(&in.sets.train, o);

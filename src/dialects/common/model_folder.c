@@ -201,9 +201,18 @@ bool sheaf_hf_has_tokenizer(const char *dir)
            sheaf__has_file(dir, "vocab.json");
 }
 
-static bool is_tokenizers(const char *name)
+bool sheaf_hf_is_tokenizers(const char *name)
 {
     return strstr(name, "processor") == NULL && strcmp(name, "generation_config.json") != 0;
+}
+
+sheaf_status *sheaf_hf_copy_tokenizer(sheaf_folder *folder, const char *from)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
+        if (sheaf_hf_is_tokenizers(sheaf_hf_extras[i]))
+            st = sheaf__folder_copy(folder, from, sheaf_hf_extras[i]);
+    return st;
 }
 
 /* A GGUF file's, made of its keys. */
@@ -231,7 +240,8 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
         from = sheaf__path_above(dir, from);
     for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
         st = sheaf__folder_copy(
-            folder, tokenizer != NULL && is_tokenizers(sheaf_hf_extras[i]) ? tokenizer : from,
+            folder,
+            tokenizer != NULL && sheaf_hf_is_tokenizers(sheaf_hf_extras[i]) ? tokenizer : from,
             sheaf_hf_extras[i]);
     return TRY(st, copy_code(folder, from));
 }

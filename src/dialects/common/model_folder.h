@@ -28,6 +28,11 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
 extern const char *const sheaf_hf_extras[];
 /* sheaf_hf_has_tokenizer - does the folder have a tokenizer? */
 bool sheaf_hf_has_tokenizer(const char *dir);
+/* sheaf_hf_is_tokenizers - is it the name of a file of the tokenizer? */
+bool sheaf_hf_is_tokenizers(const char *name);
+/* sheaf_hf_copy_tokenizer - the files of the tokenizer from another folder, as far as they exist.
+ */
+sheaf_status *sheaf_hf_copy_tokenizer(sheaf_folder *folder, const char *from);
 /* sheaf_hf_copy_extras - generation_config.json, the files of tokenizer and image processor, and
  * the Python files of a model whose configs have auto_map, from another folder (or the folder of a
  * file), as far as they exist.
