@@ -167,6 +167,19 @@ bool sheaf_lora_unties(const sheaf_lora_options *o, const sheaf_config *config)
 
 /* ---- resolving ---- */
 
+/* Of a saved table that stays tied PEFT writes, and wants to read, both names. */
+static sheaf_status *name_twin(sheaf_lora *lora, const sheaf_schema *schema)
+{
+    const sheaf__family *family = sheaf__family_for(&schema->config);
+    const sheaf_tensor *table = sheaf_schema_find(schema, family->table);
+    if (!lora->options.keep_tie || !schema->config.tied || table == NULL ||
+        !sheaf__lora_is_saved(lora, table) ||
+        asprintf(&lora->twin_name, SHEAF_PEFT_PREFIX "%s", family->head) >= 0)
+        return NULL;
+    lora->twin_name = NULL;
+    return sheaf__no_memory("adapter");
+}
+
 /* An alpha for all parts together that gives the same scale, bit for bit. */
 static double alpha_of_all(const sheaf_lora_module *m, bool rslora)
 {
@@ -543,6 +556,7 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
         st = check_containers(schema, options);
     TRY(st, find_modules(lora, schema));
     TRY(st, find_saved(lora, schema));
+    TRY(st, name_twin(lora, schema));
     if (st == NULL && lora->nmodules == 0)
         st = no_layer(schema, options);
     if (st == NULL && !options->tolerant)

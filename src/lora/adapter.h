@@ -106,7 +106,8 @@ typedef struct sheaf_lora {
     int nsaved;
     const sheaf_tensor **saved; /* modules_to_save and trained biases: full tensors, schema order */
     char **saved_name;          /* in the PEFT file */
-    char *twin_name;            /* in the PEFT file: a second copy of a tied table; or NULL */
+    char *twin_name;            /* in the PEFT file: a second copy of a tied table, which is
+                                   saved; or NULL */
 } sheaf_lora;
 
 /* sheaf_lora_options_read - reads options of every kind that can be merged. Unknown keys that

@@ -42,6 +42,7 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
                           bool (*trains)(void *self, const sheaf_tensor *tensor), void *self)
 {
     int n = 0;
+    int64_t twin = 0; /* of the table's second name */
     sheaf__lora_copy *found = calloc((size_t)lora->options.modules_to_save.n + 3,
                                      sizeof *found); /* NULL: only the sums */
     *out = (sheaf__lora_sizes){ 0 };
@@ -56,6 +57,8 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
             continue;
         const int64_t elements = sheaf__elements(t->ndim, t->shape);
         out->copies += elements;
+        if (lora->twin_name != NULL && t->role == SHEAF_EMBED)
+            twin += elements;
         if (found != NULL)
             add(found, &n, entry_of(lora, schema, t), elements);
     }
@@ -69,8 +72,8 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
     }
     if (n > SHEAF__LORA_COPIES)
         out->copy[SHEAF__LORA_COPIES - 1].name = "others";
-    out->copies_bytes = 4 * out->copies;
-    out->bytes = 4 * (out->factors + out->copies);
+    out->copies_bytes = 4 * (out->copies + twin);
+    out->bytes = 4 * out->factors + out->copies_bytes;
     free(found);
 }
 

@@ -311,6 +311,14 @@ static sheaf_status *list_module(listed *l, const sheaf_lora *lora, const sheaf_
     return NULL;
 }
 
+static void list_saved(listed *l, const sheaf_tensor *t, const char *name)
+{
+    sheaf_safetensors_spec *spec = &l->spec[l->count];
+    l->from[l->count++].name = t->name;
+    *spec = (sheaf_safetensors_spec){ name, SHEAF_F32, t->ndim, { 0 } };
+    memcpy(spec->shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
+}
+
 static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 {
     const size_t count = 2 * (size_t)lora->nmodules + (size_t)lora->nsaved + 1;
@@ -323,11 +331,9 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
     if (st != NULL)
         return st;
     for (int i = 0; i < lora->nsaved; i++) {
-        const sheaf_tensor *t = lora->saved[i];
-        sheaf_safetensors_spec *spec = &l->spec[l->count];
-        l->from[l->count++].name = t->name;
-        *spec = (sheaf_safetensors_spec){ lora->saved_name[i], SHEAF_F32, t->ndim, { 0 } };
-        memcpy(spec->shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
+        list_saved(l, lora->saved[i], lora->saved_name[i]);
+        if (lora->twin_name != NULL && lora->saved[i]->role == SHEAF_EMBED)
+            list_saved(l, lora->saved[i], lora->twin_name);
     }
     return NULL;
 }
