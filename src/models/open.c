@@ -481,10 +481,9 @@ static sheaf_status *find_vocab(int64_t *vocab, const sheaf__opened *o,
     *vocab = rows > o->config.vocab ? rows : o->config.vocab;
     if (st == NULL && *vocab > o->config.vocab)
         sheaf_note(how->events,
-                   "%" PRId64 " token%s added to the %" PRId64
-                   " of the base: its tables have %" PRId64 " rows",
-                   *vocab - o->config.vocab, *vocab - o->config.vocab == 1 ? "" : "s",
-                   o->config.vocab, *vocab);
+                   "tables of %" PRId64 " rows, where those of the base have %" PRId64
+                   ": it gets more tokens",
+                   *vocab, o->config.vocab);
     return st;
 }
 
