@@ -298,6 +298,26 @@ static sheaf_status *keep_class(const char *dst, sheaf__tokenizer_class class, c
     return st;
 }
 
+/* All added tokens of the tokenizer, which its class may have added too, and the new ones. */
+static sheaf_status *list_all(json_t *all, const char *from, const json_t *list)
+{
+    sheaf__tokenizer *t = NULL;
+    sheaf_status *st = sheaf__tokenizer_open(&t, from);
+    for (int64_t i = 0; st == NULL && i < t->added.count; i++) {
+        const sheaf__added_token *a = &t->added.token[i];
+        json_t *token =
+            json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", a->id, "content", a->content,
+                      flags[0], a->single_word, flags[1], a->lstrip, flags[2], a->rstrip, flags[3],
+                      a->normalized, flags[4], a->special);
+        if (token == NULL || json_array_append_new(all, token) != 0)
+            st = sheaf__no_memory(memory_for);
+    }
+    if (st == NULL && json_array_extend(all, (json_t *)list) != 0)
+        st = sheaf__no_memory(memory_for);
+    sheaf__tokenizer_close(t);
+    return st;
+}
+
 /* Has each token the id that its row is made for? */
 static sheaf_status *check_ids(const char *dst, const sheaf__new_tokens *tokens, const char *from)
 {
@@ -307,14 +327,14 @@ static sheaf_status *check_ids(const char *dst, const sheaf__new_tokens *tokens,
     sheaf_status *st = sheaf__tokenizer_open(&t, dst);
     json_array_foreach(tokens->list, i, token)
     {
+        const int64_t wanted = tokens->first + (int64_t)i;
         const char *text = json_string_value(json_object_get(token, "content"));
         const int32_t id = st == NULL ? sheaf__tokenizer_find(t, text) : -1;
-        if (st == NULL && id != (int32_t)(tokens->first + (int64_t)i))
-            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED,
-                                                       "%s: tokens added to its tokenizer", from),
-                                            "the id %" PRId64 " for '%s'",
-                                            tokens->first + (int64_t)i, text),
-                             "%" PRId32, id);
+        if (st == NULL && id != (int32_t)wanted) {
+            st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tokens added to its tokenizer", from);
+            sheaf_found(sheaf_expected(st, "the id %" PRId64 " for '%s'", wanted, text), "%" PRId32,
+                        id);
+        }
     }
     sheaf__tokenizer_close(t);
     return st;
@@ -330,10 +350,10 @@ sheaf_status *sheaf__new_tokens_write(const char *dst, const sheaf__new_tokens *
     sheaf_status *st = read_file(&text, &size, tokenizer, file_name);
     TRY(st, sheaf__tokenizer_read(&file, text, size));
     TRY(st, sheaf__tokenizer_config_read(&settings, tokenizer));
-    json_t *all = json_copy(json_object_get(file.parts, "added_tokens"));
-    all = all != NULL ? all : json_array();
-    if (st == NULL && (all == NULL || json_array_extend(all, tokens->list) != 0))
+    json_t *all = json_array();
+    if (st == NULL && all == NULL)
         st = sheaf__no_memory(memory_for);
+    TRY(st, list_all(all, tokenizer, tokens->list));
     TRY(st, copy_files(dst, tokenizer));
     TRY(st, set_key(dst, file_name, "added_tokens", all));
     TRY(st, add_listed(dst, tokens, settings.config));
