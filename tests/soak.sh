@@ -230,6 +230,8 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
         done
         cases "the comparison of templates" '^ok - ' \
             build/bench-venv/bin/python tests/data/templates/live.py --sheaf "$sheaf" --work "$work/templates"
+        cases "the comparison of added tokens" ' comparisons of added tokens' \
+            build/bench-venv/bin/python -B tests/add_tokens_live.py "$sheaf" "$SHEAF_SOURCE_ROOT/tests/data/gguf/tiny_qwen2/hf" "$work/live-tokens"
     else
         fail "transformers and PEFT are not there"
     fi

@@ -167,19 +167,6 @@ bool sheaf_lora_unties(const sheaf_lora_options *o, const sheaf_config *config)
 
 /* ---- resolving ---- */
 
-/* Of a saved table that stays tied PEFT writes, and wants to read, both names. */
-static sheaf_status *name_twin(sheaf_lora *lora, const sheaf_schema *schema)
-{
-    const sheaf__family *family = sheaf__family_for(&schema->config);
-    const sheaf_tensor *table = sheaf_schema_find(schema, family->table);
-    if (!lora->options.keep_tie || !schema->config.tied || table == NULL ||
-        !sheaf__lora_is_saved(lora, table) ||
-        asprintf(&lora->twin_name, SHEAF_PEFT_PREFIX "%s", family->head) >= 0)
-        return NULL;
-    lora->twin_name = NULL;
-    return sheaf__no_memory("adapter");
-}
-
 /* An alpha for all parts together that gives the same scale, bit for bit. */
 static double alpha_of_all(const sheaf_lora_module *m, bool rslora)
 {
@@ -391,10 +378,21 @@ static sheaf_status *check_patterns(const sheaf_lora *lora, const char *what,
     return NULL;
 }
 
+/* Of a saved table that stays tied PEFT writes, and wants to read, both names. */
+static sheaf_status *name_twin(sheaf_lora *lora, const sheaf_schema *schema)
+{
+    const char *head = sheaf__family_for(&schema->config)->head;
+    if (asprintf(&lora->twin_name, SHEAF_PEFT_PREFIX "%s", head) >= 0)
+        return NULL;
+    lora->twin_name = NULL;
+    return sheaf__no_memory(head);
+}
+
 static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
 {
     const sheaf_lora_options *o = &lora->options;
-    for (int64_t i = 0; i < schema->count; i++) {
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         const bool whole = sheaf__lora_saves_whole(o, schema, t),
                    adapted = sheaf__lora_adapts(lora, t->module, strlen(t->module));
@@ -410,8 +408,10 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
             lora->saved_name[n] = NULL;
             return sheaf_fail(SHEAF_E_MEMORY, "name of '%s'", t->name);
         }
+        if (whole && t->role == SHEAF_EMBED && o->keep_tie && schema->config.tied)
+            st = name_twin(lora, schema);
     }
-    return NULL;
+    return st;
 }
 
 /* Does a module around this one have a path that ends with the name? */
@@ -556,7 +556,6 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
         st = check_containers(schema, options);
     TRY(st, find_modules(lora, schema));
     TRY(st, find_saved(lora, schema));
-    TRY(st, name_twin(lora, schema));
     if (st == NULL && lora->nmodules == 0)
         st = no_layer(schema, options);
     if (st == NULL && !options->tolerant)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Adapters with whole tables that their configs do not name, as PEFT saves them (save_embedding_layers,
-# a vocabulary that was resized): used where the base has tables of that shape, to be merged first
-# where it has others.
+# a vocabulary that was resized): used, also where the base has fewer rows; to be merged before more is
+# trained.
 . "$(dirname "$0")/lib.sh"
 
 small=$llama/tiny_llama/hf
@@ -36,12 +36,14 @@ runs "its adapter" 0 'result' train --model "$work/large" "${training[@]}" "${lo
 check "as PEFT saves it" unasked "$work/grown/adapter"
 runs "which knows no fingerprint of the base" 0 . convert "$work/grown/adapter" "$work/resized" --to peft
 grown=(--model "$small" --adapter "$work/resized")
-larger="'base_model\.model\.model\.embed_tokens\.weight' .*shape \[511, 64\], the base's .*shape \[519, 64\] .*sheaf merge BASE ADAPTER MERGED, and go on with MERGED"
-runs "generate wants it merged" 3 "$larger" generate "${grown[@]}" "${how[@]}"
-runs "eval" 3 "$larger" eval "${grown[@]}" --data "$data"
-runs "chat" 3 "$larger" chat "${grown[@]}"
-runs "train" 3 "$larger" train "${grown[@]}" "${training[@]}" --steps 1 --out "$work/out"
+larger="tables of 519 rows, where those of the base have 511.*$used"
+runs "generate takes its rows" 0 "$larger" generate "${grown[@]}" "${how[@]}"
+cp "$work/stdout" "$work/answer"
+runs "eval" 0 "$larger" eval "${grown[@]}" --data "$data" --tp 3
+runs "chat, before it wants a tokenizer" 3 "$larger.* tokenizer" chat "${grown[@]}"
+runs "train refuses" 3 "a copy that PEFT saved unasked" train "${grown[@]}" "${training[@]}" --steps 1 --out "$work/out"
 runs "merged" 0 'read back' merge "$small" "$work/resized" "$work/merged"
 runs "it answers" 0 '^[0-9]+,' generate --model "$work/merged" "${how[@]}"
+same "as before" "$work/stdout" "$work/answer"
 runs "and is trained" 0 'result' train --model "$work/merged" "${training[@]}" --steps 1 --out "$work/more"
 finish
