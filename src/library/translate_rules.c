@@ -194,7 +194,7 @@ static const sheaf__translate_rule axolotl[] = {
     { "noisy_embedding_alpha", TRANSLATE_COPY, "neftune-alpha" },
     { "special_tokens.*", TRANSLATE_COPY, NULL,
       REFUSED "sheaf takes the tokenizer as it is: set them in tokenizer_config.json" },
-    { "tokens", TRANSLATE_COPY, NULL, REFUSED "sheaf adds no tokens" },
+    { "tokens", TRANSLATE_COPY, NULL, REFUSED "write them to a file, one a line: --add-tokens FILE" },
     { "eot_tokens*", TRANSLATE_COPY, NULL, REFUSED "the template says what ends a turn" },
     { "save_strategy", TRANSLATE_ONLY, NULL, "steps|epoch" },
     { "plugins", TRANSLATE_ONLY, NULL,

@@ -76,6 +76,11 @@ learn untied whole --accumulate 2
 learn untied groups --accumulate 2 --dp 2 --tp 2
 same "two groups of two ranks" "$work/whole/adapter" "$work/groups/adapter"
 
+for device in checked cuda; do # memory that only operations touch; an emulated GPU
+    sheaf=$SHEAF_BUILD_ROOT/tests/sheaf_devices learn tied $device --device $device
+    same "on $device" "$work/tied-1/adapter" "$work/$device/adapter"
+done
+
 # Rows begin as the mean, or random; the same however they are read.
 begun() { runs "rows of $1 begin" 0 result train "$work/untied" "$work/data.jsonl" --out "$work/$1" "${how[@]}" --lr 1e-30 --steps 1 --add-tokens "$work/$2" "${@:3}"; }
 begun mean tokens.txt
@@ -94,6 +99,7 @@ runs "a base whose tables are in codes" 0 . convert "$published" "$work/codes" -
 runs "is read as numbers" 0 'result' train "$work/codes" "$work/data.jsonl" --out "$work/coded" "${adding[@]}" --steps 1 --tokenizer "$published"
 
 # What plan says is what is written.
+runs "a config alone has no tokenizer" 3 'the model: its tokenizer' plan --config "$work/config.json" "${adding[@]}" --seq 64
 runs "plan" 0 '"copies":33120' plan "$work/untied" "$work/data.jsonl" "${adding[@]}" --json
 runs "bytes of the adapter" 0 '"kind": "adapter"' info "$work/untied-1/adapter" --json
 planned=$("$sheaf" plan "$work/untied" "$work/data.jsonl" "${adding[@]}" --json 2>/dev/null | grep -o '"copies":[0-9]*,"bytes":[0-9]*' | grep -o '[0-9]*$')

@@ -166,7 +166,7 @@ runs "what LLaMA-Factory does by default" 0 'template: qwen2\.5 method: full .*s
 { printf 'base_model: a\ndatasets:\n  - path: b\n  - path: c\n'; } >"$work/in.yaml"
 runs "a second data set too" 0 'data: b,c ' translate "$work/in.yaml"
 { printf 'base_model: a\ntokens: [x, y]\n'; } >"$work/in.yaml"
-runs "for programs" 1 '"program": "Axolotl", "recipe": "# from .*model: a.n.*", "lost": \["line 2: tokens: x,y: sheaf adds no tokens"\]' translate --json "$work/in.yaml"
+runs "for programs" 1 '"program": "Axolotl", "recipe": "# from .*model: a.n.*", "lost": \["line 2: tokens: x,y: write them to a file, one a line: --add-tokens FILE"\]' translate --json "$work/in.yaml"
 { printf 'steps: 3\n'; } >"$work/in.yaml"
 runs "a file of neither" '[23]' "LLaMA-Factory \(with model_name_or_path\)" translate "$work/in.yaml"
 { printf 'base_model: a\nbase_model: b\n'; } >"$work/in.yaml"

@@ -146,9 +146,10 @@ static sheaf_status *read_lines(reading *r, char *text, size_t size)
 
 static sheaf_status *check_folder(const char *tokenizer)
 {
-    if (sheaf__path_kind(tokenizer) == SHEAF_PATH_DIR && sheaf__path_has(tokenizer, file_name, 0))
+    if (tokenizer != NULL && sheaf__path_has(tokenizer, file_name, SHEAF_PATH_FILE))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: its tokenizer", tokenizer);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: its tokenizer",
+                                  tokenizer == NULL ? "the model" : tokenizer);
     sheaf_expected(st, "a folder with a tokenizer.json, which tokens can be added to");
     return sheaf_try_this(st, "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of "
                               "transformers writes one; then --tokenizer FOLDER");
