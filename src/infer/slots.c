@@ -25,6 +25,7 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
 {
     sheaf__slots_line *l = self;
     sheaf__chooser *chooser = &l->slots->chooser;
+    chooser->vocab = l->model->schema->config.vocab; /* an adapter may add tokens */
     for (int64_t i = 0; i < n && l->chooses; i++) {
         sheaf__sequence *s = l->of[row0 + i];
         s->failed = sheaf__next_token(&s->over, s->out, chooser, s->options, s->prompt, 0,
@@ -52,12 +53,16 @@ sheaf_status *sheaf__slots_open(sheaf__slots *out, sheaf__model *const *model, i
                                 int64_t places, int64_t length)
 {
     sheaf__model *own = model[0];
+    int64_t vocab = 0;
     *out = (sheaf__slots){ .places = places, .length = length, .model = own, .lines = 2 * lines };
     out->line = calloc((size_t)out->lines, sizeof *out->line);
     sheaf_status *st = out->line == NULL ? sheaf__no_memory("sequences") : NULL;
     for (int i = 0; i < out->lines && st == NULL; i++)
         st = open_line(&out->line[i], out, model[i / 2]);
-    TRY(st, sheaf__chooser_open(&out->chooser, own->schema->config.vocab, length + 1));
+    for (int i = 0; i < lines; i++)
+        if (model[i]->schema->config.vocab > vocab)
+            vocab = model[i]->schema->config.vocab;
+    TRY(st, sheaf__chooser_open(&out->chooser, vocab, length + 1));
     TRY(st, sheaf__batch_rows_open(&out->row, own, 1, length > places ? length : places, length));
     return TRY(st, sheaf__kv_cache_new(&out->kv_cache, own, places, length));
 }

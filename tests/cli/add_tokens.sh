@@ -66,6 +66,26 @@ check "tied tables are saved under both names" grep -q 'lm_head\.weight' "$work/
 runs "a step as an adapter" 0 . convert "$work/tied-1/checkpoints/step-00000060" "$work/step" --to peft
 same "is the result, tokenizer included" "$work/step/tokenizer.json" "$work/tied-1/adapter/tokenizer.json"
 
+# Served beside its base, which has fewer rows: each answers as it does alone.
+"$sheaf" serve "$work/tied" --adapter "$work/tied-1/adapter" --batch 5 --tp 2 --port 0 --json >"$work/serving" 2>"$work/notes" &
+server=$!
+check "it is served" waits test -s "$work/serving"
+url=$(grep -o 'http://[^"]*' "$work/serving")
+asked=()
+for i in 1 2 3 4 5 6; do
+    name=$([ $((i % 2)) = 1 ] && echo adapter || echo tied)
+    curl -sS --max-time 60 -H 'Content-Type: application/json' -d "{\"model\": \"$name\", \"prompt\": \"say [ACT] $i\", \"max_tokens\": 12, \"temperature\": 0.9, \"seed\": $i}" "$url/v1/completions" >"$work/got$i" &
+    asked+=($!)
+done
+wait "${asked[@]}"
+kill -INT $server
+wait $server
+text_of() { grep -oE '"text": ?"([^"\\]|\\.)*"' "$1" | sed -E 's/^"text": ?//; s/\\u00([0-9A-F]{2})/\\u00\L\1/g'; }
+for i in 1 2 3 4 5 6; do
+    "$sheaf" generate "$work/tied" $([ $((i % 2)) = 0 ] || echo --adapter "$work/tied-1/adapter") --prompt "say [ACT] $i" --max-new 12 --temperature 0.9 --seed $i --json >"$work/want$i" 2>/dev/null
+    check "answer $i" test -n "$(text_of "$work/want$i")" -a "$(text_of "$work/got$i")" = "$(text_of "$work/want$i")"
+done
+
 # Training goes on from such an adapter, with its tokenizer.
 runs "from it" 0 "tables of 276 rows" train "$work/tied" "$work/data.jsonl" --adapter "$work/tied-1/adapter" --steps 1 --lr 1e-5 --out "$work/more"
 same "its tokenizer goes on, too" "$work/more/adapter/tokenizer.json" "$work/tied-1/adapter/tokenizer.json"
