@@ -113,6 +113,7 @@ same "random rows, too" "$work/random/adapter" "$work/random3/adapter"
 check "they are not the mean" bash -c '! cmp -s "$1" "$2"' . "$work/"{mean,random}/adapter/adapter_model.safetensors
 check "and follow the seed" bash -c '! cmp -s "$1" "$2"' . "$work/"{seeded,random}/adapter/adapter_model.safetensors
 runs "codes beside them" 0 result train "$work/untied" "$work/data.jsonl" --out "$work/nf4" "${adding[@]}" --steps 1 --quantize nf4
+check "their base has the rows that it had" grep -q 'vocab_size: 273' "$work/nf4/run.json"
 runs "and eval" 0 '"loss"' eval "$work/nf4" "$work/data.jsonl" --json
 
 runs "a base whose tables are in codes" 0 . convert "$published" "$work/codes" --to gguf --dtype q8_0
