@@ -24,6 +24,7 @@ void sheaf__question_close(sheaf__question *q)
     sheaf__run_tokenizer_release(&q->tokenizer);
     sheaf__opened_close(&q->opened);
     q->fresh = (sheaf_lora_options){ 0 };
+    q->o.tokens_in = NULL;
 }
 
 /* The name of the setting for positions of a row. */

@@ -66,6 +66,10 @@ check "tied tables are saved under both names" grep -q 'lm_head\.weight' "$work/
 runs "a step as an adapter" 0 . convert "$work/tied-1/checkpoints/step-00000060" "$work/step" --to peft
 same "is the result, tokenizer included" "$work/step/tokenizer.json" "$work/tied-1/adapter/tokenizer.json"
 
+runs "a copy of an adapter" 0 . convert "$work/tied-1/adapter" "$work/copy" --to peft
+same "has its tokenizer, too" "$work/copy/tokenizer.json" "$work/tied-1/adapter/tokenizer.json"
+runs "answers without a fingerprint of its base" 0 'carries no fingerprint.*tables of 276 rows' eval "$work/tied" "$work/data.jsonl" --adapter "$work/copy"
+
 # Served beside its base, which has fewer rows: each answers as it does alone.
 "$sheaf" serve "$work/tied" --adapter "$work/tied-1/adapter" --batch 5 --tp 2 --port 0 --json >"$work/serving" 2>"$work/notes" &
 server=$!

@@ -303,6 +303,8 @@ static sheaf_status *write_adapter(sheaf__converter *k)
     sheaf_status *st = order_tensors(&l, k);
     TRY(st, sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, l.spec,
                              l.count, false));
+    if (k->dialect->adapter) /* the tokenizer that knows the rows of its tables */
+        TRY(st, sheaf_hf_copy_tokenizer(folder, k->root));
     return fill_folder(k, &l, folder, st);
 }
 
