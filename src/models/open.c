@@ -100,7 +100,7 @@ static sheaf_status *save_tables(sheaf_lora_options *filled, const sheaf_config 
         return no_new_tokens(how, "a text model with a tokenizer.json of its own",
                              c->byte_vocab ? "a vocabulary of bytes"
                                            : sheaf_family_name(c->family));
-    if (how->added.first > c->vocab) {
+    if (how->added.first < 1 || how->added.first > c->vocab) {
         snprintf(rows, sizeof rows, "%" PRId64 " tokens of the tokenizer, %" PRId64 " rows",
                  how->added.first, c->vocab);
         return no_new_tokens(how, "a row of the model for each token of its tokenizer", rows);

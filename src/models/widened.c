@@ -10,15 +10,18 @@
 #include "ops/kernels.h"
 #include "schema/family.h"
 
-enum { BLOCK = 1 << 18 }; /* numbers read at once, and at least a row */
+enum {
+    BLOCK = 1 << 18, /* numbers read at once, and at least a row */
+    TABLES = 2,      /* the embedding and, where it is a tensor of its own, the head */
+};
 
 typedef struct widened {
     sheaf__over_source over; /* first; its own tensors are the larger ones */
     sheaf__added_rows added;
-    float range;           /* of random rows */
-    pthread_mutex_t lock;  /* of `mean` */
-    float **mean;          /* [over.count] mean row, once it is known */
-    int64_t *below, *cols; /* [over.count] rows that the base has; columns of the view */
+    float range;                         /* of random rows */
+    pthread_mutex_t lock;                /* of `mean` */
+    float *mean[TABLES];                 /* mean row, once it is known; owned */
+    int64_t below[TABLES], cols[TABLES]; /* rows that the base has; columns */
 } widened;
 
 static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n)
@@ -131,25 +134,21 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 static void close_widened(sheaf_source *self)
 {
     widened *w = (widened *)self;
-    for (int64_t i = 0; w->mean != NULL && i < w->over.count; i++)
+    for (int i = 0; i < TABLES; i++)
         free(w->mean[i]);
-    free(w->mean);
-    free(w->below);
-    free(w->cols);
     sheaf__over_release(&w->over);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
 
-/* Has it a row for each token? */
-static bool has_tokens(const sheaf_tensor *t, const sheaf__family *family)
+/* Does nothing for a tensor that the model has not. */
+static sheaf_status *add_table(widened *w, const sheaf_schema *schema, const char *name)
 {
-    return strcmp(t->name, family->table) == 0 || strcmp(t->name, family->head) == 0;
-}
-
-static sheaf_status *add_tensor(widened *w, const sheaf_tensor *t, const sheaf_source_entry *e)
-{
-    sheaf_source_entry larger = *e;
+    const sheaf_tensor *t = sheaf_schema_find(schema, name);
+    const sheaf_source_entry *e = t == NULL ? NULL : w->over.under->find(w->over.under, name);
+    if (e == NULL)
+        return NULL;
+    sheaf_source_entry larger = *e; /* two axes: it is the schema's, but for its rows */
     w->below[w->over.count] = e->shape[0];
     w->cols[w->over.count] = e->shape[1];
     larger.shape[0] = t->shape[0];
@@ -160,7 +159,6 @@ sheaf_status *sheaf__widened_new(sheaf_source **out, sheaf_source *base, const s
                                  const sheaf__added_rows *added)
 {
     const sheaf__family *family = sheaf__family_for(&schema->config);
-    const size_t most = (size_t)schema->count + 1;
     widened *w = calloc(1, sizeof *w);
     if (w == NULL)
         return sheaf__no_memory("rows of new tokens");
@@ -170,18 +168,9 @@ sheaf_status *sheaf__widened_new(sheaf_source **out, sheaf_source *base, const s
     w->over.source.close = close_widened;
     w->added = *added;
     w->range = (float)schema->config.initializer_range;
-    w->mean = calloc(most, sizeof *w->mean);
-    w->below = calloc(most, sizeof *w->below);
-    w->cols = calloc(most, sizeof *w->cols);
-    sheaf_status *st = sheaf__over_init(&w->over, schema->count);
-    if (st == NULL && (w->mean == NULL || w->below == NULL || w->cols == NULL))
-        st = sheaf__no_memory("rows of new tokens");
-    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        const sheaf_source_entry *e = has_tokens(t, family) ? base->find(base, t->name) : NULL;
-        if (e != NULL) /* two axes: it is the schema's, but for its rows */
-            st = add_tensor(w, t, e);
-    }
+    sheaf_status *st = sheaf__over_init(&w->over, TABLES);
+    TRY(st, add_table(w, schema, family->table));
+    TRY(st, add_table(w, schema, family->head));
     if (st == NULL)
         *out = &w->over.source;
     else

@@ -50,6 +50,8 @@ static sheaf_tensor row[2] = {
     { .name = "lm_head.weight", .ndim = 2, .shape = { MOST, COLS } },
 };
 
+static int64_t by_name[2] = { 1, 0 };
+
 /* Three tokens behind 5, in a table of 8 rows. */
 static sheaf_source *widen(tables *t, bool random, int64_t rows)
 {
@@ -57,6 +59,7 @@ static sheaf_source *widen(tables *t, bool random, int64_t rows)
     row[0].shape[0] = row[1].shape[0] = rows;
     const sheaf_schema schema = { .config = { .family = SHEAF_LLAMA, .initializer_range = 0.5 },
                                   .tensor = row,
+                                  .by_name = by_name,
                                   .count = 2 };
     CHECK_OK(sheaf__widened_new(&out, &t->fake.source, &schema,
                                 &(sheaf__added_rows){ OLD, 3, random, 11 }));
@@ -109,7 +112,9 @@ static void test_widened__rows_behind_the_new_ones_are_the_bases(void **unused)
     fill(&t, SHEAF_F32, MOST);
     row[0].shape[0] = MOST;
     sheaf_source *wide = NULL;
-    const sheaf_schema schema = { .config = { .family = SHEAF_LLAMA }, .tensor = row, .count = 1 };
+    const sheaf_schema schema = {
+        .config = { .family = SHEAF_LLAMA }, .tensor = row, .by_name = by_name + 1, .count = 1
+    };
     CHECK_OK(sheaf__widened_new(&wide, &t.fake.source, &schema,
                                 &(sheaf__added_rows){ .first = OLD, .count = 2 }));
     float want[MOST][COLS];
