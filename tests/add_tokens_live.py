@@ -13,7 +13,8 @@ import sys
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AddedToken, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (AddedToken, AutoModelForCausalLM, AutoTokenizer, Gemma2Config, LlamaConfig, MistralConfig, Olmo2Config, Phi3Config,
+                          Qwen2Config, Qwen3Config)
 
 sheaf, tokenizer, work = sys.argv[1:]
 TOLERANCE = 2e-5  # of logits of about 1 in float32, which sheaf and torch sum in other orders
@@ -62,7 +63,8 @@ size = dict(vocab_size=len(old), hidden_size=72, intermediate_size=88, num_hidde
 models = [("llama", LlamaConfig(**size)), ("llama, tied", LlamaConfig(**size, tie_word_embeddings=True)),
           ("qwen2, tied, with spare rows", Qwen2Config(**{**size, "vocab_size": len(old) + 2}, tie_word_embeddings=True)),
           ("qwen3, with more spare rows than tokens", Qwen3Config(**{**size, "vocab_size": len(old) + 9}, head_dim=12)),
-          ("mistral", MistralConfig(**size))]
+          ("mistral", MistralConfig(**size)), ("olmo2", Olmo2Config(**size)), ("gemma2, tied", Gemma2Config(**size, head_dim=12)),
+          ("phi3", Phi3Config(**size))]
 for number, (name, config) in enumerate(models):
     torch.manual_seed(number)
     base = "%s/base%d" % (work, number)
@@ -119,7 +121,7 @@ for number, (name, config) in enumerate(models):
     if len(here) <= config.vocab_size:
         continue
     model.resize_token_embeddings(len(here))
-    model = get_peft_model(model, LoraConfig(r=3, target_modules=["q_proj", "v_proj"], init_lora_weights=False)).eval()
+    model = get_peft_model(model, LoraConfig(r=3, target_modules="all-linear", init_lora_weights=False)).eval()
     model.save_pretrained(base + "-peft", save_embedding_layers=True)
     with torch.no_grad():
         theirs = model(ids).logits
