@@ -387,7 +387,7 @@ static void put_model(info *t, const sheaf_probe *probe, const sheaf_catalog *ca
     st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL) {
         sheaf__json_put_int(&t->json, "parameters", sheaf__parameters(schema));
-        st = sheaf_hf_check(probe->source, schema);
+        st = sheaf_hf_check(probe->source, schema, c.json);
     }
     put_odd(t, st);
     if (c.unknown_keys != NULL)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "catalog/boxes.h"
+#include "dialects/common/model.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
@@ -31,6 +32,14 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied, const sheaf__added_
 
 /* ---- opening ---- */
 
+/* Weights of another model than the config says are refused before the config is held against
+ * anything else. */
+static sheaf_status *check_class(const sheaf_catalog *c)
+{
+    const sheaf_finding *f = sheaf__catalog_finding(c, "class");
+    return f != NULL && f->severity == SHEAF_DEFECT ? sheaf__catalog_refusal(c) : NULL;
+}
+
 /* *catalog: of --model; for a plan only its config. */
 static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
                                  const sheaf__open_options *how)
@@ -43,7 +52,8 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
     sheaf_status *st = NULL;
     if (given && (st = sheaf_config_read(&o->config, how->config)) != NULL)
         return st;
-    if (given && how->config_only)
+    if (given && how->config_only &&
+        (how->model == NULL || sheaf__path_kind(how->model) != SHEAF_PATH_DIR))
         return NULL;
     if (how->model == NULL || how->model[0] == '\0')
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "model"), "--model DIR");
@@ -56,6 +66,7 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
             how->model);
     }
     st = sheaf__open(catalog, how->model, &hints);
+    TRY(st, check_class(*catalog));
     return st == NULL && !given ? sheaf__open_config(&o->config, *catalog) : st;
 }
 
@@ -208,13 +219,21 @@ static sheaf_status *check_tower(const sheaf__opened *o, const char *where, shea
     if (wanted == 0 || there > 0 || others == 0)
         return NULL;
     snprintf(expected, sizeof expected, "its %" PRId64 " tensors, %s*", wanted, rule->part);
-    if (is != SHEAF_PLAN_VIT)
-        return no_tower(where, expected, "none of them");
+    const sheaf__tensor_names names = sheaf__source_names(o->base);
+    const sheaf__identity found = sheaf__model_by_names(&names);
+    sheaf_text title = { 0 };
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: the vision tower", where);
-    sheaf_found(sheaf_expected(st, "%s", expected), "none of them");
-    return sheaf_try_this(
+    sheaf_expected(st, "%s, as %s has them", expected, sheaf__config_title(&o->config));
+    if (found.family != NULL && found.family != family)
+        sheaf__identity_title(&title, &found);
+    const bool other = title.size > 0 && !title.failed;
+    sheaf_found(st, "none of them%s%s", other ? ", but tensors of " : "", other ? title.at : "");
+    sheaf_try_this(
         st,
-        "the files of the model from before it was trained: a program that does not train the tower may leave it out of what it saves");
+        "the files of the model from before it was trained: a program that does not train the tower may leave it out of what it saves%s%s",
+        other ? "; or the config.json of " : "", other ? title.at : "");
+    sheaf__text_release(&title);
+    return st;
 }
 
 /* The options of the adapter to read or to create; *read owns them unless they are how->fresh. */
@@ -399,7 +418,7 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
     TRY(st, check_tower(o, how->model, SHEAF_PLAN_TOWER));
     TRY(st, check_tower(o, how->model, SHEAF_PLAN_VIT));
     TRY(st, sheaf_hf_compute(&o->base, o->schema, how->events));
-    return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
+    return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema, o->config.json), "%s", how->model) : st;
 }
 
 static void shorten(sheaf_config *c, int64_t most)

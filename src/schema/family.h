@@ -288,9 +288,8 @@ typedef struct sheaf__family {
      * alone: has() says whether any begins so. NULL: there are none. */
     bool (*idle)(const char *name, bool (*has)(const void *self, const char *begin),
                  const void *self);
-    /* Of a family whose versions have tensors of other names: those of these that match may be
-     * theirs, the first where the config's does not, up to a title of NULL; and the one that the
-     * config says. NULL: there is one. */
+    /* Of a family whose versions have tensors of other names: the first of these that matches is
+     * theirs, up to a title of NULL; and the one that the config says. NULL: there is one. */
     const sheaf__variant *variants;
     const char *(*variant_of)(const sheaf_config *c);
     /* How names begin in published files, and in the model: first those that are the same in both,
@@ -394,9 +393,20 @@ bool sheaf__spell_form(char out[SHEAF__SPELLED], const sheaf__family *to, bool t
                        const char *name);
 /* sheaf__family_by_names - the family that these match, or NULL. */
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names);
-/* sheaf__other_variant - of a family with versions the one that these are of, where the config says
- * another; else NULL. */
-const char *sheaf__other_variant(const sheaf__tensor_names *names, const sheaf_config *config);
+/* What tensors may be of, by their names. */
+typedef struct sheaf__identity {
+    const sheaf__family *family; /* NULL: of none in the table */
+    const char *variant; /* title; NULL: the family has none, or these are of none of them */
+} sheaf__identity;
+/* sheaf__model_by_names - the family that these match, and the first of its variants. */
+sheaf__identity sheaf__model_by_names(const sheaf__tensor_names *names);
+/* sheaf__config_title - of the model, with its version: "MiniCPM-V 2.6". */
+const char *sheaf__config_title(const sheaf_config *config);
+/* sheaf__may_be - is this the model of the config? */
+bool sheaf__may_be(const sheaf__identity *is, const sheaf_config *config);
+/* sheaf__identity_title - adds its title, and those of families whose tensors have the same names:
+ * "Llama, Mistral, SmolLM3 or Gemma". */
+void sheaf__identity_title(sheaf_text *out, const sheaf__identity *is);
 /* sheaf__is_spare - of layers that files may hold and no model of this config has. */
 bool sheaf__is_spare(const sheaf_config *config, const char *name);
 /* sheaf__family_of_class - by one of SAT's spellings, or NULL. */

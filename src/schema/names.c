@@ -59,20 +59,43 @@ const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names)
     return found;
 }
 
-const char *sheaf__other_variant(const sheaf__tensor_names *names, const sheaf_config *config)
+sheaf__identity sheaf__model_by_names(const sheaf__tensor_names *names)
+{
+    const sheaf__family *family = sheaf__family_by_names(names);
+    const sheaf__variant *one = family == NULL ? NULL : family->variants;
+    while (one != NULL && one->title != NULL && !holds(names, one->signature))
+        one++;
+    return (sheaf__identity){ family, one == NULL ? NULL : one->title };
+}
+
+const char *sheaf__config_title(const sheaf_config *config)
 {
     const sheaf__family *family = sheaf__family_for(config);
-    const sheaf__variant *is = family->variants;
-    if (is == NULL || !holds(names, family->signature))
-        return NULL;
-    const char *said = family->variant_of(config), *found = NULL;
-    for (; is->title != NULL; is++)
-        if (holds(names, is->signature)) {
-            if (strcmp(is->title, said) == 0)
-                return NULL;
-            found = found == NULL ? is->title : found;
-        }
-    return found;
+    return family->variant_of != NULL ? family->variant_of(config) : family->title;
+}
+
+bool sheaf__may_be(const sheaf__identity *is, const sheaf_config *config)
+{
+    return is->family == sheaf__family_for(config) &&
+           (is->variant == NULL || strcmp(is->variant, sheaf__config_title(config)) == 0);
+}
+
+/* Kin of Llama that tensors do not identify have its names. */
+static bool has_names_of(const sheaf__family *family, const sheaf__family *other)
+{
+    return other->id == SHEAF_LLAMA && family->form != NULL && family->signature == NULL;
+}
+
+void sheaf__identity_title(sheaf_text *out, const sheaf__identity *is)
+{
+    const sheaf__family *family;
+    int more = 0;
+    sheaf__text_add(out, "%s", is->variant != NULL ? is->variant : is->family->title);
+    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
+        more += has_names_of(family, is->family);
+    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
+        if (has_names_of(family, is->family))
+            sheaf__text_add(out, "%s%s", --more == 0 ? " or " : ", ", family->title);
 }
 
 bool sheaf__is_spare(const sheaf_config *config, const char *name)

@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "dialects/common/class.h"
 #include "dialects/common/codes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/quantised.h"
@@ -189,17 +190,6 @@ const char *sheaf__family_of(const sheaf_catalog *c)
     return family == NULL ? NULL : family->name;
 }
 
-/* Families that cannot be distinguished by their tensors. */
-static bool are_indistinguishable(const char *by_tensors, sheaf_family family)
-{
-    const char *by_config = sheaf_family_name(family);
-    const sheaf__family *f = sheaf__family_at((int)family);
-    const bool text = family == SHEAF_LLAMA || family == SHEAF_QWEN2 ||
-                      (f->form != NULL && f->signature == NULL); /* its config sets the biases */
-    return strcmp(by_tensors, by_config) == 0 ||
-           (text && (strcmp(by_tensors, "llama") == 0 || strcmp(by_tensors, "qwen2") == 0));
-}
-
 /* ---- names and shapes ---- */
 
 typedef struct checking {
@@ -311,46 +301,23 @@ sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *
     return TRY(st, note_more(&x, "shape", x.shapes));
 }
 
-/* Reports the tensors that would be lost if files of one class were read as the other. */
-static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
-                                const char *by_tensors)
-{
-    const sheaf__family *family = sheaf__family_for(&schema->config);
-    sheaf_text text = { 0 };
-    int64_t lost = 0;
-    for (int64_t i = 0; i < c->count; i++)
-        if (sheaf_schema_find(schema, c->tensor[i].entry.name) == NULL && lost++ < 5)
-            sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].entry.name);
-    char loses[48] = "";
-    if (lost > 0)
-        snprintf(loses, sizeof loses, "; %" PRId64 " would be lost: ", lost);
-    sheaf_status *st = text.failed ? sheaf__no_memory(c->root) : NULL;
-    TRY(st, sheaf__defect(c, "class", c->config_path != NULL ? c->config_path : c->root, "",
-                          family->variant_of != NULL ? family->variant_of(&schema->config)
-                                                     : family->name,
-                          sheaf__config_cure(c), "tensors of %s%s%s%s", by_tensors, loses,
-                          text.at != NULL ? text.at : "", lost > 5 ? ", ..." : ""));
-    sheaf__text_release(&text);
-    return st;
-}
-
-static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
-                                  const char *by_tensors, bool damaged)
+static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config, bool damaged)
 {
     sheaf_schema *schema = NULL;
-    sheaf_status *st = sheaf_schema_new(&schema, config, 1);
-    if (st != NULL)
-        return sheaf__catalog_defect(c, c->config_path, st);
-    c->vocab = config->vocab;
-    const sheaf__tensor_names names = sheaf__catalog_names(c);
-    const char *variant = sheaf__other_variant(&names, config);
-    if (by_tensors != NULL && !are_indistinguishable(by_tensors, config->family))
-        st = note_class(c, schema, by_tensors);
-    else if (variant != NULL)
-        st = note_class(c, schema, variant);
-    else {
+    bool other = false;
+    sheaf_status *bad = sheaf_schema_new(&schema, config, 1);
+    if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        return bad;
+    sheaf_status *st = sheaf__catalog_check_class(&other, c, config, schema);
+    if (st != NULL || other)
+        sheaf_status_free(bad);
+    else
+        st = sheaf__catalog_defect(c, c->config_path, bad);
+    if (schema != NULL)
+        c->vocab = config->vocab;
+    if (schema != NULL && !other) {
         c->model = sheaf_family_name(config->family);
-        st = take_prefix(c, schema);
+        TRY(st, take_prefix(c, schema));
         TRY(st, sheaf__catalog_check_schema(c, schema, config->vocab, damaged));
     }
     sheaf_schema_free(schema);
@@ -405,7 +372,7 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
         return note_unsupported(c, by_tensors, st);
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path, st);
-    st = check_config(c, &config, by_tensors, damaged);
+    st = check_config(c, &config, damaged);
     sheaf_config_release(&config);
     return st;
 }

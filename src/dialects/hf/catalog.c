@@ -3,6 +3,7 @@
 #include "dialects/common/dialects.h"
 
 #include "base/file.h"
+#include "dialects/common/class.h"
 #include "dialects/common/codes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
@@ -161,6 +162,26 @@ static bool is_pickled(const sheaf_catalog *c)
     return false;
 }
 
+static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints);
+
+/* Of weights whose config alone is wanted: of another model they are refused here too, and anything
+ * else may be wrong with them. */
+static sheaf_status *check_class_beside(sheaf_catalog *c, const char *path,
+                                        const sheaf_dialect_hints *hints)
+{
+    sheaf_dialect_hints all = *hints;
+    sheaf_catalog *weights = NULL;
+    all.config_only = false;
+    all.as_stored = true;
+    sheaf_status *st = sheaf__catalog_new(&weights, c->dialect, path);
+    TRY(st, sheaf__only_memory(hf_read(weights, path, &all)));
+    const sheaf_finding *f = st == NULL ? sheaf__catalog_finding(weights, "class") : NULL;
+    if (f != NULL)
+        st = sheaf__defect(c, f->code, f->path, f->tensor, f->expected, f->cure, "%s", f->found);
+    sheaf__catalog_free(weights);
+    return st;
+}
+
 static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     bool damaged = false, in_order = true;
@@ -179,7 +200,10 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
         return sheaf__catalog_check_model(c, damaged);
     st = sheaf__catalog_unwrap(c);
     TRY(st, hints->raw ? NULL : sheaf__catalog_codes(&damaged, c));
-    return TRY(st, sheaf__catalog_stale_quantization(c));
+    TRY(st, sheaf__catalog_stale_quantization(c));
+    if (hints->config_only)
+        return TRY(st, check_class_beside(c, path, hints));
+    return hints->raw ? st : TRY(st, sheaf__catalog_check_stored_class(c));
 }
 
 const sheaf_dialect sheaf__dialect_hf = {

@@ -4,6 +4,8 @@
  * a divided and padded table as if it were whole, and the missing rows cannot be restored
  * (docs/formats.md). */
 #include "base/base.h"
+#include "dialects/common/class.h"
+#include "dialects/common/config_numbers.h"
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"
@@ -11,6 +13,12 @@
 #include "schema/family.h"
 
 enum { NAMED = 5 };
+
+typedef struct checking {
+    sheaf_source *source;
+    const sheaf_schema *schema;
+    const char *json; /* of the config */
+} checking;
 
 /* Adds the family's advice for a tensor that is missing or has another shape. */
 static sheaf_status *advise(sheaf_status *st, const sheaf_schema *schema, const char *name,
@@ -21,6 +29,36 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_schema *schema, const 
                ? st
                : family->advise(st, &schema->config, name, e == NULL ? NULL : e->shape,
                                 e == NULL ? 0 : e->ndim);
+}
+
+/* Where names are those of the model, or of others like it, and numbers are not: which. `always`:
+ * also where that does not make all of them fit. */
+static sheaf_status *try_numbers(sheaf_status *st, const checking *x, bool always)
+{
+    const sheaf__stored stored = sheaf__stored_source(x->source);
+    const sheaf__tensor_names names = sheaf__source_names(x->source);
+    const sheaf__identity is = sheaf__model_by_names(&names);
+    sheaf_text numbers = { 0 }, title = { 0 };
+    int changed;
+    int64_t rest;
+    sheaf_status *bad = sheaf__config_numbers(&numbers, &changed, &rest, x->json, &stored);
+    if (is.family != NULL)
+        sheaf__identity_title(&title, &is);
+    if (bad == NULL && title.failed)
+        bad = sheaf__no_memory("what the tensors are of");
+    if (bad == NULL && changed > 0 && rest == 0)
+        sheaf_try_this(st, "correct config.json: %s; or give the config.json of these weights",
+                       numbers.at);
+    else if (bad == NULL && always && title.size > 0)
+        sheaf_try_this(st, "the config.json of these weights, whose names are those of %s%s%s%s",
+                       title.at, changed > 0 ? "; this one differs in " : "",
+                       changed > 0 ? numbers.at : "", changed > 0 ? ", and in more" : "");
+    sheaf__text_release(&numbers);
+    sheaf__text_release(&title);
+    if (bad == NULL)
+        return st;
+    sheaf_status_free(st);
+    return bad;
 }
 
 /* ---- one tensor of the wrong shape ---- */
@@ -50,10 +88,10 @@ static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_
                           rows - vocab, rows);
 }
 
-static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor *t,
+static sheaf_status *wrong_shape(const checking *x, const sheaf_tensor *t,
                                  const sheaf_source_entry *e)
 {
-    const sheaf_config *c = &schema->config;
+    const sheaf_config *c = &x->schema->config;
     char want[128], found[128];
     int64_t padded;
     if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) && e->ndim == 2 &&
@@ -62,38 +100,41 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
     sheaf__show_shape(want, t->ndim, t->shape);
     sheaf__show_shape(found, e->ndim, e->shape);
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
-    sheaf_expected(st, "%s, by config.json", want);
-    advise(sheaf_found(st, "%s", found), schema, t->name, e);
+    sheaf_expected(st, "%s, by config.json, of %s", want, sheaf__config_title(c));
+    advise(sheaf_found(st, "%s", found), x->schema, t->name, e);
+    if (*sheaf_status_try(st) != '\0')
+        return st;
     const int axis = t->cut.axis;
     const bool comparable = t->cut.nparts == 1 && e->ndim == t->ndim &&
                             (t->ndim == 1 || e->shape[1 - axis] == t->shape[1 - axis]);
     if (!comparable)
-        return st;
+        return try_numbers(st, x, true);
     /* For keys and values rather the number of heads is wrong. */
     const int ways = t->role == SHEAF_K || t->role == SHEAF_V
                          ? 0
                          : sheaf__vocabulary_ways(e->shape[axis], t->shape[axis], &padded);
-    if (ways > 0 && padded == t->shape[axis])
-        return sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model",
-                              ways);
+    if (ways > 0 && padded == t->shape[axis]) {
+        sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model", ways);
+        return try_numbers(st, x, false);
+    }
     const bool attention =
         t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
     if (attention && e->shape[axis] % c->head_dim == 0)
-        return sheaf_try_this(
+        sheaf_try_this(
             st,
             "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64
             ": correct %s there",
             e->shape[axis] / c->head_dim, c->head_dim, t->shape[axis] / c->head_dim,
             t->role == SHEAF_Q || t->role == SHEAF_O ? "num_attention_heads or head_dim"
                                                      : "num_key_value_heads or head_dim");
-    return st;
+    return try_numbers(st, x, *sheaf_status_try(st) == '\0');
 }
 
-static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor *t,
+static sheaf_status *check_tensor(const checking *x, const sheaf_tensor *t,
                                   const sheaf_source_entry *e)
 {
     if (!sheaf__same_shape(e->ndim, e->shape, t->ndim, t->shape))
-        return wrong_shape(schema, t, e);
+        return wrong_shape(x, t, e);
     if (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': dtype", t->name);
@@ -137,8 +178,10 @@ static sheaf_status *refuse_names(const char *expected, int64_t count, int64_t n
     return st;
 }
 
-static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *source)
+static sheaf_status *check_missing(const checking *x)
 {
+    const sheaf_schema *schema = x->schema;
+    sheaf_source *source = x->source;
     const bool computes = sheaf__family_for(&schema->config)->buffer != NULL;
     sheaf_text names = { 0 };
     const sheaf_tensor *first = NULL;
@@ -159,51 +202,38 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
         return sheaf_try_this(
             st,
             "if the head is the embedding table, set tie_word_embeddings to true in config.json");
-    return mention_prefix(advise(st, schema, first->name, NULL), source, first->name);
+    advise(st, schema, first->name, NULL);
+    if (*sheaf_status_try(st) == '\0')
+        st = try_numbers(st, x, false);
+    return mention_prefix(st, source, first->name);
 }
 
-static sheaf_status *another_model(const char *said, const char *is)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
-    sheaf_found(sheaf_expected(st, "those of %s, as config.json says", said), "tensors of %s", is);
-    return sheaf_try_this(st, "the config.json of %s: this one is of another model", is);
-}
-
-/* Are these the tensors of the family and version in the config? Tensors of a family with images
- * identify it. Also finds quantized weights that no config mentions. */
-static sheaf_status *check_model(const sheaf_schema *schema, sheaf_source *source)
+/* Quantized weights that no config mentions. */
+static sheaf_status *check_quantised(const sheaf_schema *schema, sheaf_source *source)
 {
     const sheaf__tensor_names names = sheaf__source_names(source);
-    const sheaf__family *family = sheaf__family_for(&schema->config),
-                        *is = sheaf__family_by_names(&names);
-    const char *how = sheaf__quantization_by_names(names.name, source, names.count),
-               *variant = sheaf__other_variant(&names, &schema->config),
-               *said =
-                   family->variant_of != NULL ? family->variant_of(&schema->config) : family->title;
-    if (how != NULL) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensors of the model");
-        sheaf_expected(st, "weights in F32, BF16 or F16");
-        sheaf_found(st, "quantized weights (%s)", how);
-        return sheaf_try_this(st,
-                              "the config.json (quantization_config) or quantize_config.json that "
-                              "was saved with them; else the weights of %s in 16 or 32 bits",
-                              said);
-    }
-    if (is != NULL && (is->towers != NULL || family->towers != NULL) && is != family &&
-        is->classes == NULL && family->classes == NULL)
-        return another_model(family->title, is->title);
-    return variant != NULL ? another_model(said, variant) : NULL;
+    const char *how = sheaf__quantization_by_names(names.name, source, names.count);
+    if (how == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensors of the model");
+    sheaf_expected(st, "weights in F32, BF16 or F16");
+    sheaf_found(st, "quantized weights (%s)", how);
+    return sheaf_try_this(st,
+                          "the config.json (quantization_config) or quantize_config.json that "
+                          "was saved with them; else the weights of %s in 16 or 32 bits",
+                          sheaf__config_title(&schema->config));
 }
 
-static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *source)
+static sheaf_status *check_unexpected(const checking *x)
 {
+    const sheaf_schema *schema = x->schema;
+    sheaf_source *source = x->source;
     sheaf_text names = { 0 };
     int64_t n = 0;
     bool biases = true;
     for (int64_t i = 0; i < source->count(source); i++) {
         const char *name = source->entry(source, i)->name;
-        if (sheaf_schema_find(schema, name) != NULL || sheaf__is_spare(&schema->config, name) ||
-            (schema->config.tied && strcmp(name, sheaf__head_name) == 0))
+        if (!sheaf__is_stranger(schema, name))
             continue;
         if (n++ < NAMED)
             sheaf__text_add(&names, "%s%.200s", n > 1 ? ", " : "", name);
@@ -211,24 +241,27 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
     }
     if (n == 0)
         return NULL;
-    return sheaf_try_this(refuse_names("only the", schema->count, n, "more", &names), "%s",
-                          biases ? "see attention_bias and mlp_bias in config.json"
-                                 : "see num_hidden_layers and architectures in config.json; the "
-                                   "file may be of another model");
+    sheaf_status *st = refuse_names("only the", schema->count, n, "more", &names);
+    sheaf_try_this(st, "%s",
+                   biases ? "see attention_bias and mlp_bias in config.json"
+                          : "see num_hidden_layers and architectures in config.json; the "
+                            "file may be of another model");
+    return try_numbers(st, x, false);
 }
 
-sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
+sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema, const char *json)
 {
-    sheaf_status *st = check_model(schema, source);
+    const checking x = { source, schema, json };
+    sheaf_status *st = check_quantised(schema, source);
     for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the tables first, see above */
         for (int64_t i = 0; i < schema->count && st == NULL; i++) {
             const sheaf_tensor *t = &schema->tensor[i];
             const sheaf_source_entry *e = source->find(source, t->name);
             if (e != NULL && (t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) == (tables != 0))
-                st = check_tensor(schema, t, e);
+                st = check_tensor(&x, t, e);
         }
-    TRY(st, check_missing(schema, source));
-    TRY(st, check_unexpected(schema, source));
+    TRY(st, check_missing(&x));
+    TRY(st, check_unexpected(&x));
     if (st != NULL || !schema->config.tied || source->find(source, sheaf__head_name) == NULL)
         return st;
     return sheaf__tied_head(NULL, source, sheaf_schema_get(schema, SHEAF_EMBED, -1, false)->name);

@@ -10,9 +10,10 @@
 #include "sheaf/source.h"
 
 /* sheaf_hf_check - does the source have exactly the tensors of the schema, with their shapes, in
- * float32, bfloat16 or float16? A stored tied head must equal the table, which is compared. Errors:
+ * float32, bfloat16 or float16? A stored tied head must equal the table, which is compared. json:
+ * the config's text, to say which number in it is wrong; NULL: that is not said. Errors:
  * SHEAF_E_LAYOUT; says when it looks like one part of a divided model. */
-sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema);
+sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema, const char *json);
 
 /* sheaf_hf_compute - adds the buffers of `schema` that `*source` lacks (tables of positions), with
  * the values of the published files, in the dtype of the embedding table. The new source owns and

@@ -30,7 +30,7 @@ static sheaf_status *open_and_check(const char *path, const char *config_path)
     else
         sheaf__catalog_free(catalog);
     TRY(st, sheaf_schema_new(&schema, &c, 8));
-    TRY(st, sheaf_hf_check(source, schema));
+    TRY(st, sheaf_hf_check(source, schema, c.json));
     if (source != NULL)
         source->close(source);
     sheaf_schema_free(schema);

@@ -174,16 +174,13 @@ static bool decays(const char *name)
 #define SIGLIP SHEAF__MINICPMV_TOWER "encoder.layers.:self_attn.q_proj.weight"
 #define BIAS SHEAF__MINICPMV_LLM "model.layers.:self_attn.q_proj.bias"
 #define QK_NORM SHEAF__MINICPMV_LLM "model.layers.:self_attn.q_norm.weight"
-/* 2.5 and 4.0 differ in sizes alone: their tensors, beside a config that says neither, are told as
- * both. */
+/* 2.5 and 4.0 differ in sizes alone. */
 static const sheaf__variant variants[] = {
     { "MiniCPM-V 2.0", SHEAF__MINICPMV_TOWER "blocks.:attn.qkv.weight" },
     { "MiniCPM-V 2.6", SIGLIP " " BIAS " !apm.:" },
     { "MiniCPM-o 2.6", SIGLIP " " BIAS },
     { "MiniCPM-V 4.5", SIGLIP " " QK_NORM },
     { "MiniCPM-V 2.5 or 4.0", SIGLIP " !" BIAS " !" QK_NORM },
-    { "MiniCPM-V 2.5", SIGLIP " !" BIAS " !" QK_NORM },
-    { "MiniCPM-V 4.0", SIGLIP " !" BIAS " !" QK_NORM },
     { NULL },
 };
 

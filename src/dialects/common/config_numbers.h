@@ -1,0 +1,29 @@
+/* config_numbers.h - which numbers of a config do the tensors contradict? No table says which key
+ * sets which axis: a key is changed, the family's reader and rows are asked again, and what moves
+ * is compared with the files. */
+#pragma once
+
+#include "base/text.h"
+#include "catalog/catalog.h"
+#include "sheaf/source.h"
+
+/* Tensors of a source or a catalog. */
+typedef struct sheaf__stored {
+    /* NULL: one that does not count (a moment, a factor of LoRA) */
+    const sheaf_source_entry *(*at)(const void *self, int64_t i);
+    const sheaf_source_entry *(*find)(const void *self, const char *name); /* NULL: none */
+    const void *self;
+    int64_t count;
+} sheaf__stored;
+
+sheaf__stored sheaf__stored_source(sheaf_source *source);
+sheaf__stored sheaf__stored_catalog(const sheaf_catalog *catalog);
+
+/* sheaf__config_numbers - adds "num_key_value_heads 2, where it says 4 (by NAME)" for each
+ * number, or true and false, with which more of the tensors fit; nothing where there is none.
+ *   changed  how many
+ *   rest     tensors that do not fit then either
+ *   json     the config's text; NULL: nothing is added
+ * Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__config_numbers(sheaf_text *out, int *changed, int64_t *rest, const char *json,
+                                    const sheaf__stored *stored);
