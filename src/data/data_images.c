@@ -189,10 +189,9 @@ void sheaf__data_images_hash_frame(sheaf_hasher *hasher, const sheaf__data_image
 
 sheaf_status *sheaf__no_videos(const sheaf_config *config)
 {
-    const sheaf__family *family = sheaf__family_for(config);
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "video");
     sheaf_expected(st, "none: %s reads no videos",
-                   family->variant_of != NULL ? family->variant_of(config) : family->title);
+                   sheaf__config_title(config));
     sheaf_found(st, "one");
     return sheaf_try_this(st, "its frames as pictures, each for itself");
 }

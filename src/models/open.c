@@ -224,7 +224,7 @@ static sheaf_status *check_tower(const sheaf__opened *o, const char *where, shea
     sheaf_text title = { 0 };
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: the vision tower", where);
     sheaf_expected(st, "%s, as %s has them", expected, sheaf__config_title(&o->config));
-    if (found.family != NULL && found.family != family)
+    if (found.family != NULL && !sheaf__may_be(&found, &o->config))
         sheaf__identity_title(&title, &found);
     const bool other = title.size > 0 && !title.failed;
     sheaf_found(st, "none of them%s%s", other ? ", but tensors of " : "", other ? title.at : "");

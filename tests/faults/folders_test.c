@@ -40,7 +40,7 @@ static sheaf_status *read_model(void)
     if (st == NULL)
         st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL)
-        st = sheaf_hf_check(source, schema, NULL);
+        st = sheaf_hf_check(source, schema, c.json);
     if (source != NULL)
         source->close(source);
     sheaf_schema_free(schema);
@@ -60,7 +60,7 @@ static sheaf_status *refuse_model(void)
     if (st == NULL)
         st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL)
-        st = sheaf_hf_check(source, schema, NULL);
+        st = sheaf_hf_check(source, schema, c.json);
     if (source != NULL)
         source->close(source);
     sheaf_schema_free(schema);

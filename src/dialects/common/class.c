@@ -28,20 +28,23 @@ static void list(listed *l, const char *name)
     l->biases = (l->n == 1 || l->biases) && sheaf__ends_with(name, ".bias");
 }
 
-/* Tensors of the files that the model lacks, and of its text that the files lack: one that only
- * lost a tower is incomplete, not another. */
+/* Tensors of the files that the model lacks, and of the model that the files lack. One whose tower,
+ * or the like, is missing as a whole is incomplete, not another. */
 static void compare(listed *more, listed *less, const sheaf_catalog *c, const sheaf_schema *schema)
 {
     const sheaf__family *family = sheaf__family_for(&schema->config);
+    bool here[SHEAF_PLAN_COMPONENTS] = { [SHEAF_PLAN_TEXT] = true };
     for (int64_t i = 0; i < c->count; i++) {
         const sheaf_logical *t = &c->tensor[i];
         if ((t->kind == SHEAF_WEIGHT || t->kind == SHEAF_BUFFER) &&
             sheaf__is_stranger(schema, t->entry.name))
             list(more, t->entry.name);
+        else
+            here[sheaf__family_component(family, t->entry.name)] = true;
     }
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (!t->buffer && sheaf__family_component(family, t->name) == SHEAF_PLAN_TEXT &&
+        if (!t->buffer && here[sheaf__family_component(family, t->name)] &&
             sheaf__catalog_find(c, t->name) == NULL)
             list(less, t->name);
     }

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "dialects/common/class.h"
+#include "schema/family.h"
 
 enum {
     MOST_KEYS = 128,
@@ -305,15 +306,14 @@ static void tell(sheaf_text *out, const change *c, const char *name)
         sheaf__text_add(out, " (by %s)", name);
 }
 
-sheaf_status *sheaf__config_numbers(sheaf_text *out, int *changed, int64_t *rest, const char *json,
-                                    const sheaf__stored *stored)
+/* *rest: sizes and tensors that do not fit with these numbers either. */
+static sheaf_status *find_numbers(sheaf_text *out, int *changed, int64_t *rest, const char *json,
+                                  const sheaf__stored *stored)
 {
     search s = { .stored = stored };
     sheaf_schema *schema = NULL;
     *changed = 0;
     *rest = 0;
-    if (json == NULL)
-        return NULL;
     sheaf_status *st = sheaf__only_memory(sheaf__json_parse(&s.root, json, strlen(json)));
     if (st == NULL && s.root != NULL) {
         list_keys(&s, s.root, "", 0);
@@ -341,4 +341,47 @@ sheaf_status *sheaf__config_numbers(sheaf_text *out, int *changed, int64_t *rest
     sheaf_schema_free(schema);
     json_decref(s.root);
     return st != NULL ? st : out->failed ? sheaf__no_memory("numbers of the config") : NULL;
+}
+
+static const char *name_of_stored(const void *self, int64_t i)
+{
+    const sheaf__stored *stored = self;
+    const sheaf_source_entry *e = stored->at(stored->self, i);
+    return e == NULL ? "" : e->name;
+}
+
+sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
+                                   const sheaf_config *config, const char *json,
+                                   const sheaf__stored *stored)
+{
+    enum { FEW = 2 };
+    const sheaf__tensor_names names = { name_of_stored, stored, stored->count };
+    const sheaf__identity is = sheaf__model_by_names(&names);
+    const char *said = sheaf__config_title(config);
+    sheaf_text numbers = { 0 }, title = { 0 };
+    int64_t rest = 0;
+    *changed = 0;
+    *few = false;
+    if (json == NULL || is.family == NULL)
+        return NULL;
+    sheaf_status *st = find_numbers(&numbers, changed, &rest, json, stored);
+    sheaf__identity_title(&title, &is);
+    if (st == NULL && title.failed)
+        st = sheaf__no_memory("numbers of the config");
+    *few = st == NULL && *changed > 0 && *changed <= FEW && rest == 0;
+    const bool wrong = *changed > 0 || rest > 0;
+    if (st == NULL && *few)
+        sheaf__text_add(out, "correct the config, of %s: %s; or give", said, numbers.at);
+    else if (st == NULL && wrong)
+        sheaf__text_add(out, "give");
+    if (st == NULL && wrong)
+        sheaf__text_add(out, " the config of these weights, which have the names of %s", title.at);
+    if (st == NULL && !*few && *changed > 0)
+        sheaf__text_add(out, "; this one, of %s, would have to have %s%s", said, numbers.at,
+                        rest > 0 ? ", and more" : "");
+    else if (st == NULL && !*few && wrong)
+        sheaf__text_add(out, "; this one is of %s", said);
+    sheaf__text_release(&numbers);
+    sheaf__text_release(&title);
+    return st;
 }

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "catalog/catalog.h"
+#include "schema/config.h"
 #include "sheaf/source.h"
 
 /* Tensors of a source or a catalog. */
@@ -19,11 +20,13 @@ typedef struct sheaf__stored {
 sheaf__stored sheaf__stored_source(sheaf_source *source);
 sheaf__stored sheaf__stored_catalog(const sheaf_catalog *catalog);
 
-/* sheaf__config_numbers - adds "num_key_value_heads 2, where it says 4 (by NAME)" for each
- * number, or true and false, with which more of the tensors fit; nothing where there is none.
- *   changed  how many
- *   rest     tensors that do not fit then either
+/* sheaf__config_advice - adds what to try where tensors have the names of the config's model, or of
+ * one like it, but not its sizes: the numbers that do not agree, "num_key_value_heads 2, where it
+ * says 4 (by NAME)", and which models have such names. Nothing where nothing is known.
+ *   changed  how many numbers
+ *   few      they are one or two, and all that is wrong
  *   json     the config's text; NULL: nothing is added
  * Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__config_numbers(sheaf_text *out, int *changed, int64_t *rest, const char *json,
-                                    const sheaf__stored *stored);
+sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
+                                   const sheaf_config *config, const char *json,
+                                   const sheaf__stored *stored);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "dialects/common/class.h"
 #include "dialects/common/codes.h"
+#include "dialects/common/config_numbers.h"
 #include "dialects/common/model.h"
 #include "dialects/common/quantised.h"
 #include "dialects/common/vocabulary.h"
@@ -197,20 +198,38 @@ typedef struct checking {
     const sheaf_schema *schema;
     int64_t vocab;
     bool damaged;
-    int64_t missing, foreign, shapes; /* found so far */
-} checking;                           /* those beyond LISTED are only counted */
+    int64_t missing, foreign, shapes; /* found so far; those beyond LISTED are only counted */
+    sheaf_text advice; /* which numbers of the config are wrong; empty: not known */
+    bool few;          /* a few, and nothing else is */
+} checking;
+
+/* The remedy where names or sizes are not the model's; `own` where nothing else is known, and before
+ * a number that may be wrong where it is one for files. */
+static sheaf_status *cure_for(sheaf_text *out, const checking *x, const char *own, bool files)
+{
+    if (x->advice.size == 0 || (files && !x->few))
+        sheaf__text_add(out, "%s", own);
+    else
+        sheaf__text_add(out, "%s%s%s", files ? own : "", files ? "; or " : "", x->advice.at);
+    return out->failed ? sheaf__no_memory(x->c->root) : NULL;
+}
 
 static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
 {
     sheaf_catalog *c = x->c;
     sheaf_logical *is = sheaf__catalog_find(c, t->name);
+    sheaf_text cure = { 0 };
+    sheaf_status *st;
     char want[128], found[128];
     if (is == NULL) {
         if (x->damaged || t->buffer || ++x->missing > LISTED)
             return NULL;
-        return sheaf__defect(c, "missing", c->root, t->name,
-                             sheaf__show_shape(want, t->ndim, t->shape),
-                             "use a complete copy of the model", "no tensor of this name");
+        st = cure_for(&cure, x, "use a complete copy of the model", true);
+        TRY(st, sheaf__defect(c, "missing", c->root, t->name,
+                              sheaf__show_shape(want, t->ndim, t->shape), cure.at,
+                              "no tensor of this name"));
+        sheaf__text_release(&cure);
+        return st;
     }
     if (t->buffer)
         is->kind = SHEAF_BUFFER;
@@ -224,9 +243,12 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         return check_table(c, is, x->vocab);
     if (++x->shapes > LISTED)
         return NULL;
-    return sheaf__defect(c, "shape", sheaf__catalog_path_of(c, is), t->name,
-                         sheaf__show_shape(want, t->ndim, t->shape), sheaf__config_cure(c), "%s",
-                         sheaf__show_shape(found, is->entry.ndim, is->entry.shape));
+    st = cure_for(&cure, x, sheaf__config_cure(c), false);
+    TRY(st, sheaf__defect(c, "shape", sheaf__catalog_path_of(c, is), t->name,
+                          sheaf__show_shape(want, t->ndim, t->shape), cure.at, "%s",
+                          sheaf__show_shape(found, is->entry.ndim, is->entry.shape)));
+    sheaf__text_release(&cure);
+    return st;
 }
 
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
@@ -244,9 +266,13 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
          !sheaf__sat_rule_of(&rule, t->entry.name)) || /* noted when read */
         ++x->foreign > LISTED)
         return NULL;
-    return sheaf__defect(x->c, "foreign", sheaf__catalog_path_of(x->c, t), t->entry.name,
-                         "only tensors that the config asks for", sheaf__config_cure(x->c),
-                         "a tensor that this model does not have");
+    sheaf_text cure = { 0 };
+    sheaf_status *st = cure_for(&cure, x, sheaf__config_cure(x->c), false);
+    TRY(st, sheaf__defect(x->c, "foreign", sheaf__catalog_path_of(x->c, t), t->entry.name,
+                          "only tensors that the config asks for", cure.at,
+                          "a tensor that this model does not have"));
+    sheaf__text_release(&cure);
+    return st;
 }
 
 /* Removes a common prefix of all names: the dict or the module around the model. */
@@ -290,14 +316,19 @@ static sheaf_status *note_more(checking *x, const char *code, int64_t count)
 sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *schema,
                                           int64_t vocab, bool damaged)
 {
+    const sheaf__stored stored = sheaf__stored_catalog(c);
     checking x = { .c = c, .schema = schema, .vocab = vocab, .damaged = damaged };
-    sheaf_status *st = NULL;
+    int changed;
+    sheaf_status *st =
+        damaged ? NULL
+                : sheaf__config_advice(&x.advice, &changed, &x.few, &schema->config, c->config, &stored);
     for (int64_t i = 0; st == NULL && i < schema->count; i++)
         st = check_tensor(&x, &schema->tensor[i]);
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         st = check_foreign(&x, &c->tensor[i]);
     TRY(st, note_more(&x, "missing", x.missing));
     TRY(st, note_more(&x, "foreign", x.foreign));
+    sheaf__text_release(&x.advice);
     return TRY(st, note_more(&x, "shape", x.shapes));
 }
 

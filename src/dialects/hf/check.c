@@ -31,30 +31,21 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_schema *schema, const 
                                 e == NULL ? 0 : e->ndim);
 }
 
-/* Where names are those of the model, or of others like it, and numbers are not: which. `always`:
- * also where that does not make all of them fit. */
-static sheaf_status *try_numbers(sheaf_status *st, const checking *x, bool always)
+/* Says which numbers of the config are wrong, where they are at least `least`; many: also where
+ * they are more than a few, which speaks for another model. */
+static sheaf_status *try_numbers(sheaf_status *st, const checking *x, int least, bool many)
 {
     const sheaf__stored stored = sheaf__stored_source(x->source);
-    const sheaf__tensor_names names = sheaf__source_names(x->source);
-    const sheaf__identity is = sheaf__model_by_names(&names);
-    sheaf_text numbers = { 0 }, title = { 0 };
-    int changed;
-    int64_t rest;
-    sheaf_status *bad = sheaf__config_numbers(&numbers, &changed, &rest, x->json, &stored);
-    if (is.family != NULL)
-        sheaf__identity_title(&title, &is);
-    if (bad == NULL && title.failed)
-        bad = sheaf__no_memory("what the tensors are of");
-    if (bad == NULL && changed > 0 && rest == 0)
-        sheaf_try_this(st, "correct config.json: %s; or give the config.json of these weights",
-                       numbers.at);
-    else if (bad == NULL && always && title.size > 0)
-        sheaf_try_this(st, "the config.json of these weights, whose names are those of %s%s%s%s",
-                       title.at, changed > 0 ? "; this one differs in " : "",
-                       changed > 0 ? numbers.at : "", changed > 0 ? ", and in more" : "");
-    sheaf__text_release(&numbers);
-    sheaf__text_release(&title);
+    sheaf_text advice = { 0 };
+    int changed = 0;
+    bool few = false;
+    sheaf_status *bad =
+        sheaf__config_advice(&advice, &changed, &few, &x->schema->config, x->json, &stored);
+    if (bad == NULL && advice.failed)
+        bad = sheaf__no_memory("numbers of the config");
+    if (bad == NULL && advice.size > 0 && changed >= least && (few || many))
+        sheaf_try_this(st, "%s", advice.at);
+    sheaf__text_release(&advice);
     if (bad == NULL)
         return st;
     sheaf_status_free(st);
@@ -63,10 +54,10 @@ static sheaf_status *try_numbers(sheaf_status *st, const checking *x, bool alway
 
 /* ---- one tensor of the wrong shape ---- */
 
-static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_entry *e,
-                                      int64_t vocab)
+static sheaf_status *wrong_vocabulary(const checking *x, const sheaf_tensor *t,
+                                      const sheaf_source_entry *e)
 {
-    const int64_t rows = e->shape[0];
+    const int64_t rows = e->shape[0], vocab = x->schema->config.vocab;
     int64_t padded = 0;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': axis 0", t->name);
     sheaf_expected(st, "%" PRId64 " rows, the vocabulary in config.json", vocab);
@@ -80,12 +71,13 @@ static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_
             "program, or give another copy of the model",
             ways, padded, rows, vocab - 1);
     if (rows < vocab)
-        return sheaf_try_this(st,
-                              "rows are missing from the files: use a complete copy of the model");
-    return sheaf_try_this(st,
-                          "if the %" PRId64 " further rows are tokens, set vocab_size to %" PRId64
-                          " in config.json; if they are padding, cut them off",
-                          rows - vocab, rows);
+        sheaf_try_this(st, "rows are missing from the files: use a complete copy of the model");
+    else
+        sheaf_try_this(st,
+                       "if the %" PRId64 " further rows are tokens, set vocab_size to %" PRId64
+                       " in config.json; if they are padding, cut them off",
+                       rows - vocab, rows);
+    return try_numbers(st, x, 2, true); /* more is wrong than the vocabulary */
 }
 
 static sheaf_status *wrong_shape(const checking *x, const sheaf_tensor *t,
@@ -96,11 +88,11 @@ static sheaf_status *wrong_shape(const checking *x, const sheaf_tensor *t,
     int64_t padded;
     if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) && e->ndim == 2 &&
         e->shape[1] == c->hidden)
-        return wrong_vocabulary(t, e, c->vocab);
+        return wrong_vocabulary(x, t, e);
     sheaf__show_shape(want, t->ndim, t->shape);
     sheaf__show_shape(found, e->ndim, e->shape);
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
-    sheaf_expected(st, "%s, by config.json, of %s", want, sheaf__config_title(c));
+    sheaf_expected(st, "%s, by config.json", want);
     advise(sheaf_found(st, "%s", found), x->schema, t->name, e);
     if (*sheaf_status_try(st) != '\0')
         return st;
@@ -108,14 +100,14 @@ static sheaf_status *wrong_shape(const checking *x, const sheaf_tensor *t,
     const bool comparable = t->cut.nparts == 1 && e->ndim == t->ndim &&
                             (t->ndim == 1 || e->shape[1 - axis] == t->shape[1 - axis]);
     if (!comparable)
-        return try_numbers(st, x, true);
+        return try_numbers(st, x, 0, true);
     /* For keys and values rather the number of heads is wrong. */
     const int ways = t->role == SHEAF_K || t->role == SHEAF_V
                          ? 0
                          : sheaf__vocabulary_ways(e->shape[axis], t->shape[axis], &padded);
     if (ways > 0 && padded == t->shape[axis]) {
         sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model", ways);
-        return try_numbers(st, x, false);
+        return try_numbers(st, x, 1, false);
     }
     const bool attention =
         t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
@@ -127,7 +119,7 @@ static sheaf_status *wrong_shape(const checking *x, const sheaf_tensor *t,
             e->shape[axis] / c->head_dim, c->head_dim, t->shape[axis] / c->head_dim,
             t->role == SHEAF_Q || t->role == SHEAF_O ? "num_attention_heads or head_dim"
                                                      : "num_key_value_heads or head_dim");
-    return try_numbers(st, x, *sheaf_status_try(st) == '\0');
+    return try_numbers(st, x, 0, *sheaf_status_try(st) == '\0');
 }
 
 static sheaf_status *check_tensor(const checking *x, const sheaf_tensor *t,
@@ -204,7 +196,7 @@ static sheaf_status *check_missing(const checking *x)
             "if the head is the embedding table, set tie_word_embeddings to true in config.json");
     advise(st, schema, first->name, NULL);
     if (*sheaf_status_try(st) == '\0')
-        st = try_numbers(st, x, false);
+        st = try_numbers(st, x, 1, false);
     return mention_prefix(st, source, first->name);
 }
 
@@ -246,7 +238,7 @@ static sheaf_status *check_unexpected(const checking *x)
                    biases ? "see attention_bias and mlp_bias in config.json"
                           : "see num_hidden_layers and architectures in config.json; the "
                             "file may be of another model");
-    return try_numbers(st, x, false);
+    return try_numbers(st, x, 1, false);
 }
 
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema, const char *json)

@@ -163,10 +163,23 @@ static const sheaf__component_rule components[] = {
     { NULL },
 };
 
+#define TEXT_TITLE "ChatGLM's GLM-4"
+#define VISION_TITLE "GLM-4V"
+static const sheaf__variant variants[] = {
+    { VISION_TITLE, SHEAF__CHATGLM_VISION ":" },
+    { TEXT_TITLE, "!" SHEAF__CHATGLM_VISION ":" },
+    { NULL },
+};
+
+static const char *variant_of(const sheaf_config *c)
+{
+    return c->vit.layers > 0 ? VISION_TITLE : TEXT_TITLE;
+}
+
 const sheaf__family sheaf__family_chatglm = {
     .id = SHEAF_CHATGLM,
     .name = SHEAF__CHATGLM_NAME,
-    .title = "ChatGLM's GLM-4",
+    .title = TEXT_TITLE,
     .form = &form,
     .specs = specs,
     .spec_config = spec_config,
@@ -177,6 +190,8 @@ const sheaf__family sheaf__family_chatglm = {
     .rows = sheaf__chatglm_rows,
     .signature = "transformer.embedding.:word_embeddings "
                  "transformer.encoder.:self_attention.query_key_value.weight",
+    .variants = variants,
+    .variant_of = variant_of,
     .idle = idle,
     .buffer = buffer,
     .head = "transformer.output_layer.weight",

@@ -130,7 +130,7 @@ static sheaf_status *check_model(sheaf_probe *look)
     }
     st = sheaf_schema_new(&schema, &config, 1);
     if (st == NULL)
-        st = sheaf_hf_check(look->source, schema, NULL);
+        st = sheaf_hf_check(look->source, schema, config.json);
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;
