@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "catalog/boxes.h"
+#include "dialects/common/class.h"
 #include "dialects/common/model.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
@@ -32,14 +33,6 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied, const sheaf__added_
 
 /* ---- opening ---- */
 
-/* Weights of another model than the config says are refused before the config is held against
- * anything else. */
-static sheaf_status *check_class(const sheaf_catalog *c)
-{
-    const sheaf_finding *f = sheaf__catalog_finding(c, "class");
-    return f != NULL && f->severity == SHEAF_DEFECT ? sheaf__catalog_refusal(c) : NULL;
-}
-
 /* *catalog: of --model; for a plan only its config. */
 static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
                                  const sheaf__open_options *how)
@@ -66,7 +59,7 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
             how->model);
     }
     st = sheaf__open(catalog, how->model, &hints);
-    TRY(st, check_class(*catalog));
+    TRY(st, sheaf__catalog_refuse_class(*catalog));
     return st == NULL && !given ? sheaf__open_config(&o->config, *catalog) : st;
 }
 

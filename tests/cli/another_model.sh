@@ -148,15 +148,15 @@ at() { # at NAME: number of a model
     for i in "${!said[@]}"; do [ "${said[i]}" != "$1" ] || printf %s "${folder[i]}"; done
 }
 q=$(at Qwen2)
-wrong "layers" "$(at Llama)" 's/("num_hidden_layers": )3/\14/' "try: +.*num_hidden_layers 3, where it says 4 .by model.layers.3"
-wrong "fewer layers" "$(at Llama)" 's/("num_hidden_layers": )3/\12/' "try: +.*num_hidden_layers 3, where it says 2 .by model.layers.2"
-wrong "a width" "$(at Llama)" 's/("hidden_size": )64/\172/' "try: +.*hidden_size 64, where it says 72 .by model.embed_tokens.weight"
-wrong "heads of keys" "$q" 's/("num_key_value_heads": )[0-9]+/\11/' "try: +.*num_key_value_heads [0-9]+, where it says 1 .by model.layers.0.self_attn.k_proj.weight"
-wrong "an MLP" "$(at 'Gemma 2')" 's/("intermediate_size": )([0-9]+)/\11\2/' "try: +.*intermediate_size [0-9]+, where it says 1[0-9]+ .by model.layers.0.mlp.gate_proj.weight"
-wrong "a head of its own" "$q" 's/("tie_word_embeddings": )true/\1false/' "tie_word_embeddings"
-wrong "experts" "$(at Qwen3-MoE)" 's/("num_local_experts": )([0-9]+)/\11\2/' "try: +.*num_local_experts [0-9]+, where it says 1[0-9]+ .by model.layers.[0-9].mlp"
-wrong "groups of keys" "$(at GLM-4V)" 's/("multi_query_group_num": ?)2/\13/' "try: +.*multi_query_group_num 2, where it says 3 .by transformer.encoder.layers.0.self_attention.query_key_value"
-wrong "blocks of a tower" "$(at Qwen3-VL)" 's/("depth": )([0-9]+)/\11\2/' "try: +.*vision_config.depth [0-9]+, where it says 1[0-9]+ .by model.visual.blocks"
-wrong "a tower" "$(at 'MiniCPM-V 4.5')" '/"vision_config"/,/\}/s/("intermediate_size": )([0-9]+)/\11\2/' "try: +.*vision_config.intermediate_size [0-9]+, where it says 1[0-9]+ .by vpm.encoder.layers.0.mlp.fc1"
-wrong "CogVLM2" "$(at CogVLM2)" 's/("num_multi_query_heads": ?)([0-9]+)/\11/' "try: +.*num_multi_query_heads [0-9]+, where it says 1"
+wrong "layers" "$(at Llama)" 's/("num_hidden_layers": *)3/\14/' "try: +.*num_hidden_layers 3, where it says 4 .by model.layers.3"
+wrong "fewer layers" "$(at Llama)" 's/("num_hidden_layers": *)3/\12/' "try: +.*num_hidden_layers 3, where it says 2 .by model.layers.2"
+wrong "a width" "$(at Llama)" 's/("hidden_size": *)64/\172/' "try: +.*hidden_size 64, where it says 72 .by model.embed_tokens.weight"
+wrong "heads of keys" "$q" 's/("num_key_value_heads": *)[0-9]+/\11/' "try: +.*num_key_value_heads [0-9]+, where it says 1 .by model.layers.0.self_attn.k_proj.weight"
+wrong "an MLP" "$(at 'Gemma 2')" 's/("intermediate_size": *)([0-9]+)/\11\2/' "try: +.*intermediate_size [0-9]+, where it says 1[0-9]+ .by model.layers.0.mlp.gate_proj.weight"
+wrong "a head of its own" "$q" 's/("tie_word_embeddings": *)true/\1false/' "tie_word_embeddings"
+wrong "experts" "$(at Qwen3-MoE)" 's/("num_local_experts": *)([0-9]+)/\11\2/' "try: +.*num_local_experts [0-9]+, where it says 1[0-9]+ .by model.layers.[0-9].mlp"
+wrong "groups of keys" "$(at GLM-4V)" 's/("multi_query_group_num": *)2/\13/' "try: +.*multi_query_group_num 2, where it says 3 .by transformer.encoder.layers.0.self_attention.query_key_value"
+wrong "blocks of a tower" "$(at Qwen3-VL)" 's/("depth": *)([0-9]+)/\11\2/' "try: +.*vision_config.depth [0-9]+, where it says 1[0-9]+ .by model.visual.blocks"
+wrong "a tower" "$(at 'MiniCPM-V 4.5')" '/"vision_config"/,/\}/s/("intermediate_size": *)([0-9]+)/\11\2/' "try: +.*vision_config.intermediate_size [0-9]+, where it says 1[0-9]+ .by vpm.encoder.layers.0.mlp.fc1"
+wrong "CogVLM2" "$(at CogVLM2)" 's/("num_multi_query_heads": *)([0-9]+)/\11/' "try: +.*num_multi_query_heads [0-9]+, where it says 1"
 finish

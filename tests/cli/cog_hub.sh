@@ -113,8 +113,8 @@ check "once" test "$(grep -c 'never run' "$work/stderr")" = 1
 cp -r "$work/vlm-hub" "$work/other"
 cp "$work/agent-hub/config.json" "$work/other/config.json"
 runs "a config of CogAgent with CogVLM's weights" 3 'cogagent|CogAgent' eval --model "$work/other" --data "$agent/inputs.safetensors"
-runs "verify names both" 1 'class: .*tensors of cogvlm_hf' verify "$work/other"
+runs "verify names both" 1 'class: .*tensors of CogVLM .Hugging Face.' verify "$work/other"
 cp -r "$work/agent-hub" "$work/other2"
 sed 's/CogAgentForCausalLM/CogVLMForCausalLM/' "$work/agent-hub/config.json" >"$work/other2/config.json"
-runs "and the other way round" 1 'class: .*tensors of cogagent_hf' verify "$work/other2"
+runs "and the other way round" 1 'class: .*tensors of CogAgent .Hugging Face.' verify "$work/other2"
 finish

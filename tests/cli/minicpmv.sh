@@ -144,7 +144,7 @@ mkdir "$work/other" "$work/int4"
 cp "$work/minicpmv-2.0-tiny/config.json" "$work/other"
 cp "$work/minicpmv-tiny/model.safetensors" "$work/other"
 runs "weights of another version are named" 1 'tensors of MiniCPM-V 2.6' verify "$work/other"
-runs "also where they are used" 3 'those of MiniCPM-V 2.0.*tensors of MiniCPM-V 2.6' generate --model "$work/other" --tokens 3 --max-new 1
+runs "also where they are used" 3 'tensors of MiniCPM-V 2.0, as it says.*tensors of MiniCPM-V 2.6' generate --model "$work/other" --tokens 3 --max-new 1
 sed 's/^{/{"quantization_config": {"quant_method": "hqq"},/' "$work/minicpmv-tiny/config.json" >"$work/int4/config.json"
 LC_ALL=C sed 's/llm\.model\.layers\.0\.mlp\.up_proj\.weight/llm.model.layers.0.mlp.up_projjjj.W_q/' "$work/minicpmv-tiny/model.safetensors" >"$work/int4/model.safetensors"
 runs "of a folder by a quantizer that is not read the other is named" 3 'openbmb/MiniCPM-V-2_6' generate --model "$work/int4" --tokens 3 --max-new 1

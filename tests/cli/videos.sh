@@ -58,5 +58,5 @@ done
 # A config of one generation with weights of another.
 cp -r "$model" "$work/mixed"
 sed -i 's/"version": 4.5/"version": 4.0/; /"use_image_id"/d' "$work/mixed/config.json"
-runs "4.5's weights with 4.0's config" 3 'those of MiniCPM-V 4.0.*tensors of MiniCPM-V 4.5' generate --model "$work/mixed" --tokens 3 --max-new 1
+runs "4.5's weights with 4.0's config" 3 'tensors of MiniCPM-V 4.0, as it says.*tensors of MiniCPM-V 4.5' generate --model "$work/mixed" --tokens 3 --max-new 1
 finish

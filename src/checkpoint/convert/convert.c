@@ -7,9 +7,10 @@
 #include "base/output.h"
 #include "catalog/tiled.h"
 #include "checkpoint/store/probe.h"
-#include "dialects/common/whole.h"
+#include "dialects/common/class.h"
 #include "dialects/common/dialects.h"
 #include "dialects/common/other_form.h"
+#include "dialects/common/whole.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 #include "schema/family.h"
@@ -89,7 +90,10 @@ static sheaf_status *read_model(sheaf__converter *k, int slices)
 {
     if (k->config == NULL || k->dialect->adapter)
         return NULL;
-    sheaf_status *st = sheaf_config_parse(&k->parsed, k->config, strlen(k->config));
+    sheaf_status *st = sheaf__catalog_refuse_class(k->catalog);
+    if (st != NULL)
+        return st;
+    st = sheaf_config_parse(&k->parsed, k->config, strlen(k->config));
     if (st == NULL) {
         k->has_config = true;
         st = sheaf_schema_new(&k->schema, &k->parsed, slices);

@@ -139,3 +139,9 @@ sheaf_status *sheaf__catalog_check_stored_class(sheaf_catalog *c)
     sheaf_config_release(&config);
     return st;
 }
+
+sheaf_status *sheaf__catalog_refuse_class(const sheaf_catalog *c)
+{
+    const sheaf_finding *f = sheaf__catalog_finding(c, "class");
+    return f != NULL && f->severity == SHEAF_DEFECT ? sheaf__catalog_refusal(c) : NULL;
+}

@@ -16,3 +16,6 @@ sheaf_status *sheaf__catalog_check_class(bool *other, sheaf_catalog *catalog,
 /* sheaf__catalog_check_stored_class - the same by the catalog's config, where it can be read, for
  * tensors that nothing else is checked of yet. */
 sheaf_status *sheaf__catalog_check_stored_class(sheaf_catalog *catalog);
+/* sheaf__catalog_refuse_class - the first defect, where one is of the class: before the config is
+ * held against anything else, which would blame it for less. */
+sheaf_status *sheaf__catalog_refuse_class(const sheaf_catalog *catalog);

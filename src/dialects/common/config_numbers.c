@@ -76,7 +76,8 @@ typedef struct search {
     int keys;
     misfit at[MOST_MISFITS];
     int misfits;
-    int64_t count; /* of sizes and tensors that do not fit */
+    int64_t count;   /* of sizes and tensors that do not fit */
+    int64_t tensors; /* of the schema */
 } search;
 
 static void list_keys(search *s, json_t *object, const char *inside, int depth)
@@ -210,7 +211,7 @@ static int64_t size_in(const sheaf_schema *schema, const misfit *m)
 /* Do the same sizes not fit here? */
 static bool is_alike(search *s, const sheaf_schema *schema)
 {
-    bool alike = compare(s, schema, false) == s->count;
+    bool alike = schema->count == s->tensors && compare(s, schema, false) == s->count;
     for (int i = 0; i < s->misfits; i++)
         alike = alike && (s->at[i].axis < 0 || size_in(schema, &s->at[i]) == s->at[i].wanted);
     return alike;
@@ -321,6 +322,7 @@ static sheaf_status *find_numbers(sheaf_text *out, int *changed, int64_t *rest, 
     }
     while (st == NULL && schema != NULL && schema->count < MOST_TENSORS) {
         s.misfits = 0;
+        s.tensors = schema->count;
         s.count = *rest = compare(&s, schema, true);
         change best = { NULL, 0, s.count };
         for (int i = 0; st == NULL && s.count > 0 && *changed < MOST_CHANGES && i < s.keys; i++)

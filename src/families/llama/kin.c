@@ -97,7 +97,8 @@ static const sheaf__llama_form qwen2 = {
 };
 const sheaf__family sheaf__family_qwen2 = {
     KIN(SHEAF_QWEN2, "qwen2", "Qwen2", "Qwen2ForCausalLM", qwen2, "q_proj,v_proj",
-        APART " layers.:self_attn.q_proj.bias"),
+        APART " layers.:self_attn.q_proj.bias layers.:self_attn.k_proj.bias "
+              "layers.:self_attn.v_proj.bias !layers.:self_attn.o_proj.bias"),
     .gguf = &sheaf__gguf_qwen2,
 };
 
