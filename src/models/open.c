@@ -212,6 +212,8 @@ static sheaf_status *check_tower(const sheaf__opened *o, const char *where, shea
     if (wanted == 0 || there > 0 || others == 0)
         return NULL;
     snprintf(expected, sizeof expected, "its %" PRId64 " tensors, %s*", wanted, rule->part);
+    if (is != SHEAF_PLAN_VIT)
+        return no_tower(where, expected, "none of them");
     const sheaf__tensor_names names = sheaf__source_names(o->base);
     const sheaf__identity found = sheaf__model_by_names(&names);
     sheaf_text title = { 0 };
