@@ -190,8 +190,7 @@ void sheaf__data_images_hash_frame(sheaf_hasher *hasher, const sheaf__data_image
 sheaf_status *sheaf__no_videos(const sheaf_config *config)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "video");
-    sheaf_expected(st, "none: %s reads no videos",
-                   sheaf__config_title(config));
+    sheaf_expected(st, "none: %s reads no videos", sheaf__config_title(config));
     sheaf_found(st, "one");
     return sheaf_try_this(st, "its frames as pictures, each for itself");
 }

@@ -139,7 +139,8 @@ static sheaf_status *no_image(const reader *in)
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "image");
     sheaf_expected(st, "one: the cross-attention of %s looks at it in every record",
                    sheaf_family_name(in->options->config->family));
-    return sheaf_found(st, "none");
+    sheaf_found(st, "none");
+    return sheaf_try_this(st, "\"image\" in the record, with the path of a picture");
 }
 
 static void look(void *context, int64_t index, int worker)

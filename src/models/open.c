@@ -413,7 +413,9 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
     TRY(st, check_tower(o, how->model, SHEAF_PLAN_TOWER));
     TRY(st, check_tower(o, how->model, SHEAF_PLAN_VIT));
     TRY(st, sheaf_hf_compute(&o->base, o->schema, how->events));
-    return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema, o->config.json), "%s", how->model) : st;
+    return st == NULL
+               ? sheaf_in(sheaf_hf_check(o->base, o->schema, o->config.json), "%s", how->model)
+               : st;
 }
 
 static void shorten(sheaf_config *c, int64_t most)

@@ -132,6 +132,15 @@ for class in MistralForCausalLM:mistral GemmaForCausalLM:gemma SmolLM3ForCausalL
     runs "${class#*:}: cannot be told from Llama" 0 '"tokens"' generate --model "$same" --tokens 3 --max-new 1 --greedy --json
 done
 
+# One that has all tensors of another, and more: the weights are that other's, not incomplete, also to what reads no sizes.
+lacking=$(copy_model tiny_llama)
+sed -i 's/LlamaForCausalLM/Qwen2ForCausalLM/; s/"model_type": "llama"/"model_type": "qwen2"/; /"attention_bias"/d; /"mlp_bias"/d' "$lacking/config.json"
+few="tensors of Qwen2, as it says.*tensors of $texts; Qwen2 has 9 more: model.layers.0.self_attn.q_proj.bias"
+runs "Llama's weights for Qwen2" 3 "$few" generate --model "$lacking" --tokens 3 --max-new 1
+runs "of which a plan says so, too" 3 "$few" plan --model "$lacking"
+mv "$lacking/model.safetensors" "$work/elsewhere"
+runs "which without weights needs none" 0 peak plan --model "$lacking"
+
 # ---- numbers of one model ----
 # wrong NAME FOLDER SED-SCRIPT PATTERN: a config whose number contradicts a tensor
 wrong() {

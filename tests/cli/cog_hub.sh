@@ -100,7 +100,7 @@ cp "$work/stdout" "$work/one"
 runs "at another --tp" 0 . generate --model "$work/vlm-hub" --prompt 'what is it' --image "$pictures/0.png" --max-new 3 --json --tp 3
 same "is the same" "$work/one" "$work/stdout"
 runs "CogVLM's chat is a question" 2 "base, chat or vqa" generate --model "$work/vlm-hub" --template chat_old --prompt q --max-new 1
-runs "CogAgent needs a picture" 3 'image' generate --model "$work/agent-hub" --tokens 1,2,3 --max-new 1
+runs "CogAgent needs a picture" 3 'expected: an image: the cross-attention.*found: +none.*try: .*--image' generate --model "$work/agent-hub" --tokens 1,2,3 --max-new 1
 chat() { "$sheaf" chat --model "$work/vlm-hub" --image "$pictures/0.png" --max-new 2 <<<'what is it' >"$work/stdout" 2>"$work/stderr"; }
 check "a conversation" chat
 

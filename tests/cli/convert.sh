@@ -11,6 +11,11 @@ runs "in another number of slices" 0 . convert "$work/slices" "$work/slices3" --
 runs "and back" 0 'sheaf to hf' convert "$work/slices3" "$work/back" --to hf --threads 3
 same "every byte of the weights is as before" "$model/model.safetensors" "$work/back/model.safetensors"
 same "and of the config" "$model/config.json" "$work/back/config.json"
+sed -E 's/"vocab_size": *[0-9]+/"vocab_size": 20000/' "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen2_5_vl/hf/config.json" >"$work/published.json"
+check "a model whose published files have other names" "$sheaf" init "$work/published.json" "$work/published"
+runs "in shards, with an index by those names" 0 . convert "$work/published" "$work/published-shards" --to hf --shard-mb 1
+check "of the text" grep -q '"model.layers.0.input_layernorm.weight"' "$work/published-shards/model.safetensors.index.json"
+runs "is read" 0 'equal' diff "$work/published-shards" "$work/published"
 runs "one file again" 0 . convert "$llama/tiny_llama/hf_sharded" "$work/single" --to hf
 same "is the file that was divided" "$model/model.safetensors" "$work/single/model.safetensors"
 runs "the same twice is the same bytes" 0 . convert "$llama/tiny_llama/hf_sharded" "$work/slices_again" --to sheaf

@@ -50,7 +50,7 @@ runs "it loads again" 0 . chat --model "$model" --max-new 4 <"$work/input"
 runs "too few numbers" 3 "'temporal_ids'.*expected: 3 numbers in all, one for each of the frames.*found: +2" eval --model "$model" --data "$work/few.jsonl"
 sed -i 's/"frames"/"rgb8.png"/' "$work/few.jsonl"
 runs "a file is no folder of frames" 3 "a folder of frames, or a list of pictures.*try: +ffmpeg" eval --model "$model" --data "$work/few.jsonl"
-for spec in minicpmv-tiny omnilmm-tiny cogvlm-tiny; do
+for spec in minicpmv-tiny omnilmm-tiny cogvlm-tiny cogvlm2-tiny glm4v-tiny; do
     runs "$spec" 0 . init "$spec" "$work/$spec"
     runs "$spec reads no videos" 3 "field 'video': expected none: this model reads (pictures alone|one picture)" eval --model "$work/$spec" --data "$work/videos.jsonl"
 done

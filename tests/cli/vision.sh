@@ -64,6 +64,8 @@ for m in vlm agent; do
 done
 runs "a CogVLM without a picture" 0 '"tokens"' generate --model "$vlm" --prompt what --max-new 2 --json
 runs "a CogAgent without one is refused" 3 'an image: the cross-attention of cogagent.*try: +--image FILE, or "image" in the record' generate --model "$agent" --prompt what
+echo '{"prompt": "a", "completion": "b"}' >"$work/blind.jsonl"
+runs "each record needs one" 3 'line 1: image.*found: +none.*try: +"image" in the record' eval --model "$agent" --data "$work/blind.jsonl"
 runs "token ids have none" 3 'an image: the cross-attention of cogagent' generate --model "$agent" --tokens 1,2
 runs "a picture without a question" 2 'a --prompt that asks' generate --model "$vlm" --tokens 1,2 --image "$picture"
 runs "a picture for a model of text" 3 'llama has no vision tower' generate --model "$llama/tiny_llama/hf" "${ask[@]}"

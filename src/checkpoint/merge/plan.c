@@ -65,7 +65,8 @@ static sheaf_status *hold_against_schema(sheaf__merge_plan *p, bool check,
     sheaf_schema *schema;
     sheaf_status *st = known_schema(&schema, p, NULL);
     if (st == NULL && schema != NULL)
-        st = check ? sheaf_hf_check(p->base, schema, p->config) : sheaf_hf_compute(&p->base, schema, events);
+        st = check ? sheaf_hf_check(p->base, schema, p->config)
+                   : sheaf_hf_compute(&p->base, schema, events);
     sheaf_schema_free(schema);
     return st;
 }

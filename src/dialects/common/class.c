@@ -87,12 +87,12 @@ static sheaf_status *report(sheaf_catalog *c, const sheaf_config *config, const 
                         less->n > NAMED ? ", ..." : "");
     if (more->n > 0 && more->biases)
         sheaf__text_add(&cure, "; or see attention_bias and mlp_bias in this one");
-    sheaf_status *st = expected.failed || cure.failed || rest.failed
-                           ? sheaf__no_memory(c->root)
-                           : sheaf__defect(c, "class",
-                                           c->config_path != NULL ? c->config_path : c->root, "",
-                                           expected.at, cure.at, "tensors of %s%s", title.at,
-                                           rest.at != NULL ? rest.at : "");
+    sheaf_status *st =
+        expected.failed || cure.failed || rest.failed
+            ? sheaf__no_memory(c->root)
+            : sheaf__defect(c, "class", c->config_path != NULL ? c->config_path : c->root, "",
+                            expected.at, cure.at, "tensors of %s%s", title.at,
+                            rest.at != NULL ? rest.at : "");
     sheaf__text_release(&title);
     sheaf__text_release(&expected);
     sheaf__text_release(&cure);
@@ -114,7 +114,8 @@ sheaf_status *sheaf__catalog_check_class(bool *other, sheaf_catalog *c, const sh
         compare(&more, &less, c, schema);
         *other = is_other(&is, c, schema, &more, &less);
     } else
-        *other = sheaf__family_for(config) != is.family && sheaf__family_for(config)->towers != NULL;
+        *other =
+            sheaf__family_for(config) != is.family && sheaf__family_for(config)->towers != NULL;
     if (*other)
         st = more.text.failed || less.text.failed ? sheaf__no_memory(c->root)
                                                   : report(c, config, &is, &more, &less);

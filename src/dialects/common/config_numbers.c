@@ -88,8 +88,8 @@ static void list_keys(search *s, json_t *object, const char *inside, int depth)
     {
         if (json_is_object(value) && depth < MOST_DEPTH)
             list_keys(s, value, name, depth + 1);
-        if (s->keys < MOST_KEYS && (json_is_boolean(value) ||
-                                    (json_is_integer(value) && json_integer_value(value) > 0)))
+        if (s->keys < MOST_KEYS &&
+            (json_is_boolean(value) || (json_is_integer(value) && json_integer_value(value) > 0)))
             s->key[s->keys++] = (key){ object, name, inside, false };
     }
 }
@@ -295,8 +295,8 @@ static void tell(sheaf_text *out, const change *c, const char *name)
     char was[24], now[24];
     snprintf(was, sizeof was, "%" PRId64, is);
     snprintf(now, sizeof now, "%" PRId64, c->value);
-    sheaf__text_add(out, "%s%s%s%s %s, where it says %s", out->size > 0 ? "; " : "",
-                    c->k->inside, *c->k->inside != '\0' ? "." : "", c->k->name,
+    sheaf__text_add(out, "%s%s%s%s %s, where it says %s", out->size > 0 ? "; " : "", c->k->inside,
+                    *c->k->inside != '\0' ? "." : "", c->k->name,
                     !flag      ? now
                     : c->value ? "true"
                                : "false",

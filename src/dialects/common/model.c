@@ -199,12 +199,12 @@ typedef struct checking {
     int64_t vocab;
     bool damaged;
     int64_t missing, foreign, shapes; /* found so far; those beyond LISTED are only counted */
-    sheaf_text advice; /* which numbers of the config are wrong; empty: not known */
-    bool few;          /* a few, and nothing else is */
+    sheaf_text advice;                /* which numbers of the config are wrong; empty: not known */
+    bool few;                         /* a few, and nothing else is */
 } checking;
 
-/* The remedy where names or sizes are not the model's; `own` where nothing else is known, and before
- * a number that may be wrong where it is one for files. */
+/* The remedy where names or sizes are not the model's; `own` where nothing else is known, and
+ * before a number that may be wrong where it is one for files. */
 static sheaf_status *cure_for(sheaf_text *out, const checking *x, const char *own, bool files)
 {
     if (x->advice.size == 0 || (files && !x->few))
@@ -319,9 +319,9 @@ sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *
     const sheaf__stored stored = sheaf__stored_catalog(c);
     checking x = { .c = c, .schema = schema, .vocab = vocab, .damaged = damaged };
     int changed;
-    sheaf_status *st =
-        damaged ? NULL
-                : sheaf__config_advice(&x.advice, &changed, &x.few, &schema->config, c->config, &stored);
+    sheaf_status *st = damaged ? NULL
+                               : sheaf__config_advice(&x.advice, &changed, &x.few, &schema->config,
+                                                      c->config, &stored);
     for (int64_t i = 0; st == NULL && i < schema->count; i++)
         st = check_tensor(&x, &schema->tensor[i]);
     for (int64_t i = 0; st == NULL && i < c->count; i++)

@@ -112,13 +112,13 @@ static sheaf_status *wrong_shape(const checking *x, const sheaf_tensor *t,
     const bool attention =
         t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
     if (attention && e->shape[axis] % c->head_dim == 0)
-        sheaf_try_this(
-            st,
-            "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64
-            ": correct %s there",
-            e->shape[axis] / c->head_dim, c->head_dim, t->shape[axis] / c->head_dim,
-            t->role == SHEAF_Q || t->role == SHEAF_O ? "num_attention_heads or head_dim"
-                                                     : "num_key_value_heads or head_dim");
+        sheaf_try_this(st,
+                       "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64
+                       ": correct %s there",
+                       e->shape[axis] / c->head_dim, c->head_dim, t->shape[axis] / c->head_dim,
+                       t->role == SHEAF_Q || t->role == SHEAF_O
+                           ? "num_attention_heads or head_dim"
+                           : "num_key_value_heads or head_dim");
     return try_numbers(st, x, 0, *sheaf_status_try(st) == '\0');
 }
 

@@ -159,8 +159,8 @@ static void test_rows__of_generations_are_told_apart(void **state)
             const sheaf__tensor_names names = { name_of, schema[k], schema[k]->count };
             const sheaf__identity is = sheaf__model_by_names(&names);
             /* 2.5 and 4.0 have tensors of the same names, 2.6 and o those of pictures */
-            assert_string_equal(is.variant, k == 1 || k == 3 ? "MiniCPM-V 2.5 or 4.0"
-                                                             : title[k == 5 ? 2 : k]);
+            assert_string_equal(is.variant,
+                                k == 1 || k == 3 ? "MiniCPM-V 2.5 or 4.0" : title[k == 5 ? 2 : k]);
             assert_int_equal(sheaf__may_be(&is, &schema[i]->config),
                              strcmp(is.variant, title[i]) == 0);
         }
