@@ -73,12 +73,10 @@ static sheaf_status *report(sheaf_catalog *c, const sheaf_config *config, const 
     sheaf_text title = { 0 }, expected = { 0 }, cure = { 0 }, rest = { 0 };
     const char *said = sheaf__config_title(config);
     sheaf__identity_title(&title, is);
-    if (title.failed)
-        return sheaf__no_memory(c->root);
     sheaf__text_add(&expected, "tensors of %s, as it says", said);
     sheaf__text_add(&cure,
                     "the config of %s: give its path with --config, or put it beside the weights",
-                    title.at);
+                    title.failed ? "" : title.at);
     if (more->n > 0)
         sheaf__text_add(&rest, "; %" PRId64 " would be lost: %s%s", more->n, more->text.at,
                         more->n > NAMED ? ", ..." : "");
@@ -88,7 +86,7 @@ static sheaf_status *report(sheaf_catalog *c, const sheaf_config *config, const 
     if (more->n > 0 && more->biases)
         sheaf__text_add(&cure, "; or see attention_bias and mlp_bias in this one");
     sheaf_status *st =
-        expected.failed || cure.failed || rest.failed
+        title.failed || expected.failed || cure.failed || rest.failed
             ? sheaf__no_memory(c->root)
             : sheaf__defect(c, "class", c->config_path != NULL ? c->config_path : c->root, "",
                             expected.at, cure.at, "tensors of %s%s", title.at,
@@ -134,8 +132,12 @@ sheaf_status *sheaf__catalog_check_stored_class(sheaf_catalog *c)
     sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL)
         return sheaf__only_memory(st); /* whoever uses the model reports it */
-    st = sheaf__only_memory(sheaf_schema_new(&schema, &config, 1)); /* likewise */
-    TRY(st, sheaf__catalog_check_class(&other, c, &config, schema));
+    const sheaf__tensor_names names = sheaf__catalog_names(c);
+    const sheaf__identity is = sheaf__model_by_names(&names);
+    if (is.family != NULL && !sheaf__may_be(&is, &config)) {
+        st = sheaf__only_memory(sheaf_schema_new(&schema, &config, 1)); /* likewise */
+        TRY(st, sheaf__catalog_check_class(&other, c, &config, schema));
+    }
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;

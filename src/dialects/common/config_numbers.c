@@ -385,5 +385,5 @@ sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
         sheaf__text_add(out, "; this one is of %s", said);
     sheaf__text_release(&numbers);
     sheaf__text_release(&title);
-    return st;
+    return st == NULL && out->failed ? sheaf__no_memory("numbers of the config") : st;
 }

@@ -41,8 +41,6 @@ static sheaf_status *try_numbers(sheaf_status *st, const checking *x, int least,
     bool few = false;
     sheaf_status *bad =
         sheaf__config_advice(&advice, &changed, &few, &x->schema->config, x->json, &stored);
-    if (bad == NULL && advice.failed)
-        bad = sheaf__no_memory("numbers of the config");
     if (bad == NULL && advice.size > 0 && changed >= least && (few || many))
         sheaf_try_this(st, "%s", advice.at);
     sheaf__text_release(&advice);

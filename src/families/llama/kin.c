@@ -220,8 +220,7 @@ static const sheaf__llama_form qwen3_moe = {
 };
 const sheaf__family sheaf__family_qwen3_moe = {
     KIN(SHEAF_QWEN3_MOE, "qwen3_moe", "Qwen3-MoE", "Qwen3MoeForCausalLM", qwen3_moe,
-        "q_proj,v_proj",
-        "layers.:self_attn.q_proj.weight" QK_NORM " layers.:mlp.experts.0.gate_proj.weight"),
+        "q_proj,v_proj", "layers.:self_attn.q_proj.weight" QK_NORM " layers.:mlp.experts."),
     .release = sheaf__llama_release,
     .gguf = &sheaf__gguf_qwen3_moe,
 };
