@@ -3,22 +3,8 @@
 # command runs.
 #
 #   deb.sh SOURCE_ROOT BUILD_ROOT
-set -uo pipefail
+. "$(dirname "$0")/check.sh"
 source=$1 build=$2
-work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-debs.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-check() { # check NAME COMMAND...
-    local name=$1 output
-    shift
-    if output=$("$@" 2>&1); then
-        printf 'ok - %s\n' "$name"
-    else
-        printf 'not ok - %s\n' "$name"
-        printf '%s\n' "$output" | tail -n 12 | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
 export DEBEMAIL=sheaf@debian.org # lintian wants one that could be reached
 check "packages are made" bash "$source/packaging/deb.sh" "$build" "$work/one"
 [ $failures -eq 0 ] || exit 1

@@ -6,23 +6,9 @@
 # Installs the build into a temporary folder, then compiles each example as C and as C++ with nothing
 # but what pkg-config says of that folder, against the shared library and, the first one, against the
 # static one; each, in an empty folder, prints what its .expected file says.
-set -uo pipefail
+. "$(dirname "$0")/check.sh"
 source=$1 build=$2
 shift 2
-work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-package.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-check() { # check NAME COMMAND...
-    local name=$1 output
-    shift
-    if output=$("$@" 2>&1); then
-        printf 'ok - %s\n' "$name"
-    else
-        printf 'not ok - %s\n' "$name"
-        printf '%s\n' "$output" | head -n 12 | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
 
 check "meson install" env DESTDIR="$work/at" meson install -C "$build" --no-rebuild --quiet
 pc=$(find "$work/at" -name sheaf.pc)

@@ -3,21 +3,9 @@
 # and bash offers what it should.
 #
 #   manual.sh BUILD_ROOT
-set -uo pipefail
+. "$(dirname "$0")/check.sh"
 cd "$1/src/cli" || exit 1
-flags=$(mktemp "${TMPDIR:-/tmp}/sheaf-flags.XXXXXX")
-failures=0
-check() { # check NAME COMMAND...
-    local name=$1 output
-    shift
-    if output=$("$@" 2>&1); then
-        printf 'ok - %s\n' "$name"
-    else
-        printf 'not ok - %s\n' "$name"
-        printf '%s\n' "$output" | head -n 12 | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
+flags=$work/flags
 
 commands=$(./sheaf help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$')
 check "the commands are known" test "$(wc -w <<<"$commands")" -ge 11
@@ -39,7 +27,6 @@ for c in $commands; do
         <(sed -nE "s/.*seen_subcommand_from $c' -l ([a-z0-9-]+)( -s ([a-z]))?.*/-\3, \1/p" sheaf.fish | sed 's/^-, //' | sort)
     check "bash, $c: the same flags" diff <(sed 's/^-., //' "$flags" | sort) <(sed -n "/^    $c)\$/,/;;\$/s/.*flags='\(.*\)'/\1/p" sheaf.bash | tr ' ' '\n' | sed -n 's/^--//p' | sort)
 done
-rm -f "$flags"
 
 # ---- bash, as it calls the function ----
 . ./sheaf.bash

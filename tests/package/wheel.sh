@@ -3,22 +3,8 @@
 # python/tests and its command runs.
 #
 #   wheel.sh SOURCE_ROOT BUILD_ROOT
-set -uo pipefail
+. "$(dirname "$0")/check.sh"
 source=$1 build=$2
-work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-wheel.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-check() { # check NAME COMMAND...
-    local name=$1 output
-    shift
-    if output=$("$@" 2>&1); then
-        printf 'ok - %s\n' "$name"
-    else
-        printf 'not ok - %s\n' "$name"
-        printf '%s\n' "$output" | tail -n 12 | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
 export SHEAF_SOURCE_ROOT=$source PYTHONDONTWRITEBYTECODE=1
 make_wheel() { python3 "$source/packaging/wheel.py" "$source" "$build" "$work/$1"; }
 check "a wheel is made" make_wheel one
