@@ -317,6 +317,7 @@ typedef struct sheaf_weights_diff_options {
     void (*on_item)(void *context, const sheaf_diff_item *item);
     void *context;
     sheaf_control *control;
+    const sheaf_events *events;
 } sheaf_weights_diff_options;
 
 /* sheaf_weights_diff - compares the undivided tensors at two paths by name: weights, factors of

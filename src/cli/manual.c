@@ -156,7 +156,6 @@ static void page(const cli_command *command, const cli_option *options, FILE *to
         cli_help_text(help, rows[i].option);
         page_option(to, flag, help);
     }
-    page_option(to, "--json", "results as one JSON object on standard output");
     page_option(to, "--help", "the flags used most as text; --help all: every flag");
     fputs(".SH EXIT STATUS\n" ENDS "\n.SH SEE ALSO\n.BR sheaf (1)\n", to);
 }
@@ -213,7 +212,7 @@ static void bash_flags(const cli_command *command, const cli_option *options, FI
                 fprintf(to, "-%c ", o->letter);
             fprintf(to, "--%s%s ", prefix_of(o), o->name);
         }
-    fputs("--json --help'\n        case $before in\n", to);
+    fputs("--help'\n        case $before in\n", to);
     for (const cli_option *o = options; o->name != NULL; o++) {
         if (is_flag(o) || (o->kind & CLI_HIDDEN))
             continue;
@@ -314,8 +313,7 @@ static void zsh_flags(const cli_command *command, const cli_option *options, FIL
         }
         fputc('\'', to);
     }
-    fputs(" \\\n            '--json[results as one JSON object]' '--help[flags and their meaning]'",
-          to);
+    fputs(" \\\n            '--help[flags and their meaning]'", to);
     fputs(" \\\n            '*:path:_files' ;;\n", to);
 }
 
@@ -363,10 +361,9 @@ static void fish_flags(const cli_command *command, const cli_option *options, FI
         fputs("'\n", to);
     }
     fprintf(to,
-            "complete -c sheaf -n '__fish_seen_subcommand_from %s' -l json -d 'results as one JSON "
-            "object'\ncomplete -c sheaf -n '__fish_seen_subcommand_from %s' -l help -d 'flags and "
-            "their meaning'\n",
-            command->name, command->name);
+            "complete -c sheaf -n '__fish_seen_subcommand_from %s' -l help -d 'flags and their "
+            "meaning'\n",
+            command->name);
 }
 
 static void fish(FILE *to)

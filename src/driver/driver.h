@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "base/events.h"
 #include "library/settings.h"
+#include "monitor/progress.h"
 #include "sheaf/status.h"
 
 enum { DRIVER_DONE = 0, DRIVER_NO = 1, DRIVER_USAGE = 2, DRIVER_FAILED = 3 }; /* exit codes */
@@ -29,9 +30,11 @@ struct driver {
     bool together;   /* it is one of several processes that --transport mpi divides work over */
     const char *mpi; /* and --mpi's word, or NULL */
     struct sheaf__process_join *join; /* how it meets them, and their group (comm/process.h) */
-    bool json;
-    sheaf_events events; /* notes, warnings and progress as lines on err */
-    bool helped;         /* --help was answered; nothing is left to do */
+    bool json, quiet;
+    sheaf__progress_style style;
+    sheaf_events events;      /* notes, warnings and progress on err, by... */
+    sheaf_progress *progress; /* NULL: none of them is shown */
+    bool helped;              /* --help was answered; nothing is left to do */
     /* what answers --help; NULL: the command's usage and flags */
     void (*explain)(const driver_command *command, const sheaf__setting *options, FILE *to);
     sheaf__settings settings; /* which options were given, and texts they point into */
@@ -46,6 +49,13 @@ struct sheaf_comm *driver_all(const driver *d);
 void driver_release(driver *d);
 /* driver_hush - from now on nothing is printed: the first process does. */
 void driver_hush(driver *d);
+
+/* driver_progress - notes, warnings and progress from now on as `quiet` and `style` say. */
+void driver_progress(driver *d);
+/* driver_progress_end, driver_progress_clear - of its progress, before results are printed: as
+ * monitor/progress.h has them. */
+void driver_progress_end(driver *d);
+void driver_progress_clear(driver *d);
 
 /* driver_written - NULL while standard output takes what it is given; else SHEAF_E_IO, of nothing
  * but "standard output": a command that prints many records asks after each. */

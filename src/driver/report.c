@@ -111,6 +111,7 @@ static void send_to_others(const driver *d, const sheaf_status *st)
 int driver_answer(driver *d, sheaf_status *st, bool yes)
 {
     int code = st != NULL ? driver_exit_code(st) : yes ? DRIVER_DONE : DRIVER_NO;
+    driver_progress_end(d);
     if (!d->helped)
         send_to_others(d, st);
     if (d->helped) {
@@ -147,6 +148,8 @@ int driver_report(driver *d, sheaf_status *st)
 void driver_release(driver *d)
 {
     sheaf__settings_release(&d->settings);
+    sheaf_progress_close(d->progress);
+    d->progress = NULL;
     if (d->nowhere != NULL)
         fclose(d->nowhere);
     d->nowhere = NULL;

@@ -29,12 +29,33 @@ static void look_for_others(driver *d, const driver_command *command, int argc, 
         driver_hush(d);
 }
 
+void driver_progress(driver *d)
+{
+    if (d->progress != NULL)
+        sheaf__progress_use(d->progress, d->quiet ? SHEAF__PROGRESS_QUIET : d->style,
+                            d->command->name, 0);
+}
+
+void driver_progress_end(driver *d)
+{
+    sheaf__progress_end(d->progress);
+}
+
+void driver_progress_clear(driver *d)
+{
+    sheaf__progress_clear(d->progress);
+}
+
 int driver_run(driver *d, const driver_command *command, int argc, char **argv)
 {
     sheaf__process_join join = { .joining = driver_join_timeout,
                                  .finishing = driver_finish_timeout };
     bool elsewhere = false;
     d->command = command;
+    sheaf_status *st = sheaf_progress_open(&d->progress, d->err);
+    if (st != NULL)
+        return driver_report(d, st);
+    d->events = *sheaf_progress_events(d->progress);
     d->join = &join;
     driver_join_json(d->json);
     look_for_others(d, command, argc, argv);

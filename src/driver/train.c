@@ -66,8 +66,7 @@ int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc
 {
     start s = { .driver = d, .o = run->options, .argc = argc, .argv = argv };
     const sheaf__watch_hooks watch = { .end = driver_end, .begun = driver_joined, .self = d };
-    const sheaf__run_driver by = { .progress = d->err,
-                                   .nwords = argc,
+    const sheaf__run_driver by = { .nwords = argc,
                                    .word = (const char *const *)argv,
                                    .ready = ready,
                                    .self = &s,
@@ -93,6 +92,7 @@ int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc
     }
     if (st != NULL && driver_signals_stopped_by() != NULL)
         st = sheaf_in(st, "%s", driver_signals_stopped_by());
+    driver_progress_end(d);
     if (report.json != NULL) { /* of several processes the first one's */
         fputs(d->json ? report.json : report.text, d->out);
         fputs(d->json ? "\n" : "", d->out);

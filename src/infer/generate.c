@@ -464,10 +464,11 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         if (st != NULL)
             break;
         st = name_weight(run_batch(&b), model);
-        sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
-                                                    .text = "prompts",
-                                                    .done = b.first + b.n - own.begin,
-                                                    .total = own.end - own.begin });
+        if (own.end - own.begin > 1) /* else its text shows it */
+            sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                        .text = "prompts",
+                                                        .done = b.first + b.n - own.begin,
+                                                        .total = own.end - own.begin });
     }
     free_batch(&b);
     sheaf__activity_item(b.c->activity, NULL);

@@ -20,13 +20,12 @@ typedef struct session {
     const sheaf__session_options *how;
     const sheaf__run_driver *by;
     sheaf__process_join *join;
-    sheaf_comm *group;          /* the processes of the run; NULL: this one is alone */
-    char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this
-                                   one, see train/train.h */
-    int64_t done;               /* by the first process: steps that it has saved */
-    char *base;                 /* what the run begins from, for run.json */
-    sheaf_monitor *early;       /* of what goes on before OUT exists */
-    sheaf_monitor *monitor;
+    sheaf_comm *group;             /* the processes of the run; NULL: this one is alone */
+    char *stored, *fixed, *all;    /* settings of the run as it began (NULL: it begins now); of this
+                                      one, see train/train.h */
+    int64_t done;                  /* by the first process: steps that it has saved */
+    char *base;                    /* what the run begins from, for run.json */
+    sheaf_monitor *monitor;        /* once OUT exists */
     sheaf__prometheus *prometheus; /* of the first process; NULL: none */
     int64_t steps;                 /* of the run, once they are known */
 } session;
@@ -34,14 +33,12 @@ typedef struct session {
 static void forward_event(void *self, const sheaf_event *event)
 {
     const session *s = self;
-    sheaf_monitor *monitor = s->monitor != NULL ? s->monitor : s->early;
     if (!sheaf__all_first(s->group)) /* told once */
         return;
     sheaf__prometheus_take(s->prometheus, event);
-    if (monitor != NULL)
-        sheaf_emit(sheaf_monitor_events(monitor), event);
-    if (monitor == NULL || s->by->progress == NULL)
-        sheaf_emit(s->how->events, event);
+    if (s->monitor != NULL)
+        sheaf_emit(sheaf_monitor_events(s->monitor), event);
+    sheaf_emit(s->how->events, event);
 }
 
 static sheaf_status *write_settings(session *s)
@@ -137,8 +134,6 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
 {
     session *s = self;
     char *path = NULL;
-    sheaf_status_free(sheaf_monitor_close(s->early)); /* it holds no file */
-    s->early = NULL;
     const sheaf_train_options *o = s->how->run->options;
     const bool board = o->tensorboard != NULL && o->tensorboard[0] != '\0';
     if (asprintf(&path, "%s/metrics.jsonl", o->out) < 0)
@@ -154,11 +149,11 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
                                    .base = s->base };
     char *provenance = NULL;
     sheaf_status *st = sheaf_monitor_open(
-        &s->monitor, &(sheaf_monitor_options){ .progress = s->by->progress,
-                                               .metrics = path,
+        &s->monitor, &(sheaf_monitor_options){ .metrics = path,
                                                .tensorboard = board ? o->tensorboard : NULL,
                                                .keep_steps = keep_steps,
-                                               .keep_evaluations = keep_evaluations });
+                                               .keep_evaluations = keep_evaluations,
+                                               .events = s->how->events });
     if (st == NULL && asprintf(&provenance, "%s/run.json", o->out) < 0) {
         provenance = NULL;
         st = sheaf__no_memory("run.json");
@@ -304,9 +299,6 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     sheaf_status *st = settle(&s);
     if (st == NULL && by->ready != NULL)
         st = by->ready(by->self);
-    TRY(st, sheaf_monitor_open(&s.early,
-                               &(sheaf_monitor_options){
-                                   .progress = sheaf__all_first(s.group) ? by->progress : NULL }));
     TRY(st, open_port(&s, &events));
     TRY(st,
         sheaf__watched_open(&watched, &(sheaf__watch_options){
@@ -324,7 +316,6 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     sheaf__watched_close(&watched);
     sheaf__prometheus_close(s.prometheus);
     s.prometheus = NULL;
-    sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */
     sheaf_status *closed = sheaf_monitor_close(s.monitor);
     if (st == NULL)
         st = closed;

@@ -2,8 +2,6 @@
  * metrics.jsonl and run.json beside the checkpoints (train/train.h). */
 #pragma once
 
-#include <stdio.h>
-
 #include "library/train_settings.h"
 #include "train/rank.h"
 #include "train/train.h"
@@ -11,8 +9,7 @@
 
 /* What the command has that runs it (src/driver), beside its flags. */
 typedef struct sheaf__run_driver {
-    FILE *progress; /* a line of progress, as monitor/monitor.h has it; NULL: none */
-    int nwords;     /* the command line, for run.json */
+    int nwords; /* the command line, for run.json */
     const char *const *word;
     sheaf_status *(*ready)(void *self); /* called once the settings are known to be sound; may be
                                            NULL */
@@ -26,9 +23,9 @@ typedef struct sheaf__run_driver {
 typedef struct sheaf__session_options {
     const sheaf__run_settings *run; /* those that were not given are filled from the run that goes
                                        on */
-    const sheaf_events *events; /* hear of everything; with `progress` of what comes before it */
-    sheaf_control *control;     /* asked to save or stop; may be NULL */
-    const atomic_int *enough;   /* as control->stop, of this run alone */
+    const sheaf_events *events;     /* hear of everything */
+    sheaf_control *control;         /* asked to save or stop; may be NULL */
+    const atomic_int *enough;       /* as control->stop, of this run alone */
 } sheaf__session_options;
 
 /* sheaf__session_run - begins a run, or goes on with the one in options->out where its settings

@@ -1,10 +1,7 @@
-/* monitor.h - writes events as lines: progress for people, metrics.jsonl for programs.
+/* monitor.h - writes events to files: metrics.jsonl and TensorBoard's. What people see is
+ * progress.h's.
  *
  * One monitor belongs to rank 0; its sink may be called from several threads.
- *
- * Progress goes to a stream (stderr): on a terminal one line that is rewritten in place, without
- * the fields that do not fit in it; otherwise plain lines, one every interval and one at each tenth
- * of the steps, the first and the last step always. Notes and warnings are lines of their own.
  *
  * metrics.jsonl gets one line a step, written in one piece:
  *   {"step": 1, "loss": 6.45, "grad_norm": 0.86, "lr": 0.02, "tokens": 63,
@@ -17,21 +14,18 @@
  * TensorBoard gets the same numbers: a file of events at each start (tensorboard.h). */
 #pragma once
 
-#include <stdio.h>
-
 #include "base/events.h"
-#include "sheaf/progress.h"
+#include "sheaf/status.h"
 
 typedef struct sheaf_monitor sheaf_monitor;
 
 typedef struct sheaf_monitor_options {
-    FILE *progress;           /* NULL: none */
-    const char *metrics;      /* path of metrics.jsonl, made if absent; NULL: none */
-    const char *tensorboard;  /* folder for a file of TensorBoard's, made if absent; NULL: none */
-    int64_t keep_steps;       /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
-                                 checkpoint's step for a resumed one */
-    int64_t keep_evaluations; /* lines of evaluations after these steps stay */
-    int interval_ms;          /* of plain progress lines; 0 = 10 s */
+    const char *metrics;        /* path of metrics.jsonl, made if absent; NULL: none */
+    const char *tensorboard;    /* folder for a file of TensorBoard's, made if absent; NULL: none */
+    int64_t keep_steps;         /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
+                                   checkpoint's step for a resumed one */
+    int64_t keep_evaluations;   /* lines of evaluations after these steps stay */
+    const sheaf_events *events; /* hear of a file that has lost lines; may be NULL */
 } sheaf_monitor_options;
 
 /* sheaf_monitor_open - errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
@@ -42,5 +36,5 @@ const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor);
  * return it). To be called before a checkpoint is committed, so that no step of a
  * finished checkpoint is missing from the metrics even if the machine dies. */
 sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor);
-/* sheaf_monitor_close - ends the progress line and syncs. Accepts NULL. */
+/* sheaf_monitor_close - syncs. Accepts NULL. */
 sheaf_status *sheaf_monitor_close(sheaf_monitor *monitor);

@@ -1,17 +1,13 @@
-/* monitor_test.c - metrics.jsonl step by step, progress on a file and on a terminal. */
+/* monitor_test.c - metrics.jsonl step by step. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <jansson.h>
-#include <poll.h>
-#include <pty.h>
 #include <sys/resource.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
-#include "base/number.h"
 #include "tests/check.h"
 
 static char path[64];
@@ -345,8 +341,6 @@ static void test_metrics__trouble_at_open_is_a_status(void **state)
     assert_null(m);
 }
 
-/* ---- progress ---- */
-
 static void test_metrics__a_sync_reaches_the_disk(void **state)
 {
     unlink(path);
@@ -359,223 +353,6 @@ static void test_metrics__a_sync_reaches_the_disk(void **state)
     CHECK_FAILS(sheaf_monitor_sync(m), SHEAF_E_IO, "writing to disk");
     sync_error = 0;
     CHECK_OK(sheaf_monitor_close(m));
-}
-
-/* A slow step counts a tenth: 0.9 * 1 s + 0.1 * 10 s for each of the eight that are left. */
-static void test_progress__the_time_left_is_smoothed(void **state)
-{
-    char text[4096] = "";
-    FILE *out = tmpfile();
-    sheaf_monitor *m;
-    assert_non_null(out);
-    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out, .interval_ms = 1 }));
-    for (int step = 1; step <= 2; step++, usleep(20000))
-        sheaf_emit(sheaf_monitor_events(m),
-                   &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
-                                   .step = { .step = step,
-                                             .steps = 10,
-                                             .tokens = 60,
-                                             .seconds = step == 1 ? 1 : 10 } });
-    CHECK_OK(sheaf_monitor_close(m));
-    rewind(out);
-    text[fread(text, 1, sizeof text - 1, out)] = '\0';
-    fclose(out);
-    assert_non_null(strstr(text, "  9 s left"));
-    assert_non_null(strstr(text, "  15 s left"));
-}
-
-static void test_progress__plain_lines_are_rate_limited(void **state)
-{
-    FILE *out = fopen(path, "wb");
-    sheaf_monitor *m;
-    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
-    in_all = 40; /* every fourth step ends a tenth */
-    steps(m, 1, 7);
-    sheaf_note(sheaf_monitor_events(m), "saved %s", "step-00000007");
-    steps(m, 8, 11);
-    steps(m, 39, 40);
-    in_all = 10;
-    sheaf_warn(sheaf_monitor_events(m), "full soon");
-    CHECK_OK(sheaf_monitor_close(m));
-    fclose(out);
-    assert_string_equal(text_of(path),
-                        "step 1/40  loss 6.1000  grad 0.333  lr 0.02  120 tokens/s  20 s left\n"
-                        "step 4/40  loss 1.5250  grad 0.333  lr 0.02  120 tokens/s  18 s left\n"
-                        "saved step-00000007\n"
-                        "step 8/40  loss 0.7625  grad 0.333  lr 0.02  120 tokens/s  16 s left\n"
-                        "step 40/40  loss 0.1525  grad 0.333  lr 0.02  120 tokens/s\n"
-                        "warning: full soon\n");
-}
-
-/* Bytes tell their pace and the time left, once there is something to measure. */
-static void test_progress__bytes_have_a_pace(void **state)
-{
-    FILE *out = tmpfile();
-    sheaf_monitor *m;
-    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out, .interval_ms = 1 }));
-    const sheaf_events *events = sheaf_monitor_events(m);
-    const int64_t whole = 100000000000;
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
-                                       .text = "bytes read",
-                                       .done = 1000000000,
-                                       .total = whole });
-    usleep(250000);
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
-                                       .text = "bytes read",
-                                       .done = 2000000000,
-                                       .total = whole });
-    CHECK_OK(sheaf_monitor_close(m));
-    char text[512] = "";
-    rewind(out);
-    text[fread(text, 1, sizeof text - 1, out)] = '\0';
-    fclose(out);
-    const char *second = strchr(text, '\n');
-    assert_non_null(second);
-    assert_null(strstr(text, "left\nbytes")); /* none in the first line */
-    const char *pace = strstr(second, "  ");
-    assert_non_null(pace);
-    const double rate = strtod(pace, NULL);
-    assert_true(rate > 0 && rate <= 4.01 && strstr(pace, " GiB/s  ") != NULL &&
-                strstr(pace, " left\n") != NULL);
-}
-
-static void test_progress__bytes_are_shown_as_such(void **state)
-{
-    FILE *out = fopen(path, "wb");
-    sheaf_monitor *m;
-    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
-    const sheaf_events *events = sheaf_monitor_events(m);
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
-                                       .text = "bytes read",
-                                       .done = 3 << 20,
-                                       .total = 12 << 20 });
-    sheaf_emit(events, &(sheaf_event){
-                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 11, .total = 12 });
-    sheaf_emit(events, &(sheaf_event){
-                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 12, .total = 12 });
-    sheaf_emit(events, &(sheaf_event){
-                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 0, .total = 0 });
-    CHECK_OK(sheaf_monitor_close(m));
-    fclose(out);
-    assert_string_equal(text_of(path),
-                        "bytes read: 3.00 MiB of 12.0 MiB (25%)\nrows: 12 of 12 (100%)\n");
-}
-
-/* A monitor on a terminal of so many columns, and what the terminal was given. */
-typedef struct typed {
-    sheaf_monitor *monitor;
-    FILE *out;
-    int master;
-    char text[2000];
-} typed;
-
-static void type_on(typed *t, unsigned short columns)
-{
-    int slave;
-    struct winsize size = { .ws_col = columns };
-    *t = (typed){ 0 };
-    assert_int_equal(openpty(&t->master, &slave, NULL, NULL, &size), 0);
-    t->out = fdopen(slave, "w");
-    CHECK_OK(sheaf_monitor_open(&t->monitor, &(sheaf_monitor_options){ .progress = t->out }));
-}
-
-/* The system hands over what was written bit by bit. */
-static void check_typed(typed *t, const char *expected)
-{
-    size_t n = 0;
-    CHECK_OK(sheaf_monitor_close(t->monitor));
-    for (struct pollfd there = { .fd = t->master, .events = POLLIN };
-         n < strlen(expected) && poll(&there, 1, 10000) == 1;) {
-        const ssize_t got = read(t->master, t->text + n, sizeof t->text - 1 - n);
-        assert_true(got > 0);
-        n += (size_t)got;
-    }
-    assert_string_equal(t->text, expected);
-    fclose(t->out);
-    close(t->master);
-}
-
-static void test_progress__a_terminal_line_is_rewritten(void **state)
-{
-    typed t;
-    type_on(&t, 60);
-    steps(t.monitor, 1, 1);
-    sheaf_note(sheaf_monitor_events(t.monitor), "hello");
-    steps(t.monitor, 10, 10);
-    check_typed(&t, "\r\033[Kstep 1/10  loss 6.1000  grad 0.333  120 tokens/s  5 s left"
-                    "\r\033[Khello\r\n"
-                    "\r\033[Kstep 1/10  loss 6.1000  grad 0.333  120 tokens/s  5 s left"
-                    "\r\033[Kstep 10/10  loss 0.6100  grad 0.333  lr 0.02  120 tokens/s\r\n");
-}
-
-/* The last column stays empty, so a line has one less. */
-static void test_progress__a_narrow_terminal_keeps_the_time_left(void **state)
-{
-    static const struct {
-        unsigned short columns;
-        const char *line;
-    } by_hand[] = {
-        { 101,
-          "step 1105/20000  loss 4.5766  grad 2.41  lr 4.72e-05  16.1 k tokens/s  16.0 MiB  10:30 left" },
-        { 93,
-          "step 1105/20000  loss 4.5766  grad 2.41  lr 4.72e-05  16.1 k tokens/s  16.0 MiB  10:30 left" },
-        { 90, "step 1105/20000  loss 4.5766  grad 2.41  lr 4.72e-05  16.1 k tokens/s  10:30 left" },
-        { 80, "step 1105/20000  loss 4.5766  grad 2.41  16.1 k tokens/s  10:30 left" },
-        { 60, "step 1105/20000  loss 4.5766  16.1 k tokens/s  10:30 left" },
-        { 50, "step 1105/20000  loss 4.5766  10:30 left" },
-        { 40, "step 1105/20000  10:30 left" },
-        { 24, "step 1105/20000  10:30 " },
-    };
-    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
-        typed t;
-        char expected[200];
-        type_on(&t, by_hand[i].columns);
-        sheaf_emit(sheaf_monitor_events(t.monitor),
-                   &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
-                                   .step = { .step = 1105,
-                                             .steps = 20000,
-                                             .loss = 4.5766f,
-                                             .grad_norm = 2.41,
-                                             .lr = 4.72e-5,
-                                             .tokens = 537,
-                                             .seconds = 630.0 / 18895,
-                                             .memory = 16 << 20 } });
-        snprintf(expected, sizeof expected, "\r\033[K%s\r\n", by_hand[i].line);
-        check_typed(&t, expected);
-    }
-}
-
-/* Steps that came too soon after another to be shown: a note, and the end, have the newest. */
-static void test_progress__what_stands_below_a_note_is_the_newest(void **state)
-{
-    typed t;
-    type_on(&t, 60);
-    steps(t.monitor, 1, 1);
-    steps(t.monitor, 6, 8);
-    sheaf_note(sheaf_monitor_events(t.monitor), "saved");
-    steps(t.monitor, 9, 9);
-    check_typed(&t, "\r\033[Kstep 1/10  loss 6.1000  grad 0.333  120 tokens/s  5 s left"
-                    "\r\033[Ksaved\r\n"
-                    "\r\033[Kstep 8/10  loss 0.7625  grad 0.333  120 tokens/s  1 s left"
-                    "\r\033[Kstep 9/10  loss 0.6778  grad 0.333  120 tokens/s  1 s left\r\n");
-}
-
-/* ---- numbers ---- */
-
-static void test_number__texts_by_hand(void **state)
-{
-    char b[SHEAF__NUMBER];
-    assert_string_equal(sheaf__number_bytes(b, 812), "812 B");
-    assert_string_equal(sheaf__number_bytes(b, 3435973837u), "3.20 GiB");
-    assert_string_equal(sheaf__number_bytes(b, 1024 * 1024 - 1), "1.00 MiB");
-    assert_string_equal(sheaf__number_rate(b, 81234), "81.2 k");
-    assert_string_equal(sheaf__number_rate(b, INFINITY), "?");
-    assert_string_equal(sheaf__number_time(b, 59.4), "59 s");
-    assert_string_equal(sheaf__number_time(b, 725), "12:05");
-    assert_string_equal(sheaf__number_time(b, 11220), "3:07:00");
-    assert_string_equal(sheaf__number_time(b, 183600), "2d 03:00");
-    assert_string_equal(sheaf__number_time(b, 135300), "1d 13:35");
-    assert_string_equal(sheaf__number_time(b, NAN), "?");
 }
 
 static int remove_file(void **state)
@@ -601,14 +378,6 @@ int main(void)
         cmocka_unit_test(test_metrics__lines_wait_for_room),
         cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),
         cmocka_unit_test(test_metrics__a_sync_reaches_the_disk),
-        cmocka_unit_test(test_progress__the_time_left_is_smoothed),
-        cmocka_unit_test(test_progress__plain_lines_are_rate_limited),
-        cmocka_unit_test(test_progress__bytes_are_shown_as_such),
-        cmocka_unit_test(test_progress__bytes_have_a_pace),
-        cmocka_unit_test(test_progress__a_terminal_line_is_rewritten),
-        cmocka_unit_test(test_progress__a_narrow_terminal_keeps_the_time_left),
-        cmocka_unit_test(test_progress__what_stands_below_a_note_is_the_newest),
-        cmocka_unit_test(test_number__texts_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

@@ -32,7 +32,14 @@ typedef struct differ {
     bool coded;                       /* one of them has tensors in 4 or 8 bits */
     const sheaf__name_rule *spelling; /* of one side, where they are the two forms of a model */
     void *x, *y;                      /* a chunk of each */
+    _Atomic int64_t done;             /* bytes of A, of... */
+    int64_t total;
 } differ;
+
+static void note_bytes(differ *d, int64_t bytes)
+{
+    sheaf__copy_progress(d->how->events, "bytes compared", &d->done, bytes, d->total);
+}
 
 static void report(const differ *d, const sheaf_diff_item *item)
 {
@@ -112,6 +119,7 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
         if (st == NULL &&
             (item->a->dtype != item->b->dtype || memcmp(d->x, d->y, (size_t)(n * cols) * p) != 0))
             compare_elements(item, d, row * cols, n * cols);
+        note_bytes(d, n * cols * (int64_t)p);
     }
     free(d->x);
     free(d->y);
@@ -187,6 +195,8 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
         same = item.kind == SHEAF_DIFF_VALUES && item.differing == 0;
         d->report->largest = item.largest > d->report->largest ? item.largest : d->report->largest;
     }
+    if (a != NULL && item.elements == 0)
+        note_bytes(d, sheaf__entry_bytes(a));
     if (st != NULL || same)
         return st;
     d->report->different++;
@@ -246,6 +256,9 @@ static sheaf_status *compare_all(differ *d)
     sheaf_status *st = add_names(names, &n, d, a);
     TRY(st, add_names(names, &n, d, b));
     qsort(names, (size_t)n, sizeof *names, sheaf__by_name);
+    for (int64_t i = 0; i < a->count(a); i++)
+        if (!(d->no_moments && is_moment(a->entry(a, i)->name)))
+            d->total += sheaf__entry_bytes(a->entry(a, i));
     for (int64_t i = 0; i < n && st == NULL; i++)
         if ((i == 0 || strcmp(names[i], names[i - 1]) != 0) &&
             !(d->no_moments && is_moment(names[i])))

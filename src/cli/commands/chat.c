@@ -454,8 +454,8 @@ static sheaf_status *run(session *t, const cli_option *table)
     sheaf_status *st = begin(t, table);
     t->in.chat = t->chat;
     if (st == NULL && t->terminal)
-        sheaf__print(t->cli->err, "%s: /help lists what can be said besides questions\n",
-                     t->facts.family);
+        sheaf_note(&t->cli->events, "%s: /help lists what can be said besides questions",
+                   t->facts.family);
     if (st == NULL && first)
         st = sheaf_chat_end(t->chat, t->in.buffer == NULL ? sheaf__no_memory("a line") : lead(t));
     else if (st == NULL)

@@ -124,10 +124,9 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { 0 },
     };
     cli_paths paths;
-    sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, take_type(&how, type));
-    TRY(st, cli_progress(&progress, &how.events, cli));
+    how.events = &cli->events;
     TRY(st, driver_signals_control(&how.control));
     const double begin = sheaf__seconds();
     if (st == NULL) {
@@ -138,7 +137,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         how.shard_bytes = shard_mb * 1000000;
         st = driver_signals_explain(sheaf_weights_convert(&report, &how));
     }
-    sheaf_progress_close(progress);
+    driver_progress_end(cli);
     if (st == NULL)
         print_report(cli, &how, &report, sheaf__seconds() - begin);
     return driver_report(cli, st);

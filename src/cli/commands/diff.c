@@ -110,6 +110,7 @@ static void tell(void *context, const sheaf_diff_item *item)
     t->shapes += item->kind == SHEAF_DIFF_SHAPE;
     t->alone += item->kind == SHEAF_DIFF_ONLY_A || item->kind == SHEAF_DIFF_ONLY_B;
     t->beyond |= !numbers || !(item->largest <= t->atol);
+    driver_progress_clear(t->cli);
     if (t->cli->json)
         tell_json(&t->json, item);
     else
@@ -188,6 +189,7 @@ int cmd_diff(cli *cli, int argc, char **argv)
     SHEAF_INIT(&how);
     how.on_item = tell;
     how.context = &t;
+    how.events = &cli->events;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL) {
         tolerant = sheaf__settings_given(&cli->settings, options, "atol");
@@ -197,6 +199,7 @@ int cmd_diff(cli *cli, int argc, char **argv)
         }
         st = sheaf_weights_diff(&report, paths.word[0], paths.word[1], &how);
     }
+    driver_progress_end(cli);
     if (st == NULL)
         summary(&t, &report);
     else

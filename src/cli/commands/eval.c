@@ -197,19 +197,17 @@ static sheaf_status *read_prompts(work *w, sheaf_model *m)
     return w->out == NULL ? sheaf__no_memory("answers") : NULL;
 }
 
-static sheaf_status *run(const cli *cli, work *w)
+static sheaf_status *run(cli *cli, work *w)
 {
-    sheaf_progress *progress = NULL;
     sheaf_model *m = NULL;
     char *partial = NULL;
     sheaf_model_generate_options answers;
     SHEAF_INIT(&w->facts);
     SHEAF_INIT(&w->report);
     SHEAF_INIT(&answers);
-    sheaf_status *st = cli_progress(&progress, &w->o.events, cli);
-    w->model.events = w->o.events;
+    w->model.events = w->o.events = &cli->events;
     w->model.evaluates = w->match ? NULL : w->o.data;
-    TRY(st, sheaf_model_open(&m, &w->model));
+    sheaf_status *st = sheaf_model_open(&m, &w->model);
     TRY(st, sheaf_model_info(&w->facts, m));
     if (w->match)
         TRY(st, read_prompts(w, m));
@@ -228,7 +226,7 @@ static sheaf_status *run(const cli *cli, work *w)
     answers.events = w->o.events;
     w->o.answers = &answers;
     TRY(st, sheaf_model_evaluate_open(&w->report, m, &w->o));
-    sheaf_progress_close(progress);
+    driver_progress_end(cli);
     if (st == NULL && w->match)
         compare(w);
     if (st == NULL)

@@ -235,21 +235,18 @@ static sheaf_status *answer(work *w, sheaf_model *m, sheaf_model_generate_option
 
 static sheaf_status *run(cli *cli, const cli_option *table, settings *s)
 {
-    sheaf_progress *progress = NULL;
     sheaf_model *m = NULL;
     sheaf_model_facts facts;
     sheaf_model_generate_options o;
     work w = { .cli = cli, .s = s, .model = &facts };
-    const sheaf_events *events = &cli->events;
-    sheaf_status *st = s->data == NULL ? NULL : cli_progress(&progress, &events, cli);
-    s->model.events = events;
-    TRY(st, ask_open(&m, &facts, cli, &s->model, &s->ask, s->processes.all));
+    s->model.events = &cli->events;
+    sheaf_status *st = ask_open(&m, &facts, cli, &s->model, &s->ask, s->processes.all);
     TRY(st, ask_options(&o, cli, table, &s->ask, &facts));
     if (st == NULL) {
-        o.events = events;
+        o.events = &cli->events;
         st = answer(&w, m, &o);
     }
-    sheaf_progress_close(progress);
+    driver_progress_end(cli);
     if (st == NULL && (st = stopped(&w)) == NULL)
         print_results(&w, false);
     else if (w.out != NULL && w.out[0] != NULL)

@@ -36,16 +36,15 @@ int cmd_init(cli *cli, int argc, char **argv)
         { 0 },
     };
     cli_paths paths;
-    sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    TRY(st, cli_progress(&progress, &how.events, cli));
+    how.events = &cli->events;
     TRY(st, driver_signals_control(&how.control));
     if (st == NULL) {
         how.spec = paths.word[0];
         how.dst = paths.word[1];
     }
     TRY(st, driver_signals_explain(sheaf_weights_init(&report, &how)));
-    sheaf_progress_close(progress);
+    driver_progress_end(cli);
     if (st == NULL && cli->json) {
         sheaf_json_writer j = { 0 };
         sheaf__json_begin(&j);

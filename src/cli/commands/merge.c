@@ -229,13 +229,12 @@ int cmd_merge(cli *cli, int argc, char **argv)
         { 0 },
     };
     cli_paths paths;
-    sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, settle(&how, &w, &paths));
-    TRY(st, cli_progress(&progress, &how.events, cli));
+    how.events = &cli->events;
     TRY(st, driver_signals_control(&how.control));
     TRY(st, driver_signals_explain(sheaf_weights_merge(&report, &how)));
-    sheaf_progress_close(progress);
+    driver_progress_end(cli);
     if (st == NULL && cli->json)
         print_json(cli->out, &report, &how);
     else if (st == NULL)

@@ -190,6 +190,13 @@ static double gib_or_mib(double bytes, const char **unit)
     return mib(bytes) / (gib ? 1024 : 1);
 }
 
+static void note(const cli *cli, sheaf_text *line)
+{
+    if (!line->failed)
+        sheaf_note(&cli->events, "%s", line->at);
+    sheaf__text_release(line);
+}
+
 /* The changed flags of the proposal, beside --tp. */
 static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
 {
@@ -197,44 +204,48 @@ static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
                  *helps = json_object_get(all, "would_help");
     const char *whose = json_string_value(json_object_get(all, "memory_of")), *unit, *missing_unit;
     const double memory = gib_or_mib(real(all, "memory"), &unit);
+    sheaf_text text = { 0 };
     if (q->facts.fits) {
         const long long rows = whole(to, "micro_batch"), times = whole(to, "accumulate"),
                         larger = whole(all, "larger_micro_batch");
-        sheaf__print(cli->err, "fits: --tp %lld", whole(to, "tp"));
+        sheaf__text_add(&text, "fits: --tp %lld", whole(to, "tp"));
         if (whole(to, "dp") != q->asked.dp)
-            sheaf__print(cli->err, " --dp %lld", whole(to, "dp"));
+            sheaf__text_add(&text, " --dp %lld", whole(to, "dp"));
         if (json_is_true(json_object_get(to, "checkpointing")))
-            sheaf__print(cli->err, " --checkpointing");
+            sheaf__text_add(&text, " --checkpointing");
         if (json_object_get(to, "keep_activations") != NULL)
-            sheaf__print(cli->err, " --keep-activations %s",
-                         json_string_value(json_object_get(to, "keep_activations")));
+            sheaf__text_add(&text, " --keep-activations %s",
+                            json_string_value(json_object_get(to, "keep_activations")));
         if (json_object_get(to, "offload") != NULL)
-            sheaf__print(cli->err, " --offload %s",
-                         json_string_value(json_object_get(to, "offload")));
+            sheaf__text_add(&text, " --offload %s",
+                            json_string_value(json_object_get(to, "offload")));
         if (rows != q->asked.micro_batch)
-            sheaf__print(cli->err, " --micro-batch %lld --accumulate %lld", rows, times);
+            sheaf__text_add(&text, " --micro-batch %lld --accumulate %lld", rows, times);
         if (q->seq != q->asked.seq)
-            sheaf__print(cli->err, " --seq %lld%s", (long long)q->seq,
-                         q->has_data ? " (longer rows must be cut)" : "");
+            sheaf__text_add(&text, " --seq %lld%s", (long long)q->seq,
+                            q->has_data ? " (longer rows must be cut)" : "");
         if (larger > 0)
-            sheaf__print(cli->err, "; --micro-batch %lld --accumulate %lld fits too", larger,
-                         rows * times / larger);
+            sheaf__text_add(&text, "; --micro-batch %lld --accumulate %lld fits too", larger,
+                            rows * times / larger);
         const double need = gib_or_mib((double)q->facts.need, &unit);
-        sheaf__print(cli->err, " (%.4g %s of one %s)\n", need, unit, whose);
+        sheaf__text_add(&text, " (%.4g %s of one %s)", need, unit, whose);
     } else {
         const double missing = gib_or_mib(real(all, "misses_by"), &missing_unit);
-        sheaf__print(cli->err, "no setting");
+        sheaf__text_add(&text, "no setting");
         if (q->ask.slots != NULL)
-            sheaf__print(cli->err, " up to %lld ranks", whole(all, "tp"));
-        sheaf__print(cli->err, " fits %.4g %s of one %s; the smallest misses by %.4g %s\n", memory,
-                     unit, whose, missing, missing_unit);
+            sheaf__text_add(&text, " up to %lld ranks", whole(all, "tp"));
+        sheaf__text_add(&text, " fits %.4g %s of one %s; the smallest misses by %.4g %s", memory,
+                        unit, whose, missing, missing_unit);
     }
+    note(cli, &text);
     for (size_t i = 0; i < json_array_size(helps); i++) {
         const json_t *help = json_array_get(helps, i);
         const double then = gib_or_mib(real(help, "largest_rank"), &unit);
-        sheaf__print(cli->err, "with %s: %.4g %s, which %s\n",
-                     json_string_value(json_object_get(help, "flags")), then, unit,
-                     json_is_true(json_object_get(help, "fits")) ? "fits" : "does not fit either");
+        sheaf__text_add(&text, "with %s: %.4g %s, which %s",
+                        json_string_value(json_object_get(help, "flags")), then, unit,
+                        json_is_true(json_object_get(help, "fits")) ? "fits"
+                                                                    : "does not fit either");
+        note(cli, &text);
     }
 }
 

@@ -113,6 +113,7 @@ static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
         *sound &= facts.sound;
         if (!facts.adapter) /* of adapters that follow */
             how->base = words[i];
+        driver_progress_end(t->cli);
         if (!t->cli->json)
             print_report(t->cli->out, t->verified[i], &facts);
     }
@@ -134,13 +135,11 @@ int cmd_verify(cli *cli, int argc, char **argv)
         { 0 },
     };
     cli_paths paths;
-    sheaf_progress *progress = NULL;
     bool sound = true;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    TRY(st, cli_progress(&progress, &how.events, cli));
+    how.events = &cli->events;
     TRY(st, driver_signals_control(&how.control));
     TRY(st, driver_signals_explain(verify(&t, &sound, &paths, &how)));
-    sheaf_progress_close(progress);
     if (st == NULL && cli->json)
         print_json(&t, sound);
     for (int i = 0; i < t.count; i++)

@@ -1,11 +1,11 @@
 /* watch.c - `sheaf watch`: the loss of a run as a picture of text, while it goes on. */
 #include <jansson.h>
 #include <math.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "base/print.h"
+#include "base/terminal.h"
 #include "commands.h"
 #include "sheaf/report.h"
 
@@ -119,10 +119,7 @@ static void print(FILE *to, const picture *p, const json_t *run, const char *cle
 
 static int columns_of(FILE *to)
 {
-    struct winsize size = { 0 };
-    if (ioctl(fileno(to), TIOCGWINSZ, &size) != 0 || size.ws_col < 2)
-        size.ws_col = 80;
-    const int columns = size.ws_col - LABEL - 1;
+    const int columns = sheaf__terminal_columns(to) - LABEL - 1;
     return columns < 8 ? 8 : columns > MOST_COLUMNS ? MOST_COLUMNS : columns;
 }
 
@@ -157,15 +154,13 @@ int cmd_watch(cli *cli, int argc, char **argv)
     SHEAF_INIT(&how);
     const cli_option options[] = { { 0 } };
     cli_paths paths;
-    const char *terminal = getenv("TERM");
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL && cli->json)
         st = sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--json: sheaf watch draws for people"),
                             "sheaf report RUN --json");
     how.run = st == NULL ? (const char *const *)paths.word : NULL;
     how.runs = 1;
-    const bool drawn =
-        isatty(fileno(cli->out)) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+    const bool drawn = sheaf__terminal_steers(cli->out);
     bool running = false;
     how.events = &cli->events;
     TRY(st, sheaf_report_open(&report, &how));

@@ -14,15 +14,15 @@
  *         st = sheaf_weights_convert(...);
  *     return driver_report(cli, st);
  *
- * --json and --help belong to every subcommand and stand in no table. Results
- * go to cli->out, everything else to cli->err. */
+ * --json, --quiet, --progress and --help belong to every subcommand and stand
+ * in no table. Results go to cli->out, everything else to cli->err: notes,
+ * warnings and progress as cli->events, which driver_progress_end() ends. */
 #pragma once
 
 #include "base/base.h"
 #include "base/events.h"
 #include "base/json_write.h"
 #include "driver/driver.h"
-#include "sheaf/progress.h"
 #include "sheaf/status.h"
 
 /* The words of library/settings.h, which the commands' tables are made of. */
@@ -73,8 +73,6 @@ typedef driver cli; /* as a command calls it */
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv);
 
-/* cli_progress - opens lines of progress on cli->err, and gives their events. */
-sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli);
 /* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows
  * it, a pipe or a file exactly. */
 void cli_say(const cli *cli, const char *text);

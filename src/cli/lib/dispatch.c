@@ -104,18 +104,9 @@ static int help(cli *cli, int argc, char **argv)
     return driver_run(cli, command, 2, words);
 }
 
-static void show_event(void *context, const sheaf_event *event)
-{
-    FILE *err = context;
-    if (event->kind == SHEAF_EVENT_WARNING)
-        sheaf__print(err, "warning: %s\n", event->text);
-    else if (event->kind == SHEAF_EVENT_NOTE)
-        sheaf__print(err, "%s\n", event->text);
-}
-
 int cli_main(int argc, char **argv, FILE *out, FILE *err)
 {
-    cli cli = { .out = out, .err = err, .events = { show_event, err } };
+    cli cli = { .out = out, .err = err };
     if (argc < 2) {
         list_commands(err);
         return DRIVER_USAGE;

@@ -95,10 +95,11 @@ void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *o)
     default_text(text + used, CLI_HELP_TEXT - used, o);
 }
 
-/* Of machines, which change no result, help speaks last. */
+/* Of machines, which change no result, and of what all commands have, help speaks last. */
 static bool is_last(const char *heading)
 {
-    return strcmp(heading, "ranks") == 0 || strcmp(heading, "failure") == 0;
+    return strcmp(heading, "ranks") == 0 || strcmp(heading, "failure") == 0 ||
+           strcmp(heading, "every command") == 0;
 }
 
 /* Adds the rows under `heading`. */
@@ -159,8 +160,6 @@ void cli_help(const cli_command *command, const cli_option *options, bool all, F
         cli_help_text(text, o);
         one_option(to, flag, text);
     }
-    fputs("\n", to);
-    one_option(to, "--json", "results as one JSON object on standard output");
     one_option(to, "--help", all ? "this text" : "this text; --help all: every flag");
     if (!all)
         fprintf(to, "\n%d more flags: sheaf %s --help all\n", n - common, command->name);

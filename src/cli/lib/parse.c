@@ -16,14 +16,61 @@ static int count_of(const cli_option *options)
     return n;
 }
 
+/* ---- the flags of every command ---- */
+
+typedef struct common {
+    bool json, quiet;
+    sheaf__progress_style style;
+} common;
+
+/* all: the table of a command, with those behind its own rows. */
+static void add_common(cli_option all[CLI_MAX_OPTIONS], const cli_option *options, common *c)
+{
+    static const cli_choice styles[] = { { "plain", SHEAF__PROGRESS_PLAIN },
+                                         { "bar", SHEAF__PROGRESS_BAR },
+                                         { "json", SHEAF__PROGRESS_JSON },
+                                         { 0 } };
+    const int n = count_of(options);
+    unsigned kind = CLI_UNSAVED; /* in the short help, where there is one */
+    for (int i = 0; i < n; i++)
+        kind |= options[i].kind & CLI_COMMON;
+    const cli_option rows[] = {
+        { "json", CLI_FLAG | kind, &c->json, "results as one JSON object on standard output",
+          .heading = "every command" },
+        { "quiet", CLI_FLAG | kind, &c->quiet,
+          "no notes and no progress; warnings and errors stay" },
+        { "progress", CLI_CHOICE | kind, &c->style,
+          "how progress is shown; default: a bar on a terminal, else plain lines",
+          .choices = styles },
+        { 0 },
+    };
+    assert(n + sizeof rows / sizeof *rows <= CLI_MAX_OPTIONS);
+    memcpy(all, options, (size_t)n * sizeof *options);
+    memcpy(all + n, rows, sizeof rows);
+}
+
+static sheaf_status *take_common(cli *cli, const common *c)
+{
+    cli->json = cli->json || c->json; /* cli_main() has seen the plain word */
+    cli->quiet = c->quiet;
+    cli->style = c->style;
+    driver_progress(cli);
+    return !c->quiet || c->style == SHEAF__PROGRESS_AUTO
+               ? NULL
+               : sheaf_found(
+                     sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quiet"), "no --progress beside it"),
+                     "both");
+}
+
+/* ---- flags ---- */
+
 static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, const char *word)
 {
-    const char *names[CLI_MAX_OPTIONS + 2];
+    const char *names[CLI_MAX_OPTIONS + 1];
     int n = 0;
     for (const cli_option *o = options; o->name != NULL; o++)
         if (!(o->kind & CLI_HIDDEN))
             names[n++] = o->name;
-    names[n++] = "json";
     names[n++] = "help";
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", word);
     sheaf_expected(st, "a flag of sheaf %s", cli->command->name);
@@ -71,8 +118,7 @@ static sheaf_status *check_value(const cli_option *options, const char *from, co
     bool off;
     if (value == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "a value after it");
-    if (strncmp(value, "--", 2) != 0 ||
-        (strcmp(value, "--json") != 0 && option_of(options, value, &off) == NULL))
+    if (strncmp(value, "--", 2) != 0 || option_of(options, value, &off) == NULL)
         return NULL;
     sheaf_status *st =
         sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "a value before %s", value);
@@ -85,8 +131,6 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
 {
     const char *equals = strchr(word, '=');
     bool off;
-    if (strcmp(word, "--json") == 0)
-        return NULL; /* cli_main() has seen it */
     const cli_option *o = option_of(options, word, &off);
     if (o == NULL)
         return unknown_flag(cli, options, word);
@@ -286,10 +330,11 @@ static bool lists_devices(const cli_option *options, const char *flag, const cha
     return false;
 }
 
-sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
-                        char **argv)
+sheaf_status *cli_parse(cli *cli, const cli_option *own, cli_paths *paths, int argc, char **argv)
 {
-    assert(count_of(options) <= CLI_MAX_OPTIONS);
+    common common = { 0 };
+    cli_option options[CLI_MAX_OPTIONS];
+    add_common(options, own, &common);
     char **words = argv + 1; /* words are moved to the front as they are met */
     int count = 0;
     bool flags = true;
@@ -327,7 +372,8 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
             words[count++] = word;
         }
     }
-    sheaf_status *st = check_empty(cli, words, count);
+    sheaf_status *st = take_common(cli, &common);
+    TRY(st, check_empty(cli, words, count));
     TRY(st, take_words(cli, options, words, &count));
     TRY(st, check_settings(cli, options, words, count));
     TRY(st, check_words(cli, options, words, count));

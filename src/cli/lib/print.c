@@ -6,14 +6,6 @@
 #include "cli.h"
 #include "sheaf/dtype.h"
 
-sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli)
-{
-    sheaf_status *st = sheaf_progress_open(out, cli->err);
-    if (st == NULL)
-        *events = sheaf_progress_events(*out);
-    return st;
-}
-
 void cli_say(const cli *cli, const char *text)
 {
     if (isatty(fileno(cli->out)))
