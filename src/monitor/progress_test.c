@@ -249,7 +249,7 @@ static void test_progress__a_bar_shortens(void **state)
         { 40, "100", "bytes read: 25% [=====                ]" },
         { 20, NULL, "25% [===          ]" },
         { 80, "20", "25% [===          ]" },
-        { 12, NULL, "25% [=     ]" },
+        { 12, NULL, "25% [=    ]" },
         { 11, NULL, "25%" },
         { 3, NULL, "25" },
     };
