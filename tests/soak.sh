@@ -49,7 +49,12 @@ mkdir -p "$work"
 passed=0
 failed=0
 pass() { passed=$((passed + 1)); printf 'ok - %s\n' "$1"; }
-fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
+fail() { # fail NAME DETAIL...
+    failed=$((failed + 1))
+    printf 'not ok - %s\n' "$1"
+    shift
+    [ $# -eq 0 ] || printf '%s\n' "$@" | tail -n 30 | sed 's/^/# /'
+}
 
 # section N TITLE: is it asked for?
 section() {

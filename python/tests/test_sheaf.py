@@ -152,6 +152,12 @@ class Checkpoints(InFolder):
 
 
 class Training(InFolder):
+    def setUp(self):
+        super().setUp()
+        # What a shell starts in the background has SIGINT ignored, and Python then leaves it so.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+
     def train(self, out, **more):
         return sheaf.train(MODEL, DATA, self.folder / out, **{"steps": 4, **SMALL, **more})
 
