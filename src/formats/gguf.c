@@ -23,6 +23,7 @@ typedef struct reading {
     unsigned char *bytes;
     int64_t have, at;
     int version;
+    const sheaf__gguf_faults *faults; /* NULL: the first one fails */
 } reading;
 
 static sheaf_status *bad(const reading *r, const char *what)
@@ -260,6 +261,15 @@ static sheaf_status *count_bytes(sheaf__gguf_tensor *t, uint64_t type)
     return NULL;
 }
 
+/* What is wrong with a tensor alone: the file is read on without it, or not. */
+static sheaf_status *note_fault(reading *r, sheaf__gguf_tensor *t, sheaf_status *st)
+{
+    if (st == NULL || r->faults == NULL)
+        return st;
+    t->left_out = true;
+    return r->faults->hear(r->faults->self, sheaf_in(st, "%s", r->file->path));
+}
+
 static sheaf_status *take_tensor(sheaf__gguf_tensor *t, reading *r)
 {
     uint64_t ndim = 0, size = 0, type = 0, offset = 0;
@@ -273,8 +283,9 @@ static sheaf_status *take_tensor(sheaf__gguf_tensor *t, reading *r)
         t->shape[i] = size <= INT64_MAX ? (int64_t)size : -1;
     }
     TRY(st, take(&type, r, 4));
-    TRY(st, take(&offset, r, 8));
-    TRY(st, count_bytes(t, type));
+    st = sheaf_in(TRY(st, take(&offset, r, 8)), "tensor '%s'", t->name);
+    if (st == NULL)
+        st = note_fault(r, t, sheaf_in(count_bytes(t, type), "tensor '%s'", t->name));
     t->offset = offset <= INT64_MAX ? (int64_t)offset : -1;
     return st;
 }
@@ -296,7 +307,7 @@ static sheaf_status *take_tensors(reading *r, int64_t count)
             st = sheaf_found(sheaf_expected(bad(r, "name of a tensor"), "at most %d bytes",
                                             SHEAF__GGUF_MAX_NAME),
                              "'%.200s'", t->name);
-        TRY(st, sheaf_in(take_tensor(t, r), "tensor '%s'", t->name));
+        TRY(st, take_tensor(t, r));
     }
     return TRY(st, sheaf__gguf_check_names(SHEAF_E_FORMAT, "tensor", f->tensor, f->ntensors,
                                            sizeof *f->tensor));
@@ -309,32 +320,54 @@ int64_t sheaf__gguf_padded(int64_t bytes, int64_t alignment)
                : (int64_t)sheaf__round_up((size_t)bytes, (size_t)alignment);
 }
 
-/* Tensors lie one behind the other; their offsets become those of the file. */
+/* Does a tensor lie at `at` of the data, which begins at byte `data`? *end is where the next one
+ * begins. -1: not known, as it follows one of unknown size. */
+static sheaf_status *place_tensor(int64_t *end, const reading *r, sheaf__gguf_tensor *t, int64_t at,
+                                  int64_t data)
+{
+    const int64_t bytes = sheaf__gguf_padded(t->bytes, r->file->alignment), offset = t->offset;
+    const int64_t begin = at >= 0 ? at : offset >= 0 ? offset : 0;
+    if (bytes < 0 || __builtin_add_overflow(begin, bytes, end) || *end > INT64_MAX - data)
+        *end = -1;
+    if (offset != begin)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s': offset", t->name),
+                           "%" PRId64 ", where the one before ends", begin),
+            "%" PRId64, offset);
+    if (*end < 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s'", t->name),
+                                          "a file below 2^63 bytes"),
+                           "%" PRId64 " more bytes", t->bytes);
+    if (*end > 0 && *end > r->size - data)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s': cut short", t->name),
+                           "data with its padding up to byte %" PRId64, data + *end),
+            "a file of %" PRId64 " bytes", r->size);
+    t->offset += data;
+    return NULL;
+}
+
+/* Tensors lie one behind the other; their offsets become those of the file. Those that are left out
+ * go. */
 static sheaf_status *place_tensors(reading *r)
 {
     sheaf__gguf *f = r->file;
     const int64_t data = sheaf__gguf_padded(r->at, f->alignment);
-    int64_t at = 0;
+    int64_t at = 0, kept = 0;
+    sheaf_status *st = NULL;
     for (int64_t i = 0; i < f->ntensors; i++) {
         sheaf__gguf_tensor *t = &f->tensor[i];
-        if (t->offset != at)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s': offset", t->name),
-                               "%" PRId64 ", where the one before ends", at),
-                "%" PRId64, t->offset);
-        t->offset += data;
-        const int64_t bytes = sheaf__gguf_padded(t->bytes, f->alignment);
-        if (bytes < 0 || __builtin_add_overflow(at, bytes, &at) || at > INT64_MAX - data)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s'", t->name),
-                                              "a file below 2^63 bytes"),
-                               "%" PRId64 " more bytes", t->bytes);
-        if (at > 0 && at > r->size - data)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%s': cut short", t->name),
-                               "data with its padding up to byte %" PRId64, data + at),
-                "a file of %" PRId64 " bytes", r->size);
+        int64_t end = -1;
+        if (st == NULL && !t->left_out)
+            st = note_fault(r, t, place_tensor(&end, r, t, at, data));
+        at = end;
+        if (t->left_out)
+            free((char *)t->name);
+        else
+            f->tensor[kept++] = *t;
     }
-    return NULL;
+    f->ntensors = kept;
+    return st;
 }
 
 /* ---- the whole ---- */
@@ -395,7 +428,13 @@ static sheaf_status *read_all(reading *r)
 
 sheaf_status *sheaf__gguf_open(sheaf__gguf **out, const char *path)
 {
-    reading r = { .file = calloc(1, sizeof *r.file) };
+    return sheaf__gguf_open_sound(out, path, NULL);
+}
+
+sheaf_status *sheaf__gguf_open_sound(sheaf__gguf **out, const char *path,
+                                     const sheaf__gguf_faults *faults)
+{
+    reading r = { .file = calloc(1, sizeof *r.file), .faults = faults };
     if (r.file == NULL || (r.file->path = strdup(path)) == NULL) {
         free(r.file);
         return sheaf__no_memory(path);
@@ -456,6 +495,14 @@ static bool is_one(const char *path)
     return yes;
 }
 
+/* Is it the name of a model's file, of one in parts the first? */
+static bool is_model(const char *name)
+{
+    return sheaf__ends_with(name, ".gguf") && strstr(name, "mmproj") == NULL &&
+           strstr(name, "lora") == NULL &&
+           (strstr(name, "-of-") == NULL || strstr(name, "-00001-of-") != NULL);
+}
+
 const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path)
 {
     char **names = NULL;
@@ -470,11 +517,32 @@ const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path)
     for (int64_t i = 0; i < n; i++)
         others |= sheaf__ends_with(names[i], ".safetensors") || sheaf__ends_with(names[i], ".bin");
     for (int64_t i = 0; i < n && found == NULL && !others; i++)
-        if (sheaf__ends_with(names[i], ".gguf") && strstr(names[i], "mmproj") == NULL &&
-            strstr(names[i], "lora") == NULL)
+        if (is_model(names[i]))
             found = sheaf__path_in(out, path, names[i]);
     sheaf__names_free(names, n);
     return found;
+}
+
+sheaf_status *sheaf__gguf_check_one(const char *path)
+{
+    char **names = NULL;
+    int64_t n = 0, models = 0;
+    char at[SHEAF_PATH_SIZE];
+    sheaf_text all = { 0 };
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR || sheaf__gguf_at(at, path) == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__list_dir(&names, &n, path);
+    for (int64_t i = 0; i < n; i++)
+        if (is_model(names[i]))
+            sheaf__text_add(&all, "%s%s", models++ > 0 ? ", " : "", names[i]);
+    if (st == NULL && models > 1) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "one GGUF file, or its name");
+        sheaf_found(st, "%" PRId64 ": %s", models, all.failed ? "" : all.at);
+        sheaf_try_this(st, "the file itself: --model %s", at);
+    }
+    sheaf__text_release(&all);
+    sheaf__names_free(names, n);
+    return st;
 }
 
 /* ---- looking up ---- */

@@ -197,6 +197,58 @@ static void test_open__other_types_are_refused_by_name(void **state)
     }
 }
 
+static sheaf_status *count_fault(void *self, sheaf_status *fault)
+{
+    sheaf_text *all = self;
+    sheaf__text_add(all, "%s;", sheaf_status_where(fault));
+    sheaf_status_free(fault);
+    return NULL;
+}
+
+/* One of no type, which says nothing of its size, one at a wrong place, one that is cut short. */
+static void test_open__each_bad_tensor_is_heard_of(void **state)
+{
+    static const struct {
+        const char *name;
+        uint64_t type, offset;
+    } rows[] = { { "a", 0, 0 }, { "b", 999, 32 }, { "c", 0, 64 },
+                 { "d", 0, 7 }, { "e", 0, 128 },  { "f", 0, 160 } };
+    sheaf_text text = { 0 }, heard = { 0 };
+    sheaf__gguf *file = NULL;
+    sheaf__text_add(&text, "GGUF");
+    sheaf__text_little(&text, 3, 4);
+    sheaf__text_little(&text, ARRAY_LEN(rows), 8);
+    sheaf__text_little(&text, 0, 8);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        put_text(&text, rows[i].name);
+        sheaf__text_little(&text, 1, 4);
+        sheaf__text_little(&text, 8, 8);
+        sheaf__text_little(&text, rows[i].type, 4);
+        sheaf__text_little(&text, rows[i].offset, 8);
+    }
+    const int64_t data = sheaf__gguf_padded((int64_t)text.size, 32);
+    while ((int64_t)text.size < data + 160)
+        sheaf__text_little(&text, 0, 1);
+    assert_false(text.failed);
+    CHECK_OK(sheaf__file_write_whole(at("bad.gguf"), text.at, text.size));
+    const sheaf__gguf_faults faults = { count_fault, &heard };
+    CHECK_OK(sheaf__gguf_open_sound(&file, at("bad.gguf"), &faults));
+    char expected[512];
+    snprintf(expected, sizeof expected,
+             "%s: tensor 'b': type;%s: tensor 'd': offset;%s: tensor 'f': cut short;", file->path,
+             file->path, file->path);
+    assert_string_equal(heard.at, expected);
+    assert_int_equal(file->ntensors, 3);
+    assert_string_equal(file->tensor[1].name, "c");
+    assert_int_equal(file->tensor[1].offset, data + 64);
+    assert_string_equal(file->tensor[2].name, "e");
+    assert_int_equal(file->tensor[2].offset, data + 128);
+    sheaf__gguf_close(file);
+    CHECK_FAILS(sheaf__gguf_open(&file, at("bad.gguf")), SHEAF_E_FORMAT, "tensor 'b': type");
+    sheaf__text_release(&heard);
+    sheaf__text_release(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_open__values_and_axes),
         cmocka_unit_test(test_integer__of_every_type),
         cmocka_unit_test(test_open__every_cut_is_refused),
+        cmocka_unit_test(test_open__each_bad_tensor_is_heard_of),
         cmocka_unit_test(test_open__other_types_are_refused_by_name),
     };
     return cmocka_run_group_tests_name("formats/gguf", tests, make_scratch, remove_scratch);

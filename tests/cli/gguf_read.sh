@@ -87,6 +87,26 @@ absent "nothing is left of it" "$work/x"
 head -c 20000 "$model" >"$work/short.gguf"
 runs "half of a file" 1 'damaged.*data with its padding up to byte 24704.*cut short: a file of 20000 bytes' verify "$work/short.gguf"
 runs "is no base" 3 'damaged.*cut short' generate --model "$work/short.gguf" --prompt a
+cp "$model" "$work/bad.gguf"
+chmod u+w "$work/bad.gguf"
+python3 - "$work/bad.gguf" <<'PYTHON'
+import struct, sys
+with open(sys.argv[1], "r+b") as file: # of two tensors the type: behind their name, two axes and their lengths
+    bytes = file.read()
+    for name in (b"blk.0.attn_k.weight", b"blk.0.ffn_up.weight"):
+        at = bytes.index(struct.pack("<Q", len(name)) + name) + 8 + len(name)
+        file.seek(at + 4 + 8 * struct.unpack_from("<I", bytes, at)[0])
+        file.write(struct.pack("<I", 999))
+PYTHON
+runs "two bad tensors are two defects" 1 "blk.0.attn_k.weight.*type.*blk.0.ffn_up.weight.*type.*not sound: 2 defects" verify "$work/bad.gguf"
+cp "$model" "$work/folder/another.gguf"
+for command in "verify" "info" "generate --prompt a --model" "tokenize $work/text --tokenizer"; do
+    # shellcheck disable=SC2086
+    runs "of two files none is taken: $command" 2 'one GGUF file.*2: another.gguf, qwen2-q8_0.gguf.*--model .*/folder/another.gguf' $command "$work/folder"
+done
+cp "$model" "$work/folder/mmproj-x.gguf"
+rm "$work/folder/another.gguf"
+runs "a projector is none" 0 'equal' diff "$work/folder" "$work/hf"
 printf 'GGU' >"$work/none.gguf"
 runs "three bytes" 1 'damaged' verify "$work/none.gguf"
 finish

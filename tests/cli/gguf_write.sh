@@ -100,6 +100,14 @@ for n in 1 2 3 5 8 13 21 34 55 89; do
     [ ! -e "$work/k.gguf" ] || cmp -s "$work/k.gguf" "$work/want.gguf" || fail "killed at call $n" "half a file"
 done
 pass "killed at ten places: whole or nothing"
+# each call fails once, until none does
+for ((n = 1; n < 400; n++)); do
+    rm -rf "$work/both"
+    SHEAF_FAULT=any:$n:fail "$faulty" convert "$model" "$work/both/m.gguf" --to gguf --modelfile --threads 1 >/dev/null 2>&1 </dev/null && break
+    [ ! -e "$work/both/m.gguf" ] && [ ! -e "$work/both/Modelfile" ] || cmp -s "$work/both/m.gguf" "$work/want.gguf" && [ -s "$work/both/Modelfile" ] && continue
+    [ ! -e "$work/both/m.gguf" ] && [ ! -e "$work/both/Modelfile" ] || fail "a file and its Modelfile: call $n fails" "$(ls -la "$work/both")"
+done
+check "both or none, whichever call fails" test $n -gt 20 -a $n -lt 400
 runs "the next one sweeps" 0 . convert "$model" "$work/k2.gguf" --to gguf
 
 # refused

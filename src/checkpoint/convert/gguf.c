@@ -142,40 +142,39 @@ static sheaf_status *list_model(listing *l, const sheaf_safetensors_spec *spec, 
     return st;
 }
 
-/* "Modelfile" in the folder of DST (malloc'd); one that is there is not replaced. */
-static sheaf_status *modelfile_path(char **out, const sheaf__converter *k)
+/* "Modelfile" in the folder of DST; one that is there is not replaced. */
+static sheaf_status *make_modelfile(sheaf__gguf_beside *out, const sheaf__converter *k)
 {
     char above[SHEAF_PATH_SIZE];
-    sheaf_status *st = sheaf__path_join(out, sheaf__path_above(above, k->o->dst), "Modelfile");
-    if (st == NULL && sheaf__path_kind(*out) != SHEAF_PATH_NONE)
-        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", *out),
-                                                       "nothing there, with --modelfile"),
-                                        "%s", sheaf__path_what(*out)),
-                            "DST in a folder of its own");
-    return st;
-}
-
-static sheaf_status *write_modelfile(const sheaf__converter *k, const char *path)
-{
-    char *text = NULL;
     const char *slash = strrchr(k->o->dst, '/');
     sheaf_status *st =
-        sheaf__gguf_modelfile(&text, slash == NULL ? k->o->dst : slash + 1, &k->parsed, k->root);
-    TRY(st, sheaf__file_write_whole(path, text, strlen(text)));
-    free(text);
-    return st;
+        sheaf__path_join(&out->path, sheaf__path_above(above, k->o->dst), "Modelfile");
+    if (st == NULL && sheaf__path_kind(out->path) != SHEAF_PATH_NONE)
+        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", out->path),
+                                                       "nothing there, with --modelfile"),
+                                        "%s", sheaf__path_what(out->path)),
+                            "DST in a folder of its own");
+    return TRY(st, sheaf__gguf_modelfile(&out->text, slash == NULL ? k->o->dst : slash + 1,
+                                         &k->parsed, k->root));
+}
+
+static void release_beside(sheaf__gguf_beside *b)
+{
+    free(b->path);
+    free(b->text);
 }
 
 sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
 {
     sheaf__gguf_keys keys = { 0 };
     sheaf_safetensors_spec *spec = NULL;
-    char *name = NULL, *modelfile = NULL;
+    sheaf__gguf_beside modelfile = { 0 };
+    char *name = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__gguf_needs_model(k);
     TRY(st, sheaf_in(sheaf__gguf_can(&k->parsed, k->o->events), "%s", k->o->src));
     TRY(st, name_of(&name, k));
-    TRY(st, k->o->modelfile ? modelfile_path(&modelfile, k) : NULL);
+    TRY(st, k->o->modelfile ? make_modelfile(&modelfile, k) : NULL);
     TRY(st, sheaf_hf_specs(&spec, &n, k->schema, k->source, SHEAF_F32));
     listing l = { .k = k, .head = !k->parsed.tied };
     if (st == NULL) {
@@ -186,13 +185,12 @@ sheaf_status *sheaf__convert_to_gguf(sheaf__converter *k)
         sheaf__gguf_model_keys(&keys, &k->parsed, name, l.file);
         st = sheaf__gguf_tokenizer_keys(&keys, &k->parsed, k->root, k->o->events);
     }
-    TRY(st, sheaf__gguf_view_write(k, l.view, &keys));
-    TRY(st, modelfile != NULL ? write_modelfile(k, modelfile) : NULL);
+    TRY(st, sheaf__gguf_view_write(k, l.view, &keys, &modelfile));
     sheaf__gguf_view_free(l.view);
     sheaf__gguf_keys_release(&keys);
     free(spec);
     free(name);
-    free(modelfile);
+    release_beside(&modelfile);
     return st;
 }
 
@@ -355,7 +353,7 @@ sheaf_status *sheaf__convert_to_gguf_lora(sheaf__converter *k)
     TRY(st, list_adapter(&view, &alpha, k, lora, &config));
     if (st == NULL)
         adapter_keys(&keys, &config, name, alpha);
-    TRY(st, sheaf__gguf_view_write(k, view, &keys));
+    TRY(st, sheaf__gguf_view_write(k, view, &keys, &(sheaf__gguf_beside){ 0 }));
     sheaf__gguf_view_free(view);
     sheaf__gguf_keys_release(&keys);
     sheaf_lora_free(lora);

@@ -40,6 +40,13 @@ sheaf_status *sheaf__gguf_view_part(sheaf__gguf_view *view, const char *name, co
 
 /* sheaf__gguf_needs_model - SHEAF_E_UNSUPPORTED where the source is of no model that is known. */
 sheaf_status *sheaf__gguf_needs_model(const sheaf__converter *k);
-/* sheaf__gguf_view_write - writes the file k->o->dst, which appears when it is complete. */
+
+/* A text that lies beside the file; all zero: none. */
+typedef struct sheaf__gguf_beside {
+    char *path, *text; /* malloc'd */
+} sheaf__gguf_beside;
+/* sheaf__gguf_view_write - writes the file k->o->dst, which appears when it is complete, right
+ * after what lies beside it. */
 sheaf_status *sheaf__gguf_view_write(sheaf__converter *k, sheaf__gguf_view *view,
-                                     const sheaf__gguf_keys *keys);
+                                     const sheaf__gguf_keys *keys,
+                                     const sheaf__gguf_beside *beside);

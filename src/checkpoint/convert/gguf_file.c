@@ -2,6 +2,8 @@
  * and written, some megabytes at a time. */
 #include <math.h>
 
+#include <unistd.h>
+
 #include "base/base.h"
 #include "base/file.h"
 #include "base/output.h"
@@ -298,8 +300,28 @@ static void count_tensors(sheaf__converter *k, const sheaf__gguf_view *v)
     k->report->tensors = v->over.count;
 }
 
+/* Both or none of them; a process that is killed between the two leaves what lies beside. A rename
+ * may be done though it could not be synced: then the old name is gone. */
+static sheaf_status *put_in_place(sheaf_output *output, const char *path, const char *dst,
+                                  const sheaf__gguf_beside *beside)
+{
+    char other[SHEAF_PATH_SIZE];
+    if (beside->path == NULL)
+        return sheaf__rename_new(path, dst);
+    sheaf_status *st = sheaf__output_write(output, "beside", beside->text, strlen(beside->text));
+    if (st != NULL)
+        return st;
+    sheaf__path_in(other, sheaf__output_dir(output), "beside");
+    st = sheaf__rename_new(other, beside->path);
+    TRY(st, sheaf__rename_new(path, dst));
+    if (st != NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE &&
+        sheaf__path_kind(other) == SHEAF_PATH_NONE)
+        unlink(beside->path);
+    return st;
+}
+
 sheaf_status *sheaf__gguf_view_write(sheaf__converter *k, sheaf__gguf_view *v,
-                                     const sheaf__gguf_keys *keys)
+                                     const sheaf__gguf_keys *keys, const sheaf__gguf_beside *beside)
 {
     char path[SHEAF_PATH_SIZE];
     sheaf_output *output = NULL;
@@ -320,7 +342,7 @@ sheaf_status *sheaf__gguf_view_write(sheaf__converter *k, sheaf__gguf_view *v,
                                                      .context = &w }));
     if (w.file != NULL)
         st = sheaf__gguf_finish(w.file, st);
-    TRY(st, sheaf__rename_new(path, k->o->dst));
+    TRY(st, put_in_place(output, path, k->o->dst, beside));
     sheaf__output_abandon(output);
     return st;
 }

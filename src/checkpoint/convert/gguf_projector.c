@@ -98,7 +98,7 @@ sheaf_status *sheaf__convert_to_gguf_mmproj(sheaf__converter *k)
     TRY(st, list_tower(&l));
     if (st == NULL)
         sheaf__gguf_projector_keys(&keys, &k->parsed, l.file);
-    TRY(st, sheaf__gguf_view_write(k, l.view, &keys));
+    TRY(st, sheaf__gguf_view_write(k, l.view, &keys, &(sheaf__gguf_beside){ 0 }));
     sheaf__gguf_view_free(l.view);
     sheaf__gguf_keys_release(&keys);
     return st;

@@ -187,7 +187,7 @@ static sheaf_status *add_file(reading *r, const sheaf__gguf *file)
     int number = 0;
     sheaf_status *st = sheaf__catalog_file(&number, r->c, file->path, &file->mark);
     for (int64_t i = 0; st == NULL && i < file->ntensors; i++)
-        st = add_tensor(r, number, &file->tensor[i]);
+        st = sheaf__catalog_defect(r->c, file->path, add_tensor(r, number, &file->tensor[i]));
     return sheaf__catalog_defect(r->c, file->path, st);
 }
 
@@ -258,6 +258,17 @@ static sheaf_status *note_blocks(sheaf_catalog *c, const sheaf__gguf *file)
     return st;
 }
 
+typedef struct fault_context {
+    sheaf_catalog *c;
+    const char *path;
+} fault_context;
+
+static sheaf_status *take_fault(void *self, sheaf_status *fault)
+{
+    const fault_context *of = self;
+    return sheaf__catalog_defect(of->c, of->path, fault);
+}
+
 sheaf_status *sheaf__gguf_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     char at[SHEAF_PATH_SIZE];
@@ -266,7 +277,11 @@ sheaf_status *sheaf__gguf_read(sheaf_catalog *c, const char *path, const sheaf_d
     bool known = false;
     if (sheaf__gguf_at(at, path) == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a GGUF file");
-    sheaf_status *st = sheaf__gguf_open(&file, at);
+    fault_context of = { c, at };
+    sheaf_status *st = sheaf__gguf_check_one(path);
+    if (st != NULL)
+        return st;
+    st = sheaf__gguf_open_sound(&file, at, &(sheaf__gguf_faults){ take_fault, &of });
     if (st != NULL)
         return sheaf__catalog_defect(c, at, st);
     r.dtype = dtype_of(file);
