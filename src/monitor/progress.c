@@ -81,28 +81,30 @@ static void put_bar(sheaf_text *to, double share, int columns)
     sheaf__text_add(to, "]");
 }
 
-/* Fields of this use and of more, a bar in so many columns. */
-static void put_fields(sheaf_text *to, const line *l, use least, int bar)
+static bool is_bar(use use)
 {
-    size_t begin = 0;
-    for (int i = 0; i < l->fields; i++) {
-        const size_t end = l->field[i].end;
-        while (to->size == 0 && begin < end && l->text.at[begin] == ' ')
-            begin++; /* those before it were left out */
-        if (l->field[i].use <= least && (l->field[i].use == BAR || l->field[i].use == FIRST_BAR))
-            put_bar(to, l->share, bar);
-        else if (l->field[i].use <= least && end > begin)
-            sheaf__text_bytes(to, l->text.at + begin, end - begin);
-        begin = end;
-    }
+    return use == BAR || use == FIRST_BAR;
 }
 
-static bool has_bar(const line *l, use least)
+/* Fields of this use and of more, a bar in so many columns; true: there is one. */
+static bool put_fields(sheaf_text *to, const line *l, use least, int bar)
 {
-    for (int i = 0; i < l->fields; i++)
-        if (l->field[i].use <= least && (l->field[i].use == BAR || l->field[i].use == FIRST_BAR))
-            return true;
-    return false;
+    size_t begin = 0;
+    bool has_bar = false;
+    to->size = 0;
+    for (int i = 0; i < l->fields; i++) {
+        const size_t end = l->field[i].end;
+        const use use = l->field[i].use;
+        while (to->size == 0 && begin < end && l->text.at[begin] == ' ')
+            begin++; /* those before it were left out */
+        if (use <= least && is_bar(use))
+            put_bar(to, l->share, bar);
+        else if (use <= least && end > begin)
+            sheaf__text_bytes(to, l->text.at + begin, end - begin);
+        has_bar |= use <= least && is_bar(use);
+        begin = end;
+    }
+    return has_bar;
 }
 
 static size_t room_of(const sheaf_progress *p)
@@ -117,16 +119,12 @@ static void draw(sheaf_progress *p)
     const size_t room = room_of(p);
     sheaf_text shown = { 0 };
     int least = SHARES;
-    put_fields(&shown, &p->line, SHARES, BAR_LEAST);
-    while (shown.size > room && least-- > HEAD) {
-        shown.size = 0;
-        put_fields(&shown, &p->line, (use)least, BAR_LEAST);
-    }
-    if (has_bar(&p->line, (use)least) && shown.size <= room) {
-        const size_t more = room - shown.size;
-        shown.size = 0;
-        put_fields(&shown, &p->line, (use)least,
-                   more < BAR_MOST - BAR_LEAST ? BAR_LEAST + (int)more : BAR_MOST);
+    bool has_bar = put_fields(&shown, &p->line, SHARES, BAR_LEAST);
+    while (shown.size > room && least > HEAD)
+        has_bar = put_fields(&shown, &p->line, (use)--least, BAR_LEAST);
+    if (has_bar) {
+        const size_t wide = BAR_LEAST + room - shown.size;
+        put_fields(&shown, &p->line, (use)least, wide < BAR_MOST ? (int)wide : BAR_MOST);
     }
     if (shown.size > 0 && !shown.failed) {
         const size_t n = shown.size < room ? shown.size : room,
