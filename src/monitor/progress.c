@@ -142,7 +142,7 @@ static void erase(sheaf_progress *p)
 {
     const size_t room = room_of(p);
     if (p->width > 0)
-        fprintf(p->out, "\r%*s\r", (int)(p->width < room ? p->width : room), "");
+        sheaf__print(p->out, "\r%*s\r", (int)(p->width < room ? p->width : room), "");
     p->width = 0;
 }
 
@@ -158,8 +158,9 @@ static void json_begin(sheaf_json_writer *j, const sheaf_progress *p)
 static void json_end(sheaf_json_writer *j, const sheaf_progress *p)
 {
     sheaf__json_end(j);
+    sheaf__text_add(&j->text, "\n");
     if (!j->text.failed)
-        fprintf(p->out, "%s\n", j->text.at);
+        fputs(j->text.at, p->out);
     fflush(p->out);
     sheaf__text_release(&j->text);
 }
