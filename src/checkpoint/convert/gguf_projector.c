@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/base.h"
+#include "schema/paths.h"
 
 typedef struct listing {
     const sheaf__converter *k;
@@ -20,23 +21,13 @@ static sheaf_status *add_grid(listing *l, const char *name)
         (sheaf__gguf_made){ .grid = SHEAF__GGUF_GRID, .type = SHEAF__GGML_F32 });
 }
 
-/* `name` with the number of a block in place of '#'. */
-static void numbered(char out[SHEAF__SPELLED], const char *name, int64_t block)
-{
-    const int before = (int)strcspn(name, "#");
-    if (name[before] == '#')
-        snprintf(out, SHEAF__SPELLED, "%.*s%" PRId64 "%s", before, name, block, name + before + 1);
-    else
-        snprintf(out, SHEAF__SPELLED, "%s", name);
-}
-
 static sheaf_status *add_tensor(listing *l, const sheaf__gguf_piece *p, int64_t block)
 {
     char name[SHEAF__SPELLED], from[SHEAF__SPELLED];
-    numbered(name, p->name, block);
+    sheaf__numbered_name(name, sizeof name, p->name, block);
     if (p->from == NULL)
         return add_grid(l, name);
-    numbered(from, p->from, block);
+    sheaf__numbered_name(from, sizeof from, p->from, block);
     const sheaf_tensor *t = sheaf_schema_find(l->k->schema, from);
     assert(t != NULL);
     int64_t shape[SHEAF_TENSOR_MAX_DIMS];

@@ -16,12 +16,6 @@ static sheaf__picture_form pictures_of(const sheaf_config *c)
     return form;
 }
 
-static const char *title_of(const sheaf_config *c)
-{
-    const sheaf__family *family = sheaf__family_for(c);
-    return family->variant_of != NULL ? family->variant_of(c) : family->title;
-}
-
 /* ---- what llama.cpp computes ---- */
 
 static sheaf_status *refuse(const char *what, int64_t expected, int64_t found)
@@ -39,7 +33,7 @@ sheaf_status *sheaf__gguf_can_project(const sheaf_config *c, const sheaf_events 
             sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to gguf-mmproj"),
                            "MiniCPM-V 2.5, 2.6, 4.0 or 4.5, or MiniCPM-o 2.6, whose towers sheaf "
                            "writes for llama.cpp"),
-            "a model of %s", title_of(c));
+            "a model of %s", sheaf__config_title(c));
     if (c->vit.positions != SHEAF__GGUF_GRID * SHEAF__GGUF_GRID)
         return refuse("positions of the tower, the square of vision_config.image_size over its "
                       "patch_size",
@@ -63,7 +57,7 @@ sheaf_status *sheaf__gguf_can_project(const sheaf_config *c, const sheaf_events 
         sheaf_warn(events,
                    "%s has the patches of a picture in one row, llama.cpp in rows and columns: its "
                    "answers differ",
-                   title_of(c));
+                   sheaf__config_title(c));
     return NULL;
 }
 
