@@ -40,7 +40,7 @@ def write(path, architecture, keys, tensors):
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys) + 1)
     head += key("general.architecture", architecture)
     for name, value in keys.items():
-        head += key(name if "." in name and name.startswith("tok") else f"{architecture}.{name}", value)
+        head += key(f"{architecture}.{name}", value)
     data = b""
     for name, (kind, *shape) in tensors.items():
         head += text(name) + struct.pack("<I", len(shape))
