@@ -62,13 +62,16 @@ section() {
     echo "== $1. $2"
 }
 
-# cases NAME LAST COMMAND...: of a program that prints its own, and ends with a line that has LAST.
+# cases NAME LAST COMMAND...: of a program that prints its own, and ends with a line that has LAST. That it ends badly is a
+# failure too, where no case says so.
 cases() {
-    local name=$1 last=$2 log=$work/${1// /-}.log
+    local name=$1 last=$2 log=$work/${1// /-}.log code
     shift 2
     "$@" 2>&1 | tee "$log"
+    code=${PIPESTATUS[0]}
     passed=$((passed + $(grep -c '^ok - ' "$log")))
     failed=$((failed + $(grep -c '^not ok - ' "$log")))
+    [ "$code" -eq 0 ] || grep -q '^not ok - ' "$log" || fail "$name: exit code $code"
     grep -q "$last" "$log" || fail "$name did not end"
 }
 
@@ -137,6 +140,8 @@ END
             matrix "hidden 2304, ffn 6145 $dtype, thread counts" "1 3" "1 2 5" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
                 --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
         done
+    else
+        fail "init of the model of production size"
     fi
 fi
 
@@ -190,32 +195,33 @@ if section 3 "random stops"; then
 fi
 
 if section 4 "the long form of the C tests"; then
+    rm -f build/meson-logs/testlog.txt # of another run
     SHEAF_SOAK=1 CMOCKA_MESSAGE_OUTPUT=TAP meson test -C build --no-rebuild --suite unit --no-suite lost --timeout-multiplier 20 >"$work/unit.log" 2>&1 </dev/null
     result=$(awk -f tests/count_cases.awk build/meson-logs/testlog.txt)
     printf '%s\n' "$result" | grep -v '^total '
     read -r p f <<<"$(printf '%s\n' "$result" | sed -n 's/^total //p')"
     passed=$((passed + p))
     failed=$((failed + f))
+    [ $((p + f)) -gt 0 ] || fail "no C test ran" "$(cat "$work/unit.log")"
 fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf wrote"; then
     if (. bench/rivals.sh); then
-        build/bench-venv/bin/python -B bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
-        build/bench-venv/bin/python -B bench/cog_parity.py --sheaf "$sheaf" --golden "$golden" --work "$work/live-cog" 2>&1 | tee "$work/live-cog.log"
-        build/bench-venv/bin/python -B bench/families_live.py --sheaf "$sheaf" --work "$work/live-families" 2>&1 | tee "$work/live-families.log"
-        grep -q ' compared, ' "$work/live-families.log" || fail "families: the comparison did not end"
-        cat "$work/live-families.log" >>"$work/live.log"
-        build/bench-venv/bin/python -B bench/ties_live.py --table src/checkpoint/merge/ties.c 2>&1 | tee "$work/live-ties.log"
-        grep -q ' architectures compared, ' "$work/live-ties.log" || fail "ties: the comparison did not end"
-        cat "$work/live-ties.log" >>"$work/live.log"
+        python=(build/bench-venv/bin/python -B)
+        cases "the comparison with transformers and PEFT" '^ok - ' \
+            "${python[@]}" bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live"
+        cases "the comparison of CogVLM" ' compared, ' \
+            "${python[@]}" bench/cog_parity.py --sheaf "$sheaf" --golden "$golden" --work "$work/live-cog"
+        cases "the comparison of families" ' compared, ' "${python[@]}" bench/families_live.py --sheaf "$sheaf" --work "$work/live-families"
+        cases "the comparison of ties" ' architectures compared, ' "${python[@]}" bench/ties_live.py --table src/checkpoint/merge/ties.c
+        compared=0
         while read -r name loss norm && read -r -u 8 _ was were; do
+            compared=$((compared + 1))
             check "$name: loss of transformers" near "$loss" "$was" 1e-5
             check "$name: norm of its gradients" near "$norm" "$were" 1e-4
-        done < <(build/bench-venv/bin/python -B tests/data/regularize/record.py "$golden/llama/tiny_llama/hf" "$golden/llama/tiny_llama/fwd_inputs.safetensors") 8<tests/data/regularize/steps
-        build/bench-venv/bin/python -B tests/float16_live.py "$sheaf" "$golden" "$work" 2>&1 | tee "$work/live-float16.log"
-        [ "$(grep -c ' in float16, ' "$work/live-float16.log")" = 8 ] || fail "float16: the comparison did not end"
-        cat "$work/live-float16.log" >>"$work/live.log"
-        grep -q ' compared, ' "$work/live-cog.log" || fail "CogVLM: the comparison did not end"
+        done < <("${python[@]}" tests/data/regularize/record.py "$golden/llama/tiny_llama/hf" "$golden/llama/tiny_llama/fwd_inputs.safetensors") 8<tests/data/regularize/steps
+        [ $compared -eq 4 ] || fail "transformers has $compared of the 4 losses"
+        cases "the comparison in float16" 'tiny_llama3rope in float16, overflows: ' "${python[@]}" tests/float16_live.py "$sheaf" "$golden" "$work"
         mkdir -p "$work/live-text"
         if (cd "$work/live-text" && "$PWD/../../bench-venv/bin/python" "$SHEAF_SOURCE_ROOT/tests/data/text/make_text.py" $RANDOM 400) >"$work/live-text.log" 2>&1 &&
             SHEAF_TEXT_CASES=$work/live-text build/data_data_text_test >>"$work/live-text.log" 2>&1; then
@@ -223,20 +229,16 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf
         else
             fail "ids and labels of random texts: $work/live-text.log"
         fi
-        cat "$work/live-cog.log" >>"$work/live.log"
-        passed=$((passed + $(grep -c '^ok - ' "$work/live.log")))
-        failed=$((failed + $(grep -c '^not ok - ' "$work/live.log")))
-        grep -q '^ok - ' "$work/live.log" || fail "nothing was compared"
         # Chat templates: random programs through Jinja, and published ones on random conversations.
         for seed in 1 2 3; do
-            if build/bench-venv/bin/python tests/data/templates/record_jinja.py "$work/jinja.json" 20000 $seed >"$work/jinja.log" 2>&1 &&
+            if "${python[@]}" tests/data/templates/record_jinja.py "$work/jinja.json" 20000 $seed >"$work/jinja.log" 2>&1 &&
                 SHEAF_JINJA_CASES=$work/jinja.json build/inputs_jinja_test >>"$work/jinja.log" 2>&1; then pass "20000 random templates as Jinja has them ($seed)"; else
                 fail "random templates ($seed): see $work/jinja.log"; fi
         done
         cases "the comparison of templates" '^ok - ' \
-            build/bench-venv/bin/python tests/data/templates/live.py --sheaf "$sheaf" --work "$work/templates"
+            "${python[@]}" tests/data/templates/live.py --sheaf "$sheaf" --work "$work/templates"
         cases "the comparison of added tokens" ' comparisons of added tokens' \
-            build/bench-venv/bin/python -B tests/add_tokens_live.py "$sheaf" "$SHEAF_SOURCE_ROOT/tests/data/gguf/tiny_qwen2/hf" "$work/live-tokens"
+            "${python[@]}" tests/add_tokens_live.py "$sheaf" "$SHEAF_SOURCE_ROOT/tests/data/gguf/tiny_qwen2/hf" "$work/live-tokens"
     else
         fail "transformers and PEFT are not there"
     fi

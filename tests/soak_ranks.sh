@@ -101,7 +101,7 @@ while [ $trial -lt "${SOAK_RESTARTS:-60}" ] && [ -n "$want" ]; do
 done
 if [ $lost -eq 0 ]; then pass "$tried failures with those of --restarts, 0 steps lost beyond the newest checkpoint"; else fail "$lost steps lost in $tried failures"; fi
 for mpi in "${mpis[@]}"; do
-    { SHEAF_SOAK=1 bash tests/mpi/faults.sh $mpi; SHEAF_SOAK=1 bash tests/mpi/watched.sh $mpi; } >"$work/faults-$mpi.log" 2>&1
-    passed=$((passed + $(grep -c '^ok - ' "$work/faults-$mpi.log")))
-    failed=$((failed + $(grep -c '^not ok - ' "$work/faults-$mpi.log")))
+    for test in faults watched; do
+        cases "failures under $mpi, $test" '^ok - ' env SHEAF_SOAK=1 bash tests/mpi/$test.sh "$mpi"
+    done
 done
