@@ -21,8 +21,8 @@ typedef struct tile {
     const sheaf_logical *of; /* NULL: of none yet */
     int64_t row, col;        /* its first */
     int64_t used;            /* when, by the clock */
-    int users;               /* threads: it stays what it is */
-    pthread_mutex_t lock;    /* of who fills it */
+    int users;               /* threads that need it: it is not reused */
+    pthread_mutex_t lock;    /* held while it is filled */
     bool full;
     char *at; /* dense; [TILE_BYTES] */
 } tile;
@@ -30,8 +30,8 @@ typedef struct tile {
 typedef struct tiled {
     sheaf__over_source over; /* first; has no tensors of its own */
     const sheaf_catalog *catalog;
-    pthread_mutex_t lock; /* of which tile is what, and of the clock */
-    pthread_cond_t left;  /* a tile was */
+    pthread_mutex_t lock; /* of all below but what tiles hold */
+    pthread_cond_t left;  /* signalled when a thread needs a tile no longer */
     int64_t clock;
     tile tile[TILES];
 } tiled;
@@ -59,9 +59,10 @@ static void divide(reading *r)
     r->high = least(TALL, TILE_BYTES / (r->wide * r->bytes) / WORD * WORD);
 }
 
-/* ---- which tile is what ---- */
+/* ---- which part of which tensor a tile holds ---- */
 
-/* NULL: other threads use all of them. */
+/* The tile of this part, or the one that was used longest ago, which becomes it. NULL: threads need
+ * all of them. */
 static tile *find_tile(tiled *s, const sheaf_logical *of, int64_t row, int64_t col)
 {
     tile *oldest = NULL;
@@ -81,7 +82,7 @@ static tile *find_tile(tiled *s, const sheaf_logical *of, int64_t row, int64_t c
     return oldest;
 }
 
-/* A thread has one at a time, so that one that waits gets one. */
+/* A thread that waits has no other tile, so that every wait ends. */
 static tile *take_tile(tiled *s, const sheaf_logical *of, int64_t row, int64_t col)
 {
     tile *is;
@@ -134,12 +135,12 @@ static void copy_rows(const reading *r, const tile *is)
                (size_t)((col1 - col0) * r->bytes));
 }
 
-/* Fills a tile unless another thread is at it. */
+/* Fills a tile unless another thread is filling it. */
 static void help(const reading *r, int64_t row, int64_t col)
 {
     tile *is = take_tile(r->s, r->t, row, col);
     if (pthread_mutex_trylock(&is->lock) == 0) {
-        sheaf_status_free(fill(r, is)); /* read_tile() meets the failure again, in its order */
+        sheaf_status_free(fill(r, is)); /* read_tile() tries again and reports it */
         pthread_mutex_unlock(&is->lock);
     }
     leave_tile(r->s, is);

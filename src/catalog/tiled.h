@@ -1,9 +1,9 @@
-/* tiled.h - the source of a catalog, for who reads a few rows at a time.
+/* tiled.h - a source over that of a catalog, for reading a few rows at a time.
  *
  * Where a file has the rows and columns of codes exchanged (GPTQ, AWQ), a few rows cost nearly as
- * much as several hundred. Of such tensors tiles of many rows are dequantised and kept, and
- * neighbouring rows come out of them: 8 MiB, which are freed when the source is closed. All other
- * tensors are read as they were. */
+ * much as several hundred. Such tensors are dequantised in tiles of many rows, which are kept for
+ * the rows that follow: 8 MiB in all, freed when the source is closed. All other tensors are read
+ * directly. */
 #pragma once
 
 #include "catalog/catalog.h"

@@ -261,7 +261,7 @@ static sheaf_status *count_bytes(sheaf__gguf_tensor *t, uint64_t type)
     return NULL;
 }
 
-/* What is wrong with a tensor alone: the file is read on without it, or not. */
+/* A fault of one tensor: where r->faults receives it, the tensor is left out. */
 static sheaf_status *note_fault(reading *r, sheaf__gguf_tensor *t, sheaf_status *st)
 {
     if (st == NULL || r->faults == NULL)
@@ -321,7 +321,7 @@ int64_t sheaf__gguf_padded(int64_t bytes, int64_t alignment)
 }
 
 /* Does a tensor lie at `at` of the data, which begins at byte `data`? *end is where the next one
- * begins. -1: not known, as it follows one of unknown size. */
+ * begins. Both may be -1, behind a tensor whose size is not known. */
 static sheaf_status *place_tensor(int64_t *end, const reading *r, sheaf__gguf_tensor *t, int64_t at,
                                   int64_t data)
 {
@@ -495,7 +495,7 @@ static bool is_one(const char *path)
     return yes;
 }
 
-/* Is it the name of a model's file, of one in parts the first? */
+/* Is it the name of a model's file, or of the first of its parts? */
 static bool is_model(const char *name)
 {
     return sheaf__ends_with(name, ".gguf") && strstr(name, "mmproj") == NULL &&

@@ -87,20 +87,20 @@ typedef struct sheaf__gguf {
  * folder without other weights the first *.gguf that is none of a projector or an adapter by its
  * name ("mmproj", "lora"). NULL: there is none. */
 const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path);
-/* sheaf__gguf_check_one - errors: SHEAF_E_ARG for a folder with several such files, but the parts
- * of one model. */
+/* sheaf__gguf_check_one - errors: SHEAF_E_ARG for a folder with several such files, unless they are
+ * the parts of one model. */
 sheaf_status *sheaf__gguf_check_one(const char *path);
 /* sheaf__gguf_open - reads all but the data. Errors: SHEAF_E_FORMAT naming the defect;
  * SHEAF_E_UNSUPPORTED for versions, types and byte orders that sheaf does not read. */
 sheaf_status *sheaf__gguf_open(sheaf__gguf **out, const char *path);
-/* Hears of each tensor with something wrong with it alone; owns `fault`. NULL: the file is read on,
- * without that tensor. */
+/* Receives each fault that concerns one tensor alone, and owns it. Returns NULL to read on without
+ * that tensor. */
 typedef struct sheaf__gguf_faults {
     sheaf_status *(*hear)(void *self, sheaf_status *fault);
     void *self;
 } sheaf__gguf_faults;
-/* sheaf__gguf_open_sound - the same, as far as it is sound. `faults` may be NULL: then the first
- * one is the error. */
+/* sheaf__gguf_open_sound - the same, without the tensors that have such faults. `faults` NULL: the
+ * first fault is the error. */
 sheaf_status *sheaf__gguf_open_sound(sheaf__gguf **out, const char *path,
                                      const sheaf__gguf_faults *faults);
 void sheaf__gguf_close(sheaf__gguf *file); /* accepts NULL */

@@ -1,6 +1,6 @@
 """usage: gguf_seeds.py tests/fuzz/gguf: small GGUF models of one layer for the reader `gguf`, which together
-have every type of tensor that is read, turned rows, experts, Gemma's norms and factors of angles.
-Bytes of blocks are any; written without the gguf package, which refuses such small ones."""
+have every type of tensor that is read, rows of q and k in pairs, experts, Gemma's norms and factors of angles.
+Blocks hold arbitrary bytes; written without the gguf package, which refuses such small ones."""
 import random
 import struct
 import sys
