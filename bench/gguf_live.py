@@ -176,16 +176,18 @@ def adapter(name, model, base, folder):
         say(False, name + ", adapter", str(wrong))
 
 
-def config_of(name, folder):
-    """Of MiniCPM-V init's own, with more tokens and a tokenizer beside them."""
-    if name in MODELS:
-        return dict(COMMON, **MODELS[name])
-    sheaf("init", MINICPMV[name], os.path.join(folder, "plain"))
+def minicpmv_config(spec, folder):
+    """Init's own, with more tokens and a tokenizer beside them."""
+    sheaf("init", spec, os.path.join(folder, "plain"))
     with open(os.path.join(folder, "plain", "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     del config["sheaf_tokenizer"]
     return dict(config, vocab_size=COMMON["vocab_size"], bos_token_id=1, eos_token_id=2, pad_token_id=0,
                 initializer_range=0.1)
+
+
+def config_of(name, folder):
+    return dict(COMMON, **MODELS[name]) if name in MODELS else minicpmv_config(MINICPMV[name], folder)
 
 
 # ---- pictures ----
@@ -269,14 +271,10 @@ def llama_cpp_sees(text, tower, rgb):
 
 def seen_config(spec, changes, folder):
     """Sizes of which none divides another, and what llama.cpp has in its code: 70 x 70 positions, heads of 128."""
-    sheaf("init", spec, os.path.join(folder, "plain"))
-    with open(os.path.join(folder, "plain", "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    del config["sheaf_tokenizer"]
-    config.update(vocab_size=COMMON["vocab_size"], bos_token_id=1, eos_token_id=2, pad_token_id=0, im_start_token=6,
-                  im_end_token=7, slice_start_token=8, slice_end_token=9, unk_token=10, im_id_start_token=11,
-                  im_id_end_token=12, hidden_size=256, resampler_num_heads=2, query_num=5, num_hidden_layers=2,
-                  initializer_range=0.1, **changes)
+    config = minicpmv_config(spec, folder)
+    config.update(im_start_token=6, im_end_token=7, slice_start_token=8, slice_end_token=9, unk_token=10,
+                  im_id_start_token=11, im_id_end_token=12, hidden_size=256, resampler_num_heads=2, query_num=5,
+                  num_hidden_layers=2, **changes)
     config["vision_config"].update(image_size=280, patch_size=4, hidden_size=48, num_attention_heads=3,
                                    intermediate_size=100)
     config["slice_config"].update(patch_size=4, scale_resolution=SIDE)

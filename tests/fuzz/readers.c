@@ -75,8 +75,7 @@ static void read_tensors(const uint8_t *bytes, size_t size)
     sheaf__safetensors_close(file);
 }
 
-/* Tensors of a file that is a sound model: a box in the middle of each is that part of the whole.
- */
+/* A sound model: a box in the middle of each tensor is that part of the whole. */
 static void read_gguf_model(const char *path)
 {
     static char whole[1 << 20], box[1 << 20];
