@@ -503,46 +503,52 @@ static bool is_model(const char *name)
            (strstr(name, "-of-") == NULL || strstr(name, "-00001-of-") != NULL);
 }
 
-const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    const char *found = NULL;
-    bool others = false;
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE && is_one(path))
-        return strcpy(out, path); /* the system took it: it is short enough */
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        return NULL;
-    sheaf_status_free(sheaf__list_dir(&names, &n, path));
-    for (int64_t i = 0; i < n; i++)
-        others |= sheaf__ends_with(names[i], ".safetensors") || sheaf__ends_with(names[i], ".bin");
-    for (int64_t i = 0; i < n && found == NULL && !others; i++)
-        if (is_model(names[i]))
-            found = sheaf__path_in(out, path, names[i]);
-    sheaf__names_free(names, n);
-    return found;
-}
-
-sheaf_status *sheaf__gguf_check_one(const char *path)
+/* How many models lie in a folder without other weights; their names, and in `out` the first. */
+static int64_t list_models(char out[SHEAF_PATH_SIZE], sheaf_text *all, const char *folder)
 {
     char **names = NULL;
     int64_t n = 0, models = 0;
-    char at[SHEAF_PATH_SIZE];
-    sheaf_text all = { 0 };
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR || sheaf__gguf_at(at, path) == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__list_dir(&names, &n, path);
+    bool others = false;
+    sheaf_status_free(sheaf__list_dir(&names, &n, folder));
     for (int64_t i = 0; i < n; i++)
-        if (is_model(names[i]))
-            sheaf__text_add(&all, "%s%s", models++ > 0 ? ", " : "", names[i]);
-    if (st == NULL && models > 1) {
+        others |= sheaf__ends_with(names[i], ".safetensors") || sheaf__ends_with(names[i], ".bin");
+    for (int64_t i = 0; i < n && !others; i++) {
+        if (!is_model(names[i]))
+            continue;
+        if (models++ == 0)
+            sheaf__path_in(out, folder, names[i]);
+        sheaf__text_add(all, "%s%s", models > 1 ? ", " : "", names[i]);
+    }
+    sheaf__names_free(names, n);
+    return models;
+}
+
+sheaf_status *sheaf__gguf_alone(const char **found, char out[SHEAF_PATH_SIZE], const char *path)
+{
+    sheaf_status *st = NULL;
+    sheaf_text all = { 0 };
+    int64_t models = 0;
+    *found = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE && is_one(path))
+        *found = strcpy(out, path); /* the system took it: it is short enough */
+    else if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        models = list_models(out, &all, path);
+    if (models > 0)
+        *found = out;
+    if (models > 1) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "one GGUF file, or its name");
         sheaf_found(st, "%" PRId64 ": %s", models, all.failed ? "" : all.at);
-        sheaf_try_this(st, "the file itself: --model %s", at);
+        sheaf_try_this(st, "the file itself: --model %s", out);
     }
     sheaf__text_release(&all);
-    sheaf__names_free(names, n);
     return st;
+}
+
+const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path)
+{
+    const char *found;
+    sheaf_status_free(sheaf__gguf_alone(&found, out, path));
+    return found;
 }
 
 /* ---- looking up ---- */

@@ -87,9 +87,9 @@ typedef struct sheaf__gguf {
  * folder without other weights the first *.gguf that is none of a projector or an adapter by its
  * name ("mmproj", "lora"). NULL: there is none. */
 const char *sheaf__gguf_at(char out[SHEAF_PATH_SIZE], const char *path);
-/* sheaf__gguf_check_one - errors: SHEAF_E_ARG for a folder with several such files, unless they are
- * the parts of one model. */
-sheaf_status *sheaf__gguf_check_one(const char *path);
+/* sheaf__gguf_alone - the same as *found. Errors: SHEAF_E_ARG for a folder with several such files,
+ * unless they are the parts of one model; *found is the first also then. */
+sheaf_status *sheaf__gguf_alone(const char **found, char out[SHEAF_PATH_SIZE], const char *path);
 /* sheaf__gguf_open - reads all but the data. Errors: SHEAF_E_FORMAT naming the defect;
  * SHEAF_E_UNSUPPORTED for versions, types and byte orders that sheaf does not read. */
 sheaf_status *sheaf__gguf_open(sheaf__gguf **out, const char *path);

@@ -275,12 +275,13 @@ sheaf_status *sheaf__gguf_read(sheaf_catalog *c, const char *path, const sheaf_d
     sheaf__gguf *file = NULL;
     reading r = { .c = c };
     bool known = false;
-    if (sheaf__gguf_at(at, path) == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a GGUF file");
-    fault_context of = { c, at };
-    sheaf_status *st = sheaf__gguf_check_one(path);
+    const char *found;
+    sheaf_status *st = sheaf__gguf_alone(&found, at, path);
     if (st != NULL)
         return st;
+    if (found == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a GGUF file");
+    fault_context of = { c, at };
     st = sheaf__gguf_open_sound(&file, at, &(sheaf__gguf_faults){ take_fault, &of });
     if (st != NULL)
         return sheaf__catalog_defect(c, at, st);

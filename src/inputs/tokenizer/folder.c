@@ -469,11 +469,12 @@ sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
 {
     char *file = NULL, *folder = NULL, gguf[SHEAF_PATH_SIZE];
     opening o = { 0 };
-    sheaf_status *several = sheaf__gguf_check_one(path);
-    if (several != NULL || sheaf__gguf_at(gguf, path) != NULL)
-        return several != NULL ? several : open_gguf(out, gguf);
+    const char *found;
+    sheaf_status *st = sheaf__gguf_alone(&found, gguf, path);
+    if (st != NULL || found != NULL)
+        return TRY(st, open_gguf(out, gguf));
     const bool is_folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    sheaf_status *st = is_folder ? find_file(&file, path) : sheaf__path_parent(&folder, path);
+    st = is_folder ? find_file(&file, path) : sheaf__path_parent(&folder, path);
     const char *name = is_folder ? file : path;
     if (st == NULL) {
         st = sheaf__file_read_all(&o.text, &o.size, name, FILE_MAX);
