@@ -51,8 +51,8 @@ struct sheaf_progress {
     int64_t begun_ms;
     int64_t shown_ms;    /* when progress was last shown; 0 = never */
     double step_seconds; /* smoothed, for the time left */
-    char counting[48];   /* what the current progress counts, and where and when it began */
-    int64_t first_ms, first_done;
+    char counting[48]; /* what the current progress counts, of how many, where and when it began */
+    int64_t total, first_ms, first_done;
     line line;    /* the newest */
     bool drawn;   /* it is on the terminal, in so many columns: */
     size_t width; /* 0: the cursor is where a line begins */
@@ -370,13 +370,15 @@ static void say_evaluation(sheaf_progress *p, const sheaf_event_evaluation *e)
 
 /* ---- progress of anything else ---- */
 
-/* Units a second since the first event of this progress; NaN: nothing to measure yet. */
+/* Units a second since the first event of this progress; NaN: nothing to measure yet. The next
+ * evaluation counts the same rows, from the same number on. */
 static double pace_of(sheaf_progress *p, const sheaf_event *event)
 {
     const int64_t now = now_ms();
     if (strncmp(p->counting, event->text, sizeof p->counting - 1) != 0 ||
-        event->done < p->first_done) {
+        event->total != p->total || event->done <= p->first_done) {
         snprintf(p->counting, sizeof p->counting, "%s", event->text);
+        p->total = event->total;
         p->first_ms = now;
         p->first_done = event->done;
     }

@@ -22,6 +22,13 @@ static const char *text_of(const char *file)
     return text;
 }
 
+static void emit_rows(const sheaf_events *events, int64_t done, int64_t total)
+{
+    sheaf_emit(events,
+               &(sheaf_event){
+                   .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = done, .total = total });
+}
+
 static int64_t in_all = 10;
 
 static void steps(sheaf_progress *m, int64_t from, int64_t to)
@@ -129,12 +136,9 @@ static void test_progress__bytes_are_shown_as_such(void **state)
                                        .text = "bytes read",
                                        .done = 3 << 20,
                                        .total = 12 << 20 });
-    sheaf_emit(events, &(sheaf_event){
-                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 11, .total = 12 });
-    sheaf_emit(events, &(sheaf_event){
-                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 12, .total = 12 });
-    sheaf_emit(events, &(sheaf_event){
-                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 0, .total = 0 });
+    emit_rows(events, 11, 12);
+    emit_rows(events, 12, 12);
+    emit_rows(events, 0, 0);
     sheaf_progress_close(m);
     fclose(out);
     assert_string_equal(text_of(path),
@@ -388,9 +392,7 @@ static void test_progress__json_has_rate_and_time_left(void **state)
     CHECK_OK(sheaf_progress_open(&p, out));
     sheaf__progress_use(p, SHEAF__PROGRESS_JSON, "eval", 1);
     for (int done = 1; done <= 5; done += 4, usleep(done == 5 ? 300000 : 0))
-        sheaf_emit(sheaf_progress_events(p),
-                   &(sheaf_event){
-                       .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = done, .total = 12 });
+        emit_rows(sheaf_progress_events(p), done, 12);
     sheaf_progress_close(p);
     fclose(out);
     json_t *last = json_loads(strchr(text_of(path), '\n') + 1, 0, NULL);
@@ -399,6 +401,30 @@ static void test_progress__json_has_rate_and_time_left(void **state)
     assert_true(rate > 0.5 && rate <= 4 / 0.3);
     CHECK_NEAR("left", rate * left, 7, 1e-6);
     json_decref(last);
+}
+
+/* A second one of the same rows, of which the end comes at once: 0.3 s are of the first. */
+static void test_progress__each_has_a_rate_of_its_own(void **state)
+{
+    static const int totals[] = { 12, 13 };
+    for (size_t i = 0; i < ARRAY_LEN(totals); i++) {
+        FILE *out = fopen(path, "wb");
+        sheaf_progress *p;
+        CHECK_OK(sheaf_progress_open(&p, out));
+        sheaf__progress_use(p, SHEAF__PROGRESS_JSON, "train", 0);
+        const sheaf_events *events = sheaf_progress_events(p);
+        emit_rows(events, 1, 12);
+        usleep(300000);
+        emit_rows(events, 8, 12);
+        emit_rows(events, i == 0 ? 1 : 2, totals[i]);
+        emit_rows(events, totals[i], totals[i]);
+        sheaf_progress_close(p);
+        fclose(out);
+        json_t *last = json_loads(strchr(text_of(path), '\n') + 1, 0, NULL);
+        assert_int_equal(json_integer_value(json_object_get(last, "done")), totals[i]);
+        assert_true(json_is_null(json_object_get(last, "rate")));
+        json_decref(last);
+    }
 }
 
 /* ---- numbers ---- */
@@ -443,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_progress__quiet_leaves_warnings),
         cmocka_unit_test(test_progress__json_is_an_object_a_line),
         cmocka_unit_test(test_progress__json_has_rate_and_time_left),
+        cmocka_unit_test(test_progress__each_has_a_rate_of_its_own),
         cmocka_unit_test(test_number__texts_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
