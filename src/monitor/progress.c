@@ -515,10 +515,12 @@ void sheaf__progress_clear(sheaf_progress *p)
     if (p == NULL)
         return;
     pthread_mutex_lock(&p->lock);
-    erase(p);
-    fflush(p->out);
-    p->drawn = false;
-    p->shown_ms = 0;
+    if (p->width > 0) {
+        erase(p);
+        fflush(p->out);
+        p->drawn = false;
+        p->shown_ms = 0;
+    }
     pthread_mutex_unlock(&p->lock);
 }
 

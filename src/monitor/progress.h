@@ -31,5 +31,5 @@ void sheaf__progress_use(sheaf_progress *progress, sheaf__progress_style style, 
 /* sheaf__progress_end - what is printed next, by others too, begins a line: the newest progress
  * stays above it. Accepts NULL. */
 void sheaf__progress_end(sheaf_progress *progress);
-/* sheaf__progress_clear - the same, and progress that goes on is drawn below it. Accepts NULL. */
+/* sheaf__progress_clear - the same, but a bar, which goes on, is drawn below it. Accepts NULL. */
 void sheaf__progress_clear(sheaf_progress *progress);

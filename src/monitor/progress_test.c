@@ -403,6 +403,21 @@ static void test_progress__json_has_rate_and_time_left(void **state)
     json_decref(last);
 }
 
+/* Where nothing is drawn, results between them make no lines more frequent. */
+static void test_progress__lines_have_nothing_to_clear(void **state)
+{
+    FILE *out = fopen(path, "wb");
+    sheaf_progress *p;
+    CHECK_OK(sheaf_progress_open(&p, out));
+    for (int done = 1; done <= 12; done++) {
+        emit_rows(sheaf_progress_events(p), done, 12);
+        sheaf__progress_clear(p);
+    }
+    sheaf_progress_close(p);
+    fclose(out);
+    assert_string_equal(text_of(path), "rows: 1 of 12 (8%)\nrows: 12 of 12 (100%)\n");
+}
+
 /* A second one of the same rows, of which the end comes at once: 0.3 s are of the first. */
 static void test_progress__each_has_a_rate_of_its_own(void **state)
 {
@@ -469,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_progress__quiet_leaves_warnings),
         cmocka_unit_test(test_progress__json_is_an_object_a_line),
         cmocka_unit_test(test_progress__json_has_rate_and_time_left),
+        cmocka_unit_test(test_progress__lines_have_nothing_to_clear),
         cmocka_unit_test(test_progress__each_has_a_rate_of_its_own),
         cmocka_unit_test(test_number__texts_by_hand),
     };
