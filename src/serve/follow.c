@@ -25,18 +25,16 @@ static void show_numbers(server *s, sheaf__exchange *x)
     sheaf_text text = { 0 };
     sheaf_status *st = NULL;
     pthread_mutex_lock(&s->lock);
-    if (sheaf__seconds() - s->updated >= FRESH_S) {
-        st = sheaf_report_update(s->report);
+    const bool old = sheaf__seconds() - s->updated >= FRESH_S;
+    if (old && (st = sheaf_report_update(s->report)) == NULL)
         s->updated = sheaf__seconds();
-    }
-    sheaf__text_add(&text, "%s\n", sheaf_report_json(s->report));
+    if (st == NULL)
+        sheaf__text_add(&text, "%s\n", sheaf_report_json(s->report));
     pthread_mutex_unlock(&s->lock);
-    if (st == NULL) {
+    if (st == NULL)
         sheaf__exchange_reply(x, 200, "application/json", &text);
-        return;
-    }
-    sheaf__http_error(x, 500, "server_error", NULL, st);
-    sheaf__text_release(&text);
+    else
+        sheaf__http_error(x, 500, "server_error", NULL, st);
     sheaf_status_free(st);
 }
 

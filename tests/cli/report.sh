@@ -100,6 +100,7 @@ runs "a port in use" 3 "127.0.0.1, port ${url##*:}.*Address already in use" repo
 mv "$work/growing" "$work/gone"
 lost() { curl -s --max-time 20 "$url/report.json" | grep -q 'expected: the folder of a run'; }
 check "a folder that is gone is told" waits lost
+says "also to who asks next" 500 'expected: the folder of a run' "$url/report.json"
 mv "$work/gone" "$work/growing"
 check "until it is back" waits grown
 ends
