@@ -146,21 +146,23 @@ static int64_t newest(const char *out)
 
 static void say(const supervised *s, const driver_launch_result *end, int64_t n, int64_t step)
 {
-    FILE *err = s->driver->err;
-    sheaf__print(err, "restart %" PRId64 " of %" PRId64 ": the run %s %d; it goes on ", n,
-                 s->o->restarts, end->killed_by > 0 ? "was killed by signal" : "ended with code",
-                 end->killed_by > 0 ? end->killed_by : end->code);
+    sheaf_text line = { 0 };
+    sheaf__text_add(&line, "restart %" PRId64 " of %" PRId64 ": the run %s %d; it goes on ", n,
+                    s->o->restarts, end->killed_by > 0 ? "was killed by signal" : "ended with code",
+                    end->killed_by > 0 ? end->killed_by : end->code);
     if (step > 0)
-        sheaf__print(err, "after step %" PRId64, step);
+        sheaf__text_add(&line, "after step %" PRId64, step);
     else
-        sheaf__print(err, "from the start");
+        sheaf__text_add(&line, "from the start");
     if (s->tp > 0)
-        sheaf__print(err, ", with --tp %d --dp %d", s->tp, s->dp);
+        sheaf__text_add(&line, ", with --tp %d --dp %d", s->tp, s->dp);
     for (int i = 0, count = 0; i < s->hosts.count; i++)
         if (s->hosts.host[i].lost)
-            sheaf__print(err, "%s%s", count++ == 0 ? ", without what does not answer: " : ", ",
-                         s->hosts.host[i].name);
-    sheaf__print(err, "\n");
+            sheaf__text_add(&line, "%s%s", count++ == 0 ? ", without what does not answer: " : ", ",
+                            s->hosts.host[i].name);
+    if (!line.failed)
+        sheaf_note(&s->driver->events, "%s", line.at);
+    sheaf__text_release(&line);
 }
 
 static sheaf_status *supervise(int *code, supervised *s)

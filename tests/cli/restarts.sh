@@ -15,6 +15,9 @@ again() { grep -c '^restart ' "$work/stderr"; }
 runs "a rank dies, and again" 0 'restart 1 of 9: the run was killed by signal 9; it goes on after step 2.*restart 2 of 9: .*after step 4' \
     "${flags[@]}" --tp 2 --out "$work/killed" --restarts 9 --inject 1:sum:110:kill
 check "the bytes of the undisturbed run" equal "$work/one" "$work/killed"
+runs "as JSON it says so too" 0 '"note": "restart 1 of 9: the run was killed by signal 9; it goes on after step 2"' \
+    "${flags[@]}" --tp 2 --out "$work/objects" --restarts 9 --inject 1:sum:110:kill --progress json
+check "in nothing but objects" bash -c '! grep -v "^{.*}$" "$1"' - "$work/stderr"
 began=$(date +%s%3N)
 runs "it dies before the first checkpoint" 3 'restart 1 of 2: the run was killed by signal 9; it goes on from the start.*restart 2 of 2: .*sheaf: the run was killed by signal 9, and no restart is left' \
     "${flags[@]}" --tp 2 --out "$work/early" --restarts 2 --inject 0:sum:5:kill
