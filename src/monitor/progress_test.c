@@ -256,6 +256,12 @@ static void test_progress__a_bar_shortens(void **state)
         { 12, NULL, "25% [=    ]" },
         { 11, NULL, "25%" },
         { 3, NULL, "25" },
+        { 2, NULL, "2" },
+        /* terminals that do not know how wide they are */
+        { 1, NULL, "bytes read: 25% [=======                      ]  3.00 MiB of 12.0 MiB" },
+        { 0, NULL, "bytes read: 25% [=======                      ]  3.00 MiB of 12.0 MiB" },
+        { 0, "60", "bytes read: 25% [====               ]  3.00 MiB of 12.0 MiB" },
+        { 0, "1", "bytes read: 25% [=======                      ]  3.00 MiB of 12.0 MiB" },
     };
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         typed t;
