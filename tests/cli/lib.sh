@@ -47,6 +47,20 @@ check() {
 same() { check "$1" diff -r "$2" "$3"; }
 # waits COMMAND...: until it succeeds, a minute at most.
 waits() { for _ in $(seq 600); do "$@" && return 0; sleep 0.1; done; return 1; }
+status() { curl -s --max-time 60 -o "$work/body" -w '%{http_code}' "$@"; } # status FLAG...: of a reply, which is in $work/body
+# replies NAME STATUS PATTERN FLAG...: a server's reply has this status and matches.
+replies() {
+    local name=$1 wanted=$2 pattern=$3 got
+    shift 3
+    got=$(status "$@")
+    if [ "$got" != "$wanted" ]; then
+        fail "$name" "status $got, wanted $wanted" "$(cat "$work/body")"
+    elif ! tr '\n' ' ' <"$work/body" | grep -qE -- "$pattern"; then
+        fail "$name" "no match for '$pattern'" "$(cat "$work/body")"
+    else
+        pass "$name"
+    fi
+}
 absent() { if [ -e "$2" ]; then fail "$1" "$2 exists"; else pass "$1"; fi; }
 
 # interrupted WHAT FLAG...: Ctrl-C ends an answer of a chat, WHAT, and with none under way the chat.

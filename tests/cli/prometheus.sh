@@ -104,7 +104,6 @@ done
 begins "another" live --steps 100000 --save-every 100000
 runs "a port in use" 3 "--metrics-port: 127.0.0.1, port $port.*Address already in use" "${begin[@]}" --out "$work/second" --steps 2 --metrics-port "$port"
 absent "is named before anything is done" "$work/second"
-status() { curl -s --max-time 10 -o "$work/body" -w '%{http_code}' "$@"; }
 check "another path" test "$(status "http://127.0.0.1:$port/")" = 404
 check "another method" test "$(status -X POST -H 'Content-Type: application/json' -d '{}' "http://127.0.0.1:$port/metrics")" = 405
 check "a name that leads here" test "$(status -H 'Host: evil.example' "http://127.0.0.1:$port/metrics")" = 403

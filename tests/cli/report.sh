@@ -70,13 +70,6 @@ ends() {
     wait "$server" || code=$?
     check "Ctrl-C ends it" test "$code" -eq 3
 }
-# says NAME STATUS PATTERN FLAG...: the reply has this status and matches.
-says() {
-    local name=$1 status=$2 pattern=$3 got
-    shift 3
-    got=$(curl -s --max-time 20 -o "$work/body" -w '%{http_code}' "$@")
-    if [ "$got" = "$status" ] && tr '\n' ' ' <"$work/body" | grep -qE -- "$pattern"; then pass "$name"; else fail "$name" "status $got" "$(head -c 400 "$work/body")"; fi
-}
 runs "a page and a port" 2 'one of them' report "$run" --watch -o "$work/page.html"
 runs "a port without --watch" 2 '--port.*expected: --watch' report "$run" --port 1 -o "$work/page.html"
 runs "no run to follow" 2 'expected: the folder of a run' report "$work/empty" --watch --port 0
@@ -84,31 +77,31 @@ runs "an address of others without a token" 2 '--token-file' report "$run" --wat
 cp -r "$run" "$work/growing"
 chmod -R u+w "$work/growing"
 follows "$work/growing" "$work/long"
-says "the page" 200 '<!doctype html>.*<script src="report.js">' "$url/"
-says "its script" 200 'use strict' "$url/report.js"
-says "its style" 200 'color-scheme' "$url/report.css"
-says "its numbers" 200 "\"last_step\": $steps,.*\"last_step\": 5000" "$url/report.json"
+replies "the page" 200 '<!doctype html>.*<script src="report.js">' "$url/"
+replies "its script" 200 'use strict' "$url/report.js"
+replies "its style" 200 'color-scheme' "$url/report.css"
+replies "its numbers" 200 "\"last_step\": $steps,.*\"last_step\": 5000" "$url/report.json"
 printf '{"step": %d, "loss": 1}\n' $((steps + 1)) $((steps + 2)) >>"$work/growing/metrics.jsonl"
 grown() { curl -s --max-time 20 "$url/report.json" | grep -q "\"last_step\": $((steps + 2)),"; }
 check "and those that come" waits grown
-says "no other file" 404 'report.json' "$url/chat.html"
-says "no path beside it" 404 'report.json' --path-as-is "$url/../metrics.jsonl"
-says "no other method" 405 'GET' -X POST -H 'Content-Type: application/json' -d '{}' "$url/report.json"
-says "a name that leads here" 403 'Host' -H 'Host: evil.example' "$url/report.json"
-says "a page of another origin" 403 'Origin' -H 'Origin: http://evil.example' "$url/report.json"
+replies "no other file" 404 'report.json' "$url/chat.html"
+replies "no path beside it" 404 'report.json' --path-as-is "$url/../metrics.jsonl"
+replies "no other method" 405 'GET' -X POST -H 'Content-Type: application/json' -d '{}' "$url/report.json"
+replies "a name that leads here" 403 'Host' -H 'Host: evil.example' "$url/report.json"
+replies "a page of another origin" 403 'Origin' -H 'Origin: http://evil.example' "$url/report.json"
 runs "a port in use" 3 "127.0.0.1, port ${url##*:}.*Address already in use" report "$run" --watch --port "${url##*:}"
 mv "$work/growing" "$work/gone"
 lost() { curl -s --max-time 20 "$url/report.json" | grep -q 'expected: the folder of a run'; }
 check "a folder that is gone is told" waits lost
-says "also to who asks next" 500 'expected: the folder of a run' "$url/report.json"
+replies "also to who asks next" 500 'expected: the folder of a run' "$url/report.json"
 mv "$work/gone" "$work/growing"
 check "until it is back" waits grown
 ends
 echo "0123456789abcdef-token" >"$work/token"
 follows "$run" --host 0.0.0.0 --token-file "$work/token"
 url=http://127.0.0.1:${url##*:}
-says "the page needs no token" 200 'doctype' "$url/"
-says "its numbers do" 401 'token' "$url/report.json"
-says "and are given for it" 200 '"runs"' -H "Authorization: Bearer $(cat "$work/token")" "$url/report.json"
+replies "the page needs no token" 200 'doctype' "$url/"
+replies "its numbers do" 401 'token' "$url/report.json"
+replies "and are given for it" 200 '"runs"' -H "Authorization: Bearer $(cat "$work/token")" "$url/report.json"
 ends
 finish

@@ -29,22 +29,6 @@ ask() { # ask PATH JSON [CURL_FLAG...]
     shift 2
     curl -sS --max-time 60 -H 'Content-Type: application/json' "$@" -d "$body" "$url$path"
 }
-status() { # status FLAG...: the code alone
-    curl -s --max-time 60 -o "$work/body" -w '%{http_code}' "$@"
-}
-# says NAME CODE PATTERN FLAG...: the reply has this code and matches.
-says() {
-    local name=$1 code=$2 pattern=$3 got
-    shift 3
-    got=$(status "$@")
-    if [ "$got" != "$code" ]; then
-        fail "$name" "status $got, wanted $code" "$(cat "$work/body")"
-    elif ! tr '\n' ' ' <"$work/body" | grep -qE -- "$pattern"; then
-        fail "$name" "no match for '$pattern'" "$(cat "$work/body")"
-    else
-        pass "$name"
-    fi
-}
 json=(-H 'Content-Type: application/json')
 images=$SHEAF_SOURCE_ROOT/tests/data/images
 # Texts as JSON, spelled alike.
@@ -79,7 +63,7 @@ done
 starts "another" "$bytes" --batch 2 --queue 2 --max-body 1
 curl -s "$url/v1/models" >"$work/models"
 check "its models" grep -q '"id": "bytes", "object": "model"' "$work/models"
-says "how it is" 200 '"status": "ok"' "$url/health"
+replies "how it is" 200 '"status": "ok"' "$url/health"
 ask /v1/chat/completions '{"model": "bytes", "messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": [{"type": "text", "text": "what "}, {"type": "text", "text": "now"}]}], "max_completion_tokens": 20, "temperature": 0, "logprobs": true, "top_logprobs": 2}' >"$work/chat"
 echo '{"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "what now"}]}' >"$work/talk.jsonl"
 check "a part of a character has no bytes" grep -qE '"token": "(\\ufffd|�)"[^{}]*"bytes": null' "$work/chat"
@@ -123,7 +107,7 @@ done
 
 # ---- what is refused ----
 bad() { # bad NAME CODE PATTERN BODY [PATH]
-    says "$1" "$2" "$3" "${json[@]}" -d "$4" "$url${5:-/v1/chat/completions}"
+    replies "$1" "$2" "$3" "${json[@]}" -d "$4" "$url${5:-/v1/chat/completions}"
 }
 hello='"messages": [{"role": "user", "content": "hello"}]'
 bad "no JSON" 400 'invalid_request_error.*"expected"' '{"model": '
@@ -145,13 +129,13 @@ bad "a picture for a model that sees none" 400 'vision|image|picture' '{"message
 bad "a picture by address" 400 'nothing is fetched' '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://example.com/a.png"}}]}]}'
 bad "a picture by file" 400 'nothing is fetched' '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]}'
 bad "another path" 404 '/v1/chat/completions' '{}' /v1/embeddings
-says "another method" 405 'POST' "$url/v1/completions"
-says "a form of a page" 415 'application/json' -H 'Content-Type: text/plain' -d "{$hello}" "$url/v1/chat/completions"
-says "a page of another origin" 403 'Origin' "${json[@]}" -H 'Origin: http://evil.example' -d "{$hello}" "$url/v1/chat/completions"
-says "a name that leads here" 403 'Host' -H 'Host: evil.example' "$url/v1/models"
-says "its own name" 200 'object' -H "Host: localhost:$port" "$url/v1/models"
+replies "another method" 405 'POST' "$url/v1/completions"
+replies "a form of a page" 415 'application/json' -H 'Content-Type: text/plain' -d "{$hello}" "$url/v1/chat/completions"
+replies "a page of another origin" 403 'Origin' "${json[@]}" -H 'Origin: http://evil.example' -d "{$hello}" "$url/v1/chat/completions"
+replies "a name that leads here" 403 'Host' -H 'Host: evil.example' "$url/v1/models"
+replies "its own name" 200 'object' -H "Host: localhost:$port" "$url/v1/models"
 head -c 1100000 /dev/zero | tr '\0' ' ' >"$work/large"
-says "a large request" 413 'at most 1048576 bytes' "${json[@]}" --data-binary "@$work/large" "$url/v1/chat/completions"
+replies "a large request" 413 'at most 1048576 bytes' "${json[@]}" --data-binary "@$work/large" "$url/v1/chat/completions"
 check "and one without its length" test "$(status "${json[@]}" -H 'Transfer-Encoding: chunked' --data-binary "@$work/large" "$url/v1/chat/completions")" != 200
 
 # ---- a full queue; those who leave give their places back ----
@@ -163,7 +147,7 @@ for i in 1 2; do
     left+=($!)
 done
 check "one is answered, two wait" waits health '"running": 2, "waiting": 2'
-says "no more may" 429 'queue_full.*later' "${json[@]}" -d "$endless" "$url/v1/completions"
+replies "no more may" 429 'queue_full.*later' "${json[@]}" -d "$endless" "$url/v1/completions"
 kill "${left[@]}"
 wait "${left[@]}" 2>/dev/null
 check "those who leave give their places back" waits health '"running": 0, "waiting": 0'
@@ -215,10 +199,10 @@ echo "0123456789abcdef0123456789abcdef" >"$work/token"
 runs "no address" 2 'localhost, or an address' serve "$bytes" --host nowhere.example --token-file "$work/token" --port 0
 starts "with a token" "$bytes" --host 0.0.0.0 --token-file "$work/token" --rate 20
 url=http://127.0.0.1:$port
-says "none" 401 'invalid_api_key' "$url/v1/models"
-says "another" 401 'another' -H 'Authorization: Bearer 0123456789abcdef0123456789abcdeX' "$url/v1/models"
-says "the right one" 200 'bytes' -H "Authorization: Bearer $(cat "$work/token")" "$url/v1/models"
-says "how it is, without" 200 'ok' "$url/health"
+replies "none" 401 'invalid_api_key' "$url/v1/models"
+replies "another" 401 'another' -H 'Authorization: Bearer 0123456789abcdef0123456789abcdeX' "$url/v1/models"
+replies "the right one" 200 'bytes' -H "Authorization: Bearer $(cat "$work/token")" "$url/v1/models"
+replies "how it is, without" 200 'ok' "$url/health"
 for i in $(seq 20); do last=$(status "$url/health"); done
 check "too many requests" test "$last" = 429
 stops "and that ends"
