@@ -214,57 +214,84 @@ static sheaf_status *cure_for(sheaf_text *out, const checking *x, const char *ow
     return out->failed ? sheaf__no_memory(x->c->root) : NULL;
 }
 
-static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
+/* How a tensor of the schema lies in the files; table: with other rows, which are reported apart.
+ */
+typedef enum fit { FITS, IS_MISSING, IS_TABLE, IS_OTHER_SHAPE } fit;
+
+static fit fit_of(const checking *x, const sheaf_tensor *t, const sheaf_logical *is)
 {
-    sheaf_catalog *c = x->c;
-    sheaf_logical *is = sheaf__catalog_find(c, t->name);
-    sheaf_text cure = { 0 };
-    sheaf_status *st;
-    char want[128], found[128];
-    if (is == NULL) {
-        if (x->damaged || t->buffer || ++x->missing > LISTED)
-            return NULL;
-        st = cure_for(&cure, x, "use a complete copy of the model", true);
-        TRY(st, sheaf__defect(c, "missing", c->root, t->name,
-                              sheaf__show_shape(want, t->ndim, t->shape), cure.at,
-                              "no tensor of this name"));
-        sheaf__text_release(&cure);
-        return st;
-    }
-    if (t->buffer)
-        is->kind = SHEAF_BUFFER;
+    if (is == NULL)
+        return t->buffer ? FITS : IS_MISSING;
     if (sheaf__same_shape(is->entry.ndim, is->entry.shape, t->ndim, t->shape))
-        return NULL;
+        return FITS;
     const bool columns =
         is->entry.ndim == t->ndim && t->ndim > 0 &&
         sheaf__same_shape(t->ndim - 1, is->entry.shape + 1, t->ndim - 1, t->shape + 1);
-    if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD || sheaf__is_vocabulary(t->name)) &&
-        columns && t->shape[0] == x->vocab)
-        return check_table(c, is, x->vocab);
+    return (t->role == SHEAF_EMBED || t->role == SHEAF_HEAD || sheaf__is_vocabulary(t->name)) &&
+                   columns && t->shape[0] == x->vocab
+               ? IS_TABLE
+               : IS_OTHER_SHAPE;
+}
+
+static sheaf_status *report_missing(checking *x, const sheaf_tensor *t)
+{
+    sheaf_text cure = { 0 };
+    char want[128];
+    if (x->damaged || ++x->missing > LISTED)
+        return NULL;
+    sheaf_status *st = cure_for(&cure, x, "use a complete copy of the model", true);
+    TRY(st, sheaf__defect(x->c, "missing", x->c->root, t->name,
+                          sheaf__show_shape(want, t->ndim, t->shape), cure.at,
+                          "no tensor of this name"));
+    sheaf__text_release(&cure);
+    return st;
+}
+
+static sheaf_status *report_shape(checking *x, const sheaf_tensor *t, const sheaf_logical *is)
+{
+    sheaf_text cure = { 0 };
+    char want[128], found[128];
     if (++x->shapes > LISTED)
         return NULL;
-    st = cure_for(&cure, x, sheaf__config_cure(c), false);
-    TRY(st, sheaf__defect(c, "shape", sheaf__catalog_path_of(c, is), t->name,
+    sheaf_status *st = cure_for(&cure, x, sheaf__config_cure(x->c), false);
+    TRY(st, sheaf__defect(x->c, "shape", sheaf__catalog_path_of(x->c, is), t->name,
                           sheaf__show_shape(want, t->ndim, t->shape), cure.at, "%s",
                           sheaf__show_shape(found, is->entry.ndim, is->entry.shape)));
     sheaf__text_release(&cure);
     return st;
 }
 
+static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
+{
+    sheaf_logical *is = sheaf__catalog_find(x->c, t->name);
+    if (is != NULL && t->buffer)
+        is->kind = SHEAF_BUFFER;
+    switch (fit_of(x, t, is)) {
+    case IS_MISSING: return report_missing(x, t);
+    case IS_TABLE: return check_table(x->c, is, x->vocab);
+    case IS_OTHER_SHAPE: return report_shape(x, t, is);
+    case FITS: break;
+    }
+    return NULL;
+}
+
+static bool is_foreign(const checking *x, const sheaf_logical *t)
+{
+    sheaf_sat_rule rule;
+    return (t->kind == SHEAF_WEIGHT || t->kind == SHEAF_BUFFER) &&
+           sheaf__is_stranger(x->schema, t->entry.name) &&
+           (!x->c->dialect->own_lora ||
+            sheaf__sat_rule_of(&rule, t->entry.name)); /* else noted when read */
+}
+
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
 {
-    if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
-        sheaf_schema_find(x->schema, t->entry.name) != NULL ||
-        sheaf__is_old_buffer(t->entry.name) ||
-        sheaf__is_spare(&x->schema->config, t->entry.name)) /* not checked against the config */
-        return NULL;
-    if (x->schema->config.tied && strcmp(t->entry.name, "lm_head.weight") == 0)
+    if ((t->kind == SHEAF_WEIGHT || t->kind == SHEAF_BUFFER) && x->schema->config.tied &&
+        strcmp(t->entry.name, sheaf__head_name) == 0 &&
+        sheaf_schema_find(x->schema, t->entry.name) == NULL)
         return sheaf__note(x->c, "inferred", sheaf__catalog_path_of(x->c, t), t->entry.name, "", "",
                            "stored although tied to the table of embeddings");
-    sheaf_sat_rule rule;
-    if ((x->c->dialect->own_lora &&
-         !sheaf__sat_rule_of(&rule, t->entry.name)) || /* noted when read */
-        ++x->foreign > LISTED)
+    if (!is_foreign(x, t) || ++x->foreign > LISTED)
         return NULL;
     sheaf_text cure = { 0 };
     sheaf_status *st = cure_for(&cure, x, sheaf__config_cure(x->c), false);
@@ -273,6 +300,22 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
                           "a tensor that this model does not have"));
     sheaf__text_release(&cure);
     return st;
+}
+
+/* Will anything be reported whose remedy may be another number? The search for it makes many
+ * schemas. */
+static bool needs_advice(const checking *x)
+{
+    for (int64_t i = 0; i < x->schema->count; i++) {
+        const sheaf_tensor *t = &x->schema->tensor[i];
+        const fit is = fit_of(x, t, sheaf__catalog_find(x->c, t->name));
+        if (is == IS_MISSING || is == IS_OTHER_SHAPE)
+            return true;
+    }
+    for (int64_t i = 0; i < x->c->count; i++)
+        if (is_foreign(x, &x->c->tensor[i]))
+            return true;
+    return false;
 }
 
 /* Removes a common prefix of all names: the dict or the module around the model. */
@@ -319,9 +362,10 @@ sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *
     const sheaf__stored stored = sheaf__stored_catalog(c);
     checking x = { .c = c, .schema = schema, .vocab = vocab, .damaged = damaged };
     int changed;
-    sheaf_status *st = damaged ? NULL
-                               : sheaf__config_advice(&x.advice, &changed, &x.few, &schema->config,
-                                                      c->config, &stored);
+    sheaf_status *st = damaged || !needs_advice(&x)
+                           ? NULL
+                           : sheaf__config_advice(&x.advice, &changed, &x.few, &schema->config,
+                                                  c->config, &stored);
     for (int64_t i = 0; st == NULL && i < schema->count; i++)
         st = check_tensor(&x, &schema->tensor[i]);
     for (int64_t i = 0; st == NULL && i < c->count; i++)
