@@ -194,10 +194,12 @@ sheaf_status *sheaf__make_dirs(const char *path)
         if (sheaf__path_kind(copy) != SHEAF_PATH_DIR) {
             const int error = ERROR_OF(mkdir(copy, 0777));
             /* another process may have made it meanwhile */
-            if (error != 0 && sheaf__path_kind(copy) != SHEAF_PATH_DIR)
-                st = sheaf__io_fail(error, copy, "cannot make the folder");
-            else
+            if (error == 0 || sheaf__path_kind(copy) == SHEAF_PATH_DIR)
                 st = sync_parent(copy);
+            else
+                st = sheaf__io_fail(error, copy, "cannot make the folder");
+            if (st != NULL && error == EEXIST) /* also a link that leads nowhere */
+                sheaf_found(sheaf_expected(st, "a folder, or nothing yet"), "a file");
         }
         *p = kept;
         if (kept == '\0')
