@@ -251,10 +251,18 @@ static sheaf_status *take(sheaf__out_folder *f)
     return st;
 }
 
+sheaf_status *sheaf__out_settings(const sheaf__out_folder *f, const char *recipe)
+{
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, f->options->out, "settings");
+    TRY(st, sheaf__file_write_whole(path, recipe, strlen(recipe)));
+    free(path);
+    return st;
+}
+
 sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
 {
     const sheaf_train_options *o = f->options;
-    char *path = NULL;
     sheaf_status *st = sheaf__out_check(f); /* again: reading the data takes time */
     f->made = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
     if (st == NULL && f->anew)
@@ -262,11 +270,9 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
                    "%s: a run was ended here before its first step was done; this one begins anew",
                    o->out);
     TRY(st, take(f));
-    TRY(st, sheaf__path_join(&path, o->out, "settings"));
-    TRY(st, sheaf__file_write_whole(path, recipe, strlen(recipe)));
+    TRY(st, o->resume ? NULL : sheaf__out_settings(f, recipe));
     if (st != NULL && f->lock >= 0 && !o->resume && !f->anew)
         sheaf__out_undo(f);
-    free(path);
     return st;
 }
 
@@ -318,7 +324,8 @@ void sheaf__out_sweep(const sheaf__out_folder *f)
 
 void sheaf__out_undo(const sheaf__out_folder *f)
 {
-    static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings" };
+    static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings",
+                                        "metrics.jsonl", "run.json" };
     bool gone = true;
     for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
         char *path = NULL;

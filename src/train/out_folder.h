@@ -20,9 +20,12 @@ typedef struct sheaf__out_folder {
  * first step; a resumed one needs a folder. OUT may have OUT/cache of --data-cache. Errors:
  * SHEAF_E_ARG, SHEAF_E_IO (also where OUT cannot be written), and the lock's. */
 sheaf_status *sheaf__out_check(sheaf__out_folder *folder);
-/* sheaf__out_prepare - checks again, makes OUT, takes its lock, and writes OUT/settings; another
- * run's settings stay unchanged. */
+/* sheaf__out_prepare - checks again, makes OUT, takes its lock, and writes OUT/settings of a new
+ * run; another run's settings stay unchanged. */
 sheaf_status *sheaf__out_prepare(sheaf__out_folder *folder, const char *recipe);
+/* sheaf__out_settings - writes OUT/settings: of a resumed run once it is known that it can go on
+ * with them. */
+sheaf_status *sheaf__out_settings(const sheaf__out_folder *folder, const char *recipe);
 /* sheaf__out_check_held - before anything is written: OUT may have been moved, removed or
  * unmounted, and its path may name another folder now. Errors: SHEAF_E_IO if it does, or if its
  * lock is another one. */

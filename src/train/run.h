@@ -18,7 +18,7 @@ typedef struct sheaf__run {
     sheaf_comm *all; /* its processes; NULL: this one is alone */
     const sheaf_train_options *options;
     const sheaf_train_hooks *hooks;
-    const char *settings;
+    const char *settings, *recipe; /* of sheaf_train() */
     sheaf__job job;
     int contract;
     const sheaf__opened *opened;

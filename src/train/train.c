@@ -188,7 +188,6 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         sheaf__model_refresh(rank.model);
     }
     sheaf__device_hold(rank.device, r->footprint[me]);
-    begun = true;
     if (me == 0) {
         note_trained(r, rank.model);
         note_padding(r);
@@ -196,6 +195,8 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         st = tell_origin(r, from != NULL);
         if (st == NULL && r->hooks->begin != NULL)
             st = r->hooks->begin(r->hooks->self, done, s.evals.last);
+        TRY(st, o->resume ? sheaf__out_settings(&r->folder, r->recipe) : NULL);
+        begun = begun || st == NULL;
         if (st == NULL && sheaf__evaluates(o))
             st = sheaf__eval_state_write(&s.evals, o->out);
         if (st == NULL && o->resume)
@@ -240,7 +241,7 @@ static sheaf_status *open_sets(ingredients *in, const sheaf__run *r)
 }
 
 /* All inputs are known: checks the memory needed, and writes OUT. */
-static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *recipe)
+static sheaf_status *prepare(sheaf__run *r, const ingredients *in)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_train_hooks *hooks = r->hooks;
@@ -250,7 +251,8 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     TRY(st, sheaf__pads(&pads, &r->job, in->sets.data));
     r->contract = sheaf__contract_of(&r->job, pads);
     if (st == NULL && hooks->chosen != NULL)
-        st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings, &recipe);
+        st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings,
+                           &r->recipe);
     TRY(st, sheaf__origin_begin(&r->origin, &in->base.opened,
                                 &(sheaf__origin_from){ .model = o->model,
                                                        .tokenizer = o->tokenizer,
@@ -259,7 +261,7 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     st = sheaf__all_agree(r->all, st);
     TRY(st, sheaf__consistency_begin(r, &in->sets));
     if (st == NULL && sheaf__all_first(r->all))
-        st = sheaf__out_prepare(&r->folder, recipe);
+        st = sheaf__out_prepare(&r->folder, r->recipe);
     return sheaf__all_agree(r->all, st);
 }
 
@@ -277,6 +279,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                      .hooks = hooks,
                      .all = hooks->all,
                      .settings = settings,
+                     .recipe = recipe,
                      .opened = &in.base.opened,
                      .result = out,
                      .began = sheaf__seconds() - hooks->spent,
@@ -310,7 +313,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                               .seq = sheaf__subset_longest(&in.sets.train),
                               .data_bytes = sheaf__sets_memory(&in.sets) };
         note_sets(&r);
-        st = prepare(&r, &in, recipe);
+        st = prepare(&r, &in);
     }
     if (st == NULL) {
         r.job.base = in.base.opened.weights;

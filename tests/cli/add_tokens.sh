@@ -177,8 +177,10 @@ absent "nothing is begun" "$work/no/checkpoints"
 printf '[ACT]\n<tool>\nhello worlds\n' >"$work/tokens.txt"
 rm -r "$work/untied-again/checkpoints/step-00000060" "$work/untied-again/adapter"
 runs "a run goes on with its own tokens alone" 2 'add-tokens, token 275.*expected:.*"hello world".*found:.*"hello worlds"' train --resume --out "$work/untied-again"
-rm "$work/tokens.txt"
-runs "which must be there" 3 'tokens.txt.*' train --resume --out "$work/untied-again"
+mv "$work/tokens.txt" "$work/others.txt"
+runs "nor with others that are named" 2 'add-tokens, token 275' train --resume --out "$work/untied-again" --add-tokens "$work/others.txt"
+check "which it still names" grep -q '^add-tokens: .*/tokens\.txt' "$work/untied-again/settings"
+runs "and which must be there" 3 'tokens.txt.*' train --resume --out "$work/untied-again"
 runs "its result needs no list" 0 'hello world' generate --model "$work/untied-1" --prompt 'say [ACT] 3' --greedy --max-new 8
 check "no tokenizer is left in the folder of temporary files" bash -c '! ls -d "${TMPDIR:-/tmp}"/sheaf-tokenizer.* 2>/dev/null'
 finish

@@ -25,10 +25,13 @@ rm -r "$work/board"
 runs "a folder that is gone" 3 'tensorboard board/deep, as the run was begun.*--tensorboard PATH' train --resume --out "$work/run" --steps 4
 runs "is named anew" 0 . train --resume --out "$work/run" --steps 4 --tensorboard "$work/other"
 check "and written" test "$(files "$work/other" | wc -l)" -eq 1
-
+cp "$work/run/settings" "$work/settings"
 : >"$work/file"
-runs "a file in the way" 3 "$work/file.*found:" "${begin[@]}" --out "$work/wrong" --steps 2 --tensorboard "$work/file"
-check "is named before the first step" sh -c "! grep -q loss '$work/wrong/metrics.jsonl'"
+runs "a file in its place" 3 'found: +a file' train --resume --out "$work/run" --steps 5 --tensorboard "$work/file"
+same "leaves the settings that the run has" "$work/settings" "$work/run/settings"
+
+runs "a file in the way" 3 "$work/file.*expected: a folder, or nothing yet.*found: +a file" "${begin[@]}" --out "$work/wrong" --steps 2 --tensorboard "$work/file"
+check "is named before the first step, and nothing is left" test ! -e "$work/wrong"
 runs "and the run may be begun again" 0 . "${begin[@]}" --out "$work/wrong" --steps 2 --tensorboard "$work/board"
 
 # A full disk: writes 1 to 4 are those of the start, 5 and 6 those of the first step.
