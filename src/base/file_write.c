@@ -229,6 +229,8 @@ sheaf_status *sheaf__rename(const char *from, const char *to)
     const int error = ERROR_OF(rename(from, to));
     st = error != 0 ? sheaf_in(sheaf__io_fail(error, to, "renaming to it"), "%s", from)
                     : sheaf__dir_sync(parent);
+    if (st != NULL && error == EISDIR)
+        sheaf_found(sheaf_expected(st, "a file, or nothing yet"), "a folder");
     free(parent);
     return st;
 }
