@@ -59,6 +59,9 @@ if [ -d "$work/run" ]; then
     runs "the first as a folder" 0 . convert "$work/merged.gguf" "$work/m1" --to hf
     runs "and the second" 0 . convert "$work/merged2.gguf" "$work/m2" --to hf
     runs "the same model" 0 equal diff "$work/m1" "$work/m2"
+    runs "an adapter is no model" 3 'LoRA factors only.*sheaf merge BASE .*run/adapter.*--to gguf-lora' convert "$work/run/adapter" "$work/x.gguf" --to gguf
+    runs "a run with a module in full" 0 . train --model "$model" --data "$llama/tiny_llama/fwd_inputs.safetensors" --out "$work/saved" --modules-to-save lm_head --steps 1
+    runs "has more than factors" 3 'trained in full.*try: +merge it: sheaf convert RUN DST --to gguf' convert "$work/saved" "$work/x.gguf" --to gguf-lora
 fi
 
 # a tower for pictures, beside its text model

@@ -174,10 +174,15 @@ static sheaf_status *open_source(sheaf__converter *k)
         return cannot;
     if (weights == 0 && k->nmoments == 0) {
         sheaf_status *st = sheaf__catalog_refusal(c);
-        return st != NULL ? st
-                          : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
-                                                       "the weights of a model"),
-                                        factors > 0 ? "LoRA factors only" : "none");
+        if (st != NULL)
+            return st;
+        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src), "the weights of a model");
+        if (factors == 0)
+            return sheaf_found(st, "none");
+        return sheaf_try_this(sheaf_found(st, "LoRA factors only"),
+                              "sheaf merge BASE %s MERGED, then convert MERGED; --to gguf-lora "
+                              "writes the adapter alone for llama.cpp",
+                              k->o->src);
     }
     if (factors > 0 && k->o->adapter != NULL)
         return sheaf_try_this(

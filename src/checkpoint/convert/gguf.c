@@ -286,7 +286,8 @@ static sheaf_status *list_adapter(sheaf__gguf_view **out, double *alpha, sheaf__
                 sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to gguf-lora", k->o->src),
                                "factors alone: llama.cpp replaces no weights"),
                 "'%s', trained in full", lora->saved[0]->name),
-            "sheaf merge BASE %s MERGED, then sheaf convert MERGED DST --to gguf", k->o->src);
+            "merge it: sheaf convert RUN DST --to gguf, of a run; else sheaf merge BASE ADAPTER "
+            "MERGED, then sheaf convert MERGED DST --to gguf");
     *alpha = scale_of(&lora->module[0], rslora) * (double)lora->module[0].file_rank;
     sheaf_status *st = sheaf__gguf_view_new(out, k->source, 2 * (int64_t)lora->nmodules);
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
