@@ -18,7 +18,8 @@ static const char divides[] =
     LEAVE "--tp T divides the model over ranks, --dp D the micro-batches of a step";
 static const char hosts[] = LEAVE "--transport mpi with --hosts a:2,b:2 runs on several hosts";
 static const char progress[] =
-    LEAVE "each step is in OUT/metrics.jsonl, and sheaf info OUT says how the run goes";
+    LEAVE "each step is in OUT/metrics.jsonl; train has --tensorboard DIR and, for Prometheus, "
+          "--metrics-port N; sheaf report OUT --watch shows the run in a browser";
 static const char adamw[] =
     LEAVE "the optimizer is AdamW, with --beta1, --beta2, --eps and --weight-decay";
 static const char lora[] = LEAVE "--method lora is the default";
@@ -72,6 +73,8 @@ static const struct {
     { "eps", " adam-eps epsilon " },
     { "weight-decay", " wd " },
     { "save-every", " save-interval " },
+    { "quiet", " silent disable-tqdm " },
+    { "tensorboard", " logging-dir tensorboard-dir " },
     { "resume", " resume-from-checkpoint ", ", of the run in --out" },
     { "checkpointing", " checkpoint-activations recompute " },
     { "dtype", " fp32 ", " float32" },
@@ -114,8 +117,8 @@ static const struct {
       "bnb-4bit-compute-dtype bnb-4bit-quant-type ",
       stored },
     { NULL,
-      " report-to logging-dir logging-steps log-interval run-name use-wandb "
-      "wandb-project tensorboard-dir ",
+      " report-to logging-steps log-interval run-name use-wandb wandb-project "
+      "logging-dir tensorboard-dir ",
       progress },
     { "optimizer", " optim optimizer-type " },
     { NULL, " optim optimizer optimizer-type ", adamw },

@@ -82,7 +82,9 @@ peer generate bnb_4bit_use_double_quant 'quantize nf4-double'
 peer train quantization_bit quantize
 instead verify --load_in_4bit 'dtype they are stored in'
 for flag in --deepspeed --fsdp; do instead train $flag '--dp D'; done
-for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl'; done
+for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl.*--tensorboard DIR'; done
+peer train logging-dir tensorboard
+peer merge disable-tqdm quiet
 peer train optim optimizer
 instead train --trust_remote_code 'changes no result'
 instead train --ddp-find-unused-parameters 'changes no result'
