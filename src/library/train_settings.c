@@ -449,6 +449,7 @@ static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__sett
         { "loss-scale-window", dynamic, half && !stays },
         { "loss-scale-hysteresis", dynamic, half && !stays },
         { "loss-scale-min", dynamic, half && !stays },
+        { "add-tokens-init", "--add-tokens", o->add_tokens != NULL && o->add_tokens[0] != '\0' },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!rows[i].is_there && (i < 4 || sheaf__settings_given(state, table, rows[i].flag)))

@@ -166,6 +166,7 @@ bad "a number" "token 2.*an object with its" '["<a>", 3]' bad.json
 bad "cut JSON" 'bad.json.*line 1' '["<a>"' bad.json
 runs "no file" 3 'add-tokens: .*No such file' train "$work/untied" "$work/data.jsonl" --out "$work/no" "${how[@]}" --lr 1e-3 --steps 1 --add-tokens "$work/none"
 runs "with method head" 2 'a new adapter.*another method' train "$work/untied" "$work/data.jsonl" --out "$work/no" "${adding[@]:2}" --steps 1 --method head
+runs "how rows of none begin" 2 'add-tokens-init.*expected: --add-tokens' train "$work/untied" "$work/data.jsonl" --out "$work/no" "${how[@]}" --lr 1e-3 --steps 1 --add-tokens-init random
 runs "with an adapter" 2 'a new adapter' train "$work/untied" "$work/data.jsonl" --out "$work/no" "${adding[@]}" --steps 1 --adapter "$work/untied-1/adapter"
 runs "a vocabulary of bytes" 0 . init tiny-bytes "$work/bytes"
 runs "has no tokenizer" 3 'a folder with a tokenizer.json' train "$work/bytes" "$work/data.jsonl" --out "$work/no" "${adding[@]}" --steps 1
