@@ -78,7 +78,7 @@ static const struct {
     { "resume", " resume-from-checkpoint ", ", of the run in --out" },
     { "checkpointing", " checkpoint-activations recompute " },
     { "dtype", " fp32 ", " float32" },
-    { "dtype", " torch-dtype precision " },
+    { "dtype", " torch-dtype precision outtype " },
     { "tp", " tensor-parallel-size tensor-model-parallel-size model-parallel-size tp-size " },
     { "threads", " num-threads nthreads jobs t " },
     { "seed", " random-seed s " },

@@ -11,6 +11,7 @@
 #define REFUSED "off=|*=!"
 #define BITS "bitsandbytes has 4 and 8"
 #define NO_DORA "DoRA is merged, not trained"
+#define TOKENS "write them to a file, one a line: --add-tokens FILE"
 #define FOLDER_ALONE "a folder: sheaf downloads nothing"
 #define OF_ONE_DEVICE "of one device: with N of them multiply accumulate by N"
 #define BY_RANKS "ranks share the model by --tp"
@@ -73,6 +74,9 @@ static const sheaf__translate_rule factory[] = {
     { "lora_alpha", TRANSLATE_COPY, "lora-alpha", "0=" },
     { "use_rslora", TRANSLATE_COPY, "lora-rslora", FLAG },
     { "additional_target", TRANSLATE_COPY, "modules-to-save" },
+    { "add_tokens", TRANSLATE_COPY, NULL, REFUSED TOKENS },
+    { "add_special_tokens|new_special_tokens", TRANSLATE_COPY, NULL,
+      REFUSED "write them to a .json list, with \"special\": true: --add-tokens FILE" },
     { "use_dora", TRANSLATE_COPY, NULL, REFUSED NO_DORA },
     { "use_galore|use_badam|kt_use_lora_experts|kt_lora_*", TRANSLATE_COPY, NULL, REFUSED },
     { "loraplus_lr_ratio", TRANSLATE_COPY, NULL,
@@ -116,7 +120,7 @@ static const sheaf__translate_rule factory[] = {
     { "dataset_dir|do_eval|include_num_input_tokens_seen|ray_*|kt_*|use_kt|use_v1_kernels|"
       "push_to_hub*|overwrite_*|preprocessing_num_workers|dataloader_*|logging_*|"
       "log_level|plot_loss|report_to|run_name|flash_attn|enable_liger_kernel|use_unsloth|"
-      "per_device_eval_batch_size|cache_dir",
+      "per_device_eval_batch_size|cache_dir|resize_vocab",
       TRANSLATE_IGNORED },
     { 0 },
 };
@@ -194,8 +198,7 @@ static const sheaf__translate_rule axolotl[] = {
     { "noisy_embedding_alpha", TRANSLATE_COPY, "neftune-alpha" },
     { "special_tokens.*", TRANSLATE_COPY, NULL,
       REFUSED "sheaf takes the tokenizer as it is: set them in tokenizer_config.json" },
-    { "tokens", TRANSLATE_COPY, NULL,
-      REFUSED "write them to a file, one a line: --add-tokens FILE" },
+    { "tokens", TRANSLATE_COPY, NULL, REFUSED TOKENS },
     { "eot_tokens*", TRANSLATE_COPY, NULL, REFUSED "the template says what ends a turn" },
     { "save_strategy", TRANSLATE_ONLY, NULL, "steps|epoch" },
     { "plugins", TRANSLATE_ONLY, NULL,

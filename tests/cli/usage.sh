@@ -85,6 +85,8 @@ for flag in --deepspeed --fsdp; do instead train $flag '--dp D'; done
 for flag in --report_to --logging_steps --wandb_project; do instead train $flag 'metrics.jsonl.*--tensorboard DIR'; done
 peer train logging-dir tensorboard
 peer merge disable-tqdm quiet
+peer convert outtype dtype
+runs "LLaMA-Factory's tokens" 2 'try: .*--add-tokens FILE' train --new_special_tokens '<a>'
 peer train optim optimizer
 instead train --trust_remote_code 'changes no result'
 instead train --ddp-find-unused-parameters 'changes no result'
