@@ -332,6 +332,7 @@ static sheaf_status *find_numbers(sheaf_text *out, int *changed, int64_t *rest, 
             break;
         const int64_t is = value_of(best.k);
         sheaf_schema_free(schema);
+        schema = NULL;
         st = set_value(best.k, best.value);
         TRY(st, make_schema(&schema, &s));
         TRY(st, set_value(best.k, is));
