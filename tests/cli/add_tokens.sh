@@ -121,6 +121,7 @@ check "their base has the rows that it had" grep -q 'vocab_size: 273' "$work/nf4
 runs "and eval" 0 '"loss"' eval "$work/nf4" "$work/data.jsonl" --json
 
 runs "a base whose tables are in codes" 0 . convert "$published" "$work/codes" --to gguf --dtype q8_0
+runs "has its tokenizer in it" 3 'a folder with a tokenizer.json.*try: .*sheaf convert FILE FOLDER --to hf' train "$work/codes" "$work/data.jsonl" --out "$work/coded" "${adding[@]}" --steps 1
 runs "is read as numbers" 0 'result' train "$work/codes" "$work/data.jsonl" --out "$work/coded" "${adding[@]}" --steps 1 --tokenizer "$published"
 
 # What plan says is what is written.
