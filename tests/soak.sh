@@ -339,6 +339,7 @@ if section 15 "emulated GPUs"; then
         SHEAF_DEVICES=cuda
         . tests/soak_devices.sh
     done
+    unset SHEAF_EMULATED_GPU
 fi
 
 if [ -n "${SOAK_REAL:-}" ] && section 16 "models of real size"; then

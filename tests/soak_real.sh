@@ -8,6 +8,13 @@ base=$(peak_of version)
 gib() { awk -v n="$1" 'BEGIN { printf "%.2f", n / 1073741824 }'; }
 row() { printf '| %s | %s | %s | %s |\n' "$@" | tee -a "$real/table.md"; }
 
+# chosen NAME: does SOAK_REAL ask for it?
+known=" all "
+chosen() {
+    known+="$1 "
+    [[ " $SOAK_REAL " == *" all "* || " $SOAK_REAL " == *" $1 "* ]]
+}
+
 # space GB: is there so much on the disk?
 space() {
     [ "$(df --output=avail -B 1000000000 "$work" | tail -n 1)" -ge "$1" ] && return
@@ -41,7 +48,7 @@ planned() {
 real_model() {
     local name=$1 config=$2 gb=$3 merged=$4 layer=$5 data=$6 run=$real/run flags
     shift 6
-    [[ " $SOAK_REAL " == *" all "* || " $SOAK_REAL " == *" $name "* ]] && space $((gb + 3)) || return 0
+    chosen "$name" && space $((gb + 3)) || return 0
     rm -rf "$real/base" "$run" "$run.2" "$real/merged"
     sed -e '0,/{/s//{"sheaf_tokenizer": "bytes",'"$ids"'/' -e 's/"bos_token_id": 151643/"bos_token_id": 256/' -e 's/"eos_token_id": 151645/"eos_token_id": 257/' \
         "$config" >"$real/$name.json"
@@ -64,7 +71,7 @@ real_model() {
 # consists mostly of holes, so that one copy of 35 GB at a time takes space.
 large_checkpoint() {
     local name=large config=$configs/cogvlm-chat-hf.json
-    [[ " $SOAK_REAL " == *" all "* || " $SOAK_REAL " == *" $name "* ]] && space 42 || return 0
+    chosen $name && space 42 || return 0
     few() { check "$name: $1 within 64 MiB" [ "$peak" -le 67108864 ]; }
     sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 1/' "$config" >"$real/one.json"
     "$sheaf" init "$real/one.json" "$real/one" --dtype bfloat16 2>"$real/log" &&
@@ -94,3 +101,6 @@ ids=
 real_model cogvlm-490 "$configs/cogvlm-490.json" 11 36 0 "$real/day/train"
 real_model cogagent-1120 "$configs/cogagent-1120.json" 12 37 0 "$real/day/train"
 large_checkpoint
+for name in $SOAK_REAL; do
+    [[ $known == *" $name "* ]] || fail "SOAK_REAL has '$name'; there are$known"
+done
