@@ -48,6 +48,11 @@ void sheaf__text_word(sheaf_text *text, const char *word);
 sheaf_status *sheaf__text_take(char **out, sheaf_text *text);
 void sheaf__text_release(sheaf_text *text);
 
+/* sheaf__is_given - is it neither NULL nor empty? */
+static inline bool sheaf__is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
 /* sheaf__ends_with - are the last characters of `text` those of `end`? */
 bool sheaf__ends_with(const char *text, const char *end);
 /* sheaf__is_listed - is the word one of those of a list, which blanks divide? */

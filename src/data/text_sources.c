@@ -6,11 +6,6 @@
 #include "base/base.h"
 #include "base/file.h"
 
-static bool is_given(const char *text)
-{
-    return text != NULL && text[0] != '\0';
-}
-
 /* ---- files ---- */
 
 static bool is_json_name(const char *name)
@@ -80,7 +75,7 @@ sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *pa
 static sheaf_status *check_bytes(const sheaf_data_options *o)
 {
     const sheaf_config *config = o->config;
-    if (is_given(o->tokenizer))
+    if (sheaf__is_given(o->tokenizer))
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokenizer"),
                            "none: the vocabulary of this model is bytes, as its config says"),
@@ -122,7 +117,8 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
             s->encoder.eos_id = (int32_t)options->config->eos[0];
         return st;
     }
-    sheaf_status *st = is_given(path) ? NULL : sheaf__tokenizer_folder(&path, options->folder);
+    sheaf_status *st =
+        sheaf__is_given(path) ? NULL : sheaf__tokenizer_folder(&path, options->folder);
     if (st == NULL && path == NULL)
         st = none_found(s, options);
     TRY(st, sheaf__stored_chat_open(&s->tokenizer, &s->stored, path, options->config->vocab));
@@ -157,8 +153,8 @@ sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_
     sheaf_status *st = NULL;
     if (s->chat != NULL)
         return NULL;
-    if (is_given(options->prompt_template) || s->stored.program != NULL)
-        st = options->of_run && is_given(options->prompt_template)
+    if (sheaf__is_given(options->prompt_template) || s->stored.program != NULL)
+        st = options->of_run && sheaf__is_given(options->prompt_template)
                  ? sheaf__chat_template_of_run(&s->chat, options->prompt_template, &s->stored)
                  : sheaf__chat_template_choose(&s->chat, options->prompt_template, &s->stored);
     s->encoder.chat = s->chat;

@@ -47,11 +47,6 @@ static void add_two(words *w, const char *first, const char *second)
     add(w, second);
 }
 
-static bool given(const char *text)
-{
-    return text != NULL && *text != '\0';
-}
-
 /* Has a scheduler given this job its machines? Then the MPI knows how many may run where. */
 static bool is_scheduled(void)
 {
@@ -96,13 +91,13 @@ static void command_of(words *w, const char *mpirun, bool is_open, const char *p
     if (is_open) {
         add(w, "-q"); /* it would explain an exit code that sheaf has explained */
         add_two(w, "--bind-to", "none");
-        if (!given(o->hosts) && !given(o->hostfile) && !is_scheduled())
+        if (!sheaf__is_given(o->hosts) && !sheaf__is_given(o->hostfile) && !is_scheduled())
             add(w, "--oversubscribe");
         add_environment(w);
     }
-    if (given(o->hosts))
+    if (sheaf__is_given(o->hosts))
         add_two(w, is_open ? "--host" : "-hosts", o->hosts);
-    if (given(o->hostfile))
+    if (sheaf__is_given(o->hostfile))
         add_two(w, is_open ? "--hostfile" : "-f", o->hostfile);
     add_program(w, program, o);
     bool given_before = false;
@@ -118,7 +113,7 @@ static void command_of(words *w, const char *mpirun, bool is_open, const char *p
 static char *on_path(const char *name)
 {
     const char *at = getenv("PATH");
-    while (given(at)) {
+    while (sheaf__is_given(at)) {
         const size_t n = strcspn(at, ":");
         char *path = NULL;
         if (asprintf(&path, "%.*s/%s", (int)n, at, name) < 0)

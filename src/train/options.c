@@ -102,16 +102,11 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
     return st;
 }
 
-static bool is_given(const char *text)
-{
-    return text != NULL && text[0] != '\0';
-}
-
 /* Tokens are added by a new adapter alone. */
 static sheaf_status *check_tokens(const sheaf_train_options *o)
 {
-    const bool lora = o->method == SHEAF_METHOD_LORA, from = is_given(o->adapter);
-    if (!is_given(o->add_tokens) || (lora && !from))
+    const bool lora = o->method == SHEAF_METHOD_LORA, from = sheaf__is_given(o->adapter);
+    if (!sheaf__is_given(o->add_tokens) || (lora && !from))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--add-tokens");
     sheaf_expected(st, "--method lora without --adapter: a new adapter, which holds their rows");
@@ -128,7 +123,7 @@ sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_opt
     sheaf_status *st = check_tokens(o);
     if (st != NULL || o->method != SHEAF_METHOD_LORA)
         return st;
-    if (is_given(o->adapter)) {
+    if (sheaf__is_given(o->adapter)) {
         out->adapter = o->adapter;
         return NULL;
     }

@@ -9,23 +9,18 @@
 #include "base/temporary.h"
 #include "dialects/hf/new_tokens.h"
 
-static bool given(const char *text)
-{
-    return text != NULL && text[0] != '\0';
-}
-
 static sheaf_status *read_tokens(sheaf__new_tokens *out, const sheaf_train_options *o)
 {
-    return sheaf_in(
-        sheaf__new_tokens_read(out, o->add_tokens, given(o->tokenizer) ? o->tokenizer : o->model),
-        "--add-tokens");
+    return sheaf_in(sheaf__new_tokens_read(out, o->add_tokens,
+                                           sheaf__is_given(o->tokenizer) ? o->tokenizer : o->model),
+                    "--add-tokens");
 }
 
 sheaf_status *sheaf__run_added(sheaf__added_rows *out, const sheaf_train_options *o)
 {
     sheaf__new_tokens tokens = { 0 };
     *out = (sheaf__added_rows){ 0 };
-    if (!given(o->add_tokens))
+    if (!sheaf__is_given(o->add_tokens))
         return NULL;
     sheaf_status *st = read_tokens(&tokens, o);
     if (st == NULL)
@@ -62,7 +57,7 @@ static sheaf_status *write_tokenizer(sheaf__run_tokenizer *out, const sheaf_trai
     TRY(st, sheaf__temporary_make(out->folder, SHEAF_PATH_SIZE, &out->lock, "tokenizer", true));
     out->temporary = st == NULL;
     TRY(st, sheaf__new_tokens_write(out->folder, &tokens,
-                                    given(o->tokenizer) ? o->tokenizer : o->model));
+                                    sheaf__is_given(o->tokenizer) ? o->tokenizer : o->model));
     sheaf__new_tokens_release(&tokens);
     return st;
 }
@@ -71,9 +66,10 @@ sheaf_status *sheaf__run_tokenizer_open(sheaf__run_tokenizer *out, const sheaf_t
                                         const sheaf__opened *opened)
 {
     *out = (sheaf__run_tokenizer){ 0 };
-    if (given(o->add_tokens))
+    if (sheaf__is_given(o->add_tokens))
         return write_tokenizer(out, o);
-    const char *beside = given(o->tokenizer) ? NULL : sheaf__opened_tokenizer(opened, o->adapter);
+    const char *beside =
+        sheaf__is_given(o->tokenizer) ? NULL : sheaf__opened_tokenizer(opened, o->adapter);
     return beside == NULL                           ? NULL
            : (out->folder = strdup(beside)) == NULL ? sheaf__no_memory("tokenizer of the run")
                                                     : NULL;
