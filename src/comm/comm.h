@@ -1,5 +1,4 @@
-/* comm.h - communication between ranks. One interface, several transports (self, threads; mpi and
- * nccl come as plug-ins later).
+/* comm.h - communication between ranks. One interface, several transports (self, threads, mpi).
  *
  * Every call is collective: all ranks make the same calls in the same order, from
  * one thread each. Each exchange carries (sequence number, operation, size, digest of
