@@ -120,19 +120,15 @@ static sheaf_status *turn(sheaf_image *image, int orientation, const sheaf__imag
 
 /* ---- the whole ---- */
 
-sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
-                                 int64_t max_pixels)
+static sheaf_status *decode(sheaf_image *out, const sheaf__image_in *in)
 {
-    sheaf__image_in in = { bytes, size, max_pixels };
-    if (in.max_pixels <= 0 || in.max_pixels > SHEAF_IMAGE_MAX_PIXELS)
-        in.max_pixels = SHEAF_IMAGE_MAX_PIXELS;
-    const magic *kind = is_text(&in) ? NULL : kind_of(&in);
+    const magic *kind = is_text(in) ? NULL : kind_of(in);
     if (kind == NULL || kind->decode == NULL)
-        return not_a_picture(&in, kind);
+        return not_a_picture(in, kind);
     sheaf_image image = { 0 };
     int orientation = 1;
-    sheaf_status *st = sheaf_in(kind->decode(&image, &orientation, &in), "%s", kind->kind);
-    TRY(st, turn(&image, orientation, &in));
+    sheaf_status *st = sheaf_in(kind->decode(&image, &orientation, in), "%s", kind->kind);
+    TRY(st, turn(&image, orientation, in));
     if (st != NULL)
         sheaf_image_release(&image);
     else
@@ -140,18 +136,25 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
     return st;
 }
 
-sheaf_status *sheaf_image_decode_in_turn(sheaf_image *out, const void *bytes, size_t size,
-                                         pthread_mutex_t *large)
+sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
+                                 const sheaf_image_decoding *how)
 {
-    if (large == NULL)
-        return sheaf_image_decode(out, bytes, size, 0);
-    sheaf_status *st = sheaf_image_decode(out, bytes, size, SHEAF_IMAGE_COMMON_PIXELS);
+    const sheaf_image_decoding o = how == NULL ? (sheaf_image_decoding){ 0 } : *how;
+    const int64_t most = o.max_pixels <= 0 || o.max_pixels > SHEAF_IMAGE_MAX_PIXELS
+                             ? SHEAF_IMAGE_MAX_PIXELS
+                             : o.max_pixels;
+    sheaf__image_in in = { bytes, size, most, o.on_white };
+    if (o.large == NULL || most <= SHEAF_IMAGE_COMMON_PIXELS)
+        return decode(out, &in);
+    in.max_pixels = SHEAF_IMAGE_COMMON_PIXELS;
+    sheaf_status *st = decode(out, &in);
     if (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED)
         return st;
     sheaf_status_free(st);
-    pthread_mutex_lock(large);
-    st = sheaf_image_decode(out, bytes, size, 0);
-    pthread_mutex_unlock(large);
+    in.max_pixels = most;
+    pthread_mutex_lock(o.large);
+    st = decode(out, &in);
+    pthread_mutex_unlock(o.large);
     return st;
 }
 
@@ -161,7 +164,7 @@ sheaf_status *sheaf_image_load(sheaf_image *out, const char *path)
     size_t size = 0;
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, SHEAF_IMAGE_MAX_FILE);
     if (st == NULL) /* earlier failures name the path */
-        st = sheaf_in(sheaf_image_decode(out, bytes, size, 0), "%s", path);
+        st = sheaf_in(sheaf_image_decode(out, bytes, size, NULL), "%s", path);
     free(bytes);
     return st;
 }

@@ -38,21 +38,26 @@ extern const sheaf_image_scale sheaf_image_clip_scale;
  *
  * Decodes the first frame of an animation; drops transparency without blending. Memory meanwhile:
  * the file, and 3 bytes a pixel; 3 more when the picture is turned; 2 more per channel for a
- * progressive JPEG, 4 more for a lossless WebP. Errors: SHEAF_E_IO; SHEAF_E_FORMAT for a damaged
- * file or one that is no picture, with what was found; SHEAF_E_UNSUPPORTED for other image formats
- * and for more pixels than allowed; SHEAF_E_MEMORY. Thread-safe. */
+ * progressive JPEG, 4 more for a lossless WebP and for transparency. Errors: SHEAF_E_IO;
+ * SHEAF_E_FORMAT for a damaged file or one that is no picture, with what was found;
+ * SHEAF_E_UNSUPPORTED for other image formats and for more pixels than allowed; SHEAF_E_MEMORY.
+ * Thread-safe. */
 sheaf_status *sheaf_image_load(sheaf_image *out, const char *path);
-/* sheaf_image_decode - the same from a file's bytes.
- *   max_pixels  0: SHEAF_IMAGE_MAX_PIXELS, which is also the most */
-sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
-                                 int64_t max_pixels);
 /* A picture with more pixels is large. */
 #define SHEAF_IMAGE_COMMON_PIXELS (1 << 24)
-/* sheaf_image_decode_in_turn - sheaf_image_decode() for threads that share a lock: in parallel, but
- * one large picture at a time, with `large` held, as each takes 3 bytes a pixel and more. NULL: no
- * other thread decodes. */
-sheaf_status *sheaf_image_decode_in_turn(sheaf_image *out, const void *bytes, size_t size,
-                                         pthread_mutex_t *large);
+typedef struct sheaf_image_decoding {
+    int64_t max_pixels; /* 0: SHEAF_IMAGE_MAX_PIXELS, which is also the most */
+    /* Transparency (alpha, tRNS) is laid on white, as Pillow's alpha_composite() does it after
+     * convert("RGBA"); else it is dropped. */
+    bool on_white;
+    /* A lock of threads that decode in parallel: one large picture at a time, with it held, as each
+     * takes 3 bytes a pixel and more. NULL: no other thread decodes. */
+    pthread_mutex_t *large;
+} sheaf_image_decoding;
+/* sheaf_image_decode - the same from a file's bytes.
+ *   how  NULL: all zero */
+sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
+                                 const sheaf_image_decoding *how);
 /* sheaf_image_release - all zero is fine. */
 void sheaf_image_release(sheaf_image *image);
 

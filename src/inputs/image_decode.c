@@ -26,6 +26,13 @@ sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
     return NULL;
 }
 
+void sheaf__image_lay(uint8_t *out, const uint8_t *rgba, int64_t pixels)
+{
+    for (int64_t i = 0; i < pixels; i++, out += 3, rgba += 4)
+        for (int c = 0; c < 3; c++)
+            out[c] = sheaf__image_laid(rgba[c], rgba[3]);
+}
+
 sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");

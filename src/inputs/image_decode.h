@@ -7,6 +7,7 @@ typedef struct sheaf__image_in {
     const uint8_t *bytes;
     size_t size;
     int64_t max_pixels; /* not 0 */
+    bool on_white;      /* of sheaf_image_decoding */
 } sheaf__image_in;
 
 /* Each decodes bytes that begin like its format, and does not rotate the picture. The caller zeroes
@@ -19,6 +20,16 @@ sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf_
 /* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
 sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
                                const sheaf__image_in *in);
+/* sheaf__image_laid - a byte with this alpha on white, by the integers of Pillow's
+ * alpha_composite(). */
+static inline uint8_t sheaf__image_laid(uint8_t value, uint8_t alpha)
+{
+    const uint32_t sum = (uint32_t)value * alpha + 255u * (255u - alpha) + 128u;
+    return (uint8_t)((sum + (sum >> 8)) >> 8);
+}
+/* sheaf__image_lay - pixels of red, green, blue and alpha on white; `out` may begin where `rgba`
+ * does. */
+void sheaf__image_lay(uint8_t *out, const uint8_t *rgba, int64_t pixels);
 /* sheaf__image_damaged - the error with the message of the format's library. */
 sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said);
 /* sheaf__image_cut_short - the file ends at `row` of `rows` (0: before they are known). */

@@ -1,8 +1,8 @@
 /* image_decode_png.c - PNG by libpng, with the conversions of Pillow; see image.h.
  *
  * A row of the result has space for libpng's output (1 byte a pixel for grey and palette, 2 for
- * 16-bit grey, 3 for colour), so rows are read in place, also in the passes of an interlaced
- * picture, and then widened.
+ * 16-bit grey and for grey with alpha, 3 for colour), so rows are read in place, also in the passes
+ * of an interlaced picture, and then widened; those of colour with alpha are 4 wide until then.
  *
  * libpng fails by longjmp. Everything that outlives the jump is in one struct, and setjmp is alone
  * in guarded(), so that no local variable is indeterminate afterwards. */
@@ -106,6 +106,12 @@ static void read_header(picture *p)
     p->colours = png_get_color_type(p->it, p->info);
 }
 
+/* Colour whose alpha is read too. */
+static bool is_rgba(const picture *p)
+{
+    return p->in->on_white && p->colours == PNG_COLOR_TYPE_RGB_ALPHA;
+}
+
 static void read_rows(picture *p)
 {
     if (p->colours == PNG_COLOR_TYPE_PALETTE)
@@ -114,11 +120,11 @@ static void read_rows(picture *p)
         png_set_expand_gray_1_2_4_to_8(p->it);
     if (p->depth == 16 && p->colours != PNG_COLOR_TYPE_GRAY)
         png_set_strip_16(p->it);
-    if (p->colours & PNG_COLOR_MASK_ALPHA)
+    if ((p->colours & PNG_COLOR_MASK_ALPHA) && !p->in->on_white)
         png_set_strip_alpha(p->it);
     const int passes = png_set_interlace_handling(p->it);
     png_read_update_info(p->it, p->info);
-    const size_t stride = (size_t)p->out->width * 3;
+    const size_t stride = (size_t)p->out->width * (is_rgba(p) ? 4 : 3);
     if (png_get_rowbytes(p->it, p->info) > stride)
         png_error(p->it, "rows longer than expected");
     for (int pass = 0; pass < passes; pass++)
@@ -131,18 +137,45 @@ static void read_rows(picture *p)
 static void palette_of(uint8_t rgb[256][3], const picture *p)
 {
     png_colorp entry = NULL;
-    int n = 0;
+    png_bytep alpha = NULL;
+    int n = 0, alphas = 0;
     png_get_PLTE(p->it, p->info, &entry, &n);
+    if (p->in->on_white && p->colours == PNG_COLOR_TYPE_PALETTE)
+        png_get_tRNS(p->it, p->info, &alpha, &alphas, NULL);
     memset(rgb, 0, 256 * sizeof *rgb);
     for (int i = 0; i < n && i < 256; i++)
         memcpy(rgb[i], (uint8_t[]){ entry[i].red, entry[i].green, entry[i].blue }, 3);
+    for (int i = 0; i < 3 * alphas && i < 3 * 256; i++)
+        rgb[i / 3][i % 3] = sheaf__image_laid(rgb[i / 3][i % 3], alpha[i / 3]);
+}
+
+/* The colour that tRNS makes transparent, on white. As Pillow compares: with the lower bytes of
+ * what the file says, also where samples have 16 bits, or fewer than 8 and were scaled. */
+static void lay_key(const picture *p)
+{
+    png_bytep alpha = NULL;
+    png_color_16p key = NULL;
+    int n = 0;
+    if (!p->in->on_white ||
+        (p->colours != PNG_COLOR_TYPE_GRAY && p->colours != PNG_COLOR_TYPE_RGB) ||
+        png_get_tRNS(p->it, p->info, &alpha, &n, &key) == 0 || key == NULL)
+        return;
+    const bool grey = p->colours == PNG_COLOR_TYPE_GRAY;
+    const uint8_t rgb[3] = { (uint8_t)(grey ? key->gray : key->red),
+                             (uint8_t)(grey ? key->gray : key->green),
+                             (uint8_t)(grey ? key->gray : key->blue) };
+    uint8_t *at = p->out->pixels;
+    for (int64_t i = 0; i < p->out->width * p->out->height; i++, at += 3)
+        if (memcmp(at, rgb, 3) == 0)
+            memset(at, 255, 3);
 }
 
 /* From the last pixel to the first, so that none is overwritten before it is read. */
 static void widen(const picture *p)
 {
     const bool grey = p->colours == PNG_COLOR_TYPE_GRAY || p->colours == PNG_COLOR_TYPE_GRAY_ALPHA;
-    const bool wide = p->depth == 16 && p->colours == PNG_COLOR_TYPE_GRAY;
+    const bool wide = p->depth == 16 && p->colours == PNG_COLOR_TYPE_GRAY,
+               alpha = p->in->on_white && p->colours == PNG_COLOR_TYPE_GRAY_ALPHA;
     const int64_t width = p->out->width;
     uint8_t rgb[256][3];
     if (!grey && p->colours != PNG_COLOR_TYPE_PALETTE)
@@ -151,7 +184,8 @@ static void widen(const picture *p)
     for (int64_t y = 0; y < p->out->height; y++) {
         uint8_t *row = p->out->pixels + y * width * 3;
         for (int64_t x = width - 1; x >= 0; x--) {
-            const uint8_t v = !wide             ? row[x]
+            const uint8_t v = alpha             ? sheaf__image_laid(row[2 * x], row[2 * x + 1])
+                              : !wide           ? row[x]
                               : row[2 * x] != 0 ? 255
                                                 : row[2 * x + 1]; /* not scaled: cut at 255 */
             if (grey)
@@ -249,11 +283,20 @@ static sheaf_status *decode(picture *p, int *orientation)
         return damaged(p);
     sheaf_status *st = sheaf__image_new(p->out, png_get_image_width(p->it, p->info),
                                         png_get_image_height(p->it, p->info), p->in);
+    const int64_t pixels = p->out->width * p->out->height;
+    if (st == NULL && is_rgba(p)) {
+        free(p->out->pixels);
+        p->out->pixels = malloc((size_t)pixels * 4);
+        p->no_memory = p->out->pixels == NULL;
+    }
     if (st != NULL)
         return st;
-    if (!guarded(p, read_rows))
+    if (p->no_memory || !guarded(p, read_rows))
         return damaged(p);
+    if (is_rgba(p))
+        sheaf__image_lay(p->out->pixels, p->out->pixels, pixels);
     widen(p);
+    lay_key(p);
     return orientation_of(orientation, p->in);
 }
 

@@ -1,5 +1,5 @@
 /* image_decode_webp.c - WebP by libwebp: a still picture, or the first frame of an animation on its
- * canvas, which is black around it; see image.h. */
+ * canvas, which is black around it (white, if transparency is laid on white); see image.h. */
 #include "inputs/image_decode.h"
 
 #include <webp/decode.h>
@@ -23,8 +23,9 @@ static sheaf_status *damaged(VP8StatusCode code)
     return sheaf__image_damaged("WebP", "libwebp", said == NULL ? "not a picture" : said);
 }
 
-/* Decodes it at its place on the canvas. */
-static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator *frame)
+/* Decodes it at its place on the canvas.
+ *   clear  the canvas is white, and what is transparent in the frame too */
+static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator *frame, bool clear)
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
@@ -41,13 +42,17 @@ static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator 
     const int64_t stride = canvas->width * 3;
     const int64_t begin = frame->y_offset * stride + frame->x_offset * INT64_C(3);
     if (frame->width < canvas->width || frame->height < canvas->height)
-        memset(canvas->pixels, 0, (size_t)(stride * canvas->height));
-    config.output.colorspace = MODE_RGB;
-    config.output.is_external_memory = 1;
-    config.output.u.RGBA.rgba = canvas->pixels + begin;
-    config.output.u.RGBA.stride = (int)stride;
-    config.output.u.RGBA.size = (size_t)(stride * canvas->height - begin);
+        memset(canvas->pixels, clear ? 255 : 0, (size_t)(stride * canvas->height));
+    config.output.colorspace = clear ? MODE_RGBA : MODE_RGB;
+    config.output.is_external_memory = !clear;
+    config.output.u.RGBA.rgba = clear ? NULL : canvas->pixels + begin;
+    config.output.u.RGBA.stride = clear ? 0 : (int)stride;
+    config.output.u.RGBA.size = clear ? 0 : (size_t)(stride * canvas->height - begin);
     const VP8StatusCode code = WebPDecode(frame->fragment.bytes, frame->fragment.size, &config);
+    for (int y = 0; code == VP8_STATUS_OK && clear && y < frame->height; y++)
+        sheaf__image_lay(canvas->pixels + begin + y * stride,
+                         config.output.u.RGBA.rgba + (int64_t)y * config.output.u.RGBA.stride,
+                         frame->width);
     WebPFreeDecBuffer(&config.output);
     return code == VP8_STATUS_OK ? NULL : damaged(code);
 }
@@ -61,7 +66,9 @@ static sheaf_status *decode(sheaf_image *out, int *orientation, const WebPDemuxe
                                         WebPDemuxGetI(file, WEBP_FF_CANVAS_HEIGHT), in);
     if (st == NULL && !WebPDemuxGetFrame(file, 1, &frame))
         st = damaged(VP8_STATUS_BITSTREAM_ERROR);
-    TRY(st, decode_frame(out, &frame));
+    TRY(st, decode_frame(out, &frame,
+                         in->on_white &&
+                             (WebPDemuxGetI(file, WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG) != 0));
     WebPDemuxReleaseIterator(&frame);
     if (WebPDemuxGetChunk(file, "EXIF", 1, &chunk))
         *orientation = sheaf__image_orientation(chunk.chunk.bytes, chunk.chunk.size);

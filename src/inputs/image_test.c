@@ -52,23 +52,67 @@ static void check_hash(const char *name, const void *data, size_t size, const ch
         fail_msg("%s: hash %s, wanted %s", name, got, want);
 }
 
-static void test_load__gives_pillows_pixels_for_every_kind(void **state)
+/* A picture with transparency has a second hash, of what is laid on white. */
+static void check_pictures(bool on_white)
 {
     json_t *root = expected(), *row;
-    size_t i;
+    size_t i, clear = 0;
     json_array_foreach(json_object_get(root, "pictures"), i, row)
     {
         const char *name = json_string_value(json_array_get(row, 0));
+        const json_t *laid = on_white ? json_array_get(row, 4) : NULL;
+        const bytes b = file_bytes(recorded(name));
         sheaf_image image;
-        CHECK_OK(sheaf_image_load(&image, recorded(name)));
+        CHECK_OK(sheaf_image_decode(&image, b.at, b.size,
+                                    &(sheaf_image_decoding){ .on_white = on_white }));
+        free(b.at);
+        clear += laid != NULL;
         if (image.width != json_integer_value(json_array_get(row, 1)) ||
             image.height != json_integer_value(json_array_get(row, 2)))
             fail_msg("%s: %d x %d", name, (int)image.width, (int)image.height);
         check_hash(name, image.pixels, (size_t)(image.width * image.height * 3),
-                   json_string_value(json_array_get(row, 3)));
+                   json_string_value(laid != NULL ? laid : json_array_get(row, 3)));
         sheaf_image_release(&image);
     }
-    assert_true(i >= 60);
+    assert_true(i >= 70 && clear >= (on_white ? 15 : 0));
+    json_decref(root);
+}
+
+static void test_decode__gives_pillows_pixels_for_every_kind(void **state)
+{
+    check_pictures(false);
+}
+
+static void test_decode__lays_transparency_on_white_as_pillow_does(void **state)
+{
+    check_pictures(true);
+}
+
+/* By the family's form, which a model's towers read by. */
+static void test_view__lays_on_white_where_the_family_does(void **state)
+{
+    enum { WIDTH = 17, HEIGHT = 13 };
+    json_t *root = expected(), *row;
+    size_t i;
+    int seen = 0;
+    json_array_foreach(json_object_get(root, "pictures"), i, row)
+    {
+        const char *name = json_string_value(json_array_get(row, 0));
+        for (int white = 0; white < 2 && strcmp(name, "rgba8.png") == 0; white++, seen++) {
+            const sheaf__viewing viewing = {
+                .form = { .on_white = white },
+                .tower = { { .channels = 3, .width = WIDTH, .height = HEIGHT } },
+                .towers = 1,
+            };
+            uint8_t got[WIDTH * HEIGHT * 3];
+            sheaf__viewed viewed;
+            CHECK_OK(sheaf__view_file(&viewed, recorded(name), &viewing));
+            CHECK_OK(sheaf__view_bytes(got, &viewed, &viewing));
+            check_hash(name, got, sizeof got, json_string_value(json_array_get(row, 3 + white)));
+            sheaf__viewed_release(&viewed);
+        }
+    }
+    assert_int_equal(seen, 2);
     json_decref(root);
 }
 
@@ -301,7 +345,7 @@ static void test_decode__says_what_it_found(void **state)
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
         sheaf_image image = { 7, 7, NULL };
         print_message("%s\n", foreign[i].name);
-        CHECK_FAILS(sheaf_image_decode(&image, foreign[i].text, foreign[i].size, 0),
+        CHECK_FAILS(sheaf_image_decode(&image, foreign[i].text, foreign[i].size, NULL),
                     foreign[i].code, foreign[i].part);
         assert_true(image.width == 7 && image.pixels == NULL); /* untouched */
     }
@@ -339,13 +383,14 @@ static void each_picture(void (*look)(const char *, const bytes *))
     json_decref(root);
 }
 
-static sheaf_status *decode_copy(const char *data, size_t size)
+static sheaf_status *decode_copy(const char *data, size_t size, bool white)
 {
     char *copy = malloc(size + (size == 0)); /* so that a sanitizer sees a read past the end */
     sheaf_image image = { 0 };
     assert_non_null(copy);
     memcpy(copy, data, size);
-    sheaf_status *st = sheaf_image_decode(&image, copy, size, 1 << 16);
+    sheaf_status *st = sheaf_image_decode(
+        &image, copy, size, &(sheaf_image_decoding){ .max_pixels = 1 << 16, .on_white = white });
     sheaf_image_release(&image);
     free(copy);
     return st;
@@ -356,7 +401,7 @@ static void cut_everywhere(const char *name, const bytes *b)
     if (strstr(name, "more_after") != NULL)
         return;
     for (size_t n = 0; n < b->size; n++) {
-        sheaf_status *st = decode_copy(b->at, n);
+        sheaf_status *st = decode_copy(b->at, n, n % 2 == 0);
         if (st == NULL)
             fail_msg("%s: the first %zu of %zu bytes were accepted", name, n, b->size);
         if (n > 12 && strstr(sheaf_status_found(st), "the end of the file after") == NULL)
@@ -375,7 +420,7 @@ static void change_bytes(const char *name, const bytes *b)
     for (size_t i = 0; i<b->size; i += b->size> 600 ? 3 : 1)
         for (int change = 0x01; change <= 0x80; change *= 0x80) {
             b->at[i] = (char)(b->at[i] ^ change);
-            sheaf_status_free(decode_copy(b->at, b->size));
+            sheaf_status_free(decode_copy(b->at, b->size, change == 0x01));
             b->at[i] = (char)(b->at[i] ^ change);
         }
 }
@@ -392,7 +437,7 @@ static void test_decode__refuses_a_jpeg_whose_data_are_damaged(void **state)
     char *mark = memmem(b.at, b.size, "\xff\xd1", 2);
     assert_non_null(mark);
     mark[1] = (char)0xd9; /* the picture ends in its middle: Pillow makes the rest grey */
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, 0), SHEAF_E_FORMAT,
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT,
                 "libjpeg says: Corrupt JPEG data");
     free(b.at);
 }
@@ -402,7 +447,7 @@ static void test_decode__refuses_a_png_whose_data_are_damaged(void **state)
     sheaf_image image;
     const bytes b = file_bytes(recorded("rgb8.png"));
     b.at[b.size - 20] = (char)(b.at[b.size - 20] ^ 1);
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, 0), SHEAF_E_FORMAT,
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT,
                 "libpng says: IDAT: incorrect data check");
     free(b.at);
 }
@@ -426,23 +471,26 @@ static void test_decode__bounds_the_size(void **state)
 {
     sheaf_image image = { 0 };
     for (size_t i = 0; i < ARRAY_LEN(large); i++)
-        CHECK_FAILS(sheaf_image_decode(&image, large[i].header, sizeof large[i].header, 0),
+        CHECK_FAILS(sheaf_image_decode(&image, large[i].header, sizeof large[i].header, NULL),
                     SHEAF_E_UNSUPPORTED, large[i].part);
     bytes b = file_bytes(recorded("420.jpg"));
     char *frame = memmem(b.at, b.size, "\xff\xc0", 2);
     assert_non_null(frame);
     memcpy(frame + 5, "\x4e\x20\x4e\x20", 4);
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, 0), SHEAF_E_UNSUPPORTED,
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED,
                 "JPEG: image size");
     free(b.at);
     b = file_bytes(recorded("animated.webp"));
     memcpy(b.at + 24, "\xff\x3f\0\xff\x3f\0", 6); /* 16384 x 16384 */
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, 0), SHEAF_E_UNSUPPORTED, "16384 x 16384");
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED,
+                "16384 x 16384");
     free(b.at);
     b = file_bytes(recorded("rgb8.png"));
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, 17 * 13 - 1), SHEAF_E_UNSUPPORTED,
-                "at most 220 pixels");
-    CHECK_OK(sheaf_image_decode(&image, b.at, b.size, 17 * 13));
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size,
+                                   &(sheaf_image_decoding){ .max_pixels = 17 * 13 - 1 }),
+                SHEAF_E_UNSUPPORTED, "at most 220 pixels");
+    CHECK_OK(
+        sheaf_image_decode(&image, b.at, b.size, &(sheaf_image_decoding){ .max_pixels = 17 * 13 }));
     free(b.at);
     uint8_t out[3];
     CHECK_FAILS(sheaf_image_resize(out, &image, 0, 1), SHEAF_E_ARG, "0 x 1");
@@ -479,7 +527,7 @@ static void test_decode__large_pictures_take_turns(void **state)
     pthread_t thread;
     bytes b = file_bytes(recorded("420.jpg"));
     pthread_mutex_lock(&large);
-    CHECK_OK(sheaf_image_decode_in_turn(&image, b.at, b.size, &large));
+    CHECK_OK(sheaf_image_decode(&image, b.at, b.size, &(sheaf_image_decoding){ .large = &large }));
     sheaf_image_release(&image);
     char *frame = memmem(b.at, b.size, "\xff\xc0", 2);
     assert_non_null(frame);
@@ -521,9 +569,9 @@ static void test_decode__bounds_the_scans_of_a_jpeg(void **state)
     const bytes b = file_bytes(recorded("420_progressive.jpg"));
     const bytes some = repeated_scan(&b, 50), many = repeated_scan(&b, 120);
     sheaf_image image;
-    CHECK_OK(sheaf_image_decode(&image, some.at, some.size, 0));
+    CHECK_OK(sheaf_image_decode(&image, some.at, some.size, NULL));
     sheaf_image_release(&image);
-    CHECK_FAILS(sheaf_image_decode(&image, many.at, many.size, 0), SHEAF_E_FORMAT,
+    CHECK_FAILS(sheaf_image_decode(&image, many.at, many.size, NULL), SHEAF_E_FORMAT,
                 "at most 100 scans");
     free(b.at);
     free(some.at);
@@ -582,7 +630,9 @@ static void test_orientation__reads_a_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load__gives_pillows_pixels_for_every_kind),
+        cmocka_unit_test(test_decode__gives_pillows_pixels_for_every_kind),
+        cmocka_unit_test(test_decode__lays_transparency_on_white_as_pillow_does),
+        cmocka_unit_test(test_view__lays_on_white_where_the_family_does),
         cmocka_unit_test(test_resize__gives_pillows_pixels),
         cmocka_unit_test(test_resize__which_axis_comes_first),
         cmocka_unit_test(test_prepare__gives_upstreams_tensors),

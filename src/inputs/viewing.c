@@ -26,7 +26,9 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash
         return st;
     *hash = sheaf__hash(bytes, size);
     if (known == NULL || sheaf__hash_equal(*hash, *known)) {
-        st = sheaf_image_decode_in_turn(out, bytes, size, viewing->large);
+        st = sheaf_image_decode(
+            out, bytes, size,
+            &(sheaf_image_decoding){ .on_white = viewing->form.on_white, .large = viewing->large });
     } else {
         st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
         sheaf_found(sheaf_expected(st, "the bytes it had when it was checked"), "others");

@@ -10,7 +10,7 @@ typedef struct sheaf__viewing {
     sheaf__picture_form form;               /* all zero if the family has none */
     sheaf__tower tower[SHEAF__MOST_TOWERS]; /* each tower reads the whole picture */
     int towers;
-    /* lock of parallel readers (see sheaf_image_decode_in_turn()); NULL: a single one */
+    /* lock of parallel readers (sheaf_image_decoding); NULL: a single one */
     pthread_mutex_t *large;
 } sheaf__viewing;
 

@@ -164,6 +164,7 @@ typedef struct sheaf__picture_form {
      * picture; else each stands between the marks of a slice. */
     bool together;
     bool joined;        /* in front of a message a picture stands without a line of its own */
+    bool on_white;      /* transparency is laid on white; else dropped */
     bool halved;        /* pixels less a half, over a half; else CLIP's mean and deviation */
     bool bos;           /* in front, also where the template writes none */
     bool thoughts_said; /* the template is told whether an answer has thoughts (inputs/chat/chat.h)

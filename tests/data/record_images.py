@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/images: small pictures of every kind, and in expected.json what Pillow makes of them.
+"""Writes tests/data/images: small pictures of every kind, and in expected.json what Pillow makes of them:
+a hash, and where the picture has transparency that of the picture on white.
 
   python3 -m venv v && v/bin/pip install pillow numpy xxhash safetensors
   v/bin/python tests/data/record_images.py GOLDEN
@@ -118,6 +119,15 @@ def pngs():
     yield "rgba8", png(picture(W, H, 4), RGBA, 8)
     yield "rgba16", png(picture(W, H, 4, 65536), RGBA, 16)
     yield "palette_trns", png(picture(W, H, 1), PALETTE, 8, before=palette(256) + alpha)
+    for name, kind, depth, key in (("grey1", GREY, 1, (0,)), ("grey2", GREY, 2, (1,)), ("grey4", GREY, 4, (0,)), ("grey16", GREY, 16, (261,)),
+                                   ("rgb16", RGB, 16, (0x5501, 0x6602, 0x7703))):
+        pixels = picture(W, H, len(key), 2**depth)
+        pixels[3, 5:9] = [(k & 255) << (8 if name == "rgb16" else 0) for k in key]  # what Pillow takes for the key
+        yield name + "_trns", png(pixels, kind, depth, before=chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)))
+    yield "palette2_trns", png(picture(W, H, 1, 4), PALETTE, 2, before=palette(4) + chunk(b"tRNS", b"\x80\0\xff"))
+    yield "adam7_rgba8", png(picture(W, H, 4), RGBA, 8, True)
+    yield "adam7_grey_alpha16", png(picture(W, H, 2, 65536), GREY_ALPHA, 16, True)
+    yield "exif_rgba8", png(picture(W, H, 4), RGBA, 8, before=chunk(b"eXIf", exif(6)))
     yield "palette_short", png(picture(W, H, 1), PALETTE, 8, before=palette(100))
     yield "adam7_rgb8", png(picture(W, H), RGB, 8, True)
     yield "adam7_grey1", png(picture(W, H, 1, 2), GREY, 1, True)
@@ -219,6 +229,15 @@ def digest(array):
     return f"{xxhash.xxh3_64_intdigest(np.ascontiguousarray(array).tobytes()):016x}"
 
 
+def is_clear(image):
+    return "A" in image.getbands() or image.info.get("transparency") is not None
+
+
+def on_white(image):  # as transformers' convert_to_rgb()
+    white = Image.new("RGBA", image.size, (255,) * 4)
+    return np.asarray(Image.alpha_composite(white, image.convert("RGBA")).convert("RGB"))
+
+
 def main():
     golden = pathlib.Path(sys.argv[1]) / "cogvlm"
     shutil.rmtree(out, ignore_errors=True)
@@ -227,8 +246,9 @@ def main():
     for maker, kind in ((pngs, "png"), (jpegs, "jpg"), (webps, "webp")):
         for name, data in maker():
             (out / f"{name}.{kind}").write_bytes(data)
-            image = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-            expected["pictures"].append([f"{name}.{kind}", image.width, image.height, digest(np.asarray(image))])
+            image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+            expected["pictures"].append([f"{name}.{kind}", image.width, image.height, digest(np.asarray(image.convert("RGB")))] +
+                                        [digest(on_white(image))] * is_clear(image))
     shutil.copyfile(golden / "preprocess_img0.png", out / "preprocess_img0.png")  # 61 x 37
     for name, sizes in (("preprocess_img0.png", [(1, 1), (8, 8), (61, 20), (30, 37), (37, 37), (60, 36), (62, 38), (61, 37), (300, 5),
                                                  (5, 300), (224, 224), (490, 490), (1120, 1120)]),

@@ -368,14 +368,16 @@ static void read_torch(const uint8_t *bytes, size_t size)
 }
 
 /* A picture that is read is as large as it says, and can be made a model's input. */
-static void read_image(const uint8_t *bytes, size_t size)
+static void read_image_as(const uint8_t *bytes, size_t size, bool on_white)
 {
     enum { MOST_PIXELS = 1 << 18 };
     float *pixels = malloc(3 * 16 * 16 * sizeof *pixels);
     sheaf_image image = { 0 };
     if (pixels == NULL)
         abort();
-    sheaf_status *st = sheaf_image_decode(&image, bytes, size, MOST_PIXELS);
+    sheaf_status *st = sheaf_image_decode(
+        &image, bytes, size,
+        &(sheaf_image_decoding){ .max_pixels = MOST_PIXELS, .on_white = on_white });
     if (st == NULL) {
         if (image.width < 1 || image.height < 1 || image.width * image.height > MOST_PIXELS)
             abort();
@@ -384,6 +386,12 @@ static void read_image(const uint8_t *bytes, size_t size)
     sheaf_status_free(st);
     sheaf_image_release(&image);
     free(pixels);
+}
+
+static void read_image(const uint8_t *bytes, size_t size)
+{
+    read_image_as(bytes, size, false);
+    read_image_as(bytes, size, true);
 }
 
 /* A model that opens encodes and decodes; ids name pieces of it. */

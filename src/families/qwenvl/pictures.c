@@ -17,6 +17,7 @@ void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c)
         .least = c->qwen_vit.least > 0 ? c->qwen_vit.least : LEAST_PIXELS,
         .most = c->qwen_vit.most > 0 ? c->qwen_vit.most : MOST_PIXELS,
         .joined = true,
+        .on_white = true,
         .halved = third,
         .chat = third ? "chatml" : "qwen2",
         .byte_chat = third ? "chatml" : "qwen2",

@@ -114,6 +114,19 @@ static void test_positions__of_a_picture_between_words(void **state)
     CHECK_BYTES("positions", position, want, sizeof want);
 }
 
+/* As the families' own programs: docs/images.md. */
+static void test_pictures__transparency_is_laid_on_white(void **state)
+{
+    static const sheaf_family family[] = { SHEAF_QWEN2_5_VL, SHEAF_QWEN3_VL, SHEAF_OMNILMM,
+                                           SHEAF_MINICPMV };
+    for (int i = 0; i < 4; i++) {
+        const sheaf_config c = { .family = family[i], .minicpmv = SHEAF_MINICPMV_2_6 };
+        sheaf__picture_form form;
+        sheaf__family_for(&c)->pictures(&form, &c);
+        assert_true(form.on_white == (i < 2));
+    }
+}
+
 /* As smart_resize() of transformers gives them. */
 static void test_pictures__sizes(void **state)
 {
@@ -149,6 +162,7 @@ int main(void)
         cmocka_unit_test(test_config__keys_that_are_refused),
         cmocka_unit_test(test_rows__of_the_published_models),
         cmocka_unit_test(test_positions__of_a_picture_between_words),
+        cmocka_unit_test(test_pictures__transparency_is_laid_on_white),
         cmocka_unit_test(test_pictures__sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
