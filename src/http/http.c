@@ -11,15 +11,20 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "http/callers.h"
 
 enum {
     THREADS = 4,
     IDLE = 30,          /* seconds without a byte either way */
-    UPLOAD = 120,       /* seconds that a request may take to arrive */
+    HEADERS = 30,       /* seconds that those of a request may take to arrive */
+    REQUEST = 120,      /* the same of all of it, with trailers */
+    REPLY = 120,        /* seconds that a reply, once it is whole, may take to be read */
+    PROBE = 1,          /* seconds after which a half-closed connection is probed */
     BODIES = 4,         /* requests of the largest size that are held at a time */
     ADDRESSES = 256,    /* whose rate is remembered */
     MEMORY = 32 * 1024, /* of a connection, for its headers */
@@ -36,6 +41,8 @@ typedef struct library {
     __typeof__(&MHD_get_daemon_info) daemon_info;
     __typeof__(&MHD_get_connection_info) connection_info;
     __typeof__(&MHD_lookup_connection_value) lookup;
+    __typeof__(&MHD_get_connection_values_n) values;
+    __typeof__(&MHD_http_unescape) unescape;
     __typeof__(&MHD_create_response_from_buffer) response;
     __typeof__(&MHD_create_response_from_callback) stream;
     __typeof__(&MHD_add_response_header) header;
@@ -47,7 +54,7 @@ typedef struct library {
 
 /* How often an address asks. */
 typedef struct bucket {
-    unsigned char address[16];
+    unsigned char address[SHEAF__CALLER_ADDRESS];
     double left, since; /* requests it may send, at that moment */
 } bucket;
 
@@ -56,6 +63,7 @@ struct sheaf__http {
     sheaf__http_options o;
     char *host, *token;
     struct MHD_Daemon *daemon;
+    sheaf__callers *callers;
     int port, refused; /* refused: the socket that no longer listens, or -1 */
     bool loopback;
     pthread_mutex_t lock; /* for what follows */
@@ -68,15 +76,17 @@ struct sheaf__exchange {
     sheaf__http *http;
     pthread_mutex_t lock;
     struct MHD_Connection *connection; /* NULL: it is over */
+    sheaf__caller *caller;             /* while there is a connection */
     int owners;                        /* the connection, and who answers */
     char *path, *method;
     sheaf_text body, out; /* out: what was not written yet */
     size_t counted;       /* of the body, in http->held */
     size_t written;       /* of out */
-    double since;
-    int status; /* of the reply; 0: none yet */
+    double half_closed;   /* since when the other side sends no more; 0: it may */
+    int status;           /* of the reply; 0: none yet */
     const char *type;
     bool handled, streams, ended, queued, suspended, gone, close;
+    bool modern, probed; /* modern: not HTTP/1.0; probed: it got an interim reply */
 };
 
 /* ---- exchanges ---- */
@@ -113,6 +123,20 @@ static void leave(sheaf__exchange *x)
 }
 
 /* The lock is held. */
+static void move(sheaf__exchange *x, sheaf__caller_stage to)
+{
+    if (x->connection != NULL)
+        sheaf__callers_move(x->http->callers, x->caller, to);
+}
+
+/* The lock is held. */
+static void end(sheaf__exchange *x)
+{
+    x->ended = true;
+    move(x, SHEAF__CALLER_READS);
+}
+
+/* The lock is held. */
 static void wake(sheaf__exchange *x)
 {
     if (x->suspended && x->connection != NULL) {
@@ -130,7 +154,7 @@ void sheaf__exchange_reply(sheaf__exchange *x, int status, const char *type, she
         sheaf__text_release(text);
     else
         x->out = *text;
-    x->ended = true;
+    end(x);
     wake(x);
     pthread_mutex_unlock(&x->lock);
     leave(x);
@@ -165,10 +189,25 @@ void sheaf__exchange_write(sheaf__exchange *x, const char *bytes, size_t size)
 void sheaf__exchange_end(sheaf__exchange *x)
 {
     pthread_mutex_lock(&x->lock);
-    x->ended = true;
+    end(x);
     wake(x);
     pthread_mutex_unlock(&x->lock);
     leave(x);
+}
+
+/* A side that sends no more may still read, or be gone: only what is written to it shows that. An
+ * interim reply, which every client of HTTP/1.1 skips, is written where nothing of the reply is
+ * there yet; a stream's pieces show it themselves. */
+static void probe(sheaf__exchange *x, int socket)
+{
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    const double now = sheaf__seconds();
+    if (x->half_closed == 0)
+        x->half_closed = now;
+    if (x->probed || !x->modern || !x->suspended || x->status != 0 || now < x->half_closed + PROBE)
+        return;
+    x->probed = true;
+    (void)!send(socket, text, sizeof text - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* A suspended connection is not watched by the library. */
@@ -179,7 +218,10 @@ bool sheaf__exchange_gone(sheaf__exchange *x)
         const union MHD_ConnectionInfo *info =
             x->http->lib.connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         struct pollfd p = { .fd = info == NULL ? -1 : info->connect_fd, .events = POLLRDHUP };
-        x->gone = poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+        const int shows = poll(&p, 1, 0) > 0 ? p.revents : 0;
+        x->gone = (shows & (POLLHUP | POLLERR)) != 0;
+        if (!x->gone && (shows & POLLRDHUP) != 0)
+            probe(x, p.fd);
     }
     const bool gone = x->gone;
     pthread_mutex_unlock(&x->lock);
@@ -329,18 +371,30 @@ static bool is_host(const sheaf__http *http, const char *host)
     return false;
 }
 
+/* Whose connection it is: IPv4's four bytes, or the half of IPv6's that a network has. */
+static void address_of(unsigned char to[SHEAF__CALLER_ADDRESS], const library *lib,
+                       struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        lib->connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    memset(to, 0, SHEAF__CALLER_ADDRESS);
+    if (info == NULL)
+        return;
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)info->client_addr)->sin6_addr;
+    if (info->client_addr->sa_family == AF_INET)
+        memcpy(to, &((const struct sockaddr_in *)info->client_addr)->sin_addr, 4);
+    else if (info->client_addr->sa_family == AF_INET6)
+        memcpy(to, (const unsigned char *)six + (IN6_IS_ADDR_V4MAPPED(six) ? 12 : 0),
+               IN6_IS_ADDR_V4MAPPED(six) ? 4 : 8);
+}
+
 /* May this address send another one? */
 static bool in_rate(sheaf__http *http, struct MHD_Connection *connection)
 {
-    const union MHD_ConnectionInfo *info =
-        http->lib.connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    unsigned char address[16] = { 0 };
-    if (http->o.rate == 0 || info == NULL)
+    unsigned char address[SHEAF__CALLER_ADDRESS];
+    if (http->o.rate == 0)
         return true;
-    if (info->client_addr->sa_family == AF_INET)
-        memcpy(address, &((const struct sockaddr_in *)info->client_addr)->sin_addr, 4);
-    else if (info->client_addr->sa_family == AF_INET6)
-        memcpy(address, &((const struct sockaddr_in6 *)info->client_addr)->sin6_addr, 8);
+    address_of(address, &http->lib, connection);
     const double now = sheaf__seconds(), most = (double)http->o.rate;
     pthread_mutex_lock(&http->lock);
     bucket *b = &http->bucket[0];
@@ -366,6 +420,75 @@ static bool in_rate(sheaf__http *http, struct MHD_Connection *connection)
     return may;
 }
 
+/* What two readers of one request could take differently, so that a proxy and this server would
+ * part two requests at different places. */
+typedef struct framing {
+    int hosts, lengths, encodings;
+    bool bad_name, chunked;
+    char length[24];
+    bool lengths_differ;
+} framing;
+
+static enum MHD_Result take_header(void *self, enum MHD_ValueKind kind, const char *name,
+                                   size_t name_size, const char *value, size_t size)
+{
+    framing *f = self;
+    static const char letters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"; /* RFC 9110, 5.6.2 */
+    (void)kind;
+    if (value == NULL)
+        value = "";
+    if (name_size == 0 || strspn(name, letters) != name_size)
+        f->bad_name = true;
+    if (strcasecmp(name, "Host") == 0)
+        f->hosts++;
+    if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        f->encodings++;
+        f->chunked = strcasecmp(value, "chunked") == 0;
+    }
+    if (strcasecmp(name, "Content-Length") == 0) {
+        f->lengths_differ |= f->lengths++ > 0 && strcmp(f->length, value) != 0;
+        snprintf(f->length, sizeof f->length, "%s", value);
+    }
+    return MHD_YES;
+}
+
+static sheaf_status *check_framing(const sheaf__exchange *x)
+{
+    framing f = { 0 };
+    x->http->lib.values(x->connection, MHD_HEADER_KIND, take_header, &f);
+    const struct {
+        bool bad;
+        const char *part, *expected, *found;
+    } rows[] = {
+        { strstr(x->path, "%00") != NULL, "path", "no NUL", "%00" },
+        { f.bad_name, "a header's name", "letters, digits and signs up to the colon", "others" },
+        { f.hosts > 1, "header Host", "one", "several" },
+        { f.hosts == 0 && x->modern, "header Host", "one", "none" },
+        { f.lengths_differ, "header Content-Length", "one length", "several" },
+        { f.encodings > 1 || (f.encodings == 1 && !f.chunked), "header Transfer-Encoding",
+          "chunked, or none", "another" },
+        { f.encodings > 0 && !x->modern, "header Transfer-Encoding", "none in HTTP/1.0", "one" },
+        { f.encodings > 0 && f.lengths > 0, "request",
+          "one of the headers Content-Length and Transfer-Encoding", "both" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].bad)
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", rows[i].part), "%s", rows[i].expected),
+                "%s", rows[i].found);
+    return NULL;
+}
+
+/* application/json, perhaps with parameters. */
+static bool is_json(const char *type)
+{
+    static const char json[] = "application/json";
+    const size_t n = strcspn(type, "; \t"), blanks = strspn(type + n, " \t");
+    return n == sizeof json - 1 && strncasecmp(type, json, n) == 0 &&
+           (type[n + blanks] == '\0' || type[n + blanks] == ';');
+}
+
 typedef struct refusal {
     int status;
     const char *type, *code;
@@ -378,6 +501,10 @@ static sheaf_status *refuse(refusal *how, sheaf__exchange *x)
     const char *host = value_of(x, "Host"), *origin = value_of(x, "Origin"),
                *given = value_of(x, "Authorization"), *length = value_of(x, "Content-Length");
     static const char bearer[] = "Bearer ";
+    *how = (refusal){ 400, "invalid_request_error", NULL };
+    sheaf_status *st = check_framing(x);
+    if (st != NULL)
+        return st;
     *how = (refusal){ 403, "permission_error", "forbidden" };
     if (http->loopback && !is_host(http, host))
         return sheaf_try_this(
@@ -406,8 +533,7 @@ static sheaf_status *refuse(refusal *how, sheaf__exchange *x)
                         shown ? "another" : "none"),
             "Authorization: Bearer TOKEN; clients call it API key");
     *how = (refusal){ 415, "invalid_request_error", NULL };
-    if (strcmp(x->method, "POST") == 0 &&
-        strncasecmp(value_of(x, "Content-Type"), "application/json", 16) != 0)
+    if (strcmp(x->method, "POST") == 0 && !is_json(value_of(x, "Content-Type")))
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header Content-Type"), "application/json"),
             "'%.60s'", value_of(x, "Content-Type"));
@@ -421,18 +547,51 @@ static sheaf_status *refuse(refusal *how, sheaf__exchange *x)
 
 /* ---- libmicrohttpd's calls ---- */
 
+static sheaf__caller *caller_of(const library *lib, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        lib->connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info == NULL ? NULL : info->socket_context;
+}
+
+/* A connection begins or ends. */
+static void connected(void *self, struct MHD_Connection *connection, void **own,
+                      enum MHD_ConnectionNotificationCode what)
+{
+    sheaf__http *http = self;
+    unsigned char address[SHEAF__CALLER_ADDRESS];
+    if (what != MHD_CONNECTION_NOTIFY_STARTED) {
+        sheaf__callers_remove(http->callers, *own);
+        *own = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        http->lib.connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    address_of(address, &http->lib, connection);
+    *own = sheaf__callers_add(http->callers, info->connect_fd, address);
+}
+
+/* "%00" stays: a text that ends there would be another path. */
+static size_t unescape(void *self, struct MHD_Connection *connection, char *text)
+{
+    const sheaf__http *http = self;
+    (void)connection;
+    return strstr(text, "%00") != NULL ? strlen(text) : http->lib.unescape(text);
+}
+
 static sheaf__exchange *new_exchange(sheaf__http *http, struct MHD_Connection *connection,
-                                     const char *path, const char *method)
+                                     const char *path, const char *method, const char *version)
 {
     sheaf__exchange *x = calloc(1, sizeof *x);
     if (x == NULL)
         return NULL;
     *x = (sheaf__exchange){ .http = http,
                             .connection = connection,
+                            .caller = caller_of(&http->lib, connection),
                             .owners = 2,
                             .path = strdup(path),
                             .method = strdup(method),
-                            .since = sheaf__seconds() };
+                            .modern = strcmp(version, "HTTP/1.0") != 0 };
     pthread_mutex_init(&x->lock, NULL);
     if (x->path == NULL || x->method == NULL) {
         x->owners = 1;
@@ -450,7 +609,7 @@ static bool take_body(sheaf__exchange *x, const char *bytes, size_t size)
     pthread_mutex_lock(&http->lock);
     const bool room = http->held + size <= BODIES * http->o.most_body;
     pthread_mutex_unlock(&http->lock);
-    if (!room || x->body.size + size > http->o.most_body || sheaf__seconds() - x->since > UPLOAD)
+    if (!room || x->body.size + size > http->o.most_body)
         return false;
     sheaf__text_bytes(&x->body, bytes, size);
     count_body(x, x->body.size);
@@ -473,13 +632,13 @@ static enum MHD_Result access_to(void *self, struct MHD_Connection *connection, 
 {
     sheaf__http *http = self;
     sheaf__exchange *x = *own;
-    (void)version;
     if (x == NULL) {
         refusal how;
-        if ((x = new_exchange(http, connection, url, method)) == NULL)
+        if ((x = new_exchange(http, connection, url, method, version)) == NULL)
             return MHD_NO;
         *own = x;
         sheaf_status *st = refuse(&how, x);
+        sheaf__callers_move(http->callers, x->caller, SHEAF__CALLER_BODY);
         if (st == NULL)
             return MHD_YES;
         x->handled = x->close = true;
@@ -491,6 +650,7 @@ static enum MHD_Result access_to(void *self, struct MHD_Connection *connection, 
         return taken ? MHD_YES : MHD_NO;
     } else if (!x->handled) {
         x->handled = true;
+        sheaf__callers_move(http->callers, x->caller, SHEAF__CALLER_WAITS);
         handle(x);
     }
     pthread_mutex_lock(&x->lock);
@@ -515,6 +675,7 @@ static void completed(void *self, struct MHD_Connection *connection, void **own,
     if (x == NULL)
         return;
     pthread_mutex_lock(&x->lock);
+    move(x, SHEAF__CALLER_HEADERS); /* of the next request */
     x->gone = true;
     x->connection = NULL;
     const bool alone = !x->handled; /* it was never given to anyone */
@@ -539,6 +700,8 @@ static sheaf_status *load(library *lib)
                 { &lib->daemon_info, "MHD_get_daemon_info" },
                 { &lib->connection_info, "MHD_get_connection_info" },
                 { &lib->lookup, "MHD_lookup_connection_value" },
+                { &lib->values, "MHD_get_connection_values_n" },
+                { &lib->unescape, "MHD_http_unescape" },
                 { &lib->response, "MHD_create_response_from_buffer" },
                 { &lib->stream, "MHD_create_response_from_callback" },
                 { &lib->header, "MHD_add_response_header" },
@@ -622,6 +785,30 @@ static sheaf_status *listen_at(int *out, int *port, const char *host)
     return NULL;
 }
 
+/* Connections at a time: the process needs files, too. */
+static int most_of(const sheaf__http_options *o)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
+        files.rlim_cur / 4 * 3 >= (rlim_t)o->connections) /* also where there is no limit */
+        return o->connections;
+    return files.rlim_cur < 8 ? 1 : (int)(files.rlim_cur / 4 * 3);
+}
+
+static sheaf_status *open_callers(sheaf__http *http)
+{
+    const sheaf__http_options *o = &http->o;
+    const int most = most_of(o);
+    return sheaf__callers_open(
+        &http->callers,
+        &(sheaf__callers_options){
+            .most = most,
+            .most_of_address = o->of_address > 0 ? o->of_address : (most + 1) / 2,
+            .deadline = { [SHEAF__CALLER_HEADERS] = o->headers_s > 0 ? o->headers_s : HEADERS,
+                          [SHEAF__CALLER_BODY] = o->request_s > 0 ? o->request_s : REQUEST,
+                          [SHEAF__CALLER_READS] = o->reply_s > 0 ? o->reply_s : REPLY } });
+}
+
 sheaf_status *sheaf__http_open(sheaf__http **out, const sheaf__http_options *o)
 {
     sheaf__http *http = calloc(1, sizeof *http);
@@ -639,15 +826,18 @@ sheaf_status *sheaf__http_open(sheaf__http **out, const sheaf__http_options *o)
     sheaf_status *st = http->host == NULL || (o->token != NULL && http->token == NULL)
                            ? sheaf__no_memory("serving")
                            : load(&http->lib);
+    TRY(st, open_callers(http));
     TRY(st, listen_at(&socket, &http->port, o->host));
     if (st == NULL) {
+        const unsigned most = (unsigned)most_of(o);
         http->daemon = http->lib.start(
             MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, access_to,
             http, MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
-            MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections, MHD_OPTION_CONNECTION_TIMEOUT,
-            (unsigned)IDLE, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY,
-            MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_THREAD_STACK_SIZE,
-            (size_t)STACK, MHD_OPTION_END);
+            MHD_OPTION_NOTIFY_CONNECTION, connected, http, MHD_OPTION_UNESCAPE_CALLBACK, unescape,
+            http, MHD_OPTION_CONNECTION_LIMIT, most + most / 8 + THREADS,
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+            (size_t)MEMORY, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+            MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_END);
         if (http->daemon == NULL) {
             close(socket);
             st = sheaf_fail(SHEAF_E_IO, "starting the server at port %d", http->port);
@@ -696,6 +886,7 @@ void sheaf__http_close(sheaf__http *http)
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
     if (http->daemon != NULL)
         http->lib.stop(http->daemon);
+    sheaf__callers_close(http->callers);
     if (http->refused >= 0)
         close(http->refused);
     /* the library's own threads are gone, but it is not unloaded: others may have loaded it */

@@ -18,9 +18,13 @@ typedef struct sheaf__http_options {
     const char *host;  /* address to listen at, or "localhost" */
     int port;          /* 0: any that is free */
     const char *token; /* that a request must show, except for `open` paths; NULL: none */
-    int connections;   /* at a time */
+    int connections;   /* at a time; fewer where the process may open few files */
+    int of_address;    /* of them, of one address; 0: half */
     size_t most_body;  /* bytes */
-    int64_t rate;      /* requests that an address may send in a minute; 0: no limit */
+    /* Seconds that the headers of a request may take, all of it, and the reading of a whole reply;
+     * 0: 30, 120 and 120. */
+    double headers_s, request_s, reply_s;
+    int64_t rate; /* requests that an address may send in a minute; 0: no limit */
     /* By one of several threads: answers now, or keeps the exchange and answers later. */
     void (*handle)(void *self, sheaf__exchange *exchange, const sheaf__http_request *request);
     bool (*open)(void *self, const char *path); /* needs no token */
