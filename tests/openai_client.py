@@ -53,6 +53,7 @@ base, second = serving["models"]
 client = openai.OpenAI(base_url=serving["url"] + "/v1", api_key=token, max_retries=0)
 
 case("models", [m.id for m in client.models.list()] == [base, second])
+case("a model by its name", client.models.retrieve(second).id == second)
 talk = [{"role": "user", "content": "hello"}]
 with open(os.path.join(work, "talk.jsonl"), "w") as file:
     file.write(json.dumps({"messages": talk}) + "\n")
@@ -64,6 +65,9 @@ case("an answer is that of generate", got.choices[0].message.content == want["te
 case("its probabilities too", all(abs(a.logprob - b["logprob"]) < 1e-5 for a, b in zip(got.choices[0].logprobs.content, want["logprobs"]))
      and len(got.choices[0].logprobs.content[0].top_logprobs) == 2)
 case("usage adds up", got.usage.total_tokens == got.usage.prompt_tokens + got.usage.completion_tokens)
+back = client.chat.completions.create(model=base, messages=[*talk, got.choices[0].message.model_dump(), *talk], max_tokens=1, tools=[],
+                                      tool_choice="none", response_format={"type": "text"}, reasoning_effort=None)
+case("a message goes back as it came", back.usage.prompt_tokens > got.usage.total_tokens, back)
 pieces, reason, usage = "", None, None
 for chunk in client.chat.completions.create(model=base, messages=talk, max_tokens=20, temperature=0.8, seed=5, stream=True,
                                             stream_options={"include_usage": True}):
@@ -92,6 +96,10 @@ for seed in range(16):
     case(f"sixteen at once: {seed}", said[seed] == want["text"], said[seed], want["text"])
 
 refused("an unknown model", openai.NotFoundError, lambda: client.completions.create(model="other", prompt="a"))
+refused("one by name", openai.NotFoundError, lambda: client.models.retrieve("owner/other model"))
+refused("calls where the template has no place for them", openai.BadRequestError, lambda: client.chat.completions.create(
+    model=base, messages=[*talk, {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}, *talk]))
 refused("a bad number", openai.BadRequestError, lambda: client.completions.create(model=base, prompt="a", temperature=-1))
 refused("another key", openai.AuthenticationError,
         lambda: openai.OpenAI(base_url=serving["url"] + "/v1", api_key="other", max_retries=0).models.list())

@@ -253,11 +253,11 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
     const char *given = json_string_value(value), *known = sheaf__text_role(given),
                *role = known == NULL && r->any_order ? given : known;
     sheaf_status *st = check_turn(r, role, given, w, name, index == 0);
-    if (st == NULL && r->pictures && calls_tools(entry))
+    if (st == NULL && r->pictures && !r->any_parts && calls_tools(entry))
         st = sheaf__bad_field(name, "no calls of tools, which this model does not read", "some");
     snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);
     const json_t *said = json_object_get(entry, w->content);
-    const bool calls = role != NULL && role[0] == 'a' && calls_tools(entry);
+    const bool calls = role != NULL && role[0] == 'a' && (r->any_parts || calls_tools(entry));
     if (!calls || (said != NULL && !json_is_null(said)))
         TRY(st, take_content(&content, r, said, name));
     if (st == NULL && role[0] == 'a' && !calls && !r->any_order &&
@@ -270,8 +270,9 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
     }
     if (st == NULL) {
         sheaf__text_put(r, role, content, role[0] == 'a' && trained);
-        if (!r->pictures && (has_beside(entry) || (r->any_parts && json_object_size(entry) > 2) ||
-                             content.at == NULL || json_is_array(said)))
+        if ((!r->pictures || r->any_parts) &&
+            (has_beside(entry) || (r->any_parts && json_object_size(entry) > 2) ||
+             content.at == NULL || json_is_array(said)))
             r->message[r->messages - 1].json = entry;
         other_keys(r, entry, w, list);
     }

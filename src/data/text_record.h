@@ -52,7 +52,8 @@ typedef struct sheaf__text_record {
     bool any_order;       /* the caller checks the order of roles; empty answers are accepted */
     bool pairs;     /* a prompt and its completion are two messages; a plain text is refused */
     bool no_system; /* templates have no place for a system's message */
-    bool any_parts; /* a content may be a list of parts of any type */
+    bool any_parts; /* messages are the template's whole: a content may be a list of parts of any
+                       type, that of an answer missing */
     /* Called for a part of a content that is not text; NULL: such parts are refused. r->messages
      * counts the messages before it. */
     sheaf_status *(*part)(void *self, const struct sheaf__text_record *r, const json_t *part,

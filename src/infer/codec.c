@@ -156,10 +156,19 @@ static sheaf_status *check_turn(const sheaf__message *said, int64_t i)
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "role"), "%s%s", wanted,
                            last == NULL ? " or system" : ": user and assistant take turns"),
             "%.60s", role);
-    if (said[i].content == NULL)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "content"), "a text"),
-                           "none: calls of tools are not asked with");
-    return strlen(said[i].content) == said[i].size
+    if (sheaf__chat_calls(&said[i]))
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'tool_calls'"), "no calls of tools"),
+            "some, for which this model's template has no place");
+    return said[i].content != NULL
+               ? NULL
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"), "a text"),
+                             "none");
+}
+
+static sheaf_status *check_nul(const sheaf__message *m)
+{
+    return m->content == NULL || strlen(m->content) == m->size
                ? NULL
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "content"), "text without NUL (\\u0000)");
 }
@@ -167,9 +176,31 @@ static sheaf_status *check_turn(const sheaf__message *said, int64_t i)
 sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n)
 {
     sheaf_status *st = NULL;
-    for (int64_t i = 0; i < n && st == NULL; i++)
-        st = sheaf_in(check_turn(said, i), "message %" PRId64, i + 1);
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        st = check_turn(said, i);
+        st = sheaf_in(st == NULL ? check_nul(&said[i]) : st, "message %" PRId64, i + 1);
+    }
     return st;
+}
+
+sheaf_status *sheaf__codec_check_messages(const sheaf__codec *w, const sheaf__message *said,
+                                          int64_t n)
+{
+    sheaf_status *st = w->chat == NULL ? sheaf__codec_check_turns(said, n) : NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = sheaf_in(check_nul(&said[i]), "message %" PRId64, i + 1);
+    if (st == NULL && (n == 0 || (w->chat == NULL && strcmp(said[n - 1].role, SHEAF__USER) != 0)))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
+    return st;
+}
+
+sheaf_status *sheaf__codec_open_arguments(const sheaf__codec *w, json_t *messages,
+                                          const sheaf__message *said, int64_t n)
+{
+    const sheaf__chat_options how = { .generation_prompt = true,
+                                      .bos = w->stored.bos,
+                                      .eos = w->stored.eos };
+    return w->chat == NULL ? NULL : sheaf__chat_open_arguments(messages, w->chat, said, n, &how);
 }
 
 /* Ids and, behind them, positions and which are places of pictures. */
@@ -276,7 +307,7 @@ sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const shea
                                     const sheaf__message *said, int64_t n, bool image)
 {
     const bool system = n > 0 && strcmp(said[0].role, SHEAF__SYSTEM) == 0;
-    sheaf_status *st = sheaf__codec_check_turns(said, n);
+    sheaf_status *st = sheaf__codec_check_messages(w, said, n);
     if (st == NULL && w->chat != NULL)
         st = check_sight(w, image);
     if (st == NULL && w->chat != NULL)
@@ -285,8 +316,6 @@ sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const shea
         st = sheaf__codec_check_system(w);
     if (st != NULL)
         return st;
-    if (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
     if (!w->templated && w->chat == NULL && n > 1)
         return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"),
                                                          "a template, which lays them out"),

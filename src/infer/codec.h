@@ -20,6 +20,7 @@
 #include "schema/config.h"
 
 #define SHEAF__SYSTEM "system"
+#define SHEAF__DEVELOPER "developer" /* OpenAI's name of it since 2024 */
 #define SHEAF__USER "user"
 #define SHEAF__ASSISTANT "assistant"
 
@@ -100,11 +101,9 @@ sheaf_status *sheaf__codec_check_tokenizer(const sheaf__codec *codec);
 sheaf_status *sheaf__codec_prompt(sheaf__prompt *out, void **block, const sheaf__codec *codec,
                                   const sheaf__turn *turn, int64_t turns, bool image);
 
-/* sheaf__codec_messages - a prompt of messages, the last of which, a user's, is to be answered:
- * user and assistant by turns, perhaps a system message before them. Errors: as
- * sheaf__codec_prompt(); those of sheaf__codec_check_system(); SHEAF_E_ARG for more than one
- * question without a template.
- */
+/* sheaf__codec_messages - a prompt of messages, the last of which is to be answered. Errors: as
+ * sheaf__codec_prompt(); those of sheaf__codec_check_messages() and sheaf__codec_check_system();
+ * SHEAF_E_ARG for more than one question without a template. */
 sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const sheaf__codec *codec,
                                     const sheaf__message *said, int64_t n, bool image);
 /* sheaf__codec_text - the same for a single text, perhaps after a system message, laid out only if
@@ -118,8 +117,15 @@ sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **blo
                                                   const sheaf__message *said, int64_t n,
                                                   const sheaf__record_pictures *pictures);
 /* sheaf__codec_check_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
- * turns, perhaps after a system message, or that hold a NUL; they name the message, from 1. */
+ * turns, perhaps after a system message, that call tools or that hold a NUL; they name the message,
+ * from 1. sheaf__codec_check_messages - the same, and a user's at the end; where a chat template
+ * judges the order, only for a NUL. */
 sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n);
+sheaf_status *sheaf__codec_check_messages(const sheaf__codec *codec, const sheaf__message *said,
+                                          int64_t n);
+/* sheaf__codec_open_arguments - sheaf__chat_open_arguments() by its template, if it has one. */
+sheaf_status *sheaf__codec_open_arguments(const sheaf__codec *codec, json_t *messages,
+                                          const sheaf__message *said, int64_t n);
 /* sheaf__codec_check_system - NULL if the template has a place for a system message, else
  * SHEAF_E_UNSUPPORTED with a flag that helps. */
 sheaf_status *sheaf__codec_check_system(const sheaf__codec *codec);

@@ -115,9 +115,7 @@ sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *p, const sheaf__codec 
     sheaf__prompt_about about = { 0 };
     bool lost = false;
     sheaf_status *st =
-        order == NULL ? sheaf__no_memory("prompts") : sheaf__codec_check_turns(said, n);
-    if (st == NULL && (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
+        order == NULL ? sheaf__no_memory("prompts") : sheaf__codec_check_messages(w, said, n);
     TRY(st,
         sheaf__codec_messages_with_pictures(&prompt, &about.block, order, w, said, n, pictures));
     if (st == NULL && pictures->count > 0)

@@ -68,6 +68,12 @@ sheaf_status *sheaf__prompts_add_text(sheaf__prompts *prompts, const sheaf__code
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__codec *codec,
                                       json_t *record, const char *system, const char *const *image,
                                       int64_t images);
+/* sheaf__prompts_conversation - the messages of {"messages": [...]} as OpenAI's clients send them,
+ * whole, to the template; the last is answered, whoever wrote it. Changes arguments of calls in
+ * `record`: sheaf__chat_open_arguments(). */
+sheaf_status *sheaf__prompts_conversation(sheaf__prompts *prompts, const sheaf__codec *codec,
+                                          json_t *record, const char *system,
+                                          const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__codec *codec,
                                        const sheaf__turn *turn, int64_t turns, const char *image);
 sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *prompts, const json_t *list,

@@ -60,11 +60,18 @@ static sheaf_status *take_expected(request *out, const char *field)
     return whole_text(last->content, last->size, field);
 }
 
+static bool is_system(const char *role)
+{
+    return strcmp(role, SHEAF__SYSTEM) == 0 || strcmp(role, SHEAF__DEVELOPER) == 0;
+}
+
 /* `record` and `system` (for messages without a system message) must outlive *out. Release also
  * after a failure. If a record has several forms, the first counts, as in training; tokens beside
- * them are ambiguous. */
-static sheaf_status *read_request(request *out, json_t *record, const char *system, bool pictures)
+ * them are ambiguous. `whole`: an answer at the end is not the expected one. */
+static sheaf_status *read_request(request *out, json_t *record, const char *system,
+                                  const sheaf__codec *w, bool whole)
 {
+    const bool pictures = w->placed;
     const sheaf__text_record *r = &out->record;
     *out = (request){ 0 };
     if (has(record, "tokens") && asks(record))
@@ -74,7 +81,7 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
                         "both in one record"),
             "take one of them out: which is to be answered is not said");
     sheaf_status *st = is_list(record)
-                           ? sheaf__text_record_list(&out->record, record, pictures, false)
+                           ? sheaf__text_record_list(&out->record, record, pictures, whole)
                            : sheaf__text_record_prompt(&out->record, record, pictures);
     if (st == NULL && r->tools != NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
@@ -84,12 +91,16 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
     if (st != NULL)
         return st;
     out->text = r->messages == 0;
-    if (system != NULL && (out->text || strcmp(r->message[0].role, SHEAF__SYSTEM) != 0))
+    if (system != NULL && (out->text || !is_system(r->message[0].role)))
         out->said[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
     if (!out->text) {
         sheaf__text_chat_messages(out->said + out->n, r);
         out->n += r->messages;
-        return take_expected(out, sheaf__text_form_name(r->form));
+        for (int64_t i = 0; i < out->n; i++) /* most templates know the older name only */
+            if (strcmp(out->said[i].role, SHEAF__DEVELOPER) == 0 &&
+                (w->chat == NULL || !sheaf__chat_knows_role(w->chat, SHEAF__DEVELOPER)))
+                out->said[i].role = SHEAF__SYSTEM;
+        return whole ? NULL : take_expected(out, sheaf__text_form_name(r->form));
     }
     out->said[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
     out->expected = r->text_size == 0 ? NULL : r->text;
@@ -108,8 +119,20 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__codec *w, 
                                       const char *system, const char *const *image, int64_t images)
 {
     request a;
-    sheaf_status *st = read_request(&a, record, system, w->placed);
+    sheaf_status *st = read_request(&a, record, system, w, false);
     TRY(st, sheaf__prompts_add(p, w, a.said, a.n, false, a.expected, image, images));
+    release_request(&a);
+    return st;
+}
+
+sheaf_status *sheaf__prompts_conversation(sheaf__prompts *p, const sheaf__codec *w, json_t *record,
+                                          const char *system, const char *const *image,
+                                          int64_t images)
+{
+    request a;
+    sheaf_status *st = read_request(&a, record, system, w, true);
+    TRY(st, sheaf__codec_open_arguments(w, json_object_get(record, "messages"), a.said, a.n));
+    TRY(st, sheaf__prompts_add(p, w, a.said, a.n, false, NULL, image, images));
     release_request(&a);
     return st;
 }
@@ -150,7 +173,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         sheaf__viewing_of(&viewing, w->config);
         st = sheaf__record_pictures_read(&pictures, record, l->folder, &viewing);
     }
-    TRY(st, read_request(&a, record, system, w->placed));
+    TRY(st, read_request(&a, record, system, w, false));
     ignore(l, a.record.ignored, a.record.lost);
     TRY(st, sheaf__codec_expected(&expected, w, w->templated || !a.text, a.expected));
     if (expected != NULL)

@@ -112,7 +112,7 @@ static void test_prompts__a_bad_record_is_named(void **state)
           "one of the two | both in one record" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"B\"}, {\"role\": \"assistant\", "
           "\"content\": null, \"tool_calls\": [{}]}, {\"role\": \"user\", \"content\": \"C\"}]}\n",
-          "line 1: message 2: content | a text | none" },
+          "line 1: message 2: 'tool_calls' | no calls of tools | some" },
         { "{\"prompt\": null}\n", "line 1: record | a text, \"prompt\"" },
         { "{\"tokens\": []}\n", "line 1: field 'tokens' | at least one token id" },
         { "{\"tokens\": [1, 2.0]}\n", "line 1: field 'tokens', entry 1 | an integer" },

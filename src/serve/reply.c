@@ -388,7 +388,7 @@ static sheaf_status *add_prompts(reply *r, const sheaf_model *m, const char *sys
     sheaf_status *st = NULL;
     to->config = &m->opened.config;
     if (q->chat)
-        return sheaf__prompts_messages(to, r->codec, q->messages, system, q->image, q->images);
+        return sheaf__prompts_conversation(to, r->codec, q->messages, system, q->image, q->images);
     if (json_is_string(all))
         return sheaf__prompts_add_text(to, r->codec, json_string_value(all), NULL, NULL, 0);
     if (json_is_integer(json_array_get(all, 0)))

@@ -53,6 +53,9 @@ static const struct {
     { "tools", "[]" },
     { "tool_choice", "\"none\"" },
     { "functions", "[]" },
+    { "function_call", "\"none\"" },
+    { "add_generation_prompt", "true" },
+    { "continue_final_message", "false" },
     { "response_format", "{\"type\": \"text\"}" },
     { "modalities", "[\"text\"]" },
     { "echo", "false" },
@@ -65,9 +68,9 @@ static const struct {
 static bool is_only(const json_t *value, const char *only)
 {
     json_t *want = json_loads(only, JSON_DECODE_ANY, NULL);
-    const bool same = json_is_null(value) || json_equal(value, want) ||
-                      (json_is_real(value) && json_is_integer(want) &&
-                       json_real_value(value) == (double)json_integer_value(want));
+    const bool same =
+        json_equal(value, want) || (json_is_real(value) && json_is_integer(want) &&
+                                    json_real_value(value) == (double)json_integer_value(want));
     json_decref(want);
     return same;
 }
@@ -97,7 +100,7 @@ static sheaf_status *check_fields(json_t *body, bool chat)
             i++;
         while (k < sizeof fixed / sizeof *fixed && strcmp(fixed[k].name, name) != 0)
             k++;
-        if (i < FIELDS)
+        if (i < FIELDS || json_is_null(value)) /* null: as if it was not there */
             continue;
         if (k == sizeof fixed / sizeof *fixed)
             return unknown_field(name);
@@ -296,12 +299,16 @@ static sheaf_status *bad_content(void)
                           "{\"type\": \"image_url\", \"image_url\": {\"url\": ...}}");
 }
 
-/* One part of a content. */
-static sheaf_status *add_part(sheaf_text *to, sheaf__request *r, const json_t *part, bool placed)
+/* One part of a content; *plain: it is a text. */
+static sheaf_status *add_part(sheaf_text *to, bool *plain, sheaf__request *r, const json_t *part,
+                              bool placed)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
-    const json_t *text = json_object_get(part, "text"), *image = json_object_get(part, "image_url");
-    if (type != NULL && strcmp(type, "text") == 0 && json_is_string(text)) {
+    const bool refusal = type != NULL && strcmp(type, "refusal") == 0; /* of an assistant */
+    const json_t *text = json_object_get(part, refusal ? "refusal" : "text"),
+                 *image = json_object_get(part, "image_url");
+    *plain = type != NULL && strcmp(type, "text") == 0;
+    if ((*plain || refusal) && json_is_string(text)) {
         sheaf__text_bytes(to, json_string_value(text), json_string_length(text));
         return NULL;
     }
@@ -328,31 +335,61 @@ static sheaf_status *check_marks(const json_t *messages, const sheaf__request *r
                                 "texts without \"<image>\" beside pictures: it marks their places");
 }
 
+/* Clients send messages back with every field of theirs: null is none, and so are no calls, which
+ * some programs look for by name. */
+static void drop_nulls(json_t *message)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(message, next, key, value)
+    {
+        const bool calls = strcmp(key, "tool_calls") == 0 && json_is_array(value);
+        if (calls ? json_array_size(value) == 0
+                  : json_is_null(value) && strcmp(key, "content") != 0)
+            json_object_del(message, key);
+    }
+}
+
+/* A list of parts that are no mere texts becomes one text. */
+static sheaf_status *join_parts(json_t *message, sheaf__request *r, bool placed)
+{
+    json_t *content = json_object_get(message, "content"), *part;
+    sheaf_text text = { 0 };
+    sheaf_status *st = NULL;
+    bool plain = !placed;
+    size_t i;
+    json_array_foreach(content, i, part)
+    {
+        bool one = false;
+        TRY(st, add_part(&text, &one, r, part, placed));
+        plain = plain && one;
+    }
+    if (st == NULL &&
+        (text.failed ||
+         (!plain && json_object_set_new(message, "content",
+                                        json_stringn(text.at == NULL ? "" : text.at, text.size)))))
+        st = no_memory();
+    sheaf__text_release(&text);
+    return st;
+}
+
+/* The whole message, for the template. An assistant's may have calls instead of a content. */
 static sheaf_status *take_message(json_t *to, sheaf__request *r, const json_t *message, bool placed)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
-    const json_t *content = json_object_get(message, "content"), *part;
-    sheaf_text text = { 0 };
-    sheaf_status *st = NULL;
-    size_t i;
-    if (role == NULL || (!json_is_string(content) && !json_is_array(content)))
-        return role == NULL ? sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
-                                             "objects with \"role\" and \"content\"")
-                            : bad_content();
-    if (strcmp(role, "developer") == 0) /* its name since 2024 */
-        role = "system";
-    if (json_is_string(content))
-        sheaf__text_bytes(&text, json_string_value(content), json_string_length(content));
-    else
-        json_array_foreach(content, i, part) TRY(st, add_part(&text, r, part, placed));
-    json_t *one = st == NULL && !text.failed ? json_pack("{s:s, s:s%}", "role", role, "content",
-                                                         text.at == NULL ? "" : text.at, text.size)
-                                             : NULL;
-    if (st == NULL && (one == NULL || json_array_append_new(to, one) != 0))
-        st = text.failed ? no_memory()
-                         : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"), "text in UTF-8");
-    sheaf__text_release(&text);
-    return st;
+    const json_t *content = json_object_get(message, "content");
+    if (role == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
+                              "objects with \"role\" and \"content\"");
+    if (!json_is_string(content) && !json_is_array(content) &&
+        ((content != NULL && !json_is_null(content)) || strcmp(role, "assistant") != 0))
+        return bad_content();
+    json_t *one = json_deep_copy(message);
+    if (one == NULL || json_array_append_new(to, one) != 0)
+        return no_memory();
+    drop_nulls(one);
+    return json_is_array(content) ? join_parts(one, r, placed) : NULL;
 }
 
 sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
@@ -368,12 +405,6 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
     sheaf_status *st = list == NULL || r->image == NULL || r->file == NULL ? no_memory() : NULL;
     json_array_foreach(given, i, message)
         TRY(st, sheaf_in(take_message(list, r, message, placed), "message %zu", i + 1));
-    const char *last =
-        json_string_value(json_object_get(json_array_get(list, json_array_size(list) - 1), "role"));
-    if (st == NULL && strcmp(last, "user") != 0)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'messages'"),
-                                        "a user's message at the end: it is the one to answer"),
-                         "%.40s", last);
     if (st == NULL && placed)
         st = check_marks(list, r);
     if (st == NULL)

@@ -16,8 +16,9 @@ typedef struct sheaf__request {
     bool seeded;        /* `how.seed` was given */
     bool logprobs;
     int64_t top;
-    /* of a chat: {"messages": [...]}, whose contents are texts in which each picture of a model
-     * that places them is "<image>"; of others NULL */
+    /* of a chat: {"messages": [...]}, as they are but for fields that are null and contents with
+     * pictures: these are texts, in which each picture of a model that places them is "<image>"; of
+     * others NULL */
     json_t *messages;
     const char **image; /* [images] their paths: of memory, for as long as the request is there */
     int64_t images;

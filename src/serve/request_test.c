@@ -70,6 +70,12 @@ static const struct {
     { "{" SAYS ", \"logit_bias\": {\"5\": 1}}", true, SHEAF_E_UNSUPPORTED, "'logit_bias'" },
     { "{" SAYS ", \"response_format\": {\"type\": \"json_object\"}}", true, SHEAF_E_UNSUPPORTED,
       "'response_format'" },
+    { "{" SAYS ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}}", true,
+      SHEAF_E_UNSUPPORTED, "'response_format'" },
+    { "{" SAYS ", \"tools\": [{\"type\": \"function\"}]}", true, SHEAF_E_UNSUPPORTED, "'tools'" },
+    { "{" SAYS ", \"tool_choice\": \"required\"}", true, SHEAF_E_UNSUPPORTED, "'tool_choice'" },
+    { "{" SAYS ", \"continue_final_message\": true}", true, SHEAF_E_UNSUPPORTED,
+      "'continue_final_message'" },
     { "{" SAYS ", \"temperature\": -0.5}", true, SHEAF_E_FORMAT, "temperature" },
     { "{" SAYS ", \"temperature\": 1e-9}", true, SHEAF_E_DATA, "temperature" },
     { "{" SAYS ", \"top_p\": 1.5}", true, SHEAF_E_FORMAT, "top_p" },
@@ -136,12 +142,106 @@ static void test_messages__join_their_parts_and_keep_pictures(void **state)
         sheaf__request_release(&r);
     }
     CHECK_OK(read_text(&r,
-                       "{\"messages\": [{\"role\": \"developer\", \"content\": \"s\"}, "
-                       "{\"role\": \"user\", \"content\": []}]}",
+                       "{\"messages\": [{\"role\": \"user\", \"content\": []}, {\"role\": "
+                       "\"assistant\", \"content\": [" WORD("a") ", {\"type\": \"refusal\", "
+                                                                 "\"refusal\": \"b\"}]}]}",
                        true));
+    CHECK_OK(sheaf__request_take_messages(&r, true));
+    assert_string_equal(content(&r, 0), "");
+    assert_string_equal(content(&r, 1), "ab");
+    sheaf__request_release(&r);
+}
+
+/* As OpenAI's client sends an answer back: with every field that it has. */
+static void test_messages__are_whole_but_for_nulls(void **state)
+{
+    static const char text[] =
+        "{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"refusal\": null, "
+        "\"audio\": null, \"function_call\": null, \"reasoning_content\": \"hm\", \"tool_calls\": "
+        "[{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, {\"role\": "
+        "\"tool\", \"tool_call_id\": \"c\", \"name\": \"f\", \"content\": [" WORD(
+            "x") "]}, "
+                 "{\"role\": \"developer\", \"content\": \"s\"}, {\"role\": \"assistant\", \"tool_calls\": [], "
+                 "\"content\": \"a\"}]}";
+    static const char want[] =
+        "[{\"content\":null,\"reasoning_content\":\"hm\",\"role\":\"assistant\",\"tool_calls\":[{"
+        "\"function\":{\"arguments\":\"{}\",\"name\":\"f\"},\"id\":\"c\"}]},{\"content\":[{\"text\":"
+        "\"x\",\"type\":\"text\"}],\"name\":\"f\",\"role\":\"tool\",\"tool_call_id\":\"c\"},{"
+        "\"content\":\"s\",\"role\":\"developer\"},{\"content\":\"a\",\"role\":\"assistant\"}]";
+    sheaf__request r;
+    CHECK_OK(read_text(&r, text, true));
     CHECK_OK(sheaf__request_take_messages(&r, false));
-    assert_string_equal(content(&r, 0), "s");
-    assert_string_equal(content(&r, 1), "");
+    char *got = json_dumps(json_object_get(r.messages, "messages"), JSON_SORT_KEYS | JSON_COMPACT);
+    assert_string_equal(got, want);
+    free(got);
+    sheaf__request_release(&r);
+}
+
+/* Every field of OpenAI's two requests, and one of nobody's. */
+static void test_request__takes_null_as_absent(void **state)
+{
+    static const char *const fields[] = { "audio",
+                                          "best_of",
+                                          "echo",
+                                          "frequency_penalty",
+                                          "function_call",
+                                          "functions",
+                                          "logit_bias",
+                                          "logprobs",
+                                          "max_completion_tokens",
+                                          "max_tokens",
+                                          "metadata",
+                                          "modalities",
+                                          "model",
+                                          "n",
+                                          "parallel_tool_calls",
+                                          "prediction",
+                                          "presence_penalty",
+                                          "prompt_cache_key",
+                                          "prompt_cache_retention",
+                                          "reasoning_effort",
+                                          "response_format",
+                                          "safety_identifier",
+                                          "seed",
+                                          "service_tier",
+                                          "stop",
+                                          "store",
+                                          "stream",
+                                          "stream_options",
+                                          "suffix",
+                                          "temperature",
+                                          "tool_choice",
+                                          "tools",
+                                          "top_logprobs",
+                                          "top_p",
+                                          "user",
+                                          "verbosity",
+                                          "web_search_options",
+                                          "top_k",
+                                          "repetition_penalty",
+                                          "of_nobody" };
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        for (int chat = 0; chat < 2; chat++) {
+            char text[160];
+            sheaf__request r;
+            snprintf(text, sizeof text, "{%s, \"%s\": null}", chat ? SAYS : "\"prompt\": \"a\"",
+                     fields[i]);
+            CHECK_OK(read_text(&r, text, chat != 0));
+            assert_true(r.model == NULL && !r.seeded && !r.stream && !r.logprobs && r.each == 1);
+            sheaf__request_release(&r);
+        }
+}
+
+/* Fields that ask for nothing. */
+static void test_request__takes_what_is_done_anyway(void **state)
+{
+    sheaf__request r;
+    CHECK_OK(read_text(&r,
+                       "{" SAYS ", \"tools\": [], \"tool_choice\": \"none\", \"functions\": [], "
+                       "\"function_call\": \"none\", \"response_format\": {\"type\": \"text\"}, "
+                       "\"presence_penalty\": 0.0, \"stream_options\": {\"include_usage\": null}, "
+                       "\"add_generation_prompt\": true, \"continue_final_message\": false}",
+                       true));
     sheaf__request_release(&r);
 }
 
@@ -152,8 +252,10 @@ static const struct {
     { "{\"messages\": []}", "'messages'" },
     { "{\"messages\": [5]}", "message 1" },
     { "{\"messages\": [{\"role\": \"user\"}]}", "'content'" },
+    { "{\"messages\": [{\"role\": \"user\", \"content\": null}]}", "'content'" },
+    { "{\"messages\": [{\"role\": \"assistant\", \"content\": {}}]}", "'content'" },
+    { "{\"messages\": [{\"content\": \"a\"}]}", "\"role\"" },
     { "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", "'content'" },
-    { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", "at the end" },
     { USER("5"), "'content'" },
     { USER("{\"type\": \"audio\"}"), "'content'" },
     { USER(PICTURE("http://a.example/b.png")), "nothing is fetched" },
@@ -186,7 +288,10 @@ int main(void)
         cmocka_unit_test(test_request__says_what_was_given),
         cmocka_unit_test(test_request__leaves_the_rest_to_the_model),
         cmocka_unit_test(test_request__refuses_by_name),
+        cmocka_unit_test(test_request__takes_null_as_absent),
+        cmocka_unit_test(test_request__takes_what_is_done_anyway),
         cmocka_unit_test(test_messages__join_their_parts_and_keep_pictures),
+        cmocka_unit_test(test_messages__are_whole_but_for_nulls),
         cmocka_unit_test(test_messages__refuse_what_is_no_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

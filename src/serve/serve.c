@@ -22,26 +22,32 @@ typedef struct server {
 
 /* ---- paths ---- */
 
+static void add_model(sheaf_text *text, server *s, int i)
+{
+    const sheaf__codec *codec;
+    sheaf_model_facts facts;
+    SHEAF_INIT(&facts);
+    sheaf_status_free(sheaf_model_info(&facts, sheaf__engine_model(s->engine, i)));
+    sheaf_status *no_chat = sheaf__engine_chat(&codec, s->engine, i);
+    sheaf__text_add(text, "{\"id\": ");
+    sheaf__text_json(text, sheaf__engine_name(s->engine, i));
+    sheaf__text_add(text,
+                    ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"sheaf\", "
+                    "\"family\": \"%s\", \"adapter\": %s, \"chat\": %s, \"pictures\": %lld, "
+                    "\"positions\": %lld}",
+                    s->began, facts.family, i > 0 ? "true" : "false",
+                    no_chat == NULL ? "true" : "false", (long long)facts.pictures,
+                    (long long)facts.positions);
+    sheaf_status_free(no_chat);
+}
+
 static void show_models(server *s, sheaf__exchange *x)
 {
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"object\": \"list\", \"data\": [");
     for (int i = 0; i < sheaf__engine_models(s->engine); i++) {
-        const sheaf__codec *codec;
-        sheaf_model_facts facts;
-        SHEAF_INIT(&facts);
-        sheaf_status_free(sheaf_model_info(&facts, sheaf__engine_model(s->engine, i)));
-        sheaf_status *no_chat = sheaf__engine_chat(&codec, s->engine, i);
-        sheaf__text_add(&text, "%s{\"id\": ", i == 0 ? "" : ", ");
-        sheaf__text_json(&text, sheaf__engine_name(s->engine, i));
-        sheaf__text_add(&text,
-                        ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"sheaf\", "
-                        "\"family\": \"%s\", \"adapter\": %s, \"chat\": %s, \"pictures\": %lld, "
-                        "\"positions\": %lld}",
-                        s->began, facts.family, i > 0 ? "true" : "false",
-                        no_chat == NULL ? "true" : "false", (long long)facts.pictures,
-                        (long long)facts.positions);
-        sheaf_status_free(no_chat);
+        sheaf__text_add(&text, "%s", i == 0 ? "" : ", ");
+        add_model(&text, s, i);
     }
     sheaf__text_add(&text, "]}\n");
     sheaf__exchange_reply(x, 200, "application/json", &text);
@@ -75,6 +81,26 @@ static sheaf_status *find_model(int *out, const server *s, const char *name)
     return sheaf_found(st, "'%.60s'", name);
 }
 
+static void no_model(sheaf__exchange *x, sheaf_status *st)
+{
+    sheaf__http_error(x, 404, "invalid_request_error", "model_not_found", st);
+    sheaf_status_free(st);
+}
+
+static void show_model(server *s, sheaf__exchange *x, const char *name)
+{
+    int i;
+    sheaf_text text = { 0 };
+    sheaf_status *st = find_model(&i, s, name);
+    if (st != NULL) {
+        no_model(x, st);
+        return;
+    }
+    add_model(&text, s, i);
+    sheaf__text_add(&text, "\n");
+    sheaf__exchange_reply(x, 200, "application/json", &text);
+}
+
 static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *http, bool chat)
 {
     sheaf__request r;
@@ -83,8 +109,7 @@ static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *htt
     if (st == NULL) {
         st = find_model(&model, s, r.model);
         if (st != NULL) {
-            sheaf__http_error(x, 404, "invalid_request_error", "model_not_found", st);
-            sheaf_status_free(st);
+            no_model(x, st);
             sheaf__request_release(&r);
             return;
         }
@@ -110,15 +135,17 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
 {
     SHEAF__NUMERIC_ENV;
     server *s = self;
+    static const char model[] = "/v1/models/"; /* NAME, which may have slashes */
     const char *text, *type;
     size_t size;
     const bool get = sheaf__http_reads(r), post = strcmp(r->method, "POST") == 0,
                chat = strcmp(r->path, "/v1/chat/completions") == 0,
                asks = chat || strcmp(r->path, "/v1/completions") == 0,
                models = strcmp(r->path, "/v1/models") == 0,
+               one = strncmp(r->path, model, sizeof model - 1) == 0,
                health = strcmp(r->path, "/health") == 0,
                file = sheaf__served_file(&text, &size, &type, "chat", r->path);
-    if (!asks && !models && !health && !file)
+    if (!asks && !models && !one && !health && !file)
         sheaf__exchange_refuse(
             x, 404, "path",
             "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
@@ -129,6 +156,8 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
         answer(s, x, r, chat);
     else if (models)
         show_models(s, x);
+    else if (one)
+        show_model(s, x, r->path + sizeof model - 1);
     else if (health)
         show_health(s, x);
     else

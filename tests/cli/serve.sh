@@ -121,6 +121,8 @@ bad "a number as text" 400 "max_tokens" "{$hello, \"max_tokens\": \"7\"}"
 bad "too many answers" 400 "'n'" "{$hello, \"n\": 1000}"
 bad "an unknown model" 404 'model_not_found.*bytes' "{$hello, \"model\": \"gpt-4\"}"
 bad "no messages" 400 "messages" '{"model": "bytes"}'
+replies "nothing for OpenAI's fields that are null" 200 '"choices"' "${json[@]}" -d "{$hello, \"max_tokens\": 1, \"audio\": null, \"reasoning_effort\": null, \"prediction\": null, \"of_nobody\": null}" "$url/v1/chat/completions"
+bad "calls for a template without a place" 400 "message 2: 'tool_calls'" '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, {"role": "user", "content": "b"}]}'
 bad "a role of its own" 400 'message 1.*role' '{"messages": [{"role": "tool", "content": "x"}, {"role": "user", "content": "x"}]}'
 bad "an answer at the end" 400 'user' '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
 bad "an id beyond the table" 400 'token ids from 0' '{"prompt": [99999]}' /v1/completions
@@ -137,6 +139,13 @@ replies "its own name" 200 'object' -H "Host: localhost:$port" "$url/v1/models"
 head -c 1100000 /dev/zero | tr '\0' ' ' >"$work/large"
 replies "a large request" 413 'at most 1048576 bytes' "${json[@]}" --data-binary "@$work/large" "$url/v1/chat/completions"
 check "and one without its length" test "$(status "${json[@]}" -H 'Transfer-Encoding: chunked' --data-binary "@$work/large" "$url/v1/chat/completions")" != 200
+
+# ---- one model by its name ----
+replies "a model" 200 '^\{"id": "bytes", "object": "model", "created": [0-9]+, "owned_by": "sheaf"' "$url/v1/models/bytes"
+replies "by %-encoded letters" 200 '"id": "bytes"' "$url/v1/models/%62ytes"
+replies "another" 404 '"type": "invalid_request_error".*"code": "model_not_found".*bytes' "$url/v1/models/owner/gpt%2f4"
+replies "no model" 404 'model_not_found' "$url/v1/models/"
+replies "by another method" 405 'GET' "${json[@]}" -d '{}' "$url/v1/models/bytes"
 
 # ---- a full queue; those who leave give their places back ----
 endless='{"prompt": "a", "max_tokens": 1000, "temperature": 1, "seed": 1, "n": 64}'
@@ -206,6 +215,34 @@ replies "how it is, without" 200 'ok' "$url/health"
 for i in $(seq 20); do last=$(status "$url/health"); done
 check "too many requests" test "$last" = 429
 stops "and that ends"
+
+# ---- whole messages, for the template of a model of text: rendered by hand, as transformers does it ----
+data=$SHEAF_SOURCE_ROOT/tests/data/talk
+runs "a model of text" 0 . init "$data/config.json" "$work/text" --seed 7
+cp "$data/tokenizer.json" "$work/text"
+printf '%s' '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "chat_template": "{% for m in messages %}{% if m.role == '"'function'"' %}{{ raise_exception('"'no functions'"') }}{% endif %}({{ m.role }}{% if m.name %} {{ m.name }}{% endif %}{% if m.tool_call_id %} {{ m.tool_call_id }}{% endif %}: {% if m.reasoning_content %}<{{ m.reasoning_content }}>{% endif %}{{ m.content or '"''"' }}{% for c in m.tool_calls or [] %}{{ c.function|tojson }}{% endfor %}){% endfor %}{% if add_generation_prompt %}(assistant: {% endif %}"}' >"$work/text/tokenizer_config.json"
+starts "it is served" "$work/text" --system "be brief"
+# lays_out NAME TEXT MESSAGES: the next token is that after TEXT, of as many tokens, and as probable.
+lays_out() {
+    ask /v1/chat/completions "{\"messages\": [$3], \"max_tokens\": 1, \"temperature\": 0, \"logprobs\": true}" >"$work/got"
+    printf '%s' "$2" | sed 's/"/\\"/g' >"$work/quoted"
+    ask /v1/completions "{\"prompt\": \"$(cat "$work/quoted")\", \"max_tokens\": 1, \"temperature\": 0, \"logprobs\": 0}" >"$work/want"
+    check "$1" test "$(grep -oE '"logprob": [-0-9.e]+' "$work/got" | grep -oE '[-0-9.e]+$') $(json_number "$work/got" prompt_tokens)" = "$(grep -oE '"token_logprobs": \[[-0-9.e]+' "$work/want" | grep -oE '[-0-9.e]+$') $(json_number "$work/want" prompt_tokens)"
+}
+user='{"role": "user", "content": "hello"}' system='(system: be brief)'
+call='"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"at\":\"home\"}"}}]'
+called='{"name": "f", "arguments": {"at": "home"}}'
+lays_out "a question" "$system(user: hello)(assistant: " "$user"
+lays_out "calls beside a content, thoughts and what came of it" "$system(user: hello)(assistant: <hm>see$called)(tool f c1: fine)(assistant: " \
+    "$user, {\"role\": \"assistant\", \"content\": \"see\", \"reasoning_content\": \"hm\", $call}, {\"role\": \"tool\", \"tool_call_id\": \"c1\", \"name\": \"f\", \"content\": [{\"type\": \"text\", \"text\": \"fi\"}, {\"type\": \"text\", \"text\": \"ne\"}]}"
+lays_out "calls without a content, as a client sends them back" "$system(user: hello)(assistant: $called)(user: hello)(assistant: " \
+    "$user, {\"role\": \"assistant\", \"content\": null, \"refusal\": null, \"audio\": null, \"function_call\": null, $call}, $user"
+lays_out "a developer is the system, wherever it speaks" "(system: a)(user: hello)(system: b)(user: hello)(user: hello)(assistant: " \
+    "{\"role\": \"developer\", \"content\": \"a\"}, $user, {\"role\": \"system\", \"content\": \"b\"}, $user, $user"
+lays_out "an answer at the end is followed by another" "$system(user: hello)(assistant: yes)(assistant: " "$user, {\"role\": \"assistant\", \"content\": \"yes\"}"
+bad "a turn that the template does not accept" 400 'no functions' "{\"messages\": [$user, {\"role\": \"function\", \"content\": \"a\"}]}"
+bad "nothing that was asked" 400 "message 1: 'content'" '{"messages": [{"role": "user", "content": null}]}'
+stops "it ends"
 
 # ---- several adapters on one base ----
 printf '{"text": "some words to learn from"}\n{"text": "and other ones"}\n' >"$work/learn.jsonl"

@@ -136,10 +136,22 @@ static bool has_some(const json_t *value)
            (!json_is_string(value) || json_string_length(value) > 0);
 }
 
+static const char *const calls[] = { "tool_calls", "function_call" };
+
+bool sheaf__chat_calls(const sheaf__message *m)
+{
+    return has_some(json_object_get(m->json, calls[0])) ||
+           has_some(json_object_get(m->json, calls[1]));
+}
+
+bool sheaf__chat_knows_role(const sheaf__chat_template *t, const char *role)
+{
+    return names(t, role);
+}
+
 /* Refuses fields beside the content that the program does not read and so would lose. */
 static sheaf_status *check_fields(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
 {
-    static const char *const calls[] = { "tool_calls", "function_call" };
     const bool thinks = names(t, thoughts[0]) || names(t, thoughts[1]);
     for (int k = 0; k < 2 + THOUGHTS; k++) {
         const char *field = k < 2 ? calls[k] : thoughts[k - 2];
@@ -153,6 +165,59 @@ static sheaf_status *check_fields(const sheaf__chat_template *t, const sheaf__me
         return sheaf_found(st, "some, which the chat template %s does not write", t->name);
     }
     return NULL;
+}
+
+/* ---- arguments of calls ---- */
+
+/* Appends [function, its arguments], if these are a text. */
+static void add_call(json_t *to, json_t *function)
+{
+    json_t *text = json_object_get(function, "arguments");
+    if (json_is_string(text))
+        json_array_append_new(to, json_pack("[O, O]", function, text));
+}
+
+/* The object that a text says; of anything else the text itself. */
+static json_t *opened(json_t *text)
+{
+    const char *words = json_string_length(text) > 0 ? json_string_value(text) : "{}";
+    json_t *object = json_loads(words, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(object))
+        return object;
+    json_decref(object);
+    return json_incref(text);
+}
+
+sheaf_status *sheaf__chat_open_arguments(json_t *messages, const sheaf__chat_template *t,
+                                         const sheaf__message *message, int64_t n,
+                                         const sheaf__chat_options *options)
+{
+    static const char probe[] = "{\"sheaf\": \"probe\"}";
+    sheaf__jinja_text text = { 0 };
+    json_t *found = json_array(), *entry, *call, *pair;
+    sheaf_status *st = NULL;
+    size_t i, k;
+    json_array_foreach(messages, i, entry)
+    {
+        json_array_foreach(json_object_get(entry, calls[0]), k, call)
+            add_call(found, json_object_get(call, "function"));
+        add_call(found, json_object_get(entry, calls[1]));
+    }
+    json_array_foreach(found, i, pair)
+        json_object_set_new(json_array_get(pair, 0), "arguments", json_string(probe));
+    if (json_array_size(found) > 0)
+        st = sheaf__chat_run(&text, t, message, n, options);
+    const bool plain = st == NULL && text.size > 0 &&
+                       memmem(text.text, text.size, probe, sizeof probe - 1) != NULL;
+    json_array_foreach(found, i, pair)
+    {
+        json_t *was = json_array_get(pair, 1);
+        json_object_set_new(json_array_get(pair, 0), "arguments",
+                            plain ? json_incref(was) : opened(was));
+    }
+    sheaf__jinja_text_release(&text);
+    json_decref(found);
+    return sheaf__only_memory(st);
 }
 
 /* The first message with which the program raises, from 1; it raises for the first n. */

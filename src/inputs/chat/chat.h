@@ -95,6 +95,18 @@ sheaf_status *sheaf__chat_template_set_today(sheaf__chat_template *t);
 const char *sheaf__chat_template_date(const sheaf__chat_template *t);
 sheaf_status *sheaf__chat_template_undated(const char *name);
 
+/* sheaf__chat_calls - has a message calls of tools? */
+bool sheaf__chat_calls(const sheaf__message *message);
+/* sheaf__chat_open_arguments - for calls whose "arguments" are JSON as text, as OpenAI's clients
+ * send them: makes these objects in `messages`, a list of JSON whose messages are message[n], if
+ * the program does not write such a text as it is (it quotes it again, or walks over the fields of
+ * an object). Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__chat_open_arguments(json_t *messages, const sheaf__chat_template *t,
+                                         const sheaf__message *message, int64_t n,
+                                         const sheaf__chat_options *options);
+/* sheaf__chat_knows_role - does the program name it? */
+bool sheaf__chat_knows_role(const sheaf__chat_template *t, const char *role);
+
 /* sheaf__chat_render - thread-safe; release *out, which is empty after a failure. Errors:
  * SHEAF_E_DATA with the message ("message 3", counted from 1) whose role is unknown or for which
  * the program raises, or with the answer that cannot be labelled, as the program changes it once a

@@ -982,6 +982,49 @@ static void test_stored__long_conversations_are_no_reason_to_refuse(void **state
     free(content);
 }
 
+#define CALLS(written)                                                                             \
+    "{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}" written        \
+    "{% endfor %}{% endfor %}"
+
+/* As OpenAI's clients send them: JSON in a text. The objects by hand, as Python's json reads it. */
+static void test_arguments__are_opened_for_programs_that_would_quote_them(void **state)
+{
+    static const struct {
+        const char *program, *arguments, *want;
+    } cases[] = {
+        { CALLS("{{ c.function.arguments }}"), "{ \"a\":1}", "{ \"a\":1}" },
+        { CALLS("{{ c.function.arguments|tojson }}"), "{ \"b\":1, \"a\":\"x\"}",
+          "{\"b\": 1, \"a\": \"x\"}" },
+        { CALLS("{{ c.function|tojson }}"), "{}", "{\"name\": \"f\", \"arguments\": {}}" },
+        { CALLS("{{ c.function.arguments|tojson }}"), "", "{}" },
+        { CALLS("{{ c.function.arguments|tojson }}"), "{\"a\": ", "\"{\\\"a\\\": \"" },
+        { CALLS("{{ c.function.arguments|tojson }}"), "[1]", "\"[1]\"" },
+        { CALLS("{% for k, v in c.function.arguments.items() %}<{{ k }}>{{ v }}{% endfor %}"),
+          "{\"a\": 1, \"b\": 2}", "<a>1<b>2" },
+        { CALLS("{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}"
+                "{{ c.function.arguments|tojson }}{% endif %}"),
+          "{\"a\":1}", "{\"a\":1}" },
+        { CALLS("{{ '```' + c.function.arguments + '```' }}"), "{\"a\":1}", "```{\"a\":1}```" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf__chat_template *t = stored(cases[i].program);
+        sheaf__rendered r = { 0 };
+        json_t *list = json_pack("[{s:s, s:s}, {s:s, s:n, s:[{s:{s:s, s:s}}]}]", "role", "user",
+                                 "content", "", "role", "assistant", "content", "tool_calls",
+                                 "function", "name", "f", "arguments", cases[i].arguments);
+        const sheaf__message talk[] = {
+            { .role = "user", .content = "" },
+            { .role = "assistant", .json = json_array_get(list, 1) },
+        };
+        CHECK_OK(sheaf__chat_open_arguments(list, t, talk, 2, &(sheaf__chat_options){ 0 }));
+        CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &(sheaf__chat_options){ 0 }));
+        assert_string_equal(r.text, cases[i].want);
+        sheaf__rendered_release(&r);
+        sheaf__chat_template_free(t);
+        json_decref(list);
+    }
+}
+
 static void test_stored__a_template_file_counts_before_the_config(void **state)
 {
     sheaf__stored_chat stored;
@@ -1018,6 +1061,7 @@ int main(void)
         cmocka_unit_test(test_stored__the_named_one_writes_tools_and_thoughts_as_the_published),
         cmocka_unit_test(test_stored__a_date_that_is_always_the_same_cannot_be_given),
         cmocka_unit_test(test_stored__a_template_file_counts_before_the_config),
+        cmocka_unit_test(test_arguments__are_opened_for_programs_that_would_quote_them),
         cmocka_unit_test(test_stored__any_program_is_run),
         cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
         cmocka_unit_test(test_stored__answers_that_change_are_refused),
