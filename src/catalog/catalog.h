@@ -101,7 +101,9 @@ typedef struct sheaf_catalog {
     bool copies_contradict;      /* the parts are of several runs or steps, as a finding says */
     bool by_names;               /* names of files and folders alone say which rank's a part is */
     bool tensors_by_names;       /* and which tensor a file holds */
-    bool as_stored; /* names and shapes are the files', and were not held against a config */
+    bool as_stored;      /* names and shapes are the files', and were not held against a config */
+    unsigned file_names; /* by which of the family's file_names (schema/family.h) its files spell
+                            names, a bit each; 0: not known, or not in Hugging Face's form */
 
     int64_t count, capacity;
     sheaf_logical *tensor; /* in the order found; after sheaf__catalog_sort(), by name */

@@ -408,6 +408,7 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
     sheaf_status *st = how->hashed ? add_files(o, c) : NULL;
     if (st != NULL)
         return st;
+    o->file_names = c->file_names;
     *catalog = NULL;
     st = take_weights(&o->base, c, how);
     TRY(st, check_tower(o, how->model, SHEAF_PLAN_TOWER));

@@ -32,6 +32,7 @@ typedef struct sheaf__opened {
     bool as_stored;        /* see sheaf__open_options.as_stored */
     bool has_codes;        /* with it: the base is stored quantised, and not quantised again */
     char *config_text;     /* with `hashed`: sheaf__config_text() of the stored config */
+    unsigned file_names;   /* as the base's catalog has them */
     char **file;           /* [nfiles] paths of the files that hold the base's tensors */
     int64_t nfiles;        /* 0: not known */
 } sheaf__opened;

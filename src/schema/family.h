@@ -293,8 +293,9 @@ typedef struct sheaf__family {
      * theirs, up to a title of NULL; and the one that the config says. NULL: there is one. */
     const sheaf__variant *variants;
     const char *(*variant_of)(const sheaf_config *c);
-    /* How names begin in published files, and in the model: first those that are the same in both,
-     * so that files with the model's names are read too. NULL: all are the same. */
+    /* How names begin in files, and in the model, of all namings that programs give the files of
+     * one model: the first rule that holds counts, and the last for a beginning in the model is
+     * that of the published files. At most 32. NULL: all are the same. */
     const sheaf__name_rule *file_names;
     /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
      * are none. */

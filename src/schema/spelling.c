@@ -18,8 +18,8 @@ static const char *behind(const char *rule, const char *name, const char **digit
     return *n > 0 && strncmp(name + *n, hash + 1, after) == 0 ? name + *n + after : NULL;
 }
 
-bool sheaf__respell(char out[SHEAF__SPELLED], const sheaf__name_rule *rules, bool back,
-                    const char *name, int64_t number)
+const sheaf__name_rule *sheaf__respell(char out[SHEAF__SPELLED], const sheaf__name_rule *rules,
+                                       bool back, const char *name, int64_t number)
 {
     char text[24];
     const int size = snprintf(text, sizeof text, "%" PRId64, number);
@@ -34,9 +34,32 @@ bool sheaf__respell(char out[SHEAF__SPELLED], const sheaf__name_rule *rules, boo
                                         : snprintf(out, SHEAF__SPELLED, "%.*s%.*s%s%s",
                                                    (int)(hash - to), to, n, digits, hash + 1, rest);
         if (length < SHEAF__SPELLED)
-            return true;
+            return rules;
         break;
     }
     snprintf(out, SHEAF__SPELLED, "%s", name);
-    return false;
+    return NULL;
+}
+
+const sheaf__name_rule *sheaf__respell_as(char out[SHEAF__SPELLED], const sheaf__name_rule *rules,
+                                          unsigned read, const char *name)
+{
+    const sheaf__name_rule *last = NULL;
+    bool was_read = false;
+    for (int i = 0; rules[i].one != NULL && !was_read; i++) {
+        const sheaf__name_rule alone[2] = { rules[i] };
+        if (sheaf__respell(out, alone, true, name, 0) == NULL)
+            continue;
+        last = &rules[i];
+        was_read = (read >> i & 1) != 0;
+    }
+    return last == NULL ? NULL : sheaf__respell(out, last, true, name, 0);
+}
+
+bool sheaf__is_published(const sheaf__name_rule *rule)
+{
+    for (const sheaf__name_rule *r = rule + 1; r->one != NULL; r++)
+        if (strncmp(r->other, rule->other, strlen(r->other)) == 0)
+            return false;
+    return true;
 }

@@ -15,7 +15,17 @@ typedef struct sheaf__name_rule {
 enum { SHEAF__SPELLED = 256 };
 
 /* sheaf__respell - `name` as `other` spells it, or (back) from there as `one` does; `number` stands
- * for a '#' that the rule has on that side alone. false: no rule holds, or the name is too long;
- * then *out is the name, cut to fit. */
-bool sheaf__respell(char out[SHEAF__SPELLED], const sheaf__name_rule *rules, bool back,
-                    const char *name, int64_t number);
+ * for a '#' that the rule has on that side alone. Returns the rule; NULL: none holds, or the name
+ * is too long; then *out is the name, cut to fit. */
+const sheaf__name_rule *sheaf__respell(char out[SHEAF__SPELLED], const sheaf__name_rule *rules,
+                                       bool back, const char *name, int64_t number);
+
+/* ---- files of one model with several namings: `one` is a file's, `other` the model's ---- */
+
+/* sheaf__respell_as - a name of the model as files have it that were read by the rules of the mask
+ * `read` (bit i: rule i); where none of these holds, by the last one that does, as published.
+ * Returns the rule; NULL: as sheaf__respell(). */
+const sheaf__name_rule *sheaf__respell_as(char out[SHEAF__SPELLED], const sheaf__name_rule *rules,
+                                          unsigned read, const char *name);
+/* sheaf__is_published - does no later rule hold for its beginning of the model's names? */
+bool sheaf__is_published(const sheaf__name_rule *rule);

@@ -375,8 +375,9 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     sheaf_status *st = sheaf__stepped_source(&stepped, masters, opened->base);
     TRY(st, sheaf_hf_specs(&l.spec, &l.count, opened->schema, opened->base, SHEAF_F32));
     TRY(st, sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false));
-    TRY(st, sheaf_hf_begin(&folder, dst, config, l.spec, l.count,
-                           &(sheaf_folder_options){ .replace = replace }));
+    TRY(st, sheaf_hf_begin(
+                &folder, dst, config, l.spec, l.count,
+                &(sheaf_folder_options){ .replace = replace, .file_names = opened->file_names }));
     if (st == NULL) {
         origin from = { &l, stepped, NULL, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model, NULL);

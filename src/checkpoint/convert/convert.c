@@ -50,6 +50,7 @@ static sheaf_status *read_catalog(sheaf__converter *k, bool keeps_codes)
     report_findings(k);
     k->report->from = c->dialect->name;
     k->dialect = c->dialect;
+    k->file_names = c->file_names;
     k->report->parts = o->tp > 0 ? o->tp : o->own_lora && c->tp > 0 ? c->tp : 1;
     k->step = o->step > 0 ? o->step : c->step;
     k->root = strdup(c->root);

@@ -80,6 +80,7 @@ typedef struct sheaf__converter {
     sheaf_catalog *catalog;       /* until a source takes it over */
     char *root, *config;          /* copies of the catalog's */
     const sheaf_dialect *dialect; /* of the catalog */
+    unsigned file_names;          /* the catalog's */
     char *model;                  /* NULL = not recognised */
     int64_t step;
     int64_t lora_rank; /* of the adapter; 0 = none */

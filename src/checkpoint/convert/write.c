@@ -191,7 +191,9 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     if (k->quantising != NULL)
         specs = sheaf__bnb_specs(&count, &late, k->quantising);
     TRY(st, sheaf_hf_begin(out, o->dst, config, specs, count,
-                           &(sheaf_folder_options){ .shard_bytes = o->shard_bytes, .late = late }));
+                           &(sheaf_folder_options){ .shard_bytes = o->shard_bytes,
+                                                    .file_names = k->file_names,
+                                                    .late = late }));
     free(config);
     return st;
 }

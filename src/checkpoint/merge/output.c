@@ -67,24 +67,21 @@ static const char *find_tokenizer(const sheaf__merge_plan *p, const sheaf_events
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
                                         const char *config, const sheaf_weights_merge_options *o)
 {
-    const sheaf_folder_options how = { .stem = "model",
-                                       .shard_bytes = 50000000000 }; /* as transformers 5 */
+    sheaf_folder_options how = { .stem = "model",
+                                 .shard_bytes = 50000000000, /* as transformers 5 */
+                                 .file_names = plan->file_names };
+    const sheaf_safetensors_spec *specs = plan->specs;
+    int64_t count = plan->count;
     sheaf_status *st = sheaf__output_sweep(o->dst, o->events);
     const sheaf_dialect *to = o->to != NULL ? sheaf__dialect_named(o->to) : NULL;
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);
-    if (st == NULL && plan->requantise) {
-        TRY(st, sheaf__merge_requantise_begin(out, plan));
-        int64_t count = 0;
-        sheaf_folder_options late = how;
-        const sheaf_safetensors_spec *specs =
-            st == NULL ? sheaf__bnb_specs(&count, &late.late, out->quantising) : NULL;
-        TRY(st, sheaf__folder_begin(&out->folder, o->dst, specs, count, &late));
-        TRY(st, sheaf__bnb_begin(out->quantising, out->folder));
-    } else {
-        TRY(st, sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how));
-    }
-    TRY(st, config != NULL ? sheaf__folder_text(out->folder, "config.json", config) : NULL);
+    TRY(st, plan->requantise ? sheaf__merge_requantise_begin(out, plan) : NULL);
+    if (st == NULL && plan->requantise)
+        specs = sheaf__bnb_specs(&count, &how.late, out->quantising);
+    TRY(st, config != NULL ? sheaf_hf_begin(&out->folder, o->dst, config, specs, count, &how)
+                           : sheaf__folder_begin(&out->folder, o->dst, specs, count, &how));
+    TRY(st, plan->requantise ? sheaf__bnb_begin(out->quantising, out->folder) : NULL);
     if (st == NULL && o->base != NULL)
         st = sheaf_hf_copy_extras(out->folder, o->base, find_tokenizer(plan, o->events));
     return st;

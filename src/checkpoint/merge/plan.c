@@ -163,6 +163,7 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_weights_merge_
     sheaf_status *st = sheaf__any_read(&c, o->base, &hints);
     if (st == NULL) {
         p->checked = !c->as_stored;
+        p->file_names = c->file_names;
         st = refuse_own_lora(c, o->base);
     }
     const sheaf_finding *stale = st == NULL ? sheaf__catalog_finding(c, "conflict") : NULL;

@@ -153,10 +153,11 @@ typedef struct sheaf__merge_tie {
 
 typedef struct sheaf__merge_plan {
     sheaf_source *base;
-    bool checked;       /* the dialect has checked the base against its config */
-    char *config;       /* text of config.json; NULL: there is none */
-    char *config_path;  /* its path; NULL: there is none, or it was generated */
-    char *model_type;   /* "" if absent */
+    bool checked;        /* the dialect has checked the base against its config */
+    char *config;        /* text of config.json; NULL: there is none */
+    unsigned file_names; /* of the base's catalog */
+    char *config_path;   /* its path; NULL: there is none, or it was generated */
+    char *model_type;    /* "" if absent */
     char quantized[64]; /* quantization method of the base; "" = none stated, or one that is read */
     int64_t nquantised; /* weights of the base in 4 or 8 bits that are read */
     bool requantise;    /* they stay so */

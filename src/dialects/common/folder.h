@@ -18,7 +18,9 @@ typedef struct sheaf_folder_options {
     int64_t shard_bytes;    /* 0: never divide */
     bool replace;           /* see sheaf__output_begin() */
     const char *base_print; /* the value of SHEAF__BASE_PRINT; NULL: no such key */
-    const bool *late;       /* parallel to the specs: sheaf__safetensors_begin_late(); NULL: none */
+    unsigned file_names; /* sheaf_hf_begin(): as a catalog's; 0: names are those of published files
+                          */
+    const bool *late;    /* parallel to the specs: sheaf__safetensors_begin_late(); NULL: none */
 } sheaf_folder_options;
 
 /* sheaf__folder_begin - shards are cut in the order of `specs`, as transformers does it: a shard

@@ -96,24 +96,25 @@ const sheaf__name_rule *sheaf_hf_file_names(const char *config_json)
     json_t *root = NULL;
     if (config_json != NULL)
         sheaf_status_free(sheaf__json_parse(&root, config_json, strlen(config_json)));
-    const sheaf__name_rule *names = root == NULL ? NULL : sheaf__family_reading(root)->file_names;
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    const sheaf__family *family = type == NULL ? NULL : sheaf__family_named(type);
+    if (family == NULL && root != NULL && sheaf__family_reading(root)->claims != NULL)
+        family = sheaf__family_reading(root);
     json_decref(root);
-    return names;
+    return family == NULL ? NULL : family->file_names;
 }
 
-static sheaf_status *begin_published(sheaf_folder **out, const char *dst, const char *config_json,
-                                     const sheaf_safetensors_spec *specs, int64_t count,
-                                     const sheaf_folder_options *options,
-                                     const sheaf__name_rule *names)
+static sheaf_status *begin_spelled(sheaf_folder **out, const char *dst, const char *config_json,
+                                   const sheaf_safetensors_spec *specs, int64_t count,
+                                   const sheaf_folder_options *options,
+                                   const sheaf__name_rule *names)
 {
     sheaf_safetensors_spec *own = malloc(((size_t)count + 1) * sizeof *own);
     char(*spelled)[SHEAF__SPELLED] = malloc(((size_t)count + 1) * sizeof *spelled);
     sheaf_status *st = own == NULL || spelled == NULL ? sheaf__no_memory("names of tensors") : NULL;
-    while (names->one != NULL && strcmp(names->one, names->other) == 0) /* read, not written */
-        names++;
     for (int64_t i = 0; i < count && st == NULL; i++) {
         own[i] = specs[i];
-        if (sheaf__respell(spelled[i], names, true, specs[i].name, 0))
+        if (sheaf__respell_as(spelled[i], names, options->file_names, specs[i].name) != NULL)
             own[i].name = spelled[i];
     }
     TRY(st, begin(out, dst, "config.json", config_json, own, count, options));
@@ -131,7 +132,7 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
     if (options.shard_bytes == 0)
         options.shard_bytes = default_shard_bytes;
     const sheaf__name_rule *names = sheaf_hf_file_names(config_json);
-    return names != NULL ? begin_published(out, dst, config_json, specs, count, &options, names)
+    return names != NULL ? begin_spelled(out, dst, config_json, specs, count, &options, names)
                          : begin(out, dst, "config.json", config_json, specs, count, &options);
 }
 

@@ -18,8 +18,8 @@ const sheaf__name_rule *sheaf_hf_file_names(const char *config_json);
 
 /* sheaf_hf_begin - a new model folder at `dst`; write with sheaf__folder_write(), end with
  * sheaf__folder_commit() or _abandon(). Shards of at most how->shard_bytes (0: 50 GB) as
- * transformers would cut them; config.json holds `config_json`, and tensors have the names of its
- * family's published files. Ignores how->stem. */
+ * transformers would cut them; config.json holds `config_json`, and tensors have names by
+ * how->file_names. Ignores how->stem. */
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count,
                              const sheaf_folder_options *how);

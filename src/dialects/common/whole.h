@@ -11,7 +11,6 @@
 typedef struct sheaf__whole {
     sheaf_catalog *c;
     sheaf_status *(*rename)(char **out, const char *stored); /* NULL: names stay */
-    const sheaf__name_rule *file_names; /* of the family (schema/family.h); or NULL */
     sheaf_kind kind;
     int rank;       /* of the pieces; -1 = whole */
     bool as_stored; /* dtypes with elements below a byte too, which cannot be read */

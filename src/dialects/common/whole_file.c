@@ -32,18 +32,6 @@ typedef struct taking {
     int64_t values;           /* visited so far: a pickle may reference one value many times */
 } taking;
 
-/* The model's name of a tensor, malloc'd; NULL: that of the file. */
-static sheaf_status *model_name(char **out, const sheaf__whole *w, const char *stored)
-{
-    char spelled[SHEAF__SPELLED];
-    if (w->rename != NULL)
-        return w->rename(out, stored);
-    if (w->file_names == NULL || !sheaf__respell(spelled, w->file_names, false, stored, 0))
-        return NULL;
-    *out = strdup(spelled);
-    return *out == NULL ? sheaf__no_memory("names of tensors") : NULL;
-}
-
 static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piece, int ndim,
                           const int64_t *shape)
 {
@@ -52,7 +40,7 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
     if ((!w->buffers && sheaf__is_old_buffer(stored)) ||
         (w->wants != NULL && !w->wants(w->context, t->path, stored)))
         return NULL;
-    sheaf_status *st = model_name(&renamed, w, stored);
+    sheaf_status *st = w->rename != NULL ? w->rename(&renamed, stored) : NULL;
     const char *name = renamed != NULL ? renamed : stored;
     sheaf_logical *tensor = st == NULL ? sheaf__catalog_find(w->c, name) : NULL;
     if (tensor != NULL) {

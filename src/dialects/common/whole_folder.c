@@ -151,15 +151,6 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
     return NULL;
 }
 
-/* Was the tensor that the index calls so read, under the model's name for it? */
-static bool is_read(const indexed *x, const char *name)
-{
-    char spelled[SHEAF__SPELLED];
-    const sheaf__name_rule *names = x->whole.file_names;
-    const bool other = names != NULL && sheaf__respell(spelled, names, false, name, 0);
-    return sheaf__catalog_find(x->whole.c, other ? spelled : name) != NULL;
-}
-
 static sheaf_status *note_promised(const indexed *x, const json_t *files, const char *dir)
 {
     const char *name;
@@ -172,7 +163,8 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
         char path[SHEAF_PATH_SIZE];
         const json_t *read =
             file == NULL ? NULL : json_object_get(files, file); /* NULL: a finding has its name */
-        if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq") || is_read(x, name))
+        if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq") ||
+            sheaf__catalog_find(c, name) != NULL)
             continue;
         TRY(st, sheaf__defect(c, "missing", sheaf__path_in(path, dir, file), name,
                               "in this file, as the index says",

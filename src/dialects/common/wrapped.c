@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "dialects/common/model_folder.h"
 #include "dialects/common/tower_sizes.h"
 #include "schema/family.h"
 #include "schema/paths.h"
@@ -30,8 +31,7 @@ static sheaf_status *renamed(sheaf_catalog *c)
     for (int64_t i = 1; st == NULL && i < c->count; i++)
         if (strcmp(c->tensor[i - 1].entry.name, c->tensor[i].entry.name) == 0)
             st = sheaf__defect(c, "duplicate", c->root, c->tensor[i].entry.name,
-                               "one tensor of this name", "",
-                               "a second one, under the name that a wrapper gave it");
+                               "one tensor of this name", "", "a second one, under another name");
     return st;
 }
 
@@ -256,54 +256,49 @@ static sheaf_status *take_adapter(sheaf_catalog *c)
     return st != NULL ? st : report_unmerged(c);
 }
 
-/* ---- the model inside ---- */
+/* ---- several namings of one model ---- */
 
-/* The prefix that names lack; NULL: none, or unknown. */
-static sheaf_status *find_lack(const sheaf__family **family, const sheaf_catalog *c)
+/* The name of a tensor, or of the tensor that a moment is of, as the model has it; *rule: by which
+ * it was read; NULL: it stays. */
+static sheaf_status *name_in_model(const sheaf__name_rule **rule, sheaf_logical *t,
+                                   const sheaf__name_rule *rules)
 {
-    json_t *config = NULL;
-    *family = NULL;
-    if (c->config == NULL)
+    const char *name = t->entry.name, *base = base_of(t);
+    char spelled[SHEAF__SPELLED], *whole = NULL;
+    *rule = sheaf__respell(spelled, rules, false, base, 0);
+    if (*rule == NULL || strcmp(spelled, base) == 0)
         return NULL;
-    sheaf_status *st = sheaf__json_parse(&config, c->config, strlen(c->config));
-    if (st != NULL) /* errors of a config are findings where it is read */
-        return sheaf__only_memory(st);
-    const char *type = json_string_value(json_object_get(config, "model_type"));
-    const sheaf__family *f = type != NULL ? sheaf__family_named(type) : NULL;
-    json_decref(config);
-    if (f == NULL || f->form == NULL || f->towers != NULL)
-        return NULL;
-    const size_t n = strcspn(f->table, ".") + 1;
-    for (int64_t i = 0; i < c->count; i++)
-        if (strncmp(base_of(&c->tensor[i]), f->table, n) == 0)
-            return NULL;
-    if (sheaf__catalog_find(c, f->table + n) != NULL)
-        *family = f;
+    if (asprintf(&whole, "%.*s%s", (int)(base - name), name, spelled) < 0)
+        return sheaf__no_memory("names of tensors");
+    free((char *)name);
+    t->entry.name = whole;
     return NULL;
 }
 
-/* Models that embed texts are published as the model inside, with a config that names the whole
- * one; transformers puts "model." in front of all names but the head's. */
-static sheaf_status *add_prefix(sheaf_catalog *c)
+static sheaf_status *take_file_names(sheaf_catalog *c)
 {
-    const sheaf__family *f;
-    sheaf_status *st = find_lack(&f, c);
-    if (st != NULL || f == NULL)
-        return st;
-    const int n = (int)strcspn(f->table, ".") + 1;
-    for (int64_t i = 0; i < c->count; i++) {
-        const char *name = c->tensor[i].entry.name, *base = base_of(&c->tensor[i]);
-        char *whole = NULL;
-        if (strcmp(base, f->head) == 0)
+    const sheaf__name_rule *rules = sheaf_hf_file_names(c->config), *rule, *lacks = NULL;
+    unsigned read = 0;
+    bool changed = false;
+    sheaf_status *st = NULL;
+    if (rules == NULL || c->file_names != 0)
+        return NULL;
+    for (int64_t i = 0; i < c->count && st == NULL; i++) {
+        st = name_in_model(&rule, &c->tensor[i], rules);
+        if (st != NULL || rule == NULL)
             continue;
-        if (asprintf(&whole, "%.*s%.*s%s", (int)(base - name), name, n, f->table, base) < 0)
-            return sheaf__no_memory(c->root);
-        free((char *)name);
-        c->tensor[i].entry.name = whole;
+        read |= 1u << (rule - rules);
+        changed = changed || strcmp(rule->one, rule->other) != 0;
+        if (sheaf__ends_with(rule->other, rule->one) && !sheaf__is_published(rule))
+            lacks = strcmp(rule->one, rule->other) != 0 ? rule : lacks;
     }
-    st = sheaf__note(c, "inferred", c->root, "", "names as the model has them", "",
-                     "names without '%.*s', which is put in front", n, f->table);
-    return st != NULL ? st : renamed(c);
+    if (c->dialect->plain)
+        c->file_names = read;
+    if (lacks != NULL)
+        TRY(st, sheaf__note(c, "inferred", c->root, "", "names as the model has them", "",
+                            "names without '%.*s', which is put in front",
+                            (int)(strlen(lacks->other) - strlen(lacks->one)), lacks->other));
+    return st == NULL && changed ? renamed(c) : st;
 }
 
 /* ---- a second tower ---- */
@@ -331,6 +326,6 @@ sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *c)
         return NULL;
     sheaf_status *st = take_words(c);
     TRY(st, take_adapter(c));
-    TRY(st, add_prefix(c));
+    TRY(st, take_file_names(c));
     return st != NULL ? st : add_sizes(c);
 }

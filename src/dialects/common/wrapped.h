@@ -17,8 +17,9 @@ bool sheaf__is_lora_tensor(const char *name, bool rows);
  * NULL: there is none. Free it. */
 sheaf_status *sheaf__adapter_config_of(char **out, const char *root);
 
-/* sheaf__catalog_unwrap - removes the words of wrappers from all names (a note), adds the prefix
- * "model." to names of the inner model (a note), and separates the adapter in a model that PEFT
+/* sheaf__catalog_unwrap - removes the words of wrappers from all names (a note), gives tensors the
+ * names of the model where their files have another of its namings (a note, unless it is that of
+ * the published files), and separates the adapter in a model that PEFT
  * wrapped: weights lose "base_model.model." and ".base_layer" in their names, the adapter's tensors
  * become SHEAF_LORA, and a warning "unmerged" says how to merge them. May be called again. */
 sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *catalog);

@@ -117,7 +117,6 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
         return c->config != NULL ? NULL
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
     whole.buffers = sheaf__catalog_keeps_buffers(c);
-    whole.file_names = hints->raw ? NULL : sheaf_hf_file_names(c->config);
     TRY(st, sheaf__list_dir(&names.at, &names.count, path));
     *in_order = is_in_order(&names);
     TRY(st, note_code(c, path, &names));
@@ -190,6 +189,7 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
                            : read_file(&damaged, c, path, hints);
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
         st = sheaf__rank_parts_join(c, NULL, hints->also, NULL);
+    TRY(st, sheaf__catalog_unwrap(c)); /* the model's names, by which stacks are found */
     if (!hints->config_only && !hints->raw)
         TRY(st, sheaf__catalog_unstack(c));
     if (st != NULL)
@@ -198,8 +198,7 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
         hints->config_only || hints->raw || (hints->as_stored && in_order && !is_pickled(c));
     if (!c->as_stored)
         return sheaf__catalog_check_model(c, damaged);
-    st = sheaf__catalog_unwrap(c);
-    TRY(st, hints->raw ? NULL : sheaf__catalog_codes(&damaged, c));
+    st = hints->raw ? NULL : sheaf__catalog_codes(&damaged, c);
     TRY(st, sheaf__catalog_stale_quantization(c));
     if (hints->config_only)
         return TRY(st, check_class_beside(c, path, hints));

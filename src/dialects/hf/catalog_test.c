@@ -404,7 +404,7 @@ static void test_hf__words_that_are_none_stay(void **state)
         if (i < 2)
             assert_non_null(sheaf__catalog_find(c, names[i][0]));
         else
-            CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "a wrapper gave it");
+            CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "under another name");
         sheaf__catalog_free(c);
     }
 }

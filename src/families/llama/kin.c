@@ -7,6 +7,16 @@ static const sheaf__component_rule components[] = {
     { NULL },
 };
 
+/* Of the model without a head, saved by itself, as models that embed texts are published; others.
+ */
+static const sheaf__name_rule file_names[] = {
+    { "embed_tokens.", "model.embed_tokens." },
+    { "layers.", "model.layers." },
+    { "norm.", "model.norm." },
+    { "model.", "model." },
+    { NULL },
+};
+
 #define APART "layers.:self_attn.q_proj.weight layers.:mlp.gate_proj.weight"
 #define QK_NORM " layers.:self_attn.q_norm.weight"
 
@@ -16,7 +26,7 @@ static const sheaf__component_rule components[] = {
     .lora_targets = TARGETS, .signature = TELLS, .position_key = "max_position_embeddings",        \
     .read = sheaf__llama_config, .text = sheaf__llama_text, .rows = sheaf__llama_rows,             \
     .components = components, .head = "lm_head.weight", .table = "model.embed_tokens.weight",      \
-    .build = sheaf__llama_build
+    .file_names = file_names, .build = sheaf__llama_build
 
 /* ---- small models that `init` makes by name ---- */
 

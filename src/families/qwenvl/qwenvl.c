@@ -28,12 +28,20 @@ static const sheaf__llama_form third = {
     .qk_norm = SHEAF__QK_PER_HEAD,
 };
 
-/* As published; transformers writes them so too. */
-static const sheaf__name_rule file_names[] = {
+/* As in memory, which programs without transformers' save_pretrained() write; of the model without
+ * a head, saved by itself; as published, as transformers writes them too. */
+static const sheaf__name_rule second_names[] = {
+    { SHEAF__QWENVL_TEXT, SHEAF__QWENVL_TEXT }, { SHEAF__QWENVL_TOWER, SHEAF__QWENVL_TOWER },
+    { "language_model.", SHEAF__QWENVL_TEXT },  { "visual.", SHEAF__QWENVL_TOWER },
+    { "model.", SHEAF__QWENVL_TEXT },           { NULL },
+};
+
+/* Of the model without a head, saved by itself; as published. */
+static const sheaf__name_rule third_names[] = {
+    { "language_model.", SHEAF__QWENVL_TEXT },
+    { "visual.", SHEAF__QWENVL_TOWER },
     { SHEAF__QWENVL_TEXT, SHEAF__QWENVL_TEXT },
     { SHEAF__QWENVL_TOWER, SHEAF__QWENVL_TOWER },
-    { "visual.", SHEAF__QWENVL_TOWER },
-    { "model.", SHEAF__QWENVL_TEXT },
     { NULL },
 };
 
@@ -75,7 +83,7 @@ const sheaf__family sheaf__family_qwen2_5_vl = {
     .architecture = "Qwen2_5_VLForConditionalGeneration",
     .form = &second,
     .claims = sheaf__qwen2_5_vl_claims,
-    .file_names = file_names,
+    .file_names = second_names,
     .signature = "visual.blocks.:mlp.gate_proj.weight visual.merger.:ln_q.weight",
     BOTH,
 };
@@ -87,6 +95,7 @@ const sheaf__family sheaf__family_qwen3_vl = {
     .architecture = "Qwen3VLForConditionalGeneration",
     .form = &third,
     .claims = sheaf__qwen3_vl_claims,
+    .file_names = third_names,
     .signature = "visual.blocks.:mlp.linear_fc1.weight visual.merger.:linear_fc1.weight",
     BOTH,
 };
