@@ -362,6 +362,18 @@ static sheaf_status *check_contract(const sheaf__run_reading *r)
                           "a newer sheaf, such as the one that wrote it");
 }
 
+sheaf_status *sheaf__run_check_codes(const sheaf__run_reading *r, const sheaf_config *config)
+{
+    const bool quantised = r->options.quantize != SHEAF_QUANTIZE_NONE && config->num_experts > 0;
+    if (!quantised || r->contract == 0 || r->contract >= 10)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: the numeric contract of the run",
+                                  r->step != NULL ? r->step : r->out);
+    sheaf_expected(st, "version 10: --quantize leaves routers and experts plain");
+    return sheaf_try_this(sheaf_found(st, "version %d, from before the first release", r->contract),
+                          "train it anew: it was trained with their codes");
+}
+
 static sheaf_status *take_run(sheaf__run_model *run, const sheaf__open_options *how,
                               bool as_adapter)
 {
@@ -442,6 +454,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
         replaced.for_training = true;
     }
     TRY(st, sheaf__open_model(out, &replaced));
+    TRY(st, sheaf__run_check_codes(&run->r, &out->config));
     remove_temporary(run);
     const char *beside =
         run->tokenizer.folder != NULL ? NULL : sheaf__opened_tokenizer(out, replaced.adapter);

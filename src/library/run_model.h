@@ -54,6 +54,9 @@ typedef struct sheaf__run_model {
  */
 sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
                                     const sheaf__open_options *how);
+/* sheaf__run_check_codes - SHEAF_E_UNSUPPORTED for a run whose `quantize` made other codes of a
+ * model with this config than it does now. */
+sheaf_status *sheaf__run_check_codes(const sheaf__run_reading *reading, const sheaf_config *config);
 /* sheaf__run_model_base - folder and config (each owned, or NULL if not named) of the base of a
  * run, or of a checkpoint in it; both NULL for other paths. Errors: those of the run's settings.
  */

@@ -166,6 +166,48 @@ static void test_contract__of_an_older_version_is_refused(void **state)
     }
 }
 
+static sheaf_status *merge(const char *run)
+{
+    sheaf_weights_merge_options how;
+    const char *const adapters[] = { run };
+    SHEAF_INIT(&how);
+    how.adapters = adapters;
+    how.nadapters = 1;
+    how.dst = at("merged");
+    return sheaf_weights_merge(NULL, &how);
+}
+
+/* Until contract 10 --quantize made codes of a mixture's router and experts, too. */
+static void test_contract__of_a_mixture_that_was_quantised_whole_is_refused(void **state)
+{
+    static const char says[] = "the numeric contract of the run | version 10: --quantize leaves "
+                               "routers and experts plain | version 8, from before the first";
+    const char *const step = "mixture/checkpoints/step-00000001";
+    char spec[600], rows[600], dense[400], of_dense[400];
+    sheaf_weights_init_options made;
+    SHEAF_INIT(&made);
+    snprintf(dense, sizeof dense, "%s", model);
+    snprintf(of_dense, sizeof of_dense, "%s", data);
+    snprintf(spec, sizeof spec, "%s/../../../families/mixtral/hf/config.json", model);
+    snprintf(rows, sizeof rows, "%s/../../../families/mixtral/fwd_inputs.safetensors", model);
+    made.spec = spec;
+    made.dst = at("base");
+    CHECK_OK(sheaf_weights_init(NULL, &made));
+    snprintf(model, sizeof model, "%s", at("base"));
+    snprintf(data, sizeof data, "%.399s", rows);
+    CHECK_OK(train("mixture", 1, false, "quantize: nf4\n"));
+    CHECK_OK(evaluate(at(step), NULL));
+    CHECK_OK(evaluate(at("mixture"), NULL));
+    change_manifest("mixture", "\"contract\": 10,", "\"contract\": 8,");
+    CHECK_FAILS(evaluate(at(step), NULL), SHEAF_E_UNSUPPORTED, says);
+    CHECK_FAILS(evaluate(at("mixture"), NULL), SHEAF_E_UNSUPPORTED, says);
+    CHECK_FAILS(evaluate(model, at("mixture")), SHEAF_E_UNSUPPORTED, says);
+    CHECK_FAILS(merge(at("mixture")), SHEAF_E_UNSUPPORTED, says);
+    CHECK_FAILS(train("mixture", 2, true, NULL), SHEAF_E_UNSUPPORTED, "version 10 | version 8");
+    snprintf(model, sizeof model, "%s", dense);
+    snprintf(data, sizeof data, "%s", of_dense);
+}
+
 /* ---- runs that go on ---- */
 
 /* OUT/settings with `was` replaced by `is`. */
@@ -250,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_contract__is_that_of_its_page),
         cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
         cmocka_unit_test(test_contract__of_an_older_version_is_refused),
+        cmocka_unit_test(test_contract__of_a_mixture_that_was_quantised_whole_is_refused),
         cmocka_unit_test(test_resume__of_a_run_that_stored_the_old_name_of_sums),
         cmocka_unit_test(test_resume__settings_that_are_not_the_adapters_stay),
     };

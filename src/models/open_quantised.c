@@ -13,6 +13,7 @@ typedef struct choice {
     const sheaf__opened *o;
     bool (*trains)(void *self, const sheaf_tensor *tensor); /* may be NULL */
     void *self;
+    bool bare; /* also what bitsandbytes leaves plain, as others do not */
 } choice;
 
 /* Is it one that the adapter has in full? */
@@ -25,8 +26,8 @@ static bool is_chosen(void *self, const char *name)
 {
     const choice *c = self;
     const sheaf_tensor *t = sheaf_schema_find(c->o->schema, name);
-    return t != NULL && sheaf__is_quantisable(t) && !is_saved(c->o, t) &&
-           (c->trains == NULL || !c->trains(c->self, t));
+    return t != NULL && (c->bare ? sheaf__is_linear_weight(t) : sheaf__is_quantisable(t)) &&
+           !is_saved(c->o, t) && (c->trains == NULL || !c->trains(c->self, t));
 }
 
 /* A tensor that is stored quantised; NULL: none. */
@@ -43,7 +44,7 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
                                       bool (*trains)(void *self, const sheaf_tensor *tensor),
                                       void *self, bool shared, sheaf_comm *all)
 {
-    const choice c = { o, trains, self };
+    const choice c = { o, trains, self, false };
     const sheaf_dtype dtype =
         o->config.dtype == SHEAF_BF16 || o->config.dtype == SHEAF_F16 ? o->config.dtype : SHEAF_F32;
     const sheaf__quant quant = sheaf__quantised_as(as, dtype);
@@ -129,9 +130,9 @@ static sheaf__quant form_of(const json_t *value, const sheaf__quantization *q, s
 static sheaf_status *forms_by_config(sheaf__opened *o, const json_t *value,
                                      const sheaf_events *events)
 {
-    const choice c = { o, NULL, NULL };
     sheaf__quantization q;
     sheaf_status *st = sheaf__quantization_read(&q, value);
+    const choice c = { .o = o, .bare = q.by != SHEAF__BITSANDBYTES };
     if (st != NULL)
         return st;
     const sheaf__quant form = form_of(value, &q, o->config.dtype);

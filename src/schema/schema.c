@@ -81,7 +81,7 @@ const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role
     return NULL;
 }
 
-bool sheaf__is_quantisable(const sheaf_tensor *t)
+bool sheaf__is_linear_weight(const sheaf_tensor *t)
 {
     static const char inside[] = ".attn.out_proj.weight"; /* torch's attention reads it itself */
     const char *dot = strrchr(t->name, '.');
@@ -89,6 +89,11 @@ bool sheaf__is_quantisable(const sheaf_tensor *t)
         return false;
     return t->ndim == 2 && !t->bias && !t->buffer && sheaf__is_linear(t->role) &&
            t->role != SHEAF_HEAD && dot != NULL && strcmp(dot, ".weight") == 0;
+}
+
+bool sheaf__is_quantisable(const sheaf_tensor *t)
+{
+    return sheaf__is_linear_weight(t) && !t->bare;
 }
 
 const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name)

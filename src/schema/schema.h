@@ -40,6 +40,8 @@ typedef struct sheaf_tensor {
     bool buffer;    /* computed when the model is made, not trained */
     bool zero;      /* begins as zero in a new model: what it holds is added to a tower's rows */
     bool idle;      /* lies in the files, but no pass reads it: never trained */
+    bool bare;      /* of a mixture, the router or an expert's matrix: transformers 5 has it as a
+                       parameter without nn.Linear, which bitsandbytes would quantise */
     bool sat_split; /* each part of a SAT checkpoint holds its part of `cut`; false: a copy,
                        whatever `cut` says */
     int layer;      /* -1 outside layers; counted within its own stack (text, ViT, tower) */
@@ -74,9 +76,11 @@ struct sheaf_schema {
 sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, int slices);
 /* sheaf_schema_find - NULL if there is none of that name. */
 const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name);
-/* sheaf__is_quantisable - is this what bitsandbytes quantises: the weight of a linear layer, not of
- * the head and no table? Parameters without a layer of their own (in_proj_weight, the resampler's
- * proj) are none, nor is out_proj of nn.MultiheadAttention, which reads its weight itself. */
+/* sheaf__is_linear_weight - the weight of a linear layer, not of the head and no table? Parameters
+ * without a layer of their own (in_proj_weight, the resampler's proj) are none, nor is out_proj of
+ * nn.MultiheadAttention, which reads its weight itself. */
+bool sheaf__is_linear_weight(const sheaf_tensor *tensor);
+/* sheaf__is_quantisable - is this what bitsandbytes quantises? Of these all but bare ones. */
 bool sheaf__is_quantisable(const sheaf_tensor *tensor);
 /* sheaf_schema_get - by role; bias false = weight. NULL when absent (a tied head: use
  * SHEAF_EMBED). */

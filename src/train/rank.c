@@ -161,6 +161,8 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
 {
     const sheaf_train_options *o = job->options;
     const bool drops = job->lora != NULL && job->lora->options.dropout > 0;
+    if (o->quantize != SHEAF_QUANTIZE_NONE && job->schema->config.num_experts > 0)
+        return 10;
     if (has_codes(job) || o->kept == SHEAF__KEPT_INT8 || o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT)
         return 8;
     if (sheaf__by_mma(sheaf__sums_order(o->sums), o->dtype))

@@ -54,7 +54,7 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
  * section 1.6). */
 int sheaf__accumulators_of(const sheaf_train_options *options);
 
-enum { SHEAF__CONTRACT = 9 }; /* the newest version, that of docs/contract.md */
+enum { SHEAF__CONTRACT = 10 }; /* the newest version, that of docs/contract.md */
 
 /* sheaf__pads - does the run train the embedding, or its factors, on rows that contain the token of
  * its padding row? Errors: those of reading the data. */

@@ -154,6 +154,48 @@ static void test_quantise__writes_the_bytes_of_transformers(void **state)
     assert_true(compared > 0);
 }
 
+/* transformers 5 has a mixture's router and experts as bare parameters: its save_pretrained()
+ * leaves them plain, and it loads no codes of them (5.24.0, bitsandbytes 0.50.2). */
+static void test_quantise__leaves_routers_and_experts_plain(void **state)
+{
+    static const char *const specs[] = { "families/mixtral/hf/config.json",
+                                         "successors/qwen3_moe/hf/config.json" };
+    for (size_t s = 0; s < ARRAY_LEN(specs); s++)
+        for (sheaf_quantize as = SHEAF_QUANTIZE_NF4; as <= SHEAF_QUANTIZE_INT8; as++) {
+            char path[400];
+            int64_t compared = 0, codes = 0;
+            sheaf_weights_init_report report;
+            snprintf(path, sizeof path, "%s/tests/data/%s", getenv("SHEAF_SOURCE_ROOT"), specs[s]);
+            sheaf_weights_init_options how = { .spec = path, .dst = at("plain") };
+            CHECK_OK(sheaf__remove_tree(at("plain")));
+            CHECK_OK(sheaf_init(&report, &how));
+            CHECK_OK(quantise(at("plain"), at("out"),
+                              (sheaf_weights_convert_options){ .quantize = as }));
+            how.dst = at("made");
+            how.quantize = as;
+            CHECK_OK(sheaf__remove_tree(at("made")));
+            CHECK_OK(sheaf_init(&report, &how));
+            compare_folders(at("made"), at("out"));
+            folder plain = open_folder(at("plain")), out = open_folder(at("out"));
+            for (int f = 0; f < plain.count; f++)
+                for (int64_t i = 0; i < plain.file[f]->header.count; i++) {
+                    const sheaf_safetensors_entry *e = &plain.file[f]->header.entry[i];
+                    const bool coded = strstr(e->name, ".layers.") != NULL && e->ndim == 2 &&
+                                       strstr(e->name, ".experts.") == NULL &&
+                                       !sheaf__ends_with(e->name, ".gate.weight");
+                    codes += coded;
+                    if (coded)
+                        continue;
+                    compare_tensor(&out, plain.file[f], e);
+                    compared++;
+                }
+            assert_int_equal(report.quantised, codes);
+            assert_true(codes >= 4 && compared > codes);
+            close_folder(&plain);
+            close_folder(&out);
+        }
+}
+
 /* A tensor's rows that are no multiple of a block, and several files. */
 static void test_quantise__init_writes_what_convert_would(void **state)
 {
@@ -307,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantise__writes_the_bytes_of_transformers),
+        cmocka_unit_test(test_quantise__leaves_routers_and_experts_plain),
         cmocka_unit_test(test_quantise__init_writes_what_convert_would),
         cmocka_unit_test(test_quantise__folders_are_copied_or_dequantised),
         cmocka_unit_test(test_quantise__refuses_what_it_cannot),

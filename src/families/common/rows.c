@@ -26,6 +26,7 @@ static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char
     *t = (sheaf_tensor){ .role = row->role,
                          .buffer = row->buffer,
                          .zero = row->zero,
+                         .bare = row->bare,
                          .layer = layer,
                          .in_axis = -1,
                          .out_axis = -1,

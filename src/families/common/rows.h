@@ -19,7 +19,7 @@ typedef struct sheaf__tensor_row {
     sheaf_role role;
     sheaf__split split;
     int64_t units; /* of the cut axis, or of each of its parts; 0: each row is a unit */
-    bool zero, buffer;
+    bool zero, buffer, bare;
     const sheaf_part *part; /* of a fused weight, where they differ in size; else NULL */
     /* sheaf_tensor.stack; the parameter's name after the prefix */
     const char *stack;

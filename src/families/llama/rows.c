@@ -44,8 +44,8 @@ static sheaf_status *add_mixture(const builder *b, int layer)
     const int64_t e = c->hidden, f = c->expert_ffn;
     char name[64];
     snprintf(name, sizeof name, "%sgate.weight", form->prefix);
-    sheaf_status *st =
-        add(b, layer, (sheaf__tensor_row){ name, { c->num_experts, e }, SHEAF_LINEAR });
+    sheaf_status *st = add(
+        b, layer, (sheaf__tensor_row){ name, { c->num_experts, e }, SHEAF_LINEAR, .bare = true });
     char gate_up[64], down[64];
     snprintf(gate_up, sizeof gate_up, "%sexperts.gate_up_proj", form->prefix);
     snprintf(down, sizeof down, "%sexperts.down_proj", form->prefix);
@@ -71,6 +71,7 @@ static sheaf_status *add_mixture(const builder *b, int layer)
             snprintf(name, sizeof name, "%sexperts.%" PRId64 ".%s.weight", form->prefix, i,
                      rows[k].name);
             row.name = name;
+            row.bare = true;
             row.member = i;
             row.members = c->num_experts;
             TRY(st, add(b, layer, row));
