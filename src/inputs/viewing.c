@@ -5,14 +5,17 @@
 #include "base/file.h"
 #include "base/thread.h"
 
-static const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };
-
 void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
 {
     *out = (sheaf__viewing){ 0 };
     out->towers = sheaf__towers_of(out->tower, config);
     if (sheaf__pictures_of(config) != NULL)
         sheaf__pictures_of(config)(&out->form, config);
+    out->scale = sheaf_image_clip_scale;
+    if (out->form.std[0] > 0) {
+        memcpy(out->scale.mean, out->form.mean, sizeof out->scale.mean);
+        memcpy(out->scale.std, out->form.std, sizeof out->scale.std);
+    }
 }
 
 /*   known  expected hash of the file; NULL: any */
@@ -110,15 +113,14 @@ void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,
 {
     const unsigned mode = sheaf__compute_mode_enter();
     const sheaf__sliced *s = &viewed->pieces;
-    const sheaf_image_scale *scale = viewing->form.halved ? &halves : &sheaf_image_clip_scale;
     for (int64_t i = 0; i < sheaf__sliced_count(s); i++) {
         const int64_t n = sheaf__sliced_width(s, i) * sheaf__sliced_height(s, i);
-        sheaf_image_normalise(picture[i].of[0].pixels, bytes, n, scale);
+        sheaf_image_normalise(picture[i].of[0].pixels, bytes, n, &viewing->scale);
         bytes += 3 * n;
     }
     for (int t = 1; t < viewing->towers; t++) {
         const int64_t n = viewing->tower[t].height * viewing->tower[t].width;
-        sheaf_image_normalise(picture->of[t].pixels, bytes, n, scale);
+        sheaf_image_normalise(picture->of[t].pixels, bytes, n, &viewing->scale);
         bytes += 3 * n;
     }
     sheaf__compute_mode_leave(mode);

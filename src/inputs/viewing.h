@@ -10,6 +10,7 @@ typedef struct sheaf__viewing {
     sheaf__picture_form form;               /* all zero if the family has none */
     sheaf__tower tower[SHEAF__MOST_TOWERS]; /* each tower reads the whole picture */
     int towers;
+    sheaf_image_scale scale;
     /* lock of parallel readers (sheaf_image_decoding); NULL: a single one */
     pthread_mutex_t *large;
 } sheaf__viewing;

@@ -15,6 +15,7 @@
 #include "lora/adapter.h"
 #include "lora/names.h"
 #include "models/open_layers.h"
+#include "models/picture_settings.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
 
@@ -143,39 +144,6 @@ static sheaf_status *no_tower(const char *where, const char *expected, const cha
     return sheaf_try_this(
         st,
         "a CogAgent that was merged or converted as CogVLM loses its tower: go back to the parts from before, and join them with sheaf convert");
-}
-
-/* The settings for pictures beside the config: those that only this file has; warns where both say
- * different things. */
-static sheaf_status *read_beside(sheaf_config *c, const sheaf__open_options *how)
-{
-    const sheaf__family *family = sheaf__family_for(c);
-    char *path = NULL;
-    json_t *beside = NULL;
-    sheaf_text text = { 0 };
-    sheaf_status *st = NULL;
-    if (family->disagree == NULL && family->beside == NULL)
-        return NULL;
-    if (how->model != NULL && how->model[0] != '\0')
-        sheaf_status_free(sheaf__path_join(&path, how->model, "preprocessor_config.json"));
-    if (path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__json_load(&beside, path);
-    if (family->disagree != NULL) {
-        sheaf_status_free(st); /* it is compared as far as it can be read */
-        st = NULL;
-        family->disagree(&text, c, beside);
-    }
-    if (text.size > 0 && !text.failed)
-        sheaf_warn(how->events, "how pictures are cut: %s", text.at);
-    sheaf__text_release(&text);
-    if (st == NULL && family->beside != NULL && beside != NULL) {
-        sheaf_json_reader r = { .object = beside };
-        family->beside(&r, c);
-        st = sheaf_in(r.st, "%s", path);
-    }
-    json_decref(beside);
-    free(path);
-    return st;
 }
 
 /* Cross-attention without a tower has no source: such files can be converted, but not run. */
@@ -522,7 +490,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     }
     if (st == NULL && how->layers > 0)
         shorten(&out->config, how->layers);
-    TRY(st, read_beside(&out->config, how));
+    TRY(st, sheaf__picture_settings_read(&out->config, how->model, how->config, how->events));
     TRY(st, sheaf_schema_new(&out->schema, &out->config, how->slices));
     out->base_vocab = out->config.vocab;
     if (st == NULL && !how->config_only)

@@ -99,8 +99,10 @@ typedef struct sheaf_qwen_vit {
     uint64_t full_blocks[SHEAF_MAX_LAYERS / 64]; /* bit i: block i sees the whole picture */
     int64_t deep;                                /* blocks whose rows the text model is given too */
     int64_t deep_at[SHEAF_MAX_DEEP];
-    double theta;        /* of its rotary embedding */
-    int64_t least, most; /* pixels of a picture */
+    double theta; /* of its rotary embedding */
+    /* As files beside the config say; 0: nothing */
+    int64_t least, most;   /* pixels of a picture */
+    float mean[3], std[3]; /* that they are normalised by */
 } sheaf_qwen_vit;
 
 typedef struct sheaf_config {

@@ -163,10 +163,10 @@ typedef struct sheaf__picture_form {
     /* The slices of a picture stand together between the marks of a slice, each between those of a
      * picture; else each stands between the marks of a slice. */
     bool together;
-    bool joined;        /* in front of a message a picture stands without a line of its own */
-    bool on_white;      /* transparency is laid on white; else dropped */
-    bool halved;        /* pixels less a half, over a half; else CLIP's mean and deviation */
-    bool bos;           /* in front, also where the template writes none */
+    bool joined;           /* in front of a message a picture stands without a line of its own */
+    bool on_white;         /* transparency is laid on white; else dropped */
+    float mean[3], std[3]; /* of pixels; std 0: CLIP's (inputs/image.h) */
+    bool bos;              /* in front, also where the template writes none */
     bool thoughts_said; /* the template is told whether an answer has thoughts (inputs/chat/chat.h)
                          */
     const char *chat, *byte_chat; /* template where none is named or stored; of bytes */
@@ -324,12 +324,14 @@ typedef struct sheaf__family {
     bool questions;
     /* Of those whose pictures stand in conversations of a chat template; NULL: others. */
     void (*pictures)(sheaf__picture_form *out, const sheaf_config *c);
-    /* Which of its settings count, where the config and `beside`, preprocessor_config.json, say
-     * different things; nothing where they agree. beside NULL: no such file. NULL: there are none.
-     */
-    void (*disagree)(sheaf_text *out, const sheaf_config *c, const json_t *beside);
-    /* Settings that preprocessor_config.json has and config.json has not; NULL: there are none. The
-     * failure is kept in r->st. */
+    /* Which of its settings count, where the config and `beside`, those of the file `name`
+     * (models/picture_settings.h), say different things; nothing where they agree. beside NULL: no
+     * such file. NULL: there are none. */
+    void (*disagree)(sheaf_text *out, const sheaf_config *c, const json_t *beside,
+                     const char *name);
+    /* Takes settings that such a file has and config.json has not, and refuses what is not done;
+     * what is the same for all families is checked already. NULL: its program reads no such file.
+     * The failure is kept in r->st. */
     void (*beside)(sheaf_json_reader *r, sheaf_config *c);
 
     /* training */

@@ -92,7 +92,7 @@ void sheaf__gguf_projector_keys(sheaf__gguf_keys *keys, const sheaf_config *c,
     sheaf__gguf_put_f32(keys, "clip.vision.attention.layer_norm_epsilon", v->norm_eps);
     sheaf__gguf_put_u32(keys, "clip.vision.block_count", v->layers);
     sheaf__gguf_put_u32(keys, "clip.minicpmv_query_num", c->resampler.queries);
-    put_channels(keys, "clip.vision.image_mean", 0.5f); /* pictures are `halved` */
+    put_channels(keys, "clip.vision.image_mean", 0.5f); /* as MiniCPM-V's pictures */
     put_channels(keys, "clip.vision.image_std", 0.5f);
     sheaf__gguf_put_bool(keys, "clip.use_gelu", true);
 }

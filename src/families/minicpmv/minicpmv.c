@@ -217,6 +217,7 @@ const sheaf__family sheaf__family_minicpmv = {
     .image = { .most = SHEAF__ANY_IMAGES, .file = SHEAF__IMAGES_BOUND },
     .pictures = sheaf__minicpmv_pictures,
     .disagree = sheaf__minicpmv_disagree,
+    .beside = sheaf__minicpmv_beside,
     .lora_targets = "llm\\..*layers\\.\\d+\\.self_attn\\.(q_proj|k_proj|v_proj)",
     .decays = decays,
     SHEAF__LIKE_TOWER,

@@ -45,6 +45,8 @@ void sheaf__minicpmv_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *u
 void sheaf__minicpmv_text(sheaf_text *text, const sheaf_config *c);
 
 /* In conversations, and in slices (pictures.c). */
-void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json_t *beside);
+void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json_t *beside,
+                              const char *name);
+void sheaf__minicpmv_beside(sheaf_json_reader *r, sheaf_config *c);
 void sheaf__minicpmv_check_slices(sheaf_json_reader *r, const sheaf_config *c);
 void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c);

@@ -381,7 +381,7 @@ static void test_pictures__settings_that_disagree(void **state)
         sheaf__minicpmv_pictures(&form, &c);
         assert_int_equal(form.slices, cases[i].slices);
         assert_int_equal(form.resolution, cases[i].resolution);
-        sheaf__minicpmv_disagree(&text, &c, beside);
+        sheaf__minicpmv_disagree(&text, &c, beside, "preprocessor_config.json");
         if (cases[i].say == NULL)
             assert_int_equal(text.size, 0);
         else

@@ -4,6 +4,7 @@
 #include "families/minicpmv/minicpmv.h"
 
 #include "base/json.h"
+#include "schema/picture_keys.h"
 
 static const sheaf__picture_form form = {
     .mark = { [SHEAF__MARK_BEGIN] = { "<image>", "im_start_token" },
@@ -13,7 +14,8 @@ static const sheaf__picture_form form = {
               [SHEAF__MARK_SLICE_END] = { "</slice>", "slice_end_token" } },
     .resolution = 448,
     .slices = 9,
-    .halved = true,
+    .mean = { 0.5f, 0.5f, 0.5f },
+    .std = { 0.5f, 0.5f, 0.5f },
     .byte_chat = "minicpm",
     .temperature = 0.7,
     .top_p = 0.8,
@@ -90,8 +92,8 @@ void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c)
 }
 
 /* One setting as three places may have it. */
-static void compare(sheaf_text *out, const json_t *config, const json_t *beside, const char *key,
-                    int64_t counts)
+static void compare(sheaf_text *out, const json_t *config, const json_t *beside, const char *name,
+                    const char *key, int64_t counts)
 {
     const int64_t own = whole(config, key), other = whole(beside, key),
                   inner = whole(json_object_get(config, "slice_config"), key);
@@ -106,30 +108,42 @@ static void compare(sheaf_text *out, const json_t *config, const json_t *beside,
     if (own > 0 && own != counts)
         sheaf__text_add(out, ", not %" PRId64 " at the top of config.json", own);
     if (other > 0 && other != counts)
-        sheaf__text_add(out, ", not %" PRId64 " of preprocessor_config.json", other);
+        sheaf__text_add(out, ", not %" PRId64 " of %s", other, name);
 }
 
 static void compare_switch(sheaf_text *out, const json_t *config, const json_t *beside,
-                           const char *key)
+                           const char *name, const char *key)
 {
     const json_t *other = json_object_get(beside, key);
     const bool own = !json_is_false(json_object_get(config, key));
     if (json_is_boolean(other) && json_is_true(other) != own)
-        sheaf__text_add(out, "%s%s %s counts, not %s of preprocessor_config.json",
-                        out->size > 0 ? "; " : "", key, own ? "true" : "false",
-                        own ? "false" : "true");
+        sheaf__text_add(out, "%s%s %s counts, not %s of %s", out->size > 0 ? "; " : "", key,
+                        own ? "true" : "false", own ? "false" : "true", name);
 }
 
-void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json_t *beside)
+void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json_t *beside,
+                              const char *name)
 {
     json_t *config = NULL;
     sheaf_status_free(c->json == NULL ? NULL
                                       : sheaf__json_parse(&config, c->json, strlen(c->json)));
-    compare(out, config, beside, "max_slice_nums", number(config, "max_slice_nums", form.slices));
-    compare(out, config, beside, "scale_resolution",
+    compare(out, config, beside, name, "max_slice_nums",
+            number(config, "max_slice_nums", form.slices));
+    compare(out, config, beside, name, "scale_resolution",
             number(config, "scale_resolution", form.resolution));
-    compare_switch(out, config, beside, "slice_mode");
+    compare_switch(out, config, beside, name, "slice_mode");
     if (sheaf__minicpmv_version_of(c)->numbered)
-        compare_switch(out, config, beside, "use_image_id");
+        compare_switch(out, config, beside, name, "use_image_id");
     json_decref(config);
+}
+
+/* Keys of its processor that change pixels, or how many rows a picture gives; slices are compared
+ * with the config's. */
+void sheaf__minicpmv_beside(sheaf_json_reader *r, sheaf_config *c)
+{
+    sheaf__picture_keys_same(r, "norm_mean", form.mean);
+    sheaf__picture_keys_same(r, "norm_std", form.std);
+    sheaf__picture_keys_whole(r, "patch_size", c->vit.patch, "the tower of config.json has it");
+    sheaf__picture_keys_whole(r, "image_feature_size", c->resampler.queries,
+                              "query_num of config.json");
 }

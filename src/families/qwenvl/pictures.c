@@ -1,11 +1,15 @@
 /* pictures.c - how Qwen-VL's pictures stand in a conversation, and how large they are: the settings
- * of preprocessor_config.json. */
+ * that lie beside the config. */
 #include "base/base.h"
 #include "families/qwenvl/qwenvl.h"
 #include "schema/config_keys.h"
+#include "schema/picture_keys.h"
 
-/* Of the processor's class, where no file says them. */
+/* Of the processor's class, where no file says others. */
 enum { LEAST_PIXELS = 56 * 56, MOST_PIXELS = 28 * 28 * 1280 };
+
+static const float means[3] = { 0.48145466f, 0.4578275f, 0.40821073f },
+                   deviations[3] = { 0.26862954f, 0.26130258f, 0.27577711f };
 
 void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c)
 {
@@ -18,7 +22,6 @@ void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c)
         .most = c->qwen_vit.most > 0 ? c->qwen_vit.most : MOST_PIXELS,
         .joined = true,
         .on_white = true,
-        .halved = third,
         .chat = third ? "chatml" : "qwen2",
         .byte_chat = third ? "chatml" : "qwen2",
         .temperature = third ? 0.7 : 0.000001,
@@ -26,6 +29,11 @@ void sheaf__qwenvl_pictures(sheaf__picture_form *out, const sheaf_config *c)
         .top_k = third ? 20 : 1,
         .repetition_penalty = third ? 1 : 1.05,
     };
+    for (int i = 0; i < 3; i++) {
+        const bool said = c->qwen_vit.std[i] > 0;
+        out->mean[i] = said ? c->qwen_vit.mean[i] : third ? 0.5f : means[i];
+        out->std[i] = said ? c->qwen_vit.std[i] : third ? 0.5f : deviations[i];
+    }
 }
 
 static int64_t pixels(sheaf_json_reader *r, const char *key)
@@ -33,44 +41,54 @@ static int64_t pixels(sheaf_json_reader *r, const char *key)
     return sheaf__json_int(r, key, 1, (int64_t)1 << 40, 0);
 }
 
-/* Mean and deviation are the class's, or the file is of another. */
-static void check_scale(sheaf_json_reader *r, const char *key, const double wanted[3])
+/* min_pixels and max_pixels, where they are said, count before "size". A size of another form is an
+ * error of the class too. */
+static void read_sizes(sheaf_json_reader *r, sheaf_qwen_vit *q)
 {
-    const json_t *list = sheaf__json_list(r, key);
-    for (size_t i = 0; list != NULL && i < 3; i++)
-        if (r->st == NULL &&
-            (json_array_size(list) != 3 || json_number_value(json_array_get(list, i)) != wanted[i]))
-            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%g, %g, %g", wanted[0], wanted[1],
-                             wanted[2]);
+    static const char key[] = "size";
+    const json_t *value = json_object_get(r->object, key);
+    sheaf_json_reader size = { json_is_object(value) ? value : NULL, "size.", NULL };
+    q->least = pixels(r, "min_pixels");
+    q->most = pixels(r, "max_pixels");
+    if (value == NULL || json_is_null(value))
+        return;
+    if (q->least == 0)
+        q->least = pixels(&size, "shortest_edge");
+    if (q->most == 0)
+        q->most = pixels(&size, "longest_edge");
+    sheaf__config_leave(r, &size);
+    if (size.object == NULL || q->least == 0 || q->most == 0)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key,
+                         "an object with shortest_edge and longest_edge, the least and the most "
+                         "pixels of a picture");
 }
 
-static void check_same(sheaf_json_reader *r, const char *key, int64_t wanted)
+/* What its class would do is this class's; others have other steps and sizes. */
+static void check_class(sheaf_json_reader *r)
 {
-    const int64_t n = sheaf__json_int(r, key, 1, 1 << 16, wanted);
-    if (r->st == NULL && n != wanted)
-        sheaf_found(
-            sheaf__json_fail(r, SHEAF_E_LAYOUT, key, "%" PRId64 ", as config.json has it", wanted),
-            "%" PRId64, n);
+    static const char key[] = "image_processor_type", ours[] = "Qwen2VLImageProcessor",
+                      published[] = "Qwen2_5_VLImageProcessor"; /* in the first files of 2.5 */
+    const char *is = sheaf__json_string(r, key);
+    if (is != NULL && strncmp(is, ours, sizeof ours - 1) != 0 &&
+        strncmp(is, published, sizeof published - 1) != 0)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "\"%s\"", ours);
 }
 
+/* do_center_crop and do_pad have no effect there. */
 void sheaf__qwenvl_beside(sheaf_json_reader *r, sheaf_config *c)
 {
-    static const double halves[3] = { 0.5, 0.5, 0.5 },
-                        means[3] = { 0.48145466, 0.4578275, 0.40821073 },
-                        deviations[3] = { 0.26862954, 0.26130258, 0.27577711 };
-    const bool third = sheaf__qwenvl_is_third(c);
-    sheaf_json_reader size = { sheaf__json_object(r, "size"), "size.", NULL };
-    check_same(r, "patch_size", c->vit.patch);
-    check_same(r, "merge_size", c->qwen_vit.merge);
-    check_same(r, "temporal_patch_size", c->qwen_vit.frames);
-    check_scale(r, "image_mean", third ? halves : means);
-    check_scale(r, "image_std", third ? halves : deviations);
-    c->qwen_vit.least = pixels(r, "min_pixels");
-    c->qwen_vit.most = pixels(r, "max_pixels");
-    if (size.object != NULL) {
-        const int64_t least = pixels(&size, "shortest_edge"), most = pixels(&size, "longest_edge");
-        c->qwen_vit.least = c->qwen_vit.least > 0 ? c->qwen_vit.least : least;
-        c->qwen_vit.most = c->qwen_vit.most > 0 ? c->qwen_vit.most : most;
-        sheaf__config_leave(r, &size);
-    }
+    static const char where[] = "config.json has it";
+    sheaf_qwen_vit *q = &c->qwen_vit;
+    check_class(r);
+    sheaf__picture_keys_whole(r, "patch_size", c->vit.patch, where);
+    sheaf__picture_keys_whole(r, "merge_size", q->merge, where);
+    sheaf__picture_keys_whole(r, "temporal_patch_size", q->frames, where);
+    /* the class's where the file says none, also of 3 */
+    memcpy(q->mean, means, sizeof q->mean);
+    memcpy(q->std, deviations, sizeof q->std);
+    sheaf__picture_keys_scale(r, "image_mean", q->mean);
+    sheaf__picture_keys_scale(r, "image_std", q->std);
+    if (!(q->std[0] > 0 && q->std[1] > 0 && q->std[2] > 0))
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "image_std", "numbers above 0");
+    read_sizes(r, q);
 }
