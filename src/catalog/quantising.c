@@ -8,6 +8,7 @@
 #include "catalog/boxes.h"
 #include "catalog/coded.h"
 #include "ops/quant/quantise.h"
+#include "schema/quantization.h"
 
 enum {
     BLOCK = 64,     /* of 4-bit codes, as bitsandbytes has it */
@@ -431,9 +432,13 @@ sheaf_status *sheaf__quantised_twice(const char *name)
     return sheaf_try_this(st, "leave --quantize out: the base is used as it is stored");
 }
 
-sheaf_status *sheaf__quantise_unknown(const char *path, bool has_config)
+sheaf_status *sheaf__quantise_unknown(const char *path, const char *config)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", path);
+    sheaf_status *st = sheaf__quantization_refusal(config);
+    if (st != NULL)
+        return sheaf_in(st, "%s: --quantize", path);
+    const bool has_config = config != NULL;
+    st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --quantize", path);
     sheaf_expected(st, "a model whose architecture sheaf knows, and its config");
     sheaf_found(st, has_config ? "an architecture that is not known" : "no config");
     return sheaf_try_this(st, has_config ? "leave --quantize out" : "--config FILE");

@@ -30,5 +30,6 @@ size_t sheaf__codes_room(const sheaf__quant *quant, int64_t out, int64_t in, int
 /* sheaf__quantised_twice - the status of a base that is quantised already, by one of its tensors.
  */
 sheaf_status *sheaf__quantised_twice(const char *name);
-/* sheaf__quantise_unknown - the status of a model whose linear layers are not known. */
-sheaf_status *sheaf__quantise_unknown(const char *path, bool has_config);
+/* sheaf__quantise_unknown - the status of a model whose linear layers are not known;
+ * config: its text, or NULL. */
+sheaf_status *sheaf__quantise_unknown(const char *path, const char *config);

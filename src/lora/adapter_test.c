@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "base/regex.h"
 #include "lora/match.h"
 #include "lora/adapter.h"
 #include "tests/faults/denied_memory.h"

@@ -4,12 +4,6 @@
 #include "lora/adapter.h"
 #include "sheaf/status.h"
 
-/* sheaf__regex_match - Python's re.fullmatch (whole) or re.match on one pattern made of up to three
- * texts put end to end. *group (may be NULL) is group 1 as a number, -1 if it did not take part.
- * Errors: SHEAF_E_ARG for an invalid pattern, or one that exceeds the limits of the matcher. */
-sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, const char *pattern,
-                                 const char *after, const char *subject, bool whole);
-
 /* Are the first `length` characters of `path` equal to `item`, or do they end with "." and
  * `item`? */
 bool sheaf__ends_with_item(const char *path, size_t length, const char *item);

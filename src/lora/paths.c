@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "base/regex.h"
 #include "schema/family.h"
 #include "schema/paths.h"
 

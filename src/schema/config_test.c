@@ -770,6 +770,33 @@ static void test_refused__by_key_expected_and_found(void **state)
           "others are not read | HQQ | the model that was quantized" },
         { "{\"quantization_config\":{\"quant_method\":\"eetq\"}}", SHEAF_E_UNSUPPORTED,
           "others are not read | EETQ | the model that was quantized" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\"+:.*q_proj\":{\"bits\":8}}}}",
+          SHEAF_E_UNSUPPORTED,
+          "'quantization_config.dynamic' | 4 bits in one format for all modules, or plain ones | 8 bits of '+:.*q_proj'" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\"+:.*q_proj\":{\"format\":\"gptq_v2\"}}}}",
+          SHEAF_E_UNSUPPORTED, "or plain ones | format of '+:.*q_proj'" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\"-:*q_proj\":{}}}}",
+          SHEAF_E_UNSUPPORTED, "or plain ones | quantifier does not follow a repeatable item" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\"+:.*q_proj\":{\"group_size\":\"64\"}}}}",
+          SHEAF_E_FORMAT, "'quantization_config: group_size'" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":[]}}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config.dynamic' | an object" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"is_marlin_format\":true}}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config.is_marlin_format'" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq_marlin\",\"bits\":4}}",
+          SHEAF_E_UNSUPPORTED, "others are not read | GPTQ in Marlin's order, 4 bits" },
+        { "{\"quantization_config\":{\"quant_method\":\"awq_marlin\"}}", SHEAF_E_UNSUPPORTED,
+          "others are not read | AWQ in Marlin's order" },
+        { "{\"quantization_config\":{\"quant_method\":\"auto-round\",\"bits\":8}}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config.bits' | 4, of auto-round" },
+        { "{\"quantization_config\":{\"quant_method\":\"auto-round\",\"packing_format\":\"auto_round:fp8_static\"}}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config.packing_format' | auto_round:auto_gptq" },
+        { "{\"quantization_config\":{\"quant_method\":\"auto-round\",\"data_type\":\"mx_fp\"}}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config.data_type' | int" },
+        { "{\"quantization_config\":{\"quant_method\":\"auto-round\",\"act_bits\":8}}",
+          SHEAF_E_UNSUPPORTED, "'quantization_config.act_bits'" },
+        { "{\"quantization_config\":{\"quant_method\":\"auto-round\",\"extra_config\":{\"model.layers.0.mlp.up_proj\":{\"bits\":2}}}}",
+          SHEAF_E_UNSUPPORTED, "or plain ones | 2 bits of 'model.layers.0.mlp.up_proj'" },
         { "{\"quantization_config\":{}}", SHEAF_E_UNSUPPORTED,
           "'quantization_config.quant_method' | bitsandbytes, gptq" },
         { "{\"quantization_config\":7}", SHEAF_E_FORMAT, "'quantization_config' | an object" },
@@ -822,6 +849,86 @@ static void test_neutral__values_pass(void **state)
 static const char *only_name(const void *self, int64_t i)
 {
     return self;
+}
+
+/* As gptqmodel's dynamic_get() and auto-round's get_layer_config() find them. */
+static void test_quantization__of_single_modules(void **state)
+{
+    static const char q[] = "model.layers.1.self_attn.q_proj", up[] = "model.layers.1.mlp.up_proj",
+                      up11[] = "model.layers.11.mlp.up_proj";
+#define DYNAMIC(TEXT) "\"quant_method\": \"gptq\", \"dynamic\": {" TEXT "}"
+#define EXTRA(TEXT) "\"quant_method\": \"auto-round\", \"extra_config\": {" TEXT "}"
+    static const struct {
+        const char *config, *module;
+        int64_t group;
+        bool symmetric, act_order;
+    } rows[] = {
+        { DYNAMIC(""), q, 128, true, false },
+        { DYNAMIC("\"+:.*\\\\.q_proj\": {\"group_size\": 64, \"desc_act\": true}"), q, 64, true,
+          true },
+        { DYNAMIC("\".*q_proj\": {\"sym\": false}"), q, 128, false, false },
+        { DYNAMIC("\"+:q_proj\": {\"group_size\": 64}"), q, 128, true, false }, /* re.match */
+        { DYNAMIC("\"+:.*q_proj$\": {\"group_size\": -1}"), q, 0, true, false },
+        { DYNAMIC("\"+:model.layers.1\": {\"group_size\": 32}"), up11, 32, true, false },
+        { DYNAMIC("\"+:.*layers\\\\.1\\\\.(?!mlp)\": {\"group_size\": 32}"), up, 128, true, false },
+        { DYNAMIC("\"-:.*attn\": {}, \"+:.*proj\": {\"group_size\": 32}"), q, 128, true, false },
+        { DYNAMIC("\"+:.*proj\": {\"group_size\": 32}, \"+:.*q_proj\": {\"group_size\": 16}"), q,
+          32, true, false },
+        { EXTRA("\"model.layers.1.mlp.up_proj\": {\"group_size\": 32}"), up, 32, true, false },
+        { EXTRA("\"model.layers.1.mlp.up_proj\": {\"group_size\": 32}"), up11, 128, true, false },
+        { EXTRA("\"up_proj\": {\"group_size\": 32}, \"model.layers.1.mlp.up_proj\": "
+                "{\"sym\": false}"),
+          up, 128, false, false },
+        { EXTRA("\".*mlp\\\\.up.*\": {\"group_size\": 64}"), up11, 64, true, false },
+        { EXTRA("\"up_proj\": {\"bits\": 16, \"data_type\": \"float\"}"), q, 128, true, false },
+        { EXTRA("\"*\": {\"group_size\": 64}"), q, 128, true, false }, /* no pattern */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[400];
+        json_t *value = NULL;
+        sheaf__quantization of, is;
+        snprintf(text, sizeof text, "{\"bits\": 4, \"group_size\": 128, \"sym\": true, %s}",
+                 rows[i].config);
+        CHECK_OK(sheaf__json_parse(&value, text, strlen(text)));
+        CHECK_OK(sheaf__quantization_read(&of, value));
+        CHECK_OK(sheaf__quantization_of_module(&is, &of, rows[i].module));
+        if (is.group != rows[i].group || is.symmetric != rows[i].symmetric ||
+            is.act_order != rows[i].act_order)
+            fail_msg("%s of %s: groups of %d, sym %d, desc_act %d", rows[i].module, text,
+                     (int)is.group, is.symmetric, is.act_order);
+        json_decref(value);
+    }
+}
+
+static void test_quantization__how_auto_round_packs(void **state)
+{
+    static const struct {
+        const char *packing;
+        sheaf__quantizer by;
+        bool less_one;
+    } rows[] = {
+        { "\"auto_round:auto_gptq\"", SHEAF__GPTQ_4, true },
+        { "\"auto_round:gptq\"", SHEAF__GPTQ_4, true },
+        { "null", SHEAF__GPTQ_4, true },
+        { "\"auto_round\"", SHEAF__GPTQ_4, false },
+        { "\"auto_round:gptqmodel\"", SHEAF__GPTQ_4, false },
+        { "\"auto_round:auto_awq\"", SHEAF__AWQ_4, false },
+        { "\"auto_round:awq\"", SHEAF__AWQ_4, false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[200];
+        json_t *value = NULL;
+        sheaf__quantization q;
+        snprintf(text, sizeof text, "{\"quant_method\": \"auto-round\", \"packing_format\": %s}",
+                 rows[i].packing);
+        CHECK_OK(sheaf__json_parse(&value, text, strlen(text)));
+        CHECK_OK(sheaf__quantization_read(&q, value));
+        assert_int_equal(q.by, rows[i].by);
+        assert_int_equal(q.less_one, rows[i].less_one);
+        assert_int_equal(q.group, 128);
+        assert_true(q.symmetric);
+        json_decref(value);
+    }
 }
 
 /* Names alone show quantizers that are not read, too. */
@@ -906,6 +1013,8 @@ int main(void)
         cmocka_unit_test(test_bytes__vocabulary_of_bytes),
         cmocka_unit_test(test_refused__by_key_expected_and_found),
         cmocka_unit_test(test_neutral__values_pass),
+        cmocka_unit_test(test_quantization__of_single_modules),
+        cmocka_unit_test(test_quantization__how_auto_round_packs),
         cmocka_unit_test(test_quantization__is_named_by_tensors),
         cmocka_unit_test(test_text__broken_files_are_named),
         cmocka_unit_test(test_text__every_cut_is_refused),

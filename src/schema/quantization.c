@@ -3,6 +3,7 @@
 #include "schema/quantization.h"
 
 #include "base/base.h"
+#include "base/regex.h"
 #include "schema/config_keys.h"
 
 enum { MOST_GROUP = 1 << 24 };
@@ -31,8 +32,9 @@ const json_t *sheaf__quantization_of(const json_t *config, const char **part)
     return NULL;
 }
 
-/* What sheaf does not read of a quantizer that it knows, or one that it does not. */
-static void refuse(sheaf_json_reader *r, const char *key, const char *expected)
+/* What sheaf does not read of a quantizer that it knows, or one that it does not. NULL: something
+ * is refused already. */
+static sheaf_status *refuse(sheaf_json_reader *r, const char *key, const char *expected)
 {
     char name[SHEAF__QUANTIZATION];
     sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s", expected);
@@ -41,8 +43,8 @@ static void refuse(sheaf_json_reader *r, const char *key, const char *expected)
     if (*name != '\0' && st != NULL)
         sheaf_found(st, "%s%s%s", name, strcmp(key, "quant_method") != 0 ? ": " : "",
                     strcmp(key, "quant_method") != 0 ? is : "");
-    sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits; with --quantize nf4 sheaf "
-                       "quantizes it itself");
+    return sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits; with --quantize nf4 "
+                              "sheaf quantizes it itself");
 }
 
 static int64_t read_group(sheaf_json_reader *r, int64_t absent)
@@ -61,6 +63,112 @@ static bool is_one_of(sheaf_json_reader *r, const char *key, const char *list)
     return text == NULL || sheaf__is_listed(list, word, strlen(word));
 }
 
+/* ---- settings of single modules ---- */
+
+/* gptqmodel takes the first pattern that re.match finds, "-:" leaves what it matches plain;
+ * auto-round takes the module's name, else the first that re.search finds. */
+static sheaf_status *matches(bool *out, bool dynamic, const char *pattern, const char *module)
+{
+    const bool marked = strncmp(pattern, "+:", 2) == 0 || strncmp(pattern, "-:", 2) == 0;
+    *out = false;
+    if (dynamic)
+        return sheaf__regex_match(out, NULL, "", pattern + 2 * marked, "", module, false);
+    sheaf_status *st = sheaf__regex_match(out, NULL, ".*?(?:", pattern, ")", module, false);
+    return sheaf__only_memory(st); /* a name that is no pattern matches nothing */
+}
+
+sheaf_status *sheaf__quantization_of_module(sheaf__quantization *out, const sheaf__quantization *of,
+                                            const char *module)
+{
+    const char *pattern;
+    json_t *value;
+    const json_t *chosen = of->dynamic ? NULL : json_object_get(of->modules, module);
+    *out = *of;
+    if (chosen == NULL)
+        json_object_foreach((json_t *)of->modules, pattern, value)
+        {
+            bool yes;
+            sheaf_status *st = matches(&yes, of->dynamic, pattern, module);
+            if (st != NULL)
+                return st;
+            if (yes && (of->dynamic || json_object_size(value) > 0)) {
+                chosen = of->dynamic && pattern[0] == '-' ? NULL : value;
+                break;
+            }
+        }
+    sheaf_json_reader r = { .object = chosen, .inside = "quantization_config: " };
+    if (chosen == NULL)
+        return NULL;
+    out->group = read_group(&r, of->group > 0 ? of->group : -1);
+    out->symmetric = sheaf__json_bool(&r, "sym", of->symmetric);
+    out->act_order = sheaf__json_bool(&r, "desc_act", of->act_order);
+    return r.st;
+}
+
+/* Of `text`, which stands in a setting of the module or the pattern. */
+static void refuse_module(sheaf_json_reader *r, const char *key, const char *pattern,
+                          const char *text)
+{
+    sheaf_status *st = refuse(r, key, "4 bits in one format for all modules, or plain ones");
+    sheaf_found(st, "%s of '%.200s'", text, pattern);
+}
+
+static void read_module(sheaf__quantization *q, sheaf_json_reader *r, const char *key,
+                        const char *pattern, const json_t *value)
+{
+    static const char *const others[] = { "format",       "checkpoint_format", "method",
+                                          "quant_method", "pack_dtype",        "adapter" };
+    sheaf_json_reader m = { .object = value, .inside = "quantization_config: " };
+    sheaf__quantization own;
+    bool yes;
+    if (q->dynamic && pattern[0] == '-')
+        m.object = NULL;
+    else if (!json_is_object(value)) {
+        refuse_module(r, key, pattern, "no object");
+        return;
+    }
+    const int64_t bits = sheaf__json_int(&m, "bits", 1, 64, 4);
+    const char *type = sheaf__json_string(&m, "data_type");
+    const bool plain = !q->dynamic && bits >= 16;
+    if (bits != 4 && !plain) {
+        char text[32];
+        snprintf(text, sizeof text, "%d bits", (int)bits);
+        refuse_module(r, key, pattern, text);
+    } else if (type != NULL && strcmp(type, "int") != 0 && !plain)
+        refuse_module(r, key, pattern, type);
+    for (size_t i = 0; q->dynamic && i < sizeof others / sizeof *others; i++)
+        if (json_object_get(m.object, others[i]) != NULL)
+            refuse_module(r, key, pattern, others[i]);
+    sheaf__config_leave(r, &m);
+    if (r->st == NULL && m.object != NULL) /* the values have their types */
+        r->st = sheaf__quantization_of_module(
+            &own, &(sheaf__quantization){ .modules = json_object_get(r->object, key) }, pattern);
+    sheaf_status *st = q->dynamic ? matches(&yes, true, pattern, "") : NULL;
+    if (st != NULL) {
+        refuse_module(r, key, pattern, sheaf_status_found(st));
+        sheaf_status_free(st);
+    }
+}
+
+/* ---- what each writes ---- */
+
+static void read_modules(sheaf__quantization *q, sheaf_json_reader *r, const char *key)
+{
+    const json_t *value = json_object_get(r->object, key);
+    const char *pattern;
+    json_t *of;
+    if (value == NULL || json_is_null(value))
+        return;
+    if (!json_is_object(value)) {
+        refuse(r, key, "an object");
+        return;
+    }
+    q->modules = value;
+    q->dynamic = strcmp(key, "dynamic") == 0;
+    json_object_foreach((json_t *)value, pattern, of) if (r->st == NULL)
+        read_module(q, r, key, pattern, of);
+}
+
 static void read_gptq(sheaf__quantization *q, sheaf_json_reader *r)
 {
     const char *format = sheaf__json_string(r, "checkpoint_format");
@@ -77,6 +185,9 @@ static void read_gptq(sheaf__quantization *q, sheaf_json_reader *r)
                json_object_get(r->object, "checkpoint_format") != NULL ? "checkpoint_format"
                                                                        : "format",
                "gptq or gptq_v2");
+    else if (json_is_true(json_object_get(r->object, "is_marlin_format")))
+        refuse(r, "is_marlin_format", "false: Marlin has another order");
+    read_modules(q, r, "dynamic");
 }
 
 static void read_awq(sheaf__quantization *q, sheaf_json_reader *r)
@@ -89,6 +200,30 @@ static void read_awq(sheaf__quantization *q, sheaf_json_reader *r)
         refuse(r, bits, "4, of AWQ");
     else if (!is_one_of(r, "version", "gemm"))
         refuse(r, "version", "gemm, of AWQ: others have another order");
+    read_modules(q, r, "dynamic");
+}
+
+/* auto-round packs as GPTQ or as AWQ does (its inference/backend.py). */
+static void read_auto_round(sheaf__quantization *q, sheaf_json_reader *r)
+{
+    const json_t *rotation = json_object_get(r->object, "rotation_config");
+    q->group = read_group(r, 128);
+    q->symmetric = sheaf__json_bool(r, "sym", true);
+    q->less_one = is_one_of(r, "packing_format", "auto auto_round:gptq auto_round:auto_gptq");
+    if (is_one_of(r, "packing_format", "auto_round:awq auto_round:auto_awq") && !q->less_one)
+        q->by = SHEAF__AWQ_4;
+    else if (!q->less_one && !is_one_of(r, "packing_format", "auto_round auto_round:gptqmodel"))
+        refuse(r, "packing_format",
+               "auto_round:auto_gptq, auto_round:auto_awq, auto_round:gptqmodel or auto_round");
+    if (sheaf__json_int(r, "bits", 1, 64, 4) != 4)
+        refuse(r, "bits", "4, of auto-round");
+    else if (!is_one_of(r, "data_type", "int"))
+        refuse(r, "data_type", "int, of auto-round");
+    else if (sheaf__json_int(r, "act_bits", 1, 64, 16) < 16)
+        refuse(r, "act_bits", "16: activations as they are");
+    else if (rotation != NULL && json_object_size(rotation) > 0)
+        refuse(r, "rotation_config", "none: weights that are not rotated");
+    read_modules(q, r, "extra_config");
 }
 
 static void read_fp8(sheaf__quantization *q, sheaf_json_reader *r)
@@ -161,6 +296,7 @@ sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *v
     } known[] = {
         { "gptq", SHEAF__GPTQ_4, read_gptq },
         { "awq", SHEAF__AWQ_4, read_awq },
+        { "auto-round", SHEAF__GPTQ_4, read_auto_round },
         { "compressed-tensors", SHEAF__COMPRESSED_TENSORS_4, read_compressed },
         { "fp8", SHEAF__FP8_BLOCKS, read_fp8 },
     };
@@ -182,10 +318,24 @@ sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *v
         }
     if (r.st == NULL && out->by == SHEAF__OTHER_QUANTIZER)
         refuse(&r, "quant_method",
-               "bitsandbytes, gptq, awq, compressed-tensors or fp8: others are not read");
+               "bitsandbytes, gptq, awq, auto-round, compressed-tensors or fp8: others are not "
+               "read");
     if (r.st != NULL)
         out->by = SHEAF__OTHER_QUANTIZER;
     return r.st;
+}
+
+sheaf_status *sheaf__quantization_refusal(const char *config)
+{
+    sheaf__quantization q;
+    const char *part;
+    json_t *root = NULL;
+    sheaf_status *st = config == NULL ? NULL : sheaf__json_parse(&root, config, strlen(config));
+    const json_t *value = sheaf__quantization_of(root, &part);
+    if (value != NULL)
+        st = sheaf__quantization_read(&q, value);
+    json_decref(root);
+    return st;
 }
 
 /* ---- names ---- */
@@ -223,9 +373,17 @@ void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *valu
     static const struct {
         const char *method, *name;
     } known[] = {
-        { "gptq", "GPTQ" }, { "awq", "AWQ" },    { "bitsandbytes", "bitsandbytes" },
-        { "fp8", "FP8" },   { "hqq", "HQQ" },    { "aqlm", "AQLM" },
-        { "eetq", "EETQ" }, { "quip", "QuIP#" }, { "mxfp4", "MXFP4" },
+        { "gptq", "GPTQ" },
+        { "awq", "AWQ" },
+        { "bitsandbytes", "bitsandbytes" },
+        { "fp8", "FP8" },
+        { "hqq", "HQQ" },
+        { "aqlm", "AQLM" },
+        { "eetq", "EETQ" },
+        { "quip", "QuIP#" },
+        { "mxfp4", "MXFP4" },
+        { "gptq_marlin", "GPTQ in Marlin's order" },
+        { "awq_marlin", "AWQ in Marlin's order" },
     };
     const char *method = json_string_value(json_object_get(value, "quant_method"));
     json_int_t bits = json_integer_value(json_object_get(value, "bits"));

@@ -22,6 +22,10 @@ typedef struct sheaf__quantization {
                          not say */
     bool act_order;   /* GPTQ: groups by g_idx */
     bool less_one;    /* GPTQ's first format, which stores zeros less one */
+    /* Settings of single modules, by names and patterns; borrowed from the value, NULL: none. Those
+     * of gptqmodel's `dynamic`, or of auto-round's `extra_config`. */
+    const json_t *modules;
+    bool dynamic;
 } sheaf__quantization;
 
 /* sheaf__quantizer_name - "GPTQ"; NULL for the first and the last. */
@@ -31,9 +35,19 @@ const char *sheaf__quantizer_name(sheaf__quantizer by);
  * the quantizer's name for one that sheaf does not read (out->by says so, too); SHEAF_E_FORMAT. */
 sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *value);
 
+/* sheaf__quantization_of_module - of a module by its path in the files,
+ * "model.layers.0.mlp.up_proj": group, symmetric and act_order. Errors: SHEAF_E_ARG for a pattern
+ * that takes too long. */
+sheaf_status *sheaf__quantization_of_module(sheaf__quantization *out, const sheaf__quantization *of,
+                                            const char *module);
+
 /* sheaf__quantization_of - the value in a config: at the top, or of its text model, whose key is
  * then *part. NULL: it has none, or null. */
 const json_t *sheaf__quantization_of(const json_t *config, const char **part);
+
+/* sheaf__quantization_refusal - why sheaf does not read the weights of the model with this config
+ * (a text, or NULL), as sheaf__quantization_read() says it; NULL where it reads them. */
+sheaf_status *sheaf__quantization_refusal(const char *config);
 
 enum { SHEAF__QUANTIZATION = 64 };
 /* sheaf__quantization_name - how a quantization_config says that weights are quantized, "GPTQ, 4

@@ -10,6 +10,7 @@
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "lora/check_file.h"
+#include "schema/quantization.h"
 
 /* ---- what both have ---- */
 
@@ -33,8 +34,9 @@ static int64_t head_of(const sheaf_tensor *t, const sheaf_config *c)
 
 sheaf_status *sheaf__gguf_needs_model(const sheaf__converter *k)
 {
-    if (k->schema != NULL)
-        return NULL;
+    sheaf_status *st = k->schema == NULL ? sheaf__quantization_refusal(k->config) : NULL;
+    if (k->schema != NULL || st != NULL)
+        return sheaf_in(st, "%s: --to %s", k->o->src, k->o->to);
     return sheaf_found(
         sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: --to %s", k->o->src, k->o->to),
                        "a model that sheaf knows by its config.json"),

@@ -5,6 +5,7 @@
 #include "catalog/quantising.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/store/probe.h"
+#include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
 #include "schema/quantization.h"
 
@@ -25,6 +26,23 @@ static sheaf_status *refuse_twice(const sheaf__converter *k, const char *name)
                           "the model that was quantised; or leave out --quantize, which copies it; "
                           "or first: sheaf convert %s PLAIN --to hf --dequantize",
                           k->o->src);
+}
+
+/* --dequantize has nothing to do: plain weights, or those of a quantizer that is not read. */
+static sheaf_status *refuse_none(const sheaf__converter *k)
+{
+    const sheaf__tensor_names names = sheaf__catalog_names(k->catalog);
+    sheaf_status *st = sheaf__quantization_refusal(k->catalog->config);
+    if (st != NULL)
+        return sheaf_in(st, "%s: --dequantize", k->o->src);
+    const char *how = sheaf__quantization_by_names(names.name, k->catalog, names.count);
+    st = sheaf_fail(how != NULL ? SHEAF_E_UNSUPPORTED : SHEAF_E_ARG, "--dequantize");
+    sheaf_expected(st, "weights in 4 or 8 bits, which sheaf reads");
+    if (how == NULL)
+        return sheaf_try_this(sheaf_found(st, "none in %s", k->o->src),
+                              "leave --dequantize out where the weights are plain");
+    sheaf_found(st, "quantized weights (%s) in %s, which it does not", how, k->o->src);
+    return sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits");
 }
 
 static sheaf_status *refuse_target(const sheaf__converter *k, const char *name)
@@ -56,11 +74,7 @@ sheaf_status *sheaf__convert_settle_codes(sheaf__converter *k, const sheaf_diale
     sheaf_dialect_hints raw = *hints;
     const char *name = coded_name(k->catalog);
     if (name == NULL && k->o->dequantize)
-        return sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dequantize"),
-                                       "weights in 4 or 8 bits, which sheaf reads"),
-                        "none in %s", k->o->src),
-            "leave --dequantize out where the weights are plain");
+        return refuse_none(k);
     if (name == NULL || k->o->dequantize)
         return NULL;
     if (k->o->quantize != SHEAF_QUANTIZE_NONE)
@@ -88,7 +102,7 @@ sheaf_status *sheaf__convert_quantise(sheaf__converter *k, const sheaf_safetenso
                                       int64_t count)
 {
     if (k->schema == NULL)
-        return sheaf__quantise_unknown(k->o->src, k->config != NULL);
+        return sheaf__quantise_unknown(k->o->src, k->config);
     sheaf_status *st = sheaf__bnb_of_model(&k->quantising, specs, count, k->schema, k->o->quantize);
     for (int64_t i = 0; st == NULL && i < count; i++)
         k->report->quantised += sheaf__bnb_form(k->quantising, i) != NULL;

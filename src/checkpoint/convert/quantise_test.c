@@ -9,6 +9,7 @@
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/tools/init.h"
 #include "checkpoint/tools/verify.h"
+#include "dialects/common/model_folder.h"
 #include "formats/safetensors.h"
 
 enum { MOST_FILES = 8 };
@@ -253,6 +254,20 @@ static void test_quantise__refuses_what_it_cannot(void **state)
         SHEAF_E_ARG, "--dequantize | weights in 4 or 8 bits, which sheaf reads | none in");
     CHECK_OK(quantise(at("once"), at("slices"),
                       (sheaf_weights_convert_options){ .to = "sheaf", .dequantize = true }));
+    char *config = NULL;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&config, &size, at("once/config.json"), 1 << 20));
+    CHECK_OK(sheaf_hf_config_change(&config, "quantization_config", "{\"quant_method\": \"hqq\"}"));
+    put(at("once/config.json"), config);
+    free(config);
+    CHECK_FAILS(
+        quantise(at("once"), at("no"), (sheaf_weights_convert_options){ .dequantize = true }),
+        SHEAF_E_UNSUPPORTED,
+        "--dequantize: 'quantization_config.quant_method' | bitsandbytes, gptq, awq, auto-round");
+    CHECK_FAILS(quantise(at("once"), at("no"),
+                         (sheaf_weights_convert_options){ .quantize = SHEAF_QUANTIZE_NF4 }),
+                SHEAF_E_UNSUPPORTED,
+                "--quantize: 'quantization_config.quant_method' | bitsandbytes, gptq, awq");
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
 }
 

@@ -150,7 +150,7 @@ static sheaf_status *quantise_base(sheaf__merge_plan *p, const sheaf_weights_mer
     sheaf_schema *schema;
     sheaf_status *st = known_schema(&schema, p, NULL);
     if (st == NULL && schema == NULL)
-        st = sheaf__quantise_unknown(o->base, p->config != NULL);
+        st = sheaf__quantise_unknown(o->base, p->config);
     TRY(st, sheaf_in(sheaf__quantise(&p->base, o->quantize, is_chosen, schema), "%s", o->base));
     sheaf_schema_free(schema);
     return st;

@@ -99,12 +99,17 @@ static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign,
         return sheaf__no_memory(x->c->root);
     snprintf(stem, sizeof stem, "%.*s", (int)n, sign->entry.name);
     snprintf(g.weight, sizeof g.weight, "%.*s.weight", (int)sizeof stem - 8, stem);
+    sheaf_status *st = sheaf__quantization_of_module(&g.how, &x->how, stem);
+    g.wrong = sheaf__catalog_is_finding(st);
+    if (g.wrong)
+        st = sheaf__catalog_defect(x->c, x->c->root, st);
     const sheaf_logical *is = sheaf__catalog_find(x->c, g.weight);
     const bool in_place = by == SHEAF__BITSANDBYTES || by == SHEAF__FP8_BLOCKS;
-    sheaf_status *st = NULL;
-    if (said &&
-        (by != SHEAF__NO_QUANTIZER ? by != x->how.by
-                                   : x->how.by != SHEAF__GPTQ_4 && x->how.by != SHEAF__AWQ_4))
+    if (st != NULL || g.wrong)
+        ;
+    else if (said &&
+             (by != SHEAF__NO_QUANTIZER ? by != x->how.by
+                                        : x->how.by != SHEAF__GPTQ_4 && x->how.by != SHEAF__AWQ_4))
         st = another_quantizer(&g, sign, by);
     else if (is != NULL && (is->coded != NULL || !in_place))
         st = twice(&g, sign, is);
@@ -178,7 +183,7 @@ static sheaf_status *check_rest(sheaf__codes_of *x)
 /* Zeros that all tensors have in the other format of GPTQ (vLLM#38966). */
 static sheaf_status *check_zeros(sheaf__codes_of *x)
 {
-    if (x->how.by != SHEAF__GPTQ_4 || !x->how.symmetric || x->with_zeros == 0)
+    if (x->how.by != SHEAF__GPTQ_4 || x->with_zeros == 0)
         return NULL;
     const bool second = x->how.less_one && x->eights == x->with_zeros,
                first = !x->how.less_one && x->sevens == x->with_zeros;
@@ -305,27 +310,29 @@ static void read_dtype(sheaf__codes_of *x, const json_t *config)
 static sheaf_status *read_config(sheaf__codes_of *x, bool *read, const char **part)
 {
     sheaf_catalog *c = x->c;
-    json_t *root = NULL, *beside = NULL;
+    char *text = NULL;
     sheaf_status *st = NULL;
     *read = true;
     *part = NULL;
     if (c->config != NULL) /* one that cannot be parsed is reported by others */
-        sheaf_status_free(sheaf__json_parse(&root, c->config, strlen(c->config)));
-    read_dtype(x, root);
-    const json_t *value = sheaf__quantization_of(root, part);
+        sheaf_status_free(sheaf__json_parse(&x->config, c->config, strlen(c->config)));
+    read_dtype(x, x->config);
+    const json_t *value = sheaf__quantization_of(x->config, part);
     if (value == NULL) {
-        st = look_beside(&beside, c);
-        value = beside;
+        st = look_beside(&x->beside, c);
+        value = x->beside;
     }
     if (st == NULL && value != NULL) {
         st = sheaf__quantization_read(&x->how, value);
         *read = st == NULL && x->how.by != SHEAF__OTHER_QUANTIZER;
         sheaf_status_free(st); /* the reader of the config says it */
-        st = *read ? sheaf__json_text(&c->quantization, value, JSON_COMPACT) : NULL;
+        char **to = *read ? &c->quantization : &text;
+        st = *read || value == x->beside ? sheaf__json_text(to, value, JSON_COMPACT) : NULL;
+        if (text != NULL && c->config != NULL)
+            TRY(st, sheaf_hf_config_change(&c->config, "quantization_config", text));
+        free(text);
     } else
         st = sheaf__catalog_defect(c, c->root, st);
-    json_decref(root);
-    json_decref(beside);
     return st;
 }
 
@@ -364,6 +371,25 @@ static sheaf_status *report_no_config(bool *damaged, sheaf_catalog *c)
                                  "nothing of how %" PRId64 " quantized weights are stored", n));
 }
 
+static sheaf_status *put_all_together(sheaf__codes_of *x, const char *part)
+{
+    sheaf_catalog *c = x->c;
+    const int64_t count = c->count;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < count; i++) {
+        sheaf__quantizer by;
+        const char *suffix = sign_of(&by, &c->tensor[i]);
+        if (suffix != NULL)
+            st = put_together(x, &c->tensor[i], suffix, by);
+    }
+    TRY(st, check_zeros(x));
+    TRY(st, check_biases(x));
+    TRY(st, check_rest(x));
+    TRY(st, drop_key(c, part));
+    sheaf__catalog_keep(c, ~(1u << SHEAF_TAKEN));
+    return TRY(st, sheaf__catalog_sort(c));
+}
+
 sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
 {
     sheaf__codes_of x = { .c = c, .damaged = *damaged };
@@ -372,24 +398,14 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
     if (!has_parts(c))
         return NULL;
     sheaf_status *st = read_config(&x, &read, &part);
-    if (st != NULL || !read)
-        return st;
-    if (x.how.by == SHEAF__NO_QUANTIZER && !has_bitsandbytes(c))
-        return report_no_config(damaged, c);
-    const int64_t count = c->count;
-    for (int64_t i = 0; st == NULL && i < count; i++) {
-        sheaf__quantizer by;
-        const char *suffix = sign_of(&by, &c->tensor[i]);
-        if (suffix != NULL)
-            st = put_together(&x, &c->tensor[i], suffix, by);
-    }
-    TRY(st, check_zeros(&x));
-    TRY(st, check_biases(&x));
-    TRY(st, check_rest(&x));
-    TRY(st, drop_key(c, part));
-    sheaf__catalog_keep(c, ~(1u << SHEAF_TAKEN));
+    if (st == NULL && read && x.how.by == SHEAF__NO_QUANTIZER && !has_bitsandbytes(c))
+        st = report_no_config(damaged, c);
+    else if (st == NULL && read)
+        st = put_all_together(&x, part);
     *damaged = *damaged || x.failed;
-    return TRY(st, sheaf__catalog_sort(c));
+    json_decref(x.config);
+    json_decref(x.beside);
+    return st;
 }
 
 /* ---- what there is ---- */

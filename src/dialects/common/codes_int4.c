@@ -25,7 +25,7 @@ static sheaf_status *check_words(sheaf__coding *g, const sheaf_logical *t)
 static sheaf_status *find_block(int64_t *block, sheaf__coding *g, const sheaf_logical *scales,
                                 int64_t in, int64_t groups)
 {
-    const int64_t said = g->x->how.group;
+    const int64_t said = g->how.group;
     char want[128];
     *block = groups <= 1 ? 0 : said > 0 ? said : in / groups;
     const bool fits =
@@ -138,7 +138,7 @@ static sheaf_status *check_parts(sheaf__coding *g, const parts_of *p)
                                  q->out);
     TRY(st, !g->wrong ? sheaf__coding_shape(g, p->zeros, 1u << SHEAF_I32, 2, groups, q->out / 8)
                       : NULL);
-    if (st == NULL && !g->wrong && q->packing == SHEAF__GPTQ)
+    if (st == NULL && !g->wrong && q->packing == SHEAF__GPTQ && g->how.symmetric)
         st = look_at_zeros(g, p->zeros);
     if (st == NULL && !g->wrong && p->index != NULL)
         st = sheaf__coding_index(g, p->index, groups, q->form.block);
@@ -147,12 +147,12 @@ static sheaf_status *check_parts(sheaf__coding *g, const parts_of *p)
 
 sheaf_status *sheaf__codes_int4(sheaf__coding *g)
 {
-    const bool gptq = g->x->how.by == SHEAF__GPTQ_4;
+    const bool gptq = g->how.by == SHEAF__GPTQ_4;
     parts_of p = { .index = gptq ? sheaf__coding_find(g, ".g_idx") : NULL };
     sheaf_status *st = sheaf__coding_need(&p.codes, g, ".qweight");
     TRY(st, sheaf__coding_need(&p.zeros, g, ".qzeros"));
     TRY(st, sheaf__coding_need(&p.scales, g, ".scales"));
-    if (gptq && g->x->how.act_order)
+    if (gptq && g->how.act_order)
         TRY(st, sheaf__coding_need(&p.index, g, ".g_idx"));
     TRY(st, !g->wrong ? check_words(g, p.codes) : NULL);
     if (st != NULL || g->wrong)
@@ -162,10 +162,10 @@ sheaf_status *sheaf__codes_int4(sheaf__coding *g)
     *g->q = (sheaf__coded){
         .form = { .codes = SHEAF__INT4, .grouping = SHEAF__GROUPS_OF_ROW, .zeros = true },
         .packing = gptq ? SHEAF__GPTQ : SHEAF__AWQ,
-        .method = sheaf__quantizer_name(g->x->how.by),
+        .method = sheaf__quantizer_name(g->how.by),
         .out = gptq ? shape[1] : shape[1] * 8,
         .in = gptq ? shape[0] * 8 : shape[0],
-        .less_one = gptq && g->x->how.less_one,
+        .less_one = gptq && g->how.less_one,
     };
     st = check_parts(g, &p);
     TRY(st, !g->wrong ? sheaf__coding_take(g, SHEAF__CODES_PART, p.codes) : NULL);
@@ -217,7 +217,7 @@ sheaf_status *sheaf__codes_packed(sheaf__coding *g)
     sheaf_status *st = sheaf__coding_need(&p.codes, g, ".weight_packed");
     TRY(st, sheaf__coding_need(&p.scales, g, ".weight_scale"));
     TRY(st, sheaf__coding_need(&size, g, ".weight_shape"));
-    if (!g->x->how.symmetric)
+    if (!g->how.symmetric)
         TRY(st, sheaf__coding_need(&p.zeros, g, ".weight_zero_point"));
     TRY(st, !g->wrong ? read_shape(shape, g, size) : NULL);
     if (st != NULL || g->wrong)
@@ -244,7 +244,7 @@ sheaf_status *sheaf__codes_packed(sheaf__coding *g)
 
 sheaf_status *sheaf__codes_fp8(sheaf__coding *g)
 {
-    const int64_t *block = g->x->how.block;
+    const int64_t *block = g->how.block;
     sheaf_logical *codes, *scales;
     sheaf_status *st = sheaf__coding_need(&codes, g, ".weight");
     TRY(st, sheaf__coding_need(&scales, g, ".weight_scale_inv"));

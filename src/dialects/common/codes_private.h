@@ -14,9 +14,10 @@ typedef struct sheaf__codes_of {
     bool damaged; /* parts may be in files that could not be read */
     bool failed;  /* a tensor could not be made */
     sheaf__quantization how;
-    sheaf_dtype dtype; /* of the config; BF16 where it does not say */
-    /* GPTQ whose zeros are all the same: how many tensors there are, and of which value as they are
-     * stored */
+    json_t *config, *beside; /* what `how` was read from */
+    sheaf_dtype dtype;       /* of the config; BF16 where it does not say */
+    /* Symmetric GPTQ whose zeros are all the same: how many tensors there are, and of which value
+     * as they are stored */
     int64_t with_zeros, sevens, eights;
 } sheaf__codes_of;
 
@@ -25,6 +26,7 @@ typedef struct sheaf__coding {
     sheaf__codes_of *x;
     const char *stem;               /* "X", of X.weight, X.qweight, ... */
     char weight[SHEAF__CODED_NAME]; /* "X.weight" */
+    sheaf__quantization how;        /* of X */
     sheaf__coded *q;
     sheaf_dtype dtype; /* of its values */
     bool wrong;        /* a finding says why it cannot be made */

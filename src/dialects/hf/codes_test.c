@@ -706,6 +706,46 @@ static void test_codes__zeros_of_gptq_tell_its_format(void **state)
     }
 }
 
+/* k_proj has groups of 32, whatever the others have. */
+static void test_codes__of_modules_with_settings_of_their_own(void **state)
+{
+    static const struct {
+        const char *config;
+        bool wrong;
+    } cases[] = {
+        { "\"quant_method\": \"gptq\"", true },
+        { "\"quant_method\": \"gptq\", \"dynamic\": {\"+:.*k_proj\": {\"group_size\": 32}}",
+          false },
+        { "\"quant_method\": \"gptq\", \"dynamic\": {\"+:.*q_proj\": {\"group_size\": 32}}", true },
+        { "\"quant_method\": \"auto-round\", \"extra_config\": "
+          "{\"model.layers.0.self_attn.k_proj\": {\"group_size\": 32}}",
+          false },
+        { "\"quant_method\": \"gptq\", \"dynamic\": {\"+:((o|o|k|[a-z._0-9])+)+$x\": {}}", true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        quant_folder f;
+        sheaf_catalog *c = NULL;
+        quant_open(&f, recorded("tiny_llama_gptq_asym_actorder"));
+        for (int k = f.count - 1; k >= 0; k--) /* in the full recordings there are others */
+            if (strncmp(f.tensor[k].name, layer, strlen(layer)) != 0)
+                quant_drop(&f, &f.tensor[k]);
+        free(f.config);
+        assert_true(asprintf(&f.config,
+                             "{\"quantization_config\": {\"bits\": 4, \"group_size\": 16, \"sym\": "
+                             "false, %s}}",
+                             cases[i].config) > 0);
+        CHECK_OK(sheaf__remove_tree(at("own")));
+        quant_write(&f, at("own"));
+        CHECK_OK(open_catalog(&c, at("own"), true));
+        assert_int_equal(sheaf__catalog_defects(c) > 0, cases[i].wrong);
+        for (int64_t k = 0; k < c->count; k++)
+            if (c->tensor[k].coded != NULL)
+                assert_int_equal(c->tensor[k].coded->group, 32);
+        sheaf__catalog_free(c);
+        quant_close(&f);
+    }
+}
+
 /* ---- AutoGPTQ ---- */
 
 static void put_bias(quant_folder *f, const char *name, float value)
@@ -760,6 +800,7 @@ int main(void)
         cmocka_unit_test(test_codes__what_contradicts_is_named),
         cmocka_unit_test(test_codes__scales_that_are_no_numbers),
         cmocka_unit_test(test_codes__zeros_of_gptq_tell_its_format),
+        cmocka_unit_test(test_codes__of_modules_with_settings_of_their_own),
         cmocka_unit_test(test_codes__folders_of_autogptq),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
