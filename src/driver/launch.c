@@ -159,7 +159,8 @@ static void become(const words *w, bool is_mpirun, const char *note, pid_t paren
     if (prctl(PR_SET_PDEATHSIG, is_mpirun ? SIGTERM : SIGKILL) != 0 || getppid() != parent)
         _exit(127);
     setenv(DRIVER_NOTE, note, 1);
-    static const int taken[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ };
+    static const int taken[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
+                                 SIGUSR2, SIGXCPU, SIGPIPE, SIGXFSZ };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         signal(taken[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);

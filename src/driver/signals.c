@@ -7,19 +7,30 @@
 
 #include "driver/driver.h"
 #include "base/base.h"
-#include "comm/plugins.h"
 #include "driver/launched.h"
 
 static sheaf_control asked;
 static atomic_int interrupts;
 static _Atomic(const char *) unfinished;
 
-static const char *name_of(int number)
+/* The requests to stop. For a command that a signal ends at once: what the handler writes. */
+static struct {
+    int number;
+    const char *name;
+    char *text, *json;
+} stops[] = { { SIGTERM, "SIGTERM" },
+              { SIGINT, "SIGINT" },
+              { SIGHUP, "SIGHUP" },
+              { SIGUSR2, "SIGUSR2" },
+              { SIGXCPU, "SIGXCPU" } };
+enum { STOPS = sizeof stops / sizeof *stops };
+
+static int stop_of(int number)
 {
-    return number == SIGINT    ? "SIGINT"
-           : number == SIGHUP  ? "SIGHUP"
-           : number == SIGUSR2 ? "SIGUSR2"
-                               : "SIGTERM";
+    int i = STOPS - 1;
+    while (i > 0 && stops[i].number != number)
+        i--;
+    return i;
 }
 
 void driver_signals_remove_unfinished(void)
@@ -41,13 +52,6 @@ static void on_signal(int number)
     errno = error;
 }
 
-/* The message for each signal that ends the process at once: a handler only writes it. */
-static struct {
-    int number;
-    char *text, *json;
-} last_words[] = { { .number = SIGTERM }, { .number = SIGINT }, { .number = SIGHUP } };
-enum { LAST_WORDS = sizeof last_words / sizeof *last_words };
-
 void driver_write_all(int fd, const char *text)
 {
     for (size_t left = text == NULL ? 0 : strlen(text); left > 0;) {
@@ -64,13 +68,10 @@ void driver_write_all(int fd, const char *text)
 static void on_end(int number)
 {
     driver_signals_remove_unfinished();
-    for (int i = 0; i < LAST_WORDS; i++)
-        if (last_words[i].number == number) {
-            driver_write_all(STDOUT_FILENO, last_words[i].json);
-            if (isatty(STDERR_FILENO)) /* below a progress line, and the ^C that is shown */
-                driver_write_all(STDERR_FILENO, "\n");
-            driver_write_all(STDERR_FILENO, last_words[i].text);
-        }
+    driver_write_all(STDOUT_FILENO, stops[stop_of(number)].json);
+    if (isatty(STDERR_FILENO)) /* below a progress line, and the ^C that is shown */
+        driver_write_all(STDERR_FILENO, "\n");
+    driver_write_all(STDERR_FILENO, stops[stop_of(number)].text);
     _exit(DRIVER_FAILED);
 }
 
@@ -80,49 +81,51 @@ bool driver_under_nohup(void)
     return sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
 }
 
-/* The first `count` of what is handled. */
-static sheaf_status *install(size_t count, void (*handler)(int number))
+static sheaf_status *handle(int number, void (*handler)(int number))
 {
-    static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ, SIGUSR2 };
-    for (size_t i = 0; i < count && i < sizeof handled / sizeof *handled; i++) {
-        struct sigaction action = { .sa_flags = SA_RESTART };
-        if (handler == on_end) /* whose words may find no reader: another one does not wait */
-            action.sa_flags = SA_RESETHAND | SA_NODEFER;
-        action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : handler;
-        sigemptyset(&action.sa_mask);
-        if (handled[i] == SIGHUP && driver_under_nohup())
-            continue;
-        if (sigaction(handled[i], &action, NULL) != 0)
-            return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), errno);
-    }
-    return NULL;
+    struct sigaction action = { .sa_flags = SA_RESTART };
+    if (handler == on_end) /* whose words may find no reader: another one does not wait */
+        action.sa_flags = SA_RESETHAND | SA_NODEFER;
+    action.sa_handler = handler;
+    sigemptyset(&action.sa_mask);
+    if ((number == SIGHUP && driver_under_nohup()) || sigaction(number, &action, NULL) == 0)
+        return NULL;
+    return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), errno);
 }
 
-enum { STOPS = 3, UNLAUNCHED = 6, ALL = 7 };
+/* SIGUSR1 never ends a command: schedulers send it as a warning to whatever runs. */
+static sheaf_status *install(void (*stop)(int number))
+{
+    sheaf_status *st = handle(SIGUSR1, on_signal);
+    for (int i = 0; i < STOPS; i++)
+        TRY(st, handle(stops[i].number, stop));
+    return st;
+}
 
 sheaf_status *driver_signals_install(void)
 {
-    return install(sheaf__launcher_look().name != NULL ? ALL : UNLAUNCHED, on_signal);
+    sheaf_status *st = install(on_signal);
+    TRY(st, handle(SIGPIPE, SIG_IGN));
+    return TRY(st, handle(SIGXFSZ, SIG_IGN));
 }
 
 sheaf_status *driver_signals_install_stops(void)
 {
-    return install(STOPS, on_signal);
+    return install(on_signal);
 }
 
 void driver_signals_end(const char *command, bool json)
 {
-    for (int i = 0; i < LAST_WORDS; i++) {
-        sheaf_status *st =
-            sheaf_fail(SHEAF_E_STOPPED, "%s: %s", name_of(last_words[i].number), command);
+    for (int i = 0; i < STOPS; i++) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "%s: %s", stops[i].name, command);
         sheaf_found(st, "a request to stop");
-        free(last_words[i].text);
-        free(last_words[i].json);
-        last_words[i].text = driver_error_text(st);
-        last_words[i].json = json ? driver_error_json(st) : NULL;
+        free(stops[i].text);
+        free(stops[i].json);
+        stops[i].text = driver_error_text(st);
+        stops[i].json = json ? driver_error_json(st) : NULL;
         sheaf_status_free(st);
     }
-    sheaf_status_free(install(STOPS, on_end)); /* else they end it as ever */
+    sheaf_status_free(install(on_end)); /* else they end it as ever */
 }
 
 sheaf_control *driver_signals(void)
@@ -138,7 +141,7 @@ void driver_signals_unfinished(const char *path)
 const char *driver_signals_stopped_by(void)
 {
     const int came = atomic_load(&asked.stop), sent = came == 0 ? 0 : driver_launch_stopped_by();
-    return came == 0 ? NULL : name_of(sent != 0 ? sent : came);
+    return came == 0 ? NULL : stops[stop_of(sent != 0 ? sent : came)].name;
 }
 
 sheaf_status *driver_signals_control(sheaf_control **control)

@@ -2,13 +2,14 @@
  * with the words of an error; one that has is asked to:
  *
  *   SIGTERM, SIGINT   save at the end of the step, then stop
- *   SIGUSR1           save at the end of the step, then go on
  *   another SIGINT    ends the process at once (saves are atomic, nothing breaks)
  *   SIGHUP            as SIGTERM: the terminal is gone. Under nohup it stays ignored
- *   SIGUSR2           as SIGTERM, where mpirun or srun started this process: Open MPI's mpirun
- * passes it on, and ends everything at SIGTERM SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe
- * or past `ulimit -f` is an error, not the end
- */
+ *   SIGUSR2           as SIGTERM: LSF, Grid Engine, HTCondor and submitit send it before they kill;
+ *                     Open MPI's mpirun passes it on, and ends everything at SIGTERM
+ *   SIGXCPU           as SIGTERM: `ulimit -t` or a scheduler's limit of processor time is near
+ *   SIGUSR1           save at the end of the step, then go on; nothing where nothing is saved
+ *   SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe or past `ulimit -f` is an error, not the
+ *                     end */
 #pragma once
 
 #include <stdbool.h>
@@ -18,14 +19,14 @@
 
 /* driver_under_nohup - is SIGHUP ignored, and to stay so? */
 bool driver_under_nohup(void);
-/* driver_signals_end - from now on SIGINT, SIGTERM and SIGHUP end the process at once, with exit
- * code 3 and what driver_report() would say of SHEAF_E_STOPPED: on stderr, and with `json` on
- * stdout too. What stdout still buffers is lost. Until one of the two below is called. */
+/* driver_signals_end - from now on a request to stop ends the process at once, with exit code 3 and
+ * what driver_report() would say of SHEAF_E_STOPPED: on stderr, and with `json` on stdout too. What
+ * stdout still buffers is lost. Until one of the two below is called. */
 void driver_signals_end(const char *command, bool json);
 /* driver_signals_install - once, from one thread, before ranks start. Errors: SHEAF_E_IO. */
 sheaf_status *driver_signals_install(void);
-/* driver_signals_install_stops - of these only SIGTERM, SIGINT and SIGHUP: for a command that
- * writes no file, which a closed pipe may end. */
+/* driver_signals_install_stops - without SIGPIPE: for a command that writes no file, which a closed
+ * pipe may end. */
 sheaf_status *driver_signals_install_stops(void);
 /* The flags that the handlers set. */
 sheaf_control *driver_signals(void);
@@ -43,6 +44,6 @@ void driver_write_all(int fd, const char *text);
 /* driver_signals_explain - puts the signal's name before a status that it brought about; NULL stays
  * NULL. */
 sheaf_status *driver_signals_explain(sheaf_status *st);
-/* "SIGTERM", "SIGINT", "SIGHUP" or "SIGUSR2" after a request to stop, else NULL: of processes that
+/* "SIGTERM", "SIGINT", ... after a request to stop, else NULL: of processes that
  * sheaf launched itself, on the host where it did, the signal that the user sent. */
 const char *driver_signals_stopped_by(void);

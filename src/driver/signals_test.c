@@ -34,6 +34,8 @@ static const struct {
     { "SIGTERM stops", { SIGTERM }, 1, 2 },
     { "SIGINT stops", { SIGINT }, 1, 2 },
     { "SIGHUP stops", { SIGHUP }, 1, 2 },
+    { "SIGUSR2 stops", { SIGUSR2 }, 1, 2 },
+    { "SIGXCPU stops, again each second", { SIGXCPU, SIGXCPU }, 2, 22 },
     { "SIGXFSZ is a failed write", { SIGXFSZ }, 1, 0 },
     { "SIGUSR1 saves", { SIGUSR1 }, 1, 1 },
     { "a save is handed out once", { SIGUSR1, SIGPIPE }, 2, 10 },
@@ -117,7 +119,13 @@ static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
     assert_int_equal(last_words(said, SIGINT, false, true), SHEAF__CONTROL_STOP);
     assert_string_equal(said, "");
     assert_int_equal(last_words(said, SIGPIPE, false, true), -SIGPIPE);
-    assert_int_equal(last_words(said, SIGUSR1, false, true), -SIGUSR1);
+    for (int taken_over = 0; taken_over < 2; taken_over++)
+        assert_int_equal(last_words(said, SIGUSR1, false, taken_over), SHEAF__CONTROL_SAVE);
+    assert_int_equal(last_words(said, SIGUSR2, false, true), SHEAF__CONTROL_STOP);
+    assert_int_equal(last_words(said, SIGUSR2, false, false), 3);
+    assert_string_equal(said, "sheaf: SIGUSR2: info\n  found:    a request to stop\n");
+    assert_int_equal(last_words(said, SIGXCPU, false, false), 3);
+    assert_string_equal(said, "sheaf: SIGXCPU: info\n  found:    a request to stop\n");
 }
 
 static void test_signals__the_name_is_for_the_last_line(void **state)

@@ -225,6 +225,8 @@ static sheaf_status *make_temporary(sheaf__run_model *run)
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGHUP);
+    sigaddset(&ends, SIGUSR2);
+    sigaddset(&ends, SIGXCPU);
     pthread_sigmask(SIG_BLOCK, &ends, &run->signals);
     sheaf_status *st = sheaf__temporary_make(run->temporary, PATH_MAX, &run->lock, "adapter", true);
     if (st == NULL)

@@ -61,7 +61,7 @@ printf '%s' '{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "voc
 printf '%s' '{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 258, "bos_token_id": 256, "eos_token_id": 257, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": false, "torch_dtype": "float32", "sheaf_tokenizer": "bytes"}' >"$work/small.json"
 runs "a small model" 0 . init "$work/small.json" "$work/small"
 for i in $(seq 1500); do echo '{"prompt": "how much is the fish today?", "completion": "six"}'; done >"$work/many.jsonl"
-for signal in INT TERM HUP; do
+for signal in INT TERM HUP USR2 XCPU; do
     stopped "init" $signal "$work/hit" init "$work/big.json" "$work/hit/out" --threads 1
     stopped "eval --save-logits" $signal "$work/hit" eval --model "$work/small" --data "$work/many.jsonl" --save-logits "$work/hit/logits.safetensors" --micro-batch 1
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a signal makes of a command that writes no file: an error in words, exit code 3, and of generate the answers there are.
+# What a signal makes of a command: an error in words and exit code 3; of generate the answers there are, of train a checkpoint.
 . "$(dirname "$0")/lib.sh"
 
 # No token ends an answer.
@@ -36,7 +36,7 @@ heeds() { [ "/proc/$process/exe" -ef "$sheaf" ] && [ $((0x0$(sed -n 's/^SigCgt:\
 # ---- nothing is lost: at once ----
 mkfifo "$work/input"
 exec 9<>"$work/input" # that nobody ever ends
-for signal in INT TERM HUP; do
+for signal in INT TERM HUP USR2 XCPU; do
     begin "$work/input" tokenize --tokenizer "$SHEAF_SOURCE_ROOT/tests/data/talk" --lines "-" --json
     check "tokenize has begun" waits heeds
     stops "tokenize" $signal json 'tokenize +found: +a request to stop $'
@@ -56,7 +56,7 @@ stops "eval" TERM json 'eval '
 # ---- generate: after the next token, with what there is ----
 ask=(generate --model "$work/model" --max-new 40 --batch 4 --greedy --prompts "$work/many.jsonl")
 answered() { grep -oE "after [0-9]+ of 2000 answers" "$work/stderr" | grep -oE '[0-9]+ of' | grep -oE '[0-9]+'; }
-for signal in INT TERM; do
+for signal in INT TERM USR2 XCPU; do
     begin /dev/null "${ask[@]}" --json
     check "generate has begun" waits grep -q 'prompts: ' "$work/stderr"
     stops "generate" $signal json 'generate +found: +a request to stop, after [0-9]+ of 2000 answers $'
@@ -81,4 +81,24 @@ begin /dev/null generate --model "$work/model" --prompt fish --max-new 100000 --
 check "one answer in pieces has begun" waits test -s "$work/stdout"
 stops "one answer in pieces" INT json 'generate +found: +a request to stop, after [0-9]+ tokens $'
 check "it is there as far as it came" sh -c "tail -n 2 '$work/stdout' | head -n 1 | grep -qE '^[{].*\"end\":\"stopped\"'"
+
+# ---- train: a checkpoint of the step that it was in ----
+learn=(train --model "$work/tiny" --data "$work/many.jsonl" --lr 1e-4 --steps 1000000 --save-every 1000000)
+steps() { grep -oE '"step": ?[0-9]+' "$work/$1/metrics.jsonl" 2>/dev/null | tail -n 1 | grep -oE '[0-9]+'; }
+learns() { [ "$(steps "$1")" -gt 1 ] 2>/dev/null; }
+for signal in TERM HUP USR2 XCPU; do
+    begin /dev/null "${learn[@]}" --tp 2 --out "$work/saved-$signal"
+    check "train has begun" waits learns "saved-$signal"
+    kill -s USR1 $process # saves, and goes on
+    check "SIGUSR1 saves" waits compgen -G "$work/saved-$signal/checkpoints/step-????????"
+    stops "train" $signal no "asked to stop after step [0-9]+"
+    last=$(grep -oE 'after step [0-9]+' "$work/stderr" | grep -oE '[0-9]+')
+    check "saved at that step" test -d "$work/saved-$signal/checkpoints/$(printf 'step-%08d' "$last")"
+done
+limited() { (ulimit -S -t 1; exec "$sheaf" "${learn[@]}" --out "$work/limited"); }
+code=0
+limited </dev/null >"$work/stdout" 2>"$work/stderr" || code=$?
+check "the limit of processor time ends it with 3" test $code -eq 3
+check "named" grep -q 'SIGXCPU: asked to stop after step' "$work/stderr"
+check "and saved" compgen -G "$work/limited/checkpoints/step-????????"
 finish

@@ -48,12 +48,11 @@ static void on_interrupt(int number)
 }
 
 /* Of several processes the first handles Ctrl-C, or SIGUSR1, which every mpirun passes on; each
- * handles a request to end: Open MPI passes it on as SIGUSR2. */
-static sheaf_status *listen_to_signals(const cli *cli, bool several)
+ * handles a request to end. */
+static sheaf_status *listen_to_signals(const cli *cli)
 {
-    static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2 };
-    const size_t count = several ? sizeof handled / sizeof *handled : 4;
-    for (size_t i = 0; i < count; i++) {
+    static const int handled[] = { SIGINT, SIGUSR1, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU, SIGPIPE };
+    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) {
         const bool others = is_press(handled[i]) && cli->nowhere != NULL;
         struct sigaction action = { .sa_flags = 0 };
         if (handled[i] == SIGHUP && driver_under_nohup())
@@ -394,7 +393,7 @@ static sheaf_status *first_of(sheaf_status *st, sheaf_status *other)
 
 static sheaf_status *lead(session *t)
 {
-    sheaf_status *st = listen_to_signals(t->cli, t->s->processes.all != NULL);
+    sheaf_status *st = listen_to_signals(t->cli);
     char *line;
     while (st == NULL) {
         if (t->terminal)
@@ -497,7 +496,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
                                                             .place = s.model.place,
                                                             .talks = true }));
     if (st == NULL && s.processes.all != NULL) /* before a large model is loaded */
-        st = listen_to_signals(cli, true);
+        st = listen_to_signals(cli);
     s.model.events = &cli->events;
     s.model.positions = s.ask.max_length;
     s.model.positions_fit = !sheaf__settings_given(&cli->settings, table, "max-length");

@@ -25,7 +25,9 @@ static int put(sheaf__mpi_request *out, MPI_Request handle, int error)
 /* An MPI may take signals for itself; the command has its own ways with them. */
 static int start(int *rank, int *ranks)
 {
-    static const int kept[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ };
+    static const int kept[] = {
+        SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE, SIGXFSZ
+    };
     enum { KEPT = sizeof kept / sizeof *kept };
     struct sigaction before[KEPT];
     int level = 0, begun = 0;
