@@ -138,6 +138,12 @@ sheaf_status *sheaf__rename(const char *from, const char *to);
 /* sheaf__remove_tree - a file, link or folder with all in it; links are not followed.
  * Nothing there is fine. Goes on after a failure and returns the first one. */
 sheaf_status *sheaf__remove_tree(const char *path);
+/* sheaf__file_create_partial - a new file that is not finished; those that killed processes left of
+ * `path` are removed. Messages name `path`.
+ *   partial  out: its name (malloc'd), by sheaf__partial_path(); NULL after a failure
+ *   lock     out: a descriptor to close once the file has its own name; -1: none */
+sheaf_status *sheaf__file_create_partial(sheaf_file *file, char **partial, int *lock,
+                                         const char *path);
 /* sheaf__file_write_whole - `path` holds these bytes, durably, or what it held before. */
 sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size);
 

@@ -259,22 +259,33 @@ static void test_write__what_cannot_be_claimed_is_given_back(void **state)
     CHECK_OK(sheaf__file_close(&file));
 }
 
-static void test_write_whole__a_leftover_of_our_number_does_not_matter(void **state)
+static void test_write_whole__removes_what_killed_processes_left_of_it(void **state)
 {
     mkdir(at("left"), 0700);
-    for (int i = 0; i < 3; i++) {
+    char *mine = NULL;
+    sheaf_file file;
+    int lock;
+    for (int i = 0; i < 4; i++) { /* of our number; the last ones of another file */
         char *left = NULL;
-        sheaf_file file;
-        CHECK_OK(sheaf__partial_path(&left, at("left/f"), "partial", i));
+        CHECK_OK(sheaf__partial_path(&left, at(i < 2 ? "left/f" : "left/ff"), "partial", i));
         CHECK_OK(sheaf__file_create(&file, left));
         CHECK_OK(sheaf__file_close(&file));
         free(left);
     }
-    put(at("left/f"), "text");
-    char *text = content(at("left/f"));
-    assert_string_equal(text, "text");
-    free(text);
+    CHECK_OK(sheaf__file_create_partial(&file, &mine, &lock, at("left/f")));
+    assert_int_equal(entries(at("left")), 3);
+    put(at("left/f"), "text"); /* by another thread, as it were: nothing of what is being written */
     assert_int_equal(entries(at("left")), 4);
+    CHECK_OK(sheaf__file_close(&file));
+    put(at("left/f"), "text");
+    assert_int_equal(access(mine, F_OK), 0);
+    close(lock);
+    put(at("left/f"), "other");
+    assert_int_equal(entries(at("left")), 3);
+    char *text = content(at("left/f"));
+    assert_string_equal(text, "other");
+    free(text);
+    free(mine);
 }
 
 static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
@@ -880,7 +891,7 @@ int main(void)
         cmocka_unit_test(test_write__creates_once_and_reserves),
         cmocka_unit_test(test_write__reserved_blocks_are_claimed),
         cmocka_unit_test(test_write__what_cannot_be_claimed_is_given_back),
-        cmocka_unit_test(test_write_whole__a_leftover_of_our_number_does_not_matter),
+        cmocka_unit_test(test_write_whole__removes_what_killed_processes_left_of_it),
         cmocka_unit_test(test_write__goes_on_after_short_and_interrupted_calls),
         cmocka_unit_test(test_write__full_disk_says_what_is_free),
         cmocka_unit_test(test_write_whole__any_failing_call_leaves_old_or_new),

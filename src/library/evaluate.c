@@ -31,6 +31,7 @@ typedef struct work {
     int64_t at;          /* offset of the logits in it */
     bool created, begun; /* errors of this process; of all */
     char *partial;       /* its path */
+    int lock;            /* of the process that created it */
 } work;
 
 /* ---- a file of logits, renamed once it is complete ---- */
@@ -60,8 +61,7 @@ static sheaf_status *create_logits(work *w)
     int64_t bytes = 0;
     sheaf_status *st = sheaf__safetensors_plan(&header, &size, &w->at, &spec, 1, NULL, 0);
     TRY(st, sheaf__safetensors_bytes(&bytes, &spec));
-    TRY(st, sheaf__partial_path(&w->partial, w->o.save_logits, "partial", 0));
-    TRY(st, sheaf__file_create(&w->file, w->partial));
+    TRY(st, sheaf__file_create_partial(&w->file, &w->partial, &w->lock, w->o.save_logits));
     w->created = st == NULL;
     TRY(st, sheaf__file_reserve(&w->file, w->at + bytes));
     TRY(st, sheaf__file_write_at(&w->file, header, size, 0));
@@ -299,7 +299,7 @@ sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, she
                                         const sheaf_model_evaluate_options *options)
 {
     SHEAF__NUMERIC_ENV;
-    work w = { .m = model };
+    work w = { .m = model, .lock = -1 };
     sheaf_status *st =
         sheaf__struct_read(&w.o, sizeof w.o, options, "sheaf_model_evaluate_options");
     TRY(st, sheaf__struct_check(report, "sheaf_model_evaluate_report"));
@@ -314,6 +314,8 @@ sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, she
                            sizeof *report);
     sheaf_data_close(w.rows);
     free(w.partial);
+    if (w.lock >= 0)
+        close(w.lock);
     return st;
 }
 
