@@ -81,6 +81,24 @@ sheaf_status *sheaf_in(sheaf_status *st, const char *fmt, ...)
     return st;
 }
 
+char *sheaf__replaced(const char *text, const char *from, const char *to)
+{
+    sheaf_text out = { 0 };
+    char *taken = NULL;
+    for (const char *at; (at = strstr(text, from)) != NULL; text = at + strlen(from))
+        sheaf__text_add(&out, "%.*s%s", (int)(at - text), text, to);
+    sheaf__text_add(&out, "%s", text);
+    sheaf_status_free(sheaf__text_take(&taken, &out));
+    return taken;
+}
+
+void sheaf__status_replace(sheaf_status *st, const char *from, const char *to)
+{
+    for (int i = 0; st != NULL && st != &no_memory && i < LINES; i++)
+        if (st->line[i] != NULL)
+            set_line(st, i, sheaf__replaced(st->line[i], from, to));
+}
+
 sheaf_status *sheaf_status_copy(const sheaf_status *st)
 {
     if (st == NULL || st == &no_memory)

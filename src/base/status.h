@@ -42,3 +42,8 @@ static inline sheaf_status *sheaf__only_memory(sheaf_status *st)
 
 /* sheaf__found_errno - sheaf_found() with strerror(error); sheaf_status_errno() gives `error`. */
 sheaf_status *sheaf__found_errno(sheaf_status *st, int error);
+
+/* sheaf__replaced - `text` with `to` in the place of each `from` (malloc'd); NULL: no memory. */
+char *sheaf__replaced(const char *text, const char *from, const char *to);
+/* sheaf__status_replace - does so in the four answers of a status; NULL stays NULL. */
+void sheaf__status_replace(sheaf_status *st, const char *from, const char *to);

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
+#include "base/output.h"
 #include "base/numeric_env.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
@@ -43,20 +44,24 @@ static sheaf_status *merge_step(sheaf_weights_convert_report *r,
 /* The model with its adapter merged as a temporary folder, which is then converted. */
 static sheaf_status *merge_first(sheaf_weights_convert_report *r,
                                  const sheaf_weights_convert_options *how,
-                                 const sheaf__run_export_result *e, const char *adapter)
+                                 const sheaf__run_export_result *e, const char *adapter,
+                                 sheaf__run_export_names *names)
 {
     sheaf_weights_convert_options into = *how, next = *how;
     char *merged = NULL;
     if (asprintf(&merged, "%s-merged", adapter) < 0)
         return sheaf__no_memory(how->dst);
+    sheaf__run_export_named(names, merged, how->src);
     into.dst = next.src = merged;
     into.dtype = SHEAF_BOOL;
+    into.events = next.events = &names->events;
     next.config = NULL;
     sheaf_status *st = merge_step(r, &into, e, adapter);
     const int64_t layers = r->merged;
     TRY(st, sheaf_convert(r, &next));
     r->merged = layers;
-    sheaf__run_export_remove(merged);
+    sheaf__run_export_status(names, st);
+    names->count--;
     free(merged);
     return st;
 }
@@ -66,9 +71,14 @@ static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
                                const sheaf_weights_convert_options *how, const sheaf_dialect *to,
                                sheaf__run_export_options *from)
 {
+    sheaf_output *beside = NULL;
     char *between = NULL;
     sheaf__run_export_result e = { 0 };
-    sheaf_status *st = sheaf__run_export_beside(&between, how->dst);
+    sheaf__run_export_names names = { .to = how->events };
+    sheaf_status *st = sheaf__output_begin(&beside, how->dst, false);
+    TRY(st, sheaf__path_join(&between, sheaf__output_dir(beside), "exported"));
+    if (st == NULL)
+        sheaf__run_export_named(&names, between, how->src);
     from->dst = between;
     TRY(st, sheaf__run_export(&e, from));
     if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
@@ -79,16 +89,18 @@ static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
             "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
     }
     sheaf_weights_convert_options next = *how;
+    next.events = &names.events;
     const bool one_file = (to->writes & SHEAF_WRITES_BLOCKS) != 0, alone = to->adapter;
     next.src = e.adapter && !alone ? e.base : between;
     next.adapter = e.adapter && !alone ? between : NULL;
     next.base = alone ? e.base : NULL;
     next.config = e.adapter ? e.config : NULL;
     TRY(st, !e.adapter || to->own_lora || alone ? sheaf_convert(r, &next)
-            : one_file                          ? merge_first(r, how, &e, between)
-                                                : merge_step(r, how, &e, between));
+            : one_file                          ? merge_first(r, how, &e, between, &names)
+                                                : merge_step(r, &next, &e, between));
+    sheaf__run_export_status(&names, st);
     r->step = e.step;
-    sheaf__run_export_remove(between);
+    sheaf__output_abandon(beside);
     sheaf__run_export_result_release(&e);
     free(between);
     return st;

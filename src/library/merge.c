@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
+#include "base/output.h"
 #include "base/numeric_env.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
@@ -16,20 +17,20 @@
 /* Temporary adapters of the merge. */
 typedef struct steps {
     const char *adapters[SHEAF_MERGE_ADAPTERS];
+    sheaf_output *beside; /* where they are */
     char *written[SHEAF_MERGE_ADAPTERS];
     char *base; /* of the run, where none is given; owned */
     char *config;
+    sheaf__run_export_names names;
     sheaf_quantize quantize; /* of a run; its base is plain then */
     bool whole;              /* methods head and full: DST is written */
 } steps;
 
 static void release_steps(steps *s)
 {
-    for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++) {
-        if (s->written[i] != NULL)
-            sheaf__run_export_remove(s->written[i]);
+    sheaf__output_abandon(s->beside);
+    for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++)
         free(s->written[i]);
-    }
     free(s->base);
     free(s->config);
 }
@@ -48,12 +49,12 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
                                 const sheaf_weights_merge_options *how)
 {
     sheaf__run_export_result e = { 0 };
-    char *beside = NULL;
-    sheaf_status *st = sheaf__run_export_beside(&beside, how->dst);
-    if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
-        s->written[i] = NULL;
-        st = sheaf__no_memory("merge");
-    }
+    char name[16];
+    snprintf(name, sizeof name, "%d", i);
+    sheaf_status *st = s->beside != NULL ? NULL : sheaf__output_begin(&s->beside, how->dst, false);
+    TRY(st, sheaf__path_join(&s->written[i], sheaf__output_dir(s->beside), name));
+    if (st == NULL)
+        sheaf__run_export_named(&s->names, s->written[i], path);
     TRY(st, sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
                                                                 .base = how->base,
                                                                 .config = how->config,
@@ -72,7 +73,6 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
         e.base = e.config = NULL;
     }
     sheaf__run_export_result_release(&e);
-    free(beside);
     return st;
 }
 
@@ -196,9 +196,11 @@ static sheaf_status *merge(sheaf_weights_merge_report *out,
                            const sheaf_weights_merge_options *asked)
 {
     sheaf_weights_merge_options how = *asked;
-    steps taken = { 0 };
+    steps taken = { .names = { .to = asked->events } };
     *out = (sheaf_weights_merge_report){ 0 };
     sheaf_status *st = take_steps(&taken, &how, out);
+    if (taken.names.count > 0)
+        how.events = &taken.names.events;
     if (st == NULL && taken.whole)
         out->whole = true;
     else if (st == NULL && how.nadapters == 0) {
@@ -211,6 +213,7 @@ static sheaf_status *merge(sheaf_weights_merge_report *out,
         TRY(st, check_base(&how, &taken));
         TRY(st, sheaf_merge(out, &how));
     }
+    sheaf__run_export_status(&taken.names, st);
     release_steps(&taken);
     return st;
 }

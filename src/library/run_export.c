@@ -119,19 +119,33 @@ void sheaf__run_export_result_release(sheaf__run_export_result *e)
     *e = (sheaf__run_export_result){ 0 };
 }
 
-void sheaf__run_export_remove(const char *path)
+/* From the last to the first: "x-1" begins "x-10". */
+static void emit_named(void *context, const sheaf_event *event)
 {
-    if (path != NULL)
-        sheaf_status_free(sheaf__remove_tree(path));
+    const sheaf__run_export_names *names = context;
+    sheaf_event named = *event;
+    char *text = event->text == NULL ? NULL : strdup(event->text);
+    for (int i = names->count - 1; text != NULL && i >= 0; i--) {
+        char *next = sheaf__replaced(text, names->temporary[i], names->path[i]);
+        free(text);
+        text = next;
+    }
+    named.text = text == NULL ? event->text : text;
+    sheaf_emit(names->to, &named);
+    free(text);
 }
 
-sheaf_status *sheaf__run_export_beside(char **out, const char *dst)
+void sheaf__run_export_named(sheaf__run_export_names *names, const char *temporary,
+                             const char *path)
 {
-    size_t n = strlen(dst);
-    while (n > 1 && dst[n - 1] == '/')
-        n--;
-    if (asprintf(out, "%.*s.export-%ld", (int)n, dst, (long)getpid()) >= 0)
-        return NULL;
-    *out = NULL;
-    return sheaf__no_memory(dst);
+    names->events = (sheaf_events){ emit_named, names };
+    names->temporary[names->count] = temporary;
+    names->path[names->count++] = path;
+}
+
+sheaf_status *sheaf__run_export_status(const sheaf__run_export_names *names, sheaf_status *st)
+{
+    for (int i = names->count - 1; i >= 0; i--)
+        sheaf__status_replace(st, names->temporary[i], names->path[i]);
+    return st;
 }

@@ -4,6 +4,7 @@
 
 #include "base/events.h"
 #include "schema/config.h"
+#include "checkpoint/merge/merge.h"
 #include "sheaf/options.h"
 #include "sheaf/status.h"
 
@@ -31,9 +32,19 @@ sheaf_status *sheaf__run_export(sheaf__run_export_result *out,
                                 const sheaf__run_export_options *options);
 /* sheaf__run_export_count - tensors and bytes of what was written to a folder. */
 sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const char *dst);
-/* sheaf__run_export_remove - removes a temporary export. Accepts NULL. */
-void sheaf__run_export_remove(const char *path);
 void sheaf__run_export_result_release(sheaf__run_export_result *exported);
 
-/* sheaf__run_export_beside - "DST.export-PID" (malloc'd): a path for a temporary export. */
-sheaf_status *sheaf__run_export_beside(char **out, const char *dst);
+/* Temporary exports, and what each was made from: what is said to `events` about them, or by a
+ * status, names that. A path that another one begins with stands behind it. */
+typedef struct sheaf__run_export_names {
+    const sheaf_events *to;
+    int count;
+    const char *temporary[SHEAF_MERGE_ADAPTERS], *path[SHEAF_MERGE_ADAPTERS]; /* borrowed */
+    sheaf_events events;
+} sheaf__run_export_names;
+
+/* sheaf__run_export_named - one more; first zero all but `to`. It must not move afterwards. */
+void sheaf__run_export_named(sheaf__run_export_names *names, const char *temporary,
+                             const char *path);
+/* sheaf__run_export_status - `st`, with the names in it replaced. */
+sheaf_status *sheaf__run_export_status(const sheaf__run_export_names *names, sheaf_status *st);
