@@ -29,6 +29,62 @@ runs "and there" 0 . convert "$work/again/hf" "$work/two.gguf" --to gguf
 same "is the same file" "$work/one.gguf" "$work/two.gguf"
 rm -r "$work/one.gguf" "$work/two.gguf" "$work/again"
 
+# what encoding puts around a text is what the file says, whatever tokenizer_config.json and the name of the pattern say
+around() { # around NAME BOS EOS STEPS CONFIG: steps of tokenizer.json, keys of tokenizer_config.json
+    local name=$1 model=$work/around/hf
+    rm -rf "$work/around"
+    mkdir -p "$model"
+    cp "$here/tiny_qwen2/hf"/{config.json,model.safetensors} "$model"
+    sed 's/^  "post_processor": null,/  "post_processor": '"$4"',/' "$here/tiny_qwen2/hf/tokenizer.json" >"$model/tokenizer.json"
+    printf '%s' "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"pad_token\": \"<|endoftext|>\", $5}" >"$model/tokenizer_config.json"
+    runs "$name" 0 'hf to gguf' convert "$model" "$work/around/x.gguf" --to gguf
+    check "$name: add_bos_token $2" has_flag add_bos_token "$2"
+    check "$name: add_eos_token $3" has_flag add_eos_token "$3"
+    runs "$name, and back" 0 . convert "$work/around/x.gguf" "$work/around/back" --to hf
+    for tokenizer in hf x.gguf back; do
+        printf 'hello world' | "$sheaf" tokenize --tokenizer "$work/around/$tokenizer" --specials --add-special - >"$work/ids-$tokenizer" 2>&1
+    done
+    same "$name: the ids of the file" "$work/ids-hf" "$work/ids-x.gguf"
+    same "$name: and of the folder made of it" "$work/ids-hf" "$work/ids-back"
+}
+# a key's name, its type (7) and its value
+has_flag() { od -An -v -tx1 "$work/around/x.gguf" | tr -d ' \n' | grep -q "$(printf 'tokenizer.ggml.%s' "$1" | od -An -v -tx1 | tr -d ' \n')07000000$2"; }
+piece() { printf '{"SpecialToken":{"id":"%s","type_id":0}}' "$1"; }
+text='{"Sequence":{"id":"A","type_id":0}}'
+specials='"special_tokens":{"<|im_start|>":{"id":"<|im_start|>","ids":[1],"tokens":["<|im_start|>"]},"<|im_end|>":{"id":"<|im_end|>","ids":[2],"tokens":["<|im_end|>"]}}'
+template() { printf '{"type":"TemplateProcessing","single":[%s],"pair":[],%s}' "$1" "$specials"; }
+start=$(piece '<|im_start|>') end=$(piece '<|im_end|>')
+named='"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"'
+around "no steps, keys that say true" 00 00 null "$named, \"add_bos_token\": true, \"add_eos_token\": true"
+around "bos by a template, a key that says false" 01 00 "$(template "$start,$text")" "$named, \"add_bos_token\": false"
+around "bos and eos" 01 01 "$(template "$start,$text,$end")" "$named"
+around "eos alone" 00 01 "$(template "$text,$end")" "$named"
+around "one token for both, behind" 00 01 "$(template "$text,$end")" '"bos_token": "<|im_end|>", "eos_token": "<|im_end|>"'
+around "a sequence of steps, as Llama 3 has" 01 00 '{"type":"Sequence","processors":[{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false,"use_regex":true},'"$(template "$start,$text")"']}' "$named"
+around "RoBERTa's" 01 01 '{"type":"RobertaProcessing","sep":["<|im_end|>",2],"cls":["<|im_start|>",1],"trim_offsets":true,"add_prefix_space":false}' "$named"
+around "a first token that nothing names" 01 00 "$(template "$start,$text")" '"eos_token": "<|im_end|>"'
+around "a last token that is not eos" 00 01 "$(template "$text,$end")" '"bos_token": null, "eos_token": "<|im_start|>"'
+check "eos becomes the end of a turn" grep -q '"eos_token_id": *\[2, *1\]' "$work/around/back/config.json"
+tiny=$work/around/hf
+sed 's/^  "post_processor": null,/  "post_processor": '"$(template "$start,$end,$text")"',/' "$here/tiny_qwen2/hf/tokenizer.json" >"$tiny/tokenizer.json"
+runs "two tokens before a text, which no key can say" 0 'the tokenizer puts 2 tokens other than bos before each text' convert "$tiny" "$work/around/two.gguf" --to gguf
+
+# templates with names
+printf '%s' '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "chat_template": [{"name": "tool-use", "template": "T"}, {"name": "default", "template": "D"}, {"name": "rag", "template": "R"}]}' >"$tiny/tokenizer_config.json"
+cp "$here/tiny_qwen2/hf/tokenizer.json" "$tiny"
+rm -rf "$work/around/back"
+runs "named templates" 0 . convert "$tiny" "$work/around/named.gguf" --to gguf
+runs "and back" 0 . convert "$work/around/named.gguf" "$work/around/back" --to hf
+check "are all there" grep -qF '"chat_template":[{"name":"tool_use","template":"T"},{"name":"rag","template":"R"},{"name":"default","template":"D"}]' "$work/around/back/tokenizer_config.json"
+mkdir "$tiny/additional_chat_templates"
+printf 'F' >"$tiny/additional_chat_templates/rag.jinja"
+printf 'J' >"$tiny/chat_template.jinja"
+runs "in files of their own" 0 . convert "$tiny" "$work/around/files.gguf" --to gguf
+check "they count before the config" grep -qF 'tokenizer.chat_template.rag' "$work/around/files.gguf"
+check "which has others" sh -c "! grep -qF tokenizer.chat_template.tool_use '$work/around/files.gguf'"
+runs "and are copied with a model" 0 . convert "$tiny" "$work/around/copy" --to hf
+same "as they are" "$tiny/additional_chat_templates/rag.jinja" "$work/around/copy/additional_chat_templates/rag.jinja"
+
 # bytes as tokens
 runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 3
 runs "to GGUF" 0 . convert "$work/bytes" "$work/bytes.gguf" --to gguf
@@ -53,7 +109,8 @@ runs "a run" 0 . train --model "$model" --data "$llama/tiny_llama/fwd_inputs.saf
 if [ -d "$work/run" ]; then
     runs "its adapter" 0 'to gguf-lora' convert "$work/run" "$work/lora.gguf" --to gguf-lora
     runs "and by the adapter's folder" 0 'to gguf-lora' convert "$work/run/adapter" "$work/lora2.gguf" --to gguf-lora --base "$model"
-    runs "the model with it" 0 'to gguf' convert "$work/run" "$work/merged.gguf" --to gguf
+    runs "the model with it" 0 'warning: [^ ]*/run: no tokenizer.*to gguf' convert "$work/run" "$work/merged.gguf" --to gguf
+    check "leaves nothing beside it" sh -c "! ls -d '$work'/merged.gguf.*"
     runs "as a merge of both" 0 . merge "$model" "$work/run/adapter" "$work/merged"
     runs "is" 0 . convert "$work/merged" "$work/merged2.gguf" --to gguf
     runs "the first as a folder" 0 . convert "$work/merged.gguf" "$work/m1" --to hf

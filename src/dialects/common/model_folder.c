@@ -4,6 +4,7 @@
 #include "dialects/common/model_folder.h"
 #include "dialects/common/save.h"
 #include "formats/gguf.h"
+#include "inputs/chat/stored.h"
 #include "inputs/tokenizer/gguf_files.h"
 #include "schema/family.h"
 
@@ -207,13 +208,52 @@ bool sheaf_hf_is_tokenizers(const char *name)
     return strstr(name, "processor") == NULL && strcmp(name, "generation_config.json") != 0;
 }
 
+sheaf_status *sheaf_hf_more_templates(char ***names, int64_t *count, const char *dst,
+                                      const char *from)
+{
+    char path[SHEAF_PATH_SIZE];
+    int64_t all = 0;
+    *names = NULL;
+    *count = 0;
+    if (!sheaf__path_has(from, SHEAF__MORE_TEMPLATES, SHEAF_PATH_DIR))
+        return NULL;
+    sheaf_status *st =
+        sheaf__list_dir(names, &all, sheaf__path_in(path, from, SHEAF__MORE_TEMPLATES));
+    for (int64_t i = 0; i < all; i++) {
+        char *name = (*names)[i], *whole = NULL;
+        TRY(st, sheaf__path_join(&whole, SHEAF__MORE_TEMPLATES, name));
+        if (whole != NULL && sheaf__ends_with(name, ".jinja") &&
+            sheaf__path_has(from, whole, SHEAF_PATH_FILE))
+            (*names)[(*count)++] = whole;
+        else
+            free(whole);
+        free(name);
+    }
+    return TRY(st, *count == 0 ? NULL
+                               : sheaf__make_dir(sheaf__path_in(path, dst, SHEAF__MORE_TEMPLATES)));
+}
+
+static sheaf_status *copy_templates(sheaf_folder *folder, const char *from)
+{
+    char **names, path[SHEAF_PATH_SIZE];
+    int64_t count;
+    sheaf_status *st = sheaf_hf_more_templates(&names, &count, sheaf__folder_dir(folder), from);
+    for (int64_t i = 0; i < count && st == NULL; i++)
+        st = sheaf__folder_copy(folder, from, names[i]);
+    if (count > 0)
+        TRY(st, sheaf__dir_sync(
+                    sheaf__path_in(path, sheaf__folder_dir(folder), SHEAF__MORE_TEMPLATES)));
+    sheaf__names_free(names, count);
+    return st;
+}
+
 sheaf_status *sheaf_hf_copy_tokenizer(sheaf_folder *folder, const char *from)
 {
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
         if (sheaf_hf_is_tokenizers(sheaf_hf_extras[i]))
             st = sheaf__folder_copy(folder, from, sheaf_hf_extras[i]);
-    return st;
+    return TRY(st, copy_templates(folder, from));
 }
 
 /* A GGUF file's, made of its keys. */
@@ -244,6 +284,7 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
             folder,
             tokenizer != NULL && sheaf_hf_is_tokenizers(sheaf_hf_extras[i]) ? tokenizer : from,
             sheaf_hf_extras[i]);
+    TRY(st, copy_templates(folder, tokenizer != NULL ? tokenizer : from));
     return TRY(st, copy_code(folder, from));
 }
 

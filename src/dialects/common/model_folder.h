@@ -30,6 +30,11 @@ extern const char *const sheaf_hf_extras[];
 bool sheaf_hf_has_tokenizer(const char *dir);
 /* sheaf_hf_is_tokenizers - is it the name of a file of the tokenizer? */
 bool sheaf_hf_is_tokenizers(const char *name);
+/* sheaf_hf_more_templates - the chat templates of `from` that have files of their own, as paths in
+ * it (sheaf__names_free(), also after a failure), and the folder for them in `dst`, if there are
+ * any. */
+sheaf_status *sheaf_hf_more_templates(char ***names, int64_t *count, const char *dst,
+                                      const char *from);
 /* sheaf_hf_copy_tokenizer - the files of the tokenizer from another folder, as far as they exist.
  */
 sheaf_status *sheaf_hf_copy_tokenizer(sheaf_folder *folder, const char *from);

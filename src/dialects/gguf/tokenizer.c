@@ -2,6 +2,8 @@
  *
  * llama.cpp encodes byte-level tokenizers ("gpt2") by their merges and a pattern of its own, which
  * it knows by name, others ("llama") by the scores of sentencepiece. */
+#include <ctype.h>
+
 #include "base/base.h"
 #include "dialects/gguf/model.h"
 #include "inputs/chat/stored.h"
@@ -12,14 +14,10 @@ static const float unused_score = -10000;
 /* How a text is divided (sheaf__listing.splitting), and what llama.cpp calls it. */
 static const struct {
     const char *splitting, *pre;
-    bool bos; /* it puts bos before a text, where files do not say */
     bool kin; /* families have names of their own for it (sheaf__gguf_form.pre) */
 } patterns[] = {
-    { "llama3", "llama-bpe", .bos = true, .kin = true },
-    { "qwen2", "qwen2" },
-    { "gpt2", "gpt-2" },
-    { "digits\ngpt2", "smollm" },
-    { "tekken", "tekken", .bos = true },
+    { "llama3", "llama-bpe", .kin = true }, { "qwen2", "qwen2" },   { "gpt2", "gpt-2" },
+    { "digits\ngpt2", "smollm" },           { "tekken", "tekken" },
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
@@ -93,6 +91,30 @@ static void put_id(sheaf__gguf_keys *keys, const char *key, int64_t id, int64_t 
         sheaf__gguf_put_u32(keys, key, id);
 }
 
+/* A file says of what stands around each text only whether that is bos, and eos. As in llama.cpp's
+ * script another token behind it becomes eos, and eos the end of a turn (*eot). */
+static void settle_around(sheaf__listing *l, int64_t *eot, const sheaf_config *c,
+                          const char *folder, const sheaf_events *events)
+{
+    static const char cannot[] = "%s: the tokenizer puts %" PRId64 " %s, which a GGUF file cannot "
+                                 "say: in llama.cpp a prompt must have them written";
+    const int64_t before = l->before.count, behind = l->behind.count;
+    const int64_t eos = l->eos >= 0 || c->neos == 0 ? l->eos : c->eos[0];
+    if (before == 1 && l->bos < 0)
+        l->bos = l->before.id[0];
+    if (before > 1 || (before == 1 && l->bos != l->before.id[0])) {
+        sheaf_warn(events, cannot, folder, before, "tokens other than bos before each text");
+        l->before.count = 0;
+    }
+    if (behind == 1 && eos != l->behind.id[0]) {
+        *eot = eos;
+        l->eos = l->behind.id[0];
+    } else if (behind > 1) {
+        sheaf_warn(events, cannot, folder, behind, "tokens behind each text");
+        l->behind.count = 0;
+    }
+}
+
 static void put_ids(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf_config *c)
 {
     put_id(keys, "tokenizer.ggml.bos_token_id", l->bos, c->bos);
@@ -101,7 +123,8 @@ static void put_ids(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf
     put_id(keys, "tokenizer.ggml.padding_token_id", l->pad, c->pad);
 }
 
-static void put_all(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf_config *c)
+static void put_all(sheaf__gguf_keys *keys, const sheaf__listing *l, int64_t eot,
+                    const sheaf_config *c)
 {
     const int at = l->byte_level ? pattern_of(l->splitting) : -1;
     const char *pre = at < 0 ? "default" : patterns[at].pre, *own = sheaf__gguf_form_of(c)->pre;
@@ -112,13 +135,54 @@ static void put_all(sheaf__gguf_keys *keys, const sheaf__listing *l, const sheaf
     if (l->byte_level)
         put_merges(keys, l);
     put_ids(keys, l, c);
-    const bool bos = at < 0 || (patterns[at].bos && own == NULL);
-    sheaf__gguf_put_bool(keys, "tokenizer.ggml.add_bos_token",
-                         l->adds_bos >= 0 ? l->adds_bos == 1 : bos);
-    if (!l->byte_level || l->adds_eos == 1)
-        sheaf__gguf_put_bool(keys, "tokenizer.ggml.add_eos_token", l->adds_eos == 1);
+    put_id(keys, "tokenizer.ggml.eot_token_id", eot, -1);
+    sheaf__gguf_put_bool(keys, "tokenizer.ggml.add_bos_token", l->before.count > 0);
+    sheaf__gguf_put_bool(keys, "tokenizer.ggml.add_eos_token", l->behind.count > 0);
     if (!l->byte_level)
         sheaf__gguf_put_bool(keys, "tokenizer.ggml.add_space_prefix", l->space_prefix != 0);
+}
+
+/* In place: of characters other than ASCII's letters and digits llama.cpp's script makes "_". */
+static void spell(char *name)
+{
+    char *to = name;
+    for (const char *c = name; *c != '\0'; c++)
+        if (((unsigned char)*c & 0xc0) != 0x80)
+            *to++ = (unsigned char)*c < 0x80 && isalnum((unsigned char)*c) ? *c : '_';
+    *to = '\0';
+}
+
+static sheaf_status *put_other(sheaf__gguf_keys *keys, const sheaf__stored_chat *chat, int64_t i)
+{
+    const sheaf__other_template *t = &chat->other[i];
+    char *key = NULL;
+    for (int64_t k = 0; k < i; k++)
+        if (strcmp(chat->other[k].name, t->name) == 0)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "chat templates"),
+                                              "names that differ in letters and digits, as keys "
+                                              "of a GGUF file have them"),
+                               "two that are '%s' there", t->name);
+    if (asprintf(&key, "tokenizer.chat_template.%s", t->name) < 0)
+        return sheaf__no_memory("chat template");
+    sheaf__gguf_put_text(keys, key, t->program);
+    free(key);
+    return NULL;
+}
+
+static sheaf_status *put_templates(sheaf__gguf_keys *keys, sheaf__stored_chat *chat)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < chat->others && st == NULL; i++) {
+        spell(chat->other[i].name);
+        st = put_other(keys, chat, i);
+    }
+    if (chat->others > 0)
+        sheaf__gguf_put_array(keys, "tokenizer.chat_templates", SHEAF__GGUF_STRING, chat->others);
+    for (int64_t i = 0; i < chat->others; i++)
+        sheaf__gguf_add_text(keys, chat->other[i].name, strlen(chat->other[i].name));
+    if (chat->program != NULL)
+        sheaf__gguf_put_text(keys, "tokenizer.chat_template", chat->program);
+    return st;
 }
 
 sheaf_status *sheaf__gguf_tokenizer_keys(sheaf__gguf_keys *keys, const sheaf_config *c,
@@ -132,7 +196,7 @@ sheaf_status *sheaf__gguf_tokenizer_keys(sheaf__gguf_keys *keys, const sheaf_con
         st = sheaf__listing_bytes(&l, c->vocab,
                                   (int64_t[]){ c->bos, c->neos > 0 ? c->eos[0] : -1, c->pad });
         if (st == NULL)
-            put_all(keys, &l, c);
+            put_all(keys, &l, -1, c);
         sheaf__listing_release(&l);
         return st;
     }
@@ -146,10 +210,12 @@ sheaf_status *sheaf__gguf_tokenizer_keys(sheaf__gguf_keys *keys, const sheaf_con
     TRY(st, sheaf__listing_read(&l, folder));
     TRY(st, sheaf_in(check(&l, c), "%s", folder));
     TRY(st, sheaf__stored_chat_read(&chat, folder));
-    if (st == NULL)
-        put_all(keys, &l, c);
-    if (st == NULL && chat.program != NULL)
-        sheaf__gguf_put_text(keys, "tokenizer.chat_template", chat.program);
+    if (st == NULL) {
+        int64_t eot = -1;
+        settle_around(&l, &eot, c, folder, events);
+        put_all(keys, &l, eot, c);
+    }
+    TRY(st, put_templates(keys, &chat));
     sheaf__listing_release(&l);
     sheaf__stored_chat_release(&chat);
     return st;

@@ -205,19 +205,28 @@ static sheaf_status *write_file(const char *folder, const char *name, const char
     return sheaf__file_write_whole(sheaf__path_in(path, folder, name), bytes, size);
 }
 
+static sheaf_status *copy_file(const char *dst, const char *from, const char *name)
+{
+    char *bytes = NULL;
+    size_t size;
+    sheaf_status *st = read_file(&bytes, &size, from, name);
+    TRY(st, write_file(dst, name, bytes, size));
+    free(bytes);
+    return st;
+}
+
 static sheaf_status *copy_files(const char *dst, const char *from)
 {
-    sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++) {
-        const char *name = sheaf_hf_extras[i];
-        char *bytes = NULL;
-        size_t size;
-        if (!sheaf_hf_is_tokenizers(name) || !sheaf__path_has(from, name, SHEAF_PATH_FILE))
-            continue;
-        st = read_file(&bytes, &size, from, name);
-        TRY(st, write_file(dst, name, bytes, size));
-        free(bytes);
-    }
+    char **names = NULL;
+    int64_t count = 0;
+    sheaf_status *st = sheaf_hf_more_templates(&names, &count, dst, from);
+    for (int64_t i = 0; i < count && st == NULL; i++)
+        st = copy_file(dst, from, names[i]);
+    for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
+        if (sheaf_hf_is_tokenizers(sheaf_hf_extras[i]) &&
+            sheaf__path_has(from, sheaf_hf_extras[i], SHEAF_PATH_FILE))
+            st = copy_file(dst, from, sheaf_hf_extras[i]);
+    sheaf__names_free(names, count);
     return st;
 }
 

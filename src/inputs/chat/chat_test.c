@@ -1037,10 +1037,38 @@ static void test_stored__a_template_file_counts_before_the_config(void **state)
     assert_string_equal(stored.program, "D");
     assert_string_equal(stored.bos, "<s>");
     assert_string_equal(stored.eos, "</s>");
+    assert_int_equal(stored.others, 1);
+    assert_string_equal(stored.other[0].name, "tool_use");
+    assert_string_equal(stored.other[0].program, "T");
     sheaf__stored_chat_release(&stored);
     put(at("chat_template.jinja"), "J");
     CHECK_OK(sheaf__stored_chat_read(&stored, at("tokenizer_config.json")));
     assert_string_equal(stored.program, "J");
+    assert_int_equal(stored.others, 0); /* files take the place of all that the config has */
+    sheaf__stored_chat_release(&stored);
+    CHECK_OK(sheaf__make_dir(at("additional_chat_templates")));
+    put(at("additional_chat_templates/rag.jinja"), "R");
+    put(at("additional_chat_templates/rag.txt"), "X");
+    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
+    assert_string_equal(stored.program, "J");
+    assert_int_equal(stored.others, 1);
+    assert_string_equal(stored.other[0].name, "rag");
+    assert_string_equal(stored.other[0].program, "R");
+    sheaf__stored_chat_release(&stored);
+    CHECK_OK(sheaf__remove_tree(at("chat_template.jinja")));
+    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
+    assert_null(stored.program);
+    assert_int_equal(stored.others, 1);
+    sheaf__stored_chat_release(&stored);
+    CHECK_OK(sheaf__remove_tree(at("additional_chat_templates")));
+    put(at("chat_template.json"), "{\"chat_template\": \"P\"}");
+    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
+    assert_string_equal(stored.program, "D");
+    sheaf__stored_chat_release(&stored);
+    put(at("tokenizer_config.json"), "{}");
+    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
+    assert_string_equal(stored.program, "P");
+    assert_string_equal(stored.file, "chat_template.json");
     sheaf__stored_chat_release(&stored);
 }
 

@@ -9,7 +9,8 @@
 #include "inputs/tokenizer/tokenizer_config.h"
 
 static const size_t MOST = (size_t)1 << 20; /* bytes of a program */
-static const char CONFIG[] = "tokenizer_config.json", JINJA[] = "chat_template.jinja";
+static const char CONFIG[] = "tokenizer_config.json", JINJA[] = "chat_template.jinja",
+                  PROCESSORS[] = "chat_template.json";
 
 static sheaf_status *keep(char **to, const char *text)
 {
@@ -18,30 +19,60 @@ static sheaf_status *keep(char **to, const char *text)
     return text != NULL && *to == NULL ? sheaf__no_memory("chat template") : NULL;
 }
 
+static void drop_programs(sheaf__stored_chat *s)
+{
+    free(s->program);
+    s->program = NULL;
+    for (int64_t i = 0; i < s->others; i++) {
+        free(s->other[i].name);
+        free(s->other[i].program);
+    }
+    free(s->other);
+    s->other = NULL;
+    s->others = s->capacity = 0;
+}
+
+/* A later one of a name counts. */
+static sheaf_status *put_program(sheaf__stored_chat *s, const char *name, const char *program)
+{
+    if (strcmp(name, "default") == 0)
+        return keep(&s->program, program);
+    int64_t at = 0;
+    while (at < s->others && strcmp(s->other[at].name, name) != 0)
+        at++;
+    if (at == s->others && !SHEAF_GROW(&s->other, &s->capacity, at + 1))
+        return sheaf__no_memory("chat template");
+    sheaf_status *st = NULL;
+    if (at == s->others) {
+        s->other[s->others++] = (sheaf__other_template){ 0 };
+        st = keep(&s->other[at].name, name);
+    }
+    return TRY(st, keep(&s->other[at].program, program));
+}
+
 /* [{"name": "default", "template": "..."}, ...] */
 static sheaf_status *read_list(sheaf__stored_chat *out, const json_t *list)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < json_array_size(list) && st == NULL; i++) {
         const json_t *entry = json_array_get(list, i);
         const char *name = json_string_value(json_object_get(entry, "name"));
         const char *program = json_string_value(json_object_get(entry, "template"));
         if (name == NULL || program == NULL)
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'chat_template[%zu]'", i),
                                   "an object with name and template");
-        if (strcmp(name, "default") == 0)
-            return keep(&out->program, program);
+        st = put_program(out, name, program);
     }
-    out->no_default = true;
-    return NULL;
+    return st;
 }
 
-static sheaf_status *read_program(sheaf__stored_chat *out, const json_t *object)
+static sheaf_status *read_program(sheaf__stored_chat *out, const json_t *object, const char *file)
 {
     char shown[96];
     const json_t *value = json_object_get(object, "chat_template");
     if (value == NULL || json_is_null(value))
         return NULL;
-    out->file = CONFIG;
+    out->file = file;
     if (json_is_array(value))
         return read_list(out, value);
     if (json_is_string(value))
@@ -51,25 +82,55 @@ static sheaf_status *read_program(sheaf__stored_chat *out, const json_t *object)
                        "%s", sheaf__json_show(shown, value));
 }
 
-static sheaf_status *read_jinja(sheaf__stored_chat *out, const char *folder)
+/* Of processors of transformers 4; only where nothing else has a template. */
+static sheaf_status *read_json(sheaf__stored_chat *out, const char *folder)
 {
-    char *path = NULL, *text = NULL;
+    char path[SHEAF_PATH_SIZE];
+    json_t *root = NULL;
+    if (out->file != NULL || !sheaf__path_has(folder, PROCESSORS, SHEAF_PATH_FILE))
+        return NULL;
+    sheaf_status *st = sheaf__json_load(&root, sheaf__path_in(path, folder, PROCESSORS));
+    TRY(st, sheaf_in(read_program(out, root, PROCESSORS), "%s", path));
+    json_decref(root);
+    return st;
+}
+
+/* A file with one program. The first takes the place of all that tokenizer_config.json has. */
+static sheaf_status *read_jinja(sheaf__stored_chat *out, bool *any, const char *folder,
+                                const char *file, const char *name)
+{
+    char path[SHEAF_PATH_SIZE], *text = NULL;
     size_t size = 0;
-    sheaf_status *st = sheaf__path_join(&path, folder, JINJA);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-        st = sheaf__file_read_all(&text, &size, path, MOST);
-        if (st == NULL && (strlen(text) != size || !sheaf__is_utf8(text)))
-            st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "UTF-8 without NUL");
-        if (st == NULL) {
-            free(out->program);
-            out->program = text;
-            text = NULL;
-            out->file = JINJA;
-            out->no_default = false;
-        }
-        free(text);
+    if (!sheaf__path_has(folder, file, SHEAF_PATH_FILE))
+        return NULL;
+    sheaf_status *st = sheaf__file_read_all(&text, &size, sheaf__path_in(path, folder, file), MOST);
+    if (st == NULL && (strlen(text) != size || !sheaf__is_utf8(text)))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "UTF-8 without NUL");
+    if (st == NULL && !*any)
+        drop_programs(out);
+    *any = true;
+    out->file = JINJA;
+    TRY(st, put_program(out, name, text));
+    free(text);
+    return st;
+}
+
+static sheaf_status *read_additional(sheaf__stored_chat *out, bool *any, const char *folder)
+{
+    char within[SHEAF_PATH_SIZE], **names = NULL;
+    int64_t count = 0;
+    if (!sheaf__path_has(folder, SHEAF__MORE_TEMPLATES, SHEAF_PATH_DIR))
+        return NULL;
+    sheaf_status *st =
+        sheaf__list_dir(&names, &count, sheaf__path_in(within, folder, SHEAF__MORE_TEMPLATES));
+    for (int64_t i = 0; i < count && st == NULL; i++) {
+        const size_t n = strlen(names[i]);
+        char *name = sheaf__ends_with(names[i], ".jinja") ? strndup(names[i], n - 6) : NULL;
+        if (name != NULL)
+            st = read_jinja(out, any, within, names[i], name);
+        free(name);
     }
-    free(path);
+    sheaf__names_free(names, count);
     return st;
 }
 
@@ -77,6 +138,7 @@ sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
 {
     char *folder = NULL, gguf[SHEAF_PATH_SIZE];
     sheaf__tokenizer_config names = { 0 };
+    bool any = false;
     *out = (sheaf__stored_chat){ 0 };
     const bool beside =
         sheaf__path_kind(path) != SHEAF_PATH_DIR && sheaf__gguf_at(gguf, path) == NULL;
@@ -84,8 +146,10 @@ sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
     TRY(st, sheaf__tokenizer_config_read(&names, folder));
     TRY(st, keep(&out->bos, sheaf__tokenizer_config_text(names.name[SHEAF__BOS])));
     TRY(st, keep(&out->eos, sheaf__tokenizer_config_text(names.name[SHEAF__EOS])));
-    TRY(st, sheaf_in(read_program(out, names.config), "%s/%s", folder, CONFIG));
-    TRY(st, read_jinja(out, folder));
+    TRY(st, sheaf_in(read_program(out, names.config, CONFIG), "%s/%s", folder, CONFIG));
+    TRY(st, read_json(out, folder));
+    TRY(st, read_jinja(out, &any, folder, JINJA, "default"));
+    TRY(st, read_additional(out, &any, folder));
     sheaf__tokenizer_config_release(&names);
     free(folder);
     return st;
@@ -148,7 +212,7 @@ sheaf_status *sheaf__stored_chat_open(sheaf__tokenizer **out, sheaf__stored_chat
 
 void sheaf__stored_chat_release(sheaf__stored_chat *s)
 {
-    free(s->program);
+    drop_programs(s);
     free(s->bos);
     free(s->eos);
     *s = (sheaf__stored_chat){ 0 };
@@ -168,7 +232,7 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
     sheaf_status *st =
         sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
     sheaf_found(st, "none, and the tokenizer stores %s",
-                stored->no_default ? "several, none of them called default" : "none");
+                stored->others > 0 ? "several, none of them called default" : "none");
     return sheaf_try_this(st, "--template NAME");
 }
 

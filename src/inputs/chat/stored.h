@@ -1,8 +1,9 @@
 /* stored.h - the chat template, bos and eos in a tokenizer's folder.
  *
- * As transformers reads it: chat_template.jinja before tokenizer_config.json's chat_template, which
- * is a program, or a list of named ones, among them "default"; special_tokens_map.json only where
- * tokenizer_config.json has no added_tokens_decoder. */
+ * As transformers reads it: chat_template.jinja ("default") and
+ * additional_chat_templates/NAME.jinja before tokenizer_config.json's chat_template, which is a
+ * program, or a list of named ones, before a processor's chat_template.json;
+ * special_tokens_map.json only where tokenizer_config.json has no added_tokens_decoder. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,11 +12,18 @@
 #include "inputs/tokenizer/tokenizer.h"
 #include "sheaf/status.h"
 
+#define SHEAF__MORE_TEMPLATES "additional_chat_templates"
+
+typedef struct sheaf__other_template {
+    char *name, *program;
+} sheaf__other_template;
+
 typedef struct sheaf__stored_chat {
-    char *program;    /* Jinja, or NULL */
+    char *program;                /* Jinja, the default one, or NULL */
+    sheaf__other_template *other; /* [others], by name: "tool_use" */
+    int64_t others, capacity;
     char *bos, *eos;  /* or NULL */
     const char *file; /* that has the program: "chat_template.jinja" */
-    bool no_default;  /* a list of programs without "default" */
 } sheaf__stored_chat;
 
 /* sheaf__stored_chat_read - `path`: a folder, or a file in it. No file is needed. Release also

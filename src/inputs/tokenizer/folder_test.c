@@ -215,6 +215,9 @@ static const struct {
       SHEAF_E_FORMAT, "'x'" },
     { POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}"),
       SHEAF_E_UNSUPPORTED, "'single'" },
+    { POST("{\"type\":\"RobertaProcessing\",\"sep\":[\"a\",1]}"), SHEAF_E_FORMAT, "'cls'" },
+    { POST("{\"type\":\"BertProcessing\",\"sep\":[\"a\"],\"cls\":[\"u\",0]}"), SHEAF_E_FORMAT,
+      "'sep'" },
     { "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":{}}}", SHEAF_E_UNSUPPORTED,
       "model: type | BPE | 'WordPiece'" },
 };

@@ -323,14 +323,43 @@ static void put_flag(making *m, const char *key, const char *name, int absent)
     sheaf__text_add(&m->text, ",\"%s\":%s", name, flag == 1 ? "true" : "false");
 }
 
+/* The one, or a list of those that have a name: their keys end with it. */
+static void put_templates(making *m)
+{
+    static const char one[] = "tokenizer.chat_template", named[] = "tokenizer.chat_template.";
+    bool several = false, any = false;
+    for (int64_t i = 0; i < m->file->nkeys; i++)
+        several |= strncmp(m->file->key[i].name, named, sizeof named - 1) == 0;
+    for (int64_t i = 0; i < m->file->nkeys; i++) {
+        const char *key = m->file->key[i].name;
+        const bool is_named = strncmp(key, named, sizeof named - 1) == 0;
+        char *program =
+            is_named || strcmp(key, one) == 0 ? sheaf__gguf_string(&m->file->key[i]) : NULL;
+        if (program == NULL)
+            continue;
+        sheaf__text_add(&m->text, any       ? ","
+                                  : several ? ",\"chat_template\":["
+                                            : ",\"chat_template\":");
+        if (several) {
+            sheaf__text_add(&m->text, "{\"name\":");
+            sheaf__text_json(&m->text, is_named ? key + sizeof named - 1 : "default");
+            sheaf__text_add(&m->text, ",\"template\":");
+        }
+        sheaf__text_json(&m->text, program);
+        sheaf__text_add(&m->text, several ? "}" : "");
+        free(program);
+        any = true;
+    }
+    sheaf__text_add(&m->text, several && any ? "]" : "");
+}
+
 static void make_config(making *m, bool by_scores)
 {
     static const char *const named[][2] = { { "bos_token", "bos_token_id" },
                                             { "eos_token", "eos_token_id" },
                                             { "unk_token", "unknown_token_id" },
                                             { "pad_token", "padding_token_id" } };
-    char *program = sheaf__gguf_string(sheaf__gguf_find(m->file, "tokenizer.chat_template")),
-         *architecture = sheaf__gguf_string(sheaf__gguf_find(m->file, "general.architecture"));
+    char *architecture = sheaf__gguf_string(sheaf__gguf_find(m->file, "general.architecture"));
     const bool gemma = architecture != NULL && strncmp(architecture, "gemma", 5) == 0;
     sheaf__text_add(&m->text, "{\"tokenizer_class\":\"%s\",\"clean_up_tokenization_spaces\":false",
                     !by_scores ? "PreTrainedTokenizerFast"
@@ -349,12 +378,8 @@ static void make_config(making *m, bool by_scores)
         put_flag(m, "add_eos_token", "add_eos_token", 0);
         put_flag(m, "add_space_prefix", "add_prefix_space", 1);
     }
-    if (program != NULL) {
-        sheaf__text_add(&m->text, ",\"chat_template\":");
-        sheaf__text_json(&m->text, program);
-    }
+    put_templates(m);
     sheaf__text_add(&m->text, "}\n");
-    free(program);
     free(architecture);
 }
 

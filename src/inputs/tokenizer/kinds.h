@@ -17,7 +17,7 @@ extern const sheaf__step_kind sheaf__prepend, sheaf__replace, sheaf__metaspace;
 extern const sheaf__step_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
     sheaf__strip_decoder, sheaf__replace_decoder;
 /* post.c */
-extern const sheaf__step_kind sheaf__template_post;
+extern const sheaf__step_kind sheaf__template_post, sheaf__roberta_post, sheaf__bert_post;
 
 /* ---- the byte-level alphabet, and UTF-8 of any bytes (byte_level.c) ---- */
 

@@ -224,22 +224,25 @@ static sheaf_status *read_spm(bool *is, sheaf__listing *l, const char *folder)
     return st;
 }
 
-/* Does encoding put these around a text? */
+/* Runs the post-processors on a text of one id that no token has. */
 static sheaf_status *find_around(sheaf__listing *l, const sheaf__tokenizer *t)
 {
-    int32_t *ids = NULL;
-    int64_t n = 0;
-    sheaf_status *st = sheaf__tokenizer_encode(&ids, NULL, &n, t, "", 0,
-                                               &(sheaf__encode_options){ .add_special = true });
-    bool any = n > 0;
+    sheaf__ids_out out = { 0 };
+    sheaf__ids_insert(&out, 0, -1);
     for (int64_t i = 0; i < t->post.count; i++)
-        any = any || t->post.step[i].kind == &sheaf__template_post;
-    if (st == NULL && any) {
-        l->adds_bos = n > 0 && ids[0] == l->bos;
-        l->adds_eos = n > 0 && ids[n - 1] == l->eos && (n > 1 || l->eos != l->bos);
+        if (t->post.step[i].kind->post != NULL)
+            t->post.step[i].kind->post(t->post.step[i].state, &out, true);
+    bool behind = false;
+    for (int64_t i = 0; i < out.count && !out.failed; i++) {
+        if (out.id[i] < 0)
+            behind = true;
+        else if (behind && l->behind.count++ < 2)
+            l->behind.id[l->behind.count - 1] = out.id[i];
+        else if (!behind && l->before.count++ < 2)
+            l->before.id[l->before.count - 1] = out.id[i];
     }
-    free(ids);
-    return st;
+    free(out.id);
+    return out.failed ? sheaf__no_memory("tokens") : NULL;
 }
 
 static int32_t id_of(const sheaf__tokenizer *t, const sheaf__tokenizer_config *s, int which)
@@ -258,12 +261,14 @@ static sheaf_status *list_names(sheaf__listing *l, const sheaf__tokenizer *t, co
     l->unk = st == NULL ? id_of(t, &s, SHEAF__UNK) : -1;
     if (l->unk < 0 && !l->byte_level)
         l->unk = t->model->unk_id;
-    if (st == NULL && sheaf__path_has(folder, "tokenizer.json", SHEAF_PATH_FILE))
-        st = find_around(l, t); /* a tokenizer.model has no steps that could say it */
-    if (st == NULL && s.add_bos >= 0)
-        l->adds_bos = s.add_bos;
-    if (st == NULL && s.add_eos >= 0)
-        l->adds_eos = s.add_eos;
+    TRY(st, find_around(l, t));
+    if (st == NULL && !l->byte_level &&
+        !sheaf__path_has(folder, "tokenizer.json", SHEAF_PATH_FILE)) {
+        /* sentencepiece's file has no steps: bos unless it is denied, as llama.cpp and
+         * transformers 4 do it (5 puts none where nothing is said) */
+        l->before.count = s.add_bos != 0 && l->bos >= 0;
+        l->before.id[0] = l->bos;
+    }
     if (st == NULL && s.prefix_space >= 0)
         l->space_prefix = s.prefix_space;
     sheaf__tokenizer_config_release(&s);
@@ -274,7 +279,7 @@ sheaf_status *sheaf__listing_read(sheaf__listing *l, const char *folder)
 {
     sheaf__tokenizer *t = NULL;
     bool spm = false;
-    *l = (sheaf__listing){ .adds_bos = -1, .adds_eos = -1, .space_prefix = -1 };
+    *l = (sheaf__listing){ .space_prefix = -1 };
     sheaf_status *st = sheaf__tokenizer_open(&t, folder);
     if (st != NULL)
         return st;
@@ -300,8 +305,7 @@ sheaf_status *sheaf__listing_bytes(sheaf__listing *l, int64_t count, const int64
                            .eos = (int32_t)named[1],
                            .unk = -1,
                            .pad = (int32_t)named[2],
-                           .adds_bos = named[0] >= 0,
-                           .adds_eos = -1,
+                           .before = { named[0] >= 0, { (int32_t)named[0] } },
                            .space_prefix = -1 };
     l->token = calloc((size_t)count + 1, sizeof *l->token);
     l->splitting = strdup("gpt2"); /* of no effect without merges */

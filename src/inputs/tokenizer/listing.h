@@ -32,10 +32,13 @@ typedef struct sheaf__listing {
     int32_t (*merge)[2];
     int64_t merges;
     char *splitting;
-    /* -1: none. */
-    int32_t bos, eos, unk, pad;
-    /* 1, 0; -1: its files say neither. */
-    int adds_bos, adds_eos, space_prefix;
+    int32_t bos, eos, unk, pad; /* -1: none */
+    /* What encoding puts before a text and behind it, so many ids each, of which two are kept. */
+    struct {
+        int64_t count;
+        int32_t id[2];
+    } before, behind;
+    int space_prefix; /* 1, 0; -1: its files say neither */
 } sheaf__listing;
 
 /* sheaf__listing_read - of the tokenizer of a folder; release also after a failure. Errors: those

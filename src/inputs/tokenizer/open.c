@@ -15,7 +15,7 @@ static const sheaf__step_kind *const decoders[] = {
     &sheaf__replace_decoder,       &sheaf__strip_decoder,      NULL
 };
 static const sheaf__step_kind *const posts[] = { &sheaf__byte_level_post, &sheaf__template_post,
-                                                 NULL };
+                                                 &sheaf__roberta_post, &sheaf__bert_post, NULL };
 static const sheaf__step_kind *const *const step_kinds[SHEAF__LISTS] = { normalizers,
                                                                          pre_tokenizers, decoders,
                                                                          posts };

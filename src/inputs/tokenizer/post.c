@@ -1,5 +1,5 @@
-/* post.c - the post-processor TemplateProcessing, for one text: ids before it and behind it. (The
- * template for pairs is read and ignored.) */
+/* post.c - the post-processors that put ids before a text and behind it, for one text. (Templates
+ * for pairs are read and ignored.) */
 
 #include "kinds.h"
 #include "base/base.h"
@@ -94,6 +94,36 @@ const sheaf__step_kind sheaf__template_post = { .name = "TemplateProcessing",
                                                 .open = open_template,
                                                 .post = run,
                                                 .close = close_around };
+
+/* ---- RobertaProcessing, BertProcessing: one id before the text, one behind it ---- */
+
+/* "cls": ["<s>", 0] */
+static sheaf_status *open_pair(void *state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "cls", "sep" };
+    around *a = state;
+    sheaf_status *st = NULL;
+    if (how->divided)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "type",
+                         "nothing but ByteLevel behind a TemplateProcessing that adds tokens");
+    for (int i = 0; st == NULL && i < 2; i++)
+        st = add_id(a, r, keys[i], json_array_get(sheaf__json_list(r, keys[i]), 1));
+    a->before = 1;
+    return st;
+}
+
+const sheaf__step_kind sheaf__roberta_post = { .name = "RobertaProcessing",
+                                               .keys = "sep cls trim_offsets add_prefix_space",
+                                               .size = sizeof(around),
+                                               .open = open_pair,
+                                               .post = run,
+                                               .close = close_around };
+const sheaf__step_kind sheaf__bert_post = { .name = "BertProcessing",
+                                            .keys = "sep cls",
+                                            .size = sizeof(around),
+                                            .open = open_pair,
+                                            .post = run,
+                                            .close = close_around };
 
 sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind)
 {
