@@ -178,8 +178,8 @@ void sheaf__batch_images_release(sheaf__batch_images *images)
 }
 
 void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_rows *rows,
-                                 const sheaf_config *config, const sheaf__prompt *prompt, int64_t n,
-                                 int64_t longest, const sheaf__generate_options *options)
+                                 const sheaf_config *config, sheaf__sequence *const *of, int64_t n,
+                                 int64_t longest)
 {
     int32_t *const image_row = rows->image_row.host, *const to[2] = { rows->stream[0].host,
                                                                       rows->stream[1].host };
@@ -189,7 +189,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
     out->count = out->joined = 0;
     memset(out->patches, 0, sizeof out->patches);
     for (int64_t i = 0; i < n; i++) {
-        const sheaf__prompt *p = &prompt[i];
+        const sheaf__prompt *p = of[i]->prompt;
         for (int64_t j = 0; j < longest; j++) {
             const int32_t at = (int32_t)(i * longest + j);
             const int stream = j < p->n && p->expert != NULL && p->expert[j];
@@ -197,7 +197,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
             if (j < p->n && p->embed != NULL && p->embed[j])
                 image_row[row++] = at;
         }
-        const int64_t images = sheaf__prompt_images(p, config, options);
+        const int64_t images = sheaf__prompt_images(p, config, of[i]->options);
         for (int t = 0; t < towers; t++)
             out->patches[t] += patches_of(p, &tower[t], t, images);
         out->count += images;
@@ -209,8 +209,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
 
 /* Space for all of them; frees that of the last batch. */
 static sheaf_status *make_room(sheaf__batch_images *images, const sheaf_config *c,
-                               const sheaf__prompt *prompt, int64_t n,
-                               const sheaf__generate_options *options)
+                               sheaf__sequence *const *of, int64_t n)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, c);
@@ -221,9 +220,10 @@ static sheaf_status *make_room(sheaf__batch_images *images, const sheaf_config *
     if (like != NULL) {
         sheaf__picture_place(like, images->count, none, tower, towers);
         for (int64_t i = 0; i < n; i++) {
-            const int64_t count = sheaf__prompt_images(&prompt[i], c, options);
-            if (prompt[i].picture != NULL)
-                memcpy(next, prompt[i].picture, (size_t)count * sizeof *next);
+            const sheaf__prompt *p = of[i]->prompt;
+            const int64_t count = sheaf__prompt_images(p, c, of[i]->options);
+            if (p->picture != NULL)
+                memcpy(next, p->picture, (size_t)count * sizeof *next);
             next += count;
         }
         images->picture = sheaf__picture_room_like(like, images->count, tower, towers);
@@ -235,25 +235,25 @@ static sheaf_status *make_room(sheaf__batch_images *images, const sheaf_config *
 }
 
 sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf__model *model,
-                                       const sheaf__prompt *prompt, int64_t first, int64_t n,
-                                       const sheaf__generate_options *options)
+                                       sheaf__sequence *const *of, int64_t n)
 {
     const sheaf_config *c = &model->schema->config;
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, c);
-    sheaf_status *st = make_room(images, c, prompt + first, n, options);
+    sheaf_status *st = make_room(images, c, of, n);
     sheaf__picture *next = images->picture;
-    for (int64_t i = first; i < first + n && st == NULL; i++) {
-        const sheaf__prompt *p = &prompt[i];
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        const sheaf__prompt *p = of[i]->prompt;
+        const sheaf__generate_options *options = of[i]->options;
         const int64_t count = sheaf__prompt_images(p, c, options);
         const bool loads = are_loaded(p, towers);
         if (count > 0 && loads)
-            st = options->load(options->self, i, next, count);
+            st = options->load(options->self, of[i]->number, next, count);
         for (int64_t k = 0; k < count; k++, next++) {
             for (int t = 0; t < towers && !loads; t++)
                 memcpy(next->of[t].pixels, p->picture[k].of[t].pixels,
                        (size_t)sheaf__view_numbers(&next->of[t], &tower[t]) * sizeof(float));
-            next->row = i - first;
+            next->row = i;
             next->frame = p->picture == NULL ? 0 : p->picture[k].frame;
             next->joins = p->picture != NULL && p->picture[k].joins;
         }

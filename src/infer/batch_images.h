@@ -2,7 +2,7 @@
 #pragma once
 
 #include "infer/batch_rows.h"
-#include "infer/generate.h"
+#include "infer/next_token.h"
 
 typedef struct sheaf__batch_images {
     int64_t count, rows, embedded; /* images of the batch, rows of the image stream, rows that hold
@@ -27,11 +27,10 @@ sheaf_status *sheaf__batch_images_check(const sheaf__model *model, const sheaf__
 /* sheaf__batch_images_lay_out - sets the rows of the images in n sequences of `longest` rows each,
  * the host's side of `rows`. */
 void sheaf__batch_images_lay_out(sheaf__batch_images *images, const sheaf__batch_rows *rows,
-                                 const sheaf_config *config, const sheaf__prompt *prompt, int64_t n,
-                                 int64_t longest, const sheaf__generate_options *options);
-/* sheaf__batch_images_fill - loads the pixels of prompt[first..first + n). */
+                                 const sheaf_config *config, sheaf__sequence *const *sequence,
+                                 int64_t n, int64_t longest);
+/* sheaf__batch_images_fill - loads the pixels of these n sequences. */
 sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf__model *model,
-                                       const sheaf__prompt *prompt, int64_t first, int64_t n,
-                                       const sheaf__generate_options *options);
+                                       sheaf__sequence *const *sequence, int64_t n);
 /* sheaf__batch_images_release - also where none were filled. */
 void sheaf__batch_images_release(sheaf__batch_images *images);

@@ -79,20 +79,29 @@ static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *log
         "counts such numbers of each tensor, and --dtype float32 holds the largest");
 }
 
-/* The sampler changes a copy: other readers may need the head's block. */
-sheaf_status *sheaf__next_token(bool *over, sheaf__continuation *out, sheaf__chooser *chooser,
-                                const sheaf__generate_options *o, const sheaf__prompt *prompt,
-                                int64_t number, const float *logits)
+int64_t sheaf__sequence_known(const sheaf__sequence *s)
 {
-    const int64_t vocab = chooser->vocab;
+    return s->prompt->n + s->out->n;
+}
+
+int32_t sheaf__sequence_token(const sheaf__sequence *s, int64_t j)
+{
+    const sheaf__prompt *p = s->prompt;
+    return j < p->n ? p->ids[j] : s->out->ids[j - p->n];
+}
+
+/* The sampler changes a copy: other readers may need the head's block. */
+sheaf_status *sheaf__next_token(sheaf__sequence *s, sheaf__chooser *chooser, const float *logits)
+{
+    const sheaf__generate_options *o = s->options;
+    const sheaf__prompt *prompt = s->prompt;
+    sheaf__continuation *out = s->out;
+    const int64_t vocab = chooser->vocab, number = s->number, known = sheaf__sequence_known(s);
     /* infinity gives no probability */
     if (!sheaf__is_finite(logits, vocab, SHEAF_F32))
         return not_numbers(number + 1, out->n + 1, logits, vocab);
-    int64_t known = 0;
-    for (int64_t j = 0; j < prompt->n; j++)
-        chooser->history[known++] = prompt->ids[j];
-    for (int64_t j = 0; j < out->n; j++)
-        chooser->history[known++] = out->ids[j];
+    for (int64_t j = 0; j < known; j++)
+        chooser->history[j] = sheaf__sequence_token(s, j);
     memcpy(chooser->scratch, logits, (size_t)vocab * sizeof(float));
     const int64_t from = o->sampling.sat ? prompt->n : 0; /* SAT penalises only new tokens */
     const int64_t id = sheaf__sampling_next(
@@ -103,6 +112,6 @@ sheaf_status *sheaf__next_token(bool *over, sheaf__continuation *out, sheaf__cho
     out->ids[out->n++] = (int32_t)id;
     if (out->logprob != NULL)
         note_logprob(out, logits, vocab, o->best);
-    *over = ends(out, o, prompt, number);
+    s->over = ends(out, o, prompt, number);
     return NULL;
 }

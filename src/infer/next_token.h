@@ -11,17 +11,37 @@ typedef struct sheaf__chooser {
     float *scratch;   /* logits and the sampler's own */
 } sheaf__chooser;
 
+/* A prompt and its answer so far: the same on every rank, and changed only between passes but for
+ * what a pass chooses. */
+typedef struct sheaf__sequence {
+    const sheaf__prompt *prompt;
+    const sheaf__generate_options *options;
+    sheaf__continuation *out;
+    int64_t number; /* of the prompt among those of `options` */
+    int model;      /* of the scheduler's */
+    /* The scheduler's: */
+    int64_t arrival;
+    int64_t place;        /* in the cache */
+    int64_t read;         /* its first rows that are cached */
+    bool over;            /* the answer has ended */
+    bool again;           /* all rows are read again: no token was chosen yet */
+    sheaf_status *failed; /* it has no next token; then over. The caller's to free */
+    struct sheaf__sequence *next;
+} sheaf__sequence;
+
 /* sheaf__chooser_open - for sequences of at most `length` tokens; close also after a failure. */
 sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t length);
 void sheaf__chooser_close(sheaf__chooser *chooser);
 
-/* sheaf__next_token - appends the token to `out`, which continues `prompt`; *over: the answer ends
- * with it, by its id, its number, or options->heard(), which is called with `number`.
- *   number   of the prompt among those of `options`
+/* sheaf__next_token - appends the token to the answer; sequence->over: the answer ends with it, by
+ * its id, its number, or options->heard(), which is called with the sequence's number.
  *   logits   [vocab], left as they are
  * Errors: SHEAF_E_NUMBER naming prompt and token where a logit is not finite. */
-sheaf_status *sheaf__next_token(bool *over, sheaf__continuation *out, sheaf__chooser *chooser,
-                                const sheaf__generate_options *options, const sheaf__prompt *prompt,
-                                int64_t number, const float *logits);
+sheaf_status *sheaf__next_token(sheaf__sequence *sequence, sheaf__chooser *chooser,
+                                const float *logits);
 /* sheaf__prompt_position - the position of token j of prompt and answer. */
 int32_t sheaf__prompt_position(const sheaf__prompt *prompt, int64_t j);
+/* sheaf__sequence_known - rows of prompt and answer so far: all but the last of an answer that has
+ * begun are, or were, inputs; _token: token j of them. */
+int64_t sheaf__sequence_known(const sheaf__sequence *sequence);
+int32_t sheaf__sequence_token(const sheaf__sequence *sequence, int64_t j);

@@ -2,10 +2,8 @@
 #include "infer/slots.h"
 
 #include "base/base.h"
-#include "infer/prefix_cache.h"
-#include "models/rope.h"
 
-/* Of each model one that reads, then one that goes on. */
+/* Of each model one that reads, then one that decodes. */
 struct sheaf__slots_line {
     sheaf__model *model; /* borrowed */
     sheaf__tape *tape;   /* of `n` sequences; NULL: none was recorded */
@@ -14,12 +12,11 @@ struct sheaf__slots_line {
     sheaf__head_run head;
     int64_t *keys, *place; /* [places] */
     int32_t *pick;
-    sheaf__sequence *const *of; /* [n] of the running pass */
+    const sheaf__slots_pass *pass; /* the running one */
     sheaf__slots *slots;
     bool chooses; /* the running pass, on this rank */
 };
 
-/* Only the first rank chooses: the sequences are the same memory for all. */
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
                           const float *logits)
 {
@@ -27,9 +24,8 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
     sheaf__chooser *chooser = &l->slots->chooser;
     chooser->vocab = l->model->schema->config.vocab; /* an adapter may add tokens */
     for (int64_t i = 0; i < n && l->chooses; i++) {
-        sheaf__sequence *s = l->of[row0 + i];
-        s->failed = sheaf__next_token(&s->over, s->out, chooser, s->options, s->prompt, 0,
-                                      logits + i * chooser->vocab);
+        sheaf__sequence *s = l->pass->of[row0 + i];
+        s->failed = sheaf__next_token(s, chooser, logits + i * chooser->vocab);
         s->over = s->over || s->failed != NULL;
     }
     return NULL;
@@ -39,7 +35,7 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
 
 static sheaf_status *open_line(sheaf__slots_line *l, sheaf__slots *slots, sheaf__model *model)
 {
-    const size_t n = (size_t)slots->places;
+    const size_t n = (size_t)slots->o.places;
     *l = (sheaf__slots_line){ .model = model,
                               .slots = slots,
                               .keys = malloc(n * sizeof *l->keys),
@@ -49,27 +45,28 @@ static sheaf_status *open_line(sheaf__slots_line *l, sheaf__slots *slots, sheaf_
                                                                   : NULL;
 }
 
-sheaf_status *sheaf__slots_open(sheaf__slots *out, sheaf__model *const *model, int lines,
-                                int64_t places, int64_t length)
+sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__slots_options *o)
 {
-    sheaf__model *own = model[0];
+    sheaf__model *own = o->model[0];
     int64_t vocab = 0;
-    *out = (sheaf__slots){ .places = places, .length = length, .model = own, .lines = 2 * lines };
-    out->line = calloc((size_t)out->lines, sizeof *out->line);
+    *out = (sheaf__slots){ .o = *o, .model = own };
+    out->line = calloc(2 * (size_t)o->models, sizeof *out->line);
     sheaf_status *st = out->line == NULL ? sheaf__no_memory("sequences") : NULL;
-    for (int i = 0; i < out->lines && st == NULL; i++)
-        st = open_line(&out->line[i], out, model[i / 2]);
-    for (int i = 0; i < lines; i++)
-        if (model[i]->schema->config.vocab > vocab)
-            vocab = model[i]->schema->config.vocab;
-    TRY(st, sheaf__chooser_open(&out->chooser, vocab, length + 1));
-    TRY(st, sheaf__batch_rows_open(&out->row, own, 1, length > places ? length : places, length));
-    return TRY(st, sheaf__kv_cache_new(&out->kv_cache, own, places, length));
+    for (int i = 0; i < 2 * o->models && st == NULL; i++)
+        st = open_line(&out->line[i], out, o->model[i / 2]);
+    for (int i = 0; i < o->models; i++)
+        if (o->model[i]->schema->config.vocab > vocab)
+            vocab = o->model[i]->schema->config.vocab;
+    TRY(st, sheaf__chooser_open(&out->chooser, vocab, o->length + 1));
+    TRY(st, sheaf__batch_rows_open(&out->row, own, o->places, o->prompt, o->length));
+    if (o->kv_cache == NULL)
+        TRY(st, sheaf__kv_cache_new(&out->own, own, o->places, o->length));
+    return st;
 }
 
 void sheaf__slots_close(sheaf__slots *s)
 {
-    for (int i = 0; i < s->lines && s->line != NULL; i++) {
+    for (int i = 0; i < 2 * s->o.models && s->line != NULL; i++) {
         sheaf__tape_free(s->line[i].tape);
         free(s->line[i].keys);
         free(s->line[i].place);
@@ -77,7 +74,7 @@ void sheaf__slots_close(sheaf__slots *s)
     }
     free(s->line);
     if (s->model != NULL) {
-        sheaf__kv_cache_release(&s->kv_cache, s->model);
+        sheaf__kv_cache_release(&s->own, s->model);
         sheaf__batch_rows_release(&s->row, s->model);
     }
     sheaf__batch_images_release(&s->image);
@@ -85,51 +82,21 @@ void sheaf__slots_close(sheaf__slots *s)
     *s = (sheaf__slots){ 0 };
 }
 
-/* ---- rows of a sequence ---- */
+/* ---- rows of a pass ---- */
 
-int64_t sheaf__slots_known(const sheaf__sequence *s)
-{
-    return s->prompt->n + s->out->n;
-}
-
-int64_t sheaf__slots_rows(const sheaf_config *config, const sheaf__sequence *s, int64_t most)
-{
-    const int64_t seen = sheaf__prompt_seen_rows(s->prompt), left = sheaf__slots_known(s) - s->read;
-    if (sheaf__rope_follows_length(config))
-        return left;
-    if (s->read + most < seen)
-        most = seen - s->read;
-    return left < most ? left : most;
-}
-
-bool sheaf__slots_reads_again(const sheaf_config *config, const sheaf__sequence *s)
-{
-    return sheaf__family_for(config)->reads_again &&
-           sheaf__rope_changes(config, s->read, s->read + 1);
-}
-
-sheaf_status *sheaf__slots_check(const sheaf__model *model, const sheaf__sequence *s)
-{
-    return sheaf__batch_images_check(model, s->prompt, 0, s->options);
-}
-
-static int32_t token_at(const sheaf__sequence *s, int64_t j)
+/* Ids and positions of rows [begin, begin + rows) of a sequence that is number i of n. */
+static sheaf_status *lay_out(sheaf__slots *slots, const sheaf__sequence *s, int64_t begin,
+                             int64_t rows, int64_t i, int64_t n)
 {
     const sheaf__prompt *p = s->prompt;
-    return j < p->n ? p->ids[j] : s->out->ids[j - p->n];
-}
-
-/* Positions of rows [begin, begin + rows) of a sequence that is number i of n in the pass. */
-static sheaf_status *set_positions(sheaf__slots *slots, const sheaf__sequence *s, int64_t begin,
-                                   int64_t rows, int64_t i, int64_t n)
-{
-    const sheaf__prompt *p = s->prompt;
-    int32_t *position = slots->row.position.host;
-    if (slots->row.axes == 1) {
-        for (int64_t j = 0; j < rows; j++)
-            position[i * rows + j] = sheaf__prompt_position(p, begin + j);
+    const int64_t known = sheaf__sequence_known(s);
+    int32_t *id = (int32_t *)slots->row.ids.host + i * rows, *position = slots->row.position.host;
+    for (int64_t j = 0; j < rows; j++)
+        id[j] = begin + j < known ? sheaf__sequence_token(s, begin + j) : 0;
+    for (int64_t j = 0; j < rows && slots->row.axes == 1; j++)
+        position[i * rows + j] = begin + j < known ? sheaf__prompt_position(p, begin + j) : 0;
+    if (slots->row.axes == 1)
         return NULL;
-    }
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     sheaf__towers_of(tower, &slots->model->schema->config);
     int32_t *own = malloc((size_t)(3 * p->n) * sizeof *own);
@@ -139,14 +106,13 @@ static sheaf_status *set_positions(sheaf__slots *slots, const sheaf__sequence *s
         sheaf__grid_positions(own, p->n, p->n, p->embed, NULL, p->picture, tower);
     for (int axis = 0; axis < 3; axis++)
         for (int64_t j = 0; j < rows; j++)
-            position[axis * n * rows + i * rows + j] = begin + j < p->n
-                                                           ? own[axis * p->n + begin + j]
-                                                           : behind + (int32_t)(begin + j - p->n);
+            position[axis * n * rows + i * rows + j] =
+                begin + j < p->n    ? own[axis * p->n + begin + j]
+                : begin + j < known ? behind + (int32_t)(begin + j - p->n)
+                                    : 0;
     free(own);
     return NULL;
 }
-
-/* ---- passes ---- */
 
 static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, sheaf__slots_line *l,
                             const sheaf__pass *pass)
@@ -156,7 +122,7 @@ static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, sheaf__slot
     all.in = &l->in;
     all.head = &l->head;
     all.info = info;
-    all.kv_cache = &slots->kv_cache;
+    all.kv_cache = slots->o.kv_cache != NULL ? slots->o.kv_cache : &slots->own;
     sheaf_status *st = sheaf__tape_new(tape, l->model->context);
     if (st != NULL)
         return st;
@@ -164,94 +130,120 @@ static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, sheaf__slot
     return sheaf__tape_compile(*tape, false, false);
 }
 
-static void begin(sheaf__slots *slots, sheaf__slots_line *l, sheaf__sequence *const *of, int64_t n)
+static void begin(sheaf__slots *slots, sheaf__slots_line *l, const sheaf__slots_pass *pass)
 {
-    l->of = of;
-    l->chooses = sheaf__is_first(l->model->context);
+    l->pass = pass;
+    l->chooses = !slots->o.first_chooses || sheaf__is_first(l->model->context);
     l->in = sheaf__batch_rows_in(&slots->row);
     l->in.place_of = l->place;
-    l->head =
-        (sheaf__head_run){ .all_rows = true, .pick = l->pick, .npick = n, .take = take, .self = l };
-    for (int64_t i = 0; i < n; i++)
-        l->place[i] = of[i]->place;
+    l->head = (sheaf__head_run){
+        .all_rows = true, .pick = l->pick, .npick = pass->n, .take = take, .self = l
+    };
+    for (int64_t i = 0; i < pass->n; i++)
+        l->place[i] = pass->of[i]->place;
+}
+
+/* The output of the towers that is kept for the picture of a single sequence; NULL. */
+static sheaf__image_cache *kept_images(const sheaf__slots_pass *p)
+{
+    return p->n == 1 ? p->of[0]->options->image_cache : NULL;
 }
 
 /* Pixels are read where the towers are: a rank may fail alone. */
-static sheaf_status *lay_out_images(sheaf__slots *slots, const sheaf__slots_line *l,
-                                    const sheaf__sequence *s, int64_t rows, sheaf_status *st)
+static sheaf_status *lay_out_images(sheaf__slots *slots, const sheaf__model *model,
+                                    const sheaf__slots_pass *p, sheaf_status *st)
 {
-    const sheaf__model *model = l->model;
+    const sheaf__image_cache *kept = kept_images(p);
     if (st == NULL) {
-        sheaf__batch_images_lay_out(&slots->image, &slots->row, &model->schema->config, s->prompt,
-                                    1, rows, s->options);
+        sheaf__batch_images_lay_out(&slots->image, &slots->row, &model->schema->config, p->of, p->n,
+                                    p->rows);
         st = sheaf__batch_rows_upload_images(
             &slots->row, model->context->device, slots->image.embedded,
-            (int64_t[]){ rows - slots->image.rows, slots->image.rows });
+            (int64_t[]){ p->n * p->rows - slots->image.rows, slots->image.rows });
     }
-    if (st == NULL && model->begins)
-        st = sheaf__batch_images_fill(&slots->image, model, s->prompt, 0, 1, s->options);
+    if (kept != NULL && kept->full)
+        return st;
+    if (model->begins)
+        TRY(st, sheaf__batch_images_fill(&slots->image, model, p->of, p->n));
     return sheaf__agree_all(model->context, st);
 }
 
-sheaf_status *sheaf__slots_read(sheaf__slots *slots, int line, sheaf__sequence *s, int64_t rows)
+/* Does the head read no row of an image? */
+static bool reads_text(const sheaf__slots_pass *p)
 {
-    sheaf__slots_line *l = &slots->line[2 * line];
-    const sheaf__prompt *p = s->prompt;
-    const int64_t last = s->read + rows - 1;
-    const bool shows = s->read == 0 && sheaf__model_has_images(l->model);
+    for (int64_t i = 0; i < p->n; i++) {
+        const sheaf__prompt *prompt = p->of[i]->prompt;
+        const int64_t known = sheaf__sequence_known(p->of[i]), end = p->of[i]->read + p->rows,
+                      last = (end < known ? end : known) - 1;
+        if (prompt->expert != NULL && last < prompt->n && prompt->expert[last])
+            return false;
+    }
+    return true;
+}
+
+static sheaf_status *read_rows(sheaf__slots *slots, const sheaf__slots_pass *p)
+{
+    sheaf__slots_line *l = &slots->line[2 * p->model];
+    const int64_t before = p->of[0]->read;
+    const bool shows = before == 0 && sheaf__model_has_images(l->model);
     sheaf__tape *tape = NULL;
-    begin(slots, l, &s, 1);
-    l->chooses = l->chooses && last + 1 == sheaf__slots_known(s);
-    l->in.keys = last + 1;
-    l->pick[0] = (int32_t)(rows - 1);
-    for (int64_t j = 0; j < rows; j++)
-        ((int32_t *)slots->row.ids.host)[j] = token_at(s, s->read + j);
-    sheaf_status *st = set_positions(slots, s, s->read, rows, 0, 1);
-    TRY(st, sheaf__batch_rows_upload(&slots->row, l->model->context->device, rows));
+    sheaf_status *st = NULL;
+    begin(slots, l, p);
+    l->in.keys = before + p->rows;
+    for (int64_t i = 0; i < p->n && st == NULL; i++) {
+        const int64_t left = sheaf__sequence_known(p->of[i]) - before;
+        l->chooses = l->chooses && left <= p->rows;
+        l->pick[i] = (int32_t)(i * p->rows + (left < p->rows ? left : p->rows) - 1);
+        st = lay_out(slots, p->of[i], before, p->rows, i, p->n);
+    }
+    TRY(st, sheaf__batch_rows_upload(&slots->row, l->model->context->device, p->n * p->rows));
     if (shows)
-        st = lay_out_images(slots, l, s, rows, st);
+        st = lay_out_images(slots, l->model, p, st);
     const sheaf__images_in images = { .picture = slots->image.picture,
                                       .image_row = slots->row.image_row.device,
                                       .stream = { slots->row.stream[0].device,
                                                   slots->row.stream[1].device } };
-    sheaf__pass pass = { .batch = 1,
-                         .queries = rows,
-                         .image_rows_unread =
-                             p->expert == NULL || last >= p->n || !p->expert[last] };
+    sheaf__pass pass = { .batch = p->n, .queries = p->rows, .image_rows_unread = reads_text(p) };
     if (shows) {
         pass.images = slots->image.count;
         pass.joined = slots->image.joined;
         pass.image_rows = slots->image.rows;
         pass.images_in = &images;
+        pass.image_cache = kept_images(p);
         memcpy(pass.patches, slots->image.patches, sizeof pass.patches);
     }
     TRY(st, record(&tape, slots, l, &pass));
     TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
+    if (st == NULL && shows && slots->image.count > 0 && kept_images(p) != NULL)
+        kept_images(p)->full = true;
     return st;
 }
 
-sheaf_status *sheaf__slots_next(sheaf__slots *slots, int line, sheaf__sequence *const *of,
-                                int64_t n)
+static sheaf_status *decode(sheaf__slots *slots, const sheaf__slots_pass *p)
 {
-    sheaf__slots_line *l = &slots->line[2 * line + 1];
+    sheaf__slots_line *l = &slots->line[2 * p->model + 1];
     sheaf_status *st = NULL;
-    begin(slots, l, of, n);
-    l->in.keys = slots->length;
+    begin(slots, l, p);
+    l->in.keys = slots->o.length;
     l->in.keys_of = l->keys;
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        ((int32_t *)slots->row.ids.host)[i] = token_at(of[i], of[i]->read);
-        l->keys[i] = of[i]->read + 1;
+    for (int64_t i = 0; i < p->n && st == NULL; i++) {
+        l->keys[i] = p->of[i]->read + 1;
         l->pick[i] = (int32_t)i;
-        st = set_positions(slots, of[i], of[i]->read, 1, i, n);
+        st = lay_out(slots, p->of[i], p->of[i]->read, 1, i, p->n);
     }
-    TRY(st, sheaf__batch_rows_upload(&slots->row, l->model->context->device, n));
-    if (l->n != n || l->tape == NULL) {
+    TRY(st, sheaf__batch_rows_upload(&slots->row, l->model->context->device, p->n));
+    if (l->n != p->n || l->tape == NULL) {
         sheaf__tape_free(l->tape);
         l->tape = NULL;
-        l->n = n;
+        l->n = p->n;
         TRY(st, record(&l->tape, slots, l,
-                       &(sheaf__pass){ .batch = n, .queries = 1, .image_rows_unread = true }));
+                       &(sheaf__pass){ .batch = p->n, .queries = 1, .image_rows_unread = true }));
     }
     return TRY(st, sheaf__tape_run(l->tape));
+}
+
+sheaf_status *sheaf__slots_run(sheaf__slots *slots, const sheaf__slots_pass *pass)
+{
+    return pass->rows > 0 ? read_rows(slots, pass) : decode(slots, pass);
 }

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/numeric_env.h"
 #include "base/thread.h"
-#include "infer/slots.h"
+#include "infer/scheduler.h"
 
 enum { CHUNK = 256 }; /* rows of a prompt that are read between two tokens of the others */
 
@@ -35,7 +35,6 @@ typedef struct sheaf__engine_answer {
     int64_t stop[SHEAF__MOST_STOPS]; /* of `how` */
     sheaf__asked *of;
     int64_t prompt, number;
-    bool again; /* all rows are read again: no token was chosen yet */
 } answer;
 
 struct sheaf__engine {
@@ -45,12 +44,8 @@ struct sheaf__engine {
     double seconds;
     member *member; /* [tp * stages] */
     /* By the worker, between passes. */
-    answer **running;          /* [places], NULL: free */
-    sheaf__prefix_cache *past; /* [places] what a place holds */
-    int *past_of;              /* [places] of which model */
-    int64_t *used;             /* [places] when it was used last */
-    int64_t clock;
-    sheaf__sequence **pass; /* [places] */
+    sheaf__scheduler *scheduler;
+    answer **running; /* [places], NULL: none */
     pthread_t thread;
     bool started;
     pthread_mutex_t lock; /* for what follows */
@@ -140,9 +135,14 @@ static sheaf_status *open_rank(void *self, sheaf__model *model)
         st = sheaf__agree_all(model->context, st);
         TRY(st, sheaf__opened_check(opened, sheaf__model_comm(model->context)));
     }
-    TRY(st,
-        sheaf__slots_open(&m->slots, m->model, e->voices, e->places, e->voice[0].model->positions));
-    return st;
+    const int64_t length = e->voice[0].model->positions;
+    return TRY(st, sheaf__slots_open(&m->slots, &(sheaf__slots_options){
+                                                    .model = m->model,
+                                                    .models = e->voices,
+                                                    .places = e->places,
+                                                    .length = length,
+                                                    .prompt = (length + e->places - 1) / e->places,
+                                                    .first_chooses = true }));
 }
 
 static sheaf_status *close_rank(void *self, sheaf__model *model)
@@ -156,23 +156,23 @@ static sheaf_status *close_rank(void *self, sheaf__model *model)
     return NULL;
 }
 
+static sheaf_status *run_pass(void *self, const sheaf__slots_pass *pass);
+
 static sheaf_status *take_lists(sheaf__engine *e)
 {
-    const size_t n = (size_t)e->places;
     const sheaf_model *base = e->voice[0].model;
     e->member = calloc((size_t)(base->o.tp * base->placement.stages), sizeof *e->member);
-    e->running = calloc(n, sizeof *e->running);
-    e->past = calloc(n, sizeof *e->past);
-    e->past_of = calloc(n, sizeof *e->past_of);
-    e->used = calloc(n, sizeof *e->used);
-    e->pass = calloc(n, sizeof *e->pass);
-    sheaf_status *st = e->member == NULL || e->running == NULL || e->past == NULL ||
-                               e->past_of == NULL || e->used == NULL || e->pass == NULL
-                           ? sheaf__no_memory("answers")
-                           : NULL;
-    for (size_t i = 0; i < n && st == NULL; i++)
-        st = sheaf__prefix_cache_reserve(&e->past[i], base->positions);
-    return st;
+    e->running = calloc((size_t)e->places, sizeof *e->running);
+    if (e->member == NULL || e->running == NULL)
+        return sheaf__no_memory("answers");
+    return sheaf__scheduler_open(&e->scheduler,
+                                 &(sheaf__scheduler_options){ .config = &base->opened.config,
+                                                              .models = e->voices,
+                                                              .places = e->places,
+                                                              .length = base->positions,
+                                                              .chunk = CHUNK,
+                                                              .run = run_pass,
+                                                              .self = e });
 }
 
 static void *work(void *self);
@@ -222,8 +222,7 @@ void sheaf__engine_close(sheaf__engine *e)
         pthread_join(e->thread, NULL);
     if (e->voices > 0 && e->member != NULL && e->voice[0].model->ranks != NULL)
         sheaf_status_free(sheaf__model_ranks_do(e->voice[0].model->ranks, close_rank, e));
-    for (int64_t i = 0; i < e->places && e->past != NULL; i++)
-        sheaf__prefix_cache_release(&e->past[i], NULL);
+    sheaf__scheduler_close(e->scheduler);
     for (int i = 0; i < e->voices; i++) {
         voice *v = &e->voice[i];
         sheaf__codec_close(&v->chat);
@@ -234,10 +233,6 @@ void sheaf__engine_close(sheaf__engine *e)
     free(e->voice);
     free(e->member);
     free(e->running);
-    free(e->past);
-    free(e->past_of);
-    free(e->used);
-    free(e->pass);
     sheaf_status_free(e->broken);
     pthread_cond_destroy(&e->changed);
     pthread_mutex_destroy(&e->lock);
@@ -358,8 +353,10 @@ static sheaf_status *begin_answer(answer *a, sheaf__asked *q, int64_t number,
                                         .laid_out = prompt->laid_out || how->codec->templated,
                                         .stop = how->stop,
                                         .nstop = how->nstop };
-    a->s = (sheaf__sequence){ .prompt = prompt, .options = &a->how, .out = &a->said };
-    sheaf_status *st = sheaf__slots_check(e->member[0].model[q->model], &a->s);
+    a->s = (sheaf__sequence){
+        .prompt = prompt, .options = &a->how, .out = &a->said, .model = q->model
+    };
+    sheaf_status *st = sheaf__batch_images_check(e->member[0].model[q->model], prompt, 0, &a->how);
     return st == NULL ? make_room(a, how->logprobs) : st;
 }
 
@@ -456,13 +453,12 @@ static void tell_end(answer *a)
     free(text);
 }
 
-/* Frees the place of an answer that is over. */
-static void leave(sheaf__engine *e, int64_t place)
+/* An answer that is over, and has left the scheduler. */
+static void leave(sheaf__engine *e, int64_t i)
 {
-    answer *a = e->running[place];
+    answer *a = e->running[i];
     sheaf__asked *q = a->of;
-    e->running[place] = NULL;
-    e->used[place] = ++e->clock;
+    e->running[i] = NULL;
     if (a->s.failed != NULL && q->failed == NULL) {
         q->failed = a->s.failed;
         a->s.failed = NULL;
@@ -475,38 +471,6 @@ static void leave(sheaf__engine *e, int64_t place)
     e->active--;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
-}
-
-/* The free place that holds the most of a prompt; of equals the one that was used longest ago. */
-static int64_t best_place(const sheaf__engine *e, const answer *a)
-{
-    const sheaf_config *config = &e->voice[0].model->opened.config;
-    int64_t best = -1, most = -1;
-    for (int64_t i = 0; i < e->places; i++) {
-        if (e->running[i] != NULL)
-            continue;
-        const int64_t rows = e->past_of[i] == a->of->model
-                                 ? sheaf__prefix_cache_usable(&e->past[i], config, a->s.prompt)
-                                 : 0;
-        if (rows > most || (rows == most && e->used[i] < e->used[best])) {
-            most = rows;
-            best = i;
-        }
-    }
-    return best;
-}
-
-static void take_place(sheaf__engine *e, answer *a)
-{
-    const int64_t place = best_place(e, a);
-    const sheaf_config *config = &e->voice[0].model->opened.config;
-    sheaf__prefix_cache *past = &e->past[place];
-    if (e->past_of[place] != a->of->model)
-        past->n = 0;
-    e->past_of[place] = a->of->model;
-    a->s.place = place;
-    a->s.read = sheaf__prefix_cache_reuse(past, config, a->s.prompt);
-    e->running[place] = a;
 }
 
 /* Takes the first question out of the queue; the lock is held. */
@@ -561,13 +525,22 @@ static void sift(sheaf__engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+static void begin(sheaf__engine *e, answer *a)
+{
+    int64_t i = 0;
+    while (e->running[i] != NULL)
+        i++;
+    e->running[i] = a;
+    sheaf__scheduler_add(e->scheduler, &a->s);
+}
+
 /* Answers begin while there are places. */
 static void admit(sheaf__engine *e)
 {
     pthread_mutex_lock(&e->lock);
     while (e->first != NULL && e->active < e->places) {
         sheaf__asked *q = e->first;
-        take_place(e, &q->answer[q->begun++]);
+        begin(e, &q->answer[q->begun++]);
         e->active++;
         if (q->begun == q->prompts.count * q->each)
             unqueue(e);
@@ -576,102 +549,29 @@ static void admit(sheaf__engine *e)
 }
 
 /* A pass of the ranks. */
-typedef struct pass {
-    sheaf__engine *e;
-    int model;
-    sheaf__sequence **of; /* [n] */
-    int64_t n, rows;      /* rows 0: one token of each */
-} pass;
+typedef struct job {
+    const sheaf__engine *e;
+    const sheaf__slots_pass *pass;
+} job;
 
-static sheaf_status *run_pass(void *self, sheaf__model *model)
+static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
-    const pass *p = self;
-    sheaf__slots *slots = &member_of(p->e, model->context)->slots;
-    return p->rows > 0 ? sheaf__slots_read(slots, p->model, p->of[0], p->rows)
-                       : sheaf__slots_next(slots, p->model, p->of, p->n);
+    const job *j = self;
+    return sheaf__slots_run(&member_of(j->e, model->context)->slots, j->pass);
 }
 
-/* A failure of a pass ends all that took part. */
-static void ran(const pass *p, sheaf_status *st)
+static sheaf_status *run_pass(void *self, const sheaf__slots_pass *pass)
 {
-    for (int64_t i = 0; i < p->n && st != NULL; i++) {
-        sheaf_status_free(p->of[i]->failed);
-        p->of[i]->failed = sheaf_status_copy(st);
-        p->of[i]->over = true;
-    }
+    sheaf__engine *e = self;
+    job j = { e, pass };
+    sheaf_status *st = sheaf__model_ranks_do(e->voice[0].model->ranks, on_rank, &j);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_PEER) {
-        pthread_mutex_lock(&p->e->lock);
-        if (p->e->broken == NULL)
-            p->e->broken = sheaf_status_copy(st);
-        pthread_mutex_unlock(&p->e->lock);
+        pthread_mutex_lock(&e->lock);
+        if (e->broken == NULL)
+            e->broken = sheaf_status_copy(st);
+        pthread_mutex_unlock(&e->lock);
     }
-    sheaf_status_free(st);
-}
-
-static void note_rows(sheaf__engine *e, sheaf__sequence *s, int64_t rows)
-{
-    sheaf__prefix_cache *past = &e->past[s->place];
-    const sheaf__prompt *p = s->prompt;
-    const int64_t before = s->read;
-    s->read += rows;
-    if (s->read >= p->n && past->n < p->n)
-        sheaf__prefix_cache_set(past, p);
-    for (int64_t j = before > p->n ? before : p->n; j < s->read; j++)
-        if (past->n == j)
-            sheaf__prefix_cache_add(past, s->out->ids[j - p->n], sheaf__prompt_position(p, j));
-}
-
-static sheaf__model_ranks *ranks_of(const sheaf__engine *e)
-{
-    return e->voice[0].model->ranks;
-}
-
-/* Reads some more of the answer that has waited longest for its first token. */
-static void read_some(sheaf__engine *e)
-{
-    const sheaf_config *config = &e->voice[0].model->opened.config;
-    answer *a = NULL;
-    for (int64_t i = 0; i < e->places; i++) {
-        answer *b = e->running[i];
-        const bool reads = b != NULL && !b->s.over && (b->said.n == 0 || b->again);
-        if (reads && (a == NULL || b->of->arrived < a->of->arrived ||
-                      (b->of == a->of && b->number < a->number)))
-            a = b;
-    }
-    if (a == NULL)
-        return;
-    sheaf__sequence *of[] = { &a->s };
-    pass p = { .e = e, .model = a->of->model, .of = of, .n = 1 };
-    p.rows = sheaf__slots_rows(config, &a->s, CHUNK);
-    const int64_t known = sheaf__slots_known(&a->s);
-    ran(&p, sheaf__model_ranks_do(ranks_of(e), run_pass, &p));
-    note_rows(e, &a->s, p.rows);
-    a->again = a->again && a->s.read < known;
-}
-
-/* A token for each answer that has begun. */
-static void go_on(sheaf__engine *e)
-{
-    const sheaf_config *config = &e->voice[0].model->opened.config;
-    for (int model = 0; model < e->voices; model++) {
-        pass p = { .e = e, .model = model, .of = e->pass };
-        for (int64_t i = 0; i < e->places; i++) {
-            answer *a = e->running[i];
-            if (a == NULL || a->of->model != model || a->s.over || a->said.n == 0 || a->again)
-                continue;
-            if (sheaf__slots_reads_again(config, &a->s)) {
-                a->again = true;
-                a->s.read = e->past[i].n = 0;
-                continue;
-            }
-            e->pass[p.n++] = &a->s;
-        }
-        if (p.n == 0)
-            continue;
-        ran(&p, sheaf__model_ranks_do(ranks_of(e), run_pass, &p));
-        for (int64_t i = 0; i < p.n; i++)
-            note_rows(e, e->pass[i], 1);
-    }
+    return st;
 }
 
 /* Answers that are over, or not wanted any more, leave. */
@@ -686,9 +586,12 @@ static void part(sheaf__engine *e)
             a->said.ending = SHEAF_ENDS_STOPPED;
             a->s.over = true;
         }
-        if (a->s.over || a->of->dropped || a->of->failed != NULL)
-            leave(e, i);
+        a->s.over = a->s.over || a->of->dropped || a->of->failed != NULL;
     }
+    sheaf__scheduler_leave(e->scheduler);
+    for (int64_t i = 0; i < e->places; i++)
+        if (e->running[i] != NULL && e->running[i]->s.over)
+            leave(e, i);
 }
 
 static bool idle(const sheaf__engine *e)
@@ -709,8 +612,7 @@ static void *work(void *self)
             return NULL;
         sift(e);
         admit(e);
-        read_some(e);
-        go_on(e);
+        sheaf__scheduler_step(e->scheduler);
         part(e);
     }
 }

@@ -1,0 +1,164 @@
+/* scheduler_test.c - which sequences take part in which pass, with passes that compute nothing. */
+#include "infer/scheduler.h"
+
+#include "base/base.h"
+#include "tests/check.h"
+
+enum { MOST = 16, LENGTH = 64 };
+
+/* A run: a line for each pass. */
+typedef struct run {
+    sheaf_text log;
+    int64_t ends[MOST]; /* tokens after which an answer is over, by number */
+    int64_t fails;      /* number of the pass that fails, from 1; 0: none */
+    int64_t passes;
+    sheaf_config config;
+    sheaf__prompt prompt[MOST];
+    sheaf__continuation out[MOST];
+    sheaf__sequence s[MOST];
+    int32_t ids[MOST][LENGTH], answer[MOST][LENGTH];
+} run;
+
+/* "r0+1 5" reads 5 rows of 0 and 1; "d0+1" decodes. */
+static sheaf_status *pass_of(void *self, const sheaf__slots_pass *p)
+{
+    run *r = self;
+    sheaf__text_add(&r->log, "%s%s", r->log.size > 0 ? ", " : "", p->rows > 0 ? "r" : "d");
+    for (int64_t i = 0; i < p->n; i++) {
+        sheaf__sequence *s = p->of[i];
+        sheaf__text_add(&r->log, "%s%d", i > 0 ? "+" : "", (int)s->number);
+        if (p->rows > 0 && s->read + p->rows < sheaf__sequence_known(s))
+            continue;
+        s->out->ids[s->out->n++] = 7;
+        s->over = s->out->n == r->ends[s->number];
+    }
+    if (p->rows > 0)
+        sheaf__text_add(&r->log, " %d", (int)p->rows);
+    return ++r->passes == r->fails ? sheaf_fail(SHEAF_E_IO, "a pass") : NULL;
+}
+
+/* Sequence i: a prompt of n tokens, `shared` of which others have, too. */
+static void prepare(run *r, int64_t i, int64_t n, int64_t shared, int64_t ends)
+{
+    for (int64_t j = 0; j < n; j++)
+        r->ids[i][j] = (int32_t)(j < shared ? j : 20 + i);
+    r->prompt[i] = (sheaf__prompt){ .ids = r->ids[i], .n = n };
+    r->out[i] = (sheaf__continuation){ .ids = r->answer[i] };
+    r->s[i] = (sheaf__sequence){ .prompt = &r->prompt[i], .out = &r->out[i], .number = i };
+    r->ends[i] = ends;
+}
+
+static sheaf__scheduler *opened(run *r, int64_t places, int64_t chunk)
+{
+    sheaf__scheduler *e;
+    r->config = (sheaf_config){ .family = SHEAF_LLAMA };
+    CHECK_OK(sheaf__scheduler_open(&e, &(sheaf__scheduler_options){ .config = &r->config,
+                                                                    .models = 1,
+                                                                    .places = places,
+                                                                    .length = LENGTH,
+                                                                    .chunk = chunk,
+                                                                    .run = pass_of,
+                                                                    .self = r }));
+    return e;
+}
+
+static void finish(run *r, sheaf__scheduler *e, const char *want)
+{
+    while (!sheaf__scheduler_idle(e))
+        sheaf__scheduler_step(e);
+    assert_string_equal(r->log.at, want);
+    sheaf__scheduler_close(e);
+    sheaf__text_release(&r->log);
+}
+
+static void test_scheduler__a_place_is_taken_as_soon_as_an_answer_ends(void **state)
+{
+    run r = { 0 };
+    (void)state;
+    prepare(&r, 0, 2, 0, 4);
+    prepare(&r, 1, 5, 0, 1);
+    prepare(&r, 2, 3, 0, 2);
+    prepare(&r, 3, 3, 0, 1);
+    sheaf__scheduler *e = opened(&r, 2, 0);
+    for (int i = 0; i < 4; i++)
+        sheaf__scheduler_add(e, &r.s[i]);
+    finish(&r, e, "r0+1 5, r2 3, d0+2, r3 3, d0, d0");
+}
+
+static void test_scheduler__with_chunks_others_get_tokens_between_them(void **state)
+{
+    run r = { 0 };
+    (void)state;
+    prepare(&r, 0, 2, 0, 4);
+    prepare(&r, 1, 7, 0, 1);
+    sheaf__scheduler *e = opened(&r, 2, 3);
+    for (int i = 0; i < 2; i++)
+        sheaf__scheduler_add(e, &r.s[i]);
+    finish(&r, e, "r0 2, d0, r1 3, d0, r1 3, d0, r1 1");
+}
+
+static void test_scheduler__what_a_place_holds_is_not_read_again(void **state)
+{
+    run r = { 0 };
+    (void)state;
+    prepare(&r, 0, 8, 8, 1);
+    prepare(&r, 1, 8, 0, 1);
+    prepare(&r, 2, 9, 6, 1);
+    prepare(&r, 3, 9, 0, 1);
+    prepare(&r, 4, 9, 2, 2);
+    prepare(&r, 5, 9, 0, 1);
+    prepare(&r, 6, 9, 0, 1);
+    sheaf__scheduler *e = opened(&r, 2, 0);
+    for (int i = 0; i < 6; i++)
+        sheaf__scheduler_add(e, &r.s[i]);
+    while (!sheaf__scheduler_idle(e))
+        sheaf__scheduler_step(e);
+    sheaf__scheduler_add(e, &r.s[6]);
+    /* 2 continues six rows of 0; two rows are better read with others */
+    finish(&r, e, "r0+1 8, r2 3, r3 9, r4+5 9, d4, r6 9");
+    assert_int_equal(r.s[2].place, r.s[0].place);
+    assert_int_equal(r.s[4].place, r.s[2].place);
+    assert_int_equal(r.s[6].place, r.s[5].place); /* of equals the one that was free longer */
+}
+
+static void test_scheduler__a_failed_pass_ends_those_that_took_part(void **state)
+{
+    run r = { .fails = 2 };
+    (void)state;
+    prepare(&r, 0, 2, 0, 3);
+    prepare(&r, 1, 4, 0, 2);
+    sheaf__scheduler *e = opened(&r, 2, 2);
+    sheaf__scheduler_add(e, &r.s[0]);
+    sheaf__scheduler_add(e, &r.s[1]);
+    finish(&r, e, "r0 2, d0, r1 2, r1 2, d1");
+    CHECK_FAILS(r.s[0].failed, SHEAF_E_IO, "a pass");
+    assert_null(r.s[1].failed);
+}
+
+static void test_scheduler__one_that_is_over_leaves_without_a_pass(void **state)
+{
+    run r = { 0 };
+    (void)state;
+    prepare(&r, 0, 2, 0, 9);
+    prepare(&r, 1, 2, 0, 1);
+    prepare(&r, 2, 2, 0, 1);
+    sheaf__scheduler *e = opened(&r, 1, 0);
+    for (int i = 0; i < 3; i++)
+        sheaf__scheduler_add(e, &r.s[i]);
+    sheaf__scheduler_step(e);
+    r.s[0].over = r.s[1].over = true; /* the first runs, the second waits */
+    finish(&r, e, "r0 2, r2 2");
+    assert_int_equal(r.out[1].n, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scheduler__a_place_is_taken_as_soon_as_an_answer_ends),
+        cmocka_unit_test(test_scheduler__with_chunks_others_get_tokens_between_them),
+        cmocka_unit_test(test_scheduler__what_a_place_holds_is_not_read_again),
+        cmocka_unit_test(test_scheduler__a_failed_pass_ends_those_that_took_part),
+        cmocka_unit_test(test_scheduler__one_that_is_over_leaves_without_a_pass),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
