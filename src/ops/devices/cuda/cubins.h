@@ -27,5 +27,8 @@ const char *sheaf__cubin_kind(const sheaf__cubin *table, int major, int minor);
 /* sheaf__cubin_kinds - "sm_80, sm_90a"; "": none. */
 enum { SHEAF__CUBIN_KINDS = 200 };
 void sheaf__cubin_kinds(const sheaf__cubin *table, char text[SHEAF__CUBIN_KINDS]);
+/* sheaf__cubins_refuse - the status of a GPU that runs none of a table. */
+struct sheaf__cuda;
+sheaf_status *sheaf__cubins_refuse(const sheaf__cubin *table, const struct sheaf__cuda *gpu);
 /* sheaf__cubin_unpack - its machine code, to free(). */
 sheaf_status *sheaf__cubin_unpack(char **out, const sheaf__cubin *cubin);

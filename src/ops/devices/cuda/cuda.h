@@ -60,7 +60,7 @@ struct sheaf__cuda {
     bool reaches;                       /* they do; so does the only one */
     bool retained;
     bool wide_differs; /* wgmma is not used: it adds in another order, its products are
-                        * wrong (probe*.c), or SHEAF_WGMMA=off */
+                        * wrong (probe*.c), SHEAF_WGMMA=off, or its kernels were not compiled */
     sheaf__gpu_context context;
     sheaf__gpu_stream stream, exchange; /* operations; and what moves beside them (peers.c) */
     sheaf__gpu_event marked[SHEAF__CUDA_MARKS];

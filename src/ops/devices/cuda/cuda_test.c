@@ -332,12 +332,34 @@ static void test_cubins__the_best_that_a_gpu_runs(void **state)
     } row[] = { { 8, 0, "sm_80" },  { 8, 6, "sm_86" }, { 8, 7, "sm_86" },   { 8, 9, "sm_89" },
                 { 9, 0, "sm_90a" }, { 9, 1, NULL },    { 12, 0, "sm_120" }, { 12, 1, "sm_120" },
                 { 10, 0, NULL },    { 7, 5, NULL } };
+    static const sheaf__cubin older[] = { { .kind = "sm_90" }, { .kind = "sm_100" }, { 0 } };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         const char *kind = sheaf__cubin_kind(table, row[i].major, row[i].minor);
         assert_true((kind == NULL) == (row[i].kind == NULL));
         if (kind != NULL)
             assert_string_equal(kind, row[i].kind);
     }
+    assert_string_equal(sheaf__cubin_kind(older, 9, 0), "sm_90");
+    assert_string_equal(sheaf__cubin_kind(older, 10, 3), "sm_100");
+}
+
+/* The advice names a choice of meson_options.txt. */
+static void test_cubins__a_gpu_without_code_learns_which_to_build(void **state)
+{
+    static const sheaf__cubin table[] = { { .kind = "sm_86" }, { .kind = "sm_120" }, { 0 } };
+    static const struct {
+        int major, minor;
+        const char *says;
+    } row[] = {
+        { 8, 0, "capability 8.0 | sm_86, sm_120 | build sheaf for this GPU (GPU_KINDS=sm_80 ." },
+        { 9, 0, "(GPU_KINDS=sm_90a ./run build)" },
+        { 10, 3, "capability 10.3 | sm_86, sm_120 | build sheaf for this GPU (GPU_KINDS=sm_100 ." },
+        { 11, 0, "another GPU (--device cuda:N), or --device cpu: sheaf has no kernels" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        CHECK_FAILS(sheaf__cubins_refuse(
+                        table, &(sheaf__cuda){ .major = row[i].major, .minor = row[i].minor }),
+                    SHEAF_E_UNSUPPORTED, row[i].says);
 }
 
 /* ---- faults ---- */
@@ -501,6 +523,7 @@ int main(void)
         WITH(test_cuda__an_order_is_computed_by_its_own_tensor_cores),
         WITH(test_driver__that_cannot_be_used_says_why),
         WITH(test_cubins__the_best_that_a_gpu_runs),
+        WITH(test_cubins__a_gpu_without_code_learns_which_to_build),
         WITH(test_cuda__each_call_of_opening_may_fail),
         WITH(test_cuda__a_wrong_image_and_a_missing_kernel),
         WITH(test_cuda__a_name_may_end_with_its_launch),

@@ -76,20 +76,26 @@ void sheaf__cubin_kinds(const sheaf__cubin *table, char text[SHEAF__CUBIN_KINDS]
             strcat(strcat(text, *text == '\0' ? "" : ", "), c->kind);
 }
 
-static sheaf_status *no_kind(const sheaf__cubin *table, const sheaf__cuda *gpu)
+sheaf_status *sheaf__cubins_refuse(const sheaf__cubin *table, const sheaf__cuda *gpu)
 {
+    static const sheaf__cubin choices[] = { /* of meson_options.txt */
+                                            { "sm_80" },  { "sm_86" },  { "sm_89" }, { "sm_90a" },
+                                            { "sm_100" }, { "sm_120" }, { NULL }
+    };
     char kinds[SHEAF__CUBIN_KINDS];
+    const char *kind = sheaf__cubin_kind(choices, gpu->major, gpu->minor);
     sheaf__cubin_kinds(table, kinds);
     sheaf_status *st =
         sheaf_fail(SHEAF_E_UNSUPPORTED, "kernels for GPU %d (%s)", gpu->number, gpu->name);
-    sheaf_expected(st, "machine code for compute capability %d.%d (sm_%d%d)", gpu->major,
-                   gpu->minor, gpu->major, gpu->minor);
+    sheaf_expected(st, "machine code for compute capability %d.%d", gpu->major, gpu->minor);
     sheaf_found(st, "%s", *kinds == '\0' ? "none" : kinds);
+    if (kind == NULL)
+        return sheaf_try_this(st, "another GPU (--device cuda:N), or --device cpu: sheaf has no "
+                                  "kernels for this one");
     return sheaf_try_this(st,
-                          "build sheaf for this GPU (GPU_KINDS=sm_%d%d ./run build, if "
-                          "meson_options.txt has it) by an nvcc that knows it; another GPU "
-                          "(--device cuda:N); or --device cpu",
-                          gpu->major, gpu->minor);
+                          "build sheaf for this GPU (GPU_KINDS=%s ./run build) by an nvcc that "
+                          "knows it; another GPU (--device cuda:N); or --device cpu",
+                          kind);
 }
 
 /* ---- loading ---- */
@@ -140,7 +146,9 @@ sheaf_status *sheaf__cuda_load(sheaf__cuda *gpu)
     free(path);
     const char *kind = st == NULL ? sheaf__cubin_kind(table, gpu->major, gpu->minor) : NULL;
     if (st == NULL && kind == NULL)
-        st = no_kind(table, gpu);
+        st = sheaf__cubins_refuse(table, gpu);
+    if (st == NULL && strcmp(kind, "sm_90a") != 0)
+        gpu->wide_differs = true; /* sm_90 lacks those kernels (find_nvcc.sh) */
     for (; st == NULL && table->kind != NULL; table++)
         if (strcmp(table->kind, kind) == 0)
             st = load_packed(gpu, table);
