@@ -194,10 +194,13 @@ sheaf_status *sheaf__conversations_read(sheaf__text_row *out, sheaf__text_record
 {
     conversation t = { .conversations = conversations, .record = record };
     *out = (sheaf__text_row){ .behind = SHEAF__NO_LABEL };
-    *record = (sheaf__text_record){ .pictures = true, .pairs = true };
+    *record = (sheaf__text_record){ .pictures =
+                                        sheaf__picture_parts_of(&conversations->chat_encoder.form),
+                                    .pairs = true };
     sheaf_status *st = sheaf__text_record_parse(record, text, size, conversations->fields);
     TRY(st, sheaf__record_pictures_read(&t.pictures, record->json, conversations->folder,
                                         sheaf__pictures_viewing(conversations->pictures)));
+    TRY(st, sheaf__record_pictures_said(&t.pictures, record));
     TRY(st, take_messages(&t));
     TRY(st, make_row(out, &t));
     sheaf__record_pictures_release(&t.pictures);

@@ -319,6 +319,11 @@ static void test_videos__what_is_refused(void **state)
     "{\"image\": " IMAGE ", \"messages\": [{\"role\": \"user\", \"content\": \"" USER              \
     "\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
 
+/* A record of more fields whose question has these parts. */
+#define PARTS(MORE, CONTENT)                                                                       \
+    "{" MORE ", \"messages\": [{\"role\": \"user\", \"content\": [" CONTENT                        \
+    "]}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
+
 #define SHOWN(IMAGES, USER)                                                                        \
     "{\"images\": " IMAGES ", \"prompt\": \"" USER "\", \"completion\": \"A\"}"
 
@@ -339,11 +344,41 @@ static void test_open__names_what_is_bad(void **state)
         { TALK("\"conversations.json\"", "Q"), SHEAF_E_FORMAT, "JPEG, PNG or WebP" },
         { "{\"image\": \"a.png\", \"text\": \"T\"}", SHEAF_E_DATA, "a conversation, or a prompt" },
         { TALK("\"https://a.b/c.png\"", "Q"), SHEAF_E_DATA,
-          "line 1: field 'image' | the path of a file: nothing is fetched" },
-        { "{\"image\": \"a.png\", \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": "
-          "\"image\"}]}, {\"role\": \"assistant\", \"content\": \"A\"}]}",
-          SHEAF_E_DATA,
-          "field 'messages[0].content[0]' | a part of type text | type 'image' | \"images\": [PATH" },
+          "line 1: field 'image' | the path of a file, or data:image/png" },
+        { PARTS("\"id\": 1", "{\"type\": \"image\"}"), SHEAF_E_DATA,
+          "line 1: message 1 | a picture for '<image>' | none" },
+        { PARTS("\"images\": [\"a.png\", \"b.png\"]", "{\"type\": \"image\"}"), SHEAF_E_DATA,
+          "line 1: pictures | each to stand in a user's message" },
+        { PARTS("\"images\": [\"a.png\"]", "{\"type\": \"image\"}, {\"text\": \"<image>\"}"),
+          SHEAF_E_DATA, "line 1: message 1 | names of the pictures that were given (1)" },
+        { PARTS("\"image\": {\"<image_00>\": \"a.png\"}", "{\"type\": \"image\"}"), SHEAF_E_DATA,
+          "a list of pictures, which parts of contents place | an object of names" },
+        { PARTS("\"id\": 1", "{\"image\": \"a.png\", \"min_pixels\": 3136}"), SHEAF_E_DATA,
+          "'messages[0].content[0]' | a picture without a size of its own | min_pixels" },
+        { PARTS("\"id\": 1", "{\"type\": \"video\", \"video\": \"a.mp4\"}"), SHEAF_E_DATA,
+          "'messages[0].content[0]' | a part of type text, image or image_url | type 'video'" },
+        { PARTS("\"id\": 1",
+                "{\"type\": \"image_url\", \"image_url\": {\"url\": \"http://a/b.png\"}}"),
+          SHEAF_E_DATA, "'messages[0].content[0]' | the path of a file, or data:image/png" },
+        { PARTS("\"id\": 1", "{\"type\": \"image\", \"image\": \"data:image/png;base64,@@@@\"}"),
+          SHEAF_E_DATA, "line 1: data:image/png;base64,@@@@ | data:image/png;base64,..." },
+        { PARTS("\"id\": 1", "{\"type\": \"image\", \"image\": \"data:,aGVsbG8h\"}"), SHEAF_E_DATA,
+          "line 1: data:,aGVsbG8h" },
+        { PARTS("\"id\": 1", "{\"type\": \"image\", \"base64\": \"aGVsbG8h\"}"), SHEAF_E_FORMAT,
+          "line 1: data:;base64,aGVsbG8h: image | JPEG, PNG or WebP" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", "
+          "\"content\": [{\"type\": \"image\", \"image\": \"a.png\"}]}]}",
+          SHEAF_E_DATA, "'messages[1].content[0]' | pictures in messages of the user only" },
+        /* a picture's name in an answer is no place */
+        { "{\"image\": \"a.png\", \"prompt\": \"Q\", \"completion\": \"an <image>\"}", SHEAF_E_DATA,
+          "line 1: message 2 | the picture's name in a message of the user, where pictures stand | "
+          "in one of the assistant alone" },
+        { "{\"image\": \"a.png\", \"system\": \"<image>\", \"conversations\": [{\"from\": \"human\", "
+          "\"value\": \"Q\"}, {\"from\": \"gpt\", \"value\": \"A\"}]}",
+          SHEAF_E_DATA, "line 1: message 1 | the picture's name in a message of the user" },
+        { "{\"image\": {\"<image_00>\": \"a.png\"}, \"instruction\": \"Q\", \"output\": "
+          "\"<image_00>\"}",
+          SHEAF_E_DATA, "line 1: message 2 | the picture's name in a message of the user" },
         { TALK("[]", "<image>"), SHEAF_E_DATA,
           "line 1: message 1 | a picture for '<image>' | none | give" },
         { "{\"Imges\": \"a.png\", \"prompt\": \"<image>\", \"completion\": \"C\"}", SHEAF_E_DATA,
@@ -355,7 +390,7 @@ static void test_open__names_what_is_bad(void **state)
           "line 3: field 'image' | a path, a list of paths" },
         { SHOWN("[1]", "Q"), SHEAF_E_DATA, "line 1: field 'images' | a path, a list of paths" },
         { SHOWN("\"http://a/b.png\"", "Q"), SHEAF_E_DATA,
-          "line 1: field 'images' | the path of a file" },
+          "line 1: field 'images' | the path of a file, or" },
         { SHOWN("{\"a\": \"a.png\"}", "Q"), SHEAF_E_DATA,
           "line 1: field 'images' | names as \"<image_00>\"" },
     };
@@ -368,6 +403,159 @@ static void test_open__names_what_is_bad(void **state)
             fail_msg("case %zu was read", i);
         CHECK_FAILS(st, cases[i].code, cases[i].want);
     }
+    sheaf_config_release(&c);
+}
+
+/* ---- parts of contents ---- */
+
+static char *base64_of(const char *path)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *bytes = NULL;
+    size_t size = 0;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 20));
+    char *out = calloc(size / 3 + 2, 4), *to = out;
+    assert_non_null(out);
+    for (size_t i = 0; i < size; i += 3) {
+        uint32_t x = 0;
+        for (size_t k = 0; k < 3; k++)
+            x = x << 8 | (i + k < size ? (unsigned char)bytes[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            *to++ = (char)(i + k > size ? '=' : digits[x >> (18 - 6 * k) & 63]);
+    }
+    *to = '\0';
+    free(bytes);
+    return out;
+}
+
+/* Two pictures of different sizes, so that tokens differ where their order does. */
+static const char qwen[] =
+    "{\"model_type\":\"qwen2_5_vl\",\"sheaf_tokenizer\":\"bytes\",\"hidden_size\":96,"
+    "\"intermediate_size\":172,\"num_hidden_layers\":2,\"num_attention_heads\":6,"
+    "\"num_key_value_heads\":3,\"vocab_size\":350,\"bos_token_id\":256,\"eos_token_id\":257,\"max_position_embeddings\":2048,"
+    "\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[2,3,3]},\"vision_start_token_id\":330,"
+    "\"vision_end_token_id\":331,\"image_token_id\":332,\"video_token_id\":333,\"vision_config\":"
+    "{\"depth\":1,\"hidden_act\":\"silu\",\"hidden_size\":48,\"intermediate_size\":76,"
+    "\"num_heads\":3,\"out_hidden_size\":96,\"patch_size\":14,\"window_size\":56,"
+    "\"fullatt_block_indexes\":[0],\"in_chans\":3}}";
+
+/* Hashes are those of tokens, labels and pictures. */
+static void check_same(const sheaf_config *c, const char *text, const char *plain)
+{
+    sheaf_data *d, *want;
+    CHECK_OK(open_data(&want, c, plain, (sheaf_data_options){ 0 }));
+    CHECK_OK(open_data(&d, c, text, (sheaf_data_options){ 0 }));
+    if (strcmp(sheaf_data_hash(d), sheaf_data_hash(want)) != 0)
+        fail_msg("%s: not what %s has", text, plain);
+    sheaf_data_close(d);
+    sheaf_data_close(want);
+}
+
+/* Each row: a record's other fields, the parts of its question, and the same as a text that names
+ * the pictures, with and without lines around them. */
+static void test_parts__have_their_places(void **state)
+{
+    sheaf_config c[] = { config_of("omnilmm"), config_of("minicpmv"), config_of("minicpmv") };
+    char *a, text[1 << 16], plain[512];
+    sheaf_config_release(&c[2]);
+    CHECK_OK(sheaf_config_parse(&c[2], qwen, strlen(qwen)));
+    put_picture(at("a.png"), 24, 20, 1);
+    put_picture(at("b.png"), 90, 150, 2);
+    a = base64_of(at("a.png"));
+    static const struct {
+        const char *more, *parts; /* with %s: the bytes of a.png */
+        const char *images, *lines, *joined;
+    } rows[] = {
+        { "\"id\": 1",
+          "{\"type\": \"image\", \"image\": \"a.png\"}, {\"type\": \"text\", \"text\": \"Q\"}",
+          "\"a.png\"", "<image>\\nQ", "<image>Q" },
+        { "\"id\": 1",
+          "{\"type\": \"text\", \"text\": \"Q\"}, {\"type\": \"image\", \"image\": \"file://a.png\"}",
+          "\"a.png\"", "Q\\n<image>", "Q<image>" },
+        { "\"id\": 1",
+          "{\"type\": \"image_url\", \"image_url\": {\"url\": \"b.png\", \"detail\": \"low\"}}, {\"type\": "
+          "\"text\", \"text\": \"P\"}, {\"type\": \"image_url\", \"image_url\": \"a.png\"}",
+          "\"b.png\", \"a.png\"", "<image>\\nP\\n<image>", "<image>P<image>" },
+        { "\"id\": 1", "{\"image\": \"a.png\"}, {\"text\": \"Q\"}", "\"a.png\"", "<image>\\nQ",
+          "<image>Q" },
+        { "\"images\": [\"b.png\", {\"path\": \"a.png\", \"bytes\": null}]",
+          "{\"type\": \"image\", \"text\": null}, {\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"Q\", "
+          "\"image\": null}",
+          "\"b.png\", \"a.png\"", "<image>\\n<image>\\nQ", "<image><image>Q" },
+        { "\"images\": [\"b.png\"]", /* each takes the next, but what has its own */
+          "{\"type\": \"image\", \"path\": \"a.png\"}, {\"type\": \"text\", \"text\": \"in <image>\"}",
+          "\"a.png\", \"b.png\"", "<image>\\nin <image>", "<image>in <image>" },
+        { "\"id\": 1",
+          "{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,%s\"}}",
+          "\"a.png\"", "<image>", "<image>" },
+        { "\"image\": {\"bytes\": \"%s\", \"path\": \"x.png\"}", "{\"type\": \"image\"}",
+          "\"a.png\"", "<image>", "<image>" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (size_t k = 0; k < ARRAY_LEN(c); k++) {
+            char record[2048];
+            snprintf(record, sizeof record, PARTS("%s", "%s"), rows[i].more, rows[i].parts);
+            char *here = strstr(record, "%s");
+            snprintf(text, sizeof text, "%.*s%s%s",
+                     here == NULL ? (int)strlen(record) : (int)(here - record), record,
+                     here == NULL ? "" : a, here == NULL ? "" : here + 2);
+            snprintf(plain, sizeof plain, TALK("[%s]", "%s"), rows[i].images,
+                     k < 2 ? rows[i].lines : rows[i].joined);
+            check_same(&c[k], text, plain);
+        }
+    for (size_t k = 0; k < ARRAY_LEN(c); k++)
+        sheaf_config_release(&c[k]);
+    free(a);
+}
+
+/* In later turns, and in a prompt that is a list of messages. */
+static void test_parts__of_other_forms(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    put_picture(at("a.png"), 24, 20, 1);
+    put_picture(at("b.png"), 90, 150, 2);
+#define TURNS(FIRST, SECOND)                                                                       \
+    "[{\"role\": \"user\", \"content\": " FIRST                                                    \
+    "}, {\"role\": \"assistant\", \"content\": \"A\"}, "                                           \
+    "{\"role\": \"user\", \"content\": " SECOND "}]"
+#define END "[{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"B\"}]}]"
+    check_same(&c,
+               "{\"images\": [\"b.png\"], \"prompt\": " TURNS(
+                   "\"<image>P\"",
+                   "[{\"type\": \"image\", \"image\": \"a.png\"}]") ", \"completion\": " END "}",
+               "{\"images\": [\"b.png\", \"a.png\"], \"prompt\": " TURNS(
+                   "\"<image>P\"", "\"<image>\"") ", \"completion\": " END "}");
+    sheaf_config_release(&c);
+}
+
+static void keep_words(void *context, const sheaf_event *event)
+{
+    char *to = context;
+    snprintf(to + strlen(to), 2048 - strlen(to), "%s\n", event->text);
+}
+
+/* Where a question names the picture, or there is none, the name in an answer is learnt as text,
+ * which is said. */
+static void test_open__says_that_a_name_in_an_answer_is_text(void **state)
+{
+    sheaf_config c = config_of("minicpmv");
+    sheaf_data *d;
+    char said[2048] = "";
+    const sheaf_events events = { keep_words, said };
+    put_pictures();
+    CHECK_OK(open_data(
+        &d, &c,
+        TALK("\"a.png\"", "<image>Q") "\n" SHOWN(
+            "\"a.png\"",
+            "<image>\", \"x\": \"") "\n"
+                                    "{\"image\": \"a.png\", \"prompt\": \"<image>\", \"completion\": \"<image>\"}\n"
+                                    "{\"prompt\": \"Q\", \"completion\": \"an <image_00>\"}",
+        (sheaf_data_options){ .events = &events }));
+    check_row(d, 2, "{256}<用户>" WHOLE_16 "<AI><image>{257}", "{46*31}<image>{257}");
+    if (strstr(said, "conversations.json: line 3 (records: 2): '<image>' in an answer is text, and "
+                     "learnt") == NULL)
+        fail_msg("%s", said);
+    sheaf_data_close(d);
     sheaf_config_release(&c);
 }
 
@@ -486,6 +674,9 @@ int main(void)
         cmocka_unit_test(test_videos__frames_stand_in_groups),
         cmocka_unit_test(test_videos__what_is_refused),
         cmocka_unit_test(test_open__names_what_is_bad),
+        cmocka_unit_test(test_parts__have_their_places),
+        cmocka_unit_test(test_parts__of_other_forms),
+        cmocka_unit_test(test_open__says_that_a_name_in_an_answer_is_text),
         cmocka_unit_test(test_open__seq_is_no_help_for_a_stop),
         cmocka_unit_test(test_open__a_field_that_is_null_is_none),
         cmocka_unit_test(test_open__cuts_behind_pictures_alone),

@@ -59,32 +59,87 @@ sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *p, const char *
     return add(p, "<image>", path, viewing);
 }
 
-sheaf_status *sheaf__picture_path(const char **out, const char *given, const char *field)
+static const json_t *value_of(const json_t *object, const char *key)
 {
-    static const char file[] = "file://";
-    if (strncmp(given, file, sizeof file - 1) == 0)
-        given += sizeof file - 1;
-    *out = given;
-    if (strncmp(given, "data:", 5) != 0 && strstr(given, "://") == NULL)
-        return NULL;
-    return sheaf__bad_field(field, "the path of a file: nothing is fetched or decoded from text",
-                            "%.60s%s", given, strlen(given) > 60 ? "..." : "");
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
 }
 
-/* The path of a field's string, malloc'd, and whether it is seen from the folder. */
-static sheaf_status *whole_path(char **out, bool *seen, const json_t *path, const place *in)
+/* One picture of several keys, the first that an object has. */
+static const json_t *first_of(const json_t *object, const char *const *keys, size_t n)
 {
+    const json_t *value = NULL;
+    for (size_t i = 0; i < n && value == NULL; i++)
+        value = value_of(object, keys[i]);
+    return value;
+}
+
+static const char *const encoded[] = { "bytes", "base64" }, *const named[] = { "path", "url" };
+
+static bool is_one(const json_t *value)
+{
+    return json_is_string(value) || first_of(value, encoded, 2) != NULL ||
+           first_of(value, named, 2) != NULL;
+}
+
+static bool is_text(const json_t *value)
+{
+    return json_is_string(value) && json_string_length(value) > 0 &&
+           strlen(json_string_value(value)) == json_string_length(value);
+}
+
+sheaf_status *sheaf__picture_path(char **out, const json_t *value, const char *field)
+{
+    static const char file[] = "file://";
+    const json_t *bytes = first_of(value, encoded, 2), *given = bytes != NULL ? bytes
+                                                                : json_is_object(value)
+                                                                    ? first_of(value, named, 2)
+                                                                    : value;
+    if (!is_text(given))
+        return bad_image(given == NULL ? value : given, field);
+    const char *text = json_string_value(given);
+    if (strncmp(text, file, sizeof file - 1) == 0)
+        text += sizeof file - 1;
+    const bool data = sheaf__image_is_data(text);
+    if (bytes == NULL && !data && strstr(text, "://") != NULL)
+        return sheaf__bad_field(field,
+                                "the path of a file, or data:image/png;base64,...: nothing is "
+                                "fetched from an address",
+                                "%.60s%s", text, strlen(text) > 60 ? "..." : "");
+    *out = NULL;
+    if (asprintf(out, "%s%s", bytes != NULL && !data ? "data:;base64," : "", text) < 0)
+        return sheaf__no_memory("pictures");
+    return NULL;
+}
+
+sheaf_status *sheaf__picture_of_part(const json_t **out, const json_t *part, const char *field)
+{
+    static const char *const keys[] = { "image", "image_url" }, *const sizes[] = {
+        "min_pixels", "max_pixels", "resized_height", "resized_width"
+    };
+    const json_t *inner = first_of(part, keys, 2);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (value_of(part, sizes[i]) != NULL)
+            return sheaf_try_this(
+                sheaf__bad_field(field, "a picture without a size of its own", "%s", sizes[i]),
+                "the sizes of all pictures, beside the model's config (docs/images.md)");
+    *out = inner != NULL ? inner : is_one(part) ? part : NULL;
+    return NULL;
+}
+
+/* The path of a field's value, malloc'd, and whether it is seen from the folder. */
+static sheaf_status *whole_path(char **out, bool *seen, const json_t *value, const place *in)
+{
+    char *stated = NULL;
     *seen = false;
-    if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
-        json_string_length(path) == 0)
-        return bad_image(path, in->field);
-    const char *stated;
-    sheaf_status *st = sheaf__picture_path(&stated, json_string_value(path), in->field);
-    *seen = st == NULL && in->folder != NULL && stated[0] != '/';
-    if (*seen)
-        return sheaf__path_join(out, in->folder, stated);
-    if (st == NULL && (*out = strdup(stated)) == NULL)
-        st = sheaf__no_memory("pictures");
+    sheaf_status *st = sheaf__picture_path(&stated, value, in->field);
+    *seen = st == NULL && in->folder != NULL && stated[0] != '/' && !sheaf__image_is_data(stated);
+    if (!*seen) {
+        *out = stated;
+        return st;
+    }
+    st = sheaf__path_join(out, in->folder, stated);
+    free(stated);
     return st;
 }
 
@@ -400,24 +455,149 @@ static sheaf_status *add_of_messages(sheaf__record_pictures *p, const json_t *re
     return st;
 }
 
+/* ---- parts of contents ---- */
+
+typedef struct walk {
+    sheaf__record_pictures *out;
+    place in;
+    const json_t *beside; /* pictures beside the messages: one, or a list; NULL: none */
+    size_t next;          /* of these */
+} walk;
+
+static const json_t *next_beside(walk *w)
+{
+    if (!json_is_array(w->beside))
+        return w->next++ == 0 ? w->beside : NULL;
+    return json_array_get(w->beside, w->next++);
+}
+
+/* A picture that has its place; value NULL: the next one beside the messages, if there is one. */
+static sheaf_status *add_placed(walk *w, const json_t *value, const char *field)
+{
+    if (value == NULL && (value = next_beside(w)) == NULL)
+        return NULL; /* its place is found to be empty */
+    w->in.field = field;
+    return w->out->count == MOST ? sheaf__bad_field(field, "at most 1000 pictures", "more")
+                                 : add_path(w->out, "<image>", value, &w->in);
+}
+
+static sheaf_status *add_part(walk *w, const json_t *part, bool user, const char *field)
+{
+    const char *type = sheaf__text_part_type(part);
+    const json_t *text = json_object_get(part, "text"), *value = NULL;
+    sheaf_status *st = NULL;
+    if (sheaf__text_is_picture(type)) {
+        if (!user)
+            return sheaf__bad_field(field, "pictures in messages of the user only", "one here");
+        st = sheaf__picture_of_part(&value, part, field);
+        return TRY(st, add_placed(w, value, field));
+    }
+    for (int64_t n =
+             user && json_is_string(text)
+                 ? sheaf__picture_names_in(json_string_value(text), json_string_length(text))
+                 : 0;
+         n > 0 && st == NULL; n--)
+        st = add_placed(w, NULL, field);
+    return st;
+}
+
+static sheaf_status *add_content(walk *w, const json_t *entry, const char *list, size_t index)
+{
+    const json_t *content = value_of(entry, "content"), *role = value_of(entry, "role"), *part;
+    const char *who = json_string_value(role != NULL ? role : value_of(entry, "from"));
+    const char *is = who == NULL ? NULL : sheaf__text_role(who);
+    const bool user = is != NULL && is[0] == 'u';
+    char field[96];
+    sheaf_status *st = NULL;
+    size_t i;
+    content = content != NULL ? content : value_of(entry, "value");
+    snprintf(field, sizeof field, "%s[%zu]", list, index);
+    if (value_of(entry, "image") != NULL)
+        return sheaf__bad_field(field, "pictures as parts of its content", "\"image\" beside it");
+    for (int64_t n =
+             user && json_is_string(content)
+                 ? sheaf__picture_names_in(json_string_value(content), json_string_length(content))
+                 : 0;
+         n > 0 && st == NULL; n--)
+        st = add_placed(w, NULL, field);
+    json_array_foreach(content, i, part)
+    {
+        snprintf(field, sizeof field, "%s[%zu].content[%zu]", list, index, i);
+        TRY(st, add_part(w, part, user, field));
+    }
+    return st;
+}
+
+/* The lists of messages of a record, in the order of the text. */
+static int lists_of(const char *out[2], const json_t *record)
+{
+    static const char *const names[] = { "messages", "conversations", "prompt" },
+                             completion[] = "completion";
+    int n = 0;
+    for (int i = 0; i < 3 && n == 0; i++)
+        if (json_is_array(json_object_get(record, names[i])))
+            out[n++] = names[i];
+    if ((n == 0 || out[0] == names[2]) && json_is_array(json_object_get(record, completion)))
+        out[n++] = completion;
+    return n;
+}
+
+static bool has_parts(const json_t *record, const char *const *list, int n)
+{
+    bool any = false;
+    size_t i, k;
+    const json_t *entry, *part;
+    for (int l = 0; l < n; l++)
+        json_array_foreach(json_object_get(record, list[l]), i, entry)
+        {
+            const json_t *content = value_of(entry, "content");
+            json_array_foreach(content != NULL ? content : value_of(entry, "value"), k, part) any =
+                any || sheaf__text_is_picture(sheaf__text_part_type(part));
+        }
+    return any;
+}
+
+static sheaf_status *add_of_parts(sheaf__record_pictures *out, const json_t *record,
+                                  const json_t *beside, const place *in, const char *const *list,
+                                  int n)
+{
+    walk w = { out, *in, beside, 0 };
+    const json_t *entry, *left;
+    sheaf_status *st = NULL;
+    size_t i;
+    if (json_is_object(beside) && !is_one(beside))
+        return sheaf__bad_field(in->field, "a list of pictures, which parts of contents place",
+                                "an object of names");
+    for (int l = 0; l < n; l++)
+        json_array_foreach(json_object_get(record, list[l]), i, entry)
+            TRY(st, add_content(&w, entry, list[l], i));
+    while (st == NULL && (left = next_beside(&w)) != NULL) /* it is found to have no place */
+        st = add_placed(&w, left, in->field);
+    return st;
+}
+
 static sheaf_status *read_images(sheaf__record_pictures *out, const json_t *record,
                                  const char *folder, const sheaf__viewing *viewing)
 {
     json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
            *images = one == NULL ? many : one;
     place in = { one == NULL ? "images" : "image", folder, viewing };
+    const char *list[2];
+    const int lists = lists_of(list, record);
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
+    if (has_parts(record, list, lists))
+        return add_of_parts(out, record, json_is_null(images) ? NULL : images, &in, list, lists);
     if (images == NULL)
         return add_of_messages(out, record, &in);
     if (json_is_null(images) || (json_is_string(images) && json_string_length(images) == 0))
         return NULL;
-    const size_t n = json_is_array(images)    ? json_array_size(images)
-                     : json_is_object(images) ? json_object_size(images)
-                                              : 1;
+    const size_t n = json_is_array(images)                       ? json_array_size(images)
+                     : json_is_object(images) && !is_one(images) ? json_object_size(images)
+                                                                 : 1;
     if (n > MOST)
         return sheaf__bad_field(in.field, "at most 1000 pictures", "%zu", n);
-    if (json_is_object(images))
+    if (json_is_object(images) && !is_one(images))
         return add_named(out, images, &in);
     if (!json_is_array(images))
         return add_path(out, "<image>", images, &in);
@@ -425,12 +605,6 @@ static sheaf_status *read_images(sheaf__record_pictures *out, const json_t *reco
     for (size_t i = 0; i < n && st == NULL; i++)
         st = add_path(out, "<image>", json_array_get(images, i), &in);
     return st;
-}
-
-static const json_t *value_of(const json_t *record, const char *key)
-{
-    const json_t *value = json_object_get(record, key);
-    return json_is_null(value) ? NULL : value;
 }
 
 sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
@@ -463,6 +637,22 @@ sheaf_status *sheaf__record_pictures_place(sheaf__placed *out, const sheaf__pict
                                  &(sheaf__place_options){ .lines = p->own_names,
                                                           .number_all = number_all,
                                                           .unread = p->unread });
+}
+
+sheaf_status *sheaf__record_pictures_said(const sheaf__record_pictures *p,
+                                          const sheaf__text_record *record)
+{
+    const int64_t at = p->count == 0 ? -1 : sheaf__text_said_picture(record);
+    int64_t placed = 0;
+    for (int64_t i = 0; i < record->messages; i++)
+        if (record->message[i].role[0] == 'u')
+            placed += sheaf__picture_names_in(record->message[i].content, record->message[i].size);
+    if (at < 0 || placed > 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "message %" PRId64, at + 1);
+    sheaf_expected(st, "the picture's name in a message of the user, where pictures stand");
+    sheaf_found(st, "in one of the %s alone", record->message[at].role);
+    return sheaf_try_this(st, "\"<image>\" in the question; in the answer it is text");
 }
 
 sheaf_status *sheaf__record_pictures_take(sheaf__viewed **out, sheaf__record_pictures *p,

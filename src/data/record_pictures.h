@@ -13,11 +13,21 @@
  *                                         given: 5; groups are then as small as 180 allow
  *
  * "images" is the same as "image". A record without both may have PATHs in its messages, each of
- * which stands in its own: {"role": "user", "content": TEXT, "image": PATH}. */
+ * which stands in its own: {"role": "user", "content": TEXT, "image": PATH}.
+ *
+ * Parts of a user's content have their places in it, in the forms of Qwen, TRL, OpenAI:
+ *
+ *   {"type": "image", "image": PATH}      also "path", "url", "base64"; "type" may be missing
+ *   {"type": "image_url", "image_url": {"url": PATH}}
+ *   {"type": "image"}                     the next of "images", as is "<image>" in a text
+ *
+ * Wherever PATH is: a file's path, "file://" before it or not, or data:image/png;base64,..., or an
+ * object with "bytes" (base64), "path" or "url", as Hugging Face's data sets have pictures. */
 #pragma once
 
 #include <jansson.h>
 
+#include "data/text_record.h"
 #include "inputs/places.h"
 #include "inputs/viewing.h"
 
@@ -37,9 +47,12 @@ typedef struct sheaf__record_pictures {
  * failure. */
 sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
                                           const char *folder, const sheaf__viewing *viewing);
-/* sheaf__picture_path - the path of a file that a record's field gives, without "file://". Errors:
- * SHEAF_E_DATA for a URL and for encoded bytes. */
-sheaf_status *sheaf__picture_path(const char **out, const char *given, const char *field);
+/* sheaf__picture_path - the path that a record's value gives (malloc'd), without "file://", as
+ * sheaf__image_bytes() takes it. Errors: SHEAF_E_DATA for another form, and for an address. */
+sheaf_status *sheaf__picture_path(char **out, const json_t *value, const char *field);
+/* sheaf__picture_of_part - the value of a picture's part of a content; NULL: it names none. Errors:
+ * SHEAF_E_DATA for a size that is said of one picture. */
+sheaf_status *sheaf__picture_of_part(const json_t **out, const json_t *part, const char *field);
 /* sheaf__record_pictures_add - appends a picture that "<image>" stands for. */
 sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *path,
                                          const sheaf__viewing *viewing);
@@ -55,6 +68,10 @@ void sheaf__record_pictures_from(sheaf__record_pictures *pictures, const sheaf__
 sheaf_status *sheaf__record_pictures_place(sheaf__placed *out, const sheaf__picture_form *form,
                                            const sheaf__message *message, int64_t messages,
                                            const sheaf__record_pictures *pictures, bool number_all);
+/* sheaf__record_pictures_said - SHEAF_E_DATA where messages name pictures, but none of the user's:
+ * other programs put one there. */
+sheaf_status *sheaf__record_pictures_said(const sheaf__record_pictures *pictures,
+                                          const sheaf__text_record *record);
 /* sheaf__record_pictures_take - moves all of them out, in this order [count]; the caller releases
  * each and frees the list. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__record_pictures_take(sheaf__viewed **out, sheaf__record_pictures *pictures,
@@ -69,6 +86,17 @@ bool sheaf__record_pictures_spells(const char *text); /* the same of one text */
 #define SHEAF__PICTURE_SPELLED "<img>"
 #define SHEAF__PICTURE_IS_TEXT                                                                     \
     "'<img>...</img>' in a question is read as text: a picture stands in a field \"image\""
+#define SHEAF__PICTURE_SAID "<image>"
+#define SHEAF__PICTURE_SAID_IS_TEXT                                                                \
+    "'<image>' in an answer is text, and learnt: pictures stand in messages of the user"
+/* sheaf__picture_parts_of - how parts of contents are read for a family's form; NULL: for a model
+ * without pictures in conversations. */
+static inline sheaf__picture_parts sheaf__picture_parts_of(const sheaf__picture_form *form)
+{
+    return form == NULL   ? SHEAF__PARTS_NONE
+           : form->joined ? SHEAF__PARTS_JOINED
+                          : SHEAF__PARTS_LINES;
+}
 /* sheaf__record_pictures_field - the field of a record that gives a picture; NULL: none. */
 const char *sheaf__record_pictures_field(const json_t *record);
 void sheaf__record_pictures_release(sheaf__record_pictures *pictures);

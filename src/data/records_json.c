@@ -24,7 +24,7 @@ typedef struct json_reader {
 /* A record that is being read. Its texts are borrowed from the JSON or from `text`. */
 typedef struct draft {
     int64_t images;        /* named so far */
-    const char *image;     /* the path as given */
+    char *image;           /* the path as given, owned */
     char named[NAME + 24]; /* the field that gave it */
     bool field;            /* the image was named by a field of the record */
     bool placed;           /* and a part of the first message gives its place */
@@ -39,6 +39,7 @@ static void release(draft *d)
     sheaf__text_record_release(&d->text);
     free(d->turn);
     free(d->first);
+    free(d->image);
 }
 
 /* ---- images ---- */
@@ -55,18 +56,15 @@ static sheaf_status *check_text(const char *text, size_t size, const char *name)
 
 static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
 {
-    const char *path = json_string_value(value);
-    if (path == NULL)
-        return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(value));
-    sheaf_status *st = check_text(path, json_string_length(value), name);
+    sheaf_status *st = check_text(json_string_value(value), json_string_length(value), name);
     if (st != NULL)
         return st;
-    if (*path == '\0')
+    if (json_is_string(value) && json_string_length(value) == 0)
         return sheaf__bad_field(name, "the path of an image", "an empty string");
     if (++d->images > 1)
         return sheaf__bad_field(name, ONE_IMAGE, "more than one image");
     snprintf(d->named, sizeof d->named, "%s", name);
-    return sheaf__picture_path(&d->image, path, name);
+    return sheaf__picture_path(&d->image, value, name);
 }
 
 /* "image" or "images": a path, or a list of at most one. */
@@ -94,13 +92,14 @@ static sheaf_status *check_image(char **path, const json_reader *r, const draft 
     *path = NULL;
     if (d->image == NULL)
         return NULL;
-    if (d->image[0] == '/')
+    const bool data = sheaf__image_is_data(d->image);
+    if (d->image[0] == '/' || data)
         *path = strdup(d->image);
     else
         sheaf_status_free(sheaf__path_join(path, r->folder, d->image));
     if (*path == NULL)
         return sheaf__no_memory("data set");
-    const sheaf_path_kind kind = sheaf__path_kind(*path);
+    const sheaf_path_kind kind = data ? SHEAF_PATH_FILE : sheaf__path_kind(*path);
     if (kind == SHEAF_PATH_FILE)
         return NULL;
     return sheaf__bad_field(d->named,
@@ -120,18 +119,15 @@ static sheaf_status *take_part(void *self, const sheaf__text_record *r, const js
     char inner[NAME + 24];
     draft *d = self;
     snprintf(inner, sizeof inner, "%s.%.16s", name, type);
-    if (strcmp(type, "image_url") != 0 && strcmp(type, "image") != 0)
+    if (!sheaf__text_is_picture(type))
         return sheaf__bad_field(name, "a part of type text, image_url or image", "type '%.40s'",
                                 type);
     if (r->messages > 0)
         return sheaf__bad_field(name, "images in the first message of the user only", "one here");
-    const json_t *image = json_object_get(part, type);
-    if (image == NULL) /* {"type": "image", "path" or "url": ...} */
-        image = json_object_get(part, json_object_get(part, "path") != NULL ? "path" : "url");
-    if (json_is_object(image))
-        image = json_object_get(image, json_object_get(image, "path") != NULL ? "path" : "url");
-    if (image != NULL && !json_is_null(image))
-        return take_image(d, image, inner);
+    const json_t *image = NULL;
+    sheaf_status *st = sheaf__picture_of_part(&image, part, name);
+    if (st != NULL || image != NULL)
+        return st != NULL ? st : take_image(d, image, inner);
     if (!d->field)
         return sheaf__bad_field(
             inner, "the path of an image, here or in a field \"images\" beside the messages", "%s",
@@ -185,6 +181,10 @@ static sheaf_status *take_mark(draft *d, const json_t *record)
     char name[NAME] = "prompt";
     int64_t where;
     const int64_t marks = sheaf__turn_marks(&where, d->turn, d->turns);
+    if (d->field && !d->placed && marks == 0 && sheaf__text_said_picture(&d->text) >= 0)
+        return sheaf__bad_field(d->text.form == SHEAF__FORM_PROMPT ? "completion" : list,
+                                "<image> in the question, where the image stands",
+                                "in an answer alone");
     if (marks == 0)
         return NULL;
     if (d->text.form != SHEAF__FORM_PROMPT) {
@@ -245,7 +245,7 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
 static sheaf_status *fill(json_reader *r, draft *d, json_t *record)
 {
     d->text = (sheaf__text_record){ .answer_optional = r->in->options->answers_optional,
-                                    .pictures = true,
+                                    .pictures = SHEAF__PARTS_BESIDE,
                                     .pairs = true,
                                     .no_system = true,
                                     .part = take_part,
@@ -321,12 +321,13 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
                                         const char *label)
 {
     json_reader r = { .in = in };
-    draft d = { .images = 1, .image = image, .field = true };
+    draft d = { .images = 1, .image = strdup(image), .field = true };
     json_t *record = NULL;
     char *text = NULL;
     size_t size = 0;
     in->out->looked_at++;
-    sheaf_status *st = sheaf__file_read_all(&text, &size, label, MOST_LABEL);
+    sheaf_status *st = d.image == NULL ? sheaf__no_memory("data set")
+                                       : sheaf__file_read_all(&text, &size, label, MOST_LABEL);
     TRY(st, sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label));
     TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));
     TRY(st, sheaf__records_put(in->out, 0, image, d.turn, d.turns));

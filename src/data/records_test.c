@@ -348,12 +348,18 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         { "{\"image\": \"pics\", \"prompt\": \"a\", \"answer\": \"b\"}", "pics: a folder" },
         { "{\"image\": \"\", \"prompt\": \"a\", \"answer\": \"b\"}",
           "field 'image' | the path of an image | an empty string" },
-        { "{\"image\": 1, \"prompt\": \"a\", \"answer\": \"b\"}",
-          "field 'image' | a string | a number" },
+        { "{\"image\": 1, \"prompt\": \"a\", \"answer\": \"b\"}", "field 'image' | a path" },
         { "{\"image\": \"http://x/y.jpg\", \"prompt\": \"a\", \"answer\": \"b\"}",
           "field 'image' | the path of a file" },
-        { "{\"image\": \"data:image/png;base64,AAAA\", \"prompt\": \"a\", \"answer\": \"b\"}",
-          "nothing is fetched" },
+        { "{\"image\": \"pics/1.jpg\", \"prompt\": \"a\", \"answer\": \"an <image>\"}",
+          "field 'completion' | <image> in the question, where the image stands | in an answer" },
+        { "{\"image\": \"pics/1.jpg\", \"messages\": [{\"role\": \"user\", \"content\": \"b\"}, "
+          "{\"role\": \"assistant\", \"content\": \"<image_00>\"}]}",
+          "field 'messages' | <image> in the question" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": "
+          "\"pics/1.jpg\", \"max_pixels\": 5}, {\"type\": \"text\", \"text\": \"b\"}]}, {\"role\": "
+          "\"assistant\", \"content\": \"c\"}]}",
+          "a picture without a size of its own | max_pixels" },
         { "{\"image\": [\"pics/1.jpg\", \"pics/2.png\"], \"prompt\": \"a\", \"answer\": \"b\"}",
           "field 'image' | one image: CogVLM" },
         { "{\"image\": \"pics/1.jpg\", \"images\": [\"pics/2.png\"], \"prompt\": \"a\", \"answer\": \"b\"}",

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
+#include "inputs/places.h"
 
 const char *sheaf__text_kind(const json_t *value)
 {
@@ -49,26 +50,47 @@ sheaf_status *sheaf__text_keep(sheaf__text_piece *out, sheaf__text_record *r, sh
     return st;
 }
 
-/* Pictures are not read from contents: they stand beside the messages. */
-static sheaf_status *other_part(const char *name, const char *type, bool pictures)
+const char *sheaf__text_part_type(const json_t *part)
+{
+    static const char *const keys[] = { "image", "image_url", "video", "text" };
+    const char *type = json_string_value(json_object_get(part, "type"));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && type == NULL; i++) {
+        const json_t *value = json_object_get(part, keys[i]);
+        type = value != NULL && !json_is_null(value) ? keys[i] : NULL;
+    }
+    return type;
+}
+
+bool sheaf__text_is_picture(const char *type)
+{
+    return type != NULL && (strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0);
+}
+
+static sheaf_status *other_part(const char *name, const char *type, sheaf__picture_parts pictures)
 {
     sheaf_status *st = sheaf__bad_field(
         name,
-        pictures ? "a part of type text" : "a part of type text: this model reads nothing else",
+        pictures > SHEAF__PARTS_BESIDE    ? "a part of type text, image or image_url"
+        : pictures == SHEAF__PARTS_BESIDE ? "a part of type text"
+                                          : "a part of type text: this model reads nothing else",
         "type '%.40s'", type);
-    return pictures ? sheaf_try_this(st, "\"images\": [PATH, ...] beside the messages, and "
-                                         "\"<image>\" in a user's text where each stands")
-                    : st;
+    return pictures == SHEAF__PARTS_BESIDE
+               ? sheaf_try_this(st, "\"image\": PATH beside the messages")
+               : st;
 }
 
 static sheaf_status *add_part(sheaf_text *whole, const sheaf__text_record *r, const json_t *part,
                               const char *name)
 {
     sheaf__text_piece piece;
-    const char *type = json_string_value(json_object_get(part, "type"));
+    const char *type = sheaf__text_part_type(part);
     if (type == NULL)
         return sheaf__bad_field(name, "an object with a string \"type\"", "%s",
                                 sheaf__text_kind(part));
+    if (r->pictures > SHEAF__PARTS_BESIDE && sheaf__text_is_picture(type)) {
+        sheaf__text_add(whole, "<image>");
+        return NULL;
+    }
     if (strcmp(type, "text") != 0)
         return r->part != NULL ? r->part(r->part_self, r, part, type, name)
                                : other_part(name, type, r->pictures);
@@ -76,6 +98,14 @@ static sheaf_status *add_part(sheaf_text *whole, const sheaf__text_record *r, co
     if (st == NULL)
         sheaf__text_bytes(whole, piece.at, piece.size);
     return st;
+}
+
+static bool has_picture(const json_t *parts)
+{
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        any = any || sheaf__text_is_picture(sheaf__text_part_type(json_array_get(parts, i)));
+    return any;
 }
 
 static bool all_texts(const json_t *parts)
@@ -98,8 +128,10 @@ static sheaf_status *take_content(sheaf__text_piece *out, sheaf__text_record *r,
         return sheaf__text_string(out, value, name);
     sheaf_text whole = { 0 };
     sheaf_status *st = NULL;
+    const bool lines = r->pictures == SHEAF__PARTS_LINES && has_picture(value);
     for (size_t i = 0; i < json_array_size(value) && st == NULL; i++) {
         char part[SHEAF__TEXT_NAME + 32];
+        sheaf__text_add(&whole, "%s", lines && i > 0 ? "\n" : "");
         snprintf(part, sizeof part, "%s[%zu]", name, i);
         st = add_part(&whole, r, json_array_get(value, i), part);
     }
@@ -375,4 +407,13 @@ sheaf_status *sheaf__text_conversation(sheaf__text_record *r, const json_t *reco
     sheaf_status *st = sheaf__text_beside(r, record);
     TRY(st, sheaf__text_list(r, json_object_get(record, name), w, name));
     return st == NULL ? sheaf__text_end(r, name, w) : st;
+}
+
+int64_t sheaf__text_said_picture(const sheaf__text_record *r)
+{
+    for (int64_t i = 0; i < r->messages; i++)
+        if (r->message[i].role[0] != 'u' &&
+            sheaf__picture_names_in(r->message[i].content, r->message[i].size) > 0)
+            return i;
+    return -1;
 }

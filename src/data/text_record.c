@@ -278,12 +278,8 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
     snprintf(r->ignored, sizeof r->ignored, "%s", sheaf__text_other_field(record, known, n));
 }
 
-sheaf_status *sheaf__text_record_take(sheaf__text_record *out)
+static sheaf_status *take(sheaf__text_record *out)
 {
-    sheaf_status *st = choose_form(&out->form, out->json, out->answer_optional);
-    if (st != NULL)
-        return st;
-    find_ignored(out, out->json);
     switch (out->form) {
     case SHEAF__FORM_MESSAGES:
         return sheaf__text_conversation(out, out->json, "messages", &sheaf__text_openai);
@@ -293,6 +289,19 @@ sheaf_status *sheaf__text_record_take(sheaf__text_record *out)
     case SHEAF__FORM_PROMPT: return take_pair(out, out->json);
     default: return take_text(out, out->json);
     }
+}
+
+sheaf_status *sheaf__text_record_take(sheaf__text_record *out)
+{
+    sheaf_status *st = choose_form(&out->form, out->json, out->answer_optional);
+    if (st != NULL)
+        return st;
+    find_ignored(out, out->json);
+    st = take(out);
+    if (st == NULL && out->pictures != SHEAF__PARTS_NONE && out->lost == NULL &&
+        sheaf__text_said_picture(out) >= 0)
+        out->lost = SHEAF__PICTURE_SAID;
+    return st;
 }
 
 sheaf_status *sheaf__text_record_parse(sheaf__text_record *out, const char *json, size_t size,
@@ -328,7 +337,8 @@ sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json,
     return sheaf__text_record_parse(out, json, size, fields);
 }
 
-sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json, bool pictures)
+sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json,
+                                        sheaf__picture_parts pictures)
 {
     *out = (sheaf__text_record){ .answer_optional = true,
                                  .pictures = pictures,
@@ -336,8 +346,8 @@ sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json, b
     return sheaf__text_record_take(out);
 }
 
-sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
-                                      bool any_parts)
+sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json,
+                                      sheaf__picture_parts pictures, bool any_parts)
 {
     *out = (sheaf__text_record){ .answer_optional = true,
                                  .pictures = pictures,

@@ -11,8 +11,9 @@
  * A "system" message comes first or not at all; then user and assistant take turns, the user first
  * and the assistant last. An assistant's "tool_calls" are followed by "tool" messages with the
  * results, and the assistant again; "tools" beside the list describes them. A content may be a list
- * of parts of type text. An assistant's message with "weight": 0 (OpenAI's) has no labels. A field
- * that is null counts as absent. Texts are borrowed from the JSON, which the record holds. */
+ * of parts of type text, and pictures, where they are read. An assistant's message with "weight": 0
+ * (OpenAI's) has no labels. A field that is null counts as absent. Texts are borrowed from the
+ * JSON, which the record holds. */
 #pragma once
 
 #include <jansson.h>
@@ -39,6 +40,16 @@ typedef struct sheaf__text_message {
     const json_t *json; /* the message, where it has tool calls, thoughts or a name; or NULL */
 } sheaf__text_message;
 
+/* How the caller reads pictures. */
+typedef enum sheaf__picture_parts {
+    SHEAF__PARTS_NONE,   /* not at all */
+    SHEAF__PARTS_BESIDE, /* from fields beside the messages; parts of contents by part() */
+    /* from both (data/record_pictures.h); a part of a content is "<image>" in its text, as the part
+     * before and behind it, or on a line of its own */
+    SHEAF__PARTS_JOINED,
+    SHEAF__PARTS_LINES
+} sheaf__picture_parts;
+
 typedef struct sheaf__text_record {
     sheaf__text_form form;
     /* a conversation; none: prompt and text */
@@ -48,8 +59,8 @@ typedef struct sheaf__text_record {
     const char *prompt, *text; /* prompt NULL: all of `text` is trained */
     size_t prompt_size, text_size;
     bool answer_optional; /* the last answer may be missing */
-    bool pictures;        /* the caller reads "image" and "images" */
-    bool any_order;       /* the caller checks the order of roles; empty answers are accepted */
+    sheaf__picture_parts pictures;
+    bool any_order; /* the caller checks the order of roles; empty answers are accepted */
     bool pairs;     /* a prompt and its completion are two messages; a plain text is refused */
     bool no_system; /* templates have no place for a system's message */
     bool any_parts; /* messages are the template's whole: a content may be a list of parts of any
@@ -60,7 +71,7 @@ typedef struct sheaf__text_record {
                           const char *type, const char *name);
     void *part_self;
     char ignored[64]; /* name of an unread field, or "" */
-    /* field of an unread picture, or SHEAF__PICTURE_SPELLED; NULL: none */
+    /* field of an unread picture, SHEAF__PICTURE_SPELLED or SHEAF__PICTURE_SAID; NULL: none */
     const char *lost;
     json_t *json;
     char **owned; /* assembled texts */
@@ -81,11 +92,12 @@ sheaf_status *sheaf__text_record_take(sheaf__text_record *record);
 /* sheaf__text_record_prompt - the same for inference, from a parsed record: the answer at the end
  * may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt" is
  * ignored. */
-sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json, bool pictures);
+sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json,
+                                        sheaf__picture_parts pictures);
 /* sheaf__text_record_list - the messages of a record of messages or conversations, in any order.
  *   any_parts  contents with parts other than text stay in the message's `json` */
-sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
-                                      bool any_parts);
+sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json,
+                                      sheaf__picture_parts pictures, bool any_parts);
 /* sheaf__text_chat_messages - fills out[record->messages] for a chat template. */
 void sheaf__text_chat_messages(sheaf__message *out, const sheaf__text_record *record);
 /* sheaf__text_other_field - the first field other than "id" and known[n], which a NULL may end
@@ -94,6 +106,9 @@ const char *sheaf__text_other_field(json_t *record, const char *const *known, in
 /* sheaf__text_preference - SHEAF_E_DATA for a record with an answer that must not be trained: pairs
  * of DPO, ORPO and reward models, and bad answers of KTO. */
 sheaf_status *sheaf__text_preference(const json_t *record);
+/* sheaf__text_said_picture - the first message that is no user's and has the name of a picture,
+ * which is text there (inputs/places.h); -1: none. */
+int64_t sheaf__text_said_picture(const sheaf__text_record *record);
 /* sheaf__text_nothing_learned - SHEAF_E_DATA: why the row of `r` has no label. */
 sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only_last);
 void sheaf__text_record_release(sheaf__text_record *record);

@@ -97,8 +97,12 @@ void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_optio
 void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char *unit,
                          int64_t place)
 {
-    if (ignored->field[0] != '\0' || field == NULL || field[0] == '\0')
+    if (field == NULL || field[0] == '\0')
         return;
+    if (ignored->field[0] != '\0') {
+        ignored->more += strcmp(ignored->field, field) == 0;
+        return;
+    }
     snprintf(ignored->field, sizeof ignored->field, "%s", field);
     snprintf(ignored->where, sizeof ignored->where, "%s %" PRId64, unit, place);
 }
@@ -115,6 +119,9 @@ void sheaf__lost_warn(const sheaf__ignored *lost, const char *path, const sheaf_
 {
     if (strcmp(lost->field, SHEAF__PICTURE_SPELLED) == 0)
         sheaf_warn(events, "%s: %s: %s", path, lost->where, SHEAF__PICTURE_IS_TEXT);
+    else if (strcmp(lost->field, SHEAF__PICTURE_SAID) == 0)
+        sheaf_warn(events, "%s: %s (records: %" PRId64 "): %s", path, lost->where, 1 + lost->more,
+                   SHEAF__PICTURE_SAID_IS_TEXT);
     else if (lost->field[0] != '\0')
         sheaf_warn(events, "%s: %s: field '%s' is not used: %s has no pictures", path, lost->where,
                    lost->field, sheaf_family_name(config->family));

@@ -18,6 +18,7 @@ typedef struct sheaf__text_counts {
 /* The first unread field, or the first special token encoded as text. */
 typedef struct sheaf__ignored {
     char field[64], where[40]; /* "line 7" */
+    int64_t more;              /* records with the same one */
 } sheaf__ignored;
 
 /* sheaf__ignored_keep - keeps `field` of the record at `place`, if it is the first one; "":

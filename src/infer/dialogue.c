@@ -32,6 +32,8 @@ static void forget(sheaf__dialogue *d, int64_t from)
 static sheaf_status *whole_path(char **path)
 {
     char *whole = NULL;
+    if (sheaf__image_is_data(*path))
+        return NULL;
     sheaf_status *st = sheaf__path_absolute(&whole, *path);
     if (st != NULL)
         return st;
@@ -314,9 +316,10 @@ static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char 
     if (!sheaf__is_utf8(path))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                               "a path in UTF-8: JSON has no others");
-    sheaf_status *st = sheaf__path_relative(&name, folder, path);
+    sheaf_status *st =
+        sheaf__image_is_data(path) ? NULL : sheaf__path_relative(&name, folder, path);
     if (st == NULL)
-        sheaf__json_put_text(j, key, name);
+        sheaf__json_put_text(j, key, name == NULL ? path : name);
     free(name);
     return st;
 }
@@ -568,7 +571,11 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
     if (st != NULL)
         return st;
     sheaf__record_tidy(record);
-    st = sheaf__text_record_list(&m, record, true, false);
+    st = sheaf__text_record_list(&m, record,
+                                 d->codec->placed
+                                     ? sheaf__picture_parts_of(&d->codec->chat_encoder.form)
+                                     : SHEAF__PARTS_BESIDE,
+                                 false);
     if (st == NULL && (said = malloc((size_t)m.messages * sizeof *said)) == NULL)
         st = sheaf__no_memory("conversation");
     if (st == NULL) {

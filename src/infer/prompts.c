@@ -265,7 +265,7 @@ sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *
         st = sheaf_image_prepare(picture->of[t].pixels, &image, picture->of[t].width,
                                  picture->of[t].height, &sheaf_image_clip_scale);
     sheaf_image_release(&image);
-    return sheaf_in(st, "%s", path);
+    return sheaf_in(st, "%.*s", sheaf__image_shown(path), path);
 }
 
 sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture,

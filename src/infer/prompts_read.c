@@ -71,7 +71,8 @@ static bool is_system(const char *role)
 static sheaf_status *read_request(request *out, json_t *record, const char *system,
                                   const sheaf__codec *w, bool whole)
 {
-    const bool pictures = w->placed;
+    const sheaf__picture_parts pictures =
+        sheaf__picture_parts_of(w->placed ? &w->chat_encoder.form : NULL);
     const sheaf__text_record *r = &out->record;
     *out = (request){ 0 };
     if (has(record, "tokens") && asks(record))
@@ -174,6 +175,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         st = sheaf__record_pictures_read(&pictures, record, l->folder, &viewing);
     }
     TRY(st, read_request(&a, record, system, w, false));
+    TRY(st, sheaf__record_pictures_said(&pictures, &a.record));
     ignore(l, a.record.ignored, a.record.lost);
     TRY(st, sheaf__codec_expected(&expected, w, w->templated || !a.text, a.expected));
     if (expected != NULL)

@@ -2,6 +2,8 @@
 #include "base/base.h"
 #include "inputs/image_decode.h"
 
+#include <limits.h>
+
 #include "base/file.h"
 
 /* ---- recognising formats ---- */
@@ -158,13 +160,50 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
     return st;
 }
 
+static const char data[] = "data:", base64[] = ";base64,";
+
+bool sheaf__image_is_data(const char *path)
+{
+    return strncmp(path, data, sizeof data - 1) == 0;
+}
+
+int sheaf__image_shown(const char *path)
+{
+    enum { DATA = 40 };
+    return sheaf__image_is_data(path) ? DATA : INT_MAX;
+}
+
+sheaf_status *sheaf__image_bytes(char **bytes, size_t *size, const char *path)
+{
+    if (!sheaf__image_is_data(path))
+        return sheaf__file_read_all(bytes, size, path, SHEAF_IMAGE_MAX_FILE);
+    const char *text = strstr(path, base64);
+    const size_t n = text == NULL ? 0 : strlen(text += sizeof base64 - 1);
+    if (n / 4 * 3 > SHEAF_IMAGE_MAX_FILE)
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%.*s", sheaf__image_shown(path), path),
+            "a picture of at most %zu bytes", SHEAF_IMAGE_MAX_FILE);
+    char *own = malloc(n / 4 * 3 + 1);
+    if (own == NULL)
+        return sheaf__no_memory("a picture");
+    *size = sheaf__base64_decode((unsigned char *)own, text == NULL ? "" : text, n);
+    if (*size > 0) {
+        *bytes = own;
+        return NULL;
+    }
+    free(own);
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%.*s", sheaf__image_shown(path), path),
+                          "data:image/png;base64,... (or jpeg, webp), in whole groups of four");
+}
+
 sheaf_status *sheaf_image_load(sheaf_image *out, const char *path)
 {
     char *bytes = NULL;
     size_t size = 0;
-    sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, SHEAF_IMAGE_MAX_FILE);
+    sheaf_status *st = sheaf__image_bytes(&bytes, &size, path);
     if (st == NULL) /* earlier failures name the path */
-        st = sheaf_in(sheaf_image_decode(out, bytes, size, NULL), "%s", path);
+        st = sheaf_in(sheaf_image_decode(out, bytes, size, NULL), "%.*s", sheaf__image_shown(path),
+                      path);
     free(bytes);
     return st;
 }

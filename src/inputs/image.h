@@ -32,7 +32,8 @@ typedef struct sheaf_image_scale {
 /* sheaf_image_clip_scale - CLIP's, which CogVLM, CogAgent and OmniLMM use. */
 extern const sheaf_image_scale sheaf_image_clip_scale;
 
-/* sheaf_image_load - reads a picture and turns it upright as its EXIF orientation says.
+/* sheaf_image_load - reads a picture (sheaf__image_bytes()) and turns it upright as its EXIF
+ * orientation says.
  *
  *   out  untouched on failure; sheaf_image_release() it
  *
@@ -43,6 +44,13 @@ extern const sheaf_image_scale sheaf_image_clip_scale;
  * SHEAF_E_UNSUPPORTED for other image formats and for more pixels than allowed; SHEAF_E_MEMORY.
  * Thread-safe. */
 sheaf_status *sheaf_image_load(sheaf_image *out, const char *path);
+/* sheaf__image_is_data - is a picture's path none, but the picture: "data:image/png;base64,..."? */
+bool sheaf__image_is_data(const char *path);
+/* sheaf__image_shown - the bytes of a picture's path that a message shows, for "%.*s". */
+int sheaf__image_shown(const char *path);
+/* sheaf__image_bytes - the picture of a path, as a file has it (malloc'd). Errors: SHEAF_E_IO;
+ * SHEAF_E_DATA for data that are no base64 text; SHEAF_E_MEMORY. */
+sheaf_status *sheaf__image_bytes(char **bytes, size_t *size, const char *path);
 /* A picture with more pixels is large. */
 #define SHEAF_IMAGE_COMMON_PIXELS (1 << 24)
 typedef struct sheaf_image_decoding {

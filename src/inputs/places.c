@@ -104,12 +104,17 @@ size_t sheaf__is_picture_name(const char *text, size_t size)
     return n < size && text[n] == '>' ? n + 1 : 0;
 }
 
-int64_t sheaf__picture_names(const char *text)
+int64_t sheaf__picture_names_in(const char *text, size_t size)
 {
     int64_t n = 0;
-    for (const char *at = text; (at = strchr(at, '<')) != NULL; at++)
-        n += sheaf__is_picture_name(at, strnlen(at, NAME_MOST)) > 0;
+    for (size_t at = 0; at < size; at++)
+        n += text[at] == '<' && sheaf__is_picture_name(text + at, size - at) > 0;
     return n;
+}
+
+int64_t sheaf__picture_names(const char *text)
+{
+    return sheaf__picture_names_in(text, strlen(text));
 }
 
 void sheaf__picture_name_remove(char *text)

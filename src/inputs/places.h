@@ -65,7 +65,8 @@ void sheaf__placed_release(sheaf__placed *placed);
 /* sheaf__is_picture_name - the length of "<image>" or "<image_" digits ">" at the beginning of
  * `text`, or 0. */
 size_t sheaf__is_picture_name(const char *text, size_t size);
-/* sheaf__picture_names - the number of such names in a text. */
+/* sheaf__picture_names_in, sheaf__picture_names - the number of such names in a text. */
+int64_t sheaf__picture_names_in(const char *text, size_t size);
 int64_t sheaf__picture_names(const char *text);
 /* sheaf__picture_name_remove - for models with one picture, in front of all text: removes its name
  * from the text and then the blanks at both ends, as LLaVA's reader does. */

@@ -24,7 +24,7 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash
 {
     char *bytes = NULL;
     size_t size = 0;
-    sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, SHEAF_IMAGE_MAX_FILE);
+    sheaf_status *st = sheaf__image_bytes(&bytes, &size, path);
     if (st != NULL) /* names the path */
         return st;
     *hash = sheaf__hash(bytes, size);
@@ -38,7 +38,7 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash
         sheaf_try_this(st, "put the file back; then go on with --resume");
     }
     free(bytes);
-    return sheaf_in(st, "%s", path);
+    return sheaf_in(st, "%.*s", sheaf__image_shown(path), path);
 }
 
 sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t height,
@@ -67,8 +67,8 @@ sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
                             "a model that reads 3 channels: red, green, blue");
     TRY(st, decode(&image, &out->hash, NULL, path, viewing));
-    TRY(st,
-        sheaf_in(sheaf__view_divide(&out->pieces, image.width, image.height, viewing), "%s", path));
+    TRY(st, sheaf_in(sheaf__view_divide(&out->pieces, image.width, image.height, viewing), "%.*s",
+                     sheaf__image_shown(path), path));
     sheaf_image_release(&image);
     if (st != NULL)
         sheaf__viewed_release(out);
@@ -96,7 +96,8 @@ sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
     sheaf_image image = { 0 };
     sheaf_hash hash;
     sheaf_status *st = decode(&image, &hash, &viewed->hash, viewed->path, viewing);
-    TRY(st, sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%s", viewed->path));
+    TRY(st, sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%.*s",
+                     sheaf__image_shown(viewed->path), viewed->path));
     out += sheaf__sliced_pixels(&viewed->pieces) * 3;
     for (int t = 1; t < viewing->towers; t++) {
         const sheaf__tower *tower = &viewing->tower[t];

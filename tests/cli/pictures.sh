@@ -52,6 +52,24 @@ for spec in omnilmm-tiny minicpmv-tiny minicpmv-2.0-tiny qwen2_5_vl.json qwen3_v
     for what in loss prompts two talk; do
         same "$spec: equal $what" "$work/$what-1" "$work/$what-3"
     done
+    # parts of contents, in the forms of Qwen, TRL and OpenAI, where the family's program has a line for each or none
+    line='\\n'; case $spec in qwen*) line= ;; esac
+    answer='{"role": "assistant", "content": "Noise."}' text='{"type": "text", "text": "What?"}'
+    echo "{\"images\": [\"rgb8.png\", \"420.jpg\"], \"messages\": [{\"role\": \"user\", \"content\": \"<image>${line}What?$line<image>\"}, $answer]}" >named.jsonl
+    {
+        echo "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": \"rgb8.png\"}, $text, {\"image\": \"file://420.jpg\"}]}, $answer]}"
+        echo "{\"images\": [{\"path\": \"rgb8.png\"}, {\"bytes\": \"$(base64 -w0 420.jpg)\"}], \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, $text, {\"type\": \"image\"}]}, $answer]}"
+        echo "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,$(base64 -w0 rgb8.png)\"}}, $text, {\"type\": \"image_url\", \"image_url\": \"420.jpg\"}]}, $answer]}"
+    } >parts.jsonl
+    check "$spec: pictures by their names" answers "$work/named" generate --model "$model" --data named.jsonl --max-new 4 --greedy
+    check "$spec: as parts" answers "$work/parts" generate --model "$model" --data parts.jsonl --max-new 4 --greedy
+    check "$spec: the same answers" test "$(grep -o '"tokens":[^]]*' "$work/parts" | sort -u)" = "$(grep -o '"tokens":[^]]*' "$work/named")"
+    check "$spec: three of them" test "$(grep -o '"tokens":' "$work/parts" | wc -l)" = 3
+    sed -n 3p parts.jsonl >talk.json
+    check "$spec: a talk with parts goes on" sh -c "echo And? | '$sheaf' chat --model '$model' --load talk.json --save '$work/${spec%.json}.talk' --max-new 2 --json >'$work/stdout' 2>'$work/stderr'"
+    runs "$spec: and is data" 0 '"tokens":' eval --model "$model" --data "$work/${spec%.json}.talk" --json
+    echo '{"image": "rgb8.png", "prompt": "<image>", "completion": "an <image>"}' >said.jsonl
+    runs "$spec: a name in an answer is told" 0 "said.jsonl: line 1 .records: 1.: '<image>' in an answer is text" train --model "$model" --data said.jsonl --out "$work/$spec-said" --steps 1
     runs "$spec: bad records are told together" 3 '3 of 4 records are bad.*none.jpg.*image_07.*try: +paths are seen from the folder of the file; .*; repair' train --model "$model" --data "$work/bad.json" \
         --out "$work/bad" --steps 1
     runs "$spec: a picture that is missing, alone" 3 'entry 1: .*moved/420.jpg: .*No such file.*try: +paths are seen from the folder of the file' \
