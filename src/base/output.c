@@ -361,6 +361,82 @@ sheaf_status *sheaf__rename_new(const char *from, const char *to)
     return st;
 }
 
+/* ---- one file (file.h), which is swept as a folder is ---- */
+
+/* Locks a new file; false: a sheaf__sweep() took it before that. A file system without locks has
+ * none that takes it. The lock outlasts the descriptor that is written, whose close() may fail. */
+static bool lock_new(int *lock, const sheaf_file *file, const char *path)
+{
+    *lock = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+    if ((*lock < 0 || sheaf__file_lock(*lock, 0) == 0 || errno != EWOULDBLOCK) &&
+        sheaf__path_holds(path, file->fd))
+        return true;
+    if (*lock >= 0)
+        close(*lock);
+    return false;
+}
+
+/* Messages name `path`. */
+static sheaf_status *create_for(sheaf_file *file, const char *partial, const char *path)
+{
+    sheaf_status *st = sheaf__file_create(file, partial);
+    if (st != NULL) {
+        sheaf__status_replace(st, partial, path);
+        return st;
+    }
+    char *name = strdup(path);
+    if (name == NULL) {
+        unlink(partial);
+        return sheaf__no_memory(path);
+    }
+    free(file->path);
+    file->path = name;
+    return NULL;
+}
+
+sheaf_status *sheaf__file_create_partial(sheaf_file *file, char **partial, int *lock,
+                                         const char *path)
+{
+    *file = (sheaf_file){ .fd = -1 };
+    *partial = NULL;
+    *lock = -1;
+    sheaf_status *st = sheaf__output_sweep(path, NULL);
+    for (int i = 0; st == NULL; i++) { /* the next name while one is taken: by another thread */
+        st = sheaf__partial_path(partial, path, "partial", i);
+        TRY(st, create_for(file, *partial, path));
+        if (st == NULL && lock_new(lock, file, *partial))
+            return NULL;
+        const bool taken =
+            st == NULL || (*partial != NULL && sheaf__path_kind(*partial) != SHEAF_PATH_NONE);
+        sheaf_status_free(sheaf__file_close(file));
+        free(*partial);
+        *partial = NULL;
+        if (taken && i < TRIES) {
+            sheaf_status_free(st);
+            st = NULL;
+        }
+    }
+    return st;
+}
+
+sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size)
+{
+    sheaf_file file;
+    char *temporary;
+    int lock;
+    sheaf_status *st = sheaf__file_create_partial(&file, &temporary, &lock, path);
+    if (st != NULL)
+        return st;
+    st = sheaf__file_complete(&file, bytes, size);
+    TRY(st, sheaf__rename(temporary, path));
+    if (st != NULL)
+        sheaf_status_free(sheaf__remove_tree(temporary));
+    if (lock >= 0)
+        close(lock);
+    free(temporary);
+    return st;
+}
+
 /* ---- filling a folder that is there ---- */
 
 enum { LAST = 3 };

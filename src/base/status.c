@@ -83,13 +83,18 @@ sheaf_status *sheaf_in(sheaf_status *st, const char *fmt, ...)
 
 char *sheaf__replaced(const char *text, const char *from, const char *to)
 {
-    sheaf_text out = { 0 };
-    char *taken = NULL;
-    for (const char *at; (at = strstr(text, from)) != NULL; text = at + strlen(from))
-        sheaf__text_add(&out, "%.*s%s", (int)(at - text), text, to);
-    sheaf__text_add(&out, "%s", text);
-    sheaf_status_free(sheaf__text_take(&taken, &out));
-    return taken;
+    const size_t old = strlen(from), new = strlen(to);
+    size_t size = strlen(text) + 1;
+    for (const char *at = text; (at = strstr(at, from)) != NULL; at += old)
+        size += new;
+    char *out = malloc(size), *end = out;
+    for (const char *at; out != NULL && (at = strstr(text, from)) != NULL; text = at + old) {
+        end = mempcpy(end, text, (size_t)(at - text));
+        end = mempcpy(end, to, new);
+    }
+    if (out != NULL)
+        strcpy(end, text);
+    return out;
 }
 
 void sheaf__status_replace(sheaf_status *st, const char *from, const char *to)
