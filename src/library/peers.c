@@ -68,6 +68,8 @@ static const struct {
     { "max-time", " max-duration train-runtime " },
     { "tokenizer", " tokenizer-path tokenizer-name " },
     { "schedule", " scheduler lr-decay-style " },
+    { "min-lr-ratio", " min-lr-rate cosine-min-lr-ratio min-lr ", ", a share of --lr" },
+    { "decay-steps", " num-decay-steps lr-wsd-decay-iters " },
     { "warmup", " num-warmup-steps warmup-iters lr-warmup-steps " },
     { "clip", " clip-grad gradient-clipping gradient-clip-val max-norm " },
     { "eps", " adam-eps epsilon " },

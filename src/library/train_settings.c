@@ -22,6 +22,7 @@ static const sheaf__choice schedules[] = {
     { "constant", SHEAF_SCHEDULE_CONSTANT },
     { "linear", SHEAF_SCHEDULE_LINEAR },
     { "cosine", SHEAF_SCHEDULE_COSINE },
+    { "wsd", SHEAF_SCHEDULE_WSD },
     { "sat-constant", SHEAF_SCHEDULE_SAT_CONSTANT },
     { "sat-linear", SHEAF_SCHEDULE_SAT_LINEAR },
     { "sat-cosine", SHEAF_SCHEDULE_SAT_COSINE },
@@ -254,14 +255,19 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "other learning rates for some tensors, as shares of --lr: PATTERN=X,...; the first that matches counts",
           "P=X,P=X" },
         { "schedule", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->schedule,
-          "course of the learning rate after warm-up; sat-...: as SwissArmyTransformer computes it",
+          "course of the learning rate after warm-up; wsd: constant, then down over --decay-steps; sat-...: as SwissArmyTransformer computes it",
           .choices = schedules },
         { "warmup", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->warmup,
           "steps over which the learning rate rises from 0", .max = 1e15 },
         { "warmup-ratio", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->warmup_ratio,
           "the same as a share of --steps, instead of --warmup", .max = 1 },
+        { "min-lr-ratio", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->min_lr_ratio,
+          "where --schedule cosine, wsd or sat-cosine ends, as a share of --lr; default 0, of sat-cosine 0.1",
+          .max = 1 },
+        { "decay-steps", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->decay_steps,
+          "last steps, over which --schedule wsd goes down", .max = 1e15 },
         { "lr-decay-ratio", SHEAF__IS_CONSTANT, "0.1",
-          "where sat-cosine ends, as a share of --lr" },
+          "--min-lr-ratio says where sat-cosine ends" },
         { "auto-warmup", SHEAF__IS_CONSTANT, "100",
           "first steps of SAT's schedules, which learn at most 0.05 of --lr" },
         { "auto-warmup-rate", SHEAF__IS_CONSTANT, "0.05", "that share of --lr" },
@@ -475,10 +481,22 @@ static sheaf_status *check_scale(const sheaf_train_options *o)
 /* A run may stop while it still warms up; all else about the schedule must be sound. */
 static sheaf_status *check_schedule(const sheaf_train_options *o)
 {
-    return o->warmup == 0 || o->warmup_ratio == 0
-               ? NULL
-               : sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"),
-                                "one of them; the other 0");
+    const bool wsd = o->schedule == SHEAF_SCHEDULE_WSD,
+               ends = wsd || o->schedule == SHEAF_SCHEDULE_COSINE ||
+                      o->schedule == SHEAF_SCHEDULE_SAT_COSINE;
+    if (o->warmup != 0 && o->warmup_ratio != 0)
+        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"),
+                              "one of them; the other 0");
+    if (o->min_lr_ratio > 0 && !ends)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--min-lr-ratio"),
+                                          "--schedule cosine, wsd or sat-cosine beside it"),
+                           "%s", sheaf_schedule_name(o->schedule));
+    if ((o->decay_steps > 0) == wsd)
+        return NULL;
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, wsd ? "--schedule wsd" : "--decay-steps"),
+                       "%s beside it", wsd ? "--decay-steps N" : "--schedule wsd"),
+        "%s", wsd ? "none" : sheaf_schedule_name(o->schedule));
 }
 
 /* Is `name` given, and `other`, which says the same in another way, at most by a recipe? */

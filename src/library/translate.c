@@ -1,4 +1,5 @@
 /* translate.c - translates settings of another trainer to a recipe: sheaf/recipe.h. */
+#include <math.h>
 #include <strings.h>
 
 #include "base/base.h"
@@ -249,6 +250,20 @@ static void need_only(sheaf_translation *t, const sheaf_foreign_setting *e,
     free(list);
 }
 
+/* transformers' min_lr is a rate, ours a share of the rate (malloc'd). */
+static char *share_of_rate(const sheaf_translation *t, const char *value)
+{
+    const char *rate = value_of(t, "learning_rate");
+    const double share = strtod(value, NULL) / (rate == NULL ? NAN : strtod(rate, NULL));
+    char *text = NULL;
+    for (int digits = 6; digits <= 17 && (text == NULL || strtod(text, NULL) != share); digits++) {
+        free(text);
+        if (asprintf(&text, "%.*g", digits, share) < 0)
+            return NULL;
+    }
+    return text;
+}
+
 static void copy(sheaf_translation *t, const sheaf_foreign_setting *e,
                  const sheaf__translate_rule *rule)
 {
@@ -259,6 +274,11 @@ static void copy(sheaf_translation *t, const sheaf_foreign_setting *e,
         *why++ = '\0';
     if (value != NULL)
         drop_underscores(value);
+    if (value != NULL && strcmp(e->key, "lr_scheduler_kwargs.min_lr") == 0) {
+        char *rate = value;
+        value = share_of_rate(t, rate);
+        free(rate);
+    }
     if (value == NULL)
         t->failed = true;
     else if (known && value[0] == '!')

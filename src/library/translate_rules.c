@@ -17,7 +17,7 @@
 #define BY_RANKS "ranks share the model by --tp"
 #define SHARE_ALONE "a share; a count of records is none"
 #define ONE_FILE "one file of data, with the fields that docs/data.md has: join or rename them"
-#define SCHEDULES "constant_with_warmup=constant"
+#define SCHEDULES "constant_with_warmup=constant|cosine_with_min_lr=cosine|warmup_stable_decay=wsd"
 #define OPTIMIZERS                                                                                 \
     "adamw_torch=|adamw_torch_fused=|adamw_hf=|paged_adamw_32bit=|adamw_8bit=adamw8bit|"           \
     "adamw_bnb_8bit=adamw8bit|paged_adamw_8bit=adamw8bit|*=!the optimizer is AdamW"
@@ -29,6 +29,16 @@ static const sheaf__translate_rule both[] = {
     { "gradient_accumulation_steps", TRANSLATE_COPY, "accumulate" },
     { "learning_rate", TRANSLATE_COPY, "lr" },
     { "max_steps", TRANSLATE_COPY, "steps" },
+    { "lr_scheduler_kwargs.min_lr_rate", TRANSLATE_COPY, "min-lr-ratio" },
+    { "lr_scheduler_kwargs.min_lr_ratio", TRANSLATE_COPY, "min-lr-ratio" },
+    { "lr_scheduler_kwargs.min_lr", TRANSLATE_COPY, "min-lr-ratio" },
+    { "lr_scheduler_kwargs.num_decay_steps", TRANSLATE_COPY, "decay-steps" },
+    { "lr_scheduler_kwargs.num_stable_steps", TRANSLATE_COPY, NULL,
+      REFUSED "stable are the steps between --warmup and --decay-steps" },
+    { "lr_scheduler_kwargs.warmup_type", TRANSLATE_COPY, NULL, "linear=|*=!the warm-up is linear" },
+    { "lr_scheduler_kwargs.decay_type", TRANSLATE_COPY, NULL,
+      "cosine=|*=!wsd goes down by a cosine" },
+    { "lr_scheduler_kwargs.num_cycles", TRANSLATE_COPY, NULL, "0.5=|*=!the cosine goes down once" },
     { "warmup_ratio", TRANSLATE_COPY, "warmup-ratio" },
     { "warmup_steps", TRANSLATE_COPY, "warmup" },
     { "bf16", TRANSLATE_COPY, "dtype", "off=|*=bfloat16" },
@@ -188,7 +198,7 @@ static const sheaf__translate_rule axolotl[] = {
     { "num_epochs", TRANSLATE_COPY, "epochs" },
     { "lr_scheduler", TRANSLATE_COPY, "schedule", SCHEDULES },
     { "optimizer", TRANSLATE_COPY, "optimizer", OPTIMIZERS },
-    { "cosine_min_lr_ratio", TRANSLATE_COPY, NULL, REFUSED "the cosine ends at 0" },
+    { "cosine_min_lr_ratio", TRANSLATE_COPY, "min-lr-ratio" },
     { "warmup_ratio", TRANSLATE_COPY, "warmup-ratio", NULL, "whole steps: rounded up, there down" },
     { "bfloat16", TRANSLATE_COPY, "dtype", "off=|*=bfloat16" },
     { "float16", TRANSLATE_COPY, "dtype", "off=|*=float16" },

@@ -74,7 +74,11 @@ sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *o)
                              .warmup = o->warmup,
                              .steps = o->steps,
                              .warmup_ratio = o->warmup_ratio,
-                             .decay_ratio = 0.1, /* SAT's, when it fine-tunes */
+                             .min_ratio = o->min_lr_ratio,
+                             .decay = o->decay_steps,
+                             .decay_ratio = o->min_lr_ratio > 0
+                                                ? o->min_lr_ratio
+                                                : 0.1, /* SAT's, when it fine-tunes */
                              .held_steps = 100,
                              .held_rate = 0.05 };
 }

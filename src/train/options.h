@@ -99,6 +99,8 @@ typedef struct sheaf_train_options {
     sheaf_schedule_kind schedule;
     int64_t warmup;      /* steps */
     double warmup_ratio; /* the same as a share of all steps, 0 = use `warmup` */
+    double min_lr_ratio; /* where cosine, wsd and sat-cosine end; 0 = the default of each */
+    int64_t decay_steps; /* of wsd, its last */
     sheaf_optimizer optimizer;
     double weight_decay, beta1, beta2, eps;
     double clip;             /* largest gradient norm, 0 = no clipping */

@@ -8,9 +8,9 @@
 
 static const double pi = 3.14159265358979323846;
 
-static const char *const names[SHEAF_SCHEDULE_KINDS] = {
-    "constant", "linear", "cosine", "sat-constant", "sat-linear", "sat-cosine"
-};
+static const char *const names[SHEAF_SCHEDULE_KINDS] = { "constant",  "linear",       "cosine",
+                                                         "wsd",       "sat-constant", "sat-linear",
+                                                         "sat-cosine" };
 
 const char *sheaf_schedule_name(sheaf_schedule_kind kind)
 {
@@ -50,16 +50,22 @@ int64_t sheaf_schedule_rises(const sheaf_schedule *schedule)
 double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done)
 {
     const int64_t warmup = warmup_steps(schedule), steps = schedule->steps;
+    const bool wsd = schedule->kind == SHEAF_SCHEDULE_WSD;
+    const double least = schedule->min_ratio;
     if (done < warmup)
-        return (double)done / (double)warmup;
+        return (double)done / (double)warmup * (wsd ? 1.0 - least : 1.0) + (wsd ? least : 0.0);
     if (schedule->kind == SHEAF_SCHEDULE_CONSTANT)
         return 1.0;
     if (done >= steps) /* the cosine would rise again */
-        return 0.0;
-    const double span = (double)(steps - warmup); /* at least 1: warmup <= done < steps */
+        return least;
+    const int64_t begin = wsd ? steps - schedule->decay : warmup;
+    if (done < begin)
+        return 1.0;
+    const double span = (double)(steps - begin); /* at least 1: begin <= done < steps */
     if (schedule->kind == SHEAF_SCHEDULE_LINEAR)
         return (double)(steps - done) / span;
-    return 0.5 * (1.0 + sheaf__cos_d(pi * ((double)(done - warmup) / span)));
+    const double left = 0.5 * (1.0 + sheaf__cos_d(pi * ((double)(done - begin) / span)));
+    return left * (1.0 - least) + least;
 }
 
 static double sat_rate(const sheaf_schedule *s, double lr, int64_t done)

@@ -36,6 +36,38 @@ static void test_schedule__factors_worked_by_hand(void **state)
                    by_hand[i].want, 3e-16);
 }
 
+/* Rates that get_scheduler() of transformers 5.24 gave for lr 1, of every step and one after the
+ * last. */
+static const struct {
+    const char *name;
+    sheaf_schedule schedule;
+    double want[14];
+} of_transformers[] = {
+    { "cosine_with_min_lr, min_lr_rate 0.1",
+      { SHEAF_SCHEDULE_COSINE, 2, 10, .min_ratio = 0.1 },
+      { 0.0, 0.5, 1.0, 0.9657457896300791, 0.8681980515339464, 0.7222075445642904, 0.55,
+        0.3777924554357096, 0.23180194846605365, 0.13425421036992097, 0.1 } },
+    { "warmup_stable_decay, min_lr_ratio 0.2",
+      { SHEAF_SCHEDULE_WSD, 3, 12, .min_ratio = 0.2, .decay = 5 },
+      { 0.2, 0.4666666666666667, 0.7333333333333334, 1.0, 1.0, 1.0, 1.0, 1.0, 0.9236067977499791,
+        0.7236067977499789, 0.4763932022500211, 0.27639320225002106, 0.2 } },
+    { "warmup_stable_decay, nothing but decay",
+      { SHEAF_SCHEDULE_WSD, 0, 6, .decay = 6 },
+      { 1.0, 0.9330127018922194, 0.75, 0.5, 0.2500000000000001, 0.06698729810778065, 0.0 } },
+    { "warmup_stable_decay, decay begins before the warm-up is over",
+      { SHEAF_SCHEDULE_WSD, 4, 6, .min_ratio = 0.5, .decay = 4 },
+      { 0.5, 0.625, 0.75, 0.875, 0.75, 0.5732233047033631, 0.5 } },
+};
+
+static void test_schedule__agrees_with_transformers_where_it_ends_above_zero(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(of_transformers); i++)
+        for (int64_t s = 0; s <= of_transformers[i].schedule.steps; s++) /* the cosine's last bit */
+            CHECK_NEAR(of_transformers[i].name,
+                       sheaf_schedule_factor(&of_transformers[i].schedule, s),
+                       of_transformers[i].want[s], 3e-16);
+}
+
 /* The rates that transformers logged, from the recordings' log.json. */
 static void test_schedule__agrees_with_the_recorded_runs(void **state)
 {
@@ -154,6 +186,8 @@ static void test_schedule__some_rate_is_above_zero(void **state)
         { { SHEAF_SCHEDULE_COSINE, .steps = 1, .warmup_ratio = 0.03 }, false, 1 },
         { { SHEAF_SCHEDULE_CONSTANT, 9, 2 }, true, 9 },
         { { SHEAF_SCHEDULE_COSINE, .steps = 34, .warmup_ratio = 0.03 }, true, 2 },
+        { { SHEAF_SCHEDULE_WSD, 1, 1, .decay = 1 }, false, 1 },
+        { { SHEAF_SCHEDULE_WSD, 1, 1, .decay = 1, .min_ratio = 0.1 }, true, 1 },
         { { SHEAF_SCHEDULE_SAT_CONSTANT, .steps = 7, .held_steps = 7 }, false, 7 },
         { { SHEAF_SCHEDULE_SAT_CONSTANT, .steps = 8, .held_steps = 7 }, true, 7 },
         { { SHEAF_SCHEDULE_SAT_CONSTANT, .steps = 8, .held_steps = 7, .warmup = 8 }, true, 8 },
@@ -174,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule__factors_worked_by_hand),
+        cmocka_unit_test(test_schedule__agrees_with_transformers_where_it_ends_above_zero),
         cmocka_unit_test(test_schedule__agrees_with_the_recorded_runs),
         cmocka_unit_test(test_schedule__sats_rates_worked_by_hand),
         cmocka_unit_test(test_schedule__agrees_with_sats_tables),

@@ -83,6 +83,16 @@ runs "in 8 bits" 1 'quantize: int8 .*line 6: quantization_method: hqq' translate
 runs "steps count before epochs, a part of a step is a share, and numbers may have underscores" 0 \
     'method: lora steps: 20 warmup-ratio: 0\.1 seq: 500000 template: qwen2\.5 # what Axolotl does.* on-long: skip schedule: cosine' translate "$work/in.yaml"
 check "and nothing else" bash -c "! grep -q epochs '$work/stdout'"
+for kwargs in 'min_lr: 1.0e-5' 'min_lr_rate: 0.1'; do
+    printf 'model_name_or_path: a\ndataset: b\nlearning_rate: 1.0e-4\nlr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs:\n  %s\n' "$kwargs" >"$work/in.yaml"
+    runs "a cosine that ends above 0: $kwargs" 0 'schedule: cosine min-lr-ratio: 0\.1 ' translate "$work/in.yaml"
+done
+printf 'model_name_or_path: a\ndataset: b\nlr_scheduler_type: warmup_stable_decay\nlr_scheduler_kwargs:\n  num_decay_steps: 20\n  min_lr_ratio: 0.2\n  decay_type: cosine\n' >"$work/in.yaml"
+runs "warm-up, stable, decay" 0 'schedule: wsd decay-steps: 20 min-lr-ratio: 0\.2 ' translate "$work/in.yaml"
+sed -i 's/decay_type: cosine/decay_type: 1-sqrt/' "$work/in.yaml"
+runs "which goes down by a cosine alone" 1 'lr_scheduler_kwargs.decay_type: 1-sqrt: wsd goes down by a cosine' translate "$work/in.yaml"
+printf 'base_model: a\nlr_scheduler: cosine\ncosine_min_lr_ratio: 0.3\nmax_steps: 4\n' >"$work/in.yaml"
+runs "Axolotl's cosine_min_lr_ratio" 0 'min-lr-ratio: 0\.3 ' translate "$work/in.yaml"
 { printf 'base_model: a\nmax_steps: -1\nlr_scheduler: rex\nchat_template: llama4\nadapter: ia3\nrl: dpo\nval_set_size: 200\n'; } >"$work/in.yaml"
 runs "a value that sheaf does not take is listed with those it does" 1 \
     'epochs: 1 .*line 3: lr_scheduler: rex: schedule takes constant, linear.*line 4: chat_template: llama4: template takes llama2, .*line 5: adapter: ia3: method takes lora, head or full.*line 6: rl: dpo.*line 7: val_set_size: 200: eval-split takes' \

@@ -76,6 +76,14 @@ static void test_train__what_recipes_of_vision_models_need(void **state)
     assert_true(s.kind == SHEAF_SCHEDULE_SAT_LINEAR && s.steps == 10 && s.warmup == 0 &&
                 s.warmup_ratio == .02);
     assert_true(s.decay_ratio == .1 && s.held_steps == 100 && s.held_rate == .05); /* SAT's */
+    CHECK_OK(
+        parse(&o, "--model M --data D --out O --steps 10 --schedule sat-cosine --min-lr-ratio .2"));
+    assert_true(sheaf_train_options_schedule(&o).decay_ratio == .2);
+    CHECK_OK(parse(
+        &o,
+        "--model M --data D --out O --steps 10 --schedule wsd --decay-steps 4 --min-lr-ratio .2"));
+    assert_true(sheaf_train_options_schedule(&o).decay == 4 &&
+                sheaf_train_options_schedule(&o).min_ratio == .2);
     CHECK_OK(parse(
         &o, "--model M --data D --out O --steps 10 --warmup 20")); /* stops while it warms up */
 }
@@ -90,6 +98,11 @@ static const struct {
     { "--auto-warmup 3", "--auto-warmup | 100, which is fixed | 3 | leave it out" },
     { "--lr-decay-ratio .3", "--lr-decay-ratio | 0.1, which is fixed | .3 | leave it out" },
     { "--auto-warmup-rate .3", "0.05, which is fixed" },
+    { "--min-lr-ratio .1", "--schedule cosine, wsd or sat-cosine beside it | linear" },
+    { "--schedule sat-linear --min-lr-ratio .1", "--schedule cosine, wsd or sat-cosine beside it" },
+    { "--schedule cosine --min-lr-ratio 2", "--min-lr-ratio" },
+    { "--schedule wsd", "--schedule wsd | --decay-steps N beside it" },
+    { "--schedule cosine --decay-steps 3", "--decay-steps | --schedule wsd beside it | cosine" },
     { "--padding file", "--padding | micro-batch, which is fixed | file | leave it out: rows are" },
     { "--lora-sums slices", "--lora-sums | once, which is fixed | slices | leave it out" },
     { "--warmup 3 --warmup-ratio .1", "--warmup and --warmup-ratio" },
