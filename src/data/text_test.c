@@ -265,6 +265,12 @@ static void check_marks(const recording *r)
                 fail_msg("%s: '%s' became special id %d", r->path, text[i], (int)ids.id[k]);
         CHECK_OK(sheaf__sentencepiece_decode(&back, r->model, ids.id, ids.count));
         assert_string_equal(back, strcmp(text[i], "\u2581") == 0 ? " " : text[i]);
+        sheaf_text joined = { 0 };
+        bool begun = false;
+        for (int64_t k = 0; k < ids.count; k++) /* by each, also by a part of a character */
+            CHECK_OK(sheaf__sentencepiece_add(&joined, &begun, r->model, ids.id[k]));
+        assert_string_equal(joined.at == NULL ? "" : joined.at, back);
+        sheaf__text_release(&joined);
         free(back);
         free((int32_t *)ids.id);
     }

@@ -377,21 +377,23 @@ const char *sheaf__codec_template(const sheaf__codec *w)
 
 /* ---- decoding ---- */
 
+void sheaf__codec_add_utf8(sheaf_text *text, const char *bytes, size_t size)
+{
+    for (size_t n; size > 0; bytes += n, size -= n) {
+        n = *bytes == '\0' ? 0 : sheaf__utf8_length(bytes, size);
+        sheaf__text_bytes(text, n > 0 ? bytes : "\xEF\xBF\xBD", n > 0 ? n : 3);
+        n = n > 0 ? n : 1;
+    }
+}
+
 static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
 {
-    unsigned char *bytes = malloc((size_t)n + 1);
-    size_t size = 0;
-    sheaf_text text = { 0 };
-    if (bytes == NULL)
-        return sheaf__no_memory("generated text");
+    sheaf_text bytes = { 0 }, text = { 0 };
     for (int64_t i = 0; i < n && ids[i] < 256; i++)
-        bytes[size++] = (unsigned char)ids[i];
-    for (size_t i = 0; i < size;) {
-        const size_t k = bytes[i] == 0 ? 0 : sheaf__utf8_length(bytes + i, size - i);
-        sheaf__text_bytes(&text, k == 0 ? "\xEF\xBF\xBD" : (const char *)bytes + i, k == 0 ? 3 : k);
-        i += k == 0 ? 1 : k;
-    }
-    free(bytes);
+        sheaf__text_bytes(&bytes, &(char){ (char)ids[i] }, 1);
+    sheaf__codec_add_utf8(&text, bytes.at, bytes.size);
+    text.failed = text.failed || bytes.failed;
+    sheaf__text_release(&bytes);
     return sheaf__text_take(out, &text);
 }
 

@@ -141,6 +141,8 @@ sheaf_status *sheaf__codec_decode(char **out, const sheaf__codec *codec, const i
 /* sheaf__codec_add_without_nul - appends text in which a NUL is U+FFFD: texts are C strings here.
  */
 void sheaf__codec_add_without_nul(sheaf_text *text, const char *bytes, size_t size);
+/* sheaf__codec_add_utf8 - the same of any bytes: each that is no part of UTF-8 is U+FFFD, too. */
+void sheaf__codec_add_utf8(sheaf_text *text, const char *bytes, size_t size);
 
 /* The end of an answer, its text, and equality of two.
  *   sheaf__codec_set_stops - sets the ids that end any answer, in place of the config's; the token

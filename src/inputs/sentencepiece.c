@@ -301,26 +301,16 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
 
 /* ---- decoding ---- */
 
-/* Bytes of consecutive byte pieces; invalid UTF-8 and NUL become U+FFFD. */
-static void put_bytes(sheaf_text *to, sheaf_text *bytes)
-{
-    for (size_t at = 0, n; at<bytes->size; at += n> 0 ? n : 1) {
-        n = bytes->at[at] == '\0' ? 0 : sheaf__utf8_length(bytes->at + at, bytes->size - at);
-        sheaf__text_bytes(to, n > 0 ? bytes->at + at : replacement, n > 0 ? n : BAR);
-    }
-    bytes->size = 0;
-}
-
 /* A text begins with the bar that encoding put before it. */
 static void put_piece(sheaf_text *to, const sheaf__spm *f, sheaf__text_piece piece, bool *begun)
 {
     const char *at = piece.at, *end = at + piece.size;
-    *begun = *begun || to->size > 0;
     if (!*begun && (f->prefix || f->remove_extra) && piece.size >= BAR &&
         memcmp(at, bar, BAR) == 0) {
         at += BAR;
         *begun = !f->remove_extra;
     }
+    *begun = *begun || at < end;
     for (; at < end; at++)
         if (end - at >= BAR && memcmp(at, bar, BAR) == 0) {
             sheaf__text_bytes(to, " ", 1);
@@ -330,29 +320,43 @@ static void put_piece(sheaf_text *to, const sheaf__spm *f, sheaf__text_piece pie
         }
 }
 
-sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
-                                          const int32_t *ids, int64_t count)
+/* Invalid UTF-8 and NUL become U+FFFD. */
+static void put_bytes(sheaf_text *to, const sheaf_text *bytes)
+{
+    for (size_t at = 0, n; at<bytes->size; at += n> 0 ? n : 1) {
+        n = bytes->at[at] == '\0' ? 0 : sheaf__utf8_length(bytes->at + at, bytes->size - at);
+        sheaf__text_bytes(to, n > 0 ? bytes->at + at : replacement, n > 0 ? n : BAR);
+    }
+}
+
+sheaf_status *sheaf__sentencepiece_add(sheaf_text *to, bool *begun,
+                                       const sheaf__sentencepiece *model, int32_t id)
 {
     static const sheaf__text_piece none = { replacement, BAR };
     const sheaf__spm *f = &model->file;
-    sheaf_text all = { 0 }, bytes = { 0 };
+    const sheaf__spm_piece *p = id >= 0 && id < f->count ? &f->piece[id] : NULL;
+    if (id < 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "token id"), "0 or more"), "%d",
+                           (int)id);
+    if (p != NULL && (p->type == SHEAF__SPM_CONTROL || p->type == SHEAF__SPM_UNKNOWN))
+        return NULL;
+    if (p != NULL && p->type == SHEAF__SPM_BYTE) {
+        sheaf__text_bytes(to, &(char){ (char)strtoul(p->text.at + 1, NULL, 16) }, 1);
+        *begun = true;
+    } else {
+        put_piece(to, f, p == NULL ? none : p->text, begun);
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
+                                          const int32_t *ids, int64_t count)
+{
+    sheaf_text bytes = { 0 }, all = { 0 };
     sheaf_status *st = NULL;
     bool begun = false;
-    for (int64_t i = 0; st == NULL && i < count; i++) {
-        const sheaf__spm_piece *p = ids[i] >= 0 && ids[i] < f->count ? &f->piece[ids[i]] : NULL;
-        const char byte = p == NULL ? 0 : (char)strtoul(p->text.at + 1, NULL, 16);
-        if (ids[i] < 0)
-            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "token id"), "0 or more"),
-                             "%d", (int)ids[i]);
-        else if (p != NULL && (p->type == SHEAF__SPM_CONTROL || p->type == SHEAF__SPM_UNKNOWN))
-            continue;
-        else if (p != NULL && p->type == SHEAF__SPM_BYTE)
-            sheaf__text_bytes(&bytes, &byte, 1);
-        else {
-            put_bytes(&all, &bytes);
-            put_piece(&all, f, p == NULL ? none : p->text, &begun);
-        }
-    }
+    for (int64_t i = 0; st == NULL && i < count; i++)
+        st = sheaf__sentencepiece_add(&bytes, &begun, model, ids[i]);
     put_bytes(&all, &bytes);
     if (st == NULL && bytes.failed)
         st = sheaf__no_memory("a text");

@@ -48,3 +48,7 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
  * U+FFFD, and so does NUL. Errors: SHEAF_E_DATA for a negative id. */
 sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
                                           const int32_t *ids, int64_t count);
+/* sheaf__sentencepiece_add - appends the bytes of one more id, perhaps a part of a character.
+ *   begun  in and out: there was text before; false at first */
+sheaf_status *sheaf__sentencepiece_add(sheaf_text *to, bool *begun,
+                                       const sheaf__sentencepiece *model, int32_t id);

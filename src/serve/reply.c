@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/text.h"
 #include "infer/answer_stream.h"
+#include "infer/token_text.h"
 
 /* One answer as it grows. */
 typedef struct part {
@@ -15,10 +16,14 @@ typedef struct part {
     sheaf_text
         lists[3]; /* completions: tokens, their logs, the best of each; offsets are made of */
     sheaf_text offsets;
-    sheaf_text ids; /* completions: a model may have no text */
-    int64_t told;   /* tokens that these are of */
-    int64_t offset; /* characters before them, by `heard` */
+    sheaf_text ids;  /* completions: a model may have no text */
+    int64_t told;    /* tokens that these are of */
+    int64_t offset;  /* characters before them */
+    int64_t certain; /* of these, in what `heard` has given */
+    sheaf_text held; /* the bytes since then */
+    int64_t lead;    /* of these, blanks and empty thoughts that are no text of a laid-out answer */
     sheaf__answer_stream heard;
+    sheaf__token_text tokens_text; /* the same, by tokens */
     char *text;
     int64_t tokens;
     const char *finish;
@@ -48,6 +53,8 @@ static void release(reply *r)
         sheaf__text_release(&p->offsets);
         sheaf__text_release(&p->ids);
         sheaf__answer_stream_release(&p->heard);
+        sheaf__token_text_release(&p->tokens_text);
+        sheaf__text_release(&p->held);
         free(p->text);
     }
     free(r->part);
@@ -83,35 +90,44 @@ static const char *finish_of(sheaf_ending ending)
     return ending == SHEAF_ENDS_TOKEN || ending == SHEAF_ENDS_TEXT ? "stop" : "length";
 }
 
+static const char *so_far(const sheaf_text *text)
+{
+    return text->size == 0 ? "" : text->at;
+}
+
 static void add_log(sheaf_text *to, double value)
 {
     sheaf__text_add(to, isfinite(value) ? "%.9g" : "-9999.0", value);
 }
 
-/* The text of one token, which may be a part of a character: then U+FFFD. */
-static char *token_text(const sheaf__codec *codec, int32_t id)
+/* What is shown of a token if it is the next of an answer: its text, in which a part of a character
+ * is U+FFFD, and its bytes, which clients join. A special token has a name instead. */
+static void show_token(sheaf_text *text, sheaf__text_piece *bytes, part *p, const reply *r,
+                       int32_t id)
 {
-    char *text = NULL;
-    sheaf_status_free(sheaf__codec_decode(&text, codec, &id, 1));
-    return text;
+    p->tokens_text.codec = r->codec;
+    text->size = 0;
+    sheaf_status_free(sheaf__token_text_if(bytes, &p->tokens_text, id));
+    const char *name = bytes->size == 0 ? sheaf__token_text_name(&p->tokens_text, id) : NULL;
+    sheaf__text_add(text, "%s", name == NULL ? "" : name);
+    sheaf__codec_add_utf8(text, bytes->at, bytes->size);
 }
 
-/* {"token": ..., "logprob": ..., "bytes": [...] (null: of a part of a character). The caller closes
- * it. */
-static void add_token(sheaf_text *to, const sheaf__codec *codec, int32_t id, double log)
+/* {"token": ..., "logprob": ..., "bytes": [...]. The caller closes it. */
+static void add_token(sheaf_text *to, part *p, const reply *r, int32_t id, double log)
 {
-    char *text = token_text(codec, id);
+    sheaf_text text = { 0 };
+    sheaf__text_piece bytes;
+    show_token(&text, &bytes, p, r, id);
     sheaf__text_add(to, "{\"token\": ");
-    sheaf__text_json(to, text == NULL ? "" : text);
+    sheaf__text_json(to, so_far(&text));
     sheaf__text_add(to, ", \"id\": %d, \"logprob\": ", (int)id);
     add_log(to, log);
-    /* Clients join these to characters: those of U+FFFD are none of the token's. */
-    const bool whole = text != NULL && strstr(text, "\xEF\xBF\xBD") == NULL;
-    sheaf__text_add(to, ", \"bytes\": %s", whole ? "[" : "null");
-    for (const unsigned char *c = (const unsigned char *)text; whole && *c != '\0'; c++)
-        sheaf__text_add(to, "%s%d", c == (const unsigned char *)text ? "" : ",", *c);
-    sheaf__text_add(to, "%s", whole ? "]" : "");
-    free(text);
+    sheaf__text_add(to, ", \"bytes\": [");
+    for (size_t i = 0; i < bytes.size; i++)
+        sheaf__text_add(to, "%s%d", i == 0 ? "" : ",", (unsigned char)bytes.at[i]);
+    sheaf__text_add(to, "]");
+    sheaf__text_release(&text);
 }
 
 static void add_chat_token(part *p, const reply *r, const sheaf__continuation *said, int64_t i)
@@ -119,80 +135,155 @@ static void add_chat_token(part *p, const reply *r, const sheaf__continuation *s
     const int64_t best = r->asked.how.generate.best;
     sheaf_text *to = &p->logprobs;
     sheaf__text_add(to, "%s", to->size == 0 ? "" : ", ");
-    add_token(to, r->codec, said->ids[i], said->logprob[i]);
+    add_token(to, p, r, said->ids[i], said->logprob[i]);
     sheaf__text_add(to, ", \"top_logprobs\": [");
     for (int64_t k = 0; k < best; k++) {
         sheaf__text_add(to, "%s", k == 0 ? "" : ", ");
-        add_token(to, r->codec, said->best_ids[i * best + k], said->best_logprob[i * best + k]);
+        add_token(to, p, r, said->best_ids[i * best + k], said->best_logprob[i * best + k]);
         sheaf__text_add(to, "}");
     }
     sheaf__text_add(to, "]}");
 }
 
-static int64_t characters(const char *text)
+static int64_t characters(const char *text, size_t size)
 {
     int64_t n = 0;
-    for (; *text != '\0'; text++)
-        n += ((unsigned char)*text & 0xC0) != 0x80;
+    for (size_t i = 0; i < size; i++)
+        n += ((unsigned char)text[i] & 0xC0) != 0x80;
     return n;
 }
 
-/* Where in the whole text the next token begins: tokens may be parts of one character. */
-static void note_offset(part *p, const reply *r, const int32_t *ids, int64_t n)
+/* Whole characters at the beginning of a text. */
+static int64_t whole_characters(const char *text, size_t size)
 {
+    size_t at = 0;
+    for (size_t n; at < size && (n = sheaf__utf8_length(text + at, size - at)) > 0;)
+        at += n;
+    return characters(text, at);
+}
+
+/* Bytes at the end of `text` that may be the beginning of a character. */
+static size_t open_character(const sheaf_text *text)
+{
+    static const unsigned char least[] = { 0, 0xC0, 0xE0, 0xF0 }; /* of a lead with more to come */
+    for (size_t n = 1; n <= 3 && n <= text->size; n++) {
+        const unsigned char lead = (unsigned char)text->at[text->size - n];
+        if ((lead & 0xC0) != 0x80)
+            return lead >= least[n] ? n : 0;
+    }
+    return 0;
+}
+
+/* One more token, of the bytes that are at the end of p->held. How much text there is now: what is
+ * certain of it, and the characters that are whole since then, as decoders may wait for the end of
+ * a row of bytes. */
+static void hear(part *p, const reply *r, const int32_t *ids, int64_t n)
+{
+    sheaf_text *held = &p->held;
     char *more = NULL;
     p->heard.codec = r->codec;
     sheaf_status_free(sheaf__answer_stream_more(&more, &p->heard, ids, n));
-    p->offset += more == NULL ? 0 : characters(more);
+    const size_t size = more == NULL ? 0 : strlen(more);
+    p->certain += characters(more, size);
+    /* what came is what was held, or bytes that are no characters were among it */
+    if (size > 0 && held->size > 0) {
+        const bool same = size <= held->size && memcmp(held->at, more, size) == 0;
+        const size_t gone = same ? size : held->size - open_character(held);
+        held->size -= gone;
+        memmove(held->at, held->at + gone, held->size);
+    }
     free(more);
+    p->offset = p->certain + whole_characters(held->at, held->size);
+    if (!r->codec->templated || p->heard.size == 0)
+        return;
+    bool begins;
+    const sheaf__text_piece inner =
+        sheaf__codec_answer_span(&begins, r->codec, p->heard.said, p->heard.size);
+    p->lead = begins || inner.size == 0
+                  ? p->offset
+                  : characters(p->heard.said, (size_t)(inner.at - p->heard.said));
+}
+
+/* Where in the whole text a token begins: tokens may be parts of one character. If it begins one,
+ * an incomplete one before it has become U+FFFD. */
+static void add_offset(part *p, const reply *r, sheaf__text_piece bytes, const int32_t *ids,
+                       int64_t n)
+{
+    int64_t at = p->offset;
+    sheaf__text_bytes(&p->held, bytes.at, bytes.size);
+    hear(p, r, ids, n);
+    if (bytes.size > 0 && ((unsigned char)bytes.at[0] & 0xC0) != 0x80) {
+        const int64_t before = p->offset - whole_characters(bytes.at, bytes.size);
+        at = before > at ? before : at;
+    }
+    sheaf__text_add(&p->offsets, "%s%lld", p->offsets.size == 0 ? "" : ", ",
+                    (long long)(at > p->lead ? at - p->lead : 0));
+}
+
+/* The chosen token is among the best by its text. Another of the same text (a part of a character,
+ * a word that begins a text with its blank and without) is named by its id, as vLLM may do. */
+static void add_best(sheaf_text *to, part *p, const reply *r, const sheaf__continuation *said,
+                     int64_t i, const char *chosen)
+{
+    const int64_t best = r->asked.how.generate.best;
+    sheaf_text key[SHEAF__MOST_TOP] = { 0 };
+    sheaf__text_add(to, "{");
+    for (int64_t k = 0; k < best; k++) {
+        const int32_t id = said->best_ids[i * best + k];
+        sheaf__text_piece bytes;
+        const bool other = id != said->ids[i];
+        if (other)
+            show_token(&key[k], &bytes, p, r, id);
+        else
+            sheaf__text_add(&key[k], "%s", chosen);
+        bool taken = other && strcmp(so_far(&key[k]), chosen) == 0;
+        for (int64_t j = 0; j < k && !taken; j++)
+            taken = strcmp(so_far(&key[j]), so_far(&key[k])) == 0;
+        if (taken) {
+            key[k].size = 0;
+            sheaf__text_add(&key[k], "token_id:%d", (int)id);
+        }
+        sheaf__text_add(to, "%s", k == 0 ? "" : ", ");
+        sheaf__text_json(to, so_far(&key[k]));
+        sheaf__text_add(to, ": ");
+        add_log(to, said->best_logprob[i * best + k]);
+    }
+    for (int64_t k = 0; k < best; k++)
+        sheaf__text_release(&key[k]);
+    sheaf__text_add(to, "}");
 }
 
 static void add_text_token(part *p, const reply *r, const sheaf__continuation *said, int64_t i)
 {
-    const int64_t best = r->asked.how.generate.best;
     const char *comma = p->lists[0].size == 0 ? "" : ", ";
-    char *text = token_text(r->codec, said->ids[i]);
-    const char *shown = text == NULL ? "" : text;
+    sheaf_text text = { 0 };
+    sheaf__text_piece bytes;
+    show_token(&text, &bytes, p, r, said->ids[i]);
+    if (bytes.size == 0) /* joined they are the text, which has no names */
+        text.size = 0;
     sheaf__text_add(&p->lists[0], "%s", comma);
-    sheaf__text_json(&p->lists[0], shown);
+    sheaf__text_json(&p->lists[0], so_far(&text));
     sheaf__text_add(&p->lists[1], "%s", comma);
     add_log(&p->lists[1], said->logprob[i]);
-    sheaf__text_add(&p->offsets, "%s%lld", comma, (long long)p->offset);
-    free(text);
-    note_offset(p, r, said->ids, i + 1);
-    sheaf__text_add(&p->lists[2], "%s{", comma);
-    char *other[SHEAF__MOST_TOP];
-    for (int64_t k = 0; k < best; k++) {
-        bool before = false; /* two tokens may have one text: the more probable one stays */
-        other[k] = token_text(r->codec, said->best_ids[i * best + k]);
-        for (int64_t j = 0; j < k && other[k] != NULL && !before; j++)
-            before = other[j] != NULL && strcmp(other[j], other[k]) == 0;
-        if (before)
-            continue;
-        sheaf__text_add(&p->lists[2], "%s", k == 0 ? "" : ", ");
-        sheaf__text_json(&p->lists[2], other[k] == NULL ? "" : other[k]);
-        sheaf__text_add(&p->lists[2], ": ");
-        add_log(&p->lists[2], said->best_logprob[i * best + k]);
-    }
-    for (int64_t k = 0; k < best; k++)
-        free(other[k]);
-    sheaf__text_add(&p->lists[2], "}");
+    sheaf__text_add(&p->lists[2], "%s", comma);
+    add_best(&p->lists[2], p, r, said, i, so_far(&text));
+    sheaf__text_release(&text);
 }
 
 /* Of the tokens that are new; the one that ended the answer is none of it. */
 static void note_logprobs(part *p, const reply *r, const sheaf__continuation *said)
 {
     const int64_t n = said->n - (said->ending == SHEAF_ENDS_TOKEN);
-    for (; p->told < n && said->logprob != NULL; p->told++)
+    for (; p->told < n && said->logprob != NULL; p->told++) {
+        sheaf__text_piece bytes;
         if (r->request.chat)
             add_chat_token(p, r, said, p->told);
         else
             add_text_token(p, r, said, p->told);
-}
-
-static const char *so_far(const sheaf_text *text)
-{
-    return text->size == 0 ? "" : text->at;
+        sheaf_status_free(sheaf__token_text_next(&bytes, &p->tokens_text, said->ids[p->told]));
+        if (!r->request.chat)
+            add_offset(p, r, bytes, said->ids, p->told + 1);
+    }
 }
 
 /* ", "logprobs": ...", and they are forgotten. */

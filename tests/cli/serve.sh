@@ -66,8 +66,9 @@ check "its models" grep -q '"id": "bytes", "object": "model"' "$work/models"
 replies "how it is" 200 '"status": "ok"' "$url/health"
 ask /v1/chat/completions '{"model": "bytes", "messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": [{"type": "text", "text": "what "}, {"type": "text", "text": "now"}]}], "max_completion_tokens": 20, "temperature": 0, "logprobs": true, "top_logprobs": 2}' >"$work/chat"
 echo '{"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "what now"}]}' >"$work/talk.jsonl"
-check "a part of a character has no bytes" grep -qE '"token": "(\\ufffd|�)"[^{}]*"bytes": null' "$work/chat"
-check "and never those of U+FFFD" test "$(grep -c '239,191,189' "$work/chat")" = 0
+own() { grep -oE '"id": [0-9]+, "logprob": [-0-9.e+]+, "bytes": \[[0-9,]*\]' "$1" | sed -E 's/^"id": ([0-9]+),.*\[(.*)\]$/\1 \2/'; }
+check "each token has its own byte, a part of a character or not" test "$(own "$work/chat" | awk '$1 < 256 && $1 == $2 { n += 1 + 100 * ($1 > 127) } END { print (n > 160) }')" = 1
+check "and never those of U+FFFD" test "$(own "$work/chat" | awk '$1 < 256 && $1 != $2' | wc -l)" = 0
 "$sheaf" generate "$bytes" --data "$work/talk.jsonl" --template chat --max-new 20 --greedy --logprobs 2 --json >"$work/want" 2>/dev/null
 check "a conversation is answered as generate does" test -n "$(texts "$work/want")" -a "$(texts "$work/chat" | head -n 1)" = "$(texts "$work/want")"
 ids() { grep -oE '"(id|token)": ?[0-9]+, ?"logprob": ?[-0-9.e]+' "$1" | sed -E 's/^"[a-z]*": ?//; s/, ?"logprob": ?/ /'; }
@@ -220,7 +221,7 @@ stops "and that ends"
 data=$SHEAF_SOURCE_ROOT/tests/data/talk
 runs "a model of text" 0 . init "$data/config.json" "$work/text" --seed 7
 cp "$data/tokenizer.json" "$work/text"
-printf '%s' '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "chat_template": "{% for m in messages %}{% if m.role == '"'function'"' %}{{ raise_exception('"'no functions'"') }}{% endif %}({{ m.role }}{% if m.name %} {{ m.name }}{% endif %}{% if m.tool_call_id %} {{ m.tool_call_id }}{% endif %}: {% if m.reasoning_content %}<{{ m.reasoning_content }}>{% endif %}{{ m.content or '"''"' }}{% for c in m.tool_calls or [] %}{{ c.function|tojson }}{% endfor %}){% endfor %}{% if add_generation_prompt %}(assistant: {% endif %}"}' >"$work/text/tokenizer_config.json"
+printf '%s' '{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "chat_template": "{% for m in messages %}{% if m.role == '"'function'"' %}{{ raise_exception('"'no functions'"') }}{% endif %}({{ m.role }}{% if m.name %} {{ m.name }}{% endif %}{% if m.mood %} {{ m.mood }}{% endif %}{% if m.tool_call_id %} {{ m.tool_call_id }}{% endif %}: {% if m.reasoning_content %}<{{ m.reasoning_content }}>{% endif %}{{ m.content or '"''"' }}{% for c in m.tool_calls or [] %}{{ c.function|tojson }}{% endfor %}){% endfor %}{% if add_generation_prompt %}(assistant: {% endif %}"}' >"$work/text/tokenizer_config.json"
 starts "it is served" "$work/text" --system "be brief"
 # lays_out NAME TEXT MESSAGES: the next token is that after TEXT, of as many tokens, and as probable.
 lays_out() {
@@ -233,6 +234,7 @@ user='{"role": "user", "content": "hello"}' system='(system: be brief)'
 call='"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"at\":\"home\"}"}}]'
 called='{"name": "f", "arguments": {"at": "home"}}'
 lays_out "a question" "$system(user: hello)(assistant: " "$user"
+lays_out "a field of the template's own, an answer of nothing" "$system(user glad: hello)(assistant: )(user: hello)(assistant: " "{\"role\": \"user\", \"content\": \"hello\", \"mood\": \"glad\"}, {\"role\": \"assistant\", \"content\": null}, $user"
 lays_out "calls beside a content, thoughts and what came of it" "$system(user: hello)(assistant: <hm>see$called)(tool f c1: fine)(assistant: " \
     "$user, {\"role\": \"assistant\", \"content\": \"see\", \"reasoning_content\": \"hm\", $call}, {\"role\": \"tool\", \"tool_call_id\": \"c1\", \"name\": \"f\", \"content\": [{\"type\": \"text\", \"text\": \"fi\"}, {\"type\": \"text\", \"text\": \"ne\"}]}"
 lays_out "calls without a content, as a client sends them back" "$system(user: hello)(assistant: $called)(user: hello)(assistant: " \
@@ -242,6 +244,37 @@ lays_out "a developer is the system, wherever it speaks" "(system: a)(user: hell
 lays_out "an answer at the end is followed by another" "$system(user: hello)(assistant: yes)(assistant: " "$user, {\"role\": \"assistant\", \"content\": \"yes\"}"
 bad "a turn that the template does not accept" 400 'no functions' "{\"messages\": [$user, {\"role\": \"function\", \"content\": \"a\"}]}"
 bad "nothing that was asked" 400 "message 1: 'content'" '{"messages": [{"role": "user", "content": null}]}'
+stops "it ends"
+
+# ---- tokens with their probabilities: blanks before words, parts of characters, the same text twice ----
+sed 's/324/656/; s/Qwen2ForC/LlamaForC/; s/"qwen2"/"llama"/' "$data/config.json" >"$work/words.json"
+runs "a model of words" 0 . init "$work/words.json" "$work/words" --seed 7
+cp "$SHEAF_SOURCE_ROOT/tests/data/tokenizers/llama2.json" "$work/words/tokenizer.json"
+echo '{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}' >"$work/words/tokenizer_config.json"
+# judge FILE: a line for each answer, "good" or what is wrong with it; then how many blanks its tokens begin with.
+judge() {
+    sed 's/{"index"/\n&/g' "$1" | grep '^{"index"' | LC_ALL=C awk '{
+        text = tokens = offsets = best = $0; why = "good"; at = 0; joined = ""; blanks = 0
+        sub(/.*"text": "/, "", text); sub(/", "token_ids".*/, "", text); plain = text !~ /[^ -~]/
+        sub(/.*"tokens": \["/, "", tokens); sub(/"\], "token_logprobs".*/, "", tokens)
+        sub(/.*"text_offset": \[/, "", offsets); sub(/\].*/, "", offsets)
+        sub(/.*"top_logprobs": \[\{/, "", best); sub(/\}\], "text_offset".*/, "", best)
+        n = split(tokens, token, /", "/); split(offsets, offset, ","); split(best, of, /\}, \{/)
+        for (i = 1; i <= n; i++) {
+            if (plain && offset[i] != at) why = "an offset"
+            joined = joined token[i]; blanks += token[i] ~ /^ /
+            gsub(/\\u[0-9a-f][0-9a-f][0-9a-f][0-9a-f]|\\./, "x", token[i]); at += length(token[i])
+            m = split(of[i], key, /": -?[0-9.e+-]+(, )?/)
+            if (m != 21) why = "fewer than 20"
+            for (k = 1; k < m; k++) if (seen[NR, i, key[k]]++) why = "two of one name"
+        }
+        if (plain && joined != text) why = "joined tokens"
+        print why, plain, blanks }'
+}
+starts "it is served" "$work/words"
+ask /v1/completions '{"prompt": "hello", "n": 64, "max_tokens": 2, "temperature": 3, "top_k": -1, "top_p": 1, "seed": 4, "logprobs": 20}' >"$work/got"
+judge "$work/got" >"$work/judged"
+check "tokens joined are the text, offsets fit, and no two of the best are one" test "$(grep -vc '^good' "$work/judged") $(awk '$(NF - 1) { n++; b += $NF } END { print (n > 9 && b > 2) }' "$work/judged")" = "0 1"
 stops "it ends"
 
 # ---- several adapters on one base ----

@@ -130,6 +130,12 @@ static void from_alphabet(sheaf_text *out, const char *token, size_t size)
 static void decode(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end)
 {
     from_alphabet(&d->held, bytes, size);
+    if (d->raw) {
+        if (d->held.size > 0)
+            sheaf__decoding_put(d, d->held.at, d->held.size);
+        d->held.size = 0;
+        return;
+    }
     d->made.size = 0;
     const size_t done = sheaf__text_lossy(&d->made, d->held.at, d->held.size, end);
     d->held.size -= done;

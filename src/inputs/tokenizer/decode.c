@@ -161,20 +161,28 @@ sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf_
     return look(text, size, s, st);
 }
 
-sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size, sheaf__token_stream *s)
+/* A copy, whose text is empty. */
+static sheaf_status *copy(sheaf__token_stream **out, const sheaf__token_stream *s)
 {
-    sheaf__token_stream *ahead = NULL;
-    const char *bytes = "";
-    *size = 0;
-    sheaf_status *st = sheaf__token_stream_new(&ahead, s->t, s->skip_special);
+    sheaf_status *st = sheaf__token_stream_new(out, s->t, s->skip_special);
     for (int64_t i = 0; st == NULL && i < s->t->decoder.count; i++) {
         const sheaf__decoding *d = &s->at[i];
-        sheaf__text_bytes(&ahead->at[i].held, d->held.at, d->held.size);
-        sheaf__text_bytes(&ahead->at[i].whole, d->whole.at, d->whole.size);
-        ahead->at[i].taken = d->taken;
-        ahead->at[i].in = d->in;
+        sheaf__decoding *to = &(*out)->at[i];
+        sheaf__text_bytes(&to->held, d->held.at, d->held.size);
+        sheaf__text_bytes(&to->whole, d->whole.at, d->whole.size);
+        to->taken = d->taken;
+        to->in = d->in;
+        to->raw = d->raw;
     }
-    TRY(st, sheaf__token_stream_finish(&bytes, size, ahead));
+    if (st == NULL)
+        (*out)->begun = s->begun;
+    return st;
+}
+
+/* Keeps the text of a copy, which it frees. */
+static sheaf_status *keep(const char **text, size_t *size, sheaf__token_stream *s,
+                          sheaf__token_stream *ahead, const char *bytes, sheaf_status *st)
+{
     s->rest.size = 0;
     sheaf__text_bytes(&s->rest, bytes, *size);
     *text = s->rest.at;
@@ -182,6 +190,33 @@ sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size, sheaf__t
         st = sheaf__no_memory("a text");
     sheaf__token_stream_free(ahead);
     return st;
+}
+
+sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size, sheaf__token_stream *s)
+{
+    sheaf__token_stream *ahead = NULL;
+    const char *bytes = "";
+    *size = 0;
+    sheaf_status *st = copy(&ahead, s);
+    TRY(st, sheaf__token_stream_finish(&bytes, size, ahead));
+    return keep(text, size, s, ahead, bytes, st);
+}
+
+sheaf_status *sheaf__token_stream_push_if(const char **text, size_t *size, sheaf__token_stream *s,
+                                          int32_t id)
+{
+    sheaf__token_stream *ahead = NULL;
+    const char *bytes = "";
+    *size = 0;
+    sheaf_status *st = copy(&ahead, s);
+    TRY(st, sheaf__token_stream_push(&bytes, size, ahead, id));
+    return keep(text, size, s, ahead, bytes, st);
+}
+
+void sheaf__token_stream_set_bytes(sheaf__token_stream *s)
+{
+    for (int64_t i = 0; i < s->t->decoder.count; i++)
+        s->at[i].raw = true;
 }
 
 sheaf_status *sheaf__tokenizer_decode(char **text, size_t *size, const sheaf__tokenizer *t,
@@ -228,6 +263,10 @@ static void decode_bytes(const void *state, sheaf__decoding *d, const char *byte
 {
     const int byte = byte_of(bytes, size);
     const char c = (char)byte;
+    if (byte >= 0 && d->raw) {
+        sheaf__decoding_put(d, &c, 1);
+        return;
+    }
     if (byte >= 0) {
         sheaf__text_bytes(&d->held, &c, 1);
         return;

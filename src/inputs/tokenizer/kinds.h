@@ -36,6 +36,7 @@ struct sheaf__decoding {
     const sheaf__step_kind *kind; /* NULL: collects the text */
     const void *state;
     bool one;            /* the input is one string, in parts of whole characters */
+    bool raw;            /* bytes are passed on as they are, also parts of characters */
     sheaf_text held;     /* text that later strings may still change */
     sheaf_text made;     /* scratch for its output */
     sheaf_text whole;    /* the one string, for a decoder that sees strings as a whole */

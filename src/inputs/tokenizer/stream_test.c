@@ -102,6 +102,92 @@ static void check_stream(const char *decoder, const sheaf__tokenizer *t, const i
     free(whole);
 }
 
+/* As bytes: each id gives its own, which are the same if it is only looked at. */
+static void check_bytes(const char *decoder, const sheaf__tokenizer *t, const int32_t *ids,
+                        int64_t count)
+{
+    sheaf__token_stream *s = NULL;
+    sheaf_text joined = { 0 };
+    char *whole = NULL;
+    size_t size, n, ahead;
+    const char *piece;
+    CHECK_OK(sheaf__tokenizer_decode(&whole, &size, t, ids, count, false));
+    CHECK_OK(sheaf__token_stream_new(&s, t, false));
+    sheaf__token_stream_set_bytes(s);
+    for (int64_t i = 0; i <= count; i++) {
+        char shown[64] = "";
+        if (i < count) {
+            CHECK_OK(sheaf__token_stream_push_if(&piece, &ahead, s, ids[i]));
+            memcpy(shown, ahead > 0 ? piece : "", ahead);
+            CHECK_OK(sheaf__token_stream_push(&piece, &n, s, ids[i]));
+            assert_int_equal(n, ahead);
+            assert_memory_equal(piece, shown, n);
+        } else {
+            CHECK_OK(sheaf__token_stream_finish(&piece, &n, s));
+        }
+        sheaf__text_bytes(&joined, piece, n);
+    }
+    if (sheaf__utf8_valid(joined.at, joined.size) == joined.size &&
+        (joined.size != size || memcmp(joined.at, whole, size) != 0))
+        fail_msg("%s: the bytes are '%s', of '%s'", decoder, joined.at, whole);
+    sheaf__text_release(&joined);
+    sheaf__token_stream_free(s);
+    free(whole);
+}
+
+static void test_stream__bytes_of_each_id_join_to_the_whole(void **state)
+{
+    uint64_t seed = 5;
+    int characters = 0;
+    for (size_t d = 0; d < ARRAY_LEN(decoders); d++) {
+        sheaf__tokenizer *t = made(decoders[d]);
+        for (int round = 0; round < 300; round++) {
+            int32_t ids[20];
+            for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+                ids[i] = (int32_t)chance(&seed, TOKENS + 1);
+            if (round % 3 == 0) /* a character in parts */
+                for (int i = 0; i < 4; i++, characters++)
+                    ids[4 + i] = round % 2 ? 24 + i : 6 + i;
+            check_bytes(decoders[d], t, ids, 1 + chance(&seed, ARRAY_LEN(ids)));
+        }
+        sheaf__tokenizer_close(t);
+    }
+    assert_true(characters > 0);
+    (void)state;
+}
+
+/* By hand: a part of a character, a blank that a text loses at its beginning. */
+static void test_stream__bytes_worked_by_hand(void **state)
+{
+    static const struct {
+        int decoder, id;
+        const char *first, *later;
+    } rows[] = {
+        { 1, 4, "a", " a" },       /* BAR "a" */
+        { 1, 6, "\xe2", "\xe2" },  /* <0xE2> */
+        { 7, 24, "\xf0", "\xf0" }, /* the first of four bytes of ByteLevel */
+        { 7, 18, "\xe9", "\xe9" }, /* e with an acute accent of ByteLevel */
+        { 5, 18, "\u00e9", "\u00e9" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf__tokenizer *t = made(decoders[rows[i].decoder]);
+        sheaf__token_stream *s = NULL;
+        const char *piece;
+        size_t n;
+        CHECK_OK(sheaf__token_stream_new(&s, t, false));
+        sheaf__token_stream_set_bytes(s);
+        for (int k = 0; k < 2; k++) {
+            const char *want = k == 0 ? rows[i].first : rows[i].later;
+            CHECK_OK(sheaf__token_stream_push(&piece, &n, s, rows[i].id));
+            assert_int_equal(n, strlen(want));
+            assert_memory_equal(piece, want, n);
+        }
+        sheaf__token_stream_free(s);
+        sheaf__tokenizer_close(t);
+    }
+    (void)state;
+}
+
 static void test_stream__any_ids_join_to_the_whole(void **state)
 {
     uint64_t seed = 3;
@@ -204,6 +290,8 @@ int main(void)
         cmocka_unit_test(test_stream__strip_takes_both_ends_of_the_whole),
         cmocka_unit_test(test_stream__bytes_that_wait_are_shown_ahead),
         cmocka_unit_test(test_stream__any_ids_join_to_the_whole),
+        cmocka_unit_test(test_stream__bytes_of_each_id_join_to_the_whole),
+        cmocka_unit_test(test_stream__bytes_worked_by_hand),
         cmocka_unit_test(test_stream__many_bytes_that_are_no_character_join_to_the_whole),
         cmocka_unit_test(test_stream__many_ids_join_to_the_whole),
     };

@@ -60,10 +60,16 @@ typedef struct sheaf__token_stream sheaf__token_stream;
 /* sheaf__token_stream_new - borrows `t`. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__tokenizer *t,
                                       bool skip_special);
+/* sheaf__token_stream_set_bytes - it returns the bytes of each id at once, perhaps a part of a
+ * character, which are no UTF-8 until they are joined. */
+void sheaf__token_stream_set_bytes(sheaf__token_stream *stream);
 /* sheaf__token_stream_push - *text, with its *size (may be NULL), is borrowed until the next call:
  * the text that is certain now, possibly empty. Errors as in sheaf__tokenizer_decode(). */
 sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__token_stream *stream,
                                        int32_t id);
+/* sheaf__token_stream_push_if - what push would return, without pushing. */
+sheaf_status *sheaf__token_stream_push_if(const char **text, size_t *size,
+                                          sheaf__token_stream *stream, int32_t id);
 /* sheaf__token_stream_rest - the text that finish would return, without finishing. *text is
  * borrowed until the next call. */
 sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size,
