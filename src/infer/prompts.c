@@ -136,6 +136,12 @@ sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *p, const sheaf__codec 
     return st;
 }
 
+static void viewing_of(sheaf__viewing *out, sheaf__prompts *p, const sheaf__codec *w)
+{
+    sheaf__viewing_of(out, w->config);
+    out->budget = &p->budget;
+}
+
 /* The same with the pictures' paths. */
 static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const sheaf__message *said,
                                int64_t n, const char *expected, const char *const *image,
@@ -144,9 +150,12 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const s
     sheaf__viewing viewing;
     sheaf__record_pictures pictures = { 0 };
     sheaf_status *st = NULL;
-    sheaf__viewing_of(&viewing, w->config);
-    for (int64_t i = 0; i < images && st == NULL; i++)
+    viewing_of(&viewing, p, w);
+    for (int64_t i = 0; i < images && st == NULL; i++) {
+        if (p->bytes != NULL)
+            viewing.bytes = p->bytes[i];
         st = sheaf__record_pictures_add(&pictures, image[i], &viewing);
+    }
     if (st == NULL)
         return sheaf__prompts_add_pictures(p, w, said, n, expected, &pictures);
     sheaf__record_pictures_release(&pictures);
@@ -159,8 +168,11 @@ sheaf_status *sheaf__prompts_check_picture(const char *path)
 }
 
 /* For a codec that is not `placed`: at most one picture, which can be read. */
-static sheaf_status *check_images(const sheaf__codec *w, const char *const *image, int64_t images)
+static sheaf_status *view_image(sheaf__prompts *p, const sheaf__codec *w, const char *const *image,
+                                int64_t images)
 {
+    sheaf__prompt_about *about = &p->about[p->count - 1];
+    sheaf__viewing viewing;
     if (images > 1)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "images of a prompt"),
@@ -168,7 +180,15 @@ static sheaf_status *check_images(const sheaf__codec *w, const char *const *imag
                                        sheaf_family_name(w->config->family)),
                         "%" PRId64, images),
             "a prompt for each image");
-    return images > 0 ? sheaf__prompts_check_picture(image[0]) : NULL;
+    if (images == 0)
+        return NULL;
+    viewing_of(&viewing, p, w);
+    if (p->bytes != NULL)
+        viewing.bytes = p->bytes[0];
+    if ((about->viewed = calloc(1, sizeof *about->viewed)) == NULL)
+        return sheaf__no_memory("pictures");
+    about->nviewed = 1;
+    return sheaf__view_file(about->viewed, image[0], &viewing);
 }
 
 sheaf_status *sheaf__prompts_add(sheaf__prompts *p, const sheaf__codec *w,
@@ -183,7 +203,7 @@ sheaf_status *sheaf__prompts_add(sheaf__prompts *p, const sheaf__codec *w,
                             : sheaf__codec_messages(&prompt, &block, w, said, n, images > 0);
     p->laid_out |= !text && w->chat != NULL;
     TRY(st, add(p, &prompt, block, said[n - 1].content, expected, images > 0 ? image[0] : NULL));
-    return st == NULL ? check_images(w, image, images) : st;
+    return st == NULL ? view_image(p, w, image, images) : st;
 }
 
 sheaf_status *sheaf__prompts_add_text(sheaf__prompts *p, const sheaf__codec *w, const char *text,
@@ -285,6 +305,28 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
         picture += sheaf__sliced_count(&about->viewed[i].pieces);
     }
     return st;
+}
+
+sheaf_status *sheaf__prompts_decode(sheaf__prompts *p, bool (*unwanted)(void *self), void *self)
+{
+    sheaf__viewing viewing;
+    sheaf_status *st = NULL;
+    sheaf__viewing_of(&viewing, p->config);
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t k = 0; k < p->about[i].nviewed && st == NULL && !unwanted(self); k++)
+            st = sheaf__view_keep(&p->about[i].viewed[k], &viewing);
+    return st;
+}
+
+size_t sheaf__prompts_pixels(const sheaf__prompts *p)
+{
+    sheaf__viewing viewing;
+    size_t size = 0;
+    sheaf__viewing_of(&viewing, p->config);
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t k = 0; k < p->about[i].nviewed; k++)
+            size += sheaf__view_size(&p->about[i].viewed[k], &viewing);
+    return size;
 }
 
 void sheaf__prompts_release(sheaf__prompts *p)

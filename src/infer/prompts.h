@@ -12,14 +12,13 @@
 
 /* The rest of a prompt; all owned. */
 typedef struct sheaf__prompt_about {
-    char *text;     /* as given, NULL for ids */
-    char *expected; /* the answer of a record, NULL without */
-    char *image;    /* path, NULL without */
-    void *block;    /* memory of ids, position, embed and expert */
-    /* Of a codec that is `placed`: its pictures as they stand in the text, and their pieces. */
-    sheaf__viewed *viewed;
+    char *text;            /* as given, NULL for ids */
+    char *expected;        /* the answer of a record, NULL without */
+    char *image;           /* path, NULL without */
+    void *block;           /* memory of ids, position, embed and expert */
+    sheaf__viewed *viewed; /* pictures as they stand in the text; NULL: see `image` */
     int64_t nviewed;
-    sheaf__picture *picture;
+    sheaf__picture *picture; /* of a codec that is `placed`: their pieces */
 } sheaf__prompt_about;
 
 typedef struct sheaf__prompts {
@@ -30,6 +29,10 @@ typedef struct sheaf__prompts {
     bool laid_out;          /* some are conversations, laid out by a chat template */
     const sheaf_data *rows; /* the data set whose rows they are; NULL: none */
     sheaf_data *own;        /* the same, if it was opened for them */
+    /* The pictures that the next sheaf__prompts_add...() names are these, in memory; NULL: files.
+     * Their sizes alone are read before sheaf__prompts_decode(). */
+    const sheaf__picture_bytes *bytes;
+    sheaf__pixel_budget budget;
 } sheaf__prompts;
 
 /* sheaf__prompts_read - reads and checks every record and image. `rows`: the open data set if the
@@ -91,5 +94,10 @@ sheaf_status *sheaf__prompts_append(sheaf__prompts *prompts, const sheaf__prompt
  * prompts. Thread-safe. */
 sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture,
                                   int64_t n);
+/* sheaf__prompts_decode - reads the pictures, once for all loads; `unwanted` is asked before each.
+ * Errors: as sheaf__prompts_load(). sheaf__prompts_pixels - the bytes that this keeps. */
+sheaf_status *sheaf__prompts_decode(sheaf__prompts *prompts, bool (*unwanted)(void *self),
+                                    void *self);
+size_t sheaf__prompts_pixels(const sheaf__prompts *prompts);
 /* sheaf__prompts_picture - reads a file into the pixels of `picture`, whose size is set. */
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);

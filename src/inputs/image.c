@@ -108,7 +108,7 @@ static sheaf_status *turn(sheaf_image *image, int orientation, const sheaf__imag
     sheaf_status *st = sheaf__image_new(&out, swap ? h : w, swap ? w : h, in);
     if (st != NULL)
         return st;
-    for (int64_t y = 0; y < out.height; y++)
+    for (int64_t y = 0; y < out.height && !in->size_only; y++)
         for (int64_t x = 0; x < out.width; x++) {
             int64_t a = swap ? y : x, b = swap ? x : y;
             a = mirror_x ? w - 1 - a : a;
@@ -145,8 +145,8 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
     const int64_t most = o.max_pixels <= 0 || o.max_pixels > SHEAF_IMAGE_MAX_PIXELS
                              ? SHEAF_IMAGE_MAX_PIXELS
                              : o.max_pixels;
-    sheaf__image_in in = { bytes, size, most, o.on_white };
-    if (o.large == NULL || most <= SHEAF_IMAGE_COMMON_PIXELS)
+    sheaf__image_in in = { bytes, size, most, o.on_white, o.size_only };
+    if (o.large == NULL || o.size_only || most <= SHEAF_IMAGE_COMMON_PIXELS)
         return decode(out, &in);
     in.max_pixels = SHEAF_IMAGE_COMMON_PIXELS;
     sheaf_status *st = decode(out, &in);

@@ -21,7 +21,7 @@
 
 typedef struct sheaf_image {
     int64_t width, height;
-    uint8_t *pixels; /* [height, width, 3] red, green, blue; owned */
+    uint8_t *pixels; /* [height, width, 3] red, green, blue; owned; NULL: its size alone */
 } sheaf_image;
 
 /* Mean and standard deviation that pixels are normalised by, per channel. */
@@ -58,6 +58,8 @@ typedef struct sheaf_image_decoding {
     /* Transparency (alpha, tRNS) is laid on white, as Pillow's alpha_composite() does it after
      * convert("RGBA"); else it is dropped. */
     bool on_white;
+    /* Width and height alone, from the headers: pixels stay NULL, and damage behind them unseen. */
+    bool size_only;
     /* A lock of threads that decode in parallel: one large picture at a time, with it held, as each
      * takes 3 bytes a pixel and more. NULL: no other thread decodes. */
     pthread_mutex_t *large;

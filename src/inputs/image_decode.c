@@ -18,8 +18,8 @@ sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
         return sheaf_try_this(
             st, "make the picture smaller; a model reads at most a few million pixels of it");
     }
-    uint8_t *pixels = malloc((size_t)(width * height) * 3);
-    if (pixels == NULL)
+    uint8_t *pixels = in->size_only ? NULL : malloc((size_t)(width * height) * 3);
+    if (pixels == NULL && !in->size_only)
         return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory",
                           width, height);
     *out = (sheaf_image){ width, height, pixels };

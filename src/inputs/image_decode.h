@@ -6,8 +6,8 @@
 typedef struct sheaf__image_in {
     const uint8_t *bytes;
     size_t size;
-    int64_t max_pixels; /* not 0 */
-    bool on_white;      /* of sheaf_image_decoding */
+    int64_t max_pixels;       /* not 0 */
+    bool on_white, size_only; /* of sheaf_image_decoding */
 } sheaf__image_in;
 
 /* Each decodes bytes that begin like its format, and does not rotate the picture. The caller zeroes
@@ -17,7 +17,8 @@ sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf_
 sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 
-/* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
+/* sheaf__image_new - checks the size against the limits and, unless the size alone is read,
+ * allocates out->pixels, not cleared. */
 sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
                                const sheaf__image_in *in);
 /* sheaf__image_laid - a byte with this alpha on white, by the integers of Pillow's

@@ -150,6 +150,8 @@ static sheaf_status *decode(jpeg *j, int *orientation)
     }
     *orientation = orientation_of(j);
     sheaf_status *st = sheaf__image_new(j->out, j->it.image_width, j->it.image_height, j->in);
+    if (j->in->size_only)
+        return st;
     if (st == NULL && channels == 4 && (j->row = malloc((size_t)j->it.image_width * 4)) == NULL)
         st = sheaf__no_memory("out of memory");
     if (st == NULL && !guarded(j, read_rows))

@@ -250,31 +250,30 @@ static sheaf_status *read_profile(int *orientation, const uint8_t *chunk, size_t
     return NULL;
 }
 
-/* From the last eXIf, else from the last such text. libpng does not read such texts and drops an
- * eXIf that begins with "Exif\0\0", which some programs write and Pillow reads. */
+/* From the last eXIf, else from the last such text, which alone is unpacked: a file may hold
+ * thousands. libpng does not read such texts and drops an eXIf that begins with "Exif\0\0", which
+ * some programs write and Pillow reads. */
 static sheaf_status *orientation_of(int *orientation, const sheaf__image_in *in)
 {
-    bool own = false;
-    sheaf_status *st = NULL;
-    for (size_t at = 8; st == NULL && in->size - at >= 12;) {
+    const uint8_t *own = NULL, *last = NULL; /* chunks, from their type */
+    for (size_t at = 8; in->size - at >= 12;) {
         const uint8_t *type = in->bytes + at + 4, *chunk = type + 4;
         const size_t size = png_get_uint_32(in->bytes + at);
         if (size > in->size - at - 12 || memcmp(type, "IEND", 4) == 0)
             break;
         at += size + 12;
-        const bool exif = memcmp(type, "eXIf", 4) == 0, packed = memcmp(type, "zTXt", 4) == 0,
-                   text = (packed || memcmp(type, "tEXt", 4) == 0) && !own &&
+        const bool exif = memcmp(type, "eXIf", 4) == 0,
+                   text = (memcmp(type, "zTXt", 4) == 0 || memcmp(type, "tEXt", 4) == 0) &&
                           size >= sizeof profile && memcmp(chunk, profile, sizeof profile) == 0;
-        if ((!exif && !text) ||
-            crc32(crc32(0, NULL, 0), type, (uInt)size + 4) != png_get_uint_32(chunk + size))
-            continue;
-        own = own || exif;
-        if (exif)
-            *orientation = sheaf__image_orientation(chunk, size);
-        else
-            st = read_profile(orientation, chunk, size, packed);
+        if ((exif || text) &&
+            crc32(crc32(0, NULL, 0), type, (uInt)size + 4) == png_get_uint_32(chunk + size))
+            *(exif ? &own : &last) = type;
     }
-    return st;
+    if (own != NULL)
+        *orientation = sheaf__image_orientation(own + 4, png_get_uint_32(own - 4));
+    else if (last != NULL)
+        return read_profile(orientation, last + 4, png_get_uint_32(last - 4), last[0] == 'z');
+    return NULL;
 }
 
 static sheaf_status *decode(picture *p, int *orientation)
@@ -283,14 +282,14 @@ static sheaf_status *decode(picture *p, int *orientation)
         return damaged(p);
     sheaf_status *st = sheaf__image_new(p->out, png_get_image_width(p->it, p->info),
                                         png_get_image_height(p->it, p->info), p->in);
+    if (st != NULL || p->in->size_only)
+        return st == NULL ? orientation_of(orientation, p->in) : st;
     const int64_t pixels = p->out->width * p->out->height;
-    if (st == NULL && is_rgba(p)) {
+    if (is_rgba(p)) {
         free(p->out->pixels);
         p->out->pixels = malloc((size_t)pixels * 4);
         p->no_memory = p->out->pixels == NULL;
     }
-    if (st != NULL)
-        return st;
     if (p->no_memory || !guarded(p, read_rows))
         return damaged(p);
     if (is_rgba(p))

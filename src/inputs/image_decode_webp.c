@@ -66,9 +66,10 @@ static sheaf_status *decode(sheaf_image *out, int *orientation, const WebPDemuxe
                                         WebPDemuxGetI(file, WEBP_FF_CANVAS_HEIGHT), in);
     if (st == NULL && !WebPDemuxGetFrame(file, 1, &frame))
         st = damaged(VP8_STATUS_BITSTREAM_ERROR);
-    TRY(st, decode_frame(out, &frame,
-                         in->on_white &&
-                             (WebPDemuxGetI(file, WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG) != 0));
+    if (!in->size_only)
+        TRY(st, decode_frame(out, &frame,
+                             in->on_white &&
+                                 (WebPDemuxGetI(file, WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG) != 0));
     WebPDemuxReleaseIterator(&frame);
     if (WebPDemuxGetChunk(file, "EXIF", 1, &chunk))
         *orientation = sheaf__image_orientation(chunk.chunk.bytes, chunk.chunk.size);

@@ -116,6 +116,88 @@ static void test_view__lays_on_white_where_the_family_does(void **state)
     json_decref(root);
 }
 
+/* As the picture stands upright, without a pixel decoded: the data behind the headers may lack. */
+static void test_decode__reads_the_size_alone(void **state)
+{
+    static const uint8_t bomb[] = { /* 1 bit a pixel, 12000 x 12000 */
+                                    0x89, 'P',  'N', 'G', '\r', '\n', 0x1a, '\n', 0,    0,    0,
+                                    13,   'I',  'H', 'D', 'R',  0,    0,    0x2e, 0xe0, 0,    0,
+                                    0x2e, 0xe0, 1,   0,   0,    0,    0,    0x79, 0x3e, 0xb1, 0x5c,
+                                    0,    0,    0,   9,   'I',  'D',  'A',  'T'
+    };
+    json_t *root = expected(), *row;
+    size_t i;
+    sheaf_image image;
+    json_array_foreach(json_object_get(root, "pictures"), i, row)
+    {
+        const char *name = json_string_value(json_array_get(row, 0));
+        const bytes b = file_bytes(recorded(name));
+        CHECK_OK(
+            sheaf_image_decode(&image, b.at, b.size, &(sheaf_image_decoding){ .size_only = true }));
+        free(b.at);
+        if (image.pixels != NULL || image.width != json_integer_value(json_array_get(row, 1)) ||
+            image.height != json_integer_value(json_array_get(row, 2)))
+            fail_msg("%s: %d x %d", name, (int)image.width, (int)image.height);
+    }
+    CHECK_OK(sheaf_image_decode(&image, bomb, sizeof bomb,
+                                &(sheaf_image_decoding){ .size_only = true }));
+    assert_true(image.pixels == NULL && image.width == 12000 && image.height == 12000);
+    CHECK_FAILS(sheaf_image_decode(
+                    &image, bomb, sizeof bomb,
+                    &(sheaf_image_decoding){ .size_only = true, .max_pixels = 12000 * 11999 }),
+                SHEAF_E_UNSUPPORTED, "12000 x 12000");
+    json_decref(root);
+}
+
+/* A picture in memory is divided by its size and decoded once; several have a budget. */
+static void test_view__of_a_picture_in_memory(void **state)
+{
+    enum { WIDTH = 20, HEIGHT = 10, N = WIDTH * HEIGHT * 3 };
+    const bytes b = file_bytes(recorded("rgb8.png"));
+    sheaf__pixel_budget budget = { .used = 0 };
+    sheaf__viewing viewing = {
+        .tower = { { .channels = 3, .width = WIDTH, .height = HEIGHT } },
+        .towers = 1,
+    };
+    sheaf__viewed file, memory;
+    uint8_t want[N], got[N];
+    CHECK_OK(sheaf__view_file(&file, recorded("rgb8.png"), &viewing));
+    CHECK_OK(sheaf__view_bytes(want, &file, &viewing));
+    viewing.bytes = (sheaf__picture_bytes){ b.at, b.size };
+    viewing.budget = &budget;
+    CHECK_OK(sheaf__view_file(&memory, "picture 1", &viewing));
+    CHECK_OK(sheaf__view_bytes(got, &memory, &viewing));
+    CHECK_BYTES("by its bytes", got, want, N);
+    CHECK_OK(sheaf__view_keep(&memory, &viewing));
+    CHECK_BYTES("kept", memory.pixels, want, N);
+    memory.bytes.size = 0; /* not read again */
+    static float numbers[2][N];
+    sheaf__picture picture[2] = { { .of[0] = { .pixels = numbers[0] } },
+                                  { .of[0] = { .pixels = numbers[1] } } };
+    CHECK_OK(sheaf__view_pixels(&picture[0], &file, &viewing));
+    CHECK_OK(sheaf__view_pixels(&picture[1], &memory, &viewing));
+    CHECK_BYTES("numbers", numbers[1], numbers[0], sizeof numbers[0]);
+    sheaf__viewed_release(&file);
+    sheaf__viewed_release(&memory);
+
+    sheaf_image size;
+    CHECK_OK(sheaf_image_load(&size, recorded("rgb8.png")));
+    budget = (sheaf__pixel_budget){ .most = 2 * size.width * size.height };
+    sheaf_image_release(&size);
+    for (int k = 0; k < 2; k++) {
+        CHECK_OK(sheaf__view_file(&memory, "picture 1", &viewing));
+        sheaf__viewed_release(&memory);
+    }
+    CHECK_FAILS(sheaf__view_file(&memory, "picture 3", &viewing), SHEAF_E_UNSUPPORTED,
+                "picture 3: image size");
+    viewing.bytes.size /= 2; /* damage behind the headers is found later */
+    viewing.budget = NULL;
+    CHECK_OK(sheaf__view_file(&memory, "picture 1", &viewing));
+    CHECK_FAILS(sheaf__view_keep(&memory, &viewing), SHEAF_E_FORMAT, "picture 1: PNG: image data");
+    sheaf__viewed_release(&memory);
+    free(b.at);
+}
+
 static void test_resize__gives_pillows_pixels(void **state)
 {
     json_t *root = expected(), *row;
@@ -633,6 +715,8 @@ int main(void)
         cmocka_unit_test(test_decode__gives_pillows_pixels_for_every_kind),
         cmocka_unit_test(test_decode__lays_transparency_on_white_as_pillow_does),
         cmocka_unit_test(test_view__lays_on_white_where_the_family_does),
+        cmocka_unit_test(test_decode__reads_the_size_alone),
+        cmocka_unit_test(test_view__of_a_picture_in_memory),
         cmocka_unit_test(test_resize__gives_pillows_pixels),
         cmocka_unit_test(test_resize__which_axis_comes_first),
         cmocka_unit_test(test_prepare__gives_upstreams_tensors),

@@ -18,27 +18,48 @@ void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
     }
 }
 
-/*   known  expected hash of the file; NULL: any */
-static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash *known,
-                            const char *path, const sheaf__viewing *viewing)
+/* Of a file in memory, or of the one at the path. */
+static sheaf_status *decode(sheaf_image *out, sheaf__viewed *v, const sheaf__viewing *viewing,
+                            bool again)
 {
+    sheaf_image_decoding how = { .on_white = viewing->form.on_white, .large = viewing->large };
+    if (v->bytes.at != NULL) {
+        how.size_only = !again;
+        return sheaf_in(sheaf_image_decode(out, v->bytes.at, v->bytes.size, &how), "%s", v->path);
+    }
     char *bytes = NULL;
     size_t size = 0;
-    sheaf_status *st = sheaf__image_bytes(&bytes, &size, path);
+    sheaf_status *st = sheaf__image_bytes(&bytes, &size, v->path);
     if (st != NULL) /* names the path */
         return st;
-    *hash = sheaf__hash(bytes, size);
-    if (known == NULL || sheaf__hash_equal(*hash, *known)) {
-        st = sheaf_image_decode(
-            out, bytes, size,
-            &(sheaf_image_decoding){ .on_white = viewing->form.on_white, .large = viewing->large });
+    const sheaf_hash hash = sheaf__hash(bytes, size);
+    if (!again || sheaf__hash_equal(hash, v->hash)) {
+        st = sheaf_image_decode(out, bytes, size, &how);
     } else {
         st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
         sheaf_found(sheaf_expected(st, "the bytes it had when it was checked"), "others");
         sheaf_try_this(st, "put the file back; then go on with --resume");
     }
+    v->hash = hash;
     free(bytes);
-    return sheaf_in(st, "%.*s", sheaf__image_shown(path), path);
+    return sheaf_in(st, "%.*s", sheaf__image_shown(v->path), v->path);
+}
+
+static sheaf_status *spend(sheaf__pixel_budget *budget, const sheaf_image *image)
+{
+    if (budget == NULL || budget->most == 0)
+        return NULL;
+    budget->used += image->width * image->height;
+    return budget->used <= budget->most
+               ? NULL
+               : sheaf_try_this(
+                     sheaf_found(
+                         sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "image size"),
+                                        "at most %" PRId64 " pixels in all pictures of a request",
+                                        budget->most),
+                         "%" PRId64 " x %" PRId64 ", with those before it %" PRId64 " pixels",
+                         image->width, image->height, budget->used),
+                     "make the picture smaller; a model reads at most a few million pixels of it");
 }
 
 sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t height,
@@ -61,12 +82,13 @@ sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t heig
 sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing)
 {
     sheaf_image image = { 0 };
-    *out = (sheaf__viewed){ .path = strdup(path) };
+    *out = (sheaf__viewed){ .path = strdup(path), .bytes = viewing->bytes };
     sheaf_status *st = out->path == NULL ? sheaf__no_memory(path) : NULL;
     if (st == NULL && viewing->tower[0].channels != 3)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
                             "a model that reads 3 channels: red, green, blue");
-    TRY(st, decode(&image, &out->hash, NULL, path, viewing));
+    TRY(st, decode(&image, out, viewing, false));
+    TRY(st, sheaf_in(spend(viewing->budget, &image), "%.*s", sheaf__image_shown(path), path));
     TRY(st, sheaf_in(sheaf__view_divide(&out->pieces, image.width, image.height, viewing), "%.*s",
                      sheaf__image_shown(path), path));
     sheaf_image_release(&image);
@@ -78,6 +100,7 @@ sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf
 void sheaf__viewed_release(sheaf__viewed *v)
 {
     free(v->path);
+    free(v->pixels);
     *v = (sheaf__viewed){ 0 };
 }
 
@@ -94,8 +117,8 @@ sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
 {
     const unsigned mode = sheaf__compute_mode_enter(); /* the numbers of a rank, in any thread */
     sheaf_image image = { 0 };
-    sheaf_hash hash;
-    sheaf_status *st = decode(&image, &hash, &viewed->hash, viewed->path, viewing);
+    sheaf__viewed own = *viewed;
+    sheaf_status *st = decode(&image, &own, viewing, true);
     TRY(st, sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%.*s",
                      sheaf__image_shown(viewed->path), viewed->path));
     out += sheaf__sliced_pixels(&viewed->pieces) * 3;
@@ -127,14 +150,26 @@ void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,
     sheaf__compute_mode_leave(mode);
 }
 
-sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
-                                 const sheaf__viewing *viewing)
+sheaf_status *sheaf__view_keep(sheaf__viewed *viewed, const sheaf__viewing *viewing)
 {
     uint8_t *bytes = malloc(sheaf__view_size(viewed, viewing));
     sheaf_status *st =
         bytes == NULL ? sheaf__no_memory(viewed->path) : sheaf__view_bytes(bytes, viewed, viewing);
     if (st == NULL)
-        sheaf__view_show(picture, bytes, viewed, viewing);
-    free(bytes);
+        viewed->pixels = bytes;
+    else
+        free(bytes);
+    return st;
+}
+
+sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
+                                 const sheaf__viewing *viewing)
+{
+    sheaf__viewed own = *viewed;
+    sheaf_status *st = viewed->pixels == NULL ? sheaf__view_keep(&own, viewing) : NULL;
+    if (st == NULL)
+        sheaf__view_show(picture, own.pixels, viewed, viewing);
+    if (viewed->pixels == NULL)
+        free(own.pixels);
     return st;
 }
