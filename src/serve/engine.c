@@ -43,6 +43,7 @@ struct sheaf__engine {
     int64_t places, most_waiting;
     double seconds;
     member *member; /* [tp * stages] */
+    sheaf__decoder *decoder;
     /* By the worker, between passes. */
     sheaf__scheduler *scheduler;
     answer **running; /* [places], NULL: none */
@@ -177,6 +178,15 @@ static sheaf_status *take_lists(sheaf__engine *e)
 
 static void *work(void *self);
 
+/* A question may begin. */
+static void wake(void *self)
+{
+    sheaf__engine *e = self;
+    pthread_mutex_lock(&e->lock);
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
 sheaf_status *sheaf__engine_open(sheaf__engine **out, const sheaf__engine_options *o)
 {
     sheaf__engine *e = calloc(1, sizeof *e);
@@ -200,6 +210,7 @@ sheaf_status *sheaf__engine_open(sheaf__engine **out, const sheaf__engine_option
     TRY(st, sheaf__model_load_batch(e->voice[0].model, e->places));
     TRY(st, take_lists(e));
     TRY(st, sheaf__model_ranks_do(e->voice[0].model->ranks, open_rank, e));
+    TRY(st, sheaf__decoder_open(&e->decoder, wake, e));
     if (st == NULL && sheaf__thread_start(&e->thread, work, e) != 0)
         st = sheaf__no_memory("a thread");
     e->started = st == NULL;
@@ -220,6 +231,7 @@ void sheaf__engine_close(sheaf__engine *e)
     pthread_mutex_unlock(&e->lock);
     if (e->started)
         pthread_join(e->thread, NULL);
+    sheaf__decoder_close(e->decoder);
     if (e->voices > 0 && e->member != NULL && e->voice[0].model->ranks != NULL)
         sheaf_status_free(sheaf__model_ranks_do(e->voice[0].model->ranks, close_rank, e));
     sheaf__scheduler_close(e->scheduler);
@@ -391,6 +403,7 @@ sheaf_status *sheaf__engine_ask(bool *full, sheaf__engine *e, sheaf__asked *q)
         e->last = q;
         q->queued = true;
         e->waiting++;
+        sheaf__decoder_add(e->decoder, &q->pictures, &q->prompts);
         pthread_cond_broadcast(&e->changed);
     }
     pthread_mutex_unlock(&e->lock);
@@ -465,22 +478,14 @@ static void leave(sheaf__engine *e, int64_t i)
     }
     tell_end(a);
     q->ended++;
-    if (q->ended == q->begun && !q->queued)
+    if (q->ended == q->begun && !q->queued) {
+        sheaf__decoder_drop(e->decoder, &q->pictures);
         finish(q);
+    }
     pthread_mutex_lock(&e->lock);
     e->active--;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
-}
-
-/* Takes the first question out of the queue; the lock is held. */
-static void unqueue(sheaf__engine *e)
-{
-    e->first->queued = false;
-    e->first = e->first->next;
-    if (e->first == NULL)
-        e->last = NULL;
-    e->waiting--;
 }
 
 /* Questions that are not to be answered any more leave the queue. */
@@ -500,7 +505,8 @@ static void sift(sheaf__engine *e)
                             "%s", q->begun > 0 ? "too many answers" : "too many questions before"),
                 "it again, later");
         q->dropped = q->dropped || gone;
-        if (!q->dropped && q->failed == NULL) {
+        const bool stays = !q->dropped && q->failed == NULL;
+        if (stays || (q->ended == q->begun && !sheaf__decoder_drop(e->decoder, &q->pictures))) {
             e->last = q;
             at = &q->next;
             continue;
@@ -534,16 +540,39 @@ static void begin(sheaf__engine *e, answer *a)
     sheaf__scheduler_add(e->scheduler, &a->s);
 }
 
+/* Are its pictures there, or never will be? The lock is held. */
+static bool ready(sheaf__engine *e, sheaf__asked *q)
+{
+    sheaf_status *failed;
+    const bool ready = sheaf__decoder_ready(&failed, e->decoder, &q->pictures);
+    if (q->failed == NULL)
+        q->failed = failed;
+    else
+        sheaf_status_free(failed);
+    return ready;
+}
+
 /* Answers begin while there are places. */
 static void admit(sheaf__engine *e)
 {
+    sheaf__asked *before = NULL;
     pthread_mutex_lock(&e->lock);
-    while (e->first != NULL && e->active < e->places) {
-        sheaf__asked *q = e->first;
-        begin(e, &q->answer[q->begun++]);
-        e->active++;
-        if (q->begun == q->prompts.count * q->each)
-            unqueue(e);
+    for (sheaf__asked **at = &e->first; *at != NULL && e->active < e->places;) {
+        sheaf__asked *q = *at;
+        const int64_t count = q->prompts.count * q->each;
+        if (ready(e, q) && q->failed == NULL && !q->dropped)
+            for (; q->begun < count && e->active < e->places; e->active++)
+                begin(e, &q->answer[q->begun++]);
+        if (q->begun < count) {
+            before = q;
+            at = &q->next;
+            continue;
+        }
+        *at = q->next;
+        if (e->last == q)
+            e->last = before;
+        q->queued = false;
+        e->waiting--;
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -594,9 +623,25 @@ static void part(sheaf__engine *e)
             leave(e, i);
 }
 
-static bool idle(const sheaf__engine *e)
+/* Sleeps while there is nothing to compute, but looks after questions whose pictures are not there
+ * yet; false: the end. The lock is held. */
+static bool wait_for_work(sheaf__engine *e)
 {
-    return e->first == NULL && e->active == 0;
+    enum { LOOK_NS = 50000000 };
+    while (e->first == NULL && e->active == 0 && !e->closing)
+        pthread_cond_wait(&e->changed, &e->lock);
+    bool some = e->active > 0;
+    for (sheaf__asked *q = e->first; q != NULL && !some; q = q->next)
+        some = ready(e, q);
+    if (!some && e->first != NULL) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&e->changed, &e->lock, &until);
+    }
+    return e->first != NULL || e->active > 0;
 }
 
 static void *work(void *self)
@@ -604,11 +649,9 @@ static void *work(void *self)
     sheaf__engine *e = self;
     for (;;) {
         pthread_mutex_lock(&e->lock);
-        while (idle(e) && !e->closing)
-            pthread_cond_wait(&e->changed, &e->lock);
-        const bool over = idle(e);
+        const bool goes_on = wait_for_work(e);
         pthread_mutex_unlock(&e->lock);
-        if (over)
+        if (!goes_on)
             return NULL;
         sift(e);
         admit(e);

@@ -1,13 +1,15 @@
 /* engine.h - a loaded model, with several adapters, that answers many questions side by side.
  *
  * One thread owns the ranks. Answers take places of one cache of keys and values as they become
- * free, in the order of arrival, and join and leave between two tokens (infer/slots.h). Each is
- * what `sheaf generate` gives for the same prompt, flags and seed. */
+ * free, in the order of arrival once their pictures are decoded (decoder.h), and join and leave
+ * between two tokens (infer/slots.h). Each is what `sheaf generate` gives for the same prompt,
+ * flags and seed. */
 #pragma once
 
 #include <stdatomic.h>
 
 #include "library/model.h"
+#include "serve/decoder.h"
 
 typedef struct sheaf__engine sheaf__engine;
 
@@ -31,7 +33,7 @@ typedef struct sheaf__spoken {
  * sheaf__engine_ask() until `done` has been called, which is once, by another thread. */
 typedef struct sheaf__asked {
     int model;              /* 0: without an adapter; i: with number i - 1 */
-    sheaf__prompts prompts; /* the caller's to release */
+    sheaf__prompts prompts; /* the caller's to release; pictures in memory */
     sheaf__answer_options how;
     const char *const *stop; /* of `how` */
     int64_t each;            /* answers to each prompt; sampling counts them, from 0 */
@@ -43,6 +45,7 @@ typedef struct sheaf__asked {
     void *context;
     /* The engine's. */
     struct sheaf__engine_answer *answer;
+    sheaf__decoding pictures;
     int64_t begun, ended;
     double arrived;
     sheaf_status *failed;

@@ -478,6 +478,8 @@ static sheaf_status *add_prompts(reply *r, const sheaf_model *m, const char *sys
     const json_t *all = q->prompt;
     sheaf_status *st = NULL;
     to->config = &m->opened.config;
+    to->bytes = q->picture;
+    to->budget.most = q->most_pixels;
     if (q->chat)
         return sheaf__prompts_conversation(to, r->codec, q->messages, system, q->image, q->images);
     if (json_is_string(all))

@@ -1,9 +1,6 @@
 /* request.c - see request.h. */
 #include "serve/request.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/base.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -235,28 +232,6 @@ sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t si
 
 /* ---- pictures ---- */
 
-/* A file of memory with these bytes, and a path that opens it. */
-static sheaf_status *keep_picture(sheaf__request *r, const unsigned char *bytes, size_t n)
-{
-    char *path = NULL;
-    const int file = memfd_create("picture", MFD_CLOEXEC);
-    size_t done = 0;
-    while (file >= 0 && done < n) {
-        const ssize_t now = write(file, bytes + done, n - done);
-        if (now <= 0)
-            break;
-        done += (size_t)now;
-    }
-    if (file < 0 || done < n || asprintf(&path, "/proc/self/fd/%d", file) < 0) {
-        if (file >= 0)
-            close(file);
-        return sheaf__no_memory("a picture");
-    }
-    r->file[r->images] = file;
-    r->image[r->images++] = path;
-    return NULL;
-}
-
 static sheaf_status *bad_picture(const char *url)
 {
     return sheaf_try_this(
@@ -282,12 +257,21 @@ static sheaf_status *add_picture(sheaf__request *r, const char *url)
     const char *text = url + strlen(kinds[i]);
     const size_t size = strlen(text);
     unsigned char *bytes = malloc(size / 4 * 3 + 1);
+    char *name = NULL;
     const size_t n = bytes == NULL ? 0 : sheaf__base64_decode(bytes, text, size);
-    sheaf_status *st = bytes == NULL ? sheaf__no_memory("a picture")
-                       : n == 0      ? bad_picture(url)
-                                     : keep_picture(r, bytes, n);
-    free(bytes);
-    return st;
+    sheaf_status *st =
+        bytes == NULL || asprintf(&name, "picture %lld", (long long)r->images + 1) < 0
+            ? sheaf__no_memory("a picture")
+        : n == 0 ? bad_picture(url)
+                 : NULL;
+    if (st != NULL) {
+        free(bytes);
+        free(name);
+        return st;
+    }
+    r->picture[r->images] = (sheaf__picture_bytes){ bytes, n };
+    r->image[r->images++] = name;
+    return NULL;
 }
 
 /* ---- messages ---- */
@@ -401,8 +385,8 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
                               "a list of at least one message");
     json_t *list = json_array();
     r->image = calloc(MOST_PICTURES, sizeof *r->image);
-    r->file = calloc(MOST_PICTURES, sizeof *r->file);
-    sheaf_status *st = list == NULL || r->image == NULL || r->file == NULL ? no_memory() : NULL;
+    r->picture = calloc(MOST_PICTURES, sizeof *r->picture);
+    sheaf_status *st = list == NULL || r->image == NULL || r->picture == NULL ? no_memory() : NULL;
     json_array_foreach(given, i, message)
         TRY(st, sheaf_in(take_message(list, r, message, placed), "message %zu", i + 1));
     if (st == NULL && placed)
@@ -416,11 +400,11 @@ sheaf_status *sheaf__request_take_messages(sheaf__request *r, bool placed)
 void sheaf__request_release(sheaf__request *r)
 {
     for (int64_t i = 0; i < r->images; i++) {
-        close(r->file[i]);
+        free((void *)r->picture[i].at);
         free((char *)r->image[i]);
     }
     free(r->image);
-    free(r->file);
+    free(r->picture);
     free(r->stop);
     json_decref(r->messages);
     json_decref(r->body);

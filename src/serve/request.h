@@ -2,6 +2,7 @@
  * before anything is computed. What is not known, or not done here, is refused by name. */
 #pragma once
 
+#include "inputs/viewing.h"
 #include "sheaf/generate.h"
 
 #include <jansson.h>
@@ -20,9 +21,10 @@ typedef struct sheaf__request {
      * pictures: these are texts, in which each picture of a model that places them is "<image>"; of
      * others NULL */
     json_t *messages;
-    const char **image; /* [images] their paths: of memory, for as long as the request is there */
+    const char **image;            /* [images] their names, for messages */
+    sheaf__picture_bytes *picture; /* [images] owned */
     int64_t images;
-    int *file;            /* [images] that keep it */
+    int64_t most_pixels;  /* of all of them; 0: no limit */
     const json_t *prompt; /* of others: a list of texts, or of lists of ids; or one of the two */
     const char **stop;    /* [nstop] */
     int64_t nstop;
@@ -35,8 +37,8 @@ typedef struct sheaf__request {
  * SHEAF_E_UNSUPPORTED for what is not done here; each names the field. Release also after a
  * failure. */
 sheaf_status *sheaf__request_read(sheaf__request *out, const char *body, size_t size, bool chat);
-/* sheaf__request_take_messages - fills `messages` and `image`. `placed`: pictures have places in
- * the texts of this model's conversations. Errors: SHEAF_E_DATA for a content of another form, for
- * a picture by address and for one that is no base64 text. */
+/* sheaf__request_take_messages - fills `messages`, `image` and `picture`. `placed`: pictures have
+ * places in the texts of this model's conversations. Errors: SHEAF_E_DATA for a content of another
+ * form, for a picture by address and for one that is no base64 text. */
 sheaf_status *sheaf__request_take_messages(sheaf__request *request, bool placed);
 void sheaf__request_release(sheaf__request *request);

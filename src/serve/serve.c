@@ -106,6 +106,7 @@ static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *htt
     sheaf__request r;
     int model = 0;
     sheaf_status *st = sheaf__request_read(&r, http->body, http->size, chat);
+    r.most_pixels = s->o->most_pixels;
     if (st == NULL) {
         st = find_model(&model, s, r.model);
         if (st != NULL) {

@@ -16,6 +16,7 @@ typedef struct sheaf__serve_options {
     int64_t batch, queue; /* answers side by side; questions that wait */
     int64_t seconds;      /* that an answer may take, waiting included; 0: no limit */
     int64_t most_body;    /* bytes of a request */
+    int64_t most_pixels;  /* of the pictures of a request */
     int64_t rate;         /* requests of an address in a minute; 0: no limit */
     const char *host;     /* address, or "localhost" */
     int port;             /* 0: any */

@@ -353,5 +353,68 @@ for spec in cogagent-tiny minicpmv-tiny; do
     bad "$spec: a picture that is none" 400 'JPEG, PNG or WebP' "$(url_of 'data:image/png;base64,aGVsbG8gd29ybGQh')"
     stops "$spec ends"
 done
+# ---- pictures that are large as pixels and small as files ----
+be32() { printf "\\x$(printf %02x $(($1 >> 24 & 255)))\\x$(printf %02x $(($1 >> 16 & 255)))\\x$(printf %02x $(($1 >> 8 & 255)))\\x$(printf %02x $(($1 & 255)))"; }
+# chunk TYPE: of a PNG, with the data on standard input; gzip knows the CRC.
+chunk() {
+    { printf '%s' "$1"; cat; } >"$work/chunk"
+    be32 $(($(stat -c %s "$work/chunk") - 4))
+    cat "$work/chunk"
+    be32 $(($(gzip -c <"$work/chunk" | tail -c 8 | od -An -tu4 -N4)))
+}
+# black SIDE: a PNG of one bit a pixel.
+black() {
+    local n=$((($1 + 7) / 8 * $1 + $1))
+    head -c "$n" /dev/zero | gzip -9n >"$work/packed"
+    printf '\x89PNG\r\n\x1a\n'
+    { be32 "$1"; be32 "$1"; printf '\x01\0\0\0\0'; } | chunk IHDR
+    { printf '\x78\xda'; tail -c +11 "$work/packed" | head -c -8; be32 $((n % 65521 << 16 | 1)); } | chunk IDAT
+    chunk IEND </dev/null
+}
+# shows FILE COUNT [FIELD]: a question about a picture, COUNT times.
+shows() {
+    local part
+    part="{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,$(base64 -w0 "$1")\"}},"
+    printf '{"messages": [{"role": "user", "content": ['
+    for _ in $(seq "$2"); do printf '%s' "$part"; done
+    printf '{"type": "text", "text": "what"}]}], "max_tokens": 4, "temperature": 0%s}' "${3:-}"
+}
+black 13000 >"$work/bomb.png"
+black 8000 >"$work/large.png"
+head -c 60 "$work/large.png" >"$work/part.png"
+black 30 >"$work/small.png"
+for name in bomb large part; do shows "$work/$name.png" 1 >"$work/$name.json"; done
+shows "$work/small.png" 60 >"$work/many.json"
+shows "$work/small.png" 1 >"$work/small.json"
+starts "a model with pictures, few positions and one place" "$work/minicpmv-tiny" --batch 1 --queue 8 --max-length 1000
+for i in 1 2 3 4 5 6; do ask /v1/chat/completions "@$work/bomb.json" >"$work/bomb$i" & asked[i]=$!; done
+wait "${asked[@]:1:6}"
+check "too many pixels are refused by their size" test "$(grep -c 'picture 1: image size.*at most 64000000 pixels.*13000 x 13000' "$work"/bomb[1-6] | grep -c ':1')" = 6
+bad "a long prompt, by the sizes of its pictures" 400 'positions|max_length' "@$work/many.json"
+check "of all that nothing was decoded" test "$(awk '/VmHWM/ { print $2 }' /proc/$server/status)" -lt 150000
+bad "a damaged picture, when it is decoded" 400 'picture 1: PNG: image data' "@$work/part.json"
+ask /v1/chat/completions "@$work/large.json" >"$work/got-large" &
+large=$!
+check "a large picture is decoded" waits health '"running": 0, "waiting": 1'
+ask /v1/chat/completions "@$work/large.json" >/dev/null 2>&1 &
+left=$!
+check "another one waits" waits health '"waiting": 2'
+replies "a text is answered meanwhile" 200 choices "${json[@]}" -d "{$hello}" "$url/v1/chat/completions"
+replies "and a small picture" 200 choices "${json[@]}" -d "@$work/small.json" "$url/v1/chat/completions"
+check "which did not wait for it" kill -0 "$large"
+kill "$left"
+wait "$left" 2>/dev/null
+wait "$large"
+check "it is answered then" grep -q '"choices"' "$work/got-large"
+printf '{"messages": [{"role": "user", "content": "<image>what"}], "image": "%s"}\n' "$work/large.png" >"$work/seen.jsonl"
+"$sheaf" generate "$work/minicpmv-tiny" --data "$work/seen.jsonl" --max-new 4 --greedy --json >"$work/want" 2>/dev/null
+check "who left is not waited for" waits health '"running": 0, "waiting": 0'
+check "as generate does" test -n "$(texts "$work/want")" -a "$(texts "$work/got-large")" = "$(texts "$work/want")"
+check "no name of a file of this process was in a reply" test "$(grep -l /proc/ "$work"/got-* "$work"/bomb* 2>/dev/null | wc -l)" = 0
+stops "that ends, too"
+starts "one with few pixels" "$work/minicpmv-tiny" --max-pixels 1
+bad "a picture of more" 400 'at most 1000000 pixels' "@$work/large.json"
+stops "and it"
+
 runs "an adapter twice" 2 'different names' serve "$bytes" --adapter "$work/one,$work/one/" --port 0
 finish

@@ -16,7 +16,7 @@ const char cmd_serve_usage[] =
 typedef struct settings {
     const char *host, *token_file, *system;
     int port;
-    int64_t batch, queue, timeout, rate, max_body, max_new, max_length;
+    int64_t batch, queue, timeout, rate, max_body, max_pixels, max_new, max_length;
     bool specials;
     sheaf_model_open_options model;
 } settings;
@@ -35,6 +35,8 @@ static void table_of(cli_option *table, settings *s)
           "requests that an address may send in a minute; 0 = no limit", .max = 1e6 },
         { "max-body", CLI_COUNT, &s->max_body, "most megabytes of a request, with its pictures",
           .min = 1, .max = 1024 },
+        { "max-pixels", CLI_COUNT, &s->max_pixels,
+          "most million pixels of a request's pictures together", .min = 1, .max = 1e6 },
         { "batch", CLI_COUNT | CLI_COMMON, &s->batch, "answers computed together", .min = 1,
           .max = 1024, .heading = "answers" },
         { "queue", CLI_COUNT, &s->queue, "requests that may wait for that", .min = 1, .max = 1e6 },
@@ -119,6 +121,7 @@ int cmd_serve(cli *cli, int argc, char **argv)
                    .timeout = 600,
                    .rate = 0,
                    .max_body = 32,
+                   .max_pixels = 64,
                    .max_new = 512,
                    .max_length = 2048 };
     cli_option table[CLI_MAX_OPTIONS] = { { 0 } };
@@ -145,6 +148,7 @@ int cmd_serve(cli *cli, int argc, char **argv)
                                                    .queue = s.queue,
                                                    .seconds = s.timeout,
                                                    .most_body = s.max_body << 20,
+                                                   .most_pixels = s.max_pixels * 1000000,
                                                    .rate = s.rate,
                                                    .host = s.host,
                                                    .port = s.port,
