@@ -311,8 +311,11 @@ static sheaf_status *check_marks(const json_t *messages, const sheaf__request *r
     int64_t marks = 0;
     size_t i;
     const json_t *message;
-    json_array_foreach(messages, i, message) marks +=
-        sheaf__text_count(json_string_value(json_object_get(message, "content")), "<image>");
+    json_array_foreach(messages, i, message)
+    {
+        const char *text = json_string_value(json_object_get(message, "content"));
+        marks += text == NULL ? 0 : sheaf__text_count(text, "<image>");
+    }
     return r->images == 0 || marks == r->images
                ? NULL
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'content'"),

@@ -165,13 +165,21 @@ static void test_messages__are_whole_but_for_nulls(void **state)
         "\"function\":{\"arguments\":\"{}\",\"name\":\"f\"},\"id\":\"c\"}]},{\"content\":[{\"text\":"
         "\"x\",\"type\":\"text\"}],\"name\":\"f\",\"role\":\"tool\",\"tool_call_id\":\"c\"},{"
         "\"content\":\"s\",\"role\":\"developer\"},{\"content\":\"a\",\"role\":\"assistant\"}]";
-    sheaf__request r;
-    CHECK_OK(read_text(&r, text, true));
-    CHECK_OK(sheaf__request_take_messages(&r, false));
-    char *got = json_dumps(json_object_get(r.messages, "messages"), JSON_SORT_KEYS | JSON_COMPACT);
-    assert_string_equal(got, want);
-    free(got);
-    sheaf__request_release(&r);
+    for (int placed = 0; placed < 2; placed++) { /* there parts are one text */
+        sheaf__request r;
+        CHECK_OK(read_text(&r, text, true));
+        CHECK_OK(sheaf__request_take_messages(&r, placed));
+        json_t *list = json_object_get(r.messages, "messages");
+        if (placed) {
+            assert_string_equal(content(&r, 1), "x");
+            json_object_set_new(json_array_get(list, 1), "content",
+                                json_pack("[{s:s, s:s}]", "type", "text", "text", "x"));
+        }
+        char *got = json_dumps(list, JSON_SORT_KEYS | JSON_COMPACT);
+        assert_string_equal(got, want);
+        free(got);
+        sheaf__request_release(&r);
+    }
 }
 
 /* Every field of OpenAI's two requests, and one of nobody's. */
