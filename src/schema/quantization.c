@@ -67,11 +67,11 @@ static bool is_one_of(sheaf_json_reader *r, const char *key, const char *list)
 
 /* gptqmodel takes the first pattern that re.match finds, "-:" leaves what it matches plain;
  * auto-round takes the module's name, else the first that re.search finds. */
-static sheaf_status *matches(bool *out, bool dynamic, const char *pattern, const char *module)
+static sheaf_status *matches(bool *out, bool auto_round, const char *pattern, const char *module)
 {
     const bool marked = strncmp(pattern, "+:", 2) == 0 || strncmp(pattern, "-:", 2) == 0;
     *out = false;
-    if (dynamic)
+    if (!auto_round)
         return sheaf__regex_match(out, NULL, "", pattern + 2 * marked, "", module, false);
     sheaf_status *st = sheaf__regex_match(out, NULL, ".*?(?:", pattern, ")", module, false);
     return sheaf__only_memory(st); /* a name that is no pattern matches nothing */
@@ -82,17 +82,17 @@ sheaf_status *sheaf__quantization_of_module(sheaf__quantization *out, const shea
 {
     const char *pattern;
     json_t *value;
-    const json_t *chosen = of->dynamic ? NULL : json_object_get(of->modules, module);
+    const json_t *chosen = of->auto_round ? json_object_get(of->modules, module) : NULL;
     *out = *of;
     if (chosen == NULL)
         json_object_foreach((json_t *)of->modules, pattern, value)
         {
             bool yes;
-            sheaf_status *st = matches(&yes, of->dynamic, pattern, module);
+            sheaf_status *st = matches(&yes, of->auto_round, pattern, module);
             if (st != NULL)
                 return st;
-            if (yes && (of->dynamic || json_object_size(value) > 0)) {
-                chosen = of->dynamic && pattern[0] == '-' ? NULL : value;
+            if (yes && (!of->auto_round || json_object_size(value) > 0)) {
+                chosen = !of->auto_round && pattern[0] == '-' ? NULL : value;
                 break;
             }
         }
@@ -121,7 +121,7 @@ static void read_module(sheaf__quantization *q, sheaf_json_reader *r, const char
     sheaf_json_reader m = { .object = value, .inside = "quantization_config: " };
     sheaf__quantization own;
     bool yes;
-    if (q->dynamic && pattern[0] == '-')
+    if (!q->auto_round && pattern[0] == '-')
         m.object = NULL;
     else if (!json_is_object(value)) {
         refuse_module(r, key, pattern, "no object");
@@ -129,21 +129,24 @@ static void read_module(sheaf__quantization *q, sheaf_json_reader *r, const char
     }
     const int64_t bits = sheaf__json_int(&m, "bits", 1, 64, 4);
     const char *type = sheaf__json_string(&m, "data_type");
-    const bool plain = !q->dynamic && bits >= 16;
+    const bool plain = q->auto_round && bits >= 16;
     if (bits != 4 && !plain) {
         char text[32];
         snprintf(text, sizeof text, "%d bits", (int)bits);
         refuse_module(r, key, pattern, text);
     } else if (type != NULL && strcmp(type, "int") != 0 && !plain)
         refuse_module(r, key, pattern, type);
-    for (size_t i = 0; q->dynamic && i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; !q->auto_round && i < sizeof others / sizeof *others; i++)
         if (json_object_get(m.object, others[i]) != NULL)
             refuse_module(r, key, pattern, others[i]);
     sheaf__config_leave(r, &m);
     if (r->st == NULL && m.object != NULL) /* the values have their types */
         r->st = sheaf__quantization_of_module(
-            &own, &(sheaf__quantization){ .modules = json_object_get(r->object, key) }, pattern);
-    sheaf_status *st = q->dynamic ? matches(&yes, true, pattern, "") : NULL;
+            &own,
+            &(sheaf__quantization){ .modules = json_object_get(r->object, key),
+                                    .auto_round = true },
+            pattern);
+    sheaf_status *st = q->auto_round ? NULL : matches(&yes, false, pattern, "");
     if (st != NULL) {
         refuse_module(r, key, pattern, sheaf_status_found(st));
         sheaf_status_free(st);
@@ -164,7 +167,6 @@ static void read_modules(sheaf__quantization *q, sheaf_json_reader *r, const cha
         return;
     }
     q->modules = value;
-    q->dynamic = strcmp(key, "dynamic") == 0;
     json_object_foreach((json_t *)value, pattern, of) if (r->st == NULL)
         read_module(q, r, key, pattern, of);
 }
@@ -192,14 +194,17 @@ static void read_gptq(sheaf__quantization *q, sheaf_json_reader *r)
 
 static void read_awq(sheaf__quantization *q, sheaf_json_reader *r)
 {
+    /* of AutoAWQ, gptqmodel, transformers 5 */
+    static const char *const orders[] = { "version", "checkpoint_format", "format" };
     const char *bits = json_object_get(r->object, "bits") == NULL ? "w_bit" : "bits";
     q->group = json_object_get(r->object, "q_group_size") == NULL
                    ? read_group(r, -1)
                    : sheaf__json_int(r, "q_group_size", 0, MOST_GROUP, 0);
     if (sheaf__json_int(r, bits, 1, 64, SHEAF_JSON_NEEDED) != 4)
         refuse(r, bits, "4, of AWQ");
-    else if (!is_one_of(r, "version", "gemm"))
-        refuse(r, "version", "gemm, of AWQ: others have another order");
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        if (!is_one_of(r, orders[i], "gemm"))
+            refuse(r, orders[i], "gemm, of AWQ: others have another order");
     read_modules(q, r, "dynamic");
 }
 
@@ -207,6 +212,7 @@ static void read_awq(sheaf__quantization *q, sheaf_json_reader *r)
 static void read_auto_round(sheaf__quantization *q, sheaf_json_reader *r)
 {
     const json_t *rotation = json_object_get(r->object, "rotation_config");
+    q->auto_round = true;
     q->group = read_group(r, 128);
     q->symmetric = sheaf__json_bool(r, "sym", true);
     q->less_one = is_one_of(r, "packing_format", "auto auto_round:gptq auto_round:auto_gptq");
@@ -297,6 +303,7 @@ sheaf_status *sheaf__quantization_read(sheaf__quantization *out, const json_t *v
         { "gptq", SHEAF__GPTQ_4, read_gptq },
         { "awq", SHEAF__AWQ_4, read_awq },
         { "auto-round", SHEAF__GPTQ_4, read_auto_round },
+        { "intel/auto-round", SHEAF__GPTQ_4, read_auto_round }, /* until 0.5 */
         { "compressed-tensors", SHEAF__COMPRESSED_TENSORS_4, read_compressed },
         { "fp8", SHEAF__FP8_BLOCKS, read_fp8 },
     };

@@ -25,7 +25,7 @@ typedef struct sheaf__quantization {
     /* Settings of single modules, by names and patterns; borrowed from the value, NULL: none. Those
      * of gptqmodel's `dynamic`, or of auto-round's `extra_config`. */
     const json_t *modules;
-    bool dynamic;
+    bool auto_round;
 } sheaf__quantization;
 
 /* sheaf__quantizer_name - "GPTQ"; NULL for the first and the last. */

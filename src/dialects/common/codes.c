@@ -185,6 +185,12 @@ static sheaf_status *check_zeros(sheaf__codes_of *x)
 {
     if (x->how.by != SHEAF__GPTQ_4 || x->with_zeros == 0)
         return NULL;
+    static const char *const cures[2][2] = {
+        { "set checkpoint_format to \"gptq\" in quantization_config",
+          "set checkpoint_format to \"gptq_v2\" in quantization_config" },
+        { "set packing_format to \"auto_round:auto_gptq\" in quantization_config",
+          "set packing_format to \"auto_round:gptqmodel\" in quantization_config" },
+    };
     const bool second = x->how.less_one && x->eights == x->with_zeros,
                first = !x->how.less_one && x->sevens == x->with_zeros;
     if (!first && !second)
@@ -193,8 +199,7 @@ static sheaf_status *check_zeros(sheaf__codes_of *x)
                          x->c->config_path != NULL ? x->c->config_path : x->c->root, "",
                          second ? "qzeros of 7, as the format gptq has them (symmetric)"
                                 : "qzeros of 8, as the format gptq_v2 has them (symmetric)",
-                         second ? "set checkpoint_format to \"gptq_v2\" in quantization_config"
-                                : "set checkpoint_format to \"gptq\" in quantization_config",
+                         cures[x->how.auto_round][second],
                          second ? "8 in all tensors: zeros of gptq_v2, so that each weight would "
                                   "be off by one step"
                                 : "7 in all tensors: zeros of gptq, so that each weight would be "

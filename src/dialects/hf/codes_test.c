@@ -528,8 +528,8 @@ static const struct {
     { "tiny_llama_gptq_asym_actorder", DROP, ".qzeros", .code = "missing",
       .part = "k_proj.qzeros" },
     { "tiny_llama_gptq_asym_actorder", DROP, ".qweight", .code = "missing", .part = "without" },
-    { "tiny_llama_gptq_asym_actorder", CONFIG, .text = "\"gptq\"", .to = "\"awq\"", .code = "shape",
-      .part = "k_proj" },
+    { "tiny_llama_gptq_asym_actorder", CONFIG, .text = "\"gptq\"", .to = "\"awq\"",
+      .code = "unsupported", .part = "gemm, of AWQ" },
     { "tiny_llama_gptq_asym_actorder", CONFIG, .text = "\"bits\": 4", .to = "\"bits\": 8",
       .code = "unsupported", .part = "4, of GPTQ" },
     { "tiny_llama_gptq_asym_actorder", COPY, ".scales", .to = ".weight", .code = "conflict",
@@ -678,11 +678,19 @@ static void test_codes__zeros_of_gptq_tell_its_format(void **state)
         uint32_t zeros;
         bool wrong;
     } cases[] = {
-        { "gptq", "true", 0x77777777, false },    { "gptq", "true", 0x88888888, true },
-        { "gptq_v2", "true", 0x88888888, false }, { "gptq_v2", "true", 0x77777777, true },
+        { "gptq", "true", 0x77777777, false },
+        { "gptq", "true", 0x88888888, true },
+        { "gptq_v2", "true", 0x88888888, false },
+        { "gptq_v2", "true", 0x77777777, true },
         { "gptq", "false", 0x88888888, false },
+        { "auto_round:auto_gptq", "true", 0x77777777, false },
+        { "auto_round:auto_gptq", "true", 0x88888888, true },
+        { "auto_round", "true", 0x88888888, false },
+        { "auto_round:gptqmodel", "true", 0x77777777, true },
+        { "gptq\", \"dynamic\": {\".*\": {\"sym\": false}}, \"x\": \"", "true", 0x88888888, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const bool rounds = strncmp(cases[i].format, "auto_round", 10) == 0;
         quant_folder f;
         sheaf_catalog *c = NULL;
         char name[256];
@@ -694,13 +702,18 @@ static void test_codes__zeros_of_gptq_tell_its_format(void **state)
                     memcpy(f.tensor[k].data + w, &cases[i].zeros, 4);
         free(f.config);
         assert_true(asprintf(&f.config,
-                             "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, "
-                             "\"group_size\": 32, \"checkpoint_format\": \"%s\", \"sym\": %s}}",
-                             cases[i].format, cases[i].sym) > 0);
+                             "{\"quantization_config\": {\"quant_method\": \"%s\", \"bits\": 4, "
+                             "\"group_size\": 32, \"%s\": \"%s\", \"sym\": %s}}",
+                             rounds ? "auto-round" : "gptq",
+                             rounds ? "packing_format" : "checkpoint_format", cases[i].format,
+                             cases[i].sym) > 0);
         CHECK_OK(sheaf__remove_tree(at("zeros")));
         quant_write(&f, at("zeros"));
         CHECK_OK(open_catalog(&c, at("zeros"), true));
-        assert_int_equal(has(c, "conflict", "set checkpoint_format"), cases[i].wrong);
+        assert_int_equal(
+            has(c, "conflict",
+                rounds ? "set packing_format to \"auto_round:" : "set checkpoint_format"),
+            cases[i].wrong);
         sheaf__catalog_free(c);
         quant_close(&f);
     }
