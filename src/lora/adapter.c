@@ -491,49 +491,19 @@ static sheaf_status *check_tied(const sheaf_schema *schema, const sheaf_lora_opt
     return sheaf_try_this(st, "leave lm_head and embed_tokens out");
 }
 
-/* Would an adapter of the family's other form find its layers, by their names there? */
-static sheaf_status *is_of_other_form(bool *yes, const sheaf_schema *schema,
-                                      const sheaf_lora_options *o)
-{
-    const sheaf__family *family = sheaf__family_for(&schema->config);
-    sheaf_status *st = NULL;
-    *yes = false;
-    for (int i = 0; i < schema->count && st == NULL && !*yes && family->other != NULL; i++) {
-        char there[SHEAF__SPELLED];
-        sheaf_hit hit = SHEAF_HIT_NONE;
-        const sheaf_tensor *t = &schema->tensor[i];
-        if (t->ndim != 2 || !sheaf__ends_with(t->name, ".weight") ||
-            !sheaf__spell_form(there, family, true, t->name))
-            continue;
-        *strrchr(there, '.') = '\0';
-        st = sheaf__lora_hit(&hit, o, there);
-        *yes = hit == SHEAF_HIT_TARGET;
-    }
-    return st;
-}
-
-static sheaf_status *no_layer(const sheaf_schema *schema, const sheaf_lora_options *o)
+static sheaf_status *no_layer(const sheaf_lora_options *o)
 {
     const sheaf_lora_names *asked = &o->targets;
-    bool other = false;
-    sheaf_status *st = is_of_other_form(&other, schema, o);
-    if (st != NULL)
-        return st;
-    st = sheaf_fail(SHEAF_E_ARG, "no layer is adapted: target '%s'",
-                    asked->regex != NULL ? asked->regex
-                    : asked->n > 0       ? asked->list[0]
-                                         : "all-linear");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "no layer is adapted: target '%s'",
+                                  asked->regex != NULL ? asked->regex
+                                  : asked->n > 0       ? asked->list[0]
+                                                       : "all-linear");
     sheaf_expected(st, "a layer of this model, among the chosen ones and not excluded");
     sheaf_found(st, "none that is left");
-    const sheaf__family *family = sheaf__family_for(&schema->config);
-    if (other)
-        return sheaf_try_this(st,
-                              "this adapter has the names of %s, the base those of %s: sheaf merge "
-                              "BASE ADAPTER MERGED, which reads both; or that form of the base: "
-                              "sheaf convert BASE DST --to %s",
-                              sheaf__other_family(family)->title, family->title,
-                              family->classes == NULL ? "sat" : "hf");
-    return sheaf_try_this(st, "exclude less, or choose other targets or layers");
+    return o->tolerant ? sheaf__lora_try_base(st, o,
+                                              ", or the adapter_config.json that belongs to "
+                                              "these tensors")
+                       : sheaf_try_this(st, "exclude less, or choose other targets or layers");
 }
 
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
@@ -557,7 +527,7 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     TRY(st, find_modules(lora, schema));
     TRY(st, find_saved(lora, schema));
     if (st == NULL && lora->nmodules == 0)
-        st = no_layer(schema, options);
+        st = no_layer(options);
     if (st == NULL && !options->tolerant)
         st = check_patterns(lora, "rank", &options->rank_pattern);
     if (st == NULL && !options->tolerant)
@@ -643,23 +613,6 @@ static bool is_expected(const sheaf_lora *lora, const char *name)
            sheaf__lora_adapts(lora, path, length);
 }
 
-/* Without a single factor the adapter is another model's, rather than incomplete. */
-static sheaf_status *check_kinship(const sheaf_lora *lora, sheaf_source *adapter)
-{
-    const int64_t n = adapter->count(adapter);
-    for (int i = 0; i < lora->nmodules; i++)
-        if (adapter->find(adapter, lora->module[i].a_name) != NULL ||
-            adapter->find(adapter, lora->module[i].b_name) != NULL)
-            return NULL;
-    if (lora->nmodules == 0 || n == 0)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "an adapter for another model");
-    sheaf_expected(st, "factors of this model's layers, '%s' for one", lora->module[0].a_name);
-    sheaf_found(st, "%" PRId64 " tensors and none of these factors; the first is '%s'", n,
-                adapter->entry(adapter, 0)->name);
-    return sheaf__lora_try_base(st, &lora->options, "");
-}
-
 /* Optional in files: training does not change it, and the base has it. */
 static bool is_fixed(const sheaf_tensor *t)
 {
@@ -668,7 +621,7 @@ static bool is_fixed(const sheaf_tensor *t)
 
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
 {
-    sheaf_status *st = check_kinship(lora, adapter);
+    sheaf_status *st = NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         const int64_t a_shape[] = { m->file_rank, m->a_shape[1] },

@@ -44,6 +44,7 @@ static const rule groups[][MOST_RULES] = {
     { { "^thinker\\.", "" },
       { "^visual(?=\\.)", "model.visual" },
       { "^audio_tower(?=\\.)", "model.audio_tower" },
+      { "^language_model(?=\\.)", "model.language_model" },
       { "^model(?=\\.)(?!\\.(language_model|visual|audio_tower))",
         "model.language_model" } }, /* Qwen2-VL, Qwen2.5-VL, Qwen2.5-Omni */
     { { "^mlp_AR(?=\\.)", "model.projector" },

@@ -12,6 +12,7 @@
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 #include "lora/check_file.h"
+#include "lora/renamed.h"
 #include "lora/adapter.h"
 #include "lora/names.h"
 #include "models/open_layers.h"
@@ -201,17 +202,24 @@ static sheaf_status *check_tower(const sheaf__opened *o, const char *where, shea
 
 /* The options of the adapter to read or to create; *read owns them unless they are how->fresh. */
 static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_options *read,
-                                     const sheaf_config *config, const sheaf__open_options *how)
+                                     sheaf__opened *o, const sheaf__open_options *how)
 {
     char *path = NULL;
     if (how->adapter == NULL || how->adapter[0] == '\0')
-        return fresh_options(out, read, config, how);
+        return fresh_options(out, read, &o->config, how);
     sheaf_status *st = sheaf_peft_config_path(&path, how->adapter);
     TRY(st, sheaf_lora_options_read(read, path, how->events));
     TRY(st, sheaf_in(sheaf_lora_check_runs(read), "%s", path));
     free(path);
     *out = read;
-    return st;
+    TRY(st, sheaf__open_source(
+                &o->adapter, how->adapter,
+                &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
+    if (how->config_only && st != NULL && o->adapter == NULL) /* its config may be all there is */
+        return sheaf__only_memory(st);
+    return TRY(st, sheaf_in(sheaf__lora_rename_for(read, &o->adapter, how->adapter, &o->config,
+                                                   how->events),
+                            "%s", how->adapter));
 }
 
 /* ---- is it the adapter's base? ---- */
@@ -268,15 +276,13 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
 {
     const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
     const char *table = NULL;
-    sheaf_status *st = sheaf_lora_resolve(&o->lora, o->schema, options);
+    sheaf_status *st =
+        stored && !how->config_only ? sheaf_lora_check_file(options, o->adapter) : NULL;
+    TRY(st, sheaf_lora_resolve(&o->lora, o->schema, options));
     if (st == NULL && !stored && how->new_run)
         st = sheaf_in(sheaf_lora_check_exclude(o->schema, options), "--lora-exclude");
     if (st == NULL && stored && !how->config_only) {
-        st = sheaf__open_source(
-            &o->adapter, how->adapter,
-            &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
-        TRY(st, sheaf_lora_check_file(options, o->adapter));
-        TRY(st, sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter));
+        st = sheaf_lora_take_tables(&table, o->lora, o->schema, o->adapter);
         TRY(st, sheaf_lora_take_copies(&table, o->lora, o->schema, o->adapter, o->base, untied));
         TRY(st, sheaf_lora_fit(&o->adapter, o->lora));
         if (st == NULL && how->for_training)
@@ -431,45 +437,33 @@ static sheaf_status *change_schema(sheaf__opened *o, bool untied, int64_t vocab,
 /* ---- added tokens ---- */
 
 /* Rows of the table that the adapter has in full; 0: it has none. */
-static sheaf_status *adapter_rows(int64_t *rows, const sheaf_config *config, const char *adapter)
+static int64_t adapter_rows(const sheaf__opened *o)
 {
-    const sheaf__family *family = sheaf__family_for(config);
+    const sheaf__family *family = sheaf__family_for(&o->config);
     const char *const tables[] = { family->table, family->head };
-    sheaf_source *source = NULL;
-    *rows = 0;
-    sheaf_status *st =
-        sheaf__only_memory(sheaf__open_source(/* who needs it says what is wrong */
-                                              &source, adapter,
-                                              &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER,
-                                                                      .as_stored = true }));
-    for (int i = 0; i < 2 && source != NULL; i++) {
+    int64_t rows = 0;
+    for (int i = 0; i < 2 && o->adapter != NULL; i++) {
         const sheaf_source_entry *e =
             tables[i] == NULL ? NULL
-                              : sheaf__lora_find_part(source, tables[i], strlen(tables[i]), "");
-        if (e != NULL && e->ndim == 2 && e->shape[1] == config->hidden && e->shape[0] > *rows)
-            *rows = e->shape[0];
+                              : sheaf__lora_find_part(o->adapter, tables[i], strlen(tables[i]), "");
+        if (e != NULL && e->ndim == 2 && e->shape[1] == o->config.hidden && e->shape[0] > rows)
+            rows = e->shape[0];
     }
-    if (source != NULL)
-        source->close(source);
-    return st;
+    return rows;
 }
 
-/* *vocab: rows of the tables with the tokens of the adapter, read or new. */
-static sheaf_status *find_vocab(int64_t *vocab, const sheaf__opened *o,
-                                const sheaf__open_options *how)
+/* Rows of the tables with the tokens of the adapter, read or new. */
+static int64_t find_vocab(const sheaf__opened *o, const sheaf__open_options *how)
 {
     const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
-    int64_t rows = how->added.first + how->added.count;
-    sheaf_status *st = NULL;
-    if (stored)
-        st = adapter_rows(&rows, &o->config, how->adapter);
-    *vocab = rows > o->config.vocab ? rows : o->config.vocab;
-    if (st == NULL && *vocab > o->config.vocab)
-        sheaf_note(how->events,
-                   "tables of %" PRId64 " rows, where those of the base have %" PRId64
-                   ": it gets more tokens",
-                   *vocab, o->config.vocab);
-    return st;
+    const int64_t rows = stored ? adapter_rows(o) : how->added.first + how->added.count;
+    if (rows <= o->config.vocab)
+        return o->config.vocab;
+    sheaf_note(how->events,
+               "tables of %" PRId64 " rows, where those of the base have %" PRId64
+               ": it gets more tokens",
+               rows, o->config.vocab);
+    return rows;
 }
 
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *how)
@@ -499,13 +493,15 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     if (st == NULL && (how->hashed || out->base_print[0] != '\0'))
         st = sheaf__opened_lay_print(out, !how->hashed, how->all);
     TRY(st, check_config(&out->config, how));
-    TRY(st, adapter_options(&options, &read, &out->config, how));
+    TRY(st, adapter_options(&options, &read, out, how));
     if (st == NULL && options != NULL) {
-        int64_t vocab = 0;
         untied = sheaf_lora_unties(options, &out->config);
-        st = find_vocab(&vocab, out, how);
-        TRY(st, change_schema(out, untied, vocab, how->slices));
+        st = change_schema(out, untied, find_vocab(out, how), how->slices);
         TRY(st, open_adapter(out, how, options, untied));
+    }
+    if (how->config_only && out->adapter != NULL) {
+        out->adapter->close(out->adapter);
+        out->adapter = NULL;
     }
     TRY(st, lay_over(out, untied, &how->added));
     if (st == NULL && how->config_only)

@@ -67,22 +67,26 @@ runs "is sound" 0 'cogvlm_hf.*sound' verify "$work/merged"
 logits "$work/merged" "$pictures" 1 "$work/a"
 runs "with the adapter" 0 . eval --model "$work/vlm-hub" --adapter "$work/run/adapter" --data "$pictures" --dtype float32 --json
 check "the loss is the merged one" bash -c "awk -F'[:,]' 'NR == FNR { a = \$2; next } { d = a - \$2; exit !(d < 1e-4 && d > -1e-4) }' '$work/a.json' '$work/stdout'"
-runs "an adapter of the hub's form is not SAT's" 2 "no layer is adapted: target 'vision_expert_query_key_value'.*try: +this adapter has the names of CogVLM .Hugging Face., the base those of CogVLM: sheaf merge .*: sheaf convert BASE DST --to hf" eval --model "$work/vlm" --adapter "$work/run/adapter" --data "$pictures"
+runs "on SAT's form it is that of another base" 3 'its base.*fingerprint' eval --model "$work/vlm" --adapter "$work/run/adapter" --data "$pictures"
 
-# crossed ADAPTER OWN OTHER FORM: merged into the other form of its base it gives the model that its own form gives.
+# crossed ADAPTER OWN OTHER FORM DATA: on the other form of its base it gives what it gives on its own.
 crossed() {
+    local loss
     rm -rf "$work/cross" "$work/own" "$work/cross-merged"
     runs "$1: without the fingerprint of its base" 0 . convert "$1" "$work/cross" --to peft
-    runs "it is run on its own form" 2 'no layer is adapted.*sheaf merge BASE ADAPTER MERGED' eval --model "$3" --adapter "$work/cross" --data "$pictures"
+    runs "it is run on its own form" 0 . eval --model "$2" --adapter "$work/cross" --data "$5" --dtype float32 --json
+    loss=$(json_number "$work/stdout" loss)
+    runs "and on the other" 0 "its names are those of $4 form of this model" eval --model "$3" --adapter "$work/cross" --data "$5" --dtype float32 --json
+    check "with the same loss" test "$loss" = "$(json_number "$work/stdout" loss)"
     runs "merged there" 0 . merge "$2" "$work/cross" "$work/own"
     runs "and into the other" 0 "its names are those of $4 form of this model" merge "$3" "$work/cross" "$work/cross-merged"
     runs "the same model" 0 'all bytes agree' diff "$work/own" "$work/cross-merged"
 }
 runs "LoRA as SAT has it" 0 . train --model "$work/vlm" "${how[@]}" --out "$work/of-sat"
-crossed "$work/of-sat/adapter" "$work/vlm" "$work/vlm-hub" "SAT's"
-crossed "$work/run/adapter" "$work/vlm-hub" "$work/vlm" "the hub's"
+crossed "$work/of-sat/adapter" "$work/vlm" "$work/vlm-hub" "SAT's" "$pictures"
+crossed "$work/run/adapter" "$work/vlm-hub" "$work/vlm" "the hub's" "$pictures"
 runs "CogAgent's, cross attention too" 0 . train --model "$work/agent-hub" --data "$agent/inputs.safetensors" --no-shuffle "${how[@]:2}" --lora-targets cross_attn.query,cross_attn.key_value,language_expert_query_key_value --out "$work/of-agent"
-crossed "$work/of-agent/adapter" "$work/agent-hub" "$work/agent" "the hub's"
+crossed "$work/of-agent/adapter" "$work/agent-hub" "$work/agent" "the hub's" "$agent/inputs.safetensors"
 
 # ---- whole weights ----
 runs "trained in full" 0 . train --model "$work/agent-hub" --data "$agent/inputs.safetensors" --method full --steps 1 --micro-batch 1 --lr 1e-3 --out "$work/full" --tp 2

@@ -100,4 +100,91 @@ done
 text=$llama/tiny_qwen2/hf
 bare=$(copied "$text" text-bare 's/"model\.(layers|embed_tokens|norm)\./"\1./g')
 every_writer "Qwen2 without model." "$bare" "$text" "$llama/tiny_qwen2/lora/adapter_final" "$llama/tiny_qwen2/fwd_inputs.safetensors"
+
+# ---- adapters ----
+
+# loss_of FLAG...: what eval gives; NAN where it fails.
+loss_of() { "$sheaf" eval "$@" --json --quiet 2>"$work/stderr" >"$work/stdout" && json_number "$work/stdout" loss || { cat "$work/stderr" >&2; echo NAN; }; }
+# alike WHAT BASE ADAPTER LIKE DATA: every command takes ADAPTER as it takes LIKE, the same with the base's names.
+alike() {
+    local what=$1 base=$2 adapter=$3 like=$4 data=$5 loss
+    rm -rf "$work/alike"*
+    loss=$(loss_of --model "$base" --adapter "$like" --data "$data")
+    check "$what: eval" test "$loss" = "$(loss_of --model "$base" --adapter "$adapter" --data "$data")"
+    check "$what: which is not the base's" test "$loss" != "$(loss_of --model "$base" --data "$data")"
+    runs "$what: generate" 0 . generate --model "$base" --adapter "$like" --tokens 5,6,7 --max-new 4 --json
+    cp "$work/stdout" "$work/alike-tokens"
+    runs "$what: too" 0 . generate --model "$base" --adapter "$adapter" --tokens 5,6,7 --max-new 4 --json
+    same "$what: the same answer" "$work/alike-tokens" "$work/stdout"
+    runs "$what: merge" 0 . merge "$base" "$like" "$work/alike-merged"
+    runs "$what: and it" 0 'its names' merge "$base" "$adapter" "$work/alike-merged2"
+    same "$what: the same model" "$work/alike-merged/model.safetensors" "$work/alike-merged2/model.safetensors"
+    for a in "$like" "$adapter"; do
+        runs "$what: train --adapter" 0 . train --model "$base" --adapter "$a" --data "$data" --steps 1 --out "$work/alike-${a##*/}" --quiet
+    done
+    same "$what: the same adapter" "$work/alike-${like##*/}/adapter/adapter_model.safetensors" "$work/alike-${adapter##*/}/adapter/adapter_model.safetensors"
+    runs "$what: which is read" 0 . eval --model "$base" --adapter "$work/alike-${adapter##*/}/adapter" --data "$data"
+    check "$what: by the base's names" test "$(grep -c 'its names' "$work/stderr")" = 0
+    runs "$what: resumed" 0 . train --resume --out "$work/alike-${adapter##*/}" --steps 2 --quiet
+    runs "$what: verify" 0 'sound' verify "$base" "$adapter"
+    runs "$what: plan" 0 . plan --model "$base" --adapter "$adapter" --data "$data"
+}
+older='s/base_model\.model\.model\.language_model\./base_model.model.model./g; s/base_model\.model\.model\.visual\./base_model.model.visual./g'
+inner='s/base_model\.model\.model\.(language_model|visual)\./base_model.model.\1./g'
+for family in qwen2_5_vl qwen3_vl; do
+    base=$successors/$family/hf
+    like=$successors/$family/lora/adapter_final
+    data=$successors/$family/inputs.safetensors
+    alike "$family of transformers before 4.52" "$base" "$(copied "$like" "$family-older" "$older" adapter_model.safetensors)" "$like" "$data"
+    [ $family = qwen3_vl ] || alike "$family on the names in memory" "$work/$family-memory" "$work/$family-older" "$like" "$data"
+    alike "$family of the model without its head" "$work/$family-bare" "$(copied "$like" "$family-inner" "$inner" adapter_model.safetensors)" "$like" "$data"
+
+    # What the config says, by whole paths: targets of a part, and a rank and an alpha of their own.
+    runs "$family: of a part" 0 . train --model "$base" --data "$data" --steps 2 --lr 1e-2 --lora-rank 2 --lora-targets 'model\.language_model\..*\.(q_proj|down_proj)|model\.visual\..*\.qkv' \
+        --lora-rank-pattern 'model.language_model.layers.0.self_attn.q_proj=3' --lora-alpha-pattern 'model.visual.blocks.0.attn.qkv=5' --modules-to-save model.language_model.norm --out "$work/$family-part"
+    like=$work/$family-part/adapter
+    part=$(copied "$like" "$family-part-older" "$older" adapter_model.safetensors)
+    respelled "$part/adapter_config.json" 's/model(\\*\.)language_model\\*\./model\1/g; s/model\\*\.visual/visual/g'
+    check "$family: its config has older names" bash -c "! grep -qE 'language_model|model.{1,2}visual' '$part/adapter_config.json'"
+    alike "$family by paths of older names" "$base" "$part" "$like" "$data"
+    # One that its config names is missing.
+    without_tensor "$part/adapter_model.safetensors" base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight
+    without_tensor "$part/adapter_model.safetensors" base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight
+    for command in eval merge; do
+        [ $command = merge ] && set -- "$base" "$part" "$work/no" || set -- --model "$base" --adapter "$part" --data "$data"
+        runs "$family: a factor that is missing is said by $command" 3 'layers.1.self_attn.q_proj.lora_A.weight.*expected: +this tensor in the adapter' $command "$@"
+    done
+
+    # Of the text model by itself: the tower stays as it is, though targets name modules of it.
+    runs "$family: of the text" 0 . train --model "$base" --data "$data" --steps 2 --lr 1e-2 --lora-targets 'model\.language_model\..*\.(q_proj|gate_proj|o_proj)' --out "$work/$family-text"
+    like=$work/$family-text/adapter
+    text=$(copied "$like" "$family-of-text" "$older" adapter_model.safetensors)
+    respelled "$text/adapter_config.json" 's/("target_modules": *)("[^"]*"|\[[^]]*\])/\1["q_proj", "gate_proj", "o_proj"]/'
+    alike "$family with the text model's" "$base" "$text" "$like" "$data"
+done
+
+# A vision-language model's adapter of the text alone, on the text model; that of the text model without its head.
+like=$llama/tiny_qwen2/lora/adapter_final
+for how in model.language_model. ""; do
+    mkdir "$work/of-$how" "$work/as-$how"
+    other=$(copied "$like" "of-$how/lora" "s/base_model\.model\.model\./base_model.model.$how/g" adapter_model.safetensors)
+    alike "Qwen2 by names with '$how'" "$llama/tiny_qwen2/hf" "$other" "$like" "$llama/tiny_qwen2/fwd_inputs.safetensors"
+    for a in "$other" "$(copied "$like" "as-$how/lora")"; do
+        runs "Qwen2 by names with '$how': to gguf-lora" 0 . convert "$a" "$a.gguf" --to gguf-lora --base "$llama/tiny_qwen2/hf"
+    done
+    same "Qwen2 by names with '$how': the same file" "$other.gguf" "$work/as-$how/lora.gguf"
+done
+
+# Of another model, as every command says.
+stranger=$successors/qwen2_5_vl/lora/adapter_final
+for command in eval train generate plan; do
+    case $command in
+    eval) set -- --data "$llama/tiny_llama/fwd_inputs.safetensors" ;;
+    train) set -- --data "$llama/tiny_llama/fwd_inputs.safetensors" --steps 1 --out "$work/no" ;;
+    generate) set -- --tokens 1,2 --max-new 1 ;;
+    plan) set -- --seq 16 ;;
+    esac
+    runs "another family's is said by $command" 3 "an adapter for another model.*expected: +factors of this model's layers, those of Llama, 'model.layers.0.self_attn.q_proj' for one.*found: +[0-9]+ for modules that it has by none of its namings, 'model.visual.blocks.0.attn.*try: +the base model this adapter was made for" \
+        $command --model "$llama/tiny_llama/hf" --adapter "$stranger" "$@"
+done
 finish

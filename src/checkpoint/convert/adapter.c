@@ -10,6 +10,7 @@
 #include "formats/safetensors.h"
 #include "lora/adapter.h"
 #include "lora/check_file.h"
+#include "lora/renamed.h"
 #include "lora/paths.h"
 
 /* Part p of A or of B of a layer. */
@@ -181,11 +182,12 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
     sheaf_status *st = sheaf_peft_config_path(&path, dir);
     TRY(st, sheaf_lora_options_read(&options, path, events));
     TRY(st, sheaf_lora_check_runs(&options));
-    TRY(st, sheaf_lora_resolve(&a->lora, schema, &options));
     TRY(st, sheaf__open_source(
                 &a->adapter, dir,
                 &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
+    TRY(st, sheaf__lora_rename_for(&options, &a->adapter, dir, &schema->config, events));
     TRY(st, sheaf_lora_check_file(&options, a->adapter));
+    TRY(st, sheaf_lora_resolve(&a->lora, schema, &options));
     TRY(st, sheaf_lora_take_tables(&copy, a->lora, schema, a->adapter));
     TRY(st, sheaf_lora_take_copies(&copy, a->lora, schema, a->adapter, a->over.under, false));
     if (st == NULL && copy != NULL)

@@ -10,6 +10,7 @@
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "lora/check_file.h"
+#include "lora/renamed.h"
 #include "schema/quantization.h"
 
 /* ---- what both have ---- */
@@ -323,11 +324,13 @@ static sheaf_status *open_lora(sheaf_lora **out, sheaf__converter *k, sheaf_sche
     TRY(st, base_config(config, k, &options));
     TRY(st, sheaf__gguf_can(config, k->o->events));
     TRY(st, sheaf_schema_new(schema, config, 1));
-    TRY(st, sheaf_lora_resolve(out, *schema, &options));
     TRY(st, sheaf__open_source(
                 &k->source, k->o->src,
                 &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
+    TRY(st, sheaf_in(sheaf__lora_rename_for(&options, &k->source, k->o->src, config, k->o->events),
+                     "%s", k->o->src));
     TRY(st, sheaf_lora_check_file(&options, k->source));
+    TRY(st, sheaf_lora_resolve(out, *schema, &options));
     TRY(st, sheaf_lora_take_tables(&table, *out, *schema, k->source));
     TRY(st, sheaf_lora_fit(&k->source, *out));
     sheaf_lora_options_release(&options);

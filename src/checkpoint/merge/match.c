@@ -19,6 +19,18 @@ static void lose(sheaf__matcher *m, const char *name)
         sheaf__text_add(&m->lost, "%s%.200s", m->nlost > 1 ? ", " : "", name);
 }
 
+/* The tensor of the output that is called PATH + end; NULL: none. */
+static sheaf_status *place(sheaf__merge_tensor **out, const sheaf__matcher *m, const char *path,
+                           const char *end)
+{
+    char *name = NULL;
+    if (asprintf(&name, "%s%s", path, end) < 0)
+        return sheaf__no_memory("merge");
+    *out = sheaf__merge_find(m->plan, name);
+    free(name);
+    return NULL;
+}
+
 static sheaf_status *wrong_shape(const sheaf__matcher *m, const sheaf_source_entry *e,
                                  const sheaf__merge_tensor *t, const char *what)
 {
@@ -111,7 +123,7 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
     sheaf__merge_tensor *t = NULL;
     sheaf_status *st = NULL;
     if (kind == SHEAF_PART_WHOLE) {
-        st = sheaf__merge_place(&t, m, path, "");
+        st = place(&t, m, path, "");
         const sheaf_lora_options *o = &m->adapter->options;
         const bool asked = t != NULL && (sheaf__lora_asks_whole(o, path) ||
                                          (o->keep_tie && sheaf__merge_is_other(m->plan, t)));
@@ -120,7 +132,7 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
         else
             st = replace(m, t, e, asked);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
-        st = sheaf__merge_place(&t, m, path, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
+        st = place(&t, m, path, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
         const bool trained = m->adapter->options.bias != SHEAF_BIAS_NONE;
         if (st == NULL && t == NULL)
             lose(m, e->name);
@@ -183,7 +195,7 @@ static sheaf_status *find_packed(sheaf__matcher *m, const char *path)
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && st == NULL && m->packed[0] == '\0'; i++) {
         sheaf__merge_tensor *t = NULL;
-        st = sheaf__merge_place(&t, m, path, ends[i]);
+        st = place(&t, m, path, ends[i]);
         if (t != NULL)
             snprintf(m->packed, sizeof m->packed, "%s", t->name);
     }
@@ -197,7 +209,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     sheaf__merge_step *s = NULL;
     const sheaf_source_entry *b = sheaf__lora_find_part(
         m->adapter->source, path, strlen(path), table ? ".lora_embedding_B" : ".lora_B.weight");
-    sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
+    sheaf_status *st = place(&t, m, path, ".weight");
     if (st == NULL && t == NULL) {
         lose(m, a->name);
         lose(m, b->name);
@@ -224,7 +236,7 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
         lose(m, e->name);
         return NULL;
     }
-    sheaf_status *st = sheaf__merge_place(&t, m, path, ".bias");
+    sheaf_status *st = place(&t, m, path, ".bias");
     if (st == NULL && t == NULL) {
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
         sheaf_found(sheaf_expected(st, "a bias of this layer in the base to add it to"),
@@ -266,7 +278,7 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
     const sheaf_lora_tokens *tokens = sheaf__lora_tokens(&m->adapter->options, path, strlen(path));
-    sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
+    sheaf_status *st = place(&t, m, path, ".weight");
     if (st != NULL || t == NULL) {
         lose(m, e->name);
         return st;
@@ -352,8 +364,7 @@ static sheaf_status *tell_lost(sheaf__matcher *m)
             : ", and its own adapter_config.json");
 }
 
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter, int number,
-                                 const sheaf_events *events)
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter, int number)
 {
     sheaf__matcher m = { .plan = plan,
                          .adapter = adapter,
@@ -362,7 +373,7 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *
                              sheaf__lora_leaves_named(&adapter->options, adapter->source) };
     sheaf_source *source = adapter->source;
     const int64_t n = source->count(source);
-    sheaf_status *st = sheaf__merge_settle_names(&m, events);
+    sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && !m.experts; i++)
         m.experts = strstr(source->entry(source, i)->name, ".experts.") != NULL;
     TRY(st, match_each(&m, match_whole));
@@ -373,9 +384,8 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *
         sheaf__merge_settle_squares(&m);
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &plan->tensor[i];
-        if (!adapter->made && m.ndrop == 0 && m.add == NULL && !m.old_names)
+        if (!adapter->made)
             st = sheaf__merge_check_required(&m, t, t->made || sheaf__merge_is_other(plan, t));
     }
-    sheaf__merge_forget_names(&m);
     return sheaf_in(st, "%s", adapter->path);
 }

@@ -14,6 +14,7 @@
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "lora/check_file.h"
+#include "lora/renamed.h"
 #include "schema/family.h"
 
 static const char memory_for[] = "merge: out of memory for the list of tensors";
@@ -335,23 +336,31 @@ static void clear_steps(sheaf__merge_plan *p)
     }
 }
 
+static const char *name_in_plan(const void *self, int64_t i)
+{
+    return ((const sheaf__merge_plan *)self)->tensor[i].name;
+}
+
 static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
+    const sheaf__tensor_names names = { name_in_plan, p, p->count };
     sheaf_status *st = sheaf__merge_open_adapters(p, o);
     for (int i = 0; i < p->nread && st == NULL; i++) {
         sheaf_schema *schema = NULL;
         st = p->read[i].options.parameters.n > 0 ? known_schema(&schema, p, NULL) : NULL;
         TRY(st, sheaf__merge_spread_parameters(&p->read[i], schema));
+        TRY(st, sheaf__lora_rename(&p->read[i].options, &p->read[i].source, p->read[i].path, &names,
+                                   o->events));
     }
     for (int i = 0; i < p->nread && st == NULL && o->combine != NULL; i++) {
-        st = sheaf__merge_match(p, &p->read[i], i, NULL); /* each must fit on its own, too */
+        st = sheaf__merge_match(p, &p->read[i], i); /* each must fit on its own, too */
         clear_steps(p);
     }
     TRY(st, o->combine != NULL ? sheaf__merge_combine(p, o) : NULL);
     sheaf__merge_adapter *adapter = o->combine == NULL ? p->read : &p->combined;
     const int n = o->combine == NULL ? p->nread : 1;
     for (int i = 0; i < n && st == NULL; i++) {
-        st = sheaf__merge_match(p, &adapter[i], i, o->events);
+        st = sheaf__merge_match(p, &adapter[i], i);
         TRY(st, sheaf__merge_settle_ties(p, &adapter[i], i));
     }
     return st == NULL ? sheaf__merge_check_tables(p) : st;

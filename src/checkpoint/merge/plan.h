@@ -52,8 +52,7 @@ typedef struct sheaf__merge_step {
 
 /* One tensor of the output and its sources. */
 typedef struct sheaf__merge_tensor {
-    const char *name;  /* in the output; borrowed from the base or the plan */
-    const char *alias; /* borrowed from the matcher that has aliases */
+    const char *name; /* in the output; borrowed from the base or the plan */
     const sheaf_source_entry *base;
     sheaf_source *whole_from; /* the adapter whose tensor replaces the base's, or NULL */
     const sheaf_source_entry *whole;
@@ -78,6 +77,8 @@ typedef struct sheaf__merge_tensor {
 /* sheaf__merge_make_tensor - an unchanged entry of the base. */
 sheaf__merge_tensor sheaf__merge_make_tensor(const char *name, const sheaf_source_entry *entry);
 void sheaf__merge_release_tensor(sheaf__merge_tensor *tensor);
+/* sheaf__merge_is_float - can an adapter change numbers of this type? */
+bool sheaf__merge_is_float(sheaf_dtype dtype);
 /* sheaf__merge_touched - is the tensor changed, not just copied? */
 bool sheaf__merge_touched(const sheaf__merge_tensor *t);
 /* Shared by the threads that work on one tensor. */
@@ -222,8 +223,8 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *plan,
                                    const sheaf_weights_merge_options *options);
 /* sheaf__merge_match - matches the tensors of one adapter with the output. Errors: SHEAF_E_LAYOUT,
  * SHEAF_E_UNSUPPORTED. */
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter, int number,
-                                 const sheaf_events *events);
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, sheaf__merge_adapter *adapter,
+                                 int number);
 
 /* ---- tied names (tied.c): one tensor, which a merge may split ---- */
 

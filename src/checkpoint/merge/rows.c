@@ -14,6 +14,16 @@ static void set_view(sheaf__merge_tensor *t)
     t->cols = sheaf__elements(t->ndim - 1, t->shape + 1);
 }
 
+sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *p, const char *name)
+{
+    return SHEAF_FIND(sheaf__merge_tensor, name, p->tensor, p->count, name);
+}
+
+bool sheaf__merge_is_float(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
+}
+
 sheaf__merge_tensor sheaf__merge_make_tensor(const char *name, const sheaf_source_entry *e)
 {
     sheaf__merge_tensor t = { .name = name, .base = e, .ndim = e->ndim };

@@ -121,7 +121,7 @@ sheaf_status *sheaf__merge_check_required(sheaf__matcher *m, const sheaf__merge_
 {
     const sheaf_lora_options *o = &m->adapter->options;
     const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;
-    const char *const name = sheaf__merge_alias(m, t), *const dot = strrchr(name, '.');
+    const char *const name = t->name, *const dot = strrchr(name, '.');
     if (dot == NULL || may_lack || is_spare(m->plan, name) ||
         !sheaf__merge_is_float(t->base->dtype))
         return NULL;
