@@ -396,6 +396,14 @@ static void put_model(info *t, const sheaf_probe *probe, const sheaf_catalog *ca
     sheaf_config_release(&c);
 }
 
+static void put_names(info *t, const char *key, const sheaf_lora_names *names)
+{
+    sheaf__json_open(&t->json, key, '[');
+    for (int i = 0; i < names->n; i++)
+        sheaf__json_put_text(&t->json, NULL, names->list[i]);
+    sheaf__json_close(&t->json, ']');
+}
+
 static void put_adapter(info *t, const sheaf_probe *probe)
 {
     sheaf_lora_options o;
@@ -411,13 +419,13 @@ static void put_adapter(info *t, const sheaf_probe *probe)
     sheaf__json_put_text(&t->json, "base", o.base_name);
     sheaf__json_put_int(&t->json, "rank", o.rank);
     sheaf__json_put_real(&t->json, "alpha", o.alpha);
-    if (o.all_linear || o.targets.regex != NULL) {
+    if (o.all_linear || o.targets.regex != NULL)
         sheaf__json_put_text(&t->json, "targets", o.all_linear ? "all-linear" : o.targets.regex);
-    } else {
-        sheaf__json_open(&t->json, "targets", '[');
-        for (int i = 0; i < o.targets.n; i++)
-            sheaf__json_put_text(&t->json, NULL, o.targets.list[i]);
-        sheaf__json_close(&t->json, ']');
+    else
+        put_names(t, "targets", &o.targets);
+    if (o.parameters.n > 0) { /* how they are read depends on the version */
+        put_names(t, "target_parameters", &o.parameters);
+        sheaf__json_put_text(&t->json, "peft_version", o.peft_version);
     }
     if (o.dora || o.lora_bias || o.ntokens > 0)
         sheaf__json_put_text(&t->json, "variant",

@@ -212,7 +212,7 @@ static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
     return sheaf_found(st, "%" PRId64, m->rank);
 }
 
-/* Names of the factors: after the path of the module; of a stack after the experts' number in it.
+/* Names of the factors: after the path of the module; A of experts after their number in the stack.
  */
 static sheaf_status *name_factors(sheaf_lora_module *m)
 {
@@ -221,7 +221,7 @@ static sheaf_status *name_factors(sheaf_lora_module *m)
                *end = base->role == SHEAF_EMBED ? "" : ".weight", *of = base->stack.of;
     sheaf_text a = { 0 };
     sheaf__text_add(&a, SHEAF_PEFT_PREFIX);
-    if (m->stacked) {
+    if (m->stacked && base->stack.ndim > 2) {
         const char *leaf = strrchr(of, '.');
         sheaf__text_add(&a, "%.*s.%" PRId64 "%s", (int)(leaf - of), of, base->stack.member, leaf);
     } else {
@@ -250,11 +250,12 @@ static const sheaf_lora_module *shared_a(const sheaf_lora *lora, const sheaf_lor
 }
 
 static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool by_paths,
-                                bool stacked)
+                                /* PEFT excludes modules alone. */
+                                const char *parameter)
 {
     const sheaf_lora_options *o = &lora->options;
     sheaf_lora_module *m = &lora->module[lora->nmodules];
-    const char *path = stacked ? base->stack.of : base->module;
+    const char *path = parameter != NULL ? parameter : base->module;
     double rank, alpha;
     sheaf_status *st = sheaf__lora_pattern_value(&rank, &o->rank_pattern, path, (double)o->rank);
     TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, path, o->alpha));
@@ -262,7 +263,8 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
         return st;
     const int slices = base->cut.slices;
     *m = (sheaf_lora_module){ .base = base,
-                              .stacked = stacked,
+                              .parameter = parameter,
+                              .stacked = parameter != NULL && parameter == base->stack.of,
                               .a_cut = { .slices = slices },
                               .b_cut = { .slices = slices } };
     st = set_rank(m, rank, alpha, o, !by_paths);
@@ -294,12 +296,13 @@ bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length)
     return false;
 }
 
-static bool names_parameter(const sheaf_lora_options *o, const sheaf_tensor *t)
+/* The path by which target_parameters names it; NULL: it does not. */
+static const char *named_parameter(const sheaf_lora_options *o, const sheaf_tensor *t)
 {
-    for (int i = 0; i < o->parameters.n; i++)
-        if (sheaf__lora_is_parameter(t, o->parameters.list[i]))
-            return true;
-    return false;
+    const char *path = NULL;
+    for (int i = 0; i < o->parameters.n && path == NULL; i++)
+        path = sheaf__lora_parameter(t, o->parameters.list[i]);
+    return path;
 }
 
 static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
@@ -319,11 +322,11 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
             st = sheaf__lora_layer_wanted(&wanted, o, t->module);
             hit = wanted ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
         }
-        const bool parameter =
-            hit == SHEAF_HIT_NONE && sheaf__is_linear(t->role) && names_parameter(o, t);
-        if (st == NULL && (hit == SHEAF_HIT_TARGET || parameter))
+        const char *parameter =
+            hit != SHEAF_HIT_TARGET && sheaf__is_linear(t->role) ? named_parameter(o, t) : NULL;
+        if (st == NULL && (hit == SHEAF_HIT_TARGET || parameter != NULL))
             st = sheaf__is_linear(t->role) || t->role == SHEAF_EMBED
-                     ? add_module(lora, t, cog, parameter && t->stack.of != NULL)
+                     ? add_module(lora, t, cog, parameter)
                      : refuse_kind(t);
         if (st != NULL)
             return st;

@@ -66,6 +66,7 @@ typedef struct sheaf_lora_options {
     bool tolerant; /* read from a file: list entries and patterns that match nothing are ignored, as
                       in PEFT; from flags they are errors */
     char *base_name;    /* base_model_name_or_path, a hint */
+    char *peft_version; /* that wrote the file; NULL: it does not say */
     char *unknown_keys; /* unknown keys of the file whose values are not null, false or empty; comma
                            separated, NULL if none */
 } sheaf_lora_options;
@@ -90,8 +91,10 @@ typedef struct sheaf_lora_module {
     char *a_name, *b_name; /* in the PEFT file: base_model.model.<module>.lora_A.weight; for a table
                               .lora_embedding_A */
     int64_t a_shape[2], b_shape[2]; /* [parts * r, in], [out, r]; dense: [r, in], [out, r] */
-    /* LoRA on a parameter that holds the matrices of all experts (stacked.h): base is one of them,
-     * or a part of its rows. */
+    const char
+        *parameter; /* target_parameters names it by this path, borrowed; NULL: by its layer */
+    /* LoRA on a parameter of transformers 5 (sheaf_tensor.stack, stacked.h): base is one of the
+     * matrices in it, or a part of its rows. */
     bool stacked;
     const struct sheaf_lora_module *a_of; /* the module whose A is this one's too; NULL: its own */
     sheaf_cut a_cut, b_cut; /* a: axis 1 where the base's in axis is cut; b: axis 0 where out is,

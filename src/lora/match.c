@@ -16,10 +16,13 @@ bool sheaf__ends_with_item(const char *path, size_t length, const char *item)
     return ends_with(path, length, item) && (n == length || path[length - n - 1] == '.');
 }
 
-bool sheaf__lora_is_parameter(const sheaf_tensor *tensor, const char *item)
+const char *sheaf__lora_parameter(const sheaf_tensor *tensor, const char *item)
 {
-    const char *path = tensor->stack.of != NULL ? tensor->stack.of : tensor->name;
-    return sheaf__ends_with_item(path, strlen(path), item);
+    const char *const paths[] = { tensor->stack.of, tensor->name };
+    for (int i = 0; i < 2; i++)
+        if (paths[i] != NULL && sheaf__ends_with_item(paths[i], strlen(paths[i]), item))
+            return paths[i];
+    return NULL;
 }
 
 bool sheaf__lora_saves(const sheaf_lora_options *o, const char *path)

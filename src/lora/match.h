@@ -8,9 +8,9 @@
  * `item`? */
 bool sheaf__ends_with_item(const char *path, size_t length, const char *item);
 
-/* sheaf__lora_is_parameter - does an entry of target_parameters mean this tensor, or the parameter
- * that it is stacked in? */
-bool sheaf__lora_is_parameter(const sheaf_tensor *tensor, const char *item);
+/* sheaf__lora_parameter - the path of the parameter that this tensor is, or lies in, where an entry
+ * of target_parameters means it; NULL: it does not. */
+const char *sheaf__lora_parameter(const sheaf_tensor *tensor, const char *item);
 
 /* sheaf__lora_layer_wanted - by layers_to_transform and layers_pattern, from the number in
  * `path`. */

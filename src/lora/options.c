@@ -70,6 +70,7 @@ void sheaf_lora_options_release(sheaf_lora_options *o)
     }
     free(o->tokens);
     free(o->base_name);
+    free(o->peft_version);
     free(o->unknown_keys);
     *o = (sheaf_lora_options){ 0 };
 }
@@ -125,6 +126,7 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     copy_patterns(&out->rank_pattern, &failed);
     copy_patterns(&out->alpha_pattern, &failed);
     copy_text(&out->base_name, &failed);
+    copy_text(&out->peft_version, &failed);
     copy_text(&out->unknown_keys, &failed);
     out->tokens = NULL; /* only for a merge, which copies no options */
     out->ntokens = 0;

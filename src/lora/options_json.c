@@ -31,7 +31,8 @@ typedef enum kind {
 
 #define KEEPS(kind, member) kind, offsetof(sheaf_lora_options, member)
 
-/* Every known key, sorted. `written`: PEFT 0.21's value of a key that is not kept; NULL: none.
+/* Every known key, sorted. `written`: PEFT 0.21's value of a key that is not kept, or of one that
+ * says how PEFT wrote the file; NULL: none.
  * `refused`: the key changes the arithmetic, and is refused under this name unless it is off:
  * absent, null, false, 0, "", [] or {}. */
 static const struct {
@@ -70,7 +71,7 @@ static const struct {
     { "modules_to_save", KEEPS(LIST, modules_to_save) },
     { "monteclora_config", NOT_KEPT, 0, "null", "MonteCLoRA" },
     { "peft_type", NOT_KEPT, 0, "\"LORA\"" },
-    { "peft_version", NOT_KEPT, 0, "\"0.21.2\"" },
+    { "peft_version", KEEPS(TEXT, peft_version), "\"0.21.2\"" },
     { "qalora_group_size", NOT_KEPT, 0, "16" },
     { "r", KEEPS(RANK, rank) },
     { "rank_pattern", KEEPS(RANKS, rank_pattern) },
@@ -476,10 +477,10 @@ static void add_value(sheaf_text *text, int i, const sheaf_lora_options *o)
     case TOKENS: sheaf__text_add(text, "null"); break; /* no adapter that is written has them */
     case BIAS: sheaf__text_add(text, "%s", bias[o->bias]); break;
     case TEXT:
-        if (o->base_name != NULL)
-            sheaf__text_json(text, o->base_name);
+        if (keys[i].written == NULL && *(char *const *)from != NULL)
+            sheaf__text_json(text, *(char *const *)from);
         else
-            sheaf__text_add(text, "null");
+            sheaf__text_add(text, "%s", keys[i].written != NULL ? keys[i].written : "null");
     }
 }
 

@@ -50,10 +50,12 @@ typedef struct sheaf_tensor {
     int in_axis,
         out_axis;  /* of a weight, -1 when it has none (an embedding's in axis is 0, out 1) */
     sheaf_cut cut; /* nparts 0 = replicated */
-    /* Of an expert's matrix: transformers 5 holds those of all experts of a layer in one parameter,
-     * [members, rows, columns], of which this is `member`, rows [row, row + shape[0]). */
+    /* The parameter that transformers 5 holds it in, where that is not a tensor of the same name.
+     * Those of all experts of a layer are one, [members, rows, columns], of which this is `member`,
+     * rows [row, row + shape[0]); with members 1 and 2 axes it has another name alone. */
     struct {
         char *of; /* its path, "model.layers.0.mlp.experts.gate_up_proj"; NULL: there is none */
+        int ndim;
         int64_t member, members, row, rows;
     } stack;
 } sheaf_tensor;

@@ -1,6 +1,6 @@
-/* unstacked_test.c - a folder that holds the experts of a layer in two parameters, as transformers
- * 5 has them in memory, is the model that holds each expert's matrices: the same bytes of logits,
- * and of the files that are written.
+/* unstacked_test.c - a folder that holds the experts of a layer in two parameters, and the router
+ * by the name that transformers 5 has for it in memory, is the model that holds each expert's
+ * matrices: the same bytes of logits, and of the files that are written.
  *
  * Such folders are made here from tests/data: qwen3_moe, with a layer without experts, and mixtral.
  */
@@ -51,10 +51,22 @@ static void add_stack(made_tensors *made, const sheaf_safetensors *file, const n
         if (e == NULL)
             break;
     }
-    snprintf(name, sizeof name, "model.layers.%d.%s.%s", layer, m->experts, as);
+    snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%s", layer, as);
     if (shape[0] > 0)
         made_add(made, name, dtype, 3, shape, all);
     free(all);
+}
+
+/* Mixtral's router is mlp.gate there. */
+static const char *held_name(const char *name)
+{
+    static char held[192];
+    const char *at = strstr(name, ".block_sparse_moe.");
+    if (at == NULL)
+        return name;
+    snprintf(held, sizeof held, "%.*s.mlp.%s", (int)(at - name), name,
+             at + strlen(".block_sparse_moe."));
+    return held;
 }
 
 /* The folder, malloc'd. */
@@ -70,7 +82,8 @@ static char *stacked(const names *m, const char *hf, const char *as)
     made_tensors made = { 0 };
     for (int64_t e = 0; e < file->header.count; e++)
         if (strstr(file->header.entry[e].name, ".experts.") == NULL)
-            made_copy(&made, file->header.entry[e].name, file, file->header.entry[e].name);
+            made_copy(&made, held_name(file->header.entry[e].name), file,
+                      file->header.entry[e].name);
     const int plain = made.count;
     for (int layer = 0; layer < 8; layer++) {
         add_stack(&made, file, m, layer, "gate_up_proj", (const char *const[]){ m->gate, m->up },

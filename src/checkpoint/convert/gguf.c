@@ -237,7 +237,7 @@ static sheaf_status *refuse_factors(const sheaf_lora_module *m, const char *foun
 
 static sheaf_status *check_module(const sheaf_lora_module *m)
 {
-    if (m->stacked || m->a_of != NULL)
+    if (m->stacked && m->base->stack.ndim > 2)
         return refuse_factors(m, "factors of all experts");
     if (!sheaf__is_linear(m->base->role))
         return refuse_factors(m, "factors of a table");

@@ -117,10 +117,14 @@ static sheaf_status *find_config(sheaf__converter *k, const sheaf_catalog *c)
                         config != NULL ? "both" : "neither"),
             config != NULL ? "leave --lora-alpha out, or move the config away if it is another's"
                            : "--lora-alpha, with the lora_alpha of the run that wrote it");
-    for (int64_t i = 0; st == NULL && config == NULL && i < c->count; i++)
-        if (strstr(c->tensor[i].entry.name, ".trainable_tokens_delta") != NULL)
-            st = refused(k, c->tensor[i].entry.name,
-                         "rows of tokens that adapter_config.json alone numbers");
+    for (int64_t i = 0; st == NULL && config == NULL && i < c->count; i++) {
+        const char *name = c->tensor[i].entry.name;
+        if (strstr(name, ".trainable_tokens_delta") != NULL)
+            st = refused(k, name, "rows of tokens that adapter_config.json alone numbers");
+        else if (strstr(name, ".experts.lora_") != NULL ||
+                 strstr(name, ".base_layer.lora_") != NULL)
+            st = refused(k, name, "factors of parameters that adapter_config.json alone names");
+    }
     free(k->config);
     k->config = NULL;
     if (st == NULL && config == NULL)

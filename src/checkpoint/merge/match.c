@@ -147,9 +147,9 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
 static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path)
 {
     const sheaf_lora_options *o = &m->adapter->options;
-    const sheaf_lora_module *stacked = sheaf__merge_stacked(m->adapter, path);
-    if (stacked != NULL) {
-        s->scale = stacked->scale;
+    const sheaf_lora_module *named = sheaf__merge_parameter(m->adapter, path);
+    if (named != NULL) {
+        s->scale = named->scale;
         return NULL;
     }
     double rank = 0, alpha = 0;

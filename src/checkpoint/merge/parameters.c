@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
 #include "lora/match.h"
+#include "lora/names.h"
 #include "lora/stacked.h"
 
 sheaf_status *sheaf__merge_refuse_parameters(const sheaf__merge_adapter *a, const char *what)
@@ -22,16 +23,32 @@ static sheaf_status *check_entries(const sheaf__merge_adapter *a, const sheaf_sc
         const char *item = a->options.parameters.list[i];
         bool found = false;
         for (int64_t k = 0; k < schema->count && !found; k++)
-            found = sheaf__lora_is_parameter(&schema->tensor[k], item);
+            found = sheaf__lora_parameter(&schema->tensor[k], item) != NULL;
         if (!found)
             return sheaf__merge_refuse_parameters(a, item);
     }
     return NULL;
 }
 
+/* Has the file, saved whole, a parameter that several tensors of the base are, or one of another
+ * name? */
+static bool saves_parameter(const sheaf__merge_adapter *a, const sheaf_schema *schema)
+{
+    char name[512];
+    bool any = false;
+    for (int64_t i = 0; i < schema->count && !any; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (t->stack.of == NULL || t->stack.member > 0)
+            continue;
+        snprintf(name, sizeof name, SHEAF_PEFT_PREFIX "%s", t->stack.of);
+        any = a->source->find(a->source, name) != NULL;
+    }
+    return any;
+}
+
 sheaf_status *sheaf__merge_spread_parameters(sheaf__merge_adapter *a, sheaf_schema *schema)
 {
-    if (a->options.parameters.n == 0) {
+    if (a->options.parameters.n == 0 && (schema == NULL || !saves_parameter(a, schema))) {
         sheaf_schema_free(schema);
         return NULL;
     }
@@ -39,16 +56,18 @@ sheaf_status *sheaf__merge_spread_parameters(sheaf__merge_adapter *a, sheaf_sche
     if (schema == NULL)
         return sheaf__merge_refuse_parameters(a, "a base whose config.json sheaf does not read");
     sheaf_status *st = check_entries(a, schema);
-    TRY(st, sheaf_lora_resolve(&a->lora, schema, &a->options));
-    return TRY(st, sheaf__lora_unstack(&a->source, a->lora, true));
+    if (st != NULL)
+        return st;
+    st = sheaf_lora_resolve(&a->lora, schema, &a->options);
+    return sheaf_in(TRY(st, sheaf__lora_unstack(&a->source, a->lora, true)), "%s", a->path);
 }
 
-const sheaf_lora_module *sheaf__merge_stacked(sheaf__merge_adapter *a, const char *path)
+const sheaf_lora_module *sheaf__merge_parameter(sheaf__merge_adapter *a, const char *path)
 {
     const int n = a->lora == NULL ? 0 : a->lora->nmodules;
     for (int i = 0; i < n; i++) { /* factors are matched in about this order */
         const sheaf_lora_module *m = &a->lora->module[(a->at + i) % n];
-        if (m->stacked && strcmp(m->base->module, path) == 0) {
+        if (m->parameter != NULL && strcmp(m->base->module, path) == 0) {
             a->at = (int)(m - a->lora->module);
             return m;
         }

@@ -347,7 +347,10 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_o
     sheaf_status *st = sheaf__merge_open_adapters(p, o);
     for (int i = 0; i < p->nread && st == NULL; i++) {
         sheaf_schema *schema = NULL;
-        st = p->read[i].options.parameters.n > 0 ? known_schema(&schema, p, NULL) : NULL;
+        const sheaf_lora_options *options = &p->read[i].options;
+        st = options->parameters.n > 0 || options->modules_to_save.n > 0
+                 ? known_schema(&schema, p, NULL)
+                 : NULL;
         TRY(st, sheaf__merge_spread_parameters(&p->read[i], schema));
         TRY(st, sheaf__lora_rename(&p->read[i].options, &p->read[i].source, p->read[i].path, &names,
                                    o->events));

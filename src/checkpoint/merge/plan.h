@@ -211,8 +211,9 @@ sheaf_status *sheaf__merge_check_dst(const sheaf_weights_merge_options *options)
 sheaf_status *sheaf__merge_spread_parameters(sheaf__merge_adapter *adapter, sheaf_schema *schema);
 /* sheaf__merge_refuse_parameters - the error for what this does not cover. */
 sheaf_status *sheaf__merge_refuse_parameters(const sheaf__merge_adapter *adapter, const char *what);
-/* sheaf__merge_stacked - the module at this path that got its factors so; NULL: none. */
-const sheaf_lora_module *sheaf__merge_stacked(sheaf__merge_adapter *adapter, const char *path);
+/* sheaf__merge_parameter - the module at this path, where target_parameters names it; NULL: none.
+ */
+const sheaf_lora_module *sheaf__merge_parameter(sheaf__merge_adapter *adapter, const char *path);
 /* sheaf__merge_open_adapters - opens the options' adapters into `read`, and checks each on its own.
  */
 sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan,

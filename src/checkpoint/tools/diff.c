@@ -17,6 +17,7 @@
 #include "dialects/common/dialects.h"
 #include "dialects/common/model.h"
 #include "dialects/common/other_form.h"
+#include "lora/stacked.h"
 #include "schema/config_text.h"
 #include "ops/math/round.h"
 #include "ops/quant/quant.h"
@@ -317,11 +318,23 @@ static bool same_value(const json_t *x, const json_t *y)
     return true;
 }
 
+/* Of adapters on experts the version tells how their factors are read. */
+static sheaf_status *compare_versions(differ *d, const json_t *x, const json_t *y)
+{
+    static const char key[] = "peft_version";
+    const json_t *p = json_object_get(x, key), *q = json_object_get(y, key);
+    return json_array_size(json_object_get(x, "target_parameters")) == 0 ||
+                   sheaf__lora_order_of(json_string_value(p)) ==
+                       sheaf__lora_order_of(json_string_value(q))
+               ? NULL
+               : report_key(d, key, p, q);
+}
+
 static sheaf_status *compare_objects(differ *d, const json_t *x, const json_t *y)
 {
     const char *key;
     json_t *value;
-    sheaf_status *st = NULL;
+    sheaf_status *st = compare_versions(d, x, y);
     json_object_foreach((json_t *)x, key, value) if (st == NULL && !is_provenance(key) &&
                                                      !same_value(value, json_object_get(y, key)))
         st = report_key(d, key, value, json_object_get(y, key));

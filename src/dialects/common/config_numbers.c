@@ -372,13 +372,15 @@ sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
     if (st == NULL && title.failed)
         st = sheaf__no_memory("numbers of the config");
     *few = st == NULL && *changed > 0 && *changed <= FEW && rest == 0;
-    const bool wrong = *changed > 0 || rest > 0;
+    /* Of this very model without another number that helps: it is the weights that lack tensors. */
+    const bool other = !sheaf__may_be(&is, config), wrong = *changed > 0 || (rest > 0 && other);
     if (st == NULL && *few)
         sheaf__text_add(out, "correct the config, of %s: %s; or give", said, numbers.at);
     else if (st == NULL && wrong)
         sheaf__text_add(out, "give");
     if (st == NULL && wrong)
-        sheaf__text_add(out, " the config of these weights, which have the names of %s", title.at);
+        sheaf__text_add(out, " the config of these weights%s%s",
+                        other ? ", which have the names of " : "", other ? title.at : "");
     if (st == NULL && !*few && *changed > 0)
         sheaf__text_add(out, "; this one, of %s, would have to have %s%s", said, numbers.at,
                         rest > 0 ? ", and more" : "");

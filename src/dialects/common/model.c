@@ -318,6 +318,22 @@ static bool needs_advice(const checking *x)
     return false;
 }
 
+/* How many parameters that hold several tensors, or one of another name, are here behind the
+ * prefix. */
+static int64_t held_with(const sheaf_catalog *c, const sheaf_schema *schema, const char *prefix)
+{
+    char name[512];
+    int64_t n = 0;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (t->stack.of == NULL || t->stack.member > 0 || t->stack.row > 0)
+            continue;
+        snprintf(name, sizeof name, "%s%s", prefix, t->stack.of);
+        n += sheaf__catalog_find(c, name) != NULL;
+    }
+    return n;
+}
+
 /* Removes a common prefix of all names: the dict or the module around the model. */
 static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
 {
@@ -332,6 +348,7 @@ static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
             fits += has && sheaf_schema_find(schema, name + n) != NULL;
             twice += has && sheaf__catalog_find(c, name + n) != NULL;
         }
+        fits += held_with(c, schema, prefixes[k]);
         if (twice > 0 || fits < 2 || fits * 10 < count * 9) /* a few may be foreign */
             continue;
         for (int64_t i = 0; i < c->count; i++) {
@@ -393,6 +410,7 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config, 
     if (schema != NULL && !other) {
         c->model = sheaf_family_name(config->family);
         TRY(st, take_prefix(c, schema));
+        TRY(st, sheaf__catalog_unstack_by(c, schema));
         TRY(st, sheaf__catalog_check_schema(c, schema, config->vocab, damaged));
     }
     sheaf_schema_free(schema);

@@ -22,10 +22,11 @@ sheaf_status *sheaf__catalog_read_model(sheaf_schema **schema, sheaf_catalog *ca
 /* sheaf__catalog_keeps_buffers - do files of the config's family hold the frequencies of the rotary
  * embedding, so that they count? false without a config. */
 bool sheaf__catalog_keeps_buffers(const sheaf_catalog *catalog);
-/* sheaf__catalog_unstack - by the config, where there is a usable one: matrices of experts that
- * files hold in one parameter of a layer (sheaf_tensor.stack) become tensors of their own. A
- * parameter of another shape becomes a finding. */
+/* sheaf__catalog_unstack - by the config, where there is a usable one: parameters as transformers 5
+ * has them in memory (sheaf_tensor.stack) become the tensors of the model, and their moments
+ * theirs. A parameter of another shape becomes a finding. */
 sheaf_status *sheaf__catalog_unstack(sheaf_catalog *catalog);
+sheaf_status *sheaf__catalog_unstack_by(sheaf_catalog *catalog, const sheaf_schema *schema);
 /* sheaf__catalog_recognise - determines the model and its vocabulary from the names of whole
  * tensors, where there is no config. */
 sheaf_status *sheaf__catalog_recognise(sheaf_catalog *catalog);

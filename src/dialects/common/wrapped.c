@@ -6,7 +6,10 @@
  *   X.lora_A.NAME.weight, ...      the adapter NAME's, beside base_layer
  *   X.original_module.weight       the layer's, of modules_to_save
  *   X.modules_to_save.NAME.weight  the adapter's copy
- *   X.token_adapter....            the adapter's rows (trainable_token_indices) */
+ *   X.token_adapter....            the adapter's rows (trainable_token_indices)
+ * Layers of which it adapts several parameters (target_parameters) lie in as many of its own:
+ *   X.base_layer.base_layer.P      the layer's parameter
+ *   X.base_layer.lora_A.NAME.weight, X.lora_A.NAME.weight   the first one's, the second one's */
 #include "dialects/common/wrapped.h"
 
 #include "base/base.h"
@@ -83,7 +86,7 @@ static sheaf_status *take_words(sheaf_catalog *c)
 
 static const char *const parts[] = { ".token_adapter.base_layer.", ".base_layer.",
                                      ".original_module." };
-enum { PARTS = sizeof parts / sizeof *parts };
+enum { BASE_LAYER = 1, PARTS = sizeof parts / sizeof *parts };
 
 static bool has_part(const char *name)
 {
@@ -130,8 +133,10 @@ static void spell(char *name)
     static const char whole[] = "base_model.model.";
     if (strncmp(name, whole, sizeof whole - 1) == 0)
         memmove(name, name + sizeof whole - 1, strlen(name + sizeof whole - 1) + 1);
+    const bool factor = strstr(name, ".lora_") != NULL; /* its base_layer tells which one's */
     for (int k = 0; k < PARTS; k++)
-        cut(name, parts[k]);
+        if (!factor || k != BASE_LAYER)
+            cut(name, parts[k]);
 }
 
 const char *sheaf__plain_name(char out[SHEAF__PLAIN_NAME], const char *name)

@@ -189,16 +189,15 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
                            : read_file(&damaged, c, path, hints);
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
         st = sheaf__rank_parts_join(c, NULL, hints->also, NULL);
-    TRY(st, sheaf__catalog_unwrap(c)); /* the model's names, by which stacks are found */
-    if (!hints->config_only && !hints->raw)
-        TRY(st, sheaf__catalog_unstack(c));
+    TRY(st, sheaf__catalog_unwrap(c)); /* the model's names, by which parameters are found */
     if (st != NULL)
         return st;
     c->as_stored =
         hints->config_only || hints->raw || (hints->as_stored && in_order && !is_pickled(c));
     if (!c->as_stored)
         return sheaf__catalog_check_model(c, damaged);
-    st = hints->raw ? NULL : sheaf__catalog_codes(&damaged, c);
+    st = hints->raw || hints->config_only ? NULL : sheaf__catalog_unstack(c);
+    TRY(st, hints->raw ? NULL : sheaf__catalog_codes(&damaged, c));
     TRY(st, sheaf__catalog_stale_quantization(c));
     if (hints->config_only)
         return TRY(st, check_class_beside(c, path, hints));

@@ -274,9 +274,10 @@ static void test_hf__the_same_tensor_twice(void **state)
 static void test_hf__a_stack_of_experts_beside_its_parts(void **state)
 {
 #define EXPERTS(layer) "model.layers." layer ".block_sparse_moe.experts."
+#define HELD(layer) "model.layers." layer ".mlp.experts.gate_up_proj"
     static const sheaf_safetensors_spec spec[] = {
-        { EXPERTS("0") "gate_up_proj", SHEAF_U8, 3, { 2, 16, 8 } },
-        { EXPERTS("1") "gate_up_proj", SHEAF_U8, 3, { 2, 16, 8 } },
+        { HELD("0"), SHEAF_U8, 3, { 2, 16, 8 } },
+        { HELD("1"), SHEAF_U8, 3, { 2, 16, 8 } },
         { EXPERTS("1") "0.w1.weight", SHEAF_U8, 2, { 8, 8 } },
         { EXPERTS("1") "0.w3.weight", SHEAF_U8, 2, { 8, 8 } },
         { EXPERTS("1") "1.w1.weight", SHEAF_U8, 2, { 8, 8 } },
@@ -297,9 +298,10 @@ static void test_hf__a_stack_of_experts_beside_its_parts(void **state)
         "\"num_local_experts\":2}");
     sheaf_catalog *c = read_at(dir, NULL);
     assert_non_null(sheaf__catalog_find(c, EXPERTS("0") "1.w3.weight"));
-    assert_null(sheaf__catalog_find(c, EXPERTS("0") "gate_up_proj"));
-    CHECK_FINDING(c, SHEAF_DEFECT, "foreign", EXPERTS("1") "gate_up_proj");
+    assert_null(sheaf__catalog_find(c, HELD("0")));
+    CHECK_FINDING(c, SHEAF_DEFECT, "foreign", HELD("1"));
     sheaf__catalog_free(c);
+#undef HELD
 #undef EXPERTS
 }
 
@@ -528,6 +530,38 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
     }
 }
 
+/* PEFT's layers of several parameters lie in one another: base_layer tells whose factors are which.
+ */
+static void test_peft__parameters_of_one_layer_stay_apart(void **state)
+{
+    static const struct {
+        const char *stored, *name;
+        sheaf_kind kind;
+    } rows[] = {
+        { "base_model.model.x.experts.base_layer.base_layer.up", "x.experts.up", SHEAF_WEIGHT },
+        { "base_model.model.x.experts.base_layer.lora_A.default.weight",
+          "x.experts.base_layer.lora_A.default.weight", SHEAF_LORA },
+        { "base_model.model.x.experts.lora_A.default.weight", "x.experts.lora_A.default.weight",
+          SHEAF_LORA },
+        { "base_model.model.x.gate.base_layer.weight", "x.gate.weight", SHEAF_WEIGHT },
+        { "base_model.model.x.gate.lora_A.default.weight", "x.gate.lora_A.default.weight",
+          SHEAF_LORA },
+    };
+    const char *stored[ARRAY_LEN(rows)], *dir = at("nested");
+    CHECK_OK(sheaf__make_dirs(dir));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        stored[i] = rows[i].stored;
+    put_tensors(in(dir, "model.safetensors"), stored, ARRAY_LEN(rows), SHEAF_F32);
+    sheaf_catalog *c = read_at(dir, NULL);
+    CHECK_SOUND(c);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const sheaf_logical *t = sheaf__catalog_find(c, rows[i].name);
+        if (t == NULL || t->kind != rows[i].kind)
+            fail_msg("%s: %s", rows[i].stored, t == NULL ? "not there" : "of another kind");
+    }
+    sheaf__catalog_free(c);
+}
+
 static void test_peft__factors_have_the_names_that_peft_saves(void **state)
 {
     const char *dir = at("peft");
@@ -583,6 +617,7 @@ int main(void)
         cmocka_unit_test(test_hf__tensors_of_images_under_a_config_without),
         cmocka_unit_test(test_hf__a_config_that_names_no_model),
         cmocka_unit_test(test_torch__tensors_that_are_not_read_are_named_and_refused),
+        cmocka_unit_test(test_peft__parameters_of_one_layer_stay_apart),
         cmocka_unit_test(test_peft__factors_have_the_names_that_peft_saves),
         cmocka_unit_test(test_vocabulary__rows_that_padding_gives),
     };

@@ -47,10 +47,11 @@ static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char
     t->bias = sheaf__ends_with(t->name, ".bias");
     const size_t end = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
     t->module = strndup(t->name, strlen(t->name) - end);
+    t->stack.ndim = row->members > 0 ? 3 : 2;
     t->stack.member = row->member;
-    t->stack.members = row->members;
+    t->stack.members = row->members > 0 ? row->members : 1;
     t->stack.row = row->stack_row;
-    t->stack.rows = row->stack_rows;
+    t->stack.rows = row->members > 0 ? row->stack_rows : t->shape[0];
     if (row->stack != NULL && asprintf(&t->stack.of, "%s%s", prefix, row->stack) < 0)
         t->stack.of = NULL;
     return t->module != NULL && (row->stack == NULL || t->stack.of != NULL)

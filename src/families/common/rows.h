@@ -21,7 +21,8 @@ typedef struct sheaf__tensor_row {
     int64_t units; /* of the cut axis, or of each of its parts; 0: each row is a unit */
     bool zero, buffer, bare;
     const sheaf_part *part; /* of a fused weight, where they differ in size; else NULL */
-    /* sheaf_tensor.stack; the parameter's name after the prefix */
+    /* sheaf_tensor.stack: the parameter's name after the prefix; members 0: it has this name alone
+     */
     const char *stack;
     int64_t member, members, stack_row, stack_rows;
 } sheaf__tensor_row;

@@ -34,7 +34,7 @@ typedef enum sheaf__qk_norm {
 
 /* A mixture of experts in place of the MLP: a router chooses some for each row. */
 typedef struct sheaf__mixture_form {
-    const char *prefix;           /* of its names inside a layer */
+    const char *prefix; /* of its names inside a layer; in memory transformers 5 has "mlp." */
     const char *gate, *up, *down; /* an expert's matrices */
     int64_t count, top_k;         /* where the keys are absent */
     const char *count_key;        /* how published files spell num_local_experts; or NULL */

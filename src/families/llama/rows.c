@@ -42,13 +42,16 @@ static sheaf_status *add_mixture(const builder *b, int layer)
     const sheaf_config *c = &b->schema->config;
     const sheaf__mixture_form *form = b->form->mixture;
     const int64_t e = c->hidden, f = c->expert_ffn;
+    static const char router[] = "mlp.gate.weight", gate_up[] = "mlp.experts.gate_up_proj",
+                      down[] = "mlp.experts.down_proj";
     char name[64];
     snprintf(name, sizeof name, "%sgate.weight", form->prefix);
-    sheaf_status *st = add(
-        b, layer, (sheaf__tensor_row){ name, { c->num_experts, e }, SHEAF_LINEAR, .bare = true });
-    char gate_up[64], down[64];
-    snprintf(gate_up, sizeof gate_up, "%sexperts.gate_up_proj", form->prefix);
-    snprintf(down, sizeof down, "%sexperts.down_proj", form->prefix);
+    sheaf_status *st = add(b, layer,
+                           (sheaf__tensor_row){ name,
+                                                { c->num_experts, e },
+                                                SHEAF_LINEAR,
+                                                .stack = strcmp(name, router) == 0 ? NULL : router,
+                                                .bare = true });
     for (int64_t i = 0; i < c->num_experts; i++) {
         const sheaf__tensor_row rows[] = {
             { form->gate,
