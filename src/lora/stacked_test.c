@@ -98,11 +98,13 @@ static void check_values(const trial *t, const sheaf_lora *lora, sheaf_source *o
         const sheaf_lora_module *m = &lora->module[i];
         const bool down = strstr(m->base->stack.of, "down_proj") != NULL;
         const float *a = numbers[down && t->parameters == 2 ? 2 : 0], *b = a + MOST;
-        float x[RANK * 2 * HIDDEN], y[2 * HIDDEN * RANK];
+        float x[RANK * 2 * HIDDEN], y[2 * HIDDEN * RANK], whole[2 * HIDDEN * RANK];
         CHECK_OK(own->read(own, m->a_name, 0, RANK, 0, m->a_shape[1], x));
         for (int64_t r = 0; r < m->b_shape[0]; r++) /* in boxes: a row, a column at a time */
             for (int64_t k = 0; k < RANK; k++)
                 CHECK_OK(own->read(own, m->b_name, r, 1, k, 1, &y[r * RANK + k]));
+        CHECK_OK(own->read(own, m->b_name, 0, m->b_shape[0], 0, RANK, whole));
+        CHECK_BYTES(m->b_name, whole, y, (size_t)(m->b_shape[0] * RANK) * sizeof *y);
         for (int64_t r = 0; r < m->b_shape[0]; r++)
             for (int64_t c = 0; c < m->a_shape[1]; c++) {
                 float sum = 0;
@@ -206,8 +208,8 @@ static void test_factors__of_two_orders_fit_nothing(void **state)
 /* Mixtral, whose router and experts transformers 5 holds under other names than files have. */
 static void test_names__are_those_in_memory(void **state)
 {
-    static const char *parameters[] = { "gate.weight" };
-    static char *saved[] = { "experts" };
+    static const char *parameters[] = { "gate.weight", "experts.down_proj" };
+    static char *saved[] = { "w1", "w3" };
     sheaf_pattern alpha[] = { { "gate", 8, true }, { "mlp.gate.weight", 6, true } };
     sheaf_schema *schema = schema_of(SHEAF_MIXTRAL, EXPERTS, 3);
     const sheaf_lora_options o = { .rank = RANK,
@@ -216,8 +218,8 @@ static void test_names__are_those_in_memory(void **state)
                                    .whole_rank = true,
                                    .exclude = { (char *[]){ "gate" }, 1, NULL },
                                    .alpha_pattern = { alpha, 2 },
-                                   .modules_to_save = { saved, 1, NULL },
-                                   .parameters = { (char **)parameters, 1, NULL } };
+                                   .modules_to_save = { saved, 2, NULL },
+                                   .parameters = { (char **)parameters, 2, NULL } };
     fake_source file = { .source = { fake_find, fake_count, fake_entry, read_box, nothing } };
     sheaf_source *own = &file.source;
     sheaf_lora *lora;
@@ -227,12 +229,10 @@ static void test_names__are_those_in_memory(void **state)
     add(&file, LAYER "experts.gate_up_proj", EXPERTS * 6, HIDDEN);
     file.entry[2] =
         (sheaf_source_entry){ file.entry[2].name, SHEAF_F32, 3, { EXPERTS, 6, HIDDEN } };
-    add(&file, LAYER "experts.down_proj", EXPERTS * HIDDEN, 3);
-    file.entry[3] =
-        (sheaf_source_entry){ file.entry[3].name, SHEAF_F32, 3, { EXPERTS, HIDDEN, 3 } };
+    add_factors(&file, false, true, EXPERTS, HIDDEN, 3);
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
-    assert_int_equal(lora->nmodules, 1);
-    assert_int_equal(lora->nsaved, 3 * EXPERTS);
+    assert_int_equal(lora->nmodules, 1 + EXPERTS);
+    assert_int_equal(lora->nsaved, 2 * EXPERTS);
     CHECK_NEAR("by the parameter's path", lora->module[0].alpha, 6, 0);
     CHECK_OK(sheaf__lora_unstack(&own, lora, false));
     CHECK_OK(sheaf_lora_check(lora, own));

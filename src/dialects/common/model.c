@@ -111,14 +111,6 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
     return NULL;
 }
 
-const char *sheaf__config_cure(const sheaf_catalog *c)
-{
-    return c->dialect->config == NULL
-               ? "give the path of this model's config.json with --config, or put it beside the weights"
-               : "give the path of this model's model_config.json with --config, or put it beside the "
-                 "weights";
-}
-
 /* ---- rows of the vocabulary ---- */
 
 /* Removes rows of padding. */

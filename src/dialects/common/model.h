@@ -43,7 +43,13 @@ sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *catalog, const sheaf_sc
  * of a Llama differ from each other or do not fit the tensors around them. */
 sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
 /* sheaf__config_cure - the remedy for a config that is missing or another model's. */
-const char *sheaf__config_cure(const sheaf_catalog *catalog);
+static inline const char *sheaf__config_cure(const sheaf_catalog *c)
+{
+    return c->dialect->config == NULL
+               ? "give the path of this model's config.json with --config, or put it beside the weights"
+               : "give the path of this model's model_config.json with --config, or put it beside the "
+                 "weights";
+}
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
 const char *sheaf__family_of(const sheaf_catalog *catalog);
 /* sheaf__tokenizer_rows - number of tokens of the tokenizer in `dir`, and the file that says so; -1
