@@ -164,6 +164,13 @@ wrong "heads of keys" "$q" 's/("num_key_value_heads": *)[0-9]+/\11/' "try: +.*nu
 wrong "an MLP" "$(at 'Gemma 2')" 's/("intermediate_size": *)([0-9]+)/\11\2/' "try: +.*intermediate_size [0-9]+, where it says 1[0-9]+ .by model.layers.0.mlp.gate_proj.weight"
 wrong "a head of its own" "$q" 's/("tie_word_embeddings": *)true/\1false/' "tie_word_embeddings"
 wrong "experts" "$(at Qwen3-MoE)" 's/("num_local_experts": *)([0-9]+)/\11\2/' "try: +.*num_local_experts [0-9]+, where it says 1[0-9]+ .by model.layers.[0-9].mlp"
+# The config is right, and not what is advised to be another.
+lacks=$work/lacks moe=$(at Qwen3-MoE)
+cp -r "$moe" "$lacks"
+LC_ALL=C sed 's/mlp\.experts\.1\.up_proj/mlp.experts.1.zz_proj/g' "$moe/model.safetensors" >"$lacks/model.safetensors"
+runs "a matrix of an expert is missing" 3 "2 missing: model.layers.0.mlp.experts.1.up_proj.weight" generate --model "$lacks" --tokens 3 --max-new 1
+runs "verify names it" 1 "missing.*experts.1.up_proj" verify "$lacks"
+check "and wants no other config" bash -c '! grep -q "config of these weights" "$1"' . "$work/stdout"
 wrong "groups of keys" "$(at GLM-4V)" 's/("multi_query_group_num": *)2/\13/' "try: +.*multi_query_group_num 2, where it says 3 .by transformer.encoder.layers.0.self_attention.query_key_value"
 wrong "blocks of a tower" "$(at Qwen3-VL)" 's/("depth": *)([0-9]+)/\11\2/' "try: +.*vision_config.depth [0-9]+, where it says 1[0-9]+ .by model.visual.blocks"
 wrong "a tower" "$(at 'MiniCPM-V 4.5')" '/"vision_config"/,/\}/s/("intermediate_size": *)([0-9]+)/\11\2/' "try: +.*vision_config.intermediate_size [0-9]+, where it says 1[0-9]+ .by vpm.encoder.layers.0.mlp.fc1"

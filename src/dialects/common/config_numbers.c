@@ -373,7 +373,8 @@ sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
         st = sheaf__no_memory("numbers of the config");
     *few = st == NULL && *changed > 0 && *changed <= FEW && rest == 0;
     /* Of this very model without another number that helps: it is the weights that lack tensors. */
-    const bool other = !sheaf__may_be(&is, config), wrong = *changed > 0 || (rest > 0 && other);
+    const bool other = st == NULL && strcmp(title.at, said) != 0,
+               wrong = *changed > 0 || (rest > 0 && other);
     if (st == NULL && *few)
         sheaf__text_add(out, "correct the config, of %s: %s; or give", said, numbers.at);
     else if (st == NULL && wrong)
