@@ -312,6 +312,8 @@ sheaf_status *sheaf__prompts_decode(sheaf__prompts *p, bool (*unwanted)(void *se
     sheaf__viewing viewing;
     sheaf_status *st = NULL;
     sheaf__viewing_of(&viewing, p->config);
+    viewing.unwanted = unwanted;
+    viewing.self = self;
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = 0; k < p->about[i].nviewed && st == NULL && !unwanted(self); k++)
             st = sheaf__view_keep(&p->about[i].viewed[k], &viewing);

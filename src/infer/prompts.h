@@ -94,8 +94,9 @@ sheaf_status *sheaf__prompts_append(sheaf__prompts *prompts, const sheaf__prompt
  * prompts. Thread-safe. */
 sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture,
                                   int64_t n);
-/* sheaf__prompts_decode - reads the pictures, once for all loads; `unwanted` is asked before each.
- * Errors: as sheaf__prompts_load(). sheaf__prompts_pixels - the bytes that this keeps. */
+/* sheaf__prompts_decode - reads the pictures, once for all loads, while they are not `unwanted`
+ * (sheaf_image_decoding). Errors: as sheaf__prompts_load(); SHEAF_E_STOPPED.
+ * sheaf__prompts_pixels - the bytes that this keeps. */
 sheaf_status *sheaf__prompts_decode(sheaf__prompts *prompts, bool (*unwanted)(void *self),
                                     void *self);
 size_t sheaf__prompts_pixels(const sheaf__prompts *prompts);

@@ -145,7 +145,7 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
     const int64_t most = o.max_pixels <= 0 || o.max_pixels > SHEAF_IMAGE_MAX_PIXELS
                              ? SHEAF_IMAGE_MAX_PIXELS
                              : o.max_pixels;
-    sheaf__image_in in = { bytes, size, most, o.on_white, o.size_only };
+    sheaf__image_in in = { bytes, size, most, o.on_white, o.size_only, o.unwanted, o.self };
     if (o.large == NULL || o.size_only || most <= SHEAF_IMAGE_COMMON_PIXELS)
         return decode(out, &in);
     in.max_pixels = SHEAF_IMAGE_COMMON_PIXELS;

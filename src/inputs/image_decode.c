@@ -33,6 +33,11 @@ void sheaf__image_lay(uint8_t *out, const uint8_t *rgba, int64_t pixels)
             out[c] = sheaf__image_laid(rgba[c], rgba[3]);
 }
 
+sheaf_status *sheaf__image_stopped(void)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "image data"), "nobody waits for it any more");
+}
+
 sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");

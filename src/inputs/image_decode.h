@@ -8,6 +8,8 @@ typedef struct sheaf__image_in {
     size_t size;
     int64_t max_pixels;       /* not 0 */
     bool on_white, size_only; /* of sheaf_image_decoding */
+    bool (*unwanted)(void *self);
+    void *self;
 } sheaf__image_in;
 
 /* Each decodes bytes that begin like its format, and does not rotate the picture. The caller zeroes
@@ -31,6 +33,12 @@ static inline uint8_t sheaf__image_laid(uint8_t value, uint8_t alpha)
 /* sheaf__image_lay - pixels of red, green, blue and alpha on white; `out` may begin where `rgba`
  * does. */
 void sheaf__image_lay(uint8_t *out, const uint8_t *rgba, int64_t pixels);
+/* sheaf__image_unwanted - is the rest of the rows of no use? sheaf__image_stopped - the error. */
+static inline bool sheaf__image_unwanted(const sheaf__image_in *in)
+{
+    return in->unwanted != NULL && in->unwanted(in->self);
+}
+sheaf_status *sheaf__image_stopped(void);
 /* sheaf__image_damaged - the error with the message of the format's library. */
 sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said);
 /* sheaf__image_cut_short - the file ends at `row` of `rows` (0: before they are known). */

@@ -21,7 +21,7 @@ typedef struct jpeg {
     const sheaf__image_in *in;
     sheaf_image *out;
     uint8_t *row; /* of four channels, or NULL */
-    bool too_many_scans;
+    bool too_many_scans, unwanted;
     jmp_buf failed;
     char message[JMSG_LENGTH_MAX];
 } jpeg;
@@ -49,13 +49,14 @@ static void say_nothing(j_common_ptr it)
 {
 }
 
+/* Between rows, also of a scan that gives none. */
 static void count_scans(j_common_ptr it)
 {
     jpeg *j = it->client_data;
-    if (j->it.input_scan_number > MAX_SCANS) {
-        j->too_many_scans = true;
+    j->too_many_scans = j->it.input_scan_number > MAX_SCANS;
+    j->unwanted = sheaf__image_unwanted(j->in);
+    if (j->too_many_scans || j->unwanted)
         longjmp(j->failed, 1);
-    }
 }
 
 static bool guarded(jpeg *j, void (*work)(jpeg *))
@@ -121,6 +122,8 @@ static sheaf_status *damaged(const jpeg *j)
 {
     if (j->error.msg_code == JERR_OUT_OF_MEMORY)
         return sheaf__no_memory("out of memory");
+    if (j->unwanted)
+        return sheaf__image_stopped();
     if (j->too_many_scans)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "image data"), "at most %d scans", MAX_SCANS),

@@ -20,7 +20,7 @@ typedef struct picture {
     png_infop info;
     const sheaf__image_in *in;
     size_t at; /* of in->bytes */
-    bool cut_short, no_memory;
+    bool cut_short, no_memory, unwanted;
     sheaf_image *out;
     png_uint_32 row;
     int depth, colours; /* of the file; one of PNG_COLOR_TYPE_* */
@@ -128,8 +128,11 @@ static void read_rows(picture *p)
     if (png_get_rowbytes(p->it, p->info) > stride)
         png_error(p->it, "rows longer than expected");
     for (int pass = 0; pass < passes; pass++)
-        for (p->row = 0; p->row < p->out->height; p->row++)
+        for (p->row = 0; p->row < p->out->height; p->row++) {
+            if ((p->unwanted = sheaf__image_unwanted(p->in)))
+                png_error(p->it, "unwanted");
             png_read_row(p->it, p->out->pixels + p->row * stride, NULL);
+        }
     png_read_end(p->it, p->info);
 }
 
@@ -200,6 +203,8 @@ static sheaf_status *damaged(const picture *p)
 {
     if (p->no_memory)
         return sheaf__no_memory("out of memory");
+    if (p->unwanted)
+        return sheaf__image_stopped();
     if (p->cut_short)
         return sheaf__image_cut_short(p->in, p->row,
                                       p->info == NULL ? 0 : png_get_image_height(p->it, p->info));

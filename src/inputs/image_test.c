@@ -149,6 +149,28 @@ static void test_decode__reads_the_size_alone(void **state)
     json_decref(root);
 }
 
+static bool third(void *self)
+{
+    return ++*(int *)self == 3;
+}
+
+static void test_decode__stops_between_rows(void **state)
+{
+    static const char *const names[] = { "rgb8.png", "adam7_rgb8.png", "444.jpg",
+                                         "444_progressive.jpg" };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const bytes b = file_bytes(recorded(names[i]));
+        sheaf_image image;
+        int calls = 0;
+        CHECK_FAILS(
+            sheaf_image_decode(&image, b.at, b.size,
+                               &(sheaf_image_decoding){ .unwanted = third, .self = &calls }),
+            SHEAF_E_STOPPED, "nobody waits");
+        assert_int_equal(calls, 3);
+        free(b.at);
+    }
+}
+
 /* A picture in memory is divided by its size and decoded once; several have a budget. */
 static void test_view__of_a_picture_in_memory(void **state)
 {
@@ -716,6 +738,7 @@ int main(void)
         cmocka_unit_test(test_decode__lays_transparency_on_white_as_pillow_does),
         cmocka_unit_test(test_view__lays_on_white_where_the_family_does),
         cmocka_unit_test(test_decode__reads_the_size_alone),
+        cmocka_unit_test(test_decode__stops_between_rows),
         cmocka_unit_test(test_view__of_a_picture_in_memory),
         cmocka_unit_test(test_resize__gives_pillows_pixels),
         cmocka_unit_test(test_resize__which_axis_comes_first),

@@ -22,7 +22,10 @@ void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
 static sheaf_status *decode(sheaf_image *out, sheaf__viewed *v, const sheaf__viewing *viewing,
                             bool again)
 {
-    sheaf_image_decoding how = { .on_white = viewing->form.on_white, .large = viewing->large };
+    sheaf_image_decoding how = { .on_white = viewing->form.on_white,
+                                 .unwanted = viewing->unwanted,
+                                 .self = viewing->self,
+                                 .large = viewing->large };
     if (v->bytes.at != NULL) {
         how.size_only = !again;
         return sheaf_in(sheaf_image_decode(out, v->bytes.at, v->bytes.size, &how), "%s", v->path);
@@ -119,6 +122,8 @@ sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
     sheaf_image image = { 0 };
     sheaf__viewed own = *viewed;
     sheaf_status *st = decode(&image, &own, viewing, true);
+    if (st == NULL && viewing->unwanted != NULL && viewing->unwanted(viewing->self))
+        st = sheaf_fail(SHEAF_E_STOPPED, "pictures");
     TRY(st, sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%.*s",
                      sheaf__image_shown(viewed->path), viewed->path));
     out += sheaf__sliced_pixels(&viewed->pieces) * 3;

@@ -27,7 +27,9 @@ typedef struct sheaf__viewing {
     /* What the next sheaf__view_file() reads, where it is in memory: the path is its name then, and
      * nothing is decoded before its pixels are wanted. */
     sheaf__picture_bytes bytes;
-    sheaf__pixel_budget *budget; /* of those; NULL: no limit */
+    sheaf__pixel_budget *budget;  /* of those; NULL: no limit */
+    bool (*unwanted)(void *self); /* of sheaf_image_decoding */
+    void *self;
 } sheaf__viewing;
 
 /* One picture: its file with the hash at the first reading, and its pieces, at least one. */
