@@ -484,7 +484,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     }
     if (st == NULL && how->layers > 0)
         shorten(&out->config, how->layers);
-    TRY(st, sheaf__picture_settings_read(&out->config, how->model, how->config, how->events));
+    if (st == NULL && !how->weights_only)
+        st = sheaf__picture_settings_read(&out->config, how->model, how->config, how->events);
     TRY(st, sheaf_schema_new(&out->schema, &out->config, how->slices));
     out->base_vocab = out->config.vocab;
     if (st == NULL && !how->config_only)
@@ -554,10 +555,12 @@ static sheaf_status *hash_base(char out[33], const char *base, const char *confi
                                sheaf_quantize as)
 {
     sheaf__opened opened = { 0 };
-    sheaf_status *st = sheaf__open_model(
-        &opened,
-        &(sheaf__open_options){
-            .model = base, .config = config, .slices = 8, .hashed = true, .quantize = as });
+    sheaf_status *st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = base,
+                                                                          .config = config,
+                                                                          .weights_only = true,
+                                                                          .slices = 8,
+                                                                          .hashed = true,
+                                                                          .quantize = as });
     TRY(st, sheaf__hashed_all(opened.hashed, 0));
     TRY(st, sheaf__hashed_weights(out, opened.hashed));
     sheaf__opened_close(&opened);

@@ -42,6 +42,7 @@ typedef struct sheaf__open_options {
     const char *model;  /* folder, or a single .safetensors file */
     const char *config; /* its config.json where the folder has none; NULL = the folder's */
     bool config_only;   /* weights are not needed (planning) */
+    bool weights_only;  /* no rows are read: settings for pictures are not looked at */
     int slices;
     int64_t layers;      /* at most, in each stack: a shorter model for measurements; 0: all. With
                             config_only */

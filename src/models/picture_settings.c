@@ -81,7 +81,7 @@ static void note_defaults(const sheaf_config *c, const char *folder, const sheaf
     if (v.form.most > 0)
         sheaf_note(events,
                    "%s: no %s and no %s: pictures have %" PRId64 " to %" PRId64
-                   " pixels, mean %g, %g, %g, deviation %g, %g, %g, where none are said",
+                   " pixels, mean %g, %g, %g, deviation %g, %g, %g, the defaults",
                    folder, names[0], names[1], v.form.least, v.form.most, (double)v.scale.mean[0],
                    (double)v.scale.mean[1], (double)v.scale.mean[2], (double)v.scale.std[0],
                    (double)v.scale.std[1], (double)v.scale.std[2]);

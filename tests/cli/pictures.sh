@@ -81,6 +81,27 @@ for spec in omnilmm-tiny minicpmv-tiny minicpmv-2.0-tiny qwen2_5_vl.json qwen3_v
     same "$spec: but greedily" "$work/plain" "$work/stdout"
     runs "$spec: a template that is none of these" 2 'expected: llama2' generate --model "$model" --prompt a --template vqa
 done
+# ---- settings for pictures, as transformers 5 writes them ----
+model=$work/qwen2_5_vl.model adapter=$work/qwen2_5_vl.json-1/adapter
+runs "a model without settings is noted" 0 'no processor_config.json and no preprocessor_config.json: pictures have 3136 to 1003520 pixels' eval --model "$model" --data named.jsonl
+echo '{"image_processor": {"image_processor_type": "Qwen2VLImageProcessor", "size": {"shortest_edge": 784, "longest_edge": 784}}}' >"$model/processor_config.json"
+runs "settings are read" 0 '"loss"' eval --model "$model" --data named.jsonl --json
+cp "$work/stdout" "$work/least"
+check "without a note" sh -c "! grep -q processor_config '$work/stderr'"
+runs "a merged model has them" 0 . merge "$model" "$adapter" "$work/qwen-merged"
+same "as they were" "$model/processor_config.json" "$work/qwen-merged/processor_config.json"
+echo '{"max_pixels": 784, "min_pixels": 784}' >"$model/preprocessor_config.json"
+runs "the older file says the same" 0 '"loss"' eval --model "$model" --data named.jsonl --json
+same "and is not missed" "$work/least" "$work/stdout"
+echo '{"max_pixels": 3136}' >"$model/preprocessor_config.json"
+runs "or else is not counted" 0 'warning: .*processor_config.json counts, as in transformers 5; preprocessor_config.json says otherwise' eval --model "$model" --data named.jsonl --json
+same "the nested ones are" "$work/least" "$work/stdout"
+echo '{"image_processor": {"do_normalize": false}}' >"$model/processor_config.json"
+for verb in eval "train --steps 1 --out $work/not" plan generate; do
+    runs "what would make other pixels is refused (${verb%% *})" 3 "qwen2_5_vl.model/processor_config.json: 'image_processor.do_normalize'" $verb --model "$model" --data named.jsonl
+done
+runs "but weights are merged all the same" 0 . merge "$model" "$adapter" "$work/qwen-again"
+check "against their fingerprint" sh -c "! grep -q fingerprint '$work/stderr'"
 runs "a path from the root that is missing" 3 '/none.jpg: .*No such file' eval --model "$work/omnilmm-tiny.model" --data "$work/moved/rooted.json"
 check "is seen from nowhere else" sh -c "! grep -q 'seen from' '$work/stderr'"
 # ---- a talk in which something goes wrong, and its file in another folder ----
