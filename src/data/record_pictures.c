@@ -106,10 +106,10 @@ sheaf_status *sheaf__picture_path(char **out, const json_t *value, const char *f
                                 "the path of a file, or data:image/png;base64,...: nothing is "
                                 "fetched from an address",
                                 "%.60s%s", text, strlen(text) > 60 ? "..." : "");
+    if (asprintf(out, "%s%s", bytes != NULL && !data ? "data:;base64," : "", text) >= 0)
+        return NULL;
     *out = NULL;
-    if (asprintf(out, "%s%s", bytes != NULL && !data ? "data:;base64," : "", text) < 0)
-        return sheaf__no_memory("pictures");
-    return NULL;
+    return sheaf__no_memory("pictures");
 }
 
 sheaf_status *sheaf__picture_of_part(const json_t **out, const json_t *part, const char *field)
