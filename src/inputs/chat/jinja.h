@@ -1,12 +1,13 @@
-/* jinja.h - runs chat templates: as much of Jinja 2 as the published ones use, with the settings of
- * transformers (trim_blocks, lstrip_blocks, a sandbox in which nothing changes).
+/* jinja.h - runs chat templates: Jinja 3.1 without what needs files or other languages, with the
+ * settings of transformers (trim_blocks, lstrip_blocks, a sandbox in which nothing changes).
  *
- *   {% for a, b in x if c %} .. {% else %} .. {% endfor %}   loop.index, first, last, previtem, ...
- *   if elif else, set (values, several names, blocks, members of a namespace), macro, call, filter,
- *   with, generation, break, continue, raw, comments, - and + at marks
- *   numbers, strings, lists, tuples, dicts, slices, .name [..] (..) |filter, is test, a if b else c
- *   filters and tests of jinja_filter.c, methods of jinja_method.c
- *   range, dict, namespace, raise_exception, strftime_now
+ *   {% for a, b in x if c %} .. {% else %} .. {% endfor %}   loop.index, first, last, ...;
+ * recursive if elif else, set (values, several names, blocks, members of a namespace), macro, call,
+ * filter, with, generation, break, continue, raw, comments, - and + at marks numbers, strings,
+ * lists, tuples, dicts, slices, .name [..] (..) |filter, is test, a if b else c, f(*a, **b),
+ * varargs and kwargs of macros all tests; all filters but pprint, random, striptags, urlize and
+ * wordwrap methods of dicts and lists; of strings all but encode, maketrans and translate range,
+ * dict, namespace, cycler, joiner, raise_exception, strftime_now
  *
  * Anything else is refused by name when it is reached: the output equals Jinja's, or there is an
  * error. Templates are untrusted programs: work, memory and depth are bounded (jinja_core.h).

@@ -1,5 +1,5 @@
-/* jinja_case.c - upper and lower case, as Python's str has them: whole mappings, in which a letter
- * may become several, and the sigma that ends a word.
+/* jinja_case.c - characters and their case, as Python's str has them: whole mappings, in which a
+ * letter may become several, and the sigma that ends a word.
  *
  * utf8proc has the mappings of letters. The lists below have characters that are cased, or continue
  * a word, contrary to their category (Other_Lowercase, Other_Uppercase, Word_Break). */
@@ -19,6 +19,10 @@ static const sheaf__code_range other_cased[] = {
     { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107b0 }, { 0x107b2, 0x107ba },
     { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
 };
+static const sheaf__code_range other_upper[] = {
+    { 0x2160, 0x216f },   { 0x24b6, 0x24cf },   { 0x1f130, 0x1f149 },
+    { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
+};
 /* Of MidLetter, MidNumLet and Single_Quote. */
 static const sheaf__code_range inside_words[] = {
     { 0x27, 0x27 },     { 0x2e, 0x2e },     { 0x3a, 0x3a },     { 0xb7, 0xb7 },
@@ -27,11 +31,20 @@ static const sheaf__code_range inside_words[] = {
     { 0xfe55, 0xfe55 }, { 0xff07, 0xff07 }, { 0xff0e, 0xff0e }, { 0xff1a, 0xff1a },
 };
 
-static bool is_cased(int32_t c)
+sheaf__jcased sheaf__j_cased(int32_t c)
 {
     const utf8proc_category_t k = utf8proc_category(c);
-    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT ||
-           SHEAF__IN_RANGES(other_cased, (uint32_t)c);
+    if (k == UTF8PROC_CATEGORY_LT)
+        return SHEAF__J_TITLED;
+    if (k == UTF8PROC_CATEGORY_LU || SHEAF__IN_RANGES(other_upper, (uint32_t)c))
+        return SHEAF__J_UPPER;
+    return k == UTF8PROC_CATEGORY_LL || SHEAF__IN_RANGES(other_cased, (uint32_t)c)
+               ? SHEAF__J_LOWER
+               : SHEAF__J_UNCASED;
+}
+static bool is_cased(int32_t c)
+{
+    return sheaf__j_cased(c) != SHEAF__J_UNCASED;
 }
 
 /* Ignored by the search for a letter beside a sigma. */
@@ -45,8 +58,7 @@ static bool is_passed_over(int32_t c)
 
 /* ---- texts ---- */
 
-/* The character that begins at text.at[at], and behind it. */
-static int32_t next_of(sheaf__jtext text, size_t *at)
+int32_t sheaf__j_next(sheaf__jtext text, size_t *at)
 {
     utf8proc_int32_t c;
     const utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text.at + *at,
@@ -60,7 +72,7 @@ static int32_t before(sheaf__jtext text, size_t *at)
         (*at)--;
     while (*at > 0 && ((unsigned char)text.at[*at] & 0xc0) == 0x80);
     size_t behind = *at;
-    return next_of(text, &behind);
+    return sheaf__j_next(text, &behind);
 }
 
 /* Is the sigma at [begin, end) the last letter of a word, and not its first? */
@@ -71,7 +83,7 @@ static bool ends_word(sheaf__j *j, sheaf__jtext text, size_t begin, size_t end)
     while (begin > 0 && is_passed_over(c = before(text, &begin)))
         sheaf__j_work(j, 1);
     letter = c != 0 && !is_passed_over(c) && is_cased(c);
-    for (c = 0; letter && end < text.size && is_passed_over(c = next_of(text, &end));)
+    for (c = 0; letter && end < text.size && is_passed_over(c = sheaf__j_next(text, &end));)
         sheaf__j_work(j, 1);
     return letter && (c == 0 || is_passed_over(c) || !is_cased(c));
 }
@@ -111,6 +123,15 @@ static void put_upper(sheaf__j *j, sheaf__jbuffer *b, int32_t c, bool title, con
         put_one(j, b, to[i], at);
 }
 
+static void put_folded(sheaf__j *j, sheaf__jbuffer *b, int32_t c, const char *at)
+{
+    int32_t to[4];
+    int unused = 0;
+    const int n = (int)utf8proc_decompose_char(c, to, 4, UTF8PROC_CASEFOLD, &unused);
+    for (int i = 0; i < n; i++)
+        put_one(j, b, to[i], at);
+}
+
 /* The character at [begin, end) of a text. */
 static void put_lower(sheaf__j *j, sheaf__jbuffer *b, sheaf__jtext text, size_t begin, size_t end)
 {
@@ -122,7 +143,7 @@ static void put_lower(sheaf__j *j, sheaf__jbuffer *b, sheaf__jtext text, size_t 
         DOT = 0x307
     };
     size_t behind = begin;
-    const int32_t c = next_of(text, &behind);
+    const int32_t c = sheaf__j_next(text, &behind);
     if (c == CAPITAL_SIGMA)
         put_one(j, b, ends_word(j, text, begin, end) ? FINAL_SIGMA : SIGMA, text.at + begin);
     else
@@ -137,9 +158,14 @@ sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
     bool first = true;
     sheaf__j_work(j, 1 + text.size / 4);
     for (size_t begin = 0, end = 0; begin < text.size; begin = end) {
-        const int32_t c = next_of(text, &end);
-        if (how == 'u' || (first && how != 'l'))
-            put_upper(j, &b, c, how != 'u', text.at + begin);
+        const int32_t c = sheaf__j_next(text, &end);
+        const sheaf__jcased is = how == 's' ? sheaf__j_cased(c) : SHEAF__J_UNCASED;
+        if (how == 'f')
+            put_folded(j, &b, c, text.at + begin);
+        else if (how == 's' && is != SHEAF__J_UPPER && is != SHEAF__J_LOWER)
+            sheaf__j_put(j, &b, text.at + begin, end - begin);
+        else if (how == 'u' || is == SHEAF__J_LOWER || (first && how != 'l' && how != 's'))
+            put_upper(j, &b, c, how != 'u' && how != 's', text.at + begin);
         else
             put_lower(j, &b, text, begin, end);
         first = how == 't' && !is_cased(c);

@@ -101,40 +101,42 @@ bool sheaf__j_same(sheaf__jtext a, sheaf__jtext b)
 
 sheaf__jvalue sheaf__j_undefined(sheaf__jtext what)
 {
-    return (sheaf__jvalue){ SHEAF__J_UNDEFINED, { .text = what } };
+    return (sheaf__jvalue){ SHEAF__J_UNDEFINED, .u = { .text = what } };
 }
 sheaf__jvalue sheaf__j_none(void)
 {
-    return (sheaf__jvalue){ SHEAF__J_NONE, { .whole = 0 } };
+    return (sheaf__jvalue){ SHEAF__J_NONE, .u = { .whole = 0 } };
 }
 sheaf__jvalue sheaf__j_bool(bool truth)
 {
-    return (sheaf__jvalue){ SHEAF__J_BOOL, { .truth = truth } };
+    return (sheaf__jvalue){ SHEAF__J_BOOL, .u = { .truth = truth } };
 }
 sheaf__jvalue sheaf__j_int(int64_t whole)
 {
-    return (sheaf__jvalue){ SHEAF__J_INT, { .whole = whole } };
+    return (sheaf__jvalue){ SHEAF__J_INT, .u = { .whole = whole } };
 }
 sheaf__jvalue sheaf__j_float(double real)
 {
-    return (sheaf__jvalue){ SHEAF__J_FLOAT, { .real = real } };
+    return (sheaf__jvalue){ SHEAF__J_FLOAT, .u = { .real = real } };
 }
 sheaf__jvalue sheaf__j_text(const char *at, size_t size)
 {
-    return (sheaf__jvalue){ SHEAF__J_TEXT, { .text = { at, size } } };
+    return (sheaf__jvalue){ SHEAF__J_TEXT, .u = { .text = { at, size } } };
 }
 sheaf__jvalue sheaf__j_list(sheaf__j *j)
 {
-    return (sheaf__jvalue){ SHEAF__J_LIST, { .list = sheaf__j_take(j, sizeof(sheaf__jlist)) } };
+    return (sheaf__jvalue){ SHEAF__J_LIST,
+                            .u = { .list = sheaf__j_take(j, sizeof(sheaf__jlist)) } };
 }
 sheaf__jvalue sheaf__j_dict(sheaf__j *j)
 {
-    return (sheaf__jvalue){ SHEAF__J_DICT, { .dict = sheaf__j_take(j, sizeof(sheaf__jdict)) } };
+    return (sheaf__jvalue){ SHEAF__J_DICT,
+                            .u = { .dict = sheaf__j_take(j, sizeof(sheaf__jdict)) } };
 }
 
 sheaf__jvalue sheaf__j_as(sheaf__jkind kind, sheaf__jlist *list)
 {
-    return (sheaf__jvalue){ kind, { .list = list } };
+    return (sheaf__jvalue){ kind, .u = { .list = list } };
 }
 
 sheaf__jvalue sheaf__j_pair(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
@@ -280,6 +282,7 @@ bool sheaf__j_truth(sheaf__jvalue v)
     case SHEAF__J_TEXT: return v.u.text.size > 0;
     case SHEAF__J_LIST:
     case SHEAF__J_VIEW:
+    case SHEAF__J_RANGE:
     case SHEAF__J_TUPLE: return v.u.list->count > 0;
     case SHEAF__J_DICT: return v.u.dict->keys.count > 0;
     default: return true;
@@ -308,7 +311,8 @@ const char *sheaf__j_kind(sheaf__jvalue v)
     static const char *const names[] = { "Undefined", "NoneType",  "bool",  "int",
                                          "float",     "str",       "list",  "tuple",
                                          "dict",      "Namespace", "Macro", "LoopContext",
-                                         "function",  "generator", "view" };
+                                         "function",  "generator", "view",  "range",
+                                         "method",    "Cycler",    "Joiner" };
     return names[v.kind];
 }
 
@@ -349,6 +353,7 @@ static bool are_equal(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
         sheaf__j_work(j, a.u.text.size / 64);
         return sheaf__j_same(a.u.text, b.u.text);
     case SHEAF__J_LIST:
+    case SHEAF__J_RANGE:
     case SHEAF__J_TUPLE: return equal_lists(j, a.u.list, b.u.list);
     case SHEAF__J_DICT: return equal_dicts(j, a.u.dict, b.u.dict);
     case SHEAF__J_FUNCTION: return sheaf__j_same(a.u.text, b.u.text);
@@ -442,7 +447,7 @@ sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v)
     sheaf__jlist out = { 0 };
     if (v.kind == SHEAF__J_UNDEFINED)
         return out;
-    if (sheaf__j_is_list(v) || v.kind == SHEAF__J_VIEW)
+    if (sheaf__j_is_list(v) || v.kind == SHEAF__J_VIEW || v.kind == SHEAF__J_RANGE)
         return *v.u.list;
     if (v.kind == SHEAF__J_GENERATOR) {
         out = *v.u.list;
@@ -497,7 +502,7 @@ static void put_int(sheaf__j *j, sheaf__jbuffer *b, int64_t whole)
 
 /* Blanks, controls and private characters, which repr() escapes; those that no Unicode has assigned
  * it escapes too, and here they stand as they are. */
-static bool is_printable(uint32_t c)
+bool sheaf__j_printable(uint32_t c)
 {
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_CC:
@@ -519,7 +524,7 @@ static void put_character(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t
         sheaf__j_put(j, b, letter, 2);
     else if (c == (unsigned char)quote || c == '\\')
         sheaf__j_put(j, b, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\%c", (char)c));
-    else if (!is_printable(c))
+    else if (!sheaf__j_printable(c))
         sheaf__j_put(j, b, escaped,
                      (size_t)snprintf(escaped, sizeof escaped,
                                       c < 0x100     ? "\\x%02x"
@@ -571,7 +576,20 @@ static void put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
     case SHEAF__J_BOOL: sheaf__j_put(j, b, v.u.truth ? "True" : "False", 5 - v.u.truth); break;
     case SHEAF__J_INT: put_int(j, b, v.u.whole); break;
     case SHEAF__J_FLOAT: sheaf__j_put_float(j, b, v.u.real); break;
-    case SHEAF__J_TEXT: put_quoted(j, b, v.u.text); break;
+    case SHEAF__J_TEXT:
+        sheaf__j_put(j, b, "Markup(", v.form == SHEAF__J_MARKUP ? 7 : 0);
+        put_quoted(j, b, v.u.text);
+        sheaf__j_put(j, b, ")", v.form == SHEAF__J_MARKUP);
+        break;
+    case SHEAF__J_VIEW: {
+        static const char *const of[] = { [SHEAF__J_KEYS] = "dict_keys(",
+                                          [SHEAF__J_VALUES] = "dict_values(",
+                                          [SHEAF__J_ITEMS] = "dict_items(" };
+        sheaf__j_put(j, b, of[v.form], strlen(of[v.form]));
+        put_list(j, b, v);
+        sheaf__j_put(j, b, ")", 1);
+        break;
+    }
     case SHEAF__J_LIST:
     case SHEAF__J_TUPLE: put_list(j, b, v); break;
     case SHEAF__J_DICT:
@@ -589,13 +607,16 @@ static void put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
     j->depth--;
 }
 
-sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v)
+sheaf__jtext sheaf__j_repr(sheaf__j *j, sheaf__jvalue v)
 {
     sheaf__jbuffer b = { 0 };
-    if (v.kind == SHEAF__J_TEXT)
-        return v.u.text;
-    if (v.kind == SHEAF__J_UNDEFINED)
-        return SHEAF__J_WORD("");
     put_repr(j, &b, v);
     return sheaf__j_buffer_text(&b).u.text;
+}
+
+sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v)
+{
+    return v.kind == SHEAF__J_TEXT        ? v.u.text
+           : v.kind == SHEAF__J_UNDEFINED ? SHEAF__J_WORD("")
+                                          : sheaf__j_repr(j, v);
 }

@@ -17,11 +17,11 @@ enum {
     SHEAF__J_MEMORY_EACH = 32,  /* in addition for each byte of the variables */
     SHEAF__J_STEPS = 2000000,   /* nodes visited; long texts and lists count by their size */
     SHEAF__J_STEPS_EACH = 16,
-    SHEAF__J_VALUE = 64,       /* bytes charged for a value without its text */
-    SHEAF__J_DEPTH = 400,      /* nested calls of the evaluator */
-    SHEAF__J_NESTING = 150,    /* nested brackets and blocks */
-    SHEAF__J_SOURCE = 1 << 20, /* bytes of a template */
-    SHEAF__J_RANGE = 100000,   /* entries of range(), as in Jinja's sandbox */
+    SHEAF__J_VALUE = 64,          /* bytes charged for a value without its text */
+    SHEAF__J_DEPTH = 400,         /* nested calls of the evaluator */
+    SHEAF__J_NESTING = 150,       /* nested brackets and blocks */
+    SHEAF__J_SOURCE = 1 << 20,    /* bytes of a template */
+    SHEAF__J_RANGE_SIZE = 100000, /* entries of range(), as in Jinja's sandbox */
 };
 
 typedef struct sheaf__j {
@@ -70,8 +70,21 @@ typedef enum sheaf__jkind {
     SHEAF__J_FUNCTION,  /* of the globals: text names it */
     SHEAF__J_GENERATOR, /* list: result of map, select and the like; true in a test, iterable once
                          */
-    SHEAF__J_VIEW,      /* list: of a dict, or a range */
+    SHEAF__J_VIEW,      /* list: of a dict; `form` says of what */
+    SHEAF__J_RANGE,     /* list */
+    SHEAF__J_METHOD,    /* a method without its call */
+    SHEAF__J_CYCLER,    /* turns: of cycler() */
+    SHEAF__J_JOINER,    /* turns: of joiner() */
 } sheaf__jkind;
+
+typedef enum sheaf__jform {
+    SHEAF__J_PLAIN,
+    SHEAF__J_MARKUP, /* a text that is Python's Markup, which escapes what is added to it */
+    SHEAF__J_GROUP,  /* a tuple of the filter groupby, with the members grouper and list */
+    SHEAF__J_KEYS,   /* a view of a dict's keys, values or items */
+    SHEAF__J_VALUES,
+    SHEAF__J_ITEMS,
+} sheaf__jform;
 
 typedef struct sheaf__jtext {
     const char *at; /* borrowed from the source, the variables or the arena; no NUL behind it */
@@ -80,6 +93,7 @@ typedef struct sheaf__jtext {
 
 typedef struct sheaf__jvalue {
     sheaf__jkind kind;
+    sheaf__jform form;
     union {
         bool truth;
         int64_t whole;
@@ -89,6 +103,8 @@ typedef struct sheaf__jvalue {
         struct sheaf__jdict *dict; /* of SPACE too */
         struct sheaf__jmacro *macro;
         struct sheaf__jloop *loop;
+        struct sheaf__jmethod *method;
+        struct sheaf__jturns *turns;
     } u;
 } sheaf__jvalue;
 
@@ -104,9 +120,22 @@ typedef struct sheaf__jdict {
 typedef struct sheaf__jloop {
     sheaf__jlist items;
     size_t index;
-    sheaf__jvalue changed; /* arguments of the last loop.changed() */
-    bool has_changed;      /* it was called */
+    sheaf__jvalue changed;           /* arguments of the last loop.changed() */
+    bool has_changed;                /* it was called */
+    const struct sheaf__jnode *node; /* of a recursive one, which templates may call; or NULL */
+    struct sheaf__jscope *scope;     /* around it */
+    int depth;                       /* loops of the same node around it */
 } sheaf__jloop;
+
+typedef struct sheaf__jmethod {
+    sheaf__jvalue of;
+    sheaf__jtext name;
+} sheaf__jmethod;
+
+typedef struct sheaf__jturns { /* of a cycler its items; of a joiner "" and its separator */
+    sheaf__jlist items;
+    size_t at;
+} sheaf__jturns;
 
 typedef struct sheaf__jmacro {
     const struct sheaf__jnode *node;
@@ -180,6 +209,7 @@ size_t sheaf__j_character(const char *at,
                           size_t left); /* its length in bytes; an invalid byte has length 1 */
 /* Python's str() and repr(). */
 sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v);
+sheaf__jtext sheaf__j_repr(sheaf__j *j, sheaf__jvalue v);
 void sheaf__j_put_float(sheaf__j *j, sheaf__jbuffer *b, double real);
 
 /* ---- tokens ---- */
@@ -212,11 +242,11 @@ typedef enum sheaf__jnode_kind {
     SHEAF__N_DATA,       /* value */
     SHEAF__N_PRINT,      /* a */
     SHEAF__N_IF,         /* a, body, other */
-    SHEAF__N_FOR,        /* a target, b items, c condition, body, other */
+    SHEAF__N_FOR,        /* a target, b items, c condition, body, other; value: is it recursive? */
     SHEAF__N_SET,        /* a target, b value */
     SHEAF__N_SET_BLOCK,  /* a target, b filters over N_BODY or NULL, body */
-    SHEAF__N_MACRO,      /* name, args (name, b default), body */
-    SHEAF__N_CALL_BLOCK, /* a call, args, body */
+    SHEAF__N_MACRO,      /* name, args (name, b default), body; value: SHEAF__J_SPECIALS in it */
+    SHEAF__N_CALL_BLOCK, /* a call, args, body; value: as of a macro */
     SHEAF__N_FILTER,     /* b filters over N_BODY, body */
     SHEAF__N_WITH,       /* args (a target, b value), body */
     SHEAF__N_GENERATION, /* body */
@@ -239,7 +269,7 @@ typedef enum sheaf__jnode_kind {
     SHEAF__E_LIST,     /* args */
     SHEAF__E_TUPLE,    /* args */
     SHEAF__E_DICT,     /* args (a key, b value) */
-    SHEAF__E_ARGUMENT, /* name of a keyword or empty, a */
+    SHEAF__E_ARGUMENT, /* name of a keyword, "*", "**" or empty, a */
 } sheaf__jnode_kind;
 
 typedef struct sheaf__jnode {
@@ -262,7 +292,11 @@ typedef struct sheaf__jparser {
     const sheaf__jtoken *at;
     int nesting;
     bool marks;
+    unsigned specials; /* SHEAF__J_SPECIALS since the statement began */
 } sheaf__jparser;
+
+/* Names that a macro has only if it mentions them. */
+enum sheaf__jspecials { SHEAF__J_VARARGS = 1, SHEAF__J_KWARGS = 2, SHEAF__J_CALLER = 4 };
 
 /* Parsers of expressions. A tuple needs no brackets; `choice`: allow a if b else c. */
 sheaf__jnode *sheaf__j_parse_tuple(sheaf__jparser *p, bool choice);
@@ -302,6 +336,8 @@ typedef struct sheaf__jrun {
     /* jinja_run.c's, for jinja_evaluate.c below it; `caller` may be NULL */
     sheaf__jvalue (*call_macro)(struct sheaf__jrun *r, const sheaf__jmacro *macro,
                                 const sheaf__jarguments *args, const sheaf__jmacro *caller);
+    sheaf__jvalue (*call_loop)(struct sheaf__jrun *r, const sheaf__jloop *loop,
+                               const sheaf__jarguments *args);
     const sheaf__date *today; /* of strftime_now(), or NULL */
     sheaf__jinja_text *result;
     int loops; /* around the statement */
@@ -338,7 +374,7 @@ typedef struct sheaf__jbuiltin {
 } sheaf__jbuiltin;
 
 /* sheaf__j_bind - fills c->at by names, separated by blanks; "!" behind a name: required; "."
- * before it: positional only; "*" alone: any arguments, c->at is not filled. Refuses
+ * before it: positional only; "*" alone: any arguments, c->at is not filled. Raises for
  * other arguments. */
 void sheaf__j_bind(sheaf__jcall *c, const char *names);
 /* NULL: there is no such row. */
@@ -350,6 +386,9 @@ const sheaf__jbuiltin *sheaf__j_function(sheaf__jtext name); /* NULL: there is n
 sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
                                    const sheaf__jarguments *args);
 bool sheaf__j_is_method(sheaf__jvalue of, sheaf__jtext name);
+/* Would it change its receiver? Jinja's sandbox has no such method. */
+bool sheaf__j_is_unsafe(sheaf__jvalue of, sheaf__jtext name);
+extern const sheaf__jbuiltin sheaf__j_text_methods[], sheaf__j_scalar_filters[];
 /* of.name and of[key]: UNDEFINED where there is none. */
 sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name);
 sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key);
@@ -360,16 +399,40 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
                               const sheaf__jarguments *args);
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args);
+bool sheaf__j_is_filter(sheaf__jtext name);
+bool sheaf__j_is_test(sheaf__jtext name);
 /* Sorts items by keys, one for each; stable in both directions. */
 sheaf__jvalue sheaf__j_sort(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
                             bool down);
 sheaf__jvalue sheaf__j_json(sheaf__jcall *c);
 sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict); /* its items() */
 bool sheaf__j_relation(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);
-sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how); /* 'u', 'l', 't', 'c' */
+/* An index of a slice, as Python bounds it; `v` NULL or none: `absent`. */
+int64_t sheaf__j_bound(sheaf__j *j, const sheaf__jvalue *v, int64_t absent, int64_t count,
+                       int64_t step);
+/* Upper, lower, title, capitalize, swapcase, casefold: the first letter of each. */
+sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how);
+typedef enum sheaf__jcased {
+    SHEAF__J_UNCASED,
+    SHEAF__J_LOWER,
+    SHEAF__J_UPPER,
+    SHEAF__J_TITLED
+} sheaf__jcased;
+sheaf__jcased sheaf__j_cased(int32_t c);
+/* The character that begins at text.at[*at], and behind it. */
+int32_t sheaf__j_next(sheaf__jtext text, size_t *at);
+bool sheaf__j_printable(uint32_t c);
+bool sheaf__j_is_word(int32_t c); /* \w of regular expressions */
+/* The first line of *rest, which goes behind its end; *end: the bytes of that. */
+sheaf__jtext sheaf__j_line(sheaf__jtext *rest, size_t *end);
+sheaf__jvalue sheaf__j_escape(sheaf__j *j, sheaf__jvalue v); /* Markup */
 sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
                                int64_t most);
 sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
                              bool right);
+/* Numbers and fields as text (jinja_format.c): format % arguments, format.format(), and what a
+ * format specification makes of a value. */
+sheaf__jvalue sheaf__j_percent(sheaf__j *j, sheaf__jtext format, sheaf__jvalue args);
+sheaf__jvalue sheaf__j_fill_in(sheaf__j *j, sheaf__jtext format, const sheaf__jarguments *args);
 /* The first occurrence of `what`; charges the bytes read. */
 const char *sheaf__j_search(sheaf__j *j, sheaf__jtext in, sheaf__jtext what);

@@ -3,15 +3,43 @@
 
 /* ---- calls ---- */
 
+/* *value */
+static void spread_list(sheaf__j *j, sheaf__jarguments *out, sheaf__jvalue value)
+{
+    const sheaf__jlist items = sheaf__j_items(j, value);
+    for (size_t i = 0; i < items.count; i++) {
+        sheaf__j_work(j, 1);
+        sheaf__j_append(j, &out->at, items.at[i]);
+    }
+}
+
+/* **value */
+static void spread_dict(sheaf__j *j, sheaf__jarguments *out, sheaf__jvalue value)
+{
+    if (value.kind != SHEAF__J_DICT)
+        sheaf__j_raise(j, "the argument after ** must be a mapping, not %s", sheaf__j_kind(value));
+    for (size_t i = 0; i < value.u.dict->keys.count; i++) {
+        const sheaf__jvalue key = value.u.dict->keys.at[i];
+        if (key.kind != SHEAF__J_TEXT)
+            sheaf__j_raise(j, "keywords must be strings");
+        if (sheaf__j_get(j, &out->named, key) != NULL)
+            sheaf__j_raise(j, "got multiple values for the keyword argument '%.*s'",
+                           (int)key.u.text.size, key.u.text.at);
+        sheaf__j_set(j, &out->named, key, value.u.dict->values.at[i]);
+    }
+}
+
 sheaf__jarguments sheaf__j_arguments(sheaf__jrun *r, const sheaf__jnode *args)
 {
     sheaf__jarguments out = { { 0 }, { { 0 }, { 0 } } };
     for (; args != NULL; args = args->next) {
         const sheaf__jvalue value = sheaf__j_evaluate(r, args->a);
-        if (args->name.size > 0)
+        if (sheaf__j_is(args->name, "*"))
+            spread_list(r->j, &out, value);
+        else if (sheaf__j_is(args->name, "**"))
+            spread_dict(r->j, &out, value);
+        else if (args->name.size > 0)
             sheaf__j_set(r->j, &out.named, sheaf__j_text(args->name.at, args->name.size), value);
-        else if (out.named.keys.count > 0)
-            sheaf__j_raise(r->j, "positional argument follows keyword argument");
         else
             sheaf__j_append(r->j, &out.at, value);
     }
@@ -27,11 +55,24 @@ static sheaf__jvalue call(sheaf__jrun *r, const sheaf__jnode *e)
             const sheaf__jarguments args = sheaf__j_arguments(r, e->args);
             return sheaf__j_call_method(r, of, callee->name, &args);
         }
+        if (sheaf__j_is_unsafe(of, callee->name))
+            sheaf__j_raise(r->j, "access to attribute '%.*s' of '%s' object is unsafe.",
+                           (int)callee->name.size, callee->name.at, sheaf__j_kind(of));
     }
     const sheaf__jvalue what = sheaf__j_evaluate(r, callee);
     const sheaf__jarguments args = sheaf__j_arguments(r, e->args);
     if (what.kind == SHEAF__J_MACRO)
         return r->call_macro(r, what.u.macro, &args, NULL);
+    if (what.kind == SHEAF__J_METHOD)
+        return sheaf__j_call_method(r, what.u.method->of, what.u.method->name, &args);
+    if (what.kind == SHEAF__J_LOOP)
+        return r->call_loop(r, what.u.loop, &args);
+    if (what.kind == SHEAF__J_JOINER) {
+        sheaf__jturns *turns = what.u.turns;
+        const size_t at = turns->at;
+        turns->at = 1;
+        return turns->items.at[at];
+    }
     if (what.kind == SHEAF__J_FUNCTION)
         return sheaf__j_call(sheaf__j_function(what.u.text), r, what, &args);
     sheaf__j_defined(r->j, what);
@@ -44,9 +85,9 @@ static sheaf__jvalue name(sheaf__jrun *r, const sheaf__jnode *e)
     if (v != NULL)
         return *v;
     if (sheaf__j_function(e->name) != NULL)
-        return (sheaf__jvalue){ SHEAF__J_FUNCTION, { .text = e->name } };
-    if (sheaf__is_listed("self varargs kwargs unk_token sep_token pad_token cls_token mask_token",
-                         e->name.at, e->name.size))
+        return (sheaf__jvalue){ SHEAF__J_FUNCTION, .u = { .text = e->name } };
+    if (sheaf__is_listed("self unk_token sep_token pad_token cls_token mask_token", e->name.at,
+                         e->name.size))
         sheaf__j_refuse(r->j, "the name %.*s", (int)e->name.size, e->name.at);
     r->result->lacks_eos |= sheaf__j_is(e->name, "eos_token");
     return sheaf__j_undefined(e->name);
@@ -113,16 +154,8 @@ static sheaf__jvalue filter_or_test(sheaf__jrun *r, const sheaf__jnode *e)
                                       : sheaf__j_bool(sheaf__j_test(r, e->name, of, &args));
 }
 
-/* Python's Markup, which escapes what is added to it. */
-static bool is_markup(const sheaf__jnode *e)
-{
-    return e->kind == SHEAF__E_FILTER && sheaf__j_is(e->name, "safe");
-}
-
 static sheaf__jvalue binary(sheaf__jrun *r, const sheaf__jnode *e)
 {
-    if (sheaf__j_is(e->name, "+") && (is_markup(e->a) || is_markup(e->b)))
-        sheaf__j_refuse(r->j, "+ beside the filter safe");
     const sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
     const bool and = sheaf__j_is(e->name, "and"), or = sheaf__j_is(e->name, "or");
     if ((and&&!sheaf__j_truth(a)) || (or &&sheaf__j_truth(a)))

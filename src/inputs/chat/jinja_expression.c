@@ -110,8 +110,14 @@ static sheaf__jnode *parse_number(sheaf__jparser *p)
     const char *text = digits(p, p->at->text);
     sheaf__jvalue value;
     errno = 0;
+    static const char prefix[] = "xob";
+    const char *base = text[0] == '0' && text[1] != '\0' ? strchr(prefix, text[1] | 0x20) : NULL;
     if (p->at->kind == SHEAF__T_INT)
-        value = sheaf__j_int(strtoll(text, NULL, 10));
+        value = sheaf__j_int(strtoll(base != NULL ? text + 2 : text, NULL,
+                                     base == NULL   ? 10
+                                     : *base == 'x' ? 16
+                                     : *base == 'o' ? 8
+                                                    : 2));
     else
         value = sheaf__j_float(strtod(text, NULL));
     if (errno == ERANGE && p->at->kind == SHEAF__T_INT)
@@ -144,6 +150,10 @@ static sheaf__jnode *parse_name(sheaf__jparser *p)
         p->at++;
         return n;
     }
+    p->specials |= sheaf__j_at_name(p, "varargs")  ? SHEAF__J_VARARGS
+                   : sheaf__j_at_name(p, "kwargs") ? SHEAF__J_KWARGS
+                   : sheaf__j_at_name(p, "caller") ? SHEAF__J_CALLER
+                                                   : 0;
     sheaf__jnode *n = sheaf__j_node(p, SHEAF__E_NAME);
     n->name = sheaf__j_expect_name(p);
     return n;
@@ -200,10 +210,22 @@ static sheaf__jnode *parse_primary(sheaf__jparser *p)
 
 /* ---- what follows a value ---- */
 
+/* The rank of an argument: by place, by keyword, *list, **dict. Jinja takes a keyword behind a
+ * *list, and one of each of these. */
+enum { BY_PLACE, BY_KEYWORD, FROM_LIST, FROM_DICT };
+
+static bool may_follow(int rank, const bool seen[4])
+{
+    return !seen[FROM_DICT] && (rank == BY_PLACE    ? !seen[BY_KEYWORD] && !seen[FROM_LIST]
+                                : rank == FROM_LIST ? !seen[FROM_LIST]
+                                                    : true);
+}
+
 /* From "(" on. */
 static sheaf__jnode *parse_arguments(sheaf__jparser *p)
 {
     sheaf__jnode *first = NULL, **last = &first;
+    bool seen[4] = { false };
     sheaf__j_expect(p, "(");
     while (!sheaf__j_at(p, ")")) {
         if (first != NULL) {
@@ -211,14 +233,22 @@ static sheaf__jnode *parse_arguments(sheaf__jparser *p)
             if (sheaf__j_at(p, ")"))
                 break;
         }
-        if (sheaf__j_at(p, "*") || sheaf__j_at(p, "**"))
-            sheaf__j_refuse(p->j, "arguments from a list or a dict (*, **)");
         sheaf__jnode *n = sheaf__j_append_node(p, &last);
-        if (p->at->kind == SHEAF__T_NAME && p->at[1].kind == SHEAF__T_SIGN &&
-            sheaf__j_is(p->at[1].text, "=")) {
+        int rank = sheaf__j_at(p, "*") ? FROM_LIST : sheaf__j_at(p, "**") ? FROM_DICT : BY_PLACE;
+        if (rank != BY_PLACE) {
+            n->name = (p->at++)->text;
+        } else if (p->at->kind == SHEAF__T_NAME && p->at[1].kind == SHEAF__T_SIGN &&
+                   sheaf__j_is(p->at[1].text, "=")) {
+            rank = BY_KEYWORD;
             n->name = p->at->text;
             p->at += 2;
         }
+        if (!may_follow(rank, seen))
+            sheaf__j_syntax(p, "arguments by place, then by keyword, *list and **dict");
+        for (const sheaf__jnode *k = first; rank == BY_KEYWORD && k != n; k = k->next)
+            if (sheaf__j_same(k->name, n->name))
+                sheaf__j_syntax(p, "each keyword once");
+        seen[rank] = true;
         n->a = sheaf__j_parse_expression(p);
     }
     sheaf__j_expect(p, ")");
@@ -243,8 +273,12 @@ static sheaf__jnode *parse_subscript(sheaf__jparser *p, sheaf__jnode *of)
             n->d = bound(p);
     } else if (n->b == NULL) { /* a[] is a[()] */
         n->b = sheaf__j_node(p, SHEAF__E_TUPLE);
-    } else if (sheaf__j_at(p, ",")) {
-        sheaf__j_refuse(p->j, "several indices");
+    } else if (sheaf__j_at(p, ",")) { /* a[b, c] is a[(b, c)] */
+        sheaf__jnode *tuple = sheaf__j_node(p, SHEAF__E_TUPLE), **last = &tuple->args;
+        sheaf__j_append_node(p, &last)->a = n->b;
+        while (sheaf__j_skip(p, ","))
+            sheaf__j_append_node(p, &last)->a = sheaf__j_parse_expression(p);
+        n->b = tuple;
     }
     sheaf__j_expect(p, "]");
     return n;

@@ -1,132 +1,6 @@
-/* jinja_filter.c - filters, `x|trim`, and tests, `x is defined`. */
-#include "inputs/chat/jinja_core.h"
-
-#include <errno.h>
-#include <math.h>
-
+/* jinja_filter.c - filters of sequences, `x|first`, and all filters by name. */
 #include "base/base.h"
-
-/* ---- text ---- */
-
-static sheaf__jvalue f_trim(sheaf__jcall *c)
-{
-    return sheaf__j_strip(c->j, sheaf__j_str(c->j, c->of), c->at[0], true, true);
-}
-/* Does a word begin behind this character of Jinja's title? Its bytes, or 0. */
-static size_t separator(const char *at, size_t left)
-{
-    return memchr("-({[<", *at, 5) != NULL ? 1 : sheaf__utf8_blank(at, left);
-}
-
-/* Jinja's title begins words at blanks and at - ( { [ < alone, str.title() at every other sign:
- * runs of these, and what stands between them, each item[0].upper() + item[1:].lower(). */
-static sheaf__jvalue f_title(sheaf__jcall *c)
-{
-    const sheaf__jtext text = sheaf__j_str(c->j, c->of);
-    sheaf__jbuffer b = { 0 };
-    for (size_t begin = 0, end, n; begin < text.size; begin = end) {
-        for (end = begin; end < text.size && (n = separator(text.at + end, text.size - end)) > 0;)
-            end += n;
-        sheaf__j_put(c->j, &b, text.at + begin, end - begin);
-        begin = end;
-        while (end < text.size && separator(text.at + end, text.size - end) == 0)
-            end += sheaf__j_character(text.at + end, text.size - end);
-        const size_t one = begin < end ? sheaf__j_character(text.at + begin, end - begin) : 0;
-        const sheaf__jvalue first =
-                                sheaf__j_case(c->j, (sheaf__jtext){ text.at + begin, one }, 'u'),
-                            rest = sheaf__j_case(
-                                c->j, (sheaf__jtext){ text.at + begin + one, end - begin - one },
-                                'l');
-        sheaf__j_put(c->j, &b, first.u.text.at, first.u.text.size);
-        sheaf__j_put(c->j, &b, rest.u.text.at, rest.u.text.size);
-    }
-    return sheaf__j_buffer_text(&b);
-}
-static sheaf__jvalue f_string(sheaf__jcall *c)
-{
-    const sheaf__jtext text = sheaf__j_str(c->j, c->of);
-    return sheaf__j_text(text.at, text.size);
-}
-static sheaf__jvalue f_case(sheaf__jcall *c)
-{
-    sheaf__j_read(c->j, f_string(c));
-    return sheaf__j_case(c->j, sheaf__j_str(c->j, c->of), (char)c->how);
-}
-static sheaf__jvalue f_replace(sheaf__jcall *c)
-{
-    const bool all = c->at[2] == NULL || c->at[2]->kind == SHEAF__J_NONE;
-    return sheaf__j_replace(c->j, sheaf__j_str(c->j, c->of), sheaf__j_str(c->j, *c->at[0]),
-                            sheaf__j_str(c->j, *c->at[1]),
-                            all ? -1 : sheaf__j_int_argument(c->j, c->at[2], -1));
-}
-
-static sheaf__jvalue f_indent(sheaf__jcall *c)
-{
-    const sheaf__jvalue *width = c->at[0];
-    const bool first = sheaf__j_bool_argument(c->at[1], false);
-    const bool blank = sheaf__j_bool_argument(c->at[2], false);
-    sheaf__jbuffer b = { 0 }, before = { 0 };
-    if (width != NULL && width->kind == SHEAF__J_TEXT)
-        sheaf__j_put(c->j, &before, width->u.text.at, width->u.text.size);
-    else
-        for (int64_t i = sheaf__j_int_argument(c->j, width, 4); i > 0; i--)
-            sheaf__j_put(c->j, &before, " ", 1);
-    const sheaf__jtext text = sheaf__j_str(c->j, c->of);
-    const char *p = text.at, *const end = text.at + text.size;
-    for (bool at_first = true;; at_first = false) {
-        const char *stop = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
-        const char *to = stop != NULL ? stop : end;
-        if (at_first ? first : blank || to > p)
-            sheaf__j_put(c->j, &b, before.at, before.size);
-        sheaf__j_put(c->j, &b, p, (size_t)(to - p));
-        if (stop == NULL)
-            return sheaf__j_buffer_text(&b);
-        sheaf__j_put(c->j, &b, "\n", 1);
-        p = stop + 1;
-    }
-}
-
-/* ---- numbers ---- */
-
-/* The whole of a text as a decimal number; false: it is none. */
-static bool read_number(sheaf__j *j, sheaf__jtext text, double *real, int64_t *whole,
-                        bool *is_whole)
-{
-    char shown[64], *end;
-    sheaf__utf8_strip(&text.at, &text.size);
-    if (text.size == 0)
-        return false;
-    if (text.size >= sizeof shown || memchr(text.at, '_', text.size) != NULL)
-        sheaf__j_refuse(j, "such a text as a number");
-    memcpy(shown, text.at, text.size);
-    shown[text.size] = '\0';
-    if (strspn(shown, "+-.0123456789eE") != text.size)
-        return false;
-    errno = 0;
-    *whole = strtoll(shown, &end, 10);
-    *is_whole = *end == '\0' && errno == 0;
-    *real = strtod(shown, &end);
-    return *end == '\0';
-}
-
-static sheaf__jvalue f_int(sheaf__jcall *c)
-{
-    const sheaf__jvalue of = c->of;
-    double real = of.kind == SHEAF__J_FLOAT ? of.u.real : 0;
-    int64_t whole = 0;
-    bool is_whole = false;
-    sheaf__j_defined(c->j, of);
-    if (c->at[1] != NULL)
-        sheaf__j_refuse(c->j, "int with a base");
-    if (of.kind == SHEAF__J_INT || of.kind == SHEAF__J_BOOL)
-        return sheaf__j_int(sheaf__j_whole(of));
-    if (of.kind != SHEAF__J_FLOAT &&
-        (of.kind != SHEAF__J_TEXT || !read_number(c->j, of.u.text, &real, &whole, &is_whole)))
-        return c->at[0] != NULL ? *c->at[0] : sheaf__j_int(0);
-    if (!is_whole && !(fabs(real) < 9e18))
-        sheaf__j_refuse(c->j, "a number beyond 64 bits");
-    return sheaf__j_int(is_whole ? whole : (int64_t)real);
-}
+#include "inputs/chat/jinja_core.h"
 
 /* ---- sequences ---- */
 
@@ -210,7 +84,9 @@ static sheaf__jvalue along(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue path,
 /* The entry, or where `attribute` is given that of it. */
 static sheaf__jvalue of_entry(sheaf__j *j, sheaf__jvalue entry, const sheaf__jvalue *attribute)
 {
-    return attribute == NULL ? entry : along(j, entry, *attribute, NULL);
+    return attribute == NULL || attribute->kind == SHEAF__J_NONE
+               ? entry
+               : along(j, entry, *attribute, NULL);
 }
 
 static sheaf__jvalue f_join(sheaf__jcall *c)
@@ -236,34 +112,177 @@ static sheaf__jvalue f_items(sheaf__jcall *c)
     return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
 }
 
-/* By an attribute or NULL; texts without regard to case unless `cased`, as Jinja sorts. */
-static sheaf__jvalue sort_by(sheaf__j *j, const sheaf__jlist *items, const sheaf__jvalue *attribute,
-                             bool cased, bool down)
+/* What an entry is compared by: texts without regard to case unless `cased`. */
+static sheaf__jvalue key_of(sheaf__j *j, sheaf__jvalue entry, const sheaf__jvalue *attribute,
+                            bool cased)
+{
+    const sheaf__jvalue key = of_entry(j, entry, attribute);
+    return key.kind == SHEAF__J_TEXT && !cased ? sheaf__j_case(j, key.u.text, 'l') : key;
+}
+
+/* A list of the keys of all attributes, "a,b" or one or NULL: equal entries of lists need no order.
+ */
+static sheaf__jvalue keys_of(sheaf__j *j, sheaf__jvalue entry, const sheaf__jvalue *attribute,
+                             bool cased)
 {
     sheaf__jvalue keys = sheaf__j_list(j);
-    for (size_t i = 0; i < items->count; i++) {
-        const sheaf__jvalue key = of_entry(j, items->at[i], attribute);
-        sheaf__j_append(j, keys.u.list,
-                        key.kind == SHEAF__J_TEXT && !cased ? sheaf__j_case(j, key.u.text, 'l')
-                                                            : key);
+    if (attribute == NULL || attribute->kind != SHEAF__J_TEXT) {
+        sheaf__j_append(j, keys.u.list, key_of(j, entry, attribute, cased));
+        return keys;
     }
-    return sheaf__j_sort(j, items, keys.u.list, down);
+    for (sheaf__jtext rest = attribute->u.text;;) {
+        const char *comma = memchr(rest.at, ',', rest.size);
+        const sheaf__jvalue one =
+            sheaf__j_text(rest.at, comma == NULL ? rest.size : (size_t)(comma - rest.at));
+        sheaf__j_append(j, keys.u.list, key_of(j, entry, &one, cased));
+        if (comma == NULL)
+            return keys;
+        rest.size -= one.u.text.size + 1;
+        rest.at = comma + 1;
+    }
 }
 
 static sheaf__jvalue f_sort(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    return sort_by(c->j, &items, c->at[2], sheaf__j_bool_argument(c->at[1], false),
-                   sheaf__j_bool_argument(c->at[0], false));
+    const bool cased = sheaf__j_bool_argument(c->at[1], false);
+    sheaf__jvalue keys = sheaf__j_list(c->j);
+    for (size_t i = 0; i < items.count; i++)
+        sheaf__j_append(c->j, keys.u.list, keys_of(c->j, items.at[i], c->at[2], cased));
+    return sheaf__j_sort(c->j, &items, keys.u.list, sheaf__j_bool_argument(c->at[0], false));
 }
 
 static sheaf__jvalue f_dictsort(sheaf__jcall *c)
 {
-    const sheaf__jvalue pairs = f_items(c), first = sheaf__j_int(0);
-    if (c->at[1] != NULL)
-        sheaf__j_refuse(c->j, "dictsort by values");
-    return sort_by(c->j, pairs.u.list, &first, sheaf__j_bool_argument(c->at[0], false),
-                   sheaf__j_bool_argument(c->at[2], false));
+    const bool cased = sheaf__j_bool_argument(c->at[0], false);
+    const sheaf__jtext by = sheaf__j_text_argument(c->j, c->at[1], SHEAF__J_WORD("key"));
+    sheaf__j_defined(c->j, c->of);
+    const sheaf__jvalue pairs = f_items(c), which = sheaf__j_int(sheaf__j_is(by, "value"));
+    sheaf__jvalue keys = sheaf__j_list(c->j);
+    if (!sheaf__j_is(by, "key") && !sheaf__j_is(by, "value"))
+        sheaf__j_raise(c->j, "You can only sort by either \"key\" or \"value\"");
+    for (size_t i = 0; i < pairs.u.list->count; i++)
+        sheaf__j_append(c->j, keys.u.list, key_of(c->j, pairs.u.list->at[i], &which, cased));
+    return sheaf__j_sort(c->j, pairs.u.list, keys.u.list, sheaf__j_bool_argument(c->at[2], false));
+}
+
+/* min, max; how: 1 for max */
+static sheaf__jvalue f_least(sheaf__jcall *c)
+{
+    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
+    const bool cased = sheaf__j_bool_argument(c->at[0], false);
+    size_t best = 0;
+    sheaf__jvalue best_key = sheaf__j_none();
+    for (size_t i = 0; i < items.count; i++) {
+        const sheaf__jvalue key = key_of(c->j, items.at[i], c->at[1], cased);
+        const int order = i == 0 ? 0 : sheaf__j_compare(c->j, key, best_key);
+        if (i == 0 || (c->how ? order > 0 : order < 0)) {
+            best = i;
+            best_key = key;
+        }
+    }
+    return items.count > 0 ? items.at[best]
+                           : sheaf__j_undefined(SHEAF__J_WORD("the least or greatest of nothing"));
+}
+
+static sheaf__jvalue f_unique(sheaf__jcall *c)
+{
+    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
+    const bool cased = sheaf__j_bool_argument(c->at[0], false);
+    sheaf__jvalue out = sheaf__j_list(c->j), seen = sheaf__j_dict(c->j);
+    for (size_t i = 0; i < items.count; i++) {
+        const sheaf__jvalue key = key_of(c->j, items.at[i], c->at[1], cased);
+        if (sheaf__j_get(c->j, seen.u.dict, key) != NULL)
+            continue;
+        sheaf__j_set(c->j, seen.u.dict, key, sheaf__j_none());
+        sheaf__j_append(c->j, out.u.list, items.at[i]);
+    }
+    return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
+}
+
+static sheaf__jvalue f_groupby(sheaf__jcall *c)
+{
+    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
+    const bool cased = sheaf__j_bool_argument(c->at[2], false);
+    sheaf__jvalue keys = sheaf__j_list(c->j), out = sheaf__j_list(c->j), last = sheaf__j_none();
+    for (size_t i = 0; i < items.count; i++) {
+        const sheaf__jvalue key = along(c->j, items.at[i], *c->at[0], c->at[1]);
+        sheaf__j_append(c->j, keys.u.list,
+                        key.kind == SHEAF__J_TEXT && !cased ? sheaf__j_case(c->j, key.u.text, 'l')
+                                                            : key);
+    }
+    const sheaf__jlist sorted = *sheaf__j_sort(c->j, &items, keys.u.list, false).u.list,
+                       by = *sheaf__j_sort(c->j, keys.u.list, keys.u.list, false).u.list;
+    for (size_t i = 0; i < sorted.count; i++) {
+        sheaf__jlist *groups = out.u.list;
+        if (i == 0 || !sheaf__j_equal(c->j, by.at[i], last)) {
+            sheaf__jvalue group = sheaf__j_pair(
+                c->j, along(c->j, sorted.at[i], *c->at[0], c->at[1]), sheaf__j_list(c->j));
+            group.form = SHEAF__J_GROUP;
+            sheaf__j_append(c->j, groups, group);
+            last = by.at[i];
+        }
+        sheaf__j_append(c->j, groups->at[groups->count - 1].u.list->at[1].u.list, sorted.at[i]);
+    }
+    return out;
+}
+
+/* The argument `fill_with`, if it is not none. */
+static const sheaf__jvalue *fill_of(const sheaf__jcall *c)
+{
+    return c->at[1] == NULL || c->at[1]->kind == SHEAF__J_NONE ? NULL : c->at[1];
+}
+
+static sheaf__jvalue f_batch(sheaf__jcall *c)
+{
+    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
+    const int64_t n = sheaf__j_int_argument(c->j, c->at[0], 1);
+    sheaf__jvalue out = sheaf__j_list(c->j), part = sheaf__j_list(c->j);
+    for (size_t i = 0; i < items.count; i++) {
+        if ((int64_t)part.u.list->count == n) {
+            sheaf__j_append(c->j, out.u.list, part);
+            part = sheaf__j_list(c->j);
+        }
+        sheaf__j_append(c->j, part.u.list, items.at[i]);
+    }
+    if (part.u.list->count > 0) {
+        while (fill_of(c) != NULL && (int64_t)part.u.list->count < n) {
+            sheaf__j_work(c->j, 1);
+            sheaf__j_append(c->j, part.u.list, *fill_of(c));
+        }
+        sheaf__j_append(c->j, out.u.list, part);
+    }
+    return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
+}
+
+static sheaf__jvalue f_slice(sheaf__jcall *c)
+{
+    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
+    const int64_t n = sheaf__j_int_argument(c->j, c->at[0], 1), count = (int64_t)items.count;
+    sheaf__jvalue out = sheaf__j_list(c->j);
+    if (n == 0)
+        sheaf__j_raise(c->j, "integer division or modulo by zero");
+    for (int64_t k = 0, at = 0; k < n; k++) {
+        const bool longer = k < count % n;
+        sheaf__jvalue part = sheaf__j_list(c->j);
+        sheaf__j_work(c->j, 1);
+        for (int64_t i = 0; i < count / n + longer; i++)
+            sheaf__j_append(c->j, part.u.list, items.at[at++]);
+        if (!longer && fill_of(c) != NULL)
+            sheaf__j_append(c->j, part.u.list, *fill_of(c));
+        sheaf__j_append(c->j, out.u.list, part);
+    }
+    return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
+}
+
+/* The member, never the entry, of this name. */
+static sheaf__jvalue f_attr(sheaf__jcall *c)
+{
+    const sheaf__jtext name = sheaf__j_text_argument(c->j, c->at[0], SHEAF__J_WORD(""));
+    sheaf__j_defined(c->j, c->of);
+    return c->of.kind == SHEAF__J_DICT && !sheaf__j_is_method(c->of, name)
+               ? sheaf__j_undefined(name)
+               : sheaf__j_member(c->j, c->of, name);
 }
 
 static sheaf__jvalue f_sum(sheaf__jcall *c)
@@ -276,6 +295,13 @@ static sheaf__jvalue f_sum(sheaf__jcall *c)
 }
 
 /* ---- map, select and their like ---- */
+
+/* They go over nothing where the value is false, whatever it is: none|select is empty. */
+static sheaf__jlist some_of(sheaf__jcall *c)
+{
+    const sheaf__jlist nothing = { 0 };
+    return sheaf__j_truth(c->of) ? sheaf__j_items(c->j, c->of) : nothing;
+}
 
 /* The arguments from `first` on. */
 static sheaf__jarguments rest_of(const sheaf__jarguments *args, size_t first)
@@ -292,7 +318,7 @@ static sheaf__jarguments rest_of(const sheaf__jarguments *args, size_t first)
 static sheaf__jvalue f_map(sheaf__jcall *c)
 {
     static const sheaf__jtext none = { "", 0 };
-    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
+    const sheaf__jlist items = some_of(c);
     const sheaf__jarguments *args = c->args, rest = rest_of(args, 1);
     sheaf__jvalue out = sheaf__j_list(c->j);
     const bool by_member = items.count > 0 && args->at.count == 0;
@@ -313,11 +339,11 @@ enum { KEEP = 1, BY_MEMBER = 2 };
 static sheaf__jvalue f_select(sheaf__jcall *c)
 {
     static const sheaf__jtext none = { "", 0 };
-    const sheaf__jlist items = sheaf__j_items(c->j, c->of), given = c->args->at;
+    const sheaf__jlist items = some_of(c), given = c->args->at;
     const size_t test = (c->how & BY_MEMBER) != 0;
     const sheaf__jarguments rest = rest_of(c->args, test + 1);
     sheaf__jvalue out = sheaf__j_list(c->j);
-    if (given.count < test)
+    if (given.count < test && items.count > 0)
         sheaf__j_raise(c->j, "Missing parameter for attribute name");
     for (size_t i = 0; i < items.count; i++) {
         const sheaf__jvalue v = of_entry(c->j, items.at[i], test > 0 ? &given.at[0] : NULL);
@@ -341,16 +367,6 @@ static sheaf__jvalue f_default(sheaf__jcall *c)
 }
 
 static const sheaf__jbuiltin filters[] = {
-    { "trim", "chars", f_trim, .reads = true },
-    { "title", "", f_title, .reads = true },
-    { "string", "", f_string },
-    { "safe", "", f_string },
-    { "upper", "", f_case, 'u' },
-    { "lower", "", f_case, 'l' },
-    { "capitalize", "", f_case, 'c' },
-    { "replace", "old! new! count", f_replace, .reads = true },
-    { "indent", "width first blank", f_indent, .reads = true },
-    { "int", "default base", f_int, .reads = true },
     { "length", "", f_length },
     { "count", "", f_length },
     { "first", "", f_first },
@@ -361,6 +377,13 @@ static const sheaf__jbuiltin filters[] = {
     { "items", "", f_items },
     { "sort", "reverse case_sensitive attribute", f_sort, .reads = true },
     { "dictsort", "case_sensitive by reverse", f_dictsort, .reads = true },
+    { "min", "case_sensitive attribute", f_least, 0, .reads = true },
+    { "max", "case_sensitive attribute", f_least, 1, .reads = true },
+    { "unique", "case_sensitive attribute", f_unique, .reads = true },
+    { "groupby", "attribute! default case_sensitive", f_groupby, .reads = true },
+    { "batch", "linecount! fill_with", f_batch, .reads = true },
+    { "slice", "slices! fill_with", f_slice, .reads = true },
+    { "attr", "name!", f_attr },
     { "sum", "attribute start", f_sum, .reads = true },
     { "map", "*", f_map, .reads = true },
     { "select", "*", f_select, KEEP, .reads = true },
@@ -373,70 +396,27 @@ static const sheaf__jbuiltin filters[] = {
     { NULL },
 };
 
+/* Of Jinja's, these are refused where they are reached: what they write hangs on chance, or is laid
+ * out for people and for web pages. */
+static const char refused[] = "pprint random striptags urlize wordwrap";
+
+static const sheaf__jbuiltin *find(sheaf__jtext name)
+{
+    const sheaf__jbuiltin *found = sheaf__j_builtin(filters, SHEAF__J_UNDEFINED, name);
+    return found != NULL ? found
+                         : sheaf__j_builtin(sheaf__j_scalar_filters, SHEAF__J_UNDEFINED, name);
+}
+
+bool sheaf__j_is_filter(sheaf__jtext name)
+{
+    return find(name) != NULL || sheaf__is_listed(refused, name.at, name.size);
+}
+
 sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                               const sheaf__jarguments *args)
 {
-    const sheaf__jbuiltin *found = sheaf__j_builtin(filters, SHEAF__J_UNDEFINED, name);
+    const sheaf__jbuiltin *found = find(name);
     if (found == NULL)
         sheaf__j_refuse(r->j, "the filter %.*s", (int)name.size, name.at);
     return sheaf__j_call(found, r, of, args);
-}
-
-/* ---- tests: `x is defined` ---- */
-
-/* By what kind of value it is: True is a number to Python. */
-#define KIND(K) (1u << SHEAF__J_##K)
-static const struct {
-    const char *name;
-    unsigned kinds;
-} kinds[] = {
-    { "defined", ~KIND(UNDEFINED) },
-    { "undefined", KIND(UNDEFINED) },
-    { "none", KIND(NONE) },
-    { "boolean", KIND(BOOL) },
-    { "integer", KIND(INT) },
-    { "float", KIND(FLOAT) },
-    { "number", KIND(BOOL) | KIND(INT) | KIND(FLOAT) },
-    { "string", KIND(TEXT) },
-    { "mapping", KIND(DICT) },
-    { "sequence", KIND(TEXT) | KIND(DICT) | KIND(LIST) | KIND(TUPLE) | KIND(UNDEFINED) },
-    { "iterable", KIND(TEXT) | KIND(DICT) | KIND(LIST) | KIND(TUPLE) | KIND(UNDEFINED) |
-                      KIND(LOOP) | KIND(GENERATOR) | KIND(VIEW) },
-    { "callable", KIND(MACRO) | KIND(FUNCTION) },
-};
-
-static const struct {
-    const char *names, *sign;
-} comparisons[] = { { "eq equalto ==", "==" },
-                    { "ne !=", "!=" },
-                    { "lt lessthan <", "<" },
-                    { "le <=", "<=" },
-                    { "gt greaterthan >", ">" },
-                    { "ge >=", ">=" },
-                    { "in", "in" } };
-
-bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
-                   const sheaf__jarguments *args)
-{
-    sheaf__jcall c = { .r = r, .j = r->j, .name = name, .args = args };
-    for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
-        if (sheaf__is_listed(comparisons[i].names, name.at, name.size)) {
-            const char *sign = comparisons[i].sign;
-            sheaf__j_bind(&c, ".other!");
-            return sheaf__j_relation(r->j, (sheaf__jtext){ sign, strlen(sign) }, of, *c.at[0]);
-        }
-    const bool odd = sheaf__j_is(name, "odd"), by = sheaf__j_is(name, "divisibleby");
-    sheaf__j_bind(&c, by ? "num!" : "");
-    if (odd || by || sheaf__j_is(name, "even"))
-        return sheaf__j_equal(
-            r->j, sheaf__j_binary(r->j, SHEAF__J_WORD("%"), of, by ? *c.at[0] : sheaf__j_int(2)),
-            sheaf__j_int(odd));
-    if (sheaf__j_is(name, "true") || sheaf__j_is(name, "false"))
-        return of.kind == SHEAF__J_BOOL && of.u.truth == sheaf__j_is(name, "true");
-    if (of.kind == SHEAF__J_VIEW && sheaf__j_is(name, "sequence"))
-        sheaf__j_refuse(r->j, "the test sequence of a range or of a dict's view");
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (sheaf__j_is(name, kinds[i].name))
-            return (kinds[i].kinds >> of.kind & 1) != 0;
-    sheaf__j_refuse(r->j, "the test %.*s", (int)name.size, name.at);
 }

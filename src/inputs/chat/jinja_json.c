@@ -83,7 +83,7 @@ static void put_key(writer *w, sheaf__jvalue key)
 {
     if (key.kind == SHEAF__J_TEXT) {
         put_text(w, key.u.text);
-    } else if (key.kind == SHEAF__J_INT || key.kind == SHEAF__J_NONE || key.kind == SHEAF__J_BOOL) {
+    } else if (key.kind == SHEAF__J_NONE || sheaf__j_is_number(key)) {
         put(w, SHEAF__J_WORD("\""));
         put_value(w, key, 0);
         put(w, SHEAF__J_WORD("\""));
@@ -125,8 +125,11 @@ static void put_value(writer *w, sheaf__jvalue v, int depth)
         break;
     case SHEAF__J_FLOAT:
         if (v.u.real - v.u.real != 0)
-            sheaf__j_refuse(w->j, "JSON of a number that is not finite");
-        sheaf__j_put_float(w->j, w->b, v.u.real);
+            put(w, v.u.real > 0   ? SHEAF__J_WORD("Infinity")
+                   : v.u.real < 0 ? SHEAF__J_WORD("-Infinity")
+                                  : SHEAF__J_WORD("NaN"));
+        else
+            sheaf__j_put_float(w->j, w->b, v.u.real);
         break;
     case SHEAF__J_TEXT: put_text(w, v.u.text); break;
     case SHEAF__J_LIST:

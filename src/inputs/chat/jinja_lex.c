@@ -244,7 +244,7 @@ static const char *digits_end(const lexer *l, const char *p)
     return p;
 }
 
-/* 12, 1_000, 0x1f, 1.5, 1e9; behind a point no fraction: a.0.1 */
+/* 12, 1_000, 0x1f, 0o17, 0b1, 1.5, 1e9; behind a point no fraction: a.0.1 */
 static void take_number(lexer *l)
 {
     const bool behind_point = l->count > 0 && l->token[l->count - 1].kind == SHEAF__T_SIGN &&
@@ -252,8 +252,19 @@ static void take_number(lexer *l)
                               l->token[l->count - 1].text.at + 1 == l->at;
     const char *p = digits_end(l, l->at), *q;
     bool whole = true;
-    if (*l->at == '0' && l->at + 1 < l->end && strchr("xXoObB", l->at[1]) != NULL)
-        sheaf__j_refuse(l->j, "numbers that are not decimal");
+    if (p == l->at + 1 && *l->at == '0' && p + 1 < l->end && strchr("xXoObB", *p) != NULL) {
+        const int base = (*p | 0x20) == 'x' ? 16 : (*p | 0x20) == 'o' ? 8 : 2;
+        for (q = p; q + 1 < l->end; q += 1 + (q[1] == '_')) {
+            const int d = sheaf__hex_digit(q[1] == '_' && q + 2 < l->end ? q[2] : q[1]);
+            if (d < 0 || d >= base)
+                break;
+        }
+        if (q > p) {
+            add(l, SHEAF__T_INT, (sheaf__jtext){ l->at, (size_t)(q + 1 - l->at) });
+            l->at = q + 1;
+            return;
+        }
+    }
     if (!behind_point && p + 1 < l->end && *p == '.' && is_digit(p[1])) {
         p = digits_end(l, p + 1);
         whole = false;

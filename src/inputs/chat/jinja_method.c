@@ -1,273 +1,21 @@
-/* jinja_method.c - methods of strings, dicts, lists and `loop`, and the functions that every
- * template has. Methods that would change something are refused, as Jinja's sandbox refuses them.
- */
+/* jinja_method.c - methods of dicts, lists and `loop`, calls of methods, and the functions that
+ * every template has. Jinja's sandbox has no methods that would change something. */
 #include "base/base.h"
 #include "inputs/chat/jinja_core.h"
 
-/* ---- strings ---- */
-
-/* Is the character at `at`, `n` bytes, one of `chars`? */
-static bool among(sheaf__j *j, sheaf__jtext chars, const char *at, size_t n)
-{
-    return sheaf__j_search(j, chars, (sheaf__jtext){ at, n }) != NULL;
-}
-
-sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
-                             bool right)
-{
-    const bool blanks = chars == NULL || chars->kind == SHEAF__J_NONE;
-    const sheaf__jtext of = blanks ? SHEAF__J_WORD("") : sheaf__j_text_argument(j, chars, text);
-    while (left && text.size > 0) {
-        size_t n =
-            blanks ? sheaf__utf8_blank(text.at, text.size) : sheaf__utf8_length(text.at, text.size);
-        if (n == 0 || (!blanks && !among(j, of, text.at, n)))
-            break;
-        text.at += n;
-        text.size -= n;
-    }
-    while (right && text.size > 0) {
-        size_t n = 1;
-        while (n < text.size && n < 4 && ((unsigned char)text.at[text.size - n] & 0xc0) == 0x80)
-            n++;
-        const char *at = text.at + text.size - n;
-        if (blanks ? sheaf__utf8_blank(at, n) != n : !among(j, of, at, n))
-            break;
-        text.size -= n;
-    }
-    return sheaf__j_text(text.at, text.size);
-}
-
-enum { LEFT = 1, RIGHT = 2 };
-
-static sheaf__jvalue m_strip(sheaf__jcall *c)
-{
-    return sheaf__j_strip(c->j, c->of.u.text, c->at[0], c->how & LEFT, c->how & RIGHT);
-}
-
-static bool is_at(sheaf__j *j, sheaf__jtext text, sheaf__jtext what, bool end)
-{
-    sheaf__j_work(j, 1 + what.size / 16);
-    return text.size >= what.size &&
-           memcmp(end ? text.at + text.size - what.size : text.at, what.at, what.size) == 0;
-}
-
-/* The argument, which is a string. */
-static sheaf__jtext text_of(const sheaf__jcall *c, int which)
-{
-    return sheaf__j_text_argument(c->j, c->at[which], SHEAF__J_WORD(""));
-}
-
-/* startswith, endswith; how: at the end */
-static sheaf__jvalue m_startswith(sheaf__jcall *c)
-{
-    const sheaf__jvalue what = *c->at[0];
-    if (what.kind != SHEAF__J_TUPLE)
-        return sheaf__j_bool(is_at(c->j, c->of.u.text, text_of(c, 0), c->how));
-    for (size_t i = 0; i < what.u.list->count; i++) {
-        c->at[0] = &what.u.list->at[i];
-        if (is_at(c->j, c->of.u.text, text_of(c, 0), c->how))
-            return sheaf__j_bool(true);
-    }
-    return sheaf__j_bool(false);
-}
-
-static void add_piece(sheaf__j *j, sheaf__jvalue *list, const char *from, const char *to)
-{
-    sheaf__j_append(j, list->u.list, sheaf__j_text(from, (size_t)(to - from)));
-}
-
-static sheaf__jvalue split_blanks(sheaf__j *j, sheaf__jtext text, int64_t most)
-{
-    sheaf__jvalue out = sheaf__j_list(j);
-    const char *p = text.at, *const end = text.at + text.size;
-    for (size_t n;;) {
-        while (p < end && (n = sheaf__utf8_blank(p, (size_t)(end - p))) > 0)
-            p += n;
-        if (p == end)
-            return out;
-        const char *const from = p;
-        if (most >= 0 && (int64_t)out.u.list->count == most) {
-            const sheaf__jvalue rest =
-                sheaf__j_strip(j, (sheaf__jtext){ from, (size_t)(end - from) }, NULL, false, true);
-            sheaf__j_append(j, out.u.list, rest);
-            return out;
-        }
-        while (p < end && sheaf__utf8_blank(p, (size_t)(end - p)) == 0)
-            p++;
-        add_piece(j, &out, from, p);
-    }
-}
-
-static sheaf__jvalue m_split(sheaf__jcall *c)
-{
-    const int64_t most = sheaf__j_int_argument(c->j, c->at[1], -1);
-    if (c->at[0] == NULL || c->at[0]->kind == SHEAF__J_NONE)
-        return split_blanks(c->j, c->of.u.text, most);
-    const sheaf__jtext by = text_of(c, 0);
-    if (by.size == 0)
-        sheaf__j_raise(c->j, "empty separator");
-    sheaf__jvalue out = sheaf__j_list(c->j);
-    sheaf__jtext rest = c->of.u.text;
-    for (const char *at; (most < 0 || (int64_t)out.u.list->count < most) &&
-                         (at = sheaf__j_search(c->j, rest, by)) != NULL;) {
-        add_piece(c->j, &out, rest.at, at);
-        rest.size -= (size_t)(at - rest.at) + by.size;
-        rest.at = at + by.size;
-    }
-    add_piece(c->j, &out, rest.at, rest.at + rest.size);
-    return out;
-}
-
-static const char *search_last(sheaf__j *j, sheaf__jtext in, sheaf__jtext what)
-{
-    const char *last = NULL;
-    for (const char *at; (at = sheaf__j_search(j, in, what)) != NULL && what.size > 0;) {
-        last = at;
-        in.size -= (size_t)(at - in.at) + 1;
-        in.at = at + 1;
-    }
-    return last;
-}
-
-static sheaf__jvalue m_rsplit(sheaf__jcall *c)
-{
-    const sheaf__jvalue *sep = c->at[0];
-    const sheaf__jtext of = c->of.u.text;
-    const int64_t most = sheaf__j_int_argument(c->j, c->at[1], -1);
-    if (most < 0)
-        return m_split(c);
-    if (most != 1 || sep == NULL || sep->kind != SHEAF__J_TEXT || sep->u.text.size == 0)
-        sheaf__j_refuse(c->j, "rsplit but with a separator, once or everywhere");
-    const char *at = search_last(c->j, of, sep->u.text);
-    sheaf__jvalue out = sheaf__j_list(c->j);
-    if (at != NULL)
-        add_piece(c->j, &out, of.at, at);
-    add_piece(c->j, &out, at == NULL ? of.at : at + sep->u.text.size, of.at + of.size);
-    return out;
-}
-
-/* Lines end at \n, \r and \r\n; Python knows more line ends, which are refused. */
-static sheaf__jvalue m_splitlines(sheaf__jcall *c)
-{
-    sheaf__jvalue out = sheaf__j_list(c->j);
-    const char *from = c->of.u.text.at, *const end = from + c->of.u.text.size;
-    for (const char *p = from; p < end; p++) {
-        const unsigned char byte = (unsigned char)*p;
-        if (byte == 0x0b || byte == 0x0c || (byte >= 0x1c && byte <= 0x1e) || byte == 0xc2 ||
-            byte == 0xe2)
-            sheaf__j_refuse(c->j, "splitlines of text with rare line ends");
-        if (byte != '\n' && byte != '\r')
-            continue;
-        add_piece(c->j, &out, from, p);
-        p += byte == '\r' && p + 1 < end && p[1] == '\n';
-        from = p + 1;
-    }
-    if (from < end)
-        add_piece(c->j, &out, from, end);
-    return out;
-}
-
-static sheaf__jvalue m_case(sheaf__jcall *c)
-{
-    return sheaf__j_case(c->j, c->of.u.text, (char)c->how);
-}
-
-sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
-                               int64_t most)
-{
-    sheaf__jbuffer b = { 0 };
-    if (from.size == 0)
-        sheaf__j_refuse(j, "replace of nothing");
-    for (const char *at; most != 0 && (at = sheaf__j_search(j, text, from)) != NULL; most--) {
-        if (at > text.at)
-            sheaf__j_put(j, &b, text.at, (size_t)(at - text.at));
-        sheaf__j_put(j, &b, to.at, to.size);
-        text.size -= (size_t)(at - text.at) + from.size;
-        text.at = at + from.size;
-    }
-    sheaf__j_put(j, &b, text.at, text.size);
-    return sheaf__j_buffer_text(&b);
-}
-
-static sheaf__jvalue m_replace(sheaf__jcall *c)
-{
-    return sheaf__j_replace(c->j, c->of.u.text, text_of(c, 0), text_of(c, 1),
-                            sheaf__j_int_argument(c->j, c->at[2], -1));
-}
-
-enum { LAST = 1, MUST = 2 };
-
-/* find, rfind, index */
-static sheaf__jvalue m_find(sheaf__jcall *c)
-{
-    const sheaf__jtext of = c->of.u.text, what = text_of(c, 0);
-    const char *at = (c->how & LAST) == 0 ? sheaf__j_search(c->j, of, what)
-                     : what.size == 0     ? of.at + of.size
-                                          : search_last(c->j, of, what);
-    if (at == NULL && (c->how & MUST))
-        sheaf__j_raise(c->j, "substring not found");
-    return sheaf__j_int(
-        at == NULL ? -1
-                   : (int64_t)sheaf__j_characters((sheaf__jtext){ of.at, (size_t)(at - of.at) }));
-}
-
-static sheaf__jvalue m_count(sheaf__jcall *c)
-{
-    const sheaf__jtext what = text_of(c, 0);
-    sheaf__jtext rest = c->of.u.text;
-    int64_t n = 0;
-    if (what.size == 0)
-        return sheaf__j_int((int64_t)sheaf__j_characters(rest) + 1);
-    for (const char *at; (at = sheaf__j_search(c->j, rest, what)) != NULL; n++) {
-        rest.size -= (size_t)(at - rest.at) + what.size;
-        rest.at = at + what.size;
-    }
-    return sheaf__j_int(n);
-}
-
-static sheaf__jvalue m_join(sheaf__jcall *c)
-{
-    const sheaf__jtext between = c->of.u.text;
-    sheaf__jbuffer b = { 0 };
-    const sheaf__jlist items = sheaf__j_items(c->j, *c->at[0]);
-    for (size_t i = 0; i < items.count; i++) {
-        const sheaf__jtext text = sheaf__j_text_argument(c->j, &items.at[i], between);
-        sheaf__j_work(c->j, 1);
-        sheaf__j_put(c->j, &b, between.at, i > 0 ? between.size : 0);
-        sheaf__j_put(c->j, &b, text.at, text.size);
-    }
-    return sheaf__j_buffer_text(&b);
-}
-
-/* removeprefix, removesuffix; how: at the end */
-static sheaf__jvalue m_remove(sheaf__jcall *c)
-{
-    const sheaf__jtext of = c->of.u.text, what = text_of(c, 0);
-    const size_t n = is_at(c->j, of, what, c->how) ? what.size : 0;
-    return sheaf__j_text(of.at + (c->how ? 0 : n), of.size - n);
-}
-
-static sheaf__jvalue m_isdigit(sheaf__jcall *c)
-{
-    const sheaf__jtext of = c->of.u.text;
-    for (size_t i = 0; i < of.size; i++) {
-        if ((unsigned char)of.at[i] >= 0x80)
-            sheaf__j_refuse(c->j, "isdigit beyond ASCII");
-        if (of.at[i] < '0' || of.at[i] > '9')
-            return sheaf__j_bool(false);
-    }
-    return sheaf__j_bool(of.size > 0);
-}
-
 /* ---- dicts, lists, loop ---- */
 
+static sheaf__jvalue view(sheaf__jlist *list, sheaf__jform form)
+{
+    return (sheaf__jvalue){ SHEAF__J_VIEW, form, .u = { .list = list } };
+}
 static sheaf__jvalue m_keys(sheaf__jcall *c)
 {
-    return sheaf__j_as(SHEAF__J_VIEW, &c->of.u.dict->keys);
+    return view(&c->of.u.dict->keys, SHEAF__J_KEYS);
 }
 static sheaf__jvalue m_values(sheaf__jcall *c)
 {
-    return sheaf__j_as(SHEAF__J_VIEW, &c->of.u.dict->values);
+    return view(&c->of.u.dict->values, SHEAF__J_VALUES);
 }
 sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict)
 {
@@ -276,7 +24,7 @@ sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict)
         sheaf__j_work(j, 1);
         sheaf__j_append(j, out.u.list, sheaf__j_pair(j, dict->keys.at[i], dict->values.at[i]));
     }
-    return sheaf__j_as(SHEAF__J_VIEW, out.u.list);
+    return view(out.u.list, SHEAF__J_ITEMS);
 }
 static sheaf__jvalue m_items(sheaf__jcall *c)
 {
@@ -306,51 +54,96 @@ static sheaf__jvalue m_changed(sheaf__jcall *c)
     return sheaf__j_bool(changed);
 }
 
+static sheaf__jvalue m_copy(sheaf__jcall *c)
+{
+    sheaf__jvalue out = c->of.kind == SHEAF__J_DICT ? sheaf__j_dict(c->j) : sheaf__j_list(c->j);
+    for (size_t i = 0; c->of.kind == SHEAF__J_DICT && i < c->of.u.dict->keys.count; i++) {
+        sheaf__j_append(c->j, &out.u.dict->keys, c->of.u.dict->keys.at[i]);
+        sheaf__j_append(c->j, &out.u.dict->values, c->of.u.dict->values.at[i]);
+    }
+    for (size_t i = 0; c->of.kind != SHEAF__J_DICT && i < c->of.u.list->count; i++)
+        sheaf__j_append(c->j, out.u.list, c->of.u.list->at[i]);
+    return out;
+}
+/* dict.fromkeys(), also of a dict */
+static sheaf__jvalue m_fromkeys(sheaf__jcall *c)
+{
+    const sheaf__jlist keys = sheaf__j_items(c->j, *c->at[0]);
+    sheaf__jvalue out = sheaf__j_dict(c->j);
+    for (size_t i = 0; i < keys.count; i++)
+        sheaf__j_set(c->j, out.u.dict, keys.at[i], c->at[1] != NULL ? *c->at[1] : sheaf__j_none());
+    return out;
+}
+
+static sheaf__jvalue m_list_index(sheaf__jcall *c)
+{
+    const sheaf__jlist *of = c->of.u.list;
+    const int64_t n = (int64_t)of->count, to = sheaf__j_bound(c->j, c->at[2], n, n, 1);
+    for (int64_t i = sheaf__j_bound(c->j, c->at[1], 0, n, 1); i < to; i++)
+        if (sheaf__j_equal(c->j, of->at[i], *c->at[0]))
+            return sheaf__j_int(i);
+    sheaf__j_raise(c->j, "the %s does not have it", sheaf__j_kind(c->of));
+}
+static sheaf__jvalue m_list_count(sheaf__jcall *c)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < c->of.u.list->count; i++)
+        n += sheaf__j_equal(c->j, c->of.u.list->at[i], *c->at[0]);
+    return sheaf__j_int(n);
+}
+
+/* next() and reset() of a cycler */
+static sheaf__jvalue m_turn(sheaf__jcall *c)
+{
+    sheaf__jturns *turns = c->of.u.turns;
+    const size_t now = turns->at;
+    turns->at = c->how ? (now + 1) % turns->items.count : 0;
+    return c->how ? turns->items.at[now] : sheaf__j_none();
+}
+
 static const sheaf__jbuiltin methods[] = {
-    { "strip", ".chars", m_strip, LEFT | RIGHT, SHEAF__J_TEXT, true },
-    { "lstrip", ".chars", m_strip, LEFT, SHEAF__J_TEXT, true },
-    { "rstrip", ".chars", m_strip, RIGHT, SHEAF__J_TEXT, true },
-    { "startswith", ".prefix!", m_startswith, false, SHEAF__J_TEXT },
-    { "endswith", ".suffix!", m_startswith, true, SHEAF__J_TEXT },
-    { "split", "sep maxsplit", m_split, 0, SHEAF__J_TEXT, true },
-    { "rsplit", "sep maxsplit", m_rsplit, 0, SHEAF__J_TEXT, true },
-    { "splitlines", "", m_splitlines, 0, SHEAF__J_TEXT, true },
-    { "upper", "", m_case, 'u', SHEAF__J_TEXT, true },
-    { "lower", "", m_case, 'l', SHEAF__J_TEXT, true },
-    { "title", "", m_case, 't', SHEAF__J_TEXT, true },
-    { "capitalize", "", m_case, 'c', SHEAF__J_TEXT, true },
-    { "replace", ".old! .new! count", m_replace, 0, SHEAF__J_TEXT, true },
-    { "find", ".sub!", m_find, 0, SHEAF__J_TEXT, true },
-    { "rfind", ".sub!", m_find, LAST, SHEAF__J_TEXT, true },
-    { "index", ".sub!", m_find, MUST, SHEAF__J_TEXT, true },
-    { "count", ".sub!", m_count, 0, SHEAF__J_TEXT, true },
-    { "join", ".iterable!", m_join, 0, SHEAF__J_TEXT },
-    { "removeprefix", ".prefix!", m_remove, false, SHEAF__J_TEXT },
-    { "removesuffix", ".suffix!", m_remove, true, SHEAF__J_TEXT },
-    { "isdigit", "", m_isdigit, 0, SHEAF__J_TEXT, true },
     { "keys", "", m_keys, 0, SHEAF__J_DICT },
     { "values", "", m_values, 0, SHEAF__J_DICT },
     { "items", "", m_items, 0, SHEAF__J_DICT },
     { "get", ".key! .default", m_get, 0, SHEAF__J_DICT },
+    { "copy", "", m_copy, 0, SHEAF__J_DICT, true },
+    { "fromkeys", ".iterable! .value", m_fromkeys, 0, SHEAF__J_DICT },
+    { "fromkeys", ".iterable! .value", m_fromkeys, 0, SHEAF__J_FUNCTION }, /* of dict */
+    { "copy", "", m_copy, 0, SHEAF__J_LIST, true },
+    { "index", ".value! .start .stop", m_list_index, 0, SHEAF__J_LIST },
+    { "count", ".value!", m_list_count, 0, SHEAF__J_LIST },
+    { "index", ".value! .start .stop", m_list_index, 0, SHEAF__J_TUPLE },
+    { "count", ".value!", m_list_count, 0, SHEAF__J_TUPLE },
+    { "index", ".value!", m_list_index, 0, SHEAF__J_RANGE },
+    { "count", ".value!", m_list_count, 0, SHEAF__J_RANGE },
+    { "next", "", m_turn, true, SHEAF__J_CYCLER },
+    { "reset", "", m_turn, false, SHEAF__J_CYCLER },
     { "cycle", "*", m_cycle, 0, SHEAF__J_LOOP },
     { "changed", "*", m_changed, 0, SHEAF__J_LOOP },
     { NULL },
 };
 
-/* Methods of Python that templates may not call, or do not. */
+static const sheaf__jbuiltin *find(sheaf__jvalue of, sheaf__jtext name)
+{
+    const sheaf__jbuiltin *list = of.kind == SHEAF__J_TEXT ? sheaf__j_text_methods : methods;
+    if (of.kind == SHEAF__J_FUNCTION && !sheaf__j_is(of.u.text, "dict"))
+        return NULL;
+    return sheaf__j_builtin(list, of.kind, name);
+}
+
+/* Methods of Python that are not written here: of bytes, of tables of letters, and of numbers. */
 static const struct {
     sheaf__jkind kind;
     const char *names;
 } refused[] = {
-    { SHEAF__J_TEXT,
-      "format isalpha isalnum isspace isupper islower partition rpartition center ljust "
-      "rjust zfill encode rindex translate swapcase casefold expandtabs" },
-    { SHEAF__J_DICT, "copy pop popitem update setdefault clear fromkeys" },
-    { SHEAF__J_LIST, "append extend insert pop remove reverse sort clear copy index count" },
-    { SHEAF__J_TUPLE, "index count" },
+    { SHEAF__J_TEXT, "encode translate maketrans" },
+    { SHEAF__J_INT, "bit_count bit_length to_bytes from_bytes as_integer_ratio conjugate" },
+    { SHEAF__J_BOOL, "bit_count bit_length to_bytes from_bytes as_integer_ratio conjugate" },
+    { SHEAF__J_FLOAT, "as_integer_ratio conjugate fromhex hex is_integer" },
+    { SHEAF__J_VIEW, "isdisjoint mapping" },
 };
 
-static bool is_refused(sheaf__jvalue of, sheaf__jtext name)
+static bool is_listed_for(sheaf__jvalue of, sheaf__jtext name)
 {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].kind == of.kind && sheaf__is_listed(refused[i].names, name.at, name.size))
@@ -360,17 +153,58 @@ static bool is_refused(sheaf__jvalue of, sheaf__jtext name)
 
 bool sheaf__j_is_method(sheaf__jvalue of, sheaf__jtext name)
 {
-    return sheaf__j_builtin(methods, of.kind, name) != NULL || is_refused(of, name);
+    return find(of, name) != NULL || is_listed_for(of, name);
+}
+
+bool sheaf__j_is_unsafe(sheaf__jvalue of, sheaf__jtext name)
+{
+    const char *names = of.kind == SHEAF__J_DICT ? "clear pop popitem setdefault update"
+                        : of.kind == SHEAF__J_LIST
+                            ? "append clear extend insert pop remove reverse sort"
+                            : "";
+    return sheaf__is_listed(names, name.at, name.size);
+}
+
+/* ---- Markup ---- */
+
+static sheaf__jvalue as_markup(sheaf__jvalue v)
+{
+    for (size_t i = 0; sheaf__j_is_list(v) && i < v.u.list->count; i++)
+        v.u.list->at[i] = as_markup(v.u.list->at[i]);
+    if (v.kind == SHEAF__J_TEXT)
+        v.form = SHEAF__J_MARKUP;
+    return v;
+}
+
+/* Texts that come out are Markup again; those that go in are escaped, unless they are searched. */
+static sheaf__jvalue call_markup(sheaf__jrun *r, const sheaf__jbuiltin *method, sheaf__jvalue of,
+                                 const sheaf__jarguments *args)
+{
+    sheaf__jarguments with = { { 0 }, args->named };
+    const sheaf__jtext name = { method->name, strlen(method->name) };
+    if (sheaf__is_listed("join format format_map", name.at, name.size) ||
+        args->named.keys.count > 0)
+        sheaf__j_refuse(r->j, "the method %s of a text that is Markup", method->name);
+    const bool escapes =
+        sheaf__is_listed("replace ljust rjust lstrip rstrip center strip removeprefix removesuffix",
+                         name.at, name.size);
+    for (size_t i = 0; i < args->at.count; i++)
+        sheaf__j_append(r->j, &with.at,
+                        escapes && args->at.at[i].kind == SHEAF__J_TEXT
+                            ? sheaf__j_escape(r->j, args->at.at[i])
+                            : args->at.at[i]);
+    return as_markup(sheaf__j_call(method, r, of, &with));
 }
 
 sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
                                    const sheaf__jarguments *args)
 {
-    const sheaf__jbuiltin *found = sheaf__j_builtin(methods, of.kind, name);
+    const sheaf__jbuiltin *found = find(of, name);
     if (found == NULL)
         sheaf__j_refuse(r->j, "the method %.*s of a %s", (int)name.size, name.at,
                         sheaf__j_kind(of));
-    return sheaf__j_call(found, r, of, args);
+    return of.form == SHEAF__J_MARKUP ? call_markup(r, found, of, args)
+                                      : sheaf__j_call(found, r, of, args);
 }
 
 /* ---- loop ---- */
@@ -382,13 +216,10 @@ sheaf__jvalue sheaf__j_loop_member(sheaf__j *j, sheaf__jloop *loop, sheaf__jtext
         const char *name;
         int64_t value;
     } numbers[] = {
-        { "index", (int64_t)i + 1 },
-        { "index0", (int64_t)i },
-        { "revindex", (int64_t)(n - i) },
-        { "revindex0", (int64_t)(n - i) - 1 },
-        { "length", (int64_t)n },
-        { "depth", 1 },
-        { "depth0", 0 },
+        { "index", (int64_t)i + 1 },      { "index0", (int64_t)i },
+        { "revindex", (int64_t)(n - i) }, { "revindex0", (int64_t)(n - i) - 1 },
+        { "length", (int64_t)n },         { "depth", loop->depth + 1 },
+        { "depth0", loop->depth },
     };
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
         if (sheaf__j_is(name, numbers[k].name))
@@ -401,8 +232,6 @@ sheaf__jvalue sheaf__j_loop_member(sheaf__j *j, sheaf__jloop *loop, sheaf__jtext
         return i > 0 ? loop->items.at[i - 1] : sheaf__j_undefined(SHEAF__J_WORD("previtem"));
     if (sheaf__j_is(name, "nextitem"))
         return i + 1 < n ? loop->items.at[i + 1] : sheaf__j_undefined(SHEAF__J_WORD("nextitem"));
-    if (sheaf__j_is_method((sheaf__jvalue){ SHEAF__J_LOOP, { .loop = loop } }, name))
-        sheaf__j_refuse(j, "loop.%.*s without a call", (int)name.size, name.at);
     return sheaf__j_undefined(name);
 }
 
@@ -421,9 +250,9 @@ static sheaf__jvalue range(sheaf__jcall *c)
     if (step == 0)
         sheaf__j_raise(j, "range() arg 3 must not be zero");
     sheaf__jvalue out = sheaf__j_list(j);
-    out.kind = SHEAF__J_VIEW;
+    out.kind = SHEAF__J_RANGE;
     for (int64_t i = bounds[0]; step > 0 ? i < bounds[1] : i > bounds[1];) {
-        if (out.u.list->count == SHEAF__J_RANGE)
+        if (out.u.list->count == SHEAF__J_RANGE_SIZE)
             sheaf__j_raise(j, "range too big");
         sheaf__j_work(j, 1);
         sheaf__j_append(j, out.u.list, sheaf__j_int(i));
@@ -433,18 +262,43 @@ static sheaf__jvalue range(sheaf__jcall *c)
     return out;
 }
 
-/* dict(a=1), namespace(a=1): both also of one dict. */
+/* cycler("a", "b"), joiner(", ") */
+static sheaf__jvalue turns(sheaf__jcall *c)
+{
+    sheaf__jturns *out = sheaf__j_take(c->j, sizeof *out);
+    if (c->how == SHEAF__J_CYCLER) {
+        if (c->args->at.count == 0 || c->args->named.keys.count > 0)
+            sheaf__j_raise(c->j, "at least one item has to be provided");
+        out->items = c->args->at;
+    } else {
+        sheaf__j_bind(c, "sep");
+        sheaf__j_append(c->j, &out->items, sheaf__j_text("", 0));
+        sheaf__j_append(c->j, &out->items, c->at[0] != NULL ? *c->at[0] : sheaf__j_text(", ", 2));
+    }
+    return (sheaf__jvalue){ c->how, .u = { .turns = out } };
+}
+
+/* dict(a=1), namespace(a=1): both also of one dict, or of pairs. */
 static sheaf__jvalue members(sheaf__jcall *c)
 {
     sheaf__j *j = c->j;
     const sheaf__jarguments *args = c->args;
     sheaf__jvalue out = sheaf__j_dict(j);
     const sheaf__jlist *keys = &args->named.keys;
-    if (args->at.count > 1 || (args->at.count == 1 && args->at.at[0].kind != SHEAF__J_DICT))
-        sheaf__j_refuse(j, "dict() and namespace() of what is no dict");
-    for (size_t i = 0; args->at.count == 1 && i < args->at.at[0].u.dict->keys.count; i++)
-        sheaf__j_set(j, out.u.dict, args->at.at[0].u.dict->keys.at[i],
-                     args->at.at[0].u.dict->values.at[i]);
+    if (args->at.count > 1)
+        sheaf__j_raise(j, "dict expected at most 1 argument, got %zu", args->at.count);
+    const sheaf__jvalue first = args->at.count == 1 ? args->at.at[0] : sheaf__j_dict(j);
+    const sheaf__jlist pairs =
+        sheaf__j_items(j, first.kind == SHEAF__J_DICT ? sheaf__j_pairs(j, first.u.dict) : first);
+    for (size_t i = 0; i < pairs.count; i++) {
+        const sheaf__jlist pair = sheaf__j_items(j, pairs.at[i]);
+        if (pair.count != 2)
+            sheaf__j_raise(j,
+                           "dictionary update sequence element #%zu has length %zu; 2 is "
+                           "required",
+                           i, pair.count);
+        sheaf__j_set(j, out.u.dict, pair.at[0], pair.at[1]);
+    }
     for (size_t i = 0; i < keys->count; i++)
         sheaf__j_set(j, out.u.dict, keys->at[i], args->named.values.at[i]);
     for (size_t i = 0; c->how == SHEAF__J_SPACE && i < out.u.dict->keys.count; i++) {
@@ -458,7 +312,7 @@ static sheaf__jvalue members(sheaf__jcall *c)
 
 static sheaf__jvalue raise_exception(sheaf__jcall *c)
 {
-    const sheaf__jtext text = c->at[0] == NULL ? SHEAF__J_WORD("") : sheaf__j_str(c->j, *c->at[0]);
+    const sheaf__jtext text = sheaf__j_str(c->j, *c->at[0]);
     sheaf__j_raise(c->j, "%.*s", text.size > 200 ? 200 : (int)text.size, text.at);
 }
 
@@ -487,11 +341,11 @@ static const sheaf__jbuiltin functions[] = {
     { "range", "*", range },
     { "dict", "*", members, SHEAF__J_DICT },
     { "namespace", "*", members, SHEAF__J_SPACE },
-    { "raise_exception", "message", raise_exception },
-    { "strftime_now", "format", today },
+    { "raise_exception", "message!", raise_exception },
+    { "strftime_now", "format!", today },
     { "lipsum", "*", unsupported },
-    { "cycler", "*", unsupported },
-    { "joiner", "*", unsupported },
+    { "cycler", "*", turns, SHEAF__J_CYCLER },
+    { "joiner", "*", turns, SHEAF__J_JOINER },
     { NULL },
 };
 

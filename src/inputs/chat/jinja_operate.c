@@ -13,7 +13,9 @@ static sheaf__jvalue repeat(sheaf__j *j, sheaf__jvalue of, int64_t times)
             sheaf__j_work(j, 1);
             sheaf__j_put(j, &b, of.u.text.at, of.u.text.size);
         }
-        return sheaf__j_buffer_text(&b);
+        sheaf__jvalue text = sheaf__j_buffer_text(&b);
+        text.form = of.form;
+        return text;
     }
     sheaf__jvalue out = sheaf__j_list(j);
     out.kind = of.kind;
@@ -29,9 +31,14 @@ static sheaf__jvalue joined(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
 {
     sheaf__jbuffer text = { 0 };
     if (a.kind == SHEAF__J_TEXT) {
-        sheaf__j_put(j, &text, a.u.text.at, a.u.text.size);
-        sheaf__j_put(j, &text, b.u.text.at, b.u.text.size);
-        return sheaf__j_buffer_text(&text);
+        const bool markup = a.form == SHEAF__J_MARKUP || b.form == SHEAF__J_MARKUP;
+        const sheaf__jtext x = (markup ? sheaf__j_escape(j, a) : a).u.text,
+                           y = (markup ? sheaf__j_escape(j, b) : b).u.text;
+        sheaf__j_put(j, &text, x.at, x.size);
+        sheaf__j_put(j, &text, y.at, y.size);
+        sheaf__jvalue both = sheaf__j_buffer_text(&text);
+        both.form = markup ? SHEAF__J_MARKUP : SHEAF__J_PLAIN;
+        return both;
     }
     sheaf__jvalue out = sheaf__j_list(j);
     out.kind = a.kind;
@@ -77,7 +84,14 @@ static sheaf__jvalue reals(sheaf__j *j, sheaf__jtext sign, double a, double b)
         return sheaf__j_float(divide(a, b).whole);
     if (sheaf__j_is(sign, "%"))
         return sheaf__j_float(divide(a, b).rest);
-    sheaf__j_refuse(j, "powers of numbers that are not whole");
+    if (a == 0 && b < 0)
+        sheaf__j_raise(j, "0.0 cannot be raised to a negative power");
+    if (a < 0 && b != floor(b))
+        sheaf__j_refuse(j, "a power that is no real number");
+    const double out = pow(a, b);
+    if (isinf(out) && !isinf(a) && !isinf(b))
+        sheaf__j_raise(j, "Result too large");
+    return sheaf__j_float(out);
 }
 
 static int64_t power(sheaf__j *j, int64_t a, int64_t b)
@@ -107,7 +121,7 @@ static sheaf__jvalue wholes(sheaf__j *j, sheaf__jtext sign, int64_t a, int64_t b
         over = __builtin_mul_overflow(a, b, &out);
     } else if (sheaf__j_is(sign, "**")) {
         if (b < 0)
-            sheaf__j_refuse(j, "negative powers");
+            return reals(j, sign, (double)a, (double)b);
         out = power(j, a, b);
     } else {
         if (b == 0)
@@ -130,8 +144,10 @@ sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, s
         const sheaf__jtext x = sheaf__j_str(j, a), y = sheaf__j_str(j, b);
         return joined(j, sheaf__j_text(x.at, x.size), sheaf__j_text(y.at, y.size));
     }
+    if (sheaf__j_is(sign, "%") && a.form == SHEAF__J_MARKUP)
+        sheaf__j_refuse(j, "%% of a text that the filter safe has made Markup");
     if (sheaf__j_is(sign, "%") && a.kind == SHEAF__J_TEXT)
-        sheaf__j_refuse(j, "%% as a format");
+        return sheaf__j_percent(j, a.u.text, b);
     sheaf__j_defined(j, a);
     sheaf__j_defined(j, b);
     if (numbers && (a.kind == SHEAF__J_FLOAT || b.kind == SHEAF__J_FLOAT))
@@ -155,15 +171,26 @@ sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, s
 sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name)
 {
     sheaf__j_defined(j, of);
+    if (sheaf__j_is_method(of, name)) {
+        sheaf__jmethod *method = sheaf__j_take(j, sizeof *method);
+        *method = (sheaf__jmethod){ of, name };
+        return (sheaf__jvalue){ SHEAF__J_METHOD, .u = { .method = method } };
+    }
     if (of.kind == SHEAF__J_LOOP)
         return sheaf__j_loop_member(j, of.u.loop, name);
-    if (sheaf__j_is_method(of, name))
-        sheaf__j_refuse(j, "the method %.*s without a call", (int)name.size, name.at);
+    if (sheaf__j_is_unsafe(of, name))
+        return sheaf__j_undefined(name);
+    if (of.form == SHEAF__J_GROUP && (sheaf__j_is(name, "grouper") || sheaf__j_is(name, "list")))
+        return of.u.list->at[sheaf__j_is(name, "list")];
+    if (of.kind == SHEAF__J_CYCLER && sheaf__j_is(name, "current"))
+        return of.u.turns->items.at[of.u.turns->at];
     if (of.kind == SHEAF__J_DICT || of.kind == SHEAF__J_SPACE) {
         const sheaf__jvalue *v = sheaf__j_get(j, of.u.dict, sheaf__j_text(name.at, name.size));
         return v != NULL ? *v : sheaf__j_undefined(name);
     }
     if (of.kind == SHEAF__J_MACRO || of.kind == SHEAF__J_FUNCTION ||
+        (sheaf__j_is_number(of) &&
+         sheaf__is_listed("real imag numerator denominator", name.at, name.size)) ||
         (name.size > 1 && name.at[0] == '_' && name.at[1] == '_'))
         sheaf__j_refuse(j, "members of a %s", sheaf__j_kind(of));
     return sheaf__j_undefined(name);
@@ -192,8 +219,6 @@ sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
 {
     const bool whole = key.kind == SHEAF__J_INT || key.kind == SHEAF__J_BOOL;
     sheaf__j_defined(j, of);
-    if (of.kind == SHEAF__J_VIEW)
-        sheaf__j_refuse(j, "an entry of a range or of a dict's view");
     if (of.kind == SHEAF__J_DICT) {
         const sheaf__jvalue *v = sheaf__j_get(j, of.u.dict, key);
         if (v != NULL)
@@ -205,9 +230,12 @@ sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
         sheaf__j_read(j, of);
         const int64_t at = place(sheaf__j_whole(key), sheaf__j_characters(of.u.text));
         const sheaf__jtext rest = behind(of.u.text, at);
-        if (at >= 0)
-            return sheaf__j_text(rest.at, sheaf__j_character(rest.at, rest.size));
-    } else if (sheaf__j_is_list(of) && whole) {
+        if (at >= 0) {
+            sheaf__jvalue one = sheaf__j_text(rest.at, sheaf__j_character(rest.at, rest.size));
+            one.form = of.form;
+            return one;
+        }
+    } else if ((sheaf__j_is_list(of) || of.kind == SHEAF__J_RANGE) && whole) {
         const sheaf__jlist items = sheaf__j_items(j, of);
         const int64_t at = place(sheaf__j_whole(key), items.count);
         if (at >= 0)
@@ -217,13 +245,14 @@ sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
 }
 
 /* Bounds as slice.indices() has them. */
-static int64_t bound(sheaf__j *j, sheaf__jvalue v, int64_t absent, int64_t count, int64_t step)
+int64_t sheaf__j_bound(sheaf__j *j, const sheaf__jvalue *v, int64_t absent, int64_t count,
+                       int64_t step)
 {
-    if (v.kind == SHEAF__J_NONE)
+    if (v == NULL || v->kind == SHEAF__J_NONE)
         return absent;
-    if (v.kind != SHEAF__J_INT && v.kind != SHEAF__J_BOOL)
+    if (v->kind != SHEAF__J_INT && v->kind != SHEAF__J_BOOL)
         sheaf__j_raise(j, "slice indices must be integers or None");
-    int64_t at = sheaf__j_whole(v);
+    int64_t at = sheaf__j_whole(*v);
     if (at < 0)
         at = at < -count ? -1 : at + count;
     const int64_t least = step < 0 ? -1 : 0, most = step < 0 ? count - 1 : count;
@@ -235,19 +264,19 @@ static sheaf__jvalue slice_text(sheaf__j *j, sheaf__jvalue of, const sheaf__jval
 {
     sheaf__j_read(j, of);
     const int64_t count = (int64_t)sheaf__j_characters(of.u.text);
-    const int64_t from = bound(j, bounds[0], 0, count, 1),
-                  to = bound(j, bounds[1], count, count, 1);
+    const int64_t from = sheaf__j_bound(j, &bounds[0], 0, count, 1),
+                  to = sheaf__j_bound(j, &bounds[1], count, count, 1);
     const sheaf__jtext text = behind(of.u.text, from), rest = behind(text, to - from);
-    return sheaf__j_text(text.at, text.size - rest.size);
+    sheaf__jvalue part = sheaf__j_text(text.at, text.size - rest.size);
+    part.form = of.form;
+    return part;
 }
 
 sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3])
 {
     sheaf__j_defined(j, of);
-    if (of.kind == SHEAF__J_VIEW)
-        sheaf__j_refuse(j, "a slice of a range or of a dict's view");
-    if (of.kind != SHEAF__J_TEXT && !sheaf__j_is_list(of))
-        return sheaf__j_undefined(SHEAF__J_WORD("slice"));
+    if (of.kind != SHEAF__J_TEXT && !sheaf__j_is_list(of) && of.kind != SHEAF__J_RANGE)
+        sheaf__j_raise(j, "'%s' object is not subscriptable by a slice", sheaf__j_kind(of));
     if (of.kind == SHEAF__J_TEXT && (bounds[2].kind == SHEAF__J_NONE ||
                                      (bounds[2].kind == SHEAF__J_INT && bounds[2].u.whole == 1)))
         return slice_text(j, of, bounds);
@@ -258,8 +287,8 @@ sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue 
         sheaf__j_raise(j, "slice indices must be integers or None");
     if (step == 0)
         sheaf__j_raise(j, "slice step cannot be zero");
-    const int64_t from = bound(j, bounds[0], step < 0 ? count - 1 : 0, count, step);
-    const int64_t to = bound(j, bounds[1], step < 0 ? -1 : count, count, step);
+    const int64_t from = sheaf__j_bound(j, &bounds[0], step < 0 ? count - 1 : 0, count, step);
+    const int64_t to = sheaf__j_bound(j, &bounds[1], step < 0 ? -1 : count, count, step);
     sheaf__jbuffer b = { 0 };
     sheaf__jvalue out = sheaf__j_list(j);
     out.kind = of.kind == SHEAF__J_TEXT ? SHEAF__J_LIST : of.kind;
@@ -273,7 +302,11 @@ sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue 
             break;
         i += step;
     }
-    return of.kind == SHEAF__J_TEXT ? sheaf__j_buffer_text(&b) : out;
+    if (of.kind != SHEAF__J_TEXT)
+        return out;
+    out = sheaf__j_buffer_text(&b);
+    out.form = of.form;
+    return out;
 }
 
 /* ---- order ---- */

@@ -84,8 +84,7 @@ static void parse_for(sheaf__jparser *p, sheaf__jnode *n)
     n->b = sheaf__j_parse_tuple(p, false);
     if (sheaf__j_skip_name(p, "if"))
         n->c = sheaf__j_parse_expression(p);
-    if (sheaf__j_at_name(p, "recursive"))
-        sheaf__j_refuse(p->j, "recursive loops");
+    n->value = sheaf__j_bool(sheaf__j_skip_name(p, "recursive"));
     expect_end(p);
     n->body = parse_body(p, ends);
     if (sheaf__j_skip_name(p, "else")) {
@@ -209,9 +208,14 @@ static sheaf__jnode *parse_statement(sheaf__jparser *p)
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         if (sheaf__j_skip_name(p, statements[i].name)) {
             sheaf__jnode *n = sheaf__j_node(p, statements[i].kind);
+            const unsigned specials = p->specials;
+            p->specials = 0;
             statements[i].parse(p, n);
             if (statements[i].end != NULL)
                 n->body = body_until(p, statements[i].end);
+            if (n->kind == SHEAF__N_MACRO || n->kind == SHEAF__N_CALL_BLOCK)
+                n->value = sheaf__j_int(p->specials);
+            p->specials |= specials;
             return n;
         }
     if (sheaf__j_at_one(p, "include import from extends block print autoescape do trans"))

@@ -51,9 +51,9 @@ static sheaf__jvalue written(sheaf__jrun *r, const sheaf__jnode *body, sheaf__js
 }
 
 /* The entries that the loop's condition lets through. */
-static sheaf__jlist loop_items(sheaf__jrun *r, const sheaf__jnode *n)
+static sheaf__jlist loop_items(sheaf__jrun *r, const sheaf__jnode *n, sheaf__jvalue of)
 {
-    const sheaf__jlist all = sheaf__j_items(r->j, sheaf__j_evaluate(r, n->b));
+    const sheaf__jlist all = sheaf__j_items(r->j, of);
     sheaf__jlist some = { 0 };
     if (n->c == NULL)
         return all;
@@ -75,17 +75,20 @@ static void cut(sheaf__jrun *r)
     t->cut[t->cuts++] = r->out->size;
 }
 
-static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
+static void run_loop(sheaf__jrun *r, const sheaf__jnode *n, sheaf__jvalue of, int depth)
 {
     sheaf__jloop *loop = sheaf__j_take(r->j, sizeof *loop);
-    loop->items = loop_items(r, n);
     sheaf__jscope *const around = r->scope;
+    *loop = (sheaf__jloop){ .items = loop_items(r, n, of),
+                            .node = n->value.u.truth ? n : NULL,
+                            .scope = around,
+                            .depth = depth };
     const int loops = r->loops++;
     for (; loop->index < loop->items.count && r->leaving != SHEAF__J_BREAK; loop->index++) {
         sheaf__j_enter(r, around);
         assign(r, n->a, loop->items.at[loop->index]);
         sheaf__j_define(r, SHEAF__J_WORD("loop"),
-                        (sheaf__jvalue){ SHEAF__J_LOOP, { .loop = loop } });
+                        (sheaf__jvalue){ SHEAF__J_LOOP, .u = { .loop = loop } });
         r->leaving = SHEAF__J_ON;
         execute_all(r, n->body);
         r->scope = around;
@@ -96,6 +99,33 @@ static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
     r->loops = loops;
     if (loop->items.count == 0)
         execute_all(r, n->other);
+}
+
+static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    run_loop(r, n, sheaf__j_evaluate(r, n->b), 0);
+}
+
+/* loop(items), of a recursive loop: what its body writes for them. */
+static sheaf__jvalue call_loop(sheaf__jrun *r, const sheaf__jloop *loop,
+                               const sheaf__jarguments *args)
+{
+    if (loop->node == NULL)
+        sheaf__j_raise(r->j, "The loop must have the 'recursive' marker to be called recursively.");
+    if (args->at.count != 1 || args->named.keys.count > 0)
+        sheaf__j_raise(r->j, "loop() takes one argument");
+    sheaf__j_down(r->j);
+    sheaf__jbuffer b = { 0 }, *const out = r->out;
+    sheaf__jscope *const before = r->scope;
+    const int line = r->j->line;
+    r->out = &b;
+    r->scope = loop->scope;
+    run_loop(r, loop->node, args->at.at[0], loop->depth + 1);
+    r->out = out;
+    r->scope = before;
+    r->j->line = line;
+    r->j->depth--;
+    return sheaf__j_buffer_text(&b);
 }
 
 /* What the block writes, through its filters. */
@@ -179,7 +209,8 @@ static void execute(sheaf__jrun *r, const sheaf__jnode *n)
     case SHEAF__N_SET: assign(r, n->a, sheaf__j_evaluate(r, n->b)); break;
     case SHEAF__N_SET_BLOCK: assign(r, n->a, filter_body(r, n)); break;
     case SHEAF__N_MACRO:
-        sheaf__j_define(r, n->name, (sheaf__jvalue){ SHEAF__J_MACRO, { .macro = macro_of(r, n) } });
+        sheaf__j_define(r, n->name,
+                        (sheaf__jvalue){ SHEAF__J_MACRO, .u = { .macro = macro_of(r, n) } });
         break;
     case SHEAF__N_CALL_BLOCK: run_call_block(r, n); break;
     case SHEAF__N_FILTER: put(r, filter_body(r, n)); break;
@@ -210,8 +241,19 @@ static const sheaf__jnode *parameter(const sheaf__jmacro *macro, sheaf__jvalue n
     return NULL;
 }
 
+static sheaf__jvalue caller_of(sheaf__j *j, const sheaf__jarguments *args,
+                               const sheaf__jmacro *caller)
+{
+    const sheaf__jvalue *given =
+        sheaf__j_get(j, &args->named, sheaf__j_text("caller", strlen("caller")));
+    return caller != NULL
+               ? (sheaf__jvalue){ SHEAF__J_MACRO, .u = { .macro = (sheaf__jmacro *)caller } }
+           : given != NULL ? *given
+                           : sheaf__j_undefined(SHEAF__J_WORD("caller"));
+}
+
 static void define_parameters(sheaf__jrun *r, const sheaf__jmacro *macro,
-                              const sheaf__jarguments *args)
+                              const sheaf__jarguments *args, const sheaf__jmacro *caller)
 {
     size_t i = 0;
     for (const sheaf__jnode *p = macro->node->args; p != NULL; p = p->next, i++) {
@@ -225,11 +267,31 @@ static void define_parameters(sheaf__jrun *r, const sheaf__jmacro *macro,
                         : p->b != NULL     ? sheaf__j_evaluate(r, p->b)
                                            : sheaf__j_undefined(p->name));
     }
-    if (args->at.count > i)
+    const int64_t specials = macro->node->value.u.whole;
+    sheaf__jvalue varargs = sheaf__j_list(r->j), kwargs = sheaf__j_dict(r->j);
+    varargs.kind = SHEAF__J_TUPLE;
+    if (args->at.count > i && (specials & SHEAF__J_VARARGS) == 0)
         sheaf__j_raise(r->j, "macro takes not more than %zu arguments", i);
-    for (i = 0; i < args->named.keys.count; i++)
-        if (parameter(macro, args->named.keys.at[i]) == NULL)
-            sheaf__j_raise(r->j, "macro takes no such keyword argument");
+    for (; i < args->at.count; i++)
+        sheaf__j_append(r->j, varargs.u.list, args->at.at[i]);
+    for (i = 0; i < args->named.keys.count; i++) {
+        const sheaf__jvalue key = args->named.keys.at[i];
+        if (parameter(macro, key) != NULL ||
+            ((specials & SHEAF__J_CALLER) != 0 && sheaf__j_is(key.u.text, "caller")))
+            continue;
+        if ((specials & SHEAF__J_KWARGS) == 0)
+            sheaf__j_raise(r->j, "macro takes no keyword argument '%.*s'", (int)key.u.text.size,
+                           key.u.text.at);
+        sheaf__j_set(r->j, kwargs.u.dict, key, args->named.values.at[i]);
+    }
+    if ((specials & SHEAF__J_VARARGS) != 0)
+        sheaf__j_define(r, SHEAF__J_WORD("varargs"), varargs);
+    if ((specials & SHEAF__J_KWARGS) != 0)
+        sheaf__j_define(r, SHEAF__J_WORD("kwargs"), kwargs);
+    if ((specials & SHEAF__J_CALLER) != 0)
+        sheaf__j_define(r, SHEAF__J_WORD("caller"), caller_of(r->j, args, caller));
+    else if (caller != NULL)
+        sheaf__j_raise(r->j, "macro takes no keyword argument 'caller'");
 }
 
 static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
@@ -239,10 +301,7 @@ static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
     const int line = r->j->line, loops = r->loops;
     sheaf__jscope *const before = sheaf__j_enter(r, macro->scope);
     r->loops = 0;
-    define_parameters(r, macro, args);
-    if (caller != NULL)
-        sheaf__j_define(r, SHEAF__J_WORD("caller"),
-                        (sheaf__jvalue){ SHEAF__J_MACRO, { .macro = (sheaf__jmacro *)caller } });
+    define_parameters(r, macro, args, caller);
     sheaf__jbuffer b = { 0 }, *const out = r->out;
     r->out = &b;
     execute_all(r, macro->node->body);
@@ -259,9 +318,13 @@ static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
 static void run_all(sheaf__j *j, sheaf__jbuffer *b, sheaf__jinja_text *result,
                     const sheaf__jinja *program, const json_t *variables, const sheaf__date *today)
 {
-    sheaf__jrun r = {
-        .j = j, .out = b, .whole = b, .call_macro = call_macro, .today = today, .result = result
-    };
+    sheaf__jrun r = { .j = j,
+                      .out = b,
+                      .whole = b,
+                      .call_macro = call_macro,
+                      .call_loop = call_loop,
+                      .today = today,
+                      .result = result };
     const char *key;
     json_t *value;
     sheaf__j_read_messages(j, json_object_get(variables, "messages"));

@@ -60,6 +60,7 @@ void sheaf__j_read(sheaf__j *j, sheaf__jvalue v)
     case SHEAF__J_LIST:
     case SHEAF__J_TUPLE:
     case SHEAF__J_GENERATOR:
+    case SHEAF__J_RANGE:
     case SHEAF__J_VIEW: sheaf__j_work(j, v.u.list->count); break;
     case SHEAF__J_DICT: sheaf__j_work(j, v.u.dict->keys.count); break;
     default: break;
@@ -87,7 +88,7 @@ void sheaf__j_bind(sheaf__jcall *c, const char *names)
         p += size + strspn(p + size, "! ");
     }
     if (args->at.count > n || known < args->named.keys.count)
-        sheaf__j_refuse(c->j, "these arguments of %.*s", (int)c->name.size, c->name.at);
+        sheaf__j_raise(c->j, "%.*s takes no such arguments", (int)c->name.size, c->name.at);
 }
 
 const sheaf__jbuiltin *sheaf__j_builtin(const sheaf__jbuiltin *list, sheaf__jkind kind,

@@ -54,7 +54,7 @@ static int outcome(const json_t *template, const json_t *want, const json_t *var
         printf("# template: %s\n# got:      %s\n# wanted:   %s\n", json_string_value(template),
                st != NULL ? sheaf_status_where(st) : out,
                json_is_null(want) ? "(raises)" : json_string_value(want));
-    else if (!as_wanted && getenv("SHEAF_JINJA_CASES") == NULL)
+    else if (!as_wanted)
         printf("# template: %s\n# refused:  %s\n", json_string_value(template),
                sheaf_status_where(st));
     sheaf_status_free(st);
@@ -123,9 +123,13 @@ static void test_jinja__work_memory_and_depth_are_bounded(void **state)
         { "{% include 'x' %}", "statement include" },
         { "{{ s|nosuch }}", "filter nosuch" },
         { "{{ s is nosuch }}", "test nosuch" },
-        { "{{ 'a'.find('a', 1) }}", "arguments of find" },
-        { "{{ ('a'|safe) ~ '<' }}{{ '<' + ('a'|safe) }}", "+ beside the filter safe" },
-        { "{{ [].append(1) }}", "method" },
+        { "{{ s|pprint }}", "filter pprint" },
+        { "{{ 'é'.encode() }}", "the method encode of a str" },
+        { "{{ '%999999999d' % 1 }}", "" },
+        { "{{ '{:>999999999}'.format(1) }}", "" },
+        { "{{ 'x'.center(999999999) }}", "" },
+        { "{{ [1]|batch(999999999, 0)|list }}", "" },
+        { "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels" },
         { "{{ s.__class__ }}", "" },
         { "{{ (('a' * 99999) * 99).rfind('a' * 9999) }}", "" },
         { "{{ range(99999)|map('string')|join|length }}{{ range(99999)|list|sort(reverse=true) }}",
