@@ -104,22 +104,12 @@ sheaf_status *sheaf__unless_raised(sheaf_status *st)
 
 /* ---- roles ---- */
 
-static sheaf_status *check_role(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
-{
-    if (sheaf__is_listed("system user assistant tool developer function ipython", m->role,
-                         strlen(m->role)))
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "message %" PRId64, i + 1);
-    sheaf_expected(st, "role system, user, assistant or tool (chat template %s)", t->name);
-    return sheaf_found(st, "role '%s'", m->role);
-}
-
 static bool is_name(char c)
 {
     return c == '_' || isalnum((unsigned char)c);
 }
 
-/* Does the program name the field, and not as a part of another name? */
+/* Does the program name the field or role, and not as a part of another name? */
 static bool names(const sheaf__chat_template *t, const char *field)
 {
     const size_t n = strlen(field);
@@ -127,6 +117,22 @@ static bool names(const sheaf__chat_template *t, const char *field)
         if ((at == t->source || !is_name(at[-1])) && !is_name(at[n]))
             return true;
     return false;
+}
+
+/* The program decides which roles there are; only a mistyped one, which it does not name, is
+ * refused here, as many programs write any. */
+static sheaf_status *check_role(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
+{
+    static const char *const known[] = { "system",    "user",     "assistant", "tool",
+                                         "developer", "function", "ipython",   "observation" };
+    enum { KNOWN = sizeof known / sizeof *known };
+    const char *meant = sheaf__nearest(m->role, known, KNOWN);
+    if (*m->role != '\0' && (meant == NULL || strcmp(meant, m->role) == 0 || names(t, m->role)))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "message %" PRId64, i + 1);
+    sheaf_expected(st, "role system, user, assistant or tool (chat template %s)", t->name);
+    sheaf_found(st, "role '%s'", m->role);
+    return meant == NULL ? st : sheaf_try_this(st, "%s", meant);
 }
 
 static bool has_some(const json_t *value)
@@ -374,6 +380,29 @@ static sheaf_status *keep_lead(search *s, const char *lead, size_t size)
     return NULL;
 }
 
+/* Of an answer that begins the conversation: behind the header that the generation prompt writes.
+ */
+static sheaf_status *begin_first(size_t *begin, const search *s)
+{
+    const sheaf__message question = { "user", "?", 1, NULL, false };
+    sheaf__chat_options how = *s->options;
+    sheaf__jinja_text with = { 0 }, without = { 0 };
+    how.generation_prompt = true;
+    sheaf_status *st = sheaf__chat_run(&with, s->t, &question, 1, &how);
+    how.generation_prompt = false;
+    TRY(st, sheaf__chat_run(&without, s->t, &question, 1, &how));
+    const size_t header = with.size > without.size ? with.size - without.size : 0;
+    const size_t at = s->text->pieces > 0 ? s->text->piece[0].begin : 0;
+    if (st == NULL && s->text->pieces > 0 && s->text->piece[0].message == 0 && at >= header &&
+        (header == 0 || memcmp(s->text->text + at - header, with.text + without.size, header) == 0))
+        *begin = at;
+    else if (st == NULL)
+        st = changes(s, 0, "one that begins the conversation, not behind such a prompt");
+    sheaf__jinja_text_release(&with);
+    sheaf__jinja_text_release(&without);
+    return st;
+}
+
 /* By the prompt for it. */
 static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
 {
@@ -404,6 +433,8 @@ static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
 
 static sheaf_status *find_begin(size_t *begin, search *s, int64_t i)
 {
+    if (i == 0)
+        return begin_first(begin, s);
     const sheaf__jpiece *question = last_piece(s->text, i - 1);
     const bool plain = !s->t->unsteady && s->options->tools == NULL && question != NULL &&
                        is_role(&s->message[i - 1], "user") &&
@@ -584,8 +615,7 @@ static sheaf_status *add_answers(sheaf__rendered *out, const sheaf__jinja_text *
         s.text = &bare;
     if (st == NULL && marked)
         take_marks(&s);
-    /* a first message has no question */
-    for (int64_t i = 1; i < n && st == NULL && !marked; i++)
+    for (int64_t i = 0; i < n && st == NULL && !marked; i++)
         if (is_role(&message[i], "assistant") && !message[i].unlearnt) {
             st = add_answer(&s, i);
             if (options->lenient) /* an answer that changes is counted */

@@ -17,7 +17,7 @@
 typedef struct sheaf__chat_template sheaf__chat_template;
 
 typedef struct sheaf__message {
-    const char *role;    /* "system", "user", "assistant" or of tools; others are refused by name */
+    const char *role;    /* "system", "user", "assistant", or as the program knows it */
     const char *content; /* UTF-8, `size` bytes; may contain NUL; NULL: `json` has it, or none */
     size_t size;
     const json_t *json; /* the message as an object, whose other fields the program sees; or NULL */
@@ -56,8 +56,7 @@ sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *
 void sheaf__chat_template_free(sheaf__chat_template *t);
 /* sheaf__chat_template_stored - from a program that a tokenizer stores in `file`, which is
  * borrowed. Errors, with the file and the line: SHEAF_E_FORMAT for what is no template,
- * SHEAF_E_UNSUPPORTED for a program that cannot be run (jinja.h) or raises for every conversation;
- * SHEAF_E_MEMORY. */
+ * SHEAF_E_UNSUPPORTED for a program that cannot be run (jinja.h); SHEAF_E_MEMORY. */
 sheaf_status *sheaf__chat_template_stored(sheaf__chat_template **out, const char *program,
                                           const char *file);
 /* sheaf__chat_template_name - "llama3"; for a stored program the name of our template that writes

@@ -661,7 +661,6 @@ static void test_stored__what_cannot_be_run_is_named_with_its_line(void **state)
         { "\n{% include 'x' %}", "line 2: the statement include", SHEAF_E_UNSUPPORTED },
         { CHATML("{{ pad_token }}", "message['content']"), "line 1: the name pad_token",
           SHEAF_E_UNSUPPORTED },
-        { "{{ raise_exception('never') }}", "line 1: never", SHEAF_E_UNSUPPORTED },
         { "{% for %}", "line 1", SHEAF_E_FORMAT },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -670,6 +669,69 @@ static void test_stored__what_cannot_be_run_is_named_with_its_line(void **state)
                      cases[i].code, "llama2, llama3", cases[i].found);
         assert_null(t);
     }
+}
+
+/* What a program raises is said of the records that it raises for, never of all. */
+static void test_stored__a_program_that_wants_tools_gets_them(void **state)
+{
+    static const char program[] =
+        "{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}"
+        "{{ m.role + ': ' + m.content + '<|end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}";
+    static const sheaf__message talk[] = { { "user", "Q", 1 }, { "assistant", "A", 1 } };
+    sheaf__chat_template *t = stored(program);
+    sheaf__rendered r = { 0 };
+    json_t *tools = json_pack("[{s:{s:s}}]", "function", "name", "look");
+    CHECK_OK(sheaf__chat_render(&r, t, talk, 2,
+                                &(sheaf__chat_options){ .answers = true, .tools = tools }));
+    assert_string_equal(r.text, "look user: Q<|end|>\nassistant: A<|end|>\n");
+    assert_int_equal(r.span[r.spans - 2].kind, SHEAF_SPAN_ANSWER);
+    assert_string_equal(sheaf__chat_template_stop(t, NULL), "<|end|>");
+    sheaf__rendered_release(&r);
+    check_status(sheaf__chat_render(&r, t, talk, 2, &(sheaf__chat_options){ .answers = true }),
+                 SHEAF_E_DATA, "'NoneType' object is not iterable", "line 1");
+    sheaf__chat_template_free(t);
+    t = stored("{{ raise_exception('never') }}");
+    check_status(sheaf__chat_render(&r, t, talk, 2, &(sheaf__chat_options){ 0 }), SHEAF_E_DATA,
+                 "message 1", "line 1: never");
+    sheaf__chat_template_free(t);
+    json_decref(tools);
+}
+
+/* The program decides which roles there are, and in which order; a mistyped one is refused. */
+static void test_stored__roles_are_the_programs(void **state)
+{
+    static const char programs[][160] = {
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}",
+        "{% for m in messages %}{{ raise_exception('no ' + m.role) if m.role == 'critic' }}"
+        "{% if m.role == 'usr' %}{{ m.content }}{% endif %}{{ m.content }}{% endfor %}"
+    };
+    static const sheaf__message talk[] = { { "assistant", "Hi", 2 },  { "user", "a", 1 },
+                                           { "user", "b", 1 },        { "assistant", "c", 1 },
+                                           { "system", "d", 1 },      { "critic", "e", 1 },
+                                           { "observation", "f", 1 }, { "assistant", "g", 1 } };
+    static const sheaf__message typed = { "usr", "Q", 1 };
+    static const sheaf__chat_options options = { .answers = true };
+    sheaf__chat_template *t = stored(programs[0]);
+    sheaf__rendered r = { 0 };
+    sheaf_text learnt = { 0 };
+    CHECK_OK(sheaf__chat_render(&r, t, talk, ARRAY_LEN(talk), &options));
+    for (int64_t i = 0; i < r.spans; i++)
+        if (r.span[i].kind == SHEAF_SPAN_ANSWER)
+            sheaf__text_bytes(&learnt, r.text + r.span[i].begin, r.span[i].end - r.span[i].begin);
+    assert_string_equal(learnt.at, "Hi</s>c</s>g</s>");
+    sheaf__text_release(&learnt);
+    sheaf__rendered_release(&r);
+    check_status(sheaf__chat_render(&r, t, &typed, 1, &options), SHEAF_E_DATA, "message 1",
+                 "role 'usr'");
+    sheaf__chat_template_free(t);
+    t = stored(programs[1]);
+    CHECK_OK(sheaf__chat_render(&r, t, &typed, 1, &options));
+    sheaf__rendered_release(&r);
+    check_status(sheaf__chat_render(&r, t, talk, ARRAY_LEN(talk), &options), SHEAF_E_DATA,
+                 "message 6", "no critic");
+    sheaf__chat_template_free(t);
 }
 
 /* A turn that is written otherwise once others follow is not learnt, unless it is read alone. */
@@ -1092,6 +1154,8 @@ int main(void)
         cmocka_unit_test(test_arguments__are_opened_for_programs_that_would_quote_them),
         cmocka_unit_test(test_stored__any_program_is_run),
         cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
+        cmocka_unit_test(test_stored__a_program_that_wants_tools_gets_them),
+        cmocka_unit_test(test_stored__roles_are_the_programs),
         cmocka_unit_test(test_stored__answers_that_change_are_refused),
         cmocka_unit_test(test_stored__answers_end_where_others_speak),
         cmocka_unit_test(test_stored__programs_of_newer_models_as_transformers_has_them),

@@ -27,12 +27,18 @@ static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t,
                                        json_pack("{s:[{s:s, s:s}]}", "content", "type", "text",
                                                  "text", content) };
     }
-    sheaf_status *st =
-        sheaf__chat_run(out, t, message, n,
-                        &(sheaf__chat_options){
-                            .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS });
+    static const char tool[] =
+        "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d\", "
+        "\"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\", "
+        "\"description\": \"d\"}}, \"required\": [\"a\"]}}}]";
+    json_t *tools = t->wants_tools ? json_loads(tool, 0, NULL) : NULL;
+    sheaf_status *st = sheaf__chat_run(
+        out, t, message, n,
+        &(sheaf__chat_options){
+            .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS, .tools = tools });
     while (n-- > 0)
         json_decref((json_t *)message[n].json);
+    json_decref(tools);
     return st;
 }
 
@@ -97,16 +103,6 @@ static sheaf_status *find_date(sheaf__chat_template *t)
 /* The name of our template with the same output; the program itself is run all the same. */
 static sheaf_status *find_name(sheaf__chat_template *t);
 
-static sheaf_status *raises_always(sheaf_status *st)
-{
-    sheaf_status *out = sheaf_fail(SHEAF_E_UNSUPPORTED, "chat_template");
-    sheaf_expected(out, "a program that writes conversations");
-    sheaf_found(out, "one that raises for a question and for an answer: %s",
-                sheaf_status_where(st));
-    sheaf_status_free(st);
-    return out;
-}
-
 /* A question and an answer; some programs want a system message before them. */
 static sheaf_status *look_first(sheaf__jinja_text *out, const sheaf__chat_template *t)
 {
@@ -122,23 +118,20 @@ static sheaf_status *look_first(sheaf__jinja_text *out, const sheaf__chat_templa
     return st;
 }
 
-/* Where no text is written: are contents written that are lists of parts? `st` is what texts gave,
- * and returned where they are not. */
-static sheaf_status *look_for_parts(sheaf__jinja_text *out, sheaf__chat_template *t,
-                                    sheaf_status *st)
+/* Where no text is written: are contents written that are lists of parts, or is any where there are
+ * tools? If so, *out is that and the program gets these. A program that writes none of the
+ * conversations here may write those of a record, so what it raises is dropped. */
+static sheaf_status *look_again(sheaf__jinja_text *out, sheaf__chat_template *t)
 {
-    sheaf__jinja_text text = { 0 };
-    t->parts = true;
-    sheaf_status *with_parts = look_first(&text, t);
-    t->parts = with_parts == NULL && text.pieces > 0;
-    sheaf_status_free(with_parts);
-    if (t->parts) {
-        sheaf_status_free(st);
+    sheaf_status *st = NULL;
+    for (int i = 1; i < 4 && st == NULL && out->pieces == 0; i++) {
+        t->parts = (i & 1) != 0;
+        t->wants_tools = (i & 2) != 0;
         sheaf__jinja_text_release(out);
-        *out = text;
-        return NULL;
+        st = sheaf__unless_raised(look_first(out, t));
     }
-    sheaf__jinja_text_release(&text);
+    if (out->pieces == 0)
+        t->parts = t->wants_tools = false;
     return st;
 }
 
@@ -149,11 +142,8 @@ static sheaf_status *learn(sheaf__chat_template *t)
     t->day = some_day;
     t->thinks = strstr(t->source, "</think>") != NULL;
     t->divides = strstr(t->source, "split('</think>')") != NULL;
-    sheaf_status *st = look_first(&text, t);
-    if (text.pieces == 0 && (st == NULL || sheaf_status_code(st) == SHEAF_E_DATA))
-        st = look_for_parts(&text, t, st);
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA)
-        st = raises_always(st);
+    sheaf_status *st = sheaf__unless_raised(look_first(&text, t));
+    TRY(st, look_again(&text, t));
     TRY(st, keep_end(t, &text));
     sheaf__jinja_text_release(&text);
     TRY(st, find_steady(t));

@@ -22,6 +22,7 @@ struct sheaf__chat_template {
     bool thinks;     /* answers may begin with a block of thoughts */
     bool divides;    /* and the template writes thoughts apart from the rest */
     bool parts;      /* reads contents that are lists of parts, and no texts: lists stay */
+    bool wants_tools; /* raises without descriptions of tools */
     bool clock;      /* calls strftime_now() */
     bool takes_date; /* date_string, any text */
     char *own_date;  /* the default of date_string; or NULL */
