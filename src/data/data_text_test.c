@@ -186,6 +186,12 @@ static void test_text__one_conversation_in_every_form(void **state)
     }
 }
 
+#define MESSAGES(...) "{\"messages\": [" __VA_ARGS__ "]}"
+#define USER "{\"role\": \"user\", \"content\": \"q\"}"
+#define ANSWER "{\"role\": \"assistant\", \"content\": \"a\"}"
+#define SYSTEM "{\"role\": \"system\", \"content\": \"s\"}"
+#define SAYS(field) "{\"role\": \"assistant\", \"content\": \"a\", " field "}"
+
 static void test_text__what_is_learned_of_a_record(void **state)
 {
     static const struct {
@@ -200,6 +206,23 @@ static void test_text__what_is_learned_of_a_record(void **state)
         { "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
           "{\"role\": \"user\", \"content\": \"c\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"d\"}]}",
           "...x" },
+        /* in any order that the template takes */
+        { MESSAGES(ANSWER "," USER "," USER "," ANSWER "," SYSTEM "," SYSTEM "," ANSWER),
+          "x..x..x" },
+        { MESSAGES("{\"role\": \"developer\", \"content\": \"a\"}," USER "," ANSWER
+                   ",{\"role\": \"ipython\", \"content\": \"a\"}," ANSWER),
+          "..x.x" },
+        /* the fields by which programs leave an answer out */
+        { MESSAGES(
+              USER
+              "," SAYS("\"loss_mask\": 0") "," SAYS("\"train\": false") "," SAYS("\"trainable\": 0.0") "," SAYS(
+                  "\"training\": false") "," SAYS("\"loss\": false") "," SAYS("\"weight\": false, \"train\": 0") "," ANSWER),
+          ".......x" },
+        { MESSAGES(
+              USER
+              "," SAYS("\"loss_mask\": 1") "," SAYS("\"train\": true") "," SAYS("\"trainable\": 1.0") "," SAYS(
+                  "\"training\": null") "," SAYS("\"loss\": true") "," SAYS("\"weight\": true, \"train\": 1")),
+          ".xxxxxx" },
     };
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         sheaf__text_record r;
@@ -213,20 +236,13 @@ static void test_text__what_is_learned_of_a_record(void **state)
 
 #define PREFERENCE(field)                                                                          \
     "field '" field "' | none: every answer is learned | an answer to be avoided, as for DPO or KTO"
-#define MESSAGES(...) "{\"messages\": [" __VA_ARGS__ "]}"
-#define USER "{\"role\": \"user\", \"content\": \"q\"}"
-#define ANSWER "{\"role\": \"assistant\", \"content\": \"a\"}"
-#define SYSTEM "{\"role\": \"system\", \"content\": \"s\"}"
 static const struct {
     const char *json, *want;
 } bad_records[] = {
     { MESSAGES(USER),
       "field 'messages' | an answer at the end, to be trained | 1 messages, the last is of user" },
     { MESSAGES(USER "," ANSWER "," USER), "3 messages" },
-    { MESSAGES(ANSWER), "field 'messages[0].role' | user: they take turns, user first" },
-    { MESSAGES(USER "," USER "," ANSWER), "field 'messages[1].role' | assistant: they take turns" },
-    { MESSAGES(USER "," ANSWER "," SYSTEM), "system in the first message only" },
-    { MESSAGES(SYSTEM "," SYSTEM "," USER "," ANSWER), "system in the first message only" },
+    { MESSAGES(USER "," ANSWER "," SYSTEM), "an answer at the end, to be trained | 3 messages" },
     { "{\"system\": \"s\", \"messages\": [" SYSTEM "," USER "," ANSWER "]}",
       "messages[0].role' | no system: the field 'system' beside the list is one | 'system'" },
     { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}", PREFERENCE("rejected") },
@@ -237,10 +253,8 @@ static const struct {
     { "{\"instruction\": \"i\", \"chosen\": \"b\", \"rejected\": \"c\"}", PREFERENCE("rejected") },
     { "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": false}", PREFERENCE("label") },
     { "{\"messages\": [" USER "," ANSWER "], \"kto_tag\": false}", PREFERENCE("kto_tag") },
-    { MESSAGES("{\"role\": \"usr\", \"content\": \"q\"}"),
-      "field 'messages[0].role' | system, user or assistant | 'usr'" },
-    { MESSAGES(USER ",{\"role\": \"tool\", \"content\": \"q\"}"),
-      "messages[1].role' | assistant: results of tools follow" },
+    { MESSAGES("{\"role\": 1, \"content\": \"q\"}"), "messages[0].role' | a string" },
+    { MESSAGES(USER ",{\"role\": \"tool\", \"content\": \"q\"}"), "the last is of tool" },
     { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}"),
       "field 'messages[1].content' | a string" },
     { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \" \\n\"}"),
@@ -249,6 +263,13 @@ static const struct {
       "an answer that is trained" },
     { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 2}"),
       "messages[1].weight" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"train\": \"no\"}"),
+      "messages[1].train' | 0 or 1, false or true | a string" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"loss_mask\": [1]}"),
+      "messages[1].loss_mask' | 0 or 1, false or true | an array" },
+    { MESSAGES(USER ",{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 1, "
+                    "\"trainable\": false}"),
+      "messages[1].trainable' | what 'weight' beside it says: learned | 0" },
     { MESSAGES("{\"role\": \"user\", \"content\": 7}"),
       "messages[0].content' | a string | a number" },
     { MESSAGES("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"),
@@ -267,7 +288,7 @@ static const struct {
     { "{\"instruction\": \"i\", \"output\": \"o\", \"history\": [[\"a\"]]}",
       "field 'history[0]' | a pair" },
     { "{\"prompt\": [" USER "], \"completion\": \"c\"}", "field 'prompt' | a string | an array" },
-    { "{\"prompt\": [" USER "], \"completion\": [" USER "]}", "field 'completion[0].role'" },
+    { "{\"prompt\": [" USER "], \"completion\": [" USER "]}", "field 'completion' | an answer at the end" },
 };
 
 static void test_text__a_bad_record_is_named(void **state)

@@ -173,6 +173,11 @@ const char *sheaf__text_role(const char *given)
     return NULL;
 }
 
+static bool is_answer(const char *role)
+{
+    return role != NULL && strcmp(role, "assistant") == 0;
+}
+
 static bool has_some(const json_t *value)
 {
     return json_is_array(value) ? json_array_size(value) > 0
@@ -184,32 +189,34 @@ static bool calls_tools(const json_t *entry)
     return has_some(json_object_get(entry, "tool_calls"));
 }
 
-/* Is it the turn of `role`, after the previous message? Results of tools follow tool calls. */
+/* Is it the turn of `role`, after the previous message? Of a text model its chat template decides.
+ */
 static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, const char *given,
                                 const sheaf__text_words *w, const char *name, bool first)
 {
     const sheaf__text_message *last = r->messages > 0 ? &r->message[r->messages - 1] : NULL;
-    const bool asks = last != NULL && (last->role[0] == 'u' || last->role[0] == 't'),
-               result = last != NULL && (last->role[0] == 't' || calls_tools(last->json));
+    const bool asks = last != NULL && last->role[0] == 'u',
+               beside = first && last != NULL && role != NULL && role[0] == 's';
     const char *due = asks ? "assistant" : "user", *word = asks ? w->assistant : w->user;
     char expected[160];
-    if (r->any_order)
+    if (r->any_order || (!r->pictures && role != NULL && !beside))
         return NULL;
-    if (role != NULL && role[0] == 's' && r->no_system) {
+    if (role != NULL && !r->no_system &&
+        (strcmp(role, due) == 0 || (last == NULL && role[0] == 's')))
+        return NULL;
+    if (role != NULL && r->no_system && strcmp(role, due) == 0)
+        return NULL;
+    if (role != NULL && role[0] == 's' && r->no_system)
         snprintf(expected, sizeof expected,
                  "%s and %s only: CogVLM's templates have no place for other text", w->user,
                  w->assistant);
-        return sheaf__bad_field(name, expected, "'%.40s'", given);
-    }
-    if (role != NULL && (strcmp(role, due) == 0 || (last == NULL && role[0] == 's') ||
-                         (role[0] == 't' && result && !r->pictures)))
-        return NULL;
-    if (role == NULL)
+    else if (role == NULL)
         snprintf(expected, sizeof expected, "system, %s or %s", w->user, w->assistant);
     else if (role[0] == 't')
-        snprintf(expected, sizeof expected, "%s: results of tools follow \"tool_calls\"%s", word,
-                 r->pictures ? ", which this model does not read" : "");
-    else if (role[0] == 's' && first)
+        snprintf(expected, sizeof expected,
+                 "%s: results of tools follow \"tool_calls\", which this model does not read",
+                 word);
+    else if (beside)
         snprintf(expected, sizeof expected, "no system: the field 'system' beside the list is one");
     else if (role[0] == 's')
         snprintf(expected, sizeof expected, "system in the first message only");
@@ -218,17 +225,45 @@ static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, c
     return sheaf__bad_field(name, expected, "'%.40s'", given);
 }
 
-static sheaf_status *take_weight(bool *trained, const json_t *entry, const char *name)
+/* ---- is an answer learnt? ---- */
+
+/* As OpenAI, verl, axolotl and ms-swift name it. */
+static const char *const learnt[] = { "weight",    "loss_mask", "train",
+                                      "trainable", "training",  "loss" };
+enum { LEARNT = sizeof learnt / sizeof *learnt };
+
+static bool is_learnt(const char *key)
 {
-    const json_t *weight = json_object_get(entry, "weight");
-    if (weight == NULL || json_is_null(weight))
-        return NULL;
-    const double x = json_number_value(weight);
-    if (!json_is_number(weight) || (x != 0 && x != 1))
-        return sheaf__bad_field(name, "a weight of 0 or 1", "%s",
-                                json_is_number(weight) ? "another number"
-                                                       : sheaf__text_kind(weight));
-    *trained = x != 0;
+    for (int i = 0; i < LEARNT; i++)
+        if (strcmp(key, learnt[i]) == 0)
+            return true;
+    return false;
+}
+
+/* 1 or true, 0 or false; null is none. */
+static sheaf_status *take_learnt(bool *trained, const json_t *entry, const char *list, size_t index)
+{
+    const char *by = NULL;
+    char name[SHEAF__TEXT_NAME];
+    for (int i = 0; i < LEARNT; i++) {
+        const json_t *value = json_object_get(entry, learnt[i]);
+        const double x = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+        if (value == NULL || json_is_null(value))
+            continue;
+        snprintf(name, sizeof name, "%s[%zu].%s", list, index, learnt[i]);
+        if ((!json_is_number(value) && !json_is_boolean(value)) || (x != 0 && x != 1))
+            return sheaf__bad_field(name, "0 or 1, false or true", "%s",
+                                    json_is_number(value) ? "another number"
+                                                          : sheaf__text_kind(value));
+        if (by != NULL && *trained != (x != 0)) {
+            char expected[64];
+            snprintf(expected, sizeof expected, "what '%s' beside it says: %s", by,
+                     *trained ? "learned" : "not learned");
+            return sheaf__bad_field(name, expected, "%s", *trained ? "0" : "1");
+        }
+        *trained = x != 0;
+        by = learnt[i];
+    }
     return NULL;
 }
 
@@ -254,6 +289,15 @@ static bool has_beside(const json_t *entry)
     return false;
 }
 
+/* Must a message that is no answer be learnt? Of "weight" all have one. */
+static bool asks_for(const json_t *entry, const char *key, const json_t *value,
+                     const sheaf__text_words *w)
+{
+    const char *role = sheaf__text_role(json_string_value(json_object_get(entry, w->role)));
+    return !is_answer(role) && strcmp(key, "weight") != 0 &&
+           (json_is_true(value) || json_number_value(value) != 0);
+}
+
 static void other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
                        const char *list)
 {
@@ -264,8 +308,9 @@ static void other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_w
     json_object_foreach(entry, key, value)
     {
         if (strcmp(key, w->role) != 0 && strcmp(key, w->content) != 0 &&
-            strcmp(key, "weight") != 0 && !(r->pictures && strcmp(key, "image") == 0) &&
-            (r->pictures || !is_beside(key, list)) && has_some(value))
+            (!is_learnt(key) || asks_for(entry, key, value, w)) &&
+            !(r->pictures && strcmp(key, "image") == 0) && (r->pictures || !is_beside(key, list)) &&
+            has_some(value))
             snprintf(r->ignored, sizeof r->ignored, "%s[].%s", list, key);
     }
 }
@@ -282,26 +327,28 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
         return sheaf__bad_field(name, "a string, the name of a role", "%s",
                                 json_is_object(entry) ? sheaf__text_kind(value)
                                                       : sheaf__text_kind(entry));
-    const char *given = json_string_value(value), *known = sheaf__text_role(given),
-               *role = known == NULL && r->any_order ? given : known;
+    /* other roles are the chat template's to know, which may have GLM's "observation" alone; the
+     * words of ShareGPT are no template's */
+    const char *given = json_string_value(value), *known = sheaf__text_role(given);
+    const bool raw = known == NULL || strcmp(given, "observation") == 0,
+               own = w == &sheaf__text_openai && !r->pictures;
+    const char *role = raw && (own || (r->any_order && known == NULL)) ? given : known;
     sheaf_status *st = check_turn(r, role, given, w, name, index == 0);
     if (st == NULL && r->pictures && !r->any_parts && calls_tools(entry))
         st = sheaf__bad_field(name, "no calls of tools, which this model does not read", "some");
     snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);
     const json_t *said = json_object_get(entry, w->content);
-    const bool calls = role != NULL && role[0] == 'a' && (r->any_parts || calls_tools(entry));
+    const bool calls = is_answer(role) && (r->any_parts || calls_tools(entry));
     if (!calls || (said != NULL && !json_is_null(said)))
         TRY(st, take_content(&content, r, said, name));
-    if (st == NULL && role[0] == 'a' && !calls && !r->any_order &&
+    if (st == NULL && is_answer(role) && !calls && !r->any_order &&
         sheaf__text_blank(content.at, content.size))
         st = sheaf__bad_field(name, "an answer",
                               content.size == 0 ? "an empty string" : "nothing but blanks");
-    if (st == NULL && role[0] == 'a') {
-        snprintf(name, sizeof name, "%s[%zu].weight", list, index);
-        st = take_weight(&trained, entry, name);
-    }
+    if (st == NULL && is_answer(role))
+        st = take_learnt(&trained, entry, list, index);
     if (st == NULL) {
-        sheaf__text_put(r, role, content, role[0] == 'a' && trained);
+        sheaf__text_put(r, role, content, is_answer(role) && trained);
         if ((!r->pictures || r->any_parts) &&
             (has_beside(entry) || (r->any_parts && json_object_size(entry) > 2) ||
              content.at == NULL || json_is_array(said)))
@@ -395,9 +442,12 @@ sheaf_status *sheaf__text_end(const sheaf__text_record *r, const char *name,
     if (r->messages > 0 && strcmp(r->message[r->messages - 1].role, "assistant") != 0)
         return sheaf__bad_field(name, "an answer at the end, to be trained",
                                 "%" PRId64 " messages, the last is of %s", r->messages,
-                                r->message[r->messages - 1].role[0] == 'u' ? w->user : "system");
+                                r->message[r->messages - 1].role[0] == 'u'
+                                    ? w->user
+                                    : r->message[r->messages - 1].role);
     if (!trained)
-        return sheaf__bad_field(name, "an answer that is trained", "a weight of 0 at all of them");
+        return sheaf__bad_field(name, "an answer that is trained",
+                                "none: the fields of all of them, as \"weight\": 0, exclude them");
     return NULL;
 }
 

@@ -8,12 +8,12 @@
  *   prompt         {"prompt": P, "completion": C} (or "answer"): strings, or lists of messages
  *   text           {"text": T}
  *
- * A "system" message comes first or not at all; then user and assistant take turns, the user first
- * and the assistant last. An assistant's "tool_calls" are followed by "tool" messages with the
- * results, and the assistant again; "tools" beside the list describes them. A content may be a list
+ * A text model's chat template decides which roles there are and in which order; the last message
+ * is an answer. With pictures a "system" message comes first or not at all, then user and assistant
+ * take turns. "tools" beside the list describes the tools of "tool_calls". A content may be a list
  * of parts of type text, and pictures, where they are read. An assistant's message with "weight": 0
- * (OpenAI's) has no labels. A field that is null counts as absent. Texts are borrowed from the
- * JSON, which the record holds. */
+ * (OpenAI's), or another of the fields of text_messages.c that say so, has no labels. A field that
+ * is null counts as absent. Texts are borrowed from the JSON, which the record holds. */
 #pragma once
 
 #include <jansson.h>
@@ -33,7 +33,7 @@ typedef enum sheaf__text_form {
 } sheaf__text_form;
 
 typedef struct sheaf__text_message {
-    const char *role; /* "system", "user", "assistant" or "tool" */
+    const char *role; /* "system", "user", "assistant", "tool" or another */
     const char *content;
     size_t size;
     bool trained;       /* an answer with labels */
