@@ -288,7 +288,8 @@ static const struct {
     { "{\"instruction\": \"i\", \"output\": \"o\", \"history\": [[\"a\"]]}",
       "field 'history[0]' | a pair" },
     { "{\"prompt\": [" USER "], \"completion\": \"c\"}", "field 'prompt' | a string | an array" },
-    { "{\"prompt\": [" USER "], \"completion\": [" USER "]}", "field 'completion' | an answer at the end" },
+    { "{\"prompt\": [" USER "], \"completion\": [" USER "]}",
+      "field 'completion' | an answer at the end" },
 };
 
 static void test_text__a_bad_record_is_named(void **state)

@@ -24,6 +24,9 @@ enum {
     SHEAF__J_RANGE_SIZE = 100000, /* entries of range(), as in Jinja's sandbox */
 };
 
+struct sheaf__jvalue;
+struct sheaf__jtext;
+
 typedef struct sheaf__j {
     jmp_buf escape;
     sheaf_status *st;
@@ -33,6 +36,10 @@ typedef struct sheaf__j {
     size_t used, given; /* bytes */
     int64_t steps;
     int depth, line; /* of the template, for messages */
+    /* jinja_method.c's, for jinja_operate.c below it. Would it change its receiver? Jinja's sandbox
+     * has no such method. */
+    bool (*is_method)(struct sheaf__jvalue of, struct sheaf__jtext name);
+    bool (*is_unsafe)(struct sheaf__jvalue of, struct sheaf__jtext name);
 } sheaf__j;
 
 static inline _Noreturn void sheaf__j_fail(sheaf__j *j, sheaf_status *st)
@@ -386,14 +393,12 @@ const sheaf__jbuiltin *sheaf__j_function(sheaf__jtext name); /* NULL: there is n
 sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
                                    const sheaf__jarguments *args);
 bool sheaf__j_is_method(sheaf__jvalue of, sheaf__jtext name);
-/* Would it change its receiver? Jinja's sandbox has no such method. */
 bool sheaf__j_is_unsafe(sheaf__jvalue of, sheaf__jtext name);
 extern const sheaf__jbuiltin sheaf__j_text_methods[], sheaf__j_scalar_filters[];
 /* of.name and of[key]: UNDEFINED where there is none. */
 sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name);
 sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key);
 sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3]);
-sheaf__jvalue sheaf__j_loop_member(sheaf__j *j, sheaf__jloop *loop, sheaf__jtext name);
 sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);
 sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                               const sheaf__jarguments *args);
@@ -430,9 +435,13 @@ sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from
                                int64_t most);
 sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
                              bool right);
-/* Numbers and fields as text (jinja_format.c): format % arguments, format.format(), and what a
- * format specification makes of a value. */
+/* Numbers and fields as text: format % arguments, format.format(), and its parts: digits from `p`
+ * on, Python's format(value, specification), and str(), repr() or ascii() by the first letter. */
 sheaf__jvalue sheaf__j_percent(sheaf__j *j, sheaf__jtext format, sheaf__jvalue args);
+const char *sheaf__j_read_digits(sheaf__j *j, int64_t *out, const char *p, const char *end);
+void sheaf__j_put_formatted(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v,
+                            sheaf__jtext specification);
+sheaf__jtext sheaf__j_converted(sheaf__j *j, sheaf__jvalue v, char how);
 sheaf__jvalue sheaf__j_fill_in(sheaf__j *j, sheaf__jtext format, const sheaf__jarguments *args);
 /* The first occurrence of `what`; charges the bytes read. */
 const char *sheaf__j_search(sheaf__j *j, sheaf__jtext in, sheaf__jtext what);

@@ -207,34 +207,6 @@ sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtex
                                       : sheaf__j_call(found, r, of, args);
 }
 
-/* ---- loop ---- */
-
-sheaf__jvalue sheaf__j_loop_member(sheaf__j *j, sheaf__jloop *loop, sheaf__jtext name)
-{
-    const size_t i = loop->index, n = loop->items.count;
-    const struct {
-        const char *name;
-        int64_t value;
-    } numbers[] = {
-        { "index", (int64_t)i + 1 },      { "index0", (int64_t)i },
-        { "revindex", (int64_t)(n - i) }, { "revindex0", (int64_t)(n - i) - 1 },
-        { "length", (int64_t)n },         { "depth", loop->depth + 1 },
-        { "depth0", loop->depth },
-    };
-    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-        if (sheaf__j_is(name, numbers[k].name))
-            return sheaf__j_int(numbers[k].value);
-    if (sheaf__j_is(name, "first"))
-        return sheaf__j_bool(i == 0);
-    if (sheaf__j_is(name, "last"))
-        return sheaf__j_bool(i + 1 == n);
-    if (sheaf__j_is(name, "previtem"))
-        return i > 0 ? loop->items.at[i - 1] : sheaf__j_undefined(SHEAF__J_WORD("previtem"));
-    if (sheaf__j_is(name, "nextitem"))
-        return i + 1 < n ? loop->items.at[i + 1] : sheaf__j_undefined(SHEAF__J_WORD("nextitem"));
-    return sheaf__j_undefined(name);
-}
-
 /* ---- the functions that every template has ---- */
 
 static sheaf__jvalue range(sheaf__jcall *c)

@@ -168,17 +168,43 @@ sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, s
 
 /* ---- members and entries ---- */
 
+static sheaf__jvalue loop_member(const sheaf__jloop *loop, sheaf__jtext name)
+{
+    const size_t i = loop->index, n = loop->items.count;
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {
+        { "index", (int64_t)i + 1 },      { "index0", (int64_t)i },
+        { "revindex", (int64_t)(n - i) }, { "revindex0", (int64_t)(n - i) - 1 },
+        { "length", (int64_t)n },         { "depth", loop->depth + 1 },
+        { "depth0", loop->depth },
+    };
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        if (sheaf__j_is(name, numbers[k].name))
+            return sheaf__j_int(numbers[k].value);
+    if (sheaf__j_is(name, "first"))
+        return sheaf__j_bool(i == 0);
+    if (sheaf__j_is(name, "last"))
+        return sheaf__j_bool(i + 1 == n);
+    if (sheaf__j_is(name, "previtem"))
+        return i > 0 ? loop->items.at[i - 1] : sheaf__j_undefined(SHEAF__J_WORD("previtem"));
+    if (sheaf__j_is(name, "nextitem"))
+        return i + 1 < n ? loop->items.at[i + 1] : sheaf__j_undefined(SHEAF__J_WORD("nextitem"));
+    return sheaf__j_undefined(name);
+}
+
 sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name)
 {
     sheaf__j_defined(j, of);
-    if (sheaf__j_is_method(of, name)) {
+    if (j->is_method(of, name)) {
         sheaf__jmethod *method = sheaf__j_take(j, sizeof *method);
         *method = (sheaf__jmethod){ of, name };
         return (sheaf__jvalue){ SHEAF__J_METHOD, .u = { .method = method } };
     }
     if (of.kind == SHEAF__J_LOOP)
-        return sheaf__j_loop_member(j, of.u.loop, name);
-    if (sheaf__j_is_unsafe(of, name))
+        return loop_member(of.u.loop, name);
+    if (j->is_unsafe(of, name))
         return sheaf__j_undefined(name);
     if (of.form == SHEAF__J_GROUP && (sheaf__j_is(name, "grouper") || sheaf__j_is(name, "list")))
         return of.u.list->at[sheaf__j_is(name, "list")];
@@ -204,17 +230,6 @@ static int64_t place(int64_t index, size_t count)
     return index < 0 || index >= (int64_t)count ? -1 : index;
 }
 
-/* The text behind its first characters. */
-static sheaf__jtext behind(sheaf__jtext text, int64_t characters)
-{
-    for (; characters > 0 && text.size > 0; characters--) {
-        const size_t n = sheaf__j_character(text.at, text.size);
-        text.at += n;
-        text.size -= n;
-    }
-    return text;
-}
-
 sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
 {
     const bool whole = key.kind == SHEAF__J_INT || key.kind == SHEAF__J_BOOL;
@@ -227,14 +242,11 @@ sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
     if (key.kind == SHEAF__J_TEXT)
         return sheaf__j_member(j, of, key.u.text);
     if (of.kind == SHEAF__J_TEXT && whole) {
-        sheaf__j_read(j, of);
         const int64_t at = place(sheaf__j_whole(key), sheaf__j_characters(of.u.text));
-        const sheaf__jtext rest = behind(of.u.text, at);
-        if (at >= 0) {
-            sheaf__jvalue one = sheaf__j_text(rest.at, sheaf__j_character(rest.at, rest.size));
-            one.form = of.form;
-            return one;
-        }
+        const sheaf__jvalue one[3] = { sheaf__j_int(at), sheaf__j_int(at + 1), sheaf__j_none() };
+        if (at >= 0)
+            return sheaf__j_slice(j, of, one); /* charges the text */
+        sheaf__j_read(j, of);
     } else if ((sheaf__j_is_list(of) || of.kind == SHEAF__J_RANGE) && whole) {
         const sheaf__jlist items = sheaf__j_items(j, of);
         const int64_t at = place(sheaf__j_whole(key), items.count);
@@ -242,71 +254,6 @@ sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
             return items.at[at];
     }
     return sheaf__j_undefined(SHEAF__J_WORD("element"));
-}
-
-/* Bounds as slice.indices() has them. */
-int64_t sheaf__j_bound(sheaf__j *j, const sheaf__jvalue *v, int64_t absent, int64_t count,
-                       int64_t step)
-{
-    if (v == NULL || v->kind == SHEAF__J_NONE)
-        return absent;
-    if (v->kind != SHEAF__J_INT && v->kind != SHEAF__J_BOOL)
-        sheaf__j_raise(j, "slice indices must be integers or None");
-    int64_t at = sheaf__j_whole(*v);
-    if (at < 0)
-        at = at < -count ? -1 : at + count;
-    const int64_t least = step < 0 ? -1 : 0, most = step < 0 ? count - 1 : count;
-    return at < least ? least : at > most ? most : at;
-}
-
-/* A part of a text as it stands. */
-static sheaf__jvalue slice_text(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3])
-{
-    sheaf__j_read(j, of);
-    const int64_t count = (int64_t)sheaf__j_characters(of.u.text);
-    const int64_t from = sheaf__j_bound(j, &bounds[0], 0, count, 1),
-                  to = sheaf__j_bound(j, &bounds[1], count, count, 1);
-    const sheaf__jtext text = behind(of.u.text, from), rest = behind(text, to - from);
-    sheaf__jvalue part = sheaf__j_text(text.at, text.size - rest.size);
-    part.form = of.form;
-    return part;
-}
-
-sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3])
-{
-    sheaf__j_defined(j, of);
-    if (of.kind != SHEAF__J_TEXT && !sheaf__j_is_list(of) && of.kind != SHEAF__J_RANGE)
-        sheaf__j_raise(j, "'%s' object is not subscriptable by a slice", sheaf__j_kind(of));
-    if (of.kind == SHEAF__J_TEXT && (bounds[2].kind == SHEAF__J_NONE ||
-                                     (bounds[2].kind == SHEAF__J_INT && bounds[2].u.whole == 1)))
-        return slice_text(j, of, bounds);
-    const sheaf__jlist items = sheaf__j_items(j, of);
-    const int64_t count = (int64_t)items.count;
-    const int64_t step = bounds[2].kind == SHEAF__J_NONE ? 1 : sheaf__j_whole(bounds[2]);
-    if (bounds[2].kind != SHEAF__J_NONE && bounds[2].kind != SHEAF__J_INT)
-        sheaf__j_raise(j, "slice indices must be integers or None");
-    if (step == 0)
-        sheaf__j_raise(j, "slice step cannot be zero");
-    const int64_t from = sheaf__j_bound(j, &bounds[0], step < 0 ? count - 1 : 0, count, step);
-    const int64_t to = sheaf__j_bound(j, &bounds[1], step < 0 ? -1 : count, count, step);
-    sheaf__jbuffer b = { 0 };
-    sheaf__jvalue out = sheaf__j_list(j);
-    out.kind = of.kind == SHEAF__J_TEXT ? SHEAF__J_LIST : of.kind;
-    for (int64_t i = from; step < 0 ? i > to : i < to;) {
-        sheaf__j_work(j, 1);
-        if (of.kind == SHEAF__J_TEXT)
-            sheaf__j_put(j, &b, items.at[i].u.text.at, items.at[i].u.text.size);
-        else
-            sheaf__j_append(j, out.u.list, items.at[i]);
-        if (step > count || step < -count)
-            break;
-        i += step;
-    }
-    if (of.kind != SHEAF__J_TEXT)
-        return out;
-    out = sheaf__j_buffer_text(&b);
-    out.form = of.form;
-    return out;
 }
 
 /* ---- order ---- */

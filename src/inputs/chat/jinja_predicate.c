@@ -78,7 +78,7 @@ static bool t_known(sheaf__jcall *c)
     if (c->of.kind == SHEAF__J_LIST || c->of.kind == SHEAF__J_DICT)
         sheaf__j_raise(c->j, "unhashable type: '%s'", sheaf__j_kind(c->of));
     const sheaf__jtext name = c->of.kind == SHEAF__J_TEXT ? c->of.u.text : SHEAF__J_WORD("");
-    return c->how ? sheaf__j_is_filter(name) : sheaf__j_is_test(name);
+    return sheaf__j_is_test(name);
 }
 
 static const struct {
@@ -95,8 +95,8 @@ static const struct {
     { "escaped", "", t_escaped, 0 },
     { "upper", "", t_case, 'u' },
     { "lower", "", t_case, 'l' },
-    { "filter", "", t_known, true },
-    { "test", "", t_known, false },
+
+    { "test", "", t_known },
 };
 enum {
     COMPARISONS = sizeof comparisons / sizeof *comparisons,
@@ -106,7 +106,7 @@ enum {
 
 bool sheaf__j_is_test(sheaf__jtext name)
 {
-    bool is = false;
+    bool is = sheaf__j_is(name, "filter"); /* jinja_evaluate.c's */
     for (int i = 0; i < COMPARISONS; i++)
         is |= sheaf__is_listed(comparisons[i].names, name.at, name.size);
     for (int i = 0; i < KINDS; i++)

@@ -327,6 +327,8 @@ static void run_all(sheaf__j *j, sheaf__jbuffer *b, sheaf__jinja_text *result,
                       .result = result };
     const char *key;
     json_t *value;
+    j->is_method = sheaf__j_is_method;
+    j->is_unsafe = sheaf__j_is_unsafe;
     sheaf__j_read_messages(j, json_object_get(variables, "messages"));
     sheaf__j_enter(&r, NULL);
     json_object_foreach((json_t *)variables, key, value)

@@ -55,26 +55,6 @@ static sheaf__jvalue f_safe(sheaf__jcall *c)
     v.form = SHEAF__J_MARKUP;
     return v;
 }
-sheaf__jvalue sheaf__j_escape(sheaf__j *j, sheaf__jvalue v)
-{
-    static const char signs[] = "&<>'\"";
-    static const char *const as[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
-    const sheaf__jtext text = sheaf__j_str(j, v);
-    sheaf__jbuffer b = { 0 };
-    if (v.form == SHEAF__J_MARKUP)
-        return v;
-    sheaf__j_work(j, text.size / 8);
-    for (size_t i = 0; i < text.size; i++) {
-        const char *sign = memchr(signs, text.at[i], 5);
-        if (sign != NULL)
-            sheaf__j_put_for(j, &b, as[sign - signs], strlen(as[sign - signs]), text.at + i);
-        else
-            sheaf__j_put(j, &b, text.at + i, 1);
-    }
-    v = sheaf__j_buffer_text(&b);
-    v.form = SHEAF__J_MARKUP;
-    return v;
-}
 /* escape; forceescape: also what is Markup */
 static sheaf__jvalue f_escape(sheaf__jcall *c)
 {

@@ -17,17 +17,17 @@ struct sheaf__chat_template {
     const char *file; /* that stores it; NULL: our own template */
     sheaf__jinja *program;
     char *source;
-    char *end;       /* the mark at the end of an answer, SHEAF__EOS for the eos; or NULL */
-    bool unsteady;   /* may change earlier messages once others follow */
-    bool thinks;     /* answers may begin with a block of thoughts */
-    bool divides;    /* and the template writes thoughts apart from the rest */
-    bool parts;      /* reads contents that are lists of parts, and no texts: lists stay */
+    char *end;        /* the mark at the end of an answer, SHEAF__EOS for the eos; or NULL */
+    bool unsteady;    /* may change earlier messages once others follow */
+    bool thinks;      /* answers may begin with a block of thoughts */
+    bool divides;     /* and the template writes thoughts apart from the rest */
+    bool parts;       /* reads contents that are lists of parts, and no texts: lists stay */
     bool wants_tools; /* raises without descriptions of tools */
-    bool clock;      /* calls strftime_now() */
-    bool takes_date; /* date_string, any text */
-    char *own_date;  /* the default of date_string; or NULL */
-    char *date;      /* as set; or NULL */
-    sheaf__date day; /* the day of `date`; year 0: none */
+    bool clock;       /* calls strftime_now() */
+    bool takes_date;  /* date_string, any text */
+    char *own_date;   /* the default of date_string; or NULL */
+    char *date;       /* as set; or NULL */
+    sheaf__date day;  /* the day of `date`; year 0: none */
 };
 
 /* Stand-ins for the tokens when a program is probed. */
