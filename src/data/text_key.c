@@ -39,9 +39,16 @@ static sheaf_status *add_class(sheaf_hasher *to, const char *folder)
 static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o)
 {
     static const char *const names[] = {
-        "tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
-        "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-        "chat_template.json",      "vocab.json",        "merges.txt",
+        "tokenizer.json",
+        "tokenizer.model",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "chat_template.jinja",
+        "chat_template.json",
+        "vocab.json",
+        "merges.txt",
+        SHEAF__MORE_TEMPLATES "/tool_use.jinja",
     };
     const bool given = o->tokenizer != NULL && o->tokenizer[0] != '\0';
     const char *from = given ? o->tokenizer : o->folder;

@@ -153,7 +153,7 @@ sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_
     sheaf_status *st = NULL;
     if (s->chat != NULL)
         return NULL;
-    if (sheaf__is_given(options->prompt_template) || s->stored.program != NULL)
+    if (sheaf__is_given(options->prompt_template) || sheaf__stored_chat_has_program(&s->stored))
         st = options->of_run && sheaf__is_given(options->prompt_template)
                  ? sheaf__chat_template_of_run(&s->chat, options->prompt_template, &s->stored)
                  : sheaf__chat_template_choose(&s->chat, options->prompt_template, &s->stored);

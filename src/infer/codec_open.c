@@ -100,7 +100,7 @@ static sheaf_status *find_chat(sheaf__codec *w, const char *name, bool of_run)
     sheaf_status *st = NULL;
     if (name != NULL && of_run)
         st = sheaf__chat_template_of_run(&w->chat, name, &w->stored);
-    else if (name != NULL || w->stored.program != NULL)
+    else if (name != NULL || sheaf__stored_chat_has_program(&w->stored))
         st = sheaf__chat_template_choose(&w->chat, name, &w->stored);
     if (st == NULL && w->chat != NULL)
         set_chat_encoder(w);

@@ -79,10 +79,17 @@ static json_t *variables(const sheaf__message *message, int64_t n,
     return NULL;
 }
 
+static const sheaf__chat_template *for_tools(const sheaf__chat_template *t,
+                                             const sheaf__chat_options *options)
+{
+    return t->with_tools != NULL && options->tools != NULL ? t->with_tools : t;
+}
+
 sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template *t,
                               const sheaf__message *message, int64_t n,
                               const sheaf__chat_options *options)
 {
+    t = for_tools(t, options);
     const bool by_clock = t->clock && t->day.year != 0;
     json_t *all =
         variables(message, n, options, t->parts, t->takes_date && !by_clock ? t->date : NULL);
@@ -276,12 +283,14 @@ static sheaf_status *raised(sheaf_status *st, const sheaf__chat_template *t,
 
 const char *sheaf__chat_template_date(const sheaf__chat_template *t)
 {
-    return t->date != NULL ? t->date : t->own_date;
+    const char *own = t->date != NULL ? t->date : t->own_date;
+    return own == NULL && t->with_tools != NULL ? sheaf__chat_template_date(t->with_tools) : own;
 }
 
 bool sheaf__chat_template_wants_date(const sheaf__chat_template *t)
 {
-    return t->clock && sheaf__chat_template_date(t) == NULL;
+    return (t->clock && t->date == NULL && t->own_date == NULL) ||
+           (t->with_tools != NULL && sheaf__chat_template_wants_date(t->with_tools));
 }
 
 sheaf_status *sheaf__chat_template_undated(const char *name)
@@ -658,6 +667,14 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
 {
     sheaf__jinja_text text = { 0 };
     *out = (sheaf__rendered){ 0 };
+    t = for_tools(t, options);
+    if (t->only_with_tools && options->tools == NULL)
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'tools'"),
+                                       "some: the tokenizer stores the template tool_use and none "
+                                       "called default"),
+                        "none"),
+            "--template NAME");
     sheaf_status *st =
         n > 0 ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "at least one message");
     for (int64_t i = 0; i < n && st == NULL; i++)

@@ -59,6 +59,10 @@ void sheaf__chat_template_free(sheaf__chat_template *t);
  * SHEAF_E_UNSUPPORTED for a program that cannot be run (jinja.h); SHEAF_E_MEMORY. */
 sheaf_status *sheaf__chat_template_stored(sheaf__chat_template **out, const char *program,
                                           const char *file);
+/* sheaf__chat_template_stored_pair - the same, with the program for conversations with tools that
+ * transformers takes by the name "tool_use". Either may be NULL. */
+sheaf_status *sheaf__chat_template_stored_pair(sheaf__chat_template **out, const char *program,
+                                               const char *tools, const char *file);
 /* sheaf__chat_template_name - "llama3"; for a stored program the name of our template that writes
  * the same, else "stored". Static storage. sheaf__chat_template_known - the static copy of such a
  * name; NULL: not a name. */

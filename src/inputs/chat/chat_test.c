@@ -1134,6 +1134,53 @@ static void test_stored__a_template_file_counts_before_the_config(void **state)
     sheaf__stored_chat_release(&stored);
 }
 
+/* As transformers does: where there are tools the template tool_use counts, if there is one. */
+static void test_stored__tool_use_is_for_tools(void **state)
+{
+#define SAYS(head)                                                                                 \
+    head "{% for m in messages %}{{ m.role + ':' + m.content + '</s>' }}{% endfor %}"              \
+         "{% if add_generation_prompt %}assistant:{% endif %}"
+    static const sheaf__message talk[] = { { "user", "Q", 1 }, { "assistant", "A", 1 } };
+    sheaf__other_template other[] = {
+        { (char *)"rag", (char *)"R" },
+        { (char *)"tool_use", (char *)SAYS("{{ strftime_now('%Y') }}T{{ tools|length }}") }
+    };
+    sheaf__stored_chat folder = {
+        .program = (char *)SAYS("D"), .other = other, .others = 2, .file = "x"
+    };
+    json_t *tools = json_pack("[{s:s}]", "name", "look");
+    sheaf__chat_template *t = NULL;
+    sheaf__rendered r = { 0 };
+    for (int i = 0; i < 2; i++) { /* at the second time there is no default */
+        CHECK_OK(sheaf__chat_template_choose(&t, NULL, &folder));
+        assert_true(sheaf__chat_template_wants_date(t));
+        CHECK_OK(sheaf__chat_template_set_date(t, "2024-07-26"));
+        assert_false(sheaf__chat_template_wants_date(t));
+        CHECK_OK(sheaf__chat_render(&r, t, talk, 2,
+                                    &(sheaf__chat_options){ .answers = true, .tools = tools }));
+        assert_string_equal(r.text, "2024T1user:Q</s>assistant:A</s>");
+        assert_int_equal(r.span[r.spans - 2].kind, SHEAF_SPAN_ANSWER);
+        sheaf__rendered_release(&r);
+        const sheaf__chat_options without = { .answers = true };
+        if (i == 0) {
+            CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &without));
+            assert_string_equal(r.text, "Duser:Q</s>assistant:A</s>");
+            sheaf__rendered_release(&r);
+        } else {
+            check_status(sheaf__chat_render(&r, t, talk, 2, &without), SHEAF_E_DATA, "'tools'",
+                         "none called default");
+        }
+        sheaf__chat_template_free(t);
+        folder.program = NULL;
+    }
+    folder.others = 1;
+    assert_false(sheaf__stored_chat_has_program(&folder));
+    check_status(sheaf__chat_template_choose(&t, NULL, &folder), SHEAF_E_ARG,
+                 "several, none of them called default", "");
+    json_decref(tools);
+#undef SAYS
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1156,6 +1203,7 @@ int main(void)
         cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
         cmocka_unit_test(test_stored__a_program_that_wants_tools_gets_them),
         cmocka_unit_test(test_stored__roles_are_the_programs),
+        cmocka_unit_test(test_stored__tool_use_is_for_tools),
         cmocka_unit_test(test_stored__answers_that_change_are_refused),
         cmocka_unit_test(test_stored__answers_end_where_others_speak),
         cmocka_unit_test(test_stored__programs_of_newer_models_as_transformers_has_them),

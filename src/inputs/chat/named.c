@@ -220,10 +220,26 @@ sheaf_status *sheaf__chat_template_stored(sheaf__chat_template **out, const char
     return new_template(out, "stored", program, file, true);
 }
 
+sheaf_status *sheaf__chat_template_stored_pair(sheaf__chat_template **out, const char *program,
+                                               const char *tools, const char *file)
+{
+    sheaf_status *st = sheaf__chat_template_stored(out, program != NULL ? program : tools, file);
+    if (st == NULL && program == NULL)
+        (*out)->only_with_tools = true;
+    else if (st == NULL && tools != NULL)
+        st = sheaf__chat_template_stored(&(*out)->with_tools, tools, file);
+    if (st != NULL) {
+        sheaf__chat_template_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
 void sheaf__chat_template_free(sheaf__chat_template *t)
 {
     if (t == NULL)
         return;
+    sheaf__chat_template_free(t->with_tools);
     free(t->source);
     free(t->end);
     free(t->own_date);
@@ -378,6 +394,11 @@ sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char 
     sheaf__date day;
     if (date == NULL || date[0] == '\0')
         return NULL;
+    if (t->with_tools != NULL && (t->with_tools->clock || t->with_tools->takes_date)) {
+        sheaf_status *st = sheaf__chat_template_set_date(t->with_tools, date);
+        if (st != NULL || (!t->clock && !t->takes_date))
+            return st;
+    }
     if (!t->clock && !t->takes_date) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--date %.60s", date);
         sheaf_expected(st, "a chat template that writes a date, as llama3.1, llama3.2 or smollm3");
@@ -399,5 +420,8 @@ sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char 
 
 sheaf_status *sheaf__chat_template_set_today(sheaf__chat_template *t)
 {
-    return sheaf__chat_template_wants_date(t) ? write_date(t, sheaf__date_today()) : NULL;
+    sheaf_status *st = t->with_tools != NULL ? sheaf__chat_template_set_today(t->with_tools) : NULL;
+    return st == NULL && t->clock && t->date == NULL && t->own_date == NULL
+               ? write_date(t, sheaf__date_today())
+               : st;
 }

@@ -17,6 +17,8 @@ struct sheaf__chat_template {
     const char *file; /* that stores it; NULL: our own template */
     sheaf__jinja *program;
     char *source;
+    sheaf__chat_template *with_tools; /* owned; of conversations with tools; NULL: this one */
+    bool only_with_tools;             /* there is none for other conversations */
     char *end;        /* the mark at the end of an answer, SHEAF__EOS for the eos; or NULL */
     bool unsteady;    /* may change earlier messages once others follow */
     bool thinks;      /* answers may begin with a block of thoughts */

@@ -220,6 +220,20 @@ void sheaf__stored_chat_release(sheaf__stored_chat *s)
 
 /* ---- which template ---- */
 
+/* As transformers takes it where there are tools; NULL: none. */
+static const char *tool_use(const sheaf__stored_chat *s)
+{
+    for (int64_t i = 0; i < s->others; i++)
+        if (strcmp(s->other[i].name, "tool_use") == 0)
+            return s->other[i].program;
+    return NULL;
+}
+
+bool sheaf__stored_chat_has_program(const sheaf__stored_chat *s)
+{
+    return s->program != NULL || tool_use(s) != NULL;
+}
+
 sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char *given,
                                           const sheaf__stored_chat *stored)
 {
@@ -227,8 +241,9 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
     *out = NULL;
     if (!any)
         return sheaf__chat_template_find(out, given);
-    if (stored->program != NULL)
-        return sheaf__chat_template_stored(out, stored->program, stored->file);
+    if (sheaf__stored_chat_has_program(stored))
+        return sheaf__chat_template_stored_pair(out, stored->program, tool_use(stored),
+                                                stored->file);
     sheaf_status *st =
         sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
     sheaf_found(st, "none, and the tokenizer stores %s",
@@ -240,9 +255,10 @@ sheaf_status *sheaf__chat_template_of_run(sheaf__chat_template **out, const char
                                           const sheaf__stored_chat *stored)
 {
     *out = NULL;
-    sheaf_status *st = stored->program == NULL
+    sheaf_status *st = !sheaf__stored_chat_has_program(stored)
                            ? NULL
-                           : sheaf__chat_template_stored(out, stored->program, stored->file);
+                           : sheaf__chat_template_stored_pair(out, stored->program,
+                                                              tool_use(stored), stored->file);
     if (*out != NULL && strcmp(sheaf__chat_template_name(*out), name) == 0)
         return NULL;
     sheaf__chat_template_free(*out);

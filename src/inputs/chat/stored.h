@@ -26,6 +26,8 @@ typedef struct sheaf__stored_chat {
     const char *file; /* that has the program: "chat_template.jinja" */
 } sheaf__stored_chat;
 
+/* sheaf__stored_chat_has_program - one that is called "default" or "tool_use"? */
+bool sheaf__stored_chat_has_program(const sheaf__stored_chat *s);
 /* sheaf__stored_chat_read - `path`: a folder, or a file in it. No file is needed. Release also
  * after a failure. Errors: SHEAF_E_IO, SHEAF_E_FORMAT (with the file), SHEAF_E_MEMORY. */
 sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path);
