@@ -150,7 +150,8 @@ static sheaf__jvalue filter_or_test(sheaf__jrun *r, const sheaf__jnode *e)
 {
     const sheaf__jvalue of = sheaf__j_evaluate(r, e->a);
     const sheaf__jarguments args = sheaf__j_arguments(r, e->args);
-    if (e->kind == SHEAF__E_TEST && sheaf__j_is(e->name, "filter") && e->args == NULL)
+    if (e->kind == SHEAF__E_TEST && sheaf__j_is(e->name, "filter") && e->args == NULL &&
+        of.kind != SHEAF__J_LIST && of.kind != SHEAF__J_DICT) /* these have no hash */
         return sheaf__j_bool(of.kind == SHEAF__J_TEXT && sheaf__j_is_filter(of.u.text));
     return e->kind == SHEAF__E_FILTER ? sheaf__j_filter(r, e->name, of, &args)
                                       : sheaf__j_bool(sheaf__j_test(r, e->name, of, &args));
