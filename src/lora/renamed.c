@@ -21,10 +21,8 @@ typedef struct naming {
     bool old_names;         /* some of the adapter's names are older */
     /* prefixes: the aliases are the adapter's names without `drop`, or with `add` in front */
     const char *drop, *add;
-    int64_t named,
-        lost;        /* tensors that name a module, and those without a place by the best rule */
-    const char *odd; /* the first of these */
-    bool stranger;   /* by the base's own names none has a place */
+    int64_t lost;    /* tensors that name a module and have no place, by the best rule so far, */
+    const char *odd; /* and the first factor among them; NULL: none */
 } naming;
 
 static void forget(naming *n)
@@ -124,8 +122,8 @@ static sheaf_status *place(int64_t *tensor, naming *n, const part *p)
     return place_path(tensor, n, p->path, (int)p->length, p->end);
 }
 
-/* *yes: the base has a tensor for each that names one. Else n->odd is the first that has none, by
- * the rule that leaves fewest. */
+/* *yes: the base has a tensor for each that names one. Keeps in n->lost and n->odd what is
+ * least. */
 static sheaf_status *all_placed(bool *yes, naming *n)
 {
     sheaf_source *a = n->adapter;
@@ -134,7 +132,6 @@ static sheaf_status *all_placed(bool *yes, naming *n)
     const char *odd = NULL;
     int64_t lost = 0;
     sheaf_status *st = NULL;
-    n->named = 0;
     for (int64_t i = 0; i < a->count(a) && lost < most && st == NULL; i++) {
         int64_t tensor;
         const part p = part_of(a->entry(a, i)->name);
@@ -142,8 +139,10 @@ static sheaf_status *all_placed(bool *yes, naming *n)
             p.kind != SHEAF_PART_TOKENS)
             continue;
         st = place(&tensor, n, &p);
-        n->named++;
-        if (st == NULL && tensor < 0 && lost++ == 0)
+        if (st != NULL || tensor >= 0)
+            continue;
+        lost++;
+        if (odd == NULL && (p.kind == SHEAF_PART_A || p.kind == SHEAF_PART_TABLE_A))
             odd = a->entry(a, i)->name;
     }
     if (st == NULL && lost < most) {
@@ -187,8 +186,6 @@ static sheaf_status *find_rule(bool *yes, bool *plain, naming *n)
             if (st == NULL && (apart || group < 0))
                 st = k == 0 ? all_placed(yes, n) : try_prefixes(yes, n);
             *plain = k == 0 && group < 0;
-            if (*plain)
-                n->stranger = n->lost > 0 && n->lost == n->named;
         }
     return st;
 }
@@ -653,7 +650,7 @@ sheaf_status *sheaf__lora_rename_for(sheaf_lora_options *o, sheaf_source **adapt
     const sheaf__tensor_names base = { name_of, &l, l.count };
     naming n = { .adapter = *adapter, .base = &base };
     TRY(st, rename_all(&n, o, adapter, path, events));
-    if (st == NULL && n.lost > 0 && n.stranger)
+    if (st == NULL && n.odd != NULL)
         st = another_model(&n, o, schema);
     for (int64_t i = 0; i < l.count; i++)
         free(l.name[i]);

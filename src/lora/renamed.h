@@ -20,8 +20,8 @@
 sheaf_status *sheaf__lora_rename(sheaf_lora_options *options, sheaf_source **adapter,
                                  const char *path, const sheaf__tensor_names *base,
                                  const sheaf_events *events);
-/* sheaf__lora_rename_for - the same for a model of this config, and SHEAF_E_LAYOUT where none of
- * the adapter's tensors has a place in it: the adapter is another model's. */
+/* sheaf__lora_rename_for - the same for a model of this config, and SHEAF_E_LAYOUT where
+ * factors of the adapter are for modules that it lacks: the adapter is another model's. */
 sheaf_status *sheaf__lora_rename_for(sheaf_lora_options *options, sheaf_source **adapter,
                                      const char *path, const sheaf_config *config,
                                      const sheaf_events *events);

@@ -187,4 +187,6 @@ for command in eval train generate plan; do
     runs "another family's is said by $command" 3 "an adapter for another model.*expected: +factors of this model's layers, those of Llama, 'model.layers.0.self_attn.q_proj' for one.*found: +[0-9]+ for modules that it has by none of its namings, 'model.visual.blocks.0.attn.*try: +the base model this adapter was made for" \
         $command --model "$llama/tiny_llama/hf" --adapter "$stranger" "$@"
 done
+part=$(copied "$llama/tiny_llama/lora/adapter_final" partly 's/layers\.0\.mlp\.down_proj/layers.0.mlp.fc2/g' adapter_model.safetensors)
+runs "so is one with some of its modules" 3 "an adapter for another model.*found: +1 for modules .*'model.layers.0.mlp.fc2' for one" eval --model "$llama/tiny_llama/hf" --adapter "$part" --data "$llama/tiny_llama/fwd_inputs.safetensors"
 finish
