@@ -327,8 +327,7 @@ static sheaf_status *open_lora(sheaf_lora **out, sheaf__converter *k, sheaf_sche
     TRY(st, sheaf__open_source(
                 &k->source, k->o->src,
                 &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
-    TRY(st, sheaf_in(sheaf__lora_rename_for(&options, &k->source, k->o->src, config, k->o->events),
-                     "%s", k->o->src));
+    TRY(st, sheaf__lora_rename_for(&options, &k->source, k->o->src, config, k->o->events));
     TRY(st, sheaf_lora_check_file(&options, k->source));
     TRY(st, sheaf_lora_resolve(out, *schema, &options));
     TRY(st, sheaf_lora_take_tables(&table, *out, *schema, k->source));
