@@ -402,7 +402,10 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config, 
     if (schema != NULL && !other) {
         c->model = sheaf_family_name(config->family);
         TRY(st, take_prefix(c, schema));
+        const int64_t before = sheaf__catalog_defects(c);
         TRY(st, sheaf__catalog_unstack_by(c, schema));
+        /* what lies in a parameter of another shape is not missing */
+        damaged = damaged || sheaf__catalog_defects(c) > before;
         TRY(st, sheaf__catalog_check_schema(c, schema, config->vocab, damaged));
     }
     sheaf_schema_free(schema);

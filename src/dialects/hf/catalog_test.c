@@ -301,6 +301,14 @@ static void test_hf__a_stack_of_experts_beside_its_parts(void **state)
     assert_null(sheaf__catalog_find(c, HELD("0")));
     CHECK_FINDING(c, SHEAF_DEFECT, "foreign", HELD("1"));
     sheaf__catalog_free(c);
+    put(in(dir, "config.json"),
+        "{\"model_type\":\"mixtral\",\"vocab_size\":16,\"hidden_size\":8,\"intermediate_size\":8,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+        "\"num_local_experts\":3}");
+    c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "shape", HELD("0"));
+    assert_null(sheaf__catalog_finding(c, "missing")); /* they lie in it */
+    sheaf__catalog_free(c);
 #undef HELD
 #undef EXPERTS
 }
