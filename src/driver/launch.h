@@ -27,7 +27,7 @@ typedef struct driver_launch_result {
 } driver_launch_result;
 
 /* driver_launch - waits for their end. Errors: SHEAF_E_UNSUPPORTED: no module, or no mpirun; those
- * of driver_hosts_read(); SHEAF_E_PEER: an end that no process explained; SHEAF_E_STOPPED: before
+ * of driver_hosts_read(); SHEAF_E_PEER: a process exited without a report; SHEAF_E_STOPPED: before
  * they had begun. */
 sheaf_status *driver_launch(driver_launch_result *out, const driver_launch_options *options);
 
@@ -47,9 +47,9 @@ struct sheaf_train_options;
 bool driver_is_supervised(void);
 /* driver_spent_before - seconds from the start of that one to that of this process; 0: none. */
 double driver_spent_before(void);
-/* driver_supervise - `sheaf` with these words (argv[0] is the subcommand), until it ends well, as
- * asked, or `o->restarts` are used up; *code: its exit code. Signals are passed on. Errors:
- * SHEAF_E_ARG under another launcher, which would see a process end; SHEAF_E_IO. */
+/* driver_supervise - `sheaf` with these words (argv[0] is the subcommand), until it
+ * succeeds, is stopped, or `o->restarts` are used up; *code: its exit code. Signals are passed on.
+ * Errors: SHEAF_E_ARG under another launcher, which would see a process end; SHEAF_E_IO. */
 sheaf_status *driver_supervise(int *code, driver *d, const struct sheaf_train_options *o, int argc,
                                char **argv);
 /* driver_fewer_ranks - T and D for `left` ranks: D as it was while there are so many, then the

@@ -70,26 +70,26 @@ static sheaf_status *listen(sheaf__answer_stream *s, const int32_t *ids, int64_t
         size_t size;
         st = sheaf__token_stream_push(&text, &size, s->stream, ids[s->taken]);
         if (st == NULL)
-            sheaf__codec_add_without_nul(&s->heard, text, size);
+            sheaf__codec_add_without_nul(&s->decoded, text, size);
     }
-    return st == NULL && s->heard.failed ? sheaf__no_memory("an answer") : st;
+    return st == NULL && s->decoded.failed ? sheaf__no_memory("an answer") : st;
 }
 
 /* A stop text can be complete before the bytes are certain. */
 static sheaf_status *look_ahead(sheaf__answer_stream *s)
 {
     const char *rest;
-    size_t size, heard = s->heard.size;
+    size_t size, before = s->decoded.size;
     if (s->nstop == 0 && stop_at(s, 0) == NULL)
         return NULL;
     sheaf_status *st = sheaf__token_stream_rest(&rest, &size, s->stream);
     if (st != NULL || size == 0)
         return st;
-    sheaf__codec_add_without_nul(&s->heard, rest, size);
-    if (s->heard.failed)
+    sheaf__codec_add_without_nul(&s->decoded, rest, size);
+    if (s->decoded.failed)
         return sheaf__no_memory("an answer");
-    s->over = s->over || find_stop(s, s->heard.at, s->heard.size) < s->heard.size;
-    s->heard.at[s->heard.size = heard] = '\0';
+    s->over = s->over || find_stop(s, s->decoded.at, s->decoded.size) < s->decoded.size;
+    s->decoded.at[s->decoded.size = before] = '\0';
     return NULL;
 }
 
@@ -108,8 +108,8 @@ sheaf_status *sheaf__answer_stream_more(char **out, sheaf__answer_stream *s, con
         return st;
     if (text != NULL)
         sure = certain(all = text, strlen(text));
-    else if (s->heard.size > 0)
-        sure = strlen(all = s->heard.at);
+    else if (s->decoded.size > 0)
+        sure = strlen(all = s->decoded.at);
     const size_t size = sayable(&from, s, all, sure);
     if (out != NULL && size > s->size && (s->size == 0 || memcmp(from, s->said, s->size) == 0)) {
         sheaf__text_bytes(&more, from + s->size, size - s->size);
@@ -155,7 +155,7 @@ void sheaf__answer_stream_release(sheaf__answer_stream *s)
 {
     free(s->said);
     sheaf__token_stream_free(s->stream);
-    sheaf__text_release(&s->heard);
+    sheaf__text_release(&s->decoded);
     s->said = NULL;
     s->stream = NULL;
     s->size = 0;

@@ -14,7 +14,7 @@ typedef struct sheaf__answer_stream {
     char *said; /* text returned so far, or NULL */
     size_t size;
     sheaf__token_stream *stream; /* with a tokenizer of texts */
-    sheaf_text heard;            /* its output */
+    sheaf_text decoded;          /* its output */
     int64_t taken;               /* ids consumed */
 } sheaf__answer_stream;
 

@@ -38,7 +38,7 @@ typedef struct sheaf__generate_options {
     int nstop, nturn;
     int64_t max_length; /* positions of prompt and answer together; 0 = no limit */
     int64_t number;     /* number of the first prompt, for the random numbers of sampling */
-    /* Groups of ranks share the prompts, and all get all answers in the end; heard() gets only
+    /* Groups of ranks share the prompts, and all get all answers in the end; on_token() gets only
      * those of its own group. All ranks keep log-probabilities or none does. Otherwise each group
      * answers all prompts. */
     bool divided;
@@ -50,7 +50,7 @@ typedef struct sheaf__generate_options {
     /* Called for every token, on every rank, once out[prompt] has it; its ending is
      * SHEAF_ENDS_TOKEN if it is a stop id. Returns true to end the answer, the same on all ranks.
      * May be NULL. */
-    bool (*heard)(void *listener, int64_t prompt, const sheaf__continuation *so_far);
+    bool (*on_token)(void *listener, int64_t prompt, const sheaf__continuation *so_far);
     void *listener;
     int64_t best;               /* size of best_ids per token, at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far

@@ -56,7 +56,7 @@ static bool ends(sheaf__continuation *out, const sheaf__generate_options *o,
 {
     const bool token = stops(o, prompt->laid_out, out->ids[out->n - 1]);
     out->ending = token ? SHEAF_ENDS_TOKEN : SHEAF_ENDS_LENGTH;
-    if (o->heard != NULL && o->heard(o->listener, number, out) && !token)
+    if (o->on_token != NULL && o->on_token(o->listener, number, out) && !token)
         out->ending = SHEAF_ENDS_TEXT;
     return out->ending != SHEAF_ENDS_LENGTH || out->n == o->max_new ||
            (o->max_length > 0 && prompt->n + out->n >= o->max_length);

@@ -34,7 +34,7 @@ sheaf_status *sheaf__chooser_open(sheaf__chooser *out, int64_t vocab, int64_t le
 void sheaf__chooser_close(sheaf__chooser *chooser);
 
 /* sheaf__next_token - appends the token to the answer; sequence->over: the answer ends with it, by
- * its id, its number, or options->heard(), which is called with the sequence's number.
+ * its id, its number, or options->on_token(), which is called with the sequence's number.
  *   logits   [vocab], left as they are
  * Errors: SHEAF_E_NUMBER naming prompt and token where a logit is not finite. */
 sheaf_status *sheaf__next_token(sheaf__sequence *sequence, sheaf__chooser *chooser,

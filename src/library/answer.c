@@ -96,7 +96,7 @@ static void say(const sheaf__answer_options *a, sheaf__activity *activity, int64
 
 /* Calls back with tokens and text; the end of the answer is a function of the tokens, the same on
  * every rank. */
-static bool hear(void *self, int64_t prompt, const sheaf__continuation *so_far)
+static bool take_token(void *self, int64_t prompt, const sheaf__continuation *so_far)
 {
     member *r = self;
     const sheaf__answer_options *a = r->w->a;
@@ -164,7 +164,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
     how.nstop = nstop;
     how.nturn = nturn;
     how.divided = divides(w);
-    how.heard = listens || a->nstop > 0 || a->codec->end_text != NULL ? hear : NULL;
+    how.on_token = listens || a->nstop > 0 || a->codec->end_text != NULL ? take_token : NULL;
     how.listener = r;
     if (!r->first)
         how.events = NULL;

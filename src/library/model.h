@@ -67,7 +67,7 @@ sheaf__rank_cache *sheaf__model_rank_cache(const sheaf_model *model, const sheaf
 /* How prompts are answered, and the callbacks. */
 typedef struct sheaf__answer_options {
     const sheaf__codec *codec;        /* of the answers */
-    sheaf__generate_options generate; /* stop, heard and caches are set by each rank */
+    sheaf__generate_options generate; /* stop, on_token and caches are set by each rank */
     bool logprobs;
     const char *const *stop; /* [nstop] texts that end an answer */
     int64_t nstop;

@@ -204,8 +204,8 @@ static sheaf_status *look_back(session *s)
     return st != NULL ? st : sheaf__all_share(s->group, &s->stored);
 }
 
-/* What the run that goes on has stored, under the name of the file, or of the checkpoints where it
- * has lost that. */
+/* The stored settings of the resumed run: its settings file, else those in its newest checkpoint.
+ */
 static sheaf_status *take_stored(const session *s)
 {
     const sheaf__session_options *how = s->how;

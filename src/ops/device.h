@@ -180,8 +180,8 @@ typedef struct sheaf__device_class {
      * NULL: there is one, without any. */
     sheaf_status *(*count)(int *units);
     sheaf_status *(*native)(sheaf__sums *out, int unit);
-    /* left - bytes of the memory of one that ranks can have, if nobody else uses it; takes - bytes
-     * that its driver takes of all, about. NULL: its memory is the host's. */
+    /* left - free memory of one device, in bytes; takes - about what its driver uses of it. NULL:
+     * its memory is the host's. */
     sheaf_status *(*left)(size_t *bytes, int unit);
     size_t takes;
     const sheaf__peers *peers; /* NULL: exchanges go through the host */

@@ -13,36 +13,36 @@
 enum { CHUNK = 256 }; /* rows of a prompt that are read between two tokens of the others */
 
 /* One of the models that are answered with. */
-typedef struct voice {
+typedef struct served {
     sheaf_model *model;
     char *name;
     sheaf__codec chat;
     sheaf_status *no_chat; /* why there is none */
-} voice;
+} served;
 
 /* What one rank has. */
-typedef struct member {
+typedef struct rank_state {
     sheaf__slots slots;
-    sheaf__model **model; /* [voices] on this rank; the first is that of its team */
-} member;
+    sheaf__model **model; /* [models] on this rank; the first is that of its team */
+} rank_state;
 
 /* One answer. */
 typedef struct sheaf__engine_answer {
     sheaf__sequence s;
     sheaf__generate_options how;
-    sheaf__continuation said;
+    sheaf__continuation output;
     sheaf__answer_stream stream;
     int64_t stop[SHEAF__MOST_STOPS]; /* of `how` */
-    sheaf__asked *of;
+    sheaf__engine_request *of;
     int64_t prompt, number;
 } answer;
 
 struct sheaf__engine {
-    voice *voice; /* [voices] */
-    int voices;
+    served *served; /* [models] */
+    int models;
     int64_t places, most_waiting;
     double seconds;
-    member *member; /* [tp * stages] */
+    rank_state *rank_state; /* [tp * stages] */
     sheaf__decoder *decoder;
     /* By the worker, between passes. */
     sheaf__scheduler *scheduler;
@@ -51,8 +51,8 @@ struct sheaf__engine {
     bool started;
     pthread_mutex_t lock; /* for what follows */
     pthread_cond_t changed;
-    sheaf__asked *first, *last; /* that wait */
-    int64_t waiting, active;    /* questions; answers */
+    sheaf__engine_request *first, *last; /* that wait */
+    int64_t waiting, active;             /* questions; answers */
     bool draining, closing;
     sheaf_status *broken; /* the ranks are gone */
 };
@@ -61,20 +61,20 @@ struct sheaf__engine {
 
 static sheaf_status *check_names(const sheaf__engine *e)
 {
-    for (int i = 0; i < e->voices; i++)
+    for (int i = 0; i < e->models; i++)
         for (int j = 0; j < i; j++)
-            if (strcmp(e->voice[i].name, e->voice[j].name) == 0)
+            if (strcmp(e->served[i].name, e->served[j].name) == 0)
                 return sheaf_try_this(
                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
                                                "folders of different names, by which requests "
                                                "choose"),
-                                "'%s' twice", e->voice[i].name),
+                                "'%s' twice", e->served[i].name),
                     "another name for one of them, as by ln -s");
     return NULL;
 }
 
 /* An adapter shares the base in memory, so it is computed as that is. */
-static sheaf_status *check_same(const voice *base, const voice *v)
+static sheaf_status *check_same(const served *base, const served *v)
 {
     const sheaf_model_open_options *a = &base->model->o, *b = &v->model->o;
     if (a->dtype == b->dtype && a->sums == b->sums)
@@ -88,8 +88,8 @@ static sheaf_status *check_same(const voice *base, const voice *v)
         sheaf_dtype_torch_name(b->dtype));
 }
 
-static sheaf_status *open_voice(voice *v, const sheaf_model_open_options *model,
-                                const char *adapter)
+static sheaf_status *open_served(served *v, const sheaf_model_open_options *model,
+                                 const char *adapter)
 {
     sheaf_model_open_options o = *model;
     o.adapter = adapter;
@@ -104,9 +104,9 @@ static sheaf_status *open_voice(voice *v, const sheaf_model_open_options *model,
     return st;
 }
 
-static member *member_of(const sheaf__engine *e, const sheaf__context *c)
+static rank_state *rank_state_of(const sheaf__engine *e, const sheaf__context *c)
 {
-    return &e->member[c->stage * c->ranks + c->rank];
+    return &e->rank_state[c->stage * c->ranks + c->rank];
 }
 
 static sheaf_status *join_adapter(sheaf__model **out, const sheaf__model *base,
@@ -124,22 +124,22 @@ static sheaf_status *join_adapter(sheaf__model **out, const sheaf__model *base,
 static sheaf_status *open_rank(void *self, sheaf__model *model)
 {
     const sheaf__engine *e = self;
-    member *m = member_of(e, model->context);
-    m->model = calloc((size_t)e->voices, sizeof *m->model);
+    rank_state *m = rank_state_of(e, model->context);
+    m->model = calloc((size_t)e->models, sizeof *m->model);
     sheaf_status *st = m->model == NULL ? sheaf__no_memory("models of adapters") : NULL;
     if (st == NULL)
         m->model[0] = model;
-    for (int i = 1; i < e->voices; i++) {
-        sheaf__opened *opened = &e->voice[i].model->opened;
+    for (int i = 1; i < e->models; i++) {
+        sheaf__opened *opened = &e->served[i].model->opened;
         if (st == NULL)
-            st = sheaf_in(join_adapter(&m->model[i], model, opened), "%s", e->voice[i].name);
+            st = sheaf_in(join_adapter(&m->model[i], model, opened), "%s", e->served[i].name);
         st = sheaf__agree_all(model->context, st);
         TRY(st, sheaf__opened_check(opened, sheaf__model_comm(model->context)));
     }
-    const int64_t length = e->voice[0].model->positions;
+    const int64_t length = e->served[0].model->positions;
     return TRY(st, sheaf__slots_open(&m->slots, &(sheaf__slots_options){
                                                     .model = m->model,
-                                                    .models = e->voices,
+                                                    .models = e->models,
                                                     .places = e->places,
                                                     .length = length,
                                                     .prompt = (length + e->places - 1) / e->places,
@@ -149,9 +149,9 @@ static sheaf_status *open_rank(void *self, sheaf__model *model)
 static sheaf_status *close_rank(void *self, sheaf__model *model)
 {
     const sheaf__engine *e = self;
-    member *m = member_of(e, model->context);
+    rank_state *m = rank_state_of(e, model->context);
     sheaf__slots_close(&m->slots);
-    for (int i = 1; i < e->voices && m->model != NULL; i++)
+    for (int i = 1; i < e->models && m->model != NULL; i++)
         sheaf__model_free(m->model[i]);
     free(m->model);
     return NULL;
@@ -161,14 +161,14 @@ static sheaf_status *run_pass(void *self, const sheaf__slots_pass *pass);
 
 static sheaf_status *take_lists(sheaf__engine *e)
 {
-    const sheaf_model *base = e->voice[0].model;
-    e->member = calloc((size_t)(base->o.tp * base->placement.stages), sizeof *e->member);
+    const sheaf_model *base = e->served[0].model;
+    e->rank_state = calloc((size_t)(base->o.tp * base->placement.stages), sizeof *e->rank_state);
     e->running = calloc((size_t)e->places, sizeof *e->running);
-    if (e->member == NULL || e->running == NULL)
+    if (e->rank_state == NULL || e->running == NULL)
         return sheaf__no_memory("answers");
     return sheaf__scheduler_open(&e->scheduler,
                                  &(sheaf__scheduler_options){ .config = &base->opened.config,
-                                                              .models = e->voices,
+                                                              .models = e->models,
                                                               .places = e->places,
                                                               .length = base->positions,
                                                               .chunk = CHUNK,
@@ -198,18 +198,18 @@ sheaf_status *sheaf__engine_open(sheaf__engine **out, const sheaf__engine_option
     e->places = o->places;
     e->most_waiting = o->waiting;
     e->seconds = o->seconds;
-    e->voice = calloc((size_t)o->nadapters + 1, sizeof *e->voice);
-    sheaf_status *st = e->voice == NULL ? sheaf__no_memory("serving") : NULL;
+    e->served = calloc((size_t)o->nadapters + 1, sizeof *e->served);
+    sheaf_status *st = e->served == NULL ? sheaf__no_memory("serving") : NULL;
     for (int i = 0; i <= o->nadapters && st == NULL; i++) {
-        st = open_voice(&e->voice[i], o->model, i == 0 ? NULL : o->adapter[i - 1]);
-        e->voices++;
+        st = open_served(&e->served[i], o->model, i == 0 ? NULL : o->adapter[i - 1]);
+        e->models++;
         if (st == NULL && i > 0)
-            st = check_same(&e->voice[0], &e->voice[i]);
+            st = check_same(&e->served[0], &e->served[i]);
     }
     TRY(st, check_names(e));
-    TRY(st, sheaf__model_load_batch(e->voice[0].model, e->places));
+    TRY(st, sheaf__model_load_batch(e->served[0].model, e->places));
     TRY(st, take_lists(e));
-    TRY(st, sheaf__model_ranks_do(e->voice[0].model->ranks, open_rank, e));
+    TRY(st, sheaf__model_ranks_do(e->served[0].model->ranks, open_rank, e));
     TRY(st, sheaf__decoder_open(&e->decoder, wake, e));
     if (st == NULL && sheaf__thread_start(&e->thread, work, e) != 0)
         st = sheaf__no_memory("a thread");
@@ -232,18 +232,18 @@ void sheaf__engine_close(sheaf__engine *e)
     if (e->started)
         pthread_join(e->thread, NULL);
     sheaf__decoder_close(e->decoder);
-    if (e->voices > 0 && e->member != NULL && e->voice[0].model->ranks != NULL)
-        sheaf_status_free(sheaf__model_ranks_do(e->voice[0].model->ranks, close_rank, e));
+    if (e->models > 0 && e->rank_state != NULL && e->served[0].model->ranks != NULL)
+        sheaf_status_free(sheaf__model_ranks_do(e->served[0].model->ranks, close_rank, e));
     sheaf__scheduler_close(e->scheduler);
-    for (int i = 0; i < e->voices; i++) {
-        voice *v = &e->voice[i];
+    for (int i = 0; i < e->models; i++) {
+        served *v = &e->served[i];
         sheaf__codec_close(&v->chat);
         sheaf_status_free(v->no_chat);
         sheaf_model_close(v->model);
         free(v->name);
     }
-    free(e->voice);
-    free(e->member);
+    free(e->served);
+    free(e->rank_state);
     free(e->running);
     sheaf_status_free(e->broken);
     pthread_cond_destroy(&e->changed);
@@ -253,22 +253,22 @@ void sheaf__engine_close(sheaf__engine *e)
 
 int sheaf__engine_models(const sheaf__engine *e)
 {
-    return e->voices;
+    return e->models;
 }
 
 const char *sheaf__engine_name(const sheaf__engine *e, int model)
 {
-    return e->voice[model].name;
+    return e->served[model].name;
 }
 
 sheaf_model *sheaf__engine_model(const sheaf__engine *e, int model)
 {
-    return e->voice[model].model;
+    return e->served[model].model;
 }
 
 sheaf_status *sheaf__engine_chat(const sheaf__codec **out, const sheaf__engine *e, int model)
 {
-    const voice *v = &e->voice[model];
+    const served *v = &e->served[model];
     *out = &v->chat;
     return v->no_chat == NULL ? NULL : sheaf_status_copy(v->no_chat);
 }
@@ -284,16 +284,17 @@ static sheaf_status *load_pictures(void *self, int64_t prompt, const sheaf__pict
 }
 
 /* By the first rank, for each token: does the answer end with it? */
-static bool hear(void *self, int64_t prompt, const sheaf__continuation *said)
+static bool on_token(void *self, int64_t prompt, const sheaf__continuation *output)
 {
     answer *a = self;
     char *more = NULL;
     (void)prompt;
-    sheaf_status *st = sheaf__answer_stream_more(&more, &a->stream, said->ids,
-                                                 said->n - (said->ending == SHEAF_ENDS_TOKEN));
+    sheaf_status *st = sheaf__answer_stream_more(&more, &a->stream, output->ids,
+                                                 output->n - (output->ending == SHEAF_ENDS_TOKEN));
     if (st == NULL)
-        a->of->spoken(a->of->context, a->number,
-                      &(sheaf__spoken){ .said = said, .piece = more == NULL ? "" : more }, false);
+        a->of->on_delta(a->of->context, a->number,
+                        &(sheaf__delta){ .output = output, .piece = more == NULL ? "" : more },
+                        false);
     free(more);
     if (a->of->failed == NULL)
         a->of->failed = st;
@@ -302,30 +303,30 @@ static bool hear(void *self, int64_t prompt, const sheaf__continuation *said)
     return a->stream.over || a->of->failed != NULL;
 }
 
-static void release_answers(sheaf__asked *q)
+static void release_answers(sheaf__engine_request *q)
 {
     const int64_t count = q->prompts.count * q->each;
     for (int64_t i = 0; i < count && q->answer != NULL; i++) {
         sheaf__answer_stream_release(&q->answer[i].stream);
         sheaf_status_free(q->answer[i].s.failed);
-        free(q->answer[i].said.ids);
+        free(q->answer[i].output.ids);
     }
     free(q->answer);
     q->answer = NULL;
 }
 
-/* Memory of what is said: one block, which begins with the ids. */
+/* Memory of the output: one block, which begins with the ids. */
 static sheaf_status *make_room(answer *a, bool logprobs)
 {
     const size_t n = (size_t)a->how.max_new, best = logprobs ? n * (size_t)a->how.best : 0;
     int32_t *at = malloc((logprobs ? 2 * n + 2 * best : n) * sizeof *at);
-    a->said = (sheaf__continuation){ .ids = at };
+    a->output = (sheaf__continuation){ .ids = at };
     if (at == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "an answer of %zu tokens", n);
     if (logprobs) {
-        a->said.logprob = (float *)(at + n);
-        a->said.best_ids = at + 2 * n;
-        a->said.best_logprob = (float *)(at + 2 * n + best);
+        a->output.logprob = (float *)(at + n);
+        a->output.best_ids = at + 2 * n;
+        a->output.best_logprob = (float *)(at + 2 * n + best);
     }
     return NULL;
 }
@@ -341,12 +342,12 @@ static sheaf_status *no_room(const sheaf__prompt *p, int64_t positions)
         "a shorter one; sheaf serve --max-length says how many there are");
 }
 
-static sheaf_status *begin_answer(answer *a, sheaf__asked *q, int64_t number,
+static sheaf_status *begin_answer(answer *a, sheaf__engine_request *q, int64_t number,
                                   const sheaf__engine *e)
 {
     const sheaf__answer_options *how = &q->how;
     const sheaf__prompt *prompt = &q->prompts.prompt[number / q->each];
-    const int64_t positions = e->voice[q->model].model->positions, left = positions - prompt->n;
+    const int64_t positions = e->served[q->model].model->positions, left = positions - prompt->n;
     *a = (answer){ .of = q, .number = number, .prompt = number / q->each, .how = how->generate };
     if (left < 1)
         return no_room(prompt, positions);
@@ -355,7 +356,7 @@ static sheaf_status *begin_answer(answer *a, sheaf__asked *q, int64_t number,
     a->how.number = number;
     a->how.stop = a->stop;
     sheaf__codec_stops(a->stop, &a->how.nstop, &a->how.nturn, how->codec);
-    a->how.heard = hear;
+    a->how.on_token = on_token;
     a->how.listener = a;
     a->how.load = load_pictures;
     a->how.self = a;
@@ -366,13 +367,14 @@ static sheaf_status *begin_answer(answer *a, sheaf__asked *q, int64_t number,
                                         .stop = how->stop,
                                         .nstop = how->nstop };
     a->s = (sheaf__sequence){
-        .prompt = prompt, .options = &a->how, .out = &a->said, .model = q->model
+        .prompt = prompt, .options = &a->how, .out = &a->output, .model = q->model
     };
-    sheaf_status *st = sheaf__batch_images_check(e->member[0].model[q->model], prompt, 0, &a->how);
+    sheaf_status *st =
+        sheaf__batch_images_check(e->rank_state[0].model[q->model], prompt, 0, &a->how);
     return st == NULL ? make_room(a, how->logprobs) : st;
 }
 
-sheaf_status *sheaf__engine_ask(bool *full, sheaf__engine *e, sheaf__asked *q)
+sheaf_status *sheaf__engine_submit(bool *full, sheaf__engine *e, sheaf__engine_request *q)
 {
     const int64_t count = q->prompts.count * q->each;
     sheaf_status *st = NULL;
@@ -431,35 +433,35 @@ void sheaf__engine_counts(sheaf__engine *e, int64_t *waiting, int64_t *running)
 
 /* ---- the worker ---- */
 
-static bool late(const sheaf__engine *e, const sheaf__asked *q)
+static bool late(const sheaf__engine *e, const sheaf__engine_request *q)
 {
     return e->seconds > 0 && sheaf__seconds() - q->arrived > e->seconds;
 }
 
 /* Ends a question whose answers have all ended, or of which none will begin. */
-static void finish(sheaf__asked *q)
+static void finish(sheaf__engine_request *q)
 {
     sheaf_status *st = q->failed;
     q->failed = NULL;
     release_answers(q);
-    q->done(q->context, st);
+    q->on_end(q->context, st);
 }
 
 /* The whole text, and the rest of it. */
-static void tell_end(answer *a)
+static void send_end(answer *a)
 {
-    sheaf__asked *q = a->of;
+    sheaf__engine_request *q = a->of;
     char *rest = NULL, *text = NULL;
     sheaf_status *st =
         q->failed != NULL || q->dropped
             ? NULL
-            : sheaf__answer_stream_end(&rest, &text, &a->stream, a->said.ids,
-                                       a->said.n - (a->said.ending == SHEAF_ENDS_TOKEN));
+            : sheaf__answer_stream_end(&rest, &text, &a->stream, a->output.ids,
+                                       a->output.n - (a->output.ending == SHEAF_ENDS_TOKEN));
     if (st == NULL && q->failed == NULL && !q->dropped)
-        q->spoken(
-            q->context, a->number,
-            &(sheaf__spoken){ .said = &a->said, .piece = rest == NULL ? "" : rest, .text = text },
-            true);
+        q->on_delta(q->context, a->number,
+                    &(sheaf__delta){
+                        .output = &a->output, .piece = rest == NULL ? "" : rest, .text = text },
+                    true);
     if (st != NULL)
         q->failed = st;
     free(rest);
@@ -470,13 +472,13 @@ static void tell_end(answer *a)
 static void leave(sheaf__engine *e, int64_t i)
 {
     answer *a = e->running[i];
-    sheaf__asked *q = a->of;
+    sheaf__engine_request *q = a->of;
     e->running[i] = NULL;
     if (a->s.failed != NULL && q->failed == NULL) {
         q->failed = a->s.failed;
         a->s.failed = NULL;
     }
-    tell_end(a);
+    send_end(a);
     q->ended++;
     if (q->ended == q->begun && !q->queued) {
         sheaf__decoder_drop(e->decoder, &q->pictures);
@@ -489,22 +491,22 @@ static void leave(sheaf__engine *e, int64_t i)
 }
 
 /* Questions that are not to be answered any more leave the queue. */
-static void sift(sheaf__engine *e)
+static void drop_cancelled(sheaf__engine *e)
 {
-    sheaf__asked *over = NULL, **at = &e->first;
+    sheaf__engine_request *over = NULL, **at = &e->first;
     int64_t left = 0;
     pthread_mutex_lock(&e->lock);
     e->last = NULL;
     while (*at != NULL) {
-        sheaf__asked *q = *at;
-        const bool gone = q->gone(q->context);
+        sheaf__engine_request *q = *at;
+        const bool cancelled = q->cancelled(q->context);
         if (q->failed == NULL && late(e, q))
             q->failed = sheaf_try_this(
                 sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_STOPPED, "waiting"),
                                            "an answer within %g seconds", e->seconds),
                             "%s", q->begun > 0 ? "too many answers" : "too many questions before"),
                 "it again, later");
-        q->dropped = q->dropped || gone;
+        q->dropped = q->dropped || cancelled;
         const bool stays = !q->dropped && q->failed == NULL;
         if (stays || (q->ended == q->begun && !sheaf__decoder_drop(e->decoder, &q->pictures))) {
             e->last = q;
@@ -521,7 +523,7 @@ static void sift(sheaf__engine *e)
     }
     pthread_mutex_unlock(&e->lock);
     while (over != NULL) {
-        sheaf__asked *next = over->next;
+        sheaf__engine_request *next = over->next;
         finish(over);
         over = next;
     }
@@ -541,7 +543,7 @@ static void begin(sheaf__engine *e, answer *a)
 }
 
 /* Are its pictures there, or never will be? The lock is held. */
-static bool ready(sheaf__engine *e, sheaf__asked *q)
+static bool ready(sheaf__engine *e, sheaf__engine_request *q)
 {
     sheaf_status *failed;
     const bool ready = sheaf__decoder_ready(&failed, e->decoder, &q->pictures);
@@ -555,10 +557,10 @@ static bool ready(sheaf__engine *e, sheaf__asked *q)
 /* Answers begin while there are places. */
 static void admit(sheaf__engine *e)
 {
-    sheaf__asked *before = NULL;
+    sheaf__engine_request *before = NULL;
     pthread_mutex_lock(&e->lock);
-    for (sheaf__asked **at = &e->first; *at != NULL && e->active < e->places;) {
-        sheaf__asked *q = *at;
+    for (sheaf__engine_request **at = &e->first; *at != NULL && e->active < e->places;) {
+        sheaf__engine_request *q = *at;
         const int64_t count = q->prompts.count * q->each;
         if (ready(e, q) && q->failed == NULL && !q->dropped)
             for (; q->begun < count && e->active < e->places; e->active++)
@@ -586,14 +588,14 @@ typedef struct job {
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     const job *j = self;
-    return sheaf__slots_run(&member_of(j->e, model->context)->slots, j->pass);
+    return sheaf__slots_run(&rank_state_of(j->e, model->context)->slots, j->pass);
 }
 
 static sheaf_status *run_pass(void *self, const sheaf__slots_pass *pass)
 {
     sheaf__engine *e = self;
     job j = { e, pass };
-    sheaf_status *st = sheaf__model_ranks_do(e->voice[0].model->ranks, on_rank, &j);
+    sheaf_status *st = sheaf__model_ranks_do(e->served[0].model->ranks, on_rank, &j);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_PEER) {
         pthread_mutex_lock(&e->lock);
         if (e->broken == NULL)
@@ -604,15 +606,15 @@ static sheaf_status *run_pass(void *self, const sheaf__slots_pass *pass)
 }
 
 /* Answers that are over, or not wanted any more, leave. */
-static void part(sheaf__engine *e)
+static void end_answers(sheaf__engine *e)
 {
     for (int64_t i = 0; i < e->places; i++) {
         answer *a = e->running[i];
         if (a == NULL)
             continue;
-        a->of->dropped = a->of->dropped || a->of->gone(a->of->context);
+        a->of->dropped = a->of->dropped || a->of->cancelled(a->of->context);
         if (!a->s.over && late(e, a->of)) {
-            a->said.ending = SHEAF_ENDS_STOPPED;
+            a->output.ending = SHEAF_ENDS_STOPPED;
             a->s.over = true;
         }
         a->s.over = a->s.over || a->of->dropped || a->of->failed != NULL;
@@ -631,7 +633,7 @@ static bool wait_for_work(sheaf__engine *e)
     while (e->first == NULL && e->active == 0 && !e->closing)
         pthread_cond_wait(&e->changed, &e->lock);
     bool some = e->active > 0;
-    for (sheaf__asked *q = e->first; q != NULL && !some; q = q->next)
+    for (sheaf__engine_request *q = e->first; q != NULL && !some; q = q->next)
         some = ready(e, q);
     if (!some && e->first != NULL) {
         struct timespec until;
@@ -653,9 +655,9 @@ static void *work(void *self)
         pthread_mutex_unlock(&e->lock);
         if (!goes_on)
             return NULL;
-        sift(e);
+        drop_cancelled(e);
         admit(e);
         sheaf__scheduler_step(e->scheduler);
-        part(e);
+        end_answers(e);
     }
 }

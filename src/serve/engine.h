@@ -22,26 +22,26 @@ typedef struct sheaf__engine_options {
     double seconds;  /* that a question may take, from its arrival on; 0: no limit */
 } sheaf__engine_options;
 
-/* An answer, as far as it is there. */
-typedef struct sheaf__spoken {
-    const sheaf__continuation *said;
+/* What an answer has more than at the last call. */
+typedef struct sheaf__delta {
+    const sheaf__continuation *output;
     const char *piece; /* what is new of its text, perhaps empty */
     const char *text;  /* the whole, once it is over; NULL before, and for a model without text */
-} sheaf__spoken;
+} sheaf__delta;
 
 /* A question: `count` answers to prompts[0], then to prompts[1] ... The engine borrows it from
- * sheaf__engine_ask() until `done` has been called, which is once, by another thread. */
-typedef struct sheaf__asked {
+ * sheaf__engine_submit() until `on_end` has been called, which is once, by another thread. */
+typedef struct sheaf__engine_request {
     int model;              /* 0: without an adapter; i: with number i - 1 */
     sheaf__prompts prompts; /* the caller's to release; pictures in memory */
     sheaf__answer_options how;
     const char *const *stop; /* of `how` */
     int64_t each;            /* answers to each prompt; sampling counts them, from 0 */
     /* Some of an answer is there, or all of it. */
-    void (*spoken)(void *context, int64_t answer, const sheaf__spoken *spoken, bool over);
-    bool (*gone)(void *context); /* nobody waits for it any more */
+    void (*on_delta)(void *context, int64_t answer, const sheaf__delta *delta, bool over);
+    bool (*cancelled)(void *context); /* the client disconnected */
     /* All answers are over, or (st, which it takes) it failed. */
-    void (*done)(void *context, sheaf_status *st);
+    void (*on_end)(void *context, sheaf_status *st);
     void *context;
     /* The engine's. */
     struct sheaf__engine_answer *answer;
@@ -50,8 +50,8 @@ typedef struct sheaf__asked {
     double arrived;
     sheaf_status *failed;
     bool dropped, queued;
-    struct sheaf__asked *next;
-} sheaf__asked;
+    struct sheaf__engine_request *next;
+} sheaf__engine_request;
 
 /* sheaf__engine_open - loads all of it. Errors: those of opening and loading; SHEAF_E_ARG where an
  * adapter has another type, or order of sums, than the model. */
@@ -66,10 +66,11 @@ sheaf_model *sheaf__engine_model(const sheaf__engine *engine, int model);
 /* sheaf__engine_chat - the codec of its conversations. Errors: there is no template. */
 sheaf_status *sheaf__engine_chat(const sheaf__codec **out, const sheaf__engine *engine, int model);
 
-/* sheaf__engine_ask - *full: too many wait already; then, and after an error, nothing is kept.
+/* sheaf__engine_submit - *full: too many wait already; then, and after an error, nothing is kept.
  * Errors: SHEAF_E_DATA for a prompt that leaves no room for an answer, or pictures that the model
  * does not take; SHEAF_E_STOPPED after sheaf__engine_drain(). */
-sheaf_status *sheaf__engine_ask(bool *full, sheaf__engine *engine, sheaf__asked *asked);
+sheaf_status *sheaf__engine_submit(bool *full, sheaf__engine *engine,
+                                   sheaf__engine_request *request);
 /* sheaf__engine_drain - no more questions are taken; returns when those that were are over. */
 void sheaf__engine_drain(sheaf__engine *engine);
 /* sheaf__engine_counts - questions that wait, and answers that are computed. */

@@ -11,7 +11,7 @@
 #include "infer/token_text.h"
 
 /* One answer as it grows. */
-typedef struct part {
+typedef struct choice {
     sheaf_text logprobs; /* JSON, of the tokens since the last piece, or of all */
     sheaf_text
         lists[3]; /* completions: tokens, their logs, the best of each; offsets are made of */
@@ -19,25 +19,25 @@ typedef struct part {
     sheaf_text ids;  /* completions: a model may have no text */
     int64_t told;    /* tokens that these are of */
     int64_t offset;  /* characters before them */
-    int64_t certain; /* of these, in what `heard` has given */
+    int64_t certain; /* of these, in what `stream` has given */
     sheaf_text held; /* the bytes since then */
     int64_t lead;    /* of these, blanks and empty thoughts that are no text of a laid-out answer */
-    sheaf__answer_stream heard;
+    sheaf__answer_stream stream;
     sheaf__token_text tokens_text; /* the same, by tokens */
     char *text;
     int64_t tokens;
     const char *finish;
     bool begun;
-} part;
+} choice;
 
 typedef struct reply {
     sheaf__exchange *exchange;
     sheaf__request request;
-    sheaf__asked asked;
+    sheaf__engine_request submitted;
     const char *model;
     const sheaf__codec *codec;
-    part *part; /* [parts] */
-    int64_t parts;
+    choice *choice; /* [choices] */
+    int64_t choices;
     long long created;
     uint64_t id;
     bool begun;
@@ -45,20 +45,20 @@ typedef struct reply {
 
 static void release(reply *r)
 {
-    for (int64_t i = 0; i < r->parts && r->part != NULL; i++) {
-        part *p = &r->part[i];
+    for (int64_t i = 0; i < r->choices && r->choice != NULL; i++) {
+        choice *p = &r->choice[i];
         sheaf__text_release(&p->logprobs);
         for (int k = 0; k < 3; k++)
             sheaf__text_release(&p->lists[k]);
         sheaf__text_release(&p->offsets);
         sheaf__text_release(&p->ids);
-        sheaf__answer_stream_release(&p->heard);
+        sheaf__answer_stream_release(&p->stream);
         sheaf__token_text_release(&p->tokens_text);
         sheaf__text_release(&p->held);
         free(p->text);
     }
-    free(r->part);
-    sheaf__prompts_release(&r->asked.prompts);
+    free(r->choice);
+    sheaf__prompts_release(&r->submitted.prompts);
     sheaf__request_release(&r->request);
     free(r);
 }
@@ -102,7 +102,7 @@ static void add_log(sheaf_text *to, double value)
 
 /* What is shown of a token if it is the next of an answer: its text, in which a part of a character
  * is U+FFFD, and its bytes, which clients join. A special token has a name instead. */
-static void show_token(sheaf_text *text, sheaf__text_piece *bytes, part *p, const reply *r,
+static void show_token(sheaf_text *text, sheaf__text_piece *bytes, choice *p, const reply *r,
                        int32_t id)
 {
     p->tokens_text.codec = r->codec;
@@ -114,7 +114,7 @@ static void show_token(sheaf_text *text, sheaf__text_piece *bytes, part *p, cons
 }
 
 /* {"token": ..., "logprob": ..., "bytes": [...]. The caller closes it. */
-static void add_token(sheaf_text *to, part *p, const reply *r, int32_t id, double log)
+static void add_token(sheaf_text *to, choice *p, const reply *r, int32_t id, double log)
 {
     sheaf_text text = { 0 };
     sheaf__text_piece bytes;
@@ -130,16 +130,16 @@ static void add_token(sheaf_text *to, part *p, const reply *r, int32_t id, doubl
     sheaf__text_release(&text);
 }
 
-static void add_chat_token(part *p, const reply *r, const sheaf__continuation *said, int64_t i)
+static void add_chat_token(choice *p, const reply *r, const sheaf__continuation *output, int64_t i)
 {
-    const int64_t best = r->asked.how.generate.best;
+    const int64_t best = r->submitted.how.generate.best;
     sheaf_text *to = &p->logprobs;
     sheaf__text_add(to, "%s", to->size == 0 ? "" : ", ");
-    add_token(to, p, r, said->ids[i], said->logprob[i]);
+    add_token(to, p, r, output->ids[i], output->logprob[i]);
     sheaf__text_add(to, ", \"top_logprobs\": [");
     for (int64_t k = 0; k < best; k++) {
         sheaf__text_add(to, "%s", k == 0 ? "" : ", ");
-        add_token(to, p, r, said->best_ids[i * best + k], said->best_logprob[i * best + k]);
+        add_token(to, p, r, output->best_ids[i * best + k], output->best_logprob[i * best + k]);
         sheaf__text_add(to, "}");
     }
     sheaf__text_add(to, "]}");
@@ -177,12 +177,12 @@ static size_t open_character(const sheaf_text *text)
 /* One more token, of the bytes that are at the end of p->held. How much text there is now: what is
  * certain of it, and the characters that are whole since then, as decoders may wait for the end of
  * a row of bytes. */
-static void hear(part *p, const reply *r, const int32_t *ids, int64_t n)
+static void hear(choice *p, const reply *r, const int32_t *ids, int64_t n)
 {
     sheaf_text *held = &p->held;
     char *more = NULL;
-    p->heard.codec = r->codec;
-    sheaf_status_free(sheaf__answer_stream_more(&more, &p->heard, ids, n));
+    p->stream.codec = r->codec;
+    sheaf_status_free(sheaf__answer_stream_more(&more, &p->stream, ids, n));
     const size_t size = more == NULL ? 0 : strlen(more);
     p->certain += characters(more, size);
     /* what came is what was held, or bytes that are no characters were among it */
@@ -194,19 +194,19 @@ static void hear(part *p, const reply *r, const int32_t *ids, int64_t n)
     }
     free(more);
     p->offset = p->certain + whole_characters(held->at, held->size);
-    if (!r->codec->templated || p->heard.size == 0)
+    if (!r->codec->templated || p->stream.size == 0)
         return;
     bool begins;
     const sheaf__text_piece inner =
-        sheaf__codec_answer_span(&begins, r->codec, p->heard.said, p->heard.size);
+        sheaf__codec_answer_span(&begins, r->codec, p->stream.said, p->stream.size);
     p->lead = begins || inner.size == 0
                   ? p->offset
-                  : characters(p->heard.said, (size_t)(inner.at - p->heard.said));
+                  : characters(p->stream.said, (size_t)(inner.at - p->stream.said));
 }
 
-/* Where in the whole text a token begins: tokens may be parts of one character. If it begins one,
+/* Where in the whole text a token begins: tokens may be choices of one character. If it begins one,
  * an incomplete one before it has become U+FFFD. */
-static void add_offset(part *p, const reply *r, sheaf__text_piece bytes, const int32_t *ids,
+static void add_offset(choice *p, const reply *r, sheaf__text_piece bytes, const int32_t *ids,
                        int64_t n)
 {
     int64_t at = p->offset;
@@ -222,16 +222,16 @@ static void add_offset(part *p, const reply *r, sheaf__text_piece bytes, const i
 
 /* The chosen token is among the best by its text. Another of the same text (a part of a character,
  * a word that begins a text with its blank and without) is named by its id, as vLLM may do. */
-static void add_best(sheaf_text *to, part *p, const reply *r, const sheaf__continuation *said,
+static void add_best(sheaf_text *to, choice *p, const reply *r, const sheaf__continuation *output,
                      int64_t i, const char *chosen)
 {
-    const int64_t best = r->asked.how.generate.best;
+    const int64_t best = r->submitted.how.generate.best;
     sheaf_text key[SHEAF__MOST_TOP] = { 0 };
     sheaf__text_add(to, "{");
     for (int64_t k = 0; k < best; k++) {
-        const int32_t id = said->best_ids[i * best + k];
+        const int32_t id = output->best_ids[i * best + k];
         sheaf__text_piece bytes;
-        const bool other = id != said->ids[i];
+        const bool other = id != output->ids[i];
         if (other)
             show_token(&key[k], &bytes, p, r, id);
         else
@@ -246,48 +246,48 @@ static void add_best(sheaf_text *to, part *p, const reply *r, const sheaf__conti
         sheaf__text_add(to, "%s", k == 0 ? "" : ", ");
         sheaf__text_json(to, so_far(&key[k]));
         sheaf__text_add(to, ": ");
-        add_log(to, said->best_logprob[i * best + k]);
+        add_log(to, output->best_logprob[i * best + k]);
     }
     for (int64_t k = 0; k < best; k++)
         sheaf__text_release(&key[k]);
     sheaf__text_add(to, "}");
 }
 
-static void add_text_token(part *p, const reply *r, const sheaf__continuation *said, int64_t i)
+static void add_text_token(choice *p, const reply *r, const sheaf__continuation *output, int64_t i)
 {
     const char *comma = p->lists[0].size == 0 ? "" : ", ";
     sheaf_text text = { 0 };
     sheaf__text_piece bytes;
-    show_token(&text, &bytes, p, r, said->ids[i]);
+    show_token(&text, &bytes, p, r, output->ids[i]);
     if (bytes.size == 0) /* joined they are the text, which has no names */
         text.size = 0;
     sheaf__text_add(&p->lists[0], "%s", comma);
     sheaf__text_json(&p->lists[0], so_far(&text));
     sheaf__text_add(&p->lists[1], "%s", comma);
-    add_log(&p->lists[1], said->logprob[i]);
+    add_log(&p->lists[1], output->logprob[i]);
     sheaf__text_add(&p->lists[2], "%s", comma);
-    add_best(&p->lists[2], p, r, said, i, so_far(&text));
+    add_best(&p->lists[2], p, r, output, i, so_far(&text));
     sheaf__text_release(&text);
 }
 
 /* Of the tokens that are new; the one that ended the answer is none of it. */
-static void note_logprobs(part *p, const reply *r, const sheaf__continuation *said)
+static void note_logprobs(choice *p, const reply *r, const sheaf__continuation *output)
 {
-    const int64_t n = said->n - (said->ending == SHEAF_ENDS_TOKEN);
-    for (; p->told < n && said->logprob != NULL; p->told++) {
+    const int64_t n = output->n - (output->ending == SHEAF_ENDS_TOKEN);
+    for (; p->told < n && output->logprob != NULL; p->told++) {
         sheaf__text_piece bytes;
         if (r->request.chat)
-            add_chat_token(p, r, said, p->told);
+            add_chat_token(p, r, output, p->told);
         else
-            add_text_token(p, r, said, p->told);
-        sheaf_status_free(sheaf__token_text_next(&bytes, &p->tokens_text, said->ids[p->told]));
+            add_text_token(p, r, output, p->told);
+        sheaf_status_free(sheaf__token_text_next(&bytes, &p->tokens_text, output->ids[p->told]));
         if (!r->request.chat)
-            add_offset(p, r, bytes, said->ids, p->told + 1);
+            add_offset(p, r, bytes, output->ids, p->told + 1);
     }
 }
 
 /* ", "logprobs": ...", and they are forgotten. */
-static void add_logprobs(sheaf_text *to, part *p, const reply *r)
+static void add_logprobs(sheaf_text *to, choice *p, const reply *r)
 {
     if (!r->request.chat)
         sheaf__text_add(to, ", \"token_ids\": [%s]", so_far(&p->ids));
@@ -326,15 +326,15 @@ static void add_head(sheaf_text *to, const reply *r, bool piece)
 
 static void add_usage(sheaf_text *to, const reply *r)
 {
-    int64_t asked = 0, said = 0;
-    for (int64_t i = 0; i < r->asked.prompts.count; i++)
-        asked += r->asked.prompts.prompt[i].n;
-    for (int64_t i = 0; i < r->parts; i++)
-        said += r->part[i].tokens;
+    int64_t prompt = 0, completion = 0;
+    for (int64_t i = 0; i < r->submitted.prompts.count; i++)
+        prompt += r->submitted.prompts.prompt[i].n;
+    for (int64_t i = 0; i < r->choices; i++)
+        completion += r->choice[i].tokens;
     sheaf__text_add(to,
                     "\"usage\": {\"prompt_tokens\": %lld, \"completion_tokens\": %lld, "
                     "\"total_tokens\": %lld}",
-                    (long long)asked, (long long)said, (long long)(asked + said));
+                    (long long)prompt, (long long)completion, (long long)(prompt + completion));
 }
 
 /* ---- a stream ---- */
@@ -349,7 +349,7 @@ static void write_event(reply *r, sheaf_text *event)
 /* finish NULL: the answer goes on. */
 static void write_piece(reply *r, int64_t answer, const char *piece, const char *finish)
 {
-    part *p = &r->part[answer];
+    choice *p = &r->choice[answer];
     sheaf_text event = { 0 };
     sheaf__text_add(&event, "data: ");
     add_head(&event, r, true);
@@ -405,8 +405,8 @@ static void write_whole(reply *r)
     sheaf_text all = { 0 };
     add_head(&all, r, false);
     sheaf__text_add(&all, ", \"choices\": [");
-    for (int64_t i = 0; i < r->parts; i++) {
-        part *p = &r->part[i];
+    for (int64_t i = 0; i < r->choices; i++) {
+        choice *p = &r->choice[i];
         sheaf__text_add(&all, "%s{\"index\": %lld, ", i == 0 ? "" : ", ", (long long)i);
         sheaf__text_add(&all, r->request.chat
                                   ? "\"message\": {\"role\": \"assistant\", \"content\": "
@@ -424,17 +424,17 @@ static void write_whole(reply *r)
 
 /* ---- the engine's calls ---- */
 
-static void spoken(void *self, int64_t answer, const sheaf__spoken *s, bool over)
+static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool over)
 {
     reply *r = self;
-    part *p = &r->part[answer];
-    note_logprobs(p, r, s->said);
-    for (; p->tokens < s->said->n; p->tokens++)
+    choice *p = &r->choice[answer];
+    note_logprobs(p, r, s->output);
+    for (; p->tokens < s->output->n; p->tokens++)
         if (!r->request.chat)
             sheaf__text_add(&p->ids, "%s%d", p->ids.size == 0 ? "" : ",",
-                            (int)s->said->ids[p->tokens]);
+                            (int)s->output->ids[p->tokens]);
     if (over)
-        p->finish = finish_of(s->said->ending);
+        p->finish = finish_of(s->output->ending);
     if (!r->request.stream) {
         if (over)
             p->text = s->text == NULL ? NULL : strdup(s->text);
@@ -447,15 +447,15 @@ static void spoken(void *self, int64_t answer, const sheaf__spoken *s, bool over
         write_piece(r, answer, s->piece, over ? p->finish : NULL);
 }
 
-static bool gone(void *self)
+static bool disconnected(void *self)
 {
     return sheaf__exchange_gone(((reply *)self)->exchange);
 }
 
-static void done(void *self, sheaf_status *st)
+static void on_end(void *self, sheaf_status *st)
 {
     reply *r = self;
-    if (st == NULL && r->asked.dropped)
+    if (st == NULL && r->submitted.dropped)
         st = sheaf_fail(SHEAF_E_STOPPED, "the connection is closed");
     if (st != NULL && r->begun)
         break_stream(r, st);
@@ -474,7 +474,7 @@ static void done(void *self, sheaf_status *st)
 static sheaf_status *add_prompts(reply *r, const sheaf_model *m, const char *system)
 {
     const sheaf__request *q = &r->request;
-    sheaf__prompts *to = &r->asked.prompts;
+    sheaf__prompts *to = &r->submitted.prompts;
     const json_t *all = q->prompt;
     sheaf_status *st = NULL;
     to->config = &m->opened.config;
@@ -514,15 +514,15 @@ static sheaf_status *prepare(reply *r, sheaf_model *m, const char *system, int64
     o.events = &silent;
     o.max_new = o.max_new > 0 ? o.max_new : max_new;
     o.max_length = 0;
-    sheaf_status *st = sheaf__model_answer_options(&r->asked.how, m, &o, texts);
+    sheaf_status *st = sheaf__model_answer_options(&r->submitted.how, m, &o, texts);
     if (st != NULL)
         return st;
-    r->asked.how.codec = r->codec;
-    r->asked.each = r->request.each;
+    r->submitted.how.codec = r->codec;
+    r->submitted.each = r->request.each;
     TRY(st, add_prompts(r, m, system));
-    r->parts = st == NULL ? r->asked.prompts.count * r->request.each : 0;
-    r->part = calloc((size_t)r->parts + 1, sizeof *r->part);
-    return st == NULL && r->part == NULL ? sheaf__no_memory("a reply") : st;
+    r->choices = st == NULL ? r->submitted.prompts.count * r->request.each : 0;
+    r->choice = calloc((size_t)r->choices + 1, sizeof *r->choice);
+    return st == NULL && r->choice == NULL ? sheaf__no_memory("a reply") : st;
 }
 
 void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, int model, const sheaf__codec *codec,
@@ -535,19 +535,21 @@ void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, int model, const sh
         sheaf__reply_error(x, sheaf__no_memory("a reply"));
         return;
     }
-    *r = (reply){
-        .exchange = x,
-        .request = *request,
-        .model = sheaf__engine_name(engine, model),
-        .codec = codec,
-        .created = (long long)time(NULL),
-        .asked = { .model = model, .spoken = spoken, .gone = gone, .done = done, .context = r }
-    };
+    *r = (reply){ .exchange = x,
+                  .request = *request,
+                  .model = sheaf__engine_name(engine, model),
+                  .codec = codec,
+                  .created = (long long)time(NULL),
+                  .submitted = { .model = model,
+                                 .on_delta = on_delta,
+                                 .cancelled = disconnected,
+                                 .on_end = on_end,
+                                 .context = r } };
     (void)!getrandom(&r->id, sizeof r->id, GRND_NONBLOCK);
     if (!request->seeded)
         r->request.how.seed = any_seed();
     sheaf_status *st = prepare(r, sheaf__engine_model(engine, model), system, max_new);
-    TRY(st, sheaf__engine_ask(&full, engine, &r->asked));
+    TRY(st, sheaf__engine_submit(&full, engine, &r->submitted));
     if (st == NULL && !full)
         return; /* r is the engine's */
     if (st != NULL) {

@@ -97,7 +97,7 @@ void sheaf__weight_load_whole(sheaf__device *device, sheaf__packed *w,
  * instead of 16, without loss, so that what reads them from memory reads a quarter less. Sets
  * w->code where that may be (W is bfloat16, in panels and part of nothing); parts made after
  * that have it too. Then only whole panels are packed: rows [first, first + count) begin at a
- * multiple of 32 and end at one or with W. A compressed W meets no dy. */
+ * multiple of 32 and end at one or with W. Compressed weights have no backward product. */
 void sheaf__packed_compress(sheaf__packed *w);
 /* sheaf__packed_as_wanted - after all of W is packed: false where its numbers cannot be compressed
  * (matmul_compress.c says which). Then w->code is NULL, and W has to be packed again from its first
