@@ -13,7 +13,6 @@ set -uo pipefail
 cd "$1" || exit 1
 build=$2
 shift 2
-compiled=$build/src/ops/devices/cuda
 
 # complaints PTX: what is wrong with the arithmetic of a file.
 complaints() {
@@ -46,8 +45,9 @@ tensorless() {
 
 # check FILE KIND: prints what is wrong.
 check() {
-    local kept
-    kept=$compiled/$(basename "$1" .c).$2
+    local kept folder=src/ops/devices/cuda
+    [ "${1%/*}" != tests/gpu ] || folder=tests/gpu
+    kept=$build/$folder/$(basename "$1" .c).$2
     if ! [ -s "$kept.ptx" ] || ! [ -s "$kept.log" ]; then
         echo "is not compiled: ninja -C $build"
         return
@@ -96,6 +96,6 @@ for kind; do
     for file in "${files[@]}"; do
         if [ "$kind" = sm_90a ] || ! grep -q 'cuda/hopper\.h' "$file"; then held "$file" "$kind"; fi
     done
-    [ "$kind" != sm_90a ] || held src/ops/devices/cuda/emulation_wide_cases.c "$kind"
+    [ "$kind" != sm_90a ] || held tests/gpu/emulation_wide_cases.c "$kind"
 done
 exit $bad

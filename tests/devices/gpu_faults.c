@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/devices/cuda/stand_in.h"
+#include "tests/gpu/stand_in.h"
 #include "tests/devices/gpu_faults.h"
 
 static void order(long long step)

@@ -8,7 +8,7 @@
  * Operands have space around them, and copies of them that are made by their extents end where a
  * page begins that may not be touched (the device `edges`), so an extent too small faults.
  *
- * `cuda` is the emulated one, once in order and once turned (ops/devices/cuda/stand_in.h). An
+ * `cuda` is the emulated one, once in order and once turned (tests/gpu/stand_in.h). An
  * operation that has a row in its table has to run by its own kernels, or the test fails, unless
  * same.may_decline. */
 #pragma once

@@ -5,7 +5,7 @@
 #include "tests/attention_twin.h"
 
 #include "ops/devices/cuda/cuda.h"
-#include "ops/devices/cuda/stand_in.h"
+#include "tests/gpu/stand_in.h"
 
 /* ---- one problem on the device ---- */
 

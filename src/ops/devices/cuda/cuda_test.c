@@ -9,7 +9,7 @@
 #include "ops/device.h"
 #include "ops/devices/cuda/cubins.h"
 #include "ops/devices/cuda/cuda.h"
-#include "ops/devices/cuda/stand_in.h"
+#include "tests/gpu/stand_in.h"
 #include "ops/tensor/elements.h"
 #include "ops/tensor/tensor.h"
 

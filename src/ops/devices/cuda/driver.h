@@ -2,7 +2,7 @@
  *
  * Declarations of our own: no header of CUDA is needed. Names, numbers and layouts are those of the
  * interface of libcuda.so.1, whose functions keep theirs (a changed one gets a name that ends in
- * _v2). A stand-in (stand_in.c) has the same table over the emulation of kernels. */
+ * _v2). A stand-in (tests/gpu/stand_in.h) has the same table over the emulation of kernels. */
 #pragma once
 
 #include <stdbool.h>

@@ -5,7 +5,8 @@
  *     KERNEL_OF_CLUSTERS(name, arguments, threads, blocks) { ... }    blocks of a cluster: 1, 2 or
  * 4
  *
- * Shared memory begins at a multiple of 1024. In the emulation (emulation.h), in order and turned:
+ * Shared memory begins at a multiple of 1024. In the emulation (tests/gpu/emulation_wide.h), in
+ * order and turned:
  *   - copy_box() comes when no thread can go on without it, or at once;
  *   - wide_...() reads shared memory, and its sums change, when they are waited for, or at once.
  * It does not see: a fence that is missing between a thread's own stores and what the copy engine
@@ -211,49 +212,4 @@ WIDE(wide_bf16_256, WIDE_256, "bf16")
 WIDE(wide_f16_256, WIDE_256, "f16")
 WIDE(wide_bf16_128, WIDE_128, "bf16")
 WIDE(wide_f16_128, WIDE_128, "f16")
-#else
-#define KERNEL_OF_CLUSTERS SHEAF__EMU_KERNEL
-
-int cluster_rank(void);
-void sync_cluster(void);
-#define registers_fewer(n) ((void)(n))
-#define registers_more(n) ((void)(n))
-
-void mbarrier_init(uint64_t *barrier, int arrivals);
-void mbarrier_wait(uint64_t *barrier, int parity);
-void mbarrier_expect(uint64_t *barrier, int bytes);
-void mbarrier_arrive(uint64_t *barrier, int rank);
-static inline void mbarriers_made(void)
-{
-}
-
-void copy_box(void *to, const sheaf__tensor_map *map, uint64_t *barrier, int column, int row,
-              uint16_t blocks);
-static inline void stores_seen(void)
-{
-}
-static inline void map_seen(const sheaf__tensor_map *map)
-{
-}
-
-uint64_t wide_operand(const void *at, int column);
-uint64_t wide_across(const void *at, int k);
-void wide_begin(void);
-void wide_commit(void);
-void wide_wait(int n);
-static inline void wide_sums(float *d, int n)
-{
-}
-void sheaf__emu_wide_issue(float *d, uint64_t a, uint64_t b, int how, sheaf__emu_act act);
-#define WIDE(name, n, act)                                                                         \
-    static inline void name(float *d, uint64_t a, uint64_t b, int keep, bool a_across,             \
-                            bool b_across)                                                         \
-    {                                                                                              \
-        sheaf__emu_wide_issue(d, a, b, (n) << 3 | b_across << 2 | a_across << 1 | (keep != 0),     \
-                              act);                                                                \
-    }
-WIDE(wide_bf16_256, 256, SHEAF__EMU_WIDE_BF16)
-WIDE(wide_f16_256, 256, SHEAF__EMU_WIDE_F16)
-WIDE(wide_bf16_128, 128, SHEAF__EMU_WIDE_BF16)
-WIDE(wide_f16_128, 128, SHEAF__EMU_WIDE_F16)
 #endif

@@ -1,8 +1,9 @@
 /* kernel.h - the names that kernels are written with.
  *
  * A file of kernels is C11 in all but these names. nvcc makes device code of it; gcc and clang make
- * a program for the processor of it, in which each thread of a block is a fibre (emulation.h).
- * Thread and block are named as in CUDA: threadIdx, blockIdx, blockDim, gridDim.
+ * a program for the processor of it for tests, in which each thread of a block is a fibre: they are
+ * told to include tests/gpu/emulation.h before it, which has the names of the machine. Thread and
+ * block are named as in CUDA: threadIdx, blockIdx, blockDim, gridDim.
  *
  *     KERNEL(add, add_arguments, 256) { ... a->x ... }     one kernel, `add`
  *     KERNELS(add, add_arguments, 256) { ... dtype ... }   add_f32, add_bf16, add_f16: `dtype` is
@@ -156,6 +157,4 @@ DEVICE void copies_commit(void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 #define copies_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
-#else
-#include "ops/devices/cuda/emulation.h"
 #endif

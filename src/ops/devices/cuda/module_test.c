@@ -8,7 +8,7 @@
 #include <glob.h>
 
 #include "ops/devices/cuda/cubins.h"
-#include "ops/devices/cuda/emulation.h"
+#include "tests/gpu/emulation.h"
 
 enum { MACHINE = 190 }; /* EM_CUDA */
 

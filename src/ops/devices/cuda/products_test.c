@@ -3,7 +3,7 @@
 #include "tests/devices/far_on_cuda.h"
 
 #include "ops/devices/cuda/cuda.h"
-#include "ops/devices/cuda/stand_in.h"
+#include "tests/gpu/stand_in.h"
 #include "ops/matmul/mma.h"
 
 enum { JOBS = 4, SLICES = 16 };

@@ -12,8 +12,3 @@
 typedef struct sheaf__tensor_map {
     uint64_t word[16];
 } __attribute__((aligned(128))) sheaf__tensor_map;
-
-/* sheaf__emu_tensor_map - what the driver makes, for the emulation; false: it would not. stride: in
- * bytes. */
-bool sheaf__emu_tensor_map(sheaf__tensor_map *map, const void *base, int64_t rows, int64_t columns,
-                           int64_t stride, int box_rows);

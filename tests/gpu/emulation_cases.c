@@ -1,6 +1,6 @@
 /* emulation_cases.c - kernels for emulation_test.c; in a file of their own, which sanitizers leave
  * alone, as fibres have stacks that they do not know. */
-#include "ops/devices/cuda/emulation_cases.h"
+#include "tests/gpu/emulation_cases.h"
 
 #include <immintrin.h>
 

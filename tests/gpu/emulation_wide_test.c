@@ -2,8 +2,8 @@
  * them that show. */
 #include "tests/check.h"
 
-#include "ops/devices/cuda/emulation.h"
-#include "ops/devices/cuda/emulation_wide_cases.h"
+#include "tests/gpu/emulation_wide.h"
+#include "tests/gpu/emulation_wide_cases.h"
 #include "ops/math/round.h"
 #include "ops/matmul/mma.h"
 

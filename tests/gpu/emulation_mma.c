@@ -1,15 +1,15 @@
 /* emulation_mma.c - see emulation_mma.h.
  *
  * A row of results is a vector of 8 columns. For each group of products, as in
- * matmul/matmul_mma_kernel.h: E is the largest exponent; every product, exact as a float32, times
- * 2^(F - E) becomes an integer toward zero, and so does the sum before; they are added as integers,
- * and the sum becomes a float32 toward zero, times 2^(E - F). That is exact while
+ * ops/matmul/matmul_mma_kernel.h: E is the largest exponent; every product, exact as a float32,
+ * times 2^(F - E) becomes an integer toward zero, and so does the sum before; they are added as
+ * integers, and the sum becomes a float32 toward zero, times 2^(E - F). That is exact while
  *   - factors are zero or normal and below 2^51 (denormals of float16 are normal as a float32);
  *   - the sum before is below 2^100, and E is at least -100: what DAZ and FTZ then take for zero is
  *     below the last bit kept;
  *   - the sum of integers has not gone past 2^31.
  * Other results are the rule's (sheaf__mma_chain). */
-#include "ops/devices/cuda/emulation_mma.h"
+#include "tests/gpu/emulation_mma.h"
 
 #include <immintrin.h>
 

@@ -1,9 +1,9 @@
 /* emulation_fibres.h - what the files of the emulation share: what one thread of the processor
- * needs to run the threads of a block, or of the blocks of a cluster (hopper.h); kept, as fresh
- * pages cost more than most kernels. */
+ * needs to run the threads of a block, or of the blocks of a cluster (ops/devices/cuda/hopper.h);
+ * kept, as fresh pages cost more than most kernels. */
 #pragma once
 
-#include "ops/devices/cuda/emulation.h"
+#include "tests/gpu/emulation.h"
 
 #define SHEAF__EMU_STACK                                                                           \
     ((size_t)17 << 12)       /* a page that is not there, and what it guards; no power             \

@@ -1,5 +1,5 @@
 /* stand_in_fence.c - see stand_in_fence.h. */
-#include "ops/devices/cuda/stand_in_fence.h"
+#include "tests/gpu/stand_in_fence.h"
 
 #include <pthread.h>
 #include <stdbool.h>

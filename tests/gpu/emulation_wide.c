@@ -1,9 +1,10 @@
-/* emulation_wide.c - see hopper.h and emulation.h. */
+/* emulation_wide.c - see ops/devices/cuda/hopper.h and emulation.h. */
 #include <stdio.h>
 
-#include "ops/devices/cuda/emulation_fibres.h"
-#include "ops/devices/cuda/emulation_mma.h"
 #include "ops/devices/cuda/hopper.h"
+#include "tests/gpu/emulation_fibres.h"
+#include "tests/gpu/emulation_mma.h"
+#include "tests/gpu/emulation_wide.h"
 
 #define self sheaf__emu_self
 

@@ -1,4 +1,5 @@
-/* emulation.h - kernels on the processor: the names of kernel.h, and how a kernel is run.
+/* emulation.h - kernels on the processor: the names of ops/devices/cuda/kernel.h, and how a kernel
+ * is run.
  *
  * Each thread of a block is a fibre. A fibre runs until it waits for others, at a barrier or where
  * the lanes of a warp do something together; then the next thread that can run does, of its own
@@ -31,7 +32,7 @@ typedef struct sheaf__emu_kernel {
     void (*run)(const void *arguments);
     int threads;  /* of a block, at most */
     size_t bytes; /* of its arguments */
-    int cluster;  /* blocks of one; 0: of a kernel that knows of none (hopper.h) */
+    int cluster;  /* blocks of one; 0: of a kernel that knows of none (ops/devices/cuda/hopper.h) */
 } sheaf__emu_kernel;
 
 typedef struct sheaf__emu_launch {
@@ -41,7 +42,7 @@ typedef struct sheaf__emu_launch {
     int64_t blocks[3];
     int threads;
     size_t shared; /* bytes of dynamic shared memory */
-    int group;     /* products that its tensor cores add at once: 8 or 16 (mma.h) */
+    int group;     /* products that its tensor cores add at once: 8 or 16 (ops/matmul/mma.h) */
     bool turned;
     bool keeps_denormals; /* as no GPU should: for tests of what notices that */
 } sheaf__emu_launch;
@@ -72,7 +73,7 @@ typedef enum sheaf__emu_act {
     SHEAF__EMU_MATRICES,
     SHEAF__EMU_MMA_BF16,
     SHEAF__EMU_MMA_F16,
-    SHEAF__EMU_WIDE_BF16, /* those of hopper.h */
+    SHEAF__EMU_WIDE_BF16, /* those of ops/devices/cuda/hopper.h */
     SHEAF__EMU_WIDE_F16,
     SHEAF__EMU_WIDE_BEGIN,
     SHEAF__EMU_WIDE_COMMIT,

@@ -1,10 +1,10 @@
 /* emulation_fibres.c - threads of a block that take turns, and what they do together. */
-#include "ops/devices/cuda/emulation_fibres.h"
+#include "tests/gpu/emulation_fibres.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ops/devices/cuda/emulation_mma.h"
+#include "tests/gpu/emulation_mma.h"
 
 #define self sheaf__emu_self
 

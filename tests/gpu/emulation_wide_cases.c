@@ -1,7 +1,8 @@
 /* emulation_wide_cases.c - a product by wgmma and the copy engine, as small as it can be with all
- * that hopper.h has: a warpgroup that copies, two that multiply, tiles of w shared by two blocks.
+ * that ops/devices/cuda/hopper.h has: a warpgroup that copies, two that multiply, tiles of w shared
+ * by two blocks.
  */
-#include "ops/devices/cuda/emulation_wide_cases.h"
+#include "tests/gpu/emulation_wide_cases.h"
 
 #include "ops/devices/cuda/hopper.h"
 

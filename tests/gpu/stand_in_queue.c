@@ -1,5 +1,5 @@
 /* stand_in_queue.c - see stand_in_queue.h. */
-#include "ops/devices/cuda/stand_in_queue.h"
+#include "tests/gpu/stand_in_queue.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* emulation.c - see emulation.h. */
-#include "ops/devices/cuda/emulation.h"
+#include "tests/gpu/emulation.h"
 
 #include <immintrin.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "ops/devices/cuda/emulation_fibres.h"
+#include "tests/gpu/emulation_fibres.h"
 
 #define PAGE ((size_t)4096)
 #define FENCE ((size_t)128)

@@ -1,10 +1,10 @@
 /* stand_in_state.c - see stand_in_state.h, and stand_in.h. */
-#include "ops/devices/cuda/stand_in_state.h"
+#include "tests/gpu/stand_in_state.h"
 
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "ops/devices/cuda/stand_in.h"
+#include "tests/gpu/stand_in.h"
 
 #define all sheaf__stand_in
 struct sheaf__stand_in all = { .lock = PTHREAD_MUTEX_INITIALIZER };

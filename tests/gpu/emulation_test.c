@@ -1,9 +1,9 @@
 /* emulation_test.c - kernels run on the processor as a GPU would run them, and mistakes show. */
 #include "tests/mma_recorded.h"
 
-#include "ops/devices/cuda/emulation.h"
-#include "ops/devices/cuda/emulation_cases.h"
-#include "ops/devices/cuda/emulation_mma.h"
+#include "tests/gpu/emulation.h"
+#include "tests/gpu/emulation_cases.h"
+#include "tests/gpu/emulation_mma.h"
 #include "ops/matmul/mma.h"
 
 typedef struct setting {

@@ -1,15 +1,14 @@
 /* stand_in.c - see stand_in.h. */
-#include "ops/devices/cuda/stand_in.h"
+#include "tests/gpu/stand_in.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "ops/devices/cuda/emulation.h"
-#include "ops/devices/cuda/stand_in_fence.h"
-#include "ops/devices/cuda/stand_in_queue.h"
-#include "ops/devices/cuda/tensor_map.h"
-#include "ops/devices/cuda/stand_in_state.h"
+#include "tests/gpu/emulation_wide.h"
+#include "tests/gpu/stand_in_fence.h"
+#include "tests/gpu/stand_in_queue.h"
+#include "tests/gpu/stand_in_state.h"
 
 static _Thread_local int current = -1; /* the GPU of this thread's context */
 
