@@ -61,8 +61,40 @@ struct sheaf__tensor_map;
 bool sheaf__cuda_map(sheaf__cuda *gpu, struct sheaf__tensor_map *map, const void *base,
                      int64_t rows, int64_t columns, int64_t stride, int box_rows);
 
+/* Threads for n elements where the narrowest operand is of `dtype`: a thread has 16 bytes of it
+ * (kernels/vectors.h). */
+static inline int64_t sheaf__cuda_threads(int64_t n, sheaf_dtype dtype)
+{
+    const int64_t per = dtype == SHEAF_F32 ? 4 : 8;
+    return (n + per - 1) / per;
+}
+
+/* The narrower of two types. */
+static inline sheaf_dtype sheaf__cuda_narrow(sheaf_dtype a, sheaf_dtype b)
+{
+    return a == SHEAF_F32 ? b : a;
+}
+
 /* An operation; false: it has no kernel for these arguments, and launched nothing. */
 typedef bool sheaf__cuda_operation(sheaf__cuda *gpu, const sheaf__call *call);
 
-/* Of all operations; NULL: none. Their functions stand beside it in launch_*.c. */
+/* Of all operations; NULL: none. */
 extern sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS];
+
+/* Those that have a function of their own, in launch_*.c; others are rows of operations.c. */
+/* clang-format off */
+#define SHEAF__CUDA_FUNCTIONS(X)                                                                   \
+    X(PRODUCTS, products) X(WEIGHT_REFRESH, weight_refresh) X(PACKED_ROWS, packed_rows)            \
+    X(ATTENTION, attention) X(ATTENTION_BACK, attention_back)                                      \
+    X(CONVERT_LIST, convert_list) X(WIDEN, widen) X(ADAMW, adamw) X(ADAMW8, adamw8)                \
+    X(COPY_BOXES, copy_boxes) X(COLUMN_SUMS, column_sums) X(NORM_WEIGHT, norm_weight)              \
+    X(HEADS_WEIGHT, heads_weight) X(RMSNORM, rmsnorm) X(RMSNORM_BACK, rmsnorm_back)                \
+    X(LAYERNORM, layernorm) X(LAYERNORM_BACK, layernorm_back) X(LAYERNORM_SUMS, layernorm_sums)    \
+    X(ROW_SUMS, row_sums) X(LOSSES, losses) X(SQUARES, squares) X(FINITE, is_finite)               \
+    X(CHOICE, choice) X(CHOICE_BACK, choice_back) X(SHARE_BACK, share_back)                        \
+    X(TABLE_GRADIENT, table_gradient) X(FACTOR_GRADIENT, factor_gradient)                          \
+    X(ADD_POSITIONS_BACK, add_positions_back)
+/* clang-format on */
+#define SHEAF__CUDA_DECLARED(number, name) sheaf__cuda_operation sheaf__cuda_op_##name;
+SHEAF__CUDA_FUNCTIONS(SHEAF__CUDA_DECLARED)
+#undef SHEAF__CUDA_DECLARED

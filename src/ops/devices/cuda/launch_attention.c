@@ -1,5 +1,5 @@
 /* launch_attention.c - launches of attention (kernels/attention.h). */
-#include "ops/devices/cuda/launch_attention.h"
+#include "ops/devices/cuda/launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
 /* launch_columns.c - launches of sums of columns (kernels/columns.h). */
 #include "ops/devices/cuda/kernels/columns.h"
-#include "ops/devices/cuda/launch_elements.h"
-#include "ops/devices/cuda/launch_sums.h"
-#include "ops/tensor/images.h"
+#include "ops/devices/cuda/launch.h"
 #include "ops/tensor/norm.h"
 #include "ops/tensor/rows.h"
 
@@ -106,13 +104,5 @@ bool sheaf__cuda_op_heads_weight(sheaf__cuda *gpu, const sheaf__call *call)
     for (int s = 0; s < w->slices; s++)
         a.begin[s] = w->begin[s], a.extent[s] = w->extent[s];
     sheaf__cuda_each(gpu, "heads_add", w->slices * w->width, &a, sizeof a);
-    return true;
-}
-
-bool sheaf__cuda_op_sum_copies(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__repeats *a = call->arguments;
-    sheaf__cuda_each(gpu, SHEAF__TYPED(sum_copies, a->dtype), sheaf__cuda_threads(a->n, a->dtype),
-                     a, sizeof *a);
     return true;
 }

@@ -1,47 +1,14 @@
-/* launch_elements.c - launches of ops/tensor/elements.c, activation.c and trained.c. */
+/* launch_elements.c - launches of ops/tensor/elements.c and trained.c. */
 #include "ops/devices/cuda/kernels/trained.h"
+#include "ops/devices/cuda/launch.h"
 #include "ops/quant/quantise.h"
-#include "ops/devices/cuda/launch_elements.h"
-#include "ops/tensor/activation.h"
 #include "ops/tensor/elements.h"
 #include "ops/tensor/trained.h"
 
-static void each(sheaf__cuda *gpu, const char *kernel, const sheaf__pair *p, sheaf_dtype dtype)
-{
-    sheaf__cuda_each(gpu, kernel, sheaf__cuda_threads(p->n, dtype), p, sizeof *p);
-}
-
-bool sheaf__cuda_op_add(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    each(gpu, "add", call->arguments, SHEAF_F32);
-    return true;
-}
-
-bool sheaf__cuda_op_add_list(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__additions *a = call->arguments;
-    sheaf__cuda_each(gpu, "add_list", sheaf__cuda_threads(a->n, SHEAF_F32), a, sizeof *a);
-    return true;
-}
-
-bool sheaf__cuda_op_accumulate(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__pair *p = call->arguments;
-    each(gpu, SHEAF__TYPED(accumulate, p->to), p, p->to);
-    return true;
-}
-
 static void convert(sheaf__cuda *gpu, const sheaf__pair *p)
 {
-    each(gpu, SHEAF__TYPED(convert, p->to), p, sheaf__cuda_narrow(p->to, p->from));
-}
-
-bool sheaf__cuda_op_convert(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__pair *p = call->arguments;
-    if (p->to != p->from || p->dst != p->src)
-        convert(gpu, p);
-    return true;
+    sheaf__cuda_each(gpu, SHEAF__TYPED(convert, p->to),
+                     sheaf__cuda_threads(p->n, sheaf__cuda_narrow(p->to, p->from)), p, sizeof *p);
 }
 
 bool sheaf__cuda_op_convert_list(sheaf__cuda *gpu, const sheaf__call *call)
@@ -56,20 +23,6 @@ bool sheaf__cuda_op_convert_list(sheaf__cuda *gpu, const sheaf__call *call)
                                               .threads = 256,
                                               .arguments = c,
                                               .bytes = sizeof *c });
-    return true;
-}
-
-bool sheaf__cuda_op_zero(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__pair *p = call->arguments;
-    each(gpu, SHEAF__TYPED(zero, p->to), p, p->to);
-    return true;
-}
-
-bool sheaf__cuda_op_refresh(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__pair *p = call->arguments;
-    each(gpu, SHEAF__TYPED(refresh, p->from), p, SHEAF_F32);
     return true;
 }
 
@@ -103,26 +56,6 @@ bool sheaf__cuda_op_widen(sheaf__cuda *gpu, const sheaf__call *call)
                 .dst = w->wide + i, .src = scratch, .to = SHEAF_F32, .from = w->dtype, .n = left });
     return true;
 }
-
-/* ---- activations ---- */
-
-static bool activation(sheaf__cuda *gpu, const char *kernel, const sheaf__activation *a)
-{
-    sheaf__cuda_each(gpu, kernel, sheaf__cuda_threads(a->n, a->dtype), a, sizeof *a);
-    return true;
-}
-
-#define ACTIVATION(name)                                                                           \
-    bool sheaf__cuda_op_##name(sheaf__cuda *gpu, const sheaf__call *call)                          \
-    {                                                                                              \
-        const sheaf__activation *a = call->arguments;                                              \
-        return activation(gpu, SHEAF__TYPED(name, a->dtype), a);                                   \
-    }
-ACTIVATION(swiglu)
-ACTIVATION(swiglu_back)
-ACTIVATION(gelu)
-ACTIVATION(gelu_back)
-ACTIVATION(scaled)
 
 /* ---- the optimizer ---- */
 

@@ -1,7 +1,6 @@
 /* launch_experts.c - launches of a mixture of experts (kernels/experts.h). */
 #include "ops/devices/cuda/kernels/experts.h"
-#include "ops/devices/cuda/launch_elements.h"
-#include "ops/devices/cuda/launch_sums.h"
+#include "ops/devices/cuda/launch.h"
 
 static bool choice(sheaf__cuda *gpu, const char *kernel, const sheaf__choice *of)
 {
@@ -32,18 +31,6 @@ bool sheaf__cuda_op_choice_back(sheaf__cuda *gpu, const sheaf__call *call)
     return choice(gpu, SHEAF__TYPED(choice_back, of->dtype), of);
 }
 
-static void each(sheaf__cuda *gpu, const char *kernel, const sheaf__share *s)
-{
-    sheaf__cuda_each(gpu, kernel, sheaf__cuda_threads(s->cols, s->dtype) * s->rows, s, sizeof *s);
-}
-
-bool sheaf__cuda_op_share(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__share *s = call->arguments;
-    each(gpu, SHEAF__TYPED(share, s->dtype), s);
-    return true;
-}
-
 bool sheaf__cuda_op_share_back(sheaf__cuda *gpu, const sheaf__call *call)
 {
     const sheaf__share *s = call->arguments;
@@ -55,6 +42,7 @@ bool sheaf__cuda_op_share_back(sheaf__cuda *gpu, const sheaf__call *call)
                                                   .arguments = s,
                                                   .bytes = sizeof *s });
     if (s->dy != NULL)
-        each(gpu, SHEAF__TYPED(share_back, s->dtype), s);
+        sheaf__cuda_each(gpu, SHEAF__TYPED(share_back, s->dtype),
+                         s->rows * sheaf__cuda_threads(s->cols, s->dtype), s, sizeof *s);
     return true;
 }

@@ -1,6 +1,6 @@
 /* launch_gradients.c - launches of gradients of tables (kernels/gradients.h). */
 #include "ops/devices/cuda/kernels/gradients.h"
-#include "ops/devices/cuda/launch_sums.h"
+#include "ops/devices/cuda/launch.h"
 #include "ops/tensor/images.h"
 
 /* Threads for a row of n columns. */

@@ -1,18 +1,6 @@
 /* launch_loss.c - launches of what cross-entropy is made of (kernels/loss.h). */
 #include "ops/devices/cuda/kernels/loss.h"
-#include "ops/devices/cuda/launch_sums.h"
-
-bool sheaf__cuda_op_row_max(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__of_rows *o = call->arguments;
-    sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = "row_max",
-                                              .blocks = { o->l.rows },
-                                              .threads = ROW_MAX_THREADS,
-                                              .shared = ROW_MAX_THREADS / 32 * sizeof(int32_t),
-                                              .arguments = o,
-                                              .bytes = sizeof *o });
-    return true;
-}
+#include "ops/devices/cuda/launch.h"
 
 bool sheaf__cuda_op_row_sums(sheaf__cuda *gpu, const sheaf__call *call)
 {
@@ -33,20 +21,6 @@ bool sheaf__cuda_op_row_sums(sheaf__cuda *gpu, const sheaf__call *call)
                                                             ROW_SUMS_CHUNK * sizeof(float),
                                                   .arguments = &a,
                                                   .bytes = sizeof a });
-    return true;
-}
-
-bool sheaf__cuda_op_row_gradient(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__gradient_call *a = call->arguments;
-    if (a->l.cols > 0)
-        sheaf__cuda_launch(
-            gpu, &(sheaf__launch){
-                     .kernel = SHEAF__TYPED(row_gradient, a->g.dtype),
-                     .blocks = { a->l.rows, (a->l.cols + GRADIENT_COLUMNS - 1) / GRADIENT_COLUMNS },
-                     .threads = GRADIENT_THREADS,
-                     .arguments = a,
-                     .bytes = sizeof *a });
     return true;
 }
 

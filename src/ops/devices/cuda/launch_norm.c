@@ -1,6 +1,6 @@
 /* launch_norm.c - launches of norms (kernels/norm.h). */
 #include "ops/devices/cuda/kernels/norm.h"
-#include "ops/devices/cuda/launch_sums.h"
+#include "ops/devices/cuda/launch.h"
 
 enum { THREADS = 256, FLOATS = (8 << 10) + 64 }; /* of a block; in its shared memory, about */
 
@@ -113,12 +113,5 @@ bool sheaf__cuda_op_layernorm_sums(sheaf__cuda *gpu, const sheaf__call *call)
                arrays > 1 ? SHEAF__TYPED(norm_back_sums, n->dtype)
                           : SHEAF__TYPED(norm_sums, n->dtype),
                n->rows, n->slices, &a.shape, arrays, &a, sizeof a);
-    return true;
-}
-
-bool sheaf__cuda_op_layernorm_statistics(sheaf__cuda *gpu, const sheaf__call *call)
-{
-    const sheaf__layer_call *a = call->arguments;
-    sheaf__cuda_each(gpu, "norm_statistics", a->of.rows, a, sizeof *a);
     return true;
 }

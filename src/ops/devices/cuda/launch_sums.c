@@ -1,7 +1,6 @@
 /* launch_sums.c - launches that give the host numbers (kernels/sums.h). */
-#include "ops/devices/cuda/launch_sums.h"
-
 #include "ops/devices/cuda/kernels/sums.h"
+#include "ops/devices/cuda/launch.h"
 #include "ops/tensor/trained.h"
 
 bool sheaf__cuda_op_squares(sheaf__cuda *gpu, const sheaf__call *call)

@@ -1,8 +1,7 @@
-/* launch_weights.c - see launch_weights.h. */
-#include "ops/devices/cuda/launch_weights.h"
-
+/* launch_weights.c - launches of operations on packed weights (ops/matmul/matmul_weight.h). Those
+ * of `cuda` lie row by row, and are loaded by transfers. */
 #include "ops/devices/cuda/kernels/weights.h"
-#include "ops/devices/cuda/launch_elements.h"
+#include "ops/devices/cuda/launch.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/matmul/matmul_weight.h"
 

@@ -1,72 +1,107 @@
-/* operations.c - the operations that `cuda` has kernels for: a row each, by number; their functions
- * stand in launch_*.c. What has no row is run by the processor, on copies. */
+/* operations.c - the operations that `cuda` has kernels for. One that launches one kernel with its
+ * own arguments is a row here; the functions of others stand in launch_*.c. What is in neither is
+ * run by the processor, on copies. */
+#include "ops/devices/cuda/kernels/loss.h"
 #include "ops/devices/cuda/launch.h"
-#include "ops/devices/cuda/launch_attention.h"
-#include "ops/devices/cuda/launch_elements.h"
-#include "ops/devices/cuda/launch_products.h"
-#include "ops/devices/cuda/launch_sums.h"
-#include "ops/devices/cuda/launch_weights.h"
+#include "ops/shrink/shrink.h"
+#include "ops/tensor/activation.h"
+#include "ops/tensor/elements.h"
+#include "ops/tensor/experts.h"
+#include "ops/tensor/images.h"
+#include "ops/tensor/linear.h"
+#include "ops/tensor/norm.h"
+#include "ops/tensor/rope.h"
+#include "ops/tensor/rows.h"
+#include "ops/tensor/shrink.h"
+#include "ops/tensor/table.h"
 
-sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = {
-    [SHEAF__OP_PRODUCTS] = sheaf__cuda_op_products,
-    [SHEAF__OP_WEIGHT_REFRESH] = sheaf__cuda_op_weight_refresh,
-    [SHEAF__OP_ATTENTION] = sheaf__cuda_op_attention,
-    [SHEAF__OP_ATTENTION_BACK] = sheaf__cuda_op_attention_back,
-    [SHEAF__OP_ADD] = sheaf__cuda_op_add,
-    [SHEAF__OP_ADD_LIST] = sheaf__cuda_op_add_list,
-    [SHEAF__OP_ACCUMULATE] = sheaf__cuda_op_accumulate,
-    [SHEAF__OP_CONVERT] = sheaf__cuda_op_convert,
-    [SHEAF__OP_CONVERT_LIST] = sheaf__cuda_op_convert_list,
-    [SHEAF__OP_ZERO] = sheaf__cuda_op_zero,
-    [SHEAF__OP_REFRESH] = sheaf__cuda_op_refresh,
-    [SHEAF__OP_WIDEN] = sheaf__cuda_op_widen,
-    [SHEAF__OP_SHRINK] = sheaf__cuda_op_shrink,
-    [SHEAF__OP_EXPAND] = sheaf__cuda_op_expand,
-    [SHEAF__OP_ADAMW] = sheaf__cuda_op_adamw,
-    [SHEAF__OP_ADAMW8] = sheaf__cuda_op_adamw8,
-    [SHEAF__OP_MOVE_ROWS] = sheaf__cuda_op_move_rows,
-    [SHEAF__OP_COPY_BOXES] = sheaf__cuda_op_copy_boxes,
-    [SHEAF__OP_TRANSPOSE] = sheaf__cuda_op_transpose,
-    [SHEAF__OP_SWIGLU] = sheaf__cuda_op_swiglu,
-    [SHEAF__OP_SWIGLU_BACK] = sheaf__cuda_op_swiglu_back,
-    [SHEAF__OP_GELU] = sheaf__cuda_op_gelu,
-    [SHEAF__OP_GELU_BACK] = sheaf__cuda_op_gelu_back,
-    [SHEAF__OP_SCALED] = sheaf__cuda_op_scaled,
-    [SHEAF__OP_ROPE] = sheaf__cuda_op_rope,
-    [SHEAF__OP_ROPE_PAIRS] = sheaf__cuda_op_rope_pairs,
-    [SHEAF__OP_FINISH] = sheaf__cuda_op_finish,
-    [SHEAF__OP_DROPOUT] = sheaf__cuda_op_dropout,
-    [SHEAF__OP_NOISE] = sheaf__cuda_op_noise,
-    [SHEAF__OP_ADD_ROWS] = sheaf__cuda_op_add_rows,
-    [SHEAF__OP_ADD_POSITIONS] = sheaf__cuda_op_add_positions,
-    [SHEAF__OP_SOFTCAP] = sheaf__cuda_op_softcap,
-    [SHEAF__OP_SOFTCAP_BACK] = sheaf__cuda_op_softcap_back,
-    [SHEAF__OP_ROW_LABELS] = sheaf__cuda_op_row_labels,
-    [SHEAF__OP_ROW_FIRST] = sheaf__cuda_op_row_first,
-    [SHEAF__OP_TABLE_ROWS] = sheaf__cuda_op_table_rows,
-    [SHEAF__OP_PACKED_ROWS] = sheaf__cuda_op_packed_rows,
-    [SHEAF__OP_FACTOR_COLUMNS] = sheaf__cuda_op_factor_columns,
-    [SHEAF__OP_RMSNORM] = sheaf__cuda_op_rmsnorm,
-    [SHEAF__OP_RMSNORM_BACK] = sheaf__cuda_op_rmsnorm_back,
-    [SHEAF__OP_LAYERNORM] = sheaf__cuda_op_layernorm,
-    [SHEAF__OP_LAYERNORM_BACK] = sheaf__cuda_op_layernorm_back,
-    [SHEAF__OP_LAYERNORM_SUMS] = sheaf__cuda_op_layernorm_sums,
-    [SHEAF__OP_LAYERNORM_STATISTICS] = sheaf__cuda_op_layernorm_statistics,
-    [SHEAF__OP_NORM_WEIGHT] = sheaf__cuda_op_norm_weight,
-    [SHEAF__OP_HEADS_WEIGHT] = sheaf__cuda_op_heads_weight,
-    [SHEAF__OP_COLUMN_SUMS] = sheaf__cuda_op_column_sums,
-    [SHEAF__OP_SUM_COPIES] = sheaf__cuda_op_sum_copies,
-    [SHEAF__OP_ROW_MAX] = sheaf__cuda_op_row_max,
-    [SHEAF__OP_ROW_SUMS] = sheaf__cuda_op_row_sums,
-    [SHEAF__OP_ROW_GRADIENT] = sheaf__cuda_op_row_gradient,
-    [SHEAF__OP_LOSSES] = sheaf__cuda_op_losses,
-    [SHEAF__OP_SQUARES] = sheaf__cuda_op_squares,
-    [SHEAF__OP_FINITE] = sheaf__cuda_op_is_finite,
-    [SHEAF__OP_CHOICE] = sheaf__cuda_op_choice,
-    [SHEAF__OP_CHOICE_BACK] = sheaf__cuda_op_choice_back,
-    [SHEAF__OP_SHARE] = sheaf__cuda_op_share,
-    [SHEAF__OP_SHARE_BACK] = sheaf__cuda_op_share_back,
-    [SHEAF__OP_TABLE_GRADIENT] = sheaf__cuda_op_table_gradient,
-    [SHEAF__OP_FACTOR_GRADIENT] = sheaf__cuda_op_factor_gradient,
-    [SHEAF__OP_ADD_POSITIONS_BACK] = sheaf__cuda_op_add_positions_back,
-};
+/* The kernel of the type that a field of the arguments says. */
+#define OF(kernel, field) SHEAF__TYPED(kernel, a->field)
+/* Blocks in x and y, threads of a block, bytes of shared memory: n threads; */
+#define EACH(n) ((n) + 255) / 256, 1, 256, 0
+/* those for n elements of a type, or of the narrower of two; */
+#define ELEMENTS(n, type) EACH(sheaf__cuda_threads(n, type))
+#define NARROW(n, type, other) ELEMENTS(n, sheaf__cuda_narrow(type, other))
+/* the same in each of some rows; */
+#define IN_ROWS(rows, n, type) EACH((rows)*sheaf__cuda_threads(n, type))
+#define NARROW_ROWS(rows, n, type, other) IN_ROWS(rows, n, sheaf__cuda_narrow(type, other))
+/* a block a row, a thread eight columns at a time; */
+#define DRAWN                                                                                      \
+    a->cols > 0 ? a->rows : 0, 1, a->cols > 7 * 256 ? 256 : 32 * (int)((a->cols + 255) / 256),     \
+        sizeof(uint64_t)
+/* a block a square of a matrix. */
+enum { SIDE = 32 };
+#define TILES(rows, cols)                                                                          \
+    ((rows) + SIDE - 1) / SIDE *(((cols) + SIDE - 1) / SIDE), 1, 256,                              \
+        SIDE *(SIDE + 1) * sizeof(float)
+
+/* operation, arguments (a), kernel, blocks and threads */
+/* clang-format off */
+#define ROWS(X)                                                                                    \
+    X(ADD, sheaf__pair, "add", ELEMENTS(a->n, SHEAF_F32))                                          \
+    X(ADD_LIST, sheaf__additions, "add_list", ELEMENTS(a->n, SHEAF_F32))                           \
+    X(ACCUMULATE, sheaf__pair, OF(accumulate, to), ELEMENTS(a->n, a->to))                          \
+    X(CONVERT, sheaf__pair, OF(convert, to),                                                       \
+      NARROW(a->to == a->from && a->dst == a->src ? 0 : a->n, a->to, a->from))                     \
+    X(ZERO, sheaf__pair, OF(zero, to), ELEMENTS(a->n, a->to))                                      \
+    X(REFRESH, sheaf__pair, OF(refresh, from), ELEMENTS(a->n, SHEAF_F32))                          \
+    X(SHRINK, sheaf__shrunk, OF(shrink, dtype), EACH(a->rows * a->blocks * SHEAF__SHRINK_BLOCK))   \
+    X(EXPAND, sheaf__shrunk, OF(expand, dtype), EACH(a->rows * a->blocks * SHEAF__SHRINK_BLOCK))   \
+    X(MOVE_ROWS, sheaf__move, OF(move_rows, dtype), IN_ROWS(a->rows, a->cols, a->dtype))           \
+    X(TRANSPOSE, sheaf__transposed, "transpose", TILES(a->rows, a->cols))                          \
+    X(LAYERNORM_STATISTICS, sheaf__layer_call, "norm_statistics", EACH(a->of.rows))                \
+    X(SWIGLU, sheaf__activation, OF(swiglu, dtype), ELEMENTS(a->n, a->dtype))                      \
+    X(SWIGLU_BACK, sheaf__activation, OF(swiglu_back, dtype), ELEMENTS(a->n, a->dtype))            \
+    X(GELU, sheaf__activation, OF(gelu, dtype), ELEMENTS(a->n, a->dtype))                          \
+    X(GELU_BACK, sheaf__activation, OF(gelu_back, dtype), ELEMENTS(a->n, a->dtype))                \
+    X(SCALED, sheaf__activation, OF(scaled, dtype), ELEMENTS(a->n, a->dtype))                      \
+    X(ROPE, sheaf__rope, OF(rope, dtype), IN_ROWS(a->rows * a->heads, a->rot / 2, a->dtype))       \
+    X(ROPE_PAIRS, sheaf__rope, OF(rope_pairs, dtype),                                              \
+      IN_ROWS(a->rows * a->heads, a->rot, a->dtype))                                               \
+    X(FINISH, sheaf__finishing, OF(finish, dtype), IN_ROWS(a->rows, a->cols, a->dtype))            \
+    X(DROPOUT, sheaf__dropping, OF(dropout, dtype), DRAWN)                                         \
+    X(NOISE, sheaf__noisy, OF(noise, dtype), DRAWN)                                                \
+    X(SHARE, sheaf__share, OF(share, dtype), IN_ROWS(a->rows, a->cols, a->dtype))                  \
+    X(ADD_ROWS, sheaf__repeats, OF(add_rows, dtype), IN_ROWS(a->copies, a->n, a->dtype))           \
+    X(SUM_COPIES, sheaf__repeats, OF(sum_copies, dtype), ELEMENTS(a->n, a->dtype))                 \
+    X(ADD_POSITIONS, sheaf__placed, OF(add_positions, dtype),                                      \
+      IN_ROWS(a->rows, a->width, a->dtype))                                                        \
+    X(SOFTCAP, sheaf__capped, OF(softcap, dtype), ELEMENTS(a->rows * a->cols, SHEAF_F32))          \
+    X(SOFTCAP_BACK, sheaf__capped, OF(softcap_back, dtype),                                        \
+      ELEMENTS(a->rows * a->cols, a->dtype))                                                       \
+    X(ROW_MAX, sheaf__of_rows, "row_max", a->l.rows, 1, ROW_MAX_THREADS,                           \
+      ROW_MAX_THREADS / 32 * sizeof(int32_t))                                                      \
+    X(ROW_LABELS, sheaf__of_rows, "row_labels", EACH(a->l.rows))                                   \
+    X(ROW_FIRST, sheaf__of_rows, "row_first", a->l.rows, 1, 256, 256 / 32 * sizeof(int32_t))       \
+    X(ROW_GRADIENT, sheaf__gradient_call, OF(row_gradient, g.dtype),                               \
+      a->l.cols > 0 ? a->l.rows : 0, (a->l.cols + GRADIENT_COLUMNS - 1) / GRADIENT_COLUMNS,        \
+      GRADIENT_THREADS, 0)                                                                         \
+    X(TABLE_ROWS, sheaf__lookup, OF(table_rows, dtype),                                            \
+      NARROW_ROWS(a->tokens.n, a->cols, a->dtype, a->from))                                        \
+    X(FACTOR_COLUMNS, sheaf__lookup, OF(factor_columns, dtype), EACH(a->tokens.n * a->cols))
+/* clang-format on */
+
+static bool launch(sheaf__cuda *gpu, const char *kernel, const void *arguments, size_t bytes,
+                   int64_t x, int64_t y, int threads, size_t shared)
+{
+    sheaf__cuda_launch(gpu, &(sheaf__launch){ .kernel = kernel,
+                                              .blocks = { x, y },
+                                              .threads = threads,
+                                              .shared = shared,
+                                              .arguments = arguments,
+                                              .bytes = bytes });
+    return true;
+}
+
+#define FUNCTION(number, type, kernel, ...)                                                        \
+    static bool run_##number(sheaf__cuda *gpu, const sheaf__call *call)                            \
+    {                                                                                              \
+        const type *a = call->arguments;                                                           \
+        return launch(gpu, kernel, a, sizeof *a, __VA_ARGS__);                                     \
+    }
+ROWS(FUNCTION)
+
+#define RUN(number, ...) [SHEAF__OP_##number] = run_##number,
+#define OWN(number, name) [SHEAF__OP_##number] = sheaf__cuda_op_##name,
+sheaf__cuda_operation *const sheaf__cuda_operations[SHEAF__OPERATIONS] = { ROWS(
+    RUN) SHEAF__CUDA_FUNCTIONS(OWN) };
