@@ -3,11 +3,11 @@
 #
 #   check_kernels.sh SOURCE_ROOT BUILD_ROOT [KIND...]
 #
-# For each file and kind of GPU that the build compiled (src/ops/devices/cuda/compile.sh): no stack, no spilled
+# For each file and kind of GPU that the build compiled (src/ops/devices/gpu/cuda/compile.sh): no stack, no spilled
 # register; float32 arithmetic is rounded to nearest with denormals as zero, but where a line says that they are kept
 # (src/ops/math/denormals.h), double's to nearest;
 # nothing is approximate, no minimum or maximum of floats, no float is added atomically; a product and
-# a sum are fused only where fmaf() stands (src/ops/devices/cuda/written_fma.h); tensor cores are used where they are meant, and no wgmma
+# a sum are fused only where fmaf() stands (src/ops/devices/gpu/cuda/written_fma.h); tensor cores are used where they are meant, and no wgmma
 # waits for the one before.
 set -uo pipefail
 cd "$1" || exit 1
@@ -27,7 +27,7 @@ complaints() {
         $1 ~ /^(min|max)\..*f(32|64)$/ { complain("zeros and NaN as the compiler likes") }
         /^(atom|red)\..*f(16|32|64)|^(atom|red)\..*bf16/ { complain("sums in no order") }' "$1"
 }
-# unwritten PTX: an fma without the mark of src/ops/devices/cuda/written_fma.h.
+# unwritten PTX: an fma without the mark of src/ops/devices/gpu/cuda/written_fma.h.
 unwritten() { awk '/(^|[ \t])fma\./ && !/\/\/ written/ { print "an fma that is not written: " $1; exit }' "$1"; }
 # wasteful LOG: kernels with a stack or spilled registers.
 wasteful() {
@@ -45,7 +45,7 @@ tensorless() {
 
 # check FILE KIND: prints what is wrong.
 check() {
-    local kept folder=src/ops/devices/cuda
+    local kept folder=src/ops/devices/gpu/cuda
     [ "${1%/*}" != tests/gpu ] || folder=tests/gpu
     kept=$build/$folder/$(basename "$1" .c).$2
     if ! [ -s "$kept.ptx" ] || ! [ -s "$kept.log" ]; then
@@ -90,7 +90,7 @@ if [ $# -eq 0 ]; then
     echo "ok - not applicable: this build compiles no kernels for GPUs (nvcc: nvidia-cuda-toolkit of Debian's non-free, or developer.nvidia.com/cuda-downloads; -Dcuda, -Dgpu_kinds)"
     exit $bad
 fi
-mapfile -t files < <(find src/ops/devices/cuda/kernels -name '*.c' | LC_ALL=C sort)
+mapfile -t files < <(find src/ops/devices/gpu -path '*kernels/*.c' | LC_ALL=C sort)
 [ ${#files[@]} -ge 20 ] || { echo "not ok - found only ${#files[@]} files of kernels"; bad=1; }
 for kind; do
     for file in "${files[@]}"; do

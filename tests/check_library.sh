@@ -31,7 +31,7 @@ done < <(find "$root/src" \( -name '*.c' -o -name '*.cc' \) ! -name '*_test.c' !
 # DW.ref.* is how position-independent C++ reaches the routine that unwinds its stack; only the loader writes it.
 # process_view is what this process is to the others of its run; src/comm/process.h says why.
 # processor_pays is what was measured of the processor, once a process, or told of another one (ops/units.c).
-# driver_loaded is NVIDIA's driver, which a process loads once and never unloads (ops/devices/cuda/driver.c).
+# driver_loaded is NVIDIA's driver, which a process loads once and never unloads (ops/devices/gpu/cuda/driver.c).
 globals=$(objdump -t "$library" | awk '
     $NF == "no_memory" || $NF == "process_view" || $NF == "processor_pays" || $NF == "driver_loaded" || $NF ~ /^DW\.ref\./ { next }
     /^[^ ].*:.*file format/ { member = $1 }

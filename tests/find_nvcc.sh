@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# find_nvcc.sh - which kinds of GPUs the build has kernels for, of each nvcc (src/ops/devices/cuda/find_nvcc.sh): programs
+# find_nvcc.sh - which kinds of GPUs the build has kernels for, of each nvcc (src/ops/devices/gpu/cuda/find_nvcc.sh): programs
 # that answer as nvcc of a release does. Its list of GPUs (--list-gpu-code) never has sm_90a, so that is no way to ask.
 #
 #   find_nvcc.sh SOURCE_ROOT
@@ -29,7 +29,7 @@ chmod +x "$work/nvcc"
 finds() {
     local name=$1 kinds=$2 reason=$3 is status
     shift 3
-    is=$(NVCC=$work/nvcc sh src/ops/devices/cuda/find_nvcc.sh "$@" 2>"$work/why")
+    is=$(NVCC=$work/nvcc sh src/ops/devices/gpu/cuda/find_nvcc.sh "$@" 2>"$work/why")
     status=$?
     if [ "$is" = "${kinds:+$work/nvcc $kinds}" ] && [ $status = "$([ -n "$kinds" ]; echo $?)" ] &&
         if [ -n "$reason" ]; then grep -qE "$reason" "$work/why"; else ! [ -s "$work/why" ]; fi; then
@@ -54,7 +54,7 @@ RELEASE=13.0 KNOWS="$KNOWS sm_100 sm_103 sm_120 sm_121"
 finds "13.0: all" "sm_80 sm_86 sm_89 sm_90a sm_100 sm_120" ""
 BROKEN="error: unsupported GNU version" finds "a host compiler that is too new" "" "compiles nothing for sm_80: error: unsupported GNU version"
 RELEASE=11.2 finds "11.2" "" "older than CUDA 11.8, the least"
-if [ "$(NVCC=$work/none sh src/ops/devices/cuda/find_nvcc.sh 2>&1)" = "no nvcc: $work/none" ]; then echo "ok - none"; else
+if [ "$(NVCC=$work/none sh src/ops/devices/gpu/cuda/find_nvcc.sh 2>&1)" = "no nvcc: $work/none" ]; then echo "ok - none"; else
     echo "not ok - none"
     bad=1
 fi
@@ -69,7 +69,7 @@ same() { # same WHERE LIST
 }
 same "its default" "$(sed -n "s/^option('gpu_kinds'.*value: \[\([^]]*\)\].*/\1/p" meson_options.txt | tr -d "',")"
 same run "$(sed -n 's/^all_kinds=//p' run | tr , ' ')"
-same find_nvcc.sh "$(sed -n 's/.*|| set -- //p' src/ops/devices/cuda/find_nvcc.sh)"
-same image.c "$(sed -n '/choices\[\]/,/};/p' src/ops/devices/cuda/image.c | grep -o 'sm_[0-9a]*' | tr '\n' ' ' | sed 's/ $//')"
+same find_nvcc.sh "$(sed -n 's/.*|| set -- //p' src/ops/devices/gpu/cuda/find_nvcc.sh)"
+same image.c "$(sed -n '/choices\[\]/,/};/p' src/ops/devices/gpu/cuda/image.c | grep -o 'sm_[0-9a]*' | tr '\n' ' ' | sed 's/ $//')"
 [ $bad -ne 0 ] || echo "ok - all places name the same kinds"
 exit $bad

@@ -3,9 +3,9 @@
 
 #include "base/base.h"
 #include "base/numeric_env.h"
-#include "ops/devices/cuda/cubins.h"
-#include "ops/devices/cuda/describe.h"
-#include "ops/devices/cuda/driver.h"
+#include "ops/devices/gpu/cuda/cubins.h"
+#include "ops/devices/gpu/describe.h"
+#include "ops/devices/gpu/cuda/driver.h"
 #include "sheaf/machine.h"
 
 static const char *const link_name[] = { "through the host's memory", "PCI Express", "NVLink" };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ops/devices/cuda/cuda.h"
+#include "ops/devices/gpu/gpu.h"
 #include "tests/devices/checked.h"
 #include "tests/devices/copied.h"
 #include "tests/devices/gpu_faults.h"
@@ -81,7 +81,7 @@ static void note_left(const sheaf__device *device)
     static const char *const names[] = { SHEAF__OPERATION_LIST(NAME) };
 #undef NAME
     for (int i = 0; i < SHEAF__OPERATIONS; i++)
-        if (sheaf__cuda_declined(device, (sheaf__operation)i) > 0) {
+        if (sheaf__gpu_declined(device, (sheaf__operation)i) > 0) {
             char line[200];
             snprintf(line, sizeof line, "left %s\n", names[i]);
             note(line);

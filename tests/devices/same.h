@@ -16,7 +16,7 @@
 #include "base/thread.h"
 #include "ops/call.h"
 #include "ops/device.h"
-#include "ops/devices/cuda/cuda.h"
+#include "ops/devices/gpu/gpu.h"
 #include "tests/devices/checked.h"
 #include "tests/devices/copied.h"
 #include "tests/ops_twin.h"
@@ -168,8 +168,8 @@ static inline void same_ran(const sheaf__device *device)
     static const char *const names[] = { SHEAF__OPERATION_LIST(SAME_NAME) };
 #undef SAME_NAME
     for (int i = 0; i < SHEAF__OPERATIONS && device->class == &sheaf__cuda_class; i++)
-        if (sheaf__cuda_operations[i] != NULL && !same.may_decline &&
-            sheaf__cuda_declined(device, (sheaf__operation)i) > 0)
+        if (sheaf__gpu_operations[i] != NULL && !same.may_decline &&
+            sheaf__gpu_declined(device, (sheaf__operation)i) > 0)
             fail_msg("%s has a function on cuda, which did not run it", names[i]);
 }
 

@@ -1,4 +1,4 @@
-/* emulation.h - kernels on the processor: the names of ops/devices/cuda/kernel.h, and how a kernel
+/* emulation.h - kernels on the processor: the names of ops/devices/gpu/kernel.h, and how a kernel
  * is run.
  *
  * Each thread of a block is a fibre. A fibre runs until it waits for others, at a barrier or where
@@ -32,7 +32,8 @@ typedef struct sheaf__emu_kernel {
     void (*run)(const void *arguments);
     int threads;  /* of a block, at most */
     size_t bytes; /* of its arguments */
-    int cluster;  /* blocks of one; 0: of a kernel that knows of none (ops/devices/cuda/hopper.h) */
+    int cluster; /* blocks of one; 0: of a kernel that knows of none (ops/devices/gpu/cuda/hopper.h)
+                  */
 } sheaf__emu_kernel;
 
 typedef struct sheaf__emu_launch {
@@ -73,7 +74,7 @@ typedef enum sheaf__emu_act {
     SHEAF__EMU_MATRICES,
     SHEAF__EMU_MMA_BF16,
     SHEAF__EMU_MMA_F16,
-    SHEAF__EMU_WIDE_BF16, /* those of ops/devices/cuda/hopper.h */
+    SHEAF__EMU_WIDE_BF16, /* those of ops/devices/gpu/cuda/hopper.h */
     SHEAF__EMU_WIDE_F16,
     SHEAF__EMU_WIDE_BEGIN,
     SHEAF__EMU_WIDE_COMMIT,

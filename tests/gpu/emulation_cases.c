@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "ops/devices/cuda/kernel.h"
+#include "ops/devices/gpu/kernel.h"
 
 /* One thread an element, no waiting: 3/2 or 1/2 of x, fused; a denormal is zero. */
 KERNEL(case_each, case_flat, 256)

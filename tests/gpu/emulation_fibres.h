@@ -1,6 +1,6 @@
 /* emulation_fibres.h - what the files of the emulation share: what one thread of the processor
- * needs to run the threads of a block, or of the blocks of a cluster (ops/devices/cuda/hopper.h);
- * kept, as fresh pages cost more than most kernels. */
+ * needs to run the threads of a block, or of the blocks of a cluster
+ * (ops/devices/gpu/cuda/hopper.h); kept, as fresh pages cost more than most kernels. */
 #pragma once
 
 #include "tests/gpu/emulation.h"

@@ -1,7 +1,7 @@
-/* emulation_wide.c - see ops/devices/cuda/hopper.h and emulation.h. */
+/* emulation_wide.c - see ops/devices/gpu/cuda/hopper.h and emulation.h. */
 #include <stdio.h>
 
-#include "ops/devices/cuda/hopper.h"
+#include "ops/devices/gpu/cuda/hopper.h"
 #include "tests/gpu/emulation_fibres.h"
 #include "tests/gpu/emulation_mma.h"
 #include "tests/gpu/emulation_wide.h"

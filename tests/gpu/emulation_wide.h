@@ -1,8 +1,8 @@
-/* emulation_wide.h - the names of ops/devices/cuda/hopper.h on the processor; see there for what it
- * does not see. */
+/* emulation_wide.h - the names of ops/devices/gpu/cuda/hopper.h on the processor; see there for
+ * what it does not see. */
 #pragma once
 
-#include "ops/devices/cuda/tensor_map.h"
+#include "ops/devices/gpu/cuda/tensor_map.h"
 #include "tests/gpu/emulation.h"
 
 /* sheaf__emu_tensor_map - what the driver makes, for the emulation; false: it would not. stride: in

@@ -1,10 +1,10 @@
 /* emulation_wide_cases.c - a product by wgmma and the copy engine, as small as it can be with all
- * that ops/devices/cuda/hopper.h has: a warpgroup that copies, two that multiply, tiles of w shared
- * by two blocks.
+ * that ops/devices/gpu/cuda/hopper.h has: a warpgroup that copies, two that multiply, tiles of w
+ * shared by two blocks.
  */
 #include "tests/gpu/emulation_wide_cases.h"
 
-#include "ops/devices/cuda/hopper.h"
+#include "ops/devices/gpu/cuda/hopper.h"
 
 #ifdef __CUDACC__
 #define MISTAKE(which) false /* nvcc shows what it makes of the right one */

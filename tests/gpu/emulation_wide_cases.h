@@ -1,7 +1,7 @@
 /* emulation_wide_cases.h - arguments of the kernels that emulation_wide_test.c runs. */
 #pragma once
 
-#include "ops/devices/cuda/tensor_map.h"
+#include "ops/devices/gpu/cuda/tensor_map.h"
 
 enum {
     WIDE_RIGHT,

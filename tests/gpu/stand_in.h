@@ -10,7 +10,7 @@
  * blocks and copies in turned order (emulation.h). */
 #pragma once
 
-#include "ops/devices/cuda/driver.h"
+#include "ops/devices/gpu/cuda/driver.h"
 
 /* sheaf__stand_in_fail - the call number `after` of a function from now on (0: the next one)
  * answers `error`, and so do all after it if it `stays`. NULL: any function but those of texts. */

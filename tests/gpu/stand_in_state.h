@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "ops/devices/cuda/driver.h"
+#include "ops/devices/gpu/cuda/driver.h"
 #include "tests/gpu/emulation.h"
 
 enum { SHEAF__STAND_IN_GPUS = 16, SHEAF__STAND_IN_GRANULARITY = 2 << 20 };

@@ -4,7 +4,7 @@
 
 #include "tests/attention_twin.h"
 
-#include "ops/devices/cuda/cuda.h"
+#include "ops/devices/gpu/gpu.h"
 #include "tests/gpu/stand_in.h"
 
 /* ---- one problem on the device ---- */
@@ -21,9 +21,9 @@ static void *put(sheaf__device *device, const void *from, size_t bytes)
 
 static void check_ran(const sheaf__device *device, sheaf__operation operation, int64_t times)
 {
-    if (sheaf__cuda_ran(device, operation) != times)
+    if (sheaf__gpu_ran(device, operation) != times)
         fail_msg("operation %d ran %d times by kernels", (int)operation,
-                 (int)sheaf__cuda_ran(device, operation));
+                 (int)sheaf__gpu_ran(device, operation));
 }
 
 static void run_cuda(const problem *p, const result *r, int unit)

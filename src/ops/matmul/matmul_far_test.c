@@ -64,8 +64,8 @@ static void check_ran(size_t d, const sheaf__product *job, sheaf__sums sums)
     static int64_t ran[ARRAY_LEN(on_far)];
     if (far[d]->class != &sheaf__cuda_class)
         return;
-    ran[d] += !mm_by_mma(job, sums) || sheaf__cuda_computes(far[d]->reserved->own, sums);
-    assert_int_equal(sheaf__cuda_ran(far[d], SHEAF__OP_PRODUCTS), ran[d]);
+    ran[d] += !mm_by_mma(job, sums) || sheaf__gpu_computes(far[d]->reserved->own, sums);
+    assert_int_equal(sheaf__gpu_ran(far[d], SHEAF__OP_PRODUCTS), ran[d]);
 }
 
 static void check_far(const char *name, const sheaf__product *job, sheaf__sums sums)

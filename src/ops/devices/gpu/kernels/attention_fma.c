@@ -1,0 +1,433 @@
+/* attention_fma.c - attention in every order that is not that of tensor cores: float32, pairs and
+ * tiles, by fma.
+ *
+ * A block of 256 threads has 32 queries and 32 keys at a time, as floats in shared memory; a thread
+ * has the scores of 2 queries (threadIdx / 16, and 16 on) and 2 keys (threadIdx % 16), and sums of
+ * 2 rows and of each 16th channel. What a query does not see is left out of every sum. */
+#include "ops/devices/gpu/kernels/attention.h"
+
+enum { THREADS = 256, SIDE = 32, LINE = SIDE + 1, PARTS = 16 };
+
+/* Shared memory: two tiles of 32 rows, the weights of 32 x 32 pairs, and which are seen. */
+typedef struct room {
+    float *x, *y, *weight, *row;
+    uint8_t *seen;
+    int ld, wide; /* channels, to a multiple of 32; ld is odd */
+} room;
+
+DEVICE room room_of(const sheaf__attention_part *a)
+{
+    room r;
+    r.wide = (a->head_dim + 31) / 32 * 32;
+    r.ld = r.wide + 1;
+    r.x = (float *)shared_memory;
+    r.y = r.x + SIDE * r.ld;
+    r.weight = r.y + SIDE * r.ld;
+    r.row = r.weight + SIDE * LINE;
+    r.seen = (uint8_t *)(r.row + SIDE);
+    return r;
+}
+
+/* Rows [row, row + 32) of `rows`, with zeros behind them and behind their channels. */
+DEVICE void load_tile(float *to, const room *r, const void *from, int64_t at, int64_t ld,
+                      int32_t row, int32_t rows, int head_dim, sheaf_dtype dtype)
+{
+    for (int i = (int)threadIdx.x; i < SIDE * r->wide; i += THREADS) {
+        const int line = i / r->wide, c = i % r->wide;
+        const bool there = row + line < rows && c < head_dim;
+        to[line * r->ld + c] =
+            there ? sheaf__load(from, at + (int64_t)(row + line) * ld + c, dtype) : 0.0f;
+    }
+}
+
+/* sum += of one channel: rows threadIdx / 16 (and 16 on) of x, threadIdx % 16 of y. */
+DEVICE void add_channel(float (*sum)[2], const float *x, const float *y, int far)
+{
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        sum[i / 2][i % 2] = fmaf(x[i / 2 * far], y[i % 2 * far], sum[i / 2][i % 2]);
+}
+
+/* Products over channels of 2 rows of x and 2 of y. */
+DEVICE void products(float (*sum)[2], const room *r, const sheaf__attention_part *a)
+{
+    const float *x = r->x + threadIdx.x / 16 * r->ld, *y = r->y + threadIdx.x % 16 * r->ld;
+    const int far = 16 * r->ld, swap = a->pairs ? 1 : 0;
+    const int end = a->pairs ? (a->head_dim + 1) / 2 * 2 : a->head_dim;
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        sum[i / 2][i % 2] = 0;
+    for (int n = 0; n < end && !a->tiles; n++)
+        add_channel(sum, x + (n ^ swap), y + (n ^ swap), far);
+    for (int c0 = 0; c0 < r->wide && a->tiles; c0 += SIDE) {
+        float even[2][2] = { { 0, 0 }, { 0, 0 } }, odd[2][2] = { { 0, 0 }, { 0, 0 } };
+        for (int c = c0; c < c0 + SIDE; c += 2) {
+            add_channel(even, x + c, y + c, far);
+            add_channel(odd, x + c + 1, y + c + 1, far);
+        }
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            sum[i / 2][i % 2] = sum[i / 2][i % 2] + (even[i / 2][i % 2] + odd[i / 2][i % 2]);
+    }
+}
+
+/* ---- sums over keys or queries ---- */
+
+/* Of rows threadIdx / 16 and 16 on, channels threadIdx % 16 and each 16th on. In `tiles` the chain
+ * is the sum of chunks. */
+typedef struct running {
+    float chain[2][PARTS], total[2][PARTS];
+} running;
+
+DEVICE void begin(running *to)
+{
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++)
+        to->chain[i / PARTS][i % PARTS] = to->total[i / PARTS][i % PARTS] = 0;
+}
+
+/* One index: its row of values, and where its weights and whether it is seen stand. */
+DEVICE void add_index(float (*sum)[4], const float *weight, const uint8_t *seen, int down,
+                      const float *value)
+{
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        if (seen[i * down])
+            UNROLL
+    for (int c = 0; c < 4; c++)
+        sum[i][c] = fmaf(weight[i * down], value[c * 16], sum[i][c]);
+}
+
+/* A tile of 32 indices, whose rows are `values`; weights are [row][index], or across. */
+DEVICE void add_tile(running *to, const room *r, const float *values, bool across,
+                     const sheaf__attention_part *a)
+{
+    const int row = threadIdx.x / 16, down = across ? 16 : 16 * LINE, next = across ? LINE : 1;
+    const int at = across ? row : row * LINE, swap = a->pairs ? 1 : 0;
+    UNROLL
+    for (int p = 0; p < PARTS / 4; p++) {
+        const float *value = values + threadIdx.x % 16 + p * 64;
+        float even[2][4], odd[2][4];
+        if (p * 64 >= r->wide)
+            continue;
+        UNROLL
+        for (int i = 0; i < 8; i++) {
+            even[i / 4][i % 4] = a->tiles ? 0 : to->chain[i / 4][p * 4 + i % 4];
+            odd[i / 4][i % 4] = 0;
+        }
+        for (int n = 0; n < SIDE; n += 2) {
+            const int one = n + swap, other = n + 1 - swap;
+            add_index(even, r->weight + at + one * next, r->seen + at + one * next, down,
+                      value + one * r->ld);
+            const float *weight = r->weight + at + other * next;
+            if (a->tiles)
+                add_index(odd, weight, r->seen + at + other * next, down, value + other * r->ld);
+            else
+                add_index(even, weight, r->seen + at + other * next, down, value + other * r->ld);
+        }
+        UNROLL
+        for (int i = 0; i < 8; i++) {
+            float *chain = &to->chain[i / 4][p * 4 + i % 4];
+            *chain =
+                a->tiles ? *chain + (even[i / 4][i % 4] + odd[i / 4][i % 4]) : even[i / 4][i % 4];
+        }
+    }
+}
+
+DEVICE void end_block(running *to)
+{
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++) {
+        float *chain = &to->chain[i / PARTS][i % PARTS];
+        to->total[i / PARTS][i % PARTS] = to->total[i / PARTS][i % PARTS] + *chain;
+        *chain = 0;
+    }
+}
+
+/* After the tile from `index`, or the last one. */
+DEVICE void end_tile(running *to, int32_t index, bool last)
+{
+    if (last || (index + SIDE) % ATTENTION_BLOCK == 0)
+        end_block(to);
+}
+
+DEVICE void store(void *to, int64_t at, int64_t ld, int32_t rows, const running *from, int head_dim,
+                  sheaf_dtype dtype)
+{
+    UNROLL
+    for (int i = 0; i < 2 * PARTS; i++) {
+        const int row = (int)threadIdx.x / 16 + i / PARTS * 16,
+                  c = (int)threadIdx.x % 16 + i % PARTS * 16;
+        if (row < rows && c < head_dim)
+            sheaf__store(to, at + row * ld + c, from->total[i / PARTS][i % PARTS] + 0.0f, dtype);
+    }
+}
+
+/* ---- a tile of pairs ---- */
+
+/* The queries and keys that it begins with, of one head. */
+typedef struct tile {
+    const sheaf__attention_part *a;
+    sheaf__attention_view v;
+    int head, kv;
+    int32_t query, key;
+} tile;
+
+DEVICE void load_queries(float *to, const room *r, const tile *t, const void *from, int64_t at,
+                         int64_t ld, sheaf_dtype dtype)
+{
+    load_tile(to, r, from, at, ld, t->query, t->v.queries, t->a->head_dim, dtype);
+}
+DEVICE void load_keys(float *to, const room *r, const tile *t, const void *from, int64_t ld,
+                      sheaf_dtype dtype)
+{
+    load_tile(to, r, from, attention_key(t->a, &t->v, t->kv, ld), ld, t->key, t->v.keys,
+              t->a->head_dim, dtype);
+}
+
+/* Scores of the thread's pairs; the tiles are left in x and y. */
+DEVICE void scores(float (*s)[2], const room *r, const tile *t, bool queries, sheaf_dtype dtype)
+{
+    sync_threads();
+    if (queries)
+        load_queries(r->x, r, t, t->a->q, attention_q(t->a, &t->v, t->head), t->a->ldq, dtype);
+    load_keys(r->y, r, t, t->a->k, t->a->ldk, dtype);
+    sync_threads();
+    products(s, r, t->a);
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        s[i / 2][i % 2] = attention_score(t->a, s[i / 2][i % 2]);
+}
+
+DEVICE bool sees(const tile *t, int i)
+{
+    return attention_sees(&t->v, t->query + (int)threadIdx.x / 16 + i / 2 * 16,
+                          t->key + (int)threadIdx.x % 16 + i % 2 * 16);
+}
+
+DEVICE void put_weight(const room *r, const tile *t, int i, float weight)
+{
+    const int at = ((int)threadIdx.x / 16 + i / 2 * 16) * LINE + (int)threadIdx.x % 16 + i % 2 * 16;
+    r->weight[at] = weight;
+    r->seen[at] = sees(t, i) ? 1 : 0;
+}
+
+/* ---- forward ---- */
+
+DEVICE void largest(float *max, const room *r, tile *t, int32_t end, sheaf_dtype dtype)
+{
+    max[0] = max[1] = sheaf__float(0xff800000u);
+    for (; t->key < end; t->key += SIDE) {
+        float s[2][2];
+        scores(s, r, t, false, dtype);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            if (sees(t, i) && s[i / 2][i % 2] > max[i / 2])
+                max[i / 2] = s[i / 2][i % 2];
+    }
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        UNROLL
+        for (int by = 1; by < 16; by *= 2) {
+            const float other = shuffle_xor(max[i], by);
+            max[i] = other > max[i] ? other : max[i];
+        }
+        max[i] = max[i] + 0.0f;
+    }
+}
+
+/* In 16 lanes, of which 8 threads have two each. */
+DEVICE void sums(float *sum, const float *max, const room *r, tile *t, int32_t end,
+                 sheaf_dtype dtype)
+{
+    float lane[2] = { 0, 0 };
+    for (; t->key < end; t->key += SIDE) {
+        float s[2][2];
+        scores(s, r, t, false, dtype);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            put_weight(r, t, i, sees(t, i) ? sheaf__exp_of(s[i / 2][i % 2] - max[i / 2]) : 0.0f);
+        sync_threads();
+        const float *e = r->weight + threadIdx.x / 8 * LINE + threadIdx.x % 8;
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            lane[i % 2] = lane[i % 2] + e[i * 8];
+    }
+    float x = lane[0] + lane[1];
+    UNROLL
+    for (int by = 4; by > 0; by /= 2)
+        x = x + shuffle_xor(x, by);
+    sync_threads();
+    if (threadIdx.x % 8 == 0)
+        r->row[threadIdx.x / 8] = sheaf__one_nan(x);
+    sync_threads();
+    sum[0] = r->row[threadIdx.x / 16];
+    sum[1] = r->row[threadIdx.x / 16 + 16];
+}
+
+DEVICE void values(running *o, const float *max, const float *sum, const room *r, tile *t,
+                   int32_t end, sheaf_dtype dtype)
+{
+    begin(o);
+    for (; t->key < end; t->key += SIDE) {
+        float s[2][2];
+        scores(s, r, t, false, dtype);
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            put_weight(
+                r, t, i,
+                sheaf__rounded(sheaf__exp_of(s[i / 2][i % 2] - max[i / 2]) / sum[i / 2], dtype));
+        sync_threads();
+        load_keys(r->y, r, t, t->a->v, t->a->ldv, dtype);
+        sync_threads();
+        add_tile(o, r, r->y, false, t->a);
+        end_tile(o, t->key, t->key + SIDE >= end);
+    }
+}
+
+/* A block has the queries of one head; those that see most keys come first. */
+DEVICE tile queries_of(const sheaf__attention_part *a)
+{
+    const int heads = a->kv_heads * a->group;
+    tile t;
+    t.a = a;
+    t.head = (int)(blockIdx.x % (unsigned)heads);
+    t.kv = t.head / a->group;
+    t.v = attention_view(a, (a->tasks - 1 - blockIdx.x) / heads, SIDE);
+    t.query = t.v.first;
+    return t;
+}
+
+KERNELS(attention_forward_fma, sheaf__attention_part, THREADS)
+{
+    const room r = room_of(a);
+    tile t = queries_of(a);
+    const int32_t from = attention_begin(&t.v, t.query, SIDE),
+                  end = attention_end(&t.v, t.query, SIDE);
+    float max[2], sum[2];
+    running o;
+    load_queries(r.x, &r, &t, a->q, attention_q(a, &t.v, t.head), a->ldq, dtype);
+    t.key = from;
+    largest(max, &r, &t, end, dtype);
+    t.key = from;
+    sums(sum, max, &r, &t, end, dtype);
+    t.key = from;
+    values(&o, max, sum, &r, &t, end, dtype);
+    store(a->o, attention_o(a, &t.v, t.head) + t.query * a->ldo, a->ldo, t.v.queries - t.query, &o,
+          a->head_dim, dtype);
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        const int32_t query = t.query + (int)threadIdx.x / 16 + i * 16;
+        float *stats = a->stats + (attention_stat(a, &t.v, t.head) + query) * 2;
+        if (a->stats != NULL && query < t.v.queries && threadIdx.x % 16 == 0) {
+            stats[0] = max[i];
+            stats[1] = sum[i];
+        }
+    }
+}
+
+/* ---- backward ---- */
+
+/* p, or ds, of the tile's pairs as weights; queries are left in x and keys in y. */
+DEVICE void weigh(const room *r, const tile *t, bool slopes, sheaf_dtype dtype)
+{
+    const sheaf__attention_part *a = t->a;
+    float s[2][2], dp[2][2];
+    if (slopes) {
+        sync_threads();
+        load_queries(r->x, r, t, a->d_o, attention_o(a, &t->v, t->head), a->ldo, dtype);
+        load_keys(r->y, r, t, a->v, a->ldv, dtype);
+        sync_threads();
+        products(dp, r, a);
+    }
+    scores(s, r, t, true, dtype);
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const int32_t query = t->query + (int)threadIdx.x / 16 + i / 2 * 16;
+        if (query >= t->v.queries) {
+            put_weight(r, t, i, 0);
+            continue;
+        }
+        const sheaf__attention_row row = a->row[attention_stat(a, &t->v, t->head) + query];
+        const float p = sheaf__exp_of(s[i / 2][i % 2] - row.max) / row.sum;
+        put_weight(
+            r, t, i,
+            sheaf__rounded(
+                slopes ? attention_slope(a, p, dp[i / 2][i % 2], row.whole, s[i / 2][i % 2]) : p,
+                dtype));
+    }
+    sync_threads();
+}
+
+KERNELS(attention_dq_fma, sheaf__attention_part, THREADS)
+{
+    const room r = room_of(a);
+    tile t = queries_of(a);
+    t.key = attention_begin(&t.v, t.query, SIDE);
+    const int32_t end = attention_end(&t.v, t.query, SIDE);
+    running dq;
+    begin(&dq);
+    for (; t.key < end; t.key += SIDE) {
+        weigh(&r, &t, true, dtype);
+        add_tile(&dq, &r, r.y, false, a);
+        end_tile(&dq, t.key, t.key + SIDE >= end);
+    }
+    store(a->dq, attention_q(a, &t.v, t.head) + t.query * a->ldq, a->ldq, t.v.queries - t.query,
+          &dq, a->head_dim, dtype);
+}
+
+/* dv in even blocks, dk in odd ones. */
+KERNELS(attention_dkv_fma, sheaf__attention_part, THREADS)
+{
+    const room r = room_of(a);
+    const bool slopes = blockIdx.x % 2 == 1;
+    tile t;
+    t.a = a;
+    t.kv = (int)(blockIdx.x / 2 % (unsigned)a->kv_heads);
+    t.v = attention_view(a, blockIdx.x / 2 / (unsigned)a->kv_heads, SIDE);
+    t.key = t.v.first;
+    const int32_t from = attention_query_begin(&t.v, t.key, SIDE),
+                  end = attention_query_end(&t.v, t.key, SIDE);
+    running sum;
+    begin(&sum);
+    for (int g = 0; g < a->group; g++) {
+        t.head = t.kv * a->group + g;
+        for (t.query = from; t.query < end; t.query += SIDE) {
+            weigh(&r, &t, slopes, dtype);
+            if (!slopes) {
+                load_queries(r.x, &r, &t, a->d_o, attention_o(a, &t.v, t.head), a->ldo, dtype);
+                sync_threads();
+            }
+            add_tile(&sum, &r, r.x, true, a);
+            end_tile(&sum, t.query, t.query + SIDE >= end);
+        }
+    }
+    const int64_t ld = slopes ? a->ldk : a->ldv;
+    store(slopes ? a->dk : a->dv, attention_key(a, &t.v, t.kv, ld) + t.key * ld, ld,
+          t.v.keys - t.key, &sum, a->head_dim, dtype);
+}
+
+/* ---- what both backward kernels read of a query ---- */
+
+/* 16 threads a row. */
+KERNELS(attention_rows, sheaf__attention_part, THREADS)
+{
+    const int64_t heads = (int64_t)a->kv_heads * a->group, count = (int64_t)a->batch * a->queries,
+                  n = (int64_t)blockIdx.x * 16 + threadIdx.x / 16;
+    const int64_t row = n / heads, at = row * a->ldo + n % heads * a->head_dim;
+    float x = 0;
+    for (int c = (int)threadIdx.x % 16; c < a->head_dim && row < count; c += 16)
+        x = fmaf(sheaf__load(a->d_o, at + c, dtype), sheaf__load(a->o, at + c, dtype), x);
+    UNROLL
+    for (int by = 8; by > 0; by /= 2)
+        x = x + shuffle_xor(x, by);
+    if (threadIdx.x % 16 != 0 || row >= count)
+        return;
+    const sheaf__attention_view v = attention_view_of_row(a, row);
+    const int64_t to = attention_stat(a, &v, (int)(n % heads)) + row - v.row;
+    sheaf__attention_row *out = &a->row[to];
+    out->max = a->stats[to * 2];
+    out->sum = a->stats[to * 2 + 1];
+    out->inverse = 1.0f / out->sum;
+    out->whole = sheaf__one_nan(x);
+}

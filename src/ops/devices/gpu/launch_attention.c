@@ -1,0 +1,295 @@
+/* launch_attention.c - launches of attention (kernels/attention.h). */
+#include "ops/devices/gpu/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ops/attention/attention_arguments.h"
+#include "ops/devices/gpu/kernels/attention.h"
+#include "ops/devices/gpu/cuda/kernels/attention_few.h"
+
+enum { SIDE = 32, ROWS = 64, FMA_THREADS = 256, MMA_THREADS = 128 };
+
+static int64_t parts(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* ---- the argument ---- */
+
+static bool is_even(const sheaf__attention_arguments *a)
+{
+    const sheaf__attention *s = &a->shape;
+    const uintptr_t all = (uintptr_t)a->q | (uintptr_t)a->k | (uintptr_t)a->v | (uintptr_t)a->d_o;
+    return all % 16 == 0 && s->head_dim % 8 == 0 && s->ldq % 8 == 0 && s->ldk % 8 == 0 &&
+           s->ldv % 8 == 0 && (a->d_o == NULL || s->ldo % 8 == 0);
+}
+
+static sheaf__attention_part part_of(const sheaf__gpu *gpu, const sheaf__attention_arguments *a)
+{
+    const sheaf__attention *s = &a->shape;
+    const sheaf__sums sums = sheaf__gpu_sums(gpu);
+    return (sheaf__attention_part){
+        .o = a->o,
+        .stats = a->stats,
+        .q = a->q,
+        .k = a->k,
+        .v = a->v,
+        .d_o = a->d_o,
+        .dq = a->dq,
+        .dk = a->dk,
+        .dv = a->dv,
+        .key_mask = s->key_mask,
+        .mask_ld = s->mask_ld,
+        .ldq = s->ldq,
+        .ldk = s->ldk,
+        .ldv = s->ldv,
+        .ldo = s->ldo,
+        .kv_rows = s->kv_rows,
+        .batch = (int32_t)s->batch,
+        .queries = (int32_t)s->queries,
+        .keys = (int32_t)s->keys,
+        .kv_heads = (int32_t)s->kv_heads,
+        .group = (int32_t)s->group,
+        .head_dim = (int32_t)s->head_dim,
+        .window = s->full || s->window > s->keys ? 0 : (int32_t)s->window,
+        .scale = s->scale,
+        .cap = s->cap,
+        .full = s->full,
+        .by_head = s->by_head,
+        .pairs = s->dtype == SHEAF_BF16 && (sums == SHEAF__PAIRS || sums == SHEAF__GROUPS),
+        .tiles = s->dtype == SHEAF_BF16 && sums == SHEAF__TILES,
+        .even = is_even(a),
+    };
+}
+
+/* Blocks of `size` queries or keys. With segments also where each begins, and with which block. */
+static bool divide(sheaf__gpu *gpu, sheaf__attention_part *p, const sheaf__attention *s,
+                   int64_t rows, int size, int64_t heads)
+{
+    if (s->segment == NULL) {
+        p->per = (int32_t)parts(rows, size);
+        p->tasks = heads * s->batch * p->per;
+        return true;
+    }
+    const int64_t n = s->segments + 1;
+    int64_t *table = malloc((size_t)n * 2 * sizeof *table), first = 0;
+    if (table == NULL)
+        return false;
+    for (int64_t i = 0; i < n; i++) {
+        table[i] = s->segment[i];
+        table[n + i] = first;
+        if (i + 1 < n)
+            first += parts(s->segment[i + 1] - s->segment[i], size);
+    }
+    p->segment = sheaf__gpu_stage(gpu, table, (size_t)n * 2 * sizeof *table);
+    p->segments = (int32_t)s->segments;
+    p->tasks = heads * first;
+    free(table);
+    return p->segment != NULL;
+}
+
+/* ---- launches ---- */
+
+static void launch(sheaf__gpu *gpu, const char *kernel, int64_t blocks, int threads, size_t shared,
+                   const sheaf__attention_part *p)
+{
+    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = kernel,
+                                             .blocks = { blocks },
+                                             .threads = threads,
+                                             .shared = shared,
+                                             .arguments = p,
+                                             .bytes = sizeof *p });
+}
+
+/* Blocks that are launched: where chains end on the way, no more than have room for their sums. */
+static int64_t blocks_of(const sheaf__attention_part *p, int64_t length, int sets, int wide,
+                         size_t room)
+{
+    const int64_t most = (int64_t)(room / ((size_t)sets * (size_t)wide * ROWS * sizeof(float)));
+    return length <= ATTENTION_CHAIN || p->tasks < most ? p->tasks : most;
+}
+
+static int width_of(const sheaf__attention *s)
+{
+    return s->head_dim <= 64 ? 64 : s->head_dim <= 96 ? 96 : s->head_dim <= 128 ? 128 : 256;
+}
+
+/* Rows of shared memory of elements of 16 bits. */
+static size_t rows_bytes(int rows, int wide)
+{
+    return (size_t)rows * (size_t)(wide + 8) * 2;
+}
+static size_t fma_bytes(const sheaf__attention *s)
+{
+    const int64_t wide = (s->head_dim + 31) / 32 * 32;
+    return (size_t)(2 * SIDE * (wide + 1) + SIDE * (SIDE + 1) + SIDE) * sizeof(float) +
+           SIDE * (SIDE + 1);
+}
+
+static void launch_mma(sheaf__gpu *gpu, const char *what, const sheaf__attention *s, int64_t blocks,
+                       size_t shared, const sheaf__attention_part *p)
+{
+    char name[64];
+    snprintf(name, sizeof name, "attention_%s_mma%d_%s", what, width_of(s),
+             s->dtype == SHEAF_F16 ? "f16" : "bf16");
+    launch(gpu, name, blocks, MMA_THREADS, shared, p);
+}
+
+static bool is_mma(const sheaf__gpu *gpu, const sheaf__attention *s)
+{
+    return sheaf__by_mma(sheaf__gpu_sums(gpu), s->dtype);
+}
+
+static int64_t heads_of(const sheaf__attention *s)
+{
+    return s->kv_heads * s->group;
+}
+
+/* ---- few queries, many keys ---- */
+
+enum { FEW_QUERIES = 16, FEW_LEAST = 64 /* keys: fewer are a tile */ };
+
+/* Its rows, keys and chains; false: others are faster. */
+static bool few_shape(sheaf__attention_few *f, const sheaf__attention *s)
+{
+    if (s->segment != NULL || s->queries > FEW_QUERIES || s->queries * s->group > FEW_ROWS ||
+        s->keys <= FEW_LEAST)
+        return false;
+    const int64_t least = s->keys - s->queries - f->part.window + 1;
+    const int64_t begin = f->part.window > 0 && least > 0 ? least / FEW_KEYS * FEW_KEYS : 0;
+    f->rows = (int32_t)(s->queries * s->group);
+    f->begin = (int32_t)begin;
+    f->keys = (int32_t)(parts(s->keys - begin, FEW_KEYS) * FEW_KEYS);
+    f->chain = (int32_t)(begin / ATTENTION_CHAIN);
+    f->chains = (int32_t)((s->keys - 1) / ATTENTION_CHAIN) - f->chain + 1;
+    return true;
+}
+
+static void launch_few(sheaf__gpu *gpu, const char *what, const sheaf__attention_few *f,
+                       sheaf_dtype dtype, int64_t blocks, int threads, size_t shared)
+{
+    char name[64];
+    snprintf(name, sizeof name, "attention_few_%s_%s", what, dtype == SHEAF_F16 ? "f16" : "bf16");
+    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = name,
+                                             .blocks = { blocks },
+                                             .threads = threads,
+                                             .shared = shared,
+                                             .arguments = f,
+                                             .bytes = sizeof *f });
+}
+
+static void launch_units(sheaf__gpu *gpu, const sheaf__attention_few *f, const sheaf__attention *s)
+{
+    const int64_t wide = parts(s->head_dim, 16) * 16, slices = parts(s->head_dim, FEW_CHANNELS);
+    const int lines = (int)parts(f->rows, 16) * 16;
+    launch_few(gpu, "scores", f, s->dtype, f->units * (f->keys / FEW_SCORES), MMA_THREADS,
+               rows_bytes(FEW_SCORES + lines, (int)wide));
+    launch_few(gpu, "rows", f, s->dtype, f->units * f->rows, FEW_ROW_THREADS,
+               sizeof(sheaf__attention_few_row));
+    launch_few(gpu, "values", f, s->dtype, f->units * f->chains * slices, MMA_THREADS,
+               (size_t)(attention_few_stages(f->rows) * attention_few_stage(f->rows)) * 2);
+    if (f->chains > 1)
+        launch_few(gpu, "join", f, s->dtype, parts(f->units * f->rows * s->head_dim, FMA_THREADS),
+                   FMA_THREADS, 0);
+}
+
+/* As many units at a time as there is room for. */
+static bool launch_all_few(sheaf__gpu *gpu, const sheaf__attention_part *p,
+                           const sheaf__attention *s)
+{
+    sheaf__attention_few f = { .part = *p };
+    f.part.per = 1;
+    if (!few_shape(&f, s))
+        return false;
+    const size_t scores = (size_t)f.rows * (size_t)f.keys,
+                 sums = (size_t)f.rows * (size_t)f.chains * (size_t)s->head_dim,
+                 unit = scores * (sizeof(float) + sizeof(uint16_t)) + sums * sizeof(float);
+    const int64_t units = s->batch * s->kv_heads, room = (int64_t)(SHEAF__GPU_SCRATCH / unit),
+                  most = room < units ? room : units;
+    if (most == 0)
+        return false;
+    f.score = sheaf__gpu_scratch(gpu);
+    f.weight = (uint16_t *)(void *)(f.score + (size_t)most * scores);
+    f.sum = (float *)(void *)(f.weight + (size_t)most * scores);
+    for (; f.unit < units; f.unit += f.units) {
+        f.units = units - f.unit < most ? units - f.unit : most;
+        launch_units(gpu, &f, s);
+    }
+    return true;
+}
+
+bool sheaf__gpu_op_attention(sheaf__gpu *gpu, const sheaf__call *call)
+{
+    const sheaf__attention_arguments *a = call->arguments;
+    const sheaf__attention *s = &a->shape;
+    const bool mma = is_mma(gpu, s);
+    const int wide = width_of(s);
+    sheaf__attention_part p = part_of(gpu, a);
+    if (mma && !sheaf__gpu_computes(gpu, sheaf__gpu_sums(gpu)))
+        return false;
+    if (mma && launch_all_few(gpu, &p, s))
+        return true;
+    if (!divide(gpu, &p, s, s->queries, mma ? ROWS : SIDE, heads_of(s)))
+        return false;
+    if (!mma) {
+        launch(gpu, SHEAF__TYPED(attention_forward_fma, s->dtype), p.tasks, FMA_THREADS,
+               fma_bytes(s), &p);
+        return true;
+    }
+    if (s->keys > ATTENTION_CHAIN)
+        p.total = sheaf__gpu_scratch(gpu);
+    const size_t shared =
+        wide > 128 ? rows_bytes(4 * 32 + ROWS, wide) : rows_bytes((wide == 96 ? 5 : 4) * 64, wide);
+    launch_mma(gpu, "forward", s, blocks_of(&p, s->keys, 1, wide, SHEAF__GPU_SCRATCH), shared, &p);
+    return true;
+}
+
+/* ---- backward ---- */
+
+static void back_mma(sheaf__gpu *gpu, const sheaf__attention *s, sheaf__attention_part *p,
+                     const sheaf__attention_part *keys, size_t room)
+{
+    const int wide = width_of(s);
+    const size_t shared = rows_bytes(2 * ROWS + (wide > 128 ? 2 : 4) * SIDE, wide);
+    launch_mma(gpu, "dq", s, blocks_of(p, s->keys, 1, wide, room), shared, p);
+    const int64_t blocks = blocks_of(keys, s->queries, 2, wide, room);
+    if (wide > 128) {
+        launch_mma(gpu, "dv", s, blocks, shared, keys);
+        launch_mma(gpu, "dk", s, blocks, shared, keys);
+    } else {
+        launch_mma(gpu, "dkv", s, blocks, shared, keys);
+    }
+}
+
+/* false, but for other tensor cores: more queries than there is room for what is kept of each. */
+bool sheaf__gpu_op_attention_back(sheaf__gpu *gpu, const sheaf__call *call)
+{
+    const sheaf__attention_arguments *a = call->arguments;
+    const sheaf__attention *s = &a->shape;
+    const int64_t rows = s->batch * s->queries * heads_of(s);
+    const size_t kept = (size_t)rows * sizeof(sheaf__attention_row);
+    const bool mma = is_mma(gpu, s);
+    const int size = mma ? ROWS : SIDE;
+    if (kept > SHEAF__GPU_SCRATCH / 2 || (mma && !sheaf__gpu_computes(gpu, sheaf__gpu_sums(gpu))))
+        return false;
+    sheaf__attention_part p = part_of(gpu, a), keys = p;
+    if (!divide(gpu, &p, s, s->queries, size, heads_of(s)))
+        return false;
+    p.row = sheaf__gpu_scratch(gpu);
+    p.total = (float *)(void *)((char *)p.row + kept);
+    keys = p;
+    if (s->segment != NULL)
+        keys.tasks = p.tasks / s->group;
+    else
+        divide(gpu, &keys, s, s->keys, size, s->kv_heads);
+    launch(gpu, SHEAF__TYPED(attention_rows, s->dtype), parts(rows, 16), FMA_THREADS, 0, &p);
+    if (mma) {
+        back_mma(gpu, s, &p, &keys, SHEAF__GPU_SCRATCH - kept);
+        return true;
+    }
+    launch(gpu, SHEAF__TYPED(attention_dq_fma, s->dtype), p.tasks, FMA_THREADS, fma_bytes(s), &p);
+    launch(gpu, SHEAF__TYPED(attention_dkv_fma, s->dtype), 2 * keys.tasks, FMA_THREADS,
+           fma_bytes(s), &keys);
+    return true;
+}
