@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # mutants.sh [NAME...] - does a test notice each of these small mistakes?
 #
-# A patch of tests/mutants holds one mistake; its first line is "TESTS kills: MISTAKE", with the tests as `meson test`
-# names them. The tree is copied to a temporary folder; there the tests must pass as the tree is, and then, with one
-# patch at a time, fail. A mistake that no test notices, a patch that does not apply any more, one that does not compile
-# and one whose test fails anyway are failures. NAME runs only the patches whose names begin with it. Ends with the counts.
+# Mistakes that no rule of mutate.py makes: another formula, another order, another design. A patch of tests/mutants holds
+# one; its first line is "TESTS kills: MISTAKE", with the tests as `meson test` names them. The tree is copied to a
+# temporary folder; there the tests must pass as the tree is, and then, with one patch at a time, fail. A mistake that no
+# test notices, a patch that does not apply any more, one that does not compile and one whose test fails anyway are
+# failures. NAME runs only the patches whose names begin with it. Ends with the counts.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
 chosen=()
