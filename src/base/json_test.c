@@ -47,6 +47,7 @@ static void test_parse__refuses_with_a_position(void **state)
         { "{\"a\": [1, 2}", "',' or ']'" },
         { "{\"a\": [1,, 2]}", "a JSON value" },
         { "{\"a\": truth}", "a JSON value | truth}" },
+        { "{\"a\": xy\n", "a JSON value | xy | " }, /* shown without the end of its line */
         { "{\"a\": \"b\tc\"}", "control character" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

@@ -543,6 +543,7 @@ static void keep_told(void *context, const sheaf_event *event)
 
 static void test_words__tokenizer_and_template_are_found_or_given(void **state)
 {
+    static const char pads[] = "\x12\x07\x82\x03\x04</s>"; /* its pad_piece */
     const char *tokenizer = golden("cogvlm/tiny_tokenizer.model");
     put(at("one.png.jsonl"),
         "{\"image\": \"one.png\", \"prompt\": \"dog\", \"completion\": \"cat\"}\n");
@@ -594,7 +595,10 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     char *bytes;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&bytes, &size, tokenizer, 1 << 24));
-    CHECK_OK(sheaf__file_write_whole(at("tokenizer.model"), bytes, size));
+    bytes = realloc(bytes, size + sizeof pads);
+    assert_non_null(bytes);
+    memcpy(bytes + size, pads, sizeof pads - 1);
+    CHECK_OK(sheaf__file_write_whole(at("tokenizer.model"), bytes, size + sizeof pads - 1));
     free(bytes);
     int32_t one[1];
     first_tokens(one, 1, &options);
@@ -606,6 +610,10 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     config.neos = 0;
     first_tokens(one, 1, &options);
     assert_int_equal(one[0], sheaf__sentencepiece_bos(own));
+    CHECK_OK(sheaf_data_open(&data, at("one.png.jsonl"), &options));
+    assert_int_equal(data->pad, 2);
+    sheaf_data_close(data);
+    data = NULL;
     sheaf__sentencepiece_close(own);
     assert_null(data);
 }

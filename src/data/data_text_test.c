@@ -11,6 +11,7 @@
 #include "data/data.h"
 #include "data/text_record.h"
 #include "data/text_rows.h"
+#include "data/text_sources.h"
 #include "ops/kernels.h"
 #include "tests/check.h"
 #include "tests/files.h"
@@ -601,6 +602,39 @@ static void test_cache__rows_are_those_of_memory_and_damage_is_noticed(void **st
     assert_int_equal(entries(at("caches")), 3);
 }
 
+/* The key with a tokenizer in the folder "key". */
+static void check_key(char key[33], const char *before, const char *what)
+{
+    const sheaf_config config = words();
+    char *path[] = { (char *)at("data.jsonl") };
+    CHECK_OK(sheaf__text_key(key, &(sheaf__text_sources){ .path = path, .paths = 1 },
+                             &(sheaf_data_options){ .config = &config, .folder = at("key") }));
+    if (before != NULL && (strcmp(key, before) == 0) == (what != NULL))
+        fail_msg("the key with %s", what == NULL ? "nothing changed" : what);
+}
+
+static void test_cache__each_file_of_a_tokenizer_counts(void **state)
+{
+    static const char *const names[] = { "tokenizer.json",    "tokenizer.model",
+                                         "added_tokens.json", "special_tokens_map.json",
+                                         "vocab.json",        "chat_template.json",
+                                         "merges.txt",        "chat_template.jinja",
+                                         "config.json" };
+    char key[2 * ARRAY_LEN(names) + 1][33];
+    file_with("data.jsonl", "{}", 2);
+    CHECK_OK(sheaf__make_dirs(at("key")));
+    check_key(key[0], NULL, NULL);
+    check_key(key[1], key[0], NULL);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "key/%s", names[i]);
+        file_with(name, "{}", 2);
+        check_key(key[2 * i + 1], key[2 * i], i + 1 < ARRAY_LEN(names) ? names[i] : NULL);
+        file_with(name, "{\"model_type\": \"x\"}", 19);
+        check_key(key[2 * i + 2], key[2 * i + 1], names[i]);
+    }
+}
+
 /* What another process does to the files meanwhile is an error where they are read, never the end
  * of this process; files that are removed are read on. */
 static void test_cache__that_changes_in_use_is_an_error(void **state)
@@ -699,6 +733,7 @@ int main(void)
         cmocka_unit_test(test_text__on_long_cuts_or_leaves_out_and_says_so),
         cmocka_unit_test(test_text__threads_change_nothing),
         cmocka_unit_test(test_cache__rows_are_those_of_memory_and_damage_is_noticed),
+        cmocka_unit_test(test_cache__each_file_of_a_tokenizer_counts),
         cmocka_unit_test(test_cache__that_changes_in_use_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -720,6 +720,49 @@ static void test_bound__padding_may_have_position_0(void **state)
                 "row 1, position 7 | more than 5, the one before it");
 }
 
+/* ---- grids, as Qwen-VL's processor lists them ---- */
+
+static void test_grids__what_does_not_fit_is_named(void **state)
+{
+    static const struct {
+        int64_t grid[3];
+        sheaf_code code;
+        const char *want;
+    } bad[] = {
+        { { 2, 2, 2 }, SHEAF_E_UNSUPPORTED, "pictures: videos are not read" },
+        { { 0, 2, 2 },
+          SHEAF_E_DATA,
+          "image 1 | 1, and two multiples of 2 up to 1048576 | 0, 2, 2" },
+        { { 1, 0, 2 }, SHEAF_E_DATA, "image 1 | 1, and two multiples of 2" },
+        { { 1, 2, -2 }, SHEAF_E_DATA, "image 1 | 1, and two multiples of 2" },
+        { { 1, 3, 2 }, SHEAF_E_DATA, "image 1 | 1, and two multiples of 2" },
+        { { 1, 2, 3 }, SHEAF_E_DATA, "image 1 | 1, and two multiples of 2" },
+        { { 1, 1048578, 2 }, SHEAF_E_DATA, "image 1 | 1, and two multiples of 2" },
+        { { 1, 2, 1048578 }, SHEAF_E_DATA, "image 1 | 1, and two multiples of 2" },
+        { { 1, 1048576, 2 }, SHEAF_E_DATA, "'pixel_values' | 2097152 patches" },
+        { { 1, 2, 4 }, SHEAF_E_DATA, "'pixel_values' | 8 patches, as image_grid_thw says | 4" },
+    };
+    static const int64_t ids[4] = { 5, PATCH, 6, 7 };
+    sheaf_config config = of_family(SHEAF_QWEN2_5_VL);
+    config.qwen_vit.merge = 2;
+    config.qwen_vit.frames = 1;
+    for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
+        const bool good = i == ARRAY_LEN(bad);
+        const int64_t fits[3] = { 1, 2, 2 };
+        const tensor list[] = { { "input_ids", "I64", { 1, 4 }, ids },
+                                { "image_grid_thw", "I64", { 1, 3 }, good ? fits : bad[i].grid },
+                                { "pixel_values", "F32", { 4, 12 } } };
+        const sheaf_data_options options = { .config = &config, .prompts = true };
+        sheaf_data *data = NULL;
+        write_file(list, ARRAY_LEN(list));
+        if (good)
+            CHECK_OK(sheaf_data_open(&data, path, &options));
+        else
+            CHECK_FAILS(sheaf_data_open(&data, path, &options), bad[i].code, bad[i].want);
+        sheaf_data_close(data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -738,6 +781,7 @@ int main(void)
         cmocka_unit_test(test_bound__of_one_row),
         cmocka_unit_test(test_frames__of_a_group_join_the_first),
         cmocka_unit_test(test_frames__what_does_not_fit_is_named),
+        cmocka_unit_test(test_grids__what_does_not_fit_is_named),
         cmocka_unit_test(test_bound__padding_may_have_position_0),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);

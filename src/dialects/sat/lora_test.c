@@ -249,6 +249,20 @@ static int check_merge(const char *path)
     return n;
 }
 
+/* Boxes of one column, most of which lie in no block or slice of a row, have what the whole has. */
+static void check_columns(sheaf_source *source, const sheaf_source_entry *e, const char *whole)
+{
+    const size_t each = sheaf_dtype_bytes(e->dtype);
+    char *column = malloc((size_t)e->shape[0] * each);
+    for (int64_t c = 0; c < e->shape[1]; c++) {
+        CHECK_OK(source->read(source, e->name, 0, e->shape[0], c, 1, column));
+        for (int64_t r = 0; r < e->shape[0]; r++)
+            assert_memory_equal(column + (size_t)r * each,
+                                whole + (size_t)(r * e->shape[1] + c) * each, each);
+    }
+    free(column);
+}
+
 /* As convert writes it. */
 static void write_adapter(const char *dst, const sheaf_sat_lora *lora)
 {
@@ -268,6 +282,7 @@ static void write_adapter(const char *dst, const sheaf_sat_lora *lora)
         const sheaf_source_entry *e = source->entry(source, i);
         void *bytes = malloc((size_t)(e->shape[0] * e->shape[1]) * sheaf_dtype_bytes(e->dtype));
         CHECK_OK(source->read(source, e->name, 0, e->shape[0], 0, e->shape[1], bytes));
+        check_columns(source, e, bytes);
         CHECK_OK(sheaf__folder_write(folder, i, 0, e->shape[0], 0, e->shape[1], bytes));
         free(bytes);
     }
