@@ -30,7 +30,7 @@ BEGIN {
         if (split(word[i], at, "/") == 1)
             divided[word[i]] = 1
     }
-    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 text 0 dtype 1 cut 1 owner 1 source 1 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 machine 6 plan 7 report 7.5 recipe 7.5 sheaf 7.5", word, " ")
+    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 text 0 dtype 1 cut 1 owner 1 source 1 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 machine 6 plan 7 report 7.5 foreign 7.5 sheaf 7.5", word, " ")
     for (i = 1; i < n; i += 2)
         public[word[i]] = word[i + 1]
 }

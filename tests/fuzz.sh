@@ -29,11 +29,11 @@ ninja -C $build libsheaf_objects.a src/cli/libcli.a >$build/compile.log 2>&1 || 
 
 . tests/fuzz/seeds.sh
 clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. \
-    tests/fuzz/fuzz.c tests/fuzz/readers.c $build/src/cli/libcli.a $build/libsheaf_objects.a $(pkg-config --libs jansson libxxhash libpcre2-8 libutf8proc zlib libzstd yaml-0.1 libjpeg libpng libwebp libwebpdemux) -lm -lpthread -o $build/fuzz || exit 3
+    tests/fuzz/fuzz.c tests/fuzz/readers.c $build/src/cli/libcli.a $build/libsheaf_objects.a $(pkg-config --libs jansson libxxhash libpcre2-8 libutf8proc zlib libzstd libjpeg libpng libwebp libwebpdemux) -lm -lpthread -o $build/fuzz || exit 3
 readers="$($build/fuzz) folders" || exit 3
 readers=${*:-$readers}
 clang -g -O1 -D_GNU_SOURCE -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. tests/fuzz/folders/*.c $build/libsheaf_objects.a \
-    $(pkg-config --libs jansson libxxhash libpcre2-8 libutf8proc zlib libzstd yaml-0.1 libjpeg libpng libwebp libwebpdemux) -lm -lpthread -o $build/folders || exit 3
+    $(pkg-config --libs jansson libxxhash libpcre2-8 libutf8proc zlib libzstd libjpeg libpng libwebp libwebpdemux) -lm -lpthread -o $build/folders || exit 3
 
 # Batches of 2000, so that leaks are told and a crash costs no more than its batch.
 folders() {

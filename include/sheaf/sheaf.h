@@ -16,7 +16,7 @@
 #include "sheaf/owner.h"
 #include "sheaf/plan.h"
 #include "sheaf/progress.h"
-#include "sheaf/recipe.h"
+#include "sheaf/foreign.h"
 #include "sheaf/report.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"

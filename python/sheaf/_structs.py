@@ -317,6 +317,23 @@ class sheaf_plan_options(Sized):
     ]
 
 
+class sheaf_foreign_rule(Structure):
+    _fields_ = [("keys", c_char_p), ("kind", c_int), ("setting", c_char_p), ("words", c_char_p), ("note", c_char_p)]
+
+
+class sheaf_foreign_default(Structure):
+    _fields_ = [("setting", c_char_p), ("value", c_char_p), ("unless", c_char_p)]
+
+
+class sheaf_foreign_program(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("signs", c_char_p),
+        ("rule", POINTER(sheaf_foreign_rule)),
+        ("always", POINTER(sheaf_foreign_default)),
+    ]
+
+
 class sheaf_model_open_options(Sized):
     _fields_ = [
         ("size", c_size_t),

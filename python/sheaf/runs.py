@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
@@ -15,8 +16,16 @@ from .weights import OnEvent
 Setting = Union[None, str, bool, int, float, Sequence[Union[str, int, float]], "StrPath"]
 
 
+def line_of(setting: str, value: str) -> str:
+    """The line of a recipe, quoted where it would be read otherwise; as the library writes it."""
+    if re.fullmatch(r"(?![ \t-])[^#'\"\[\]{}|>&*!%@`?\\]+(?<![ \t:])", value) and ": " not in value:
+        return f"{setting}: {value}\n"
+    quoted = value.replace("'", "''")
+    return f"{setting}: '{quoted}'\n"
+
+
 def recipe(settings: Mapping[str, Setting]) -> str:
-    """Settings as the lines of a recipe: lora_rank=8 is "lora-rank: '8'". None is left out, a list joined by commas."""
+    """Settings as the lines of a recipe: lora_rank=8 is "lora-rank: 8". None is left out, a list joined by commas."""
     lines = []
     for name, value in settings.items():
         if value is None:
@@ -29,8 +38,7 @@ def recipe(settings: Mapping[str, Setting]) -> str:
             text = str(value)
         if "\n" in text or "\r" in text:
             raise ValueError(f"{name}: one line")
-        quoted = text.replace("'", "''")
-        lines.append(f"{name.replace('_', '-')}: '{quoted}'\n")
+        lines.append(line_of(name.replace("_", "-"), text))
     return "".join(lines)
 
 

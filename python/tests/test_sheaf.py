@@ -243,7 +243,7 @@ class Training(InFolder):
 
     def test_settings_are_lines_of_a_recipe(self):
         lines = runs.recipe({"lora_rank": 8, "pack": True, "lora-targets": ["q_proj", "it's"], "notes": None})
-        self.assertEqual(lines, "lora-rank: '8'\npack: 'true'\nlora-targets: 'q_proj,it''s'\n")
+        self.assertEqual(lines, "lora-rank: 8\npack: true\nlora-targets: 'q_proj,it''s'\n")
         with self.assertRaises(ValueError):
             runs.recipe({"query": "two\nlines"})
         with self.assertRaises(sheaf.ArgumentError) as caught:

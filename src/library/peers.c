@@ -1,11 +1,13 @@
 /* peers.c - what other programs call a flag: transformers' TrainingArguments, PEFT's LoraConfig,
- * TRL, DeepSpeed, Megatron, llama.cpp and vLLM; and LLaMA-Factory's and Axolotl's as
- * translate_rules.c has them. */
+ * TRL, DeepSpeed, Megatron, llama.cpp and vLLM; and LLaMA-Factory's and Axolotl's as foreign.c has
+ * them, with their files. */
 #include <ctype.h>
 
 #include "base/base.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "library/settings.h"
-#include "library/translate_rules.h"
+#include "sheaf/foreign.h"
 
 #define LEAVE "leave it out: "
 static const char on_cpu[] =
@@ -157,27 +159,23 @@ static bool has(const sheaf__setting *options, const char *name)
 }
 
 /* What a file of LLaMA-Factory or Axolotl means by it; NULL: nothing. */
-static const sheaf__translate_rule *rule_of(const spelling *word)
+static const sheaf_foreign_rule *rule_of(const spelling *word)
 {
     char key[sizeof word->text];
-    const sheaf__translate_rule *rule = NULL;
     snprintf(key, sizeof key, "%.*s", (int)strcspn(word->text + 1, " "), word->text + 1);
     for (char *c = key; *c != '\0'; c++)
         *c = *c == '-' ? '_' : *c;
-    for (const sheaf__translate_program *p = sheaf__translate_programs;
-         p->name != NULL && rule == NULL; p++)
-        rule = sheaf__translate_find(p, key);
-    return rule;
+    return sheaf_foreign_rule_of(NULL, key);
 }
 
 /* What the rule has for any value but those it names; "". */
-static const char *any_of(const sheaf__translate_rule *rule)
+static const char *any_of(const sheaf_foreign_rule *rule)
 {
     const char *any = rule->words == NULL ? NULL : strstr(rule->words, "*=");
     return any == NULL ? "" : any + strlen("*=");
 }
 
-static void advise_setting(sheaf_status *st, const sheaf__translate_rule *rule, const char *dashes)
+static void advise_setting(sheaf_status *st, const sheaf_foreign_rule *rule, const char *dashes)
 {
     const char *any = any_of(rule);
     const bool no = strcmp(any, "false") == 0, value = !no && strcmp(any, "true") != 0;
@@ -185,10 +183,10 @@ static void advise_setting(sheaf_status *st, const sheaf__translate_rule *rule, 
                    value && any[0] != '\0' ? " " : "", value ? any : "");
 }
 
-static void advise_without(sheaf_status *st, const sheaf__translate_rule *rule)
+static void advise_without(sheaf_status *st, const sheaf_foreign_rule *rule)
 {
     const char *any = any_of(rule);
-    if (rule->kind == TRANSLATE_ONLY && rule->note == NULL)
+    if (rule->kind == SHEAF_FOREIGN_ONLY && rule->note == NULL)
         sheaf_try_this(st, LEAVE "here it is always %.*s", (int)strcspn(rule->words, "|="),
                        rule->words);
     else
@@ -218,7 +216,7 @@ bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *options, const c
             sheaf_try_this(st, "sheaf calls it %s%s%s", dashes, ours, more != NULL ? more : "");
         return true;
     }
-    const sheaf__translate_rule *rule = rule_of(&s);
+    const sheaf_foreign_rule *rule = rule_of(&s);
     if (rule == NULL || (rule->setting != NULL && !has(options, rule->setting)))
         return false;
     if (rule->setting != NULL)
@@ -231,11 +229,79 @@ bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *options, const c
 bool sheaf__peer_is_out(const char *word)
 {
     const spelling s = spell(word);
-    const sheaf__translate_rule *rule = rule_of(&s);
+    const sheaf_foreign_rule *rule = rule_of(&s);
     bool out = is("out", &s) ||
                (rule != NULL && rule->setting != NULL && strcmp(rule->setting, "out") == 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         out = out || (names[i].ours != NULL && strcmp(names[i].ours, "out") == 0 &&
                       strstr(names[i].peers, s.text) != NULL);
     return out;
+}
+
+/* By its keys as they stand: lines as far in as the first one, up to one that has none. */
+static const sheaf_foreign_program *program_of_yaml(const char *text)
+{
+    const sheaf_foreign_program *found = NULL;
+    size_t depth = SIZE_MAX;
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* by an editor, as UTF-8 */
+        text += 3;
+    for (size_t n; found == NULL && *text != '\0'; text += n + (text[n] != '\0')) {
+        n = strcspn(text, "\n");
+        const size_t blanks = strspn(text, " ");
+        const char *name = text + blanks + strspn(text + blanks, "'\"");
+        const int length = (int)strcspn(name, "'\" :\r\n");
+        const char *colon = name + length + strspn(name + length, "'\" ");
+        if (strchr("#%]}\r\n", text[blanks]) != NULL || strncmp(text, "---", 3) == 0)
+            continue;
+        depth = depth == SIZE_MAX ? blanks : depth;
+        if (blanks != depth || *name == '-')
+            continue;
+        char key[64];
+        if (*colon != ':' || strchr(" \t\r\n", colon[1]) == NULL)
+            return NULL;
+        snprintf(key, sizeof key, "%.*s", length, name);
+        found = sheaf_foreign_program_of(key);
+    }
+    return found;
+}
+
+static const sheaf_foreign_program *program_of_json(const char *text, size_t size)
+{
+    const sheaf_foreign_program *found = NULL;
+    json_t *root = NULL, *value;
+    const char *key;
+    sheaf_status_free(sheaf__json_parse(&root, text, size));
+    json_object_foreach(root, key, value)
+    {
+        if (found == NULL)
+            found = sheaf_foreign_program_of(key);
+    }
+    json_decref(root);
+    return found;
+}
+
+sheaf_status *sheaf__peer_advise_file(sheaf_status *st, const char *path)
+{
+    enum { MOST_BYTES = 1 << 20 }; /* a file of settings has less */
+    char *text = NULL;
+    size_t size = 0;
+    if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
+        return st;
+    sheaf_status_free(sheaf__file_read_all(&text, &size, path, MOST_BYTES));
+    const sheaf_foreign_program *program = text == NULL ? NULL
+                                           : text[strspn(text, " \t\r\n")] == '{'
+                                               ? program_of_json(text, size)
+                                               : program_of_yaml(text);
+    if (program != NULL) {
+        sheaf_text word = { 0 };
+        sheaf__text_word(&word, path);
+        sheaf_found(st, "a file of %s", program->name);
+        sheaf_try_this(st,
+                       "python3 -m sheaf translate %s >my.recipe, then sheaf train --recipe "
+                       "my.recipe",
+                       word.failed ? "FILE" : word.at);
+        sheaf__text_release(&word);
+    }
+    free(text);
+    return st;
 }

@@ -164,6 +164,9 @@ void sheaf__run_settings_close(sheaf__run_settings *run);
  * not known. */
 bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *table, const char *word,
                         const char *dashes);
+/* sheaf__peer_advise_file - `st`, with the way to a recipe as what to try where the file at `path`
+ * is one of LLaMA-Factory or Axolotl. */
+sheaf_status *sheaf__peer_advise_file(sheaf_status *st, const char *path);
 /* sheaf__peer_is_out - does it mean --out in other programs? */
 bool sheaf__peer_is_out(const char *word);
 

@@ -2,7 +2,10 @@
 #include "library/train_settings.h"
 
 #include "base/base.h"
+#include "base/numeric_env.h"
+#include "inputs/chat/chat.h"
 #include "sheaf/cut.h"
+#include "sheaf/train.h"
 #include "train/rank.h"
 #include "train/scaler.h"
 
@@ -633,4 +636,23 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     TRY(st, sheaf__transport_check(state, table, o->transport));
     TRY(st, check_schedule(o));
     return st != NULL ? st : check_scale(o);
+}
+
+sheaf_status *sheaf_run_setting_check(const char *setting, const char *value)
+{
+    SHEAF__NUMERIC_ENV;
+    sheaf__setting table[SHEAF__MAX_SETTINGS];
+    sheaf_train_options options;
+    sheaf_train_options_default(&options);
+    sheaf__train_settings(table, &options, false);
+    const sheaf__setting *s = sheaf__setting_find(table, setting);
+    const bool of_template = strcmp(setting, "template") == 0;
+    if (s != NULL && !of_template)
+        return sheaf__setting_set(s, value, setting);
+    if (s != NULL && sheaf__chat_template_known(value) != NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", setting);
+    if (s == NULL)
+        return sheaf_expected(st, "a setting of sheaf train");
+    return sheaf_found(sheaf_expected(st, "%s", sheaf__chat_template_names()), "%s", value);
 }

@@ -37,6 +37,8 @@ runs() {
         pass "$name"
     fi
 }
+# module_of_sources: the Python module `sheaf`, over the library that was built.
+module_of_sources() { export PYTHONPATH=$SHEAF_SOURCE_ROOT/python LD_LIBRARY_PATH=$SHEAF_BUILD_ROOT PYTHONDONTWRITEBYTECODE=1; }
 # check NAME COMMAND...: a case that is any other command.
 check() {
     local name=$1 output

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 docs=$SHEAF_SOURCE_ROOT/docs
+module_of_sources
 mkdir "$work/bin" "$work/base"
 ln -s "$sheaf" "$work/bin/sheaf"
 cat >"$work/config.json" <<'END'
@@ -24,7 +25,7 @@ printf 'model_name_or_path: Llama-3.2-1B-Instruct\nfinetuning_type: lora\nlora_t
 
 # commands PAGE: those of its code, a line each, without what stands beside them.
 commands() {
-    awk '/^    (sheaf|echo) / || on { sub(/^ +/, ""); on = sub(/ *\\$/, " "); printf on ? "%s" : "%s\n", $0 }' "$docs/$1.md" | grep -E '^(sheaf|echo) ' |
+    awk '/^    (sheaf|echo|python3 -m sheaf) / || on { sub(/^ +/, ""); on = sub(/ *\\$/, " "); printf on ? "%s" : "%s\n", $0 }' "$docs/$1.md" | grep -E '^(sheaf|echo|python3 -m sheaf) ' |
         sed -E 's/ +# .*//; s/ {4,}.*//; s/ {6,}one array.*//; s/\[791, 4062\]/[91, 62]/'
 }
 for page in tokenizers templates float16 evaluation coming-from; do

@@ -2,6 +2,11 @@
 # Files of LLaMA-Factory and Axolotl as recipes.
 . "$(dirname "$0")/lib.sh"
 
+# The command as pip installs it: translate is its module's.
+module_of_sources
+program=$sheaf sheaf=of_wheel
+of_wheel() { if [ "$1" = translate ]; then python3 -m sheaf "$@"; else "$program" "$@"; fi; }
+
 cat >"$work/factory.yaml" <<'END'
 ### model
 model_name_or_path: base
@@ -194,12 +199,29 @@ runs "nothing" '[23]' 'an empty file' translate "$work/in.yaml"
 runs "an alias" '[23]' 'anchor or an alias' translate "$work/in.yaml"
 { printf 'base_model: a\nb: '; printf '[%.0s' {1..40}; } >"$work/in.yaml"
 runs "no end of lists" '[23]' '16 levels' translate "$work/in.yaml"
-runs "no such file" '[23]' 'no-such' translate "$work/no-such.yaml"
+runs "no such file" 3 '^sheaf: [^ ]*no-such\.yaml: cannot open for reading +found: +No such file' translate "$work/no-such.yaml"
+runs "as JSON" 3 '^[{]"error": [{]"code": "io", .*"found": "No such file or directory", "try": ""[}][}] sheaf: ' translate --json "$work/no-such.yaml"
+runs "no file named" 2 '^sheaf: sheaf translate +expected: +sheaf translate FILE.yaml > NAME.recipe +found: +nothing beside flags $' translate
+runs "a flag that is none" 2 '^sheaf: --foo +expected: +a flag of sheaf translate +try: ' translate --foo "$work/in.yaml"
+runs "its help" 0 '^usage: sheaf translate FILE.yaml' translate --help
+head -c 1100000 /dev/zero | tr '\0' '#' >"$work/in.yaml"
+runs "a file of a megabyte" 3 'at most 1048576 bytes' translate "$work/in.yaml"
+{ printf 'base_model: "a\\0b"\n'; } >"$work/in.yaml"
+runs "a NUL" 3 'line 1 +expected: +a value without NUL' translate "$work/in.yaml"
+{ printf 'base_model: a\nb: "\\e[2J\\u202e"\n'; } >"$work/in.yaml"
+runs "what would move the cursor" 1 'line 2: b: \?\[2J\?: unknown' translate "$work/in.yaml"
+{ printf 'base_model: a\nresume_from_checkpoint: null\nseed: "null"\n'; } >"$work/in.yaml"
+runs "null is nothing, a text of that name is not" 1 'line 3: seed: null: seed takes' translate "$work/in.yaml"
+check "and nothing is not listed" bash -c "! grep -q resume '$work/stderr'"
+check "a full disk" bash -c 'python3 -m sheaf translate "$1" >/dev/full 2>"$2"; [ $? -eq 3 ] && grep -q "^sheaf: standard output" "$2"' . "$work/factory.yaml" "$work/stderr"
+mkdir "$work/without"
+echo 'raise ImportError' >"$work/without/yaml.py"
+PYTHONPATH=$work/without:$PYTHONPATH runs "without PyYAML" 3 'expected: +the Python package PyYAML .*try: +pip install pyyaml' translate "$work/factory.yaml"
 
 # The recipe is one that train reads: with the model and the data that it names the run goes to its end.
 cp -r "$llama/tiny_llama/hf" "$work/base"
 sed -i 's/template: .*/template: plain/' "$work/factory.yaml"
-check "the recipe is read by plan" bash -c 'cd "$1" && "$2" translate factory.yaml >r.recipe 2>/dev/null; sed -i "/^data:/d; /^template:/d; /^out:/d" r.recipe; "$2" plan --recipe ./r.recipe --json | grep -q "\"peak\":[1-9]"' . "$work" "$sheaf"
+check "the recipe is read by plan" bash -c 'cd "$1" && python3 -m sheaf translate factory.yaml >r.recipe 2>/dev/null; sed -i "/^data:/d; /^template:/d; /^out:/d" r.recipe; "$2" plan --recipe ./r.recipe --json | grep -q "\"peak\":[1-9]"' . "$work" "$program"
 
 # The recipes for text models, on small models of the same form: to the end, and the same on two ranks.
 for of in llama3:tiny_llama mistral:tiny_mistral qwen2:tiny_qwen2; do

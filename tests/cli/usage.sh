@@ -6,7 +6,7 @@ runs "no argument is wrong usage and shows the commands" 2 'train.*generate|gene
 runs "help lists the commands" 0 'train' help
 runs "--help does the same" 0 'train' --help
 runs "--version names the program and its contract" 0 'sheaf 0\.[0-9]+\.[0-9]+' --version
-for command in report watch info verify convert merge diff init plan train eval generate render translate; do
+for command in report watch info verify convert merge diff init plan train eval generate render; do
     runs "$command --help shows its usage" 0 "usage: sheaf $command" "$command" --help
 done
 runs "a model that is none built in is told what there is" 2 'minicpmv-tiny' init nosuch "$work/none"
@@ -101,7 +101,7 @@ printf 'load_in_4bit: true\n' >"$work/peers.recipe"
 runs "in a recipe too" 2 'try: +sheaf calls it quantize nf4 $' train --recipe "$work/peers.recipe"
 printf 'lora-targets: [q_proj, v_proj]\n' >"$work/peers.recipe"
 runs "a list of YAML" 2 'expected: +a list without brackets +found: +.q_proj, v_proj. +try: +lora-targets: q_proj, v_proj $' train --recipe "$work/peers.recipe"
-for word in "resume sheaf train --resume --out OUT" "export sheaf merge BASE ADAPTER DST" "finetune sheaf train" "webui sheaf serve" "quantize sheaf convert SRC DST --to hf --quantize nf4" "run sheaf generate" "status sheaf info"; do
+for word in "resume sheaf train --resume --out OUT" "export sheaf merge BASE ADAPTER DST" "finetune sheaf train" "webui sheaf serve" "quantize sheaf convert SRC DST --to hf --quantize nf4" "run sheaf generate" "status sheaf info" "translate python3 -m sheaf translate FILE.yaml >NAME.recipe"; do
     runs "${word%% *} is no command" 2 "^sheaf: ${word%% *} +expected: a command of sheaf +try: +${word#* }" ${word%% *}
 done
 
@@ -110,7 +110,7 @@ cd "$work" || exit 1
 printf '### model\nmodel_name_or_path: a/b\nstage: sft\n' >factory.yaml
 printf 'datasets:\n  - path: x.jsonl\nbase_model: a/b\n' >axolotl.yaml
 for file in "factory.yaml LLaMA-Factory" "axolotl.yaml Axolotl"; do
-    said="found: +a file of ${file#* } +try: +sheaf translate ${file% *} >my.recipe, then sheaf train --recipe my.recipe \$"
+    said="found: +a file of ${file#* } +try: +python3 -m sheaf translate ${file% *} >my.recipe, then sheaf train --recipe my.recipe \$"
     for words in "train --recipe" train plan chat "generate --prompt a --model" info verify "merge bytes" ""; do
         # shellcheck disable=SC2086
         runs "$words ${file% *}" 2 "$said" $words "${file% *}"

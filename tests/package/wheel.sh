@@ -40,6 +40,8 @@ check "so its command" foreign "$work/site/sheaf/native/sheaf"
 # ---- as a user has it: no library and no file of the build ----
 check "its command runs" env PYTHONPATH="$work/site" python3 -m sheaf --version
 check "and finds the recipes" bash -c 'PYTHONPATH=$1 python3 -m sheaf train --recipe no-such 2>&1 | grep -q cogvlm-lora' - "$work/site"
+printf 'model_name_or_path: a\nfinetuning_type: full\n' >"$work/factory.yaml"
+check "it translates settings of others" bash -c 'PYTHONPATH=$1 python3 -m sheaf translate "$2" | grep -x "method: full"' - "$work/site" "$work/factory.yaml"
 mkdir "$work/temporary"
 cd "$work/temporary" || exit 1
 PYTHONPATH=$work/site TMPDIR=$work/temporary timeout 300 python3 -m unittest discover -v -s "$source/python/tests" >"$work/said" 2>&1

@@ -17,8 +17,6 @@ const cli_command cli_commands[] = {
     { "tokenize", "texts to token ids, and back", cmd_tokenize_usage, cmd_tokenize, 1, 1, false },
     { "render", "conversations as text by a chat template, with the spans to learn",
       cmd_render_usage, cmd_render, 1, 1, false },
-    { "translate", "settings of LLaMA-Factory or Axolotl as a recipe", cmd_translate_usage,
-      cmd_translate, 1, 1, false },
     { "init", "a new model with seeded random weights", cmd_init_usage, cmd_init, 2, 2, true,
       .names = cmd_init_names },
     { "merge", "base model and LoRA adapters into one model", cmd_merge_usage, cmd_merge, 2, -1,

@@ -13,10 +13,9 @@ int cmd_watch(cli *cli, int argc, char **argv);
 extern const char cmd_report_usage[], cmd_watch_usage[];
 
 int cmd_render(cli *cli, int argc, char **argv);
-int cmd_translate(cli *cli, int argc, char **argv);
 
 extern const char cmd_diff_usage[], cmd_info_usage[], cmd_init_usage[], cmd_merge_usage[],
-    cmd_render_usage[], cmd_translate_usage[];
+    cmd_render_usage[];
 
 extern const char cmd_verify_usage[], cmd_convert_usage[];
 int cmd_convert(cli *cli, int argc, char **argv);

@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "cli.h"
-#include "yaml.h"
 
 static const cli_command *find_command(const char *name)
 {
@@ -45,6 +44,8 @@ static const char *peer_of(const char *name)
         { "status ls list show inspect", "sheaf info" },
         { "compare", "sheaf diff" },
         { "create new", "sheaf init" },
+        { "translate", "python3 -m sheaf translate FILE.yaml >NAME.recipe: the Python module of "
+                       "sheaf's wheel (./run wheel)" },
     };
     const size_t n = strlen(name);
     for (size_t i = 0; i < sizeof peers / sizeof *peers; i++)
@@ -75,7 +76,7 @@ static int unknown_command(cli *cli, const char *name)
         sheaf_try_this(st, "sheaf %s", near);
     else
         sheaf_try_this(st, "sheaf help lists them");
-    return driver_report(cli, cli_yaml_translate(st, name));
+    return driver_report(cli, sheaf__peer_advise_file(st, name));
 }
 
 static bool is_one_of(const char *word, const char *const *list)

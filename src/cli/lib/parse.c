@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "cli.h"
 #include "devices.h"
-#include "yaml.h"
 
 static int count_of(const cli_option *options)
 {
@@ -259,7 +258,7 @@ static sheaf_status *check_empty(const cli *cli, char *const *word, int count)
 static sheaf_status *is_settings(const char *path)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", path);
-    cli_yaml_translate(sheaf_expected(st, "a model, or a checkpoint"), path);
+    sheaf__peer_advise_file(sheaf_expected(st, "a model, or a checkpoint"), path);
     if (sheaf_status_try(st)[0] != '\0')
         return st;
     sheaf_status_free(st);

@@ -10,7 +10,6 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "cli.h"
-#include "yaml.h"
 
 #define ENDING ".recipe"
 
@@ -108,7 +107,7 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
     }
     st = sheaf__settings_read(&cli->settings, options, text, path);
     if (st != NULL)
-        cli_yaml_translate(st, path);
+        sheaf__peer_advise_file(st, path);
     free(path);
     return st;
 }
