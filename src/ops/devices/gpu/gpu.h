@@ -1,4 +1,4 @@
-/* gpu.h - what the files of the device `cuda` share (device.h, launch.h). */
+/* gpu.h - what the files of GPUs share (device.h, launch.h). */
 #pragma once
 
 #include "ops/call.h"

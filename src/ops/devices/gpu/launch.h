@@ -1,5 +1,5 @@
-/* launch.h - what the operations of the device `cuda` are written with: one function each, which
- * takes the arguments of the call (call.h) and launches kernels (kernel.h). */
+/* launch.h - what operations on GPUs are written with: each takes the arguments of the call
+ * (call.h) and launches kernels (kernel.h). */
 #pragma once
 
 #include "ops/call.h"
