@@ -101,6 +101,14 @@ static void test_open__values_and_axes(void **state)
     assert_null(sheaf__gguf_string(sheaf__gguf_find(file, "no such key")));
     sheaf__gguf_integer(NULL, 0, &ok);
     assert_false(ok);
+    sheaf__gguf_text with_zero = { "a\0b", 3 };
+    sheaf__gguf_key key = { .type = SHEAF__GGUF_STRING, .count = 1, .texts = &with_zero };
+    assert_null(sheaf__gguf_string(&key));
+    for (int64_t i = 0; i < file->nkeys; i++) {
+        char *text = sheaf__gguf_string(&file->key[i]);
+        assert_int_equal(text != NULL, file->key[i].type == SHEAF__GGUF_STRING);
+        free(text);
+    }
     for (int64_t i = 0; i < file->ntensors; i++)
         assert_int_equal(file->tensor[i].offset % 32, 0);
     sheaf__gguf_close(file);

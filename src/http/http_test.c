@@ -209,6 +209,15 @@ static void test_http__refuses_what_has_two_meanings(void **state)
     sheaf__http_close(s.http);
 }
 
+static void test_http__an_address_has_a_rate(void **state)
+{
+    server s;
+    begin(&s, &(sheaf__http_options){ .rate = 2 }); /* each minute */
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(status(&s, GET HOST "\r\n", sizeof GET HOST + 1), i < 2 ? 200 : 429);
+    sheaf__http_close(s.http);
+}
+
 /* ---- deadlines ---- */
 
 /* The text a byte at a time, each 0.05 s: closed before all is there? */
@@ -379,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_http__refuses_what_has_two_meanings),
+        cmocka_unit_test(test_http__an_address_has_a_rate),
         cmocka_unit_test(test_http__a_request_has_a_deadline),
         cmocka_unit_test(test_http__an_answer_has_no_deadline),
         cmocka_unit_test(test_http__a_reply_must_be_read),

@@ -117,6 +117,31 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     }
 }
 
+static void test_prompt__leaves_room_within_max_length(void **state)
+{
+    char path[1200];
+    const char *source = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(path, sizeof path, "%s/tests/data/tokenizers/gpt2.json",
+             source == NULL ? "." : source);
+    for (int i = 0; i < 2; i++) { /* bytes, and a tokenizer's */
+        sheaf_config config = config_of(SHEAF_LLAMA);
+        sheaf__codec w;
+        sheaf__prompt p;
+        void *block = NULL;
+        config.byte_vocab = i == 0;
+        config.vocab = 100000;
+        CHECK_OK(sheaf__codec_open(&w, &config,
+                                   &(sheaf__codec_options){ .version = i == 0 ? "base" : NULL,
+                                                            .tokenizer = i == 0 ? NULL : path }));
+        w.max_length = 2;
+        CHECK_FAILS(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "7!7!7!", NULL }, 1, false),
+                    SHEAF_E_DATA,
+                    i == 0 ? "at most 1 positions before the answer, with max_length 2"
+                           : "fewer positions than max_length 2");
+        sheaf__codec_close(&w);
+    }
+}
+
 /* bos, BOI, patches, EOI, then the bytes of the template; "<EOI>" in the question is five of
  * them. */
 static void test_prompt__an_image_and_a_question(void **state)
@@ -543,6 +568,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open__which_template_it_is),
         cmocka_unit_test(test_open__a_tokenizer_is_given_found_or_missing),
+        cmocka_unit_test(test_prompt__leaves_room_within_max_length),
         cmocka_unit_test(test_prompt__an_image_and_a_question),
         cmocka_unit_test(test_prompt__what_a_model_cannot_see),
         cmocka_unit_test(test_prompt__without_bos),

@@ -9,7 +9,11 @@
 #include "infer/prompts.h"
 #include "inputs/image.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ROW = 263 };
@@ -465,6 +469,34 @@ static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
     close_dialogue(&d, &w, &c);
 }
 
+/* Another process has the folder: a save waits for it. */
+static void test_dialogue__a_save_waits_for_another(void **state)
+{
+    sheaf_config c;
+    sheaf__codec w;
+    sheaf__dialogue d;
+    int ends[2];
+    char byte;
+    open_dialogue(&d, &w, &c, "omnilmm");
+    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
+    assert_int_equal(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+    const int dir = open(scratch.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(dir, LOCK_EX), 0);
+    const pid_t other = fork();
+    if (other == 0) {
+        const struct timespec nap = { .tv_nsec = 300000000 };
+        nanosleep(&nap, NULL);
+        _exit(write(ends[1], "x", 1) != 1 || flock(dir, LOCK_UN) != 0);
+    }
+    CHECK_OK(sheaf__dialogue_save(&d, at("alone.json")));
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    close(dir);
+    close(ends[0]);
+    close(ends[1]);
+    close_dialogue(&d, &w, &c);
+}
+
 /* A field that was perhaps meant is told while the file is read; it is gone with the record. */
 static void test_dialogue__a_field_of_the_file_is_not_kept(void **state)
 {
@@ -618,6 +650,7 @@ int main(void)
         cmocka_unit_test(test_dialogue__every_form_of_pictures_is_loaded),
         cmocka_unit_test(test_dialogue__is_loaded_from_anywhere),
         cmocka_unit_test(test_dialogue__pictures_that_wait_are_not_saved),
+        cmocka_unit_test(test_dialogue__a_save_waits_for_another),
         cmocka_unit_test(test_dialogue__a_field_of_the_file_is_not_kept),
         cmocka_unit_test(test_dialogue__one_picture_is_refused_by_its_field),
         cmocka_unit_test(test_dialogue__says_where_pictures_do_not_stand),
