@@ -13,7 +13,7 @@ bound   < for <=, > for >= and back; a loop one short                      sign 
 drop    a statement left out: a call, or what a field or an element is set to
 
 The tree is copied to a temporary folder; there each mistake is tried against at most MOST tests of the file (the stem of
-its name), of its header, its folder and its room, and MOST / 2 that have the folder's name or stand on the room (BEYOND).
+its name), of its header, its folder and its room, and MOST / 2 of a like name or of what stands on the room (BEYOND).
 A test that fails must pass without the mistake. tests/mutants/equivalent.txt lists mistakes that no test can notice:
 "FILE FUNCTION RULE | LINE WITH THE MISTAKE | REASON". Ends with the counts; 1 where fewer than --least (100) percent of the
 others are noticed.
@@ -27,7 +27,7 @@ BEHIND, FAR = 6, 99  # how near a test is to a source
 BEYOND = {  # tests that stand elsewhere than a room and have not its name
     'base': 'formats/safetensors data/records cli/outputs', 'catalog': 'dialects/* cli/verify', 'formats': 'dialects/* cli/verify',
     'checkpoint': 'cli/verify cli/convert', 'comm': 'train/run cli/ranks', 'dialects': 'cli/convert cli/namings cli/another_model',
-    'families': 'parity/families parity/minicpmv', 'http': 'cli/serve', 'infer': 'parity/llama cli/talk cli/answers',
+    'families': 'parity/families parity/minicpmv', 'http': 'cli/serve', 'infer': 'parity/llama parity/successors_hf cli/talk cli/answers',
     'inputs': 'data/data_text cli/pictures cli/tokenize cli/render', 'layout': 'schema/schema tape/trained',
     'library': 'cli/usage cli/bad_input', 'lora': 'checkpoint/merge cli/merge', 'models': 'parity/llama parity/families',
     'monitor': 'cli/progress cli/prometheus', 'ops': 'tape/layers', 'plan': 'cli/fits', 'schema': 'families/families cli/namings',
@@ -207,7 +207,7 @@ class Tree:
         who = {'user': 65534, 'group': 65534, 'extra_groups': []} if os.getuid() == 0 else {}
         run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.root / 'tmp',
                                env={**os.environ, **env, 'TMPDIR': str(self.root / 'tmp')}, start_new_session=True, **who,
-                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)))
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)))
         try:
             return run.wait(limit) == 0
         except subprocess.TimeoutExpired:
@@ -228,6 +228,7 @@ class Tree:
         folder, stem = os.path.split(source.path)
         stem, room = stem[:-2], folder.split('/')[1] if '/' in folder else folder
         seen = re.match(r'/\* \S+ - see (\S+\.h)', source.text)
+        alike = lambda name: -len({os.path.basename(folder), *stem.split('_')} & set(re.split('[/_]', name)))
         headers = {folder[4:] + f'/{stem}.h'} | ({seen[1], folder[4:] + '/' + seen[1]} if seen else set())
 
         def distance(test):
@@ -242,10 +243,9 @@ class Tree:
                 return 2 if same else 4
             if same:
                 return 3 if folder in map(os.path.dirname, near) else 5
-            if os.path.basename(folder) in re.split('[/_]', test['name']):
+            if alike(test['name']) != 0:
                 return BEHIND
             return next((BEHIND + 1 + i for i, p in enumerate(BEYOND.get(room, '').split()) if fnmatch.fnmatch(test['name'], p)), FAR)
-        alike = lambda name: -len(set(stem.split('_')) & set(re.split('[/_]', name)))
         near = sorted((distance(test), alike(name), name) for name, test in self.tests.items())
         return [name for d, _, name in near if d < BEHIND][:MOST] + [name for d, _, name in near if BEHIND <= d < FAR][:MOST // 2]
 

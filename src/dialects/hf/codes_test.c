@@ -759,6 +759,40 @@ static void test_codes__of_modules_with_settings_of_their_own(void **state)
     }
 }
 
+/* One scale for a row of 64: group_size is -1, or no less than the row. */
+static void test_codes__of_one_group_for_a_row(void **state)
+{
+    static const int sizes[] = { -1, 64, 128, 63, 32 };
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        quant_folder f;
+        sheaf_catalog *c = NULL;
+        quant_open(&f, recorded("tiny_llama_gptq_asym_actorder"));
+        for (int k = f.count - 1; k >= 0; k--) { /* in the full recordings there are others */
+            quant_tensor *t = &f.tensor[k];
+            if (strncmp(t->name, layer, strlen(layer)) != 0)
+                quant_drop(&f, t);
+            else if (sheaf__ends_with(t->name, ".g_idx"))
+                memset(t->data, 0, t->size);
+            else if (sheaf__ends_with(t->name, ".qzeros"))
+                quant_resize(t, "I32", "[1, 4]");
+            else if (sheaf__ends_with(t->name, ".scales"))
+                quant_resize(t, "F16", "[1, 32]");
+        }
+        free(f.config);
+        assert_true(asprintf(&f.config,
+                             "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, "
+                             "\"group_size\": %d, \"sym\": false}}",
+                             sizes[i]) > 0);
+        CHECK_OK(sheaf__remove_tree(at("row")));
+        quant_write(&f, at("row"));
+        CHECK_OK(open_catalog(&c, at("row"), true));
+        assert_int_equal(has(c, "shape", "1 groups"), sizes[i] == 63 || sizes[i] == 32);
+        assert_int_equal(sheaf__catalog_defects(c) > 0, sizes[i] == 63 || sizes[i] == 32);
+        sheaf__catalog_free(c);
+        quant_close(&f);
+    }
+}
+
 /* ---- AutoGPTQ ---- */
 
 static void put_bias(quant_folder *f, const char *name, float value)
@@ -814,6 +848,7 @@ int main(void)
         cmocka_unit_test(test_codes__scales_that_are_no_numbers),
         cmocka_unit_test(test_codes__zeros_of_gptq_tell_its_format),
         cmocka_unit_test(test_codes__of_modules_with_settings_of_their_own),
+        cmocka_unit_test(test_codes__of_one_group_for_a_row),
         cmocka_unit_test(test_codes__folders_of_autogptq),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
