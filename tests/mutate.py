@@ -29,7 +29,7 @@ BEYOND = {  # tests that stand elsewhere than a room and have not its name
     'checkpoint': 'cli/verify cli/convert', 'comm': 'train/run cli/ranks', 'dialects': 'cli/convert cli/namings cli/another_model',
     'families': 'parity/families parity/minicpmv', 'http': 'cli/serve', 'infer': 'parity/llama parity/successors_hf cli/talk cli/answers',
     'inputs': 'data/data_text cli/pictures cli/tokenize cli/render', 'layout': 'schema/schema tape/trained',
-    'library': 'cli/usage cli/bad_input', 'lora': 'checkpoint/merge cli/merge', 'models': 'parity/llama parity/families',
+    'library': 'cli/usage cli/bad_input', 'lora': 'checkpoint/merge cli/merge cli/namings', 'models': 'parity/llama parity/families',
     'monitor': 'cli/progress cli/prometheus', 'ops': 'tape/layers', 'plan': 'cli/fits', 'schema': 'families/families cli/namings',
     'tape': 'train/run parity/llama', 'train': 'cli/evaluate cli/resume', 'driver': 'cli/restarts cli/stopped',
     'cli': 'cli/usage cli/bad_input', 'pages': 'cli/report cli/browser'}
