@@ -481,24 +481,29 @@ static sheaf_status *add_placed(walk *w, const json_t *value, const char *field)
                                  : add_path(w->out, "<image>", value, &w->in);
 }
 
+/* A picture for each name of one in a text; nothing for what is no text. */
+static sheaf_status *add_marks(walk *w, const json_t *text, const char *field)
+{
+    int64_t left = json_is_string(text)
+                       ? sheaf__picture_names_in(json_string_value(text), json_string_length(text))
+                       : 0;
+    sheaf_status *st = NULL;
+    for (; left > 0 && st == NULL; left--)
+        st = add_placed(w, NULL, field);
+    return st;
+}
+
 static sheaf_status *add_part(walk *w, const json_t *part, bool user, const char *field)
 {
     const char *type = sheaf__text_part_type(part);
     const json_t *text = json_object_get(part, "text"), *value = NULL;
-    sheaf_status *st = NULL;
     if (sheaf__text_is_picture(type)) {
         if (!user)
             return sheaf__bad_field(field, "pictures in messages of the user only", "one here");
-        st = sheaf__picture_of_part(&value, part, field);
+        sheaf_status *st = sheaf__picture_of_part(&value, part, field);
         return TRY(st, add_placed(w, value, field));
     }
-    for (int64_t n =
-             user && json_is_string(text)
-                 ? sheaf__picture_names_in(json_string_value(text), json_string_length(text))
-                 : 0;
-         n > 0 && st == NULL; n--)
-        st = add_placed(w, NULL, field);
-    return st;
+    return user ? add_marks(w, text, field) : NULL;
 }
 
 static sheaf_status *add_content(walk *w, const json_t *entry, const char *list, size_t index)
@@ -514,12 +519,8 @@ static sheaf_status *add_content(walk *w, const json_t *entry, const char *list,
     snprintf(field, sizeof field, "%s[%zu]", list, index);
     if (value_of(entry, "image") != NULL)
         return sheaf__bad_field(field, "pictures as parts of its content", "\"image\" beside it");
-    for (int64_t n =
-             user && json_is_string(content)
-                 ? sheaf__picture_names_in(json_string_value(content), json_string_length(content))
-                 : 0;
-         n > 0 && st == NULL; n--)
-        st = add_placed(w, NULL, field);
+    if (user)
+        st = add_marks(w, content, field);
     json_array_foreach(content, i, part)
     {
         snprintf(field, sizeof field, "%s[%zu].content[%zu]", list, index, i);
