@@ -70,7 +70,6 @@ static void put_list(sheaf_json_writer *j, const sheaf_source_entry *const *list
 static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t n,
                         const sheaf_catalog *catalog)
 {
-    static const char *const codes[SHEAF__CODES] = { "NF4", "FP4", "INT4", "INT8", "FP8" };
     int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 }, coded[SHEAF__CODES] = { 0 },
             blocks[SHEAF__GGML_TYPES] = { 0 };
     for (int64_t i = 0; i < n; i++) {
@@ -102,7 +101,7 @@ static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t 
             sheaf__json_put_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
     for (int k = 0; k < SHEAF__CODES; k++)
         if (coded[k] > 0)
-            sheaf__json_put_int(&t->json, codes[k], coded[k]);
+            sheaf__json_put_int(&t->json, sheaf__codes_name((sheaf__codes)k), coded[k]);
     for (int k = 0; k < SHEAF__GGML_TYPES; k++)
         if (blocks[k] > 0)
             sheaf__json_put_int(&t->json, sheaf__gguf_type_at(k)->name, blocks[k]);

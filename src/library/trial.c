@@ -276,7 +276,8 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
         if (q->doubled)
             to->scale_codes[i] = (uint8_t)(i & 127);
         else
-            to->scales[i] = q->codes == SHEAF__NF4 || q->codes == SHEAF__FP4 ? 0.05f : 0.0005f;
+            to->scales[i] =
+                sheaf__code_bits(q->codes) == 4 && q->codes != SHEAF__INT4 ? 0.05f : 0.0005f;
         if (q->zeros)
             to->zeros[i] = 8;
     }

@@ -17,7 +17,8 @@ static inline sheaf__quant random_form(bool even)
 {
     static const int64_t blocks[] = { 64, 128, 32, 256, 4096, 16, 100, 7 };
     static const sheaf_dtype types[] = { SHEAF_BF16, SHEAF_F16, SHEAF_F32 };
-    sheaf__quant q = { .codes = (sheaf__codes)below(even ? SHEAF__INT4 + 1 : SHEAF__CODES),
+    static const sheaf__codes four[] = { SHEAF__NF4, SHEAF__FP4, SHEAF__INT4, SHEAF__E2M1 };
+    sheaf__quant q = { .codes = even ? four[below(4)] : (sheaf__codes)below(SHEAF__CODES),
                        .grouping = (sheaf__groups)below(even ? 2 : 3),
                        .block = blocks[below(even ? 5 : 8)],
                        .dtype = types[below(3)] };

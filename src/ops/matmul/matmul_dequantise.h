@@ -166,13 +166,12 @@ EXPANDS_OF(FLOAT_BYTES)
 static expand_fn *const expands[4][3][2] = { ROW(TABLED), ROW(ZEROED), ROW(SIGNED_BYTES),
                                              ROW(FLOAT_BYTES) };
 
-static const uint32_t nf4_bits[16] = SHEAF__NF4_BITS, fp4_bits[16] = SHEAF__FP4_BITS;
-
-/* Numbers of INT4: from `first` on. */
-static void count_from(float numbers[16], int first)
+/* Numbers of 4 bits; INT4's from 0 on where zeros are taken from them. */
+static void numbers_of(float numbers[16], const sheaf__quant *q)
 {
-    for (int i = 0; i < 16; i++)
-        numbers[i] = (float)(first + i);
+    memcpy(numbers, sheaf__code_numbers(q->codes), 16 * sizeof *numbers);
+    for (int i = 0; q->zeros && i < 16; i++)
+        numbers[i] = (float)i;
 }
 
 void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, int64_t cols,
@@ -189,10 +188,7 @@ void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, 
                                                  : TABLED;
     const int type = w->dtype == SHEAF_F32 ? 0 : w->dtype == SHEAF_BF16 ? 1 : 2;
     float numbers[16];
-    if (q->codes == SHEAF__INT4)
-        count_from(numbers, q->zeros ? 0 : -8);
-    else
-        memcpy(numbers, q->codes == SHEAF__NF4 ? nf4_bits : fp4_bits, sizeof numbers);
+    numbers_of(numbers, q);
     const todo d = { to, col - k0, cols, w->dtype, q->dtype, numbers, made == MM_NUMBERS };
     mm_cell c;
     if (!sheaf__mm_cell(&c, l, row, k0, col - k0, col - k0 + cols) ||

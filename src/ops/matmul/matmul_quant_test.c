@@ -17,10 +17,12 @@ static const uint32_t nf4[16] = { 0xbf800000, 0xbf3239b1, 0xbf066b30, 0xbeca32a0
 static float number_of(sheaf__codes codes, int code, int zero)
 {
     static const float fp4[8] = { 0, 1.0f / 192, 2.0f / 3, 1, 1.0f / 3, 0.5f, 1.0f / 6, 0.25f };
+    static const float e2m1[8] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6 };
     const int e = code >> 3 & 15, m = code & 7;
     switch (codes) {
     case SHEAF__NF4: return sheaf__float(nf4[code]);
     case SHEAF__FP4: return code > 8 ? -fp4[code - 8] : fp4[code & 7];
+    case SHEAF__E2M1: return code & 8 ? -e2m1[code & 7] : e2m1[code];
     case SHEAF__INT4: return (float)(code - zero);
     case SHEAF__INT8: return (float)(int8_t)code;
     default: break;
@@ -421,13 +423,13 @@ static float by_rule(const twins *t, const sheaf__term *term, int64_t i, int64_t
 static void test_quant__groups_are_summed_by_the_rule(void **state)
 {
     (void)state;
-    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4 };
+    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
     static const int64_t blocks[] = { 0, 16, 32, 48, 64, 128, 256, 320, 4096 };
     const unsigned before = _mm_getcsr();
-    for (int i = 0; i < 54; i++) {
-        form f = { .q = { .codes = codes[i % 3],
+    for (int i = 0; i < 72; i++) {
+        form f = { .q = { .codes = codes[i % 4],
                           .grouping = i % 2 ? SHEAF__GROUPS_OF_ROW : SHEAF__GROUPS_FLAT,
-                          .block = blocks[i / 3 % 9],
+                          .block = blocks[i / 4 % 9],
                           .dtype = SHEAF_BF16 },
                    .out = 40,
                    .in = 1 + below(900) };
@@ -466,9 +468,9 @@ static void test_quant__groups_are_summed_by_the_rule(void **state)
 static void test_quant__few_rows_heed_the_edges(void **state)
 {
     (void)state;
-    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4 };
+    static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
     for (int i = 0; i < 24; i++) {
-        const form f = { .q = { .codes = codes[i / 2 % 3],
+        const form f = { .q = { .codes = codes[i / 2 % 4],
                                 .grouping = SHEAF__GROUPS_OF_ROW,
                                 .block = 64,
                                 .dtype = SHEAF_F32 },

@@ -5,6 +5,12 @@
 
 #include "sheaf/source.h"
 
+const char *sheaf__codes_name(sheaf__codes codes)
+{
+    static const char *const names[SHEAF__CODES] = { "NF4", "FP4", "INT4", "INT8", "FP8", "MXFP4" };
+    return names[codes];
+}
+
 /* The source that has the codes of a tensor, and its name there; NULL: it is plain. */
 static sheaf_source *owner(sheaf_source *source, const char **name)
 {

@@ -14,14 +14,27 @@
 #include "base/shared_fn.h"
 #include "sheaf/dtype.h"
 
+/* Kinds of codes, each with a row of facts below and of numbers in values.h. Their numbers go into
+ * the hash of a base: new ones go to the end. */
 typedef enum sheaf__codes {
     SHEAF__NF4, /* 4 bits, bitsandbytes' tables */
     SHEAF__FP4,
     SHEAF__INT4,    /* 4 bits, 0 to 15; without zeros 8 stands for 0 */
     SHEAF__INT8,    /* 8 bits, two's complement; the scale is float32, fl(SCB * fl(1/127)) */
     SHEAF__F8_E4M3, /* 8 bits */
+    SHEAF__E2M1,    /* 4 bits: MXFP4, whose scales are powers of two */
     SHEAF__CODES
 } sheaf__codes;
+
+/* Bits of a code in memory, 4 or 8. */
+SHEAF__SHARED_FN int sheaf__code_bits(sheaf__codes codes)
+{
+    static const uint8_t bits[SHEAF__CODES] = { 4, 4, 4, 8, 8, 4 };
+    return bits[codes];
+}
+
+/* sheaf__codes_name - "NF4". */
+const char *sheaf__codes_name(sheaf__codes codes);
 
 /* Which groups the elements of a row have. */
 typedef enum sheaf__groups {
@@ -56,11 +69,6 @@ SHEAF__SHARED_FN bool sheaf__quant_alike(const sheaf__quant *a, const sheaf__qua
 typedef struct sheaf__quant_box {
     int64_t in, row0, rows, col0, cols;
 } sheaf__quant_box;
-
-SHEAF__SHARED_FN int sheaf__code_bits(sheaf__codes codes)
-{
-    return codes == SHEAF__INT8 || codes == SHEAF__F8_E4M3 ? 8 : 4;
-}
 
 /* sheaf__quant_phase - elements of the first group of a box's row that lie before the box. */
 SHEAF__SHARED_FN int64_t sheaf__quant_phase(const sheaf__quant *q, const sheaf__quant_box *b,

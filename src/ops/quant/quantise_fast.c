@@ -243,15 +243,15 @@ SHEAF__INLINE void values_as(float *y, const uint8_t *codes, int64_t n, sheaf__c
 void SHEAF__FAST(values)(float *y, const uint8_t *codes, int64_t n, sheaf__codes kind, float scale,
                          int zero)
 {
-    static const uint32_t nf4[16] = SHEAF__NF4_BITS, fp4[16] = SHEAF__FP4_BITS;
-    if (kind == SHEAF__NF4 || kind == SHEAF__FP4)
-        values_as(y, codes, n, SHEAF__NF4, scale, 0, kind == SHEAF__NF4 ? nf4 : fp4);
-    else if (kind == SHEAF__INT4)
-        values_as(y, codes, n, SHEAF__INT4, scale, zero, nf4);
+    const uint32_t *numbers = sheaf__code_numbers(kind);
+    if (kind == SHEAF__INT4)
+        values_as(y, codes, n, SHEAF__INT4, scale, zero, numbers);
     else if (kind == SHEAF__INT8)
-        values_as(y, codes, n, SHEAF__INT8, scale, 0, nf4);
+        values_as(y, codes, n, SHEAF__INT8, scale, 0, numbers);
+    else if (kind == SHEAF__F8_E4M3)
+        values_as(y, codes, n, SHEAF__F8_E4M3, scale, 0, numbers);
     else
-        values_as(y, codes, n, SHEAF__F8_E4M3, scale, 0, nf4);
+        values_as(y, codes, n, SHEAF__NF4, scale, 0, numbers); /* any table */
 }
 
 void SHEAF__FAST(values8)(float *y, const uint8_t *codes, int64_t n, float absmax,

@@ -82,9 +82,12 @@ static void test_quantise__fast_kernels_give_the_bits_of_the_reference(void **st
 static void test_quantise__thresholds_are_the_middles_of_the_values(void **state)
 {
     for (int i = 0; i < 15; i++) {
-        const float nf4 = (sheaf__nf4_value((uint32_t)i) + sheaf__nf4_value((uint32_t)i + 1)) / 2;
-        const float fp4 =
-            (sheaf__fp4_value(sheaf__fp4_order[i]) + sheaf__fp4_value(sheaf__fp4_order[i + 1])) / 2;
+        const float nf4 = (sheaf__code_value(SHEAF__NF4, (uint32_t)i) +
+                           sheaf__code_value(SHEAF__NF4, (uint32_t)i + 1)) /
+                          2;
+        const float fp4 = (sheaf__code_value(SHEAF__FP4, sheaf__fp4_order[i]) +
+                           sheaf__code_value(SHEAF__FP4, sheaf__fp4_order[i + 1])) /
+                          2;
         CHECK_BYTES("nf4", &sheaf__nf4_thresholds[i], &nf4, 4);
         CHECK_BYTES("fp4", &sheaf__fp4_thresholds[i], &fp4, 4);
     }
@@ -261,6 +264,7 @@ static void test_quantise__a_box_has_the_values_of_the_whole(void **state)
         { .codes = SHEAF__NF4, .grouping = SHEAF__GROUPS_FLAT, .block = 3, .doubled = true },
         { .codes = SHEAF__INT4, .block = 16, .zeros = true },
         { .codes = SHEAF__INT4, .block = 0 },
+        { .codes = SHEAF__E2M1, .block = 32 },
         { .codes = SHEAF__INT4, .grouping = SHEAF__GROUPS_INDEXED, .groups = 7, .zeros = true },
         { .codes = SHEAF__INT8, .block = 0 },
         { .codes = SHEAF__F8_E4M3, .block = 24 },

@@ -47,7 +47,7 @@ const sheaf__products_kernel *sheaf__products_by_mma(const sheaf__products_call 
 /* ---- of a few rows, with weights of 4 bits ---- */
 
 /* Two buffers, tables (kernels/products_codes.c). */
-#define CODES_SHARED (2 * 16384 + 48 * sizeof(float))
+#define CODES_SHARED (2 * 16384 + 16 * SHEAF__CODES * sizeof(float))
 
 static const sheaf__products_kernel by_codes[2] = {
     { "products_codes_bf16", 8, 16, 160, CODES_SHARED, 4, 0, 0 },

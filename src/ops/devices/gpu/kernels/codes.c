@@ -106,7 +106,7 @@ KERNELS(codes_panels, sheaf__codes_panels, SHEAF__CODES_THREADS)
     at *= EACH;
     float v[EACH];
     const int64_t last = p->col0 + p->cols - 1;
-    if (p->of.codes == SHEAF__INT8 || p->of.codes == SHEAF__F8_E4M3)
+    if (sheaf__code_bits((sheaf__codes)p->of.codes) == 8)
         values_of(v, p, table, p->row0 + row, p->col0 + at, last, true);
     else
         values_of(v, p, table, p->row0 + row, p->col0 + at, last, false);

@@ -56,7 +56,7 @@ DEVICE float codes_zero(const sheaf__codes_matrix *m, int64_t row, int32_t group
 DEVICE float codes_value(const sheaf__codes_matrix *m, const codes_row *r, int64_t row, int64_t col)
 {
     const int32_t group = codes_group(m, r, col);
-    const bool bytes = m->codes == SHEAF__INT8 || m->codes == SHEAF__F8_E4M3;
+    const bool bytes = sheaf__code_bits((sheaf__codes)m->codes) == 8;
     const uint8_t byte = m->code[row * m->stride + (bytes ? col : col / 2)];
     const uint32_t code = bytes ? byte : byte >> col % 2 * 4 & 15u;
     const float value = m->codes == SHEAF__INT4 ? (float)code - codes_zero(m, row, group)

@@ -34,16 +34,16 @@ DEVICE float *tables(void)
 
 DEVICE const float *table_of(int codes)
 {
-    return tables() + (codes == SHEAF__NF4 ? 0 : codes == SHEAF__FP4 ? 16 : 32);
+    return tables() + 16 * codes;
 }
 
 DEVICE void fill_tables(void)
 {
     const int thread = (int)threadIdx.x;
-    if (thread < 16) {
-        tables()[thread] = sheaf__code_value(SHEAF__NF4, (uint32_t)thread);
-        tables()[16 + thread] = sheaf__code_value(SHEAF__FP4, (uint32_t)thread);
-        tables()[32 + thread] = (float)thread;
+    if (thread < 16 * SHEAF__CODES) {
+        const sheaf__codes codes = (sheaf__codes)(thread / 16);
+        const uint32_t code = (uint32_t)thread % 16;
+        tables()[thread] = codes == SHEAF__INT4 ? (float)code : sheaf__code_value(codes, code);
     }
     sync_threads();
 }
