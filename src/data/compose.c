@@ -8,12 +8,10 @@ static sheaf_status *encode(sheaf__ids *out, const sheaf__compose_options *how, 
 {
     const size_t size = strlen(text);
     int32_t *ids = NULL;
-    if (how->model != NULL || how->tokenizer != NULL) {
+    if (how->tokenizer != NULL) {
         sheaf_status *st =
-            how->model != NULL
-                ? sheaf__sentencepiece_encode(&ids, &out->count, how->model, text, size)
-                : sheaf__tokenizer_encode(&ids, NULL, &out->count, how->tokenizer, text, size,
-                                          &(sheaf__encode_options){ .plain = !how->specials });
+            sheaf__tokenizer_encode(&ids, NULL, &out->count, how->tokenizer, text, size,
+                                    &(sheaf__encode_options){ .plain = !how->specials });
         out->id = ids;
         return st;
     }

@@ -7,13 +7,12 @@
 
 #include "inputs/layout.h"
 #include "data/records.h"
-#include "inputs/sentencepiece.h"
+#include "inputs/tokenizer/tokenizer.h"
 
 typedef struct sheaf__compose_options {
     sheaf__template version;
-    const sheaf__sentencepiece *model; /* one of these; NULL: the bytes of a text are its ids */
-    const sheaf__tokenizer *tokenizer;
-    bool specials; /* of the latter: special tokens in texts are tokens, not text */
+    const sheaf__tokenizer *tokenizer; /* NULL: the bytes of a text are its ids */
+    bool specials;                     /* special tokens in texts are tokens, not text */
     sheaf__sequence_options layout; /* patches are used for records with an image only; a max_length
                                        of 0 is as long as the record needs */
     bool no_answer;                 /* for inference: without the last turn's answer */

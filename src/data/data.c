@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
-#include "inputs/sentencepiece.h"
+#include "inputs/chat/stored.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "ops/kernels.h"
 #include "data/data_images.h"
@@ -207,18 +207,16 @@ static sheaf_status *read_texts(sheaf_data *data, const char *path,
 /* An unused tokenizer: it must be valid, and a note says that it has no effect. */
 static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
 {
-    sheaf__sentencepiece *model = NULL;
-    sheaf__tokenizer *other = NULL;
+    sheaf__tokenizer *unused = NULL;
     if (o->tokenizer == NULL || o->tokenizer[0] == '\0')
         return NULL;
     sheaf_status *st = sheaf__family_for(o->config)->towers != NULL
-                           ? sheaf__choose_tokenizer(&model, &other, o->tokenizer, NULL, o->config)
-                           : sheaf__tokenizer_open(&other, o->tokenizer);
+                           ? sheaf__choose_tokenizer(&unused, o->tokenizer, NULL, o->config->vocab)
+                           : sheaf__tokenizer_open(&unused, o->tokenizer);
     if (st == NULL)
         sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids",
                    o->tokenizer);
-    sheaf__sentencepiece_close(model);
-    sheaf__tokenizer_close(other);
+    sheaf__tokenizer_close(unused);
     return st;
 }
 

@@ -5,7 +5,7 @@
  * checked in parallel; all errors are reported together. */
 #include "base/base.h"
 #include "base/thread.h"
-#include "inputs/sentencepiece.h"
+#include "inputs/chat/stored.h"
 #include "data/compose.h"
 #include "data/data_pictures.h"
 #include "data/data_rows.h"
@@ -23,8 +23,7 @@ typedef struct job {
 typedef struct reader {
     sheaf_data *data;
     const sheaf_data_options *options;
-    sheaf__sentencepiece *model; /* one of these, or neither: bytes */
-    sheaf__tokenizer *tokenizer;
+    sheaf__tokenizer *tokenizer; /* NULL: bytes */
     sheaf__compose_options how;
     sheaf__records records;
     sheaf__complaints complaints;
@@ -42,17 +41,12 @@ static sheaf_status *choose_ids(reader *in)
 {
     const sheaf_config *config = in->options->config;
     int64_t id[] = { config->bos, config->neos > 0 ? config->eos[0] : -1, config->pad };
-    if (in->model != NULL) {
-        const int32_t pad = sheaf__sentencepiece_pad(in->model);
-        const int64_t own[] = { sheaf__sentencepiece_bos(in->model),
-                                sheaf__sentencepiece_eos(in->model),
-                                pad >= 0 ? pad : sheaf__sentencepiece_unk(in->model) };
+    if (in->tokenizer != NULL) {
+        const int64_t own[] = { sheaf__tokenizer_bos(in->tokenizer),
+                                sheaf__tokenizer_eos(in->tokenizer),
+                                sheaf__tokenizer_pad(in->tokenizer) };
         for (int i = 0; i < 3; i++)
             id[i] = id[i] < 0 ? own[i] : id[i];
-    }
-    if (in->tokenizer != NULL) {
-        id[0] = id[0] < 0 ? sheaf__tokenizer_bos(in->tokenizer) : id[0];
-        id[1] = id[1] < 0 ? sheaf__tokenizer_eos(in->tokenizer) : id[1];
     }
     if (id[0] < 0 || id[0] >= config->vocab || id[1] < 0 || id[1] >= config->vocab) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "special tokens");
@@ -79,9 +73,8 @@ static sheaf_status *choose_words(reader *in)
     sheaf_status *st = sheaf__choose_template(&in->how.version, &from_model, o->prompt_template,
                                               o->config, o->events);
     in->data->prompt_template = sheaf__template_name(in->how.version);
-    TRY(st,
-        sheaf__choose_tokenizer(&in->model, &in->tokenizer, o->tokenizer, o->folder, o->config));
-    if (st == NULL && in->model == NULL && in->tokenizer == NULL && !o->config->byte_vocab) {
+    TRY(st, sheaf__choose_tokenizer(&in->tokenizer, o->tokenizer, o->folder, o->config->vocab));
+    if (st == NULL && in->tokenizer == NULL && !o->config->byte_vocab) {
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "texts");
         sheaf_expected(st, "a tokenizer.model (sentencepiece) or tokenizer.json in the model's "
                            "folder, or --tokenizer FILE");
@@ -97,7 +90,6 @@ static sheaf_status *choose_words(reader *in)
                    sheaf__template_name(in->how.version),
                    from_model ? "which the model's config names"
                               : "as the model's config names none");
-    in->how.model = in->model;
     in->how.tokenizer = in->tokenizer;
     in->how.specials = o->specials;
     return choose_ids(in);
@@ -285,7 +277,6 @@ static void release(reader *in)
     sheaf__pool_free(in->pool);
     sheaf__complaints_release(&in->complaints);
     sheaf__records_release(&in->records);
-    sheaf__sentencepiece_close(in->model);
     sheaf__tokenizer_close(in->tokenizer);
     free(in);
 }

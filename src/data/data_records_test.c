@@ -12,7 +12,7 @@
 
 #include "formats/safetensors.h"
 #include "inputs/image.h"
-#include "inputs/sentencepiece.h"
+#include "inputs/tokenizer/tokenizer.h"
 #include "ops/kernels.h"
 #include "data/data.h"
 #include "data/data_pictures.h"
@@ -548,8 +548,8 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     put(at("one.png.jsonl"),
         "{\"image\": \"one.png\", \"prompt\": \"dog\", \"completion\": \"cat\"}\n");
     put_picture(at("one.png"), 9, 9, 3);
-    sheaf__sentencepiece *own;
-    CHECK_OK(sheaf__sentencepiece_open(&own, tokenizer));
+    sheaf__tokenizer *own;
+    CHECK_OK(sheaf__tokenizer_open_pieces(&own, tokenizer));
     static const struct {
         const char *given, *config, *prompt;
     } cases[] = {
@@ -576,8 +576,8 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
         int64_t n;
         config.json = (char *)cases[i].config;
         options.prompt_template = cases[i].given;
-        CHECK_OK(
-            sheaf__sentencepiece_encode(&want, &n, own, cases[i].prompt, strlen(cases[i].prompt)));
+        CHECK_OK(sheaf__tokenizer_encode(&want, NULL, &n, own, cases[i].prompt,
+                                         strlen(cases[i].prompt), NULL));
         first_tokens(got, 1 + P + 2 + (int)n, &options);
         CHECK_BYTES(cases[i].prompt, got + 1 + P + 2, want, (size_t)n * sizeof *want);
         assert_int_equal(got[0], 1);
@@ -604,17 +604,17 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     first_tokens(one, 1, &options);
     config.vocab = 100;
     CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_LAYOUT,
-                "at most 100 pieces");
+                "at most 100 tokens");
     config.vocab = 1000;
     config.bos = config.pad = -1; /* the tokenizer knows them */
     config.neos = 0;
     first_tokens(one, 1, &options);
-    assert_int_equal(one[0], sheaf__sentencepiece_bos(own));
+    assert_int_equal(one[0], sheaf__tokenizer_bos(own));
     CHECK_OK(sheaf_data_open(&data, at("one.png.jsonl"), &options));
     assert_int_equal(data->pad, 2);
     sheaf_data_close(data);
     data = NULL;
-    sheaf__sentencepiece_close(own);
+    sheaf__tokenizer_close(own);
     assert_null(data);
 }
 

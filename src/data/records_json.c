@@ -8,7 +8,6 @@
 #include "data/text_inner.h"
 #include "data/text_rows.h"
 #include "inputs/places.h"
-#include "inputs/sentencepiece.h"
 
 enum { NAME = 96, MOST_LABEL = 64 << 20 };
 static const char MARK[] = "<image>"; /* a turn of the user's; inputs/places.h has the others */
@@ -46,7 +45,8 @@ static void release(draft *d)
 
 static sheaf_status *check_text(const char *text, size_t size, const char *name)
 {
-    if (size > SHEAF__TEXT_MAX)
+    enum { MOST = 1 << 20 }; /* more than the longest context */
+    if (size > MOST)
         return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", size);
     return text == NULL || strlen(text) == size
                ? NULL

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "data/compose.h"
 #include "inputs/layout.h"
-#include "inputs/sentencepiece.h"
 #include "inputs/template.h"
+#include "inputs/tokenizer/tokenizer.h"
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
@@ -18,7 +18,7 @@
 
 typedef struct recording {
     char path[1024]; /* of the folder, for messages */
-    sheaf__sentencepiece *model;
+    sheaf__tokenizer *model;
     json_t *cases;
     int32_t bos, eos, pad;
 } recording;
@@ -27,7 +27,7 @@ static void open_recording(recording *r)
 {
     char path[1100];
     snprintf(path, sizeof path, "%s/tiny_tokenizer.model", r->path);
-    CHECK_OK(sheaf__sentencepiece_open(&r->model, path));
+    CHECK_OK(sheaf__tokenizer_open_pieces(&r->model, path));
     snprintf(path, sizeof path, "%s/text_cases.json", r->path);
     CHECK_OK(sheaf__json_load(&r->cases, path));
     r->bos = (int32_t)json_integer_value(json_object_get(r->cases, "bos"));
@@ -51,7 +51,7 @@ static int each_recording(const char *dir, void (*check)(const recording *r), in
             snprintf(r.path, sizeof r.path, "%s", dir);
             open_recording(&r);
             check(&r);
-            sheaf__sentencepiece_close(r.model);
+            sheaf__tokenizer_close(r.model);
             json_decref(r.cases);
             found++;
         }
@@ -88,7 +88,7 @@ static sheaf__ids encode(const recording *r, const char *text)
 {
     int32_t *ids = NULL;
     sheaf__ids out = { 0 };
-    CHECK_OK(sheaf__sentencepiece_encode(&ids, &out.count, r->model, text, strlen(text)));
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &out.count, r->model, text, strlen(text), NULL));
     out.id = ids;
     return out;
 }
@@ -228,17 +228,37 @@ static void test_text__every_recorded_case_is_met(void **state)
 
 static void check_specials(const recording *r)
 {
-    assert_int_equal(sheaf__sentencepiece_bos(r->model), r->bos);
-    assert_int_equal(sheaf__sentencepiece_eos(r->model), r->eos);
-    const int32_t unk = sheaf__sentencepiece_unk(r->model),
-                  pad = sheaf__sentencepiece_pad(r->model);
-    assert_true(unk >= 0 && sheaf__sentencepiece_pieces(r->model) > 256);
-    assert_int_equal(pad >= 0 ? pad : unk, r->pad);
+    assert_int_equal(sheaf__tokenizer_bos(r->model), r->bos);
+    assert_int_equal(sheaf__tokenizer_eos(r->model), r->eos);
+    assert_int_equal(sheaf__tokenizer_pad(r->model), r->pad);
+    assert_true(sheaf__tokenizer_size(r->model) > 256);
 }
 
 static void test_sentencepiece__special_ids_are_the_models(void **state)
 {
     each(check_specials);
+}
+
+/* A stream gives the same text, by whole characters and by the bytes of each id. */
+static void check_stream(const sheaf__tokenizer *t, sheaf__ids ids, const char *want)
+{
+    for (int raw = 0; raw < 2; raw++) {
+        sheaf__token_stream *stream;
+        sheaf_text joined = { 0 };
+        const char *more;
+        CHECK_OK(sheaf__token_stream_new(&stream, t, true));
+        if (raw)
+            sheaf__token_stream_set_bytes(stream);
+        for (int64_t k = 0; k <= ids.count; k++) {
+            CHECK_OK(k < ids.count ? sheaf__token_stream_push(&more, NULL, stream, ids.id[k])
+                                   : sheaf__token_stream_finish(&more, NULL, stream));
+            assert_true(raw || sheaf__is_utf8(more));
+            sheaf__text_add(&joined, "%s", more);
+        }
+        assert_string_equal(joined.at == NULL ? "" : joined.at, want);
+        sheaf__text_release(&joined);
+        sheaf__token_stream_free(stream);
+    }
 }
 
 static void check_marks(const recording *r)
@@ -260,17 +280,11 @@ static void check_marks(const recording *r)
         const sheaf__ids ids = encode(r, text[i]);
         char *back = NULL;
         for (int64_t k = 0; k < ids.count; k++)
-            if (ids.id[k] == r->bos || ids.id[k] == r->eos ||
-                ids.id[k] == sheaf__sentencepiece_unk(r->model))
+            if (ids.id[k] == r->bos || ids.id[k] == r->eos || ids.id[k] == r->pad)
                 fail_msg("%s: '%s' became special id %d", r->path, text[i], (int)ids.id[k]);
-        CHECK_OK(sheaf__sentencepiece_decode(&back, r->model, ids.id, ids.count));
+        CHECK_OK(sheaf__tokenizer_decode(&back, NULL, r->model, ids.id, ids.count, true));
         assert_string_equal(back, strcmp(text[i], "\u2581") == 0 ? " " : text[i]);
-        sheaf_text joined = { 0 };
-        bool begun = false;
-        for (int64_t k = 0; k < ids.count; k++) /* by each, also by a part of a character */
-            CHECK_OK(sheaf__sentencepiece_add(&joined, &begun, r->model, ids.id[k]));
-        assert_string_equal(joined.at == NULL ? "" : joined.at, back);
-        sheaf__text_release(&joined);
+        check_stream(r->model, ids, back);
         free(back);
         free((int32_t *)ids.id);
     }
@@ -290,20 +304,20 @@ static void check_decoding(const recording *r)
     ids[0] = r->bos;
     memcpy(ids + 1, word.id, (size_t)n * sizeof *ids);
     ids[n + 1] = r->eos;
-    ids[n + 2] = sheaf__sentencepiece_unk(r->model);
-    CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, n + 3));
+    ids[n + 2] = 0; /* unknown */
+    CHECK_OK(sheaf__tokenizer_decode(&text, NULL, r->model, ids, n + 3, true));
     assert_string_equal(text, "CAPTCHA:");
     free(text);
-    ids[n + 1] =
-        (int32_t)sheaf__sentencepiece_pieces(r->model); /* a row of the table without a piece */
-    CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, n + 2));
+    ids[n + 1] = (int32_t)sheaf__tokenizer_size(r->model); /* a row of the table without a piece */
+    CHECK_OK(sheaf__tokenizer_decode(&text, NULL, r->model, ids, n + 2, true));
     assert_string_equal(text, "CAPTCHA:\uFFFD");
     free(text);
-    CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, 0));
+    CHECK_OK(sheaf__tokenizer_decode(&text, NULL, r->model, ids, 0, true));
     assert_string_equal(text, "");
     free(text);
     ids[1] = -1;
-    CHECK_FAILS(sheaf__sentencepiece_decode(&text, r->model, ids, 2), SHEAF_E_DATA, "0 or more");
+    CHECK_FAILS(sheaf__tokenizer_decode(&text, NULL, r->model, ids, 2, true), SHEAF_E_DATA,
+                "a token");
     free(ids);
     free((int32_t *)word.id);
 }
@@ -317,16 +331,9 @@ static void check_bad_text(const recording *r)
 {
     int32_t *ids = NULL;
     int64_t n = 0;
-    char *large = malloc(SHEAF__TEXT_MAX + 1);
-    memset(large, 'x', SHEAF__TEXT_MAX + 1);
-    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, "a\xff", 2), SHEAF_E_DATA,
+    CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &n, r->model, "a\xff", 2, NULL), SHEAF_E_DATA,
                 "byte 0xff at 1");
-    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, large, SHEAF__TEXT_MAX + 1),
-                SHEAF_E_DATA, "1048577");
-    CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, r->model, large, SHEAF__TEXT_MAX));
-    assert_true(n > 0);
-    free(large);
-    free(ids);
+    assert_null(ids);
 }
 
 static void test_sentencepiece__bad_text_is_refused(void **state)
@@ -351,20 +358,20 @@ static void check_damage(const recording *r)
             FILE *file = fopen(at("damaged.model"), "wb");
             assert_true(file != NULL && fwrite(bytes, 1, length, file) == length &&
                         fclose(file) == 0);
-            sheaf__sentencepiece *model = NULL;
-            sheaf_status *st = sheaf__sentencepiece_open(&model, at("damaged.model"));
+            sheaf__tokenizer *model = NULL;
+            sheaf_status *st = sheaf__tokenizer_open_pieces(&model, at("damaged.model"));
             refused += st != NULL;
             if (st == NULL) {
                 int32_t *ids = NULL;
                 int64_t n = 0;
                 char *text = NULL;
-                st = sheaf__sentencepiece_encode(&ids, &n, model, "Question: a", 11);
-                TRY(st, sheaf__sentencepiece_decode(&text, model, ids, n));
+                st = sheaf__tokenizer_encode(&ids, NULL, &n, model, "Question: a", 11, NULL);
+                TRY(st, sheaf__tokenizer_decode(&text, NULL, model, ids, n, true));
                 free(text);
                 free(ids);
             }
             sheaf_status_free(st);
-            sheaf__sentencepiece_close(model);
+            sheaf__tokenizer_close(model);
         }
         bytes[i] = kept;
     }
@@ -411,15 +418,15 @@ static void test_sentencepiece__files_that_are_no_models_are_refused(void **stat
         { "\x0a\x03\x0a\x01x" BPE, 9, SHEAF_E_FORMAT,
           "sentencepiece model: pieces | an unknown piece" },
     };
-    sheaf__sentencepiece *model = NULL;
+    sheaf__tokenizer *model = NULL;
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         put_bytes(at("bad.model"), by_hand[i].bytes, by_hand[i].size);
-        CHECK_FAILS(sheaf__sentencepiece_open(&model, at("bad.model")), by_hand[i].code,
+        CHECK_FAILS(sheaf__tokenizer_open_pieces(&model, at("bad.model")), by_hand[i].code,
                     by_hand[i].part);
         assert_null(model);
     }
-    CHECK_FAILS(sheaf__sentencepiece_open(&model, at("none.model")), SHEAF_E_IO, "none.model");
-    CHECK_FAILS(sheaf__sentencepiece_open(&model, scratch.dir), SHEAF_E_IO, scratch.dir);
+    CHECK_FAILS(sheaf__tokenizer_open_pieces(&model, at("none.model")), SHEAF_E_IO, "none.model");
+    CHECK_FAILS(sheaf__tokenizer_open_pieces(&model, scratch.dir), SHEAF_E_IO, scratch.dir);
 }
 
 /* Four pieces, "a" a control piece: in a text it is no such thing. */
@@ -434,20 +441,20 @@ static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in
                                 "\x12\x0a\xea\x02\x01?\xf2\x02\x01"
                                 "a\x18\x02"; /* unk_piece (45), bos_piece (46), model_type: BPE */
     put_bytes(at("four.model"), bytes, sizeof bytes - 1);
-    sheaf__sentencepiece *model = NULL;
-    CHECK_OK(sheaf__sentencepiece_open(&model, at("four.model")));
-    assert_int_equal(sheaf__sentencepiece_pieces(model), 4);
-    assert_int_equal(sheaf__sentencepiece_unk(model), 0);
-    assert_int_equal(sheaf__sentencepiece_bos(model), 2);
-    assert_int_equal(sheaf__sentencepiece_eos(model), -1);
+    sheaf__tokenizer *model = NULL;
+    CHECK_OK(sheaf__tokenizer_open_pieces(&model, at("four.model")));
+    assert_int_equal(sheaf__tokenizer_size(model), 4);
+    assert_int_equal(sheaf__tokenizer_pad(model), 0); /* the unknown one */
+    assert_int_equal(sheaf__tokenizer_bos(model), 2);
+    assert_int_equal(sheaf__tokenizer_eos(model), -1);
     int32_t *ids = NULL;
     int64_t n = 0;
-    CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5));
+    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &n, model, "abbab", 5, NULL));
     assert_true(n > 2 && ids[0] == 1 && ids[n - 1] == 3);
     for (int64_t i = 0; i < n; i++)
         assert_int_not_equal(ids[i], 2);
     free(ids);
-    sheaf__sentencepiece_close(model);
+    sheaf__tokenizer_close(model);
 }
 
 /* ---- templates ---- */
@@ -609,7 +616,7 @@ static void check_composed(const recording *r)
         const json_t *one = json_array_get(cases, i), *want = json_object_get(one, "result");
         const sheaf__turn turn = { string_of(one, "prompt"), string_of(one, "caption") };
         const sheaf__record record = { .image = "x.jpg", .turn = &turn, .turns = 1 };
-        sheaf__compose_options options = { .model = r->model,
+        sheaf__compose_options options = { .tokenizer = r->model,
                                            .layout = { number_of(one, "image_length"),
                                                        number_of(one, "max_length"), r->bos, r->eos,
                                                        r->pad } };

@@ -8,7 +8,7 @@
 
 static bool speaks(const sheaf__codec *w)
 {
-    return w->model != NULL || w->tokenizer != NULL || w->config->byte_vocab;
+    return w->tokenizer != NULL || w->config->byte_vocab;
 }
 
 sheaf_status *sheaf__codec_check_tokenizer(const sheaf__codec *w)
@@ -75,33 +75,24 @@ static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__codec
     return NULL;
 }
 
-/* Ids of a byte vocabulary are valid; those of a tokenizer are below its number of pieces. */
 static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__codec *w,
                            const char *text)
 {
-    if (w->tokenizer != NULL)
-        return encode(out, block, w, text, strlen(text));
-    int32_t *piece = NULL;
-    int64_t n = (int64_t)strlen(text);
+    const int64_t n = (int64_t)strlen(text);
     const bool bos = w->bos >= 0;
-    sheaf_status *st = w->model == NULL
-                           ? NULL
-                           : sheaf__sentencepiece_encode(&piece, &n, w->model, text, (size_t)n);
-    if (st == NULL && n + bos == 0)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
-    int32_t *ids = st == NULL ? malloc((size_t)(n + bos) * sizeof *ids) : NULL;
-    if (st == NULL && ids == NULL)
-        st = sheaf__no_memory("prompt");
-    if (st == NULL) {
-        if (bos)
-            ids[0] = (int32_t)w->bos;
-        for (int64_t i = 0; i < n; i++)
-            ids[bos + i] = piece != NULL ? piece[i] : (unsigned char)text[i];
-        *out = (sheaf__prompt){ .ids = ids, .n = n + bos };
-        *block = ids;
-    }
-    free(piece);
-    return st;
+    if (w->tokenizer != NULL)
+        return encode(out, block, w, text, (size_t)n);
+    if (n + bos == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
+    int32_t *ids = malloc((size_t)(n + bos) * sizeof *ids);
+    if (ids == NULL)
+        return sheaf__no_memory("prompt");
+    ids[0] = (int32_t)w->bos;
+    for (int64_t i = 0; i < n; i++)
+        ids[bos + i] = (unsigned char)text[i];
+    *out = (sheaf__prompt){ .ids = ids, .n = n + bos };
+    *block = ids;
+    return NULL;
 }
 
 static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__codec *w,
@@ -109,7 +100,6 @@ static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__cod
 {
     const sheaf__record record = { .image = image ? "image" : NULL, .turn = turn, .turns = turns };
     const sheaf__compose_options how = { .version = w->version,
-                                         .model = w->model,
                                          .tokenizer = w->tokenizer,
                                          .specials = w->specials,
                                          .no_answer = true,
@@ -429,8 +419,6 @@ static sheaf_status *decode_text(char **out, const sheaf__codec *w, const int32_
 sheaf_status *sheaf__codec_decode(char **out, const sheaf__codec *w, const int32_t *ids, int64_t n)
 {
     *out = NULL;
-    if (w->model != NULL)
-        return sheaf__sentencepiece_decode(out, w->model, ids, n);
     if (w->tokenizer != NULL)
         return decode_text(out, w, ids, n);
     return w->config->byte_vocab ? decode_bytes(out, ids, n) : NULL;

@@ -13,7 +13,6 @@
 #include "data/record_pictures.h"
 #include "infer/generate.h"
 #include "inputs/chat/stored.h"
-#include "inputs/sentencepiece.h"
 #include "inputs/chat_encoder.h"
 #include "inputs/template.h"
 #include "inputs/tokenizer/tokenizer.h"
@@ -29,8 +28,7 @@ enum { SHEAF__MOST_STOPS = SHEAF_MAX_EOS + 3 };
 
 typedef struct sheaf__codec {
     const sheaf_config *config; /* borrowed */
-    /* One of them, or neither: bytes, or no tokenizer, see sheaf__codec_check_tokenizer(). */
-    sheaf__sentencepiece *model;
+    /* NULL: bytes, or no tokenizer, see sheaf__codec_check_tokenizer(). */
     sheaf__tokenizer *tokenizer;
     sheaf__stored_chat stored;  /* with the tokenizer */
     bool images;                /* the model has a vision tower */

@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "infer/codec.h"
-#include "inputs/sentencepiece.h"
 #include "schema/family.h"
 
 /* Token ids need no tokenizer, so a faulty one in the folder is a warning; a given one must work.
@@ -23,13 +22,13 @@ static void warn_unused(const sheaf__codec_options *o, sheaf_status *st)
     sheaf_status_free(st);
 }
 
-/* That of a model with prompts of its own (inputs/sentencepiece.h), or of a text model. */
+/* That of a model with prompts of its own (sheaf__choose_tokenizer()), or of a text model. */
 static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options *o, bool text)
 {
     const char *path = o->tokenizer;
     sheaf_status *st = NULL;
     if (!text)
-        st = sheaf__choose_tokenizer(&w->model, &w->tokenizer, path, o->folder, w->config);
+        st = sheaf__choose_tokenizer(&w->tokenizer, path, o->folder, w->config->vocab);
     else if (path == NULL)
         st = sheaf__tokenizer_folder(&path, o->folder);
     if (st == NULL && text && path != NULL)
@@ -38,14 +37,12 @@ static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options 
         warn_unused(o, st);
         return NULL;
     }
-    if (st != NULL || (w->model == NULL && w->tokenizer == NULL))
+    if (st != NULL || w->tokenizer == NULL)
         return st;
     if (w->bos < 0)
-        w->bos = w->model == NULL ? sheaf__tokenizer_bos(w->tokenizer)
-                                  : sheaf__sentencepiece_bos(w->model);
+        w->bos = sheaf__tokenizer_bos(w->tokenizer);
     if (w->eos < 0)
-        w->eos = w->model == NULL ? sheaf__tokenizer_eos(w->tokenizer)
-                                  : sheaf__sentencepiece_eos(w->model);
+        w->eos = sheaf__tokenizer_eos(w->tokenizer);
     return NULL;
 }
 
@@ -253,7 +250,6 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
 void sheaf__codec_close(sheaf__codec *w)
 {
     if (!w->borrowed) {
-        sheaf__sentencepiece_close(w->model);
         sheaf__tokenizer_close(w->tokenizer);
         sheaf__chat_template_free(w->chat);
         sheaf__stored_chat_release(&w->stored);

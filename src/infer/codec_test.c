@@ -103,7 +103,7 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     assert_int_equal(w.bos, 1); /* the tokenizer's, as the config has none */
     assert_int_equal(w.eos, 2);
     CHECK_OK(sheaf__codec_check_tokenizer(&w));
-    const int64_t pieces = sheaf__sentencepiece_pieces(w.model);
+    const int64_t pieces = sheaf__tokenizer_size(w.tokenizer);
     sheaf__codec_close(&w);
     for (config.vocab = pieces + 1; config.vocab >= pieces - 1;
          config.vocab--) { /* each piece has a row of the table */
@@ -112,7 +112,7 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
         else
             CHECK_FAILS(
                 sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = path }),
-                SHEAF_E_LAYOUT, "pieces, the model's vocabulary");
+                SHEAF_E_LAYOUT, "tokens, the model's vocabulary");
         sheaf__codec_close(&w);
     }
 }

@@ -8,7 +8,6 @@
 typedef struct sheaf__token_text {
     const sheaf__codec *codec;
     sheaf__token_stream *stream; /* with a tokenizer of texts */
-    bool begun;                  /* of a sentencepiece model: there is text already */
     sheaf_text bytes;
 } sheaf__token_text;
 

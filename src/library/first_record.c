@@ -34,7 +34,7 @@ static sheaf_status *decode(char **out, const sheaf__codec *w, const int32_t *id
 /* Ids beyond the bytes have no text. */
 static bool has_text(const sheaf__codec *w, int32_t id)
 {
-    return w->tokenizer != NULL || w->model != NULL || (w->config->byte_vocab && id < 256);
+    return w->tokenizer != NULL || (w->config->byte_vocab && id < 256);
 }
 
 /* NULL: none, or it cannot be read. */

@@ -23,7 +23,6 @@
 #include "inputs/chat/jinja.h"
 #include "inputs/image.h"
 #include "data/records.h"
-#include "inputs/sentencepiece.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "inputs/tokenizer/unicode.h"
 #include "lora/adapter.h"
@@ -398,22 +397,22 @@ static void read_image(const uint8_t *bytes, size_t size)
 static void read_sentencepiece(const uint8_t *bytes, size_t size)
 {
     static const char text[] = "Question: a b<s></s> \xc3\xa9\n  CAPTCHA:";
-    sheaf__sentencepiece *model = NULL;
+    sheaf__tokenizer *model = NULL;
     int32_t *ids = NULL;
     int64_t n = 0;
     char *back = NULL;
-    sheaf_status *st = sheaf__sentencepiece_open(&model, as_file(bytes, size, "model"));
+    sheaf_status *st = sheaf__tokenizer_open_pieces(&model, as_file(bytes, size, "model"));
     if (st == NULL)
-        st = sheaf__sentencepiece_encode(&ids, &n, model, text, sizeof text - 1);
+        st = sheaf__tokenizer_encode(&ids, NULL, &n, model, text, sizeof text - 1, NULL);
     for (int64_t i = 0; st == NULL && i < n; i++)
-        if (ids[i] < 0 || ids[i] >= sheaf__sentencepiece_pieces(model))
+        if (ids[i] < 0 || ids[i] >= sheaf__tokenizer_size(model))
             abort();
     if (st == NULL)
-        st = sheaf__sentencepiece_decode(&back, model, ids, n);
+        st = sheaf__tokenizer_decode(&back, NULL, model, ids, n, true);
     free(back);
     free(ids);
     sheaf_status_free(st);
-    sheaf__sentencepiece_close(model);
+    sheaf__tokenizer_close(model);
 }
 
 /* Ids name tokens, what they stand for lies in the text, and a stream gives what decode gives. */

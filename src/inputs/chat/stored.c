@@ -191,23 +191,63 @@ sheaf_status *sheaf__tokenizer_folder(const char **out, const char *folder)
     return st;
 }
 
-sheaf_status *sheaf__stored_chat_open(sheaf__tokenizer **out, sheaf__stored_chat *stored,
-                                      const char *path, int64_t vocab)
+/* Does the model have a row for each token? */
+static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path, int64_t vocab)
 {
-    sheaf_status *st = sheaf__tokenizer_open(out, path);
-    if (st == NULL && sheaf__tokenizer_size(*out) > vocab) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
-                            "at most %" PRId64 " tokens, the model's vocabulary", vocab);
-        sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(*out)),
-                       "the tokenizer of this model: --tokenizer PATH");
-    }
-    TRY(st, sheaf__stored_chat_read(stored, path));
-    TRY(st, sheaf__stored_chat_complete(stored, *out));
+    if (sheaf__tokenizer_size(t) <= vocab)
+        return NULL;
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                                      "at most %" PRId64 " tokens, the model's vocabulary", vocab);
+    return sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(t)),
+                          "the tokenizer of this model: --tokenizer PATH");
+}
+
+static sheaf_status *closed_unless(sheaf_status *st, sheaf__tokenizer **out)
+{
     if (st != NULL) {
         sheaf__tokenizer_close(*out);
         *out = NULL;
     }
     return st;
+}
+
+sheaf_status *sheaf__stored_chat_open(sheaf__tokenizer **out, sheaf__stored_chat *stored,
+                                      const char *path, int64_t vocab)
+{
+    sheaf_status *st = sheaf__tokenizer_open(out, path);
+    TRY(st, check_size(*out, path, vocab));
+    TRY(st, sheaf__stored_chat_read(stored, path));
+    TRY(st, sheaf__stored_chat_complete(stored, *out));
+    return closed_unless(st, out);
+}
+
+sheaf_status *sheaf__choose_tokenizer(sheaf__tokenizer **out, const char *given, const char *folder,
+                                      int64_t vocab)
+{
+    static const char model[] = "tokenizer.model", json[] = "tokenizer.json";
+    const bool is_given = sheaf__is_given(given);
+    const char *where = is_given ? given : folder;
+    char path[SHEAF_PATH_SIZE];
+    *out = NULL;
+    if (!sheaf__is_given(where))
+        return NULL;
+    const bool is_folder = sheaf__path_kind(where) == SHEAF_PATH_DIR,
+               is_model = is_folder ? sheaf__path_has(where, model, SHEAF_PATH_FILE)
+                                    : !sheaf__ends_with(where, ".json");
+    const bool is_there = is_model || !is_folder || sheaf__path_has(where, json, SHEAF_PATH_FILE);
+    if (!is_given && (!is_folder || !is_there))
+        return NULL;
+    if (!is_there)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", given),
+                                          "a tokenizer.model or tokenizer.json in the folder"),
+                           "neither");
+    if (is_model && is_folder)
+        where = sheaf__path_in(path, where, model);
+    sheaf_status *st =
+        is_model ? sheaf__tokenizer_open_pieces(out, where) : sheaf__tokenizer_open(out, where);
+    TRY(st, check_size(*out, where, vocab));
+    st = closed_unless(st, out);
+    return st == NULL || is_folder ? st : sheaf__path_hub(st, given);
 }
 
 void sheaf__stored_chat_release(sheaf__stored_chat *s)

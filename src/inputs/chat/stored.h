@@ -43,6 +43,13 @@ sheaf_status *sheaf__tokenizer_folder(const char **out, const char *folder);
 sheaf_status *sheaf__stored_chat_open(sheaf__tokenizer **out, sheaf__stored_chat *stored,
                                       const char *path, int64_t vocab);
 
+/* sheaf__choose_tokenizer - of a model with prompts of its own: the file or folder `given`, else
+ * the model's `folder` (each may be NULL or empty); in a folder tokenizer.model, read as
+ * libsentencepiece does, else tokenizer.json. *out NULL: there is none. Errors: as
+ * sheaf__stored_chat_open(). */
+sheaf_status *sheaf__choose_tokenizer(sheaf__tokenizer **out, const char *given, const char *folder,
+                                      int64_t vocab);
+
 /* sheaf__chat_template_choose - the template `given` by name, else (NULL, empty or "stored") the
  * one that the tokenizer stores. Errors: those of sheaf__chat_template_find() and
  * sheaf__chat_template_stored(); SHEAF_E_ARG where there is neither. *out borrows from `stored`. */

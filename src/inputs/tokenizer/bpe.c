@@ -17,9 +17,15 @@ enum {
 
 /* ---- a word as symbols ---- */
 
+typedef struct symbol {
+    uint32_t id;
+    uint32_t end;       /* of its bytes in the word; they begin at the end of the previous symbol */
+    int32_t prev, next; /* -1: none */
+} symbol;
+
 typedef struct word {
     const sheaf__bpe_model *b;
-    sheaf__symbol *symbol;
+    symbol *symbol;
     int32_t count;
     int32_t unk; /* pending unknown symbols: -1 none, else their id */
     uint32_t unk_end;
@@ -27,7 +33,7 @@ typedef struct word {
 
 static void add(word *w, uint32_t id, size_t end)
 {
-    w->symbol[w->count++] = (sheaf__symbol){ id, (uint32_t)end, 0, 0 };
+    w->symbol[w->count++] = (symbol){ id, (uint32_t)end, 0, 0 };
 }
 
 static void add_unk(word *w)
@@ -143,7 +149,7 @@ static inline void find_pair(pairs *f, const word *w, int32_t i, bool may)
 static void merge_few(word *w)
 {
     pairs f;
-    sheaf__symbol *s = w->symbol;
+    symbol *s = w->symbol;
     f.count = w->count;
     bool may[FEW];
     for (int32_t i = 0; i < f.count; i++) {
@@ -179,19 +185,24 @@ static void merge_few(word *w)
 
 /* ---- many symbols ---- */
 
+/* A candidate pair: lowest rank first, then first in the word. */
+typedef struct candidate {
+    uint32_t rank;
+    int32_t at; /* the left symbol */
+    uint32_t id;
+} candidate;
+
 typedef struct heap {
-    sheaf__candidate *item; /* three a symbol: each merge adds two at most */
+    candidate *item; /* three a symbol: each merge adds two at most */
     int64_t count;
-    bool (*find)(sheaf__candidate *out, const void *self, const sheaf__symbol *s);
-    const void *self;
 } heap;
 
-static bool before(sheaf__candidate a, sheaf__candidate b)
+static bool before(candidate a, candidate b)
 {
     return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
 }
 
-static void push(heap *h, sheaf__candidate c)
+static void push(heap *h, candidate c)
 {
     int64_t i = h->count++;
     for (int64_t up; i > 0 && before(c, h->item[up = (i - 1) / 4]); i = up)
@@ -199,9 +210,9 @@ static void push(heap *h, sheaf__candidate c)
     h->item[i] = c;
 }
 
-static sheaf__candidate pop(heap *h)
+static candidate pop(heap *h)
 {
-    const sheaf__candidate top = h->item[0], last = h->item[--h->count];
+    const candidate top = h->item[0], last = h->item[--h->count];
     int64_t i = 0;
     for (;;) {
         const int64_t first = i * 4 + 1, end = first + 4 < h->count ? first + 4 : h->count;
@@ -219,31 +230,41 @@ static sheaf__candidate pop(heap *h)
     return top;
 }
 
-static void push_pair(heap *h, const sheaf__symbol *s, int32_t left)
+/* Rank and id of the pair that begins at out->at; false: no merge. */
+static bool find_merge(candidate *out, const word *w)
 {
-    sheaf__candidate c = { .at = left };
-    if (left >= 0 && s[left].next >= 0 && h->find(&c, h->self, s))
+    const uint32_t first = w->symbol[out->at].id, second = w->symbol[w->symbol[out->at].next].id;
+    if (!sheaf__may_merge(w->b, sheaf__pair_hash(first, second)))
+        return false;
+    const sheaf__merge *m = sheaf__merge_find(w->b, first, second);
+    if (m != NULL)
+        *out = (candidate){ m->rank, out->at, m->id };
+    return m != NULL;
+}
+
+static void push_pair(heap *h, const word *w, int32_t left)
+{
+    candidate c = { .at = left };
+    if (left >= 0 && w->symbol[left].next >= 0 && find_merge(&c, w))
         push(h, c);
 }
 
 /* A symbol that was merged into the previous one has itself as `prev`. */
-int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *space,
-                          bool (*find)(sheaf__candidate *out, const void *self,
-                                       const sheaf__symbol *s),
-                          const void *self)
+static void merge_many(word *w, candidate *space)
 {
-    heap h = { space, 0, find, self };
-    for (int32_t i = 0; i < count; i++) {
+    heap h = { space, 0 };
+    symbol *s = w->symbol;
+    for (int32_t i = 0; i < w->count; i++) {
         s[i].prev = i - 1;
-        s[i].next = i + 1 < count ? i + 1 : -1;
+        s[i].next = i + 1 < w->count ? i + 1 : -1;
     }
-    for (int32_t i = 0; i < count; i++)
-        push_pair(&h, s, i);
+    for (int32_t i = 0; i < w->count; i++)
+        push_pair(&h, w, i);
     while (h.count > 0) {
-        const sheaf__candidate c = pop(&h);
+        const candidate c = pop(&h);
         const int32_t right = s[c.at].next;
-        sheaf__candidate now = c;
-        if (s[c.at].prev == c.at || right < 0 || !find(&now, self, s) || now.id != c.id)
+        candidate now = c;
+        if (s[c.at].prev == c.at || right < 0 || !find_merge(&now, w) || now.id != c.id)
             continue; /* the pair no longer exists */
         s[c.at].id = c.id;
         s[c.at].end = s[right].end;
@@ -251,25 +272,13 @@ int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *spa
         if (s[right].next >= 0)
             s[s[right].next].prev = c.at;
         s[right].prev = right;
-        push_pair(&h, s, s[c.at].prev);
-        push_pair(&h, s, c.at);
+        push_pair(&h, w, s[c.at].prev);
+        push_pair(&h, w, c.at);
     }
     int32_t n = 0;
-    for (int32_t i = 0; i >= 0 && i < count; i = s[i].next)
+    for (int32_t i = 0; i >= 0 && i < w->count; i = s[i].next)
         s[n++] = s[i];
-    return n;
-}
-
-static bool find_merge(sheaf__candidate *out, const void *self, const sheaf__symbol *s)
-{
-    const sheaf__bpe_model *b = self;
-    const uint32_t first = s[out->at].id, second = s[s[out->at].next].id;
-    if (!sheaf__may_merge(b, sheaf__pair_hash(first, second)))
-        return false;
-    const sheaf__merge *m = sheaf__merge_find(b, first, second);
-    if (m != NULL)
-        *out = (sheaf__candidate){ m->rank, out->at, m->id };
-    return m != NULL;
+    w->count = n;
 }
 
 /* ---- a word ---- */
@@ -277,7 +286,7 @@ static bool find_merge(sheaf__candidate *out, const void *self, const sheaf__sym
 static sheaf_status *encode_long(word *w, sheaf__work *work, const char *bytes, size_t size,
                                  bool raw)
 {
-    const size_t heap_bytes = size * 3 * sizeof(sheaf__candidate);
+    const size_t heap_bytes = size * 3 * sizeof(candidate);
     if (size > WORD_MAX) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "a word of the text"),
@@ -287,13 +296,13 @@ static sheaf_status *encode_long(word *w, sheaf__work *work, const char *bytes, 
     char *space = sheaf__work_scratch(work, size * sizeof *w->symbol + heap_bytes);
     if (space == NULL)
         return sheaf__no_memory("a word");
-    w->symbol = (sheaf__symbol *)space;
-    sheaf__candidate *heap = (sheaf__candidate *)(space + size * sizeof *w->symbol);
+    w->symbol = (symbol *)space;
+    candidate *heap = (candidate *)(space + size * sizeof *w->symbol);
     sheaf_status *st = raw ? from_raw(w, bytes, size) : from_characters(w, bytes, size);
     if (st == NULL && w->count <= FEW)
         merge_few(w);
     else if (st == NULL)
-        w->count = sheaf__merge_many(w->symbol, w->count, heap, find_merge, w->b);
+        merge_many(w, heap);
     return st;
 }
 
@@ -318,7 +327,7 @@ static sheaf_status *find_whole(int32_t *id, const sheaf__bpe_model *b, sheaf__w
 sheaf_status *sheaf__bpe_encode(const sheaf__bpe_model *b, sheaf__work *work, const char *bytes,
                                 size_t size, bool raw)
 {
-    sheaf__symbol few[FEW];
+    symbol few[FEW];
     word w = { .b = b, .symbol = few, .unk = -1 };
     sheaf_status *st = NULL;
     int32_t whole = -1;

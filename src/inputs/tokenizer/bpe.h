@@ -83,26 +83,3 @@ static inline const sheaf__merge *sheaf__merge_find(const sheaf__bpe_model *b, u
             return NULL;
     }
 }
-
-/* ---- words of many symbols ---- */
-
-typedef struct sheaf__symbol {
-    uint32_t id;
-    uint32_t end;       /* of its bytes in the word; they begin at the end of the previous symbol */
-    int32_t prev, next; /* -1: none */
-} sheaf__symbol;
-
-/* A candidate pair: lowest rank first, then first in the word. */
-typedef struct sheaf__candidate {
-    uint32_t rank;
-    int32_t at; /* the left symbol */
-    uint32_t id;
-} sheaf__candidate;
-
-/* sheaf__merge_many - merges pairs until none is left; returns the number of symbols.
- *   space  [3 * count]
- *   find   rank and id of the pair that begins at out->at; false: no merge */
-int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *space,
-                          bool (*find)(sheaf__candidate *out, const void *self,
-                                       const sheaf__symbol *s),
-                          const void *self);

@@ -91,7 +91,6 @@ typedef struct reading {
     sheaf__bpe_model *b;
     char *text;   /* space for "left right", then for the merged token */
     int64_t rank; /* by the place in the file */
-    bool by_id;
 } reading;
 
 static sheaf_status *fail_merge(const reading *r, const char *token, size_t size,
@@ -144,8 +143,6 @@ static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, 
     if (left_size > 0 && right_size > 0)
         mark_joint(r->b, left, left_size, right, right_size);
     st = find_token(&merge.id, r, joined, joined_size);
-    if (r->by_id)
-        merge.rank = merge.id;
     if (st == NULL && !add_merge(r->b, merge))
         st = sheaf__no_memory(memory_for);
     r->rank++;
@@ -186,7 +183,7 @@ static sheaf_status *read_pair(reading *r, sheaf_json_scan *scan)
 static sheaf_status *read_merges(sheaf__bpe_model *b, const sheaf__tokenizer_file *file)
 {
     sheaf_json_scan scan = file->merges;
-    reading r = { .b = b, .by_id = file->ranks };
+    reading r = { .b = b };
     bool more = true;
     /* A merge and its result are each no longer than the rest of the file. */
     r.text = malloc((size_t)(scan.end - scan.at) * 2 + 4);
@@ -202,6 +199,41 @@ static sheaf_status *read_merges(sheaf__bpe_model *b, const sheaf__tokenizer_fil
             st = sheaf__scan_fail(&scan, "fewer merges");
     }
     free(r.text);
+    return st;
+}
+
+/* Two tokens whose join is a token: sheaf__tokenizer_file.made. */
+static sheaf_status *make_merge(sheaf__bpe_model *b, const sheaf__tokenizer_file *file,
+                                const char *token, size_t size, size_t at, uint32_t id)
+{
+    const uint32_t *rank = file->rank;
+    const int32_t left = sheaf__vocab_find(b->vocab, token, at),
+                  right = left < 0 ? -1 : sheaf__vocab_find(b->vocab, token + at, size - at);
+    if (right < 0 || (rank != NULL && (rank[left] == UINT32_MAX || rank[right] == UINT32_MAX)))
+        return NULL;
+    const sheaf__merge merge = { (uint32_t)left, (uint32_t)right,
+                                 rank != NULL  ? rank[id]
+                                 : file->by_id ? id
+                                               : (uint32_t)b->merges,
+                                 id };
+    mark_joint(b, token, at, token + at, size - at);
+    return add_merge(b, merge) ? NULL : sheaf__no_memory(memory_for);
+}
+
+static sheaf_status *make_merges(sheaf__bpe_model *b, const sheaf__tokenizer_file *file)
+{
+    sheaf_status *st = NULL;
+    for (int64_t id = 0; id < b->vocab->ids; id++) {
+        size_t size = 0, n;
+        const char *token = sheaf__vocab_token(b->vocab, id, &size);
+        if (token == NULL || (file->rank != NULL && file->rank[id] == UINT32_MAX))
+            continue;
+        for (size_t at = 0; at < size && st == NULL; at += n) {
+            sheaf__unicode_take(token + at, size - at, &n);
+            if (at > 0)
+                st = make_merge(b, file, token, size, at, (uint32_t)id);
+        }
+    }
     return st;
 }
 
@@ -305,15 +337,15 @@ sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab, sheaf
     sheaf_json_scan tokens = file->vocab;
     if (tokens.begin == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'vocab'"), "an object of tokens");
-    if (file->merges.begin == NULL)
+    if (file->merges.begin == NULL && !file->made)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'merges'"), "a list of merges");
     sheaf_status *st = sheaf__vocab_read(vocab, &tokens);
     uint64_t slots = 64; /* a merge takes some 20 bytes of a file */
-    while (slots < (uint64_t)(file->merges.end - file->merges.at) / 10)
+    while (!file->made && slots < (uint64_t)(file->merges.end - file->merges.at) / 10)
         slots *= 2;
     if (st == NULL && !resize(b, slots))
         st = sheaf__no_memory(memory_for);
-    TRY(st, read_merges(b, file));
+    TRY(st, file->made ? make_merges(b, file) : read_merges(b, file));
     if (st == NULL && !finish_merges(b))
         st = sheaf__no_memory(memory_for);
     if (st == NULL) {

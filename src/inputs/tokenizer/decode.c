@@ -22,6 +22,10 @@ struct sheaf__token_stream {
 static const char *string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special, size_t *size)
 {
     const sheaf__added_token *added = sheaf__added_of(&t->added, id);
+    if (t->pieces > 0 && id >= t->pieces) {
+        *size = 3;
+        return "\xef\xbf\xbd";
+    }
     if (added == NULL)
         return sheaf__vocab_token(&t->vocab, id, size);
     /* `tokenizers` compares strings, not ids, with special tokens. */
@@ -248,8 +252,7 @@ static void give(sheaf__decoding *d, size_t kept)
 
 /* ---- ByteFallback: tokens <0x00> to <0xFF> are bytes ---- */
 
-/* -1: not a byte token. */
-static int byte_of(const char *token, size_t size)
+int sheaf__byte_of(const char *token, size_t size)
 {
     if (size != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>')
         return -1;
@@ -261,7 +264,7 @@ static int byte_of(const char *token, size_t size)
 static void decode_bytes(const void *state, sheaf__decoding *d, const char *bytes, size_t size,
                          bool end)
 {
-    const int byte = byte_of(bytes, size);
+    const int byte = sheaf__byte_of(bytes, size);
     const char c = (char)byte;
     if (byte >= 0 && d->raw) {
         sheaf__decoding_put(d, &c, 1);

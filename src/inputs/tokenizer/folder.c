@@ -376,7 +376,8 @@ static sheaf_status *read_model(opening *o)
     o->size = json.size;
     TRY(st, sheaf__text_take(&o->text, &json));
     TRY(st, sheaf__tokenizer_read(&o->file, o->text, o->size));
-    o->file.ranks = ranks;
+    o->file.made = true;
+    o->file.by_id = ranks;
     sheaf__text_release(&json);
     return st;
 }

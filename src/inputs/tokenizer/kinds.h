@@ -19,7 +19,7 @@ extern const sheaf__step_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
 /* post.c */
 extern const sheaf__step_kind sheaf__template_post, sheaf__roberta_post, sheaf__bert_post;
 
-/* ---- the byte-level alphabet, and UTF-8 of any bytes (byte_level.c) ---- */
+/* ---- bytes as characters (byte_level.c) ---- */
 
 /* sheaf__byte_char - the character that stands for `byte`: itself if printable, else one from
  * U+0100 on, in order. */
@@ -28,6 +28,9 @@ uint32_t sheaf__byte_char(unsigned char byte);
  * incomplete character and each other invalid byte. Unless `end`, leaves a prefix of a character at
  * the end unread. Returns the bytes read. */
 size_t sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size, bool end);
+
+/* sheaf__byte_of - the byte of a token "<0x0A>"; -1: it is none (decode.c). */
+int sheaf__byte_of(const char *token, size_t size);
 
 /* ---- decoders ---- */
 

@@ -38,13 +38,6 @@ static sheaf_status *set(sheaf__listed_token *to, const char *text, size_t size,
     return NULL;
 }
 
-/* "<0x0A>" */
-static bool is_byte(const char *text, size_t size)
-{
-    return size == 6 && memcmp(text, "<0x", 3) == 0 && sheaf__hex_digit(text[3]) >= 0 &&
-           sheaf__hex_digit(text[4]) >= 0 && text[5] == '>';
-}
-
 static sheaf_status *list_tokens(sheaf__listing *l, const sheaf__tokenizer *t)
 {
     sheaf_status *st = NULL;
@@ -57,9 +50,9 @@ static sheaf_status *list_tokens(sheaf__listing *l, const sheaf__tokenizer *t)
         const char *text = sheaf__vocab_token(&t->vocab, i, &size);
         if (text != NULL)
             st = set(&l->token[i], text, size,
-                     !l->byte_level && is_byte(text, size) ? SHEAF__TOKEN_BYTE
-                     : i == t->model->unk_id               ? SHEAF__TOKEN_UNKNOWN
-                                                           : SHEAF__TOKEN_NORMAL,
+                     !l->byte_level && sheaf__byte_of(text, size) >= 0 ? SHEAF__TOKEN_BYTE
+                     : i == t->model->unk_id                           ? SHEAF__TOKEN_UNKNOWN
+                                                                       : SHEAF__TOKEN_NORMAL,
                      0);
     }
     return st;

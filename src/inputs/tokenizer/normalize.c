@@ -16,6 +16,20 @@ void sheaf__steps_close(sheaf__steps *steps)
     steps->count = 0;
 }
 
+sheaf_status *sheaf__steps_put(sheaf__steps *steps, const sheaf__step_kind *kind, void *state)
+{
+    sheaf__steps_close(steps);
+    if (state != NULL && SHEAF_GROW(&steps->step, &steps->capacity, 1)) {
+        steps->step[0] = (sheaf__step){ kind, state };
+        steps->count = 1;
+        return NULL;
+    }
+    if (state != NULL && kind->close != NULL)
+        kind->close(state);
+    free(state);
+    return sheaf__no_memory("a step of a tokenizer");
+}
+
 void sheaf__only_keys(sheaf_json_reader *r, const char *known)
 {
     const char *key;

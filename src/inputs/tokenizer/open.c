@@ -405,7 +405,7 @@ sheaf_status *sheaf__tokenizer_build(sheaf__tokenizer **out, const sheaf__tokeni
     sheaf__tokenizer *t = calloc(1, sizeof *t);
     if (t == NULL)
         return sheaf__no_memory(memory_for);
-    t->bos = t->eos = -1;
+    t->bos = t->eos = t->pad = -1;
     t->pool = sheaf__works_new();
     sheaf_status *st = t->pool == NULL ? sheaf__no_memory(memory_for) : open_parts(t, file);
     if (st != NULL)
@@ -428,6 +428,8 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
 
 int64_t sheaf__tokenizer_size(const sheaf__tokenizer *t)
 {
+    if (t->pieces > 0)
+        return t->pieces;
     const int64_t last = t->added.count > 0 ? t->added.token[t->added.count - 1].id + 1 : 0;
     return last > t->vocab.ids ? last : t->vocab.ids;
 }
@@ -452,4 +454,9 @@ int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t)
 int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t)
 {
     return t->eos;
+}
+
+int32_t sheaf__tokenizer_pad(const sheaf__tokenizer *t)
+{
+    return t->pad;
 }

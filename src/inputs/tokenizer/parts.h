@@ -64,7 +64,11 @@ typedef struct sheaf__step_kind {
 typedef struct sheaf__tokenizer_file {
     json_t *parts;                 /* owned (json_decref) */
     sheaf_json_scan vocab, merges; /* in the text; .begin NULL: absent */
-    bool ranks; /* a merge has the rank of what is joined, its id (ranks.h), not its place */
+    /* Merges are not in it: two tokens whose join is a token are one, in the order of the ids of
+     * what is joined, the shorter left part first (generate_merges() of transformers). */
+    bool made;
+    bool by_id;           /* or by this id alone, of equals the first in a text */
+    const uint32_t *rank; /* or by the rank of the id; UINT32_MAX: neither joined nor made */
 } sheaf__tokenizer_file;
 
 /* Emits an id of the current piece: `begin` and `end` are bytes of that piece. */
@@ -131,7 +135,9 @@ struct sheaf_tokenizer {
     bool raw_model;    /* the model takes raw bytes for the byte-level alphabet */
     bool needs_origin; /* some step reads sheaf__piece.origin */
     bool has_decoder;
-    int32_t bos, eos;          /* -1: none */
+    int64_t
+        pieces; /* of a sentencepiece file that is read as it is (spm.c); 0: another tokenizer */
+    int32_t bos, eos, pad;     /* -1: none */
     struct sheaf__works *pool; /* idle sheaf__work */
 };
 
@@ -144,6 +150,8 @@ enum { SHEAF__ID_GIVEN = SHEAF__ID_MAX + 1 };
 sheaf_status *sheaf__tokenizer_read(sheaf__tokenizer_file *out, const char *text, size_t size);
 sheaf_status *sheaf__tokenizer_build(sheaf__tokenizer **out, const sheaf__tokenizer_file *file);
 sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size);
+/* sheaf__steps_put - the one step of a list; takes its state, also after a failure. */
+sheaf_status *sheaf__steps_put(sheaf__steps *steps, const sheaf__step_kind *kind, void *state);
 /* sheaf__tokenizer_around - replaces the post-processors: these ids (-1: none) before and after
  * each text. */
 sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind);

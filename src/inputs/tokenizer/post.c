@@ -128,22 +128,14 @@ const sheaf__step_kind sheaf__bert_post = { .name = "BertProcessing",
 sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind)
 {
     around *a = calloc(1, sizeof *a);
-    if (a != NULL)
-        a->id = calloc(2, sizeof *a->id);
-    if (a == NULL || a->id == NULL || !SHEAF_GROW(&t->post.step, &t->post.capacity, 1)) {
-        if (a != NULL)
-            free(a->id);
+    if (a == NULL || !SHEAF_GROW(&a->id, &a->capacity, 2)) {
         free(a);
         return sheaf__no_memory("a post-processor");
     }
-    sheaf__steps_close(&t->post);
-    a->capacity = 2;
     if (before >= 0)
         a->id[a->count++] = before;
     a->before = a->count;
     if (behind >= 0)
         a->id[a->count++] = behind;
-    t->post.step[0] = (sheaf__step){ &sheaf__template_post, a };
-    t->post.count = 1;
-    return NULL;
+    return sheaf__steps_put(&t->post, &sheaf__template_post, a);
 }

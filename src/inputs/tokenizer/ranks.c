@@ -94,10 +94,7 @@ sheaf_status *sheaf__ranks_convert(sheaf_text *json, const char *text, size_t si
     sheaf__vocab vocab = { 0 };
     sheaf__text_add(json, "%s", head);
     sheaf_status *st = read_lines(&vocab, json, text, size);
-    sheaf__text_add(json, "},\"merges\":[");
-    if (st == NULL)
-        sheaf__vocab_merges(json, &vocab);
-    sheaf__text_add(json, "]}}");
+    sheaf__text_add(json, "}}}");
     sheaf__vocab_release(&vocab);
     return st == NULL && json->failed ? sheaf__no_memory("tokenizer.model") : st;
 }

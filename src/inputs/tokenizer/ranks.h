@@ -7,7 +7,7 @@
 
 /* sheaf__ranks_are - does the text begin with such a line? */
 bool sheaf__ranks_are(const char *text, size_t size);
-/* sheaf__ranks_convert - appends the tokenizer.json that is made of them, with GLM-4's pattern: two
- * adjacent tokens whose bytes together are a token become that one, the lowest rank first
- * (sheaf__tokenizer_file.ranks). Errors: SHEAF_E_FORMAT with the line, SHEAF_E_MEMORY. */
+/* sheaf__ranks_convert - appends the tokenizer.json that is made of them, with GLM-4's pattern and
+ * without merges (sheaf__tokenizer_file.by_id). Errors: SHEAF_E_FORMAT with the line,
+ * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__ranks_convert(sheaf_text *json, const char *text, size_t size);

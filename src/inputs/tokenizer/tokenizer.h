@@ -14,6 +14,15 @@ typedef sheaf_tokenizer sheaf__tokenizer;
  * SHEAF_E_IO; SHEAF_E_FORMAT for an invalid tokenizer; SHEAF_E_UNSUPPORTED for an unknown part or
  * option, by its name; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path);
+/* sheaf__tokenizer_open_pieces - a sentencepiece tokenizer.model as libsentencepiece reads it, for
+ * CogVLM (Hugging Face's LlamaTokenizer, legacy behaviour). Its texts are always plain: "<s>" in
+ * one is ordinary pieces. Each text begins with the model's dummy prefix; add_special puts bos
+ * before it. In decoding control and unknown pieces are skipped; an id from the number of pieces on
+ * (a model's table may have more rows), invalid UTF-8, and NUL give U+FFFD. Errors: SHEAF_E_IO;
+ * SHEAF_E_FORMAT for an invalid model, with the byte; SHEAF_E_UNSUPPORTED for a model that has
+ * user-defined or unused pieces, that is not BPE or that replaces characters (nmt_nfkc);
+ * SHEAF_E_MEMORY. */
+sheaf_status *sheaf__tokenizer_open_pieces(sheaf__tokenizer **out, const char *path);
 void sheaf__tokenizer_close(sheaf__tokenizer *t); /* accepts NULL */
 
 /* sheaf__tokenizer_size - the largest id + 1, added tokens included. */
@@ -26,6 +35,9 @@ const char *sheaf__tokenizer_token(const sheaf__tokenizer *t, int32_t id);
  * tokenizer; -1: none. */
 int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t);
 int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t);
+/* sheaf__tokenizer_pad - of sheaf__tokenizer_open_pieces(): the id that pads, its unknown piece
+ * where it has none for that; -1 of others. */
+int32_t sheaf__tokenizer_pad(const sheaf__tokenizer *t);
 /* sheaf__tokenizer_written - the first special token in a text, borrowed; NULL: none. */
 const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size);
 

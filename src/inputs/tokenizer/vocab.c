@@ -140,24 +140,3 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
     free(key);
     return st;
 }
-
-void sheaf__vocab_merges(sheaf_text *json, const sheaf__vocab *vocab)
-{
-    bool first = true;
-    for (int64_t i = 0; i < vocab->ids; i++) {
-        size_t size = 0, length;
-        const char *token = sheaf__vocab_token(vocab, i, &size);
-        for (size_t at = 0; token != NULL && at < size; at += length) {
-            sheaf__unicode_take(token + at, size - at, &length);
-            if (at == 0 || sheaf__vocab_find(vocab, token, at) < 0 ||
-                sheaf__vocab_find(vocab, token + at, size - at) < 0)
-                continue;
-            sheaf__text_add(json, first ? "[" : ",[");
-            sheaf__text_json_bytes(json, token, at);
-            sheaf__text_bytes(json, ",", 1);
-            sheaf__text_json_bytes(json, token + at, size - at);
-            sheaf__text_bytes(json, "]", 1);
-            first = false;
-        }
-    }
-}

@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "base/json_scan.h"
-#include "base/text.h"
 #include "sheaf/status.h"
 
 enum { SHEAF__ID_MAX = (1 << 24) - 1 }; /* the largest id of a token */
@@ -35,6 +34,3 @@ void sheaf__vocab_prefetch(const sheaf__vocab *v, const char *token, size_t size
 const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size);
 /* sheaf__vocab_read - an object {"token": id, ...} at the scan. */
 sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan);
-/* sheaf__vocab_merges - appends ["left","right"],... for each two tokens whose join is one, in the
- * order of the ids of what is joined, the shorter left part first. */
-void sheaf__vocab_merges(sheaf_text *json, const sheaf__vocab *vocab);
