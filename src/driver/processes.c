@@ -7,6 +7,7 @@
 #include "library/train_settings.h"
 #include "comm/watch/watch.h"
 #include "driver/launched.h"
+#include "models/sums.h"
 #include "ops/units.h"
 #include "driver/signals.h"
 

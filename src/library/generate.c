@@ -8,7 +8,7 @@
 #include "comm/activity.h"
 #include "infer/prompts.h"
 #include "library/model.h"
-#include "library/question.h"
+#include "plan/inputs.h"
 #include "library/structs.h"
 
 static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m,

@@ -4,7 +4,7 @@
 #include "tests/check.h"
 
 #include "infer/prefix_cache.h"
-#include "library/timing.h"
+#include "plan/timing.h"
 #include "models/team.h"
 #include "models/open.h"
 #include "base/status.h"

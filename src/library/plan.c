@@ -4,10 +4,10 @@
 #include "base/base.h"
 #include "base/numeric_env.h"
 #include "library/model.h"
-#include "library/needs.h"
 #include "library/session.h"
 #include "library/structs.h"
 #include "models/placement.h"
+#include "plan/needs.h"
 
 struct sheaf_needs {
     sheaf_plan plan;
@@ -17,35 +17,45 @@ struct sheaf_needs {
     sheaf_text adapter;
 };
 
-static void release(sheaf__plan_request *a)
+/* A plan's request, and the memory behind its inputs. */
+typedef struct request {
+    sheaf__plan_request plan;
+    sheaf__settings state;
+    sheaf__run_settings own; /* of a program that passes a struct */
+    char *base, *config;
+    sheaf_train_options *filled; /* the caller's copy of the options used; or NULL */
+} request;
+
+static void release(request *r)
 {
-    sheaf__question_close(&a->q);
-    sheaf__run_settings_close(&a->own);
-    sheaf__settings_release(&a->state);
-    free(a->first);
-    free(a->first_to);
-    free(a->base);
-    free(a->config);
+    sheaf__plan_inputs_close(&r->plan.q);
+    sheaf__run_settings_close(&r->own);
+    sheaf__settings_release(&r->state);
+    free(r->plan.first);
+    free(r->plan.first_to);
+    free(r->base);
+    free(r->config);
 }
 
 /* ---- the request ---- */
 
-/* The settings and options; the question is not open yet. */
-static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf_run_train_options *options,
+/* The settings and options; the inputs are not open yet. */
+static sheaf_status *ask_run(request *r, const sheaf_run_train_options *options,
                              const sheaf_plan_options *how)
 {
     sheaf_run_train_options o;
-    sheaf__question *q = &a->q;
+    sheaf__plan_request *a = &r->plan;
+    sheaf__plan_inputs *q = &a->q;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
     TRY(st, sheaf__struct_read(&a->how, sizeof a->how, how, "sheaf_plan_options"));
-    TRY(st, sheaf__train_take(&a->own, &a->state, &o, true));
+    TRY(st, sheaf__train_take(&r->own, &r->state, &o, true));
     if (st != NULL)
         return st;
-    const sheaf__run_settings *run = o.given != NULL ? o.given : &a->own;
+    const sheaf__run_settings *run = o.given != NULL ? o.given : &r->own;
     sheaf_train_options *t = run->options;
     const int groups = t->dp;
     a->events = o.events;
-    a->filled = o.given != NULL ? o.given->options : NULL;
+    r->filled = o.given != NULL ? o.given->options : NULL;
     q->flags = o.given != NULL;
     q->place_text = a->how.place;
     q->max_new = a->how.max_new;
@@ -68,12 +78,13 @@ static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf_run_train_optio
     return st;
 }
 
-static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_options *options,
+static sheaf_status *ask_model(request *r, const sheaf_model_open_options *options,
                                const sheaf_plan_options *how)
 {
     static const char of[] = "sheaf_plan_options";
     sheaf_model_open_options o;
-    sheaf__question *q = &a->q;
+    sheaf__plan_request *a = &r->plan;
+    sheaf__plan_inputs *q = &a->q;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_open_options");
     sheaf_train_options_default(&q->o);
     TRY(st, sheaf__struct_read(&a->how, sizeof a->how, how, of));
@@ -85,10 +96,10 @@ static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_op
                                         "memory, slots, max_new, batch or time, of a model"),
                          "a question of training");
     TRY(st, sheaf__model_check_open(&o, true));
-    TRY(st, sheaf__run_model_base(&a->base, &a->config, o.model));
+    TRY(st, sheaf__run_model_base(&r->base, &r->config, o.model));
     q->o.dtype = o.dtype;
-    q->o.model = a->base != NULL ? a->base : o.model;
-    q->o.config = o.config != NULL ? o.config : a->config;
+    q->o.model = r->base != NULL ? r->base : o.model;
+    q->o.config = o.config != NULL ? o.config : r->config;
     if (st == NULL)
         sheaf__train_dtype(&q->o, o.events);
     q->o.adapter = o.adapter;
@@ -109,7 +120,7 @@ static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_op
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options: dp"),
                                         "one group, and `batch` of its prompts"),
                          "%d", q->o.dp);
-    return st == NULL ? sheaf__question_open(q, o.events) : st;
+    return st == NULL ? sheaf__plan_inputs_open(q, o.events) : st;
 }
 
 /* ---- sizes from the data ---- */
@@ -157,7 +168,7 @@ static sheaf_status *find_time(sheaf__plan_request *a)
 /* What the first step of the run exchanges, byte for byte. */
 static sheaf_status *count_first(sheaf__plan_request *a, const sheaf_plan *plan)
 {
-    const sheaf__job job = sheaf__question_job(&a->q);
+    const sheaf__job job = sheaf__plan_inputs_job(&a->q);
     a->first = calloc((size_t)plan->ranks, sizeof *a->first);
     a->first_to = calloc((size_t)plan->ranks, sizeof *a->first_to);
     sheaf_status *st = a->first == NULL || a->first_to == NULL ? sheaf__no_memory("plan") : NULL;
@@ -213,7 +224,7 @@ static void find_facts(sheaf_needs *needs, const sheaf__plan_request *a)
 /* If the hosts have too few slots, each takes its share of the ranks, rounded up. */
 static void take_slots(sheaf__plan_request *a)
 {
-    const sheaf__question *q = &a->q;
+    const sheaf__plan_inputs *q = &a->q;
     const int ranks = q->o.tp * (q->place_text == NULL ? q->o.dp : q->place.stages);
     int n = 0, all = 0;
     for (; n < SHEAF_MAX_SLICES && a->how.slots[n] > 0; n++)
@@ -224,17 +235,17 @@ static void take_slots(sheaf__plan_request *a)
     a->how.slots = a->slot;
 }
 
-/* The question is open. */
+/* The inputs are open. */
 static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
 {
-    sheaf__question *q = &a->q;
+    sheaf__plan_inputs *q = &a->q;
     const sheaf_plan_options *how = &a->how;
     const bool data = q->sets.data != NULL && q->place_text == NULL;
     if (how->slots != NULL)
         take_slots(a);
     sheaf_status *st = how->memory > 0 ? sheaf__fit_find(&a->fit, &needs->plan, q, how->memory,
                                                          how->slots, a->events)
-                                       : sheaf__question_answer(&needs->plan, q);
+                                       : sheaf__plan_inputs_answer(&needs->plan, q);
     const bool fits = how->memory == 0 || a->fit.fits;
     if (st == NULL && data)
         count_work(a);
@@ -271,17 +282,17 @@ sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *o
                              const sheaf_plan_options *how)
 {
     SHEAF__NUMERIC_ENV;
-    sheaf__plan_request a = { 0 };
+    request r = { 0 };
     *out = NULL;
-    sheaf_status *st = ask_run(&a, options, how);
-    if (a.how.table == SHEAF_PLAN_NO_TABLE)
-        TRY(st, sheaf__question_open(&a.q, a.events));
-    st = answer(out, &a, st);
-    if (st == NULL && a.filled != NULL && a.how.table == SHEAF_PLAN_NO_TABLE) {
-        *a.filled = a.q.o;
-        sheaf__balance_note(a.q.opened.schema, a.q.o.tp, a.events);
+    sheaf_status *st = ask_run(&r, options, how);
+    if (r.plan.how.table == SHEAF_PLAN_NO_TABLE)
+        TRY(st, sheaf__plan_inputs_open(&r.plan.q, r.plan.events));
+    st = answer(out, &r.plan, st);
+    if (st == NULL && r.filled != NULL && r.plan.how.table == SHEAF_PLAN_NO_TABLE) {
+        *r.filled = r.plan.q.o;
+        sheaf__balance_note(r.plan.q.opened.schema, r.plan.q.o.tp, r.plan.events);
     }
-    release(&a);
+    release(&r);
     return st;
 }
 
@@ -289,10 +300,10 @@ sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options
                                const sheaf_plan_options *how)
 {
     SHEAF__NUMERIC_ENV;
-    sheaf__plan_request a = { 0 };
+    request r = { 0 };
     *out = NULL;
-    sheaf_status *st = answer(out, &a, ask_model(&a, options, how));
-    release(&a);
+    sheaf_status *st = answer(out, &r.plan, ask_model(&r, options, how));
+    release(&r);
     return st;
 }
 

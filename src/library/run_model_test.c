@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "library/run_model.h"
 #include "library/train_settings.h"
+#include "models/sums.h"
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
 #include "train/rank.h"

@@ -8,6 +8,7 @@
 #include "library/run_model.h"
 #include "library/train_settings.h"
 #include "comm/watch/watch.h"
+#include "models/sums.h"
 #include "monitor/monitor.h"
 #include "monitor/prometheus.h"
 #include "monitor/provenance.h"

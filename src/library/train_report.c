@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/print.h"
 #include "library/session.h"
+#include "models/sums.h"
 #include "plan/plan.h"
 #include "train/usage.h"
 

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/numeric_env.h"
 #include "inputs/chat/chat.h"
+#include "models/sums.h"
 #include "sheaf/cut.h"
 #include "sheaf/train.h"
 #include "train/rank.h"
@@ -73,14 +74,6 @@ const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "mma8", SHEAF_SUMS_MMA8 },
                                               { "mma16", SHEAF_SUMS_MMA16 },
                                               { 0 } };
-
-const char *sheaf__kept_name(sheaf__kept kept)
-{
-    const sheaf__choice *c = kepts;
-    while (c->value != (int)kept)
-        c++;
-    return c->name;
-}
 
 static int add(sheaf__setting *to, const sheaf__setting *from, int n)
 {

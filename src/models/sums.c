@@ -1,7 +1,8 @@
-/* sums.c - in which order a run sums: train_settings.h. */
+/* sums.c - see sums.h. */
+#include "models/sums.h"
+
 #include "base/base.h"
 #include "comm/all.h"
-#include "library/train_settings.h"
 #include "ops/device.h"
 #include "ops/units.h"
 

@@ -1,13 +1,12 @@
-/* needs.h - private: request and result of a plan, for a run or for generation.
+/* needs.h - request and result of a plan, for a run or for generation.
  *
  * fit.c finds the setting nearest to the request that fits into given memory: of one machine with
- * all ranks as threads of one process, or of one of several hosts. plan.c makes the plan,
- * needs_json.c writes it as JSON. */
+ * all ranks as threads of one process, or of one of several hosts. library/plan.c makes
+ * the request, needs_json.c writes the plan as JSON. */
 #pragma once
 
-#include "library/question.h"
-#include "library/settings.h"
-#include "library/timing.h"
+#include "plan/inputs.h"
+#include "plan/timing.h"
 #include "lora/sizes.h"
 #include "sheaf/plan.h"
 
@@ -40,18 +39,18 @@ typedef struct sheaf__fit {
  *      the next, too
  *   4. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
  *      of 64 (of 8 below 64) that fits. Not of models with images
- * For generation (question->place_text) only ranks are changed.
+ * For generation (inputs->place_text) only ranks are changed.
  *
  *   plan      of the setting found; if nothing fits, of the smallest one tried
- *   question  open; its options are set to that setting. Data stay unchanged: rows longer than the
+ *   inputs    open; its options are set to that setting. Data stay unchanged: rows longer than the
  *             new limit must be cut
  *   memory    bytes
  *   slots     as in sheaf_plan_options; no more ranks than these are tried
  *
  * On GPUs `memory` is that of one, and each rank has its own.
  *
- * Errors: those of sheaf__question_answer(). */
-sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *question,
+ * Errors: those of sheaf__plan_inputs_answer(). */
+sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inputs *inputs,
                               size_t memory, const int *slots, const sheaf_events *events);
 
 /* sheaf__fit_apart - has a device of that name memory of its own, which each rank takes alone? */
@@ -66,16 +65,12 @@ typedef struct sheaf__data_work {
     double hours;                 /* of the run at its speed */
 } sheaf__data_work;
 
-/* A question, its inputs, and the results beside the plan; starts as zeros. */
+/* Inputs, and the results beside the plan; starts as zeros. */
 typedef struct sheaf__plan_request {
-    sheaf__settings state;
-    sheaf__run_settings own; /* of a program that passes a struct */
-    char *base, *config;
     const sheaf_events *events;
-    sheaf_train_options *filled; /* the caller's copy of the options used; or NULL */
     sheaf_plan_options how;
     int slot[SHEAF_MAX_SLICES + 1]; /* how.slots, as many as the ranks asked for at least */
-    sheaf__question q;
+    sheaf__plan_inputs q;
     sheaf__fit fit; /* with how.memory */
     sheaf__data_work work;
     sheaf__timing timing;

@@ -1,12 +1,11 @@
 /* timing.c - see timing.h. */
-#include "library/timing.h"
+#include "plan/timing.h"
 
 #include "base/base.h"
 #include "base/thread.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
 #include "infer/generate.h"
-#include "library/train_settings.h"
 #include "models/team.h"
 #include "plan/fits.h"
 
@@ -34,7 +33,7 @@ static void forget_pairs(sheaf__work *work)
     }
 }
 
-static double tokens_of(const sheaf__question *q)
+static double tokens_of(const sheaf__plan_inputs *q)
 {
     const sheaf__subset *set = &q->sets.train;
     const int64_t rows = set->data == NULL ? 0 : sheaf__subset_rows(set);
@@ -46,7 +45,7 @@ static double tokens_of(const sheaf__question *q)
     return tokens * (double)q->o.micro_batch * (double)q->o.accumulate;
 }
 
-static sheaf_status *find_step(sheaf__timing *out, const sheaf__question *q,
+static sheaf_status *find_step(sheaf__timing *out, const sheaf__plan_inputs *q,
                                const sheaf_events *events)
 {
     const int steps = q->sets.data == NULL ? 1 : 4; /* whose mean counts, where rows differ */
@@ -55,7 +54,7 @@ static sheaf_status *find_step(sheaf__timing *out, const sheaf__question *q,
     sheaf__trial measured;
     sheaf__work work = { 0 };
     sheaf_train_options o = q->o;
-    sheaf__job job = sheaf__question_job(q);
+    sheaf__job job = sheaf__plan_inputs_job(q);
     sheaf_data *made = NULL;
     o.accumulate = o.dp;
     job.options = &o;
@@ -175,7 +174,7 @@ static sheaf_status *time_model(void *self, sheaf__model *model)
     return st;
 }
 
-static sheaf_status *measure(generation *g, const sheaf__question *q, const sheaf_events *events)
+static sheaf_status *measure(generation *g, const sheaf__plan_inputs *q, const sheaf_events *events)
 {
     const sheaf_train_options *o = &q->o;
     sheaf_lora_options fresh;
@@ -213,7 +212,7 @@ static sheaf_status *measure(generation *g, const sheaf__question *q, const shea
     return sheaf_in(st, "measuring a model of %d layers", SHEAF__SHORT_LAYERS);
 }
 
-static sheaf_status *check_generation(const sheaf__question *q)
+static sheaf_status *check_generation(const sheaf__plan_inputs *q)
 {
     const bool stages = q->place.stages > 1;
     if (!stages && q->opened.lora == NULL)
@@ -239,7 +238,7 @@ static sheaf_time scaled(sheaf_time t, double by)
     return t;
 }
 
-static sheaf_status *find_answers(sheaf__timing *out, const sheaf__question *q,
+static sheaf_status *find_answers(sheaf__timing *out, const sheaf__plan_inputs *q,
                                   const sheaf_events *events)
 {
     const bool sees = sheaf__image_positions(&q->opened.config) > 0;
@@ -254,7 +253,7 @@ static sheaf_status *find_answers(sheaf__timing *out, const sheaf__question *q,
                      : out->max_new < MOST_TOKENS ? out->max_new - 1
                                                   : MOST_TOKENS);
     sheaf_status *st = check_generation(q);
-    TRY(st, sheaf__question_generation(&whole, q, out->max_new));
+    TRY(st, sheaf__plan_inputs_generation(&whole, q, out->max_new));
     if (st == NULL) {
         whole.images = sees ? out->batch : 0;
         whole.work = &work;
@@ -281,7 +280,7 @@ static sheaf_status *find_answers(sheaf__timing *out, const sheaf__question *q,
     return st;
 }
 
-sheaf_status *sheaf__timing_find(sheaf__timing *out, const sheaf__question *q,
+sheaf_status *sheaf__timing_find(sheaf__timing *out, const sheaf__plan_inputs *q,
                                  const sheaf_events *events)
 {
     *out = (sheaf__timing){ 0 };

@@ -3,7 +3,7 @@
 #include "tests/check.h"
 
 #include "tests/comm_run.h"
-#include "library/train_settings.h"
+#include "models/sums.h"
 #include "ops/units.h"
 
 static void test_sums__asked_for_then_the_runs_then_the_fastest(void **state)

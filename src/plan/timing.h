@@ -2,7 +2,7 @@
  * model, predicted for the whole one (plan/time.h). */
 #pragma once
 
-#include "library/question.h"
+#include "plan/inputs.h"
 #include "plan/time.h"
 
 typedef struct sheaf__timing {
@@ -13,12 +13,11 @@ typedef struct sheaf__timing {
 } sheaf__timing;
 
 /* sheaf__timing_find - takes steps, or generates, for some seconds: with three layers of each stack
- * and made-up weights, and ranks that are threads of this process. Rows are the question's, or made
- * up; of rows that differ it is the mean of the first steps. Nothing is written.
- *   question  opened
+ * and made-up weights, and ranks that are threads of this process. Rows are those of the inputs, or
+ * made up; of rows that differ it is the mean of the first steps. Nothing is written. inputs opened
  * Errors: SHEAF_E_ARG for generation on several stages or with an adapter; SHEAF_E_MEMORY where
  * even the short model does not fit. */
-sheaf_status *sheaf__timing_find(sheaf__timing *out, const sheaf__question *question,
+sheaf_status *sheaf__timing_find(sheaf__timing *out, const sheaf__plan_inputs *inputs,
                                  const sheaf_events *events);
 
 /* ---- steps that are taken: of the model itself, or of a shorter one without its weights ---- */
@@ -34,17 +33,17 @@ typedef struct sheaf__trial {
 
 /* sheaf__trial_run - loads the model and takes steps, at least two and until `seconds` have passed
  * or the run would be over; writes nothing.
- *   question  opened, with data, of training; its --tp and --threads count
+ *   inputs    opened, with data, of training; their --tp and --threads count
  * Errors: those of training. */
-sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *question, double seconds,
+sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__plan_inputs *inputs, double seconds,
                                const sheaf_events *events);
 /* sheaf__trial_run_short - the same of a model with three layers of each stack and made-up weights,
- * one micro-batch a step in each group. The question needs neither weights nor data. */
-sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__question *question,
+ * one micro-batch a step in each group. They need neither weights nor data. */
+sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__plan_inputs *inputs,
                                      const sheaf_events *events);
-/* sheaf__trial_data - the rows of a question: its own, or made up. Close *made. */
+/* sheaf__trial_data - the rows of the inputs: their own, or made up. Close *made. */
 sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made,
-                                const sheaf__question *question);
+                                const sheaf__plan_inputs *inputs);
 /* sheaf__trial_by_processor - do seconds come from the processor's clock? Where one thread
  * computes, other programs disturb that one less. */
 bool sheaf__trial_by_processor(const sheaf_train_options *options);

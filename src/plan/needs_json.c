@@ -1,8 +1,8 @@
 /* needs_json.c - the answer of a plan as JSON: see needs.h, and docs/plan.md for the keys. */
-#include "library/needs.h"
+#include "plan/needs.h"
 
 #include "base/json.h"
-#include "library/train_settings.h"
+#include "models/sums.h"
 #include "ops/device.h"
 
 static void set_int(json_t *to, const char *key, int64_t value)
@@ -48,7 +48,7 @@ static json_t *sent_to_json(const uint64_t *to, int ranks)
 
 static json_t *rank_json(const sheaf__plan_request *a, const sheaf_plan_rank *rank, int r)
 {
-    const sheaf__question *q = &a->q;
+    const sheaf__plan_inputs *q = &a->q;
     json_t *one = json_object();
     for (int k = 0; k < SHEAF_MEM_KINDS; k++) /* `exchange` is what is exchanged */
         set_int(one,
@@ -144,7 +144,7 @@ static void add_fit(json_t *to, const sheaf__plan_request *a)
                                       o->kept == SHEAF__KEPT_NONE, "seq", (json_int_t)a->q.seq));
         if (o->kept != SHEAF__KEPT_ALL && o->kept != SHEAF__KEPT_NONE)
             json_object_set_new(json_object_get(to, "proposal"), "keep_activations",
-                                json_string(sheaf__kept_name(o->kept)));
+                                json_string(o->kept == SHEAF__KEPT_INT8 ? "int8" : "attention"));
         if (o->offload != NULL && o->offload[0] != '\0')
             json_object_set_new(json_object_get(to, "proposal"), "offload",
                                 json_string(o->offload));
@@ -206,7 +206,7 @@ static json_t *time_json(const sheaf__timing *t, int64_t steps)
 /* ---- the whole ---- */
 
 /* Positions that an image takes in its row; 0 where there is none. */
-static json_int_t image_of(const sheaf__question *q)
+static json_int_t image_of(const sheaf__plan_inputs *q)
 {
     return q->images > 0 ? sheaf__image_positions(&q->opened.config) : 0;
 }
@@ -230,7 +230,7 @@ static bool is_apart(const char *device)
 
 sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const sheaf_plan *plan)
 {
-    const sheaf__question *q = &a->q;
+    const sheaf__plan_inputs *q = &a->q;
     const char *sums = sheaf__sums_name(q->o.dtype, q->o.sums);
     json_t *ranks = json_array();
     for (int r = 0; r < plan->ranks; r++)
@@ -273,15 +273,15 @@ typedef struct column {
 
 static sheaf_status *fill_column(column *c, sheaf__plan_request *a, int most)
 {
-    sheaf__question *q = &a->q;
+    sheaf__plan_inputs *q = &a->q;
     const sheaf__kept kept = q->o.kept == SHEAF__KEPT_NONE ? SHEAF__KEPT_ALL : q->o.kept;
     sheaf_plan plan;
-    sheaf_status *st = sheaf__question_open(q, a->events);
+    sheaf_status *st = sheaf__plan_inputs_open(q, a->events);
     for (int tp = 1; tp <= most && st == NULL; tp++)
         for (int again = 0; again < 2 && st == NULL; again++) {
             q->o.tp = tp;
             q->o.kept = again ? SHEAF__KEPT_NONE : kept;
-            st = sheaf__question_answer(&plan, q);
+            st = sheaf__plan_inputs_answer(&plan, q);
             if (st == NULL)
                 c->of[tp - 1][again] = json_pack("{s:i, s:s, s:b, s:I, s:I}", "tp", tp, "method",
                                                  c->name, "checkpointing", again, "largest_rank",
@@ -304,7 +304,7 @@ sheaf_status *sheaf__needs_table(char **out, sheaf__plan_request *a)
     for (int m = 0; m < 3 && st == NULL; m++) {
         if (a->how.table == SHEAF_PLAN_TABLE_RANKS && all[m].method != asked.method)
             continue;
-        sheaf__question_close(&a->q);
+        sheaf__plan_inputs_close(&a->q);
         a->q.o = asked;
         a->q.o.method = all[m].method;
         if (all[m].method != asked.method)

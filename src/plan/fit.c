@@ -1,11 +1,11 @@
 /* fit.c - see needs.h. */
-#include "library/needs.h"
+#include "plan/needs.h"
 
 #include "base/base.h"
 
 /* The search for a setting. */
 typedef struct search {
-    sheaf__question *q;
+    sheaf__plan_inputs *q;
     const sheaf_train_options *asked; /* the request */
     sheaf_plan *plan;
     const sheaf_events *events;
@@ -58,9 +58,9 @@ static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
     if (o->micro_batch != micro_batch) {
         o->micro_batch = micro_batch;
         o->accumulate = s->rows / micro_batch;
-        sheaf__question_count(s->q, s->events);
+        sheaf__plan_inputs_count(s->q, s->events);
     }
-    sheaf_status *st = sheaf__question_answer(s->plan, s->q);
+    sheaf_status *st = sheaf__plan_inputs_answer(s->plan, s->q);
     *fits = st == NULL && need_of(s->plan, s->slots, o->device) <= s->memory;
     return st;
 }
@@ -101,7 +101,7 @@ static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t mos
 /* Most ranks of a group or of a stage: in a shared memory more ranks need more. */
 static int most_of(const search *s)
 {
-    const sheaf__question *q = s->q;
+    const sheaf__plan_inputs *q = s->q;
     if (s->slots == NULL)
         return q->o.tp;
     const int copies = q->place_text == NULL ? q->o.dp : q->place.stages, each = s->all / copies;
@@ -113,7 +113,7 @@ typedef struct load {
     int64_t slices, heads;
 } load;
 
-static load load_of(const sheaf__question *q, int tp, int rank)
+static load load_of(const sheaf__plan_inputs *q, int tp, int rank)
 {
     const int slices = q->opened.schema->slices;
     const sheaf_range own = sheaf_owner_slices(slices, tp, rank);
@@ -122,7 +122,7 @@ static load load_of(const sheaf__question *q, int tp, int rank)
 }
 
 /* Does each of tp - 1 ranks have an equal among tp? Then tp ranks need no less. */
-static bool holds_as_much(const sheaf__question *q, int tp)
+static bool holds_as_much(const sheaf__plan_inputs *q, int tp)
 {
     for (int r = 0; r < tp - 1; r++) {
         const load one = load_of(q, tp - 1, r);
@@ -207,7 +207,7 @@ static sheaf_status *over_groups(bool *fits, search *s, int64_t micro_batch, boo
 /* All ranks and one row at a time: finds the longest rows that fit. */
 static sheaf_status *shorten(bool *fits, search *s)
 {
-    sheaf__question *q = s->q;
+    sheaf__plan_inputs *q = s->q;
     const sheaf__subset train = q->sets.train, eval = q->sets.eval;
     const int64_t asked = q->seq, given = q->o.seq, step = asked > 64 ? 64 : 8;
     int64_t low = 0, high = (asked + step - 1) / step; /* multiples; `high` does not fit */
@@ -238,30 +238,30 @@ static sheaf_status *shorten(bool *fits, search *s)
 
 /* Memory needed with other options and the same open data. False: the options exclude each other.
  */
-static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_options *change,
+static bool try_help(size_t *need, const sheaf__plan_inputs *q, const sheaf_train_options *change,
                      const int *slots)
 {
-    sheaf__question other = { .o = *change,
-                              .flags = q->flags,
-                              .whole = q->whole,
-                              .images_text = q->sets.data == NULL ? q->images_text : NULL,
-                              .warned = true };
+    sheaf__plan_inputs other = { .o = *change,
+                                 .flags = q->flags,
+                                 .whole = q->whole,
+                                 .images_text = q->sets.data == NULL ? q->images_text : NULL,
+                                 .warned = true };
     sheaf_plan plan;
     other.o.data = other.o.eval_data = NULL;
     other.o.seq = q->seq;
     if (change->method != q->o.method)
         other.o.train = NULL;
-    sheaf_status *st = sheaf__question_open(&other, NULL);
+    sheaf_status *st = sheaf__plan_inputs_open(&other, NULL);
     other.o.data = q->o.data;
     other.o.eval_data = q->o.eval_data;
     other.sets = q->sets;
     other.data_bytes = q->data_bytes;
-    TRY(st, sheaf__question_answer(&plan, &other));
+    TRY(st, sheaf__plan_inputs_answer(&plan, &other));
     const bool known = st == NULL;
     if (known)
         *need = need_of(&plan, slots, other.o.device);
     other.sets = (sheaf__sets){ 0 }; /* borrowed */
-    sheaf__question_close(&other);
+    sheaf__plan_inputs_close(&other);
     sheaf_status_free(st);
     return known;
 }
@@ -374,7 +374,7 @@ static sheaf_status *over_offloads(bool *fits, search *s)
 /* Would more rows at once fit as well? Fewer passes are faster, if each group still has one. */
 static sheaf_status *try_larger(sheaf__fit *out, const search *found)
 {
-    sheaf__question *q = found->q;
+    sheaf__plan_inputs *q = found->q;
     const sheaf_train_options o = q->o;
     const int64_t most = found->rows / o.dp;
     sheaf_plan plan;
@@ -383,12 +383,12 @@ static sheaf_status *try_larger(sheaf__fit *out, const search *found)
     sheaf_status *st =
         largest(&out->larger_micro_batch, &s, o.micro_batch + 1, most < 1000000 ? most : 1000000);
     q->o = o;
-    sheaf__question_count(q, found->events);
+    sheaf__plan_inputs_count(q, found->events);
     return st;
 }
 
-sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *q, size_t memory,
-                              const int *slots, const sheaf_events *events)
+sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inputs *q,
+                              size_t memory, const int *slots, const sheaf_events *events)
 {
     static const int each_its_own[] = { 0 };
     sheaf_train_options *o = &q->o;

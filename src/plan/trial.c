@@ -1,11 +1,10 @@
 /* trial.c - runs steps of a training setting: see timing.h. */
 #include "base/base.h"
-#include "library/timing.h"
+#include "plan/timing.h"
 
 #include "base/thread.h"
 #include "comm/comm.h"
-#include "library/needs.h"
-#include "library/train_settings.h"
+#include "plan/needs.h"
 #include "plan/fits.h"
 #include "catalog/boxes.h"
 #include "ops/quant/quant.h"
@@ -117,7 +116,7 @@ static sheaf_status *run(trial *t, const sheaf_events *events)
     return st;
 }
 
-sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made, const sheaf__question *q)
+sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made, const sheaf__plan_inputs *q)
 {
     *made = NULL;
     *out = q->sets.train;
@@ -165,7 +164,7 @@ static sheaf_status *open_model(sheaf__opened *opened, sheaf__selection *selecti
     return st;
 }
 
-static sheaf_status *open_and_run(trial *t, const sheaf__question *q, const sheaf_events *events)
+static sheaf_status *open_and_run(trial *t, const sheaf__plan_inputs *q, const sheaf_events *events)
 {
     sheaf__opened opened = { 0 };
     sheaf__selection selection = { 0 };
@@ -182,7 +181,7 @@ static sheaf_status *open_and_run(trial *t, const sheaf__question *q, const shea
     return st;
 }
 
-sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, double seconds,
+sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__plan_inputs *q, double seconds,
                                const sheaf_events *events)
 {
     sheaf_train_options o = q->o;
@@ -194,7 +193,7 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
     return open_and_run(&t, q, events);
 }
 
-sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__question *q,
+sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__plan_inputs *q,
                                      const sheaf_events *events)
 {
     sheaf_train_options o = q->o;

@@ -1,9 +1,9 @@
-/* question.c - see question.h. */
-#include "library/question.h"
+/* inputs.c - see inputs.h. */
+#include "plan/inputs.h"
 
 #include "base/base.h"
 #include "inputs/viewing.h"
-#include "library/train_settings.h"
+#include "models/sums.h"
 #include "train/options.h"
 
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
@@ -16,7 +16,7 @@ void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t
                    what, positions, sheaf_config_position_key(config), config->max_position);
 }
 
-void sheaf__question_close(sheaf__question *q)
+void sheaf__plan_inputs_close(sheaf__plan_inputs *q)
 {
     sheaf__sets_close(&q->sets);
     sheaf__selection_release(&q->selection);
@@ -28,13 +28,13 @@ void sheaf__question_close(sheaf__question *q)
 }
 
 /* The name of the setting for positions of a row. */
-static const char *seq_name(const sheaf__question *q)
+static const char *seq_name(const sheaf__plan_inputs *q)
 {
     return q->flags ? "--seq" : q->place_text != NULL ? "positions" : "seq";
 }
 
 /* The images of a micro-batch: from the data, or assumed. */
-static void count_images(sheaf__question *q, const sheaf_events *events)
+static void count_images(sheaf__plan_inputs *q, const sheaf_events *events)
 {
     sheaf_batch_images fewest, most = { .images = q->each.images * q->o.micro_batch };
     if (q->sets.data != NULL)
@@ -49,7 +49,7 @@ static void count_images(sheaf__question *q, const sheaf_events *events)
     q->warned = true;
 }
 
-static double padding_of(const sheaf__question *q)
+static double padding_of(const sheaf__plan_inputs *q)
 {
     const double samples = (double)q->o.steps * (double)q->o.accumulate * (double)q->o.micro_batch;
     if (q->place_text != NULL)
@@ -58,7 +58,7 @@ static double padding_of(const sheaf__question *q)
                                  q->whole || samples >= 1e15 ? 0 : (int64_t)samples);
 }
 
-void sheaf__question_count(sheaf__question *q, const sheaf_events *events)
+void sheaf__plan_inputs_count(sheaf__plan_inputs *q, const sheaf_events *events)
 {
     if (q->sets.train.data != NULL) {
         q->seq = sheaf__subset_longest(&q->sets.train);
@@ -153,7 +153,7 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
 }
 
 /* Sets q->each, the content of a row without data, from images_text. */
-static sheaf_status *find_images(sheaf__question *q, const sheaf_events *events)
+static sheaf_status *find_images(sheaf__plan_inputs *q, const sheaf_events *events)
 {
     const sheaf_config *config = &q->opened.config;
     asked a = { sheaf__image_positions(config) > 0 ? 1 : 0, 0, 0 };
@@ -172,7 +172,7 @@ static sheaf_status *find_images(sheaf__question *q, const sheaf_events *events)
 
 /* ---- all of it ---- */
 
-sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *events)
+sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events *events)
 {
     const sheaf_train_options *o = &q->o;
     const bool generates = q->place_text != NULL;
@@ -218,11 +218,11 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     if (st == NULL && !generates && (!q->whole || q->o.lr == 0))
         st = sheaf__rates_check(&q->o, events);
     if (st == NULL)
-        sheaf__question_count(q, events);
+        sheaf__plan_inputs_count(q, events);
     return st;
 }
 
-sheaf__job sheaf__question_job(const sheaf__question *q)
+sheaf__job sheaf__plan_inputs_job(const sheaf__plan_inputs *q)
 {
     return (sheaf__job){ .options = &q->o,
                          .schema = q->opened.schema,
@@ -236,7 +236,7 @@ sheaf__job sheaf__question_job(const sheaf__question *q)
 }
 
 /* For generation, tokens of a prompt: there must be room for one, and for the model's image. */
-static sheaf_status *find_prompt(int64_t *prompt, const sheaf__question *q, int64_t answer)
+static sheaf_status *find_prompt(int64_t *prompt, const sheaf__plan_inputs *q, int64_t answer)
 {
     const sheaf_config *config = &q->opened.config;
     const sheaf_batch_images *each = &q->each;
@@ -256,8 +256,8 @@ static sheaf_status *find_prompt(int64_t *prompt, const sheaf__question *q, int6
                           image + 1 + answer, q->flags ? "--max-new" : "max_new");
 }
 
-sheaf_status *sheaf__question_generation(sheaf_plan_generation *out, const sheaf__question *q,
-                                         int64_t max_new)
+sheaf_status *sheaf__plan_inputs_generation(sheaf_plan_generation *out, const sheaf__plan_inputs *q,
+                                            int64_t max_new)
 {
     *out = (sheaf_plan_generation){ .schema = q->opened.schema,
                                     .lora = q->opened.lora,
@@ -276,13 +276,13 @@ sheaf_status *sheaf__question_generation(sheaf_plan_generation *out, const sheaf
     return max_new > 0 ? find_prompt(&out->prompt, q, max_new) : NULL;
 }
 
-sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *q)
+sheaf_status *sheaf__plan_inputs_answer(sheaf_plan *plan, const sheaf__plan_inputs *q)
 {
     if (q->place_text != NULL) {
         sheaf_plan_generation asked;
-        sheaf_status *st = sheaf__question_generation(&asked, q, q->max_new);
+        sheaf_status *st = sheaf__plan_inputs_generation(&asked, q, q->max_new);
         return st == NULL ? sheaf_plan_generate(plan, &asked) : st;
     }
-    const sheaf__job job = sheaf__question_job(q);
+    const sheaf__job job = sheaf__plan_inputs_job(q);
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
 }
