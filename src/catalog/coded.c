@@ -74,12 +74,13 @@ sheaf_status *sheaf__part_bytes(void *dst, const sheaf_catalog *c, const sheaf_l
 
 void sheaf__form_text(sheaf_text *out, const sheaf__coded *q)
 {
-    static const char *const names[SHEAF__CODES] = { "NF4", "FP4", "4 bits", "8 bits", "FP8" };
     const sheaf__quant *f = &q->form;
     if (f->codes == SHEAF__INT4 || f->codes == SHEAF__INT8)
-        sheaf__text_add(out, "%s, ", q->method);
-    sheaf__text_add(out, "%s", names[f->codes]);
-    if (q->packing == SHEAF__BLOCKS8)
+        sheaf__text_add(out, "%s, %d bits", sheaf__quantizer_name(q->packing->by),
+                        sheaf__code_bits(f->codes));
+    else
+        sheaf__text_add(out, "%s", sheaf__codes_name(f->codes));
+    if (q->packing->squares)
         sheaf__text_add(out, ", blocks of %" PRId64 " x %" PRId64, q->block_rows, f->block);
     else if (f->grouping == SHEAF__GROUPS_INDEXED)
         sheaf__text_add(out, ", groups of %" PRId64 " by g_idx", q->group);

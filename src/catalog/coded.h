@@ -1,50 +1,20 @@
 /* coded.h - tensors that files hold as codes with scales, in the forms of other programs.
  *
  * Such a tensor is one logical tensor of the catalog, "X.weight" [out, in]; the tensors of the file
- * that it is made of are its parts, and no tensors of the catalog any more. Which names and shapes
- * they have is the dialects' (dialects/common/codes.h); what their bytes stand for is here: */
+ * that it is made of are its parts, and no tensors of the catalog any more. packing.h has their
+ * names and bytes; dialects/common/codes.h puts them together. */
 #pragma once
 
 #include <stdlib.h>
 
 #include "catalog/catalog.h"
-#include "ops/quant/quant.h"
-
-typedef enum sheaf__packing {
-    /* bitsandbytes: two elements of the tensor, row after row, in a byte, the first one in its high
-     * half. Scales [blocks] F32; or U8, of nested ones F32 [blocks / 256]. */
-    SHEAF__BNB4,
-    /* codes I8 [out, in], scales F32 [out] that are 127 times as large */
-    SHEAF__BNB8,
-    /* GPTQ: codes I32 [in / 8, out], eight neighbours of a row in a word, the first one lowest;
-     * zeros I32 [groups, out / 8], likewise along a column; scales [groups, out]. */
-    SHEAF__GPTQ,
-    /* AWQ: codes I32 [in, out / 8], zeros I32 [groups, out / 8], eight neighbours of a column in a
-     * word, which has them in the order 0 2 4 6 1 3 5 7; scales [groups, out]. */
-    SHEAF__AWQ,
-    /* compressed-tensors: codes I32 [out, in / 8], zeros I32 [out / 8, groups] along a column, the
-     * first one lowest; scales [out, groups]. */
-    SHEAF__PACKED32,
-    /* codes F8_E4M3 [out, in], scales [out / block_rows, in / block] */
-    SHEAF__BLOCKS8,
-} sheaf__packing;
-
-enum {
-    SHEAF__CODES_PART,
-    SHEAF__SCALES_PART,
-    SHEAF__ZEROS_PART,
-    SHEAF__NESTED_PART,
-    SHEAF__INDEX_PART,
-    SHEAF__FURTHER_PARTS, /* from here: what was read when the tensor was found */
-    SHEAF__PARTS = SHEAF__FURTHER_PARTS + 4
-};
+#include "catalog/packing.h"
 
 typedef struct sheaf__coded {
     sheaf__quant form;
-    sheaf__packing packing;
-    const char *method; /* "bitsandbytes", "GPTQ", ...: a constant */
+    const sheaf__packing *packing;
     int64_t out, in;
-    int64_t block_rows; /* BLOCKS8 */
+    int64_t block_rows; /* that have one scale */
     bool less_one;      /* stored zeros are less by one, in words of eight: GPTQ's first format */
     float offset;
     uint16_t *index; /* [in] of the groups, where they are indexed; owned */
@@ -89,7 +59,7 @@ enum { SHEAF__CODED_ROOM = 96 << 10 };
 sheaf_status *sheaf__coded_read(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                 int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                 const sheaf__quant_parts *to);
-/* sheaf__coded_raw - the same, but the scales of BNB8 are as they are stored: SCB. */
+/* sheaf__coded_raw - the same, but the scales of int8 are as they are stored: SCB. */
 sheaf_status *sheaf__coded_raw(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                const sheaf__quant_parts *to);
@@ -97,7 +67,7 @@ sheaf_status *sheaf__coded_whole(const sheaf_catalog *catalog, const sheaf_logic
                                  sheaf__quant_whole *to);
 /* sheaf__coded_check - the scales alone, for who copies codes without reading them. */
 sheaf_status *sheaf__coded_check(const sheaf_catalog *catalog, const sheaf_logical *tensor);
-/* sheaf__coded_values - dequantised, in the entry's dtype. Of BNB8 as bitsandbytes'
+/* sheaf__coded_values - dequantised, in the entry's dtype. Of int8 as bitsandbytes'
  * int8_vectorwise_dequant() has them, which merges: (code * 127 scale) * (1 / 127). */
 sheaf_status *sheaf__coded_values(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                   int64_t row0, int64_t rows, int64_t col0, int64_t cols,

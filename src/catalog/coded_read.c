@@ -15,7 +15,7 @@
 
 enum {
     BUFFER = 1 << 16,                  /* bytes of a file that are unpacked at once */
-    TILE = 64,                         /* columns that are, where columns of a file are rows */
+    TILE = 64,                         /* columns that are, unless words lie along rows */
     SPAN = SHEAF__CODED_ROOM - BUFFER, /* bytes with gaps that are read at once, */
     PIECE = 1 << 12,                   /* of pieces of at most so many */
     LINE = 1 << 13,                    /* in lines of at most so many */
@@ -74,172 +74,191 @@ static uint32_t word_at(const uint8_t *bytes, int64_t i)
     return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-/* ---- codes ---- */
+/* ---- a box of a matrix ---- */
 
-/* Elements [first, first + n) of a tensor with two in a byte. */
-static sheaf_status *read_halves(reading *r, int64_t first, int64_t n, uint8_t *dst)
+/* Rows [row0, row0 + rows), columns [col0, col0 + cols) of the matrix [out, in] of a part, to bytes
+ * or floats whose rows are `ld` apart. */
+typedef struct area {
+    int part;
+    int64_t out, in, row0, rows, col0, cols;
+    void *dst;
+    int64_t ld;
+} area;
+
+/* Words in the buffer: those of `rows` rows of words from `row` on, and of `cols` columns. */
+typedef struct chunk {
+    const uint8_t *words;
+    int64_t size, row, rows, col, cols;
+} chunk;
+
+static const sheaf__plane *plane_of(const reading *r, const area *a)
 {
-    sheaf_status *st = NULL;
-    for (int64_t done = 0; st == NULL && done < n;) {
-        const int64_t e = first + done, begin = e / 2, odd = e & 1;
-        const int64_t count = least(n - done, 2 * BUFFER - odd);
-        st = take(r, SHEAF__CODES_PART, begin, (e + count - 1) / 2 - begin + 1, r->buffer);
-        if (st == NULL)
-            sheaf__unpack4(dst + done, r->buffer, odd, count);
-        done += count;
-    }
-    return st;
+    return &r->q->packing->plane[a->part];
 }
 
-/* Bytes of rows [out, in] of a byte each. */
-static sheaf_status *read_bytes(reading *r, int64_t first, int64_t n, uint8_t *dst)
+/* Words [at, at + n) of lines of `width` words each, lines [first, first + count), one line's after
+ * the other's to the buffer. */
+static sheaf_status *take_lines(reading *r, int part, int64_t size, int64_t width, int64_t first,
+                                int64_t count, int64_t at, int64_t n)
 {
-    return take(r, SHEAF__CODES_PART, first, n, dst);
-}
-
-/* Rows of the tensor that are together in the file. */
-static sheaf_status *read_rows(reading *r, uint8_t *dst,
-                               sheaf_status *(*read)(reading *r, int64_t first, int64_t n,
-                                                     uint8_t *dst))
-{
-    const sheaf__quant_box *b = r->box;
-    const bool whole = b->cols == b->in;
-    const int64_t runs = whole ? 1 : b->rows, each = whole ? b->rows * b->cols : b->cols;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < runs; i++)
-        st = read(r, (b->row0 + i) * b->in + b->col0, each, dst + i * each);
-    return st;
-}
-
-/* Words [at, at + n) of lines of `width` words each, [first, first + count) of the codes, one
- * line's after the other's to the buffer. */
-static sheaf_status *take_lines(reading *r, int64_t width, int64_t first, int64_t count, int64_t at,
-                                int64_t n)
-{
-    const bool gaps = n < width && 4 * n <= PIECE && 4 * width <= LINE;
-    const int64_t most = n == width ? count : gaps ? SPAN / (4 * width) : 1;
+    const bool gaps = n < width && size * n <= PIECE && size * width <= LINE;
+    const int64_t most = n == width ? count : gaps ? SPAN / (size * width) : 1;
     uint8_t *span = r->buffer + BUFFER;
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < count; i += most) {
         const int64_t m = least(most, count - i);
-        uint8_t *to = r->buffer + 4 * i * n;
-        st = take(r, SHEAF__CODES_PART, 4 * ((first + i) * width + at), 4 * ((m - 1) * width + n),
+        uint8_t *to = r->buffer + size * i * n;
+        st = take(r, part, size * ((first + i) * width + at), size * ((m - 1) * width + n),
                   gaps ? span : to);
         for (int64_t k = 0; st == NULL && gaps && k < m; k++)
-            memcpy(to + 4 * k * n, span + 4 * k * width, (size_t)(4 * n));
+            memcpy(to + size * k * n, span + size * k * width, (size_t)(size * n));
     }
     return st;
 }
 
-static void unpack_word(uint8_t dst[8], uint32_t word)
+/* The elements of n words, `apart` words from each other. */
+static inline __attribute__((always_inline)) void spread(uint8_t *dst, const uint8_t *words,
+                                                         int64_t apart, int64_t n,
+                                                         const sheaf__plane *p, const int word,
+                                                         const int per)
 {
-    for (int j = 0; j < 8; j++)
-        dst[j] = word >> 4 * j & 15;
+    int shift[8];
+    for (int j = 0; j < per; j++)
+        shift[j] = p->shift[j];
+    for (int64_t i = 0; i < n; i++, words += apart * word, dst += per) {
+        const uint32_t w = word == 4 ? word_at(words, 0) : *words;
+        for (int j = 0; j < per; j++)
+            dst[j] = w >> shift[j] & 15;
+    }
 }
 
-/* [out, in / 8], eight of a row in a word. */
-static sheaf_status *read_packed32(reading *r, uint8_t *dst)
+static void spread_words(uint8_t *dst, const uint8_t *words, int64_t apart, int64_t n,
+                         const sheaf__plane *p)
 {
-    const sheaf__quant_box *b = r->box;
-    const int64_t end = b->col0 + b->cols, words = (end - 1) / 8 - b->col0 / 8 + 1,
-                  wide = least(words, BUFFER / 4), high = BUFFER / 4 / wide;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < b->rows; i += high)
-        for (int64_t w = b->col0 / 8; st == NULL && 8 * w < end; w += wide) {
-            const int64_t m = least(high, b->rows - i), n = least(wide, (end - 1) / 8 - w + 1);
-            st = take_lines(r, (b->in + 7) / 8, b->row0 + i, m, w, n);
-            for (int64_t k = 0; st == NULL && k < m * n; k++) {
-                const int64_t c = 8 * (w + k % n), c0 = c > b->col0 ? c : b->col0;
-                uint8_t code[8];
-                unpack_word(code, word_at(r->buffer, k));
-                memcpy(dst + (i + k / n) * b->cols + (c0 - b->col0), code + (c0 - c),
-                       (size_t)(least(c + 8, end) - c0));
-            }
-        }
-    return st;
+    if (p->per == 8)
+        spread(dst, words, apart, n, p, 4, 8);
+    else
+        spread(dst, words, apart, n, p, 1, 2);
 }
 
-/* [in / 8, out]: the word of eight columns has one row. */
-static sheaf_status *read_gptq(reading *r, uint8_t *dst)
+/* n neighbours of a row from the skip-th of its first word on. */
+static void unpack_row(uint8_t *dst, const uint8_t *words, int64_t apart, int64_t skip, int64_t n,
+                       const sheaf__plane *p)
 {
-    const sheaf__quant_box *b = r->box;
-    const int64_t end = b->col0 + b->cols, high = BUFFER / 4 / (TILE / 8);
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < b->rows; i += high)
-        for (int64_t w = b->col0 / 8; st == NULL && 8 * w < end; w += TILE / 8) {
-            const int64_t n = least(b->rows - i, high),
-                          lines = least(TILE / 8, (end - 1) / 8 - w + 1),
-                          c0 = 8 * w > b->col0 ? 8 * w : b->col0, c1 = least(8 * w + TILE, end);
-            st = take_lines(r, r->q->out, w, lines, b->row0 + i, n);
-            for (int64_t k = 0; st == NULL && k < n; k++) {
-                uint8_t code[TILE];
-                for (int64_t l = 0; l < lines; l++)
-                    unpack_word(code + 8 * l, word_at(r->buffer, l * n + k));
-                memcpy(dst + (i + k) * b->cols + (c0 - b->col0), code + (c0 - 8 * w),
-                       (size_t)(c1 - c0));
-            }
-        }
-    return st;
+    uint8_t part[8];
+    if (skip > 0) {
+        const int64_t m = least(p->per - skip, n);
+        spread_words(part, words, apart, 1, p);
+        memcpy(dst, part + skip, (size_t)m);
+        words += apart * p->word;
+        dst += m;
+        n -= m;
+    }
+    const int64_t rest = n % p->per;
+    spread_words(dst, words, apart, n / p->per, p);
+    if (rest > 0) {
+        spread_words(part, words + n / p->per * apart * p->word, apart, 1, p);
+        memcpy(dst + n - rest, part, (size_t)rest);
+    }
 }
 
-/* Where element j of eight lies in a word of AWQ: the inverse of 0 2 4 6 1 3 5 7. */
-static int awq_shift(int64_t j)
-{
-    static const int nibble[8] = { 0, 4, 1, 5, 2, 6, 3, 7 };
-    return 4 * nibble[j & 7];
-}
-
-/* Words [first, first + n) of `lines` columns are in the buffer: codes of the rows from `row` to
- * `stop`, which these cover. */
-static void unpack_awq(const reading *r, int64_t lines, int64_t first, int64_t n, int64_t row,
-                       int64_t stop, uint8_t *dst)
+/* One row of words that have neighbours of columns, from column k of the chunk on. */
+static void unpack_down(uint8_t *dst, const uint8_t *words, int64_t apart, int64_t n, int shift,
+                        uint32_t add)
 {
     uint32_t word[TILE] = { 0 };
-    for (int64_t w = first; w < first + n; w++) {
-        for (int64_t l = 0; l < lines; l++)
-            word[l] = word_at(r->buffer, l * n + w - first);
-        for (; row < least(stop, 8 * w + 8); row++, dst += r->box->cols) {
-            const int shift = awq_shift(row);
-            uint8_t code[TILE];
-            for (int l = 0; l < TILE; l++)
-                code[l] = word[l] >> shift & 15;
-            memcpy(dst, code, (size_t)lines);
-        }
+    uint8_t code[TILE];
+    for (int64_t c = 0; c < n; c++)
+        word[c] = word_at(words, c * apart) + add;
+    for (int c = 0; c < TILE; c++)
+        code[c] = word[c] >> shift & 15;
+    memcpy(dst, code, (size_t)n);
+}
+
+static float scale_at(const uint8_t *words, int64_t i, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_U8 || dtype == SHEAF_F8_E8M0 ? sheaf__exponent_scale(words[i])
+                                                       : sheaf__load(words, i, dtype);
+}
+
+/* What a chunk has of the area. */
+static void unpack(const reading *r, const area *a, const chunk *k)
+{
+    const sheaf__plane *p = plane_of(r, a);
+    const sheaf_dtype dtype = r->q->part[a->part].entry.dtype;
+    const int64_t high = p->down ? p->per : 1, wide = p->down || p->per == 0 ? 1 : p->per,
+                  row0 = k->row * high > a->row0 ? k->row * high : a->row0,
+                  row1 = least(a->row0 + a->rows, (k->row + k->rows) * high),
+                  col0 = k->col * wide > a->col0 ? k->col * wide : a->col0,
+                  n = least(a->col0 + a->cols, (k->col + k->cols) * wide) - col0,
+                  apart = p->turned ? k->rows : 1;
+    const uint32_t add = a->part == SHEAF__ZEROS_PART && r->q->less_one ? UINT32_C(0x11111111) : 0;
+    for (int64_t row = row0; row < row1; row++) {
+        const int64_t line = row / high - k->row, at = (row - a->row0) * a->ld + col0 - a->col0;
+        const uint8_t *words = k->words + k->size * (p->turned ? line : line * k->cols);
+        uint8_t *bytes = (uint8_t *)a->dst + at;
+        for (int64_t c = 0; p->per == 0 && c < n; c++)
+            ((float *)a->dst)[at + c] = scale_at(words, c * apart, dtype);
+        if (p->down)
+            unpack_down(bytes, words, apart, n, p->shift[row % p->per], add);
+        else if (p->per > 0)
+            unpack_row(bytes, words, apart, col0 - k->col * wide, n, p);
     }
 }
 
-/* [in, out / 8]: a word has eight rows of one column. */
-static sheaf_status *read_awq(reading *r, uint8_t *dst)
+/* Bytes that are codes themselves. */
+static sheaf_status *read_bytes(reading *r, const area *a)
 {
-    const sheaf__quant_box *b = r->box;
-    const int64_t end = b->row0 + b->rows, most = BUFFER / 4 / TILE;
+    const int64_t runs = a->cols == a->in ? 1 : a->rows, each = a->rows * a->cols / runs;
     sheaf_status *st = NULL;
-    for (int64_t w = b->row0 / 8; st == NULL && 8 * w < end; w += most)
-        for (int64_t c = 0; st == NULL && c < b->cols; c += TILE) {
-            const int64_t n = least(most, (end - 1) / 8 - w + 1), lines = least(TILE, b->cols - c),
-                          row = 8 * w > b->row0 ? 8 * w : b->row0;
-            st = take_lines(r, r->q->out / 8, b->col0 + c, lines, w, n);
+    for (int64_t i = 0; st == NULL && i < runs; i++)
+        st = take(r, a->part, (a->row0 + i) * a->in + a->col0, each, (uint8_t *)a->dst + i * each);
+    return st;
+}
+
+static sheaf_status *read_area(reading *r, const area *a)
+{
+    const sheaf__plane *p = plane_of(r, a);
+    const sheaf_dtype dtype = r->q->part[a->part].entry.dtype;
+    const int64_t size = p->per > 0 ? p->word : (int64_t)sheaf_dtype_bytes(dtype),
+                  high = p->down ? p->per : 1, wide = p->down || p->per == 0 ? 1 : p->per,
+                  row1 = (a->row0 + a->rows - 1) / high + 1,
+                  col1 = (a->col0 + a->cols - 1) / wide + 1,
+                  narrow = p->turned || p->down ? TILE / wide : BUFFER / size,
+                  cols = least(col1 - a->col0 / wide, narrow), rows = BUFFER / size / cols;
+    sheaf_status *st = NULL;
+    if (p->per == 1)
+        return read_bytes(r, a);
+    for (int64_t i = a->row0 / high; st == NULL && i < row1; i += rows)
+        for (int64_t c = a->col0 / wide; st == NULL && c < col1; c += cols) {
+            const chunk k = { r->buffer, size, i, least(rows, row1 - i), c, least(cols, col1 - c) };
+            st = p->turned ? take_lines(r, a->part, size, (a->out + high - 1) / high, k.col, k.cols,
+                                        k.row, k.rows)
+                           : take_lines(r, a->part, size, (a->in + wide - 1) / wide, k.row, k.rows,
+                                        k.col, k.cols);
             if (st == NULL)
-                unpack_awq(r, lines, w, n, row, least(end, 8 * (w + n)),
-                           dst + (row - b->row0) * b->cols + c);
+                unpack(r, a, &k);
         }
     return st;
 }
+
+/* ---- codes ---- */
 
 static sheaf_status *read_codes(reading *r, uint8_t *dst)
 {
-    switch (r->q->packing) {
-    case SHEAF__BNB4: return read_rows(r, dst, read_halves);
-    case SHEAF__PACKED32: return read_packed32(r, dst);
-    case SHEAF__GPTQ: return read_gptq(r, dst);
-    case SHEAF__AWQ: return read_awq(r, dst);
-    case SHEAF__BNB8:
-    case SHEAF__BLOCKS8: break;
-    }
-    return read_rows(r, dst, read_bytes);
+    const sheaf__quant_box *b = r->box;
+    const int64_t runs = b->cols == b->in ? 1 : b->rows, each = b->rows * b->cols / runs;
+    sheaf_status *st = NULL;
+    if (r->q->form.grouping != SHEAF__GROUPS_FLAT)
+        return read_area(r, &(area){ SHEAF__CODES_PART, r->q->out, b->in, b->row0, b->rows, b->col0,
+                                     b->cols, dst, b->cols });
+    for (int64_t i = 0; st == NULL && i < runs; i++) /* words may have the ends of two rows */
+        st = read_area(r, &(area){ SHEAF__CODES_PART, 1, r->q->out * b->in, 0, 1,
+                                   (b->row0 + i) * b->in + b->col0, each, dst + i * each, each });
+    return st;
 }
 
-/* ---- scales ---- */
+/* ---- scales and zeros ---- */
 
 /* The number, among those of a row, of the first group that the box has. */
 static int64_t first_group(const reading *r)
@@ -256,135 +275,50 @@ static int64_t groups_of_row(const reading *r)
                                                 : (r->q->in + f->block - 1) / f->block;
 }
 
-/* Groups that row i of the box really has. */
-static int64_t groups_at(const reading *r, int64_t row)
-{
-    const sheaf__quant *f = &r->q->form;
-    if (f->grouping == SHEAF__GROUPS_INDEXED || f->block == 0)
-        return r->groups;
-    return (sheaf__quant_phase(f, r->box, row) + r->box->cols - 1) / f->block + 1;
-}
-
-/* `n` neighbours of the part of scales, from the first-th: to dst[0], dst[apart], ... */
-static sheaf_status *scales(reading *r, int64_t first, int64_t n, float *dst, int64_t apart)
-{
-    const sheaf_dtype dtype = r->q->part[SHEAF__SCALES_PART].entry.dtype;
-    const int64_t size = (int64_t)sheaf_dtype_bytes(dtype), most = BUFFER / 4;
-    sheaf_status *st = NULL;
-    for (int64_t done = 0; st == NULL && done < n; done += most) {
-        const int64_t count = least(n - done, most);
-        st = take(r, SHEAF__SCALES_PART, (first + done) * size, count * size, r->buffer);
-        for (int64_t k = 0; st == NULL && k < count; k++)
-            dst[(done + k) * apart] = sheaf__load(r->buffer, k, dtype);
-    }
-    return st;
-}
-
-/* Blocks of bitsandbytes, of floats, or bytes where scales are doubled. The blocks of neighbouring
- * rows lie together, and are read together where they are few. */
+/* Blocks of bitsandbytes, of floats, or bytes where scales are doubled. */
 static sheaf_status *read_flat(reading *r, uint8_t *dst)
 {
     const sheaf__quant *f = &r->q->form;
     const sheaf__quant_box *b = r->box;
-    const int64_t first = sheaf__quant_first_group(f, b, 0), size = f->doubled ? 1 : 4,
-                  span = sheaf__quant_first_group(f, b, b->rows - 1) + groups_at(r, b->rows - 1) -
-                         first;
-    const bool together = span * size <= BUFFER;
+    const int64_t size = f->doubled ? 1 : 4, last = b->rows - 1;
+    int64_t at = sheaf__quant_first_group(f, b, 0), n;
+    const int64_t span = sheaf__quant_first_group(f, b, last) - at +
+                         (sheaf__quant_phase(f, b, last) + b->cols - 1) / f->block + 1;
     sheaf_status *st = NULL;
     if (span == b->rows * r->groups) /* no row has fewer, none shares one */
-        return take(r, SHEAF__SCALES_PART, first * size, span * size, dst);
+        return take(r, SHEAF__SCALES_PART, at * size, span * size, dst);
     memset(dst, 0, (size_t)(b->rows * r->groups * size));
-    if (together)
-        st = take(r, SHEAF__SCALES_PART, first * size, span * size, r->buffer);
     for (int64_t i = 0; st == NULL && i < b->rows; i++) {
-        const int64_t n = groups_at(r, i) * size, at = sheaf__quant_first_group(f, b, i);
-        uint8_t *to = dst + i * r->groups * size;
-        if (together)
-            memcpy(to, r->buffer + (at - first) * size, (size_t)n);
-        else
-            st = take(r, SHEAF__SCALES_PART, at * size, n, to);
+        at = sheaf__quant_first_group(f, b, i);
+        n = (sheaf__quant_phase(f, b, i) + b->cols - 1) / f->block + 1;
+        st = take(r, SHEAF__SCALES_PART, at * size, n * size, dst + i * r->groups * size);
     }
     return st;
 }
 
-/* Scales [groups, out], as GPTQ and AWQ have them. */
-static sheaf_status *read_by_group(reading *r, float *dst)
+/* Scales or zeros of the box, of rows [row0, row0 + rows) of those that the file has. */
+static sheaf_status *read_groups(reading *r, int part, void *dst, int64_t row0, int64_t rows)
 {
-    sheaf_status *st = NULL;
-    for (int64_t g = 0; st == NULL && g < r->groups; g++)
-        st = scales(r, (first_group(r) + g) * r->q->out + r->box->row0, r->box->rows, dst + g,
-                    r->groups);
-    return st;
-}
-
-/* Scales [out, groups], or of blocks of rows. */
-static sheaf_status *read_by_row(reading *r, float *dst)
-{
-    const int64_t all = groups_of_row(r),
-                  step = r->q->packing == SHEAF__BLOCKS8 ? r->q->block_rows : 1;
-    sheaf_status *st = NULL;
-    if (step == 1 && r->groups == all)
-        return scales(r, r->box->row0 * all, r->box->rows * all, dst, 1);
-    for (int64_t i = 0; st == NULL && i < r->box->rows; i++) {
-        const int64_t row = (r->box->row0 + i) / step;
-        if (i > 0 && row == (r->box->row0 + i - 1) / step)
-            memcpy(dst + i * r->groups, dst + (i - 1) * r->groups, (size_t)r->groups * sizeof *dst);
-        else
-            st = scales(r, row * all + first_group(r), r->groups, dst + i * r->groups, 1);
-    }
-    return st;
+    const int64_t step = part == SHEAF__SCALES_PART && r->q->block_rows > 0 ? r->q->block_rows : 1;
+    return read_area(r, &(area){ part, (r->q->out + step - 1) / step, groups_of_row(r), row0, rows,
+                                 first_group(r), r->groups, dst, r->groups });
 }
 
 static sheaf_status *read_scales(reading *r, const sheaf__quant_parts *to)
 {
-    switch (r->q->packing) {
-    case SHEAF__BNB4:
+    const int64_t step = r->q->block_rows, row0 = r->box->row0, rows = r->box->rows;
+    sheaf_status *st = NULL;
+    if (r->q->form.grouping == SHEAF__GROUPS_FLAT)
         return read_flat(r, r->q->form.doubled ? to->scale_codes : (uint8_t *)to->scales);
-    case SHEAF__GPTQ:
-    case SHEAF__AWQ: return read_by_group(r, to->scales);
-    case SHEAF__PACKED32:
-    case SHEAF__BNB8:
-    case SHEAF__BLOCKS8: break;
+    if (step <= 1)
+        return read_groups(r, SHEAF__SCALES_PART, to->scales, row0, rows);
+    for (int64_t i = 0; st == NULL && i < rows; i++) {
+        float *row = to->scales + i * r->groups;
+        if (i > 0 && (row0 + i) % step != 0)
+            memcpy(row, row - r->groups, (size_t)r->groups * sizeof *row);
+        else
+            st = read_groups(r, SHEAF__SCALES_PART, row, (row0 + i) / step, 1);
     }
-    return read_by_row(r, to->scales);
-}
-
-/* ---- zeros ---- */
-
-/* [groups, out / 8] */
-static sheaf_status *zeros_by_group(reading *r, uint8_t *dst)
-{
-    const int64_t width = r->q->out / 8, row0 = r->box->row0, end = row0 + r->box->rows;
-    sheaf_status *st = NULL;
-    for (int64_t g = 0; st == NULL && g < r->groups; g++)
-        for (int64_t row = row0; st == NULL && row < end;) {
-            const int64_t first = row / 8, stop = least(end, (first + BUFFER / 4) * 8),
-                          words = (stop - 1) / 8 - first + 1;
-            st = take(r, SHEAF__ZEROS_PART, ((first_group(r) + g) * width + first) * 4, words * 4,
-                      r->buffer);
-            for (; st == NULL && row < stop; row++) {
-                const uint32_t word = word_at(r->buffer, row / 8 - first) +
-                                      (r->q->less_one ? UINT32_C(0x11111111) : 0);
-                dst[(row - row0) * r->groups + g] =
-                    word >> (r->q->packing == SHEAF__AWQ ? awq_shift(row) : 4 * (row & 7)) & 15;
-            }
-        }
-    return st;
-}
-
-/* [out / 8, groups] */
-static sheaf_status *zeros_by_row(reading *r, uint8_t *dst)
-{
-    const int64_t all = groups_of_row(r), row0 = r->box->row0, most = BUFFER / 4;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < r->box->rows; i++)
-        for (int64_t g = 0; st == NULL && g < r->groups; g += most) {
-            const int64_t n = least(r->groups - g, most);
-            st = take(r, SHEAF__ZEROS_PART, ((row0 + i) / 8 * all + first_group(r) + g) * 4, n * 4,
-                      r->buffer);
-            for (int64_t k = 0; st == NULL && k < n; k++)
-                dst[i * r->groups + g + k] = word_at(r->buffer, k) >> 4 * ((row0 + i) & 7) & 15;
-        }
     return st;
 }
 
@@ -396,7 +330,7 @@ static sheaf_status *bad_scale(const reading *r, int64_t i, float x)
                   first = r->q->form.grouping == SHEAF__GROUPS_FLAT
                               ? sheaf__quant_first_group(&r->q->form, r->box, i / r->groups)
                               : first_group(r);
-    const bool sign = r->q->packing == SHEAF__BNB4 || r->q->packing == SHEAF__BNB8;
+    const bool sign = r->q->packing->sizes;
     sheaf_status *st =
         sheaf_fail(SHEAF_E_NUMBER, "%s: scale of row %" PRId64 ", block %" PRId64,
                    r->q->part[SHEAF__SCALES_PART].entry.name, row, first + i % r->groups);
@@ -408,7 +342,7 @@ static sheaf_status *bad_scale(const reading *r, int64_t i, float x)
 
 static sheaf_status *check_scales(const reading *r, const float *scale)
 {
-    const bool sign = r->q->packing == SHEAF__BNB4 || r->q->packing == SHEAF__BNB8;
+    const bool sign = r->q->packing->sizes;
     for (int64_t i = 0; i < r->box->rows * r->groups; i++)
         if (!isfinite(scale[i]) || (sign && scale[i] < 0))
             return bad_scale(r, i, scale[i]);
@@ -457,8 +391,7 @@ static sheaf_status *read_all(reading *r, const sheaf__quant_parts *to)
     TRY(st, read_codes(r, to->codes));
     TRY(st, read_scales(r, to));
     if (st == NULL && r->q->form.zeros)
-        st = r->q->packing == SHEAF__PACKED32 ? zeros_by_row(r, to->zeros)
-                                              : zeros_by_group(r, to->zeros);
+        st = read_groups(r, SHEAF__ZEROS_PART, to->zeros, r->box->row0, r->box->rows);
     TRY(st, !r->q->form.doubled ? check_scales(r, to->scales) : NULL);
     return close_parts(r, st);
 }
@@ -485,7 +418,7 @@ sheaf_status *sheaf__coded_read(const sheaf_catalog *c, const sheaf_logical *t, 
                                 const sheaf__quant_parts *to)
 {
     sheaf_status *st = sheaf__coded_raw(c, t, row0, rows, col0, cols, to);
-    if (st == NULL && t->coded->packing == SHEAF__BNB8 && cols > 0)
+    if (st == NULL && t->coded->form.codes == SHEAF__INT8 && cols > 0)
         for (int64_t i = 0; i < rows; i++)
             to->scales[i] = sheaf__int8_scale(to->scales[i]);
     return st;

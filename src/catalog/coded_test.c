@@ -25,10 +25,12 @@ static int code_at(const sheaf__coded *q, int64_t r, int64_t c)
 {
     static const int of[8] = { 0, 2, 4, 6, 1, 3, 5, 7 }; /* AWQ: element of each place */
     int place = 0;
-    if (q->packing == SHEAF__GPTQ)
+    if (q->packing->by == SHEAF__GPTQ_4)
         return file.word[c / 8 * q->out + r] >> 4 * (c % 8) & 15;
-    if (q->packing == SHEAF__PACKED32)
+    if (q->packing->by == SHEAF__COMPRESSED_TENSORS_4)
         return file.word[r * (q->in / 8) + c / 8] >> 4 * (c % 8) & 15;
+    if (q->packing->by == SHEAF__MXFP4)
+        return ((const uint8_t *)file.word)[r * ((q->in + 1) / 2) + c / 2] >> 4 * (c % 2) & 15;
     while (of[place] != r % 8)
         place++;
     return file.word[c * (q->out / 8) + r / 8] >> 4 * place & 15;
@@ -53,12 +55,19 @@ static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t ro
 static void test_coded__boxes_have_the_codes_that_lie_there(void **unused)
 {
     static const struct {
-        sheaf__packing packing;
+        sheaf__quantizer by;
         int64_t out, in;
     } cases[] = {
-        { SHEAF__AWQ, 3200, 200 },   { SHEAF__AWQ, 40, 136 },        { SHEAF__AWQ, TALL, 40 },
-        { SHEAF__GPTQ, 3000, 200 },  { SHEAF__GPTQ, 136, 1000 },     { SHEAF__PACKED32, 3200, 200 },
-        { SHEAF__PACKED32, 40, 24 }, { SHEAF__PACKED32, 3, 140000 },
+        { SHEAF__AWQ_4, 3200, 200 },
+        { SHEAF__AWQ_4, 40, 136 },
+        { SHEAF__AWQ_4, TALL, 40 },
+        { SHEAF__GPTQ_4, 3000, 200 },
+        { SHEAF__GPTQ_4, 136, 1000 },
+        { SHEAF__COMPRESSED_TENSORS_4, 3200, 200 },
+        { SHEAF__COMPRESSED_TENSORS_4, 40, 24 },
+        { SHEAF__COMPRESSED_TENSORS_4, 3, 140000 },
+        { SHEAF__MXFP4, 3000, 200 },
+        { SHEAF__MXFP4, 41, 161 },
     };
     (void)unused;
     for (int64_t i = 0; i < WORDS; i++)
@@ -75,7 +84,7 @@ static void test_coded__boxes_have_the_codes_that_lie_there(void **unused)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const int64_t out = cases[k].out, in = cases[k].in;
         sheaf__coded q = { .form = { .codes = SHEAF__INT4, .dtype = SHEAF_F16 },
-                           .packing = cases[k].packing,
+                           .packing = sheaf__packing_of(cases[k].by),
                            .out = out,
                            .in = in };
         sheaf_logical t = { .entry = { "a", SHEAF_F16, 2, { out, in } }, .coded = &q };

@@ -46,7 +46,7 @@ sheaf_status *sheaf__coded_values(const sheaf_catalog *c, const sheaf_logical *t
                                   int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
     const sheaf__coded *q = t->coded;
-    const bool by_columns = q->packing == SHEAF__GPTQ || q->packing == SHEAF__AWQ;
+    const bool by_columns = q->packing->plane[SHEAF__CODES_PART].turned;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->entry.dtype);
     sheaf__dequantised s;
     sheaf_status *st = sheaf__safetensors_check_box(t->entry.name, t->entry.dtype, t->entry.ndim,

@@ -48,7 +48,7 @@ typedef struct reading {
 static bool by_columns(const sheaf_logical *t)
 {
     return t != NULL && t->coded != NULL && t->coded->in > 0 &&
-           (t->coded->packing == SHEAF__GPTQ || t->coded->packing == SHEAF__AWQ);
+           t->coded->packing->plane[SHEAF__CODES_PART].turned;
 }
 
 static void divide(reading *r)

@@ -57,7 +57,7 @@ static void close_files(sheaf_source *self)
 }
 
 typedef struct shape {
-    sheaf__packing packing;
+    sheaf__quantizer by;
     sheaf_dtype dtype;
     int64_t out, in;
 } shape;
@@ -78,7 +78,7 @@ static sheaf_source *tiled(const shape *is)
     CHECK_OK(sheaf__catalog_tensor(&t, catalog, "a", is->dtype, 2, size));
     t->coded = calloc(1, sizeof *t->coded);
     assert_non_null(t->coded);
-    t->coded->packing = is->packing;
+    t->coded->packing = sheaf__packing_of(is->by);
     t->coded->out = is->out;
     t->coded->in = is->in;
     CHECK_OK(sheaf__tiled(&source, catalog));
@@ -113,9 +113,9 @@ static int64_t read_box(sheaf_source *source, int64_t row0, int64_t rows, int64_
 static void test_tiled__every_box_has_its_values(void **unused)
 {
     static const shape cases[] = {
-        { SHEAF__AWQ, SHEAF_F16, 1400, 200 },   { SHEAF__GPTQ, SHEAF_BF16, 1032, 1000 },
-        { SHEAF__GPTQ, SHEAF_F32, 1000, 1104 }, { SHEAF__AWQ, SHEAF_F32, 24, 19000 },
-        { SHEAF__AWQ, SHEAF_F32, 16, 300000 },
+        { SHEAF__AWQ_4, SHEAF_F16, 1400, 200 },   { SHEAF__GPTQ_4, SHEAF_BF16, 1032, 1000 },
+        { SHEAF__GPTQ_4, SHEAF_F32, 1000, 1104 }, { SHEAF__AWQ_4, SHEAF_F32, 24, 19000 },
+        { SHEAF__AWQ_4, SHEAF_F32, 16, 300000 },
     };
     (void)unused;
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
@@ -150,10 +150,10 @@ static void read_chunk(void *context, int64_t index, int worker)
 static void test_tiled__rows_in_order_are_read_once(void **unused)
 {
     static const shape cases[] = {
-        { SHEAF__AWQ, SHEAF_F16, 1400, 4096 },
-        { SHEAF__GPTQ, SHEAF_F16, 999, 1104 },
-        { SHEAF__GPTQ, SHEAF_BF16, 600, 11008 },
-        { SHEAF__AWQ, SHEAF_F32, 160, 28672 },
+        { SHEAF__AWQ_4, SHEAF_F16, 1400, 4096 },
+        { SHEAF__GPTQ_4, SHEAF_F16, 999, 1104 },
+        { SHEAF__GPTQ_4, SHEAF_BF16, 600, 11008 },
+        { SHEAF__AWQ_4, SHEAF_F32, 160, 28672 },
     };
     (void)unused;
     for (size_t k = 0; k < ARRAY_LEN(cases); k++)
@@ -174,7 +174,7 @@ static void test_tiled__rows_in_order_are_read_once(void **unused)
 
 static void test_tiled__more_threads_than_tiles_get_their_values(void **unused)
 {
-    const shape is = { SHEAF__AWQ, SHEAF_F32, 1024, 16384 };
+    const shape is = { SHEAF__AWQ_4, SHEAF_F32, 1024, 16384 };
     streaming s = { .source = tiled(&is), .out = is.out, .in = is.in, .rows = 8 };
     sheaf__pool *pool;
     (void)unused;
@@ -189,7 +189,7 @@ static void test_tiled__more_threads_than_tiles_get_their_values(void **unused)
 
 static void test_tiled__of_no_columns_nothing_is_read(void **unused)
 {
-    const shape is = { SHEAF__AWQ, SHEAF_F16, 8, 0 };
+    const shape is = { SHEAF__AWQ_4, SHEAF_F16, 8, 0 };
     sheaf_source *source = tiled(&is);
     (void)unused;
     assert_int_equal(read_box(source, 0, 8, 0, 0), 0);
@@ -199,7 +199,7 @@ static void test_tiled__of_no_columns_nothing_is_read(void **unused)
 
 static void test_tiled__other_forms_are_read_as_they_are(void **unused)
 {
-    const shape is = { SHEAF__PACKED32, SHEAF_BF16, 100, 300 };
+    const shape is = { SHEAF__COMPRESSED_TENSORS_4, SHEAF_BF16, 100, 300 };
     sheaf_source *source = tiled(&is);
     (void)unused;
     assert_int_equal(read_box(source, 3, 5, 7, 11), 0);
@@ -210,7 +210,7 @@ static void test_tiled__other_forms_are_read_as_they_are(void **unused)
 
 static void test_tiled__a_failure_is_that_of_the_first_tile_and_stays_none(void **unused)
 {
-    const shape is = { SHEAF__GPTQ, SHEAF_F16, 1024, 1024 };
+    const shape is = { SHEAF__GPTQ_4, SHEAF_F16, 1024, 1024 };
     sheaf_source *source = tiled(&is);
     uint16_t x[20 * 2];
     (void)unused;

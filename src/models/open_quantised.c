@@ -2,6 +2,7 @@
  * (open.h, open_layers.h). */
 #include "base/base.h"
 #include "base/json.h"
+#include "catalog/packing.h"
 #include "catalog/quantising.h"
 #include "dialects/open.h"
 #include "models/forms.h"
@@ -118,12 +119,12 @@ static sheaf__quant form_of(const json_t *value, const sheaf__quantization *q, s
     if (q->by == SHEAF__BITSANDBYTES && (type == NULL || strcmp(type, "nf4") != 0) &&
         out.codes == SHEAF__NF4)
         out.codes = SHEAF__FP4;
-    if (q->by == SHEAF__GPTQ_4 || q->by == SHEAF__AWQ_4 || q->by == SHEAF__COMPRESSED_TENSORS_4)
-        out = (sheaf__quant){
-            .codes = SHEAF__INT4, .block = q->group, .zeros = true, .dtype = SHEAF_F16
-        };
-    if (q->by == SHEAF__FP8_BLOCKS)
-        out = (sheaf__quant){ .codes = SHEAF__F8_E4M3, .block = q->block[1], .dtype = dtype };
+    const sheaf__packing *p = sheaf__packing_of(q->by);
+    if (p != NULL && p->by != SHEAF__BITSANDBYTES)
+        out = (sheaf__quant){ .codes = p->codes,
+                              .block = p->squares ? q->block[1] : q->group,
+                              .zeros = p->suffix[SHEAF__ZEROS_PART] != NULL,
+                              .dtype = p->codes == SHEAF__INT4 ? SHEAF_F16 : dtype };
     return out;
 }
 

@@ -764,7 +764,8 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,128]}}",
           SHEAF_E_FORMAT, "two positive numbers" },
         { "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}}",
-          SHEAF_E_UNSUPPORTED, "'quantization_config.format' | pack-quantized" },
+          SHEAF_E_UNSUPPORTED,
+          "'quantization_config.format' | pack-quantized or mxfp4-pack-quantized" },
         { "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
           "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":8,\"type\":\"int\"}}}}}",
           SHEAF_E_UNSUPPORTED, "weights of 4 bits" },

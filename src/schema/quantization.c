@@ -11,7 +11,8 @@ enum { MOST_GROUP = 1 << 24 };
 const char *sheaf__quantizer_name(sheaf__quantizer by)
 {
     static const char *const names[] = {
-        NULL, "bitsandbytes", "GPTQ", "AWQ", "compressed-tensors", "FP8", NULL,
+        NULL,  "bitsandbytes",       "GPTQ", "AWQ", "compressed-tensors",
+        "FP8", "compressed-tensors", NULL,
     };
     return names[by];
 }
@@ -252,6 +253,7 @@ static void read_fp8(sheaf__quantization *q, sheaf_json_reader *r)
 /* The weights of one group of compressed-tensors' config_groups. */
 static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const json_t *group)
 {
+    const bool mx = q->by == SHEAF__MXFP4;
     const json_t *of = json_object_get(group, "weights"),
                  *activations = json_object_get(group, "input_activations");
     sheaf_json_reader w = { .object = of, .inside = "config_groups.weights." };
@@ -259,12 +261,14 @@ static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const json
         refuse(r, "config_groups", "weights in 4 bits, and activations as they are");
         return;
     }
-    const bool ints = sheaf__json_int(&w, "num_bits", 1, 64, SHEAF_JSON_NEEDED) == 4 &&
-                      is_one_of(&w, "type", "int"),
-               known = is_one_of(&w, "strategy", "group channel");
+    const bool kind = sheaf__json_int(&w, "num_bits", 1, 64, SHEAF_JSON_NEEDED) == 4 &&
+                      is_one_of(&w, "type", mx ? "float" : "int"),
+               known = is_one_of(&w, "strategy", mx ? "group" : "group channel");
     q->group = read_group(&w, -1);
     q->symmetric = sheaf__json_bool(&w, "symmetric", true) || q->symmetric;
-    if (w.st == NULL && (!ints || !known))
+    if (w.st == NULL && mx && (!kind || !known || q->group != 32))
+        refuse(r, "config_groups", "weights of 4 bits, type float, groups of 32");
+    else if (w.st == NULL && (!kind || !known))
         refuse(r, "config_groups", "weights of 4 bits, type int, strategy group or channel");
     sheaf__config_leave(r, &w);
 }
@@ -272,19 +276,22 @@ static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const json
 static void read_compressed(sheaf__quantization *q, sheaf_json_reader *r)
 {
     const json_t *groups = json_object_get(r->object, "config_groups");
+    const bool mx = json_object_get(r->object, "format") != NULL &&
+                    is_one_of(r, "format", "mxfp4-pack-quantized");
     const char *key;
     json_t *group;
-    if (!is_one_of(r, "format", "pack-quantized") || !json_is_object(groups) ||
+    if ((!mx && !is_one_of(r, "format", "pack-quantized")) || !json_is_object(groups) ||
         json_object_size(groups) == 0) {
-        refuse(r, "format", "pack-quantized");
+        refuse(r, "format", "pack-quantized or mxfp4-pack-quantized");
         return;
     }
+    q->by = mx ? SHEAF__MXFP4 : SHEAF__COMPRESSED_TENSORS_4;
     const char *sparse =
         json_string_value(json_object_get(json_object_get(r->object, "sparsity_config"), "format"));
     if (sparse != NULL && strcmp(sparse, "dense") != 0)
         refuse(r, "sparsity_config", "none, or the format dense");
     json_object_foreach((json_t *)groups, key, group) read_scheme(q, r, group);
-    if (json_object_size(groups) > 1)
+    if (json_object_size(groups) > 1 && !mx)
         q->group = 0; /* by the shapes */
 }
 

@@ -11,6 +11,7 @@ typedef enum sheaf__quantizer {
     SHEAF__AWQ_4,
     SHEAF__COMPRESSED_TENSORS_4,
     SHEAF__FP8_BLOCKS,
+    SHEAF__MXFP4,           /* compressed-tensors' */
     SHEAF__OTHER_QUANTIZER, /* not read */
 } sheaf__quantizer;
 
@@ -28,7 +29,7 @@ typedef struct sheaf__quantization {
     bool auto_round;
 } sheaf__quantization;
 
-/* sheaf__quantizer_name - "GPTQ"; NULL for the first and the last. */
+/* sheaf__quantizer_name - "GPTQ"; NULL for the first and the last. Two can have one name. */
 const char *sheaf__quantizer_name(sheaf__quantizer by);
 
 /* sheaf__quantization_read - the value of `quantization_config`. Errors: SHEAF_E_UNSUPPORTED with

@@ -92,6 +92,72 @@ for family in cogvlm-tiny phi3 mixtral mixtral_coded; do
     runs "$family: the same masters and moments" 1 ' 0 of [0-9]+ tensors differ; 2 config keys' diff "$work/codes.run/checkpoints/step-00000002" "$work/values.run/checkpoints/step-00000002"
 done
 
+# ---- MXFP4: what is read are the values of its definition, made here, and runs have their bytes ----
+sed 's/: 512/: 64/; s/: 1408/: 160/; s/_layers": 4/_layers": 2/; s/_heads": 8/_heads": 4/; s/value_heads": 4/value_heads": 2/' \
+    "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/small.json"
+"$sheaf" init "$work/small.json" "$work/small" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a small model"
+python3 - "$work/small" "$work/mx" "$work/mx_values" <<'PYTHON'
+import json, math, os, struct, sys
+source, coded, plain = sys.argv[1:]
+with open(source + "/model.safetensors", "rb") as file:
+    data = file.read()
+size = struct.unpack("<Q", data[:8])[0]
+NUMBERS = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+def as_bf16(x): return struct.unpack("<I", struct.pack("<f", x))[0] >> 16 # each is exact
+def group(values):
+    largest = max(map(abs, values))
+    exponent = math.frexp(largest)[1] - 3 if largest else 0
+    codes = []
+    for x in values:
+        code = min(range(8), key=lambda c: abs(NUMBERS[c] - math.ldexp(abs(x), -exponent)))
+        codes.append(code | (8 if x < 0 else 0))
+    return codes, exponent
+def write(folder, tensors, config):
+    os.makedirs(folder)
+    header, body = {}, b""
+    for name, (dtype, shape, part) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(part)]}
+        body += part
+    text = json.dumps(header).encode()
+    with open(folder + "/model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + body)
+    with open(folder + "/config.json", "w") as file:
+        json.dump(config, file)
+packed, values = {}, {}
+for name, entry in json.loads(data[8:8 + size]).items():
+    if name == "__metadata__":
+        continue
+    begin, end = entry["data_offsets"]
+    part, shape = data[8 + size + begin:8 + size + end], entry["shape"]
+    packed[name] = values[name] = (entry["dtype"], shape, part)
+    if not name.endswith("_proj.weight") or shape[1] % 32:
+        continue
+    x = [struct.unpack("<f", struct.pack("<I", bits << 16))[0] for (bits,) in struct.iter_unpack("<H", part)]
+    groups = [group(x[i:i + 32]) for i in range(0, len(x), 32)]
+    codes = [c for g, _ in groups for c in g]
+    del packed[name]
+    packed[name + "_packed"] = ("U8", [shape[0], shape[1] // 2], bytes(a | b << 4 for a, b in zip(codes[::2], codes[1::2])))
+    packed[name + "_scale"] = ("U8", [shape[0], shape[1] // 32], bytes(e + 127 for _, e in groups))
+    values[name] = ("BF16", shape, b"".join(struct.pack("<H", as_bf16(math.copysign(math.ldexp(NUMBERS[c & 7], e), -1 if c & 8 else 1)))
+                                            for g, e in groups for c in g))
+config = json.load(open(source + "/config.json"))
+write(plain, values, config)
+weights = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32, "symmetric": True, "scale_dtype": "torch.uint8"}
+write(coded, packed, dict(config, quantization_config={"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized",
+      "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None}}}))
+PYTHON
+runs "it is named" 0 'MXFP4, groups of 32; 1[0-9] of ' info "$work/mx"
+runs "and sound" 0 'sound' verify "$work/mx"
+runs "dequantised" 0 . convert "$work/mx" "$work/mx_plain" --to hf --dequantize
+runs "to the values of the definition" 0 'equal' diff "$work/mx_plain" "$work/mx_values"
+for of in mx mx_values; do
+    runs "trained on $of" 0 . train --model "$work/$of" "${how[@]:2}" "${lora[@]}" --out "$work/$of.run" --tp 3 --dtype float32
+    runs "$of answers" 0 . generate --model "$work/$of" --tokens 3,4,5 --max-new 8 --greedy --dtype float32 --json
+    cp "$work/stdout" "$work/$of.answer"
+done
+runs "with the same masters and moments" 1 ' 0 of [0-9]+ tensors differ' diff "$work/mx.run/checkpoints/step-00000002" "$work/mx_values.run/checkpoints/step-00000002"
+check "and the same answer" test -n "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx.answer")" -a "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx.answer")" = "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx_values.answer")"
+
 # ---- a mixture, whose router and experts stay plain since contract 10 ----
 runs "a mixture" 0 . train --model "$work/values" --data "$work/ids.safetensors" --steps 1 --quantize nf4 --out "$work/mixture"
 check "is of version 10" grep -q '"contract": 10,' "$work/mixture/checkpoints/step-00000001/manifest.json"

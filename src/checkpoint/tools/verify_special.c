@@ -59,9 +59,9 @@ void sheaf__count_part(sheaf__special *to, const sheaf__coded *q, int part, cons
                        size_t bytes)
 {
     const sheaf_dtype dtype = q->part[part].entry.dtype;
-    const bool sizes = q->packing == SHEAF__BNB4 || q->packing == SHEAF__BNB8;
+    const bool sizes = q->packing->sizes;
     int64_t negative = 0;
-    if (part != SHEAF__CODES_PART || q->packing == SHEAF__BLOCKS8)
+    if (part != SHEAF__CODES_PART || dtype == SHEAF_F8_E4M3)
         sheaf__count_special(to, data, bytes, dtype);
     if (!sizes || dtype != SHEAF_F32 || (part != SHEAF__SCALES_PART && part != SHEAF__NESTED_PART))
         return;

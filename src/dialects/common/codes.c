@@ -9,20 +9,6 @@
 #include "dialects/common/model_folder.h"
 #include "schema/schema.h"
 
-/* Tensors that show how the weight with their stem is stored. Each is among the parts below, too.
- */
-static const struct {
-    const char *suffix;
-    sheaf__quantizer by;
-} signs[] = {
-    { ".weight.quant_state.bitsandbytes__nf4", SHEAF__BITSANDBYTES },
-    { ".weight.quant_state.bitsandbytes__fp4", SHEAF__BITSANDBYTES },
-    { ".SCB", SHEAF__BITSANDBYTES },
-    { ".qweight", SHEAF__NO_QUANTIZER }, /* GPTQ or AWQ: the config says which */
-    { ".weight_packed", SHEAF__COMPRESSED_TENSORS_4 },
-    { ".weight_scale_inv", SHEAF__FP8_BLOCKS },
-};
-
 /* ---- one tensor ---- */
 
 /* The logical tensor, with its codes. */
@@ -45,15 +31,24 @@ static sheaf_status *finish(sheaf__coding *g)
     return NULL;
 }
 
-static sheaf_status *another_quantizer(sheaf__coding *g, const sheaf_logical *sign,
-                                       sheaf__quantizer by)
+/* A sign of another quantizer than the config's, or of one that needs a config. */
+static sheaf_status *another_quantizer(sheaf__coding *g, const sheaf_logical *sign)
 {
-    char want[96];
-    snprintf(want, sizeof want, "parts of %s, as quantization_config says",
-             sheaf__quantizer_name(g->x->how.by));
-    return sheaf__coding_wrong(
-        g, "conflict", sign, want, "the config.json that was saved with these weights", "one of %s",
-        by == SHEAF__NO_QUANTIZER ? "GPTQ or AWQ" : sheaf__quantizer_name(by));
+    const sheaf__packing *p = g->packing;
+    char want[96] = "quantization_config, which says how it is stored", is[64] = "";
+    if (g->x->how.by != SHEAF__NO_QUANTIZER)
+        snprintf(want, sizeof want, "parts of %s, as quantization_config says",
+                 sheaf__quantizer_name(g->x->how.by));
+    for (int i = 0; i < sheaf__packings_count; i++) {
+        const sheaf__packing *q = &sheaf__packings[i];
+        const char *name = sheaf__quantizer_name(q->by);
+        const size_t n = strlen(is);
+        if (strcmp(q->suffix[q->sign], p->suffix[p->sign]) == 0 && strstr(is, name) == NULL)
+            snprintf(is + n, sizeof is - n, "%s%s", n > 0 ? " or " : "", name);
+    }
+    return sheaf__coding_wrong(g, "conflict", sign, want,
+                               "the config.json that was saved with these weights", "one of %s",
+                               is);
 }
 
 static sheaf_status *twice(sheaf__coding *g, const sheaf_logical *sign, const sheaf_logical *is)
@@ -75,26 +70,14 @@ static sheaf_status *twice(sheaf__coding *g, const sheaf_logical *sign, const sh
     return st;
 }
 
-static sheaf_status *make(sheaf__coding *g, const char *suffix, sheaf__quantizer by)
-{
-    switch (by) {
-    case SHEAF__BITSANDBYTES:
-        return suffix[1] == 'S' ? sheaf__codes_bnb8(g)
-                                : sheaf__codes_bnb4(g, suffix + strlen(suffix) - 3);
-    case SHEAF__COMPRESSED_TENSORS_4: return sheaf__codes_packed(g);
-    case SHEAF__FP8_BLOCKS: return sheaf__codes_fp8(g);
-    default: return sheaf__codes_int4(g);
-    }
-}
-
-/* The tensor that `sign`, with this suffix, belongs to. */
-static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign, const char *suffix,
-                                  sheaf__quantizer by)
+/* The tensor that `sign` belongs to, which is that of this packing. */
+static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign,
+                                  const sheaf__packing *p)
 {
     char stem[SHEAF__CODED_NAME];
-    sheaf__coding g = { .x = x, .stem = stem, .q = calloc(1, sizeof *g.q) };
-    const size_t n = strlen(sign->entry.name) - strlen(suffix);
-    const bool said = x->how.by != SHEAF__NO_QUANTIZER;
+    sheaf__coding g = { .x = x, .packing = p, .stem = stem, .q = calloc(1, sizeof *g.q) };
+    const size_t n = strlen(sign->entry.name) - strlen(p->suffix[p->sign]);
+    const sheaf__quantizer by = x->how.by != SHEAF__NO_QUANTIZER ? x->how.by : SHEAF__BITSANDBYTES;
     if (g.q == NULL)
         return sheaf__no_memory(x->c->root);
     snprintf(stem, sizeof stem, "%.*s", (int)n, sign->entry.name);
@@ -104,17 +87,15 @@ static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign,
     if (g.wrong)
         st = sheaf__catalog_defect(x->c, x->c->root, st);
     const sheaf_logical *is = sheaf__catalog_find(x->c, g.weight);
-    const bool in_place = by == SHEAF__BITSANDBYTES || by == SHEAF__FP8_BLOCKS;
+    const bool in_place = strcmp(p->suffix[SHEAF__CODES_PART], ".weight") == 0;
     if (st != NULL || g.wrong)
         ;
-    else if (said &&
-             (by != SHEAF__NO_QUANTIZER ? by != x->how.by
-                                        : x->how.by != SHEAF__GPTQ_4 && x->how.by != SHEAF__AWQ_4))
-        st = another_quantizer(&g, sign, by);
+    else if (p->by != by)
+        st = another_quantizer(&g, sign);
     else if (is != NULL && (is->coded != NULL || !in_place))
         st = twice(&g, sign, is);
     else
-        st = make(&g, suffix, by != SHEAF__NO_QUANTIZER ? by : x->how.by);
+        st = sheaf__codes_make(&g);
     TRY(st, !g.wrong ? finish(&g) : NULL);
     if (g.wrong)
         sheaf__coding_drop(&g);
@@ -124,16 +105,20 @@ static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign,
 
 /* ---- all of them ---- */
 
-static const char *sign_of(sheaf__quantizer *by, const sheaf_logical *t)
+/* The packing that a tensor is the sign of, that of quantizer `by` where several have it; NULL: it
+ * is none. */
+static const sheaf__packing *sign_of(const sheaf_logical *t, sheaf__quantizer by)
 {
+    const sheaf__packing *found = NULL;
     const size_t n = strlen(t->entry.name);
-    for (size_t i = 0; t->kind == SHEAF_WEIGHT && i < sizeof signs / sizeof *signs; i++)
-        if (n > strlen(signs[i].suffix) && n + 8 < SHEAF__CODED_NAME &&
-            sheaf__ends_with(t->entry.name, signs[i].suffix)) {
-            *by = signs[i].by;
-            return signs[i].suffix;
-        }
-    return NULL;
+    for (int i = 0; t->kind == SHEAF_WEIGHT && i < sheaf__packings_count; i++) {
+        const sheaf__packing *p = &sheaf__packings[i];
+        const char *suffix = p->suffix[p->sign];
+        if (n > strlen(suffix) && n + 8 < SHEAF__CODED_NAME &&
+            sheaf__ends_with(t->entry.name, suffix) && (found == NULL || p->by == by))
+            found = p;
+    }
+    return found;
 }
 
 static bool has_parts(const sheaf_catalog *c)
@@ -147,10 +132,11 @@ static bool has_parts(const sheaf_catalog *c)
 /* Are there tensors of bitsandbytes, which say how they are stored without a config? */
 static bool has_bitsandbytes(const sheaf_catalog *c)
 {
-    sheaf__quantizer by;
-    for (int64_t i = 0; i < c->count; i++)
-        if (sign_of(&by, &c->tensor[i]) != NULL && by == SHEAF__BITSANDBYTES)
+    for (int64_t i = 0; i < c->count; i++) {
+        const sheaf__packing *p = sign_of(&c->tensor[i], SHEAF__NO_QUANTIZER);
+        if (p != NULL && p->by == SHEAF__BITSANDBYTES)
             return true;
+    }
     return false;
 }
 
@@ -233,7 +219,7 @@ static sheaf_status *leave_biases(int64_t *left, sheaf_catalog *c, const sheaf_s
         const sheaf_logical *t = &c->tensor[i];
         const int n = (int)strlen(t->entry.name) - (int)strlen(".weight");
         bool zero = false;
-        if (t->coded == NULL || t->coded->packing != SHEAF__GPTQ || n < 0 ||
+        if (t->coded == NULL || t->coded->packing->by != SHEAF__GPTQ_4 || n < 0 ||
             sheaf_schema_find(schema, t->entry.name) == NULL)
             continue;
         snprintf(name, sizeof name, "%.*s.bias", n < SHEAF__CODED_NAME - 8 ? n : 0, t->entry.name);
@@ -358,9 +344,8 @@ static sheaf_status *drop_key(sheaf_catalog *c, const char *part)
 static sheaf_status *report_no_config(bool *damaged, sheaf_catalog *c)
 {
     int64_t n = 0;
-    sheaf__quantizer by;
     for (int64_t i = 0; i < c->count; i++)
-        n += sign_of(&by, &c->tensor[i]) != NULL;
+        n += sign_of(&c->tensor[i], SHEAF__NO_QUANTIZER) != NULL;
     if (n == 0 || c->as_stored || c->config == NULL) /* or as it is, tensor by tensor */
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
@@ -382,10 +367,9 @@ static sheaf_status *put_all_together(sheaf__codes_of *x, const char *part)
     const int64_t count = c->count;
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < count; i++) {
-        sheaf__quantizer by;
-        const char *suffix = sign_of(&by, &c->tensor[i]);
-        if (suffix != NULL)
-            st = put_together(x, &c->tensor[i], suffix, by);
+        const sheaf__packing *p = sign_of(&c->tensor[i], x->how.by);
+        if (p != NULL)
+            st = put_together(x, &c->tensor[i], p);
     }
     TRY(st, check_zeros(x));
     TRY(st, check_biases(x));

@@ -1,5 +1,5 @@
-/* codes_bnb.c - bitsandbytes: 4 bits by blocks of the flat tensor, 8 bits by rows. Their names and
- * shapes are those of save_pretrained(); catalog/coded.h has the bytes. */
+/* codes_bnb.c - what bitsandbytes stores beside codes, as save_pretrained() writes it: the
+ * quant_state and tables of 4 bits, the order of 8. */
 #include <math.h>
 
 #include "base/base.h"
@@ -9,6 +9,7 @@
 #include "ops/quant/quantise.h"
 
 enum { MOST_STATE = 1 << 16, NESTED_BLOCK = 256 };
+enum { MAP = SHEAF__FURTHER_PARTS, STATE, NESTED_MAP, FORMAT = SHEAF__FURTHER_PARTS };
 
 static const char again[] = "download or copy the files of this model again";
 
@@ -56,39 +57,38 @@ static void read_keys(state *s, sheaf_json_reader *r, const char *type)
     s->offset = sheaf__json_real(r, "nested_offset", -3e38, 3e38, SHEAF_JSON_NEEDED_REAL);
 }
 
-static sheaf_status *read_state(state *s, sheaf__coding *g, const sheaf_logical *t,
-                                const char *type)
+static sheaf_status *refuse_state(sheaf__coding *g, sheaf_status *st)
 {
-    const int64_t n = sheaf__elements(t->entry.ndim, t->entry.shape);
-    char *text = NULL;
-    json_t *root = NULL;
-    sheaf_status *st = NULL;
-    if (t->entry.dtype != SHEAF_U8 || n > MOST_STATE)
-        return sheaf__coding_shape(g, t, 1u << SHEAF_U8, 1, MOST_STATE, 0);
-    if ((text = malloc((size_t)n + 1)) == NULL)
-        return sheaf__no_memory(t->entry.name);
-    st = sheaf__part_bytes(text, g->x->c, t, 0, n);
-    text[n] = '\0';
-    TRY(st, sheaf__json_parse(&root, text, (size_t)n));
-    if (st == NULL) {
-        sheaf_json_reader r = { .object = root };
-        read_keys(s, &r, type);
-        st = r.st;
-    }
-    json_decref(root);
-    free(text);
-    if (!sheaf__catalog_is_finding(st))
-        return st;
-    const sheaf_code code = sheaf_status_code(st);
+    const bool unsupported = sheaf_status_code(st) == SHEAF_E_UNSUPPORTED;
     sheaf_status *noted = sheaf__coding_wrong(
-        g, code == SHEAF_E_UNSUPPORTED ? "unsupported" : "damaged", t, sheaf_status_expected(st),
-        code == SHEAF_E_UNSUPPORTED
-            ? "quantize the model in 16 or 32 bits: sheaf convert --quantize nf4"
-            : again,
+        g, unsupported ? "unsupported" : "damaged", g->part[STATE], sheaf_status_expected(st),
+        unsupported ? "quantize the model in 16 or 32 bits: sheaf convert --quantize nf4" : again,
         "%s%s%s", sheaf_status_where(st), *sheaf_status_found(st) != '\0' ? ": " : "",
         sheaf_status_found(st));
     sheaf_status_free(st);
     return noted;
+}
+
+static sheaf_status *read_state(state *s, sheaf__coding *g)
+{
+    const sheaf_logical *t = g->part[STATE];
+    const int64_t n = sheaf__elements(t->entry.ndim, t->entry.shape);
+    json_t *root = NULL;
+    if (t->entry.dtype != SHEAF_U8 || n > MOST_STATE)
+        return sheaf__coding_shape(g, t, 1u << SHEAF_U8, 1, MOST_STATE, 0);
+    char *text = malloc((size_t)n + 1);
+    if (text == NULL)
+        return sheaf__no_memory(t->entry.name);
+    sheaf_status *st = sheaf__part_bytes(text, g->x->c, t, 0, n);
+    TRY(st, sheaf__json_parse(&root, text, (size_t)n));
+    if (st == NULL) {
+        sheaf_json_reader r = { .object = root };
+        read_keys(s, &r, g->packing->codes == SHEAF__NF4 ? "nf4" : "fp4");
+        st = r.st;
+    }
+    json_decref(root);
+    free(text);
+    return sheaf__catalog_is_finding(st) ? refuse_state(g, st) : st;
 }
 
 /* ---- tables ---- */
@@ -122,24 +122,24 @@ static sheaf_status *check_map(sheaf__coding *g, const sheaf_logical *t, const f
                           "its last bits are others: sheaf reads with the known ones");
 }
 
-static sheaf_status *check_tables(sheaf__coding *g, const sheaf_logical *map,
-                                  const sheaf_logical *nested)
+sheaf_status *sheaf__codes_tables(sheaf__coding *g)
 {
     float known[256];
     for (uint32_t i = 0; i < 16; i++)
         known[i] = sheaf__code_value(g->q->form.codes, i);
-    sheaf_status *st = check_map(g, map, known, 16);
-    if (st != NULL || g->wrong || nested == NULL)
+    sheaf_status *st = check_map(g, g->part[MAP], known, 16);
+    if (st != NULL || g->wrong || !g->q->form.doubled)
         return st;
     sheaf__dynamic_map(known, true);
-    return check_map(g, nested, known, 256);
+    return check_map(g, g->part[NESTED_MAP], known, 256);
 }
 
-/* ---- 4 bits ---- */
+/* ---- sizes ---- */
 
 /* Two codes in a byte, whatever type the bytes are said to have. */
-static sheaf_status *check_packed(sheaf__coding *g, const sheaf_logical *t, const state *s)
+static sheaf_status *check_packed(sheaf__coding *g, const state *s)
 {
+    const sheaf_logical *t = g->part[SHEAF__CODES_PART];
     const int64_t want = (s->out * s->in + 1) / 2,
                   size = (int64_t)sheaf_dtype_bytes(t->entry.dtype);
     const int64_t is = sheaf__elements(t->entry.ndim, t->entry.shape) * size;
@@ -158,106 +158,45 @@ static sheaf_status *check_packed(sheaf__coding *g, const sheaf_logical *t, cons
                                sheaf__show_shape(shape, t->entry.ndim, t->entry.shape), is);
 }
 
-typedef struct parts4 {
-    sheaf_logical *codes, *absmax, *map, *nested, *nested_map, *state;
-} parts4;
-
-static sheaf_status *find_parts(parts4 *p, sheaf__coding *g, const state *s)
+sheaf_status *sheaf__codes_state(sheaf__coding *g)
 {
-    sheaf_status *st = sheaf__coding_need(&p->codes, g, ".weight");
-    TRY(st, sheaf__coding_need(&p->absmax, g, ".weight.absmax"));
-    TRY(st, sheaf__coding_need(&p->map, g, ".weight.quant_map"));
-    TRY(st, s->nested ? sheaf__coding_need(&p->nested, g, ".weight.nested_absmax") : NULL);
-    return TRY(st, s->nested ? sheaf__coding_need(&p->nested_map, g, ".weight.nested_quant_map")
-                             : NULL);
-}
-
-static sheaf_status *check_parts(sheaf__coding *g, const parts4 *p, const state *s)
-{
-    const int64_t blocks = (s->out * s->in + s->block - 1) / s->block;
-    sheaf_status *st = check_packed(g, p->codes, s);
-    TRY(st,
-        sheaf__coding_shape(g, p->absmax, 1u << (s->nested ? SHEAF_U8 : SHEAF_F32), 1, blocks, 0));
-    if (st == NULL && s->nested)
-        st = sheaf__coding_shape(g, p->nested, 1u << SHEAF_F32, 1,
-                                 (blocks + NESTED_BLOCK - 1) / NESTED_BLOCK, 0);
-    return TRY(st, !g->wrong ? check_tables(g, p->map, p->nested_map) : NULL);
-}
-
-static sheaf_status *take_parts(sheaf__coding *g, const parts4 *p)
-{
-    sheaf_status *st = sheaf__coding_take(g, SHEAF__CODES_PART, p->codes);
-    TRY(st, sheaf__coding_take(g, SHEAF__SCALES_PART, p->absmax));
-    TRY(st, sheaf__coding_take(g, SHEAF__FURTHER_PARTS, p->map));
-    TRY(st, sheaf__coding_take(g, SHEAF__FURTHER_PARTS + 1, p->state));
-    TRY(st, p->nested != NULL ? sheaf__coding_take(g, SHEAF__NESTED_PART, p->nested) : NULL);
-    return TRY(st, p->nested != NULL
-                       ? sheaf__coding_take(g, SHEAF__FURTHER_PARTS + 2, p->nested_map)
-                       : NULL);
-}
-
-sheaf_status *sheaf__codes_bnb4(sheaf__coding *g, const char *type)
-{
-    char suffix[64];
+    static const int nested[] = { SHEAF__NESTED_PART, NESTED_MAP };
     state s = { 0 };
-    parts4 p = { 0 };
-    snprintf(suffix, sizeof suffix, ".weight.quant_state.bitsandbytes__%s", type);
-    sheaf_status *st = sheaf__coding_need(&p.state, g, suffix);
-    TRY(st, !g->wrong ? read_state(&s, g, p.state, type) : NULL);
-    TRY(st, !g->wrong ? find_parts(&p, g, &s) : NULL);
+    sheaf_status *st = read_state(&s, g);
+    for (int i = 0; st == NULL && !g->wrong && i < 2; i++)
+        if (s.nested)
+            st = sheaf__coding_need(g, nested[i]);
+        else
+            g->part[nested[i]] = NULL;
     if (st != NULL || g->wrong)
         return st;
+    const int64_t blocks = (s.out * s.in + s.block - 1) / s.block;
     g->dtype = s.dtype;
-    *g->q = (sheaf__coded){
-        .form = { .codes = strcmp(type, "nf4") == 0 ? SHEAF__NF4 : SHEAF__FP4,
-                  .grouping = SHEAF__GROUPS_FLAT,
-                  .block = s.block,
-                  .doubled = s.nested },
-        .packing = SHEAF__BNB4,
-        .method = sheaf__quantizer_name(SHEAF__BITSANDBYTES),
-        .out = s.out,
-        .in = s.in,
-        .offset = (float)s.offset,
-    };
-    st = check_parts(g, &p, &s);
-    return TRY(st, !g->wrong ? take_parts(g, &p) : NULL);
+    g->q->form.block = s.block;
+    g->q->form.doubled = s.nested;
+    g->q->out = s.out;
+    g->q->in = s.in;
+    g->q->offset = (float)s.offset;
+    st = check_packed(g, &s);
+    TRY(st, sheaf__coding_shape(g, g->part[SHEAF__SCALES_PART],
+                                1u << (s.nested ? SHEAF_U8 : SHEAF_F32), 1, blocks, 0));
+    if (st == NULL && s.nested)
+        st = sheaf__coding_shape(g, g->part[SHEAF__NESTED_PART], 1u << SHEAF_F32, 1,
+                                 (blocks + NESTED_BLOCK - 1) / NESTED_BLOCK, 0);
+    return st;
 }
 
-/* ---- 8 bits ---- */
-
-sheaf_status *sheaf__codes_bnb8(sheaf__coding *g)
+sheaf_status *sheaf__codes_order(sheaf__coding *g)
 {
-    sheaf_logical *codes, *scb = sheaf__coding_find(g, ".SCB"),
-                          *format = sheaf__coding_find(g, ".weight_format");
+    const sheaf_logical *t = g->part[FORMAT];
     uint8_t order = 0;
-    sheaf_status *st = sheaf__coding_need(&codes, g, ".weight");
-    if (st != NULL || g->wrong)
-        return st;
-    if (codes->entry.ndim != 2)
-        return sheaf__coding_shape(g, codes, 1u << SHEAF_I8, 2, scb->entry.shape[0], -1);
-    const int64_t out = codes->entry.shape[0], in = codes->entry.shape[1];
-    st = sheaf__coding_shape(g, codes, 1u << SHEAF_I8, 2, out, in);
-    TRY(st, sheaf__coding_shape(g, scb, 1u << SHEAF_F32, 1, out, 0));
-    if (st == NULL && !g->wrong && format != NULL) {
-        st = format->entry.dtype == SHEAF_U8 &&
-                     sheaf__elements(format->entry.ndim, format->entry.shape) == 1
-                 ? sheaf__part_bytes(&order, g->x->c, format, 0, 1)
-                 : sheaf__coding_shape(g, format, 1u << SHEAF_U8, 0, 0, 0);
-        if (st == NULL && !g->wrong && order != 0)
-            st = sheaf__coding_wrong(g, "unsupported", format, "0: rows in order",
-                                     "save it with a newer bitsandbytes", "%d", order);
-    }
-    if (st != NULL || g->wrong)
-        return st;
-    g->dtype = g->x->dtype;
-    *g->q = (sheaf__coded){
-        .form = { .codes = SHEAF__INT8, .grouping = SHEAF__GROUPS_OF_ROW },
-        .packing = SHEAF__BNB8,
-        .method = sheaf__quantizer_name(SHEAF__BITSANDBYTES),
-        .out = out,
-        .in = in,
-    };
-    st = sheaf__coding_take(g, SHEAF__CODES_PART, codes);
-    TRY(st, sheaf__coding_take(g, SHEAF__SCALES_PART, scb));
-    return TRY(st, format != NULL ? sheaf__coding_take(g, SHEAF__FURTHER_PARTS, format) : NULL);
+    if (t == NULL)
+        return NULL;
+    if (t->entry.dtype != SHEAF_U8 || sheaf__elements(t->entry.ndim, t->entry.shape) != 1)
+        return sheaf__coding_shape(g, t, 1u << SHEAF_U8, 0, 0, 0);
+    sheaf_status *st = sheaf__coding_read(&order, g, FORMAT, 0, 1);
+    return st == NULL && !g->wrong && order != 0
+               ? sheaf__coding_wrong(g, "unsupported", t, "0: rows in order",
+                                     "save it with a newer bitsandbytes", "%d", order)
+               : st;
 }

@@ -1,5 +1,6 @@
-/* codes_private.h - between codes.c, the files of single quantizers, and what these are made of
- * (coding.c). */
+/* codes_private.h - between codes.c (which tensors belong together), codes_make.c (one tensor by
+ * its row of catalog/packing.h), codes_bnb.c (what bitsandbytes stores beside) and coding.c
+ * (findings). */
 #pragma once
 
 #include "catalog/coded.h"
@@ -24,30 +25,37 @@ typedef struct sheaf__codes_of {
 /* One tensor that is put together. */
 typedef struct sheaf__coding {
     sheaf__codes_of *x;
-    const char *stem;               /* "X", of X.weight, X.qweight, ... */
-    char weight[SHEAF__CODED_NAME]; /* "X.weight" */
-    sheaf__quantization how;        /* of X */
+    const sheaf__packing *packing;
+    const char *stem;                  /* "X", of X.weight, X.qweight, ... */
+    char weight[SHEAF__CODED_NAME];    /* "X.weight" */
+    sheaf__quantization how;           /* of X */
+    sheaf_logical *part[SHEAF__PARTS]; /* that the files have */
     sheaf__coded *q;
     sheaf_dtype dtype; /* of its values */
     bool wrong;        /* a finding says why it cannot be made */
 } sheaf__coding;
 
-/* Each of these fills g->q and takes the parts, with findings for what is wrong. */
-sheaf_status *sheaf__codes_bnb4(sheaf__coding *g, const char *type);
-sheaf_status *sheaf__codes_bnb8(sheaf__coding *g);
-sheaf_status *sheaf__codes_int4(sheaf__coding *g); /* GPTQ, AWQ */
-sheaf_status *sheaf__codes_packed(sheaf__coding *g);
-sheaf_status *sheaf__codes_fp8(sheaf__coding *g);
+/* sheaf__codes_make - fills g->q and takes the parts, with findings for what is wrong. */
+sheaf_status *sheaf__codes_make(sheaf__coding *g);
+/* sheaf__codes_state - of NF4 and FP4: form, sizes and dtype as the quant_state has them.
+ * sheaf__codes_tables - whether its tables are the known ones. sheaf__codes_order - of int8:
+ * whether its rows are in order. */
+sheaf_status *sheaf__codes_state(sheaf__coding *g);
+sheaf_status *sheaf__codes_tables(sheaf__coding *g);
+sheaf_status *sheaf__codes_order(sheaf__coding *g);
 
 /* sheaf__coding_is_part - is it by its name what a quantizer leaves, and taken by nothing yet? */
 bool sheaf__coding_is_part(const sheaf_logical *tensor);
 /* sheaf__coding_find - the tensor "X" + suffix, if the file has it. */
 sheaf_logical *sheaf__coding_find(const sheaf__coding *g, const char *suffix);
-/* sheaf__coding_need - the same; a finding "missing" where there is none, and NULL. */
-sheaf_status *sheaf__coding_need(sheaf_logical **out, sheaf__coding *g, const char *suffix);
-/* sheaf__coding_take - makes it part `part`, and if it is not X.weight itself takes it out of the
- * catalog. */
-sheaf_status *sheaf__coding_take(sheaf__coding *g, int part, sheaf_logical *tensor);
+/* sheaf__coding_need - finds part `part`; a finding "missing" where there is none. */
+sheaf_status *sheaf__coding_need(sheaf__coding *g, int part);
+/* sheaf__coding_take - makes a part that was found that of g->q, and if it is not X.weight itself
+ * takes it out of the catalog. */
+sheaf_status *sheaf__coding_take(sheaf__coding *g, int part);
+/* sheaf__coding_read - sheaf__part_bytes(); that it cannot be read is a finding and g->wrong. */
+sheaf_status *sheaf__coding_read(void *dst, sheaf__coding *g, int part, int64_t begin,
+                                 int64_t size);
 /* sheaf__coding_drop - takes out what is left of a tensor that cannot be made: it would be reported
  * again, as foreign. */
 void sheaf__coding_drop(sheaf__coding *g);
@@ -60,11 +68,3 @@ sheaf_status *sheaf__coding_wrong(sheaf__coding *g, const char *code, const shea
  * this shape. */
 sheaf_status *sheaf__coding_shape(sheaf__coding *g, const sheaf_logical *part, uint64_t dtypes,
                                   int ndim, int64_t d0, int64_t d1);
-/* sheaf__coding_index - g_idx, I32 [in], of `groups` that have `block` columns each where they are
- * in order: then there is nothing to keep. */
-sheaf_status *sheaf__coding_index(sheaf__coding *g, sheaf_logical *index, int64_t groups,
-                                  int64_t block);
-/* sheaf__scales_dtype - of values with such scales: these, or the config's where they are F32. */
-sheaf_dtype sheaf__scales_dtype(const sheaf__coding *g, sheaf_dtype scales);
-
-#define SHEAF__FLOATS (1u << SHEAF_F32 | 1u << SHEAF_F16 | 1u << SHEAF_BF16)

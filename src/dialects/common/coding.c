@@ -9,27 +9,16 @@
 
 enum { MOST_WRONG = 200 };
 
-/* What can lie beside codes, in whatever form. */
-static const char *const parts[] = {
-    ".weight.absmax",
-    ".weight.quant_map",
-    ".weight.nested_absmax",
-    ".weight.nested_quant_map",
-    ".weight.quant_state.bitsandbytes__nf4",
-    ".weight.quant_state.bitsandbytes__fp4",
-    ".SCB",
-    ".weight_format",
-    ".qweight",
-    ".qzeros",
-    ".scales",
-    ".g_idx",
-    ".weight_packed",
-    ".weight_scale",
-    ".weight_zero_point",
-    ".weight_shape",
-    ".weight_g_idx",
-    ".weight_scale_inv",
-};
+/* The i-th name that a part can have in whatever form; NULL: there are no more. */
+static const char *name_of(int i)
+{
+    for (int k = 0; k < sheaf__packings_count * SHEAF__PARTS; k++) {
+        const char *suffix = sheaf__packings[k / SHEAF__PARTS].suffix[k % SHEAF__PARTS];
+        if (suffix != NULL && strcmp(suffix, ".weight") != 0 && i-- == 0)
+            return suffix;
+    }
+    return NULL;
+}
 
 static bool is_packed(sheaf_dtype d)
 {
@@ -39,8 +28,9 @@ static bool is_packed(sheaf_dtype d)
 bool sheaf__coding_is_part(const sheaf_logical *t)
 {
     bool part = is_packed(t->entry.dtype) && sheaf__ends_with(t->entry.name, ".weight");
-    for (size_t k = 0; !part && k < sizeof parts / sizeof *parts; k++)
-        part = sheaf__ends_with(t->entry.name, parts[k]);
+    const char *name;
+    for (int i = 0; !part && (name = name_of(i)) != NULL; i++)
+        part = sheaf__ends_with(t->entry.name, name);
     return part && t->kind == SHEAF_WEIGHT && t->coded == NULL;
 }
 
@@ -85,24 +75,36 @@ static sheaf_status *missing(sheaf__coding *g, const sheaf_logical *beside, cons
                                "no tensor of this name");
 }
 
-sheaf_status *sheaf__coding_need(sheaf_logical **out, sheaf__coding *g, const char *suffix)
+sheaf_status *sheaf__coding_need(sheaf__coding *g, int part)
 {
+    const char *suffix = g->packing->suffix[part], *name;
     const sheaf_logical *beside = NULL;
-    *out = sheaf__coding_find(g, suffix);
-    for (size_t i = 0; beside == NULL && i < sizeof parts / sizeof *parts; i++)
-        beside = sheaf__coding_find(g, parts[i]);
-    return *out != NULL || beside == NULL ? NULL : missing(g, beside, suffix);
+    g->part[part] = sheaf__coding_find(g, suffix);
+    for (int i = 0; beside == NULL && (name = name_of(i)) != NULL; i++)
+        beside = sheaf__coding_find(g, name);
+    return g->part[part] != NULL || beside == NULL ? NULL : missing(g, beside, suffix);
 }
 
-sheaf_status *sheaf__coding_take(sheaf__coding *g, int part, sheaf_logical *t)
+/* Of a part that cannot be read or taken. */
+static sheaf_status *settle(sheaf__coding *g, int part, sheaf_status *st)
 {
-    sheaf_status *st = sheaf__coded_take(g->q, part, g->x->c, t);
-    if (st == NULL && strcmp(t->entry.name, g->weight) != 0)
-        t->kind = SHEAF_TAKEN;
     if (!sheaf__catalog_is_finding(st))
         return st;
     g->wrong = true;
-    return sheaf__catalog_defect(g->x->c, sheaf__catalog_path_of(g->x->c, t), st);
+    return sheaf__catalog_defect(g->x->c, sheaf__catalog_path_of(g->x->c, g->part[part]), st);
+}
+
+sheaf_status *sheaf__coding_take(sheaf__coding *g, int part)
+{
+    sheaf_status *st = sheaf__coded_take(g->q, part, g->x->c, g->part[part]);
+    if (st == NULL && strcmp(g->part[part]->entry.name, g->weight) != 0)
+        g->part[part]->kind = SHEAF_TAKEN;
+    return settle(g, part, st);
+}
+
+sheaf_status *sheaf__coding_read(void *dst, sheaf__coding *g, int part, int64_t begin, int64_t size)
+{
+    return settle(g, part, sheaf__part_bytes(dst, g->x->c, g->part[part], begin, size));
 }
 
 sheaf_status *sheaf__coding_shape(sheaf__coding *g, const sheaf_logical *t, uint64_t dtypes,
@@ -130,19 +132,14 @@ sheaf_status *sheaf__coding_shape(sheaf__coding *g, const sheaf_logical *t, uint
     return st;
 }
 
-sheaf_dtype sheaf__scales_dtype(const sheaf__coding *g, sheaf_dtype scales)
-{
-    return scales == SHEAF_F32 ? g->x->dtype : scales;
-}
-
 void sheaf__coding_drop(sheaf__coding *g)
 {
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        sheaf_logical *t = sheaf__coding_find(g, parts[i]);
-        if (t != NULL)
+    const char *name;
+    sheaf_logical *t;
+    for (int i = 0; (name = name_of(i)) != NULL; i++)
+        if ((t = sheaf__coding_find(g, name)) != NULL)
             t->kind = SHEAF_TAKEN;
-    }
-    sheaf_logical *t = sheaf__coding_find(g, ".weight");
+    t = sheaf__coding_find(g, ".weight");
     if (t != NULL && t->coded == NULL && (is_packed(t->entry.dtype) || t->npieces == 0))
         t->kind = SHEAF_TAKEN;
     g->x->failed = true;

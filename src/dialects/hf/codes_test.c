@@ -4,9 +4,11 @@
 #include "tests/quant_folders.h"
 #include "tests/recordings.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "catalog/coded.h"
+#include "dialects/common/codes.h"
 #include "dialects/open.h"
 #include "formats/safetensors.h"
 #include "ops/quant/quantise.h"
@@ -351,6 +353,68 @@ static void test_codes__float8_by_blocks(void **state)
         assert_int_equal(s->count(s), 1);
         check_boxes(s, "x.weight", all, out, in);
         s->close(s);
+        quant_close(&f);
+        free(all);
+    }
+}
+
+/* ---- MXFP4 ---- */
+
+static const char mxfp4_config[] =
+    "{\"dtype\": \"bfloat16\", \"quantization_config\": {\"quant_method\": "
+    "\"compressed-tensors\", \"format\": \"mxfp4-pack-quantized\", \"config_groups\": {\"group_0\": "
+    "{\"weights\": {\"num_bits\": 4, \"type\": \"float\", \"strategy\": \"group\", "
+    "\"group_size\": 32, \"symmetric\": true}}}}}";
+
+/* E2M1 by its bits: sign, two of exponent with bias 1, one of significand; an exponent of 0 is
+ * half of the significand. The scale is 2^(e - 127). OCP Microscaling Formats 1.0, 5.3.3 and 5.4.1
+ */
+static float mxfp4(int code, int e)
+{
+    const int exponent = code >> 1 & 3, one = code & 1;
+    const double size = exponent == 0 ? 0.5 * one : ldexp(1 + 0.5 * one, exponent - 1);
+    return (float)ldexp((code & 8) != 0 ? -size : size, e - 127);
+}
+
+/* Scales from the smallest exponent to the largest whose values are finite; those that are bytes of
+ * 8 bits and those said to be exponents. */
+static void test_codes__mxfp4_by_its_definition(void **state)
+{
+    static const struct {
+        const char *scales;
+        int out, in;
+    } cases[] = { { "U8", 48, 96 }, { "F8_E8M0", 7, 160 }, { "U8", 5, 80 } };
+    for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+        const int out = cases[k].out, in = cases[k].in, groups = (in + 31) / 32;
+        quant_folder f = { .count = 0, .config = strdup(mxfp4_config) };
+        sheaf_catalog *c = NULL;
+        sheaf_text forms = { 0 };
+        sheaf_source *s = NULL;
+        int64_t coded = 0;
+        float *all = malloc((size_t)(out * in) * sizeof *all);
+        put_tensor(&f, "x.weight_packed", "U8", out, in / 2);
+        put_tensor(&f, "x.weight_scale", cases[k].scales, out, groups);
+        for (size_t i = 0; i < f.tensor[0].size; i++)
+            f.tensor[0].data[i] = (char)(i * 37 + i / 5);
+        for (size_t i = 0; i < f.tensor[1].size; i++)
+            f.tensor[1].data[i] = (char)(i % 9 == 0 ? 0 : i % 7 == 0 ? 252 : 110 + i % 30);
+        for (int i = 0; i < out * in; i++)
+            all[i] = mxfp4((uint8_t)f.tensor[0].data[i / 2] >> i % 2 * 4 & 15,
+                           (uint8_t)f.tensor[1].data[i / in * groups + i % in / 32]);
+        CHECK_OK(sheaf__remove_tree(at("mxfp4")));
+        quant_write(&f, at("mxfp4"));
+        CHECK_OK(open_catalog(&c, at("mxfp4"), true));
+        sheaf__catalog_forms(&forms, &coded, c);
+        assert_string_equal(forms.at, "MXFP4, groups of 32; 1 of 1 tensors quantized");
+        CHECK_OK(sheaf__catalog_source(&s, c, false));
+        check_boxes(s, "x.weight", all, out, in);
+        s->close(s);
+        f.tensor[1].data[3] = (char)255; /* the exponent that is no number */
+        quant_write(&f, at("mxfp4"));
+        CHECK_OK(sheaf__open_source(&s, at("mxfp4"), &(sheaf_dialect_hints){ .as_stored = true }));
+        CHECK_FAILS(s->read(s, "x.weight", 0, out, 0, in, all), SHEAF_E_NUMBER, "x.weight_scale");
+        s->close(s);
+        sheaf__text_release(&forms);
         quant_close(&f);
         free(all);
     }
@@ -841,6 +905,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codes__are_read_as_their_program_does),
         cmocka_unit_test(test_codes__float8_by_blocks),
+        cmocka_unit_test(test_codes__mxfp4_by_its_definition),
         cmocka_unit_test(test_codes__float8_as_recorded),
         cmocka_unit_test(test_codes__the_whole_model_is_checked_against_its_config),
         cmocka_unit_test(test_codes__plain_layers_lie_among_quantized_ones),

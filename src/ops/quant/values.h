@@ -51,6 +51,14 @@ SHEAF__SHARED_FN float sheaf__code_value(sheaf__codes codes, uint32_t code)
                                 : sheaf__f8_value(code);
 }
 
+/* A scale that is stored as an exponent of two, 127 for 1; 255 is no number. */
+SHEAF__SHARED_FN float sheaf__exponent_scale(uint32_t exponent)
+{
+    return sheaf__float(exponent == 0     ? 0x00400000
+                        : exponent == 255 ? SHEAF__NAN_BITS
+                                          : exponent << 23);
+}
+
 /* A group's scale, of doubled scales: `value` is the signed map's of its code. */
 SHEAF__SHARED_FN float sheaf__doubled_scale(float value, float nested, float offset)
 {
