@@ -8,9 +8,8 @@
  * and vision_image [rows, channels, height, width] (of a model with a second tower cross_image as
  * well), F32, BF16 or F16, normalised; or, as programs on the hub have them, `images`, with
  * cross_images, [n, channels, height, width], one for each row that marks one: then further tensors
- * are ignored. context_length is ignored. By marks among the tokens, with `images`
- * [n, channels, height, width]: tensors_marked.c, tensors_folded.c; by bounds: tensors_bound.c; by
- * their grids: tensors_grid.c. */
+ * are ignored. context_length is ignored. By marks among the tokens: tensors_marks.c, of Qwen-VL
+ * with tensors_grid.c; by bounds: tensors_bound.c. */
 #pragma once
 
 #include "base/hash.h"

@@ -54,13 +54,17 @@ sheaf_status *sheaf__tensors_numbers_in(int64_t *out, const sheaf__tensors *in,
                                         const sheaf_safetensors_entry *entry, int64_t first,
                                         int64_t count);
 
+/* sheaf__tensors_table - is it a tensor of whole numbers of this shape? -1: of any length. */
+sheaf_status *sheaf__tensors_table(const sheaf_safetensors_entry *entry, int ndim,
+                                   const int64_t *shape, const char *expected);
+
 /* ---- forms of images; nothing happens for a model without ---- */
 
 /* sheaf__tensors_image_known - is a tensor of this name one of the images'? */
 bool sheaf__tensors_image_known(const sheaf__tensors *in, const char *name);
 /* sheaf__tensors_image_check - are the images' tensors of the right shapes? Before rows are read.
  */
-sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in);
+sheaf_status *sheaf__tensors_image_check(sheaf__tensors *in);
 /* sheaf__tensors_image_places - embed, expert, positions and sizes; after the tokens are read. */
 sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in);
 /* sheaf__tensors_image_keep - takes ownership of the file, reads images from it on demand, and
@@ -69,18 +73,26 @@ sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in);
 
 /* Of the form with masks. */
 bool sheaf__masked_known(const sheaf__tensors *in, const char *name);
-sheaf_status *sheaf__masked_check(const sheaf__tensors *in);
+sheaf_status *sheaf__masked_check(sheaf__tensors *in);
 sheaf_status *sheaf__masked_places(sheaf__tensors *in);
-/* sheaf__tensors_image_add - a place behind those of in->image. */
-sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, int64_t row, int64_t begin);
-/* They fill in->image. */
+/* sheaf__tensors_image_add - a copy behind those of in->image. */
+sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, const sheaf__found_image *image);
+/* sheaf__tensors_stack - sets the pixels of all images for a tower: the tensor `name` [images,
+ * channels, height, width], of the tower's own size. each: behind that shape in an error. */
+sheaf_status *sheaf__tensors_stack(sheaf__tensors *in, const char *name, int tower, int64_t images,
+                                   const char *each);
+/* sheaf__tensors_per_row - [rows] how many images the file says each has, to free(); NULL: it says
+ * nothing. */
+#define SHEAF__PER_ROW "images_per_row"
+sheaf_status *sheaf__tensors_per_row(int64_t **out, const sheaf__tensors *in);
+/* They fill in->image. listed: images whose sizes and pixels are known already, in order. */
 sheaf_status *sheaf__masked_find(sheaf__tensors *in);
-sheaf_status *sheaf__marked_find(sheaf__tensors *in);
-sheaf_status *sheaf__folded_find(sheaf__tensors *in); /* before rows of images are made */
-/* sheaf__marked_pixels - `images` holds as many as were found, each of the tower's size. */
-sheaf_status *sheaf__marked_pixels(sheaf__tensors *in);
+sheaf_status *sheaf__marks_find(sheaf__tensors *in, const sheaf__found_image *listed, int64_t n);
 sheaf_status *sheaf__bound_find(sheaf__tensors *in);
 sheaf_status *sheaf__grid_find(sheaf__tensors *in);
+/* sheaf__marks_unfold - the rows as the model sees them, where one token stands for all rows of an
+ * image; before rows of images are made. */
+sheaf_status *sheaf__marks_unfold(sheaf__tensors *in);
 /* sheaf__grid_read - a picture from its patches in the file. */
 sheaf_status *sheaf__grid_read(float *dst, const sheaf_safetensors *file,
                                const sheaf__found_image *image, const sheaf__tower *tower);

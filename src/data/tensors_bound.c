@@ -9,61 +9,7 @@
 #include "base/base.h"
 #include "data/data_tensors.h"
 
-static const char per_row[] = "images_per_row";
 enum { MOST_SIDE = 1 << 20 }; /* pixels */
-
-static const sheaf_safetensors_entry *bounds_of(const sheaf__tensors *in)
-{
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, "image_bound");
-    return e != NULL ? e : sheaf__safetensors_find(in->file, "image_bounds");
-}
-
-/* images_per_row, as it is. */
-static sheaf_status *read_per_row(int64_t *count, const sheaf__tensors *in,
-                                  const sheaf_safetensors_entry *e)
-{
-    if (!sheaf__tensors_whole(e) || e->ndim != 1 || e->shape[0] != in->rows)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", per_row),
-                                          "[%" PRId64 "], I32 or I64", in->rows),
-                           "%s of %d axes, %" PRId64 " in the first", sheaf_dtype_name(e->dtype),
-                           e->ndim, e->ndim > 0 ? e->shape[0] : 0);
-    return sheaf__tensors_numbers_in(count, in, e, 0, in->rows);
-}
-
-static sheaf_status *bad_count(int64_t row, int64_t least, int64_t most, int64_t found)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64, per_row, row + 1);
-    if (least == most)
-        sheaf_expected(st, "%" PRId64 ", as many as there are bounds", most);
-    else
-        sheaf_expected(st, "0 to %" PRId64 ", the bounds that are left", most);
-    return sheaf_found(st, "%" PRId64, found);
-}
-
-/* Fills count[rows], which sum to n. */
-static sheaf_status *count_rows(int64_t *count, const sheaf__tensors *in, int64_t n)
-{
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, per_row);
-    int64_t sum = 0;
-    if (e == NULL && in->rows > 1 && n > 0)
-        return sheaf_found(sheaf__tensors_bad(per_row, "how many images each row has"),
-                           "no such tensor, and %" PRId64 " rows", in->rows);
-    if (e == NULL) {
-        count[0] = n;
-        return NULL;
-    }
-    sheaf_status *st = read_per_row(count, in, e);
-    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
-        if (count[r] < 0 || count[r] > n - sum)
-            st = bad_count(r, -1, n - sum, count[r]);
-        sum += count[r];
-    }
-    if (st == NULL && sum != n)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", per_row),
-                                        "%" PRId64 " in all, as many as there are bounds", n),
-                         "%" PRId64, sum);
-    return st;
-}
 
 /* The pixels of the j-th image of a row. */
 static sheaf_status *find_pixels(const sheaf_safetensors_entry **out, const sheaf__tensors *in,
@@ -136,18 +82,6 @@ typedef struct bounds {
     int64_t row, first, count;                     /* [first, first + count) of the tensor's */
 } bounds;
 
-/* Shape and type of a tensor of whole numbers with so many rows (-1: any) and columns (-1). */
-static sheaf_status *check_table(const sheaf_safetensors_entry *e, int64_t rows, int64_t cols,
-                                 const char *expected)
-{
-    if (sheaf__tensors_whole(e) && e->ndim == 2 && (rows < 0 || e->shape[0] == rows) &&
-        (cols < 0 ? e->shape[1] > 0 : e->shape[1] == cols))
-        return NULL;
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", e->name), "%s", expected);
-    return sheaf__tensors_whole(e) ? sheaf__tensors_shape(st, e)
-                                   : sheaf_found(st, "%s", sheaf_dtype_name(e->dtype));
-}
-
 static sheaf_status *bad_frames(const bounds *b, int64_t k, const char *expected, int64_t found)
 {
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s': image %" PRId64,
@@ -201,15 +135,15 @@ static sheaf_status *find_at(sheaf__tensors *in, const bounds *b, int64_t k, con
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf_safetensors_entry *pixels = NULL;
         st = find_pixels(&pixels, in, b->row, *taken + i);
-        TRY(st, sheaf__tensors_image_add(in, b->row, at[0]));
-        if (st != NULL)
-            break;
-        sheaf__found_image *of = &in->image[in->images - 1];
-        of->frame.frame = count > 0 ? (int32_t)(number[i] + 1) : 0;
-        of->frame.joins = i > 0;
-        of->pixels[0] = pixels;
-        of->height = pixels->shape[1];
-        of->width = pixels->shape[2];
+        if (st == NULL)
+            st = sheaf__tensors_image_add(
+                in,
+                &(sheaf__found_image){ .row = b->row,
+                                       .begin = at[0],
+                                       .pixels = { pixels },
+                                       .frame = { count > 0 ? (int32_t)(number[i] + 1) : 0, i > 0 },
+                                       .height = pixels->shape[1],
+                                       .width = pixels->shape[2] });
     }
     *taken += n;
     free(number);
@@ -243,68 +177,79 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const bounds *b)
     return NULL;
 }
 
-static const char shape_of_bounds[] = "[images, 2], I32 or I64: where each image begins in its "
-                                      "row, and the position behind it",
-                  shape_of_frames[] = "[images, frames], I32 or I64: for each bound the numbers of "
-                                      "its frames, -1 behind them";
-
 static sheaf_status *check_bounds(const bounds *b)
 {
-    sheaf_status *st = check_table(b->bound, -1, 2, shape_of_bounds);
-    return TRY(st, b->frames == NULL
-                       ? NULL
-                       : check_table(b->frames, b->bound->shape[0], -1, shape_of_frames));
+    const sheaf_safetensors_entry *e = b->bound;
+    sheaf_status *st = sheaf__tensors_table(e, 2, (const int64_t[]){ -1, 2 },
+                                            "[images, 2], I32 or I64: where each image begins in "
+                                            "its row, and the position behind it");
+    if (st != NULL || b->frames == NULL)
+        return st;
+    return sheaf__tensors_table(b->frames, 2, (const int64_t[]){ e->shape[0], -1 },
+                                "[images, frames], I32 or I64: for each bound the numbers of its "
+                                "frames, -1 behind them");
 }
 
-/* "image_bound.R" and so on. */
+/* "image_bound", of all rows, or "image_bound.R" and so on. */
 static const sheaf_safetensors_entry *entry_of(const sheaf__tensors *in, const char *what,
-                                               int64_t row)
+                                               bool together, int64_t row)
 {
     char name[64];
     snprintf(name, sizeof name, "%s.%" PRId64, what, row);
-    return sheaf__safetensors_find(in->file, name);
+    return sheaf__safetensors_find(in->file, together ? what : name);
 }
 
-/* Bounds of all rows in one tensor. */
-static sheaf_status *find_together(sheaf__tensors *in, const sheaf_safetensors_entry *e)
+static sheaf_status *bad_count(int64_t row, const char *most, int64_t n, int64_t found)
 {
-    bounds b = { e, sheaf__safetensors_find(in->file, "temporal_ids"), 0, 0, 0 };
-    int64_t *count = calloc((size_t)in->rows, sizeof *count);
-    sheaf_status *st = count == NULL ? sheaf__data_no_memory(in->rows) : check_bounds(&b);
-    TRY(st, count_rows(count, in, e->shape[0]));
-    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
-        b.row = r;
-        b.count = count[r];
-        st = find_in_row(in, &b);
-        b.first += count[r];
-    }
-    free(count);
-    return st;
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64, SHEAF__PER_ROW, row + 1),
+                       "%s%" PRId64 ", %s", most, n,
+                       *most == '\0' ? "as many as there are bounds" : "the bounds that are left"),
+        "%" PRId64, found);
 }
 
-/* Each row's own tensors; images_per_row may say how many there are. */
-static sheaf_status *find_by_row(sheaf__tensors *in)
+/* Bounds of all rows in one tensor: how many are the next row's; of the last row all. */
+static sheaf_status *count_next(bounds *b, const sheaf__tensors *in, const int64_t *said)
 {
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, per_row);
-    int64_t *count = calloc((size_t)in->rows, sizeof *count);
-    sheaf_status *st = count == NULL ? sheaf__data_no_memory(in->rows)
-                       : e == NULL   ? NULL
-                                     : read_per_row(count, in, e);
-    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
-        bounds b = { entry_of(in, "image_bound", r), entry_of(in, "temporal_ids", r), r, 0, 0 };
-        st = b.bound == NULL ? NULL : check_bounds(&b);
-        b.count = b.bound == NULL || st != NULL ? 0 : b.bound->shape[0];
-        if (st == NULL && e != NULL && count[r] != b.count)
-            st = bad_count(r, b.count, b.count, count[r]);
-        TRY(st, find_in_row(in, &b));
-    }
-    free(count);
-    return st;
+    const int64_t n = b->bound->shape[0] - b->first;
+    b->count = said == NULL ? n : said[b->row];
+    if (said == NULL && in->rows > 1 && n > 0)
+        return sheaf_found(sheaf__tensors_bad(SHEAF__PER_ROW, "how many images each row has"),
+                           "no such tensor, and %" PRId64 " rows", in->rows);
+    if (b->count < 0 || b->count > n)
+        return bad_count(b->row, "0 to ", n, b->count);
+    if (b->row + 1 < in->rows || b->count == n)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", SHEAF__PER_ROW),
+                                      "%" PRId64 " in all, as many as there are bounds",
+                                      b->bound->shape[0]),
+                       "%" PRId64, b->first + b->count);
 }
 
 sheaf_status *sheaf__bound_find(sheaf__tensors *in)
 {
-    const sheaf_safetensors_entry *e = bounds_of(in);
-    sheaf_status *st = e != NULL ? find_together(in, e) : find_by_row(in);
+    const char *name = sheaf__safetensors_find(in->file, "image_bound") == NULL &&
+                               sheaf__safetensors_find(in->file, "image_bounds") != NULL
+                           ? "image_bounds"
+                           : "image_bound";
+    const bool together = sheaf__safetensors_find(in->file, name) != NULL;
+    int64_t *said;
+    bounds b = { NULL };
+    sheaf_status *st = sheaf__tensors_per_row(&said, in);
+    for (b.row = 0; b.row < in->rows && st == NULL; b.row++) {
+        b.bound = entry_of(in, name, together, b.row);
+        b.frames = entry_of(in, "temporal_ids", together, b.row);
+        b.count = 0;
+        st = b.bound == NULL ? NULL : check_bounds(&b);
+        if (st == NULL && together)
+            st = count_next(&b, in, said);
+        else if (st == NULL && b.bound != NULL)
+            b.count = b.bound->shape[0];
+        if (st == NULL && !together && said != NULL && said[b.row] != b.count)
+            st = bad_count(b.row, "", b.count, said[b.row]);
+        TRY(st, find_in_row(in, &b));
+        b.first += together ? b.count : 0;
+    }
+    free(said);
     return TRY(st, check_placed(in));
 }

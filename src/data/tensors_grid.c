@@ -14,21 +14,6 @@
 static const char grids[] = "image_grid_thw", values[] = "pixel_values";
 enum { MOST_PATCHES = 1 << 20 }; /* of a side */
 
-/* An integer tensor of this shape; 0 behind the axes. */
-static sheaf_status *check_whole(const sheaf_safetensors_entry *e, const int64_t shape[3],
-                                 const char *what)
-{
-    int ndim = 0;
-    while (ndim < 3 && shape[ndim] != 0)
-        ndim++;
-    if (!sheaf__tensors_whole(e))
-        return sheaf_found(sheaf__tensors_bad(e->name, "I32 or I64"), "%s",
-                           sheaf_dtype_name(e->dtype));
-    return sheaf__same_shape(e->ndim, e->shape, ndim, shape)
-               ? NULL
-               : sheaf__tensors_shape(sheaf__tensors_bad(e->name, what), e);
-}
-
 /* ---- what is not read ---- */
 
 static sheaf_status *no_videos(const char *where, const char *found)
@@ -69,8 +54,9 @@ static sheaf_status *bad_grid(int64_t image, const int64_t grid[3], int64_t merg
 }
 
 /* Sizes of all images, and where their patches begin. */
-static sheaf_status *read_grids(sheaf__tensors *in, const sheaf_safetensors_entry *pixels,
-                                int64_t (*grid)[3], int64_t n)
+static sheaf_status *read_grids(sheaf__found_image *out, const sheaf__tensors *in,
+                                const sheaf_safetensors_entry *pixels, int64_t (*grid)[3],
+                                int64_t n)
 {
     const sheaf__tower *t = &in->data->images->tower[0];
     int64_t patches = 0;
@@ -79,10 +65,10 @@ static sheaf_status *read_grids(sheaf__tensors *in, const sheaf_safetensors_entr
         if (g[0] != 1 || g[1] < 1 || g[2] < 1 || g[1] > MOST_PATCHES || g[2] > MOST_PATCHES ||
             g[1] % t->merge != 0 || g[2] % t->merge != 0)
             return bad_grid(i, g, t->merge);
-        in->image[i] = (sheaf__found_image){ .pixels = { pixels },
-                                             .item = patches,
-                                             .height = g[1] * t->patch,
-                                             .width = g[2] * t->patch };
+        out[i] = (sheaf__found_image){ .pixels = { pixels },
+                                       .item = patches,
+                                       .height = g[1] * t->patch,
+                                       .width = g[2] * t->patch };
         patches += g[1] * g[2];
     }
     return patches == pixels->shape[0]
@@ -110,82 +96,39 @@ static sheaf_status *find_pixels(const sheaf_safetensors_entry **out, const shea
 
 /* ---- the places ---- */
 
-/* The images of one row, from number *next on, at its runs of image tokens. */
-static sheaf_status *place_row(sheaf__tensors *in, int64_t *next, int64_t row)
-{
-    const sheaf__tower *tower = &in->data->images->tower[0];
-    const int32_t *token = in->data->token + row * in->length;
-    for (int64_t t = 0; t < in->length; t++) {
-        if (token[t] != in->config->image_mark.patch)
-            continue;
-        sheaf__found_image *of = &in->image[*next];
-        const sheaf__view view = { .height = of->height, .width = of->width };
-        const int64_t n = *next == in->images
-                              ? 0
-                              : sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
-        int64_t k = 0;
-        while (k < n && t + k < in->length && token[t + k] == in->config->image_mark.patch)
-            k++;
-        if (n == 0 || k < n)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_DATA,
-                                          "'input_ids': row %" PRId64 ", position %" PRId64,
-                                          row + 1, t + 1),
-                               n == 0 ? "no more images than image_grid_thw lists, %" PRId64
-                                      : "%" PRId64 " image tokens, as many as image_grid_thw says",
-                               n == 0 ? in->images : n),
-                "%s", n == 0 ? "another" : "fewer");
-        of->row = row;
-        of->begin = t;
-        (*next)++;
-        t += n - 1;
-    }
-    return NULL;
-}
-
 static sheaf_status *check_per_row(const sheaf__tensors *in)
 {
-    static const char name[] = "images_per_row";
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
-    const int64_t shape[3] = { in->rows };
-    int64_t i = 0;
-    if (e == NULL)
-        return NULL;
-    int64_t *count = malloc((size_t)in->rows * sizeof *count);
-    sheaf_status *st = count == NULL ? sheaf__data_no_memory(in->rows)
-                                     : check_whole(e, shape, "one number for each row");
-    TRY(st, sheaf__tensors_numbers_in(count, in, e, 0, in->rows));
-    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
+    int64_t *count, i = 0;
+    sheaf_status *st = sheaf__tensors_per_row(&count, in);
+    for (int64_t r = 0; r < in->rows && st == NULL && count != NULL; r++) {
         int64_t n = 0;
         for (; i < in->images && in->image[i].row == r; i++)
             n++;
         if (n != count[r])
-            st = sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64, name, r + 1),
-                               "%" PRId64 ", the images that input_ids has there", n),
-                "%" PRId64, count[r]);
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64,
+                                                       SHEAF__PER_ROW, r + 1),
+                                            "%" PRId64 ", the images that input_ids has there", n),
+                             "%" PRId64, count[r]);
     }
     free(count);
     return st;
 }
 
-static sheaf_status *find(sheaf__tensors *in, int64_t (*grid)[3], int64_t n)
+static sheaf_status *find(sheaf__tensors *in, sheaf__found_image *listed, int64_t (*grid)[3],
+                          int64_t n)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, grids), *pixels = NULL;
-    int64_t next = 0;
     sheaf_status *st = check_videos(in);
     if (n > 0) {
         TRY(st, find_pixels(&pixels, in));
         TRY(st, sheaf__tensors_numbers_in(grid[0], in, e, 0, 3 * n));
-        TRY(st, read_grids(in, pixels, grid, n));
+        TRY(st, read_grids(listed, in, pixels, grid, n));
     }
-    in->images = n;
-    for (int64_t r = 0; r < in->rows && st == NULL; r++)
-        st = place_row(in, &next, r);
-    if (st == NULL && next < n)
+    TRY(st, sheaf__marks_find(in, listed, n));
+    if (st == NULL && in->images < n)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", grids),
                                         "as many images as input_ids has places for, %" PRId64,
-                                        next),
+                                        in->images),
                          "%" PRId64, n);
     return TRY(st, check_per_row(in));
 }
@@ -193,15 +136,18 @@ static sheaf_status *find(sheaf__tensors *in, int64_t (*grid)[3], int64_t n)
 sheaf_status *sheaf__grid_find(sheaf__tensors *in)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, grids);
-    const int64_t n = e == NULL || e->ndim == 0 ? 0 : e->shape[0], shape[3] = { n, 3 };
-    sheaf_status *st =
-        e == NULL ? NULL : check_whole(e, shape, "[images, 3]: 1, patches down, patches across");
+    sheaf_status *st = e == NULL ? NULL
+                                 : sheaf__tensors_table(e, 2, (const int64_t[]){ -1, 3 },
+                                                        "[images, 3]: 1, patches down, patches "
+                                                        "across");
     if (st != NULL)
         return st;
+    const int64_t n = e == NULL ? 0 : e->shape[0];
     int64_t(*grid)[3] = malloc(((size_t)n + 1) * sizeof *grid);
-    in->image = calloc((size_t)n + 1, sizeof *in->image);
-    st = grid == NULL || in->image == NULL ? sheaf__data_no_memory(n) : find(in, grid, n);
+    sheaf__found_image *listed = malloc(((size_t)n + 1) * sizeof *listed);
+    st = grid == NULL || listed == NULL ? sheaf__data_no_memory(n) : find(in, listed, grid, n);
     free(grid);
+    free(listed);
     return st;
 }
 
@@ -278,16 +224,18 @@ static sheaf_status *check_row(const sheaf__tensors *in, const sheaf_safetensors
 sheaf_status *sheaf__grid_check(sheaf__tensors *in)
 {
     static const char types[] = "mm_token_type_ids";
-    const int64_t n = in->length, places[3] = { 3, in->rows, n }, whole[3] = { in->rows, n };
+    const int64_t n = in->length, places[3] = { 3, in->rows, n };
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, "position_ids"),
                                   *kind = sheaf__safetensors_find(in->file, types);
-    sheaf_status *st =
-        kind == NULL ? NULL : check_whole(kind, whole, "[rows, length], the shape of input_ids");
+    sheaf_status *st = kind == NULL ? NULL
+                                    : sheaf__tensors_table(kind, 2, places + 1,
+                                                           "[rows, length], the shape of "
+                                                           "input_ids");
     if (kind != NULL)
         TRY(st, sheaf__tensors_each(in, types, take_type));
     if (st != NULL || e == NULL)
         return st;
-    st = check_whole(e, places, "[3, rows, length]: time, row, column");
+    st = sheaf__tensors_table(e, 3, places, "[3, rows, length]: time, row, column");
     int32_t *own = malloc((size_t)(3 * n) * sizeof *own);
     int64_t *said = malloc((size_t)n * sizeof *said);
     if (st == NULL && (own == NULL || said == NULL))

@@ -13,7 +13,7 @@ bool sheaf__tensors_image_known(const sheaf__tensors *in, const char *name)
     return in->data->images != NULL && (!by_masks(in) || sheaf__masked_known(in, name));
 }
 
-sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in)
+sheaf_status *sheaf__tensors_image_check(sheaf__tensors *in)
 {
     if (in->data->images == NULL)
         return NULL;
@@ -66,15 +66,13 @@ sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
         return st == NULL ? sheaf__masked_find(in) : st;
     }
     const sheaf__image_file form = in->data->images->place.file;
-    sheaf_status *st = form == SHEAF__IMAGES_FOLDED ? sheaf__folded_find(in) : NULL;
-    TRY(st, sheaf__data_images_rows_new(in->data));
+    sheaf_status *st = form == SHEAF__IMAGES_BOUND  ? sheaf__bound_find(in)
+                       : form == SHEAF__IMAGES_GRID ? sheaf__grid_find(in)
+                                                    : sheaf__marks_find(in, NULL, 0);
+    if (form == SHEAF__IMAGES_FOLDED)
+        TRY(st, sheaf__marks_unfold(in));
     in->data->pads_seen = form == SHEAF__IMAGES_BOUND;
-    if (form == SHEAF__IMAGES_BOUND)
-        TRY(st, sheaf__bound_find(in));
-    else if (form == SHEAF__IMAGES_MARKED)
-        TRY(st, sheaf__marked_find(in));
-    else if (form == SHEAF__IMAGES_GRID)
-        TRY(st, sheaf__grid_find(in));
+    TRY(st, sheaf__data_images_rows_new(in->data));
     TRY(st, place(in));
     return TRY(st, form == SHEAF__IMAGES_GRID ? sheaf__grid_check(in) : NULL);
 }

@@ -38,22 +38,10 @@ static const char *embed_name(const sheaf__tensors *in)
     return sheaf__safetensors_find(in->file, "token_type_ids") != NULL ? "token_type_ids" : NULL;
 }
 
-static sheaf_status *check_pixels(const sheaf__tensors *in, const char *name,
-                                  const sheaf__tower *tower, int64_t images)
+static sheaf_status *check_pixels(sheaf__tensors *in, int tower, int64_t images)
 {
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
-    const int64_t channels = tower->channels, height = tower->height, width = tower->width;
-    if (e == NULL)
-        return sheaf_found(sheaf__tensors_bad(name, "the images of the rows, normalised"),
-                           "no such tensor");
-    sheaf_status *st = sheaf__pixels_check_type(e);
-    if (st != NULL || (e->ndim == 4 && e->shape[0] == images && e->shape[1] == channels &&
-                       e->shape[2] == height && e->shape[3] == width))
-        return st;
-    st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
-                        "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]%s", images, channels,
-                        height, width, is_hubs(in) ? ", an image for each row that marks one" : "");
-    return sheaf__tensors_shape(st, e);
+    return sheaf__tensors_stack(in, image_name(in, tower), tower, images,
+                                is_hubs(in) ? ", an image for each row that marks one" : "");
 }
 
 /* Images without a mask for their places would be ignored silently. */
@@ -68,7 +56,7 @@ static sheaf_status *check_placed(const sheaf__tensors *in, const char *name)
                           "write one of them, or leave the images out of the file");
 }
 
-sheaf_status *sheaf__masked_check(const sheaf__tensors *in)
+sheaf_status *sheaf__masked_check(sheaf__tensors *in)
 {
     const sheaf__data_images *images = in->data->images;
     sheaf_status *st = NULL;
@@ -76,7 +64,7 @@ sheaf_status *sheaf__masked_check(const sheaf__tensors *in)
         return sheaf_found(sheaf__tensors_bad(image_name(in, 0), "images of at most two towers"),
                            "%d", images->towers);
     for (int t = 0; embed_name(in) != NULL && !is_hubs(in) && t < images->towers && st == NULL; t++)
-        st = check_pixels(in, image_name(in, t), &images->tower[t], in->rows);
+        st = check_pixels(in, t, in->rows);
     for (int t = 0; t < images->towers && st == NULL; t++)
         st = check_placed(in, image_name(in, t));
     return st;
@@ -149,25 +137,17 @@ static sheaf_status *find_hubs(sheaf__tensors *in)
 {
     const sheaf__data_images *images = in->data->images;
     sheaf_status *st = NULL;
-    in->image = calloc((size_t)in->rows, sizeof *in->image);
-    if (in->image == NULL)
-        return sheaf__data_no_memory(in->rows);
-    for (int64_t r = 0; r < in->rows; r++) {
+    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
         const uint8_t *embed = images->embed + r * in->length;
         const uint8_t *begin = memchr(embed, 1, (size_t)in->length);
-        if (begin != NULL) {
-            in->image[in->images] = (sheaf__found_image){ r, begin - embed, { NULL }, in->images };
-            in->images++;
-        }
+        if (begin != NULL)
+            st = sheaf__tensors_image_add(
+                in, &(sheaf__found_image){ .row = r, .begin = begin - embed, .item = in->images });
         images->first[r + 1] = in->images;
     }
-    for (int t = 0; t < images->towers && st == NULL; t++) {
-        const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, image_name(in, t));
-        if (in->images > 0 || e != NULL) /* also those that no row marks */
-            st = check_pixels(in, image_name(in, t), &images->tower[t], in->images);
-        for (int64_t i = 0; i < in->images; i++)
-            in->image[i].pixels[t] = e;
-    }
+    for (int t = 0; t < images->towers && st == NULL; t++) /* also those that no row marks */
+        if (in->images > 0 || sheaf__safetensors_find(in->file, image_name(in, t)) != NULL)
+            st = check_pixels(in, t, in->images);
     return st;
 }
 
@@ -178,12 +158,9 @@ sheaf_status *sheaf__masked_find(sheaf__tensors *in)
         return NULL;
     if (is_hubs(in))
         return find_hubs(in);
-    in->image = calloc(1, sizeof *in->image);
-    if (in->image == NULL)
-        return sheaf__data_no_memory(1);
-    in->images = 1;
     in->by_row = true;
-    for (int t = 0; t < in->data->images->towers; t++)
-        in->image[0].pixels[t] = sheaf__safetensors_find(in->file, image_name(in, t));
-    return NULL;
+    sheaf_status *st = sheaf__tensors_image_add(in, &(sheaf__found_image){ .row = 0 });
+    for (int t = 0; t < in->data->images->towers && st == NULL; t++)
+        st = check_pixels(in, t, in->rows);
+    return st;
 }

@@ -23,6 +23,31 @@ sheaf_status *sheaf__tensors_shape(sheaf_status *st, const sheaf_safetensors_ent
     return st;
 }
 
+sheaf_status *sheaf__tensors_table(const sheaf_safetensors_entry *e, int ndim, const int64_t *shape,
+                                   const char *expected)
+{
+    bool same = e->ndim == ndim;
+    if (!sheaf__tensors_whole(e))
+        return sheaf_found(sheaf__tensors_bad(e->name, "I32 or I64"), "%s",
+                           sheaf_dtype_name(e->dtype));
+    for (int i = 0; i < ndim && same; i++)
+        same = shape[i] < 0 || e->shape[i] == shape[i];
+    return same ? NULL : sheaf__tensors_shape(sheaf__tensors_bad(e->name, expected), e);
+}
+
+sheaf_status *sheaf__tensors_per_row(int64_t **out, const sheaf__tensors *in)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, SHEAF__PER_ROW);
+    *out = NULL;
+    sheaf_status *st =
+        e == NULL ? NULL : sheaf__tensors_table(e, 1, &in->rows, "one number for each row");
+    if (e == NULL || st != NULL)
+        return st;
+    *out = malloc((size_t)in->rows * sizeof **out);
+    return *out == NULL ? sheaf__data_no_memory(in->rows)
+                        : sheaf__tensors_numbers_in(*out, in, e, 0, in->rows);
+}
+
 sheaf_status *sheaf__tensors_bad_value(const sheaf__tensors *in, const char *name, int64_t index,
                                        int64_t value)
 {
@@ -135,12 +160,29 @@ sheaf_status *sheaf__pixels_check(const float *pixels, const sheaf_safetensors_e
     return sheaf_try_this(st, "what made this file wrote them there: make this picture again");
 }
 
-sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, int64_t row, int64_t begin)
+sheaf_status *sheaf__tensors_stack(sheaf__tensors *in, const char *name, int tower, int64_t images,
+                                   const char *each)
+{
+    const sheaf__tower *t = &in->data->images->tower[tower];
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
+    const int64_t shape[] = { images, t->channels, t->height, t->width };
+    sheaf_status *st = e == NULL ? NULL : sheaf__pixels_check_type(e);
+    for (int64_t i = 0; i < in->images; i++)
+        in->image[i].pixels[tower] = e;
+    if (st != NULL || (e != NULL && sheaf__same_shape(e->ndim, e->shape, 4, shape)))
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
+                        "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]%s", images,
+                        t->channels, t->height, t->width, each);
+    return e == NULL ? sheaf_found(st, "no such tensor") : sheaf__tensors_shape(st, e);
+}
+
+sheaf_status *sheaf__tensors_image_add(sheaf__tensors *in, const sheaf__found_image *image)
 {
     if (!SHEAF_GROW(&in->image, &in->image_capacity, in->images + 1))
         return sheaf__data_no_memory(in->images);
-    in->image[in->images] =
-        (sheaf__found_image){ .row = row, .begin = begin, .number = in->images };
+    in->image[in->images] = *image;
+    in->image[in->images].number = in->images;
     in->images++;
     return NULL;
 }
