@@ -442,12 +442,9 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
     sheaf_batch_images sum = { .seq = sheaf_data_used(data, row, n) };
     for (int64_t i = 0; i < n && data->images != NULL; i++)
         if (row[i] >= 0) {
-            const int64_t count = sheaf__data_images_of(data->images, row[i]);
-            sum.images += count;
-            sum.joined += sheaf__data_images_joined(data->images, row[i], count);
+            const sheaf__picture_counts own = sheaf__data_images_counts(data->images, row[i]);
+            sheaf__counts_add(&sum.pictures, &own, 1);
             sum.image_rows += data->images->expert_rows[row[i]];
-            for (int t = 0; t < data->images->towers; t++)
-                sum.patches[t] += sheaf__data_images_patches(data->images, row[i], t);
         }
     return sum;
 }

@@ -181,12 +181,10 @@ typedef struct sheaf_batch {
 
 /* What a batch holds of images, and how long its rows are. */
 typedef struct sheaf_batch_images {
-    int64_t images;
-    int64_t joined; /* of these, frames of a video that give their rows with the one before */
-    int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
-    int64_t image_rows;                  /* positions that use the visual experts */
-    int64_t seq;                         /* sheaf_data_used() of its rows */
-    int64_t read;                        /* sheaf_data_read_most(); 0: not computed */
+    sheaf__picture_counts pictures;
+    int64_t image_rows; /* positions that use the visual experts */
+    int64_t seq;        /* sheaf_data_used() of its rows */
+    int64_t read;       /* sheaf_data_read_most(); 0: not computed */
 } sheaf_batch_images;
 
 /* sheaf_data_images - of rows `row[0..n)`; no images of a model without. */
@@ -205,10 +203,9 @@ enum { SHEAF_DATA_READ_UNIT = 32 };
  * the positions of a micro-batch of `n` samples that share a unit of SHEAF_DATA_READ_UNIT positions
  * with a label. INT64_MAX where unknown: for packed rows and for rows in files. */
 int64_t sheaf_data_read_most(const sheaf_data *data, int64_t n, int64_t rows);
-/* sheaf_data_images_room - the most images and patches that n rows can hold, whichever they are;
- * data NULL: an image of the towers' own size in each. */
-void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,
-                            const sheaf_config *config, int64_t n);
+/* sheaf_data_images_room - the most images and patches that n rows can hold, whichever they are. */
+sheaf__picture_counts sheaf_data_images_room(const sheaf_data *data, const sheaf_config *config,
+                                             int64_t n);
 /* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL:
  * no. */
 bool sheaf_data_labels_images(const sheaf_data *data);

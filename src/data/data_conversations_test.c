@@ -79,8 +79,8 @@ static void check_pixels(const sheaf_data *d, int64_t row, const char *const *pa
     static float got[4 << 20], want[4 << 20];
     sheaf__picture picture[8] = { { .of = { { .pixels = got } } } };
     const sheaf_batch batch = { .picture = picture, .room = { ARRAY_LEN(got) } };
-    assert_int_equal(has.images, n);
-    if (sheaf_data_images(d, &row, 1).images > 0 && scale == &sheaf_image_clip_scale)
+    assert_int_equal(has.pictures.images, n);
+    if (sheaf_data_images(d, &row, 1).pictures.images > 0 && scale == &sheaf_image_clip_scale)
         for (int64_t i = 0; i < n; i++)
             picture[i].of[0] =
                 (sheaf__view){ got + i * 3 * size[i][0] * size[i][1], size[i][1], size[i][0] };
@@ -210,7 +210,7 @@ static void check_frames(const sheaf_data *d, int64_t row, const int32_t *frame,
                          int64_t n)
 {
     sheaf__picture picture[8];
-    assert_int_equal(sheaf_data_images(d, &row, 1).images, n);
+    assert_int_equal(sheaf_data_images(d, &row, 1).pictures.images, n);
     sheaf_data_row_sizes(picture, n, d, row);
     for (int64_t i = 0; i < n; i++)
         if (picture[i].frame != frame[i] || picture[i].joins != joins[i])

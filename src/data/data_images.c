@@ -58,8 +58,7 @@ static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, 
                                  int64_t whole)
 {
     const sheaf__image_place *place = &images->place;
-    const int64_t count = sheaf__data_images_of(images, row),
-                  groups = count - sheaf__data_images_joined(images, row, count);
+    const int64_t groups = sheaf__data_images_counts(images, row).groups;
     if (embed % whole == 0 && embed / whole <= place->most &&
         (images->frame == NULL || embed / whole == groups))
         return NULL;
@@ -197,14 +196,6 @@ sheaf_status *sheaf__no_videos(const sheaf_config *config)
 
 /* ---- numbers and sizes ---- */
 
-int64_t sheaf__data_images_joined(const sheaf__data_images *images, int64_t row, int64_t n)
-{
-    int64_t joined = 0;
-    for (int64_t i = 0; i < n && images->frame != NULL; i++)
-        joined += images->frame[images->first[row] + i].joins;
-    return joined;
-}
-
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower)
 {
@@ -214,48 +205,41 @@ sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int6
     return (sheaf__image_size){ (int32_t)own->height, (int32_t)own->width };
 }
 
-int64_t sheaf__data_images_patches(const sheaf__data_images *images, int64_t row, int tower)
+/* Without pixels. */
+static sheaf__picture picture_of(const sheaf__data_images *images, int64_t image)
 {
-    const sheaf__tower *own = &images->tower[tower];
-    if (images->size == NULL || !own->ragged)
-        return sheaf__data_images_of(images, row) * own->patches;
-    int64_t sum = 0, most = 0;
-    for (int64_t i = images->first[row]; i < images->first[row + 1]; i++) {
-        const sheaf__image_size size = sheaf__data_images_size(images, i, tower);
-        const int64_t patches = size.height / own->patch * (size.width / own->patch);
-        sum += patches;
-        most = patches > most ? patches : most;
+    const sheaf__image_frame frame = sheaf__data_images_frame(images, image);
+    sheaf__picture picture = { .frame = frame.frame, .joins = frame.joins };
+    for (int t = 0; t < images->towers; t++) {
+        const sheaf__image_size size = sheaf__data_images_size(images, image, t);
+        picture.of[t] = (sheaf__view){ NULL, size.height, size.width };
     }
-    return own->padded ? most * sheaf__data_images_of(images, row) : sum;
+    return picture;
 }
 
-void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,
-                            const sheaf_config *config, int64_t n)
+sheaf__picture_counts sheaf__data_images_counts(const sheaf__data_images *images, int64_t row)
 {
-    *out = (sheaf_batch_images){ 0 };
-    if (sheaf__image_positions(config) == 0)
-        return;
-    if (data == NULL || data->images == NULL || data->images->place.most == 1) {
-        out->images = n;
-        sheaf__patches_of(out->patches, config, n);
-        return;
+    sheaf__picture_counts counts = { 0 };
+    int64_t largest[SHEAF__MOST_TOWERS] = { 0 };
+    for (int64_t i = images->first[row]; i < images->first[row + 1]; i++) {
+        const sheaf__picture picture = picture_of(images, i);
+        sheaf__counts_see(&counts, largest, &picture, images->tower, images->towers);
     }
-    const sheaf__data_images *images = data->images;
-    int64_t groups = 0;
+    return counts;
+}
+
+sheaf__picture_counts sheaf_data_images_room(const sheaf_data *data, const sheaf_config *config,
+                                             int64_t n)
+{
+    sheaf__picture_counts room = { 0 }, most = { 0 };
+    if (data->images == NULL || data->images->place.most == 1)
+        return sheaf__counts_ordinary(config, n);
     for (int64_t r = 0; r < data->rows; r++) {
-        const int64_t count = sheaf__data_images_of(images, r),
-                      own = count - sheaf__data_images_joined(images, r, count);
-        out->images = count > out->images ? count : out->images;
-        groups = own > groups ? own : groups;
-        for (int t = 0; t < images->towers; t++) {
-            const int64_t patches = sheaf__data_images_patches(images, r, t);
-            out->patches[t] = patches > out->patches[t] ? patches : out->patches[t];
-        }
+        const sheaf__picture_counts own = sheaf__data_images_counts(data->images, r);
+        sheaf__counts_reach(&most, &own, true);
     }
-    out->joined = (out->images - groups) * n;
-    out->images *= n;
-    for (int t = 0; t < images->towers; t++)
-        out->patches[t] *= n;
+    sheaf__counts_add(&room, &most, n);
+    return room;
 }
 
 /* The most of n samples that can be among `count` rows out of `rows`: whole epochs, and the end and
@@ -269,34 +253,25 @@ static int64_t at_most(int64_t n, int64_t count, int64_t rows)
 
 /* Minimum and maximum over the rows. */
 typedef struct row_range {
-    int64_t with;         /* rows with an image */
-    int64_t fewest, most; /* images of a row that has any; of any row */
-    int64_t groups[2];    /* the same of what gives rows */
-    int64_t small[SHEAF__MOST_TOWERS], large[SHEAF__MOST_TOWERS]; /* patches of such a row */
+    int64_t with;                       /* rows with an image */
+    sheaf__picture_counts fewest, most; /* of such a row */
     int64_t widest, longest[2]; /* rows of experts; positions of rows without and with an image */
 } row_range;
 
 static void add_row_range(row_range *of, const sheaf_data *data, int64_t r)
 {
     const sheaf__data_images *images = data->images;
-    const int64_t count = images == NULL ? 0 : sheaf__data_images_of(images, r),
-                  used = sheaf__data_used_by(data, r);
-    const bool has = count > 0, first = has && of->with == 0;
+    const bool has = images != NULL && sheaf__data_images_of(images, r) > 0;
+    const int64_t used = sheaf__data_used_by(data, r);
     of->longest[has] = used > of->longest[has] ? used : of->longest[has];
     if (!has)
         return;
-    of->with++;
-    const int64_t own = count - sheaf__data_images_joined(images, r, count);
-    of->groups[0] = first || own < of->groups[0] ? own : of->groups[0];
-    of->groups[1] = own > of->groups[1] ? own : of->groups[1];
-    of->fewest = first || count < of->fewest ? count : of->fewest;
-    of->most = count > of->most ? count : of->most;
+    const sheaf__picture_counts own = sheaf__data_images_counts(images, r);
+    if (of->with++ == 0)
+        of->fewest = own;
+    sheaf__counts_reach(&of->fewest, &own, false);
+    sheaf__counts_reach(&of->most, &own, true);
     of->widest = images->expert_rows[r] > of->widest ? images->expert_rows[r] : of->widest;
-    for (int t = 0; t < images->towers; t++) {
-        const int64_t patches = sheaf__data_images_patches(images, r, t);
-        of->small[t] = first || patches < of->small[t] ? patches : of->small[t];
-        of->large[t] = patches > of->large[t] ? patches : of->large[t];
-    }
 }
 
 void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most,
@@ -313,16 +288,10 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
         few = of.with == data->rows ? n : 0;
         many = of.with == 0 ? 0 : n;
     }
-    *fewest = (sheaf_batch_images){ .images = few * of.fewest,
-                                    .joined = few * (of.fewest - of.groups[0]),
-                                    .image_rows = few * of.widest };
-    *most = (sheaf_batch_images){ .images = many * of.most,
-                                  .joined = many * (of.most - of.groups[1]),
-                                  .image_rows = many * of.widest };
-    for (int t = 0; t < SHEAF__MOST_TOWERS; t++) {
-        fewest->patches[t] = few * of.small[t];
-        most->patches[t] = many * of.large[t];
-    }
+    *fewest = (sheaf_batch_images){ .image_rows = few * of.widest };
+    *most = (sheaf_batch_images){ .image_rows = many * of.widest };
+    sheaf__counts_add(&fewest->pictures, &of.fewest, few);
+    sheaf__counts_add(&most->pictures, &of.most, many);
     fewest->seq = few > 0 ? data->longest : of.longest[0];
     most->seq = many < n || of.with == 0 ? data->longest : of.longest[1];
 }
@@ -429,15 +398,8 @@ int64_t sheaf__data_images_memory(const sheaf_data *data)
 void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data, int64_t row)
 {
     const sheaf__data_images *images = data->images;
-    for (int64_t i = 0; i < n; i++) {
-        const sheaf__image_frame frame = sheaf__data_images_frame(images, images->first[row] + i);
-        out[i] = (sheaf__picture){ .frame = frame.frame, .joins = frame.joins };
-        for (int t = 0; t < images->towers; t++) {
-            const sheaf__image_size size =
-                sheaf__data_images_size(images, images->first[row] + i, t);
-            out[i].of[t] = (sheaf__view){ NULL, size.height, size.width };
-        }
-    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = picture_of(images, images->first[row] + i);
 }
 
 /* Either all images of a row are read, or none. */

@@ -63,9 +63,8 @@ static inline int64_t sheaf__data_images_of(const sheaf__data_images *images, in
 {
     return images->first[row + 1] - images->first[row];
 }
-/* sheaf__data_images_joined - of the first n images of a row, those that give their rows with the
- * one before them. */
-int64_t sheaf__data_images_joined(const sheaf__data_images *images, int64_t row, int64_t n);
+/* sheaf__data_images_counts - of the images of a row. */
+sheaf__picture_counts sheaf__data_images_counts(const sheaf__data_images *images, int64_t row);
 /* sheaf__data_images_frame - what is said of image number `image` of the data set. */
 static inline sheaf__image_frame sheaf__data_images_frame(const sheaf__data_images *images,
                                                           int64_t image)
@@ -80,8 +79,6 @@ sheaf_status *sheaf__no_videos(const sheaf_config *config);
 /* sheaf__data_images_size - of image number `image` of the data set, for a tower. */
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower);
-/* sheaf__data_images_patches - the patches of all images of a row. */
-int64_t sheaf__data_images_patches(const sheaf__data_images *images, int64_t row, int tower);
 /* sheaf__data_images_rows - image_row and stream of a batch. */
 void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                              int64_t n);

@@ -222,7 +222,7 @@ static void test_folder__gives_the_batch_of_the_same_rows_as_tensors(void **stat
                          sheaf_data_labels(tensors, batch[i].row, batch[i].n));
         assert_int_equal(sheaf_data_tokens(folder, batch[i].row, batch[i].n),
                          sheaf_data_tokens(tensors, batch[i].row, batch[i].n));
-        assert_int_equal(a->holds.images, i == 0 ? 4 : i == 1 ? 8 : 0);
+        assert_int_equal(a->holds.pictures.images, i == 0 ? 4 : i == 1 ? 8 : 0);
         free(a);
         free(b);
     }
@@ -479,7 +479,7 @@ static void test_json__lines_are_named_and_text_alone_is_for_cogvlm(void **state
     CHECK_OK(open_with(&data, at("one.jsonl"), &vlm, 0));
     const int64_t row[] = { 0, 1 };
     const sheaf_batch_images holds = sheaf_data_images(data, row, 2);
-    assert_int_equal(holds.images, 1);
+    assert_int_equal(holds.pictures.images, 1);
     assert_int_equal(holds.image_rows, P + 1);
     int32_t tokens[64];
     assert_int_equal(sheaf_data_seq(data), 1 + P + 2 + 5 + 10);

@@ -142,20 +142,20 @@ static void test_marked__images_are_where_the_tokens_say(void **state)
     sheaf_data *data;
     CHECK_OK(open_as(&data, SHEAF_OMNILMM, list, ARRAY_LEN(list)));
     const sheaf_batch_images holds = take(&g, data, rows, 2, false);
-    assert_int_equal(holds.images, 3);
-    assert_int_equal(holds.patches[0], 3 * 4);
+    assert_int_equal(holds.pictures.images, 3);
+    assert_int_equal(holds.pictures.patches[0], 3 * 4);
     assert_int_equal(holds.image_rows, 0);
     CHECK_BYTES("image_row", g.image_row, at, sizeof at);
     check_picture(&g.picture[0], 0, 4, 4, 48);
     check_picture(&g.picture[1], 0, 4, 4, 96);
     check_picture(&g.picture[2], 1, 4, 4, 0);
-    assert_int_equal(take(&g, data, without, 2, false).images, 0);
+    assert_int_equal(take(&g, data, without, 2, false).pictures.images, 0);
     const sheaf_config config = of_family(SHEAF_OMNILMM);
-    sheaf_batch_images fewest, most, room;
+    sheaf_batch_images fewest, most;
     sheaf_data_images_range(&fewest, &most, data, 1);
-    assert_int_equal(fewest.images, 0);
-    assert_int_equal(most.images, 2);
-    sheaf_data_images_room(&room, data, &config, 2);
+    assert_int_equal(fewest.pictures.images, 0);
+    assert_int_equal(most.pictures.images, 2);
+    const sheaf__picture_counts room = sheaf_data_images_room(data, &config, 2);
     assert_int_equal(room.images, 4);
     assert_int_equal(room.patches[0], 16);
     sheaf_data_close(data);
@@ -254,7 +254,7 @@ static void test_folded__rows_stand_in_the_place_of_one_token(void **state)
                                                   .mask = mask,
                                                   .image_row = at },
                                   data, rows, 2));
-        assert_int_equal(sheaf_data_images(data, rows, 2).images, 1);
+        assert_int_equal(sheaf_data_images(data, rows, 2).pictures.images, 1);
         CHECK_BYTES("ids", token, want, sizeof want);
         for (int i = 0; i < 22; i++)
             assert_int_equal(label[i], labels[i] == NO ? SHEAF__IGNORED : labels[i]);
@@ -316,8 +316,8 @@ static void test_bound__images_of_own_sizes(void **state)
     sheaf_data *data;
     CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, ARRAY_LEN(list)));
     const sheaf_batch_images holds = take(&g, data, rows, 2, true);
-    assert_int_equal(holds.images, 3);
-    assert_int_equal(holds.patches[0], 4 + 3 + 2);
+    assert_int_equal(holds.pictures.images, 3);
+    assert_int_equal(holds.pictures.patches[0], 4 + 3 + 2);
     CHECK_BYTES("image_row", g.image_row, at, sizeof at);
     check_picture(&g.picture[0], 0, 4, 4, 200); /* in order of their places */
     check_picture(&g.picture[1], 0, 2, 6, 100);
@@ -332,8 +332,7 @@ static void test_bound__images_of_own_sizes(void **state)
     CHECK_OK(sheaf_data_row_pixels(room, 1, data, 1)); /* the first of two */
     check_picture(room, 0, 4, 4, 200);
     free(room);
-    sheaf_batch_images most;
-    sheaf_data_images_room(&most, data, &config, 3);
+    const sheaf__picture_counts most = sheaf_data_images_room(data, &config, 3);
     assert_int_equal(most.images, 6);
     assert_int_equal(most.patches[0], 3 * 7);
     sheaf_batch small = { .picture = g.picture, .room = { 3 * 4 * 4 } };
@@ -504,7 +503,7 @@ static void test_masked__images_without_a_place_are_named(void **state)
                 "patches and EOI of the image in each row | neither | write one of them");
     for (int n = 4; n <= 5; n++) { /* one of the masks, or two that agree */
         CHECK_OK(open_as(&data, SHEAF_COGVLM, list, n));
-        assert_int_equal(sheaf_data_images(data, (const int64_t[]){ 0, 1 }, 2).images, 1);
+        assert_int_equal(sheaf_data_images(data, (const int64_t[]){ 0, 1 }, 2).pictures.images, 1);
         sheaf_data_close(data);
         data = NULL;
     }
@@ -538,7 +537,7 @@ static void test_masked__an_image_for_each_row_that_marks_one(void **state)
                       { "images", "F32", { 1, 3, 4, 4 } } };
     sheaf_data *data = NULL;
     CHECK_OK(open_as(&data, SHEAF_COGVLM, list, 4));
-    assert_int_equal(sheaf_data_images(data, (const int64_t[]){ 0, 1 }, 2).images, 1);
+    assert_int_equal(sheaf_data_images(data, (const int64_t[]){ 0, 1 }, 2).pictures.images, 1);
     sheaf_data_close(data);
     data = NULL;
     list[3].shape[0] = 2;
@@ -588,7 +587,7 @@ static void test_bound__of_one_row(void **state)
     memcpy(narrow, list, sizeof list);
     narrow[0] = (tensor){ "input_ids", "I64", { 1, 8 }, ids };
     CHECK_OK(open_as(&data, SHEAF_MINICPMV, narrow, 5));
-    assert_int_equal(take(&g, data, &row, 1, true).patches[0], 3);
+    assert_int_equal(take(&g, data, &row, 1, true).pictures.patches[0], 3);
     check_picture(&g.picture[1], 0, 2, 2, 30);
     sheaf_data_close(data);
     const tensor both[] = { narrow[0], narrow[1], narrow[2],
@@ -598,7 +597,7 @@ static void test_bound__of_one_row(void **state)
                 "'image_1_chw' | a bound of this image in image_bound | none");
     const tensor text[] = { narrow[0], narrow[1] }; /* no image at all */
     CHECK_OK(open_as(&data, SHEAF_MINICPMV, text, 2));
-    assert_int_equal(take(&g, data, &row, 1, true).images, 0);
+    assert_int_equal(take(&g, data, &row, 1, true).pictures.images, 0);
     sheaf_data_close(data);
 }
 
@@ -635,7 +634,7 @@ static void test_frames__of_a_group_join_the_first(void **state)
     version = SHEAF_MINICPMV_4_5;
     CHECK_OK(open_as(&data, SHEAF_MINICPMV, list, 9));
     const sheaf_batch_images holds = take(&g, data, rows, 2, true);
-    assert_true(holds.images == 5 && holds.joined == 3);
+    assert_true(holds.pictures.images == 5 && holds.pictures.groups == 2);
     CHECK_BYTES("image_row", g.image_row, at, sizeof at);
     check_picture(&g.picture[0], 1, 2, 6, 200); /* the group that comes first, as it is */
     check_picture(&g.picture[1], 1, 2, 6, 300);
@@ -645,10 +644,9 @@ static void test_frames__of_a_group_join_the_first(void **state)
     static const bool joins[] = { false, true, true, false, true };
     for (int i = 0; i < 5; i++)
         assert_true(g.picture[i].frame == frame[i] && g.picture[i].joins == joins[i]);
-    sheaf_batch_images most;
     const sheaf_config config = of_family(SHEAF_MINICPMV);
-    sheaf_data_images_room(&most, data, &config, 2);
-    assert_true(most.images == 10 && most.joined == 6);
+    const sheaf__picture_counts most = sheaf_data_images_room(data, &config, 2);
+    assert_true(most.images == 10 && most.groups == 4);
     strcpy(hash, sheaf_data_hash(data));
     sheaf_data_close(data);
     int64_t other[6];

@@ -11,11 +11,6 @@ static int64_t embedded(const sheaf__prompt *p)
     return rows;
 }
 
-static int64_t joined(const sheaf__prompt *p)
-{
-    return p->picture == NULL ? 0 : sheaf__pictures_joined(p->picture, p->pictures);
-}
-
 /* At least one if they are loaded: a prompt with too few rows is refused later. */
 int64_t sheaf__prompt_images(const sheaf__prompt *p, const sheaf_config *config,
                              const sheaf__generate_options *options)
@@ -30,43 +25,33 @@ int64_t sheaf__prompt_images(const sheaf__prompt *p, const sheaf_config *config,
     return images < 1 ? 1 : images < most ? images : most;
 }
 
-/* Patches of tower t for the images of a prompt. */
-static int64_t patches_of(const sheaf__prompt *p, const sheaf__tower *tower, int t, int64_t images)
+/* Those of a prompt, of which it has so many. */
+static sheaf__picture_counts counts_of(const sheaf__prompt *p, int64_t images,
+                                       const sheaf_config *config)
 {
-    int64_t patches = 0, most = 0;
-    for (int64_t k = 0; k < images; k++) {
-        const int64_t of = p->picture != NULL && tower->ragged
-                               ? sheaf__view_patches(&p->picture[k].of[t], tower)
-                               : tower->patches;
-        patches += of;
-        most = of > most ? of : most;
-    }
-    return tower->padded ? most * images : patches;
+    return p->picture == NULL ? sheaf__counts_ordinary(config, images)
+                              : sheaf__counts_of(p->picture, images, config);
 }
 
-int64_t sheaf__prompts_images(int64_t patches[SHEAF__MOST_TOWERS], const sheaf__prompt *prompt,
-                              int64_t count, int64_t batch, const sheaf_config *config)
+sheaf__picture_counts sheaf__prompts_images(const sheaf__prompt *prompt, int64_t count,
+                                            int64_t batch, const sheaf_config *config)
 {
     const int64_t whole = sheaf__image_positions(config);
-    int64_t with = 0, most = 0, large[SHEAF__MOST_TOWERS] = { 0 };
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, config);
+    sheaf__picture_counts most = { 0 }, all = { 0 };
+    int64_t with = 0;
     for (int64_t i = 0; i < count; i++) {
         const sheaf__prompt *p = &prompt[i];
         const int64_t found = p->picture != NULL ? p->pictures
                               : whole > 0        ? embedded(p) / whole
                                                  : 0,
                       images = p->embed != NULL && found < 1 ? 1 : found;
+        const sheaf__picture_counts own = counts_of(p, images, config);
         with += images > 0 && with < batch;
-        most = images > most ? images : most;
-        for (int t = 0; t < towers; t++) {
-            const int64_t n = patches_of(p, &tower[t], t, images);
-            large[t] = n > large[t] ? n : large[t];
-        }
+        sheaf__counts_reach(&most, &own, true);
     }
-    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        patches[t] = with * large[t];
-    return with * most;
+    most.groups = most.images;
+    sheaf__counts_add(&all, &most, with);
+    return all;
 }
 
 /* Do none of them have pixels? */
@@ -128,23 +113,12 @@ static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *
     return NULL;
 }
 
-/* Positions that they take. */
-static int64_t positions_of(const sheaf__prompt *p, const sheaf_config *c, int64_t images)
-{
-    int64_t patches[SHEAF__MOST_TOWERS] = { 0 };
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, c);
-    for (int t = 0; t < towers; t++)
-        patches[t] = patches_of(p, &tower[t], t, images);
-    return sheaf__images_positions(c, images - joined(p), patches);
-}
-
 sheaf_status *sheaf__batch_images_check(const sheaf__model *m, const sheaf__prompt *p,
                                         int64_t index, const sheaf__generate_options *options)
 {
     const sheaf_config *c = &m->schema->config;
-    const int64_t rows = embedded(p), images = sheaf__prompt_images(p, c, options),
-                  whole = positions_of(p, c, images);
+    const sheaf__picture_counts pictures = counts_of(p, sheaf__prompt_images(p, c, options), c);
+    const int64_t rows = embedded(p), whole = sheaf__counts_positions(c, &pictures);
     sheaf_status *st = !sheaf__model_has_images(m) || p->picture == NULL
                            ? NULL
                            : check_pictures(c, p, index, options->load != NULL);
@@ -155,7 +129,7 @@ sheaf_status *sheaf__batch_images_check(const sheaf__model *m, const sheaf__prom
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
                            "%lld positions of an image", (long long)whole),
             "%lld", (long long)rows);
-    if (sheaf__family_for(c)->image.needed && images == 0)
+    if (sheaf__family_for(c)->image.needed && pictures.images == 0)
         return sheaf_in(sheaf__image_needed(SHEAF_E_DATA, "images", c), "prompt %lld",
                         (long long)index + 1);
     return NULL;
@@ -184,10 +158,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
     int32_t *const image_row = rows->image_row.host, *const to[2] = { rows->stream[0].host,
                                                                       rows->stream[1].host };
     int64_t row = 0, count[2] = { 0 };
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, config);
-    out->count = out->joined = 0;
-    memset(out->patches, 0, sizeof out->patches);
+    out->pictures = (sheaf__picture_counts){ 0 };
     for (int64_t i = 0; i < n; i++) {
         const sheaf__prompt *p = of[i]->prompt;
         for (int64_t j = 0; j < longest; j++) {
@@ -197,11 +168,9 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
             if (j < p->n && p->embed != NULL && p->embed[j])
                 image_row[row++] = at;
         }
-        const int64_t images = sheaf__prompt_images(p, config, of[i]->options);
-        for (int t = 0; t < towers; t++)
-            out->patches[t] += patches_of(p, &tower[t], t, images);
-        out->count += images;
-        out->joined += joined(p);
+        const sheaf__picture_counts own =
+            counts_of(p, sheaf__prompt_images(p, config, of[i]->options), config);
+        sheaf__counts_add(&out->pictures, &own, 1);
     }
     out->rows = count[SHEAF__IMAGE];
     out->embedded = row;
@@ -214,11 +183,11 @@ static sheaf_status *make_room(sheaf__batch_images *images, const sheaf_config *
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, c);
     float *none[SHEAF__MOST_TOWERS] = { NULL };
-    sheaf__picture *like = malloc((size_t)images->count * sizeof *like + 1), *next = like;
+    sheaf__picture *like = malloc((size_t)images->pictures.images * sizeof *like + 1), *next = like;
     free(images->picture);
     images->picture = NULL;
     if (like != NULL) {
-        sheaf__picture_place(like, images->count, none, tower, towers);
+        sheaf__picture_place(like, images->pictures.images, none, tower, towers);
         for (int64_t i = 0; i < n; i++) {
             const sheaf__prompt *p = of[i]->prompt;
             const int64_t count = sheaf__prompt_images(p, c, of[i]->options);
@@ -226,12 +195,12 @@ static sheaf_status *make_room(sheaf__batch_images *images, const sheaf_config *
                 memcpy(next, p->picture, (size_t)count * sizeof *next);
             next += count;
         }
-        images->picture = sheaf__picture_room_like(like, images->count, tower, towers);
+        images->picture = sheaf__picture_room_like(like, images->pictures.images, tower, towers);
     }
     free(like);
     return images->picture != NULL
                ? NULL
-               : sheaf_fail(SHEAF_E_MEMORY, "%lld images", (long long)images->count);
+               : sheaf_fail(SHEAF_E_MEMORY, "%lld images", (long long)images->pictures.images);
 }
 
 sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf__model *model,

@@ -5,21 +5,18 @@
 #include "infer/next_token.h"
 
 typedef struct sheaf__batch_images {
-    int64_t count, rows, embedded; /* images of the batch, rows of the image stream, rows that hold
-                                      images */
-    int64_t joined; /* of the images, frames that give their rows with the one before */
-    int64_t patches[SHEAF__MOST_TOWERS];
-    sheaf__picture *picture; /* [count], followed by their pixels: the host's */
+    sheaf__picture_counts pictures;
+    int64_t rows, embedded;  /* rows of the image stream, rows that hold images */
+    sheaf__picture *picture; /* [pictures.images], followed by their pixels: the host's */
 } sheaf__batch_images;
 
 /* sheaf__prompt_images - number of images of a prompt: its own, or those that options->load reads.
  */
 int64_t sheaf__prompt_images(const sheaf__prompt *prompt, const sheaf_config *config,
                              const sheaf__generate_options *options);
-/* sheaf__prompts_images - the most images, and patches of them, in any batch of these prompts.
- */
-int64_t sheaf__prompts_images(int64_t patches[SHEAF__MOST_TOWERS], const sheaf__prompt *prompt,
-                              int64_t count, int64_t batch, const sheaf_config *config);
+/* sheaf__prompts_images - the most in any batch of these prompts; frames count as groups. */
+sheaf__picture_counts sheaf__prompts_images(const sheaf__prompt *prompt, int64_t count,
+                                            int64_t batch, const sheaf_config *config);
 /* sheaf__batch_images_check - does every image have pixels of a size that the towers take, and has
  * a prompt one where the model requires it? Errors: SHEAF_E_DATA naming prompt `index`. */
 sheaf_status *sheaf__batch_images_check(const sheaf__model *model, const sheaf__prompt *prompt,

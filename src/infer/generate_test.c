@@ -261,7 +261,7 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
     const int world = model->context->stage * a->ranks + model->context->rank;
     sheaf__image_cache image_cache;
     sheaf_status *st =
-        sheaf__image_cache_new(&image_cache, model, 1, (int64_t[SHEAF__MOST_TOWERS]){ 0 });
+        sheaf__image_cache_new(&image_cache, model, &(sheaf__picture_counts){ 1, 1 });
     for (int i = 0; i < CALLS && st == NULL; i++) {
         shown from = { a, call[i].picture };
         sheaf__continuation out = { a->ids[world][i], 0 };

@@ -84,8 +84,7 @@ sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const shea
     *n = count;
     for (int64_t i = 0; i < pictures; i++)
         for (int64_t k = 0; k < sheaf__sliced_count(&viewed[i].pieces); k++, next++) {
-            next->of[0] = (sheaf__view){ .height = sheaf__sliced_height(&viewed[i].pieces, k),
-                                         .width = sheaf__sliced_width(&viewed[i].pieces, k) };
+            *next = sheaf__view_piece(&viewed[i].pieces, k);
             next->frame = viewed[i].frame;
             next->joins = viewed[i].joins;
         }

@@ -415,16 +415,11 @@ static sheaf_status *find_context(one_row *r)
 static int64_t images_in(const sheaf_config *config, const sheaf__picture *picture, int64_t n,
                          int64_t rows)
 {
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, config);
     int64_t k = 0;
-    while (k < n && (rows > 0 || picture[k].joins)) {
-        int64_t patches[SHEAF__MOST_TOWERS] = { 0 };
-        for (int t = 0; t < towers; t++)
-            patches[t] = sheaf__view_patches(&picture[k].of[t], &tower[t]);
+    for (; k < n && (rows > 0 || picture[k].joins); k++) {
+        const sheaf__picture_counts one = sheaf__counts_of(&picture[k], 1, config);
         if (!picture[k].joins)
-            rows -= sheaf__images_positions(config, 1, patches);
-        k++;
+            rows -= sheaf__counts_positions(config, &one);
     }
     return k;
 }
@@ -498,9 +493,8 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__codec
     sheaf__prompt_about about = { 0 };
     bool laid_out = false;
     sheaf_status *st = sheaf_data_batch(&r->batch, data, &row, 1);
-    r->images = images.images;
-    r->image_rows =
-        sheaf__images_positions(w->config, images.images - images.joined, images.patches);
+    r->images = images.pictures.images;
+    r->image_rows = sheaf__counts_positions(w->config, &images.pictures);
     r->expert_rows = images.image_rows;
     TRY(st, find_context(r));
     TRY(st, expected_text(&about.expected, &laid_out, r, w));

@@ -205,17 +205,15 @@ static sheaf_status *read_rows(sheaf__slots *slots, const sheaf__slots_pass *p)
                                                   slots->row.stream[1].device } };
     sheaf__pass pass = { .batch = p->n, .queries = p->rows, .image_rows_unread = reads_text(p) };
     if (shows) {
-        pass.images = slots->image.count;
-        pass.joined = slots->image.joined;
+        pass.pictures = slots->image.pictures;
         pass.image_rows = slots->image.rows;
         pass.images_in = &images;
         pass.image_cache = kept_images(p);
-        memcpy(pass.patches, slots->image.patches, sizeof pass.patches);
     }
     TRY(st, record(&tape, slots, l, &pass));
     TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
-    if (st == NULL && shows && slots->image.count > 0 && kept_images(p) != NULL)
+    if (st == NULL && shows && slots->image.pictures.images > 0 && kept_images(p) != NULL)
         kept_images(p)->full = true;
     return st;
 }

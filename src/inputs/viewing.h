@@ -57,6 +57,12 @@ static inline int64_t sheaf__view_gives(const sheaf__sliced *s, const sheaf__vie
     const sheaf__view view = { .height = s->height, .width = s->width };
     return tower->merge == 0 ? 0 : sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
 }
+/* sheaf__view_piece - the size of a piece, as the first tower sees it. */
+static inline sheaf__picture sheaf__view_piece(const sheaf__sliced *s, int64_t piece)
+{
+    return (sheaf__picture){ .of[0] = { .height = sheaf__sliced_height(s, piece),
+                                        .width = sheaf__sliced_width(s, piece) } };
+}
 /* sheaf__view_file - `path` is copied. Errors: those of sheaf_image_load() and sheaf__slice(), with
  * the path; SHEAF_E_UNSUPPORTED beyond the budget. */
 sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing);

@@ -133,10 +133,9 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
     if (p->look != look) {
         sheaf__image_cache_release(&p->image_cache, model);
         p->look = 0;
-        int64_t patches[SHEAF__MOST_TOWERS];
-        sheaf__prompts_images(patches, w->prompt, 1, 1, &model->schema->config);
-        sheaf_status *st =
-            sheaf__image_cache_new(&p->image_cache, model, w->prompt->pictures, patches);
+        const sheaf__picture_counts pictures =
+            sheaf__prompts_images(w->prompt, 1, 1, &model->schema->config);
+        sheaf_status *st = sheaf__image_cache_new(&p->image_cache, model, &pictures);
         if (st != NULL)
             return st;
         p->look = look;

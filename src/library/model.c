@@ -165,15 +165,14 @@ sheaf_plan_generation sheaf__model_layout(const sheaf_model *m, int64_t batch, i
 }
 
 static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int64_t prompt,
-                          int64_t images, const int64_t patches[SHEAF__MOST_TOWERS])
+                          sheaf__picture_counts pictures)
 {
     double share;
     if (!sheaf__process_checks_memory(m->all, &share))
         return NULL;
     sheaf_plan_generation asked = sheaf__model_layout(m, batch, seq);
     asked.prompt = prompt;
-    asked.images = images;
-    memcpy(asked.patches, patches, sizeof asked.patches);
+    asked.pictures = pictures;
     return sheaf_fits_generate(
         &asked,
         &(sheaf_fits_options){ .force = m->o.force, .share = share, .events = m->o.events });
@@ -207,28 +206,27 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
 
 /* Of an image at the towers' own size; of one that gives rows by its size as many as leave room
  * for a token. */
-static void patches_of_one(int64_t patches[SHEAF__MOST_TOWERS], const sheaf_model *m)
+static sheaf__picture_counts largest_picture(const sheaf_model *m)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &m->opened.config);
-    sheaf__patches_of(patches, &m->opened.config, 1);
+    sheaf__picture_counts one = sheaf__counts_ordinary(&m->opened.config, m->codec.images);
     for (int t = 0; t < towers; t++) {
         const int64_t square = tower[t].merge * tower[t].merge, most = (m->positions - 1) * square;
-        if (square > 0 && patches[t] > most)
-            patches[t] = most > 0 ? most : square;
+        if (square > 0 && one.patches[t] > most)
+            one.patches[t] = most > 0 ? most : square;
     }
+    return one;
 }
 
 sheaf_status *sheaf__model_load_batch(sheaf_model *m, int64_t batch)
 {
-    int64_t own[SHEAF__MOST_TOWERS];
     sheaf_status *st = NULL;
     pthread_mutex_lock(&m->loading);
     if (m->ranks == NULL) {
         if (m->positions == 0)
             m->positions = sheaf_plan_seq(&m->opened.config);
-        patches_of_one(own, m);
-        st = fits(m, batch, m->positions, 0, m->codec.images, own);
+        st = fits(m, batch, m->positions, 0, largest_picture(m));
         TRY(st, load(m, batch));
     }
     pthread_mutex_unlock(&m->loading);
@@ -268,18 +266,17 @@ static sheaf_status *serve(void *batch, sheaf__model *model)
 static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
                                 const sheaf__answer_options *a)
 {
-    int64_t longest = 1, batch = a->generate.batch < count ? a->generate.batch : count,
-            patches[SHEAF__MOST_TOWERS];
+    int64_t longest = 1, batch = a->generate.batch < count ? a->generate.batch : count;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
-    const int64_t images = sheaf__prompts_images(patches, prompt, count, batch, &m->opened.config);
+    const sheaf__picture_counts most =
+        sheaf__prompts_images(prompt, count, batch, &m->opened.config);
     for (int64_t i = 0; i < count && st == NULL && m->ranks != NULL; i++)
         st = sheaf__model_room(m, &prompt[i], a);
     if (st != NULL || (m->ranks != NULL && batch == 1)) /* that was checked when it was loaded */
         return st;
-    st = sheaf__all_agree(m->all,
-                          fits(m, batch, longest + a->generate.max_new, longest, images, patches));
+    st = sheaf__all_agree(m->all, fits(m, batch, longest + a->generate.max_new, longest, most));
     if (st != NULL || m->ranks != NULL)
         return st == NULL ? sheaf__model_ranks_do(m->ranks, serve, &batch) : st;
     if (m->positions == 0)

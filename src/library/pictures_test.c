@@ -126,8 +126,8 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     how.load = NULL;
     how.prefix = &prefix;
     how.image_cache = &image_cache;
-    TRY(st,
-        sheaf__image_cache_new(&image_cache, model, PICTURES, (int64_t[SHEAF__MOST_TOWERS]){ 0 }));
+    TRY(st, sheaf__image_cache_new(&image_cache, model,
+                                   &(sheaf__picture_counts){ PICTURES, PICTURES }));
     for (int i = 0; i < PROMPTS && st == NULL; i++) { /* the last two have the same pictures */
         sheaf__prompt p = a->prompt[i];
         p.look = p.pictures;

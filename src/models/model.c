@@ -138,10 +138,9 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
     sheaf__value *given[SHEAF__MOST_TOWERS] = { NULL };
     for (int i = 0; i < towers; i++) {
         if (full && image_cache->given[i] != NULL)
-            given[i] = sheaf__record_recall(
-                tape, image_cache->given[i], what_gives(&tower[i]),
-                sheaf__tower_gives(&tower[i], sheaf__pass_groups(pass), pass->patches[i]),
-                tower[i].columns);
+            given[i] = sheaf__record_recall(tape, image_cache->given[i], what_gives(&tower[i]),
+                                            sheaf__counts_give(&pass->pictures, tower, i),
+                                            tower[i].columns);
         else if (!full)
             given[i] = family->encode(m, tape, pass, i);
         *(tower[i].beside ? memory : image) = given[i];
@@ -160,19 +159,18 @@ static void hand(sheaf__value **image, sheaf__value **memory, sheaf__model *m, s
     for (int i = 0; i < towers; i++) {
         sheaf__value **what = tower[i].beside ? memory : image;
         if (tower[i].gives > 0 && (tower[i].beside || tower[i].behind > 0))
-            *what = sheaf__record_transfer(
-                tape, *what, 0, what_gives(&tower[i]),
-                sheaf__tower_gives(&tower[i], sheaf__pass_groups(pass), pass->patches[i]),
-                tower[i].columns);
+            *what = sheaf__record_transfer(tape, *what, 0, what_gives(&tower[i]),
+                                           sheaf__counts_give(&pass->pictures, tower, i),
+                                           tower[i].columns);
     }
 }
 
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     sheaf__value *memory = NULL, *image = NULL;
-    if (pass->images > 0 && m->begins)
+    if (pass->pictures.images > 0 && m->begins)
         see(&image, &memory, m, tape, pass);
-    if (pass->images > 0 && m->context->stages > 1)
+    if (pass->pictures.images > 0 && m->context->stages > 1)
         hand(&image, &memory, m, tape, pass);
     if (!m->begins) {
         sheaf__decoder_record(m, tape, NULL, image, memory, pass);
@@ -241,8 +239,8 @@ void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *m)
     *kv_cache = (sheaf__kv_cache){ 0 };
 }
 
-sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m, int64_t images,
-                                     const int64_t patches[SHEAF__MOST_TOWERS])
+sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m,
+                                     const sheaf__picture_counts *pictures)
 {
     const size_t bytes = sheaf_dtype_bytes(m->context->dtype);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -251,12 +249,11 @@ sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m, i
     *out = (sheaf__image_cache){ 0 };
     for (int i = 0; i < towers && m->begins && st == NULL; i++)
         if (tower[i].gives > 0)
-            st = sheaf__alloc(
-                &out->given[i], m->context,
-                (size_t)(sheaf__tower_gives(&tower[i], images, patches[i]) * tower[i].columns) *
-                    bytes,
-                SHEAF_MEM_CACHE);
-    return sheaf_in(st, "what is seen of %lld pictures", (long long)images);
+            st = sheaf__alloc(&out->given[i], m->context,
+                              (size_t)(sheaf__counts_give(pictures, tower, i) * tower[i].columns) *
+                                  bytes,
+                              SHEAF_MEM_CACHE);
+    return sheaf_in(st, "what is seen of %lld pictures", (long long)pictures->images);
 }
 
 void sheaf__image_cache_release(sheaf__image_cache *image_cache, sheaf__model *m)

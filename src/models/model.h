@@ -176,10 +176,8 @@ typedef struct sheaf__pass {
     const sheaf__step_info *info;
     sheaf__head_run *head;
     const sheaf__kv_cache *kv_cache; /* NULL: no cache */
-    int64_t images;                  /* whose rows are among these tokens; 0 after the first run */
-    int64_t joined; /* of these, frames that give their rows with the one before them */
-    int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
-    int64_t image_rows;                  /* rows that use the visual experts */
+    sheaf__picture_counts pictures;  /* whose rows are among these tokens; 0 after the first run */
+    int64_t image_rows;              /* rows that use the visual experts */
     const sheaf__images_in *images_in;
     const sheaf__image_cache *image_cache; /* of these images, or NULL: filled, or read in place of
                                               their pixels when it is full */
@@ -187,12 +185,6 @@ typedef struct sheaf__pass {
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
     const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
-
-/* sheaf__pass_groups - what gives rows of its own: pictures, and groups of frames. */
-static inline int64_t sheaf__pass_groups(const sheaf__pass *pass)
-{
-    return pass->images - pass->joined;
-}
 
 /* sheaf__model_has_images - does the model read images, whichever stage has the towers? */
 static inline bool sheaf__model_has_images(const sheaf__model *model)
@@ -228,8 +220,8 @@ sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *model, int
                                   int64_t length);
 void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *model);
 
-/* sheaf__image_cache_new - empty, for `images` images with so many patches by tower; allocates
- * nothing on ranks without the towers. Release also after a failure. */
-sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *model, int64_t images,
-                                     const int64_t patches[SHEAF__MOST_TOWERS]);
+/* sheaf__image_cache_new - empty, for these pictures; allocates nothing on ranks without the
+ * towers. Release also after a failure. */
+sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *model,
+                                     const sheaf__picture_counts *pictures);
 void sheaf__image_cache_release(sheaf__image_cache *image_cache, sheaf__model *model);

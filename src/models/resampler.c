@@ -11,8 +11,8 @@ sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *p
     sheaf__tower all[SHEAF__MOST_TOWERS];
     sheaf__towers_of(all, &m->schema->config);
     return (sheaf__pictures){ .in = pass->images_in,
-                              .images = pass->images,
-                              .patches = pass->patches[tower],
+                              .images = pass->pictures.images,
+                              .patches = pass->pictures.patches[tower],
                               .tower = all[tower],
                               .number = tower };
 }
@@ -72,7 +72,7 @@ static sheaf__value *record_queries(sheaf__model *m, sheaf__resampler *r, sheaf_
     }
     sheaf__stage(pass, tape, "resampler_q", -1, SHEAF__TEXT, q);
     sheaf__record_columns(tape, &q, q, (sheaf__linear *const[]){ &r->q }, 1, info);
-    return sheaf__record_repeat(tape, q, sheaf__pass_groups(pass));
+    return sheaf__record_repeat(tape, q, pass->pictures.groups);
 }
 
 sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
@@ -103,7 +103,7 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
     const int64_t width = c->hidden / c->resampler.heads;
     const sheaf__heads heads = { .kv_heads = k->cols / width, .group = 1, .head_dim = width };
     sheaf__pictures seen = *pictures;
-    seen.groups = sheaf__pass_groups(pass);
+    seen.groups = pass->pictures.groups;
     sheaf__value *y = sheaf__record_picture_attention(tape, record_queries(m, r, tape, pass, given),
                                                       k, v, &heads, &seen, c->resampler.queries);
     y = sheaf__record_rows(tape, y, &r->out, NULL, given);

@@ -357,17 +357,18 @@ static void check_generation(const sheaf__opened *opened, bool looks)
                                                          .positions = PROMPT + ANSWER,
                                                          .sequences = SEQUENCES },
                                  answer_three, &got));
-        CHECK_OK(
-            sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = opened->schema,
-                                                                 .place = &place,
-                                                                 .tp = tp,
-                                                                 .threads = tp,
-                                                                 .device = device,
-                                                                 .dtype = SHEAF_F32,
-                                                                 .batch = SEQUENCES,
-                                                                 .prompt = PROMPT,
-                                                                 .images = looks ? SEQUENCES : 0,
-                                                                 .seq = PROMPT + ANSWER }));
+        CHECK_OK(sheaf_plan_generate(
+            &plan, &(sheaf_plan_generation){
+                       .schema = opened->schema,
+                       .place = &place,
+                       .tp = tp,
+                       .threads = tp,
+                       .device = device,
+                       .dtype = SHEAF_F32,
+                       .batch = SEQUENCES,
+                       .prompt = PROMPT,
+                       .pictures = sheaf__counts_ordinary(&opened->config, looks ? SEQUENCES : 0),
+                       .seq = PROMPT + ANSWER }));
         for (int r = 0; r < tp; r++)
             for (int kind = 0; kind < SHEAF_MEM_KINDS; kind++)
                 if (got.bytes[r][kind] != plan.rank[r].bytes[kind])

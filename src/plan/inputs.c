@@ -36,16 +36,17 @@ static const char *seq_name(const sheaf__plan_inputs *q)
 /* The images of a micro-batch: from the data, or assumed. */
 static void count_images(sheaf__plan_inputs *q, const sheaf_events *events)
 {
-    sheaf_batch_images fewest, most = { .images = q->each.images * q->o.micro_batch };
+    sheaf_batch_images fewest,
+        most = { .pictures.images = q->each.pictures.images * q->o.micro_batch };
     if (q->sets.data != NULL)
         sheaf_data_images_range(&fewest, &most, q->sets.data, q->o.micro_batch);
-    else if (most.images > 0 && !q->warned && q->images_text == NULL)
+    else if (most.pictures.images > 0 && !q->warned && q->images_text == NULL)
         sheaf_note(events, "without %s every row is taken to have an image%s",
                    q->flags ? "--data" : "data",
                    q->flags && sheaf__family_for(&q->opened.config)->image.most > 1
                        ? " (--images N: several)"
                        : "");
-    q->images = most.images;
+    q->images = most.pictures.images;
     q->warned = true;
 }
 
@@ -135,16 +136,15 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
     sheaf_status *st = sheaf_in(sheaf__view_divide(&s, a->width, a->height, &viewing), "--images");
     if (st != NULL)
         return st;
-    const int64_t pieces = sheaf__sliced_count(&s), patch = viewing.tower[0].patch;
-    int64_t sum = 0, most = 0;
+    const int64_t pieces = sheaf__sliced_count(&s);
+    sheaf__picture_counts one = { 0 };
+    int64_t largest[SHEAF__MOST_TOWERS] = { 0 };
     for (int64_t i = 0; i < pieces; i++) {
-        const int64_t patches =
-            sheaf__sliced_height(&s, i) / patch * (sheaf__sliced_width(&s, i) / patch);
-        sum += patches;
-        most = patches > most ? patches : most;
+        const sheaf__picture piece = sheaf__view_piece(&s, i);
+        sheaf__counts_see(&one, largest, &piece, viewing.tower, viewing.towers);
     }
-    each->images = a->count * pieces;
-    each->patches[0] = a->count * (viewing.tower[0].padded ? most * pieces : sum);
+    each->pictures = (sheaf__picture_counts){ 0 };
+    sheaf__counts_add(&each->pictures, &one, a->count);
     sheaf_note(
         events,
         "a picture of %" PRId64 "x%" PRId64 " is seen whole%s: %" PRId64 " image%s for the tower",
@@ -164,9 +164,8 @@ static sheaf_status *find_images(sheaf__plan_inputs *q, const sheaf_events *even
         st = check_count(config, a.count);
     if (st != NULL)
         return st;
-    q->each = (sheaf_batch_images){ .images = a.count,
+    q->each = (sheaf_batch_images){ .pictures = sheaf__counts_ordinary(config, a.count),
                                     .image_rows = a.count * sheaf__image_experts(config) };
-    sheaf__patches_of(q->each.patches, config, a.count);
     return a.width == 0 ? NULL : divide(&q->each, config, &a, q->warned ? NULL : events);
 }
 
@@ -207,11 +206,11 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
     } else {
         TRY(st, find_images(q, events));
         if (st == NULL) /* sheaf_plan_seq() counts one image */
-            q->seq = o->seq > 0 ? o->seq
-                                : sheaf_plan_seq(&q->opened.config) +
-                                      sheaf__images_positions(&q->opened.config, q->each.images,
-                                                              q->each.patches) -
-                                      sheaf__image_positions(&q->opened.config);
+            q->seq = o->seq > 0
+                         ? o->seq
+                         : sheaf_plan_seq(&q->opened.config) +
+                               sheaf__counts_positions(&q->opened.config, &q->each.pictures) -
+                               sheaf__image_positions(&q->opened.config);
         if (st == NULL && !q->warned && sheaf__image_positions(&q->opened.config) == 0)
             sheaf__warn_positions(&q->opened.config, seq_name(q), q->seq, events);
     }
@@ -239,12 +238,10 @@ sheaf__job sheaf__plan_inputs_job(const sheaf__plan_inputs *q)
 static sheaf_status *find_prompt(int64_t *prompt, const sheaf__plan_inputs *q, int64_t answer)
 {
     const sheaf_config *config = &q->opened.config;
-    const sheaf_batch_images *each = &q->each;
+    const sheaf__picture_counts *each = &q->each.pictures;
     const int64_t rows = q->o.micro_batch > 0 ? q->o.micro_batch : 1,
-                  one = each->images > 0
-                            ? sheaf__images_positions(config, each->images, each->patches) /
-                                  each->images
-                            : sheaf__image_positions(config),
+                  one = each->images > 0 ? sheaf__counts_positions(config, each) / each->images
+                                         : sheaf__image_positions(config),
                   image = (q->images + rows - 1) / rows * one;
     *prompt = q->seq - answer;
     if (*prompt > image)
@@ -269,10 +266,11 @@ sheaf_status *sheaf__plan_inputs_generation(sheaf_plan_generation *out, const sh
                                     .device = q->o.device,
                                     .dtype = q->o.dtype,
                                     .batch = q->o.micro_batch,
-                                    .seq = q->seq,
-                                    .images = q->images };
-    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        out->patches[t] = q->each.patches[t] * q->o.micro_batch;
+                                    .seq = q->seq };
+    if (q->each.pictures.images > 0)
+        sheaf__counts_add(&out->pictures, &q->each.pictures, q->o.micro_batch);
+    else
+        out->pictures = sheaf__counts_ordinary(&q->opened.config, q->images);
     return max_new > 0 ? find_prompt(&out->prompt, q, max_new) : NULL;
 }
 

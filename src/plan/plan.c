@@ -129,15 +129,16 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
     sheaf_data_images_range(&fewest, &most, subset->data, rows);
     fewest.seq = fewest.seq < longest ? fewest.seq : longest;
     most.seq = most.seq < longest ? most.seq : longest;
-    if (fewest.images < most.images)
+    const int64_t images = most.pictures.images;
+    if (fewest.pictures.images < images)
         of[n++] = fewest;
-    if (fewest.images == 0 && most.images > 1) {
+    if (fewest.pictures.images == 0 && images > 1) {
         sheaf_batch_images *few = &of[n++];
-        *few = (sheaf_batch_images){ .images = 1,
-                                     .image_rows = most.image_rows / most.images,
+        *few = (sheaf_batch_images){ .pictures = { .images = 1, .groups = 1 },
+                                     .image_rows = most.image_rows / images,
                                      .seq = longest };
         for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-            few->patches[t] = most.patches[t] / most.images;
+            few->pictures.patches[t] = most.pictures.patches[t] / images;
     }
     of[n++] = most;
     for (int i = 0; i < n; i++)
@@ -326,10 +327,10 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
 }
 
 /* A data set has already refused rows that do not fit. */
-static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t images,
-                               const int64_t patches[SHEAF__MOST_TOWERS])
+static sheaf_status *check_seq(const sheaf_config *config, int64_t seq,
+                               const sheaf__picture_counts *pictures)
 {
-    const int64_t all = sheaf__images_positions(config, images, patches),
+    const int64_t all = sheaf__counts_positions(config, pictures), images = pictures->images,
                   image = images > 0 ? all / images : 0;
     if (seq > all)
         return NULL;
@@ -350,17 +351,15 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
     *out = (sheaf_plan){ .ranks = job->options->tp * job->options->dp,
                          .parameters = sheaf__parameters(job->schema) };
     records trained = { 0 };
-    int64_t ordinary[SHEAF__MOST_TOWERS];
-    sheaf__patches_of(ordinary, &job->schema->config, 1);
+    const sheaf__picture_counts ordinary = sheaf__counts_ordinary(&job->schema->config, 1);
     if (job->options->dp > SHEAF_MAX_SLICES / job->options->tp)
         return sheaf_expected(
             sheaf_fail(SHEAF_E_ARG, "tp %d, dp %d", job->options->tp, job->options->dp),
             "at most %d ranks in all", SHEAF_MAX_SLICES);
-    sheaf_status *st =
-        job->train.data == NULL
-            ? check_seq(&job->schema->config, job->seq, job->each == NULL ? 1 : job->each->images,
-                        job->each == NULL ? ordinary : job->each->patches)
-            : NULL;
+    sheaf_status *st = job->train.data == NULL
+                           ? check_seq(&job->schema->config, job->seq,
+                                       job->each == NULL ? &ordinary : &job->each->pictures)
+                           : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, &trained, job, r), "rank %d of %d", r,
                       out->ranks);
@@ -378,8 +377,7 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 /* One run of `queries` tokens of each sequence, some with an image. */
 static sheaf_status *run_tokens(sheaf__model *m, const sheaf__batch_rows *rows,
                                 const sheaf__kv_cache *kv_cache, int64_t batch, int64_t queries,
-                                int64_t keys, int64_t images,
-                                const int64_t patches[SHEAF__MOST_TOWERS])
+                                int64_t keys, sheaf__picture_counts pictures)
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
     static const int32_t last[1] = { 0 }; /* only how many there are is read: rows are not known */
@@ -402,12 +400,9 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__batch_rows *rows,
                          .info = info,
                          .head = &head,
                          .kv_cache = kv_cache,
-                         .images = images,
+                         .pictures = pictures,
                          .images_in = &images_in,
-                         .image_rows = images * sheaf__image_experts(&m->schema->config) };
-    sheaf__patches_of(pass.patches, &m->schema->config, images);
-    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        pass.patches[t] = images > 0 && patches[t] > 0 ? patches[t] : pass.patches[t];
+                         .image_rows = pictures.images * sheaf__image_experts(&m->schema->config) };
     sheaf__model_record(m, tape, &pass);
     st = sheaf__tape_compile(tape, false, false);
     TRY(st, sheaf__tape_run(tape));
@@ -424,10 +419,11 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
     sheaf_status *st = sheaf__batch_rows_open(&rows, model, g->batch, prompt, g->seq);
     TRY(st, sheaf__kv_cache_new(&kv_cache, model, g->batch, g->seq));
     model->context->work = counts ? &g->work->prompts : NULL;
-    TRY(st, run_tokens(model, &rows, &kv_cache, g->batch, prompt, prompt, g->images, g->patches));
+    TRY(st, run_tokens(model, &rows, &kv_cache, g->batch, prompt, prompt, g->pictures));
     model->context->work = counts ? &g->work->token : NULL;
     TRY(st, run_tokens(model, &rows, &kv_cache, g->batch, 1,
-                       g->work == NULL ? g->seq : (prompt + g->seq + 1) / 2, 0, g->patches));
+                       g->work == NULL ? g->seq : (prompt + g->seq + 1) / 2,
+                       (sheaf__picture_counts){ 0 }));
     sheaf__kv_cache_release(&kv_cache, model);
     sheaf__batch_rows_release(&rows, model);
     return st;
@@ -496,9 +492,7 @@ static size_t pictures_of(const sheaf_plan_generation *g)
     const int towers = sheaf__towers_of(tower, &g->schema->config);
     int64_t numbers = 0;
     for (int i = 0; i < towers; i++)
-        numbers += tower[i].ragged && g->patches[i] > 0
-                       ? g->patches[i] * tower[i].channels * tower[i].patch * tower[i].patch
-                       : g->images * sheaf__tower_numbers(&tower[i]);
+        numbers += sheaf__counts_numbers(&g->pictures, tower, i);
     return (size_t)numbers * sizeof(float);
 }
 
@@ -532,21 +526,14 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     return st;
 }
 
-/* Of `all` that a batch has, those of the prompt with most. */
-static int64_t of_each(const sheaf_plan_generation *g, int64_t all)
-{
-    return (all + g->batch - 1) / g->batch;
-}
-
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
 {
     const sheaf_config *config = &g->schema->config;
-    const int64_t images = of_each(g, g->images);
-    int64_t patches[SHEAF__MOST_TOWERS];
-    sheaf__patches_of(patches, config, images);
+    sheaf__picture_counts most = g->pictures; /* of the prompt with most */
+    most.images = most.groups = (most.images + g->batch - 1) / g->batch;
     for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        patches[t] = g->patches[t] > 0 ? of_each(g, g->patches[t]) : patches[t];
-    sheaf_status *st = g->images > 0 ? check_seq(config, g->seq, images, patches) : NULL;
+        most.patches[t] = (most.patches[t] + g->batch - 1) / g->batch;
+    sheaf_status *st = most.images > 0 ? check_seq(config, g->seq, &most) : NULL;
     return st == NULL ? infer(out, g, NULL, false) : st;
 }
 

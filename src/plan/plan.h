@@ -57,10 +57,9 @@ typedef struct sheaf_plan_generation {
     int groups;         /* each with the whole model; 0 means 1 */
     const char *device; /* NULL: cpu */
     sheaf_dtype dtype;
-    int64_t batch, seq;                  /* sequences together; positions of prompt and answer */
-    int64_t prompt;                      /* of these, the prompt's; 0: all of them */
-    int64_t images;                      /* of all sequences; 0 for a model without */
-    int64_t patches[SHEAF__MOST_TOWERS]; /* of these, by tower; 0: images at the towers' own size */
+    int64_t batch, seq;             /* sequences together; positions of prompt and answer */
+    int64_t prompt;                 /* of these, the prompt's; 0: all of them */
+    sheaf__picture_counts pictures; /* of all sequences */
     /* Gets the first rank's work: for all prompts, and for a token of each sequence in the middle
      * of its answer, instead of the last; may be NULL. */
     struct sheaf_plan_passes {

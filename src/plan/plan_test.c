@@ -229,7 +229,8 @@ static void test_plan__generation_on_stages(void **state)
                                                   .threads = 8,
                                                   .dtype = SHEAF_BF16,
                                                   .batch = 2,
-                                                  .images = 2,
+                                                  .pictures =
+                                                      sheaf__counts_ordinary(&a.opened.config, 2),
                                                   .seq = sheaf_plan_seq(&a.opened.config) };
                 if (place.stages * tps[t] > SHEAF_MAX_SLICES) {
                     CHECK_FAILS(sheaf_plan_generate(&plan, &g), SHEAF_E_ARG,
@@ -313,14 +314,15 @@ static void test_plan__pictures_that_wait(void **state)
             sheaf_plan plan;
             CHECK_OK(sheaf__placement_read(&place, "2", a.opened.schema));
             CHECK_OK(sheaf_plan_generate(
-                &plan, &(sheaf_plan_generation){ .schema = a.opened.schema,
-                                                 .place = &place,
-                                                 .tp = 2,
-                                                 .threads = 4,
-                                                 .dtype = SHEAF_BF16,
-                                                 .batch = 2,
-                                                 .images = images,
-                                                 .seq = sheaf_plan_seq(&a.opened.config) }));
+                &plan, &(sheaf_plan_generation){
+                           .schema = a.opened.schema,
+                           .place = &place,
+                           .tp = 2,
+                           .threads = 4,
+                           .dtype = SHEAF_BF16,
+                           .batch = 2,
+                           .pictures = sheaf__counts_ordinary(&a.opened.config, images),
+                           .seq = sheaf_plan_seq(&a.opened.config) }));
             beside[images] =
                 plan.host - (plan.process - plan.host) /
                                 256; /* a 256th of the devices is for what nobody counts */

@@ -255,7 +255,7 @@ static sheaf_status *find_answers(sheaf__timing *out, const sheaf__plan_inputs *
     sheaf_status *st = check_generation(q);
     TRY(st, sheaf__plan_inputs_generation(&whole, q, out->max_new));
     if (st == NULL) {
-        whole.images = sees ? out->batch : 0;
+        whole.pictures = sheaf__counts_ordinary(&q->opened.config, sees ? out->batch : 0);
         whole.work = &work;
         g.asked = whole;
         g.asked.work = NULL;

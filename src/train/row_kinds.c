@@ -12,19 +12,17 @@ static const sheaf__tower *tower_of(sheaf__tower tower[SHEAF__MOST_TOWERS], int 
                                                                                       : &tower[*t];
 }
 
-/* Rows of this kind for images with so many patches, `joined` of which give none of their own; 0
- * if rows are tokens. */
-static int64_t rows_of(const sheaf__tower *w, int t, int kind, int64_t images, int64_t joined,
-                       int64_t patches)
+/* Rows of this kind for these images; 0 if rows are tokens. */
+static int64_t rows_of(const sheaf__tower *tower, int t, int kind, const sheaf__picture_counts *c)
 {
+    const sheaf__tower *w = &tower[t];
     if (kind == sheaf__rows_given(t)) /* if its rows are not its patches */
-        return w->ragged || w->gives != w->patches ? sheaf__tower_gives(w, images - joined, patches)
-                                                   : 0;
-    return kind == sheaf__rows_inside(t) ? patches + images * (w->rows - w->patches) : patches;
+        return w->ragged || w->gives != w->patches ? sheaf__counts_give(c, tower, t) : 0;
+    return c->patches[t] + (kind == sheaf__rows_inside(t) ? c->images * (w->rows - w->patches) : 0);
 }
 
 sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
-                                    const sheaf_batch_images *most, int64_t tokens)
+                                    const sheaf__picture_counts *most, int64_t tokens)
 {
     sheaf_status *st = NULL;
     *out = (sheaf__row_kinds){ 0 };
@@ -35,10 +33,9 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
         sheaf__tower tower[SHEAF__MOST_TOWERS];
         int t;
         const sheaf__tower *w = tower_of(tower, &t, model, k);
-        const size_t n =
-            (size_t)(k < SHEAF__STREAMS ? tokens
-                     : w == NULL        ? 0
-                                 : rows_of(w, t, k, most->images, most->joined, most->patches[t]));
+        const size_t n = (size_t)(k < SHEAF__STREAMS ? tokens
+                                  : w == NULL        ? 0
+                                                     : rows_of(tower, t, k, most));
         if (n == 0)
             continue;
         sheaf__device *device = model->context->device;
@@ -73,16 +70,15 @@ static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *mode
     int64_t at = 0, next = 0, before = 0, row = 0, own = 0;
     for (int64_t i = 0; i < images && w != NULL; i++) {
         const bool joins = batch->picture != NULL && batch->picture[i].joins;
-        const int64_t patches =
+        sheaf__picture_counts one = { .images = 1, .groups = !joins };
+        one.patches[t] =
             w->ragged ? sheaf__picture_seen(batch->picture, images, i, w, t) : w->patches;
         if (!joins) { /* the place of a group, or of one by itself */
-            int64_t each[SHEAF__MOST_TOWERS] = { 0 };
-            each[t] = patches;
             row += own;
-            own = sheaf__images_positions(config, 1, each);
+            own = sheaf__counts_positions(config, &one);
         }
         const int64_t sample = tokens->host.sample[batch->image_row[row]],
-                      end = at + rows_of(w, t, k, 1, joins, patches);
+                      end = at + rows_of(tower, t, k, &one);
         next = i > 0 && sample == before ? next : 0;
         before = sample;
         for (; at < end; at++, next++)
@@ -98,7 +94,7 @@ static int64_t rows_in(const sheaf__model *model, int k, sheaf_batch_images hold
     const sheaf__tower *w = tower_of(tower, &t, model, k);
     if (k < SHEAF__STREAMS)
         return k == SHEAF__TEXT ? tokens - holds.image_rows : holds.image_rows;
-    return w == NULL ? 0 : rows_of(w, t, k, holds.images, holds.joined, holds.patches[t]);
+    return w == NULL ? 0 : rows_of(tower, t, k, &holds.pictures);
 }
 
 sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
@@ -118,7 +114,7 @@ sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model 
         if (batch != NULL && k < SHEAF__STREAMS)
             fill_stream(kinds, k, tokens, batch->stream[k], n);
         else if (batch != NULL)
-            fill_images(kinds, k, model, tokens, batch, holds.images);
+            fill_images(kinds, k, model, tokens, batch, holds.pictures.images);
         TRY(st, sheaf__mirror_upload(sample, device, (size_t)n * 8));
         TRY(st, sheaf__mirror_upload(position, device, (size_t)n * 8));
     }

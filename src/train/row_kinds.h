@@ -16,7 +16,7 @@ typedef struct sheaf__row_kinds {
  * only if a model with images is trained with dropout. Release also after a failure.
  */
 sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
-                                    const sheaf_batch_images *most, int64_t tokens);
+                                    const sheaf__picture_counts *most, int64_t tokens);
 /* sheaf__row_kinds_fill - for the batch that runs next; tokens: of its rows * seq tokens. The
  * rows of a sample's images are counted from 0 in each kind. batch NULL: a plan does not know
  * it. */

@@ -68,8 +68,8 @@ static void test_fill__an_images_rows_are_its_samples(void **state)
     int64_t samples[MOST], positions[MOST];
     CHECK_OK(sheaf__row_kinds_fill(
         &k, &model, &tokens, &batch,
-        (sheaf_batch_images){
-            .images = IMAGES, .image_rows = n[1], .patches = { IMAGES * PATCHES, IMAGES * 9 } },
+        (sheaf_batch_images){ .pictures = { IMAGES, IMAGES, { IMAGES * PATCHES, IMAGES * 9 } },
+                              .image_rows = n[1] },
         TOKENS));
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         const sheaf__step_info *of = &k.of[kinds[i].kind];
@@ -119,7 +119,7 @@ static void test_fill__images_of_a_sample_are_counted_on(void **state)
     for (size_t i = 0; i < ARRAY_LEN(image); i++)
         picture[i] = (sheaf__picture){ .of[0] = { NULL, 2, 2 * image[i].patches } };
     CHECK_OK(sheaf__row_kinds_fill(&k, &model, &tokens, &batch,
-                                   (sheaf_batch_images){ .images = 3, .patches = { 6 } }, 16));
+                                   (sheaf_batch_images){ .pictures = { 3, 3, { 6 } } }, 16));
     for (int i = SHEAF__STREAMS; i < SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER; i++) {
         const bool given = i == sheaf__rows_given(0);
         int64_t at = 0, next = 0;

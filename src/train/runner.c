@@ -11,16 +11,12 @@ _Static_assert((int)SHEAF_DATA_READ_UNIT == (int)SHEAF__HEAD_ROWS_UNIT, "what th
 static sheaf_batch_images assumed(const sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
-    const int64_t rows = r->options.rows;
-    sheaf_batch_images all = { .images = 1, .image_rows = sheaf__image_experts(config) };
-    sheaf__patches_of(all.patches, config, 1);
-    if (r->options.each != NULL)
-        all = *r->options.each;
-    all.images *= rows;
-    all.image_rows *= rows;
-    for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        all.patches[t] *= rows;
-    all.seq = r->options.seq;
+    const sheaf_batch_images ordinary = { .pictures = sheaf__counts_ordinary(config, 1),
+                                          .image_rows = sheaf__image_experts(config) },
+                             *each = r->options.each != NULL ? r->options.each : &ordinary;
+    sheaf_batch_images all = { .image_rows = each->image_rows * r->options.rows,
+                               .seq = r->options.seq };
+    sheaf__counts_add(&all.pictures, &each->pictures, r->options.rows);
     return all;
 }
 
@@ -32,19 +28,16 @@ static sheaf_status *take_batch(sheaf__runner *r)
                looks = r->model->begins; /* where the towers are */
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
-    if (sees && r->data == NULL)
-        r->room = assumed(r);
-    else if (sees)
-        sheaf_data_images_room(&r->room, r->data, config, r->options.rows);
+    if (sees)
+        r->room = r->data == NULL ? assumed(r).pictures
+                                  : sheaf_data_images_room(r->data, config, r->options.rows);
     const size_t bytes[SHEAF__RUNNER_INPUTS] = {
         [SHEAF__RUNNER_TOKENS] = n * 4,
         [SHEAF__RUNNER_LABELS] = n * 4,
         [SHEAF__RUNNER_POSITIONS] = n * 4 * (size_t)sheaf__position_axes(config),
         [SHEAF__RUNNER_MASK] = n,
         [SHEAF__RUNNER_SEGMENTS] = sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0,
-        [SHEAF__RUNNER_IMAGE_ROWS] = (size_t)sheaf__images_positions(
-                                         config, r->room.images - r->room.joined, r->room.patches) *
-                                     4,
+        [SHEAF__RUNNER_IMAGE_ROWS] = (size_t)sheaf__counts_positions(config, &r->room) * 4,
         [SHEAF__RUNNER_STREAMS] = sees ? n * 4 : 0,
         [SHEAF__RUNNER_STREAMS + 1] = sees ? n * 4 : 0,
     };
@@ -62,9 +55,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
     for (int i = 0; i < 2; i++)
         r->batch.stream[i] = r->input[SHEAF__RUNNER_STREAMS + i].host;
     for (int t = 0; t < towers && looks && r->room.images > 0 && st == NULL; t++) {
-        r->batch.room[t] = tower[t].ragged ? r->room.patches[t] * tower[t].channels *
-                                                 tower[t].patch * tower[t].patch
-                                           : r->room.images * sheaf__tower_numbers(&tower[t]);
+        r->batch.room[t] = sheaf__counts_numbers(&r->room, tower, t);
         void *pixels = NULL;
         st = sheaf__host_alloc(&pixels, device, (size_t)r->batch.room[t] * 4, SHEAF_MEM_INPUTS);
         r->pixels[t] = pixels;
@@ -97,8 +88,7 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                          .in = &r->in,
                          .info = r->kinds.of,
                          .head = &r->head,
-                         .images = holds.images,
-                         .joined = holds.joined,
+                         .pictures = holds.pictures,
                          .image_rows = holds.image_rows,
                          .images_in = &r->images,
                          .kv_cache = r->options.kv_cache,
@@ -107,7 +97,6 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                              (r->options.backward && !sheaf_data_labels_images(r->data)),
                          .noise = r->options.noise,
                          .stages = r->options.stages };
-    memcpy(pass.patches, holds.patches, sizeof pass.patches);
     sheaf__model_record(r->model, *out, &pass);
     st = sheaf__tape_compile(*out, r->options.backward, r->options.kept);
     if (st != NULL)
@@ -118,9 +107,8 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
 static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_images holds)
 {
     for (int i = 0; i < r->ntapes; i++)
-        if (r->tape[i].holds.images == holds.images && r->tape[i].holds.joined == holds.joined &&
-            r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq &&
-            memcmp(r->tape[i].holds.patches, holds.patches, sizeof holds.patches) == 0) {
+        if (r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq &&
+            memcmp(&r->tape[i].holds.pictures, &holds.pictures, sizeof holds.pictures) == 0) {
             *out = use(r, i);
             return NULL;
         }
@@ -178,8 +166,8 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *ro
 static sheaf_status *upload(sheaf__runner *r, sheaf_batch_images holds)
 {
     const size_t n = (size_t)(r->options.rows * holds.seq),
-                 images = (size_t)sheaf__images_positions(
-                     &r->model->schema->config, holds.images - holds.joined, holds.patches),
+                 images =
+                     (size_t)sheaf__counts_positions(&r->model->schema->config, &holds.pictures),
                  sees = sheaf__model_has_images(r->model), experts = (size_t)holds.image_rows,
                  axes = (size_t)sheaf__position_axes(&r->model->schema->config);
     const size_t bytes[SHEAF__RUNNER_INPUTS] = {

@@ -44,8 +44,8 @@ typedef struct sheaf__runner {
     sheaf_batch_images holds; /* of a plan: content of a micro-batch; by default whole rows
                                  with an image each */
     sheaf__runner_options options;
-    sheaf_batch_images room; /* images and patches that there is room for */
-    sheaf_batch batch;       /* the host's sides of its inputs */
+    sheaf__picture_counts room; /* that there is room for */
+    sheaf_batch batch;          /* the host's sides of its inputs */
     sheaf__mirror input[SHEAF__RUNNER_INPUTS];
     float *pixels[SHEAF__MOST_TOWERS]; /* of its images, by tower; the host's */
     sheaf__rows_in in;

@@ -354,9 +354,7 @@ static sheaf_status *resample(void *self, sheaf__model *model)
     const sheaf__images_in in = { .picture = picture };
     sheaf__pass pass = { .batch = 1,
                          .info = info,
-                         .images = images,
-                         .joined = sheaf__pictures_joined(picture, images),
-                         .patches = { patches },
+                         .pictures = sheaf__counts_of(picture, images, &model->schema->config),
                          .images_in = &in };
     const sheaf__pictures pictures = sheaf__pass_pictures(model, &pass, 0);
     sheaf__tape *tape;

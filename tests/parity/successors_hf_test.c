@@ -671,7 +671,7 @@ static pieces patched(const generation *g, int64_t i, const char *dir, const she
     char *path = made_write(&t, at("prompt.safetensors"));
     CHECK_OK(
         sheaf_data_open(&data, path, &(sheaf_data_options){ .config = config, .prompts = true }));
-    assert_int_equal(sheaf_data_images(data, &row, 1).images, count);
+    assert_int_equal(sheaf_data_images(data, &row, 1).pictures.images, count);
     sheaf__picture *like = calloc((size_t)count, sizeof *like);
     sheaf_data_row_sizes(like, count, data, row);
     pieces p = { sheaf__picture_room_like(like, count, tower, towers), count };

@@ -707,7 +707,7 @@ static void check_text(int m, const sheaf_config *config, const json_t *one, con
         CHECK_OK(sheaf_data_batch(
             &(sheaf_batch){ .tokens = tokens, .labels = label, .image_row = images, .seq = n },
             data, &row, 1));
-        for (int64_t i = 0; i < holds.images * sheaf__image_positions(config); i++)
+        for (int64_t i = 0; i < holds.pictures.images * sheaf__image_positions(config); i++)
             embed[images[i]] = 1;
         compare_ids(what, tokens, embed, n, one);
         whole[0] = -100;
@@ -807,7 +807,8 @@ static said our_row(const char *path, const char *model, const sheaf_config *c)
     said s = { .picture = -1 };
     CHECK_OK(sheaf_data_open(&data, path, &(sheaf_data_options){ .config = c, .folder = model }));
     const int64_t n = sheaf_data_used(data, &row, 1),
-                  rows = sheaf_data_images(data, &row, 1).images * sheaf__image_positions(c);
+                  rows =
+                      sheaf_data_images(data, &row, 1).pictures.images * sheaf__image_positions(c);
     assert_true(n < 1024);
     CHECK_OK(sheaf_data_batch(
         &(sheaf_batch){ .tokens = tokens, .labels = label, .image_row = image, .seq = n }, data,

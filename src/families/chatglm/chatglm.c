@@ -97,9 +97,10 @@ static void place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__va
                   const sheaf__pass *pass)
 {
     sheaf__eva *e = &m->towers->eva;
-    sheaf__value *whole = sheaf__record_around(tape, image, pass->images, &e->begin, &e->end);
+    sheaf__value *whole =
+        sheaf__record_around(tape, image, pass->pictures.images, &e->begin, &e->end);
     whole = sheaf__record_divide(tape, whole, (float)m->schema->config.image_divisor);
-    sheaf__record_place_images(tape, x, whole, pass->images, NULL, NULL, pass->images_in);
+    sheaf__record_place_images(tape, x, whole, pass->pictures.images, NULL, NULL, pass->images_in);
 }
 
 /* How pictures stand in a conversation, and how CogAgent's scripts ask. */

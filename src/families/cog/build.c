@@ -224,7 +224,7 @@ static sheaf__value *rows(const run *r, sheaf__value *x, sheaf__linear *l, sheaf
 static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t patches,
                                int64_t width)
 {
-    const sheaf__heads heads = { .batch = r->pass->images,
+    const sheaf__heads heads = { .batch = r->pass->pictures.images,
                                  .queries = patches + 1,
                                  .kv_heads = qkv[1]->cols / width,
                                  .group = 1,
@@ -243,11 +243,12 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
     if (t->tower.block == NULL || sheaf__tower_beside(&tower, &m->schema->config) < 0)
         return NULL;
     const int64_t patches = tower.patches;
-    sheaf__value *pixels =
-                     sheaf__record_patches(tape, pass->images_in, pass->images, &tower, MEMORY),
+    sheaf__value *pixels = sheaf__record_patches(tape, pass->images_in, pass->pictures.images,
+                                                 &tower, MEMORY),
                  *x;
     columns(&r, &x, pixels, ONE(&t->tower.patch));
-    x = sheaf__record_tokens(tape, x, pass->images, &t->tower.class_token, &t->tower.positions);
+    x = sheaf__record_tokens(tape, x, pass->pictures.images, &t->tower.class_token,
+                             &t->tower.positions);
     for (int64_t i = 0; i < t->tower.blocks; i++) {
         tower_block *b = &t->tower.block[i];
         sheaf__value *qkv[3], *w[2];
@@ -256,7 +257,8 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
                 FUSED(&b->q, &b->k, &b->v));
         for (int j = 0; j < 2; j++)
             sheaf__record_rope_grid(tape, qkv[j], t->tower.cos.data, t->tower.sin.data,
-                                    pass->images, qkv[j]->cols / e->head_width, e->head_width);
+                                    pass->pictures.images, qkv[j]->cols / e->head_width,
+                                    e->head_width);
         sheaf__value *o = sheaf__record_layernorm(tape, attention(&r, qkv, patches, e->head_width),
                                                   &b->norm_attention, NULL);
         x = rows(&r, o, &b->proj, x);
@@ -268,7 +270,7 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
                  &b->w3, x);
         sheaf__tape_segment_end(tape);
     }
-    return sheaf__record_grid(tape, x, pass->images, &t->tower.extra);
+    return sheaf__record_grid(tape, x, pass->pictures.images, &t->tower.extra);
 }
 
 sheaf__value *sheaf__cog_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
@@ -281,6 +283,6 @@ sheaf__value *sheaf__cog_encode(sheaf__model *m, sheaf__tape *tape, const sheaf_
 void sheaf__cog_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                       const sheaf__pass *pass)
 {
-    sheaf__record_place_images(tape, x, image, pass->images, &m->towers->eva.begin,
+    sheaf__record_place_images(tape, x, image, pass->pictures.images, &m->towers->eva.begin,
                                &m->towers->eva.end, pass->images_in);
 }

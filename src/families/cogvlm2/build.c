@@ -85,6 +85,6 @@ sheaf__value *sheaf__cogvlm2_encode(sheaf__model *m, sheaf__tape *tape, const sh
 void sheaf__cogvlm2_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                           const sheaf__pass *pass)
 {
-    sheaf__record_place_images(tape, x, image, pass->images, &m->towers->eva.begin,
+    sheaf__record_place_images(tape, x, image, pass->pictures.images, &m->towers->eva.begin,
                                &m->towers->eva.end, pass->images_in);
 }

@@ -78,7 +78,7 @@ static sheaf__value *record_layer(const run *r, sheaf__value *x, sheaf__eva_laye
 {
     sheaf__value *qkv[3], *h;
     COLUMNS(r, qkv, x, &l->q, &l->k, &l->v);
-    const sheaf__heads heads = { .batch = r->pass->images,
+    const sheaf__heads heads = { .batch = r->pass->pictures.images,
                                  .queries = rows,
                                  .kv_heads = qkv[1]->cols / width,
                                  .group = 1,
@@ -97,16 +97,16 @@ static sheaf__value *record_vit(const run *r, sheaf__model *m, sheaf__eva *e,
 {
     const sheaf_vit *v = &m->schema->config.vit;
     sheaf__value *x =
-        sheaf__record_patches(r->tape, r->pass->images_in, r->pass->images, tower, number);
+        sheaf__record_patches(r->tape, r->pass->images_in, r->pass->pictures.images, tower, number);
     COLUMNS(r, &x, x, &e->patch);
-    x = sheaf__record_tokens(r->tape, x, r->pass->images, &e->class_token, &e->positions);
+    x = sheaf__record_tokens(r->tape, x, r->pass->pictures.images, &e->class_token, &e->positions);
     for (int64_t i = 0; i < v->layers; i++) {
         sheaf__tape_segment_begin(r->tape, (int)i);
         x = record_layer(r, x, &e->layer[i], tower->rows, v->hidden / v->heads);
         sheaf__stage(r->pass, r->tape, "vit", (int)i, SHEAF__TEXT, x);
         sheaf__tape_segment_end(r->tape);
     }
-    return sheaf__record_grid(r->tape, x, r->pass->images,
+    return sheaf__record_grid(r->tape, x, r->pass->pictures.images,
                               e->extra.data == NULL ? NULL : &e->extra);
 }
 

@@ -292,6 +292,5 @@ sheaf__value *sheaf__tower_encode(sheaf__model *m, sheaf__tape *tape, const shea
 void sheaf__tower_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                         const sheaf__pass *pass)
 {
-    sheaf__record_place_images(tape, x, image, sheaf__pass_groups(pass), NULL, NULL,
-                               pass->images_in);
+    sheaf__record_place_images(tape, x, image, pass->pictures.groups, NULL, NULL, pass->images_in);
 }

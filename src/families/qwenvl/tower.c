@@ -325,5 +325,5 @@ void sheaf__qwenvl_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sh
                          const sheaf__pass *pass)
 {
     image = sheaf__record_part(tape, image, 0, m->schema->config.hidden);
-    sheaf__record_place_images(tape, x, image, pass->images, NULL, NULL, pass->images_in);
+    sheaf__record_place_images(tape, x, image, pass->pictures.images, NULL, NULL, pass->images_in);
 }
