@@ -20,7 +20,7 @@
 typedef struct settings {
     int threads, rounds;
     const char *isa;
-    sheaf__sums sums;
+    sheaf_sums sums;
     sheaf_dtype dtype;
     int64_t kv, group, width;
 } settings;
@@ -89,12 +89,12 @@ static double product_seconds(sheaf__device *device, sheaf_dtype dtype)
     return (now(device->threads) - start) / (2.0 * M * N * K);
 }
 
-static sheaf__sums sums_of(const char *name)
+static sheaf_sums sums_of(const char *name)
 {
-    for (sheaf__sums sums = SHEAF__TILES; sums <= SHEAF__MMA16; sums++)
+    for (sheaf_sums sums = SHEAF_SUMS_TILES; sums <= SHEAF_SUMS_MMA16; sums++)
         if (strcmp(name, sheaf__sums_text(sums)) == 0)
             return sums;
-    return SHEAF__PAIRS;
+    return SHEAF_SUMS_PAIRS;
 }
 
 static double least(double a, double b)

@@ -135,9 +135,9 @@ __attribute__((target("avx512f,avx512bf16"))) static float peak_pairs(void)
     return _mm512_cvtss_f32(acc[0]);
 }
 
-static double peak_gflops(const mm_isa *isa, sheaf__sums sums, bool bf16)
+static double peak_gflops(const mm_isa *isa, sheaf_sums sums, bool bf16)
 {
-    const bool tiles = sums == SHEAF__TILES,
+    const bool tiles = sums == SHEAF_SUMS_TILES,
                pairs = bf16 && !tiles && isa->pairs == sheaf__mm_avx512bf16.pairs;
     if (bf16 && tiles && isa->tiles == sheaf__mm_amx.tiles) {
         double rate[SHEAF__RATES];
@@ -391,10 +391,10 @@ static void print_machine(const machine *m)
            "oneDNN packed", "oneDNN plain", "OpenBLAS");
 }
 
-static sheaf__sums order_of(const char *name)
+static sheaf_sums order_of(const char *name)
 {
-    sheaf__sums sums = SHEAF__GROUPS;
-    while (sums > SHEAF__PAIRS && strcmp(name, sheaf__sums_text(sums)) != 0)
+    sheaf_sums sums = SHEAF_SUMS_GROUPS;
+    while (sums > SHEAF_SUMS_PAIRS && strcmp(name, sheaf__sums_text(sums)) != 0)
         sums--;
     return sums;
 }

@@ -25,7 +25,7 @@ static inline void for_each_head(const sheaf__attention_call *all, int what, par
     }
 }
 
-static inline void attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o,
+static inline void attention_forward_ref(const sheaf__attention *shape, sheaf_sums sums, void *o,
                                          float *stats, const void *q, const void *k, const void *v)
 {
     const sheaf__attention_call call = {
@@ -34,7 +34,7 @@ static inline void attention_forward_ref(const sheaf__attention *shape, sheaf__s
     for_each_head(&call, OF_ROWS, sheaf__attention_ref_rows);
 }
 
-static inline void attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq,
+static inline void attention_backward_ref(const sheaf__attention *shape, sheaf_sums sums, void *dq,
                                           void *dk, void *dv, const void *d_o, const void *o,
                                           const float *stats, const void *q, const void *k,
                                           const void *v)
@@ -49,7 +49,7 @@ static inline void attention_backward_ref(const sheaf__attention *shape, sheaf__
 /* ---- one problem: operands, and space for results ---- */
 typedef struct problem {
     sheaf__attention s;
-    sheaf__sums sums;               /* pairs unless set */
+    sheaf_sums sums;                /* pairs unless set */
     int64_t nq, nk, nv, no, nstats; /* elements */
     void *q, *k, *v, *d_o;
     uint8_t *mask;
@@ -263,8 +263,8 @@ static inline void check_order(const problem *p, const char *name)
     for (size_t c = 0; c < ARRAY_LEN(columns); c++)
         for (int way = 0; way < 3 && on_this_cpu(columns[c]); way++) {
             char what[200];
-            if (strcmp(columns[c], p->sums == SHEAF__TILES ? "avx512bf16" : "amx") == 0 ||
-                ((p->s.dtype == SHEAF_F32 || p->sums >= SHEAF__MMA8) && c > 1))
+            if (strcmp(columns[c], p->sums == SHEAF_SUMS_TILES ? "avx512bf16" : "amx") == 0 ||
+                ((p->s.dtype == SHEAF_F32 || p->sums >= SHEAF_SUMS_MMA8) && c > 1))
                 continue; /* the kernels of another column */
             result got = result_of(p);
             snprintf(what, sizeof what, "%s, %s, %s, way %d", name, columns[c],
@@ -280,11 +280,12 @@ static inline void check_twins(const problem *p, const char *name)
 {
     problem other = *p;
     check_order(p, name);
-    other.sums = SHEAF__TILES;
+    other.sums = SHEAF_SUMS_TILES;
     if (p->s.dtype == SHEAF_BF16)
         check_order(&other, name);
     /* of mma8 and mma16 one, as their reference takes ten times as long */
-    other.sums = (p->s.keys + p->s.group + p->s.head_dim / 2) % 2 ? SHEAF__MMA8 : SHEAF__MMA16;
+    other.sums =
+        (p->s.keys + p->s.group + p->s.head_dim / 2) % 2 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
     if (p->s.dtype != SHEAF_F32 && p->s.head_dim % 2 == 0)
         check_order(&other, name);
 }
@@ -350,7 +351,7 @@ static inline void check_samples(const problem *p, const result *got)
     result_drop(&want);
 }
 
-static inline void check_production_order(sheaf__attention s, sheaf__sums sums, const int *threads,
+static inline void check_production_order(sheaf__attention s, sheaf_sums sums, const int *threads,
                                           const char *const *isa, int runs)
 {
     problem p = problem_of(s, 0, false);
@@ -376,8 +377,8 @@ static inline void check_production(sheaf__attention s, const int *threads, cons
                                     int runs)
 {
     static const char *const others[] = { NULL, "avx512", "avx2", NULL };
-    check_production_order(s, SHEAF__PAIRS, threads, isa, runs);
+    check_production_order(s, SHEAF_SUMS_PAIRS, threads, isa, runs);
     if (s.dtype == SHEAF_BF16 &&
         (double)s.queries * (double)s.keys * (double)(s.kv_heads * s.group) < 1e8) /* seconds */
-        check_production_order(s, SHEAF__TILES, threads, others, runs);
+        check_production_order(s, SHEAF_SUMS_TILES, threads, others, runs);
 }

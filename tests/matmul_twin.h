@@ -220,7 +220,7 @@ static inline int outputs_of(output out[SHEAF_MAX_SLICES], const sheaf__product 
     return count;
 }
 
-static inline void run_ref(const sheaf__product *job, sheaf__sums sums)
+static inline void run_ref(const sheaf__product *job, sheaf_sums sums)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | FLUSH);
@@ -230,7 +230,7 @@ static inline void run_ref(const sheaf__product *job, sheaf__sums sums)
 
 /* All instruction sets and thread counts against the reference, which is slow and takes one of the
  * counts in turn; what lies between the columns of y has to stay as it was. */
-static inline void check_order(const char *name, const sheaf__product *job, sheaf__sums sums)
+static inline void check_order(const char *name, const sheaf__product *job, sheaf_sums sums)
 {
     output out[SHEAF_MAX_SLICES];
     const int count = outputs_of(out, job);
@@ -268,10 +268,10 @@ static inline void check_job(const char *name, const sheaf__product *job)
     for (int o = 0; job->dtype == SHEAF_BF16 && o < count; o++)
         before[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
     if (job->dtype == SHEAF_BF16)
-        check_order(name, job, SHEAF__TILES);
+        check_order(name, job, SHEAF_SUMS_TILES);
     for (int o = 0; job->dtype == SHEAF_BF16 && o < count; o++)
         memcpy(out[o].at, before[o], out[o].bytes);
-    check_order(name, job, SHEAF__PAIRS);
+    check_order(name, job, SHEAF_SUMS_PAIRS);
 }
 
 static inline sheaf__product plain_job(sheaf_dtype dtype, int64_t m, int64_t n,
@@ -312,7 +312,7 @@ static inline void random_ending(sheaf__product *job, kind kind)
 
 /* Jobs of one call, on all instruction sets and thread counts, against the reference. */
 static inline void check_together(const char *name, const sheaf__product *job, int jobs,
-                                  sheaf__sums sums)
+                                  sheaf_sums sums)
 {
     output *before = keep((size_t)jobs * sizeof *before), *want = keep((size_t)jobs * sizeof *want);
     for (int j = 0; j < jobs; j++) {

@@ -317,11 +317,11 @@ static void attention_of(int64_t queries, int64_t keys)
 
 int main(int count, char **word)
 {
-    sheaf__sums sums = SHEAF__MMA16;
+    sheaf_sums sums = SHEAF_SUMS_MMA16;
     for (int i = 1; i < count; i++) {
         if (strcmp(word[i], "--small") == 0)
             part = 32;
-        for (sheaf__sums s = SHEAF__PAIRS; s <= SHEAF__MMA16; s++)
+        for (sheaf_sums s = SHEAF_SUMS_PAIRS; s <= SHEAF_SUMS_MMA16; s++)
             if (strcmp(word[i], sheaf__sums_text(s)) == 0)
                 sums = s;
     }

@@ -180,22 +180,22 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
 
 static sheaf_status *load(sheaf_model *m, int64_t batch)
 {
-    const sheaf__team_options team = { .all = m->all,
-                                       .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI
-                                                                   : SHEAF_TRANSPORT_THREADS,
-                                       .ranks = m->o.tp,
-                                       .groups = m->o.dp,
-                                       .place = m->o.place,
-                                       .threads = m->o.threads,
-                                       .dtype = m->o.dtype,
-                                       .isa = m->o.isa,
-                                       .device = m->o.device,
-                                       .sums = m->o.evaluates == NULL
-                                                   ? sheaf__sums_generating(m->o.sums)
-                                                   : sheaf__sums_order(m->o.sums),
-                                       .positions = m->positions,
-                                       .sequences = batch,
-                                       .events = m->o.events };
+    const sheaf__team_options team = {
+        .all = m->all,
+        .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI : SHEAF_TRANSPORT_THREADS,
+        .ranks = m->o.tp,
+        .groups = m->o.dp,
+        .place = m->o.place,
+        .threads = m->o.threads,
+        .dtype = m->o.dtype,
+        .isa = m->o.isa,
+        .device = m->o.device,
+        .sums =
+            m->o.evaluates == NULL && m->o.sums <= SHEAF_SUMS_PAIRS ? SHEAF_SUMS_GROUPS : m->o.sums,
+        .positions = m->positions,
+        .sequences = batch,
+        .events = m->o.events
+    };
     const int ranks = m->o.dp * m->placement.stages * m->o.tp;
     if (m->cache == NULL && (m->cache = calloc((size_t)ranks, sizeof *m->cache)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/events.h"
 #include "sheaf/status.h"
 
 /* The kind of a setting's value, which implies the pointer's type. */
@@ -44,7 +45,8 @@ enum {
     SHEAF__IS_COMMON = 0x10000, /* in the short help, for tables with such rows */
     /* Positional arguments, in the order of the table: sheaf train MODEL DATA. */
     SHEAF__IS_WORD = 0x20000,
-    SHEAF__IS_LIST = 0x40000, /* a path, or several with weights or without (data/data_sets.h) */
+    SHEAF__IS_RUNNING = 0x80000, /* of running alone: `sheaf plan` takes it, and hides it */
+    SHEAF__IS_LIST = 0x40000,    /* a path, or several with weights or without (data/data_sets.h) */
     SHEAF__IS_CONSTANT = SHEAF__IS_ONE_VALUE | SHEAF__IS_FIXED | SHEAF__IS_HIDDEN,
 };
 
@@ -158,6 +160,12 @@ typedef struct sheaf__run_settings {
 sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings *state,
                                        bool planning);
 void sheaf__run_settings_close(sheaf__run_settings *run);
+/* sheaf__run_plan - as sheaf_run_plan() by settings that are known, which are then those that the
+ * plan found, unless it is a table. Messages name flags. */
+struct sheaf_needs;
+struct sheaf_plan_options;
+sheaf_status *sheaf__run_plan(struct sheaf_needs **out, const sheaf__run_settings *run,
+                              const struct sheaf_plan_options *how, const sheaf_events *events);
 
 /* sheaf__peer_advise - adds to `st` the setting that corresponds to `word`, a flag of another
  * program or spelling without its dashes ("=VALUE" may follow); `dashes` precede our names. false:

@@ -10,7 +10,7 @@ typedef struct sheaf__team_options {
     int ranks, threads;        /* threads in all, 0 = all available cores */
     int groups;                /* each of which loads the model; 0 is 1 */
     sheaf_dtype dtype;
-    sheaf__sums sums;         /* of 16 bits */
+    sheaf_sums sums;          /* of 16 bits */
     const char *isa, *device; /* NULL: the best, and cpu */
     int64_t positions;        /* length of the rotary table */
     int64_t sequences;        /* generated together at most; see sheaf__model_options */

@@ -46,38 +46,25 @@ typedef enum sheaf_memory {
     SHEAF_MEM_KINDS
 } sheaf_memory;
 
-/* The order of sums of 16-bit numbers (docs/contract.md, section 1.1). float32 has one order only,
- * and so has float16 but for mma8 and mma16. */
-typedef enum sheaf__sums {
-    SHEAF__PAIRS,  /* one chain, by pairs, odd element first: what vdpbf16ps computes */
-    SHEAF__TILES,  /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
-    SHEAF__MMA8,   /* chains of groups of 8: tensor cores of sm_80 to sm_89 (matmul/mma.h) */
-    SHEAF__MMA16,  /* of 16: of sm_90 and later */
-    SHEAF__GROUPS, /* pairs, but that codes of 4 bits are summed in groups: what generates text */
-} sheaf__sums;
-
-static inline sheaf__sums sheaf__sums_order(sheaf_sums sums)
+/* sheaf__sums_text - an order of sums of 16-bit products by name. float32 has one order only, and
+ * so has float16 but for mma8 and mma16. */
+static inline const char *sheaf__sums_text(sheaf_sums sums)
 {
-    return sums == SHEAF_SUMS_UNNAMED ? SHEAF__PAIRS : (sheaf__sums)(sums - SHEAF_SUMS_PAIRS);
-}
-
-/* The same of what generates text. */
-static inline sheaf__sums sheaf__sums_generating(sheaf_sums sums)
-{
-    const sheaf__sums order = sheaf__sums_order(sums);
-    return order == SHEAF__PAIRS ? SHEAF__GROUPS : order;
-}
-
-static inline const char *sheaf__sums_text(sheaf__sums sums)
-{
-    static const char *const text[] = { "pairs", "tiles", "mma8", "mma16", "groups" };
+    static const char *const text[] = {
+        "pairs", /* UNNAMED */
+        "pairs", /* one chain, by pairs, odd element first: what vdpbf16ps computes */
+        "tiles", /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
+        "mma8",  /* chains of groups of 8: tensor cores of sm_80 to sm_89 (matmul/mma.h) */
+        "mma16", /* of 16: of sm_90 and later */
+        "groups" /* pairs, but codes of 4 bits in groups */
+    };
     return text[sums];
 }
 
 /* Whether what is computed in `dtype` is summed as tensor cores do it. */
-static inline bool sheaf__by_mma(sheaf__sums sums, sheaf_dtype dtype)
+static inline bool sheaf__by_mma(sheaf_sums sums, sheaf_dtype dtype)
 {
-    return (sums == SHEAF__MMA8 || sums == SHEAF__MMA16) && dtype != SHEAF_F32;
+    return (sums == SHEAF_SUMS_MMA8 || sums == SHEAF_SUMS_MMA16) && dtype != SHEAF_F32;
 }
 
 /* What a device's time is measured for. */
@@ -115,7 +102,7 @@ typedef struct sheaf__device {
     sheaf__units units;            /* none on dry */
     sheaf__pool *pool;             /* NULL on dry */
     int threads;                   /* workers of the pool; what dry pretends to have */
-    sheaf__sums sums;              /* of all products in 16 bits; set before the first one */
+    sheaf_sums sums;               /* of all products in 16 bits; set before the first one */
     void *work;                    /* the class's own bytes of the device's memory */
     void **scratch; /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes of the host's memory */
     _Atomic(sheaf_status *) failed; /* the first operation that could not be done; else NULL */
@@ -179,7 +166,7 @@ typedef struct sheaf__device_class {
     /* count - how many there are; native - the order of sums that the tensor cores of one compute.
      * NULL: there is one, without any. */
     sheaf_status *(*count)(int *units);
-    sheaf_status *(*native)(sheaf__sums *out, int unit);
+    sheaf_status *(*native)(sheaf_sums *out, int unit);
     /* left - free memory of one device, in bytes; takes - about what its driver uses of it. NULL:
      * its memory is the host's. */
     sheaf_status *(*left)(size_t *bytes, int unit);
@@ -217,7 +204,7 @@ sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *na
 sheaf_status *sheaf__device_present(const char *name);
 /* sheaf__device_native - the order in which the tensor cores of such devices sum 16-bit numbers
  * (of those that are not here: that of the latest); false: they have none. */
-bool sheaf__device_native(sheaf__sums *out, const char *name);
+bool sheaf__device_native(sheaf_sums *out, const char *name);
 /* sheaf__device_for - opens one of those of the name for rank `rank` of a machine: rank r has
  * number r modulo how many there are. Else as sheaf__device_open(). */
 sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int threads,
@@ -227,7 +214,7 @@ sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank,
 sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank);
 /* sheaf__device_order - the order of its sums of 16-bit numbers, of type `dtype` (SHEAF_F32: the
  * order does not matter). Errors: SHEAF_E_UNSUPPORTED: it is another one's tensor cores'. */
-sheaf_status *sheaf__device_order(sheaf__device *device, sheaf__sums sums, sheaf_dtype dtype);
+sheaf_status *sheaf__device_order(sheaf__device *device, sheaf_sums sums, sheaf_dtype dtype);
 
 /* sheaf__device_open - isa: NULL for the best this CPU has, else "ref", "avx2",
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */

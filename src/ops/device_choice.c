@@ -104,18 +104,18 @@ sheaf_status *sheaf__device_present(const char *name)
     return TRY(st, resolve(&choice));
 }
 
-bool sheaf__device_native(sheaf__sums *out, const char *name)
+bool sheaf__device_native(sheaf_sums *out, const char *name)
 {
     sheaf__device_choice choice;
     sheaf_status *st = sheaf__device_choose(&choice, name);
-    *out = SHEAF__MMA16;
+    *out = SHEAF_SUMS_MMA16;
     const bool has = st == NULL && choice.class->native != NULL;
     if (has)
         TRY(st, resolve(&choice));
     if (has)
         TRY(st, choice.class->native(out, choice.unit[0]));
     if (st != NULL)
-        *out = SHEAF__MMA16;
+        *out = SHEAF_SUMS_MMA16;
     sheaf_status_free(st); /* who opens the device reports it */
     return has;
 }
@@ -144,9 +144,9 @@ sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int
     return choice.class->left(bytes, *unit);
 }
 
-sheaf_status *sheaf__device_order(sheaf__device *device, sheaf__sums sums, sheaf_dtype dtype)
+sheaf_status *sheaf__device_order(sheaf__device *device, sheaf_sums sums, sheaf_dtype dtype)
 {
-    sheaf__sums own = sums;
+    sheaf_sums own = sums;
     sheaf_status *st = NULL;
     device->sums = sums;
     if (!device->class->counts && sheaf__by_mma(sums, dtype) && device->class->native != NULL)
@@ -157,8 +157,8 @@ sheaf_status *sheaf__device_order(sheaf__device *device, sheaf__sums sums, sheaf
                     device->class->name, device->reserved->unit);
     sheaf_expected(st, "%s, which its tensor cores compute, or pairs", sheaf__sums_text(own));
     sheaf_found(st, "the order of tensor cores of %s",
-                sums == SHEAF__MMA8 ? "compute capability 8.0 to 8.9 (Ampere, Ada)"
-                                    : "compute capability 9.0 and later (Hopper, Blackwell)");
+                sums == SHEAF_SUMS_MMA8 ? "compute capability 8.0 to 8.9 (Ampere, Ada)"
+                                        : "compute capability 9.0 and later (Hopper, Blackwell)");
     return sheaf_try_this(st,
                           "a run keeps its order: go on with it on such a GPU, or on --device "
                           "cpu, which computes every order; a new run here takes --sums %s, and "

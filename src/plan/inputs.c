@@ -175,11 +175,11 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
 {
     const sheaf_train_options *o = &q->o;
     const bool generates = q->place_text != NULL;
-    sheaf__sums_note(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype, events);
-    q->o.sums = sheaf__sums_on(q->o.device, q->o.sums, SHEAF_SUMS_UNNAMED,
-                               q->o.dtype); /* as a run here has it */
     sheaf__open_options how;
-    sheaf_status *st = sheaf__train_options_open(&how, &q->fresh, o);
+    sheaf__sums_note(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype, events);
+    sheaf_status *st =
+        sheaf__sums_choose(&q->o.sums, NULL, o->device, SHEAF_SUMS_UNNAMED, o->dtype);
+    TRY(st, sheaf__train_options_open(&how, &q->fresh, o));
     how.config_only = how.new_run = true;
     how.events = events;
     if (generates)

@@ -198,7 +198,7 @@ static sheaf_status *measure(generation *g, const sheaf__plan_inputs *q, const s
                             &(sheaf__team_options){ .ranks = o->tp,
                                                     .threads = o->threads,
                                                     .dtype = o->dtype,
-                                                    .sums = sheaf__sums_order(o->sums),
+                                                    .sums = o->sums,
                                                     .isa = o->isa,
                                                     .device = o->device,
                                                     .positions = g->asked.prompt + g->max_new,

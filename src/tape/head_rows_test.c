@@ -179,10 +179,10 @@ static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
 {
     static const struct {
         sheaf_dtype dtype;
-        sheaf__sums sums;
-    } orders[] = { { SHEAF_F32, SHEAF__PAIRS },  { SHEAF_F16, SHEAF__PAIRS },
-                   { SHEAF_BF16, SHEAF__PAIRS }, { SHEAF_BF16, SHEAF__TILES },
-                   { SHEAF_BF16, SHEAF__MMA16 }, { SHEAF_F16, SHEAF__MMA8 } };
+        sheaf_sums sums;
+    } orders[] = { { SHEAF_F32, SHEAF_SUMS_PAIRS },  { SHEAF_F16, SHEAF_SUMS_PAIRS },
+                   { SHEAF_BF16, SHEAF_SUMS_PAIRS }, { SHEAF_BF16, SHEAF_SUMS_TILES },
+                   { SHEAF_BF16, SHEAF_SUMS_MMA16 }, { SHEAF_F16, SHEAF_SUMS_MMA8 } };
     int32_t label[ALL];
     const sheaf__head_run run = { .label = label };
     for (size_t i = 0; i < ARRAY_LEN(orders); i++)
@@ -205,7 +205,7 @@ static void test_wanted__chains_end_where_those_of_all_rows_do(void **state)
     static int32_t which[LONG];
     int64_t begin[LONG / 256 + 2], count = 0;
     sheaf__context c = context_of(SHEAF_BF16);
-    c.device->sums = SHEAF__MMA16;
+    c.device->sums = SHEAF_SUMS_MMA16;
     memset(all_dy, 0, sizeof all_dy);
     for (int64_t r = 0; r < LONG; r++) {
         put_row(&c, all_x, r, r, IN);

@@ -21,9 +21,8 @@ void sheaf__consistency_common(sheaf_text *t, const sheaf__origin *origin, sheaf
     sheaf__consistency_line(t, "the version of sheaf", SHEAF_VERSION);
     sheaf__consistency_line(t, "the kind of processor",
                             uname(&machine) == 0 ? machine.machine : "unknown");
-    const sheaf__sums order = sheaf__sums_order(sums);
-    if (dtype == SHEAF_BF16 || sheaf__by_mma(order, dtype))
-        sheaf__consistency_line(t, "the order of sums", sheaf__sums_text(order));
+    if (dtype == SHEAF_BF16 || sheaf__by_mma(sums, dtype))
+        sheaf__consistency_line(t, "the order of sums", sheaf__sums_text(sums));
     sheaf__consistency_line(t, "the base model", origin->first_and_last);
     sheaf__consistency_line(t, "the tokenizer", origin->tokenizer);
     sheaf__consistency_line(t, "the adapter", origin->adapter);

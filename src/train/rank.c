@@ -54,7 +54,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
         (void)sheaf__process_local(grid->processes, &local);
     TRY(st, grid == NULL ? sheaf__device_plan(&out->device, class, threads, o->isa)
                          : sheaf__device_for(&out->device, o->device, local, threads, o->isa));
-    TRY(st, sheaf__device_order(out->device, sheaf__sums_order(o->sums), o->dtype));
+    TRY(st, sheaf__device_order(out->device, o->sums, o->dtype));
     if (st != NULL)
         return st;
     out->context = (sheaf__context){ .device = out->device,
@@ -165,7 +165,7 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
         return 10;
     if (has_codes(job) || o->kept == SHEAF__KEPT_INT8 || o->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT)
         return 8;
-    if (sheaf__by_mma(sheaf__sums_order(o->sums), o->dtype))
+    if (sheaf__by_mma(o->sums, o->dtype))
         return 7;
     if (job->lora != NULL && o->slices > 1)
         return 6;

@@ -135,7 +135,7 @@ static void by_rule(float c[8], const uint32_t row[8], const uint32_t b[8][8], u
         }
         uint32_t bits;
         memcpy(&bits, &c[j], sizeof bits);
-        bits = sheaf__mma_chain(group == 8 ? SHEAF__MMA8 : SHEAF__MMA16,
+        bits = sheaf__mma_chain(group == 8 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16,
                                 f16 ? SHEAF_F16 : SHEAF_BF16, bits, x, y, 16);
         memcpy(&c[j], &bits, sizeof bits);
     }

@@ -207,9 +207,9 @@ static void compare_products(const uint16_t *a, const uint16_t *b, const float *
         uint16_t y[16];
         for (int k = 0; k < 16; k++)
             y[k] = b[w * 128 + k * 8 + column];
-        const uint32_t want =
-            sheaf__mma_chain(group == 8 ? SHEAF__MMA8 : SHEAF__MMA16, f16 ? SHEAF_F16 : SHEAF_BF16,
-                             sheaf__bits(c[i]), a + w * 256 + row * 16, y, 16);
+        const uint32_t want = sheaf__mma_chain(group == 8 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16,
+                                               f16 ? SHEAF_F16 : SHEAF_BF16, sheaf__bits(c[i]),
+                                               a + w * 256 + row * 16, y, 16);
         if (sheaf__bits(got[i]) != want)
             fail_msg("mma%d, f16 %d, result %d: %08x, wanted %08x", group, f16, i,
                      sheaf__bits(got[i]), want);

@@ -46,7 +46,7 @@ static bool multiply(int k, sheaf_dtype dtype, int group, int mistake, bool turn
 static int wrong(int k, sheaf_dtype dtype, int group)
 {
     int count = 0;
-    const sheaf__sums sums = group == 8 ? SHEAF__MMA8 : SHEAF__MMA16;
+    const sheaf_sums sums = group == 8 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
     for (int r = 0; r < 256; r++)
         for (int c = 0; c < 256; c++) {
             const uint32_t want =

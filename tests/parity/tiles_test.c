@@ -97,7 +97,7 @@ static void test_tiles__every_kernel_gives_what_the_unit_gave(void **state)
             continue;
         }
         CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, columns[c], 0));
-        device->sums = SHEAF__TILES;
+        device->sums = SHEAF_SUMS_TILES;
         for (int64_t i = 0; i < r->cases; i++) {
             uint16_t a[MOST][DEEP], b[DEEP][MOST];
             uint32_t got[MOST * MOST];
@@ -175,7 +175,7 @@ static int without_permission(void)
                                  .out = SHEAF_F32,
                                  .alpha = 1,
                                  .round_to = SHEAF_F32 };
-    device->sums = SHEAF__TILES;
+    device->sums = SHEAF_SUMS_TILES;
     sheaf__products(device, &job, 1);
     sheaf__device_close(device);
     return y == 64 ? 0 : 4;

@@ -29,7 +29,7 @@ typedef struct run {
     int64_t batch, seq;
     setting how;
     sheaf_dtype dtype;
-    sheaf__sums sums;
+    sheaf_sums sums;
     bool rerun;
     int32_t *ids, *labels, *position;
     int64_t *sample, *place; /* of every row, for dropout */
@@ -169,7 +169,7 @@ typedef struct shape {
     int64_t batch, seq, rank;
     double dropout;
     bool spans; /* labels at the end of each sequence alone, in the second not one */
-    sheaf__sums sums;
+    sheaf_sums sums;
 } shape;
 
 static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_t kv, int64_t dim,
@@ -304,10 +304,10 @@ static void test_rows_without_labels(void **state)
                              { 2, 2, NULL, false, &checked_device },
                              { 3, 2, NULL, false, &copied_device },
                              { 2, 1, has("avx2") ? "avx2" : "ref", false } };
-    shape s = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 205, 5, 0, true, SHEAF__PAIRS };
+    shape s = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 205, 5, 0, true, SHEAF_SUMS_PAIRS };
     compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x418fec3a6926df55ull);
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x6a363576e597c885ull);
-    s.sums = SHEAF__TILES;
+    s.sums = SHEAF_SUMS_TILES;
     compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x8f72b3326dcd077full);
     /* norms behind both parts of a layer, around them */
     s.config.family = SHEAF_OLMO2;

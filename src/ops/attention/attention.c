@@ -31,7 +31,7 @@ static sheaf__attention_kernel *kernel_of(const sheaf__device *device, const she
 
 /* Words of scratch for dk and dv of no key, and for each key; bfloat16 as where it is widened,
  * which takes most. */
-static int64_t words_without_keys(const sheaf__attention *s, sheaf__sums sums)
+static int64_t words_without_keys(const sheaf__attention *s, sheaf_sums sums)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK, wide = (s->head_dim + 15) / 16 * 16;
     return 2 * block * s->head_dim + 3 * block * wide + 5 * block +
@@ -39,12 +39,12 @@ static int64_t words_without_keys(const sheaf__attention *s, sheaf__sums sums)
            (s->dtype == SHEAF_F32 ? 0 : SHEAF__ATTENTION_STRIP * wide) +
            (sheaf__attention_ends(s, sums, s->keys) ? block * wide : 0);
 }
-static int64_t words_of_key(const sheaf__attention *s, sheaf__sums sums)
+static int64_t words_of_key(const sheaf__attention *s, sheaf_sums sums)
 {
     return (sheaf__attention_ends(s, sums, s->queries) ? 4 : 2) * ((s->head_dim + 15) / 16 * 16);
 }
 
-int64_t sheaf__attention_keys_held(const sheaf__attention *s, sheaf__sums sums, size_t bytes)
+int64_t sheaf__attention_keys_held(const sheaf__attention *s, sheaf_sums sums, size_t bytes)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK;
     return ((int64_t)(bytes / 4) - words_without_keys(s, sums)) / words_of_key(s, sums) / block *
@@ -52,7 +52,7 @@ int64_t sheaf__attention_keys_held(const sheaf__attention *s, sheaf__sums sums, 
 }
 
 /* Bytes that hold so many keys, in whole pages. */
-static size_t bytes_for(const sheaf__attention *s, sheaf__sums sums, int64_t keys)
+static size_t bytes_for(const sheaf__attention *s, sheaf_sums sums, int64_t keys)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK, held = (keys + block - 1) / block * block;
     return ((size_t)(words_without_keys(s, sums) + held * words_of_key(s, sums)) * 4 + 4095) /

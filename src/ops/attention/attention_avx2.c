@@ -17,7 +17,7 @@ static inline int tile_rows(int panels, kind kind)
 }
 static inline kind kind_of(const sheaf__attention_call *call)
 {
-    return call->sums == SHEAF__TILES ? TILES : SPLIT;
+    return call->sums == SHEAF_SUMS_TILES ? TILES : SPLIT;
 }
 
 SHEAF__INLINE vec larger(vec x, vec y)

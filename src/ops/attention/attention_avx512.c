@@ -21,7 +21,7 @@ static inline int tile_rows(int panels, kind kind)
 }
 static inline kind kind_of(const sheaf__attention_call *call)
 {
-    if (call->sums == SHEAF__TILES)
+    if (call->sums == SHEAF_SUMS_TILES)
         return call->units.tiles ? UNIT : TILES;
     return call->units.pairs ? PAIRS : SPLIT;
 }

@@ -80,12 +80,13 @@ static void check_problem(const char *name, const problem *p)
 
 /* ---- shapes ---- */
 
-static const sheaf__sums orders[] = { SHEAF__PAIRS, SHEAF__TILES, SHEAF__MMA8, SHEAF__MMA16 };
+static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_SUMS_MMA8,
+                                     SHEAF_SUMS_MMA16 };
 static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
 
-static void emulate_gpus(sheaf__sums order)
+static void emulate_gpus(sheaf_sums order)
 {
-    setenv("SHEAF_EMULATED_GPU", order == SHEAF__MMA8 ? "8.0,8.6" : "9.0,9.0", 1);
+    setenv("SHEAF_EMULATED_GPU", order == SHEAF_SUMS_MMA8 ? "8.0,8.6" : "9.0,9.0", 1);
     sheaf__stand_in_reset();
 }
 
@@ -95,8 +96,8 @@ static void check_orders(const char *name, sheaf__attention s, int64_t slack, bo
 {
     for (size_t i = 0; i < ARRAY_LEN(orders) * ARRAY_LEN(types); i++) {
         const sheaf_dtype dtype = types[i / ARRAY_LEN(orders)];
-        const sheaf__sums order = orders[i % ARRAY_LEN(orders)];
-        if (order != SHEAF__PAIRS && dtype != SHEAF_BF16 && !sheaf__by_mma(order, dtype))
+        const sheaf_sums order = orders[i % ARRAY_LEN(orders)];
+        if (order != SHEAF_SUMS_PAIRS && dtype != SHEAF_BF16 && !sheaf__by_mma(order, dtype))
             continue;
         s.dtype = dtype;
         problem p = problem_of(s, slack, masked);

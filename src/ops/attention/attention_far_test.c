@@ -80,9 +80,9 @@ static void check_attention(sheaf_dtype dtype)
                 sheaf__attention_backward(device, &there, SAME(dq), SAME(dk), SAME(dv), SAME(d_o),
                                           SAME(o), SAME(stats), SAME(q), SAME(k), SAME(v));
         }
-        attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
+        attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, stats, q, k, v);
         if (back)
-            attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
+            attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
         same_check(shapes[i].name);
     }
 }

@@ -53,8 +53,8 @@ static void test_attention__full_worked_by_hand(void **state)
                                      .full = true,
                                      .key_mask = table[i].mask,
                                      .mask_ld = 2 };
-        attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
-        attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
+        attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, stats, q, k, v);
+        attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
         for (int t = 0; t < 3; t++) {
             CHECK_NEAR(table[i].name, o[t], table[i].o[t], 2e-6);
             CHECK_NEAR(table[i].name, stats[2 * t], table[i].max[t], 2e-6);
@@ -364,7 +364,7 @@ static void test_attention__packed_sequences_are_as_each_alone(void **state)
         fill_mask(&p, (uint64_t)n);
         for (size_t i = n == 4 ? 0 : 1; i < ARRAY_LEN(isa); i++) /* the reference takes its time */
             for (int tiles = 0; tiles < 2; tiles++) {
-                p.sums = tiles ? SHEAF__TILES : SHEAF__PAIRS;
+                p.sums = tiles ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
                 if ((isa[i] == NULL || on_this_cpu(isa[i])) && (!tiles || n % 3 == 1))
                     check_segments(&p, isa[i], 1 + (int)i);
             }

@@ -5,7 +5,7 @@
 #include "ops/math/math.h"
 #include "ops/matmul/matmul.h"
 
-static const sheaf__sums orders[] = { SHEAF__MMA8, SHEAF__MMA16 };
+static const sheaf_sums orders[] = { SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16 };
 
 /* One key head, dense rows. */
 static sheaf__attention shape_of(sheaf_dtype dtype, int64_t queries, int64_t keys, int64_t group,

@@ -22,7 +22,7 @@ typedef struct sheaf__attention_call {
     float *stats;
     const void *q, *k, *v, *d_o;
     void *dq, *dk, *dv;
-    sheaf__sums sums;   /* of 16 bits */
+    sheaf_sums sums;    /* of 16 bits */
     sheaf__units units; /* what kernels may use */
 } sheaf__attention_call;
 
@@ -59,17 +59,18 @@ sheaf__attention_kernel *sheaf__attention_kernel_for(const char *isa);
 /* Whether kernels keep bfloat16 as pairs; else they widen it to floats where they pack it. */
 static inline bool sheaf__attention_by_pairs(const sheaf__attention_call *call)
 {
-    return call->shape->dtype == SHEAF_BF16 && (call->sums == SHEAF__TILES || call->units.pairs);
+    return call->shape->dtype == SHEAF_BF16 &&
+           (call->sums == SHEAF_SUMS_TILES || call->units.pairs);
 }
 
 /* Whether chains of mma8 or mma16 over `count` keys or queries end before these do. */
-static inline bool sheaf__attention_ends(const sheaf__attention *s, sheaf__sums sums, int64_t count)
+static inline bool sheaf__attention_ends(const sheaf__attention *s, sheaf_sums sums, int64_t count)
 {
     return sheaf__by_mma(sums, s->dtype) && count > SHEAF__MMA_CHAIN;
 }
 
 /* Most keys whose dk and dv the dkv kernels can hold in `bytes`: a multiple of 256. */
-int64_t sheaf__attention_keys_held(const sheaf__attention *shape, sheaf__sums sums, size_t bytes);
+int64_t sheaf__attention_keys_held(const sheaf__attention *shape, sheaf_sums sums, size_t bytes);
 
 /* The window that counts; 0 = none. */
 static inline int64_t sheaf__attention_window(const sheaf__attention *s)

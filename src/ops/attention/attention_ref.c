@@ -45,7 +45,7 @@ static bool sees(const head *h, int64_t i, int64_t j)
 
 static bool in_tiles(const head *h)
 {
-    return h->s->dtype == SHEAF_BF16 && h->call->sums == SHEAF__TILES;
+    return h->s->dtype == SHEAF_BF16 && h->call->sums == SHEAF_SUMS_TILES;
 }
 
 static bool by_mma(const head *h)
@@ -168,7 +168,7 @@ static void collect_row(running *to, int64_t n, float weight, const head *h, con
 /* The groups that end with index n, and chains. */
 static void end_collected(running *to, int64_t n, int64_t count, const head *h)
 {
-    const sheaf__sums sums = h->call->sums;
+    const sheaf_sums sums = h->call->sums;
     const int length = sheaf__mma_length(sums);
     const bool last = n + 1 == count, ends_chain = !last && (n + 1) % SHEAF__MMA_CHAIN == 0;
     if (!last && (n + 1) % length != 0)

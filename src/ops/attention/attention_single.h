@@ -276,7 +276,7 @@ static order order_of(const job *w)
 {
     if (w->s->dtype != SHEAF_BF16)
         return w->s->dtype == SHEAF_F32 ? ORDER_F32 : ORDER_F16;
-    return w->call->sums == SHEAF__TILES ? ORDER_TILES : ORDER_PAIRS;
+    return w->call->sums == SHEAF_SUMS_TILES ? ORDER_TILES : ORDER_PAIRS;
 }
 
 /* Panels of channels that are summed at once, of `d` that are left. */

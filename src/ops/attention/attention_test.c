@@ -26,8 +26,8 @@ static void test_attention__two_tokens_worked_by_hand(void **state)
                                  .ldv = 1,
                                  .ldo = 1,
                                  .kv_rows = 2 };
-    attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
-    attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
+    attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, stats, q, k, v);
+    attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
     const struct {
         const char *name;
         float got, want;
@@ -85,7 +85,7 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
                                      .window = table[i].window,
                                      .key_mask = table[i].mask,
                                      .mask_ld = 4 };
-        attention_forward_ref(&s, SHEAF__PAIRS, o, NULL, q, k, v);
+        attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, NULL, q, k, v);
         for (int t = 0; t < 4; t++)
             CHECK_NEAR(table[i].name, o[t], table[i].want[t], 1e-6);
     }
@@ -241,8 +241,8 @@ static void check_exact(const exact_kind *kind)
     exact_gradient(&want, &e, kind);
     for (size_t i = 0; i < ARRAY_LEN(x); i++)
         x[i] = (float)((double *)&e)[i];
-    attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
-    attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, w, o, stats, q, k, v);
+    attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, stats, q, k, v);
+    attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, w, o, stats, q, k, v);
     /* float rounding is 6e-8; sums of 7 terms, twice */
     twin_close("o", o, want.w, n, 1e-5);
     twin_close("dq", dq, want.q, n, 1e-5);
@@ -614,7 +614,7 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
         copy_heads(even.d_o, even.s.ldo, d + 1, odd.d_o, odd.s.ldo, d, 2 * n, heads);
         copy_heads(even.k, even.s.ldk, d + 1, odd.k, odd.s.ldk, d, 2 * s.keys, 2);
         copy_heads(even.v, even.s.ldv, d + 1, odd.v, odd.s.ldv, d, 2 * s.keys, 2);
-        odd.sums = even.sums = i % 2 ? SHEAF__TILES : SHEAF__PAIRS;
+        odd.sums = even.sums = i % 2 ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
         result got = result_of(&odd), want = result_of(&even), narrow = result_of(&odd);
         run_device(&odd, &got, NULL, 2);
         run_device(&even, &want, NULL, 1);
@@ -649,7 +649,7 @@ static void test_attention__decoding_gives_the_last_rows(void **state)
                                .scale = 0.3f,
                                .window = code / 2 % 2 ? 100 : 0 };
         problem p = problem_of(s, 2, code / 4 == 1);
-        p.sums = n < 12 ? SHEAF__PAIRS : SHEAF__TILES;
+        p.sums = n < 12 ? SHEAF_SUMS_PAIRS : SHEAF_SUMS_TILES;
         if (p.mask != NULL) /* left padding */
             for (int64_t j = 0; j < 2 * p.s.mask_ld; j++)
                 p.mask[j] = j % p.s.mask_ld >= 37;
@@ -842,7 +842,7 @@ static void test_attention__long_sequences_fit_in_scratch(void **state)
                      threads, isa, 1);
     assert_true(
         sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
-                                   SHEAF__PAIRS, SHEAF__THREAD_SCRATCH) < 6000);
+                                   SHEAF_SUMS_PAIRS, SHEAF__THREAD_SCRATCH) < 6000);
     check_production((sheaf__attention){ .dtype = SHEAF_BF16,
                                          .batch = 1,
                                          .queries = 32768,

@@ -170,4 +170,4 @@ typedef struct sheaf__product {
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs);
 
 /* sheaf__product_ref - the definition, plain C, serial, on any machine. */
-void sheaf__product_ref(const sheaf__product *job, sheaf__sums sums);
+void sheaf__product_ref(const sheaf__product *job, sheaf_sums sums);

@@ -225,7 +225,7 @@ static void test_compress__products_are_the_same(void **state)
         }
         if (below(2)) /* else sums are only stored */
             random_ending(&job, ORDINARY);
-        const sheaf__sums sums = i % 2 ? SHEAF__TILES : SHEAF__PAIRS;
+        const sheaf_sums sums = i % 2 ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
         const size_t bytes = (size_t)extent(m, n, job.ldy) * (job.out == SHEAF_F32 ? 4 : 2);
         const void *before = memcpy(keep(bytes), job.y, bytes);
         run_ref(&job, sums);
@@ -271,7 +271,7 @@ static void test_compress__a_chunk_that_is_not_whole(void **state)
     sheaf__product job = plain_job(SHEAF_BF16, 1, N, &term, 1);
     job.y = y;
     for (int isa = 0; isa < nisas; isa++) {
-        machines[0].sums = SHEAF__TILES;
+        machines[0].sums = SHEAF_SUMS_TILES;
         memset(y, 0xff, sizeof y);
         sheaf__mm_products_with(isas[isa], &machines[0], &job, 1);
         for (int i = 0; i < N; i++)
@@ -316,7 +316,7 @@ static void test_compress__jobs_beside_each_other(void **state)
                 for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
                     if (few && d != (size_t)isa % ARRAY_LEN(machines))
                         continue;
-                    machines[d].sums = (sheaf__sums)sums;
+                    machines[d].sums = (sheaf_sums)sums;
                     sheaf__mm_products_with(isas[isa], &machines[d], job, JOBS);
                     sheaf__mm_products_with(isas[isa], &machines[d], compressed, JOBS);
                     for (int j = 0; j < JOBS; j++)

@@ -59,7 +59,7 @@ static int close_devices(void **state)
 /* ---- running and comparing ---- */
 
 /* Had the device to leave it to the processor? Else cuda has run it by a kernel. */
-static void check_ran(size_t d, const sheaf__product *job, sheaf__sums sums)
+static void check_ran(size_t d, const sheaf__product *job, sheaf_sums sums)
 {
     static int64_t ran[ARRAY_LEN(on_far)];
     if (far[d]->class != &sheaf__cuda_class)
@@ -68,7 +68,7 @@ static void check_ran(size_t d, const sheaf__product *job, sheaf__sums sums)
     assert_int_equal(sheaf__gpu_ran(far[d], SHEAF__OP_PRODUCTS), ran[d]);
 }
 
-static void check_far(const char *name, const sheaf__product *job, sheaf__sums sums)
+static void check_far(const char *name, const sheaf__product *job, sheaf_sums sums)
 {
     output out[SHEAF_MAX_SLICES];
     sheaf__product copy[ARRAY_LEN(on_far)];
@@ -101,9 +101,10 @@ static void check_far(const char *name, const sheaf__product *job, sheaf__sums s
 
 /* ---- cases ---- */
 
-static sheaf__sums any_order(void)
+static sheaf_sums any_order(void)
 {
-    static const sheaf__sums orders[] = { SHEAF__PAIRS, SHEAF__TILES, SHEAF__MMA8, SHEAF__MMA16 };
+    static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_SUMS_MMA8,
+                                         SHEAF_SUMS_MMA16 };
     return orders[below(ARRAY_LEN(orders))];
 }
 

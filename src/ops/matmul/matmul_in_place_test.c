@@ -131,7 +131,7 @@ static void random_jobs(jobs *all, int form, bool a_km, bool tall)
 
 static void check_jobs(const char *name, const jobs *all)
 {
-    check_together(name, all->job, JOBS, SHEAF__PAIRS);
+    check_together(name, all->job, JOBS, SHEAF_SUMS_PAIRS);
     drop_all();
 }
 

@@ -40,7 +40,7 @@ typedef struct meeting {
     const right *right;
     float *sums;         /* [rows][32] */
     int64_t rows, at, n; /* at: of left's elements; n of them */
-    sheaf__sums order;
+    sheaf_sums order;
     sheaf_dtype dtype;
     const uint32_t *a, *b; /* as they are stored: the first of n / 2 steps, or of fewer */
     int64_t lda, ldb, steps;
@@ -324,7 +324,7 @@ WIDTH(16, half, FULL / 2)
 
 /* How one type is computed in one order, of a whole panel's width or half of it. */
 typedef struct mma_way {
-    sheaf__sums order;
+    sheaf_sums order;
     sheaf_dtype dtype;
     struct {
         void (*meet)(const meeting *m);
@@ -445,10 +445,10 @@ static void run(const mm_band *band, const mma_way *way)
     {                                                                                              \
         run(band, &way_##name);                                                                    \
     }
-WAY(mma8_bf16, SHEAF__MMA8, SHEAF_BF16, 8, 0)
-WAY(mma8_f16, SHEAF__MMA8, SHEAF_F16, 8, 1)
-WAY(mma16_bf16, SHEAF__MMA16, SHEAF_BF16, 16, 0)
-WAY(mma16_f16, SHEAF__MMA16, SHEAF_F16, 16, 1)
+WAY(mma8_bf16, SHEAF_SUMS_MMA8, SHEAF_BF16, 8, 0)
+WAY(mma8_f16, SHEAF_SUMS_MMA8, SHEAF_F16, 8, 1)
+WAY(mma16_bf16, SHEAF_SUMS_MMA16, SHEAF_BF16, 16, 0)
+WAY(mma16_f16, SHEAF_SUMS_MMA16, SHEAF_F16, 16, 1)
 
 /* ---- a product for attention (mma_product.h) ---- */
 
@@ -504,7 +504,7 @@ void ISA(sheaf__mma_product)(const sheaf__mma_product *p)
 {
     static const mma_way *const ways[2][2] = { { &way_mma8_bf16, &way_mma8_f16 },
                                                { &way_mma16_bf16, &way_mma16_f16 } };
-    const mma_way *way = ways[p->sums == SHEAF__MMA16][p->dtype == SHEAF_F16];
+    const mma_way *way = ways[p->sums == SHEAF_SUMS_MMA16][p->dtype == SHEAF_F16];
     mma_left left;
     uint32_t words[MMA_ROWS * MM_STRIDE_PAIRS];
     float sums[MMA_ROWS * MM_PANEL] __attribute__((aligned(64))) = { 0 };

@@ -83,7 +83,7 @@ static uint16_t *numbers_of(sheaf_dtype dtype, int64_t rows, int64_t k, numbers 
 
 static const sheaf_dtype types[] = { SHEAF_BF16, SHEAF_F16 };
 
-static void compare(const char *name, const sheaf__product *job, sheaf__sums sums)
+static void compare(const char *name, const sheaf__product *job, sheaf_sums sums)
 {
     const size_t bytes = (size_t)extent(job->m, job->n, job->ldy) * 4;
     const mm_engine *before = NULL;
@@ -118,8 +118,8 @@ static void check(sheaf_dtype dtype, numbers kind, int64_t m, int64_t n, const i
                                  .form = SHEAF__B_NK,
                                  .k = k[t] };
     const sheaf__product job = plain_job(dtype, m, n, term, terms);
-    compare(names[kind], &job, SHEAF__MMA8);
-    compare(names[kind], &job, SHEAF__MMA16);
+    compare(names[kind], &job, SHEAF_SUMS_MMA8);
+    compare(names[kind], &job, SHEAF_SUMS_MMA16);
     drop_all();
 }
 

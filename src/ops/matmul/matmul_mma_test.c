@@ -22,10 +22,10 @@ static uint16_t b_at(const sheaf__term *t, int64_t j, int64_t k)
 }
 
 /* Element by element: a group when it is full or its term ends, a chain where matmul.h says. */
-static float slice_of(const sheaf__product *job, sheaf__sums sums, int first, int end, int64_t i,
+static float slice_of(const sheaf__product *job, sheaf_sums sums, int first, int end, int64_t i,
                       int64_t j)
 {
-    const int length = sums == SHEAF__MMA8 ? 8 : 16;
+    const int length = sums == SHEAF_SUMS_MMA8 ? 8 : 16;
     uint32_t chain = 0;
     float sum = 0;
     int chains = 0;
@@ -51,7 +51,7 @@ static float slice_of(const sheaf__product *job, sheaf__sums sums, int first, in
     return chains == 0 ? sheaf__float(chain) : sum + sheaf__float(chain);
 }
 
-static float tree_of(const sheaf__product *job, sheaf__sums sums, int begin, int end, int64_t i,
+static float tree_of(const sheaf__product *job, sheaf_sums sums, int begin, int end, int64_t i,
                      int64_t j)
 {
     if (end - begin == 1)
@@ -61,7 +61,7 @@ static float tree_of(const sheaf__product *job, sheaf__sums sums, int begin, int
 }
 
 /* y as a float32; alpha, which is 1, drops a denormal. */
-static void check_definition(const char *name, const sheaf__product *job, sheaf__sums sums)
+static void check_definition(const char *name, const sheaf__product *job, sheaf_sums sums)
 {
     run_ref(job, sums);
     const unsigned before = _mm_getcsr();
@@ -79,7 +79,7 @@ static void check_definition(const char *name, const sheaf__product *job, sheaf_
     _mm_setcsr(before);
 }
 
-static const sheaf__sums orders[] = { SHEAF__MMA8, SHEAF__MMA16 };
+static const sheaf_sums orders[] = { SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16 };
 static const sheaf_dtype types[] = { SHEAF_BF16, SHEAF_F16 };
 
 /* Of one type alone: random_term() packs weights of any type. */
@@ -207,7 +207,7 @@ static void test_products__of_small_whole_numbers_are_exact(void **state)
         sheaf__product job = plain_job(types[d], M, N, &term, 1);
         job.ldy = N;
         job.y = want;
-        run_ref(&job, SHEAF__TILES);
+        run_ref(&job, SHEAF_SUMS_TILES);
         job.y = y;
         for (size_t o = 0; o < ARRAY_LEN(orders); o++) {
             run_ref(&job, orders[o]);

@@ -335,22 +335,22 @@ extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_a
     sheaf__mm_amx;
 /* For a device's kernels->isa and units. */
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units);
-static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype, sheaf__sums sums)
+static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype, sheaf_sums sums)
 {
     if (sheaf__by_mma(sums, dtype))
-        return isa->mma[sums == SHEAF__MMA16][dtype == SHEAF_F16];
+        return isa->mma[sums == SHEAF_SUMS_MMA16][dtype == SHEAF_F16];
     if (dtype != SHEAF_BF16)
         return dtype == SHEAF_F16 ? isa->f16 : isa->f32;
-    return sums == SHEAF__TILES ? isa->tiles : isa->pairs;
+    return sums == SHEAF_SUMS_TILES ? isa->tiles : isa->pairs;
 }
 
 /* The same for a product of `rows` rows: of one to three the tile unit would compute sixteen, and
  * be no faster than memory. */
-static inline const mm_engine *mm_engine_for(const mm_isa *isa, sheaf_dtype dtype, sheaf__sums sums,
+static inline const mm_engine *mm_engine_for(const mm_isa *isa, sheaf_dtype dtype, sheaf_sums sums,
                                              int64_t rows)
 {
-    const bool few =
-        dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few != NULL && rows <= isa->few->few;
+    const bool few = dtype == SHEAF_BF16 && sums == SHEAF_SUMS_TILES && isa->few != NULL &&
+                     rows <= isa->few->few;
     return few ? isa->few : mm_engine_of(isa, dtype, sums);
 }
 
@@ -372,7 +372,7 @@ void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const she
                              int jobs);
 
 /* The reference for rows [i0, i1) and columns [j0, j1) only; writes nothing else. */
-void sheaf__product_ref_part(const sheaf__product *job, sheaf__sums sums, int64_t i0, int64_t i1,
+void sheaf__product_ref_part(const sheaf__product *job, sheaf_sums sums, int64_t i0, int64_t i1,
                              int64_t j0, int64_t j1);
 
 /* ---- panels in memory ---- */
@@ -511,7 +511,7 @@ static inline bool mm_is_uniform(const sheaf__product *job)
 }
 
 /* Whether a job is summed by mma8 or mma16: all of it has one type of 16 bits. */
-static inline bool mm_by_mma(const sheaf__product *job, sheaf__sums sums)
+static inline bool mm_by_mma(const sheaf__product *job, sheaf_sums sums)
 {
     return sheaf__by_mma(sums, job->dtype) && mm_is_uniform(job);
 }

@@ -417,14 +417,14 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     int64_t tasks = 0;
     for (int j = 0; j < jobs;) {
         mm_plan *plan = &batch.plan[batch.plans];
-        const sheaf__sums sums =
+        const sheaf_sums sums =
             sheaf__by_mma(device->sums, job[j].dtype) && !mm_by_mma(&job[j], device->sums)
-                ? SHEAF__PAIRS /* float16, which is widened as ever */
+                ? SHEAF_SUMS_PAIRS /* float16, which is widened as ever */
                 : device->sums;
         const mm_engine *engine = mm_engine_for(isa, job[j].dtype, sums, job[j].m);
-        const int64_t areas = plan_jobs(plan, &job[j], jobs - j, engine,
-                                        engine != NULL && engine->pairs && sums == SHEAF__GROUPS,
-                                        share, device->threads);
+        const int64_t areas = plan_jobs(
+            plan, &job[j], jobs - j, engine,
+            engine != NULL && engine->pairs && sums == SHEAF_SUMS_GROUPS, share, device->threads);
         plan->first = tasks;
         tasks += areas;
         batch.plans += areas > 0;

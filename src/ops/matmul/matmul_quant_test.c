@@ -320,16 +320,16 @@ static void make_terms(sheaf__term *codes, sheaf__term *plain, sheaf_dtype dtype
 }
 
 /* Whether some term is of codes in groups. */
-static bool has_groups(const sheaf__product *job, sheaf__sums sums)
+static bool has_groups(const sheaf__product *job, sheaf_sums sums)
 {
     bool some = false;
     for (int t = 0; t < job->nterms; t++)
         some |= mm_in_groups(&job->term[t]);
-    return some && sums == SHEAF__GROUPS && job->dtype == SHEAF_BF16;
+    return some && sums == SHEAF_SUMS_GROUPS && job->dtype == SHEAF_BF16;
 }
 
 static void check_same(const form *f, const sheaf__product *job, const sheaf__product *plain,
-                       sheaf__sums sums, int turn)
+                       sheaf_sums sums, int turn)
 {
     const bool few = getenv("SHEAF_SANITIZED") != NULL;
     const size_t bytes = (size_t)extent(job->m, job->n, job->ldy) * (job->out == SHEAF_F32 ? 4 : 2);
@@ -393,7 +393,7 @@ static void test_quant__products_are_the_same(void **state)
             random_ending(&job, ORDINARY);
         sheaf__product same = job;
         same.term = plain;
-        check_same(&f, &job, &same, (sheaf__sums)(i / 4 % 5), i);
+        check_same(&f, &job, &same, (sheaf_sums)(i / 4 % 5), i);
         drop_all();
     }
 }
@@ -447,8 +447,8 @@ static void test_quant__groups_are_summed_by_the_rule(void **state)
         term.w = &t.codes;
         assert_true(mm_in_groups(&term));
         const sheaf__product job = plain_job(SHEAF_BF16, m, f.out, &term, 1);
-        check_same(&f, &job, &job, SHEAF__GROUPS, i);
-        run_ref(&job, SHEAF__GROUPS);
+        check_same(&f, &job, &job, SHEAF_SUMS_GROUPS, i);
+        run_ref(&job, SHEAF_SUMS_GROUPS);
         _mm_setcsr(before | FLUSH);
         for (int64_t r = 0; r < m; r++)
             for (int64_t j = 0; j < f.out; j++) {
@@ -487,7 +487,7 @@ static void test_quant__few_rows_heed_the_edges(void **state)
         term[1].w = &t.ahead;
         sheaf__product job = plain_job(SHEAF_BF16, m, f.out, &term[0], 1), plain = job;
         plain.term = &term[1];
-        check_same(&f, &job, &plain, i / 2 % 2 ? SHEAF__PAIRS : SHEAF__GROUPS, i);
+        check_same(&f, &job, &plain, i / 2 % 2 ? SHEAF_SUMS_PAIRS : SHEAF_SUMS_GROUPS, i);
         drop_all();
     }
 }
@@ -501,7 +501,7 @@ static void check_groups(const sheaf__product *job, const form *f, const char *n
     for (size_t i = 0; i < ARRAY_LEN(first); i++) {
         const unsigned before = _mm_getcsr();
         _mm_setcsr(before | FLUSH);
-        sheaf__product_ref_part(&want, SHEAF__GROUPS, 0, job->m, first[i], first[i] + 9);
+        sheaf__product_ref_part(&want, SHEAF_SUMS_GROUPS, 0, job->m, first[i], first[i] + 9);
         _mm_setcsr(before);
         for (int64_t r = 0; r < job->m; r++)
             if (memcmp((float *)job->y + r * job->ldy + first[i],
@@ -550,7 +550,7 @@ static void test_quant__large_ones_too(void **state)
             plain.y = random_matrix(SHEAF_F32, m, n, job.ldy, ORDINARY);
             for (int s = 0; s < (dtype == SHEAF_BF16 ? 4 : 1); s++)
                 for (int isa = 1; isa < nisas; isa++) {
-                    const sheaf__sums sums = s == 3 ? SHEAF__GROUPS : (sheaf__sums)s;
+                    const sheaf_sums sums = s == 3 ? SHEAF_SUMS_GROUPS : (sheaf_sums)s;
                     sheaf__device *d = &machines[(i + (size_t)isa) % ARRAY_LEN(machines)];
                     d->sums = sums;
                     sheaf__mm_products_with(isas[isa], d, &job, 1);

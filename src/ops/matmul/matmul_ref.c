@@ -117,7 +117,7 @@ static float tiles_sum(const float *a, const float *b, int64_t count)
 }
 
 /* The sum of one block. What is missing of a last pair, or of a last chunk, is zero. */
-static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums, bool groups,
+static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf_sums sums, bool groups,
                        int64_t i, int64_t j, int64_t k0, int64_t count)
 {
     float a[MM_BLOCK] = { 0 }, b[MM_BLOCK] = { 0 };
@@ -125,7 +125,7 @@ static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums
     fetch_b(b, t, dtype, groups, j, k0, count);
     if (dtype != SHEAF_BF16)
         return mm_quiet(plain_sum(a, b, count));
-    return mm_quiet(sums == SHEAF__TILES ? tiles_sum(a, b, count) : pairs_sum(a, b, count));
+    return mm_quiet(sums == SHEAF_SUMS_TILES ? tiles_sum(a, b, count) : pairs_sum(a, b, count));
 }
 
 /* ---- the orders mma8 and mma16 ---- */
@@ -138,7 +138,7 @@ static void narrow(uint16_t *half, const float *x, sheaf_dtype dtype, int64_t co
 }
 
 /* Elements [k0, k0 + count) of a term into a chain. */
-static uint32_t chain_on(uint32_t chain, const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums,
+static uint32_t chain_on(uint32_t chain, const sheaf__term *t, sheaf_dtype dtype, sheaf_sums sums,
                          int64_t i, int64_t j, int64_t k0, int64_t count)
 {
     float x[MM_BLOCK];
@@ -157,7 +157,7 @@ static float ended(uint32_t chain)
 }
 
 /* The sum of terms [first, end): chains in ascending order. */
-static float chains_sum(const sheaf__product *job, sheaf__sums sums, int first, int end, int64_t i,
+static float chains_sum(const sheaf__product *job, sheaf_sums sums, int first, int end, int64_t i,
                         int64_t j)
 {
     uint32_t chain = 0;
@@ -188,7 +188,7 @@ static float scaled(float sum, bool any, const sheaf__term *t, int64_t j, int64_
 }
 
 /* The sum of the job's p-th slice: blocks in ascending order, across its terms. */
-static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64_t i, int64_t j)
+static float slice_sum(const sheaf__product *job, sheaf_sums sums, int p, int64_t i, int64_t j)
 {
     const int first = job->first ? job->first[p] : 0;
     const int end = job->first ? job->first[p + 1] : job->nterms;
@@ -198,7 +198,8 @@ static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64
         return chains_sum(job, sums, first, end, i, j);
     for (int t = first; t < end; t++) {
         const sheaf__term *term = &job->term[t];
-        const bool groups = job->dtype == SHEAF_BF16 && sums == SHEAF__GROUPS && mm_in_groups(term);
+        const bool groups =
+            job->dtype == SHEAF_BF16 && sums == SHEAF_SUMS_GROUPS && mm_in_groups(term);
         for (int64_t k0 = 0, count; k0 < term->k; k0 += count) {
             count = mm_block(term, k0, groups);
             const float block = block_sum(term, job->dtype, sums, groups, i, j, k0, count);
@@ -210,7 +211,7 @@ static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64
 }
 
 /* The sum of the slices [begin, end), a node of the tree; false if none is present. */
-static bool node_sum(float *sum, const sheaf__product *job, sheaf__sums sums, int begin, int end,
+static bool node_sum(float *sum, const sheaf__product *job, sheaf_sums sums, int begin, int end,
                      int64_t i, int64_t j)
 {
     if (end - begin == 1) {
@@ -257,7 +258,7 @@ static void finish(const sheaf__product *job, int64_t i, int64_t j, float sum)
         ((float *)job->y)[at] = mm_quiet(v);
 }
 
-static void product_at(const sheaf__product *job, sheaf__sums sums, int64_t i, int64_t j)
+static void product_at(const sheaf__product *job, sheaf_sums sums, int64_t i, int64_t j)
 {
     float sum = 0.0f;
     if (job->roots) {
@@ -276,7 +277,7 @@ static void product_at(const sheaf__product *job, sheaf__sums sums, int64_t i, i
     finish(job, i, j, sum);
 }
 
-void sheaf__product_ref_part(const sheaf__product *job, sheaf__sums sums, int64_t i0, int64_t i1,
+void sheaf__product_ref_part(const sheaf__product *job, sheaf_sums sums, int64_t i0, int64_t i1,
                              int64_t j0, int64_t j1)
 {
     for (int64_t i = i0; i < i1; i++)
@@ -284,7 +285,7 @@ void sheaf__product_ref_part(const sheaf__product *job, sheaf__sums sums, int64_
             product_at(job, sums, i, j);
 }
 
-void sheaf__product_ref(const sheaf__product *job, sheaf__sums sums)
+void sheaf__product_ref(const sheaf__product *job, sheaf_sums sums)
 {
     sheaf__product_ref_part(job, sums, 0, job->m, 0, job->n);
 }

@@ -28,7 +28,7 @@ static const struct {
     { "dx of gate", SHEAF_F16, SHEAF__B_BACK, false, 60, 2304, 6145, 8 },
 };
 
-static void check_samples(const char *name, const sheaf__product *job, sheaf__sums sums)
+static void check_samples(const char *name, const sheaf__product *job, sheaf_sums sums)
 {
     sheaf__product sample = *job;
     sample.y = keep((size_t)extent(job->m, job->n, job->ldy) * 4);
@@ -73,11 +73,11 @@ static void production_job(sliced *s, size_t p)
 }
 
 /* The thin ones, each in one order: others take seconds. */
-static bool takes_mma(size_t p, sheaf__sums sums)
+static bool takes_mma(size_t p, sheaf_sums sums)
 {
     const double size = (double)production[p].m * (double)production[p].n * (double)production[p].k;
     return sheaf__by_mma(sums, production[p].dtype) && size < 1e9 &&
-           sums == (p % 2 ? SHEAF__MMA8 : SHEAF__MMA16);
+           sums == (p % 2 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16);
 }
 
 static void test_product__production_sizes_agree_everywhere(void **state)
@@ -87,10 +87,10 @@ static void test_product__production_sizes_agree_everywhere(void **state)
     for (size_t i = 0; i < 4 * ARRAY_LEN(production); i++) {
         sliced s;
         const size_t p = i / 4;
-        const sheaf__sums sums = (sheaf__sums)(i % 4);
-        if (sums == SHEAF__TILES && production[p].dtype != SHEAF_BF16)
+        const sheaf_sums sums = (sheaf_sums)(i % 4);
+        if (sums == SHEAF_SUMS_TILES && production[p].dtype != SHEAF_BF16)
             continue;
-        if (sums >= SHEAF__MMA8 && !takes_mma(p, sums))
+        if (sums >= SHEAF_SUMS_MMA8 && !takes_mma(p, sums))
             continue;
         if (few && (p % 5 != 0 || (production[p].dtype == SHEAF_BF16 && sums != p % 2)))
             continue;

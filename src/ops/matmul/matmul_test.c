@@ -15,7 +15,7 @@ static const struct {
     } a[4]; /* times ones */
     int64_t k;
     float want;
-    sheaf__sums sums;
+    sheaf_sums sums;
 } by_hand[] = {
     { "plain sum", SHEAF_F32, 3, { { 0, 1 }, { 1, 2 }, { 2, 3 } }, 3, 6 },
     { "a chain ascends", SHEAF_F32, 3, { { 0, big }, { 1, 1 }, { 2, 1 } }, 3, 16777216 },
@@ -47,56 +47,56 @@ static const struct {
       { { 0, big }, { 1, 1 }, { 3, 1 } },
       4,
       16777218,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
     { "tiles: a chain ascends",
       SHEAF_BF16,
       3,
       { { 0, big }, { 2, 1 }, { 4, 1 } },
       6,
       16777216,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
     { "tiles: chunks of 32 are added",
       SHEAF_BF16,
       3,
       { { 0, big }, { 32, 1 }, { 34, 1 } },
       36,
       16777218,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
     { "tiles: 31 is in the first chunk",
       SHEAF_BF16,
       3,
       { { 1, big }, { 31, 1 }, { 32, 1 } },
       33,
       16777216,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
     { "tiles: even + odd before the chunks",
       SHEAF_BF16,
       3,
       { { 0, big }, { 32, 1 }, { 33, 1 } },
       34,
       16777218,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
     { "tiles: chunks ascend",
       SHEAF_BF16,
       3,
       { { 0, big }, { 32, 1 }, { 64, 1 } },
       65,
       16777216,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
     { "tiles: blocks of 256 are added",
       SHEAF_BF16,
       3,
       { { 0, big }, { 256, 1 }, { 288, 1 } },
       300,
       16777218,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
     { "tiles: float32 has no such order",
       SHEAF_F32,
       3,
       { { 0, big }, { 1, 1 }, { 3, 1 } },
       4,
       16777216,
-      SHEAF__TILES },
+      SHEAF_SUMS_TILES },
 };
 
 static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
@@ -162,12 +162,12 @@ static void test_product_ref__slices_meet_in_the_tree(void **state)
         job.tree = &tree;
         job.y = &y;
         job.ldy = 1;
-        run_ref(&job, SHEAF__PAIRS);
+        run_ref(&job, SHEAF_SUMS_PAIRS);
         CHECK_NEAR(trees[i].name, y, trees[i].want, 0);
         job.alpha = 0.5f;
         job.bias = &bias;
         job.residual = &residual;
-        run_ref(&job, SHEAF__PAIRS);
+        run_ref(&job, SHEAF_SUMS_PAIRS);
         CHECK_NEAR(trees[i].name, y, trees[i].finished, 0);
         drop_all();
     }
@@ -355,7 +355,7 @@ static void test_product__underflow_keeps_the_sign_of_zero(void **state)
     };
     const sheaf__product job = plain_job(SHEAF_BF16, M, N, term, 2);
     check_job("underflow", &job);
-    run_ref(&job, SHEAF__TILES);
+    run_ref(&job, SHEAF_SUMS_TILES);
     assert_int_equal(sheaf__bits(((const float *)job.y)[MM_PANEL / 2]), 0);
     drop_all();
 }
@@ -417,7 +417,7 @@ static void test_product__ranks_do_not_show(void **state)
 }
 
 /* Most jobs have their first A or B from the job before, so that they run side by side. */
-static void check_many_jobs(sheaf__sums sums)
+static void check_many_jobs(sheaf_sums sums)
 {
     enum { JOBS = 140 }; /* more than one parallel region takes */
     static sheaf__product job[JOBS];
@@ -451,8 +451,8 @@ static void check_many_jobs(sheaf__sums sums)
 static void test_products__jobs_of_one_call_do_not_meet(void **state)
 {
     (void)state;
-    check_many_jobs(SHEAF__PAIRS);
-    check_many_jobs(SHEAF__TILES);
+    check_many_jobs(SHEAF_SUMS_PAIRS);
+    check_many_jobs(SHEAF_SUMS_TILES);
 }
 
 /* As in decoding: few rows meet the slices of several layers, whose panels are there. */
@@ -476,8 +476,8 @@ static void test_products__few_rows_meet_many_narrow_layers(void **state)
             }
             job[j] = plain_job(type, m, n, &term[j], 1);
         }
-        check_together("layer", job, LAYERS, SHEAF__PAIRS);
-        check_together("layer", job, LAYERS, SHEAF__TILES);
+        check_together("layer", job, LAYERS, SHEAF_SUMS_PAIRS);
+        check_together("layer", job, LAYERS, SHEAF_SUMS_TILES);
         drop_all();
     }
 }

@@ -102,18 +102,18 @@ static inline uint32_t group(const form *f, uint32_t c, const uint16_t *a, const
 static const form forms[2][2] = { { { 7, 127, 24, -132 }, { 7, 127, 25, -133 } },
                                   { { 10, 15, 24, -132 }, { 10, 15, 25, -133 } } };
 
-static const form *form_of(sheaf__sums sums, sheaf_dtype dtype)
+static const form *form_of(sheaf_sums sums, sheaf_dtype dtype)
 {
-    return &forms[dtype == SHEAF_F16][sums == SHEAF__MMA16];
+    return &forms[dtype == SHEAF_F16][sums == SHEAF_SUMS_MMA16];
 }
 
-uint32_t sheaf__mma_group(sheaf__sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
+uint32_t sheaf__mma_group(sheaf_sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
                           const uint16_t *b, int n)
 {
     return group(form_of(sums, dtype), c, a, b, n);
 }
 
-uint32_t sheaf__mma_chain(sheaf__sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
+uint32_t sheaf__mma_chain(sheaf_sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
                           const uint16_t *b, int64_t n)
 {
     const form *f = form_of(sums, dtype);

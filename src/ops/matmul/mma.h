@@ -26,15 +26,15 @@
 #define SHEAF__MMA_MOST 16    /* products of a group, at most */
 
 /* L of an order. */
-static inline int sheaf__mma_length(sheaf__sums sums)
+static inline int sheaf__mma_length(sheaf_sums sums)
 {
-    return sums == SHEAF__MMA8 ? 8 : 16;
+    return sums == SHEAF_SUMS_MMA8 ? 8 : 16;
 }
 
 /* sheaf__mma_group - c and a[i] * b[i] for i < n <= L. c and the result are the bits of a float32;
  * dtype: BF16 or F16; sums: MMA8 or MMA16. */
-uint32_t sheaf__mma_group(sheaf__sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
+uint32_t sheaf__mma_group(sheaf_sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
                           const uint16_t *b, int n);
 /* sheaf__mma_chain - the same of any n: groups from the first element on. */
-uint32_t sheaf__mma_chain(sheaf__sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
+uint32_t sheaf__mma_chain(sheaf_sums sums, sheaf_dtype dtype, uint32_t c, const uint16_t *a,
                           const uint16_t *b, int64_t n);

@@ -18,7 +18,7 @@ typedef struct sheaf__mma_product {
     const uint32_t *b;
     int64_t b_panel;
     int64_t rows, panels, steps;
-    sheaf__sums sums;
+    sheaf_sums sums;
     sheaf_dtype dtype;
     bool on;
     float scale;

@@ -11,8 +11,8 @@ static int order_of(const mma_header *h)
     if (h->type > 1 || h->result != 23 || h->size != 2)
         return -1;
     if (h->length == 8 && h->kept == 24 && h->least == -132)
-        return SHEAF__MMA8;
-    return h->length == 16 && h->kept == 25 && h->least == -133 ? (int)SHEAF__MMA16 : -1;
+        return SHEAF_SUMS_MMA8;
+    return h->length == 16 && h->kept == 25 && h->least == -133 ? (int)SHEAF_SUMS_MMA16 : -1;
 }
 
 static int64_t compare(const mma_record *r)
@@ -21,7 +21,7 @@ static int64_t compare(const mma_record *r)
     const int order = order_of(h);
     for (int64_t i = 0; order >= 0 && i < h->cases; i++) {
         const uint32_t got =
-            sheaf__mma_chain((sheaf__sums)order, h->type == 0 ? SHEAF_F16 : SHEAF_BF16, r->c[i],
+            sheaf__mma_chain((sheaf_sums)order, h->type == 0 ? SHEAF_F16 : SHEAF_BF16, r->c[i],
                              r->a + i * h->k, r->b + i * h->k, h->k);
         if (got != r->want[i])
             fail_msg("%.24s, case %d: %08x, recorded %08x", h->name, (int)i, got, r->want[i]);
@@ -84,9 +84,9 @@ static void test_mma__by_hand(void **state)
         { "toward zero, also below it", 0xbf800000, { ONE }, { 0x3300 }, 0xbf800000, 0xbf7fffff },
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        const uint32_t got8 = sheaf__mma_chain(SHEAF__MMA8, SHEAF_BF16, row[i].c, row[i].a,
+        const uint32_t got8 = sheaf__mma_chain(SHEAF_SUMS_MMA8, SHEAF_BF16, row[i].c, row[i].a,
                                                row[i].b, 16),
-                       got16 = sheaf__mma_chain(SHEAF__MMA16, SHEAF_BF16, row[i].c, row[i].a,
+                       got16 = sheaf__mma_chain(SHEAF_SUMS_MMA16, SHEAF_BF16, row[i].c, row[i].a,
                                                 row[i].b, 16);
         if (got8 != row[i].want8 || got16 != row[i].want16)
             fail_msg("%s: mma8 %08x, wanted %08x; mma16 %08x, wanted %08x", row[i].name, got8,
@@ -101,9 +101,9 @@ static void test_mma__denormals_of_float16_have_the_least_exponent(void **state)
     const float want = 0x1p-15f + 0x1p-39f;
     /* c = 2^-39: below 2^-14 by 25, so that mma8 drops it beside a denormal of exponent -14 */
     const uint32_t c = sheaf__bits(0x1p-39f);
-    assert_int_equal(sheaf__mma_group(SHEAF__MMA8, SHEAF_F16, c, &half, &one, 1),
+    assert_int_equal(sheaf__mma_group(SHEAF_SUMS_MMA8, SHEAF_F16, c, &half, &one, 1),
                      sheaf__bits(0x1p-15f));
-    assert_int_equal(sheaf__mma_group(SHEAF__MMA16, SHEAF_F16, c, &half, &one, 1),
+    assert_int_equal(sheaf__mma_group(SHEAF_SUMS_MMA16, SHEAF_F16, c, &half, &one, 1),
                      sheaf__bits(want));
 }
 
@@ -121,9 +121,9 @@ static void test_mma__exact_sums_and_short_groups(void **state)
                 sheaf__store(b, i, y, dtype);
                 want += x * y;
             }
-            for (int order = SHEAF__MMA8; order <= SHEAF__MMA16; order++)
+            for (int order = SHEAF_SUMS_MMA8; order <= SHEAF_SUMS_MMA16; order++)
                 assert_int_equal(
-                    sheaf__mma_chain((sheaf__sums)order, dtype, sheaf__bits(3), a, b, n),
+                    sheaf__mma_chain((sheaf_sums)order, dtype, sheaf__bits(3), a, b, n),
                     want == 0 ? 0 : sheaf__bits(want));
         }
 }

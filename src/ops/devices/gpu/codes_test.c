@@ -49,23 +49,24 @@ static sheaf__product some_job(sheaf__term *term, int terms, sheaf_dtype dtype, 
     return job;
 }
 
-static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)
+static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf_sums sums)
 {
     sheaf__product before[JOBS];
     copy_jobs(before, job, jobs);
     here->sums = gpu[0]->sums = gpu[1]->sums = sums;
     sheaf__products(here, job, jobs);
     for (int g = 0; g < GPUS; g++)
-        if (sums == SHEAF__MMA8 || sums == SHEAF__MMA16 ? (g > 0) == (sums == SHEAF__MMA16)
-                                                        : g == (int)below(GPUS))
+        if (sums == SHEAF_SUMS_MMA8 || sums == SHEAF_SUMS_MMA16
+                ? (g > 0) == (sums == SHEAF_SUMS_MMA16)
+                : g == (int)below(GPUS))
             check_on(gpu[g], name, job, jobs, before);
     drop_all();
 }
 
-static sheaf__sums any_order(void)
+static sheaf_sums any_order(void)
 {
-    static const sheaf__sums orders[] = { SHEAF__PAIRS, SHEAF__TILES, SHEAF__MMA8, SHEAF__MMA16,
-                                          SHEAF__GROUPS };
+    static const sheaf_sums orders[] = { SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES, SHEAF_SUMS_MMA8,
+                                         SHEAF_SUMS_MMA16, SHEAF_SUMS_GROUPS };
     return orders[below(5)];
 }
 
@@ -92,9 +93,9 @@ static void test_codes__forms_and_sizes(void **state)
 /* ---- of few rows ---- */
 
 /* That kernel ran last on the device of the order. */
-static void assert_ran(sheaf__sums sums, const char *kernel)
+static void assert_ran(sheaf_sums sums, const char *kernel)
 {
-    const char *last = of(gpu[sums == SHEAF__MMA16])->last;
+    const char *last = of(gpu[sums == SHEAF_SUMS_MMA16])->last;
     if (strncmp(last, kernel, strlen(kernel)) != 0)
         fail_msg("%s ran, not %s", last, kernel);
 }
@@ -107,7 +108,7 @@ static void test_codes__few_rows(void **state)
         seed = 10000 + i;
         const sheaf_dtype dtype = below(2) ? SHEAF_BF16 : SHEAF_F16;
         const int64_t m = 1 + below(i % 3 ? 4 : 16), n = any_size();
-        const sheaf__sums sums = i % 2 ? SHEAF__MMA8 : SHEAF__MMA16;
+        const sheaf_sums sums = i % 2 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
         const kind kind = i % 5 == 0 ? TINY : ORDINARY;
         const int terms = 1 + (int)below(3), first = (int)below(terms);
         for (int t = 0; t < terms; t++)

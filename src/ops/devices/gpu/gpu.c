@@ -286,7 +286,7 @@ static void name_unit(const sheaf__reserved *range, char *text, size_t bytes)
 }
 
 /* By its capability; that it is true the probe finds, as a device is opened. */
-static sheaf_status *native(sheaf__sums *out, int unit)
+static sheaf_status *native(sheaf_sums *out, int unit)
 {
     const sheaf__driver *driver;
     int handle, major = 0;
@@ -296,7 +296,7 @@ static sheaf_status *native(sheaf__sums *out, int unit)
     sheaf__gpu_error e = driver->device(&handle, unit);
     if (e == 0)
         e = driver->attribute(&major, SHEAF__GPU_MAJOR, handle);
-    *out = major >= 9 ? SHEAF__MMA16 : SHEAF__MMA8;
+    *out = major >= 9 ? SHEAF_SUMS_MMA16 : SHEAF_SUMS_MMA8;
     return e == 0 ? NULL : sheaf__driver_failed(driver, e, "the capability of GPU %d", unit);
 }
 

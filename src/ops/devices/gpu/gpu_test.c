@@ -270,25 +270,25 @@ static void test_cuda__an_order_is_computed_by_its_own_tensor_cores(void **state
 {
     static const struct {
         const char *gpu;
-        sheaf__sums own, other;
+        sheaf_sums own, other;
         const char *advice;
-    } row[] = { { "8.0", SHEAF__MMA8, SHEAF__MMA16, "--sums mma8" },
-                { "8.9", SHEAF__MMA8, SHEAF__MMA16, "--device cpu" },
-                { "9.0", SHEAF__MMA16, SHEAF__MMA8, "--sums mma16" } };
+    } row[] = { { "8.0", SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16, "--sums mma8" },
+                { "8.9", SHEAF_SUMS_MMA8, SHEAF_SUMS_MMA16, "--device cpu" },
+                { "9.0", SHEAF_SUMS_MMA16, SHEAF_SUMS_MMA8, "--sums mma16" } };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         pretend(row[i].gpu);
-        sheaf__sums native;
+        sheaf_sums native;
         assert_true(sheaf__device_native(&native, "cuda") && native == row[i].own);
         sheaf__device *device = open_one();
         CHECK_OK(sheaf__device_order(device, row[i].own, SHEAF_F16));
-        CHECK_OK(sheaf__device_order(device, SHEAF__PAIRS, SHEAF_BF16));
-        CHECK_OK(sheaf__device_order(device, SHEAF__TILES, SHEAF_BF16));
+        CHECK_OK(sheaf__device_order(device, SHEAF_SUMS_PAIRS, SHEAF_BF16));
+        CHECK_OK(sheaf__device_order(device, SHEAF_SUMS_TILES, SHEAF_BF16));
         CHECK_OK(sheaf__device_order(device, row[i].other, SHEAF_F32));
         CHECK_FAILS(sheaf__device_order(device, row[i].other, SHEAF_BF16), SHEAF_E_UNSUPPORTED,
                     row[i].advice);
         sheaf__device_close(device);
     }
-    assert_false(sheaf__device_native(&(sheaf__sums){ 0 }, "cpu"));
+    assert_false(sheaf__device_native(&(sheaf_sums){ 0 }, "cpu"));
 }
 
 /* ---- the driver ---- */

@@ -47,8 +47,8 @@ void sheaf__gpu_read(sheaf__gpu *gpu, void *to, const void *from, size_t bytes);
 
 /* The order of sums of its device; and whether its tensor cores compute an order: mma8 of sm_80 to
  * sm_89, mma16 later. */
-sheaf__sums sheaf__gpu_sums(const sheaf__gpu *gpu);
-bool sheaf__gpu_computes(const sheaf__gpu *gpu, sheaf__sums sums);
+sheaf_sums sheaf__gpu_sums(const sheaf__gpu *gpu);
+bool sheaf__gpu_computes(const sheaf__gpu *gpu, sheaf_sums sums);
 /* Multiprocessors: how many blocks run side by side. */
 int sheaf__gpu_processors(const sheaf__gpu *gpu);
 

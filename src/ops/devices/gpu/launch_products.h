@@ -29,7 +29,7 @@ typedef struct sheaf__products_call {
     const sheaf__product *job;
     int jobs;
     const sheaf__products_turn *turn; /* or NULL */
-    sheaf__sums sums;
+    sheaf_sums sums;
     bool native; /* the GPU's tensor cores compute them */
     bool wide;   /* and it has the copy engine and wgmma */
     int processors;

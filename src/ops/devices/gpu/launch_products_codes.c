@@ -47,7 +47,7 @@ static bool have_codes(const sheaf__product *job, int jobs)
 /* Rows from which making values once is quicker than for each eight rows. */
 #define MOST_ROWS 16
 
-static bool reads_codes(const sheaf__product *job, sheaf__sums sums)
+static bool reads_codes(const sheaf__product *job, sheaf_sums sums)
 {
     bool some = false;
     for (int t = 0; t < job->nterms; t++) {
@@ -105,8 +105,8 @@ static void add_term(turn *t, const sheaf__product *job, const sheaf__term *from
 {
     sheaf__term *to = &t->term[t->terms];
     sheaf__packed *w = &t->w[t->terms++];
-    const bool groups =
-        job->dtype == SHEAF_BF16 && sheaf__gpu_sums(t->gpu) == SHEAF__GROUPS && mm_in_groups(from);
+    const bool groups = job->dtype == SHEAF_BF16 && sheaf__gpu_sums(t->gpu) == SHEAF_SUMS_GROUPS &&
+                        mm_in_groups(from);
     t->of[t->terms - 1].quantised = false;
     *to = *from;
     const int64_t size = mm_size(job->dtype);
@@ -220,7 +220,7 @@ static bool run_job(turn *t, const sheaf__product *job)
 /* What can be refused is refused before anything is written. */
 static bool is_known(const sheaf__gpu *gpu, const sheaf__product *job)
 {
-    const sheaf__sums sums = sheaf__gpu_sums(gpu);
+    const sheaf_sums sums = sheaf__gpu_sums(gpu);
     const bool mma = mm_by_mma(job, sums);
     if (mma && !sheaf__gpu_computes(gpu, sums))
         return false;

@@ -159,7 +159,7 @@ static void make_groups(sheaf__probe_group *in, bool f16)
 
 /* How many of the results of n groups are not those of an order. */
 static int count_other(const sheaf__probe_group *in, const uint32_t (*out)[128], int n,
-                       sheaf_dtype dtype, sheaf__sums sums)
+                       sheaf_dtype dtype, sheaf_sums sums)
 {
     int other = 0;
     for (int i = 0; i < n; i++) {
@@ -173,12 +173,13 @@ static int count_other(const sheaf__probe_group *in, const uint32_t (*out)[128],
 static sheaf_status *compare_groups(sheaf__gpu *gpu, const sheaf__probe_group *in,
                                     const uint32_t (*out)[128], sheaf_dtype dtype)
 {
-    const sheaf__sums own = gpu->major >= 9 ? SHEAF__MMA16 : SHEAF__MMA8;
+    const sheaf_sums own = gpu->major >= 9 ? SHEAF_SUMS_MMA16 : SHEAF_SUMS_MMA8;
     const int other = count_other(in, out, SHEAF__PROBE_GROUPS, dtype, own);
     if (other == 0)
         return NULL;
-    const bool is_turned = count_other(in, out, SHEAF__PROBE_GROUPS, dtype,
-                                       own == SHEAF__MMA16 ? SHEAF__MMA8 : SHEAF__MMA16) == 0;
+    const bool is_turned =
+        count_other(in, out, SHEAF__PROBE_GROUPS, dtype,
+                    own == SHEAF_SUMS_MMA16 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16) == 0;
     sheaf_status *st = refused(gpu);
     sheaf_expected(st, "%s of tensor cores in the order %s, that of compute capability %d.%d",
                    sheaf_dtype_name(dtype), sheaf__sums_text(own), gpu->major, gpu->minor);
@@ -231,7 +232,7 @@ static sheaf_status *ask_groups(sheaf__gpu *gpu, asked *a, sheaf_dtype dtype)
     st = ask(gpu, f16 ? "probe_wide_f16" : "probe_wide_bf16", SHEAF__PROBE_WIDE_GROUPS, 128,
              a->group, sizeof a->group, a->sum, SHEAF__PROBE_WIDE_GROUPS * sizeof a->sum[0]);
     gpu->wide_differs |= st == NULL && count_other(a->group, sum, SHEAF__PROBE_WIDE_GROUPS, dtype,
-                                                   SHEAF__MMA16) != 0;
+                                                   SHEAF_SUMS_MMA16) != 0;
     return st;
 }
 

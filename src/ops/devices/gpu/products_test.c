@@ -32,14 +32,14 @@ static int close_devices(void **state)
 
 /* ---- running and comparing ---- */
 
-static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf__sums sums)
+static void check_jobs(const char *name, const sheaf__product *job, int jobs, sheaf_sums sums)
 {
     sheaf__product before[JOBS];
     copy_jobs(before, job, jobs);
     here->sums = gpu[0]->sums = gpu[1]->sums = gpu[2]->sums = sums;
     sheaf__products(here, job, jobs);
     for (int g = 0; g < GPUS; g++)
-        if ((g > 0) == (sums == SHEAF__MMA16))
+        if ((g > 0) == (sums == SHEAF_SUMS_MMA16))
             check_on(gpu[g], name, job, jobs, before);
     drop_all();
 }
@@ -61,9 +61,9 @@ static sheaf_dtype any_half(void)
     return below(2) ? SHEAF_BF16 : SHEAF_F16;
 }
 
-static sheaf__sums any_order(void)
+static sheaf_sums any_order(void)
 {
-    return below(2) ? SHEAF__MMA8 : SHEAF__MMA16;
+    return below(2) ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
 }
 
 static void make_even(sheaf__term *t, sheaf_dtype dtype, int64_t m, int64_t n, kind kind)
@@ -141,7 +141,7 @@ static void test_products__chains_end(void **state)
         }
         sheaf__product job = plain_job(dtype, m, n, term, terms);
         random_ending(&job, ORDINARY);
-        check_jobs("chains", &job, 1, i % 2 ? SHEAF__MMA8 : SHEAF__MMA16);
+        check_jobs("chains", &job, 1, i % 2 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16);
     }
 }
 
@@ -261,7 +261,7 @@ static void test_products__wide_tiles(void **state)
                                 1 + below(i % 7 ? 90 : 400), kinds[i % 3]);
         sheaf__product job = plain_job(dtype, m, n, term, terms);
         random_ending(&job, kinds[i % 3]);
-        check_jobs("wide", &job, 1, SHEAF__MMA16);
+        check_jobs("wide", &job, 1, SHEAF_SUMS_MMA16);
         assert_ran("products_wide_");
     }
 }
@@ -275,7 +275,7 @@ static void test_products__wide_chains_end(void **state)
         term[0] = wide_term(dtype, i, 257, 130, SHEAF__MMA_CHAIN * (1 + i % 2) + i % 3, ORDINARY);
         term[1] = wide_term(dtype, 3 - i, 257, 130, 40, ORDINARY);
         const sheaf__product job = plain_job(dtype, 257, 130, term, 2);
-        check_jobs("wide chains", &job, 1, SHEAF__MMA16);
+        check_jobs("wide chains", &job, 1, SHEAF_SUMS_MMA16);
         assert_ran("products_wide_256");
     }
 }
@@ -286,7 +286,7 @@ static void test_products__wide_terms_are_long(void **state)
     seed = 4100;
     sheaf__term term = wide_term(SHEAF_BF16, 0, 130, 136, 15 * SHEAF__MMA_CHAIN, ORDINARY);
     const sheaf__product job = plain_job(SHEAF_BF16, 130, 136, &term, 1);
-    check_jobs("long terms", &job, 1, SHEAF__MMA16);
+    check_jobs("long terms", &job, 1, SHEAF_SUMS_MMA16);
     assert_ran("products_wide_");
 }
 
@@ -300,7 +300,7 @@ static void test_products__wide_slices(void **state)
         for (int j = 0; j < 2; j++)
             job[j] = sliced_job(&s[j], of % 2 ? 1 : 1 + (int)below(6), of % 3 ? 264 : 136,
                                 of % 3 ? 72 : 300, of % 5 == 0 ? TINY : ORDINARY, true);
-        check_jobs("wide slices", job, 2, SHEAF__MMA16);
+        check_jobs("wide slices", job, 2, SHEAF_SUMS_MMA16);
         assert_ran(of % 3 ? "products_wide_128" : "products_wide_");
     }
 }
@@ -316,7 +316,7 @@ static void test_products__without_wgmma(void **state)
     term = wide_term(SHEAF_BF16, 0, 300, 264, 72, ORDINARY);
     const sheaf__product job = plain_job(SHEAF_BF16, 300, 264, &term, 1);
     gpu[1] = device;
-    check_jobs("without wgmma", &job, 1, SHEAF__MMA16);
+    check_jobs("without wgmma", &job, 1, SHEAF_SUMS_MMA16);
     const sheaf__gpu *of = device->reserved->own;
     assert_string_equal(of->last, "products_mma_128_bf16");
     gpu[1] = was;

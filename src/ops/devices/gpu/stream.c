@@ -213,14 +213,14 @@ void sheaf__gpu_each(sheaf__gpu *gpu, const char *kernel, int64_t n, const void 
                                              .bytes = bytes });
 }
 
-sheaf__sums sheaf__gpu_sums(const sheaf__gpu *gpu)
+sheaf_sums sheaf__gpu_sums(const sheaf__gpu *gpu)
 {
     return gpu->device->sums;
 }
 
-bool sheaf__gpu_computes(const sheaf__gpu *gpu, sheaf__sums sums)
+bool sheaf__gpu_computes(const sheaf__gpu *gpu, sheaf_sums sums)
 {
-    return sums == SHEAF__MMA8 ? gpu->major == 8 : sums == SHEAF__MMA16 && gpu->major >= 9;
+    return sums == SHEAF_SUMS_MMA8 ? gpu->major == 8 : sums == SHEAF_SUMS_MMA16 && gpu->major >= 9;
 }
 
 int sheaf__gpu_processors(const sheaf__gpu *gpu)

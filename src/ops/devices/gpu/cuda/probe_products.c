@@ -71,7 +71,7 @@ static uint32_t result(const asked *all, int way, int row, int col)
         a[k] = all->a[way == 0 ? row * K + k : k * M + row];
         b[k] = all->b[way == 0 ? col * K + k : k * N + col];
     }
-    return sheaf__mma_chain(SHEAF__MMA16, SHEAF_BF16, 0, a, b, K);
+    return sheaf__mma_chain(SHEAF_SUMS_MMA16, SHEAF_BF16, 0, a, b, K);
 }
 
 /* Of every row and column some. */
