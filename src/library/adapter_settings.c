@@ -68,61 +68,67 @@ static void note_recipe(const compared *c, const sheaf_events *events)
 
 /* ---- numbers ---- */
 
-static double rank_of(const sheaf_lora_module *module)
+static double value_of(const sheaf_lora_module *module, bool alpha)
 {
-    return (double)module->rank;
+    return alpha ? module->alpha : (double)module->rank;
 }
 
-static double alpha_of(const sheaf_lora_module *module)
-{
-    return module->alpha;
-}
-
-/* The value of most modules. For fused layers a file has the sum over all parts. */
-static double usual(const sheaf_lora *lora, double (*of)(const sheaf_lora_module *), double absent)
+/* The rank or alpha of most modules. For fused layers a file has the sum over all parts. */
+static double usual(const sheaf_lora *lora, bool alpha, double absent)
 {
     double value = absent;
     for (int i = 0, most = 0; i < lora->nmodules; i++) {
         int n = 0;
         for (int j = 0; j < lora->nmodules; j++)
-            n += of(&lora->module[j]) == of(&lora->module[i]);
+            n += value_of(&lora->module[j], alpha) == value_of(&lora->module[i], alpha);
         if (n > most) {
             most = n;
-            value = of(&lora->module[i]);
+            value = value_of(&lora->module[i], alpha);
         }
     }
     return value;
 }
 
-/* `value`: the adapter's. */
-static sheaf_status *differs_as(const compared *c, const char *name, const void *value)
+/* A setting's text with the adapter's value (malloc'd). */
+static char *show_as(const compared *c, const char *name, const void *value)
 {
     sheaf__setting as = *sheaf__setting_find(c->table, name);
     as.value = (void *)value;
-    char *text = sheaf__setting_show(&as);
-    sheaf_status *st = differs(c, name, text);
-    free(text);
-    return st;
+    return sheaf__setting_show(&as);
 }
 
-static sheaf_status *check_numbers(const compared *c)
+/* Numbers of flags must be the adapter's; those that neither a flag nor a recipe gives become the
+ * adapter's, if a flag can have them: settings are read back. */
+static sheaf_status *take_numbers(const compared *c)
 {
-    const sheaf_train_options *o = c->o;
     const sheaf_lora_options *is = &c->is->options;
     const int bias = (int)is->bias;
-    if (said(c, "lora-rank") && !said(c, "lora-rank-pattern") && o->lora_rank != c->rank &&
-        o->lora_rank != is->rank)
-        return differs_as(c, "lora-rank", &c->rank);
-    if (said(c, "lora-alpha") && !said(c, "lora-alpha-pattern") && o->lora_alpha != c->alpha &&
-        o->lora_alpha != is->alpha)
-        return differs_as(c, "lora-alpha", &c->alpha);
-    if (said(c, "lora-dropout") && o->lora_dropout != is->dropout)
-        return differs_as(c, "lora-dropout", &is->dropout);
-    if (said(c, "lora-rslora") && o->lora_rslora != is->rslora)
-        return differs_as(c, "lora-rslora", &is->rslora);
-    if (said(c, "lora-bias") && (int)o->lora_bias != bias)
-        return differs_as(c, "lora-bias", &bias);
-    return NULL;
+    const struct {
+        const char *name, *pattern; /* modules by the pattern have others */
+        const void *is, *stored;
+    } numbers[] = { { "lora-rank", "lora-rank-pattern", &c->rank, &is->rank },
+                    { "lora-alpha", "lora-alpha-pattern", &c->alpha, &is->alpha },
+                    { "lora-dropout", NULL, &is->dropout, &is->dropout },
+                    { "lora-rslora", NULL, &is->rslora, &is->rslora },
+                    { "lora-bias", NULL, &bias, &bias } };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && st == NULL; i++) {
+        const char *name = numbers[i].name;
+        const sheaf__setting *o = sheaf__setting_find(c->table, name);
+        char *mine = sheaf__setting_show(o), *its = show_as(c, name, numbers[i].is),
+             *stored = show_as(c, name, numbers[i].stored);
+        if (mine == NULL || its == NULL || stored == NULL)
+            st = sheaf__no_memory("the config of --adapter");
+        else if (!named(c, name))
+            sheaf_status_free(sheaf__setting_set(o, its, name));
+        else if (said(c, name) && (numbers[i].pattern == NULL || !said(c, numbers[i].pattern)) &&
+                 strcmp(mine, its) != 0 && strcmp(mine, stored) != 0)
+            st = differs(c, name, its);
+        free(mine);
+        free(its);
+        free(stored);
+    }
+    return st;
 }
 
 /* ---- lists, compared by the modules that they select ---- */
@@ -135,18 +141,22 @@ static sheaf_status *check_numbers(const compared *c)
 static sheaf_status *say_lists(sheaf_lora_options *out, const compared *c)
 {
     const sheaf_train_options *o = c->o;
-    const bool all = said(c, "lora-targets"); /* then all three come from flags */
-    const bool exclude = said(c, "lora-exclude"), layers = said(c, "lora-layers"),
-               ranks = said(c, "lora-rank-pattern"), alphas = said(c, "lora-alpha-pattern");
+    const bool ranks = said(c, "lora-rank-pattern"), alphas = said(c, "lora-alpha-pattern");
+    const struct {
+        const char *name, *text;
+        sheaf_status *(*set)(sheaf_lora_options *out, const char *text);
+        bool with_targets; /* flags of targets give these too */
+    } lists[] = { { "lora-targets", o->lora_targets, sheaf__lora_set_targets, true },
+                  { "lora-exclude", o->lora_exclude, sheaf__lora_set_exclude, true },
+                  { "lora-layers", o->lora_layers, sheaf__lora_set_layers, true },
+                  { "modules-to-save", o->modules_to_save, sheaf__lora_set_saved, false } };
     sheaf_status *st = NULL;
-    if (all)
-        st = sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "--lora-targets");
-    if (all || exclude)
-        TRY(st, sheaf_in(sheaf__lora_set_exclude(out, exclude ? o->lora_exclude : NULL),
-                         "--lora-exclude"));
-    if (all || layers)
-        TRY(st,
-            sheaf_in(sheaf__lora_set_layers(out, layers ? o->lora_layers : NULL), "--lora-layers"));
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const bool is_said = said(c, lists[i].name);
+        if (is_said || (lists[i].with_targets && said(c, "lora-targets")))
+            TRY(st,
+                sheaf_in(lists[i].set(out, is_said ? lists[i].text : NULL), "--%s", lists[i].name));
+    }
     if (ranks) {
         out->rank = said(c, "lora-rank") ? o->lora_rank : ANY_RANK;
         TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, o->lora_rank_pattern, true),
@@ -158,33 +168,24 @@ static sheaf_status *say_lists(sheaf_lora_options *out, const compared *c)
                          "--lora-alpha-pattern"));
     }
     out->whole_rank &= !ranks && !alphas;
-    if (said(c, "modules-to-save"))
-        TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save"));
     return st;
 }
 
-static bool same_modules(const compared *c, const sheaf_lora *other)
+static bool same_modules(const sheaf_lora *is, const sheaf_lora *other)
 {
-    bool same = other->nmodules == c->is->nmodules;
+    bool same = other->nmodules == is->nmodules;
     for (int i = 0; same && i < other->nmodules; i++)
-        same = other->module[i].base == c->is->module[i].base;
+        same = other->module[i].base == is->module[i].base;
     return same;
 }
 
-static bool same_ranks(const compared *c, const sheaf_lora *other)
+static bool same_values(const sheaf_lora *is, const sheaf_lora *other, bool alpha)
 {
     bool same = true;
-    for (int i = 0; same && i < other->nmodules; i++)
-        same = other->module[i].rank == c->is->module[i].rank || other->module[i].rank == ANY_RANK;
-    return same;
-}
-
-static bool same_alphas(const compared *c, const sheaf_lora *other)
-{
-    bool same = true;
-    for (int i = 0; same && i < other->nmodules; i++)
-        same =
-            other->module[i].alpha == c->is->module[i].alpha || other->module[i].alpha == ANY_ALPHA;
+    for (int i = 0; same && i < other->nmodules; i++) {
+        const double value = value_of(&other->module[i], alpha);
+        same = value == value_of(&is->module[i], alpha) || value == (alpha ? ANY_ALPHA : ANY_RANK);
+    }
     return same;
 }
 
@@ -204,42 +205,29 @@ static bool same_saved(const compared *c, const sheaf_lora *other)
 /* Do the adapter's options with the lists of flags mean the same for this model? */
 static sheaf_status *check_lists(const compared *c)
 {
-    static const struct {
-        const char *flag;
-        bool (*same)(const compared *c, const sheaf_lora *other);
-    } lists[] = { { "lora-targets", same_modules },      { "lora-exclude", same_modules },
-                  { "lora-layers", same_modules },       { "lora-rank-pattern", same_ranks },
-                  { "lora-alpha-pattern", same_alphas }, { "modules-to-save", same_saved } };
     sheaf_lora_options options = { 0 };
     sheaf_lora *other = NULL;
     sheaf_status *none = NULL, *st = sheaf__lora_options_copy(&options, &c->is->options);
     TRY(st, say_lists(&options, c));
     if (st == NULL)
         none = sheaf_lora_resolve(&other, c->schema, &options);
+    const bool modules = st == NULL && none == NULL && same_modules(c->is, other);
+    const struct {
+        const char *flag;
+        bool same;
+    } lists[] = { { "lora-targets", modules },
+                  { "lora-exclude", modules },
+                  { "lora-layers", modules },
+                  { "lora-rank-pattern", modules && same_values(c->is, other, false) },
+                  { "lora-alpha-pattern", modules && same_values(c->is, other, true) },
+                  { "modules-to-save", modules && same_saved(c, other) } };
     for (size_t i = 0; st == NULL && i < sizeof lists / sizeof *lists; i++)
-        if (said(c, lists[i].flag) &&
-            (none != NULL || !same_modules(c, other) || !lists[i].same(c, other)))
+        if (said(c, lists[i].flag) && !lists[i].same)
             st = differs(c, lists[i].flag, NULL);
     sheaf_status_free(none);
     sheaf_lora_free(other);
     sheaf_lora_options_release(&options);
     return st;
-}
-
-/* Only values that a flag can have: settings are read back. */
-static void take(sheaf_train_options *o, const compared *c)
-{
-    const sheaf_lora_options *is = &c->is->options;
-    if (!named(c, "lora-rank") && c->rank >= 1 && c->rank <= 65536)
-        o->lora_rank = c->rank;
-    if (!named(c, "lora-alpha") && c->alpha > 0)
-        o->lora_alpha = c->alpha;
-    if (!named(c, "lora-dropout"))
-        o->lora_dropout = is->dropout;
-    if (!named(c, "lora-rslora"))
-        o->lora_rslora = is->rslora;
-    if (!named(c, "lora-bias"))
-        o->lora_bias = is->bias;
 }
 
 sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf__setting *table,
@@ -262,14 +250,12 @@ sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf_
                              .o = o,
                              .schema = opened.schema,
                              .is = opened.lora,
-                             .rank = (int64_t)usual(opened.lora, rank_of, (double)is->rank),
-                             .alpha = usual(opened.lora, alpha_of, is->alpha) };
-        st = check_numbers(&c);
+                             .rank = (int64_t)usual(opened.lora, false, (double)is->rank),
+                             .alpha = usual(opened.lora, true, is->alpha) };
+        st = take_numbers(&c);
         TRY(st, check_lists(&c));
-        if (st == NULL) {
+        if (st == NULL)
             note_recipe(&c, events);
-            take(o, &c);
-        }
     }
     sheaf_status_free(unread);
     sheaf__opened_close(&opened);
