@@ -54,7 +54,7 @@ typedef struct sheaf_model_open_options {
     /* The processes that open it together, each with its rank (the command's --transport mpi): all
      * make the same calls, but where something else is said. NULL: this one is alone. */
     struct sheaf_comm *processes;
-    const char *evaluates;   /* the path of data, where sheaf_model_evaluate_open() on them is all
+    const char *evaluates;   /* the path of data, where sheaf_model_evaluate() of them is all
                                 that is asked of it: what else it answers by is not read. NULL */
     const char *device;      /* where it computes (docs/devices.md); NULL: cpu */
     sheaf_quantize quantize; /* the linear layers of a plain model, while it is loaded; 0: as in the

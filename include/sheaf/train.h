@@ -46,9 +46,6 @@ typedef struct sheaf_run_train_options {
     void *context;
     const sheaf_events *events; /* notes, warnings, progress and steps; may be NULL */
     sheaf_control *control;     /* asks to save or to stop; may be NULL */
-    /* The flags of the command and its driver, in place of all fields before the callback; else
-     * NULL. */
-    const struct sheaf__run_settings *given;
 } sheaf_run_train_options;
 
 typedef struct sheaf_run_train_report {

@@ -275,7 +275,6 @@ class sheaf_run_train_options(Sized):
         ("context", c_void_p),
         ("events", POINTER(sheaf_events)),
         ("control", c_void_p),
-        ("given", c_void_p),
     ]
 
 

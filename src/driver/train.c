@@ -81,10 +81,9 @@ int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc
     if (st == NULL && s.o->restarts > 0 && !driver_is_supervised())
         return supervise(d, run, argc, argv);
     run->driver = &by;
-    how.given = run;
     how.events = &d->events;
     how.control = driver_signals();
-    TRY(st, sheaf_run_train(&report, &how));
+    TRY(st, sheaf__run_train(&report, run, &how));
     run->driver = NULL;
     if (s.elsewhere) {
         sheaf_status_free(st);

@@ -275,18 +275,18 @@ static sheaf_status *evaluate(work *w)
     return finish_logits(w, st);
 }
 
-static sheaf_status *check(const sheaf_model_evaluate_options *o)
+static sheaf_status *check(const sheaf_model_evaluate_options *o, int groups)
 {
     static const char what[] = "sheaf_model_evaluate_options";
     const bool sound = o->data != NULL && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
                        o->specials <= 1 &&
                        (o->prompts == NULL || (o->answers != NULL && o->out != NULL));
-    if (sound && o->dp > 1 && o->take != NULL) /* several groups would call it at once */
+    if (sound && groups > 1 && o->take != NULL) /* several groups would call it at once */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dp 1 beside take"), "%d",
-                           o->dp);
+                           groups);
     if (!sound)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                              "a model, data, specials from -1 to 1, no other number below 0, and "
+                              "data, specials from -1 to 1, no other number below 0, and "
                               "answers and out beside prompts");
     sheaf_status *st = sheaf__check_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
     TRY(st, sheaf__check_count(what, "loss_on", o->loss_on, SHEAF_LOSS_ALL));
@@ -295,16 +295,15 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
     return st;
 }
 
-sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, sheaf_model *model,
-                                        const sheaf_model_evaluate_options *options)
+sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report, sheaf_model *model,
+                                   const sheaf_model_evaluate_options *options)
 {
     SHEAF__NUMERIC_ENV;
     work w = { .m = model, .lock = -1 };
     sheaf_status *st =
         sheaf__struct_read(&w.o, sizeof w.o, options, "sheaf_model_evaluate_options");
     TRY(st, sheaf__struct_check(report, "sheaf_model_evaluate_report"));
-    w.o.dp = model->o.dp;
-    TRY(st, check(&w.o));
+    TRY(st, check(&w.o, model->o.dp));
     TRY(st, evaluate(&w));
     if (st == NULL)
         sheaf__struct_fill(report,
@@ -316,44 +315,5 @@ sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, she
     free(w.partial);
     if (w.lock >= 0)
         close(w.lock);
-    return st;
-}
-
-sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
-                                   const sheaf_model_evaluate_options *options)
-{
-    SHEAF__NUMERIC_ENV;
-    sheaf_model_evaluate_options o;
-    sheaf_model *model = NULL;
-    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_evaluate_options");
-    TRY(st, sheaf__struct_check(report, "sheaf_model_evaluate_report"));
-    if (st == NULL && o.model == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"), "a model");
-    TRY(st, check(&o));
-    TRY(st, sheaf_model_open(&model,
-                             &(sheaf_model_open_options){ .size = sizeof(sheaf_model_open_options),
-                                                          .model = o.model,
-                                                          .adapter = o.adapter,
-                                                          .config = o.config,
-                                                          .tokenizer = o.tokenizer,
-                                                          .prompt_template = o.prompt_template,
-                                                          .dtype = o.dtype,
-                                                          .tp = o.tp,
-                                                          .threads = o.threads,
-                                                          .place = o.place,
-                                                          .force = o.force,
-                                                          .events = o.events,
-                                                          .late = true,
-                                                          .slices = o.slices,
-                                                          .sums = o.sums,
-                                                          .isa = o.isa,
-                                                          .device = o.device,
-                                                          .quantize = o.quantize,
-                                                          .dp = o.dp,
-                                                          .date = o.date,
-                                                          .specials = o.specials,
-                                                          .evaluates = o.data }));
-    TRY(st, sheaf_model_evaluate_open(report, model, &o));
-    sheaf_model_close(model);
     return st;
 }

@@ -23,7 +23,6 @@ typedef struct request {
     sheaf__settings state;
     sheaf__run_settings own; /* of a program that passes a struct */
     char *base, *config;
-    sheaf_train_options *filled; /* the caller's copy of the options used; or NULL */
 } request;
 
 static void release(request *r)
@@ -39,24 +38,16 @@ static void release(request *r)
 
 /* ---- the request ---- */
 
-/* The settings and options; the inputs are not open yet. */
-static sheaf_status *ask_run(request *r, const sheaf_run_train_options *options,
+/* The options; the inputs are not open yet. */
+static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf__run_settings *run,
                              const sheaf_plan_options *how)
 {
-    sheaf_run_train_options o;
-    sheaf__plan_request *a = &r->plan;
     sheaf__plan_inputs *q = &a->q;
-    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
-    TRY(st, sheaf__struct_read(&a->how, sizeof a->how, how, "sheaf_plan_options"));
-    TRY(st, sheaf__train_take(&r->own, &r->state, &o, true));
+    sheaf_train_options *t = run->options;
+    sheaf_status *st = sheaf__struct_read(&a->how, sizeof a->how, how, "sheaf_plan_options");
     if (st != NULL)
         return st;
-    const sheaf__run_settings *run = o.given != NULL ? o.given : &r->own;
-    sheaf_train_options *t = run->options;
     const int groups = t->dp;
-    a->events = o.events;
-    r->filled = o.given != NULL ? o.given->options : NULL;
-    q->flags = o.given != NULL;
     q->place_text = a->how.place;
     q->max_new = a->how.max_new;
     q->images_text = a->how.images;
@@ -69,10 +60,10 @@ static sheaf_status *ask_run(request *r, const sheaf_run_train_options *options,
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "a model, or the setting config"),
             "config.json of a model whose weights need not be here");
-    sheaf__train_dtype(t, o.events);
+    sheaf__train_dtype(t, a->events);
     st = sheaf__train_settings_check(run->state, run->table, t);
     if (st == NULL && t->dp < groups)
-        sheaf_note(o.events, "--dp %d has no effect with --place: generation has no groups",
+        sheaf_note(a->events, "--dp %d has no effect with --place: generation has no groups",
                    groups);
     q->o = *t;
     return st;
@@ -278,20 +269,43 @@ static sheaf_status *answer(sheaf_needs **out, sheaf__plan_request *a, sheaf_sta
     return st;
 }
 
+/* `st`: of making the settings, consumed. */
+static sheaf_status *plan_run(sheaf_needs **out, sheaf__plan_request *a,
+                              const sheaf__run_settings *run, const sheaf_plan_options *how,
+                              sheaf_status *st)
+{
+    *out = NULL;
+    TRY(st, ask_run(a, run, how));
+    if (a->how.table == SHEAF_PLAN_NO_TABLE)
+        TRY(st, sheaf__plan_inputs_open(&a->q, a->events));
+    return answer(out, a, st);
+}
+
+sheaf_status *sheaf__run_plan(sheaf_needs **out, const sheaf__run_settings *run,
+                              const sheaf_plan_options *how, const sheaf_events *events)
+{
+    SHEAF__NUMERIC_ENV;
+    request r = { .plan = { .events = events, .q.flags = true } };
+    sheaf__plan_request *a = &r.plan;
+    sheaf_status *st = plan_run(out, a, run, how, NULL);
+    if (st == NULL && a->how.table == SHEAF_PLAN_NO_TABLE) {
+        *run->options = a->q.o;
+        sheaf__balance_note(a->q.opened.schema, a->q.o.tp, events);
+    }
+    release(&r);
+    return st;
+}
+
 sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options,
                              const sheaf_plan_options *how)
 {
     SHEAF__NUMERIC_ENV;
+    sheaf_run_train_options o;
     request r = { 0 };
-    *out = NULL;
-    sheaf_status *st = ask_run(&r, options, how);
-    if (r.plan.how.table == SHEAF_PLAN_NO_TABLE)
-        TRY(st, sheaf__plan_inputs_open(&r.plan.q, r.plan.events));
-    st = answer(out, &r.plan, st);
-    if (st == NULL && r.filled != NULL && r.plan.how.table == SHEAF_PLAN_NO_TABLE) {
-        *r.filled = r.plan.q.o;
-        sheaf__balance_note(r.plan.q.opened.schema, r.plan.q.o.tp, r.plan.events);
-    }
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
+    r.plan.events = o.events;
+    TRY(st, sheaf__train_take(&r.own, &r.state, &o, true));
+    st = plan_run(out, &r.plan, &r.own, how, st);
     release(&r);
     return st;
 }

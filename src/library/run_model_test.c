@@ -60,12 +60,19 @@ static void change_manifest(const char *out, const char *was, const char *is)
 
 static sheaf_status *evaluate(const char *path, const char *adapter)
 {
+    sheaf_model *m;
+    sheaf_model_open_options open;
     sheaf_model_evaluate_options how;
+    SHEAF_INIT(&open);
     SHEAF_INIT(&how);
-    how.model = path;
-    how.adapter = adapter;
-    how.data = data;
-    return sheaf_model_evaluate(NULL, &how);
+    open.model = path;
+    open.adapter = adapter;
+    open.late = true;
+    open.evaluates = how.data = data;
+    sheaf_status *st = sheaf_model_open(&m, &open);
+    TRY(st, sheaf_model_evaluate(NULL, m, &how));
+    sheaf_model_close(m);
+    return st;
 }
 
 static sheaf_status *open_late(const char *path)
@@ -261,19 +268,6 @@ static void test_resume__settings_that_are_not_the_adapters_stay(void **state)
     check_same("further/adapter", "further too/adapter");
 }
 
-/* What --sums was called before contract 7. */
-static void test_resume__of_a_run_that_stored_the_old_name_of_sums(void **state)
-{
-    CHECK_OK(train("older", 1, false, "dtype: bfloat16\nsums: tiles\nlr: 1e-2\n"));
-    CHECK_OK(train("newer", 2, false, "dtype: bfloat16\nsums: tiles\nlr: 1e-2\n"));
-    change_settings("older", "\nsums: tiles", "\nbf16-sums: tiles");
-    change_manifest("older", "\\nsums: tiles", "\\nbf16-sums: tiles");
-    char is[60];
-    assert_string_equal(way(is, at("older")), "tiles, 8");
-    CHECK_OK(train("older", 2, true, NULL));
-    check_same("older/adapter", "newer/adapter");
-}
-
 static void test_contract__is_that_of_its_page(void **state)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
@@ -294,7 +288,6 @@ int main(void)
         cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
         cmocka_unit_test(test_contract__of_an_older_version_is_refused),
         cmocka_unit_test(test_contract__of_a_mixture_that_was_quantised_whole_is_refused),
-        cmocka_unit_test(test_resume__of_a_run_that_stored_the_old_name_of_sums),
         cmocka_unit_test(test_resume__settings_that_are_not_the_adapters_stay),
     };
     return cmocka_run_group_tests(tests, train_once, remove_scratch);

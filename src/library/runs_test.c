@@ -156,16 +156,22 @@ static void test_train__says_what_cannot_be(void **state)
 
 static sheaf_model_evaluate_report evaluate(const char *path, const char *adapter, int tp)
 {
+    sheaf_model *m;
+    sheaf_model_open_options open;
     sheaf_model_evaluate_options how;
-    SHEAF_INIT(&how);
-    how.model = path;
-    how.adapter = adapter;
-    how.data = data;
-    how.tp = tp;
     sheaf_model_evaluate_report report;
+    SHEAF_INIT(&open);
+    SHEAF_INIT(&how);
     SHEAF_INIT(&report);
-    CHECK_OK(sheaf_model_evaluate(&report, &how));
+    open.model = path;
+    open.adapter = adapter;
+    open.tp = tp;
+    open.late = true;
+    open.evaluates = how.data = data;
+    CHECK_OK(sheaf_model_open(&m, &open));
+    CHECK_OK(sheaf_model_evaluate(&report, m, &how));
     assert_true(report.tokens > 0);
+    sheaf_model_close(m);
     return report;
 }
 
@@ -198,25 +204,32 @@ static sheaf_status *see(void *context, int64_t row, int64_t position, const flo
 static void test_evaluate__hands_out_logits(void **state)
 {
     seen s = { 0 };
+    sheaf_model *m;
+    sheaf_model_open_options open;
     sheaf_model_evaluate_options how;
+    SHEAF_INIT(&open);
     SHEAF_INIT(&how);
-    how.model = model;
+    open.model = model;
+    open.threads = INT32_MAX;
+    CHECK_FAILS(sheaf_model_open(&m, &open), SHEAF_E_ARG, "threads | 0 to 4096");
+    open.threads = 0;
+    open.late = true;
+    CHECK_OK(sheaf_model_open(&m, &open));
+    CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "data, specials");
     how.data = data;
     how.take = see;
     how.context = &s;
     how.micro_batch = 1;
-    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_DATA, "enough");
+    CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_DATA, "enough");
     how.loss_on = (sheaf_loss_on)4;
-    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "loss_on | 0 to 3 | 4");
+    CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "loss_on | 0 to 3 | 4");
     how.loss_on = SHEAF_LOSS_UNNAMED;
-    how.threads = INT32_MAX;
-    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "threads | 0 to 4096");
-    how.threads = 0;
     how.seq = INT64_C(1) << 62;
-    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "seq | 0 to 100000000");
+    CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "seq | 0 to 100000000");
     how.seq = 0;
     how.specials = 2;
-    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "specials from -1 to 1");
+    CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "specials from -1 to 1");
+    sheaf_model_close(m);
     assert_true(s.rows == 2 && s.positions > 2 && s.first != 0);
 }
 

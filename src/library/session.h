@@ -54,8 +54,11 @@ sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *result,
 sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *result,
                                 const sheaf_train_options *options);
 
-/* sheaf__train_take - `run` holds the defaults, what *from gives and the lines of its settings;
- * nothing where from->given has them. Close `run` and release `state` also after a failure. Errors:
- * SHEAF_E_ARG. */
+/* sheaf__run_train - as sheaf_run_train() by settings that are known: of *options callbacks, events
+ * and control count alone. */
+sheaf_status *sheaf__run_train(sheaf_run_train_report *report, const sheaf__run_settings *run,
+                               const sheaf_run_train_options *options);
+/* sheaf__train_take - `run` holds the defaults, what *from gives and the lines of its settings.
+ * Close `run` and release `state` also after a failure. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__train_take(sheaf__run_settings *run, sheaf__settings *state,
                                 const sheaf_run_train_options *from, bool planning);

@@ -198,8 +198,6 @@ static sheaf_status *read_lines(line of[SHEAF__MAX_SETTINGS], const sheaf__setti
             continue;
         if (st != NULL)
             return st;
-        if (strcmp(key, "bf16-sums") == 0) /* of runs and recipes before contract 7 */
-            memmove(key, "sums", sizeof "sums");
         const sheaf__setting *o = key_option(options, key, &off);
         if (o == NULL)
             return stored ? unknown_stored(key, from) : unknown_key(options, key, from);

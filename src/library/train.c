@@ -59,8 +59,6 @@ static sheaf_status *give_fields(const sheaf__run_settings *run, const sheaf_run
 sheaf_status *sheaf__train_take(sheaf__run_settings *run, sheaf__settings *state,
                                 const sheaf_run_train_options *from, bool planning)
 {
-    if (from->given != NULL)
-        return NULL;
     sheaf_status *st = sheaf__run_settings_open(run, state, planning);
     TRY(st, give_fields(run, from));
     if (st != NULL || from->settings == NULL)
@@ -102,28 +100,35 @@ static sheaf_status *give_report(sheaf_run_train_report *report, const sheaf_tra
     return st;
 }
 
+sheaf_status *sheaf__run_train(sheaf_run_train_report *report, const sheaf__run_settings *run,
+                               const sheaf_run_train_options *o)
+{
+    SHEAF__NUMERIC_ENV;
+    sheaf_train_result r = { 0 };
+    listener l = { .o = o };
+    const sheaf_events events = { hear, &l };
+    sheaf_status *st = sheaf__settings_required(run->state, run->table, !run->options->resume);
+    TRY(st, sheaf__session_run(&r, &(sheaf__session_options){ .run = run,
+                                                              .events = &events,
+                                                              .control = o->control,
+                                                              .enough = &l.enough }));
+    TRY(st, give_report(report, &r, run->options));
+    sheaf_train_result_release(&r);
+    return st;
+}
+
 sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                               const sheaf_run_train_options *options)
 {
     SHEAF__NUMERIC_ENV;
     sheaf_run_train_options o;
     sheaf__settings state = { 0 };
-    sheaf__run_settings own = { 0 };
-    sheaf_train_result r = { 0 };
+    sheaf__run_settings run = { 0 };
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
-    const sheaf__run_settings *run = o.given != NULL ? o.given : &own;
-    listener l = { .o = &o };
-    const sheaf_events events = { hear, &l };
     TRY(st, sheaf__struct_check(report, "sheaf_run_train_report"));
-    TRY(st, sheaf__train_take(&own, &state, &o, false));
-    TRY(st, sheaf__settings_required(run->state, run->table, !run->options->resume));
-    TRY(st, sheaf__session_run(&r, &(sheaf__session_options){ .run = run,
-                                                              .events = &events,
-                                                              .control = o.control,
-                                                              .enough = &l.enough }));
-    TRY(st, give_report(report, &r, run->options));
-    sheaf_train_result_release(&r);
-    sheaf__run_settings_close(&own);
+    TRY(st, sheaf__train_take(&run, &state, &o, false));
+    TRY(st, sheaf__run_train(report, &run, &o));
+    sheaf__run_settings_close(&run);
     sheaf__settings_release(&state);
     return st;
 }

@@ -250,19 +250,6 @@ static sheaf_status *differ(const char *was, const char *is)
                                       sheaf__line_size(d.is), d.is);
 }
 
-static sheaf_status *same_settings(const char *was, const char *is)
-{
-    char *text = strdup(was == NULL ? "" : was);
-    if (text == NULL)
-        return sheaf__no_memory("settings of the run");
-    char *old = strstr(text, "bf16-sums: "); /* what --sums was before contract 7 */
-    if (old != NULL && (old == text || old[-1] == '\n'))
-        memmove(old, old + 5, strlen(old + 5) + 1);
-    sheaf_status *st = differ(text, is);
-    free(text);
-    return st;
-}
-
 /* The search of one rank for the run's checkpoint. */
 typedef struct look {
     sheaf__run *r;
@@ -285,7 +272,7 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
     TRY(st, same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data)));
     TRY(st,
         same_data(progress, "eval_data", "the data of evaluations", sheaf__run_state_eval_hash(r)));
-    TRY(st, same_settings(settings, r->settings));
+    TRY(st, differ(settings, r->settings));
     sheaf__eval_state_read(l->evals, json_object_get(progress, "evaluation"));
     sheaf__scaler_read(l->scaler, json_object_get(progress, "loss_scale"));
     sheaf_checkpoints_protect(l->store, l->evals->best);

@@ -225,7 +225,7 @@ static sheaf_status *run(cli *cli, work *w)
     answers.control = w->o.control;
     answers.events = w->o.events;
     w->o.answers = &answers;
-    TRY(st, sheaf_model_evaluate_open(&w->report, m, &w->o));
+    TRY(st, sheaf_model_evaluate(&w->report, m, &w->o));
     driver_progress_end(cli);
     if (st == NULL && w->match)
         compare(w);

@@ -189,17 +189,13 @@ static int add_flags(cli_option *table, cli_plan *q, const char **memory)
 
 static sheaf_status *answer(bool *fits, cli_plan *q, sheaf__run_settings *run, const cli *cli)
 {
-    sheaf_run_train_options o;
     sheaf_needs *needs = NULL;
-    SHEAF_INIT(&o);
     SHEAF_INIT(&q->facts);
-    o.given = run;
-    o.events = &cli->events;
     q->ask.first_step = cli->json;
     q->asked.dp = *(const int *)value(run->table, "dp");
     q->asked.micro_batch = *(const int64_t *)value(run->table, "micro-batch");
     q->asked.seq = *(const int64_t *)value(run->table, "seq");
-    sheaf_status *st = sheaf_run_plan(&needs, &o, &q->ask);
+    sheaf_status *st = sheaf__run_plan(&needs, run, &q->ask, &cli->events);
     TRY(st, sheaf_needs_info(&q->facts, needs));
     if (st != NULL)
         return st;
