@@ -43,6 +43,26 @@ else
     printf 'ok - libsheaf holds no writable global data\n'
 fi
 
+# base/json_write writes JSON: jansson's own writer drops what it has no memory for, and base/json.c checks after it.
+# Its builders are for trees that are read again: of changed files, of what templates read.
+trees='base/json.c checkpoint/tools/diff.c cli/commands/info.c data/fields.c data/text_messages.c
+    dialects/colossalai/colossalai.c dialects/common/codes.c dialects/common/config_numbers.c
+    dialects/common/whole_folder.c dialects/hf/new_tokens.c families/cog/forms.c families/qwenvl/config.c
+    inputs/chat/chat.c inputs/chat/named.c inputs/tokenizer/classes.c inputs/tokenizer/folder.c
+    inputs/tokenizer/open.c inputs/tokenizer/spm.c inputs/tokenizer/tokenizer_config.c library/generate.c
+    library/info.c schema/config_keys.c serve/request.c'
+written=$(cd "$root/src" && {
+    grep -rnE '\bjson_dump[a-z_]*[[:space:]]*\(' --include='*.c' . | grep -vE '_test\.c:|^\./base/json(_write)?\.c:'
+    grep -rnE '\bjson_(object|array|(pack|object_set|object_update|array_append|array_insert)[a-z_]*)\(' --include='*.c' . |
+        grep -vE "_test\.c:|^\./($(printf '%s' "$trees" | tr -s ' \n' '||')):"
+} | head -n 5 || true)
+if [ -n "$written" ]; then
+    printf 'not ok - JSON is written by base/json_write, not by jansson: %s\n' "$written"
+    bad=1
+else
+    printf 'ok - JSON is written by base/json_write\n'
+fi
+
 # What tests let fail is in what tests are linked with (tests/faults).
 machinery=$(strings -a "$library" | grep -E 'SHEAF_FAULT|SHEAF_INJECT|--inject|injected\.|emulated_' | head -n 3 || true)
 if [ -n "$machinery" ]; then

@@ -291,19 +291,3 @@ const json_t *sheaf__json_object(sheaf_json_reader *r, const char *key)
         sheaf__json_fail(r, SHEAF_E_FORMAT, key, "an object");
     return json_is_object(value) ? value : NULL;
 }
-
-json_t *sheaf__json_utf8(const char *text)
-{
-    if (text == NULL || sheaf__is_utf8(text))
-        return text == NULL ? json_null() : json_string(text);
-    sheaf_text whole = { 0 };
-    sheaf__text_utf8(&whole, text);
-    json_t *value = whole.failed ? json_null() : json_string(whole.at);
-    sheaf__text_release(&whole);
-    return value;
-}
-
-json_t *sheaf__json_finite(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}

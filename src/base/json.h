@@ -34,12 +34,6 @@ sheaf_status *sheaf__json_parse_value(json_t **out, sheaf_json_scan *scan);
  * SHEAF_JSON_MAX_DEPTH levels. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__json_text(char **out, const json_t *value, size_t flags);
 
-/* sheaf__json_utf8 - `text` as a JSON string, null without one. What is no UTF-8 in it, a path,
- * becomes U+FFFD. */
-json_t *sheaf__json_utf8(const char *text);
-/* sheaf__json_finite - a number; null where it is not finite. */
-json_t *sheaf__json_finite(double value);
-
 /* Reads keys of one object. The first failure is kept in `st`; after it every
  * function returns its `absent` value, so a caller reads all keys and checks once. */
 typedef struct sheaf_json_reader {

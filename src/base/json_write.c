@@ -3,17 +3,26 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdarg.h>
 
 #include "base/base.h"
 
 static void next(sheaf_json_writer *j, const char *key)
 {
     if (j->count[j->depth]++ > 0)
-        sheaf__text_add(&j->text, ", ");
+        sheaf__text_add(&j->text, j->compact ? "," : ", ");
     if (key != NULL) {
         sheaf__text_json(&j->text, key);
-        sheaf__text_add(&j->text, ": ");
+        sheaf__text_add(&j->text, j->compact ? ":" : ": ");
     }
+}
+
+/* A point also in a program that has set a locale. */
+static void plain_point(char *number)
+{
+    char *comma = strchr(number, ',');
+    if (comma != NULL)
+        *comma = '.';
 }
 
 void sheaf__json_begin(sheaf_json_writer *j)
@@ -38,11 +47,29 @@ void sheaf__json_put_int(sheaf_json_writer *j, const char *key, int64_t value)
     sheaf__text_add(&j->text, "%" PRId64, value);
 }
 
+/* With 17 digits, a fraction or an exponent, and that without zeros in front: 1e-7. */
+static const char *long_number(char buffer[SHEAF__JSON_NUMBER], double x)
+{
+    if (!isfinite(x))
+        return strcpy(buffer, "null");
+    snprintf(buffer, SHEAF__JSON_NUMBER, "%.17g", x);
+    plain_point(buffer);
+    char *exponent = strchr(buffer, 'e');
+    if (exponent == NULL)
+        return strchr(buffer, '.') != NULL ? buffer : strcat(buffer, ".0");
+    char *from = exponent += 1 + (exponent[1] == '-');
+    while (*from == '+' || *from == '0')
+        from++;
+    memmove(exponent, from, strlen(from) + 1);
+    return buffer;
+}
+
 void sheaf__json_put_real(sheaf_json_writer *j, const char *key, double value)
 {
     next(j, key);
     char number[SHEAF__JSON_NUMBER];
-    sheaf__text_add(&j->text, "%s", sheaf__number_json(number, value));
+    sheaf__text_add(&j->text, "%s",
+                    j->compact ? long_number(number, value) : sheaf__number_json(number, value));
 }
 
 void sheaf__json_put_raw(sheaf_json_writer *j, const char *key, const char *json)
@@ -85,6 +112,32 @@ void sheaf__json_close(sheaf_json_writer *j, char bracket)
     j->depth--;
 }
 
+void sheaf__json_put(sheaf_json_writer *j, const char *form, ...)
+{
+    va_list args;
+    va_start(args, form);
+    for (const char *at = form; *(at += strspn(at, " ")) != '\0'; at++) {
+        char name[64];
+        const size_t size = strcspn(at, ": {}[]");
+        const char *key = at[size] == ':' ? name : NULL;
+        if (key != NULL) {
+            snprintf(name, sizeof name, "%.*s", (int)size, at);
+            at += size + 1;
+        }
+        switch (*at) {
+        case 's': sheaf__json_put_text(j, key, va_arg(args, const char *)); break;
+        case 'i': sheaf__json_put_int(j, key, va_arg(args, int)); break;
+        case 'd': sheaf__json_put_int(j, key, va_arg(args, int64_t)); break;
+        case 'f': sheaf__json_put_real(j, key, va_arg(args, double)); break;
+        case 'b': sheaf__json_put_bool(j, key, va_arg(args, int)); break;
+        case '{':
+        case '[': sheaf__json_open(j, key, *at); break;
+        default: sheaf__json_close(j, *at); break;
+        }
+    }
+    va_end(args);
+}
+
 void sheaf__json_end(sheaf_json_writer *j)
 {
     sheaf__text_add(&j->text, "}");
@@ -103,9 +156,7 @@ const char *sheaf__number_json(char buffer[SHEAF__JSON_NUMBER], double x)
         if (strtod(buffer, NULL) == x)
             break;
     }
-    char *comma = strchr(buffer, ','); /* of a program that has set a locale */
-    if (comma != NULL)
-        *comma = '.';
+    plain_point(buffer);
     return buffer;
 }
 

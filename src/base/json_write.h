@@ -1,4 +1,6 @@
-/* json_write.h - JSON written key by key, on one line. Reading is json.h's. */
+/* json_write.h - JSON written key by key, on one line: all that is written and was not read before,
+ * as a failed allocation is remembered here, while jansson's builders leave out what they have no
+ * memory for. Reading is json.h's. */
 #pragma once
 
 #include "base/base.h"
@@ -9,7 +11,13 @@
 typedef struct sheaf_json_writer {
     sheaf_text text;
     int depth, count[8]; /* entries so far at each depth */
+    bool compact;        /* without blanks, and reals with 17 digits, as jansson writes them */
 } sheaf_json_writer;
+
+/* sheaf__json_put - several entries: "step:d loss:f sent:[ { rank:i } ]" and their values. Behind
+ * the key (none inside a list) stands what it is: s a text, or null; i an int; d an int64_t; f a
+ * real, null where it is not finite; b a bool; { and [ open, } and ] close. */
+void sheaf__json_put(sheaf_json_writer *j, const char *form, ...);
 
 /* The outermost object. */
 void sheaf__json_begin(sheaf_json_writer *j);

@@ -1,6 +1,8 @@
 /* json_write_test.c - the bytes that the writer makes, and its numbers. */
 #include "tests/check.h"
 
+#include <jansson.h>
+
 #include "base/json_write.h"
 
 static void test_write__bytes_by_hand(void **state)
@@ -33,6 +35,45 @@ static void test_write__bytes_by_hand(void **state)
     free(text);
 }
 
+static void test_write__several_entries_at_once(void **state)
+{
+    static const char *const want[] = {
+        "{\"i\": -1, \"d\": 4294967296, \"of\": [{\"s\": \"a\"}, {\"s\": null}], \"f\": 0.1, "
+        "\"none\": null, \"two\": 2, \"small\": 1e-07, \"b\": true, \"none\": []}",
+        "{\"i\":-1,\"d\":4294967296,\"of\":[{\"s\":\"a\"},{\"s\":null}],\"f\":0.10000000000000001,"
+        "\"none\":null,\"two\":2.0,\"small\":9.9999999999999995e-8,\"b\":true,\"none\":[]}"
+    };
+    for (int i = 0; i < 2; i++) {
+        sheaf_json_writer j = { .compact = i == 1 };
+        sheaf__json_put(&j, "{ i:i d:d of:[ { s:s }", -1, INT64_C(1) << 32, "a");
+        sheaf__json_put(&j, "");
+        sheaf__json_put(&j, "{ s:s } ] f:f none:f two:f small:f b:b none:[ ] }", (char *)NULL, 0.1,
+                        INFINITY, 2.0, 1e-7, true);
+        assert_string_equal(j.text.at, want[i]);
+        sheaf__text_release(&j.text);
+    }
+}
+
+/* Compact numbers are those of jansson, whose texts other programs have kept. */
+static void test_write__compact_reals_are_janssons(void **state)
+{
+    uint64_t bits = 1;
+    for (int i = 0; i < 20000; i++) {
+        bits = bits * 6364136223846793005u + 1442695040888963407u;
+        double x = i < 40 ? pow(10, i - 20) : i < 80 ? i - 60 : 0;
+        if (i >= 80)
+            memcpy(&x, &bits, sizeof x);
+        json_t *value = json_real(x);
+        char *want = json_dumps(value, JSON_ENCODE_ANY);
+        sheaf_json_writer j = { .compact = true };
+        sheaf__json_put_real(&j, NULL, x);
+        assert_string_equal(j.text.at, want == NULL ? "null" : want);
+        sheaf__text_release(&j.text);
+        json_decref(value);
+        free(want);
+    }
+}
+
 static void test_number__texts_by_hand(void **state)
 {
     char b[SHEAF__JSON_NUMBER];
@@ -62,6 +103,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write__bytes_by_hand),
+        cmocka_unit_test(test_write__several_entries_at_once),
+        cmocka_unit_test(test_write__compact_reals_are_janssons),
         cmocka_unit_test(test_number__texts_by_hand),
         cmocka_unit_test(test_number__json_reads_back_exactly),
     };

@@ -1,6 +1,6 @@
 /* train_report.c - what a run of training came to: for programs and for people. */
 #include "base/base.h"
-#include "base/json.h"
+#include "base/json_write.h"
 #include "base/print.h"
 #include "library/session.h"
 #include "models/sums.h"
@@ -16,61 +16,45 @@ static double rate_of(const sheaf_train_result *r)
 
 /* Where one rank sent to and received from: bytes, and bytes a second of the time that it
  * exchanged, all its peers together. */
-static json_t *peers_json(const sheaf__usage_total *one, int ranks, int me)
+static void put_peers(sheaf_json_writer *j, const sheaf__usage_total *one, int ranks, int me)
 {
-    json_t *list = json_array();
+    sheaf__json_open(j, "peers", '[');
     for (int p = 0; p < ranks; p++)
         if (p != me && one->to[p] + one->from[p] > 0)
-            json_array_append_new(
-                list, json_pack("{s:i, s:I, s:I, s:f}", "rank", p, "sent", (json_int_t)one->to[p],
-                                "received", (json_int_t)one->from[p], "bytes_per_s",
-                                one->sum.exchange > 0
-                                    ? (double)(one->to[p] + one->from[p]) / one->sum.exchange
-                                    : 0.0));
-    return list;
+            sheaf__json_put(
+                j, "{ rank:i sent:d received:d bytes_per_s:f }", p, one->to[p], one->from[p],
+                one->sum.exchange > 0 ? (double)(one->to[p] + one->from[p]) / one->sum.exchange
+                                      : 0.0);
+    sheaf__json_close(j, ']');
 }
 
-static json_t *rank_json(const sheaf__usage_total *one, int ranks, int me)
+static void put_rank(sheaf_json_writer *j, const sheaf__usage_total *one, int ranks, int me)
 {
-    json_t *memory = json_object(), *exchange = json_object();
-    for (int k = 0; k < SHEAF_MEM_KINDS; k++)
-        json_object_set_new(memory, sheaf_plan_kind((sheaf_memory)k),
-                            json_pack("{s:I, s:I}", "held", (json_int_t)one->held[k], "most",
-                                      (json_int_t)one->most[k]));
+    const sheaf_event_offload *o = &one->offload;
+    sheaf__json_put(j,
+                    "{ steps:d seconds:f compute:f wait:f exchange:f read:f save:f sent:d "
+                    "received:d memory:d process:d products:f attention:f transfers:f timed:d "
+                    "kinds:{",
+                    one->steps, one->seconds, one->sum.compute, one->sum.wait, one->sum.exchange,
+                    one->sum.read, one->sum.save, one->sum.sent, one->sum.received, one->sum.memory,
+                    one->sum.process, one->products, one->attention, one->transfers, one->timed);
+    for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
+        sheaf__json_open(j, sheaf_plan_kind((sheaf_memory)k), '{');
+        sheaf__json_put(j, "held:d most:d }", one->held[k], one->most[k]);
+    }
+    sheaf__json_put(j, "} exchanges:{");
     for (int t = 0; t < SHEAF__TRAFFICS; t++) {
         const sheaf__count *c = &one->exchange[t];
-        json_object_set_new(exchange, sheaf__traffic_name((sheaf__traffic)t),
-                            json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "calls",
-                                      (json_int_t)c->calls, "sent", (json_int_t)c->sent, "received",
-                                      (json_int_t)c->received, "waiting", c->waiting, "moving",
-                                      c->moving, "summing", c->summing));
+        sheaf__json_open(j, sheaf__traffic_name((sheaf__traffic)t), '{');
+        sheaf__json_put(j, "calls:d sent:d received:d waiting:f moving:f summing:f }", c->calls,
+                        c->sent, c->received, c->waiting, c->moving, c->summing);
     }
-    json_t *rank = json_pack(
-        "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:o, s:o, s:o}",
-        "steps", (json_int_t)one->steps, "seconds", one->seconds, "compute", one->sum.compute,
-        "wait", one->sum.wait, "exchange", one->sum.exchange, "read", one->sum.read, "save",
-        one->sum.save, "sent", (json_int_t)one->sum.sent, "received", (json_int_t)one->sum.received,
-        "memory", (json_int_t)one->sum.memory, "process", (json_int_t)one->sum.process, "products",
-        one->products, "attention", one->attention, "transfers", one->transfers, "timed",
-        (json_int_t)one->timed, "kinds", memory, "exchanges", exchange, "peers",
-        peers_json(one, ranks, me));
-    const sheaf_event_offload *o = &one->offload;
+    sheaf__json_close(j, '}');
+    put_peers(j, one, ranks, me);
     if (o->read + o->written > 0)
-        json_object_set_new(rank, "offload",
-                            json_pack("{s:I, s:I, s:f, s:f, s:f}", "read", (json_int_t)o->read,
-                                      "written", (json_int_t)o->written, "reading", o->reading,
-                                      "writing", o->writing, "waiting", o->waiting));
-    return rank;
-}
-
-static void add_ranks(json_t *to, const sheaf_train_result *r)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < r->ranks; i++)
-        json_array_append_new(list, rank_json(&r->rank[i], r->ranks, i));
-    json_object_set_new(to, "ranks", list);
-    if (r->ranks > 1)
-        json_object_set_new(to, "slowest", json_integer(sheaf__usage_slowest(r->rank, r->ranks)));
+        sheaf__json_put(j, "offload:{ read:d written:d reading:f writing:f waiting:f }", o->read,
+                        o->written, o->reading, o->writing, o->waiting);
+    sheaf__json_close(j, '}');
 }
 
 sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *r,
@@ -78,35 +62,33 @@ sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *r,
 {
     const double share =
         r->parameters == 0 ? 0 : (double)r->trained / (double)(r->parameters + r->added);
-    json_t *object =
-        json_pack("{s:I, s:I, s:o, s:f, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:o}", "step",
-                  (json_int_t)r->step, "resumed_at", (json_int_t)r->first, "loss",
-                  sheaf__json_finite(r->loss), "seconds", r->seconds, "tokens",
-                  (json_int_t)r->tokens, "tokens_per_s", rate_of(r), "padding", r->padding,
-                  "parameters", (json_int_t)r->parameters, "trained", (json_int_t)r->trained,
-                  "trained_share", share, "trained_bytes", (json_int_t)(4 * r->trained), "result",
-                  sheaf__json_utf8(r->result), "checkpoint", sheaf__json_utf8(r->checkpoint));
-    if (r->evaluated)
-        json_object_update_new(object, json_pack("{s:o, s:f, s:I}", "eval_loss",
-                                                 sheaf__json_finite(r->eval_loss), "eval_accuracy",
-                                                 r->eval_accuracy, "eval_tokens",
-                                                 (json_int_t)r->eval_tokens));
-    if (r->best_step > 0)
-        json_object_update_new(object,
-                               json_pack("{s:I, s:f, s:b}", "best_step", (json_int_t)r->best_step,
-                                         "best_loss", r->best_loss, "stopped_early", r->early));
-    if (r->loss_scale > 0)
-        json_object_update_new(object, json_pack("{s:I, s:f}", "skipped", (json_int_t)r->skipped,
-                                                 "loss_scale", r->loss_scale));
     const char *sums = sheaf__sums_name(o->dtype, o->sums);
+    sheaf_json_writer j = { .compact = true };
+    sheaf__json_put(&j,
+                    "{ step:d resumed_at:d loss:f seconds:f tokens:d tokens_per_s:f padding:f "
+                    "parameters:d trained:d trained_share:f trained_bytes:d result:s checkpoint:s",
+                    r->step, r->first, r->loss, r->seconds, r->tokens, rate_of(r), r->padding,
+                    r->parameters, r->trained, share, 4 * r->trained, r->result, r->checkpoint);
+    if (r->evaluated)
+        sheaf__json_put(&j, "eval_loss:f eval_accuracy:f eval_tokens:d", r->eval_loss,
+                        r->eval_accuracy, r->eval_tokens);
+    if (r->best_step > 0)
+        sheaf__json_put(&j, "best_step:d best_loss:f stopped_early:b", r->best_step, r->best_loss,
+                        r->early);
+    if (r->loss_scale > 0)
+        sheaf__json_put(&j, "skipped:d loss_scale:f", r->skipped, r->loss_scale);
     if (sums != NULL)
-        json_object_set_new(object, "sums", json_string(sums));
-    if (r->ranks > 0 && r->rank[0].steps > 0)
-        add_ranks(object, r);
-    sheaf_status *st = object == NULL ? sheaf__no_memory("the report")
-                                      : sheaf__json_text(out, object, JSON_COMPACT);
-    json_decref(object);
-    return st;
+        sheaf__json_put_text(&j, "sums", sums);
+    if (r->ranks > 0 && r->rank[0].steps > 0) {
+        sheaf__json_open(&j, "ranks", '[');
+        for (int i = 0; i < r->ranks; i++)
+            put_rank(&j, &r->rank[i], r->ranks, i);
+        sheaf__json_close(&j, ']');
+        if (r->ranks > 1)
+            sheaf__json_put_int(&j, "slowest", sheaf__usage_slowest(r->rank, r->ranks));
+    }
+    sheaf__json_put(&j, "}");
+    return sheaf__text_take(out, &j.text);
 }
 
 /* ---- for people ---- */

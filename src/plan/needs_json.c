@@ -1,85 +1,78 @@
 /* needs_json.c - the answer of a plan as JSON: see needs.h, and docs/plan.md for the keys. */
 #include "plan/needs.h"
 
-#include "base/json.h"
+#include "base/json_write.h"
 #include "models/sums.h"
 #include "ops/device.h"
 
-static void set_int(json_t *to, const char *key, int64_t value)
-{
-    json_object_set_new(to, key, json_integer((json_int_t)value));
-}
-
 /* ---- one rank ---- */
 
-static json_t *components_json(const sheaf_plan_rank *rank)
+static void put_components(sheaf_json_writer *j, const sheaf_plan_rank *rank)
 {
     static const sheaf_memory kinds[] = { SHEAF_MEM_WEIGHTS, SHEAF_MEM_TRAINED, SHEAF_MEM_GRADIENTS,
                                           SHEAF_MEM_OPTIMIZER };
-    json_t *all = json_object();
+    sheaf__json_open(j, "components", '{');
     for (int c = 0; c < SHEAF_PLAN_COMPONENTS; c++) {
-        json_t *one = json_object();
+        sheaf__json_open(j, sheaf_plan_component((sheaf_component)c), '{');
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-            set_int(one, sheaf_plan_kind(kinds[k]), (int64_t)rank->component[c][kinds[k]]);
-        json_object_set_new(all, sheaf_plan_component((sheaf_component)c), one);
+            sheaf__json_put_int(j, sheaf_plan_kind(kinds[k]),
+                                (int64_t)rank->component[c][kinds[k]]);
+        sheaf__json_close(j, '}');
     }
-    return all;
+    sheaf__json_close(j, '}');
 }
 
-static json_t *exchange_json(const sheaf__count *of)
+static void put_exchange(sheaf_json_writer *j, const char *key, const sheaf__count *of)
 {
-    json_t *all = json_object();
-    for (int t = 0; t < SHEAF__TRAFFICS; t++)
-        json_object_set_new(all, sheaf__traffic_name((sheaf__traffic)t),
-                            json_pack("{s:I, s:I, s:I, s:I}", "calls", (json_int_t)of[t].calls,
-                                      "exchanges", (json_int_t)of[t].exchanges, "sent",
-                                      (json_int_t)of[t].sent, "received",
-                                      (json_int_t)of[t].received));
-    return all;
+    sheaf__json_open(j, key, '{');
+    for (int t = 0; t < SHEAF__TRAFFICS; t++) {
+        sheaf__json_open(j, sheaf__traffic_name((sheaf__traffic)t), '{');
+        sheaf__json_put(j, "calls:d exchanges:d sent:d received:d }", of[t].calls, of[t].exchanges,
+                        of[t].sent, of[t].received);
+    }
+    sheaf__json_close(j, '}');
 }
 
-static json_t *sent_to_json(const uint64_t *to, int ranks)
+static void put_sent_to(sheaf_json_writer *j, const char *key, const uint64_t *to, int ranks)
 {
-    json_t *list = json_array();
+    sheaf__json_open(j, key, '[');
     for (int r = 0; r < ranks; r++)
-        json_array_append_new(list, json_integer((json_int_t)to[r]));
-    return list;
+        sheaf__json_put_int(j, NULL, (int64_t)to[r]);
+    sheaf__json_close(j, ']');
 }
 
-static json_t *rank_json(const sheaf__plan_request *a, const sheaf_plan_rank *rank, int r)
+static void put_rank(sheaf_json_writer *j, const sheaf__plan_request *a,
+                     const sheaf_plan_rank *rank, int r)
 {
     const sheaf__plan_inputs *q = &a->q;
-    json_t *one = json_object();
+    const int ranks = q->o.tp * q->o.dp;
+    sheaf__json_open(j, NULL, '{');
     for (int k = 0; k < SHEAF_MEM_KINDS; k++) /* `exchange` is what is exchanged */
-        set_int(one,
-                k == SHEAF_MEM_EXCHANGE ? "exchange_buffers" : sheaf_plan_kind((sheaf_memory)k),
-                (int64_t)rank->bytes[k]);
+        sheaf__json_put_int(
+            j, k == SHEAF_MEM_EXCHANGE ? "exchange_buffers" : sheaf_plan_kind((sheaf_memory)k),
+            (int64_t)rank->bytes[k]);
     if (q->place_text != NULL) {
         const int stage = r / q->o.tp;
         const int64_t first = q->place.begin[stage];
-        json_object_update_new(one, json_pack("{s:i, s:I, s:I}", "stage", stage, "first_layer",
-                                              (json_int_t)first, "layers",
-                                              (json_int_t)(q->place.begin[stage + 1] - first)));
+        sheaf__json_put(j, "stage:i first_layer:d layers:d", stage, first,
+                        q->place.begin[stage + 1] - first);
     }
-    json_object_update_new(one,
-                           json_pack("{s:o, s:I, s:f, s:f}", "components", components_json(rank),
-                                     "peak", (json_int_t)rank->peak, "flops_per_step", rank->flops,
-                                     "sent_per_step", sheaf_plan_sent(rank)));
+    put_components(j, rank);
+    sheaf__json_put(j, "peak:d flops_per_step:f sent_per_step:f", rank->peak, rank->flops,
+                    sheaf_plan_sent(rank));
     if (q->o.dp > 1)
-        json_object_update_new(
-            one, json_pack("{s:i, s:f, s:f, s:f}", "group", r / q->o.tp, "sent_sums", rank->sent,
-                           "sent_gradients", (double)rank->exchange[SHEAF__TRAFFIC_GRADIENTS].sent,
-                           "sent_weights", (double)rank->exchange[SHEAF__TRAFFIC_WEIGHTS].sent));
-    json_object_set_new(one, "exchange", exchange_json(rank->exchange));
-    if (q->place_text == NULL && q->o.tp * q->o.dp > 1)
-        json_object_set_new(one, "sent_to", sent_to_json(rank->sent_to, q->o.tp * q->o.dp));
-    if (a->first == NULL)
-        return one;
-    json_object_set_new(one, "exchange_first_step", exchange_json(a->first[r]));
-    if (q->o.tp * q->o.dp > 1)
-        json_object_set_new(one, "sent_to_first_step",
-                            sent_to_json(a->first_to[r], q->o.tp * q->o.dp));
-    return one;
+        sheaf__json_put(j, "group:i sent_sums:f sent_gradients:f sent_weights:f", r / q->o.tp,
+                        rank->sent, (double)rank->exchange[SHEAF__TRAFFIC_GRADIENTS].sent,
+                        (double)rank->exchange[SHEAF__TRAFFIC_WEIGHTS].sent);
+    put_exchange(j, "exchange", rank->exchange);
+    if (q->place_text == NULL && ranks > 1)
+        put_sent_to(j, "sent_to", rank->sent_to, ranks);
+    if (a->first != NULL) {
+        put_exchange(j, "exchange_first_step", a->first[r]);
+        if (ranks > 1)
+            put_sent_to(j, "sent_to_first_step", a->first_to[r], ranks);
+    }
+    sheaf__json_close(j, '}');
 }
 
 /* ---- the adapter ---- */
@@ -94,128 +87,114 @@ bool sheaf__needs_sizes(sheaf__lora_sizes *out, const sheaf__plan_request *a)
 }
 
 /* What full copies hold of a kind, in all ranks of all groups. */
-static json_int_t copies_hold(const sheaf_plan *plan, sheaf_memory kind)
+static int64_t copies_hold(const sheaf_plan *plan, sheaf_memory kind)
 {
-    size_t bytes = 0;
+    int64_t bytes = 0;
     for (int r = 0; r < plan->ranks; r++)
-        bytes += plan->rank[r].copies[kind];
-    return (json_int_t)bytes;
+        bytes += (int64_t)plan->rank[r].copies[kind];
+    return bytes;
 }
 
-static void add_sizes(json_t *to, const sheaf__plan_request *a, const sheaf_plan *plan)
+static void put_sizes(sheaf_json_writer *j, const sheaf__plan_request *a, const sheaf_plan *plan)
 {
     sheaf__lora_sizes sizes;
     if (!sheaf__needs_sizes(&sizes, a))
         return;
-    json_t *list = json_array();
+    sheaf__json_put(j,
+                    "adapter:{ factors:d copies:d bytes:d copies_bytes:d copies_trained:d "
+                    "copies_gradients:d copies_optimizer:d modules:[",
+                    sizes.factors, sizes.copies, sizes.bytes, sizes.copies_bytes,
+                    copies_hold(plan, SHEAF_MEM_TRAINED), copies_hold(plan, SHEAF_MEM_GRADIENTS),
+                    copies_hold(plan, SHEAF_MEM_OPTIMIZER));
     for (int i = 0; i < sizes.n; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "module", sizes.copy[i].name,
-                                              "parameters", (json_int_t)sizes.copy[i].elements));
-    json_object_set_new(to, "adapter",
-                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "factors",
-                                  (json_int_t)sizes.factors, "copies", (json_int_t)sizes.copies,
-                                  "bytes", (json_int_t)sizes.bytes, "copies_bytes",
-                                  (json_int_t)sizes.copies_bytes, "copies_trained",
-                                  copies_hold(plan, SHEAF_MEM_TRAINED), "copies_gradients",
-                                  copies_hold(plan, SHEAF_MEM_GRADIENTS), "copies_optimizer",
-                                  copies_hold(plan, SHEAF_MEM_OPTIMIZER), "modules", list));
+        sheaf__json_put(j, "{ module:s parameters:d }", sizes.copy[i].name, sizes.copy[i].elements);
+    sheaf__json_put(j, "] }");
 }
 
 /* ---- what fits, and how long it takes ---- */
 
 /* What is proposed, or what is missing. */
-static void add_fit(json_t *to, const sheaf__plan_request *a)
+static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a)
 {
     const sheaf_train_options *o = &a->q.o;
     const sheaf__fit *fit = &a->fit;
     const int *slots = a->how.slots;
-    json_object_update_new(to, json_pack("{s:I, s:s, s:b}", "memory", (json_int_t)a->how.memory,
-                                         "memory_of",
-                                         sheaf__fit_apart(o->device) ? "GPU"
-                                         : slots == NULL             ? "machine"
-                                         : slots[0] == 0             ? "rank"
-                                                                     : "host",
-                                         "fits", fit->fits));
+    sheaf__json_put(j, "memory:d memory_of:s fits:b", a->how.memory,
+                    sheaf__fit_apart(o->device) ? "GPU"
+                    : slots == NULL             ? "machine"
+                    : slots[0] == 0             ? "rank"
+                                                : "host",
+                    fit->fits);
     if (fit->fits) {
-        json_object_set_new(to, "proposal",
-                            json_pack("{s:i, s:i, s:I, s:I, s:b, s:I}", "tp", o->tp, "dp", o->dp,
-                                      "micro_batch", (json_int_t)o->micro_batch, "accumulate",
-                                      (json_int_t)o->accumulate, "checkpointing",
-                                      o->kept == SHEAF__KEPT_NONE, "seq", (json_int_t)a->q.seq));
+        sheaf__json_put(j, "proposal:{ tp:i dp:i micro_batch:d accumulate:d checkpointing:b seq:d",
+                        o->tp, o->dp, o->micro_batch, o->accumulate, o->kept == SHEAF__KEPT_NONE,
+                        a->q.seq);
         if (o->kept != SHEAF__KEPT_ALL && o->kept != SHEAF__KEPT_NONE)
-            json_object_set_new(json_object_get(to, "proposal"), "keep_activations",
-                                json_string(o->kept == SHEAF__KEPT_INT8 ? "int8" : "attention"));
-        if (o->offload != NULL && o->offload[0] != '\0')
-            json_object_set_new(json_object_get(to, "proposal"), "offload",
-                                json_string(o->offload));
+            sheaf__json_put_text(j, "keep_activations",
+                                 o->kept == SHEAF__KEPT_INT8 ? "int8" : "attention");
+        if (sheaf__is_given(o->offload))
+            sheaf__json_put_text(j, "offload", o->offload);
+        sheaf__json_close(j, '}');
         if (fit->larger_micro_batch > 0)
-            set_int(to, "larger_micro_batch", fit->larger_micro_batch);
+            sheaf__json_put_int(j, "larger_micro_batch", fit->larger_micro_batch);
         if (!fit->offloads)
             return;
     } else {
-        set_int(to, "misses_by", (int64_t)(fit->need - a->how.memory));
+        sheaf__json_put_int(j, "misses_by", (int64_t)(fit->need - a->how.memory));
     }
-    json_t *helps = json_array();
+    sheaf__json_open(j, "would_help", '[');
     for (int i = 0; i < fit->nhelps; i++)
-        json_array_append_new(helps, json_pack("{s:s, s:I, s:b}", "flags", fit->help[i].flags,
-                                               "largest_rank", (json_int_t)fit->help[i].need,
-                                               "fits", fit->help[i].need <= a->how.memory));
-    json_object_set_new(to, "would_help", helps);
+        sheaf__json_put(j, "{ flags:s largest_rank:d fits:b }", fit->help[i].flags,
+                        fit->help[i].need, fit->help[i].need <= a->how.memory);
+    sheaf__json_close(j, ']');
 }
 
-static void add_work(json_t *to, const sheaf__data_work *w)
+static void put_work(sheaf_json_writer *j, const sheaf__data_work *w)
 {
-    json_object_update_new(to, json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "rows",
-                                         (json_int_t)w->rows, "epoch_tokens", (json_int_t)w->tokens,
-                                         "epoch_labels", (json_int_t)w->labels, "epoch_steps",
-                                         (json_int_t)w->epoch_steps, "steps", (json_int_t)w->steps,
-                                         "tokens", w->all_tokens));
+    sheaf__json_put(j, "rows:d epoch_tokens:d epoch_labels:d epoch_steps:d steps:d tokens:f",
+                    w->rows, w->tokens, w->labels, w->epoch_steps, w->steps, w->all_tokens);
     if (w->trial.steps > 0)
-        json_object_update_new(
-            to, json_pack("{s:{s:I, s:f, s:f}, s:f}", "trial", "steps", (json_int_t)w->trial.steps,
-                          "seconds", w->trial.seconds, "tokens_per_s",
-                          (double)w->trial.tokens / w->trial.seconds, "hours", w->hours));
+        sheaf__json_put(j, "trial:{ steps:d seconds:f tokens_per_s:f } hours:f", w->trial.steps,
+                        w->trial.seconds, (double)w->trial.tokens / w->trial.seconds, w->hours);
 }
 
-static json_t *seconds_json(const sheaf_time *is)
+static void put_seconds(sheaf_json_writer *j, const char *key, const sheaf_time *is)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "products",
-                     is->kind[SHEAF__WORK_PRODUCTS], "attention", is->kind[SHEAF__WORK_ATTENTION],
-                     "head", is->kind[SHEAF__WORK_HEAD], "elements", is->kind[SHEAF__WORK_ELEMENTS],
-                     "optimizer", is->update, "beside", is->beside, "waiting", is->waiting);
+    sheaf__json_open(j, key, '{');
+    sheaf__json_put(j, "products:f attention:f head:f elements:f optimizer:f beside:f waiting:f }",
+                    is->kind[SHEAF__WORK_PRODUCTS], is->kind[SHEAF__WORK_ATTENTION],
+                    is->kind[SHEAF__WORK_HEAD], is->kind[SHEAF__WORK_ELEMENTS], is->update,
+                    is->beside, is->waiting);
 }
 
-static json_t *time_json(const sheaf__timing *t, int64_t steps)
+static void put_time(sheaf_json_writer *j, const sheaf__timing *t, int64_t steps)
 {
-    if (t->next.step > 0)
-        return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o}", "prompt", t->is.step,
-                         "prompt_tokens", t->tokens, "prompt_tokens_per_s", t->tokens / t->is.step,
-                         "token", t->next.step, "tokens_per_s", (double)t->batch / t->next.step,
-                         "batch", (json_int_t)t->batch, "max_new", (json_int_t)t->max_new, "all",
-                         t->is.step + t->next.step * (double)(t->max_new - 1), "prompt_seconds",
-                         seconds_json(&t->is), "seconds", seconds_json(&t->next));
-    json_t *object =
-        json_pack("{s:f, s:f, s:f, s:o}", "step", t->is.step, "tokens", t->tokens, "tokens_per_s",
-                  t->tokens / t->is.step, "seconds", seconds_json(&t->is));
-    if (steps > 0)
-        json_object_update_new(object, json_pack("{s:I, s:f}", "steps", (json_int_t)steps, "hours",
-                                                 t->is.step * (double)steps / 3600));
-    return object;
+    sheaf__json_open(j, "time", '{');
+    if (t->next.step > 0) {
+        sheaf__json_put(j,
+                        "prompt:f prompt_tokens:f prompt_tokens_per_s:f token:f tokens_per_s:f "
+                        "batch:d max_new:d all:f",
+                        t->is.step, t->tokens, t->tokens / t->is.step, t->next.step,
+                        (double)t->batch / t->next.step, t->batch, t->max_new,
+                        t->is.step + t->next.step * (double)(t->max_new - 1));
+        put_seconds(j, "prompt_seconds", &t->is);
+        put_seconds(j, "seconds", &t->next);
+    } else {
+        sheaf__json_put(j, "step:f tokens:f tokens_per_s:f", t->is.step, t->tokens,
+                        t->tokens / t->is.step);
+        put_seconds(j, "seconds", &t->is);
+        if (steps > 0)
+            sheaf__json_put(j, "steps:d hours:f", steps, t->is.step * (double)steps / 3600);
+    }
+    sheaf__json_close(j, '}');
 }
 
 /* ---- the whole ---- */
 
 /* Positions that an image takes in its row; 0 where there is none. */
-static json_int_t image_of(const sheaf__plan_inputs *q)
+static int64_t image_of(const sheaf__plan_inputs *q)
 {
     return q->images > 0 ? sheaf__image_positions(&q->opened.config) : 0;
-}
-
-static sheaf_status *give(char **out, json_t *object)
-{
-    sheaf_status *st = sheaf__json_text(out, object, JSON_COMPACT);
-    json_decref(object);
-    return st;
 }
 
 /* Is the ranks' memory that of GPUs, and not the host's? */
@@ -232,43 +211,47 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
 {
     const sheaf__plan_inputs *q = &a->q;
     const char *sums = sheaf__sums_name(q->o.dtype, q->o.sums);
-    json_t *ranks = json_array();
+    sheaf_json_writer j = { .compact = true };
+    sheaf__json_put(&j, "{ ranks:[");
     for (int r = 0; r < plan->ranks; r++)
-        json_array_append_new(ranks, rank_json(a, &plan->rank[r], r));
-    json_t *all = json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:b}", "ranks",
-        ranks, "peak", (json_int_t)plan->process, "host", (json_int_t)plan->host, "largest_rank",
-        (json_int_t)sheaf_plan_fullest(plan), "parameters", (json_int_t)plan->parameters, "trained",
-        (json_int_t)plan->trained, "trained_share",
-        (double)plan->trained / (double)(plan->parameters + plan->added), "trained_bytes",
-        (json_int_t)(4 * plan->trained), "tp", q->o.tp, "micro_batch", (json_int_t)q->o.micro_batch,
-        "seq", (json_int_t)q->seq, "image", image_of(q), "images", (json_int_t)q->images, "padding",
-        q->padding, "checkpointing", q->o.kept == SHEAF__KEPT_NONE);
+        put_rank(&j, a, &plan->rank[r], r);
+    sheaf__json_put(
+        &j,
+        "] peak:d host:d largest_rank:d parameters:d trained:d trained_share:f trained_bytes:d tp:i "
+        "micro_batch:d seq:d image:d images:d padding:f checkpointing:b",
+        plan->process, plan->host, sheaf_plan_fullest(plan), plan->parameters, plan->trained,
+        (double)plan->trained / (double)(plan->parameters + plan->added), 4 * plan->trained,
+        q->o.tp, q->o.micro_batch, q->seq, image_of(q), q->images, q->padding,
+        q->o.kept == SHEAF__KEPT_NONE);
     if (sums != NULL)
-        json_object_set_new(all, "sums", json_string(sums));
+        sheaf__json_put_text(&j, "sums", sums);
     if (plan->away > 0)
-        set_int(all, "offloaded", (int64_t)plan->away);
+        sheaf__json_put_int(&j, "offloaded", (int64_t)plan->away);
     if (is_apart(q->o.device))
-        json_object_set_new(all, "apart", json_true());
+        sheaf__json_put_bool(&j, "apart", true);
     if (q->place_text == NULL)
-        set_int(all, "dp", q->o.dp);
-    add_sizes(all, a, plan);
+        sheaf__json_put_int(&j, "dp", q->o.dp);
+    put_sizes(&j, a, plan);
     if (a->how.memory > 0)
-        add_fit(all, a);
+        put_fit(&j, a);
     if (a->work.rows > 0)
-        add_work(all, &a->work);
+        put_work(&j, &a->work);
     if (a->timing.is.step > 0)
-        json_object_set_new(all, "time", time_json(&a->timing, a->timed_steps));
-    return give(out, all);
+        put_time(&j, &a->timing, a->timed_steps);
+    sheaf__json_put(&j, "}");
+    return sheaf__text_take(out, &j.text);
 }
 
 /* ---- every number of ranks ---- */
 
-/* A column of the table: `of` gets [ranks - 1][checkpointing]. */
+/* A column of the table: `of` is [ranks - 1][checkpointing]. */
 typedef struct column {
     sheaf_method method;
     const char *name;
-    json_t *of[SHEAF_MAX_SLICES][2];
+    struct {
+        size_t fullest; /* 0: not planned */
+        int64_t trained;
+    } of[SHEAF_MAX_SLICES][2];
 } column;
 
 static sheaf_status *fill_column(column *c, sheaf__plan_request *a, int most)
@@ -282,11 +265,10 @@ static sheaf_status *fill_column(column *c, sheaf__plan_request *a, int most)
             q->o.tp = tp;
             q->o.kept = again ? SHEAF__KEPT_NONE : kept;
             st = sheaf__plan_inputs_answer(&plan, q);
-            if (st == NULL)
-                c->of[tp - 1][again] = json_pack("{s:i, s:s, s:b, s:I, s:I}", "tp", tp, "method",
-                                                 c->name, "checkpointing", again, "largest_rank",
-                                                 (json_int_t)sheaf_plan_fullest(&plan), "trained",
-                                                 (json_int_t)plan.trained);
+            if (st == NULL) {
+                c->of[tp - 1][again].fullest = sheaf_plan_fullest(&plan);
+                c->of[tp - 1][again].trained = plan.trained;
+            }
         }
     return st;
 }
@@ -294,12 +276,12 @@ static sheaf_status *fill_column(column *c, sheaf__plan_request *a, int most)
 /* Settings of LoRA and patterns go with their methods. */
 sheaf_status *sheaf__needs_table(char **out, sheaf__plan_request *a)
 {
-    column all[] = { { SHEAF_METHOD_LORA, "lora", { { 0 } } },
-                     { SHEAF_METHOD_HEAD, "head", { { 0 } } },
-                     { SHEAF_METHOD_FULL, "full", { { 0 } } } };
+    column all[] = { { .method = SHEAF_METHOD_LORA, .name = "lora" },
+                     { .method = SHEAF_METHOD_HEAD, .name = "head" },
+                     { .method = SHEAF_METHOD_FULL, .name = "full" } };
     const sheaf_train_options asked = a->q.o;
     const int each = SHEAF_MAX_SLICES / asked.dp, most = asked.slices < each ? asked.slices : each;
-    json_t *list = json_array();
+    sheaf_json_writer j = { .compact = true };
     sheaf_status *st = NULL;
     for (int m = 0; m < 3 && st == NULL; m++) {
         if (a->how.table == SHEAF_PLAN_TABLE_RANKS && all[m].method != asked.method)
@@ -311,16 +293,17 @@ sheaf_status *sheaf__needs_table(char **out, sheaf__plan_request *a)
             a->q.o.train = NULL;
         st = fill_column(&all[m], a, most);
     }
-    for (int i = 0; i < most * 3 * 2; i++) { /* a list takes them in the order of its rows */
-        json_t *cell = all[i / 2 % 3].of[i / 6][i % 2];
-        if (cell != NULL)
-            json_array_append_new(list, cell);
+    if (st != NULL)
+        return st;
+    sheaf__json_put(&j, "{ table:[");
+    for (int i = 0; i < most * 3 * 2; i++) { /* in the order of its rows */
+        const column *c = &all[i / 2 % 3];
+        if (c->of[i / 6][i % 2].fullest > 0)
+            sheaf__json_put(&j, "{ tp:i method:s checkpointing:b largest_rank:d trained:d }",
+                            i / 6 + 1, c->name, i % 2, c->of[i / 6][i % 2].fullest,
+                            c->of[i / 6][i % 2].trained);
     }
-    json_t *object = json_pack("{s:o, s:I, s:I, s:I}", "table", list, "micro_batch",
-                               (json_int_t)a->q.o.micro_batch, "seq", (json_int_t)a->q.seq, "image",
-                               image_of(&a->q));
-    if (st == NULL)
-        return give(out, object);
-    json_decref(object);
-    return st;
+    sheaf__json_put(&j, "] micro_batch:d seq:d image:d }", a->q.o.micro_batch, a->q.seq,
+                    image_of(&a->q));
+    return sheaf__text_take(out, &j.text);
 }

@@ -142,43 +142,40 @@ sheaf_status *ask_options(sheaf_model_generate_options *out, const cli *cli,
 
 /* ---- results ---- */
 
-void ask_images_json(json_t *to, const sheaf_prompts *prompts, int64_t prompt)
+void ask_images_json(sheaf_json_writer *to, const sheaf_prompts *prompts, int64_t prompt)
 {
-    json_t *images = json_array();
     const char *image;
+    if (sheaf_prompts_image(prompts, prompt, 1) == NULL)
+        return;
+    sheaf__json_open(to, "images", '[');
     for (int64_t k = 0; (image = sheaf_prompts_image(prompts, prompt, k)) != NULL; k++)
-        json_array_append_new(images, sheaf__json_utf8(image));
-    if (json_array_size(images) > 1)
-        json_object_set(to, "images", images);
-    json_decref(images);
+        sheaf__json_put_text(to, NULL, image);
+    sheaf__json_close(to, ']');
 }
 
-static json_t *logprobs_json(const sheaf_answer *answer)
+static void put_logprobs(sheaf_json_writer *to, const sheaf_answer *answer)
 {
     int64_t n, best;
     const int32_t *tokens = sheaf_answer_tokens(answer, &n);
     const float *logprob = sheaf_answer_logprobs(answer), *of;
-    json_t *list = json_array();
+    sheaf__json_open(to, "logprobs", '[');
     for (int64_t i = 0; i < n; i++) {
         const int32_t *top = sheaf_answer_top(answer, i, &best, &of);
-        json_t *one = json_pack("{s:I, s:o, s:[]}", "token", (json_int_t)tokens[i], "logprob",
-                                sheaf__json_finite((double)logprob[i]), "best");
+        sheaf__json_put(to, "{ token:i logprob:f best:[", tokens[i], (double)logprob[i]);
         for (int64_t j = 0; j < best; j++)
-            json_array_append_new(json_object_get(one, "best"),
-                                  json_pack("{s:I, s:o}", "token", (json_int_t)top[j], "logprob",
-                                            sheaf__json_finite((double)of[j])));
-        json_array_append_new(list, one);
+            sheaf__json_put(to, "{ token:i logprob:f }", top[j], (double)of[j]);
+        sheaf__json_put(to, "] }");
     }
-    return list;
+    sheaf__json_close(to, ']');
 }
 
 void ask_piece(const cli *cli, const char *text)
 {
     if (cli->json) {
-        json_t *object = json_pack("{s:o}", "piece", sheaf__json_utf8(text));
-        json_dumpf(object, cli->out, JSON_COMPACT);
-        json_decref(object);
-        fputc('\n', cli->out);
+        sheaf_json_writer line = { .compact = true };
+        sheaf__json_begin(&line);
+        sheaf__json_put_text(&line, "piece", text);
+        cli_json_end(cli->out, &line);
     } else {
         cli_say(cli, text);
     }
@@ -190,17 +187,16 @@ bool ask_streams(const cli *cli, const ask_flags *f)
     return !cli->json || f->stream;
 }
 
-json_t *ask_answer_json(const sheaf_answer *answer)
+void ask_answer_json(sheaf_json_writer *to, const sheaf_answer *answer)
 {
     static const char *const ends[] = { "length", "token", "text", "stopped" };
     int64_t n;
     const int32_t *tokens = sheaf_answer_tokens(answer, &n);
-    json_t *one =
-        json_pack("{s:[], s:o, s:s}", "tokens", "text", sheaf__json_utf8(sheaf_answer_text(answer)),
-                  "end", ends[sheaf_answer_ending(answer)]);
+    sheaf__json_open(to, "tokens", '[');
     for (int64_t i = 0; i < n; i++)
-        json_array_append_new(json_object_get(one, "tokens"), json_integer(tokens[i]));
+        sheaf__json_put_int(to, NULL, tokens[i]);
+    sheaf__json_put(to, "] text:s end:s", sheaf_answer_text(answer),
+                    ends[sheaf_answer_ending(answer)]);
     if (sheaf_answer_logprobs(answer) != NULL)
-        json_object_set_new(one, "logprobs", logprobs_json(answer));
-    return one;
+        put_logprobs(to, answer);
 }

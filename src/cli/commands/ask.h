@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json_write.h"
 
 #include "cli/lib/cli.h"
 #include "sheaf/generate.h"
@@ -41,10 +41,10 @@ sheaf_status *ask_options(sheaf_model_generate_options *out, const cli *cli,
 void ask_piece(const cli *cli, const char *text);
 /* ask_streams - are pieces printed? */
 bool ask_streams(const cli *cli, const ask_flags *flags);
-/* ask_answer_json - "tokens", "text", "end" and, if requested, "logprobs". */
-json_t *ask_answer_json(const sheaf_answer *answer);
+/* ask_answer_json - "tokens", "text", "end" and, if requested, "logprobs", into an open object. */
+void ask_answer_json(sheaf_json_writer *to, const sheaf_answer *answer);
 /* ask_images_json - "images" of an answer to this prompt: the paths, if there are several. */
-void ask_images_json(json_t *to, const sheaf_prompts *prompts, int64_t prompt);
+void ask_images_json(sheaf_json_writer *to, const sheaf_prompts *prompts, int64_t prompt);
 
 #define ASK_SLICES                                                                                 \
     "slices that every tensor is divided into, a power of two (default the run's, else 8)"

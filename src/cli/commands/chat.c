@@ -173,15 +173,14 @@ static void speak(void *self, int64_t prompt, const char *text)
 
 static void print_json(const session *t, const char *query, const sheaf_answer *answer)
 {
-    json_t *object = ask_answer_json(answer);
-    json_object_set_new(object, "prompt", sheaf__json_utf8(query));
-    json_object_set_new(object, "stopped",
-                        json_boolean(sheaf_answer_ending(answer) == SHEAF_ENDS_STOPPED));
+    sheaf_json_writer j = { .compact = true };
+    sheaf__json_begin(&j);
+    ask_answer_json(&j, answer);
+    sheaf__json_put(&j, "prompt:s stopped:b", query,
+                    sheaf_answer_ending(answer) == SHEAF_ENDS_STOPPED);
     if (t->facts.sums != NULL)
-        json_object_set_new(object, "sums", json_string(t->facts.sums));
-    json_dumpf(object, t->cli->out, JSON_COMPACT);
-    json_decref(object);
-    fputc('\n', t->cli->out);
+        sheaf__json_put_text(&j, "sums", t->facts.sums);
+    cli_json_end(t->cli->out, &j);
     fflush(t->cli->out);
 }
 

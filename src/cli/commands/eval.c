@@ -1,5 +1,4 @@
 /* eval.c - `sheaf eval`: loss and accuracy of a model on data. */
-#include <jansson.h>
 #include <sys/stat.h>
 
 #include "ask.h"
@@ -109,20 +108,18 @@ static void compare(work *w)
 
 /* ---- results ---- */
 
-static json_t *mismatches_json(const work *w)
+static void put_mismatches(sheaf_json_writer *to, const work *w)
 {
-    json_t *list = json_array();
+    sheaf__json_open(to, "mismatches", '[');
     for (int i = 0; i < WORST && w->worst[i].distance > 0; i++) {
         const int64_t prompt = w->worst[i].prompt;
-        const char *image = sheaf_prompts_image(w->prompts, prompt, 0);
-        json_t *one = json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)prompt + 1, "image",
-                                sheaf__json_utf8(image), "expected",
-                                sheaf__json_utf8(facts_of(w, prompt).expected), "text",
-                                sheaf__json_utf8(sheaf_answer_text(w->out[prompt])));
-        ask_images_json(one, w->prompts, prompt);
-        json_array_append_new(list, one);
+        sheaf__json_put(to, "{ record:d image:s expected:s text:s", prompt + 1,
+                        sheaf_prompts_image(w->prompts, prompt, 0), facts_of(w, prompt).expected,
+                        sheaf_answer_text(w->out[prompt]));
+        ask_images_json(to, w->prompts, prompt);
+        sheaf__json_close(to, '}');
     }
-    return list;
+    sheaf__json_close(to, ']');
 }
 
 static void print_mismatches(const work *w)
@@ -155,18 +152,17 @@ static void print_result(const work *w)
             print_mismatches(w);
         return;
     }
-    json_t *object = json_pack("{s:o, s:I, s:f}", "loss", sheaf__json_finite(r->loss), "tokens",
-                               (json_int_t)r->tokens, "accuracy", accuracy);
-    if (w->compared > 0)
-        json_object_update_new(
-            object, json_pack("{s:f, s:f, s:I, s:o}", "exact_match", (double)w->equal / n,
-                              "exact_match_nocase", (double)w->equal_nocase / n, "answers",
-                              (json_int_t)w->compared, "mismatches", mismatches_json(w)));
+    sheaf_json_writer j = { .compact = true };
+    sheaf__json_begin(&j);
+    sheaf__json_put(&j, "loss:f tokens:d accuracy:f", r->loss, r->tokens, accuracy);
+    if (w->compared > 0) {
+        sheaf__json_put(&j, "exact_match:f exact_match_nocase:f answers:d", (double)w->equal / n,
+                        (double)w->equal_nocase / n, w->compared);
+        put_mismatches(&j, w);
+    }
     if (w->facts.sums != NULL)
-        json_object_set_new(object, "sums", json_string(w->facts.sums));
-    json_dumpf(object, w->cli->out, JSON_COMPACT);
-    fputc('\n', w->cli->out);
-    json_decref(object);
+        sheaf__json_put_text(&j, "sums", w->facts.sums);
+    cli_json_end(w->cli->out, &j);
 }
 
 /* ---- the command ---- */

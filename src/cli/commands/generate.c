@@ -46,21 +46,18 @@ static sheaf_prompt_facts facts_of(const work *w, int64_t i)
     return facts;
 }
 
-static json_t *record_json(const work *w, int64_t i)
+static void put_record(sheaf_json_writer *to, const work *w, int64_t i)
 {
     const sheaf_prompt_facts prompt = facts_of(w, i);
     const char *image = sheaf_prompts_image(w->prompts, i, 0);
-    json_t *one = ask_answer_json(w->out[i]);
-    json_object_set_new(one, "prompt", sheaf__json_utf8(prompt.text));
+    ask_answer_json(to, w->out[i]);
+    sheaf__json_put_text(to, "prompt", prompt.text);
     if (image != NULL)
-        json_object_set_new(one, "image", sheaf__json_utf8(image));
-    ask_images_json(one, w->prompts, i);
-    if (prompt.expected != NULL) {
-        json_object_set_new(one, "expected", sheaf__json_utf8(prompt.expected));
-        json_object_set_new(one, "match",
-                            json_boolean(sheaf_prompts_match(w->prompts, i, w->out[i], false)));
-    }
-    return one;
+        sheaf__json_put_text(to, "image", image);
+    ask_images_json(to, w->prompts, i);
+    if (prompt.expected != NULL)
+        sheaf__json_put(to, "expected:s match:b", prompt.expected,
+                        sheaf_prompts_match(w->prompts, i, w->out[i], false));
 }
 
 /* The heading of an answer. */
@@ -113,24 +110,25 @@ static bool is_whole(const work *w, int64_t i)
 /* After a stop some records have no answer, so each result has its record. */
 static void print_json(const work *w, const double *share, bool stopped)
 {
-    json_t *results = json_array();
-    for (int64_t i = 0; i < w->count; i++)
-        if (tokens_of(w, i) > 0) {
-            json_t *one = record_json(w, i);
-            if (stopped && w->s->data != NULL)
-                json_object_set_new(one, "record", json_integer(i + 1));
-            json_array_append_new(results, one);
-        }
-    json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0))
-                                        : json_pack("{s:O}", "results", results);
+    const bool list = w->s->data != NULL;
+    sheaf_json_writer j = { .compact = true };
+    sheaf__json_begin(&j);
+    sheaf__json_put(&j, list ? "results:[" : "");
+    for (int64_t i = 0; i < w->count; i++) {
+        if (tokens_of(w, i) == 0)
+            continue;
+        sheaf__json_put(&j, list ? "{" : "");
+        put_record(&j, w, i);
+        if (stopped && list)
+            sheaf__json_put_int(&j, "record", i + 1);
+        sheaf__json_put(&j, list ? "}" : "");
+    }
+    sheaf__json_put(&j, list ? "]" : "");
     if (share != NULL)
-        json_object_set_new(object, "exact_match", json_real(*share));
+        sheaf__json_put_real(&j, "exact_match", *share);
     if (w->model->sums != NULL)
-        json_object_set_new(object, "sums", json_string(w->model->sums));
-    json_dumpf(object, w->cli->out, JSON_COMPACT);
-    fputc('\n', w->cli->out);
-    json_decref(object);
-    json_decref(results);
+        sheaf__json_put_text(&j, "sums", w->model->sums);
+    cli_json_end(w->cli->out, &j);
 }
 
 /* The records with whole answers (1-16, 101-116), if these are not the first ones. */

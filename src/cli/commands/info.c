@@ -1,7 +1,6 @@
 /* info.c - `sheaf info`: what is this? */
-#include <jansson.h>
-
 #include "base/base.h"
+#include "base/json.h"
 #include "base/number.h"
 #include "base/print.h"
 #include "cli/lib/devices.h"
@@ -173,30 +172,31 @@ static sheaf_status *show_path(output *t, const char *path)
 static sheaf_status *show_machine(output *t)
 {
     sheaf_machine_facts m;
+    sheaf_json_writer own = { .compact = true };
+    json_t *facts = NULL, *gpus = NULL;
+    char *text = NULL;
     SHEAF_INIT(&m);
     sheaf_status *st = sheaf_machine_info(&m);
     if (st != NULL)
         return st;
-    json_t *facts =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "processor", m.processor, "kernels",
-                  m.kernels, "pairs", m.pairs, "tiles", m.tiles, "sums", m.sums, "cores", m.cores,
-                  "memory", (json_int_t)m.memory, "available", (json_int_t)m.available);
-    json_t *gpus = NULL;
-    st = cli_gpus(&gpus);
-    if (t->cli->json)
+    sheaf__json_put(
+        &own, "{ processor:s kernels:s pairs:s tiles:s sums:s cores:i memory:d available:d }",
+        m.processor, m.kernels, m.pairs, m.tiles, m.sums, m.cores, m.memory, m.available);
+    st = sheaf__text_take(&text, &own.text);
+    TRY(st, sheaf__json_parse(&facts, text, strlen(text)));
+    TRY(st, cli_gpus(&gpus));
+    free(text);
+    text = NULL;
+    if (st == NULL && t->cli->json) {
         json_object_update(facts, gpus);
-    char *text = json_dumps(facts, 0);
-    if (text == NULL)
-        st = sheaf__first_of(st, sheaf__no_memory("info"));
-    else if (t->cli->json)
-        sheaf__json_put_raw(&t->json, "machine", text);
-    else
+        st = sheaf__json_text(&text, facts, 0);
+        sheaf__json_put_raw(&t->json, "machine", text == NULL ? "" : text);
+    } else if (st == NULL) {
         sheaf__print(t->cli->out, "this machine\n");
-    for (void *at = t->cli->json ? NULL : json_object_iter(facts); at != NULL;
-         at = json_object_iter_next(facts, at))
-        print_fact(t->cli->out, json_object_iter_key(at), json_object_iter_value(at));
-    if (!t->cli->json)
+        for (void *at = json_object_iter(facts); at != NULL; at = json_object_iter_next(facts, at))
+            print_fact(t->cli->out, json_object_iter_key(at), json_object_iter_value(at));
         cli_print_gpus(t->cli->out, gpus);
+    }
     free(text);
     json_decref(facts);
     json_decref(gpus);

@@ -94,14 +94,13 @@ static sheaf_status *ready(void *self, const sheaf__http *http, int models,
     char address[SHEAF__HTTP_ADDRESS];
     sheaf__http_address(address, http);
     if (cli->json) {
-        json_t *list = json_array();
+        sheaf_json_writer j = { .compact = true };
+        sheaf__json_begin(&j);
+        sheaf__json_put(&j, "url:s port:i models:[", address, sheaf__http_port(http));
         for (int i = 0; i < models; i++)
-            json_array_append_new(list, sheaf__json_utf8(name(engine, i)));
-        json_t *object = json_pack("{s:s, s:i, s:o}", "url", address, "port",
-                                   sheaf__http_port(http), "models", list);
-        json_dumpf(object, cli->out, JSON_COMPACT);
-        fputc('\n', cli->out);
-        json_decref(object);
+            sheaf__json_put_text(&j, NULL, name(engine, i));
+        sheaf__json_close(&j, ']');
+        cli_json_end(cli->out, &j);
     } else {
         sheaf__print(cli->out, "%s serves ", address);
         for (int i = 0; i < models; i++)

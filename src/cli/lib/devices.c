@@ -83,8 +83,8 @@ void cli_print_gpus(FILE *to, const json_t *gpus)
 sheaf_status *cli_list_devices(cli *cli)
 {
     json_t *gpus = NULL;
-    sheaf_status *st = cli_gpus(&gpus);
-    char *text = st == NULL && cli->json ? json_dumps(gpus, 0) : NULL;
+    char *text = NULL;
+    sheaf_status *st = cli->json ? sheaf_machine_gpus(&text) : cli_gpus(&gpus);
     if (text != NULL)
         sheaf__print(cli->out, "%s\n", text);
     if (st == NULL && !cli->json) {
