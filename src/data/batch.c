@@ -67,44 +67,48 @@ int64_t sheaf_data_read_most(const sheaf_data *data, int64_t n, int64_t rows)
     return sum;
 }
 
+static int64_t tokens_of(const sheaf_data *data, int64_t row)
+{
+    data = sheaf__data_set_of(data, &row);
+    return data->seen == NULL ? sheaf__data_row_length(data, row) : data->seen[row];
+}
+
+static int64_t labels_of(const sheaf_data *data, int64_t row)
+{
+    data = sheaf__data_set_of(data, &row);
+    return data->labels[row];
+}
+
+static int64_t sum_of(int64_t (*number)(const sheaf_data *data, int64_t row),
+                      const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const parts p = parts_of(data, &row[i]);
+        for (int64_t k = 0; k < p.n; k++)
+            sum += number(data, p.row[k]);
+    }
+    return sum;
+}
+
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
 {
     int64_t most = 1;
     for (int64_t i = 0; i < n; i++) {
-        const parts p = parts_of(data, &row[i]);
-        int64_t sum = 0;
-        for (int64_t k = 0; k < p.n; k++)
-            sum += sheaf__data_used_by(data, p.row[k]);
-        most = sum > most ? sum : most;
+        const int64_t used = sum_of(sheaf__data_used_by, data, &row[i], 1);
+        most = used > most ? used : most;
     }
     return most;
 }
 
 int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n)
 {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const parts p = parts_of(data, &row[i]);
-        for (int64_t k = 0; k < p.n; k++)
-            sum += data->labels[p.row[k]];
-    }
-    return sum;
-}
-
-static int64_t tokens_of(const sheaf_data *data, int64_t row)
-{
-    return data->seen == NULL ? sheaf__data_row_length(data, row) : data->seen[row];
+    return sum_of(labels_of, data, row, n);
 }
 
 int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
 {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const parts p = parts_of(data, &row[i]);
-        for (int64_t k = 0; k < p.n; k++)
-            sum += tokens_of(data, p.row[k]);
-    }
-    return sum;
+    return sum_of(tokens_of, data, row, n);
 }
 
 int64_t sheaf_data_parts(const sheaf_data *data, int64_t row)

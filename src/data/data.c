@@ -384,8 +384,9 @@ int64_t sheaf_data_memory(const sheaf_data *d)
     int64_t parts = 0;
     for (int p = 0; d->sets != NULL && p < d->sets->count; p++)
         parts += sheaf_data_memory(d->sets->set[p]);
-    return parts + d->token_capacity * per_token +
-           d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
+    if (d->sets != NULL)
+        return parts;
+    return d->token_capacity * per_token + d->capacity * (8 + (d->trained_from != NULL ? 4 : 0)) +
            d->rows * (d->label_after != NULL ? 20 : 16) +
            (d->images == NULL ? 0 : sheaf__data_images_memory(d));
 }
@@ -442,15 +443,29 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
     sheaf_batch_images sum = { .seq = sheaf_data_used(data, row, n) };
     for (int64_t i = 0; i < n && data->images != NULL; i++)
         if (row[i] >= 0) {
-            const sheaf__picture_counts own = sheaf__data_images_counts(data->images, row[i]);
-            sheaf__counts_add(&sum.pictures, &own, 1);
-            sum.image_rows += data->images->expert_rows[row[i]];
+            int64_t own = row[i];
+            const sheaf__data_images *images = sheaf__data_set_of(data, &own)->images;
+            const sheaf__picture_counts counts = sheaf__data_images_counts(images, own);
+            sheaf__counts_add(&sum.pictures, &counts, 1);
+            sum.image_rows += images->expert_rows[own];
         }
     return sum;
 }
 
 void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n)
 {
-    if (data->images != NULL && data->images->announce != NULL)
-        data->images->announce(data->images->self, row, n);
+    const sheaf__data_sets *m = data->sets;
+    const int count = data->images == NULL ? 0 : m == NULL ? 1 : m->count;
+    int64_t *own = count == 0 ? NULL : malloc((size_t)n * sizeof *own + 1);
+    for (int p = 0; p < count && own != NULL; p++) {
+        const sheaf_data *set = m == NULL ? data : m->set[p];
+        const int64_t begin = m == NULL ? 0 : m->begin[p];
+        int64_t of_set = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (row[i] >= begin && row[i] < begin + set->rows)
+                own[of_set++] = row[i] - begin;
+        if (set->images->announce != NULL)
+            set->images->announce(set->images->self, own, of_set);
+    }
+    free(own);
 }

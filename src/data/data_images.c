@@ -235,7 +235,9 @@ sheaf__picture_counts sheaf_data_images_room(const sheaf_data *data, const sheaf
     if (data->images == NULL || data->images->place.most == 1)
         return sheaf__counts_ordinary(config, n);
     for (int64_t r = 0; r < data->rows; r++) {
-        const sheaf__picture_counts own = sheaf__data_images_counts(data->images, r);
+        int64_t row = r;
+        const sheaf_data *set = sheaf__data_set_of(data, &row);
+        const sheaf__picture_counts own = sheaf__data_images_counts(set->images, row);
         sheaf__counts_reach(&most, &own, true);
     }
     sheaf__counts_add(&room, &most, n);
@@ -260,6 +262,7 @@ typedef struct row_range {
 
 static void add_row_range(row_range *of, const sheaf_data *data, int64_t r)
 {
+    data = sheaf__data_set_of(data, &r);
     const sheaf__data_images *images = data->images;
     const bool has = images != NULL && sheaf__data_images_of(images, r) > 0;
     const int64_t used = sheaf__data_used_by(data, r);
@@ -334,51 +337,46 @@ sheaf_status *sheaf__data_images_axes(int32_t *position, int64_t stride, int64_t
  * other in `next`, up to `room` floats. */
 static sheaf_status *lay_out(sheaf__picture *picture, float *next[SHEAF__MOST_TOWERS],
                              int64_t room[SHEAF__MOST_TOWERS], const sheaf__data_images *images,
-                             int64_t row)
+                             int64_t row, int64_t at)
 {
     const int64_t count = sheaf__data_images_of(images, row);
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++, picture++) {
+        const sheaf__picture is = picture_of(images, images->first[row] + i);
+        picture->row = at;
+        picture->frame = is.frame;
+        picture->joins = is.joins;
         for (int t = 0; t < images->towers; t++) {
-            const sheaf__tower *tower = &images->tower[t];
-            if (!tower->ragged)
+            if (!images->tower[t].ragged)
                 continue;
-            const sheaf__image_size size =
-                sheaf__data_images_size(images, images->first[row] + i, t);
-            const int64_t numbers = tower->channels * size.height * size.width;
+            const int64_t numbers = sheaf__view_numbers(&is.of[t], &images->tower[t]);
             if (numbers > room[t])
                 return sheaf_fail(SHEAF_E_ARG, "room for images: less than they need");
-            picture[i].of[t] = (sheaf__view){ next[t], size.height, size.width };
+            picture->of[t] = (sheaf__view){ next[t], is.of[t].height, is.of[t].width };
             next[t] += numbers;
             room[t] -= numbers;
         }
+        if (sheaf__picture_misfit(picture, images->tower, images->towers) >= 0)
+            return sheaf_fail(SHEAF_E_ARG, "room for an image: not of the towers' sizes");
+    }
     return NULL;
 }
 
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
                                 const int64_t *row, int64_t n)
 {
-    const sheaf__data_images *images = data->images;
     sheaf__picture *next = batch->picture;
     float *pixels[SHEAF__MOST_TOWERS] = { NULL };
     int64_t room[SHEAF__MOST_TOWERS];
     sheaf_status *st = NULL;
     memcpy(room, batch->room, sizeof room);
-    for (int t = 0; images != NULL && t < images->towers && images->first[data->rows] > 0; t++)
-        pixels[t] = next[0].of[t].pixels;
-    for (int64_t i = 0; i < n && images != NULL && st == NULL; i++) {
-        const int64_t count = row[i] < 0 ? 0 : sheaf__data_images_of(images, row[i]);
-        st = count == 0 ? NULL : lay_out(next, pixels, room, images, row[i]);
-        for (int64_t k = 0; k < count && st == NULL; k++) {
-            const sheaf__image_frame frame =
-                sheaf__data_images_frame(images, images->first[row[i]] + k);
-            next[k].row = i;
-            next[k].frame = frame.frame;
-            next[k].joins = frame.joins;
-            if (sheaf__picture_misfit(&next[k], images->tower, images->towers) >= 0)
-                st = sheaf_fail(SHEAF_E_ARG, "room for an image: not of the towers' sizes");
-        }
-        if (st == NULL && count > 0)
-            st = images->load(images->self, row[i], next);
+    for (int64_t i = 0; i < n && data->images != NULL && st == NULL; i++) {
+        int64_t own = row[i];
+        const sheaf__data_images *images = sheaf__data_set_of(data, &own)->images;
+        const int64_t count = own < 0 ? 0 : sheaf__data_images_of(images, own);
+        for (int t = 0; t < images->towers && next == batch->picture && count > 0; t++)
+            pixels[t] = next->of[t].pixels;
+        st = count == 0 ? NULL : lay_out(next, pixels, room, images, own, i);
+        TRY(st, count == 0 ? NULL : images->load(images->self, own, next));
         next += count;
     }
     return st;
@@ -397,7 +395,7 @@ int64_t sheaf__data_images_memory(const sheaf_data *data)
 
 void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data, int64_t row)
 {
-    const sheaf__data_images *images = data->images;
+    const sheaf__data_images *images = sheaf__data_set_of(data, &row)->images;
     for (int64_t i = 0; i < n; i++)
         out[i] = picture_of(images, images->first[row] + i);
 }
@@ -406,7 +404,7 @@ void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data
 sheaf_status *sheaf_data_row_pixels(const sheaf__picture *picture, int64_t n,
                                     const sheaf_data *data, int64_t row)
 {
-    const sheaf__data_images *images = data->images;
+    const sheaf__data_images *images = sheaf__data_set_of(data, &row)->images;
     const int64_t count = images == NULL ? 0 : sheaf__data_images_of(images, row);
     if (n == count)
         return n == 0 ? NULL : images->load(images->self, row, picture);
@@ -414,7 +412,8 @@ sheaf_status *sheaf_data_row_pixels(const sheaf__picture *picture, int64_t n,
         return sheaf_fail(SHEAF_E_ARG, "more images than the row has");
     sheaf__picture *sizes = malloc((size_t)count * sizeof *sizes), *all = NULL;
     if (sizes != NULL) {
-        sheaf_data_row_sizes(sizes, count, data, row);
+        for (int64_t i = 0; i < count; i++)
+            sizes[i] = picture_of(images, images->first[row] + i);
         all = sheaf__picture_room_like(sizes, count, images->tower, images->towers);
     }
     sheaf_status *st =

@@ -24,8 +24,8 @@ static inline int64_t sheaf__share_end(const sheaf__data_sets *sets, int set, in
 
 /* Row r has tokens [begin[r], begin[r + 1]). Labels are not shifted here. */
 struct sheaf_data {
-    /* Not NULL: what has a place for each token is NULL here, and so are `begin` and `read`: it is
-     * that of sheaf__data_set_of() */
+    /* Not NULL: what has a place for each token, row or image is NULL here: it is that of
+     * sheaf__data_set_of() */
     sheaf__data_sets *sets;
     int64_t rows, capacity; /* rows used and allocated */
     int64_t tokens, token_capacity;
@@ -121,6 +121,7 @@ static inline int64_t sheaf__data_row_length(const sheaf_data *data, int64_t row
 /* sheaf__data_used_by - used positions of a row. */
 static inline int64_t sheaf__data_used_by(const sheaf_data *data, int64_t row)
 {
+    data = sheaf__data_set_of(data, &row);
     return data->used == NULL ? data->begin[row + 1] - data->begin[row] : data->used[row];
 }
 /* sheaf__data_stopped - was the reader asked to stop? */

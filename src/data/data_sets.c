@@ -1,5 +1,4 @@
-/* data_sets.c - see data_sets.h. What is known of each row is copied; tokens, labels, positions and
- * pixels stay where they were read (sheaf__data_set_of). */
+/* data_sets.c - see data_sets.h. All of a row stays where it was read (sheaf__data_set_of). */
 #include "data/data_sets.h"
 
 #include <math.h>
@@ -159,102 +158,6 @@ sheaf_status *sheaf__data_list_in(char **out, bool *there, const char *folder, c
 
 /* ---- several data sets as one ---- */
 
-static void *copied(const void *from, size_t bytes, void *to)
-{
-    memcpy(to, from, bytes);
-    return (char *)to + bytes;
-}
-
-static int32_t used_by(const sheaf_data *part, int64_t row)
-{
-    return (int32_t)sheaf__data_used_by(part, row);
-}
-
-static int32_t seen_by(const sheaf_data *part, int64_t row)
-{
-    return part->seen == NULL ? (int32_t)sheaf__data_row_length(part, row) : part->seen[row];
-}
-
-static sheaf_status *join_rows(sheaf_data *data)
-{
-    const sheaf__data_sets *m = data->sets;
-    data->labels = malloc((size_t)data->rows * sizeof *data->labels + 1);
-    data->seen = malloc((size_t)data->rows * sizeof *data->seen + 1);
-    data->used = malloc((size_t)data->rows * sizeof *data->used + 1);
-    if (data->labels == NULL || data->seen == NULL || data->used == NULL)
-        return sheaf__data_no_memory(data->tokens);
-    for (int p = 0; p < m->count; p++)
-        for (int64_t r = m->begin[p]; r < m->begin[p + 1]; r++) {
-            data->labels[r] = m->set[p]->labels[r - m->begin[p]];
-            data->seen[r] = seen_by(m->set[p], r - m->begin[p]);
-            data->used[r] = used_by(m->set[p], r - m->begin[p]);
-        }
-    return NULL;
-}
-
-static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture)
-{
-    const sheaf_data *part = sheaf__data_set_of(self, &row);
-    return part->images->load(part->images->self, row, picture);
-}
-
-static void announce(void *self, const int64_t *row, int64_t n)
-{
-    const sheaf__data_sets *m = ((const sheaf_data *)self)->sets;
-    int64_t *own = malloc((size_t)n * sizeof *own + 1);
-    for (int p = 0; p < m->count && own != NULL; p++) {
-        const sheaf__data_images *images = m->set[p]->images;
-        int64_t count = 0;
-        for (int64_t i = 0; i < n; i++)
-            if (row[i] >= m->begin[p] && row[i] < m->begin[p + 1])
-                own[count++] = row[i] - m->begin[p];
-        if (images->announce != NULL)
-            images->announce(images->self, own, count);
-    }
-    free(own);
-}
-
-/* Sizes and frames of all pictures, and where those of each row begin. */
-static sheaf_status *join_images(sheaf_data *data)
-{
-    const sheaf__data_sets *m = data->sets;
-    sheaf__data_images *to = data->images;
-    const int towers = to->towers;
-    int64_t images = 0;
-    bool frames = false;
-    for (int p = 0; p < m->count; p++) {
-        images += m->set[p]->images->first[m->set[p]->rows];
-        frames |= m->set[p]->images->frame != NULL;
-    }
-    to->first = calloc((size_t)data->rows + 1, sizeof *to->first);
-    to->expert_rows = calloc((size_t)data->rows + 1, sizeof *to->expert_rows);
-    to->size = calloc((size_t)(images * towers) + 1, sizeof *to->size);
-    to->frame = frames ? calloc((size_t)images + 1, sizeof *to->frame) : NULL;
-    if (to->first == NULL || to->expert_rows == NULL || to->size == NULL ||
-        (frames && to->frame == NULL))
-        return sheaf__data_no_memory(data->tokens);
-    void *expert_rows = to->expert_rows;
-    for (int p = 0; p < m->count; p++) {
-        const sheaf__data_images *from = m->set[p]->images;
-        const int64_t rows = m->set[p]->rows, before = to->first[m->begin[p]];
-        expert_rows =
-            copied(from->expert_rows, (size_t)rows * sizeof *from->expert_rows, expert_rows);
-        for (int64_t r = 0; r <= rows; r++)
-            to->first[m->begin[p] + r] = before + from->first[r];
-        for (int64_t i = 0; i < from->first[rows]; i++) {
-            for (int t = 0; t < towers; t++)
-                to->size[(before + i) * towers + t] = sheaf__data_images_size(from, i, t);
-            if (frames)
-                to->frame[before + i] = sheaf__data_images_frame(from, i);
-        }
-        to->labelled |= from->labelled;
-    }
-    to->load = load;
-    to->announce = announce;
-    to->self = data;
-    return NULL;
-}
-
 /* Of an epoch's samples, where the share of each part ends: weights added up, and rounded. */
 static sheaf_status *divide(sheaf__data_sets *m, const sheaf__data_list *list, int64_t rows)
 {
@@ -284,13 +187,12 @@ sheaf_status *sheaf__data_sets_join(sheaf_data *data, const sheaf__data_list *li
         data->joined |= from->joined;
         data->seq = from->seq > data->seq ? from->seq : data->seq;
         data->longest = from->longest > data->longest ? from->longest : data->longest;
+        if (data->images != NULL)
+            data->images->labelled |= from->images->labelled;
         if (data->prompt_template == NULL)
             data->prompt_template = from->prompt_template;
         m->begin[p + 1] = data->rows;
     }
     m->weighted = list->weighted;
-    sheaf_status *st = join_rows(data);
-    if (st == NULL && data->images != NULL)
-        st = join_images(data);
-    return st == NULL && m->weighted ? divide(m, list, data->rows) : st;
+    return m->weighted ? divide(m, list, data->rows) : NULL;
 }

@@ -24,7 +24,6 @@ sheaf_status *sheaf__data_list_read(sheaf__data_list *out, const char *text, boo
 sheaf_status *sheaf__data_list_in(char **out, bool *there, const char *folder, const char *text);
 void sheaf__data_list_release(sheaf__data_list *list);
 
-/* sheaf__data_sets_join - what is known of each row of data->sets, put into `data`, which
- * has no rows yet. Errors: SHEAF_E_MEMORY; SHEAF_E_ARG for a weight that gives not one sample of an
- * epoch. */
+/* sheaf__data_sets_join - counts the rows of data->sets. Errors: SHEAF_E_ARG for a weight that
+ * gives not one sample of an epoch. */
 sheaf_status *sheaf__data_sets_join(sheaf_data *data, const sheaf__data_list *list);
