@@ -233,3 +233,18 @@ static inline void check(const problem *p)
     check_here(p);
     check_device(p, &checked_device);
 }
+
+/* Each of them with every set of its operands frozen. */
+static inline void check_all(const problem *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int frozen = 0; frozen < 1 << count_of(&list[i]); frozen += every(3)) {
+            char name[96];
+            problem p = list[i];
+            for (int k = 0; k < count_of(&p); k++)
+                p.operand[k].frozen = frozen >> k & 1;
+            snprintf(name, sizeof name, "%s, frozen %d", list[i].name, frozen);
+            p.name = name;
+            check(&p);
+        }
+}

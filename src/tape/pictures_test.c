@@ -88,29 +88,23 @@ static void plain_without(double *y, double *const *x, const problem *p)
 
 static void test_pictures__class_rows(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(sets); s++)
-        for (int frozen = 0; frozen < 4; frozen++) {
-            picture_env e = sets[s];
-            e.class_row = false; /* is not looked at */
-            const int64_t narrow = rows_of(&e), wide = narrow + e.images;
-            check(&(problem){ "class rows",
-                              wide,
-                              5,
-                              { { narrow, 5, false, frozen & 1 }, { 1, 5, true, frozen & 2 } },
-                              false,
-                              record_class,
-                              plain_class,
-                              &e });
-            if (frozen < 2)
-                check(&(problem){ "without class rows",
-                                  narrow,
-                                  5,
-                                  { { wide, 5, false, frozen & 1 } },
-                                  false,
-                                  record_without,
-                                  plain_without,
-                                  &e });
-        }
+    for (size_t s = 0; s < ARRAY_LEN(sets); s++) {
+        picture_env e = sets[s];
+        e.class_row = false; /* is not looked at */
+        const int64_t n = rows_of(&e), wide = n + e.images;
+        const problem list[] = {
+            { "class",
+              wide,
+              5,
+              { { n, 5 }, { 1, 5, true } },
+              false,
+              record_class,
+              plain_class,
+              &e },
+            { "without class", n, 5, { { wide, 5 } }, false, record_without, plain_without, &e },
+        };
+        check_all(list, ARRAY_LEN(list));
+    }
 }
 
 /* ---- vectors, copies ---- */
@@ -135,26 +129,14 @@ static void plain_copies(double *y, double *const *x, const problem *p)
 
 static void test_pictures__vectors_and_copies(void **state)
 {
-    for (int frozen = 0; frozen < 2; frozen++)
-        for (int64_t times = 1; times <= 3; times++) {
-            picture_env e = { .times = times };
-            check(&(problem){ "query",
-                              times * 3,
-                              150,
-                              { { 3, 150, true, frozen } },
-                              true,
-                              record_query,
-                              plain_copies,
-                              &e });
-            check(&(problem){ "copies",
-                              times * 3,
-                              150,
-                              { { 3, 150, false, frozen } },
-                              false,
-                              record_copies,
-                              plain_copies,
-                              &e });
-        }
+    for (int64_t n = 1; n <= 3; n++) {
+        picture_env e = { .times = n };
+        const problem list[] = {
+            { "query", n * 3, 150, { { 3, 150, true } }, true, record_query, plain_copies, &e },
+            { "copies", n * 3, 150, { { 3, 150 } }, false, record_copies, plain_copies, &e },
+        };
+        check_all(list, ARRAY_LEN(list));
+    }
 }
 
 /* ---- attention ---- */

@@ -39,37 +39,6 @@ static void plain_add(double *y, double *const *x, const problem *p)
         y[i] = x[0][i] + x[1][i] * (double)BY;
 }
 
-static void test_scaled__values_and_gradients(void **state)
-{
-    for (int frozen = 0; frozen < 2; frozen++) {
-        check(&(problem){ "times",
-                          7,
-                          300,
-                          { { 7, 300, false, frozen } },
-                          true,
-                          record_times,
-                          plain_times,
-                          NULL });
-        check(&(problem){ "divided",
-                          7,
-                          300,
-                          { { 7, 300, false, frozen } },
-                          false,
-                          record_divide,
-                          plain_divide,
-                          NULL });
-    }
-    for (int frozen = 0; frozen < 4; frozen++)
-        check(&(problem){ "branch",
-                          5,
-                          260,
-                          { { 5, 260, false, frozen & 1 }, { 5, 260, false, frozen & 2 } },
-                          true,
-                          record_add,
-                          plain_add,
-                          NULL });
-}
-
 /* h has another reader: each layer's branch is added to what the next reads too. */
 static sheaf__value *record_twice(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
                                   const problem *p)
@@ -85,10 +54,15 @@ static void plain_twice(double *y, double *const *x, const problem *p)
     }
 }
 
-static void test_scaled__a_branch_of_a_branch(void **state)
+static void test_scaled__values_and_gradients(void **state)
 {
-    check(&(problem){
-        "branches", 5, 7, { { 5, 7 }, { 5, 7 } }, true, record_twice, plain_twice, NULL });
+    static const problem list[] = {
+        { "times", 7, 300, { { 7, 300 } }, true, record_times, plain_times },
+        { "divided", 7, 300, { { 7, 300 } }, false, record_divide, plain_divide },
+        { "branch", 5, 260, { { 5, 260 }, { 5, 260 } }, true, record_add, plain_add },
+        { "branches", 5, 7, { { 5, 7 }, { 5, 7 } }, true, record_twice, plain_twice },
+    };
+    check_all(list, ARRAY_LEN(list));
 }
 
 /* In bfloat16 the number keeps its float32, the product is rounded before it is added, and a
@@ -125,7 +99,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scaled__values_and_gradients),
-        cmocka_unit_test(test_scaled__a_branch_of_a_branch),
         cmocka_unit_test(test_scaled__roundings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,35 +29,6 @@ static void plain_tokens(double *y, double *const *x, const problem *p)
                        x[2][t * p->cols + c];
 }
 
-static void test_tokens(void **state)
-{
-    image_env env = { .images = 3, .patches = 4 };
-    check(&(problem){ "tokens",
-                      15,
-                      7,
-                      { { 12, 7 }, { 1, 7, true }, { 5, 7, true } },
-                      false,
-                      record_tokens,
-                      plain_tokens,
-                      &env });
-    check(&(problem){ "tokens of frozen patches",
-                      15,
-                      7,
-                      { { 12, 7, false, true }, { 1, 7, true }, { 5, 7, true } },
-                      false,
-                      record_tokens,
-                      plain_tokens,
-                      &env });
-    check(&(problem){ "tokens, frozen",
-                      15,
-                      300,
-                      { { 12, 300 }, { 1, 300, true, true }, { 5, 300, true, true } },
-                      false,
-                      record_tokens,
-                      plain_tokens,
-                      &env });
-}
-
 static sheaf__value *record_grid(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
                                  const problem *p)
 {
@@ -73,28 +44,6 @@ static void plain_grid(double *y, double *const *x, const problem *p)
             for (int64_t c = 0; c < p->cols; c++)
                 *y++ = x[0][(i * (env->patches + 1) + 1 + t) * p->cols + c] +
                        (p->operand[1].rows > 0 ? x[1][t * p->cols + c] : 0);
-}
-
-static void test_grid(void **state)
-{
-    image_env env = { .images = 3, .patches = 4 };
-    check(&(problem){ "grid", 12, 5, { { 15, 5 } }, false, record_grid, plain_grid, &env });
-    check(&(problem){ "grid with positions",
-                      12,
-                      5,
-                      { { 15, 5 }, { 4, 5, true } },
-                      false,
-                      record_grid,
-                      plain_grid,
-                      &env });
-    check(&(problem){ "grid of a frozen tower",
-                      12,
-                      5,
-                      { { 15, 5, false, true }, { 4, 5, true } },
-                      false,
-                      record_grid,
-                      plain_grid,
-                      &env });
 }
 
 typedef struct block_env {
@@ -121,23 +70,6 @@ static void plain_blocks(double *y, double *const *x, const problem *p)
                             *y++ = x[0][((g * e->down + r + dy) * e->across + k + dx) * width + c];
 }
 
-static void test_blocks(void **state)
-{
-    block_env two = { 3, 4, 6, 2 }, three = { 2, 3, 9, 3 };
-    check(&(problem){
-        "blocks of four", 18, 20, { { 72, 5 } }, false, record_blocks, plain_blocks, &two });
-    check(&(problem){
-        "blocks of nine", 6, 63, { { 54, 7 } }, false, record_blocks, plain_blocks, &three });
-    check(&(problem){ "blocks of a frozen tower",
-                      18,
-                      32,
-                      { { 72, 8, false, true } },
-                      false,
-                      record_blocks,
-                      plain_blocks,
-                      &two });
-}
-
 static sheaf__value *record_place(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
                                   const problem *p)
 {
@@ -162,51 +94,12 @@ static void plain_place(double *y, double *const *x, const problem *p)
         }
 }
 
-static void test_place(void **state)
-{
-    const int32_t rows[] = {
-        1, 2, 3, 4, 5, 8, 9, 11, 12, 13
-    }; /* a sequence need not hold an image in one piece */
-    image_env env = { .images = 2, .patches = 3, .in = { .image_row = rows } };
-    for (int frozen = 0; frozen < 16; frozen += every(5)) {
-        const bool f[4] = { frozen & 1, frozen & 2, frozen & 4, frozen & 8 };
-        char name[64];
-        snprintf(name, sizeof name, "images in sequences, frozen %d", frozen);
-        check(&(problem){ name,
-                          16,
-                          6,
-                          { { 16, 6, false, f[0] },
-                            { 6, 6, false, f[1] },
-                            { 1, 6, true, f[2] },
-                            { 1, 6, true, f[3] } },
-                          true,
-                          record_place,
-                          plain_place,
-                          &env });
-    }
-}
-
 static void plain_place_alone(double *y, double *const *x, const problem *p)
 {
     const image_env *env = p->env;
     memcpy(y, x[0], (size_t)(p->rows * p->cols) * sizeof *y);
     for (int64_t r = 0; r < env->images * env->patches; r++)
         memcpy(y + env->in.image_row[r] * p->cols, x[1] + r * p->cols, (size_t)p->cols * sizeof *y);
-}
-
-static void test_place_without_ends(void **state)
-{
-    const int32_t rows[] = { 1, 2, 3, 8, 9, 10 };
-    image_env env = { .images = 2, .patches = 3, .in = { .image_row = rows } };
-    for (int frozen = 0; frozen < 4; frozen++)
-        check(&(problem){ "images without ends",
-                          12,
-                          6,
-                          { { 12, 6, false, frozen & 1 }, { 6, 6, false, frozen & 2 } },
-                          true,
-                          record_place,
-                          plain_place_alone,
-                          &env });
 }
 
 static sheaf__value *record_around(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
@@ -227,24 +120,6 @@ static void plain_around(double *y, double *const *x, const problem *p)
                    : t <= env->patches ? x[0] + (i * env->patches + t - 1) * p->cols
                                        : x[2],
                    row);
-}
-
-static void test_around(void **state)
-{
-    image_env env = { .images = 3, .patches = 2 };
-    for (int frozen = 0; frozen < 8; frozen++) {
-        char name[64];
-        snprintf(name, sizeof name, "rows around images, frozen %d", frozen);
-        check(&(problem){
-            name,
-            12,
-            5,
-            { { 6, 5, false, frozen & 1 }, { 1, 5, true, frozen & 2 }, { 1, 5, true, frozen & 4 } },
-            false,
-            record_around,
-            plain_around,
-            &env });
-    }
 }
 
 /* Sums over images go in blocks of 256. */
@@ -386,13 +261,6 @@ static void plain_gelu(double *y, double *const *x, const problem *p)
         y[i] = gelu_of(x[0][i]);
 }
 
-static void test_gelu(void **state)
-{
-    check(&(problem){ "gelu", 9, 11, { { 9, 11 } }, false, record_gelu, plain_gelu, NULL });
-    check(&(problem){
-        "gelu, frozen", 9, 11, { { 9, 11, false, true } }, false, record_gelu, plain_gelu, NULL });
-}
-
 static sheaf__value *record_gelu_tanh(sheaf__tape *tape, sheaf__value **value,
                                       sheaf__vector *vector, const problem *p)
 {
@@ -405,21 +273,6 @@ static void plain_gelu_tanh(double *y, double *const *x, const problem *p)
         const double v = x[0][i];
         y[i] = 0.5 * v * (1 + tanh(sqrt(2 / acos(-1)) * (v + 0.044715 * v * v * v)));
     }
-}
-
-static void test_gelu_tanh(void **state)
-{
-    /* differs from erf's by up to 5e-4, which float32's tolerance sees */
-    check(&(problem){
-        "gelu by tanh", 9, 11, { { 9, 11 } }, false, record_gelu_tanh, plain_gelu_tanh, NULL });
-    check(&(problem){ "gelu by tanh, frozen",
-                      9,
-                      11,
-                      { { 9, 11, false, true } },
-                      false,
-                      record_gelu_tanh,
-                      plain_gelu_tanh,
-                      NULL });
 }
 
 /* Angles of the test: any table will do. */
@@ -453,24 +306,6 @@ static void plain_turn(double *y, double *const *x, const problem *p)
             y[r * p->cols + i] = u * cos(a) - v * sin(a);
             y[r * p->cols + i + 1] = v * cos(a) + u * sin(a);
         }
-}
-
-static void test_turn(void **state)
-{
-    turn_env env = { { .images = 30, .patches = 4, .heads = 2, .head_dim = 6 }, { 0 }, { 0 } };
-    for (int i = 0; i < 24; i++) {
-        env.cos[i] = (float)cos(angle(i / 6, i % 6 / 2));
-        env.sin[i] = (float)sin(angle(i / 6, i % 6 / 2));
-    }
-    check(&(problem){ "rotation", 150, 12, { { 150, 12 } }, true, record_turn, plain_turn, &env });
-    check(&(problem){ "rotation, frozen",
-                      150,
-                      12,
-                      { { 150, 12, false, true } },
-                      true,
-                      record_turn,
-                      plain_turn,
-                      &env });
 }
 
 /* ---- streams ---- */
@@ -516,40 +351,6 @@ static void plain_join(double *y, double *const *x, const problem *p)
         for (int64_t r = 0; r < env->rows[i]; r++)
             memcpy(y + env->in.stream[i][r] * p->cols, x[i] + r * p->cols,
                    (size_t)p->cols * sizeof *y);
-}
-
-static void test_streams(void **state)
-{
-    const int32_t text[] = { 0, 4, 5, 6, 10 }, image[] = { 1, 2, 3, 7, 8, 9, 11 };
-    stream_env env = { { 5, 7 }, { .stream = { text, image } } };
-    check(
-        &(problem){ "streams", 12, 5, { { 12, 5 } }, false, record_streams, plain_streams, &env });
-    check(&(problem){ "streams, frozen",
-                      12,
-                      5,
-                      { { 12, 5, false, true } },
-                      false,
-                      record_streams,
-                      plain_streams,
-                      &env });
-    check(
-        &(problem){ "join", 12, 5, { { 5, 5 }, { 7, 5 } }, false, record_join, plain_join, &env });
-    check(&(problem){ "join, text frozen",
-                      12,
-                      5,
-                      { { 5, 5, false, true }, { 7, 5 } },
-                      false,
-                      record_join,
-                      plain_join,
-                      &env });
-    check(&(problem){ "join, images frozen",
-                      12,
-                      5,
-                      { { 5, 5 }, { 7, 5, false, true } },
-                      false,
-                      record_join,
-                      plain_join,
-                      &env });
 }
 
 static void test_one_stream(void **state)
@@ -614,36 +415,6 @@ static void plain_full(double *y, double *const *x, const problem *p)
             for (int64_t c = 0; c < h->head_dim; c++)
                 o[c] /= sum;
         }
-}
-
-static void test_full_attention(void **state)
-{
-    /* the window is ignored; a cross-attention has more queries than keys, or fewer */
-    full_env env = { { 2, 5, 2, 1, 4, 2 }, 5, false, { 0 } };
-    check(&(problem){ "tower attention",
-                      10,
-                      8,
-                      { { 10, 8 }, { 10, 8 }, { 10, 8 } },
-                      false,
-                      record_full,
-                      plain_full,
-                      &env });
-    for (int frozen = 0; frozen < 8; frozen += every(5)) {
-        const bool f[3] = { frozen & 1, frozen & 2, frozen & 4 };
-        char name[64];
-        snprintf(name, sizeof name, "cross-attention, frozen %d", frozen);
-        full_env cross = { { 2, frozen % 2 ? 3 : 9, 2, 2, 6, 0 }, 7, false, { 0 } };
-        const int64_t rows = 2 * cross.heads.queries;
-        check(&(problem){
-            name,
-            rows,
-            24,
-            { { rows, 24, false, f[0] }, { 14, 12, false, f[1] }, { 14, 12, false, f[2] } },
-            false,
-            record_full,
-            plain_full,
-            &cross });
-    }
 }
 
 static sheaf__value *record_cached(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
@@ -722,39 +493,6 @@ static void plain_norm(double *y, double *const *x, const problem *p)
     }
 }
 
-static void test_norm(void **state)
-{
-    norm_env env = { .residual = false };
-    for (int frozen = 0; frozen < 16; frozen += every(5)) {
-        const bool f[4] = { frozen & 1, frozen & 2, frozen & 4, frozen & 8 };
-        char name[64];
-        env.residual = true;
-        snprintf(name, sizeof name, "norm and residual, frozen %d", frozen);
-        check(&(problem){ name,
-                          35,
-                          21,
-                          { { 35, 21, false, f[0] },
-                            { 1, 21, true, f[1] },
-                            { 1, 21, true, f[2] },
-                            { 35, 21, false, f[3] } },
-                          false,
-                          record_norm,
-                          plain_norm,
-                          &env });
-        env.residual = false;
-        if (!f[3])
-            check(&(problem){
-                name,
-                19,
-                33,
-                { { 19, 33, false, f[0] }, { 1, 33, true, f[1] }, { 1, 33, true, f[2] } },
-                false,
-                record_norm,
-                plain_norm,
-                &env });
-    }
-}
-
 /* ---- RMSNorm, of rows added to a residual and of heads ---- */
 
 /* x, weight, residual */
@@ -823,29 +561,104 @@ static void plain_heads(double *y, double *const *x, const problem *p)
     plain_rms(y, x[0], x[1], p->rows * 6, p->cols / 6);
 }
 
-static void test_rms(void **state)
+/* ---- values and gradients of all of these ---- */
+
+static void test_ops__against_their_formulas(void **state)
 {
-    sheaf__layernorm norm;
-    head_env env;
-    for (int frozen = 0; frozen < 4; frozen++) {
-        const bool x = frozen & 1, w = frozen & 2;
-        check(&(problem){ "RMSNorm and residual",
-                          19,
-                          33,
-                          { { 19, 33, false, x }, { 1, 33, true, w }, { 19, 33 } },
-                          false,
-                          record_plain_norm,
-                          plain_norm_without_mean,
-                          &norm });
-        check(&(problem){ "RMSNorm of heads",
-                          13,
-                          6 * 5,
-                          { { 13, 6 * 5, false, x }, { 1, 5, true, w } },
-                          false,
-                          record_heads,
-                          plain_heads,
-                          &env });
+    /* a sequence need not hold an image in one piece */
+    static const int32_t placed[] = { 1, 2, 3, 4, 5, 8, 9, 11, 12, 13 },
+                         alone[] = { 1, 2, 3, 8, 9, 10 }, text[] = { 0, 4, 5, 6, 10 },
+                         image[] = { 1, 2, 3, 7, 8, 9, 11 };
+    image_env four = { .images = 3, .patches = 4 }, two = { .images = 3, .patches = 2 },
+              three = { .images = 2, .patches = 3, .in = { .image_row = placed } },
+              without = { .images = 2, .patches = 3, .in = { .image_row = alone } };
+    block_env of_four = { 3, 4, 6, 2 }, of_nine = { 2, 3, 9, 3 };
+    turn_env turn = { { .images = 30, .patches = 4, .heads = 2, .head_dim = 6 }, { 0 }, { 0 } };
+    stream_env streams = { { 5, 7 }, { .stream = { text, image } } };
+    /* the window is ignored; a cross-attention has more queries than keys, or fewer */
+    full_env tower = { { 2, 5, 2, 1, 4, 2 }, 5, false, { 0 } },
+             more = { { 2, 9, 2, 2, 6, 0 }, 7, false, { 0 } },
+             fewer = { { 2, 3, 2, 2, 6, 0 }, 7, false, { 0 } };
+    norm_env norm = { .residual = false }, added = { .residual = true };
+    sheaf__layernorm rms;
+    head_env heads;
+    for (int i = 0; i < 24; i++) {
+        turn.cos[i] = (float)cos(angle(i / 6, i % 6 / 2));
+        turn.sin[i] = (float)sin(angle(i / 6, i % 6 / 2));
     }
+#define V true /* a vector */
+#define OF(op) record_##op, plain_##op
+    const problem list[] = {
+        { "tokens", 15, 7, { { 12, 7 }, { 1, 7, V }, { 5, 7, V } }, false, OF(tokens), &four },
+        { "wide tokens",
+          15,
+          300,
+          { { 12, 300 }, { 1, 300, V }, { 5, 300, V } },
+          false,
+          OF(tokens),
+          &four },
+        { "grid", 12, 5, { { 15, 5 } }, false, OF(grid), &four },
+        { "grid with positions", 12, 5, { { 15, 5 }, { 4, 5, V } }, false, OF(grid), &four },
+        { "blocks of four", 18, 20, { { 72, 5 } }, false, OF(blocks), &of_four },
+        { "blocks of nine", 6, 63, { { 54, 7 } }, false, OF(blocks), &of_nine },
+        { "images",
+          16,
+          6,
+          { { 16, 6 }, { 6, 6 }, { 1, 6, V }, { 1, 6, V } },
+          true,
+          OF(place),
+          &three },
+        { "images without ends",
+          12,
+          6,
+          { { 12, 6 }, { 6, 6 } },
+          true,
+          record_place,
+          plain_place_alone,
+          &without },
+        { "rows around images",
+          12,
+          5,
+          { { 6, 5 }, { 1, 5, V }, { 1, 5, V } },
+          false,
+          OF(around),
+          &two },
+        { "gelu", 9, 11, { { 9, 11 } }, false, OF(gelu) },
+        /* differs from erf's by up to 5e-4, which float32's tolerance sees */
+        { "gelu by tanh", 9, 11, { { 9, 11 } }, false, OF(gelu_tanh) },
+        { "rotation", 150, 12, { { 150, 12 } }, true, OF(turn), &turn },
+        { "streams", 12, 5, { { 12, 5 } }, false, OF(streams), &streams },
+        { "join", 12, 5, { { 5, 5 }, { 7, 5 } }, false, OF(join), &streams },
+        { "tower attention", 10, 8, { { 10, 8 }, { 10, 8 }, { 10, 8 } }, false, OF(full), &tower },
+        { "cross-attention",
+          18,
+          24,
+          { { 18, 24 }, { 14, 12 }, { 14, 12 } },
+          false,
+          OF(full),
+          &more },
+        { "more keys", 6, 24, { { 6, 24 }, { 14, 12 }, { 14, 12 } }, false, OF(full), &fewer },
+        { "norm", 19, 33, { { 19, 33 }, { 1, 33, V }, { 1, 33, V } }, false, OF(norm), &norm },
+        { "norm, added",
+          35,
+          21,
+          { { 35, 21 }, { 1, 21, V }, { 1, 21, V }, { 35, 21 } },
+          false,
+          OF(norm),
+          &added },
+        { "RMSNorm and residual",
+          19,
+          33,
+          { { 19, 33 }, { 1, 33, V }, { 19, 33 } },
+          false,
+          record_plain_norm,
+          plain_norm_without_mean,
+          &rms },
+        { "RMSNorm of heads", 13, 30, { { 13, 30 }, { 1, 5, V } }, false, OF(heads), &heads },
+    };
+#undef OF
+#undef V
+    check_all(list, ARRAY_LEN(list));
 }
 
 /* ---- LayerNorm on a cut width: the same bytes for any number of ranks ---- */
@@ -968,7 +781,7 @@ static void check_cut_formula(const cut_run *r)
         plain_norm, &env
     };
     const double tolerance = r->dtype == SHEAF_F32 ? 2e-5 : 0.04;
-    outcome o = run(&p, &sheaf__cpu, r->dtype, r->twice); /* checked in test_norm */
+    outcome o = run(&p, &sheaf__cpu, r->dtype, r->twice); /* checked above */
     for (int64_t i = 0; i < r->rows * r->width; i++) {
         CHECK_NEAR("y of a cut width", r->y[i], o.y[i], tolerance * (1 + fabs(o.y[i])));
         CHECK_NEAR("dx of a cut width", r->dx[i], o.grad[0][i],
@@ -1115,24 +928,9 @@ static void test_refresh(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patches),
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_place),
-        cmocka_unit_test(test_place_without_ends),
-        cmocka_unit_test(test_around),
-        cmocka_unit_test(test_sums_over_images),
-        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_gelu_tanh),
-        cmocka_unit_test(test_turn),
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_one_stream),
-        cmocka_unit_test(test_full_attention),
-        cmocka_unit_test(test_cached_attention),
-        cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_rms),
-        cmocka_unit_test(test_cut_norm),
+        cmocka_unit_test(test_patches),          cmocka_unit_test(test_ops__against_their_formulas),
+        cmocka_unit_test(test_sums_over_images), cmocka_unit_test(test_one_stream),
+        cmocka_unit_test(test_cached_attention), cmocka_unit_test(test_cut_norm),
         cmocka_unit_test(test_refresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
