@@ -53,60 +53,37 @@ sheaf_status *sheaf__data_images_rows_new(sheaf_data *data)
     return made ? NULL : sheaf__data_no_memory(data->tokens);
 }
 
-/* Checks the number of image positions of a row: each image takes `whole`. */
-static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, int64_t embed,
-                                 int64_t whole)
+/* Do the images of a row take the positions that it has for them? Where all are of the towers' own
+ * size, these say how many there are. */
+static sheaf_status *check_count(sheaf__data_images *images, const sheaf_config *config,
+                                 int64_t row, int64_t embed)
 {
-    const sheaf__image_place *place = &images->place;
-    const int64_t groups = sheaf__data_images_counts(images, row).groups;
-    if (embed % whole == 0 && embed / whole <= place->most &&
-        (images->frame == NULL || embed / whole == groups))
+    const int64_t whole = sheaf__image_positions(config), most = images->place.most;
+    if (images->size == NULL)
+        images->first[row + 1] = images->first[row] + embed / whole;
+    const sheaf__picture_counts counts = sheaf__data_images_counts(images, row);
+    const int64_t all = sheaf__counts_positions(config, &counts);
+    if (all == embed && counts.groups <= most)
         return NULL;
-    if (embed % whole == 0 && place->most == 1 && images->frame == NULL) {
+    if (all == embed && most == 1) {
         sheaf_status *many = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": pictures", row + 1);
         sheaf_expected(many, "one at most: this model reads no more in a sequence");
-        return sheaf_try_this(sheaf_found(many, "%" PRId64, embed / whole),
+        return sheaf_try_this(sheaf_found(many, "%" PRId64, counts.groups),
                               "a record for each picture");
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1);
-    if (images->frame != NULL)
-        sheaf_expected(st, "%" PRId64 ", of %" PRId64 " pictures and groups of frames",
-                       groups * whole, groups);
+    if (images->size != NULL)
+        sheaf_expected(st, "%" PRId64 ", of %" PRId64 " pictures and groups of frames", all,
+                       counts.groups);
     else
-        sheaf_expected(st, "none or %" PRId64 "%s", whole,
-                       place->most > 1 ? " for each" : ": BOI, patches and EOI");
+        sheaf_expected(st, "none or %" PRId64 ": BOI, patches and EOI", whole);
     return sheaf_found(st, "%" PRId64, embed);
-}
-
-/* Of a tower whose pictures give rows by their size: how many of them the positions of a row
- * hold. */
-static sheaf_status *count_by_size(int64_t *count, const sheaf__data_images *images, int64_t row,
-                                   int64_t embed)
-{
-    const sheaf__tower *tower = &images->tower[0];
-    int64_t rows = 0;
-    for (*count = 0; rows < embed; (*count)++) {
-        const sheaf__image_size size =
-            sheaf__data_images_size(images, images->first[row] + *count, 0);
-        const sheaf__view view = { .height = size.height, .width = size.width };
-        if (size.height == 0)
-            break;
-        rows += sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
-    }
-    return rows == embed
-               ? NULL
-               : sheaf_found(
-                     sheaf_expected(sheaf_fail(SHEAF_E_DATA,
-                                               "row %" PRId64 ": the positions of images", row + 1),
-                                    "%" PRId64 ", what their pictures give", rows),
-                     "%" PRId64, embed);
 }
 
 static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int64_t row)
 {
     sheaf__data_images *images = data->images;
-    const int64_t begin = data->begin[row], end = data->begin[row + 1],
-                  whole = sheaf__image_positions(config);
+    const int64_t begin = data->begin[row], end = data->begin[row + 1];
     int64_t embed = 0, last = 0;
     for (int64_t i = begin; i < end; i++) {
         embed += images->embed[i];
@@ -114,13 +91,9 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
         if (images->embed[i] || images->expert[i])
             last = i - begin + 1;
     }
-    int64_t count = embed / whole;
-    sheaf_status *st = images->tower[0].merge > 0 ? count_by_size(&count, images, row, embed)
-                                                  : check_count(images, row, embed, whole);
+    sheaf_status *st = check_count(images, config, row, embed);
     if (st != NULL)
         return st;
-    if (images->frame == NULL) /* else its reader knows */
-        images->first[row + 1] = images->first[row] + count;
     if (embed == 0 && images->expert_rows[row] > 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": vision_expert_mask", row + 1),
@@ -153,25 +126,29 @@ sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *con
     return st;
 }
 
+void sheaf__batch_streams_add(sheaf__batch_streams *to, const uint8_t *embed, const uint8_t *expert,
+                              int64_t length, int64_t at, int64_t seq)
+{
+    for (int64_t t = 0; t < seq; t++) {
+        const int stream = t < length && expert != NULL && expert[t];
+        if (to->image_row != NULL && t < length && embed != NULL && embed[t])
+            to->image_row[to->images++] = (int32_t)(at + t);
+        if (to->stream[stream] != NULL)
+            to->stream[stream][to->count[stream]++] = (int32_t)(at + t);
+    }
+}
+
 void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                              int64_t n)
 {
     const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
-    int64_t image = 0, count[2] = { 0 };
+    sheaf__batch_streams to = { batch->image_row, { batch->stream[0], batch->stream[1] } };
     for (int64_t i = 0; i < n; i++) {
         int64_t own = row[i];
         const sheaf_data *part = sheaf__data_set_of(data, &own);
-        const sheaf__data_images *images = part->images;
-        const int64_t begin = own < 0 ? 0 : part->begin[own],
-                      length = own < 0 ? 0 : part->begin[own + 1] - begin;
-        for (int64_t t = 0; t < seq; t++) {
-            const int32_t at = (int32_t)(i * seq + t);
-            const int stream = t < length && images->expert[begin + t];
-            if (batch->image_row != NULL && t < length && images->embed[begin + t])
-                batch->image_row[image++] = at;
-            if (batch->stream[stream] != NULL)
-                batch->stream[stream][count[stream]++] = at;
-        }
+        const int64_t begin = own < 0 ? 0 : part->begin[own];
+        sheaf__batch_streams_add(&to, part->images->embed + begin, part->images->expert + begin,
+                                 own < 0 ? 0 : part->begin[own + 1] - begin, i * seq, seq);
     }
 }
 

@@ -79,6 +79,15 @@ sheaf_status *sheaf__no_videos(const sheaf_config *config);
 /* sheaf__data_images_size - of image number `image` of the data set, for a tower. */
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower);
+/* The rows of a batch that hold images, and those of either stream. */
+typedef struct sheaf__batch_streams {
+    int32_t *image_row, *stream[2]; /* or NULL */
+    int64_t images, count[2];
+} sheaf__batch_streams;
+/* sheaf__batch_streams_add - of the next sequence, which fills rows [at, at + seq).
+ *   embed, expert   [length] of its positions, or NULL */
+void sheaf__batch_streams_add(sheaf__batch_streams *rows, const uint8_t *embed,
+                              const uint8_t *expert, int64_t length, int64_t at, int64_t seq);
 /* sheaf__data_images_rows - image_row and stream of a batch. */
 void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                              int64_t n);

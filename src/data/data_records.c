@@ -69,9 +69,8 @@ static sheaf_status *choose_ids(reader *in)
 static sheaf_status *choose_words(reader *in)
 {
     const sheaf_data_options *o = in->options;
-    bool from_model = false;
-    sheaf_status *st = sheaf__choose_template(&in->how.version, &from_model, o->prompt_template,
-                                              o->config, o->events);
+    sheaf_status *st =
+        sheaf__choose_template(&in->how.version, o->prompt_template, o->config, o->events);
     in->data->prompt_template = sheaf__template_name(in->how.version);
     TRY(st, sheaf__choose_tokenizer(&in->tokenizer, o->tokenizer, o->folder, o->config->vocab));
     if (st == NULL && in->tokenizer == NULL && !o->config->byte_vocab) {
@@ -85,11 +84,6 @@ static sheaf_status *choose_words(reader *in)
     }
     if (st != NULL)
         return st;
-    if (o->prompt_template == NULL || o->prompt_template[0] == '\0')
-        sheaf_note(o->events, "prompt template %s, %s (--template changes it)",
-                   sheaf__template_name(in->how.version),
-                   from_model ? "which the model's config names"
-                              : "as the model's config names none");
     in->how.tokenizer = in->tokenizer;
     in->how.specials = o->specials;
     return choose_ids(in);

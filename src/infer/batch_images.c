@@ -2,6 +2,7 @@
 #include "infer/batch_images.h"
 
 #include "base/base.h"
+#include "data/data_images.h"
 
 static int64_t embedded(const sheaf__prompt *p)
 {
@@ -155,25 +156,18 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf__batch_ro
                                  const sheaf_config *config, sheaf__sequence *const *of, int64_t n,
                                  int64_t longest)
 {
-    int32_t *const image_row = rows->image_row.host, *const to[2] = { rows->stream[0].host,
-                                                                      rows->stream[1].host };
-    int64_t row = 0, count[2] = { 0 };
+    sheaf__batch_streams to = { rows->image_row.host,
+                                { rows->stream[0].host, rows->stream[1].host } };
     out->pictures = (sheaf__picture_counts){ 0 };
     for (int64_t i = 0; i < n; i++) {
         const sheaf__prompt *p = of[i]->prompt;
-        for (int64_t j = 0; j < longest; j++) {
-            const int32_t at = (int32_t)(i * longest + j);
-            const int stream = j < p->n && p->expert != NULL && p->expert[j];
-            to[stream][count[stream]++] = at;
-            if (j < p->n && p->embed != NULL && p->embed[j])
-                image_row[row++] = at;
-        }
+        sheaf__batch_streams_add(&to, p->embed, p->expert, p->n, i * longest, longest);
         const sheaf__picture_counts own =
             counts_of(p, sheaf__prompt_images(p, config, of[i]->options), config);
         sheaf__counts_add(&out->pictures, &own, 1);
     }
-    out->rows = count[SHEAF__IMAGE];
-    out->embedded = row;
+    out->rows = to.count[SHEAF__IMAGE];
+    out->embedded = to.images;
 }
 
 /* Space for all of them; frees that of the last batch. */

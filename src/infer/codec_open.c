@@ -170,22 +170,6 @@ static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
     return st;
 }
 
-static sheaf_status *find_template(sheaf__codec *w, const sheaf__codec_options *o)
-{
-    bool from_model = false;
-    w->templated = true;
-    sheaf_status *st =
-        sheaf__choose_template(&w->version, &from_model, o->version, w->config, o->events);
-    if (st != NULL || o->version != NULL)
-        return st;
-    if (!from_model && !w->images)
-        w->version = SHEAF__CHAT;
-    sheaf_note(o->events, "prompt template %s, %s (--template changes it)",
-               sheaf__template_name(w->version),
-               from_model ? "which the model's config names" : "as the model's config names none");
-    return NULL;
-}
-
 static sheaf_status *open_any(sheaf__codec *out, const sheaf_config *config,
                               const sheaf__codec_options *options)
 {
@@ -206,7 +190,8 @@ static sheaf_status *open_any(sheaf__codec *out, const sheaf_config *config,
         return open_placed(out, options);
     if (!out->images && !old)
         return open_text(out, options);
-    sheaf_status *st = find_template(out, options);
+    out->templated = true;
+    sheaf_status *st = sheaf__choose_template(&out->version, name, config, options->events);
     return st == NULL ? find_tokenizer(out, options, false) : st;
 }
 
@@ -227,10 +212,10 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
         sheaf__codec_note_date(w, true, events);
     if (w->templated || sheaf__pictures_of(w->config) != NULL)
         return NULL;
-    if (w->tokenizer == NULL)
-        return find_template(
-            out, &(sheaf__codec_options){ .events = w->config->byte_vocab ? events : NULL });
     out->templated = true;
+    if (w->tokenizer == NULL)
+        return sheaf__choose_template(&out->version, NULL, w->config,
+                                      w->config->byte_vocab ? events : NULL);
     if (w->chat == NULL) { /* the reason */
         sheaf_status *st = find_chat(out, NULL, false);
         return st != NULL

@@ -56,12 +56,12 @@ bool sheaf__template_has_history(sheaf__template which)
     return templates[which].middle != NULL;
 }
 
-sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given,
+sheaf_status *sheaf__choose_template(sheaf__template *out, const char *given,
                                      const sheaf_config *config, const sheaf_events *events)
 {
     json_t *object = NULL;
-    *out = SHEAF__BASE;
-    *from_model = false;
+    bool from_model = false;
+    *out = sheaf__image_positions(config) > 0 ? SHEAF__BASE : SHEAF__CHAT;
     if (given != NULL && *given != '\0')
         return sheaf__template_find(out, given, config);
     sheaf_status *st = config->json == NULL
@@ -71,13 +71,17 @@ sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, con
                *name = json_string_value(json_object_get(object, key));
     if (st == NULL && name != NULL) {
         sheaf_status *unknown = sheaf__template_find(out, name, config);
-        *from_model = unknown == NULL;
+        from_model = unknown == NULL;
         if (unknown != NULL) /* another program may support it */
             sheaf_warn(events, "the config's %s '%s' is not %s", key, name,
                        sheaf_status_expected(unknown));
         sheaf_status_free(unknown);
     }
     json_decref(object);
+    if (st == NULL)
+        sheaf_note(
+            events, "prompt template %s, %s (--template changes it)", sheaf__template_name(*out),
+            from_model ? "which the model's config names" : "as the model's config names none");
     return st;
 }
 

@@ -37,10 +37,10 @@ typedef struct sheaf__turn {
 sheaf_status *sheaf__template_find(sheaf__template *out, const char *name,
                                    const sheaf_config *config);
 /* sheaf__choose_template - the one `given` by name (NULL or empty: none), else the config's
- * template_key (text_processor_version), else base. *from_model: the config named it. `events` (may
- * be NULL) are warned of a version that is no template here. Errors: SHEAF_E_ARG for a name given
- * that is none; SHEAF_E_MEMORY. */
-sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given,
+ * template_key (text_processor_version), else base, or chat for a model without images. `events`
+ * (may be NULL) have a note of what was not given, and a warning of a version that is no template
+ * here. Errors: SHEAF_E_ARG for a name given that is none; SHEAF_E_MEMORY. */
+sheaf_status *sheaf__choose_template(sheaf__template *out, const char *given,
                                      const sheaf_config *config, const sheaf_events *events);
 const char *sheaf__template_name(sheaf__template which);
 /* sheaf__template_has_history - does a prompt of it hold the turns before? */
