@@ -31,8 +31,6 @@ void sheaf__data_images_free(sheaf__data_images *images)
     free(images->embed);
     free(images->expert);
     free(images->first);
-    free(images->size);
-    free(images->frame);
     free(images->expert_rows);
     free(images->hash);
     free(images);
@@ -59,7 +57,7 @@ static sheaf_status *check_count(sheaf__data_images *images, const sheaf_config 
                                  int64_t row, int64_t embed)
 {
     const int64_t whole = sheaf__image_positions(config), most = images->place.most;
-    if (images->size == NULL)
+    if (images->at == NULL)
         images->first[row + 1] = images->first[row] + embed / whole;
     const sheaf__picture_counts counts = sheaf__data_images_counts(images, row);
     const int64_t all = sheaf__counts_positions(config, &counts);
@@ -72,7 +70,7 @@ static sheaf_status *check_count(sheaf__data_images *images, const sheaf_config 
                               "a record for each picture");
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1);
-    if (images->size != NULL)
+    if (images->at != NULL)
         sheaf_expected(st, "%" PRId64 ", of %" PRId64 " pictures and groups of frames", all,
                        counts.groups);
     else
@@ -154,12 +152,10 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
 
 /* ---- frames of videos ---- */
 
-void sheaf__data_images_hash_frame(sheaf_hasher *hasher, const sheaf__data_images *images,
-                                   int64_t image)
+void sheaf__data_images_hash_frame(sheaf_hasher *hasher, int32_t frame, bool joins)
 {
-    const sheaf__image_frame of = sheaf__data_images_frame(images, image);
-    const int32_t said[2] = { of.frame, of.joins };
-    if (of.frame > 0)
+    const int32_t said[2] = { frame, joins };
+    if (frame > 0)
         sheaf__hasher_add(hasher, said, sizeof said);
 }
 
@@ -173,24 +169,14 @@ sheaf_status *sheaf__no_videos(const sheaf_config *config)
 
 /* ---- numbers and sizes ---- */
 
-sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
-                                          int tower)
-{
-    if (images->size != NULL)
-        return images->size[image * images->towers + tower];
-    const sheaf__tower *own = &images->tower[tower];
-    return (sheaf__image_size){ (int32_t)own->height, (int32_t)own->width };
-}
-
 /* Without pixels. */
-static sheaf__picture picture_of(const sheaf__data_images *images, int64_t image)
+static sheaf__picture picture_of(const sheaf__data_images *images, int64_t row, int64_t i)
 {
-    const sheaf__image_frame frame = sheaf__data_images_frame(images, image);
-    sheaf__picture picture = { .frame = frame.frame, .joins = frame.joins };
-    for (int t = 0; t < images->towers; t++) {
-        const sheaf__image_size size = sheaf__data_images_size(images, image, t);
-        picture.of[t] = (sheaf__view){ NULL, size.height, size.width };
-    }
+    sheaf__picture picture;
+    float *none[SHEAF__MOST_TOWERS] = { NULL };
+    if (images->at != NULL)
+        return images->at(images->self, row, i);
+    sheaf__picture_place(&picture, 1, none, images->tower, images->towers);
     return picture;
 }
 
@@ -198,8 +184,8 @@ sheaf__picture_counts sheaf__data_images_counts(const sheaf__data_images *images
 {
     sheaf__picture_counts counts = { 0 };
     int64_t largest[SHEAF__MOST_TOWERS] = { 0 };
-    for (int64_t i = images->first[row]; i < images->first[row + 1]; i++) {
-        const sheaf__picture picture = picture_of(images, i);
+    for (int64_t i = 0; i < sheaf__data_images_of(images, row); i++) {
+        const sheaf__picture picture = picture_of(images, row, i);
         sheaf__counts_see(&counts, largest, &picture, images->tower, images->towers);
     }
     return counts;
@@ -318,7 +304,7 @@ static sheaf_status *lay_out(sheaf__picture *picture, float *next[SHEAF__MOST_TO
 {
     const int64_t count = sheaf__data_images_of(images, row);
     for (int64_t i = 0; i < count; i++, picture++) {
-        const sheaf__picture is = picture_of(images, images->first[row] + i);
+        const sheaf__picture is = picture_of(images, row, i);
         picture->row = at;
         picture->frame = is.frame;
         picture->joins = is.joins;
@@ -362,19 +348,15 @@ sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data
 int64_t sheaf__data_images_memory(const sheaf_data *data)
 {
     const sheaf__data_images *images = data->images;
-    const int64_t of_one =
-        (images->size == NULL ? 0 : images->towers * (int64_t)sizeof *images->size) +
-        (images->frame == NULL ? 0 : (int64_t)sizeof *images->frame);
-    return images->memory + (of_one == 0 ? 0 : images->first[data->rows] * of_one) +
-           data->rows * (int64_t)(sizeof *images->hash + sizeof *images->first +
-                                  sizeof *images->expert_rows);
+    return images->memory + data->rows * (int64_t)(sizeof *images->hash + sizeof *images->first +
+                                                   sizeof *images->expert_rows);
 }
 
 void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data, int64_t row)
 {
     const sheaf__data_images *images = sheaf__data_set_of(data, &row)->images;
     for (int64_t i = 0; i < n; i++)
-        out[i] = picture_of(images, images->first[row] + i);
+        out[i] = picture_of(images, row, i);
 }
 
 /* Either all images of a row are read, or none. */
@@ -390,7 +372,7 @@ sheaf_status *sheaf_data_row_pixels(const sheaf__picture *picture, int64_t n,
     sheaf__picture *sizes = malloc((size_t)count * sizeof *sizes), *all = NULL;
     if (sizes != NULL) {
         for (int64_t i = 0; i < count; i++)
-            sizes[i] = picture_of(images, images->first[row] + i);
+            sizes[i] = picture_of(images, row, i);
         all = sheaf__picture_room_like(sizes, count, images->tower, images->towers);
     }
     sheaf_status *st =

@@ -15,30 +15,19 @@
 #include "base/hash.h"
 #include "data/data.h"
 
-/* One image as one tower reads it, in pixels. */
-typedef struct sheaf__image_size {
-    int32_t height, width;
-} sheaf__image_size;
-
 enum { SHEAF__MOST_FRAME = 1 << 24 }; /* numbers of frames are below it: float32 holds them */
-/* What is said of an image of a video. */
-typedef struct sheaf__image_frame {
-    int32_t frame; /* as in sheaf__picture */
-    bool joins;
-} sheaf__image_frame;
-
 typedef struct sheaf__data_images {
     sheaf__tower tower[SHEAF__MOST_TOWERS]; /* [towers] */
     int towers;
     sheaf__image_place place; /* the family's */
     /* [tokens] 1 at the images' positions; where visual experts are used */
     uint8_t *embed, *expert;
-    bool labelled;             /* a position with `expert` predicts a label */
-    int64_t *first;            /* [rows + 1] images of row r are [first[r], first[r + 1]) of all */
-    sheaf__image_size *size;   /* [images * towers], by tower; NULL: all have the towers' own */
-    sheaf__image_frame *frame; /* [images]; NULL: there are no videos */
-    int32_t *expert_rows;      /* [rows] */
-    sheaf_hash *hash;          /* [rows] of its images, whatever file holds them */
+    bool labelled;        /* a position with `expert` predicts a label */
+    int64_t *first;       /* [rows + 1] images of row r are [first[r], first[r + 1]) of all */
+    int32_t *expert_rows; /* [rows] */
+    sheaf_hash *hash;     /* [rows] of its images, whatever file holds them */
+    /* Image i of a row, without pixels; NULL: all are pictures of the towers' own sizes. */
+    sheaf__picture (*at)(const void *self, int64_t row, int64_t i);
     /* Reads the images of a row, in order of their places, over the pixels of as many pictures,
      * which have the images' sizes; thread-safe. */
     sheaf_status *(*load)(void *self, int64_t row, const sheaf__picture *picture);
@@ -65,20 +54,10 @@ static inline int64_t sheaf__data_images_of(const sheaf__data_images *images, in
 }
 /* sheaf__data_images_counts - of the images of a row. */
 sheaf__picture_counts sheaf__data_images_counts(const sheaf__data_images *images, int64_t row);
-/* sheaf__data_images_frame - what is said of image number `image` of the data set. */
-static inline sheaf__image_frame sheaf__data_images_frame(const sheaf__data_images *images,
-                                                          int64_t image)
-{
-    return images->frame == NULL ? (sheaf__image_frame){ 0 } : images->frame[image];
-}
 /* sheaf__data_images_hash_frame - nothing for a picture. */
-void sheaf__data_images_hash_frame(sheaf_hasher *hasher, const sheaf__data_images *images,
-                                   int64_t image);
+void sheaf__data_images_hash_frame(sheaf_hasher *hasher, int32_t frame, bool joins);
 /* sheaf__no_videos - that a model reads no videos. */
 sheaf_status *sheaf__no_videos(const sheaf_config *config);
-/* sheaf__data_images_size - of image number `image` of the data set, for a tower. */
-sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
-                                          int tower);
 /* The rows of a batch that hold images, and those of either stream. */
 typedef struct sheaf__batch_streams {
     int32_t *image_row, *stream[2]; /* or NULL */

@@ -248,42 +248,39 @@ static void describe_whole(const sheaf__pictures *p, sheaf__data_images *images)
             images->hash[r] = p->viewed[p->first[r]].hash;
 }
 
-/* Sizes of all pieces, and a hash of each row's pictures. */
+/* A piece of a picture, as the first tower sees it. */
+static sheaf__picture piece_at(const void *self, int64_t row, int64_t i)
+{
+    const sheaf__pictures *p = self;
+    const sheaf__viewed *v = &p->viewed[p->first[row]];
+    for (; i >= sheaf__sliced_count(&v->pieces); v++)
+        i -= sheaf__sliced_count(&v->pieces);
+    sheaf__picture piece = sheaf__view_piece(&v->pieces, i);
+    piece.frame = v->frame;
+    piece.joins = v->joins;
+    return piece;
+}
+
+/* Counts pieces, and hashes each row's pictures. */
 static sheaf_status *describe(const sheaf__pictures *p, sheaf__data_images *images)
 {
-    int64_t pieces = 0;
-    bool videos = false;
-    for (int64_t i = 0; i < p->count; i++) {
-        pieces += sheaf__sliced_count(&p->viewed[i].pieces);
-        videos = videos || p->viewed[i].frame > 0;
-    }
-    if (videos && (images->frame = calloc((size_t)pieces, sizeof *images->frame)) == NULL)
-        return sheaf__data_no_memory(0);
-    images->size = calloc((size_t)pieces + 1, sizeof *images->size);
     sheaf_hasher *hasher = sheaf__hasher_new();
-    if (images->size == NULL || hasher == NULL) {
-        sheaf__hasher_free(hasher);
+    if (hasher == NULL)
         return sheaf__data_no_memory(0);
-    }
-    sheaf__image_size *next = images->size;
     for (int64_t r = 0; r < p->rows; r++) {
+        images->first[r + 1] = images->first[r];
         for (int64_t i = p->first[r]; i < p->first[r + 1]; i++) {
             const sheaf__sliced *s = &p->viewed[i].pieces;
             const sheaf_hash h = p->viewed[i].hash;
             sheaf__hasher_add(hasher, (const uint64_t[2]){ h.low, h.high }, 16);
             sheaf__hasher_add(hasher, s, sizeof *s);
-            if (videos)
-                images->frame[next - images->size] =
-                    (sheaf__image_frame){ p->viewed[i].frame, p->viewed[i].joins };
-            sheaf__data_images_hash_frame(hasher, images, next - images->size);
-            for (int64_t k = 0; k < sheaf__sliced_count(s); k++)
-                *next++ = (sheaf__image_size){ (int32_t)sheaf__sliced_height(s, k),
-                                               (int32_t)sheaf__sliced_width(s, k) };
+            sheaf__data_images_hash_frame(hasher, p->viewed[i].frame, p->viewed[i].joins);
+            images->first[r + 1] += sheaf__sliced_count(s);
         }
-        images->first[r + 1] = next - images->size;
         images->hash[r] =
             p->first[r] < p->first[r + 1] ? sheaf__hasher_end(hasher) : (sheaf_hash){ 0 };
     }
+    images->at = piece_at;
     sheaf__hasher_free(hasher);
     return NULL;
 }

@@ -12,9 +12,10 @@ typedef struct sheaf__found_image {
     int64_t row, begin;
     const sheaf_safetensors_entry *pixels[SHEAF__MOST_TOWERS];
     int64_t item;
-    int64_t number;           /* in the order of the file */
-    sheaf__image_frame frame; /* of a video */
-    int64_t height, width;    /* in pixels */
+    int64_t number;        /* in the order of the file */
+    int64_t height, width; /* in pixels */
+    int32_t frame;         /* of a video, as in sheaf__picture */
+    bool joins;
 } sheaf__found_image;
 
 typedef struct sheaf__tensors {

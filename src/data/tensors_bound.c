@@ -137,13 +137,13 @@ static sheaf_status *find_at(sheaf__tensors *in, const bounds *b, int64_t k, con
         st = find_pixels(&pixels, in, b->row, *taken + i);
         if (st == NULL)
             st = sheaf__tensors_image_add(
-                in,
-                &(sheaf__found_image){ .row = b->row,
-                                       .begin = at[0],
-                                       .pixels = { pixels },
-                                       .frame = { count > 0 ? (int32_t)(number[i] + 1) : 0, i > 0 },
-                                       .height = pixels->shape[1],
-                                       .width = pixels->shape[2] });
+                in, &(sheaf__found_image){ .row = b->row,
+                                           .begin = at[0],
+                                           .pixels = { pixels },
+                                           .frame = count > 0 ? (int32_t)(number[i] + 1) : 0,
+                                           .joins = i > 0,
+                                           .height = pixels->shape[1],
+                                           .width = pixels->shape[2] });
     }
     *taken += n;
     free(number);
@@ -168,7 +168,7 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const bounds *b)
     sheaf__found_image *of = in->image + before;
     qsort(of, (size_t)n, sizeof *of, by_begin);
     for (int64_t k = 1; k < n; k++)
-        if (!of[k].frame.joins && of[k].begin < of[k - 1].begin + rows)
+        if (!of[k].joins && of[k].begin < of[k - 1].begin + rows)
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64,
                                                          b->bound->name, b->row + 1),
                                               "images that do not overlap"),

@@ -25,76 +25,35 @@ sheaf_status *sheaf__tensors_image_check(sheaf__tensors *in)
                              in->data->images->towers);
 }
 
-/* Sets embed, first and size from in->image. */
-static sheaf_status *place(sheaf__tensors *in)
-{
-    sheaf__data_images *images = in->data->images;
-    const sheaf__tower *tower = &images->tower[0];
-    const int64_t before = images->place.before;
-    bool videos = false;
-    images->size = calloc((size_t)in->images + 1, sizeof *images->size); /* one is empty */
-    if (images->size == NULL)
-        return sheaf__data_no_memory(in->images);
-    for (int64_t i = 0; i < in->images; i++) {
-        const sheaf__found_image *of = &in->image[i];
-        const sheaf__view view = { .height = of->height, .width = of->width };
-        const int64_t gives = sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
-        memset(images->embed + of->row * in->length + of->begin - before, 1,
-               (size_t)(before + gives + images->place.after));
-        images->size[i] = (sheaf__image_size){ (int32_t)of->height, (int32_t)of->width };
-        images->first[of->row + 1]++;
-        videos = videos || of->frame.frame > 0;
-    }
-    if (videos) {
-        images->frame = malloc((size_t)in->images * sizeof *images->frame);
-        if (images->frame == NULL)
-            return sheaf__data_no_memory(in->images);
-        for (int64_t i = 0; i < in->images; i++)
-            images->frame[i] = in->image[i].frame;
-    }
-    for (int64_t r = 0; r < in->rows; r++)
-        images->first[r + 1] += images->first[r];
-    return NULL;
-}
-
-sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
-{
-    if (in->data->images == NULL)
-        return NULL;
-    if (by_masks(in)) {
-        sheaf_status *st = sheaf__masked_places(in);
-        return st == NULL ? sheaf__masked_find(in) : st;
-    }
-    const sheaf__image_file form = in->data->images->place.file;
-    sheaf_status *st = form == SHEAF__IMAGES_BOUND  ? sheaf__bound_find(in)
-                       : form == SHEAF__IMAGES_GRID ? sheaf__grid_find(in)
-                                                    : sheaf__marks_find(in, NULL, 0);
-    if (form == SHEAF__IMAGES_FOLDED)
-        TRY(st, sheaf__marks_unfold(in));
-    in->data->pads_seen = form == SHEAF__IMAGES_BOUND;
-    TRY(st, sheaf__data_images_rows_new(in->data));
-    TRY(st, place(in));
-    return TRY(st, form == SHEAF__IMAGES_GRID ? sheaf__grid_check(in) : NULL);
-}
-
 /* ---- pixels ---- */
 
 typedef struct pixels {
-    sheaf_safetensors *file;
+    sheaf_safetensors *file; /* NULL before rows are read */
     const sheaf__data_images *images;
     sheaf__found_image *image;
     bool by_row; /* item r of the first is row r's */
 } pixels;
 
-static int64_t numbers_of(const sheaf__data_images *images, int64_t image, int tower)
-{
-    const sheaf__image_size size = sheaf__data_images_size(images, image, tower);
-    return images->tower[tower].channels * size.height * size.width;
-}
-
 static const sheaf__found_image *image_of(const pixels *p, int64_t i)
 {
     return &p->image[p->by_row ? 0 : i];
+}
+
+static int64_t numbers_of(const pixels *p, int64_t image, int tower)
+{
+    const sheaf__tower *own = &p->images->tower[tower];
+    const sheaf__found_image *of = image_of(p, image);
+    return p->images->at == NULL ? sheaf__tower_numbers(own)
+                                 : own->channels * of->height * of->width;
+}
+
+static sheaf__picture picture_at(const void *self, int64_t row, int64_t i)
+{
+    const pixels *p = self;
+    const sheaf__found_image *of = image_of(p, p->images->first[row] + i);
+    return (sheaf__picture){ .of[0] = { NULL, of->height, of->width },
+                             .frame = of->frame,
+                             .joins = of->joins };
 }
 
 static sheaf_status *read_pixels(float *out, const pixels *p, int64_t i, int tower)
@@ -102,8 +61,7 @@ static sheaf_status *read_pixels(float *out, const pixels *p, int64_t i, int tow
     if (p->images->place.file == SHEAF__IMAGES_GRID)
         return sheaf__grid_read(out, p->file, image_of(p, i), &p->images->tower[tower]);
     return sheaf__pixels_read(out, p->file, image_of(p, i)->pixels[tower],
-                              p->by_row ? i : image_of(p, i)->item,
-                              numbers_of(p->images, i, tower));
+                              p->by_row ? i : image_of(p, i)->item, numbers_of(p, i, tower));
 }
 
 static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture)
@@ -121,7 +79,8 @@ static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture
 static void close_pixels(void *self)
 {
     pixels *p = self;
-    sheaf__safetensors_close(p->file);
+    if (p->file != NULL)
+        sheaf__safetensors_close(p->file);
     free(p->image);
     free(p);
 }
@@ -134,15 +93,16 @@ static sheaf_status *hash_images(sheaf_hash *out, const pixels *p, float *room, 
     sheaf_hasher *hasher = sheaf__hasher_new();
     sheaf_status *st = hasher == NULL ? sheaf__data_no_memory(0) : NULL;
     for (int64_t i = begin; i < end && st == NULL; i++) {
-        if (p->images->size != NULL)
-            sheaf__hasher_add(hasher, &p->images->size[i], sizeof p->images->size[i]);
-        sheaf__data_images_hash_frame(hasher, p->images, i);
+        const sheaf__found_image *of = image_of(p, i);
+        const int32_t size[2] = { (int32_t)of->height, (int32_t)of->width };
+        if (p->images->at != NULL)
+            sheaf__hasher_add(hasher, size, sizeof size);
+        sheaf__data_images_hash_frame(hasher, of->frame, of->joins);
         for (int t = 0; t < p->images->towers && st == NULL; t++) {
-            const int64_t n = numbers_of(p->images, i, t);
+            const int64_t n = numbers_of(p, i, t);
             st = read_pixels(room, p, i, t);
             if (st == NULL && placed)
-                st = sheaf__pixels_check(room, image_of(p, i)->pixels[t],
-                                         p->by_row ? i : image_of(p, i)->item, n);
+                st = sheaf__pixels_check(room, of->pixels[t], p->by_row ? i : of->item, n);
             if (st == NULL)
                 sheaf__hasher_add(hasher, room, (size_t)n * sizeof *room);
         }
@@ -166,26 +126,78 @@ static sheaf_status *hash_all(const sheaf__tensors *in, const pixels *p, float *
     return st;
 }
 
-sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in)
+/* ---- places ---- */
+
+/* in->image is the data set's from now on. */
+static sheaf_status *hand_over(sheaf__tensors *in)
 {
     sheaf__data_images *images = in->data->images;
-    int64_t most = 0;
-    if (images == NULL || in->images == 0)
-        return NULL;
-    pixels *p = calloc(1, sizeof *p);
+    pixels *p = in->images == 0 ? NULL : calloc(1, sizeof *p);
     if (p == NULL)
-        return sheaf__data_no_memory(0);
+        return in->images == 0 ? NULL : sheaf__data_no_memory(0);
     SHEAF_GROW(&in->image, NULL, in->images); /* no space behind the last */
-    *p = (pixels){ in->file, images, in->image, in->by_row };
-    in->file = NULL;
+    *p = (pixels){ NULL, images, in->image, in->by_row };
     in->image = NULL;
     images->self = p;
     images->load = load;
     images->close = close_pixels;
     images->memory = p->by_row ? 0 : in->images * (int64_t)sizeof *p->image;
+    return NULL;
+}
+
+/* Sets embed and first from in->image. */
+static void place(sheaf__tensors *in)
+{
+    sheaf__data_images *images = in->data->images;
+    const sheaf__tower *tower = &images->tower[0];
+    const int64_t before = images->place.before;
+    for (int64_t i = 0; i < in->images; i++) {
+        const sheaf__found_image *of = &in->image[i];
+        const sheaf__view view = { .height = of->height, .width = of->width };
+        const int64_t gives = sheaf__tower_gives(tower, 1, sheaf__view_patches(&view, tower));
+        memset(images->embed + of->row * in->length + of->begin - before, 1,
+               (size_t)(before + gives + images->place.after));
+        images->first[of->row + 1]++;
+    }
+    for (int64_t r = 0; r < in->rows; r++)
+        images->first[r + 1] += images->first[r];
+    images->at = picture_at;
+}
+
+sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
+{
+    if (in->data->images == NULL)
+        return NULL;
+    if (by_masks(in)) {
+        sheaf_status *st = sheaf__masked_places(in);
+        TRY(st, sheaf__masked_find(in));
+        return TRY(st, hand_over(in));
+    }
+    const sheaf__image_file form = in->data->images->place.file;
+    sheaf_status *st = form == SHEAF__IMAGES_BOUND  ? sheaf__bound_find(in)
+                       : form == SHEAF__IMAGES_GRID ? sheaf__grid_find(in)
+                                                    : sheaf__marks_find(in, NULL, 0);
+    if (form == SHEAF__IMAGES_FOLDED)
+        TRY(st, sheaf__marks_unfold(in));
+    in->data->pads_seen = form == SHEAF__IMAGES_BOUND;
+    TRY(st, sheaf__data_images_rows_new(in->data));
+    if (st == NULL)
+        place(in);
+    TRY(st, hand_over(in));
+    return TRY(st, form == SHEAF__IMAGES_GRID ? sheaf__grid_check(in) : NULL);
+}
+
+sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in)
+{
+    pixels *p = in->data->images == NULL ? NULL : in->data->images->self;
+    int64_t most = 0;
+    if (p == NULL)
+        return NULL;
+    p->file = in->file;
+    in->file = NULL;
     for (int64_t i = 0; i < in->images; i++)
-        for (int t = 0; t < images->towers; t++)
-            most = numbers_of(images, i, t) > most ? numbers_of(images, i, t) : most;
+        for (int t = 0; t < p->images->towers; t++)
+            most = numbers_of(p, i, t) > most ? numbers_of(p, i, t) : most;
     float *room = malloc((size_t)most * sizeof *room);
     sheaf_status *st = room == NULL ? sheaf__data_no_memory(most) : hash_all(in, p, room);
     free(room);
