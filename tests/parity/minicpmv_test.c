@@ -167,24 +167,11 @@ static void check_forward(const char *dir, const char *batch)
     sheaf_safetensors *want = record_of(dir, file_of(batch, ".safetensors"));
     int64_t n, one_loss;
     float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
-    trial one = { 0 };
     assert_true(logits != NULL && one_loss == 1);
-    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial t = run(dir, NULL, path, ranks_to_try[r], SHEAF_F32, false);
-        if (r == 0) {
-            compare(path, t.logits, logits, n, 1e-5, 1e-4);
-            CHECK_NEAR(path, t.loss, (double)loss[0], 1e-5 + 1e-4 * (double)loss[0]);
-            compare_stages(&t, want);
-            one = t;
-            continue;
-        }
-        CHECK_BYTES(path, t.logits, one.logits, (size_t)n * sizeof(float));
-        CHECK_BYTES(path, &t.loss, &one.loss, sizeof t.loss);
-        for (int s = 0; s < t.stages; s++)
-            CHECK_BYTES(t.stage_name[s], t.stage[s], one.stage[s],
-                        (size_t)t.stage_numel[s] * sizeof(float));
-        release(&t);
-    }
+    trial one = run_forward(dir, NULL, path, SHEAF_F32);
+    compare(path, one.logits, logits, n, 1e-5, 1e-4);
+    CHECK_NEAR(path, one.loss, (double)loss[0], 1e-5 + 1e-4 * (double)loss[0]);
+    compare_stages(&one, want);
     release(&one);
     free(logits);
     free(loss);

@@ -186,18 +186,8 @@ static void check_logits(const made *m, const trial *t)
 
 static void check_forward(const made *m)
 {
-    const int64_t n = (int64_t)json_array_size(json_object_get(m->told, "ids"));
-    trial one = { 0 };
-    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial t = run(m->model, NULL, m->data, ranks_to_try[r], SHEAF_F32, false);
-        if (r == 0) {
-            check_logits(m, &t);
-            one = t;
-            continue;
-        }
-        CHECK_BYTES("logits", t.logits, one.logits, (size_t)(n * m->vocab) * sizeof(float));
-        release(&t);
-    }
+    trial one = run_forward(m->model, NULL, m->data, SHEAF_F32);
+    check_logits(m, &one);
     release(&one);
 }
 
@@ -220,21 +210,11 @@ static void check_gradient(const char *name, const float *x, int64_t n, const js
 static void check_gradients(const made *m)
 {
     const json_t *gradients = json_object_get(m->told, "gradients");
-    trial one = { 0 };
-    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial t = run(m->model, NULL, m->data, ranks_to_try[r], SHEAF_F32, true);
-        assert_int_equal(t.trained, json_object_size(gradients));
-        for (int i = 0; i < t.trained; i++)
-            if (r == 0)
-                check_gradient(t.name[i], t.grad[i], t.numel[i],
-                               json_object_get(gradients, t.name[i]));
-            else
-                CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
-        if (r == 0)
-            one = t;
-        else
-            release(&t);
-    }
+    trial one = run_backward(m->model, NULL, m->data, ranks_to_try, ARRAY_LEN(ranks_to_try));
+    assert_int_equal(one.trained, json_object_size(gradients));
+    for (int i = 0; i < one.trained; i++)
+        check_gradient(one.name[i], one.grad[i], one.numel[i],
+                       json_object_get(gradients, one.name[i]));
     release(&one);
 }
 

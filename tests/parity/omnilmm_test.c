@@ -55,23 +55,10 @@ static void check_forward(const char *dir, const char *name)
     sheaf_safetensors *want = record_of(dir, name);
     int64_t n, one_number;
     float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_number);
-    trial one = { 0 };
-    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial t = run(dir, NULL, in_dir(dir, name), ranks_to_try[r], SHEAF_F32, false);
-        if (r == 0) {
-            compare(dir, t.logits, logits, n, 1e-5, 1e-4);
-            CHECK_NEAR(dir, t.loss, *loss, 1e-5);
-            compare_stages(&t, want);
-            one = t;
-            continue;
-        }
-        CHECK_BYTES(dir, t.logits, one.logits, (size_t)n * sizeof(float));
-        CHECK_BYTES(dir, &t.loss, &one.loss, sizeof t.loss);
-        for (int s = 0; s < t.stages; s++)
-            CHECK_BYTES(t.stage_name[s], t.stage[s], one.stage[s],
-                        (size_t)t.stage_numel[s] * sizeof(float));
-        release(&t);
-    }
+    trial one = run_forward(dir, NULL, in_dir(dir, name), SHEAF_F32);
+    compare(dir, one.logits, logits, n, 1e-5, 1e-4);
+    CHECK_NEAR(dir, one.loss, *loss, 1e-5);
+    compare_stages(&one, want);
     release(&one);
     free(logits);
     free(loss);
@@ -93,13 +80,8 @@ static void test_forward__half_precision(void **state)
             const sheaf_dtype dtype = d == 0 ? SHEAF_BF16 : SHEAF_F16;
             char *data = strdup(in_dir(model_dir[m], inputs[1]));
             trial exact = run(model_dir[m], NULL, data, 1, SHEAF_F32, false),
-                  one = run(model_dir[m], NULL, data, 1, dtype, false);
+                  one = run_forward(model_dir[m], NULL, data, dtype);
             CHECK_NEAR(data, one.loss, exact.loss, 0.02);
-            for (size_t r = 1; r < ARRAY_LEN(ranks_to_try); r++) {
-                trial t = run(model_dir[m], NULL, data, ranks_to_try[r], dtype, false);
-                CHECK_BYTES(data, &t.loss, &one.loss, sizeof t.loss);
-                release(&t);
-            }
             release(&exact);
             release(&one);
             free(data);

@@ -73,21 +73,11 @@ static void check_forward(const char *dir, const char *hf)
     const sheaf_safetensors_entry *ids = sheaf__safetensors_find(in, "input_ids");
     const int64_t positions = ids->shape[0] * ids->shape[1];
     float *logits = values(want, "logits", &n), *loss = values(want, "loss", &one_loss);
-    trial one = { 0 };
     assert_true(logits != NULL && one_loss == 1);
-    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial t = run(hf, NULL, inputs, ranks_to_try[r], SHEAF_F32, false);
-        if (r == 0) {
-            compare_rows(dir, t.logits, logits, n, mask, positions);
-            CHECK_NEAR(dir, t.loss, (double)loss[0], 1e-5);
-            compare_hidden(&t, hf, want, mask, positions);
-            one = t;
-            continue;
-        }
-        CHECK_BYTES(dir, t.logits, one.logits, (size_t)n * sizeof(float));
-        CHECK_BYTES(dir, &t.loss, &one.loss, sizeof t.loss);
-        release(&t);
-    }
+    trial one = run_forward(hf, NULL, inputs, SHEAF_F32);
+    compare_rows(dir, one.logits, logits, n, mask, positions);
+    CHECK_NEAR(dir, one.loss, (double)loss[0], 1e-5);
+    compare_hidden(&one, hf, want, mask, positions);
     release(&one);
     free(logits);
     free(loss);
@@ -235,13 +225,11 @@ static void check_routed(const char *dir)
     json_t *info = json_of(dir, "info.json");
     const double loss = json_number_value(
         json_object_get(json_object_get(info, "router"), "loss_with_output_router_logits"));
-    trial one = run_backward(made, NULL, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try));
-    for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-        trial seen = run(made, NULL, inputs, ranks_to_try[r], SHEAF_F32, false);
-        CHECK_NEAR(dir, seen.loss, loss, 1e-5);
-        CHECK_BYTES(dir, &one.loss, &seen.loss, sizeof seen.loss);
-        release(&seen);
-    }
+    trial one = run_backward(made, NULL, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try)),
+          seen = run_forward(made, NULL, inputs, SHEAF_F32);
+    CHECK_NEAR(dir, seen.loss, loss, 1e-5);
+    CHECK_BYTES(dir, &one.loss, &seen.loss, sizeof seen.loss);
+    release(&seen);
     int64_t compared = 0;
     for (int i = 0; i < one.trained; i++) {
         int64_t n;

@@ -317,24 +317,36 @@ static inline void release(trial *t)
     free(t->numel);
 }
 
-/* Losses and gradients at each number of ranks, with the same bytes; those at the first. */
-static inline trial run_backward(const char *model, const char *adapter, const char *inputs,
-                                 const int *ranks, size_t count)
+/* Of a run at each number of ranks, which all have the same bytes: that at the first. */
+static inline trial run_alike(const char *model, const char *adapter, const char *inputs,
+                              const int *ranks, size_t count, sheaf_dtype dtype, bool backward)
 {
-    trial one = { 0 };
-    for (size_t r = 0; r < count; r++) {
-        trial t = run(model, adapter, inputs, ranks[r], SHEAF_F32, true);
-        if (r == 0) {
-            one = t;
-            continue;
-        }
+    trial one = run(model, adapter, inputs, ranks[0], dtype, backward);
+    for (size_t r = 1; r < count; r++) {
+        trial t = run(model, adapter, inputs, ranks[r], dtype, backward);
         assert_int_equal(t.trained, one.trained);
-        CHECK_BYTES(model, &t.loss, &one.loss, sizeof t.loss);
+        CHECK_BYTES(inputs, &t.loss, &one.loss, sizeof t.loss);
+        CHECK_BYTES(inputs, t.logits, one.logits, (size_t)(t.positions * t.vocab) * sizeof(float));
+        for (int s = 0; s < t.stages; s++)
+            CHECK_BYTES(t.stage_name[s], t.stage[s], one.stage[s],
+                        (size_t)t.stage_numel[s] * sizeof(float));
         for (int i = 0; i < t.trained; i++)
             CHECK_BYTES(t.name[i], t.grad[i], one.grad[i], (size_t)t.numel[i] * sizeof(float));
         release(&t);
     }
     return one;
+}
+
+static inline trial run_forward(const char *model, const char *adapter, const char *inputs,
+                                sheaf_dtype dtype)
+{
+    return run_alike(model, adapter, inputs, ranks_to_try, ARRAY_LEN(ranks_to_try), dtype, false);
+}
+
+static inline trial run_backward(const char *model, const char *adapter, const char *inputs,
+                                 const int *ranks, size_t count)
+{
+    return run_alike(model, adapter, inputs, ranks, count, SHEAF_F32, true);
 }
 
 static inline double norm_of(const float *x, int64_t n)
