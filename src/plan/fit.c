@@ -16,21 +16,38 @@ typedef struct search {
     int most;         /* of a group or stage */
 } search;
 
-bool sheaf__fit_apart(const char *device)
+/* The GPUs of a device's name; NULL class->left: not GPUs. */
+static sheaf__device_choice choice_of(const char *device)
 {
-    const sheaf__device_class *class;
-    sheaf_status *st = sheaf__device_find(&class, device);
-    const bool apart = st == NULL && class->left != NULL;
-    sheaf_status_free(st);
-    return apart;
+    sheaf__device_choice choice;
+    sheaf_status_free(sheaf__device_choose(&choice, device)); /* the device's opening reports it */
+    return choice;
 }
 
-/* The fullest rank on a GPU of its own, with what the driver takes of that. */
+bool sheaf__fit_apart(const char *device)
+{
+    const sheaf__device_class *class = choice_of(device).class;
+    return class != NULL && class->left != NULL;
+}
+
+int sheaf__fit_units(const char *device, int ranks)
+{
+    const int named = choice_of(device).units;
+    return named > 0 && named < ranks ? named : ranks;
+}
+
+/* The fullest GPU: the ranks on it, and what its driver takes. */
 static size_t need_of_unit(const sheaf_plan *plan, const char *device)
 {
-    const sheaf__device_class *class;
-    sheaf_status_free(sheaf__device_find(&class, device));
-    return sheaf_plan_fullest(plan) + class->takes;
+    const int units = sheaf__fit_units(device, plan->ranks);
+    size_t most = 0;
+    for (int u = 0; u < units; u++) {
+        size_t all = 0;
+        for (int r = u; r < plan->ranks; r += units)
+            all += plan->rank[r].peak;
+        most = all > most ? all : most;
+    }
+    return most + choice_of(device).class->takes;
 }
 
 /* Bytes in the fullest memory: that of a GPU; else the whole process; or the consecutive ranks of a
@@ -275,14 +292,31 @@ static void try_change(sheaf__fit *out, const search *s, const char *flags,
         out->help[out->nhelps++] = help;
 }
 
-/* A quantised base needs less memory, and is another base: suggested, never chosen. */
-static void tell_quantised(sheaf__fit *out, const search *s, const char *offload)
+/* A quantised base needs less memory, and is another base: suggested, never chosen. `with` is the
+ * rest of the setting, which keeps as much as fits. */
+static void tell_quantised(sheaf__fit *out, const search *s, sheaf_train_options with, bool one)
 {
-    sheaf_train_options with = s->q->o;
-    with.offload = offload;
+    static const char *const flags[][2] = {
+        [SHEAF__KEPT_ALL] = { "--quantize nf4", "--quantize nf4 on one GPU" },
+        [SHEAF__KEPT_ATTENTION] = { "--quantize nf4 --keep-activations attention",
+                                    "--quantize nf4 --keep-activations attention on one GPU" },
+        [SHEAF__KEPT_INT8] = { "--quantize nf4 --keep-activations int8",
+                               "--quantize nf4 --keep-activations int8 on one GPU" },
+        [SHEAF__KEPT_NONE] = { "--quantize nf4 --checkpointing",
+                               "--quantize nf4 --checkpointing on one GPU" },
+    };
+    sheaf__kept form[3];
+    const int forms = kept_forms(form, s), before = out->nhelps;
+    if (with.method == SHEAF_METHOD_FULL || with.quantize != SHEAF_QUANTIZE_NONE)
+        return;
     with.quantize = SHEAF_QUANTIZE_NF4;
-    if (with.method != SHEAF_METHOD_FULL && s->q->o.quantize == SHEAF_QUANTIZE_NONE)
-        try_change(out, s, "--quantize nf4", with);
+    for (int i = 0; i < forms; i++) {
+        out->nhelps = before;
+        with.kept = form[i];
+        try_change(out, s, flags[form[i]][one], with);
+        if (out->nhelps > before && out->help[before].need <= s->memory)
+            return;
+    }
 }
 
 /* Likewise moments in 8 bits. */
@@ -299,7 +333,7 @@ static void tell_helps(sheaf__fit *out, const search *s)
 {
     const sheaf_train_options o = s->q->o;
     sheaf_train_options with = o;
-    tell_quantised(out, s, o.offload);
+    tell_quantised(out, s, o, false);
     with.dtype = SHEAF_BF16;
     if (o.dtype == SHEAF_F32)
         try_change(out, s, "--dtype bfloat16", with);
@@ -390,11 +424,13 @@ static sheaf_status *try_larger(sheaf__fit *out, const search *found)
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inputs *q,
                               size_t memory, const int *slots, const sheaf_events *events)
 {
-    static const int each_its_own[] = { 0 };
+    int units[SHEAF__UNITS + 1] = { 0 }; /* GPUs that are named; none: each rank has its own */
     sheaf_train_options *o = &q->o;
-    const bool trains = q->place_text == NULL;
-    if (slots == NULL && sheaf__fit_apart(o->device))
-        slots = each_its_own;
+    const bool trains = q->place_text == NULL, apart = sheaf__fit_apart(o->device);
+    for (int i = 0; apart && i < choice_of(o->device).units; i++)
+        units[i] = 1;
+    if (slots == NULL && apart)
+        slots = units;
     const sheaf_train_options asked = *o;
     search s = { .q = q,
                  .asked = &asked,
@@ -408,6 +444,8 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
         s.all += *n;
     if (s.all == 0 || s.all > SHEAF_MAX_SLICES)
         s.all = SHEAF_MAX_SLICES;
+    if (apart && s.all < o->tp * o->dp)
+        s.all = o->tp * o->dp; /* which share GPUs */
     s.most = most_of(&s);
     sheaf_status *st = over_batches(&out->fits, &s);
     if (st == NULL && !out->fits && trains) {
@@ -425,8 +463,13 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
     if (st == NULL && !out->fits && trains)
         tell_helps(out, &s);
     else if (st == NULL && out->offloads) {
-        tell_quantised(out, &s, asked.offload);
+        sheaf_train_options without = *o;
+        without.offload = asked.offload;
+        tell_quantised(out, &s, without, false);
         tell_eight_bits(out, &s);
+    } else if (st == NULL && trains && apart && plan->ranks > 1 && asked.tp * asked.dp == 1 &&
+               sheaf__fit_units(o->device, 2) == 2) {
+        tell_quantised(out, &s, asked, true); /* several GPUs are needed */
     }
     return st;
 }

@@ -24,7 +24,7 @@ typedef struct sheaf__fit {
     /* A larger micro-batch that fits too, with as many rows a step; 0: none, or not searched. */
     int64_t larger_micro_batch;
     bool offloads; /* it fits because of an --offload that was not requested */
-    int nhelps;    /* if nothing fits, or so */
+    int nhelps;    /* if nothing fits, or so, or on several GPUs alone */
     sheaf__fit_help help[SHEAF__FIT_HELPS];
 } sheaf__fit;
 
@@ -47,7 +47,8 @@ typedef struct sheaf__fit {
  *   memory    bytes
  *   slots     as in sheaf_plan_options; no more ranks than these are tried
  *
- * On GPUs `memory` is that of one, and each rank has its own.
+ * On GPUs `memory` is that of one; each rank has its own, or where GPUs are named (cuda:0,1) rank r
+ * that of GPU r modulo their number, and no more ranks than GPUs are tried.
  *
  * Errors: those of sheaf__plan_inputs_answer(). */
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inputs *inputs,
@@ -55,6 +56,9 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
 
 /* sheaf__fit_apart - has a device of that name memory of its own, which each rank takes alone? */
 bool sheaf__fit_apart(const char *device);
+
+/* sheaf__fit_units - how many GPUs that many ranks take. */
+int sheaf__fit_units(const char *device, int ranks);
 
 /* Sizes of a run, from its data. */
 typedef struct sheaf__data_work {

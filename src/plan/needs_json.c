@@ -114,7 +114,7 @@ static void put_sizes(sheaf_json_writer *j, const sheaf__plan_request *a, const 
 /* ---- what fits, and how long it takes ---- */
 
 /* What is proposed, or what is missing. */
-static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a)
+static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a, int ranks)
 {
     const sheaf_train_options *o = &a->q.o;
     const sheaf__fit *fit = &a->fit;
@@ -125,6 +125,8 @@ static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a)
                     : slots[0] == 0             ? "rank"
                                                 : "host",
                     fit->fits);
+    if (sheaf__fit_apart(o->device))
+        sheaf__json_put_int(j, "gpus", sheaf__fit_units(o->device, ranks));
     if (fit->fits) {
         sheaf__json_put(j, "proposal:{ tp:i dp:i micro_batch:d accumulate:d checkpointing:b seq:d",
                         o->tp, o->dp, o->micro_batch, o->accumulate, o->kept == SHEAF__KEPT_NONE,
@@ -137,7 +139,7 @@ static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a)
         sheaf__json_close(j, '}');
         if (fit->larger_micro_batch > 0)
             sheaf__json_put_int(j, "larger_micro_batch", fit->larger_micro_batch);
-        if (!fit->offloads)
+        if (fit->nhelps == 0)
             return;
     } else {
         sheaf__json_put_int(j, "misses_by", (int64_t)(fit->need - a->how.memory));
@@ -233,7 +235,7 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
         sheaf__json_put_int(&j, "dp", q->o.dp);
     put_sizes(&j, a, plan);
     if (a->how.memory > 0)
-        put_fit(&j, a);
+        put_fit(&j, a, plan->ranks);
     if (a->work.rows > 0)
         put_work(&j, &a->work);
     if (a->timing.is.step > 0)

@@ -26,6 +26,12 @@ for gib in 24 80; do # a card that holds it, and one that does not without offlo
     runs "and Gemma" 0 'fits: --tp' plan --config "$configs/gemma-2b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory ${gib}G
 done
 runs "on GPUs ranks have a memory each" 0 "of a GPU's memory at most [0-9.]+ MiB for a rank; beside the ranks [0-9.]+ MiB of the host's" plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 512 --tp 2 --device cuda
+card=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --lora-targets all-linear --dtype bfloat16 --sums mma16 --seq 2048)
+runs "several GPUs are told, and what one needs" 0 'fits: --tp 3 --keep-activations attention \(7\.[0-9]+ GiB on each of 3 GPUs\).*with --quantize nf4 --checkpointing on one GPU: 6\.[0-9]+ GiB, which fits' "${card[@]}" --device 8G
+runs "no more ranks than GPUs that are named" 0 'fits: --tp 1 --offload weights .*of one GPU.*with --quantize nf4 --keep-activations attention: [0-9.]+ GiB, which fits' "${card[@]}" --device cuda:0 --memory 10G
+runs "as many as are named" 0 'fits: --tp 2 [^(]*\([0-9.]+ GiB on each of 2 GPUs' "${card[@]}" --device cuda:3,1 --memory 12G
+runs "ranks that share a GPU are added up" 0 'fits: --tp 2 [^(]*\([2-9][0-9]\.[0-9]+ GiB of one GPU' "${card[@]}" --tp 2 --device cuda:0 --memory 80G
+runs "a GPU's memory needs its unit" 2 '--device.*expected: .*24G.*found: *24.*try: *--device 24G' "${card[@]}" --device 24
 # Threads share the machine's memory, so more of them need no less; processes have that of their host.
 threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048)
 machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine needs no more, all ranks together
@@ -34,7 +40,7 @@ machine_as_peak() { # machine_as_peak MEMORY: what is proposed for a machine nee
         test "$(sed 's/.*,"peak":\([0-9]*\),"host.*/\1/' "$work/found")" -le "$(json_number "$work/found" memory)"
 }
 check "thread ranks fit one machine together" machine_as_peak 24G
-runs "8 GiB hold 16 of weights that are offloaded, or quantised" 0 'fits: --tp 1 --keep-activations attention --offload weights \([3-5][0-9.]* GiB of one machine\) with --quantize nf4: 7.[0-9]* GiB, which fits' "${threads[@]}" --memory 7600M
+runs "8 GiB hold 16 of weights that are offloaded, or quantised" 0 'fits: --tp 1 --keep-activations attention --offload weights \([3-5][0-9.]* GiB of one machine\) with --quantize nf4 --keep-activations attention: 7.[0-9]* GiB, which fits' "${threads[@]}" --memory 7600M
 runs "1 GiB is too little for that" 1 'no setting fits 1 GiB of one machine; the smallest misses by [0-9.]+ MiB .*with --transport mpi and a host for each rank of all --slices: [0-9.]+ MiB, which fits' "${threads[@]}" --memory 1G
 runs "also for two ranks" 1 'no setting fits 1 GiB of one machine' "${threads[@]}" --tp 2 --memory 1G
 runs "that are processes of two hosts" 0 'fits: --tp 2 --checkpointing \(7[.0-9]* GiB of one rank\)' "${threads[@]}" --transport mpi --memory 8G

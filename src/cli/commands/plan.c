@@ -70,6 +70,13 @@ static sheaf_status *read_device(uint64_t *bytes, const cli_option *table, const
                                        "the memory of each GPU once"),
                         "--memory %s beside it", memory),
             "--device %s alone, which is --device cuda --memory %s", text, text);
+    if (text[strspn(text, ".0123456789")] == '\0')
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--device"),
+                                       "cuda, cuda:0,1, cpu, or the memory of each GPU with its "
+                                       "unit, such as 24G"),
+                        "%s", text),
+            "--device %sG", text);
     sheaf_status *st = read_memory(bytes, "--device", text);
     return st != NULL
                ? st

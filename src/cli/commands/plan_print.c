@@ -228,7 +228,11 @@ static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
             sheaf__text_add(&text, "; --micro-batch %lld --accumulate %lld fits too", larger,
                             rows * times / larger);
         const double need = gib_or_mib((double)q->facts.need, &unit);
-        sheaf__text_add(&text, " (%.4g %s of one %s)", need, unit, whose);
+        if (whole(all, "gpus") > 1)
+            sheaf__text_add(&text, " (%.4g %s on each of %lld GPUs)", need, unit,
+                            whole(all, "gpus"));
+        else
+            sheaf__text_add(&text, " (%.4g %s of one %s)", need, unit, whose);
     } else {
         const double missing = gib_or_mib(real(all, "misses_by"), &missing_unit);
         sheaf__text_add(&text, "no setting");
