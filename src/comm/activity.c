@@ -5,12 +5,6 @@
 
 #include "base/base.h"
 
-const char *const sheaf__group_names[SHEAF__GROUP_KINDS] = {
-    [SHEAF__ALL_RANKS] = "all ranks",         [SHEAF__ITS_GROUP] = "its group",
-    [SHEAF__ITS_STAGE] = "its stage",         [SHEAF__ITS_PEERS] = "its peers",
-    [SHEAF__ALL_PROCESSES] = "all processes",
-};
-
 void sheaf__activity_init(sheaf__activity *activity, int rank)
 {
     memset(activity, 0, sizeof *activity);
@@ -56,10 +50,7 @@ void sheaf__activity_report(sheaf__report *out, const sheaf__activity *d)
     out->micro = SHEAF__LOAD(d->micro);
     out->calls = SHEAF__LOAD(d->calls);
     out->ticks = SHEAF__LOAD(d->ticks);
-    for (int i = 0; i < SHEAF__GROUP_KINDS; i++)
-        out->made[i] = SHEAF__LOAD(d->made[i]);
     out->idle = SHEAF__LOAD(d->idle);
-    out->group = SHEAF__LOAD(d->group);
     for (int i = 0; i < SHEAF__ITEM - 1; i++)
         if ((out->item[i] = SHEAF__LOAD(d->item[i])) == '\0')
             break;
@@ -99,9 +90,7 @@ void sheaf__report_show(sheaf_text *out, const sheaf__report *t)
     sheaf__text_add(out, "rank %d (host %s): ", (int)t->rank, t->host);
     if (t->call[0] != '\0')
         sheaf__text_add(out, "in %s, call %" PRIu64, t->call, t->calls);
-    if (t->call[0] != '\0' && t->group != SHEAF__ANY_RANKS)
-        sheaf__text_add(out, " (with %s)", sheaf__group_names[t->group]);
-    if (t->call[0] == '\0')
+    else
         sheaf__text_add(out, "in no call, after call %" PRIu64, t->calls);
     sheaf__text_add(out, ", for %" PRId64 " s", t->for_ms / 1000);
     add_place(out, t);

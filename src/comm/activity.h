@@ -11,18 +11,6 @@
 
 #include "base/base.h"
 
-/* The groups of ranks that a rank makes calls with. */
-typedef enum sheaf__group_kind {
-    SHEAF__ANY_RANKS, /* of a group that has no name here */
-    SHEAF__ALL_RANKS,
-    SHEAF__ITS_GROUP,
-    SHEAF__ITS_STAGE,
-    SHEAF__ITS_PEERS,
-    SHEAF__ALL_PROCESSES,
-    SHEAF__GROUP_KINDS
-} sheaf__group_kind;
-extern const char *const sheaf__group_names[SHEAF__GROUP_KINDS]; /* "its group"; NULL: none */
-
 enum { SHEAF__ITEM = 96 }; /* bytes of an item's name */
 
 typedef struct sheaf__activity {
@@ -30,9 +18,7 @@ typedef struct sheaf__activity {
     char host[64];                /* written before others see the record */
     /* The call that it is in; NULL: it computes, or reads, or writes. */
     _Atomic(const char *) call;
-    atomic_int group;                          /* which of its groups makes the call */
-    _Atomic uint64_t calls;                    /* of all its groups, with the one it is in */
-    _Atomic uint64_t made[SHEAF__GROUP_KINDS]; /* number of the last call in each of them */
+    _Atomic uint64_t calls;      /* of all its groups, with the one it is in */
     _Atomic(const char *) phase; /* "loading", "forward", "backward", ...; NULL: before any */
     _Atomic(const char *) op;    /* of the tape; NULL: none */
     _Atomic int64_t step, micro; /* counted from 1, 0: none */
@@ -49,9 +35,8 @@ typedef struct sheaf__report {
     int32_t rank, layer;
     int64_t step, micro;
     uint64_t calls, ticks;
-    uint64_t made[SHEAF__GROUP_KINDS];
-    int64_t for_ms;      /* since when, before now */
-    int32_t idle, group; /* a sheaf__group_kind */
+    int64_t for_ms; /* since when, before now */
+    int32_t idle;
     char host[64], call[16], phase[24], op[64], item[SHEAF__ITEM];
 } sheaf__report;
 
@@ -76,17 +61,13 @@ static inline void sheaf__activity_tick(sheaf__activity *d)
 }
 
 /* What follows accepts NULL, which stands for a rank that is not watched.
- * sheaf__activity_call, _return - a call of one of its groups begins, and has returned; number: of
- * this call in that group, the same on all its ranks. */
-static inline void sheaf__activity_call(sheaf__activity *d, const char *call,
-                                        sheaf__group_kind group, uint64_t number)
+ * sheaf__activity_call, _return - a call of one of its groups begins, and has returned. */
+static inline void sheaf__activity_call(sheaf__activity *d, const char *call)
 {
     if (d == NULL)
         return;
     SHEAF__STORE(d->calls, SHEAF__LOAD(d->calls) + 1);
     SHEAF__STORE(d->since, sheaf__activity_now());
-    SHEAF__STORE(d->group, (int)group);
-    SHEAF__STORE(d->made[group], number);
     SHEAF__STORE(d->call, call);
     sheaf__activity_tick(d);
 }
@@ -138,6 +119,6 @@ static inline void sheaf__activity_step(sheaf__activity *d, int64_t step, int64_
 
 /* sheaf__activity_report - a copy of the record now. */
 void sheaf__activity_report(sheaf__report *out, const sheaf__activity *activity);
-/* sheaf__report_show - "rank 1 (host n2): in sum, call 17 (with its group), for 12 s; step 3,
+/* sheaf__report_show - "rank 1 (host n2): in sum, call 17, for 12 s; step 3,
  * micro-batch 2, layer 5, backward of attention". */
 void sheaf__report_show(sheaf_text *out, const sheaf__report *report);

@@ -32,7 +32,7 @@ static sheaf_status *body(void *context, sheaf_comm *comm)
     int flag = 0;
     bool seen = true;
     sheaf__activity_init(&record[me], me);
-    sheaf_comm_record(comm, &record[me], SHEAF__ALL_RANKS);
+    sheaf_comm_record(comm, &record[me]);
     sheaf_status *st = sheaf_comm_barrier(comm); /* no rank reads a record before it is begun */
     const char *const call[] = { "barrier", "gather", "any", "broadcast", "agree" };
     for (int i = 0; i < 5 && st == NULL; i++) {
@@ -78,12 +78,11 @@ static void test_doing__shown(void **state)
     assert_string_equal(shown(&report), "rank 3 (host n2): in no call, after call 0, for 0 s");
     sheaf__activity_step(&d, 12, 2);
     sheaf__activity_op(&d, "backward", "attention", 5);
-    sheaf__activity_call(&d, "sum", SHEAF__ITS_GROUP, 1);
+    sheaf__activity_call(&d, "sum");
     sheaf__activity_report(&report, &d);
     report.for_ms = 61999;
-    assert_string_equal(shown(&report),
-                        "rank 3 (host n2): in sum, call 1 (with its group), for 61 s; step 12, "
-                        "micro-batch 2, layer 5, backward of attention");
+    assert_string_equal(shown(&report), "rank 3 (host n2): in sum, call 1, for 61 s; step 12, "
+                                        "micro-batch 2, layer 5, backward of attention");
     sheaf__activity_return(&d);
     sheaf__activity_phase(&d, "saving");
     sheaf__activity_step(&d, 12, 0);
@@ -112,7 +111,7 @@ static void test_doing__shown(void **state)
     assert_string_equal(report.item, "");
     sheaf__activity_item(NULL, "nobody watches");
     sheaf__activity_idle(NULL, true);
-    sheaf__activity_call(NULL, "sum", SHEAF__ITS_GROUP, 1);
+    sheaf__activity_call(NULL, "sum");
     sheaf__activity_return(NULL);
     sheaf__activity_op(NULL, "forward", NULL, 0);
     sheaf__activity_step(NULL, 1, 1);

@@ -35,10 +35,9 @@ sheaf__traffic sheaf_comm_purpose(sheaf_comm *comm, sheaf__traffic purpose)
     return before;
 }
 
-void sheaf_comm_record(sheaf_comm *comm, sheaf__activity *activity, sheaf__group_kind group)
+void sheaf_comm_record(sheaf_comm *comm, sheaf__activity *activity)
 {
     comm->activity = activity;
-    comm->group = group;
 }
 
 sheaf__activity *sheaf_comm_activity(const sheaf_comm *comm)
@@ -215,7 +214,7 @@ sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const
                                 int count)
 {
     comm->call++;
-    sheaf__activity_call(comm->activity, op_names[heading->op], comm->group, comm->call);
+    sheaf__activity_call(comm->activity, op_names[heading->op]);
     sheaf__comm_count(comm, heading->op)->calls++;
     return sheaf__comm_again(comm, heading, send, count);
 }
@@ -367,7 +366,7 @@ static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
 {
     const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
-    sheaf__activity_call(comm->activity, op_names[SHEAF__OP_AGREE], comm->group, comm->call);
+    sheaf__activity_call(comm->activity, op_names[SHEAF__OP_AGREE]);
     sheaf__comm_count(comm, SHEAF__OP_AGREE)->calls++;
     for (;;) {
         sheaf_status *st = post(comm, &heading, NULL, 0);

@@ -88,8 +88,8 @@ sheaf_status *sheaf_comm_run_threads(int ranks,
                                      void *context);
 
 /* sheaf_comm_record - from now on its calls are recorded in this rank's record (activity.h;
- * borrowed; NULL: no longer) as those of `group`. */
-void sheaf_comm_record(sheaf_comm *comm, sheaf__activity *activity, sheaf__group_kind group);
+ * borrowed; NULL: no longer). */
+void sheaf_comm_record(sheaf_comm *comm, sheaf__activity *activity);
 /* sheaf_comm_activity - that record; NULL where there is none, or no comm. */
 sheaf__activity *sheaf_comm_activity(const sheaf_comm *comm);
 

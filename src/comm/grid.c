@@ -142,11 +142,11 @@ sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
 
 void sheaf__grid_record(const sheaf__grid *grid, sheaf__activity *activity)
 {
-    sheaf_comm_record(grid->all, activity, SHEAF__ALL_RANKS);
+    sheaf_comm_record(grid->all, activity);
     if (grid->group != NULL)
-        sheaf_comm_record(grid->group, activity, SHEAF__ITS_GROUP);
+        sheaf_comm_record(grid->group, activity);
     if (grid->stage != NULL && grid->stage != grid->group)
-        sheaf_comm_record(grid->stage, activity, SHEAF__ITS_STAGE);
+        sheaf_comm_record(grid->stage, activity);
     if (grid->peers != NULL)
-        sheaf_comm_record(grid->peers, activity, SHEAF__ITS_PEERS);
+        sheaf_comm_record(grid->peers, activity);
 }

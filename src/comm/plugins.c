@@ -2,11 +2,6 @@
 #include "comm/plugins.h"
 
 #include <dlfcn.h>
-#include <glob.h>
-#include <limits.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "base/module.h"
@@ -54,7 +49,7 @@ sheaf__launcher sheaf__launcher_look(void)
                               .number = number };
 }
 
-bool sheaf__launcher_kills_all(void)
+bool sheaf__launcher_is_hydra(void)
 {
     const sheaf__launcher l = sheaf__launcher_look();
     return l.processes > 1 && l.mpi != NULL && strcmp(l.mpi, known[1]) == 0 &&
@@ -109,53 +104,4 @@ sheaf_status *sheaf__plugin_load(const sheaf__mpi **out, const char *path)
     }
     *out = mpi;
     return NULL;
-}
-
-/* ---- shared memory that is left ---- */
-
-enum { NAP_MS = 30 };
-
-/* Does a process have it mapped? */
-static bool is_mapped(const char *name)
-{
-    glob_t maps;
-    char line[4608];
-    const size_t n = strlen(name);
-    bool found = glob("/proc/[0-9]*/maps", GLOB_NOSORT, NULL, &maps) != 0;
-    for (size_t i = 0; !found && i < maps.gl_pathc; i++) {
-        FILE *file = fopen(maps.gl_pathv[i], "re");
-        while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
-            const char *last = strrchr(line, '/');
-            found = last != NULL && strncmp(last + 1, name, n) == 0 &&
-                    (last[1 + n] == '\n' || last[1 + n] == ' ');
-        }
-        if (file != NULL)
-            fclose(file);
-    }
-    globfree(&maps);
-    return found;
-}
-
-void sheaf__segments_sweep(const char *folder)
-{
-    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
-    char host[65] = "", pattern[PATH_MAX];
-    glob_t left;
-    struct stat about;
-    if (gethostname(host, sizeof host - 1) != 0)
-        return;
-    snprintf(pattern, sizeof pattern, "%s/{vader,sm}_segment.%s.%u.*", folder, host,
-             (unsigned)geteuid());
-    if (glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &left) != 0)
-        return;
-    for (size_t i = 0; i < left.gl_pathc; i++) {
-        const char *path = left.gl_pathv[i], *name = strrchr(path, '/') + 1;
-        if (lstat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid() ||
-            is_mapped(name))
-            continue;
-        nanosleep(&nap, NULL); /* it may just have been made */
-        if (!is_mapped(name))
-            unlink(path);
-    }
-    globfree(&left);
 }

@@ -131,7 +131,7 @@ bool sheaf__process_checks_memory(const sheaf_comm *all, double *share)
 void sheaf__process_record(sheaf_comm *all, sheaf__activity *activity)
 {
     if (all != NULL)
-        sheaf_comm_record(all, activity, SHEAF__ALL_PROCESSES);
+        sheaf_comm_record(all, activity);
 }
 
 /* ---- joining ---- */
@@ -275,11 +275,7 @@ sheaf_status *sheaf__process_start(sheaf__process_join *how, const char *mpi)
     p->broken = st != NULL;
     if (st != NULL)
         return st;
-    int local = 0;
     how->all = p->comm;
-    sheaf__process_local(how->all, &local);
-    if (local == 0)
-        sheaf__segments_sweep(SHEAF__SEGMENTS);
     return NULL;
 }
 

@@ -76,7 +76,6 @@ struct sheaf_comm {
     const char *const *host;   /* [ranks] of processes: where they run; NULL: here */
     sheaf__activity *activity; /* where its calls are recorded; NULL: nowhere */
     struct sheaf__processes *processes; /* of a group of all processes: process.c */
-    sheaf__group_kind group;            /* what this group is there */
 };
 
 /* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the

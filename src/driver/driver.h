@@ -1,6 +1,6 @@
 /* driver.h - what the one process that people and scripts see owns: terminal, output, settings and
- * how the command ends. Where ranks are processes it starts them (launch.h, processes.h), and hears
- * of signals for them (signals.h); every other process prints nothing. */
+ * how the command ends. Each file uses those before it: report.c, signals.h, member.h and hosts.h,
+ * launch.h, processes.h, train.c, run.c. */
 #pragma once
 
 #include "base/base.h"
@@ -9,7 +9,14 @@
 #include "monitor/progress.h"
 #include "sheaf/status.h"
 
-enum { DRIVER_DONE = 0, DRIVER_NO = 1, DRIVER_USAGE = 2, DRIVER_FAILED = 3 }; /* exit codes */
+/* Exit codes. AGAIN: only of a process that launch.h started, where the failure may pass. */
+enum { DRIVER_DONE = 0, DRIVER_NO = 1, DRIVER_USAGE = 2, DRIVER_FAILED = 3, DRIVER_AGAIN = 75 };
+
+/* The variable that names a file in the environment of processes that launch.h started: the first
+ * byte is the signal by which that one was asked to stop, and one of them that has said why the run
+ * cannot go on removes it: an mpirun may wait for ever for the part of itself on a host that is
+ * gone. On another host than that of launch.h it is not there. */
+#define DRIVER_NOTE "SHEAF_LAUNCHED"
 
 typedef struct driver driver;
 typedef struct driver_command {
@@ -66,6 +73,10 @@ int driver_report(driver *d, sheaf_status *st);
 /* driver_answer - the same for a command whose answer may be no. */
 int driver_answer(driver *d, sheaf_status *st, bool yes);
 int driver_exit_code(const sheaf_status *st);
+/* driver_is_launched - did launch.h start this process? */
+bool driver_is_launched(void);
+/* driver_give_up - this process has said why the run cannot go on: see DRIVER_NOTE. */
+void driver_give_up(void);
 /* driver_error_json, driver_error_text - its text as driver_report() prints it. The caller frees
  * it; NULL: no memory. */
 char *driver_error_json(const sheaf_status *st);

@@ -1,8 +1,8 @@
 /* launch.c - see launch.h. */
 #include "driver/launch.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,38 +13,49 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/print.h"
 #include "base/temporary.h"
 #include "comm/plugins.h"
-#include "driver/launched.h"
+#include "driver/hosts.h"
 #include "driver/signals.h"
+#include "train/rank.h"
+#include "train/train.h"
 
 extern char **environ;
 
+/* PATIENCE_S: for mpirun, once a process has said that the run cannot go on. Open MPI's may wait
+ * for ever for the part of itself on a host that is gone. ANSWER_S: for a host that is asked. */
+enum {
+    NAP_MS = 20,
+    PATIENCE_S = 10,
+    ANSWER_S = 15,
+    KILL_MS = 3000,
+    MOST_MS = 8000,
+    NO_MPIRUN = 127
+};
+
 /* ---- the words of the command ---- */
 
+typedef struct launcher {
+    const char *const *names; /* of mpirun, the first on PATH counts; NULL: none, sheaf by itself */
+    bool is_open;             /* Open MPI's, else MPICH's */
+    char self[PATH_MAX];      /* this program */
+    char note[PATH_MAX];      /* DRIVER_NOTE */
+    int fd;                   /* of it */
+} launcher;
+
 typedef struct words {
-    const char **at; /* borrowed words; ends with NULL */
-    int64_t count, capacity;
-    char **name; /* [names] of variables, owned */
-    int64_t names, room;
+    const char **at; /* borrowed; ends with NULL */
+    int count;
     char processes[16];
-    bool failed;
+    char *names; /* of variables, one after the other */
 } words;
 
-static void add(words *w, const char *word)
+static void add(words *w, const char *first, const char *second)
 {
-    if (!SHEAF_GROW(&w->at, &w->capacity, w->count + 2)) {
-        w->failed = true;
-        return;
-    }
-    w->at[w->count++] = word;
-    w->at[w->count] = NULL;
-}
-
-static void add_two(words *w, const char *first, const char *second)
-{
-    add(w, first);
-    add(w, second);
+    w->at[w->count++] = first;
+    if (second != NULL)
+        w->at[w->count++] = second;
 }
 
 /* Has a scheduler given this job its machines? Then the MPI knows how many may run where. */
@@ -58,224 +69,213 @@ static bool is_scheduled(void)
     return false;
 }
 
-/* Open MPI keeps the environment to itself on other hosts. */
+/* Open MPI keeps the environment to itself on other hosts. By name: a value may hold what mpirun
+ * parses. */
 static void add_environment(words *w)
 {
     static const char *const kept[] = { "LD_LIBRARY_PATH=", "OMP_", "SHEAF_" };
+    char *name = w->names;
     for (char **e = environ; *e != NULL; e++)
         for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
             if (strncmp(*e, kept[i], strlen(kept[i])) == 0) {
-                if (!SHEAF_GROW(&w->name, &w->room, w->names + 1) ||
-                    (w->name[w->names] = strndup(*e, strcspn(*e, "="))) == NULL) {
-                    w->failed = true;
-                    return;
-                }
-                add_two(w, "-x", w->name[w->names++]); /* a value may hold what mpirun parses */
+                const size_t n = strcspn(*e, "=");
+                memcpy(name, *e, n);
+                name[n] = '\0';
+                add(w, "-x", name);
+                name += n + 1;
             }
-    add_two(w, "-x", DRIVER_NOTE); /* which is set for mpirun alone: see become() */
 }
 
-static void add_program(words *w, const char *program, const driver_launch_options *o)
-{
-    add(w, program);
-    for (int i = 0; i < o->argc; i++)
-        add(w, o->argv[i]);
-}
-
-static void command_of(words *w, const char *mpirun, bool is_open, const char *program,
-                       const driver_launch_options *o)
+static void add_mpirun(words *w, const launcher *l, const driver_launch_options *o)
 {
     snprintf(w->processes, sizeof w->processes, "%d", o->processes);
-    add(w, mpirun);
-    add_two(w, "-n", w->processes);
-    if (is_open) {
-        add(w, "-q"); /* it would explain an exit code that sheaf has explained */
-        add_two(w, "--bind-to", "none");
+    add(w, l->names[0], "-n");
+    add(w, w->processes, NULL);
+    if (l->is_open) {
+        add(w, "-q", NULL); /* it would explain an exit code that sheaf has explained */
+        add(w, "--bind-to", "none");
         if (!sheaf__is_given(o->hosts) && !sheaf__is_given(o->hostfile) && !is_scheduled())
-            add(w, "--oversubscribe");
+            add(w, "--oversubscribe", NULL);
         add_environment(w);
     }
     if (sheaf__is_given(o->hosts))
-        add_two(w, is_open ? "--host" : "-hosts", o->hosts);
+        add(w, l->is_open ? "--host" : "-hosts", o->hosts);
     if (sheaf__is_given(o->hostfile))
-        add_two(w, is_open ? "--hostfile" : "-f", o->hostfile);
-    add_program(w, program, o);
-    bool given_before = false;
-    for (int i = 0; i < o->argc; i++)
-        given_before |= strncmp(o->argv[i], "--transport", 11) == 0;
-    if (!given_before) /* but by a recipe, or by the run that goes on, which are read later */
-        add_two(w, "--transport", "mpi");
+        add(w, l->is_open ? "--hostfile" : "-f", o->hostfile);
 }
 
-/* ---- which mpirun ---- */
-
-/* Its path, if it is on PATH; NULL: it is not. */
-static char *on_path(const char *name)
+static sheaf_status *command_of(words *w, const launcher *l, const driver_launch_options *o)
 {
-    const char *at = getenv("PATH");
-    while (sheaf__is_given(at)) {
-        const size_t n = strcspn(at, ":");
-        char *path = NULL;
-        if (asprintf(&path, "%.*s/%s", (int)n, at, name) < 0)
-            return NULL;
-        if (access(path, X_OK) == 0 && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            return path;
-        free(path);
-        at += n + (at[n] == ':');
+    size_t bytes = 0, names = 0;
+    for (char **e = environ; *e != NULL; e++, names++)
+        bytes += strlen(*e) + 1;
+    *w = (words){ .at = calloc((size_t)o->argc + 2 * names + 24, sizeof *w->at),
+                  .names = malloc(bytes + 1) };
+    if (w->at == NULL || w->names == NULL)
+        return sheaf__no_memory("the command of a process");
+    if (l->names != NULL)
+        add_mpirun(w, l, o);
+    add(w, l->self, NULL);
+    bool given = l->names == NULL || o->argc == 1; /* of --version */
+    for (int i = 0; i < o->argc; i++) {
+        add(w, o->argv[i], NULL);
+        given |= strncmp(o->argv[i], "--transport", 11) == 0;
     }
+    if (!given) /* but by a recipe, or by the run that goes on, which are read later */
+        add(w, "--transport", "mpi");
     return NULL;
 }
 
-sheaf_status *driver_launch_mpirun(char **path, bool *is_open, const char *mpi)
+/* Whose mpirun, and the note. */
+static sheaf_status *find(launcher *l, const driver_launch_options *o)
 {
-    static const char *const names[2][3] = { { "mpirun.mpich", "mpiexec.hydra", "mpirun" },
-                                             { "mpirun.openmpi", "orterun", "mpirun" } };
+    static const char *const mpich[] = { "mpirun.mpich", "mpiexec.hydra", "mpirun", NULL },
+                             *const open[] = { "mpirun.openmpi", "orterun", "mpirun", NULL };
     char *module = NULL;
-    *path = NULL;
-    sheaf_status *missing = sheaf__plugin_find(&module, mpi);
-    if (missing != NULL)
-        return missing;
-    *is_open = strstr(module, "mpich") == NULL;
+    const ssize_t n = readlink("/proc/self/exe", l->self, sizeof l->self - 1);
+    if ((o->processes > 0 && driver_is_launched()) || n <= 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
+                                          "a launcher that numbers its processes"),
+                           "neither OMPI_COMM_WORLD_RANK, PMIX_RANK nor PMI_RANK");
+    l->self[n] = '\0';
+    sheaf_status *st = o->processes > 0 ? sheaf__plugin_find(&module, o->mpi) : NULL;
+    l->is_open = module != NULL && strstr(module, "mpich") == NULL;
+    l->names = module == NULL ? NULL : l->is_open ? open : mpich;
     free(module);
-    for (int i = 0; i < 3 && *path == NULL; i++)
-        *path = on_path(names[*is_open][i]);
-    if (*path != NULL)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
-    sheaf_expected(st, "mpirun of %s on PATH", *is_open ? "Open MPI" : "MPICH");
-    sheaf_found(st, "none");
-    return sheaf_try_this(st, "install %s", *is_open ? "openmpi-bin" : "mpich");
+    TRY(st, sheaf__temporary_make(l->note, sizeof l->note, &l->fd, "note", false));
+    if (st == NULL)
+        setenv(DRIVER_NOTE, l->note, 1);
+    return st;
 }
 
-/* ---- its life ---- */
+static void forget(const launcher *l)
+{
+    unsetenv(DRIVER_NOTE);
+    if (l->fd < 0)
+        return;
+    unlink(l->note);
+    close(l->fd);
+}
+
+/* ---- one start ---- */
 
 /* In the new process. It ends with this one, so that nothing is left over. */
-static void become(const words *w, bool is_mpirun, const char *note, pid_t parent)
+static void become(const words *w, const launcher *l, bool is_quiet, pid_t parent)
 {
-    sigset_t none;
-    sigemptyset(&none);
-    if (is_mpirun)
-        setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
-    if (prctl(PR_SET_PDEATHSIG, is_mpirun ? SIGTERM : SIGKILL) != 0 || getppid() != parent)
-        _exit(127);
-    setenv(DRIVER_NOTE, note, 1);
     static const int taken[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
                                  SIGUSR2, SIGXCPU, SIGPIPE, SIGXFSZ };
+    sigset_t none;
+    sigemptyset(&none);
+    if (l->names != NULL)
+        setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
+    if (prctl(PR_SET_PDEATHSIG, l->names != NULL ? SIGTERM : SIGKILL) != 0 || getppid() != parent)
+        _exit(NO_MPIRUN);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         signal(taken[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (!is_mpirun || freopen("/dev/null", "r", stdin) != NULL)
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (l->names != NULL)
+        dup2(nothing, STDIN_FILENO);
+    for (int fd = 1; is_quiet && fd <= 2; fd++)
+        dup2(nothing, fd);
+    if (l->names == NULL)
         execv(w->at[0], (char *const *)w->at);
-    _exit(127);
+    for (int i = 0; l->names != NULL && l->names[i] != NULL; i++)
+        execvp(l->names[i], (char *const *)w->at);
+    _exit(NO_MPIRUN);
 }
 
-enum { PATIENCE_S = 10 };
-
-/* The parent of a process; 0: it is gone. */
-static pid_t parent_of(pid_t pid)
+static sheaf_status *start(pid_t *child, const launcher *l, const driver_launch_options *o,
+                           bool is_quiet)
 {
-    char path[64], text[512] = "";
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    const char *name_end = fgets(text, sizeof text, file) == NULL
-                               ? NULL
-                               : strrchr(text, ')'); /* a name may hold any */
-    if (name_end == NULL || sscanf(name_end, ") %*c %d", &parent) != 1)
-        parent = 0;
-    fclose(file);
-    return parent;
+    words w;
+    sheaf_status *st = command_of(&w, l, o);
+    const pid_t parent = getpid();
+    *child = st == NULL ? fork() : -1;
+    if (*child == 0)
+        become(&w, l, is_quiet, parent);
+    if (st == NULL && *child < 0)
+        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", w.at[0]), errno);
+    free(w.at);
+    free(w.names);
+    return st;
 }
 
-static int children_of(pid_t parent, pid_t *child, int most)
+static void nap(void)
 {
-    DIR *list = opendir("/proc");
-    const struct dirent *one;
-    int count = 0;
-    while (list != NULL && count < most && (one = readdir(list)) != NULL) {
-        const pid_t pid = (pid_t)strtol(one->d_name, NULL, 10);
-        if (pid > 0 && parent_of(pid) == parent)
-            child[count++] = pid;
-    }
+    nanosleep(&(struct timespec){ .tv_nsec = NAP_MS * 1000000 }, NULL);
+}
+
+static void kill_children(void)
+{
+    char path[64];
+    int child;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *list = fopen(path, "re");
+    while (list != NULL && fscanf(list, "%d", &child) == 1)
+        kill(child, SIGKILL);
     if (list != NULL)
-        closedir(list);
-    return count;
+        fclose(list);
 }
 
-void driver_launch_kill(const pid_t *mpirun, int mpiruns)
-{
-    pid_t way[1024];
-    int count = 0;
-    for (int i = 0; i < mpiruns; i++) {
-        if (mpirun[i] <= 0)
-            continue;
-        count += children_of(mpirun[i], way + count, 1024 - count);
-        kill(-mpirun[i], SIGKILL);
-        kill(mpirun[i], SIGKILL);
-    }
-    if (count > 0)
-        sleep(1); /* in which what it began here ends by itself, with the processes of its own */
-    for (int i = 0; i < count; i++)
-        if (getpgid(way[i]) == way[i])
-            kill(-way[i], SIGKILL);
-}
-
-/* Waits for its end; returns its status. Open MPI ends everything at SIGTERM, MPICH at SIGUSR2:
- * each passes on another signal. */
-static int watch(bool *stopped, pid_t child, int stop_signal, int note)
-{
-    const struct timespec nap = { .tv_nsec = 20 * 1000000 };
-    double ended_at = 0;
-    bool killed = false;
-    int status = 0;
-    pid_t ended;
-    while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
-        const int asked = sheaf__control_poll(driver_signals());
-        if (asked & SHEAF__CONTROL_SAVE)
-            kill(child, SIGUSR1);
-        if ((asked & SHEAF__CONTROL_STOP) && !*stopped) {
-            driver_note_write(note, DRIVER_NOTE_STOPPED_BY,
-                              (char)atomic_load(&driver_signals()->stop));
-            kill(child, stop_signal);
-            *stopped = true;
-        }
-        if (ended_at == 0 && driver_note_read(note, DRIVER_NOTE_ENDED) != 0)
-            ended_at = sheaf__seconds();
-        if (!killed && ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) {
-            driver_launch_kill(&child, 1);
-            killed = true;
-        }
-        nanosleep(&nap, NULL);
-    }
-    return ended > 0 && !killed ? status : DRIVER_FAILED << 8; /* as of exit(DRIVER_FAILED) */
-}
-
-/* Waits for all that an mpirun leaves as it is killed, which ends by itself soon, and kills after
- * three seconds what is still there: the next run must not find it, as it holds the lock. */
+/* Waits for all that an mpirun leaves, ranks and its ways to other hosts, which end by themselves
+ * soon, and kills after three seconds what is still there: the next run must not find it, as it
+ * holds the lock. They are this process's children, as it is their subreaper. */
 static void leave_none(void)
 {
-    enum { NAP_MS = 20, KILL_MS = 3000, MOST_MS = 8000 };
-    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
-    pid_t left[256];
     for (int ms = 0; ms < MOST_MS; ms += NAP_MS) {
         pid_t ended;
         while ((ended = waitpid(-1, NULL, WNOHANG)) > 0 || (ended < 0 && errno == EINTR))
             ;
         if (ended < 0)
             return;
-        const int count = ms < KILL_MS ? 0 : children_of(getpid(), left, 256);
-        for (int i = 0; i < count; i++)
-            kill(left[i], SIGKILL);
-        nanosleep(&nap, NULL);
+        if (ms >= KILL_MS)
+            kill_children();
+        nap();
     }
 }
 
-/* The first was killed itself, or mpirun ended all before one could say it, or began none. */
-static sheaf_status *cut_short(const char *mpirun)
+/* Waits for its end, until `until` or (0) as long as it takes; false: it was killed. */
+static bool wait_for(int *status, bool *stopped, pid_t child, const launcher *l, double until)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "the processes that %s started", mpirun);
+    pid_t ended;
+    while ((ended = waitpid(child, status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+        const int asked = sheaf__control_poll(driver_signals());
+        const int number = atomic_load(&driver_signals()->stop);
+        if (asked & SHEAF__CONTROL_SAVE)
+            kill(child, SIGUSR1);
+        if ((asked & SHEAF__CONTROL_STOP) && !*stopped) {
+            const char mark = (char)number;
+            const bool kept = pwrite(l->fd, &mark, 1, 0) == 1;
+            (void)kept; /* else they name the signal that mpirun passed on */
+            *stopped = true;
+            /* Open MPI's mpirun ends everything at SIGTERM, MPICH's at SIGUSR2 */
+            kill(child, l->names == NULL ? number : l->is_open ? SIGUSR2 : SIGTERM);
+        }
+        if (until == 0 && access(l->note, F_OK) != 0)
+            until = sheaf__seconds() + PATIENCE_S;
+        if (until > 0 && sheaf__seconds() > until) {
+            kill(l->names == NULL ? child : -child, SIGKILL);
+            waitpid(child, status, 0);
+            return false;
+        }
+        nap();
+    }
+    return true;
+}
+
+/* How a run ended. */
+typedef struct ending {
+    int code;      /* for the user */
+    int killed_by; /* a program by itself: the signal; 0: none */
+    bool again;    /* is it worth another one? */
+    bool stopped;
+} ending;
+
+/* The first was killed itself, or mpirun ended all before one could say it, or began none. */
+static sheaf_status *cut_short(void)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "the processes that mpirun started");
     sheaf_expected(st, "each to begin, and to come to its end");
     sheaf_found(st,
                 "one that could not be started, was killed, or whose machine is gone; all ended");
@@ -283,93 +283,265 @@ static sheaf_status *cut_short(const char *mpirun)
                               "kernel's log, where memory ran out");
 }
 
-/* What came of it. Where the first process is on another host, another one here has failed with it,
- * or mpirun hands its code on; one that sheaf does not give, 1 (which may be mpirun's own) or that
- * of a signal, means nothing here but that it failed. mpirun NULL: there was none. */
-static sheaf_status *conclude(driver_launch_result *out, int status, const char *mpirun, int note)
+static sheaf_status *no_mpirun(const launcher *l)
 {
-    const char first = driver_note_read(note, DRIVER_NOTE_CODE),
-               other = driver_note_read(note, DRIVER_NOTE_CODE_ELSE);
-    const bool killed = WIFSIGNALED(status);
-    out->verdict = driver_note_read(note, DRIVER_NOTE_VERDICT);
-    out->code = first != 0   ? first - '0'
-                : other != 0 ? other - '0'
-                : killed     ? -1
-                             : WEXITSTATUS(status);
-    const bool known = first != 0 || other != 0 || out->code == DRIVER_DONE ||
-                       out->code == DRIVER_USAGE || out->code == DRIVER_FAILED;
-    if (!known)
-        out->code = DRIVER_FAILED;
-    if (mpirun == NULL) {
-        out->killed_by = killed ? WTERMSIG(status) : 0;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
+    sheaf_expected(st, "mpirun of %s on PATH", l->is_open ? "Open MPI" : "MPICH");
+    sheaf_found(st, "none");
+    return sheaf_try_this(st, "install %s", l->is_open ? "openmpi-bin" : "mpich");
+}
+
+/* mpirun ends with the code of a process that failed; a code that sheaf does not have means nothing
+ * but that. `explained`: a process has said why the run cannot go on. */
+static sheaf_status *conclude(ending *out, int status, bool ended, bool explained,
+                              const launcher *l)
+{
+    const int code = ended && WIFEXITED(status) ? WEXITSTATUS(status) : DRIVER_AGAIN + 1;
+    const bool known = code <= DRIVER_FAILED && (l->names == NULL || code != DRIVER_NO);
+    out->code = known ? code : DRIVER_FAILED;
+    out->again = !known && !out->stopped;
+    if (l->names == NULL) {
+        out->killed_by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        out->again = out->again && out->killed_by != SIGINT;
         return NULL;
     }
-    if (out->stopped)
-        return known || driver_note_read(note, DRIVER_NOTE_ENDED) != 0
-                   ? NULL
-                   : sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun");
-    return killed || (!known && driver_note_read(note, DRIVER_NOTE_ENDED) == 0) ? cut_short(mpirun)
-                                                                                : NULL;
+    if (code == NO_MPIRUN) {
+        out->again = false;
+        return no_mpirun(l);
+    }
+    if (known || code == DRIVER_AGAIN || explained)
+        return NULL;
+    return out->stopped
+               ? sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun")
+               : cut_short();
 }
 
-/* mpirun says nothing of a list without hosts. */
-static sheaf_status *find(char **mpirun, bool *is_open, const driver_launch_options *o)
+static sheaf_status *run_once(ending *out, const driver_launch_options *o)
 {
-    driver_hosts hosts;
-    sheaf_status *st = driver_hosts_read(&hosts, o->hosts, o->hostfile);
-    driver_hosts_release(&hosts);
-    return st != NULL || o->processes == 0 ? st : driver_launch_mpirun(mpirun, is_open, o->mpi);
-}
-
-sheaf_status *driver_launch(driver_launch_result *out, const driver_launch_options *o)
-{
-    char *mpirun = NULL, self[PATH_MAX];
-    static char note[PATH_MAX]; /* which a handler of signals reads */
-    int fd = -1;
-    words w = { 0 };
-    bool is_open = false;
-    const bool alone = o->processes == 0;
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    *out = (driver_launch_result){ .code = DRIVER_FAILED };
-    if ((!alone && getenv(DRIVER_NOTE) != NULL) || n <= 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
-                                          "a launcher that numbers its processes"),
-                           "neither OMPI_COMM_WORLD_RANK, PMIX_RANK nor PMI_RANK");
-    self[n] = '\0';
-    sheaf_status *st = find(&mpirun, &is_open, o);
-    if (alone)
-        add_program(&w, self, o);
-    else if (st == NULL)
-        command_of(&w, mpirun, is_open, self, o);
-    if (st == NULL && w.failed)
-        st = sheaf__no_memory("the command of a process");
+    static launcher l; /* a handler of signals reads its note */
+    pid_t child = -1;
+    int status = 0;
+    *out = (ending){ .code = DRIVER_FAILED };
+    l = (launcher){ .fd = -1 };
+    sheaf_status *st = find(&l, o);
     TRY(st, driver_signals_install());
-    TRY(st, sheaf__temporary_make(note, sizeof note, &fd, "note", false));
-    driver_note_write(fd, DRIVER_NOTE_VERDICT,
-                      0);               /* has its block on the disk, which may be full later */
-    prctl(PR_SET_CHILD_SUBREAPER, 1UL); /* what an mpirun leaves as it is killed is this one's */
-    const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
-    if (child == 0)
-        become(&w, !alone, note, parent);
-    if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
-        driver_signals_unfinished(note);
-    if (st == NULL && child < 0)
-        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", w.at[0]), errno);
+    if (l.fd >= 0) /* an impatient second Ctrl-C ends this process at once */
+        driver_signals_unfinished(l.note);
+    TRY(st, start(&child, &l, o, false));
     if (st == NULL) {
-        const int status = watch(&out->stopped, child, is_open ? SIGUSR2 : SIGTERM, fd);
+        const bool ended = wait_for(&status, &out->stopped, child, &l, 0),
+                   explained = access(l.note, F_OK) != 0;
         leave_none();
-        st = conclude(out, status, mpirun, fd);
+        st = conclude(out, status, ended, explained, &l);
     }
-    sheaf__segments_sweep(SHEAF__SEGMENTS);
-    if (fd >= 0) {
-        driver_signals_unfinished(NULL);
-        unlink(note);
-        close(fd);
+    driver_signals_unfinished(NULL);
+    forget(&l);
+    return st;
+}
+
+/* ---- and again ---- */
+
+/* In the environment of a run that is begun again. */
+static const char spent_before[] = "SHEAF_SPENT_BEFORE";
+
+double driver_spent_before(void)
+{
+    const char *text = getenv(spent_before);
+    const double s = text == NULL ? 0 : strtod(text, NULL);
+    return s > 0 ? s : 0;
+}
+
+void driver_fewer_ranks(int *tp, int *dp, int left, int accumulators)
+{
+    int d = *dp;
+    while (d > 1 && (d > left || accumulators % d != 0))
+        d--;
+    *dp = d;
+    *tp = left / d < *tp ? left / d : *tp;
+    *tp = *tp < 1 ? 1 : *tp;
+}
+
+/* A run between two starts. */
+typedef struct again {
+    driver *driver;
+    driver_launch_options o; /* of the next start */
+    char **argv;             /* its words */
+    char tp[24], dp[24];     /* the ranks that are left; empty: as the words say */
+    driver_hosts hosts;      /* all that were given */
+    char *left;              /* those of the next start; NULL: all */
+    int64_t before;          /* step that the last try went on from */
+    unsigned pause;          /* seconds */
+} again;
+
+static bool is_flag(const char *word, const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(word, "--", 2) == 0 && strncmp(word + 2, name, n) == 0 &&
+           (word[n + 2] == '\0' || word[n + 2] == '=');
+}
+
+/* How many words from word i on are to be left out. */
+static int left_out(const again *a, const driver_launch_options *o, int i)
+{
+    const char *word = o->argv[i];
+    if (strcmp(word, "--resume") == 0)
+        return 1;
+    if (a->tp[0] == '\0' || (!is_flag(word, "tp") && !is_flag(word, "dp")))
+        return 0;
+    return strchr(word, '=') == NULL && i + 1 < o->argc ? 2 : 1;
+}
+
+static sheaf_status *write_words(again *a, const driver_launch_options *o)
+{
+    static char resume[] = "--resume";
+    char **words = calloc((size_t)o->argc + 4, sizeof *words);
+    int n = 0;
+    if (words == NULL)
+        return sheaf__no_memory("--restarts");
+    for (int i = 0, skip; i<o->argc; i += skip> 0 ? skip : 1)
+        if ((skip = left_out(a, o, i)) == 0)
+            words[n++] = o->argv[i];
+    if (o->run->resume || sheaf__path_kind(o->run->out) == SHEAF_PATH_DIR)
+        words[n++] = resume;
+    if (a->tp[0] != '\0') {
+        words[n++] = a->tp;
+        words[n++] = a->dp;
     }
-    while (w.names > 0)
-        free(w.name[--w.names]);
-    free(w.name);
-    free(w.at);
-    free(mpirun);
+    free(a->argv);
+    a->o.argv = a->argv = words;
+    a->o.argc = n;
+    return NULL;
+}
+
+/* Can mpirun start a process there now? */
+static bool answers(const char *host, const char *mpi)
+{
+    char version[] = "--version", *argv[] = { version };
+    const driver_launch_options o = {
+        .processes = 1, .mpi = mpi, .hosts = host, .argc = 1, .argv = argv
+    };
+    launcher l = { .fd = -1 };
+    bool stopped = false;
+    int status = -1;
+    pid_t child;
+    sheaf_status *st = find(&l, &o);
+    TRY(st, start(&child, &l, &o, true));
+    const bool yes = st == NULL &&
+                     wait_for(&status, &stopped, child, &l, sheaf__seconds() + ANSWER_S) &&
+                     status == 0;
+    leave_none();
+    forget(&l);
+    sheaf_status_free(st);
+    return yes;
+}
+
+/* The hosts that answer; one that is back is used again. Where none does, it is not the hosts. */
+static sheaf_status *choose_hosts(again *a, const driver_launch_options *o)
+{
+    int tp = o->run->tp, dp = o->run->dp, lost = 0;
+    a->tp[0] = '\0';
+    for (int i = 0; i < a->hosts.count; i++) {
+        driver_host *h = &a->hosts.host[i];
+        h->lost = !answers(h->name, o->mpi);
+        lost += h->lost;
+    }
+    for (int i = 0; i < a->hosts.count && lost == a->hosts.count; i++)
+        a->hosts.host[i].lost = false;
+    a->o.processes = o->processes;
+    a->o.hosts = o->hosts;
+    a->o.hostfile = o->hostfile;
+    if (lost == 0 || lost == a->hosts.count)
+        return NULL;
+    driver_fewer_ranks(&tp, &dp, driver_hosts_left(&a->hosts, tp * dp),
+                       sheaf__accumulators_of(o->run));
+    snprintf(a->tp, sizeof a->tp, "--tp=%d", tp);
+    snprintf(a->dp, sizeof a->dp, "--dp=%d", dp);
+    free(a->left);
+    a->left = driver_hosts_words(&a->hosts, o->run->tp * o->run->dp);
+    a->o.processes = tp * dp > 1 ? tp * dp : 0;
+    a->o.hosts = a->left;
+    a->o.hostfile = NULL;
+    return a->left == NULL ? sheaf__no_memory("--restarts") : NULL;
+}
+
+/* Newest checkpoint, 0: none. */
+static int64_t newest(const char *out)
+{
+    char *settings = NULL;
+    int64_t step = 0;
+    sheaf_status_free(sheaf_train_peek(&settings, &step, out));
+    free(settings);
+    return step;
+}
+
+static void say(const again *a, const ending *end, int64_t n, int64_t step)
+{
+    sheaf_text line = { 0 };
+    sheaf__text_add(&line, "restart %" PRId64 " of %" PRId64 ": the run %s %d; it goes on ", n,
+                    a->o.run->restarts,
+                    end->killed_by > 0 ? "was killed by signal" : "ended with code",
+                    end->killed_by > 0 ? end->killed_by : end->code);
+    if (step > 0)
+        sheaf__text_add(&line, "after step %" PRId64, step);
+    else
+        sheaf__text_add(&line, "from the start");
+    if (a->tp[0] != '\0')
+        sheaf__text_add(&line, ", with %s %s", a->tp, a->dp);
+    for (int i = 0, count = 0; i < a->hosts.count; i++)
+        if (a->hosts.host[i].lost)
+            sheaf__text_add(&line, "%s%s",
+                            count++ == 0 ? ", without hosts that do not answer: " : ", ",
+                            a->hosts.host[i].name);
+    if (!line.failed)
+        sheaf_note(&a->driver->events, "%s", line.at);
+    sheaf__text_release(&line);
+}
+
+/* Restart number n. */
+static sheaf_status *prepare(again *a, const ending *end, int64_t n, const driver_launch_options *o)
+{
+    sheaf_status *st = choose_hosts(a, o);
+    TRY(st, write_words(a, o));
+    if (st != NULL)
+        return st;
+    const int64_t step = newest(o->run->out);
+    say(a, end, n, step);
+    a->pause = step > a->before ? 1 : 2 * a->pause; /* it got nowhere: whatever it is may pass */
+    a->before = step;
+    if (a->pause > 1)
+        sleep(a->pause < 60 ? a->pause : 60);
+    return NULL;
+}
+
+sheaf_status *driver_launch(int *code, driver *d, const driver_launch_options *o)
+{
+    const double began = sheaf__seconds();
+    const int64_t restarts = o->run == NULL ? 0 : o->run->restarts;
+    again a = { .driver = d, .o = *o, .before = -1, .pause = 1 };
+    bool again = true;
+    prctl(PR_SET_CHILD_SUBREAPER, 1UL); /* what an mpirun leaves as it is killed is this one's */
+    sheaf_status *st = driver_hosts_read(&a.hosts, o->hosts, o->hostfile);
+    for (int64_t n = 0; again && st == NULL; n++) {
+        ending end;
+        char spent[32];
+        snprintf(spent, sizeof spent, "%.3f", sheaf__seconds() - began);
+        setenv(spent_before, spent, 1);
+        fflush(d->out);
+        st = run_once(&end, &a.o);
+        *code = end.code;
+        again = (st == NULL ? end.again : sheaf_status_code(st) == SHEAF_E_PEER) && n < restarts;
+        if (end.killed_by > 0 && !again)
+            sheaf__print(d->err, "sheaf: the run was killed by signal %d%s\n", end.killed_by,
+                         n == restarts ? ", and no restart is left" : "");
+        if (!again)
+            break;
+        if (st != NULL)
+            sheaf_status_print(st, d->err);
+        sheaf_status_free(st);
+        st = prepare(&a, &end, n + 1, o);
+    }
+    free(a.argv);
+    free(a.left);
+    driver_hosts_release(&a.hosts);
     return st;
 }

@@ -6,7 +6,8 @@
 #include "comm/process.h"
 #include "library/train_settings.h"
 #include "comm/watch/watch.h"
-#include "driver/launched.h"
+#include "driver/launch.h"
+#include "driver/member.h"
 #include "models/sums.h"
 #include "ops/units.h"
 #include "driver/signals.h"
@@ -25,8 +26,8 @@ void driver_processes_table(sheaf__setting *table, driver_processes *p, bool tal
         { "heartbeat", SHEAF__IS_TIME | SHEAF__IS_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP,
           "TIME", .heading = "failure" },
         { "hang-after", SHEAF__IS_TIME | SHEAF__IS_UNSAVED, &p->hang_after,
-          "several processes: end all, and name who waits for whom, when none progresses for so "
-          "long; 0 = never",
+          "several processes: end all, and say what each does, when none progresses for so long; "
+          "0 = never",
           "TIME" },
         { 0 },
     };
@@ -55,47 +56,38 @@ const char *driver_processes_launcher(void)
     return sheaf__launcher_look().name;
 }
 
-sheaf_status *driver_processes_alone(bool *elsewhere, const driver *d)
+bool driver_processes_elsewhere(const driver *d)
 {
     const sheaf__launcher launcher = sheaf__launcher_look();
-    if (launcher.processes < 2)
-        return NULL;
-    *elsewhere = launcher.number > 0;
-    if (*elsewhere)
-        return sheaf_fail(SHEAF_E_STOPPED, "the work of the first process");
-    sheaf_warn(&d->events,
-               d->command->divides
-                   ? "this is the first of %d processes that %s began: it does all of it, and the "
-                     "others do nothing; --transport mpi divides the work of sheaf %s over them"
-                   : "this is the first of %d processes that %s began: it does all of it, as sheaf "
-                     "%s does not divide its work over processes, and the others do nothing",
-               launcher.processes, launcher.name, d->command->name);
-    return NULL;
+    if (launcher.processes > 1 && launcher.number == 0)
+        sheaf_warn(
+            &d->events,
+            d->command->divides
+                ? "this is the first of %d processes that %s began: it does all of it, and the "
+                  "others do nothing; --transport mpi divides the work of sheaf %s over them"
+                : "this is the first of %d processes that %s began: it does all of it, as sheaf "
+                  "%s does not divide its work over processes, and the others do nothing",
+            launcher.processes, launcher.name, d->command->name);
+    return launcher.processes > 1 && launcher.number > 0;
 }
 
-sheaf_status *driver_processes_launch(bool *elsewhere, int *code, const driver_launch_options *o)
-{
-    driver_launch_result end;
-    sheaf_status *st = driver_launch(&end, o);
-    *code = end.code;
-    *elsewhere = st == NULL;
-    return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
-}
-
-static sheaf_status *start(driver_processes *p, const driver_processes_how *how, int processes)
+static sheaf_status *start(driver_processes *p, driver *d, const driver_processes_how *how,
+                           int processes)
 {
     if (how->talks)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--transport mpi"),
                            "processes that share the work, started by mpirun or srun"),
             "mpirun -n %d sheaf %s --transport mpi ...", processes, how->argv[0]);
-    return driver_processes_launch(&p->elsewhere, &p->code,
-                                   &(driver_launch_options){ .processes = processes,
-                                                             .mpi = p->mpi,
-                                                             .hosts = p->hosts,
-                                                             .hostfile = p->hostfile,
-                                                             .argc = how->argc,
-                                                             .argv = how->argv });
+    sheaf_status *st = driver_launch(&p->code, d,
+                                     &(driver_launch_options){ .processes = processes,
+                                                               .mpi = p->mpi,
+                                                               .hosts = p->hosts,
+                                                               .hostfile = p->hostfile,
+                                                               .argc = how->argc,
+                                                               .argv = how->argv });
+    p->elsewhere = st == NULL;
+    return st;
 }
 
 /* With threads nothing is watched. */
@@ -119,18 +111,18 @@ static void end_watch(void)
     sheaf__watched_close(&watched);
 }
 
-static sheaf_status *watch(driver_processes *p, driver *d, int in_group)
+static sheaf_status *watch(driver_processes *p, driver *d)
 {
     const int count = sheaf__all_count(p->all);
     if (count == 1)
         return NULL;
     atexit(end_watch);
-    hooks = (sheaf__watch_hooks){ .end = driver_end, .begun = driver_joined, .self = d };
+    hooks =
+        (sheaf__watch_hooks){ .end = driver_member_end, .begun = driver_member_joined, .self = d };
     sheaf_status *st = sheaf__watched_open(
         &watched,
         &(sheaf__watch_options){ .all = p->all,
                                  .ranks = count,
-                                 .in_group = in_group > 0 && in_group < count ? in_group : count,
                                  .heartbeat = p->heartbeat,
                                  .hang_after = p->hang_after,
                                  .hooks = &hooks,
@@ -150,11 +142,13 @@ sheaf_status *driver_processes_begin(driver_processes *p, driver *d,
     TRY(st, check_watch(d, p, how->table));
     if (st != NULL)
         return st;
-    if (p->transport == SHEAF_TRANSPORT_THREADS)
-        return driver_processes_alone(&p->elsewhere, d);
+    if (p->transport == SHEAF_TRANSPORT_THREADS) {
+        p->elsewhere = driver_processes_elsewhere(d);
+        return NULL;
+    }
     if (!launched)
-        return processes == 1 ? NULL : start(p, how, processes);
-    driver_split_rank();
+        return processes == 1 ? NULL : start(p, d, how, processes);
+    driver_member_split();
     st = sheaf__process_start(d->join, p->mpi);
     p->all = driver_all(d);
     if (st == NULL && !sheaf__all_first(p->all))
@@ -164,7 +158,7 @@ sheaf_status *driver_processes_begin(driver_processes *p, driver *d,
         st = sheaf__sums_agree(p->all, sheaf__units_prefer_tiles());
     TRY(st, sheaf__all_agree(p->all, driver_signals_install()));
     p->stop = sheaf__control_stop(driver_signals());
-    return st == NULL ? watch(p, d, how->in_group * stages_of(how->place)) : st;
+    return st == NULL ? watch(p, d) : st;
 }
 
 int driver_processes_answer(driver_processes *p, driver *d, sheaf_status *st, bool yes)

@@ -6,7 +6,6 @@
 
 #include "driver/driver.h"
 #include "comm/comm.h"
-#include "driver/launch.h"
 
 typedef struct driver_processes {
     sheaf_comm *all; /* out: they are; NULL: this one is alone */
@@ -27,7 +26,6 @@ typedef struct driver_processes_how {
     int argc;                    /* the subcommand and its flags */
     char **argv;
     int ranks;         /* as many processes */
-    int in_group;      /* those that hold one copy of the model, in each stage; 0: all */
     const char *place; /* --place: so many ranks in each of its stages; may be NULL */
     bool talks;        /* the first reads lines: mpirun or srun start them, and pass those on */
 } driver_processes_how;
@@ -35,8 +33,8 @@ typedef struct driver_processes_how {
 /* driver_processes_begin - with --transport mpi this process joins the others, or starts them where
  * nothing did and waits for their end. From then on they are watched: one that dies, is stopped or
  * hangs ends all, with a message that names it. Where processes were started and the transport is
- * threads the first works alone. Errors: SHEAF_E_ARG; those of sheaf__process_start(); a status
- * that driver_report() is not to see, where `elsewhere` is set. */
+ * threads the first works alone. This one has nothing to do where `elsewhere` is set. Errors:
+ * SHEAF_E_ARG; those of sheaf__process_start() and driver_launch(). */
 sheaf_status *driver_processes_begin(driver_processes *flags, driver *d,
                                      const driver_processes_how *how);
 
@@ -44,20 +42,9 @@ sheaf_status *driver_processes_begin(driver_processes *flags, driver *d,
  */
 const char *driver_processes_launcher(void);
 
-/* driver_processes_alone - of a command whose ranks are threads, where something may have started
- * several processes: the first does all of it and says so; in any other *elsewhere is set, with the
- * status that driver_processes_begin() has then. */
-sheaf_status *driver_processes_alone(bool *elsewhere, const driver *d);
-
-/* driver_processes_launch - driver_launch(), after which this process has nothing left to do:
- * *elsewhere is set, with that status, too. */
-sheaf_status *driver_processes_launch(bool *elsewhere, int *code,
-                                      const driver_launch_options *options);
-
-/* driver_train - sheaf_run_train() with the flags that were parsed, to its exit code: in this
- * process or in several, which it starts, and with --restarts again after a failure. `st`: of
- * parsing; consumed. */
-int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc, char **argv);
+/* driver_processes_elsewhere - of a command whose ranks are threads, where something may have
+ * started several processes: the first does all of it and says so; true in any other. */
+bool driver_processes_elsewhere(const driver *d);
 
 /* driver_processes_answer - driver_answer(), or the code of those that did it elsewhere. The end of
  * the watch: no call of all processes comes after it. */

@@ -1,5 +1,8 @@
 /* report.c - how a subcommand ends: what the user reads, and the exit code. */
+#include "driver/driver.h"
+
 #include <errno.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -7,13 +10,38 @@
 #include "base/print.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "driver/launched.h"
+
+bool driver_is_launched(void)
+{
+    return sheaf__is_given(getenv(DRIVER_NOTE));
+}
+
+void driver_give_up(void)
+{
+    if (driver_is_launched())
+        unlink(getenv(DRIVER_NOTE));
+}
+
+/* Is another start worth it? Not after errors that would repeat, as a file that is missing, or a
+ * disk that is full. */
+static bool may_pass(const sheaf_status *st)
+{
+    static const int passing[] = { EIO,       ESTALE,      ETIMEDOUT,    ECONNRESET,
+                                   EHOSTDOWN, ENETUNREACH, EHOSTUNREACH, ENODEV };
+    const sheaf_code code = sheaf_status_code(st);
+    for (size_t i = 0; i < sizeof passing / sizeof *passing && code == SHEAF_E_IO; i++)
+        if (sheaf_status_errno(st) == passing[i])
+            return true;
+    return code == SHEAF_E_PEER || code == SHEAF_E_MEMORY;
+}
 
 int driver_exit_code(const sheaf_status *st)
 {
     if (st == NULL)
         return DRIVER_DONE;
-    return sheaf_status_code(st) == SHEAF_E_ARG ? DRIVER_USAGE : DRIVER_FAILED;
+    if (sheaf_status_code(st) == SHEAF_E_ARG)
+        return DRIVER_USAGE;
+    return driver_is_launched() && may_pass(st) ? DRIVER_AGAIN : DRIVER_FAILED;
 }
 
 static const char *code_name(sheaf_code code)
@@ -134,15 +162,34 @@ int driver_answer(driver *d, sheaf_status *st, bool yes)
             sheaf__print(d->err, "sheaf: %s\n  found:    %s\n", output, strerror(errno));
         code = DRIVER_FAILED;
     }
-    driver_launch_note_code(driver_all(d), code);
-    if (code != DRIVER_DONE && is_awaited(d))
-        driver_fail_by_signal();
+    if (code != DRIVER_DONE && is_awaited(d)) {
+        driver_give_up();
+        if (sheaf__launcher_is_hydra()) /* it leaves the others alone when one ends with a code */
+            raise(SIGKILL);
+    }
     return code;
 }
 
 int driver_report(driver *d, sheaf_status *st)
 {
     return driver_answer(d, st, true);
+}
+
+void driver_progress(driver *d)
+{
+    if (d->progress != NULL)
+        sheaf__progress_use(d->progress, d->quiet ? SHEAF__PROGRESS_QUIET : d->style,
+                            d->command->name, 0);
+}
+
+void driver_progress_end(driver *d)
+{
+    sheaf__progress_end(d->progress);
+}
+
+void driver_progress_clear(driver *d)
+{
+    sheaf__progress_clear(d->progress);
 }
 
 void driver_release(driver *d)

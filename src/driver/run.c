@@ -3,7 +3,7 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "driver/driver.h"
-#include "driver/launched.h"
+#include "driver/member.h"
 #include "driver/processes.h"
 #include "driver/signals.h"
 
@@ -29,27 +29,10 @@ static void look_for_others(driver *d, const driver_command *command, int argc, 
         driver_hush(d);
 }
 
-void driver_progress(driver *d)
-{
-    if (d->progress != NULL)
-        sheaf__progress_use(d->progress, d->quiet ? SHEAF__PROGRESS_QUIET : d->style,
-                            d->command->name, 0);
-}
-
-void driver_progress_end(driver *d)
-{
-    sheaf__progress_end(d->progress);
-}
-
-void driver_progress_clear(driver *d)
-{
-    sheaf__progress_clear(d->progress);
-}
-
 int driver_run(driver *d, const driver_command *command, int argc, char **argv)
 {
-    sheaf__process_join join = { .joining = driver_join_timeout,
-                                 .finishing = driver_finish_timeout };
+    sheaf__process_join join = { .joining = driver_member_joining,
+                                 .finishing = driver_member_finishing };
     bool elsewhere = false;
     d->command = command;
     sheaf_status *st = sheaf_progress_open(&d->progress, d->err);
@@ -57,15 +40,15 @@ int driver_run(driver *d, const driver_command *command, int argc, char **argv)
         return driver_report(d, st);
     d->events = *sheaf_progress_events(d->progress);
     d->join = &join;
-    driver_join_json(d->json);
+    driver_member_json(d->json);
     look_for_others(d, command, argc, argv);
     if (sheaf__launcher_look().name == NULL) /* else all would speak */
         driver_signals_end(command->name, d->json);
     if (!command->divides)
-        sheaf_status_free(driver_processes_alone(&elsewhere, d));
+        elsewhere = driver_processes_elsewhere(d);
     const int code = elsewhere ? DRIVER_DONE : command->run(d, argc, argv);
     driver_release(d);
-    driver_finish_code(code);
+    driver_member_code(code);
     d->join = NULL;
     return code;
 }

@@ -1,10 +1,12 @@
-/* train.c - `sheaf train`: the ranks of a run where the driver puts them. */
+/* train.c - see train.h. */
+#include "driver/train.h"
+
 #include "base/base.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "comm/watch/watch.h"
 #include "driver/launch.h"
-#include "driver/launched.h"
+#include "driver/member.h"
 #include "driver/processes.h"
 #include "driver/signals.h"
 #include "library/session.h"
@@ -19,26 +21,34 @@ typedef struct start {
     int code;
 } start;
 
+static sheaf_status *launch(start *s, bool restarts)
+{
+    const sheaf_train_options *o = s->o;
+    const int ranks = o->transport == SHEAF_TRANSPORT_MPI ? o->tp * o->dp : 1;
+    return driver_launch(&s->code, s->driver,
+                         &(driver_launch_options){ .processes = ranks > 1 ? ranks : 0,
+                                                   .mpi = o->mpi,
+                                                   .hosts = o->hosts,
+                                                   .hostfile = o->hostfile,
+                                                   .argc = s->argc,
+                                                   .argv = s->argv,
+                                                   .run = restarts ? o : NULL });
+}
+
 /* What the settings turn out to ask for. */
-static sheaf_status *ready(void *self)
+static sheaf_status *ready(bool *elsewhere, void *self)
 {
     start *s = self;
     const sheaf_train_options *o = s->o;
-    sheaf_status *st = o->transport == SHEAF_TRANSPORT_MPI
-                           ? NULL
-                           : driver_processes_alone(&s->elsewhere, s->driver);
-    if (st != NULL)
-        return st;
-    if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
-        sheaf__launcher_look().name != NULL)
-        return driver_signals_install();
-    return driver_processes_launch(&s->elsewhere, &s->code,
-                                   &(driver_launch_options){ .processes = o->tp * o->dp,
-                                                             .mpi = o->mpi,
-                                                             .hosts = o->hosts,
-                                                             .hostfile = o->hostfile,
-                                                             .argc = s->argc,
-                                                             .argv = s->argv });
+    sheaf_status *st = NULL;
+    if (o->transport != SHEAF_TRANSPORT_MPI) {
+        s->elsewhere = driver_processes_elsewhere(s->driver);
+    } else if (o->tp * o->dp > 1 && sheaf__launcher_look().name == NULL) {
+        st = launch(s, false);
+        s->elsewhere = st == NULL;
+    }
+    *elsewhere = s->elsewhere;
+    return st != NULL || s->elsewhere ? st : driver_signals_install();
 }
 
 /* How many ranks a run has that goes on: what fails to say so, fails again in the run itself. */
@@ -54,18 +64,29 @@ static void look_back(const sheaf__run_settings *run)
     free(stored);
 }
 
-static int supervise(driver *d, const sheaf__run_settings *run, int argc, char **argv)
+/* With --restarts this process launches the run. */
+static sheaf_status *supervise(start *s, const sheaf__run_settings *run)
 {
-    int code = DRIVER_DONE;
+    const char *launcher = sheaf__launcher_look().name;
+    if (launcher != NULL) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
+        sheaf_expected(st, "a run whose processes sheaf begins itself");
+        sheaf_found(st, "one that %s began, and ends with a process that dies", launcher);
+        return sheaf_try_this(st,
+                              "sheaf train --transport mpi --restarts N without %s, or a script "
+                              "that runs it again with --resume",
+                              launcher);
+    }
     look_back(run);
-    sheaf_status *st = driver_supervise(&code, d, run->options, argc, argv);
-    return st == NULL ? code : driver_report(d, st);
+    return launch(s, true);
 }
 
 int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc, char **argv)
 {
     start s = { .driver = d, .o = run->options, .argc = argc, .argv = argv };
-    const sheaf__watch_hooks watch = { .end = driver_end, .begun = driver_joined, .self = d };
+    const sheaf__watch_hooks watch = { .end = driver_member_end,
+                                       .begun = driver_member_joined,
+                                       .self = d };
     const sheaf__run_driver by = { .nwords = argc,
                                    .word = (const char *const *)argv,
                                    .ready = ready,
@@ -77,27 +98,21 @@ int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc
     sheaf_run_train_report report;
     SHEAF_INIT(&how);
     SHEAF_INIT(&report);
-    driver_split_rank();
-    if (st == NULL && s.o->restarts > 0 && !driver_is_supervised())
-        return supervise(d, run, argc, argv);
+    driver_member_split();
+    if (st == NULL && s.o->restarts > 0 && !driver_is_launched()) {
+        st = supervise(&s, run);
+        return st == NULL ? s.code : driver_report(d, st);
+    }
     run->driver = &by;
     how.events = &d->events;
     how.control = driver_signals();
     TRY(st, sheaf__run_train(&report, run, &how));
     run->driver = NULL;
-    if (s.elsewhere) {
-        sheaf_status_free(st);
-        return s.code;
-    }
-    if (st != NULL && driver_signals_stopped_by() != NULL)
-        st = sheaf_in(st, "%s", driver_signals_stopped_by());
     driver_progress_end(d);
-    if (report.json != NULL) { /* of several processes the first one's */
+    if (report.json != NULL && !s.elsewhere) { /* of several processes the first one's */
         fputs(d->json ? report.json : report.text, d->out);
         fputs(d->json ? "\n" : "", d->out);
     }
     sheaf_run_train_report_release(&report);
-    if (sheaf__all_first(driver_all(d)))
-        driver_verdict(st);
-    return driver_report(d, st);
+    return st == NULL && s.elsewhere ? s.code : driver_report(d, driver_signals_explain(st));
 }

@@ -286,6 +286,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     session s = { .how = how, .by = by, .join = by->join != NULL ? by->join : &own };
     const sheaf_events events = { forward_event, &s };
     sheaf__watched watched = { 0 };
+    bool elsewhere = false;
     sheaf_train_hooks hooks = { .begin = begin,
                                 .base = take_base,
                                 .chosen = chosen,
@@ -299,13 +300,14 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     *result = (sheaf_train_result){ 0 };
     sheaf_status *st = settle(&s);
     if (st == NULL && by->ready != NULL)
-        st = by->ready(by->self);
-    TRY(st, open_port(&s, &events));
+        st = by->ready(&elsewhere, by->self);
+    if (st != NULL || elsewhere)
+        goto done;
+    st = open_port(&s, &events);
     TRY(st,
         sheaf__watched_open(&watched, &(sheaf__watch_options){
                                           .all = s.group,
                                           .ranks = how->run->options->tp * how->run->options->dp,
-                                          .in_group = how->run->options->tp,
                                           .heartbeat = how->run->options->heartbeat,
                                           .hang_after = how->run->options->hang_after,
                                           .hooks = by->watch,
@@ -317,6 +319,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     sheaf__watched_close(&watched);
     sheaf__prometheus_close(s.prometheus);
     s.prometheus = NULL;
+done:;
     sheaf_status *closed = sheaf_monitor_close(s.monitor);
     if (st == NULL)
         st = closed;

@@ -11,8 +11,9 @@
 typedef struct sheaf__run_driver {
     int nwords; /* the command line, for run.json */
     const char *const *word;
-    sheaf_status *(*ready)(void *self); /* called once the settings are known to be sound; may be
-                                           NULL */
+    /* called once the settings are known to be sound; *elsewhere: the run is another process's, and
+     * has ended there; may be NULL */
+    sheaf_status *(*ready)(bool *elsewhere, void *self);
     void *self;
     double spent; /* seconds since the command began that this run goes on for; of --max-time */
     struct sheaf__process_join *join; /* comm/process.h; NULL: nothing has to be known of it */

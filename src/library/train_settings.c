@@ -303,7 +303,7 @@ static const sheaf__setting rows[] = {
     { "heartbeat", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | SHEAF__IS_RUNNING, AT(heartbeat),
       SHEAF__HEARTBEAT_HELP, "TIME", .heading = "failure" },
     { "hang-after", SHEAF__IS_TIME | SHEAF__IS_UNSAVED | SHEAF__IS_RUNNING, AT(hang_after),
-      "end the run, and name who waits for whom, when no rank progresses for so long; 0 = never",
+      "end the run, and say what each rank does, when none progresses for so long; 0 = never",
       "TIME" },
     { "restarts", SHEAF__IS_COUNT | SHEAF__IS_UNSAVED | SHEAF__IS_RUNNING, AT(restarts),
       "go on from the newest checkpoint after a rank or a machine failed, N times at most", "N",

@@ -89,8 +89,6 @@ static void cut(void)
 static sheaf_status *stray(const injected *f, const sheaf_comm *comm)
 {
     sheaf_status *st = NULL;
-    if (comm->activity != NULL) /* it has not come to the call that it would make here */
-        SHEAF__STORE(comm->activity->made[comm->group], comm->call - 1);
     for (int i = 0; i < GROUPS && st == NULL; i++)
         if (f->wrapped[i].comm != NULL && f->wrapped[i].comm != comm)
             st = sheaf_comm_barrier(f->wrapped[i].comm);

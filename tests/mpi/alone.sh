@@ -54,28 +54,4 @@ apart() {
 }
 check "a host that does not answer" apart
 absent "nothing is begun" "$work/out"
-# A first process that is not on the host of the one that launches has no note to write its code into; nor has any, where
-# that one is a login node. A stand-in for mpirun takes the note away from the first, or from all.
-cat >"$work/path/mpirun.$mpi" <<END
-#!/usr/bin/env bash
-words=()
-for word; do [ "\$word" != "$(readlink -f "$sheaf")" ] || words+=(bash "$work/away"); words+=("\$word"); done
-exec "$mpirun" "\${words[@]}"
-END
-cat >"$work/away" <<'END'
-[ "${OMPI_COMM_WORLD_RANK:-}${PMI_RANK:-}" != 0 ] && [ "$AWAY" = first ] || export SHEAF_LAUNCHED=/nowhere/note
-exec "$@"
-END
-chmod +x "$work/path/mpirun.$mpi"
-mkdir "$work/full" && touch "$work/full/thing"
-# far NAME CODE WHO COMMAND...: ends with this code, which sheaf tells of once.
-far() {
-    local name=$1 expected=$2 who=$3 code=0
-    shift 3
-    PATH=$work/path:$PATH AWAY=$who timeout 30 "$sheaf" "$@" --tp 2 --transport mpi --mpi "$mpi" >"$work/log" 2>&1 || code=$?
-    check "$name, where $who cannot tell: its code" test $code = "$expected"
-    check "$name, where $who cannot tell: is told once" bash -c 'cat "$0"; [ "$(grep -c "^sheaf: " "$0")" = 1 ]' "$work/log"
-}
-far "wrong usage" 2 all train --model "$work/odd" --data "$data" --steps 1 --out "$work/full"
-runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 11
 finish

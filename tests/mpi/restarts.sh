@@ -15,11 +15,11 @@ equal() { [ "$(digest "$1")" = "$(digest "$2")" ]; }
 again='restart 1 of 9: the run ended with code [0-9]+; it goes on after step 2.*going on after step 2'
 
 # The n-th sum comes again in what is left of the run, until too few are left.
-runs "a rank is killed" 0 "rank 1 of 2 \(host .*\) has died.*waits for rank 1.*$again" \
+runs "a rank is killed" 0 "rank 1 of 2 \(host .*\) has died.*$again" \
     "${flags[@]}" --steps 4 --out "$work/killed" "${processes[@]}" --inject 1:sum:210:kill
 check "the bytes of the undisturbed run" equal "$work/one" "$work/killed"
 runs "the first one is stopped" 0 "$again" "${flags[@]}" --steps 4 --out "$work/stopped" "${processes[@]}" --inject 0:sum:210:stop
-check "which says so" grep -qE 'the first process \(rank 0, host .*\) is silent: .*it is killed' "$work/stderr"
+check "which says so" grep -qE 'rank 0 of 2 \(host .*\) is silent: .*it is killed' "$work/stderr"
 check "and once more the same bytes" equal "$work/one" "$work/stopped"
 
 # mpirun itself is killed, while the run waits in step 3: its ranks are over, and their lock with them, when the next

@@ -73,7 +73,6 @@ ends() {
 }
 says() { # says RANK FAULT: a pattern
     local rank="rank $1 of 3 \\(host .*, process [0-9]+\\)"
-    [ "$1" != 0 ] || rank='the first process \(rank 0, host .*\)'
     case $2 in
         kill) echo "^sheaf: $rank has died" ;;
         stop) echo "^sheaf: $rank is silent: it was stopped, or its host is gone; it is killed" ;;
@@ -84,7 +83,7 @@ says() { # says RANK FAULT: a pattern
 
 if [ -z "${SHEAF_SOAK:-}" ] && [ "$mpi" = openmpi ]; then
     ends eval 1 forwards:30:kill "$(says 1 kill)"
-    check "it says what each was at" grep -qE 'rank [02] \(host .*\): in .*, call [0-9]+ .*; .*, row 1; waits for rank 1' "$work/out.log"
+    check "it says what each was at" grep -qE 'rank [02] \(host .*\): in .*, call [0-9]+, for .*; .*, row 1' "$work/out.log"
     check "its half of a file is gone" bash -c '! ls "$0" | grep partial' "$work"
     ends eval 2 forwards:20:stop "$(says 2 stop)"
     ends eval 0 write:5:kill "$(says 0 kill)"
@@ -103,29 +102,4 @@ if [ -n "${SHEAF_SOAK:-}" ]; then
         done
     done
 fi
-# mpirun is killed after the last step, before their word of the end, which then goes with it, or (it is stopped, so that
-# they stay) after it. It is told, and begun again if asked to.
-late() { # late RESTARTS [told]
-    local code=0 mpirun
-    SHEAF_FAULT=rename:2+:slow "$faulty" train --model "$work/odd" --data "$data" --micro-batch 1 --accumulate 1 --steps 1 --tp 2 --transport mpi --mpi "$mpi" \
-        --restarts "$1" --out "$work/late" --json >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
-    check "the last step is done" waits test -s "$work/late/metrics.jsonl"
-    mpirun=$(pgrep -P $process)
-    if [ -n "${2:-}" ]; then
-        kill -STOP "$mpirun"
-        check "its result is there" waits test -e "$work/late/adapter/adapter_model.safetensors"
-        sleep 1
-    fi
-    kill -KILL "$mpirun"
-    wait $process || code=$?
-    check "mpirun is killed late, --restarts $1${2:+, after their word}: its code" test $code = $(($1 > 0 ? 0 : 3))
-}
-late 0
-check "which is told" bash -c 'grep -q "^sheaf: the processes that .* started" "$0" && grep -q "^{.error.: " "$1"' "$work/stderr" "$work/stdout"
-for told in "" told; do
-    rm -rf "$work/late"
-    late 2 $told
-    check "and goes on" grep -q '^restart 1 of 2: ' "$work/stderr"
-    check "to its result" test -e "$work/late/adapter/adapter_model.safetensors"
-done
 finish

@@ -494,6 +494,8 @@ int cmd_chat(cli *cli, int argc, char **argv)
                                                             .ranks = s.model.tp,
                                                             .place = s.model.place,
                                                             .talks = true }));
+    if (st == NULL && s.processes.elsewhere)
+        return driver_processes_answer(&s.processes, cli, NULL, true);
     if (st == NULL && s.processes.all != NULL) /* before a large model is loaded */
         st = listen_to_signals(cli);
     s.model.events = &cli->events;

@@ -304,10 +304,10 @@ int cmd_eval(cli *cli, int argc, char **argv)
                                                             .argc = argc,
                                                             .argv = argv,
                                                             .ranks = w.model.tp * w.model.dp,
-                                                            .in_group = w.model.tp,
                                                             .place = w.model.place }));
-    TRY(st, check_logits(&w));
-    if (st == NULL) {
+    if (st == NULL && !w.processes.elsewhere)
+        st = check_logits(&w);
+    if (st == NULL && !w.processes.elsewhere) {
         w.max_new_given = sheaf__settings_given(&cli->settings, table, "max-new");
         if (sheaf__settings_given(&cli->settings, table, "specials"))
             o->specials = w.model.specials = w.specials ? 1 : -1;

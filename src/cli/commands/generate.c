@@ -306,11 +306,10 @@ int cmd_generate(cli *cli, int argc, char **argv)
                                                             .argc = argc,
                                                             .argv = argv,
                                                             .ranks = s.model.tp * s.model.dp,
-                                                            .in_group = s.model.tp,
                                                             .place = s.model.place }));
-    TRY(st, run(cli, table, &s));
-    if (st != NULL && driver_signals_stopped_by() != NULL && !s.processes.elsewhere &&
-        sheaf_status_found(st)[0] == '\0')
+    if (st == NULL && !s.processes.elsewhere)
+        st = run(cli, table, &s);
+    if (st != NULL && driver_signals_stopped_by() != NULL && sheaf_status_found(st)[0] == '\0')
         sheaf_found(st, "a request to stop");
     return driver_processes_answer(&s.processes, cli, driver_signals_explain(st), true);
 }

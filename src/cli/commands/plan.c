@@ -6,7 +6,7 @@
 #include "plan_print.h"
 #include "base/base.h"
 #include "base/print.h"
-#include "driver/launch.h"
+#include "driver/hosts.h"
 #include "driver/processes.h"
 
 const char cmd_plan_usage[] =
@@ -243,8 +243,9 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = read_device(&q.ask.memory, run.table, memory);
     TRY(st, check_flags(&q, run.table));
     TRY(st, find_slots(&q.ask.slots, slots, run.table));
-    TRY(st, driver_processes_alone(&processes.elsewhere, cli));
-    TRY(st, answer(&fits, &q, &run, cli));
+    processes.elsewhere = st == NULL && driver_processes_elsewhere(cli);
+    if (st == NULL && !processes.elsewhere)
+        st = answer(&fits, &q, &run, cli);
     sheaf__run_settings_close(&run);
     return driver_processes_answer(&processes, cli, st, fits);
 }

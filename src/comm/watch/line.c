@@ -1,11 +1,9 @@
 /* line.c - see line.h. */
 #include "comm/watch/line.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
@@ -13,112 +11,45 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/clock.h"
+#include "sheaf/cut.h"
 
-enum { SEND_MS = 2000, CONNECT_MS = 2000 };
+/* ANSWER_MS: the first process may be busy with several strangers. */
+enum { SEND_MS = 2000, CONNECT_MS = 1000, GREET_MS = 1000, ANSWER_MS = 5000 };
 
 typedef union sheaf__line_address address;
 
-static socklen_t size_of(const struct sockaddr *a)
+/* What a caller says first. The first process answers with the same. */
+typedef struct hello {
+    unsigned char token[16];
+    int32_t process;
+} hello;
+
+static socklen_t size_of(const address *a)
 {
-    return a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-}
-
-/* ---- where ---- */
-
-/* Does mpirun's list of interfaces ("eth1,10.1.0.0/16") name this one? */
-static bool is_listed(const char *list, const struct ifaddrs *i)
-{
-    char word[64], at[64];
-    while (list != NULL && *list != '\0') {
-        struct in_addr net;
-        int bits = 0;
-        const size_t n = strcspn(list, ",");
-        snprintf(word, sizeof word, "%.*s", (int)n, list);
-        if (strcmp(word, i->ifa_name) == 0)
-            return true;
-        if (i->ifa_addr->sa_family == AF_INET && sscanf(word, "%63[^/]/%d", at, &bits) == 2 &&
-            inet_pton(AF_INET, at, &net) == 1 && bits > 0 && bits <= 32) {
-            const uint32_t own = ntohl(((const struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr);
-            if (((own ^ ntohl(net.s_addr)) >> (32 - bits)) == 0)
-                return true;
-        }
-        list += n + (list[n] == ',');
-    }
-    return false;
-}
-
-/* By the flags that mpirun passes on, or its environment. */
-static bool is_mpiruns(const struct ifaddrs *i)
-{
-    static const char *const lists[] = { "OMPI_MCA_btl_tcp_if_include",
-                                         "OMPI_MCA_oob_tcp_if_include",
-                                         "PRTE_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include",
-                                         "HYDRA_IFACE" };
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
-        if (is_listed(getenv(lists[k]), i))
-            return true;
-    return false;
-}
-
-/* Has this host's name, by which mpirun knows it, this address? */
-static bool is_named(const struct addrinfo *named, const struct sockaddr *a)
-{
-    const address *x = (const address *)a;
-    for (; named != NULL; named = named->ai_next) {
-        const address *y = (const address *)named->ai_addr;
-        if (named->ai_family == a->sa_family &&
-            (a->sa_family == AF_INET ? memcmp(&x->v4.sin_addr, &y->v4.sin_addr, 4) == 0
-                                     : memcmp(&x->v6.sin6_addr, &y->v6.sin6_addr, 16) == 0))
-            return true;
-    }
-    return false;
-}
-
-/* Which addresses of this host the others get. */
-typedef enum whose { LOOPBACK, MPIRUNS, NAMED, ALL } whose;
-
-/* IPv4 before IPv6, others before the loopback. */
-static void own_addresses(sheaf__line_place *place, whose wanted, const struct ifaddrs *all,
-                          const struct addrinfo *named)
-{
-    place->count = 0;
-    for (int pass = 0; pass < 4; pass++)
-        for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
-            const bool loops = (i->ifa_flags & IFF_LOOPBACK) != 0;
-            if (place->count < SHEAF__LINE_PLACES && i->ifa_addr != NULL &&
-                (i->ifa_flags & IFF_UP) != 0 && loops == (pass >= 2) &&
-                i->ifa_addr->sa_family == (pass % 2 == 0 ? AF_INET : AF_INET6) &&
-                (wanted == ALL || (wanted == LOOPBACK && loops) ||
-                 (wanted == MPIRUNS && is_mpiruns(i)) ||
-                 (wanted == NAMED && !loops && is_named(named, i->ifa_addr))))
-                memcpy(&place->address[place->count++], i->ifa_addr, size_of(i->ifa_addr));
-        }
-}
-
-/* `here`: all processes are on this host. */
-static whose choose_addresses(sheaf__line_place *place, bool here)
-{
-    struct ifaddrs *all = NULL;
-    struct addrinfo *named = NULL;
-    char host[256] = "";
-    whose wanted = here ? LOOPBACK : MPIRUNS;
-    if (getifaddrs(&all) != 0)
-        return ALL;
-    own_addresses(place, wanted, all, NULL);
-    if (place->count == 0 && !here && gethostname(host, sizeof host - 1) == 0 &&
-        getaddrinfo(host, NULL, &(struct addrinfo){ .ai_socktype = SOCK_STREAM }, &named) == 0)
-        own_addresses(place, wanted = NAMED, all, named);
-    if (place->count == 0)
-        own_addresses(place, wanted = ALL, all, NULL);
-    if (named != NULL)
-        freeaddrinfo(named);
-    freeifaddrs(all);
-    return wanted;
+    return a->any.sa_family == AF_INET6 ? sizeof a->v6 : sizeof a->v4;
 }
 
 static int new_socket(const address *a)
 {
     return socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* IPv4 before IPv6. */
+static void own_addresses(sheaf__line_place *place)
+{
+    static const sa_family_t families[] = { AF_INET, AF_INET6 };
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0)
+        return;
+    for (int pass = 0; pass < 2; pass++)
+        for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
+            if (place->count < SHEAF__LINE_PLACES && i->ifa_addr != NULL &&
+                (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP &&
+                i->ifa_addr->sa_family == families[pass])
+                memcpy(&place->address[place->count++], i->ifa_addr,
+                       pass == 0 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+    freeifaddrs(all);
 }
 
 static int bound(const address *a)
@@ -128,7 +59,7 @@ static int bound(const address *a)
         return -1;
     if (a->any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(fd, &a->any, size_of(&a->any)) == 0 && listen(fd, 256) == 0)
+    if (bind(fd, &a->any, size_of(a)) == 0 && listen(fd, SHEAF_MAX_SLICES) == 0)
         return fd;
     close(fd);
     return -1;
@@ -136,16 +67,18 @@ static int bound(const address *a)
 
 sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here)
 {
-    address mine;
+    address mine = { .v4 = { .sin_family = AF_INET } };
     socklen_t size = sizeof mine;
     memset(place, 0, sizeof *place);
-    if (choose_addresses(place, here) != ALL) {
-        place->count = 1;
-        *fd = bound(&place->address[0]);
+    if (here) {
+        mine.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        place->address[place->count++] = mine;
+        *fd = bound(&mine);
     } else {
+        own_addresses(place);
         *fd = bound(&(address){ .v6 = { .sin6_family = AF_INET6 } });
         if (*fd < 0)
-            *fd = bound(&(address){ .v4 = { .sin_family = AF_INET } });
+            *fd = bound(&mine);
     }
     if (*fd < 0 || getsockname(*fd, &mine.any, &size) != 0 ||
         getrandom(place->token, sizeof place->token, 0) != sizeof place->token) {
@@ -160,15 +93,16 @@ sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here)
     return NULL;
 }
 
-static bool connected(int fd, const address *to)
+/* ---- they meet ---- */
+
+/* A whole greeting with the token of the run. */
+static bool greeted(hello *h, int fd, const sheaf__line_place *place, int within_ms)
 {
-    int error = 0;
-    socklen_t length = sizeof error;
-    struct pollfd wait = { .fd = fd, .events = POLLOUT };
-    if (connect(fd, &to->any, size_of(&to->any)) == 0)
-        return true;
-    return errno == EINPROGRESS && poll(&wait, 1, CONNECT_MS) == 1 &&
-           getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+    size_t used = 0;
+    int got = 0;
+    while (got == 0 && poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, within_ms) == 1)
+        got = sheaf__line_read(fd, h, sizeof *h, &used);
+    return got > 0 && memcmp(h->token, place->token, sizeof h->token) == 0;
 }
 
 static void without_delay(int fd)
@@ -177,24 +111,64 @@ static void without_delay(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-int sheaf__line_connect(const sheaf__line_place *place, int i)
+sheaf_status *sheaf__line_accept(int *fd, int listens, const sheaf__line_place *place,
+                                 int processes)
 {
-    const int fd = new_socket(&place->address[i]);
-    if (fd >= 0 && connected(fd, &place->address[i])) {
-        without_delay(fd);
-        return fd;
+    const double until = sheaf__seconds() + 1e-3 * SHEAF__LINE_MEET_MS;
+    int missing = processes - 1;
+    hello h;
+    for (int i = 0; i < processes; i++)
+        fd[i] = -1;
+    while (missing > 0 && sheaf__seconds() < until) {
+        poll(&(struct pollfd){ .fd = listens, .events = POLLIN }, 1, GREET_MS);
+        const int caller = accept4(listens, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (caller < 0)
+            continue;
+        if (greeted(&h, caller, place, GREET_MS) && h.process > 0 && h.process < processes &&
+            fd[h.process] < 0 && sheaf__line_send(caller, &h, sizeof h)) {
+            without_delay(caller);
+            fd[h.process] = caller;
+            missing--;
+        } else {
+            close(caller);
+        }
     }
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    close(listens);
+    if (missing == 0)
+        return NULL;
+    return sheaf_found(sheaf_fail(SHEAF_E_IO, "watching the processes"),
+                       "no connection from %d of them", missing);
 }
 
-int sheaf__line_accept(int fd)
+static bool connected(int fd, const address *to)
 {
-    const int caller = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (caller >= 0)
-        without_delay(caller);
-    return caller;
+    int error = 0;
+    socklen_t length = sizeof error;
+    struct pollfd wait = { .fd = fd, .events = POLLOUT };
+    if (connect(fd, &to->any, size_of(to)) == 0)
+        return true;
+    return errno == EINPROGRESS && poll(&wait, 1, CONNECT_MS) == 1 &&
+           getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+}
+
+sheaf_status *sheaf__line_connect(int *fd, const sheaf__line_place *place, int process)
+{
+    hello h = { .process = process };
+    memcpy(h.token, place->token, sizeof h.token);
+    for (int i = 0; i < place->count && i < SHEAF__LINE_PLACES; i++) {
+        *fd = new_socket(&place->address[i]);
+        if (*fd >= 0 && connected(*fd, &place->address[i]) && sheaf__line_send(*fd, &h, sizeof h) &&
+            greeted(&(hello){ { 0 } }, *fd, place, ANSWER_MS)) {
+            without_delay(*fd);
+            return NULL;
+        }
+        if (*fd >= 0)
+            close(*fd);
+    }
+    *fd = -1;
+    return sheaf_found(sheaf_fail(SHEAF_E_IO, "watching the processes"),
+                       "no connection to the first one at any of its %d addresses",
+                       (int)place->count);
 }
 
 /* ---- frames ---- */

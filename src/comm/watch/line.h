@@ -1,6 +1,6 @@
-/* line.h - the connections of the watch: where the first process listens, and frames of one size,
- * in the order of bytes of this machine: the processes of a run are of one build, and compare that
- * at their start. Nothing here waits longer than it says. */
+/* line.h - the connections of the watch: TCP from each process to the first, made while all begin,
+ * and frames of one size in the order of bytes of this machine: the processes of a run are of one
+ * build, and compare that at their start. Nothing here waits longer than it says. */
 #pragma once
 
 #include <netinet/in.h>
@@ -8,11 +8,11 @@
 #include "base/base.h"
 #include "sheaf/status.h"
 
-enum { SHEAF__LINE_PLACES = 16 };
+enum { SHEAF__LINE_PLACES = 16, SHEAF__LINE_MEET_MS = 20000 };
 
 /* Where the first process listens: the others get it over the transport. */
 typedef struct sheaf__line_place {
-    unsigned char token[16]; /* callers without it are refused: no process of this run */
+    unsigned char token[16]; /* callers without it are no process of this run */
     int32_t count;
     union sheaf__line_address {
         struct sockaddr any;
@@ -22,14 +22,15 @@ typedef struct sheaf__line_place {
 } sheaf__line_place;
 
 /* sheaf__line_listen - a socket that listens on a port of its own, and where that is: with `here`,
- * where all processes are on this host, on its loopback alone; else at one address, of
- * mpirun's interface or of this host's name; at all of them where neither is known. */
+ * where all processes are on this host, on its loopback alone. */
 sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here);
-/* sheaf__line_connect - a connection to address i of `place`; -1. The caller finds out whether it
- * is the right one: an address may be another host's too (a bridge of containers). */
-int sheaf__line_connect(const sheaf__line_place *place, int i);
-/* sheaf__line_accept - a caller, if there is one; -1. */
-int sheaf__line_accept(int fd);
+/* sheaf__line_accept - the first process's connections fd[1..processes-1]; then `listens` is
+ * closed. -1 where a process did not come within SHEAF__LINE_MEET_MS, which is SHEAF_E_IO. */
+sheaf_status *sheaf__line_accept(int *fd, int listens, const sheaf__line_place *place,
+                                 int processes);
+/* sheaf__line_connect - the connection of process number `process` to the first. An address may be
+ * another host's too (a bridge of containers): the one that knows the token is right. */
+sheaf_status *sheaf__line_connect(int *fd, const sheaf__line_place *place, int process);
 
 /* sheaf__line_send - a frame, within two seconds; false: the connection is of no use any more. */
 bool sheaf__line_send(int fd, const void *frame, size_t size);

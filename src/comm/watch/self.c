@@ -9,29 +9,6 @@
 #include "base/base.h"
 #include "base/hash.h"
 
-/* The 22nd field of /proc/PID/stat; the second, a name in parentheses, may hold anything. -1: there
- * is none, or it is dead and not yet buried. */
-static int64_t began_of(int64_t pid)
-{
-    char path[64], text[1024] = "";
-    long long began = -1;
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -1;
-    const size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[size] = '\0';
-    const char *at = strrchr(text, ')');
-    if (at != NULL && (strncmp(at, ") Z", 3) == 0 || strncmp(at, ") X", 3) == 0))
-        return -1;
-    for (int field = 2; at != NULL && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    if (at != NULL)
-        began = strtoll(at, NULL, 10);
-    return began;
-}
-
 uint64_t sheaf__self_kernel(const char *host)
 {
     char boot[64] = "";
@@ -53,17 +30,14 @@ void sheaf__self_look(sheaf__self *out)
     const uint64_t inode = space.st_ino;
     out->machine = sheaf__fnv(sheaf__self_kernel(out->host), &inode, sizeof inode);
     out->pid = getpid();
-    out->began = began_of(out->pid);
 }
 
-bool sheaf__self_lives(const sheaf__self *process)
+void sheaf__self_kill(const sheaf__self *process)
 {
-    return process->pid > 1 && process->began >= 0 && began_of(process->pid) == process->began;
-}
-
-bool sheaf__self_kill(const sheaf__self *process)
-{
-    return sheaf__self_lives(process) && kill((pid_t)process->pid, SIGKILL) == 0;
+    sheaf__self own;
+    sheaf__self_look(&own);
+    if (process->machine == own.machine && process->pid > 1 && process->pid != own.pid)
+        kill((pid_t)process->pid, SIGKILL);
 }
 
 static double seconds_of(clockid_t clock)

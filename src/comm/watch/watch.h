@@ -1,9 +1,8 @@
 /* watch.h - the watchdog: reports when a run cannot go on: a process that died, one that is stopped
- * or whose host is gone, ranks that wait for each other for ever. No rank could report it: they
- * wait.
+ * or whose host is gone, ranks that make no progress. No rank could report it: they wait.
  *
  * One small thread in each process. With several processes each holds a connection to the first,
- * beside the transport, and sends four times a second what its ranks are doing. A connection that
+ * beside the transport, and sends four times a second what its rank is doing. A connection that
  * closes without a goodbye is a process that died; one that is silent for `heartbeat` seconds was
  * stopped, or its host is gone; beats without any progress for `hang_after` seconds are a hang. A
  * rank that is slow makes progress, and is left alone. The first process reports what happened,
@@ -18,14 +17,15 @@
 
 #include "base/events.h"
 #include "comm/all.h"
-#include "comm/watch/line.h"
+#include "comm/activity.h"
+#include "comm/watch/self.h"
 
 typedef struct sheaf__watch sheaf__watch;
 
 /* What only the program can do. */
 typedef struct sheaf__watch_hooks {
     /* Called once, in the watching thread: ends the process at once. text: why the run cannot go
-     * on, to be shown; NULL: the first process shows it. */
+     * on, to be shown; NULL: another process shows it. */
     void (*end)(void *self, const char *text);
     void (*begun)(void); /* the processes are watched, or are not to be; may be NULL */
     void *self;
@@ -33,7 +33,7 @@ typedef struct sheaf__watch_hooks {
 
 typedef struct sheaf__watch_options {
     sheaf_comm *all;                 /* the processes; NULL: this one is alone */
-    int ranks, in_group;             /* T * D, T; with several processes there is one to a rank */
+    int ranks;                       /* T * D; with several processes there is one to a rank */
     double heartbeat;                /* seconds; 0 = hang_after */
     double hang_after;               /* seconds, 0 = never */
     const sheaf__watch_hooks *hooks; /* NULL: nothing can end the program, nothing is watched */
@@ -41,9 +41,6 @@ typedef struct sheaf__watch_options {
     const char *cure;  /* what to try when all has ended; NULL: as of a training run */
     const char *phase; /* of comm/activity.h, to begin with; may be NULL */
     const sheaf_events *events;
-    /* Of sheaf__watch_open() alone: */
-    int process, processes;    /* this one's number; how many there are */
-    sheaf__activity *activity; /* of this process's ranks, borrowed */
 } sheaf__watch_options;
 
 typedef struct sheaf__watched {
@@ -59,11 +56,14 @@ typedef struct sheaf__watched {
 sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watch_options *options);
 void sheaf__watched_close(sheaf__watched *watched);
 
-/* sheaf__watch_open - begins to watch, once the processes know where the first listens. `listens`:
- * the socket of sheaf__line_listen() on the first of several processes, which takes it, else -1;
- * `place`: where that is, for the others. Errors: SHEAF_E_IO: the first process cannot be reached;
- * SHEAF_E_MEMORY. */
-sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__line_place *place,
+/* sheaf__watch_open - begins to watch.
+ *   activity          of this process's ranks, borrowed
+ *   self              [processes] who they are; copied
+ *   fd                [processes] connections of the first process to the others; of another one
+ *                     fd[0] is that to the first. Taken, also where it fails
+ * Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__watch_open(sheaf__watch **out, sheaf__activity *activity, int process,
+                                int processes, const sheaf__self *self, const int *fd,
                                 const sheaf__watch_options *options);
 /* sheaf__watch_close - says goodbye. Accepts NULL. */
 void sheaf__watch_close(sheaf__watch *watch);
