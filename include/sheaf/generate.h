@@ -247,6 +247,20 @@ SHEAF_API const int32_t *sheaf_answer_top(const sheaf_answer *answer, int64_t i,
 /* sheaf_answer_free - accepts NULL. */
 SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
 
+/* ---- several processes ---- */
+
+/* Of the processes of a model the first asks; the others compute with it.
+ * sheaf_model_follow - of the others: until the first ends. Where `control` (may be NULL) asks to
+ * stop, the first one's sheaf_model_wait() says so. Returns what the first ended with; SHEAF_E_PEER
+ * where it is gone. */
+SHEAF_API sheaf_status *sheaf_model_follow(sheaf_model *model, sheaf_control *control);
+/* sheaf_model_wait - of the first, now and then while nothing is asked: *over: another process is
+ * to end. Errors: SHEAF_E_PEER where one is gone. */
+SHEAF_API sheaf_status *sheaf_model_wait(sheaf_model *model, bool *over);
+/* sheaf_model_end - of the first: the others end too, with `st`, which is consumed. Returns it, or
+ * what went wrong with them. */
+SHEAF_API sheaf_status *sheaf_model_end(sheaf_model *model, sheaf_status *st);
+
 /* ---- a conversation ---- */
 
 /* Questions and answers about a picture, several or none: each prompt holds what was said before,
@@ -267,21 +281,11 @@ typedef struct sheaf_chat_options {
 
 /* sheaf_chat_open - the model is borrowed until the chat is closed, and loaded; one model may have
  * several chats. Of several processes the first alone needs the files, and goes on to ask; the
- * others call sheaf_chat_serve(). Errors: SHEAF_E_UNSUPPORTED for a model without text; those of
+ * others call sheaf_model_follow(). Errors: SHEAF_E_UNSUPPORTED for a model without text; those of
  * files and pictures; SHEAF_E_ARG for `save` where something else is, SHEAF_E_IO where no file can
  * be made; those of sheaf_model_generate() for the options. */
 SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model,
                                         const sheaf_chat_options *options);
-/* sheaf_chat_serve - of the others: answers what the first asks until it ends. Where the control of
- * answers->control asks to stop, the first one's sheaf_chat_wait() says so. Returns what the
- * first ended with; SHEAF_E_PEER where it is gone. */
-SHEAF_API sheaf_status *sheaf_chat_serve(sheaf_chat *chat);
-/* sheaf_chat_wait - of the first, now and then while nothing is asked: *over: another process is
- * to end. Errors: SHEAF_E_PEER where one is gone. */
-SHEAF_API sheaf_status *sheaf_chat_wait(sheaf_chat *chat, bool *over);
-/* sheaf_chat_end - of the first: the others end too, with `st`, which is consumed. Returns it, or
- * what went wrong with them. */
-SHEAF_API sheaf_status *sheaf_chat_end(sheaf_chat *chat, sheaf_status *st);
 /* sheaf_chat_close - accepts NULL. */
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
 /* sheaf_chat_show - another picture; what was said is forgotten. Of a model that reads several

@@ -23,7 +23,7 @@ static sheaf_status *name_weight(sheaf_status *st, const sheaf__model *model)
                                 weight);
 }
 
-/* ---- groups that each answered a share of the prompts ---- */
+/* ---- answers to the ranks that did not make them ---- */
 
 /* Copies an answer's numbers into a block, or out of one; returns their bytes. */
 static size_t move(char *block, const sheaf__continuation *one, int64_t best, bool out)
@@ -38,45 +38,61 @@ static size_t move(char *block, const sheaf__continuation *one, int64_t best, bo
     return at;
 }
 
-/* All answers, group after group. */
-static sheaf_status *gather(sheaf__continuation *out, const sheaf__context *c, int64_t count,
-                            int64_t best)
+/* Exchanges answers: rank r of `comm` has those of range[r]. */
+static sheaf_status *gather(sheaf__continuation *out, sheaf_comm *comm, const sheaf_range *range,
+                            int64_t count, int64_t best)
 {
+    const int ranks = sheaf_comm_ranks(comm);
     size_t size[SHEAF_MAX_SLICES], total = 0;
     int64_t *length = malloc((2 * (size_t)count + 1) * sizeof *length); /* then why it ended */
     if (length == NULL)
-        return sheaf__no_memory("answers of other groups");
+        return sheaf__no_memory("answers of other ranks");
     for (int64_t i = 0; i < count; i++) {
         length[2 * i] = out[i].n;
         length[2 * i + 1] = (int64_t)out[i].ending;
     }
-    for (int g = 0; g < c->groups; g++) {
-        const sheaf_range share = sheaf__share_of(count, c, g);
-        size[g] = (size_t)(share.end - share.begin) * 2 * sizeof *length;
-    }
-    sheaf_status *st = sheaf_comm_gather(c->peers, length, size);
-    for (int g = 0; g < c->groups && st == NULL; g++) {
-        const sheaf_range share = sheaf__share_of(count, c, g);
-        size[g] = 0;
-        for (int64_t i = share.begin; i < share.end; i++) {
+    for (int r = 0; r < ranks; r++)
+        size[r] = (size_t)(range[r].end - range[r].begin) * 2 * sizeof *length;
+    sheaf_status *st = sheaf_comm_gather(comm, length, size);
+    for (int r = 0; r < ranks && st == NULL; r++) {
+        size[r] = 0;
+        for (int64_t i = range[r].begin; i < range[r].end; i++) {
             out[i].n = length[2 * i];
             out[i].ending = (sheaf_ending)length[2 * i + 1];
-            size[g] += move(NULL, &out[i], best, false);
+            size[r] += move(NULL, &out[i], best, false);
         }
-        total += size[g];
+        total += size[r];
     }
     char *all = st == NULL ? malloc(total + 1) : NULL, *at = all;
     if (st == NULL && all == NULL)
-        st = sheaf__no_memory("answers of other groups");
+        st = sheaf__no_memory("answers of other ranks");
     for (int64_t i = 0; i < count && st == NULL; i++)
         at += move(at, &out[i], best, false);
-    TRY(st, sheaf_comm_gather(c->peers, all, size));
+    TRY(st, sheaf_comm_gather(comm, all, size));
     at = all;
     for (int64_t i = 0; i < count && st == NULL; i++)
         at += move(at, &out[i], best, true);
     free(all);
     free(length);
     return st;
+}
+
+/* Within a group the leader has all answers. */
+static sheaf_status *gather_group(sheaf__continuation *out, const sheaf__context *c, int64_t count,
+                                  int64_t best)
+{
+    sheaf_range range[SHEAF_MAX_SLICES] = { { 0, count } };
+    sheaf_comm *comm = sheaf__model_comm(c);
+    return comm == NULL ? NULL : gather(out, comm, range, count, best);
+}
+
+static sheaf_status *gather_groups(sheaf__continuation *out, const sheaf__context *c, int64_t count,
+                                   int64_t best)
+{
+    sheaf_range range[SHEAF_MAX_SLICES];
+    for (int g = 0; g < c->groups; g++)
+        range[g] = sheaf__share_of(count, c, g);
+    return gather(out, c->peers, range, count, best);
 }
 
 /* Exchanges the groups' shares of `out`, also incomplete ones after a stop, which all then return
@@ -89,12 +105,82 @@ static sheaf_status *share_answers(sheaf__continuation *out, const sheaf__contex
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_STOPPED)
         return st;
     sheaf_status *failed = sheaf_comm_any(c->peers, &over);
-    TRY(failed, gather(out, c, count, best));
+    TRY(failed, gather_groups(out, c, count, best));
     if (failed != NULL) {
         sheaf_status_free(st);
         return failed;
     }
     return st == NULL && over ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
+}
+
+/* ---- slots, on every rank ---- */
+
+static sheaf_status *open_slots(sheaf__slots *out, sheaf__model *model, const sheaf__order *order,
+                                const sheaf__follower *f)
+{
+    const bool single = order->open.single;
+    sheaf__prefix_cache *prefix = !single ? NULL : f->cache != NULL ? &f->cache->prefix : f->prefix;
+    sheaf__image_cache *image_cache = single && f->cache == NULL ? f->image_cache : NULL;
+    sheaf_status *st = NULL;
+    if (f->cache != NULL && order->open.look != 0) {
+        st = sheaf__rank_cache_look(f->cache, model, order->open.look, &order->open.pictures);
+        image_cache = &f->cache->image_cache;
+    }
+    if (prefix != NULL)
+        TRY(st, sheaf__prefix_cache_hold(prefix, model, order->open.length));
+    const int64_t length = prefix != NULL ? prefix->length : order->open.length;
+    return TRY(st, sheaf__slots_open(out, &(sheaf__slots_options){
+                                              .model = &model,
+                                              .models = 1,
+                                              .places = order->open.places,
+                                              .length = length,
+                                              .prompt = order->open.prompt,
+                                              .kv_cache = prefix != NULL ? &prefix->kv_cache : NULL,
+                                              .image_cache = image_cache,
+                                              .asks = f->asks,
+                                              .stop = f->stop }));
+}
+
+/* Obeys one order; *done: it was the last of a job. A failure is settled. */
+static sheaf_status *obey(bool *done, bool *over, sheaf__slots *slots, sheaf__order *order,
+                          char *bytes, sheaf__model *model, const sheaf__follower *f)
+{
+    const char *weight;
+    sheaf_status *st = NULL;
+    if (order->kind == SHEAF__ORDER_PASS)
+        return sheaf__slots_obey(slots, order, bytes);
+    if (order->kind == SHEAF__ORDER_OPEN)
+        st = open_slots(slots, model, order, f);
+    else if (order->kind == SHEAF__ORDER_WAIT)
+        st = sheaf__lead_stopped(over, model->context, f->stop);
+    else if (order->names)
+        st = sheaf__model_bad_weight(&weight, model);
+    *over = order->kind == SHEAF__ORDER_END;
+    *done = order->kind == SHEAF__ORDER_CLOSE || *over ||
+            (order->kind == SHEAF__ORDER_WAIT && slots->model == NULL);
+    return sheaf__lead_settle(model->context, st);
+}
+
+sheaf_status *sheaf__slots_follow(bool *over, sheaf__model *model, const sheaf__follower *f)
+{
+    sheaf__slots own = { 0 }, *slots = f->slots != NULL ? f->slots : &own;
+    sheaf_status *st = NULL;
+    bool done = false;
+    *over = false;
+    while (!done && st == NULL) {
+        sheaf__order order;
+        char *bytes;
+        st =
+            sheaf__lead_settle(model->context, sheaf__lead_receive(&order, &bytes, model->context));
+        TRY(st, obey(&done, over, slots, &order, bytes, model, f));
+        free(bytes);
+        if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {
+            sheaf_status_free(st); /* the leader has it, too, and goes on or ends the job */
+            st = NULL;
+        }
+    }
+    sheaf__slots_close(&own);
+    return st;
 }
 
 /* ---- sheaf__generate ---- */
@@ -106,17 +192,6 @@ static int64_t rows_of(const sheaf__generate_options *o, int64_t longest)
     if (o->max_length == 0 || all <= o->max_length)
         return all;
     return o->max_length > longest ? o->max_length : longest + 1;
-}
-
-/* Was a stop requested on any rank? */
-static sheaf_status *stopped(const sheaf__context *c, const sheaf__generate_options *o)
-{
-    if (o->stop_now == NULL)
-        return NULL;
-    int flag = atomic_load(o->stop_now) != 0;
-    sheaf_status *st =
-        sheaf__model_comm(c) == NULL ? NULL : sheaf_comm_any(sheaf__model_comm(c), &flag);
-    return st == NULL && flag ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
 }
 
 static sheaf_status *run_pass(void *slots, const sheaf__slots_pass *pass)
@@ -148,16 +223,16 @@ static int64_t count_over(const sheaf__sequence *s, int64_t count)
 }
 
 /* Passes until all sequences are over. */
-static sheaf_status *run_all(sheaf__scheduler *e, const sheaf__model *model, sheaf__sequence *s,
+static sheaf_status *run_all(sheaf__scheduler *e, const sheaf__slots *slots, sheaf__sequence *s,
                              int64_t count, const sheaf__generate_options *o)
 {
+    sheaf__activity *activity = slots->model->context->activity;
     sheaf_status *st = NULL;
     int64_t over = 0;
     while (st == NULL && !sheaf__scheduler_idle(e)) {
-        sheaf__activity_number(model->context->activity, "prompt",
-                               o->number + s->number + over + 1);
+        sheaf__activity_number(activity, "prompt", o->number + s->number + over + 1);
         sheaf__scheduler_step(e);
-        st = name_weight(take_failure(s, count), model);
+        st = take_failure(s, count);
         const int64_t before = over;
         over = count_over(s, count);
         if (st == NULL && over > before && count > 1) /* else its text shows it */
@@ -165,8 +240,8 @@ static sheaf_status *run_all(sheaf__scheduler *e, const sheaf__model *model, she
                                                   .text = "prompts",
                                                   .done = over,
                                                   .total = count });
-        if (st == NULL && !sheaf__scheduler_idle(e))
-            st = stopped(model->context, o);
+        if (st == NULL && !sheaf__scheduler_idle(e) && slots->stopped)
+            st = sheaf_fail(SHEAF_E_STOPPED, "generation");
     }
     for (int64_t i = 0; i < count && st != NULL; i++)
         if (!s[i].over)
@@ -174,40 +249,74 @@ static sheaf_status *run_all(sheaf__scheduler *e, const sheaf__model *model, she
     return st;
 }
 
-static sheaf_status *answer(sheaf__sequence *s, int64_t count, sheaf__model *model,
-                            const sheaf__generate_options *o)
+/* The job of the leader, from its first order to the last. */
+static sheaf_status *lead(sheaf__sequence *s, int64_t count, sheaf__model *model,
+                          const sheaf__generate_options *o)
 {
-    sheaf__prefix_cache *prefix = o->prefix;
-    const int64_t places = o->batch < count ? o->batch : count;
-    int64_t longest = 1, reused;
+    const sheaf__context *c = model->context;
+    const sheaf_config *config = &model->schema->config;
+    sheaf__order order = { .kind = SHEAF__ORDER_OPEN }, last = { .kind = SHEAF__ORDER_CLOSE };
     sheaf__slots slots = { 0 };
     sheaf__scheduler *e = NULL;
-    sheaf_status *st = NULL;
+    int64_t longest = 1;
     for (int64_t i = 0; i < count; i++)
         longest = s[i].prompt->n > longest ? s[i].prompt->n : longest;
-    const int64_t length = rows_of(o, longest);
-    if (prefix != NULL)
-        st = sheaf__prefix_cache_begin(&reused, prefix, model, s->prompt, length);
-    TRY(st, sheaf__slots_open(&slots, &(sheaf__slots_options){
-                                          .model = &model,
-                                          .models = 1,
-                                          .places = places,
-                                          .length = prefix != NULL ? prefix->length : length,
-                                          .prompt = longest,
-                                          .kv_cache = prefix != NULL ? &prefix->kv_cache : NULL }));
-    TRY(st, sheaf__scheduler_open(&e, &(sheaf__scheduler_options){ .config = &model->schema->config,
+    order.open.places = o->batch < count ? o->batch : count;
+    order.open.length = rows_of(o, longest);
+    order.open.prompt = longest;
+    order.open.single = o->prefix != NULL || o->image_cache != NULL;
+    if (o->image_cache != NULL) {
+        order.open.look = s->prompt->look;
+        order.open.pictures = sheaf__prompts_images(s->prompt, 1, 1, config);
+    }
+    sheaf_status *st = sheaf__lead_settle(c, sheaf__lead_send(c, &order, NULL));
+    TRY(st, open_slots(&slots, model, &order,
+                       &(sheaf__follower){ .prefix = o->prefix,
+                                           .image_cache = o->image_cache,
+                                           .asks = o->stop_now != NULL,
+                                           .stop = o->stop_now }));
+    TRY(st, sheaf__scheduler_open(&e, &(sheaf__scheduler_options){ .config = config,
                                                                    .models = 1,
-                                                                   .places = places,
-                                                                   .length = length,
-                                                                   .past = prefix,
+                                                                   .places = order.open.places,
+                                                                   .length = order.open.length,
+                                                                   .past = o->prefix,
                                                                    .run = run_pass,
                                                                    .self = &slots }));
     for (int64_t i = 0; i < count && st == NULL; i++)
         sheaf__scheduler_add(e, &s[i]);
-    TRY(st, run_all(e, model, s, count, o));
+    TRY(st, run_all(e, &slots, s, count, o));
     sheaf__scheduler_close(e);
     sheaf__slots_close(&slots);
-    sheaf__activity_item(model->context->activity, NULL);
+    sheaf__activity_item(c->activity, NULL);
+    last.names = st != NULL && sheaf_status_code(st) == SHEAF_E_NUMBER;
+    sheaf_status *lost = sheaf__lead_order(c, &last);
+    if (st == NULL)
+        return lost;
+    sheaf_status_free(lost);
+    return name_weight(st, model);
+}
+
+/* Checks the prompts, and answers those of this group. */
+static sheaf_status *lead_all(sheaf__continuation *out, sheaf__model *model,
+                              const sheaf__prompt *prompt, int64_t count, sheaf_range own,
+                              const sheaf__generate_options *o)
+{
+    const int64_t n = own.end - own.begin;
+    sheaf__sequence *s = calloc((size_t)n + 1, sizeof *s);
+    sheaf_status *st =
+        s == NULL ? sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)n) : NULL;
+    for (int64_t i = 0; i < count && st == NULL; i++)
+        st = sheaf__batch_images_check(model, &prompt[i], i, o);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        s[i] = (sheaf__sequence){ .prompt = &prompt[own.begin + i],
+                                  .options = o,
+                                  .out = &out[own.begin + i],
+                                  .number = own.begin + i };
+    if (st != NULL || n == 0)
+        sheaf_status_free(sheaf__lead_close(model->context));
+    else
+        st = lead(s, n, model, o);
+    free(s);
     return st;
 }
 
@@ -215,31 +324,35 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                               const sheaf__prompt *prompt, int64_t count,
                               const sheaf__generate_options *options)
 {
-    const bool divided = options->divided && model->context->peers != NULL;
-    const sheaf_range own = divided ? sheaf__share_of(count, model->context, model->context->group)
-                                    : (sheaf_range){ 0, count };
-    const int64_t n = own.end - own.begin;
+    const sheaf__context *c = model->context;
+    const bool divided = options->divided && c->peers != NULL;
+    const sheaf_range own =
+        divided ? sheaf__share_of(count, c, c->group) : (sheaf_range){ 0, count };
     sheaf__generate_options o = *options;
-    sheaf__sequence *s = calloc((size_t)n + 1, sizeof *s);
-    sheaf_status *st =
-        s == NULL ? sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)n) : NULL;
+    bool over;
     if (o.prefix != NULL && count != 1)
         sheaf__prefix_cache_release(o.prefix, model);
     if (count != 1) { /* both are of a single prompt */
         o.prefix = NULL;
         o.image_cache = NULL;
     }
-    for (int64_t i = 0; i < count && st == NULL; i++) {
+    for (int64_t i = 0; i < count; i++)
         out[i].n = 0;
-        st = sheaf__batch_images_check(model, &prompt[i], i, &o);
+    sheaf_status *st = sheaf__is_first_of_group(c)
+                           ? lead_all(out, model, prompt, count, own, &o)
+                           : sheaf__slots_follow(&over, model,
+                                                 &(sheaf__follower){ .prefix = o.prefix,
+                                                                     .image_cache = o.image_cache,
+                                                                     .stop = o.stop_now });
+    if (o.followed)
+        return st;
+    st = sheaf__agree_all(c, st);
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_STOPPED) {
+        sheaf_status *lost = gather_group(out + own.begin, c, own.end - own.begin, o.best);
+        if (lost != NULL) {
+            sheaf_status_free(st);
+            st = lost;
+        }
     }
-    for (int64_t i = 0; i < n && st == NULL; i++)
-        s[i] = (sheaf__sequence){ .prompt = &prompt[own.begin + i],
-                                  .options = &o,
-                                  .out = &out[own.begin + i],
-                                  .number = own.begin + i };
-    if (n > 0)
-        TRY(st, answer(s, n, model, &o));
-    free(s);
-    return divided ? share_answers(out, model->context, count, o.best, st) : st;
+    return divided ? share_answers(out, c, count, o.best, st) : st;
 }

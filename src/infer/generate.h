@@ -2,8 +2,8 @@
  *
  * Prompts run together in batches. Each sequence has its own number of keys, from key 0 on; shorter
  * prompts are padded at the end with keys that no query sees. So a prompt in a batch gives the same
- * bits as alone. Every rank samples from the same logits with the same counter-based numbers, so
- * all hold the same tokens at any number of ranks. */
+ * bits as alone. The first rank of a group leads (lead.h) and samples, with counter-based numbers,
+ * so that tokens are the same at any number of ranks; it hands the answers on. */
 #pragma once
 
 #include <stdatomic.h>
@@ -42,14 +42,15 @@ typedef struct sheaf__generate_options {
      * those of its own group. All ranks keep log-probabilities or none does. Otherwise each group
      * answers all prompts. */
     bool divided;
+    bool followed; /* the other ranks are in sheaf__slots_follow(), without prompts: only the first
+                      calls this, and has the answers */
     /* Reads the n images of a prompt whose pictures have no pixels, into the pixels of
-     * picture[0..n), whose sizes are set. Called on every rank that has the towers, those of the
-     * first stage, a batch at a time; a failure reaches all ranks. */
+     * picture[0..n), whose sizes are set. Called on the first rank of each group, a batch at a
+     * time; a failure reaches all ranks. */
     sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
     void *self;
-    /* Called for every token, on every rank, once out[prompt] has it; its ending is
-     * SHEAF_ENDS_TOKEN if it is a stop id. Returns true to end the answer, the same on all ranks.
-     * May be NULL. */
+    /* Called for every token, on the first rank of each group, once out[prompt] has it; its ending
+     * is SHEAF_ENDS_TOKEN if it is a stop id. Returns true to end the answer. May be NULL. */
     bool (*on_token)(void *listener, int64_t prompt, const sheaf__continuation *so_far);
     void *listener;
     int64_t best;               /* size of best_ids per token, at most the vocabulary */

@@ -76,19 +76,12 @@ int64_t sheaf__prefix_cache_reuse(sheaf__prefix_cache *prefix, const sheaf_confi
     return prefix->n;
 }
 
-sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *prefix,
-                                        sheaf__model *model, const sheaf__prompt *prompt,
-                                        int64_t length)
+sheaf_status *sheaf__prefix_cache_hold(sheaf__prefix_cache *prefix, sheaf__model *model,
+                                       int64_t length)
 {
-    *reused = 0;
-    if (length > prefix->length) {
-        sheaf_status *st =
-            take_space(prefix, model, length > prefix->least ? length : prefix->least);
-        if (st != NULL)
-            return st;
-    }
-    *reused = sheaf__prefix_cache_reuse(prefix, &model->schema->config, prompt);
-    return NULL;
+    return length <= prefix->length
+               ? NULL
+               : take_space(prefix, model, length > prefix->least ? length : prefix->least);
 }
 
 void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *p)
@@ -115,4 +108,17 @@ void sheaf__prefix_cache_release(sheaf__prefix_cache *prefix, sheaf__model *mode
     free(prefix->position);
     free(prefix->kind);
     *prefix = (sheaf__prefix_cache){ .least = prefix->least };
+}
+
+sheaf_status *sheaf__rank_cache_look(sheaf__rank_cache *cache, sheaf__model *model, int64_t look,
+                                     const sheaf__picture_counts *pictures)
+{
+    if (cache->look == look)
+        return NULL;
+    sheaf__image_cache_release(&cache->image_cache, model);
+    cache->look = 0;
+    sheaf_status *st = sheaf__image_cache_new(&cache->image_cache, model, pictures);
+    if (st == NULL)
+        cache->look = look;
+    return st;
 }

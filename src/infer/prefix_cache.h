@@ -17,17 +17,15 @@ struct sheaf__prefix_cache {
     int64_t picture; /* sheaf__prompt.look of the pictures */
 };
 
-/* sheaf__prefix_cache_begin - *reused: how many rows at the start of `prompt` are cached, 0 to
- * prompt->n - 1; later rows are dropped. Allocates `length` positions; growing drops all rows. The
- * same on every rank except for SHEAF_E_MEMORY. */
-sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *prefix,
-                                        sheaf__model *model, const sheaf__prompt *prompt,
-                                        int64_t length);
+/* sheaf__prefix_cache_hold - makes room for `length` positions; growing drops all rows. Errors:
+ * SHEAF_E_MEMORY. */
+sheaf_status *sheaf__prefix_cache_hold(sheaf__prefix_cache *prefix, sheaf__model *model,
+                                       int64_t length);
 /* sheaf__prefix_cache_reserve - for a cache that another owns: only notes what is in it, of at most
  * `length` rows. */
 sheaf_status *sheaf__prefix_cache_reserve(sheaf__prefix_cache *prefix, int64_t length);
-/* sheaf__prefix_cache_usable - what sheaf__prefix_cache_begin() would reuse; _reuse: the same, and
- * later rows are dropped. */
+/* sheaf__prefix_cache_usable - how many rows at the start of `prompt` are cached, 0 to prompt->n -
+ * 1; _reuse: the same, and later rows are dropped. */
 int64_t sheaf__prefix_cache_usable(const sheaf__prefix_cache *prefix, const sheaf_config *config,
                                    const sheaf__prompt *prompt);
 int64_t sheaf__prefix_cache_reuse(sheaf__prefix_cache *prefix, const sheaf_config *config,
@@ -41,3 +39,15 @@ void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *p
 void sheaf__prefix_cache_add(sheaf__prefix_cache *prefix, int32_t id, int32_t position);
 /* sheaf__prefix_cache_release - frees all memory; it can be used again. */
 void sheaf__prefix_cache_release(sheaf__prefix_cache *prefix, sheaf__model *model);
+
+/* The caches of one rank between answers. */
+typedef struct sheaf__rank_cache {
+    sheaf__prefix_cache prefix;
+    sheaf__image_cache image_cache; /* output of the towers for the pictures `look` */
+    int64_t look;                   /* 0: none */
+} sheaf__rank_cache;
+
+/* sheaf__rank_cache_look - its room for the output of the towers is that of the pictures `look`:
+ * empty, unless it was that before. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__rank_cache_look(sheaf__rank_cache *cache, sheaf__model *model, int64_t look,
+                                     const sheaf__picture_counts *pictures);

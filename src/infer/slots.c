@@ -10,11 +10,7 @@ struct sheaf__slots_line {
     int64_t n;
     sheaf__rows_in in;
     sheaf__head_run head;
-    int64_t *keys, *place; /* [places] */
-    int32_t *pick;
-    const sheaf__slots_pass *pass; /* the running one */
     sheaf__slots *slots;
-    bool chooses; /* the running pass, on this rank */
 };
 
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
@@ -23,8 +19,8 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
     sheaf__slots_line *l = self;
     sheaf__chooser *chooser = &l->slots->chooser;
     chooser->vocab = l->model->schema->config.vocab; /* an adapter may add tokens */
-    for (int64_t i = 0; i < n && l->chooses; i++) {
-        sheaf__sequence *s = l->pass->of[row0 + i];
+    for (int64_t i = 0; i < n && l->slots->chooses; i++) {
+        sheaf__sequence *s = l->slots->of[row0 + i];
         s->failed = sheaf__next_token(s, chooser, logits + i * chooser->vocab);
         s->over = s->over || s->failed != NULL;
     }
@@ -33,31 +29,28 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
 
 /* ---- open and close ---- */
 
-static sheaf_status *open_line(sheaf__slots_line *l, sheaf__slots *slots, sheaf__model *model)
-{
-    const size_t n = (size_t)slots->o.places;
-    *l = (sheaf__slots_line){ .model = model,
-                              .slots = slots,
-                              .keys = malloc(n * sizeof *l->keys),
-                              .place = malloc(n * sizeof *l->place),
-                              .pick = malloc(n * sizeof *l->pick) };
-    return l->keys == NULL || l->place == NULL || l->pick == NULL ? sheaf__no_memory("sequences")
-                                                                  : NULL;
-}
-
 sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__slots_options *o)
 {
     sheaf__model *own = o->model[0];
     int64_t vocab = 0;
     *out = (sheaf__slots){ .o = *o, .model = own };
+    if (o->models == 1)
+        out->o.model = &out->model;
     out->line = calloc(2 * (size_t)o->models, sizeof *out->line);
-    sheaf_status *st = out->line == NULL ? sheaf__no_memory("sequences") : NULL;
+    out->keys = malloc((size_t)o->places * sizeof *out->keys);
+    out->place = malloc((size_t)o->places * sizeof *out->place);
+    out->pick = malloc((size_t)o->places * sizeof *out->pick);
+    sheaf_status *st =
+        out->line == NULL || out->keys == NULL || out->place == NULL || out->pick == NULL
+            ? sheaf__no_memory("sequences")
+            : NULL;
     for (int i = 0; i < 2 * o->models && st == NULL; i++)
-        st = open_line(&out->line[i], out, o->model[i / 2]);
+        out->line[i] = (sheaf__slots_line){ .model = o->model[i / 2], .slots = out };
     for (int i = 0; i < o->models; i++)
         if (o->model[i]->schema->config.vocab > vocab)
             vocab = o->model[i]->schema->config.vocab;
-    TRY(st, sheaf__chooser_open(&out->chooser, vocab, o->length + 1));
+    if (sheaf__is_first_of_group(own->context))
+        TRY(st, sheaf__chooser_open(&out->chooser, vocab, o->length + 1));
     TRY(st, sheaf__batch_rows_open(&out->row, own, o->places, o->prompt, o->length));
     if (o->kv_cache == NULL)
         TRY(st, sheaf__kv_cache_new(&out->own, own, o->places, o->length));
@@ -66,13 +59,12 @@ sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__slots_options *o
 
 void sheaf__slots_close(sheaf__slots *s)
 {
-    for (int i = 0; i < 2 * s->o.models && s->line != NULL; i++) {
+    for (int i = 0; i < 2 * s->o.models && s->line != NULL; i++)
         sheaf__tape_free(s->line[i].tape);
-        free(s->line[i].keys);
-        free(s->line[i].place);
-        free(s->line[i].pick);
-    }
     free(s->line);
+    free(s->keys);
+    free(s->place);
+    free(s->pick);
     if (s->model != NULL) {
         sheaf__kv_cache_release(&s->own, s->model);
         sheaf__batch_rows_release(&s->row, s->model);
@@ -82,7 +74,7 @@ void sheaf__slots_close(sheaf__slots *s)
     *s = (sheaf__slots){ 0 };
 }
 
-/* ---- rows of a pass ---- */
+/* ---- laying out a pass, by the leader ---- */
 
 /* Ids and positions of rows [begin, begin + rows) of a sequence that is number i of n. */
 static sheaf_status *lay_out(sheaf__slots *slots, const sheaf__sequence *s, int64_t begin,
@@ -114,6 +106,148 @@ static sheaf_status *lay_out(sheaf__slots *slots, const sheaf__sequence *s, int6
     return NULL;
 }
 
+/* The output of the towers that is kept for the pictures of a single sequence; NULL. */
+static sheaf__image_cache *kept_images(const sheaf__slots *slots)
+{
+    return slots->step.keeps ? slots->o.image_cache : NULL;
+}
+
+static sheaf_status *lay_out_images(sheaf__slots *slots, const sheaf__model *model,
+                                    const sheaf__slots_pass *p)
+{
+    sheaf__slots_step *step = &slots->step;
+    step->shows = true;
+    step->keeps = p->n == 1 && slots->o.image_cache != NULL;
+    step->full = step->keeps && slots->o.image_cache->full;
+    sheaf__batch_images_lay_out(&slots->image, &slots->row, &model->schema->config, p->of, p->n,
+                                p->rows);
+    return step->full ? NULL : sheaf__batch_images_fill(&slots->image, model, p->of, p->n);
+}
+
+/* Does the head read no row of an image? */
+static bool reads_text(const sheaf__slots_pass *p)
+{
+    for (int64_t i = 0; i < p->n; i++) {
+        const sheaf__prompt *prompt = p->of[i]->prompt;
+        const int64_t known = sheaf__sequence_known(p->of[i]), end = p->of[i]->read + p->rows,
+                      last = (end < known ? end : known) - 1;
+        if (prompt->expert != NULL && last < prompt->n && prompt->expert[last])
+            return false;
+    }
+    return true;
+}
+
+static sheaf_status *lay_out_pass(sheaf__slots *slots, const sheaf__slots_pass *p)
+{
+    const sheaf__model *model = slots->o.model[p->model];
+    const int64_t rows = p->rows > 0 ? p->rows : 1, before = p->of[0]->read;
+    sheaf_status *st = NULL;
+    slots->of = p->of;
+    slots->chooses = true;
+    slots->step = (sheaf__slots_step){ .model = p->model,
+                                       .n = p->n,
+                                       .rows = p->rows,
+                                       .keys = p->rows > 0 ? before + rows : slots->o.length,
+                                       .image_rows_unread = p->rows == 0 || reads_text(p),
+                                       .asks = slots->o.asks };
+    for (int64_t i = 0; i < p->n && st == NULL; i++) {
+        const sheaf__sequence *s = p->of[i];
+        const int64_t left = sheaf__sequence_known(s) - s->read;
+        slots->chooses = slots->chooses && left <= rows;
+        slots->place[i] = s->place;
+        slots->keys[i] = s->read + 1;
+        slots->pick[i] = (int32_t)(i * rows + (left < rows ? left : rows) - 1);
+        st = lay_out(slots, s, s->read, rows, i, p->n);
+    }
+    if (st == NULL && p->rows > 0 && before == 0 && sheaf__model_has_images(model))
+        st = lay_out_images(slots, model, p);
+    return st;
+}
+
+/* ---- from the leader to the others ---- */
+
+/* Copies the arrays of a pass into a block, or out of one; returns their bytes. */
+static size_t move(char *block, const sheaf__slots *s, bool out)
+{
+    const sheaf__batch_rows *row = &s->row;
+    const sheaf__batch_images *image = &s->step.image;
+    const size_t n = (size_t)s->step.n, rows = n * (size_t)(s->step.rows > 0 ? s->step.rows : 1),
+                 ids = rows * sizeof(int32_t), shown = s->step.shows ? sizeof(int32_t) : 0;
+    void *const array[] = {
+        row->ids.host,       row->position.host,  s->place,           s->keys, s->pick,
+        row->image_row.host, row->stream[0].host, row->stream[1].host
+    };
+    const size_t bytes[] = { ids,
+                             ids * (size_t)row->axes,
+                             n * sizeof *s->place,
+                             n * sizeof *s->keys,
+                             n * sizeof *s->pick,
+                             shown * (size_t)image->embedded,
+                             shown * (rows - (size_t)image->rows),
+                             shown * (size_t)image->rows };
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; at += bytes[i++])
+        if (block != NULL && bytes[i] > 0)
+            memcpy(out ? array[i] : block + at, out ? block + at : array[i], bytes[i]);
+    return at;
+}
+
+/* The pictures of a pass: from the leader to all; the others make room for them. */
+static sheaf_status *share_pictures(sheaf__slots *slots, bool leads)
+{
+    const sheaf_config *config = &slots->model->schema->config;
+    sheaf_comm *comm = sheaf__model_comm(slots->model->context);
+    sheaf__batch_images *image = &slots->image;
+    const size_t n = (size_t)image->pictures.images;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    sheaf__picture *sizes = calloc(n, sizeof *sizes);
+    sheaf_status *st = sizes == NULL ? sheaf__no_memory("pictures") : NULL;
+    if (st == NULL && leads)
+        memcpy(sizes, image->picture, n * sizeof *sizes);
+    TRY(st, sheaf_comm_broadcast(comm, sizes, n * sizeof *sizes, 0));
+    if (st == NULL && !leads) {
+        free(image->picture);
+        image->picture = sheaf__picture_room_like(sizes, (int64_t)n, tower, towers);
+        if (image->picture == NULL)
+            st = sheaf__no_memory("pictures");
+    }
+    for (size_t i = 0; i < n && st == NULL; i++) {
+        image->picture[i].row = sizes[i].row;
+        for (int t = 0; t < towers && st == NULL; t++)
+            st = sheaf_comm_broadcast(
+                comm, image->picture[i].of[t].pixels,
+                (size_t)sheaf__view_numbers(&image->picture[i].of[t], &tower[t]) * sizeof(float),
+                0);
+    }
+    free(sizes);
+    return st;
+}
+
+static bool sends_pictures(const sheaf__slots *slots)
+{
+    return slots->step.shows && !slots->step.full && slots->image.pictures.images > 0;
+}
+
+static sheaf_status *send(sheaf__slots *slots)
+{
+    if (sheaf__model_comm(slots->model->context) == NULL)
+        return NULL;
+    slots->step.image = slots->image;
+    sheaf__order order = { .kind = SHEAF__ORDER_PASS,
+                           .step = slots->step,
+                           .size = move(NULL, slots, false) };
+    char *block = malloc(order.size);
+    sheaf_status *st = block == NULL ? sheaf__no_memory("a pass") : NULL;
+    if (st == NULL)
+        move(block, slots, false);
+    TRY(st, sheaf__lead_send(slots->model->context, &order, block));
+    free(block);
+    return st == NULL && sends_pictures(slots) ? share_pictures(slots, true) : st;
+}
+
+/* ---- computing it, by all ---- */
+
 static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, sheaf__slots_line *l,
                             const sheaf__pass *pass)
 {
@@ -130,118 +264,102 @@ static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, sheaf__slot
     return sheaf__tape_compile(*tape, false, false);
 }
 
-static void begin(sheaf__slots *slots, sheaf__slots_line *l, const sheaf__slots_pass *pass)
+static void begin(sheaf__slots *slots, sheaf__slots_line *l)
 {
-    l->pass = pass;
-    l->chooses = !slots->o.first_chooses || sheaf__is_first(l->model->context);
     l->in = sheaf__batch_rows_in(&slots->row);
-    l->in.place_of = l->place;
+    l->in.place_of = slots->place;
+    l->in.keys = slots->step.keys;
+    l->in.keys_of = slots->step.rows > 0 ? NULL : slots->keys;
     l->head = (sheaf__head_run){
-        .all_rows = true, .pick = l->pick, .npick = pass->n, .take = take, .self = l
+        .all_rows = true, .pick = slots->pick, .npick = slots->step.n, .take = take, .self = l
     };
-    for (int64_t i = 0; i < pass->n; i++)
-        l->place[i] = pass->of[i]->place;
 }
 
-/* The output of the towers that is kept for the picture of a single sequence; NULL. */
-static sheaf__image_cache *kept_images(const sheaf__slots_pass *p)
+static sheaf_status *read_rows(sheaf__slots *slots, sheaf__slots_line *l)
 {
-    return p->n == 1 ? p->of[0]->options->image_cache : NULL;
-}
-
-/* Pixels are read where the towers are: a rank may fail alone. */
-static sheaf_status *lay_out_images(sheaf__slots *slots, const sheaf__model *model,
-                                    const sheaf__slots_pass *p, sheaf_status *st)
-{
-    const sheaf__image_cache *kept = kept_images(p);
-    if (st == NULL) {
-        sheaf__batch_images_lay_out(&slots->image, &slots->row, &model->schema->config, p->of, p->n,
-                                    p->rows);
-        st = sheaf__batch_rows_upload_images(
-            &slots->row, model->context->device, slots->image.embedded,
-            (int64_t[]){ p->n * p->rows - slots->image.rows, slots->image.rows });
-    }
-    if (kept != NULL && kept->full)
-        return st;
-    if (model->begins)
-        TRY(st, sheaf__batch_images_fill(&slots->image, model, p->of, p->n));
-    return sheaf__agree_all(model->context, st);
-}
-
-/* Does the head read no row of an image? */
-static bool reads_text(const sheaf__slots_pass *p)
-{
-    for (int64_t i = 0; i < p->n; i++) {
-        const sheaf__prompt *prompt = p->of[i]->prompt;
-        const int64_t known = sheaf__sequence_known(p->of[i]), end = p->of[i]->read + p->rows,
-                      last = (end < known ? end : known) - 1;
-        if (prompt->expert != NULL && last < prompt->n && prompt->expert[last])
-            return false;
-    }
-    return true;
-}
-
-static sheaf_status *read_rows(sheaf__slots *slots, const sheaf__slots_pass *p)
-{
-    sheaf__slots_line *l = &slots->line[2 * p->model];
-    const int64_t before = p->of[0]->read;
-    const bool shows = before == 0 && sheaf__model_has_images(l->model);
+    const sheaf__slots_step *step = &slots->step;
+    const sheaf__batch_images *image = &slots->image;
     sheaf__tape *tape = NULL;
     sheaf_status *st = NULL;
-    begin(slots, l, p);
-    l->in.keys = before + p->rows;
-    for (int64_t i = 0; i < p->n && st == NULL; i++) {
-        const int64_t left = sheaf__sequence_known(p->of[i]) - before;
-        l->chooses = l->chooses && left <= p->rows;
-        l->pick[i] = (int32_t)(i * p->rows + (left < p->rows ? left : p->rows) - 1);
-        st = lay_out(slots, p->of[i], before, p->rows, i, p->n);
-    }
-    TRY(st, sheaf__batch_rows_upload(&slots->row, l->model->context->device, p->n * p->rows));
-    if (shows)
-        st = lay_out_images(slots, l->model, p, st);
-    const sheaf__images_in images = { .picture = slots->image.picture,
+    if (step->shows)
+        st = sheaf__batch_rows_upload_images(
+            &slots->row, l->model->context->device, image->embedded,
+            (int64_t[]){ step->n * step->rows - image->rows, image->rows });
+    const sheaf__images_in images = { .picture = image->picture,
                                       .image_row = slots->row.image_row.device,
                                       .stream = { slots->row.stream[0].device,
                                                   slots->row.stream[1].device } };
-    sheaf__pass pass = { .batch = p->n, .queries = p->rows, .image_rows_unread = reads_text(p) };
-    if (shows) {
-        pass.pictures = slots->image.pictures;
-        pass.image_rows = slots->image.rows;
+    sheaf__pass pass = { .batch = step->n,
+                         .queries = step->rows,
+                         .image_rows_unread = step->image_rows_unread };
+    if (step->shows) {
+        pass.pictures = image->pictures;
+        pass.image_rows = image->rows;
         pass.images_in = &images;
-        pass.image_cache = kept_images(p);
+        pass.image_cache = kept_images(slots);
     }
     TRY(st, record(&tape, slots, l, &pass));
     TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
-    if (st == NULL && shows && slots->image.pictures.images > 0 && kept_images(p) != NULL)
-        kept_images(p)->full = true;
+    if (st == NULL && step->shows && image->pictures.images > 0 && kept_images(slots) != NULL)
+        kept_images(slots)->full = true;
     return st;
 }
 
-static sheaf_status *decode(sheaf__slots *slots, const sheaf__slots_pass *p)
+static sheaf_status *decode(sheaf__slots *slots, sheaf__slots_line *l)
 {
-    sheaf__slots_line *l = &slots->line[2 * p->model + 1];
+    const int64_t n = slots->step.n;
     sheaf_status *st = NULL;
-    begin(slots, l, p);
-    l->in.keys = slots->o.length;
-    l->in.keys_of = l->keys;
-    for (int64_t i = 0; i < p->n && st == NULL; i++) {
-        l->keys[i] = p->of[i]->read + 1;
-        l->pick[i] = (int32_t)i;
-        st = lay_out(slots, p->of[i], p->of[i]->read, 1, i, p->n);
-    }
-    TRY(st, sheaf__batch_rows_upload(&slots->row, l->model->context->device, p->n));
-    if (l->n != p->n || l->tape == NULL) {
+    if (l->n != n || l->tape == NULL) {
         sheaf__tape_free(l->tape);
         l->tape = NULL;
-        l->n = p->n;
-        TRY(st, record(&l->tape, slots, l,
-                       &(sheaf__pass){ .batch = p->n, .queries = 1, .image_rows_unread = true }));
+        l->n = n;
+        st = record(&l->tape, slots, l,
+                    &(sheaf__pass){ .batch = n, .queries = 1, .image_rows_unread = true });
     }
     return TRY(st, sheaf__tape_run(l->tape));
 }
 
+static sheaf_status *compute(sheaf__slots *slots)
+{
+    const sheaf__slots_step *step = &slots->step;
+    sheaf__slots_line *l = &slots->line[2 * step->model + (step->rows == 0)];
+    const sheaf__context *c = l->model->context;
+    bool over = false;
+    begin(slots, l);
+    sheaf_status *st = sheaf__batch_rows_upload(&slots->row, c->device,
+                                                step->n * (step->rows > 0 ? step->rows : 1));
+    TRY(st, step->rows > 0 ? read_rows(slots, l) : decode(slots, l));
+    if (st == NULL && step->asks)
+        st = sheaf__lead_stopped(&over, c, slots->o.stop);
+    slots->stopped = slots->stopped || over;
+    return st;
+}
+
+/* What a failed pass kept of its pictures differs between ranks. */
+static sheaf_status *settle(sheaf__slots *slots, sheaf_status *st)
+{
+    if (st != NULL && slots->o.image_cache != NULL)
+        slots->o.image_cache->full = false;
+    return sheaf__lead_settle(slots->model->context, st);
+}
+
 sheaf_status *sheaf__slots_run(sheaf__slots *slots, const sheaf__slots_pass *pass)
 {
-    return pass->rows > 0 ? read_rows(slots, pass) : decode(slots, pass);
+    sheaf_status *st = lay_out_pass(slots, pass);
+    if (st != NULL) /* the others know nothing of it */
+        return st;
+    st = send(slots);
+    return settle(slots, TRY(st, compute(slots)));
+}
+
+sheaf_status *sheaf__slots_obey(sheaf__slots *slots, sheaf__order *order, char *bytes)
+{
+    sheaf__picture *const before = slots->image.picture;
+    slots->step = order->step;
+    slots->image = order->step.image;
+    slots->image.picture = before;
+    move(bytes != NULL ? bytes : order->bytes, slots, true);
+    sheaf_status *st = sends_pictures(slots) ? share_pictures(slots, false) : NULL;
+    return settle(slots, TRY(st, compute(slots)));
 }

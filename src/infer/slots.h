@@ -1,12 +1,12 @@
-/* slots.h - passes of one rank over sequences that stand each in its own place of one cache of keys
- * and values.
+/* slots.h - passes over sequences that stand each in its own place of one cache of keys and values.
+ * The leader lays a pass out (lead.h), and every rank computes it.
  *
  * A pass reads rows of sequences, or gives some of them one more token each. A row's bits do not
  * depend on the others (generate.h), so an answer is the same in whatever company its tokens were
  * computed. Which pass is next the scheduler says (scheduler.h). */
 #pragma once
 
-#include "infer/batch_images.h"
+#include "infer/lead.h"
 #include "infer/next_token.h"
 
 typedef struct sheaf__slots_line sheaf__slots_line;
@@ -18,8 +18,12 @@ typedef struct sheaf__slots_options {
     int64_t places, length;          /* of the cache: sequences, and positions of each */
     int64_t prompt;                  /* rows of the longest prompt that is read beside others */
     const sheaf__kv_cache *kv_cache; /* borrowed, of one place; NULL: its own */
-    bool first_chooses; /* the sequences are the same memory for all ranks: only the first one fills
-                           them */
+    /* The output of the towers, kept for passes over a single sequence: filled, then used while
+     * `full`. Borrowed; NULL: they run each time. */
+    sheaf__image_cache *image_cache;
+    /* With `asks` all are asked, after each pass, whether `stop`, which may be NULL, is not 0. */
+    bool asks;
+    const atomic_int *stop;
 } sheaf__slots_options;
 
 /* One rank's. */
@@ -30,7 +34,13 @@ typedef struct sheaf__slots {
     sheaf__batch_rows row;
     sheaf__batch_images image;
     sheaf__chooser chooser;
-    sheaf__slots_line *line; /* two of each model */
+    sheaf__slots_line *line;    /* two of each model */
+    int64_t *keys, *place;      /* [places] of the running pass */
+    int32_t *pick;              /* [places] */
+    sheaf__slots_step step;     /* that pass */
+    sheaf__sequence *const *of; /* [n] by the leader */
+    bool chooses;               /* by the leader: it gives tokens */
+    bool stopped;               /* a rank has a request to stop */
 } sheaf__slots;
 
 /* sheaf__slots_open - close also after a failure. */
@@ -48,5 +58,22 @@ typedef struct sheaf__slots_pass {
     int64_t rows;
 } sheaf__slots_pass;
 
-/* sheaf__slots_run - collective. The caller then counts the rows in sequence->read. */
+/* sheaf__slots_run - by the leader; the others receive the order, which sheaf__slots_obey() takes.
+ * The caller then counts the rows in sequence->read. A failure is settled (lead.h). */
 sheaf_status *sheaf__slots_run(sheaf__slots *slots, const sheaf__slots_pass *pass);
+sheaf_status *sheaf__slots_obey(sheaf__slots *slots, sheaf__order *order, char *bytes);
+
+/* One of the ranks that do not lead. */
+typedef struct sheaf__follower {
+    sheaf__slots *slots; /* open for all jobs; NULL: each job opens its own, in */
+    /* the caches that the caller has for this prompt, NULL: none; or those that orders name. */
+    sheaf__prefix_cache *prefix;
+    sheaf__image_cache *image_cache;
+    sheaf__rank_cache *cache;
+    bool asks; /* of the leader */
+    const atomic_int *stop;
+} sheaf__follower;
+
+/* sheaf__slots_follow - obeys the leader to the end of a job, or of a WAIT between jobs; *over:
+ * there are no more. Errors: SHEAF_E_PEER: a rank is lost. */
+sheaf_status *sheaf__slots_follow(bool *over, sheaf__model *model, const sheaf__follower *follower);

@@ -2,7 +2,7 @@
  * answer.
  */
 #include "base/base.h"
-#include "infer/batch_images.h"
+#include "infer/lead.h"
 #include "library/model.h"
 #include "base/numeric_env.h"
 
@@ -73,15 +73,9 @@ typedef struct member {
     const sheaf__answer_job *w;
     sheaf__activity *activity;
     bool first;
-    sheaf__answer_stream *stream; /* [count] */
-    sheaf_status *failed;         /* the first failure of a callback */
+    sheaf__answers answers;
+    sheaf_status *failed; /* the first failure of a callback */
 } member;
-
-/* Tokens so far without the one that ends the answer. */
-static int64_t text_tokens(const sheaf__continuation *so_far)
-{
-    return so_far->n - (so_far->ending == SHEAF_ENDS_TOKEN);
-}
 
 /* The callback may block, as on a slow reader of its output. */
 static void say(const sheaf__answer_options *a, sheaf__activity *activity, int64_t prompt,
@@ -94,21 +88,20 @@ static void say(const sheaf__answer_options *a, sheaf__activity *activity, int64
     sheaf__numeric_env_restore(&before);
 }
 
-/* Calls back with tokens and text; the end of the answer is a function of the tokens, the same on
- * every rank. */
+/* Calls back with tokens and text; the end of the answer is a function of the tokens. */
 static bool take_token(void *self, int64_t prompt, const sheaf__continuation *so_far)
 {
     member *r = self;
     const sheaf__answer_options *a = r->w->a;
     const bool speaks = r->first && a->on_text != NULL && r->failed == NULL;
     char *more = NULL;
+    bool over;
     if (r->first && a->on_token != NULL) {
         sheaf__numeric_env before = sheaf__callback_env();
         a->on_token(a->context, so_far->ids[so_far->n - 1]);
         sheaf__numeric_env_restore(&before);
     }
-    sheaf_status *st = sheaf__answer_stream_more(speaks ? &more : NULL, &r->stream[prompt],
-                                                 so_far->ids, text_tokens(so_far));
+    sheaf_status *st = sheaf__answers_more(speaks ? &more : NULL, &over, &r->answers, prompt);
     if (more != NULL && more[0] != '\0')
         say(a, r->activity, prompt, more);
     free(more);
@@ -116,7 +109,7 @@ static bool take_token(void *self, int64_t prompt, const sheaf__continuation *so
         r->failed = st;
     else
         sheaf_status_free(st);
-    return r->stream[prompt].over;
+    return over;
 }
 
 /* Connects the caches of this rank; for numbered pictures allocates the output of the towers. */
@@ -124,24 +117,14 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
                                sheaf__model *model)
 {
     const int64_t look = w->count == 1 ? w->prompt->look : 0;
-    if (w->m == NULL)
-        return NULL;
     sheaf__rank_cache *p = sheaf__model_rank_cache(w->m, model->context);
     how->prefix = &p->prefix;
     if (look == 0)
         return NULL;
-    if (p->look != look) {
-        sheaf__image_cache_release(&p->image_cache, model);
-        p->look = 0;
-        const sheaf__picture_counts pictures =
-            sheaf__prompts_images(w->prompt, 1, 1, &model->schema->config);
-        sheaf_status *st = sheaf__image_cache_new(&p->image_cache, model, &pictures);
-        if (st != NULL)
-            return st;
-        p->look = look;
-    }
     how->image_cache = &p->image_cache;
-    return NULL;
+    const sheaf__picture_counts pictures =
+        sheaf__prompts_images(w->prompt, 1, 1, &model->schema->config);
+    return sheaf__rank_cache_look(p, model, look, &pictures);
 }
 
 /* Callbacks get the first group's answers; groups share the prompts only without callbacks. */
@@ -150,7 +133,8 @@ static bool divides(const sheaf__answer_job *w)
     return w->count > 1 && w->a->on_token == NULL && w->a->on_text == NULL;
 }
 
-static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model *model)
+/* `st`: of getting ready, consumed. */
+static sheaf_status *generate(member *r, sheaf__model *model, sheaf_status *st)
 {
     const sheaf__answer_job *w = r->w;
     const sheaf__answer_options *a = w->a;
@@ -167,8 +151,12 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
     how.listener = r;
     if (!r->first)
         how.events = NULL;
-    sheaf_status *st = sheaf__agree_groups(model->context, find_past(&how, w, model));
-    TRY(st, sheaf__generate(out, model, w->prompt, w->count, &how));
+    TRY(st, find_past(&how, w, model));
+    if (!how.followed)
+        st = sheaf__agree_groups(model->context, st);
+    else if (st != NULL)
+        sheaf_status_free(sheaf__lead_close(model->context));
+    TRY(st, sheaf__generate(r->answers.output, model, w->prompt, w->count, &how));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && a->partial) {
         sheaf_status_free(st); /* on all ranks alike */
         st = NULL;
@@ -180,43 +168,18 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
     return st;
 }
 
-/* Space for all answers of a rank, in one block. */
-static sheaf_status *make_room(sheaf__continuation **out, const sheaf__answer_job *w, bool logprobs)
-{
-    const int64_t n = w->a->generate.max_new, best = n * w->a->generate.best,
-                  each = logprobs ? 2 * n + 2 * best : n; /* numbers of one answer */
-    const bool fits = n <= INT64_MAX / 64 / (w->a->generate.best + 1) / w->count;
-    sheaf__continuation *c =
-        fits ? malloc((size_t)w->count * (sizeof *c + (size_t)each * sizeof *c->ids)) : NULL;
-    *out = c;
-    if (c == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%lld answers of %lld tokens", (long long)w->count,
-                          (long long)n);
-    for (int64_t i = 0; i < w->count; i++) {
-        int32_t *at = (int32_t *)(c + w->count) + i * each;
-        c[i] = (sheaf__continuation){ .ids = at };
-        if (logprobs) {
-            c[i].logprob = (float *)(at + n);
-            c[i].best_ids = at + 2 * n;
-            c[i].best_logprob = (float *)(at + 2 * n + best);
-        }
-    }
-    return NULL;
-}
-
 /* Decodes the answers; calls back with the rest of each text. */
-static sheaf_status *finish(const member *r, const sheaf__continuation *said)
+static sheaf_status *finish(member *r)
 {
     const sheaf__answer_job *w = r->w;
     const bool speaks = r->first && w->a->on_text != NULL;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < w->count && st == NULL; i++) {
         char *rest = NULL;
-        w->out[i] = new_answer(&said[i], w->a->generate.best);
+        w->out[i] = new_answer(&r->answers.output[i], w->a->generate.best);
         st = w->out[i] == NULL
                  ? sheaf__no_memory("answers")
-                 : sheaf__answer_stream_end(speaks ? &rest : NULL, &w->out[i]->text, &r->stream[i],
-                                            said[i].ids, text_tokens(&said[i]));
+                 : sheaf__answers_end(speaks ? &rest : NULL, &w->out[i]->text, &r->answers, i);
         if (st == NULL && rest != NULL && rest[0] != '\0')
             say(w->a, r->activity, i, rest);
         free(rest);
@@ -227,31 +190,15 @@ static sheaf_status *finish(const member *r, const sheaf__continuation *said)
 sheaf_status *sheaf__answer_on_rank(void *self, sheaf__model *model)
 {
     const sheaf__answer_job *w = self;
-    const bool keeps = sheaf__team_keeps_result(model->context),
-               shares = divides(w) && model->context->peers != NULL;
     member r = { .w = w,
                  .activity = model->context->activity,
-                 .first = sheaf__is_first(model->context),
-                 .stream = calloc((size_t)w->count, sizeof *r.stream) };
-    sheaf__continuation *said = NULL;
-    sheaf_status *st = make_room(&said, w, w->a->logprobs && (keeps || shares));
-    if (st == NULL && r.stream == NULL)
-        st = sheaf__no_memory("answers");
-    for (int64_t i = 0; i < w->count && r.stream != NULL; i++)
-        r.stream[i] =
-            (sheaf__answer_stream){ .codec = w->a->codec,
-                                    .laid_out = w->prompt[i].laid_out || w->a->codec->templated,
-                                    .stop = w->a->stop,
-                                    .nstop = w->a->nstop };
-    st = sheaf__agree_groups(model->context, st);
-    TRY(st, generate(&r, said, model));
-    if (keeps)
-        TRY(st, finish(&r, said));
+                 .first = sheaf__is_first(model->context) };
+    sheaf_status *st =
+        generate(&r, model, sheaf__answers_open(&r.answers, w->a, w->prompt, w->count));
+    if (sheaf__team_keeps_result(model->context))
+        TRY(st, finish(&r));
     sheaf_status_free(r.failed);
-    for (int64_t i = 0; i < w->count && r.stream != NULL; i++)
-        sheaf__answer_stream_release(&r.stream[i]);
-    free(r.stream);
-    free(said);
+    sheaf__answers_release(&r.answers);
     return st;
 }
 

@@ -6,37 +6,13 @@
 
 #include "infer/prefix_cache.h"
 #include "infer/prompts.h"
-#include "infer/answer_stream.h"
+#include "infer/answer.h"
 #include "library/generation_config.h"
 #include "library/run_model.h"
-#include "models/team.h"
+#include "models/ranks.h"
 #include "plan/plan.h"
 #include "sheaf/evaluate.h"
 #include "sheaf/generate.h"
-
-/* The ranks of a loaded model, waiting for collective work. */
-typedef struct sheaf__model_ranks sheaf__model_ranks;
-
-/* sheaf__model_ranks_open - starts sheaf__team_run() in a thread of its own; returns once all ranks
- * have loaded the model, or an error. Everything in *options and `opened` is borrowed until it is
- * closed.
- */
-sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__opened *opened,
-                                      const sheaf__team_options *options);
-/* sheaf__model_ranks_do - runs `work` on every rank; returns the agreed status. Concurrent calls
- * wait. */
-sheaf_status *sheaf__model_ranks_do(sheaf__model_ranks *ranks,
-                                    sheaf_status *(*work)(void *self, sheaf__model *model),
-                                    void *self);
-/* sheaf__model_ranks_close - accepts NULL. */
-void sheaf__model_ranks_close(sheaf__model_ranks *ranks);
-
-/* The caches of one rank between answers. */
-typedef struct sheaf__rank_cache {
-    sheaf__prefix_cache prefix;
-    sheaf__image_cache image_cache; /* output of the towers for the pictures `look` */
-    int64_t look;                   /* 0: none */
-} sheaf__rank_cache;
 
 struct sheaf_model {
     sheaf_comm *all; /* its processes: those of `o` */
@@ -63,20 +39,6 @@ struct sheaf_answer {
 
 /* sheaf__model_rank_cache - the caches of this rank. */
 sheaf__rank_cache *sheaf__model_rank_cache(const sheaf_model *model, const sheaf__context *context);
-
-/* How prompts are answered, and the callbacks. */
-typedef struct sheaf__answer_options {
-    const sheaf__codec *codec;        /* of the answers */
-    sheaf__generate_options generate; /* stop, on_token and caches are set by each rank */
-    bool logprobs;
-    const char *const *stop; /* [nstop] texts that end an answer */
-    int64_t nstop;
-    /* Called for new tokens and text by the first rank; may be NULL. */
-    void (*on_token)(void *context, int32_t token);
-    void (*on_text)(void *context, int64_t prompt, const char *text);
-    void *context; /* of both */
-    bool partial;  /* when stopped, the text so far is the answer */
-} sheaf__answer_options;
 
 /* The work of the ranks for some prompts. */
 typedef struct sheaf__answer_job {

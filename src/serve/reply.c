@@ -471,13 +471,13 @@ static void on_end(void *self, sheaf_status *st)
 
 /* ---- asking ---- */
 
-static sheaf_status *add_prompts(reply *r, const sheaf_model *m, const char *system)
+static sheaf_status *add_prompts(reply *r, const sheaf__served_model *m, const char *system)
 {
     const sheaf__request *q = &r->request;
     sheaf__prompts *to = &r->submitted.prompts;
     const json_t *all = q->prompt;
     sheaf_status *st = NULL;
-    to->config = &m->opened.config;
+    to->config = m->config;
     to->bytes = q->picture;
     to->budget.most = q->most_pixels;
     if (q->chat)
@@ -505,7 +505,8 @@ static uint64_t any_seed(void)
     return seed >> 1;
 }
 
-static sheaf_status *prepare(reply *r, sheaf_model *m, const char *system, int64_t max_new)
+static sheaf_status *prepare(reply *r, const sheaf__served_model *m, const char *system,
+                             int64_t max_new)
 {
     static const sheaf_events silent = { 0 };
     sheaf_model_generate_options o = r->request.how;
@@ -514,10 +515,10 @@ static sheaf_status *prepare(reply *r, sheaf_model *m, const char *system, int64
     o.events = &silent;
     o.max_new = o.max_new > 0 ? o.max_new : max_new;
     o.max_length = 0;
-    sheaf_status *st = sheaf__model_answer_options(&r->submitted.how, m, &o, texts);
+    sheaf_status *st = sheaf__served_options(&r->submitted.how, m, &o, texts, r->request.chat);
     if (st != NULL)
         return st;
-    r->submitted.how.codec = r->codec;
+    r->codec = r->submitted.how.codec;
     r->submitted.each = r->request.each;
     TRY(st, add_prompts(r, m, system));
     r->choices = st == NULL ? r->submitted.prompts.count * r->request.each : 0;
@@ -525,7 +526,7 @@ static sheaf_status *prepare(reply *r, sheaf_model *m, const char *system, int64
     return st == NULL && r->choice == NULL ? sheaf__no_memory("a reply") : st;
 }
 
-void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, int model, const sheaf__codec *codec,
+void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, const sheaf__served *served, int model,
                   sheaf__request *request, const char *system, int64_t max_new)
 {
     reply *r = calloc(1, sizeof *r);
@@ -537,8 +538,7 @@ void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, int model, const sh
     }
     *r = (reply){ .exchange = x,
                   .request = *request,
-                  .model = sheaf__engine_name(engine, model),
-                  .codec = codec,
+                  .model = served->name[model],
                   .created = (long long)time(NULL),
                   .submitted = { .model = model,
                                  .on_delta = on_delta,
@@ -548,7 +548,7 @@ void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, int model, const sh
     (void)!getrandom(&r->id, sizeof r->id, GRND_NONBLOCK);
     if (!request->seeded)
         r->request.how.seed = any_seed();
-    sheaf_status *st = prepare(r, sheaf__engine_model(engine, model), system, max_new);
+    sheaf_status *st = prepare(r, &served->model[model], system, max_new);
     TRY(st, sheaf__engine_submit(&full, engine, &r->submitted));
     if (st == NULL && !full)
         return; /* r is the engine's */

@@ -7,6 +7,7 @@
 #include "base/control.h"
 #include "base/numeric_env.h"
 #include "base/text.h"
+#include "comm/all.h"
 #include "http/token.h"
 #include "serve/files.h"
 #include "serve/reply.h"
@@ -15,6 +16,7 @@ enum { CONNECTIONS = 1024 };
 
 typedef struct server {
     const sheaf__serve_options *o;
+    sheaf__served served;
     sheaf__engine *engine;
     sheaf__http *http;
     long long began;
@@ -24,28 +26,26 @@ typedef struct server {
 
 static void add_model(sheaf_text *text, server *s, int i)
 {
-    const sheaf__codec *codec;
+    const sheaf__served_model *v = &s->served.model[i];
     sheaf_model_facts facts;
     SHEAF_INIT(&facts);
-    sheaf_status_free(sheaf_model_info(&facts, sheaf__engine_model(s->engine, i)));
-    sheaf_status *no_chat = sheaf__engine_chat(&codec, s->engine, i);
+    sheaf_status_free(sheaf_model_info(&facts, v->model));
     sheaf__text_add(text, "{\"id\": ");
-    sheaf__text_json(text, sheaf__engine_name(s->engine, i));
+    sheaf__text_json(text, v->name);
     sheaf__text_add(text,
                     ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"sheaf\", "
                     "\"family\": \"%s\", \"adapter\": %s, \"chat\": %s, \"pictures\": %lld, "
                     "\"positions\": %lld}",
                     s->began, facts.family, i > 0 ? "true" : "false",
-                    no_chat == NULL ? "true" : "false", (long long)facts.pictures,
+                    v->no_chat == NULL ? "true" : "false", (long long)facts.pictures,
                     (long long)facts.positions);
-    sheaf_status_free(no_chat);
 }
 
 static void show_models(server *s, sheaf__exchange *x)
 {
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"object\": \"list\", \"data\": [");
-    for (int i = 0; i < sheaf__engine_models(s->engine); i++) {
+    for (int i = 0; i < s->served.models; i++) {
         sheaf__text_add(&text, "%s", i == 0 ? "" : ", ");
         add_model(&text, s, i);
     }
@@ -67,14 +67,14 @@ static void show_health(server *s, sheaf__exchange *x)
 static sheaf_status *find_model(int *out, const server *s, const char *name)
 {
     sheaf_text all = { 0 };
-    const int n = sheaf__engine_models(s->engine);
+    const int n = s->served.models;
     for (*out = 0; name != NULL && *out < n; ++*out)
-        if (strcmp(sheaf__engine_name(s->engine, *out), name) == 0)
+        if (strcmp(s->served.name[*out], name) == 0)
             break;
     if (*out < n)
         return NULL;
     for (int i = 0; i < n; i++)
-        sheaf__text_add(&all, "%s%s", i == 0 ? "" : ", ", sheaf__engine_name(s->engine, i));
+        sheaf__text_add(&all, "%s%s", i == 0 ? "" : ", ", s->served.name[i]);
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'model'"), "one of %s",
                                       all.failed ? "/v1/models" : all.at);
     sheaf__text_release(&all);
@@ -115,21 +115,18 @@ static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *htt
             return;
         }
     }
-    sheaf_model *m = sheaf__engine_model(s->engine, model);
-    const sheaf__codec *codec = &m->codec;
+    const sheaf__served_model *v = &s->served.model[model];
+    if (st == NULL && chat && v->no_chat != NULL)
+        st = sheaf_status_copy(v->no_chat);
     if (st == NULL && chat)
-        st = sheaf__engine_chat(&codec, s->engine, model);
-    if (st == NULL && chat)
-        st = sheaf__request_take_messages(&r, codec->placed);
+        st = sheaf__request_take_messages(&r, v->chat.placed);
     if (st != NULL) {
         sheaf__request_release(&r);
         sheaf__reply_error(x, st);
         return;
     }
-    const int64_t max_new = s->o->max_new > 0           ? s->o->max_new
-                            : m->generation.max_new > 0 ? m->generation.max_new
-                                                        : 512;
-    sheaf__reply(x, s->engine, model, codec, &r, s->o->system, max_new);
+    const int64_t max_new = s->o->max_new > 0 ? s->o->max_new : v->max_new > 0 ? v->max_new : 512;
+    sheaf__reply(x, s->engine, &s->served, model, &r, s->o->system, max_new);
 }
 
 static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
@@ -176,47 +173,65 @@ static bool is_open(void *self, const char *path)
 
 /* ---- serving ---- */
 
-static const char *name_of(void *engine, int model)
+static sheaf_status *listen(server *s, const char *token)
 {
-    return sheaf__engine_name(engine, model);
+    const sheaf__serve_options *o = s->o;
+    sheaf_status *st =
+        sheaf__http_open(&s->http, &(sheaf__http_options){ .host = o->host,
+                                                           .port = o->port,
+                                                           .token = token,
+                                                           .connections = CONNECTIONS,
+                                                           .most_body = (size_t)o->most_body,
+                                                           .rate = o->rate,
+                                                           .handle = handle,
+                                                           .open = is_open,
+                                                           .self = s });
+    return TRY(st, o->ready(o->self, s->http, s->served.models, s->served.name));
 }
 
-static void wait_for(const atomic_int *stop)
+/* Until a request to stop, or the loss of another process. */
+static sheaf_status *wait_for_end(server *s)
 {
-    while (atomic_load(stop) == 0)
+    const atomic_int *stop = sheaf__control_stop(s->o->control);
+    bool over = false;
+    sheaf_status *st = NULL;
+    while (atomic_load(stop) == 0 && !over) {
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        st = sheaf__engine_lost(&over, s->engine);
+    }
+    sheaf__http_refuse(s->http);
+    sheaf__engine_drain(s->engine);
+    return st;
 }
 
+/* Of several processes the first listens, and the others compute until its engine is closed. */
 sheaf_status *sheaf__serve(const sheaf__serve_options *o)
 {
     SHEAF__NUMERIC_ENV;
+    sheaf_comm *all = o->model->processes;
+    const bool first = sheaf__all_first(all);
     server s = { .o = o, .began = (long long)time(NULL) };
     char *token = NULL;
-    sheaf_status *st = sheaf__http_token(&token, o->host, o->token_file);
-    TRY(st,
-        sheaf__engine_open(&s.engine, &(sheaf__engine_options){ .model = o->model,
-                                                                .adapter = o->adapter,
-                                                                .nadapters = o->nadapters,
-                                                                .places = o->batch,
-                                                                .waiting = o->queue,
-                                                                .seconds = (double)o->seconds }));
-    TRY(st, sheaf__http_open(&s.http, &(sheaf__http_options){ .host = o->host,
-                                                              .port = o->port,
-                                                              .token = token,
-                                                              .connections = CONNECTIONS,
-                                                              .most_body = (size_t)o->most_body,
-                                                              .rate = o->rate,
-                                                              .handle = handle,
-                                                              .open = is_open,
-                                                              .self = &s }));
-    TRY(st, o->ready(o->self, s.http, sheaf__engine_models(s.engine), name_of, s.engine));
+    sheaf_status *st =
+        sheaf__all_agree(all, first ? sheaf__http_token(&token, o->host, o->token_file) : NULL);
+    TRY(st, sheaf__served_open(&s.served, o->model, o->adapter, o->nadapters, o->batch));
     if (st == NULL) {
-        wait_for(sheaf__control_stop(o->control));
-        sheaf__http_refuse(s.http);
-        sheaf__engine_drain(s.engine);
+        sheaf__engine_options e = sheaf__served_engine(&s.served);
+        e.places = o->batch;
+        e.waiting = o->queue;
+        e.seconds = (double)o->seconds;
+        e.stop = first ? NULL : sheaf__control_stop(o->control);
+        st = sheaf__engine_open(&s.engine, &e);
+    }
+    if (first) {
+        TRY(st, listen(&s, token));
+        TRY(st, wait_for_end(&s));
     }
     sheaf__http_close(s.http);
     sheaf__engine_close(s.engine);
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_PEER)
+        st = sheaf__all_agree(all, st);
+    sheaf__served_close(&s.served);
     free(token);
     return st;
 }

@@ -24,7 +24,7 @@ typedef struct sheaf__serve_options {
         *token_file; /* its first line is the token; NULL: none, of loopback addresses alone */
     /* Called once it listens; a failure ends it. */
     sheaf_status *(*ready)(void *self, const sheaf__http *http, int models,
-                           const char *(*name)(void *engine, int model), void *engine);
+                           const char *const *name);
     void *self;
     const sheaf_control *control; /* ends it, once the answers that were begun are over */
 } sheaf__serve_options;

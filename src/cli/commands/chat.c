@@ -80,7 +80,7 @@ enum { LONGEST = 1 << 20 }; /* bytes of a line */
 typedef struct reader {
     char *buffer; /* [LONGEST + 1] */
     size_t begin, end;
-    sheaf_chat *chat;   /* the other processes wait for a question */
+    sheaf_model *model; /* the other processes wait for a question */
     bool over;          /* the input has ended */
     bool any;           /* it had lines */
     bool ended;         /* another process was asked to end */
@@ -93,7 +93,7 @@ static bool read_more(reader *r)
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
     while (atomic_load(&asked.stop) == 0 && !r->ended && r->lost == NULL) {
         if (poll(&in, 1, 200) <= 0) { /* a signal may have gone to another thread */
-            r->lost = sheaf_chat_wait(r->chat, &r->ended);
+            r->lost = sheaf_model_wait(r->model, &r->ended);
             continue;
         }
         const ssize_t got = read(STDIN_FILENO, r->buffer + r->end, LONGEST - r->end);
@@ -450,14 +450,14 @@ static sheaf_status *run(session *t, const cli_option *table)
     t->terminal = first && isatty(STDIN_FILENO);
     t->in.buffer = malloc(LONGEST + 1);
     sheaf_status *st = begin(t, table);
-    t->in.chat = t->chat;
+    t->in.model = t->model;
     if (st == NULL && t->terminal)
         sheaf_note(&t->cli->events, "%s: /help lists what can be said besides questions",
                    t->facts.family);
     if (st == NULL && first)
-        st = sheaf_chat_end(t->chat, t->in.buffer == NULL ? sheaf__no_memory("a line") : lead(t));
+        st = sheaf_model_end(t->model, t->in.buffer == NULL ? sheaf__no_memory("a line") : lead(t));
     else if (st == NULL)
-        st = sheaf_chat_serve(t->chat);
+        st = sheaf_model_follow(t->model, &asked);
     sheaf_chat_close(t->chat);
     free(t->in.buffer);
     free(t->saved);

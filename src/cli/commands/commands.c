@@ -13,7 +13,7 @@ const cli_command cli_commands[] = {
     { "chat", "a conversation, also about pictures", cmd_chat_usage, cmd_chat, 0, 0, true, true,
       true },
     { "serve", "answers over HTTP, as OpenAI's API has it", cmd_serve_usage, cmd_serve, 0, 0, true,
-      true, false },
+      true, true },
     { "tokenize", "texts to token ids, and back", cmd_tokenize_usage, cmd_tokenize, 1, 1, false },
     { "render", "conversations as text by a chat template, with the spans to learn",
       cmd_render_usage, cmd_render, 1, 1, false },

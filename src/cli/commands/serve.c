@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "commands.h"
+#include "driver/processes.h"
 #include "driver/signals.h"
 #include "serve/serve.h"
 
@@ -19,6 +20,7 @@ typedef struct settings {
     int64_t batch, queue, timeout, rate, max_body, max_pixels, max_new, max_length;
     bool specials;
     sheaf_model_open_options model;
+    driver_processes processes;
 } settings;
 
 static void table_of(cli_option *table, settings *s)
@@ -87,8 +89,7 @@ static sheaf_status *split(char **text, const char ***word, int *n, const char *
 }
 
 /* Until then a signal ends the process: nothing is lost. */
-static sheaf_status *ready(void *self, const sheaf__http *http, int models,
-                           const char *(*name)(void *engine, int model), void *engine)
+static sheaf_status *ready(void *self, const sheaf__http *http, int models, const char *const *name)
 {
     const cli *cli = self;
     char address[SHEAF__HTTP_ADDRESS];
@@ -98,13 +99,13 @@ static sheaf_status *ready(void *self, const sheaf__http *http, int models,
         sheaf__json_begin(&j);
         sheaf__json_put(&j, "url:s port:i models:[", address, sheaf__http_port(http));
         for (int i = 0; i < models; i++)
-            sheaf__json_put_text(&j, NULL, name(engine, i));
+            sheaf__json_put_text(&j, NULL, name[i]);
         sheaf__json_close(&j, ']');
         cli_json_end(cli->out, &j);
     } else {
         sheaf__print(cli->out, "%s serves ", address);
         for (int i = 0; i < models; i++)
-            sheaf__print(cli->out, "%s%s", i == 0 ? "" : ", ", name(engine, i));
+            sheaf__print(cli->out, "%s%s", i == 0 ? "" : ", ", name[i]);
         fputc('\n', cli->out);
     }
     fflush(cli->out);
@@ -129,11 +130,19 @@ int cmd_serve(cli *cli, int argc, char **argv)
     int nadapters = 0;
     table_of(table, &s);
     ask_model_table(table, &s.model);
+    driver_processes_table(table, &s.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, split(&adapters, &adapter, &nadapters, s.model.adapter));
+    TRY(st, driver_processes_begin(&s.processes, cli,
+                                   &(driver_processes_how){ .table = table,
+                                                            .argc = argc,
+                                                            .argv = argv,
+                                                            .ranks = s.model.tp,
+                                                            .place = s.model.place }));
     if (st == NULL) {
         const bool given = sheaf__settings_given(&cli->settings, table, "max-new");
         s.model.adapter = NULL;
+        s.model.processes = s.processes.all;
         s.model.events = &cli->events;
         s.model.specials = s.specials;
         s.model.positions = s.max_length;
@@ -158,5 +167,5 @@ int cmd_serve(cli *cli, int argc, char **argv)
     }
     free(adapters);
     free(adapter);
-    return driver_report(cli, st);
+    return driver_processes_answer(&s.processes, cli, st, true);
 }

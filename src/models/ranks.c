@@ -1,5 +1,5 @@
-/* ranks.c - the ranks of a loaded model, waiting for collective work: see model.h. */
-#include "library/model.h"
+/* ranks.c - see ranks.h. */
+#include "models/ranks.h"
 
 #include <pthread.h>
 

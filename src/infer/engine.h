@@ -1,25 +1,29 @@
 /* engine.h - a loaded model, with several adapters, that answers many questions side by side.
  *
- * One thread owns the ranks. Answers take places of one cache of keys and values as they become
- * free, in the order of arrival once their pictures are decoded (decoder.h), and join and leave
- * between two tokens (infer/slots.h). Each is what `sheaf generate` gives for the same prompt,
- * flags and seed. */
+ * The first rank leads the others (lead.h), threads or processes. Answers take places of one cache
+ * of keys and values as they become free, in the order of arrival once their pictures are decoded
+ * (decoder.h), and join and leave between two tokens (slots.h). Each is what `sheaf generate` gives
+ * for the same prompt, flags and seed. */
 #pragma once
 
 #include <stdatomic.h>
 
-#include "library/model.h"
-#include "serve/decoder.h"
+#include "infer/answer.h"
+#include "infer/decoder.h"
+#include "models/ranks.h"
 
 typedef struct sheaf__engine sheaf__engine;
 
 typedef struct sheaf__engine_options {
-    const sheaf_model_open_options *model; /* without an adapter; `positions` of every answer */
-    const char *const *adapter;            /* [nadapters] beside the model itself */
-    int nadapters;
-    int64_t places;  /* answers computed side by side */
-    int64_t waiting; /* questions that wait, at most */
-    double seconds;  /* that a question may take, from its arrival on; 0: no limit */
+    sheaf__model_ranks *ranks;    /* borrowed: of the first model */
+    sheaf__opened *const *opened; /* [models] borrowed: it, and adapters of it */
+    const char *const *name;      /* [models] borrowed */
+    int models, processes;        /* of several processes the first alone gets questions */
+    int64_t positions;            /* of every prompt with its answer */
+    int64_t places;               /* answers computed side by side */
+    int64_t waiting;              /* questions that wait, at most */
+    double seconds;               /* that a question may take, from its arrival on; 0: no limit */
+    const atomic_int *stop;       /* of this process, if it is not the first: a request to end */
 } sheaf__engine_options;
 
 /* What an answer has more than at the last call. */
@@ -53,18 +57,11 @@ typedef struct sheaf__engine_request {
     struct sheaf__engine_request *next;
 } sheaf__engine_request;
 
-/* sheaf__engine_open - loads all of it. Errors: those of opening and loading; SHEAF_E_ARG where an
- * adapter has another type, or order of sums, than the model. */
+/* sheaf__engine_open - loads the adapters. In other processes than the first it returns when the
+ * first one's engine is closed, or with a failure. Collective. */
 sheaf_status *sheaf__engine_open(sheaf__engine **out, const sheaf__engine_options *options);
 /* sheaf__engine_close - questions must be over; accepts NULL. */
 void sheaf__engine_close(sheaf__engine *engine);
-
-/* The models: 0 to sheaf__engine_models() - 1. */
-int sheaf__engine_models(const sheaf__engine *engine);
-const char *sheaf__engine_name(const sheaf__engine *engine, int model);
-sheaf_model *sheaf__engine_model(const sheaf__engine *engine, int model);
-/* sheaf__engine_chat - the codec of its conversations. Errors: there is no template. */
-sheaf_status *sheaf__engine_chat(const sheaf__codec **out, const sheaf__engine *engine, int model);
 
 /* sheaf__engine_submit - *full: too many wait already; then, and after an error, nothing is kept.
  * Errors: SHEAF_E_DATA for a prompt that leaves no room for an answer, or pictures that the model
@@ -75,3 +72,6 @@ sheaf_status *sheaf__engine_submit(bool *full, sheaf__engine *engine,
 void sheaf__engine_drain(sheaf__engine *engine);
 /* sheaf__engine_counts - questions that wait, and answers that are computed. */
 void sheaf__engine_counts(sheaf__engine *engine, int64_t *waiting, int64_t *running);
+/* sheaf__engine_lost - *over: it is to end: another process asks for that, or (then with this
+ * error) is gone. */
+sheaf_status *sheaf__engine_lost(bool *over, sheaf__engine *engine);

@@ -1,5 +1,5 @@
 /* decoder.c - see decoder.h. */
-#include "serve/decoder.h"
+#include "infer/decoder.h"
 
 #include <pthread.h>
 
