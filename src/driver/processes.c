@@ -33,9 +33,7 @@ void driver_processes_table(sheaf__setting *table, driver_processes *p, bool tal
     };
     p->heartbeat = 10;
     p->hang_after = 600;
-    while (table->name != NULL)
-        table++;
-    memcpy(table, rows, sizeof rows);
+    sheaf__settings_append(table, rows);
 }
 
 /* Stages of "2", "24,12" or "0-10,11-31"; what is wrong with it is found when the model is there.

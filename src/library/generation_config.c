@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "library/settings.h"
 
 /* Settings that are not implemented, unless they have this value or are null. */
 static const struct {
@@ -106,11 +107,12 @@ static sheaf_status *take(sheaf__generation_config *g, const json_t *file)
     const json_t *sample = json_object_get(file, "do_sample");
     if (sample != NULL && !json_is_null(sample))
         g->do_sample = sheaf__json_bool(&r, "do_sample", false);
-    g->temperature = sheaf__json_real(&r, "temperature", 0, 1e6, -1);
+    g->temperature = sheaf__json_real(&r, "temperature", 0, SHEAF__MOST_SAMPLING, -1);
     g->top_p = sheaf__json_real(&r, "top_p", 0, 1, -1);
-    g->repetition_penalty = sheaf__json_real(&r, "repetition_penalty", 1e-6, 1e6, -1);
-    g->top_k = sheaf__json_int(&r, "top_k", 0, 1000000000, -1);
-    g->max_new = sheaf__json_int(&r, "max_new_tokens", 1, 10000000, -1);
+    g->repetition_penalty =
+        sheaf__json_real(&r, "repetition_penalty", SHEAF__LEAST_SAMPLING, SHEAF__MOST_SAMPLING, -1);
+    g->top_k = sheaf__json_int(&r, "top_k", 0, SHEAF__MOST_TOP_K, -1);
+    g->max_new = sheaf__json_int(&r, "max_new_tokens", 1, SHEAF__MOST_NEW, -1);
     if (g->there)
         take_eos(g, &r);
     return r.st;

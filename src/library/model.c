@@ -327,19 +327,21 @@ void sheaf_model_close(sheaf_model *m)
 
 /* ---- options ---- */
 
+static bool is_sampling(double value, double most)
+{
+    return value == 0 || (value >= SHEAF__LEAST_SAMPLING && value <= most);
+}
+
 static sheaf_status *check_options(const sheaf_model_generate_options *o)
 {
     const char *const what = "sheaf_model_generate_options";
-    sheaf_status *st = sheaf__check_count(what, "max_new", o->max_new, 10000000);
+    sheaf_status *st = sheaf__check_count(what, "max_new", o->max_new, SHEAF__MOST_NEW);
     if (st != NULL)
         return st;
     if (o->top_k < -1 || o->max_length < 0 || o->nstop < 0 || o->top_logprobs < 0 || o->batch < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "no number below 0");
-    /* of what is not 0, logits stay finite and something is left to choose from */
-    if (!(o->temperature == 0 || (o->temperature >= 1e-6 && o->temperature <= 1e6)) ||
-        !(o->top_p == 0 || (o->top_p >= 1e-6 && o->top_p <= 1)) ||
-        !(o->repetition_penalty == 0 ||
-          (o->repetition_penalty >= 1e-6 && o->repetition_penalty <= 1e6)))
+    if (!is_sampling(o->temperature, SHEAF__MOST_SAMPLING) || !is_sampling(o->top_p, 1) ||
+        !is_sampling(o->repetition_penalty, SHEAF__MOST_SAMPLING))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
                               "temperature and repetition_penalty from 1e-6 to 1e6, top_p to 1");
     for (int64_t i = 0; i < o->nstop; i++)

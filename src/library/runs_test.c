@@ -19,6 +19,22 @@ static sheaf_run_train_options run_of(const char *out, int64_t steps)
     return how;
 }
 
+/* The model at `path`, on so many ranks. */
+static sheaf_model *opened(const char *path, const char *adapter, int tp, int64_t positions)
+{
+    sheaf_model *m;
+    sheaf_model_open_options how;
+    SHEAF_INIT(&how);
+    how.model = path;
+    how.adapter = adapter;
+    how.tp = tp;
+    how.threads = 2;
+    how.positions = positions;
+    how.late = positions == 0; /* loaded when it is first asked */
+    CHECK_OK(sheaf_model_open(&m, &how));
+    return m;
+}
+
 static void check_same(const char *a, const char *b)
 {
     sheaf_weights_diff_report report;
@@ -156,19 +172,12 @@ static void test_train__says_what_cannot_be(void **state)
 
 static sheaf_model_evaluate_report evaluate(const char *path, const char *adapter, int tp)
 {
-    sheaf_model *m;
-    sheaf_model_open_options open;
+    sheaf_model *m = opened(path, adapter, tp, 0);
     sheaf_model_evaluate_options how;
     sheaf_model_evaluate_report report;
-    SHEAF_INIT(&open);
     SHEAF_INIT(&how);
     SHEAF_INIT(&report);
-    open.model = path;
-    open.adapter = adapter;
-    open.tp = tp;
-    open.late = true;
-    open.evaluates = how.data = data;
-    CHECK_OK(sheaf_model_open(&m, &open));
+    how.data = data;
     CHECK_OK(sheaf_model_evaluate(&report, m, &how));
     assert_true(report.tokens > 0);
     sheaf_model_close(m);
@@ -204,17 +213,9 @@ static sheaf_status *see(void *context, int64_t row, int64_t position, const flo
 static void test_evaluate__hands_out_logits(void **state)
 {
     seen s = { 0 };
-    sheaf_model *m;
-    sheaf_model_open_options open;
+    sheaf_model *m = opened(model, NULL, 1, 0);
     sheaf_model_evaluate_options how;
-    SHEAF_INIT(&open);
     SHEAF_INIT(&how);
-    open.model = model;
-    open.threads = INT32_MAX;
-    CHECK_FAILS(sheaf_model_open(&m, &open), SHEAF_E_ARG, "threads | 0 to 4096");
-    open.threads = 0;
-    open.late = true;
-    CHECK_OK(sheaf_model_open(&m, &open));
     CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "data, specials");
     how.data = data;
     how.take = see;
@@ -265,14 +266,7 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
 {
     int32_t one[8], again[8], drawn[8], other[8];
     for (int tp = 1; tp <= 3; tp += 2) {
-        sheaf_model_open_options how;
-        sheaf_model *m;
-        SHEAF_INIT(&how);
-        how.model = at("whole");
-        how.tp = tp;
-        how.threads = 2;
-        how.positions = 64;
-        CHECK_OK(sheaf_model_open(&m, &how));
+        sheaf_model *m = opened(at("whole"), NULL, tp, 64);
         ask(tp == 1 ? one : again, 8, m, 0);
         ask(tp == 1 ? drawn : other, 8, m, 5);
         ask(again, 8, m, 0); /* what was asked before changes nothing */
@@ -310,15 +304,10 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
 static void test_generate__a_control_ends_the_answer(void **state)
 {
     static const int32_t prompt[] = { 5 };
-    sheaf_model_open_options how;
     sheaf_model_generate_options asked;
     sheaf_answer *answer;
-    sheaf_model *m;
-    SHEAF_INIT(&how);
+    sheaf_model *m = opened(model, NULL, 2, 4096);
     SHEAF_INIT(&asked);
-    how.model = model;
-    how.tp = 2;
-    CHECK_OK(sheaf_model_open(&m, &how));
     asked.tokens = prompt;
     asked.ntokens = 1;
     CHECK_OK(sheaf_control_new(&asked.control));
@@ -353,16 +342,11 @@ static void ask_again(void *context, int32_t token)
 static void test_generate__its_own_answer_cannot_ask_it(void **state)
 {
     static const int32_t prompt[] = { 5, 6, 7 };
-    sheaf_model_open_options open;
     sheaf_model_generate_options how;
     sheaf_answer *answer;
-    nested n = { 0 };
+    nested n = { .m = opened(model, NULL, 2, 4096) };
     int64_t got;
-    SHEAF_INIT(&open);
     SHEAF_INIT(&how);
-    open.model = model;
-    open.tp = 2;
-    CHECK_OK(sheaf_model_open(&n.m, &open));
     how.tokens = prompt;
     how.ntokens = 3;
     how.max_new = 4;
@@ -401,16 +385,10 @@ static void test_chat__remembers_until_it_is_reset(void **state)
     make.seed = 5;
     CHECK_OK(sheaf_weights_init(NULL, &make));
     for (int tp = 1; tp <= 2; tp++) {
-        sheaf_model_open_options how;
         sheaf_model_generate_options both;
         sheaf_answer *answer;
-        sheaf_model *m;
+        sheaf_model *m = opened(at("bytes"), NULL, tp, 80); /* one question, and its answer */
         sheaf_chat *chat, *other;
-        SHEAF_INIT(&how);
-        how.model = at("bytes");
-        how.tp = tp;
-        how.positions = 80; /* one question, and what is said to it */
-        CHECK_OK(sheaf_model_open(&m, &how));
         CHECK_OK(sheaf_chat_open(&chat, m, NULL));
         CHECK_OK(sheaf_chat_open(&other, m, NULL));
         say(first[tp - 1], 200, chat, question);
@@ -433,12 +411,8 @@ static void test_chat__remembers_until_it_is_reset(void **state)
         sheaf_model_close(m);
     }
     assert_string_equal(first[0], first[1]);
-    sheaf_model_open_options how;
-    sheaf_model *m;
+    sheaf_model *m = opened(model, NULL, 1, 0);
     sheaf_chat *chat;
-    SHEAF_INIT(&how);
-    how.model = model;
-    CHECK_OK(sheaf_model_open(&m, &how));
     CHECK_FAILS(sheaf_chat_open(&chat, m, NULL), SHEAF_E_UNSUPPORTED, "");
     assert_null(chat);
     sheaf_model_close(m);
@@ -463,13 +437,11 @@ static void check_together(sheaf_answer *one[3], int tp)
 {
     static const int32_t ids[] = { 'h', 'i' };
     static const char *const stop[] = { "zzzzzzzz", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD" };
-    sheaf_model_open_options open;
     sheaf_model_generate_options how;
     sheaf_model_prompt prompt[3];
     sheaf_answer *all[3];
-    sheaf_model *m;
+    sheaf_model *m = opened(at("bytes"), NULL, tp, tp > 1 ? 0 : 4096);
     heard h = { 0 };
-    SHEAF_INIT(&open);
     SHEAF_INIT(&how);
     for (int i = 0; i < 3; i++)
         SHEAF_INIT(&prompt[i]);
@@ -477,10 +449,6 @@ static void check_together(sheaf_answer *one[3], int tp)
     prompt[1].tokens = ids;
     prompt[1].ntokens = 2;
     prompt[2].messages = "[{\"role\": \"user\", \"content\": \"b\"}]";
-    open.model = at("bytes");
-    open.tp = tp;
-    open.late = tp > 1;
-    CHECK_OK(sheaf_model_open(&m, &open));
     how.max_new = 24;
     how.stop = stop;
     how.nstop = 2;
@@ -549,15 +517,9 @@ static void test_generate__several_threads_ask_a_late_model_first(void **state)
 {
     enum { ASKING = 4, TIMES = 5 };
     for (int time = 0; time < TIMES; time++) {
-        sheaf_model_open_options open;
-        sheaf_model *m;
+        sheaf_model *m = opened(at("bytes"), NULL, 2, 0);
         pthread_t asking[ASKING];
         void *answer[ASKING];
-        SHEAF_INIT(&open);
-        open.model = at("bytes");
-        open.tp = 2;
-        open.late = true;
-        CHECK_OK(sheaf_model_open(&m, &open));
         for (int i = 0; i < ASKING; i++)
             assert_int_equal(pthread_create(&asking[i], NULL, ask_once, m), 0);
         for (int i = 0; i < ASKING; i++)
@@ -574,15 +536,11 @@ static void test_generate__several_threads_ask_a_late_model_first(void **state)
 
 static void test_generate__a_text_ends_it(void **state)
 {
-    sheaf_model_open_options open;
     sheaf_model_generate_options how;
     sheaf_answer *whole, *cut;
-    sheaf_model *m;
+    sheaf_model *m = opened(at("bytes"), NULL, 1, 0);
     heard h = { 0 };
-    SHEAF_INIT(&open);
     SHEAF_INIT(&how);
-    open.model = at("bytes");
-    CHECK_OK(sheaf_model_open(&m, &open));
     how.text = "What?";
     how.max_new = 40;
     CHECK_OK(sheaf_model_generate(&whole, m, &how));
@@ -614,14 +572,10 @@ static void test_generate__a_text_ends_it(void **state)
 
 static void test_chat__is_saved_and_goes_on(void **state)
 {
-    sheaf_model_open_options open;
-    sheaf_model *m;
+    sheaf_model *m = opened(at("bytes"), NULL, 1, 4096);
     sheaf_chat *chat, *other;
     const char *role;
     char *path = strdup(at("talk.json")), first[200], second[200];
-    SHEAF_INIT(&open);
-    open.model = at("bytes");
-    CHECK_OK(sheaf_model_open(&m, &open));
     CHECK_OK(sheaf_chat_open(&chat, m, NULL));
     CHECK_FAILS(sheaf_chat_save(chat, path), SHEAF_E_ARG, "nothing was said");
     say(first, 200, chat, "One?");

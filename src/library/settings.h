@@ -106,6 +106,10 @@ char *sheaf__setting_show(const sheaf__setting *setting);
 bool sheaf__setting_silent(const sheaf__setting *setting);
 /* sheaf__setting_fixes - is it FIXED, and is the result another than by its first choice? */
 bool sheaf__setting_fixes(const sheaf__setting *setting);
+/* sheaf__settings_append - appends the rows of one table to another one; both end with a zero
+ * entry.
+ */
+void sheaf__settings_append(sheaf__setting *table, const sheaf__setting *rows);
 /* sheaf__setting_find - by its name; NULL. */
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,
@@ -148,14 +152,13 @@ sheaf_status *sheaf__settings_resume_rest(sheaf__settings *state, const sheaf__s
 typedef struct sheaf__run_settings {
     sheaf__settings *state; /* borrowed */
     sheaf__setting table[SHEAF__MAX_SETTINGS];
-    int count;                           /* rows without the zero entry */
     struct sheaf_train_options *options; /* train/options.h; owned */
     /* What runs it (library/session.h); NULL: a program that embeds sheaf. Borrowed. */
     const struct sheaf__run_driver *driver;
 } sheaf__run_settings;
 
-/* sheaf__run_settings_open - sets the defaults. The caller may append flags of its own and a new
- * end to the table. `planning`: neither data nor OUT is required. Errors: SHEAF_E_MEMORY; close it
+/* sheaf__run_settings_open - sets the defaults. The caller may append flags of its own to the
+ * table. `planning`: neither data nor OUT is required. Errors: SHEAF_E_MEMORY; close it
  * then too. */
 sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings *state,
                                        bool planning);
@@ -179,6 +182,12 @@ sheaf_status *sheaf__peer_advise_file(sheaf_status *st, const char *path);
 bool sheaf__peer_is_out(const char *word);
 
 /* ---- values and help of settings of several commands ---- */
+
+/* Ranges of sampling, of flags, requests and options alike: logits that are divided by it are
+ * finite, and of probabilities something is left to choose from. */
+#define SHEAF__LEAST_SAMPLING 1e-6
+#define SHEAF__MOST_SAMPLING 1e6
+enum { SHEAF__MOST_TOP_K = 1000000000, SHEAF__MOST_NEW = 10000000 };
 
 extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf_loss_on */
 extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */

@@ -319,7 +319,7 @@ static const sheaf__setting rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool planning)
+void sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool planning)
 {
     o->dtype = SHEAF_BOOL;
     for (int i = 0; i < ROWS; i++) {
@@ -336,7 +336,6 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
         row->kind &= ~(unsigned)(SHEAF__IS_NEEDED | SHEAF__IS_REQUIRED);
     }
     table[ROWS] = (sheaf__setting){ 0 };
-    return ROWS;
 }
 
 sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings *state,
@@ -347,7 +346,7 @@ sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings
     if (run->options == NULL)
         return sheaf__no_memory("settings");
     sheaf_train_options_default(run->options);
-    run->count = sheaf__train_settings(run->table, run->options, planning);
+    sheaf__train_settings(run->table, run->options, planning);
     return NULL;
 }
 

@@ -5,11 +5,10 @@
 #include "train/options.h"
 
 /* sheaf__train_settings - fills `table` (space for SHEAF__MAX_SETTINGS) with the flags, their
- * values pointing into *options, and the zero entry that ends it; returns the number of flags. The
- * caller may append its own and a new end. *options must hold the defaults; its dtype is then
- * SHEAF_BOOL: not named. With `planning` nothing
- * is required but a model: plan needs neither data nor OUT. */
-int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *options, bool planning);
+ * values pointing into *options, and the zero entry that ends it. *options must hold the defaults;
+ * its dtype is then SHEAF_BOOL: not named. With `planning` nothing is required but a model: plan
+ * needs neither data nor OUT. */
+void sheaf__train_settings(sheaf__setting *table, sheaf_train_options *options, bool planning);
 
 /* sheaf__train_settings_resumed - after sheaf__settings_resume(): the number of accumulators that
  * is not written down may be named; an order of sums that the dtype does not have is none. Errors:

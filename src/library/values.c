@@ -14,6 +14,15 @@ const sheaf__setting *sheaf__setting_find(const sheaf__setting *options, const c
     return NULL;
 }
 
+void sheaf__settings_append(sheaf__setting *table, const sheaf__setting *rows)
+{
+    while (table->name != NULL)
+        table++;
+    do
+        *table++ = *rows;
+    while ((rows++)->name != NULL);
+}
+
 static sheaf_status *refuse(const char *text, const char *from)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", from);

@@ -4,14 +4,16 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "library/settings.h"
 
 enum { MOST_PICTURES = 64, CHAT = 1, TEXT = 2, BOTH = 3 };
 
-/* Fields, and which of the two requests has them. */
+/* Fields, which of the two requests has them, and of OpenAI's that have one value here that value.
+ */
 static const struct {
     const char *name;
     int of;
-    bool ignored; /* it changes nothing of an answer: who asks, and what others store of it */
+    const char *only; /* as JSON; NULL: any */
 } fields[] = {
     { "model", BOTH },
     { "messages", CHAT },
@@ -29,36 +31,30 @@ static const struct {
     { "stop", BOTH },
     { "logprobs", BOTH },
     { "top_logprobs", CHAT },
-    { "user", BOTH, true },
-    { "metadata", BOTH, true },
-    { "store", BOTH, true },
-    { "service_tier", BOTH, true },
-    { "safety_identifier", BOTH, true },
-    { "prompt_cache_key", BOTH, true },
-    { "parallel_tool_calls", CHAT, true },
+    /* these change nothing of an answer: who asks, and what others store of it */
+    { "user", BOTH },
+    { "metadata", BOTH },
+    { "store", BOTH },
+    { "service_tier", BOTH },
+    { "safety_identifier", BOTH },
+    { "prompt_cache_key", BOTH },
+    { "parallel_tool_calls", CHAT },
+    { "presence_penalty", BOTH, "0" },
+    { "frequency_penalty", BOTH, "0" },
+    { "logit_bias", BOTH, "{}" },
+    { "tools", BOTH, "[]" },
+    { "tool_choice", BOTH, "\"none\"" },
+    { "functions", BOTH, "[]" },
+    { "function_call", BOTH, "\"none\"" },
+    { "add_generation_prompt", BOTH, "true" },
+    { "continue_final_message", BOTH, "false" },
+    { "response_format", BOTH, "{\"type\": \"text\"}" },
+    { "modalities", BOTH, "[\"text\"]" },
+    { "echo", BOTH, "false" },
+    { "best_of", BOTH, "1" },
+    { "suffix", BOTH, "\"\"" },
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
-
-/* Fields of OpenAI's that have one value here. */
-static const struct {
-    const char *name;
-    const char *only; /* as JSON */
-} fixed[] = {
-    { "presence_penalty", "0" },
-    { "frequency_penalty", "0" },
-    { "logit_bias", "{}" },
-    { "tools", "[]" },
-    { "tool_choice", "\"none\"" },
-    { "functions", "[]" },
-    { "function_call", "\"none\"" },
-    { "add_generation_prompt", "true" },
-    { "continue_final_message", "false" },
-    { "response_format", "{\"type\": \"text\"}" },
-    { "modalities", "[\"text\"]" },
-    { "echo", "false" },
-    { "best_of", "1" },
-    { "suffix", "\"\"" },
-};
 
 /* ---- fields ---- */
 
@@ -75,9 +71,11 @@ static bool is_only(const json_t *value, const char *only)
 static sheaf_status *unknown_field(const char *name)
 {
     const char *names[FIELDS];
+    int n = 0;
     for (int i = 0; i < FIELDS; i++)
-        names[i] = fields[i].name;
-    const char *near = sheaf__nearest(name, names, FIELDS);
+        if (fields[i].only == NULL)
+            names[n++] = fields[i].name;
+    const char *near = sheaf__nearest(name, names, n);
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.60s'", name),
                                       "a field that is known here (docs/serve.md lists them)");
     return near == NULL ? st : sheaf_try_this(st, "'%s'", near);
@@ -91,19 +89,16 @@ static sheaf_status *check_fields(json_t *body, bool chat)
     {
         char text[96];
         int i = 0;
-        size_t k = 0;
         while (i < FIELDS &&
                (strcmp(fields[i].name, name) != 0 || (fields[i].of & (chat ? CHAT : TEXT)) == 0))
             i++;
-        while (k < sizeof fixed / sizeof *fixed && strcmp(fixed[k].name, name) != 0)
-            k++;
-        if (i < FIELDS || json_is_null(value)) /* null: as if it was not there */
+        if (json_is_null(value)) /* as if it was not there */
             continue;
-        if (k == sizeof fixed / sizeof *fixed)
+        if (i == FIELDS)
             return unknown_field(name);
-        if (!is_only(value, fixed[k].only))
+        if (fields[i].only != NULL && !is_only(value, fields[i].only))
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", name),
-                                              "%s: nothing else is done here", fixed[k].only),
+                                              "%s: nothing else is done here", fields[i].only),
                                "%s", sheaf__json_show(text, value));
     }
     return NULL;
@@ -177,23 +172,24 @@ static void read_logprobs(sheaf__request *r, sheaf_json_reader *in)
 static void read_numbers(sheaf__request *r, sheaf_json_reader *in)
 {
     sheaf_model_generate_options *o = &r->how;
-    const double temperature = sheaf__json_real(in, "temperature", 0, 1e6, -1);
+    const double temperature = sheaf__json_real(in, "temperature", 0, SHEAF__MOST_SAMPLING, -1);
     SHEAF_INIT(o);
     o->model_defaults = o->program_defaults = o->as_long_as_fits = true;
     o->sampled = temperature == 0 ? -1 : 0;
     o->temperature = temperature > 0 ? temperature : 0;
-    if (temperature > 0 && temperature < 1e-6)
+    if (temperature > 0 && temperature < SHEAF__LEAST_SAMPLING)
         sheaf__json_fail(in, SHEAF_E_DATA, "temperature", "0, or 1e-6 or more");
-    o->top_p = sheaf__json_real(in, "top_p", 1e-6, 1, 0);
-    o->repetition_penalty = sheaf__json_real(in, "repetition_penalty", 1e-6, 1e6, 0);
-    const int64_t top_k = sheaf__json_int(in, "top_k", -1, 1000000000, -2);
+    o->top_p = sheaf__json_real(in, "top_p", SHEAF__LEAST_SAMPLING, 1, 0);
+    o->repetition_penalty =
+        sheaf__json_real(in, "repetition_penalty", SHEAF__LEAST_SAMPLING, SHEAF__MOST_SAMPLING, 0);
+    const int64_t top_k = sheaf__json_int(in, "top_k", -1, SHEAF__MOST_TOP_K, -2);
     o->top_k = top_k == -2 ? 0 : top_k <= 0 ? -1 : top_k;
     const int64_t seed = sheaf__json_int(in, "seed", INT64_MIN + 1, INT64_MAX, INT64_MIN + 1);
     r->seeded = seed != INT64_MIN + 1;
     o->seed = r->seeded ? (uint64_t)seed : 0;
-    o->max_new = sheaf__json_int(in, "max_tokens", 1, 10000000, 0);
+    o->max_new = sheaf__json_int(in, "max_tokens", 1, SHEAF__MOST_NEW, 0);
     if (r->chat)
-        o->max_new = sheaf__json_int(in, "max_completion_tokens", 1, 10000000, o->max_new);
+        o->max_new = sheaf__json_int(in, "max_completion_tokens", 1, SHEAF__MOST_NEW, o->max_new);
     r->each = sheaf__json_int(in, "n", 1, SHEAF__MOST_ANSWERS, 1);
     r->stream = sheaf__json_bool(in, "stream", false);
     const json_t *stream = sheaf__json_object(in, "stream_options");

@@ -7,15 +7,7 @@
 
 /* ---- flags ---- */
 
-static const double LEAST = 1e-6; /* logits divided by it are finite */
 static const cli_choice orders[] = { { "transformers", 0 }, { "sat", 1 }, { 0 } };
-
-void ask_append(cli_option *table, const cli_option *rows, size_t bytes)
-{
-    while (table->name != NULL)
-        table++;
-    memcpy(table, rows, bytes);
-}
 
 void ask_model_table(cli_option *table, sheaf_model_open_options *m)
 {
@@ -48,7 +40,7 @@ void ask_model_table(cli_option *table, sheaf_model_open_options *m)
         { "isa", CLI_TEXT | CLI_HIDDEN, &m->isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
-    ask_append(table, rows, sizeof rows);
+    sheaf__settings_append(table, rows);
 }
 
 void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int64_t max_new)
@@ -70,7 +62,7 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
           "system message, where the template has a place for it", "TEXT", .min = 1 },
         { "specials", CLI_FLAG, &f->specials, SHEAF__SPECIALS_HELP },
         { "max-new", CLI_COUNT | CLI_COMMON, &f->max_new, "most tokens of an answer", .min = 1,
-          .max = 1e7, .heading = "answers" },
+          .max = SHEAF__MOST_NEW, .heading = "answers" },
         { "max-length", CLI_COUNT | CLI_COMMON, &f->max_length,
           "most positions of prompt (with images) and answer together; 0 = no limit", .max = 1e7 },
         { "stop", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &f->stop,
@@ -81,16 +73,16 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
           "temperature, penalty, top-k and top-p as transformers or SAT applies them",
           .choices = orders },
         { "temperature", CLI_NUMBER | CLI_COMMON, &f->temperature, "divides the logits",
-          .min = LEAST, .max = 1e6,
+          .min = SHEAF__LEAST_SAMPLING, .max = SHEAF__MOST_SAMPLING,
           .advice = "--greedy, which always takes the most probable token" },
         { "top-k", CLI_COUNT | CLI_COMMON, &f->top_k,
-          "sample among the N most probable tokens; 0 = all", .max = 1e9 },
+          "sample among the N most probable tokens; 0 = all", .max = SHEAF__MOST_TOP_K },
         { "top-p", CLI_NUMBER | CLI_COMMON, &f->top_p,
-          "sample among the fewest tokens that have this probability together", .min = LEAST,
-          .max = 1 },
+          "sample among the fewest tokens that have this probability together",
+          .min = SHEAF__LEAST_SAMPLING, .max = 1 },
         { "repetition-penalty", CLI_NUMBER, &f->penalty,
-          "penalty of tokens that prompt or answer already have; 1 = none", .min = LEAST,
-          .max = 1e6 },
+          "penalty of tokens that prompt or answer already have; 1 = none",
+          .min = SHEAF__LEAST_SAMPLING, .max = SHEAF__MOST_SAMPLING },
         { "seed", CLI_SEED | CLI_COMMON, &f->seed, "seed of all random numbers" },
         { "logprobs", CLI_COUNT, &f->logprobs,
           "with --json: log-probability of each token, and of the N most probable ones",
@@ -99,7 +91,7 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
           "with --json: also each piece of text as it comes, a line {\"piece\": TEXT}" },
         { 0 },
     };
-    ask_append(table, rows, sizeof rows);
+    sheaf__settings_append(table, rows);
 }
 
 sheaf_status *ask_open(sheaf_model **out, sheaf_model_facts *facts, const cli *cli,
@@ -141,6 +133,14 @@ sheaf_status *ask_options(sheaf_model_generate_options *out, const cli *cli,
 }
 
 /* ---- results ---- */
+
+sheaf_prompt_facts ask_facts(const sheaf_prompts *prompts, int64_t prompt)
+{
+    sheaf_prompt_facts facts;
+    SHEAF_INIT(&facts);
+    sheaf_status_free(sheaf_prompts_info(&facts, prompts, prompt));
+    return facts;
+}
 
 void ask_images_json(sheaf_json_writer *to, const sheaf_prompts *prompts, int64_t prompt)
 {

@@ -7,10 +7,8 @@
 #include "cli/lib/cli.h"
 #include "sheaf/generate.h"
 
-/* ask_append - appends rows of so many bytes, ending with a zero entry, to such a table.
- */
-void ask_append(cli_option *table, const cli_option *rows, size_t bytes);
-/* ask_model_table - the same for the rows of the model and its loading. */
+/* ask_model_table - appends the rows of the model and its loading to a table that ends with a zero
+ * entry. */
 void ask_model_table(cli_option *table, sheaf_model_open_options *model);
 
 typedef struct ask_flags {
@@ -43,6 +41,8 @@ void ask_piece(const cli *cli, const char *text);
 bool ask_streams(const cli *cli, const ask_flags *flags);
 /* ask_answer_json - "tokens", "text", "end" and, if requested, "logprobs", into an open object. */
 void ask_answer_json(sheaf_json_writer *to, const sheaf_answer *answer);
+/* ask_facts - of a prompt; all zero where there is none. */
+sheaf_prompt_facts ask_facts(const sheaf_prompts *prompts, int64_t prompt);
 /* ask_images_json - "images" of an answer to this prompt: the paths, if there are several. */
 void ask_images_json(sheaf_json_writer *to, const sheaf_prompts *prompts, int64_t prompt);
 

@@ -1,6 +1,4 @@
 /* eval.c - `sheaf eval`: loss and accuracy of a model on data. */
-#include <sys/stat.h>
-
 #include "ask.h"
 #include "base/base.h"
 #include "base/file.h"
@@ -44,14 +42,6 @@ typedef struct work {
 
 /* ---- answers ---- */
 
-static sheaf_prompt_facts facts_of(const work *w, int64_t i)
-{
-    sheaf_prompt_facts facts;
-    SHEAF_INIT(&facts);
-    sheaf_status_free(sheaf_prompts_info(&facts, w->prompts, i));
-    return facts;
-}
-
 /* Edit distance between the beginnings of two texts. */
 static int64_t distance(const char *a, const char *b)
 {
@@ -88,7 +78,7 @@ static void note_mismatch(work *w, int64_t prompt, const char *expected)
 static void compare(work *w)
 {
     for (int64_t i = 0; i < w->count; i++) {
-        const char *expected = facts_of(w, i).expected;
+        const char *expected = ask_facts(w->prompts, i).expected;
         if (expected == NULL)
             continue;
         const bool equal = sheaf_prompts_match(w->prompts, i, w->out[i], false);
@@ -114,8 +104,8 @@ static void put_mismatches(sheaf_json_writer *to, const work *w)
     for (int i = 0; i < WORST && w->worst[i].distance > 0; i++) {
         const int64_t prompt = w->worst[i].prompt;
         sheaf__json_put(to, "{ record:d image:s expected:s text:s", prompt + 1,
-                        sheaf_prompts_image(w->prompts, prompt, 0), facts_of(w, prompt).expected,
-                        sheaf_answer_text(w->out[prompt]));
+                        sheaf_prompts_image(w->prompts, prompt, 0),
+                        ask_facts(w->prompts, prompt).expected, sheaf_answer_text(w->out[prompt]));
         ask_images_json(to, w->prompts, prompt);
         sheaf__json_close(to, '}');
     }
@@ -134,7 +124,7 @@ static void print_mismatches(const work *w)
         const char *image = sheaf_prompts_image(w->prompts, prompt, 0);
         sheaf__print(to, "  record %lld%s%s: '%.80s' instead of '%.80s'\n", (long long)prompt + 1,
                      image == NULL ? "" : ", ", image == NULL ? "" : image,
-                     sheaf_answer_text(w->out[prompt]), facts_of(w, prompt).expected);
+                     sheaf_answer_text(w->out[prompt]), ask_facts(w->prompts, prompt).expected);
     }
     if (w->wrong > WORST)
         sheaf__print(to, "  and %lld more\n", (long long)(w->wrong - WORST));
@@ -181,7 +171,7 @@ static sheaf_status *read_prompts(work *w, sheaf_model *m)
     int64_t expected = 0;
     w->count = sheaf_prompts_count(w->prompts);
     for (int64_t i = 0; i < w->count; i++)
-        expected += facts_of(w, i).expected != NULL;
+        expected += ask_facts(w->prompts, i).expected != NULL;
     if (expected == 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", w->o.data), "answers to compare with"),
@@ -239,20 +229,6 @@ static sheaf_status *run(cli *cli, work *w)
     return driver_signals_explain(st);
 }
 
-/* Checked first; with several processes only by the first one, later. */
-static sheaf_status *check_logits(const work *w)
-{
-    struct stat about;
-    const char *path = w->o.save_logits;
-    if (path == NULL || w->processes.all != NULL)
-        return NULL;
-    if (lstat(path, &about) != 0)
-        return sheaf_in(sheaf__path_check_new(path, false), "--save-logits");
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", path),
-                                      "a file that does not exist"),
-                       "something there already");
-}
-
 int cmd_eval(cli *cli, int argc, char **argv)
 {
     work w = { .cli = cli, .max_new = 64, .o = { .size = sizeof w.o, .micro_batch = 4 } };
@@ -296,7 +272,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
           "write all logits to this .safetensors file", "FILE", .heading = "result" },
         { 0 },
     };
-    ask_append(table, rows, sizeof rows);
+    sheaf__settings_append(table, rows);
     driver_processes_table(table, &w.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, driver_processes_begin(&w.processes, cli,
@@ -305,8 +281,6 @@ int cmd_eval(cli *cli, int argc, char **argv)
                                                             .argv = argv,
                                                             .ranks = w.model.tp * w.model.dp,
                                                             .place = w.model.place }));
-    if (st == NULL && !w.processes.elsewhere)
-        st = check_logits(&w);
     if (st == NULL && !w.processes.elsewhere) {
         w.max_new_given = sheaf__settings_given(&cli->settings, table, "max-new");
         if (sheaf__settings_given(&cli->settings, table, "specials"))

@@ -38,17 +38,9 @@ typedef struct work {
 
 /* ---- results ---- */
 
-static sheaf_prompt_facts facts_of(const work *w, int64_t i)
-{
-    sheaf_prompt_facts facts;
-    SHEAF_INIT(&facts);
-    sheaf_status_free(sheaf_prompts_info(&facts, w->prompts, i));
-    return facts;
-}
-
 static void put_record(sheaf_json_writer *to, const work *w, int64_t i)
 {
-    const sheaf_prompt_facts prompt = facts_of(w, i);
+    const sheaf_prompt_facts prompt = ask_facts(w->prompts, i);
     const char *image = sheaf_prompts_image(w->prompts, i, 0);
     ask_answer_json(to, w->out[i]);
     sheaf__json_put_text(to, "prompt", prompt.text);
@@ -63,7 +55,7 @@ static void put_record(sheaf_json_writer *to, const work *w, int64_t i)
 /* The heading of an answer. */
 static void print_prompt(const work *w, int64_t i)
 {
-    const sheaf_prompt_facts prompt = facts_of(w, i);
+    const sheaf_prompt_facts prompt = ask_facts(w->prompts, i);
     const char *image = sheaf_prompts_image(w->prompts, i, 0);
     if (prompt.laid_out && w->s->data != NULL && image != NULL)
         sheaf__print(w->cli->out, "%s: ", image);
@@ -177,7 +169,7 @@ static void print_results(const work *w, bool stopped)
     int64_t compared = 0, equal = 0, begun = 0;
     for (int64_t i = 0; i < w->count; i++) {
         begun += tokens_of(w, i) > 0;
-        compared += !stopped && facts_of(w, i).expected != NULL;
+        compared += !stopped && ask_facts(w->prompts, i).expected != NULL;
         equal += sheaf_prompts_match(w->prompts, i, w->out[i], false);
     }
     const double share = compared == 0 ? 0 : (double)equal / (double)compared;

@@ -157,7 +157,7 @@ static void show_less(cli_option *table)
                 o->kind &= ~(unsigned)CLI_COMMON;
 }
 
-static int add_flags(cli_option *table, cli_plan *q, const char **memory)
+static void add_flags(cli_option *table, cli_plan *q, const char **memory)
 {
     static const cli_choice by[] = { { "kind", CLI_PLAN_BY_KIND },
                                      { "component", CLI_PLAN_BY_COMPONENT },
@@ -188,8 +188,7 @@ static int add_flags(cli_option *table, cli_plan *q, const char **memory)
           "how long a step takes, or with --place a prompt and a token: measured in seconds on three layers" },
         { 0 },
     };
-    memcpy(table, own, sizeof own);
-    return (int)(sizeof own / sizeof *own);
+    sheaf__settings_append(table, own);
 }
 
 /* ---- the command ---- */
@@ -232,10 +231,10 @@ int cmd_plan(cli *cli, int argc, char **argv)
     bool fits = true;
     driver_processes processes = { 0 };
     sheaf_status *st = sheaf__run_settings_open(&run, &cli->settings, true);
-    if (st == NULL)
-        add_flags(run.table + run.count, &q, &memory);
-    if (st == NULL)
+    if (st == NULL) {
+        add_flags(run.table, &q, &memory);
         show_less(run.table);
+    }
     TRY(st, cli_parse(cli, run.table, NULL, argc, argv));
     if (st == NULL && memory != NULL)
         st = read_memory(&q.ask.memory, "--memory", memory);

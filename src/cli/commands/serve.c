@@ -63,7 +63,7 @@ static void table_of(cli_option *table, settings *s)
         { "specials", CLI_FLAG, &s->specials, SHEAF__SPECIALS_HELP },
         { 0 },
     };
-    ask_append(table, rows, sizeof rows);
+    sheaf__settings_append(table, rows);
 }
 
 /* "A,B": its words, in one block that `text` owns. */

@@ -7,14 +7,6 @@
 #include "cli.h"
 #include "devices.h"
 
-static int count_of(const cli_option *options)
-{
-    int n = 0;
-    while (options[n].name != NULL)
-        n++;
-    return n;
-}
-
 /* ---- the flags of every command ---- */
 
 typedef struct common {
@@ -29,10 +21,10 @@ static void add_common(cli_option all[CLI_MAX_OPTIONS], const cli_option *option
                                          { "bar", SHEAF__PROGRESS_BAR },
                                          { "json", SHEAF__PROGRESS_JSON },
                                          { 0 } };
-    const int n = count_of(options);
+    int n = 0;
     unsigned kind = CLI_UNSAVED; /* in the short help, where there is one */
-    for (int i = 0; i < n; i++)
-        kind |= options[i].kind & CLI_COMMON;
+    for (; options[n].name != NULL; n++)
+        kind |= options[n].kind & CLI_COMMON;
     const cli_option rows[] = {
         { "json", CLI_FLAG | kind, &c->json, "results as one JSON object on standard output",
           .heading = "every command" },
@@ -44,8 +36,8 @@ static void add_common(cli_option all[CLI_MAX_OPTIONS], const cli_option *option
         { 0 },
     };
     assert(n + sizeof rows / sizeof *rows <= CLI_MAX_OPTIONS);
-    memcpy(all, options, (size_t)n * sizeof *options);
-    memcpy(all + n, rows, sizeof rows);
+    memcpy(all, options, ((size_t)n + 1) * sizeof *options);
+    sheaf__settings_append(all, rows);
 }
 
 static sheaf_status *take_common(cli *cli, const common *c)
