@@ -154,6 +154,7 @@ def main():
         folder = Path(temporary)
         package, info = folder / "sheaf", folder / info_name
         shutil.copytree(root / "python/sheaf", package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(root / "include/sheaf", package / "include")  # of which the module reads the structs
         (package / "native").mkdir()
         (info / "licenses").mkdir(parents=True)
         fill_native(package / "native", info / "licenses", build)

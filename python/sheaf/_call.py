@@ -104,7 +104,7 @@ class Call:
         def emit(_context: Any, event: Any) -> None:
             self.guarded(None, lambda: take(event_of(c.sheaf_event.from_address(event))))
 
-        self._emit = c.EMIT(emit)  # lives as long as the call
+        self._emit = c.callback(c.sheaf_events, "emit")(emit)  # lives as long as the call
         self.events = ctypes.pointer(c.sheaf_events(self._emit, None))
 
     def stop(self) -> None:

@@ -201,7 +201,7 @@ class Model:
             events=call.events,
         )
         if on_text is not None:
-            options.on_text = c.ON_TEXT(said)
+            options.on_text = c.callback(c.sheaf_model_generate_options, "on_text")(said)
         with self._held as at:
             call.run(
                 lambda: lib.sheaf_model_generate_all(out, at, array, count, ctypes.byref(options)), free, self._call

@@ -76,7 +76,7 @@ def _options(
 
     return call, c.sheaf_run_train_options(
         settings=encoded(recipe(settings)),
-        step=c.STEP(step_done),
+        step=c.callback(c.sheaf_run_train_options, "step")(step_done),
         events=call.events,
         control=call.control,
         **fields,
