@@ -3,6 +3,9 @@
 #include "families/common/families.h"
 
 #include "base/base.h"
+#include "base/embedded.h"
+
+extern const sheaf__embedded sheaf__spec_files[]; /* specs/NAME.json */
 
 static const sheaf__family *const table[] = {
     [SHEAF_LLAMA] = &sheaf__family_llama,
@@ -57,6 +60,14 @@ const sheaf__family *sheaf__family_of_class(const char *model_class)
             if (strcmp(*one, model_class) == 0)
                 return table[i];
     return NULL;
+}
+
+const char *sheaf__spec_config(const char *name)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s.json", name);
+    const sheaf__embedded *found = sheaf__embedded_find(sheaf__spec_files, file);
+    return found == NULL ? NULL : found->text;
 }
 
 bool sheaf__sat_begins(const char *name)

@@ -146,9 +146,8 @@ static void run(asked *a, const char *family, const char *place, int ranks, shea
     const sheaf__family *f = sheaf__family_named(family);
     sheaf_schema *schema;
     sheaf_source *source;
-    char *text = NULL;
     assert_non_null(f);
-    CHECK_OK(f->spec_config(&text, 0));
+    const char *text = sheaf__spec_config(f->specs[0].name);
     CHECK_OK(sheaf_config_parse(&a->config, text, strlen(text)));
     CHECK_OK(sheaf_schema_new(&schema, &a->config, 4));
     CHECK_OK(sheaf__made_source(&source, schema, NULL));
@@ -167,7 +166,6 @@ static void run(asked *a, const char *family, const char *place, int ranks, shea
     free(a->picture);
     a->picture = NULL;
     memset(a->embed, 0, sizeof a->embed);
-    free(text);
     source->close(source);
     sheaf_schema_free(schema);
     sheaf_config_release(&a->config);

@@ -35,10 +35,11 @@ sheaf_status *sheaf__report_page(char **html, const char *json)
         { "<script src=\"report.js\"></script>", "<script>\n", "report.js", "</script>" },
     };
     sheaf_text page = { 0 };
-    const char *at = sheaf__page_find("report.html")->text;
+    const char *at = sheaf__embedded_find(sheaf__pages, "report.html")->text;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const char *found = strstr(at, parts[i].of);
-        const sheaf__page *file = parts[i].file == NULL ? NULL : sheaf__page_find(parts[i].file);
+        const sheaf__embedded *file =
+            parts[i].file == NULL ? NULL : sheaf__embedded_find(sheaf__pages, parts[i].file);
         assert(found != NULL);
         sheaf__text_bytes(&page, at, (size_t)(found - at));
         sheaf__text_add(&page, "%s", parts[i].before);

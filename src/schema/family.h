@@ -137,9 +137,8 @@ typedef struct sheaf__family {
 
     /* config */
     const sheaf__family_spec
-        *specs; /* small models that `init` makes, up to a name of NULL; or NULL */
-    sheaf_status *(*spec_config)(char **out, int which); /* the text of its config (malloc'd) */
-    const char *position_key;                            /* what a config calls max_position */
+        *specs;               /* small models that `init` makes, up to a name of NULL; or NULL */
+    const char *position_key; /* what a config calls max_position */
     /* Is this object a config of the family, or of one that shares its reader? NULL: where no other
      * claims it. */
     bool (*claims)(const json_t *object);
@@ -301,6 +300,8 @@ bool sheaf__may_be(const sheaf__identity *is, const sheaf_config *config);
 void sheaf__identity_title(sheaf_text *out, const sheaf__identity *is);
 /* sheaf__is_spare - of layers that files may hold and no model of this config has. */
 bool sheaf__is_spare(const sheaf_config *config, const char *name);
+/* sheaf__spec_config - the config of a small model that `init` makes, by its name; NULL: none. */
+const char *sheaf__spec_config(const char *name);
 /* sheaf__family_of_class - by one of SAT's spellings, or NULL. */
 const sheaf__family *sheaf__family_of_class(const char *model_class);
 /* sheaf__sat_rule_of - false when no family has a tensor of this name in SAT's form. */

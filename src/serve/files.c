@@ -15,7 +15,7 @@ bool sheaf__served_file(const char **text, size_t *size, const char **type, cons
         snprintf(name, sizeof name, "%s.%s", page, kinds[i]);
         if (path[0] != '/' || strcmp(path + 1, i == 0 && path[1] == '\0' ? "" : name) != 0)
             continue;
-        const sheaf__page *file = sheaf__page_find(name);
+        const sheaf__embedded *file = sheaf__embedded_find(sheaf__pages, name);
         *text = file->text;
         *size = file->size;
         *type = sheaf__page_type(name);

@@ -49,13 +49,9 @@ const sheaf__family_spec *sheaf__init_spec_at(int i)
 
 sheaf_status *sheaf__init_config(char **out, const char *name)
 {
-    const sheaf__family *family;
-    int which;
-    *out = NULL;
-    for (int i = 0; (family = family_of(&which, i)) != NULL; i++)
-        if (strcmp(family->specs[which].name, name) == 0)
-            return family->spec_config(out, which);
-    return NULL;
+    const char *config = sheaf__spec_config(name);
+    *out = config == NULL ? NULL : strdup(config);
+    return config != NULL && *out == NULL ? sheaf__no_memory("config") : NULL;
 }
 
 static sheaf_status *unknown_spec(const char *spec)

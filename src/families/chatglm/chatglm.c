@@ -32,32 +32,6 @@ static const sheaf__family_spec specs[] = {
     { NULL },
 };
 
-static sheaf_status *spec_config(char **out, int which)
-{
-    sheaf_text text = { 0 };
-    sheaf__text_add(
-        &text,
-        "{\n  \"architectures\": [\n    \"ChatGLMModel\"\n  ],\n  \"add_bias_linear\": false,\n"
-        "  \"add_qkv_bias\": true,\n  \"boi_token_id\": 259,\n  \"eoi_token_id\": 260,\n"
-        "  \"bos_token_id\": 256,\n  \"eos_token_id\": 257,\n  \"ffn_hidden_size\": 352,\n"
-        "  \"hidden_size\": 128,\n  \"initializer_range\": 0.05,\n  \"kv_channels\": 32,\n"
-        "  \"layernorm_epsilon\": 1.5625e-07,\n  \"model_type\": \"chatglm\",\n"
-        "  \"multi_query_attention\": true,\n  \"multi_query_group_num\": 2,\n"
-        "  \"num_attention_heads\": 4,\n  \"num_layers\": 4,\n  \"original_rope\": true,\n"
-        "  \"pad_token_id\": 258,\n  \"padded_vocab_size\": 262,\n  \"post_layer_norm\": true,\n"
-        "  \"rmsnorm\": true,\n  \"rope_ratio\": 1,\n  \"seq_length\": 1024,\n"
-        "  \"sheaf_tokenizer\": \"bytes\",\n  \"tie_word_embeddings\": false,\n"
-        "  \"torch_dtype\": \"float32\",\n");
-    sheaf__text_add(
-        &text,
-        "  \"vision_config\": {\n    \"dropout_prob\": 0.0,\n    \"hidden_act\": \"gelu\",\n"
-        "    \"hidden_size\": 64,\n    \"image_size\": 56,\n    \"in_channels\": 3,\n"
-        "    \"intermediate_size\": 172,\n    \"layer_norm_eps\": 1e-06,\n    \"num_heads\": 4,\n"
-        "    \"num_hidden_layers\": 3,\n    \"num_positions\": 17,\n    \"patch_size\": 14,\n"
-        "    \"scaling_factor\": 8\n  }\n}\n");
-    return sheaf__text_take(out, &text);
-}
-
 /* ---- the tower ---- */
 
 static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
@@ -183,7 +157,6 @@ const sheaf__family sheaf__family_chatglm = {
     .title = TEXT_TITLE,
     .form = &form,
     .specs = specs,
-    .spec_config = spec_config,
     .position_key = "seq_length",
     .claims = sheaf__chatglm_claims,
     .read = sheaf__chatglm_config,

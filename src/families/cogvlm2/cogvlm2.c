@@ -15,30 +15,6 @@ static const sheaf__family_spec specs[] = {
     { NULL },
 };
 
-/* As upstream would write it. */
-static sheaf_status *spec_config(char **out, int which)
-{
-    sheaf_text text = { 0 };
-    sheaf__text_add(&text,
-                    "{\n  \"architectures\": [\n    \"" SHEAF__COGVLM2_CLASS "\"\n  ],\n"
-                    "  \"bos_token_id\": 256,\n  \"eos_token_id\": 257,\n"
-                    "  \"hidden_act\": \"silu\",\n  \"hidden_size\": 128,\n"
-                    "  \"initializer_range\": 0.05,\n  \"intermediate_size\": 352,\n"
-                    "  \"max_position_embeddings\": 1024,\n  \"num_attention_heads\": 8,\n"
-                    "  \"num_hidden_layers\": 4,\n  \"num_multi_query_heads\": 2,\n"
-                    "  \"pad_token_id\": 258,\n  \"rms_norm_eps\": 1e-05,\n"
-                    "  \"sheaf_tokenizer\": \"bytes\",\n  \"template_version\": \"chat\",\n");
-    sheaf__text_add(&text, "  \"tie_word_embeddings\": false,\n  \"torch_dtype\": \"float32\",\n"
-                           "  \"vision_config\": {\n    \"dropout_prob\": 0.0,\n"
-                           "    \"hidden_act\": \"gelu\",\n    \"hidden_size\": 64,\n"
-                           "    \"image_size\": 56,\n    \"in_channels\": 3,\n"
-                           "    \"intermediate_size\": 172,\n    \"layer_norm_eps\": 1e-06,\n"
-                           "    \"num_heads\": 4,\n    \"num_hidden_layers\": 3,\n"
-                           "    \"num_positions\": 17,\n    \"patch_size\": 14\n  },\n"
-                           "  \"vocab_size\": 264\n}\n");
-    return sheaf__text_take(out, &text);
-}
-
 /* ---- the descriptor ---- */
 
 /* A row in the sequence for each 2 x 2 patches. */
@@ -70,7 +46,6 @@ const sheaf__family sheaf__family_cogvlm2 = {
     .name = "cogvlm2",
     .title = "CogVLM2",
     .specs = specs,
-    .spec_config = spec_config,
     .position_key = "max_position_embeddings",
     .claims = sheaf__cogvlm2_claims,
     .read = sheaf__cogvlm2_config,

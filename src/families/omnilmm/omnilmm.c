@@ -179,30 +179,6 @@ static const sheaf__family_spec specs[] = {
     { NULL },
 };
 
-/* As upstream would write it, with the tower's sizes and the ids of the marks. */
-static sheaf_status *spec_config(char **out, int which)
-{
-    sheaf_text text = { 0 };
-    sheaf__text_add(
-        &text,
-        "{\n  \"architectures\": [\n    \"OmniLMMForCausalLM\"\n  ],\n"
-        "  \"bos_token_id\": 256,\n  \"eos_token_id\": 257,\n  \"hidden_act\": \"silu\",\n"
-        "  \"hidden_size\": 128,\n  \"im_end_token\": 261,\n  \"im_patch_token\": 259,\n"
-        "  \"im_start_token\": 260,\n  \"image_size\": 84,\n  \"initializer_range\": 0.05,\n"
-        "  \"intermediate_size\": 352,\n  \"max_position_embeddings\": 1024,\n"
-        "  \"mm_use_im_start_end\": true,\n  \"mm_vision_tower\": "
-        "\"eva02_enormous_patch14_clip_224.laion2b_plus\",\n  \"model_type\": \"omnilmm\",\n"
-        "  \"num_attention_heads\": 4,\n  \"num_hidden_layers\": 4,\n  \"num_key_value_heads\": 2,\n"
-        "  \"num_query\": 16,\n  \"pad_token_id\": 258,\n  \"rms_norm_eps\": 1e-05,\n"
-        "  \"rope_theta\": 10000.0,\n  \"sheaf_tokenizer\": \"bytes\",\n  \"sliding_window\": 4096,\n");
-    sheaf__text_add(
-        &text,
-        "  \"tie_word_embeddings\": false,\n  \"torch_dtype\": \"float32\",\n  \"vision_config\": {\n"
-        "    \"depth\": 4,\n    \"embed_dim\": 64,\n    \"img_size\": 56,\n    \"mlp_ratio\": 2.5,\n"
-        "    \"num_heads\": 4,\n    \"patch_size\": 14\n  },\n  \"vocab_size\": 262\n}\n");
-    return sheaf__text_take(out, &text);
-}
-
 static const sheaf__tower_names names = {
     .tower = TOWER,
     .resampler = RESAMPLER,
@@ -279,7 +255,6 @@ const sheaf__family sheaf__family_omnilmm = {
     .architecture = "OmniLMMForCausalLM",
     .form = &form,
     .specs = specs,
-    .spec_config = spec_config,
     .claims = claims,
     .read = read_config,
     .text = add_text,
