@@ -32,13 +32,24 @@ void sheaf__json_begin(sheaf_json_writer *j)
     j->count[0] = 0;
 }
 
+/* \u001F in capitals, as jansson writes it. */
+static void raise_escapes(char *at)
+{
+    for (; (at = strchr(at, '\\')) != NULL; at += 2)
+        for (int i = 4; at[1] == 'u' && i < 6; i++)
+            at[i] = (char)(at[i] >= 'a' ? at[i] - 'a' + 'A' : at[i]);
+}
+
 void sheaf__json_put_text(sheaf_json_writer *j, const char *key, const char *value)
 {
     next(j, key);
+    const size_t begin = j->text.size;
     if (value != NULL)
         sheaf__text_json(&j->text, value);
     else
         sheaf__text_add(&j->text, "null");
+    if (j->compact && !j->text.failed)
+        raise_escapes(j->text.at + begin);
 }
 
 void sheaf__json_put_int(sheaf_json_writer *j, const char *key, int64_t value)

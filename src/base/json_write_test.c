@@ -38,14 +38,14 @@ static void test_write__bytes_by_hand(void **state)
 static void test_write__several_entries_at_once(void **state)
 {
     static const char *const want[] = {
-        "{\"i\": -1, \"d\": 4294967296, \"of\": [{\"s\": \"a\"}, {\"s\": null}], \"f\": 0.1, "
+        "{\"i\": -1, \"d\": 4294967296, \"of\": [{\"s\": \"\\u001f\\\\u00a\"}, {\"s\": null}], \"f\": 0.1, "
         "\"none\": null, \"two\": 2, \"small\": 1e-07, \"b\": true, \"none\": []}",
-        "{\"i\":-1,\"d\":4294967296,\"of\":[{\"s\":\"a\"},{\"s\":null}],\"f\":0.10000000000000001,"
+        "{\"i\":-1,\"d\":4294967296,\"of\":[{\"s\":\"\\u001F\\\\u00a\"},{\"s\":null}],\"f\":0.10000000000000001,"
         "\"none\":null,\"two\":2.0,\"small\":9.9999999999999995e-8,\"b\":true,\"none\":[]}"
     };
     for (int i = 0; i < 2; i++) {
         sheaf_json_writer j = { .compact = i == 1 };
-        sheaf__json_put(&j, "{ i:i d:d of:[ { s:s }", -1, INT64_C(1) << 32, "a");
+        sheaf__json_put(&j, "{ i:i d:d of:[ { s:s }", -1, INT64_C(1) << 32, "\x1f\\u00a");
         sheaf__json_put(&j, "");
         sheaf__json_put(&j, "{ s:s } ] f:f none:f two:f small:f b:b none:[ ] }", (char *)NULL, 0.1,
                         INFINITY, 2.0, 1e-7, true);
