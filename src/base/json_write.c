@@ -178,13 +178,7 @@ const char *sheaf__severity_name(sheaf_severity severity)
 
 void sheaf__json_put_finding(sheaf_json_writer *j, const sheaf_finding *f)
 {
-    sheaf__json_open(j, NULL, '{');
-    sheaf__json_put_text(j, "code", f->code);
-    sheaf__json_put_text(j, "severity", sheaf__severity_name(f->severity));
-    sheaf__json_put_text(j, "path", f->path);
-    sheaf__json_put_text(j, "tensor", f->tensor);
-    sheaf__json_put_text(j, "expected", f->expected);
-    sheaf__json_put_text(j, "found", f->found);
-    sheaf__json_put_text(j, "cure", f->cure);
-    sheaf__json_close(j, '}');
+    sheaf__json_put(j, "{ code:s severity:s path:s tensor:s expected:s found:s cure:s }", f->code,
+                    sheaf__severity_name(f->severity), f->path, f->tensor, f->expected, f->found,
+                    f->cure);
 }

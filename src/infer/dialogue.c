@@ -353,12 +353,8 @@ static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char
     TRY(st, whole_path(&folder));
     sheaf__json_begin(&j);
     sheaf__json_open(&j, "messages", '[');
-    for (int64_t i = 0; i < d->count; i++) {
-        sheaf__json_open(&j, NULL, '{');
-        sheaf__json_put_text(&j, "role", d->said[i].role);
-        sheaf__json_put_text(&j, "content", d->said[i].content);
-        sheaf__json_close(&j, '}');
-    }
+    for (int64_t i = 0; i < d->count; i++)
+        sheaf__json_put(&j, "{ role:s content:s }", d->said[i].role, d->said[i].content);
     sheaf__json_close(&j, ']');
     if (shown > 0)
         sheaf__json_open(&j, "images", '[');

@@ -53,10 +53,8 @@ static void put_list(sheaf_json_writer *j, const sheaf_source_entry *const *list
 {
     sheaf__json_open(j, "list", '[');
     for (int64_t i = 0; i < n; i++) {
-        sheaf__json_open(j, NULL, '{');
-        sheaf__json_put_text(j, "name", list[i]->name);
-        sheaf__json_put_text(j, "dtype", sheaf_dtype_name(list[i]->dtype));
-        sheaf__json_open(j, "shape", '[');
+        sheaf__json_put(j, "{ name:s dtype:s shape:[", list[i]->name,
+                        sheaf_dtype_name(list[i]->dtype));
         for (int d = 0; d < list[i]->ndim; d++)
             sheaf__json_put_int(j, NULL, list[i]->shape[d]);
         sheaf__json_close(j, ']');
@@ -92,10 +90,7 @@ static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t 
         bits += rows * cols * sheaf_dtype_bits(list[i]->dtype);
         of[list[i]->dtype]++;
     }
-    sheaf__json_put_int(&t->json, "tensors", n);
-    sheaf__json_put_int(&t->json, "elements", elements);
-    sheaf__json_put_int(&t->json, "bytes", bits / 8);
-    sheaf__json_open(&t->json, "dtypes", '{');
+    sheaf__json_put(&t->json, "tensors:d elements:d bytes:d dtypes:{", n, elements, bits / 8);
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         if (of[d] > 0)
             sheaf__json_put_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
@@ -214,9 +209,8 @@ static json_t *progress_of(const char *text)
 static void put_checkpoint(info *t, sheaf_checkpoint *c, const char *path)
 {
     json_t *progress = progress_of(c->manifest->progress);
-    sheaf__json_put_int(&t->json, "step", c->manifest->step);
-    sheaf__json_put_int(&t->json, "slices", c->manifest->slices);
-    sheaf__json_put_int(&t->json, "contract", c->manifest->contract);
+    sheaf__json_put(&t->json, "step:d slices:i contract:i", c->manifest->step, c->manifest->slices,
+                    c->manifest->contract);
     put_trained_by(t, c, path);
     char *text = NULL;
     put_odd(t, sheaf__json_text(&text, progress, JSON_SORT_KEYS));
@@ -339,9 +333,7 @@ static sheaf_status *put_metrics(info *t, const char *path)
     sheaf_status *st = sheaf__metrics_read(&m, path);
     if (st != NULL && m.step == 0 && m.eval_step == 0)
         return st;
-    sheaf__json_put_text(&t->json, "path", path);
-    sheaf__json_put_text(&t->json, "kind", "metrics");
-    sheaf__json_put_int(&t->json, "last_step", m.step);
+    sheaf__json_put(&t->json, "path:s kind:s last_step:d", path, "metrics", m.step);
     put_last(t, &m);
     put_odd(t, st);
     return NULL;
@@ -372,16 +364,11 @@ static void put_model(info *t, const sheaf_probe *probe, const sheaf_catalog *ca
         put_odd(t, st);
         return;
     }
-    sheaf__json_put_text(&t->json, "family", sheaf_family_name(c.family));
-    sheaf__json_put_int(&t->json, "vocabulary", c.vocab);
-    sheaf__json_put_int(&t->json, "hidden", c.hidden);
-    sheaf__json_put_int(&t->json, "ffn", c.ffn);
-    sheaf__json_put_int(&t->json, "layers", c.layers);
-    sheaf__json_put_int(&t->json, "heads", c.heads);
-    sheaf__json_put_int(&t->json, "kv_heads", c.kv_heads);
-    sheaf__json_put_int(&t->json, "head_dim", c.head_dim);
-    sheaf__json_put_bool(&t->json, "tied", c.tied);
-    sheaf__json_put_text(&t->json, "tokenizer", c.byte_vocab ? "bytes" : "its own");
+    sheaf__json_put(
+        &t->json,
+        "family:s vocabulary:d hidden:d ffn:d layers:d heads:d kv_heads:d head_dim:d tied:b tokenizer:s",
+        sheaf_family_name(c.family), c.vocab, c.hidden, c.ffn, c.layers, c.heads, c.kv_heads,
+        c.head_dim, c.tied, c.byte_vocab ? "bytes" : "its own");
     sheaf_schema *schema = NULL;
     st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL) {
@@ -415,9 +402,7 @@ static void put_adapter(info *t, const sheaf_probe *probe)
         put_odd(t, st);
         return;
     }
-    sheaf__json_put_text(&t->json, "base", o.base_name);
-    sheaf__json_put_int(&t->json, "rank", o.rank);
-    sheaf__json_put_real(&t->json, "alpha", o.alpha);
+    sheaf__json_put(&t->json, "base:s rank:d alpha:f", o.base_name, o.rank, o.alpha);
     if (o.all_linear || o.targets.regex != NULL)
         sheaf__json_put_text(&t->json, "targets", o.all_linear ? "all-linear" : o.targets.regex);
     else

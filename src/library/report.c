@@ -49,9 +49,7 @@ sheaf_status *sheaf_report_update(sheaf_report *report)
     sheaf_status *st = NULL;
     char *json = NULL;
     sheaf__json_begin(&j);
-    sheaf__json_put_text(&j, "version", SHEAF_VERSION);
-    sheaf__json_put_int(&j, "written", (int64_t)time(NULL));
-    sheaf__json_open(&j, "runs", '[');
+    sheaf__json_put(&j, "version:s written:d runs:[", SHEAF_VERSION, (int64_t)time(NULL));
     for (int i = 0; i < o->runs; i++)
         TRY(st, sheaf__report_facts(&j, &report->curves[i], o->run[i],
                                     report->json == NULL ? o->events : NULL));

@@ -166,9 +166,7 @@ static void add_spent(sheaf_json_writer *j, const sheaf_event_rank *rank,
 
 static void add_offload(sheaf_json_writer *j, const sheaf_event_offload *one)
 {
-    sheaf__json_open(j, "offload", '{');
-    sheaf__json_put_int(j, "read", (int64_t)one->read);
-    sheaf__json_put_int(j, "written", (int64_t)one->written);
+    sheaf__json_put(j, "offload:{ read:d written:d", (int64_t)one->read, (int64_t)one->written);
     put_seconds(j, "reading", one->reading);
     put_seconds(j, "writing", one->writing);
     put_seconds(j, "waiting", one->waiting);
@@ -187,10 +185,8 @@ static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank,
         put_seconds(j, "exchange", one->exchange);
         put_seconds(j, "read", one->read);
         put_seconds(j, "save", one->save);
-        sheaf__json_put_int(j, "sent", (int64_t)one->sent);
-        sheaf__json_put_int(j, "received", (int64_t)one->received);
-        sheaf__json_put_int(j, "memory", (int64_t)one->memory);
-        sheaf__json_put_int(j, "process", (int64_t)one->process);
+        sheaf__json_put(j, "sent:d received:d memory:d process:d", (int64_t)one->sent,
+                        (int64_t)one->received, (int64_t)one->memory, (int64_t)one->process);
         if (spent != NULL)
             add_spent(j, rank, spent, r, ranks);
         if (offload != NULL)
@@ -208,12 +204,8 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf
         step->seconds > 0 ? round((double)step->tokens / step->seconds * 10) / 10 : 0;
     sheaf_json_writer j = { *text };
     sheaf__json_begin(&j);
-    sheaf__json_put_int(&j, "step", step->step);
-    sheaf__json_put_real(&j, "loss", step->loss);
-    sheaf__json_put_real(&j, "grad_norm", step->grad_norm);
-    sheaf__json_put_real(&j, "lr", step->lr);
-    sheaf__json_put_int(&j, "tokens", step->tokens);
-    sheaf__json_put_real(&j, "tokens_per_s", per_s);
+    sheaf__json_put(&j, "step:d loss:f grad_norm:f lr:f tokens:d tokens_per_s:f", step->step,
+                    step->loss, step->grad_norm, step->lr, step->tokens, per_s);
     if (step->skipped)
         sheaf__json_put_bool(&j, "skipped", true);
     if (step->loss_scale > 0)
@@ -229,10 +221,8 @@ static void add_evaluation(sheaf_text *text, const sheaf_event_evaluation *e)
 {
     sheaf_json_writer j = { *text };
     sheaf__json_begin(&j);
-    sheaf__json_put_int(&j, "step", e->step);
-    sheaf__json_put_real(&j, "eval_loss", e->loss);
-    sheaf__json_put_real(&j, "eval_accuracy", e->accuracy);
-    sheaf__json_put_int(&j, "eval_tokens", e->tokens);
+    sheaf__json_put(&j, "step:d eval_loss:f eval_accuracy:f eval_tokens:d", e->step, e->loss,
+                    e->accuracy, e->tokens);
     sheaf__json_end(&j);
     *text = j.text;
     sheaf__text_add(text, "\n");

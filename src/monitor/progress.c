@@ -225,13 +225,9 @@ static void json_progress(sheaf_json_writer *j, const sheaf_progress *p, const c
     char unit[32];
     snprintf(unit, sizeof unit, "%.*s", (int)unit_length(what), what);
     json_begin(j, p);
-    sheaf__json_put_text(j, "what", what);
-    sheaf__json_put_text(j, "unit", unit);
-    sheaf__json_put_int(j, "done", done);
-    sheaf__json_put_int(j, "total", total);
-    sheaf__json_put_real(j, "rate", rate);
-    sheaf__json_put_real(j, "eta_s", done == total ? 0 : (double)(total - done) / rate);
-    sheaf__json_put_real(j, "elapsed_s", (double)(now_ms() - p->begun_ms) / 1000);
+    sheaf__json_put(j, "what:s unit:s done:d total:d rate:f eta_s:f elapsed_s:f", what, unit, done,
+                    total, rate, done == total ? 0 : (double)(total - done) / rate,
+                    (double)(now_ms() - p->begun_ms) / 1000);
 }
 
 static void add_left(line *l, int64_t left, double rate)
@@ -318,10 +314,8 @@ static void step_json(const sheaf_progress *p, const sheaf_event_step *s, double
 {
     sheaf_json_writer j;
     json_progress(&j, p, "steps", s->step, s->steps, rate);
-    sheaf__json_put_real(&j, "loss", s->loss);
-    sheaf__json_put_real(&j, "grad_norm", s->grad_norm);
-    sheaf__json_put_real(&j, "lr", s->lr);
-    sheaf__json_put_real(&j, "tokens_per_s", (double)s->tokens / s->seconds);
+    sheaf__json_put(&j, "loss:f grad_norm:f lr:f tokens_per_s:f", s->loss, s->grad_norm, s->lr,
+                    (double)s->tokens / s->seconds);
     json_end(&j, p);
 }
 
@@ -351,10 +345,8 @@ static void say_evaluation(sheaf_progress *p, const sheaf_event_evaluation *e)
     sheaf_text text = { 0 };
     if (p->style == SHEAF__PROGRESS_JSON) {
         json_begin(&j, p);
-        sheaf__json_put_int(&j, "step", e->step);
-        sheaf__json_put_real(&j, "eval_loss", e->loss);
-        sheaf__json_put_real(&j, "eval_accuracy", e->accuracy);
-        sheaf__json_put_int(&j, "eval_tokens", e->tokens);
+        sheaf__json_put(&j, "step:d eval_loss:f eval_accuracy:f eval_tokens:d", e->step, e->loss,
+                        e->accuracy, e->tokens);
         json_end(&j, p);
         return;
     }

@@ -22,17 +22,11 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
     sheaf__system_text(cpu, "/proc/cpuinfo", "model name");
     sheaf_json_writer j = { *text };
     sheaf__json_begin(&j);
-    sheaf__json_put_text(&j, "started", started);
-    sheaf__json_put_int(&j, "step", run->step);
-    sheaf__json_put_int(&j, "steps", run->steps);
-    sheaf__json_put_text(&j, "host", host);
-    sheaf__json_put_int(&j, "pid", getpid());
-    sheaf__json_put_text(&j, "version", SHEAF_VERSION);
-    sheaf__json_put_text(&j, "cpu", cpu);
-    sheaf__json_put_int(&j, "ranks", run->ranks);
-    sheaf__json_put_int(&j, "threads", run->threads);
-    sheaf__json_put_text(&j, "carrier", run->transport);
-    sheaf__json_open(&j, "command", '[');
+    sheaf__json_put(
+        &j,
+        "started:s step:d steps:d host:s pid:i version:s cpu:s ranks:i threads:i carrier:s command:[",
+        started, run->step, run->steps, host, getpid(), SHEAF_VERSION, cpu, run->ranks,
+        run->threads, run->transport);
     for (int i = 0; i < run->nwords; i++)
         sheaf__json_put_text(&j, NULL, run->word[i]);
     sheaf__json_close(&j, ']');

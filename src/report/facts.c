@@ -167,10 +167,8 @@ static void put_ranks(sheaf_json_writer *j, const sheaf__curves *curves)
     sheaf__json_open(j, "kinds", '[');
     for (int k = 0; k < SHEAF_MEM_KINDS; k++)
         sheaf__json_put_text(j, NULL, sheaf__memory_name((sheaf_memory)k));
-    sheaf__json_close(j, ']');
-    sheaf__json_put_int(j, "ranks_since", curves->ranks_since);
-    sheaf__json_put_int(j, "ranks_steps", curves->ranks_steps);
-    sheaf__json_open(j, "ranks", '[');
+    sheaf__json_put(j, "] ranks_since:d ranks_steps:d ranks:[", curves->ranks_since,
+                    curves->ranks_steps);
     for (int r = 0; r < curves->ranks; r++)
         put_rank(j, &curves->rank[r], curves->ranks);
     sheaf__json_close(j, ']');
@@ -194,10 +192,7 @@ static sheaf_status *put_settings(facts *f)
         if (colon == NULL || line[0] == '#')
             continue;
         *colon = '\0';
-        sheaf__json_open(f->json, NULL, '[');
-        sheaf__json_put_text(f->json, NULL, line);
-        sheaf__json_put_text(f->json, NULL, colon + 1 + strspn(colon + 1, " "));
-        sheaf__json_close(f->json, ']');
+        sheaf__json_put(f->json, "[ s s ]", line, colon + 1 + strspn(colon + 1, " "));
     }
     sheaf__json_close(f->json, ']');
     free(text);
@@ -290,15 +285,13 @@ static sheaf_status *put_run(facts *f, const sheaf__curves *curves)
     int64_t steps = 0;
     const bool running = sheaf__checkpoints_busy(f->path);
     char *name = name_of(f->path);
-    sheaf__json_open(j, NULL, '{');
-    sheaf__json_put_text(j, "name", name == NULL ? f->path : name);
-    sheaf__json_put_text(j, "path", f->path);
+    sheaf__json_put(j, "{ name:s path:s", name == NULL ? f->path : name, f->path);
     free(name);
     sheaf_status *st = put_starts(f, &steps);
     TRY(st, put_settings(f));
-    sheaf__json_put_text(j, "state", sheaf_provenance_state(running, curves->last_step, steps));
-    sheaf__json_put_int(j, "steps", steps);
-    sheaf__json_put_int(j, "last_step", curves->last_step);
+    sheaf__json_put(j, "state:s steps:d last_step:d",
+                    sheaf_provenance_state(running, curves->last_step, steps), steps,
+                    curves->last_step);
     put_number(j, "tokens", curves->tokens);
     put_number(j, "seconds", curves->seconds);
     sheaf__json_put_int(j, "skipped", curves->skipped);

@@ -46,15 +46,10 @@ static void print_report(cli *cli, const sheaf_weights_convert_options *how,
     if (cli->json) {
         sheaf_json_writer j = { 0 };
         sheaf__json_begin(&j);
-        sheaf__json_put_text(&j, "out", how->dst);
-        sheaf__json_put_text(&j, "from", r->from);
-        sheaf__json_put_text(&j, "to", how->to);
-        sheaf__json_put_int(&j, "tensors", r->tensors);
-        sheaf__json_put_int(&j, "moments", r->moments);
-        sheaf__json_put_int(&j, "merged", r->merged);
-        sheaf__json_put_int(&j, "adapted", r->adapted);
-        sheaf__json_put_int(&j, "quantized", r->quantised);
-        sheaf__json_put_int(&j, "bytes", r->bytes);
+        sheaf__json_put(
+            &j, "out:s from:s to:s tensors:d moments:d merged:d adapted:d quantized:d bytes:d",
+            how->dst, r->from, how->to, r->tensors, r->moments, r->merged, r->adapted, r->quantised,
+            r->bytes);
         if (r->step >= 0)
             sheaf__json_put_int(&j, "step", r->step);
         else

@@ -82,9 +82,7 @@ static void json_value(sheaf_json_writer *j, const char *key, const char *json)
 static void tell_json(sheaf_json_writer *j, const sheaf_diff_item *item)
 {
     static const char *const kinds[] = { "values", "shape", "dtype", "only_a", "only_b", "config" };
-    sheaf__json_open(j, NULL, '{');
-    sheaf__json_put_text(j, "kind", kinds[item->kind]);
-    sheaf__json_put_text(j, "name", item->name);
+    sheaf__json_put(j, "{ kind:s name:s", kinds[item->kind], item->name);
     if (item->kind == SHEAF_DIFF_CONFIG) {
         json_value(j, "a", item->a_text);
         json_value(j, "b", item->b_text);
@@ -95,10 +93,8 @@ static void tell_json(sheaf_json_writer *j, const sheaf_diff_item *item)
             json_shape(j, "b", item->b);
     }
     if (item->kind == SHEAF_DIFF_VALUES || item->kind == SHEAF_DIFF_DTYPE) {
-        sheaf__json_put_int(j, "elements", item->elements);
-        sheaf__json_put_int(j, "differing", item->differing);
-        sheaf__json_put_real(j, "largest", item->largest);
-        sheaf__json_put_int(j, "first", item->first);
+        sheaf__json_put(j, "elements:d differing:d largest:f first:d", item->elements,
+                        item->differing, item->largest, item->first);
     }
     sheaf__json_close(j, '}');
 }
@@ -138,18 +134,11 @@ static void tell_rest(const cli *cli, const sheaf_weights_diff_report *r)
 static void summary(telling *t, const sheaf_weights_diff_report *r)
 {
     if (t->cli->json) {
-        sheaf__json_close(&t->json, ']');
-        sheaf__json_put_bool(&t->json, "same", r->same);
-        sheaf__json_put_int(&t->json, "tensors", r->tensors);
-        sheaf__json_put_int(&t->json, "different", r->different);
-        sheaf__json_put_int(&t->json, "shapes", t->shapes);
-        sheaf__json_put_int(&t->json, "alone", t->alone);
-        sheaf__json_put_int(&t->json, "config_keys", r->config_keys);
-        sheaf__json_put_real(&t->json, "largest", r->largest);
-        sheaf__json_put_int(&t->json, "moments", r->moments);
-        sheaf__json_put_int(&t->json, "moments_only_a", r->moments_only_a);
-        sheaf__json_put_int(&t->json, "moments_only_b", r->moments_only_b);
-        sheaf__json_put_int(&t->json, "forms", r->forms);
+        sheaf__json_put(
+            &t->json,
+            "] same:b tensors:d different:d shapes:d alone:d config_keys:d largest:f moments:d moments_only_a:d moments_only_b:d forms:d",
+            r->same, r->tensors, r->different, t->shapes, t->alone, r->config_keys, r->largest,
+            r->moments, r->moments_only_a, r->moments_only_b, r->forms);
         cli_json_end(t->cli->out, &t->json);
     } else if (r->same) {
         sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all %s agree", r->tensors,

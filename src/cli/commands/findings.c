@@ -84,9 +84,7 @@ void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *f)
     int most = -1;
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         most = f->dtypes[d] > 0 && (most < 0 || f->dtypes[d] > f->dtypes[most]) ? d : most;
-    sheaf__json_put_text(j, "path", f->path);
-    sheaf__json_put_text(j, "dialect", f->dialect);
-    sheaf__json_put_text(j, "model", f->model);
+    sheaf__json_put(j, "path:s dialect:s model:s", f->path, f->dialect, f->model);
     count_or_null(j, "tp", f->tp, 0);
     count_or_null(j, "pp", f->pp, 0);
     count_or_null(j, "dp", f->dp, 0);
@@ -95,13 +93,9 @@ void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *f)
     count_or_null(j, "step", f->step, -1);
     count_or_null(j, "vocabulary", f->vocab, -1);
     count_or_null(j, "padded_vocabulary", f->padded_vocab, -1);
-    sheaf__json_put_int(j, "tensors", f->tensors);
-    sheaf__json_put_int(j, "elements", f->elements);
-    sheaf__json_put_int(j, "bytes", f->bytes);
-    sheaf__json_put_int(j, "lora_tensors", f->lora);
-    sheaf__json_put_int(j, "optimizer_tensors", f->moments);
-    sheaf__json_put_text(j, "config", f->config);
-    sheaf__json_open(j, "dtypes", '{');
+    sheaf__json_put(
+        j, "tensors:d elements:d bytes:d lora_tensors:d optimizer_tensors:d config:s dtypes:{",
+        f->tensors, f->elements, f->bytes, f->lora, f->moments, f->config);
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         if (f->dtypes[d] > 0)
             sheaf__json_put_int(j, sheaf_dtype_name((sheaf_dtype)d), f->dtypes[d]);

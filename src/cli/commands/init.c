@@ -48,12 +48,9 @@ int cmd_init(cli *cli, int argc, char **argv)
     if (st == NULL && cli->json) {
         sheaf_json_writer j = { 0 };
         sheaf__json_begin(&j);
-        sheaf__json_put_text(&j, "out", how.dst);
-        sheaf__json_put_int(&j, "tensors", report.tensors);
-        sheaf__json_put_int(&j, "parameters", report.parameters);
-        sheaf__json_put_text(&j, "dtype", sheaf_dtype_torch_name(report.dtype));
-        sheaf__json_put_int(&j, "quantized", report.quantised);
-        sheaf__json_put_int(&j, "bytes", report.bytes);
+        sheaf__json_put(&j, "out:s tensors:d parameters:d dtype:s quantized:d bytes:d", how.dst,
+                        report.tensors, report.parameters, sheaf_dtype_torch_name(report.dtype),
+                        report.quantised, report.bytes);
         cli_json_end(cli->out, &j);
     } else if (st == NULL) {
         sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s", how.dst,

@@ -32,25 +32,14 @@ static void print_json(FILE *to, const sheaf_weights_merge_report *r,
         sheaf__json_put_int(&j, "adapted", r->adapted);
     }
     if (!how->adapter_only && !own) {
-        sheaf__json_put_int(&j, "replaced", r->replaced);
-        sheaf__json_put_int(&j, "changed", r->changed);
-        sheaf__json_put_int(&j, "elements_changed", r->elements_changed);
-        sheaf__json_put_int(&j, "elements_adapted", r->elements_adapted);
-        sheaf__json_put_int(&j, "elements_kept", r->elements_kept);
-        sheaf__json_put_real(&j, "change_norm", r->change_norm);
-        sheaf__json_put_real(&j, "base_norm", r->base_norm);
-        sheaf__json_put_bool(&j, "untied", r->untied);
-        sheaf__json_put_int(&j, "base_quantized", r->base_quantised);
-        sheaf__json_put_int(&j, "requantized", r->requantised);
-        sheaf__json_put_real(&j, "requantize_worst", r->requantise_worst);
-        sheaf__json_put_text(&j, "requantize_tensor",
-                             r->requantised > 0 ? r->requantise_tensor : NULL);
-        sheaf__json_put_real(&j, "requantize_mean", r->requantise_mean);
-        sheaf__json_put_int(&j, "rows_checked", r->rows_checked);
-        sheaf__json_put_int(&j, "products_checked", r->products_checked);
-        sheaf__json_put_real(&j, "worst_product", r->worst_product);
-        sheaf__json_put_text(&j, "worst_tensor",
-                             r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
+        sheaf__json_put(
+            &j,
+            "replaced:d changed:d elements_changed:d elements_adapted:d elements_kept:d change_norm:f base_norm:f untied:b base_quantized:d requantized:d requantize_worst:f requantize_tensor:s requantize_mean:f rows_checked:d products_checked:d worst_product:f worst_tensor:s",
+            r->replaced, r->changed, r->elements_changed, r->elements_adapted, r->elements_kept,
+            r->change_norm, r->base_norm, r->untied, r->base_quantised, r->requantised,
+            r->requantise_worst, r->requantised > 0 ? r->requantise_tensor : NULL,
+            r->requantise_mean, r->rows_checked, r->products_checked, r->worst_product,
+            r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
     }
     if (!how->adapter_only)
         sheaf__json_put_int(&j, "bytes", r->bytes);
