@@ -116,29 +116,26 @@ static sheaf_status *share_answers(sheaf__continuation *out, const sheaf__contex
 /* ---- slots, on every rank ---- */
 
 static sheaf_status *open_slots(sheaf__slots *out, sheaf__model *model, const sheaf__order *order,
-                                const sheaf__follower *f)
+                                sheaf__rank_cache *cache, const atomic_int *stop)
 {
-    const bool single = order->open.single;
-    sheaf__prefix_cache *prefix = !single ? NULL : f->cache != NULL ? &f->cache->prefix : f->prefix;
-    sheaf__image_cache *image_cache = single && f->cache == NULL ? f->image_cache : NULL;
+    sheaf__slots_options o = { .model = &model,
+                               .models = 1,
+                               .places = order->open.places,
+                               .length = order->open.length,
+                               .prompt = order->open.prompt,
+                               .asks = order->open.asks,
+                               .stop = stop };
     sheaf_status *st = NULL;
-    if (f->cache != NULL && order->open.look != 0) {
-        st = sheaf__rank_cache_look(f->cache, model, order->open.look, &order->open.pictures);
-        image_cache = &f->cache->image_cache;
+    if (order->open.single) {
+        st = sheaf__prefix_cache_hold(&cache->prefix, model, o.length);
+        o.kv_cache = &cache->prefix.kv_cache;
+        o.length = cache->prefix.length;
     }
-    if (prefix != NULL)
-        TRY(st, sheaf__prefix_cache_hold(prefix, model, order->open.length));
-    const int64_t length = prefix != NULL ? prefix->length : order->open.length;
-    return TRY(st, sheaf__slots_open(out, &(sheaf__slots_options){
-                                              .model = &model,
-                                              .models = 1,
-                                              .places = order->open.places,
-                                              .length = length,
-                                              .prompt = order->open.prompt,
-                                              .kv_cache = prefix != NULL ? &prefix->kv_cache : NULL,
-                                              .image_cache = image_cache,
-                                              .asks = f->asks,
-                                              .stop = f->stop }));
+    if (order->open.single && order->open.look != 0) {
+        TRY(st, sheaf__rank_cache_look(cache, model, order->open.look, &order->open.pictures));
+        o.image_cache = &cache->image_cache;
+    }
+    return TRY(st, sheaf__slots_open(out, &o));
 }
 
 /* Obeys one order; *done: it was the last of a job. A failure is settled. */
@@ -150,7 +147,7 @@ static sheaf_status *obey(bool *done, bool *over, sheaf__slots *slots, sheaf__or
     if (order->kind == SHEAF__ORDER_PASS)
         return sheaf__slots_obey(slots, order, bytes);
     if (order->kind == SHEAF__ORDER_OPEN)
-        st = open_slots(slots, model, order, f);
+        st = open_slots(slots, model, order, f->cache, f->stop);
     else if (order->kind == SHEAF__ORDER_WAIT)
         st = sheaf__lead_stopped(over, model->context, f->stop);
     else if (order->names)
@@ -264,24 +261,20 @@ static sheaf_status *lead(sheaf__sequence *s, int64_t count, sheaf__model *model
     order.open.places = o->batch < count ? o->batch : count;
     order.open.length = rows_of(o, longest);
     order.open.prompt = longest;
-    order.open.single = o->prefix != NULL || o->image_cache != NULL;
-    if (o->image_cache != NULL) {
-        order.open.look = s->prompt->look;
-        order.open.pictures = sheaf__prompts_images(s->prompt, 1, 1, config);
-    }
+    order.open.asks = o->stop_now != NULL;
+    order.open.single = o->cache != NULL;
+    order.open.look = s->prompt->look;
+    order.open.pictures = sheaf__prompts_images(s->prompt, 1, 1, config);
     sheaf_status *st = sheaf__lead_settle(c, sheaf__lead_send(c, &order, NULL));
-    TRY(st, open_slots(&slots, model, &order,
-                       &(sheaf__follower){ .prefix = o->prefix,
-                                           .image_cache = o->image_cache,
-                                           .asks = o->stop_now != NULL,
-                                           .stop = o->stop_now }));
-    TRY(st, sheaf__scheduler_open(&e, &(sheaf__scheduler_options){ .config = config,
-                                                                   .models = 1,
-                                                                   .places = order.open.places,
-                                                                   .length = order.open.length,
-                                                                   .past = o->prefix,
-                                                                   .run = run_pass,
-                                                                   .self = &slots }));
+    TRY(st, open_slots(&slots, model, &order, o->cache, o->stop_now));
+    TRY(st, sheaf__scheduler_open(&e, &(sheaf__scheduler_options){
+                                          .config = config,
+                                          .models = 1,
+                                          .places = order.open.places,
+                                          .length = order.open.length,
+                                          .past = o->cache == NULL ? NULL : &o->cache->prefix,
+                                          .run = run_pass,
+                                          .self = &slots }));
     for (int64_t i = 0; i < count && st == NULL; i++)
         sheaf__scheduler_add(e, &s[i]);
     TRY(st, run_all(e, &slots, s, count, o));
@@ -330,20 +323,17 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         divided ? sheaf__share_of(count, c, c->group) : (sheaf_range){ 0, count };
     sheaf__generate_options o = *options;
     bool over;
-    if (o.prefix != NULL && count != 1)
-        sheaf__prefix_cache_release(o.prefix, model);
-    if (count != 1) { /* both are of a single prompt */
-        o.prefix = NULL;
-        o.image_cache = NULL;
+    if (o.cache != NULL && count != 1) {
+        sheaf__prefix_cache_release(&o.cache->prefix, model);
+        o.cache = NULL;
     }
     for (int64_t i = 0; i < count; i++)
         out[i].n = 0;
-    sheaf_status *st = sheaf__is_first_of_group(c)
-                           ? lead_all(out, model, prompt, count, own, &o)
-                           : sheaf__slots_follow(&over, model,
-                                                 &(sheaf__follower){ .prefix = o.prefix,
-                                                                     .image_cache = o.image_cache,
-                                                                     .stop = o.stop_now });
+    sheaf_status *st =
+        sheaf__is_first_of_group(c)
+            ? lead_all(out, model, prompt, count, own, &o)
+            : sheaf__slots_follow(&over, model,
+                                  &(sheaf__follower){ .cache = o.cache, .stop = o.stop_now });
     if (o.followed)
         return st;
     st = sheaf__agree_all(c, st);

@@ -26,7 +26,7 @@ typedef struct sheaf__continuation {
 } sheaf__continuation;
 
 /* Kept between calls: infer/prefix_cache.h. */
-typedef struct sheaf__prefix_cache sheaf__prefix_cache;
+typedef struct sheaf__rank_cache sheaf__rank_cache;
 
 typedef struct sheaf__generate_options {
     sheaf__sampling sampling;
@@ -56,13 +56,9 @@ typedef struct sheaf__generate_options {
     int64_t best;               /* size of best_ids per token, at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
                                    in out; NULL on all or none */
-    /* Output of the towers, kept on each rank from call to call for one prompt with the same
-     * pictures: filled, then used while `full`. Set full = false on all ranks for other pictures.
-     * NULL: the towers run in each call. */
-    sheaf__image_cache *image_cache;
-    /* Keys and values of a single prompt, kept on each rank from call to call; several prompts
-     * release it. NULL: nothing is kept. */
-    sheaf__prefix_cache *prefix;
+    /* What each rank keeps of a single prompt from call to call: keys and values, and the output of
+     * the towers for its `look`; several prompts release the former. NULL: nothing is kept. */
+    sheaf__rank_cache *cache;
     const sheaf_events *events;
 } sheaf__generate_options;
 

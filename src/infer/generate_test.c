@@ -2,7 +2,7 @@
  * cannot be had, and what the towers made of one, used again. */
 #include "tests/made_sat.h"
 
-#include "infer/generate.h"
+#include "infer/prefix_cache.h"
 #include "models/team.h"
 
 enum { PATCHES = 4, SIDE = 28, LENGTH = 10, NEW = 4, PICTURES = 3, MOST_RANKS = 8 };
@@ -250,17 +250,17 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
 {
     static const struct {
         int picture;
-        bool keep, full;
+        bool keep;
+        int look;
     } call[CALLS] = {
-        { 1, false, false }, { 2, false, false }, /* each alone */
-        { 1, true, false },  { 2, true, true },   /* the second is not looked at */
-        { 2, true, false },                       /* until what was seen is forgotten */
+        { 1, false, 0 }, { 2, false, 0 }, /* each alone */
+        { 1, true, 1 },  { 2, true, 1 },  /* the second is not looked at */
+        { 2, true, 2 },                   /* until it has another number */
     };
     again *a = self;
     const int world = model->context->stage * a->ranks + model->context->rank;
-    sheaf__image_cache image_cache;
-    sheaf_status *st =
-        sheaf__image_cache_new(&image_cache, model, &(sheaf__picture_counts){ 1, 1 });
+    sheaf__rank_cache cache = { 0 };
+    sheaf_status *st = NULL;
     for (int i = 0; i < CALLS && st == NULL; i++) {
         shown from = { a, call[i].picture };
         sheaf__continuation out = { a->ids[world][i], 0 };
@@ -270,14 +270,15 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
             .batch = 1,
             .load = look,
             .self = &from,
-            .image_cache = call[i].keep ? &image_cache : NULL
+            .cache = call[i].keep ? &cache : NULL
         };
-        if (call[i].keep)
-            image_cache.full = call[i].full;
-        st = sheaf__generate(&out, model, &a->asked.prompt[1], 1, &how);
-        assert_true(!call[i].keep || image_cache.full);
+        sheaf__prompt p = a->asked.prompt[1];
+        p.look = call[i].look;
+        cache.prefix.n = 0; /* its rows are read again */
+        st = sheaf__generate(&out, model, &p, 1, &how);
+        assert_true(!call[i].keep || cache.image_cache.full);
     }
-    sheaf__image_cache_release(&image_cache, model);
+    sheaf__rank_cache_release(&cache, model);
     return st;
 }
 

@@ -33,7 +33,8 @@ typedef struct sheaf__order {
     sheaf__order_kind kind;
     struct {
         int64_t places, length, prompt; /* as in sheaf__slots_options */
-        bool single;                    /* in the caches of single prompts */
+        bool asks;                      /* as there */
+        bool single;                    /* with what is kept of single prompts */
         int64_t look;                   /* 0: the output of towers is not kept; else of */
         sheaf__picture_counts pictures;
     } open;

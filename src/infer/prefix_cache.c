@@ -122,3 +122,10 @@ sheaf_status *sheaf__rank_cache_look(sheaf__rank_cache *cache, sheaf__model *mod
         cache->look = look;
     return st;
 }
+
+void sheaf__rank_cache_release(sheaf__rank_cache *cache, sheaf__model *model)
+{
+    sheaf__prefix_cache_release(&cache->prefix, model);
+    sheaf__image_cache_release(&cache->image_cache, model);
+    cache->look = 0;
+}

@@ -7,7 +7,7 @@
 
 #include "infer/generate.h"
 
-struct sheaf__prefix_cache {
+typedef struct sheaf__prefix_cache {
     int64_t least;            /* set by the owner: least positions to allocate */
     sheaf__kv_cache kv_cache; /* space for `length` positions */
     int64_t length;
@@ -15,7 +15,7 @@ struct sheaf__prefix_cache {
     int32_t *ids, *position;
     uint8_t *kind;   /* text, or a row of a picture; [length] each */
     int64_t picture; /* sheaf__prompt.look of the pictures */
-};
+} sheaf__prefix_cache;
 
 /* sheaf__prefix_cache_hold - makes room for `length` positions; growing drops all rows. Errors:
  * SHEAF_E_MEMORY. */
@@ -41,13 +41,15 @@ void sheaf__prefix_cache_add(sheaf__prefix_cache *prefix, int32_t id, int32_t po
 void sheaf__prefix_cache_release(sheaf__prefix_cache *prefix, sheaf__model *model);
 
 /* The caches of one rank between answers. */
-typedef struct sheaf__rank_cache {
+struct sheaf__rank_cache {
     sheaf__prefix_cache prefix;
     sheaf__image_cache image_cache; /* output of the towers for the pictures `look` */
     int64_t look;                   /* 0: none */
-} sheaf__rank_cache;
+};
 
 /* sheaf__rank_cache_look - its room for the output of the towers is that of the pictures `look`:
  * empty, unless it was that before. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__rank_cache_look(sheaf__rank_cache *cache, sheaf__model *model, int64_t look,
                                      const sheaf__picture_counts *pictures);
+/* sheaf__rank_cache_release - frees all memory; it can be used again. */
+void sheaf__rank_cache_release(sheaf__rank_cache *cache, sheaf__model *model);

@@ -173,7 +173,7 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
 {
     turns *t = self, own;
     const bool first = sheaf__is_first(model->context);
-    sheaf__prefix_cache prefix = { .least = t->least };
+    sheaf__rank_cache cache = { .prefix.least = t->least };
     int32_t ids[MOST] = { 0 };
     int64_t known = 0;
     sheaf_status *st = NULL;
@@ -192,12 +192,12 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
                                                              .best = BEST,
                                                              .number = (int64_t)i,
                                                              .max_length = MOST,
-                                                             .prefix = keep ? &prefix : NULL });
+                                                             .cache = keep ? &cache : NULL });
             to->flops[i][keep] = model->context->device->flops - before;
             memcpy(ids + calls[i].n, out.ids, NEW * sizeof *ids);
         }
         known = calls[i].n + NEW - 1;
-        assert_int_equal(prefix.n, first ? known : 0); /* the others are told what to read */
+        assert_int_equal(cache.prefix.n, first ? known : 0); /* the others are told what to read */
     }
     /* answers that max_length cuts short take no more space than it says */
     for (int keep = 0; keep < 2 && st == NULL; keep++) {
@@ -209,11 +209,11 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
                                                          .max_length = MOST,
                                                          .batch = 1,
                                                          .best = BEST,
-                                                         .prefix = keep ? &prefix : NULL });
+                                                         .cache = keep ? &cache : NULL });
         assert_int_equal(out.n, 3);
-        assert_int_equal(prefix.length, MOST);
+        assert_int_equal(cache.prefix.length, MOST);
     }
-    sheaf__prefix_cache_release(&prefix, model);
+    sheaf__rank_cache_release(&cache, model);
     return st;
 }
 
@@ -276,7 +276,7 @@ typedef struct seeing {
 static sheaf_status *in_sight(void *self, sheaf__model *model)
 {
     seeing *s = self;
-    sheaf__prefix_cache prefix = { .least = ROWS + NEW };
+    sheaf__rank_cache cache = { .prefix.least = ROWS + NEW };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &model->schema->config);
     sheaf__picture *picture = sheaf__picture_room_like(NULL, 1, tower, towers);
@@ -301,8 +301,8 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
                                       .pictures = 1,
                                       .look = looks[i].look };
             int64_t reused = 0;
-            if (keep && prefix.n > 0)
-                reused = sheaf__prefix_cache_usable(&prefix, &model->schema->config, &p);
+            if (keep && cache.prefix.n > 0)
+                reused = sheaf__prefix_cache_usable(&cache.prefix, &model->schema->config, &p);
             if (keep)
                 assert_int_equal(reused, looks[i].reused);
             TRY(st, sheaf__generate(&out, model, &p, 1,
@@ -310,10 +310,10 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
                                                                 .max_new = NEW,
                                                                 .batch = 1,
                                                                 .best = BEST,
-                                                                .prefix = keep ? &prefix : NULL }));
+                                                                .cache = keep ? &cache : NULL }));
         }
     }
-    sheaf__prefix_cache_release(&prefix, model);
+    sheaf__rank_cache_release(&cache, model);
     free(picture);
     return st;
 }

@@ -65,12 +65,8 @@ sheaf_status *sheaf__slots_obey(sheaf__slots *slots, sheaf__order *order, char *
 
 /* One of the ranks that do not lead. */
 typedef struct sheaf__follower {
-    sheaf__slots *slots; /* open for all jobs; NULL: each job opens its own, in */
-    /* the caches that the caller has for this prompt, NULL: none; or those that orders name. */
-    sheaf__prefix_cache *prefix;
-    sheaf__image_cache *image_cache;
-    sheaf__rank_cache *cache;
-    bool asks; /* of the leader */
+    sheaf__slots *slots;      /* open for all jobs; NULL: each job opens its own */
+    sheaf__rank_cache *cache; /* as of sheaf__generate_options */
     const atomic_int *stop;
 } sheaf__follower;
 

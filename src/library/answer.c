@@ -68,9 +68,18 @@ void sheaf_answer_free(sheaf_answer *answer)
 
 /* ---- on the ranks ---- */
 
+/* The work of the ranks for some prompts. */
+typedef struct job {
+    const sheaf__answer_options *a;
+    const sheaf__prompt *prompt; /* [count] */
+    int64_t count;
+    sheaf_answer **out; /* [count], NULL at first; filled by one rank of each process */
+    sheaf_model *m;     /* whose caches are used */
+} job;
+
 /* The state of one rank. */
 typedef struct member {
-    const sheaf__answer_job *w;
+    const job *w;
     sheaf__activity *activity;
     bool first;
     sheaf__answers answers;
@@ -112,23 +121,8 @@ static bool take_token(void *self, int64_t prompt, const sheaf__continuation *so
     return over;
 }
 
-/* Connects the caches of this rank; for numbered pictures allocates the output of the towers. */
-static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer_job *w,
-                               sheaf__model *model)
-{
-    const int64_t look = w->count == 1 ? w->prompt->look : 0;
-    sheaf__rank_cache *p = sheaf__model_rank_cache(w->m, model->context);
-    how->prefix = &p->prefix;
-    if (look == 0)
-        return NULL;
-    how->image_cache = &p->image_cache;
-    const sheaf__picture_counts pictures =
-        sheaf__prompts_images(w->prompt, 1, 1, &model->schema->config);
-    return sheaf__rank_cache_look(p, model, look, &pictures);
-}
-
 /* Callbacks get the first group's answers; groups share the prompts only without callbacks. */
-static bool divides(const sheaf__answer_job *w)
+static bool divides(const job *w)
 {
     return w->count > 1 && w->a->on_token == NULL && w->a->on_text == NULL;
 }
@@ -136,7 +130,7 @@ static bool divides(const sheaf__answer_job *w)
 /* `st`: of getting ready, consumed. */
 static sheaf_status *generate(member *r, sheaf__model *model, sheaf_status *st)
 {
-    const sheaf__answer_job *w = r->w;
+    const job *w = r->w;
     const sheaf__answer_options *a = w->a;
     const bool listens = r->first && (a->on_token != NULL || a->on_text != NULL);
     int64_t stop[SHEAF__MOST_STOPS];
@@ -151,7 +145,7 @@ static sheaf_status *generate(member *r, sheaf__model *model, sheaf_status *st)
     how.listener = r;
     if (!r->first)
         how.events = NULL;
-    TRY(st, find_past(&how, w, model));
+    how.cache = sheaf__model_rank_cache(w->m, model->context);
     if (!how.followed)
         st = sheaf__agree_groups(model->context, st);
     else if (st != NULL)
@@ -171,7 +165,7 @@ static sheaf_status *generate(member *r, sheaf__model *model, sheaf_status *st)
 /* Decodes the answers; calls back with the rest of each text. */
 static sheaf_status *finish(member *r)
 {
-    const sheaf__answer_job *w = r->w;
+    const job *w = r->w;
     const bool speaks = r->first && w->a->on_text != NULL;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < w->count && st == NULL; i++) {
@@ -187,9 +181,9 @@ static sheaf_status *finish(member *r)
     return st;
 }
 
-sheaf_status *sheaf__answer_on_rank(void *self, sheaf__model *model)
+static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
-    const sheaf__answer_job *w = self;
+    const job *w = self;
     member r = { .w = w,
                  .activity = model->context->activity,
                  .first = sheaf__is_first(model->context) };
@@ -205,11 +199,11 @@ sheaf_status *sheaf__answer_on_rank(void *self, sheaf__model *model)
 sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
                                   int64_t count, const sheaf__answer_options *a)
 {
-    sheaf__answer_job w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
+    job w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
     sheaf_status *st = sheaf__model_ready(m, prompt, count, a);
-    TRY(st, sheaf__model_ranks_do(m->ranks, sheaf__answer_on_rank, &w));
+    TRY(st, sheaf__model_ranks_do(m->ranks, on_rank, &w));
     for (int64_t i = 0; i < count && st != NULL; i++) {
         sheaf_answer_free(out[i]);
         out[i] = NULL;

@@ -301,9 +301,7 @@ sheaf__rank_cache *sheaf__model_rank_cache(const sheaf_model *m, const sheaf__co
 static sheaf_status *forget(void *self, sheaf__model *model)
 {
     const sheaf_model *m = self;
-    sheaf__rank_cache *p = sheaf__model_rank_cache(m, model->context);
-    sheaf__prefix_cache_release(&p->prefix, model);
-    sheaf__image_cache_release(&p->image_cache, model);
+    sheaf__rank_cache_release(sheaf__model_rank_cache(m, model->context), model);
     return NULL;
 }
 

@@ -40,18 +40,6 @@ struct sheaf_answer {
 /* sheaf__model_rank_cache - the caches of this rank. */
 sheaf__rank_cache *sheaf__model_rank_cache(const sheaf_model *model, const sheaf__context *context);
 
-/* The work of the ranks for some prompts. */
-typedef struct sheaf__answer_job {
-    const sheaf__answer_options *a;
-    const sheaf__prompt *prompt; /* [count] */
-    int64_t count;
-    sheaf_answer **out; /* [count], NULL at first; the caller's to free, also after a failure */
-    sheaf_model *m;     /* whose caches are used; NULL: none */
-} sheaf__answer_job;
-
-/* sheaf__answer_on_rank - collective: answers the prompts; one rank of each process fills `out`. */
-sheaf_status *sheaf__answer_on_rank(void *answering, sheaf__model *model);
-
 /* sheaf__model_answer - out[i] answers prompt[i]; first loads the model if necessary. All of `out`
  * is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */
 sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,

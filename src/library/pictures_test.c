@@ -105,8 +105,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     };
     sheaf__prompt loaded[PROMPTS];
     sheaf__picture sizes[PICTURES];
-    sheaf__prefix_cache prefix = { .least = LONGEST + NEW };
-    sheaf__image_cache image_cache = { 0 };
+    sheaf__rank_cache cache = { .prefix.least = LONGEST + NEW };
     for (int w = 0; w < WAYS; w++)
         for (int i = 0; i < PROMPTS; i++)
             out[w][i] = into(&a->out[world][w][i]);
@@ -124,20 +123,15 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     how.self = a;
     TRY(st, sheaf__generate(out[2], model, loaded, PROMPTS, &how));
     how.load = NULL;
-    how.prefix = &prefix;
-    how.image_cache = &image_cache;
-    TRY(st, sheaf__image_cache_new(&image_cache, model,
-                                   &(sheaf__picture_counts){ PICTURES, PICTURES }));
+    how.cache = &cache;
     for (int i = 0; i < PROMPTS && st == NULL; i++) { /* the last two have the same pictures */
         sheaf__prompt p = a->prompt[i];
         p.look = p.pictures;
-        image_cache.full = i == PROMPTS - 1;
         if (i == PROMPTS - 1)
             p.picture = a->picture + 1; /* which is not looked at */
         st = sheaf__generate(&out[3][i], model, &p, 1, &how);
     }
-    sheaf__prefix_cache_release(&prefix, model);
-    sheaf__image_cache_release(&image_cache, model);
+    sheaf__rank_cache_release(&cache, model);
     return st;
 }
 
