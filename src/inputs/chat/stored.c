@@ -170,9 +170,8 @@ sheaf_status *sheaf__tokenizer_folder(const char **out, const char *folder)
 {
     static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
     char gguf[SHEAF_PATH_SIZE];
-    sheaf_status *st = NULL;
     *out = NULL;
-    if (folder != NULL && *folder != '\0' && sheaf__gguf_at(gguf, folder) != NULL) {
+    if (sheaf__is_given(folder) && sheaf__gguf_at(gguf, folder) != NULL) {
         char *there = NULL; /* without tokens it has no such file */
         size_t size;
         sheaf_status_free(sheaf__gguf_file(&there, &size, gguf, "tokenizer_config.json"));
@@ -180,15 +179,10 @@ sheaf_status *sheaf__tokenizer_folder(const char **out, const char *folder)
         free(there);
         return NULL;
     }
-    for (size_t i = 0; i < 3 && *out == NULL && folder != NULL && *folder != '\0' && st == NULL;
-         i++) {
-        char *path = NULL;
-        st = sheaf__path_join(&path, folder, names[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+    for (int i = 0; i < 3 && sheaf__is_given(folder); i++)
+        if (sheaf__path_has(folder, names[i], SHEAF_PATH_FILE))
             *out = folder;
-        free(path);
-    }
-    return st;
+    return NULL;
 }
 
 /* Does the model have a row for each token? */

@@ -430,22 +430,17 @@ static void release(opening *o)
 }
 
 /* tokenizer.json, else tokenizer.model. */
-static sheaf_status *find_file(char **out, const char *folder)
+static sheaf_status *find_file(char path[SHEAF_PATH_SIZE], const char *folder)
 {
-    char *json = NULL, *model = NULL;
-    sheaf_status *st = sheaf__path_join(&json, folder, "tokenizer.json");
-    TRY(st, sheaf__path_join(&model, folder, "tokenizer.model"));
-    const bool there = st == NULL && sheaf__path_kind(json) == SHEAF_PATH_FILE;
-    if (st == NULL && !there && sheaf__path_kind(model) != SHEAF_PATH_FILE)
-        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", folder),
-                                           "a tokenizer.json or a tokenizer.model"),
-                            "the folder of the model that the tokenizer belongs to");
-    if (st == NULL)
-        *out = there ? json : model;
-    free(st != NULL || there ? model : json);
-    if (st != NULL)
-        free(json);
-    return st;
+    static const char *const names[] = { "tokenizer.json", "tokenizer.model" };
+    for (int i = 0; i < 2; i++)
+        if (sheaf__path_has(folder, names[i], SHEAF_PATH_FILE)) {
+            sheaf__path_in(path, folder, names[i]);
+            return NULL;
+        }
+    return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", folder),
+                                         "a tokenizer.json or a tokenizer.model"),
+                          "the folder of the model that the tokenizer belongs to");
 }
 
 /* A GGUF file has what a folder has. */
@@ -468,14 +463,14 @@ static sheaf_status *open_gguf(sheaf__tokenizer **out, const char *gguf)
 
 sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
 {
-    char *file = NULL, *folder = NULL, gguf[SHEAF_PATH_SIZE];
+    char file[SHEAF_PATH_SIZE], *folder = NULL, gguf[SHEAF_PATH_SIZE];
     opening o = { 0 };
     const char *found;
     sheaf_status *st = sheaf__gguf_alone(&found, gguf, path);
     if (st != NULL || found != NULL)
         return TRY(st, open_gguf(out, gguf));
     const bool is_folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    st = is_folder ? find_file(&file, path) : sheaf__path_parent(&folder, path);
+    st = is_folder ? find_file(file, path) : sheaf__path_parent(&folder, path);
     const char *name = is_folder ? file : path;
     if (st == NULL) {
         st = sheaf__file_read_all(&o.text, &o.size, name, FILE_MAX);
@@ -484,7 +479,6 @@ sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
     TRY(st, sheaf__tokenizer_config_read(&o.settings, is_folder ? path : folder));
     TRY(st, sheaf_in(open_text(out, &o, name, !is_folder), "%s", name));
     release(&o);
-    free(file);
     free(folder);
     return st;
 }

@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "inputs/tokenizer/listing.h"
 #include "inputs/tokenizer/pattern.h"
+#include "inputs/tokenizer/tokenizer_config.h"
 
 const char *const sheaf__gguf_files[] = { "tokenizer.json", "tokenizer.model",
                                           "tokenizer_config.json", NULL };
@@ -56,19 +57,17 @@ static void put_token(making *m, int64_t i)
 /* ---- byte-level: tokenizer.json ---- */
 
 static const struct {
-    const char *names;   /* tokenizer.ggml.pre, with blanks between them */
-    const char *pattern; /* NULL: GPT-2's */
-    bool digits;         /* each is divided from others before that */
-    bool whole;          /* a word that is a token is not put together from others */
-    bool composed;       /* texts are brought to NFC before */
-    bool bos;            /* stands before a text, where no key says it */
+    const char *names; /* tokenizer.ggml.pre, with blanks between them */
+    sheaf__byte_level_form form;
+    bool whole; /* a word that is a token is not put together from others */
+    bool bos;   /* stands before a text, where no key says it */
 } ways[] = {
-    { "llama-bpe llama3 llama-v3 falcon3", sheaf__llama3_pattern, .whole = true, .bos = true },
-    { "dbrx smaug-bpe glm4 chatglm-bpe", sheaf__llama3_pattern },
-    { "qwen2 deepseek-r1-qwen", sheaf__qwen2_pattern, .composed = true },
-    { "gpt-2 phi-2 olmo jais", NULL },
-    { "smollm refact starcoder command-r codeshell", NULL, .digits = true },
-    { "tekken", sheaf__tekken_pattern, .whole = true, .bos = true },
+    { "llama-bpe llama3 llama-v3 falcon3", { sheaf__llama3_pattern }, .whole = true, .bos = true },
+    { "dbrx smaug-bpe glm4 chatglm-bpe", { sheaf__llama3_pattern } },
+    { "qwen2 deepseek-r1-qwen", { sheaf__qwen2_pattern, .composed = true } },
+    { "gpt-2 phi-2 olmo jais", { NULL } },
+    { "smollm refact starcoder command-r codeshell", { .digits = true } },
+    { "tekken", { sheaf__tekken_pattern }, .whole = true, .bos = true },
 };
 
 static int way_of(const char *pre)
@@ -77,27 +76,6 @@ static int way_of(const char *pre)
         if (sheaf__is_listed(ways[i].names, pre, strlen(pre)))
             return (int)i;
     return -1;
-}
-
-static void put_steps(making *m, int way)
-{
-    const bool own = ways[way].pattern != NULL;
-    sheaf__text_add(&m->text,
-                    ",\"normalizer\":%s,\"pre_tokenizer\":{\"type\":\"Sequence\","
-                    "\"pretokenizers\":[",
-                    ways[way].composed ? "{\"type\":\"NFC\"}" : "null");
-    if (ways[way].digits)
-        sheaf__text_add(&m->text, "{\"type\":\"Digits\",\"individual_digits\":true},");
-    if (own) {
-        sheaf__text_add(&m->text, "{\"type\":\"Split\",\"pattern\":{\"Regex\":");
-        sheaf__text_json(&m->text, ways[way].pattern);
-        sheaf__text_add(&m->text, "},\"behavior\":\"Isolated\",\"invert\":false},");
-    }
-    sheaf__text_add(&m->text,
-                    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"
-                    "\"use_regex\":%s}]},\"decoder\":{\"type\":\"ByteLevel\","
-                    "\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true}",
-                    own ? "false" : "true");
 }
 
 /* Tokens that are found in a text before all else. */
@@ -215,7 +193,8 @@ static sheaf_status *make_json(making *m)
         sheaf_try_this(st, "the model's own tokenizer: --tokenizer FOLDER");
     } else {
         put_added(m);
-        put_steps(m, way);
+        sheaf__text_add(&m->text, ",");
+        sheaf__put_byte_level(&m->text, &ways[way].form);
         put_around(m, way);
         put_model(m, way, merges);
     }

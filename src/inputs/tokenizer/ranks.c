@@ -2,21 +2,12 @@
 #include "ranks.h"
 
 #include "kinds.h"
+#include "tokenizer_config.h"
 #include "unicode.h"
 #include "vocab.h"
 #include "base/base.h"
 
 enum { LINE_MOST = 4096, TOKEN_MOST = LINE_MOST / 4 * 3 };
-
-/* tiktoken looks a whole piece up before it merges. */
-static const char head[] =
-    "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
-    "{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
-    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
-    "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-    "\"trim_offsets\":true,\"use_regex\":false}]},\"decoder\":{\"type\":\"ByteLevel\","
-    "\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},"
-    "\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{";
 
 /* One line as bytes and rank; false: it is something else. */
 static bool read_line(unsigned char out[TOKEN_MOST], size_t *bytes, int64_t *rank, const char *line,
@@ -92,7 +83,10 @@ static sheaf_status *read_lines(sheaf__vocab *vocab, sheaf_text *json, const cha
 sheaf_status *sheaf__ranks_convert(sheaf_text *json, const char *text, size_t size)
 {
     sheaf__vocab vocab = { 0 };
-    sheaf__text_add(json, "%s", head);
+    sheaf__text_add(json, "{");
+    sheaf__put_byte_level(json, &(sheaf__byte_level_form){ .pattern = sheaf__llama3_pattern });
+    /* tiktoken looks a whole piece up before it merges */
+    sheaf__text_add(json, ",\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{");
     sheaf_status *st = read_lines(&vocab, json, text, size);
     sheaf__text_add(json, "}}}");
     sheaf__vocab_release(&vocab);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "bpe.h"
 #include "kinds.h"
+#include "tokenizer_config.h"
 #include "base/base.h"
 
 enum { MOST_FILE = 64 << 20, BAR = 3 };
@@ -19,9 +20,9 @@ static void put_vocab(sheaf_text *json, const sheaf__spm *m, bool of_texts)
 {
     bool any = false;
     sheaf__text_add(json,
-                    "\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,\"byte_fallback\":%s,"
+                    "%s\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,\"byte_fallback\":%s,"
                     "\"unk_token\":",
-                    m->byte_fallback ? "true" : "false");
+                    of_texts ? "" : ",", m->byte_fallback ? "true" : "false");
     sheaf__text_json_bytes(json, m->unk_piece.at, m->unk_piece.size);
     sheaf__text_add(json, ",\"vocab\":{");
     for (int64_t i = 0; i < m->count; i++) {
@@ -37,17 +38,6 @@ static void put_vocab(sheaf_text *json, const sheaf__spm *m, bool of_texts)
 }
 
 /* ---- as transformers reads it ---- */
-
-static void put_file(sheaf_text *json, const sheaf__spm *m)
-{
-    sheaf__text_add(
-        json,
-        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
-        "\"\xe2\x96\x81\"},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
-        "\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}%s]},",
-        m->byte_fallback ? ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}" : "");
-    put_vocab(json, m, false);
-}
 
 static sheaf_status *list_tokens(json_t **out, const sheaf__spm *m)
 {
@@ -86,8 +76,11 @@ sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *
     sheaf_status *st = sheaf__spm_read(&m, bytes, size);
     if (!own_steps)
         TRY(st, sheaf__spm_no_table(&m));
-    if (st == NULL)
-        put_file(json, &m);
+    if (st == NULL) {
+        sheaf__text_add(json, "{");
+        sheaf__put_bars(json, m.byte_fallback);
+        put_vocab(json, &m, false);
+    }
     if (st == NULL && json->failed)
         st = sheaf__no_memory("tokenizer.model");
     TRY(st, list_tokens(tokens, &m));

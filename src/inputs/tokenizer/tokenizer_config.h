@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "base/text.h"
 #include "sheaf/status.h"
 
 /* The classes of transformers that build their own steps and read only vocabulary and merges from a
@@ -59,6 +60,19 @@ bool sheaf__tokenizer_config_is_file_only(const sheaf__tokenizer_config *s);
  *   unknown  the named unknown token, or NULL */
 sheaf_status *sheaf__class_build(json_t *parts, sheaf__tokenizer_class class,
                                  const sheaf__tokenizer_config *s, const char *unknown);
+
+/* sheaf__put_byte_level, sheaf__put_bars - the members "normalizer", "pre_tokenizer" and "decoder"
+ * of a tokenizer.json: of one that is byte-level; of one with bars for blanks, without
+ * pre-tokenizer
+ * (`bytes`: it has tokens of bytes). */
+typedef struct sheaf__byte_level_form {
+    const char *pattern; /* NULL: GPT-2's */
+    bool digits;         /* each is divided from others before that */
+    bool composed;       /* texts are brought to NFC before */
+    bool prefix;         /* a blank before a text */
+} sheaf__byte_level_form;
+void sheaf__put_byte_level(sheaf_text *json, const sheaf__byte_level_form *form);
+void sheaf__put_bars(sheaf_text *json, bool bytes);
 
 /* sheaf__class_name - the default of the class for a named token (SHEAF__BOS ...) that the folder
  * does not name; NULL: none. */
