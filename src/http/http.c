@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json_write.h"
 #include "http/callers.h"
 
 enum {
@@ -303,15 +304,13 @@ void sheaf__http_error_json(sheaf_text *to, const char *type, const char *code,
     for (size_t i = 0; i < 4; i++)
         if (part[i].text[0] != '\0')
             sheaf__text_add(&message, i == 0 ? "%.0s%s" : "; %s: %s", part[i].name, part[i].text);
-    sheaf__text_add(to, "{\"error\": {\"message\": ");
-    sheaf__text_json(to, message.at == NULL ? "" : message.at);
-    sheaf__text_add(to, ", \"type\": \"%s\", \"param\": null, \"code\": ", type);
-    sheaf__text_add(to, code == NULL ? "null" : "\"%s\"", code);
-    for (size_t i = 0; i < 4; i++) {
-        sheaf__text_add(to, ", \"%s\": ", part[i].name);
-        sheaf__text_json(to, part[i].text);
-    }
-    sheaf__text_add(to, "}}\n");
+    sheaf_json_writer j = { .text = *to };
+    sheaf__json_put(
+        &j, "{ error:{ message:s type:s param:s code:s where:s expected:s found:s try:s } }",
+        message.at == NULL ? "" : message.at, type, (char *)NULL, code, part[0].text, part[1].text,
+        part[2].text, part[3].text);
+    sheaf__text_add(&j.text, "\n");
+    *to = j.text;
     sheaf__text_release(&message);
 }
 

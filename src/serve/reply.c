@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/base.h"
-#include "base/text.h"
+#include "base/json_write.h"
 #include "infer/answer_stream.h"
 #include "infer/token_text.h"
 
@@ -286,55 +286,60 @@ static void note_logprobs(choice *p, const reply *r, const sheaf__continuation *
     }
 }
 
-/* ", "logprobs": ...", and they are forgotten. */
-static void add_logprobs(sheaf_text *to, choice *p, const reply *r)
+/* A list of entries so far, which are forgotten. */
+static void put_list(sheaf_json_writer *j, const char *key, sheaf_text *entries)
 {
-    if (!r->request.chat)
-        sheaf__text_add(to, ", \"token_ids\": [%s]", so_far(&p->ids));
-    p->ids.size = 0;
-    if (!r->request.logprobs) {
-        sheaf__text_add(to, ", \"logprobs\": null");
-        return;
-    }
-    if (r->request.chat) {
-        sheaf__text_add(to, ", \"logprobs\": {\"content\": [%s], \"refusal\": null}",
-                        so_far(&p->logprobs));
-    } else {
-        const sheaf_text *l = p->lists;
-        sheaf__text_add(to,
-                        ", \"logprobs\": {\"tokens\": [%s], \"token_logprobs\": [%s], "
-                        "\"top_logprobs\": [%s], \"text_offset\": [%s]}",
-                        so_far(&l[0]), so_far(&l[1]), so_far(&l[2]), so_far(&p->offsets));
-    }
-    p->logprobs.size = p->lists[0].size = p->lists[1].size = p->lists[2].size = p->offsets.size = 0;
+    sheaf__json_open(j, key, '[');
+    sheaf__text_add(&j->text, "%s", so_far(entries));
+    sheaf__json_close(j, ']');
+    entries->size = 0;
 }
 
-static void add_head(sheaf_text *to, const reply *r, bool piece)
+static void put_logprobs(sheaf_json_writer *j, choice *p, const reply *r)
+{
+    if (!r->request.chat)
+        put_list(j, "token_ids", &p->ids);
+    p->ids.size = 0;
+    if (!r->request.logprobs) {
+        sheaf__json_put_text(j, "logprobs", NULL);
+        return;
+    }
+    sheaf__json_open(j, "logprobs", '{');
+    if (r->request.chat) {
+        put_list(j, "content", &p->logprobs);
+        sheaf__json_put_text(j, "refusal", NULL);
+    } else {
+        put_list(j, "tokens", &p->lists[0]);
+        put_list(j, "token_logprobs", &p->lists[1]);
+        put_list(j, "top_logprobs", &p->lists[2]);
+        put_list(j, "text_offset", &p->offsets);
+    }
+    sheaf__json_close(j, '}');
+}
+
+static void put_head(sheaf_json_writer *j, const reply *r, bool piece)
 {
     const bool chat = r->request.chat;
-    sheaf__text_add(to,
-                    "{\"id\": \"%s-%016llx\", \"object\": \"%s\", \"created\": %lld, \"model\": ",
-                    chat ? "chatcmpl" : "cmpl", (unsigned long long)r->id,
+    char id[64];
+    snprintf(id, sizeof id, "%s-%016llx", chat ? "chatcmpl" : "cmpl", (unsigned long long)r->id);
+    sheaf__json_begin(j);
+    sheaf__json_put(j, "id:s object:s created:d model:s system_fingerprint:s seed:d", id,
                     !chat   ? "text_completion"
                     : piece ? "chat.completion.chunk"
                             : "chat.completion",
-                    r->created);
-    sheaf__text_json(to, r->model);
-    sheaf__text_add(to, ", \"system_fingerprint\": \"sheaf-" SHEAF_VERSION "\", \"seed\": %lld",
-                    (long long)r->request.how.seed);
+                    (int64_t)r->created, r->model, "sheaf-" SHEAF_VERSION,
+                    (int64_t)r->request.how.seed);
 }
 
-static void add_usage(sheaf_text *to, const reply *r)
+static void put_usage(sheaf_json_writer *j, const reply *r)
 {
     int64_t prompt = 0, completion = 0;
     for (int64_t i = 0; i < r->submitted.prompts.count; i++)
         prompt += r->submitted.prompts.prompt[i].n;
     for (int64_t i = 0; i < r->choices; i++)
         completion += r->choice[i].tokens;
-    sheaf__text_add(to,
-                    "\"usage\": {\"prompt_tokens\": %lld, \"completion_tokens\": %lld, "
-                    "\"total_tokens\": %lld}",
-                    (long long)prompt, (long long)completion, (long long)(prompt + completion));
+    sheaf__json_put(j, "usage:{ prompt_tokens:d completion_tokens:d total_tokens:d }", prompt,
+                    completion, prompt + completion);
 }
 
 /* ---- a stream ---- */
@@ -350,40 +355,37 @@ static void write_event(reply *r, sheaf_text *event)
 static void write_piece(reply *r, int64_t answer, const char *piece, const char *finish)
 {
     choice *p = &r->choice[answer];
-    sheaf_text event = { 0 };
-    sheaf__text_add(&event, "data: ");
-    add_head(&event, r, true);
-    sheaf__text_add(&event, ", \"choices\": [{\"index\": %lld, ", (long long)answer);
-    if (r->request.chat) {
-        sheaf__text_add(&event, "\"delta\": {%s", p->begun ? "" : "\"role\": \"assistant\", ");
-        sheaf__text_add(&event, "\"content\": ");
-        sheaf__text_json(&event, piece);
-        sheaf__text_add(&event, "}");
-    } else {
-        sheaf__text_add(&event, "\"text\": ");
-        sheaf__text_json(&event, piece);
-    }
+    sheaf_json_writer j = { .compact = false };
+    sheaf__text_add(&j.text, "data: ");
+    put_head(&j, r, true);
+    sheaf__json_put(&j, "choices:[ { index:d", answer);
+    if (!r->request.chat)
+        sheaf__json_put_text(&j, "text", piece);
+    else if (p->begun)
+        sheaf__json_put(&j, "delta:{ content:s }", piece);
+    else
+        sheaf__json_put(&j, "delta:{ role:s content:s }", "assistant", piece);
     p->begun = true;
-    add_logprobs(&event, p, r);
-    sheaf__text_add(
-        &event, finish == NULL ? ", \"finish_reason\": null}]" : ", \"finish_reason\": \"%s\"}]",
-        finish);
-    sheaf__text_add(&event, "%s}\n\n", r->request.usage ? ", \"usage\": null" : "");
-    write_event(r, &event);
+    put_logprobs(&j, p, r);
+    sheaf__json_put(&j, "finish_reason:s } ]", finish);
+    if (r->request.usage)
+        sheaf__json_put_text(&j, "usage", NULL);
+    sheaf__text_add(&j.text, "}\n\n");
+    write_event(r, &j.text);
 }
 
 static void end_stream(reply *r)
 {
-    sheaf_text event = { 0 };
+    sheaf_json_writer j = { .compact = false };
     if (r->request.usage) {
-        sheaf__text_add(&event, "data: ");
-        add_head(&event, r, true);
-        sheaf__text_add(&event, ", \"choices\": [], ");
-        add_usage(&event, r);
-        sheaf__text_add(&event, "}\n\n");
+        sheaf__text_add(&j.text, "data: ");
+        put_head(&j, r, true);
+        sheaf__json_put(&j, "choices:[ ]");
+        put_usage(&j, r);
+        sheaf__text_add(&j.text, "}\n\n");
     }
-    sheaf__text_add(&event, "data: [DONE]\n\n");
-    write_event(r, &event);
+    sheaf__text_add(&j.text, "data: [DONE]\n\n");
+    write_event(r, &j.text);
     sheaf__exchange_end(r->exchange);
 }
 
@@ -402,24 +404,25 @@ static void break_stream(reply *r, const sheaf_status *st)
 
 static void write_whole(reply *r)
 {
-    sheaf_text all = { 0 };
-    add_head(&all, r, false);
-    sheaf__text_add(&all, ", \"choices\": [");
+    sheaf_json_writer j = { .compact = false };
+    put_head(&j, r, false);
+    sheaf__json_open(&j, "choices", '[');
     for (int64_t i = 0; i < r->choices; i++) {
         choice *p = &r->choice[i];
-        sheaf__text_add(&all, "%s{\"index\": %lld, ", i == 0 ? "" : ", ", (long long)i);
-        sheaf__text_add(&all, r->request.chat
-                                  ? "\"message\": {\"role\": \"assistant\", \"content\": "
-                                  : "\"text\": ");
-        sheaf__text_json(&all, p->text == NULL ? "" : p->text);
-        sheaf__text_add(&all, "%s", r->request.chat ? ", \"refusal\": null}" : "");
-        add_logprobs(&all, p, r);
-        sheaf__text_add(&all, ", \"finish_reason\": \"%s\"}", p->finish);
+        const char *text = p->text == NULL ? "" : p->text;
+        sheaf__json_put(&j, "{ index:d", i);
+        if (r->request.chat)
+            sheaf__json_put(&j, "message:{ role:s content:s refusal:s }", "assistant", text,
+                            (char *)NULL);
+        else
+            sheaf__json_put_text(&j, "text", text);
+        put_logprobs(&j, p, r);
+        sheaf__json_put(&j, "finish_reason:s }", p->finish);
     }
-    sheaf__text_add(&all, "], ");
-    add_usage(&all, r);
-    sheaf__text_add(&all, "}\n");
-    sheaf__exchange_reply(r->exchange, 200, "application/json", &all);
+    sheaf__json_close(&j, ']');
+    put_usage(&j, r);
+    sheaf__text_add(&j.text, "}\n");
+    sheaf__exchange_reply(r->exchange, 200, "application/json", &j.text);
 }
 
 /* ---- the engine's calls ---- */

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "base/json_write.h"
 #include "base/control.h"
 #include "base/numeric_env.h"
 #include "base/text.h"
@@ -24,43 +25,42 @@ typedef struct server {
 
 /* ---- paths ---- */
 
-static void add_model(sheaf_text *text, server *s, int i)
+static void put_model(sheaf_json_writer *j, server *s, int i)
 {
     const sheaf__served_model *v = &s->served.model[i];
     sheaf_model_facts facts;
     SHEAF_INIT(&facts);
     sheaf_status_free(sheaf_model_info(&facts, v->model));
-    sheaf__text_add(text, "{\"id\": ");
-    sheaf__text_json(text, v->name);
-    sheaf__text_add(text,
-                    ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"sheaf\", "
-                    "\"family\": \"%s\", \"adapter\": %s, \"chat\": %s, \"pictures\": %lld, "
-                    "\"positions\": %lld}",
-                    s->began, facts.family, i > 0 ? "true" : "false",
-                    v->no_chat == NULL ? "true" : "false", (long long)facts.pictures,
-                    (long long)facts.positions);
+    sheaf__json_put(j,
+                    "{ id:s object:s created:d owned_by:s family:s adapter:b chat:b pictures:d "
+                    "positions:d }",
+                    v->name, "model", (int64_t)s->began, "sheaf", facts.family, i > 0,
+                    v->no_chat == NULL, (int64_t)facts.pictures, (int64_t)facts.positions);
+}
+
+static void reply_json(sheaf__exchange *x, sheaf_json_writer *j)
+{
+    sheaf__text_add(&j->text, "\n");
+    sheaf__exchange_reply(x, 200, "application/json", &j->text);
 }
 
 static void show_models(server *s, sheaf__exchange *x)
 {
-    sheaf_text text = { 0 };
-    sheaf__text_add(&text, "{\"object\": \"list\", \"data\": [");
-    for (int i = 0; i < s->served.models; i++) {
-        sheaf__text_add(&text, "%s", i == 0 ? "" : ", ");
-        add_model(&text, s, i);
-    }
-    sheaf__text_add(&text, "]}\n");
-    sheaf__exchange_reply(x, 200, "application/json", &text);
+    sheaf_json_writer j = { .compact = false };
+    sheaf__json_put(&j, "{ object:s data:[", "list");
+    for (int i = 0; i < s->served.models; i++)
+        put_model(&j, s, i);
+    sheaf__json_put(&j, "] }");
+    reply_json(x, &j);
 }
 
 static void show_health(server *s, sheaf__exchange *x)
 {
     int64_t waiting, running;
-    sheaf_text text = { 0 };
+    sheaf_json_writer j = { .compact = false };
     sheaf__engine_counts(s->engine, &waiting, &running);
-    sheaf__text_add(&text, "{\"status\": \"ok\", \"running\": %lld, \"waiting\": %lld}\n",
-                    (long long)running, (long long)waiting);
-    sheaf__exchange_reply(x, 200, "application/json", &text);
+    sheaf__json_put(&j, "{ status:s running:d waiting:d }", "ok", running, waiting);
+    reply_json(x, &j);
 }
 
 /* The model of that name; none named: the first. */
@@ -90,15 +90,14 @@ static void no_model(sheaf__exchange *x, sheaf_status *st)
 static void show_model(server *s, sheaf__exchange *x, const char *name)
 {
     int i;
-    sheaf_text text = { 0 };
+    sheaf_json_writer j = { .compact = false };
     sheaf_status *st = find_model(&i, s, name);
     if (st != NULL) {
         no_model(x, st);
         return;
     }
-    add_model(&text, s, i);
-    sheaf__text_add(&text, "\n");
-    sheaf__exchange_reply(x, 200, "application/json", &text);
+    put_model(&j, s, i);
+    reply_json(x, &j);
 }
 
 static void answer(server *s, sheaf__exchange *x, const sheaf__http_request *http, bool chat)
