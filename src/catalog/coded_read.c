@@ -162,17 +162,21 @@ static void unpack_row(uint8_t *dst, const uint8_t *words, int64_t apart, int64_
     }
 }
 
-/* One row of words that have neighbours of columns, from column k of the chunk on. */
-static void unpack_down(uint8_t *dst, const uint8_t *words, int64_t apart, int64_t n, int shift,
-                        uint32_t add)
+/* Rows [row, end) of n columns, of words that have neighbours of a column: those of one row of
+ * words, which has these rows. */
+static void unpack_down(uint8_t *dst, int64_t ld, const uint8_t *words, int64_t apart, int64_t n,
+                        int64_t row, int64_t end, const sheaf__plane *p, uint32_t add)
 {
     uint32_t word[TILE] = { 0 };
     uint8_t code[TILE];
     for (int64_t c = 0; c < n; c++)
         word[c] = word_at(words, c * apart) + add;
-    for (int c = 0; c < TILE; c++)
-        code[c] = word[c] >> shift & 15;
-    memcpy(dst, code, (size_t)n);
+    for (; row < end; row++, dst += ld) {
+        const int shift = p->shift[row % p->per];
+        for (int c = 0; c < TILE; c++)
+            code[c] = word[c] >> shift & 15;
+        memcpy(dst, code, (size_t)n);
+    }
 }
 
 static float scale_at(const uint8_t *words, int64_t i, sheaf_dtype dtype)
@@ -193,14 +197,15 @@ static void unpack(const reading *r, const area *a, const chunk *k)
                   n = least(a->col0 + a->cols, (k->col + k->cols) * wide) - col0,
                   apart = p->turned ? k->rows : 1;
     const uint32_t add = a->part == SHEAF__ZEROS_PART && r->q->less_one ? UINT32_C(0x11111111) : 0;
-    for (int64_t row = row0; row < row1; row++) {
+    for (int64_t row = row0, end; row < row1; row = end) {
         const int64_t line = row / high - k->row, at = (row - a->row0) * a->ld + col0 - a->col0;
         const uint8_t *words = k->words + k->size * (p->turned ? line : line * k->cols);
         uint8_t *bytes = (uint8_t *)a->dst + at;
+        end = least(row1, (row / high + 1) * high);
         for (int64_t c = 0; p->per == 0 && c < n; c++)
             ((float *)a->dst)[at + c] = scale_at(words, c * apart, dtype);
         if (p->down)
-            unpack_down(bytes, words, apart, n, p->shift[row % p->per], add);
+            unpack_down(bytes, a->ld, words, apart, n, row, end, p, add);
         else if (p->per > 0)
             unpack_row(bytes, words, apart, col0 - k->col * wide, n, p);
     }
@@ -224,7 +229,10 @@ static sheaf_status *read_area(reading *r, const area *a)
                   high = p->down ? p->per : 1, wide = p->down || p->per == 0 ? 1 : p->per,
                   row1 = (a->row0 + a->rows - 1) / high + 1,
                   col1 = (a->col0 + a->cols - 1) / wide + 1,
-                  narrow = p->turned || p->down ? TILE / wide : BUFFER / size,
+                  narrow = p->down                   ? TILE
+                           : p->turned && p->per > 0 ? 4 * TILE / wide
+                           : p->turned               ? TILE
+                                                     : BUFFER / size,
                   cols = least(col1 - a->col0 / wide, narrow), rows = BUFFER / size / cols;
     sheaf_status *st = NULL;
     if (p->per == 1)
