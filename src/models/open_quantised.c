@@ -5,7 +5,6 @@
 #include "catalog/packing.h"
 #include "catalog/quantising.h"
 #include "dialects/open.h"
-#include "models/forms.h"
 #include "models/open_layers.h"
 #include "schema/quantization.h"
 
@@ -31,6 +30,48 @@ static bool is_chosen(void *self, const char *name)
            !is_saved(c->o, t) && (c->trains == NULL || !c->trains(c->self, t));
 }
 
+/* ---- forms alone, of a base whose weights are not opened: for plans ---- */
+
+typedef struct forms {
+    sheaf_source source; /* first */
+    const sheaf_schema *schema;
+    sheaf__quant quant;
+    bool chosen[]; /* by number in the schema */
+} forms;
+
+static const sheaf__quant *form(sheaf_source *self, const char *name)
+{
+    const forms *f = (const forms *)self;
+    const sheaf_tensor *t = sheaf_schema_find(f->schema, name);
+    return t != NULL && f->chosen[t - f->schema->tensor] ? &f->quant : NULL;
+}
+
+static const sheaf__quantised_source quantised = { .form = form };
+
+static void close_forms(sheaf_source *self)
+{
+    free(self);
+}
+
+/* Those that are chosen have this form. */
+static sheaf_status *forms_new(sheaf__opened *o, const choice *c, const sheaf__quant *quant)
+{
+    const sheaf_schema *schema = o->schema;
+    forms *f = calloc(1, sizeof *f + (size_t)schema->count * sizeof *f->chosen);
+    if (f == NULL)
+        return sheaf__no_memory("plan");
+    f->source.close = close_forms;
+    f->source.quantised = &quantised;
+    f->schema = schema;
+    f->quant = *quant;
+    for (int64_t i = 0; i < schema->count; i++)
+        f->chosen[i] = is_chosen((void *)c, schema->tensor[i].name);
+    o->forms = &f->source;
+    return NULL;
+}
+
+/* ---- bases that are read ---- */
+
 /* A tensor that is stored quantised; NULL: none. */
 static const char *stored_codes(const sheaf__opened *o)
 {
@@ -54,7 +95,7 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
     if (stored != NULL)
         return o->as_stored ? NULL : sheaf__quantised_twice(stored);
     if (o->base == NULL)
-        return sheaf__forms_new(&o->forms, o->schema, &quant, is_chosen, (void *)&c);
+        return forms_new(o, &c, &quant);
     const bool over = o->weights != o->base, hashed = o->hashed != NULL;
     sheaf_source **files = hashed ? &o->stored : &o->base;
     sheaf_status *st = sheaf__quantise(files, as, is_chosen, (void *)&c);
@@ -139,7 +180,7 @@ static sheaf_status *forms_by_config(sheaf__opened *o, const json_t *value,
     const sheaf__quant form = form_of(value, &q, o->config.dtype);
     sheaf_note(events, "its weights are not here: every linear layer but the head is taken to be "
                        "quantised, as quantization_config says of most");
-    return sheaf__forms_new(&o->forms, o->schema, &form, is_chosen, (void *)&c);
+    return forms_new(o, &c, &form);
 }
 
 sheaf_status *sheaf__opened_find_forms(sheaf__opened *o, const char *config,
