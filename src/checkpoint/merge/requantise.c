@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
+#include "catalog/packing.h"
 #include "checkpoint/merge/plan.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/open.h"
@@ -50,12 +51,10 @@ sheaf_status *sheaf__merge_requantise_open(sheaf__merge_plan *p,
 
 /* ---- the output ---- */
 
-static const sheaf__merge_tensor *with_form(const sheaf__merge_plan *p, const char *name,
-                                            size_t length)
+static const sheaf__merge_tensor *with_form(const sheaf__merge_plan *p, const char *name)
 {
     for (int64_t i = 0; i < p->count; i++)
-        if (p->tensor[i].form != NULL && strlen(p->tensor[i].name) == length &&
-            memcmp(p->tensor[i].name, name, length) == 0)
+        if (p->tensor[i].form != NULL && strcmp(p->tensor[i].name, name) == 0)
             return &p->tensor[i];
     return NULL;
 }
@@ -63,17 +62,15 @@ static const sheaf__merge_tensor *with_form(const sheaf__merge_plan *p, const ch
 /* The weight that a tensor of the files is a part of; NULL: none, it is plain. */
 static const sheaf__merge_tensor *weight_of(const sheaf__merge_plan *p, const char *name)
 {
-    static const char *const eight[] = { ".SCB", ".weight_format" };
-    const sheaf__merge_tensor *t = with_form(p, name, strlen(name));
-    for (const char *at = name; t == NULL && (at = strstr(at, ".weight.")) != NULL; at++)
-        t = with_form(p, name, (size_t)(at - name) + 7);
-    for (int i = 0; t == NULL && i < 2; i++)
-        if (sheaf__ends_with(name, eight[i])) {
-            char weight[600];
-            snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(name) - strlen(eight[i])),
-                     name);
-            t = with_form(p, weight, strlen(weight));
-        }
+    const sheaf__merge_tensor *t = NULL;
+    char weight[600];
+    for (int i = 0; t == NULL && i < sheaf__packings_count * SHEAF__PARTS; i++) {
+        const char *suffix = sheaf__packings[i / SHEAF__PARTS].suffix[i % SHEAF__PARTS];
+        if (suffix == NULL || !sheaf__ends_with(name, suffix))
+            continue;
+        snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(name) - strlen(suffix)), name);
+        t = with_form(p, weight);
+    }
     return t;
 }
 

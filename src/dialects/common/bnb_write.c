@@ -22,7 +22,7 @@ typedef struct edge {
 } edge;
 
 typedef struct tensor {
-    const sheaf__bnb_tensor *t;
+    sheaf__bnb_tensor is;
     int64_t first;                         /* of the folder's tensors */
     int64_t cols, n, block, blocks, value; /* elements; bytes of a value */
     _Atomic int64_t left;                  /* elements whose codes are not written */
@@ -34,7 +34,6 @@ typedef struct tensor {
 struct sheaf__bnb_writer {
     tensor *tensor;
     int64_t count;
-    sheaf__bnb_tensor *given;
     sheaf_safetensors_spec *spec; /* names owned */
     bool *late, any_late;
     int64_t nspecs;
@@ -113,9 +112,9 @@ static sheaf_status *add_state(sheaf__bnb_writer *w, const sheaf__bnb_tensor *t)
 
 static sheaf_status *add_4(sheaf__bnb_writer *w, const tensor *t)
 {
-    const sheaf_safetensors_spec *s = &t->t->spec;
+    const sheaf_safetensors_spec *s = &t->is.spec;
     const size_t length = strlen(s->name);
-    const bool doubled = t->t->form.doubled;
+    const bool doubled = t->is.form.doubled;
 #define SPEC(TYPE, N, ...) ((sheaf_safetensors_spec){ NULL, TYPE, N, { __VA_ARGS__ } })
     sheaf_status *st =
         add_spec(w, s->name, length, "", SPEC(SHEAF_U8, 2, (t->n + 1) / 2, 1), false);
@@ -127,12 +126,12 @@ static sheaf_status *add_4(sheaf__bnb_writer *w, const tensor *t)
                          SPEC(SHEAF_F32, 1, (t->blocks + NESTED_BLOCK - 1) / NESTED_BLOCK), false));
         TRY(st, add_spec(w, s->name, length, ".nested_quant_map", SPEC(SHEAF_F32, 1, 256), false));
     }
-    return TRY(st, add_state(w, t->t));
+    return TRY(st, add_state(w, &t->is));
 }
 
 static sheaf_status *add_8(sheaf__bnb_writer *w, const tensor *t)
 {
-    const sheaf_safetensors_spec *s = &t->t->spec;
+    const sheaf_safetensors_spec *s = &t->is.spec;
     const size_t length = strlen(s->name), module = length - strlen(".weight");
     sheaf_status *st =
         add_spec(w, s->name, length, "", SPEC(SHEAF_I8, 2, s->shape[0], s->shape[1]), false);
@@ -157,7 +156,7 @@ static sheaf_status *list_tensor(sheaf__bnb_writer *w, tensor *t, const sheaf__b
 {
     const sheaf_safetensors_spec *s = &given->spec;
     int64_t rows;
-    t->t = given;
+    t->is = *given;
     t->first = w->nspecs;
     if (!given->quantised)
         return add_spec(w, s->name, strlen(s->name), "", *s, false);
@@ -186,16 +185,13 @@ sheaf_status *sheaf__bnb_new(sheaf__bnb_writer **out, const sheaf__bnb_tensor *g
         return sheaf__no_memory("list of tensors");
     pthread_mutex_init(&w->lock, NULL);
     w->tensor = calloc(n + 1, sizeof *w->tensor);
-    w->given = calloc(n + 1, sizeof *w->given);
     w->spec = calloc(PARTS * n + 1, sizeof *w->spec);
     w->late = calloc(PARTS * n + 1, sizeof *w->late);
-    sheaf_status *st = w->tensor == NULL || w->given == NULL || w->spec == NULL || w->late == NULL
+    sheaf_status *st = w->tensor == NULL || w->spec == NULL || w->late == NULL
                            ? sheaf__no_memory("list of tensors")
                            : NULL;
-    for (; st == NULL && w->count < count; w->count++) {
-        w->given[w->count] = given[w->count];
-        st = list_tensor(w, &w->tensor[w->count], &w->given[w->count]);
-    }
+    for (; st == NULL && w->count < count; w->count++)
+        st = list_tensor(w, &w->tensor[w->count], &given[w->count]);
     if (st == NULL)
         *out = w;
     else
@@ -217,7 +213,6 @@ void sheaf__bnb_free(sheaf__bnb_writer *w)
         free((char *)w->spec[i].name);
     pthread_mutex_destroy(&w->lock);
     free(w->tensor);
-    free(w->given);
     free(w->spec);
     free(w->late);
     free(w->map);
@@ -234,7 +229,7 @@ const sheaf_safetensors_spec *sheaf__bnb_specs(int64_t *count, const bool **late
 
 const sheaf__quant *sheaf__bnb_form(const sheaf__bnb_writer *w, int64_t i)
 {
-    return i < w->count && w->given[i].quantised ? &w->given[i].form : NULL;
+    return i < w->count && w->tensor[i].is.quantised ? &w->tensor[i].is.form : NULL;
 }
 
 int64_t sheaf__bnb_bytes(const sheaf__bnb_writer *w)
@@ -263,16 +258,16 @@ static sheaf_status *put_tables(const sheaf__bnb_writer *w, const tensor *t)
 {
     float map[16], nested[256];
     char *text = NULL;
-    if (is_8(&t->t->form))
+    if (is_8(&t->is.form))
         return put_part(w, t, FORMAT, "");
     for (uint32_t i = 0; i < 16; i++)
-        map[i] = sheaf__code_value(t->t->form.codes, i);
+        map[i] = sheaf__code_value(t->is.form.codes, i);
     sheaf_status *st = put_part(w, t, MAP, map);
-    if (t->t->form.doubled) {
+    if (t->is.form.doubled) {
         sheaf__dynamic_map(nested, true);
         return TRY(st, put_part(w, t, NESTED_MAP, nested));
     }
-    TRY(st, state_text(&text, t->t, 0));
+    TRY(st, state_text(&text, &t->is, 0));
     TRY(st, put_part(w, t, NESTED, text)); /* without nested ones the state is there */
     free(text);
     return st;
@@ -283,18 +278,18 @@ static sheaf_status *put_scales(sheaf__bnb_writer *w, tensor *t)
 {
     const int64_t groups = (t->blocks + NESTED_BLOCK - 1) / NESTED_BLOCK;
     sheaf_status *st = NULL;
-    if (!t->t->form.doubled) {
+    if (!t->is.form.doubled) {
         st = t->blocks > 0 ? put_part(w, t, SCALES, t->scales) : NULL;
     } else {
         float *nested = malloc((size_t)groups * sizeof *nested + (size_t)t->blocks + 1), offset = 0;
         uint8_t *codes = (uint8_t *)(nested + groups);
         char *text = NULL;
         if (nested == NULL)
-            return sheaf__no_memory(t->t->spec.name);
+            return sheaf__no_memory(t->is.spec.name);
         sheaf__double_scales(codes, nested, &offset, t->scales, t->blocks, w->map);
         st = put_part(w, t, SCALES, codes);
         TRY(st, put_part(w, t, NESTED, nested));
-        TRY(st, state_text(&text, t->t, offset));
+        TRY(st, state_text(&text, &t->is, offset));
         TRY(st, sheaf__folder_late(w->folder, t->first + STATE_JSON, text, (int64_t)strlen(text)));
         free(text);
         free(nested);
@@ -310,7 +305,7 @@ sheaf_status *sheaf__bnb_begin(sheaf__bnb_writer *w, sheaf_folder *folder)
     w->folder = folder;
     for (int64_t i = 0; i < w->count && st == NULL; i++) {
         tensor *t = &w->tensor[i];
-        if (!t->t->quantised)
+        if (!t->is.quantised)
             continue;
         st = put_tables(w, t);
         if (t->n == 0) /* nothing will come */
@@ -323,10 +318,10 @@ static sheaf_status *not_finite(const tensor *t, int64_t block)
 {
     const int64_t at = block * t->block;
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s', near row %" PRId64 ", column %" PRId64,
-                                  t->t->spec.name, at / t->cols, at % t->cols);
-    sheaf_expected(st, is_8(&t->t->form) ? "finite numbers of at most 65504, for 8 bits"
+                                  t->is.spec.name, at / t->cols, at % t->cols);
+    sheaf_expected(st, is_8(&t->is.form) ? "finite numbers of at most 65504, for 8 bits"
                                          : "finite numbers, for 4 bits");
-    sheaf_found(st, is_8(&t->t->form) ? "NaN, infinity or a larger number" : "NaN or infinity");
+    sheaf_found(st, is_8(&t->is.form) ? "NaN, infinity or a larger number" : "NaN or infinity");
     return sheaf_try_this(st, "sheaf verify counts NaN and infinity; load the model's files again");
 }
 
@@ -334,7 +329,7 @@ static sheaf_status *not_finite(const tensor *t, int64_t block)
 static sheaf_status *put_blocks(sheaf__bnb_writer *w, tensor *t, int64_t block, const void *values,
                                 int64_t n)
 {
-    const sheaf__bnb_tensor *g = t->t;
+    const sheaf__bnb_tensor *g = &t->is;
     const int64_t blocks = (n + t->block - 1) / t->block;
     float *scales = t->scales + block;
     uint8_t *codes = malloc((size_t)n + (size_t)(n + 1) / 2), *packed = codes + n;
@@ -369,7 +364,7 @@ static sheaf_status *add_edge(edge *full, tensor *t, int64_t at, const void *val
         char *room = malloc((size_t)(whole * t->value));
         if (room == NULL || !SHEAF_GROW(&t->edge, &t->edges_capacity, t->edges + 1)) {
             free(room);
-            return sheaf__no_memory(t->t->spec.name);
+            return sheaf__no_memory(t->is.spec.name);
         }
         i = t->edges++;
         t->edge[i] = (edge){ block, 0, room };
@@ -417,7 +412,7 @@ static sheaf_status *need_scales(sheaf__bnb_writer *w, tensor *t)
         t->scales = calloc((size_t)t->blocks + 1, sizeof *t->scales);
     const bool there = t->scales != NULL;
     pthread_mutex_unlock(&w->lock);
-    return there ? NULL : sheaf__no_memory(t->t->spec.name);
+    return there ? NULL : sheaf__no_memory(t->is.spec.name);
 }
 
 sheaf_status *sheaf__bnb_put(void *writer, int64_t index, int64_t row0, int64_t rows, int64_t col0,
@@ -425,7 +420,7 @@ sheaf_status *sheaf__bnb_put(void *writer, int64_t index, int64_t row0, int64_t 
 {
     sheaf__bnb_writer *w = writer;
     tensor *t = &w->tensor[index];
-    if (!t->t->quantised)
+    if (!t->is.quantised)
         return sheaf__folder_write(w->folder, t->first, row0, rows, col0, cols, src);
     sheaf_status *st = need_scales(w, t);
     if (cols == t->cols)

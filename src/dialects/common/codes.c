@@ -12,7 +12,7 @@
 /* ---- one tensor ---- */
 
 /* The logical tensor, with its codes. */
-static sheaf_status *finish(sheaf__coding *g)
+static sheaf_status *finish(sheaf__codes_weight *g)
 {
     const int64_t shape[2] = { g->q->out, g->q->in };
     sheaf_logical *t = NULL;
@@ -32,7 +32,7 @@ static sheaf_status *finish(sheaf__coding *g)
 }
 
 /* A sign of another quantizer than the config's, or of one that needs a config. */
-static sheaf_status *another_quantizer(sheaf__coding *g, const sheaf_logical *sign)
+static sheaf_status *another_quantizer(sheaf__codes_weight *g, const sheaf_logical *sign)
 {
     const sheaf__packing *p = g->packing;
     char want[96] = "quantization_config, which says how it is stored", is[64] = "";
@@ -46,12 +46,12 @@ static sheaf_status *another_quantizer(sheaf__coding *g, const sheaf_logical *si
         if (strcmp(q->suffix[q->sign], p->suffix[p->sign]) == 0 && strstr(is, name) == NULL)
             snprintf(is + n, sizeof is - n, "%s%s", n > 0 ? " or " : "", name);
     }
-    return sheaf__coding_wrong(g, "conflict", sign, want,
-                               "the config.json that was saved with these weights", "one of %s",
-                               is);
+    return sheaf__codes_wrong(g, "conflict", sign, want,
+                              "the config.json that was saved with these weights", "one of %s", is);
 }
 
-static sheaf_status *twice(sheaf__coding *g, const sheaf_logical *sign, const sheaf_logical *is)
+static sheaf_status *twice(sheaf__codes_weight *g, const sheaf_logical *sign,
+                           const sheaf_logical *is)
 {
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "%s is ", g->weight);
@@ -63,9 +63,9 @@ static sheaf_status *twice(sheaf__coding *g, const sheaf_logical *sign, const sh
                         sheaf_dtype_name(is->entry.dtype));
     sheaf_status *st =
         text.failed ? sheaf__no_memory(g->x->c->root)
-                    : sheaf__coding_wrong(g, "conflict", sign, "the codes of one quantizer",
-                                          "files of one save: quantize the model in 16 or 32 bits",
-                                          "%s", text.at);
+                    : sheaf__codes_wrong(g, "conflict", sign, "the codes of one quantizer",
+                                         "files of one save: quantize the model in 16 or 32 bits",
+                                         "%s", text.at);
     sheaf__text_release(&text);
     return st;
 }
@@ -74,8 +74,8 @@ static sheaf_status *twice(sheaf__coding *g, const sheaf_logical *sign, const sh
 static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign,
                                   const sheaf__packing *p)
 {
-    char stem[SHEAF__CODED_NAME];
-    sheaf__coding g = { .x = x, .packing = p, .stem = stem, .q = calloc(1, sizeof *g.q) };
+    char stem[SHEAF__CODES_NAME];
+    sheaf__codes_weight g = { .x = x, .packing = p, .stem = stem, .q = calloc(1, sizeof *g.q) };
     const size_t n = strlen(sign->entry.name) - strlen(p->suffix[p->sign]);
     const sheaf__quantizer by = x->how.by != SHEAF__NO_QUANTIZER ? x->how.by : SHEAF__BITSANDBYTES;
     if (g.q == NULL)
@@ -98,7 +98,7 @@ static sheaf_status *put_together(sheaf__codes_of *x, const sheaf_logical *sign,
         st = sheaf__codes_make(&g);
     TRY(st, !g.wrong ? finish(&g) : NULL);
     if (g.wrong)
-        sheaf__coding_drop(&g);
+        sheaf__codes_drop(&g);
     sheaf__coded_free(g.q);
     return st;
 }
@@ -114,7 +114,7 @@ static const sheaf__packing *sign_of(const sheaf_logical *t, sheaf__quantizer by
     for (int i = 0; t->kind == SHEAF_WEIGHT && i < sheaf__packings_count; i++) {
         const sheaf__packing *p = &sheaf__packings[i];
         const char *suffix = p->suffix[p->sign];
-        if (n > strlen(suffix) && n + 8 < SHEAF__CODED_NAME &&
+        if (n > strlen(suffix) && n + 8 < SHEAF__CODES_NAME &&
             sheaf__ends_with(t->entry.name, suffix) && (found == NULL || p->by == by))
             found = p;
     }
@@ -124,7 +124,7 @@ static const sheaf__packing *sign_of(const sheaf_logical *t, sheaf__quantizer by
 static bool has_parts(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->count; i++)
-        if (sheaf__coding_is_part(&c->tensor[i]))
+        if (sheaf__codes_is_part(&c->tensor[i]))
             return true;
     return false;
 }
@@ -147,12 +147,12 @@ static sheaf_status *check_rest(sheaf__codes_of *x)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         sheaf_logical *t = &c->tensor[i];
-        sheaf__coding g = { .x = x, .stem = t->entry.name };
+        sheaf__codes_weight g = { .x = x, .stem = t->entry.name };
         const bool codes = sheaf__ends_with(t->entry.name, ".weight");
-        if (!sheaf__coding_is_part(t))
+        if (!sheaf__codes_is_part(t))
             continue;
         if (!x->damaged)
-            st = sheaf__coding_wrong(
+            st = sheaf__codes_wrong(
                 &g, "missing", t,
                 codes ? "what its codes stand for: scales, and for 4 bits a quant_state"
                       : "the other parts of this weight",
@@ -215,14 +215,14 @@ static sheaf_status *leave_biases(int64_t *left, sheaf_catalog *c, const sheaf_s
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
-        char name[SHEAF__CODED_NAME];
+        char name[SHEAF__CODES_NAME];
         const sheaf_logical *t = &c->tensor[i];
         const int n = (int)strlen(t->entry.name) - (int)strlen(".weight");
         bool zero = false;
         if (t->coded == NULL || t->coded->packing->by != SHEAF__GPTQ_4 || n < 0 ||
             sheaf_schema_find(schema, t->entry.name) == NULL)
             continue;
-        snprintf(name, sizeof name, "%.*s.bias", n < SHEAF__CODED_NAME - 8 ? n : 0, t->entry.name);
+        snprintf(name, sizeof name, "%.*s.bias", n < SHEAF__CODES_NAME - 8 ? n : 0, t->entry.name);
         sheaf_logical *bias = sheaf__catalog_find(c, name);
         if (bias == NULL || bias->kind != SHEAF_WEIGHT || sheaf_schema_find(schema, name) != NULL)
             continue;
@@ -349,7 +349,7 @@ static sheaf_status *report_no_config(bool *damaged, sheaf_catalog *c)
     if (n == 0 || c->as_stored || c->config == NULL) /* or as it is, tensor by tensor */
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
-        if (sheaf__coding_is_part(&c->tensor[i]))
+        if (sheaf__codes_is_part(&c->tensor[i]))
             c->tensor[i].kind = SHEAF_TAKEN;
     *damaged = true;
     sheaf__catalog_keep(c, ~(1u << SHEAF_TAKEN));

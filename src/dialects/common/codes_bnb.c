@@ -57,10 +57,10 @@ static void read_keys(state *s, sheaf_json_reader *r, const char *type)
     s->offset = sheaf__json_real(r, "nested_offset", -3e38, 3e38, SHEAF_JSON_NEEDED_REAL);
 }
 
-static sheaf_status *refuse_state(sheaf__coding *g, sheaf_status *st)
+static sheaf_status *refuse_state(sheaf__codes_weight *g, sheaf_status *st)
 {
     const bool unsupported = sheaf_status_code(st) == SHEAF_E_UNSUPPORTED;
-    sheaf_status *noted = sheaf__coding_wrong(
+    sheaf_status *noted = sheaf__codes_wrong(
         g, unsupported ? "unsupported" : "damaged", g->part[STATE], sheaf_status_expected(st),
         unsupported ? "quantize the model in 16 or 32 bits: sheaf convert --quantize nf4" : again,
         "%s%s%s", sheaf_status_where(st), *sheaf_status_found(st) != '\0' ? ": " : "",
@@ -69,13 +69,13 @@ static sheaf_status *refuse_state(sheaf__coding *g, sheaf_status *st)
     return noted;
 }
 
-static sheaf_status *read_state(state *s, sheaf__coding *g)
+static sheaf_status *read_state(state *s, sheaf__codes_weight *g)
 {
     const sheaf_logical *t = g->part[STATE];
     const int64_t n = sheaf__elements(t->entry.ndim, t->entry.shape);
     json_t *root = NULL;
     if (t->entry.dtype != SHEAF_U8 || n > MOST_STATE)
-        return sheaf__coding_shape(g, t, 1u << SHEAF_U8, 1, MOST_STATE, 0);
+        return sheaf__codes_shape(g, t, 1u << SHEAF_U8, 1, MOST_STATE, 0);
     char *text = malloc((size_t)n + 1);
     if (text == NULL)
         return sheaf__no_memory(t->entry.name);
@@ -95,12 +95,12 @@ static sheaf_status *read_state(state *s, sheaf__coding *g)
 
 /* Is this the known table? Programs compute the map of 256 on whatever machine: its last bits may
  * be others, which is a warning. */
-static sheaf_status *check_map(sheaf__coding *g, const sheaf_logical *t, const float *known,
+static sheaf_status *check_map(sheaf__codes_weight *g, const sheaf_logical *t, const float *known,
                                int64_t n)
 {
     float is[256];
     bool rounded = false;
-    sheaf_status *st = sheaf__coding_shape(g, t, 1u << SHEAF_F32, 1, n, 0);
+    sheaf_status *st = sheaf__codes_shape(g, t, 1u << SHEAF_F32, 1, n, 0);
     if (st != NULL || g->wrong)
         return st;
     st = sheaf__part_bytes(is, g->x->c, t, 0, n * (int64_t)sizeof *is);
@@ -110,7 +110,7 @@ static sheaf_status *check_map(sheaf__coding *g, const sheaf_logical *t, const f
             continue;
         char want[64];
         snprintf(want, sizeof want, "%.9g, as bitsandbytes has it", (double)known[i]);
-        st = sheaf__coding_wrong(
+        st = sheaf__codes_wrong(
             g, "unsupported", t, want,
             "only bitsandbytes' own tables are read: quantize the model in 16 or 32 bits anew",
             "%.9g as value %" PRId64 " of the table", (double)is[i], i);
@@ -122,7 +122,7 @@ static sheaf_status *check_map(sheaf__coding *g, const sheaf_logical *t, const f
                           "its last bits are others: sheaf reads with the known ones");
 }
 
-sheaf_status *sheaf__codes_tables(sheaf__coding *g)
+sheaf_status *sheaf__codes_tables(sheaf__codes_weight *g)
 {
     float known[256];
     for (uint32_t i = 0; i < 16; i++)
@@ -137,7 +137,7 @@ sheaf_status *sheaf__codes_tables(sheaf__coding *g)
 /* ---- sizes ---- */
 
 /* Two codes in a byte, whatever type the bytes are said to have. */
-static sheaf_status *check_packed(sheaf__coding *g, const state *s)
+static sheaf_status *check_packed(sheaf__codes_weight *g, const state *s)
 {
     const sheaf_logical *t = g->part[SHEAF__CODES_PART];
     const int64_t want = (s->out * s->in + 1) / 2,
@@ -145,7 +145,7 @@ static sheaf_status *check_packed(sheaf__coding *g, const state *s)
     const int64_t is = sheaf__elements(t->entry.ndim, t->entry.shape) * size;
     char expected[128], shape[128];
     if (t->entry.dtype == SHEAF_I8 || t->entry.dtype == SHEAF_F8_E4M3)
-        return sheaf__coding_wrong(
+        return sheaf__codes_wrong(
             g, "conflict", t, "the codes of one quantizer", "quantize the model in 16 or 32 bits",
             "%s under a quant_state of 4 bits: quantized twice", sheaf_dtype_name(t->entry.dtype));
     if (is >= want && is < want + (size > 0 ? size : 1))
@@ -153,19 +153,19 @@ static sheaf_status *check_packed(sheaf__coding *g, const state *s)
     snprintf(expected, sizeof expected,
              "%" PRId64 " bytes: two codes in each, of [%" PRId64 ", %" PRId64 "]", want, s->out,
              s->in);
-    return sheaf__coding_wrong(g, "shape", t, expected, again, "%s %s, %" PRId64 " bytes",
-                               sheaf_dtype_name(t->entry.dtype),
-                               sheaf__show_shape(shape, t->entry.ndim, t->entry.shape), is);
+    return sheaf__codes_wrong(g, "shape", t, expected, again, "%s %s, %" PRId64 " bytes",
+                              sheaf_dtype_name(t->entry.dtype),
+                              sheaf__show_shape(shape, t->entry.ndim, t->entry.shape), is);
 }
 
-sheaf_status *sheaf__codes_state(sheaf__coding *g)
+sheaf_status *sheaf__codes_state(sheaf__codes_weight *g)
 {
     static const int nested[] = { SHEAF__NESTED_PART, NESTED_MAP };
     state s = { 0 };
     sheaf_status *st = read_state(&s, g);
     for (int i = 0; st == NULL && !g->wrong && i < 2; i++)
         if (s.nested)
-            st = sheaf__coding_need(g, nested[i]);
+            st = sheaf__codes_need(g, nested[i]);
         else
             g->part[nested[i]] = NULL;
     if (st != NULL || g->wrong)
@@ -178,25 +178,25 @@ sheaf_status *sheaf__codes_state(sheaf__coding *g)
     g->q->in = s.in;
     g->q->offset = (float)s.offset;
     st = check_packed(g, &s);
-    TRY(st, sheaf__coding_shape(g, g->part[SHEAF__SCALES_PART],
-                                1u << (s.nested ? SHEAF_U8 : SHEAF_F32), 1, blocks, 0));
+    TRY(st, sheaf__codes_shape(g, g->part[SHEAF__SCALES_PART],
+                               1u << (s.nested ? SHEAF_U8 : SHEAF_F32), 1, blocks, 0));
     if (st == NULL && s.nested)
-        st = sheaf__coding_shape(g, g->part[SHEAF__NESTED_PART], 1u << SHEAF_F32, 1,
-                                 (blocks + NESTED_BLOCK - 1) / NESTED_BLOCK, 0);
+        st = sheaf__codes_shape(g, g->part[SHEAF__NESTED_PART], 1u << SHEAF_F32, 1,
+                                (blocks + NESTED_BLOCK - 1) / NESTED_BLOCK, 0);
     return st;
 }
 
-sheaf_status *sheaf__codes_order(sheaf__coding *g)
+sheaf_status *sheaf__codes_order(sheaf__codes_weight *g)
 {
     const sheaf_logical *t = g->part[FORMAT];
     uint8_t order = 0;
     if (t == NULL)
         return NULL;
     if (t->entry.dtype != SHEAF_U8 || sheaf__elements(t->entry.ndim, t->entry.shape) != 1)
-        return sheaf__coding_shape(g, t, 1u << SHEAF_U8, 0, 0, 0);
-    sheaf_status *st = sheaf__coding_read(&order, g, FORMAT, 0, 1);
+        return sheaf__codes_shape(g, t, 1u << SHEAF_U8, 0, 0, 0);
+    sheaf_status *st = sheaf__codes_read(&order, g, FORMAT, 0, 1);
     return st == NULL && !g->wrong && order != 0
-               ? sheaf__coding_wrong(g, "unsupported", t, "0: rows in order",
-                                     "save it with a newer bitsandbytes", "%d", order)
+               ? sheaf__codes_wrong(g, "unsupported", t, "0: rows in order",
+                                    "save it with a newer bitsandbytes", "%d", order)
                : st;
 }

@@ -9,7 +9,7 @@ enum { MOST_GROUPS = 1 << 16, PART = 4096 };
 static const char again[] =
     "download or copy the files of this model again; do not mix those of two quantizations";
 
-static sheaf_status *find_parts(sheaf__coding *g)
+static sheaf_status *find_parts(sheaf__codes_weight *g)
 {
     const sheaf__packing *p = g->packing;
     sheaf_status *st = NULL;
@@ -18,15 +18,15 @@ static sheaf_status *find_parts(sheaf__coding *g)
                             (i == SHEAF__ZEROS_PART && !g->how.symmetric) ||
                             (i == SHEAF__INDEX_PART && g->how.act_order);
         if (p->suffix[i] != NULL && needed)
-            st = sheaf__coding_need(g, i);
+            st = sheaf__codes_need(g, i);
         else if (p->suffix[i] != NULL)
-            g->part[i] = sheaf__coding_find(g, p->suffix[i]);
+            g->part[i] = sheaf__codes_find(g, p->suffix[i]);
     }
     return st;
 }
 
 /* Is a part the matrix [rows, cols] of its plane? -1: of whatever size. */
-static sheaf_status *check_plane(sheaf__coding *g, int part, uint64_t dtypes, int64_t rows,
+static sheaf_status *check_plane(sheaf__codes_weight *g, int part, uint64_t dtypes, int64_t rows,
                                  int64_t cols)
 {
     int64_t shape[2] = { -1, -1 };
@@ -36,12 +36,12 @@ static sheaf_status *check_plane(sheaf__coding *g, int part, uint64_t dtypes, in
         shape[p->turned] = -1;
     if (cols < 0)
         shape[!p->turned] = -1;
-    return sheaf__coding_shape(g, g->part[part], dtypes, 2, shape[0], shape[1]);
+    return sheaf__codes_shape(g, g->part[part], dtypes, 2, shape[0], shape[1]);
 }
 
 /* Neighbours that share a scale: a row of `in` has `groups` of the config's size, or if it does not
  * say, of the size that fits. */
-static sheaf_status *find_block(sheaf__coding *g, int64_t groups)
+static sheaf_status *find_block(sheaf__codes_weight *g, int64_t groups)
 {
     const int64_t said = g->how.group, in = g->q->in;
     int64_t *block = &g->q->form.block;
@@ -57,14 +57,15 @@ static sheaf_status *find_block(sheaf__coding *g, int64_t groups)
     else
         snprintf(want, sizeof want,
                  "a scale for each row, or groups that divide %" PRId64 " columns", in);
-    return sheaf__coding_wrong(g, "shape", g->part[SHEAF__SCALES_PART], want,
-                               "the config.json that was saved with these weights (group_size)",
-                               "%" PRId64 " groups", groups);
+    return sheaf__codes_wrong(g, "shape", g->part[SHEAF__SCALES_PART], want,
+                              "the config.json that was saved with these weights (group_size)",
+                              "%" PRId64 " groups", groups);
 }
 
 /* ---- g_idx ---- */
 
-static sheaf_status *check_index(bool *in_order, sheaf__coding *g, int64_t groups, uint16_t *to)
+static sheaf_status *check_index(bool *in_order, sheaf__codes_weight *g, int64_t groups,
+                                 uint16_t *to)
 {
     const int64_t in = g->q->in, block = g->q->form.block;
     int32_t part[PART];
@@ -72,13 +73,13 @@ static sheaf_status *check_index(bool *in_order, sheaf__coding *g, int64_t group
     *in_order = true;
     for (int64_t c = 0; st == NULL && !g->wrong && c < in; c += PART) {
         const int64_t n = in - c < PART ? in - c : PART;
-        st = sheaf__coding_read(part, g, SHEAF__INDEX_PART, 4 * c, 4 * n);
+        st = sheaf__codes_read(part, g, SHEAF__INDEX_PART, 4 * c, 4 * n);
         for (int64_t i = 0; st == NULL && !g->wrong && i < n; i++) {
             if (part[i] < 0 || part[i] >= groups) {
                 char want[64];
                 snprintf(want, sizeof want, "groups from 0 to %" PRId64, groups - 1);
-                st = sheaf__coding_wrong(g, "damaged", g->part[SHEAF__INDEX_PART], want, again,
-                                         "%" PRId32 " for column %" PRId64, part[i], c + i);
+                st = sheaf__codes_wrong(g, "damaged", g->part[SHEAF__INDEX_PART], want, again,
+                                        "%" PRId32 " for column %" PRId64, part[i], c + i);
                 break;
             }
             to[c + i] = (uint16_t)part[i];
@@ -89,11 +90,11 @@ static sheaf_status *check_index(bool *in_order, sheaf__coding *g, int64_t group
 }
 
 /* I32 [in]: where columns are in order there is nothing to keep. */
-static sheaf_status *read_index(sheaf__coding *g, int64_t groups)
+static sheaf_status *read_index(sheaf__codes_weight *g, int64_t groups)
 {
     bool in_order = false;
     const sheaf_logical *t = g->part[SHEAF__INDEX_PART];
-    sheaf_status *st = sheaf__coding_shape(g, t, 1u << SHEAF_I32, 1, g->q->in, 0);
+    sheaf_status *st = sheaf__codes_shape(g, t, 1u << SHEAF_I32, 1, g->q->in, 0);
     if (st != NULL || g->wrong)
         return st;
     g->q->index = malloc((size_t)g->q->in * sizeof *g->q->index + 1);
@@ -115,7 +116,7 @@ static sheaf_status *read_index(sheaf__coding *g, int64_t groups)
 /* ---- zeros of GPTQ ---- */
 
 /* Are the zeros of the first group all 7, or all 8? Stored ones tell GPTQ's two formats apart. */
-static sheaf_status *look_at_zeros(sheaf__coding *g)
+static sheaf_status *look_at_zeros(sheaf__codes_weight *g)
 {
     const int64_t width = g->part[SHEAF__ZEROS_PART]->entry.shape[1];
     uint32_t part[PART];
@@ -123,7 +124,7 @@ static sheaf_status *look_at_zeros(sheaf__coding *g)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && !g->wrong && (sevens || eights) && i < width; i += PART) {
         const int64_t n = width - i < PART ? width - i : PART;
-        st = sheaf__coding_read(part, g, SHEAF__ZEROS_PART, 4 * i, 4 * n);
+        st = sheaf__codes_read(part, g, SHEAF__ZEROS_PART, 4 * i, 4 * n);
         for (int64_t k = 0; st == NULL && !g->wrong && k < n; k++) {
             sevens = sevens && part[k] == UINT32_C(0x77777777);
             eights = eights && part[k] == UINT32_C(0x88888888);
@@ -138,19 +139,19 @@ static sheaf_status *look_at_zeros(sheaf__coding *g)
 /* ---- sizes ---- */
 
 /* compressed-tensors' weight_shape: words may not be full. */
-static sheaf_status *read_shape(int64_t shape[2], sheaf__coding *g)
+static sheaf_status *read_shape(int64_t shape[2], sheaf__codes_weight *g)
 {
     const sheaf_logical *t = g->part[SHEAF__FURTHER_PARTS];
-    sheaf_status *st = sheaf__coding_shape(g, t, 1u << SHEAF_I64, 1, 2, 0);
-    TRY(st, !g->wrong ? sheaf__coding_read(shape, g, SHEAF__FURTHER_PARTS, 0, 16) : NULL);
+    sheaf_status *st = sheaf__codes_shape(g, t, 1u << SHEAF_I64, 1, 2, 0);
+    TRY(st, !g->wrong ? sheaf__codes_read(shape, g, SHEAF__FURTHER_PARTS, 0, 16) : NULL);
     if (st == NULL && !g->wrong &&
         (shape[0] < 1 || shape[1] < 1 || shape[0] > INT64_MAX / 64 / shape[1]))
-        st = sheaf__coding_wrong(g, "damaged", t, "two positive numbers, rows and columns", again,
-                                 "%" PRId64 " and %" PRId64, shape[0], shape[1]);
+        st = sheaf__codes_wrong(g, "damaged", t, "two positive numbers, rows and columns", again,
+                                "%" PRId64 " and %" PRId64, shape[0], shape[1]);
     return st;
 }
 
-static sheaf_status *find_size(sheaf__coding *g)
+static sheaf_status *find_size(sheaf__codes_weight *g)
 {
     const sheaf__packing *p = g->packing;
     const sheaf_logical *codes = g->part[SHEAF__CODES_PART];
@@ -170,7 +171,7 @@ static sheaf_status *find_size(sheaf__coding *g)
 }
 
 /* Scales of blocks of rows and columns, of rows, or of groups of a row; *groups of a row. */
-static sheaf_status *check_scales(int64_t *groups, sheaf__coding *g)
+static sheaf_status *check_scales(int64_t *groups, sheaf__codes_weight *g)
 {
     sheaf__coded *q = g->q;
     const sheaf__packing *p = g->packing;
@@ -183,22 +184,22 @@ static sheaf_status *check_scales(int64_t *groups, sheaf__coding *g)
                            (q->in + q->form.block - 1) / q->form.block);
     }
     if (q->form.codes == SHEAF__INT8)
-        return sheaf__coding_shape(g, scales, p->scale_types, 1, q->out, 0);
+        return sheaf__codes_shape(g, scales, p->scale_types, 1, q->out, 0);
     *groups =
         scales->entry.ndim == 2 ? scales->entry.shape[!p->plane[SHEAF__SCALES_PART].turned] : -1;
     sheaf_status *st = check_plane(g, SHEAF__SCALES_PART, p->scale_types, q->out, *groups);
     return TRY(st, !g->wrong ? find_block(g, *groups) : NULL);
 }
 
-static sheaf_status *check_parts(sheaf__coding *g)
+static sheaf_status *check_parts(sheaf__codes_weight *g)
 {
     int64_t groups = 0;
     const int zeros = SHEAF__ZEROS_PART;
     sheaf_status *st = find_size(g);
     TRY(st, !g->wrong ? check_scales(&groups, g) : NULL);
     if (st == NULL && !g->wrong && g->packing->plane[zeros].turned && g->q->out % 8 != 0)
-        st = sheaf__coding_wrong(g, "shape", g->part[SHEAF__CODES_PART], "a multiple of 8 rows",
-                                 again, "%" PRId64, g->q->out);
+        st = sheaf__codes_wrong(g, "shape", g->part[SHEAF__CODES_PART], "a multiple of 8 rows",
+                                again, "%" PRId64, g->q->out);
     if (st == NULL && !g->wrong && g->part[zeros] != NULL)
         st = check_plane(g, zeros, 1u << SHEAF_I32, g->q->out, groups);
     if (st == NULL && !g->wrong && g->packing->by == SHEAF__GPTQ_4 && g->how.symmetric)
@@ -208,7 +209,7 @@ static sheaf_status *check_parts(sheaf__coding *g)
     return TRY(st, !g->wrong && g->q->form.codes == SHEAF__INT8 ? sheaf__codes_order(g) : NULL);
 }
 
-sheaf_status *sheaf__codes_make(sheaf__coding *g)
+sheaf_status *sheaf__codes_make(sheaf__codes_weight *g)
 {
     const sheaf__packing *p = g->packing;
     const bool flat = p->grouping == SHEAF__GROUPS_FLAT;
@@ -226,6 +227,6 @@ sheaf_status *sheaf__codes_make(sheaf__coding *g)
     TRY(st, flat && !g->wrong ? sheaf__codes_tables(g) : NULL);
     for (int i = 0; st == NULL && !g->wrong && i < SHEAF__PARTS; i++)
         if (g->part[i] != NULL)
-            st = sheaf__coding_take(g, i);
+            st = sheaf__codes_take(g, i);
     return st;
 }

@@ -16,18 +16,16 @@ static bool is_packed(sheaf_dtype d)
            d != SHEAF_I64 && d != SHEAF_U64 && d != SHEAF_BOOL && d != SHEAF_C64;
 }
 
-/* Is there a quantization_config? *how: its method; *inner: in the text model's object, not at the
- * top. */
-static bool says_so(char how[SHEAF__QUANTIZATION], bool *inner, const char *config)
+/* Is there a quantization_config? *how: its method; *part: the object that has it, NULL at the top.
+ */
+static bool says_so(char how[SHEAF__QUANTIZATION], const char **part, const char *config)
 {
     json_t *root = NULL;
+    *part = NULL;
     if (config == NULL)
         return false;
     sheaf_status_free(sheaf__json_parse(&root, config, strlen(config)));
-    const json_t *value = json_object_get(root, key);
-    *inner = !json_is_object(value);
-    if (*inner)
-        value = json_object_get(json_object_get(root, "text_config"), key);
+    const json_t *value = sheaf__quantization_of(root, part);
     const bool yes = json_is_object(value);
     how[0] = '\0';
     if (yes)
@@ -54,17 +52,16 @@ static bool is_scale(const char *name)
 sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
 {
     char how[SHEAF__QUANTIZATION], *edited = NULL;
-    bool inner;
+    const char *part;
     const sheaf__tensor_names names = sheaf__catalog_names(c);
-    if (c->count == 0 || !says_so(how, &inner, c->config) ||
+    if (c->count == 0 || !says_so(how, &part, c->config) ||
         sheaf__quantization_by_names(names.name, c, c->count) != NULL ||
         sheaf__catalog_finding(c, "unread") != NULL)
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
         if (is_packed(c->tensor[i].entry.dtype) || is_scale(c->tensor[i].entry.name))
             return NULL;
-    sheaf_status *st =
-        sheaf_hf_config_edit(&edited, c->config, inner ? "text_config" : NULL, key, NULL);
+    sheaf_status *st = sheaf_hf_config_edit(&edited, c->config, part, key, NULL);
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path != NULL ? c->config_path : c->root, st);
     free(c->config);
@@ -87,14 +84,14 @@ static int by_text(const void *a, const void *b)
 sheaf_status *sheaf__quantised_find(sheaf__quantised *out, sheaf_source *source, const char *config)
 {
     char how[SHEAF__QUANTIZATION];
-    bool inner;
+    const char *part;
     const sheaf__tensor_names names = sheaf__source_names(source);
     const int64_t n = names.count;
     *out = (sheaf__quantised){ 0 };
     if ((out->module = calloc((size_t)n + 1, sizeof *out->module)) == NULL)
         return sheaf__no_memory("list of tensors");
     out->any =
-        says_so(how, &inner, config) || sheaf__quantization_by_names(names.name, source, n) != NULL;
+        says_so(how, &part, config) || sheaf__quantization_by_names(names.name, source, n) != NULL;
     for (int64_t i = 0; i < n; i++) {
         const sheaf_source_entry *e = source->entry(source, i);
         const char *dot = strrchr(e->name, '.');

@@ -58,6 +58,35 @@ static sheaf_status *open_catalog(sheaf_catalog **out, const char *path, bool as
     return sheaf__open(out, path, &(sheaf_dialect_hints){ .as_stored = as_stored });
 }
 
+/* A folder, written and opened. */
+static sheaf_catalog *catalog_of(const quant_folder *f, bool as_stored)
+{
+    sheaf_catalog *c = NULL;
+    CHECK_OK(sheaf__remove_tree(at("folder")));
+    quant_write(f, at("folder"));
+    CHECK_OK(open_catalog(&c, at("folder"), as_stored));
+    return c;
+}
+
+static sheaf_source *source_of(const quant_folder *f)
+{
+    sheaf_source *s = NULL;
+    CHECK_OK(sheaf__catalog_source(&s, catalog_of(f, true), false));
+    return s;
+}
+
+/* The recorded layer alone of GPTQ's groups of 32, in the full recordings, too, with this
+ * quantization_config. */
+static void open_layer(quant_folder *f, const char *config)
+{
+    quant_open(f, recorded("tiny_llama_gptq_asym_actorder"));
+    for (int k = f->count - 1; k >= 0; k--)
+        if (strncmp(f->tensor[k].name, layer, strlen(layer)) != 0)
+            quant_drop(f, &f->tensor[k]);
+    free(f->config);
+    assert_true(asprintf(&f->config, "{\"quantization_config\": {\"bits\": 4, %s}}", config) > 0);
+}
+
 /* ---- values by the definition, an element at a time ---- */
 
 /* A tensor of a folder, with all that belongs to it. */
@@ -178,19 +207,12 @@ static void check_codes(sheaf_source *s, const char *name, const float *all, int
                         const sheaf__quant_box *b)
 {
     const sheaf__quant *form = sheaf__source_form(s, name);
-    const int64_t groups = sheaf__quant_groups(form, b), n = b->rows * groups;
-    sheaf__dequantised d = {
-        .quant = form, .box = *b, .what = SHEAF__VALUES_FORWARD, .to = SHEAF_F32
-    };
-    const sheaf_source_entry *e = s->find(s, name);
-    const int64_t nested = sheaf__quant_nested(form, e->shape[0] * in);
+    sheaf__dequantised d;
     float *got = malloc((size_t)(b->rows * b->cols) * sizeof *got);
-    d.parts.codes = malloc((size_t)(b->rows * b->cols));
-    d.parts.scales = malloc((size_t)n * sizeof(float));
-    d.parts.scale_codes = malloc((size_t)n);
-    d.parts.zeros = malloc((size_t)n);
-    d.whole.index = malloc((size_t)in * sizeof *d.whole.index);
-    d.whole.nested = malloc((size_t)nested * sizeof(float) + 1);
+    CHECK_OK(sheaf__dequantised_new(&d, form, s->find(s, name)->shape[0], in, b->rows, b->cols));
+    d.box = *b;
+    d.what = SHEAF__VALUES_FORWARD;
+    d.to = SHEAF_F32;
     CHECK_OK(sheaf__source_codes(s, name, b->row0, b->rows, b->col0, b->cols, &d.parts));
     CHECK_OK(sheaf__source_whole(s, name, &d.whole));
     sheaf__dequantise(got, b->cols, &d, 0, b->rows);
@@ -202,12 +224,7 @@ static void check_codes(sheaf_source *s, const char *name, const float *all, int
                          (double)is, (double)want);
         }
     free(got);
-    free(d.parts.codes);
-    free(d.parts.scales);
-    free(d.parts.scale_codes);
-    free(d.parts.zeros);
-    free(d.whole.index);
-    free(d.whole.nested);
+    free(d.memory);
 }
 
 static void check_values(sheaf_source *s, const char *name, const float *all, int64_t in,
@@ -335,7 +352,6 @@ static void test_codes__float8_by_blocks(void **state)
         const int out = cases[k].out, in = cases[k].in, bo = cases[k].rows, bi = cases[k].cols;
         const int across = (in + bi - 1) / bi;
         quant_folder f = { .count = 0 };
-        sheaf_source *s = NULL;
         float *all = malloc((size_t)(out * in) * sizeof *all);
         assert_true(asprintf(&f.config, fp8_config, bo, bi) > 0);
         put_tensor(&f, "x.weight", "F8_E4M3", out, in);
@@ -347,9 +363,7 @@ static void test_codes__float8_by_blocks(void **state)
         for (int i = 0; i < out * in; i++)
             all[i] = sheaf__f8_value((uint8_t)f.tensor[0].data[i]) *
                      scale_at(&f.tensor[1], i / in / bo * across + i % in / bi);
-        CHECK_OK(sheaf__remove_tree(at("fp8")));
-        quant_write(&f, at("fp8"));
-        CHECK_OK(sheaf__open_source(&s, at("fp8"), &(sheaf_dialect_hints){ .as_stored = true }));
+        sheaf_source *s = source_of(&f);
         assert_int_equal(s->count(s), 1);
         check_boxes(s, "x.weight", all, out, in);
         s->close(s);
@@ -387,9 +401,7 @@ static void test_codes__mxfp4_by_its_definition(void **state)
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         const int out = cases[k].out, in = cases[k].in, groups = (in + 31) / 32;
         quant_folder f = { .count = 0, .config = strdup(mxfp4_config) };
-        sheaf_catalog *c = NULL;
         sheaf_text forms = { 0 };
-        sheaf_source *s = NULL;
         int64_t coded = 0;
         float *all = malloc((size_t)(out * in) * sizeof *all);
         put_tensor(&f, "x.weight_packed", "U8", out, in / 2);
@@ -401,17 +413,15 @@ static void test_codes__mxfp4_by_its_definition(void **state)
         for (int i = 0; i < out * in; i++)
             all[i] = mxfp4((uint8_t)f.tensor[0].data[i / 2] >> i % 2 * 4 & 15,
                            (uint8_t)f.tensor[1].data[i / in * groups + i % in / 32]);
-        CHECK_OK(sheaf__remove_tree(at("mxfp4")));
-        quant_write(&f, at("mxfp4"));
-        CHECK_OK(open_catalog(&c, at("mxfp4"), true));
+        sheaf_catalog *c = catalog_of(&f, true);
         sheaf__catalog_forms(&forms, &coded, c);
         assert_string_equal(forms.at, "MXFP4, groups of 32; 1 of 1 tensors quantized");
-        CHECK_OK(sheaf__catalog_source(&s, c, false));
+        sheaf__catalog_free(c);
+        sheaf_source *s = source_of(&f);
         check_boxes(s, "x.weight", all, out, in);
         s->close(s);
         f.tensor[1].data[3] = (char)255; /* the exponent that is no number */
-        quant_write(&f, at("mxfp4"));
-        CHECK_OK(sheaf__open_source(&s, at("mxfp4"), &(sheaf_dialect_hints){ .as_stored = true }));
+        s = source_of(&f);
         CHECK_FAILS(s->read(s, "x.weight", 0, out, 0, in, all), SHEAF_E_NUMBER, "x.weight_scale");
         s->close(s);
         sheaf__text_release(&forms);
@@ -442,7 +452,6 @@ static void test_codes__float8_as_recorded(void **state)
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         static const char *const parts_of[] = { "weight", "weight_scale_inv", "dequant" };
         quant_folder f = { .count = 0 };
-        sheaf_source *s = NULL;
         for (int i = 0; i < 3; i++) {
             char stored[64], name[64];
             snprintf(stored, sizeof stored, "%s.%s", cases[k].name, parts_of[i]);
@@ -450,9 +459,7 @@ static void test_codes__float8_as_recorded(void **state)
             take_recorded(&f, file, stored, name);
         }
         assert_true(asprintf(&f.config, fp8_config, cases[k].block, cases[k].block) > 0);
-        CHECK_OK(sheaf__remove_tree(at("fp8")));
-        quant_write(&f, at("fp8"));
-        CHECK_OK(sheaf__open_source(&s, at("fp8"), &(sheaf_dialect_hints){ .as_stored = true }));
+        sheaf_source *s = source_of(&f);
         const sheaf_source_entry *e = s->find(s, "x.weight");
         check_boxes(s, "x.weight", (const float *)f.tensor[2].data, e->shape[0], e->shape[1]);
         s->close(s);
@@ -479,7 +486,6 @@ static void test_codes__plain_layers_lie_among_quantized_ones(void **state)
     static const char *const drop[] = { ".absmax", ".quant_map", ".nested_absmax",
                                         ".nested_quant_map", ".quant_state.bitsandbytes__nf4" };
     quant_folder f;
-    sheaf_catalog *c = NULL;
     quant_open(&f, recorded("tiny_llama/bnb_nf4_double"));
     for (size_t i = 0; i < ARRAY_LEN(drop); i++) {
         char name[256];
@@ -487,9 +493,7 @@ static void test_codes__plain_layers_lie_among_quantized_ones(void **state)
         quant_drop(&f, quant_find(&f, name));
     }
     quant_resize(quant_find(&f, "model.layers.0.self_attn.k_proj.weight"), "BF16", "[32, 64]");
-    CHECK_OK(sheaf__remove_tree(at("mixed")));
-    quant_write(&f, at("mixed"));
-    CHECK_OK(open_catalog(&c, at("mixed"), false));
+    sheaf_catalog *c = catalog_of(&f, false);
     assert_int_equal(c->nfindings, 0);
     assert_null(sheaf__catalog_find(c, "model.layers.0.self_attn.k_proj.weight")->coded);
     assert_non_null(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight")->coded);
@@ -719,14 +723,11 @@ static void test_codes__scales_that_are_no_numbers(void **state)
         char name[256], weight[256];
         uint16_t values[32 * 64];
         quant_folder f;
-        sheaf_source *s = NULL;
         snprintf(name, sizeof name, "%s%s", layer, cases[i].suffix);
         snprintf(weight, sizeof weight, "%s.weight", layer);
         quant_open(&f, recorded(cases[i].folder));
         memcpy(quant_find(&f, name)->data + 4 * cases[i].at, &(float){ (float)cases[i].value }, 4);
-        CHECK_OK(sheaf__remove_tree(at("scale")));
-        quant_write(&f, at("scale"));
-        CHECK_OK(sheaf__open_source(&s, at("scale"), &(sheaf_dialect_hints){ .as_stored = true }));
+        sheaf_source *s = source_of(&f);
         CHECK_FAILS(s->read(s, weight, 0, 32, 0, 64, values), SHEAF_E_NUMBER,
                     "a finite number, 0 or more");
         s->close(s);
@@ -756,24 +757,17 @@ static void test_codes__zeros_of_gptq_tell_its_format(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const bool rounds = strncmp(cases[i].format, "auto_round", 10) == 0;
         quant_folder f;
-        sheaf_catalog *c = NULL;
-        char name[256];
+        char name[256], config[256];
+        snprintf(config, sizeof config,
+                 "\"quant_method\": \"%s\", \"group_size\": 32, \"%s\": \"%s\", \"sym\": %s",
+                 rounds ? "auto-round" : "gptq", rounds ? "packing_format" : "checkpoint_format",
+                 cases[i].format, cases[i].sym);
+        open_layer(&f, config);
         snprintf(name, sizeof name, "%s.qzeros", layer);
-        quant_open(&f, recorded("tiny_llama_gptq_asym_actorder"));
-        for (int k = 0; k < f.count; k++) /* in the full recordings there are others */
-            if (sheaf__ends_with(f.tensor[k].name, ".qzeros"))
-                for (size_t w = 0; w < f.tensor[k].size; w += 4)
-                    memcpy(f.tensor[k].data + w, &cases[i].zeros, 4);
-        free(f.config);
-        assert_true(asprintf(&f.config,
-                             "{\"quantization_config\": {\"quant_method\": \"%s\", \"bits\": 4, "
-                             "\"group_size\": 32, \"%s\": \"%s\", \"sym\": %s}}",
-                             rounds ? "auto-round" : "gptq",
-                             rounds ? "packing_format" : "checkpoint_format", cases[i].format,
-                             cases[i].sym) > 0);
-        CHECK_OK(sheaf__remove_tree(at("zeros")));
-        quant_write(&f, at("zeros"));
-        CHECK_OK(open_catalog(&c, at("zeros"), true));
+        const quant_tensor *t = quant_find(&f, name);
+        for (size_t w = 0; w < t->size; w += 4)
+            memcpy(t->data + w, &cases[i].zeros, 4);
+        sheaf_catalog *c = catalog_of(&f, true);
         assert_int_equal(
             has(c, "conflict",
                 rounds ? "set packing_format to \"auto_round:" : "set checkpoint_format"),
@@ -801,19 +795,10 @@ static void test_codes__of_modules_with_settings_of_their_own(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         quant_folder f;
-        sheaf_catalog *c = NULL;
-        quant_open(&f, recorded("tiny_llama_gptq_asym_actorder"));
-        for (int k = f.count - 1; k >= 0; k--) /* in the full recordings there are others */
-            if (strncmp(f.tensor[k].name, layer, strlen(layer)) != 0)
-                quant_drop(&f, &f.tensor[k]);
-        free(f.config);
-        assert_true(asprintf(&f.config,
-                             "{\"quantization_config\": {\"bits\": 4, \"group_size\": 16, \"sym\": "
-                             "false, %s}}",
-                             cases[i].config) > 0);
-        CHECK_OK(sheaf__remove_tree(at("own")));
-        quant_write(&f, at("own"));
-        CHECK_OK(open_catalog(&c, at("own"), true));
+        char config[256];
+        snprintf(config, sizeof config, "\"group_size\": 16, \"sym\": false, %s", cases[i].config);
+        open_layer(&f, config);
+        sheaf_catalog *c = catalog_of(&f, true);
         assert_int_equal(sheaf__catalog_defects(c) > 0, cases[i].wrong);
         for (int64_t k = 0; k < c->count; k++)
             if (c->tensor[k].coded != NULL)
@@ -829,27 +814,18 @@ static void test_codes__of_one_group_for_a_row(void **state)
     static const int sizes[] = { -1, 64, 128, 63, 32 };
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         quant_folder f;
-        sheaf_catalog *c = NULL;
-        quant_open(&f, recorded("tiny_llama_gptq_asym_actorder"));
-        for (int k = f.count - 1; k >= 0; k--) { /* in the full recordings there are others */
-            quant_tensor *t = &f.tensor[k];
-            if (strncmp(t->name, layer, strlen(layer)) != 0)
-                quant_drop(&f, t);
-            else if (sheaf__ends_with(t->name, ".g_idx"))
+        char config[128];
+        snprintf(config, sizeof config,
+                 "\"quant_method\": \"gptq\", \"group_size\": %d, \"sym\": false", sizes[i]);
+        open_layer(&f, config);
+        for (quant_tensor *t = f.tensor; t < f.tensor + f.count; t++)
+            if (sheaf__ends_with(t->name, ".g_idx"))
                 memset(t->data, 0, t->size);
             else if (sheaf__ends_with(t->name, ".qzeros"))
                 quant_resize(t, "I32", "[1, 4]");
             else if (sheaf__ends_with(t->name, ".scales"))
                 quant_resize(t, "F16", "[1, 32]");
-        }
-        free(f.config);
-        assert_true(asprintf(&f.config,
-                             "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, "
-                             "\"group_size\": %d, \"sym\": false}}",
-                             sizes[i]) > 0);
-        CHECK_OK(sheaf__remove_tree(at("row")));
-        quant_write(&f, at("row"));
-        CHECK_OK(open_catalog(&c, at("row"), true));
+        sheaf_catalog *c = catalog_of(&f, true);
         assert_int_equal(has(c, "shape", "1 groups"), sizes[i] == 63 || sizes[i] == 32);
         assert_int_equal(sheaf__catalog_defects(c) > 0, sizes[i] == 63 || sizes[i] == 32);
         sheaf__catalog_free(c);
@@ -875,7 +851,6 @@ static void test_codes__folders_of_autogptq(void **state)
         return; /* a whole model of it is in the full recordings */
     for (int wrong = 0; wrong < 2; wrong++) {
         quant_folder f;
-        sheaf_catalog *c = NULL;
         json_t *config;
         quant_open(&f, recorded("tiny_llama_gptq_sym"));
         put_bias(&f, name, (float)wrong);
@@ -884,14 +859,12 @@ static void test_codes__folders_of_autogptq(void **state)
         free(f.config);
         f.config = json_dumps(config, 0);
         json_decref(config);
-        CHECK_OK(sheaf__remove_tree(at("auto")));
-        quant_write(&f, at("auto"));
-        CHECK_OK(open_catalog(&c, at("auto"), false));
+        sheaf_catalog *c = catalog_of(&f, false);
         assert_true(has(c, "missing", "quantize_config.json"));
         sheaf__catalog_free(c);
-        put(at("auto/quantize_config.json"),
+        put(at("folder/quantize_config.json"),
             "{\"bits\": 4, \"group_size\": 32, \"desc_act\": false, \"sym\": true}");
-        CHECK_OK(open_catalog(&c, at("auto"), false));
+        CHECK_OK(open_catalog(&c, at("folder"), false));
         assert_int_equal(has(c, "inferred", "biases of zeros"), !wrong);
         assert_int_equal(has(c, "foreign", name), wrong);
         assert_int_equal(sheaf__catalog_defects(c), wrong);

@@ -1,4 +1,4 @@
-/* coding.c - one tensor that is put together out of the parts that a quantizer left
+/* codes_parts.c - one tensor that is put together out of the parts that a quantizer left
  * (codes_private.h).
  */
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static bool is_packed(sheaf_dtype d)
     return d == SHEAF_U8 || d == SHEAF_I8 || d == SHEAF_I32 || d == SHEAF_F8_E4M3;
 }
 
-bool sheaf__coding_is_part(const sheaf_logical *t)
+bool sheaf__codes_is_part(const sheaf_logical *t)
 {
     bool part = is_packed(t->entry.dtype) && sheaf__ends_with(t->entry.name, ".weight");
     const char *name;
@@ -34,16 +34,17 @@ bool sheaf__coding_is_part(const sheaf_logical *t)
     return part && t->kind == SHEAF_WEIGHT && t->coded == NULL;
 }
 
-sheaf_logical *sheaf__coding_find(const sheaf__coding *g, const char *suffix)
+sheaf_logical *sheaf__codes_find(const sheaf__codes_weight *g, const char *suffix)
 {
-    char name[SHEAF__CODED_NAME + 64];
+    char name[SHEAF__CODES_NAME + 64];
     snprintf(name, sizeof name, "%s%s", g->stem, suffix);
     sheaf_logical *t = sheaf__catalog_find(g->x->c, name);
     return t != NULL && t->kind == SHEAF_WEIGHT ? t : NULL;
 }
 
-sheaf_status *sheaf__coding_wrong(sheaf__coding *g, const char *code, const sheaf_logical *part,
-                                  const char *expected, const char *cure, const char *found, ...)
+sheaf_status *sheaf__codes_wrong(sheaf__codes_weight *g, const char *code,
+                                 const sheaf_logical *part, const char *expected, const char *cure,
+                                 const char *found, ...)
 {
     sheaf_catalog *c = g->x->c;
     char *text = NULL;
@@ -62,31 +63,32 @@ sheaf_status *sheaf__coding_wrong(sheaf__coding *g, const char *code, const shea
     return st;
 }
 
-static sheaf_status *missing(sheaf__coding *g, const sheaf_logical *beside, const char *suffix)
+static sheaf_status *missing(sheaf__codes_weight *g, const sheaf_logical *beside,
+                             const char *suffix)
 {
-    char name[SHEAF__CODED_NAME + 64];
+    char name[SHEAF__CODES_NAME + 64];
     snprintf(name, sizeof name, "%s%s, which belongs to it", g->stem, suffix);
     if (g->x->damaged) { /* it may be in what could not be read */
         g->wrong = true;
         return NULL;
     }
-    return sheaf__coding_wrong(g, "missing", beside, name,
-                               "download or copy the files of this model again",
-                               "no tensor of this name");
+    return sheaf__codes_wrong(g, "missing", beside, name,
+                              "download or copy the files of this model again",
+                              "no tensor of this name");
 }
 
-sheaf_status *sheaf__coding_need(sheaf__coding *g, int part)
+sheaf_status *sheaf__codes_need(sheaf__codes_weight *g, int part)
 {
     const char *suffix = g->packing->suffix[part], *name;
     const sheaf_logical *beside = NULL;
-    g->part[part] = sheaf__coding_find(g, suffix);
+    g->part[part] = sheaf__codes_find(g, suffix);
     for (int i = 0; beside == NULL && (name = name_of(i)) != NULL; i++)
-        beside = sheaf__coding_find(g, name);
+        beside = sheaf__codes_find(g, name);
     return g->part[part] != NULL || beside == NULL ? NULL : missing(g, beside, suffix);
 }
 
 /* Of a part that cannot be read or taken. */
-static sheaf_status *settle(sheaf__coding *g, int part, sheaf_status *st)
+static sheaf_status *settle(sheaf__codes_weight *g, int part, sheaf_status *st)
 {
     if (!sheaf__catalog_is_finding(st))
         return st;
@@ -94,7 +96,7 @@ static sheaf_status *settle(sheaf__coding *g, int part, sheaf_status *st)
     return sheaf__catalog_defect(g->x->c, sheaf__catalog_path_of(g->x->c, g->part[part]), st);
 }
 
-sheaf_status *sheaf__coding_take(sheaf__coding *g, int part)
+sheaf_status *sheaf__codes_take(sheaf__codes_weight *g, int part)
 {
     sheaf_status *st = sheaf__coded_take(g->q, part, g->x->c, g->part[part]);
     if (st == NULL && strcmp(g->part[part]->entry.name, g->weight) != 0)
@@ -102,13 +104,14 @@ sheaf_status *sheaf__coding_take(sheaf__coding *g, int part)
     return settle(g, part, st);
 }
 
-sheaf_status *sheaf__coding_read(void *dst, sheaf__coding *g, int part, int64_t begin, int64_t size)
+sheaf_status *sheaf__codes_read(void *dst, sheaf__codes_weight *g, int part, int64_t begin,
+                                int64_t size)
 {
     return settle(g, part, sheaf__part_bytes(dst, g->x->c, g->part[part], begin, size));
 }
 
-sheaf_status *sheaf__coding_shape(sheaf__coding *g, const sheaf_logical *t, uint64_t dtypes,
-                                  int ndim, int64_t d0, int64_t d1)
+sheaf_status *sheaf__codes_shape(sheaf__codes_weight *g, const sheaf_logical *t, uint64_t dtypes,
+                                 int ndim, int64_t d0, int64_t d1)
 {
     char want[128], is[128];
     sheaf_text text = { 0 };
@@ -123,23 +126,23 @@ sheaf_status *sheaf__coding_shape(sheaf__coding *g, const sheaf_logical *t, uint
     sheaf__text_add(&text, " %s", sheaf__show_shape(want, ndim, shape));
     sheaf_status *st =
         text.failed ? sheaf__no_memory(g->x->c->root)
-                    : sheaf__coding_wrong(g, type ? "shape" : "dtype", t, text.at,
-                                          "download or copy the files of this model again; do not "
-                                          "mix those of two quantizations",
-                                          "%s %s", sheaf_dtype_name(t->entry.dtype),
-                                          sheaf__show_shape(is, t->entry.ndim, t->entry.shape));
+                    : sheaf__codes_wrong(g, type ? "shape" : "dtype", t, text.at,
+                                         "download or copy the files of this model again; do not "
+                                         "mix those of two quantizations",
+                                         "%s %s", sheaf_dtype_name(t->entry.dtype),
+                                         sheaf__show_shape(is, t->entry.ndim, t->entry.shape));
     sheaf__text_release(&text);
     return st;
 }
 
-void sheaf__coding_drop(sheaf__coding *g)
+void sheaf__codes_drop(sheaf__codes_weight *g)
 {
     const char *name;
     sheaf_logical *t;
     for (int i = 0; (name = name_of(i)) != NULL; i++)
-        if ((t = sheaf__coding_find(g, name)) != NULL)
+        if ((t = sheaf__codes_find(g, name)) != NULL)
             t->kind = SHEAF_TAKEN;
-    t = sheaf__coding_find(g, ".weight");
+    t = sheaf__codes_find(g, ".weight");
     if (t != NULL && t->coded == NULL && (is_packed(t->entry.dtype) || t->npieces == 0))
         t->kind = SHEAF_TAKEN;
     g->x->failed = true;
