@@ -59,10 +59,6 @@ enum { SHEAF__CODED_ROOM = 96 << 10 };
 sheaf_status *sheaf__coded_read(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                 int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                 const sheaf__quant_parts *to);
-/* sheaf__coded_raw - the same, but the scales of int8 are as they are stored: SCB. */
-sheaf_status *sheaf__coded_raw(const sheaf_catalog *catalog, const sheaf_logical *tensor,
-                               int64_t row0, int64_t rows, int64_t col0, int64_t cols,
-                               const sheaf__quant_parts *to);
 sheaf_status *sheaf__coded_whole(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                  sheaf__quant_whole *to);
 /* sheaf__coded_check - the scales alone, for who copies codes without reading them. */

@@ -404,9 +404,9 @@ static sheaf_status *read_all(reading *r, const sheaf__quant_parts *to)
     return close_parts(r, st);
 }
 
-sheaf_status *sheaf__coded_raw(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
-                               int64_t rows, int64_t col0, int64_t cols,
-                               const sheaf__quant_parts *to)
+sheaf_status *sheaf__coded_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
+                                int64_t rows, int64_t col0, int64_t cols,
+                                const sheaf__quant_parts *to)
 {
     const sheaf__coded *q = t->coded;
     const sheaf__quant_box box = { q->in, row0, rows, col0, cols };
@@ -418,16 +418,46 @@ sheaf_status *sheaf__coded_raw(const sheaf_catalog *c, const sheaf_logical *t, i
     r.buffer = malloc(SHEAF__CODED_ROOM);
     st = r.buffer != NULL ? read_all(&r, to) : sheaf__no_memory(t->entry.name);
     free(r.buffer);
+    for (int64_t i = 0; st == NULL && q->form.codes == SHEAF__INT8 && !to->stored && i < rows; i++)
+        to->scales[i] = sheaf__int8_scale(to->scales[i]);
     return sheaf_in(st, "tensor '%s'", t->entry.name);
 }
 
-sheaf_status *sheaf__coded_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
-                                int64_t rows, int64_t col0, int64_t cols,
+/* ---- values ---- */
+
+typedef struct of_catalog {
+    const sheaf_catalog *c;
+    const sheaf_logical *t;
+} of_catalog;
+
+static sheaf_status *read_parts(void *self, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                 const sheaf__quant_parts *to)
 {
-    sheaf_status *st = sheaf__coded_raw(c, t, row0, rows, col0, cols, to);
-    if (st == NULL && t->coded->form.codes == SHEAF__INT8 && cols > 0)
-        for (int64_t i = 0; i < rows; i++)
-            to->scales[i] = sheaf__int8_scale(to->scales[i]);
-    return st;
+    const of_catalog *of = self;
+    return sheaf__coded_read(of->c, of->t, row0, rows, col0, cols, to);
+}
+
+static sheaf_status *read_whole(void *self, sheaf__quant_whole *to)
+{
+    const of_catalog *of = self;
+    return sheaf__coded_whole(of->c, of->t, to);
+}
+
+sheaf_status *sheaf__coded_values(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
+                                  int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    const sheaf__coded *q = t->coded;
+    sheaf_status *st = sheaf__safetensors_check_box(t->entry.name, t->entry.dtype, t->entry.ndim,
+                                                    t->entry.shape, row0, rows, col0, cols);
+    return TRY(st, sheaf__read_values(
+                       dst,
+                       &(sheaf__codes_reader){ .quant = &q->form,
+                                               .out = q->out,
+                                               .in = q->in,
+                                               .to = t->entry.dtype,
+                                               .tall = q->packing->plane[SHEAF__CODES_PART].turned,
+                                               .self = &(of_catalog){ c, t },
+                                               .read = read_parts,
+                                               .whole = read_whole },
+                       row0, rows, col0, cols));
 }

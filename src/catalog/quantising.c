@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "catalog/boxes.h"
 #include "catalog/coded.h"
+#include "catalog/over_source.h"
 #include "ops/quant/quantise.h"
 #include "schema/quantization.h"
 
@@ -31,9 +32,8 @@ typedef struct doubled {
 } doubled;
 
 typedef struct quantising {
-    sheaf_source source; /* first */
-    sheaf_source *under;
-    item *item; /* ascending by name */
+    sheaf__over_source over; /* first; has no tensors of its own */
+    item *item;              /* ascending by name */
     int64_t count;
     sheaf__map8 *map;     /* of doubled scales */
     pthread_mutex_t lock; /* over what is kept */
@@ -63,7 +63,7 @@ typedef struct part {
     int64_t groups;
     uint8_t *codes;
     float *scales;
-    bool program; /* of int8: scales as its program's own dequantisation takes them */
+    bool stored; /* of int8: scales as files have them */
 } part;
 
 static sheaf_status *refuse(const part *p, int64_t row)
@@ -125,7 +125,7 @@ static sheaf_status *take(const part *p, const covering *c, const uint8_t *codes
             to[g] = g < n ? scales[first + g] : 0;
             if (!isfinite(to[g]))
                 return refuse(p, r);
-            if (block == 0 && !p->program)
+            if (block == 0 && !p->stored)
                 to[g] = sheaf__int8_scale(to[g]);
         }
     }
@@ -144,7 +144,8 @@ static sheaf_status *quantise(quantising *q, const part *p)
         return sheaf__no_memory(memory_for);
     float *scale = (float *)(x + (all * bytes + 15) / 16 * 16);
     uint8_t *codes = (uint8_t *)(scale + scales);
-    sheaf_status *st = q->under->read(q->under, t->name, c.row0, c.rows, c.col0, c.cols, x);
+    sheaf_status *st =
+        q->over.under->read(q->over.under, t->name, c.row0, c.rows, c.col0, c.cols, x);
     if (st == NULL && t->quant.block == 0)
         sheaf__quantise_rows(codes, scale, x, stored, c.rows, c.cols);
     else if (st == NULL)
@@ -162,7 +163,7 @@ static int64_t rows_at_once(int64_t in, sheaf_dtype stored)
 }
 
 /* Calls `with` for each few rows of a box, quantised in memory of its own. */
-static sheaf_status *each_part(quantising *q, const item *t, sheaf__quant_box box, bool program,
+static sheaf_status *each_part(quantising *q, const item *t, sheaf__quant_box box, bool stored,
                                sheaf_status *(*with)(void *self, const part *p), void *self)
 {
     const int64_t most = rows_at_once(box.in, t->entry->dtype), end = box.row0 + box.rows,
@@ -173,7 +174,7 @@ static sheaf_status *each_part(quantising *q, const item *t, sheaf__quant_box bo
     float *scales = malloc((size_t)(rows * groups) * sizeof *scales + (size_t)(rows * box.cols));
     sheaf_status *st = scales == NULL ? sheaf__no_memory(memory_for) : NULL;
     for (int64_t r = box.row0; r < end && st == NULL; r += rows) {
-        part p = { t, box, groups, (uint8_t *)(scales + rows * groups), scales, program };
+        part p = { t, box, groups, (uint8_t *)(scales + rows * groups), scales, stored };
         p.box.row0 = r;
         p.box.rows = end - r < rows ? end - r : rows;
         st = quantise(q, &p);
@@ -263,22 +264,17 @@ static sheaf_status *find_doubled(const doubled **out, quantising *q, const item
     return st;
 }
 
-/* The scales of a part as codes, or, where it wants them so, in float32 again. */
-static sheaf_status *take_doubled(uint8_t *codes, float *restored, quantising *q, const part *p)
+/* The scales of a part as codes. */
+static sheaf_status *take_doubled(uint8_t *codes, quantising *q, const part *p)
 {
     const doubled *d;
     pthread_mutex_lock(&q->lock);
     sheaf_status *st = find_doubled(&d, q, p->t);
     for (int64_t r = 0; r < p->box.rows && st == NULL; r++) {
         const int64_t first = sheaf__quant_first_group(&p->t->quant, &p->box, r),
-                      left = blocks_of(p->t) - first, n = left < p->groups ? left : p->groups,
-                      at = r * p->groups;
-        if (restored != NULL)
-            sheaf__restore_scales(restored + at, d->codes + first, first, n, d->nested, d->offset);
-        else
-            memcpy(codes + at, d->codes + first, (size_t)n);
-        for (int64_t g = n; g < p->groups && restored == NULL; g++)
-            codes[at + g] = 0;
+                      left = blocks_of(p->t) - first, n = left < p->groups ? left : p->groups;
+        memcpy(codes + r * p->groups, d->codes + first, (size_t)n);
+        memset(codes + r * p->groups + n, 0, (size_t)(p->groups - n));
     }
     pthread_mutex_unlock(&q->lock);
     return st;
@@ -292,24 +288,6 @@ static const item *find_item(sheaf_source *self, const char *name)
     return SHEAF_FIND(item, name, q->item, q->count, name);
 }
 
-static const sheaf_source_entry *find(sheaf_source *self, const char *name)
-{
-    sheaf_source *under = ((quantising *)self)->under;
-    return under->find(under, name);
-}
-
-static int64_t count(sheaf_source *self)
-{
-    sheaf_source *under = ((quantising *)self)->under;
-    return under->count(under);
-}
-
-static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
-{
-    sheaf_source *under = ((quantising *)self)->under;
-    return under->entry(under, i);
-}
-
 static const sheaf__quant *form(sheaf_source *self, const char *name)
 {
     const item *t = find_item(self, name);
@@ -319,8 +297,7 @@ static const sheaf__quant *form(sheaf_source *self, const char *name)
 /* Where a box goes. */
 typedef struct target {
     quantising *q;
-    const sheaf__quant_parts *to; /* codes; or */
-    char *values;
+    const sheaf__quant_parts *to;
     int64_t row0;
 } target;
 
@@ -330,37 +307,19 @@ static sheaf_status *put_codes(void *self, const part *p)
     const int64_t r = p->box.row0 - g->row0;
     memcpy(g->to->codes + r * p->box.cols, p->codes, (size_t)(p->box.rows * p->box.cols));
     if (p->t->quant.doubled)
-        return take_doubled(g->to->scale_codes + r * p->groups, NULL, g->q, p);
+        return take_doubled(g->to->scale_codes + r * p->groups, g->q, p);
     memcpy(g->to->scales + r * p->groups, p->scales,
            (size_t)(p->box.rows * p->groups) * sizeof *p->scales);
     return NULL;
-}
-
-static sheaf_status *put_values(void *self, const part *p)
-{
-    const target *g = self;
-    const size_t bytes = sheaf_dtype_bytes(p->t->entry->dtype);
-    sheaf__quant quant = p->t->quant;
-    sheaf_status *st = quant.doubled ? take_doubled(NULL, p->scales, g->q, p) : NULL;
-    quant.doubled = false;
-    const sheaf__dequantised from = { .quant = &quant,
-                                      .box = p->box,
-                                      .parts = { .codes = p->codes, .scales = p->scales },
-                                      .what = SHEAF__VALUES_PROGRAM,
-                                      .to = p->t->entry->dtype };
-    if (st == NULL)
-        sheaf__dequantise(g->values + (size_t)((p->box.row0 - g->row0) * p->box.cols) * bytes,
-                          p->box.cols, &from, 0, p->box.rows);
-    return st;
 }
 
 static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                 int64_t col0, int64_t cols, const sheaf__quant_parts *to)
 {
     const item *t = find_item(self, name);
-    target g = { (quantising *)self, to, NULL, row0 };
+    target g = { (quantising *)self, to, row0 };
     return each_part(g.q, t, (sheaf__quant_box){ t->entry->shape[1], row0, rows, col0, cols },
-                     false, put_codes, &g);
+                     to->stored, put_codes, &g);
 }
 
 static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
@@ -383,16 +342,40 @@ static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__qua
 
 static const sheaf__quantised_source quantised = { form, read_codes, read_whole };
 
+typedef struct of_source {
+    sheaf_source *self;
+    const char *name;
+} of_source;
+
+static sheaf_status *read_parts(void *self, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                                const sheaf__quant_parts *to)
+{
+    const of_source *of = self;
+    return read_codes(of->self, of->name, row0, rows, col0, cols, to);
+}
+
+static sheaf_status *whole_of(void *self, sheaf__quant_whole *to)
+{
+    const of_source *of = self;
+    return read_whole(of->self, of->name, to);
+}
+
 static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                               int64_t col0, int64_t cols, void *dst)
 {
-    quantising *q = (quantising *)self;
+    sheaf_source *under = ((quantising *)self)->over.under;
     const item *t = find_item(self, name);
-    target g = { q, NULL, dst, row0 };
     if (t == NULL)
-        return q->under->read(q->under, name, row0, rows, col0, cols, dst);
-    return each_part(q, t, (sheaf__quant_box){ t->entry->shape[1], row0, rows, col0, cols }, true,
-                     put_values, &g);
+        return under->read(under, name, row0, rows, col0, cols, dst);
+    return sheaf__read_values(dst,
+                              &(sheaf__codes_reader){ .quant = &t->quant,
+                                                      .out = t->entry->shape[0],
+                                                      .in = t->entry->shape[1],
+                                                      .to = t->entry->dtype,
+                                                      .self = &(of_source){ self, name },
+                                                      .read = read_parts,
+                                                      .whole = whole_of },
+                              row0, rows, col0, cols);
 }
 
 static void release(quantising *q)
@@ -400,6 +383,7 @@ static void release(quantising *q)
     for (int i = 0; i < KEPT; i++)
         drop(&q->kept[i]);
     pthread_mutex_destroy(&q->lock);
+    sheaf__over_release(&q->over);
     free(q->item);
     free(q->map);
     free(q);
@@ -408,7 +392,7 @@ static void release(quantising *q)
 static void close_quantising(sheaf_source *self)
 {
     quantising *q = (quantising *)self;
-    q->under->close(q->under);
+    q->over.under->close(q->over.under);
     release(q);
 }
 
@@ -447,7 +431,7 @@ sheaf_status *sheaf__quantise_unknown(const char *path, const char *config)
 static sheaf_status *choose(quantising *q, sheaf_quantize as,
                             bool (*chosen)(void *self, const char *name), void *self)
 {
-    sheaf_source *under = q->under;
+    sheaf_source *under = q->over.under;
     const int64_t n = under->count(under);
     sheaf_status *st = NULL;
     q->item = calloc((size_t)n + 1, sizeof *q->item);
@@ -475,12 +459,15 @@ sheaf_status *sheaf__quantise(sheaf_source **source, sheaf_quantize as,
     quantising *q = calloc(1, sizeof *q);
     if (q == NULL)
         return sheaf__no_memory(memory_for);
-    q->source = (sheaf_source){ find, count, entry, read_box, close_quantising, &quantised };
-    q->under = *source;
+    q->over.under = *source;
     pthread_mutex_init(&q->lock, NULL);
-    sheaf_status *st = choose(q, as, chosen, self);
+    sheaf_status *st = sheaf__over_init(&q->over, 0);
+    q->over.source.read = read_box;
+    q->over.source.close = close_quantising;
+    q->over.source.quantised = &quantised;
+    TRY(st, choose(q, as, chosen, self));
     if (st == NULL)
-        *source = &q->source;
+        *source = &q->over.source;
     else
         release(q);
     return st;

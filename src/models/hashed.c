@@ -9,7 +9,7 @@
 #include "catalog/boxes.h"
 #include "comm/process.h"
 #include "ops/pool.h"
-#include "ops/quant/quant.h"
+#include "ops/quant/quantise.h"
 
 enum {
     PARTS = 8,       /* of a row that is cut; part of the definition */
@@ -404,27 +404,12 @@ static bool all_seen(const item *t, int64_t first, int64_t last)
 /* n rows of codes from `row` on, and with the first ones what belongs to all. */
 static sheaf_status *read_codes_block(sheaf__hashed *p, const item *t, int64_t row, int64_t n)
 {
-    const sheaf__quant_box box = { t->cols, row, n, 0, t->cols };
-    const size_t groups = (size_t)(n * sheaf__quant_groups(t->quant, &box)),
-                 nested = (size_t)sheaf__quant_nested(t->quant, t->rows * t->cols);
-    sheaf__quant_parts parts = { .scales = malloc(groups * sizeof *parts.scales + 1),
-                                 .codes = malloc((size_t)(n * t->cols) + 1),
-                                 .scale_codes = malloc(groups + 1),
-                                 .zeros = malloc(groups + 1) };
-    sheaf__quant_whole whole = { .index = malloc((size_t)t->cols * sizeof *whole.index + 1),
-                                 .nested = malloc(nested * sizeof *whole.nested + 1) };
-    const bool all = parts.scales != NULL && parts.codes != NULL && parts.scale_codes != NULL &&
-                     parts.zeros != NULL && whole.index != NULL && whole.nested != NULL;
-    sheaf_status *st = all ? NULL : sheaf__no_memory(memory_for);
+    sheaf__dequantised d;
+    sheaf_status *st = sheaf__dequantised_new(&d, t->quant, t->rows, t->cols, n, t->cols);
     if (row == 0)
-        TRY(st, read_whole(&p->source, t->name, &whole));
-    TRY(st, read_codes(&p->source, t->name, row, n, 0, t->cols, &parts));
-    free(parts.scales);
-    free(parts.codes);
-    free(parts.scale_codes);
-    free(parts.zeros);
-    free(whole.index);
-    free(whole.nested);
+        TRY(st, read_whole(&p->source, t->name, &d.whole));
+    TRY(st, read_codes(&p->source, t->name, row, n, 0, t->cols, &d.parts));
+    free(d.memory);
     return st;
 }
 

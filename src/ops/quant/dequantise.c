@@ -105,3 +105,59 @@ void sheaf__dequantise(void *y, int64_t ld, const sheaf__dequantised *from, int6
     rows(y, ld, &j, first, count);
     sheaf__mode_set(before);
 }
+
+/* ---- out of files ---- */
+
+sheaf_status *sheaf__dequantised_new(sheaf__dequantised *d, const sheaf__quant *q, int64_t out,
+                                     int64_t in, int64_t rows, int64_t cols)
+{
+    const sheaf__quant_box box = { in, 0, rows, 0, cols };
+    const int64_t groups = rows * (sheaf__quant_groups(q, &box) + 1),
+                  nested = sheaf__quant_nested(q, out * in);
+    float *scales = malloc((size_t)(4 * (groups + nested) + 2 * in + rows * cols + 2 * groups) + 1);
+    *d = (sheaf__dequantised){ .quant = q, .what = SHEAF__VALUES_PROGRAM, .memory = scales };
+    if (scales == NULL)
+        return sheaf__no_memory("codes of a weight");
+    d->parts.scales = scales;
+    d->whole.nested = scales + groups;
+    d->whole.index = (uint16_t *)(d->whole.nested + nested);
+    d->parts.codes = (uint8_t *)(d->whole.index + in);
+    d->parts.scale_codes = d->parts.codes + rows * cols;
+    d->parts.zeros = d->parts.scale_codes + groups;
+    return NULL;
+}
+
+/* Elements that are dequantised at once: of tall boxes more, as a reader takes the scales of all
+ * groups for each where columns name theirs. */
+enum { STRIP = 1 << 16, TALL = 512, TALL_STRIP = 1 << 20 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+sheaf_status *sheaf__read_values(void *dst, const sheaf__codes_reader *f, int64_t row0,
+                                 int64_t rows, int64_t col0, int64_t cols)
+{
+    sheaf__dequantised d;
+    if (rows == 0 || cols == 0)
+        return NULL;
+    const int64_t high = least(rows, f->tall ? TALL : STRIP / least(cols, STRIP)),
+                  wide = least(cols, (f->tall ? TALL_STRIP : STRIP) / high),
+                  bytes = (int64_t)sheaf_dtype_bytes(f->to);
+    sheaf_status *st = sheaf__dequantised_new(&d, f->quant, f->out, f->in, high, wide);
+    d.parts.stored = true;
+    d.to = f->to;
+    TRY(st, f->whole(f->self, &d.whole));
+    for (int64_t r = 0; st == NULL && r < rows; r += high)
+        for (int64_t k = 0; st == NULL && k < cols; k += wide) {
+            const sheaf__quant_box b = { f->in, row0 + r, least(high, rows - r), col0 + k,
+                                         least(wide, cols - k) };
+            d.box = b;
+            st = f->read(f->self, b.row0, b.rows, b.col0, b.cols, &d.parts);
+            if (st == NULL)
+                sheaf__dequantise((char *)dst + (r * cols + k) * bytes, cols, &d, 0, b.rows);
+        }
+    free(d.memory);
+    return st;
+}

@@ -107,6 +107,7 @@ typedef struct sheaf__quant_parts {
     float *scales;        /* [rows][groups]; not where they are doubled: */
     uint8_t *scale_codes; /* [rows][groups] */
     uint8_t *zeros;       /* [rows][groups], 0 to 16; where q->zeros */
+    bool stored;          /* the scales of INT8 are SCB, as files have them */
 } sheaf__quant_parts;
 
 /* What belongs to all of a tensor. */

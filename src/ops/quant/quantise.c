@@ -59,20 +59,6 @@ void sheaf__pack4(uint8_t *packed, const uint8_t *codes, int64_t n, sheaf__codes
         packed[n / 2] = (uint8_t)(codes[n - 1] << 4 | (kind == SHEAF__NF4 ? 7 : 0));
 }
 
-void sheaf__unpack4(uint8_t *codes, const uint8_t *packed, int64_t first, int64_t n)
-{
-    int64_t i = 0;
-    if (n > 0 && first % 2 != 0)
-        codes[i++] = packed[first / 2] & 15;
-    packed += (first + 1) / 2;
-    for (; i + 1 < n; i += 2, packed++) {
-        codes[i] = *packed >> 4;
-        codes[i + 1] = *packed & 15;
-    }
-    if (i < n)
-        codes[i] = *packed >> 4;
-}
-
 /* ---- 8 bits by blocks ---- */
 
 /* torch.linspace(0.1, 1, n)[k] in float32: from the nearer end, fused. */
@@ -194,24 +180,6 @@ void sheaf__double_scales(uint8_t *codes, float *nested, float *offset, const fl
     *offset = n == 0 ? 0 : sheaf__mean(scales, n);
     const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     double_scales(codes, nested, *offset, scales, n, map);
-    sheaf__mode_set(before);
-}
-
-static __attribute__((noinline)) void restore(float *scales, const uint8_t *codes, int64_t first,
-                                              int64_t n, const float *nested, float offset,
-                                              const float *map)
-{
-    for (int64_t i = 0; i < n; i++)
-        scales[i] = sheaf__doubled_scale(map[codes[i]], nested[(first + i) / NESTED], offset);
-}
-
-void sheaf__restore_scales(float *scales, const uint8_t *codes, int64_t first, int64_t n,
-                           const float *nested, float offset)
-{
-    float map[256];
-    sheaf__dynamic_map(map, true);
-    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
-    restore(scales, codes, first, n, nested, offset, map);
     sheaf__mode_set(before);
 }
 

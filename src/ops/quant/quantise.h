@@ -18,9 +18,8 @@
 void sheaf__quantise4(uint8_t *codes, float *absmax, const void *x, sheaf_dtype from, int64_t n,
                       int64_t block, sheaf__codes kind);
 /* sheaf__pack4 - n codes two a byte, the first in the upper half; after an odd one the code of 0 is
- * the last. sheaf__unpack4 - codes [first, first + n) of packed ones. */
+ * the last. */
 void sheaf__pack4(uint8_t *packed, const uint8_t *codes, int64_t n, sheaf__codes kind);
-void sheaf__unpack4(uint8_t *codes, const uint8_t *packed, int64_t first, int64_t n);
 
 /* ---- 8 bits by blocks, of bitsandbytes' dynamic maps ---- */
 
@@ -41,12 +40,9 @@ void sheaf__map8_init(sheaf__map8 *map, bool is_signed);
  * last bits are others for 32,768 numbers and more. */
 float sheaf__mean(const float *x, int64_t n);
 /* sheaf__double_scales - all n scales of a tensor to codes [n] and nested [ceil(n / 256)] of
- * (scale - offset), by the signed map. sheaf__restore_scales - scales [first, first + n) from
- * codes [n], which begin with the first one's, and all of `nested`. */
+ * (scale - offset), by the signed map. */
 void sheaf__double_scales(uint8_t *codes, float *nested, float *offset, const float *scales,
                           int64_t n, const sheaf__map8 *map);
-void sheaf__restore_scales(float *scales, const uint8_t *codes, int64_t first, int64_t n,
-                           const float *nested, float offset);
 
 /* ---- int8 by rows ---- */
 
@@ -76,8 +72,30 @@ typedef struct sheaf__dequantised {
     sheaf__quant_whole whole;
     sheaf__values_for what;
     sheaf_dtype to; /* F32, BF16, F16 */
+    void *memory;   /* of the parts, from sheaf__dequantised_new(): free() it */
 } sheaf__dequantised;
 
 /* sheaf__dequantise - rows [first, first + count) of the box to y, `ld` elements apart. */
 void sheaf__dequantise(void *y, int64_t ld, const sheaf__dequantised *from, int64_t first,
                        int64_t count);
+
+/* sheaf__dequantised_new - memory for the parts of a box [rows, cols], wherever it lies, and for
+ * what belongs to all of a tensor [out, in]. */
+sheaf_status *sheaf__dequantised_new(sheaf__dequantised *d, const sheaf__quant *quant, int64_t out,
+                                     int64_t in, int64_t rows, int64_t cols);
+
+/* A quantised tensor [out, in] of a file, by its parts. */
+typedef struct sheaf__codes_reader {
+    const sheaf__quant *quant;
+    int64_t out, in;
+    sheaf_dtype to; /* of the values */
+    bool tall;      /* a few rows cost as much as several hundred */
+    void *self;     /* of both, which are as sheaf__quantised_source has them */
+    sheaf_status *(*read)(void *self, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                          const sheaf__quant_parts *to);
+    sheaf_status *(*whole)(void *self, sheaf__quant_whole *to);
+} sheaf__codes_reader;
+
+/* sheaf__read_values - the values of a box as its program has them, dense; in memory of a strip. */
+sheaf_status *sheaf__read_values(void *dst, const sheaf__codes_reader *reader, int64_t row0,
+                                 int64_t rows, int64_t col0, int64_t cols);
