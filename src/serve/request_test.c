@@ -185,52 +185,16 @@ static void test_messages__are_whole_but_for_nulls(void **state)
 /* Every field of OpenAI's two requests, and one of nobody's. */
 static void test_request__takes_null_as_absent(void **state)
 {
-    static const char *const fields[] = { "audio",
-                                          "best_of",
-                                          "echo",
-                                          "frequency_penalty",
-                                          "function_call",
-                                          "functions",
-                                          "logit_bias",
-                                          "logprobs",
-                                          "max_completion_tokens",
-                                          "max_tokens",
-                                          "metadata",
-                                          "modalities",
-                                          "model",
-                                          "n",
-                                          "parallel_tool_calls",
-                                          "prediction",
-                                          "presence_penalty",
-                                          "prompt_cache_key",
-                                          "prompt_cache_retention",
-                                          "reasoning_effort",
-                                          "response_format",
-                                          "safety_identifier",
-                                          "seed",
-                                          "service_tier",
-                                          "stop",
-                                          "store",
-                                          "stream",
-                                          "stream_options",
-                                          "suffix",
-                                          "temperature",
-                                          "tool_choice",
-                                          "tools",
-                                          "top_logprobs",
-                                          "top_p",
-                                          "user",
-                                          "verbosity",
-                                          "web_search_options",
-                                          "top_k",
-                                          "repetition_penalty",
-                                          "of_nobody" };
-    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+    char fields[] =
+        "audio best_of echo frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens metadata modalities model n "
+        "parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier stop store stream "
+        "stream_options suffix temperature tool_choice tools top_logprobs top_p user verbosity web_search_options top_k repetition_penalty of_nobody";
+    for (const char *field = strtok(fields, " "); field != NULL; field = strtok(NULL, " "))
         for (int chat = 0; chat < 2; chat++) {
             char text[160];
             sheaf__request r;
             snprintf(text, sizeof text, "{%s, \"%s\": null}", chat ? SAYS : "\"prompt\": \"a\"",
-                     fields[i]);
+                     field);
             CHECK_OK(read_text(&r, text, chat != 0));
             assert_true(r.model == NULL && !r.seeded && !r.stream && !r.logprobs && r.each == 1);
             sheaf__request_release(&r);

@@ -17,9 +17,9 @@ const char cmd_generate_usage[] =
     "with it. Sampling that no flag sets is what the model's generation_config.json says.\n";
 
 typedef struct settings {
-    const char *prompt, *tokens, *data, *prompts, *query, *fields;
+    sheaf_prompts_options from;
+    const char *prompts; /* another name of from.data */
     sheaf__texts image;
-    sheaf_on_bad on_bad;
     int64_t batch;
     sheaf_model_open_options model;
     ask_flags ask;
@@ -57,7 +57,7 @@ static void print_prompt(const work *w, int64_t i)
 {
     const sheaf_prompt_facts prompt = ask_facts(w->prompts, i);
     const char *image = sheaf_prompts_image(w->prompts, i, 0);
-    if (prompt.laid_out && w->s->data != NULL && image != NULL)
+    if (prompt.laid_out && w->s->from.data != NULL && image != NULL)
         sheaf__print(w->cli->out, "%s: ", image);
     else if (!prompt.laid_out && prompt.text != NULL)
         cli_say(w->cli, prompt.text);
@@ -102,7 +102,7 @@ static bool is_whole(const work *w, int64_t i)
 /* After a stop some records have no answer, so each result has its record. */
 static void print_json(const work *w, const double *share, bool stopped)
 {
-    const bool list = w->s->data != NULL;
+    const bool list = w->s->from.data != NULL;
     sheaf_json_writer j = { .compact = true };
     sheaf__json_begin(&j);
     sheaf__json_put(&j, list ? "results:[" : "");
@@ -153,7 +153,7 @@ static sheaf_status *stopped(const work *w)
     if (whole == w->count)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "generate");
-    if (w->s->data == NULL)
+    if (w->s->from.data == NULL)
         return sheaf_found(st, "a request to stop, after %" PRId64 " tokens", tokens_of(w, 0));
     sheaf_text which = { 0 };
     name_whole(&which, w, whole);
@@ -176,7 +176,7 @@ static void print_results(const work *w, bool stopped)
     if (w->cli->json && (begun > 0 || !stopped))
         print_json(w, compared > 0 ? &share : NULL, stopped);
     for (int64_t i = 0; i < w->count && !w->cli->json; i++)
-        if (!stopped || is_whole(w, i) || (w->s->data == NULL && begun > 0))
+        if (!stopped || is_whole(w, i) || (w->s->from.data == NULL && begun > 0))
             print_answer(w, i);
     if (compared > 0 && !w->cli->json)
         sheaf__print(w->cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)equal,
@@ -188,17 +188,10 @@ static void print_results(const work *w, bool stopped)
 static sheaf_status *read_prompts(work *w, sheaf_model *m, const sheaf_events *events)
 {
     const settings *s = w->s;
-    sheaf_prompts_options o;
-    SHEAF_INIT(&o);
-    o.text = s->prompt;
-    o.tokens = s->tokens;
-    o.data = s->data;
+    sheaf_prompts_options o = s->from;
     o.images = s->image.at;
     o.nimages = s->image.n;
     o.system = s->ask.system;
-    o.query = s->query;
-    o.fields = s->fields;
-    o.on_bad = s->on_bad;
     o.max_length = s->ask.max_length;
     o.events = events;
     sheaf_status *st = sheaf_prompts_open(&w->prompts, m, &o);
@@ -211,7 +204,7 @@ static sheaf_status *answer(work *w, sheaf_model *m, sheaf_model_generate_option
 {
     const settings *s = w->s;
     o->batch = s->batch;
-    o->on_text = s->data == NULL && ask_streams(w->cli, &s->ask) ? speak : NULL;
+    o->on_text = s->from.data == NULL && ask_streams(w->cli, &s->ask) ? speak : NULL;
     o->context = w;
     o->control = driver_signals();
     sheaf_status *st = read_prompts(w, m, o->events);
@@ -255,32 +248,32 @@ static sheaf_status *check_files(settings *s)
 {
     if (s->prompts == NULL)
         return NULL;
-    if (s->data != NULL)
+    if (s->from.data != NULL)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--prompts"), "no --data beside it"), "both");
-    s->data = s->prompts;
+    s->from.data = s->prompts;
     return NULL;
 }
 
 int cmd_generate(cli *cli, int argc, char **argv)
 {
-    settings s = { .batch = 32 };
+    settings s = { .from = { .size = sizeof s.from }, .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "prompt", CLI_TEXT | CLI_COMMON, &s.prompt,
+        { "prompt", CLI_TEXT | CLI_COMMON, &s.from.text,
           "text to continue; with --template, or of a run that has one, a question", "TEXT",
           .min = 1, .heading = "prompts" },
         { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
           "picture that the prompt is about; may be given several times if the model reads several",
           "FILE", .advice = "--data FILE: a record's \"images\" lists as many as there are" },
-        { "tokens", CLI_TEXT | CLI_COMMON, &s.tokens, "token ids to continue", "1,2,3" },
+        { "tokens", CLI_TEXT | CLI_COMMON, &s.from.tokens, "token ids to continue", "1,2,3" },
         { "prompts", CLI_PATH, &s.prompts, "another name of --data", "FILE" },
-        { "data", CLI_PATH | CLI_COMMON, &s.data,
+        { "data", CLI_PATH | CLI_COMMON, &s.from.data,
           "prompts: JSON Lines of texts or of objects with prompt, messages or tokens, a folder of images, or .safetensors, each row up to its first label",
           "PATH" },
-        { "on-bad", CLI_CHOICE, &s.on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
-        { "fields", CLI_TEXT, &s.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
-        { "query", CLI_TEXT, &s.query, "question about each image of a folder (default CAPTCHA:)",
-          "TEXT" },
+        { "on-bad", CLI_CHOICE, &s.from.on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
+        { "fields", CLI_TEXT, &s.from.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
+        { "query", CLI_TEXT, &s.from.query,
+          "question about each image of a folder (default CAPTCHA:)", "TEXT" },
         { "batch", CLI_COUNT | CLI_COMMON, &s.batch, "prompts computed together", .min = 1,
           .max = 4096, .heading = "ranks" },
         { "dp", CLI_INT, &s.model.dp,

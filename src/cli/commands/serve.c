@@ -15,9 +15,8 @@ const char cmd_serve_usage[] =
     "Ctrl-C ends it once the answers that have begun are there; a second one, at once.\n";
 
 typedef struct settings {
-    const char *host, *token_file, *system;
-    int port;
-    int64_t batch, queue, timeout, rate, max_body, max_pixels, max_new, max_length;
+    sheaf__serve_options how;
+    int64_t max_body, max_pixels, max_length;
     bool specials;
     sheaf_model_open_options model;
     driver_processes processes;
@@ -26,28 +25,29 @@ typedef struct settings {
 static void table_of(cli_option *table, settings *s)
 {
     const cli_option rows[] = {
-        { "host", CLI_TEXT | CLI_COMMON, &s->host,
+        { "host", CLI_TEXT | CLI_COMMON, &s->how.host,
           "address to listen at; what other machines reach needs --token-file", "ADDRESS", .min = 1,
           .heading = "port" },
-        { "port", CLI_INT | CLI_COMMON, &s->port, "port to listen at; 0 = any that is free",
+        { "port", CLI_INT | CLI_COMMON, &s->how.port, "port to listen at; 0 = any that is free",
           .max = 65535 },
-        { "token-file", CLI_PATH | CLI_COMMON, &s->token_file,
+        { "token-file", CLI_PATH | CLI_COMMON, &s->how.token_file,
           "file whose first line every request must show, as API key", "FILE" },
-        { "rate", CLI_COUNT, &s->rate,
+        { "rate", CLI_COUNT, &s->how.rate,
           "requests that an address may send in a minute; 0 = no limit", .max = 1e6 },
         { "max-body", CLI_COUNT, &s->max_body, "most megabytes of a request, with its pictures",
           .min = 1, .max = 1024 },
         { "max-pixels", CLI_COUNT, &s->max_pixels,
           "most million pixels of a request's pictures together", .min = 1, .max = 1e6 },
-        { "batch", CLI_COUNT | CLI_COMMON, &s->batch, "answers computed together", .min = 1,
+        { "batch", CLI_COUNT | CLI_COMMON, &s->how.batch, "answers computed together", .min = 1,
           .max = 1024, .heading = "answers" },
-        { "queue", CLI_COUNT, &s->queue, "requests that may wait for that", .min = 1, .max = 1e6 },
-        { "timeout", CLI_COUNT, &s->timeout,
+        { "queue", CLI_COUNT, &s->how.queue, "requests that may wait for that", .min = 1,
+          .max = 1e6 },
+        { "timeout", CLI_COUNT, &s->how.seconds,
           "most seconds of an answer, waiting included; 0 = no limit", .max = 1e7 },
-        { "system", CLI_TEXT | CLI_COMMON, &s->system,
+        { "system", CLI_TEXT | CLI_COMMON, &s->how.system,
           "system message of conversations that have none, where the template has a place for it",
           "TEXT", .min = 1 },
-        { "max-new", CLI_COUNT | CLI_COMMON, &s->max_new,
+        { "max-new", CLI_COUNT | CLI_COMMON, &s->how.max_new,
           "most tokens of an answer where a request does not say", .min = 1, .max = 1e7 },
         { "max-length", CLI_COUNT | CLI_COMMON, &s->max_length,
           "most positions of prompt (with images) and answer together", .min = 2, .max = 1e7 },
@@ -114,25 +114,27 @@ static sheaf_status *ready(void *self, const sheaf__http *http, int models, cons
 
 int cmd_serve(cli *cli, int argc, char **argv)
 {
-    settings s = { .host = "127.0.0.1",
-                   .port = 8080,
-                   .batch = 8,
-                   .queue = 64,
-                   .timeout = 600,
-                   .rate = 0,
+    settings s = { .how = { .host = "127.0.0.1",
+                            .port = 8080,
+                            .batch = 8,
+                            .queue = 64,
+                            .seconds = 600,
+                            .max_new = 512,
+                            .model = &s.model,
+                            .ready = ready,
+                            .self = cli,
+                            .control = driver_signals() },
                    .max_body = 32,
                    .max_pixels = 64,
-                   .max_new = 512,
                    .max_length = 2048 };
     cli_option table[CLI_MAX_OPTIONS] = { { 0 } };
     char *adapters = NULL;
     const char **adapter = NULL;
-    int nadapters = 0;
     table_of(table, &s);
     ask_model_table(table, &s.model);
     driver_processes_table(table, &s.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    TRY(st, split(&adapters, &adapter, &nadapters, s.model.adapter));
+    TRY(st, split(&adapters, &adapter, &s.how.nadapters, s.model.adapter));
     TRY(st, driver_processes_begin(&s.processes, cli,
                                    &(driver_processes_how){ .table = table,
                                                             .argc = argc,
@@ -140,30 +142,18 @@ int cmd_serve(cli *cli, int argc, char **argv)
                                                             .ranks = s.model.tp,
                                                             .place = s.model.place }));
     if (st == NULL) {
-        const bool given = sheaf__settings_given(&cli->settings, table, "max-new");
+        if (!sheaf__settings_given(&cli->settings, table, "max-new"))
+            s.how.max_new = 0;
+        s.how.adapter = adapter;
+        s.how.most_body = s.max_body << 20;
+        s.how.most_pixels = s.max_pixels * 1000000;
         s.model.adapter = NULL;
         s.model.processes = s.processes.all;
         s.model.events = &cli->events;
         s.model.specials = s.specials;
         s.model.positions = s.max_length;
         s.model.positions_fit = !sheaf__settings_given(&cli->settings, table, "max-length");
-        st = sheaf__serve(&(sheaf__serve_options){ .model = &s.model,
-                                                   .adapter = adapter,
-                                                   .nadapters = nadapters,
-                                                   .system = s.system,
-                                                   .max_new = given ? s.max_new : 0,
-                                                   .batch = s.batch,
-                                                   .queue = s.queue,
-                                                   .seconds = s.timeout,
-                                                   .most_body = s.max_body << 20,
-                                                   .most_pixels = s.max_pixels * 1000000,
-                                                   .rate = s.rate,
-                                                   .host = s.host,
-                                                   .port = s.port,
-                                                   .token_file = s.token_file,
-                                                   .ready = ready,
-                                                   .self = cli,
-                                                   .control = driver_signals() });
+        st = sheaf__serve(&s.how);
     }
     free(adapters);
     free(adapter);
