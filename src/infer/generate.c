@@ -220,14 +220,13 @@ static int64_t count_over(const sheaf__sequence *s, int64_t count)
 }
 
 /* Passes until all sequences are over. */
-static sheaf_status *run_all(sheaf__scheduler *e, const sheaf__slots *slots, sheaf__sequence *s,
+static sheaf_status *run_all(sheaf__scheduler *e, sheaf__slots *slots, sheaf__sequence *s,
                              int64_t count, const sheaf__generate_options *o)
 {
-    sheaf__activity *activity = slots->model->context->activity;
     sheaf_status *st = NULL;
     int64_t over = 0;
     while (st == NULL && !sheaf__scheduler_idle(e)) {
-        sheaf__activity_number(activity, "prompt", o->number + s->number + over + 1);
+        slots->prompt = o->number + s->number + over + 1;
         sheaf__scheduler_step(e);
         st = take_failure(s, count);
         const int64_t before = over;
@@ -280,7 +279,6 @@ static sheaf_status *lead(sheaf__sequence *s, int64_t count, sheaf__model *model
     TRY(st, run_all(e, &slots, s, count, o));
     sheaf__scheduler_close(e);
     sheaf__slots_close(&slots);
-    sheaf__activity_item(c->activity, NULL);
     last.names = st != NULL && sheaf_status_code(st) == SHEAF_E_NUMBER;
     sheaf_status *lost = sheaf__lead_order(c, &last);
     if (st == NULL)
@@ -334,6 +332,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
             ? lead_all(out, model, prompt, count, own, &o)
             : sheaf__slots_follow(&over, model,
                                   &(sheaf__follower){ .cache = o.cache, .stop = o.stop_now });
+    sheaf__activity_item(c->activity, NULL);
     if (o.followed)
         return st;
     st = sheaf__agree_all(c, st);

@@ -26,6 +26,7 @@ typedef struct sheaf__slots_step {
     bool image_rows_unread, shows; /* shows: the first rows, of a model with images */
     bool keeps, full;              /* output of the towers is kept; it is there already */
     bool asks;                     /* then all say whether they have a request to stop */
+    int64_t prompt;                /* for messages: the first that is not over, from 1; 0: none */
     sheaf__batch_images image;     /* but for the pictures themselves */
 } sheaf__slots_step;
 

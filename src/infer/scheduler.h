@@ -1,9 +1,8 @@
 /* scheduler.h - the decode loop: sequences wait in the order of their arrival, take places of one
  * cache as those become free, are read, get one token each in every pass, and leave.
  *
- * It decides and runs nothing itself: what a pass computes, slots.h says. So it may stand on every
- * rank, which then all decide alike, or once for the ranks of a process. A place remembers what it
- * holds: a prompt that begins like it is read from there on. */
+ * It decides, on the leader alone, and runs nothing itself: slots.h computes a pass. A place
+ * remembers its rows: a prompt that begins with them is read from there on. */
 #pragma once
 
 #include "infer/prefix_cache.h"

@@ -2,6 +2,7 @@
 #include "infer/slots.h"
 
 #include "base/base.h"
+#include "comm/activity.h"
 
 /* Of each model one that reads, then one that decodes. */
 struct sheaf__slots_line {
@@ -149,7 +150,8 @@ static sheaf_status *lay_out_pass(sheaf__slots *slots, const sheaf__slots_pass *
                                        .rows = p->rows,
                                        .keys = p->rows > 0 ? before + rows : slots->o.length,
                                        .image_rows_unread = p->rows == 0 || reads_text(p),
-                                       .asks = slots->o.asks };
+                                       .asks = slots->o.asks,
+                                       .prompt = slots->prompt };
     for (int64_t i = 0; i < p->n && st == NULL; i++) {
         const sheaf__sequence *s = p->of[i];
         const int64_t left = sheaf__sequence_known(s) - s->read;
@@ -326,6 +328,8 @@ static sheaf_status *compute(sheaf__slots *slots)
     sheaf__slots_line *l = &slots->line[2 * step->model + (step->rows == 0)];
     const sheaf__context *c = l->model->context;
     bool over = false;
+    if (step->prompt > 0)
+        sheaf__activity_number(c->activity, "prompt", step->prompt);
     begin(slots, l);
     sheaf_status *st = sheaf__batch_rows_upload(&slots->row, c->device,
                                                 step->n * (step->rows > 0 ? step->rows : 1));

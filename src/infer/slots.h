@@ -41,6 +41,7 @@ typedef struct sheaf__slots {
     sheaf__sequence *const *of; /* [n] by the leader */
     bool chooses;               /* by the leader: it gives tokens */
     bool stopped;               /* a rank has a request to stop */
+    int64_t prompt;             /* by the leader: as in `step` */
 } sheaf__slots;
 
 /* sheaf__slots_open - close also after a failure. */

@@ -100,6 +100,11 @@ same "two that see: the replies of one rank" "$work/alone" "$work/both"
 check "about a picture" grep -q '"content": ' "$work/both/picture"
 ends "they end" 0 USR2 $server # which every mpirun passes on, or takes itself
 
+starts "two of which one fails once" "$mpirun" -n 2 "$faulty" serve "$bytes" --tp 2 --transport mpi --inject 1:sum:60:fail
+body='{"prompt": "abc", "max_tokens": 12, "temperature": 0}'
+replies "a failure in another process is that of one request" 500 'rank 1 on .*no memory' -H 'Content-Type: application/json' -d "$body" "$url/v1/completions"
+replies "the next is answered" 200 '"completion_tokens": 12' -H 'Content-Type: application/json' -d "$body" "$url/v1/completions"
+ends "both end" 0 TERM "$(of_serving 0 | head -n 1)"
 starts "two more" "$mpirun" -n 2 "$sheaf" serve "$bytes" --tp 2 --transport mpi
 kill -KILL "$(of_serving 1 | head -n 1)"
 wait "$server"
