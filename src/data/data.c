@@ -391,30 +391,6 @@ int64_t sheaf_data_memory(const sheaf_data *d)
            (d->images == NULL ? 0 : sheaf__data_images_memory(d));
 }
 
-static bool row_sees(const sheaf__data_row *row, int64_t id)
-{
-    const sheaf_data *data = row->data;
-    const int64_t n = sheaf__data_row_length(data, row->number);
-    for (int64_t t = 0; t < n; t++)
-        if (row->token[t] == id && (sheaf__data_mask_at(data, row->number, t) != 0 ||
-                                    sheaf__data_label_at(row, t) != SHEAF__NO_LABEL))
-            return true;
-    return false;
-}
-
-sheaf_status *sheaf_data_has_token(bool *out, const sheaf_data *data, int64_t id)
-{
-    sheaf_status *st = NULL;
-    *out = false;
-    for (int64_t i = 0; i < data->rows && st == NULL && !*out; i++) {
-        sheaf__data_row row;
-        st = sheaf__data_row_open(&row, data, i);
-        *out = st == NULL && row_sees(&row, id);
-        sheaf__data_row_release(&row);
-    }
-    return st;
-}
-
 int64_t sheaf_data_seq(const sheaf_data *data)
 {
     return data->seq;

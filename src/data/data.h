@@ -83,9 +83,6 @@ int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the l
  * that is up to the last position with mask 1, a label or an image; at least 1. */
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
 int64_t sheaf_data_longest(const sheaf_data *data); /* the same over all rows */
-/* sheaf_data_has_token - does this id occur at a position with mask 1 or a label? Not for packed
- * rows. Errors: those of reading the rows. */
-sheaf_status *sheaf_data_has_token(bool *out, const sheaf_data *data, int64_t id);
 /* sheaf_data_is_packed - do several records share a row, without attention between them and with
  * positions that restart? True of sheaf_data_pack()'s result, whose rows are packed rows, and of a
  * file whose position_ids restart. NULL: no. */

@@ -169,11 +169,6 @@ static void test_joined__files_without_weights_are_one_file(void **state)
     for (int64_t i = 0; i < 30; i++)
         assert_int_equal(sheaf_data_sample_of(parts, NULL, 0, i, 3, true),
                          sheaf_data_sample_of(all, NULL, 0, i, 3, true));
-    bool found;
-    CHECK_OK(sheaf_data_has_token(&found, parts, 'q'));
-    assert_true(found);
-    CHECK_OK(sheaf_data_has_token(&found, parts, 'r'));
-    assert_false(found);
     sheaf_data_close(parts);
     sheaf_data_close(all);
 }

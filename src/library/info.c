@@ -210,7 +210,7 @@ static void put_checkpoint(info *t, sheaf_checkpoint *c, const char *path)
 {
     json_t *progress = progress_of(c->manifest->progress);
     sheaf__json_put(&t->json, "step:d slices:i contract:i", c->manifest->step, c->manifest->slices,
-                    c->manifest->contract);
+                    SHEAF__CONTRACT);
     put_trained_by(t, c, path);
     char *text = NULL;
     put_odd(t, sheaf__json_text(&text, progress, JSON_SORT_KEYS));

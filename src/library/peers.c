@@ -44,7 +44,6 @@ static const struct {
     { "batch", " batch-size " },
     { "accumulate", " gradient-accumulation grad-accum accumulation-steps " },
     { "epochs", " max-epochs train-epochs " },
-    { "sums", " bf16-sums " }, /* our own name, before float16 had orders */
     { "steps", " train-iters num-steps iters " },
     { "seq", " max-length max-seq-length max-seq-len seq-length seq-len sequence-length "
              "model-max-length block-size context-length max-model-len " },
@@ -126,10 +125,6 @@ static const struct {
       progress },
     { "optimizer", " optim optimizer-type " },
     { NULL, " optim optimizer optimizer-type ", adamw },
-    { NULL, " measure ", LEAVE "bench/matmul_bench.c measures products" },
-    { NULL, " weight-copies ", LEAVE "frozen weights are held once" },
-    { "train", " head-patterns " },
-    { "transport", " carrier " },
 };
 
 /* A name between blanks, in small letters and with dashes. */

@@ -85,7 +85,6 @@ sheaf_status *sheaf__run_export(sheaf__run_export_result *out, const sheaf__run_
         sheaf__run_base_open(&trained, &r.options,
                              &(sheaf__open_options){
                                  .model = out->base, .config = out->config, .as_stored = true }));
-    TRY(st, sheaf__run_check_codes(&r, &trained.opened.config));
     out->adapter = r.options.method == SHEAF_METHOD_LORA;
     if (!trained.opened.has_codes)
         out->quantize = r.options.quantize;

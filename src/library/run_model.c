@@ -99,12 +99,12 @@ static sheaf_status *read_checkpoint(sheaf__run_reading *r)
                            ? sheaf_checkpoint_open(&checkpoint, r->step)
                            : NULL;
     const char *text = checkpoint == NULL ? "{}" : checkpoint->manifest->progress;
-    st = sheaf__only_memory(st);
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED) /* of another version */
+        st = sheaf__only_memory(st);
     TRY(st, sheaf__json_parse(&progress, text, strlen(text)));
     TRY(st, sheaf__run_copy(&r->fixed, json_string_value(json_object_get(progress, "settings"))));
     if (r->fixed != NULL)
-        r->contract = checkpoint->manifest->contract;
-    json_decref(progress);
+        json_decref(progress);
     sheaf_checkpoint_close(checkpoint);
     return st;
 }
@@ -352,35 +352,11 @@ static sheaf_status *take_result(sheaf__run_model *run, const sheaf__open_option
     return st;
 }
 
-/* A later version computes other bytes. */
-static sheaf_status *check_contract(const sheaf__run_reading *r)
-{
-    if (r->contract <= SHEAF__CONTRACT)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: the numeric contract of the run",
-                                  r->step != NULL ? r->step : r->out);
-    sheaf_expected(st, "version 1 to %d, which this sheaf knows", SHEAF__CONTRACT);
-    return sheaf_try_this(sheaf_found(st, "version %d", r->contract),
-                          "a newer sheaf, such as the one that wrote it");
-}
-
-sheaf_status *sheaf__run_check_codes(const sheaf__run_reading *r, const sheaf_config *config)
-{
-    const bool quantised = r->options.quantize != SHEAF_QUANTIZE_NONE && config->num_experts > 0;
-    if (!quantised || r->contract == 0 || r->contract >= 10)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: the numeric contract of the run",
-                                  r->step != NULL ? r->step : r->out);
-    sheaf_expected(st, "version 10: --quantize leaves routers and experts plain");
-    return sheaf_try_this(sheaf_found(st, "version %d, from before the first release", r->contract),
-                          "train it anew: it was trained with their codes");
-}
-
 static sheaf_status *take_run(sheaf__run_model *run, const sheaf__open_options *how,
                               bool as_adapter)
 {
     const bool whole = run->r.options.method != SHEAF_METHOD_LORA && run->r.step == NULL;
-    sheaf_status *st = check_contract(&run->r);
+    sheaf_status *st = NULL;
     if (st == NULL && as_adapter && whole) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", run->r.out),
                             "a run of method lora, or a checkpoint");
@@ -456,7 +432,6 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
         replaced.for_training = true;
     }
     TRY(st, sheaf__open_model(out, &replaced));
-    TRY(st, sheaf__run_check_codes(&run->r, &out->config));
     remove_temporary(run);
     const char *beside =
         run->tokenizer.folder != NULL ? NULL : sheaf__opened_tokenizer(out, replaced.adapter);

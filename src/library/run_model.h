@@ -30,7 +30,6 @@ typedef struct sheaf__run_reading {
     DIR *held;  /* that folder (checkpoint/store/checkpoint.h), or NULL */
     char
         *fixed; /* fixed settings in that checkpoint, or the newest one; NULL if none can be read */
-    int contract; /* of the same checkpoint; 0: none */
 } sheaf__run_reading;
 
 typedef struct sheaf__run_model {
@@ -50,13 +49,10 @@ typedef struct sheaf__run_model {
  * run's, else 8. Close `out`, then release `run`, also after a failure. Files of a run are only
  * read: it may be active. Errors besides: SHEAF_E_ARG for a run and an adapter, and for an adapter
  * that is a whole model; SHEAF_E_LAYOUT for another base than the run's; SHEAF_E_IO for a missing
- * one; SHEAF_E_UNSUPPORTED for a run of a later numeric contract.
+ * one; SHEAF_E_UNSUPPORTED for a run of another version.
  */
 sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
                                     const sheaf__open_options *how);
-/* sheaf__run_check_codes - SHEAF_E_UNSUPPORTED for a run whose `quantize` made other codes of a
- * model with this config than it does now. */
-sheaf_status *sheaf__run_check_codes(const sheaf__run_reading *reading, const sheaf_config *config);
 /* sheaf__run_model_base - folder and config (each owned, or NULL if not named) of the base of a
  * run, or of a checkpoint in it; both NULL for other paths. Errors: those of the run's settings.
  */

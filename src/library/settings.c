@@ -366,11 +366,8 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
                                      const char *text, const char *name)
 {
     line of[SHEAF__MAX_SETTINGS];
-    bool any = false;
     state->resumed = true;
     sheaf_status *st = read_stored(of, state, options, text, name);
-    for (int i = 0; i < SHEAF__MAX_SETTINGS && st == NULL; i++)
-        any |= of[i].value != NULL;
     for (int i = 0; options[i].name != NULL && st == NULL; i++) {
         const sheaf__setting *o = &options[i];
         const bool named = state->given[i] || state->from_file[i];
@@ -384,9 +381,6 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
                   SHEAF__IS_FIXED)) /* a setting that the run began without was not given */
             st = refuse_change(o, of[i].value == NULL ? "" : of[i].value);
     }
-    for (const sheaf__setting *o = options; any && o->name != NULL && st == NULL; o++)
-        if (of[o - options].value == NULL && (o->kind & SHEAF__IS_KIND) == SHEAF__IS_ONE_VALUE)
-            st = sheaf_in(sheaf__settings_too_old(o->name), "%s", name);
     return st;
 }
 
@@ -395,12 +389,4 @@ sheaf_status *sheaf__settings_unnamed(const sheaf__settings *state, const sheaf_
 {
     const sheaf__setting *o = sheaf__setting_find(options, name);
     return state->unnamed[o - options] ? refuse_change(o, means) : NULL;
-}
-
-sheaf_status *sheaf__settings_too_old(const char *name)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "the numeric contract of the run");
-    sheaf_expected(st, "one that names '%s'", name);
-    sheaf_found(st, "an older one, from before the first release");
-    return sheaf_try_this(st, "train it anew: this sheaf computes other bytes");
 }

@@ -26,8 +26,6 @@ enum {
     SHEAF__IS_PATH,  /* the same; must not be empty */
     SHEAF__IS_TIME,  /* double, seconds: 90, 90s, 15m, 2h30m, 1d12h */
     SHEAF__IS_TEXTS, /* sheaf__texts: may be repeated, never empty; UNSAVED */
-    /* const char *: a constant that runs store; not a flag, and a recipe may only repeat it */
-    SHEAF__IS_ONE_VALUE,
     SHEAF__IS_KIND = 0xff,
     /* properties */
     SHEAF__IS_REQUIRED = 0x100,
@@ -37,7 +35,7 @@ enum {
     SHEAF__IS_HIDDEN = 0x1000, /* not in help */
     SHEAF__IS_NEEDED = 0x2000, /* required too, unless a resumed run has it stored */
     /* Not stored while it is zero, off, unset or the first choice, which must be the default:
-     * settings that older runs do not have. */
+     * stored settings name what was chosen. */
     SHEAF__IS_LATE = 0x4000,
     /* FIXED, but not always stored: naming the value that a run uses anyway is allowed
      * (sheaf__settings_unnamed()). */
@@ -47,7 +45,6 @@ enum {
     SHEAF__IS_WORD = 0x20000,
     SHEAF__IS_RUNNING = 0x80000, /* of running alone: `sheaf plan` takes it, and hides it */
     SHEAF__IS_LIST = 0x40000,    /* a path, or several with weights or without (data/data_sets.h) */
-    SHEAF__IS_CONSTANT = SHEAF__IS_ONE_VALUE | SHEAF__IS_FIXED | SHEAF__IS_HIDDEN,
 };
 
 typedef struct sheaf__choice {
@@ -140,8 +137,6 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
  * means `means`. Errors: SHEAF_E_ARG if another value was given. */
 sheaf_status *sheaf__settings_unnamed(const sheaf__settings *state, const sheaf__setting *table,
                                       const char *name, const char *means);
-/* sheaf__settings_too_old - SHEAF_E_UNSUPPORTED for a run without the setting `name`. */
-sheaf_status *sheaf__settings_too_old(const char *name);
 /* sheaf__settings_resume_rest - applies only the settings that are not FIXED: the others were
  * stored elsewhere. */
 sheaf_status *sheaf__settings_resume_rest(sheaf__settings *state, const sheaf__setting *table,

@@ -185,7 +185,6 @@ static const sheaf__setting rows[] = {
       "the adapter's scale is alpha / sqrt(rank)" },
     { "lora-bias", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, AT(lora_bias),
       "biases trained beside the adapter", .choices = biases },
-    { "lora-sums", SHEAF__IS_CONSTANT, "once", "an adapter takes part in a sum over slices once" },
     { "modules-to-save", SHEAF__IS_TEXT | SHEAF__IS_FIXED, AT(modules_to_save),
       "modules trained in full beside the adapter and saved with it", "A,B" },
     { "add-tokens", SHEAF__IS_PATH | SHEAF__IS_CONTENT | SHEAF__IS_LATE, AT(add_tokens),
@@ -210,8 +209,6 @@ static const sheaf__setting rows[] = {
       "G", 0, SHEAF__MOST_ACCUMULATORS },
     { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, AT(seq),
       "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
-    { "padding", SHEAF__IS_CONSTANT, "micro-batch",
-      "rows are padded to the longest of their micro-batch" },
     { "pack", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, AT(pack),
       "put several records into a row of --seq tokens, without attention across them" },
     { "group-by-length", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, AT(by_length),
@@ -234,10 +231,6 @@ static const sheaf__setting rows[] = {
       .max = 1 },
     { "decay-steps", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_LATE, AT(decay_steps),
       "last steps, over which --schedule wsd goes down", .max = 1e15 },
-    { "lr-decay-ratio", SHEAF__IS_CONSTANT, "0.1", "--min-lr-ratio says where sat-cosine ends" },
-    { "auto-warmup", SHEAF__IS_CONSTANT, "100",
-      "first steps of SAT's schedules, which learn at most 0.05 of --lr" },
-    { "auto-warmup-rate", SHEAF__IS_CONSTANT, "0.05", "that share of --lr" },
     { "optimizer", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_LATE, AT(optimizer),
       "adamw8bit: AdamW whose moments take 8 bits instead of 32, as bitsandbytes has them, in tensors of 4096 numbers or more; part of the result",
       .choices = optimizers },
@@ -325,8 +318,7 @@ void sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool p
     for (int i = 0; i < ROWS; i++) {
         sheaf__setting *row = &table[i];
         *row = rows[i];
-        if ((row->kind & SHEAF__IS_KIND) != SHEAF__IS_ONE_VALUE)
-            row->value = (char *)o + (size_t)row->value;
+        row->value = (char *)o + (size_t)row->value;
         if (!planning)
             continue;
         if (row->kind & SHEAF__IS_NEEDED) /* 0 steps are those of an epoch */
@@ -371,7 +363,8 @@ sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
     TRY(st, sheaf__settings_unnamed(state, table, "sums", ""));
     return st != NULL || sheaf__settings_named(state, table, "sums")
                ? st
-               : sheaf__settings_too_old("sums");
+               : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the settings of the run"),
+                                "'sums', the order in which it began");
 }
 
 static sheaf_status *alone(const char *flag, const char *other)

@@ -181,17 +181,6 @@ static sheaf_status *add_text(const sheaf__setting *o, const char *text, const c
     return NULL;
 }
 
-static sheaf_status *set_constant(const sheaf__setting *o, const char *text, const char *from)
-{
-    char *end, *end_of_ours;
-    const bool same_number = strtod(text, &end) == strtod(o->value, &end_of_ours) && *end == '\0' &&
-                             end_of_ours != (char *)o->value;
-    if (strcmp(text, o->value) == 0 || same_number)
-        return NULL;
-    sheaf_status *st = sheaf_expected(refuse(text, from), "%s, which is fixed", (char *)o->value);
-    return sheaf_try_this(st, "leave it out: %s", o->help);
-}
-
 sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text, const char *from)
 {
     switch (option->kind & SHEAF__IS_KIND) {
@@ -203,7 +192,6 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text,
     case SHEAF__IS_TIME: return set_time(option, text, from);
     case SHEAF__IS_CHOICE: return set_choice(option, text, from);
     case SHEAF__IS_TEXTS: return add_text(option, text, from);
-    case SHEAF__IS_ONE_VALUE: return set_constant(option, text, from);
     case SHEAF__IS_PATH:
         if (*text == '\0')
             return sheaf_expected(refuse(text, from), "a path");
@@ -252,7 +240,6 @@ char *sheaf__setting_show(const sheaf__setting *option)
                 return strdup(c->name);
         return strdup(""); /* a value without a name is not written down */
     case SHEAF__IS_TEXTS: return strdup("");
-    case SHEAF__IS_ONE_VALUE: return strdup(option->value);
     default: break;
     }
     const char *value = *(const char *const *)option->value;

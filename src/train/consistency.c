@@ -71,7 +71,7 @@ static sheaf_status *describe(char **out, const sheaf__run *r, const sheaf__sets
     const sheaf_train_options *o = r->options;
     const sheaf_data *eval = sets->eval_data;
     sheaf_text t = { 0 };
-    sheaf__text_add(&t, "the version of the numeric contract\t%d\n", r->contract);
+    sheaf__text_add(&t, "the version of the numeric contract\t%d\n", SHEAF__CONTRACT);
     add_settings(&t, r->settings);
     add_flags(&t, o);
     sheaf__consistency_common(&t, &r->origin, o->dtype, o->sums);

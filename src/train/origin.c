@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/version.h"
 #include "lora/adapter.h"
 
 static const char memory_for[] = "what the run begins from";
@@ -325,18 +326,15 @@ sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress
     const json_t *was = progress == NULL ? o->known : json_object_get(progress, "origin");
     if (progress == NULL && was == NULL)
         return NULL;
-    const json_int_t version = json_integer_value(json_object_get(was, "version"));
-    if (version != SHEAF__ORIGIN_VERSION) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: form of its fingerprint", w->what);
-        sheaf_found(sheaf_expected(st, "version %d", SHEAF__ORIGIN_VERSION),
-                    "version %" JSON_INTEGER_FORMAT, version);
-        return sheaf_try_this(st, "use the version of sheaf that saved it");
-    }
+    sheaf_status *st = sheaf__version_check(
+        "format", json_integer_value(json_object_get(was, "version")), SHEAF__ORIGIN_VERSION);
+    if (st != NULL)
+        return sheaf_in(st, "%s", w->what);
     const char *tokenizer = text_of(was, "tokenizer"), *adapter = text_of(was, "adapter"),
                *weights = text_of(was, "weights");
     const char *options = text_of(was, "adapter_config"),
                *config = o->adapter_config == NULL ? "" : o->adapter_config;
-    sheaf_status *st = check_lines("config,", text_of(was, "config"), o->opened->config_text, w);
+    st = check_lines("config,", text_of(was, "config"), o->opened->config_text, w);
     if (st == NULL && strcmp(weights, o->weights) != 0)
         st = hash_differs(o, w, "weights", "tensors", o->opened->hashed, "weights", weights,
                           o->weights);

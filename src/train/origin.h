@@ -69,7 +69,7 @@ typedef struct sheaf__origin_words {
 /* sheaf__origin_check - does it match the run's origin?
  *   progress  of its checkpoint; NULL: none was saved yet, run.json decides
  * Errors: words->code, naming what differs: the key of the config, the tensor if run.json lists
- * tensors; SHEAF_E_UNSUPPORTED for a later version. */
+ * tensors; SHEAF_E_UNSUPPORTED for another version. */
 sheaf_status *sheaf__origin_check(const sheaf__origin *origin, const json_t *progress,
                                   const sheaf__origin_words *words);
 

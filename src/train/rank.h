@@ -53,11 +53,3 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
 /* Gradient accumulators, G: as set, else 1 for method full and 4 for the others (docs/contract.md,
  * section 1.6). */
 int sheaf__accumulators_of(const sheaf_train_options *options);
-
-enum { SHEAF__CONTRACT = 10 }; /* the newest version, that of docs/contract.md */
-
-/* sheaf__pads - does the run train the embedding, or its factors, on rows that contain the token of
- * its padding row? Errors: those of reading the data. */
-sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *data);
-/* sheaf__contract_of - the lowest version with all that the run uses. `pads` as above. */
-int sheaf__contract_of(const sheaf__job *job, bool pads);

@@ -20,7 +20,6 @@ typedef struct sheaf__run {
     const sheaf_train_hooks *hooks;
     const char *settings, *recipe; /* of sheaf_train() */
     sheaf__job job;
-    int contract;
     const sheaf__opened *opened;
     size_t footprint[SHEAF_MAX_SLICES]; /* of each rank's device; 0: not known, or not reserved */
     sheaf__origin origin;
@@ -68,7 +67,7 @@ typedef struct sheaf__run_state {
 
 /* sheaf__run_state_init - `rank` is borrowed. Release also after a failure. */
 sheaf_status *sheaf__run_state_init(sheaf__run_state *saved, const sheaf__rank *rank,
-                                    const sheaf_train_options *options, int contract);
+                                    const sheaf_train_options *options);
 void sheaf__run_state_release(sheaf__run_state *saved);
 /* sheaf__run_state_write - saves a checkpoint after `done` steps. Collective. Errors: those of
  * sheaf_checkpoints_save(); SHEAF_E_NUMBER for weights that are not finite: then nothing is saved

@@ -122,15 +122,13 @@ static sheaf_status *save_tensor(sheaf__run_state *s, const sheaf__trained *t)
 }
 
 sheaf_status *sheaf__run_state_init(sheaf__run_state *s, const sheaf__rank *rank,
-                                    const sheaf_train_options *o, int contract)
+                                    const sheaf_train_options *o)
 {
     const sheaf__trained_set *set = rank->model->trained;
     sheaf_status *st = NULL;
-    *s = (sheaf__run_state){
-        .scaler = &rank->scaler,
-        .trained = set,
-        .state = { .slices = o->slices, .contract = contract, .device = rank->device }
-    };
+    *s = (sheaf__run_state){ .scaler = &rank->scaler,
+                             .trained = set,
+                             .state = { .slices = o->slices, .device = rank->device } };
     s->tensor = calloc(SHEAF_STATE_GROUPS * (size_t)set->count + 1, sizeof *s->tensor);
     s->name = calloc(SHEAF_STATE_GROUPS * (size_t)set->count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)

@@ -170,7 +170,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf__activity_phase(sheaf_comm_activity(comm), "loading");
     st = sheaf__rank_open(&rank, grid, me, &r->job);
     rank.context.activity = sheaf_comm_activity(comm);
-    TRY(st, sheaf__run_state_init(&s, &rank, o, r->contract));
+    TRY(st, sheaf__run_state_init(&s, &rank, o));
     if (st == NULL)
         st = note_devices(r, comm, rank.device);
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
@@ -245,11 +245,8 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_train_hooks *hooks = r->hooks;
-    bool pads = false;
     sheaf_status *st =
         hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job, r->footprint);
-    TRY(st, sheaf__pads(&pads, &r->job, in->sets.data));
-    r->contract = sheaf__contract_of(&r->job, pads);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings,
                            &r->recipe);

@@ -2,7 +2,7 @@
 # A page about runs: it has their numbers, and nothing that a run's files say becomes a part of the page itself.
 . "$(dirname "$0")/lib.sh"
 
-run=$SHEAF_SOURCE_ROOT/tests/data/runs/version2
+run=$SHEAF_SOURCE_ROOT/tests/data/runs/lora
 steps=$(grep -c '"loss"' "$run/metrics.jsonl")
 runs "a page of a run" 0 'page.html: 1 run' report "$run" -o "$work/page.html"
 check "is whole" grep -q '</html>' "$work/page.html"

@@ -75,12 +75,8 @@ static inline int64_t random_elements(const random_state *r, int i, int slice)
 static inline void random_init(random_state *r, uint64_t shapes, uint64_t values, int64_t step)
 {
     memset(r, 0, sizeof *r);
-    r->state = (sheaf_state){ 1 << random_below(&shapes, 4),
-                              1,
-                              step,
-                              1 + random_below(&shapes, RANDOM_TENSORS),
-                              r->tensor,
-                              r->progress };
+    r->state = (sheaf_state){ 1 << random_below(&shapes, 4), step,
+                              1 + random_below(&shapes, RANDOM_TENSORS), r->tensor, r->progress };
     snprintf(r->progress, sizeof r->progress,
              "{\"step\": %d, \"seed\": %u, \"text\": \"a \\u00fc\", \"list\": [1, 2.5, null]}",
              (int)step, (unsigned)values);

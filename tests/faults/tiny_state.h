@@ -93,7 +93,7 @@ static inline void tiny_init(tiny_state *t, int seed, int64_t step, int ranks, i
     }
     snprintf(t->progress, sizeof t->progress, "{\"step\": %" PRId64 ", \"seed\": %d, \"lr\": 0.1}",
              step, seed);
-    t->state = (sheaf_state){ TINY_SLICES, 1, step, TINY_TENSORS, t->tensor, t->progress };
+    t->state = (sheaf_state){ TINY_SLICES, step, TINY_TENSORS, t->tensor, t->progress };
 }
 
 /* Do the buffers of this rank hold the values of `seed`, bit for bit? */

@@ -10,7 +10,7 @@
 #include "checkpoint/store/stream.h"
 #include "formats/safetensors.h"
 
-enum { CHUNK = 2 << 20, MOST_THREADS = 8, CONTRACT = 1 };
+enum { CHUNK = 2 << 20, MOST_THREADS = 8 };
 
 typedef struct job {
     int64_t tensor, index;
@@ -58,7 +58,6 @@ static sheaf_status *draft(writer *w)
     for (int64_t i = 0; i < n; i++)
         w->entry[i] = source->entry(source, i);
     qsort(w->entry, (size_t)n, sizeof *w->entry, sheaf__by_name_behind);
-    w->m->contract = CONTRACT;
     w->m->step = w->how->step;
     w->m->progress = strdup(w->how->progress);
     if (w->m->progress == NULL)

@@ -62,7 +62,6 @@ static inline sheaf_dtype sheaf__state_dtype(const sheaf_state_tensor *t)
 
 typedef struct sheaf_state {
     int slices;   /* S */
-    int contract; /* version of the numeric contract */
     int64_t step; /* steps done */
     int64_t count;
     const sheaf_state_tensor *tensor;
@@ -155,10 +154,10 @@ sheaf_status *sheaf_checkpoint_open(sheaf_checkpoint **out, const char *dir);
 void sheaf_checkpoint_close(sheaf_checkpoint *checkpoint);
 /* sheaf_checkpoint_load - local: reads the slices that `state` has buffers for, and every
  * replicated tensor, and checks the hash of each. state->step and ->progress are ignored;
- * names, shapes, cuts, slices and contract must be those of the checkpoint. On failure the
+ * names, shapes, cuts, and slices must be those of the checkpoint. On failure the
  * buffers hold anything.
  * Errors: SHEAF_E_LAYOUT (names the tensor), SHEAF_E_ARG for another number of slices,
- * SHEAF_E_UNSUPPORTED for another contract, SHEAF_E_FORMAT for damage, SHEAF_E_IO. */
+ * SHEAF_E_FORMAT for damage, SHEAF_E_IO. */
 sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *checkpoint, const sheaf_state *state);
 
 /* ---- damage ---- */

@@ -99,13 +99,6 @@ static sheaf_status *check_run(const sheaf_checkpoint *c, const sheaf_state *sta
                                           "%d, with which this run began", c->manifest->slices);
         return sheaf_found(st, "%d", state->slices);
     }
-    if (c->manifest->contract != state->contract) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "numeric contract");
-        sheaf_expected(st, "version %d", state->contract);
-        sheaf_found(st, "version %d: this run cannot go on with the same bytes",
-                    c->manifest->contract);
-        return sheaf_try_this(st, "go on with the version of sheaf that wrote it");
-    }
     return NULL;
 }
 

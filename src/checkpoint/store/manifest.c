@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/version.h"
 
 #define FORMAT "sheaf checkpoint"
 #define SELF "\"self\": \"" /* begins the last line */
@@ -206,14 +207,6 @@ static void write_tensor(sheaf_text *text, const sheaf_manifest *m, const sheaf_
     sheaf__text_add(text, "}");
 }
 
-static int version_of(const sheaf_manifest *m)
-{
-    for (int64_t i = 0; i < m->count; i++)
-        if (m->tensor[i].dtype != SHEAF_F32 || m->tensor[i].ndim < 1 || m->tensor[i].ndim > 2)
-            return 2;
-    return 1;
-}
-
 sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manifest *m)
 {
     char name[32], hash[33];
@@ -221,7 +214,7 @@ sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manife
     sheaf__text_add(&text,
                     "{\"format\": \"" FORMAT "\",\n\"version\": %d,\n\"contract\": %d,\n"
                     "\"step\": %" PRId64 ",\n\"slices\": %d,\n",
-                    version_of(m), m->contract, m->step, m->slices);
+                    SHEAF__MANIFEST_VERSION, SHEAF__CONTRACT, m->step, m->slices);
     sheaf_status *st = write_progress(&text, m->progress);
     if (st != NULL) {
         sheaf__text_release(&text);
@@ -331,8 +324,8 @@ static bool shape_fits(const sheaf_manifest_tensor *t)
     return elements <= INT64_MAX / 16;
 }
 
-static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slices,
-                                 const char *name, const json_t *object)
+static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int slices, const char *name,
+                                 const json_t *object)
 {
     t->shape[1] = 1;
     t->name = strdup(name);
@@ -340,30 +333,27 @@ static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slic
         return sheaf__no_memory("out of memory for the manifest");
     const char *dtype = json_string_value(json_object_get(object, "dtype"));
     const int known = dtype == NULL ? -1 : sheaf_dtype_from_name(dtype);
-    if (known < 0 || (version == 1 && known != SHEAF_F32) ||
-        sheaf_dtype_bytes((sheaf_dtype)known) == 0)
-        return bad("'dtype'", version == 1 ? "F32" : "a dtype of at least a byte");
+    if (known < 0 || sheaf_dtype_bytes((sheaf_dtype)known) == 0)
+        return bad("'dtype'", "a dtype of at least a byte");
     t->dtype = (sheaf_dtype)known;
-    t->ndim = numbers(t->shape, version == 1 ? 2 : SHEAF__MANIFEST_DIMS,
-                      json_object_get(object, "shape"));
-    if (t->ndim < (version == 1 ? 1 : 0) || !shape_fits(t)) {
+    t->ndim = numbers(t->shape, SHEAF__MANIFEST_DIMS, json_object_get(object, "shape"));
+    if (t->ndim < 0 || !shape_fits(t)) {
         t->ndim = 0;
-        return bad("'shape'", version == 1 ? "one or two sizes of a tensor that a file can hold"
-                                           : "sizes of a tensor that a file can hold");
+        return bad("'shape'", "sizes of a tensor that a file can hold");
     }
     if (!hash_parse(&t->hash, json_string_value(json_object_get(object, "hash"))))
         return bad("'hash'", "32 hex digits");
     return read_cut(t, slices, object);
 }
 
-static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensors)
+static sheaf_status *read_tensors(sheaf_manifest *m, json_t *tensors)
 {
     const char *name;
     json_t *object;
     int64_t n = 0;
     json_object_foreach(tensors, name, object)
     {
-        sheaf_status *st = read_tensor(&m->tensor[n++], version, m->slices, name, object);
+        sheaf_status *st = read_tensor(&m->tensor[n++], m->slices, name, object);
         if (st != NULL)
             return sheaf_in(st, "'%s'", name);
     }
@@ -374,7 +364,6 @@ static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensor
 static sheaf_status *read_head(sheaf_manifest *m, const json_t *root)
 {
     sheaf_json_reader r = { .object = root };
-    m->contract = (int)sheaf__json_int(&r, "contract", 1, INT32_MAX, SHEAF_JSON_NEEDED);
     m->step = sheaf__json_int(&r, "step", 0, INT64_MAX, SHEAF_JSON_NEEDED);
     const json_t *bytes = sheaf__json_object(&r, "bytes"),
                  *progress = sheaf__json_object(&r, "progress");
@@ -397,23 +386,24 @@ static sheaf_status *read_all(sheaf_manifest **out, const json_t *root)
 {
     sheaf_json_reader r = { .object = root };
     const char *format = sheaf__json_string(&r, "format");
-    const int64_t version = sheaf__json_int(&r, "version", 1, INT32_MAX, SHEAF_JSON_NEEDED);
+    const int64_t version = sheaf__json_int(&r, "version", 1, INT32_MAX, SHEAF_JSON_NEEDED),
+                  contract = sheaf__json_int(&r, "contract", 1, INT32_MAX, SHEAF_JSON_NEEDED);
     const int64_t slices = sheaf__json_int(&r, "slices", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
     if (r.st != NULL)
         return r.st;
     if (format == NULL || strcmp(format, FORMAT) != 0)
         return bad("'format'", FORMAT);
-    if (version > SHEAF__MANIFEST_VERSION)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "1 to %d",
-                                          SHEAF__MANIFEST_VERSION),
-                           "%" PRId64 ", written by another version of sheaf", version);
+    sheaf_status *st = sheaf__version_check("format", version, SHEAF__MANIFEST_VERSION);
+    TRY(st, sheaf__version_check("numeric contract", contract, SHEAF__CONTRACT));
+    if (st != NULL)
+        return st;
     json_t *tensors = json_object_get(root, "tensors");
     if (!json_is_object(tensors))
         return bad("'tensors'", "an object");
     sheaf_manifest *m = NULL;
-    sheaf_status *st = sheaf__manifest_new(&m, (int)slices, (int64_t)json_object_size(tensors));
+    st = sheaf__manifest_new(&m, (int)slices, (int64_t)json_object_size(tensors));
     TRY(st, read_head(m, root));
-    TRY(st, read_tensors(m, (int)version, tensors));
+    TRY(st, read_tensors(m, tensors));
     if (st == NULL)
         *out = m;
     else

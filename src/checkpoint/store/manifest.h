@@ -12,10 +12,9 @@
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
-/* 1: training state, float32 of one or two axes. 2: any model, every dtype of at least a byte and
- * up to eight axes; tensors of more than two are not cut. A manifest has the lowest version that
- * can express it. */
-enum { SHEAF__MANIFEST_VERSION = 2, SHEAF__MANIFEST_DIMS = 8 };
+/* Version of this format; of the numeric contract, that of docs/contract.md. Every dtype of at
+ * least a byte and up to eight axes; tensors of more than two are not cut. */
+enum { SHEAF__MANIFEST_VERSION = 1, SHEAF__CONTRACT = 1, SHEAF__MANIFEST_DIMS = 8 };
 
 typedef struct sheaf_manifest_tensor {
     char *name;
@@ -28,7 +27,7 @@ typedef struct sheaf_manifest_tensor {
 } sheaf_manifest_tensor;
 
 typedef struct sheaf_manifest {
-    int contract, slices;
+    int slices;
     int64_t step;
     char *progress; /* JSON object, keys sorted, one line */
     int64_t *bytes; /* [S + 1] size of each slice's file, then of the replicated one */
@@ -50,7 +49,7 @@ void sheaf__manifest_join(sheaf_manifest *manifest);
 /* sheaf__manifest_write - the text, malloc'd. `progress` may be formatted in any way. */
 sheaf_status *sheaf__manifest_write(char **text, size_t *size, const sheaf_manifest *manifest);
 /* sheaf__manifest_read - errors: SHEAF_E_FORMAT (not a manifest, or its own hash is wrong),
- * SHEAF_E_UNSUPPORTED (a later version). */
+ * SHEAF_E_UNSUPPORTED (another version). */
 sheaf_status *sheaf__manifest_read(sheaf_manifest **out, const char *text, size_t size);
 /* sheaf__manifest_find - NULL if there is no such tensor. */
 const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *manifest, const char *name);

@@ -95,7 +95,6 @@ static sheaf_status *draft(saver *s)
     sheaf_status *st = sheaf__manifest_new(&s->manifest, state->slices, state->count);
     if (st != NULL)
         return st;
-    s->manifest->contract = state->contract;
     s->manifest->step = state->step;
     s->manifest->progress = strdup(state->progress);
     if (s->manifest->progress == NULL)

@@ -249,7 +249,8 @@ static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints
             continue;
         st = sheaf__store_path(&path, store, steps[i]);
         sheaf_status *bad = st != NULL ? NULL : sheaf_checkpoint_open(out, path);
-        if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        if (bad != NULL && (sheaf_status_code(bad) == SHEAF_E_MEMORY ||
+                            sheaf_status_code(bad) == SHEAF_E_UNSUPPORTED)) /* another version's */
             st = bad;
         else if (bad != NULL) {
             leave_aside(store, path, bad);

@@ -449,8 +449,6 @@ static sheaf_status *compare_configs(differ *d)
                              d->b.checkpoint->manifest->slices);
         TRY(st, compare_numbers(d, "step", d->a.checkpoint->manifest->step,
                                 d->b.checkpoint->manifest->step));
-        TRY(st, compare_numbers(d, "contract", d->a.checkpoint->manifest->contract,
-                                d->b.checkpoint->manifest->contract));
         TRY(st, sheaf__json_parse(&x, p, strlen(p)));
         TRY(st, sheaf__json_parse(&y, q, strlen(q)));
     } else if (d->spelling == NULL && d->a.config != NULL && d->b.config != NULL &&

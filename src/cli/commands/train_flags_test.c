@@ -95,16 +95,11 @@ static const struct {
     { "--method full --quantize nf4", "--quantize | --method lora or head beside it" },
     { "--offload-dir a", "--offload-dir | --offload beside it" },
     { "--offload none --offload-dir a", "--offload-dir | --offload beside it" },
-    { "--auto-warmup 3", "--auto-warmup | 100, which is fixed | 3 | leave it out" },
-    { "--lr-decay-ratio .3", "--lr-decay-ratio | 0.1, which is fixed | .3 | leave it out" },
-    { "--auto-warmup-rate .3", "0.05, which is fixed" },
     { "--min-lr-ratio .1", "--schedule cosine, wsd or sat-cosine beside it | linear" },
     { "--schedule sat-linear --min-lr-ratio .1", "--schedule cosine, wsd or sat-cosine beside it" },
     { "--schedule cosine --min-lr-ratio 2", "--min-lr-ratio" },
     { "--schedule wsd", "--schedule wsd | --decay-steps N beside it" },
     { "--schedule cosine --decay-steps 3", "--decay-steps | --schedule wsd beside it | cosine" },
-    { "--padding file", "--padding | micro-batch, which is fixed | file | leave it out: rows are" },
-    { "--lora-sums slices", "--lora-sums | once, which is fixed | slices | leave it out" },
     { "--warmup 3 --warmup-ratio .1", "--warmup and --warmup-ratio" },
     { "--warmup-ratio 1.1", "at most 1" },
     { "--schedule sat", "sat-cosine" },
@@ -120,9 +115,6 @@ static const struct {
     { "--dtype float12", "--dtype | float32, bfloat16 or float16 | float12" },
     { "--method full --lora-rank 3", "--method lora beside it" },
     { "--method head --adapter A", "--method lora beside it" },
-    { "--head-patterns a", "sheaf calls it --train" },
-    { "--carrier threads", "sheaf calls it --transport" },
-    { "--weight-copies 2", "leave it out: frozen weights are held once" },
     { "--lora-rank 0", "at least 1" },
     { "--lora-targets=", "--lora-targets | a text | nothing" },
     { "--lora-dropout 1", "below 1" },
@@ -154,7 +146,6 @@ static void test_train__what_cannot_be_is_refused(void **state)
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
     CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
-    CHECK_OK(parse(&o, "--model M --data D --out O --steps 1 --padding micro-batch"));
     CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG,
                 "--transport");
     CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG,
@@ -327,29 +318,6 @@ static void test_train__what_is_recomputed_may_change_on_resume(void **state)
     }
 }
 
-/* A run of an older contract names no padding, and is not gone on with. */
-static void test_train__a_run_that_names_no_padding_is_refused(void **state)
-{
-    static const struct {
-        const char *stored, *says;
-    } cases[] = {
-        { "steps: 3\nlora-sums: once\n",
-          "settings: the numeric contract of the run | one that names 'padding'" },
-        { "padding: file\n", "settings:1: 'padding' | micro-batch, which is fixed | file" },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf_train_options o;
-        cli_option table[CLI_MAX_OPTIONS];
-        cli cli = { .out = stdout, .err = stderr, .command = &command };
-        sheaf_train_options_default(&o);
-        sheaf__train_settings(table, &o, false);
-        sheaf_status *st =
-            sheaf__settings_resume(&cli.settings, table, cases[i].stored, "settings");
-        CHECK_FAILS(st, i == 0 ? SHEAF_E_UNSUPPORTED : SHEAF_E_ARG, cases[i].says);
-        sheaf__settings_release(&cli.settings);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,7 +330,6 @@ int main(void)
         cmocka_unit_test(test_train__only_these_may_change_on_resume),
         cmocka_unit_test(test_train__what_is_recomputed_may_change_on_resume),
         cmocka_unit_test(test_train__its_lora_options),
-        cmocka_unit_test(test_train__a_run_that_names_no_padding_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
