@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "data/complaints.h"
+#include "inputs/chat/stored.h"
 #include "inputs/viewing.h"
 
 /* ---- ids and their ranges of text ---- */
@@ -101,7 +102,7 @@ static sheaf_status *no_template(const sheaf__text_encoder *e, const sheaf__text
     sheaf_expected(st, "a chat template");
     sheaf_found(st, e->tokenizer == NULL ? "none: the vocabulary of this model is bytes"
                                          : "none: the model's tokenizer stores none");
-    return sheaf_try_this(st, "--template NAME: %s", sheaf__chat_template_names());
+    return sheaf__chat_template_advise(st, e->tokenizer);
 }
 
 static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,

@@ -307,10 +307,11 @@ sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const shea
     if (st != NULL)
         return st;
     if (!w->templated && w->chat == NULL && n > 1)
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"),
-                                                         "a template, which lays them out"),
-                                          "none"),
-                              "--template NAME: %s", sheaf__chat_template_names());
+        return sheaf__chat_template_advise(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"),
+                                       "a template, which lays them out"),
+                        "none"),
+            w->tokenizer);
     if (w->placed)
         return sheaf__codec_messages_with_pictures(out, block, NULL, w, said, n,
                                                    &(sheaf__record_pictures){ 0 });

@@ -22,6 +22,23 @@ static void warn_unused(const sheaf__codec_options *o, sheaf_status *st)
     sheaf_status_free(st);
 }
 
+/* The template of an adapter's folder, where it has one, in place of the tokenizer's. */
+static sheaf_status *take_chat(sheaf__codec *w, const char *folder)
+{
+    sheaf__stored_chat own, base = w->stored;
+    sheaf_status *st = sheaf__stored_chat_read(&own, folder);
+    if (st == NULL && sheaf__stored_chat_has_program(&own)) {
+        w->stored = own;
+        w->stored.bos = base.bos;
+        w->stored.eos = base.eos;
+        base.bos = own.bos;
+        base.eos = own.eos;
+        own = base;
+    }
+    sheaf__stored_chat_release(&own);
+    return st;
+}
+
 /* That of a model with prompts of its own (sheaf__choose_tokenizer()), or of a text model. */
 static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options *o, bool text)
 {
@@ -33,6 +50,8 @@ static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options 
         st = sheaf__tokenizer_folder(&path, o->folder);
     if (st == NULL && text && path != NULL)
         st = sheaf__stored_chat_open(&w->tokenizer, &w->stored, path, w->config->vocab);
+    if (st == NULL && w->tokenizer != NULL && o->chat != NULL)
+        st = take_chat(w, o->chat);
     if ((text || !w->images) && goes_without(o, st)) {
         warn_unused(o, st);
         return NULL;
@@ -220,11 +239,11 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
         sheaf_status *st = find_chat(out, NULL, false);
         return st != NULL
                    ? st /* which lists the names */
-                   : sheaf_try_this(
+                   : sheaf__chat_template_advise(
                          sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a conversation"),
                                                     "a chat template"),
                                      "none: the model's tokenizer stores none"),
-                         "--template NAME: %s", sheaf__chat_template_names());
+                         w->tokenizer);
     }
     sheaf_note(events,
                "prompt template %s, which the model's tokenizer stores (--template changes it)",

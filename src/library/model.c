@@ -79,6 +79,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
         &(sheaf__codec_options){ .folder = words ? sheaf__run_model_tokenizer(&m->run) : NULL,
                                  .tokenizer = words ? o->tokenizer : NULL,
                                  .version = words ? o->prompt_template : NULL,
+                                 .chat = m->run.adapter != NULL ? m->run.adapter : o->adapter,
                                  .of_run = of_run,
                                  .date = words ? o->date : NULL,
                                  .specials = specials,

@@ -47,6 +47,7 @@ static sheaf_status *write_step(sheaf__run_export_result *out, const sheaf__run_
     sheaf_source *masters = NULL;
     const sheaf_train_options *o = &r->options;
     const char *name = o->base_name != NULL && o->base_name[0] != '\0' ? o->base_name : out->base;
+    const sheaf__chat_files chat = sheaf__run_chat_files(o, out->base, t->tokenizer.folder);
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     TRY(st, sheaf_in(sheaf__run_check_base(checkpoint->manifest->progress, &t->opened,
                                            &(sheaf__origin_from){ .model = out->base,
@@ -56,10 +57,11 @@ static sheaf_status *write_step(sheaf__run_export_result *out, const sheaf__run_
                                            NULL, false),
                      "%s", r->step));
     TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
-    TRY(st, out->adapter ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
-                                                 t->opened.weights, checkpoint->manifest->progress,
-                                                 t->tokenizer.folder)
-                         : sheaf__export_model(how->dst, false, &t->opened, out->base, masters));
+    TRY(st, out->adapter
+                ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
+                                        t->opened.weights, checkpoint->manifest->progress,
+                                        t->tokenizer.folder, &chat)
+                : sheaf__export_model(how->dst, false, &t->opened, out->base, masters, &chat));
     if (st == NULL)
         out->step = checkpoint->manifest->step;
     if (masters != NULL)

@@ -10,6 +10,7 @@
 #include "lora/stacked.h"
 #include "ops/quant/quant.h"
 #include "train/origin.h"
+#include "train/tokenizer.h"
 
 /* ---- reading a tensor as a flat array ---- */
 
@@ -340,7 +341,8 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
                                     const char *model, sheaf_source *masters, sheaf_source *base,
-                                    const char *progress, const char *tokenizer)
+                                    const char *progress, const char *tokenizer,
+                                    const sheaf__chat_files *chat)
 {
     listed l = { 0 };
     char *config = NULL, print[33];
@@ -351,6 +353,7 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     TRY(st, sheaf_lora_options_json(&config, &options));
     TRY(st, sheaf__origin_weights(print, progress));
     TRY(st, sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace));
+    TRY(st, sheaf__chat_files_put(folder, chat));
     TRY(st, tokenizer != NULL ? sheaf_hf_copy_tokenizer(folder, tokenizer) : NULL);
     if (st == NULL) {
         origin from = { &l, base, masters, sheaf__kernels_for(NULL) };
@@ -366,7 +369,8 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
 }
 
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
-                                  const char *model, sheaf_source *masters)
+                                  const char *model, sheaf_source *masters,
+                                  const sheaf__chat_files *chat)
 {
     listed l = { 0 };
     char *config = NULL;
@@ -380,7 +384,8 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
                 &(sheaf_folder_options){ .replace = replace, .file_names = opened->file_names }));
     if (st == NULL) {
         origin from = { &l, stepped, NULL, sheaf__kernels_for(NULL) };
-        st = sheaf_hf_copy_extras(folder, model, NULL);
+        st = sheaf__chat_files_put(folder, chat);
+        TRY(st, sheaf_hf_copy_extras(folder, model, NULL));
         TRY(st, sheaf__folder_write_all(folder, rows, &from, CHUNK));
     }
     st = sheaf__folder_end(folder, st);
@@ -398,13 +403,14 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     sheaf_checkpoint *from = NULL;
     sheaf_source *masters = NULL;
     const char *name = o->base_name != NULL ? o->base_name : o->model;
+    const sheaf__chat_files chat = sheaf__run_chat_files(o, o->model, o->tokens_in);
     sheaf_status *st = sheaf_checkpoint_open(&from, checkpoint);
     TRY(st, sheaf__checkpoint_source(&masters, from));
     TRY(st, sheaf__output_sweep(dst, events));
     TRY(st, o->method == SHEAF_METHOD_LORA
                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
-                                        from->manifest->progress, o->tokens_in)
-                : sheaf__export_model(dst, true, opened, o->model, masters));
+                                        from->manifest->progress, o->tokens_in, &chat)
+                : sheaf__export_model(dst, true, opened, o->model, masters, &chat));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(from);

@@ -1,6 +1,7 @@
 /* export.h - the result of a run: a PEFT adapter or a Hugging Face model. */
 #pragma once
 
+#include "dialects/hf/chat_files.h"
 #include "models/open.h"
 #include "ops/kernels.h"
 #include "sheaf/source.h"
@@ -27,12 +28,14 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *options, const sheaf
  * `progress` (train/origin.h). `tokenizer`: a folder whose tokenizer is to lie beside it; NULL. */
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
                                     const char *model, sheaf_source *masters, sheaf_source *base,
-                                    const char *progress, const char *tokenizer);
+                                    const char *progress, const char *tokenizer,
+                                    const sheaf__chat_files *chat);
 
 /* sheaf__export_model - the model of methods head and full: opened->base with tensors replaced by
  * the masters of the checkpoint. The other files are copied from the folder `model`. */
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
-                                  const char *model, sheaf_source *masters);
+                                  const char *model, sheaf_source *masters,
+                                  const sheaf__chat_files *chat);
 
 /* ---- the model after a step ---- */
 

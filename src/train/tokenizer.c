@@ -75,6 +75,15 @@ sheaf_status *sheaf__run_tokenizer_open(sheaf__run_tokenizer *out, const sheaf_t
                                                     : NULL;
 }
 
+sheaf__chat_files sheaf__run_chat_files(const sheaf_train_options *o, const char *model,
+                                        const char *folder)
+{
+    const char *tokenizer = folder != NULL                  ? folder
+                            : sheaf__is_given(o->tokenizer) ? o->tokenizer
+                                                            : model;
+    return (sheaf__chat_files){ o->prompt_template, tokenizer, model };
+}
+
 void sheaf__run_tokenizer_release(sheaf__run_tokenizer *t)
 {
     if (t->temporary) {

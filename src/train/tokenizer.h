@@ -2,6 +2,7 @@
  * adds, in a temporary folder, or the one beside the adapter that it starts from. */
 #pragma once
 
+#include "dialects/hf/chat_files.h"
 #include "models/open.h"
 #include "train/options.h"
 
@@ -19,4 +20,8 @@ sheaf_status *sheaf__run_added(sheaf__added_rows *out, const sheaf_train_options
 sheaf_status *sheaf__run_tokenizer_open(sheaf__run_tokenizer *out,
                                         const sheaf_train_options *options,
                                         const sheaf__opened *opened);
+/* sheaf__run_chat_files - the chat template of the run, beside what it writes; `folder`: of its own
+ * tokenizer, or NULL; `model`: where the base lies. */
+sheaf__chat_files sheaf__run_chat_files(const sheaf_train_options *options, const char *model,
+                                        const char *folder);
 void sheaf__run_tokenizer_release(sheaf__run_tokenizer *tokenizer);

@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "base/base.h"
 #include "catalog/over_source.h"
+#include "dialects/hf/chat_files.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 #include "lora/names.h"
@@ -82,6 +83,8 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
     TRY(st, config != NULL ? sheaf_hf_begin(&out->folder, o->dst, config, specs, count, &how)
                            : sheaf__folder_begin(&out->folder, o->dst, specs, count, &how));
     TRY(st, plan->requantise ? sheaf__bnb_begin(out->quantising, out->folder) : NULL);
+    for (int i = plan->nread; i > 0 && o->base != NULL && st == NULL; i--) /* the last one's */
+        st = sheaf__chat_files_copy(out->folder, plan->read[i - 1].path);
     if (st == NULL && o->base != NULL)
         st = sheaf_hf_copy_extras(out->folder, o->base, find_tokenizer(plan, o->events));
     return st;

@@ -264,7 +264,8 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
     int fd = -1;
     int64_t size = 0;
     sheaf_file to = { .fd = -1 };
-    if (sheaf__path_kind(sheaf__path_in(path, from, name)) == SHEAF_PATH_NONE)
+    if (sheaf__path_kind(sheaf__path_in(path, sheaf__folder_dir(f), name)) != SHEAF_PATH_NONE ||
+        sheaf__path_kind(sheaf__path_in(path, from, name)) == SHEAF_PATH_NONE)
         return NULL;
     sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
     TRY(st, sheaf__output_create(&to, f->output, name));

@@ -42,8 +42,8 @@ sheaf_status *sheaf__folder_settle(sheaf_folder *folder);
 sheaf_status *sheaf__folder_bytes(sheaf_folder *folder, const char *name, const void *bytes,
                                   size_t size);
 sheaf_status *sheaf__folder_text(sheaf_folder *folder, const char *name, const char *text);
-/* sheaf__folder_copy - copies file `name` of the folder `from` with its permissions, if it
- * exists. */
+/* sheaf__folder_copy - copies file `name` of the folder `from` with its permissions, if it exists
+ * and the folder has none of this name yet. */
 sheaf_status *sheaf__folder_copy(sheaf_folder *folder, const char *from, const char *name);
 /* sheaf__folder_dir - borrowed: the folder of the files before commit. With all tensors written it
  * can be opened like the final folder. */

@@ -53,6 +53,111 @@ static sheaf_status *put_stops(sheaf_text *out, const sheaf_config *c, const cha
     return st;
 }
 
+/* ---- the template ---- */
+
+#define SYSTEM "{{ .System }}"
+#define PROMPT "{{ .Prompt }}"
+#define RESPONSE "{{ .Response }}"
+
+/* What the template writes for messages with Ollama's words as contents, without the bos, which
+ * Ollama writes itself; NULL: it refuses them. */
+static char *render(const sheaf__chat_template *chat, const sheaf__stored_chat *stored,
+                    const sheaf__message *message, int64_t n)
+{
+    sheaf__rendered text = { 0 };
+    sheaf_status *st =
+        sheaf__chat_render(&text, chat, message, n,
+                           &(sheaf__chat_options){
+                               .generation_prompt = true, .bos = stored->bos, .eos = stored->eos });
+    sheaf_status_free(st);
+    const size_t bos = stored->bos == NULL ? 0 : strlen(stored->bos);
+    char *out =
+        text.text == NULL
+            ? NULL
+            : strdup(text.text + (bos > 0 && strncmp(text.text, stored->bos, bos) == 0 ? bos : 0));
+    sheaf__rendered_release(&text);
+    return out;
+}
+
+/* Cuts `text` in place before and behind `word`; NULL: it is not there. */
+static char *cut(char *text, const char *word)
+{
+    char *at = text == NULL ? NULL : strstr(text, word);
+    if (at == NULL)
+        return NULL;
+    *at = '\0';
+    return at + strlen(word);
+}
+
+/* Cuts `tail` off. */
+static bool cut_tail(char *text, const char *tail)
+{
+    const bool ends = sheaf__ends_with(text, tail);
+    if (ends)
+        text[strlen(text) - strlen(tail)] = '\0';
+    return ends;
+}
+
+/* A turn of Ollama is system message, prompt and response, laid out alike each time: only templates
+ * that do so are written, and Ollama finds what suits the others in the GGUF file. */
+static void put_turn(sheaf_text *out, const sheaf__chat_template *chat,
+                     const sheaf__stored_chat *stored)
+{
+#define MESSAGE(role, text)                                                                        \
+    {                                                                                              \
+        role, text, sizeof(text) - 1, NULL, false                                                  \
+    }
+    const sheaf__message system[] = { MESSAGE("system", SYSTEM), MESSAGE("user", PROMPT) },
+                         turns[] = { MESSAGE("user", PROMPT), MESSAGE("assistant", RESPONSE),
+                                     MESSAGE("user", PROMPT) };
+#undef MESSAGE
+    char *once = render(chat, stored, turns, 1), *with = render(chat, stored, system, 2),
+         *all = render(chat, stored, turns, 3);
+    char *ask = cut(once, PROMPT), *behind = cut(with, SYSTEM), *rest = cut(behind, PROMPT),
+         *end = cut(all, RESPONSE), *next = cut(end, PROMPT);
+    if (ask != NULL && rest != NULL && next != NULL && strcmp(ask, rest) == 0 &&
+        strcmp(ask, next) == 0 && cut_tail(behind, once) && cut_tail(end, once) &&
+        strstr(ask, "\"\"\"") == NULL)
+        sheaf__text_add(out,
+                        "TEMPLATE \"\"\"{{ if .System }}%s" SYSTEM "%s{{ end }}{{ if .Prompt "
+                        "}}%s" PROMPT "%s{{ end }}" RESPONSE "%s\"\"\"\n",
+                        with, behind, once, ask, end);
+    free(once);
+    free(with);
+    free(all);
+}
+
+static sheaf_status *put_template(sheaf_text *out, const char *folder)
+{
+    sheaf__chat_template *chat = NULL;
+    sheaf__tokenizer *tokenizer = NULL;
+    sheaf__stored_chat stored = { 0 };
+    const char *there = NULL;
+    sheaf_status *st = sheaf__tokenizer_folder(&there, folder);
+    if (st != NULL || there == NULL)
+        return st;
+    st = sheaf__stored_chat_open(&tokenizer, &stored, there, INT32_MAX);
+    if (st == NULL && sheaf__stored_chat_has_program(&stored))
+        sheaf_status_free(sheaf__chat_template_choose(&chat, NULL, &stored)); /* a faulty one */
+    if (chat != NULL) {
+        const char *end = sheaf__chat_template_stop(chat, stored.eos);
+        put_turn(out, chat, &stored);
+        if (end != NULL && *end != '\0') {
+            sheaf_text line = { 0 };
+            sheaf__text_add(&line, "PARAMETER stop ");
+            sheaf__text_json(&line, end);
+            sheaf__text_add(&line, "\n");
+            if (line.failed || strstr(out->at, line.at) == NULL) /* not yet by its number */
+                sheaf__text_add(out, "%s", line.failed ? "" : line.at);
+            sheaf__text_release(&line);
+        }
+    }
+    sheaf__chat_template_free(chat);
+    sheaf__stored_chat_release(&stored);
+    sheaf__tokenizer_close(tokenizer);
+    return st;
+}
+
 sheaf_status *sheaf__gguf_modelfile(char **out, const char *file, const sheaf_config *c,
                                     const char *folder)
 {
@@ -60,6 +165,7 @@ sheaf_status *sheaf__gguf_modelfile(char **out, const char *file, const sheaf_co
     sheaf__text_add(&text, "FROM ./%s\n", file);
     sheaf_status *st = put_drawing(&text, folder);
     TRY(st, put_stops(&text, c, folder));
+    TRY(st, put_template(&text, folder));
     TRY(st, sheaf__text_take(out, &text));
     sheaf__text_release(&text);
     return st;

@@ -68,6 +68,8 @@ sheaf_status *sheaf__chat_template_stored_pair(sheaf__chat_template **out, const
  * name; NULL: not a name. */
 const char *sheaf__chat_template_name(const sheaf__chat_template *t);
 const char *sheaf__chat_template_known(const char *name);
+/* sheaf__chat_template_program - the Jinja program. Borrowed. */
+const char *sheaf__chat_template_program(const sheaf__chat_template *t);
 /* sheaf__chat_template_names - all of them, with commas, for messages and for help. */
 const char *sheaf__chat_template_names(void);
 /* sheaf__chat_template_stop - the text of the token that ends an answer: "<|im_end|>". `eos` where

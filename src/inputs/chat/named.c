@@ -285,6 +285,11 @@ sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *
     return near == NULL ? st : sheaf_try_this(st, "%s", near);
 }
 
+const char *sheaf__chat_template_program(const sheaf__chat_template *t)
+{
+    return t->source;
+}
+
 const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos)
 {
     return t->end != NULL && strcmp(t->end, SHEAF__EOS) == 0 ? eos : t->end;

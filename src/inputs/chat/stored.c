@@ -285,6 +285,27 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
     return sheaf_try_this(st, "--template NAME");
 }
 
+static const char *suitable(const sheaf__tokenizer *t)
+{
+    static const char *const marked[] = { "chatml", "llama3", "gemma", "phi3" };
+    for (size_t i = 0; i < sizeof marked / sizeof *marked && t != NULL; i++) {
+        sheaf__chat_template *own = NULL;
+        sheaf_status_free(sheaf__chat_template_find(&own, marked[i]));
+        const char *end = own == NULL ? NULL : sheaf__chat_template_stop(own, NULL);
+        const bool is = end != NULL && sheaf__tokenizer_find(t, end) >= 0;
+        sheaf__chat_template_free(own);
+        if (is)
+            return marked[i];
+    }
+    return "vicuna";
+}
+
+sheaf_status *sheaf__chat_template_advise(sheaf_status *st, const sheaf__tokenizer *t)
+{
+    return sheaf_try_this(st, "--template %s, which suits this tokenizer, or another of %s",
+                          suitable(t), sheaf__chat_template_names());
+}
+
 sheaf_status *sheaf__chat_template_of_run(sheaf__chat_template **out, const char *name,
                                           const sheaf__stored_chat *stored)
 {

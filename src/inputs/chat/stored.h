@@ -55,6 +55,9 @@ sheaf_status *sheaf__choose_tokenizer(sheaf__tokenizer **out, const char *given,
  * sheaf__chat_template_stored(); SHEAF_E_ARG where there is neither. *out borrows from `stored`. */
 sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char *given,
                                           const sheaf__stored_chat *stored);
+/* sheaf__chat_template_advise - for an error, consumed: to name a template, first one of ours whose
+ * end mark is a token of the tokenizer, else one that ends answers with its eos. Gives it back. */
+sheaf_status *sheaf__chat_template_advise(sheaf_status *st, const sheaf__tokenizer *t);
 /* sheaf__chat_template_of_run - the template that a run's settings name: the tokenizer's own
  * program if it still has this name. Errors: as sheaf__chat_template_choose(). */
 sheaf_status *sheaf__chat_template_of_run(sheaf__chat_template **out, const char *name,
