@@ -398,10 +398,11 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         const bool whole = sheaf__lora_saves_whole(o, schema, t),
-                   adapted = sheaf__lora_adapts(lora, t->module, strlen(t->module));
-        const bool bias = sheaf__lora_saves_bias(o, t->name) && !t->idle && !t->buffer &&
-                          (adapted || o->bias == SHEAF_BIAS_ALL);
+                   bias = sheaf__lora_saves_bias(o, t->name) && !t->idle && !t->buffer;
         if (!whole && !bias)
+            continue;
+        const bool adapted = sheaf__lora_adapts(lora, t->module, strlen(t->module));
+        if (!whole && !adapted && o->bias != SHEAF_BIAS_ALL)
             continue;
         const int n = lora->nsaved++;
         lora->saved[n] = t;
@@ -460,9 +461,13 @@ static const char *target_name(const sheaf_schema *schema, const char *module)
 static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
 {
     sheaf_lora_options *o = &lora->options;
-    for (int i = 0; i < lora->nmodules; i++)
-        if (!sheaf__lora_add_name(&o->targets, target_name(schema, lora->module[i].base->module)))
+    for (int i = 0; i < lora->nmodules; i++) {
+        const char *module = lora->module[i].base->module;
+        if (sheaf__lora_has_name(&o->targets, last_name(module))) /* which reaches no others */
+            continue;
+        if (!sheaf__lora_add_name(&o->targets, target_name(schema, module)))
             return sheaf__no_memory("LoRA options");
+    }
     o->all_linear = false;
     return NULL;
 }
