@@ -59,24 +59,35 @@ static sheaf_status *put_stops(sheaf_text *out, const sheaf_config *c, const cha
 #define PROMPT "{{ .Prompt }}"
 #define RESPONSE "{{ .Response }}"
 
+/* Drops any other failure than lack of memory: a template may refuse messages. */
+static sheaf_status *unless_refused(sheaf_status *st)
+{
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
 /* What the template writes for messages with Ollama's words as contents, without the bos, which
- * Ollama writes itself; NULL: it refuses them. */
-static char *render(const sheaf__chat_template *chat, const sheaf__stored_chat *stored,
-                    const sheaf__message *message, int64_t n)
+ * Ollama writes itself; *out NULL: it refuses them. */
+static sheaf_status *render(char **out, const sheaf__chat_template *chat,
+                            const sheaf__stored_chat *stored, const sheaf__message *message,
+                            int64_t n)
 {
     sheaf__rendered text = { 0 };
-    sheaf_status *st =
-        sheaf__chat_render(&text, chat, message, n,
-                           &(sheaf__chat_options){
-                               .generation_prompt = true, .bos = stored->bos, .eos = stored->eos });
-    sheaf_status_free(st);
-    const size_t bos = stored->bos == NULL ? 0 : strlen(stored->bos);
-    char *out =
-        text.text == NULL
-            ? NULL
-            : strdup(text.text + (bos > 0 && strncmp(text.text, stored->bos, bos) == 0 ? bos : 0));
+    sheaf_status *st = unless_refused(sheaf__chat_render(
+        &text, chat, message, n,
+        &(sheaf__chat_options){
+            .generation_prompt = true, .bos = stored->bos, .eos = stored->eos }));
+    *out = NULL;
+    if (st == NULL && text.text != NULL) {
+        const size_t bos = stored->bos == NULL ? 0 : strlen(stored->bos);
+        const bool begins = bos > 0 && strncmp(text.text, stored->bos, bos) == 0;
+        *out = strdup(text.text + (begins ? bos : 0));
+        st = *out == NULL ? sheaf__no_memory("Modelfile") : NULL;
+    }
     sheaf__rendered_release(&text);
-    return out;
+    return st;
 }
 
 /* Cuts `text` in place before and behind `word`; NULL: it is not there. */
@@ -100,8 +111,8 @@ static bool cut_tail(char *text, const char *tail)
 
 /* A turn of Ollama is system message, prompt and response, laid out alike each time: only templates
  * that do so are written, and Ollama finds what suits the others in the GGUF file. */
-static void put_turn(sheaf_text *out, const sheaf__chat_template *chat,
-                     const sheaf__stored_chat *stored)
+static sheaf_status *put_turn(sheaf_text *out, const sheaf__chat_template *chat,
+                              const sheaf__stored_chat *stored)
 {
 #define MESSAGE(role, text)                                                                        \
     {                                                                                              \
@@ -111,8 +122,10 @@ static void put_turn(sheaf_text *out, const sheaf__chat_template *chat,
                          turns[] = { MESSAGE("user", PROMPT), MESSAGE("assistant", RESPONSE),
                                      MESSAGE("user", PROMPT) };
 #undef MESSAGE
-    char *once = render(chat, stored, turns, 1), *with = render(chat, stored, system, 2),
-         *all = render(chat, stored, turns, 3);
+    char *once = NULL, *with = NULL, *all = NULL;
+    sheaf_status *st = render(&once, chat, stored, turns, 1);
+    TRY(st, render(&with, chat, stored, system, 2));
+    TRY(st, render(&all, chat, stored, turns, 3));
     char *ask = cut(once, PROMPT), *behind = cut(with, SYSTEM), *rest = cut(behind, PROMPT),
          *end = cut(all, RESPONSE), *next = cut(end, PROMPT);
     if (ask != NULL && rest != NULL && next != NULL && strcmp(ask, rest) == 0 &&
@@ -125,6 +138,7 @@ static void put_turn(sheaf_text *out, const sheaf__chat_template *chat,
     free(once);
     free(with);
     free(all);
+    return st;
 }
 
 static sheaf_status *put_template(sheaf_text *out, const char *folder)
@@ -138,16 +152,17 @@ static sheaf_status *put_template(sheaf_text *out, const char *folder)
         return st;
     st = sheaf__stored_chat_open(&tokenizer, &stored, there, INT32_MAX);
     if (st == NULL && sheaf__stored_chat_has_program(&stored))
-        sheaf_status_free(sheaf__chat_template_choose(&chat, NULL, &stored)); /* a faulty one */
+        st = unless_refused(sheaf__chat_template_choose(&chat, NULL, &stored));
     if (chat != NULL) {
         const char *end = sheaf__chat_template_stop(chat, stored.eos);
-        put_turn(out, chat, &stored);
+        st = put_turn(out, chat, &stored);
         if (end != NULL && *end != '\0') {
             sheaf_text line = { 0 };
             sheaf__text_add(&line, "PARAMETER stop ");
             sheaf__text_json(&line, end);
             sheaf__text_add(&line, "\n");
-            if (line.failed || strstr(out->at, line.at) == NULL) /* not yet by its number */
+            if (line.failed || out->failed ||
+                strstr(out->at, line.at) == NULL) /* not yet by its number */
                 sheaf__text_add(out, "%s", line.failed ? "" : line.at);
             sheaf__text_release(&line);
         }
