@@ -194,36 +194,34 @@ static size_t move(char *block, const sheaf__slots *s, bool out)
     return at;
 }
 
-/* The pictures of a pass: from the leader to all; the others make room for them. */
+/* The pictures of a pass: from the leader to all; the others make room for them. Their pixels lie
+ * behind them, in one piece. */
 static sheaf_status *share_pictures(sheaf__slots *slots, bool leads)
 {
-    const sheaf_config *config = &slots->model->schema->config;
     sheaf_comm *comm = sheaf__model_comm(slots->model->context);
     sheaf__batch_images *image = &slots->image;
     const size_t n = (size_t)image->pictures.images;
+    size_t numbers = 0;
     sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int towers = sheaf__towers_of(tower, config);
-    sheaf__picture *sizes = calloc(n, sizeof *sizes);
-    sheaf_status *st = sizes == NULL ? sheaf__no_memory("pictures") : NULL;
+    const int towers = sheaf__towers_of(tower, &slots->model->schema->config);
+    sheaf__picture *like = calloc(n, sizeof *like);
+    sheaf_status *st = like == NULL ? sheaf__no_memory("pictures") : NULL;
     if (st == NULL && leads)
-        memcpy(sizes, image->picture, n * sizeof *sizes);
-    TRY(st, sheaf_comm_broadcast(comm, sizes, n * sizeof *sizes, 0));
+        memcpy(like, image->picture, n * sizeof *like);
+    TRY(st, sheaf_comm_broadcast(comm, like, n * sizeof *like, 0));
     if (st == NULL && !leads) {
         free(image->picture);
-        image->picture = sheaf__picture_room_like(sizes, (int64_t)n, tower, towers);
+        image->picture = sheaf__picture_room_like(like, (int64_t)n, tower, towers);
         if (image->picture == NULL)
             st = sheaf__no_memory("pictures");
     }
     for (size_t i = 0; i < n && st == NULL; i++) {
-        image->picture[i].row = sizes[i].row;
-        for (int t = 0; t < towers && st == NULL; t++)
-            st = sheaf_comm_broadcast(
-                comm, image->picture[i].of[t].pixels,
-                (size_t)sheaf__view_numbers(&image->picture[i].of[t], &tower[t]) * sizeof(float),
-                0);
+        image->picture[i].row = like[i].row;
+        for (int t = 0; t < towers; t++)
+            numbers += (size_t)sheaf__view_numbers(&image->picture[i].of[t], &tower[t]);
     }
-    free(sizes);
-    return st;
+    free(like);
+    return TRY(st, sheaf_comm_broadcast(comm, image->picture + n, numbers * sizeof(float), 0));
 }
 
 static bool sends_pictures(const sheaf__slots *slots)

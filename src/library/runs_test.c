@@ -234,6 +234,19 @@ static void test_evaluate__hands_out_logits(void **state)
     assert_true(s.rows == 2 && s.positions > 2 && s.first != 0);
 }
 
+/* Of an answer to tokens, or to `text`. */
+static sheaf_model_generate_options asking(const char *text, const int32_t *tokens, int64_t ntokens,
+                                           int64_t max_new)
+{
+    sheaf_model_generate_options how;
+    SHEAF_INIT(&how);
+    how.text = text;
+    how.tokens = tokens;
+    how.ntokens = ntokens;
+    how.max_new = max_new;
+    return how;
+}
+
 static void count_tokens(void *context, int32_t token)
 {
     *(int64_t *)context += token >= 0;
@@ -242,15 +255,11 @@ static void count_tokens(void *context, int32_t token)
 static void ask(int32_t *out, int64_t n, sheaf_model *m, double temperature)
 {
     static const int32_t prompt[] = { 5, 6, 7 };
-    sheaf_model_generate_options how;
+    sheaf_model_generate_options how = asking(NULL, prompt, 3, n);
     sheaf_answer *answer;
     int64_t got, told = 0;
-    SHEAF_INIT(&how);
     how.on_token = count_tokens;
     how.context = &told;
-    how.tokens = prompt;
-    how.ntokens = 3;
-    how.max_new = n;
     how.temperature = temperature;
     how.seed = 3;
     CHECK_OK(sheaf_model_generate(&answer, m, &how));
@@ -262,6 +271,23 @@ static void ask(int32_t *out, int64_t n, sheaf_model *m, double temperature)
     sheaf_answer_free(answer);
 }
 
+static const char *const stop_text[] = { "the end" }; /* the model has no text */
+static const struct {
+    const char *text;
+    int64_t tokens, max_new;
+    const char *const *stop;
+    int64_t nstop, nimages;
+    sheaf_code code;
+    const char *says;
+} refused[] = {
+    { NULL, 1, 64, NULL, 0, 0, SHEAF_E_DATA, "at most 64" },
+    { NULL, 1, 10000001, NULL, 0, 0, SHEAF_E_ARG, "max_new | 0 to 10000000 | 10000001" },
+    { NULL, 1, 1, NULL, 1, 0, SHEAF_E_ARG, "nstop texts" },
+    { NULL, 1, 1, stop_text, 1, 0, SHEAF_E_UNSUPPORTED, ": stop: " },
+    { "both", 1, 1, NULL, 0, 0, SHEAF_E_ARG, "a text, or tokens" },
+    { "both", 0, 1, NULL, 0, 1, SHEAF_E_ARG, "nimages of images" },
+};
+
 static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
 {
     int32_t one[8], again[8], drawn[8], other[8];
@@ -271,28 +297,16 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
         ask(tp == 1 ? drawn : other, 8, m, 5);
         ask(again, 8, m, 0); /* what was asked before changes nothing */
         CHECK_BYTES("greedy", again, one, sizeof one);
-        sheaf_model_generate_options long_one;
-        sheaf_answer *answer;
-        SHEAF_INIT(&long_one);
-        long_one.tokens = one;
-        long_one.ntokens = 1;
-        long_one.max_new = 64;
-        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_DATA, "at most 64");
-        long_one.max_new = 10000001;
-        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG,
-                    "max_new | 0 to 10000000 | 10000001");
-        long_one.max_new = 1;
-        long_one.nstop = 1;
-        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "nstop texts");
-        const char *const stop[] = { "the end" };
-        long_one.stop = stop; /* this model has no text */
-        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_UNSUPPORTED, ": stop: ");
-        long_one.nstop = 0;
-        long_one.text = "both";
-        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "a text, or tokens");
-        long_one.tokens = NULL;
-        long_one.nimages = 1;
-        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "nimages of images");
+        for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+            sheaf_answer *answer;
+            sheaf_model_generate_options how =
+                asking(refused[i].text, refused[i].tokens ? one : NULL, refused[i].tokens,
+                       refused[i].max_new);
+            how.stop = refused[i].stop;
+            how.nstop = refused[i].nstop;
+            how.nimages = refused[i].nimages;
+            CHECK_FAILS(sheaf_model_generate(&answer, m, &how), refused[i].code, refused[i].says);
+        }
         sheaf_model_close(m);
     }
     CHECK_BYTES("drawn", other, drawn, sizeof drawn);
@@ -304,12 +318,9 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
 static void test_generate__a_control_ends_the_answer(void **state)
 {
     static const int32_t prompt[] = { 5 };
-    sheaf_model_generate_options asked;
+    sheaf_model_generate_options asked = asking(NULL, prompt, 1, 0);
     sheaf_answer *answer;
     sheaf_model *m = opened(model, NULL, 2, 4096);
-    SHEAF_INIT(&asked);
-    asked.tokens = prompt;
-    asked.ntokens = 1;
     CHECK_OK(sheaf_control_new(&asked.control));
     sheaf_control_stop(asked.control);
     CHECK_FAILS(sheaf_model_generate(&answer, m, &asked), SHEAF_E_STOPPED, "");
@@ -329,11 +340,8 @@ typedef struct nested {
 static void ask_again(void *context, int32_t token)
 {
     nested *n = context;
-    sheaf_model_generate_options how;
+    const sheaf_model_generate_options how = asking(NULL, &token, 1, 0);
     sheaf_answer *answer;
-    SHEAF_INIT(&how);
-    how.tokens = &token;
-    how.ntokens = 1;
     sheaf_status *st = sheaf_model_generate(&answer, n->m, &how);
     n->refused += st != NULL && sheaf_status_code(st) == SHEAF_E_ARG && answer == NULL;
     sheaf_status_free(st);
@@ -342,14 +350,10 @@ static void ask_again(void *context, int32_t token)
 static void test_generate__its_own_answer_cannot_ask_it(void **state)
 {
     static const int32_t prompt[] = { 5, 6, 7 };
-    sheaf_model_generate_options how;
+    sheaf_model_generate_options how = asking(NULL, prompt, 3, 4);
     sheaf_answer *answer;
     nested n = { .m = opened(model, NULL, 2, 4096) };
     int64_t got;
-    SHEAF_INIT(&how);
-    how.tokens = prompt;
-    how.ntokens = 3;
-    how.max_new = 4;
     how.on_token = ask_again;
     how.context = &n;
     CHECK_OK(sheaf_model_generate(&answer, n.m, &how));
@@ -361,11 +365,9 @@ static void test_generate__its_own_answer_cannot_ask_it(void **state)
 
 static void say(char *out, size_t size, sheaf_chat *chat, const char *question)
 {
-    sheaf_model_generate_options how;
+    const sheaf_model_generate_options how = asking(NULL, NULL, 0, 12);
     sheaf_answer *answer;
     int64_t n;
-    SHEAF_INIT(&how);
-    how.max_new = 12;
     CHECK_OK(sheaf_chat_ask(&answer, chat, question, &how));
     assert_non_null(sheaf_answer_text(answer));
     sheaf_answer_tokens(answer, &n);
@@ -385,15 +387,13 @@ static void test_chat__remembers_until_it_is_reset(void **state)
     make.seed = 5;
     CHECK_OK(sheaf_weights_init(NULL, &make));
     for (int tp = 1; tp <= 2; tp++) {
-        sheaf_model_generate_options both;
+        sheaf_model_generate_options both = asking(NULL, NULL, 0, 12);
         sheaf_answer *answer;
         sheaf_model *m = opened(at("bytes"), NULL, tp, 80); /* one question, and its answer */
         sheaf_chat *chat, *other;
         CHECK_OK(sheaf_chat_open(&chat, m, NULL));
         CHECK_OK(sheaf_chat_open(&other, m, NULL));
         say(first[tp - 1], 200, chat, question);
-        SHEAF_INIT(&both);
-        both.max_new = 12;
         CHECK_FAILS(sheaf_chat_ask(&answer, chat, question, &both), SHEAF_E_DATA, "80");
         say(again, 200, other, question); /* it knows nothing of the first */
         assert_string_equal(again, first[tp - 1]);
@@ -437,19 +437,17 @@ static void check_together(sheaf_answer *one[3], int tp)
 {
     static const int32_t ids[] = { 'h', 'i' };
     static const char *const stop[] = { "zzzzzzzz", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD" };
-    sheaf_model_generate_options how;
+    sheaf_model_generate_options how = asking(NULL, NULL, 0, 24);
     sheaf_model_prompt prompt[3];
     sheaf_answer *all[3];
     sheaf_model *m = opened(at("bytes"), NULL, tp, tp > 1 ? 0 : 4096);
     heard h = { 0 };
-    SHEAF_INIT(&how);
     for (int i = 0; i < 3; i++)
         SHEAF_INIT(&prompt[i]);
     prompt[0].text = "a question of some length";
     prompt[1].tokens = ids;
     prompt[1].ntokens = 2;
     prompt[2].messages = "[{\"role\": \"user\", \"content\": \"b\"}]";
-    how.max_new = 24;
     how.stop = stop;
     how.nstop = 2;
     how.logprobs = true;
@@ -503,11 +501,8 @@ static void test_generate__prompts_together_are_as_alone(void **state)
 
 static void *ask_once(void *m)
 {
-    sheaf_model_generate_options how;
+    const sheaf_model_generate_options how = asking("What?", NULL, 0, 8);
     sheaf_answer *answer;
-    SHEAF_INIT(&how);
-    how.text = "What?";
-    how.max_new = 8;
     CHECK_OK(sheaf_model_generate(&answer, m, &how));
     return answer;
 }
@@ -536,13 +531,10 @@ static void test_generate__several_threads_ask_a_late_model_first(void **state)
 
 static void test_generate__a_text_ends_it(void **state)
 {
-    sheaf_model_generate_options how;
+    sheaf_model_generate_options how = asking("What?", NULL, 0, 40);
     sheaf_answer *whole, *cut;
     sheaf_model *m = opened(at("bytes"), NULL, 1, 0);
     heard h = { 0 };
-    SHEAF_INIT(&how);
-    how.text = "What?";
-    how.max_new = 40;
     CHECK_OK(sheaf_model_generate(&whole, m, &how));
     const char *text = sheaf_answer_text(whole);
     char end[8] = "";
