@@ -34,6 +34,8 @@ struct driver {
     FILE *nowhere; /* in place of both, where another process speaks; NULL: this one does */
     FILE *aside;   /* then: for what the other cannot know */
     const driver_command *command;
+    int argc; /* the words of the command, of which argv[0] is its name */
+    char **argv;
     bool together;   /* it is one of several processes that --transport mpi divides work over */
     const char *mpi; /* and --mpi's word, or NULL */
     struct sheaf__process_join *join; /* how it meets them, and their group (comm/process.h) */

@@ -33,6 +33,8 @@ void driver_processes_table(sheaf__setting *table, driver_processes *p, bool tal
     };
     p->heartbeat = 10;
     p->hang_after = 600;
+    p->table = table;
+    p->talks = talks;
     sheaf__settings_append(table, rows);
 }
 
@@ -69,32 +71,30 @@ bool driver_processes_elsewhere(const driver *d)
     return launcher.processes > 1 && launcher.number > 0;
 }
 
-static sheaf_status *start(driver_processes *p, driver *d, const driver_processes_how *how,
-                           int processes)
+static sheaf_status *start(driver_processes *p, driver *d, int processes)
 {
-    if (how->talks)
+    if (p->talks)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--transport mpi"),
                            "processes that share the work, started by mpirun or srun"),
-            "mpirun -n %d sheaf %s --transport mpi ...", processes, how->argv[0]);
+            "mpirun -n %d sheaf %s --transport mpi ...", processes, d->command->name);
     sheaf_status *st = driver_launch(&p->code, d,
                                      &(driver_launch_options){ .processes = processes,
                                                                .mpi = p->mpi,
                                                                .hosts = p->hosts,
                                                                .hostfile = p->hostfile,
-                                                               .argc = how->argc,
-                                                               .argv = how->argv });
+                                                               .argc = d->argc,
+                                                               .argv = d->argv });
     p->elsewhere = st == NULL;
     return st;
 }
 
 /* With threads nothing is watched. */
-static sheaf_status *check_watch(const driver *d, const driver_processes *p,
-                                 const sheaf__setting *table)
+static sheaf_status *check_watch(const driver *d, const driver_processes *p)
 {
     static const char *const flags[] = { "heartbeat", "hang-after" };
     for (int i = 0; i < 2 && p->transport != SHEAF_TRANSPORT_MPI; i++)
-        if (sheaf__settings_given(&d->settings, table, flags[i]))
+        if (sheaf__settings_given(&d->settings, p->table, flags[i]))
             return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", flags[i]),
                                   "--transport mpi beside it");
     return NULL;
@@ -131,13 +131,12 @@ static sheaf_status *watch(driver_processes *p, driver *d)
     return sheaf__all_agree(p->all, st);
 }
 
-sheaf_status *driver_processes_begin(driver_processes *p, driver *d,
-                                     const driver_processes_how *how)
+sheaf_status *driver_processes_begin(driver_processes *p, driver *d, int ranks, const char *place)
 {
-    const int processes = how->ranks * stages_of(how->place);
+    const int processes = ranks * stages_of(place);
     const bool launched = sheaf__launcher_look().name != NULL;
-    sheaf_status *st = sheaf__transport_check(&d->settings, how->table, p->transport);
-    TRY(st, check_watch(d, p, how->table));
+    sheaf_status *st = sheaf__transport_check(&d->settings, p->table, p->transport);
+    TRY(st, check_watch(d, p));
     if (st != NULL)
         return st;
     if (p->transport == SHEAF_TRANSPORT_THREADS) {
@@ -145,7 +144,7 @@ sheaf_status *driver_processes_begin(driver_processes *p, driver *d,
         return NULL;
     }
     if (!launched)
-        return processes == 1 ? NULL : start(p, d, how, processes);
+        return processes == 1 ? NULL : start(p, d, processes);
     driver_member_split();
     st = sheaf__process_start(d->join, p->mpi);
     p->all = driver_all(d);

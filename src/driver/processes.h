@@ -15,28 +15,22 @@ typedef struct driver_processes {
     const atomic_int *stop;       /* out: not 0 when asked to stop; NULL with threads */
     bool elsewhere;               /* out: other processes did it, or do it, and ended with... */
     int code;
+    const sheaf__setting *table; /* of the command */
+    bool talks; /* the first reads lines: mpirun or srun start them, and pass those on */
 } driver_processes;
 
 /* driver_processes_table - appends --transport, --mpi, --hosts, --hostfile, --heartbeat and
- * --hang-after to a table that ends with a zero entry. `talks`: as below; mpirun has the hosts. */
+ * --hang-after to a table that ends with a zero entry. `talks`: as above; mpirun has the hosts. */
 void driver_processes_table(sheaf__setting *table, driver_processes *flags, bool talks);
-
-typedef struct driver_processes_how {
-    const sheaf__setting *table; /* that was parsed */
-    int argc;                    /* the subcommand and its flags */
-    char **argv;
-    int ranks;         /* as many processes */
-    const char *place; /* --place: so many ranks in each of its stages; may be NULL */
-    bool talks;        /* the first reads lines: mpirun or srun start them, and pass those on */
-} driver_processes_how;
 
 /* driver_processes_begin - with --transport mpi this process joins the others, or starts them where
  * nothing did and waits for their end. From then on they are watched: one that dies, is stopped or
  * hangs ends all, with a message that names it. Where processes were started and the transport is
  * threads the first works alone. This one has nothing to do where `elsewhere` is set. Errors:
- * SHEAF_E_ARG; those of sheaf__process_start() and driver_launch(). */
-sheaf_status *driver_processes_begin(driver_processes *flags, driver *d,
-                                     const driver_processes_how *how);
+ * SHEAF_E_ARG; those of sheaf__process_start() and driver_launch().
+ *   ranks  as many processes, in each stage of --place (may be NULL) */
+sheaf_status *driver_processes_begin(driver_processes *flags, driver *d, int ranks,
+                                     const char *place);
 
 /* driver_processes_launcher - what started this process as one of several: "mpirun", "srun"; NULL.
  */

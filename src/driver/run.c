@@ -35,6 +35,8 @@ int driver_run(driver *d, const driver_command *command, int argc, char **argv)
                                  .finishing = driver_member_finishing };
     bool elsewhere = false;
     d->command = command;
+    d->argc = argc;
+    d->argv = argv;
     sheaf_status *st = sheaf_progress_open(&d->progress, d->err);
     if (st != NULL)
         return driver_report(d, st);

@@ -15,8 +15,6 @@
 typedef struct start {
     driver *driver;
     const sheaf_train_options *o;
-    int argc;
-    char **argv;
     bool elsewhere; /* other processes did it, and ended with... */
     int code;
 } start;
@@ -30,8 +28,8 @@ static sheaf_status *launch(start *s, bool restarts)
                                                    .mpi = o->mpi,
                                                    .hosts = o->hosts,
                                                    .hostfile = o->hostfile,
-                                                   .argc = s->argc,
-                                                   .argv = s->argv,
+                                                   .argc = s->driver->argc,
+                                                   .argv = s->driver->argv,
                                                    .run = restarts ? o : NULL });
 }
 
@@ -81,14 +79,14 @@ static sheaf_status *supervise(start *s, const sheaf__run_settings *run)
     return launch(s, true);
 }
 
-int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc, char **argv)
+int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st)
 {
-    start s = { .driver = d, .o = run->options, .argc = argc, .argv = argv };
+    start s = { .driver = d, .o = run->options };
     const sheaf__watch_hooks watch = { .end = driver_member_end,
                                        .begun = driver_member_joined,
                                        .self = d };
-    const sheaf__run_driver by = { .nwords = argc,
-                                   .word = (const char *const *)argv,
+    const sheaf__run_driver by = { .nwords = d->argc,
+                                   .word = (const char *const *)d->argv,
                                    .ready = ready,
                                    .self = &s,
                                    .spent = driver_spent_before(),

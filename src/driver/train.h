@@ -6,4 +6,4 @@
 /* driver_train - sheaf_run_train() with the flags that were parsed, to its exit code: in this
  * process or in several, which it starts, and with --restarts again after a failure. `st`: of
  * parsing; consumed. */
-int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st, int argc, char **argv);
+int driver_train(driver *d, sheaf__run_settings *run, sheaf_status *st);

@@ -487,13 +487,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
     if (st == NULL && s.ask.max_length < 2)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"),
                             "2 or more: it bounds what a conversation may need");
-    TRY(st, driver_processes_begin(&s.processes, cli,
-                                   &(driver_processes_how){ .table = table,
-                                                            .argc = argc,
-                                                            .argv = argv,
-                                                            .ranks = s.model.tp,
-                                                            .place = s.model.place,
-                                                            .talks = true }));
+    TRY(st, driver_processes_begin(&s.processes, cli, s.model.tp, s.model.place));
     if (st == NULL && s.processes.elsewhere)
         return driver_processes_answer(&s.processes, cli, NULL, true);
     if (st == NULL && s.processes.all != NULL) /* before a large model is loaded */

@@ -275,12 +275,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
     sheaf__settings_append(table, rows);
     driver_processes_table(table, &w.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    TRY(st, driver_processes_begin(&w.processes, cli,
-                                   &(driver_processes_how){ .table = table,
-                                                            .argc = argc,
-                                                            .argv = argv,
-                                                            .ranks = w.model.tp * w.model.dp,
-                                                            .place = w.model.place }));
+    TRY(st, driver_processes_begin(&w.processes, cli, w.model.tp * w.model.dp, w.model.place));
     if (st == NULL && !w.processes.elsewhere) {
         w.max_new_given = sheaf__settings_given(&cli->settings, table, "max-new");
         if (sheaf__settings_given(&cli->settings, table, "specials"))

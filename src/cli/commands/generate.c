@@ -286,12 +286,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
     driver_processes_table(table, &s.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, check_files(&s));
-    TRY(st, driver_processes_begin(&s.processes, cli,
-                                   &(driver_processes_how){ .table = table,
-                                                            .argc = argc,
-                                                            .argv = argv,
-                                                            .ranks = s.model.tp * s.model.dp,
-                                                            .place = s.model.place }));
+    TRY(st, driver_processes_begin(&s.processes, cli, s.model.tp * s.model.dp, s.model.place));
     if (st == NULL && !s.processes.elsewhere)
         st = run(cli, table, &s);
     if (st != NULL && driver_signals_stopped_by() != NULL && sheaf_status_found(st)[0] == '\0')

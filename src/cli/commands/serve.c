@@ -135,12 +135,7 @@ int cmd_serve(cli *cli, int argc, char **argv)
     driver_processes_table(table, &s.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, split(&adapters, &adapter, &s.how.nadapters, s.model.adapter));
-    TRY(st, driver_processes_begin(&s.processes, cli,
-                                   &(driver_processes_how){ .table = table,
-                                                            .argc = argc,
-                                                            .argv = argv,
-                                                            .ranks = s.model.tp,
-                                                            .place = s.model.place }));
+    TRY(st, driver_processes_begin(&s.processes, cli, s.model.tp, s.model.place));
     if (st == NULL) {
         if (!sheaf__settings_given(&cli->settings, table, "max-new"))
             s.how.max_new = 0;

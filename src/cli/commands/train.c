@@ -15,7 +15,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf__run_settings run = { 0 };
     sheaf_status *st = sheaf__run_settings_open(&run, &cli->settings, false);
     TRY(st, cli_parse(cli, run.table, NULL, argc, argv));
-    const int code = driver_train(cli, &run, st, argc, argv);
+    const int code = driver_train(cli, &run, st);
     sheaf__run_settings_close(&run);
     return code;
 }
