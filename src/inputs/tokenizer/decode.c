@@ -22,12 +22,13 @@ struct sheaf__token_stream {
 static const char *string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special, size_t *size)
 {
     const sheaf__added_token *added = sheaf__added_of(&t->added, id);
-    if (t->pieces > 0 && id >= t->pieces) {
+    if (added == NULL) {
+        const char *token = sheaf__vocab_token(&t->vocab, id, size);
+        if (token != NULL || t->pieces == 0 || id < t->pieces)
+            return token;
         *size = 3;
         return "\xef\xbf\xbd";
     }
-    if (added == NULL)
-        return sheaf__vocab_token(&t->vocab, id, size);
     /* `tokenizers` compares strings, not ids, with special tokens. */
     const sheaf__added_token *same =
         added->normal == added->content
