@@ -26,8 +26,8 @@ runs "init below a file" "${below[@]}" init tiny-bytes "$work/file/out"
 runs "convert below a file" "${below[@]}" convert "$llama/tiny_llama/hf" "$work/file/out" --to hf
 runs "merge below a file" "${below[@]}" merge "$llama/tiny_llama/hf" "$llama/tiny_llama/lora/adapter_final" "$work/file/out"
 runs "train below a file" 3 '^sheaf: --out: .*found: +[^ ]*/file: Not a directory +try: +another name' train --model "$work/none" --data "$work/none" --out "$work/file/sub/out" --steps 1
-runs "logits below a file" 3 '^sheaf: --save-logits: .*a folder that is there and may be written +found: +[^ ]*/file: Not a directory' eval --model "$work/none" --data "$work/none" --save-logits "$work/file/logits"
-runs "logits in no folder" 3 'try: +mkdir -p [^ ]*/nowhere $' eval --model "$work/none" --data "$work/none" --save-logits "$work/nowhere/logits"
+runs "logits below a file" 3 '^sheaf: --save-logits: .*a folder that is there and may be written +found: +[^ ]*/file: Not a directory' eval --model "$llama/tiny_llama/hf" --data "$work/none" --save-logits "$work/file/logits"
+runs "logits in no folder" 3 'try: +mkdir -p [^ ]*/nowhere $' eval --model "$llama/tiny_llama/hf" --data "$work/none" --save-logits "$work/nowhere/logits"
 tokens_file "$work/data.safetensors" 1 4 "1 2 3 4" "1 2 3 4"
 one=(train --model "$llama/tiny_llama/hf" --data "$work/data.safetensors" --out "$work/run" --lora-rank 1 --threads 1)
 runs "a run" 0 . "${one[@]}" --steps 1
