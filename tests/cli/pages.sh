@@ -60,11 +60,14 @@ for page in minicpmv:minicpmv-tiny:MiniCPM-V-2_6 omnilmm:omnilmm-tiny:OmniLMM-12
     done <"$work/$page/block"
 done
 
-# The README's example, with fewer steps.
+# The README's example, with fewer steps, on a small model in the published one's place; it ends with a server.
 mkdir "$work/readme"
 ln -s "$SHEAF_SOURCE_ROOT/demo" "$work/readme/demo"
-fenced sh "$docs/../README.md" | grep -v '^export PATH' | sed -E 's/--steps [0-9]+/--steps 2/' >"$work/readme/block"
-check "README.md has an example" test "$(grep -c '^sheaf' "$work/readme/block")" -ge 5
+"$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/talk/config.json" "$work/readme/talk" --seed 7 >/dev/null 2>&1
+cp "$SHEAF_SOURCE_ROOT"/tests/data/talk/tokenizer*.json "$work/readme/talk"
+runs "README.md: its model" 0 . convert "$work/readme/talk" "$work/readme/smollm2.gguf" --to gguf
+fenced sh "$docs/../README.md" | grep -v '^export PATH' | sed -E 's/--steps [0-9]+/--steps 2/; s/^sheaf serve ([^ ]*).*/timeout -s INT 10 sheaf serve --port 0 \1 || test $? -eq 124/' >"$work/readme/block"
+check "README.md has an example" test "$(grep -c '^sheaf' "$work/readme/block")" -ge 7
 runs_block() { (cd "$work/readme" && PATH=$work/bin:$PATH bash -e block >log 2>&1 </dev/null) || { tail -n 5 "$work/readme/log"; return 1; }; }
 check "README.md: the example" runs_block
 
