@@ -6,9 +6,9 @@ import ctypes
 import os
 import threading
 import weakref
-from ctypes import POINTER, c_bool, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import c_char_p
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Optional, Sequence, Union
 
 from . import _structs as c
 from .errors import BY_CODE, Error
@@ -24,69 +24,14 @@ def _load() -> ctypes.CDLL:
     return ctypes.CDLL(str(mine) if mine.exists() else NAME)
 
 
-def _ref(struct: Any) -> Any:
-    return POINTER(struct)
-
-
-# Function: (what it returns, its parameters). A c_void_p that is returned is a status to check(), a pointer that is
-# borrowed, or NULL. CDLL lets other Python threads run while a function is at work.
-_FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
-    "sheaf_version": (c_char_p, []),
-    "sheaf_status_code": (c_int, [c_void_p]),
-    "sheaf_status_errno": (c_int, [c_void_p]),
-    "sheaf_status_where": (c_char_p, [c_void_p]),
-    "sheaf_status_expected": (c_char_p, [c_void_p]),
-    "sheaf_status_found": (c_char_p, [c_void_p]),
-    "sheaf_status_try": (c_char_p, [c_void_p]),
-    "sheaf_status_free": (None, [c_void_p]),
-    "sheaf_dtype_name": (c_char_p, [c_int]),
-    "sheaf_dtype_bytes": (c_size_t, [c_int]),
-    "sheaf_dtype_from_torch_name": (c_int, [c_char_p]),
-    "sheaf_control_new": (c_void_p, [POINTER(c_void_p)]),
-    "sheaf_control_free": (None, [c_void_p]),
-    "sheaf_control_stop": (None, [c_void_p]),
-    "sheaf_weights_open": (c_void_p, [POINTER(c_void_p), c_char_p, _ref(c.sheaf_weights_options)]),
-    "sheaf_weights_close": (None, [c_void_p]),
-    "sheaf_weights_info": (c_void_p, [_ref(c.sheaf_weights_facts), c_void_p]),
-    "sheaf_weights_count": (c_int64, [c_void_p]),
-    "sheaf_weights_entry": (_ref(c.sheaf_source_entry), [c_void_p, c_int64]),
-    "sheaf_weights_find": (_ref(c.sheaf_source_entry), [c_void_p, c_char_p]),
-    "sheaf_weights_read": (c_void_p, [c_void_p, c_size_t, c_void_p, c_char_p, c_int64, c_int64]),
-    "sheaf_weights_verify": (c_void_p, [POINTER(c_void_p), c_char_p, _ref(c.sheaf_weights_verify_options)]),
-    "sheaf_verification_info": (c_void_p, [_ref(c.sheaf_verification_facts), c_void_p]),
-    "sheaf_verification_count": (c_int64, [c_void_p]),
-    "sheaf_verification_finding": (_ref(c.sheaf_finding), [c_void_p, c_int64]),
-    "sheaf_verification_free": (None, [c_void_p]),
-    "sheaf_weights_convert": (c_void_p, [_ref(c.sheaf_weights_convert_report), _ref(c.sheaf_weights_convert_options)]),
-    "sheaf_weights_merge": (c_void_p, [_ref(c.sheaf_weights_merge_report), _ref(c.sheaf_weights_merge_options)]),
-    "sheaf_run_train": (c_void_p, [_ref(c.sheaf_run_train_report), _ref(c.sheaf_run_train_options)]),
-    "sheaf_run_train_report_release": (None, [_ref(c.sheaf_run_train_report)]),
-    "sheaf_run_plan": (c_void_p, [POINTER(c_void_p), _ref(c.sheaf_run_train_options), _ref(c.sheaf_plan_options)]),
-    "sheaf_foreign_program_of": (_ref(c.sheaf_foreign_program), [c_char_p]),
-    "sheaf_foreign_rule_of": (_ref(c.sheaf_foreign_rule), [_ref(c.sheaf_foreign_program), c_char_p]),
-    "sheaf_run_setting_check": (c_void_p, [c_char_p, c_char_p]),
-    "sheaf_needs_json": (c_char_p, [c_void_p]),
-    "sheaf_needs_free": (None, [c_void_p]),
-    "sheaf_model_open": (c_void_p, [POINTER(c_void_p), _ref(c.sheaf_model_open_options)]),
-    "sheaf_model_info": (c_void_p, [_ref(c.sheaf_model_facts), c_void_p]),
-    "sheaf_model_close": (None, [c_void_p]),
-    "sheaf_model_generate_all": (
-        c_void_p,
-        [POINTER(c_void_p), c_void_p, _ref(c.sheaf_model_prompt), c_int64, _ref(c.sheaf_model_generate_options)],
-    ),
-    "sheaf_answer_tokens": (c_void_p, [c_void_p, POINTER(c_int64)]),
-    "sheaf_answer_text": (c_char_p, [c_void_p]),
-    "sheaf_answer_ending": (c_int, [c_void_p]),
-    "sheaf_answer_logprobs": (c_void_p, [c_void_p]),
-    "sheaf_answer_top": (POINTER(c_int32), [c_void_p, c_int64, POINTER(c_int64), POINTER(POINTER(ctypes.c_float))]),
-    "sheaf_answer_free": (None, [c_void_p]),
-}
-
 lib: Any = _load()
-for _name, (_result, _parameters) in _FUNCTIONS.items():
-    _function = getattr(lib, _name)
-    _function.restype = _result
-    _function.argtypes = _parameters
+# A c_void_p that is returned is a status to check(), a pointer that is borrowed, or NULL. CDLL lets other Python threads
+# run while a function is at work.
+for _name, (_result, _parameters) in c.functions.items():
+    _function = getattr(lib, _name, None)
+    if _function is not None:  # a library of another version
+        _function.restype = _result
+        _function.argtypes = _parameters
 
 
 def decoded(value: Optional[bytes]) -> str:
@@ -201,4 +146,4 @@ def facts(struct: Any) -> Dict[str, Any]:
     return out
 
 
-__all__ = ["Held", "NAME", "StrPath", "c_bool", "check", "chosen", "decoded", "dtype_number", "encoded", "error_of", "facts", "lib", "texts"]
+__all__ = ["Held", "NAME", "StrPath", "check", "chosen", "decoded", "dtype_number", "encoded", "error_of", "facts", "lib", "texts"]

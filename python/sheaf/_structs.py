@@ -1,4 +1,4 @@
-"""Structs of the public headers, read from them: of include/sheaf, which the wheel has beside this file."""
+"""Structs and functions of the public headers, read from them: of include/sheaf, which the wheel has beside this file."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _TYPES: Dict[str, Any] = {
     "double": ctypes.c_double,
 }
 _sizes: Dict[str, int] = {}  # of arrays, by the names of constants
+functions: Dict[str, Tuple[Any, List[Any]]] = {}  # what each returns, its parameters
 
 
 class Sized(ctypes.Structure):
@@ -89,6 +90,9 @@ def _read(folder: Path, name: str, seen: List[str]) -> None:
         members = [m for declaration in body.split(";") if declaration.strip() for m in _members(declaration)]
         base = Sized if members[0][0] == "size" else ctypes.Structure
         _TYPES[struct] = globals()[struct] = type(struct, (base,), {"_fields_": members})
+    for result, function, parameters in re.findall(r"^SHEAF_API ([^(]*?)(\w+)\(([^()]*)\);", text, re.M):
+        kinds = [_declared(*_split(part))[1] for part in (result, *parameters.split(",")) if part != "void"]
+        functions[function] = kinds[0], kinds[1:]
 
 
 def __getattr__(name: str) -> Any:  # for what reads types: the structs are made below

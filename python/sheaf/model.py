@@ -38,13 +38,13 @@ class Answer:
     def tokens(self) -> Any:
         """The ids of the new tokens, not copied: a NumPy array of int32, or a memoryview."""
         n = ctypes.c_int64()
-        at = lib.sheaf_answer_tokens(self._at, ctypes.byref(n))
-        return arrays.lent(at or 0, "I32", n.value, self)
+        at = ctypes.cast(lib.sheaf_answer_tokens(self._at, ctypes.byref(n)), ctypes.c_void_p)
+        return arrays.lent(at.value or 0, "I32", n.value, self)
 
     @property
     def logprobs(self) -> Any:
         """The natural logarithm of each token's probability, not copied; None where it was not asked for."""
-        at = lib.sheaf_answer_logprobs(self._at)
+        at = ctypes.cast(lib.sheaf_answer_logprobs(self._at), ctypes.c_void_p).value
         return None if at is None else arrays.lent(at, "F32", len(self.tokens), self)
 
     def top(self, i: int) -> List[Tuple[int, float]]:
