@@ -99,6 +99,10 @@ static const struct {
     { "prompt", " p " },
     { NULL, " num-workers use-flash-attention-2 use-liger-kernel ", ignored },
     { NULL, " init-lora-weights ", begins },
+    { NULL, " dora use-dora ", LEAVE "DoRA adapters are merged, not trained" },
+    { "host", " listen bind address " },
+    { "max-length", " ctx-size n-ctx c max-model-len context-length " },
+    { "seq", " ctx-size n-ctx c " },
     { "loss-on", " completion-only-loss assistant-only-loss ", " answers, which is the default" },
     { NULL, " merge-and-unload ", "sheaf merge BASE ADAPTER DST, when the run is done" },
     { NULL,
@@ -120,7 +124,7 @@ static const struct {
       "bnb-4bit-compute-dtype bnb-4bit-quant-type ",
       stored },
     { NULL,
-      " report-to logging-steps log-interval run-name use-wandb wandb-project "
+      " report-to logging-steps log-interval run-name use-wandb wandb wandb-project swanlab mlflow "
       "logging-dir tensorboard-dir ",
       progress },
     { "optimizer", " optim optimizer-type " },

@@ -216,4 +216,10 @@ check "nowhere to put a result is a failure" test $? -eq 3
 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0 runs "a command that runs on threads, as the first of three processes" 0 'warning: this is the first of 3 processes that mpirun began: it does all of it, as sheaf info does not divide' info "$llama/tiny_llama/hf"
 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=2 "$sheaf" info "$llama/tiny_llama/hf" >"$work/stdout" 2>"$work/stderr"
 check "the others do and say nothing" bash -c '[ ! -s "$0/stdout" ] && [ ! -s "$0/stderr" ]' "$work"
+runs "all unknown flags in one message" 2 'sheaf: --wandb +expected: +a flag of sheaf train +found: +it, and --foo, --bar, which are none either +try: +leave it out: each step is in OUT/metrics.jsonl' train a b --wandb x --foo=1 --tp 2 --bar
+runs "an address as others name it" 2 'try: +sheaf calls it --host' serve a --listen 0.0.0.0
+runs "a context as llama.cpp names it" 2 'try: +sheaf calls it --max-length' serve a --ctx-size 4096
+runs "DoRA by a flag" 2 'try: +leave it out: DoRA' train a b --dora
+runs "a benchmark" 2 'try: +sheaf plan MODEL --time' bench
+runs "plan of a config as its word" 0 'million parameters' plan "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" --seq 64
 finish

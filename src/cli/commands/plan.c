@@ -11,7 +11,7 @@
 
 const char cmd_plan_usage[] =
     "usage: sheaf plan MODEL [DATA] [FLAG...]\n"
-    "       sheaf plan --config config.json [FLAG...]\n"
+    "       sheaf plan config.json [FLAG...]\n"
     "Computes bytes per rank by kind, operations and communication of one step of sheaf train with\n"
     "the same flags, from the model's config alone: the real step runs on a device without memory.\n"
     "With data also steps and tokens. --memory looks for a setting that fits, in this order: more\n"

@@ -103,6 +103,24 @@ static const cli_option *option_of(const cli_option *options, const char *word, 
     return *off ? o : NULL;
 }
 
+/* Names the other unknown flags behind the first, so that one message has them all. */
+static sheaf_status *unknown_flags(const cli *cli, const cli_option *options, char *const *word,
+                                   int count)
+{
+    sheaf_status *st = unknown_flag(cli, options, word[0]);
+    sheaf_text more = { 0 };
+    bool off;
+    for (int i = 1; i < count && strcmp(word[i], "--") != 0; i++)
+        if (strncmp(word[i], "--", 2) == 0 && strcmp(word[i], "--help") != 0 &&
+            option_of(options, word[i], &off) == NULL)
+            sheaf__text_add(&more, "%s%.*s", more.size > 0 ? ", " : "", (int)strcspn(word[i], "="),
+                            word[i]);
+    if (more.size > 0 && !more.failed)
+        sheaf_found(st, "it, and %s, which are none either", more.at);
+    sheaf__text_release(&more);
+    return st;
+}
+
 /* A value that is a flag of the command was forgotten. */
 static sheaf_status *check_value(const cli_option *options, const char *from, const char *value)
 {
@@ -116,15 +134,17 @@ static sheaf_status *check_value(const cli_option *options, const char *from, co
     return sheaf_try_this(st, "%s=%s, if that is the value", from, value);
 }
 
-/* One word that begins with "-"; *next is the word after it or NULL, and becomes
- * NULL when it was used as the value. */
-static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *word, char **next)
+/* One word that begins with "-", the first of `count`; *next is the word after it or NULL, and
+ * becomes NULL when it was used as the value. */
+static sheaf_status *take_flag(cli *cli, const cli_option *options, char *const *words, int count,
+                               char **next)
 {
+    const char *word = words[0];
     const char *equals = strchr(word, '=');
     bool off;
     const cli_option *o = option_of(options, word, &off);
     if (o == NULL)
-        return unknown_flag(cli, options, word);
+        return unknown_flags(cli, options, words, count);
     char from[80];
     snprintf(from, sizeof from, "%.*s", equals != NULL ? (int)(equals - word) : 79, word);
     if (cli->settings.given[o - options] && (o->kind & CLI_KIND) != CLI_TEXTS)
@@ -161,10 +181,14 @@ static sheaf_status *take_words(cli *cli, const cli_option *options, char *const
             return sheaf_try_this(
                 sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", word[at]), "a %s", o->name),
                 "--recipe %s", word[at]);
+        const cli_option *of = o, *config = sheaf__setting_find(options, "config");
+        if (strcmp(o->name, "model") == 0 && strcmp(cli->command->name, "plan") == 0 &&
+            sheaf__ends_with(word[at], ".json") && config != NULL)
+            of = config; /* its weights need not be here */
         char from[80];
-        snprintf(from, sizeof from, "the %s", o->name);
-        cli->settings.given[o - options] = true;
-        st = sheaf__setting_set(o, word[at++], from);
+        snprintf(from, sizeof from, "the %s", of->name);
+        cli->settings.given[of - options] = true;
+        st = sheaf__setting_set(of, word[at++], from);
     }
     *count = 0;
     return st;
@@ -349,7 +373,7 @@ sheaf_status *cli_parse(cli *cli, const cli_option *own, cli_paths *paths, int a
         } else if (flags && argv[i][0] == '-' && argv[i][1] != '\0') {
             char *next = i + 1 < argc ? argv[i + 1] : NULL;
             const bool had = next != NULL;
-            sheaf_status *st = take_flag(cli, options, argv[i], &next);
+            sheaf_status *st = take_flag(cli, options, argv + i, argc - i, &next);
             if (st != NULL)
                 return st;
             i += had && next == NULL;
