@@ -99,7 +99,7 @@ static const struct {
     { "prompt", " p " },
     { NULL, " num-workers use-flash-attention-2 use-liger-kernel ", ignored },
     { NULL, " init-lora-weights ", begins },
-    { NULL, " dora use-dora ", LEAVE "DoRA adapters are merged, not trained" },
+    { NULL, " dora ", LEAVE "DoRA is merged, not trained" },
     { "host", " listen bind address " },
     { "max-length", " ctx-size n-ctx c max-model-len context-length " },
     { "seq", " ctx-size n-ctx c " },
