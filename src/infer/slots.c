@@ -4,24 +4,20 @@
 #include "base/base.h"
 #include "comm/activity.h"
 
-/* Of each model one that reads, then one that decodes. */
-struct sheaf__slots_line {
-    sheaf__model *model; /* borrowed */
-    sheaf__tape *tape;   /* of `n` sequences; NULL: none was recorded */
-    int64_t n;
-    sheaf__rows_in in;
-    sheaf__head_run head;
-    sheaf__slots *slots;
-};
+/* The model of the running pass. */
+static sheaf__model *running(const sheaf__slots *slots)
+{
+    return slots->o.model[slots->step.model];
+}
 
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
                           const float *logits)
 {
-    sheaf__slots_line *l = self;
-    sheaf__chooser *chooser = &l->slots->chooser;
-    chooser->vocab = l->model->schema->config.vocab; /* an adapter may add tokens */
-    for (int64_t i = 0; i < n && l->slots->chooses; i++) {
-        sheaf__sequence *s = l->slots->of[row0 + i];
+    sheaf__slots *slots = self;
+    sheaf__chooser *chooser = &slots->chooser;
+    chooser->vocab = running(slots)->schema->config.vocab; /* an adapter may add tokens */
+    for (int64_t i = 0; i < n && slots->chooses; i++) {
+        sheaf__sequence *s = slots->of[row0 + i];
         s->failed = sheaf__next_token(s, chooser, logits + i * chooser->vocab);
         s->over = s->over || s->failed != NULL;
     }
@@ -37,16 +33,14 @@ sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__slots_options *o
     *out = (sheaf__slots){ .o = *o, .model = own };
     if (o->models == 1)
         out->o.model = &out->model;
-    out->line = calloc(2 * (size_t)o->models, sizeof *out->line);
+    out->decode = calloc((size_t)o->models, sizeof *out->decode);
     out->keys = malloc((size_t)o->places * sizeof *out->keys);
     out->place = malloc((size_t)o->places * sizeof *out->place);
     out->pick = malloc((size_t)o->places * sizeof *out->pick);
     sheaf_status *st =
-        out->line == NULL || out->keys == NULL || out->place == NULL || out->pick == NULL
+        out->decode == NULL || out->keys == NULL || out->place == NULL || out->pick == NULL
             ? sheaf__no_memory("sequences")
             : NULL;
-    for (int i = 0; i < 2 * o->models && st == NULL; i++)
-        out->line[i] = (sheaf__slots_line){ .model = o->model[i / 2], .slots = out };
     for (int i = 0; i < o->models; i++)
         if (o->model[i]->schema->config.vocab > vocab)
             vocab = o->model[i]->schema->config.vocab;
@@ -60,9 +54,9 @@ sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__slots_options *o
 
 void sheaf__slots_close(sheaf__slots *s)
 {
-    for (int i = 0; i < 2 * s->o.models && s->line != NULL; i++)
-        sheaf__tape_free(s->line[i].tape);
-    free(s->line);
+    for (int i = 0; i < s->o.models && s->decode != NULL; i++)
+        sheaf__tape_free(s->decode[i].tape);
+    free(s->decode);
     free(s->keys);
     free(s->place);
     free(s->pick);
@@ -248,34 +242,34 @@ static sheaf_status *send(sheaf__slots *slots)
 
 /* ---- computing it, by all ---- */
 
-static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, sheaf__slots_line *l,
-                            const sheaf__pass *pass)
+static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, const sheaf__pass *pass)
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
+    sheaf__model *model = running(slots);
     sheaf__pass all = *pass;
-    all.in = &l->in;
-    all.head = &l->head;
+    all.in = &slots->in;
+    all.head = &slots->head;
     all.info = info;
     all.kv_cache = slots->o.kv_cache != NULL ? slots->o.kv_cache : &slots->own;
-    sheaf_status *st = sheaf__tape_new(tape, l->model->context);
+    sheaf_status *st = sheaf__tape_new(tape, model->context);
     if (st != NULL)
         return st;
-    sheaf__model_record(l->model, *tape, &all);
+    sheaf__model_record(model, *tape, &all);
     return sheaf__tape_compile(*tape, false, false);
 }
 
-static void begin(sheaf__slots *slots, sheaf__slots_line *l)
+static void begin(sheaf__slots *slots)
 {
-    l->in = sheaf__batch_rows_in(&slots->row);
-    l->in.place_of = slots->place;
-    l->in.keys = slots->step.keys;
-    l->in.keys_of = slots->step.rows > 0 ? NULL : slots->keys;
-    l->head = (sheaf__head_run){
-        .all_rows = true, .pick = slots->pick, .npick = slots->step.n, .take = take, .self = l
+    slots->in = sheaf__batch_rows_in(&slots->row);
+    slots->in.place_of = slots->place;
+    slots->in.keys = slots->step.keys;
+    slots->in.keys_of = slots->step.rows > 0 ? NULL : slots->keys;
+    slots->head = (sheaf__head_run){
+        .all_rows = true, .pick = slots->pick, .npick = slots->step.n, .take = take, .self = slots
     };
 }
 
-static sheaf_status *read_rows(sheaf__slots *slots, sheaf__slots_line *l)
+static sheaf_status *read_rows(sheaf__slots *slots)
 {
     const sheaf__slots_step *step = &slots->step;
     const sheaf__batch_images *image = &slots->image;
@@ -283,7 +277,7 @@ static sheaf_status *read_rows(sheaf__slots *slots, sheaf__slots_line *l)
     sheaf_status *st = NULL;
     if (step->shows)
         st = sheaf__batch_rows_upload_images(
-            &slots->row, l->model->context->device, image->embedded,
+            &slots->row, slots->model->context->device, image->embedded,
             (int64_t[]){ step->n * step->rows - image->rows, image->rows });
     const sheaf__images_in images = { .picture = image->picture,
                                       .image_row = slots->row.image_row.device,
@@ -298,7 +292,7 @@ static sheaf_status *read_rows(sheaf__slots *slots, sheaf__slots_line *l)
         pass.images_in = &images;
         pass.image_cache = kept_images(slots);
     }
-    TRY(st, record(&tape, slots, l, &pass));
+    TRY(st, record(&tape, slots, &pass));
     TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
     if (st == NULL && step->shows && image->pictures.images > 0 && kept_images(slots) != NULL)
@@ -306,32 +300,34 @@ static sheaf_status *read_rows(sheaf__slots *slots, sheaf__slots_line *l)
     return st;
 }
 
-static sheaf_status *decode(sheaf__slots *slots, sheaf__slots_line *l)
+static sheaf_status *decode(sheaf__slots *slots)
 {
-    const int64_t n = slots->step.n;
+    struct sheaf__slots_decode *d = &slots->decode[slots->step.model];
     sheaf_status *st = NULL;
-    if (l->n != n || l->tape == NULL) {
-        sheaf__tape_free(l->tape);
-        l->tape = NULL;
-        l->n = n;
-        st = record(&l->tape, slots, l,
-                    &(sheaf__pass){ .batch = n, .queries = 1, .image_rows_unread = true });
+    if (d->n != slots->step.n) {
+        sheaf__tape_free(d->tape);
+        d->tape = NULL;
+        d->n = slots->step.n;
+        st = record(&d->tape, slots,
+                    &(sheaf__pass){ .batch = d->n, .queries = 1, .image_rows_unread = true });
     }
-    return TRY(st, sheaf__tape_run(l->tape));
+    TRY(st, sheaf__tape_run(d->tape));
+    if (st != NULL) /* it is recorded anew */
+        d->n = 0;
+    return st;
 }
 
 static sheaf_status *compute(sheaf__slots *slots)
 {
     const sheaf__slots_step *step = &slots->step;
-    sheaf__slots_line *l = &slots->line[2 * step->model + (step->rows == 0)];
-    const sheaf__context *c = l->model->context;
+    const sheaf__context *c = slots->model->context;
     bool over = false;
     if (step->prompt > 0)
         sheaf__activity_number(c->activity, "prompt", step->prompt);
-    begin(slots, l);
+    begin(slots);
     sheaf_status *st = sheaf__batch_rows_upload(&slots->row, c->device,
                                                 step->n * (step->rows > 0 ? step->rows : 1));
-    TRY(st, step->rows > 0 ? read_rows(slots, l) : decode(slots, l));
+    TRY(st, step->rows > 0 ? read_rows(slots) : decode(slots));
     if (st == NULL && step->asks)
         st = sheaf__lead_stopped(&over, c, slots->o.stop);
     slots->stopped = slots->stopped || over;

@@ -9,8 +9,6 @@
 #include "infer/lead.h"
 #include "infer/next_token.h"
 
-typedef struct sheaf__slots_line sheaf__slots_line;
-
 typedef struct sheaf__slots_options {
     sheaf__model *const *model; /* [models] that share the cache of the first: its base with several
                                    adapters */
@@ -34,7 +32,13 @@ typedef struct sheaf__slots {
     sheaf__batch_rows row;
     sheaf__batch_images image;
     sheaf__chooser chooser;
-    sheaf__slots_line *line;    /* two of each model */
+    /* [models] The recorded pass that gives n sequences a token; tape NULL: none yet. */
+    struct sheaf__slots_decode {
+        sheaf__tape *tape;
+        int64_t n;
+    } * decode;
+    sheaf__rows_in in; /* of the running pass */
+    sheaf__head_run head;
     int64_t *keys, *place;      /* [places] of the running pass */
     int32_t *pick;              /* [places] */
     sheaf__slots_step step;     /* that pass */
