@@ -327,20 +327,6 @@ static void test_sentencepiece__decoding_skips_what_is_special(void **state)
     each(check_decoding);
 }
 
-static void check_bad_text(const recording *r)
-{
-    int32_t *ids = NULL;
-    int64_t n = 0;
-    CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &n, r->model, "a\xff", 2, NULL), SHEAF_E_DATA,
-                "byte 0xff at 1");
-    assert_null(ids);
-}
-
-static void test_sentencepiece__bad_text_is_refused(void **state)
-{
-    each(check_bad_text);
-}
-
 /* Every cut of a model and every flipped byte: a status or a model that works; never a crash. */
 static void check_damage(const recording *r)
 {
@@ -455,6 +441,81 @@ static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in
         assert_int_not_equal(ids[i], 2);
     free(ids);
     sheaf__tokenizer_close(model);
+}
+
+/* Of "ab" with the score 1 and "bc" with the score 2 the second is made. */
+static void test_sentencepiece__the_better_score_is_joined_first(void **state)
+{
+    static const char bytes[] = "\x0a\x05\x0a\x01?\x18\x02"
+                                "\x0a\x03\x0a\x01"
+                                "a"
+                                "\x0a\x03\x0a\x01"
+                                "b"
+                                "\x0a\x03\x0a\x01"
+                                "c"
+                                "\x0a\x09\x0a\x02"
+                                "ab\x15\x00\x00\x80\x3f"
+                                "\x0a\x09\x0a\x02"
+                                "bc\x15\x00\x00\x00\x40"
+                                "\x12\x06\xea\x02\x01?\x18\x02\x1a\x02\x18"; /* no prefix */
+    recording own = { .model = NULL };
+    put_bytes(at("scores.model"), bytes, sizeof bytes);
+    CHECK_OK(sheaf__tokenizer_open_pieces(&own.model, at("scores.model")));
+    const sheaf__ids ids = encode(&own, "abc");
+    assert_int_equal(ids.count, 2);
+    assert_true(ids.id[0] == 1 && ids.id[1] == 5);
+    free((int32_t *)ids.id);
+    sheaf__tokenizer_close(own.model);
+}
+
+/* A later normalizer_spec (3) and trainer_spec (2) count. */
+static void check_blanks(const recording *r)
+{
+    static const struct {
+        bool prefix, remove_extra, suffix;
+        const char *normal, *decoded; /* of "  a  b c " */
+    } by_hand[] = {
+        { true, false, false, "\u2581\u2581\u2581a\u2581\u2581b\u2581c\u2581", "  a  b c " },
+        { false, false, false, "\u2581\u2581a\u2581\u2581b\u2581c\u2581", "  a  b c " },
+        { true, true, false, "\u2581a\u2581b\u2581c", "a b c" },
+        { false, true, false, "a\u2581b\u2581c", "a b c" },
+        { true, true, true, "a\u2581b\u2581c\u2581", "a b c " },
+        { true, false, true, "\u2581\u2581a\u2581\u2581b\u2581c\u2581\u2581", " a  b c  " },
+    };
+    char path[1100], *bytes = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/tiny_tokenizer.model", r->path);
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 64 << 20));
+    bytes = realloc(bytes, size + 32);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        const char more[] = {
+            0x1a, 4,          0x18, by_hand[i].prefix, 0x20, by_hand[i].remove_extra, 0x12,
+            3,    (char)0xc0, 1,    by_hand[i].suffix
+        };
+        memcpy(bytes + size, more, sizeof more);
+        put_bytes(at("blanks.model"), bytes, size + sizeof more);
+        recording own = { .model = NULL };
+        char *decoded;
+        sheaf_text normal = { 0 };
+        CHECK_OK(sheaf__tokenizer_open_pieces(&own.model, at("blanks.model")));
+        const sheaf__ids ids = encode(&own, "  a  b c ");
+        for (int64_t k = 0; k < ids.count; k++)
+            sheaf__text_add(&normal, "%s", sheaf__tokenizer_token(own.model, ids.id[k]));
+        assert_string_equal(normal.at, by_hand[i].normal);
+        CHECK_OK(sheaf__tokenizer_decode(&decoded, NULL, own.model, ids.id, ids.count, true));
+        assert_string_equal(decoded, by_hand[i].decoded);
+        sheaf__text_release(&normal);
+        sheaf__tokenizer_close(own.model);
+        free(decoded);
+        free((int32_t *)ids.id);
+    }
+    free(bytes);
+}
+
+static void test_sentencepiece__blanks_are_those_of_the_models_rules(void **state)
+{
+    each(check_blanks);
 }
 
 /* ---- templates ---- */
@@ -703,10 +764,11 @@ int main(void)
         cmocka_unit_test(test_sentencepiece__special_ids_are_the_models),
         cmocka_unit_test(test_sentencepiece__marks_in_text_are_text_and_come_back),
         cmocka_unit_test(test_sentencepiece__decoding_skips_what_is_special),
-        cmocka_unit_test(test_sentencepiece__bad_text_is_refused),
         cmocka_unit_test(test_sentencepiece__damaged_models_do_no_harm),
         cmocka_unit_test(test_sentencepiece__files_that_are_no_models_are_refused),
         cmocka_unit_test(test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text),
+        cmocka_unit_test(test_sentencepiece__the_better_score_is_joined_first),
+        cmocka_unit_test(test_sentencepiece__blanks_are_those_of_the_models_rules),
         cmocka_unit_test(test_template__names_are_exact),
         cmocka_unit_test(test_template__turns_before_are_kept_in_order),
         cmocka_unit_test(test_template__answers_are_what_follows_the_last_separator),
