@@ -47,7 +47,7 @@ fi
 # Its builders are for trees that are read again: of changed files, of what templates read.
 trees='base/json.c checkpoint/tools/diff.c cli/commands/info.c data/fields.c data/text_messages.c
     dialects/colossalai/colossalai.c dialects/common/codes.c dialects/common/config_numbers.c
-    dialects/common/whole_folder.c dialects/hf/new_tokens.c families/cog/forms.c families/qwenvl/config.c
+    dialects/common/whole_folder.c dialects/hf/chat_files.c dialects/hf/new_tokens.c families/cog/forms.c families/qwenvl/config.c
     inputs/chat/chat.c inputs/chat/named.c inputs/tokenizer/classes.c inputs/tokenizer/folder.c
     inputs/tokenizer/open.c inputs/tokenizer/spm.c inputs/tokenizer/tokenizer_config.c library/generate.c
     library/info.c schema/config_keys.c serve/request.c'
