@@ -25,7 +25,7 @@ typedef struct wire {
     int32_t code;      /* of the failure; 0: none */
     int32_t words;     /* bytes of its lines */
     int32_t with_them; /* are the moves in this message? */
-    int32_t unused;
+    int32_t error;     /* errno of the failure */
 } wire;
 
 /* A part of a move that is a message of its own. */
@@ -160,7 +160,7 @@ static size_t put_words(char *to, const sheaf_status *st)
     return n;
 }
 
-static sheaf_status *take_words(int code, const char *at, size_t size)
+static sheaf_status *take_words(int code, int error, const char *at, size_t size)
 {
     const char *line[4] = { "", "", "", "" };
     for (int i = 0; i < 4; i++) {
@@ -173,6 +173,8 @@ static sheaf_status *take_words(int code, const char *at, size_t size)
     }
     sheaf_status *st = sheaf_fail((sheaf_code)code, "%s", line[0]);
     sheaf_expected(st, "%s", line[1]);
+    if (error != 0)
+        sheaf__found_errno(st, error);
     sheaf_found(st, "%s", line[2]);
     return sheaf_try_this(st, "%s", line[3]);
 }
@@ -188,6 +190,7 @@ static int pack(const mesh *m, const sheaf__heading *mine, peer *to, int rank)
     char *at = to->out + sizeof w;
     if (mine->status != NULL) {
         w.code = sheaf_status_code(mine->status);
+        w.error = sheaf_status_errno(mine->status);
         w.words = (int32_t)put_words(at, mine->status);
         at += w.words;
     }
@@ -218,7 +221,7 @@ static sheaf_status *unpack(mesh *m, peer *from, int rank)
                                       .size = w.size,
                                       .digest = w.digest };
     if (w.code != 0)
-        from->heading.status = take_words(w.code, from->in + sizeof w, (size_t)w.words);
+        from->heading.status = take_words(w.code, w.error, from->in + sizeof w, (size_t)w.words);
     from->total = w.total;
     from->bytes = w.with_them ? from->in + sizeof w + w.words : NULL;
     from->receives_more = !w.with_them && w.total > 0;

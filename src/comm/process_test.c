@@ -3,6 +3,7 @@
  * run it, the same calls are trivial. */
 #include "tests/check.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <time.h>
 #include <unistd.h>
@@ -151,13 +152,15 @@ static void test_process__what_the_first_tells(void **state)
     CHECK_OK(sheaf__all_agree(met.all, NULL));
     if (last == 0)
         return;
-    sheaf_status *mine =
-        sheaf__all_number(met.all) == last ? sheaf_fail(SHEAF_E_IO, "%02000d", 7) : NULL;
+    sheaf_status *mine = sheaf__all_number(met.all) != last
+                             ? NULL
+                             : sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%02000d", 7), ESTALE);
     char want[200]; /* a text that is too long for a message is cut, and names rank and host */
     snprintf(want, sizeof want, "rank %d on %s: 0000", last, sheaf__all_host(met.all, last));
     sheaf_status *st = sheaf__all_agree(met.all, mine);
     if (sheaf__all_number(met.all) != last)
         assert_int_equal(strlen(sheaf_status_where(st)), strlen(want) - 4 + 1000);
+    assert_int_equal(sheaf_status_errno(st), ESTALE);
     CHECK_FAILS(st, SHEAF_E_IO, sheaf__all_number(met.all) == last ? "0000" : want);
 }
 
