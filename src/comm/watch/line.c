@@ -70,12 +70,13 @@ sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here)
     address mine = { .v4 = { .sin_family = AF_INET } };
     socklen_t size = sizeof mine;
     memset(place, 0, sizeof *place);
-    if (here) {
+    if (!here)
+        own_addresses(place);
+    if (place->count == 0) { /* containers without a network, too, may share that of their host */
         mine.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         place->address[place->count++] = mine;
         *fd = bound(&mine);
     } else {
-        own_addresses(place);
         *fd = bound(&(address){ .v6 = { .sin6_family = AF_INET6 } });
         if (*fd < 0)
             *fd = bound(&mine);
