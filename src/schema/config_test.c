@@ -769,6 +769,9 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
           "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":8,\"type\":\"int\"}}}}}",
           SHEAF_E_UNSUPPORTED, "weights of 4 bits" },
+        { "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"mxfp4-pack-quantized\","
+          "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":16}}}}}",
+          SHEAF_E_UNSUPPORTED, "type float, groups of 32" },
         { "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
           "\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},"
           "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,\"type\":\"int\"}}}}}",

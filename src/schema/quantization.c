@@ -250,10 +250,25 @@ static void read_fp8(sheaf__quantization *q, sheaf_json_reader *r)
         refuse(r, "activation_scheme", "dynamic");
 }
 
-/* The weights of one group of compressed-tensors' config_groups. */
-static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const json_t *group)
+/* What compressed-tensors packs: a row for each `format`. */
+typedef struct compressed {
+    const char *format, *type, *strategies;
+    int64_t group; /* 0: any */
+    sheaf__quantizer by;
+    const char *expected;
+} compressed;
+
+static const compressed compressed_formats[] = {
+    { "pack-quantized", "int", "group channel", 0, SHEAF__COMPRESSED_TENSORS_4,
+      "weights of 4 bits, type int, strategy group or channel" },
+    { "mxfp4-pack-quantized", "float", "group", 32, SHEAF__MXFP4,
+      "weights of 4 bits, type float, groups of 32" },
+};
+
+/* The weights of one group of config_groups. */
+static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const compressed *as,
+                        const json_t *group)
 {
-    const bool mx = q->by == SHEAF__MXFP4;
     const json_t *of = json_object_get(group, "weights"),
                  *activations = json_object_get(group, "input_activations");
     sheaf_json_reader w = { .object = of, .inside = "config_groups.weights." };
@@ -261,37 +276,35 @@ static void read_scheme(sheaf__quantization *q, sheaf_json_reader *r, const json
         refuse(r, "config_groups", "weights in 4 bits, and activations as they are");
         return;
     }
-    const bool kind = sheaf__json_int(&w, "num_bits", 1, 64, SHEAF_JSON_NEEDED) == 4 &&
-                      is_one_of(&w, "type", mx ? "float" : "int"),
-               known = is_one_of(&w, "strategy", mx ? "group" : "group channel");
+    const bool known = sheaf__json_int(&w, "num_bits", 1, 64, SHEAF_JSON_NEEDED) == 4 &&
+                       is_one_of(&w, "type", as->type) && is_one_of(&w, "strategy", as->strategies);
     q->group = read_group(&w, -1);
     q->symmetric = sheaf__json_bool(&w, "symmetric", true) || q->symmetric;
-    if (w.st == NULL && mx && (!kind || !known || q->group != 32))
-        refuse(r, "config_groups", "weights of 4 bits, type float, groups of 32");
-    else if (w.st == NULL && (!kind || !known))
-        refuse(r, "config_groups", "weights of 4 bits, type int, strategy group or channel");
+    if (w.st == NULL && (!known || (as->group > 0 && q->group != as->group)))
+        refuse(r, "config_groups", as->expected);
     sheaf__config_leave(r, &w);
 }
 
 static void read_compressed(sheaf__quantization *q, sheaf_json_reader *r)
 {
     const json_t *groups = json_object_get(r->object, "config_groups");
-    const bool mx = json_object_get(r->object, "format") != NULL &&
-                    is_one_of(r, "format", "mxfp4-pack-quantized");
+    const compressed *as = NULL;
     const char *key;
     json_t *group;
-    if ((!mx && !is_one_of(r, "format", "pack-quantized")) || !json_is_object(groups) ||
-        json_object_size(groups) == 0) {
+    for (size_t i = 0; as == NULL && i < sizeof compressed_formats / sizeof *as; i++)
+        if (is_one_of(r, "format", compressed_formats[i].format)) /* the first where it is absent */
+            as = &compressed_formats[i];
+    if (as == NULL || !json_is_object(groups) || json_object_size(groups) == 0) {
         refuse(r, "format", "pack-quantized or mxfp4-pack-quantized");
         return;
     }
-    q->by = mx ? SHEAF__MXFP4 : SHEAF__COMPRESSED_TENSORS_4;
+    q->by = as->by;
     const char *sparse =
         json_string_value(json_object_get(json_object_get(r->object, "sparsity_config"), "format"));
     if (sparse != NULL && strcmp(sparse, "dense") != 0)
         refuse(r, "sparsity_config", "none, or the format dense");
-    json_object_foreach((json_t *)groups, key, group) read_scheme(q, r, group);
-    if (json_object_size(groups) > 1 && !mx)
+    json_object_foreach((json_t *)groups, key, group) read_scheme(q, r, as, group);
+    if (json_object_size(groups) > 1 && as->group == 0)
         q->group = 0; /* by the shapes */
 }
 

@@ -156,6 +156,15 @@ for of in mx mx_values; do
 done
 runs "with the same masters and moments" 1 ' 0 of [0-9]+ tensors differ' diff "$work/mx.run/checkpoints/step-00000002" "$work/mx_values.run/checkpoints/step-00000002"
 check "and the same answer" test -n "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx.answer")" -a "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx.answer")" = "$(grep -o '"tokens": *\[[^]]*\]' "$work/mx_values.answer")"
+python3 - "$work/mx" <<'PYTHON'
+import json, struct, sys
+with open(sys.argv[1] + "/model.safetensors", "r+b") as file:
+    size = struct.unpack("<Q", file.read(8))[0]
+    file.seek(8 + size + json.loads(file.read(size))["model.layers.1.mlp.up_proj.weight_scale"]["data_offsets"][0] + 5)
+    file.write(b"\xff") # the exponent that is no number
+PYTHON
+runs "a scale that is no number is found" 1 'layers.1.mlp.up_proj.weight.*1 NaN' verify "$work/mx"
+runs "and not trained on" 3 'layers.1.mlp.up_proj.weight_scale: scale of row 2, block 1.*a finite number' train --model "$work/mx" "${how[@]:2}" "${lora[@]}" --out "$work/no"
 
 # ---- a mixture, whose router and experts stay plain ----
 runs "a mixture" 0 . train --model "$work/values" --data "$work/ids.safetensors" --steps 1 --quantize nf4 --out "$work/mixture"

@@ -29,6 +29,8 @@ static void count_8(found *f, const uint8_t *x, size_t n, sheaf_dtype dtype)
             *(low == 0x7c ? &f->inf : &f->nan) += 1;
         else if (dtype == SHEAF_F8_E4M3 && low == 0x7f)
             f->nan++;
+        else if (dtype == SHEAF_F8_E8M0 && x[i] == 0xff)
+            f->nan++;
         else if ((dtype == SHEAF_F8_E4M3FNUZ || dtype == SHEAF_F8_E5M2FNUZ) && x[i] == 0x80)
             f->nan++;
     }
@@ -45,6 +47,7 @@ void sheaf__count_special(sheaf__special *to, const void *data, size_t bytes, sh
     case SHEAF_F64: count_64(&f, data, bytes / 8, 0x7ff0000000000000u); break;
     case SHEAF_F8_E5M2:
     case SHEAF_F8_E4M3:
+    case SHEAF_F8_E8M0:
     case SHEAF_F8_E4M3FNUZ:
     case SHEAF_F8_E5M2FNUZ: count_8(&f, data, bytes, dtype); break;
     default: return;
@@ -58,7 +61,8 @@ void sheaf__count_special(sheaf__special *to, const void *data, size_t bytes, sh
 void sheaf__count_part(sheaf__special *to, const sheaf__coded *q, int part, const void *data,
                        size_t bytes)
 {
-    const sheaf_dtype dtype = q->part[part].entry.dtype;
+    const bool exponents = part == SHEAF__SCALES_PART && q->form.codes == SHEAF__E2M1;
+    const sheaf_dtype dtype = exponents ? SHEAF_F8_E8M0 : q->part[part].entry.dtype;
     const bool sizes = q->packing->sizes;
     int64_t negative = 0;
     if (part != SHEAF__CODES_PART || dtype == SHEAF_F8_E4M3)

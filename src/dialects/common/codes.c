@@ -129,15 +129,15 @@ static bool has_parts(const sheaf_catalog *c)
     return false;
 }
 
-/* Are there tensors of bitsandbytes, which say how they are stored without a config? */
-static bool has_bitsandbytes(const sheaf_catalog *c)
+/* Tensors that show a weight of this quantizer, or of any. */
+static int64_t signs(const sheaf_catalog *c, sheaf__quantizer by)
 {
+    int64_t n = 0;
     for (int64_t i = 0; i < c->count; i++) {
-        const sheaf__packing *p = sign_of(&c->tensor[i], SHEAF__NO_QUANTIZER);
-        if (p != NULL && p->by == SHEAF__BITSANDBYTES)
-            return true;
+        const sheaf__packing *p = sign_of(&c->tensor[i], by);
+        n += p != NULL && (by == SHEAF__NO_QUANTIZER || p->by == by);
     }
-    return false;
+    return n;
 }
 
 /* Parts without codes, and codes without what says what they stand for. */
@@ -343,9 +343,7 @@ static sheaf_status *drop_key(sheaf_catalog *c, const char *part)
 /* Without a config, names do not say which zeros are stored, and how many bits a code has. */
 static sheaf_status *report_no_config(bool *damaged, sheaf_catalog *c)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < c->count; i++)
-        n += sign_of(&c->tensor[i], SHEAF__NO_QUANTIZER) != NULL;
+    const int64_t n = signs(c, SHEAF__NO_QUANTIZER);
     if (n == 0 || c->as_stored || c->config == NULL) /* or as it is, tensor by tensor */
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
@@ -387,7 +385,7 @@ sheaf_status *sheaf__catalog_codes(bool *damaged, sheaf_catalog *c)
     if (!has_parts(c))
         return NULL;
     sheaf_status *st = read_config(&x, &read, &part);
-    if (st == NULL && read && x.how.by == SHEAF__NO_QUANTIZER && !has_bitsandbytes(c))
+    if (st == NULL && read && x.how.by == SHEAF__NO_QUANTIZER && signs(c, SHEAF__BITSANDBYTES) == 0)
         st = report_no_config(damaged, c);
     else if (st == NULL && read)
         st = put_all_together(&x, part);
