@@ -248,8 +248,7 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__opened *b
     TRY(st, make_temporary(run));
     TRY(st, sheaf__path_join(&run->adapter, run->temporary, "adapter"));
     TRY(st, sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base,
-                                  checkpoint->manifest->progress, NULL,
-                                  &(sheaf__chat_files){ 0 }));
+                                  checkpoint->manifest->progress, NULL, &(sheaf__chat_files){ 0 }));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);
