@@ -39,6 +39,16 @@ static inline void put(const char *path, const char *text)
     CHECK_OK(sheaf__file_write_whole(path, text, strlen(text)));
 }
 
+/* file_with - the path of a file in the scratch folder that holds these bytes. */
+static inline const char *file_with(const char *name, const void *content, size_t size)
+{
+    FILE *file = fopen(at(name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    return at(name);
+}
+
 /* entries - how many names a folder has. */
 static inline int64_t entries(const char *path)
 {

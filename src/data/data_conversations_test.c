@@ -1,8 +1,7 @@
 /* data_conversations_test.c - conversations with pictures as rows: tokens, labels, pictures in
  * their order and sizes, and what is refused. */
-#include "tests/check.h"
-#include "tests/files.h"
 #include "tests/pictures.h"
+#include "tests/tensors.h"
 
 #include "data/data_rows.h"
 #include "inputs/image.h"
@@ -22,21 +21,12 @@ static sheaf_config config_of(const char *family)
     return c;
 }
 
-static const char *write_data(const char *text)
-{
-    FILE *f = fopen(at("conversations.json"), "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-    return at("conversations.json");
-}
-
 static sheaf_status *open_data(sheaf_data **out, const sheaf_config *c, const char *text,
                                sheaf_data_options how)
 {
     how.config = c;
     how.threads = 2;
-    return sheaf_data_open(out, write_data(text), &how);
+    return sheaf_data_open(out, file_with("conversations.json", text, strlen(text)), &how);
 }
 
 /* Tokens from a text in which {N} stands for token N, and {N*M} for M of them. */
@@ -219,9 +209,7 @@ static void put_frames(void)
     CHECK_OK(sheaf__make_dirs(at("frames")));
     put_picture(at("frames/02.png"), 60, 40, 1);
     put_picture(at("frames/01.png"), 90, 150, 2);
-    FILE *f = fopen(at("frames/notes.txt"), "w");
-    assert_non_null(f);
-    fclose(f);
+    put(at("frames/notes.txt"), "");
 }
 
 static void test_videos__frames_stand_in_groups(void **state)
@@ -610,26 +598,6 @@ static void test_open__cuts_behind_pictures_alone(void **state)
     sheaf_config_release(&c);
 }
 
-/* A row of token ids and labels, as a file of tensors. */
-static const char *write_tensors(const int32_t *id, const int32_t *label, int64_t n)
-{
-    char head[256];
-    const int size = snprintf(head, sizeof head,
-                              "{\"input_ids\":{\"dtype\":\"I32\",\"shape\":[1,%d],\"data_offsets\":"
-                              "[0,%d]},\"labels\":{\"dtype\":\"I32\",\"shape\":[1,%d],"
-                              "\"data_offsets\":[%d,%d]}}",
-                              (int)n, (int)n * 4, (int)n, (int)n * 4, (int)n * 8);
-    const uint64_t padded = (uint64_t)(size + 7) / 8 * 8;
-    FILE *f = fopen(at("row.safetensors"), "wb");
-    assert_non_null(f);
-    fwrite(&padded, 1, 8, f);
-    fprintf(f, "%-*s", (int)padded, head);
-    fwrite(id, 4, (size_t)n, f);
-    fwrite(label, 4, (size_t)n, f);
-    assert_int_equal(fclose(f), 0);
-    return at("row.safetensors");
-}
-
 /* Here every row has room for a label behind its last token, there only where one is given. */
 static void test_hash__that_of_the_same_row_in_tensors(void **state)
 {
@@ -637,9 +605,17 @@ static void test_hash__that_of_the_same_row_in_tensors(void **state)
     sheaf_data *conversation, *tensors;
     CHECK_OK(open_data(&conversation, &c, "{\"prompt\": \"P\", \"completion\": \"C\"}",
                        (sheaf_data_options){ 0 }));
-    CHECK_OK(sheaf_data_open(
-        &tensors, write_tensors(conversation->token, conversation->label, conversation->begin[1]),
-        &(sheaf_data_options){ .config = &c }));
+    const int64_t n = conversation->begin[1];
+    int64_t id[64], label[64];
+    assert_true(n <= 64);
+    for (int64_t i = 0; i < n; i++) {
+        id[i] = conversation->token[i];
+        label[i] = conversation->label[i];
+    }
+    const tensor row[] = { { "input_ids", "I32", { 1, n }, id },
+                           { "labels", "I32", { 1, n }, label } };
+    CHECK_OK(
+        sheaf_data_open(&tensors, tensors_file(row, 2), &(sheaf_data_options){ .config = &c }));
     assert_string_equal(sheaf_data_hash(conversation), sheaf_data_hash(tensors));
     sheaf_data_close(conversation);
     sheaf_data_close(tensors);

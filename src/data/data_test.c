@@ -1,9 +1,8 @@
 /* data_test.c - data sets: what is read, in which order, and what is refused. */
 #include <inttypes.h>
-#include <unistd.h>
 
 #include "ops/kernels.h"
-#include "tests/check.h"
+#include "tests/tensors.h"
 #include "data/data.h"
 
 enum { BOS = 256, EOS = 257, PAD = 258, NO = SHEAF__IGNORED };
@@ -15,23 +14,10 @@ static sheaf_config bytes(void)
     };
 }
 
-static char path[64];
-
-static const char *file_with(const char *suffix, const void *content, size_t size)
-{
-    unlink(path);
-    snprintf(path, sizeof path, "/tmp/sheaf-data-%ld%s", (long)getpid(), suffix);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(content, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-    return path;
-}
-
 static sheaf_status *open_lines(sheaf_data **data, const char *content, size_t size, int64_t seq)
 {
     const sheaf_config config = bytes();
-    return sheaf_data_open(data, file_with(".jsonl", content, size),
+    return sheaf_data_open(data, file_with("data.jsonl", content, size),
                            &(sheaf_data_options){ .config = &config, .seq = seq });
 }
 
@@ -206,7 +192,7 @@ static void test_positions__beyond_the_model_are_refused_or_warned_of(void **sta
     config.max_position = 10;
     sheaf_data_options options = { .config = &config, .events = &events };
     sheaf_data *data = NULL;
-    const char *file = file_with(".jsonl", lines, sizeof lines - 1);
+    const char *file = file_with("data.jsonl", lines, sizeof lines - 1);
     CHECK_FAILS(
         sheaf_data_open(&data, file, &options), SHEAF_E_DATA,
         "line 2 | at most 10 tokens, the model's max_position_embeddings | 12 tokens; 2 lines are longer than max_position_embeddings, the "
@@ -247,7 +233,7 @@ static void test_jsonl__the_model_must_fit(void **state)
     sheaf_config config = bytes();
     sheaf_data *data = NULL;
     const sheaf_data_options options = { .config = &config };
-    file_with(".jsonl", GOOD, strlen(GOOD));
+    const char *path = file_with("data.jsonl", GOOD, strlen(GOOD));
     config.byte_vocab = false;
     CHECK_FAILS(sheaf_data_open(&data, path, &options), SHEAF_E_UNSUPPORTED, "needs a tokenizer");
     config = bytes();
@@ -296,44 +282,6 @@ static void test_order__every_epoch_visits_every_row_once(void **state)
 }
 
 /* ---- safetensors ---- */
-
-typedef struct tensor {
-    const char *name, *dtype;
-    int64_t rows, cols; /* rows < 0: one axis of `cols` */
-    const int64_t *value;
-} tensor;
-
-/* Writes the format by hand, so that this test does not lean on our own writer. */
-static const char *tensors_file(const tensor *list, int n)
-{
-    static char head[4096];
-    static unsigned char data[1 << 16];
-    size_t at = 0;
-    int size = sprintf(head, "{");
-    for (int i = 0; i < n; i++) {
-        const size_t begin = at, item = list[i].dtype[1] == '6' ? 8 : 4;
-        const int64_t rows = list[i].rows < 0 ? 1 : list[i].rows;
-        for (int64_t k = 0; k < rows * list[i].cols; k++, at += item)
-            memcpy(data + at, &list[i].value[k], item); /* little endian */
-        char shape[64];
-        if (list[i].rows < 0)
-            sprintf(shape, "[%" PRId64 "]", list[i].cols);
-        else
-            sprintf(shape, "[%" PRId64 ",%" PRId64 "]", list[i].rows, list[i].cols);
-        size += sprintf(head + size,
-                        "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-                        i == 0 ? "" : ",", list[i].name, list[i].dtype, shape, begin, at);
-    }
-    size += sprintf(head + size, "}");
-    while (size % 8 != 0)
-        head[size++] = ' ';
-    static unsigned char all[1 << 17];
-    const uint64_t length = (uint64_t)size;
-    memcpy(all, &length, 8);
-    memcpy(all + 8, head, length);
-    memcpy(all + 8 + length, data, at);
-    return file_with(".safetensors", all, 8 + length + at);
-}
 
 static sheaf_status *open_tensors(sheaf_data **data, const tensor *list, int n, int64_t seq)
 {
@@ -405,9 +353,9 @@ static void test_safetensors__both_widths_with_and_without_mask(void **state)
     static const char *const dtype[] = { "I32", "I64" };
     char hash[2][33];
     for (int wide = 0; wide < 2; wide++) {
-        const tensor list[] = { { "input_ids", dtype[wide], 2, 4, ids },
-                                { "labels", dtype[!wide], 2, 4, want_labels },
-                                { "attention_mask", dtype[wide], 2, 4, masks } };
+        const tensor list[] = { { "input_ids", dtype[wide], { 2, 4 }, ids },
+                                { "labels", dtype[!wide], { 2, 4 }, want_labels },
+                                { "attention_mask", dtype[wide], { 2, 4 }, masks } };
         for (int n = 2; n <= 3; n++) {
             sheaf_data *data;
             CHECK_OK(open_tensors(&data, list, n, 0));
@@ -440,14 +388,14 @@ static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
 {
     static const int64_t two[8] = { 1, 1, 1, 0, 1, 1, 0, 0 };
     static const int64_t labels[8] = { -100, 6, 7, -100, -100, 10, -100, -100 };
-    const tensor list[] = { { "input_ids", "I64", 2, 4, ids },
-                            { "labels", "I64", 2, 4, labels },
-                            { "attention_mask", "I64", 2, 4, two } };
+    const tensor list[] = { { "input_ids", "I64", { 2, 4 }, ids },
+                            { "labels", "I64", { 2, 4 }, labels },
+                            { "attention_mask", "I64", { 2, 4 }, two } };
     sheaf_data *data = NULL;
     CHECK_FAILS(open_tensors(&data, list, 3, 2), SHEAF_E_DATA,
                 "row 1 | at most 2 tokens, the value of --seq | 3 tokens; 1 row is longer");
     const sheaf_config config = bytes();
-    CHECK_FAILS(sheaf_data_open(&data, path,
+    CHECK_FAILS(sheaf_data_open(&data, at("made.safetensors"),
                                 &(sheaf_data_options){
                                     .config = &config, .seq = 2, .on_long = SHEAF_LONG_CUT }),
                 SHEAF_E_DATA, "none is cut off or left out (--on-long is of texts)");
@@ -474,10 +422,10 @@ static void test_safetensors__positions_that_restart_are_records_apart(void **st
                          all[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, left[8] = { 0, 1, 0, 1, 0, 1, 2, 0 },
                          behind[8] = { 0, 0, 1, 1, 1, 1, 1, 0 };
     static const int64_t segment[] = { 0, 3, 4, 5, 10, 12, 14, 15 };
-    tensor list[] = { { "input_ids", "I64", 2, 4, ids },
-                      { "labels", "I64", 2, 4, labels },
-                      { "position_ids", "I64", 2, 4, apart },
-                      { "attention_mask", "I64", 2, 4, all } };
+    tensor list[] = { { "input_ids", "I64", { 2, 4 }, ids },
+                      { "labels", "I64", { 2, 4 }, labels },
+                      { "position_ids", "I64", { 2, 4 }, apart },
+                      { "attention_mask", "I64", { 2, 4 }, all } };
     const sheaf_config config = { .vocab = 100, .pad = 3, .bos = -1, .max_position = 3 };
     char said[300] = "";
     const sheaf_events events = { warned, said };
@@ -523,8 +471,8 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
                          label_neg[8] = { 0, 0, 0, -1, 0, 0, 0, 0 };
     static const int64_t two[8] = { 1, 1, 1, 1, 1, 1, 2, 0 }, left[8] = { 0, 1, 1, 1, 1, 1, 1, 1 };
     static const int64_t none[8] = { 5, -100, -100, -100, 5, -100, -100, -100 };
-    const tensor good_ids = { "input_ids", "I64", 2, 4, ids },
-                 good_labels = { "labels", "I64", 2, 4, want_labels };
+    const tensor good_ids = { "input_ids", "I64", { 2, 4 }, ids },
+                 good_labels = { "labels", "I64", { 2, 4 }, want_labels };
     const struct {
         const char *name;
         int n;
@@ -533,50 +481,53 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
     } bad[] = {
         { "no labels", 1, { good_ids }, "'labels'" },
         { "no ids", 1, { good_labels }, "'input_ids'" },
-        { "float ids", 2, { { "input_ids", "F32", 2, 4, ids }, good_labels }, "F32" },
-        { "one axis", 2, { { "input_ids", "I64", -1, 8, ids }, good_labels }, "[rows, length]" },
+        { "float ids", 2, { { "input_ids", "F32", { 2, 4 }, ids }, good_labels }, "F32" },
+        { "one axis", 2, { { "input_ids", "I64", { 8 }, ids }, good_labels }, "[rows, length]" },
         { "no rows",
           2,
-          { { "input_ids", "I64", 0, 4, ids }, { "labels", "I64", 0, 4, ids } },
+          { { "input_ids", "I64", { NO_ROWS, 4 }, ids }, { "labels", "I64", { NO_ROWS, 4 }, ids } },
           "at least one row" },
-        { "other shape", 2, { good_ids, { "labels", "I64", 4, 2, want_labels } }, "[4, 2]" },
+        { "other shape", 2, { good_ids, { "labels", "I64", { 4, 2 }, want_labels } }, "[4, 2]" },
         { "mask of other shape",
           3,
-          { good_ids, good_labels, { "attention_mask", "I64", 2, 3, masks } },
+          { good_ids, good_labels, { "attention_mask", "I64", { 2, 3 }, masks } },
           "'attention_mask'" },
         { "unknown input",
           3,
-          { good_ids, good_labels, { "position_ids", "I64", 2, 4, ids } },
+          { good_ids, good_labels, { "position_ids", "I64", { 2, 4 }, ids } },
           "'position_ids'" },
         { "id = vocabulary",
           2,
-          { { "input_ids", "I64", 2, 4, over }, good_labels },
+          { { "input_ids", "I64", { 2, 4 }, over }, good_labels },
           "'input_ids': row 2, position 2 | a token id from 0 to 99 | 100" },
         { "negative id",
           2,
-          { { "input_ids", "I64", 2, 4, negative }, good_labels },
+          { { "input_ids", "I64", { 2, 4 }, negative }, good_labels },
           "'input_ids': row 2, position 2" },
         { "id whose low half is good",
           2,
-          { { "input_ids", "I64", 2, 4, huge }, good_labels },
+          { { "input_ids", "I64", { 2, 4 }, huge }, good_labels },
           "4294967301" },
         { "label = vocabulary",
           2,
-          { good_ids, { "labels", "I64", 2, 4, label_100 } },
+          { good_ids, { "labels", "I64", { 2, 4 }, label_100 } },
           "'labels': row 2, position 3" },
         { "label -1",
           2,
-          { good_ids, { "labels", "I32", 2, 4, label_neg } },
+          { good_ids, { "labels", "I32", { 2, 4 }, label_neg } },
           "'labels': row 1, position 4" },
         { "mask 2",
           3,
-          { good_ids, good_labels, { "attention_mask", "I64", 2, 4, two } },
+          { good_ids, good_labels, { "attention_mask", "I64", { 2, 4 }, two } },
           "'attention_mask': row 2, position 3 | 0 or 1 | 2 | if it numbers the records" },
         { "hidden position predicts",
           3,
-          { good_ids, good_labels, { "attention_mask", "I32", 2, 4, left } },
+          { good_ids, good_labels, { "attention_mask", "I32", { 2, 4 }, left } },
           "'labels': row 1, position 2" },
-        { "nothing to train", 2, { good_ids, { "labels", "I64", 2, 4, none } }, "trains nothing" },
+        { "nothing to train",
+          2,
+          { good_ids, { "labels", "I64", { 2, 4 }, none } },
+          "trains nothing" },
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         sheaf_data *data = NULL;
@@ -586,7 +537,7 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
     sheaf_data *data = NULL;
     const sheaf_config config = { .vocab = 100 };
     const sheaf_data_options options = { .config = &config };
-    file_with(".safetensors", "\x10\0\0\0\0\0\0\0{}", 10);
+    const char *path = file_with("bad.safetensors", "\x10\0\0\0\0\0\0\0{}", 10);
     CHECK_FAILS(sheaf_data_open(&data, path, &options), SHEAF_E_FORMAT, path);
 }
 
@@ -599,7 +550,7 @@ static void test_hash__is_of_the_content(void **state)
     sheaf_data *lines, *same, *other;
     static const char line[] = "{\"prompt\": \"\", \"completion\": \"a\"}";
     CHECK_OK(open_lines(&lines, line, sizeof line - 1, 0));
-    tensor list[] = { { "input_ids", "I32", 1, 3, row }, { "labels", "I32", 1, 3, label } };
+    tensor list[] = { { "input_ids", "I32", { 1, 3 }, row }, { "labels", "I32", { 1, 3 }, label } };
     const sheaf_data_options options = { .config = &config };
     CHECK_OK(sheaf_data_open(&same, tensors_file(list, 2), &options));
     list[1].value = all;
@@ -609,8 +560,8 @@ static void test_hash__is_of_the_content(void **state)
     assert_string_not_equal(sheaf_data_hash(lines), sheaf_data_hash(other));
     sheaf_data *rows[2]; /* the same numbers in two rows of four and in four of two */
     for (int i = 0; i < 2; i++) {
-        const tensor list[] = { { "input_ids", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids },
-                                { "labels", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids } };
+        const tensor list[] = { { "input_ids", "I32", { i == 0 ? 2 : 4, i == 0 ? 4 : 2 }, ids },
+                                { "labels", "I32", { i == 0 ? 2 : 4, i == 0 ? 4 : 2 }, ids } };
         CHECK_OK(open_tensors(&rows[i], list, 2, 0));
     }
     assert_string_not_equal(sheaf_data_hash(rows[0]), sheaf_data_hash(rows[1]));
@@ -619,12 +570,6 @@ static void test_hash__is_of_the_content(void **state)
     sheaf_data_close(lines);
     sheaf_data_close(same);
     sheaf_data_close(other);
-}
-
-static int remove_file(void **state)
-{
-    unlink(path);
-    return 0;
 }
 
 int main(void)
@@ -645,5 +590,5 @@ int main(void)
         cmocka_unit_test(test_safetensors__a_bad_tensor_is_named),
         cmocka_unit_test(test_hash__is_of_the_content),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -41,15 +41,6 @@ static sheaf_config words(void)
     return (sheaf_config){ .vocab = 400, .bos = -1, .pad = -1 };
 }
 
-static const char *file_with(const char *name, const void *content, size_t size)
-{
-    FILE *file = fopen(at(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(content, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-    return at(name);
-}
-
 static sheaf_status *open_text(sheaf_data **data, const char *content,
                                const sheaf_data_options *options)
 {

@@ -1,12 +1,8 @@
 /* tensors_test.c - files of token ids with images: marked by tokens, by bounds, and what is
  * refused. Images are few: patches of 2, the towers' own size 4 x 4, each given 2 rows. */
-#include <inttypes.h>
-#include <math.h>
-#include <unistd.h>
-
 #include "data/data.h"
 #include "ops/kernels.h"
-#include "tests/check.h"
+#include "tests/tensors.h"
 
 enum { BEGIN = 10, PATCH = 11, END = 12, QUERIES = 2, NO = -100, MOST = 24 };
 
@@ -23,61 +19,13 @@ static sheaf_config of_family(sheaf_family family)
                            .image_mark = { BEGIN, PATCH, END } };
 }
 
-typedef struct tensor {
-    const char *name, *dtype;
-    int64_t shape[4];     /* up to the first 0 */
-    const int64_t *value; /* of whole numbers; NULL: 0, 1, 2, ... as F32, from `first` on */
-    int first;
-    int64_t wild; /* NaN at this index, but not at 0 */
-} tensor;
-
-static char path[64];
-
-/* Written by hand, so that this test does not lean on our own writer. */
-static void write_file(const tensor *list, int n)
-{
-    static char head[8192];
-    static unsigned char data[1 << 16];
-    size_t at = 0;
-    int size = sprintf(head, "{");
-    for (int i = 0; i < n; i++) {
-        const size_t begin = at;
-        const tensor *t = &list[i];
-        const size_t item = strcmp(t->dtype, "BOOL") == 0 ? 1 : t->dtype[1] == '6' ? 8 : 4;
-        int64_t count = 1;
-        size += sprintf(head + size, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i == 0 ? "" : ",",
-                        t->name, t->dtype);
-        for (int a = 0; a < 4 && t->shape[a] != 0; a++) {
-            size += sprintf(head + size, "%s%" PRId64, a == 0 ? "" : ",", t->shape[a]);
-            count *= t->shape[a];
-        }
-        for (int64_t k = 0; k < count; k++, at += item) {
-            const float number = t->wild != 0 && k == t->wild ? NAN : (float)(t->first + k);
-            memcpy(data + at, t->value != NULL ? (const void *)&t->value[k] : &number, item);
-        }
-        size += sprintf(head + size, "],\"data_offsets\":[%zu,%zu]}", begin, at);
-    }
-    size += sprintf(head + size, "}");
-    while (size % 8 != 0)
-        head[size++] = ' ';
-    snprintf(path, sizeof path, "/tmp/sheaf-tensors-%ld.safetensors", (long)getpid());
-    FILE *file = fopen(path, "wb");
-    const uint64_t length = (uint64_t)size;
-    assert_non_null(file);
-    assert_int_equal(fwrite(&length, 1, 8, file), 8);
-    assert_int_equal(fwrite(head, 1, length, file), length);
-    assert_int_equal(fwrite(data, 1, at, file), at);
-    assert_int_equal(fclose(file), 0);
-}
-
 static sheaf_minicpmv version; /* of MiniCPM-V in open_as() */
 
 static sheaf_status *open_as(sheaf_data **data, sheaf_family family, const tensor *list, int n)
 {
     sheaf_config config = of_family(family);
     config.minicpmv = version;
-    write_file(list, n);
-    return sheaf_data_open(data, path, &(sheaf_data_options){ .config = &config });
+    return sheaf_data_open(data, tensors_file(list, n), &(sheaf_data_options){ .config = &config });
 }
 
 /* ---- what a batch has of images ---- */
@@ -205,8 +153,7 @@ static sheaf_status *open_folded(sheaf_data **data, const tensor *list, int n)
     config.vit = (sheaf_vit){ .layers = 1, .height = 8, .width = 8, .patch = 2, .channels = 3 };
     config.pad = 13;
     config.image_mark.patch = -1;
-    write_file(list, n);
-    return sheaf_data_open(data, path, &(sheaf_data_options){ .config = &config });
+    return sheaf_data_open(data, tensors_file(list, n), &(sheaf_data_options){ .config = &config });
 }
 
 /* Row 0 is padded on the left; row 1 has no image, so that its end is padding here. */
@@ -601,12 +548,6 @@ static void test_bound__of_one_row(void **state)
     sheaf_data_close(data);
 }
 
-static int remove_file(void **state)
-{
-    unlink(path);
-    return 0;
-}
-
 /* ---- bounds of each row, and frames of videos ---- */
 
 static const int64_t bounds_of_second[2 * 2] = { 3, 5, 1, 3 },
@@ -752,7 +693,7 @@ static void test_grids__what_does_not_fit_is_named(void **state)
                                 { "pixel_values", "F32", { 4, 12 } } };
         const sheaf_data_options options = { .config = &config, .prompts = true };
         sheaf_data *data = NULL;
-        write_file(list, ARRAY_LEN(list));
+        const char *path = tensors_file(list, ARRAY_LEN(list));
         if (good)
             CHECK_OK(sheaf_data_open(&data, path, &options));
         else
@@ -782,5 +723,5 @@ int main(void)
         cmocka_unit_test(test_grids__what_does_not_fit_is_named),
         cmocka_unit_test(test_bound__padding_may_have_position_0),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
