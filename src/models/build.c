@@ -50,6 +50,17 @@ static sheaf_status *take_host(sheaf__model *m, void **out, const char *name, si
     return st;
 }
 
+sheaf_status *sheaf__build_parts(void *out, sheaf__model *m, int64_t count, size_t size)
+{
+    void *at = SHEAF_GROW(&m->owned, &m->owned_capacity, m->nowned + 1)
+                   ? calloc(count > 0 ? (size_t)count : 1, size)
+                   : NULL;
+    if (at == NULL)
+        return sheaf__no_memory("parts of a model");
+    *(void **)out = m->owned[m->nowned++] = at;
+    return NULL;
+}
+
 static sheaf_status *take_floats(float **out, sheaf__model *m, const char *name, int64_t n)
 {
     return take(m, out, name, (size_t)n * sizeof(float), SHEAF_MEM_WEIGHTS);
@@ -134,8 +145,7 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
     const char *name[2] = { module->a_name, module->b_name };
     sheaf__trained **trained[2] = { &f->a, &f->b };
     f->parts = module->parts;
-    f->part = calloc((size_t)f->parts, sizeof *f->part);
-    sheaf_status *st = f->part == NULL ? sheaf__no_memory("LoRA factors") : NULL;
+    sheaf_status *st = sheaf__build_parts(&f->part, m, f->parts, sizeof *f->part);
     const bool shares = module->a_of != NULL;
     if (shares)
         f->a = m->lora[module->a_of - m->options.lora->module].a;
@@ -516,10 +526,9 @@ void sheaf__build_free(sheaf__model *m)
             sheaf__host_free(m->context->device, m->block[i].at);
         else
             sheaf__free(m->context, m->block[i].at);
-    for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules;
-         i++)
-        free(m->lora[i].part);
-    free(m->lora);
+    for (int64_t i = 0; i < m->nowned; i++)
+        free(m->owned[i]);
+    free(m->owned);
     free(m->module);
     free(m->block);
 }

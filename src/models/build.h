@@ -20,6 +20,10 @@ struct sheaf__module {
     bool shared; /* its matrices, or rows, are those of options.like, which has loaded them */
 };
 
+/* sheaf__build_parts - `count` structs of `size` bytes into the pointer at `out`, zeros, which the
+ * model owns. */
+sheaf_status *sheaf__build_parts(void *out, sheaf__model *m, int64_t count, size_t size);
+
 /* The tensor that the family's rows call so. Errors: SHEAF_E_LAYOUT if the schema has none. */
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name);
 

@@ -64,15 +64,14 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
         m->begins = context->stage == 0;
         m->ends = context->stage == context->head_stage;
     }
-    m->layer = calloc((size_t)schema->config.layers + 1, sizeof *m->layer);
-    m->lora =
-        calloc(options->lora == NULL ? 1 : (size_t)options->lora->nmodules + 1, sizeof *m->lora);
-    for (int64_t i = 0; m->layer != NULL && i < schema->config.layers; i++) {
+    st = sheaf__build_parts(&m->layer, m, schema->config.layers, sizeof *m->layer);
+    if (options->lora != NULL)
+        TRY(st, sheaf__build_parts(&m->lora, m, options->lora->nmodules, sizeof *m->lora));
+    for (int64_t i = 0; st == NULL && i < schema->config.layers; i++) {
         m->layer[i].rope = sheaf__layer_in(schema->config.no_rope, i) ? NULL : &m->rope;
         m->layer[i].window = sheaf__window_of(&schema->config, i);
     }
-    st = m->layer == NULL || m->lora == NULL ? sheaf__no_memory("model")
-                                             : sheaf__trained_set_new(&m->trained, context);
+    TRY(st, sheaf__trained_set_new(&m->trained, context));
     if (st == NULL) {
         m->trained->divided = options->divided && context->groups > 1;
         m->trained->moments_away = options->moments_away;
@@ -98,14 +97,10 @@ void sheaf__model_free(sheaf__model *m)
     if (m == NULL)
         return;
     sheaf__build_free(m);
-    const sheaf__family *family = sheaf__family_for(&m->schema->config);
-    if (family->release != NULL)
-        family->release(m);
     sheaf__trained_set_free(m->trained);
     sheaf__offload_free(m->away);
     sheaf__offload_free(m->activations);
     m->context->away = m->context->activations = NULL;
-    free(m->layer);
     free(m);
 }
 

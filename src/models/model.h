@@ -143,7 +143,8 @@ typedef struct sheaf__model {
     sheaf__module *module;       /* in the order of building */
     sheaf__block *block;
     struct sheaf__offload *away, *activations; /* or NULL; the context's, too */
-    int64_t module_capacity, nblocks, block_capacity;
+    void **owned;                              /* from sheaf__build_parts() */
+    int64_t module_capacity, nblocks, block_capacity, nowned, owned_capacity;
     int nmodules;
 } sheaf__model;
 

@@ -240,7 +240,6 @@ typedef struct sheaf__family {
     /* Writes image rows over their places in the embedded sequence. */
     void (*place)(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
                   struct sheaf__value *image, const struct sheaf__pass *pass);
-    void (*release)(struct sheaf__model *m); /* what build() took besides */
 } sheaf__family;
 
 /* sheaf__family_at - the i-th of the table, in order of sheaf_family; NULL behind the last. */

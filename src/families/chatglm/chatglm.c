@@ -10,10 +10,6 @@
 #include "families/llama/llama.h"
 #include "tape/scaled.h"
 
-struct sheaf__towers {
-    sheaf__eva eva;
-};
-
 /* Half of each head turns, neighbours by one angle. Its config is read by config.c. */
 static const sheaf__llama_form form = {
     .bias = SHEAF__BIAS_SAID_QKV,
@@ -47,30 +43,15 @@ static const sheaf__eva_names names = SHEAF__EVA_NAMES(SHEAF__CHATGLM_VISION);
 static sheaf_status *build(sheaf__model *m)
 {
     sheaf_status *st = sheaf__llama_build(m);
-    if (st != NULL || m->schema->config.vit.layers == 0)
-        return st;
-    m->towers = calloc(1, sizeof *m->towers);
-    if (m->towers == NULL)
-        return sheaf__no_memory("vision tower");
-    return m->begins ? sheaf__eva_build(m, &m->towers->eva, &names) : NULL;
-}
-
-static void release(sheaf__model *m)
-{
-    if (m->towers != NULL)
-        sheaf__eva_release(&m->towers->eva);
-    free(m->towers);
-}
-
-static sheaf__value *encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
-{
-    return sheaf__eva_record(m, &m->towers->eva, tape, pass, tower);
+    if (m->begins && m->schema->config.vit.layers > 0)
+        TRY(st, sheaf__eva_build(m, &names));
+    return st;
 }
 
 static void place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                   const sheaf__pass *pass)
 {
-    sheaf__eva *e = &m->towers->eva;
+    sheaf__towers *e = m->towers;
     sheaf__value *whole =
         sheaf__record_around(tape, image, pass->pictures.images, &e->begin, &e->end);
     whole = sheaf__record_divide(tape, whole, (float)m->schema->config.image_divisor);
@@ -180,8 +161,7 @@ const sheaf__family sheaf__family_chatglm = {
     .pictures = pictures,
     .lora_targets = "query_key_value",
     .build = build,
-    .encode = encode,
+    .encode = sheaf__eva_encode,
     .place = place,
-    .release = release,
     .gguf = &gguf,
 };

@@ -18,14 +18,12 @@ typedef struct tower_block {
     sheaf__linear q, k, v, proj, w1, w2, w3;
 } tower_block;
 
-struct sheaf__towers {
-    sheaf__eva eva;
-    struct {
-        sheaf__linear patch;
-        sheaf__vector class_token, positions, extra, cos, sin;
-        tower_block *block;
-        int64_t blocks; /* that are run: the last of the file never is */
-    } tower;
+/* CogAgent's second tower. */
+struct sheaf__beside {
+    sheaf__linear patch;
+    sheaf__vector class_token, positions, extra, cos, sin;
+    tower_block *block;
+    int64_t blocks; /* that are run: the last of the file never is */
 };
 
 /* ---- building ---- */
@@ -83,7 +81,7 @@ static sheaf_status *build_eva(sheaf__model *m)
         .begin = EVA "boi",
         .end = EVA "eoi",
     };
-    return sheaf__eva_build(m, &m->towers->eva, &names);
+    return sheaf__eva_build(m, &names);
 }
 
 static sheaf_status *build_block(sheaf__model *m, tower_block *b, const char *p)
@@ -104,20 +102,21 @@ static sheaf_status *build_block(sheaf__model *m, tower_block *b, const char *p)
 static sheaf_status *build_tower(sheaf__model *m)
 {
     const sheaf_encoder *e = &m->schema->config.encoder;
-    sheaf__towers *t = m->towers;
-    t->tower.blocks = e->layers - 1;
-    t->tower.block = calloc((size_t)t->tower.blocks + 1, sizeof *t->tower.block);
-    if (t->tower.block == NULL)
-        return sheaf__no_memory("high-resolution tower");
-    sheaf_status *st =
-        sheaf__named_linear(m, &t->tower.patch, TOWER "patch_embed.proj.", "weight", "bias", 0);
-    TRY(st, sheaf__named_vector(m, &t->tower.class_token, TOWER, "cls_token", e->width));
-    TRY(st, sheaf__named_vector(m, &t->tower.positions, TOWER, "pos_embed", e->width));
-    TRY(st, sheaf__named_vector(m, &t->tower.extra, "mixins.encoder.", "pos_embed", e->width));
-    TRY(st, sheaf__named_vector(m, &t->tower.cos, TOWER, "rope.freqs_cos", e->head_width));
-    TRY(st, sheaf__named_vector(m, &t->tower.sin, TOWER, "rope.freqs_sin", e->head_width));
-    for (int i = 0; i < t->tower.blocks; i++)
-        TRY(st, build_block(m, &t->tower.block[i], prefix_of(BLOCK, i).text));
+    struct sheaf__beside *t;
+    sheaf_status *st = sheaf__build_parts(&t, m, 1, sizeof *t);
+    if (st != NULL)
+        return st;
+    m->towers->beside = t;
+    t->blocks = e->layers - 1;
+    st = sheaf__build_parts(&t->block, m, t->blocks, sizeof *t->block);
+    TRY(st, sheaf__named_linear(m, &t->patch, TOWER "patch_embed.proj.", "weight", "bias", 0));
+    TRY(st, sheaf__named_vector(m, &t->class_token, TOWER, "cls_token", e->width));
+    TRY(st, sheaf__named_vector(m, &t->positions, TOWER, "pos_embed", e->width));
+    TRY(st, sheaf__named_vector(m, &t->extra, "mixins.encoder.", "pos_embed", e->width));
+    TRY(st, sheaf__named_vector(m, &t->cos, TOWER, "rope.freqs_cos", e->head_width));
+    TRY(st, sheaf__named_vector(m, &t->sin, TOWER, "rope.freqs_sin", e->head_width));
+    for (int i = 0; i < t->blocks; i++)
+        TRY(st, build_block(m, &t->block[i], prefix_of(BLOCK, i).text));
     return st;
 }
 
@@ -175,9 +174,6 @@ sheaf_status *sheaf__cog_build(sheaf__model *m)
 {
     const sheaf_config *c = &m->schema->config;
     const sheaf_tensor *table = NULL;
-    m->towers = calloc(1, sizeof *m->towers);
-    if (m->towers == NULL)
-        return sheaf__no_memory("vision tower");
     sheaf_status *st = sheaf__build_find(&table, m, "transformer.word_embeddings.weight");
     if (m->ends)
         TRY(st, sheaf__named_linear(m, &m->head, "mixins.lm.", "lm_head.weight", NULL, 0));
@@ -192,15 +188,6 @@ sheaf_status *sheaf__cog_build(sheaf__model *m)
     if (m->ends)
         TRY(st, rmsnorm(m, &m->norm, "transformer.", "final_layernorm"));
     return TRY(st, sheaf__build_rope(m, &m->rope, c->head_dim));
-}
-
-void sheaf__cog_release(sheaf__model *m)
-{
-    if (m->towers == NULL)
-        return;
-    sheaf__eva_release(&m->towers->eva);
-    free(m->towers->tower.block);
-    free(m->towers);
 }
 
 /* ---- the pass ---- */
@@ -237,28 +224,26 @@ static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t
 static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     const run r = { tape, pass, sheaf__rows_inside(MEMORY) };
-    sheaf__towers *t = m->towers;
+    struct sheaf__beside *t = m->towers->beside;
     const sheaf_encoder *e = &m->schema->config.encoder;
     sheaf__tower tower;
-    if (t->tower.block == NULL || sheaf__tower_beside(&tower, &m->schema->config) < 0)
+    if (t == NULL || sheaf__tower_beside(&tower, &m->schema->config) < 0)
         return NULL;
     const int64_t patches = tower.patches;
     sheaf__value *pixels = sheaf__record_patches(tape, pass->images_in, pass->pictures.images,
                                                  &tower, MEMORY),
                  *x;
-    columns(&r, &x, pixels, ONE(&t->tower.patch));
-    x = sheaf__record_tokens(tape, x, pass->pictures.images, &t->tower.class_token,
-                             &t->tower.positions);
-    for (int64_t i = 0; i < t->tower.blocks; i++) {
-        tower_block *b = &t->tower.block[i];
+    columns(&r, &x, pixels, ONE(&t->patch));
+    x = sheaf__record_tokens(tape, x, pass->pictures.images, &t->class_token, &t->positions);
+    for (int64_t i = 0; i < t->blocks; i++) {
+        tower_block *b = &t->block[i];
         sheaf__value *qkv[3], *w[2];
         sheaf__tape_segment_begin(tape, (int)i);
         columns(&r, qkv, sheaf__record_layernorm(tape, x, &b->norm1, NULL),
                 FUSED(&b->q, &b->k, &b->v));
         for (int j = 0; j < 2; j++)
-            sheaf__record_rope_grid(tape, qkv[j], t->tower.cos.data, t->tower.sin.data,
-                                    pass->pictures.images, qkv[j]->cols / e->head_width,
-                                    e->head_width);
+            sheaf__record_rope_grid(tape, qkv[j], t->cos.data, t->sin.data, pass->pictures.images,
+                                    qkv[j]->cols / e->head_width, e->head_width);
         sheaf__value *o = sheaf__record_layernorm(tape, attention(&r, qkv, patches, e->head_width),
                                                   &b->norm_attention, NULL);
         x = rows(&r, o, &b->proj, x);
@@ -270,19 +255,11 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
                  &b->w3, x);
         sheaf__tape_segment_end(tape);
     }
-    return sheaf__record_grid(tape, x, pass->pictures.images, &t->tower.extra);
+    return sheaf__record_grid(tape, x, pass->pictures.images, &t->extra);
 }
 
 sheaf__value *sheaf__cog_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
                                 int tower)
 {
-    return tower == IMAGE ? sheaf__eva_record(m, &m->towers->eva, tape, pass, IMAGE)
-                          : see_memory(m, tape, pass);
-}
-
-void sheaf__cog_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
-                      const sheaf__pass *pass)
-{
-    sheaf__record_place_images(tape, x, image, pass->pictures.images, &m->towers->eva.begin,
-                               &m->towers->eva.end, pass->images_in);
+    return tower == IMAGE ? sheaf__eva_encode(m, tape, pass, IMAGE) : see_memory(m, tape, pass);
 }

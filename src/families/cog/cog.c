@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/elementary.h"
 #include "catalog/catalog.h"
+#include "families/common/eva_clip.h"
 
 #define TOWER "mixins.encoder.vit.model."
 
@@ -202,7 +203,7 @@ static const char *const cogagent_classes[] = { "CogAgentModel", "FineTuneTrainC
     .table = "transformer.word_embeddings.weight", .sat_begin = "mixins.", .idle = idle,           \
     .buffer = sheaf__cog_buffer, .frequencies = "mixins.rotary.rotary_emb.inv_freq",               \
     .angles_rounded = true, .build = sheaf__cog_build, .encode = sheaf__cog_encode,                \
-    .place = sheaf__cog_place, .release = sheaf__cog_release
+    .place = sheaf__eva_place
 
 static const sheaf__other_form vlm_on_hub = { "cogvlm_hf", sheaf__cog_hub_form },
                                agent_on_hub = { "cogagent_hf", sheaf__cog_hub_form };

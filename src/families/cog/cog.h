@@ -47,6 +47,3 @@ bool sheaf__cog_sat_rule(sheaf_sat_rule *out, const char *name);
 sheaf_status *sheaf__cog_build(struct sheaf__model *m);
 struct sheaf__value *sheaf__cog_encode(struct sheaf__model *m, struct sheaf__tape *tape,
                                        const struct sheaf__pass *pass, int tower);
-void sheaf__cog_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
-                      struct sheaf__value *image, const struct sheaf__pass *pass);
-void sheaf__cog_release(struct sheaf__model *m);

@@ -4,6 +4,7 @@
 #include "families/cog/cog.h"
 
 #include "base/base.h"
+#include "families/common/eva_clip.h"
 
 #define TOWER "model.cross_vision.vit.model."
 
@@ -39,7 +40,7 @@ static const sheaf__component_rule components[] = {
     .head = "lm_head.weight", .table = "model.embed_tokens.weight", .idle = idle,                  \
     .buffer = sheaf__cog_buffer, .frequencies = "model.layers.#.self_attn.rotary_emb.inv_freq",    \
     .angles_rounded = true, .build = sheaf__cog_build, .encode = sheaf__cog_encode,                \
-    .place = sheaf__cog_place, .release = sheaf__cog_release
+    .place = sheaf__eva_place
 #define PLACE                                                                                      \
     .before = 1, .after = 1, .most = 1, .experts = true, .one_position = true, .pads = true
 

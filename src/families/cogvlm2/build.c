@@ -4,10 +4,6 @@
 #include "families/cogvlm2/cogvlm2.h"
 #include "families/common/eva_clip.h"
 
-struct sheaf__towers {
-    sheaf__eva eva;
-};
-
 static const sheaf__eva_names names = SHEAF__EVA_NAMES(SHEAF__COGVLM2_VISION);
 
 /* kind: "vision" or "language". */
@@ -52,39 +48,16 @@ sheaf_status *sheaf__cogvlm2_build(sheaf__model *m)
 {
     const sheaf_config *c = &m->schema->config;
     const sheaf_tensor *table = NULL;
-    m->towers = calloc(1, sizeof *m->towers);
-    if (m->towers == NULL)
-        return sheaf__no_memory("vision tower");
     sheaf_status *st = sheaf__build_find(&table, m, "model.embed_tokens.weight");
     if (m->ends)
         TRY(st, sheaf__named_linear(m, &m->head, "", "lm_head.weight", NULL, 0));
     if (m->begins) {
         TRY(st, sheaf__build_table(m, &m->embedding, table, NULL));
-        TRY(st, sheaf__eva_build(m, &m->towers->eva, &names));
+        TRY(st, sheaf__eva_build(m, &names));
     }
     for (int64_t i = m->first_layer; i < m->end_layer; i++)
         TRY(st, build_layer(m, (int)i));
     if (m->ends)
         TRY(st, sheaf__named_rmsnorm(m, &m->norm, "model.", "norm", c->rms_eps));
     return TRY(st, sheaf__build_rope(m, &m->rope, c->head_dim));
-}
-
-void sheaf__cogvlm2_release(sheaf__model *m)
-{
-    if (m->towers != NULL)
-        sheaf__eva_release(&m->towers->eva);
-    free(m->towers);
-}
-
-sheaf__value *sheaf__cogvlm2_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
-                                    int tower)
-{
-    return sheaf__eva_record(m, &m->towers->eva, tape, pass, tower);
-}
-
-void sheaf__cogvlm2_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
-                          const sheaf__pass *pass)
-{
-    sheaf__record_place_images(tape, x, image, pass->pictures.images, &m->towers->eva.begin,
-                               &m->towers->eva.end, pass->images_in);
 }

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "base/elementary.h"
-#include "families/common/eva_config.h"
+#include "families/common/eva_clip.h"
 
 /* ---- a small model that `init` makes by name ---- */
 
@@ -69,7 +69,6 @@ const sheaf__family sheaf__family_cogvlm2 = {
     .questions = true,
     .lora_targets = "vision_expert_query_key_value",
     .build = sheaf__cogvlm2_build,
-    .encode = sheaf__cogvlm2_encode,
-    .place = sheaf__cogvlm2_place,
-    .release = sheaf__cogvlm2_release,
+    .encode = sheaf__eva_encode,
+    .place = sheaf__eva_place,
 };

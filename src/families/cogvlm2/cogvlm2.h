@@ -11,8 +11,3 @@ void sheaf__cogvlm2_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
 void sheaf__cogvlm2_text(sheaf_text *text, const sheaf_config *c);
 sheaf_status *sheaf__cogvlm2_rows(sheaf_schema *schema);
 sheaf_status *sheaf__cogvlm2_build(struct sheaf__model *m);
-struct sheaf__value *sheaf__cogvlm2_encode(struct sheaf__model *m, struct sheaf__tape *tape,
-                                           const struct sheaf__pass *pass, int tower);
-void sheaf__cogvlm2_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
-                          struct sheaf__value *image, const struct sheaf__pass *pass);
-void sheaf__cogvlm2_release(struct sheaf__model *m);

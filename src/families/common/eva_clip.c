@@ -21,7 +21,7 @@ static sheaf_status *build_layer(sheaf__model *m, sheaf__eva_layer *l, const cha
     return TRY(st, sheaf__named_biased(m, &l->down, p, n->down, 0));
 }
 
-static sheaf_status *build_adapter(sheaf__model *m, sheaf__eva *e, const char *p)
+static sheaf_status *build_adapter(sheaf__model *m, sheaf__towers *e, const char *p)
 {
     sheaf_status *st = sheaf__named_linear(m, &e->adapter.linear, p, "linear_proj.weight", NULL, 0);
     TRY(st, sheaf__named_layernorm(m, &e->adapter.norm, p, "norm1", ADAPTER_EPS));
@@ -30,14 +30,14 @@ static sheaf_status *build_adapter(sheaf__model *m, sheaf__eva *e, const char *p
     return TRY(st, sheaf__named_linear(m, &e->adapter.down, p, "dense_4h_to_h.weight", NULL, 0));
 }
 
-sheaf_status *sheaf__eva_build(sheaf__model *m, sheaf__eva *e, const sheaf__eva_names *n)
+sheaf_status *sheaf__eva_build(sheaf__model *m, const sheaf__eva_names *n)
 {
     const sheaf_config *c = &m->schema->config;
     const int64_t width = c->vit.hidden;
-    e->layer = calloc((size_t)c->vit.layers, sizeof *e->layer);
-    if (e->layer == NULL)
-        return sheaf__no_memory("vision tower");
-    sheaf_status *st = sheaf__named_linear(m, &e->patch, n->patch, "weight", "bias", 0);
+    sheaf_status *st = sheaf__build_parts(&m->towers, m, 1, sizeof *m->towers);
+    sheaf__towers *e = m->towers;
+    TRY(st, sheaf__build_parts(&e->layer, m, c->vit.layers, sizeof *e->layer));
+    TRY(st, sheaf__named_linear(m, &e->patch, n->patch, "weight", "bias", 0));
     TRY(st, sheaf__named_vector(m, &e->class_token, "", n->class_token, width));
     TRY(st, sheaf__named_vector(m, &e->positions, "", n->positions, width));
     for (int i = 0; i < c->vit.layers; i++) {
@@ -52,11 +52,6 @@ sheaf_status *sheaf__eva_build(sheaf__model *m, sheaf__eva *e, const sheaf__eva_
     TRY(st, build_adapter(m, e, n->adapter));
     TRY(st, sheaf__named_vector(m, &e->begin, "", n->begin, c->hidden));
     return TRY(st, sheaf__named_vector(m, &e->end, "", n->end, c->hidden));
-}
-
-void sheaf__eva_release(sheaf__eva *e)
-{
-    free(e->layer);
 }
 
 /* ---- the pass ---- */
@@ -92,7 +87,7 @@ static sheaf__value *record_layer(const run *r, sheaf__value *x, sheaf__eva_laye
     return sheaf__record_layernorm(r->tape, h, &l->norm2, x);
 }
 
-static sheaf__value *record_vit(const run *r, sheaf__model *m, sheaf__eva *e,
+static sheaf__value *record_vit(const run *r, sheaf__model *m, sheaf__towers *e,
                                 const sheaf__tower *tower, int number)
 {
     const sheaf_vit *v = &m->schema->config.vit;
@@ -110,7 +105,7 @@ static sheaf__value *record_vit(const run *r, sheaf__model *m, sheaf__eva *e,
                               e->extra.data == NULL ? NULL : &e->extra);
 }
 
-static sheaf__value *record_adapter(const run *r, sheaf__value *x, sheaf__eva *e)
+static sheaf__value *record_adapter(const run *r, sheaf__value *x, sheaf__towers *e)
 {
     sheaf__value *gate_up[2];
     x = sheaf__record_rows(r->tape, sheaf__record_own_columns(r->tape, x, &e->adapter.linear),
@@ -122,9 +117,10 @@ static sheaf__value *record_adapter(const run *r, sheaf__value *x, sheaf__eva *e
     return sheaf__record_rows(r->tape, x, &e->adapter.down, NULL, r->info);
 }
 
-sheaf__value *sheaf__eva_record(sheaf__model *m, sheaf__eva *e, sheaf__tape *tape,
-                                const sheaf__pass *pass, int number)
+sheaf__value *sheaf__eva_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
+                                int number)
 {
+    sheaf__towers *e = m->towers;
     const run inside = { tape, pass, &pass->info[sheaf__rows_inside(number)] },
               given = { tape, pass, &pass->info[sheaf__rows_given(number)] };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -137,4 +133,11 @@ sheaf__value *sheaf__eva_record(sheaf__model *m, sheaf__eva *e, sheaf__tape *tap
     }
     sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
     return record_adapter(&given, x, e);
+}
+
+void sheaf__eva_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
+                      const sheaf__pass *pass)
+{
+    sheaf__record_place_images(tape, x, image, pass->pictures.images, &m->towers->begin,
+                               &m->towers->end, pass->images_in);
 }

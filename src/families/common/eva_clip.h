@@ -38,21 +38,25 @@ typedef struct sheaf__eva_layer {
     sheaf__layernorm norm1, norm2;
 } sheaf__eva_layer;
 
-typedef struct sheaf__eva {
+/* What the model has of it. */
+struct sheaf__towers {
     sheaf__linear patch, conv;
     sheaf__vector class_token, positions, extra;
-    sheaf__eva_layer *layer; /* [config.vit.layers], owned */
+    sheaf__eva_layer *layer; /* [config.vit.layers] */
     struct {
         sheaf__linear linear, gate, up, down;
         sheaf__layernorm norm;
     } adapter;
     sheaf__vector begin, end;
-} sheaf__eva;
+    struct sheaf__beside *beside; /* the family's own second tower, or NULL */
+};
 
-/* sheaf__eva_build - after a failure, too, sheaf__eva_release(). */
-sheaf_status *sheaf__eva_build(sheaf__model *m, sheaf__eva *eva, const sheaf__eva_names *names);
-void sheaf__eva_release(sheaf__eva *eva);
-/* sheaf__eva_record - [images * tower.gives, hidden]: what tower `number` of the family's list,
+/* sheaf__eva_build - m->towers, on the first stage. */
+sheaf_status *sheaf__eva_build(sheaf__model *m, const sheaf__eva_names *names);
+/* sheaf__eva_encode - [images * tower.gives, hidden]: what tower `number` of the family's list,
  * this one, gives for the images of a pass. */
-sheaf__value *sheaf__eva_record(sheaf__model *m, sheaf__eva *eva, sheaf__tape *tape,
-                                const sheaf__pass *pass, int number);
+sheaf__value *sheaf__eva_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
+                                int number);
+/* sheaf__eva_place - an image's rows and those before and behind them. */
+void sheaf__eva_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
+                      const sheaf__pass *pass);

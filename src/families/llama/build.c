@@ -69,28 +69,24 @@ static sheaf_status *mixture(sheaf__model *m, sheaf__layer *l, int layer)
 {
     const sheaf__mixture_form *form = form_of(m)->mixture;
     const int64_t n = m->schema->config.num_experts;
-    sheaf__mixture *mix = calloc(1, sizeof *mix + (size_t)n * sizeof *mix->expert);
-    if (mix == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "experts of layer %d", layer);
+    sheaf__mixture *mix;
+    sheaf_status *st =
+        sheaf__build_parts(&mix, m, 1, sizeof *mix + (size_t)n * sizeof *mix->expert);
+    if (st != NULL)
+        return st;
     l->mixture = mix;
     mix->num_experts = n;
     mix->top_k = m->schema->config.top_k;
     mix->of_all = m->schema->config.shares_of_all;
     for (int i = 0; i < layer; i++)
         mix->number += !sheaf__layer_in(m->schema->config.mlp_layers, i);
-    sheaf_status *st = mixture_linear(m, &mix->router, layer, -1, "gate");
+    st = mixture_linear(m, &mix->router, layer, -1, "gate");
     for (int i = 0; i < n && st == NULL; i++) {
         TRY(st, mixture_linear(m, &mix->expert[i].gate, layer, i, form->gate));
         TRY(st, mixture_linear(m, &mix->expert[i].down, layer, i, form->down));
         TRY(st, mixture_linear(m, &mix->expert[i].up, layer, i, form->up));
     }
     return st;
-}
-
-void sheaf__llama_release(sheaf__model *m)
-{
-    for (int64_t i = 0; m->layer != NULL && i < m->schema->config.layers; i++)
-        free(m->layer[i].mixture);
 }
 
 static sheaf_status *layer(sheaf__model *m, int i)

@@ -166,7 +166,6 @@ static const sheaf__llama_form mixtral = {
 const sheaf__family sheaf__family_mixtral = {
     KIN(SHEAF_MIXTRAL, "mixtral", "Mixtral", "MixtralForCausalLM", mixtral, "q_proj,v_proj",
         "layers.:block_sparse_moe.gate.weight layers.:block_sparse_moe.experts.0.w1.weight"),
-    .release = sheaf__llama_release,
     .gguf = &sheaf__gguf_mixtral,
 };
 
@@ -196,7 +195,6 @@ static const sheaf__llama_form qwen3_moe = {
 const sheaf__family sheaf__family_qwen3_moe = {
     KIN(SHEAF_QWEN3_MOE, "qwen3_moe", "Qwen3-MoE", "Qwen3MoeForCausalLM", qwen3_moe,
         "q_proj,v_proj", "layers.:self_attn.q_proj.weight" QK_NORM " layers.:mlp.experts."),
-    .release = sheaf__llama_release,
     .gguf = &sheaf__gguf_qwen3_moe,
 };
 

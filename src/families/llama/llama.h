@@ -119,4 +119,3 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
 void sheaf__llama_text(sheaf_text *text, const sheaf_config *c);
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema);
 sheaf_status *sheaf__llama_build(struct sheaf__model *m); /* with the tower, where there is one */
-void sheaf__llama_release(struct sheaf__model *m);        /* of a mixture */

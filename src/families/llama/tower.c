@@ -205,12 +205,12 @@ sheaf_status *sheaf__tower_build(sheaf__model *m)
 {
     const sheaf__tower_names *n = names_of(&m->schema->config);
     const sheaf_vit *v = &m->schema->config.vit;
-    sheaf__towers *t = m->towers = calloc(1, sizeof *t);
-    if (t == NULL || (t->block = calloc((size_t)v->layers, sizeof *t->block)) == NULL)
-        return sheaf__no_memory("vision tower");
     if (!m->begins) /* the towers are on another stage */
         return NULL;
-    sheaf_status *st = sheaf__named_linear(m, &t->patch, n->tower, n->patch[0], n->patch[1], 0);
+    sheaf_status *st = sheaf__build_parts(&m->towers, m, 1, sizeof *m->towers);
+    sheaf__towers *t = m->towers;
+    TRY(st, sheaf__build_parts(&t->block, m, v->layers, sizeof *t->block));
+    TRY(st, sheaf__named_linear(m, &t->patch, n->tower, n->patch[0], n->patch[1], 0));
     if (n->class_token != NULL)
         TRY(st, sheaf__named_vector(m, &t->class_token, n->tower, n->class_token, v->hidden));
     TRY(st, sheaf__named_vector(m, &t->positions, n->tower, n->positions, v->hidden));
@@ -219,13 +219,6 @@ sheaf_status *sheaf__tower_build(sheaf__model *m)
     TRY(st, sheaf__named_layernorm(m, &t->norm, n->tower, n->norm, v->norm_eps));
     TRY(st, sheaf__resampler_build(m, &t->resampler, n->resampler));
     return st;
-}
-
-void sheaf__tower_release(sheaf__model *m)
-{
-    if (m->towers != NULL)
-        free(m->towers->block);
-    free(m->towers);
 }
 
 /* ---- the pass ---- */

@@ -67,7 +67,6 @@ sheaf_status *sheaf__tower_rows(sheaf_schema *schema);
 /* sheaf__tower_build - m->towers; all parts are on the first stage. Called by sheaf__llama_build().
  */
 sheaf_status *sheaf__tower_build(sheaf__model *m);
-void sheaf__tower_release(sheaf__model *m);
 sheaf__value *sheaf__tower_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
                                   int tower);
 void sheaf__tower_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
@@ -83,5 +82,4 @@ sheaf_status *sheaf__tower_advise(sheaf_status *st, const sheaf_config *c, const
 #define SHEAF__LIKE_TOWER                                                                          \
     .position_key = "max_position_embeddings", .rows = sheaf__tower_rows,                          \
     .idle = sheaf__tower_idle, .advise = sheaf__tower_advise, .buffer = sheaf__tower_buffer,       \
-    .build = sheaf__llama_build, .encode = sheaf__tower_encode, .place = sheaf__tower_place,       \
-    .release = sheaf__tower_release
+    .build = sheaf__llama_build, .encode = sheaf__tower_encode, .place = sheaf__tower_place

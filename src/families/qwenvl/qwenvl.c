@@ -74,7 +74,7 @@ static const sheaf__component_rule components[] = {
     .image = { .most = SHEAF__ANY_IMAGES, .file = SHEAF__IMAGES_GRID },                            \
     .pictures = sheaf__qwenvl_pictures, .beside = sheaf__qwenvl_beside,                            \
     .lora_targets = "q_proj,v_proj", .build = sheaf__qwenvl_build, .encode = sheaf__qwenvl_encode, \
-    .place = sheaf__qwenvl_place, .release = sheaf__qwenvl_release
+    .place = sheaf__qwenvl_place
 
 const sheaf__family sheaf__family_qwen2_5_vl = {
     .id = SHEAF_QWEN2_5_VL,

@@ -35,7 +35,6 @@ void sheaf__qwenvl_beside(sheaf_json_reader *r, sheaf_config *c);
 /* tower.c */
 sheaf_status *sheaf__qwenvl_rows(sheaf_schema *schema);
 sheaf_status *sheaf__qwenvl_build(sheaf__model *m);
-void sheaf__qwenvl_release(sheaf__model *m);
 sheaf__value *sheaf__qwenvl_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
                                    int tower);
 void sheaf__qwenvl_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,

@@ -204,10 +204,10 @@ sheaf_status *sheaf__qwenvl_build(sheaf__model *m)
     sheaf_status *st = sheaf__llama_build(m);
     if (st != NULL || !m->begins) /* the tower is on the first stage */
         return st;
-    sheaf__towers *t = m->towers = calloc(1, sizeof *t);
-    if (t == NULL || (t->block = calloc((size_t)c->vit.layers, sizeof *t->block)) == NULL)
-        return sheaf__no_memory("vision tower");
-    st = build_angles(&t->angles, c);
+    st = sheaf__build_parts(&m->towers, m, 1, sizeof *m->towers);
+    sheaf__towers *t = m->towers;
+    TRY(st, sheaf__build_parts(&t->block, m, c->vit.layers, sizeof *t->block));
+    TRY(st, build_angles(&t->angles, c));
     TRY(st, sheaf__named_linear(m, &t->patch, TOWER, "patch_embed.proj.weight",
                                 third ? "patch_embed.proj.bias" : NULL, 0));
     if (third)
@@ -221,13 +221,6 @@ sheaf_status *sheaf__qwenvl_build(sheaf__model *m)
         TRY(st, build_merger(m, &t->deep[k], prefix));
     }
     return st;
-}
-
-void sheaf__qwenvl_release(sheaf__model *m)
-{
-    if (m->towers != NULL)
-        free(m->towers->block);
-    free(m->towers);
 }
 
 /* ---- the pass ---- */
