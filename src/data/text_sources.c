@@ -141,6 +141,11 @@ static void warn_of_end(const sheaf__text_sources *s, const sheaf_events *events
 {
     const char *end =
         s->tokenizer == NULL ? NULL : sheaf__chat_template_stop(s->chat, s->stored.eos);
+    if (end == NULL && s->tokenizer != NULL)
+        sheaf_warn(events,
+                   "the chat template %s writes no mark behind an answer: no end is learned, and "
+                   "answers run to --max-new or --stop TEXT",
+                   sheaf__chat_template_name(s->chat));
     if (end != NULL && sheaf__tokenizer_find(s->tokenizer, end) < 0)
         sheaf_warn(events,
                    "the chat template %s ends answers with '%s', which is no token of this "

@@ -4,65 +4,68 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "dialects/common/model_folder.h"
 #include "inputs/chat/stored.h"
 
 static const char program_name[] = "chat_template.jinja",
                   generation_name[] = "generation_config.json";
 
-/* The object in this file, empty if there is none. */
-static sheaf_status *read_object(json_t **out, const char *folder, const char *name)
+/* The text of the file, "{}" if there is none. */
+static sheaf_status *read_text(char **out, const char *folder, const char *name)
 {
     char path[SHEAF_PATH_SIZE];
-    *out = NULL;
+    size_t size;
     if (sheaf__path_has(folder, name, SHEAF_PATH_FILE))
-        return sheaf__json_load(out, sheaf__path_in(path, folder, name));
-    *out = json_object();
+        return sheaf__file_read_all(out, &size, sheaf__path_in(path, folder, name), 64 << 20);
+    *out = strdup("{}");
     return *out == NULL ? sheaf__no_memory(name) : NULL;
 }
 
-/* eos_token_id of generation_config.json, else of config.json, else `eos`, and `end`. */
-static sheaf_status *list_ends(json_t *generation, const char *model, int32_t eos, int32_t end)
+/* Adds eos_token_id of a file, a number or a list, to the list; *any: it has some. */
+static sheaf_status *add_ends(sheaf_text *list, bool *any, const char *folder, const char *name,
+                              int32_t end)
 {
-    json_t *config = NULL, *ends = json_array();
-    sheaf_status *st = read_object(&config, model, "config.json");
-    const json_t *is = json_object_get(generation, "eos_token_id");
-    if (is == NULL)
-        is = json_object_get(config, "eos_token_id");
-    bool listed = false, good = ends != NULL;
-    for (size_t i = 0; i < (json_is_array(is) ? json_array_size(is) : json_is_integer(is)); i++) {
+    char path[SHEAF_PATH_SIZE];
+    json_t *root = NULL;
+    if (*any || !sheaf__path_has(folder, name, SHEAF_PATH_FILE))
+        return NULL;
+    sheaf_status *st = sheaf__json_load(&root, sheaf__path_in(path, folder, name));
+    const json_t *is = json_object_get(root, "eos_token_id");
+    const size_t n = json_is_array(is) ? json_array_size(is) : json_is_integer(is);
+    for (size_t i = 0; i < n; i++) {
         const json_t *id = json_is_array(is) ? json_array_get(is, i) : is;
-        listed |= json_integer_value(id) == end;
-        good = good && json_array_append(ends, (json_t *)id) == 0;
+        *any = true;
+        if (json_integer_value(id) != end)
+            sheaf__text_add(list, "%lld, ", (long long)json_integer_value(id));
     }
-    if (good && json_array_size(ends) == 0 && eos >= 0 && eos != end)
-        good = json_array_append_new(ends, json_integer(eos)) == 0;
-    if (!listed)
-        good = good && json_array_append_new(ends, json_integer(end)) == 0;
-    if (st == NULL && (!good || json_object_set(generation, "eos_token_id", ends) != 0))
-        st = sheaf__no_memory(generation_name);
-    json_decref(ends);
-    json_decref(config);
+    json_decref(root);
     return st;
 }
 
+/* generation_config.json with `end` among the ids that end an answer: those of the model, else
+ * `eos`. */
 static sheaf_status *put_end(sheaf_folder *folder, const sheaf__chat_files *files, int32_t eos,
                              int32_t end)
 {
-    json_t *generation = NULL;
-    char above[SHEAF_PATH_SIZE], *text = NULL;
-    sheaf_text line = { 0 };
+    char above[SHEAF_PATH_SIZE], *text = NULL, *changed = NULL;
+    sheaf_text list = { 0 };
+    bool any = false;
     const char *model = sheaf__path_kind(files->model) == SHEAF_PATH_DIR
                             ? files->model
                             : sheaf__path_above(above, files->model);
-    sheaf_status *st = read_object(&generation, model, generation_name);
-    TRY(st, list_ends(generation, model, eos, end));
-    TRY(st, sheaf__json_text(&text, generation, JSON_INDENT(2)));
-    sheaf__text_add(&line, "%s\n", text == NULL ? "" : text);
-    TRY(st, line.failed ? sheaf__no_memory(generation_name)
-                        : sheaf__folder_text(folder, generation_name, line.at));
-    sheaf__text_release(&line);
+    sheaf__text_add(&list, "[");
+    sheaf_status *st = read_text(&text, model, generation_name);
+    TRY(st, add_ends(&list, &any, model, generation_name, end));
+    TRY(st, add_ends(&list, &any, model, "config.json", end));
+    if (!any && eos >= 0 && eos != end)
+        sheaf__text_add(&list, "%" PRId32 ", ", eos);
+    sheaf__text_add(&list, "%" PRId32 "]", end);
+    TRY(st, list.failed ? sheaf__no_memory(generation_name)
+                        : sheaf_hf_config_set(&changed, text, "eos_token_id", list.at));
+    TRY(st, sheaf__folder_text(folder, generation_name, changed));
+    sheaf__text_release(&list);
+    free(changed);
     free(text);
-    json_decref(generation);
     return st;
 }
 
