@@ -150,7 +150,7 @@ rm -f "$work"/logits.safetensors.partial-*
 runs "to its end" 0 . eval --model "$vlm" --data "$work/records.jsonl" --save-logits "$work/logits.safetensors"
 check "there is one" test -s "$work/logits.safetensors"
 check "under its name alone" test "$(ls "$work" | grep -c '^logits')" = 1
-runs "a file of logits that is there, before all else" 2 'save-logits .*does not exist' eval --model "$work/none" --data "$work/none" --save-logits "$work/logits.safetensors"
+runs "a file of logits that is there, before data are read" 2 'save-logits .*does not exist' eval --model "$llama/tiny_llama/hf" --data "$work/none" --save-logits "$work/logits.safetensors"
 
 # ---- chat ----
 chat() { # chat NAME CODE PATTERN INPUT FLAG...
