@@ -57,8 +57,7 @@ static void put_list(sheaf_json_writer *j, const sheaf_source_entry *const *list
                         sheaf_dtype_name(list[i]->dtype));
         for (int d = 0; d < list[i]->ndim; d++)
             sheaf__json_put_int(j, NULL, list[i]->shape[d]);
-        sheaf__json_close(j, ']');
-        sheaf__json_close(j, '}');
+        sheaf__json_put(j, "] }");
     }
     sheaf__json_close(j, ']');
 }
@@ -160,13 +159,11 @@ static void put_trained(info *t, sheaf_source *source, const char *model, const 
                                                                               .slices = 8 });
     const sheaf_schema *schema = st == NULL ? base.schema : NULL;
     const trained sum = count_trained(source, schema, masters);
-    sheaf__json_put_int(&t->json, "trained", sum.count);
-    sheaf__json_put_int(&t->json, "trained_bytes", sum.bytes);
+    sheaf__json_put(&t->json, "trained:d trained_bytes:d", sum.count, sum.bytes);
     if (schema != NULL) {
         const int64_t all = sheaf__parameters(schema);
-        sheaf__json_put_int(&t->json, "parameters", all);
-        sheaf__json_put_real(&t->json, "trained_share",
-                             (double)sum.count / (double)(all + sum.added));
+        sheaf__json_put(&t->json, "parameters:d trained_share:f", all,
+                        (double)sum.count / (double)(all + sum.added));
     }
     sheaf_status_free(st);
     sheaf__opened_close(&base);
@@ -298,8 +295,8 @@ static void put_state(info *t, const char *path)
     free(file);
     const bool running = sheaf__checkpoints_busy(path);
     const int64_t steps = steps_of(path);
-    sheaf__json_put_text(&t->json, "state", sheaf_provenance_state(running, m.step, steps));
-    sheaf__json_put_int(&t->json, "last_step", m.step);
+    sheaf__json_put(&t->json, "state:s last_step:d", sheaf_provenance_state(running, m.step, steps),
+                    m.step);
     if (steps > 0)
         sheaf__json_put_int(&t->json, "steps", steps);
     put_last(t, &m);
@@ -430,10 +427,9 @@ static void put_forms(info *t, const sheaf_catalog *c)
     sheaf_text forms = { 0 };
     int64_t coded = 0;
     sheaf__catalog_forms(&forms, &coded, c);
-    if (coded > 0) {
-        sheaf__json_put_text(&t->json, "quantization", forms.failed ? "" : forms.at);
-        sheaf__json_put_int(&t->json, "quantized_tensors", coded);
-    }
+    if (coded > 0)
+        sheaf__json_put(&t->json, "quantization:s quantized_tensors:d",
+                        forms.failed ? "" : forms.at, coded);
     sheaf__text_release(&forms);
 }
 
@@ -441,25 +437,24 @@ static void put_forms(info *t, const sheaf_catalog *c)
 static void put_catalog(info *t, const sheaf_verify_report *r, bool sizes)
 {
     const sheaf_catalog *c = r->catalog;
+    const struct {
+        const char *key;
+        int64_t value;
+        bool is; /* known, or not said elsewhere */
+    } counts[] = { { "tp", c->tp, c->tp > 0 },
+                   { "pp", c->pp, c->pp > 0 },
+                   { "dp", c->dp, c->dp > 0 },
+                   { "step", c->step, sizes && c->step >= 0 },
+                   { "vocabulary", c->vocab, sizes && c->vocab >= 0 },
+                   { "padded", c->padded_vocab, c->padded_vocab >= 0 },
+                   { "lora_tensors", r->factors, r->factors > 0 },
+                   { "moments", r->moments, r->moments > 0 } };
     sheaf__json_put_text(&t->json, "dialect", c->dialect->name);
     if (c->model != NULL)
         sheaf__json_put_text(&t->json, "model", c->model);
-    if (c->tp > 0)
-        sheaf__json_put_int(&t->json, "tp", c->tp);
-    if (c->pp > 0)
-        sheaf__json_put_int(&t->json, "pp", c->pp);
-    if (c->dp > 0)
-        sheaf__json_put_int(&t->json, "dp", c->dp);
-    if (sizes && c->step >= 0)
-        sheaf__json_put_int(&t->json, "step", c->step);
-    if (sizes && c->vocab >= 0)
-        sheaf__json_put_int(&t->json, "vocabulary", c->vocab);
-    if (c->padded_vocab >= 0)
-        sheaf__json_put_int(&t->json, "padded", c->padded_vocab);
-    if (r->factors > 0)
-        sheaf__json_put_int(&t->json, "lora_tensors", r->factors);
-    if (r->moments > 0)
-        sheaf__json_put_int(&t->json, "moments", r->moments);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].is)
+            sheaf__json_put_int(&t->json, counts[i].key, counts[i].value);
     put_forms(t, c);
     sheaf__json_open(&t->json, "findings", '[');
     for (int64_t i = 0; i < c->nfindings; i++)
@@ -491,8 +486,7 @@ static sheaf_status *put_path(info *t, const char *path)
         return st;
     }
     const char *kind = foreign ? "checkpoint" : sheaf_probe_kind_name(probe.kind);
-    sheaf__json_put_text(&t->json, "path", path);
-    sheaf__json_put_text(&t->json, "kind", kind);
+    sheaf__json_put(&t->json, "path:s kind:s", path, kind);
     if (report.catalog != NULL)
         put_catalog(t, &report, foreign);
     if (foreign)

@@ -23,34 +23,26 @@ static void hear(void *self, const sheaf_event *event)
     sheaf__numeric_env_restore(&before);
 }
 
-/* Sets a field through its flag, with the same checks. */
-static sheaf_status *give(const sheaf__run_settings *run, const char *name, const char *text)
-{
-    const sheaf__setting *o = sheaf__setting_find(run->table, name);
-    char from[32];
-    snprintf(from, sizeof from, "--%s", name);
-    if (text == NULL)
-        return NULL;
-    run->state->given[o - run->table] = true;
-    return sheaf__setting_set(o, text, from);
-}
-
-static sheaf_status *give_number(const sheaf__run_settings *run, const char *name, int64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    return give(run, name, value == 0 ? NULL : text);
-}
-
-/* Sets the struct's fields like flags. */
+/* Sets the struct's fields like flags, with the same checks. */
 static sheaf_status *give_fields(const sheaf__run_settings *run, const sheaf_run_train_options *o)
 {
-    sheaf_status *st = give(run, "out", o->out);
-    TRY(st, give(run, "model", o->model));
-    TRY(st, give(run, "data", o->data));
-    TRY(st, give_number(run, "steps", o->steps));
-    TRY(st, give_number(run, "tp", o->tp));
-    TRY(st, give_number(run, "threads", o->threads));
+    const struct {
+        const char *name, *text;
+        int64_t number; /* 0: not given */
+    } fields[] = { { "out", o->out },     { "model", o->model },
+                   { "data", o->data },   { "steps", NULL, o->steps },
+                   { "tp", NULL, o->tp }, { "threads", NULL, o->threads } };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields && st == NULL; i++) {
+        const sheaf__setting *x = sheaf__setting_find(run->table, fields[i].name);
+        char from[32], number[24];
+        snprintf(from, sizeof from, "--%s", x->name);
+        snprintf(number, sizeof number, "%" PRId64, fields[i].number);
+        const char *text = fields[i].number != 0 ? number : fields[i].text;
+        run->state->given[x - run->table] = text != NULL;
+        if (text != NULL)
+            st = sheaf__setting_set(x, text, from);
+    }
     run->options->resume = o->resume;
     run->options->force = o->force;
     return st;

@@ -154,8 +154,7 @@ static void add_spent(sheaf_json_writer *j, const sheaf_event_rank *rank,
     sheaf__json_open(j, "sent_to", '[');
     for (int r = 0; r < ranks; r++)
         sheaf__json_put_int(j, NULL, (int64_t)one->sent_to[r]);
-    sheaf__json_close(j, ']');
-    sheaf__json_open(j, "bytes_per_s", '[');
+    sheaf__json_put(j, "] bytes_per_s:[");
     for (int r = 0; r < ranks; r++) {
         const double bytes = (double)(one->sent_to[r] + spent[r].sent_to[me]),
                      seconds = rank[me].exchange;

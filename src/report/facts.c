@@ -92,8 +92,7 @@ static void put_list(sheaf_json_writer *j, const char *key, const sheaf__curves 
 
 static void put_points(sheaf_json_writer *j, const sheaf__curves *curves)
 {
-    sheaf__json_open(j, "points", '{');
-    sheaf__json_open(j, "step", '[');
+    sheaf__json_put(j, "points:{ step:[");
     for (int64_t i = 0; i < curves->points; i++)
         sheaf__json_put_int(j, NULL, curves->point[i].step);
     sheaf__json_close(j, ']');
@@ -115,24 +114,19 @@ static void put_evaluations(sheaf_json_writer *j, const sheaf__curves *curves)
 {
     const int64_t n = curves->evaluations;
     const sheaf__curve_evaluation *e = curves->evaluation;
-    sheaf__json_open(j, "evaluations", '{');
-    sheaf__json_open(j, "step", '[');
+    sheaf__json_put(j, "evaluations:{ step:[");
     for (int64_t i = 0; i < n; i++)
         sheaf__json_put_int(j, NULL, e[i].step);
-    sheaf__json_close(j, ']');
-    sheaf__json_open(j, "loss", '[');
+    sheaf__json_put(j, "] loss:[");
     for (int64_t i = 0; i < n; i++)
         put_number(j, NULL, e[i].loss);
-    sheaf__json_close(j, ']');
-    sheaf__json_open(j, "accuracy", '[');
+    sheaf__json_put(j, "] accuracy:[");
     for (int64_t i = 0; i < n; i++)
         put_number(j, NULL, e[i].accuracy);
-    sheaf__json_close(j, ']');
-    sheaf__json_open(j, "tokens", '[');
+    sheaf__json_put(j, "] tokens:[");
     for (int64_t i = 0; i < n; i++)
         sheaf__json_put_int(j, NULL, e[i].tokens);
-    sheaf__json_close(j, ']');
-    sheaf__json_close(j, '}');
+    sheaf__json_put(j, "] }");
 }
 
 static void put_rank(sheaf_json_writer *j, const sheaf__curve_rank *rank, int ranks)
@@ -154,12 +148,10 @@ static void put_rank(sheaf_json_writer *j, const sheaf__curve_rank *rank, int ra
     sheaf__json_open(j, "kinds", '[');
     for (int k = 0; k < SHEAF_MEM_KINDS; k++)
         put_number(j, NULL, rank->kind[k]);
-    sheaf__json_close(j, ']');
-    sheaf__json_open(j, "sent_to", '[');
+    sheaf__json_put(j, "] sent_to:[");
     for (int r = 0; r < ranks; r++)
         put_number(j, NULL, rank->sent_to[r]);
-    sheaf__json_close(j, ']');
-    sheaf__json_close(j, '}');
+    sheaf__json_put(j, "] }");
 }
 
 static void put_ranks(sheaf_json_writer *j, const sheaf__curves *curves)
@@ -294,8 +286,7 @@ static sheaf_status *put_run(facts *f, const sheaf__curves *curves)
                     curves->last_step);
     put_number(j, "tokens", curves->tokens);
     put_number(j, "seconds", curves->seconds);
-    sheaf__json_put_int(j, "skipped", curves->skipped);
-    sheaf__json_put_int(j, "merged", curves->merged);
+    sheaf__json_put(j, "skipped:d merged:d", curves->skipped, curves->merged);
     put_points(j, curves);
     put_evaluations(j, curves);
     put_ranks(j, curves);

@@ -63,12 +63,10 @@ static void tell_text(FILE *to, const sheaf_diff_item *item)
 static void json_shape(sheaf_json_writer *j, const char *key, const sheaf_source_entry *e)
 {
     sheaf__json_open(j, key, '{');
-    sheaf__json_put_text(j, "dtype", sheaf_dtype_name(e->dtype));
-    sheaf__json_open(j, "shape", '[');
+    sheaf__json_put(j, "dtype:s shape:[", sheaf_dtype_name(e->dtype));
     for (int i = 0; i < e->ndim; i++)
         sheaf__json_put_int(j, NULL, e->shape[i]);
-    sheaf__json_close(j, ']');
-    sheaf__json_close(j, '}');
+    sheaf__json_put(j, "] }");
 }
 
 static void json_value(sheaf_json_writer *j, const char *key, const char *json)

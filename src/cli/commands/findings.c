@@ -88,8 +88,8 @@ void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *f)
     count_or_null(j, "tp", f->tp, 0);
     count_or_null(j, "pp", f->pp, 0);
     count_or_null(j, "dp", f->dp, 0);
-    sheaf__json_put_text(j, "dtype", most >= 0 ? sheaf_dtype_name((sheaf_dtype)most) : NULL);
-    sheaf__json_put_text(j, "quantization", f->quantization);
+    sheaf__json_put(j, "dtype:s quantization:s",
+                    most >= 0 ? sheaf_dtype_name((sheaf_dtype)most) : NULL, f->quantization);
     count_or_null(j, "step", f->step, -1);
     count_or_null(j, "vocabulary", f->vocab, -1);
     count_or_null(j, "padded_vocabulary", f->padded_vocab, -1);

@@ -27,10 +27,8 @@ static void print_json(FILE *to, const sheaf_weights_merge_report *r,
     sheaf_json_writer j = { 0 };
     sheaf__json_begin(&j);
     sheaf__json_put_text(&j, "out", how->dst);
-    if (!how->adapter_only) {
-        sheaf__json_put_int(&j, "tensors", r->tensors);
-        sheaf__json_put_int(&j, "adapted", r->adapted);
-    }
+    if (!how->adapter_only)
+        sheaf__json_put(&j, "tensors:d adapted:d", r->tensors, r->adapted);
     if (!how->adapter_only && !own) {
         sheaf__json_put(
             &j,

@@ -44,8 +44,7 @@ static sheaf_status *ready(void *self, const sheaf__http *http)
     if (cli->json) {
         sheaf_json_writer j = { 0 };
         sheaf__json_begin(&j);
-        sheaf__json_put_text(&j, "url", address);
-        sheaf__json_put_int(&j, "port", sheaf__http_port(http));
+        sheaf__json_put(&j, "url:s port:i", address, sheaf__http_port(http));
         cli_json_end(cli->out, &j);
     } else {
         sheaf__print(cli->out, "%s has the report until Ctrl-C\n", address);

@@ -81,8 +81,7 @@ static void print_json(const telling *t, bool sound)
         facts_json(&j, t->verified[i]);
         sheaf__json_close(&j, '}');
     }
-    sheaf__json_close(&j, ']');
-    sheaf__json_open(&j, "findings", '[');
+    sheaf__json_put(&j, "] findings:[");
     for (int i = 0; i < t->count; i++)
         cli_findings_json(&j, t->verified[i]);
     sheaf__json_close(&j, ']');
