@@ -11,12 +11,6 @@
  * which are then added to the exponent. */
 SHEAF__SHARED_FN float sheaf__exp_of(float x)
 {
-    if (x != x)
-        return sheaf__float(SHEAF__NAN_BITS);
-    if (x > 0x1.62e42ep+6f)
-        return sheaf__float(0x7f800000);
-    if (x < -0x1.5d589ep+6f)
-        return 0;
     const float shifted = fmaf(x, 0x1.715476p+0f, 0x1.8p23f);
     const float n = shifted - 0x1.8p23f;
     float r = fmaf(n, -0x1.62e430p-1f, x);
@@ -27,7 +21,10 @@ SHEAF__SHARED_FN float sheaf__exp_of(float x)
     q = fmaf(q, r, 0x1.555490p-3f);
     q = fmaf(q, r, 0x1.fffffcp-2f);
     const float y = fmaf(r * r, q, r) + 1.0f;
-    return sheaf__float(sheaf__bits(y) + (sheaf__bits(shifted) << 23));
+    float e = sheaf__float(sheaf__bits(y) + (sheaf__bits(shifted) << 23));
+    e = x > 0x1.62e42ep+6f ? sheaf__float(0x7f800000) : e; /* chosen: GPUs would branch */
+    e = x < -0x1.5d589ep+6f ? 0.0f : e;
+    return x == x ? e : sheaf__float(SHEAF__NAN_BITS);
 }
 
 /* x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1, s = f / (2 + f), z = s^2;
