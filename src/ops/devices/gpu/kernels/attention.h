@@ -114,13 +114,6 @@ DEVICE bool attention_sees(const sheaf__attention_view *v, int32_t i, int32_t j)
            j >= attention_first(v, i) && (v->mask == NULL || v->mask[j] != 0);
 }
 
-/* Queries [i, i + rows) and keys [j, j + cols): whether some of them do not see some. */
-DEVICE bool attention_cuts(const sheaf__attention_view *v, int32_t i, int rows, int32_t j, int cols)
-{
-    return v->mask != NULL || j + cols > v->keys || i + rows > v->queries ||
-           attention_last(v, i) < j + cols - 1 || attention_first(v, i + rows - 1) > j;
-}
-
 /* The keys that some of the queries [i, i + rows) see, from a multiple of `step`. */
 DEVICE int32_t attention_begin(const sheaf__attention_view *v, int32_t i, int step)
 {

@@ -18,10 +18,7 @@ KERNEL(row_max, sheaf__of_rows, ROW_MAX_THREADS)
             if (c + e < cols && sheaf__order(x[e / 4][e % 4]) > most)
                 most = sheaf__order(x[e / 4][e % 4]);
     }
-    for (int by = 16; by > 0; by /= 2) {
-        const int32_t other = shuffle_xor_i(most, by);
-        most = other > most ? other : most;
-    }
+    most = most_of_lanes(most);
     if (threadIdx.x % 32 == 0)
         of_warp[threadIdx.x / 32] = most;
     sync_threads();

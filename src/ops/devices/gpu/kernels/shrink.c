@@ -33,12 +33,7 @@ KERNELS(shrink, sheaf__shrunk, 256)
     if (!place(a, &element, &block, &there))
         return;
     const float x = there ? sheaf__load(a->x, element, dtype) : 0.0f;
-    int32_t largest = (int32_t)(sheaf__bits(x) & 0x7fffffff);
-    UNROLL
-    for (int by = SHEAF__SHRINK_BLOCK / 2; by > 0; by /= 2) {
-        const int32_t other = shuffle_xor_i(largest, by);
-        largest = other > largest ? other : largest;
-    }
+    const int32_t largest = most_of_lanes((int32_t)(sheaf__bits(x) & 0x7fffffff));
     const uint8_t scale = sheaf__shrink_scale((uint32_t)largest);
     const bool finite = scale != SHEAF__SHRINK_NOT_FINITE;
     if (there)

@@ -79,9 +79,7 @@ KERNELS(finite, finite_arguments, 256)
         for (int e = 0; e < per; e++)
             found |= (sheaf__bits(sheaf__rounded(x[e], of->to)) & 0x7f800000) == 0x7f800000;
     }
-    UNROLL
-    for (int by = 16; by > 0; by /= 2)
-        found |= shuffle_xor_i(found, by);
+    found = any_lane(found);
     if (threadIdx.x % 32 == 0)
         of_warp[threadIdx.x / 32] = found;
     sync_threads();

@@ -23,12 +23,7 @@ KERNEL(adamw, adamw_arguments, 256)
 /* Of a block of elements: the largest size, of which each thread has one; most [ADAMW8_WARPS]. */
 DEVICE float adamw8_largest(int32_t *most, float x)
 {
-    int32_t size = (int32_t)(sheaf__bits(x) & 0x7fffffff);
-    UNROLL
-    for (int by = 16; by > 0; by /= 2) {
-        const int32_t other = shuffle_xor_i(size, by);
-        size = other > size ? other : size;
-    }
+    int32_t size = most_of_lanes((int32_t)(sheaf__bits(x) & 0x7fffffff));
     if (threadIdx.x % 32 == 0)
         most[threadIdx.x / 32] = size;
     sync_threads();

@@ -31,6 +31,24 @@ DEVICE int64_t own_index(void)
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
+/* Bits that a lane of the warp has, for all of them; and the largest number that one has. */
+DEVICE int32_t any_lane(int32_t bits)
+{
+    UNROLL
+    for (int by = 16; by > 0; by /= 2)
+        bits |= shuffle_xor_i(bits, by);
+    return bits;
+}
+DEVICE int32_t most_of_lanes(int32_t x)
+{
+    UNROLL
+    for (int by = 16; by > 0; by /= 2) {
+        const int32_t other = shuffle_xor_i(x, by);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
 /* a / b and a % b, both not negative: in 32 bits where they fit. */
 DEVICE int64_t divide(int64_t a, int64_t b, int64_t *rest)
 {

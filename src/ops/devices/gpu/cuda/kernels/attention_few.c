@@ -4,7 +4,6 @@
  * with values in parallel over chains and channels. So k and v are read once. */
 #include "ops/devices/gpu/cuda/kernels/attention_few.h"
 #include "ops/devices/gpu/cuda/kernels/attention_mma.h"
-#include "ops/devices/gpu/kernels/vectors.h"
 
 /* Which unit of all, and where it lies. */
 typedef struct few {
@@ -261,27 +260,6 @@ DEVICE void load_values(const values *y, int32_t tile)
     }
 }
 
-/* Whether all values of a tile are finite; a warp answers for itself. */
-DEVICE bool are_finite(const uint16_t *tile, sheaf_dtype dtype)
-{
-    const uint32_t most = dtype == SHEAF_F16 ? 0x7c007c00u : 0x7f807f80u;
-    int32_t bad = 0;
-    UNROLL
-    for (int i = 0; i < FEW_KEYS * 2; i += 32) {
-        const int at = i + (int)threadIdx.x % 32;
-        const quad x = load_quad(tile + at / 2 * attention_line(FEW_CHANNELS) + at % 2 * 8);
-        UNROLL
-        for (int e = 0; e < 4; e++) {
-            const uint32_t two = x.word[e] & most;
-            bad |= (two & 0xffffu) == (most & 0xffffu) || two >> 16 == most >> 16;
-        }
-    }
-    UNROLL
-    for (int by = 16; by > 0; by /= 2)
-        bad |= shuffle_xor_i(bad, by);
-    return bad == 0;
-}
-
 /* A tile of the warp's 16 rows, row by row (attention_add_apart). */
 DEVICE void add_apart(const values *y, float (*sum)[4], const uint16_t *v, const uint16_t *w,
                       int32_t key, sheaf_dtype dtype)
@@ -306,7 +284,8 @@ DEVICE void add_values(const values *y, float (*sum)[4], int32_t tile, sheaf_dty
     const int32_t key = y->begin + tile * FEW_KEYS;
     const uint16_t *v = values_at(y, tile), *w = v + FEW_KEYS * attention_line(FEW_CHANNELS) +
                                                  warp * 16 * attention_line(FEW_KEYS);
-    if (attention_cuts(&y->x.v, 0, y->x.v.queries, key, FEW_KEYS) && !are_finite(v, dtype)) {
+    if (attention_cuts(&y->x.v, 0, y->x.v.queries, key, FEW_KEYS) &&
+        !attention_is_finite(v, FEW_KEYS, FEW_CHANNELS, dtype)) {
         add_apart(y, sum, v, w, key, dtype);
         return;
     }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ops/devices/gpu/kernels/attention.h"
+#include "ops/devices/gpu/kernels/vectors.h"
 
 enum {
     ATTENTION_THREADS = 128,
@@ -78,10 +79,7 @@ DEVICE bool attention_is_finite(const uint16_t *tile, int count, int wide, sheaf
         const uint32_t e = x[i / (wide / 2) * (attention_line(wide) / 2) + i % (wide / 2)] & most;
         bad |= (e & 0xffffu) == (most & 0xffffu) || e >> 16 == most >> 16;
     }
-    UNROLL
-    for (int by = 16; by > 0; by /= 2)
-        bad |= shuffle_xor_i(bad, by);
-    return bad == 0;
+    return any_lane(bad) == 0;
 }
 
 /* A's fragment k: rows of the warp's 16, channels 16 k. */
@@ -157,6 +155,26 @@ DEVICE void attention_scores(const sheaf__attention_part *a, float (*s)[4], int 
 }
 
 /* ---- what is seen ---- */
+
+/* Whether the mask hides one of the keys [j, j + cols), a multiple of 32; a warp answers for
+ * itself. */
+DEVICE bool attention_hides(const sheaf__attention_view *v, int32_t j, int cols)
+{
+    int32_t hidden = 0;
+    UNROLL
+    for (int c = 0; c < cols; c += 32)
+        hidden |= v->mask[j + c + (int)threadIdx.x % 32] == 0;
+    return any_lane(hidden) != 0;
+}
+
+/* Queries [i, i + rows) and keys [j, j + cols): whether some of them do not see some; a warp
+ * answers for itself. Most tiles are whole, also where there is a mask: those cost no test of their
+ * elements. */
+DEVICE bool attention_cuts(const sheaf__attention_view *v, int32_t i, int rows, int32_t j, int cols)
+{
+    return j + cols > v->keys || i + rows > v->queries || attention_last(v, i) < j + cols - 1 ||
+           attention_first(v, i + rows - 1) > j || (v->mask != NULL && attention_hides(v, j, cols));
+}
 
 /* The warp's first row and the tile's first column; which of them is the query. */
 typedef struct sheaf__attention_place {
