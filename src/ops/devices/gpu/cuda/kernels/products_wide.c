@@ -189,42 +189,22 @@ DEVICE void give_back(const ring *r, int stage)
         mbarrier_arrive(r->empty + stage, threadIdx.x % 128);
 }
 
-DEVICE void multiply_as(float *d, const char *a, const char *b, bool a_km, bool b_kn, shape s,
+/* A part's elements, of which there are some; a_km and b_kn are constants, as a branch among the
+ * products of a step would wait for them. */
+DEVICE void multiply_as(float *d, ring *r, int32_t end, bool a_km, bool b_kn, shape s,
                         sheaf_dtype dtype)
 {
-    UNROLL
-    for (int k = 0; k < WIDE_ROW; k += 16)
-        wide(d, a_km ? wide_across(a, k) : wide_operand(a, k),
-             b_kn ? wide_across(b, k) : wide_operand(b, k), a_km, b_kn, s, dtype);
-}
-
-/* A stage's elements. */
-DEVICE void multiply_stage(float *d, const char *stage, bool a_km, bool b_kn, shape s,
-                           sheaf_dtype dtype)
-{
-    const char *a = stage + ((int)threadIdx.x / 128 - 1) * WIDE_BOX, *b = stage + A_BYTES;
-    if (a_km && b_kn)
-        multiply_as(d, a, b, true, true, s, dtype);
-    else if (a_km)
-        multiply_as(d, a, b, true, false, s, dtype);
-    else if (b_kn)
-        multiply_as(d, a, b, false, true, s, dtype);
-    else
-        multiply_as(d, a, b, false, false, s, dtype);
-}
-
-/* A part's elements, of which there are some. */
-DEVICE void multiply(float *d, ring *r, const sheaf__products_part *part, shape s,
-                     sheaf_dtype dtype)
-{
-    const int32_t end = part->k;
-    const bool a_km = part->a_km, b_kn = part->b_kn;
     int before = -1;
     ROLLED
     for (int32_t k = 0; k < end; k += WIDE_ROW, next_stage(r, s)) {
+        const char *a = stage_at(r, s) + ((int)threadIdx.x / 128 - 1) * WIDE_BOX,
+                   *b = stage_at(r, s) + A_BYTES;
         mbarrier_wait(r->full + r->stage, r->phase);
         wide_begin();
-        multiply_stage(d, stage_at(r, s), a_km, b_kn, s, dtype);
+        UNROLL
+        for (int i = 0; i < WIDE_ROW; i += 16)
+            wide(d, a_km ? wide_across(a, i) : wide_operand(a, i),
+                 b_kn ? wide_across(b, i) : wide_operand(b, i), a_km, b_kn, s, dtype);
         wide_commit();
         if (before >= 0) {
             wide_wait(1);
@@ -234,6 +214,19 @@ DEVICE void multiply(float *d, ring *r, const sheaf__products_part *part, shape 
     }
     wide_wait(0);
     give_back(r, before);
+}
+
+DEVICE void multiply(float *d, ring *r, const sheaf__products_part *part, shape s,
+                     sheaf_dtype dtype)
+{
+    if (part->a_km && part->b_kn)
+        multiply_as(d, r, part->k, true, true, s, dtype);
+    else if (part->a_km)
+        multiply_as(d, r, part->k, true, false, s, dtype);
+    else if (part->b_kn)
+        multiply_as(d, r, part->k, false, true, s, dtype);
+    else
+        multiply_as(d, r, part->k, false, false, s, dtype);
     wide_sums(d, sums_of(s));
 }
 
