@@ -1,8 +1,8 @@
 /* products_finish.h - what all kernels of products do with tiles and sums (products.h). */
 #pragma once
 
-#include "ops/devices/gpu/kernel.h"
 #include "ops/devices/gpu/kernels/products.h"
+#include "ops/devices/gpu/kernels/vectors.h"
 #include "ops/matmul/matmul_round.h"
 
 /* The job that a tile belongs to. */
@@ -78,96 +78,56 @@ DEVICE void products_store(const sheaf__products_job *job, float *root, int32_t 
         ((uint16_t *)job->y)[at] = products_half(v, job->out);
 }
 
-/* ---- eight results at once ---- */
-
-typedef struct products_16 {
-    uint32_t x[4];
-} __attribute__((aligned(16))) products_16; /* bytes */
-
-DEVICE bool products_even(const void *at)
+/* Results to elements [at, at + 8) of y, of those before `end`. */
+DEVICE void products_put_8(void *y, int64_t at, int64_t end, const float *v, sheaf_dtype out)
 {
-    return ((uintptr_t)at & 15) == 0;
-}
-
-DEVICE void products_floats(float *x, const float *at)
-{
-    const products_16 low = ((const products_16 *)at)[0], high = ((const products_16 *)at)[1];
-    UNROLL
-    for (int e = 0; e < 4; e++) {
-        x[e] = sheaf__float(low.x[e]);
-        x[4 + e] = sheaf__float(high.x[e]);
-    }
-}
-
-DEVICE void products_halves(float *x, const uint16_t *at, sheaf_dtype dtype)
-{
-    const products_16 two = *(const products_16 *)at;
-    UNROLL
-    for (int e = 0; e < 8; e++) {
-        const uint16_t half = (uint16_t)(two.x[e / 2] >> e % 2 * 16);
-        x[e] = dtype == SHEAF_F16 ? sheaf__from_f16(half) : sheaf__from_bf16(half);
-    }
-}
-
-/* Those of out == F32, and sums for a root. */
-DEVICE void products_put_floats(float *at, const float *v)
-{
-    products_16 low, high;
-    UNROLL
-    for (int e = 0; e < 4; e++) {
-        low.x[e] = sheaf__bits(mm_quiet(v[e]));
-        high.x[e] = sheaf__bits(mm_quiet(v[4 + e]));
-    }
-    ((products_16 *)at)[0] = low;
-    ((products_16 *)at)[1] = high;
-}
-
-/* All of them there, and all that is read or written at multiples of 16 bytes. */
-DEVICE void products_store_even(const sheaf__products_job *job, int32_t row, int32_t col,
-                                const float *sum)
-{
-    const int64_t at = row * job->ldy + col, other_at = row * job->ldr + col;
-    float bias[8] = { 0 }, other[8] = { 0 }, v[8];
-    if (job->bias != NULL)
-        products_floats(bias, job->bias + col);
-    if (job->add)
-        products_floats(other, (const float *)job->y + at);
-    else if (job->residual != NULL && job->out == SHEAF_F32)
-        products_floats(other, (const float *)job->residual + other_at);
-    else if (job->residual != NULL)
-        products_halves(other, (const uint16_t *)job->residual + other_at, (sheaf_dtype)job->out);
-    products_floats(v, sum);
+    float quiet[8];
+    quad halves;
     UNROLL
     for (int e = 0; e < 8; e++)
-        v[e] = products_value(job, v[e], bias[e], other[e]);
-    if (job->out == SHEAF_F32) {
-        products_put_floats((float *)job->y + at, v);
+        quiet[e] = mm_quiet(v[e]);
+    if (out == SHEAF_F32) {
+        move_some(y, at, end, quiet, SHEAF_F32, 8);
         return;
     }
-    products_16 halves;
     UNROLL
     for (int e = 0; e < 4; e++)
-        halves.x[e] = products_half(v[e * 2], job->out) |
-                      (uint32_t)products_half(v[e * 2 + 1], job->out) << 16;
-    *(products_16 *)((uint16_t *)job->y + at) = halves;
+        halves.word[e] = products_half(v[e * 2], out) | (uint32_t)products_half(v[e * 2 + 1], out)
+                                                            << 16;
+    if (in_quads(y, at, end, out, 8)) {
+        store_quad((uint16_t *)y + at, halves);
+        return;
+    }
+    UNROLL
+    for (int e = 0; e < 8; e++)
+        if (at + e < end)
+            ((uint16_t *)y)[at + e] = (uint16_t)(halves.word[e / 2] >> e % 2 * 16);
 }
 
-/* Results of columns [col, col + 8) of a row, of those that the job has; `sum` at a multiple of 16
- * bytes. */
+/* Results of columns [col, col + 8) of a row, of those that the job has. */
 DEVICE void products_store_8(const sheaf__products_job *job, float *root, int32_t row, int32_t col,
                              const float *sum)
 {
-    if (row >= job->m || col >= job->n)
+    const sheaf_dtype out = (sheaf_dtype)job->out;
+    const int64_t at = row * job->ldy, beside = row * job->ldr, n = job->n;
+    float v[8], bias[8] = { 0 }, other[8] = { 0 };
+    if (row >= job->m || col >= n)
         return;
-    const int size = job->out == SHEAF_F32 ? 4 : 2;
-    const bool even = root == NULL && col + 8 <= job->n && products_even(job->bias) &&
-                      products_even((char *)job->y + row * job->ldy * size) &&
-                      products_even((const char *)job->residual + row * job->ldr * size);
-    if (even) {
-        products_store_even(job, row, col, sum);
+    load_some(v, sum, 0, 8, SHEAF_F32, 8);
+    if (root != NULL) {
+        products_put_8(root + (int64_t)row * job->root_ld, col, n, v, SHEAF_F32);
         return;
     }
-    ROLLED
-    for (int e = 0; e < 8 && col + e < job->n; e++)
-        products_store(job, root, row, col + e, sum[e]);
+    if (job->bias != NULL)
+        load_some(bias, job->bias, col, n, SHEAF_F32, 8);
+    if (job->add)
+        load_some(other, job->y, at + col, at + n, SHEAF_F32, 8);
+    else if (job->residual != NULL && out == SHEAF_F32)
+        load_some(other, job->residual, beside + col, beside + n, SHEAF_F32, 8);
+    else if (job->residual != NULL)
+        load_some(other, job->residual, beside + col, beside + n, out, 8);
+    UNROLL
+    for (int e = 0; e < 8; e++)
+        v[e] = products_value(job, v[e], bias[e], other[e]);
+    products_put_8(job->y, at + col, at + n, v, out);
 }

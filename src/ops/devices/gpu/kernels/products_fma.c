@@ -182,11 +182,9 @@ DEVICE void store(const sheaf__products_job *job, float *root, const progress *p
 {
     keep(p->run, x, s);
     sync_threads();
-    for (int i = (int)threadIdx.x; i < s.tm * s.tn; i += THREADS) {
-        const int32_t row = p->row0 + i / s.tn, col = p->col0 + i % s.tn;
-        if (row < job->m && col < job->n)
-            products_store(job, root, row, col, p->run[i]);
-    }
+    ROLLED
+    for (int i = (int)threadIdx.x * 8; i < s.tm * s.tn; i += THREADS * 8)
+        products_store_8(job, root, p->row0 + i / s.tn, p->col0 + i % s.tn, p->run + i);
     sync_threads();
 }
 

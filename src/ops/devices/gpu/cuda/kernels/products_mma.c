@@ -117,7 +117,7 @@ DEVICE void begin_part(reader *r, const sheaf__products_part *p, shape s)
     begin_operand(&r->b, p->b, p->ldb, tile->col, tile->cols_left, p->k, s.cols, s);
 }
 
-DEVICE void copy_some(uint16_t *to, const uint16_t *from, int n)
+DEVICE void copy_eight(uint16_t *to, const uint16_t *from, int n)
 {
     ROLLED
     for (int e = 0; e < 8; e++)
@@ -136,8 +136,8 @@ DEVICE void copy_operand(operand *o, char *to, int rows, shape s)
     } else {
         ROLLED
         for (int h = 0; h < most; h++)
-            copy_some((uint16_t *)(to + o->to + h * each), o->at + (int64_t)h * o->hop,
-                      h < o->hops ? o->n : 0);
+            copy_eight((uint16_t *)(to + o->to + h * each), o->at + (int64_t)h * o->hop,
+                       h < o->hops ? o->n : 0);
     }
     const int hops = s.depth / lines_of(true, rows, s);
     o->at += (o->how & ACROSS) ? (int64_t)o->hop * hops : s.depth;
@@ -171,7 +171,7 @@ DEVICE void copy_step(reader *r, int slot, const sheaf__products_part *part, sha
 
 /* ---- products of a warp ---- */
 
-enum { MOST = 64 }; /* results of a thread: of m16n8 [m/16][n/8][4] */
+enum { OWN = 64 }; /* results of a thread: of m16n8 [m/16][n/8][4] */
 
 /* Where the lane's rows for ldmatrix are, in the operand's part of a slot: those of the warp's
  * first 16 lines (of 8 elements) for the first 16 elements of k. */
@@ -240,7 +240,7 @@ DEVICE void multiply(float *sum, const char *slot, uint32_t a_at, uint32_t b_at,
 /* ---- sums ---- */
 
 typedef struct sums {
-    float sum[MOST], held[MOST]; /* held: what waits on top, if `holds` */
+    float sum[OWN], held[OWN]; /* held: what waits on top, if `holds` */
     bool holds;
     float *waiting; /* of this thread, of what waits below: [..][results of a thread][threads] */
 } sums;
@@ -320,7 +320,7 @@ DEVICE void store_tile(const sums *t, const sheaf__products_job *job, float *roo
         if (part == 0)
             lay_rows(rows + at, t->sum, n, ld, s);
         else
-            lay_rows(rows + at, t->sum + MOST / 2, n, ld, s);
+            lay_rows(rows + at, t->sum + OWN / 2, n, ld, s);
         sync_threads();
         ROLLED
         for (int i = threadIdx.x; i < s.rows / parts * (s.cols / 8); i += threads_of(s)) {
