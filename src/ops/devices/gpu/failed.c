@@ -13,6 +13,9 @@ static const char *advice(sheaf__gpu_error e)
     case SHEAF__GPU_ECC:
         return "the GPU's memory is damaged: take the GPU out of use, and go on from the last "
                "checkpoint with --resume on another one";
+    case SHEAF__GPU_IN_USE:
+        return "another GPU (--device cuda:N), or let this one be shared (nvidia-smi -c DEFAULT): "
+               "another process has it alone";
     case SHEAF__GPU_OLD_DRIVER:
     case SHEAF__GPU_NO_IMAGE:
     case SHEAF__GPU_BAD_IMAGE:

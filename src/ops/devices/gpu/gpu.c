@@ -88,6 +88,8 @@ static void close_gpu(sheaf__gpu *gpu)
         size_t end = 0;
         if (gpu->stream != NULL)
             (void)d->stream_finish(gpu->stream);
+        if (gpu->exchange != NULL)
+            (void)d->stream_finish(gpu->exchange);
         sheaf__gpu_peers_close(gpu);
         for (int64_t i = 0; i < gpu->blocks; i++) {
             (void)d->unmap(gpu->base + end, gpu->block[i].bytes);

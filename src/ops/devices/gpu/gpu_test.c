@@ -315,6 +315,11 @@ static void test_driver__that_cannot_be_used_says_why(void **state)
     CHECK_FAILS(sheaf__device_present("cuda"), SHEAF_E_UNSUPPORTED, "CUDA_VISIBLE_DEVICES");
     sheaf__stand_in_fail("cuInit", 0, SHEAF__GPU_MISMATCH, true);
     CHECK_FAILS(sheaf__device_present("cuda"), SHEAF_E_UNSUPPORTED, "restart of the machine");
+    sheaf__stand_in_fail("cuInit", 0, SHEAF__GPU_NO_FABRIC, true);
+    CHECK_FAILS(sheaf__device_present("cuda"), SHEAF_E_UNSUPPORTED, "nvidia-fabricmanager");
+    sheaf__stand_in_fail("cuDevicePrimaryCtxRetain", 0, SHEAF__GPU_IN_USE, true);
+    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, NULL), SHEAF_E_UNSUPPORTED,
+                "nvidia-smi -c DEFAULT");
     pretend("7.5");
     CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, NULL), SHEAF_E_UNSUPPORTED,
                 "compute capability 8.0 or later (Ampere)");

@@ -128,12 +128,10 @@ static sheaf_status *combine(void *range, const sheaf__combining *what)
                           .steps = what->steps,
                           .begin = what->begin,
                           .end = what->end };
-    uintptr_t places = 0;
     for (int r = 0; r < a.ranks; r++)
-        places |= (uintptr_t)(a.out[r] = what->out[r]);
+        a.out[r] = what->out[r];
     for (int i = 0; i < a.operands; i++)
-        places |= (uintptr_t)(a.operand[i] = what->operand[i]);
-    a.aligned = places % 16 == 0;
+        a.operand[i] = what->operand[i];
     for (int s = 0; s < a.steps; s++) {
         a.to[s] = (int8_t)what->step[s].to;
         a.a[s] = (int8_t)what->step[s].a;

@@ -184,8 +184,8 @@ sheaf_status *sheaf__gpu_queue(sheaf__gpu *gpu, const sheaf__launch *l)
         blocks[i] = l->blocks[i] == 0 ? 1 : (unsigned)l->blocks[i];
     }
     if (e == 0 && l->shared > k->shared) {
-        k->shared = l->shared;
         e = gpu->driver->set_kernel(k->function, SHEAF__GPU_DYNAMIC_SHARED, (int)l->shared);
+        k->shared = e == 0 ? l->shared : k->shared;
     }
     size_t bytes = l->bytes;
     void *extra[] = { (void *)1, (void *)l->arguments, (void *)2, &bytes, NULL };

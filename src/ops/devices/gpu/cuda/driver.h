@@ -33,7 +33,9 @@ enum {
     SHEAF__GPU_NOT_FOUND = 500,
     SHEAF__GPU_NOT_READY = 600,
     SHEAF__GPU_ILLEGAL_ADDRESS = 700,
-    SHEAF__GPU_MISMATCH = 803, /* of the driver's library and its kernel module */
+    SHEAF__GPU_IN_USE = 46,     /* by a process that has it alone */
+    SHEAF__GPU_NO_FABRIC = 802, /* GPUs on NVSwitch without their manager */
+    SHEAF__GPU_MISMATCH = 803,  /* of the driver's library and its kernel module */
     SHEAF__GPU_UNKNOWN = 999
 };
 

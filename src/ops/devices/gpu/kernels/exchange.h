@@ -1,7 +1,6 @@
 /* exchange.h - what the kernel is told that sums over ranks where the operands lie. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum { SHEAF__EXCHANGE_RANKS = 64, SHEAF__EXCHANGE_SLOTS = 8 };
@@ -13,7 +12,6 @@ typedef struct sheaf__exchange {
     int8_t to[SHEAF__EXCHANGE_RANKS], a[SHEAF__EXCHANGE_RANKS], b[SHEAF__EXCHANGE_RANKS];
     int ranks, operands, steps;
     int64_t begin, end;
-    bool aligned; /* all at multiples of 16 bytes */
 } sheaf__exchange;
 
 /* Bytes of shared memory: results of a thread's four elements. */
