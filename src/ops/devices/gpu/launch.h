@@ -28,6 +28,14 @@ typedef struct sheaf__launch {
 
 /* sheaf__gpu_launch - queues it. What fails is the device's failure (sheaf__device_fail). */
 void sheaf__gpu_launch(sheaf__gpu *gpu, const sheaf__launch *launch);
+/* The same of x blocks times y, with `per` threads and `room` bytes of shared memory each. */
+#define SHEAF__LAUNCH(gpu, name, x, y, per, room, a)                                               \
+    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = (name),                                     \
+                                             .blocks = { x, y },                                   \
+                                             .threads = (per),                                     \
+                                             .shared = (room),                                     \
+                                             .arguments = (a),                                     \
+                                             .bytes = sizeof *(a) })
 /* sheaf__gpu_each - the same for n items, one a thread, 256 threads a block. */
 void sheaf__gpu_each(sheaf__gpu *gpu, const char *kernel, int64_t n, const void *arguments,
                      size_t bytes);
@@ -81,14 +89,13 @@ extern sheaf__gpu_operation *const sheaf__gpu_operations[SHEAF__OPERATIONS];
 #define SHEAF__GPU_FUNCTIONS(X)                                                                   \
     X(PRODUCTS, products) X(WEIGHT_REFRESH, weight_refresh) X(PACKED_ROWS, packed_rows)            \
     X(ATTENTION, attention) X(ATTENTION_BACK, attention_back)                                      \
-    X(CONVERT_LIST, convert_list) X(WIDEN, widen) X(ADAMW, adamw) X(ADAMW8, adamw8)                \
+    X(WIDEN, widen) X(ADAMW, adamw) X(ADAMW8, adamw8)                \
     X(COPY_BOXES, copy_boxes) X(COLUMN_SUMS, column_sums) X(NORM_WEIGHT, norm_weight)              \
     X(HEADS_WEIGHT, heads_weight) X(RMSNORM, rmsnorm) X(RMSNORM_BACK, rmsnorm_back)                \
     X(LAYERNORM, layernorm) X(LAYERNORM_BACK, layernorm_back) X(LAYERNORM_SUMS, layernorm_sums)    \
     X(ROW_SUMS, row_sums) X(LOSSES, losses) X(SQUARES, squares) X(FINITE, is_finite)               \
-    X(CHOICE, choice) X(CHOICE_BACK, choice_back) X(SHARE_BACK, share_back)                        \
-    X(TABLE_GRADIENT, table_gradient) X(FACTOR_GRADIENT, factor_gradient)                          \
-    X(ADD_POSITIONS_BACK, add_positions_back)
+    X(SHARE_BACK, share_back)                        \
+    X(TABLE_GRADIENT, table_gradient) X(FACTOR_GRADIENT, factor_gradient)
 /* clang-format on */
 #define SHEAF__GPU_DECLARED(number, name) sheaf__gpu_operation sheaf__gpu_op_##name;
 SHEAF__GPU_FUNCTIONS(SHEAF__GPU_DECLARED)

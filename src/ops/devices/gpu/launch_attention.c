@@ -91,17 +91,6 @@ static bool divide(sheaf__gpu *gpu, sheaf__attention_part *p, const sheaf__atten
 
 /* ---- launches ---- */
 
-static void launch(sheaf__gpu *gpu, const char *kernel, int64_t blocks, int threads, size_t shared,
-                   const sheaf__attention_part *p)
-{
-    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = kernel,
-                                             .blocks = { blocks },
-                                             .threads = threads,
-                                             .shared = shared,
-                                             .arguments = p,
-                                             .bytes = sizeof *p });
-}
-
 /* Blocks that are launched: where chains end on the way, no more than have room for their sums. */
 static int64_t blocks_of(const sheaf__attention_part *p, int64_t length, int sets, int wide,
                          size_t room)
@@ -133,7 +122,7 @@ static void launch_mma(sheaf__gpu *gpu, const char *what, const sheaf__attention
     char name[64];
     snprintf(name, sizeof name, "attention_%s_mma%d_%s", what, width_of(s),
              s->dtype == SHEAF_F16 ? "f16" : "bf16");
-    launch(gpu, name, blocks, MMA_THREADS, shared, p);
+    SHEAF__LAUNCH(gpu, name, blocks, 1, MMA_THREADS, shared, p);
 }
 
 static bool is_mma(const sheaf__gpu *gpu, const sheaf__attention *s)
@@ -171,12 +160,7 @@ static void launch_few(sheaf__gpu *gpu, const char *what, const sheaf__attention
 {
     char name[64];
     snprintf(name, sizeof name, "attention_few_%s_%s", what, dtype == SHEAF_F16 ? "f16" : "bf16");
-    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = name,
-                                             .blocks = { blocks },
-                                             .threads = threads,
-                                             .shared = shared,
-                                             .arguments = f,
-                                             .bytes = sizeof *f });
+    SHEAF__LAUNCH(gpu, name, blocks, 1, threads, shared, f);
 }
 
 static void launch_units(sheaf__gpu *gpu, const sheaf__attention_few *f, const sheaf__attention *s)
@@ -233,8 +217,8 @@ bool sheaf__gpu_op_attention(sheaf__gpu *gpu, const sheaf__call *call)
     if (!divide(gpu, &p, s, s->queries, mma ? ROWS : SIDE, heads_of(s)))
         return false;
     if (!mma) {
-        launch(gpu, SHEAF__TYPED(attention_forward_fma, s->dtype), p.tasks, FMA_THREADS,
-               fma_bytes(s), &p);
+        SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_forward_fma, s->dtype), p.tasks, 1, FMA_THREADS,
+                      fma_bytes(s), &p);
         return true;
     }
     if (s->keys > ATTENTION_CHAIN)
@@ -283,13 +267,15 @@ bool sheaf__gpu_op_attention_back(sheaf__gpu *gpu, const sheaf__call *call)
         keys.tasks = p.tasks / s->group;
     else
         divide(gpu, &keys, s, s->keys, size, s->kv_heads);
-    launch(gpu, SHEAF__TYPED(attention_rows, s->dtype), parts(rows, 16), FMA_THREADS, 0, &p);
+    SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_rows, s->dtype), parts(rows, 16), 1, FMA_THREADS, 0,
+                  &p);
     if (mma) {
         back_mma(gpu, s, &p, &keys, SHEAF__GPU_SCRATCH - kept);
         return true;
     }
-    launch(gpu, SHEAF__TYPED(attention_dq_fma, s->dtype), p.tasks, FMA_THREADS, fma_bytes(s), &p);
-    launch(gpu, SHEAF__TYPED(attention_dkv_fma, s->dtype), 2 * keys.tasks, FMA_THREADS,
-           fma_bytes(s), &keys);
+    SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_dq_fma, s->dtype), p.tasks, 1, FMA_THREADS,
+                  fma_bytes(s), &p);
+    SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_dkv_fma, s->dtype), 2 * keys.tasks, 1, FMA_THREADS,
+                  fma_bytes(s), &keys);
     return true;
 }

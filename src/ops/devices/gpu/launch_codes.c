@@ -62,10 +62,6 @@ void sheaf__codes_expand(sheaf__gpu *gpu, sheaf__codes_panels *panels, sheaf_dty
         p->block0 = (int32_t)blocks;
         blocks += mm_div_up(p->rows * mm_up(p->cols, SHEAF__CODES_EACH), each);
     }
-    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = SHEAF__TYPED(codes_panels, dtype),
-                                             .blocks = { blocks },
-                                             .threads = SHEAF__CODES_THREADS,
-                                             .shared = (16 + 256) * sizeof(float),
-                                             .arguments = panels,
-                                             .bytes = sizeof *panels });
+    SHEAF__LAUNCH(gpu, SHEAF__TYPED(codes_panels, dtype), blocks, 1, SHEAF__CODES_THREADS,
+                  (16 + 256) * sizeof(float), panels);
 }

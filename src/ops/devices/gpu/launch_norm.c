@@ -1,6 +1,8 @@
-/* launch_norm.c - launches of norms (kernels/norm.h). */
+/* launch_norm.c - launches of norms (kernels/norm.h) and of sums of columns (kernels/columns.h). */
+#include "ops/devices/gpu/kernels/columns.h"
 #include "ops/devices/gpu/kernels/norm.h"
 #include "ops/devices/gpu/launch.h"
+#include "ops/tensor/rows.h"
 
 enum { THREADS = 256, FLOATS = (8 << 10) + 64 }; /* of a block; in its shared memory, about */
 
@@ -17,32 +19,23 @@ static lanes_shape shape_of(const sheaf__gpu *gpu, int64_t rows, int64_t cols, i
     return (lanes_shape){ (int32_t)each, (int32_t)chunk, (int32_t)pitch };
 }
 
-static void launch(sheaf__gpu *gpu, const char *kernel, int64_t rows, int64_t slices,
-                   const lanes_shape *shape, int arrays, const void *arguments, size_t bytes)
-{
-    sheaf__gpu_launch(gpu,
-                      &(sheaf__launch){
-                          .kernel = kernel,
-                          .blocks = { (rows + shape->rows - 1) / shape->rows, slices },
-                          .threads = THREADS,
-                          .shared = (size_t)(shape->rows * shape->pitch * arrays) * sizeof(float),
-                          .arguments = arguments,
-                          .bytes = bytes,
-                      });
-}
+/* A launch of rows in such a shape. */
+#define IN_LANES(gpu, name, rows_, slices_, arrays, a)                                             \
+    SHEAF__LAUNCH(gpu, name, ((rows_) + (a)->shape.rows - 1) / (a)->shape.rows, slices_, THREADS,  \
+                  (size_t)((a)->shape.rows * (a)->shape.pitch * (arrays)) * sizeof(float), a)
 
 static void forward(sheaf__gpu *gpu, const char *kernel, norm_arguments *a)
 {
     const sheaf__layer_norm *n = &a->of;
     a->shape = shape_of(gpu, n->rows, n->cols, 1);
-    launch(gpu, kernel, n->rows, 1, &a->shape, 1, a, sizeof *a);
+    IN_LANES(gpu, kernel, n->rows, 1, 1, a);
 }
 
 static void backward(sheaf__gpu *gpu, norm_back_arguments *a)
 {
     const sheaf__layer_norm *n = &a->of;
     a->shape = shape_of(gpu, n->rows, n->cols, 2);
-    launch(gpu, SHEAF__TYPED(norm_back, n->dtype), n->rows, 1, &a->shape, 2, a, sizeof *a);
+    IN_LANES(gpu, SHEAF__TYPED(norm_back, n->dtype), n->rows, 1, 2, a);
 }
 
 /* ---- RMSNorm ---- */
@@ -109,9 +102,105 @@ bool sheaf__gpu_op_layernorm_sums(sheaf__gpu *gpu, const sheaf__call *call)
     }
     a.shape = shape_of(gpu, n->rows, cols, arrays);
     if (n->slices > 0)
-        launch(gpu,
-               arrays > 1 ? SHEAF__TYPED(norm_back_sums, n->dtype)
-                          : SHEAF__TYPED(norm_sums, n->dtype),
-               n->rows, n->slices, &a.shape, arrays, &a, sizeof a);
+        IN_LANES(gpu,
+                 arrays > 1 ? SHEAF__TYPED(norm_back_sums, n->dtype)
+                            : SHEAF__TYPED(norm_sums, n->dtype),
+                 n->rows, n->slices, arrays, &a);
+    return true;
+}
+
+/* ---- sums of columns ---- */
+
+static int64_t blocks_of(int64_t rows)
+{
+    return (rows + COLUMN_ROWS - 1) / COLUMN_ROWS;
+}
+
+#define COLUMNS(gpu, dtype, a)                                                                     \
+    SHEAF__LAUNCH(gpu, SHEAF__TYPED(columns, dtype), ((a)->cols + THREADS - 1) / THREADS,          \
+                  blocks_of((a)->rows), THREADS, 0, a)
+
+/* dw += the sums of dy * n, db += those of dy; as many blocks of rows at a time as scratch has
+ * space for; false: for none. Either may be NULL. */
+static bool add_columns(sheaf__gpu *gpu, const columns_arguments *all, float *dw, float *db,
+                        sheaf_dtype dtype)
+{
+    const int64_t space = SHEAF__GPU_SCRATCH / sizeof(float) / 2 / (size_t)(all->cols + 1),
+                  most = (space < 1 << 15 ? space : 1 << 15) * COLUMN_ROWS;
+    float *scratch = sheaf__gpu_scratch(gpu);
+    if (most == 0)
+        return false;
+    for (int64_t first = 0, n; first < all->rows; first += n) {
+        n = all->rows - first < most ? all->rows - first : most;
+        const int64_t skipped = first * all->ld * (int64_t)sheaf_dtype_bytes(dtype),
+                      blocks = blocks_of(n);
+        columns_arguments a = *all;
+        a.dy = (const char *)a.dy + skipped;
+        a.x = a.x == NULL ? NULL : (const char *)a.x + skipped;
+        a.mean = a.mean == NULL ? NULL : a.mean + first;
+        a.rstd = a.rstd == NULL ? NULL : a.rstd + first;
+        a.rows = n;
+        a.sum = dw == NULL ? NULL : scratch;
+        a.plain = db == NULL ? NULL : scratch + blocks * a.cols;
+        COLUMNS(gpu, dtype, &a);
+        const columns_add_arguments of_w = { dw, a.sum, a.cols, blocks },
+                                    of_b = { db, a.plain, a.cols, blocks };
+        if (dw != NULL)
+            sheaf__gpu_each(gpu, "columns_add", a.cols, &of_w, sizeof of_w);
+        if (db != NULL)
+            sheaf__gpu_each(gpu, "columns_add", a.cols, &of_b, sizeof of_b);
+    }
+    return true;
+}
+
+bool sheaf__gpu_op_column_sums(sheaf__gpu *gpu, const sheaf__call *call)
+{
+    const sheaf__columns *c = call->arguments;
+    return add_columns(
+        gpu, &(columns_arguments){ .dy = c->dy, .ld = c->ld, .rows = c->rows, .cols = c->cols },
+        NULL, c->grad, c->dtype);
+}
+
+bool sheaf__gpu_op_norm_weight(sheaf__gpu *gpu, const sheaf__call *call)
+{
+    const sheaf__norm_weight *w = call->arguments;
+    return add_columns(gpu,
+                       &(columns_arguments){ .dy = w->dy,
+                                             .x = w->x,
+                                             .mean = w->mean,
+                                             .rstd = w->rstd,
+                                             .ld = w->ld,
+                                             .rows = w->rows,
+                                             .cols = w->cols,
+                                             .head = w->cols },
+                       w->dw, w->db, w->dtype);
+}
+
+bool sheaf__gpu_op_heads_weight(sheaf__gpu *gpu, const sheaf__call *call)
+{
+    const sheaf__heads_weight *w = call->arguments;
+    const int64_t blocks = blocks_of(w->rows);
+    if ((size_t)(blocks * w->ld) * sizeof(float) > SHEAF__GPU_SCRATCH || blocks >= 1 << 16)
+        return false;
+    float *scratch = sheaf__gpu_scratch(gpu);
+    const columns_arguments columns = { .dy = w->dy,
+                                        .x = w->x,
+                                        .rstd = w->rstd,
+                                        .ld = w->ld,
+                                        .rows = w->rows,
+                                        .cols = w->ld,
+                                        .head = w->width,
+                                        .sum = scratch };
+    if (blocks > 0)
+        COLUMNS(gpu, w->dtype, &columns);
+    heads_add_arguments a = { .to = w->part,
+                              .sum = scratch,
+                              .ld = w->ld,
+                              .width = w->width,
+                              .blocks = blocks,
+                              .slices = w->slices };
+    for (int s = 0; s < w->slices; s++)
+        a.begin[s] = w->begin[s], a.extent[s] = w->extent[s];
+    sheaf__gpu_each(gpu, "heads_add", w->slices * w->width, &a, sizeof a);
     return true;
 }

@@ -223,6 +223,21 @@ static int most_waits(const sheaf__products_part *part, int parts)
 
 /* ---- jobs ---- */
 
+bool sheaf__products_thin(const sheaf__product *job, const sheaf__products_kernel *kernel)
+{
+    return job->m <= kernel->rows / 2 || job->n <= kernel->cols / 2;
+}
+
+int64_t sheaf__products_tiles(const sheaf__products_call *call,
+                              const sheaf__products_kernel *kernel)
+{
+    int64_t n = 0;
+    for (int j = 0; j < call->jobs; j++)
+        if (!sheaf__products_thin(&call->job[j], kernel))
+            n += mm_div_up(call->job[j].m, kernel->rows) * mm_div_up(call->job[j].n, kernel->cols);
+    return n;
+}
+
 /* Kernels of tensor cores step over 64 rows, at most, by 32 bits. */
 static bool steps_fit(const sheaf__products_part *part, int parts)
 {
@@ -291,7 +306,7 @@ static void add_job(chosen *to, sheaf__gpu *gpu, table *t, const sheaf__products
 /* of: turn_of() the job. */
 static int64_t most_parts(const sheaf__product *job, const sheaf__packed *of)
 {
-    int64_t n = SHEAF_MAX_SLICES;
+    int64_t n = job->tree == NULL ? 1 : job->tree->slices; /* one at least of each */
     for (int t = 0; t < job->nterms; t++) {
         const int64_t k = job->term[t].k;
         if (of != NULL && of[t].quantised)
@@ -310,7 +325,7 @@ static int64_t blocks_of(const sheaf__products_kernel *kernel, int64_t tiles, in
 {
     const int64_t bytes = waits * kernel->rows * kernel->cols * (int64_t)sizeof(float);
     if (kernel->cluster > 0) {
-        const int64_t at_once = processors / kernel->cluster,
+        const int64_t pairs = processors / kernel->cluster, at_once = pairs > 0 ? pairs : 1,
                       room = bytes == 0 ? at_once : scratch / bytes;
         return mm_min(tiles, mm_min(at_once, room)) * kernel->cluster;
     }
@@ -380,14 +395,10 @@ static void launch(sheaf__gpu *gpu, const launched *l, const char *staged,
     table.job = (const sheaf__products_job *)(staged + p.jobs) + l->job;
     table.map = map;
     table.waiting = table.waits > 0 ? sheaf__gpu_scratch(gpu) : NULL;
-    const int64_t blocks =
-        blocks_of(kernel, table.tiles, table.waits, t->scratch, sheaf__gpu_processors(gpu));
-    sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = kernel->name,
-                                             .blocks = { blocks },
-                                             .threads = kernel->threads,
-                                             .shared = kernel->shared,
-                                             .arguments = &table,
-                                             .bytes = sizeof table });
+    SHEAF__LAUNCH(
+        gpu, kernel->name,
+        blocks_of(kernel, table.tiles, table.waits, t->scratch, sheaf__gpu_processors(gpu)), 1,
+        kernel->threads, kernel->shared, &table);
 }
 
 /* Lists are staged as one; jobs by launches, a kernel each. */

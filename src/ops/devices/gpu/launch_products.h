@@ -51,8 +51,12 @@ const sheaf__products_kernel *sheaf__products_by_wide(const sheaf__products_call
 bool sheaf__products_maps(sheaf__gpu *gpu, struct sheaf__tensor_map *map, const sheaf__product *job,
                           const sheaf__products_kernel *kernel,
                           const struct sheaf__products_part *part, int parts);
-/* sheaf__products_wide_least - one with the smallest tile, of bfloat16. */
-const sheaf__products_kernel *sheaf__products_wide_least(void);
+/* sheaf__products_wide_kernel - that with the wide tile (0), and with the small one (1). */
+const sheaf__products_kernel *sheaf__products_wide_kernel(int which, sheaf_dtype dtype);
+/* sheaf__products_tiles - of all jobs that are not thinner than half of the kernel's tile. */
+int64_t sheaf__products_tiles(const sheaf__products_call *call,
+                              const sheaf__products_kernel *kernel);
+bool sheaf__products_thin(const sheaf__product *job, const sheaf__products_kernel *kernel);
 /* sheaf__products_by_fma - of all others: float32, float16, and bfloat16 by pairs and tiles. */
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
                                                      const sheaf__product *job, bool waits);

@@ -1,12 +1,12 @@
 /* operations.c - the operations that `cuda` has kernels for. One that launches one kernel with its
  * own arguments is a row here; the functions of others stand in launch_*.c. What is in neither is
  * run by the processor, on copies. */
+#include "ops/devices/gpu/kernels/experts.h"
 #include "ops/devices/gpu/kernels/loss.h"
 #include "ops/devices/gpu/launch.h"
 #include "ops/shrink/shrink.h"
 #include "ops/tensor/activation.h"
 #include "ops/tensor/elements.h"
-#include "ops/tensor/experts.h"
 #include "ops/tensor/images.h"
 #include "ops/tensor/linear.h"
 #include "ops/tensor/norm.h"
@@ -29,6 +29,13 @@
 #define DRAWN                                                                                      \
     a->cols > 0 ? a->rows : 0, 1, a->cols > 7 * 256 ? 256 : 32 * (int)((a->cols + 255) / 256),     \
         sizeof(uint64_t)
+/* a block a row, or a list's entry, and 256 columns; */
+#define ACROSS(rows, cols) (cols) > 0 ? (rows) : 0, ((cols) + 255) / 256, 256, 0
+#define LISTED(n, count) ((n) + 255) / 256, count, 256, 0
+/* a block some rows of choices; */
+#define CHOICES                                                                                    \
+    (a->rows + choice_rows(a->experts) - 1) / choice_rows(a->experts), 1, CHOICE_THREADS,          \
+        choice_rows(a->experts) * (choice_pitch(a->experts) + 1) * sizeof(float)
 /* a block a square of a matrix. */
 enum { SIDE = 32 };
 #define TILES(rows, cols)                                                                          \
@@ -43,6 +50,8 @@ enum { SIDE = 32 };
     X(ACCUMULATE, sheaf__pair, OF(accumulate, to), ELEMENTS(a->n, a->to))                          \
     X(CONVERT, sheaf__pair, OF(convert, to),                                                       \
       NARROW(a->to == a->from && a->dst == a->src ? 0 : a->n, a->to, a->from))                     \
+    X(CONVERT_LIST, sheaf__conversions, OF(convert_list, to),                                      \
+      LISTED(sheaf__gpu_threads(longest(a), sheaf__gpu_narrow(a->to, a->from)), a->count))         \
     X(ZERO, sheaf__pair, OF(zero, to), ELEMENTS(a->n, a->to))                                      \
     X(REFRESH, sheaf__pair, OF(refresh, from), ELEMENTS(a->n, SHEAF_F32))                          \
     X(SHRINK, sheaf__shrunk, OF(shrink, dtype), EACH(a->rows * a->blocks * SHEAF__SHRINK_BLOCK))   \
@@ -61,11 +70,15 @@ enum { SIDE = 32 };
     X(FINISH, sheaf__finishing, OF(finish, dtype), IN_ROWS(a->rows, a->cols, a->dtype))            \
     X(DROPOUT, sheaf__dropping, OF(dropout, dtype), DRAWN)                                         \
     X(NOISE, sheaf__noisy, OF(noise, dtype), DRAWN)                                                \
+    X(CHOICE, sheaf__choice, OF(choice, dtype), CHOICES)                                           \
+    X(CHOICE_BACK, sheaf__choice, OF(choice_back, dtype), CHOICES)                                 \
     X(SHARE, sheaf__share, OF(share, dtype), IN_ROWS(a->rows, a->cols, a->dtype))                  \
     X(ADD_ROWS, sheaf__repeats, OF(add_rows, dtype), IN_ROWS(a->copies, a->n, a->dtype))           \
     X(SUM_COPIES, sheaf__repeats, OF(sum_copies, dtype), ELEMENTS(a->n, a->dtype))                 \
     X(ADD_POSITIONS, sheaf__placed, OF(add_positions, dtype),                                      \
       IN_ROWS(a->rows, a->width, a->dtype))                                                        \
+    X(ADD_POSITIONS_BACK, sheaf__placed, OF(add_positions_back, dtype),                            \
+      ACROSS(a->of.rows * a->of.cols + a->of.first, a->width))                                     \
     X(SOFTCAP, sheaf__capped, OF(softcap, dtype), ELEMENTS(a->rows * a->cols, SHEAF_F32))          \
     X(SOFTCAP_BACK, sheaf__capped, OF(softcap_back, dtype),                                        \
       ELEMENTS(a->rows * a->cols, a->dtype))                                                       \
@@ -81,9 +94,21 @@ enum { SIDE = 32 };
     X(FACTOR_COLUMNS, sheaf__lookup, OF(factor_columns, dtype), EACH(a->tokens.n * a->cols))
 /* clang-format on */
 
+/* Numbers of the longest of a list's conversions. */
+static int64_t longest(const sheaf__conversions *c)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < c->count; i++)
+        most = c->each[i].n > most ? c->each[i].n : most;
+    return most;
+}
+
+/* What needs more shared memory than a block has is left to the processor. */
 static bool launch(sheaf__gpu *gpu, const char *kernel, const void *arguments, size_t bytes,
                    int64_t x, int64_t y, int threads, size_t shared)
 {
+    if (shared > SHEAF__GPU_SHARED)
+        return false;
     sheaf__gpu_launch(gpu, &(sheaf__launch){ .kernel = kernel,
                                              .blocks = { x, y },
                                              .threads = threads,

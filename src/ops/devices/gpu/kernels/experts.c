@@ -13,17 +13,18 @@ typedef struct choice_block {
     float *x; /* which is this */
 } choice_block;
 
-DEVICE choice_block choice_of(const choice_arguments *a)
+DEVICE choice_block choice_of(const sheaf__choice *a)
 {
-    const int64_t first = (int64_t)blockIdx.x * a->rows, left = a->of.rows - first;
-    const int32_t rows = left < a->rows ? (int32_t)left : a->rows;
+    const int32_t most = choice_rows(a->experts), pitch = choice_pitch(a->experts);
+    const int64_t first = (int64_t)blockIdx.x * most, left = a->rows - first;
+    const int32_t rows = left < most ? (int32_t)left : most;
     choice_block b;
-    b.first = first * a->of.experts;
-    b.n = rows * (int32_t)a->of.experts;
+    b.first = first * a->experts;
+    b.n = rows * (int32_t)a->experts;
     b.w = (float *)shared_memory;
-    b.of_row = b.w + a->rows * a->pitch;
+    b.of_row = b.w + most * pitch;
     b.own = (int32_t)threadIdx.x < rows;
-    b.x = b.w + (int32_t)threadIdx.x * a->pitch;
+    b.x = b.w + (int32_t)threadIdx.x * pitch;
     return b;
 }
 
@@ -32,15 +33,15 @@ DEVICE choice_block choice_of(const choice_arguments *a)
 /* One step of a row's own thread; `last` is what the step before left there. */
 typedef enum choice_step { CHOICE_MOST, CHOICE_SUM, CHOICE_MARK } choice_step;
 
-DEVICE void choice_row(const choice_arguments *a, const choice_block *b, choice_step step)
+DEVICE void choice_row(const sheaf__choice *a, const choice_block *b, choice_step step)
 {
-    const int32_t n = (int32_t)a->of.experts;
+    const int32_t n = (int32_t)a->experts;
     const float *x = b->x;
     sync_threads();
     if (b->own) {
         float out = step == CHOICE_MOST ? x[0] : 0;
         if (step == CHOICE_MARK)
-            out = sheaf__choice_mark(b->x, n, a->of.top_k);
+            out = sheaf__choice_mark(b->x, n, a->top_k);
         for (int32_t e = 0; e < n && step != CHOICE_MARK; e++)
             if (step == CHOICE_SUM)
                 out += x[e];
@@ -51,12 +52,12 @@ DEVICE void choice_row(const choice_arguments *a, const choice_block *b, choice_
     sync_threads();
 }
 
-KERNELS(choice, choice_arguments, CHOICE_THREADS)
+KERNELS(choice, sheaf__choice, CHOICE_THREADS)
 {
     const choice_block b = choice_of(a);
-    const int32_t n = (int32_t)a->of.experts, pitch = a->pitch;
+    const int32_t n = (int32_t)a->experts, pitch = choice_pitch(n);
     EACH(i, b)
-    b.w[i / n * pitch + i % n] = load_one(a->of.logits, b.first + i, dtype);
+    b.w[i / n * pitch + i % n] = load_one(a->logits, b.first + i, dtype);
     choice_row(a, &b, CHOICE_MOST);
     EACH(i, b)
     {
@@ -68,39 +69,39 @@ KERNELS(choice, choice_arguments, CHOICE_THREADS)
     { /* without the sign, also of NaN: it is the mark */
         float *x = &b.w[i / n * pitch + i % n];
         *x = sheaf__float(sheaf__bits(*x / b.of_row[i / n]) & 0x7fffffff);
-        if (a->of.all != NULL)
-            a->of.all[b.first + i] = sheaf__one_nan(*x);
+        if (a->all != NULL)
+            a->all[b.first + i] = sheaf__one_nan(*x);
     }
     choice_row(a, &b, CHOICE_MARK);
     EACH(i, b)
-    a->of.weights[b.first + i] =
-        sheaf__choice_weight(b.w[i / n * pitch + i % n], a->of.of_all ? 1 : b.of_row[i / n]);
+    a->weights[b.first + i] =
+        sheaf__choice_weight(b.w[i / n * pitch + i % n], a->of_all ? 1 : b.of_row[i / n]);
 }
 
-KERNELS(choice_back, choice_arguments, CHOICE_THREADS)
+KERNELS(choice_back, sheaf__choice, CHOICE_THREADS)
 {
     const choice_block b = choice_of(a);
-    const int32_t n = (int32_t)a->of.experts, pitch = a->pitch;
+    const int32_t n = (int32_t)a->experts, pitch = choice_pitch(n);
     EACH(i, b)
-    b.w[i / n * pitch + i % n] = a->of.weights[b.first + i] * a->of.grad[b.first + i];
+    b.w[i / n * pitch + i % n] = a->weights[b.first + i] * a->grad[b.first + i];
     choice_row(a, &b, CHOICE_SUM);
-    const float *v = a->of.of_all ? a->of.all : a->of.weights;
+    const float *v = a->of_all ? a->all : a->weights;
     EACH(i, b)
-    a->of.grad[b.first + i] = v[b.first + i] * (a->of.grad[b.first + i] - b.of_row[i / n]);
-    if (a->of.add != NULL) {
+    a->grad[b.first + i] = v[b.first + i] * (a->grad[b.first + i] - b.of_row[i / n]);
+    if (a->add != NULL) {
         sync_threads();
         EACH(i, b)
-        b.w[i / n * pitch + i % n] = a->of.all[b.first + i] * a->of.add[i % n];
+        b.w[i / n * pitch + i % n] = a->all[b.first + i] * a->add[i % n];
         choice_row(a, &b, CHOICE_SUM);
     }
     EACH(i, b)
     {
-        const float own = a->of.grad[b.first + i];
-        const bool adds = sheaf__choice_adds(&a->of, (b.first + i) / n);
+        const float own = a->grad[b.first + i];
+        const bool adds = sheaf__choice_adds(a, (b.first + i) / n);
         const float d = sheaf__one_nan(
-            adds ? own + a->of.all[b.first + i] * (a->of.add[i % n] - b.of_row[i / n]) : own);
-        a->of.grad[b.first + i] = d;
-        put_one(a->of.logits, b.first + i, d, dtype, false);
+            adds ? own + a->all[b.first + i] * (a->add[i % n] - b.of_row[i / n]) : own);
+        a->grad[b.first + i] = d;
+        put_one(a->logits, b.first + i, d, dtype, false);
     }
 }
 
