@@ -157,12 +157,12 @@ static void make_groups(sheaf__probe_group *in, bool f16)
     }
 }
 
-/* How many of the results of n groups are not those of an order. */
-static int count_other(const sheaf__probe_group *in, const uint32_t (*out)[128], int n,
-                       sheaf_dtype dtype, sheaf_sums sums)
+/* How many of the results are not those of an order. */
+static int count_other(const sheaf__probe_group *in, const uint32_t (*out)[128], sheaf_dtype dtype,
+                       sheaf_sums sums)
 {
     int other = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < SHEAF__PROBE_GROUPS; i++) {
         const uint32_t want = sheaf__mma_chain(sums, dtype, in[i].c, in[i].a, in[i].b, 16);
         for (int e = 0; e < 128; e++)
             other += out[i][e] != want;
@@ -174,12 +174,12 @@ static sheaf_status *compare_groups(sheaf__gpu *gpu, const sheaf__probe_group *i
                                     const uint32_t (*out)[128], sheaf_dtype dtype)
 {
     const sheaf_sums own = gpu->major >= 9 ? SHEAF_SUMS_MMA16 : SHEAF_SUMS_MMA8;
-    const int other = count_other(in, out, SHEAF__PROBE_GROUPS, dtype, own);
+    const int other = count_other(in, out, dtype, own);
     if (other == 0)
         return NULL;
     const bool is_turned =
-        count_other(in, out, SHEAF__PROBE_GROUPS, dtype,
-                    own == SHEAF_SUMS_MMA16 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16) == 0;
+        count_other(in, out, dtype, own == SHEAF_SUMS_MMA16 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16) ==
+        0;
     sheaf_status *st = refused(gpu);
     sheaf_expected(st, "%s of tensor cores in the order %s, that of compute capability %d.%d",
                    sheaf_dtype_name(dtype), sheaf__sums_text(own), gpu->major, gpu->minor);
@@ -201,14 +201,13 @@ static sheaf_status *ask(sheaf__gpu *gpu, const char *kernel, int blocks, int th
     } arguments = { gpu->base, gpu->base + behind, SHEAF__PROBE_CASES };
     const bool floats = threads == 256;
     sheaf_status *st = sheaf__gpu_send(gpu, gpu->base, in, in_bytes);
-    TRY(st, sheaf__gpu_queue(
-                gpu, &(sheaf__launch){ .kernel = kernel,
-                                       .blocks = { blocks },
-                                       .threads = threads,
-                                       .shared = threads == 128 ? SHEAF__PROBE_WIDE_SHARED : 0,
-                                       .arguments = &arguments,
-                                       .bytes = floats ? sizeof(sheaf__probe_floats)
-                                                       : sizeof(sheaf__probe_groups) }));
+    TRY(st,
+        sheaf__gpu_queue(gpu, &(sheaf__launch){ .kernel = kernel,
+                                                .blocks = { blocks },
+                                                .threads = threads,
+                                                .arguments = &arguments,
+                                                .bytes = floats ? sizeof(sheaf__probe_floats)
+                                                                : sizeof(sheaf__probe_groups) }));
     return TRY(st, sheaf__gpu_fetch(gpu, out, gpu->base + behind, out_bytes));
 }
 
@@ -218,22 +217,14 @@ typedef struct asked {
     uint32_t sum[SHEAF__PROBE_GROUPS][128];
 } asked;
 
-/* Tensor cores of a type. Where wgmma adds otherwise than what it is to replace, it is not used. */
+/* Tensor cores of a type. */
 static sheaf_status *ask_groups(sheaf__gpu *gpu, asked *a, sheaf_dtype dtype)
 {
     const bool f16 = dtype == SHEAF_F16;
-    const uint32_t(*const sum)[128] = (const uint32_t(*)[128])a->sum;
     make_groups(a->group, f16);
     sheaf_status *st = ask(gpu, f16 ? "probe_f16" : "probe_bf16", SHEAF__PROBE_GROUPS, 32, a->group,
                            sizeof a->group, a->sum, sizeof a->sum);
-    TRY(st, compare_groups(gpu, a->group, sum, dtype));
-    if (st != NULL || !sheaf__cuda_has_maps(gpu))
-        return st;
-    st = ask(gpu, f16 ? "probe_wide_f16" : "probe_wide_bf16", SHEAF__PROBE_WIDE_GROUPS, 128,
-             a->group, sizeof a->group, a->sum, SHEAF__PROBE_WIDE_GROUPS * sizeof a->sum[0]);
-    gpu->wide_differs |= st == NULL && count_other(a->group, sum, SHEAF__PROBE_WIDE_GROUPS, dtype,
-                                                   SHEAF_SUMS_MMA16) != 0;
-    return st;
+    return TRY(st, compare_groups(gpu, a->group, (const uint32_t(*)[128])a->sum, dtype));
 }
 
 sheaf_status *sheaf__gpu_probe(sheaf__gpu *gpu)

@@ -11,25 +11,10 @@ enum { LARGE, LARGE_WAITS, MIDDLE, SMALL, SHAPES };
         { "products_mma_128_" type, 128, 128, 256, SHARED(128, 128, 32, 3), 2, 0 },                \
             { "products_mma_128_waits_" type, 128, 128, 256, SHARED(128, 128, 32, 4), 1, 1 },      \
             { "products_mma_64_" type, 64, 64, 128, SHARED(64, 64, 64, 3), 2, 1 },                 \
-            { "products_mma_32_" type, 32, 32, 128, SHARED(32, 32, 128, 4), 3, 1 },                \
+            { "products_mma_32_" type, 32, 32, 128, SHARED(32, 32, 128, 4), 2, 1 },                \
     }
 
 static const sheaf__products_kernel kernels[2][SHAPES] = { KERNELS_OF("bf16"), KERNELS_OF("f16") };
-
-static int64_t tiles(const sheaf__product *job, int64_t size)
-{
-    return (job->m + size - 1) / size * ((job->n + size - 1) / size);
-}
-
-/* Tiles of all jobs that are not thinner than half a tile. */
-static int64_t tiles_of_all(const sheaf__products_call *call, int64_t size)
-{
-    int64_t n = 0;
-    for (int j = 0; j < call->jobs; j++)
-        if (call->job[j].m > size / 2 && call->job[j].n > size / 2)
-            n += tiles(&call->job[j], size);
-    return n;
-}
 
 /* The largest tiles that fill the machine. */
 const sheaf__products_kernel *sheaf__products_by_mma(const sheaf__products_call *call,
@@ -37,9 +22,9 @@ const sheaf__products_kernel *sheaf__products_by_mma(const sheaf__products_call 
 {
     const sheaf__products_kernel *of = kernels[job->dtype == SHEAF_F16];
     const int64_t least = job->m < job->n ? job->m : job->n;
-    if (least > 64 && tiles_of_all(call, 128) >= call->processors)
+    if (least > 64 && sheaf__products_tiles(call, &of[LARGE]) >= call->processors)
         return &of[waits ? LARGE_WAITS : LARGE];
-    if (least > 32 && tiles_of_all(call, 64) >= call->processors)
+    if (least > 32 && sheaf__products_tiles(call, &of[MIDDLE]) >= call->processors)
         return &of[MIDDLE];
     return &of[SMALL];
 }

@@ -21,27 +21,9 @@ enum { CHAINS, TREES };
 
 static const sheaf__products_kernel kernels[2][2] = { KERNELS_OF("bf16"), KERNELS_OF("f16") };
 
-const sheaf__products_kernel *sheaf__products_wide_least(void)
+const sheaf__products_kernel *sheaf__products_wide_kernel(int which, sheaf_dtype dtype)
 {
-    return &kernels[0][TREES];
-}
-
-static bool is_thin(const sheaf__product *job, const sheaf__products_kernel *kernel)
-{
-    return job->m <= kernel->rows / 2 || job->n <= kernel->cols / 2;
-}
-
-/* Tiles of all jobs that are not thin. */
-static int64_t tiles_of_all(const sheaf__products_call *call, const sheaf__products_kernel *kernel)
-{
-    int64_t n = 0;
-    for (int j = 0; j < call->jobs; j++) {
-        const sheaf__product *job = &call->job[j];
-        if (!is_thin(job, kernel))
-            n += (job->m + kernel->rows - 1) / kernel->rows *
-                 ((job->n + kernel->cols - 1) / kernel->cols);
-    }
-    return n;
+    return &kernels[dtype == SHEAF_F16][which];
 }
 
 /* What waits may do so in memory where it does so seldom. */
@@ -72,9 +54,9 @@ const sheaf__products_kernel *sheaf__products_by_wide(const sheaf__products_call
     if (!call->wide || !are_even(job, part, parts))
         return NULL;
     for (int i = best_for(part, parts); i <= TREES; i++) {
-        const sheaf__products_kernel *kernel = &kernels[job->dtype == SHEAF_F16][i];
-        if (!is_thin(job, kernel) &&
-            tiles_of_all(call, kernel) * 8 >= (int64_t)call->processors * 3)
+        const sheaf__products_kernel *kernel = sheaf__products_wide_kernel(i, job->dtype);
+        if (!sheaf__products_thin(job, kernel) &&
+            sheaf__products_tiles(call, kernel) * 8 >= (int64_t)call->processors * 3)
             return kernel;
     }
     return NULL;

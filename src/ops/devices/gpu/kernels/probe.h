@@ -35,8 +35,3 @@ typedef struct sheaf__probe_groups {
     const sheaf__probe_group *in; /* [blocks] */
     uint32_t *out;                /* [blocks][128] */
 } sheaf__probe_groups;
-
-/* The same of wgmma, which is asked fewer of them by a warpgroup a block: a result for each thread,
- * NO_SUM where its sums are not all one. Bytes of shared memory: both operands. */
-enum { SHEAF__PROBE_WIDE_GROUPS = 24, SHEAF__PROBE_WIDE_SHARED = 3 * 8192 };
-#define SHEAF__PROBE_NO_SUM UINT32_C(0xffffffff)
