@@ -136,7 +136,6 @@ _Noreturn void sheaf__emu_fail(const char *what);
 void sheaf__emu_check(const void *at, size_t bytes, size_t aligned, const char *what);
 
 void sync_threads(void);
-void sync_some(int barrier, int threads);
 void copy_16(void *to, const void *from, bool there);
 void copies_commit(void);
 void copies_wait(int n);
@@ -147,35 +146,27 @@ static inline void sync_warp(void)
     sheaf__emu_meet();
 }
 
-/* What `lane` gave. */
-static inline uint64_t sheaf__emu_shuffle(uint64_t bits, int lane)
+/* What lane (own ^ by) gave. */
+static inline uint64_t sheaf__emu_shuffle(uint64_t bits, int by)
 {
     sheaf__emu_meeting *m = sheaf__emu_come(SHEAF__EMU_SHUFFLE);
     m->slot[sheaf__emu.now % 32] = bits;
     sheaf__emu_meet();
-    return m->slot[lane & 31];
-}
-static inline float shuffle_from(float x, int lane)
-{
-    return sheaf__float((uint32_t)sheaf__emu_shuffle(sheaf__bits(x), lane));
-}
-static inline int32_t shuffle_from_i(int32_t x, int lane)
-{
-    return (int32_t)(uint32_t)sheaf__emu_shuffle((uint32_t)x, lane);
+    return m->slot[(sheaf__emu.now ^ by) % 32];
 }
 static inline float shuffle_xor(float x, int by)
 {
-    return shuffle_from(x, sheaf__emu.now ^ by);
+    return sheaf__float((uint32_t)sheaf__emu_shuffle(sheaf__bits(x), by));
 }
 static inline int32_t shuffle_xor_i(int32_t x, int by)
 {
-    return shuffle_from_i(x, sheaf__emu.now ^ by);
+    return (int32_t)(uint32_t)sheaf__emu_shuffle((uint32_t)x, by);
 }
 static inline double shuffle_xor_d(double x, int by)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    bits = sheaf__emu_shuffle(bits, sheaf__emu.now ^ by);
+    bits = sheaf__emu_shuffle(bits, by);
     memcpy(&x, &bits, sizeof x);
     return x;
 }

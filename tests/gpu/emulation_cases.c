@@ -79,8 +79,6 @@ KERNEL(case_shuffled, case_shuffles, 64)
     a->sum[threadIdx.x] = x;
     a->sum_d[threadIdx.x] = d;
     a->sum_i[threadIdx.x] = n;
-    a->from[threadIdx.x] = shuffle_from(a->x[lane], 3);
-    a->from_i[threadIdx.x] = shuffle_from_i(lane, (lane * 5 + 1) % 32);
 }
 
 /* All lanes overwrite the rows as soon as they have theirs. */

@@ -23,9 +23,9 @@ typedef struct case_reverse {
 
 typedef struct case_shuffles {
     const float *x; /* [32] */
-    float *sum, *from;
+    float *sum;
     double *sum_d;
-    int32_t *sum_i, *from_i;
+    int32_t *sum_i;
 } case_shuffles;
 
 typedef struct case_matrices {

@@ -205,8 +205,6 @@ void sheaf__emu_sync(int barrier, int wanted)
 {
     sheaf__emu_barrier *b = &self->barrier[barrier];
     const int own = self->own;
-    if (b->arrived > 0 && b->wanted != wanted)
-        sheaf__emu_fail("waits at a barrier for another number of threads than others");
     b->wanted = wanted;
     if (++b->arrived == wanted) {
         b->arrived = 0;
@@ -223,14 +221,7 @@ void sheaf__emu_sync(int barrier, int wanted)
 
 void sync_threads(void)
 {
-    sheaf__emu_sync(sheaf__emu.rank * SHEAF__EMU_BARRIERS, self->launch->threads);
-}
-
-void sync_some(int barrier, int threads)
-{
-    if (barrier < 1 || barrier >= SHEAF__EMU_BARRIERS)
-        sheaf__emu_fail("a barrier has a number from 1 to 15");
-    sheaf__emu_sync(sheaf__emu.rank * SHEAF__EMU_BARRIERS + barrier, threads);
+    sheaf__emu_sync(sheaf__emu.rank, self->launch->threads);
 }
 
 sheaf__emu_meeting *sheaf__emu_come(sheaf__emu_act act)

@@ -11,10 +11,9 @@
 #define SHEAF__EMU_CLUSTER 4 /* blocks, at most */
 #define SHEAF__EMU_FIBRES 2048
 #define SHEAF__EMU_WARPS (SHEAF__EMU_FIBRES / 32)
-#define SHEAF__EMU_BARRIERS 16 /* of a block */
-#define SHEAF__EMU_COPIES 128  /* under way in a thread */
-#define SHEAF__EMU_BOXES 64    /* under way in all */
-#define SHEAF__EMU_WIDE 32     /* wgmma under way in a warp */
+#define SHEAF__EMU_COPIES 128 /* under way in a thread */
+#define SHEAF__EMU_BOXES 64   /* under way in all */
+#define SHEAF__EMU_WIDE 32    /* wgmma under way in a warp */
 
 typedef enum sheaf__emu_wait {
     SHEAF__EMU_NOT, /* is 0 */
@@ -73,8 +72,8 @@ typedef struct sheaf__emu_room {
     struct {
         int under_way, group, issued;
     } wides[SHEAF__EMU_WARPS];
-    /* those of each block, and one of the cluster */
-    sheaf__emu_barrier barrier[SHEAF__EMU_CLUSTER * SHEAF__EMU_BARRIERS + 1];
+    /* that of each block, and of the cluster */
+    sheaf__emu_barrier barrier[SHEAF__EMU_CLUSTER + 1];
     sheaf__emu_box box[SHEAF__EMU_BOXES];
     int boxes;
     char *block[SHEAF__EMU_CLUSTER]; /* the shared memory of each */

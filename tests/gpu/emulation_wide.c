@@ -17,7 +17,7 @@ int cluster_rank(void)
 
 void sync_cluster(void)
 {
-    sheaf__emu_sync(SHEAF__EMU_CLUSTER * SHEAF__EMU_BARRIERS, self->blocks * self->launch->threads);
+    sheaf__emu_sync(SHEAF__EMU_CLUSTER, self->blocks * self->launch->threads);
 }
 
 /* The same place in the shared memory of another block. */

@@ -121,8 +121,6 @@ static sheaf__gpu_error cuDeviceGetAttribute(int *out, int which, int device)
     case SHEAF__GPU_MINOR: *out = g->minor; break;
     case SHEAF__GPU_MOST_SHARED: *out = (!large ? 99 : g->major == 8 ? 163 : 227) << 10; break;
     case SHEAF__GPU_CAN_MAP: *out = 1; break;
-    case SHEAF__GPU_MEMORY_CLOCK: *out = 2619000; break;
-    case SHEAF__GPU_BUS_WIDTH: *out = 5120; break;
     default: *out = 0;
     }
     return 0;
@@ -138,7 +136,7 @@ static sheaf__gpu_error cuDeviceCanAccessPeer(int *out, int device, int peer)
 static sheaf__gpu_error cuDeviceGetP2PAttribute(int *out, int which, int device, int peer)
 {
     MAY_FAIL();
-    *out = which != SHEAF__GPU_PEER_RANK;
+    *out = 1;
     return 0;
 }
 
@@ -334,20 +332,6 @@ static void do_copy(void *with)
     sheaf__fence_leave();
 }
 
-typedef struct fill {
-    char *to;
-    size_t bytes;
-    unsigned char byte;
-} fill;
-
-static void do_fill(void *with)
-{
-    const fill *f = with;
-    sheaf__fence_enter();
-    memset(f->to, f->byte, f->bytes);
-    sheaf__fence_leave();
-}
-
 static sheaf__gpu_error queued(bool done)
 {
     return done ? 0 : SHEAF__GPU_NO_MEMORY;
@@ -380,26 +364,13 @@ static sheaf__gpu_error cuMemcpyDtoDAsync_v2(sheaf__gpu_address to, sheaf__gpu_a
     return add_copy(stream, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
 }
 
-static sheaf__gpu_error cuMemsetD8Async(sheaf__gpu_address to, unsigned char byte, size_t bytes,
-                                        sheaf__gpu_stream stream)
-{
-    MAY_FAIL();
-    const fill what = { (char *)(uintptr_t)to, bytes, byte };
-    return queued(sheaf__queue_add((sheaf__queue *)stream, do_fill, &what, sizeof what));
-}
-
-static sheaf__gpu_error cuStreamCreate(sheaf__gpu_stream *out, unsigned flags)
+static sheaf__gpu_error cuStreamCreateWithPriority(sheaf__gpu_stream *out, unsigned flags,
+                                                   int priority)
 {
     MAY_FAIL();
     *out = (sheaf__gpu_stream)sheaf__queue_new();
     all.made += *out != NULL;
     return queued(*out != NULL);
-}
-
-static sheaf__gpu_error cuStreamCreateWithPriority(sheaf__gpu_stream *out, unsigned flags,
-                                                   int priority)
-{
-    return cuStreamCreate(out, flags);
 }
 
 static sheaf__gpu_error cuStreamDestroy_v2(sheaf__gpu_stream stream)
@@ -408,13 +379,6 @@ static sheaf__gpu_error cuStreamDestroy_v2(sheaf__gpu_stream stream)
     sheaf__queue_free((sheaf__queue *)stream);
     all.made--;
     return 0;
-}
-
-static sheaf__gpu_error cuStreamWaitEvent(sheaf__gpu_stream stream, sheaf__gpu_event event,
-                                          unsigned flags)
-{
-    MAY_FAIL();
-    return queued(sheaf__queue_after((sheaf__queue *)stream, (sheaf__queue_mark *)event));
 }
 
 static sheaf__gpu_error cuStreamSynchronize(sheaf__gpu_stream stream)

@@ -10,9 +10,7 @@
 
 typedef struct item {
     struct item *next;
-    sheaf__queue_fn *done; /* NULL: wait until `other` has done `number` */
-    sheaf__queue *other;
-    int64_t number;
+    sheaf__queue_fn *done;
     _Alignas(64) char with[];
 } item;
 
@@ -42,15 +40,14 @@ sheaf__queue *sheaf__queue_new(void)
     return q;
 }
 
-static bool append(sheaf__queue *q, const item *what, const void *with, size_t bytes)
+bool sheaf__queue_add(sheaf__queue *q, sheaf__queue_fn *done, const void *with, size_t bytes)
 {
     item *i = aligned_alloc(64, (sizeof *i + bytes + 63) / 64 * 64);
     if (i == NULL)
         return false;
-    *i = *what;
+    i->done = done;
     i->next = NULL;
-    if (bytes > 0)
-        memcpy(i->with, with, bytes);
+    memcpy(i->with, with, bytes);
     pthread_mutex_lock(&q->list);
     *q->last = i;
     q->last = &i->next;
@@ -59,42 +56,13 @@ static bool append(sheaf__queue *q, const item *what, const void *with, size_t b
     return true;
 }
 
-bool sheaf__queue_add(sheaf__queue *q, sheaf__queue_fn *done, const void *with, size_t bytes)
-{
-    return append(q, &(item){ .done = done }, with, bytes);
-}
-
-bool sheaf__queue_after(sheaf__queue *q, sheaf__queue_mark *mark)
-{
-    pthread_mutex_lock(&mark->lock);
-    const item wait = { .other = mark->queue, .number = mark->number };
-    pthread_mutex_unlock(&mark->lock);
-    return wait.other == NULL || append(q, &wait, NULL, 0);
-}
-
-static void finish_to(sheaf__queue *q, int64_t number);
-
-/* Does the first item; the caller is the one who does. False: another queue has to go first, which
- * is with someone else. */
-static bool step(sheaf__queue *q)
+/* Does the first item; the caller is the one who does. */
+static void step(sheaf__queue *q)
 {
     pthread_mutex_lock(&q->list);
     item *i = q->first;
     pthread_mutex_unlock(&q->list);
-    if (i == NULL)
-        return true;
-    if (i->done != NULL) {
-        i->done(i->with);
-    } else if (i->other != q && atomic_load(&i->other->finished) < i->number) {
-        if (pthread_mutex_trylock(&i->other->running) != 0)
-            return false;
-        bool goes_on = true;
-        while (goes_on && atomic_load(&i->other->finished) < i->number)
-            goes_on = step(i->other);
-        pthread_mutex_unlock(&i->other->running);
-        if (!goes_on)
-            return false;
-    }
+    i->done(i->with);
     pthread_mutex_lock(&q->list);
     q->first = i->next;
     if (q->first == NULL)
@@ -102,20 +70,14 @@ static bool step(sheaf__queue *q)
     pthread_mutex_unlock(&q->list);
     atomic_fetch_add(&q->finished, 1);
     free(i);
-    return true;
 }
 
 static void finish_to(sheaf__queue *q, int64_t number)
 {
-    while (atomic_load(&q->finished) < number) {
-        pthread_mutex_lock(&q->running);
-        bool goes_on = true;
-        while (goes_on && atomic_load(&q->finished) < number)
-            goes_on = step(q);
-        pthread_mutex_unlock(&q->running);
-        if (!goes_on)
-            nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
-    }
+    pthread_mutex_lock(&q->running);
+    while (atomic_load(&q->finished) < number)
+        step(q);
+    pthread_mutex_unlock(&q->running);
 }
 
 static int64_t added_to(sheaf__queue *q)

@@ -16,8 +16,6 @@ typedef void sheaf__queue_fn(void *with);
 sheaf__queue *sheaf__queue_new(void);
 void sheaf__queue_free(sheaf__queue *queue); /* what it has is done first */
 bool sheaf__queue_add(sheaf__queue *queue, sheaf__queue_fn *done, const void *with, size_t bytes);
-/* sheaf__queue_after - what is added from now on is done after the mark, of any queue. */
-bool sheaf__queue_after(sheaf__queue *queue, sheaf__queue_mark *mark);
 void sheaf__queue_finish(sheaf__queue *queue);
 
 sheaf__queue_mark *sheaf__mark_new(bool timed);

@@ -72,7 +72,7 @@ static sheaf_status *open_gpu(sheaf__gpu *gpu, size_t limit)
         return sheaf__gpu_failed(gpu, e, "opening it");
     gpu->retained = true;
     if ((e = gpu->driver->set_context(gpu->context)) == 0)
-        e = gpu->driver->stream_new(&gpu->stream, SHEAF__GPU_OWN_ORDER);
+        e = gpu->driver->stream_new(&gpu->stream, SHEAF__GPU_OWN_ORDER, 0);
     st = sheaf__gpu_failed(gpu, e, "opening a stream");
     TRY(st, sheaf__gpu_peers_open(gpu));
     TRY(st, sheaf__gpu_load(gpu));

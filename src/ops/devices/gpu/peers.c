@@ -8,7 +8,7 @@ sheaf_status *sheaf__gpu_peers_open(sheaf__gpu *gpu)
 {
     enum { BEFORE_OTHERS = -1 };
     const sheaf__driver *d = gpu->driver;
-    sheaf__gpu_error e = d->stream_first(&gpu->exchange, SHEAF__GPU_OWN_ORDER, BEFORE_OTHERS);
+    sheaf__gpu_error e = d->stream_new(&gpu->exchange, SHEAF__GPU_OWN_ORDER, BEFORE_OTHERS);
     for (int i = 0; i < SHEAF__GPU_MARKS && e == 0; i++)
         e = d->event_new(&gpu->marked[i], SHEAF__GPU_UNTIMED);
     return sheaf__gpu_failed(gpu, e, "opening a stream of exchanges");

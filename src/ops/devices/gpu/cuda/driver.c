@@ -132,9 +132,10 @@ sheaf_status *sheaf__driver_start(const sheaf__driver *driver)
     if (e == SHEAF__GPU_NONE)
         return no_gpu(sheaf__driver_error(driver, e, error));
     if (e == SHEAF__GPU_NO_FABRIC)
-        return sheaf_try_this(sheaf__driver_failed(driver, e, "starting NVIDIA's driver"),
-                              "start nvidia-fabricmanager, of the driver's version: without it GPUs "
-                              "on NVSwitch cannot be used; or run on --device cpu");
+        return sheaf_try_this(
+            sheaf__driver_failed(driver, e, "starting NVIDIA's driver"),
+            "start nvidia-fabricmanager, of the driver's version: without it GPUs "
+            "on NVSwitch cannot be used; or run on --device cpu");
     if (e != 0)
         return sheaf_try_this(sheaf__driver_failed(driver, e, "starting NVIDIA's driver"),
                               "see whether nvidia-smi works: after an update of the driver its "

@@ -42,17 +42,11 @@ enum {
 /* Attributes of a GPU. */
 enum {
     SHEAF__GPU_PROCESSORS = 16,
-    SHEAF__GPU_COMPUTE_MODE = 20, /* 2: prohibited, 3: one process */
-    SHEAF__GPU_HAS_ECC = 32,
-    SHEAF__GPU_MEMORY_CLOCK = 36, /* kHz */
-    SHEAF__GPU_BUS_WIDTH = 37,    /* bits */
     SHEAF__GPU_MAJOR = 75,
     SHEAF__GPU_MINOR = 76,
     SHEAF__GPU_MOST_SHARED = 97, /* bytes of a block */
     SHEAF__GPU_CAN_MAP = 102,    /* memory into reserved addresses */
     /* of a pair */
-    SHEAF__GPU_PEER_RANK = 1,
-    SHEAF__GPU_PEER_ACCESS = 2,
     SHEAF__GPU_PEER_ATOMICS = 3, /* which NVLink has and PCI Express has not */
     /* of a kernel */
     SHEAF__GPU_DYNAMIC_SHARED = 8,
@@ -129,14 +123,9 @@ typedef struct sheaf__gpu_access { /* CUmemAccessDesc */
       (void *to, sheaf__gpu_address from, size_t bytes, sheaf__gpu_stream stream))                 \
     X(copy, cuMemcpyDtoDAsync_v2,                                                                  \
       (sheaf__gpu_address to, sheaf__gpu_address from, size_t bytes, sheaf__gpu_stream stream))    \
-    X(fill, cuMemsetD8Async,                                                                       \
-      (sheaf__gpu_address to, unsigned char byte, size_t bytes, sheaf__gpu_stream stream))         \
-    X(stream_new, cuStreamCreate, (sheaf__gpu_stream *out, unsigned flags))                        \
-    X(stream_first, cuStreamCreateWithPriority,                                                    \
+    X(stream_new, cuStreamCreateWithPriority,                                                    \
       (sheaf__gpu_stream *out, unsigned flags, int priority))                                      \
     X(stream_free, cuStreamDestroy_v2, (sheaf__gpu_stream stream))                                 \
-    X(stream_wait, cuStreamWaitEvent,                                                              \
-      (sheaf__gpu_stream stream, sheaf__gpu_event event, unsigned flags))                          \
     X(stream_finish, cuStreamSynchronize, (sheaf__gpu_stream stream))                              \
     X(event_new, cuEventCreate, (sheaf__gpu_event *out, unsigned flags))                           \
     X(event_free, cuEventDestroy_v2, (sheaf__gpu_event event))                                     \

@@ -21,28 +21,13 @@ DEVICE void sync_threads(void)
     __syncthreads();
 }
 
-/* The same for `threads` threads, whole warps, which meet at a barrier with a number from 1 to 15.
- */
-DEVICE void sync_some(int barrier, int threads)
-{
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
 /* The same for the 32 lanes of a warp. */
 DEVICE void sync_warp(void)
 {
     __syncwarp();
 }
 
-/* Of another lane of the warp, all of whose 32 lanes call it: lane (own ^ by), or the one named. */
-DEVICE float shuffle_from(float x, int lane)
-{
-    return __shfl_sync(~0u, x, lane);
-}
-DEVICE int32_t shuffle_from_i(int32_t x, int lane)
-{
-    return __shfl_sync(~0u, x, lane);
-}
+/* Of another lane of the warp, (own ^ by), all of whose 32 lanes call it. */
 DEVICE float shuffle_xor(float x, int by)
 {
     return __shfl_xor_sync(~0u, x, by);
