@@ -3,7 +3,7 @@
 #include "ops/call.h"
 #include "ops/tensor/tensor.h"
 
-enum { CHUNK = 1 << 15, SUMS = 512 };
+enum { CHUNK = 1 << 15 };
 
 /* ---- norms ---- */
 
@@ -16,9 +16,9 @@ static void squares_part(const sheaf__kernels *k, const void *arg, int64_t begin
 
 void sheaf__op_squares(sheaf__device *device, sheaf__squares *of, int64_t count)
 {
-    sheaf__operand operand[SUMS];
+    sheaf__operand operand[SHEAF__SQUARES];
     for (int64_t first = 0, n; first < count; first += n) {
-        n = count - first < SUMS ? count - first : SUMS;
+        n = count - first < SHEAF__SQUARES ? count - first : SHEAF__SQUARES;
         sheaf__squares_of s = { of + first, n };
         for (int64_t i = 0; i < n; i++) {
             operand[i] = SHEAF__READS(s.each[i].x, (size_t)s.each[i].n * sizeof(float));

@@ -12,6 +12,8 @@ typedef struct sheaf__squares {
     double sum; /* out */
 } sheaf__squares;
 
+enum { SHEAF__SQUARES = 512 }; /* arrays of a call, at most */
+
 typedef struct sheaf__squares_of {
     sheaf__squares *each; /* the host's, with addresses of the device's */
     int64_t count;

@@ -1,7 +1,7 @@
 /* launch_products.c - the jobs of PRODUCTS as a table of parts (kernels/products.h), those
  * that have the same kernel in one launch. */
 #include "ops/devices/gpu/kernels/products.h"
-#include "ops/devices/gpu/launch_codes.h"
+#include "ops/devices/gpu/kernels/codes.h"
 #include "ops/devices/gpu/launch_products.h"
 #include "ops/devices/gpu/cuda/tensor_map.h"
 #include "ops/matmul/matmul_private.h"
@@ -274,7 +274,7 @@ static void add_job(chosen *to, sheaf__gpu *gpu, table *t, const sheaf__products
     const int waits = most_waits(t->part + first, t->parts - first);
     const sheaf__products_kernel *kernel = NULL;
     if (!t->mma)
-        kernel = sheaf__products_by_fma(call, job, waits > 0);
+        kernel = sheaf__products_by_fma(call, job);
     else if (call->native && steps_fit(t->part + first, t->parts - first))
         kernel = by_mma(gpu, t, call, job, first, waits > 0);
     *to = (chosen){

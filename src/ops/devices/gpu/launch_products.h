@@ -59,7 +59,7 @@ int64_t sheaf__products_tiles(const sheaf__products_call *call,
 bool sheaf__products_thin(const sheaf__product *job, const sheaf__products_kernel *kernel);
 /* sheaf__products_by_fma - of all others: float32, float16, and bfloat16 by pairs and tiles. */
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
-                                                     const sheaf__product *job, bool waits);
+                                                     const sheaf__product *job);
 
 /* sheaf__products_by_codes - of a job that has terms whose weight is read as codes; NULL: it has
  * none. */
@@ -69,4 +69,6 @@ const sheaf__products_kernel *sheaf__products_by_codes(const sheaf__product *job
 bool sheaf__products_run(sheaf__gpu *gpu, const sheaf__product *job, int jobs,
                          const sheaf__products_turn *turn);
 
-sheaf__gpu_operation sheaf__gpu_op_products; /* launch_products_codes.c */
+/* sheaf__codes_matrix_of - all of the weight that W is a part of (kernels/codes.h). */
+struct sheaf__codes_matrix;
+void sheaf__codes_matrix_of(struct sheaf__codes_matrix *to, const sheaf__packed *w);

@@ -29,7 +29,7 @@ static int64_t tiles(const sheaf__product *job, const sheaf__products_kernel *ke
 }
 
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
-                                                     const sheaf__product *job, bool waits)
+                                                     const sheaf__product *job)
 {
     const int order = job->dtype != SHEAF_BF16         ? PLAIN
                       : call->sums == SHEAF_SUMS_TILES ? TILES

@@ -223,24 +223,21 @@ bool sheaf__gpu_op_losses(sheaf__gpu *gpu, const sheaf__call *call)
 
 bool sheaf__gpu_op_squares(sheaf__gpu *gpu, const sheaf__call *call)
 {
-    enum { ARRAYS = 512 };
     const sheaf__squares_of *of = call->arguments;
-    squares_item item[ARRAYS];
-    double sum[ARRAYS] = { 0 };
-    for (int64_t first = 0, n; first < of->count; first += n) {
-        n = of->count - first < ARRAYS ? of->count - first : ARRAYS;
-        for (int64_t i = 0; i < n; i++)
-            item[i] = (squares_item){ of->each[first + i].x, of->each[first + i].n };
-        const squares_arguments a = { sheaf__gpu_stage(gpu, item, (size_t)n * sizeof *item),
-                                      sheaf__gpu_scratch(gpu) };
-        if (a.item == NULL)
-            return true; /* the device's failure */
-        SHEAF__LAUNCH(gpu, "squares", n, 1, SQUARES_THREADS, 2 * SQUARES_CHUNK * sizeof(double),
-                      &a);
-        sheaf__gpu_read(gpu, sum, a.sum, (size_t)n * sizeof *sum);
-        for (int64_t i = 0; i < n; i++)
-            of->each[first + i].sum = sum[i];
-    }
+    const size_t n = (size_t)of->count;
+    squares_item item[SHEAF__SQUARES];
+    double sum[SHEAF__SQUARES] = { 0 };
+    for (size_t i = 0; i < n; i++)
+        item[i] = (squares_item){ of->each[i].x, of->each[i].n };
+    const squares_arguments a = { sheaf__gpu_stage(gpu, item, n * sizeof *item),
+                                  sheaf__gpu_scratch(gpu) };
+    if (a.item == NULL)
+        return true; /* the device's failure */
+    SHEAF__LAUNCH(gpu, "squares", of->count, 1, SQUARES_THREADS, 2 * SQUARES_CHUNK * sizeof(double),
+                  &a);
+    sheaf__gpu_read(gpu, sum, a.sum, n * sizeof *sum);
+    for (size_t i = 0; i < n; i++)
+        of->each[i].sum = sum[i];
     return true;
 }
 
