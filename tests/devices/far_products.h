@@ -147,3 +147,22 @@ static inline void copy_jobs(sheaf__product *copy, const sheaf__product *job, in
         copy[j].y = memcpy(keep(bytes), job[j].y, bytes);
     }
 }
+
+/* The job's slices are those of `rank` in a tree; with several ranks their sums go to roots, which
+ * are made here. */
+static inline void give_slices(sheaf__product *job, const sheaf_tree *tree, int ranks, int rank,
+                               float *root[SHEAF_MAX_SLICES])
+{
+    int count;
+    job->tree = tree;
+    job->rank = rank;
+    if (ranks == 1)
+        return;
+    sheaf_tree_own(tree, rank, &count);
+    for (int r = 0; r < count; r++)
+        root[r] = random_matrix(SHEAF_F32, job->m, job->n, job->n, ORDINARY);
+    job->y = NULL;
+    job->bias = job->residual = NULL;
+    job->add = false;
+    job->roots = root;
+}

@@ -157,6 +157,27 @@ static void test_cuda__is_the_definition(void **state)
                      shapes[i].slack, shapes[i].masked, NULL);
 }
 
+/* Of whole tiles some are cut by it, and some are not. */
+static void hide_one_key(const problem *p)
+{
+    memset(p->mask, 1, (size_t)(p->s.batch * p->s.mask_ld));
+    p->mask[40] = 0;
+}
+
+static void test_cuda__a_mask_that_hides_one_key(void **state)
+{
+    check_orders("one key is hidden",
+                 (sheaf__attention){ .batch = 1,
+                                     .queries = 200,
+                                     .keys = 200,
+                                     .kv_heads = 1,
+                                     .group = 1,
+                                     .head_dim = 8,
+                                     .scale = 0.25f,
+                                     .kv_rows = 200 },
+                 0, true, hide_one_key);
+}
+
 /* ---- segments ---- */
 
 static const int64_t ends[] = { 0, 1, 66, 75, 150 };
@@ -295,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda__is_the_definition),
+        cmocka_unit_test(test_cuda__a_mask_that_hides_one_key),
         cmocka_unit_test(test_cuda__segments_are_sequences),
         cmocka_unit_test(test_cuda__what_is_not_finite),
         cmocka_unit_test(test_cuda__few_queries_of_what_is_not_finite),

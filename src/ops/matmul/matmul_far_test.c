@@ -188,18 +188,7 @@ static void test_far__slices_and_roots(void **state)
         job.nslices = nslices;
         job.slice_of = slice_of;
         job.first = first;
-        job.tree = &tree;
-        job.rank = rank;
-        if (ranks > 1) {
-            int count;
-            sheaf_tree_own(&tree, rank, &count);
-            for (int r = 0; r < count; r++)
-                root[r] = random_matrix(SHEAF_F32, job.m, job.n, job.n, ORDINARY);
-            job.y = NULL;
-            job.bias = job.residual = NULL;
-            job.add = false;
-            job.roots = root;
-        }
+        give_slices(&job, &tree, ranks, rank, root);
         check_far("slices", &job, any_order());
     }
 }

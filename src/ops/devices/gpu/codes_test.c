@@ -157,7 +157,7 @@ static void test_codes__slices_by_the_tree(void **state)
     for (uint64_t i = 1; i < 40; i++) {
         sheaf_tree tree;
         bool present[SLICES];
-        int slice_of[SLICES], first[SLICES + 1] = { 0 }, terms = 0, count = 0;
+        int slice_of[SLICES], first[SLICES + 1] = { 0 }, terms = 0;
         sheaf__term term[2 * SLICES];
         float *root[SHEAF_MAX_SLICES];
         seed = 30000 + i;
@@ -183,15 +183,7 @@ static void test_codes__slices_by_the_tree(void **state)
         job.nslices = slices;
         job.slice_of = slice_of;
         job.first = first;
-        job.tree = &tree;
-        job.rank = rank;
-        if (ranks > 1) {
-            sheaf_tree_own(&tree, rank, &count);
-            for (int r = 0; r < count; r++)
-                root[r] = random_matrix(SHEAF_F32, m, n, n, ORDINARY);
-            job.y = NULL;
-            job.roots = root;
-        }
+        give_slices(&job, &tree, ranks, rank, root);
         for (int g = 0; g < GPUS; g++)
             of(gpu[g])->panels = i % 3 ? SHEAF__GPU_SCRATCH / 2 : 128 << 10;
         check_jobs("slices", &job, 1, any_order());

@@ -190,18 +190,7 @@ static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n, kin
     job.nslices = slices;
     job.slice_of = s->slice_of;
     job.first = s->first;
-    job.tree = &s->tree;
-    job.rank = rank;
-    if (ranks > 1) {
-        int count;
-        sheaf_tree_own(&s->tree, rank, &count);
-        for (int r = 0; r < count; r++)
-            s->root[r] = random_matrix(SHEAF_F32, m, n, n, ORDINARY);
-        job.y = NULL;
-        job.bias = job.residual = NULL;
-        job.add = false;
-        job.roots = s->root;
-    }
+    give_slices(&job, &s->tree, ranks, rank, s->root);
     return job;
 }
 
