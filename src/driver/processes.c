@@ -124,7 +124,6 @@ static sheaf_status *watch(driver_processes *p, driver *d)
                                  .heartbeat = p->heartbeat,
                                  .hang_after = p->hang_after,
                                  .hooks = &hooks,
-                                 .stop = p->stop,
                                  .cure = "start it again; an output that has its name is whole",
                                  .phase = "reading",
                                  .events = &d->events });

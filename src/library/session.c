@@ -311,7 +311,6 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                           .heartbeat = how->run->options->heartbeat,
                                           .hang_after = how->run->options->hang_after,
                                           .hooks = by->watch,
-                                          .stop = sheaf__control_stop(how->control),
                                           .events = &events }));
     hooks.activity = watched.activity;
     hooks.all = s.group;

@@ -17,7 +17,7 @@
 #include "comm/watch/line.h"
 
 enum { TICK_MS = 100, BEAT_MS = 250, LAST_WORDS_MS = 300 };
-enum { TURN_MS = 1000, LOOK_MS = 50, TURNS = 3 };
+enum { TURN_MS = 2500, TURNS = 3 };
 enum { FINISHING = 6 }; /* times as long: a system may write for long what it has kept back */
 
 enum { BEAT = 1, END, BYE };
@@ -35,6 +35,7 @@ typedef struct peer {
     int process;
     double heard; /* when */
     double died;  /* when its connection closed; 0: it lives */
+    double quiet; /* seconds before that: one that was stopped may be killed by another process */
     bool bye;
     frame in;
     size_t used; /* bytes of it that came */
@@ -115,26 +116,6 @@ static void explain(sheaf_text *out, const sheaf__watch *w, int victim, bool die
 
 /* ---- the end ---- */
 
-static bool asked_to_stop(const sheaf__watch *w)
-{
-    return w->o.stop != NULL && atomic_load(w->o.stop) != 0;
-}
-
-/* Where the first is gone the others say so: most launchers end the others when one ends, and Open
- * MPI's asks them to stop before that. They take turns, so that one of them says why. False:
- * another has. */
-static bool is_its_turn(const sheaf__watch *w)
-{
-    const int before = w->process - 1;
-    const bool asked = asked_to_stop(w);
-    for (int ms = TURN_MS * (before < TURNS ? before : TURNS); ms > 0; ms -= LOOK_MS) {
-        poll(NULL, 0, LOOK_MS);
-        if (!asked && asked_to_stop(w))
-            return false;
-    }
-    return true;
-}
-
 static void send_all(sheaf__watch *w, const frame *f)
 {
     for (int i = 0; i < w->peers; i++)
@@ -152,10 +133,11 @@ static void end_all(sheaf__watch *w, int victim, bool died, double s)
         send_all(w, &(frame){ .kind = END, .victim = died ? NONE : victim });
     if (!died && victim != NONE)
         sheaf__self_kill(&w->self[victim]);
-    const bool says = w->process == 0 || is_its_turn(w);
-    w->o.hooks->end(w->o.hooks->self, !says             ? NULL
-                                      : text.at == NULL ? "sheaf: the run cannot go on\n"
-                                                        : text.at);
+    /* Where the first is gone the others say so, one after the other: launchers end the others when
+     * one ends, so that one of them says why. */
+    if (w->process > 1)
+        poll(NULL, 0, TURN_MS * (w->process - 1 < TURNS ? w->process - 1 : TURNS));
+    w->o.hooks->end(w->o.hooks->self, text.at == NULL ? "sheaf: the run cannot go on\n" : text.at);
     sheaf__text_release(&text);
 }
 
@@ -179,6 +161,7 @@ static void take_frame(sheaf__watch *w, peer *p)
 static void hear(sheaf__watch *w, peer *p, double now)
 {
     int got;
+    p->quiet = now - p->heard;
     p->heard = now;
     while ((got = sheaf__line_read(p->fd, &p->in, sizeof p->in, &p->used)) > 0)
         take_frame(w, p);
@@ -209,7 +192,7 @@ static void judge_peers(sheaf__watch *w, double now)
         /* the others say once more where they are */
         if (p->died > 0 && now - p->died >= 1e-3 * LAST_WORDS_MS) {
             p->died = 0;
-            end_all(w, p->process, true, now - p->heard);
+            end_all(w, p->process, p->quiet < w->o.heartbeat / 2, p->quiet);
         }
         if (late)
             p->heard = now;

@@ -13,8 +13,6 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "base/events.h"
 #include "comm/all.h"
 #include "comm/activity.h"
@@ -37,7 +35,6 @@ typedef struct sheaf__watch_options {
     double heartbeat;                /* seconds; 0 = hang_after */
     double hang_after;               /* seconds, 0 = never */
     const sheaf__watch_hooks *hooks; /* NULL: nothing can end the program, nothing is watched */
-    const atomic_int *stop;          /* a signal's request to stop; may be NULL */
     const char *cure;  /* what to try when all has ended; NULL: as of a training run */
     const char *phase; /* of comm/activity.h, to begin with; may be NULL */
     const sheaf_events *events;
