@@ -88,7 +88,7 @@ for family in cogvlm-tiny phi3 mixtral mixtral_coded; do
         runs "$family trained on $of" 0 . train --model "$work/$of" --data "$data" --micro-batch 2 --accumulate 2 --steps 2 --lr 1e-2 --lora-targets all-linear \
             --out "$work/$of.run" --tp 3 --threads 2 --dtype float32
     done
-    runs "$family: the same masters and moments" 1 ' 0 of [0-9]+ tensors differ; 2 config keys' diff "$work/codes.run/checkpoints/step-00000002" "$work/values.run/checkpoints/step-00000002"
+    runs "$family: the same masters and moments" 1 ' 0 of [0-9]+ tensors differ; 1 config key;' diff "$work/codes.run/checkpoints/step-00000002" "$work/values.run/checkpoints/step-00000002"
 done
 
 # ---- MXFP4: what is read are the values of its definition, made here, and runs have their bytes ----
