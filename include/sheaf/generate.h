@@ -59,6 +59,8 @@ typedef struct sheaf_model_open_options {
     const char *device;      /* where it computes (docs/devices.md); NULL: cpu */
     sheaf_quantize quantize; /* the linear layers of a plain model, while it is loaded; 0: as in the
                                 run, else not */
+    int asks; /* a text is a question, laid out by the template that the model stores, if any (1),
+                 or is continued as it stands (-1); 0: a question where a template is named */
 } sheaf_model_open_options;
 
 /* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a

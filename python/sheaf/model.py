@@ -60,7 +60,10 @@ class Answer:
 
 
 class Model:
-    """A loaded model, or the result of a training run; close() or `with` frees it."""
+    """A loaded model, or the result of a training run; close() or `with` frees it.
+
+    A text is asked as a question where the model stores a chat template; `raw` continues it as it stands.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class Model:
         config: Optional[StrPath] = None,
         tokenizer: Optional[StrPath] = None,
         prompt_template: Optional[str] = None,
+        raw: bool = False,
         dtype: Optional[str] = None,
         tp: int = 0,
         threads: int = 0,
@@ -92,6 +96,7 @@ class Model:
             config=encoded(config),
             tokenizer=encoded(tokenizer),
             prompt_template=encoded(prompt_template),
+            asks=-1 if raw else 1,
             dtype=dtype_number(dtype),
             tp=tp,
             threads=threads,

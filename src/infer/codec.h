@@ -56,6 +56,7 @@ typedef struct sheaf__codec_options {
                               "text_processor_version", else base; of text the one that the
                               tokenizer stores */
     const char *chat; /* folder of an adapter, whose chat_template.jinja goes before; or NULL */
+    int asks;         /* see sheaf_model_open_options */
     bool of_run; /* named by a run's settings, not by a flag: then the tokenizer's stored template
                     must still be the same */
     const char *date; /* date for the chat template; NULL = its own */

@@ -132,16 +132,23 @@ static bool is_old_template(const char *name)
     return is;
 }
 
-/* Plain texts are laid out only by a named template; the tokenizer's own is for conversations,
- * where one that cannot be used is reported. */
+/* Plain texts are laid out by a named template, or if they are questions. The tokenizer's own is
+ * for conversations, where one that cannot be used is reported. */
 static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
 {
     const char *name = o->version;
     sheaf_status *st = find_tokenizer(w, o, !w->config->byte_vocab);
-    w->templated = name != NULL;
+    w->templated = name != NULL && o->asks >= 0;
     if (st != NULL)
         return st;
     st = find_chat(w, name, o->of_run);
+    if (st == NULL && w->chat != NULL && name == NULL && o->asks > 0) {
+        w->templated = true;
+        sheaf_note(o->events,
+                   "a question, laid out by the template %s, which the model's tokenizer stores "
+                   "(--raw continues the text)",
+                   sheaf__chat_template_name(w->chat));
+    }
     if (st == NULL && w->chat != NULL)
         return take_date(w, o);
     if (st == NULL || name != NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)

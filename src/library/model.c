@@ -80,6 +80,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                  .tokenizer = words ? o->tokenizer : NULL,
                                  .version = words ? o->prompt_template : NULL,
                                  .chat = m->run.adapter != NULL ? m->run.adapter : o->adapter,
+                                 .asks = o->asks,
                                  .of_run = of_run,
                                  .date = words ? o->date : NULL,
                                  .specials = specials,

@@ -86,7 +86,7 @@ kill -INT $server
 wait $server
 text_of() { grep -oE '"text": ?"([^"\\]|\\.)*"' "$1" | sed -E 's/^"text": ?//; s/\\u00([0-9A-F]{2})/\\u00\L\1/g'; }
 for i in 1 2 3 4 5 6; do
-    "$sheaf" generate "$work/tied" $([ $((i % 2)) = 0 ] || echo --adapter "$work/tied-1/adapter") --prompt "say [ACT] $i" --max-new 12 --temperature 0.9 --seed $i --json >"$work/want$i" 2>/dev/null
+    "$sheaf" generate "$work/tied" $([ $((i % 2)) = 0 ] || echo --adapter "$work/tied-1/adapter") --raw --prompt "say [ACT] $i" --max-new 12 --temperature 0.9 --seed $i --json >"$work/want$i" 2>/dev/null
     check "answer $i" test -n "$(text_of "$work/want$i")" -a "$(text_of "$work/got$i")" = "$(text_of "$work/want$i")"
 done
 

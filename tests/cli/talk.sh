@@ -238,13 +238,23 @@ for how in "" "--batch 2 --tp 3"; do
     same "are answered as by transformers $how" "$work/recorded" "$work/got"
 done
 "$sheaf" generate --model "$text" --prompts "$data/prompts.jsonl" --max-new 24 2>/dev/null | sed -n 1p >"$work/printed"
-"$sheaf" generate --model "$text" --prompt "hello world, how are you" --max-new 24 2>/dev/null >"$work/streamed"
+"$sheaf" generate --model "$text" --raw --prompt "hello world, how are you" --max-new 24 2>/dev/null >"$work/streamed"
 same "what is printed as it comes is the same" "$work/printed" "$work/streamed"
-runs "pieces for programs" 0 . generate --model "$text" --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json --stream
+runs "pieces for programs" 0 . generate --model "$text" --raw --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json --stream
 check "joined are the answer" test "$(sed -n 's/^{"piece":"\(.*\)"}$/\1/p' "$work/stdout" | tr -d '\n')" = "$(tail -n 1 "$work/stdout" | grep -oE '"text":"([^"\\]|\\.)*"' | sed 's/^"text":"//; s/"$//')"
 check "several" test "$(grep -c '^{"piece"' "$work/stdout")" -gt 5
 runs "for programs only" 2 'stream.*--json' generate --model "$text" --prompt a --stream
-runs "a text across tokens ends it" 0 '"end":"text"' generate --model "$text" --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json --tp 2
+runs "a text is a question where a template is stored" 0 'a question, laid out by the template qwen2' generate --model "$text" --prompt one --max-new 4 --json
+printf '{"messages": [{"role": "user", "content": "one"}]}\n' >"$work/asked.jsonl"
+tokens() { grep -oE '"tokens":\[[0-9,]*\]' "$work/stdout"; }
+tokens >"$work/got"
+runs "as a conversation asks it" 0 . generate --model "$text" --data "$work/asked.jsonl" --max-new 4 --json
+tokens >"$work/wanted"
+same "with its answer" "$work/wanted" "$work/got"
+runs "continued as it stands" 0 '"tokens"' generate --model "$text" --prompt one --raw --max-new 4 --json
+check "which is another answer" test "$(tokens)" != "$(cat "$work/got")"
+runs "not both" 2 '--raw.*no --template beside it' generate --model "$text" --prompt one --raw --template chatml
+runs "a text across tokens ends it" 0 '"end":"text"' generate --model "$text" --raw --prompt "hello world, how are you" --max-new 24 --stop 'at)' --json --tp 2
 check "before it" grep -qF 'V\"h","end"' "$work/stdout"
 runs "a system message" 0 '"tokens"' generate --model "$text" --template chatml --system "Be brief." --prompt "three" --max-new 4 --json
 bytes=$text

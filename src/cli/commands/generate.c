@@ -12,7 +12,7 @@
 const char cmd_generate_usage[] =
     "usage: sheaf generate MODEL --prompt TEXT [--image FILE]... [FLAG...]\n"
     "       sheaf generate MODEL --data PATH [FLAG...]\n"
-    "Continues one prompt, or each prompt of a file or folder of images. The tokens are the same at\n"
+    "Answers one prompt, or continues each of a file or folder of images. The tokens are the same at\n"
     "any number of ranks and in any batch. Where a record has an answer, the model's is compared\n"
     "with it. Sampling that no flag sets is what the model's generation_config.json says.\n";
 
@@ -21,6 +21,7 @@ typedef struct settings {
     const char *prompts; /* another name of from.data */
     sheaf__texts image;
     int64_t batch;
+    bool raw;
     sheaf_model_open_options model;
     ask_flags ask;
     driver_processes processes;
@@ -246,6 +247,12 @@ static sheaf_status *run(cli *cli, const cli_option *table, settings *s)
 
 static sheaf_status *check_files(settings *s)
 {
+    if (s->raw && s->model.prompt_template != NULL)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--raw"), "no --template beside it"),
+            "--template %s", s->model.prompt_template);
+    if (s->from.text != NULL)
+        s->model.asks = s->raw ? -1 : 1;
     if (s->prompts == NULL)
         return NULL;
     if (s->from.data != NULL)
@@ -260,8 +267,9 @@ int cmd_generate(cli *cli, int argc, char **argv)
     settings s = { .from = { .size = sizeof s.from }, .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
         { "prompt", CLI_TEXT | CLI_COMMON, &s.from.text,
-          "text to continue; with --template, or of a run that has one, a question", "TEXT",
-          .min = 1, .heading = "prompts" },
+          "a question, where the model stores a chat template or --template names one; else a text to continue",
+          "TEXT", .min = 1, .heading = "prompts" },
+        { "raw", CLI_FLAG | CLI_COMMON, &s.raw, "continue the text of --prompt as it stands" },
         { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
           "picture that the prompt is about; may be given several times if the model reads several",
           "FILE", .advice = "--data FILE: a record's \"images\" lists as many as there are" },
