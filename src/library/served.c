@@ -35,6 +35,23 @@ static sheaf_status *check_same(const sheaf__served_model *base, const sheaf__se
         sheaf_dtype_torch_name(b->dtype));
 }
 
+/* The last part of the path, of a run's result (RUN/adapter, RUN/model) that of the run. */
+static sheaf_status *name_of(char **out, const char *path)
+{
+    char *run = NULL;
+    sheaf_status *st = sheaf__path_name(out, path);
+    if (st != NULL || (strcmp(*out, "adapter") != 0 && strcmp(*out, "model") != 0))
+        return st;
+    st = sheaf__path_parent(&run, path);
+    if (st == NULL && sheaf__path_has(run, "settings", SHEAF_PATH_FILE)) {
+        free(*out);
+        *out = NULL;
+        st = sheaf__path_name(out, run);
+    }
+    free(run);
+    return st;
+}
+
 static sheaf_status *open_model(sheaf__served_model *v, const sheaf_model_open_options *model,
                                 const char *adapter)
 {
@@ -42,7 +59,7 @@ static sheaf_status *open_model(sheaf__served_model *v, const sheaf_model_open_o
     sheaf_model_open_options o = *model;
     o.adapter = adapter;
     o.late = true;
-    sheaf_status *st = sheaf__path_name(&v->name, adapter != NULL ? adapter : model->model);
+    sheaf_status *st = name_of(&v->name, adapter != NULL ? adapter : model->model);
     TRY(st, sheaf_model_open(&v->model, &o));
     if (st != NULL)
         return st;

@@ -184,10 +184,26 @@ void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *s)
 
 /* ---- parsing the lists ---- */
 
-static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, const char *pattern)
+/* The name nearest to a pattern that matches none of these. */
+static sheaf_status *no_match(const char *flag, const char *pattern, const char *const *name,
+                              int names, const char *idle)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s: '%s'", flag, pattern);
     sheaf_expected(st, "a pattern that some tensor that can be trained matches");
+    if (idle != NULL)
+        return sheaf_found(st, "only such that no training changes, like %s", idle);
+    sheaf_found(st, "none of %d tensors", names);
+    const char *nearest = sheaf__nearest(pattern, name, names);
+    if (nearest == NULL && names > 0)
+        return sheaf_try_this(st, "* matches any letters: '*%s'",
+                              strchr(name[0], '.') == NULL ? name[0] : strchr(name[0], '.'));
+    return nearest == NULL ? st : sheaf_try_this(st, "did you mean %s", nearest);
+}
+
+/* Of --train: of all that can be trained. */
+static sheaf_status *none_to_train(const sheaf_schema *schema, const char *flag,
+                                   const char *pattern)
+{
     const char **name = malloc((size_t)schema->count * sizeof *name + 1), *idle = NULL;
     int names = 0;
     for (int64_t i = 0; name != NULL && i < schema->count; i++) {
@@ -197,16 +213,7 @@ static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, cons
         else if (sheaf__pattern_match(pattern, t->name, false))
             idle = t->name;
     }
-    if (idle != NULL) {
-        free(name);
-        return sheaf_found(st, "only such that no training changes, like %s", idle);
-    }
-    sheaf_found(st, "none of %" PRId64 " tensors", schema->count);
-    const char *nearest = name == NULL ? NULL : sheaf__nearest(pattern, name, names);
-    sheaf_try_this(st, "%s%s",
-                   nearest == NULL ? "* matches any letters: '*.norm.weight', '*lm_head*'"
-                                   : "did you mean ",
-                   nearest == NULL ? "" : nearest);
+    sheaf_status *st = no_match(flag, pattern, name, names, idle);
     free(name);
     return st;
 }
@@ -221,18 +228,8 @@ static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, c
     return sheaf_in(sheaf__pattern_check(pattern), "--%s", flag);
 }
 
-/* Does a pattern match anything? A range beyond the model's layers is a note, not an error: a
- * recipe for the 63 layers of the real tower also works for a model with three. */
-static sheaf_status *check_used(const bool found[2], const sheaf_schema *schema, const char *flag,
-                                const char *pattern, const sheaf_events *events)
-{
-    if (found[false])
-        return NULL;
-    if (!found[true])
-        return no_match(schema, flag, pattern);
-    sheaf_note(events, "--%s: this model has no layer of '%s'", flag, pattern);
-    return NULL;
-}
+/* A recipe for the 63 layers of the real tower also works for a model with three. */
+static const char no_layer[] = "--%s: this model has no layer of '%s'";
 
 static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema, const char *flag,
                                  const char *text, size_t size, const sheaf_events *events)
@@ -246,7 +243,9 @@ static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema
         for (int any = 0; any < 2 && can_train(&schema->tensor[i]); any++)
             found[any] =
                 found[any] || sheaf__pattern_match(pattern, schema->tensor[i].name, any != 0);
-    return check_used(found, schema, flag, pattern, events);
+    if (!found[false] && found[true])
+        sheaf_note(events, no_layer, flag, pattern);
+    return found[true] ? NULL : none_to_train(schema, flag, pattern);
 }
 
 /* NULL where there is nothing in it. */
@@ -286,20 +285,34 @@ static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *sche
     return st;
 }
 
-/* Does a pattern of --lr-scale match something that is trained? any: of any number. */
-static bool is_scaled(const sheaf__selection *s, const sheaf_schema *schema, const sheaf_lora *lora,
-                      const char *pattern, bool any)
+/* The names of what is trained, and from `count` to `all` of what would be if patterns meant layers
+ * of any number. */
+static sheaf_status *trained_names(const char ***out, int *count, int *all,
+                                   const sheaf__selection *s, const sheaf_schema *schema,
+                                   const sheaf_lora *lora)
 {
-    bool found = false;
-    for (int64_t i = 0; i < schema->count && !found; i++)
-        found = chosen(s, &schema->tensor[i], any) &&
-                sheaf__pattern_match(pattern, schema->tensor[i].name, any);
-    for (int i = 0; lora != NULL && i < lora->nmodules && !found; i++)
-        found = sheaf__pattern_match(pattern, bare_name(lora->module[i].a_name), any) ||
-                sheaf__pattern_match(pattern, bare_name(lora->module[i].b_name), any);
-    for (int i = 0; lora != NULL && i < lora->nsaved && !found; i++)
-        found = sheaf__pattern_match(pattern, lora->saved[i]->name, any);
-    return found;
+    const int modules = lora == NULL ? 0 : lora->nmodules, saved = lora == NULL ? 0 : lora->nsaved;
+    const char **name =
+        malloc((size_t)(schema->count + 2 * modules + saved) * sizeof *name + sizeof *name);
+    int n = 0;
+    *out = name;
+    if (name == NULL)
+        return sheaf__no_memory("--lr-scale");
+    for (int64_t i = 0; i < schema->count; i++)
+        if (chosen(s, &schema->tensor[i], false))
+            name[n++] = schema->tensor[i].name;
+    for (int i = 0; i < modules; i++) {
+        name[n++] = bare_name(lora->module[i].a_name);
+        name[n++] = bare_name(lora->module[i].b_name);
+    }
+    for (int i = 0; i < saved; i++)
+        name[n++] = lora->saved[i]->name;
+    *count = n;
+    for (int64_t i = 0; i < schema->count; i++)
+        if (chosen(s, &schema->tensor[i], true) && !chosen(s, &schema->tensor[i], false))
+            name[n++] = schema->tensor[i].name;
+    *all = n;
+    return NULL;
 }
 
 static sheaf_status *bad_scale(const char *text, size_t size)
@@ -332,16 +345,25 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
                                  const sheaf_lora *lora, const char *list,
                                  const sheaf_events *events)
 {
-    sheaf_status *st = NULL;
+    const char **name = NULL;
+    int names = 0, all = 0;
+    sheaf_status *st = list == NULL ? NULL : trained_names(&name, &names, &all, s, schema, lora);
     for (size_t size; list != NULL && st == NULL;) {
         const char *item = next_item(&list, &size);
         if ((st = add_scale(s, item, size)) != NULL)
             break;
         const char *pattern = s->scaled[s->nscaled - 1];
-        const bool found[2] = { is_scaled(s, schema, lora, pattern, false),
-                                is_scaled(s, schema, lora, pattern, true) };
-        st = check_used(found, schema, "lr-scale", pattern, events);
+        bool found[2] = { false, false };
+        for (int i = 0; i < all; i++) {
+            found[false] =
+                found[false] || (i < names && sheaf__pattern_match(pattern, name[i], false));
+            found[true] = found[true] || sheaf__pattern_match(pattern, name[i], true);
+        }
+        if (!found[false] && found[true])
+            sheaf_note(events, no_layer, "lr-scale", pattern);
+        st = found[true] ? NULL : no_match("lr-scale", pattern, name, names, NULL);
     }
+    free(name);
     return st;
 }
 

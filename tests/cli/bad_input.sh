@@ -108,6 +108,7 @@ runs "a step that is all warm-up" 2 '--warmup-ratio 0.03 .*expected: a learning 
 absent "is not begun" "$work/still"
 runs "by steps, too" 2 '--warmup 5 .*found: +0 in the one step' "${few[@]}" --steps 1 --warmup 5 --out "$work/still"
 runs "no rate at all" 2 '--lr .*found: +0' "${few[@]}" --steps 1 --lr 0 --out "$work/still"
+runs "a scale of what is frozen names what is trained" 2 "--lr-scale: 'model.layers.0.self_attn.q_proj.weight' .*try: +did you mean model.layers.0.self_attn.q_proj.lora_A.weight" "${few[@]}" --steps 1 --lr-scale model.layers.0.self_attn.q_proj.weight=0.1 --out "$work/still"
 runs "nor by a scale for each tensor" 2 '--lr-scale .*found: +0 for all' "${few[@]}" --steps 1 --lr-scale '*lora_A*=0,*=0' --out "$work/still"
 runs "nor where B stays as it begins" 2 '--lr-scale .*found: +0 for all of them but A' "${few[@]}" --steps 1 --lr-scale '*lora_B*=0' --out "$work/still"
 runs "plan refuses them too" 2 '--warmup 5 .*found: +0 in the one step' plan --model "$work/bytes" --steps 1 --warmup 5

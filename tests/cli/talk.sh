@@ -294,6 +294,19 @@ carries "$work/merged-chat"
 cp -r "$work/lora-chat/adapter" "$work/moved-chat"
 for from in "$work/merged-chat" "$work/full-chat/model"; do bytes=$from chat "asked without a name" 0 'prompt template zephyr, which the model.s tokenizer stores' 'one\n'; done
 chat "with the adapter alone" 0 'prompt template zephyr, which' 'one\n' --adapter "$work/moved-chat"
+served_as() { # served_as NAME ARGUMENT...: what serve calls it
+    local name=$1
+    shift
+    timeout -s INT 20 "$sheaf" serve "$@" --port 0 >"$work/served" 2>&1 &
+    local server=$!
+    for _ in $(seq 150); do grep -q ' serves ' "$work/served" && break; sleep 0.1; done
+    kill -INT $server 2>/dev/null
+    wait $server
+    grep -qE " serves $name\$" "$work/served" || { cat "$work/served"; return 1; }
+}
+check "a run's model is served by the run's name" served_as full-chat "$work/full-chat/model"
+check "and its adapter" served_as "text, lora-chat" "$text" --adapter "$work/lora-chat/adapter"
+check "any other by its folder's" served_as "text, moved-chat" --model "$text" --adapter "$work/moved-chat"
 mkdir "$work/ollama"
 runs "for llama.cpp" 0 . convert "$work/merged-chat" "$work/ollama/m.gguf" --to gguf --modelfile
 check "the file has it" grep -qa 'tokenizer.chat_template' "$work/ollama/m.gguf"
