@@ -163,7 +163,9 @@ static sheaf_status *set_choice(const sheaf__setting *o, const char *text, const
         sheaf_expected(refuse(text, from), "%s", all.failed ? "one of its choices" : all.at);
     sheaf__text_release(&all);
     const char *near = sheaf__nearest(text, names, n);
-    return near == NULL ? st : sheaf_try_this(st, "%s", near);
+    return near != NULL        ? sheaf_try_this(st, "%s", near)
+           : o->advice != NULL ? sheaf_try_this(st, "%s", o->advice)
+                               : st;
 }
 
 static sheaf_status *add_text(const sheaf__setting *o, const char *text, const char *from)

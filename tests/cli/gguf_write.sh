@@ -173,6 +173,7 @@ runs "the next one sweeps" 0 . convert "$model" "$work/k2.gguf" --to gguf
 # refused
 runs "blocks are GGUF's" 2 'q8_0.*--to gguf' convert "$model" "$work/x" --to hf --dtype q8_0
 runs "and no others are" 2 '--quantize' convert "$model" "$work/x.gguf" --to gguf --quantize nf4
+runs "blocks are a type" 2 '--quantize.*try: +blocks of llama.cpp are a type: --to gguf --dtype q8_0' convert "$model" "$work/x.gguf" --to gguf --quantize q8_0
 runs "not both" 2 '--quantize' convert "$model" "$work/x.gguf" --to gguf --quantize nf4 --dtype q8_0
 runs "a Modelfile is for GGUF" 2 '--modelfile.*gguf' convert "$model" "$work/x" --to hf --modelfile
 runs "an adapter is no model" 2 'a PEFT adapter' convert "$model" "$work/x.gguf" --to gguf-lora
