@@ -107,11 +107,13 @@ DEVICE float probability(float score, const sheaf__attention_row *row)
     return attention_quotient(sheaf__exp_of(score - row->max), row->sum, row->inverse);
 }
 
-/* p in place of a score, and, if wanted, ds in place of dp. */
+/* p in place of a score, and, if wanted, ds in place of dp. In the widest heads a branch keeps
+ * apart what would take too many registers at once. */
 DEVICE void weigh(const sheaf__attention_part *a, float *s, float *dp,
-                  const sheaf__attention_row *row, bool seen, bool slopes)
+                  const sheaf__attention_row *row, bool seen, bool slopes, int wide)
 {
-    const float p = probability(*s, row), ds = a->scale * p * (*dp - row->whole);
+    const float p = seen || wide <= 128 ? probability(*s, row) : 0.0f,
+                ds = a->scale * p * (*dp - row->whole);
     *s = seen ? p : 0.0f;
     if (slopes)
         *dp = seen ? ds : 0.0f;
@@ -262,7 +264,7 @@ DEVICE void dkv_weigh(const back *b, float (*p)[4], float (*ds)[4],
         UNROLL
         for (int half = 0; half < 4; half += 2)
             weigh(b->a, &p[j][half + e], &ds[j][half + e], &row, seen >> (j * 4 + half + e) & 1,
-                  slopes);
+                  slopes, wide);
     }
     if (slopes && b->a->cap > 0)
         use_factors(ds, factor, seen);
