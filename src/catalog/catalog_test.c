@@ -9,6 +9,7 @@
 
 #include "catalog/catalog.h"
 #include "formats/safetensors.h"
+#include "ops/quant/values.h"
 
 static const sheaf_dialect test_dialect = { .name = "test" };
 
@@ -299,6 +300,79 @@ static void test_piece__is_converted_from_floats_alone(void **state)
     sheaf__catalog_free(c);
 }
 
+/* Random blocks of a type, but with finite halves: bit 6 of no byte is set. */
+static void write_blocks(sheaf__gguf_type type, int64_t n)
+{
+    const int64_t bytes = n / sheaf__gguf_type_block(type) * sheaf__gguf_type_bytes(type);
+    uint8_t *all = malloc((size_t)bytes);
+    for (int64_t i = 0; i < bytes; i++)
+        all[i] = (uint8_t)(below(256) & 0xbf);
+    CHECK_OK(sheaf__file_write_whole(at("blocks"), all, (size_t)bytes));
+    free(all);
+}
+
+enum { TURNED = 4, WIDE = 4608 }; /* rows, the even ones of the file first */
+
+/* The codes of any box of blocks stand for what is read as numbers. */
+static void check_codes(sheaf_source *s, const sheaf__quant *q, const char *name)
+{
+    for (int i = 0; i < 40; i++) {
+        sheaf__quant_box b = { .in = WIDE, .row0 = below(TURNED), .col0 = below(WIDE) };
+        b.rows = 1 + below(TURNED - b.row0);
+        b.cols = 1 + below(WIDE - b.col0);
+        const int64_t n = sheaf__quant_groups(q, &b), floats = sheaf__quant_floats(q);
+        float *want = malloc((size_t)(b.rows * b.cols) * 4);
+        sheaf__quant_parts p = { .codes = malloc((size_t)(b.rows * b.cols)),
+                                 .scales = malloc((size_t)(b.rows * n * floats) * 4) };
+        CHECK_OK(s->read(s, "w", b.row0, b.rows, b.col0, b.cols, want));
+        CHECK_OK(sheaf__source_codes(s, "w", b.row0, b.rows, b.col0, b.cols, &p));
+        for (int64_t k = 0; k < b.rows * b.cols; k++) {
+            const float *of =
+                p.scales + (k / b.cols * n + (b.col0 % q->block + k % b.cols) / q->block) * floats;
+            const float product = sheaf__code_value(q->codes, p.codes[k]) * of[0],
+                        got = q->added ? product + of[1] : product;
+            CHECK_BYTES(name, &got, &want[k], sizeof got);
+        }
+        free(want);
+        free(p.codes);
+        free(p.scales);
+    }
+}
+
+static void test_read__codes_of_blocks_have_their_values(void **state)
+{
+    int types = 0;
+    for (int type = 0; type < SHEAF__GGML_TYPES; type++) {
+        const sheaf__gguf_type_row *row = sheaf__gguf_type_at(type);
+        int file;
+        sheaf_catalog *c = NULL;
+        sheaf_logical *t = NULL;
+        sheaf_source *s = NULL;
+        if (row->elements <= 1)
+            continue;
+        write_blocks((sheaf__gguf_type)type, TURNED * WIDE);
+        CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
+        CHECK_OK(sheaf__catalog_file(&file, c, at("blocks"), NULL));
+        CHECK_OK(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 2, (int64_t[]){ TURNED, WIDE }));
+        for (int i = 0; i < 2; i++) {
+            sheaf_piece p = sheaf__piece_dense(file, -1, SHEAF_F32, 0, 2, t->entry.shape);
+            p.stored = (sheaf__gguf_type)type;
+            p.converted = true;
+            p.offset = i * (WIDE / row->elements * row->bytes);
+            p.begin[0] = i * (TURNED / 2);
+            p.size[0] = TURNED / 2;
+            p.stride[0] *= 2;
+            CHECK_OK(sheaf__catalog_piece(c, t, &p));
+        }
+        CHECK_OK(sheaf__catalog_source(&s, c, false));
+        assert_null(sheaf__source_form(s, "w")); /* to all but memory it is plain */
+        check_codes(s, sheaf__source_held(s, "w"), row->name);
+        s->close(s);
+        types++;
+    }
+    assert_int_equal(types, 10);
+}
+
 /* Of a cut or interrupted download a table of copies may know a tensor of which no part holds
  * anything. */
 static void test_check__a_tensor_of_copies_that_no_part_holds_is_missing(void **state)
@@ -528,6 +602,7 @@ int main(void)
         cmocka_unit_test(test_check__names_missing_rows_overlaps_and_dtypes),
         cmocka_unit_test(test_piece__lies_in_its_file_and_its_tensor),
         cmocka_unit_test(test_piece__is_converted_from_floats_alone),
+        cmocka_unit_test(test_read__codes_of_blocks_have_their_values),
         cmocka_unit_test(test_check__a_tensor_of_copies_that_no_part_holds_is_missing),
         cmocka_unit_test(test_tensor__of_no_elements_has_a_shape_that_can_be_held),
         cmocka_unit_test(test_piece__is_not_expanded_beyond_all_measure),

@@ -21,6 +21,9 @@ typedef struct reading {
     char *dst;
     int64_t from, to, size; /* the run that is open: bytes in the file, in dst, and how many */
     int64_t elements;
+    /* Codes of ggml's blocks are read, of this box, instead of their values; or NULL. */
+    const sheaf__quant_parts *parts;
+    sheaf__quant_box box;
 } reading;
 
 static sheaf_status *flush(reading *r)
@@ -70,12 +73,30 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+enum { VALUES = 4096 }; /* whole blocks of every type */
+
+/* The parts of elements [skip, skip + n) of blocks, `have` elements in all: from element `to` of
+ * the box on, which are in one of its rows. */
+static void take_parts(const reading *r, const char *blocks, sheaf__gguf_type type, int64_t have,
+                       int64_t skip, int64_t n, int64_t to)
+{
+    const sheaf__quant *q = sheaf__ggml_form(type);
+    const int64_t floats = sheaf__quant_floats(q), row = to / r->box.cols, col = to % r->box.cols,
+                  first = (r->box.col0 % q->block + col) / q->block, from = skip / q->block,
+                  end = (skip + n - 1) / q->block + 1;
+    uint8_t codes[VALUES];
+    float scales[VALUES / 16 * 2];
+    sheaf__ggml_parts(codes, scales, blocks, type, have);
+    memcpy(r->parts->codes + to, codes + skip, (size_t)n);
+    memcpy(r->parts->scales + (row * sheaf__quant_groups(q, &r->box) + first) * floats,
+           scales + from * floats, (size_t)((end - from) * floats) * sizeof *scales);
+}
+
 /* `count` elements from element `first` of a piece's numbers on, which are stored otherwise than
  * they are read. */
 static sheaf_status *convert(reading *r, const sheaf_piece *p, int64_t first, int64_t to,
                              int64_t count)
 {
-    enum { VALUES = 4096 }; /* whole blocks of every type */
     const int64_t each = sheaf__gguf_type_block(p->stored),
                   bytes = sheaf__gguf_type_bytes(p->stored);
     char blocks[VALUES * 4];
@@ -89,8 +110,11 @@ static sheaf_status *convert(reading *r, const sheaf_piece *p, int64_t first, in
                                  p->offset + first / each * bytes, r->file->path);
         if (st != NULL)
             break;
-        sheaf__ggml_values(values, blocks, p->stored, have * each);
-        for (int64_t i = 0; i < n; i++)
+        if (r->parts != NULL)
+            take_parts(r, blocks, p->stored, have * each, skip, n, to);
+        else
+            sheaf__ggml_values(values, blocks, p->stored, have * each);
+        for (int64_t i = 0; r->parts == NULL && i < n; i++)
             sheaf__store(r->dst + to, i, values[skip + i] - (p->plus_one ? 1.0f : 0.0f), p->dtype);
         first += n;
         to += n * r->bytes;
@@ -169,27 +193,35 @@ static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_p
     return st;
 }
 
+/* Of what `r` says, where it goes. */
+static sheaf_status *read_piece(reading *r, const sheaf_catalog *c, const sheaf_logical *t,
+                                const sheaf_piece *p, int64_t row0, int64_t rows, int64_t col0,
+                                int64_t cols)
+{
+    r->file = &c->file[p->file];
+    sheaf_status *st = sheaf__catalog_open(&r->fd, r->file);
+    if (st != NULL)
+        return st;
+    if (t->entry.ndim == 0)
+        st = p->converted ? convert(r, p, 0, 0, 1) : run(r, p->offset, 0, 1);
+    else if (t->entry.ndim == 1)
+        st = read_rows(r, t, p, 0, 1, row0, rows); /* one row of many columns */
+    else if (t->entry.ndim == 2 && p->stride[0] == 1 && p->stride[1] != 1 && !p->converted)
+        st = read_transposed(r, p, row0, rows, col0, cols);
+    else
+        st = read_rows(r, t, p, row0, rows, col0, cols);
+    TRY(st, flush(r));
+    return sheaf__catalog_done(r->fd, r->file, st);
+}
+
 sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t,
                                 const sheaf_piece *p, int64_t row0, int64_t rows, int64_t col0,
                                 int64_t cols, void *dst)
 {
-    reading r = { .file = &c->file[p->file],
-                  .bytes = (int64_t)sheaf_dtype_bytes(p->dtype),
-                  .dst = dst };
-    sheaf_status *st = sheaf__catalog_open(&r.fd, r.file);
-    if (st != NULL)
-        return st;
-    if (t->entry.ndim == 0)
-        st = p->converted ? convert(&r, p, 0, 0, 1) : run(&r, p->offset, 0, 1);
-    else if (t->entry.ndim == 1)
-        st = read_rows(&r, t, p, 0, 1, row0, rows); /* one row of many columns */
-    else if (t->entry.ndim == 2 && p->stride[0] == 1 && p->stride[1] != 1 && !p->converted)
-        st = read_transposed(&r, p, row0, rows, col0, cols);
-    else
-        st = read_rows(&r, t, p, row0, rows, col0, cols);
-    TRY(st, flush(&r));
+    reading r = { .bytes = (int64_t)sheaf_dtype_bytes(p->dtype), .dst = dst };
+    sheaf_status *st = read_piece(&r, c, t, p, row0, rows, col0, cols);
     *elements = r.elements;
-    return sheaf__catalog_done(r.fd, r.file, st);
+    return st;
 }
 
 sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
@@ -365,33 +397,63 @@ static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t r
 
 /* ---- codes ---- */
 
-static const sheaf_logical *coded_of(sheaf_source *self, const char *name)
+/* Of a matrix all pieces of which are the same blocks of ggml's; else NULL. */
+static const sheaf__quant *form_of_blocks(const sheaf_logical *t)
+{
+    const sheaf__quant *form = NULL;
+    for (int64_t i = 0; i < t->npieces && t->entry.ndim == 2; i++) {
+        const sheaf_piece *p = &t->piece[i];
+        form = p->converted && !p->plus_one && p->stride[1] == 1 &&
+                       p->size[1] == t->entry.shape[1] && p->stored == t->piece[0].stored
+                   ? sheaf__ggml_form(p->stored)
+                   : NULL;
+        if (form == NULL)
+            return NULL;
+    }
+    return form;
+}
+
+static const sheaf_logical *held_of(sheaf_source *self, const char *name, const sheaf__quant **form)
 {
     const catalog_source *s = (catalog_source *)self;
     const sheaf_logical *t = sheaf__catalog_find(s->catalog, name);
-    return t != NULL && shown(s, t) && t->coded != NULL ? t : NULL;
+    *form = t == NULL || !shown(s, t) ? NULL
+            : t->coded != NULL        ? &t->coded->form
+                                      : form_of_blocks(t);
+    return *form == NULL ? NULL : t;
 }
 
 static const sheaf__quant *source_form(sheaf_source *self, const char *name)
 {
-    const sheaf_logical *t = coded_of(self, name);
-    return t == NULL ? NULL : &t->coded->form;
+    const sheaf__quant *form;
+    held_of(self, name, &form);
+    return form;
 }
 
 static sheaf_status *source_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, const sheaf__quant_parts *to)
 {
-    const sheaf_logical *t = coded_of(self, name);
-    return t == NULL ? not_here(name)
-                     : sheaf__coded_read(((catalog_source *)self)->catalog, t, row0, rows, col0,
-                                         cols, to);
+    const sheaf__quant *form;
+    const sheaf_logical *t = held_of(self, name, &form);
+    const sheaf_catalog *c = ((catalog_source *)self)->catalog;
+    if (t == NULL)
+        return not_here(name);
+    if (!form->blocks)
+        return sheaf__coded_read(c, t, row0, rows, col0, cols, to);
+    reading r = { .bytes = 1, .parts = to, .box = { t->entry.shape[1], row0, rows, col0, cols } };
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < t->npieces; i++)
+        st = read_piece(&r, c, t, &t->piece[i], row0, rows, col0, cols);
+    return sheaf_in(st, "tensor '%s'", t->entry.name);
 }
 
 static sheaf_status *source_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
 {
-    const sheaf_logical *t = coded_of(self, name);
-    return t == NULL ? not_here(name)
-                     : sheaf__coded_whole(((catalog_source *)self)->catalog, t, to);
+    const sheaf__quant *form;
+    const sheaf_logical *t = held_of(self, name, &form);
+    return t == NULL      ? not_here(name)
+           : form->blocks ? NULL
+                          : sheaf__coded_whole(((catalog_source *)self)->catalog, t, to);
 }
 
 static const sheaf__quantised_source with_codes = { source_form, source_codes, source_whole };

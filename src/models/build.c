@@ -123,7 +123,7 @@ const sheaf__quant *sheaf__build_form(const sheaf__model *m, const sheaf_tensor 
 {
     return m->options.forms == NULL || t->role == SHEAF_EMBED || !is_frozen(m, t)
                ? NULL
-               : sheaf__source_form(m->options.forms, t->name);
+               : sheaf__source_held(m->options.forms, t->name);
 }
 
 /* ---- LoRA ---- */

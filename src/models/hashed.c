@@ -250,7 +250,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 
 static const sheaf__quant *form(sheaf_source *self, const char *name)
 {
-    return sheaf__source_form(((sheaf__hashed *)self)->inner, name);
+    return sheaf__source_held(((sheaf__hashed *)self)->inner, name);
 }
 
 static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
@@ -259,7 +259,9 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
     const sheaf__hashed *p = (const sheaf__hashed *)self;
     sheaf_status *st = sheaf__source_codes(p->inner, name, row0, rows, col0, cols, to);
     item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
-    return t == NULL ? st : seen_codes(t, row0, rows, col0, cols, to);
+    if (t == NULL || t->quant == NULL) /* of blocks values are hashed, by sheaf__hashed_rest() */
+        return st;
+    return seen_codes(t, row0, rows, col0, cols, to);
 }
 
 static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__quant_whole *to)
@@ -267,7 +269,7 @@ static sheaf_status *read_whole(sheaf_source *self, const char *name, sheaf__qua
     const sheaf__hashed *p = (const sheaf__hashed *)self;
     sheaf_status *st = sheaf__source_whole(p->inner, name, to);
     item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
-    return t == NULL ? st : seen_whole(t, to);
+    return t == NULL || t->quant == NULL ? st : seen_whole(t, to);
 }
 
 static const sheaf__quantised_source quantised = { form, read_codes, read_whole };

@@ -16,7 +16,8 @@ typedef struct codes {
     sheaf__linear *l;
     const sheaf__quant *quant;
     sheaf__quant_box box; /* that is read: all that is owned */
-    int64_t groups;       /* of its rows */
+    int64_t groups;       /* of its rows, */
+    int64_t floats;       /* and of each of these */
     int64_t fit, each;    /* rows that a thread's scratch has room for; that a thread has at once */
     sheaf__lowest failed; /* groups of rows */
 } codes;
@@ -26,15 +27,22 @@ bool sheaf__linear_is_quantised(const sheaf__linear *l)
     return l->rows ? l->count > 0 && l->w[l->first].quantised : l->all.quantised;
 }
 
+/* Bytes of a group's parts. */
+static int64_t of_group(const codes *b)
+{
+    return b->floats * (int64_t)sizeof(float) + 2;
+}
+
 /* Parts of `rows` rows in `memory`, which has room for them: scales first, which are aligned. */
-static sheaf__quant_parts parts_in(char **memory, int64_t rows, int64_t cols, int64_t groups)
+static sheaf__quant_parts parts_in(char **memory, const codes *b, int64_t rows, int64_t cols,
+                                   int64_t groups)
 {
     sheaf__quant_parts p;
     p.scales = (float *)*memory;
-    p.codes = (uint8_t *)(p.scales + rows * groups);
+    p.codes = (uint8_t *)(p.scales + rows * groups * b->floats);
     p.scale_codes = p.codes + rows * cols;
     p.zeros = p.scale_codes + rows * groups;
-    const size_t bytes = (size_t)(rows * (cols + 6 * groups));
+    const size_t bytes = (size_t)(rows * (cols + groups * of_group(b)));
     *memory += (bytes + 63) / 64 * 64;
     return p;
 }
@@ -52,12 +60,14 @@ static void split(const codes *b, const sheaf__quant_parts *to, const sheaf__qua
                       src = i * b->groups + first, dst = i * groups;
         memcpy(to->codes + i * slice->cols, from->codes + i * b->box.cols + at,
                (size_t)slice->cols);
-        memset(to->scales + dst, 0, (size_t)groups * sizeof *to->scales);
+        const size_t scale = (size_t)b->floats * sizeof *to->scales;
+        memset(to->scales + dst * b->floats, 0, (size_t)groups * scale);
         memset(to->scale_codes + dst, 0, (size_t)groups);
         if (q->doubled)
             memcpy(to->scale_codes + dst, from->scale_codes + src, (size_t)have);
         else
-            memcpy(to->scales + dst, from->scales + src, (size_t)have * sizeof *to->scales);
+            memcpy(to->scales + dst * b->floats, from->scales + src * b->floats,
+                   (size_t)have * scale);
         if (q->zeros) {
             memset(to->zeros + dst, 0, (size_t)groups);
             memcpy(to->zeros + dst, from->zeros + src, (size_t)have);
@@ -74,7 +84,7 @@ static sheaf_status *not_finite(const codes *b)
 
 static sheaf_status *check_scales(const codes *b, const sheaf__quant_parts *p, int64_t rows)
 {
-    for (int64_t i = 0; !b->quant->doubled && i < rows * b->groups; i++)
+    for (int64_t i = 0; !b->quant->doubled && i < rows * b->groups * b->floats; i++)
         if (!isfinite(p->scales[i]))
             return not_finite(b);
     return NULL;
@@ -92,7 +102,7 @@ static void put(const codes *b, const sheaf__quant_parts *read, int64_t r, int64
         const sheaf__quant_box slice = l->w[s].box;
         const int64_t groups = sheaf__quant_groups(b->quant, &slice);
         char *memory = spare;
-        const sheaf__quant_parts part = parts_in(&memory, n, slice.cols, groups);
+        const sheaf__quant_parts part = parts_in(&memory, b, n, slice.cols, groups);
         if (slice.cols == 0)
             continue;
         split(b, &part, read, &slice, groups, r, n);
@@ -104,7 +114,7 @@ static void put(const codes *b, const sheaf__quant_parts *read, int64_t r, int64
  * are read in several goes where they are long. */
 static void share(codes *b)
 {
-    const int64_t row = b->box.cols + 6 * (b->groups + 1) + 64; /* bytes, at most */
+    const int64_t row = b->box.cols + (b->groups + 1) * of_group(b) + 64; /* bytes, at most */
     const int64_t threads = sheaf__pool_threads(b->c->device->pool),
                   even = (b->box.rows + threads - 1) / threads;
     b->fit = (int64_t)SHEAF__THREAD_SCRATCH / (b->l->rows ? 2 * row : row);
@@ -124,7 +134,7 @@ static void read_group(void *arg, int64_t group, int worker)
     for (int64_t r = first; r < last && st == NULL;) {
         const int64_t n = last - r < b->fit ? last - r : b->fit;
         char *memory = b->c->device->scratch[worker];
-        const sheaf__quant_parts read = parts_in(&memory, n, b->box.cols, b->groups);
+        const sheaf__quant_parts read = parts_in(&memory, b, n, b->box.cols, b->groups);
         st = sheaf__source_codes(b->source, b->l->name, b->box.row0 + r, n, b->box.col0,
                                  b->box.cols, &read);
         TRY(st, check_scales(b, &read, n));
@@ -168,12 +178,13 @@ sheaf_status *sheaf__load_codes(sheaf__context *c, sheaf_source *base, sheaf__li
     codes b = { .c = c,
                 .source = base,
                 .l = l,
-                .quant = sheaf__source_form(base, l->name),
+                .quant = sheaf__source_held(base, l->name),
                 .box = l->rows ? (sheaf__quant_box){ l->in, 0, l->out, l->logical0, l->owned }
                                : l->all.box };
     if (b.box.rows == 0 || b.box.cols == 0)
         return NULL;
     b.groups = sheaf__quant_groups(b.quant, &b.box);
+    b.floats = sheaf__quant_floats(b.quant);
     sheaf_status *st = load_whole(&b, e->shape[0]);
     if (st != NULL)
         return st;

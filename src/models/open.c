@@ -506,7 +506,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     }
     TRY(st, lay_over(out, untied, &how->added));
     if (st == NULL && how->config_only)
-        st = sheaf__opened_find_forms(out, catalog == NULL ? NULL : catalog->config, how);
+        st = sheaf__opened_find_forms(out, catalog, how);
     if (st == NULL && how->quantize != SHEAF_QUANTIZE_NONE)
         st = sheaf__opened_lay_codes(out, how->quantize, NULL, NULL, !how->hashed, how->all);
     sheaf_lora_options_release(&read);

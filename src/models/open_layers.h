@@ -2,6 +2,7 @@
  * is quantised while it is read, hashes of what is read, an adapter's own tensors. */
 #pragma once
 
+#include "catalog/catalog.h"
 #include "models/open.h"
 #include "schema/family.h"
 
@@ -14,9 +15,9 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *opened, sheaf_quantize as,
                                       bool (*trains)(void *self, const sheaf_tensor *tensor),
                                       void *self, bool shared, sheaf_comm *all);
 
-/* sheaf__opened_find_forms - opened->forms of a model of which only the config was opened;
- * `config`: its text, NULL: the file that `how` names. Errors: those of the config. */
-sheaf_status *sheaf__opened_find_forms(sheaf__opened *opened, const char *config,
+/* sheaf__opened_find_forms - opened->forms of a model of which only the config was opened, as
+ * `catalog`; NULL: the file that `how` names. Errors: those of the config. */
+sheaf_status *sheaf__opened_find_forms(sheaf__opened *opened, const sheaf_catalog *catalog,
                                        const sheaf__open_options *how);
 
 /* sheaf__overlay_new - `base` with the tensors that `adapter` (NULL: none) has in full, by `lora`,

@@ -94,8 +94,12 @@ sheaf_status *sheaf__opened_lay_codes(sheaf__opened *o, sheaf_quantize as,
     o->has_codes = stored != NULL && o->as_stored;
     if (stored != NULL)
         return o->as_stored ? NULL : sheaf__quantised_twice(stored);
-    if (o->base == NULL)
+    if (o->base == NULL) {
+        if (o->forms != NULL) /* of blocks, whose values are quantised */
+            o->forms->close(o->forms);
+        o->forms = NULL;
         return forms_new(o, &c, &quant);
+    }
     const bool over = o->weights != o->base, hashed = o->hashed != NULL;
     sheaf_source **files = hashed ? &o->stored : &o->base;
     sheaf_status *st = sheaf__quantise(files, as, is_chosen, (void *)&c);
@@ -183,30 +187,31 @@ static sheaf_status *forms_by_config(sheaf__opened *o, const json_t *value,
     return forms_new(o, &c, &form);
 }
 
-sheaf_status *sheaf__opened_find_forms(sheaf__opened *o, const char *config,
+sheaf_status *sheaf__opened_find_forms(sheaf__opened *o, const sheaf_catalog *found,
                                        const sheaf__open_options *how)
 {
     const sheaf_dialect_hints hints = { .config = how->config,
                                         .want = SHEAF_WANT_MODEL,
                                         .as_stored = true };
-    const bool folder = how->model != NULL && how->model[0] != '\0';
+    const bool folder = how->model != NULL && how->model[0] != '\0',
+               blocks = found != NULL && (found->dialect->writes & SHEAF_WRITES_BLOCKS) != 0;
     const char *part = NULL;
     sheaf_catalog *c = NULL;
     json_t *root = NULL;
     sheaf_status *st = NULL;
-    if (config != NULL)
-        st = sheaf__json_parse(&root, config, strlen(config));
+    if (found != NULL && found->config != NULL)
+        st = sheaf__json_parse(&root, found->config, strlen(found->config));
     else if (how->config != NULL && how->config[0] != '\0')
         st = sheaf__json_load(&root, how->config);
     const json_t *value = st == NULL ? sheaf__quantization_of(root, &part) : NULL;
-    if (value != NULL) {
+    if (value != NULL || blocks) {
         sheaf_status *there = folder ? sheaf__open(&c, how->model, &hints) : NULL;
         if (there == NULL && c != NULL && c->count > 0)
             there = sheaf__catalog_source(&o->forms, c, false);
         else
             sheaf__catalog_free(c);
         st = sheaf__only_memory(there);
-        if (st == NULL && o->forms == NULL)
+        if (st == NULL && o->forms == NULL && value != NULL)
             st = forms_by_config(o, value, how->events);
     }
     json_decref(root);

@@ -255,7 +255,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 static const sheaf__quant *form(sheaf_source *self, const char *name)
 {
     sheaf_source *forms = ((made *)self)->forms;
-    return forms == NULL ? NULL : sheaf__source_form(forms, name);
+    return forms == NULL ? NULL : sheaf__source_held(forms, name);
 }
 
 static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
@@ -264,7 +264,8 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
     const sheaf__quant *q = form(self, name);
     const int64_t in = find(self, name)->shape[1],
                   groups =
-                      sheaf__quant_groups(q, &(sheaf__quant_box){ in, row0, rows, col0, cols });
+                      sheaf__quant_groups(q, &(sheaf__quant_box){ in, row0, rows, col0, cols }),
+                  floats = sheaf__quant_floats(q);
     const uint32_t most = sheaf__code_bits(q->codes) == 4 ? 16 : 120;
     uint32_t state = (uint32_t)(row0 * in + col0);
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -274,8 +275,8 @@ static sheaf_status *read_codes(sheaf_source *self, const char *name, int64_t ro
     for (int64_t i = 0; i < rows * groups; i++) {
         if (q->doubled)
             to->scale_codes[i] = (uint8_t)(i & 127);
-        else
-            to->scales[i] =
+        for (int64_t k = i * floats; k < (i + 1) * floats && !q->doubled; k++)
+            to->scales[k] =
                 sheaf__code_bits(q->codes) == 4 && q->codes != SHEAF__INT4 ? 0.05f : 0.0005f;
         if (q->zeros)
             to->zeros[i] = 8;

@@ -39,9 +39,39 @@ runs "it is trained on" 0 . "${train[@]}" --model "$model" --out "$work/run" --t
 runs "as its folder is" 0 . "${train[@]}" --model "$work/hf" --out "$work/run2"
 same "to the same adapter" "$work/run/adapter/adapter_model.safetensors" "$work/run2/adapter/adapter_model.safetensors"
 runs "which it is evaluated with" 0 '"loss"' eval --model "$model" --adapter "$work/run/adapter" --data "$work/data.jsonl" --json
+cp "$work/stdout" "$work/loss"
+runs "also that of the folder" 0 . eval --model "$model" --adapter "$work/run2/adapter" --data "$work/data.jsonl" --json
+same "with the same loss" "$work/stdout" "$work/loss"
 runs "and merged with" 0 . merge "$model" "$work/run/adapter" "$work/merged"
 runs "into a model" 0 'sound' verify "$work/merged"
 runs "plan says what it takes" 0 '8 of 14 tensors are stored in blocks \(q8_0 8\)' plan --model "$model" --lora-rank 2 --seq 16
+
+# ---- codes in memory ----
+
+# Groups of 16 and 32 in rows of 256 and 1280, which eight slices cut where no block ends; a head of its own.
+sed -e 's/"hidden_size": 512/"hidden_size": 256/; s/"intermediate_size": 1408/"intermediate_size": 1280/; s/"num_hidden_layers": 4/"num_hidden_layers": 2/' \
+    "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/mini.json"
+runs "a model" 0 . init "$work/mini.json" "$work/mini" --seed 3
+runs "in blocks of 256" 0 . convert "$work/mini" "$work/mini.gguf" --to gguf --dtype q4_k_m
+runs "of two types" 0 'dtypes +F32 \(5\), q4_K \(1.\), q6_K \(.\)' info "$work/mini.gguf"
+runs "and its numbers" 0 . convert "$work/mini.gguf" "$work/numbers" --to hf
+awk 'BEGIN { for (i = 0; i < 3; i++) { s = ""; for (j = 0; j < 70 + 50 * i; j++) s = s sprintf("%c", 97 + (i * 7 + j * j) % 26); printf "{\"text\": \"%s\"}\n", s } }' >"$work/letters.jsonl"
+for flags in "--dtype float32 --tp 3" "--dtype bfloat16 --sums pairs" "--dtype bfloat16 --sums tiles --tp 5" "--dtype float16 --tp 2"; do
+    # shellcheck disable=SC2086
+    for of in mini.gguf numbers; do
+        rm -rf "$work/run"
+        runs "$of is trained on, $flags" 0 . train --model "$work/$of" --data "$work/letters.jsonl" --out "$work/run" --steps 2 --micro-batch 2 \
+            --lora-targets all-linear --lora-rank 2 --threads 3 $flags
+        cp "$work/run/adapter/adapter_model.safetensors" "$work/$of.adapter"
+        runs "and answers" 0 . generate --model "$work/$of" --prompt 'the cat' --max-new 9 --greedy --json $flags
+        cp "$work/stdout" "$work/$of.answer"
+    done
+    same "to one adapter" "$work/mini.gguf.adapter" "$work/numbers.adapter"
+    same "with the same tokens" "$work/mini.gguf.answer" "$work/numbers.answer"
+done
+quarter() { [ "$(planned "$work/mini.gguf")" -lt $(($(planned "$work/numbers") / 3)) ]; }
+planned() { "$sheaf" plan --model "$1" --lora-rank 2 --seq 16 --json 2>/dev/null | grep -oE '"weights":[0-9]+' | head -n 1 | cut -d: -f2; }
+check "and a third of the memory" quarter
 
 # ---- there and back ----
 

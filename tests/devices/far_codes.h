@@ -24,6 +24,9 @@ static inline sheaf__quant random_form(bool even)
                        .dtype = types[below(3)] };
     q.zeros = q.codes == SHEAF__INT4 && below(2);
     q.doubled = q.grouping == SHEAF__GROUPS_FLAT && q.codes != SHEAF__INT8 && below(2);
+    q.added = !even && !q.zeros && !q.doubled && q.codes != SHEAF__F8_E4M3 &&
+              q.grouping != SHEAF__GROUPS_INDEXED && below(2);
+    q.blocks = q.added;
     if (q.grouping == SHEAF__GROUPS_OF_ROW && below(4) == 0)
         q.block = 0;
     if (q.grouping == SHEAF__GROUPS_INDEXED) {
@@ -48,12 +51,12 @@ static inline coded *random_codes(sheaf__device *here, sheaf_dtype dtype, int64_
                                    .rows = before + n + after,
                                    .col0 = col0,
                                    .cols = k };
-    const int64_t groups = sheaf__quant_groups(&q, &box),
+    const int64_t groups = sheaf__quant_groups(&q, &box), floats = sheaf__quant_floats(&q),
                   nested = sheaf__quant_nested(&q, (box.row0 + box.rows) * box.in);
     coded *c = keep(sizeof *c);
     *c = (coded){ .before = before,
                   .parts = { .codes = keep((size_t)(n * k)),
-                             .scales = keep((size_t)(n * groups) * 4),
+                             .scales = keep((size_t)(n * groups * floats) * 4),
                              .scale_codes = keep((size_t)(n * groups)),
                              .zeros = keep((size_t)(n * groups)) },
                   .whole = { .index = keep((size_t)box.in * 2),
@@ -62,7 +65,9 @@ static inline coded *random_codes(sheaf__device *here, sheaf_dtype dtype, int64_
     for (int64_t i = 0; i < n * k; i++)
         c->parts.codes[i] = (uint8_t)below(sheaf__code_bits(q.codes) == 4 ? 16 : 256);
     for (int64_t i = 0; i < n * groups; i++) {
-        c->parts.scales[i] = random_scale(kind);
+        c->parts.scales[i * floats] = random_scale(kind);
+        if (q.added)
+            c->parts.scales[2 * i + 1] = -random_scale(kind);
         c->parts.scale_codes[i] = (uint8_t)below(256);
         c->parts.zeros[i] = (uint8_t)below(17);
     }

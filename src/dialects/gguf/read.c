@@ -1,7 +1,8 @@
 /* read.c - tensors of GGUF files as pieces of Hugging Face's; see read.h.
  *
  * In llama.cpp's files
- *   - matrices may be in blocks of 4 to 8 bits: they are read as float32, as ggml dequantises them;
+ *   - matrices may be in blocks of 4 to 8 bits: they are read as float32, as ggml dequantises them,
+ *     or as codes;
  *   - norms, biases and routers are float32, whatever the model was trained in: beside matrices of
  *     16 bits they are read in that type where that loses none of them;
  *   - rows of q and k of some architectures have another order, and Gemma's norms are one more;
@@ -250,10 +251,11 @@ static sheaf_status *note_blocks(sheaf_catalog *c, const sheaf__gguf *file)
     sheaf_status *st =
         types.failed
             ? sheaf__no_memory(c->root)
-            : sheaf__note(c, "dtype", file->path, "", "", "",
-                          "%" PRId64 " of %" PRId64 " tensors are stored in blocks (%s): they are "
-                          "dequantised while they are loaded, and take memory as their dtype says",
-                          all, file->ntensors, types.at);
+            : sheaf__note(
+                  c, "dtype", file->path, "", "", "",
+                  "%" PRId64 " of %" PRId64 " tensors are stored in blocks (%s): linear "
+                  "layers that are not trained stay codes in memory, others are dequantised",
+                  all, file->ntensors, types.at);
     sheaf__text_release(&types);
     return st;
 }

@@ -13,7 +13,7 @@
  *   pairs  a chain by pairs, odd element first; an odd last element is paired with zero
  *   tiles  chunks of 32, the last one filled up with zeros; of each a chain of fma from 0 over
  *          its even elements and one over its odd ones; sum = sum + (even + odd), from +0
- *   groups  pairs, but that a term on codes of 4 bits without zeros, whose groups begin at
+ *   groups  pairs, but that a term on codes of 4 bits with a scale alone, whose groups begin at
  *           multiples of 16 of its columns and of W's rows, is one of codes in groups: its elements
  *           are what codes stand for, rounded to bfloat16, its blocks end where groups do as well,
  *           and sum = fma(group's scale, block, sum), from scale * block on

@@ -5,7 +5,7 @@
  * are tiny or not finite go the slow way: vectors flush what is denormal.
  *
  * The file that includes it defines NAME(x), LANES and
- *   vec ivec MUL SUB SPLAT(x) ILOAD(p)
+ *   vec ivec MUL ADD SUB SPLAT(x) ILOAD(p)
  *   SHIFT(i, n) NEXT(i, n)        NEXT by a number that the compiler knows
  *   TWICE(p)                      LANES / 2 words, each in two lanes; in the second one its upper
  *                                 half is lowest
@@ -23,8 +23,9 @@
 #define VECTORS (2 * MM_PANEL / LANES)
 
 /* What a code is looked up in, or how it is made a number. */
-typedef enum way { TABLED, ZEROED, SIGNED_BYTES, FLOAT_BYTES } way;
-#define BITS(way) ((way) == TABLED || (way) == ZEROED ? 4 : 8)
+typedef enum way { TABLED, ZEROED, ADDED, SIGNED_BYTES, ADDED_BYTES, FLOAT_BYTES } way;
+#define BITS(way) ((way) <= ADDED ? 4 : 8)
+#define IS_ADDED(way) ((way) == ADDED || (way) == ADDED_BYTES)
 
 typedef struct todo {
     uint32_t *to;
@@ -34,9 +35,9 @@ typedef struct todo {
     bool plain; /* numbers alone, not scaled */
 } todo;
 
-/* Scales and zeros at hand. */
+/* Scales at hand, and zeros or what is added. */
 typedef struct held {
-    vec scale[VECTORS], zero[VECTORS];
+    vec scale[VECTORS], other[VECTORS];
     int64_t next;
 } held;
 
@@ -52,17 +53,16 @@ static inline __attribute__((always_inline)) bool hold(held *h, mm_cell *c, int6
     }
     h->next = sheaf__mm_cell_scales(&s, c, col);
     INTERLEAVE(h->scale, s.scale[0], s.scale[1]);
-    if (way == ZEROED)
-        INTERLEAVE(h->zero, s.zero[0], s.zero[1]);
-    UNROLL for (int v = 0; v < VECTORS; v++) ordinary &= ORDINARY(h->scale[v]);
+    if (way == ZEROED || IS_ADDED(way))
+        INTERLEAVE(h->other, s.other[0], s.other[1]);
+    UNROLL for (int v = 0; v < VECTORS; v++) ordinary &=
+        ORDINARY(h->scale[v]) && (!IS_ADDED(way) || ORDINARY(h->other[v]));
     return ordinary;
 }
 
 static inline __attribute__((always_inline)) vec number(ivec words, const table *t, const way way)
 {
-    return way == SIGNED_BYTES  ? SIGNED(words)
-           : way == FLOAT_BYTES ? FLOAT8(words)
-                                : LOOKUP(*t, words);
+    return way == FLOAT_BYTES ? FLOAT8(words) : BITS(way) == 8 ? SIGNED(words) : LOOKUP(*t, words);
 }
 
 /* One step of codes that lie lowest in words: to a panel's next step of pairs. */
@@ -75,8 +75,10 @@ step(uint32_t *to, const ivec words[VECTORS], const held *h, const table *t, con
     {
         x[v] = number(words[v], t, way);
         if (way == ZEROED)
-            x[v] = SUB(x[v], h->zero[v]);
+            x[v] = SUB(x[v], h->other[v]);
         x[v] = MUL(x[v], h->scale[v]);
+        if (IS_ADDED(way))
+            x[v] = ADD(x[v], h->other[v]);
         if (between)
             x[v] = THROUGH(x[v], d->between);
     }
@@ -93,6 +95,16 @@ static inline __attribute__((always_inline)) ivec codes_of(const mm_cell *c, int
 {
     const uint32_t *unit = c->codes + col / MM_UNIT * MM_PANEL * (BITS(way) / 4);
     return BITS(way) == 4 ? TWICE(unit + v * LANES / 2) : ILOAD(unit + v * LANES);
+}
+
+/* Scales lie between codes, and there the processor by itself loses the stream. */
+static inline __attribute__((always_inline)) void ask_codes(const mm_cell *c, int64_t col,
+                                                            const way way)
+{
+    enum { AHEAD = 2048, LINE = 64 };
+    const int64_t unit = MM_PANEL * BITS(way); /* bytes */
+    const char *at = (const char *)c->codes + col / MM_UNIT * unit + AHEAD;
+    UNROLL for (int64_t i = 0; i < unit; i += LINE) __builtin_prefetch(at + i, 0, 3);
 }
 
 /* Column `col` and, unless it is the last one, the next. */
@@ -128,6 +140,7 @@ expand(mm_cell *c, const todo *d, const way way, const sheaf_dtype dtype, const 
             continue;
         }
         ivec words[VECTORS];
+        ask_codes(c, col, way);
         UNROLL for (int v = 0; v < VECTORS; v++) words[v] = codes_of(c, col, v, way);
         UNROLL for (int s = 0; s < MM_UNIT / 2; s++)
         {
@@ -152,7 +165,9 @@ typedef bool expand_fn(mm_cell *c, const todo *d);
 #define EXPANDS_OF(way) EXPANDS(way, SHEAF_F32) EXPANDS(way, SHEAF_BF16) EXPANDS(way, SHEAF_F16)
 EXPANDS_OF(TABLED)
 EXPANDS_OF(ZEROED)
+EXPANDS_OF(ADDED)
 EXPANDS_OF(SIGNED_BYTES)
+EXPANDS_OF(ADDED_BYTES)
 EXPANDS_OF(FLOAT_BYTES)
 
 #define PAIR(way, dtype)                                                                           \
@@ -163,8 +178,9 @@ EXPANDS_OF(FLOAT_BYTES)
     {                                                                                              \
         PAIR(way, SHEAF_F32), PAIR(way, SHEAF_BF16), PAIR(way, SHEAF_F16)                          \
     }
-static expand_fn *const expands[4][3][2] = { ROW(TABLED), ROW(ZEROED), ROW(SIGNED_BYTES),
-                                             ROW(FLOAT_BYTES) };
+static expand_fn *const expands[6][3][2] = {
+    ROW(TABLED), ROW(ZEROED), ROW(ADDED), ROW(SIGNED_BYTES), ROW(ADDED_BYTES), ROW(FLOAT_BYTES)
+};
 
 /* Numbers of 4 bits; INT4's from 0 on where zeros are taken from them. */
 static void numbers_of(float numbers[16], const sheaf__quant *q)
@@ -182,9 +198,10 @@ void NAME(mm_values)(uint32_t *to, const mm_codes *l, int64_t row, int64_t col, 
     const int64_t k0 = col / MM_BLOCK * MM_BLOCK;
     const bool between =
         made == MM_BACK && q->codes != SHEAF__INT8 && q->dtype != SHEAF_F32 && q->dtype != w->dtype;
-    const way way = q->codes == SHEAF__INT8      ? SIGNED_BYTES
+    const way way = q->codes == SHEAF__INT8      ? (q->added ? ADDED_BYTES : SIGNED_BYTES)
                     : q->codes == SHEAF__F8_E4M3 ? FLOAT_BYTES
                     : q->zeros                   ? ZEROED
+                    : q->added                   ? ADDED
                                                  : TABLED;
     const int type = w->dtype == SHEAF_F32 ? 0 : w->dtype == SHEAF_BF16 ? 1 : 2;
     float numbers[16];

@@ -535,7 +535,8 @@ static inline bool mm_in_groups(const sheaf__term *term)
     if (term->form != SHEAF__B_AHEAD || !w->quantised || w->dtype != SHEAF_BF16)
         return false;
     const sheaf__quant *q = &w->quant;
-    if (sheaf__code_bits(q->codes) != 4 || q->zeros || q->grouping == SHEAF__GROUPS_INDEXED)
+    if (sheaf__code_bits(q->codes) != 4 || q->zeros || q->added ||
+        q->grouping == SHEAF__GROUPS_INDEXED)
         return false;
     return q->block == 0 || (q->block % 16 == 0 && w->box.col0 % 16 == 0 &&
                              (q->grouping == SHEAF__GROUPS_OF_ROW || w->box.in % q->block == 0));

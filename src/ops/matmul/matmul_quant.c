@@ -41,7 +41,7 @@ size_t sheaf__mm_quant_size(const sheaf__packed *w)
 
 /* What an element of a row is multiplied by and what is taken from its code. */
 typedef struct group {
-    float scale;
+    float scale, added;
     int zero;
 } group;
 
@@ -66,11 +66,13 @@ static group group_of(const mm_codes *l, int64_t row, int64_t col)
             number = (phase + col) / q->block;
             g = number - (phase + k0) / q->block;
         }
-        zeros = (const uint8_t *)cell + groups * MM_PANEL * (q->doubled ? 1 : 4);
+        zeros = (const uint8_t *)cell + groups * MM_PANEL * mm_scale_bytes(q);
     }
     group out = { .zero = q->zeros ? zeros[g * MM_PANEL + r] : 8 };
     if (!q->doubled) {
-        out.scale = scales[g * MM_PANEL + r];
+        const float *at = scales + g * sheaf__quant_floats(q) * MM_PANEL + r;
+        out.scale = at[0];
+        out.added = q->added ? at[MM_PANEL] : 0;
         return out;
     }
     const float *nested = (const float *)(all + l->nested), *map = (const float *)(all + l->map);
@@ -108,6 +110,8 @@ float sheaf__mm_value(const mm_codes *l, int64_t row, int64_t col, mm_made made)
     if (made == MM_NUMBERS)
         return sheaf__rounded(number, l->w->dtype);
     float value = sheaf__kept_product(number, g.scale);
+    if (q->added)
+        value = sheaf__kept_sum(value, g.added);
     if (made == MM_BACK && q->codes != SHEAF__INT8)
         value = sheaf__rounded(value, q->dtype);
     return sheaf__rounded(value, l->w->dtype);
@@ -180,7 +184,7 @@ bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int6
     c->codes = (const uint32_t *)(cell + mm_cell_head(l, c->cols));
     c->scales = (const float *)cell;
     int64_t groups = mm_cell_groups(l, c->cols);
-    const uint8_t *zeros = (const uint8_t *)cell + groups * MM_PANEL * (q->doubled ? 1 : 4);
+    const uint8_t *zeros = (const uint8_t *)cell + groups * MM_PANEL * mm_scale_bytes(q);
     if (q->grouping == SHEAF__GROUPS_INDEXED) {
         groups = q->groups;
         c->index = (const uint16_t *)(all + l->index) + k0;
@@ -202,12 +206,22 @@ bool sheaf__mm_cell(mm_cell *c, const mm_codes *l, int64_t row, int64_t k0, int6
     return true;
 }
 
+/* Scales of group g, and what else it has. */
+static const float *scales_at(const mm_cell *c, int64_t g)
+{
+    return c->scales + g * sheaf__quant_floats(&c->l->w->quant) * MM_PANEL;
+}
+
+static const float *others_at(const mm_cell *c, int64_t g)
+{
+    return c->l->w->quant.added ? scales_at(c, g) + MM_PANEL : c->zeros + g * MM_PANEL;
+}
+
 static void mix(mm_cell *c, int64_t r, int side)
 {
-    const int64_t at = c->group[r] * MM_PANEL + r;
-    c->mixed[side][r] = c->scales[at];
-    if (c->l->w->quant.zeros)
-        c->mixed[2 + side][r] = c->zeros[at];
+    c->mixed[side][r] = scales_at(c, c->group[r])[r];
+    if (c->l->w->quant.zeros || c->l->w->quant.added)
+        c->mixed[2 + side][r] = others_at(c, c->group[r])[r];
 }
 
 /* Rows whose groups end at columns of their own. */
@@ -245,8 +259,8 @@ int64_t sheaf__mm_cell_scales(mm_scales *out, mm_cell *c, int64_t col)
             next = col + 2;
     }
     for (int side = 0; side < 2; side++) {
-        out->scale[side] = c->scales + g[side] * MM_PANEL;
-        out->zero[side] = c->zeros + g[side] * MM_PANEL;
+        out->scale[side] = scales_at(c, g[side]);
+        out->other[side] = others_at(c, g[side]);
     }
     return next;
 }

@@ -1,7 +1,7 @@
 /* matmul_quant.h - a quantised weight as the processor has it: in cells, of the 32 rows of a panel
  * and the columns of a block of k, [blocks][panels] as panels are. A cell has
- *   scales  [groups][32] float32, or where they are doubled their codes, a byte each: of the groups
- *           that its columns have, from the first one on; not where they are indexed
+ *   scales  [groups][floats][32] float32, or where they are doubled their codes, a byte each: of
+ *           the groups that its columns have, from the first one on; not where they are indexed
  *   zeros   [groups][32] bytes, where the form has them; not where they are indexed
  *   codes   from a multiple of 64 bytes on, in units of 8 columns; of 4 bits [units][32] words: of
  *           a row those of columns 0, 4, 2, 6, the first one lowest, and in the upper half of 1, 5,
@@ -28,6 +28,12 @@ typedef struct mm_codes {
 
 #define MM_UNIT 8 /* columns */
 
+/* Of a group, of one row. */
+static inline int64_t mm_scale_bytes(const sheaf__quant *q)
+{
+    return q->doubled ? 1 : 4 * sheaf__quant_floats(q);
+}
+
 /* Of a cell of `cols` columns. */
 static inline int64_t mm_cell_groups(const mm_codes *l, int64_t cols)
 {
@@ -45,7 +51,7 @@ static inline int64_t mm_cell_groups(const mm_codes *l, int64_t cols)
 static inline int64_t mm_cell_head(const mm_codes *l, int64_t cols)
 {
     const sheaf__quant *q = &l->w->quant;
-    return mm_up(mm_cell_groups(l, cols) * MM_PANEL * ((q->doubled ? 1 : 4) + q->zeros), 64);
+    return mm_up(mm_cell_groups(l, cols) * MM_PANEL * (mm_scale_bytes(q) + q->zeros), 64);
 }
 
 static inline int64_t mm_cell_bytes(const mm_codes *l, int64_t cols)
@@ -98,16 +104,16 @@ sheaf_status *sheaf__mm_rows_to_cells(sheaf__packed *to, const sheaf__packed *ro
 
 #define MM_MOST_GROUPS 256
 
-/* Scales, and zeros as numbers, of two neighbours of each row. */
+/* Scales, and zeros as numbers or what is added, of two neighbours of each row. */
 typedef struct mm_scales {
-    const float *scale[2], *zero[2]; /* [32] of a column; zeros where the form has them */
+    const float *scale[2], *other[2]; /* [32] of a column; `other` where the form has it */
 } mm_scales;
 
 typedef struct mm_cell {
     const mm_codes *l;
     const uint32_t *codes;   /* of its first unit */
     int64_t k0, cols, phase; /* of the block; elements of the first group before it */
-    const float *scales;     /* [groups][32] */
+    const float *scales;     /* [groups][floats][32] */
     const uint16_t *index;   /* where groups are indexed: from the block's first column on */
     int64_t group[MM_PANEL], end[MM_PANEL]; /* of each row at the column at hand, and its end */
     /* What had to be made. */

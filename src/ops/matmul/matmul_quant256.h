@@ -15,6 +15,7 @@ typedef struct table {
     __m256 low, high;
 } table;
 #define MUL(a, b) _mm256_mul_ps(a, b)
+#define ADD(a, b) _mm256_add_ps(a, b)
 #define SUB(a, b) _mm256_sub_ps(a, b)
 #define ILOAD(p) _mm256_loadu_si256((const __m256i *)(p))
 #define SPLAT(x) _mm256_set1_ps(x)

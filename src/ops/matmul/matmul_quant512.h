@@ -13,6 +13,7 @@ typedef __m512 vec;
 typedef __m512i ivec;
 typedef __m512 table;
 #define MUL(a, b) _mm512_mul_ps(a, b)
+#define ADD(a, b) _mm512_add_ps(a, b)
 #define SUB(a, b) _mm512_sub_ps(a, b)
 #define ILOAD(p) _mm512_loadu_si512(p)
 #define SPLAT(x) _mm512_set1_ps(x)

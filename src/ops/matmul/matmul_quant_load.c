@@ -33,7 +33,7 @@ static row_parts parts_of(const mm_load_codes *load, int64_t row)
     if (load->w.quant.doubled)
         out.scale_codes = p->scale_codes + at;
     else
-        out.scales = p->scales + at;
+        out.scales = p->scales + at * sheaf__quant_floats(&load->w.quant);
     return out;
 }
 
@@ -72,12 +72,13 @@ static void put_codes(uint32_t *to, const sheaf__quant *q, int64_t r, const uint
 static void put_groups(char *scales, uint8_t *zeros, const sheaf__packed *w, const row_parts *from,
                        int64_t g, int64_t n, int64_t held)
 {
+    const int64_t floats = sheaf__quant_floats(&w->quant);
     for (int64_t i = 0; i < n; i++) {
         const bool have = from->codes != NULL && i < held;
         if (w->quant.doubled)
             ((uint8_t *)scales)[i * MM_PANEL] = have ? from->scale_codes[g + i] : 0;
-        else
-            ((float *)scales)[i * MM_PANEL] = have ? from->scales[g + i] : 0;
+        for (int64_t k = i * floats; k < (i + 1) * floats && !w->quant.doubled; k++)
+            ((float *)scales)[k * MM_PANEL] = have ? from->scales[g * floats + k] : 0;
         if (w->quant.zeros)
             zeros[i * MM_PANEL] = have ? from->zeros[g + i] : 0;
     }
@@ -87,7 +88,7 @@ static void put_row(const mm_codes *l, int64_t row, const row_parts *from)
 {
     const sheaf__packed *w = l->w;
     const sheaf__quant *q = &w->quant;
-    const int64_t at = w->row0 + row, r = at % MM_PANEL, size = q->doubled ? 1 : 4;
+    const int64_t at = w->row0 + row, r = at % MM_PANEL, size = mm_scale_bytes(q);
     char *all = w->ahead;
     for (int64_t k0 = 0; k0 < w->k; k0 += MM_BLOCK) {
         const int64_t cols = mm_min(MM_BLOCK, w->k - k0), groups = mm_cell_groups(l, cols);
@@ -98,8 +99,8 @@ static void put_row(const mm_codes *l, int64_t row, const row_parts *from)
             first = (phase + k0) / q->block;
             held = (phase + k0 + cols - 1) / q->block - first + 1;
         }
-        put_groups(cell + r * size, (uint8_t *)cell + groups * MM_PANEL * size + r, w, from, first,
-                   groups, held);
+        put_groups(cell + r * (q->doubled ? 1 : 4), (uint8_t *)cell + groups * MM_PANEL * size + r,
+                   w, from, first, groups, held);
         put_codes((uint32_t *)(cell + mm_cell_head(l, cols)), q, r,
                   from->codes == NULL ? NULL : from->codes + k0, cols);
     }
@@ -163,10 +164,9 @@ static sheaf_status *upload_scales(sheaf__device *device, const sheaf__packed *w
                                    const mm_quant_rows *l, const sheaf__quant_parts *parts,
                                    int64_t row, int64_t count)
 {
-    const int64_t n = count * l->groups;
-    return w->quant.doubled
-               ? upload(device, w, l->scales + row * l->groups, parts->scale_codes, n)
-               : upload(device, w, l->scales + row * l->groups * 4, parts->scales, n * 4);
+    const int64_t each = l->groups * mm_scale_bytes(&w->quant);
+    const void *from = w->quant.doubled ? (const void *)parts->scale_codes : parts->scales;
+    return upload(device, w, l->scales + row * each, from, count * each);
 }
 
 static sheaf_status *upload_codes(sheaf__device *device, const sheaf__packed *w,
@@ -289,7 +289,7 @@ sheaf_status *sheaf__mm_rows_to_cells(sheaf__packed *to, const sheaf__packed *ro
     load_whole(NULL, &whole);
     mm_load_codes load = { *to,
                            { .codes = codes,
-                             .scales = (float *)(all + l.scales) + group,
+                             .scales = (float *)(all + l.scales) + group * sheaf__quant_floats(q),
                              .scale_codes = (uint8_t *)all + l.scales + group,
                              .zeros = (uint8_t *)all + l.zeros + group },
                            0,

@@ -24,6 +24,7 @@ static float number_of(sheaf__codes codes, int code, int zero)
     case SHEAF__FP4: return code > 8 ? -fp4[code - 8] : fp4[code & 7];
     case SHEAF__E2M1: return code & 8 ? -e2m1[code & 7] : e2m1[code];
     case SHEAF__INT4: return (float)(code - zero);
+    case SHEAF__UINT4: return (float)code;
     case SHEAF__INT8: return (float)(int8_t)code;
     default: break;
     }
@@ -76,6 +77,9 @@ static form random_form(void)
                .in = below(3) ? 64 * (1 + below(12)) : 1 + below(700) };
     f.q.zeros = f.q.codes == SHEAF__INT4 && below(2);
     f.q.doubled = f.q.grouping == SHEAF__GROUPS_FLAT && below(2);
+    f.q.blocks = !f.q.zeros && !f.q.doubled && below(3) == 0;
+    f.q.added = f.q.blocks && f.q.grouping != SHEAF__GROUPS_INDEXED &&
+                f.q.codes != SHEAF__F8_E4M3 && below(4) > 0;
     if (f.q.grouping == SHEAF__GROUPS_OF_ROW && below(4) == 0)
         f.q.block = 0;
     if (f.q.grouping == SHEAF__GROUPS_INDEXED) {
@@ -96,7 +100,7 @@ static void *room(size_t bytes, int filled)
 /* Of the tensor, as the rules say: its scales by their numbers, and of each element its group. */
 typedef struct tensor {
     int64_t groups; /* of a row, where they are of rows */
-    float *scale;
+    float *scale, *added;
     uint8_t *zero, *code; /* of a group; of a doubled scale */
     uint16_t *index;
     float *nested, offset, map[256];
@@ -120,6 +124,7 @@ static tensor random_tensor(const form *f, kind kind)
     const int64_t n = q->grouping == SHEAF__GROUPS_FLAT ? (f->out * f->in + q->block - 1) / q->block
                                                         : f->out * t.groups;
     t.scale = keep((size_t)n * 4);
+    t.added = keep((size_t)n * 4);
     t.zero = keep((size_t)n);
     t.code = keep((size_t)n);
     t.index = keep((size_t)f->in * 2);
@@ -134,6 +139,7 @@ static tensor random_tensor(const form *f, kind kind)
         t.zero[i] = (uint8_t)below(17);
         t.code[i] = (uint8_t)below(256);
         t.scale[i] = random_scale(kind);
+        t.added[i] = below(5) ? -random_scale(kind) : 0;
         if (q->doubled) {
             const float product = t.map[t.code[i]] * t.nested[i / 256];
             t.scale[i] = product + t.offset;
@@ -157,16 +163,17 @@ static sheaf__quant_box random_box(const form *f, int64_t rows)
 static void load(sheaf__packed *w, const twins *t, const tensor *from, const uint8_t *codes)
 {
     const sheaf__quant *q = &t->form.q;
-    const int64_t groups = sheaf__quant_groups(q, &t->box), cut = w->n / 2 / MM_PANEL * MM_PANEL;
+    const int64_t groups = sheaf__quant_groups(q, &t->box), floats = sheaf__quant_floats(q),
+                  cut = w->n / 2 / MM_PANEL * MM_PANEL;
     const int64_t first[] = { cut, 0 }, count[] = { w->n - cut, cut };
     sheaf__quant_whole whole = { from->index, from->nested, from->offset };
     sheaf__weight_load_whole(&machines[0], w, &whole);
     for (int i = 0; i < 2; i++) {
         sheaf__quant_parts p = { .codes = (uint8_t *)codes + (w->row0 + first[i]) * t->box.cols,
-                                 .scales = keep((size_t)(count[i] * groups) * 4),
+                                 .scales = keep((size_t)(count[i] * groups * floats) * 4),
                                  .scale_codes = keep((size_t)(count[i] * groups)),
                                  .zeros = keep((size_t)(count[i] * groups)) };
-        memset(p.scales, 0xff, (size_t)(count[i] * groups) * 4);
+        memset(p.scales, 0xff, (size_t)(count[i] * groups * floats) * 4);
         for (int64_t r = 0; r < count[i]; r++) {
             const int64_t row = w->row0 + first[i] + r, phase = sheaf__quant_phase(q, &t->box, row);
             const bool by_row = q->grouping != SHEAF__GROUPS_FLAT;
@@ -177,7 +184,9 @@ static void load(sheaf__packed *w, const twins *t, const tensor *from, const uin
                     at += t->box.col0 / q->block;
                 if (q->block > 0 && g > (phase + t->box.cols - 1) / q->block)
                     continue;
-                p.scales[r * groups + g] = from->scale[at];
+                p.scales[(r * groups + g) * floats] = from->scale[at];
+                if (q->added)
+                    p.scales[(r * groups + g) * 2 + 1] = from->added[at];
                 p.scale_codes[r * groups + g] = from->code[at];
                 p.zeros[r * groups + g] = from->zero[at];
             }
@@ -209,7 +218,8 @@ static twins make_twins(sheaf_dtype dtype, const form *f, const sheaf__quant_box
         const bool int8 = f->q.codes == SHEAF__INT8;
         codes[i] = (uint8_t)below(sheaf__code_bits(f->q.codes) == 4 ? 16 : 256);
         const float number = number_of(f->q.codes, codes[i], f->q.zeros ? from.zero[g] : 8);
-        t.value[i] = number * from.scale[g];
+        const float product = number * from.scale[g];
+        t.value[i] = f->q.added ? product + from.added[g] : product;
         t.number[i] = sheaf__rounded(number, SHEAF_BF16);
         t.scale[i] = from.scale[g];
         t.group[i] = g;
@@ -253,12 +263,13 @@ static void check_rows(const twins *t)
 static const char *text_of(const form *f)
 {
     static char text[200];
-    static const char *const names[] = { "nf4", "fp4", "int4", "int8", "f8" }, *const groups[] = {
-        "of a row", "flat", "indexed"
-    };
-    snprintf(text, sizeof text, "%s, %s, block %d, %d x %d%s%s, %s", names[f->q.codes],
+    static const char *const groups[] = { "of a row", "flat", "indexed" };
+    snprintf(text, sizeof text, "%s, %s, block %d, %d x %d%s%s, %s", sheaf__codes_name(f->q.codes),
              groups[f->q.grouping], (int)f->q.block, (int)f->out, (int)f->in,
-             f->q.zeros ? ", zeros" : "", f->q.doubled ? ", doubled" : "",
+             f->q.zeros ? ", zeros" : "",
+             f->q.doubled ? ", doubled"
+             : f->q.added ? ", added"
+                          : "",
              sheaf_dtype_name(f->q.dtype));
     return text;
 }

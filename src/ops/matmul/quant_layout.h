@@ -2,7 +2,7 @@
  * by row, for kernels of GPUs, too. One after the other, each from a multiple of 64 bytes on:
  *   codes   [rows][row_bytes]: of 4 bits two a byte, the first one in the low half; behind a row's
  *           codes zeros up to row_bytes, a multiple of 16
- *   scales  [rows][groups] float32, or where they are doubled their codes, a byte each
+ *   scales  [rows][groups][floats] float32, or where they are doubled their codes, a byte each
  *   zeros   [rows][groups], a byte each; where the form has them
  *   index   [cols] 16 bits: a column's group; where groups are indexed
  *   nested  [nested] float32, of doubled scales: those of the tensor from first_nested on
@@ -44,7 +44,7 @@ SHEAF__SHARED_FN mm_quant_rows mm_quant_rows_of(const sheaf__quant *q, const she
     l.nested = mm_quant_nested(&l.first_nested, q, b);
     const int64_t scales = b->rows * l.groups;
     l.scales = mm_quant_up(b->rows * l.row_bytes, 64);
-    l.zeros = mm_quant_up(l.scales + scales * (q->doubled ? 1 : 4), 64);
+    l.zeros = mm_quant_up(l.scales + scales * (q->doubled ? 1 : 4 * sheaf__quant_floats(q)), 64);
     l.index = mm_quant_up(l.zeros + (q->zeros ? scales : 0), 64);
     l.nested_at =
         mm_quant_up(l.index + (q->grouping == SHEAF__GROUPS_INDEXED ? 2 * b->cols : 0), 64);

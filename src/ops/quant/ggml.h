@@ -19,10 +19,17 @@
 #include <stdint.h>
 
 #include "layout/ggml.h"
+#include "ops/quant/quant.h"
 
 /* sheaf__ggml_values - n numbers, whole blocks. Of plain types (F32, F16, BF16) as well; not of
  * integers and F64. */
 void sheaf__ggml_values(float *values, const void *blocks, sheaf__gguf_type type, int64_t n);
+
+/* sheaf__ggml_form - of a type with blocks (ops/quant/quant.h); NULL of others. sheaf__ggml_parts -
+ * n elements, whole blocks of such a type: codes [n], and [groups][floats] of scales. */
+const sheaf__quant *sheaf__ggml_form(sheaf__gguf_type type);
+void sheaf__ggml_parts(uint8_t *codes, float *scales, const void *blocks, sheaf__gguf_type type,
+                       int64_t n);
 
 /* sheaf__ggml_writes - can numbers become such blocks here? F32, F16, BF16, Q8_0, Q5_0, Q4_K, Q5_K
  * and Q6_K can. */

@@ -7,7 +7,8 @@
 
 const char *sheaf__codes_name(sheaf__codes codes)
 {
-    static const char *const names[SHEAF__CODES] = { "NF4", "FP4", "INT4", "INT8", "FP8", "MXFP4" };
+    static const char *const names[SHEAF__CODES] = { "NF4", "FP4",   "INT4",  "INT8",
+                                                     "FP8", "MXFP4", "4 bits" };
     return names[codes];
 }
 
@@ -19,10 +20,16 @@ static sheaf_source *owner(sheaf_source *source, const char **name)
     return source == NULL || source->quantised == NULL ? NULL : source;
 }
 
-const sheaf__quant *sheaf__source_form(sheaf_source *source, const char *name)
+const sheaf__quant *sheaf__source_held(sheaf_source *source, const char *name)
 {
     sheaf_source *of = owner(source, &name);
     return of == NULL ? NULL : of->quantised->form(of, name);
+}
+
+const sheaf__quant *sheaf__source_form(sheaf_source *source, const char *name)
+{
+    const sheaf__quant *held = sheaf__source_held(source, name);
+    return held == NULL || held->blocks ? NULL : held;
 }
 
 sheaf_status *sheaf__source_codes(sheaf_source *source, const char *name, int64_t row0,

@@ -2,7 +2,8 @@
  *
  * A quantised matrix is [rows, cols] codes, and for each group of a row's neighbours a scale and,
  * in some forms, a zero:
- *     value = fl(table[code] * scale), or with zeros fl((code - zero) * scale)
+ *     value = fl(table[code] * scale), or with zeros fl((code - zero) * scale),
+ *     of ggml's blocks also fl(fl(table[code] * scale) + added)
  * in float32, which is rounded once to the type that is computed in. Groups belong to the logical
  * tensor: where a slice cuts one, its scale is on both sides, so that no value depends on who has
  * it (docs/contract.md). */
@@ -23,13 +24,14 @@ typedef enum sheaf__codes {
     SHEAF__INT8,    /* 8 bits, two's complement; the scale is float32, fl(SCB * fl(1/127)) */
     SHEAF__F8_E4M3, /* 8 bits */
     SHEAF__E2M1,    /* 4 bits: MXFP4, whose scales are powers of two */
+    SHEAF__UINT4,   /* 4 bits, 0 to 15: ggml's */
     SHEAF__CODES
 } sheaf__codes;
 
 /* Bits of a code in memory, 4 or 8. */
 SHEAF__SHARED_FN int sheaf__code_bits(sheaf__codes codes)
 {
-    static const uint8_t bits[SHEAF__CODES] = { 4, 4, 4, 8, 8, 4 };
+    static const uint8_t bits[SHEAF__CODES] = { 4, 4, 4, 8, 8, 4, 4 };
     return bits[codes];
 }
 
@@ -56,13 +58,19 @@ typedef struct sheaf__quant {
     /* The type to which its program dequantises. What reads values in this type or a wider one
      * gets them rounded to it; products take them as docs/contract.md says. F32: as they are. */
     sheaf_dtype dtype;
+    /* Behind each group's scale lies what is added to its scaled elements; not of codes of doubled
+     * scales, with zeros or of indexed groups. */
+    bool added;
+    /* ggml's: the source reads the same values as plain numbers, too, and says that the tensor is
+     * plain wherever its form in memory is not asked for (sheaf__source_form()). */
+    bool blocks;
 } sheaf__quant;
 
 /* sheaf__quant_alike - are two stored in one form, whatever their sizes and the type of values? */
 SHEAF__SHARED_FN bool sheaf__quant_alike(const sheaf__quant *a, const sheaf__quant *b)
 {
     return a->codes == b->codes && a->grouping == b->grouping && a->block == b->block &&
-           a->zeros == b->zeros && a->doubled == b->doubled;
+           a->zeros == b->zeros && a->doubled == b->doubled && a->added == b->added;
 }
 
 /* A box of a quantised tensor: rows [row0, row0 + rows), columns [col0, col0 + cols) of `in`. */
@@ -93,6 +101,12 @@ SHEAF__SHARED_FN int64_t sheaf__quant_groups(const sheaf__quant *q, const sheaf_
     return b->cols == 0 ? 0 : (before + b->cols - 1) / q->block + 1;
 }
 
+/* sheaf__quant_floats - of a group's scale, with what is added. */
+SHEAF__SHARED_FN int64_t sheaf__quant_floats(const sheaf__quant *q)
+{
+    return q->added ? 2 : 1;
+}
+
 /* sheaf__quant_first_group - number, among all groups of the tensor, of the first group of a box's
  * row (FLAT). */
 SHEAF__SHARED_FN int64_t sheaf__quant_first_group(const sheaf__quant *q, const sheaf__quant_box *b,
@@ -104,7 +118,7 @@ SHEAF__SHARED_FN int64_t sheaf__quant_first_group(const sheaf__quant *q, const s
 /* What a box is made of, as it is handed over from files: all the caller's. */
 typedef struct sheaf__quant_parts {
     uint8_t *codes;       /* [rows][cols], a byte each */
-    float *scales;        /* [rows][groups]; not where they are doubled: */
+    float *scales;        /* [rows][groups][floats]; not where they are doubled: */
     uint8_t *scale_codes; /* [rows][groups] */
     uint8_t *zeros;       /* [rows][groups], 0 to 16; where q->zeros */
     bool stored;          /* the scales of INT8 are SCB, as files have them */
@@ -141,9 +155,11 @@ typedef struct sheaf__quantised_source {
     struct sheaf_source *(*behind)(struct sheaf_source *self, const char **name);
 } sheaf__quantised_source;
 
-/* sheaf__source_form - NULL: plain, or not there. sheaf__source_codes, sheaf__source_whole - of a
- * tensor that has a form. */
+/* sheaf__source_form - NULL: plain, or not there. sheaf__source_held - the same, but ggml's blocks
+ * are not plain: how memory may hold it. sheaf__source_codes, sheaf__source_whole - of a tensor
+ * that is held so. */
 const sheaf__quant *sheaf__source_form(struct sheaf_source *source, const char *name);
+const sheaf__quant *sheaf__source_held(struct sheaf_source *source, const char *name);
 struct sheaf_status *sheaf__source_codes(struct sheaf_source *source, const char *name,
                                          int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                          const sheaf__quant_parts *to);

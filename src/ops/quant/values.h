@@ -11,7 +11,7 @@
 
 /* The numbers of codes of 4 bits, as bits, in the order of sheaf__codes. FP4's are 0, 1/192, 2/3,
  * 1, 1/3, 1/2, 1/6, 1/4 and the same negated, but for the zero, which has no sign; INT4's -8 to 7;
- * E2M1's 0, 1/2, 1, 3/2, 2, 3, 4, 6 and the same negated. */
+ * E2M1's 0, 1/2, 1, 3/2, 2, 3, 4, 6 and the same negated; UINT4's 0 to 15. */
 SHEAF__SHARED_FN const uint32_t *sheaf__code_numbers(sheaf__codes codes)
 {
     static const uint32_t bits[SHEAF__CODES][16] = {
@@ -28,6 +28,9 @@ SHEAF__SHARED_FN const uint32_t *sheaf__code_numbers(sheaf__codes codes)
         { 0, 0x3f000000, 0x3f800000, 0x3fc00000, 0x40000000, 0x40400000, 0x40800000, 0x40c00000,
           0x80000000, 0xbf000000, 0xbf800000, 0xbfc00000, 0xc0000000, 0xc0400000, 0xc0800000,
           0xc0c00000 },
+        { 0, 0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000, 0x40c00000, 0x40e00000,
+          0x41000000, 0x41100000, 0x41200000, 0x41300000, 0x41400000, 0x41500000, 0x41600000,
+          0x41700000 },
     };
     return bits[codes];
 }

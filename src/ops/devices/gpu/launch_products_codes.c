@@ -56,7 +56,7 @@ static int32_t shift_of(int64_t block)
 /* Whether groups begin at multiples of 32 of W's columns, where they begin within a row. */
 static bool is_even(const sheaf__quant *q, const sheaf__quant_box *b)
 {
-    if (sheaf__code_bits(q->codes) != 4 || q->grouping == SHEAF__GROUPS_INDEXED)
+    if (sheaf__code_bits(q->codes) != 4 || q->added || q->grouping == SHEAF__GROUPS_INDEXED)
         return false;
     return q->block == 0 || (q->block % 32 == 0 && b->col0 % 32 == 0 &&
                              (q->grouping != SHEAF__GROUPS_FLAT || b->in % 32 == 0));
@@ -89,6 +89,7 @@ void sheaf__codes_matrix_of(sheaf__codes_matrix *to, const sheaf__packed *w)
         .codes = (uint8_t)q->codes,
         .flat = flat && q->block > 0,
         .doubled = q->doubled,
+        .added = q->added,
         .even = is_even(q, b),
         .dtype = (uint8_t)(q->codes == SHEAF__INT8 ? SHEAF_F32 : q->dtype),
     };

@@ -23,9 +23,9 @@ DEVICE uint32_t code_of(const eight *x, int e, bool bytes)
     return bytes ? x->word[e / 4] >> e % 4 * 8 & 255 : x->word[0] >> e * 4 & 15;
 }
 
-/* The scale and zero of a group. */
+/* What a group has. */
 typedef struct scaled {
-    float scale, zero;
+    float scale, zero, added;
 } scaled;
 
 DEVICE scaled scaled_of(const sheaf__codes_panel *p, const codes_row *r, int64_t row, int32_t group,
@@ -35,6 +35,7 @@ DEVICE scaled scaled_of(const sheaf__codes_panel *p, const codes_row *r, int64_t
     scaled s;
     s.scale = p->numbers ? 1.0f : codes_scale(m, r, row, group, map);
     s.zero = m->codes == SHEAF__INT4 ? codes_zero(m, row, group) : 0.0f;
+    s.added = m->added ? codes_added(m, row, group) : 0.0f;
     return s;
 }
 
@@ -43,7 +44,8 @@ DEVICE float value_of(const sheaf__codes_matrix *m, const eight *x, int e, scale
 {
     const uint32_t code = code_of(x, e, bytes);
     const float value = bytes ? sheaf__code_value((sheaf__codes)m->codes, code) : table[code];
-    return sheaf__kept_product(value - s.zero, s.scale);
+    const float product = sheaf__kept_product(value - s.zero, s.scale);
+    return m->added ? sheaf__kept_sum(product, s.added) : product;
 }
 
 /* Elements from `col` on, of a row up to column `last`; of one group more often than not. */

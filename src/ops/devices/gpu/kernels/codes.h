@@ -10,7 +10,7 @@
  * element (row, col) is index[col], or (phase + col) / block, where phase is that of the row. */
 typedef struct sheaf__codes_matrix {
     const uint8_t *code; /* rows at multiples of 16 bytes */
-    const void *scale;   /* [rows][groups] floats, or codes of them where they are doubled */
+    const void *scale;   /* [rows][groups][floats], or codes of them where they are doubled */
     const uint8_t *zero; /* [rows][groups], or NULL */
     const uint16_t *index;
     const float *nested, *map; /* doubled: [..], and the values of their codes, [256] */
@@ -23,6 +23,7 @@ typedef struct sheaf__codes_matrix {
     float offset;
     uint8_t codes, flat, doubled; /* codes: of sheaf__codes */
     uint8_t dtype;                /* sheaf_dtype to which values are rounded before dy W */
+    uint8_t added;                /* floats are two: the second is added */
     uint8_t even; /* 4 bits, and each 32 elements from a multiple of 32 on are in one group */
 } sheaf__codes_matrix;
 

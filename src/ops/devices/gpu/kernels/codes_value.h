@@ -40,10 +40,16 @@ DEVICE float codes_scale(const sheaf__codes_matrix *m, const codes_row *r, int64
 {
     const int64_t at = row * m->groups + group;
     if (!m->doubled)
-        return ((const float *)m->scale)[at];
+        return ((const float *)m->scale)[m->added ? 2 * at : at];
     const float product = sheaf__kept_product(map[((const uint8_t *)m->scale)[at]],
                                               m->nested[(r->first + group) >> 8]);
     return sheaf__kept_sum(product, m->offset);
+}
+
+/* What is added to scaled elements, of forms that have it. */
+DEVICE float codes_added(const sheaf__codes_matrix *m, int64_t row, int32_t group)
+{
+    return ((const float *)m->scale)[2 * (row * m->groups + group) + 1];
 }
 
 /* What stands for a code before it is scaled: its value, less the zero's. */
@@ -61,7 +67,8 @@ DEVICE float codes_value(const sheaf__codes_matrix *m, const codes_row *r, int64
     const uint32_t code = bytes ? byte : byte >> col % 2 * 4 & 15u;
     const float value = m->codes == SHEAF__INT4 ? (float)code - codes_zero(m, row, group)
                                                 : sheaf__code_value((sheaf__codes)m->codes, code);
-    return sheaf__kept_product(value, codes_scale(m, r, row, group, m->map));
+    const float product = sheaf__kept_product(value, codes_scale(m, r, row, group, m->map));
+    return m->added ? sheaf__kept_sum(product, codes_added(m, row, group)) : product;
 }
 
 /* A table of the 16 values of 4 bits, but of INT4 these without their zero. */
