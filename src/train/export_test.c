@@ -115,9 +115,10 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     fake_of(&f, lora, base_only);
     static const char print[] = "0123456789abcdef0123456789abcdef";
     char found[33];
-    CHECK_OK(sheaf__export_adapter(
-        at("adapter"), true, lora, "BASE", &f.source, &m.source,
-        "{\"origin\": {\"weights\": \"0123456789abcdef0123456789abcdef\"}}", NULL));
+    CHECK_OK(
+        sheaf__export_adapter(at("adapter"), true, lora, "BASE", &f.source, &m.source,
+                              "{\"origin\": {\"weights\": \"0123456789abcdef0123456789abcdef\"}}",
+                              NULL, &(sheaf__chat_files){ 0 }));
     CHECK_OK(sheaf_peft_base_print(found, at("adapter")));
     assert_string_equal(found, print);
     /* it is read as what it was */
@@ -171,9 +172,9 @@ static void test_export__a_master_of_another_size_is_refused(void **state)
     CHECK_OK(sheaf_lora_resolve(&lora, m.schema, &o));
     fake_of(&f, lora, "");
     f.entry[1].shape[1] *= 3; /* B as in a file */
-    CHECK_FAILS(
-        sheaf__export_adapter(at("wrong"), true, lora, "BASE", &f.source, &m.source, NULL, NULL),
-        SHEAF_E_LAYOUT, "lora_B.weight");
+    CHECK_FAILS(sheaf__export_adapter(at("wrong"), true, lora, "BASE", &f.source, &m.source, NULL,
+                                      NULL, &(sheaf__chat_files){ 0 }),
+                SHEAF_E_LAYOUT, "lora_B.weight");
     assert_int_equal(sheaf__path_kind(at("wrong")), SHEAF_PATH_NONE);
     fake_close(&f.source);
     sheaf_lora_free(lora);
