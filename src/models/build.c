@@ -121,9 +121,11 @@ sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t)
 
 const sheaf__quant *sheaf__build_form(const sheaf__model *m, const sheaf_tensor *t)
 {
-    return m->options.forms == NULL || t->role == SHEAF_EMBED || !is_frozen(m, t)
-               ? NULL
-               : sheaf__source_held(m->options.forms, t->name);
+    if (m->options.forms == NULL || t->role == SHEAF_EMBED || !is_frozen(m, t))
+        return NULL;
+    /* Answers read every weight for each token: ggml's blocks are slower so than plain ones. */
+    return m->options.backward ? sheaf__source_held(m->options.forms, t->name)
+                               : sheaf__source_form(m->options.forms, t->name);
 }
 
 /* ---- LoRA ---- */

@@ -254,7 +254,7 @@ static sheaf_status *note_blocks(sheaf_catalog *c, const sheaf__gguf *file)
             : sheaf__note(
                   c, "dtype", file->path, "", "", "",
                   "%" PRId64 " of %" PRId64 " tensors are stored in blocks (%s): linear "
-                  "layers that are not trained stay codes in memory, others are dequantised",
+                  "layers stay codes in memory while an adapter is trained, else they are dequantised",
                   all, file->ntensors, types.at);
     sheaf__text_release(&types);
     return st;
