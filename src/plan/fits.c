@@ -1,6 +1,9 @@
 /* fits.c - see fits.h. */
 #include "plan/fits.h"
 
+#include <sys/statvfs.h>
+
+#include "base/file.h"
 #include "base/number.h"
 
 static double share_of(const sheaf_fits_options *how)
@@ -150,13 +153,58 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
 }
 
+/* Bytes free where a folder lies, or would be made; 0: unknown. */
+static double free_at(const char *out)
+{
+    struct statvfs about;
+    char *path = strdup(out), *above = NULL;
+    while (path != NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE && strcmp(path, ".") != 0 &&
+           strcmp(path, "/") != 0) {
+        sheaf_status_free(sheaf__path_parent(&above, path));
+        free(path);
+        path = above;
+        above = NULL;
+    }
+    const bool known = path != NULL && statvfs(path, &about) == 0;
+    free(path);
+    return known ? (double)about.f_bavail * (double)about.f_frsize : 0;
+}
+
+/* A run that cannot store what it learns is not begun. */
+static sheaf_status *judge_disk(const sheaf_plan *plan, const sheaf__job *job,
+                                const sheaf_fits_options *how)
+{
+    const char *out = job->options->out;
+    if (!sheaf__is_given(out))
+        return NULL;
+    const sheaf_plan_files f = sheaf_plan_disk(plan, job);
+    const double left = how->disk > 0 ? how->disk : free_at(out);
+    char checkpoint[SHEAF__NUMBER], result[SHEAF__NUMBER], is[SHEAF__NUMBER];
+    if (left == 0 || f.checkpoint + f.result <= left)
+        return NULL;
+    sheaf__number_bytes(checkpoint, (uint64_t)f.checkpoint);
+    sheaf__number_bytes(result, (uint64_t)f.result);
+    sheaf__number_bytes(is, (uint64_t)left);
+    if (how->force) {
+        sheaf_warn(how->events,
+                   "%s: a checkpoint takes %s and the result %s, and %s are free there; begun all "
+                   "the same (--force)",
+                   out, checkpoint, result, is);
+        return NULL;
+    }
+    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: room on its disk", out);
+    sheaf_expected(st, "%s for a checkpoint and %s for the result", checkpoint, result);
+    sheaf_found(st, "%s free", is);
+    return sheaf_try_this(st, "free space there, or another --out; --force begins all the same");
+}
+
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how)
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_train(&plan, job, (size_t)job->data_bytes);
-    if ((st = judge(st, &plan, "this run", job->options->dtype, job->options->device, how)) !=
-            NULL ||
-        how->force || how->footprint == NULL)
+    st = judge(st, &plan, "this run", job->options->dtype, job->options->device, how);
+    TRY(st, judge_disk(&plan, job, how));
+    if (st != NULL || how->force || how->footprint == NULL)
         return st;
     for (int r = 0; r < plan.ranks; r++)
         how->footprint[r] = plan.rank[r].peak;

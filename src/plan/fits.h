@@ -11,11 +11,13 @@ typedef struct sheaf_fits_options {
     double share;                /* share of the ranks on this machine; 0: all of them */
     const sheaf_events *events;  /* may be NULL */
     const sheaf__memory *memory; /* instead of this machine's; or NULL */
+    double disk;                 /* bytes free where OUT lies; 0: those that are */
     size_t *footprint; /* out, [ranks] bytes of each device if the run fits; may be NULL */
 } sheaf_fits_options;
 
-/* Each plans and compares. Errors: SHEAF_E_MEMORY with bytes needed, bytes available and advice;
- * those of the plan. Nothing is allocated for the run itself. */
+/* Each plans and compares. Errors: SHEAF_E_MEMORY with bytes needed, bytes available and advice, of
+ * a run also SHEAF_E_IO where a checkpoint and the result need more than is free on its disk; those
+ * of the plan. Nothing is allocated for the run itself. */
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how);
 sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked,
                                   const sheaf_fits_options *how);

@@ -204,6 +204,29 @@ static void test_fits__tells_what_each_rank_takes(void **state)
     t.o = kept;
 }
 
+/* A checkpoint and the adapter, 16 bytes for each element that is trained. */
+static void test_fits__room_on_the_disk(void **state)
+{
+    const sheaf__job job = { .options = &t.o,
+                             .schema = t.opened.schema,
+                             .lora = t.opened.lora,
+                             .train = { .data = t.data },
+                             .seq = sheaf_data_longest(t.data) };
+    const char *kept = t.o.out;
+    sheaf_plan plan;
+    CHECK_OK(sheaf_plan_train(&plan, &job, 0));
+    sheaf_fits_options how = { .disk = 16.0 * (double)plan.trained };
+    t.o.out = at("not/yet/there");
+    CHECK_OK(sheaf_fits_train(&job, &how));
+    how.disk -= 1;
+    CHECK_FAILS(sheaf_fits_train(&job, &how), SHEAF_E_IO, "room on its disk");
+    how.force = true;
+    CHECK_OK(sheaf_fits_train(&job, &how));
+    how = (sheaf_fits_options){ 0 };
+    CHECK_OK(sheaf_fits_train(&job, &how)); /* what is free here */
+    t.o.out = kept;
+}
+
 /* Answers are not read at once: a long answer needs its cache, not the activations of a long
  * prompt. */
 static void test_fits__a_long_answer_needs_less_than_a_long_prompt(void **state)
@@ -411,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_fits__of_ranks_elsewhere_nothing_is_needed),
         cmocka_unit_test(test_fits__force_makes_it_a_warning),
         cmocka_unit_test(test_fits__tells_what_each_rank_takes),
+        cmocka_unit_test(test_fits__room_on_the_disk),
         cmocka_unit_test(test_fits__a_long_answer_needs_less_than_a_long_prompt),
         cmocka_unit_test(test_fits__millions_of_rows_are_counted_at_once),
         cmocka_unit_test(test_fits__any_number_of_pictures_is_counted),

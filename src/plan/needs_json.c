@@ -234,6 +234,12 @@ sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const 
     if (q->place_text == NULL)
         sheaf__json_put_int(&j, "dp", q->o.dp);
     put_sizes(&j, a, plan);
+    if (q->place_text == NULL) {
+        const sheaf__job job = sheaf__plan_inputs_job(q);
+        const sheaf_plan_files f = sheaf_plan_disk(plan, &job);
+        sheaf__json_put(&j, "checkpoint_bytes:d result_bytes:d", (int64_t)f.checkpoint,
+                        (int64_t)f.result);
+    }
     if (a->how.memory > 0)
         put_fit(&j, a, plan->ranks);
     if (a->work.rows > 0)

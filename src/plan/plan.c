@@ -542,3 +542,14 @@ sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *
 {
     return infer(out, g, data, padded);
 }
+
+sheaf_plan_files sheaf_plan_disk(const sheaf_plan *plan, const sheaf__job *job)
+{
+    const bool eight = job->options->optimizer == SHEAF_OPTIMIZER_ADAMW8BIT;
+    const double masters = 4.0 * (double)plan->trained;
+    sheaf_plan_files f = { .checkpoint = masters + (eight ? 2.1 : 8.0) * (double)plan->trained,
+                           .result = masters };
+    if (job->options->method != SHEAF_METHOD_LORA && job->forms == NULL)
+        f.result = (double)plan->parameters * (double)sheaf_dtype_bytes(job->schema->config.dtype);
+    return f;
+}

@@ -40,6 +40,13 @@ typedef struct sheaf_plan {
  * of the data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq.
  */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);
+/* Bytes on disk, about. */
+typedef struct sheaf_plan_files {
+    double checkpoint, result; /* one checkpoint; the adapter or the model */
+} sheaf_plan_files;
+
+sheaf_plan_files sheaf_plan_disk(const sheaf_plan *plan, const sheaf__job *job);
+
 /* sheaf_plan_step - the exchanges of rank `rank` in step number `done` (from 0) of a run over
  * job->data: with the tokens and labels of this step, so that they equal those of a run, byte for
  * byte.

@@ -178,6 +178,9 @@ static void print_ranks(const cli *cli, const cli_plan *q, const json_t *all)
                      mib(real(all, "peak")), mib(real(all, "host")));
     if (whole(all, "offloaded") > 0)
         sheaf__print(cli->out, "offloaded: %.1f MiB\n", mib(real(all, "offloaded")));
+    if (json_object_get(all, "checkpoint_bytes") != NULL)
+        sheaf__print(cli->out, "on disk: %.1f MiB a checkpoint, %.1f MiB the result\n",
+                     mib(real(all, "checkpoint_bytes")), mib(real(all, "result_bytes")));
     print_sizes(cli, all, q->facts.adapter);
 }
 
