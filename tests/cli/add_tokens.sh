@@ -77,7 +77,7 @@ check "it is served" waits test -s "$work/serving"
 url=$(grep -o 'http://[^"]*' "$work/serving")
 asked=()
 for i in 1 2 3 4 5 6; do
-    name=$([ $((i % 2)) = 1 ] && echo adapter || echo tied)
+    name=$([ $((i % 2)) = 1 ] && echo tied-1 || echo tied)
     curl -sS --max-time 60 -H 'Content-Type: application/json' -d "{\"model\": \"$name\", \"prompt\": \"say [ACT] $i\", \"max_tokens\": 12, \"temperature\": 0.9, \"seed\": $i}" "$url/v1/completions" >"$work/got$i" &
     asked+=($!)
 done

@@ -223,21 +223,6 @@ static int most_waits(const sheaf__products_part *part, int parts)
 
 /* ---- jobs ---- */
 
-bool sheaf__products_thin(const sheaf__product *job, const sheaf__products_kernel *kernel)
-{
-    return job->m <= kernel->rows / 2 || job->n <= kernel->cols / 2;
-}
-
-int64_t sheaf__products_tiles(const sheaf__products_call *call,
-                              const sheaf__products_kernel *kernel)
-{
-    int64_t n = 0;
-    for (int j = 0; j < call->jobs; j++)
-        if (!sheaf__products_thin(&call->job[j], kernel))
-            n += mm_div_up(call->job[j].m, kernel->rows) * mm_div_up(call->job[j].n, kernel->cols);
-    return n;
-}
-
 /* Kernels of tensor cores step over 64 rows, at most, by 32 bits. */
 static bool steps_fit(const sheaf__products_part *part, int parts)
 {

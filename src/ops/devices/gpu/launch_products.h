@@ -4,6 +4,7 @@
 
 #include "ops/devices/gpu/launch.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_private.h"
 
 /* One kernel of products. Jobs of a call that have the same one are one launch. */
 typedef struct sheaf__products_kernel {
@@ -53,10 +54,23 @@ bool sheaf__products_maps(sheaf__gpu *gpu, struct sheaf__tensor_map *map, const 
                           const struct sheaf__products_part *part, int parts);
 /* sheaf__products_wide_kernel - that with the wide tile (0), and with the small one (1). */
 const sheaf__products_kernel *sheaf__products_wide_kernel(int which, sheaf_dtype dtype);
-/* sheaf__products_tiles - of all jobs that are not thinner than half of the kernel's tile. */
-int64_t sheaf__products_tiles(const sheaf__products_call *call,
-                              const sheaf__products_kernel *kernel);
-bool sheaf__products_thin(const sheaf__product *job, const sheaf__products_kernel *kernel);
+/* Is a job thinner than half of the kernel's tile? */
+static inline bool sheaf__products_thin(const sheaf__product *job,
+                                        const sheaf__products_kernel *kernel)
+{
+    return job->m <= kernel->rows / 2 || job->n <= kernel->cols / 2;
+}
+
+/* Tiles of all jobs that are not. */
+static inline int64_t sheaf__products_tiles(const sheaf__products_call *call,
+                                            const sheaf__products_kernel *kernel)
+{
+    int64_t n = 0;
+    for (int j = 0; j < call->jobs; j++)
+        if (!sheaf__products_thin(&call->job[j], kernel))
+            n += mm_div_up(call->job[j].m, kernel->rows) * mm_div_up(call->job[j].n, kernel->cols);
+    return n;
+}
 /* sheaf__products_by_fma - of all others: float32, float16, and bfloat16 by pairs and tiles. */
 const sheaf__products_kernel *sheaf__products_by_fma(const sheaf__products_call *call,
                                                      const sheaf__product *job);
