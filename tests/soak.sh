@@ -37,6 +37,7 @@
 #      from towers of MiniCPM-V (needs a network once)
 #  20. OpenAI's Python client against sheaf serve, beside sheaf generate (openai_client.py; needs a network once)
 #  21. TensorBoard's own reader finds in a run's event files what metrics.jsonl says (tensorboard_read.py; needs a network once)
+#  22. a published model, SmolLM2-135M-Instruct: ./run demo-real, and every command once (soak_smollm2.sh; needs a network once)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -59,7 +60,7 @@ fail() { # fail NAME DETAIL...
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -406,6 +407,10 @@ if [ "${SOAK_LIVE:-1}" = 1 ] && section 21 "TensorBoard reads the events of runs
     else
         fail "the tensorboard package is not there"
     fi
+fi
+
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 22 "a published model"; then
+    . tests/soak_smollm2.sh
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -159,6 +160,20 @@ static void forget(const launcher *l)
 
 /* ---- one start ---- */
 
+/* Becomes the program of this name on PATH, by its whole path: an MPI looks there for its part on
+ * other hosts. Returns where there is none. */
+static void try_path(const words *w, const char *name)
+{
+    char path[PATH_MAX];
+    for (const char *at = getenv("PATH"); at != NULL && *at != '\0'; at += *at == ':') {
+        const size_t n = strcspn(at, ":");
+        snprintf(path, sizeof path, "%.*s/%s", (int)n, at, name);
+        w->at[0] = path;
+        execv(path, (char *const *)w->at);
+        at += n;
+    }
+}
+
 /* In the new process. It ends with this one, so that nothing is left over. */
 static void become(const words *w, const launcher *l, bool is_quiet, pid_t parent)
 {
@@ -181,7 +196,7 @@ static void become(const words *w, const launcher *l, bool is_quiet, pid_t paren
     if (l->names == NULL)
         execv(w->at[0], (char *const *)w->at);
     for (int i = 0; l->names != NULL && l->names[i] != NULL; i++)
-        execvp(l->names[i], (char *const *)w->at);
+        try_path(w, l->names[i]);
     _exit(NO_MPIRUN);
 }
 
@@ -191,11 +206,16 @@ static sheaf_status *start(pid_t *child, const launcher *l, const driver_launch_
     words w;
     sheaf_status *st = command_of(&w, l, o);
     const pid_t parent = getpid();
+    sigset_t every, before; /* a signal until the child has its own ways ends it, and is not lost */
+    sigfillset(&every);
+    sigprocmask(SIG_SETMASK, &every, &before);
     *child = st == NULL ? fork() : -1;
     if (*child == 0)
         become(&w, l, is_quiet, parent);
+    const int error = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (st == NULL && *child < 0)
-        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", w.at[0]), errno);
+        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", w.at[0]), error);
     free(w.at);
     free(w.names);
     return st;
@@ -239,7 +259,12 @@ static void leave_none(void)
 static bool wait_for(int *status, bool *stopped, pid_t child, const launcher *l, double until)
 {
     pid_t ended;
+    double touched = 0;
     while ((ended = waitpid(child, status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+        if (sheaf__seconds() > touched) { /* what cleans /tmp goes by age */
+            futimens(l->fd, NULL);
+            touched = sheaf__seconds() + 3600;
+        }
         const int asked = sheaf__control_poll(driver_signals());
         const int number = atomic_load(&driver_signals()->stop);
         if (asked & SHEAF__CONTROL_SAVE)
@@ -249,8 +274,9 @@ static bool wait_for(int *status, bool *stopped, pid_t child, const launcher *l,
             const bool kept = pwrite(l->fd, &mark, 1, 0) == 1;
             (void)kept; /* else they name the signal that mpirun passed on */
             *stopped = true;
-            /* Open MPI's mpirun ends everything at SIGTERM, MPICH's at SIGUSR2 */
-            kill(child, l->names == NULL ? number : l->is_open ? SIGUSR2 : SIGTERM);
+            /* Open MPI's mpirun ends everything at SIGTERM, MPICH's at SIGUSR2; a program by itself
+             * may have the terminal's SIGINT already, and a second one ends it at once */
+            kill(child, l->is_open ? SIGUSR2 : SIGTERM);
         }
         if (until == 0 && access(l->note, F_OK) != 0)
             until = sheaf__seconds() + PATIENCE_S;
@@ -539,6 +565,8 @@ sheaf_status *driver_launch(int *code, driver *d, const driver_launch_options *o
             sheaf_status_print(st, d->err);
         sheaf_status_free(st);
         st = prepare(&a, &end, n + 1, o);
+        if (st == NULL && atomic_load(&driver_signals()->stop) != 0)
+            st = sheaf_fail(SHEAF_E_STOPPED, "asked to stop between two starts");
     }
     free(a.argv);
     free(a.left);

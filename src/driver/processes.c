@@ -112,8 +112,10 @@ static void end_watch(void)
 static sheaf_status *watch(driver_processes *p, driver *d)
 {
     const int count = sheaf__all_count(p->all);
-    if (count == 1)
+    if (count == 1) {
+        driver_member_joined();
         return NULL;
+    }
     atexit(end_watch);
     hooks =
         (sheaf__watch_hooks){ .end = driver_member_end, .begun = driver_member_joined, .self = d };

@@ -10,7 +10,8 @@ typedef struct search {
     sheaf_plan *plan;
     const sheaf_events *events;
     size_t memory;
-    const int *slots; /* see sheaf__fit_find() */
+    const int *slots; /* see sheaf__fit_find(), or of each GPU that is named, or of each rank's */
+    const int *hosts; /* sheaf__fit_find()'s */
     int64_t rows;     /* of a step */
     int all;          /* most ranks */
     int most;         /* of a group or stage */
@@ -30,33 +31,56 @@ bool sheaf__fit_apart(const char *device)
     return class != NULL && class->left != NULL;
 }
 
-int sheaf__fit_units(const char *device, int ranks)
+/* GPUs of a host with so many ranks. */
+static int units_of(const char *device, int ranks)
 {
     const int named = choice_of(device).units;
     return named > 0 && named < ranks ? named : ranks;
 }
 
-/* The fullest GPU: the ranks on it, and what its driver takes. */
-static size_t need_of_unit(const sheaf_plan *plan, const char *device)
+/* Of the ranks from `at` on, those of one host: all, or as many as its slots. */
+static int ranks_here(int at, int ranks, const int **hosts)
 {
-    const int units = sheaf__fit_units(device, plan->ranks);
+    const int left = ranks - at;
+    const int here = *hosts == NULL ? left : **hosts > 0 ? *(*hosts)++ : 1;
+    return here < left ? here : left;
+}
+
+int sheaf__fit_gpus(const char *device, int ranks, const int *hosts)
+{
+    int all = 0;
+    for (int at = 0, n; at < ranks; at += n) {
+        n = ranks_here(at, ranks, &hosts);
+        all += units_of(device, n);
+    }
+    return all;
+}
+
+/* The fullest GPU: the ranks on it, and what its driver takes. */
+static size_t need_of_unit(const sheaf_plan *plan, const int *hosts, const char *device)
+{
     size_t most = 0;
-    for (int u = 0; u < units; u++) {
-        size_t all = 0;
-        for (int r = u; r < plan->ranks; r += units)
-            all += plan->rank[r].peak;
-        most = all > most ? all : most;
+    for (int at = 0, n; at < plan->ranks; at += n) {
+        n = ranks_here(at, plan->ranks, &hosts);
+        const int units = units_of(device, n);
+        for (int u = 0; u < units; u++) {
+            size_t all = 0;
+            for (int r = u; r < n; r += units)
+                all += plan->rank[at + r].peak;
+            most = all > most ? all : most;
+        }
     }
     return most + choice_of(device).class->takes;
 }
 
 /* Bytes in the fullest memory: that of a GPU; else the whole process; or the consecutive ranks of a
  * host, with their share of the memory outside devices, as train counts it. */
-static size_t need_of(const sheaf_plan *plan, const int *slots, const char *device)
+static size_t need_of(const sheaf_plan *plan, const int *slots, const int *hosts,
+                      const char *device)
 {
     size_t most = 0;
     if (sheaf__fit_apart(device))
-        return need_of_unit(plan, device);
+        return need_of_unit(plan, hosts, device);
     if (slots == NULL)
         return plan->process;
     for (int r = 0; r < plan->ranks;) {
@@ -78,7 +102,7 @@ static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
         sheaf__plan_inputs_count(s->q, s->events);
     }
     sheaf_status *st = sheaf__plan_inputs_answer(s->plan, s->q);
-    *fits = st == NULL && need_of(s->plan, s->slots, o->device) <= s->memory;
+    *fits = st == NULL && need_of(s->plan, s->slots, s->hosts, o->device) <= s->memory;
     return st;
 }
 
@@ -256,7 +280,7 @@ static sheaf_status *shorten(bool *fits, search *s)
 /* Memory needed with other options and the same open data. False: the options exclude each other.
  */
 static bool try_help(size_t *need, const sheaf__plan_inputs *q, const sheaf_train_options *change,
-                     const int *slots)
+                     const int *slots, const int *hosts)
 {
     sheaf__plan_inputs other = { .o = *change,
                                  .flags = q->flags,
@@ -276,7 +300,7 @@ static bool try_help(size_t *need, const sheaf__plan_inputs *q, const sheaf_trai
     TRY(st, sheaf__plan_inputs_answer(&plan, &other));
     const bool known = st == NULL;
     if (known)
-        *need = need_of(&plan, slots, other.o.device);
+        *need = need_of(&plan, slots, hosts, other.o.device);
     other.sets = (sheaf__sets){ 0 }; /* borrowed */
     sheaf__plan_inputs_close(&other);
     sheaf_status_free(st);
@@ -287,8 +311,9 @@ static void try_change(sheaf__fit *out, const search *s, const char *flags,
                        sheaf_train_options change)
 {
     sheaf__fit_help help = { .flags = flags };
-    const int *slots = change.transport == s->q->o.transport ? s->slots : &(int){ 0 };
-    if (try_help(&help.need, s->q, &change, slots))
+    const bool same = change.transport == s->q->o.transport;
+    const int *slots = same ? s->slots : &(int){ 0 }, *hosts = same ? s->hosts : &(int){ 0 };
+    if (try_help(&help.need, s->q, &change, slots, hosts))
         out->help[out->nhelps++] = help;
 }
 
@@ -429,18 +454,17 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
     const bool trains = q->place_text == NULL, apart = sheaf__fit_apart(o->device);
     for (int i = 0; apart && i < choice_of(o->device).units; i++)
         units[i] = 1;
-    if (slots == NULL && apart)
-        slots = units;
     const sheaf_train_options asked = *o;
     search s = { .q = q,
                  .asked = &asked,
                  .plan = plan,
                  .events = events,
                  .memory = memory,
-                 .slots = slots,
+                 .slots = slots == NULL && apart ? units : slots,
+                 .hosts = slots,
                  .rows = o->micro_batch * o->accumulate };
     *out = (sheaf__fit){ 0 };
-    for (const int *n = slots; n != NULL && *n > 0; n++)
+    for (const int *n = s.slots; n != NULL && *n > 0; n++)
         s.all += *n;
     if (s.all == 0 || s.all > SHEAF_MAX_SLICES)
         s.all = SHEAF_MAX_SLICES;
@@ -454,11 +478,11 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
     }
     if (st == NULL && out->fits && trains && o->accumulate > 1)
         st = try_larger(out, &s);
-    out->need = st == NULL ? need_of(plan, slots, o->device) : 0;
+    out->need = st == NULL ? need_of(plan, s.slots, slots, o->device) : 0;
     if (st == NULL && !out->fits && trains && sheaf__image_positions(&q->opened.config) == 0) {
         st = shorten(&out->fits, &s);
         if (out->fits && st == NULL)
-            out->need = need_of(plan, slots, o->device);
+            out->need = need_of(plan, s.slots, slots, o->device);
     }
     if (st == NULL && !out->fits && trains)
         tell_helps(out, &s);
@@ -468,7 +492,7 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
         tell_quantised(out, &s, without, false);
         tell_eight_bits(out, &s);
     } else if (st == NULL && trains && apart && plan->ranks > 1 && asked.tp * asked.dp == 1 &&
-               sheaf__fit_units(o->device, 2) == 2) {
+               sheaf__fit_gpus(o->device, 2, slots) == 2) {
         tell_quantised(out, &s, asked, true); /* several GPUs are needed */
     }
     return st;

@@ -57,8 +57,8 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__plan_inp
 /* sheaf__fit_apart - has a device of that name memory of its own, which each rank takes alone? */
 bool sheaf__fit_apart(const char *device);
 
-/* sheaf__fit_units - how many GPUs that many ranks take. */
-int sheaf__fit_units(const char *device, int ranks);
+/* sheaf__fit_gpus - how many GPUs that many ranks take, on all hosts; `slots` as above. */
+int sheaf__fit_gpus(const char *device, int ranks, const int *slots);
 
 /* Sizes of a run, from its data. */
 typedef struct sheaf__data_work {

@@ -126,7 +126,7 @@ static void put_fit(sheaf_json_writer *j, const sheaf__plan_request *a, int rank
                                                 : "host",
                     fit->fits);
     if (sheaf__fit_apart(o->device))
-        sheaf__json_put_int(j, "gpus", sheaf__fit_units(o->device, ranks));
+        sheaf__json_put_int(j, "gpus", sheaf__fit_gpus(o->device, ranks, slots));
     if (fit->fits) {
         sheaf__json_put(j, "proposal:{ tp:i dp:i micro_batch:d accumulate:d checkpointing:b seq:d",
                         o->tp, o->dp, o->micro_batch, o->accumulate, o->kept == SHEAF__KEPT_NONE,

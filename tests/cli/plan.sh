@@ -31,6 +31,8 @@ runs "several GPUs are told, and what one needs" 0 'fits: --tp 3 --keep-activati
 runs "no more ranks than GPUs that are named" 0 'fits: --tp 1 --offload weights .*of one GPU.*with --quantize nf4 --keep-activations attention: [0-9.]+ GiB, which fits' "${card[@]}" --device cuda:0 --memory 10G
 runs "as many as are named" 0 'fits: --tp 2 [^(]*\([0-9.]+ GiB on each of 2 GPUs' "${card[@]}" --device cuda:3,1 --memory 12G
 runs "ranks that share a GPU are added up" 0 'fits: --tp 2 [^(]*\([2-9][0-9]\.[0-9]+ GiB of one GPU' "${card[@]}" --tp 2 --device cuda:0 --memory 80G
+runs "each host has those that are named" 0 'fits: --tp 4 \([67][0-9.]* GiB on each of 4 GPUs' "${card[@]}" --tp 4 --transport mpi --hosts a:2,b:2 --device cuda:0,1 --memory 24G
+runs "also where each rank has a host" 0 'fits: --tp 4 \([67][0-9.]* GiB on each of 4 GPUs' "${card[@]}" --tp 4 --transport mpi --device cuda:0 --memory 24G
 runs "a GPU's memory needs its unit" 2 '--device.*expected: .*24G.*found: *24.*try: *--device 24G' "${card[@]}" --device 24
 # Threads share the machine's memory, so more of them need no less; processes have that of their host.
 threads=(plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --sums pairs --seq 2048)
