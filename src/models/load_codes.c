@@ -37,8 +37,7 @@ static int64_t of_group(const codes *b)
 static sheaf__quant_parts parts_in(char **memory, const codes *b, int64_t rows, int64_t cols,
                                    int64_t groups)
 {
-    sheaf__quant_parts p;
-    p.scales = (float *)*memory;
+    sheaf__quant_parts p = { .scales = (float *)*memory };
     p.codes = (uint8_t *)(p.scales + rows * groups * b->floats);
     p.scale_codes = p.codes + rows * cols;
     p.zeros = p.scale_codes + rows * groups;

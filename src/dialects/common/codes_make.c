@@ -49,7 +49,7 @@ static sheaf_status *find_block(sheaf__codes_weight *g, int64_t groups)
     *block = groups <= 1 ? 0 : said > 0 ? said : in / groups;
     const bool fits =
         groups <= 1 ? said == 0 || said >= in : *block > 0 && (in + *block - 1) / *block == groups;
-    if (fits && groups < MOST_GROUPS)
+    if (fits && groups > 0 && groups < MOST_GROUPS)
         return NULL;
     if (said > 0)
         snprintf(want, sizeof want, "%" PRId64 " groups of %" PRId64 " in %" PRId64 " columns",

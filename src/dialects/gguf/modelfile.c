@@ -109,6 +109,12 @@ static bool cut_tail(char *text, const char *tail)
     return ends;
 }
 
+/* Is it no mark of Ollama's? */
+static bool is_plain(const char *text)
+{
+    return strstr(text, "\"\"\"") == NULL && strstr(text, "{{") == NULL;
+}
+
 /* A turn of Ollama is system message, prompt and response, laid out alike each time: only templates
  * that do so are written, and Ollama finds what suits the others in the GGUF file. */
 static sheaf_status *put_turn(sheaf_text *out, const sheaf__chat_template *chat,
@@ -129,8 +135,8 @@ static sheaf_status *put_turn(sheaf_text *out, const sheaf__chat_template *chat,
     char *ask = cut(once, PROMPT), *behind = cut(with, SYSTEM), *rest = cut(behind, PROMPT),
          *end = cut(all, RESPONSE), *next = cut(end, PROMPT);
     if (ask != NULL && rest != NULL && next != NULL && strcmp(ask, rest) == 0 &&
-        strcmp(ask, next) == 0 && cut_tail(behind, once) && cut_tail(end, once) &&
-        strstr(ask, "\"\"\"") == NULL)
+        strcmp(ask, next) == 0 && cut_tail(behind, once) && cut_tail(end, once) && is_plain(with) &&
+        is_plain(behind) && is_plain(once) && is_plain(ask) && is_plain(end))
         sheaf__text_add(out,
                         "TEMPLATE \"\"\"{{ if .System }}%s" SYSTEM "%s{{ end }}{{ if .Prompt "
                         "}}%s" PROMPT "%s{{ end }}" RESPONSE "%s\"\"\"\n",
@@ -164,6 +170,8 @@ static sheaf_status *put_template(sheaf_text *out, const char *folder)
             if (line.failed || out->failed ||
                 strstr(out->at, line.at) == NULL) /* not yet by its number */
                 sheaf__text_add(out, "%s", line.failed ? "" : line.at);
+            if (line.failed)
+                TRY(st, sheaf__no_memory("Modelfile"));
             sheaf__text_release(&line);
         }
     }

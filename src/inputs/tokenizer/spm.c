@@ -9,6 +9,7 @@
 #include "bpe.h"
 #include "kinds.h"
 #include "tokenizer_config.h"
+#include "unicode.h"
 #include "base/base.h"
 
 enum { MOST_FILE = 64 << 20, BAR = 3 };
@@ -225,6 +226,7 @@ static void find_special(sheaf__tokenizer *t, const sheaf__spm *m)
 {
     const sheaf__text_piece name[] = { m->bos_piece, m->eos_piece, m->pad_piece };
     int32_t *const id[] = { &t->bos, &t->eos, &t->pad }, unknown = -1;
+    t->model->unk_id = -1; /* by its type, whatever has the name */
     for (int64_t i = m->count - 1; i >= 0; i--) {
         const sheaf__spm_piece *p = &m->piece[i];
         for (int k = 0; k < 3; k++)
@@ -248,6 +250,23 @@ static sheaf_status *put_spaces(sheaf__steps *steps, const sheaf__step_kind *kin
     return sheaf__steps_put(steps, kind, s);
 }
 
+/* Pieces are joined from smaller ones, down to characters: libsentencepiece joins others as well.
+ */
+static sheaf_status *check_characters(const sheaf__tokenizer *t, const sheaf__spm *m)
+{
+    for (int64_t i = 0; i < m->count; i++) {
+        const sheaf__text_piece p = m->piece[i].text;
+        for (size_t at = 0, n; m->piece[i].type == SHEAF__SPM_NORMAL && at < p.size; at += n) {
+            sheaf__unicode_take(p.at + at, p.size - at, &n);
+            const int32_t id = sheaf__vocab_find(&t->vocab, p.at + at, n);
+            if (id < 0 || m->piece[id].type != SHEAF__SPM_NORMAL)
+                return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "piece %" PRId64, i),
+                                      "characters that are pieces themselves");
+        }
+    }
+    return NULL;
+}
+
 static sheaf_status *finish(sheaf__tokenizer *t, const sheaf__spm *m)
 {
     t->pieces = m->count;
@@ -257,7 +276,8 @@ static sheaf_status *finish(sheaf__tokenizer *t, const sheaf__spm *m)
         if (t->model->fallback_id[i] < 0)
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pieces"),
                                   "<0x%02X>, for byte_fallback", (unsigned)i);
-    sheaf_status *st = put_spaces(&t->normalizer, &blanks_kind, m);
+    sheaf_status *st = check_characters(t, m);
+    TRY(st, put_spaces(&t->normalizer, &blanks_kind, m));
     TRY(st, put_spaces(&t->decoder, &pieces_kind, m));
     return TRY(st, sheaf__tokenizer_around(t, t->bos, -1));
 }
