@@ -268,7 +268,8 @@ static void test_origin__a_run_without_an_origin_is_refused(void **state)
 {
     make_run();
     forget_origin();
-    CHECK_FAILS(go_on(2), SHEAF_E_UNSUPPORTED, "form of its fingerprint | version 1 | version 0");
+    CHECK_FAILS(go_on(2), SHEAF_E_UNSUPPORTED,
+                "another version of sheaf | format 1, which this one reads | format 0");
 }
 
 /* ---- what is known is not read again ---- */
