@@ -251,7 +251,7 @@ SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
 
 /* ---- several processes ---- */
 
-/* Of the processes of a model the first asks; the others compute with it.
+/* Of the processes of a model, which has been loaded, the first asks; the others compute with it.
  * sheaf_model_follow - of the others: until the first ends. Where `control` (may be NULL) asks to
  * stop, the first one's sheaf_model_wait() says so. Returns what the first ended with; SHEAF_E_PEER
  * where it is gone. */

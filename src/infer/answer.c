@@ -36,7 +36,8 @@ sheaf_status *sheaf__answers_open(sheaf__answers *out, const sheaf__answer_optio
     for (int64_t i = 0; i < count; i++)
         out->stream[i] =
             (sheaf__answer_stream){ .codec = how->codec,
-                                    .laid_out = prompt[i].laid_out || how->codec->templated,
+                                    .laid_out = prompt[i].laid_out ||
+                                                (how->codec->templated && !how->codec->asked),
                                     .stop = how->stop,
                                     .nstop = how->nstop };
     return make_room(out, how);

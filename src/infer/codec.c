@@ -470,7 +470,7 @@ void sheaf__codec_stops(int64_t stop[SHEAF__MOST_STOPS], int *nstop, int *nturn,
     *nstop = w->nstop;
     *nturn = w->end >= 0;
     stop[w->nstop] = w->end;
-    if (w->templated) {
+    if (w->templated && !w->asked) {
         *nstop += *nturn;
         *nturn = 0;
     }

@@ -33,6 +33,7 @@ typedef struct sheaf__codec {
     sheaf__stored_chat stored;  /* with the tokenizer */
     bool images;                /* the model has a vision tower */
     bool templated;             /* plain texts are laid out too, not only conversations */
+    bool asked;                 /* only because texts are questions: prompts of ids are not */
     sheaf__chat_template *chat; /* of conversations; NULL: `version`, where templated */
     sheaf__template version;
     bool dated;           /* a date was given */

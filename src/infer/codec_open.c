@@ -50,12 +50,12 @@ static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options 
         st = sheaf__tokenizer_folder(&path, o->folder);
     if (st == NULL && text && path != NULL)
         st = sheaf__stored_chat_open(&w->tokenizer, &w->stored, path, w->config->vocab);
-    if (st == NULL && w->tokenizer != NULL && o->chat != NULL)
-        st = take_chat(w, o->chat);
     if ((text || !w->images) && goes_without(o, st)) {
         warn_unused(o, st);
         return NULL;
     }
+    if (st == NULL && w->tokenizer != NULL && sheaf__is_given(o->chat))
+        st = sheaf_in(take_chat(w, o->chat), "the adapter");
     if (st != NULL || w->tokenizer == NULL)
         return st;
     if (w->bos < 0)
@@ -143,16 +143,21 @@ static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
         return st;
     st = find_chat(w, name, o->of_run);
     if (st == NULL && w->chat != NULL && name == NULL && o->asks > 0) {
-        w->templated = true;
+        w->templated = w->asked = true;
         sheaf_note(o->events,
-                   "a question, laid out by the template %s, which the model's tokenizer stores "
-                   "(--raw continues the text)",
+                   "texts are questions, laid out by the template %s, which the model's tokenizer "
+                   "stores (raw: they are continued)",
                    sheaf__chat_template_name(w->chat));
     }
     if (st == NULL && w->chat != NULL)
         return take_date(w, o);
     if (st == NULL || name != NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
+    if (o->asks > 0)
+        sheaf_warn(o->events,
+                   "texts are continued, not asked, as the model's chat template cannot be used: "
+                   "%s: %s (another one: --template NAME)",
+                   sheaf_status_where(st), sheaf_status_found(st));
     sheaf_status_free(st);
     return NULL;
 }
@@ -184,6 +189,7 @@ static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
     if (st != NULL)
         return st;
     w->templated = true;
+    w->asked = false; /* all prompts are conversations */
     st = sheaf__chat_encoder_marks(&w->chat_encoder, w->config);
     if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT &&
         w->config->byte_vocab) { /* token ids need none */
@@ -212,6 +218,10 @@ static sheaf_status *open_any(sheaf__codec *out, const sheaf_config *config,
     /* a byte vocabulary works with both kinds of templates; without a tokenizer any may be named */
     const bool placed = sheaf__pictures_of(config) != NULL,
                old = !placed && name != NULL && config->byte_vocab && is_old_template(name);
+    if (options->asks < 0 && (placed || out->images || old))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "raw"),
+                                          "a model of text, which can continue one"),
+                           "%s, which is asked by a template", sheaf_family_name(config->family));
     if (placed)
         return open_placed(out, options);
     if (!out->images && !old)
@@ -234,6 +244,7 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
 {
     *out = *w;
     out->borrowed = true;
+    out->asked = false;
     if (w->templated || w->tokenizer == NULL || w->chat != NULL)
         sheaf__codec_note_date(w, true, events);
     if (w->templated || sheaf__pictures_of(w->config) != NULL)

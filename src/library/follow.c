@@ -63,10 +63,10 @@ sheaf_status *sheaf_model_end(sheaf_model *m, sheaf_status *st)
     if (sheaf__all_count(m->all) == 1)
         return st;
     sheaf_status *lost = sheaf__model_ranks_do(m->ranks, end_on_rank, NULL);
-    if (lost == NULL)
-        return sheaf__all_agree(m->all, st);
+    const bool there = lost == NULL || sheaf_status_code(lost) != SHEAF_E_PEER;
     if (st == NULL)
-        return lost;
-    sheaf_status_free(lost);
-    return st;
+        st = lost;
+    else
+        sheaf_status_free(lost);
+    return there ? sheaf__all_agree(m->all, st) : st;
 }

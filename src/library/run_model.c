@@ -103,8 +103,7 @@ static sheaf_status *read_checkpoint(sheaf__run_reading *r)
         st = sheaf__only_memory(st);
     TRY(st, sheaf__json_parse(&progress, text, strlen(text)));
     TRY(st, sheaf__run_copy(&r->fixed, json_string_value(json_object_get(progress, "settings"))));
-    if (r->fixed != NULL)
-        json_decref(progress);
+    json_decref(progress);
     sheaf_checkpoint_close(checkpoint);
     return st;
 }

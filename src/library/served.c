@@ -13,8 +13,8 @@ static sheaf_status *check_names(const sheaf__served *s)
             if (strcmp(s->model[i].name, s->model[j].name) == 0)
                 return sheaf_try_this(
                     sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
-                                               "folders of different names, by which requests "
-                                               "choose"),
+                                               "models of different names, by which requests "
+                                               "choose (a run's result has the run's)"),
                                 "'%s' twice", s->model[i].name),
                     "another name for one of them, as by ln -s");
     return NULL;

@@ -100,6 +100,9 @@ sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__ope
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     if (sheaf__thread_start(&c->thread, run, c) != 0) {
+        pthread_cond_destroy(&c->changed);
+        pthread_mutex_destroy(&c->lock);
+        pthread_mutex_destroy(&c->turn);
         free(c);
         return sheaf__no_memory("a thread");
     }

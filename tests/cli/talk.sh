@@ -244,7 +244,7 @@ runs "pieces for programs" 0 . generate --model "$text" --raw --prompt "hello wo
 check "joined are the answer" test "$(sed -n 's/^{"piece":"\(.*\)"}$/\1/p' "$work/stdout" | tr -d '\n')" = "$(tail -n 1 "$work/stdout" | grep -oE '"text":"([^"\\]|\\.)*"' | sed 's/^"text":"//; s/"$//')"
 check "several" test "$(grep -c '^{"piece"' "$work/stdout")" -gt 5
 runs "for programs only" 2 'stream.*--json' generate --model "$text" --prompt a --stream
-runs "a text is a question where a template is stored" 0 'a question, laid out by the template qwen2' generate --model "$text" --prompt one --max-new 4 --json
+runs "a text is a question where a template is stored" 0 'texts are questions, laid out by the template qwen2' generate --model "$text" --prompt one --max-new 4 --json
 printf '{"messages": [{"role": "user", "content": "one"}]}\n' >"$work/asked.jsonl"
 tokens() { grep -oE '"tokens":\[[0-9,]*\]' "$work/stdout"; }
 tokens >"$work/got"

@@ -89,6 +89,7 @@ starts "stages" "$sheaf" serve "$bytes" --adapter "$work/learned" --batch 3 --pl
 asked "$work/four"
 same "four processes that it starts itself: the same replies" "$work/one" "$work/four"
 ends "Ctrl-C ends them" 0 INT $server
+check "what began them served nothing itself" test "$(grep -c '"url"' "$work/serving")" -eq 1
 check "no process of these is left" waits left
 
 starts "one that sees" "$sheaf" serve "$work/vlm"

@@ -251,6 +251,8 @@ static sheaf_status *check_files(settings *s)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--raw"), "no --template beside it"),
             "--template %s", s->model.prompt_template);
+    if (s->raw && s->from.text == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--raw"), "--prompt TEXT, which it is about");
     if (s->from.text != NULL)
         s->model.asks = s->raw ? -1 : 1;
     if (s->prompts == NULL)

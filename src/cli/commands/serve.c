@@ -11,7 +11,8 @@ const char cmd_serve_usage[] =
     "usage: sheaf serve MODEL [--adapter A,B] [--port N] [FLAG...]\n"
     "Answers over HTTP as OpenAI's API has it: /v1/chat/completions, /v1/completions, /v1/models.\n"
     "Many questions are answered side by side; each answer is the one that sheaf generate gives\n"
-    "for the same flags and seed. With adapters each is a model of its own, by its folder's name.\n"
+    "for the same flags and seed. With adapters each is a model of its own, by its folder's name,\n"
+    "or of a run's result by the run's.\n"
     "Ctrl-C ends it once the answers that have begun are there; a second one, at once.\n";
 
 typedef struct settings {
@@ -136,7 +137,7 @@ int cmd_serve(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, split(&adapters, &adapter, &s.how.nadapters, s.model.adapter));
     TRY(st, driver_processes_begin(&s.processes, cli, s.model.tp, s.model.place));
-    if (st == NULL) {
+    if (st == NULL && !s.processes.elsewhere) {
         if (!sheaf__settings_given(&cli->settings, table, "max-new"))
             s.how.max_new = 0;
         s.how.adapter = adapter;
