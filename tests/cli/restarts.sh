@@ -68,6 +68,15 @@ wait $process || code=$?
 check "SIGTERM is passed on" test $code -eq 3
 check "the run saves and stops" grep -q 'SIGTERM: asked to stop after step' "$work/stderr"
 check "and is not begun again" test "$(again)" = 0
+# A terminal's Ctrl-C reaches both at once. (A shell starts what is in the background with SIGINT ignored: default again.)
+env --default-signal=INT setsid "$faulty" "${endless[@]}" --out "$work/both" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null &
+process=$!
+check "it begins: both" waits saved both
+kill -INT -- -$process
+code=0
+wait $process || code=$?
+check "Ctrl-C saves and stops" grep -q 'SIGINT: asked to stop after step' "$work/stderr"
+check "once" test $code -eq 3
 begin left
 child=$(pgrep -P $process || echo none)
 kill -KILL $process
