@@ -69,7 +69,9 @@ check "SIGTERM is passed on" test $code -eq 3
 check "the run saves and stops" grep -q 'SIGTERM: asked to stop after step' "$work/stderr"
 check "and is not begun again" test "$(again)" = 0
 # A terminal's Ctrl-C reaches both at once. (A shell starts what is in the background with SIGINT ignored: default again.)
-env --default-signal=INT setsid "$faulty" "${endless[@]}" --out "$work/both" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null &
+slow=("${endless[@]}") # longer than the watching one sleeps
+slow[8]=256
+env --default-signal=INT setsid "$faulty" "${slow[@]}" --out "$work/both" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null &
 process=$!
 check "it begins: both" waits saved both
 kill -INT -- -$process
