@@ -21,18 +21,19 @@ learnt packed-tp2 packed --pack --tp 2
 check "SmolLM2: two steps" "$sheaf" "${how[@]}" --out "$few/resumed" --steps 2
 learnt resumed one --resume --tp 2
 adapter=$few/one/adapter
+printf 'Hello?\nWho are you?\n' >"$few/said"
 # alike NAME COMMAND...: prints the same on 1 and 3 ranks.
 alike() {
     local name=$1
     shift
-    "$sheaf" "$@" --tp 1 >"$few/at1" 2>"$few/log" && "$sheaf" "$@" --tp 3 >"$few/at3" 2>>"$few/log" || fail "SmolLM2: $name" "$(tail -n 3 "$few/log")"
+    "$sheaf" "$@" --tp 1 >"$few/at1" 2>"$few/log" <"$few/said" && "$sheaf" "$@" --tp 3 >"$few/at3" 2>>"$few/log" <"$few/said" || fail "SmolLM2: $name" "$(tail -n 3 "$few/log")"
     check "SmolLM2: $name, on 1 and 3 ranks" cmp "$few/at1" "$few/at3"
 }
 answers=(--data demo/pirate/heldout.jsonl --max-new 24 --greedy --logprobs 2 --json --sums tiles --dtype bfloat16)
 alike "loss" eval "$smol" demo/pirate/heldout.jsonl --adapter "$adapter" --sums tiles --dtype bfloat16 --json
 alike "answers" generate "$smol" --adapter "$adapter" "${answers[@]}"
 alike "a sampled one" generate "$smol" --prompt 'Why does ice float?' --seed 5 --max-new 16 --sums tiles --dtype bfloat16
-alike "a conversation" chat "$smol" --adapter "$adapter" --greedy --max-new 16 --sums tiles --dtype bfloat16 < <(printf 'Hello?\nWho are you?\n')
+alike "a conversation" chat "$smol" --adapter "$adapter" --greedy --max-new 16 --sums tiles --dtype bfloat16
 check "SmolLM2: to Hugging Face" "$sheaf" convert "$smol" "$few/hf" --to hf --dtype bfloat16
 check "SmolLM2: verified" "$sheaf" verify "$few/hf"
 check "SmolLM2: and back" "$sheaf" convert "$few/hf" "$few/back.gguf" --to gguf
@@ -43,7 +44,7 @@ for form in q8_0 q4_k_m; do
     rm -f "$few/Modelfile"
 done
 check "SmolLM2: in NF4" "$sheaf" convert "$few/hf" "$few/four" --to hf --quantize nf4
-check "SmolLM2: merged onto NF4" "$sheaf" merge "$few/four" "$few/nf4/adapter" "$few/four-merged"
+check "SmolLM2: merged onto the plain base" "$sheaf" merge "$smol" "$few/nf4/adapter" "$few/nf4-merged" --plain-base
 check "SmolLM2: a step from NF4's file" "$sheaf" "${how[@]/$smol/$few/four}" --out "$few/from-four" --steps 1
 check "SmolLM2: tokens" bash -c "printf 'Why does ice float?' | '$sheaf' tokenize --tokenizer '$few/hf' -"
 check "SmolLM2: rendered" "$sheaf" render --tokenizer "$few/hf" "$few/train.jsonl"
