@@ -46,7 +46,7 @@ done
 
 # The pages of models with pictures: their JSON and the block after it.
 fenced() { awk -v kind="\`\`\`$1" '$0 == kind { on = 1; next } /^```/ { on = 0 } on' "$2"; }
-for page in minicpmv:minicpmv-tiny:MiniCPM-V-2_6 omnilmm:omnilmm-tiny:OmniLMM-12B; do
+for page in minicpmv:minicpmv-tiny:MiniCPM-V-2_6 omnilmm:omnilmm-tiny:OmniLMM-12B vision:cogvlm-tiny:CogVLM; do
     IFS=: read -r page spec name <<<"$page"
     mkdir "$work/$page"
     runs "$spec" 0 . init "$spec" "$work/$page/$name"
