@@ -156,6 +156,8 @@ int sheaf__file_lock(int fd, int most_ms);
  * meanwhile. */
 int sheaf__lock_named(int *out, const char *path);
 
+/* sheaf__disk_free - bytes free on the disk where `path` lies, or would be made; -1: unknown. */
+double sheaf__disk_free(const char *path);
 /* sheaf__io_fail - SHEAF_E_IO for error number `error`: "path: doing", with the space left when
  * the disk is full. For this layer. */
 sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing);

@@ -11,19 +11,31 @@
 
 enum { MOST_PER_CALL = 1 << 30, DEEPEST_TREE = 64 };
 
+double sheaf__disk_free(const char *path)
+{
+    struct statvfs about;
+    char *at = strdup(path), *above = NULL;
+    while (at != NULL && sheaf__path_kind(at) == SHEAF_PATH_NONE && strcmp(at, ".") != 0 &&
+           strcmp(at, "/") != 0) {
+        sheaf_status_free(sheaf__path_parent(&above, at));
+        free(at);
+        at = above;
+        above = NULL;
+    }
+    const bool known = at != NULL && statvfs(at, &about) == 0;
+    free(at);
+    return known ? (double)about.f_bavail * (double)about.f_frsize : -1;
+}
+
 sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: %s", path, doing);
     sheaf__found_errno(st, error);
     if (error != ENOSPC && error != EDQUOT)
         return st;
-    struct statvfs about;
-    char *parent = NULL;
-    sheaf_status_free(sheaf__path_parent(&parent, path));
-    if (parent != NULL && statvfs(parent, &about) == 0)
-        sheaf_found(st, "%s; %.1f MB are free there", strerror(error),
-                    (double)about.f_bavail * (double)about.f_frsize / 1e6);
-    free(parent);
+    const double left = sheaf__disk_free(path);
+    if (left >= 0)
+        sheaf_found(st, "%s; %.1f MB are free there", strerror(error), left / 1e6);
     return sheaf_try_this(st, "free space on that file system or write to another; "
                               "what was complete before is untouched");
 }

@@ -1,8 +1,6 @@
 /* fits.c - see fits.h. */
 #include "plan/fits.h"
 
-#include <sys/statvfs.h>
-
 #include "base/file.h"
 #include "base/number.h"
 
@@ -153,23 +151,6 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
 }
 
-/* Bytes free where a folder lies, or would be made; 0: unknown. */
-static double free_at(const char *out)
-{
-    struct statvfs about;
-    char *path = strdup(out), *above = NULL;
-    while (path != NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE && strcmp(path, ".") != 0 &&
-           strcmp(path, "/") != 0) {
-        sheaf_status_free(sheaf__path_parent(&above, path));
-        free(path);
-        path = above;
-        above = NULL;
-    }
-    const bool known = path != NULL && statvfs(path, &about) == 0;
-    free(path);
-    return known ? (double)about.f_bavail * (double)about.f_frsize : 0;
-}
-
 /* A run that cannot store what it learns is not begun. */
 static sheaf_status *judge_disk(const sheaf_plan *plan, const sheaf__job *job,
                                 const sheaf_fits_options *how)
@@ -178,9 +159,9 @@ static sheaf_status *judge_disk(const sheaf_plan *plan, const sheaf__job *job,
     if (!sheaf__is_given(out))
         return NULL;
     const sheaf_plan_files f = sheaf_plan_disk(plan, job);
-    const double left = how->disk > 0 ? how->disk : free_at(out);
+    const double left = how->disk > 0 ? how->disk : sheaf__disk_free(out);
     char checkpoint[SHEAF__NUMBER], result[SHEAF__NUMBER], is[SHEAF__NUMBER];
-    if (left == 0 || f.checkpoint + f.result <= left)
+    if (left < 0 || f.checkpoint + f.result <= left)
         return NULL;
     sheaf__number_bytes(checkpoint, (uint64_t)f.checkpoint);
     sheaf__number_bytes(result, (uint64_t)f.result);
@@ -200,7 +181,7 @@ static sheaf_status *judge_disk(const sheaf_plan *plan, const sheaf__job *job,
 
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how)
 {
-    sheaf_plan plan;
+    sheaf_plan plan = { 0 }; /* without a plan, by --force, nothing is counted */
     sheaf_status *st = sheaf_plan_train(&plan, job, (size_t)job->data_bytes);
     st = judge(st, &plan, "this run", job->options->dtype, job->options->device, how);
     TRY(st, judge_disk(&plan, job, how));

@@ -32,6 +32,19 @@ static sheaf_status *put_drawing(sheaf_text *out, const char *folder)
     return st;
 }
 
+/* A text that ends an answer, once. */
+static void add_stop(sheaf_text *out, const char *text)
+{
+    sheaf_text line = { 0 };
+    sheaf__text_add(&line, "PARAMETER stop ");
+    sheaf__text_json(&line, text);
+    sheaf__text_add(&line, "\n");
+    out->failed |= line.failed;
+    if (!out->failed && strstr(out->at, line.at) == NULL)
+        sheaf__text_add(out, "%s", line.at);
+    sheaf__text_release(&line);
+}
+
 /* Tokens that end an answer. */
 static sheaf_status *put_stops(sheaf_text *out, const sheaf_config *c, const char *folder)
 {
@@ -45,9 +58,7 @@ static sheaf_status *put_stops(sheaf_text *out, const sheaf_config *c, const cha
         const int64_t id = c->eos[i];
         if (id < 0 || id >= l.count || l.token[id].text == NULL)
             continue;
-        sheaf__text_add(out, "PARAMETER stop ");
-        sheaf__text_json(out, l.token[id].text);
-        sheaf__text_add(out, "\n");
+        add_stop(out, l.token[id].text);
     }
     sheaf__listing_release(&l);
     return st;
@@ -162,18 +173,8 @@ static sheaf_status *put_template(sheaf_text *out, const char *folder)
     if (chat != NULL) {
         const char *end = sheaf__chat_template_stop(chat, stored.eos);
         st = put_turn(out, chat, &stored);
-        if (end != NULL && *end != '\0') {
-            sheaf_text line = { 0 };
-            sheaf__text_add(&line, "PARAMETER stop ");
-            sheaf__text_json(&line, end);
-            sheaf__text_add(&line, "\n");
-            if (line.failed || out->failed ||
-                strstr(out->at, line.at) == NULL) /* not yet by its number */
-                sheaf__text_add(out, "%s", line.failed ? "" : line.at);
-            if (line.failed)
-                TRY(st, sheaf__no_memory("Modelfile"));
-            sheaf__text_release(&line);
-        }
+        if (end != NULL && *end != '\0')
+            add_stop(out, end);
     }
     sheaf__chat_template_free(chat);
     sheaf__stored_chat_release(&stored);
