@@ -26,6 +26,16 @@ int64_t sheaf_data_rows(const sheaf_data *data)
     return data->packs > 0 ? data->packs : data->rows;
 }
 
+int sheaf_data_sides(const sheaf_data *data)
+{
+    return data != NULL && data->pairs ? 2 : 1;
+}
+
+int64_t sheaf_data_samples(const sheaf_data *data)
+{
+    return sheaf_data_rows(data) / sheaf_data_sides(data);
+}
+
 bool sheaf_data_reads_files(const sheaf_data *data)
 {
     bool reads = data != NULL && data->files != NULL;

@@ -59,6 +59,7 @@ typedef struct sheaf_data_options {
     const atomic_int *stop; /* not 0: stop checking, SHEAF_E_STOPPED; may be NULL */
     bool weights;           /* several data sets may have weights: their rows are drawn by them */
     bool prompts;           /* rows are prompts: labels may be absent, from a file of tokens too */
+    bool pairs;             /* samples are pairs of a chosen and a rejected answer */
 } sheaf_data_options;
 
 /* sheaf_data_open - `path` may name several data sets, "a.jsonl:0.7,b.jsonl:0.3" (data_sets.h).
@@ -75,6 +76,17 @@ sheaf_status *sheaf_data_synthetic(sheaf_data **out, const sheaf_config *config,
 void sheaf_data_close(sheaf_data *data);
 
 int64_t sheaf_data_rows(const sheaf_data *data);
+/* sheaf_data_sides - rows of a sample: 2 where samples are pairs, the chosen answer's row and then
+ * the rejected one's, else 1. NULL: 1. */
+int sheaf_data_sides(const sheaf_data *data);
+/* sheaf_data_samples - how many samples the rows are. Of a subset of a data set, and in its order,
+ * a "row" is the number of a sample. */
+int64_t sheaf_data_samples(const sheaf_data *data);
+/* sheaf_data_side - the row of one side of a sample. */
+static inline int64_t sheaf_data_side(const sheaf_data *data, int64_t sample, int side)
+{
+    return sample * sheaf_data_sides(data) + side;
+}
 /* sheaf_data_memory - bytes the data set holds. */
 int64_t sheaf_data_memory(const sheaf_data *data);
 int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the longest row, a file's

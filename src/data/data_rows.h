@@ -28,6 +28,7 @@ struct sheaf_data {
      * sheaf__data_set_of() */
     sheaf__data_sets *sets;
     int64_t rows, capacity; /* rows used and allocated */
+    bool pairs;             /* rows 2 i and 2 i + 1 are the two sides of sample i */
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */
     int32_t *token;

@@ -333,6 +333,136 @@ static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
     return st != NULL && sheaf_status_code(st) == SHEAF_E_DATA ? sheaf_in(st, "%s", path) : st;
 }
 
+static sheaf_status *read_file(sheaf__tensors *in, const char *path,
+                               const sheaf_data_options *options)
+{
+    sheaf_status *st = read_rows(in, path, options);
+    free(in->chunk);
+    free(in->image);
+    return st;
+}
+
+/* ---- pairs ----
+ *
+ * chosen.input_ids, chosen.labels and the same of rejected, with attention masks or without: rows
+ * of both, which need not be of one length, in turns. */
+
+static const char *const sides[] = { "chosen.", "rejected." };
+
+/* The tensors of one side under their usual names; release only its two lists. */
+static sheaf_status *take_side(sheaf_safetensors *out, const sheaf_safetensors *file, int side)
+{
+    const sheaf_safetensors_header *all = &file->header;
+    const size_t n = strlen(sides[side]);
+    *out = *file;
+    out->header.count = 0;
+    out->header.entry = calloc((size_t)all->count + 1, sizeof *out->header.entry);
+    out->header.by_name = calloc((size_t)all->count + 1, sizeof *out->header.by_name);
+    if (out->header.entry == NULL || out->header.by_name == NULL)
+        return sheaf__data_no_memory(0);
+    for (int64_t i = 0; i < all->count; i++) { /* by name: what is left of the names ascends too */
+        const sheaf_safetensors_entry *e = &all->entry[all->by_name[i].index];
+        const int64_t k = out->header.count;
+        if (strncmp(e->name, sides[side], n) != 0)
+            continue;
+        out->header.entry[k] = *e;
+        out->header.entry[k].name = e->name + n;
+        out->header.by_name[k] = (sheaf__named){ e->name + n, k };
+        out->header.count++;
+    }
+    return NULL;
+}
+
+static sheaf_status *check_sides(const sheaf_safetensors *file, const sheaf_data *data)
+{
+    static const char *const names[] = { "input_ids", "labels", "attention_mask" };
+    if (data->images != NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pairs of token ids"),
+                              "a model without pictures, or texts");
+    for (int64_t i = 0; i < file->header.count; i++) {
+        const char *name = file->header.entry[i].name, *dot = strchr(name, '.');
+        bool is_known = false;
+        for (size_t k = 0; k < 6 && dot != NULL; k++)
+            is_known = is_known || (strncmp(name, sides[k % 2], strlen(sides[k % 2])) == 0 &&
+                                    strcmp(dot + 1, names[k / 2]) == 0);
+        if (!is_known)
+            return sheaf_found(sheaf__tensors_bad(name, "chosen.input_ids, chosen.labels, the same "
+                                                        "of rejected, and attention_mask of both"),
+                               "a tensor of this name");
+    }
+    return NULL;
+}
+
+/* Up to its last label: what stands behind it has no part in the loss. */
+static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t row)
+{
+    const int64_t begin = from->begin[row];
+    int64_t n = from->begin[row + 1] - begin;
+    while (n > 0 && from->label[begin + n - 1] == SHEAF__NO_LABEL)
+        n--;
+    for (int64_t i = 0; i < n && from->mask != NULL; i++)
+        if (from->mask[begin + i] == 0)
+            return sheaf_try_this(
+                sheaf_found(sheaf__tensors_bad("attention_mask", "padding behind the answers only"),
+                            "0 at row %" PRId64 ", position %" PRId64, row + 1, i + 1),
+                "pad on the right");
+    sheaf_status *st = sheaf__data_reserve(data, n, SHEAF__WITH_LABEL);
+    if (st != NULL)
+        return st;
+    memcpy(data->token + data->tokens, from->token + begin, (size_t)n * sizeof *data->token);
+    memcpy(data->label + data->tokens, from->label + begin, (size_t)n * sizeof *data->label);
+    data->label_after[data->rows] = SHEAF__NO_LABEL;
+    data->tokens += n;
+    data->begin[++data->rows] = data->tokens;
+    return NULL;
+}
+
+static sheaf_status *join_sides(sheaf_data *data, const sheaf_data *const side[2])
+{
+    sheaf_status *st = NULL;
+    if (side[0]->rows != side[1]->rows)
+        return sheaf_found(
+            sheaf__tensors_bad("rejected.input_ids", "as many rows as chosen.input_ids"),
+            "%" PRId64 " and %" PRId64, side[1]->rows, side[0]->rows);
+    for (int64_t r = 0; r < side[0]->rows && st == NULL; r++)
+        for (int k = 0; k < 2 && st == NULL; k++)
+            st = put_row(data, side[k], r);
+    data->pairs = true;
+    return st;
+}
+
+static void drop_side(sheaf_data *side)
+{
+    free(side->begin);
+    free(side->token);
+    free(side->label);
+    free(side->mask);
+}
+
+static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file, const char *path,
+                                const sheaf_data_options *options)
+{
+    sheaf_data of[2] = { { .vocab = data->vocab }, { .vocab = data->vocab } };
+    sheaf_status *st = sheaf_in(check_sides(file, data), "%s", path);
+    for (int k = 0; k < 2 && st == NULL; k++) {
+        sheaf_safetensors part = { 0 };
+        sheaf__tensors in = { .file = &part, .data = &of[k], .config = options->config };
+        of[k].seq = options->seq;
+        st = take_side(&part, file, k);
+        TRY(st,
+            sheaf_in(read_file(&in, path, options), "%.*s", (int)strlen(sides[k]) - 1, sides[k]));
+        free(part.header.entry);
+        free(part.header.by_name);
+        data->seq = of[k].seq > data->seq ? of[k].seq : data->seq;
+    }
+    const sheaf_data *const both[2] = { &of[0], &of[1] };
+    if (st == NULL)
+        st = sheaf_in(join_sides(data, both), "%s", path);
+    drop_side(&of[0]);
+    drop_side(&of[1]);
+    return st;
+}
+
 sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options)
 {
@@ -340,10 +470,8 @@ sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__safetensors_open(&in.file, path);
     if (st != NULL)
         return st;
-    st = read_rows(&in, path, options);
+    st = options->pairs ? read_sides(data, in.file, path, options) : read_file(&in, path, options);
     if (in.file != NULL)
         sheaf__safetensors_close(in.file);
-    free(in.chunk);
-    free(in.image);
     return st;
 }

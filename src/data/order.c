@@ -34,7 +34,8 @@ typedef struct order {
 static uint64_t set_begin(const order *o, int p)
 {
     const sheaf__data_sets *m = o->data->sets;
-    const int64_t first = o->data->pack_set != NULL ? o->data->pack_set[p] : m->begin[p];
+    const int64_t first =
+        o->data->pack_set != NULL ? o->data->pack_set[p] : m->begin[p] / sheaf_data_sides(o->data);
     uint64_t low = 0, high = o->n;
     if (o->row == NULL)
         return (uint64_t)first;
@@ -70,7 +71,8 @@ static uint64_t drawn(const order *o, uint64_t epoch, uint64_t k)
 
 sheaf_status *sheaf_data_check_shares(const sheaf_data *data, const int64_t *row, int64_t rows)
 {
-    const order o = { data, row, (uint64_t)(row == NULL ? sheaf_data_rows(data) : rows), 0, false };
+    const order o = { data, row, (uint64_t)(row == NULL ? sheaf_data_samples(data) : rows), 0,
+                      false };
     const sheaf__data_sets *m = data->sets;
     for (int p = 0; m != NULL && m->weighted && p < m->count; p++) {
         const bool any = set_begin(&o, p + 1) > set_begin(&o, p);
@@ -100,6 +102,13 @@ typedef struct item {
     int64_t row, length;
 } item;
 
+/* The longer side of a sample. */
+static int64_t length_of(const sheaf_data *data, int64_t sample)
+{
+    const int64_t side[2] = { sheaf_data_side(data, sample, 0), sheaf_data_side(data, sample, 1) };
+    return sheaf_data_used(data, side, sheaf_data_sides(data));
+}
+
 /* The group that was sorted last. */
 typedef struct group {
     bool known;
@@ -122,7 +131,7 @@ static void fill_group(group *g, const order *o, uint64_t epoch, uint64_t number
         return;
     for (uint64_t i = 0; i < size; i++) {
         const int64_t row = nth(o, epoch, first + i);
-        g->item[i] = (item){ row, sheaf_data_used(o->data, &row, 1) };
+        g->item[i] = (item){ row, length_of(o->data, row) };
     }
     qsort(g->item, size, sizeof *g->item, longest_first);
     g->known = true;
@@ -156,7 +165,7 @@ int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t
                              int64_t index, uint64_t seed, bool shuffle)
 {
     group g;
-    const order o = { data, row, (uint64_t)(row == NULL ? sheaf_data_rows(data) : rows), seed,
+    const order o = { data, row, (uint64_t)(row == NULL ? sheaf_data_samples(data) : rows), seed,
                       shuffle };
     g.known = false;
     return sample(&g, &o, index);
@@ -165,8 +174,8 @@ int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t
 double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *how)
 {
     enum { MOST = 1 << 20 }; /* rows of a sufficient sample */
-    const int64_t all = how->row == NULL ? sheaf_data_rows(data) : how->rows, n = how->micro_batch,
-                  most = all < MOST ? all : MOST;
+    const int64_t all = how->row == NULL ? sheaf_data_samples(data) : how->rows,
+                  n = how->micro_batch, most = all < MOST ? all : MOST;
     const int64_t rows = how->samples > 0 && how->samples < most ? how->samples : most;
     const order o = { data, how->row, (uint64_t)all, how->seed, how->shuffle };
     group g;
@@ -174,14 +183,19 @@ double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *how)
     g.known = false;
     for (int64_t first = 0; first < rows;
          first += n) { /* the last one may extend into the next epoch */
-        int64_t longest = how->seq;
+        int64_t longest[2] = { how->seq, how->seq };
         for (int64_t i = first; i < first + n && i - first < MOST; i++) {
-            const int64_t row = sample(&g, &o, i), of_row = sheaf_data_used(data, &row, 1);
-            used += (double)of_row;
-            if (how->seq == 0 && of_row > longest)
-                longest = of_row;
+            const int64_t number = sample(&g, &o, i);
+            for (int side = 0; side < sheaf_data_sides(data); side++) {
+                const int64_t row = sheaf_data_side(data, number, side),
+                              of_row = sheaf_data_used(data, &row, 1);
+                used += (double)of_row;
+                if (how->seq == 0 && of_row > longest[side])
+                    longest[side] = of_row;
+            }
         }
-        positions += (double)(n < MOST ? n : MOST) * (double)longest;
+        for (int side = 0; side < sheaf_data_sides(data); side++)
+            positions += (double)(n < MOST ? n : MOST) * (double)longest[side];
     }
     return positions > 0 ? 1 - used / positions : 0;
 }

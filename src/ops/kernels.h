@@ -51,11 +51,13 @@ typedef struct sheaf__noise {
     const float *half;                /* [rows] largest noise; 0 adds none */
 } sheaf__noise;
 
-/* Label smoothing by eps over a vocabulary of V: a label counts keep = 1 - eps, and every word
- * even = eps / V. Labels that are not smoothed have keep 1 and even 0. */
-typedef struct sheaf__smoothing {
-    float scale, keep, even;
-} sheaf__smoothing;
+/* What rows with a label count in the loss: each its weight, of any sign. With labels smoothed by
+ * eps over a vocabulary of V a label counts keep = 1 - eps, and every word even = eps / V; those
+ * that are not smoothed have keep 1 and even 0. */
+typedef struct sheaf__label_weights {
+    const float *weight; /* [rows] */
+    float keep, even;
+} sheaf__label_weights;
 
 typedef struct sheaf__kernels {
     const char *isa; /* "ref", "avx2", "avx512" */
@@ -166,11 +168,11 @@ typedef struct sheaf__kernels {
     void (*row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max, int64_t rows,
                        int64_t cols);
     /* d[r,c] = round(((exp(logit - max[r]) / sum[r] - (c == target[r] ? keep : 0)) - even) *
-     * scale), or 0 when target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another
+     * weight[r]), or 0 when target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another
      * slice. In float32 d may be logits. The loss of smoothed labels needs the row's sum of logits,
      * too, which is layernorm_sum. */
     void (*row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
-                        const float *sum, const int32_t *target, const sheaf__smoothing *how,
+                        const float *sum, const int32_t *target, const sheaf__label_weights *how,
                         int64_t rows, int64_t cols, sheaf_dtype dtype);
 
     /* ---- optimizer ---- */

@@ -137,13 +137,15 @@ static void run_gelu_pairs(probe *p, const sheaf__kernels *k)
     take(p, p->out, sizeof p->out);
 }
 
+static const float weight[ROWS] = { 0.01f, 0.01f, 0.01f, 0.01f, 0.01f };
+
 static void run_cross_entropy(probe *p, const sheaf__kernels *k)
 {
     const int32_t target[ROWS] = { 0, 200, SHEAF__IGNORED, -1, 300 };
     k->row_max(p->row, p->f, COLS, ROWS, COLS);
     k->row_sumexp(p->sum, p->f, COLS, p->row, ROWS, COLS);
     k->row_dlogits(p->out, COLS, p->f, COLS, p->row, p->sum, target,
-                   &(sheaf__smoothing){ 0.01f, 1, 0 }, ROWS, COLS, p->dtype);
+                   &(sheaf__label_weights){ weight, 1, 0 }, ROWS, COLS, p->dtype);
     take(p, p->row, sizeof p->row);
     take(p, p->sum, sizeof p->sum);
     take(p, p->out, sizeof p->out);
@@ -183,7 +185,7 @@ static void run_smoothing_noise(probe *p, const sheaf__kernels *k)
 {
     static const float half[ROWS] = { 0, 1, 0.01f, 3e8f, -0.5f };
     const int32_t target[ROWS] = { 0, 200, SHEAF__IGNORED, -1, 300 };
-    const sheaf__smoothing how = { 0.01f, 0.9f, 0.1f / COLS };
+    const sheaf__label_weights how = { weight, 0.9f, 0.1f / COLS };
     k->row_max(p->row, p->f, COLS, ROWS, COLS);
     k->row_sumexp(p->sum, p->f, COLS, p->row, ROWS, COLS);
     k->row_dlogits(p->out, COLS, p->f, COLS, p->row, p->sum, target, &how, ROWS, COLS, p->dtype);

@@ -204,6 +204,7 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
             q->data_bytes = sheaf__sets_memory(&q->sets);
         }
     } else {
+        TRY(st, sheaf__objective_read(&q->sets.objective, &o->objective, o->label_smoothing));
         TRY(st, find_images(q, events));
         if (st == NULL) /* sheaf_plan_seq() counts one image */
             q->seq = o->seq > 0
@@ -228,6 +229,7 @@ sheaf__job sheaf__plan_inputs_job(const sheaf__plan_inputs *q)
                          .lora = q->opened.lora,
                          .forms = sheaf__opened_forms(&q->opened),
                          .selection = &q->selection,
+                         .objective = q->sets.objective,
                          .train = q->sets.train,
                          .eval = q->sets.eval,
                          .seq = q->seq,

@@ -28,8 +28,10 @@ typedef struct block {
     int64_t n, most; /* rows in this block, in the largest */
     int32_t row[SHEAF__HEAD_BLOCK], label[SHEAF__HEAD_BLOCK]; /* [n] numbers and labels of rows */
     int32_t at[SHEAF__HEAD_BLOCK];                            /* [n] the rows of x that they are */
+    float weight[SHEAF__HEAD_BLOCK], each[SHEAF__HEAD_BLOCK]; /* [n] of head_run, of these rows */
     struct {
         int32_t *label, *at; /* as the device has them */
+        float *weight;
     } list;
     sheaf__value x_value, h_value; /* x, with dx, and h as values */
     void *x;                       /* [n, hidden] gathered */
@@ -50,9 +52,9 @@ static void give_block(block *b)
 {
     if (b->over)
         b->dlogits = NULL;
-    void *const held[] = { b->list.label, b->list.at, b->x,   b->h,      b->logits,
-                           b->dlogits,    b->dx,      b->max, b->target, b->sums,
-                           b->logit_sums, b->first,   b->all };
+    void *const held[] = { b->list.label, b->list.at,    b->list.weight, b->x,   b->h,
+                           b->logits,     b->dlogits,    b->dx,          b->max, b->target,
+                           b->sums,       b->logit_sums, b->first,       b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         sheaf__free(b->c, held[i]);
 }
@@ -97,6 +99,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
     } need[] = {
         { &b->list.label, whole * 4, true },
         { &b->list.at, whole * 4, true },
+        { &b->list.weight, whole * 4, training },
         { &b->x, rows * in * one, true },
         { &b->h, rows * (size_t)(l->lora == NULL ? 0 : l->lora->rank) * one, l->lora != NULL },
         { &b->logits, rows * owned * 4, true },
@@ -214,10 +217,14 @@ static void add_losses(block *b)
                                .rows = b->n,
                                .vocab = b->p->head->out,
                                .smoothing = run->smoothing,
+                               .each = run->each == NULL ? NULL : b->each,
                                .loss = &run->loss_sum,
                                .labels = &run->labels,
                                .correct = &run->correct };
     sheaf__op_losses(b->c->device, &of);
+    for (int64_t i = 0; i < b->n && run->each != NULL; i++)
+        if (b->label[i] != SHEAF__IGNORED)
+            run->each[b->row[i]] = b->each[i];
 }
 
 static sheaf_status *block_gradients(block *b)
@@ -229,7 +236,7 @@ static sheaf_status *block_gradients(block *b)
                                       .max = b->max,
                                       .sum = b->total,
                                       .label = b->list.label,
-                                      .how = { run->gradient_scale, (float)(1 - run->smoothing),
+                                      .how = { b->list.weight, (float)(1 - run->smoothing),
                                                (float)(run->smoothing / (double)l->out) },
                                       .dtype = c->dtype };
     sheaf__op_row_gradient(c->device, &how, logits_of(b));
@@ -308,6 +315,8 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
     const size_t bytes = (size_t)b->n * sizeof(int32_t);
     sheaf_status *st = sheaf__upload(b->c->device, b->list.label, b->label, bytes);
     TRY(st, sheaf__upload(b->c->device, b->list.at, b->at, bytes));
+    if (training)
+        TRY(st, sheaf__upload(b->c->device, b->list.weight, b->weight, bytes));
     if (st == NULL)
         sheaf__gather(b->c, b->x, b->p->x->data, rows_in_x(b), b->n, b->p->head->in, false);
     TRY(st, block_logits(b));
@@ -349,6 +358,7 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
             continue;
         b->row[b->n] = row;
         b->label[b->n] = label;
+        b->weight[b->n] = run->weight == NULL ? run->gradient_scale : run->weight[row];
         b->at[b->n++] = place == NULL ? row : place[row];
     }
     return i;

@@ -22,7 +22,9 @@ typedef struct sheaf__head_run {
     /* Then rows that lie in one unit with a labelled one (tape/head_rows.h), at most; 0: not known,
      * all. */
     int64_t most;
-    float gradient_scale; /* 1 / label tokens of the step */
+    float gradient_scale; /* 1 / label tokens of the step; */
+    const float *weight;  /* or [rows] what each row's loss counts instead, of any sign, the host's */
+    float *each;          /* [rows] the host's: gets the loss of each row with a label; or NULL */
     double smoothing;     /* share of each label that is spread over the vocabulary; 0 = none */
     bool all_rows;        /* also unlabelled rows: evaluation, generation */
     bool judge;           /* count `correct` */

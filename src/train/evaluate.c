@@ -25,6 +25,7 @@ typedef struct course {
     int64_t first, rows; /* rows [first, first + rows) are loaded; 0: not open */
     int64_t *row;
     found *found; /* [micros] */
+    float *each;  /* for options->value: what the runner's positions lose */
     bool warned;
 } course;
 
@@ -98,14 +99,27 @@ static sheaf_status *open_runner(course *c, int64_t rows)
     if (c->rows > 0)
         sheaf__runner_release(&c->runner);
     c->rows = rows;
+    if (c->options->value != NULL && c->each == NULL &&
+        (c->each = malloc((size_t)(rows * seq) * sizeof *c->each)) == NULL)
+        return sheaf__no_memory("losses of a batch");
     sheaf_status *st =
         sheaf__runner_open(&c->runner, c->model, c->data,
                            &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !whole });
     c->runner.head.all_rows = whole;
     c->runner.head.judge = true;
+    c->runner.head.each = c->each;
     c->runner.head.take = whole ? take_logits : NULL;
     c->runner.head.self = c;
     return st;
+}
+
+static void take_values(course *c, int64_t n)
+{
+    const sheaf_batch *of = &c->runner.batch;
+    for (int64_t i = 0; i < n && c->options->value != NULL; i++)
+        c->options->values[c->first + i] =
+            c->options->value(c->options->self, row_at(c, c->first + i), of->labels + i * of->seq,
+                              c->each + i * of->seq, of->seq);
 }
 
 static sheaf_status *run_micro(course *c, int64_t micro)
@@ -121,6 +135,8 @@ static sheaf_status *run_micro(course *c, int64_t micro)
     if (sheaf__team_keeps_result(c->model->context))
         sheaf_data_announce(c->data, c->row, 2 * n);
     TRY(st, sheaf__runner_run(&c->runner, c->row));
+    if (st == NULL)
+        take_values(c, n);
     c->found[micro] =
         (found){ c->runner.head.loss_sum, c->runner.head.labels, c->runner.head.correct };
     return st == NULL && !c->warned && !isfinite(c->found[micro].loss) ? warn_of(c) : st;
@@ -144,6 +160,12 @@ static sheaf_status *run_course(course *c)
     return st;
 }
 
+static int64_t rows_before(const course *c, int64_t micro)
+{
+    const int64_t rows = micro * c->batch;
+    return rows < c->all ? rows : c->all;
+}
+
 /* Exchanges the results of all groups. If another group's loss is not finite, the first reports its
  * origin. */
 static sheaf_status *share(course *c)
@@ -157,6 +179,13 @@ static sheaf_status *share(course *c)
         size[g] = (size_t)(of.end - of.begin) * sizeof *c->found;
     }
     sheaf_status *st = sheaf_comm_gather(context->peers, c->found, size);
+    for (int g = 0; g < context->groups; g++) {
+        const sheaf_range of = sheaf__share_of(c->micros, context, g);
+        size[g] = (size_t)(rows_before(c, of.end) - rows_before(c, of.begin)) *
+                  sizeof *c->options->values;
+    }
+    if (c->options->value != NULL)
+        TRY(st, sheaf_comm_gather(context->peers, c->options->values, size));
     for (int64_t i = 0; i < c->micros && context->group == 0 && st == NULL; i++)
         if (!c->warned && !isfinite(c->found[i].loss))
             st = run_micro(c, i);
@@ -199,5 +228,6 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
         sheaf__runner_release(&c.runner);
     free(c.row);
     free(c.found);
+    free(c.each);
     return st;
 }

@@ -95,13 +95,15 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
     if (first)
         look_up(r);
     const sheaf__subset *eval = &r->job.eval;
-    sheaf_status *st =
-        sheaf__evaluate(&found, rank->model, eval->data,
-                        &(sheaf__evaluate_options){ .micro_batch = r->options->micro_batch,
-                                                    .row = eval->row,
-                                                    .rows = eval->rows,
-                                                    .stop = &r->interrupt,
-                                                    .events = first ? &events : NULL });
+    const sheaf__evaluate_options how = { .micro_batch = r->options->micro_batch,
+                                          .row = eval->row,
+                                          .rows = eval->rows,
+                                          .stop = &r->interrupt,
+                                          .events = first ? &events : NULL };
+    sheaf_status *st = r->job.objective.pairs
+                           ? sheaf__pairs_evaluate(&found, rank->model, eval, &r->job.objective,
+                                                   r->options, rank->reference[1], &how)
+                           : sheaf__evaluate(&found, rank->model, eval->data, &how);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
         out->stopped = true;
         sheaf_status_free(st);

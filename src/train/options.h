@@ -15,6 +15,7 @@
 #include "models/open.h"
 #include "sheaf/dtype.h"
 #include "tape/tape.h"
+#include "train/objective.h"
 #include "train/schedule.h"
 
 enum { SHEAF__DEFAULT_SLICES = 8 };
@@ -103,8 +104,11 @@ typedef struct sheaf_train_options {
     int64_t decay_steps; /* of wsd, its last */
     sheaf_optimizer optimizer;
     double weight_decay, beta1, beta2, eps;
-    double clip;             /* largest gradient norm, 0 = no clipping */
-    double label_smoothing;  /* share of each label that is spread over the vocabulary */
+    double clip; /* largest gradient norm, 0 = no clipping */
+    /* share of each label that is spread over the vocabulary; of pairs, of those that are the wrong
+     * way round */
+    double label_smoothing;
+    sheaf__objective_options objective;
     double neftune_alpha;    /* noise on the embedding, alpha / sqrt(tokens * width); 0 = none */
     sheaf_dtype dtype;       /* of activations and products */
     sheaf_sums sums;         /* where that has several */

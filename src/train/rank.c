@@ -109,12 +109,13 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                        .each = job->each,
                                        .accumulators = sheaf__accumulators_of(o),
                                        .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL,
-                                       .plans = grid == NULL };
+                                       .plans = grid == NULL,
+                                       .objective = &job->objective };
     TRY(st, sheaf__model_new(&out->model, &out->context, job->schema, &model));
     if (st == NULL && job->selection != NULL)
         sheaf__learning_set(out->model->trained, job->selection);
     if (st == NULL && grid != NULL)
-        st = sheaf__model_load(out->model, job->base, job->adapter);
+        st = sheaf__model_load(out->model, job->base, job->objective.base ? NULL : job->adapter);
     return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, &job->train, &step) : st;
 }
 
@@ -125,5 +126,31 @@ void sheaf__rank_close(sheaf__rank *rank)
     sheaf__device_close(rank->device);
     sheaf_comm_dry_free(rank->dry[0]);
     sheaf_comm_dry_free(rank->dry[1]);
+    for (int i = 0; i < 2; i++)
+        free(rank->reference[i]);
     *rank = (sheaf__rank){ 0 };
+}
+
+sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job,
+                                const sheaf__evaluate_options *how)
+{
+    const sheaf_train_options *o = job->options;
+    const int64_t each = o->micro_batch * o->accumulate,
+                  drawn = o->steps > sheaf__subset_rows(&job->train) / each ? 0 : o->steps * each;
+    const sheaf__subset *const of[] = { &job->train, &job->eval };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < 2 && job->objective.reference && st == NULL; i++) {
+        if (of[i]->data == NULL)
+            continue;
+        rank->reference[i] =
+            malloc((size_t)sheaf_data_rows(of[i]->data) * sizeof *rank->reference[i]);
+        st = rank->reference[i] == NULL
+                 ? sheaf__no_memory("sums of the reference")
+                 : sheaf__pairs_sums(rank->reference[i], rank->model, of[i], &job->objective, o,
+                                     i == 0 ? drawn : 0, how);
+    }
+    if (job->objective.base && job->adapter != NULL)
+        TRY(st, sheaf__model_load(rank->model, job->base, job->adapter));
+    sheaf__stepper_refer(rank->stepper, rank->reference[0]);
+    return sheaf_in(st, "the reference");
 }

@@ -15,6 +15,7 @@ typedef struct sheaf__job {
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL unless method lora */
     const sheaf__selection *selection;
+    sheaf__objective objective;
     /* rows to train on, of which planning reads only the sizes; data NULL: unknown */
     sheaf__subset train;
     sheaf__subset eval;           /* rows of evaluations; data NULL: none, or unknown */
@@ -34,14 +35,23 @@ typedef struct sheaf__rank {
     sheaf__scaler scaler; /* of a run in float16 */
     bool offloads;        /* anything at all */
     sheaf_comm *dry[2];   /* of a rank alone: its group, its peers */
+    /* Of an objective with a reference, its sums by row of the data: to train on, of evaluations.
+     */
+    double *reference[2];
 } sheaf__rank;
 
-/* sheaf__rank_open - on the device that the options name. `out` must not move. grid NULL: rank
+/* sheaf__rank_open - on the device that the options name. Where the base is the reference, without
+ * the adapter, until sheaf__rank_refer(). `out` must not move. grid NULL: rank
  * number `rank` of the job alone, which is only planned. Release with sheaf__rank_close also after
  * a failure. */
 sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
                                const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
+/* sheaf__rank_refer - of an objective with a reference: makes its sums, of the model as it begins,
+ * before the first step and before a checkpoint is read. Collective. how: as sheaf__pairs_sums().
+ */
+sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job,
+                                const sheaf__evaluate_options *how);
 
 /* sheaf__evaluates - do the options have evaluations during training? */
 bool sheaf__evaluates(const sheaf_train_options *options);

@@ -9,7 +9,7 @@
 
 int64_t sheaf__subset_rows(const sheaf__subset *subset)
 {
-    return subset->row == NULL ? sheaf_data_rows(subset->data) : subset->rows;
+    return subset->row == NULL ? sheaf_data_samples(subset->data) : subset->rows;
 }
 
 int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t seed, bool shuffle)
@@ -19,8 +19,16 @@ int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t s
 
 int64_t sheaf__subset_longest(const sheaf__subset *subset)
 {
-    return subset->row == NULL ? sheaf_data_longest(subset->data)
-                               : sheaf_data_used(subset->data, subset->row, subset->rows);
+    int64_t longest = 1;
+    if (subset->row == NULL)
+        return sheaf_data_longest(subset->data);
+    for (int64_t i = 0; i < subset->rows; i++)
+        for (int side = 0; side < sheaf_data_sides(subset->data); side++) {
+            const int64_t row = sheaf_data_side(subset->data, subset->row[i], side),
+                          used = sheaf_data_used(subset->data, &row, 1);
+            longest = used > longest ? used : longest;
+        }
+    return longest;
 }
 
 double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *o,
@@ -70,10 +78,22 @@ static sheaf_status *too_few(const char *what, int64_t n)
                           "another share or --seed, more data, or a file of its own: --eval-data");
 }
 
+/* Does any row of these samples have a label? */
+static bool learns(const sheaf_data *data, const int64_t *sample, int64_t n)
+{
+    for (int64_t i = 0; i < n * sheaf_data_sides(data); i++) {
+        const int64_t row = sheaf_data_side(data, sample[i % n], (int)(i / n));
+        if (sheaf_data_labels(data, &row, 1) > 0)
+            return true;
+    }
+    return false;
+}
+
 static sheaf_status *split(sheaf__sets *s, const sheaf_train_options *o)
 {
     static const uint64_t held = 0x68656c64; /* "held" */
-    const int64_t n = sheaf_data_rows(s->data), out = (int64_t)whole_up(o->eval_split * (double)n);
+    const int64_t n = sheaf_data_samples(s->data),
+                  out = (int64_t)whole_up(o->eval_split * (double)n);
     if (out >= n)
         return too_few("no row is left to train on", n);
     s->held = malloc((size_t)n * sizeof *s->held);
@@ -85,16 +105,16 @@ static sheaf_status *split(sheaf__sets *s, const sheaf_train_options *o)
     qsort(s->held + out, (size_t)(n - out), sizeof *s->held, ascending);
     s->eval = (sheaf__subset){ s->data, s->held, out };
     s->train = (sheaf__subset){ s->data, s->held + out, n - out };
-    if (sheaf_data_labels(s->data, s->held, out) == 0)
+    if (!learns(s->data, s->held, out))
         return too_few("no label among the rows held out", n);
-    return sheaf_data_labels(s->data, s->held + out, n - out) > 0
+    return learns(s->data, s->held + out, n - out)
                ? NULL
                : too_few("no label among the rows that are left", n);
 }
 
 static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_options *o,
                           const sheaf_config *config, const sheaf_events *events,
-                          const atomic_int *stop, bool trains)
+                          const atomic_int *stop, bool trains, bool pairs)
 {
     const bool own = o->tokens_in == NULL;
     char *beside = NULL;
@@ -115,6 +135,7 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                                    .fields = o->fields,
                                                    .specials = o->specials,
                                                    .pack = trains && o->pack,
+                                                   .pairs = pairs,
                                                    .by_length = trains && o->by_length,
                                                    .cache = o->data_cache,
                                                    .cache_beside = beside,
@@ -126,19 +147,42 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
     return st;
 }
 
+/* What cannot go with pairs. */
+static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_train_options *o)
+{
+    const struct {
+        const char *flag, *why;
+        bool given;
+    } of[] = {
+        { "--pack", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
+        { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of && objective->pairs; i++)
+        if (of[i].given)
+            return sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of[i].flag),
+                                           "none with --objective %s", objective->name),
+                            "%s", of[i].why),
+                "leave it out");
+    return NULL;
+}
+
 sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
                                const sheaf_config *config, const sheaf_events *events,
                                const atomic_int *stop)
 {
     *s = (sheaf__sets){ 0 };
-    sheaf_status *st = read(&s->data, o->data, o, config, events, stop, true);
+    sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
+    TRY(st, check_pairs(&s->objective, o));
+    TRY(st, read(&s->data, o->data, o, config, events, stop, true, s->objective.pairs));
     if (st != NULL)
         return st;
     sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->date, o->query, events);
     s->train.data = s->data;
     if (o->eval_data != NULL && o->eval_data[0] != '\0') {
-        st = sheaf_in(read(&s->eval_data, o->eval_data, o, config, events, stop, false),
-                      "--eval-data");
+        st = sheaf_in(
+            read(&s->eval_data, o->eval_data, o, config, events, stop, false, s->objective.pairs),
+            "--eval-data");
         s->eval.data = s->eval_data;
     } else if (o->eval_split > 0) {
         st = split(s, o);
@@ -162,7 +206,7 @@ int64_t sheaf__sets_memory(const sheaf__sets *s)
     return sheaf_data_memory(s->data) +
            (s->eval_data == NULL ? 0 : sheaf_data_memory(s->eval_data)) +
            (s->packed == NULL ? 0 : sheaf_data_memory(s->packed)) +
-           (s->held == NULL ? 0 : sheaf_data_rows(s->data) * (int64_t)sizeof *s->held);
+           (s->held == NULL ? 0 : sheaf_data_samples(s->data) * (int64_t)sizeof *s->held);
 }
 
 int64_t sheaf__subset_steps(const sheaf__subset *subset, const sheaf_train_options *o)

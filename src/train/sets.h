@@ -25,6 +25,7 @@ typedef struct sheaf__sets {
     sheaf_data *packed;           /* with --pack: the training data in packed rows; else NULL */
     sheaf__subset train, eval;    /* eval.data NULL: no evaluation */
     int64_t *held;                /* row numbers of both, if one data set was split */
+    sheaf__objective objective;
 } sheaf__sets;
 
 /* sheaf__sets_open - reads --data and --eval-data, or holds out --eval-split of the rows: the first

@@ -16,30 +16,35 @@ struct sheaf__stepper {
     sheaf__step_options options;
     const sheaf_train_options *run; /* options.run */
     sheaf__runner runner;
+    sheaf__pairs pairs; /* where samples are pairs */
+    int sides;
     sheaf__mirror sample, position;
     sheaf__mirror half; /* [rows * seq]; of noise */
     sheaf__noise_in noise;
     /* The current rows, and their numbers among all samples: two micro-batches of each group. */
     int64_t *rows, *samples;
-    bool follows; /* a plan: the rows of the data, as a real run takes them */
+    int64_t *both[2]; /* of pairs: the rows of each side */
+    bool follows;     /* a plan: the rows of the data, as a real run takes them */
 };
 
 static sheaf_status *take_rows(sheaf__stepper *s)
 {
     const int groups = s->context->groups > 1 ? s->context->groups : 1;
     const size_t rows = 2 * (size_t)s->run->micro_batch * (size_t)groups;
-    s->rows = calloc(2 * rows, sizeof *s->rows);
+    s->rows = calloc(4 * rows, sizeof *s->rows);
     if (s->rows == NULL)
         return sheaf__no_memory("rows of a step");
     s->samples = s->rows + rows;
+    s->both[0] = s->samples + rows;
+    s->both[1] = s->both[0] + s->run->micro_batch;
     return NULL;
 }
 
 static sheaf_status *take_random(sheaf__stepper *s)
 {
     const size_t n = (size_t)(s->run->micro_batch * s->options.seq);
-    const bool drops =
-                   s->model->options.lora != NULL && s->model->options.lora->options.dropout > 0,
+    const bool drops = s->sides == 1 && s->model->options.lora != NULL &&
+                       s->model->options.lora->options.dropout > 0,
                noisy = s->run->neftune_alpha > 0;
     sheaf_status *st = NULL;
     if (drops || noisy)
@@ -74,21 +79,23 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
     s->subset = *subset;
     s->options = *options;
     s->run = options->run;
-    sheaf_status *st = sheaf__runner_open(
-        &s->runner, model, subset->data,
-        &(sheaf__runner_options){ .rows = s->run->micro_batch,
-                                  .seq = options->seq,
-                                  .longest = true,
-                                  .plans = options->plans,
-                                  .each = options->each,
-                                  .backward = true,
-                                  .kept = s->run->kept,
-                                  .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL });
+    s->sides = options->objective->pairs ? 2 : 1;
+    const sheaf__runner_options how = { .rows = s->run->micro_batch,
+                                        .seq = options->seq,
+                                        .longest = true,
+                                        .plans = options->plans,
+                                        .each = options->each,
+                                        .backward = true,
+                                        .kept = s->run->kept,
+                                        .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL };
+    sheaf_status *st = sheaf__runner_open(&s->runner, model, subset->data, &how);
+    if (st == NULL && s->sides == 2)
+        st = sheaf__pairs_open(&s->pairs, model, subset->data, &how, options->objective);
     TRY(st, take_random(s));
     TRY(st, take_rows(s));
     s->noise = (sheaf__noise_in){ &s->runner.info, s->half.device };
-    s->runner.head.smoothing = s->run->label_smoothing;
-    s->runner.info = (sheaf__step_info){ .training = true,
+    s->runner.head.smoothing = s->sides == 1 ? s->run->label_smoothing : 0;
+    s->runner.info = (sheaf__step_info){ .training = s->sides == 1, /* pairs: without dropout */
                                          .seed = s->run->seed,
                                          .sample = s->sample.device,
                                          .position = s->position.device,
@@ -107,6 +114,7 @@ void sheaf__stepper_free(sheaf__stepper *s)
     if (s == NULL)
         return;
     sheaf__runner_release(&s->runner);
+    sheaf__pairs_release(&s->pairs);
     sheaf__mirror_free(&s->sample, s->context->device);
     sheaf__mirror_free(&s->position, s->context->device);
     sheaf__mirror_free(&s->half, s->context->device);
@@ -114,14 +122,19 @@ void sheaf__stepper_free(sheaf__stepper *s)
     free(s);
 }
 
+void sheaf__stepper_refer(sheaf__stepper *s, const double *reference)
+{
+    s->pairs.reference = reference;
+}
+
 void sheaf__stepper_hold(sheaf__stepper *s, sheaf_batch_images holds)
 {
-    s->runner.holds = holds;
+    s->runner.holds = s->pairs.look.holds = holds;
 }
 
 double sheaf__stepper_reading(const sheaf__stepper *s)
 {
-    return s->runner.reading;
+    return s->runner.reading + s->pairs.look.reading;
 }
 
 void sheaf__stepper_follow(sheaf__stepper *s)
@@ -129,15 +142,17 @@ void sheaf__stepper_follow(sheaf__stepper *s)
     s->follows = true;
 }
 
-/* Rows of the data set that micro-batch `micro` of step `done` reads. */
-static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
+/* Rows of the data set that micro-batch `micro` of step `done` reads, of one side of pairs. */
+static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int side, int64_t *row,
                        int64_t *sample)
 {
     const int64_t n = s->run->micro_batch;
     const int64_t first = (done * s->run->accumulate + micro) * n;
     for (int64_t i = 0; i < n; i++) {
         sample[i] = first + i;
-        row[i] = sheaf__subset_row(&s->subset, first + i, s->run->seed, s->run->shuffle);
+        row[i] = sheaf_data_side(
+            s->subset.data, sheaf__subset_row(&s->subset, first + i, s->run->seed, s->run->shuffle),
+            side);
     }
     return n;
 }
@@ -167,10 +182,11 @@ static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t r
 
 /* The rows of a micro-batch, and what dropout and noise ask of their tokens. A plan that does not
  * follow the data knows only how many there are. */
-static sheaf_status *choose_rows(sheaf__stepper *s, int64_t done, int64_t micro)
+static sheaf_status *choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int side)
 {
     const bool known = !s->options.plans || s->follows;
-    const int64_t n = known ? rows_of(s, done, micro, s->rows, s->samples) : s->run->micro_batch,
+    const int64_t n = known ? rows_of(s, done, micro, side, s->rows, s->samples)
+                            : s->run->micro_batch,
                   seq = sheaf__runner_holds(&s->runner, known ? s->rows : NULL).seq;
     const bool named = s->sample.host != NULL;
     for (int64_t r = 0; r < n && named && known; r++)
@@ -209,9 +225,9 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro)
             continue;
         const bool last = of.begin + at + 1 >= of.end;
         if (of.begin + at < of.end)
-            count += rows_of(s, done, of.begin + at, s->rows + count, s->samples + count);
+            count += rows_of(s, done, of.begin + at, 0, s->rows + count, s->samples + count);
         if (of.begin < of.end)
-            count += rows_of(s, last ? done + 1 : done, last ? of.begin : of.begin + at + 1,
+            count += rows_of(s, last ? done + 1 : done, last ? of.begin : of.begin + at + 1, 0,
                              s->rows + count, s->samples + count);
     }
     sheaf_data_announce(s->subset.data, s->rows, count);
@@ -220,11 +236,14 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro)
 /* Label tokens of the whole step, before its first forward. */
 static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *out)
 {
-    for (int64_t micro = 0; micro < s->run->accumulate; micro++) {
-        const int64_t n = rows_of(s, done, micro, s->rows, s->samples);
-        out->labels += sheaf_data_labels(s->subset.data, s->rows, n);
-        out->tokens += sheaf_data_tokens(s->subset.data, s->rows, n);
-    }
+    for (int64_t micro = 0; micro < s->run->accumulate; micro++)
+        for (int side = 0; side < s->sides; side++) {
+            const int64_t n = rows_of(s, done, micro, side, s->rows, s->samples),
+                          labels = sheaf_data_labels(s->subset.data, s->rows, n);
+            out->labels += labels;
+            out->chosen += side == 0 ? labels : 0;
+            out->tokens += sheaf_data_tokens(s->subset.data, s->rows, n);
+        }
 }
 
 /* ---- a number that is not finite ---- */
@@ -237,11 +256,12 @@ static sheaf_status *find_source(sheaf__nonfinite *bad, int64_t *micro, sheaf__s
     sheaf_status *st = NULL;
     *bad = (sheaf__nonfinite){ 0 };
     s->runner.watch = bad;
-    for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++) {
-        st = choose_rows(s, done, m);
-        TRY(st, sheaf__runner_run(&s->runner, s->rows));
-        *micro = m;
-    }
+    for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++)
+        for (int side = 0; side < s->sides && st == NULL && bad->op == NULL; side++) {
+            st = choose_rows(s, done, m, side);
+            TRY(st, sheaf__runner_run(&s->runner, s->rows));
+            *micro = m;
+        }
     s->runner.watch = NULL;
     return st;
 }
@@ -308,9 +328,33 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     return advise(st, s, weight, all);
 }
 
+static sheaf_status *run_side(sheaf__stepper *s, int64_t done, int64_t micro, int side)
+{
+    sheaf_status *st = choose_rows(s, done, micro, side);
+    s->runner.head.weight = s->pairs.weight[side]; /* NULL: one for all rows */
+    return TRY(st, sheaf__runner_run(&s->runner, s->options.plans && !s->follows ? NULL : s->rows));
+}
+
+static sheaf_status *run_micro(sheaf__pair_sums *out, sheaf__stepper *s, int64_t done,
+                               int64_t micro)
+{
+    const bool known = !s->options.plans || s->follows;
+    const int64_t *const both[2] = { s->both[0], s->both[1] };
+    sheaf_status *st = NULL;
+    for (int side = 0; side < 2 && s->sides == 2 && known; side++)
+        rows_of(s, done, micro, side, s->both[side], s->samples);
+    if (s->sides == 2)
+        st = sheaf__pairs_weigh(out, &s->pairs, known ? both : NULL);
+    for (int side = 0; side < s->sides; side++)
+        TRY(st, run_side(s, done, micro, side));
+    if (s->sides == 1)
+        *out = (sheaf__pair_sums){ .loss = s->runner.head.loss_sum };
+    return st;
+}
+
 /* The micro-batches of one accumulator; loss: of each. */
 static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_range micros,
-                                     double *loss)
+                                     sheaf__pair_sums *sums)
 {
     const bool plans = s->options.plans;
     sheaf_status *st = NULL;
@@ -320,11 +364,10 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
         sheaf__activity_step(s->context->activity, done + 1, micro + 1);
         if (!plans)
             announce(s, done, micro);
-        st = choose_rows(s, done, micro);
-        TRY(st, sheaf__runner_run(&s->runner, plans && !s->follows ? NULL : s->rows));
-        loss[micro] = s->runner.head.loss_sum;
-        if (st == NULL && !plans && !isfinite(loss[micro]))
-            st = not_finite(s, done, micro, "loss", loss[micro]);
+        st = run_micro(&sums[micro], s, done, micro);
+        const double loss = sums[micro].loss + sums[micro].nll;
+        if (st == NULL && !plans && !isfinite(loss))
+            st = not_finite(s, done, micro, "loss", loss);
         if (plans && !s->follows &&
             micro > micros.begin) { /* the accumulator's other members are like this one */
             sheaf__costs_repeat(s->context, &before, micros.end - 1 - micro);
@@ -334,23 +377,47 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
     return st;
 }
 
-/* Every group has the losses of its own micro-batches, which follow each other; all are added in
+/* Every group has the sums of its own micro-batches, which follow each other; all are added in
  * their order. */
-static sheaf_status *add_losses(double *sum, const sheaf__stepper *s, double *loss)
+static sheaf_status *add_sums(sheaf__pair_sums *out, const sheaf__stepper *s,
+                              sheaf__pair_sums *sums)
 {
+    enum { NUMBERS = sizeof *sums / sizeof(double) };
     const sheaf__context *c = s->context;
     size_t size[SHEAF_MAX_SLICES];
     sheaf_status *st = NULL;
-    *sum = 0;
+    *out = (sheaf__pair_sums){ 0 };
     for (int g = 0; g < c->groups && c->peers != NULL; g++) {
         const sheaf_range of = micros_of(s, g);
-        size[g] = (size_t)(of.end - of.begin) * sizeof *loss;
+        size[g] = (size_t)(of.end - of.begin) * sizeof *sums;
     }
     if (c->peers != NULL)
-        st = sheaf_comm_gather(c->peers, loss, size);
+        st = sheaf_comm_gather(c->peers, sums, size);
     for (int64_t micro = 0; micro < s->run->accumulate && st == NULL; micro++)
-        *sum += loss[micro];
+        for (int i = 0; i < NUMBERS; i++)
+            ((double *)out)[i] += ((const double *)&sums[micro])[i];
     return st;
+}
+
+/* The loss of a step, and what its rows' losses count. Without a label the loss is NaN: there is
+ * none. */
+static void weigh(sheaf__stepper *s, sheaf__step_result *out)
+{
+    const double scale = out->scale > 0 ? out->scale : 1;
+    out->samples = s->run->micro_batch * s->run->accumulate;
+    s->runner.head.gradient_scale = out->labels == 0 ? 0 : (float)(scale / (double)out->labels);
+    s->pairs.pair_weight = scale / (double)out->samples;
+    s->pairs.token_weight =
+        out->chosen == 0 ? 0 : scale * s->options.objective->nll / (double)out->chosen;
+}
+
+static double loss_of(const sheaf__stepper *s, const sheaf__step_result *step)
+{
+    const sheaf__pair_sums *sums = &step->sums;
+    if (s->sides == 1)
+        return sums->loss / (double)step->labels;
+    return sums->loss / (double)step->samples +
+           s->options.objective->nll * (sums->nll / (double)step->chosen);
 }
 
 /* Time by the clock of context->work, and seconds in calls so far; 0 if nothing is measured. */
@@ -386,29 +453,28 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, sheaf__st
     bool present[SHEAF__MOST_ACCUMULATORS];
     sheaf__accumulators stack = { 0 };
     sheaf_status *st = NULL;
-    double sum = 0, *loss = calloc((size_t)n, sizeof *loss);
-    if (loss == NULL)
+    sheaf__pair_sums *sums = calloc((size_t)n, sizeof *sums);
+    if (sums == NULL)
         return sheaf__no_memory("losses of a step");
     s->runner.info.step = (uint64_t)done;
-    s->runner.head.gradient_scale =
-        out->labels == 0 ? 0 : (float)((out->scale > 0 ? out->scale : 1) / (double)out->labels);
+    weigh(s, out);
     for (int64_t g = 0; g < count && st == NULL; g++) {
         const sheaf_range micros = { n * g / count, n * (g + 1) / count };
         present[g] = micros.begin < micros.end;
         if (!present[g] || g < own.begin || g >= own.end)
             continue;
         st = sheaf__accumulator_begin(s->model->trained, &stack, (int)g);
-        TRY(st, run_accumulator(s, done, micros, loss));
+        TRY(st, run_accumulator(s, done, micros, sums));
     }
     const double began = time_of(s->context), waited = waiting_of(s->context);
     if (st == NULL) {
         sheaf__accumulators_close(s->model->trained, &stack);
         st = sheaf__accumulators_reduce(s->model->trained, (int)count, present);
     }
-    TRY(st, add_losses(&sum, s, loss));
+    TRY(st, add_sums(&out->sums, s, sums));
     add_update(s->context, began, waited);
-    out->loss = sum / (double)out->labels; /* without a label NaN: there is none */
-    free(loss);
+    out->loss = loss_of(s, out);
+    free(sums);
     return st;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/model.h"
+#include "train/pairs.h"
 #include "train/runner.h"
 #include "train/scaler.h"
 #include "train/sets.h"
@@ -15,13 +16,16 @@ typedef struct sheaf__step_options {
     int accumulators;               /* G of docs/contract.md, section 1.6; groups divide it */
     sheaf__scaler *scaler;          /* NULL: losses are not scaled */
     bool plans;                     /* as in sheaf__runner_options */
+    const sheaf__objective *objective;
 } sheaf__step_options;
 
 typedef struct sheaf__step_result {
-    double loss, grad_norm; /* the norm before clipping */
-    int64_t labels, tokens; /* label tokens; tokens with mask 1 */
-    double scale;           /* of the loss; 0: none */
-    bool skipped;           /* its gradients overflowed: only the scale has changed */
+    double loss, grad_norm;  /* the norm before clipping */
+    int64_t labels, tokens;  /* label tokens; tokens with mask 1 */
+    int64_t samples, chosen; /* of pairs: how many, and label tokens of the chosen answers */
+    sheaf__pair_sums sums;   /* of pairs: over all of them */
+    double scale;            /* of the loss; 0: none */
+    bool skipped;            /* its gradients overflowed: only the scale has changed */
 } sheaf__step_result;
 
 typedef struct sheaf__stepper sheaf__stepper;
@@ -31,6 +35,8 @@ typedef struct sheaf__stepper sheaf__stepper;
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                  const sheaf__subset *subset, const sheaf__step_options *options);
 void sheaf__stepper_free(sheaf__stepper *stepper);
+/* sheaf__stepper_refer - the reference's sums, by row of the data; borrowed. */
+void sheaf__stepper_refer(sheaf__stepper *stepper, const double *reference);
 /* sheaf__stepper_hold - of a plan: sets the content of every micro-batch of later steps. */
 void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
 /* sheaf__stepper_follow - of a plan: later steps read their rows, like those of a run, so

@@ -52,6 +52,10 @@ static void note_padding(const sheaf__run *r)
 static void note_sets(const sheaf__run *r)
 {
     const sheaf_train_options *o = r->options;
+    const sheaf__objective *objective = &r->job.objective;
+    if (objective->reference)
+        sheaf_note(r->hooks->events, "the reference is %s",
+                   objective->base ? "the base model" : "the model as it begins");
     const int64_t rows = sheaf__subset_rows(&r->job.train), each = o->micro_batch * o->accumulate;
     if (o->epochs > 0) {
         const double wanted = o->epochs * (double)rows, read = (double)each * (double)o->steps;
@@ -68,7 +72,7 @@ static void note_sets(const sheaf__run *r)
     }
     if (r->job.eval.row != NULL)
         sheaf_note(r->hooks->events, "%" PRId64 " of %" PRId64 " rows are held out for evaluation",
-                   sheaf__subset_rows(&r->job.eval), sheaf_data_rows(r->job.eval.data));
+                   sheaf__subset_rows(&r->job.eval), sheaf_data_samples(r->job.eval.data));
 }
 
 /* After the base is loaded: hashes what no rank had to read, so that all ranks know the run's
@@ -173,6 +177,11 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     TRY(st, sheaf__run_state_init(&s, &rank, o));
     if (st == NULL)
         st = note_devices(r, comm, rank.device);
+    TRY(st, sheaf__rank_refer(
+                &rank, &r->job,
+                &(sheaf__evaluate_options){ .micro_batch = o->micro_batch,
+                                            .stop = &r->interrupt,
+                                            .events = me == 0 ? r->hooks->events : NULL }));
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)
@@ -305,6 +314,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                               .lora = in.base.opened.lora,
                               .forms = sheaf__opened_forms(&in.base.opened),
                               .selection = &in.base.selection,
+                              .objective = in.sets.objective,
                               .train = in.sets.train,
                               .eval = in.sets.eval,
                               .seq = sheaf__subset_longest(&in.sets.train),

@@ -76,7 +76,7 @@ SHEAF__INLINE void softmax_part(void *d, int64_t di, const float *logits, vec ma
  * not smoothed have keep 1 and even 0. */
 SHEAF__INLINE void row_gradient(void *d, int64_t ldd, const float *logits, int64_t ld,
                                 const float *max, const float *sum, const int32_t *target,
-                                const sheaf__smoothing how, int64_t rows, int64_t cols,
+                                const sheaf__label_weights how, int64_t rows, int64_t cols,
                                 sheaf_dtype dtype)
 {
     for (int64_t r = 0; r < rows; r++, logits += ld) {
@@ -87,20 +87,21 @@ SHEAF__INLINE void row_gradient(void *d, int64_t ldd, const float *logits, int64
         }
         const bool here = target[r] >= 0 && target[r] < cols;
         const float wanted = here ? logits[target[r]] : 0; /* d may be logits */
-        const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(how.scale),
+        const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(how.weight[r]),
                   even = v_set(how.even);
         V_WALK(c, cols,
                softmax_part(d, r * ldd, logits, top, total, even, by, c, many, count, dtype));
         if (here) {
             const float p = sheaf__exp(wanted - max[r]) / sum[r];
-            sheaf__store(d, r * ldd + target[r], ((p - how.keep) - how.even) * how.scale, dtype);
+            sheaf__store(d, r * ldd + target[r], ((p - how.keep) - how.even) * how.weight[r],
+                         dtype);
         }
     }
 }
 
 void SHEAF__FAST(row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld,
                               const float *max, const float *sum, const int32_t *target,
-                              const sheaf__smoothing *how, int64_t rows, int64_t cols,
+                              const sheaf__label_weights *how, int64_t rows, int64_t cols,
                               sheaf_dtype dtype)
 {
     V_BY_TYPE(dtype, row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, of));

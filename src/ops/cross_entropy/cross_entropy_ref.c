@@ -31,15 +31,16 @@ void sheaf__row_sumexp_ref(float *sum, const float *logits, int64_t ld, const fl
 }
 
 void sheaf__row_dlogits_ref(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
-                            const float *sum, const int32_t *target, const sheaf__smoothing *how,
-                            int64_t rows, int64_t cols, sheaf_dtype dtype)
+                            const float *sum, const int32_t *target,
+                            const sheaf__label_weights *how, int64_t rows, int64_t cols,
+                            sheaf_dtype dtype)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
             float g = 0;
             if (target[r] != SHEAF__IGNORED) {
                 const float p = sheaf__exp(logits[r * ld + c] - max[r]) / sum[r];
-                g = ((p - (c == target[r] ? how->keep : 0.0f)) - how->even) * how->scale;
+                g = ((p - (c == target[r] ? how->keep : 0.0f)) - how->even) * how->weight[r];
             }
             sheaf__store(d, r * ldd + c, g, dtype);
         }

@@ -6,28 +6,26 @@ static void test_cross_entropy__a_row_worked_by_hand(void **state)
     /* exp 1, 2, 4, sum 7 under a largest logit of ln 4 */
     const float logits[3] = { 0, 0.69314718f, 1.38629436f };
     const int32_t target = 1, elsewhere = -5, ignored = SHEAF__IGNORED;
+    const float half = 0.5f;
+    const sheaf__label_weights plain = { &half, 1, 0 }, smooth = { &half, 0.7f, 0.1f };
     float max, sum, d[3];
     const sheaf__kernels *k = sheaf__kernels_for("ref");
     k->row_max(&max, logits, 3, 1, 3);
     k->row_sumexp(&sum, logits, 3, &max, 1, 3);
     CHECK_NEAR("max", max, logits[2], 0);
     CHECK_NEAR("sum", sum, 7.0 / 4, 1e-6);
-    k->row_dlogits(d, 3, logits, 3, &max, &sum, &target, &(sheaf__smoothing){ 0.5f, 1, 0 }, 1, 3,
-                   SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &target, &plain, 1, 3, SHEAF_F32);
     CHECK_NEAR("first", d[0], 1 / 7.0 / 2, 1e-7);
     CHECK_NEAR("target", d[1], (2 / 7.0 - 1) / 2, 1e-7);
     CHECK_NEAR("last", d[2], 4 / 7.0 / 2, 1e-7);
-    const sheaf__smoothing smooth = { 0.5f, 0.7f, 0.1f };
     k->row_dlogits(d, 3, logits, 3, &max, &sum, &target, &smooth, 1, 3, SHEAF_F32);
     CHECK_NEAR("first, smoothed by 0.3", d[0], (1 / 7.0 - 0.1) / 2, 1e-7);
     CHECK_NEAR("target, smoothed", d[1], (2 / 7.0 - 0.7 - 0.1) / 2, 1e-7);
     k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, &smooth, 1, 3, SHEAF_F32);
     CHECK_NEAR("ignored, smoothed", d[0] + d[1] + d[2], 0, 0);
-    k->row_dlogits(d, 3, logits, 3, &max, &sum, &elsewhere, &(sheaf__smoothing){ 0.5f, 1, 0 }, 1, 3,
-                   SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &elsewhere, &plain, 1, 3, SHEAF_F32);
     CHECK_NEAR("target in another slice", d[1], 2 / 7.0 / 2, 1e-7);
-    k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, &(sheaf__smoothing){ 0.5f, 1, 0 }, 1, 3,
-                   SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, &plain, 1, 3, SHEAF_F32);
     CHECK_NEAR("ignored", d[0] + d[1] + d[2], 0, 0);
 }
 
@@ -60,6 +58,7 @@ static double loss(const double *x)
 static void test_row_dlogits__is_the_gradient(void **state)
 {
     double x[COLS], want[COLS], total = 0;
+    const float one = 1;
     float logits[COLS], d[COLS], max, sum;
     const int32_t target = TARGET;
     for (int c = 0; c < COLS; c++) {
@@ -72,8 +71,8 @@ static void test_row_dlogits__is_the_gradient(void **state)
     const sheaf__kernels *k = sheaf__kernels_for("ref");
     k->row_max(&max, logits, COLS, 1, COLS);
     k->row_sumexp(&sum, logits, COLS, &max, 1, COLS);
-    k->row_dlogits(d, COLS, logits, COLS, &max, &sum, &target, &(sheaf__smoothing){ 1, 1, 0 }, 1,
-                   COLS, SHEAF_F32);
+    k->row_dlogits(d, COLS, logits, COLS, &max, &sum, &target,
+                   &(sheaf__label_weights){ &one, 1, 0 }, 1, COLS, SHEAF_F32);
     twin_close("dlogits", d, want, COLS, 1e-6);
 }
 
@@ -87,6 +86,9 @@ static void compare(const twin *t, int64_t cols, int64_t gap)
     const int64_t ld = cols + gap, n = (ROWS - 1) * ld + cols;
     const size_t bytes = (size_t)n * twin_bytes(t->dtype);
     const int32_t target[ROWS] = { (int32_t)cols - 1, SHEAF__IGNORED, -3, (int32_t)cols + 2 };
+    static const float weight[ROWS] = { 0.37f, 2, -1.5f, 0 };
+    const sheaf__label_weights how = { weight, 0.9f, (float)(0.1 / (double)cols) },
+                               none = { weight, 1, 0 };
     float max[2][ROWS], sum[2][ROWS];
     float *logits = twin_end(block[0], MOST * 4, (size_t)n * 4);
     void *want = twin_end(block[1], MOST * 4, bytes), *got = twin_end(block[2], MOST * 4, bytes);
@@ -102,13 +104,9 @@ static void compare(const twin *t, int64_t cols, int64_t gap)
     twin_same(t, "row_sumexp", sum[1], sum[0], sizeof sum[0]);
     memset(want, 0x5a, bytes);
     memset(got, 0x5a, bytes);
-    t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target,
-                        &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
-    t->fast->row_dlogits(got, ld, logits, ld, max[0], sum[0], target,
-                         &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
+    t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols, t->dtype);
+    t->fast->row_dlogits(got, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols, t->dtype);
     twin_same(t, "row_dlogits", got, want, bytes);
-    const sheaf__smoothing how = { 0.37f, 0.9f, (float)(0.1 / (double)cols) },
-                           none = { 0.37f, 1, 0 };
     t->fast->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols, t->dtype);
     twin_same(t, "row_smoothed by nothing", want, got, bytes);
     t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
@@ -123,10 +121,10 @@ static void compare(const twin *t, int64_t cols, int64_t gap)
                              t->dtype);
         twin_same(t, "smoothed over logits", got, want, bytes);
         memcpy(want, logits, bytes);
-        t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target,
-                            &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
-        t->fast->row_dlogits(logits, ld, logits, ld, max[0], sum[0], target,
-                             &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
+        t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols,
+                            t->dtype);
+        t->fast->row_dlogits(logits, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols,
+                             t->dtype);
         twin_same(t, "d over logits", logits, want, bytes);
     }
 }

@@ -164,14 +164,16 @@ static void gradient_part(const sheaf__kernels *k, const void *arg, int64_t begi
     const sheaf__gradient_call *a = arg;
     const sheaf__row_gradient *g = &a->g;
     const int64_t cols = a->l.cols;
+    sheaf__label_weights how = g->how;
     int32_t target[GRAIN];
     for (int64_t i = begin, n; i < end; i += n) { /* columns here are one run of the vocabulary */
         n = end - i < GRAIN ? end - i : GRAIN;
         for (int64_t r = 0; r < n; r++)
             target[r] =
                 g->label[i + r] < 0 ? SHEAF__IGNORED : g->label[i + r] - (int32_t)a->l.first;
+        how.weight = g->how.weight + i;
         k->row_dlogits(sheaf__at(g->d, i * cols, g->dtype), cols, a->l.at + i * cols, cols,
-                       g->max + i, g->sum + i, target, &g->how, n, cols, g->dtype);
+                       g->max + i, g->sum + i, target, &how, n, cols, g->dtype);
     }
 }
 
@@ -185,11 +187,12 @@ void sheaf__op_row_gradient(sheaf__device *device, const sheaf__row_gradient *ho
         SHEAF__READS(a.g.max, floats(l.rows)),
         SHEAF__READS(a.g.sum, floats(l.rows)),
         SHEAF__READS(a.g.label, (size_t)l.rows * sizeof(int32_t)),
+        SHEAF__READS(a.g.how.weight, floats(l.rows)),
     };
     sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ROW_GRADIENT,
                                        .arguments = &a,
                                        .operand = operand,
-                                       .operands = 5,
+                                       .operands = 6,
                                        .part = gradient_part,
                                        .rows = l.rows,
                                        .grain = GRAIN });

@@ -45,7 +45,7 @@ typedef struct sheaf__row_gradient {
     void *d; /* [rows, cols]; of float32 also the logits' place */
     const float *max, *sum;
     const int32_t *label;
-    sheaf__smoothing how;
+    sheaf__label_weights how;
     sheaf_dtype dtype;
 } sheaf__row_gradient;
 
@@ -62,6 +62,7 @@ typedef struct sheaf__losses {
     const int32_t *label;            /* the host's */
     int64_t rows, vocab;
     double smoothing;
+    float *each;  /* [rows] the host's: what each row with a label loses; or NULL */
     double *loss; /* the host's, as are these: rows with a label, those whose first is the label */
     int64_t *labels, *correct;
 } sheaf__losses;
@@ -82,6 +83,8 @@ SHEAF__SHARED_FN float sheaf__losses_row(const sheaf__losses *a, int64_t i)
  * logit is first. */
 static inline void sheaf__losses_add(const sheaf__losses *a, int64_t i, float loss, float first)
 {
+    if (a->each != NULL)
+        a->each[i] = loss;
     *a->loss += (double)loss;
     *a->labels += 1;
     *a->correct += a->first != NULL && first == -(float)a->label[i];

@@ -168,19 +168,24 @@ static void check_gradient(sheaf_dtype dtype)
         const sheaf__logits l = take_logits(s / 2);
         const int32_t *label = take_labels(l);
         const float *max = same_take(l.rows, SHEAF_F32), *sum = same_take(l.rows, SHEAF_F32);
-        const sheaf__smoothing how = { 0.25f, s % 2 ? 0.9f : 1, s % 2 ? 0.001f : 0 };
+        const float *weight = same_take(l.rows, SHEAF_F32), keep = s % 2 ? 0.9f : 1,
+                    even = s % 2 ? 0.001f : 0;
         const bool over = dtype == SHEAF_F32 && s % 2;
         void *d = over ? l.at : same_blank(l.rows * l.cols, dtype);
         int32_t target[256];
         SAME_EACH (device)
-            sheaf__op_row_gradient(
-                device,
-                &(sheaf__row_gradient){ SAME(d), SAME(max), SAME(sum), SAME(label), how, dtype },
-                there(l));
+            sheaf__op_row_gradient(device,
+                                   &(sheaf__row_gradient){ SAME(d),
+                                                           SAME(max),
+                                                           SAME(sum),
+                                                           SAME(label),
+                                                           { SAME(weight), keep, even },
+                                                           dtype },
+                                   there(l));
         for (int64_t i = 0; i < l.rows; i++)
             target[i] = label[i] < 0 ? SHEAF__IGNORED : label[i] - (int32_t)l.first;
-        same.ref->row_dlogits(d, l.cols, l.at, l.cols, max, sum, target, &how, l.rows, l.cols,
-                              dtype);
+        same.ref->row_dlogits(d, l.cols, l.at, l.cols, max, sum, target,
+                              &(sheaf__label_weights){ weight, keep, even }, l.rows, l.cols, dtype);
         same_check("gradient of logits");
     }
 }
@@ -207,6 +212,7 @@ static void check_losses(void)
         float *sum = same_take(ROWS, SHEAF_F32);
         float *first = way & 2 ? same_blank(ROWS, SHEAF_F32) : NULL;
         int32_t label[ROWS];
+        float each[ROWS];
         double want = 0;
         int64_t labels = 0, correct = 0;
         for (int i = 0; i < ROWS; i++) {
@@ -218,11 +224,13 @@ static void check_losses(void)
                 continue;
             const float whole = sheaf__log(sum[i]) + max[i], even = whole - all[i] / VOCAB,
                         loss = whole - target[i];
-            want += eps > 0 ? (double)((float)(1 - eps) * loss + (float)eps * even) : (double)loss;
+            each[i] = eps > 0 ? (float)(1 - eps) * loss + (float)eps * even : loss;
+            want += (double)each[i];
             labels++;
             correct += first != NULL && first[i] == -(float)label[i];
         }
         SAME_EACH (device) {
+            float got_each[ROWS];
             double got = 0;
             int64_t got_labels = 1, got_correct = 2;
             sheaf__op_losses(device, &(sheaf__losses){ .max = SAME(max),
@@ -234,10 +242,13 @@ static void check_losses(void)
                                                        .rows = ROWS,
                                                        .vocab = VOCAB,
                                                        .smoothing = eps,
+                                                       .each = way & 2 ? got_each : NULL,
                                                        .loss = &got,
                                                        .labels = &got_labels,
                                                        .correct = &got_correct });
             assert_true(equal(got, want));
+            for (int i = 0; i < ROWS && (way & 2); i++)
+                assert_true(label[i] < 0 || equal((double)got_each[i], (double)each[i]));
             assert_int_equal(got_labels, 1 + labels);
             assert_int_equal(got_correct, 2 + correct);
         }

@@ -99,7 +99,7 @@ KERNELS(row_gradient, sheaf__gradient_call, GRADIENT_THREADS)
     const int64_t row = blockIdx.x, cols = a->l.cols, at = row * cols, end = at + cols;
     const int32_t label = g->label[row];
     const int64_t target = label < 0 ? -1 : label - a->l.first;
-    const float max = g->max[row], sum = g->sum[row];
+    const float max = g->max[row], sum = g->sum[row], weight = g->how.weight[row];
     for (int i = 0; i < GRADIENT_COLUMNS / GRADIENT_THREADS / per; i++) {
         const int64_t c = (int64_t)blockIdx.y * GRADIENT_COLUMNS +
                           (int64_t)(i * GRADIENT_THREADS + (int32_t)threadIdx.x) * per;
@@ -112,7 +112,7 @@ KERNELS(row_gradient, sheaf__gradient_call, GRADIENT_THREADS)
         for (int e = 0; e < per; e++) {
             const float keep = c + e == target ? g->how.keep : 0.0f;
             const float p = label < 0 ? 0 : sheaf__exp_of(d[e] - max) / sum;
-            d[e] = label < 0 ? 0 : ((p - keep) - g->how.even) * g->how.scale;
+            d[e] = label < 0 ? 0 : ((p - keep) - g->how.even) * weight;
         }
         store_some(g->d, at + c, end, d, dtype, per);
     }

@@ -1,0 +1,411 @@
+/* objective.c - see objective.h. */
+#include "train/objective.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "base/elementary.h"
+
+/* ---- functions ---- */
+
+static double sigmoid(double x)
+{
+    const double e = sheaf__exp_d(-fabs(x));
+    return x >= 0 ? 1 / (1 + e) : e / (1 + e);
+}
+
+/* log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)), the latter exact to a few ulp also where 1 + e
+ * is rounded. */
+static double log_sigmoid(double x)
+{
+    const double e = sheaf__exp_d(-fabs(x)), one = 1 + e;
+    return (x < 0 ? x : 0) - (one == 1 ? e : sheaf__log_d(one) * (e / (one - 1)));
+}
+
+/* ---- losses of a pair ---- */
+
+/* What a loss is a function of: r, or what stands for it, of both answers. */
+typedef struct scores {
+    double beta, e; /* e: smoothing of labels */
+    double r[2], n[2];
+} scores;
+
+/* A loss and its slopes by r. */
+typedef struct result {
+    double loss, d[2];
+} result;
+
+/* Of a loss of the margin z = beta (r_c - r_j) and its slope by z. */
+static result of_margin(const scores *s, double loss, double slope)
+{
+    return (result){ loss, { s->beta * slope, -s->beta * slope } };
+}
+
+static double margin(const scores *s)
+{
+    return s->beta * (s->r[0] - s->r[1]);
+}
+
+/* With labels smoothed: of the conservative DPO. */
+static result of_sigmoid(const scores *s)
+{
+    const double z = margin(s), e = s->e;
+    return e == 0 ? of_margin(s, -log_sigmoid(z), -sigmoid(-z))
+                  : of_margin(s, -(1 - e) * log_sigmoid(z) - e * log_sigmoid(-z),
+                              -(1 - e) * sigmoid(-z) + e * sigmoid(z));
+}
+
+static result of_hinge(const scores *s)
+{
+    const double z = margin(s);
+    return z < 1 ? of_margin(s, 1 - z, -1) : of_margin(s, 0, 0);
+}
+
+static result of_averages(const scores *s, result (*loss)(const scores *s))
+{
+    const scores mean = { s->beta, s->e, { s->r[0] / s->n[0], s->r[1] / s->n[1] }, { 1, 1 } };
+    result out = loss(&mean);
+    out.d[0] /= s->n[0];
+    out.d[1] /= s->n[1];
+    return out;
+}
+
+static result square(const scores *s)
+{
+    const double x = s->r[0] - s->r[1] - 1 / (2 * s->beta);
+    return (result){ x * x, { 2 * x, -2 * x } };
+}
+
+static result of_ipo(const scores *s)
+{
+    return of_averages(s, square);
+}
+
+static result of_sigmoid_norm(const scores *s)
+{
+    return of_averages(s, of_sigmoid);
+}
+
+static result of_robust(const scores *s)
+{
+    const double z = margin(s), e = s->e, by = 1 / (1 - 2 * e);
+    return of_margin(s, (-(1 - e) * log_sigmoid(z) + e * log_sigmoid(-z)) * by,
+                     (-(1 - e) * sigmoid(-z) - e * sigmoid(z)) * by);
+}
+
+static result of_apo_zero(const scores *s)
+{
+    const double c = sigmoid(s->beta * s->r[0]), j = sigmoid(s->beta * s->r[1]);
+    return (result){ 1 - c + j, { -s->beta * c * (1 - c), s->beta * j * (1 - j) } };
+}
+
+static result of_apo_down(const scores *s)
+{
+    const double c = sigmoid(s->beta * s->r[0]), d = sigmoid(margin(s)), down = d * (1 - d);
+    return (result){ c + 1 - d, { s->beta * (c * (1 - c) - down), s->beta * down } };
+}
+
+static result of_nca_pair(const scores *s)
+{
+    const double c = s->beta * s->r[0], j = s->beta * s->r[1];
+    return (result){ -log_sigmoid(c) - log_sigmoid(-c) / 2 - log_sigmoid(-j) / 2,
+                     { s->beta * (-sigmoid(-c) + sigmoid(c) / 2), s->beta * sigmoid(j) / 2 } };
+}
+
+static result of_bco_pair(const scores *s)
+{
+    const double c = s->beta * s->r[0], j = s->beta * s->r[1];
+    return (result){ -log_sigmoid(c) - log_sigmoid(-j),
+                     { -s->beta * sigmoid(-c), s->beta * sigmoid(j) } };
+}
+
+static result of_sppo_hard(const scores *s)
+{
+    const double half = 1 / (2 * s->beta), c = s->r[0] - half, j = s->r[1] + half;
+    return (result){ c * c + j * j, { 2 * c, 2 * j } };
+}
+
+static result of_exo_pair(const scores *s)
+{
+    const double z = margin(s), p = sigmoid(z), q = sigmoid(-z),
+                 a = log_sigmoid(z) - sheaf__log_d(1 - s->e),
+                 b = log_sigmoid(-z) - sheaf__log_d(s->e);
+    return of_margin(s, p * a + q * b, p * q * (a - b));
+}
+
+static result of_discopop(const scores *s)
+{
+    static const double temperature = 0.05;
+    const double z = margin(s), g = sigmoid(z / temperature), slope = g * (1 - g) / temperature,
+                 l = log_sigmoid(z), e = sheaf__exp_d(-z);
+    return of_margin(s, -l * (1 - g) + e * g,
+                     -sigmoid(-z) * (1 - g) + l * slope - e * g + e * slope);
+}
+
+/* The chosen answers' cross-entropy, a mean over tokens of the whole step: sheaf__objective.nll. */
+static result of_sft(const scores *s)
+{
+    (void)s;
+    return (result){ 0 };
+}
+
+enum {
+    SMOOTHS = 1,
+    SMOOTHED = 2,
+    IS_SFT = 4,
+    OF_DPO = 8,
+    OF_CPO = 16,
+    BY_AVERAGE = 32,
+    LOWERED = 64
+};
+
+static const struct {
+    const char *name;
+    result (*of)(const scores *s);
+    unsigned is; /* SMOOTHS: reads the smoothing; SMOOTHED: needs it; LOWERED: by gamma */
+} table[] = {
+    { "sigmoid", of_sigmoid, SMOOTHS | OF_DPO | OF_CPO },
+    { "hinge", of_hinge, OF_DPO | OF_CPO },
+    { "ipo", of_ipo, OF_DPO | OF_CPO | BY_AVERAGE },
+    { "robust", of_robust, SMOOTHS | SMOOTHED | OF_DPO },
+    { "sigmoid_norm", of_sigmoid_norm, SMOOTHS | OF_DPO | BY_AVERAGE },
+    { "sft", of_sft, IS_SFT | OF_DPO },
+    { "apo_zero", of_apo_zero, OF_DPO },
+    { "apo_down", of_apo_down, OF_DPO },
+    { "nca_pair", of_nca_pair, OF_DPO },
+    { "bco_pair", of_bco_pair, OF_DPO },
+    { "sppo_hard", of_sppo_hard, OF_DPO },
+    { "exo_pair", of_exo_pair, SMOOTHS | SMOOTHED | OF_DPO },
+    { "discopop", of_discopop, OF_DPO },
+    { "simpo", of_sigmoid_norm, SMOOTHS | OF_CPO | BY_AVERAGE | LOWERED },
+};
+enum { TABLE = sizeof table / sizeof *table };
+
+/* ---- objectives ---- */
+
+/* loss: the default; of: which losses it takes. */
+static const struct {
+    const char *name, *loss;
+    unsigned of;
+    bool reference;
+    double beta, nll;
+} objectives[] = {
+    { "sft", NULL, 0, false, 0, 0 },
+    { "dpo", "sigmoid", OF_DPO, true, 0.1, 0 },
+    { "ipo", "ipo", OF_DPO, true, 0.1, 0 },
+    { "hinge", "hinge", OF_DPO, true, 0.1, 0 },
+    { "robust", "robust", OF_DPO, true, 0.1, 0 },
+    { "cpo", "sigmoid", OF_CPO, false, 0.1, 1 },
+    { "simpo", "simpo", OF_CPO, false, 2, 0 },
+};
+enum { OBJECTIVES = sizeof objectives / sizeof *objectives };
+
+static bool is(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+static bool named(const char *name, const char *at, size_t n)
+{
+    return strlen(name) == n && strncmp(name, at, n) == 0;
+}
+
+static sheaf_status *bad(const char *flag, const char *expected, const char *at, size_t n)
+{
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "%s", expected),
+                       "'%.*s'", (int)n, at);
+}
+
+static sheaf_status *unknown(const char *flag, unsigned of, const char *at, size_t n)
+{
+    sheaf_text known = { 0 };
+    for (int i = 0; i < TABLE; i++)
+        if (table[i].is & of)
+            sheaf__text_add(&known, "%s%s", known.size > 0 ? ", " : "", table[i].name);
+    sheaf_status *st = bad(flag, known.at == NULL ? "a loss" : known.at, at, n);
+    sheaf__text_release(&known);
+    return st;
+}
+
+static sheaf_status *read_losses(sheaf__objective *out, const char *list, unsigned of)
+{
+    for (const char *at = list;; at++) {
+        const size_t n = strcspn(at, ",");
+        int found = 0;
+        while (found < TABLE && !((table[found].is & of) && named(table[found].name, at, n)))
+            found++;
+        if (found == TABLE)
+            return unknown("--loss-type", of, at, n);
+        if (out->losses == SHEAF__MOST_LOSSES)
+            return bad("--loss-type", "at most 8 losses", list, strlen(list));
+        out->share[out->losses] = 1;
+        out->loss[out->losses++] = found;
+        at += n;
+        if (*at == '\0')
+            return NULL;
+    }
+}
+
+static sheaf_status *read_shares(sheaf__objective *out, const char *list)
+{
+    const char *at = list;
+    for (int i = 0; i < out->losses; i++) {
+        char *end;
+        out->share[i] = strtod(at, &end);
+        const bool last = i + 1 == out->losses;
+        if (end == at || !isfinite(out->share[i]) || *end != (last ? '\0' : ','))
+            return bad("--loss-weights", "a number for each loss of --loss-type, with commas", list,
+                       strlen(list));
+        at = end + 1;
+    }
+    return NULL;
+}
+
+static sheaf_status *check_smoothing(const sheaf__objective *o)
+{
+    bool reads = false;
+    for (int i = 0; i < o->losses; i++) {
+        const unsigned how = table[o->loss[i]].is;
+        reads = reads || (how & SMOOTHS);
+        if ((how & SMOOTHED) && o->smoothing <= 0)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--label-smoothing"),
+                                              "above 0 for the loss '%s'", table[o->loss[i]].name),
+                               "0");
+    }
+    if (o->smoothing == 0)
+        return NULL;
+    if (!reads)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--label-smoothing"),
+                                          "0: no loss of this objective reads it"),
+                           "%g", o->smoothing);
+    return o->smoothing < 0.5
+               ? NULL
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--label-smoothing"),
+                                            "below 0.5: the share of pairs in the wrong order"),
+                             "%g", o->smoothing);
+}
+
+/* The cross-entropy among the losses goes into nll. */
+static void take_out_sft(sheaf__objective *o)
+{
+    int kept = 0;
+    for (int i = 0; i < o->losses; i++) {
+        if (table[o->loss[i]].is & IS_SFT) {
+            o->nll += o->share[i];
+            continue;
+        }
+        o->loss[kept] = o->loss[i];
+        o->share[kept++] = o->share[i];
+    }
+    o->losses = kept;
+}
+
+static sheaf_status *no_effect(const sheaf__objective_options *options)
+{
+    const struct {
+        const char *flag;
+        bool given;
+    } of[] = {
+        { "--loss-type", is(options->loss_type) },
+        { "--loss-weights", is(options->loss_weights) },
+        { "--beta", options->beta > 0 },
+        { "--simpo-gamma", options->simpo_gamma >= 0 },
+        { "--cpo-alpha", options->cpo_alpha >= 0 },
+        { "--ld-alpha", options->ld_alpha != 1 },
+        { "--reference", is(options->reference) },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i].given)
+            return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of[i].flag),
+                                                 "an objective that reads it"),
+                                  "--objective dpo, or leave it out");
+    return NULL;
+}
+
+static sheaf_status *read_reference(sheaf__objective *out, const char *name)
+{
+    if (!is(name))
+        return NULL;
+    if (!out->reference)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reference"),
+                                          "none: objective %s has no reference", out->name),
+                           "'%s'", name);
+    out->base = strcmp(name, "base") == 0;
+    return out->base || strcmp(name, "start") == 0
+               ? NULL
+               : bad("--reference", "start or base", name, strlen(name));
+}
+
+sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objective_options *options,
+                                    double smoothing)
+{
+    const char *name = is(options->name) ? options->name : "sft";
+    int k = 0;
+    while (k < OBJECTIVES && strcmp(objectives[k].name, name) != 0)
+        k++;
+    if (k == OBJECTIVES)
+        return bad("--objective", "sft, dpo, ipo, hinge, robust, cpo or simpo", name, strlen(name));
+    *out = (sheaf__objective){ .name = objectives[k].name,
+                               .pairs = k > 0,
+                               .reference = objectives[k].reference,
+                               .beta = options->beta > 0 ? options->beta : objectives[k].beta,
+                               .smoothing = k > 0 ? smoothing : 0,
+                               .ld_alpha = options->ld_alpha,
+                               .nll = objectives[k].nll };
+    if (k == 0)
+        return no_effect(options);
+    sheaf_status *st = read_losses(
+        out, is(options->loss_type) ? options->loss_type : objectives[k].loss, objectives[k].of);
+    if (st == NULL && is(options->loss_weights))
+        st = read_shares(out, options->loss_weights);
+    TRY(st, st == NULL ? check_smoothing(out) : NULL);
+    if (st != NULL)
+        return st;
+    take_out_sft(out);
+    if ((st = read_reference(out, options->reference)) != NULL)
+        return st;
+    out->gamma = options->simpo_gamma >= 0 ? options->simpo_gamma : 0.5;
+    if (!out->reference && options->cpo_alpha >= 0)
+        out->nll = options->cpo_alpha;
+    return NULL;
+}
+
+/* ---- pairs ---- */
+
+sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__pair *pair)
+{
+    sheaf__pair_loss out = { 0 };
+    scores s = { .beta = o->beta, .e = o->smoothing };
+    for (int i = 0; i < 2; i++) {
+        s.n[i] = (double)pair->tokens[i];
+        s.r[i] = pair->sum[i] - (o->reference ? pair->reference[i] : 0);
+        out.reward[i] = o->beta * s.r[i];
+    }
+    for (int i = 0; i < o->losses; i++) {
+        scores of = s;
+        if (table[o->loss[i]].is & LOWERED)
+            of.r[0] -= o->gamma / o->beta * of.n[0];
+        const result one = table[o->loss[i]].of(&of);
+        out.loss += o->share[i] * one.loss;
+        for (int k = 0; k < 2; k++)
+            out.slope[k] += o->share[i] * one.d[k];
+        if (!o->reference && (table[o->loss[i]].is & BY_AVERAGE))
+            for (int k = 0; k < 2; k++)
+                out.reward[k] = o->beta * s.r[k] / s.n[k];
+    }
+    return out;
+}
+
+double sheaf__objective_sum(const sheaf__objective *o, const int32_t *label, const float *each,
+                            int64_t n, int64_t shorter)
+{
+    double sum = 0;
+    int64_t token = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (label[i] < 0)
+            continue;
+        sum -= (token++ < shorter ? 1 : o->ld_alpha) * (double)each[i];
+    }
+    return sum;
+}

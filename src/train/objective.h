@@ -1,0 +1,63 @@
+/* objective.h - what a step minimises, as the weights of its answers' log-probabilities.
+ *
+ * With S the sum of the log-probabilities of an answer's n tokens and R the reference's, r = S - R;
+ * c is the chosen answer of a pair, j the rejected one. The loss of a step is the mean over its
+ * pairs of a function of these, and of the chosen answers' cross-entropy the mean over its tokens.
+ * Its gradient is that of a sum over tokens of weight * cross-entropy (tape/head.h), so that one
+ * pass serves all objectives; supervised training is the one whose weights are all 1 / tokens.
+ * Formulas: docs/preference.md. All here is double, with base/elementary.h; a weight is rounded to
+ * float32 once. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+/* As flags give them; empty or NULL: the objective's own. */
+typedef struct sheaf__objective_options {
+    const char *name;                     /* "sft", "dpo", ... */
+    const char *loss_type, *loss_weights; /* lists with commas */
+    double beta;                          /* 0: the objective's own */
+    double simpo_gamma, cpo_alpha;        /* below 0: the objective's own */
+    double ld_alpha;                      /* share of what lies beyond the shorter answer */
+    const char *reference;                /* "start" or "base" */
+} sheaf__objective_options;
+
+enum { SHEAF__MOST_LOSSES = 8 };
+
+typedef struct sheaf__objective {
+    const char *name;
+    bool pairs;     /* a sample is a pair of answers */
+    bool reference; /* the reference's sums are read: those of the model as it begins, */
+    bool base;      /* or without the adapter that it begins with */
+    int loss[SHEAF__MOST_LOSSES]; /* rows of its table */
+    double share[SHEAF__MOST_LOSSES];
+    int losses;
+    double beta, smoothing, gamma, ld_alpha;
+    double nll; /* share of the chosen answers' cross-entropy */
+} sheaf__objective;
+
+/* sheaf__objective_read - smoothing: of labels. Errors: SHEAF_E_ARG naming the flag. */
+sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objective_options *options,
+                                    double smoothing);
+
+/* One pair: chosen, rejected. */
+typedef struct sheaf__pair {
+    double sum[2], reference[2];
+    int64_t tokens[2];
+} sheaf__pair;
+
+typedef struct sheaf__pair_loss {
+    double loss;
+    double slope[2];  /* of the loss by each sum */
+    double reward[2]; /* beta * r; of an objective without reference beta * S, or S / n */
+} sheaf__pair_loss;
+
+/* sheaf__objective_pair - the loss of a pair, without its cross-entropy. */
+sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *objective, const sheaf__pair *pair);
+
+/* sheaf__objective_sum - S of an answer whose tokens lose each[0..n) where label[i] >= 0.
+ *   shorter  tokens of the shorter answer, with ld_alpha; others beyond it count that share */
+double sheaf__objective_sum(const sheaf__objective *objective, const int32_t *label,
+                            const float *each, int64_t n, int64_t shorter);

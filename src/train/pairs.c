@@ -1,0 +1,196 @@
+/* pairs.c - see pairs.h. */
+#include "train/pairs.h"
+
+#include <math.h>
+
+#include "base/base.h"
+
+sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sheaf_data *data,
+                                const sheaf__runner_options *options,
+                                const sheaf__objective *objective)
+{
+    const size_t positions = (size_t)(options->rows * options->seq);
+    sheaf__runner_options look = *options;
+    look.backward = false;
+    *out = (sheaf__pairs){ .objective = objective, .n = options->rows };
+    out->pair = calloc((size_t)options->rows, sizeof *out->pair);
+    out->each = calloc(3 * positions, sizeof *out->each);
+    if (out->pair == NULL || out->each == NULL)
+        return sheaf__no_memory("weights of pairs");
+    for (int side = 0; side < 2; side++)
+        out->weight[side] = out->each + (size_t)(1 + side) * positions;
+    sheaf_status *st = sheaf__runner_open(&out->look, model, data, &look);
+    out->look.head.each = out->each;
+    return st;
+}
+
+void sheaf__pairs_release(sheaf__pairs *p)
+{
+    if (p->n > 0)
+        sheaf__runner_release(&p->look);
+    free(p->each);
+    free(p->pair);
+    *p = (sheaf__pairs){ 0 };
+}
+
+/* The tokens of both answers. */
+static void count_tokens(sheaf__pairs *p, const int64_t *const row[2])
+{
+    for (int64_t i = 0; i < p->n; i++)
+        for (int side = 0; side < 2; side++)
+            p->pair[i].tokens[side] = sheaf_data_labels(p->look.data, &row[side][i], 1);
+}
+
+static int64_t shorter(const sheaf__pair *pair)
+{
+    return pair->tokens[0] < pair->tokens[1] ? pair->tokens[0] : pair->tokens[1];
+}
+
+/* Of the pass that ran. weight: for now 1 where a token counts whole, 0 where it is beyond the
+ * shorter answer. */
+static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair_sums *out)
+{
+    const int64_t seq = p->look.batch.seq;
+    for (int64_t i = 0; i < p->n; i++) {
+        const int32_t *label = p->look.batch.labels + i * seq;
+        const float *each = p->each + i * seq;
+        sheaf__pair *pair = &p->pair[i];
+        int64_t token = 0;
+        pair->sum[side] = sheaf__objective_sum(p->objective, label, each, seq, shorter(pair));
+        pair->reference[side] = p->reference == NULL ? 0 : p->reference[row[i]];
+        for (int64_t t = 0; t < seq; t++) {
+            p->weight[side][i * seq + t] = label[t] < 0 || token < shorter(pair) ? 1 : 0;
+            token += label[t] >= 0;
+            out->nll += side == 0 && label[t] >= 0 ? (double)each[t] : 0;
+        }
+    }
+}
+
+/* seq: positions of a row of each side. */
+static void set_weights(sheaf__pairs *p, const int64_t seq[2], sheaf__pair_sums *out)
+{
+    for (int64_t i = 0; i < p->n; i++) {
+        const sheaf__pair_loss of = sheaf__objective_pair(p->objective, &p->pair[i]);
+        out->loss += of.loss;
+        out->right += of.reward[0] > of.reward[1];
+        for (int side = 0; side < 2; side++) {
+            const double whole = -of.slope[side] * p->pair_weight,
+                         nll = side == 0 ? p->token_weight : 0;
+            out->reward[side] += of.reward[side];
+            out->sum[side] += p->pair[i].sum[side];
+            for (float *w = p->weight[side] + i * seq[side];
+                 w < p->weight[side] + (i + 1) * seq[side]; w++)
+                *w = (float)(nll + (*w == 1 ? whole : p->objective->ld_alpha * whole));
+        }
+    }
+}
+
+sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p,
+                                 const int64_t *const row[2])
+{
+    int64_t seq[2];
+    sheaf_status *st = NULL;
+    *out = (sheaf__pair_sums){ 0 };
+    if (row != NULL)
+        count_tokens(p, row);
+    for (int side = 0; side < 2 && st == NULL; side++) {
+        st = sheaf__runner_run(&p->look, row == NULL ? NULL : row[side]);
+        seq[side] = p->look.batch.seq;
+        if (st == NULL && row != NULL)
+            take_sums(p, side, row[side], out);
+    }
+    if (st == NULL && row != NULL)
+        set_weights(p, seq, out);
+    return st;
+}
+
+/* ---- sums of rows ---- */
+
+typedef struct summing {
+    const sheaf_data *data;
+    const sheaf__objective *objective;
+} summing;
+
+static double sum_of(void *self, int64_t row, const int32_t *label, const float *each, int64_t n)
+{
+    const summing *of = self;
+    const int64_t other = row ^ 1, own = sheaf_data_labels(of->data, &row, 1),
+                  beside = sheaf_data_labels(of->data, &other, 1);
+    return sheaf__objective_sum(of->objective, label, each, n, own < beside ? own : beside);
+}
+
+/* Marks the rows of the samples that are drawn. */
+static void mark(double *sum, const sheaf__subset *of, const sheaf_train_options *o,
+                 int64_t samples)
+{
+    const int64_t all = sheaf__subset_rows(of);
+    for (int64_t i = 0; i < (samples > 0 ? samples : all); i++) {
+        const int64_t sample = samples > 0       ? sheaf__subset_row(of, i, o->seed, o->shuffle)
+                               : of->row != NULL ? of->row[i]
+                                                 : i;
+        sum[2 * sample] = sum[2 * sample + 1] = 0;
+    }
+}
+
+sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__subset *subset,
+                                const sheaf__objective *objective, const sheaf_train_options *o,
+                                int64_t samples, const sheaf__evaluate_options *how)
+{
+    const int64_t all = sheaf_data_rows(subset->data);
+    summing self = { subset->data, objective };
+    sheaf__evaluate_options options = *how;
+    sheaf__evaluation found;
+    int64_t *row = malloc((size_t)all * sizeof *row), n = 0;
+    double *value = malloc((size_t)all * sizeof *value);
+    for (int64_t i = 0; i < all; i++)
+        out[i] = NAN;
+    mark(out, subset, o, samples);
+    for (int64_t i = 0; i < all && row != NULL; i++)
+        if (!isnan(out[i]))
+            row[n++] = i;
+    options.row = row;
+    options.rows = n;
+    options.value = sum_of;
+    options.values = value;
+    options.self = &self;
+    sheaf_status *st = row == NULL || value == NULL
+                           ? sheaf__no_memory("sums of pairs")
+                           : sheaf__evaluate(&found, model, subset->data, &options);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        out[row[i]] = value[i];
+    free(row);
+    free(value);
+    return st;
+}
+
+sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__model *model,
+                                    const sheaf__subset *subset, const sheaf__objective *objective,
+                                    const sheaf_train_options *o, const double *reference,
+                                    const sheaf__evaluate_options *how)
+{
+    const int64_t all = sheaf_data_rows(subset->data);
+    double *sum = malloc((size_t)all * sizeof *sum), nll = 0, tokens = 0;
+    *out = (sheaf__evaluation){ 0 };
+    if (sum == NULL)
+        return sheaf__no_memory("sums of pairs");
+    sheaf_status *st = sheaf__pairs_sums(sum, model, subset, objective, o, 0, how);
+    for (int64_t i = 0; i < all && st == NULL; i += 2) {
+        sheaf__pair pair = { .sum = { sum[i], sum[i + 1] } };
+        if (isnan(sum[i]))
+            continue;
+        for (int64_t side = 0, row = i; side < 2; side++, row++) {
+            pair.reference[side] = reference == NULL ? 0 : reference[row];
+            pair.tokens[side] = sheaf_data_labels(subset->data, &row, 1);
+        }
+        const sheaf__pair_loss of = sheaf__objective_pair(objective, &pair);
+        out->loss += of.loss;
+        out->tokens++;
+        out->correct += of.reward[0] > of.reward[1];
+        nll -= sum[i];
+        tokens += (double)pair.tokens[0];
+    }
+    out->loss = out->tokens == 0 ? 0 : out->loss / (double)out->tokens;
+    out->loss += tokens == 0 || objective->nll == 0 ? 0 : objective->nll * (nll / tokens);
+    free(sum);
+    return st;
+}

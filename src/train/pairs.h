@@ -1,0 +1,54 @@
+/* pairs.h - a micro-batch of pairs: what each side's tokens count in the loss (objective.h).
+ *
+ * A pair's loss needs the log-probabilities of both answers before either has a gradient. A forward
+ * pass of each side, chosen then rejected, gives them, without a tape; then each side goes through
+ * the training pass with the weights that follow. So a step holds what one of supervised training
+ * holds, and as a row's forward pass depends on nothing but the row, both passes see the same
+ * numbers. */
+#pragma once
+
+#include "train/evaluate.h"
+#include "train/objective.h"
+#include "train/sets.h"
+
+/* Sums over pairs, all double so that groups exchange them as one block. */
+typedef struct sheaf__pair_sums {
+    double loss, nll;                /* of pairs; cross-entropy of the chosen answers' tokens */
+    double reward[2], right, sum[2]; /* right: pairs whose chosen answer has the larger reward */
+} sheaf__pair_sums;
+
+typedef struct sheaf__pairs {
+    const sheaf__objective *objective;
+    const double *reference;          /* by row of the data; NULL: none is read */
+    sheaf__runner look;               /* forward alone */
+    int64_t n;                        /* pairs of a micro-batch */
+    float *each, *weight[2];          /* [n * seq] of a micro-batch's positions */
+    sheaf__pair *pair;                /* [n] */
+    double pair_weight, token_weight; /* of the step: 1 / its pairs, nll / its chosen tokens */
+} sheaf__pairs;
+
+/* sheaf__pairs_open - `out` must not move. options: those of the training runner. Release also
+ * after a failure. */
+sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sheaf_data *data,
+                                const sheaf__runner_options *options,
+                                const sheaf__objective *objective);
+void sheaf__pairs_release(sheaf__pairs *pairs);
+/* sheaf__pairs_weigh - the forward passes, and from them weight[0..1]. row: [2][n] the data's rows
+ * by side; NULL: of a plan. Collective. */
+sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *pairs,
+                                 const int64_t *const row[2]);
+
+/* sheaf__pairs_sums - S of the rows of some samples of a subset, as the model is now, into out[] by
+ * row of the data, NaN for the others. Collective.
+ *   samples  of those that a run draws in its order, how many; 0: all of the subset
+ *   how      micro_batch, stop and events are read */
+sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__subset *subset,
+                                const sheaf__objective *objective,
+                                const sheaf_train_options *options, int64_t samples,
+                                const sheaf__evaluate_options *how);
+/* sheaf__pairs_evaluate - loss and accuracy of pairs: correct counts pairs whose chosen answer has
+ * the larger reward, tokens all pairs. */
+sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__model *model,
+                                    const sheaf__subset *subset, const sheaf__objective *objective,
+                                    const sheaf_train_options *options, const double *reference,
+                                    const sheaf__evaluate_options *how);
