@@ -256,6 +256,7 @@ static sheaf_status *empty(sheaf_data **out, const sheaf_data_options *options)
     data->pad =
         options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
+    data->pairs = options->pairs;
     data->micro_batch = options->micro_batch;
     data->group = options->by_length && options->micro_batch > 0
                       ? sheaf__data_group(options->micro_batch)

@@ -427,7 +427,6 @@ static sheaf_status *join_sides(sheaf_data *data, const sheaf_data *const side[2
     for (int64_t r = 0; r < side[0]->rows && st == NULL; r++)
         for (int k = 0; k < 2 && st == NULL; k++)
             st = put_row(data, side[k], r);
-    data->pairs = true;
     return st;
 }
 

@@ -12,6 +12,7 @@
 #include "data/data_rows.h"
 #include "data/data_conversations.h"
 #include "data/json_items.h"
+#include "data/preference.h"
 #include "data/row_cache.h"
 #include "ops/pool.h"
 
@@ -27,8 +28,9 @@ typedef struct job {
     int64_t at, size; /* in the round's text */
     sheaf__text_form form;
     char ignored[64];
-    const char *lost; /* as the record has it */
-    sheaf__text_row row;
+    const char *lost;       /* as the record has it */
+    sheaf__text_row row[2]; /* of pairs both sides, else the first */
+    bool same;              /* both answers are equal */
     sheaf_status *st;
 } job;
 
@@ -57,7 +59,7 @@ typedef struct reader {
     sheaf__row_cache_facts facts;
     sheaf__complaints complaints;
     bool known; /* this file's first good record has shown what it needs */
-    sheaf__ignored ignored, lost, written;
+    sheaf__ignored ignored, lost, written, same;
 } reader;
 
 /* ---- a round ---- */
@@ -84,6 +86,49 @@ static sheaf_status *gather(bool *more, reader *in)
     return NULL;
 }
 
+/* What both rows begin with is their prompt, of one length: up to the earlier answer. */
+static void share_prompt(sheaf__text_row row[2])
+{
+    int64_t first[2];
+    for (int k = 0; k < 2; k++)
+        for (first[k] = 0; first[k] < row[k].count && !row[k].trained[first[k]];)
+            first[k]++;
+    const int later = first[1] > first[0];
+    memset(row[later].trained + first[!later], 1, (size_t)(first[later] - first[!later]));
+}
+
+/* The record of a job; of a pair, that of one side. Release it also after a failure. */
+static sheaf_status *read_record(sheaf__text_record *out, const reader *in, const job *j, int side)
+{
+    const char *text = in->text + j->at;
+    json_t *pair = NULL;
+    if (!in->options->pairs)
+        return sheaf__text_record_read(out, text, (size_t)j->size, &in->fields);
+    *out = (sheaf__text_record){ 0 };
+    sheaf_status *st = sheaf__text_record_json(&pair, text, (size_t)j->size, &in->fields);
+    TRY(st, sheaf__preference_side(&out->json, pair, side));
+    json_decref(pair);
+    return TRY(st, sheaf__text_record_take(out));
+}
+
+static void encode_texts(job *j, sheaf__text_record *record, const reader *in)
+{
+    const int sides = in->options->pairs ? 2 : 1;
+    sheaf__text_row *row = j->row;
+    for (int side = 0; side < sides && j->st == NULL; side++) {
+        if (side > 0)
+            sheaf__text_record_release(record);
+        j->st = read_record(record, in, j, side);
+        TRY(j->st, sheaf__text_encode(&row[side], &in->sources.encoder, record));
+    }
+    j->form = record->form;
+    if (sides < 2 || j->st != NULL)
+        return;
+    share_prompt(row);
+    j->same = row[0].count == row[1].count &&
+              memcmp(row[0].id, row[1].id, (size_t)row[0].count * sizeof *row[0].id) == 0;
+}
+
 static void encode_one(void *context, int64_t index, int worker)
 {
     reader *in = context;
@@ -92,12 +137,10 @@ static void encode_one(void *context, int64_t index, int worker)
     if (sheaf__data_stopped(in->options)) /* a template may run long for each record */
         return;
     if (in->conversations != NULL) {
-        j->st = sheaf__conversations_read(&j->row, &record, in->conversations, in->text + j->at,
+        j->st = sheaf__conversations_read(j->row, &record, in->conversations, in->text + j->at,
                                           (size_t)j->size);
     } else {
-        j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
-        j->form = record.form;
-        TRY(j->st, sheaf__text_encode(&j->row, &in->sources.encoder, &record));
+        encode_texts(j, &record, in);
     }
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
     j->lost = record.lost;
@@ -157,8 +200,8 @@ static sheaf_status *take(reader *in, job *j)
         bad = j->st;
     j->st = NULL;
     if (bad == NULL && in->conversations != NULL)
-        bad = sheaf__conversations_fit(&keep, in->conversations, &in->facts.counts, &j->row,
-                                       j->place);
+        bad =
+            sheaf__conversations_fit(&keep, in->conversations, &in->facts.counts, j->row, j->place);
     if (bad != NULL) {
         bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
         if (in->sources.paths > 1)
@@ -168,20 +211,22 @@ static sheaf_status *take(reader *in, job *j)
     }
     sheaf__ignored_keep(&in->ignored, j->ignored, in->items.unit, j->place);
     sheaf__ignored_keep(&in->lost, j->lost, in->items.unit, j->place);
-    in->facts.counts.left_out += j->row.left_out;
-    in->facts.counts.written += j->row.written != NULL;
-    sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
+    const char *written = j->row[0].written != NULL ? j->row[0].written : j->row[1].written;
+    in->facts.counts.left_out += j->row[0].left_out + j->row[1].left_out;
+    in->facts.counts.written += written != NULL;
+    sheaf__ignored_keep(&in->written, written, in->items.unit, j->place);
+    sheaf__ignored_keep(&in->same, j->same ? "rejected" : NULL, in->items.unit, j->place);
     if (in->conversations != NULL)
-        return keep ? sheaf__conversations_put(in->conversations, &in->facts.counts, &j->row)
-                    : NULL;
-    return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, &j->row, j->place,
-                                 in->items.unit);
+        return keep ? sheaf__conversations_put(in->conversations, &in->facts.counts, j->row) : NULL;
+    return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, j->row,
+                                 in->options->pairs ? 2 : 1, j->place);
 }
 
 static void drop(job *j)
 {
     sheaf_status_free(j->st);
-    sheaf__text_row_release(&j->row);
+    sheaf__text_row_release(&j->row[0]);
+    sheaf__text_row_release(&j->row[1]);
 }
 
 static sheaf_status *take_all(reader *in, sheaf_status *st)
@@ -205,13 +250,12 @@ static sheaf_status *check_first(reader *in)
         return NULL;
     sheaf__text_record record;
     const job *j = &in->job[0];
-    sheaf_status *bad =
-        sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
+    sheaf_status *bad = read_record(&record, in, j, 0);
     while (bad != NULL && in->complaints.skip && j + 1 < in->job + in->jobs) {
         sheaf_status_free(bad);
         sheaf__text_record_release(&record);
         j++;
-        bad = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
+        bad = read_record(&record, in, j, 0);
     }
     const bool conversations = record.form != SHEAF__FORM_NONE && record.messages > 0,
                object = json_is_object(record.json), speaks = in->sources.encoder.config != NULL;
@@ -310,6 +354,11 @@ static sheaf_status *verdict(reader *in, const char *path)
         return st;
     sheaf__text_counts_note(c, in->options, in->facts.records, &in->written);
     sheaf__ignored_warn(&in->ignored, path, in->options->events);
+    if (in->same.field[0] != '\0')
+        sheaf_warn(in->options->events,
+                   "%s: %s, the first of %" PRId64 ": both answers are equal, of which nothing is "
+                   "preferred",
+                   path, in->same.where, 1 + in->same.more);
     sheaf__lost_warn(&in->lost, path, in->options->config, in->options->events);
     return NULL;
 }

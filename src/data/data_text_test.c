@@ -437,7 +437,7 @@ static void test_text__what_is_learnt_first_alone_is_cut_to_nothing(void **state
     const sheaf_data_options options = { .on_long = SHEAF_LONG_CUT };
     sheaf__row_writer writer = { 0 };
     sheaf__text_counts c = { .limit = 3 };
-    CHECK_OK(sheaf__row_writer_put(&writer, &c, &options, &row, 1, "line"));
+    CHECK_OK(sheaf__row_writer_put(&writer, &c, &options, &row, 1, 1));
     assert_true(c.too_long == 1 && c.emptied == 1 && c.cut == 0 && c.rows == 0);
 }
 

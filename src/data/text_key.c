@@ -104,6 +104,8 @@ static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
         add_text(to, "fields");
         add_text(to, o->fields);
     }
+    if (o->pairs)
+        add_text(to, "pairs");
     if (o->of_run) /* rows that were held to the tokenizer's program */
         add_text(to, "of a run");
     if (o->date != NULL && o->date[0] != '\0') /* caches from before there were dates stay valid */

@@ -203,7 +203,7 @@ sheaf_status *sheaf__text_preference(const json_t *record)
         return NULL;
     sheaf_status *st = sheaf__bad_field(name, "none: every answer is learned",
                                         "an answer to be avoided, as for DPO or KTO");
-    return sheaf_try_this(st, "sheaf learns answers, not preferences: keep only the good ones, a "
+    return sheaf_try_this(st, "--objective dpo learns from pairs; or keep only the good answers, a "
                               "pair's \"chosen\" as \"completion\" or as the last message");
 }
 
@@ -304,8 +304,8 @@ sheaf_status *sheaf__text_record_take(sheaf__text_record *out)
     return st;
 }
 
-sheaf_status *sheaf__text_record_parse(sheaf__text_record *out, const char *json, size_t size,
-                                       const sheaf__fields *fields)
+sheaf_status *sheaf__text_record_json(json_t **out, const char *json, size_t size,
+                                      const sheaf__fields *fields)
 {
     for (size_t i = 0; i < size;) {
         const size_t n = sheaf__utf8_length(json + i, size - i);
@@ -314,7 +314,13 @@ sheaf_status *sheaf__text_record_parse(sheaf__text_record *out, const char *json
                                     (unsigned char)json[i], i + 1);
         i += n;
     }
-    sheaf_status *st = sheaf__record_parse(&out->json, json, size, fields);
+    return sheaf__record_parse(out, json, size, fields);
+}
+
+sheaf_status *sheaf__text_record_parse(sheaf__text_record *out, const char *json, size_t size,
+                                       const sheaf__fields *fields)
+{
+    sheaf_status *st = sheaf__text_record_json(&out->json, json, size, fields);
     return st == NULL ? sheaf__text_record_take(out) : st;
 }
 

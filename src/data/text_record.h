@@ -84,6 +84,9 @@ const char *sheaf__text_form_name(sheaf__text_form form);
  * (column, or field), SHEAF_E_MEMORY. Release also after a failure. Thread-safe. */
 sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size,
                                       const sheaf__fields *fields);
+/* sheaf__text_record_json - only parses it. */
+sheaf_status *sheaf__text_record_json(json_t **out, const char *json, size_t size,
+                                      const sheaf__fields *fields);
 /* sheaf__text_record_parse - the same for a struct whose options are set. */
 sheaf_status *sheaf__text_record_parse(sheaf__text_record *record, const char *json, size_t size,
                                        const sheaf__fields *fields);

@@ -37,23 +37,33 @@ bool sheaf__text_counts_fits(sheaf__text_counts *c, int64_t count, int64_t place
 
 sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *c,
                                     const sheaf_data_options *options, const sheaf__text_row *row,
-                                    int64_t place, const char *unit)
+                                    int n, int64_t place)
 {
-    int64_t count = row->count;
-    if (!sheaf__text_counts_fits(c, count, place)) {
+    int64_t longest = 0;
+    bool all_learn = true;
+    sheaf_status *st = NULL;
+    for (int i = 0; i < n; i++) {
+        longest = row[i].count > longest ? row[i].count : longest;
+        all_learn = all_learn && (row[i].count <= c->limit || learns(&row[i], c->limit));
+    }
+    if (!sheaf__text_counts_fits(c, longest, place)) {
         if (options->on_long != SHEAF_LONG_CUT)
             return NULL;
-        if (!learns(row, c->limit)) {
+        if (!all_learn) {
             c->emptied++;
             return NULL;
         }
         c->cut++;
-        count = c->limit;
     }
-    c->rows++;
-    c->longest = count > c->longest ? count : c->longest;
-    return writer->cache != NULL ? sheaf__row_cache_put(writer->cache, row->id, row->trained, count)
-                                 : keep(writer->data, row, count);
+    c->rows += n;
+    for (int i = 0; i < n && st == NULL; i++) {
+        const int64_t count = row[i].count < c->limit ? row[i].count : c->limit;
+        c->longest = count > c->longest ? count : c->longest;
+        st = writer->cache != NULL
+                 ? sheaf__row_cache_put(writer->cache, row[i].id, row[i].trained, count)
+                 : keep(writer->data, &row[i], count);
+    }
+    return st;
 }
 
 sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *c,

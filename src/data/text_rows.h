@@ -37,10 +37,10 @@ typedef struct sheaf__row_writer {
     struct sheaf__row_cache_writer *cache; /* destination of the rows; NULL: `data` */
 } sheaf__row_writer;
 
-/* sheaf__row_writer_put - errors: SHEAF_E_MEMORY. */
+/* sheaf__row_writer_put - the n rows of a record, all or none. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *counts,
                                     const sheaf_data_options *options, const sheaf__text_row *row,
-                                    int64_t place, const char *unit);
+                                    int n, int64_t place);
 /* sheaf__text_counts_fits - does a row of `count` tokens fit? If not, counts it. */
 bool sheaf__text_counts_fits(sheaf__text_counts *counts, int64_t count, int64_t place);
 /* sheaf__text_counts_verdict - SHEAF_E_DATA for records that are too long, by --on-long error. */

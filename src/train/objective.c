@@ -310,7 +310,7 @@ static sheaf_status *no_effect(const sheaf__objective_options *options)
         { "--loss-type", is(options->loss_type) },
         { "--loss-weights", is(options->loss_weights) },
         { "--beta", options->beta > 0 },
-        { "--simpo-gamma", options->simpo_gamma >= 0 },
+        { "--simpo-gamma", options->simpo_gamma != 0.5 },
         { "--cpo-alpha", options->cpo_alpha >= 0 },
         { "--ld-alpha", options->ld_alpha != 1 },
         { "--reference", is(options->reference) },
@@ -365,7 +365,7 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     take_out_sft(out);
     if ((st = read_reference(out, options->reference)) != NULL)
         return st;
-    out->gamma = options->simpo_gamma >= 0 ? options->simpo_gamma : 0.5;
+    out->gamma = options->simpo_gamma;
     if (!out->reference && options->cpo_alpha >= 0)
         out->nll = options->cpo_alpha;
     return NULL;

@@ -22,7 +22,7 @@ void sheaf_train_options_default(sheaf_train_options *options)
         .beta2 = 0.999,
         .eps = 1e-8,
         .clip = 1.0,
-        .objective = { .simpo_gamma = -1, .cpo_alpha = -1, .ld_alpha = 1 },
+        .objective = { .simpo_gamma = 0.5, .cpo_alpha = -1, .ld_alpha = 1 },
         .seed = 42,
         .dtype = SHEAF_F32,
         .save_every = 500,

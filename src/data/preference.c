@@ -1,0 +1,192 @@
+/* preference.c - see preference.h. */
+#include "data/preference.h"
+
+#include "base/base.h"
+#include "data/complaints.h"
+#include "data/text_inner.h"
+
+static const char *const sides[] = { "chosen", "rejected" };
+
+/* A new list of the messages [begin, end) of `list`. */
+static json_t *slice(const json_t *list, size_t begin, size_t end)
+{
+    json_t *out = json_array();
+    for (size_t i = begin; i < end; i++)
+        json_array_append(out, json_array_get(list, i));
+    return out;
+}
+
+/* An answer's messages: a list as it is, one message or a text as a list. */
+static json_t *messages_of(const json_t *answer)
+{
+    if (json_is_array(answer))
+        return slice(answer, 0, json_array_size(answer));
+    return json_is_string(answer)
+               ? json_pack("[{s:s, s:O}]", "role", "assistant", "content", answer)
+               : json_pack("[O]", answer);
+}
+
+/* Leaves out of the loss what a prompt's assistant said. */
+static void unlearn(json_t *message)
+{
+    if (json_is_object(message))
+        json_object_set_new(message, "weight", json_integer(0));
+}
+
+static bool is_answer(const json_t *message)
+{
+    const json_t *role = json_object_get(message, "role");
+    const char *name =
+        sheaf__text_role(json_string_value(role != NULL ? role : json_object_get(message, "from")));
+    return name != NULL && strcmp(name, "assistant") == 0;
+}
+
+/* The record without the fields that are of preferences, or hold its messages. */
+static json_t *rest_of(json_t *record)
+{
+    static const char *const own[] = { "chosen",   "rejected",      "rejected_response",
+                                       "prompt",   "conversations", "rejected_messages",
+                                       "messages", "label",         "margin" };
+    json_t *out = json_copy(record);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        json_object_del(out, own[i]);
+    return out;
+}
+
+/* Gives back prompt and answer. */
+static sheaf_status *converse(json_t **out, json_t *record, json_t *prompt, json_t *answer,
+                              const char *name)
+{
+    sheaf_status *st = NULL;
+    json_t *list = json_array();
+    if (json_array_size(answer) == 0)
+        st = sheaf__bad_field(name, "an answer behind the prompt", "none");
+    else if (json_array_size(prompt) == 0)
+        st = sheaf__bad_field(name, "messages that both sides begin with, the prompt", "none");
+    else if (is_answer(json_array_get(prompt, json_array_size(prompt) - 1)))
+        st = sheaf__bad_field("prompt", "a user's message at its end, or a tool's",
+                              "the assistant's: what it continues is not known");
+    const size_t all = json_array_size(prompt) + json_array_size(answer);
+    for (size_t i = 0; i < json_array_size(prompt) && st == NULL; i++) {
+        json_t *one = json_copy(json_array_get(prompt, i));
+        if (is_answer(one))
+            unlearn(one);
+        json_array_append_new(list, one);
+    }
+    if (st == NULL)
+        json_array_extend(list, answer);
+    json_decref(prompt);
+    json_decref(answer);
+    if (st == NULL)
+        *out = rest_of(record);
+    if (st == NULL &&
+        (json_array_size(list) != all || json_object_set(*out, "messages", list) != 0))
+        st = sheaf__no_memory("data set");
+    json_decref(list);
+    return st;
+}
+
+/* How many messages both lists begin with. */
+static size_t common(const json_t *a, const json_t *b)
+{
+    size_t n = 0;
+    while (n < json_array_size(a) && n < json_array_size(b) &&
+           json_equal(json_array_get(a, n), json_array_get(b, n)))
+        n++;
+    return n;
+}
+
+static sheaf_status *implicit(json_t **out, json_t *record, const json_t *const side[2], int k)
+{
+    const size_t n = common(side[0], side[1]);
+    return converse(out, record, slice(side[k], 0, n), slice(side[k], n, json_array_size(side[k])),
+                    sides[k]);
+}
+
+static sheaf_status *texts(json_t **out, json_t *record, const json_t *prompt, const json_t *answer,
+                           const char *name)
+{
+    if (json_string_length(answer) == 0)
+        return sheaf__bad_field(name, "an answer", "an empty string");
+    *out = rest_of(record);
+    json_object_set(*out, "prompt", (json_t *)prompt);
+    json_object_set(*out, "completion", (json_t *)answer);
+    return NULL;
+}
+
+/* Both sides are lists, and a prompt stands beside them as text: that of the first message. */
+static sheaf_status *check_prompt(const json_t *prompt, const json_t *chosen)
+{
+    const json_t *first = json_array_get(chosen, 0), *content = json_object_get(first, "content");
+    return json_equal(prompt, content == NULL ? json_object_get(first, "value") : content)
+               ? NULL
+               : sheaf__bad_field("prompt", "the text of the first message of \"chosen\"",
+                                  "another text");
+}
+
+static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const side[2], int k)
+{
+    const json_t *prompt = json_object_get(record, "prompt"),
+                 *list = json_object_get(record, "conversations");
+    if (list == NULL)
+        list = json_object_get(record, "messages");
+    if (list == NULL && json_is_array(prompt))
+        list = prompt;
+    if (json_is_array(list))
+        return converse(out, record, slice(list, 0, json_array_size(list)), messages_of(side[k]),
+                        sides[k]);
+    if (json_object_get(record, "instruction") != NULL) {
+        *out = rest_of(record);
+        json_object_set(*out, "output", (json_t *)side[k]);
+        return NULL;
+    }
+    if (json_is_string(prompt) && json_is_string(side[k]))
+        return texts(out, record, prompt, side[k], sides[k]);
+    if (json_is_array(side[0]) && json_is_array(side[1])) {
+        sheaf_status *st = json_is_string(prompt) ? check_prompt(prompt, side[0]) : NULL;
+        return st == NULL ? implicit(out, record, side, k) : st;
+    }
+    return sheaf__bad_field("prompt",
+                            "a prompt beside \"chosen\" and \"rejected\", or lists of messages "
+                            "that begin with it in both",
+                            prompt == NULL ? "none" : "another kind of value");
+}
+
+/* ms-swift: the answer at the end of the messages is the chosen one. */
+static sheaf_status *from_swift(json_t **out, json_t *record, int k)
+{
+    const json_t *messages = json_object_get(record, "messages"),
+                 *other = json_object_get(record, "rejected_messages"),
+                 *answer = json_object_get(record, "rejected_response");
+    const json_t *const both[] = { messages, other };
+    if (json_is_array(other))
+        return implicit(out, record, both, k);
+    const size_t n = json_array_size(messages);
+    return converse(out, record, slice(messages, 0, n == 0 ? 0 : n - 1),
+                    k == 0 ? slice(messages, n == 0 ? 0 : n - 1, n) : messages_of(answer),
+                    k == 0 ? "messages" : "rejected_response");
+}
+
+sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side)
+{
+    const json_t *both[] = { json_object_get(record, "chosen"),
+                             json_object_get(record, "rejected") },
+                 *output = json_object_get(record, "output");
+    *out = NULL;
+    if (!json_is_object(record))
+        return sheaf__bad_field(NULL, "an object with \"chosen\" and \"rejected\"", "%s",
+                                sheaf__text_kind(record));
+    if (json_is_array(json_object_get(record, "messages")) && both[1] == NULL &&
+        (json_object_get(record, "rejected_response") != NULL ||
+         json_object_get(record, "rejected_messages") != NULL))
+        return from_swift(out, record, side);
+    if (json_array_size(output) == 2) { /* LLaMA-Factory's old files */
+        both[0] = json_array_get(output, 0);
+        both[1] = json_array_get(output, 1);
+    }
+    for (int k = 0; k < 2; k++)
+        if (both[k] == NULL)
+            return sheaf__bad_field(sides[k], "two answers, \"chosen\" and \"rejected\"",
+                                    "no such field");
+    return from_pair(out, record, both, side);
+}

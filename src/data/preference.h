@@ -1,0 +1,21 @@
+/* preference.h - records of a prompt with a chosen and a rejected answer, in the forms of TRL,
+ * LLaMA-Factory and ms-swift:
+ *
+ *   explicit     {"prompt": P, "chosen": C, "rejected": R}: lists of messages, or texts
+ *   implicit     {"chosen": [...], "rejected": [...]}: the common first messages are the prompt
+ *   UltraFeedback's  the same with "prompt", the text of the first user's message
+ *   conversations    {"conversations": [...], "chosen": {...}, "rejected": {...}}; messages alike
+ *   instruction  {"instruction", "input", "chosen": C, "rejected": R}, or "output": [C, R]
+ *   ms-swift's   {"messages": [...], "rejected_response": R or "rejected_messages": [...]}
+ *
+ * Each side becomes a record of text_record.h, whose reader checks the rest. Of a conversation only
+ * the answer is learnt: answers within the prompt have the weight 0. */
+#pragma once
+
+#include <jansson.h>
+
+#include "sheaf/status.h"
+
+/* sheaf__preference_side - a new record of one side, 0: chosen, 1: rejected. Errors: SHEAF_E_DATA
+ * (field). */
+sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side);
