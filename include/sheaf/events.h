@@ -19,6 +19,14 @@ typedef enum sheaf_event_kind {
     SHEAF_EVENT_EVALUATION, /* evaluation: the model was judged between two steps */
 } sheaf_event_kind;
 
+/* A number that some objectives of training add, by TRL's name: "rewards/chosen". */
+typedef struct sheaf_event_value {
+    const char *name; /* static */
+    double value;
+} sheaf_event_value;
+
+enum { SHEAF_EVENT_VALUES = 8 };
+
 typedef struct sheaf_event_step {
     int64_t step, steps;        /* from 1; steps of the whole run */
     double loss, grad_norm, lr; /* loss NaN: no token of this step had a label */
@@ -27,6 +35,8 @@ typedef struct sheaf_event_step {
     uint64_t memory;            /* bytes of the fullest rank, 0 = not known */
     bool skipped;               /* a float16 step whose gradients were not finite */
     double loss_scale;          /* by which the loss of this step was multiplied; 0: it was not */
+    int values;                 /* how many of these there are */
+    sheaf_event_value value[SHEAF_EVENT_VALUES];
 } sheaf_event_step;
 
 /* What one rank spent on a step, measured: seconds, of which all but `save` make up the step, and
@@ -67,6 +77,8 @@ typedef struct sheaf_event_evaluation {
     int64_t tokens;        /* label tokens */
     double seconds;
     bool best; /* the lowest loss of the run so far */
+    int values;
+    sheaf_event_value value[SHEAF_EVENT_VALUES];
 } sheaf_event_evaluation;
 
 typedef struct sheaf_event {

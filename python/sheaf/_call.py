@@ -7,7 +7,7 @@ import logging
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 from . import _structs as c
 from ._library import check, decoded, error_of, lib
@@ -31,6 +31,7 @@ class Step:
     memory: int  # bytes of the fullest rank; 0: not known
     skipped: bool  # a float16 step whose gradients were not finite
     loss_scale: float
+    values: Dict[str, float]  # of the objective, by TRL's names: "rewards/chosen"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Evaluation:
     tokens: int
     seconds: float
     best: bool
+    values: Dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,9 @@ KINDS = ("note", "warning", "step", "progress", "evaluation")
 
 
 def copied(kind: Any, struct: Any) -> Any:
-    return kind(**{name: getattr(struct, name) for name in kind.__dataclass_fields__})
+    fields = {name: getattr(struct, name) for name in kind.__dataclass_fields__}
+    fields["values"] = {decoded(more.name): more.value for more in struct.value[: struct.values]}
+    return kind(**fields)
 
 
 def event_of(struct: Any) -> Event:

@@ -188,7 +188,12 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
             batch->mask[at] = real ? t >= seen || sheaf__data_mask_at(data, row, t) : 0;
         if (batch->labels != NULL) {
             const int32_t next = real ? sheaf__data_target_at(&of, t) : SHEAF__NO_LABEL;
-            batch->labels[at] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
+            const bool prompt = batch->prompts_too && next == SHEAF__NO_LABEL && t + 1 < length;
+            batch->labels[at] = next != SHEAF__NO_LABEL ? next
+                                : prompt                ? of.token[t + 1]
+                                                        : SHEAF__IGNORED;
+            if (batch->answer != NULL)
+                batch->answer[at] = next != SHEAF__NO_LABEL;
         }
     }
     sheaf__data_row_release(&of);

@@ -181,6 +181,8 @@ typedef struct sheaf_batch {
      * so that its logits equal the recorded ones. Nothing before it changes. */
     bool whole;
     int64_t seq; /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
+    bool prompts_too; /* prompts have labels as well, */
+    uint8_t *answer;  /* and this gets 1 where the data have one */
     /* Where positions have three axes they are [3, axis_stride], padding 0; else 0 */
     int64_t axis_stride;
     /* Of packed rows: *segments, and where each begins among the n * seq positions, with their end

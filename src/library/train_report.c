@@ -156,8 +156,9 @@ sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *r,
         sheaf__print(to, "%lld steps done, last loss %.6g, %.0f tokens/s\n", (long long)r->step,
                      r->loss, rate_of(r));
     if (r->evaluated)
-        sheaf__print(to, "evaluation: loss %.6g, %.2f %% of %lld tokens right\n", r->eval_loss,
-                     100 * r->eval_accuracy, (long long)r->eval_tokens);
+        sheaf__print(to, "evaluation: loss %.6g, %.2f %% of %lld %s right\n", r->eval_loss,
+                     100 * r->eval_accuracy, (long long)r->eval_tokens,
+                     r->eval_pairs ? "pairs" : "tokens");
     if (r->best_step > 0)
         sheaf__print(to, "best:       step %lld, loss %.6g%s\n", (long long)r->best_step,
                      r->best_loss, o->use_best ? ", which is the result" : "");

@@ -195,6 +195,17 @@ static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank,
     sheaf__json_close(j, ']');
 }
 
+/* prefix: of the names. */
+static void add_values(sheaf_json_writer *j, const char *prefix, const sheaf_event_value *value,
+                       int values)
+{
+    char name[64];
+    for (int i = 0; i < values; i++) {
+        snprintf(name, sizeof name, "%s%s", prefix, value[i].name);
+        sheaf__json_put_real(j, name, value[i].value);
+    }
+}
+
 static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf_event_rank *rank,
                      const sheaf_event_spent *spent, const sheaf_event_offload *offload, int ranks)
 {
@@ -209,6 +220,7 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf
         sheaf__json_put_bool(&j, "skipped", true);
     if (step->loss_scale > 0)
         sheaf__json_put_real(&j, "loss_scale", step->loss_scale);
+    add_values(&j, "", step->value, step->values);
     if (rank != NULL)
         add_ranks(&j, rank, spent, offload, ranks);
     sheaf__json_end(&j);
@@ -222,6 +234,7 @@ static void add_evaluation(sheaf_text *text, const sheaf_event_evaluation *e)
     sheaf__json_begin(&j);
     sheaf__json_put(&j, "step:d eval_loss:f eval_accuracy:f eval_tokens:d", e->step, e->loss,
                     e->accuracy, e->tokens);
+    add_values(&j, "eval_", e->value, e->values);
     sheaf__json_end(&j);
     *text = j.text;
     sheaf__text_add(text, "\n");

@@ -290,6 +290,9 @@ static void step_line(line *l, const sheaf_progress *p, const sheaf_event *event
         sheaf__text_add(text, "  no label");
     else
         sheaf__text_add(text, "  loss %.4f", s->loss);
+    for (int i = 0; i < s->values; i++) /* the one that tells whether it learns */
+        if (strcmp(s->value[i].name, "rewards/margins") == 0)
+            sheaf__text_add(text, "  margin %.3g", s->value[i].value);
     end_field(l, LOSS);
     sheaf__text_add(text, "  grad %.3g", s->grad_norm);
     end_field(l, GRADIENT);
@@ -352,9 +355,10 @@ static void say_evaluation(sheaf_progress *p, const sheaf_event_evaluation *e)
     }
     sheaf__text_add(&text,
                     "after step %" PRId64 "/%" PRId64 ": evaluation loss %.4f, %.2f %% of %" PRId64
-                    " tokens right, in %s%s",
+                    " %s right, in %s%s",
                     e->step, e->steps, e->loss, 100 * e->accuracy, e->tokens,
-                    sheaf__number_time(time, e->seconds), e->best ? "; the best so far" : "");
+                    e->values > 0 ? "pairs" : "tokens", sheaf__number_time(time, e->seconds),
+                    e->best ? "; the best so far" : "");
     if (text.size > 0)
         say(p, false, text.at);
     sheaf__text_release(&text);

@@ -109,6 +109,19 @@ static void put_counter(sheaf_text *to, const char *name, const char *help, doub
     put_sample(to, name, "", value);
 }
 
+/* An objective's own numbers: one metric, each a label. */
+static void put_values(sheaf_text *to, const char *name, const char *help,
+                       const sheaf_event_value *value, int values)
+{
+    char label[64];
+    if (values > 0)
+        put_head(to, name, "gauge", help);
+    for (int i = 0; i < values; i++) {
+        snprintf(label, sizeof label, "{name=\"%s\"}", value[i].name);
+        put_sample(to, name, label, value[i].value);
+    }
+}
+
 static void put_step(sheaf_text *to, const numbers *n)
 {
     const sheaf_event_step *s = &n->last;
@@ -125,6 +138,8 @@ static void put_step(sheaf_text *to, const numbers *n)
     put_counter(to, "sheaf_tokens_total", "Tokens read since the start.", (double)n->tokens);
     put_counter(to, "sheaf_skipped_steps_total",
                 "Steps since the start whose gradients were not finite.", (double)n->skipped);
+    put_values(to, "sheaf_objective", "Numbers of the objective, means of the last step.", s->value,
+               s->values);
 }
 
 static void put_evaluation(sheaf_text *to, const numbers *n)
@@ -134,6 +149,8 @@ static void put_evaluation(sheaf_text *to, const numbers *n)
     put_gauge(to, "sheaf_evaluation_loss", "Loss of the last evaluation.", e->loss);
     put_gauge(to, "sheaf_evaluation_accuracy", "Share of label tokens that it predicted.",
               e->accuracy);
+    put_values(to, "sheaf_evaluation_objective", "Numbers of the objective at the last evaluation.",
+               e->value, e->values);
 }
 
 static void put_ranks(sheaf_text *to, const numbers *n)

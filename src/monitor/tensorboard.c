@@ -185,13 +185,29 @@ sheaf_status *sheaf__tensorboard_open(sheaf__appended *out, const char *folder, 
     return st;
 }
 
+enum { NAME = 64 };
+
+/* Behind the first n of `value`; returns how many there are then. */
+static int add_values(sheaf__tensorboard_value *value, int n, char name[][NAME], const char *kind,
+                      const sheaf_event_value *more, int count)
+{
+    for (int i = 0; i < count; i++) {
+        snprintf(name[i], NAME, "%s/%s", kind, more[i].name);
+        value[n++] = (sheaf__tensorboard_value){ name[i], more[i].value };
+    }
+    return n;
+}
+
 void sheaf__tensorboard_step(sheaf__appended *file, const sheaf_event_step *step)
 {
     if (!sheaf__appended_is_open(file))
         return;
-    sheaf__tensorboard_value value[6] = { { "train/loss", step->loss },
-                                          { "train/grad_norm", step->grad_norm },
-                                          { "train/learning_rate", step->lr } };
+    char name[SHEAF_EVENT_VALUES][NAME];
+    sheaf__tensorboard_value value[6 + SHEAF_EVENT_VALUES] = {
+        { "train/loss", step->loss },
+        { "train/grad_norm", step->grad_norm },
+        { "train/learning_rate", step->lr }
+    };
     int n = 3;
     if (step->seconds > 0)
         value[n++] = (sheaf__tensorboard_value){ "train/tokens_per_s",
@@ -200,6 +216,7 @@ void sheaf__tensorboard_step(sheaf__appended *file, const sheaf_event_step *step
         value[n++] = (sheaf__tensorboard_value){ "train/memory", (double)step->memory };
     if (step->loss_scale > 0)
         value[n++] = (sheaf__tensorboard_value){ "train/loss_scale", step->loss_scale };
+    n = add_values(value, n, name, "train", step->value, step->values);
     sheaf__tensorboard_values(&file->pending, wall_time(), step->step, value, n);
     sheaf__appended_write(file);
 }
@@ -208,8 +225,11 @@ void sheaf__tensorboard_evaluation(sheaf__appended *file, const sheaf_event_eval
 {
     if (!sheaf__appended_is_open(file))
         return;
-    const sheaf__tensorboard_value value[] = { { "eval/loss", evaluation->loss },
-                                               { "eval/accuracy", evaluation->accuracy } };
-    sheaf__tensorboard_values(&file->pending, wall_time(), evaluation->step, value, 2);
+    char name[SHEAF_EVENT_VALUES][NAME];
+    sheaf__tensorboard_value value[2 + SHEAF_EVENT_VALUES] = {
+        { "eval/loss", evaluation->loss }, { "eval/accuracy", evaluation->accuracy }
+    };
+    const int n = add_values(value, 2, name, "eval", evaluation->value, evaluation->values);
+    sheaf__tensorboard_values(&file->pending, wall_time(), evaluation->step, value, n);
     sheaf__appended_write(file);
 }

@@ -24,8 +24,9 @@ typedef struct course {
     sheaf__runner runner;
     int64_t first, rows; /* rows [first, first + rows) are loaded; 0: not open */
     int64_t *row;
-    found *found; /* [micros] */
-    float *each;  /* for options->value: what the runner's positions lose */
+    found *found;   /* [micros] */
+    float *each;    /* for options->value: what the runner's positions lose, */
+    uint8_t *label; /* and 1 where they have a label */
     bool warned;
 } course;
 
@@ -99,15 +100,19 @@ static sheaf_status *open_runner(course *c, int64_t rows)
     if (c->rows > 0)
         sheaf__runner_release(&c->runner);
     c->rows = rows;
-    if (c->options->value != NULL && c->each == NULL &&
-        (c->each = malloc((size_t)(rows * seq) * sizeof *c->each)) == NULL)
-        return sheaf__no_memory("losses of a batch");
+    if (c->options->value != NULL && c->each == NULL) {
+        c->each = malloc((size_t)(rows * seq) * sizeof *c->each);
+        c->label = malloc((size_t)(rows * seq));
+        if (c->each == NULL || c->label == NULL)
+            return sheaf__no_memory("losses of a batch");
+    }
     sheaf_status *st =
         sheaf__runner_open(&c->runner, c->model, c->data,
                            &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !whole });
     c->runner.head.all_rows = whole;
     c->runner.head.judge = true;
     c->runner.head.each = c->each;
+    c->runner.batch.answer = c->label;
     c->runner.head.take = whole ? take_logits : NULL;
     c->runner.head.self = c;
     return st;
@@ -118,7 +123,7 @@ static void take_values(course *c, int64_t n)
     const sheaf_batch *of = &c->runner.batch;
     for (int64_t i = 0; i < n && c->options->value != NULL; i++)
         c->options->values[c->first + i] =
-            c->options->value(c->options->self, row_at(c, c->first + i), of->labels + i * of->seq,
+            c->options->value(c->options->self, row_at(c, c->first + i), c->label + i * of->seq,
                               c->each + i * of->seq, of->seq);
 }
 
@@ -229,5 +234,6 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
     free(c.row);
     free(c.found);
     free(c.each);
+    free(c.label);
     return st;
 }

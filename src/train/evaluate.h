@@ -23,8 +23,8 @@ typedef struct sheaf__evaluate_options {
      * rank; may be NULL. */
     sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);
     /* Without it: of each row a number, of what its n positions lose (each[i], where label[i] is
-     * one). Both NULL: none. */
-    double (*value)(void *self, int64_t row, const int32_t *label, const float *each, int64_t n);
+     * 1). Both NULL: none. */
+    double (*value)(void *self, int64_t row, const uint8_t *label, const float *each, int64_t n);
     double *values; /* [rows] */
     void *self;
     const atomic_int *stop;     /* not 0: SHEAF_E_STOPPED; the same on all ranks; may be NULL */

@@ -60,22 +60,26 @@ static void pass_on(void *self, const sheaf_event *event)
         sheaf_emit(r->hooks->events, event);
 }
 
-static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found, int64_t done,
-                              bool best, double seconds)
+static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
+                              const sheaf__pair_sums *sums, int64_t done, bool best, double seconds)
 {
     sheaf_train_result *out = r->result;
     out->evaluated = true;
     out->eval_loss = found->loss;
     out->eval_tokens = found->tokens;
+    out->eval_pairs = r->job.objective.pairs;
     out->eval_accuracy = found->tokens == 0 ? 0 : (double)found->correct / (double)found->tokens;
-    sheaf_emit(r->hooks->events, &(sheaf_event){ .kind = SHEAF_EVENT_EVALUATION,
-                                                 .evaluation = { .step = done,
-                                                                 .steps = r->options->steps,
-                                                                 .loss = found->loss,
-                                                                 .accuracy = out->eval_accuracy,
-                                                                 .tokens = found->tokens,
-                                                                 .seconds = seconds,
-                                                                 .best = best } });
+    sheaf_event event = { .kind = SHEAF_EVENT_EVALUATION,
+                          .evaluation = { .step = done,
+                                          .steps = r->options->steps,
+                                          .loss = found->loss,
+                                          .accuracy = out->eval_accuracy,
+                                          .tokens = found->tokens,
+                                          .seconds = seconds,
+                                          .best = best } };
+    if (r->job.objective.pairs)
+        event.evaluation.values = sheaf__pairs_values(event.evaluation.value, sums, found->tokens);
+    sheaf_emit(r->hooks->events, &event);
 }
 
 typedef struct verdict {
@@ -91,6 +95,7 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
     const sheaf_events events = { pass_on, r };
     const double began = sheaf__seconds();
     sheaf__evaluation found;
+    sheaf__pair_sums sums = { 0 };
     *out = (verdict){ 0 };
     if (first)
         look_up(r);
@@ -100,10 +105,11 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
                                           .rows = eval->rows,
                                           .stop = &r->interrupt,
                                           .events = first ? &events : NULL };
-    sheaf_status *st = r->job.objective.pairs
-                           ? sheaf__pairs_evaluate(&found, rank->model, eval, &r->job.objective,
-                                                   r->options, rank->reference[1], &how)
-                           : sheaf__evaluate(&found, rank->model, eval->data, &how);
+    sheaf_status *st =
+        r->job.objective.pairs
+            ? sheaf__pairs_evaluate(&found, &sums, rank->model, eval, &r->job.objective, r->options,
+                                    rank->reference[1], &how)
+            : sheaf__evaluate(&found, rank->model, eval->data, &how);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
         out->stopped = true;
         sheaf_status_free(st);
@@ -113,7 +119,7 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
         return sheaf_in(st, "evaluation after step %" PRId64, done);
     out->best = sheaf__eval_state_add(evals, done, found.loss, r->options->min_delta);
     if (first)
-        report_evaluation(r, &found, done, out->best, sheaf__seconds() - began);
+        report_evaluation(r, &found, &sums, done, out->best, sheaf__seconds() - began);
     return NULL;
 }
 
@@ -156,21 +162,23 @@ static sheaf_status *evaluate_end(sheaf__run *r, const sheaf__rank *rank, sheaf_
 static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__step_result *step,
                    int64_t done, double lr, double seconds, const sheaf__usage_list *usage)
 {
-    const sheaf_event event = { .kind = SHEAF_EVENT_STEP,
-                                .step = { .step = done,
-                                          .steps = r->options->steps,
-                                          .loss = step->loss,
-                                          .grad_norm = step->grad_norm,
-                                          .lr = lr,
-                                          .tokens = step->tokens,
-                                          .seconds = seconds,
-                                          .memory = rank->device->peak,
-                                          .skipped = step->skipped,
-                                          .loss_scale = step->scale },
-                                .rank = usage->rank,
-                                .spent = usage->spent,
-                                .offload = rank->offloads ? usage->offload : NULL,
-                                .ranks = r->options->tp * r->options->dp };
+    sheaf_event event = { .kind = SHEAF_EVENT_STEP,
+                          .step = { .step = done,
+                                    .steps = r->options->steps,
+                                    .loss = step->loss,
+                                    .grad_norm = step->grad_norm,
+                                    .lr = lr,
+                                    .tokens = step->tokens,
+                                    .seconds = seconds,
+                                    .memory = rank->device->peak,
+                                    .skipped = step->skipped,
+                                    .loss_scale = step->scale },
+                          .rank = usage->rank,
+                          .spent = usage->spent,
+                          .offload = rank->offloads ? usage->offload : NULL,
+                          .ranks = r->options->tp * r->options->dp };
+    if (r->job.objective.pairs)
+        event.step.values = sheaf__pairs_values(event.step.value, &step->sums, step->samples);
     sheaf_emit(r->hooks->events, &event);
     if (!isnan(step->loss) || done == r->result->first + 1)
         r->result->loss = step->loss;

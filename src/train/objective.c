@@ -143,6 +143,30 @@ static result of_discopop(const scores *s)
                      -sigmoid(-z) * (1 - g) + l * slope - e * g + e * slope);
 }
 
+/* log(1 - exp(a)), a < 0, and its slope. */
+static double log_rest(double *slope, double a)
+{
+    const double e = sheaf__exp_d(a), half = -0.6931471805599453;
+    /* 1 - e without loss where e is near 1: -expm1(a) by (e - 1) a / log e */
+    const double rest = e == 1 ? -a : a > half ? (1 - e) * (a / sheaf__log_d(e)) : 1 - e;
+    *slope = -e / rest;
+    return sheaf__log_d(rest);
+}
+
+/* r: means of log-probabilities. */
+static result odds_ratio(const scores *s)
+{
+    double c, j;
+    const double z = s->r[0] - s->r[1] - (log_rest(&c, s->r[0]) - log_rest(&j, s->r[1])),
+                 slope = -s->beta * sigmoid(-z);
+    return (result){ -s->beta * log_sigmoid(z), { slope * (1 - c), -slope * (1 - j) } };
+}
+
+static result of_orpo(const scores *s)
+{
+    return of_averages(s, odds_ratio);
+}
+
 /* The chosen answers' cross-entropy, a mean over tokens of the whole step: sheaf__objective.nll. */
 static result of_sft(const scores *s)
 {
@@ -157,7 +181,8 @@ enum {
     OF_DPO = 8,
     OF_CPO = 16,
     BY_AVERAGE = 32,
-    LOWERED = 64
+    LOWERED = 64,
+    OF_ORPO = 128
 };
 
 static const struct {
@@ -178,6 +203,7 @@ static const struct {
     { "sppo_hard", of_sppo_hard, OF_DPO },
     { "exo_pair", of_exo_pair, SMOOTHS | SMOOTHED | OF_DPO },
     { "discopop", of_discopop, OF_DPO },
+    { "orpo", of_orpo, OF_ORPO | BY_AVERAGE },
     { "simpo", of_sigmoid_norm, SMOOTHS | OF_CPO | BY_AVERAGE | LOWERED },
 };
 enum { TABLE = sizeof table / sizeof *table };
@@ -198,6 +224,7 @@ static const struct {
     { "robust", "robust", OF_DPO, true, 0.1, 0 },
     { "cpo", "sigmoid", OF_CPO, false, 0.1, 1 },
     { "simpo", "simpo", OF_CPO, false, 2, 0 },
+    { "orpo", "orpo", OF_ORPO, false, 0.1, 1 },
 };
 enum { OBJECTIVES = sizeof objectives / sizeof *objectives };
 
@@ -314,6 +341,7 @@ static sheaf_status *no_effect(const sheaf__objective_options *options)
         { "--cpo-alpha", options->cpo_alpha >= 0 },
         { "--ld-alpha", options->ld_alpha != 1 },
         { "--reference", is(options->reference) },
+        { "--orpo-answers", options->answers },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].given)
@@ -345,14 +373,16 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     while (k < OBJECTIVES && strcmp(objectives[k].name, name) != 0)
         k++;
     if (k == OBJECTIVES)
-        return bad("--objective", "sft, dpo, ipo, hinge, robust, cpo or simpo", name, strlen(name));
+        return bad("--objective", "sft, dpo, ipo, hinge, robust, cpo, simpo or orpo", name,
+                   strlen(name));
     *out = (sheaf__objective){ .name = objectives[k].name,
                                .pairs = k > 0,
                                .reference = objectives[k].reference,
                                .beta = options->beta > 0 ? options->beta : objectives[k].beta,
                                .smoothing = k > 0 ? smoothing : 0,
                                .ld_alpha = options->ld_alpha,
-                               .nll = objectives[k].nll };
+                               .nll = objectives[k].nll,
+                               .prompts = objectives[k].of == OF_ORPO && !options->answers };
     if (k == 0)
         return no_effect(options);
     sheaf_status *st = read_losses(
@@ -366,7 +396,7 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     if ((st = read_reference(out, options->reference)) != NULL)
         return st;
     out->gamma = options->simpo_gamma;
-    if (!out->reference && options->cpo_alpha >= 0)
+    if (objectives[k].of == OF_CPO && options->cpo_alpha >= 0)
         out->nll = options->cpo_alpha;
     return NULL;
 }
@@ -397,13 +427,13 @@ sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__p
     return out;
 }
 
-double sheaf__objective_sum(const sheaf__objective *o, const int32_t *label, const float *each,
+double sheaf__objective_sum(const sheaf__objective *o, const uint8_t *answer, const float *each,
                             int64_t n, int64_t shorter)
 {
     double sum = 0;
     int64_t token = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (label[i] < 0)
+        if (!answer[i])
             continue;
         sum -= (token++ < shorter ? 1 : o->ld_alpha) * (double)each[i];
     }

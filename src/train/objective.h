@@ -20,6 +20,7 @@ typedef struct sheaf__objective_options {
     const char *loss_type, *loss_weights; /* lists with commas */
     double beta;                          /* 0: the objective's own */
     double simpo_gamma, cpo_alpha;        /* below 0: the objective's own */
+    bool answers;                         /* of orpo: the cross-entropy is that of answers alone */
     double ld_alpha;                      /* share of what lies beyond the shorter answer */
     const char *reference;                /* "start" or "base" */
 } sheaf__objective_options;
@@ -35,7 +36,8 @@ typedef struct sheaf__objective {
     double share[SHEAF__MOST_LOSSES];
     int losses;
     double beta, smoothing, gamma, ld_alpha;
-    double nll; /* share of the chosen answers' cross-entropy */
+    double nll;   /* share of the chosen answers' cross-entropy, */
+    bool prompts; /* and their prompts' */
 } sheaf__objective;
 
 /* sheaf__objective_read - smoothing: of labels. Errors: SHEAF_E_ARG naming the flag. */
@@ -57,7 +59,7 @@ typedef struct sheaf__pair_loss {
 /* sheaf__objective_pair - the loss of a pair, without its cross-entropy. */
 sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *objective, const sheaf__pair *pair);
 
-/* sheaf__objective_sum - S of an answer whose tokens lose each[0..n) where label[i] >= 0.
+/* sheaf__objective_sum - S of an answer whose tokens lose each[0..n) where answer[i] is 1.
  *   shorter  tokens of the shorter answer, with ld_alpha; others beyond it count that share */
-double sheaf__objective_sum(const sheaf__objective *objective, const int32_t *label,
+double sheaf__objective_sum(const sheaf__objective *objective, const uint8_t *answer,
                             const float *each, int64_t n, int64_t shorter);

@@ -15,12 +15,14 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
     *out = (sheaf__pairs){ .objective = objective, .n = options->rows };
     out->pair = calloc((size_t)options->rows, sizeof *out->pair);
     out->each = calloc(3 * positions, sizeof *out->each);
-    if (out->pair == NULL || out->each == NULL)
+    out->answer = calloc(positions, 1);
+    if (out->pair == NULL || out->each == NULL || out->answer == NULL)
         return sheaf__no_memory("weights of pairs");
     for (int side = 0; side < 2; side++)
         out->weight[side] = out->each + (size_t)(1 + side) * positions;
     sheaf_status *st = sheaf__runner_open(&out->look, model, data, &look);
     out->look.head.each = out->each;
+    out->look.batch.answer = out->answer;
     return st;
 }
 
@@ -29,6 +31,7 @@ void sheaf__pairs_release(sheaf__pairs *p)
     if (p->n > 0)
         sheaf__runner_release(&p->look);
     free(p->each);
+    free(p->answer);
     free(p->pair);
     *p = (sheaf__pairs){ 0 };
 }
@@ -46,41 +49,55 @@ static int64_t shorter(const sheaf__pair *pair)
     return pair->tokens[0] < pair->tokens[1] ? pair->tokens[0] : pair->tokens[1];
 }
 
-/* Of the pass that ran. weight: for now 1 where a token counts whole, 0 where it is beyond the
- * shorter answer. */
+/* What a token counts in its answer's sum; weight[] has these until the slopes are known. */
+enum { OF_PROMPT, WHOLE, BEYOND };
+
+/* Of the pass that ran. */
 static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair_sums *out)
 {
     const int64_t seq = p->look.batch.seq;
     for (int64_t i = 0; i < p->n; i++) {
         const int32_t *label = p->look.batch.labels + i * seq;
+        const uint8_t *answer = p->answer + i * seq;
         const float *each = p->each + i * seq;
         sheaf__pair *pair = &p->pair[i];
         int64_t token = 0;
-        pair->sum[side] = sheaf__objective_sum(p->objective, label, each, seq, shorter(pair));
+        pair->sum[side] = sheaf__objective_sum(p->objective, answer, each, seq, shorter(pair));
         pair->reference[side] = p->reference == NULL ? 0 : p->reference[row[i]];
         for (int64_t t = 0; t < seq; t++) {
-            p->weight[side][i * seq + t] = label[t] < 0 || token < shorter(pair) ? 1 : 0;
-            token += label[t] >= 0;
+            p->weight[side][i * seq + t] = !answer[t]                ? OF_PROMPT
+                                           : token++ < shorter(pair) ? WHOLE
+                                                                     : BEYOND;
             out->nll += side == 0 && label[t] >= 0 ? (double)each[t] : 0;
         }
     }
+}
+
+static sheaf__pair_loss add_pair(sheaf__pair_sums *out, const sheaf__objective *objective,
+                                 const sheaf__pair *pair)
+{
+    const sheaf__pair_loss of = sheaf__objective_pair(objective, pair);
+    out->loss += of.loss;
+    out->right += of.reward[0] > of.reward[1];
+    for (int side = 0; side < 2; side++) {
+        out->reward[side] += of.reward[side];
+        out->sum[side] += pair->sum[side];
+    }
+    return of;
 }
 
 /* seq: positions of a row of each side. */
 static void set_weights(sheaf__pairs *p, const int64_t seq[2], sheaf__pair_sums *out)
 {
     for (int64_t i = 0; i < p->n; i++) {
-        const sheaf__pair_loss of = sheaf__objective_pair(p->objective, &p->pair[i]);
-        out->loss += of.loss;
-        out->right += of.reward[0] > of.reward[1];
+        const sheaf__pair_loss of = add_pair(out, p->objective, &p->pair[i]);
         for (int side = 0; side < 2; side++) {
             const double whole = -of.slope[side] * p->pair_weight,
-                         nll = side == 0 ? p->token_weight : 0;
-            out->reward[side] += of.reward[side];
-            out->sum[side] += p->pair[i].sum[side];
-            for (float *w = p->weight[side] + i * seq[side];
-                 w < p->weight[side] + (i + 1) * seq[side]; w++)
-                *w = (float)(nll + (*w == 1 ? whole : p->objective->ld_alpha * whole));
+                         nll = side == 0 ? p->token_weight : 0,
+                         weight[] = { nll, nll + whole, nll + p->objective->ld_alpha * whole };
+            float *w = p->weight[side] + i * seq[side];
+            for (int64_t t = 0; t < seq[side]; t++)
+                w[t] = (float)weight[(int)w[t]];
         }
     }
 }
@@ -94,6 +111,7 @@ sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p,
     if (row != NULL)
         count_tokens(p, row);
     for (int side = 0; side < 2 && st == NULL; side++) {
+        p->look.batch.prompts_too = side == 0 && p->objective->prompts;
         st = sheaf__runner_run(&p->look, row == NULL ? NULL : row[side]);
         seq[side] = p->look.batch.seq;
         if (st == NULL && row != NULL)
@@ -111,12 +129,12 @@ typedef struct summing {
     const sheaf__objective *objective;
 } summing;
 
-static double sum_of(void *self, int64_t row, const int32_t *label, const float *each, int64_t n)
+static double sum_of(void *self, int64_t row, const uint8_t *answer, const float *each, int64_t n)
 {
     const summing *of = self;
     const int64_t other = row ^ 1, own = sheaf_data_labels(of->data, &row, 1),
                   beside = sheaf_data_labels(of->data, &other, 1);
-    return sheaf__objective_sum(of->objective, label, each, n, own < beside ? own : beside);
+    return sheaf__objective_sum(of->objective, answer, each, n, own < beside ? own : beside);
 }
 
 /* Marks the rows of the samples that are drawn. */
@@ -163,14 +181,15 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
     return st;
 }
 
-sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__model *model,
-                                    const sheaf__subset *subset, const sheaf__objective *objective,
-                                    const sheaf_train_options *o, const double *reference,
-                                    const sheaf__evaluate_options *how)
+sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *sums,
+                                    sheaf__model *model, const sheaf__subset *subset,
+                                    const sheaf__objective *objective, const sheaf_train_options *o,
+                                    const double *reference, const sheaf__evaluate_options *how)
 {
     const int64_t all = sheaf_data_rows(subset->data);
-    double *sum = malloc((size_t)all * sizeof *sum), nll = 0, tokens = 0;
+    double *sum = malloc((size_t)all * sizeof *sum), tokens = 0;
     *out = (sheaf__evaluation){ 0 };
+    *sums = (sheaf__pair_sums){ 0 };
     if (sum == NULL)
         return sheaf__no_memory("sums of pairs");
     sheaf_status *st = sheaf__pairs_sums(sum, model, subset, objective, o, 0, how);
@@ -182,15 +201,31 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__model *model,
             pair.reference[side] = reference == NULL ? 0 : reference[row];
             pair.tokens[side] = sheaf_data_labels(subset->data, &row, 1);
         }
-        const sheaf__pair_loss of = sheaf__objective_pair(objective, &pair);
-        out->loss += of.loss;
-        out->tokens++;
-        out->correct += of.reward[0] > of.reward[1];
-        nll -= sum[i];
+        add_pair(sums, objective, &pair);
+        sums->nll -= sum[i];
         tokens += (double)pair.tokens[0];
+        out->tokens++;
     }
-    out->loss = out->tokens == 0 ? 0 : out->loss / (double)out->tokens;
-    out->loss += tokens == 0 || objective->nll == 0 ? 0 : objective->nll * (nll / tokens);
     free(sum);
+    if (out->tokens == 0)
+        return st;
+    out->correct = (int64_t)sums->right;
+    out->loss = sums->loss / (double)out->tokens;
+    if (objective->nll != 0)
+        out->loss += objective->nll * (sums->nll / tokens);
     return st;
+}
+
+int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *s,
+                        int64_t n)
+{
+    const sheaf_event_value all[] = {
+        { "rewards/chosen", s->reward[0] }, { "rewards/rejected", s->reward[1] },
+        { "rewards/accuracies", s->right }, { "rewards/margins", s->reward[0] - s->reward[1] },
+        { "logps/chosen", s->sum[0] },      { "logps/rejected", s->sum[1] },
+    };
+    enum { VALUES = sizeof all / sizeof *all };
+    for (int i = 0; i < VALUES; i++)
+        out[i] = (sheaf_event_value){ all[i].name, all[i].value / (double)n };
+    return VALUES;
 }

@@ -17,12 +17,18 @@ typedef struct sheaf__pair_sums {
     double reward[2], right, sum[2]; /* right: pairs whose chosen answer has the larger reward */
 } sheaf__pair_sums;
 
+/* sheaf__pairs_values - their means over n pairs, by TRL's names, for an event; returns how many.
+ */
+int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *sums,
+                        int64_t n);
+
 typedef struct sheaf__pairs {
     const sheaf__objective *objective;
     const double *reference;          /* by row of the data; NULL: none is read */
     sheaf__runner look;               /* forward alone */
     int64_t n;                        /* pairs of a micro-batch */
     float *each, *weight[2];          /* [n * seq] of a micro-batch's positions */
+    uint8_t *answer;                  /* [n * seq] 1: the position predicts a token of the answer */
     sheaf__pair *pair;                /* [n] */
     double pair_weight, token_weight; /* of the step: 1 / its pairs, nll / its chosen tokens */
 } sheaf__pairs;
@@ -48,7 +54,8 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
                                 const sheaf__evaluate_options *how);
 /* sheaf__pairs_evaluate - loss and accuracy of pairs: correct counts pairs whose chosen answer has
  * the larger reward, tokens all pairs. */
-sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__model *model,
-                                    const sheaf__subset *subset, const sheaf__objective *objective,
+sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *sums,
+                                    sheaf__model *model, const sheaf__subset *subset,
+                                    const sheaf__objective *objective,
                                     const sheaf_train_options *options, const double *reference,
                                     const sheaf__evaluate_options *how);

@@ -241,8 +241,11 @@ static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *ou
             const int64_t n = rows_of(s, done, micro, side, s->rows, s->samples),
                           labels = sheaf_data_labels(s->subset.data, s->rows, n);
             out->labels += labels;
-            out->chosen += side == 0 ? labels : 0;
             out->tokens += sheaf_data_tokens(s->subset.data, s->rows, n);
+            if (side == 0 && s->options.objective->prompts) /* all but the first of each row */
+                out->chosen += sheaf_data_tokens(s->subset.data, s->rows, n) - n;
+            else if (side == 0)
+                out->chosen += labels;
         }
 }
 
@@ -332,6 +335,7 @@ static sheaf_status *run_side(sheaf__stepper *s, int64_t done, int64_t micro, in
 {
     sheaf_status *st = choose_rows(s, done, micro, side);
     s->runner.head.weight = s->pairs.weight[side]; /* NULL: one for all rows */
+    s->runner.batch.prompts_too = side == 0 && s->options.objective->prompts;
     return TRY(st, sheaf__runner_run(&s->runner, s->options.plans && !s->follows ? NULL : s->rows));
 }
 
