@@ -31,6 +31,12 @@ int sheaf_data_sides(const sheaf_data *data)
     return data != NULL && data->pairs ? 2 : 1;
 }
 
+bool sheaf_data_desirable(const sheaf_data *data, int64_t row)
+{
+    data = sheaf__data_set_of(data, &row);
+    return data->desirable != NULL && data->desirable[row];
+}
+
 int64_t sheaf_data_samples(const sheaf_data *data)
 {
     return sheaf_data_rows(data) / sheaf_data_sides(data);
@@ -200,6 +206,75 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
     return st;
 }
 
+/* ---- rows with another one's answer ---- */
+
+/* An answer: from its first label to its last. */
+static sheaf_status *answer_of(sheaf_range *out, sheaf__data_row *of, const sheaf_data *data,
+                               int64_t row)
+{
+    data = sheaf__data_set_of(data, &row);
+    sheaf_status *st = sheaf__data_row_open(of, data, row);
+    const int64_t length = st == NULL ? sheaf__data_row_length(data, row) : 0;
+    *out = (sheaf_range){ length, 0 };
+    for (int64_t t = 0; t < length; t++)
+        if (sheaf__data_label_at(of, t) != SHEAF__NO_LABEL) {
+            out->begin = out->begin < t ? out->begin : t;
+            out->end = t + 1;
+        }
+    return st;
+}
+
+static sheaf_range bounds_of(const sheaf_data *data, int64_t row)
+{
+    sheaf_range answer;
+    sheaf__data_row of = { 0 };
+    sheaf_status_free(answer_of(&answer, &of, data, row));
+    sheaf__data_row_release(&of);
+    return answer;
+}
+
+int64_t sheaf_data_mixed(const sheaf_data *data, const int64_t *row, const int64_t *other,
+                         int64_t n)
+{
+    int64_t prompt = 1, answer = 0, most = 1;
+    for (int64_t i = 0; i < (other == NULL ? sheaf_data_rows(data) : n); i++) {
+        const sheaf_range own = bounds_of(data, other == NULL ? i : row[i]),
+                          beside = other == NULL ? own : bounds_of(data, other[i]);
+        const int64_t whole = own.begin + beside.end - beside.begin;
+        most = whole > most ? whole : most;
+        prompt = own.begin > prompt ? own.begin : prompt;
+        answer = own.end - own.begin > answer ? own.end - own.begin : answer;
+    }
+    return other == NULL ? prompt + answer : most;
+}
+
+static sheaf_status *fill_mixed(const sheaf_batch *batch, const sheaf_data *data, int64_t row,
+                                int64_t other, int64_t room, int64_t at)
+{
+    sheaf_range own, beside;
+    sheaf__data_row prompt = { 0 }, answer = { 0 };
+    sheaf_status *st = fill(batch, data, -1, room, at);
+    TRY(st, answer_of(&own, &prompt, data, row));
+    TRY(st, answer_of(&beside, &answer, data, other));
+    const int64_t length = own.begin + beside.end - beside.begin;
+    for (int64_t t = 0; t < length && t < room && st == NULL; t++) {
+        const int64_t from = t - own.begin + beside.begin; /* in the other row */
+        batch->tokens[at + t] = t < own.begin ? prompt.token[t] : answer.token[from];
+        batch->mask[at + t] = 1;
+        if (batch->position != NULL)
+            batch->position[at + t] = (int32_t)t;
+        if (t + 1 < own.begin || t + 1 == length)
+            continue;
+        const int32_t next = sheaf__data_label_at(&answer, from + 1);
+        batch->labels[at + t] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
+        if (batch->answer != NULL)
+            batch->answer[at + t] = next != SHEAF__NO_LABEL;
+    }
+    sheaf__data_row_release(&prompt);
+    sheaf__data_row_release(&answer);
+    return st;
+}
+
 static void put_segment(const sheaf_batch *batch, int64_t at, int64_t length)
 {
     if (batch->segment == NULL || length == 0)
@@ -249,8 +324,9 @@ sheaf_status *sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data,
         *batch->segments = 0;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
-        st = sheaf_data_is_packed(data) ? fill_packed(batch, data, &row[i], seq, i * seq)
-                                        : fill(batch, data, row[i], seq, i * seq);
+        st = batch->other != NULL ? fill_mixed(batch, data, row[i], batch->other[i], seq, i * seq)
+             : sheaf_data_is_packed(data) ? fill_packed(batch, data, &row[i], seq, i * seq)
+                                          : fill(batch, data, row[i], seq, i * seq);
     if (st == NULL && data->images != NULL)
         sheaf__data_images_rows(batch, data, row, n);
     return st;

@@ -162,6 +162,8 @@ static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int6
     }
     if (data->label_after != NULL && data->label_after[row] != SHEAF__NO_LABEL)
         sheaf__hasher_add(hasher, data->label_after + row, sizeof *data->label_after);
+    if (data->desirable != NULL)
+        sheaf__hasher_add(hasher, data->desirable + row, 1);
     sheaf__data_row_release(&of);
     return st;
 }
@@ -349,6 +351,7 @@ void sheaf_data_close(sheaf_data *data)
     free(data->token);
     free(data->label);
     free(data->label_after);
+    free(data->desirable);
     free(data->mask);
     free(data->position);
     sheaf__data_images_free(data->images);

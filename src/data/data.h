@@ -60,6 +60,7 @@ typedef struct sheaf_data_options {
     bool weights;           /* several data sets may have weights: their rows are drawn by them */
     bool prompts;           /* rows are prompts: labels may be absent, from a file of tokens too */
     bool pairs;             /* samples are pairs of a chosen and a rejected answer */
+    bool judged;            /* each record says whether its answer is desirable */
 } sheaf_data_options;
 
 /* sheaf_data_open - `path` may name several data sets, "a.jsonl:0.7,b.jsonl:0.3" (data_sets.h).
@@ -79,6 +80,13 @@ int64_t sheaf_data_rows(const sheaf_data *data);
 /* sheaf_data_sides - rows of a sample: 2 where samples are pairs, the chosen answer's row and then
  * the rejected one's, else 1. NULL: 1. */
 int sheaf_data_sides(const sheaf_data *data);
+/* sheaf_data_desirable - of data that were opened with `judged`: is the answer of a row desirable?
+ */
+bool sheaf_data_desirable(const sheaf_data *data, int64_t row);
+/* sheaf_data_mixed - positions of the longest of n rows with the answers of others behind their
+ * prompts; other NULL: of any of the data's rows with any answer. */
+int64_t sheaf_data_mixed(const sheaf_data *data, const int64_t *row, const int64_t *other,
+                         int64_t n);
 /* sheaf_data_samples - how many samples the rows are. Of a subset of a data set, and in its order,
  * a "row" is the number of a sample. */
 int64_t sheaf_data_samples(const sheaf_data *data);
@@ -181,8 +189,9 @@ typedef struct sheaf_batch {
      * so that its logits equal the recorded ones. Nothing before it changes. */
     bool whole;
     int64_t seq; /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
-    bool prompts_too; /* prompts have labels as well, */
-    uint8_t *answer;  /* and this gets 1 where the data have one */
+    const int64_t *other; /* [n] rows whose answers stand behind the prompts; NULL: each its own */
+    bool prompts_too;     /* prompts have labels as well, */
+    uint8_t *answer;      /* and this gets 1 where the data have one */
     /* Where positions have three axes they are [3, axis_stride], padding 0; else 0 */
     int64_t axis_stride;
     /* Of packed rows: *segments, and where each begins among the n * seq positions, with their end

@@ -47,7 +47,8 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
 static bool grow_rows(sheaf_data *d, unsigned with, int64_t capacity)
 {
     return SHEAF_GROW(&d->begin, NULL, capacity + 1) &&
-           ((with & SHEAF__WITH_LABEL) == 0 || SHEAF_GROW(&d->label_after, NULL, capacity));
+           ((with & SHEAF__WITH_LABEL) == 0 || SHEAF_GROW(&d->label_after, NULL, capacity)) &&
+           ((with & SHEAF__WITH_DESIRABLE) == 0 || SHEAF_GROW(&d->desirable, NULL, capacity));
 }
 
 static bool grow_tokens(sheaf_data *d, unsigned with, int64_t capacity)

@@ -28,6 +28,7 @@ struct sheaf_data {
      * sheaf__data_set_of() */
     sheaf__data_sets *sets;
     int64_t rows, capacity; /* rows used and allocated */
+    uint8_t *desirable;     /* [capacity]; NULL: nothing is judged */
     bool pairs;             /* rows 2 i and 2 i + 1 are the two sides of sample i */
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */
@@ -141,7 +142,12 @@ sheaf_status *sheaf__data_no_memory(int64_t tokens);
 /* sheaf__data_reserve - room for one more row and `tokens` more tokens in begin, token and the
  * arrays that `with` names (LABEL: label_after too); of a model with images also embed and
  * expert. */
-enum { SHEAF__WITH_LABEL = 1, SHEAF__WITH_TRAINED = 2, SHEAF__WITH_POSITION = 4 };
+enum {
+    SHEAF__WITH_LABEL = 1,
+    SHEAF__WITH_TRAINED = 2,
+    SHEAF__WITH_POSITION = 4,
+    SHEAF__WITH_DESIRABLE = 8
+};
 sheaf_status *sheaf__data_reserve(sheaf_data *data, int64_t tokens, unsigned with);
 
 /* ---- the readers, one for each form of data set ---- */

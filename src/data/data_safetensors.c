@@ -54,12 +54,14 @@ static const struct {
 };
 enum { IDS, LABELS, SHIFTED, MASK, POSITIONS, KNOWN = sizeof known / sizeof *known };
 
+#define JUDGEMENT "label" /* [rows] 1: the answer is desirable */
+
 static bool is_known(const sheaf__tensors *in, const char *name)
 {
     for (int k = 0; k < KNOWN; k++)
         if (strcmp(name, known[k].name) == 0)
             return !known[k].image || in->data->images != NULL;
-    return sheaf__tensors_image_known(in, name);
+    return (in->judged && strcmp(name, JUDGEMENT) == 0) || sheaf__tensors_image_known(in, name);
 }
 
 /* Is this tensor required? Labels may be shifted already, and prompts have none. */
@@ -306,6 +308,31 @@ static sheaf_status *make_rows(sheaf__tensors *in)
     return NULL;
 }
 
+static sheaf_status *read_judgements(sheaf__tensors *in)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, JUDGEMENT);
+    int64_t value = 0;
+    if (!in->judged)
+        return NULL;
+    if (e == NULL || e->ndim != 1 || e->shape[0] != in->rows ||
+        (!sheaf__tensors_whole(e) && e->dtype != SHEAF_BOOL && e->dtype != SHEAF_U8))
+        return sheaf_found(
+            sheaf__tensors_bad(JUDGEMENT, "one 0 or 1 for each row, of BOOL, I32 or I64"), "%s",
+            e == NULL ? "no such tensor" : "another form");
+    sheaf_status *st = NULL;
+    in->data->desirable = malloc((size_t)in->rows);
+    if (in->data->desirable == NULL)
+        return sheaf__data_no_memory(in->rows);
+    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
+        st = sheaf__tensors_numbers_in(&value, in, e, r, 1);
+        in->data->desirable[r] = value != 0;
+        if (st == NULL && value != 0 && value != 1)
+            st = sheaf_found(sheaf__tensors_bad(JUDGEMENT, "0 or 1"), "%" PRId64 " at row %" PRId64,
+                             value, r + 1);
+    }
+    return st;
+}
+
 /* Statuses of read() name the file; those of the checks do not. */
 static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
                                const sheaf_data_options *options)
@@ -326,6 +353,7 @@ static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
     TRY(st, sheaf__tensors_image_places(in));
     if (st == NULL && in->data->seq == 0)
         in->data->seq = in->length;
+    TRY(st, read_judgements(in));
     TRY(st, check_hidden(in));
     TRY(st, find_records(in, options->events));
     TRY(st, check_length(in, options));
@@ -465,7 +493,10 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
 sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options)
 {
-    sheaf__tensors in = { .data = data, .config = options->config, .prompts = options->prompts };
+    sheaf__tensors in = { .data = data,
+                          .config = options->config,
+                          .prompts = options->prompts,
+                          .judged = options->judged };
     sheaf_status *st = sheaf__safetensors_open(&in.file, path);
     if (st != NULL)
         return st;

@@ -23,9 +23,9 @@ typedef struct sheaf__tensors {
     sheaf_data *data;
     const sheaf_config *config;
     int64_t rows, length;
-    bool prompts;  /* of sheaf_data_options */
-    uint8_t *mask; /* destination of sheaf__tensors_mask() */
-    void *chunk;   /* SHEAF__TENSORS_CHUNK int64 */
+    bool prompts, judged; /* of sheaf_data_options */
+    uint8_t *mask;        /* destination of sheaf__tensors_mask() */
+    void *chunk;          /* SHEAF__TENSORS_CHUNK int64 */
     sheaf__found_image
         *image; /* [images] ascending by row and begin; in the form with masks one entry for all */
     int64_t images, image_capacity;

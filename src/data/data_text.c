@@ -31,6 +31,7 @@ typedef struct job {
     const char *lost;       /* as the record has it */
     sheaf__text_row row[2]; /* of pairs both sides, else the first */
     bool same;              /* both answers are equal */
+    bool desirable;         /* of records that judge their answer */
     sheaf_status *st;
 } job;
 
@@ -98,16 +99,17 @@ static void share_prompt(sheaf__text_row row[2])
 }
 
 /* The record of a job; of a pair, that of one side. Release it also after a failure. */
-static sheaf_status *read_record(sheaf__text_record *out, const reader *in, const job *j, int side)
+static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job *j, int side)
 {
     const char *text = in->text + j->at;
-    json_t *pair = NULL;
-    if (!in->options->pairs)
+    json_t *json = NULL;
+    if (!in->options->pairs && !in->options->judged)
         return sheaf__text_record_read(out, text, (size_t)j->size, &in->fields);
     *out = (sheaf__text_record){ 0 };
-    sheaf_status *st = sheaf__text_record_json(&pair, text, (size_t)j->size, &in->fields);
-    TRY(st, sheaf__preference_side(&out->json, pair, side));
-    json_decref(pair);
+    sheaf_status *st = sheaf__text_record_json(&json, text, (size_t)j->size, &in->fields);
+    TRY(st, in->options->pairs ? sheaf__preference_side(&out->json, json, side)
+                               : sheaf__preference_judged(&out->json, &j->desirable, json));
+    json_decref(json);
     return TRY(st, sheaf__text_record_take(out));
 }
 
@@ -218,6 +220,7 @@ static sheaf_status *take(reader *in, job *j)
     sheaf__ignored_keep(&in->same, j->same ? "rejected" : NULL, in->items.unit, j->place);
     if (in->conversations != NULL)
         return keep ? sheaf__conversations_put(in->conversations, &in->facts.counts, j->row) : NULL;
+    in->rows.desirable = in->options->judged ? &j->desirable : NULL;
     return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, j->row,
                                  in->options->pairs ? 2 : 1, j->place);
 }
@@ -249,7 +252,7 @@ static sheaf_status *check_first(reader *in)
     if (in->jobs == 0)
         return NULL;
     sheaf__text_record record;
-    const job *j = &in->job[0];
+    job *j = &in->job[0];
     sheaf_status *bad = read_record(&record, in, j, 0);
     while (bad != NULL && in->complaints.skip && j + 1 < in->job + in->jobs) {
         sheaf_status_free(bad);
@@ -399,7 +402,7 @@ static sheaf_status *choose_cache(reader *in)
     const sheaf_data_options *o = in->options;
     const bool given = o->cache != NULL && o->cache[0] != '\0';
     in->cache = given ? o->cache : in->sources.bytes >= LARGE ? o->cache_beside : NULL;
-    if (in->conversations != NULL)
+    if (in->conversations != NULL || o->judged) /* which a cache does not hold */
         in->cache = NULL;
     return in->cache == NULL ? NULL : sheaf__text_key(in->key, &in->sources, o);
 }

@@ -190,3 +190,23 @@ sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side)
                                     "no such field");
     return from_pair(out, record, both, side);
 }
+
+sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *record)
+{
+    const char *name = json_object_get(record, "kto_tag") != NULL ? "kto_tag" : "label";
+    const json_t *value = json_object_get(record, name);
+    if (!json_is_boolean(value)) {
+        sheaf_status *st =
+            sheaf__bad_field(name, "true or false: is the answer desirable?", "%s",
+                             value == NULL ? "no such field" : sheaf__text_kind(value));
+        return json_object_get(record, "rejected") == NULL
+                   ? st
+                   : sheaf_try_this(st, "--objective dpo for pairs");
+    }
+    *desirable = json_is_true(value);
+    *out = json_copy(record);
+    if (*out == NULL)
+        return sheaf__no_memory("data set");
+    json_object_del(*out, name);
+    return NULL;
+}

@@ -13,9 +13,13 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "sheaf/status.h"
 
 /* sheaf__preference_side - a new record of one side, 0: chosen, 1: rejected. Errors: SHEAF_E_DATA
  * (field). */
 sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side);
+/* sheaf__preference_judged - a new record without its judgement, "label" (TRL, ms-swift) or
+ * "kto_tag" (LLaMA-Factory), which is true for a desirable answer. Errors: SHEAF_E_DATA (field). */
+sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *record);

@@ -94,6 +94,8 @@ static sheaf_status *open_runner(course *c, int64_t rows)
 {
     const bool whole = c->options->padded;
     const int64_t seq = whole ? sheaf_data_seq(c->data)
+                        : c->options->other != NULL
+                            ? sheaf_data_mixed(c->data, c->options->row, c->options->other, c->all)
                         : c->options->row == NULL
                             ? sheaf_data_longest(c->data)
                             : sheaf_data_used(c->data, c->options->row, c->all);
@@ -139,6 +141,7 @@ static sheaf_status *run_micro(course *c, int64_t micro)
                         : -1;
     if (sheaf__team_keeps_result(c->model->context))
         sheaf_data_announce(c->data, c->row, 2 * n);
+    c->runner.other = c->options->other == NULL ? NULL : c->options->other + c->first;
     TRY(st, sheaf__runner_run(&c->runner, c->row));
     if (st == NULL)
         take_values(c, n);

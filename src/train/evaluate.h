@@ -16,6 +16,8 @@ typedef struct sheaf__evaluate_options {
     int64_t micro_batch; /* at least 1 */
     const int64_t *row;  /* [rows] rows to read, in this order; NULL: all */
     int64_t rows;
+    const int64_t
+        *other;  /* [rows] rows whose answers stand behind the prompts; NULL: each its own */
     bool padded; /* every row has sheaf_data_seq() positions, all passed to `take`; else rows are as
                     long as the longest of their micro-batch, and only positions with a label are
                     computed. The same on all ranks */

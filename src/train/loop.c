@@ -60,6 +60,11 @@ static void pass_on(void *self, const sheaf_event *event)
         sheaf_emit(r->hooks->events, event);
 }
 
+static bool prefers(const sheaf__run *r)
+{
+    return r->job.objective.pairs || r->job.objective.judged;
+}
+
 static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
                               const sheaf__pair_sums *sums, int64_t done, bool best, double seconds)
 {
@@ -67,7 +72,7 @@ static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
     out->evaluated = true;
     out->eval_loss = found->loss;
     out->eval_tokens = found->tokens;
-    out->eval_pairs = r->job.objective.pairs;
+    out->eval_pairs = prefers(r);
     out->eval_accuracy = found->tokens == 0 ? 0 : (double)found->correct / (double)found->tokens;
     sheaf_event event = { .kind = SHEAF_EVENT_EVALUATION,
                           .evaluation = { .step = done,
@@ -77,8 +82,8 @@ static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
                                           .tokens = found->tokens,
                                           .seconds = seconds,
                                           .best = best } };
-    if (r->job.objective.pairs)
-        event.evaluation.values = sheaf__pairs_values(event.evaluation.value, sums, found->tokens);
+    if (prefers(r))
+        event.evaluation.values = sheaf__pairs_values(event.evaluation.value, sums);
     sheaf_emit(r->hooks->events, &event);
 }
 
@@ -106,10 +111,9 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
                                           .stop = &r->interrupt,
                                           .events = first ? &events : NULL };
     sheaf_status *st =
-        r->job.objective.pairs
-            ? sheaf__pairs_evaluate(&found, &sums, rank->model, eval, &r->job.objective, r->options,
-                                    rank->reference[1], &how)
-            : sheaf__evaluate(&found, rank->model, eval->data, &how);
+        prefers(r) ? sheaf__pairs_evaluate(&found, &sums, rank->model, eval, &r->job.objective,
+                                           r->options, rank->reference[1].row, &how)
+                   : sheaf__evaluate(&found, rank->model, eval->data, &how);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
         out->stopped = true;
         sheaf_status_free(st);
@@ -177,8 +181,8 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                           .spent = usage->spent,
                           .offload = rank->offloads ? usage->offload : NULL,
                           .ranks = r->options->tp * r->options->dp };
-    if (r->job.objective.pairs)
-        event.step.values = sheaf__pairs_values(event.step.value, &step->sums, step->samples);
+    if (prefers(r))
+        event.step.values = sheaf__pairs_values(event.step.value, &step->sums);
     sheaf_emit(r->hooks->events, &event);
     if (!isnan(step->loss) || done == r->result->first + 1)
         r->result->loss = step->loss;

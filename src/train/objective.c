@@ -167,6 +167,19 @@ static result of_orpo(const scores *s)
     return of_averages(s, odds_ratio);
 }
 
+/* Of one answer: r[0] is its own, with its sign; r[1] that of the mismatched ones. */
+static result of_kto(const scores *s)
+{
+    const double p = sigmoid(margin(s));
+    return (result){ 1 - p, { -s->beta * p * (1 - p), 0 } };
+}
+
+static result of_apo_zero_unpaired(const scores *s)
+{
+    const double p = sigmoid(s->beta * s->r[0]);
+    return (result){ 1 - p, { -s->beta * p * (1 - p), 0 } };
+}
+
 /* The chosen answers' cross-entropy, a mean over tokens of the whole step: sheaf__objective.nll. */
 static result of_sft(const scores *s)
 {
@@ -182,7 +195,8 @@ enum {
     OF_CPO = 16,
     BY_AVERAGE = 32,
     LOWERED = 64,
-    OF_ORPO = 128
+    OF_ORPO = 128,
+    OF_KTO = 256
 };
 
 static const struct {
@@ -203,6 +217,8 @@ static const struct {
     { "sppo_hard", of_sppo_hard, OF_DPO },
     { "exo_pair", of_exo_pair, SMOOTHS | SMOOTHED | OF_DPO },
     { "discopop", of_discopop, OF_DPO },
+    { "kto", of_kto, OF_KTO },
+    { "apo_zero_unpaired", of_apo_zero_unpaired, OF_KTO },
     { "orpo", of_orpo, OF_ORPO | BY_AVERAGE },
     { "simpo", of_sigmoid_norm, SMOOTHS | OF_CPO | BY_AVERAGE | LOWERED },
 };
@@ -225,6 +241,7 @@ static const struct {
     { "cpo", "sigmoid", OF_CPO, false, 0.1, 1 },
     { "simpo", "simpo", OF_CPO, false, 2, 0 },
     { "orpo", "orpo", OF_ORPO, false, 0.1, 1 },
+    { "kto", "kto", OF_KTO, true, 0.1, 0 },
 };
 enum { OBJECTIVES = sizeof objectives / sizeof *objectives };
 
@@ -342,6 +359,8 @@ static sheaf_status *no_effect(const sheaf__objective_options *options)
         { "--ld-alpha", options->ld_alpha != 1 },
         { "--reference", is(options->reference) },
         { "--orpo-answers", options->answers },
+        { "--desirable-weight", options->desirable != 1 },
+        { "--undesirable-weight", options->undesirable != 1 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].given)
@@ -373,10 +392,12 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     while (k < OBJECTIVES && strcmp(objectives[k].name, name) != 0)
         k++;
     if (k == OBJECTIVES)
-        return bad("--objective", "sft, dpo, ipo, hinge, robust, cpo, simpo or orpo", name,
+        return bad("--objective", "sft, dpo, ipo, hinge, robust, cpo, simpo, orpo or kto", name,
                    strlen(name));
     *out = (sheaf__objective){ .name = objectives[k].name,
-                               .pairs = k > 0,
+                               .pairs = k > 0 && objectives[k].of != OF_KTO,
+                               .judged = objectives[k].of == OF_KTO,
+                               .weight = { options->desirable, options->undesirable },
                                .reference = objectives[k].reference,
                                .beta = options->beta > 0 ? options->beta : objectives[k].beta,
                                .smoothing = k > 0 ? smoothing : 0,
@@ -393,6 +414,10 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     if (st != NULL)
         return st;
     take_out_sft(out);
+    out->mismatched = out->judged && table[out->loss[0]].of == of_kto;
+    if (out->judged && out->losses > 1)
+        return bad("--loss-type", "one loss of kto", options->loss_type,
+                   strlen(options->loss_type));
     if ((st = read_reference(out, options->reference)) != NULL)
         return st;
     out->gamma = options->simpo_gamma;
@@ -425,6 +450,18 @@ sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__p
                 out.reward[k] = o->beta * s.r[k] / s.n[k];
     }
     return out;
+}
+
+sheaf__pair_loss sheaf__objective_single(const sheaf__objective *o, const sheaf__pair *of,
+                                         bool desirable, double drift)
+{
+    const double sign = desirable ? 1 : -1, r = of->sum[0] - of->reference[0],
+                 weight = o->weight[desirable ? 0 : 1] * o->share[0];
+    const scores s = { .beta = o->beta, .r = { sign * r, sign * drift } };
+    const result one = table[o->loss[0]].of(&s);
+    return (sheaf__pair_loss){ .loss = weight * one.loss,
+                               .slope = { sign * weight * one.d[0] },
+                               .reward = { o->beta * r } };
 }
 
 double sheaf__objective_sum(const sheaf__objective *o, const uint8_t *answer, const float *each,

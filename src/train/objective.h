@@ -20,6 +20,7 @@ typedef struct sheaf__objective_options {
     const char *loss_type, *loss_weights; /* lists with commas */
     double beta;                          /* 0: the objective's own */
     double simpo_gamma, cpo_alpha;        /* below 0: the objective's own */
+    double desirable, undesirable;        /* weights of kto's answers */
     bool answers;                         /* of orpo: the cross-entropy is that of answers alone */
     double ld_alpha;                      /* share of what lies beyond the shorter answer */
     const char *reference;                /* "start" or "base" */
@@ -29,15 +30,18 @@ enum { SHEAF__MOST_LOSSES = 8 };
 
 typedef struct sheaf__objective {
     const char *name;
-    bool pairs;     /* a sample is a pair of answers */
-    bool reference; /* the reference's sums are read: those of the model as it begins, */
-    bool base;      /* or without the adapter that it begins with */
+    bool pairs;      /* a sample is a pair of answers, */
+    bool judged;     /* or one answer that is desirable or not */
+    bool mismatched; /* the sums of prompts with others' answers are read, too */
+    bool reference;  /* the reference's sums are read: those of the model as it begins, */
+    bool base;       /* or without the adapter that it begins with */
     int loss[SHEAF__MOST_LOSSES]; /* rows of its table */
     double share[SHEAF__MOST_LOSSES];
     int losses;
     double beta, smoothing, gamma, ld_alpha;
-    double nll;   /* share of the chosen answers' cross-entropy, */
-    bool prompts; /* and their prompts' */
+    double weight[2]; /* of desirable answers and of others */
+    double nll;       /* share of the chosen answers' cross-entropy, */
+    bool prompts;     /* and their prompts' */
 } sheaf__objective;
 
 /* sheaf__objective_read - smoothing: of labels. Errors: SHEAF_E_ARG naming the flag. */
@@ -63,3 +67,9 @@ sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *objective, const 
  *   shorter  tokens of the shorter answer, with ld_alpha; others beyond it count that share */
 double sheaf__objective_sum(const sheaf__objective *objective, const uint8_t *answer,
                             const float *each, int64_t n, int64_t shorter);
+
+/* sheaf__objective_single - of one answer: [0] of sum, reference and tokens is read, and of the
+ * result [0] is written.
+ *   drift  mean of S - R of the micro-batch's prompts with others' answers, at least 0 */
+sheaf__pair_loss sheaf__objective_single(const sheaf__objective *objective, const sheaf__pair *of,
+                                         bool desirable, double drift);

@@ -9,14 +9,17 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
                                 const sheaf__runner_options *options,
                                 const sheaf__objective *objective)
 {
-    const size_t positions = (size_t)(options->rows * options->seq);
     sheaf__runner_options look = *options;
     look.backward = false;
+    if (objective->mismatched && data != NULL)
+        look.seq = sheaf_data_mixed(data, NULL, NULL, 0);
+    const size_t positions = (size_t)(look.rows * look.seq);
     *out = (sheaf__pairs){ .objective = objective, .n = options->rows };
     out->pair = calloc((size_t)options->rows, sizeof *out->pair);
+    out->other = calloc((size_t)options->rows, sizeof *out->other);
     out->each = calloc(3 * positions, sizeof *out->each);
     out->answer = calloc(positions, 1);
-    if (out->pair == NULL || out->each == NULL || out->answer == NULL)
+    if (out->pair == NULL || out->other == NULL || out->each == NULL || out->answer == NULL)
         return sheaf__no_memory("weights of pairs");
     for (int side = 0; side < 2; side++)
         out->weight[side] = out->each + (size_t)(1 + side) * positions;
@@ -32,6 +35,7 @@ void sheaf__pairs_release(sheaf__pairs *p)
         sheaf__runner_release(&p->look);
     free(p->each);
     free(p->answer);
+    free(p->other);
     free(p->pair);
     *p = (sheaf__pairs){ 0 };
 }
@@ -40,12 +44,14 @@ void sheaf__pairs_release(sheaf__pairs *p)
 static void count_tokens(sheaf__pairs *p, const int64_t *const row[2])
 {
     for (int64_t i = 0; i < p->n; i++)
-        for (int side = 0; side < 2; side++)
+        for (int side = 0; side < (p->objective->pairs ? 2 : 1); side++)
             p->pair[i].tokens[side] = sheaf_data_labels(p->look.data, &row[side][i], 1);
 }
 
 static int64_t shorter(const sheaf__pair *pair)
 {
+    if (pair->tokens[1] == 0) /* an answer alone */
+        return INT64_MAX;
     return pair->tokens[0] < pair->tokens[1] ? pair->tokens[0] : pair->tokens[1];
 }
 
@@ -63,7 +69,7 @@ static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair
         sheaf__pair *pair = &p->pair[i];
         int64_t token = 0;
         pair->sum[side] = sheaf__objective_sum(p->objective, answer, each, seq, shorter(pair));
-        pair->reference[side] = p->reference == NULL ? 0 : p->reference[row[i]];
+        pair->reference[side] = p->reference.row == NULL ? 0 : p->reference.row[row[i]];
         for (int64_t t = 0; t < seq; t++) {
             p->weight[side][i * seq + t] = !answer[t]                ? OF_PROMPT
                                            : token++ < shorter(pair) ? WHOLE
@@ -73,25 +79,44 @@ static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair
     }
 }
 
+static void add_answer(sheaf__pair_sums *out, int kind, double reward, double sum)
+{
+    out->count[kind]++;
+    out->reward[kind] += reward;
+    out->sum[kind] += sum;
+}
+
 static sheaf__pair_loss add_pair(sheaf__pair_sums *out, const sheaf__objective *objective,
                                  const sheaf__pair *pair)
 {
     const sheaf__pair_loss of = sheaf__objective_pair(objective, pair);
     out->loss += of.loss;
     out->right += of.reward[0] > of.reward[1];
-    for (int side = 0; side < 2; side++) {
-        out->reward[side] += of.reward[side];
-        out->sum[side] += pair->sum[side];
-    }
+    for (int side = 0; side < 2; side++)
+        add_answer(out, side, of.reward[side], pair->sum[side]);
     return of;
 }
 
-/* seq: positions of a row of each side. */
-static void set_weights(sheaf__pairs *p, const int64_t seq[2], sheaf__pair_sums *out)
+static sheaf__pair_loss add_single(sheaf__pair_sums *out, const sheaf__objective *objective,
+                                   const sheaf__pair *of, bool desirable, double drift)
 {
+    const sheaf__pair_loss loss = sheaf__objective_single(objective, of, desirable, drift);
+    out->loss += loss.loss;
+    add_answer(out, desirable ? 0 : 1, loss.reward[0], of->sum[0]);
+    return loss;
+}
+
+/* seq: positions of a row of each side. desirable: of answers alone, [n]. */
+static void set_weights(sheaf__pairs *p, const int64_t seq[2], const int64_t *row,
+                        sheaf__pair_sums *out)
+{
+    const bool pairs = p->objective->pairs;
     for (int64_t i = 0; i < p->n; i++) {
-        const sheaf__pair_loss of = add_pair(out, p->objective, &p->pair[i]);
-        for (int side = 0; side < 2; side++) {
+        const sheaf__pair_loss of =
+            pairs ? add_pair(out, p->objective, &p->pair[i])
+                  : add_single(out, p->objective, &p->pair[i],
+                               sheaf_data_desirable(p->look.data, row[i]), out->drift);
+        for (int side = 0; side < (pairs ? 2 : 1); side++) {
             const double whole = -of.slope[side] * p->pair_weight,
                          nll = side == 0 ? p->token_weight : 0,
                          weight[] = { nll, nll + whole, nll + p->objective->ld_alpha * whole };
@@ -102,23 +127,51 @@ static void set_weights(sheaf__pairs *p, const int64_t seq[2], sheaf__pair_sums 
     }
 }
 
+void sheaf__pairs_other(int64_t *out, const int64_t *row, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = row[(i + n - 1) % n];
+}
+
+/* The mean of S - R of prompts with others' answers, at least 0. */
+static sheaf_status *find_drift(sheaf__pair_sums *out, sheaf__pairs *p, const int64_t *row,
+                                int64_t sample)
+{
+    if (row != NULL)
+        sheaf__pairs_other(p->other, row, p->n);
+    p->look.other = row == NULL ? NULL : p->other;
+    sheaf_status *st = sheaf__runner_run(&p->look, row);
+    p->look.other = NULL;
+    const int64_t seq = p->look.batch.seq;
+    double sum = 0;
+    for (int64_t i = 0; i < p->n && row != NULL && st == NULL; i++)
+        sum += sheaf__objective_sum(p->objective, p->answer + i * seq, p->each + i * seq, seq,
+                                    INT64_MAX) -
+               (p->reference.mixed == NULL ? 0 : p->reference.mixed[sample + i]);
+    out->drift = sum > 0 ? sum / (double)p->n : 0;
+    out->means = 1;
+    return st;
+}
+
 sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p,
-                                 const int64_t *const row[2])
+                                 const int64_t *const row[2], int64_t sample)
 {
     int64_t seq[2];
     sheaf_status *st = NULL;
     *out = (sheaf__pair_sums){ 0 };
     if (row != NULL)
         count_tokens(p, row);
-    for (int side = 0; side < 2 && st == NULL; side++) {
+    for (int side = 0; side < (p->objective->pairs ? 2 : 1) && st == NULL; side++) {
         p->look.batch.prompts_too = side == 0 && p->objective->prompts;
         st = sheaf__runner_run(&p->look, row == NULL ? NULL : row[side]);
         seq[side] = p->look.batch.seq;
         if (st == NULL && row != NULL)
             take_sums(p, side, row[side], out);
     }
+    if (st == NULL && p->objective->mismatched)
+        st = find_drift(out, p, row == NULL ? NULL : row[0], sample);
     if (st == NULL && row != NULL)
-        set_weights(p, seq, out);
+        set_weights(p, seq, row[0], out);
     return st;
 }
 
@@ -132,6 +185,8 @@ typedef struct summing {
 static double sum_of(void *self, int64_t row, const uint8_t *answer, const float *each, int64_t n)
 {
     const summing *of = self;
+    if (!of->objective->pairs)
+        return sheaf__objective_sum(of->objective, answer, each, n, INT64_MAX);
     const int64_t other = row ^ 1, own = sheaf_data_labels(of->data, &row, 1),
                   beside = sheaf_data_labels(of->data, &other, 1);
     return sheaf__objective_sum(of->objective, answer, each, n, own < beside ? own : beside);
@@ -146,7 +201,8 @@ static void mark(double *sum, const sheaf__subset *of, const sheaf_train_options
         const int64_t sample = samples > 0       ? sheaf__subset_row(of, i, o->seed, o->shuffle)
                                : of->row != NULL ? of->row[i]
                                                  : i;
-        sum[2 * sample] = sum[2 * sample + 1] = 0;
+        for (int side = 0; side < sheaf_data_sides(of->data); side++)
+            sum[sheaf_data_side(of->data, sample, side)] = 0;
     }
 }
 
@@ -181,6 +237,53 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
     return st;
 }
 
+sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__subset *subset,
+                                 const sheaf__objective *objective, const sheaf_train_options *o,
+                                 int64_t samples, const sheaf__evaluate_options *how)
+{
+    summing self = { subset->data, objective };
+    sheaf__evaluate_options options = *how;
+    sheaf__evaluation found;
+    const int64_t n = o->micro_batch;
+    int64_t *row = malloc(2 * (size_t)samples * sizeof *row + 1), *other = row + samples;
+    if (row == NULL)
+        return sheaf__no_memory("sums of mismatched answers");
+    for (int64_t i = 0; i < samples; i++)
+        row[i] = sheaf__subset_row(subset, i, o->seed, o->shuffle);
+    for (int64_t i = 0; i < samples; i += n)
+        sheaf__pairs_other(other + i, row + i, samples - i < n ? samples - i : n);
+    options.row = row;
+    options.other = other;
+    options.rows = samples;
+    options.value = sum_of;
+    options.values = out;
+    options.self = &self;
+    sheaf_status *st = sheaf__evaluate(&found, model, subset->data, &options);
+    free(row);
+    return st;
+}
+
+/* Of the answers of an evaluation; sum: by row, NaN: not of it. Of kto the drift is taken as 0. */
+static void add_row(sheaf__pair_sums *out, sheaf__evaluation *found, double *tokens,
+                    const sheaf__subset *subset, const sheaf__objective *objective,
+                    const double *sum, const double *reference, int64_t row)
+{
+    sheaf__pair pair = { 0 };
+    for (int side = 0; side < sheaf_data_sides(subset->data); side++) {
+        const int64_t of = row + side;
+        pair.sum[side] = sum[of];
+        pair.reference[side] = reference == NULL ? 0 : reference[of];
+        pair.tokens[side] = sheaf_data_labels(subset->data, &of, 1);
+    }
+    if (objective->pairs)
+        add_pair(out, objective, &pair);
+    else
+        add_single(out, objective, &pair, sheaf_data_desirable(subset->data, row), 0);
+    out->nll -= pair.sum[0];
+    *tokens += (double)pair.tokens[0];
+    found->tokens++;
+}
+
 sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *sums,
                                     sheaf__model *model, const sheaf__subset *subset,
                                     const sheaf__objective *objective, const sheaf_train_options *o,
@@ -193,19 +296,9 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
     if (sum == NULL)
         return sheaf__no_memory("sums of pairs");
     sheaf_status *st = sheaf__pairs_sums(sum, model, subset, objective, o, 0, how);
-    for (int64_t i = 0; i < all && st == NULL; i += 2) {
-        sheaf__pair pair = { .sum = { sum[i], sum[i + 1] } };
-        if (isnan(sum[i]))
-            continue;
-        for (int64_t side = 0, row = i; side < 2; side++, row++) {
-            pair.reference[side] = reference == NULL ? 0 : reference[row];
-            pair.tokens[side] = sheaf_data_labels(subset->data, &row, 1);
-        }
-        add_pair(sums, objective, &pair);
-        sums->nll -= sum[i];
-        tokens += (double)pair.tokens[0];
-        out->tokens++;
-    }
+    for (int64_t i = 0; i < all && st == NULL; i += sheaf_data_sides(subset->data))
+        if (!isnan(sum[i]))
+            add_row(sums, out, &tokens, subset, objective, sum, reference, i);
     free(sum);
     if (out->tokens == 0)
         return st;
@@ -216,16 +309,24 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
     return st;
 }
 
-int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *s,
-                        int64_t n)
+int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *s)
 {
-    const sheaf_event_value all[] = {
-        { "rewards/chosen", s->reward[0] }, { "rewards/rejected", s->reward[1] },
-        { "rewards/accuracies", s->right }, { "rewards/margins", s->reward[0] - s->reward[1] },
-        { "logps/chosen", s->sum[0] },      { "logps/rejected", s->sum[1] },
-    };
-    enum { VALUES = sizeof all / sizeof *all };
-    for (int i = 0; i < VALUES; i++)
-        out[i] = (sheaf_event_value){ all[i].name, all[i].value / (double)n };
-    return VALUES;
+    static const char *const names[][2] = { { "rewards/chosen", "rewards/rejected" },
+                                            { "logps/chosen", "logps/rejected" } };
+    const bool both = s->count[0] > 0 && s->count[1] > 0;
+    int n = 0;
+    for (int k = 0; k < 2; k++)
+        if (s->count[k] > 0)
+            out[n++] = (sheaf_event_value){ names[0][k], s->reward[k] / s->count[k] };
+    if (both)
+        out[n++] = (sheaf_event_value){ "rewards/margins",
+                                        s->reward[0] / s->count[0] - s->reward[1] / s->count[1] };
+    if (both && s->means == 0)
+        out[n++] = (sheaf_event_value){ "rewards/accuracies", s->right / s->count[0] };
+    for (int k = 0; k < 2; k++)
+        if (s->count[k] > 0)
+            out[n++] = (sheaf_event_value){ names[1][k], s->sum[k] / s->count[k] };
+    if (s->means > 0)
+        out[n++] = (sheaf_event_value){ "kl", s->drift / s->means };
+    return n;
 }

@@ -1,4 +1,5 @@
-/* pairs.h - a micro-batch of pairs: what each side's tokens count in the loss (objective.h).
+/* pairs.h - a micro-batch of pairs, or of answers that are desirable or not: what their tokens
+ * count in the loss (objective.h).
  *
  * A pair's loss needs the log-probabilities of both answers before either has a gradient. A forward
  * pass of each side, chosen then rejected, gives them, without a tape; then each side goes through
@@ -11,22 +12,31 @@
 #include "train/objective.h"
 #include "train/sets.h"
 
-/* Sums over pairs, all double so that groups exchange them as one block. */
+/* Sums over samples, all double so that groups exchange them as one block. */
 typedef struct sheaf__pair_sums {
-    double loss, nll;                /* of pairs; cross-entropy of the chosen answers' tokens */
-    double reward[2], right, sum[2]; /* right: pairs whose chosen answer has the larger reward */
+    double loss, nll; /* of samples; cross-entropy of the chosen answers' tokens */
+    /* Of the chosen or desirable answers, and of the others: how many, their rewards and S. */
+    double count[2], reward[2], sum[2];
+    double right; /* pairs whose chosen answer has the larger reward */
+    double drift,
+        means; /* of kto: what its losses are measured from, by micro-batch; of how many */
 } sheaf__pair_sums;
 
-/* sheaf__pairs_values - their means over n pairs, by TRL's names, for an event; returns how many.
- */
-int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *sums,
-                        int64_t n);
+/* sheaf__pairs_values - their means, by TRL's names, for an event; returns how many. */
+int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *sums);
+
+/* What an objective compares with: S of the reference. NULL: it reads none. */
+typedef struct sheaf__references {
+    double *row;   /* by row of the data */
+    double *mixed; /* by sample of the run: its prompt with another one's answer */
+} sheaf__references;
 
 typedef struct sheaf__pairs {
     const sheaf__objective *objective;
-    const double *reference;          /* by row of the data; NULL: none is read */
+    sheaf__references reference;      /* borrowed */
     sheaf__runner look;               /* forward alone */
-    int64_t n;                        /* pairs of a micro-batch */
+    int64_t n;                        /* samples of a micro-batch */
+    int64_t *other;                   /* [n] of kto: rows whose answers stand behind the prompts */
     float *each, *weight[2];          /* [n * seq] of a micro-batch's positions */
     uint8_t *answer;                  /* [n * seq] 1: the position predicts a token of the answer */
     sheaf__pair *pair;                /* [n] */
@@ -40,9 +50,12 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
                                 const sheaf__objective *objective);
 void sheaf__pairs_release(sheaf__pairs *pairs);
 /* sheaf__pairs_weigh - the forward passes, and from them weight[0..1]. row: [2][n] the data's rows
- * by side; NULL: of a plan. Collective. */
+ * by side; NULL: of a plan. sample: number of the first in the run. Collective. */
 sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *pairs,
-                                 const int64_t *const row[2]);
+                                 const int64_t *const row[2], int64_t sample);
+/* sheaf__pairs_other - [n] the mismatched answers of a micro-batch: each row has that of the one
+ * before, the first that of the last. */
+void sheaf__pairs_other(int64_t *out, const int64_t *row, int64_t n);
 
 /* sheaf__pairs_sums - S of the rows of some samples of a subset, as the model is now, into out[] by
  * row of the data, NaN for the others. Collective.
@@ -52,6 +65,12 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
                                 const sheaf__objective *objective,
                                 const sheaf_train_options *options, int64_t samples,
                                 const sheaf__evaluate_options *how);
+/* sheaf__pairs_mixed - S of the run's samples [0, samples) with mismatched answers, as the model is
+ * now, into out[]. Collective. */
+sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__subset *subset,
+                                 const sheaf__objective *objective,
+                                 const sheaf_train_options *options, int64_t samples,
+                                 const sheaf__evaluate_options *how);
 /* sheaf__pairs_evaluate - loss and accuracy of pairs: correct counts pairs whose chosen answer has
  * the larger reward, tokens all pairs. */
 sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *sums,

@@ -81,6 +81,10 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     out->offloads = offloads != 0;
     const bool given = o->offload_dir != NULL && o->offload_dir[0] != '\0';
     const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
+    const int64_t mixed = job->objective.mismatched && job->train.data != NULL
+                              ? sheaf_data_mixed(job->train.data, NULL, NULL, 0)
+                              : 0,
+                  longest = job->seq > mixed ? job->seq : mixed;
     const sheaf__model_options model = { .lora = job->lora,
                                          .train_lora = true,
                                          .trains = job->selection != NULL ? sheaf__selected : NULL,
@@ -95,7 +99,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
                                          .folder = given           ? o->offload_dir
                                                    : class->shared ? (o->out == NULL ? "." : o->out)
                                                                    : NULL,
-                                         .positions = job->seq > judged ? job->seq : judged,
+                                         .positions = longest > judged ? longest : judged,
                                          .seed = o->seed };
     if (st == NULL && o->dtype == SHEAF_F16) {
         sheaf__scaler_options scale;
@@ -126,29 +130,47 @@ void sheaf__rank_close(sheaf__rank *rank)
     sheaf__device_close(rank->device);
     sheaf_comm_dry_free(rank->dry[0]);
     sheaf_comm_dry_free(rank->dry[1]);
-    for (int i = 0; i < 2; i++)
-        free(rank->reference[i]);
+    for (int i = 0; i < 2; i++) {
+        free(rank->reference[i].row);
+        free(rank->reference[i].mixed);
+    }
     *rank = (sheaf__rank){ 0 };
+}
+
+static sheaf_status *refer(sheaf__references *out, sheaf__model *model, const sheaf__job *job,
+                           const sheaf__subset *subset, int64_t drawn,
+                           const sheaf__evaluate_options *how)
+{
+    const int64_t rows = sheaf_data_rows(subset->data);
+    out->row = malloc((size_t)rows * sizeof *out->row);
+    return out->row == NULL ? sheaf__no_memory("sums of the reference")
+                            : sheaf__pairs_sums(out->row, model, subset, &job->objective,
+                                                job->options, drawn, how);
+}
+
+static sheaf_status *refer_mixed(sheaf__references *out, sheaf__model *model, const sheaf__job *job,
+                                 int64_t samples, const sheaf__evaluate_options *how)
+{
+    out->mixed = malloc((size_t)samples * sizeof *out->mixed);
+    return out->mixed == NULL ? sheaf__no_memory("sums of the reference")
+                              : sheaf__pairs_mixed(out->mixed, model, &job->train, &job->objective,
+                                                   job->options, samples, how);
 }
 
 sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job,
                                 const sheaf__evaluate_options *how)
 {
     const sheaf_train_options *o = job->options;
-    const int64_t each = o->micro_batch * o->accumulate,
-                  drawn = o->steps > sheaf__subset_rows(&job->train) / each ? 0 : o->steps * each;
-    const sheaf__subset *const of[] = { &job->train, &job->eval };
+    const int64_t each = o->micro_batch * o->accumulate, samples = o->steps * each,
+                  drawn = o->steps > sheaf__subset_rows(&job->train) / each ? 0 : samples;
+    const bool reads = job->objective.reference;
     sheaf_status *st = NULL;
-    for (int i = 0; i < 2 && job->objective.reference && st == NULL; i++) {
-        if (of[i]->data == NULL)
-            continue;
-        rank->reference[i] =
-            malloc((size_t)sheaf_data_rows(of[i]->data) * sizeof *rank->reference[i]);
-        st = rank->reference[i] == NULL
-                 ? sheaf__no_memory("sums of the reference")
-                 : sheaf__pairs_sums(rank->reference[i], rank->model, of[i], &job->objective, o,
-                                     i == 0 ? drawn : 0, how);
-    }
+    if (reads)
+        st = refer(&rank->reference[0], rank->model, job, &job->train, drawn, how);
+    if (reads && job->objective.mismatched)
+        TRY(st, refer_mixed(&rank->reference[0], rank->model, job, samples, how));
+    if (reads && job->eval.data != NULL)
+        TRY(st, refer(&rank->reference[1], rank->model, job, &job->eval, 0, how));
     if (job->objective.base && job->adapter != NULL)
         TRY(st, sheaf__model_load(rank->model, job->base, job->adapter));
     sheaf__stepper_refer(rank->stepper, rank->reference[0]);

@@ -35,9 +35,8 @@ typedef struct sheaf__rank {
     sheaf__scaler scaler; /* of a run in float16 */
     bool offloads;        /* anything at all */
     sheaf_comm *dry[2];   /* of a rank alone: its group, its peers */
-    /* Of an objective with a reference, its sums by row of the data: to train on, of evaluations.
-     */
-    double *reference[2];
+    /* Of an objective with a reference, its sums: of the data to train on, of evaluations. */
+    sheaf__references reference[2];
 } sheaf__rank;
 
 /* sheaf__rank_open - on the device that the options name. Where the base is the reference, without

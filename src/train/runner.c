@@ -158,6 +158,8 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *ro
 {
     sheaf_batch_images holds =
         row == NULL ? r->holds : sheaf_data_images(r->data, row, r->options.rows);
+    if (row != NULL && r->other != NULL)
+        holds.seq = sheaf_data_mixed(r->data, row, r->other, r->options.rows);
     holds.seq = r->options.longest ? holds.seq : r->options.seq;
     return holds;
 }
@@ -190,6 +192,7 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     const sheaf_batch_images holds = sheaf__runner_holds(r, row);
     sheaf_status *st = NULL;
     r->batch.seq = r->in.mask_ld = r->in.keys = holds.seq;
+    r->batch.other = r->other;
     if (sheaf__position_axes(&r->model->schema->config) > 1)
         r->batch.axis_stride = rows * holds.seq;
     const double began = sheaf__seconds();

@@ -56,6 +56,7 @@ typedef struct sheaf__runner {
     sheaf__runner_tape tape[SHEAF__RUNNER_TAPES]; /* the one that ran last comes first */
     int ntapes;
     sheaf__tape *last;       /* that one */
+    const int64_t *other;    /* as sheaf_batch has it; set by the caller */
     double reading;          /* seconds in which rows and images were read, so far */
     sheaf__nonfinite *watch; /* where a run says what was not finite; NULL: it is not looked for */
 } sheaf__runner;

@@ -114,7 +114,7 @@ static sheaf_status *split(sheaf__sets *s, const sheaf_train_options *o)
 
 static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_options *o,
                           const sheaf_config *config, const sheaf_events *events,
-                          const atomic_int *stop, bool trains, bool pairs)
+                          const atomic_int *stop, bool trains, const sheaf__objective *objective)
 {
     const bool own = o->tokens_in == NULL;
     char *beside = NULL;
@@ -135,7 +135,8 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                                    .fields = o->fields,
                                                    .specials = o->specials,
                                                    .pack = trains && o->pack,
-                                                   .pairs = pairs,
+                                                   .pairs = objective->pairs,
+                                                   .judged = objective->judged,
                                                    .by_length = trains && o->by_length,
                                                    .cache = o->data_cache,
                                                    .cache_beside = beside,
@@ -157,14 +158,20 @@ static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_
         { "--pack", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
         { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
-    for (size_t i = 0; i < sizeof of / sizeof *of && objective->pairs; i++)
+    const bool prefers = objective->pairs || objective->judged;
+    for (size_t i = 0; i < sizeof of / sizeof *of && prefers; i++)
         if (of[i].given)
             return sheaf_try_this(
                 sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of[i].flag),
                                            "none with --objective %s", objective->name),
                             "%s", of[i].why),
                 "leave it out");
-    return NULL;
+    return !objective->mismatched || o->micro_batch > 1
+               ? NULL
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--micro-batch"),
+                                            "at least 2 with kto, which puts each prompt before "
+                                            "another one's answer"),
+                             "1");
 }
 
 sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
@@ -174,14 +181,14 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
     *s = (sheaf__sets){ 0 };
     sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
     TRY(st, check_pairs(&s->objective, o));
-    TRY(st, read(&s->data, o->data, o, config, events, stop, true, s->objective.pairs));
+    TRY(st, read(&s->data, o->data, o, config, events, stop, true, &s->objective));
     if (st != NULL)
         return st;
     sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->date, o->query, events);
     s->train.data = s->data;
     if (o->eval_data != NULL && o->eval_data[0] != '\0') {
         st = sheaf_in(
-            read(&s->eval_data, o->eval_data, o, config, events, stop, false, s->objective.pairs),
+            read(&s->eval_data, o->eval_data, o, config, events, stop, false, &s->objective),
             "--eval-data");
         s->eval.data = s->eval_data;
     } else if (o->eval_split > 0) {

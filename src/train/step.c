@@ -16,8 +16,9 @@ struct sheaf__stepper {
     sheaf__step_options options;
     const sheaf_train_options *run; /* options.run */
     sheaf__runner runner;
-    sheaf__pairs pairs; /* where samples are pairs */
-    int sides;
+    sheaf__pairs pairs; /* of preferences */
+    bool prefers;       /* samples are pairs, or answers that are judged */
+    int sides;          /* passes of a micro-batch */
     sheaf__mirror sample, position;
     sheaf__mirror half; /* [rows * seq]; of noise */
     sheaf__noise_in noise;
@@ -43,7 +44,7 @@ static sheaf_status *take_rows(sheaf__stepper *s)
 static sheaf_status *take_random(sheaf__stepper *s)
 {
     const size_t n = (size_t)(s->run->micro_batch * s->options.seq);
-    const bool drops = s->sides == 1 && s->model->options.lora != NULL &&
+    const bool drops = !s->prefers && s->model->options.lora != NULL &&
                        s->model->options.lora->options.dropout > 0,
                noisy = s->run->neftune_alpha > 0;
     sheaf_status *st = NULL;
@@ -80,6 +81,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
     s->options = *options;
     s->run = options->run;
     s->sides = options->objective->pairs ? 2 : 1;
+    s->prefers = options->objective->pairs || options->objective->judged;
     const sheaf__runner_options how = { .rows = s->run->micro_batch,
                                         .seq = options->seq,
                                         .longest = true,
@@ -89,13 +91,13 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                         .kept = s->run->kept,
                                         .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL };
     sheaf_status *st = sheaf__runner_open(&s->runner, model, subset->data, &how);
-    if (st == NULL && s->sides == 2)
+    if (st == NULL && s->prefers)
         st = sheaf__pairs_open(&s->pairs, model, subset->data, &how, options->objective);
     TRY(st, take_random(s));
     TRY(st, take_rows(s));
     s->noise = (sheaf__noise_in){ &s->runner.info, s->half.device };
-    s->runner.head.smoothing = s->sides == 1 ? s->run->label_smoothing : 0;
-    s->runner.info = (sheaf__step_info){ .training = s->sides == 1, /* pairs: without dropout */
+    s->runner.head.smoothing = s->prefers ? 0 : s->run->label_smoothing;
+    s->runner.info = (sheaf__step_info){ .training = !s->prefers, /* else no dropout */
                                          .seed = s->run->seed,
                                          .sample = s->sample.device,
                                          .position = s->position.device,
@@ -122,7 +124,7 @@ void sheaf__stepper_free(sheaf__stepper *s)
     free(s);
 }
 
-void sheaf__stepper_refer(sheaf__stepper *s, const double *reference)
+void sheaf__stepper_refer(sheaf__stepper *s, sheaf__references reference)
 {
     s->pairs.reference = reference;
 }
@@ -345,13 +347,13 @@ static sheaf_status *run_micro(sheaf__pair_sums *out, sheaf__stepper *s, int64_t
     const bool known = !s->options.plans || s->follows;
     const int64_t *const both[2] = { s->both[0], s->both[1] };
     sheaf_status *st = NULL;
-    for (int side = 0; side < 2 && s->sides == 2 && known; side++)
+    for (int side = 0; side < s->sides && s->prefers && known; side++)
         rows_of(s, done, micro, side, s->both[side], s->samples);
-    if (s->sides == 2)
-        st = sheaf__pairs_weigh(out, &s->pairs, known ? both : NULL);
+    if (s->prefers)
+        st = sheaf__pairs_weigh(out, &s->pairs, known ? both : NULL, s->samples[0]);
     for (int side = 0; side < s->sides; side++)
         TRY(st, run_side(s, done, micro, side));
-    if (s->sides == 1)
+    if (!s->prefers)
         *out = (sheaf__pair_sums){ .loss = s->runner.head.loss_sum };
     return st;
 }
@@ -418,10 +420,11 @@ static void weigh(sheaf__stepper *s, sheaf__step_result *out)
 static double loss_of(const sheaf__stepper *s, const sheaf__step_result *step)
 {
     const sheaf__pair_sums *sums = &step->sums;
-    if (s->sides == 1)
+    if (!s->prefers)
         return sums->loss / (double)step->labels;
+    const double nll = s->options.objective->nll;
     return sums->loss / (double)step->samples +
-           s->options.objective->nll * (sums->nll / (double)step->chosen);
+           (nll == 0 ? 0 : nll * (sums->nll / (double)step->chosen));
 }
 
 /* Time by the clock of context->work, and seconds in calls so far; 0 if nothing is measured. */

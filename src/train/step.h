@@ -35,8 +35,8 @@ typedef struct sheaf__stepper sheaf__stepper;
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                  const sheaf__subset *subset, const sheaf__step_options *options);
 void sheaf__stepper_free(sheaf__stepper *stepper);
-/* sheaf__stepper_refer - the reference's sums, by row of the data; borrowed. */
-void sheaf__stepper_refer(sheaf__stepper *stepper, const double *reference);
+/* sheaf__stepper_refer - the reference's sums; borrowed. */
+void sheaf__stepper_refer(sheaf__stepper *stepper, sheaf__references reference);
 /* sheaf__stepper_hold - of a plan: sets the content of every micro-batch of later steps. */
 void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
 /* sheaf__stepper_follow - of a plan: later steps read their rows, like those of a run, so
