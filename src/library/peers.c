@@ -43,6 +43,11 @@ static const struct {
       "eval-batch-size train-micro-batch-size-per-gpu " },
     { "batch", " batch-size " },
     { "accumulate", " gradient-accumulation grad-accum accumulation-steps " },
+    { "objective", " rlhf-type " },
+    { "beta", " dpo-beta rl-beta pref-beta orpo-alpha " },
+    { "loss-type", " pref-loss " },
+    { "desirable-weight", " kto-chosen-weight kto-desirable-weight " },
+    { "undesirable-weight", " kto-rejected-weight kto-undesirable-weight " },
     { "epochs", " max-epochs train-epochs " },
     { "steps", " train-iters num-steps iters " },
     { "seq", " max-length max-seq-length max-seq-len seq-length seq-len sequence-length "

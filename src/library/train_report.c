@@ -158,7 +158,7 @@ sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *r,
     if (r->evaluated)
         sheaf__print(to, "evaluation: loss %.6g, %.2f %% of %lld %s right\n", r->eval_loss,
                      100 * r->eval_accuracy, (long long)r->eval_tokens,
-                     r->eval_pairs ? "pairs" : "tokens");
+                     r->eval_pairs ? "samples" : "tokens");
     if (r->best_step > 0)
         sheaf__print(to, "best:       step %lld, loss %.6g%s\n", (long long)r->best_step,
                      r->best_loss, o->use_best ? ", which is the result" : "");

@@ -357,7 +357,7 @@ static void say_evaluation(sheaf_progress *p, const sheaf_event_evaluation *e)
                     "after step %" PRId64 "/%" PRId64 ": evaluation loss %.4f, %.2f %% of %" PRId64
                     " %s right, in %s%s",
                     e->step, e->steps, e->loss, 100 * e->accuracy, e->tokens,
-                    e->values > 0 ? "pairs" : "tokens", sheaf__number_time(time, e->seconds),
+                    e->values > 0 ? "samples" : "tokens", sheaf__number_time(time, e->seconds),
                     e->best ? "; the best so far" : "");
     if (text.size > 0)
         say(p, false, text.at);

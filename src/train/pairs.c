@@ -102,6 +102,7 @@ static sheaf__pair_loss add_single(sheaf__pair_sums *out, const sheaf__objective
 {
     const sheaf__pair_loss loss = sheaf__objective_single(objective, of, desirable, drift);
     out->loss += loss.loss;
+    out->right += desirable ? loss.reward[0] > 0 : loss.reward[0] < 0;
     add_answer(out, desirable ? 0 : 1, loss.reward[0], of->sum[0]);
     return loss;
 }

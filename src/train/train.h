@@ -57,7 +57,7 @@ typedef struct sheaf_train_result {
     double padding;                     /* share of the positions that is padding, 0 to 1 */
     bool evaluated;                     /* at least once: of the last evaluation */
     double eval_loss, eval_accuracy;
-    int64_t eval_tokens; /* or pairs: */
+    int64_t eval_tokens; /* or samples: pairs, or answers that are judged */
     bool eval_pairs;
     int64_t best_step; /* 0: none */
     double best_loss;

@@ -32,8 +32,8 @@ bf16: true
 val_size: 0.0
 END
 runs "a file of LLaMA-Factory" 0 'LLaMA-Factory.*model: base method: lora lora-targets: all-linear lora-rank: 4 .*data: talk\.jsonl template: llama3 seq: 64 out: run .*micro-batch: 1 accumulate: 2 lr: 1\.0e-4 steps: 2 schedule: cosine warmup-ratio: 0\.5 dtype: bfloat16 .*lora-alpha: 8 on-long: cut checkpointing: true' translate "$work/factory.yaml"
-{ printf 'model_name_or_path: a\nuse_galore: false\nuse_dora: true\npizza: 3\nstage: dpo\n'; } >"$work/in.yaml"
-runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_dora: true: DoRA.*line 4: pizza: 3: unknown.*line 5: stage: dpo: sheaf has no such thing' translate "$work/in.yaml"
+{ printf 'model_name_or_path: a\nuse_galore: false\nuse_dora: true\npizza: 3\nstage: rm\n'; } >"$work/in.yaml"
+runs "what cannot be is listed" 1 'warning: not in the recipe: line 3: use_dora: true: DoRA.*line 4: pizza: 3: unknown.*line 5: stage: rm: sheaf trains no reward models' translate "$work/in.yaml"
 sed 's/^dataset: .*/dataset: one, two/' "$work/factory.yaml" >"$work/several.yaml"
 runs "several data sets are a list" 0 ' data: one,two ' translate "$work/several.yaml"
 printf 'mix_strategy: interleave_under\ninterleave_probs: 0.7, 0.3\n' >>"$work/several.yaml"
@@ -98,9 +98,9 @@ sed -i 's/decay_type: cosine/decay_type: 1-sqrt/' "$work/in.yaml"
 runs "which goes down by a cosine alone" 1 'lr_scheduler_kwargs.decay_type: 1-sqrt: wsd goes down by a cosine' translate "$work/in.yaml"
 printf 'base_model: a\nlr_scheduler: cosine\ncosine_min_lr_ratio: 0.3\nmax_steps: 4\n' >"$work/in.yaml"
 runs "Axolotl's cosine_min_lr_ratio" 0 'min-lr-ratio: 0\.3 ' translate "$work/in.yaml"
-{ printf 'base_model: a\nmax_steps: -1\nlr_scheduler: rex\nchat_template: llama4\nadapter: ia3\nrl: dpo\nval_set_size: 200\n'; } >"$work/in.yaml"
+{ printf 'base_model: a\nmax_steps: -1\nlr_scheduler: rex\nchat_template: llama4\nadapter: ia3\nrl: grpo\nval_set_size: 200\n'; } >"$work/in.yaml"
 runs "a value that sheaf does not take is listed with those it does" 1 \
-    'epochs: 1 .*line 3: lr_scheduler: rex: schedule takes constant, linear.*line 4: chat_template: llama4: template takes llama2, .*line 5: adapter: ia3: method takes lora, head or full.*line 6: rl: dpo.*line 7: val_set_size: 200: eval-split takes' \
+    'epochs: 1 .*line 3: lr_scheduler: rex: schedule takes constant, linear.*line 4: chat_template: llama4: template takes llama2, .*line 5: adapter: ia3: method takes lora, head or full.*line 6: rl: grpo.*line 7: val_set_size: 200: eval-split takes' \
     translate "$work/in.yaml"
 check "and in no recipe" bash -c "! grep -qE 'rex|llama4|ia3|200|steps' '$work/stdout'"
 { printf 'base_model: a\ndatasets:\n  - path: b\n    field_messages: conversations\n    message_property_mappings:\n      role: from\n      content: value\n'; } >"$work/in.yaml"

@@ -89,7 +89,8 @@ runs "LLaMA-Factory's tokens" 2 'try: .*--add-tokens FILE' train --new_special_t
 peer train optim optimizer
 instead train --trust_remote_code 'changes no result'
 instead train --ddp-find-unused-parameters 'changes no result'
-instead train --stage 'here it is always sft'
+peer train stage objective
+instead train --do_train 'here it is always true'
 instead train --save_strategy 'here it is always steps $'
 instead train --plugins 'no plugins'
 instead train --use_dora 'DoRA is merged, not trained'
