@@ -422,12 +422,17 @@ static sheaf_status *check_sides(const sheaf_safetensors *file, const sheaf_data
 }
 
 /* Up to its last label: what stands behind it has no part in the loss. */
-static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t row)
+static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t row, int side)
 {
+    static const char *const labels[] = { "chosen.labels", "rejected.labels" };
     const int64_t begin = from->begin[row];
     int64_t n = from->begin[row + 1] - begin;
     while (n > 0 && from->label[begin + n - 1] == SHEAF__NO_LABEL)
         n--;
+    if (n < 2) /* the first token is never predicted */
+        return sheaf_found(
+            sheaf__tensors_bad(labels[side], "a label in every row, behind its first position"),
+            "none in row %" PRId64, row + 1);
     for (int64_t i = 0; i < n && from->mask != NULL; i++)
         if (from->mask[begin + i] == 0)
             return sheaf_try_this(
@@ -454,7 +459,7 @@ static sheaf_status *join_sides(sheaf_data *data, const sheaf_data *const side[2
             "%" PRId64 " and %" PRId64, side[1]->rows, side[0]->rows);
     for (int64_t r = 0; r < side[0]->rows && st == NULL; r++)
         for (int k = 0; k < 2 && st == NULL; k++)
-            st = put_row(data, side[k], r);
+            st = put_row(data, side[k], r, k);
     return st;
 }
 

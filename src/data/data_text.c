@@ -110,7 +110,11 @@ static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job 
     TRY(st, in->options->pairs ? sheaf__preference_side(&out->json, json, side)
                                : sheaf__preference_judged(&out->json, &j->desirable, json));
     json_decref(json);
-    return TRY(st, sheaf__text_record_take(out));
+    TRY(st, sheaf__text_record_take(out));
+    if (st == NULL && out->form == SHEAF__FORM_INSTRUCTION)
+        for (int64_t i = 0; i + 1 < out->messages; i++)
+            out->message[i].trained = false; /* of its history */
+    return st;
 }
 
 static void encode_texts(job *j, sheaf__text_record *record, const reader *in)

@@ -33,12 +33,18 @@ static void unlearn(json_t *message)
         json_object_set_new(message, "weight", json_integer(0));
 }
 
+/* Is it a message of `role`? The reader checks messages without one. */
+static bool is_of(const json_t *message, const char *role)
+{
+    const json_t *given = json_object_get(message, "role");
+    const char *name = json_string_value(given != NULL ? given : json_object_get(message, "from"));
+    name = name == NULL ? NULL : sheaf__text_role(name);
+    return name != NULL && strcmp(name, role) == 0;
+}
+
 static bool is_answer(const json_t *message)
 {
-    const json_t *role = json_object_get(message, "role");
-    const char *name =
-        sheaf__text_role(json_string_value(role != NULL ? role : json_object_get(message, "from")));
-    return name != NULL && strcmp(name, "assistant") == 0;
+    return is_of(message, "assistant");
 }
 
 /* The record without the fields that are of preferences, or hold its messages. */
@@ -103,28 +109,36 @@ static sheaf_status *implicit(json_t **out, json_t *record, const json_t *const 
                     sides[k]);
 }
 
-static sheaf_status *texts(json_t **out, json_t *record, const json_t *prompt, const json_t *answer,
+/* A record of texts whose answer is the field `as`, and called `name` in the file. */
+static sheaf_status *texts(json_t **out, json_t *record, const json_t *answer, const char *as,
                            const char *name)
 {
+    if (!json_is_string(answer))
+        return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(answer));
     if (json_string_length(answer) == 0)
         return sheaf__bad_field(name, "an answer", "an empty string");
     *out = rest_of(record);
-    json_object_set(*out, "prompt", (json_t *)prompt);
-    json_object_set(*out, "completion", (json_t *)answer);
+    json_object_set(*out, as, (json_t *)answer);
     return NULL;
 }
 
-/* Both sides are lists, and a prompt stands beside them as text: that of the first message. */
+/* Both sides are lists, and a prompt stands beside them as text: that of the first user's message.
+ */
 static sheaf_status *check_prompt(const json_t *prompt, const json_t *chosen)
 {
-    const json_t *first = json_array_get(chosen, 0), *content = json_object_get(first, "content");
+    size_t i = 0;
+    while (i < json_array_size(chosen) && !is_of(json_array_get(chosen, i), "user"))
+        i++;
+    const json_t *first = json_array_get(chosen, i), *content = json_object_get(first, "content");
     return json_equal(prompt, content == NULL ? json_object_get(first, "value") : content)
                ? NULL
-               : sheaf__bad_field("prompt", "the text of the first message of \"chosen\"",
+               : sheaf__bad_field("prompt", "the text of the first user's message in \"chosen\"",
                                   "another text");
 }
 
-static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const side[2], int k)
+/* name: of the answer, in the file. */
+static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const side[2], int k,
+                               const char *name)
 {
     const json_t *prompt = json_object_get(record, "prompt"),
                  *list = json_object_get(record, "conversations");
@@ -135,13 +149,14 @@ static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const
     if (json_is_array(list))
         return converse(out, record, slice(list, 0, json_array_size(list)), messages_of(side[k]),
                         sides[k]);
-    if (json_object_get(record, "instruction") != NULL) {
-        *out = rest_of(record);
-        json_object_set(*out, "output", (json_t *)side[k]);
-        return NULL;
+    if (json_object_get(record, "instruction") != NULL)
+        return texts(out, record, side[k], "output", name);
+    if (json_is_string(prompt) && json_is_string(side[0]) && json_is_string(side[1])) {
+        sheaf_status *st = texts(out, record, side[k], "completion", name);
+        if (st == NULL)
+            json_object_set(*out, "prompt", (json_t *)prompt);
+        return st;
     }
-    if (json_is_string(prompt) && json_is_string(side[k]))
-        return texts(out, record, prompt, side[k], sides[k]);
     if (json_is_array(side[0]) && json_is_array(side[1])) {
         sheaf_status *st = json_is_string(prompt) ? check_prompt(prompt, side[0]) : NULL;
         return st == NULL ? implicit(out, record, side, k) : st;
@@ -180,7 +195,8 @@ sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side)
         (json_object_get(record, "rejected_response") != NULL ||
          json_object_get(record, "rejected_messages") != NULL))
         return from_swift(out, record, side);
-    if (json_array_size(output) == 2) { /* LLaMA-Factory's old files */
+    const bool old = json_array_size(output) == 2; /* LLaMA-Factory's old files */
+    if (old) {
         both[0] = json_array_get(output, 0);
         both[1] = json_array_get(output, 1);
     }
@@ -188,7 +204,10 @@ sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side)
         if (both[k] == NULL)
             return sheaf__bad_field(sides[k], "two answers, \"chosen\" and \"rejected\"",
                                     "no such field");
-    return from_pair(out, record, both, side);
+    return from_pair(out, record, both, side,
+                     !old        ? sides[side]
+                     : side == 0 ? "output[0]"
+                                 : "output[1]");
 }
 
 sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *record)

@@ -1,0 +1,536 @@
+/* preference_test.c - pairs of answers: ids and learnt tokens of every form, which TRL gives too
+ * (preference/formats/formats.json), pairs of token ids, and what is refused. */
+#include "data/preference.h"
+
+#include "base/json.h"
+#include "data/data.h"
+#include "ops/kernels.h"
+#include "tests/check.h"
+#include "tests/recordings.h"
+#include "tests/tensors.h"
+
+/* ---- data ---- */
+
+enum { MOST = 512 };
+
+typedef struct row {
+    int64_t n;
+    int32_t id[MOST];
+    bool learnt[MOST];
+} row;
+
+static sheaf_config config_of(bool llama)
+{
+    return llama ? (sheaf_config){ .vocab = 315, .bos = 0, .pad = 1, .eos = { 1 }, .neos = 1 }
+                 : (sheaf_config){ .vocab = 335, .bos = -1, .pad = 0, .eos = { 2 }, .neos = 1 };
+}
+
+static sheaf_status *open_pairs(sheaf_data **data, const char *text, sheaf_data_options options)
+{
+    const bool llama = options.folder != NULL && strstr(options.folder, "llama") != NULL;
+    const sheaf_config config = config_of(llama);
+    options.config = &config;
+    options.pairs = true;
+    if (options.folder == NULL)
+        options.folder = recording("preference/models/qwen2");
+    return sheaf_data_open(data, file_with("pairs.jsonl", text, strlen(text)), &options);
+}
+
+static row row_of(const sheaf_data *data, int64_t index)
+{
+    row out = { .n = sheaf_data_used(data, &index, 1) };
+    int32_t label[MOST];
+    assert_in_range(out.n, 1, MOST);
+    CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = out.id, .labels = label, .seq = out.n },
+                              data, &index, 1));
+    for (int64_t i = 0; i + 1 < out.n; i++) {
+        out.learnt[i + 1] = label[i] != SHEAF__IGNORED;
+        if (out.learnt[i + 1])
+            assert_int_equal(label[i], out.id[i + 1]);
+    }
+    return out;
+}
+
+static int64_t labels_of(const sheaf_data *data, int64_t index)
+{
+    return sheaf_data_labels(data, &index, 1);
+}
+
+/* The warning that came last. */
+static void said(void *self, const sheaf_event *event)
+{
+    if (event->kind == SHEAF_EVENT_WARNING)
+        snprintf(self, 400, "%s", event->text);
+}
+
+/* ---- against TRL ---- */
+
+/* Where sheaf differs from TRL 1.16, by what it says then, NULL: only in what it learns, answers
+ * without the user's turns between them. */
+static const struct {
+    const char *name, *error;
+} others[] = {
+    { "plain, implicit", "field 'prompt' | a prompt beside \"chosen\" and \"rejected\"" },
+    { "empty answer", "an answer | an empty string" },
+    { "implicit, first answers differ", NULL },
+    { "turns behind the prompt", NULL },
+};
+
+static int find_other(const char *name)
+{
+    for (int i = 0; i < (int)ARRAY_LEN(others); i++)
+        if (strcmp(others[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* TRL learns the line feed behind ChatML's end mark, the last token of a row; sheaf ends before. */
+static void check_side(const char *name, const row *got, const json_t *trl, const char *side,
+                       bool between)
+{
+    static const int32_t line_feed = 201;
+    const json_t *prompt = json_object_get(trl, "prompt_ids"), *answer = json_object_get(trl, side);
+    const int64_t p = (int64_t)json_array_size(prompt), n = p + (int64_t)json_array_size(answer);
+    int64_t gaps = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t want = (int32_t)json_integer_value(
+            i < p ? json_array_get(prompt, (size_t)i) : json_array_get(answer, (size_t)(i - p)));
+        const bool end = i + 1 == n && want == line_feed;
+        if (end && i >= got->n)
+            return;
+        if (i >= got->n || got->id[i] != want)
+            fail_msg("%s, %s: id %d at %" PRId64 " of %" PRId64 ", not %d", name, side,
+                     (int)got->id[i], i, n, (int)want);
+        if (!between && got->learnt[i] != (i >= p && !end))
+            fail_msg("%s, %s: learnt at %" PRId64 ": %d", name, side, i, (int)got->learnt[i]);
+        assert_true(i >= p || !got->learnt[i]);
+        gaps += i >= p && !got->learnt[i] && !end;
+    }
+    assert_int_equal(got->n, n);
+    if (between) /* first answer, question, second answer */
+        assert_true(got->learnt[p] && got->learnt[n - 2] && gaps > 5);
+}
+
+/* The tokenizer of a record; "tools" is Qwen's with another template. */
+static const char *folder_of(const char *kind)
+{
+    static const char *const files[] = { "tokenizer.json", "tokenizer_config.json",
+                                         "config.json" }; /* whose family splits digits */
+    char *text, from[64], to[64];
+    size_t size;
+    if (strcmp(kind, "tools") != 0)
+        return recording(strcmp(kind, "inst") == 0 ? "preference/models/llama"
+                                                   : "preference/models/qwen2");
+    CHECK_OK(sheaf__make_dirs(at("tools")));
+    CHECK_OK(sheaf__file_read_all(&text, &size, recording("preference/formats/tools.jinja"), 9999));
+    file_with("tools/chat_template.jinja", text, size);
+    free(text);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        snprintf(from, sizeof from, "preference/models/qwen2/%s", files[i]);
+        snprintf(to, sizeof to, "tools/%s", files[i]);
+        CHECK_OK(sheaf__file_read_all(&text, &size, recording(from), 1 << 20));
+        file_with(to, text, size);
+        free(text);
+    }
+    return at("tools");
+}
+
+static void check_record(const json_t *one)
+{
+    const char *name = json_string_value(json_object_get(one, "name"));
+    const json_t *trl = json_object_get(one, "dpo");
+    const int other = find_other(name);
+    char *text = json_dumps(json_object_get(one, "record"), 0);
+    sheaf_data *data = NULL;
+    const sheaf_data_options options = {
+        .folder = folder_of(json_string_value(json_object_get(one, "template"))), .specials = true
+    };
+    if (other >= 0 && others[other].error != NULL) {
+        CHECK_FAILS(open_pairs(&data, text, options), SHEAF_E_DATA, others[other].error);
+        free(text);
+        return;
+    }
+    CHECK_OK(open_pairs(&data, text, options));
+    free(text);
+    assert_true(sheaf_data_rows(data) == 2 && sheaf_data_samples(data) == 1);
+    for (int side = 0; side < 2; side++) {
+        const row got = row_of(data, sheaf_data_side(data, 0, side));
+        check_side(name, &got, trl, side == 0 ? "chosen_ids" : "rejected_ids", other >= 0);
+    }
+    sheaf_data_close(data);
+}
+
+static void test_preference__ids_are_those_of_trl(void **state)
+{
+    json_t *all;
+    int checked = 0;
+    CHECK_OK(sheaf__json_load(&all, recording("preference/formats/formats.json")));
+    const json_t *records = json_object_get(all, "records");
+    for (size_t i = 0; i < json_array_size(records); i++) {
+        const json_t *one = json_array_get(records, i);
+        if (json_object_get(one, "dpo") == NULL) /* not a pair */
+            continue;
+        check_record(one);
+        checked++;
+    }
+    json_decref(all);
+    assert_int_equal(checked, 33);
+}
+
+/* ---- forms ---- */
+
+#define SYS "{\"role\": \"system\", \"content\": \"Be brief.\"}"
+#define ASK "{\"role\": \"user\", \"content\": \"Is ice cold?\"}"
+#define SAY(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
+#define GPT(text) "{\"from\": \"gpt\", \"value\": \"" text "\"}"
+#define LISTS(yes, no) "\"chosen\": [" yes "], \"rejected\": [" no "]"
+#define BOTH LISTS(SAY("Yes."), SAY("No."))
+
+static const char *const same_pair[] = {
+    "{\"prompt\": [" ASK "], " BOTH "}",
+    "{\"prompt\": [" ASK "], \"chosen\": \"Yes.\", \"rejected\": \"No.\"}",
+    "{\"prompt\": [" ASK "], \"chosen\": " SAY("Yes.") ", \"rejected\": " SAY("No.") "}",
+    "{" LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
+    "{\"prompt\": \"Is ice cold?\", " LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
+    "{\"conversations\": [{\"from\": \"human\", \"value\": \"Is ice cold?\"}], \"chosen\": " GPT(
+        "Yes.") ", \"rejected\": " GPT("No.") "}",
+    "{\"messages\": [" ASK "], \"chosen\": " SAY("Yes.") ", \"rejected\": " SAY("No.") "}",
+    "{\"instruction\": \"Is ice cold?\", \"input\": \"\", \"chosen\": \"Yes.\", \"rejected\": \"No.\"}",
+    "{\"instruction\": \"Is ice cold?\", \"output\": [\"Yes.\", \"No.\"]}",
+    "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_response\": \"No.\"}",
+    "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_response\": [" SAY("No.") "]}",
+    "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_messages\": [" ASK "," SAY("No.") "]}",
+};
+
+/* A system's text and an answer within the prompt, which is not learnt. */
+#define EARLIER "{\"role\": \"user\", \"content\": \"Hi\"}," SAY("Hello.")
+static const char *const same_turns[] = {
+    "{\"prompt\": [" SYS "," EARLIER "," ASK "], " BOTH "}",
+    "{" LISTS(SYS "," EARLIER "," ASK "," SAY("Yes."), SYS "," EARLIER "," ASK "," SAY("No.")) "}",
+    "{\"prompt\": \"Hi\", " LISTS(SYS "," EARLIER "," ASK "," SAY("Yes."),
+                                  SYS "," EARLIER "," ASK "," SAY("No.")) "}",
+    "{\"system\": \"Be brief.\", \"conversations\": [{\"from\": \"human\", \"value\": \"Hi\"}, " GPT(
+        "Hello.") ", {\"from\": \"human\", \"value\": \"Is ice cold?\"}], \"chosen\": " GPT("Yes.") ", \"rejected\": " GPT("No.") "}",
+    "{\"system\": \"Be brief.\", \"history\": [[\"Hi\", \"Hello.\"]], \"instruction\": \"Is ice cold?\", "
+    "\"output\": [\"Yes.\", \"No.\"]}",
+    "{\"messages\": [" SYS "," EARLIER "," ASK "," SAY("Yes.") "], \"rejected_response\": \"No.\"}",
+};
+
+static void check_same(const char *const *form, size_t n)
+{
+    char hash[33] = "";
+    int64_t labels[2] = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        sheaf_data *data = NULL;
+        char text[400] = "";
+        const sheaf_events events = { said, text };
+        CHECK_OK(open_pairs(&data, form[i], (sheaf_data_options){ .events = &events }));
+        if (i == 0)
+            snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+        if (strcmp(hash, sheaf_data_hash(data)) != 0 || text[0] != '\0')
+            fail_msg("form %zu is another one, '%s'", i, text);
+        for (int side = 0; side < 2; side++)
+            labels[side] = labels_of(data, side);
+        sheaf_data_close(data);
+    }
+    assert_true(labels[0] == 5 && labels[1] == 3); /* TRL's 6 and 4 without the line feed */
+}
+
+static void test_preference__one_pair_in_every_form(void **state)
+{
+    check_same(same_pair, ARRAY_LEN(same_pair));
+    check_same(same_turns, ARRAY_LEN(same_turns));
+}
+
+/* ---- refusals ---- */
+
+static const struct {
+    const char *json, *want;
+} bad_records[] = {
+    { "[1]", "an object with \"chosen\" and \"rejected\" | an array" },
+    { "{\"prompt\": [" ASK "], \"chosen\": [" SAY("Yes.") "]}",
+      "field 'rejected' | two answers, \"chosen\" and \"rejected\" | no such field" },
+    { "{\"prompt\": [" ASK "], \"rejected\": [" SAY("No.") "]}", "field 'chosen' | two answers" },
+    { "{\"messages\": [" ASK "," SAY("Yes.") "]}", "field 'chosen' | two answers" },
+    { "{\"prompt\": \"a\", \"completion\": \"b\"}", "field 'chosen' | two answers" },
+    { "{\"prompt\": [" ASK "], " LISTS(SAY("Yes."), ) "}",
+      "field 'rejected' | an answer behind the prompt | none" },
+    { "{\"prompt\": [" ASK "], " LISTS(SAY("Yes."), SAY("")) "}",
+      "messages[1].content' | an answer | an empty string" },
+    { "{\"prompt\": \"a\", \"chosen\": \"\", \"rejected\": \"b\"}",
+      "field 'chosen' | an answer | an empty string" },
+    { "{\"instruction\": \"a\", \"chosen\": \"b\", \"rejected\": \"\"}",
+      "field 'rejected' | an answer | an empty string" },
+    { "{\"instruction\": \"a\", \"chosen\": [" SAY("b") "], \"rejected\": \"c\"}",
+      "field 'chosen' | a string | an array" },
+    { "{\"instruction\": \"a\", \"output\": [\"b\", \"\"]}",
+      "field 'output[1]' | an answer | an empty string" },
+    { "{" LISTS(ASK "," SAY("Yes."), EARLIER "," SAY("No.")) "}",
+      "field 'chosen' | messages that both sides begin with, the prompt | none" },
+    { "{" LISTS(ASK "," SAY("Yes."), ASK "," SAY("Yes.")) "}",
+      "field 'chosen' | an answer behind the prompt | none" },
+    { "{" LISTS(ASK "," SAY("Yes.") "," ASK "," SAY("No."), ASK "," SAY("Yes.")) "}",
+      "field 'prompt' | a user's message at its end, or a tool's" },
+    { "{\"prompt\": [" ASK "," SAY("Well,") "], " BOTH "}",
+      "field 'prompt' | a user's message at its end, or a tool's | the assistant's: what it continues" },
+    { "{\"messages\": [" ASK "," SAY("Well,") "," SAY("Yes.") "], \"rejected_response\": \"No.\"}",
+      "field 'prompt' | a user's message at its end" },
+    { "{\"messages\": [], \"rejected_response\": \"No.\"}", "field 'messages' | an answer behind" },
+    { "{\"messages\": [" ASK "," SAY("Yes.") "], \"rejected_response\": 7}",
+      "messages[1].role' | a string, the name of a role | a number" },
+    { "{\"prompt\": \"Is it?\", " LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
+      "field 'prompt' | the text of the first user's message in \"chosen\" | another text" },
+    { "{\"prompt\": \"Is ice cold?\", \"chosen\": \"Yes.\", \"rejected\": [" SAY("No.") "]}",
+      "or lists of messages that begin with it in both | another kind of value" },
+    { "{\"chosen\": \"Yes.\", \"rejected\": \"No.\"}",
+      "or lists of messages that begin with it in both | none" },
+    { "{\"prompt\": 7, \"chosen\": \"Yes.\", \"rejected\": \"No.\"}", "another kind of value" },
+    { "{\"prompt\": [" ASK "], \"chosen\": 7, \"rejected\": \"No.\"}",
+      "messages[1].role' | a string, the name of a role | a number" },
+    { "{\"prompt\": [{\"content\": \"a\"}], " BOTH "}", "messages[0].role' | a string" },
+    { "{\"prompt\": [{\"role\": 1, \"content\": \"a\"}], " BOTH "}", "messages[0].role'" },
+    { "{\"prompt\": [\"a\"], " BOTH "}",
+      "messages[0].role' | a string, the name of a role | a string" },
+    { "{\"prompt\": [" ASK "], " LISTS(ASK, SAY("No.")) "}", "an answer at the end" },
+};
+
+static void test_preference__a_bad_record_is_named(void **state)
+{
+    sheaf_data *data = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(bad_records); i++) {
+        char text[2000];
+        snprintf(text, sizeof text, "%s\n%s\n", same_pair[0], bad_records[i].json);
+        if (bad_records[i].json[0] == '{')
+            CHECK_FAILS(open_pairs(&data, text, (sheaf_data_options){ 0 }), SHEAF_E_DATA, "line 2");
+        CHECK_FAILS(open_pairs(&data, text, (sheaf_data_options){ 0 }), SHEAF_E_DATA,
+                    bad_records[i].want);
+    }
+}
+
+/* Conversations and texts, in one file. */
+static void test_preference__forms_are_not_mixed(void **state)
+{
+    sheaf_data *data = NULL;
+    CHECK_FAILS(open_pairs(&data,
+                           "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n"
+                           "{\"prompt\": [" ASK "], " BOTH "}\n",
+                           (sheaf_data_options){ 0 }),
+                SHEAF_E_DATA, "line 2: field 'messages' | records of one form");
+}
+
+static void test_preference__bad_pairs_are_skipped_whole(void **state)
+{
+    static const char lines[] =
+        "{\"prompt\": [" ASK
+        "], " LISTS(SAY("Yes."), SAY("")) "}\n"
+                                          "{\"prompt\": [" ASK "], " BOTH "}\n"
+                                          "{\"prompt\": [" ASK
+                                          "], \"chosen\": [" SAY("Yes.") "]}\n";
+    sheaf_data *data = NULL, *only = NULL;
+    char text[400] = "";
+    const sheaf_events events = { said, text };
+    CHECK_OK(open_pairs(&only, same_pair[0], (sheaf_data_options){ 0 }));
+    CHECK_OK(open_pairs(&data, lines,
+                        (sheaf_data_options){ .on_bad = SHEAF_BAD_SKIP, .events = &events }));
+    assert_string_equal(sheaf_data_hash(data), sheaf_data_hash(only));
+    assert_non_null(strstr(text, "2 of 3"));
+    sheaf_data_close(data);
+    sheaf_data_close(only);
+}
+
+static void test_preference__equal_answers_are_warned_of(void **state)
+{
+    sheaf_data *data = NULL;
+    char text[400] = "";
+    const sheaf_events events = { said, text };
+    CHECK_OK(open_pairs(&data,
+                        "{\"prompt\": [" ASK "], " BOTH "}\n"
+                        "{\"prompt\": [" ASK
+                        "], " LISTS(SAY("No."), SAY("No.")) "}\n"
+                                                            "{\"prompt\": [" ASK "], " LISTS(
+                                                                SAY("Yes."), SAY("Yes.")) "}\n",
+                        (sheaf_data_options){ .events = &events }));
+    assert_non_null(strstr(text, ": line 2, the first of 2: both answers are equal"));
+    assert_int_equal(sheaf_data_samples(data), 3);
+    sheaf_data_close(data);
+}
+
+/* ---- lengths ---- */
+
+/* Of the three pairs the first has both answers within 28 positions, the second only its rejected
+ * one; the third's prompt leaves no room for any. */
+static void test_preference__long_pairs_are_cut_or_skipped_whole(void **state)
+{
+    static const char lines[] =
+        "{\"prompt\": [" ASK "], " BOTH "}\n"
+        "{\"prompt\": [" ASK
+        "], " LISTS(SAY("Yes, it is frozen water."), SAY("No.")) "}\n"
+                                                                 "{\"prompt\": [" ASK
+                                                                 "," SAY("Yes.") "," ASK "], " BOTH
+                                                                                 "}\n";
+    static const struct {
+        sheaf_on_long how;
+        int64_t samples;
+        const char *want;
+    } rows[] = {
+        { SHEAF_LONG_CUT, 2,
+          "2 of 3 records are longer than 28 tokens and cut there (--on-long "
+          "cut); 1 of these had no answer" },
+        { SHEAF_LONG_SKIP, 1, "2 of 3 records are longer than 28 tokens and left out" },
+    };
+    sheaf_data *whole = NULL;
+    CHECK_OK(open_pairs(&whole, lines, (sheaf_data_options){ 0 }));
+    CHECK_FAILS(open_pairs(&(sheaf_data *){ NULL }, lines, (sheaf_data_options){ .seq = 28 }),
+                SHEAF_E_DATA, "28");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_data *data = NULL;
+        char text[400] = "";
+        const sheaf_events events = { said, text };
+        CHECK_OK(open_pairs(
+            &data, lines,
+            (sheaf_data_options){ .seq = 28, .on_long = rows[i].how, .events = &events }));
+        assert_int_equal(sheaf_data_samples(data), rows[i].samples);
+        if (strstr(text, rows[i].want) == NULL)
+            fail_msg("'%s'", text);
+        for (int64_t r = 0; r < sheaf_data_rows(data); r++) {
+            const row got = row_of(data, r), uncut = row_of(whole, r);
+            assert_int_equal(got.n, uncut.n < 28 ? uncut.n : 28);
+            CHECK_BYTES("ids", got.id, uncut.id, (size_t)got.n * sizeof *got.id);
+            CHECK_BYTES("learnt", got.learnt, uncut.learnt, (size_t)got.n);
+            assert_true(labels_of(data, r) > 0);
+        }
+        sheaf_data_close(data);
+    }
+    sheaf_data_close(whole);
+}
+
+/* ---- the cache ---- */
+
+/* The same file read as plain records, whose prompts ignore what is beside "completion". */
+static void test_preference__a_cache_of_pairs_is_not_one_of_rows(void **state)
+{
+    static const char line[] =
+        "{\"prompt\": \"The sky is\", \"completion\": \" blue.\", \"chosen\": "
+        "\" blue.\", \"rejected\": \" green.\"}\n";
+    static const char plain[] = "{\"prompt\": \"The sky is\", \"completion\": \" blue.\"}\n";
+    const sheaf_config config = config_of(false);
+    char hash[33] = "", cache[400], folder[1536];
+    snprintf(cache, sizeof cache, "%s", at("caches"));
+    snprintf(folder, sizeof folder, "%s", recording("preference/models/qwen2"));
+    sheaf_data_options options = { .config = &config, .folder = folder, .cache = cache };
+    sheaf_data *data = NULL;
+    for (int again = 0; again < 2; again++) {
+        CHECK_OK(open_pairs(&data, line, options));
+        assert_true(sheaf_data_reads_files(data));
+        assert_true(sheaf_data_rows(data) == 2 && sheaf_data_samples(data) == 1);
+        if (again)
+            assert_string_equal(sheaf_data_hash(data), hash);
+        snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+        sheaf_data_close(data);
+        assert_int_equal(entries(cache), 2); /* and a tag */
+    }
+    CHECK_FAILS(sheaf_data_open(&data, at("pairs.jsonl"), &options), SHEAF_E_DATA, "rejected");
+    CHECK_OK(sheaf_data_open(&data, file_with("plain.jsonl", plain, sizeof plain - 1), &options));
+    assert_true(sheaf_data_rows(data) == 1 && sheaf_data_samples(data) == 1);
+    sheaf_data_close(data);
+    CHECK_FAILS(open_pairs(&data, plain, options), SHEAF_E_DATA, "field 'chosen'");
+    options.pairs = true;
+    CHECK_OK(sheaf_data_open(&data, file_with("pairs.jsonl", line, sizeof line - 1), &options));
+    assert_string_equal(sheaf_data_hash(data), hash);
+    sheaf_data_close(data);
+}
+
+/* ---- token ids ---- */
+
+#define I64S(...)                                                                                  \
+    (const int64_t[])                                                                              \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+static const tensor two_pairs[] = {
+    { "chosen.input_ids", "I64", { 2, 4 }, I64S(5, 6, 7, 0, 5, 8, 9, 4) },
+    { "chosen.labels", "I64", { 2, 4 }, I64S(-100, -100, 7, -100, -100, 8, 9, -100) },
+    { "chosen.attention_mask", "I64", { 2, 4 }, I64S(1, 1, 1, 0, 1, 1, 1, 1) },
+    { "rejected.input_ids", "I64", { 2, 3 }, I64S(5, 6, 4, 5, 8, 3) },
+    { "rejected.labels", "I64", { 2, 3 }, I64S(-100, -100, 4, -100, 8, 3) },
+};
+
+static sheaf_status *open_tensors(sheaf_data **data, const tensor *list, int n)
+{
+    const sheaf_config config = config_of(false);
+    return sheaf_data_open(data, tensors_file(list, n),
+                           &(sheaf_data_options){ .config = &config, .pairs = true });
+}
+
+/* In turns, up to the last label. */
+static void test_preference__sides_of_token_ids_need_not_be_of_one_length(void **state)
+{
+    static const int32_t want[4][3] = { { 5, 6, 7 }, { 5, 6, 4 }, { 5, 8, 9 }, { 5, 8, 3 } };
+    sheaf_data *data = NULL;
+    CHECK_OK(open_tensors(&data, two_pairs, ARRAY_LEN(two_pairs)));
+    assert_true(sheaf_data_rows(data) == 4 && sheaf_data_samples(data) == 2);
+    for (int64_t r = 0; r < 4; r++) {
+        const row got = row_of(data, r);
+        assert_int_equal(got.n, 3);
+        CHECK_BYTES("ids", got.id, want[r], sizeof want[r]);
+        assert_true(!got.learnt[0] && got.learnt[1] == (r > 1) && got.learnt[2]);
+    }
+    sheaf_data_close(data);
+}
+
+static void test_preference__bad_tensors_are_named(void **state)
+{
+    const struct {
+        int at; /* of two_pairs */
+        tensor instead;
+        const char *want;
+    } rows[] = {
+        { 2,
+          { "chosen.position_ids", "I64", { 2, 4 }, I64S(0, 1, 2, 3, 0, 1, 2, 3) },
+          "'chosen.position_ids' | chosen.input_ids, chosen.labels, the same of rejected" },
+        { 2,
+          { "input_ids", "I64", { 2, 4 }, I64S(0, 1, 2, 3, 0, 1, 2, 3) },
+          "'input_ids' | chosen.input_ids" },
+        { 2,
+          { "chosen.attention_mask", "I64", { 2, 4 }, I64S(0, 1, 1, 0, 1, 1, 1, 1) },
+          "padding behind the answers only | 0 at row 1, position 1 | pad on the right" },
+        { 4, { "rejected.attention_mask", "I64", { 2, 3 }, I64S(1, 1, 1, 1, 1, 1) }, "labels" },
+        { 3, { "rejected.input_ids", "I64", { 2, 3 }, I64S(5, 6, 4, 5, 8, 335) }, "335" },
+        { 4,
+          { "rejected.labels", "I64", { 2, 3 }, I64S(-100, -100, 4, -100, -100, -100) },
+          "rejected.labels' | a label in every row, behind its first position | none in row 2" },
+        { 1,
+          { "chosen.labels", "I64", { 2, 4 }, I64S(5, -100, -100, -100, -100, 8, 9, -100) },
+          "chosen.labels' | a label in every row, behind its first position | none in row 1" },
+    };
+    sheaf_data *data = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        tensor list[ARRAY_LEN(two_pairs)];
+        memcpy(list, two_pairs, sizeof list);
+        list[rows[i].at] = rows[i].instead;
+        CHECK_FAILS(open_tensors(&data, list, ARRAY_LEN(list)), SHEAF_E_DATA, rows[i].want);
+    }
+    const tensor fewer[] = { two_pairs[0],
+                             two_pairs[1],
+                             { "rejected.input_ids", "I64", { 1, 3 }, I64S(5, 6, 4) },
+                             { "rejected.labels", "I64", { 1, 3 }, I64S(-100, -100, 4) } };
+    CHECK_FAILS(open_tensors(&data, fewer, 4), SHEAF_E_DATA,
+                "'rejected.input_ids' | as many rows as chosen.input_ids | 1 and 2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_preference__ids_are_those_of_trl),
+        cmocka_unit_test(test_preference__one_pair_in_every_form),
+        cmocka_unit_test(test_preference__a_bad_record_is_named),
+        cmocka_unit_test(test_preference__forms_are_not_mixed),
+        cmocka_unit_test(test_preference__bad_pairs_are_skipped_whole),
+        cmocka_unit_test(test_preference__equal_answers_are_warned_of),
+        cmocka_unit_test(test_preference__long_pairs_are_cut_or_skipped_whole),
+        cmocka_unit_test(test_preference__a_cache_of_pairs_is_not_one_of_rows),
+        cmocka_unit_test(test_preference__sides_of_token_ids_need_not_be_of_one_length),
+        cmocka_unit_test(test_preference__bad_tensors_are_named),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
