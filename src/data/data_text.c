@@ -111,9 +111,10 @@ static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job 
                                : sheaf__preference_judged(&out->json, &j->desirable, json));
     json_decref(json);
     TRY(st, sheaf__text_record_take(out));
-    if (st == NULL && out->form == SHEAF__FORM_INSTRUCTION)
+    if (st == NULL && out->form != SHEAF__FORM_PROMPT &&
+        (in->options->judged || out->form == SHEAF__FORM_INSTRUCTION))
         for (int64_t i = 0; i + 1 < out->messages; i++)
-            out->message[i].trained = false; /* of its history */
+            out->message[i].trained = false; /* answers within the prompt */
     return st;
 }
 

@@ -193,15 +193,19 @@ static double sum_of(void *self, int64_t row, const uint8_t *answer, const float
     return sheaf__objective_sum(of->objective, answer, each, n, own < beside ? own : beside);
 }
 
+static int64_t sample_of(const sheaf__subset *subset, int64_t i)
+{
+    return subset->row != NULL ? subset->row[i] : i;
+}
+
 /* Marks the rows of the samples that are drawn. */
 static void mark(double *sum, const sheaf__subset *of, const sheaf_train_options *o,
                  int64_t samples)
 {
     const int64_t all = sheaf__subset_rows(of);
     for (int64_t i = 0; i < (samples > 0 ? samples : all); i++) {
-        const int64_t sample = samples > 0       ? sheaf__subset_row(of, i, o->seed, o->shuffle)
-                               : of->row != NULL ? of->row[i]
-                                                 : i;
+        const int64_t sample =
+            samples > 0 ? sheaf__subset_row(of, i, o->seed, o->shuffle) : sample_of(of, i);
         for (int side = 0; side < sheaf_data_sides(of->data); side++)
             sum[sheaf_data_side(of->data, sample, side)] = 0;
     }
@@ -264,25 +268,23 @@ sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__
     return st;
 }
 
-/* Of the answers of an evaluation; sum: by row, NaN: not of it. Of kto the drift is taken as 0. */
-static void add_row(sheaf__pair_sums *out, sheaf__evaluation *found, double *tokens,
-                    const sheaf__subset *subset, const sheaf__objective *objective,
-                    const double *sum, const double *reference, int64_t row)
+/* The mean cross-entropy of the chosen answers' tokens, all of which count whole. */
+static sheaf_status *chosen_nll(double *out, double *sum, sheaf__model *model,
+                                const sheaf__subset *subset, const sheaf__objective *objective,
+                                const sheaf_train_options *o, const sheaf__evaluate_options *how)
 {
-    sheaf__pair pair = { 0 };
-    for (int side = 0; side < sheaf_data_sides(subset->data); side++) {
-        const int64_t of = row + side;
-        pair.sum[side] = sum[of];
-        pair.reference[side] = reference == NULL ? 0 : reference[of];
-        pair.tokens[side] = sheaf_data_labels(subset->data, &of, 1);
+    sheaf__objective whole = *objective;
+    double nll = 0, tokens = 0;
+    whole.ld_alpha = 1;
+    sheaf_status *st =
+        objective->ld_alpha == 1 ? NULL : sheaf__pairs_sums(sum, model, subset, &whole, o, 0, how);
+    for (int64_t i = 0; i < sheaf__subset_rows(subset) && st == NULL; i++) {
+        const int64_t row = sheaf_data_side(subset->data, sample_of(subset, i), 0);
+        nll -= sum[row];
+        tokens += (double)sheaf_data_labels(subset->data, &row, 1);
     }
-    if (objective->pairs)
-        add_pair(out, objective, &pair);
-    else
-        add_single(out, objective, &pair, sheaf_data_desirable(subset->data, row), 0);
-    out->nll -= pair.sum[0];
-    *tokens += (double)pair.tokens[0];
-    found->tokens++;
+    *out = tokens == 0 ? 0 : nll / tokens;
+    return st;
 }
 
 sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *sums,
@@ -290,23 +292,33 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
                                     const sheaf__objective *objective, const sheaf_train_options *o,
                                     const double *reference, const sheaf__evaluate_options *how)
 {
-    const int64_t all = sheaf_data_rows(subset->data);
-    double *sum = malloc((size_t)all * sizeof *sum), tokens = 0;
-    *out = (sheaf__evaluation){ 0 };
+    const sheaf_data *data = subset->data;
+    const int64_t n = sheaf__subset_rows(subset);
+    double *sum = malloc((size_t)sheaf_data_rows(data) * sizeof *sum), nll = 0;
+    *out = (sheaf__evaluation){ .tokens = n };
     *sums = (sheaf__pair_sums){ 0 };
     if (sum == NULL)
         return sheaf__no_memory("sums of pairs");
     sheaf_status *st = sheaf__pairs_sums(sum, model, subset, objective, o, 0, how);
-    for (int64_t i = 0; i < all && st == NULL; i += sheaf_data_sides(subset->data))
-        if (!isnan(sum[i]))
-            add_row(sums, out, &tokens, subset, objective, sum, reference, i);
-    free(sum);
-    if (out->tokens == 0)
-        return st;
-    out->correct = (int64_t)sums->right;
-    out->loss = sums->loss / (double)out->tokens;
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        const int64_t first = sheaf_data_side(data, sample_of(subset, i), 0);
+        sheaf__pair pair = { 0 };
+        for (int side = 0; side < sheaf_data_sides(data); side++) {
+            const int64_t row = first + side;
+            pair.sum[side] = sum[row];
+            pair.reference[side] = reference == NULL ? 0 : reference[row];
+            pair.tokens[side] = sheaf_data_labels(data, &row, 1);
+        }
+        if (objective->pairs)
+            add_pair(sums, objective, &pair);
+        else /* the drift of a micro-batch is taken as 0 */
+            add_single(sums, objective, &pair, sheaf_data_desirable(data, first), 0);
+    }
     if (objective->nll != 0)
-        out->loss += objective->nll * (sums->nll / tokens);
+        TRY(st, chosen_nll(&nll, sum, model, subset, objective, o, how));
+    out->correct = (int64_t)sums->right;
+    out->loss = (n == 0 ? 0 : sums->loss / (double)n) + objective->nll * nll;
+    free(sum);
     return st;
 }
 

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# --objective: pairs of answers. The same bytes on every number of ranks and groups, with what is offloaded or recomputed, and
+# across a stop; which reference; what an evaluation reports; what does not go together; memory as planned.
+. "$(dirname "$0")/lib.sh"
+. "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
+
+model=$work/model
+"$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$model" --seed 1 >/dev/null 2>&1 || fail "init of a model"
+for ((i = 0; i < 24; i++)); do # answers of different lengths; each sixth pair has its longer answer rejected
+    good="yes, $i" bad="no, never, not $((i * i)) of them"
+    [ $((i % 6)) -ne 0 ] || { good="yes, all $((i * 31)) of them"; bad=no; }
+    printf '{"prompt": "row %d %0*d is", "chosen": " %s.", "rejected": " %s."}\n' $i $((4 + i % 7)) $i "$good" "$bad"
+done >"$work/pairs.jsonl"
+sed 's/"chosen"/"completion"/; s/, "rejected".*/}/' "$work/pairs.jsonl" >"$work/plain.jsonl"
+data=(--model "$model" --data "$work/pairs.jsonl")
+digest() { (cd "$work/$1" && find adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
+equal() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; } # equal RUN RUN: the results
+metric() { sed -n "$2s/.*\"$3\": \([-0-9.e]*\).*/\1/p" "$work/$1/metrics.jsonl"; } # metric RUN LINE KEY
+run() { # run OUT FLAG...
+    local out=$work/$1
+    shift
+    rm -rf "$out"
+    [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
+    [[ " $* " == *" --steps "* ]] || set -- --steps 3 --micro-batch 2 --accumulate 4 --lr 1e-2 "$@"
+    "$sheaf" train "${data[@]}" --seed 3 --out "$out" "$@" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
+}
+
+# ---- the same bytes ----
+# alike NAME FLAG... -- WAY...: the bytes of FLAGs do not depend on the WAY
+alike() {
+    local name=$1 flags=() way
+    shift
+    while [ "$1" != -- ]; do flags+=("$1"); shift; done
+    shift
+    check "$name" run one "${flags[@]}"
+    for way in "$@"; do
+        # shellcheck disable=SC2086
+        check "$name, $way" run other "${flags[@]}" $way
+        check "$name, $way: the same bytes" equal one other
+        check "$name, $way: the same losses" test "$(metric one 1,3 loss)" = "$(metric other 1,3 loss)" -a -n "$(metric one 3 loss)"
+    done
+}
+alike "dpo" --objective dpo --beta 0.5 -- "--tp 2" "--tp 3 --threads 4" "--dp 2" "--tp 2 --dp 4" "--isa avx2" "--keep-activations none" \
+    "--offload weights,moments,activations" "--tp 2 --offload activations"
+check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 loss)" 'BEGIN { exit !(first > 0.6931 && first < 0.6932 && last < 0.6) }'
+alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2" "--dp 2 --keep-activations none"
+alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --offload moments"
+alike "rows of like length" --objective ipo --group-by-length -- "--tp 2"
+
+# ---- stopped and resumed ----
+# The reference is the model as the whole run began, not as it goes on.
+check "a run in one" run whole --objective dpo --beta 0.5
+for way in "--save-every 1 --max-time 0.0001" "--max-time 0.0001 --dp 2"; do
+    # shellcheck disable=SC2086
+    check "stops: $way" eval 'run half --objective dpo --beta 0.5 $way >/dev/null || test $? = 3'
+    runs "goes on after it" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 --tp 2
+    check "to the bytes of one run" equal whole half
+    check "and its losses" test "$(metric whole 1,3 loss)" = "$(metric half 1,3 loss)"
+done
+runs "with no other beta" 2 '--beta cannot change.*expected: +0.5' train --out "$work/half" --resume --steps 4 --beta 0.1
+runs "nor objective" 2 '--objective cannot change.*expected: +dpo' train --out "$work/half" --resume --steps 4 --objective ipo
+
+# ---- the reference ----
+again=(--adapter "$work/whole/adapter" --objective dpo --beta 0.5)
+fresh() { # without the flags that make an adapter
+    local out=$work/$1
+    shift
+    rm -rf "$out"
+    "$sheaf" train "${data[@]}" --steps 3 --micro-batch 2 --accumulate 4 --lr 1e-3 --out "$out" "$@" >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
+}
+check "from an adapter" fresh start "${again[@]}"
+check "which is named" grep -q 'the reference is the model as it begins' "$work/said"
+check "and is where it begins" near "$(metric start 1 loss)" 0.693147 1e-6
+check "start, by name" fresh named "${again[@]}" --reference start
+check "is the default" equal start named
+check "or from the base" fresh base "${again[@]}" --reference base
+check "which is named" grep -q 'the reference is the base model' "$work/said"
+check "from which it is far already" awk -v loss="$(metric base 1 loss)" 'BEGIN { exit !(loss < 0.6) }'
+check "the base, on two ranks" fresh other "${again[@]}" --reference base --tp 2
+check "has the same bytes" equal base other
+check "the base, stopped" eval 'fresh half "${again[@]}" --reference base --max-time 0.0001 >/dev/null || test $? = 3'
+runs "goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0
+check "to the same bytes" equal base half
+check "a new adapter begins at the base" run one --objective dpo --beta 0.5 --reference base
+check "so that both are one" equal one whole
+check "dpo's losses by their own names" eval 'run one --objective hinge && run other --objective dpo --loss-type hinge'
+check "are the same" equal one other
+
+# ---- evaluation ----
+evals() { sed -n 's/.*"eval_loss": \([0-9.e-]*\), "eval_accuracy": \([0-9.]*\), "eval_tokens": \([0-9]*\).*/\1 \2 \3/p' "$work/$1/metrics.jsonl"; }
+check "with pairs held out" run seen --objective dpo --beta 0.5 --eval-split 0.25 --eval-every 1
+check "their loss falls, all are right, of six" awk -v all="$(evals seen | tr '\n' ' ')" 'BEGIN { n = split(all, x, " "); exit !(n == 9 && x[7] < x[1] && x[7] < 0.6 && x[8] == 1 && x[9] == 6) }'
+check "on two ranks, two groups" run other --objective dpo --beta 0.5 --eval-split 0.25 --eval-every 1 --tp 2 --dp 2
+check "the same" test "$(evals seen)" = "$(evals other)"
+check "from another file" run one --objective dpo --beta 0.5 --eval-data "$work/pairs.jsonl"
+check "which has all" awk -v all="$(evals one)" 'BEGIN { split(all, x, " "); exit !(x[1] < 0.5 && x[2] > 0.9 && x[3] == 24) }'
+check "after one step of no size, what it trained on" run one --objective dpo --loss-type sigmoid,sft --ld-alpha 0.3 --eval-data "$work/pairs.jsonl" --steps 1 --micro-batch 24 --lr 1e-30
+check "has the same loss" near "$(metric one 1 loss)" "$(evals one | cut -d' ' -f1)" 2e-6
+check "and equal answers are not right" awk -v all="$(evals one)" 'BEGIN { split(all, x, " "); exit !(x[2] == 0) }'
+
+# ---- what does not go together ----
+no=(train "${data[@]}" --steps 1 --out "$work/no")
+runs "packed rows" 2 '--pack .*expected: none with --objective dpo .*found: +a pair.s loss needs both answers whole' "${no[@]}" --objective dpo --pack
+runs "noise" 2 '--neftune-alpha .*expected: none with --objective dpo' "${no[@]}" --objective dpo --neftune-alpha 5
+runs "records without a pair" 3 'line 1: field .chosen.* .*expected: two answers' train --model "$model" --data "$work/plain.jsonl" --steps 1 --out "$work/no" --objective dpo
+runs "pairs without an objective" 3 'field .rejected.*--objective dpo learns from pairs' "${no[@]}"
+runs "beta alone" 2 '--beta .*expected: an objective that reads it' "${no[@]}" --beta 0.1
+runs "a reference that simpo has not" 2 '--reference .*expected: none: objective simpo has no reference' "${no[@]}" --objective simpo --reference base
+runs "an unknown objective" 2 '--objective .*expected: sft, dpo' "${no[@]}" --objective dqo
+runs "an unknown loss" 2 '--loss-type .*expected: sigmoid, hinge.*found: +.aot' "${no[@]}" --objective dpo --loss-type aot
+runs "an unknown reference" 2 '--reference .*expected: start or base' "${no[@]}" --objective dpo --reference adapter
+runs "robust without a share" 2 '--label-smoothing .*expected: above 0 for the loss .robust' "${no[@]}" --objective robust
+runs "a plan says so, too" 2 '--pack .*expected: none with --objective dpo' plan "${data[@]}" --objective dpo --pack
+absent "nothing is written" "$work/no"
+
+# ---- memory ----
+base=$(peak_of version)
+for ((i = 0; i < 24; i++)); do # rows long enough for activations to count
+    printf '{"prompt": "%060d", "chosen": " yes %0*d", "rejected": " no."}\n' $i $((10 + i)) $i
+done >"$work/long.jsonl"
+for flags in "--objective dpo" "--objective dpo --tp 3" "--objective dpo --method full --dtype bfloat16" "--objective dpo --keep-activations none" \
+    "--objective cpo --dp 2 --accumulate 2" "--objective dpo --eval-split 0.25 --eval-every 1"; do
+    # shellcheck disable=SC2086
+    check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
+done
+finish
