@@ -8,9 +8,9 @@
 #include "base/json.h"
 #include "train/objective.h"
 
-static const sheaf__objective_options defaults = { .simpo_gamma = 0.5,
-                                                   .cpo_alpha = -1,
-                                                   .ld_alpha = 1 };
+static const sheaf__objective_options defaults = {
+    .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1, .ld_alpha = 1
+};
 
 static sheaf__objective_options of(const char *name, const char *losses)
 {
@@ -102,10 +102,11 @@ static void check_batch(const char *name, const sheaf__objective *o, const json_
  * them. */
 static void check_shares(const sheaf__objective *o, const json_t *batch)
 {
-    static const int32_t label[64] = { 0 };
+    uint8_t answer[64];
     const json_t *w = json_object_get(batch, "w");
     const size_t n = json_array_size(w) / 2;
     double loss = 0;
+    memset(answer, 1, sizeof answer);
     for (size_t i = 0; i < n; i++) {
         sheaf__pair pair = pair_of(batch, i, n);
         const int64_t shorter = pair.tokens[pair.tokens[1] < pair.tokens[0]];
@@ -119,7 +120,7 @@ static void check_shares(const sheaf__objective *o, const json_t *batch)
                 float each[64] = { 0 };
                 each[t] = 1;
                 CHECK_NEAR("share of a token",
-                           -sheaf__objective_sum(o, label, each, 64, shorter) *
+                           -sheaf__objective_sum(o, answer, each, 64, shorter) *
                                (side == 0 ? -first : first),
                            json_number_value(json_array_get(rows[side], t)), 1e-6 * first);
             }
@@ -173,7 +174,7 @@ static void test_objective__losses_and_weights_are_those_of_trl(void **state)
  * them; the names are those that an unknown one is answered with. */
 static void for_each_loss(void (*check)(const char *name, const sheaf__objective *o))
 {
-    static const char *const objectives[] = { "dpo", "cpo" };
+    static const char *const objectives[] = { "dpo", "cpo", "orpo" };
     int seen = 0;
     for (size_t k = 0; k < ARRAY_LEN(objectives); k++) {
         sheaf__objective o;
@@ -199,7 +200,7 @@ static void for_each_loss(void (*check)(const char *name, const sheaf__objective
             seen++;
         }
     }
-    assert_int_equal(seen, 13 + 4);
+    assert_int_equal(seen, 13 + 4 + 1);
 }
 
 static double loss_at(const sheaf__objective *o, sheaf__pair pair, int side, double by)
@@ -236,13 +237,43 @@ static void test_objective__slopes_are_central_differences(void **state)
     for_each_loss(check_slopes);
 }
 
+/* Of one answer, desirable or not, ahead of the drift or behind it. */
+static void test_objective__slopes_of_single_answers(void **state)
+{
+    static const char *const losses[] = { "kto", "apo_zero_unpaired" };
+    const double step = 1e-5;
+    for (size_t k = 0; k < ARRAY_LEN(losses); k++)
+        for (int way = 0; way < 4; way++) {
+            sheaf__objective o;
+            sheaf__objective_options options = of("kto", losses[k]);
+            options.beta = 0.3;
+            options.desirable = 1.25;
+            options.undesirable = 0.5;
+            CHECK_OK(sheaf__objective_read(&o, &options, 0));
+            const bool good = way & 1;
+            sheaf__pair at = { { way & 2 ? -14 : -20 }, { -17 }, { 4 } }, up = at, down = at;
+            up.sum[0] += step;
+            down.sum[0] -= step;
+            const double drift = 0.75;
+            const sheaf__pair_loss got = sheaf__objective_single(&o, &at, good, drift);
+            const double slope = (sheaf__objective_single(&o, &up, good, drift).loss -
+                                  sheaf__objective_single(&o, &down, good, drift).loss) /
+                                 (2 * step),
+                         r = at.sum[0] - at.reference[0], sign = good ? 1 : -1,
+                         x = 0.3 * sign * (k == 0 ? r - drift : r);
+            CHECK_NEAR(losses[k], got.slope[0], slope, 2e-9);
+            CHECK_NEAR(losses[k], got.loss, (good ? 1.25 : 0.5) * (1 - 1 / (1 + exp(-x))), 1e-15);
+            CHECK_NEAR("reward", got.reward[0], 0.3 * r, 1e-15);
+        }
+}
+
 /* What is learnt of a pair whose answers are equal: w_c + w_j of the same tokens, nothing where a
  * loss knows only the difference. */
 static void check_equal(const char *name, const sheaf__objective *o)
 {
     static const char *const differences[] = { "sigmoid",      "hinge", "ipo",      "robust",
                                                "sigmoid_norm", "sft",   "exo_pair", "discopop",
-                                               "apo_zero",     "simpo" };
+                                               "apo_zero",     "simpo", "orpo" };
     const sheaf__pair pair = { { -21.3, -21.3 }, { -20.7, -20.7 }, { 6, 6 } };
     const sheaf__pair_loss got = sheaf__objective_pair(o, &pair);
     bool none = false;
@@ -320,9 +351,10 @@ static void test_objective__refuses_what_has_no_meaning(void **state)
         double smoothing;
         const char *part;
     } rows[] = {
-        { { "dpp", .simpo_gamma = 0.5, .cpo_alpha = -1, .ld_alpha = 1 },
+        { { "dpp", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
+            .ld_alpha = 1 },
           0,
-          "--objective | sft, dpo, ipo, hinge, robust, cpo or simpo | 'dpp'" },
+          "--objective | sft, dpo, ipo, hinge, robust, cpo, simpo, orpo or kto | 'dpp'" },
         { { "dpo", "sigmoid,aot" }, 0, "discopop | 'aot'" },
         { { "dpo", "sigmoid," }, 0, "discopop | ''" },
         { { "dpo", "sig" }, 0, "--loss-type | sigmoid, hinge, ipo, robust, sigmoid_norm, sft, " },
@@ -346,17 +378,32 @@ static void test_objective__refuses_what_has_no_meaning(void **state)
         { { "simpo", .reference = "start" }, 0, "objective simpo has no reference" },
         { { "dpo", .reference = "adapter" }, 0, "--reference | start or base | 'adapter'" },
         /* of answers alone */
-        { { NULL, "sigmoid", .simpo_gamma = 0.5, .cpo_alpha = -1, .ld_alpha = 1 },
+        { { NULL, "sigmoid", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
+            .ld_alpha = 1 },
           0,
           "--loss-type | an objective that reads it" },
-        { { "sft", .loss_weights = "1", .simpo_gamma = 0.5, .cpo_alpha = -1, .ld_alpha = 1 },
+        { { "sft", .loss_weights = "1", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1,
+            .undesirable = 1, .ld_alpha = 1 },
           0,
           "--loss-weights | " },
-        { { "", .beta = 0.1, .simpo_gamma = 0.5, .cpo_alpha = -1, .ld_alpha = 1 }, 0, "--beta | " },
-        { { "sft", .simpo_gamma = 1, .cpo_alpha = -1, .ld_alpha = 1 }, 0, "--simpo-gamma | " },
-        { { "sft", .simpo_gamma = 0.5, .cpo_alpha = 0, .ld_alpha = 1 }, 0, "--cpo-alpha | " },
-        { { "sft", .simpo_gamma = 0.5, .cpo_alpha = -1, .ld_alpha = 0.5 }, 0, "--ld-alpha | " },
-        { { "sft", .reference = "base", .simpo_gamma = 0.5, .cpo_alpha = -1, .ld_alpha = 1 },
+        { { "", .beta = 0.1, .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
+            .ld_alpha = 1 },
+          0,
+          "--beta | " },
+        { { "sft", .simpo_gamma = 1, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
+            .ld_alpha = 1 },
+          0,
+          "--simpo-gamma | " },
+        { { "sft", .simpo_gamma = 0.5, .cpo_alpha = 0, .desirable = 1, .undesirable = 1,
+            .ld_alpha = 1 },
+          0,
+          "--cpo-alpha | " },
+        { { "sft", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
+            .ld_alpha = 0.5 },
+          0,
+          "--ld-alpha | " },
+        { { "sft", .reference = "base", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1,
+            .undesirable = 1, .ld_alpha = 1 },
           0,
           "--reference | " },
     };
@@ -371,6 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_objective__losses_and_weights_are_those_of_trl),
         cmocka_unit_test(test_objective__slopes_are_central_differences),
+        cmocka_unit_test(test_objective__slopes_of_single_answers),
         cmocka_unit_test(test_objective__equal_answers_teach_no_difference),
         cmocka_unit_test(test_objective__log_sigmoid_holds_to_the_last_bit),
         cmocka_unit_test(test_objective__reads_what_flags_give),
