@@ -13,11 +13,13 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "http/callers.h"
+#include "http/log.h"
 
 enum {
     THREADS = 4,
@@ -88,6 +90,10 @@ struct sheaf__exchange {
     const char *type;
     bool handled, streams, ended, queued, suspended, gone, close;
     bool modern, probed; /* modern: not HTTP/1.0; probed: it got an interim reply */
+    bool unread;         /* the client had gone before the reply was whole */
+    time_t arrived;      /* this and the next two: for the log */
+    char client[INET6_ADDRSTRLEN];
+    sheaf_text note;
 };
 
 /* ---- exchanges ---- */
@@ -107,6 +113,24 @@ static void count_open(sheaf__http *http, int change)
     pthread_mutex_unlock(&http->lock);
 }
 
+/* Nobody else has the exchange any more. */
+static void log_request(const sheaf__exchange *x)
+{
+    const sheaf__http_options *o = &x->http->o;
+    sheaf_text line = { 0 };
+    if (o->log == NULL)
+        return;
+    sheaf__log_line(&line, &(sheaf__log_entry){ .arrived = x->arrived,
+                                                .client = x->client,
+                                                .method = x->method,
+                                                .path = x->path,
+                                                .status = x->unread ? 0 : x->status,
+                                                .note = x->note.at });
+    if (!line.failed)
+        o->log(o->self, line.at);
+    sheaf__text_release(&line);
+}
+
 static void leave(sheaf__exchange *x)
 {
     pthread_mutex_lock(&x->lock);
@@ -114,7 +138,10 @@ static void leave(sheaf__exchange *x)
     pthread_mutex_unlock(&x->lock);
     if (!last)
         return;
+    if (x->path != NULL && x->method != NULL)
+        log_request(x);
     count_body(x, 0);
+    sheaf__text_release(&x->note);
     sheaf__text_release(&x->body);
     sheaf__text_release(&x->out);
     pthread_mutex_destroy(&x->lock);
@@ -134,6 +161,7 @@ static void move(sheaf__exchange *x, sheaf__caller_stage to)
 static void end(sheaf__exchange *x)
 {
     x->ended = true;
+    x->unread = x->gone;
     move(x, SHEAF__CALLER_READS);
 }
 
@@ -194,6 +222,11 @@ void sheaf__exchange_end(sheaf__exchange *x)
     wake(x);
     pthread_mutex_unlock(&x->lock);
     leave(x);
+}
+
+sheaf_text *sheaf__exchange_note(sheaf__exchange *x)
+{
+    return &x->note;
 }
 
 /* A side that sends no more may still read, or be gone: only what is written to it shows that. An
@@ -368,6 +401,21 @@ static bool is_host(const sheaf__http *http, const char *host)
             return true;
     }
     return false;
+}
+
+/* The address in words, for the log. */
+static void name_client(char to[INET6_ADDRSTRLEN], const library *lib,
+                        struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        lib->connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const bool four = info != NULL && info->client_addr->sa_family == AF_INET;
+    const void *at = info == NULL ? NULL
+                     : four
+                         ? (const void *)&((const struct sockaddr_in *)info->client_addr)->sin_addr
+                         : &((const struct sockaddr_in6 *)info->client_addr)->sin6_addr;
+    if (at == NULL || inet_ntop(four ? AF_INET : AF_INET6, at, to, INET6_ADDRSTRLEN) == NULL)
+        snprintf(to, INET6_ADDRSTRLEN, "-");
 }
 
 /* Whose connection it is: IPv4's four bytes, or the half of IPv6's that a network has. */
@@ -588,6 +636,7 @@ static sheaf__exchange *new_exchange(sheaf__http *http, struct MHD_Connection *c
                             .connection = connection,
                             .caller = caller_of(&http->lib, connection),
                             .owners = 2,
+                            .arrived = time(NULL),
                             .path = strdup(path),
                             .method = strdup(method),
                             .modern = strcmp(version, "HTTP/1.0") != 0 };
@@ -597,6 +646,7 @@ static sheaf__exchange *new_exchange(sheaf__http *http, struct MHD_Connection *c
         leave(x);
         return NULL;
     }
+    name_client(x->client, &http->lib, connection);
     count_open(http, 1);
     return x;
 }

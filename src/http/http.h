@@ -28,6 +28,9 @@ typedef struct sheaf__http_options {
     /* By one of several threads: answers now, or keeps the exchange and answers later. */
     void (*handle)(void *self, sheaf__exchange *exchange, const sheaf__http_request *request);
     bool (*open)(void *self, const char *path); /* needs no token */
+    /* Once for each request that is over, by one of several threads: its line, without a line feed
+     * (docs/serve.md, "The log"); NULL: there is no log. */
+    void (*log)(void *self, const char *line);
     void *self;
 } sheaf__http_options;
 
@@ -64,6 +67,9 @@ void sheaf__exchange_refuse(sheaf__exchange *exchange, int status, const char *p
 void sheaf__exchange_begin(sheaf__exchange *exchange);
 void sheaf__exchange_write(sheaf__exchange *exchange, const char *bytes, size_t size);
 void sheaf__exchange_end(sheaf__exchange *exchange);
+/* sheaf__exchange_note - what the line of the log has behind the status: words with a blank before
+ * each (http/log.h). For the owner of the exchange, before it ends that. */
+sheaf_text *sheaf__exchange_note(sheaf__exchange *exchange);
 /* sheaf__exchange_gone - has the other side closed the connection? */
 bool sheaf__exchange_gone(sheaf__exchange *exchange);
 

@@ -25,6 +25,7 @@ typedef struct server {
     sheaf__http *http;
     pthread_mutex_t lock;
     sheaf__exchange *kept; /* of /later */
+    sheaf_text log;
 } server;
 
 static void answer(sheaf__exchange *x, size_t size)
@@ -46,6 +47,14 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
     }
     pthread_mutex_lock(&s->lock);
     s->kept = x;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void write_log(void *self, const char *line)
+{
+    server *s = self;
+    pthread_mutex_lock(&s->lock);
+    sheaf__text_add(&s->log, "%s\n", strchr(line, ' '));
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -338,6 +347,44 @@ static void test_http__idle_connections_make_room(void **state)
     }
 }
 
+/* ---- the log ---- */
+
+static void test_http__each_request_is_logged_once_it_is_over(void **state)
+{
+    static const char later[] = "GET /later?all HTTP/1.1\r\n" HOST "\r\n",
+                      part[] = POST JSON "Content-Length: 9\r\n\r\n{";
+    server s;
+    begin(&s, &(sheaf__http_options){ .log = write_log });
+    assert_int_equal(status(&s, GET HOST "\r\n", sizeof GET HOST + 1), 200);
+    assert_int_equal(status(&s, GET "Host: evil\r\n\r\n", sizeof GET + 13), 403);
+    for (int i = 0; i < 2; i++) { /* one waits for its reply, one leaves */
+        const int fd = call(&s, 1);
+        assert_true(give(fd, later, sizeof later - 1));
+        sheaf__exchange *x = kept(&s);
+        sheaf__text_add(sheaf__exchange_note(x), " note=%d", i);
+        if (i == 1)
+            close(fd);
+        for (int k = 0; k < 100 && i == 1 && !sheaf__exchange_gone(x); k++)
+            nap(0.01);
+        answer(x, 5);
+        if (i == 0)
+            assert_int_equal(status_of(fd), 200);
+        if (i == 0)
+            close(fd);
+    }
+    const int fd = call(&s, 1);
+    assert_true(give(fd, part, sizeof part - 1));
+    nap(0.1);
+    close(fd);
+    nap(0.1);
+    sheaf__http_close(s.http);
+    assert_string_equal(s.log.at, " 127.0.0.1 GET /now 200\n 127.0.0.1 GET /now 403\n"
+                                  " 127.0.0.1 GET /later 200 note=0\n"
+                                  " 127.0.0.1 GET /later closed note=1\n"
+                                  " 127.0.0.1 POST /now closed\n");
+    sheaf__text_release(&s.log);
+}
+
 /* ---- half closed, and gone ---- */
 
 static bool gone_within(sheaf__exchange *x, double seconds)
@@ -393,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_http__an_answer_has_no_deadline),
         cmocka_unit_test(test_http__a_reply_must_be_read),
         cmocka_unit_test(test_http__idle_connections_make_room),
+        cmocka_unit_test(test_http__each_request_is_logged_once_it_is_over),
         cmocka_unit_test(test_http__who_sends_no_more_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

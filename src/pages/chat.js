@@ -14,7 +14,7 @@
   };
   const say = (text) => { byId("said").textContent = text; };
 
-  // ---- conversations: [{id, turns: [{text, pictures, answers: [{model, text, end}]}]}] ----
+  // ---- conversations: [{id, system, turns: [{text, pictures, answers: [{model, text, end}]}]}] ----
 
   let all = [], now = null, pictures = [], running = null, token = "", models = [];
   try {
@@ -29,15 +29,21 @@
     }
     try { localStorage.removeItem(KEPT); } catch (e) { /* none is kept here */ }
   }
-  function begin() {
-    now = { id: Date.now(), turns: [] };
-    all = [now, ...all.filter((c) => c.turns.length > 0)];
+  function show(conversation) {
+    now = conversation;
+    byId("system").value = now.system || "";
+    byId("instructions").open = byId("system").value !== "";
     drawAll();
+  }
+  function begin() {
+    const fresh = { id: Date.now(), system: byId("system").value, turns: [] };
+    all = [fresh, ...all.filter((c) => c.turns.length > 0)];
+    show(fresh);
   }
   const nameOf = (c) => (c.turns.length > 0 ? c.turns[0].text.slice(0, 60) || "a picture" : "New");
   function drawHistory() {
     byId("history").replaceChildren(...all.map((c) => el("li", {},
-      el("button", { type: "button", "aria-current": c === now ? "true" : null, onclick: () => { if (!running) { now = c; drawAll(); } } }, nameOf(c)),
+      el("button", { type: "button", "aria-current": c === now ? "true" : null, onclick: () => { if (!running) show(c); } }, nameOf(c)),
       el("button", { type: "button", "aria-label": `Delete: ${nameOf(c)}`, onclick: () => { if (running) return; all = all.filter((x) => x !== c); if (c === now) begin(); keep(); drawAll(); } }, "×"))));
   }
 
@@ -55,7 +61,7 @@
       doing.replaceChildren(...(answer.end === "" ? [el("span", {}, "writing …")] : [
         el("button", { type: "button", onclick: () => copy(answer.text) }, "Copy"),
         el("button", { type: "button", onclick: () => retry(n) }, "Retry"),
-        el("span", {}, answer.end === "stop" ? "" : answer.end === "length" ? "ended at the most tokens" : answer.end)]));
+        el("span", {}, answer.end === "stop" ? "" : answer.end === "length" ? "stopped at the token limit" : answer.end)]));
     };
     answer.show();
     return node;
@@ -69,7 +75,7 @@
       el("div", { class: "answers" }, ...turn.answers.map((answer) => answerNode(turn, answer, n))));
   }
   function drawAll() {
-    byId("turns").replaceChildren(...(now.turns.length ? now.turns.map(turnNode) : [el("p", { class: "empty" }, "Nothing was asked yet. Conversations stay in this browser.")]));
+    byId("turns").replaceChildren(...(now.turns.length ? now.turns.map(turnNode) : [el("p", { class: "empty" }, "No messages yet. Conversations stay in this browser.")]));
     byId("turns").scrollTop = byId("turns").scrollHeight;
     drawHistory();
   }
@@ -119,25 +125,24 @@
     byId("failed").hidden = text === "";
   }
   const headers = () => (token === "" ? {} : { Authorization: `Bearer ${token}` });
-  /* The server's own words, as text. */
-  async function wordsOf(answer) {
-    try {
-      const said = (await answer.json()).error;
-      return said && said.message ? String(said.message) : `The server answers ${answer.status}.`;
-    } catch (e) { return `The server answers ${answer.status}.`; }
+  /* An error of the server as a sentence. */
+  function sentenceOf(error) {
+    if (!error.expected) return String(error.message);
+    return `${error.where}: expected ${error.expected}${error.found ? `, found ${error.found}` : ""}.${error.try ? ` Try ${error.try}.` : ""}`;
   }
-  function needToken(answer) {
-    if (answer.status !== 401) return false;
-    byId("access").hidden = false;
-    if (token !== "") fail("The server does not know this token.");
-    byId("token").focus();
-    return true;
+  /* Why a request was refused; asks for the token where that is missing or another. */
+  async function refusalOf(answer) {
+    if (answer.status === 401) {
+      byId("access").hidden = false;
+      byId("token").focus();
+      return token === "" ? "" : "The server does not know this token.";
+    }
+    try { return sentenceOf((await answer.json()).error); } catch (e) { return `The server answers with status ${answer.status}.`; }
   }
   async function loadModels() {
     try {
       const answer = await fetch("v1/models", { headers: headers() });
-      if (needToken(answer)) return;
-      if (!answer.ok) { fail(await wordsOf(answer)); return; }
+      if (!answer.ok) { fail(await refusalOf(answer)); return; }
       models = (await answer.json()).data;
       const names = models.map((m) => String(m.id)), option = (name) => el("option", { value: name }, name);
       byId("access").hidden = true;
@@ -149,11 +154,12 @@
     } catch (e) { fail("The server does not answer. Is sheaf serve still running?"); }
   }
   function messagesFor(model, upTo) {
-    const messages = [];
+    const messages = (now.system || "").trim() === "" ? [] : [{ role: "system", content: now.system }];
     for (const turn of now.turns.slice(0, upTo + 1)) {
+      const answer = turn.answers.find((a) => a.model === model) || turn.answers[0], isLast = turn === now.turns[upTo];
+      if (!isLast && (!answer || (answer.text === "" && answer.end === "failed"))) continue; // refused: no turn of the conversation
       messages.push({ role: "user", content: turn.pictures.length === 0 ? turn.text : [...turn.pictures.map((url) => ({ type: "image_url", image_url: { url } })), { type: "text", text: turn.text }] });
-      const answer = turn.answers.find((a) => a.model === model) || turn.answers[0];
-      if (turn !== now.turns[upTo] && answer) messages.push({ role: "assistant", content: answer.text });
+      if (!isLast) messages.push({ role: "assistant", content: answer.text });
     }
     return messages;
   }
@@ -162,7 +168,7 @@
     const request = { model: answer.model, messages: messagesFor(answer.model, upTo), stream: true,
       temperature: Number(byId("temperature").value) || 0, max_tokens: Math.max(1, Number(byId("most").value) || 512) };
     const reply = await fetch("v1/chat/completions", { method: "POST", signal, headers: { "Content-Type": "application/json", ...headers() }, body: JSON.stringify(request) });
-    if (!reply.ok) { needToken(reply); throw new Error(await wordsOf(reply)); }
+    if (!reply.ok) throw new Error(await refusalOf(reply));
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "", end = "the server ended the answer early";
     for (;;) {
@@ -175,7 +181,7 @@
         const data = line.slice(5).trim();
         if (data === "" || data === "[DONE]") continue;
         const piece = JSON.parse(data);
-        if (piece.error) throw new Error(String(piece.error.message));
+        if (piece.error) throw new Error(sentenceOf(piece.error));
         const choice = piece.choices && piece.choices[0];
         if (!choice) continue;
         if (choice.delta && choice.delta.content) answer.text += choice.delta.content;
@@ -231,6 +237,7 @@
   });
   document.addEventListener("keydown", (e) => { if (e.key === "Escape" && running) running.abort(); });
   byId("stop").addEventListener("click", () => { if (running) running.abort(); });
+  byId("system").addEventListener("input", () => { now.system = byId("system").value; keep(); });
   byId("model").addEventListener("change", showWhetherPictures);
   byId("new").addEventListener("click", () => { if (!running) { begin(); byId("question").focus(); } });
   byId("file").addEventListener("change", (e) => { addFiles(e.target.files); e.target.value = ""; });

@@ -95,7 +95,7 @@
   const drawn = () => data.runs.map((run, i) => ({ run, i })).filter(({ run }) => shown.get(run.path));
   const points = (key) => (run) => [{ x: run.points.step, y: run.points[key] || [], kind: "curve" }];
   const SPECS = [
-    { id: "loss", title: "Loss", unit: "mean of a label token", full: true, format: plain, log: true,
+    { id: "loss", title: "Loss", unit: "mean per label token", full: true, format: plain, log: true,
       lines: (run) => [
         { x: run.points.step, low: run.points.lowest, high: run.points.highest, kind: "band" },
         { x: run.points.step, y: run.points.loss, kind: "raw" },
@@ -110,8 +110,8 @@
     { id: "rate", title: "Speed", unit: "tokens/s", format: rate, zero: true,
       lines: (run) => [{ x: run.points.step, y: run.points.tokens_per_s, kind: "raw" },
                        { x: run.points.step, y: smooth(run.points.tokens_per_s), kind: "curve", name: "smoothed" }] },
-    { id: "memory", title: "Memory", unit: "of the fullest rank, so far at most", format: bytes, zero: true, binary: true, lines: points("memory") },
-    { id: "sent", title: "Bytes exchanged", unit: "sent by all ranks, each step", format: bytes, zero: true, binary: true, lines: points("sent") },
+    { id: "memory", title: "Memory", unit: "peak so far of the fullest rank", format: bytes, zero: true, binary: true, lines: points("memory") },
+    { id: "sent", title: "Bytes exchanged", unit: "sent by all ranks per step", format: bytes, zero: true, binary: true, lines: points("sent") },
   ];
 
   function table(head, rows) {
@@ -257,7 +257,7 @@
         .filter((l) => l.kind !== "band" ? l.y.some(isNumber) : Array.isArray(l.low));
       if (this.lines.length === 0) {
         this.svg = this.scale = null;
-        this.plot.replaceChildren(el("p", { class: "empty" }, "Nothing of this was measured."));
+        this.plot.replaceChildren(el("p", { class: "empty" }, "Not measured."));
         this.readout.replaceChildren();
         this.node.hidden = !spec.full;
         this.details.fill();
@@ -356,7 +356,7 @@
         const products = Math.min(r.compute, r.products * timed), attention = Math.min(r.compute - products, r.attention * timed);
         return [products, attention, r.compute - products - attention, r.wait, r.exchange, r.read, r.save].map((x) => perStep(run, x));
       } },
-    { id: "kinds", title: "Memory by kind", unit: "as the rank's memory was at its most", format: bytes, binary: true,
+    { id: "kinds", title: "Memory by kind", unit: "at the peak of each rank", format: bytes, binary: true,
       names: null, parts: (run, r) => r.kinds },
     { id: "traffic", title: "Bytes of a step", unit: "mean of the steps of each rank", format: bytes, binary: true,
       names: ["sent", "received"], parts: (run, r) => [r.sent, r.received].map((x) => perStep(run, x)) },
@@ -433,7 +433,7 @@
         el("td", { class: "n" }, run.ranks.length ? String(run.ranks.length) : "–"), el("td", { class: "n" }, bytes(last(run.points.memory))));
     });
     const boxes = () => [...byId("runs").querySelectorAll("input")], at = boxes().indexOf(document.activeElement);
-    byId("runs").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ...["Run", "State", "Steps", "Loss", "Best evaluation", "Tokens/s", "Tokens", "Time of steps", "Ranks", "Memory a rank"]
+    byId("runs").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ...["Run", "State", "Steps", "Loss", "Best evaluation", "Tokens/s", "Tokens", "Time of steps", "Ranks", "Memory per rank"]
       .map((h, i) => el("th", { scope: "col", class: i > 1 ? "n" : null }, h)))), el("tbody", {}, ...rows)));
     if (at >= 0 && boxes()[at]) boxes()[at].focus();
   }

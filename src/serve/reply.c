@@ -6,7 +6,9 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/json_write.h"
+#include "http/log.h"
 #include "infer/answer_stream.h"
 #include "infer/token_text.h"
 
@@ -39,6 +41,7 @@ typedef struct reply {
     choice *choice; /* [choices] */
     int64_t choices;
     long long created;
+    double arrived, first; /* moments; first: of the first token, 0: there is none */
     uint64_t id;
     bool begun;
 } reply;
@@ -331,13 +334,19 @@ static void put_head(sheaf_json_writer *j, const reply *r, bool piece)
                     (int64_t)r->request.how.seed);
 }
 
+static void count_tokens(int64_t *prompt, int64_t *completion, const reply *r)
+{
+    *prompt = *completion = 0;
+    for (int64_t i = 0; i < r->submitted.prompts.count; i++)
+        *prompt += r->submitted.prompts.prompt[i].n;
+    for (int64_t i = 0; i < r->choices; i++)
+        *completion += r->choice[i].tokens;
+}
+
 static void put_usage(sheaf_json_writer *j, const reply *r)
 {
-    int64_t prompt = 0, completion = 0;
-    for (int64_t i = 0; i < r->submitted.prompts.count; i++)
-        prompt += r->submitted.prompts.prompt[i].n;
-    for (int64_t i = 0; i < r->choices; i++)
-        completion += r->choice[i].tokens;
+    int64_t prompt, completion;
+    count_tokens(&prompt, &completion, r);
     sheaf__json_put(j, "usage:{ prompt_tokens:d completion_tokens:d total_tokens:d }", prompt,
                     completion, prompt + completion);
 }
@@ -431,6 +440,8 @@ static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool ove
 {
     reply *r = self;
     choice *p = &r->choice[answer];
+    if (r->first == 0 && s->output->n > 0)
+        r->first = sheaf__seconds();
     note_logprobs(p, r, s->output);
     for (; p->tokens < s->output->n; p->tokens++)
         if (!r->request.chat)
@@ -455,9 +466,37 @@ static bool disconnected(void *self)
     return sheaf__exchange_gone(((reply *)self)->exchange);
 }
 
+/* For the log; `failed`: instead of how each answer ended. */
+static void note_answers(const reply *r, const char *failed)
+{
+    sheaf_text *to = sheaf__exchange_note(r->exchange);
+    const double now = sheaf__seconds();
+    int64_t prompt, completion;
+    bool is_stop = false, is_length = false;
+    count_tokens(&prompt, &completion, r);
+    for (int64_t i = 0; i < r->choices; i++) {
+        const char *finish = r->choice[i].finish;
+        is_stop |= finish != NULL && strcmp(finish, "stop") == 0;
+        is_length |= finish != NULL && strcmp(finish, "length") == 0;
+    }
+    sheaf__text_add(to, " model=");
+    sheaf__log_word(to, r->model);
+    sheaf__text_add(to, " prompt_tokens=%" PRId64 " answer_tokens=%" PRId64, prompt, completion);
+    if (r->first > 0)
+        sheaf__text_add(to, " first_token_ms=%.0f", (r->first - r->arrived) * 1e3);
+    if (completion > 1 && now > r->first)
+        sheaf__text_add(to, " tokens_per_s=%.1f", (double)(completion - 1) / (now - r->first));
+    sheaf__text_add(to, " finish=%s",
+                    failed != NULL         ? failed
+                    : is_stop && is_length ? "stop,length"
+                    : is_stop              ? "stop"
+                                           : "length");
+}
+
 static void on_end(void *self, sheaf_status *st)
 {
     reply *r = self;
+    note_answers(r, r->submitted.dropped ? "cancelled" : st != NULL ? "error" : NULL);
     if (st == NULL && r->submitted.dropped)
         st = sheaf_fail(SHEAF_E_STOPPED, "the connection is closed");
     if (st != NULL && r->begun)
@@ -543,6 +582,7 @@ void sheaf__reply(sheaf__exchange *x, sheaf__engine *engine, const sheaf__served
                   .request = *request,
                   .model = served->name[model],
                   .created = (long long)time(NULL),
+                  .arrived = sheaf__seconds(),
                   .submitted = { .model = model,
                                  .on_delta = on_delta,
                                  .cancelled = disconnected,

@@ -170,6 +170,12 @@ static bool is_open(void *self, const char *path)
     return strcmp(path, "/health") == 0 || sheaf__served_file(&text, &size, &type, "chat", path);
 }
 
+static void write_log(void *self, const char *line)
+{
+    const sheaf__serve_options *o = ((const server *)self)->o;
+    o->log(o->self, line);
+}
+
 /* ---- serving ---- */
 
 static sheaf_status *listen(server *s, const char *token)
@@ -184,6 +190,7 @@ static sheaf_status *listen(server *s, const char *token)
                                                            .rate = o->rate,
                                                            .handle = handle,
                                                            .open = is_open,
+                                                           .log = o->log == NULL ? NULL : write_log,
                                                            .self = s });
     return TRY(st, o->ready(o->self, s->http, s->served.models, s->served.name));
 }

@@ -25,6 +25,8 @@ typedef struct sheaf__serve_options {
     /* Called once it listens; a failure ends it. */
     sheaf_status *(*ready)(void *self, const sheaf__http *http, int models,
                            const char *const *name);
+    /* As that of http/http.h; NULL: there is no log. */
+    void (*log)(void *self, const char *line);
     void *self;
     const sheaf_control *control; /* ends it, once the answers that were begun are over */
 } sheaf__serve_options;

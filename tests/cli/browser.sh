@@ -208,7 +208,8 @@ serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
     echo 'run byId("most").value = 40'
     asks "what is 7 and 7" 1
     echo 'check an answer is there: texts()[0].length > 5'
-    echo 'check it says why it ended: ends().includes("most tokens")'
+    echo 'check it says why it ended: ends().includes("stopped at the token limit")'
+    echo 'check the words of the field: ["Compare with", "Max tokens"].every((label) => document.querySelector(".tools").textContent.includes(label))'
     echo 'check the field is empty again: byId("question").value === ""'
     # a long one, which is stopped
     echo 'run byId("most").value = 19000'
@@ -278,13 +279,25 @@ serves "$bytes" --adapter "$work/run1,$work/run2" --batch 4 --max-length 20000
     echo 'run byId("most").value = 5'
     asks '<img src=x onerror=alert(1)><b>x</b>' 1
     echo 'check what looks like HTML is text: document.querySelectorAll("#turns img, #turns b").length === 0'
-    # refused by the server: its words
+    # refused by the server: its words, as one sentence
     echo 'run byId("temperature").value = -1'
     echo 'type too cold'
     echo 'key Enter'
     echo 'wait !byId("failed").hidden'
-    echo 'check an error is the server'"'"'s own words: byId("failed").textContent.includes("expected") || byId("failed").textContent'
+    echo "check an error is a sentence: byId('failed').textContent === \"'temperature': expected a number from 0 to 1e+06, found -1.\" || byId('failed').textContent"
+    echo 'run byId("temperature").value = 0'
+    echo 'click #instructions summary'
+    echo 'run byId("system").focus()'
+    echo 'type be brief'
+    echo 'run byId("question").focus()'
+    asks "with a system message" 3
+    echo 'check a system message is sent: byId("failed").textContent === "a system message: expected a template with a place for it, found template chat." || byId("failed").textContent'
     at 390 "chat-refused"
+    echo 'check and kept with the conversation: JSON.parse(localStorage.getItem("sheaf conversations"))[0].system === "be brief"'
+    echo 'run byId("system").value = ""; byId("system").dispatchEvent(new Event("input"))'
+    echo 'run byId("question").focus()'
+    asks "without it" 4
+    echo 'check what was refused is no part of the conversation: byId("failed").hidden && texts()[3].length > 0'
     echo 'told the browser tells of it too: status of 400'
     echo "quiet chat: nothing else on the console"
 } >"$work/steps"
@@ -302,7 +315,7 @@ runs "learns two answers" 0 . train --model "$work/small" --data "$work/talk.jso
 mv "$work/talk/model" "$work/small-model"
 serves "$work/small-model"
 {
-    echo 'size 900 690'
+    echo 'size 900 740'
     echo 'scheme light'
     opens 1
     asks 'Who are you?' 1
@@ -323,7 +336,7 @@ serves "$bytes" --token-file "$work/token"
     echo 'type not the token'
     echo 'key Enter'
     echo 'wait !byId("failed").hidden'
-    echo 'check a wrong token is told: byId("failed").textContent.includes("token")'
+    echo 'check a wrong token is told, and nothing else: byId("failed").textContent === "The server does not know this token."'
     echo 'run byId("token").select()'
     echo 'type 0123456789abcdef-token'
     echo 'key Enter'
@@ -363,7 +376,7 @@ serves "$work/cog" --batch 2
     for _ in 1 2; do echo 'run document.querySelector("#pictures li:last-child button").click()'; done
     echo 'run byId("question").focus()'
     asks "what is this" 1
-    echo 'check a question with a picture is answered: byId("failed").hidden && ends().includes("tokens") && document.querySelectorAll(".shown img").length === 1'
+    echo 'check a question with a picture is answered: byId("failed").hidden && ends().includes("token limit") && document.querySelectorAll(".shown img").length === 1'
     at 1280 "chat-pictured"
     echo "quiet pictures: nothing on the console"
     tabs 16 "pictures"

@@ -60,7 +60,7 @@ for how in "--batch 3" "--batch 8 --tp 2" "--batch 1 --threads 1"; do
 done
 
 # ---- one server for the rest ----
-starts "another" "$bytes" --batch 2 --queue 2 --max-body 1
+starts "another" "$bytes" --batch 2 --queue 2 --max-body 1 --log
 curl -s "$url/v1/models" >"$work/models"
 check "its models" grep -q '"id": "bytes", "object": "model"' "$work/models"
 replies "how it is" 200 '"status": "ok"' "$url/health"
@@ -188,6 +188,15 @@ check "some are under way" waits health '"running": [12]'
 stops "Ctrl-C ends it"
 wait $last
 check "after the answer that had begun" grep -q '"completion_tokens": 3600' "$work/last"
+# logged NAME TEXT: a line of the log, whose beginning is the same in all.
+logged() { check "its log: $1" grep -qE "^20[0-9-]{8}T[0-9:]{8}Z 127\.0\.0\.1 $2\$" "$work/notes"; }
+logged "an answer" 'POST /v1/completions 200 model=bytes prompt_tokens=2 answer_tokens=8 first_token_ms=[0-9]+ tokens_per_s=[0-9.]+ finish=length'
+logged "a stream" 'POST /v1/chat/completions 200 model=bytes prompt_tokens=[0-9]+ answer_tokens=20 first_token_ms=[0-9]+ tokens_per_s=[0-9.]+ finish=length'
+logged "a stop text" 'POST /v1/completions 200 model=bytes .* finish=stop'
+logged "a client that left" 'POST /v1/completions closed model=bytes .* finish=cancelled'
+logged "a refusal" 'POST /v1/chat/completions 415'
+logged "any other path" 'GET /v1/models/owner/gpt/4 404'
+check "no text of a request is in it" test "$(grep -c 'hello\|lazy' "$work/notes")" = 0
 
 # ---- who leaves an answer of many seconds gives the place back at once ----
 starts "one with room for long answers" "$bytes" --batch 1 --max-length 20000

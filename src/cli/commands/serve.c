@@ -18,7 +18,7 @@ const char cmd_serve_usage[] =
 typedef struct settings {
     sheaf__serve_options how;
     int64_t max_body, max_pixels, max_length;
-    bool specials;
+    bool specials, log;
     sheaf_model_open_options model;
     driver_processes processes;
 } settings;
@@ -33,6 +33,8 @@ static void table_of(cli_option *table, settings *s)
           .max = 65535 },
         { "token-file", CLI_PATH | CLI_COMMON, &s->how.token_file,
           "file whose first line every request must show, as API key", "FILE" },
+        { "log", CLI_FLAG | CLI_COMMON, &s->log,
+          "print a line for each request on standard error: time, client, path, model, tokens, speed" },
         { "rate", CLI_COUNT, &s->how.rate,
           "requests that an address may send in a minute; 0 = no limit", .max = 1e6 },
         { "max-body", CLI_COUNT, &s->max_body, "most megabytes of a request, with its pictures",
@@ -113,6 +115,11 @@ static sheaf_status *ready(void *self, const sheaf__http *http, int models, cons
     return driver_signals_install_stops();
 }
 
+static void print_line(void *self, const char *line)
+{
+    sheaf__print(((const cli *)self)->err, "%s\n", line);
+}
+
 int cmd_serve(cli *cli, int argc, char **argv)
 {
     settings s = { .how = { .host = "127.0.0.1",
@@ -141,6 +148,7 @@ int cmd_serve(cli *cli, int argc, char **argv)
         if (!sheaf__settings_given(&cli->settings, table, "max-new"))
             s.how.max_new = 0;
         s.how.adapter = adapter;
+        s.how.log = s.log ? print_line : NULL;
         s.how.most_body = s.max_body << 20;
         s.how.most_pixels = s.max_pixels * 1000000;
         s.model.adapter = NULL;
