@@ -191,6 +191,13 @@ static const struct {
     ROW("no host", GET "\r\n", 400),
     ROW("no host in HTTP/1.0", "GET /now HTTP/1.0\r\n\r\n", 403),
     ROW("another host", GET "Host: evil\r\n\r\n", 403),
+    ROW("a host that begins alike", GET "Host: localhost.evil\r\n\r\n", 403),
+    ROW("another port", GET "Host: localhost:1\r\n\r\n", 403),
+    ROW("in capitals", GET "Host: LOCALHOST\r\n\r\n", 200),
+    ROW("an address", GET "Host: 127.0.0.1\r\n\r\n", 200),
+    ROW("a page of its own", GET HOST "Origin: http://localhost\r\n\r\n", 200),
+    ROW("a page of another origin", GET HOST "Origin: http://evil\r\n\r\n", 403),
+    ROW("a page without origin", GET HOST "Origin: null\r\n\r\n", 403),
     ROW("a blank before the colon", GET "Host : localhost\r\n\r\n", 400),
     ROW("a tab", GET HOST "X-A\t: b\r\n\r\n", 400),
     ROW("a blank in a name", GET HOST "X A: b\r\n\r\n", 400),
@@ -216,6 +223,72 @@ static void test_http__refuses_what_has_two_meanings(void **state)
             fail_msg("%s: %d, wanted %d", requests[i].name, got, requests[i].want);
     }
     sheaf__http_close(s.http);
+}
+
+static void test_http__knows_its_port(void **state)
+{
+    server s;
+    char text[96], address[SHEAF__HTTP_ADDRESS];
+    begin(&s, &(sheaf__http_options){ .rate = 0 });
+    const int n =
+        snprintf(text, sizeof text, GET "Host: localhost:%d\r\n\r\n", sheaf__http_port(s.http));
+    assert_int_equal(status(&s, text, (size_t)n), 200);
+    snprintf(text, sizeof text, "http://127.0.0.1:%d", sheaf__http_port(s.http));
+    assert_string_equal(sheaf__http_address(address, s.http), text);
+    sheaf__http *other;
+    CHECK_FAILS(sheaf__http_open(&other, &(sheaf__http_options){ .host = "127.0.0.1",
+                                                                 .port = sheaf__http_port(s.http),
+                                                                 .connections = 1 }),
+                SHEAF_E_IO, "in use");
+    CHECK_FAILS(sheaf__http_open(
+                    &other, &(sheaf__http_options){ .host = "nowhere.example", .connections = 1 }),
+                SHEAF_E_ARG, "localhost, or an address");
+    sheaf__http_close(s.http);
+}
+
+static bool is_open(void *self, const char *path)
+{
+    return strcmp(path, "/open") == 0;
+}
+
+static void test_http__a_token_opens(void **state)
+{
+#define WITH(authorization) GET HOST "Authorization: " authorization "\r\n\r\n"
+    static const struct {
+        const char *name, *text;
+        int want;
+    } rows[] = {
+        { "none", GET HOST "\r\n", 401 },
+        { "the token", WITH("Bearer 0123456789abcdef"), 200 },
+        { "small letters", WITH("bearer 0123456789abcdef"), 200 },
+        { "another", WITH("Bearer 0123456789abcdeX"), 401 },
+        { "its beginning", WITH("Bearer 0123456789abcde"), 401 },
+        { "one letter more", WITH("Bearer 0123456789abcdef0"), 401 },
+        { "twice", WITH("Bearer 0123456789abcdef0123456789abcdef"), 401 },
+        { "empty", WITH("Bearer "), 401 },
+        { "of another kind", WITH("Basic 0123456789abcdef"), 401 },
+        { "what needs none", "GET /open HTTP/1.1\r\n" HOST "\r\n", 200 },
+    };
+    server s;
+    begin(&s, &(sheaf__http_options){ .token = "0123456789abcdef", .open = is_open });
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (status(&s, rows[i].text, strlen(rows[i].text)) != rows[i].want)
+            fail_msg("%s: not %d", rows[i].name, rows[i].want);
+    sheaf__http_close(s.http);
+}
+
+static void test_http__some_addresses_are_this_machines_alone(void **state)
+{
+    static const char *const own[] = { "localhost", "127.0.0.1", "127.9.9.9", "::1" },
+                             *const others[] = { "0.0.0.0",   "::",      "10.0.0.1",
+                                                 "128.0.0.1", "fe80::1", "nowhere.example",
+                                                 "" };
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (!sheaf__http_is_loopback(own[i]))
+            fail_msg("%s", own[i]);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (sheaf__http_is_loopback(others[i]))
+            fail_msg("%s", others[i]);
 }
 
 static void test_http__an_address_has_a_rate(void **state)
@@ -435,6 +508,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_http__refuses_what_has_two_meanings),
+        cmocka_unit_test(test_http__knows_its_port),
+        cmocka_unit_test(test_http__a_token_opens),
+        cmocka_unit_test(test_http__some_addresses_are_this_machines_alone),
         cmocka_unit_test(test_http__an_address_has_a_rate),
         cmocka_unit_test(test_http__a_request_has_a_deadline),
         cmocka_unit_test(test_http__an_answer_has_no_deadline),

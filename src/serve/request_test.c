@@ -80,6 +80,7 @@ static const struct {
     { "{" SAYS ", \"temperature\": 1e-9}", true, SHEAF_E_DATA, "temperature" },
     { "{" SAYS ", \"top_p\": 1.5}", true, SHEAF_E_FORMAT, "top_p" },
     { "{" SAYS ", \"max_tokens\": 0}", true, SHEAF_E_FORMAT, "max_tokens" },
+    { "{" SAYS ", \"max_tokens\": \"7\"}", true, SHEAF_E_FORMAT, "max_tokens" },
     { "{" SAYS ", \"max_tokens\": 1.5}", true, SHEAF_E_FORMAT, "max_tokens" },
     { "{" SAYS ", \"seed\": 1e30}", true, SHEAF_E_FORMAT, "seed" },
     { "{" SAYS ", \"n\": 65}", true, SHEAF_E_FORMAT, "'n'" },

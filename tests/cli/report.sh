@@ -14,19 +14,15 @@ runs "no page and no JSON" 2 'expected: --out FILE' report "$run"
 mkdir "$work/empty"
 runs "a folder for a page" 3 'expected: a file, or nothing yet.*found: +a folder' report "$run" -o "$work/empty"
 runs "no run" 2 'expected: the folder of a run.*found: +a folder without metrics' report "$work/empty" -o "$work/none.html"
-runs "nothing at all" 2 'expected: the folder of a run' report "$work/nowhere" -o "$work/none.html"
 absent "leaves no page" "$work/none.html"
 
 # Text is only ever a text node, in the other page too, whose server allows no script in the page itself.
 check "no page writes HTML" sh -c "! grep -nE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|eval\(|new Function' '$SHEAF_SOURCE_ROOT'/src/pages/*.js"
 check "the page of a conversation has no script or style of its own" sh -c "! grep -nE '<style|style=|<script>| on[a-z]+=' '$SHEAF_SOURCE_ROOT/src/pages/chat.html'"
 
-# A folder by whoever likes to: names and texts that would be HTML, and lines that are none of a run.
-evil='</script><script>document.title="broken"</script><img src=x onerror=alert(1)>&amp;'
+# A folder by whoever likes to: a name that would be HTML, and lines that are none of a run.
 bad=$work/'<img src=x onerror=alert(1)>'
 mkdir "$bad"
-printf 'model: %s\ndata: x\n%s: 1\n' "$evil" "$evil" >"$bad/settings"
-printf '{"runs": [{"started": "%s", "host": "%s", "steps": -4, "command": ["%s", 7]}, 3]}' '</script>' "<b>x</b>" '<!--' >"$bad/run.json"
 {
     printf '{"step": 1, "loss": 2.5, "lr": "x", "tokens": 1e308, "tokens_per_s": 1e-308, "ranks": [1, {"sent": -4, "kinds": [], "sent_to": {}}]}\n'
     printf '{"step": 2, "loss": null, "grad_norm": 1, "ranks": {}}\n{"step": 2, "loss": 1}\n[]\n\n\001\n{"eval_loss": 1}\n'
@@ -34,11 +30,6 @@ printf '{"runs": [{"started": "%s", "host": "%s", "steps": -4, "command": ["%s",
     printf '\n{"step": 3, "eval_loss": 1.5, "eval_accuracy": null, "eval_tokens": "many"}\n{"step": 4, "loss": 1.25}\n{"step": 5, "lo'
 } >"$bad/metrics.jsonl"
 runs "a hostile run is shown" 0 'line 3: a step before.*line 4: neither.*line 5: no JSON.*line 8: too long: left out.*last line is cut off' report "$bad" -o "$work/page.html"
-runs "and its page with its numbers" 0 '"loss": ' report "$bad" -o "$work/page.html" --json
-check "each odd thing is told once" test "$(grep -c 'line 3: a step before' "$work/stderr")" -eq 1
-check "its texts end no script" test "$(grep -o '</script>' "$work/page.html" | wc -l)" -eq 2
-check "and begin no element" sh -c "! grep -qE '<img|<b>|<!--' '$work/page.html'"
-runs "its good lines are in" 0 '"loss": \[2.5, null, 1.25\]' report "$bad" --json
 
 # A long run is thinned, and says by how much.
 mkdir "$work/long"
@@ -87,10 +78,6 @@ grown() { curl -s --max-time 20 "$url/report.json" | grep -q "\"last_step\": $((
 check "and those that come" waits grown
 replies "no other file" 404 'report.json' "$url/chat.html"
 replies "no path beside it" 404 'report.json' --path-as-is "$url/../metrics.jsonl"
-replies "no other method" 405 'GET' -X POST -H 'Content-Type: application/json' -d '{}' "$url/report.json"
-replies "a name that leads here" 403 'Host' -H 'Host: evil.example' "$url/report.json"
-replies "a page of another origin" 403 'Origin' -H 'Origin: http://evil.example' "$url/report.json"
-runs "a port in use" 3 "127.0.0.1, port ${url##*:}.*Address already in use" report "$run" --watch --port "${url##*:}"
 mv "$work/growing" "$work/gone"
 lost() { curl -s --max-time 20 "$url/report.json" | grep -q 'expected: the folder of a run'; }
 check "a folder that is gone is told" waits lost
