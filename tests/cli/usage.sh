@@ -214,7 +214,6 @@ same "nowhere to tell progress: it is in no file" "$work/model" "$work/same"
 "$sheaf" --version >&- 2>"$work/stderr"
 check "nowhere to put a result is a failure" test $? -eq 3
 # ---- begun several times by an MPI's launcher ----
-OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0 runs "a command that runs on threads, as the first of three processes" 0 'warning: this is the first of 3 processes that mpirun began: it does all of it, as sheaf info does not divide' info "$llama/tiny_llama/hf"
 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=2 "$sheaf" info "$llama/tiny_llama/hf" >"$work/stdout" 2>"$work/stderr"
 check "the others do and say nothing" bash -c '[ ! -s "$0/stdout" ] && [ ! -s "$0/stderr" ]' "$work"
 runs "all unknown flags in one message" 2 'sheaf: --wandb +expected: +a flag of sheaf train +found: +it, and --foo, --bar, which are none either +try: +leave it out: each step is in OUT/metrics.jsonl' train a b --wandb x --foo=1 --tp 2 --bar
