@@ -1,5 +1,5 @@
-/* driver.h - what the one process that people and scripts see owns: terminal, output, settings and
- * how the command ends. Each file uses those before it: report.c, signals.h, member.h and hosts.h,
+/* driver.h - the process of a command that people and scripts see: its terminal, output, settings
+ * and exit code. Each file uses those before it: report.c, signals.h, member.h and hosts.h,
  * launch.h, processes.h, train.c, run.c. */
 #pragma once
 
@@ -13,9 +13,9 @@
 enum { DRIVER_DONE = 0, DRIVER_NO = 1, DRIVER_USAGE = 2, DRIVER_FAILED = 3, DRIVER_AGAIN = 75 };
 
 /* The variable that names a file in the environment of processes that launch.h started: the first
- * byte is the signal by which that one was asked to stop, and one of them that has said why the run
- * cannot go on removes it: an mpirun may wait for ever for the part of itself on a host that is
- * gone. On another host than that of launch.h it is not there. */
+ * byte is the signal by which that one was asked to stop, and a process that has reported why
+ * the run cannot go on removes it: an mpirun may wait for ever for its own process on a host that
+ * is gone. On other hosts than that of launch.h the file does not exist. */
 #define DRIVER_NOTE "SHEAF_LAUNCHED"
 
 typedef struct driver driver;
@@ -26,13 +26,13 @@ typedef struct driver_command {
     bool computes;                                /* needs AVX2 and FMA, where the build has them */
     bool trains;                                  /* or infers: not in a build without x86 */
     bool divides;                                 /* its work over processes: --transport mpi */
-    void (*names)(sheaf_text *to); /* adds what tables say to its usage; NULL: nothing */
+    void (*names)(sheaf_text *to); /* adds text from tables to its usage; NULL: none */
 } driver_command;
 
 struct driver {
     FILE *out, *err;
-    FILE *nowhere; /* in place of both, where another process speaks; NULL: this one does */
-    FILE *aside;   /* then: for what the other cannot know */
+    FILE *nowhere; /* in place of both, where another process prints; NULL: this one does */
+    FILE *aside;   /* then: for failures that the other cannot know */
     const driver_command *command;
     int argc; /* the words of the command, of which argv[0] is its name */
     char **argv;
@@ -43,8 +43,8 @@ struct driver {
     sheaf__progress_style style;
     sheaf_events events;      /* notes, warnings and progress on err, by... */
     sheaf_progress *progress; /* NULL: none of them is shown */
-    bool helped;              /* --help was answered; nothing is left to do */
-    /* what answers --help; NULL: the command's usage and flags */
+    bool helped;              /* --help was printed; the command is done */
+    /* prints the help; NULL: the command's usage and flags */
     void (*explain)(const driver_command *command, const sheaf__setting *options, FILE *to);
     sheaf__settings settings; /* which options were given, and texts they point into */
 };
@@ -54,7 +54,7 @@ int driver_run(driver *d, const driver_command *command, int argc, char **argv);
 
 /* driver_all - the processes that it has met; NULL: it is alone. */
 struct sheaf_comm *driver_all(const driver *d);
-/* driver_release - what parsing and reporting hold. */
+/* driver_release - the memory of parsing and reporting. */
 void driver_release(driver *d);
 /* driver_hush - from now on nothing is printed: the first process does. */
 void driver_hush(driver *d);
@@ -66,8 +66,8 @@ void driver_progress(driver *d);
 void driver_progress_end(driver *d);
 void driver_progress_clear(driver *d);
 
-/* driver_written - NULL while standard output takes what it is given; else SHEAF_E_IO, of nothing
- * but "standard output": a command that prints many records asks after each. */
+/* driver_written - NULL unless a write to standard output failed; then SHEAF_E_IO with nothing but
+ * "standard output": a command that prints many records checks after each. */
 sheaf_status *driver_written(const driver *d);
 /* driver_report - prints the status to d->err (with --json also an object with key "error" to
  * d->out), frees it, flushes; returns the exit code. */
@@ -77,7 +77,7 @@ int driver_answer(driver *d, sheaf_status *st, bool yes);
 int driver_exit_code(const sheaf_status *st);
 /* driver_is_launched - did launch.h start this process? */
 bool driver_is_launched(void);
-/* driver_give_up - this process has said why the run cannot go on: see DRIVER_NOTE. */
+/* driver_give_up - this process has reported why the run cannot go on: see DRIVER_NOTE. */
 void driver_give_up(void);
 /* driver_error_json, driver_error_text - its text as driver_report() prints it. The caller frees
  * it; NULL: no memory. */

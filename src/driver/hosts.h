@@ -24,8 +24,8 @@ void driver_hosts_release(driver_hosts *hosts);
 /* driver_hosts_slots - those of each host, ended by 0. */
 void driver_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const driver_hosts *hosts);
 
-/* driver_hosts_left - how many of `ranks` ranks the hosts that are not lost take: as many as they
- * have slots; where the slots of all are too few, their share of the ranks. */
+/* driver_hosts_left - how many of `ranks` ranks fit on the hosts that are not lost: one for each of
+ * their slots; if all slots together are too few, their share of the ranks. */
 int driver_hosts_left(const driver_hosts *hosts, int ranks);
 
 /* driver_hosts_words - the hosts that are not lost, for --hosts, with their slots, or their share

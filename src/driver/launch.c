@@ -24,12 +24,12 @@
 
 extern char **environ;
 
-/* PATIENCE_S: for mpirun, once a process has said that the run cannot go on. Open MPI's may wait
- * for ever for the part of itself on a host that is gone. ANSWER_S: for a host that is asked. */
+/* PATIENCE_S: for mpirun, once a process has reported that the run cannot go on. Open MPI's may
+ * wait for ever for its own process on a host that is gone. REACH_S: for a process on a host. */
 enum {
     NAP_MS = 20,
     PATIENCE_S = 10,
-    ANSWER_S = 15,
+    REACH_S = 15,
     KILL_MS = 3000,
     MOST_MS = 8000,
     NO_MPIRUN = 127
@@ -70,8 +70,8 @@ static bool is_scheduled(void)
     return false;
 }
 
-/* Open MPI keeps the environment to itself on other hosts. By name: a value may hold what mpirun
- * parses. */
+/* Open MPI keeps the environment to itself on other hosts. By name: a value may hold characters
+ * that mpirun parses. */
 static void add_environment(words *w)
 {
     static const char *const kept[] = { "LD_LIBRARY_PATH=", "OMP_", "SHEAF_" };
@@ -93,7 +93,7 @@ static void add_mpirun(words *w, const launcher *l, const driver_launch_options 
     add(w, l->names[0], "-n");
     add(w, w->processes, NULL);
     if (l->is_open) {
-        add(w, "-q", NULL); /* it would explain an exit code that sheaf has explained */
+        add(w, "-q", NULL); /* it would report an exit code that sheaf has reported */
         add(w, "--bind-to", "none");
         if (!sheaf__is_given(o->hosts) && !sheaf__is_given(o->hostfile) && !is_scheduled())
             add(w, "--oversubscribe", NULL);
@@ -122,12 +122,12 @@ static sheaf_status *command_of(words *w, const launcher *l, const driver_launch
         add(w, o->argv[i], NULL);
         given |= strncmp(o->argv[i], "--transport", 11) == 0;
     }
-    if (!given) /* but by a recipe, or by the run that goes on, which are read later */
+    if (!given) /* a recipe, or the resumed run, may have it: they are read later */
         add(w, "--transport", "mpi");
     return NULL;
 }
 
-/* Whose mpirun, and the note. */
+/* The names of mpirun, and the note. */
 static sheaf_status *find(launcher *l, const driver_launch_options *o)
 {
     static const char *const mpich[] = { "mpirun.mpich", "mpiexec.hydra", "mpirun", NULL },
@@ -174,8 +174,8 @@ static void try_path(const words *w, const char *name)
     }
 }
 
-/* In the new process. It ends with this one, so that nothing is left over. */
-static void become(const words *w, const launcher *l, bool is_quiet, pid_t parent)
+/* In the new process, which ends with this one. */
+static void exec_child(const words *w, const launcher *l, bool is_quiet, pid_t parent)
 {
     static const int taken[] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
                                  SIGUSR2, SIGXCPU, SIGPIPE, SIGXFSZ };
@@ -206,12 +206,12 @@ static sheaf_status *start(pid_t *child, const launcher *l, const driver_launch_
     words w;
     sheaf_status *st = command_of(&w, l, o);
     const pid_t parent = getpid();
-    sigset_t every, before; /* a signal until the child has its own ways ends it, and is not lost */
+    sigset_t every, before; /* signals wait until the child has reset its handlers */
     sigfillset(&every);
     sigprocmask(SIG_SETMASK, &every, &before);
     *child = st == NULL ? fork() : -1;
     if (*child == 0)
-        become(&w, l, is_quiet, parent);
+        exec_child(&w, l, is_quiet, parent);
     const int error = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (st == NULL && *child < 0)
@@ -238,9 +238,9 @@ static void kill_children(void)
         fclose(list);
 }
 
-/* Waits for all that an mpirun leaves, ranks and its ways to other hosts, which end by themselves
- * soon, and kills after three seconds what is still there: the next run must not find it, as it
- * holds the lock. They are this process's children, as it is their subreaper. */
+/* Waits for the processes that an mpirun leaves, ranks and connections to other hosts, which end by
+ * themselves soon, and kills the remainder after three seconds: the next run must not find them, as
+ * they hold the lock. They are this process's children, as it is their subreaper. */
 static void leave_none(void)
 {
     for (int ms = 0; ms < MOST_MS; ms += NAP_MS) {
@@ -261,18 +261,18 @@ static bool wait_for(int *status, bool *stopped, pid_t child, const launcher *l,
     pid_t ended;
     double touched = 0;
     while ((ended = waitpid(child, status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
-        if (sheaf__seconds() > touched) { /* what cleans /tmp goes by age */
+        if (sheaf__seconds() > touched) { /* cleaners of /tmp go by age */
             futimens(l->fd, NULL);
             touched = sheaf__seconds() + 3600;
         }
-        const int asked = sheaf__control_poll(driver_signals());
+        const int requests = sheaf__control_poll(driver_signals());
         const int number = atomic_load(&driver_signals()->stop);
-        if (asked & SHEAF__CONTROL_SAVE)
+        if (requests & SHEAF__CONTROL_SAVE)
             kill(child, SIGUSR1);
-        if ((asked & SHEAF__CONTROL_STOP) && !*stopped) {
+        if ((requests & SHEAF__CONTROL_STOP) && !*stopped) {
             const char mark = (char)number;
             const bool kept = pwrite(l->fd, &mark, 1, 0) == 1;
-            (void)kept; /* else they name the signal that mpirun passed on */
+            (void)kept; /* else they report the signal that mpirun passed on */
             *stopped = true;
             /* Open MPI's mpirun ends everything at SIGTERM, MPICH's at SIGUSR2; a program by itself
              * may have the terminal's SIGINT already, and a second one ends it at once */
@@ -298,7 +298,7 @@ typedef struct ending {
     bool stopped;
 } ending;
 
-/* The first was killed itself, or mpirun ended all before one could say it, or began none. */
+/* The first process was killed, or mpirun ended all before a report, or could start none. */
 static sheaf_status *cut_short(void)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "the processes that mpirun started");
@@ -317,8 +317,8 @@ static sheaf_status *no_mpirun(const launcher *l)
     return sheaf_try_this(st, "install %s", l->is_open ? "openmpi-bin" : "mpich");
 }
 
-/* mpirun ends with the code of a process that failed; a code that sheaf does not have means nothing
- * but that. `explained`: a process has said why the run cannot go on. */
+/* mpirun ends with the code of a process that failed; a code that sheaf does not have means
+ * only that. `explained`: a process has reported why the run cannot go on. */
 static sheaf_status *conclude(ending *out, int status, bool ended, bool explained,
                               const launcher *l)
 {
@@ -367,7 +367,7 @@ static sheaf_status *run_once(ending *out, const driver_launch_options *o)
 
 /* ---- and again ---- */
 
-/* In the environment of a run that is begun again. */
+/* In the environment of a restarted run. */
 static const char spent_before[] = "SHEAF_SPENT_BEFORE";
 
 double driver_spent_before(void)
@@ -392,10 +392,10 @@ typedef struct again {
     driver *driver;
     driver_launch_options o; /* of the next start */
     char **argv;             /* its words */
-    char tp[24], dp[24];     /* the ranks that are left; empty: as the words say */
+    char tp[24], dp[24];     /* the remaining ranks; empty: as in the words */
     driver_hosts hosts;      /* all that were given */
-    char *left;              /* those of the next start; NULL: all */
-    int64_t before;          /* step that the last try went on from */
+    char *left;              /* the hosts of the next start; NULL: all */
+    int64_t before;          /* the first step of the last try */
     unsigned pause;          /* seconds */
 } again;
 
@@ -406,7 +406,7 @@ static bool is_flag(const char *word, const char *name)
            (word[n + 2] == '\0' || word[n + 2] == '=');
 }
 
-/* How many words from word i on are to be left out. */
+/* The number of words to leave out from word i on. */
 static int left_out(const again *a, const driver_launch_options *o, int i)
 {
     const char *word = o->argv[i];
@@ -440,7 +440,7 @@ static sheaf_status *write_words(again *a, const driver_launch_options *o)
 }
 
 /* Can mpirun start a process there now? */
-static bool answers(const char *host, const char *mpi)
+static bool is_reachable(const char *host, const char *mpi)
 {
     char version[] = "--version", *argv[] = { version };
     const driver_launch_options o = {
@@ -453,7 +453,7 @@ static bool answers(const char *host, const char *mpi)
     sheaf_status *st = find(&l, &o);
     TRY(st, start(&child, &l, &o, true));
     const bool yes = st == NULL &&
-                     wait_for(&status, &stopped, child, &l, sheaf__seconds() + ANSWER_S) &&
+                     wait_for(&status, &stopped, child, &l, sheaf__seconds() + REACH_S) &&
                      status == 0;
     leave_none();
     forget(&l);
@@ -461,14 +461,14 @@ static bool answers(const char *host, const char *mpi)
     return yes;
 }
 
-/* The hosts that answer; one that is back is used again. Where none does, it is not the hosts. */
+/* The reachable hosts; one that is back is used again. If none is, the cause is another one. */
 static sheaf_status *choose_hosts(again *a, const driver_launch_options *o)
 {
     int tp = o->run->tp, dp = o->run->dp, lost = 0;
     a->tp[0] = '\0';
     for (int i = 0; i < a->hosts.count; i++) {
         driver_host *h = &a->hosts.host[i];
-        h->lost = !answers(h->name, o->mpi);
+        h->lost = !is_reachable(h->name, o->mpi);
         lost += h->lost;
     }
     for (int i = 0; i < a->hosts.count && lost == a->hosts.count; i++)
@@ -500,7 +500,7 @@ static int64_t newest(const char *out)
     return step;
 }
 
-static void say(const again *a, const ending *end, int64_t n, int64_t step)
+static void announce(const again *a, const ending *end, int64_t n, int64_t step)
 {
     sheaf_text line = { 0 };
     sheaf__text_add(&line, "restart %" PRId64 " of %" PRId64 ": the run %s %d; it goes on ", n,
@@ -531,8 +531,8 @@ static sheaf_status *prepare(again *a, const ending *end, int64_t n, const drive
     if (st != NULL)
         return st;
     const int64_t step = newest(o->run->out);
-    say(a, end, n, step);
-    a->pause = step > a->before ? 1 : 2 * a->pause; /* it got nowhere: whatever it is may pass */
+    announce(a, end, n, step);
+    a->pause = step > a->before ? 1 : 2 * a->pause; /* no progress: the cause may pass with time */
     a->before = step;
     if (a->pause > 1)
         sleep(a->pause < 60 ? a->pause : 60);
@@ -545,7 +545,7 @@ sheaf_status *driver_launch(int *code, driver *d, const driver_launch_options *o
     const int64_t restarts = o->run == NULL ? 0 : o->run->restarts;
     again a = { .driver = d, .o = *o, .before = -1, .pause = 1 };
     bool again = true;
-    prctl(PR_SET_CHILD_SUBREAPER, 1UL); /* what an mpirun leaves as it is killed is this one's */
+    prctl(PR_SET_CHILD_SUBREAPER, 1UL); /* processes of a killed mpirun become this one's */
     sheaf_status *st = driver_hosts_read(&a.hosts, o->hosts, o->hostfile);
     for (int64_t n = 0; again && st == NULL; n++) {
         ending end;

@@ -1,4 +1,4 @@
-/* member.c - see member.h. What the watching thread does here takes no lock that a waiting rank
+/* member.c - see member.h. The watching thread takes no lock here that a waiting rank
  * could hold: no stdio, no exit handlers. */
 #include "driver/member.h"
 
@@ -40,11 +40,11 @@ void driver_member_end(void *self, const char *text)
 
 /* ---- joining the others ---- */
 
-/* The first says it; the others after it, and where nothing ended them by then. */
+/* The first process reports it; the others only if they are not ended by then. */
 enum { LONGEST_S = 300, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
 
 static bool in_json;
-static char *json_line, *in_words; /* what the handler writes; NULL: nothing */
+static char *json_line, *in_words; /* text for the handler; NULL: none */
 
 static unsigned seconds(void)
 {
@@ -94,8 +94,8 @@ void driver_member_joined(void)
 
 /* ---- the rank is another process ---- */
 
-/* Seconds that the others have: they notice within a tick of the watch, wait for each other's last
- * words, and the first one looks for what else died. */
+/* Seconds for the other processes: they notice within a tick of the watch and exchange their last
+ * reports, and the first one looks for other deaths. */
 enum { MOMENT_S = 2 };
 
 static void unblock(int number)
@@ -106,9 +106,9 @@ static void unblock(int number)
     sigprocmask(SIG_UNBLOCK, &it, NULL);
 }
 
-/* The launcher's signals go to both, as one session: the rank is the one that minds them. Dies as
- * the rank did: a process that ends by itself Hydra may take for one that was done, and leave the
- * others alone. */
+/* The launcher's signals go to both, as one session: the rank handles them. Dies by the
+ * same signal: Hydra may take a process that exits for a complete one, and leave the others
+ * running. */
 static void wait_for(pid_t rank)
 {
     int status = 0;
@@ -139,14 +139,14 @@ void driver_member_split(void)
     if (rank > 0)
         wait_for(rank);
     if (rank == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != self))
-        _exit(DRIVER_FAILED);                /* nothing of a run is left over */
+        _exit(DRIVER_FAILED);                /* no process of a run remains */
     sigprocmask(SIG_SETMASK, &before, NULL); /* where no process can be made: as before */
 }
 
 /* ---- the end of its MPI ---- */
 
-/* Seconds that an MPI has for its own end. MPICH over UCX was seen to wait in it for ever: one
- * process for a peer that had gone on to the launcher's barrier. */
+/* Seconds that an MPI has for its own end. MPICH over UCX was seen to wait in it for ever, for a
+ * peer that had gone on to the launcher's barrier. */
 enum { FINISH_S = 10 };
 
 static atomic_int ending = DRIVER_FAILED; /* until the code of the command is known */

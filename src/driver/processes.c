@@ -38,8 +38,7 @@ void driver_processes_table(sheaf__setting *table, driver_processes *p, bool tal
     sheaf__settings_append(table, rows);
 }
 
-/* Stages of "2", "24,12" or "0-10,11-31"; what is wrong with it is found when the model is there.
- */
+/* Stages of "2", "24,12" or "0-10,11-31"; errors in it are found when the model is open. */
 static int stages_of(const char *place)
 {
     int n = 1;
@@ -100,7 +99,7 @@ static sheaf_status *check_watch(const driver *d, const driver_processes *p)
     return NULL;
 }
 
-/* To the end of the program, before the processes part, also where no report ends it. */
+/* Until the end of the program, before the processes separate, also without a report. */
 static sheaf__watched watched;
 static sheaf__watch_hooks hooks;
 

@@ -13,10 +13,10 @@ typedef struct driver_processes {
     const char *mpi, *hosts, *hostfile;
     double heartbeat, hang_after; /* seconds, as those of train */
     const atomic_int *stop;       /* out: not 0 when asked to stop; NULL with threads */
-    bool elsewhere;               /* out: other processes did it, or do it, and ended with... */
+    bool elsewhere;               /* out: other processes do the work, and ended with... */
     int code;
     const sheaf__setting *table; /* of the command */
-    bool talks; /* the first reads lines: mpirun or srun start them, and pass those on */
+    bool talks;                  /* the first reads lines, which mpirun or srun pass on to it */
 } driver_processes;
 
 /* driver_processes_table - appends --transport, --mpi, --hosts, --hostfile, --heartbeat and
@@ -32,14 +32,14 @@ void driver_processes_table(sheaf__setting *table, driver_processes *flags, bool
 sheaf_status *driver_processes_begin(driver_processes *flags, driver *d, int ranks,
                                      const char *place);
 
-/* driver_processes_launcher - what started this process as one of several: "mpirun", "srun"; NULL.
- */
+/* driver_processes_launcher - the program that started this process as one of several: "mpirun",
+ * "srun"; NULL. */
 const char *driver_processes_launcher(void);
 
 /* driver_processes_elsewhere - of a command whose ranks are threads, where something may have
- * started several processes: the first does all of it and says so; true in any other. */
+ * started several processes: the first does all of it and warns; true in any other. */
 bool driver_processes_elsewhere(const driver *d);
 
-/* driver_processes_answer - driver_answer(), or the code of those that did it elsewhere. The end of
+/* driver_processes_answer - driver_answer(), or the exit code of the other processes. The end of
  * the watch: no call of all processes comes after it. */
 int driver_processes_answer(driver_processes *flags, driver *d, sheaf_status *st, bool yes);

@@ -1,4 +1,4 @@
-/* report.c - how a subcommand ends: what the user reads, and the exit code. */
+/* report.c - the end of a subcommand: its last messages and its exit code. */
 #include "driver/driver.h"
 
 #include <errno.h>
@@ -111,8 +111,8 @@ static bool is_awaited(const driver *d)
     return d->together && d->join != NULL && sheaf__process_awaited(d->join);
 }
 
-/* A file that is missing here may be there where the first process is, and where they cannot meet
- * it does not hear of it. */
+/* A file that is missing on this host may exist on that of the first process, which does not learn
+ * of it if they cannot meet. */
 static sheaf_status *print_aside(const driver *d, sheaf_status *st)
 {
     char host[64] = "";
@@ -125,8 +125,8 @@ static sheaf_status *print_aside(const driver *d, sheaf_status *st)
     return st;
 }
 
-/* The others know nothing of a failure that this process found alone, and may wait for it before
- * they have met: it meets them to report it. */
+/* The other processes do not know of a failure in this one, and may wait for it before they have
+ * met: it meets them to report it. */
 static void send_to_others(const driver *d, const sheaf_status *st)
 {
     if (st == NULL || !d->together)

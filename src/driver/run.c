@@ -17,7 +17,7 @@ static const char *word_of(const char *flag, int argc, char **argv)
     return NULL;
 }
 
-/* Known before anything can be wrong, as the others wait for one that is not there. */
+/* Before anything can fail, as the other processes would wait for this one. */
 static void look_for_others(driver *d, const driver_command *command, int argc, char **argv)
 {
     const sheaf__launcher launcher = sheaf__launcher_look();
@@ -44,7 +44,7 @@ int driver_run(driver *d, const driver_command *command, int argc, char **argv)
     d->join = &join;
     driver_member_json(d->json);
     look_for_others(d, command, argc, argv);
-    if (sheaf__launcher_look().name == NULL) /* else all would speak */
+    if (sheaf__launcher_look().name == NULL) /* else all of them would print */
         driver_signals_end(command->name, d->json);
     if (!command->divides)
         elsewhere = driver_processes_elsewhere(d);

@@ -9,11 +9,12 @@
 #include "driver/driver.h"
 #include "base/base.h"
 
-static sheaf_control asked;
+static sheaf_control control_flags;
 static atomic_int interrupts;
 static _Atomic(const char *) unfinished;
 
-/* The requests to stop. For a command that a signal ends at once: what the handler writes. */
+/* The requests to stop. The texts are those of the handler, for a command that a signal ends at
+ * once. */
 static struct {
     int number;
     const char *name;
@@ -48,7 +49,7 @@ static void on_signal(int number)
         signal(SIGINT, SIG_DFL); /* impatient: taken when this handler returns */
         raise(SIGINT);
     }
-    sheaf__control_note(&asked, number);
+    sheaf__control_note(&control_flags, number);
     errno = error;
 }
 
@@ -84,7 +85,7 @@ bool driver_under_nohup(void)
 static sheaf_status *handle(int number, void (*handler)(int number))
 {
     struct sigaction action = { .sa_flags = SA_RESTART };
-    if (handler == on_end) /* whose words may find no reader: another one does not wait */
+    if (handler == on_end) /* its text may find no reader: a second signal does not wait for that */
         action.sa_flags = SA_RESETHAND | SA_NODEFER;
     action.sa_handler = handler;
     sigemptyset(&action.sa_mask);
@@ -130,7 +131,7 @@ void driver_signals_end(const char *command, bool json)
 
 sheaf_control *driver_signals(void)
 {
-    return &asked;
+    return &control_flags;
 }
 
 void driver_signals_unfinished(const char *path)
@@ -138,7 +139,7 @@ void driver_signals_unfinished(const char *path)
     atomic_store(&unfinished, path);
 }
 
-/* What launch.h heard, which an mpirun passes on as another signal; 0: it is elsewhere. */
+/* The signal that launch.h received, which an mpirun passes on as another one; 0: unknown. */
 static int sent_by(void)
 {
     char number = 0;
@@ -151,13 +152,13 @@ static int sent_by(void)
 
 const char *driver_signals_stopped_by(void)
 {
-    const int came = atomic_load(&asked.stop), sent = came == 0 ? 0 : sent_by();
+    const int came = atomic_load(&control_flags.stop), sent = came == 0 ? 0 : sent_by();
     return came == 0 ? NULL : stops[stop_of(sent != 0 ? sent : came)].name;
 }
 
 sheaf_status *driver_signals_control(sheaf_control **control)
 {
-    *control = &asked;
+    *control = &control_flags;
     return driver_signals_install();
 }
 

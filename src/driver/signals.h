@@ -1,5 +1,5 @@
 /* signals.h - the command's signal handlers. A command that has nothing to save is ended at once,
- * with the words of an error; one that has is asked to:
+ * with an error message; for others they are requests:
  *
  *   SIGTERM, SIGINT   save at the end of the step, then stop
  *   another SIGINT    ends the process at once (saves are atomic, nothing breaks)
@@ -20,8 +20,8 @@
 /* driver_under_nohup - is SIGHUP ignored, and to stay so? */
 bool driver_under_nohup(void);
 /* driver_signals_end - from now on a request to stop ends the process at once, with exit code 3 and
- * what driver_report() would say of SHEAF_E_STOPPED: on stderr, and with `json` on stdout too. What
- * stdout still buffers is lost. Until one of the two below is called. */
+ * the message of driver_report() for SHEAF_E_STOPPED: on stderr, and with `json` on stdout too. The
+ * buffer of stdout is lost. Until one of the two below is called. */
 void driver_signals_end(const char *command, bool json);
 /* driver_signals_install - once, from one thread, before ranks start. Errors: SHEAF_E_IO. */
 sheaf_status *driver_signals_install(void);
@@ -31,7 +31,7 @@ sheaf_status *driver_signals_install_stops(void);
 /* The flags that the handlers set. */
 sheaf_control *driver_signals(void);
 /* driver_signals_control - for a command that writes one output and leaves nothing when it is
- * stopped: installs the handlers and gives what they set. */
+ * stopped: installs the handlers and gives their flags. */
 sheaf_status *driver_signals_control(sheaf_control **control);
 /* driver_signals_unfinished - a file that an impatient second SIGINT, which ends the process at
  * once, removes; NULL: none any more. Stays the caller's. */

@@ -15,7 +15,7 @@
 typedef struct start {
     driver *driver;
     const sheaf_train_options *o;
-    bool elsewhere; /* other processes did it, and ended with... */
+    bool elsewhere; /* other processes did the work, and ended with... */
     int code;
 } start;
 
@@ -33,7 +33,7 @@ static sheaf_status *launch(start *s, bool restarts)
                                                    .run = restarts ? o : NULL });
 }
 
-/* What the settings turn out to ask for. */
+/* The settings are complete: are several processes needed? */
 static sheaf_status *ready(bool *elsewhere, void *self)
 {
     start *s = self;
@@ -49,7 +49,7 @@ static sheaf_status *ready(bool *elsewhere, void *self)
     return st != NULL || s->elsewhere ? st : driver_signals_install();
 }
 
-/* How many ranks a run has that goes on: what fails to say so, fails again in the run itself. */
+/* The number of ranks of a resumed run: a failure here comes again in the run itself. */
 static void look_back(const sheaf__run_settings *run)
 {
     const sheaf_train_options *o = run->options;

@@ -20,7 +20,7 @@ struct sheaf__caller {
 struct sheaf__callers {
     sheaf__callers_options o;
     pthread_t thread;
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* for the members below */
     pthread_cond_t changed;
     sheaf__caller *first;
     bool closing;
@@ -46,7 +46,7 @@ static void *watch(void *self)
     pthread_mutex_lock(&c->lock);
     while (!c->closing) {
         const double now = sheaf__seconds();
-        double next = now + 1; /* stages change without a word to this thread */
+        double next = now + 1; /* stages change without a signal to this thread */
         for (sheaf__caller *one = c->first; one != NULL; one = one->next) {
             const double moment = due(c, one);
             if (moment <= now)

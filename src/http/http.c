@@ -25,14 +25,14 @@ enum {
     THREADS = 4,
     IDLE = 30,          /* seconds without a byte either way */
     HEADERS = 30,       /* seconds that those of a request may take to arrive */
-    REQUEST = 120,      /* the same of all of it, with trailers */
+    REQUEST = 120,      /* the same for all of it, with trailers */
     REPLY = 120,        /* seconds that a reply, once it is whole, may take to be read */
     PROBE = 1,          /* seconds after which a half-closed connection is probed */
     BODIES = 4,         /* requests of the largest size that are held at a time */
     ADDRESSES = 256,    /* whose rate is remembered */
     MEMORY = 32 * 1024, /* of a connection, for its headers */
     STACK = 1 << 20,    /* of a thread */
-    LAST = 5,           /* seconds for what is still to be written at the end */
+    LAST = 5,           /* seconds to write the remaining replies at the end */
 };
 
 /* The library's functions; linked with it, the command would take 15 ms longer to start. */
@@ -55,10 +55,10 @@ typedef struct library {
     __typeof__(&MHD_resume_connection) resume;
 } library;
 
-/* How often an address asks. */
+/* The request rate of an address. */
 typedef struct bucket {
     unsigned char address[SHEAF__CALLER_ADDRESS];
-    double left, since; /* requests it may send, at that moment */
+    double left, since; /* requests that it may send; the moment of this count */
 } bucket;
 
 struct sheaf__http {
@@ -69,7 +69,7 @@ struct sheaf__http {
     sheaf__callers *callers;
     int port, refused; /* refused: the socket that no longer listens, or -1 */
     bool loopback;
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* for the members below */
     bucket bucket[ADDRESSES];
     size_t held;  /* bytes of bodies */
     int64_t open; /* exchanges whose reply is not written yet */
@@ -80,9 +80,9 @@ struct sheaf__exchange {
     pthread_mutex_t lock;
     struct MHD_Connection *connection; /* NULL: it is over */
     sheaf__caller *caller;             /* while there is a connection */
-    int owners;                        /* the connection, and who answers */
+    int owners;                        /* the connection, and the thread that replies */
     char *path, *method;
-    sheaf_text body, out; /* out: what was not written yet */
+    sheaf_text body, out; /* out: bytes that are not written yet */
     size_t counted;       /* of the body, in http->held */
     size_t written;       /* of out */
     double half_closed;   /* since when the other side sends no more; 0: it may */
@@ -113,7 +113,7 @@ static void count_open(sheaf__http *http, int change)
     pthread_mutex_unlock(&http->lock);
 }
 
-/* Nobody else has the exchange any more. */
+/* The exchange has no owner left. */
 static void log_request(const sheaf__exchange *x)
 {
     const sheaf__http_options *o = &x->http->o;
@@ -229,9 +229,9 @@ sheaf_text *sheaf__exchange_note(sheaf__exchange *x)
     return &x->note;
 }
 
-/* A side that sends no more may still read, or be gone: only what is written to it shows that. An
- * interim reply, which every client of HTTP/1.1 skips, is written where nothing of the reply is
- * there yet; a stream's pieces show it themselves. */
+/* A client that sends no more may still read, or be gone: only writing to it shows which. An
+ * interim reply, which every client of HTTP/1.1 skips, is written while there is nothing of the
+ * reply; the pieces of a stream show it themselves. */
 static void probe(sheaf__exchange *x, int socket)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -287,8 +287,8 @@ static ssize_t read_stream(void *self, uint64_t at, char *buffer, size_t most)
                   : (ssize_t)n;
 }
 
-/* What browsers are told of every reply: nothing of another origin is loaded, by whatever a model
- * says, and no other page frames or reads it. */
+/* Headers of every reply, for browsers: nothing of another origin is loaded, whatever text a model
+ * writes, and no other page frames or reads it. */
 static const char *const headers[][2] = {
     { "X-Content-Type-Options", "nosniff" },
     { "X-Frame-Options", "DENY" },
@@ -301,7 +301,7 @@ static const char *const headers[][2] = {
       "frame-ancestors 'none'" },
 };
 
-/* By the connection's own thread, once: what is read here does not change any more. */
+/* By the connection's own thread, once: the members that it reads no longer change. */
 static enum MHD_Result queue(sheaf__exchange *x)
 {
     const library *lib = &x->http->lib;
@@ -369,7 +369,7 @@ bool sheaf__http_reads(const sheaf__http_request *request)
     return strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
 }
 
-/* ---- who may ask ---- */
+/* ---- access ---- */
 
 static const char *value_of(const sheaf__exchange *x, const char *header)
 {
@@ -377,7 +377,7 @@ static const char *value_of(const sheaf__exchange *x, const char *header)
     return value == NULL ? "" : value;
 }
 
-/* Takes as long whatever differs. */
+/* Its time does not depend on the texts. */
 static bool is_token(const char *given, const char *token)
 {
     const size_t n = strlen(given), m = strlen(token);
@@ -418,7 +418,7 @@ static void name_client(char to[INET6_ADDRSTRLEN], const library *lib,
         snprintf(to, INET6_ADDRSTRLEN, "-");
 }
 
-/* Whose connection it is: IPv4's four bytes, or the half of IPv6's that a network has. */
+/* The client: the four bytes of IPv4, or the half of IPv6 that names a network. */
 static void address_of(unsigned char to[SHEAF__CALLER_ADDRESS], const library *lib,
                        struct MHD_Connection *connection)
 {
@@ -435,7 +435,7 @@ static void address_of(unsigned char to[SHEAF__CALLER_ADDRESS], const library *l
                IN6_IS_ADDR_V4MAPPED(six) ? 4 : 8);
 }
 
-/* May this address send another one? */
+/* May this address send another request? */
 static bool in_rate(sheaf__http *http, struct MHD_Connection *connection)
 {
     unsigned char address[SHEAF__CALLER_ADDRESS];
@@ -467,8 +467,8 @@ static bool in_rate(sheaf__http *http, struct MHD_Connection *connection)
     return may;
 }
 
-/* What two readers of one request could take differently, so that a proxy and this server would
- * part two requests at different places. */
+/* Parts of a request that two readers could take differently, so that a proxy and this server would
+ * divide two requests at different places. */
 typedef struct framing {
     int hosts, lengths, encodings;
     bool bad_name, chunked;
@@ -727,7 +727,7 @@ static void completed(void *self, struct MHD_Connection *connection, void **own,
     move(x, SHEAF__CALLER_HEADERS); /* of the next request */
     x->gone = true;
     x->connection = NULL;
-    const bool alone = !x->handled; /* it was never given to anyone */
+    const bool alone = !x->handled; /* no thread replies to it */
     x->owners -= alone;
     pthread_mutex_unlock(&x->lock);
     *own = NULL;
@@ -930,8 +930,8 @@ void sheaf__http_close(sheaf__http *http)
 {
     if (http == NULL)
         return;
-    const double begun = sheaf__seconds();
-    while (http->daemon != NULL && sheaf__seconds() - begun < LAST && any_open(http))
+    const double started = sheaf__seconds();
+    while (http->daemon != NULL && sheaf__seconds() - started < LAST && any_open(http))
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
     if (http->daemon != NULL)
         http->lib.stop(http->daemon);

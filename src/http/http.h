@@ -1,15 +1,15 @@
-/* http.h - HTTP/1.1 on one port: who may ask, how much and how often, and answers that are written
- * whole or as they come. Messages are libmicrohttpd's, which is loaded when a server starts. */
+/* http.h - HTTP/1.1 on one port: access, sizes and rates of requests, and replies that are written
+ * whole or in pieces. Messages are libmicrohttpd's, which is loaded when a server starts. */
 #pragma once
 
 #include "base/base.h"
 
 typedef struct sheaf__http sheaf__http;
-/* One request, and what is written in reply. */
+/* One request and its reply. */
 typedef struct sheaf__exchange sheaf__exchange;
 
 typedef struct sheaf__http_request {
-    const char *method, *path; /* without what follows '?' */
+    const char *method, *path; /* up to '?' */
     const char *body;
     size_t size;
 } sheaf__http_request;
@@ -25,7 +25,7 @@ typedef struct sheaf__http_options {
      * 0: 30, 120 and 120. */
     double headers_s, request_s, reply_s;
     int64_t rate; /* requests that an address may send in a minute; 0: no limit */
-    /* By one of several threads: answers now, or keeps the exchange and answers later. */
+    /* By one of several threads: replies now, or keeps the exchange and replies later. */
     void (*handle)(void *self, sheaf__exchange *exchange, const sheaf__http_request *request);
     bool (*open)(void *self, const char *path); /* needs no token */
     /* Once for each request that is over, by one of several threads: its line, without a line feed
@@ -43,12 +43,12 @@ enum { SHEAF__HTTP_ADDRESS = 96 };
 const char *sheaf__http_address(char text[SHEAF__HTTP_ADDRESS], const sheaf__http *http);
 /* sheaf__http_is_loopback - does only this machine reach the address? */
 bool sheaf__http_is_loopback(const char *host);
-/* sheaf__http_refuse - takes no further connections; those that are there go on. */
+/* sheaf__http_refuse - accepts no further connections; open ones go on. */
 void sheaf__http_refuse(sheaf__http *http);
 /* sheaf__http_close - all exchanges have been ended; accepts NULL. */
 void sheaf__http_close(sheaf__http *http);
 
-/* sheaf__http_reads - is it GET or HEAD, which change nothing? */
+/* sheaf__http_reads - is the method GET or HEAD, which change nothing? */
 bool sheaf__http_reads(const sheaf__http_request *request);
 
 /* The rest may be called by any thread, until the exchange is ended, which is once. */
@@ -67,7 +67,7 @@ void sheaf__exchange_refuse(sheaf__exchange *exchange, int status, const char *p
 void sheaf__exchange_begin(sheaf__exchange *exchange);
 void sheaf__exchange_write(sheaf__exchange *exchange, const char *bytes, size_t size);
 void sheaf__exchange_end(sheaf__exchange *exchange);
-/* sheaf__exchange_note - what the line of the log has behind the status: words with a blank before
+/* sheaf__exchange_note - text for the line of the log, behind the status: words with a blank before
  * each (http/log.h). For the owner of the exchange, before it ends that. */
 sheaf_text *sheaf__exchange_note(sheaf__exchange *exchange);
 /* sheaf__exchange_gone - has the other side closed the connection? */

@@ -11,7 +11,7 @@ typedef struct sheaf__log_entry {
     time_t arrived;
     const char *client, *method, *path;
     int status;       /* 0: the client closed the connection first */
-    const char *note; /* what follows the status; NULL: nothing */
+    const char *note; /* text behind the status; NULL: none */
 } sheaf__log_entry;
 
 /* sheaf__log_word - `word` with %XX for each byte of it that could end a word or a line, or steer a

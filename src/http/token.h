@@ -1,4 +1,4 @@
-/* token.h - what requests must show at an address. */
+/* token.h - the token that requests must have at an address. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,5 @@
-/* chat.js - a conversation with the server that this page came from. What a model or a person writes
- * is only ever put into text nodes. Conversations stay in this browser. */
+/* chat.js - a conversation with the server that this page came from. Text of a model or a person is
+ * only ever put into text nodes. Conversations stay in this browser. */
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -12,7 +12,7 @@
     node.append(...children.filter((child) => child !== null));
     return node;
   };
-  const say = (text) => { byId("said").textContent = text; };
+  const announce = (text) => { byId("status").textContent = text; };
 
   // ---- conversations: [{id, system, turns: [{text, pictures, answers: [{model, text, end}]}]}] ----
 
@@ -49,7 +49,7 @@
 
   // ---- turns ----
 
-  /* Code between lines of ``` stands in a box; all else is as the model wrote it. */
+  /* Code between lines of ``` stands in a box; all other text is unchanged. */
   function put(node, text) {
     node.replaceChildren(...text.split(/^```[^\n]*\n?/m).map((part, i) => (i % 2 === 1 ? el("pre", { tabindex: "0", "aria-label": "Code" }, part) : document.createTextNode(part))));
   }
@@ -68,7 +68,7 @@
   }
   function turnNode(turn, n) {
     return el("section", { class: "turn", "aria-label": `Turn ${n + 1}` },
-      el("div", { class: "asked" }, el("h2", {}, "You"),
+      el("div", { class: "question" }, el("h2", {}, "You"),
         turn.pictures.length ? el("ul", { class: "shown" }, ...turn.pictures.map((src, i) => el("li", {}, el("img", { src, alt: `Picture ${i + 1} of the question` })))) : null,
         el("p", { class: "text" }, turn.text),
         el("div", { class: "doing" }, el("button", { type: "button", onclick: () => edit(n) }, "Edit"), el("button", { type: "button", onclick: () => copy(turn.text) }, "Copy"))),
@@ -80,9 +80,9 @@
     drawHistory();
   }
   async function copy(text) {
-    try { await navigator.clipboard.writeText(text); say("Copied."); } catch (e) { fail("The browser does not let this page copy."); }
+    try { await navigator.clipboard.writeText(text); announce("Copied."); } catch (e) { fail("The browser does not let this page copy."); }
   }
-  /* The question returns to the field; it and what came after it leave the conversation. */
+  /* The question returns to the field; it and all later turns leave the conversation. */
   function edit(n) {
     if (running) return;
     const turn = now.turns[n];
@@ -112,7 +112,7 @@
     for (const file of files) {
       if (!file.type.startsWith("image/")) continue;
       const reader = new FileReader();
-      reader.onload = () => { pictures = [...pictures, reader.result]; drawPictures(); say("A picture was added."); };
+      reader.onload = () => { pictures = [...pictures, reader.result]; drawPictures(); announce("A picture was added."); };
       reader.onerror = () => fail(`${file.name} cannot be read.`);
       reader.readAsDataURL(file);
     }
@@ -130,7 +130,7 @@
     if (!error.expected) return String(error.message);
     return `${error.where}: expected ${error.expected}${error.found ? `, found ${error.found}` : ""}.${error.try ? ` Try ${error.try}.` : ""}`;
   }
-  /* Why a request was refused; asks for the token where that is missing or another. */
+  /* Why a request was refused; shows the field for the token where that is missing or wrong. */
   async function refusalOf(answer) {
     if (answer.status === 401) {
       byId("access").hidden = false;
@@ -193,9 +193,9 @@
     }
     answer.end = end;
   }
-  async function ask(text, asked) {
-    const asks = [byId("model").value, byId("beside").value].filter((m, i) => m !== "" && (i === 0 || m !== byId("model").value));
-    const turn = { text, pictures: asked, answers: asks.map((model) => ({ model, text: "", end: "" })) };
+  async function ask(text, sent) {
+    const chosen = [byId("model").value, byId("beside").value].filter((m, i) => m !== "" && (i === 0 || m !== byId("model").value));
+    const turn = { text, pictures: sent, answers: chosen.map((model) => ({ model, text: "", end: "" })) };
     now.turns.push(turn);
     all = [now, ...all.filter((c) => c !== now)];
     running = new AbortController();
@@ -203,7 +203,7 @@
     byId("send").disabled = true;
     fail("");
     drawAll();
-    say("The answer is being written.");
+    announce("The answer is being written.");
     await Promise.all(turn.answers.map(async (answer) => {
       try { await stream(answer, now.turns.length - 1, running.signal); } catch (e) {
         answer.end = running.signal.aborted ? "stopped" : "failed";
@@ -214,7 +214,7 @@
     running = null;
     byId("stop").disabled = true;
     byId("send").disabled = false;
-    say(turn.answers.map((a) => `${asks.length > 1 ? `${a.model}: ` : ""}${a.text}`).join(" "));
+    announce(turn.answers.map((a) => `${chosen.length > 1 ? `${a.model}: ` : ""}${a.text}`).join(" "));
     drawHistory(); keep();
     byId("question").focus();
   }
@@ -225,12 +225,12 @@
     e.preventDefault();
     const text = byId("question").value.trim();
     if (running || (text === "" && pictures.length === 0)) return;
-    if (byId("model").value === "") { loadModels(); return; } // what was typed stays
-    const asked = pictures;
+    if (byId("model").value === "") { loadModels(); return; } // the typed text stays
+    const sent = pictures;
     byId("question").value = "";
     pictures = [];
     drawPictures();
-    ask(text, asked);
+    ask(text, sent);
   });
   byId("question").addEventListener("keydown", (e) => {
     if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); byId("ask").requestSubmit(); }

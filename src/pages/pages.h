@@ -5,7 +5,7 @@
 
 extern const sheaf__embedded sheaf__pages[]; /* "chat.html", ... */
 
-/* sheaf__page_type - what HTTP calls such a file, by the end of its name: "text/html;
+/* sheaf__page_type - the media type of such a file, by the end of its name: "text/html;
  * charset=utf-8".
  */
 const char *sheaf__page_type(const char *name);

@@ -160,10 +160,10 @@
       this.node.append(this.details);
       this.cursor = null;
       this.plot.addEventListener("pointermove", (e) => this.move(e));
-      this.plot.addEventListener("pointerleave", () => { if (this.begun === undefined) this.point(null); });
-      this.plot.addEventListener("pointerdown", (e) => { if (e.button === 0 && this.scale) { this.begun = this.stepAt(e); this.plot.setPointerCapture(e.pointerId); } });
+      this.plot.addEventListener("pointerleave", () => { if (this.started === undefined) this.point(null); });
+      this.plot.addEventListener("pointerdown", (e) => { if (e.button === 0 && this.scale) { this.started = this.stepAt(e); this.plot.setPointerCapture(e.pointerId); } });
       this.plot.addEventListener("pointerup", (e) => this.release(e));
-      this.plot.addEventListener("pointercancel", () => { this.begun = undefined; this.mark(null); });
+      this.plot.addEventListener("pointercancel", () => { this.started = undefined; this.mark(null); });
       this.plot.addEventListener("dblclick", () => zoom(null, null));
       this.plot.addEventListener("keydown", (e) => this.key(e));
       this.plot.addEventListener("blur", () => this.point(null));
@@ -177,12 +177,12 @@
       if (!this.scale) return;
       const step = this.stepAt(e);
       this.point(step);
-      if (this.begun !== undefined) this.mark([this.begun, step]);
+      if (this.started !== undefined) this.mark([this.started, step]);
     }
     release(e) {
-      if (this.begun === undefined) return;
-      const [from, to] = [this.begun, this.stepAt(e)].sort((a, b) => a - b), s = this.scale;
-      this.begun = undefined;
+      if (this.started === undefined) return;
+      const [from, to] = [this.started, this.stepAt(e)].sort((a, b) => a - b), s = this.scale;
+      this.started = undefined;
       this.mark(null);
       if ((to - from) * (s.right - s.left) > 8 * (s.to - s.from)) zoom(from, to);
     }
@@ -202,10 +202,10 @@
       if (e.key === "ArrowLeft" || e.key === "ArrowRight") {
         const steps = this.steps(), i = nearest(steps, at) + (this.cursor === null ? 0 : e.key === "ArrowLeft" ? -by : by);
         this.point(steps[Math.min(steps.length - 1, Math.max(0, i))]);
-        say(this.readout.textContent);
+        announce(this.readout.textContent);
       } else if (e.key === "Home" || e.key === "End") {
         this.point(e.key === "Home" ? s.from : s.to);
-        say(this.readout.textContent);
+        announce(this.readout.textContent);
       } else if (e.key === "+" || e.key === "=") zoom(Math.max(s.from, at - span / 4), Math.min(s.to, at + span / 4));
       else if (e.key === "-") zoom(s.from - span / 2, s.to + span / 2);
       else if (e.key === "0" || e.key === "Escape") zoom(null, null);
@@ -340,9 +340,9 @@
     }
     byId("all").disabled = view.from === null;
     drawCurves();
-    say(view.from === null ? "All steps." : `Steps ${Math.round(view.from)} to ${Math.round(view.to)}.`);
+    announce(view.from === null ? "All steps." : `Steps ${Math.round(view.from)} to ${Math.round(view.to)}.`);
   }
-  const say = (text) => { byId("said").textContent = text; };
+  const announce = (text) => { byId("status").textContent = text; };
   const drawCurves = () => charts.forEach((c) => c.draw());
 
   // ---- bars: a row for each rank ----
@@ -368,7 +368,7 @@
       this.plot.classList.add("bars");
       this.legend = el("ul", { class: "legend" });
       this.plot.before(this.legend);
-      this.plot.after(this.readout); // what it says moves no bar away from the pointer
+      this.plot.after(this.readout); // its text moves no bar away from the pointer
       this.details = tableOf(spec.title, () => this.table());
       this.node.append(this.details);
     }
@@ -454,7 +454,7 @@
         el("tbody", {}, ...run.starts.map((s) => el("tr", {}, ...[s.started, s.step, s.host, s.cpu, s.ranks, s.threads === 0 ? "all" : s.threads, s.carrier, s.version].map((v) => el("td", {}, v === undefined ? "–" : String(v))),
           el("td", {}, el("code", {}, s.command || "–"))))))))));
   }
-  /* What has not changed since the last time stays as it is, with what is selected in it. */
+  /* Unchanged parts stay as they are, with the selection in them. */
   const seen = new Map();
   function isNew(name, value) {
     const text = JSON.stringify(value), had = seen.get(name);
@@ -497,7 +497,7 @@
     drawCurves(); drawBars();
   }).observe(document.body);
 
-  // ---- a page with a server, which it asks for the numbers ----
+  // ---- a page with a server, which has the numbers ----
 
   const EVERY = 2000;
   let token = "";
@@ -508,22 +508,22 @@
     node.dataset.state = state;
     node.textContent = text;
     node.hidden = false;
-    say(text);
+    announce(text);
   }
   function stateOfRuns() {
     const one = data.runs.length === 1;
     if (data.runs.some((run) => run.state === "running")) tell("running", `The numbers follow the ${one ? "run" : "runs"}.`);
     else tell("ended", one && data.runs[0].state === "done" ? "The run is done: these are its last numbers." : `The ${one ? "run has" : "runs have"} ended: these are the last numbers.`);
   }
-  /* What the server says; status 0: nothing that can be read. */
+  /* The reply of the server; status 0: it cannot be read. */
   async function ask() {
     try {
       const answer = await fetch("report.json", { cache: "no-store", headers: token === "" ? {} : { Authorization: `Bearer ${token}` } });
-      return { status: answer.status, said: await answer.json() };
-    } catch (e) { return { status: 0, said: null }; }
+      return { status: answer.status, reply: await answer.json() };
+    } catch (e) { return { status: 0, reply: null }; }
   }
   async function follow() {
-    const begun = performance.now(), { status, said } = await ask();
+    const started = performance.now(), { status, reply } = await ask();
     byId("access").hidden = status !== 401;
     if (status === 401) {
       if (token !== "") tell("gone", "The server does not know this token.");
@@ -531,11 +531,11 @@
       return; // goes on with the token
     }
     if (status === 200) {
-      data = said;
+      data = reply;
       if (isNew("runs", data.runs)) drawAll();
       stateOfRuns();
-    } else tell("gone", said && said.error ? String(said.error.message) : "The server of this report does not answer; these are the last numbers it gave.");
-    setTimeout(follow, Math.max(EVERY, 10 * (performance.now() - begun))); // a tenth of a processor at most: the runs may need it
+    } else tell("gone", reply && reply.error ? String(reply.error.message) : "The server of this report does not answer; these are the last numbers it gave.");
+    setTimeout(follow, Math.max(EVERY, 10 * (performance.now() - started))); // a tenth of a processor at most: the runs may need it
   }
   byId("access").addEventListener("submit", (e) => {
     e.preventDefault();

@@ -77,7 +77,7 @@ static double number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* As a sum: what is missing, negative or not finite adds nothing. */
+/* As a sum: a number that is missing, negative or not finite adds nothing. */
 static double amount(const json_t *object, const char *key)
 {
     const double value = number(object, key);
@@ -217,7 +217,7 @@ static sheaf_status *add_evaluation(sheaf__curves *curves, const json_t *line, i
 
 static sheaf_status *add_line(sheaf__curves *curves, const json_t *line, int64_t at)
 {
-    const json_t *number = json_object_get(line, "step"); /* NULL of what is no object */
+    const json_t *number = json_object_get(line, "step"); /* NULL if the line is no object */
     const int64_t step = json_is_integer(number) ? json_integer_value(number) : 0;
     const bool evaluation = json_object_get(line, "eval_loss") != NULL;
     if (step < 1 || (!evaluation && json_object_get(line, "loss") == NULL))

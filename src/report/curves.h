@@ -68,17 +68,17 @@ typedef struct sheaf__curves {
     sheaf__curve_rank *rank;
     int ranks;
     int64_t ranks_since, ranks_steps; /* the first step of `rank`, and how many */
-    char *odd[SHEAF__CURVE_ODD];      /* the first lines that are none of a run's: where and why */
-    int64_t nodd;                     /* how many there are in all */
+    char *odd[SHEAF__CURVE_ODD];      /* the first lines that no run writes: where and why */
+    int64_t nodd;                     /* the number of all such lines */
     bool cut;                         /* the last line has no end: it is being written, or was */
     int64_t end, lines;               /* bytes and lines that were read */
     char last[SHEAF__CURVE_LAST];     /* the end of the last of these lines */
     size_t nlast;
 } sheaf__curves;
 
-/* sheaf__curves_read - of the file at `path`; none there: no points. Into curves that are all zero,
- * or that it has read before, to which it adds the lines that came since; where those that it has
- * read are others now, as after --resume, it begins anew. Release them also after a failure.
- * Errors: SHEAF_E_IO, SHEAF_E_MEMORY; never for what the file holds. */
+/* sheaf__curves_read - of the file at `path`; a missing one has no points. Into curves that are all
+ * zero, or that it has read before, to which it adds the new lines; where the lines that it has
+ * read have changed, as after --resume, it begins anew. Release them also after a failure. Errors:
+ * SHEAF_E_IO, SHEAF_E_MEMORY; never for the contents of the file. */
 sheaf_status *sheaf__curves_read(sheaf__curves *curves, const char *path);
 void sheaf__curves_release(sheaf__curves *curves);

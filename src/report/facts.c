@@ -19,7 +19,7 @@ typedef struct facts {
     int nodd;
 } facts;
 
-/* Warns of it now, and keeps it for the list at the end. */
+/* Warns, and keeps the text for the list at the end. */
 static void add_odd(facts *f, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 static void add_odd(facts *f, const char *fmt, ...)
 {
@@ -37,7 +37,7 @@ static void add_odd(facts *f, const char *fmt, ...)
         free(text);
 }
 
-/* Passes on a lack of memory; anything else is odd. */
+/* Returns a lack of memory; any other failure is odd. */
 static sheaf_status *only_odd(facts *f, sheaf_status *st)
 {
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
@@ -191,7 +191,7 @@ static sheaf_status *put_settings(facts *f)
     return st;
 }
 
-/* Its number, as it stands there; what is none is left out. */
+/* Its number, unchanged; a value that is no number is left out. */
 static void put_start_number(sheaf_json_writer *j, const json_t *start, const char *key)
 {
     const json_t *value = json_object_get(start, key);

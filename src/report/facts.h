@@ -1,4 +1,4 @@
-/* facts.h - what the report shows of a run, as JSON:
+/* facts.h - the data of a run for the report, as JSON:
  *
  *   {"name": "run", "path": "out/run", "state": "running", "steps": 400, "last_step": 120,
  *    "tokens": ..., "seconds": ..., "skipped": 0, "merged": 1,
@@ -9,7 +9,8 @@
  *    "ranks": [{"compute": seconds, ..., "memory": bytes, "kinds": [...], "sent_to": [...]}, ...],
  *    "odd": ["metrics.jsonl: line 7: no JSON", ...]}
  *
- * Lists of points have null where a number is missing. `steps` is 0 where run.json does not say. */
+ * Lists of points have null where a number is missing. `steps` is 0 where run.json does not have
+ * it. */
 #pragma once
 
 #include "base/base.h"

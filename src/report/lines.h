@@ -1,4 +1,4 @@
-/* lines.h - the lines of a file that anybody may have made, and that may still grow. */
+/* lines.h - the lines of an untrusted file that may still grow. */
 #pragma once
 
 #include "base/base.h"
@@ -13,7 +13,7 @@ typedef struct sheaf__lines {
     bool whole;      /* false: the file ends before its line feed */
     bool too_long;   /* it has more than SHEAF__LINE_MOST bytes, and `line` only the first */
     char buffer[1 << 16];
-    size_t at, end; /* what is left of the buffer */
+    size_t at, end; /* the rest of the buffer */
 } sheaf__lines;
 
 /* sheaf__lines_open - close it also after a failure. Errors: SHEAF_E_IO. */

@@ -1,7 +1,7 @@
 /* page.c - see page.h.
  *
- * report.html as it is asks its server for style, script and numbers; here they take the places of
- * the elements that name them. */
+ * report.html by itself loads style, script and numbers from its server; here they take the places
+ * of the elements that name them. */
 #include "report/page.h"
 
 #include <assert.h>

@@ -1,10 +1,10 @@
-/* files.h - the files that a browser gets: the page at / and what it loads. */
+/* files.h - the files of a page that a browser gets: the page at /, its style and its script. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* sheaf__served_file - by the path of its address, of the page "chat" or "report"; *type: what HTTP
- * calls it. All is static. false: there is none. */
+/* sheaf__served_file - a file of the page "chat" or "report" by the path of its address; *type: its
+ * media type. All is static. false: there is none. */
 bool sheaf__served_file(const char **text, size_t *size, const char **type, const char *page,
                         const char *path);

@@ -54,7 +54,7 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
         sheaf__exchange_copy(x, type, text, size);
 }
 
-/* The page has no numbers yet, and asks for the token. */
+/* The files of the page have no numbers, and are needed to enter the token. */
 static bool is_open(void *self, const char *path)
 {
     const char *text, *type;

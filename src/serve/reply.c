@@ -19,9 +19,9 @@ typedef struct choice {
         lists[3]; /* completions: tokens, their logs, the best of each; offsets are made of */
     sheaf_text offsets;
     sheaf_text ids;  /* completions: a model may have no text */
-    int64_t told;    /* tokens that these are of */
-    int64_t offset;  /* characters before them */
-    int64_t certain; /* of these, in what `stream` has given */
+    int64_t noted;   /* tokens that these cover */
+    int64_t offset;  /* characters before the next token */
+    int64_t certain; /* of these, in the text that `stream` has given */
     sheaf_text held; /* the bytes since then */
     int64_t lead;    /* of these, blanks and empty thoughts that are no text of a laid-out answer */
     sheaf__answer_stream stream;
@@ -29,7 +29,7 @@ typedef struct choice {
     char *text;
     int64_t tokens;
     const char *finish;
-    bool begun;
+    bool started;
 } choice;
 
 typedef struct reply {
@@ -43,7 +43,7 @@ typedef struct reply {
     long long created;
     double arrived, first; /* moments; first: of the first token, 0: there is none */
     uint64_t id;
-    bool begun;
+    bool started;
 } reply;
 
 static void release(reply *r)
@@ -103,8 +103,8 @@ static void add_log(sheaf_text *to, double value)
     sheaf__text_add(to, isfinite(value) ? "%.9g" : "-9999.0", value);
 }
 
-/* What is shown of a token if it is the next of an answer: its text, in which a part of a character
- * is U+FFFD, and its bytes, which clients join. A special token has a name instead. */
+/* The text of a token as the next of an answer, in which a part of a character is U+FFFD, and its
+ * bytes, which clients join. A special token has a name instead. */
 static void show_token(sheaf_text *text, sheaf__text_piece *bytes, choice *p, const reply *r,
                        int32_t id)
 {
@@ -177,10 +177,10 @@ static size_t open_character(const sheaf_text *text)
     return 0;
 }
 
-/* One more token, of the bytes that are at the end of p->held. How much text there is now: what is
- * certain of it, and the characters that are whole since then, as decoders may wait for the end of
- * a row of bytes. */
-static void hear(choice *p, const reply *r, const int32_t *ids, int64_t n)
+/* One more token, whose bytes are at the end of p->held. The new length of the text: its certain
+ * part, and the characters that are whole since then, as decoders may wait for the end of a row of
+ * bytes. */
+static void add_held(choice *p, const reply *r, const int32_t *ids, int64_t n)
 {
     sheaf_text *held = &p->held;
     char *more = NULL;
@@ -188,7 +188,7 @@ static void hear(choice *p, const reply *r, const int32_t *ids, int64_t n)
     sheaf_status_free(sheaf__answer_stream_more(&more, &p->stream, ids, n));
     const size_t size = more == NULL ? 0 : strlen(more);
     p->certain += characters(more, size);
-    /* what came is what was held, or bytes that are no characters were among it */
+    /* the new text is the held bytes, unless some of these are no characters */
     if (size > 0 && held->size > 0) {
         const bool same = size <= held->size && memcmp(held->at, more, size) == 0;
         const size_t gone = same ? size : held->size - open_character(held);
@@ -214,7 +214,7 @@ static void add_offset(choice *p, const reply *r, sheaf__text_piece bytes, const
 {
     int64_t at = p->offset;
     sheaf__text_bytes(&p->held, bytes.at, bytes.size);
-    hear(p, r, ids, n);
+    add_held(p, r, ids, n);
     if (bytes.size > 0 && ((unsigned char)bytes.at[0] & 0xC0) != 0x80) {
         const int64_t before = p->offset - whole_characters(bytes.at, bytes.size);
         at = before > at ? before : at;
@@ -273,19 +273,19 @@ static void add_text_token(choice *p, const reply *r, const sheaf__continuation 
     sheaf__text_release(&text);
 }
 
-/* Of the tokens that are new; the one that ended the answer is none of it. */
+/* For the new tokens; the one that ended the answer is not part of it. */
 static void note_logprobs(choice *p, const reply *r, const sheaf__continuation *output)
 {
     const int64_t n = output->n - (output->ending == SHEAF_ENDS_TOKEN);
-    for (; p->told < n && output->logprob != NULL; p->told++) {
+    for (; p->noted < n && output->logprob != NULL; p->noted++) {
         sheaf__text_piece bytes;
         if (r->request.chat)
-            add_chat_token(p, r, output, p->told);
+            add_chat_token(p, r, output, p->noted);
         else
-            add_text_token(p, r, output, p->told);
-        sheaf_status_free(sheaf__token_text_next(&bytes, &p->tokens_text, output->ids[p->told]));
+            add_text_token(p, r, output, p->noted);
+        sheaf_status_free(sheaf__token_text_next(&bytes, &p->tokens_text, output->ids[p->noted]));
         if (!r->request.chat)
-            add_offset(p, r, bytes, output->ids, p->told + 1);
+            add_offset(p, r, bytes, output->ids, p->noted + 1);
     }
 }
 
@@ -370,11 +370,11 @@ static void write_piece(reply *r, int64_t answer, const char *piece, const char 
     sheaf__json_put(&j, "choices:[ { index:d", answer);
     if (!r->request.chat)
         sheaf__json_put_text(&j, "text", piece);
-    else if (p->begun)
+    else if (p->started)
         sheaf__json_put(&j, "delta:{ content:s }", piece);
     else
         sheaf__json_put(&j, "delta:{ role:s content:s }", "assistant", piece);
-    p->begun = true;
+    p->started = true;
     put_logprobs(&j, p, r);
     sheaf__json_put(&j, "finish_reason:s } ]", finish);
     if (r->request.usage)
@@ -398,7 +398,7 @@ static void end_stream(reply *r)
     sheaf__exchange_end(r->exchange);
 }
 
-/* An error after the stream has begun. */
+/* An error within a stream. */
 static void break_stream(reply *r, const sheaf_status *st)
 {
     sheaf_text event = { 0 };
@@ -434,7 +434,7 @@ static void write_whole(reply *r)
     sheaf__exchange_reply(r->exchange, 200, "application/json", &j.text);
 }
 
-/* ---- the engine's calls ---- */
+/* ---- callbacks of the engine ---- */
 
 static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool over)
 {
@@ -454,9 +454,9 @@ static void on_delta(void *self, int64_t answer, const sheaf__delta *s, bool ove
             p->text = s->text == NULL ? NULL : strdup(s->text);
         return;
     }
-    if (!r->begun)
+    if (!r->started)
         sheaf__exchange_begin(r->exchange);
-    r->begun = true;
+    r->started = true;
     if (s->piece[0] != '\0' || over)
         write_piece(r, answer, s->piece, over ? p->finish : NULL);
 }
@@ -499,7 +499,7 @@ static void on_end(void *self, sheaf_status *st)
     note_answers(r, r->submitted.dropped ? "cancelled" : st != NULL ? "error" : NULL);
     if (st == NULL && r->submitted.dropped)
         st = sheaf_fail(SHEAF_E_STOPPED, "the connection is closed");
-    if (st != NULL && r->begun)
+    if (st != NULL && r->started)
         break_stream(r, st);
     else if (st != NULL)
         sheaf__reply_error(r->exchange, sheaf_status_copy(st));
@@ -511,7 +511,7 @@ static void on_end(void *self, sheaf_status *st)
     release(r);
 }
 
-/* ---- asking ---- */
+/* ---- submitting ---- */
 
 static sheaf_status *add_prompts(reply *r, const sheaf__served_model *m, const char *system)
 {
@@ -538,7 +538,7 @@ static sheaf_status *add_prompts(reply *r, const sheaf__served_model *m, const c
     return st;
 }
 
-/* A seed that JSON's readers keep. */
+/* A seed that every reader of JSON keeps exactly. */
 static uint64_t any_seed(void)
 {
     uint32_t seed = 0;

@@ -1,12 +1,12 @@
-/* reply.h - answers in the form of OpenAI's API: whole, or piece by piece. */
+/* reply.h - replies in the form of OpenAI's API: whole or as a stream. */
 #pragma once
 
 #include "http/http.h"
 #include "library/served.h"
 #include "serve/request.h"
 
-/* sheaf__reply - asks what a request says, and replies to it; takes the request over, which has its
- * messages where it is of a chat.
+/* sheaf__reply - submits a request to the engine and replies to it; takes the request over, which
+ * has its messages if it is for a chat.
  *   model    its number
  *   system   message of conversations without one; NULL
  *   max_new  tokens of an answer where the request does not say */

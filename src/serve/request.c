@@ -31,7 +31,7 @@ static const struct {
     { "stop", BOTH },
     { "logprobs", BOTH },
     { "top_logprobs", CHAT },
-    /* these change nothing of an answer: who asks, and what others store of it */
+    /* these do not change an answer: the user, and what other servers store */
     { "user", BOTH },
     { "metadata", BOTH },
     { "store", BOTH },

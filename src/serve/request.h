@@ -1,5 +1,5 @@
-/* request.h - what a request for an answer says, in the form of OpenAI's API, checked in full
- * before anything is computed. What is not known, or not done here, is refused by name. */
+/* request.h - a request for answers in the form of OpenAI's API, checked in full before anything
+ * is computed. Fields that are unknown, or unsupported here, are refused by name. */
 #pragma once
 
 #include "inputs/viewing.h"
@@ -12,7 +12,7 @@ enum { SHEAF__MOST_ANSWERS = 64, SHEAF__MOST_TOP = 20, SHEAF__MOST_STOP_TEXTS = 
 typedef struct sheaf__request {
     bool chat;          /* /v1/chat/completions; else /v1/completions */
     const char *model;  /* NULL: not named */
-    bool stream, usage; /* usage: a last piece of the stream says it */
+    bool stream, usage; /* usage: the last event of the stream has it */
     int64_t each;       /* answers to each prompt */
     bool seeded;        /* `how.seed` was given */
     bool logprobs;
@@ -28,14 +28,14 @@ typedef struct sheaf__request {
     const json_t *prompt; /* of others: a list of texts, or of lists of ids; or one of the two */
     const char **stop;    /* [nstop] */
     int64_t nstop;
-    /* What was given of sampling and length; `stop` is that above */
+    /* Sampling and length, where given; `stop` is the member above */
     sheaf_model_generate_options how;
     json_t *body; /* all of it, from which the rest is borrowed */
 } sheaf__request;
 
-/* sheaf__request_read - errors: SHEAF_E_FORMAT for what is no JSON, SHEAF_E_DATA for a bad field,
- * SHEAF_E_UNSUPPORTED for what is not done here; each names the field. Release also after a
- * failure. */
+/* sheaf__request_read - errors: SHEAF_E_FORMAT for text that is no JSON, SHEAF_E_DATA for a bad
+ * field, SHEAF_E_UNSUPPORTED for a feature that is missing here; each names the field. Release also
+ * after a failure. */
 sheaf_status *sheaf__request_read(sheaf__request *out, const char *body, size_t size, bool chat);
 /* sheaf__request_take_messages - fills `messages`, `image` and `picture`. `placed`: pictures have
  * places in the texts of this model's conversations. Errors: SHEAF_E_DATA for a content of another

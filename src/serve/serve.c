@@ -137,19 +137,19 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
     size_t size;
     const bool get = sheaf__http_reads(r), post = strcmp(r->method, "POST") == 0,
                chat = strcmp(r->path, "/v1/chat/completions") == 0,
-               asks = chat || strcmp(r->path, "/v1/completions") == 0,
+               is_completion = chat || strcmp(r->path, "/v1/completions") == 0,
                models = strcmp(r->path, "/v1/models") == 0,
                one = strncmp(r->path, model, sizeof model - 1) == 0,
                health = strcmp(r->path, "/health") == 0,
                file = sheaf__served_file(&text, &size, &type, "chat", r->path);
-    if (!asks && !models && !one && !health && !file)
+    if (!is_completion && !models && !one && !health && !file)
         sheaf__exchange_refuse(
             x, 404, "path",
             "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
             r->path);
-    else if (asks ? !post : !get)
-        sheaf__exchange_refuse(x, 405, "method", asks ? "POST" : "GET", r->method);
-    else if (asks)
+    else if (is_completion ? !post : !get)
+        sheaf__exchange_refuse(x, 405, "method", is_completion ? "POST" : "GET", r->method);
+    else if (is_completion)
         answer(s, x, r, chat);
     else if (models)
         show_models(s, x);
@@ -161,7 +161,7 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
         sheaf__exchange_copy(x, type, text, size);
 }
 
-/* The page asks for the token; a watchdog asks how the server is. */
+/* The page is needed to enter the token; a watchdog reads /health. */
 static bool is_open(void *self, const char *path)
 {
     const char *text, *type;

@@ -11,9 +11,9 @@ typedef struct sheaf__serve_options {
     const char *const *adapter;            /* [nadapters] */
     int nadapters;
     const char *system;   /* message of conversations that have none; NULL */
-    int64_t max_new;      /* tokens of an answer where a request does not say; 0: what the model's
-                             generation_config.json says, else 512 */
-    int64_t batch, queue; /* answers side by side; questions that wait */
+    int64_t max_new;      /* tokens of an answer where a request has no limit; 0: those of the
+                             model's generation_config.json, else 512 */
+    int64_t batch, queue; /* answers side by side; requests that wait */
     int64_t seconds;      /* that an answer may take, waiting included; 0: no limit */
     int64_t most_body;    /* bytes of a request */
     int64_t most_pixels;  /* of the pictures of a request */
@@ -28,9 +28,9 @@ typedef struct sheaf__serve_options {
     /* As that of http/http.h; NULL: there is no log. */
     void (*log)(void *self, const char *line);
     void *self;
-    const sheaf_control *control; /* ends it, once the answers that were begun are over */
+    const sheaf_control *control; /* ends it, once the started answers are complete */
 } sheaf__serve_options;
 
-/* sheaf__serve - returns when the control says so. Errors: those of loading; of the address, port
- * and token. */
+/* sheaf__serve - returns after a request to stop by the control. Errors: those of loading; of the
+ * address, port and token. */
 sheaf_status *sheaf__serve(const sheaf__serve_options *options);

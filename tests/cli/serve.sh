@@ -178,7 +178,7 @@ url=http://127.0.0.1:$port
 replies "none" 401 'invalid_api_key' "$url/v1/models"
 replies "the right one" 200 'bytes' -H "Authorization: Bearer $(cat "$work/token")" "$url/v1/models"
 replies "how it is, without" 200 'ok' "$url/health"
-for i in $(seq 20); do last=$(status "$url/health"); done
+for i in $(seq 60); do last=$(status "$url/health"); done
 check "too many requests" test "$last" = 429
 stops "and that ends"
 
