@@ -11,10 +11,10 @@ if ! command -v chromium >/dev/null; then
     finish
 fi
 
-# browses NAME: the steps on standard input, with the cases they have (tests/pages/browser.c).
+# browses NAME: the steps on standard input, with the cases they have (tests/pages/browser.py).
 browses() {
     local got=0
-    timeout 300 "$SHEAF_BUILD_ROOT/tests/browser" "$work/browser" >"$work/cases" || got=$?
+    timeout 300 python3 "$SHEAF_SOURCE_ROOT/tests/pages/browser.py" "$work/browser" >"$work/cases" || got=$?
     cat "$work/cases"
     failures=$((failures + $(grep -c '^not ok' "$work/cases")))
     if [ $got -gt 1 ] || ! grep -q '^ok' "$work/cases"; then fail "$1" "exit code $got" "$(tail -n 5 "$work/browser/chromium.log")"; fi
