@@ -1,5 +1,6 @@
-/* launch_test.c - which ends of a run are begun again, and what signals make of it. The run is this
- * program with two words: what each start does, a letter each, and a file that counts starts. */
+/* launch_test.c - which runs are started again, on which hosts and ranks, and how signals reach
+ * them. The run is this program with two words: a letter for each start, which says how that ends,
+ * and a file that counts starts. */
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "http/token.h"
-#include "serve/files.h"
+#include "pages/pages.h"
 
 enum {
     CONNECTIONS = 256,
@@ -40,27 +40,23 @@ static void show_numbers(server *s, sheaf__exchange *x)
 
 static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
 {
-    const char *text, *type;
-    size_t size;
-    const bool numbers = strcmp(r->path, "/report.json") == 0,
-               file = sheaf__served_file(&text, &size, &type, "report", r->path);
-    if (!numbers && !file)
+    const bool numbers = strcmp(r->path, "/report.json") == 0;
+    const sheaf__embedded *file = sheaf__page_file("report", r->path);
+    if (!numbers && file == NULL)
         sheaf__exchange_refuse(x, 404, "path", "/, or /report.json", r->path);
     else if (!sheaf__http_reads(r))
         sheaf__exchange_refuse(x, 405, "method", "GET", r->method);
     else if (numbers)
         show_numbers(self, x);
     else
-        sheaf__exchange_copy(x, type, text, size);
+        sheaf__exchange_copy(x, sheaf__page_type(file->name), file->text, file->size);
 }
 
 /* The files of the page have no numbers, and are needed to enter the token. */
 static bool is_open(void *self, const char *path)
 {
-    const char *text, *type;
-    size_t size;
     (void)self;
-    return sheaf__served_file(&text, &size, &type, "report", path);
+    return sheaf__page_file("report", path) != NULL;
 }
 
 sheaf_status *sheaf__follow(const sheaf__follow_options *o)

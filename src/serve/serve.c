@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "comm/all.h"
 #include "http/token.h"
-#include "serve/files.h"
+#include "pages/pages.h"
 #include "serve/reply.h"
 
 enum { CONNECTIONS = 1024 };
@@ -133,16 +133,14 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
     SHEAF__NUMERIC_ENV;
     server *s = self;
     static const char model[] = "/v1/models/"; /* NAME, which may have slashes */
-    const char *text, *type;
-    size_t size;
+    const sheaf__embedded *file = sheaf__page_file("chat", r->path);
     const bool get = sheaf__http_reads(r), post = strcmp(r->method, "POST") == 0,
                chat = strcmp(r->path, "/v1/chat/completions") == 0,
                is_completion = chat || strcmp(r->path, "/v1/completions") == 0,
                models = strcmp(r->path, "/v1/models") == 0,
                one = strncmp(r->path, model, sizeof model - 1) == 0,
-               health = strcmp(r->path, "/health") == 0,
-               file = sheaf__served_file(&text, &size, &type, "chat", r->path);
-    if (!is_completion && !models && !one && !health && !file)
+               health = strcmp(r->path, "/health") == 0;
+    if (!is_completion && !models && !one && !health && file == NULL)
         sheaf__exchange_refuse(
             x, 404, "path",
             "/v1/chat/completions, /v1/completions, /v1/models, /health, or a file of the page",
@@ -158,16 +156,14 @@ static void handle(void *self, sheaf__exchange *x, const sheaf__http_request *r)
     else if (health)
         show_health(s, x);
     else
-        sheaf__exchange_copy(x, type, text, size);
+        sheaf__exchange_copy(x, sheaf__page_type(file->name), file->text, file->size);
 }
 
 /* The page is needed to enter the token; a watchdog reads /health. */
 static bool is_open(void *self, const char *path)
 {
-    const char *text, *type;
-    size_t size;
     (void)self;
-    return strcmp(path, "/health") == 0 || sheaf__served_file(&text, &size, &type, "chat", path);
+    return strcmp(path, "/health") == 0 || sheaf__page_file("chat", path) != NULL;
 }
 
 static void write_log(void *self, const char *line)
