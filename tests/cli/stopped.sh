@@ -54,7 +54,7 @@ check "eval has begun" waits heeds
 stops "eval" TERM json 'eval '
 
 # ---- generate: after the next token, with what there is ----
-ask=(generate --model "$work/model" --max-new 40 --batch 4 --greedy --prompts "$work/many.jsonl")
+ask=(generate --model "$work/model" --max-new 200 --batch 4 --greedy --prompts "$work/many.jsonl")
 answered() { grep -oE "after [0-9]+ of 2000 answers" "$work/stderr" | grep -oE '[0-9]+ of' | grep -oE '[0-9]+'; }
 for signal in INT TERM USR2 XCPU; do
     begin /dev/null "${ask[@]}" --json
