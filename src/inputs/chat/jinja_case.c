@@ -123,15 +123,6 @@ static void put_upper(sheaf__j *j, sheaf__jbuffer *b, int32_t c, bool title, con
         put_one(j, b, to[i], at);
 }
 
-static void put_folded(sheaf__j *j, sheaf__jbuffer *b, int32_t c, const char *at)
-{
-    int32_t to[4];
-    int unused = 0;
-    const int n = (int)utf8proc_decompose_char(c, to, 4, UTF8PROC_CASEFOLD, &unused);
-    for (int i = 0; i < n; i++)
-        put_one(j, b, to[i], at);
-}
-
 /* The character at [begin, end) of a text. */
 static void put_lower(sheaf__j *j, sheaf__jbuffer *b, sheaf__jtext text, size_t begin, size_t end)
 {
@@ -159,13 +150,8 @@ sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
     sheaf__j_work(j, 1 + text.size / 4);
     for (size_t begin = 0, end = 0; begin < text.size; begin = end) {
         const int32_t c = sheaf__j_next(text, &end);
-        const sheaf__jcased is = how == 's' ? sheaf__j_cased(c) : SHEAF__J_UNCASED;
-        if (how == 'f')
-            put_folded(j, &b, c, text.at + begin);
-        else if (how == 's' && is != SHEAF__J_UPPER && is != SHEAF__J_LOWER)
-            sheaf__j_put(j, &b, text.at + begin, end - begin);
-        else if (how == 'u' || is == SHEAF__J_LOWER || (first && how != 'l' && how != 's'))
-            put_upper(j, &b, c, how != 'u' && how != 's', text.at + begin);
+        if (how == 'u' || (first && how != 'l'))
+            put_upper(j, &b, c, how != 'u', text.at + begin);
         else
             put_lower(j, &b, text, begin, end);
         first = how == 't' && !is_cased(c);

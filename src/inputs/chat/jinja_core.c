@@ -312,7 +312,7 @@ const char *sheaf__j_kind(sheaf__jvalue v)
                                          "float",     "str",       "list",  "tuple",
                                          "dict",      "Namespace", "Macro", "LoopContext",
                                          "function",  "generator", "view",  "range",
-                                         "method",    "Cycler",    "Joiner" };
+                                         "method",    "Joiner" };
     return names[v.kind];
 }
 
@@ -502,7 +502,7 @@ static void put_int(sheaf__j *j, sheaf__jbuffer *b, int64_t whole)
 
 /* Blanks, controls and private characters, which repr() escapes; those that no Unicode has assigned
  * it escapes too, and here they stand as they are. */
-bool sheaf__j_printable(uint32_t c)
+static bool is_printable(uint32_t c)
 {
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_CC:
@@ -524,7 +524,7 @@ static void put_character(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t
         sheaf__j_put(j, b, letter, 2);
     else if (c == (unsigned char)quote || c == '\\')
         sheaf__j_put(j, b, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\%c", (char)c));
-    else if (!sheaf__j_printable(c))
+    else if (!is_printable(c))
         sheaf__j_put(j, b, escaped,
                      (size_t)snprintf(escaped, sizeof escaped,
                                       c < 0x100     ? "\\x%02x"

@@ -80,14 +80,12 @@ typedef enum sheaf__jkind {
     SHEAF__J_VIEW,      /* list: of a dict; `form` says of what */
     SHEAF__J_RANGE,     /* list */
     SHEAF__J_METHOD,    /* a method without its call */
-    SHEAF__J_CYCLER,    /* turns: of cycler() */
-    SHEAF__J_JOINER,    /* turns: of joiner() */
+    SHEAF__J_JOINER,    /* list: of joiner() what is next, and its separator */
 } sheaf__jkind;
 
 typedef enum sheaf__jform {
     SHEAF__J_PLAIN,
-    SHEAF__J_MARKUP, /* a text that is Python's Markup, which escapes what is added to it */
-    SHEAF__J_GROUP,  /* a tuple of the filter groupby, with the members grouper and list */
+    SHEAF__J_MARKUP, /* a text of the filter safe, Python's Markup, which escapes what is added */
     SHEAF__J_KEYS,   /* a view of a dict's keys, values or items */
     SHEAF__J_VALUES,
     SHEAF__J_ITEMS,
@@ -111,7 +109,6 @@ typedef struct sheaf__jvalue {
         struct sheaf__jmacro *macro;
         struct sheaf__jloop *loop;
         struct sheaf__jmethod *method;
-        struct sheaf__jturns *turns;
     } u;
 } sheaf__jvalue;
 
@@ -138,11 +135,6 @@ typedef struct sheaf__jmethod {
     sheaf__jvalue of;
     sheaf__jtext name;
 } sheaf__jmethod;
-
-typedef struct sheaf__jturns { /* of a cycler its items; of a joiner "" and its separator */
-    sheaf__jlist items;
-    size_t at;
-} sheaf__jturns;
 
 typedef struct sheaf__jmacro {
     const struct sheaf__jnode *node;
@@ -415,7 +407,7 @@ bool sheaf__j_relation(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__j
 /* An index of a slice, as Python bounds it; `v` NULL or none: `absent`. */
 int64_t sheaf__j_bound(sheaf__j *j, const sheaf__jvalue *v, int64_t absent, int64_t count,
                        int64_t step);
-/* Upper, lower, title, capitalize, swapcase, casefold: the first letter of each. */
+/* Upper, lower, title, capitalize: the first letter of each. */
 sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how);
 typedef enum sheaf__jcased {
     SHEAF__J_UNCASED,
@@ -426,22 +418,14 @@ typedef enum sheaf__jcased {
 sheaf__jcased sheaf__j_cased(int32_t c);
 /* The character that begins at text.at[*at], and behind it. */
 int32_t sheaf__j_next(sheaf__jtext text, size_t *at);
-bool sheaf__j_printable(uint32_t c);
-bool sheaf__j_is_word(int32_t c); /* \w of regular expressions */
 /* The first line of *rest, which goes behind its end; *end: the bytes of that. */
 sheaf__jtext sheaf__j_line(sheaf__jtext *rest, size_t *end);
-sheaf__jvalue sheaf__j_escape(sheaf__j *j, sheaf__jvalue v); /* Markup */
 sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
                                int64_t most);
 sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
                              bool right);
-/* Numbers and fields as text: format % arguments, format.format(), and its parts: digits from `p`
- * on, Python's format(value, specification), and str(), repr() or ascii() by the first letter. */
+/* format % arguments, and format.format(arguments). */
 sheaf__jvalue sheaf__j_percent(sheaf__j *j, sheaf__jtext format, sheaf__jvalue args);
-const char *sheaf__j_read_digits(sheaf__j *j, int64_t *out, const char *p, const char *end);
-void sheaf__j_put_formatted(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v,
-                            sheaf__jtext specification);
-sheaf__jtext sheaf__j_converted(sheaf__j *j, sheaf__jvalue v, char how);
 sheaf__jvalue sheaf__j_fill_in(sheaf__j *j, sheaf__jtext format, const sheaf__jarguments *args);
 /* The first occurrence of `what`; charges the bytes read. */
 const char *sheaf__j_search(sheaf__j *j, sheaf__jtext in, sheaf__jtext what);

@@ -67,11 +67,10 @@ static sheaf__jvalue call(sheaf__jrun *r, const sheaf__jnode *e)
         return sheaf__j_call_method(r, what.u.method->of, what.u.method->name, &args);
     if (what.kind == SHEAF__J_LOOP)
         return r->call_loop(r, what.u.loop, &args);
-    if (what.kind == SHEAF__J_JOINER) {
-        sheaf__jturns *turns = what.u.turns;
-        const size_t at = turns->at;
-        turns->at = 1;
-        return turns->items.at[at];
+    if (what.kind == SHEAF__J_JOINER) { /* nothing, then its separator each time */
+        const sheaf__jvalue now = what.u.list->at[0];
+        what.u.list->at[0] = what.u.list->at[1];
+        return now;
     }
     if (what.kind == SHEAF__J_FUNCTION)
         return sheaf__j_call(sheaf__j_function(what.u.text), r, what, &args);

@@ -200,91 +200,6 @@ static sheaf__jvalue f_unique(sheaf__jcall *c)
     return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
 }
 
-static sheaf__jvalue f_groupby(sheaf__jcall *c)
-{
-    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    const bool cased = sheaf__j_bool_argument(c->at[2], false);
-    sheaf__jvalue keys = sheaf__j_list(c->j), out = sheaf__j_list(c->j), last = sheaf__j_none();
-    for (size_t i = 0; i < items.count; i++) {
-        const sheaf__jvalue key = along(c->j, items.at[i], *c->at[0], c->at[1]);
-        sheaf__j_append(c->j, keys.u.list,
-                        key.kind == SHEAF__J_TEXT && !cased ? sheaf__j_case(c->j, key.u.text, 'l')
-                                                            : key);
-    }
-    const sheaf__jlist sorted = *sheaf__j_sort(c->j, &items, keys.u.list, false).u.list,
-                       by = *sheaf__j_sort(c->j, keys.u.list, keys.u.list, false).u.list;
-    for (size_t i = 0; i < sorted.count; i++) {
-        sheaf__jlist *groups = out.u.list;
-        if (i == 0 || !sheaf__j_equal(c->j, by.at[i], last)) {
-            sheaf__jvalue group = sheaf__j_pair(
-                c->j, along(c->j, sorted.at[i], *c->at[0], c->at[1]), sheaf__j_list(c->j));
-            group.form = SHEAF__J_GROUP;
-            sheaf__j_append(c->j, groups, group);
-            last = by.at[i];
-        }
-        sheaf__j_append(c->j, groups->at[groups->count - 1].u.list->at[1].u.list, sorted.at[i]);
-    }
-    return out;
-}
-
-/* The argument `fill_with`, if it is not none. */
-static const sheaf__jvalue *fill_of(const sheaf__jcall *c)
-{
-    return c->at[1] == NULL || c->at[1]->kind == SHEAF__J_NONE ? NULL : c->at[1];
-}
-
-static sheaf__jvalue f_batch(sheaf__jcall *c)
-{
-    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    const int64_t n = sheaf__j_int_argument(c->j, c->at[0], 1);
-    sheaf__jvalue out = sheaf__j_list(c->j), part = sheaf__j_list(c->j);
-    for (size_t i = 0; i < items.count; i++) {
-        if ((int64_t)part.u.list->count == n) {
-            sheaf__j_append(c->j, out.u.list, part);
-            part = sheaf__j_list(c->j);
-        }
-        sheaf__j_append(c->j, part.u.list, items.at[i]);
-    }
-    if (part.u.list->count > 0) {
-        while (fill_of(c) != NULL && (int64_t)part.u.list->count < n) {
-            sheaf__j_work(c->j, 1);
-            sheaf__j_append(c->j, part.u.list, *fill_of(c));
-        }
-        sheaf__j_append(c->j, out.u.list, part);
-    }
-    return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
-}
-
-static sheaf__jvalue f_slice(sheaf__jcall *c)
-{
-    const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    const int64_t n = sheaf__j_int_argument(c->j, c->at[0], 1), count = (int64_t)items.count;
-    sheaf__jvalue out = sheaf__j_list(c->j);
-    if (n == 0)
-        sheaf__j_raise(c->j, "integer division or modulo by zero");
-    for (int64_t k = 0, at = 0; k < n; k++) {
-        const bool longer = k < count % n;
-        sheaf__jvalue part = sheaf__j_list(c->j);
-        sheaf__j_work(c->j, 1);
-        for (int64_t i = 0; i < count / n + longer; i++)
-            sheaf__j_append(c->j, part.u.list, items.at[at++]);
-        if (!longer && fill_of(c) != NULL)
-            sheaf__j_append(c->j, part.u.list, *fill_of(c));
-        sheaf__j_append(c->j, out.u.list, part);
-    }
-    return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
-}
-
-/* The member, never the entry, of this name. */
-static sheaf__jvalue f_attr(sheaf__jcall *c)
-{
-    const sheaf__jtext name = sheaf__j_text_argument(c->j, c->at[0], SHEAF__J_WORD(""));
-    sheaf__j_defined(c->j, c->of);
-    return c->of.kind == SHEAF__J_DICT && !sheaf__j_is_method(c->of, name)
-               ? sheaf__j_undefined(name)
-               : sheaf__j_member(c->j, c->of, name);
-}
-
 static sheaf__jvalue f_sum(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
@@ -380,10 +295,6 @@ static const sheaf__jbuiltin filters[] = {
     { "min", "case_sensitive attribute", f_least, 0, .reads = true },
     { "max", "case_sensitive attribute", f_least, 1, .reads = true },
     { "unique", "case_sensitive attribute", f_unique, .reads = true },
-    { "groupby", "attribute! default case_sensitive", f_groupby, .reads = true },
-    { "batch", "linecount! fill_with", f_batch, .reads = true },
-    { "slice", "slices! fill_with", f_slice, .reads = true },
-    { "attr", "name!", f_attr },
     { "sum", "attribute start", f_sum, .reads = true },
     { "map", "*", f_map, .reads = true },
     { "select", "*", f_select, KEEP, .reads = true },
@@ -398,7 +309,9 @@ static const sheaf__jbuiltin filters[] = {
 
 /* Of Jinja's, these are refused where they are reached: what they write hangs on chance, or is laid
  * out for people and for web pages. */
-static const char refused[] = "pprint random striptags urlize wordwrap";
+static const char refused[] =
+    "attr batch center e escape filesizeformat forceescape groupby pprint random slice striptags "
+    "truncate urlencode urlize wordcount wordwrap xmlattr";
 
 static const sheaf__jbuiltin *find(sheaf__jtext name)
 {

@@ -65,16 +65,6 @@ static sheaf__jvalue m_copy(sheaf__jcall *c)
         sheaf__j_append(c->j, out.u.list, c->of.u.list->at[i]);
     return out;
 }
-/* dict.fromkeys(), also of a dict */
-static sheaf__jvalue m_fromkeys(sheaf__jcall *c)
-{
-    const sheaf__jlist keys = sheaf__j_items(c->j, *c->at[0]);
-    sheaf__jvalue out = sheaf__j_dict(c->j);
-    for (size_t i = 0; i < keys.count; i++)
-        sheaf__j_set(c->j, out.u.dict, keys.at[i], c->at[1] != NULL ? *c->at[1] : sheaf__j_none());
-    return out;
-}
-
 static sheaf__jvalue m_list_index(sheaf__jcall *c)
 {
     const sheaf__jlist *of = c->of.u.list;
@@ -92,23 +82,12 @@ static sheaf__jvalue m_list_count(sheaf__jcall *c)
     return sheaf__j_int(n);
 }
 
-/* next() and reset() of a cycler */
-static sheaf__jvalue m_turn(sheaf__jcall *c)
-{
-    sheaf__jturns *turns = c->of.u.turns;
-    const size_t now = turns->at;
-    turns->at = c->how ? (now + 1) % turns->items.count : 0;
-    return c->how ? turns->items.at[now] : sheaf__j_none();
-}
-
 static const sheaf__jbuiltin methods[] = {
     { "keys", "", m_keys, 0, SHEAF__J_DICT },
     { "values", "", m_values, 0, SHEAF__J_DICT },
     { "items", "", m_items, 0, SHEAF__J_DICT },
     { "get", ".key! .default", m_get, 0, SHEAF__J_DICT },
     { "copy", "", m_copy, 0, SHEAF__J_DICT, true },
-    { "fromkeys", ".iterable! .value", m_fromkeys, 0, SHEAF__J_DICT },
-    { "fromkeys", ".iterable! .value", m_fromkeys, 0, SHEAF__J_FUNCTION }, /* of dict */
     { "copy", "", m_copy, 0, SHEAF__J_LIST, true },
     { "index", ".value! .start .stop", m_list_index, 0, SHEAF__J_LIST },
     { "count", ".value!", m_list_count, 0, SHEAF__J_LIST },
@@ -116,8 +95,6 @@ static const sheaf__jbuiltin methods[] = {
     { "count", ".value!", m_list_count, 0, SHEAF__J_TUPLE },
     { "index", ".value!", m_list_index, 0, SHEAF__J_RANGE },
     { "count", ".value!", m_list_count, 0, SHEAF__J_RANGE },
-    { "next", "", m_turn, true, SHEAF__J_CYCLER },
-    { "reset", "", m_turn, false, SHEAF__J_CYCLER },
     { "cycle", "*", m_cycle, 0, SHEAF__J_LOOP },
     { "changed", "*", m_changed, 0, SHEAF__J_LOOP },
     { NULL },
@@ -126,17 +103,19 @@ static const sheaf__jbuiltin methods[] = {
 static const sheaf__jbuiltin *find(sheaf__jvalue of, sheaf__jtext name)
 {
     const sheaf__jbuiltin *list = of.kind == SHEAF__J_TEXT ? sheaf__j_text_methods : methods;
-    if (of.kind == SHEAF__J_FUNCTION && !sheaf__j_is(of.u.text, "dict"))
-        return NULL;
     return sheaf__j_builtin(list, of.kind, name);
 }
 
-/* Methods of Python that are not written here: of bytes, of tables of letters, and of numbers. */
+/* Methods of Python that are not written here: of bytes, of columns, of tables and classes of
+ * letters, and of numbers. */
 static const struct {
     sheaf__jkind kind;
     const char *names;
 } refused[] = {
-    { SHEAF__J_TEXT, "encode translate maketrans" },
+    { SHEAF__J_TEXT,
+      "casefold center encode expandtabs format_map isdecimal isidentifier isnumeric "
+      "isprintable istitle ljust maketrans rjust swapcase translate zfill" },
+    { SHEAF__J_DICT, "fromkeys" },
     { SHEAF__J_INT, "bit_count bit_length to_bytes from_bytes as_integer_ratio conjugate" },
     { SHEAF__J_BOOL, "bit_count bit_length to_bytes from_bytes as_integer_ratio conjugate" },
     { SHEAF__J_FLOAT, "as_integer_ratio conjugate fromhex hex is_integer" },
@@ -165,37 +144,6 @@ bool sheaf__j_is_unsafe(sheaf__jvalue of, sheaf__jtext name)
     return sheaf__is_listed(names, name.at, name.size);
 }
 
-/* ---- Markup ---- */
-
-static sheaf__jvalue as_markup(sheaf__jvalue v)
-{
-    for (size_t i = 0; sheaf__j_is_list(v) && i < v.u.list->count; i++)
-        v.u.list->at[i] = as_markup(v.u.list->at[i]);
-    if (v.kind == SHEAF__J_TEXT)
-        v.form = SHEAF__J_MARKUP;
-    return v;
-}
-
-/* Texts that come out are Markup again; those that go in are escaped, unless they are searched. */
-static sheaf__jvalue call_markup(sheaf__jrun *r, const sheaf__jbuiltin *method, sheaf__jvalue of,
-                                 const sheaf__jarguments *args)
-{
-    sheaf__jarguments with = { { 0 }, args->named };
-    const sheaf__jtext name = { method->name, strlen(method->name) };
-    if (sheaf__is_listed("join format format_map", name.at, name.size) ||
-        args->named.keys.count > 0)
-        sheaf__j_refuse(r->j, "the method %s of a text that is Markup", method->name);
-    const bool escapes =
-        sheaf__is_listed("replace ljust rjust lstrip rstrip center strip removeprefix removesuffix",
-                         name.at, name.size);
-    for (size_t i = 0; i < args->at.count; i++)
-        sheaf__j_append(r->j, &with.at,
-                        escapes && args->at.at[i].kind == SHEAF__J_TEXT
-                            ? sheaf__j_escape(r->j, args->at.at[i])
-                            : args->at.at[i]);
-    return as_markup(sheaf__j_call(method, r, of, &with));
-}
-
 sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
                                    const sheaf__jarguments *args)
 {
@@ -203,8 +151,9 @@ sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtex
     if (found == NULL)
         sheaf__j_refuse(r->j, "the method %.*s of a %s", (int)name.size, name.at,
                         sheaf__j_kind(of));
-    return of.form == SHEAF__J_MARKUP ? call_markup(r, found, of, args)
-                                      : sheaf__j_call(found, r, of, args);
+    if (of.form == SHEAF__J_MARKUP)
+        sheaf__j_refuse(r->j, "the method %s of a text that the filter safe has made", found->name);
+    return sheaf__j_call(found, r, of, args);
 }
 
 /* ---- the functions that every template has ---- */
@@ -234,20 +183,13 @@ static sheaf__jvalue range(sheaf__jcall *c)
     return out;
 }
 
-/* cycler("a", "b"), joiner(", ") */
-static sheaf__jvalue turns(sheaf__jcall *c)
+/* joiner(", ") */
+static sheaf__jvalue joiner(sheaf__jcall *c)
 {
-    sheaf__jturns *out = sheaf__j_take(c->j, sizeof *out);
-    if (c->how == SHEAF__J_CYCLER) {
-        if (c->args->at.count == 0 || c->args->named.keys.count > 0)
-            sheaf__j_raise(c->j, "at least one item has to be provided");
-        out->items = c->args->at;
-    } else {
-        sheaf__j_bind(c, "sep");
-        sheaf__j_append(c->j, &out->items, sheaf__j_text("", 0));
-        sheaf__j_append(c->j, &out->items, c->at[0] != NULL ? *c->at[0] : sheaf__j_text(", ", 2));
-    }
-    return (sheaf__jvalue){ c->how, .u = { .turns = out } };
+    sheaf__jlist *texts = sheaf__j_list(c->j).u.list;
+    sheaf__j_append(c->j, texts, sheaf__j_text("", 0));
+    sheaf__j_append(c->j, texts, c->at[0] != NULL ? *c->at[0] : sheaf__j_text(", ", 2));
+    return sheaf__j_as(SHEAF__J_JOINER, texts);
 }
 
 /* dict(a=1), namespace(a=1): both also of one dict, or of pairs. */
@@ -316,8 +258,8 @@ static const sheaf__jbuiltin functions[] = {
     { "raise_exception", "message!", raise_exception },
     { "strftime_now", "format!", today },
     { "lipsum", "*", unsupported },
-    { "cycler", "*", turns, SHEAF__J_CYCLER },
-    { "joiner", "*", turns, SHEAF__J_JOINER },
+    { "cycler", "*", unsupported },
+    { "joiner", "sep", joiner },
     { NULL },
 };
 

@@ -27,15 +27,24 @@ static sheaf__jvalue repeat(sheaf__j *j, sheaf__jvalue of, int64_t times)
     return out;
 }
 
+/* Does Markup escape some of it? */
+static bool would_change(sheaf__jvalue v)
+{
+    for (size_t i = 0; v.form != SHEAF__J_MARKUP && i < v.u.text.size; i++)
+        if (memchr("&<>'\"", v.u.text.at[i], 5) != NULL)
+            return true;
+    return false;
+}
+
 static sheaf__jvalue joined(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
 {
     sheaf__jbuffer text = { 0 };
     if (a.kind == SHEAF__J_TEXT) {
         const bool markup = a.form == SHEAF__J_MARKUP || b.form == SHEAF__J_MARKUP;
-        const sheaf__jtext x = (markup ? sheaf__j_escape(j, a) : a).u.text,
-                           y = (markup ? sheaf__j_escape(j, b) : b).u.text;
-        sheaf__j_put(j, &text, x.at, x.size);
-        sheaf__j_put(j, &text, y.at, y.size);
+        if (markup && (would_change(a) || would_change(b)))
+            sheaf__j_refuse(j, "a sum that escapes a text, as the filter safe has made the other");
+        sheaf__j_put(j, &text, a.u.text.at, a.u.text.size);
+        sheaf__j_put(j, &text, b.u.text.at, b.u.text.size);
         sheaf__jvalue both = sheaf__j_buffer_text(&text);
         both.form = markup ? SHEAF__J_MARKUP : SHEAF__J_PLAIN;
         return both;
@@ -206,10 +215,6 @@ sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name)
         return loop_member(of.u.loop, name);
     if (j->is_unsafe(of, name))
         return sheaf__j_undefined(name);
-    if (of.form == SHEAF__J_GROUP && (sheaf__j_is(name, "grouper") || sheaf__j_is(name, "list")))
-        return of.u.list->at[sheaf__j_is(name, "list")];
-    if (of.kind == SHEAF__J_CYCLER && sheaf__j_is(name, "current"))
-        return of.u.turns->items.at[of.u.turns->at];
     if (of.kind == SHEAF__J_DICT || of.kind == SHEAF__J_SPACE) {
         const sheaf__jvalue *v = sheaf__j_get(j, of.u.dict, sheaf__j_text(name.at, name.size));
         return v != NULL ? *v : sheaf__j_undefined(name);

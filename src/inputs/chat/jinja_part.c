@@ -1,4 +1,4 @@
-/* jinja_part.c - parts of texts and lists, and texts as Markup. */
+/* jinja_part.c - parts of texts and lists. */
 #include "base/base.h"
 #include "inputs/chat/jinja_core.h"
 
@@ -76,25 +76,4 @@ sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue 
     out = sheaf__j_buffer_text(&b);
     out.form = of.form;
     return out;
-}
-
-sheaf__jvalue sheaf__j_escape(sheaf__j *j, sheaf__jvalue v)
-{
-    static const char signs[] = "&<>'\"";
-    static const char *const as[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
-    const sheaf__jtext text = sheaf__j_str(j, v);
-    sheaf__jbuffer b = { 0 };
-    if (v.form == SHEAF__J_MARKUP)
-        return v;
-    sheaf__j_work(j, text.size / 8);
-    for (size_t i = 0; i < text.size; i++) {
-        const char *sign = memchr(signs, text.at[i], 5);
-        if (sign != NULL)
-            sheaf__j_put_for(j, &b, as[sign - signs], strlen(as[sign - signs]), text.at + i);
-        else
-            sheaf__j_put(j, &b, text.at + i, 1);
-    }
-    v = sheaf__j_buffer_text(&b);
-    v.form = SHEAF__J_MARKUP;
-    return v;
 }

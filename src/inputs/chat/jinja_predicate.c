@@ -1,4 +1,4 @@
-/* jinja_predicate.c - tests, `x is defined`: all that Jinja has. */
+/* jinja_predicate.c - tests, `x is defined`: all that Jinja has but escaped. */
 #include "base/base.h"
 #include "inputs/chat/jinja_core.h"
 
@@ -59,10 +59,6 @@ static bool t_same(sheaf__jcall *c)
 {
     return is_same(c->j, c->of, *c->at[0]);
 }
-static bool t_escaped(sheaf__jcall *c)
-{
-    return c->of.form == SHEAF__J_MARKUP;
-}
 /* str(x).islower(), isupper() */
 static bool t_case(sheaf__jcall *c)
 {
@@ -92,7 +88,6 @@ static const struct {
     { "true", "", t_true, true },
     { "false", "", t_true, false },
     { "sameas", "other!", t_same, 0 },
-    { "escaped", "", t_escaped, 0 },
     { "upper", "", t_case, 'u' },
     { "lower", "", t_case, 'l' },
 

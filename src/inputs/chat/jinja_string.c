@@ -157,51 +157,27 @@ static const char *search_last(sheaf__j *j, sheaf__jtext in, sheaf__jtext what)
     return last;
 }
 
-static sheaf__jvalue reversed(sheaf__j *j, sheaf__jvalue list)
-{
-    const sheaf__jvalue all[3] = { sheaf__j_none(), sheaf__j_none(), sheaf__j_int(-1) };
-    return sheaf__j_slice(j, list, all);
-}
-
-/* At blanks where `by` is empty, else at `by`, from the end on. */
+/* From the end on; at blanks only where all of them divide. */
 static sheaf__jvalue m_rsplit(sheaf__jcall *c)
 {
-    sheaf__jtext rest = c->of.u.text;
-    const bool blanks = c->at[0] == NULL || c->at[0]->kind == SHEAF__J_NONE;
+    const sheaf__jvalue all[3] = { sheaf__j_none(), sheaf__j_none(), sheaf__j_int(-1) };
     const int64_t most = sheaf__j_int_argument(c->j, c->at[1], -1);
     if (most < 0)
         return m_split(c);
-    const sheaf__jtext by = blanks ? SHEAF__J_WORD("") : text_of(c, 0);
-    if (!blanks && by.size == 0)
+    if (c->at[0] == NULL || c->at[0]->kind == SHEAF__J_NONE)
+        sheaf__j_refuse(c->j, "rsplit at some of the blanks");
+    const sheaf__jtext by = text_of(c, 0);
+    if (by.size == 0)
         sheaf__j_raise(c->j, "empty separator");
+    sheaf__jtext rest = c->of.u.text;
     sheaf__jvalue out = sheaf__j_list(c->j);
-    while ((int64_t)out.u.list->count < most) {
-        const char *at = NULL, *const end = rest.at + rest.size;
-        if (blanks) {
-            rest = sheaf__j_strip(c->j, rest, NULL, false, true).u.text;
-            const char *const last = rest.at + rest.size;
-            sheaf__jtext word = rest;
-            for (size_t n; word.size > 0; word.size -= n) {
-                n = last_character(word);
-                if (sheaf__utf8_blank(word.at + word.size - n, n) == n)
-                    break;
-            }
-            if (rest.size == 0)
-                return reversed(c->j, out);
-            add_piece(c->j, &out, word.at + word.size, last);
-            rest = word;
-        } else if ((at = search_last(c->j, rest, by)) != NULL) {
-            add_piece(c->j, &out, at + by.size, end);
-            rest.size = (size_t)(at - rest.at);
-        } else {
-            break;
-        }
+    for (const char *at;
+         (int64_t)out.u.list->count < most && (at = search_last(c->j, rest, by)) != NULL;) {
+        add_piece(c->j, &out, at + by.size, rest.at + rest.size);
+        rest.size = (size_t)(at - rest.at);
     }
-    if (blanks)
-        rest = sheaf__j_strip(c->j, rest, NULL, false, true).u.text;
-    if (!blanks || rest.size > 0)
-        add_piece(c->j, &out, rest.at, rest.at + rest.size);
-    return reversed(c->j, out);
+    add_piece(c->j, &out, rest.at, rest.at + rest.size);
+    return sheaf__j_slice(c->j, out, all);
 }
 
 /* Behind a line of Python's splitlines(): its length, "\r\n" 2; 0: no line ends here. */
@@ -351,67 +327,6 @@ static sheaf__jvalue m_remove(sheaf__jcall *c)
     return sheaf__j_text(of.at + (c->how ? 0 : n), of.size - n);
 }
 
-/* ---- width ---- */
-
-/* ljust, rjust, center: on which sides the fill stands */
-static sheaf__jvalue m_just(sheaf__jcall *c)
-{
-    const sheaf__jtext of = c->of.u.text,
-                       fill = sheaf__j_text_argument(c->j, c->at[1], SHEAF__J_WORD(" "));
-    const int64_t width = sheaf__j_int_argument(c->j, c->at[0], 80),
-                  n = (int64_t)sheaf__j_characters(of), more = width > n ? width - n : 0;
-    if (sheaf__j_characters(fill) != 1)
-        sheaf__j_raise(c->j, "The fill character must be exactly one character long");
-    const int64_t left = c->how == RIGHT  ? 0
-                         : c->how == LEFT ? more
-                                          : more / 2 + (more & width & 1);
-    sheaf__jbuffer b = { 0 };
-    for (int64_t i = 0; i < more + 1; i++) {
-        sheaf__j_work(c->j, 1);
-        if (i == left)
-            sheaf__j_put(c->j, &b, of.at, of.size);
-        if (i < more)
-            sheaf__j_put(c->j, &b, fill.at, fill.size);
-    }
-    return sheaf__j_buffer_text(&b);
-}
-
-static sheaf__jvalue m_zfill(sheaf__jcall *c)
-{
-    sheaf__jtext of = c->of.u.text;
-    const size_t sign = of.size > 0 && (*of.at == '+' || *of.at == '-');
-    int64_t more = sheaf__j_int_argument(c->j, c->at[0], 0) - (int64_t)sheaf__j_characters(of);
-    sheaf__jbuffer b = { 0 };
-    sheaf__j_put(c->j, &b, of.at, sign);
-    for (; more > 0; more--) {
-        sheaf__j_work(c->j, 1);
-        sheaf__j_put(c->j, &b, "0", 1);
-    }
-    sheaf__j_put(c->j, &b, of.at + sign, of.size - sign);
-    return sheaf__j_buffer_text(&b);
-}
-
-static sheaf__jvalue m_expandtabs(sheaf__jcall *c)
-{
-    const sheaf__jtext of = c->of.u.text;
-    const int64_t size = sheaf__j_int_argument(c->j, c->at[0], 8);
-    sheaf__jbuffer b = { 0 };
-    int64_t column = 0;
-    for (size_t i = 0, n; i < of.size; i += n) {
-        n = sheaf__j_character(of.at + i, of.size - i);
-        if (of.at[i] != '\t') {
-            sheaf__j_put(c->j, &b, of.at + i, n);
-            column = of.at[i] == '\n' || of.at[i] == '\r' ? 0 : column + 1;
-        }
-        for (int64_t more = of.at[i] == '\t' && size > 0 ? size - column % size : 0; more > 0;
-             more--, column++) {
-            sheaf__j_work(c->j, 1);
-            sheaf__j_put(c->j, &b, " ", 1);
-        }
-    }
-    return sheaf__j_buffer_text(&b);
-}
-
 /* ---- what it consists of ---- */
 
 /* Characters of type digit beside the decimal ones: raised, lowered, in circles and the like. */
@@ -433,62 +348,42 @@ static bool is_number(int32_t c)
     const utf8proc_category_t k = utf8proc_category(c);
     return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
 }
-bool sheaf__j_is_word(int32_t c)
-{
-    return c == '_' || is_letter(c) || is_number(c);
-}
 
-enum { ALPHA, ALNUM, ASCII, DECIMAL, DIGIT, IDENTIFIER, NUMERIC, PRINTABLE, SPACE };
+enum { ALPHA, ALNUM, ASCII, DIGIT, SPACE };
 
-static bool is_of(sheaf__j *j, int32_t c, int kind, bool first)
+static bool is_of(int32_t c, int kind)
 {
     char bytes[4];
-    const utf8proc_category_t k = utf8proc_category(c);
     switch (kind) {
     case ALPHA: return is_letter(c);
     case ALNUM: return is_letter(c) || is_number(c);
     case ASCII: return c < 0x80;
-    case DECIMAL: return k == UTF8PROC_CATEGORY_ND;
-    case DIGIT: return k == UTF8PROC_CATEGORY_ND || SHEAF__IN_RANGES(digits, (uint32_t)c);
-    case IDENTIFIER:
-        return c == '_' || is_letter(c) || k == UTF8PROC_CATEGORY_NL ||
-               (!first && (k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_MN ||
-                           k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_PC));
-    case NUMERIC:
-        if (k == UTF8PROC_CATEGORY_LO)
-            sheaf__j_refuse(j, "isnumeric of letters that may be numbers");
-        return is_number(c);
-    case PRINTABLE: return k != UTF8PROC_CATEGORY_CN && sheaf__j_printable((uint32_t)c);
+    case DIGIT:
+        return utf8proc_category(c) == UTF8PROC_CATEGORY_ND ||
+               SHEAF__IN_RANGES(digits, (uint32_t)c);
     default: return sheaf__utf8_blank(bytes, sheaf__unicode_put(bytes, (uint32_t)c)) > 0;
     }
 }
 
-/* Of an empty string isascii and isprintable are true. */
+/* Of an empty string only isascii is true. */
 static sheaf__jvalue m_is(sheaf__jcall *c)
 {
     const sheaf__jtext of = c->of.u.text;
-    bool yes = of.size > 0 || c->how == ASCII || c->how == PRINTABLE;
-    for (size_t at = 0, before; at < of.size && yes;) {
-        before = at;
-        yes = is_of(c->j, sheaf__j_next(of, &at), c->how, before == 0);
-    }
+    bool yes = of.size > 0 || c->how == ASCII;
+    for (size_t at = 0; at < of.size && yes;)
+        yes = is_of(sheaf__j_next(of, &at), c->how);
     return sheaf__j_bool(yes);
 }
 
-/* islower, isupper, istitle: some letter has the case, and none has another one. */
+/* islower, isupper: some letter has the case, and none has another one. */
 static sheaf__jvalue m_is_cased(sheaf__jcall *c)
 {
     const sheaf__jtext of = c->of.u.text;
-    bool some = false, yes = true, inside = false;
+    bool some = false, yes = true;
     for (size_t at = 0; at < of.size && yes;) {
         const sheaf__jcased is = sheaf__j_cased(sheaf__j_next(of, &at));
-        const bool large = is == SHEAF__J_UPPER || is == SHEAF__J_TITLED;
-        if (c->how == SHEAF__J_TITLED)
-            yes = is == SHEAF__J_UNCASED || large != inside;
-        else
-            yes = is == SHEAF__J_UNCASED || is == (sheaf__jcased)c->how;
-        inside = is != SHEAF__J_UNCASED;
-        some |= inside;
+        yes = is == SHEAF__J_UNCASED || is == (sheaf__jcased)c->how;
+        some |= is != SHEAF__J_UNCASED;
     }
     return sheaf__j_bool(yes && some);
 }
@@ -499,14 +394,6 @@ static sheaf__jvalue m_format(sheaf__jcall *c)
 {
     return sheaf__j_fill_in(c->j, c->of.u.text, c->args);
 }
-static sheaf__jvalue m_format_map(sheaf__jcall *c)
-{
-    if (c->at[0]->kind != SHEAF__J_DICT)
-        sheaf__j_refuse(c->j, "format_map of what is no dict");
-    const sheaf__jarguments args = { { 0 }, *c->at[0]->u.dict };
-    return sheaf__j_fill_in(c->j, c->of.u.text, &args);
-}
-
 const sheaf__jbuiltin sheaf__j_text_methods[] = {
     { "strip", ".chars", m_strip, LEFT | RIGHT, SHEAF__J_TEXT, true },
     { "lstrip", ".chars", m_strip, LEFT, SHEAF__J_TEXT, true },
@@ -522,8 +409,6 @@ const sheaf__jbuiltin sheaf__j_text_methods[] = {
     { "lower", "", m_case, 'l', SHEAF__J_TEXT, true },
     { "title", "", m_case, 't', SHEAF__J_TEXT, true },
     { "capitalize", "", m_case, 'c', SHEAF__J_TEXT, true },
-    { "swapcase", "", m_case, 's', SHEAF__J_TEXT, true },
-    { "casefold", "", m_case, 'f', SHEAF__J_TEXT, true },
     { "replace", ".old! .new! .count", m_replace, 0, SHEAF__J_TEXT, true },
     { "find", ".sub! .start .end", m_find, 0, SHEAF__J_TEXT, true },
     { "rfind", ".sub! .start .end", m_find, LAST, SHEAF__J_TEXT, true },
@@ -533,24 +418,13 @@ const sheaf__jbuiltin sheaf__j_text_methods[] = {
     { "join", ".iterable!", m_join, 0, SHEAF__J_TEXT },
     { "removeprefix", ".prefix!", m_remove, false, SHEAF__J_TEXT },
     { "removesuffix", ".suffix!", m_remove, true, SHEAF__J_TEXT },
-    { "center", ".width! .fillchar", m_just, LEFT | RIGHT, SHEAF__J_TEXT, true },
-    { "ljust", ".width! .fillchar", m_just, RIGHT, SHEAF__J_TEXT, true },
-    { "rjust", ".width! .fillchar", m_just, LEFT, SHEAF__J_TEXT, true },
-    { "zfill", ".width!", m_zfill, 0, SHEAF__J_TEXT, true },
-    { "expandtabs", "tabsize", m_expandtabs, 0, SHEAF__J_TEXT, true },
     { "format", "*", m_format, 0, SHEAF__J_TEXT, true },
-    { "format_map", ".mapping!", m_format_map, 0, SHEAF__J_TEXT, true },
     { "isalpha", "", m_is, ALPHA, SHEAF__J_TEXT, true },
     { "isalnum", "", m_is, ALNUM, SHEAF__J_TEXT, true },
     { "isascii", "", m_is, ASCII, SHEAF__J_TEXT, true },
-    { "isdecimal", "", m_is, DECIMAL, SHEAF__J_TEXT, true },
     { "isdigit", "", m_is, DIGIT, SHEAF__J_TEXT, true },
-    { "isidentifier", "", m_is, IDENTIFIER, SHEAF__J_TEXT, true },
-    { "isnumeric", "", m_is, NUMERIC, SHEAF__J_TEXT, true },
-    { "isprintable", "", m_is, PRINTABLE, SHEAF__J_TEXT, true },
     { "isspace", "", m_is, SPACE, SHEAF__J_TEXT, true },
     { "islower", "", m_is_cased, SHEAF__J_LOWER, SHEAF__J_TEXT, true },
     { "isupper", "", m_is_cased, SHEAF__J_UPPER, SHEAF__J_TEXT, true },
-    { "istitle", "", m_is_cased, SHEAF__J_TITLED, SHEAF__J_TEXT, true },
     { NULL },
 };

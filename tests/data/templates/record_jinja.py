@@ -80,36 +80,28 @@ messages[1].content.strip().split('<')[0] + '!'
 {'a': {'b': {'c': 1}}}.a.b.c, [[1, 2], [3]][1][0], {"a": 1}["a"], d.b.1.c is none
 none|selectattr('a')|list, none|select|list, false|reject('odd')|list, 0|rejectattr('a')|list, ''|map('upper')|list, none|map(attribute='a')|list, missing|select|list, none|selectattr|list, none|map('nosuch')|list
 l|min, l|max, words|min, words|max(case_sensitive=true), []|min is defined, messages|max(attribute='role'), 'hello'|max, d|min, [2.5, 1]|min, [[2], [1, 5]]|min
-2.5|round, 3.5|round, 2.675|round(2), n|round, n|round(2), 7.2|round(method='ceil'), 7.8|round(0, 'floor'), 1250.0|round(-2), 1350|round(-2), -0.4|round, 1234.5678|round(1, 'ceil'), true|round
-'%s is %d of %.2f%%'|format('a', 3, 1.5), '%(a)s'|format(a=1), '%5s|%-5s|%05d|%+d|% d|%x|%X|%#x|%o|%c|%r|%e|%g|%G'|format('a', 'b', 42, 1, 2, 255, 255, 255, 8, 'z', 'q', 12345.678, 1e10, 1e-10), '%s' % 'x', '%s %s' % (1, 2), '%(b)s' % {'b': 2}, '%.3s' % 'abcdef', '%*d' % (5, 3), '%s' % [1], '%%' % (), 'a' % [1]
-'x'|center(5) ~ '|', 'ab'|center(5) ~ '|', 'abc'.center(6, '*'), 'abc'.ljust(5) ~ '|', 'abc'.rjust(5, '-'), '42'.zfill(5), '-42'.zfill(5), 'é'.center(4, '·')
-l|batch(2)|list, l|batch(2, 'x')|list, [1, 2, 3, 4, 5]|slice(3)|list, [1, 2, 3, 4, 5]|slice(3, 0)|list, []|batch(3)|list
-messages|groupby('role')|map('first')|list, [{'a': 'X', 'b': 1}, {'a': 'x', 'b': 2}, {'b': 3}]|groupby('a', default='z')|list, (messages|groupby('role'))[0].grouper, (messages|groupby('role'))[0].list|length, words|groupby('0', case_sensitive=true)|list
-'one two, three'|wordcount, 'héé_x 你好-1'|wordcount, ''|wordcount, none|wordcount
-'a b/c?é&='|urlencode, {'a b': 'c/d', 'e': 1}|urlencode, [('x', 'y z')]|urlencode, 12|urlencode
-'Hello {}'.format('x'), '{} {}'.format(1, 2), '{1} {0}'.format(1, 2), '{a}'.format(a=3), '{:>5}|{:<5}|{:^5}|{:05d}|{:,}|{:.2f}|{:x}|{:#x}|{:b}|{:e}|{:%}'.format('a', 'b', 'c', 42, 1234567, 3.14159, 255, 255, 5, 12345.0, 0.25), '{{}}'.format(), '{0[a]} {0[b][0]}'.format(d), '{!r:>6}'.format('x'), '{:{}}'.format('x', 4) ~ '|', '{m[0].role}'.format(m=messages), '{:*^9}'.format('mid'), '{:+d} {: d}'.format(1, 2), '{:g} {:.3} {}'.format(1e10, 1234.5, 2.0), '{:_}'.format(1234567), '{a}'.format_map({'a': 1})
-'a-b-c'.partition('-'), 'abc'.partition('-'), 'a-b-c'.rpartition('-'), 'abc'.rpartition('-'), 'aBc É'.swapcase(), 'Straße'.casefold()
+2.5|round, 3.5|round, 2.675|round(2), n|round, n|round(2), -0.4|round, 1234.5678|round(1), true|round, 1e300|round(1)
+'%s is %d of %.2f%%'|format('a', 3, 1.5), '%5s|%-5s|%05d|%x|%i'|format('a', 'b', 42, 255, -7), '%-05d|%05s|%06.1f|%-8.2f|%04x|%.f' % (42, 'x', -2.25, 1.5, -10, 2.5), '%s' % 'x', '%s %s' % (1, 2), '%.3s' % 'abcdef', '%s' % [1], '%%' % (), 'a' % [1], '%d' % -3.9, '%d' % true, '%x' % -255, '%3f' % 1e20, '%s' % none
+'Hello {}'.format('x'), '{} {}'.format(1, 2), '{1} {0} {1}'.format(1, 2), '{a}'.format(a=3), '{{}}'.format(), '{} {a}'.format([1, 'x'], a=none)
+'a-b-c'.partition('-'), 'abc'.partition('-'), 'a-b-c'.rpartition('-'), 'abc'.rpartition('-')
 'abcabc'.find('c', 3), 'abcabc'.find('a', 1, 3), 'abcabc'.rfind('b', 0, 3), 'abcabc'.index('b', 2), 'abcabc'.rindex('a'), 'abcabc'.count('b', 2), 'abc'.startswith('b', 1), 'abc'.endswith('b', 0, 2), 'abc'.find('', 3), 'abc'.find('', 4), 'abc'.find('c', -1), 'héh'.rfind('h')
-'a b  c d'.rsplit(none, 2), ' a  b '.rsplit(), 'a,b,c,d'.rsplit(',', 2), 'a b c '.rsplit(none, 1), 'a\\nb\\r\\nc\\x0bd\\x1ce'.splitlines(), 'a\\n\\nb\\n'.splitlines(true), 'a\\u2028b\\x85c'.splitlines()
-'abc'.isalpha(), 'ab1'.isalnum(), 'é'.isascii(), '٣'.isdigit(), '²'.isdigit(), '²'.isdecimal(), '½'.isnumeric(), 'ab'.isidentifier(), '1a'.isidentifier(), 'ab'.islower(), 'aB'.islower(), 'AB1'.isupper(), 'Ab Cd'.istitle(), 'AbC'.istitle(), ' \\t'.isspace(), 'a\\n'.isprintable(), ''.isprintable(), ''.isalpha(), '1'.isupper()
-'a\\tb\\tc'.expandtabs(4), 'aaa'.replace('', '-'), 'aaa'.replace('', '-', 2), 'abc'|replace('', '.')
+' a  b '.rsplit(), 'a,b,c,d'.rsplit(',', 2), 'a,b'.rsplit(',', 0), 'a\\nb\\r\\nc\\x0bd\\x1ce'.splitlines(), 'a\\n\\nb\\n'.splitlines(true), 'a\\u2028b\\x85c'.splitlines()
+'abc'.isalpha(), 'ab1'.isalnum(), 'é'.isascii(), ''.isascii(), '٣'.isdigit(), '²'.isdigit(), 'ab'.islower(), 'aB'.islower(), 'AB1'.isupper(), ' \\t'.isspace(), ''.isalpha(), '1'.isupper()
+'aaa'.replace('', '-'), 'aaa'.replace('', '-', 2), 'abc'|replace('', '.')
 l.index(2), l.count(3), l.copy(), (1, 2, 1).count(1), (1, 2).index(2), d.copy(), [1, 2, 1].index(1, 1), range(5).index(3), range(3)[1], range(9)[2:5]|list, range(3) is sequence, range(0) == range(2, 1)
-'%s' is string, 'abc' is lower, 'ABC' is upper, 'aB' is lower, 5 is lower, n is in [7, 8], 'a' is in 'abc', yes is sameas true, none is sameas none, d is sameas d, 'map' is filter, 'nosuch' is filter, 'odd' is test, 'x' is test, d.keys() is sequence, d.items is callable, l.append is defined, s.upper is defined, missing is callable, (s|e) is escaped, s is escaped
+'%s' is string, 'abc' is lower, 'ABC' is upper, 'aB' is lower, 5 is lower, n is in [7, 8], 'a' is in 'abc', yes is sameas true, none is sameas none, d is sameas d, 'map' is filter, 'nosuch' is filter, 'odd' is test, 'x' is test, d.keys() is sequence, d.items is callable, l.append is defined, s.upper is defined, missing is callable
 ['A', 'b']|select('upper')|list, ['A', 'b']|select('in', ['b'])|list, [1, 2, 3]|select('divisibleby', 2)|list, [none, 1]|reject('none')|list
-'<a>&"\\''|e, ('<'|safe) + '<', '<' + ('<'|safe) ~ '<', ('<'|e) * 2, ('<'|e)|e, ('<'|e)|forceescape, (('a'|safe) ~ '<') + '<', ['<'|safe], ('<b'|safe).replace('b', '>'), ('a<'|safe).split('<'), ('a'|safe).upper() + '<'
-'hello big wide world'|truncate(12), 'hello big wide world'|truncate(12, true), 'hello big world'|truncate(12, leeway=0), 'hello big world'|truncate(9, false, '..', 0), 'short'|truncate
-1000|filesizeformat, 1|filesizeformat, 999|filesizeformat, 123456789|filesizeformat, 1048576|filesizeformat(true), 1e27|filesizeformat
-'3.5'|float, 'x'|float, 'x'|float(1.5), 3|float, none|float, '1e3'|float, ' 7 '|float, '1_0'|int, 'ff'|int(0, 16), '0x1f'|int(base=16), '101'|int(base=2), 'inf'|float, 'nan'|int(5), 'z'|int(-1, 36), '0b11'|int(0, 2)
+('a'|safe) + 'b', ['<'|safe], ('a'|safe) ~ '<', '<'|safe, '<'|safe|trim|upper, ('<b'|safe)[1:], ('<'|safe) * 2 + ('>'|safe)
+'3.5'|float, 'x'|float, 'x'|float(1.5), 3|float, none|float, '1e3'|float, ' 7 '|float, '1_0'|int, 'inf'|float, 'nan'|int(5)
 -5|abs, (-5)|abs, (-2.5)|abs, true|abs, ['b', 'B', 'a', 'A']|unique|list, [1, 1.0, true, 2]|unique|list, messages|unique(attribute='role')|map(attribute='role')|list
 {'b': 1, 'a': 3, 'C': 2}|dictsort, {'b': 1, 'a': 3}|dictsort(by='value'), {'b': 1, 'a': 3}|dictsort(reverse=true), {'b': 1, 'A': 3}|dictsort(true)
 [{'a': 1, 'b': 2}, {'a': 1, 'b': 1}]|sort(attribute='a,b'), [[2, 1], [1, 5]]|sort(attribute=0), words|join(attribute=none), l|sort(attribute=none)
-{'a': 1, 'b<': '"', 'c': none}|xmlattr, {'x': missing}|xmlattr, {'a': 1}|xmlattr(false), 'abc'|attr('upper') is callable, d|attr('a') is defined, namespace(q=1)|attr('q')
 0x1F, 0o17, 0b101, 0xf_f, 2 ** -1, 2.0 ** 0.5, 2 ** 0.5, 0.5 ** 2, 10 ** 2
 d.keys(), d.values(), {}.items(), d.items()|first, dict([('a', 1)]), dict(d.items()).a, dict(a=1).keys()|list, d.keys()[0] is defined, {(1, 2): 3}[1, 2]
-range(3)|sum, range(3)|last, range(5)|batch(2)|list, range(3)|reverse|list, 2 in range(3), range(3)|join('-'), range(3)|length
+range(3)|sum, range(3)|last, range(3)|reverse|list, 2 in range(3), range(3)|join('-'), range(3)|length
 'a'.join(d), 'abc'.upper is callable
 'inf'|float|tojson, nan is defined, {1.5: 2}|tojson
-'é'.encode is defined, 'ab'.strip('a').title(), 'a{}b'.format(none), '{:>4}'.format(true), '{}'.format([1, 'x']), '{:5}'.format(1.5), '{:<5}|'.format(3), '{:^+7.1f}'.format(2.25)
+'é'.encode is defined, 'a'.center is defined, 'ab'.strip('a').title(), 'a{}b'.format(none), '{}'.format(true)
 """.strip().split("\n")
 
 raising = """
@@ -155,25 +147,18 @@ true|map('upper')|list
 none|min
 'abc'.find()
 'abc'.find('a', 1, 2, 3)
-'abc'.center('x')
 'abc'.partition('')
 '%d' % 'x'
 '%s %s' % (1,)
 '%s' % (1, 2)
 '%z' % 1
-'%(a)s' % 1
 '{'.format()
 '}'.format()
 '{}'.format()
 '{a}'.format()
-'{:d}'.format('x')
-'{:z}'.format([])
 '{0} {}'.format(1, 2)
 'a'|round
-1|round(method='x')
-'abc'|truncate(1)
 l.index(9)
-cycler()
 n is divisibleby
 n is upper(1)
 0 ** -1
@@ -181,17 +166,13 @@ missing|dictsort
 missing|float
 missing|abs
 [1, 'a']|min
-{'a b': 1}|xmlattr
 f(**{1: 2})
 range(3, **{'a': 1})
 dict([1])
-'abc'.zfill()
 [[1], [2]]|unique|list
 {'a': 1}|dictsort(by='x')
-'%s'|format(1, a=2)
 1|abs(2)
 dict(*[{'a': 1}], **{'a': 2}).b.c
-'x'|center(*[3], **{'width': 4})
 loop()
 """.strip().split("\n")
 
@@ -251,7 +232,7 @@ templates = [
     "{% set g = l|select('odd') %}{{ 'T' if g }}{{ g|list }}{{ g|list }}{{ 'T' if [0]|select }}",
     "{% set g = l|map('string') %}{{ g|first }}{{ g|join }}{% for k in d.keys() %}{{ k }}{% endfor %}{{ 'T' if {}.items() }}",
     "{% set (a,) = [1] %}{{ a }}", "{{ [00, 0_0, 01.5, 0] }}", "{{ []|map(attribute='a', z=1)|list, []|map|list }}",
-    "{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}{% set j = joiner() %}{% for i in l %}{{ j() }}{{ i }}{% endfor %}{% set k = joiner('|') %}{{ k() }}{{ k() }}{{ k() }}",
+    "{% set j = joiner() %}{% for i in l %}{{ j() }}{{ i }}{% endfor %}{% set k = joiner('|') %}{{ k() }}{{ k() }}{{ k() }}",
     "{% macro f(a, b=2) %}{{ a }}-{{ b }}-{{ varargs }}-{{ kwargs }};{% endmacro %}{{ f(1, 2, 3, 4, z=5) }}{{ f(*[1, 2, 3]) }}{{ f(**{'a': 7, 'q': 8}) }}{{ f(1, *[9], **{'w': 0}) }}{{ f(*l, x=1) }}",
     "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(*[1]) }}{{ f(**{'a': 2}) }}{{ 'abc'.replace(*['b', 'x']) }}{{ range(*[1, 4])|list }}{{ [1, 2]|join(*['-']) }}{{ dict(*[{'a': 1}], **{'b': 2}) }}",
     "{% macro f() %}{{ caller is defined }}{% endmacro %}{{ f() }}{% call f() %}x{% endcall %}",
@@ -259,9 +240,7 @@ templates = [
     "{% macro f(a) %}x{% endmacro %}{{ f(1, b=2) }}",
     "{% set t = [{'n': 1, 'c': [{'n': 2, 'c': [{'n': 3}]}]}, {'n': 4}] %}{% for x in t recursive %}{{ x.n }}/{{ loop.depth }}{{ loop.depth0 }}{% if x.c %}({{ loop(x.c) }}){% endif %}{{ ',' if not loop.last }}{% endfor %}",
     "{% for x in l %}{{ loop(l) }}{% endfor %}",
-    "{% for g in messages|groupby('role') %}{{ g.grouper }}:{{ g.list|length }};{% endfor %}{% for k, v in [{'a': 2}, {'a': 1}]|groupby('a') %}{{ k }}{{ v }}{% endfor %}",
-    "{% for row in range(7)|batch(3, 'x') %}{{ row|join }}|{% endfor %}{% for col in 'abcdefg'|slice(3) %}{{ col|join }}|{% endfor %}",
-    "{% set x = '<'|safe %}{{ x + '<' }}{{ '<' + x }}{% set y %}<{% endset %}{{ y + '<' }}{% macro m() %}<{% endmacro %}{{ m() + '<' }}",
+    "{% set x = '<'|safe %}{{ x + 'a' }}{{ 'a' + x }}{% set y %}<{% endset %}{{ y + '<' }}{% macro m() %}<{% endmacro %}{{ m() + '<' }}",
     "{% set f = s.upper %}{{ f() }}{% set g = d.items %}{{ g()|list }}{{ 'y' if d.get is defined else 'n' }}{% for i in l %}{{ loop.cycle is callable }}{% endfor %}",
     "{{ f(1, a=2, 3) }}",
     "{{ f(*a, *b) }}",
@@ -271,8 +250,8 @@ templates = [
     "{{ f(*a, 1) }}",
     "{{ '' if true else f(a=1, *b) }}",
     "{% set ns = namespace({'a': 1}, b=2) %}{{ ns.a }}{{ ns.b }}{% set ns2 = namespace([('z', 3)]) %}{{ ns2.z }}",
-    "{% filter center(9) %}ab{% endfilter %}|{% filter format(3) %}%d{% endfilter %}",
-    "{% for k in d %}{{ '%-3s=%s' % (k, d[k]) }};{% endfor %}{{ '%s' % d }}{{ '%(a)d-%(a)s' % d }}",
+    "{% filter format(3) %}%d{% endfilter %}",
+    "{% for k in d %}{{ '%-3s=%s' % (k, d[k]) }};{% endfor %}{{ '%s' % d }}",
     # syntax that is none
     "{% for m, in l %}{% endfor %}", "{% set a, = [1] %}{{ a }}", "{% set (not,) = [1] %}",
     "{% if %}", "{{ 1", "{% for a b %}", "{{ a b }}", "{% endif %}", "{% if 1 %}", "{{ (1 }}", "{{ 'a }}", "{% nothing %}", "{{ 1 + }}", "{# a", "{{ [1, }}", "{{ a is b is c }}", "{% set 1 = 2 %}", "{{ a. }}", "{% for x in y %}{% endif %}{% endfor %}",
