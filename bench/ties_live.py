@@ -18,26 +18,16 @@ import warnings
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 FLAG = "tie_word_embeddings"
-PLAIN = re.compile(r"^[A-Za-z0-9_.]+\.(weight|bias|\w*embedding)$")
+PLAIN = re.compile(r"^[A-Za-z0-9_.]+\.weight$")
 LAYERS = ("num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers", "n_layer", "num_decoder_layers",
           "depth", "num_experts", "n_routed_experts", "num_local_experts")
-# A key of the config that, where it is false, makes another model of the class.
-UNLESS = {"Marian": "share_encoder_decoder_embeddings", "Deberta": "legacy"}
-# Ties of one part of a model with another beside its tables, and parts that a config chooses: path components, "*" the tables.
-UNSURE = {"Zamba": "shared_transf shared_transformer", "Bark": "*", "Csm": "*", "Blt": "*", "DiffusionGemma": "*",
-          "PeAudioVideo": "*", "IdeficsFor": "*", "Qwen3OmniMoe": "*", "Rag": "*", "ShieldGemma2": "*"}
-PATTERNS = "bbox_embed class_embed enc_bbox_head enc_score_head"
-# Of classes whose names do not say that they have no head over a vocabulary.
-LISTED = ["BailingHybridForCausalLM", "BigBirdPegasusForCausalLM", "ElectraForPreTraining", "FunnelForPreTraining", "KimiLinearForCausalLM",
-          "MllamaForCausalLM", "MllamaForConditionalGeneration", "NemotronHForCausalLM", "PerceiverForMaskedLM",
-          "Qwen2AudioForConditionalGeneration", "RemBertForCausalLM", "RemBertForMaskedLM", "xLSTMForCausalLM"]
-NONE = re.compile(r"(Model|Encoder|Decoder|For(Sequence|Token|Image|Audio|Video|AudioFrame|Entity|EntityPair|EntitySpan)"
-                  r"Classification|ForQuestionAnswering(Simple)?|ForMultipleChoice|ForNextSentencePrediction|ForCTC|ForXVector)$")
+HEADS = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
+HEADLESS = re.compile(r"(Model|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering)$")
 
 
 def classes():
@@ -103,29 +93,12 @@ def unsaid(cls):
         return False
 
 
-def groups_of(ties, first):
-    """ "source=target=target source=target", each group headed by the table that tokens are looked up in."""
-    found = collections.defaultdict(list)
-    for target, source in ties.items():
-        found[source].append(target)
-    out = []
-    for source, targets in found.items():
-        names = [source] + sorted(targets, key=lambda n: ("lm_head" not in n, n))
-        if first in names:
-            names = [first] + [n for n in names if n != first]
-        out.append("=".join(names))
-    return " ".join(sorted(out, key=lambda g: (first not in g, "weight" not in g, g)))
-
-
-def facts(name, cls):
-    """(groups, keeps the flag, tied unsaid, unless, unsure), or None: nothing is tied."""
-    unsure = next((w for begin, w in UNSURE.items() if name.startswith(begin)), "")
-    unless = next((w for begin, w in UNLESS.items() if name.startswith(begin)), "")
+def facts(cls):
+    """(table, head, tied unsaid), ("", "", False): nothing is tied, or None: other ties, or not known."""
     said = cls._tied_weights_keys
-    own, first = said if isinstance(said, dict) else {}, ""
-    ties = dict(own)
-    if said and (not own or any(not PLAIN.match(n) for pair in own.items() for n in pair)) and not unsure:
-        return "", False, False, "", PATTERNS
+    own = said if isinstance(said, dict) else {}
+    if said and (not own or any(not PLAIN.match(n) for pair in own.items() for n in pair)):
+        return None
     try:
         signal.alarm(30)
         model = made(cls)
@@ -133,30 +106,24 @@ def facts(name, cls):
         table = model.get_input_embeddings()
         first = next((n + ".weight" for n, m in model.named_modules() if m is table), "")
     except Exception:
-        if name in LISTED:
-            raise
+        ties, first = dict(own), ""
     finally:
         signal.alarm(0)
-    chosen = [k for k, of in getattr(cls.config_class, "sub_configs", {}).items() if of is AutoConfig]
-    if unsure == "*" or (chosen and any(k not in own for k in ties)):
-        return "", False, False, "", PATTERNS if any("class_embed" in n for n in ties) else "*"
-    ties = {t: s for t, s in ties.items() if not any(w in t.split(".") for w in unsure.split())}
-    if any("class_embed" in n for n in ties):
-        return "", False, False, "", PATTERNS
-    if not ties and not unsure and name not in LISTED:
+    if not ties:
+        return "", "", False
+    names = list(ties.items())[0] if len(ties) == 1 else ()
+    if not names or keeps(cls):
         return None
-    return groups_of(ties, first), bool(ties) and keeps(cls), bool(ties) and unsaid(cls), unless, unsure
+    head, source = names
+    return (head, source, unsaid(cls)) if first == head else (source, head, unsaid(cls))
 
 
 def rows():
-    found, none = collections.defaultdict(list), []
+    found = collections.defaultdict(list)
     for name, cls in classes():
-        fact = facts(name, cls)
-        if fact is None:
-            none.append(name)
-        else:
-            found[fact].append(name)
-    return found, none
+        if HEADS.search(name) or HEADLESS.search(name):
+            found[facts(cls)].append(name)
+    return found
 
 
 def quoted(words, indent, width=100):
@@ -170,20 +137,14 @@ def quoted(words, indent, width=100):
     return [f'"{one}"' for one in lines + [line]]
 
 
-# Endings of groups that many rows share: macros of the table.
-ENDINGS = {"PREDICTIONS": "cls.predictions.decoder.weight cls.predictions.bias=cls.predictions.decoder.bias",
-           "DECODER": "lm_head.decoder.weight lm_head.bias=lm_head.decoder.bias"}
-
-
-def row(groups, names, keep, unsaid, unless, unsure):
+def row(table, head, names, tied):
     """A row of the table, its lines filled."""
-    ending = next((name for name, text in ENDINGS.items() if groups.endswith(text)), None)
-    one = [f'"{groups[:-len(ENDINGS[ending])]}" {ending}'] if ending else quoted(groups.split(" "), "      ")
-    tail = ["TIED"] * unsaid + ["KEEPS"] * keep + [f'.{k} = "{x}"' for k, x in (("unless", unless), ("unsure", unsure)) if x]
-    pieces, lines = [], []
-    for item in [one, quoted(names, "      ")] + [[t] for t in tail]:
-        pieces += item[:-1] + [item[-1] + ","]
-    for piece in pieces[:-1] + [pieces[-1][:-1] + " },"]:
+    pieces = [f'"{table}",', f'"{head}",'] + quoted(names, "      ")
+    pieces += ["TIED"] if tied else []
+    if tied:
+        pieces[-2] += ","
+    lines = []
+    for piece in pieces[:-1] + [pieces[-1] + " },"]:
         if lines and len(lines[-1]) + 1 + len(piece) <= 100:
             lines[-1] += " " + piece
         else:
@@ -193,14 +154,11 @@ def row(groups, names, keep, unsaid, unless, unsure):
 
 def table_of(path):
     found = {}
-    text = open(path).read()
-    for name, ending in ENDINGS.items():
-        text = re.sub(rf'" {name}\b', ending + '"', text)
-    for fields in re.findall(r"^    \{ ((?:[^{}]|\n)*?) \},$", text, re.M):
-        fields = ["".join(re.findall(r"^\s*(\.\w+ = )", f)) + ("".join(re.findall(r'"([^"]*)"', f)) if '"' in f else f.strip()) for f in re.split(r",\n? *(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", fields)]
-        named = dict(f[1:].split(" = ") for f in fields if f.startswith("."))
-        for name in fields[1].split():
-            found[name] = (fields[0], "KEEPS" in fields, "TIED" in fields, named.get("unless", ""), named.get("unsure", ""))
+    for fields in re.findall(r"^    \{ ((?:[^{}]|\n)*?) \},$", open(path).read(), re.M):
+        table, head, names = re.findall(r'((?:"[^"]*"\s*)+)', fields)[:3] if '""' not in fields else ('""', '""', fields.split('"",')[-1])
+        strings = ["".join(re.findall(r'"([^"]*)"', f)) for f in (table, head, names)]
+        for name in strings[2].split():
+            found[name] = (strings[0], strings[1], fields.rstrip().endswith("TIED"))
     return found
 
 
@@ -209,24 +167,23 @@ def main():
     p.add_argument("--table")
     p.add_argument("--rows", action="store_true")
     args = p.parse_args()
-    found, none = rows()
+    found = rows()
+    table = table_of(args.table) if args.table else {}
     if args.rows:
-        for fact in sorted(found, key=lambda f: (f[4] == "*", -len(found[f]), f)):
-            groups, keep, unsaid, unless, unsure = fact
-            print(row(groups, sorted(found[fact]), keep, unsaid, unless, unsure))
-        print("/* none, by name:", sorted(n for n in none if not NONE.search(n)), "*/")
-        print("/* tied, though its name says none:", sorted(n for f in found for n in found[f] if NONE.search(n)), "*/")
+        for fact in sorted((f for f in found if f), key=lambda f: (not f[0], -len(found[f]), f)):
+            print(row(fact[0], fact[1], sorted(n for n in found[fact] if HEADS.search(n)), fact[2]))
         return
     live = {name: fact for fact, names in found.items() for name in names}
-    table = table_of(args.table)
-    for name in sorted(set(live) | set(table)):
-        if live.get(name) == table.get(name):
+    for name in sorted(table):
+        if live.get(name) == table[name]:
             print(f"ok - {name}: what is tied")
         else:
-            print(f"not ok - {name}: transformers {live.get(name)}, the table {table.get(name)}")
-    for name in none:
-        if name in table:
-            print(f"not ok - {name}: transformers ties nothing")
+            print(f"not ok - {name}: transformers {live.get(name)}, the table {table[name]}")
+    for name, fact in sorted(live.items()):
+        stem = HEADLESS.sub("", name)
+        known = any(stem + end in table for end in ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration"))
+        if name not in table and HEADLESS.search(name) and known and (fact is None or fact[0]):
+            print(f"not ok - {name}: tied, though its name says that it has no head")
     print(f"{len(table)} architectures compared, transformers {transformers.__version__}")
 
 

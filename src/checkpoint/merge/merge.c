@@ -111,15 +111,15 @@ static sheaf_status *same_result(bool *same, merger *m, sheaf__merge_tensor *fir
     return st;
 }
 
-/* Names whose tensors all turn out equal are one tensor again, and stay tied. */
+/* Two names whose tensors turn out equal are one tensor again, and stay tied. */
 static sheaf_status *join_if_equal(merger *m)
 {
     sheaf__merge_plan *p = &m->plan;
     bool same = !p->tied_inside;
     sheaf_status *st = NULL;
-    for (int i = 0; i < p->nties && same && st == NULL; i++)
-        st = same_result(&same, m, sheaf__merge_find(p, p->tie[i].first),
-                         sheaf__merge_find(p, p->tie[i].other));
+    if (p->tie.first != NULL && same)
+        st = same_result(&same, m, sheaf__merge_find(p, p->tie.first),
+                         sheaf__merge_find(p, p->tie.other));
     if (st == NULL && same)
         sheaf__merge_drop_names(p);
     return st;
@@ -133,7 +133,7 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
     char *json = p->config != NULL ? strdup(p->config) : NULL, *typed = NULL;
     sheaf_status *st = p->config != NULL && json == NULL ? sheaf__no_memory("config.json") : NULL;
     if (json != NULL && m->report->untied)
-        st = sheaf__merge_untie(&json, p);
+        st = sheaf__merge_untie(&json);
     if (st == NULL && json != NULL && o->dtype != SHEAF_BOOL) {
         st = sheaf_hf_config_with_dtype(&typed, json, o->dtype);
         free(json);
@@ -385,23 +385,14 @@ static void report_order(const merger *m)
                    sheaf__peft_cpu_name(r->cpu), unknown, odd->a->name, odd->rank);
 }
 
-/* transformers 4 has one module for them, or ties T5's head by the flag that stays. */
-static void warn_of_older(const merger *m)
-{
-    const sheaf__ties *ties = m->plan.ties;
-    if (m->report->untied && (ties->keeps_flag || strstr(ties->groups, "encoder.") != NULL))
-        sheaf_warn(m->events, "tied tensors differ now, which transformers 5 loads, and 4 may not");
-}
-
 static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_plan_open(&m->plan, o);
     TRY(st, sheaf__merge_workers_init(&m->workers, &m->plan, o));
     TRY(st, sheaf__merge_scratch_init(&m->other));
     TRY(st, join_if_equal(m));
-    m->report->untied = st == NULL && m->plan.nties > 0;
+    m->report->untied = st == NULL && m->plan.tie.first != NULL;
     m->report->base_quantised = m->plan.nquantised;
-    warn_of_older(m);
     TRY(st, sheaf__merge_plan_finish(&m->plan));
     int64_t chunks = 1;
     for (int64_t i = 0; i < m->plan.count && st == NULL; i++) {

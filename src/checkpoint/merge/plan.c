@@ -24,7 +24,7 @@ static const char memory_for[] = "merge: out of memory for the list of tensors";
 static sheaf_status *list_base(sheaf__merge_plan *p)
 {
     const int64_t n = p->base->count(p->base);
-    p->tensor = calloc((size_t)n + SHEAF__TIES_MOST + 1, sizeof *p->tensor);
+    p->tensor = calloc((size_t)n + 2, sizeof *p->tensor);
     if (p->tensor == NULL)
         return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < n; i++) {
@@ -412,7 +412,7 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
     sheaf_schema *schema = NULL;
     sheaf_safetensors_spec *specs = NULL;
     int64_t n = 0, placed = 0;
-    const bool tied = p->tied && p->nties == 0;
+    const bool tied = p->tied && p->tie.first == NULL;
     sheaf_status *st = p->checked ? NULL : known_schema(&schema, p, &tied);
     if (st != NULL || schema == NULL)
         return st;
@@ -473,9 +473,7 @@ void sheaf__merge_plan_close(sheaf__merge_plan *p)
     free(p->config);
     free(p->quantization);
     free(p->config_path);
-    free(p->own_groups);
-    for (int i = 0; i < p->nmade; i++)
-        free(p->made_name[i]);
+    free(p->made_name);
     free(p->model_type);
     *p = (sheaf__merge_plan){ 0 };
 }

@@ -147,7 +147,7 @@ typedef struct sheaf__merge_adapter {
     int at; /* of lora->module: the last one that was looked up */
 } sheaf__merge_adapter;
 
-/* Names of one tensor; tokens are looked up in the first. */
+/* The two names of one tensor, the table of embeddings first. */
 typedef struct sheaf__merge_tie {
     const char *first, *other;
 } sheaf__merge_tie;
@@ -170,15 +170,12 @@ typedef struct sheaf__merge_plan {
     char architecture[128];        /* "" if absent in config.json */
     const sheaf__ties *ties;       /* of the architecture; NULL: not known */
     sheaf__ties own_ties;
-    char *own_groups;
     bool said_yes, said_no; /* tie_word_embeddings, in any part of the config */
     bool tied_inside; /* only a nested config says so: transformers 5 reads the outer value, 4 the
                          nested one */
-    bool tied;        /* the base has tensors with several names */
-    int nties;        /* 0 also once all of them turned out equal */
-    sheaf__merge_tie tie[SHEAF__TIES_MOST];
-    int nmade;
-    char *made_name[SHEAF__TIES_MOST];
+    bool tied;        /* the base has its table under two names */
+    sheaf__merge_tie tie;       /* first NULL: none, also once both turned out equal */
+    char *made_name;            /* of the one that the files lack */
     int64_t vocabulary, layers; /* from the config; 0: not stated */
     int64_t resized;            /* rows of the embedding table if an adapter resizes it; else 0 */
     int64_t count, capacity;
@@ -244,11 +241,11 @@ sheaf_status *sheaf__merge_check_tables(sheaf__merge_plan *plan);
  * tied. */
 void sheaf__merge_drop_names(sheaf__merge_plan *plan);
 /* sheaf__merge_untie - edits a config's text for an output in which every name is written. */
-sheaf_status *sheaf__merge_untie(char **json, const sheaf__merge_plan *plan);
+sheaf_status *sheaf__merge_untie(char **json);
 /* sheaf__merge_set_vocabulary - sets vocab_size where the config has it: at the top or in
  * text_config. */
 sheaf_status *sheaf__merge_set_vocabulary(char **json, const sheaf__merge_plan *plan);
-/* sheaf__merge_is_other - is it a name of a tied tensor, other than the first? */
+/* sheaf__merge_is_other - is it the second name of a tied tensor? */
 bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const sheaf__merge_tensor *tensor);
 
 /* ---- the output: a Hugging Face folder, or the parts of SAT ---- */

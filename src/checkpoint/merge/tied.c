@@ -39,19 +39,14 @@ static const char *class_of(const json_t *config)
 }
 
 /* The ties of sheaf's own families, which transformers may lack. */
-static sheaf_status *take_family(sheaf__merge_plan *p, const char *class)
+static void take_family(sheaf__merge_plan *p, const char *class)
 {
     const sheaf__family *family = sheaf__family_named(p->model_type);
     if (family == NULL ||
         (class != NULL && family->architecture != NULL && strcmp(family->architecture, class) != 0))
-        return NULL;
-    char *groups = NULL;
-    if (asprintf(&groups, "%s=%s", family->table, family->head) < 0)
-        return sheaf__no_memory("names of tables");
-    p->own_groups = groups;
-    p->own_ties = (sheaf__ties){ .groups = groups, .classes = family->name };
+        return;
+    p->own_ties = (sheaf__ties){ family->table, family->head, family->name, false };
     p->ties = &p->own_ties;
-    return NULL;
 }
 
 static int64_t number_of(const json_t *config, const char *key)
@@ -61,24 +56,22 @@ static int64_t number_of(const json_t *config, const char *key)
         at_top != NULL ? at_top : json_object_get(json_object_get(config, "text_config"), key));
 }
 
-static sheaf_status *take_row(sheaf__merge_plan *p, const json_t *config)
+static void take_row(sheaf__merge_plan *p, const json_t *config)
 {
     const char *class = class_of(config);
     snprintf(p->architecture, sizeof p->architecture, "%s", class != NULL ? class : "");
     p->ties =
         class == NULL ? NULL : sheaf__ties_of(class, json_object_get(config, "auto_map") != NULL);
-    if (p->ties != NULL && p->ties->unless != NULL &&
-        json_is_false(json_object_get(config, p->ties->unless)))
-        p->ties = NULL;
     p->vocabulary = number_of(config, "vocab_size");
     p->layers = number_of(config, "num_hidden_layers");
-    return p->ties == NULL ? take_family(p, class) : NULL;
+    if (p->ties == NULL)
+        take_family(p, class);
 }
 
 /* ---- the architecture's names in these files ---- */
 
 typedef struct member {
-    char name[MOST_NAME];             /* as transformers has it */
+    const char *name;                 /* as transformers has it */
     const char *file;                 /* as the files have or would have it; NULL: no such tensor */
     const sheaf_source_entry *stored; /* NULL: not in the files */
     bool made, tied, twice;
@@ -185,32 +178,23 @@ static sheaf_status *spell(char **out, const spelling *s, const char *name)
     return st;
 }
 
-/* ---- the tensors of one group ---- */
+/* ---- the table and the head ---- */
 
-/* Parses "name=name=name" into members; no two members are the same stored tensor. */
-static sheaf_status *find_members(member *m, int *n, spelling *s, sheaf__merge_plan *p,
-                                  const char *group, size_t length)
+/* The table once more where it was searched before the spelling was known. */
+static sheaf_status *find_members(member m[2], spelling *s, sheaf__merge_plan *p)
 {
     const sheaf_source_entry *like = NULL;
     sheaf_status *st = NULL;
-    *n = 0;
-    for (const char *at = group; at < group + length && st == NULL && *n < SHEAF__TIES_MOST;) {
-        const size_t one = strcspn(at, "= ");
-        m[*n] = (member){ .file = NULL };
-        snprintf(m[*n].name, sizeof m->name, "%.*s", (int)one, at);
-        st = locate(&m[*n].stored, s, p, m[*n].name, like);
-        if (m[*n].stored != NULL) {
-            m[*n].file = m[*n].stored->name;
-            like = like == NULL ? m[*n].stored : like;
-        }
-        (*n)++;
-        at += one + 1;
+    for (int k = 0; k < 3 && st == NULL; k++) {
+        member *one = &m[k % 2];
+        if (one->stored != NULL || (k == 2 && like == NULL))
+            continue;
+        st = locate(&one->stored, s, p, one->name, like);
+        if (one->stored == NULL)
+            continue;
+        one->file = one->stored->name;
+        like = like == NULL ? one->stored : like;
     }
-    /* the first may have been searched before the spelling was known */
-    if (st == NULL && like != NULL && m[0].stored == NULL)
-        st = locate(&m[0].stored, s, p, m[0].name, like);
-    if (m[0].stored != NULL)
-        m[0].file = m[0].stored->name;
     return st;
 }
 
@@ -227,7 +211,7 @@ static sheaf_status *decide(member *m, const spelling *s, sheaf__merge_plan *p,
                             const sheaf_source_entry *leader)
 {
     const bool silent = !p->said_no && !p->said_yes;
-    const bool sure_no = p->said_no && !p->said_yes && !p->ties->keeps_flag;
+    const bool sure_no = p->said_no && !p->said_yes, sure_yes = p->said_yes && !p->said_no;
     sheaf_status *st = NULL;
     if (m->stored == leader || sure_no || (silent && m->stored != NULL && !p->ties->unsaid))
         return NULL;
@@ -236,11 +220,10 @@ static sheaf_status *decide(member *m, const spelling *s, sheaf__merge_plan *p,
         st = spell(&name, s, m->name);
         if (st != NULL)
             return st;
-        m->file = p->made_name[p->nmade++] = name;
+        m->file = p->made_name = name;
         m->made = m->tied = true;
         return NULL;
     }
-    const bool sure_yes = p->said_yes && !p->said_no && !p->ties->keeps_flag;
     if (leader->dtype == m->stored->dtype)
         st = sheaf__same_numbers(&m->tied, p->base, leader->name, p->base, m->stored->name);
     TRY(st, !m->tied && sure_yes ? refuse_two(m, leader) : NULL);
@@ -266,23 +249,19 @@ static sheaf__merge_tensor *bias_of(sheaf__merge_plan *p, const char *weight)
     return sheaf__merge_find(p, name);
 }
 
-static sheaf_status *add_group(sheaf__merge_plan *p, spelling *s, const char *group, size_t length)
+static sheaf_status *add_tie(sheaf__merge_plan *p)
 {
-    member m[SHEAF__TIES_MOST];
-    const sheaf_source_entry *leader = NULL;
-    int n = 0;
-    sheaf_status *st = find_members(m, &n, s, p, group, length);
-    for (int i = 0; i < n && leader == NULL; i++)
-        leader = m[i].stored;
-    for (int i = 0; i < n && leader != NULL && st == NULL; i++)
-        if (p->nties + n <= SHEAF__TIES_MOST)
-            st = decide(&m[i], s, p, leader);
-    for (int i = 0; i < n && st == NULL; i++)
+    spelling s = { .group = -1 };
+    member m[2] = { { .name = p->ties->table }, { .name = p->ties->head } };
+    sheaf_status *st = find_members(m, &s, p);
+    const sheaf_source_entry *leader = m[0].stored != NULL ? m[0].stored : m[1].stored;
+    for (int i = 0; i < 2 && leader != NULL && st == NULL; i++)
+        st = decide(&m[i], &s, p, leader);
+    for (int i = 0; i < 2 && st == NULL; i++)
         if (m[i].made)
             add_made(p, &m[i], leader);
     qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, sheaf__by_name);
-    const char *first = m[0].file != NULL ? m[0].file : leader != NULL ? leader->name : NULL;
-    for (int i = 0; i < n && st == NULL; i++) {
+    for (int i = 0; i < 2 && st == NULL; i++) {
         sheaf__merge_tensor *t = m[i].file != NULL ? sheaf__merge_find(p, m[i].file) : NULL;
         if (t == NULL)
             continue;
@@ -290,37 +269,32 @@ static sheaf_status *add_group(sheaf__merge_plan *p, spelling *s, const char *gr
         t->twice = m[i].twice;
         if ((t = bias_of(p, m[i].file)) != NULL)
             t->table = true;
-        if ((m[i].tied || m[i].stored == leader) && strcmp(m[i].file, first) != 0)
-            p->tie[p->nties++] = (sheaf__merge_tie){ first, m[i].file };
     }
+    if (st == NULL && (m[0].tied || m[1].tied))
+        p->tie = (sheaf__merge_tie){ m[0].file, m[1].file };
     return st;
 }
 
 sheaf_status *sheaf__merge_find_ties(sheaf__merge_plan *p, const json_t *config)
 {
-    spelling s = { .group = -1 };
     if (config == NULL)
         return NULL;
     read_flags(&p->said_yes, &p->said_no, config);
-    sheaf_status *st = take_row(p, config);
+    take_row(p, config);
     const json_t *at_top = json_object_get(config, flag_key);
     p->tied_inside = p->said_yes && p->ties != NULL &&
                      (at_top != NULL ? json_is_false(at_top) : !p->ties->unsaid);
-    const char *at = p->ties != NULL ? p->ties->groups : "";
-    for (int64_t i = 0; i < p->count && *at == '\0'; i++)
+    const bool any = p->ties != NULL && *p->ties->table != '\0';
+    for (int64_t i = 0; i < p->count && !any; i++)
         p->tensor[i].table = sheaf__lora_is_table(p->tensor[i].name, p->tensor[i].ndim);
-    for (; *at != '\0' && st == NULL; at += strcspn(at, " "), at += *at == ' ')
-        st = add_group(p, &s, at, strcspn(at, " "));
-    p->tied = p->nties > 0;
+    sheaf_status *st = any ? add_tie(p) : NULL;
+    p->tied = p->tie.first != NULL;
     return st;
 }
 
 bool sheaf__merge_is_other(const sheaf__merge_plan *p, const sheaf__merge_tensor *t)
 {
-    for (int i = 0; i < p->nties; i++)
-        if (strcmp(p->tie[i].other, t->name) == 0)
-            return true;
-    return false;
+    return p->tie.first != NULL && strcmp(p->tie.other, t->name) == 0;
 }
 
 /* ---- after an adapter was matched ---- */
@@ -387,15 +361,10 @@ static sheaf_status *settle(const sheaf__merge_tensor *first, sheaf__merge_tenso
     return st;
 }
 
-/* PEFT's copy of the base under one name stands for all tied names that the adapter lacks. */
-static void take_copies(sheaf__merge_plan *p, const sheaf__merge_tie *tie, int number)
+/* PEFT's copy of the base under one name stands for the other too, where the adapter lacks it. */
+static void take_copies(sheaf__merge_tensor *first, sheaf__merge_tensor *other, int number)
 {
-    sheaf__merge_tensor *const first = sheaf__merge_find(p, tie->first),
-                               *other = sheaf__merge_find(p, tie->other);
-    const sheaf__merge_tensor *copy = first;
-    for (int i = 0; i < p->nties && !is_copy(copy, number); i++)
-        if (strcmp(p->tie[i].first, tie->first) == 0)
-            copy = sheaf__merge_find(p, p->tie[i].other);
+    const sheaf__merge_tensor *copy = is_copy(first, number) ? first : other;
     if (!is_copy(copy, number))
         return;
     if (first->whole == NULL)
@@ -407,13 +376,12 @@ static void take_copies(sheaf__merge_plan *p, const sheaf__merge_tie *tie, int n
 sheaf_status *sheaf__merge_settle_ties(sheaf__merge_plan *p, const sheaf__merge_adapter *adapter,
                                        int number)
 {
-    sheaf_status *st = NULL;
-    for (int i = 0; i < p->nties; i++)
-        take_copies(p, &p->tie[i], number);
-    for (int i = 0; i < p->nties && st == NULL; i++)
-        st = settle(sheaf__merge_find(p, p->tie[i].first), sheaf__merge_find(p, p->tie[i].other),
-                    adapter->options.keep_tie, number);
-    return st;
+    if (p->tie.first == NULL)
+        return NULL;
+    sheaf__merge_tensor *first = sheaf__merge_find(p, p->tie.first),
+                        *other = sheaf__merge_find(p, p->tie.other);
+    take_copies(first, other, number);
+    return settle(first, other, adapter->options.keep_tie, number);
 }
 
 /* ---- after all were matched ---- */
@@ -441,25 +409,13 @@ static bool may_be_tied(const sheaf__merge_plan *p, const sheaf__merge_tensor *t
     return t->table || (t->ndim > 0 && p->vocabulary > 0 && t->base->shape[0] == p->vocabulary);
 }
 
-static bool has_part(const char *name, const char *parts)
-{
-    for (size_t n; *name != '\0'; name += n + (name[n] == '.'))
-        if (n = strcspn(name, "."), sheaf__is_listed(parts, name, n))
-            return true;
-    return false;
-}
-
 static sheaf_status *check_known_ties(const sheaf__merge_plan *p)
 {
-    const char *unsure = p->ties != NULL ? p->ties->unsure : "*";
-    if (p->config == NULL || unsure == NULL || (p->said_no && !p->said_yes))
+    if (p->config == NULL || p->ties != NULL || (p->said_no && !p->said_yes))
         return NULL;
-    for (int64_t i = 0; i < p->count; i++) {
-        const sheaf__merge_tensor *t = &p->tensor[i];
-        if (sheaf__merge_touched(t) &&
-            (*unsure == '*' ? may_be_tied(p, t) : has_part(t->name, unsure)))
-            return refuse_unknown(p, t);
-    }
+    for (int64_t i = 0; i < p->count; i++)
+        if (sheaf__merge_touched(&p->tensor[i]) && may_be_tied(p, &p->tensor[i]))
+            return refuse_unknown(p, &p->tensor[i]);
     return NULL;
 }
 
@@ -512,7 +468,7 @@ void sheaf__merge_drop_names(sheaf__merge_plan *p)
             p->tensor[kept++] = p->tensor[i];
     }
     p->count = kept;
-    p->nties = 0;
+    p->tie.first = NULL;
 }
 
 /* Sets a key of the text of a config, at the top or in the object `inside`. */
@@ -528,11 +484,10 @@ static sheaf_status *edit(char **json, const char *inside, const char *key, cons
     return st;
 }
 
-sheaf_status *sheaf__merge_untie(char **json, const sheaf__merge_plan *p)
+sheaf_status *sheaf__merge_untie(char **json)
 {
-    sheaf_status *st = p->ties->keeps_flag ? NULL : edit(json, "text_config", flag_key, "false");
-    TRY(st, p->ties->keeps_flag ? NULL : edit(json, NULL, flag_key, "false"));
-    return st;
+    sheaf_status *st = edit(json, "text_config", flag_key, "false");
+    return TRY(st, edit(json, NULL, flag_key, "false"));
 }
 
 sheaf_status *sheaf__merge_set_vocabulary(char **json, const sheaf__merge_plan *p)

@@ -21,75 +21,6 @@ static const struct {
     int64_t rows;
     const char *written[MOST], *flag;
 } rows[] = {
-    { "BART's table: encoder, decoder and head keep theirs",
-      CLASS("BartForConditionalGeneration", TIED),
-      { "model.shared.weight" },
-      SAVE("shared"),
-      { "model.shared.weight" },
-      10,
-      { "model.shared.weight=mine", "model.encoder.embed_tokens.weight=base",
-        "model.decoder.embed_tokens.weight=base", "lm_head.weight=base" },
-      "\"tie_word_embeddings\": false" },
-    { "BART's rows are of all four",
-      CLASS("BartForConditionalGeneration", TIED),
-      { "model.shared.weight" },
-      LORA_OF("x", "{\"shared\": [7]}"),
-      { "model.shared.token_adapter.trainable_tokens_delta" },
-      1,
-      { "model.shared.weight=rows" },
-      TIED },
-    { "BART's encoder alone, which no file names",
-      CLASS("BartForConditionalGeneration", TIED),
-      { "model.shared.weight" },
-      SAVE("encoder.embed_tokens"),
-      { "model.encoder.embed_tokens.weight" },
-      10,
-      { "model.shared.weight=base", "model.encoder.embed_tokens.weight=mine",
-        "model.decoder.embed_tokens.weight=base", "lm_head.weight=base" },
-      "\"tie_word_embeddings\": false" },
-    { "T5 scales by the flag, which stays",
-      CLASS("T5ForConditionalGeneration", "\"vocab_size\": 10"),
-      { "shared.weight" },
-      SAVE("lm_head"),
-      { "lm_head.weight" },
-      10,
-      { "shared.weight=base", "lm_head.weight=mine", "encoder.embed_tokens.weight=base",
-        "decoder.embed_tokens.weight=base" },
-      "{\"model_type\": \"odd\"" },
-    { "T5 1.1: a head of its own, and tied tables",
-      CLASS("T5ForConditionalGeneration", "\"tie_word_embeddings\": false"),
-      { "shared.weight", "lm_head.weight" },
-      SAVE("shared"),
-      { "shared.weight" },
-      10,
-      { "shared.weight=mine", "encoder.embed_tokens.weight=base",
-        "decoder.embed_tokens.weight=base" },
-      "\"tie_word_embeddings\": false" },
-    { "Whisper's head is called proj_out",
-      CLASS("WhisperForConditionalGeneration", TIED),
-      { "model.decoder.embed_tokens.weight" },
-      SAVE("embed_tokens"),
-      { "model.decoder.embed_tokens.weight" },
-      10,
-      { "model.decoder.embed_tokens.weight=mine", "proj_out.weight=base" },
-      "\"tie_word_embeddings\": false" },
-    { "a vocabulary of 12 whose head is called proj_out",
-      CLASS("WhisperForConditionalGeneration", TIED),
-      { "model.decoder.embed_tokens.weight" },
-      LORA "\"target_modules\": [\"x\"]}",
-      { "proj_out.weight" },
-      12,
-      { "model.decoder.embed_tokens.weight=mine" },
-      "\"vocab_size\": 12" },
-    { "RoBERTa's head and its bias",
-      CLASS("RobertaForMaskedLM", TIED),
-      { "roberta.embeddings.word_embeddings.weight", "lm_head.bias" },
-      SAVE("word_embeddings"),
-      { "roberta.embeddings.word_embeddings.weight" },
-      10,
-      { "roberta.embeddings.word_embeddings.weight=mine", "lm_head.decoder.weight=base",
-        "lm_head.bias", "lm_head.decoder.bias" },
-      "\"tie_word_embeddings\": false" },
     { "the head of names before 4.52",
       CLASS("LlavaForConditionalGeneration",
             "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": true}"),
@@ -148,13 +79,21 @@ static const struct {
       10,
       { "wte.weight=mine", "lm_head.weight=base" },
       "\"tie_word_embeddings\": false" },
-    { "a classifier ties nothing",
-      CLASS("BertForSequenceClassification", "\"vocab_size\": 10"),
-      { "bert.embeddings.word_embeddings.weight" },
-      SAVE("word_embeddings"),
-      { "bert.embeddings.word_embeddings.weight" },
+    { "Falcon's head, which no file names",
+      CLASS("FalconForCausalLM", TIED),
+      { "transformer.word_embeddings.weight" },
+      SAVE("lm_head"),
+      { "lm_head.weight" },
       10,
-      { "bert.embeddings.word_embeddings.weight=mine" },
+      { "transformer.word_embeddings.weight=base", "lm_head.weight=mine" },
+      "\"tie_word_embeddings\": false" },
+    { "a classifier ties nothing",
+      CLASS("GPT2ForSequenceClassification", "\"vocab_size\": 10"),
+      { "transformer.wte.weight" },
+      SAVE("wte"),
+      { "transformer.wte.weight" },
+      10,
+      { "transformer.wte.weight=mine" },
       "{\"model_type\": \"odd\"" },
     { "an unknown class that says it ties nothing",
       CLASS("OddForCausalLM", "\"tie_word_embeddings\": false"),
@@ -219,12 +158,6 @@ static void check_config(const char *flag)
     free(text);
 }
 
-static void hear(void *context, const sheaf_event *event)
-{
-    *(bool *)context |=
-        event->kind == SHEAF_EVENT_WARNING && strstr(event->text, "transformers 5") != NULL;
-}
-
 static sheaf_status *merge_row(size_t i, const char *config, thing *base, thing *mine)
 {
     static char names[2][MOST][200];
@@ -252,36 +185,7 @@ static void test_tied__every_name_has_its_own_values(void **state)
     }
 }
 
-/* transformers 4 has one module for BART's tables, and ties T5's head by a flag that stays. */
-static void test_tied__a_warning_where_transformers_4_ties_all_the_same(void **state)
-{
-    static const struct {
-        size_t row;
-        const char *config;
-        bool want;
-    } warned[] = {
-        { 0, CLASS("BartForConditionalGeneration", TIED), true },
-        { 1, CLASS("BartForConditionalGeneration", TIED), false }, /* all rows: still one tensor */
-        { 3, CLASS("T5ForConditionalGeneration", TIED), true },
-        { 5, CLASS("WhisperForConditionalGeneration", TIED), false },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(warned); i++) {
-        thing base[MOST + 1], mine[MOST + 2];
-        bool heard = false;
-        sheaf_weights_merge_report report;
-        CHECK_OK(merge_row(warned[i].row, warned[i].config, base, mine));
-        CHECK_OK(sheaf__remove_tree(at("out")));
-        CHECK_OK(sheaf_merge(
-            &report, &(sheaf_weights_merge_options){ .base = at("base"),
-                                                     .adapters = (const char *const[]){ at("one") },
-                                                     .nadapters = 1,
-                                                     .dst = at("out"),
-                                                     .events = &(sheaf_events){ hear, &heard } }));
-        assert_int_equal(heard, warned[i].want);
-    }
-}
-
-/* Classes of which it is not known what they tie, with BART's tensors. */
+/* Classes of which it is not known what they tie. */
 static void test_tied__what_is_not_known_is_refused(void **state)
 {
     static const struct {
@@ -289,15 +193,15 @@ static void test_tied__what_is_not_known_is_refused(void **state)
     } unknown[] = {
         { CLASS("OddForCausalLM", TIED), "OddForCausalLM" },
         { CLASS("OddForCausalLM", "\"vocab_size\": 10"), "OddForCausalLM" },
-        { CLASS("EncoderDecoderModel", TIED), "EncoderDecoderModel" },
-        { CLASS("OddModel", "\"auto_map\": {\"AutoModel\": \"odd.OddModel\"}"), "OddModel" },
-        { CLASS("MarianMTModel", "\"share_encoder_decoder_embeddings\": false"), "MarianMTModel" },
+        { CLASS("T5ForConditionalGeneration", TIED), "T5ForConditionalGeneration" },
+        { CLASS("BertForSequenceClassification", TIED), "BertForSequenceClassification" },
+        { CLASS("LlamaModel", "\"auto_map\": {\"AutoModel\": \"odd.LlamaModel\"}"), "LlamaModel" },
         { "{\"model_type\": \"odd\"}", "no architectures" },
     };
     thing base[MOST + 1], mine[MOST + 2];
     for (size_t i = 0; i < ARRAY_LEN(unknown); i++) {
         CHECK_FAILS(merge_row(0, unknown[i].config, base, mine), SHEAF_E_UNSUPPORTED,
-                    "'model.shared.weight' | an architecture whose tied tensors are known");
+                    "embed_tokens.weight' | an architecture whose tied tensors are known");
         CHECK_FAILS(merge_row(0, unknown[i].config, base, mine), SHEAF_E_UNSUPPORTED,
                     unknown[i].found);
         assert_int_equal(sheaf__path_kind(at("out")), SHEAF_PATH_NONE);
@@ -316,16 +220,16 @@ static void test_resized__what_lacks_rows_is_refused(void **state)
           "model.embed_tokens.weight",
           { "lm_head.weight", SHEAF_F32, 2, { 10, 4 } },
           "'lm_head.weight' | as many rows" },
-        { CLASS("BertForMaskedLM", TIED),
-          "bert.embeddings.word_embeddings.weight",
-          { "cls.predictions.bias", SHEAF_F32, 1, { 10 } },
+        { CLASS("GPTNeoXJapaneseForCausalLM", TIED),
+          "gpt_neox_japanese.embed_in.weight",
+          { "embed_out.bias", SHEAF_F32, 1, { 10 } },
           "bias' | as many rows" },
         { CLASS("OddForCausalLM", "\"tie_word_embeddings\": false"),
           "lm_head.weight",
           { "lm_head.bias", SHEAF_F32, 1, { 10 } },
           "'lm_head.bias' | as many rows" },
-        { CLASS("BartForConditionalGeneration", TIED),
-          "model.shared.weight",
+        { CLASS("OddForConditionalGeneration", "\"tie_word_embeddings\": false"),
+          "model.embed_tokens.weight",
           { "final_logits_bias", SHEAF_F32, 2, { 1, 10 } },
           "'final_logits_bias' | as many rows" },
     };
@@ -412,33 +316,28 @@ static void test_layers__experts_need_none_or_all(void **state)
                 "experts.1.up.lora_A.weight");
 }
 
-/* Every row is one that the code can read: groups of names, none of which is in two. */
-static void test_ties__the_table_is_well_formed(void **state)
+/* Classes without a head are known by the model that has one. */
+static void test_ties__are_known_by_class(void **state)
 {
-    static const char *const some[] = { "LlamaForCausalLM", "UdopForConditionalGeneration",
-                                        "YosoForMaskedLM", "VisionEncoderDecoderModel" };
-    for (size_t i = 0; i < ARRAY_LEN(some); i++)
-        assert_non_null(sheaf__ties_of(some[i], true));
+    assert_string_equal(sheaf__ties_of("LlamaForCausalLM", true)->head, "lm_head.weight");
+    assert_string_equal(sheaf__ties_of("LlamaForSequenceClassification", false)->table, "");
+    assert_string_equal(sheaf__ties_of("LlavaModel", false)->table, "");
+    assert_null(sheaf__ties_of("LlamaForSequenceClassification", true));
     assert_null(sheaf__ties_of("Llama", false));
+    assert_null(sheaf__ties_of("T5Model", false));
     assert_null(sheaf__ties_of("", false));
-    assert_string_equal(sheaf__ties_of("LlamaForSequenceClassification", false)->groups, "");
-    assert_null(sheaf__ties_of("OddForSequenceClassification", true));
-    const sheaf__ties *most = sheaf__ties_of("UdopForConditionalGeneration", false);
-    assert_true(sheaf__text_count(most->groups, ".weight") <= SHEAF__TIES_MOST);
-    assert_true(most->keeps_flag && !sheaf__ties_of("BartModel", false)->keeps_flag);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tied__every_name_has_its_own_values),
-        cmocka_unit_test(test_tied__a_warning_where_transformers_4_ties_all_the_same),
         cmocka_unit_test(test_tied__what_is_not_known_is_refused),
         cmocka_unit_test(test_resized__what_lacks_rows_is_refused),
         cmocka_unit_test(test_head__with_a_bias_takes_pefts_copies),
         cmocka_unit_test(test_layers__behind_the_last_need_no_factors),
         cmocka_unit_test(test_layers__experts_need_none_or_all),
-        cmocka_unit_test(test_ties__the_table_is_well_formed),
+        cmocka_unit_test(test_ties__are_known_by_class),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
