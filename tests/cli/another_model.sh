@@ -168,7 +168,7 @@ wrong "experts" "$(at Qwen3-MoE)" 's/("num_local_experts": *)([0-9]+)/\11\2/' "t
 lacks=$work/lacks moe=$(at Qwen3-MoE)
 cp -r "$moe" "$lacks"
 LC_ALL=C sed 's/mlp\.experts\.1\.up_proj/mlp.experts.1.zz_proj/g' "$moe/model.safetensors" >"$lacks/model.safetensors"
-runs "a matrix of an expert is missing" 3 "2 missing: model.layers.0.mlp.experts.1.up_proj.weight" generate --model "$lacks" --tokens 3 --max-new 1
+runs "a matrix of an expert is missing" 3 "'model.layers.0.mlp.experts.1.up_proj.weight': missing" generate --model "$lacks" --tokens 3 --max-new 1
 runs "verify names it" 1 "missing.*experts.1.up_proj" verify "$lacks"
 check "and wants no other config" bash -c '! grep -q "config of these weights" "$1"' . "$work/stdout"
 wrong "groups of keys" "$(at GLM-4V)" 's/("multi_query_group_num": *)2/\13/' "try: +.*multi_query_group_num 2, where it says 3 .by transformer.encoder.layers.0.self_attention.query_key_value"

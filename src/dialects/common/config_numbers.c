@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "dialects/common/class.h"
+#include "dialects/common/model.h"
 #include "schema/family.h"
 
 enum {
@@ -17,42 +18,6 @@ enum {
     MOST_TENSORS = 40000, /* of a schema that is made again and again */
     MOST_DEPTH = 3
 };
-
-/* ---- what is stored ---- */
-
-static const sheaf_source_entry *source_at(const void *self, int64_t i)
-{
-    sheaf_source *source = (sheaf_source *)self;
-    return source->entry(source, i);
-}
-
-static const sheaf_source_entry *source_find(const void *self, const char *name)
-{
-    sheaf_source *source = (sheaf_source *)self;
-    return source->find(source, name);
-}
-
-sheaf__stored sheaf__stored_source(sheaf_source *source)
-{
-    return (sheaf__stored){ source_at, source_find, source, source->count(source) };
-}
-
-static const sheaf_source_entry *catalog_at(const void *self, int64_t i)
-{
-    const sheaf_logical *t = &((const sheaf_catalog *)self)->tensor[i];
-    return t->kind == SHEAF_WEIGHT || t->kind == SHEAF_BUFFER ? &t->entry : NULL;
-}
-
-static const sheaf_source_entry *catalog_find(const void *self, const char *name)
-{
-    const sheaf_logical *t = sheaf__catalog_find(self, name);
-    return t == NULL ? NULL : &t->entry;
-}
-
-sheaf__stored sheaf__stored_catalog(const sheaf_catalog *c)
-{
-    return (sheaf__stored){ catalog_at, catalog_find, c, c->count };
-}
 
 /* ---- numbers of the config ---- */
 
@@ -70,7 +35,7 @@ typedef struct misfit {
 } misfit;
 
 typedef struct search {
-    const sheaf__stored *stored;
+    const sheaf_catalog *stored;
     json_t *root;
     key key[MOST_KEYS];
     int keys;
@@ -125,6 +90,12 @@ static sheaf_status *make_schema(sheaf_schema **out, const search *s)
 
 /* ---- what does not fit ---- */
 
+/* A moment, or a factor of LoRA, does not. */
+static bool counts(const sheaf_logical *t)
+{
+    return t->kind == SHEAF_WEIGHT || t->kind == SHEAF_BUFFER;
+}
+
 static void add_misfit(search *s, const char *name, int axis, int64_t wanted, int64_t stored)
 {
     for (int i = 0; i < s->misfits; i++)
@@ -158,8 +129,8 @@ static void count_names(search *s, const sheaf_schema *schema, const char *name)
         for (int64_t i = 0; i < schema->count; i++)
             wanted = past(schema->tensor[i].name, name, n, wanted);
         for (int64_t i = 0; i < s->stored->count; i++) {
-            const sheaf_source_entry *e = s->stored->at(s->stored->self, i);
-            stored = e == NULL ? stored : past(e->name, name, n, stored);
+            if (counts(&s->stored->tensor[i]))
+                stored = past(s->stored->tensor[i].entry.name, name, n, stored);
         }
         if (wanted != stored)
             add_misfit(s, name, -1, wanted, stored);
@@ -173,7 +144,8 @@ static int64_t compare(search *s, const sheaf_schema *schema, bool list)
     int64_t n = 0;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        const sheaf_source_entry *e = s->stored->find(s->stored->self, t->name);
+        const sheaf_logical *is = sheaf__catalog_find(s->stored, t->name);
+        const sheaf_source_entry *e = is == NULL ? NULL : &is->entry;
         if (e == NULL) {
             n += !t->buffer;
             first = first == NULL && !t->buffer ? t->name : first;
@@ -188,11 +160,11 @@ static int64_t compare(search *s, const sheaf_schema *schema, bool list)
             }
     }
     for (int64_t i = 0; i < s->stored->count; i++) {
-        const sheaf_source_entry *e = s->stored->at(s->stored->self, i);
-        if (e == NULL || !sheaf__is_stranger(schema, e->name))
+        const sheaf_logical *is = &s->stored->tensor[i];
+        if (!counts(is) || !sheaf__is_stranger(schema, is->entry.name))
             continue;
         n++;
-        first = first == NULL ? e->name : first;
+        first = first == NULL ? is->entry.name : first;
     }
     if (list && first != NULL)
         count_names(s, schema, first);
@@ -309,7 +281,7 @@ static void tell(sheaf_text *out, const change *c, const char *name)
 
 /* *rest: sizes and tensors that do not fit with these numbers either. */
 static sheaf_status *find_numbers(sheaf_text *out, int *changed, int64_t *rest, const char *json,
-                                  const sheaf__stored *stored)
+                                  const sheaf_catalog *stored)
 {
     search s = { .stored = stored };
     sheaf_schema *schema = NULL;
@@ -346,19 +318,12 @@ static sheaf_status *find_numbers(sheaf_text *out, int *changed, int64_t *rest, 
     return st != NULL ? st : out->failed ? sheaf__no_memory("numbers of the config") : NULL;
 }
 
-static const char *name_of_stored(const void *self, int64_t i)
-{
-    const sheaf__stored *stored = self;
-    const sheaf_source_entry *e = stored->at(stored->self, i);
-    return e == NULL ? "" : e->name;
-}
-
 sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
                                    const sheaf_config *config, const char *json,
-                                   const sheaf__stored *stored)
+                                   const sheaf_catalog *stored)
 {
     enum { FEW = 2 };
-    const sheaf__tensor_names names = { name_of_stored, stored, stored->count };
+    const sheaf__tensor_names names = sheaf__catalog_names(stored);
     const sheaf__identity is = sheaf__model_by_names(&names);
     const char *said = sheaf__config_title(config);
     sheaf_text numbers = { 0 }, title = { 0 };

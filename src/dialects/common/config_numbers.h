@@ -6,19 +6,6 @@
 #include "base/text.h"
 #include "catalog/catalog.h"
 #include "schema/config.h"
-#include "sheaf/source.h"
-
-/* Tensors of a source or a catalog. */
-typedef struct sheaf__stored {
-    /* NULL: one that does not count (a moment, a factor of LoRA) */
-    const sheaf_source_entry *(*at)(const void *self, int64_t i);
-    const sheaf_source_entry *(*find)(const void *self, const char *name); /* NULL: none */
-    const void *self;
-    int64_t count;
-} sheaf__stored;
-
-sheaf__stored sheaf__stored_source(sheaf_source *source);
-sheaf__stored sheaf__stored_catalog(const sheaf_catalog *catalog);
 
 /* sheaf__config_advice - adds what to try where tensors have the names of the config's model, or of
  * one like it, but not its sizes: the numbers that do not agree, "num_key_value_heads 2, where it
@@ -29,4 +16,4 @@ sheaf__stored sheaf__stored_catalog(const sheaf_catalog *catalog);
  * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__config_advice(sheaf_text *out, int *changed, bool *few,
                                    const sheaf_config *config, const char *json,
-                                   const sheaf__stored *stored);
+                                   const sheaf_catalog *stored);

@@ -231,7 +231,13 @@ static sheaf_status *report_missing(checking *x, const sheaf_tensor *t)
     char want[128];
     if (x->damaged || ++x->missing > LISTED)
         return NULL;
-    sheaf_status *st = cure_for(&cure, x, "use a complete copy of the model", true);
+    sheaf_status *st = cure_for(&cure, x,
+                                t->role == SHEAF_HEAD
+                                    ? "use a complete copy of the model, or set "
+                                      "tie_word_embeddings to true in the config, if the head is "
+                                      "the table of embeddings"
+                                    : "use a complete copy of the model",
+                                true);
     TRY(st, sheaf__defect(x->c, "missing", x->c->root, t->name,
                           sheaf__show_shape(want, t->ndim, t->shape), cure.at,
                           "no tensor of this name"));
@@ -239,13 +245,30 @@ static sheaf_status *report_missing(checking *x, const sheaf_tensor *t)
     return st;
 }
 
+/* Of how many ranks is it the part of one, by its size along the cut? 0: of none. For keys and
+ * values rather the number of heads is wrong. */
+static int ways_of(const sheaf_tensor *t, const sheaf_logical *is)
+{
+    const int axis = t->cut.axis;
+    const int64_t *shape = is->entry.shape;
+    int64_t padded = 0;
+    if (t->cut.nparts != 1 || t->role == SHEAF_K || t->role == SHEAF_V ||
+        is->entry.ndim != t->ndim || (t->ndim == 2 && shape[1 - axis] != t->shape[1 - axis]))
+        return 0;
+    const int ways = sheaf__vocabulary_ways(shape[axis], t->shape[axis], &padded);
+    return padded == t->shape[axis] ? ways : 0;
+}
+
 static sheaf_status *report_shape(checking *x, const sheaf_tensor *t, const sheaf_logical *is)
 {
     sheaf_text cure = { 0 };
-    char want[128], found[128];
+    char want[128], found[128], part[96];
+    const int ways = ways_of(t, is);
     if (++x->shapes > LISTED)
         return NULL;
-    sheaf_status *st = cure_for(&cure, x, sheaf__config_cure(x->c), false);
+    snprintf(part, sizeof part, "give the whole model: this looks like one part of a %d-way save",
+             ways);
+    sheaf_status *st = cure_for(&cure, x, ways > 0 ? part : sheaf__config_cure(x->c), ways > 0);
     TRY(st, sheaf__defect(x->c, "shape", sheaf__catalog_path_of(x->c, is), t->name,
                           sheaf__show_shape(want, t->ndim, t->shape), cure.at, "%s",
                           sheaf__show_shape(found, is->entry.ndim, is->entry.shape)));
@@ -368,15 +391,18 @@ static sheaf_status *note_more(checking *x, const char *code, int64_t count)
 sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *schema,
                                           int64_t vocab, bool damaged)
 {
-    const sheaf__stored stored = sheaf__stored_catalog(c);
     checking x = { .c = c, .schema = schema, .vocab = vocab, .damaged = damaged };
     int changed;
-    sheaf_status *st = damaged || !needs_advice(&x)
-                           ? NULL
-                           : sheaf__config_advice(&x.advice, &changed, &x.few, &schema->config,
-                                                  c->config, &stored);
-    for (int64_t i = 0; st == NULL && i < schema->count; i++)
-        st = check_tensor(&x, &schema->tensor[i]);
+    sheaf_status *st =
+        damaged || !needs_advice(&x)
+            ? NULL
+            : sheaf__config_advice(&x.advice, &changed, &x.few, &schema->config, c->config, c);
+    for (int tables = 1; tables >= 0; tables--) /* the tables first, see above */
+        for (int64_t i = 0; st == NULL && i < schema->count; i++) {
+            const sheaf_tensor *t = &schema->tensor[i];
+            if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) == (tables != 0))
+                st = check_tensor(&x, t);
+        }
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         st = check_foreign(&x, &c->tensor[i]);
     TRY(st, note_more(&x, "missing", x.missing));
