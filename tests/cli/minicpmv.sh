@@ -157,9 +157,9 @@ changed() {
 }
 changed "without a config that says it, by its tensors" 'quantized weights \(GPTQ or AWQ\).*MiniCPM-V 2.6 in 16 or 32 bits' minicpmv-tiny \
     model.safetensors 's/llm\.model\.layers\.0\.mlp\.up_proj\.weight/llm.model.layers.0.mlp.up_pro.qweight/'
-changed "a last block that is not there" '16 missing: vpm.encoder.layers.2..*drop_vision_last_layer": true' minicpmv-tiny \
+changed "a last block that is not there" 'vpm.encoder.layers.2.*: missing.*drop_vision_last_layer": true' minicpmv-tiny \
     model.safetensors 's/vpm\.encoder\.layers\.2\./vpm.encoder.layers.7./g'
-changed "not another block" '16 missing: vpm.encoder.layers.1..* and others *$' minicpmv-tiny \
+changed "not another block" 'vpm.encoder.layers.1.*: missing.*complete copy' minicpmv-tiny \
     model.safetensors 's/vpm\.encoder\.layers\.1\./vpm.encoder.layers.7./g'
 changed "a table of positions of another size" 'found: +\[100, 64\].*10 x 10 places.*vision_config.image_size is 140' minicpmv-tiny \
     config.json 's/"image_size": 140/"image_size": 154/'

@@ -90,7 +90,7 @@ for family in qwen2_5_vl qwen3_vl; do
     runs "$family untied" 1 'missing.*lm_head.weight' verify "$headless"
     for command in "eval --data $data --model" "train --steps 1 --data $data --out $work/no --model"; do
         # shellcheck disable=SC2086
-        runs "$family untied: no ${command%% *}" 3 '1 missing: lm_head.weight' $command "$headless"
+        runs "$family untied: no ${command%% *}" 3 "'lm_head.weight': missing" $command "$headless"
     done
     runs "$family untied: no merge" 3 'lm_head.weight' merge "$headless" "$adapter" "$work/no"
     runs "$family untied: no convert" 3 'lm_head.weight' convert "$headless" "$work/no" --to hf

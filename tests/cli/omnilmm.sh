@@ -139,7 +139,7 @@ runs "which merges into it" 0 'replaced' merge "$work/lacking" "$work/lora1/adap
 loss "and says the same" --model "$work/lackmerged"
 check "but for rounding" near "$loss" "$adapted" 1e-5
 check "other tensors are not computed" without_tensor "$work/lacking/model.safetensors" model.resampler.query
-runs "but named" 3 '1 missing: model.resampler.query' eval --model "$work/lacking" --data "$folder/one.json"
+runs "but named" 3 "'model.resampler.query': missing" eval --model "$work/lacking" --data "$folder/one.json"
 
 sed 's/"depth": 4/"depth": 3/' "$m/config.json" >"$work/shallow.json"
 loss "a last block that is never run" --model "$m" --config "$work/shallow.json"
