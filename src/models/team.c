@@ -46,7 +46,7 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
     if (o->all != NULL)
         (void)sheaf__process_local(o->all, &local);
     sheaf_status *st = sheaf__device_for(
-        &device, o->device, local,
+        &device, o->device, local, o->all != NULL ? 1 : sheaf_comm_ranks(all),
         sheaf__threads_of(o->all, o->threads, sheaf_comm_ranks(all), world), o->isa);
     sheaf__context context = { .device = device,
                                .own_process = o->all != NULL,

@@ -66,12 +66,12 @@ static sheaf_status *open_scratch(sheaf__device *device)
     return NULL;
 }
 
-static sheaf_status *open_range(sheaf__device *device, int unit, size_t limit)
+static sheaf_status *open_range(sheaf__device *device, const sheaf__reserved *of, size_t limit)
 {
     struct sheaf__range *range = calloc(1, sizeof *range);
     if (range == NULL)
         return sheaf__no_memory("out of memory");
-    range->reserved.unit = unit;
+    range->reserved = *of;
     sheaf_status *st = device->class->reserve(&range->reserved, limit);
     if (st != NULL) {
         free(range);
@@ -83,7 +83,8 @@ static sheaf_status *open_range(sheaf__device *device, int unit, size_t limit)
     return NULL;
 }
 
-static sheaf_status *open_parts(sheaf__device *device, int unit, const char *isa, size_t limit)
+static sheaf_status *open_parts(sheaf__device *device, const sheaf__reserved *of, const char *isa,
+                                size_t limit)
 {
     if (device->threads < 1) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "threads of a device");
@@ -105,7 +106,7 @@ static sheaf_status *open_parts(sheaf__device *device, int unit, const char *isa
     }
     if (!device->class->counts)
         device->units = sheaf__units_for(isa);
-    sheaf_status *st = open_range(device, unit, limit);
+    sheaf_status *st = open_range(device, of, limit);
     if (!device->class->counts)
         TRY(st, sheaf__pool_new(&device->pool, device->threads));
     if (device->planned->work > 0)
@@ -115,8 +116,8 @@ static sheaf_status *open_parts(sheaf__device *device, int unit, const char *isa
 }
 
 static sheaf_status *open_as(sheaf__device **out, const sheaf__device_class *class,
-                             const sheaf__device_class *planned, int unit, int threads,
-                             const char *isa, size_t limit)
+                             const sheaf__device_class *planned, const sheaf__reserved *of,
+                             int threads, const char *isa, size_t limit)
 {
     sheaf__device *device = calloc(1, sizeof *device);
     if (device == NULL)
@@ -125,7 +126,7 @@ static sheaf_status *open_as(sheaf__device **out, const sheaf__device_class *cla
     device->planned = planned;
     device->threads = threads;
     pthread_mutex_init(&device->copying, NULL);
-    sheaf_status *st = open_parts(device, unit, isa, limit);
+    sheaf_status *st = open_parts(device, of, isa, limit);
     if (st != NULL) {
         sheaf__device_close(device);
         return st;
@@ -143,13 +144,21 @@ sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class 
 sheaf_status *sheaf__device_open_unit(sheaf__device **out, const sheaf__device_class *class,
                                       int unit, int threads, const char *isa, size_t limit)
 {
-    return open_as(out, class, class->counts ? &sheaf__cpu : class, unit, threads, isa, limit);
+    return sheaf__device_open_of(out, class, &(sheaf__reserved){ .unit = unit }, threads, isa,
+                                 limit);
+}
+
+sheaf_status *sheaf__device_open_of(sheaf__device **out, const sheaf__device_class *class,
+                                    const sheaf__reserved *of, int threads, const char *isa,
+                                    size_t limit)
+{
+    return open_as(out, class, class->counts ? &sheaf__cpu : class, of, threads, isa, limit);
 }
 
 sheaf_status *sheaf__device_plan(sheaf__device **out, const sheaf__device_class *planned,
                                  int threads, const char *isa)
 {
-    return open_as(out, &sheaf__dry, planned, 0, threads, isa, 0);
+    return open_as(out, &sheaf__dry, planned, &(sheaf__reserved){ 0 }, threads, isa, 0);
 }
 
 void sheaf__device_close(sheaf__device *device)

@@ -126,6 +126,9 @@ typedef struct sheaf__reserved {
     size_t capacity, usable;
     void *own; /* the class's */
     int unit;  /* which of several that the class has */
+    /* For reserve(): those that ranks of this process have; none: all that are there. */
+    const int *mate;
+    int mates;
 } sheaf__reserved;
 
 struct sheaf__call;
@@ -206,9 +209,10 @@ sheaf_status *sheaf__device_present(const char *name);
  * (of those that are not here: that of the latest); false: they have none. */
 bool sheaf__device_native(sheaf_sums *out, const char *name);
 /* sheaf__device_for - opens one of those of the name for rank `rank` of a machine: rank r has
- * number r modulo how many there are. Else as sheaf__device_open(). */
-sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int threads,
-                                const char *isa);
+ * number r modulo how many there are. `ranks`: of this process, from 0 on; 1: this one alone. Else
+ * as sheaf__device_open(). */
+sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int ranks,
+                                int threads, const char *isa);
 /* sheaf__device_left - the number of the one that this rank would get, and the bytes of its memory
  * that ranks can have. SIZE_MAX: its memory is the host's. */
 sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank);
@@ -220,9 +224,13 @@ sheaf_status *sheaf__device_order(sheaf__device *device, sheaf_sums sums, sheaf_
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */
 sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit);
-/* sheaf__device_open_unit - one of several that the class has. */
+/* sheaf__device_open_unit - one of several that the class has. sheaf__device_open_of - that of
+ * `of`, which names its mates. */
 sheaf_status *sheaf__device_open_unit(sheaf__device **out, const sheaf__device_class *class,
                                       int unit, int threads, const char *isa, size_t limit);
+sheaf_status *sheaf__device_open_of(sheaf__device **out, const sheaf__device_class *class,
+                                    const sheaf__reserved *of, int threads, const char *isa,
+                                    size_t limit);
 /* sheaf__device_plan - dry, in place of a device of `planned`: with its scratch and its layout of
  * weights. sheaf__device_open() of sheaf__dry plans for the processor. */
 sheaf_status *sheaf__device_plan(sheaf__device **out, const sheaf__device_class *planned,

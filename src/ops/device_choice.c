@@ -120,16 +120,18 @@ bool sheaf__device_native(sheaf_sums *out, const char *name)
     return has;
 }
 
-sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int threads,
-                                const char *isa)
+sheaf_status *sheaf__device_for(sheaf__device **out, const char *name, int rank, int ranks,
+                                int threads, const char *isa)
 {
     sheaf__device_choice choice;
     sheaf_status *st = sheaf__device_choose(&choice, name);
     TRY(st, resolve(&choice));
     if (st != NULL)
         return st;
-    return sheaf__device_open_unit(out, choice.class, choice.unit[rank % choice.units], threads,
-                                   isa, 0);
+    const sheaf__reserved of = { .unit = choice.unit[rank % choice.units],
+                                 .mate = ranks == 1 ? &of.unit : choice.unit,
+                                 .mates = ranks < choice.units ? ranks : choice.units };
+    return sheaf__device_open_of(out, choice.class, &of, threads, isa, 0);
 }
 
 sheaf_status *sheaf__device_left(size_t *bytes, int *unit, const char *name, int rank)

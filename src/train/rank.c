@@ -52,8 +52,10 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     sheaf_status *st = sheaf__device_find(&class, o->device);
     if (grid != NULL && grid->processes != NULL)
         (void)sheaf__process_local(grid->processes, &local);
-    TRY(st, grid == NULL ? sheaf__device_plan(&out->device, class, threads, o->isa)
-                         : sheaf__device_for(&out->device, o->device, local, threads, o->isa));
+    TRY(st, grid == NULL
+                ? sheaf__device_plan(&out->device, class, threads, o->isa)
+                : sheaf__device_for(&out->device, o->device, local,
+                                    grid->processes != NULL ? 1 : o->tp * o->dp, threads, o->isa));
     TRY(st, sheaf__device_order(out->device, o->sums, o->dtype));
     if (st != NULL)
         return st;

@@ -129,7 +129,7 @@ static sheaf__gpu_error cuDeviceGetAttribute(int *out, int which, int device)
 static sheaf__gpu_error cuDeviceCanAccessPeer(int *out, int device, int peer)
 {
     MAY_FAIL();
-    *out = device != peer;
+    *out = device != peer && device != all.apart && peer != all.apart;
     return 0;
 }
 
@@ -361,7 +361,8 @@ static sheaf__gpu_error cuMemcpyDtoDAsync_v2(sheaf__gpu_address to, sheaf__gpu_a
                                              size_t bytes, sheaf__gpu_stream stream)
 {
     MAY_FAIL();
-    return add_copy(stream, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return add_copy(stream, (void *)(uintptr_t)to, (const void *)(uintptr_t)(from + all.loses),
+                    bytes);
 }
 
 static sheaf__gpu_error cuStreamCreateWithPriority(sheaf__gpu_stream *out, unsigned flags,
@@ -411,6 +412,14 @@ static sheaf__gpu_error cuEventRecord(sheaf__gpu_event event, sheaf__gpu_stream 
 }
 
 static sheaf__gpu_error cuEventSynchronize(sheaf__gpu_event event)
+{
+    MAY_FAIL();
+    sheaf__mark_finish((sheaf__queue_mark *)event);
+    return 0;
+}
+
+/* Nothing goes on by itself. */
+static sheaf__gpu_error cuEventQuery(sheaf__gpu_event event)
 {
     MAY_FAIL();
     sheaf__mark_finish((sheaf__queue_mark *)event);

@@ -22,6 +22,9 @@ void sheaf__stand_in_version(int version);
 /* sheaf__stand_in_arithmetic - what its GPUs do: products that tensor cores add at once (0: those
  * of the capability), and whether float32 is flushed to zero. */
 void sheaf__stand_in_arithmetic(int group, bool flushes);
+/* sheaf__stand_in_peers - GPU `apart` and the others do not reach each other (-1: all do); and
+ * copies from one to another come out wrong if `loses`. */
+void sheaf__stand_in_peers(int apart, bool loses);
 /* sheaf__stand_in_reset - as in the beginning; reads the environment again. */
 void sheaf__stand_in_reset(void);
 /* sheaf__stand_in_left - what was made and not given back: blocks of memory, streams, events,

@@ -16,6 +16,8 @@ static void read_environment(void)
     const char *text = getenv("SHEAF_EMULATED_GPU");
     all.gpus = 0;
     all.version = 13000;
+    all.apart = -1;
+    all.loses = false;
     for (const char *at = text == NULL || *text == '\0' ? "9.0,9.0" : text;
          *at != '\0' && all.gpus < SHEAF__STAND_IN_GPUS; all.gpus++) {
         int major = 9, minor = 0, length = 0;
@@ -70,6 +72,12 @@ void sheaf__stand_in_arithmetic(int group, bool flushes)
 {
     all.group = group;
     all.keeps_denormals = !flushes;
+}
+
+void sheaf__stand_in_peers(int apart, bool loses)
+{
+    all.apart = apart;
+    all.loses = loses;
 }
 
 int sheaf__stand_in_left(void)

@@ -27,6 +27,8 @@ struct sheaf__stand_in {
     char why[SHEAF__EMU_TEXT]; /* a kernel was stopped; "": none was */
     int group;                 /* 0: of the capability */
     bool keeps_denormals;
+    int apart; /* a GPU that no other reaches; -1: none */
+    bool loses;
     _Atomic int made;
 };
 

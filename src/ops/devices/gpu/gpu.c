@@ -60,11 +60,11 @@ static sheaf_status *reserve_addresses(sheaf__gpu *gpu, size_t limit)
     return sheaf__gpu_failed(gpu, e, "reserving addresses for its memory");
 }
 
-static sheaf_status *open_gpu(sheaf__gpu *gpu, size_t limit)
+static sheaf_status *open_gpu(sheaf__gpu *gpu, const sheaf__reserved *range, size_t limit)
 {
     sheaf_status *st = sheaf__driver_get(&gpu->driver);
     TRY(st, look(gpu));
-    TRY(st, sheaf__gpu_mates(gpu));
+    TRY(st, sheaf__gpu_mates(gpu, range));
     if (st != NULL)
         return st;
     sheaf__gpu_error e = gpu->driver->retain(&gpu->context, gpu->handle);
@@ -80,10 +80,12 @@ static sheaf_status *open_gpu(sheaf__gpu *gpu, size_t limit)
     return TRY(st, reserve_addresses(gpu, limit));
 }
 
-/* What fails here fails as the GPU is lost: the driver frees all with the process. */
+/* What fails here fails as the GPU is lost: the driver frees all with the process, as it does of
+ * one that hangs. */
 static void close_gpu(sheaf__gpu *gpu)
 {
     const sheaf__driver *d = gpu->driver;
+    gpu->retained = gpu->retained && !gpu->hangs;
     if (gpu->retained && d->set_context(gpu->context) == 0) {
         size_t end = 0;
         if (gpu->stream != NULL)
@@ -150,10 +152,11 @@ static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
     pthread_mutex_init(&gpu->lock, NULL);
     const char *wgmma = getenv("SHEAF_WGMMA");
     gpu->wide_differs = wgmma != NULL && strcmp(wgmma, "off") == 0;
-    sheaf_status *st = open_gpu(gpu, limit);
+    sheaf_status *st = open_gpu(gpu, range, limit);
     TRY(st, sheaf__gpu_failed(gpu, add_block(gpu, 0, gpu->granularity), "its first memory"));
     TRY(st, sheaf__gpu_probe(gpu));
     TRY(st, sheaf__gpu_probe_products(gpu));
+    TRY(st, sheaf__gpu_probe_peers(gpu));
     if (st != NULL) {
         close_gpu(gpu);
         return st;

@@ -58,6 +58,7 @@ struct sheaf__gpu {
     int major, minor, processors;
     int mate[SHEAF__GPU_PEERS], mates; /* handles of the visible GPUs, if they reach each other */
     bool reaches;                      /* they do; so does the only one */
+    bool hangs;                        /* its probe does not end: nothing waits for it again */
     bool retained;
     bool wide_differs; /* wgmma is not used: it adds in another order, its products are
                         * wrong (probe*.c), SHEAF_WGMMA=off, or its kernels were not compiled */
@@ -96,6 +97,9 @@ sheaf_status *sheaf__gpu_send(sheaf__gpu *gpu, sheaf__gpu_address to, const void
                               size_t bytes);
 /* sheaf__gpu_fetch - done on return, after all that was queued. */
 sheaf_status *sheaf__gpu_fetch(sheaf__gpu *gpu, void *to, sheaf__gpu_address from, size_t bytes);
+/* sheaf__gpu_await - until `stream` has done all it was told, ten seconds at most: what a probe
+ * asks takes milliseconds. Then it fails, with `remedy`, and the GPU hangs. */
+sheaf_status *sheaf__gpu_await(sheaf__gpu *gpu, sheaf__gpu_stream stream, const char *remedy);
 
 /* ---- peers.c ---- */
 
@@ -103,9 +107,9 @@ sheaf_status *sheaf__gpu_peers_open(sheaf__gpu *gpu);
 void sheaf__gpu_peers_close(sheaf__gpu *gpu);
 
 extern const sheaf__peers sheaf__gpu_peers;
-/* sheaf__gpu_mates - fills `mate`: all GPUs that the process sees, or, where two of them do not
- * reach each other's memory, this one alone. */
-sheaf_status *sheaf__gpu_mates(sheaf__gpu *gpu);
+/* sheaf__gpu_mates - fills `mate`: those that `range` names, or all GPUs that the process sees;
+ * where two of them do not reach each other's memory, or SHEAF_PEERS=off, this one alone. */
+sheaf_status *sheaf__gpu_mates(sheaf__gpu *gpu, const sheaf__reserved *range);
 
 /* sheaf__gpu_queue - a launch (launch.h), whose failure is returned. */
 sheaf_status *sheaf__gpu_queue(sheaf__gpu *gpu, const sheaf__launch *launch);
@@ -121,12 +125,14 @@ void sheaf__gpu_clock_close(sheaf__gpu *gpu);
 void sheaf__gpu_measure(sheaf__reserved *range, bool on);
 void sheaf__gpu_spent(sheaf__reserved *range, sheaf__spent *sum);
 
-/* ---- probe.c ---- */
+/* ---- probe.c, probe_products.c, probe_peers.c ---- */
 
 /* sheaf__gpu_probe - does it compute as a processor does? In its first granule of memory. */
 sheaf_status *sheaf__gpu_probe(sheaf__gpu *gpu);
 /* sheaf__gpu_probe_products - are those by wgmma right? Else it has none. */
 sheaf_status *sheaf__gpu_probe_products(sheaf__gpu *gpu);
+/* sheaf__gpu_probe_peers - is its mates' memory right? In its first granule of memory. */
+sheaf_status *sheaf__gpu_probe_peers(sheaf__gpu *gpu);
 
 /* ---- image.c ---- */
 

@@ -10,6 +10,7 @@
 #include "ops/devices/gpu/cuda/cubins.h"
 #include "ops/devices/gpu/gpu.h"
 #include "tests/gpu/stand_in.h"
+#include "tests/gpu/stand_in_state.h"
 #include "ops/tensor/elements.h"
 #include "ops/tensor/tensor.h"
 
@@ -37,7 +38,7 @@ static void pretend(const char *gpus)
 static sheaf__device *open_one(void)
 {
     sheaf__device *device = NULL;
-    CHECK_OK(sheaf__device_for(&device, "cuda", 0, 1, NULL));
+    CHECK_OK(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL));
     return device;
 }
 
@@ -241,10 +242,49 @@ static void test_cuda__ranks_share_the_gpus_that_are_named(void **state)
     pretend("9.0,9.0,9.0");
     for (int rank = 0; rank < 4; rank++) {
         sheaf__device *device = NULL;
-        CHECK_OK(sheaf__device_for(&device, "cuda:2,0", rank, 1, NULL));
+        CHECK_OK(sheaf__device_for(&device, "cuda:2,0", rank, 4, 1, NULL));
         assert_int_equal(device->reserved->unit, want[rank]);
         sheaf__device_close(device);
     }
+}
+
+/* ---- GPUs that reach each other ---- */
+
+static void test_cuda__gpus_of_a_run_alone_have_to_reach_each_other(void **state)
+{
+    static const struct {
+        const char *name;
+        int rank, ranks;
+        bool reaches;
+    } row[] = {
+        { "cuda:0,1", 1, 2, true }, { "cuda:0,1", 3, 8, true }, { "cuda", 0, 2, true },
+        { "cuda", 0, 3, false },    { "cuda", 2, 1, true },     { "cuda:1,2", 0, 2, false }
+    };
+    pretend("9.0,9.0,9.0");
+    sheaf__stand_in_peers(2, false);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        sheaf__device *device = NULL;
+        CHECK_OK(sheaf__device_for(&device, row[i].name, row[i].rank, row[i].ranks, 1, NULL));
+        assert_int_equal(device->class->peers->reach(device->reserved), row[i].reaches);
+        sheaf__device_close(device);
+    }
+}
+
+static void test_cuda__memory_of_peers_is_asked_before_it_is_used(void **state)
+{
+    sheaf__device *device = NULL;
+    pretend("9.0,9.0");
+    sheaf__stand_in_peers(-1, true);
+    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 2, 1, NULL), SHEAF_E_UNSUPPORTED,
+                "the memory of another GPU | the numbers that were written there | of 16384, 0 "
+                "written, 0 read and 16384 copied are others | SHEAF_PEERS=off");
+    CHECK_OK(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL)); /* which has no peers */
+    sheaf__device_close(device);
+    setenv("SHEAF_PEERS", "off", 1);
+    CHECK_OK(sheaf__device_for(&device, "cuda", 0, 2, 1, NULL));
+    assert_false(device->class->peers->reach(device->reserved));
+    sheaf__device_close(device);
+    unsetenv("SHEAF_PEERS");
 }
 
 /* ---- names ---- */
@@ -308,7 +348,7 @@ static void test_driver__that_cannot_be_used_says_why(void **state)
     CHECK_FAILS(sheaf__driver_fill(&table, "cuMemMap", all_but_one), SHEAF_E_UNSUPPORTED,
                 "without cuMemMap");
     sheaf__stand_in_version(11010);
-    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, NULL), SHEAF_E_UNSUPPORTED,
+    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL), SHEAF_E_UNSUPPORTED,
                 "one for CUDA 11.2 or later | one for CUDA 11.1 | update the driver");
     sheaf__stand_in_reset();
     sheaf__stand_in_fail("cuInit", 0, SHEAF__GPU_NONE, true);
@@ -318,10 +358,10 @@ static void test_driver__that_cannot_be_used_says_why(void **state)
     sheaf__stand_in_fail("cuInit", 0, SHEAF__GPU_NO_FABRIC, true);
     CHECK_FAILS(sheaf__device_present("cuda"), SHEAF_E_UNSUPPORTED, "nvidia-fabricmanager");
     sheaf__stand_in_fail("cuDevicePrimaryCtxRetain", 0, SHEAF__GPU_IN_USE, true);
-    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, NULL), SHEAF_E_UNSUPPORTED,
+    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL), SHEAF_E_UNSUPPORTED,
                 "nvidia-smi -c DEFAULT");
     pretend("7.5");
-    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, NULL), SHEAF_E_UNSUPPORTED,
+    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL), SHEAF_E_UNSUPPORTED,
                 "compute capability 8.0 or later (Ampere)");
     assert_null(device);
 }
@@ -369,13 +409,13 @@ static void test_cubins__a_gpu_without_code_learns_which_to_build(void **state)
 
 /* ---- faults ---- */
 
-static void test_cuda__each_call_of_opening_may_fail(void **state)
+static void may_fail(int ranks)
 {
     int opened = 0;
     for (int n = 0; opened == 0; n++) {
         sheaf__device *device = NULL;
         sheaf__stand_in_fail(NULL, n, SHEAF__GPU_UNKNOWN, false);
-        sheaf_status *st = sheaf__device_for(&device, "cuda", 0, 1, NULL);
+        sheaf_status *st = sheaf__device_for(&device, "cuda", 0, ranks, 1, NULL);
         sheaf__stand_in_reset();
         if (st != NULL) {
             assert_null(device);
@@ -384,18 +424,27 @@ static void test_cuda__each_call_of_opening_may_fail(void **state)
                 strstr(sheaf_status_expected(st), "CUDA_ERROR_UNKNOWN") == NULL)
                 fail_msg("call %d: %s: %s", n, sheaf_status_where(st), sheaf_status_found(st));
         }
-        opened = st == NULL && n > 40; /* what is not needed may fail */
+        opened = st == NULL && n > 40 * ranks;   /* what is not needed may fail */
+        const bool kept = st == NULL && !opened; /* what a mate gives back, too */
         sheaf_status_free(st);
         sheaf__device_close(device);
+        if (kept)
+            atomic_store(&sheaf__stand_in.made, 0);
         assert_int_equal(sheaf__stand_in_left(), 0);
     }
+}
+
+static void test_cuda__each_call_of_opening_may_fail(void **state)
+{
+    may_fail(1);
+    may_fail(2);
 }
 
 static void test_cuda__a_wrong_image_and_a_missing_kernel(void **state)
 {
     sheaf__device *device = NULL;
     sheaf__stand_in_fail("cuModuleLoadData", 0, SHEAF__GPU_NO_IMAGE, false);
-    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, NULL), SHEAF_E_UNSUPPORTED,
+    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL), SHEAF_E_UNSUPPORTED,
                 "CUDA_ERROR_NO_BINARY_FOR_GPU (209)");
     device = open_one();
     sheaf__stand_in_fail("cuModuleGetFunction", 0, SHEAF__GPU_NOT_FOUND, true);
@@ -493,7 +542,7 @@ static void test_probe__a_gpu_that_computes_otherwise_is_refused(void **state)
         sheaf__device *device = NULL;
         pretend(row[i].gpu);
         sheaf__stand_in_arithmetic(row[i].group, row[i].flushes);
-        CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, NULL), SHEAF_E_UNSUPPORTED,
+        CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL), SHEAF_E_UNSUPPORTED,
                     row[i].says);
         assert_null(device);
     }
@@ -512,6 +561,17 @@ static void test_probe__a_gpu_that_computes_otherwise_is_refused(void **state)
     unsetenv("SHEAF_WGMMA");
 }
 
+static void test_probe__that_does_not_end_is_given_up(void **state)
+{
+    sheaf__device *device = NULL;
+    sheaf__stand_in_fail("cuEventQuery", 0, SHEAF__GPU_NOT_READY, true);
+    CHECK_FAILS(sheaf__device_for(&device, "cuda", 0, 1, 1, NULL), SHEAF_E_UNSUPPORTED,
+                "its probe | an end after milliseconds | none after 10 seconds; the last kernel "
+                "launched was probe_floats | another GPU");
+    assert_int_not_equal(sheaf__stand_in_left(), 0); /* the driver frees it, with the process */
+    atomic_store(&sheaf__stand_in.made, 0);
+}
+
 int main(void)
 {
 #define WITH(test) cmocka_unit_test_setup_teardown(test, begin, end)
@@ -524,6 +584,8 @@ int main(void)
         WITH(test_cuda__a_clock_that_fails_stops_nothing),
         WITH(test_cuda__threads_upload_at_once),
         WITH(test_cuda__ranks_share_the_gpus_that_are_named),
+        WITH(test_cuda__gpus_of_a_run_alone_have_to_reach_each_other),
+        WITH(test_cuda__memory_of_peers_is_asked_before_it_is_used),
         WITH(test_cuda__names_of_devices),
         WITH(test_cuda__an_order_is_computed_by_its_own_tensor_cores),
         WITH(test_driver__that_cannot_be_used_says_why),
@@ -536,6 +598,7 @@ int main(void)
         WITH(test_cuda__a_failed_launch_stays_and_names_the_kernel),
         WITH(test_cuda__a_lost_device_ends_all_calls),
         WITH(test_probe__a_gpu_that_computes_otherwise_is_refused),
+        WITH(test_probe__that_does_not_end_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 #include "ops/devices/gpu/gpu.h"
 #include "ops/devices/gpu/kernels/exchange.h"
 
+#include "base/base.h"
+
 /* The stream of exchanges goes before that of operations where both have work. */
 sheaf_status *sheaf__gpu_peers_open(sheaf__gpu *gpu)
 {
@@ -38,13 +40,18 @@ static sheaf__gpu_error all_reach(const sheaf__driver *d, const int *gpu, int n,
     return e;
 }
 
-sheaf_status *sheaf__gpu_mates(sheaf__gpu *gpu)
+sheaf_status *sheaf__gpu_mates(sheaf__gpu *gpu, const sheaf__reserved *range)
 {
     const sheaf__driver *d = gpu->driver;
-    sheaf__gpu_error e = d->count(&gpu->mates);
-    if (e == 0 && gpu->mates <= SHEAF__GPU_PEERS) {
+    const char *peers = getenv("SHEAF_PEERS");
+    const bool off = peers != NULL && strcmp(peers, "off") == 0;
+    sheaf__gpu_error e = 0;
+    gpu->mates = range->mates;
+    if (range->mate == NULL)
+        e = d->count(&gpu->mates);
+    if (e == 0 && !off && gpu->mates <= SHEAF__GPU_PEERS) {
         for (int i = 0; i < gpu->mates && e == 0; i++)
-            e = d->device(&gpu->mate[i], i);
+            e = d->device(&gpu->mate[i], range->mate == NULL ? i : range->mate[i]);
         if (e == 0)
             e = all_reach(d, gpu->mate, gpu->mates, &gpu->reaches);
     }

@@ -208,6 +208,9 @@ static sheaf_status *ask(sheaf__gpu *gpu, const char *kernel, int blocks, int th
                                                 .arguments = &arguments,
                                                 .bytes = floats ? sizeof(sheaf__probe_floats)
                                                                 : sizeof(sheaf__probe_groups) }));
+    TRY(st, sheaf__gpu_await(gpu, gpu->stream,
+                             "another GPU (--device cuda:N), or --device cpu; dmesg has the "
+                             "driver's own report (Xid), and a restart may cure it"));
     return TRY(st, sheaf__gpu_fetch(gpu, out, gpu->base + behind, out_bytes));
 }
 

@@ -1,5 +1,6 @@
 /* stream.c - what is queued on a GPU: transfers through pinned memory, and launches. */
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/base.h"
 #include "ops/devices/gpu/gpu.h"
@@ -98,6 +99,28 @@ sheaf_status *sheaf__gpu_fetch(sheaf__gpu *gpu, void *to, sheaf__gpu_address fro
     }
     sheaf__gpu_clock_end(gpu, timed); /* where it failed before its last part */
     return sheaf__gpu_failed(gpu, e, "copying from it, after the operations before");
+}
+
+sheaf_status *sheaf__gpu_await(sheaf__gpu *gpu, sheaf__gpu_stream stream, const char *remedy)
+{
+    enum { POLLS = 10000 }; /* a millisecond each */
+    const sheaf__driver *d = gpu->driver;
+    sheaf__gpu_error e = d->event_record(gpu->marked[0], stream);
+    for (int i = 0; d->event_ready != NULL && i < POLLS && e == 0; i++) {
+        e = d->event_ready(gpu->marked[0]);
+        if (e != SHEAF__GPU_NOT_READY)
+            return sheaf__gpu_failed(gpu, e, "its probe");
+        e = 0;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    if (e != 0 || d->event_ready == NULL)
+        return sheaf__gpu_failed(gpu, e, "its probe");
+    gpu->hangs = true;
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "GPU %d (%s): its probe", gpu->number, gpu->name);
+    sheaf_expected(st, "an end after milliseconds");
+    sheaf_found(st, "none after 10 seconds; the last kernel launched was %s", gpu->last);
+    return sheaf_try_this(st, "%s", remedy);
 }
 
 void *sheaf__gpu_scratch(sheaf__gpu *gpu)

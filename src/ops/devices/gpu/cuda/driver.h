@@ -142,8 +142,9 @@ typedef struct sheaf__gpu_access { /* CUmemAccessDesc */
       (sheaf__gpu_function kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x,         \
        unsigned threads_y, unsigned threads_z, unsigned shared, sheaf__gpu_stream stream,          \
        void **arguments, void **extra))
-/* Those that older drivers do not have: NULL. */
+/* Those that older drivers, or other libraries in their place, do not have: NULL. */
 #define SHEAF__DRIVER_LATER(X)                                                                     \
+    X(event_ready, cuEventQuery, (sheaf__gpu_event event))                                         \
     X(tensor_map, cuTensorMapEncodeTiled,                                                          \
       (struct sheaf__tensor_map *out, int type, uint32_t dimensions, sheaf__gpu_address base,      \
        const uint64_t *size, const uint64_t *stride, const uint32_t *box, const uint32_t *each,    \

@@ -113,6 +113,8 @@ static sheaf_status *ask(sheaf__gpu *gpu, asked *all, const sheaf__products_kern
                                                     .shared = kernel->shared,
                                                     .arguments = &table,
                                                     .bytes = sizeof table }));
+    TRY(st, sheaf__gpu_await(gpu, gpu->stream,
+                             "SHEAF_WGMMA=off: the products of other GPUs, with the same bytes"));
     TRY(st, sheaf__gpu_fetch(gpu, all->y, (uintptr_t)there->y, sizeof all->y));
     gpu->wide_differs = st == NULL && !is_right(all, kernel->cols, dtype);
     return st;
