@@ -26,11 +26,15 @@ static void check_ran(const sheaf__device *device, sheaf__operation operation, i
                  (int)sheaf__gpu_ran(device, operation));
 }
 
+/* On the second GPU the backward pass takes half of the key heads at a time. */
 static void run_cuda(const problem *p, const result *r, int unit)
 {
     sheaf__device *device;
     const sheaf__attention *s = &p->s;
     CHECK_OK(sheaf__device_open_unit(&device, &sheaf__cuda_class, unit, 1, NULL, 0));
+    if (unit == 1)
+        ((sheaf__gpu *)device->reserved->own)->kept =
+            (size_t)((s->kv_heads + 1) / 2 * s->group * s->batch * s->queries) * 16;
     device->sums = p->sums;
     const struct {
         void *here;
@@ -68,6 +72,9 @@ static void check_problem(const char *name, const problem *p)
     run_ref(p, &want);
     for (int unit = 0; unit < 2; unit++) {
         char what[200];
+        if (!sheaf__driver_stands_in() && sheaf__by_mma(p->sums, p->s.dtype) &&
+            unit != (p->sums == SHEAF_SUMS_MMA16)) /* of one 8.0, one 9.0 (tests/ptx.sh) */
+            continue;
         result got = result_of(p);
         snprintf(what, sizeof what, "%s, %s, %s, unit %d", name, sheaf_dtype_name(p->s.dtype),
                  sheaf__sums_text(p->sums), unit);

@@ -147,7 +147,7 @@ static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
     if (gpu == NULL)
         return sheaf__no_memory("a GPU");
     gpu->number = range->unit;
-    gpu->panels = SHEAF__GPU_SCRATCH / 2;
+    gpu->panels = gpu->kept = SHEAF__GPU_SCRATCH / 2;
     snprintf(gpu->name, sizeof gpu->name, "unknown");
     pthread_mutex_init(&gpu->lock, NULL);
     const char *wgmma = getenv("SHEAF_WGMMA");

@@ -77,6 +77,7 @@ struct sheaf__gpu {
     sheaf__gpu_ring ring;
     size_t staged; /* bytes, by the operation */
     size_t panels; /* bytes at the end of the scratch for those of quantised weights */
+    size_t kept;   /* bytes at its beginning for queries of attention's backward pass */
     sheaf__gpu_kernel kernel[SHEAF__GPU_KERNELS]; /* by a hash of the name */
     const char *last;                             /* kernel that was launched; NULL: none */
     sheaf__gpu_clock clock;

@@ -49,6 +49,8 @@ void *sheaf__gpu_stage(sheaf__gpu *gpu, const void *from, size_t bytes);
 void *sheaf__gpu_scratch(sheaf__gpu *gpu);
 /* sheaf__gpu_panels - bytes at its end for panels of quantised weights, while there are some. */
 size_t sheaf__gpu_panels(const sheaf__gpu *gpu);
+/* sheaf__gpu_kept - bytes at its beginning for what attention's backward pass keeps of queries. */
+size_t sheaf__gpu_kept(const sheaf__gpu *gpu);
 /* sheaf__gpu_read - bytes of the GPU's memory for the host, after all launches before it: waits.
  * For the few operations that give the host a number. */
 void sheaf__gpu_read(sheaf__gpu *gpu, void *to, const void *from, size_t bytes);

@@ -246,29 +246,41 @@ static void back_mma(sheaf__gpu *gpu, const sheaf__attention *s, sheaf__attentio
     }
 }
 
-/* false, but for other tensor cores: more queries than there is room for what is kept of each. */
-bool sheaf__gpu_op_attention_back(sheaf__gpu *gpu, const sheaf__call *call)
+/* The arguments of `heads` key heads from `first` on. */
+static sheaf__attention_arguments some_heads(const sheaf__attention_arguments *all, int64_t first,
+                                             int64_t heads)
 {
-    const sheaf__attention_arguments *a = call->arguments;
-    const sheaf__attention *s = &a->shape;
-    const int64_t rows = s->batch * s->queries * heads_of(s);
-    const size_t kept = (size_t)rows * sizeof(sheaf__attention_row);
+    sheaf__attention_arguments of = *all;
+    const size_t key = (size_t)(first * all->shape.head_dim) * sheaf_dtype_bytes(all->shape.dtype),
+                 query = key * (size_t)all->shape.group;
+    of.shape.kv_heads = heads;
+    of.q = (const char *)all->q + query;
+    of.o = (char *)all->o + query;
+    of.d_o = (const char *)all->d_o + query;
+    of.dq = (char *)all->dq + query;
+    of.k = (const char *)all->k + key;
+    of.v = (const char *)all->v + key;
+    of.dk = (char *)all->dk + key;
+    of.dv = (char *)all->dv + key;
+    return of;
+}
+
+/* `kept`: bytes of what is kept of each query. */
+static bool back(sheaf__gpu *gpu, sheaf__attention_part p, const sheaf__attention *s, size_t kept)
+{
     const bool mma = is_mma(gpu, s);
     const int size = mma ? ROWS : SIDE;
-    if (kept > SHEAF__GPU_SCRATCH / 2 || (mma && !sheaf__gpu_computes(gpu, sheaf__gpu_sums(gpu))))
-        return false;
-    sheaf__attention_part p = part_of(gpu, a), keys = p;
     if (!divide(gpu, &p, s, s->queries, size, heads_of(s)))
         return false;
     p.row = sheaf__gpu_scratch(gpu);
     p.total = (float *)(void *)((char *)p.row + kept);
-    keys = p;
+    sheaf__attention_part keys = p;
     if (s->segment != NULL)
         keys.tasks = p.tasks / s->group;
     else
         divide(gpu, &keys, s, s->keys, size, s->kv_heads);
-    SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_rows, s->dtype), parts(rows, 16), 1, FMA_THREADS, 0,
-                  &p);
+    SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_rows, s->dtype),
+                  parts(s->batch * s->queries * heads_of(s), 16), 1, FMA_THREADS, 0, &p);
     if (mma) {
         back_mma(gpu, s, &p, &keys, SHEAF__GPU_SCRATCH - kept);
         return true;
@@ -278,4 +290,24 @@ bool sheaf__gpu_op_attention_back(sheaf__gpu *gpu, const sheaf__call *call)
     SHEAF__LAUNCH(gpu, SHEAF__TYPED(attention_dkv_fma, s->dtype), 2 * keys.tasks, 1, FMA_THREADS,
                   fma_bytes(s), &keys);
     return true;
+}
+
+/* As many key heads at a time as there is room for what is kept of their queries; false, but for
+ * other tensor cores: there is none for one head. */
+bool sheaf__gpu_op_attention_back(sheaf__gpu *gpu, const sheaf__call *call)
+{
+    const sheaf__attention_arguments *a = call->arguments;
+    const sheaf__attention *s = &a->shape;
+    const size_t head = (size_t)(s->batch * s->queries * s->group) * sizeof(sheaf__attention_row);
+    const int64_t room = head == 0 ? s->kv_heads : (int64_t)(sheaf__gpu_kept(gpu) / head);
+    bool done = room > 0 && (!is_mma(gpu, s) || sheaf__gpu_computes(gpu, sheaf__gpu_sums(gpu)));
+    for (int64_t h = 0, n; h < s->kv_heads && done; h += n) {
+        n = s->kv_heads - h < room ? s->kv_heads - h : room;
+        const sheaf__attention_arguments of = some_heads(a, h, n);
+        sheaf__attention_part p = part_of(gpu, &of);
+        p.first_head = (int32_t)(h * s->group);
+        p.stats_heads = (int32_t)heads_of(s);
+        done = back(gpu, p, &of.shape, (size_t)n * head);
+    }
+    return done;
 }

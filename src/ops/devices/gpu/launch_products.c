@@ -21,7 +21,7 @@ typedef struct table {
     float **root;
     sheaf__tensor_map *map; /* two a part; NULL: none can be made */
     int parts, roots;
-    bool maps;                 /* some are */
+    int mapped;                /* behind the last part that has some */
     bool mma;                  /* of the job whose parts are added */
     int64_t scratch;           /* bytes for sums that wait */
     const sheaf__packed *of;   /* turn_of() the job whose parts are added */
@@ -241,11 +241,13 @@ static const sheaf__products_kernel *by_mma(sheaf__gpu *gpu, table *t,
     const sheaf__products_kernel *kernel = sheaf__products_by_codes(job);
     if (kernel != NULL)
         return kernel;
-    kernel = t->map == NULL ? NULL : sheaf__products_by_wide(call, job, part, t->parts - first);
+    kernel = t->map == NULL || t->parts > MOST_MAPPED
+                 ? NULL
+                 : sheaf__products_by_wide(call, job, part, t->parts - first);
     if (kernel == NULL ||
         !sheaf__products_maps(gpu, t->map + (size_t)first * 2, job, kernel, part, t->parts - first))
         return sheaf__products_by_mma(call, job, waits);
-    t->maps = true;
+    t->mapped = t->parts;
     return kernel;
 }
 
@@ -406,10 +408,10 @@ static bool launch_all(sheaf__gpu *gpu, const table *t, chosen *of, int n)
         const char *staged =
             sheaf__gpu_stage(gpu, all, p.jobs + jobs * sizeof(sheaf__products_job));
         const sheaf__tensor_map *map =
-            staged == NULL || !t->maps
+            staged == NULL || t->mapped == 0
                 ? NULL
-                : sheaf__gpu_stage(gpu, t->map, (size_t)t->parts * 2 * sizeof *t->map);
-        for (size_t l = 0; staged != NULL && (map != NULL || !t->maps) && l < launches; l++)
+                : sheaf__gpu_stage(gpu, t->map, (size_t)t->mapped * 2 * sizeof *t->map);
+        for (size_t l = 0; staged != NULL && (map != NULL || t->mapped == 0) && l < launches; l++)
             launch(gpu, &each[l], staged, map, t);
     }
     free(all);
@@ -453,8 +455,9 @@ bool sheaf__products_run(sheaf__gpu *gpu, const sheaf__product *job, int jobs,
                 .scratch =
                     (int64_t)(SHEAF__GPU_SCRATCH - (turn == NULL ? 0 : sheaf__gpu_panels(gpu))) };
     chosen *of = calloc((size_t)all.jobs + 1, sizeof *of);
-    if (all.wide && parts <= MOST_MAPPED)
-        t.map = aligned_alloc(_Alignof(sheaf__tensor_map), ((size_t)parts + 1) * 2 * sizeof *t.map);
+    if (all.wide)
+        t.map = aligned_alloc(_Alignof(sheaf__tensor_map),
+                              (size_t)mm_min(parts, MOST_MAPPED) * 2 * sizeof *t.map);
     const bool memory = t.part != NULL && t.root != NULL && t.code != NULL && of != NULL;
     const bool done = memory && run_jobs(gpu, &all, &t, of);
     free(t.part);

@@ -133,6 +133,11 @@ size_t sheaf__gpu_panels(const sheaf__gpu *gpu)
     return gpu->panels;
 }
 
+size_t sheaf__gpu_kept(const sheaf__gpu *gpu)
+{
+    return gpu->kept;
+}
+
 void *sheaf__gpu_stage(sheaf__gpu *gpu, const void *from, size_t bytes)
 {
     char *at = (char *)gpu->device->work + SHEAF__GPU_SCRATCH + gpu->staged;

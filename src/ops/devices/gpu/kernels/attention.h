@@ -32,6 +32,7 @@ typedef struct sheaf__attention_part {
     int32_t per; /* blocks of a sequence, without segments */
     float scale, cap;
     bool full, by_head, pairs, tiles, even; /* even: rows can be copied by 16 bytes */
+    int32_t first_head, stats_heads;        /* of query heads, where `stats` has more than these */
 } sheaf__attention_part;
 
 /* A block of one sequence. */

@@ -86,16 +86,18 @@ DEVICE void begin(running *to)
         to->chain[i / PARTS][i % PARTS] = to->total[i / PARTS][i % PARTS] = 0;
 }
 
-/* One index: its row of values, and where its weights and whether it is seen stand. */
+/* One index: its row of values, half of them or all, and where its weights and whether it is seen
+ * stand. */
 DEVICE void add_index(float (*sum)[4], const float *weight, const uint8_t *seen, int down,
-                      const float *value)
+                      const float *value, bool half)
 {
     UNROLL
     for (int i = 0; i < 2; i++)
         if (seen[i * down])
             UNROLL
     for (int c = 0; c < 4; c++)
-        sum[i][c] = fmaf(weight[i * down], value[c * 16], sum[i][c]);
+        if (c < 2 || !half)
+            sum[i][c] = fmaf(weight[i * down], value[c * 16], sum[i][c]);
 }
 
 /* A tile of 32 indices, whose rows are `values`; weights are [row][index], or across. */
@@ -108,6 +110,7 @@ DEVICE void add_tile(running *to, const room *r, const float *values, bool acros
     for (int p = 0; p < PARTS / 4; p++) {
         const float *value = values + threadIdx.x % 16 + p * 64;
         float even[2][4], odd[2][4];
+        const bool half = r->wide - p * 64 <= 32;
         if (p * 64 >= r->wide)
             continue;
         UNROLL
@@ -118,12 +121,14 @@ DEVICE void add_tile(running *to, const room *r, const float *values, bool acros
         for (int n = 0; n < SIDE; n += 2) {
             const int one = n + swap, other = n + 1 - swap;
             add_index(even, r->weight + at + one * next, r->seen + at + one * next, down,
-                      value + one * r->ld);
+                      value + one * r->ld, half);
             const float *weight = r->weight + at + other * next;
             if (a->tiles)
-                add_index(odd, weight, r->seen + at + other * next, down, value + other * r->ld);
+                add_index(odd, weight, r->seen + at + other * next, down, value + other * r->ld,
+                          half);
             else
-                add_index(even, weight, r->seen + at + other * next, down, value + other * r->ld);
+                add_index(even, weight, r->seen + at + other * next, down, value + other * r->ld,
+                          half);
         }
         UNROLL
         for (int i = 0; i < 8; i++) {
@@ -344,7 +349,7 @@ DEVICE void weigh(const room *r, const tile *t, bool slopes, sheaf_dtype dtype)
     UNROLL
     for (int i = 0; i < 4; i++) {
         const int32_t query = t->query + (int)threadIdx.x / 16 + i / 2 * 16;
-        if (query >= t->v.queries) {
+        if (!sees(t, i)) { /* so that few exponentials are under way at once: registers */
             put_weight(r, t, i, 0);
             continue;
         }
@@ -424,10 +429,12 @@ KERNELS(attention_rows, sheaf__attention_part, THREADS)
     if (threadIdx.x % 16 != 0 || row >= count)
         return;
     const sheaf__attention_view v = attention_view_of_row(a, row);
-    const int64_t to = attention_stat(a, &v, (int)(n % heads)) + row - v.row;
+    const int64_t to = attention_stat(a, &v, (int)(n % heads)) + row - v.row,
+                  from = v.row * a->stats_heads + (a->first_head + n % heads) * v.queries + row -
+                         v.row;
     sheaf__attention_row *out = &a->row[to];
-    out->max = a->stats[to * 2];
-    out->sum = a->stats[to * 2 + 1];
+    out->max = a->stats[from * 2];
+    out->sum = a->stats[from * 2 + 1];
     out->inverse = 1.0f / out->sum;
     out->whole = sheaf__one_nan(x);
 }
