@@ -74,23 +74,21 @@ static room *_Atomic rooms[16];
 
 static room *new_room(void)
 {
-    const size_t shared = SHEAF__EMU_CLUSTER * (SHARED + PAGE);
     room *r = aligned_alloc(64, ROUND_UP(sizeof *r, 64));
-    char *map = mmap(NULL, STACKS + PAGE + shared, PROT_READ | PROT_WRITE,
+    char *map = mmap(NULL, STACKS + PAGE + SHARED + PAGE, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r == NULL || map == MAP_FAILED)
         abort();
     r->stacks = map;
     r->shared = map + STACKS + PAGE;
     r->guarded = 0;
-    for (int i = 0; i < SHEAF__EMU_CLUSTER; i++)
-        mprotect(r->shared + (size_t)i * (SHARED + PAGE) + SHARED, PAGE, PROT_NONE);
+    mprotect(r->shared + SHARED, PAGE, PROT_NONE);
     return r;
 }
 
 static void free_room(room *r)
 {
-    munmap(r->stacks, STACKS + PAGE + SHEAF__EMU_CLUSTER * (SHARED + PAGE));
+    munmap(r->stacks, STACKS + PAGE + SHARED + PAGE);
     free(r);
 }
 
@@ -150,76 +148,50 @@ static const char *wrong(const sheaf__emu_launch *l)
            : l->bytes != l->kernel->bytes    ? "its arguments have another size"
            : l->bytes > SHEAF__EMU_ARGUMENTS ? "its arguments are too large"
            : l->shared > SHEAF__EMU_SHARED   ? "more shared memory than there is"
-           : l->kernel->cluster > 1 && l->blocks[0] % l->kernel->cluster != 0
-               ? "blocks that do not fill their clusters"
-               : NULL;
+                                             : NULL;
 }
 
 /* Below a block's shared memory and between its end and the page that is not there. */
-static bool fences_stand(const room *r, int block, int fill)
+static bool fences_stand(const room *r, int fill)
 {
-    const char *memory = r->block[block],
-               *end = r->shared + (size_t)block * (SHARED + PAGE) + SHARED;
-    for (const char *p = memory - FENCE; p < memory; p++)
+    const char *end = r->shared + SHARED;
+    for (const char *p = shared_memory - FENCE; p < shared_memory; p++)
         if (*p != (char)fill)
             return false;
-    for (const char *p = memory + r->launch->shared; p < end; p++)
+    for (const char *p = shared_memory + r->launch->shared; p < end; p++)
         if (*p != (char)fill)
             return false;
     return true;
 }
 
-static void prepare_cluster(room *r, int fill)
+static void run_block(room *r)
 {
-    const int threads = r->launch->threads;
-    for (int b = 0; b < r->blocks; b++) {
-        char *from = r->block[b] - FENCE;
-        memset(from, fill, (size_t)(r->shared + (size_t)b * (SHARED + PAGE) + SHARED - from));
-    }
-    memset(r->fibre, 0, (size_t)(r->blocks * r->stride) * sizeof *r->fibre);
+    const int fill = r->launch->turned ? 0xfb : 0xff, threads = r->launch->threads;
+    char *from = shared_memory - FENCE;
+    memset(from, fill, (size_t)(r->shared + SHARED - from));
+    memset(r->fibre, 0, (size_t)threads * sizeof *r->fibre);
     for (int w = 0; w < r->warps; w++) {
-        const int lanes = threads - w * 32 % r->stride;
+        const int lanes = threads - w * 32;
         r->warp[w].ready = lanes >= 32 ? ~UINT32_C(0) : (UINT32_C(1) << lanes) - 1;
         r->warp[w].there = 0;
         r->warp[w].at = 0;
-        memset(&r->wides[w], 0, sizeof r->wides[w]);
     }
-    r->boxes = 0;
-}
-
-/* A block, or the blocks of a cluster. */
-static void run_cluster(room *r)
-{
-    const int fill = r->launch->turned ? 0xfb : 0xff;
-    const char *left = NULL;
-    prepare_cluster(r, fill);
     sheaf__emu_begin();
-    if (*r->text != '\0')
-        return;
-    for (int b = 0; b < r->blocks; b++)
-        if (!fences_stand(r, b, fill))
-            left = "writes beside its shared memory";
-    if (left == NULL)
-        left = sheaf__emu_wide_left();
-    if (left != NULL)
-        snprintf(r->text, SHEAF__EMU_TEXT, "kernel %s, block %u %u %u: %s", r->launch->kernel->name,
-                 r->first, sheaf__emu.at.y, sheaf__emu.at.z, left);
+    if (*r->text == '\0' && !fences_stand(r, fill))
+        snprintf(r->text, SHEAF__EMU_TEXT,
+                 "kernel %s, block %u %u %u: writes beside its shared memory",
+                 r->launch->kernel->name, sheaf__emu.at.x, sheaf__emu.at.y, sheaf__emu.at.z);
 }
 
 /* What is the same for all blocks of a launch. */
 static void prepare_launch(room *r)
 {
     const sheaf__emu_launch *l = r->launch;
-    const size_t unit = l->kernel->cluster > 0 ? 1024 : FENCE;
-    r->blocks = l->kernel->cluster > 1 ? l->kernel->cluster : 1;
-    r->stride = (int)ROUND_UP(l->threads, 32);
-    r->warps = r->blocks * r->stride / 32;
-    for (int b = 0; b < r->blocks; b++)
-        r->block[b] = r->shared + (size_t)b * (SHARED + PAGE) + (SHARED - l->shared) / unit * unit;
-    memset(r->barrier, 0, sizeof r->barrier);
-    for (; r->guarded <= r->blocks * r->stride; r->guarded++)
+    r->warps = (l->threads + 31) / 32;
+    memset(&r->barrier, 0, sizeof r->barrier);
+    for (; r->guarded <= l->threads; r->guarded++)
         mprotect(r->stacks + (size_t)r->guarded * SHEAF__EMU_STACK, PAGE, PROT_NONE);
-    shared_memory = r->block[0];
+    shared_memory = r->shared + (SHARED - l->shared) / FENCE * FENCE;
     sheaf__emu = (sheaf__emu_block){ .blocks = { (uint32_t)l->blocks[0], (uint32_t)l->blocks[1],
                                                  (uint32_t)l->blocks[2] },
                                      .threads = { (uint32_t)l->threads, 1, 1 } };
@@ -228,13 +200,12 @@ static void prepare_launch(room *r)
 static void run_blocks(room *r)
 {
     prepare_launch(r);
-    const int64_t *n = r->launch->blocks, all = n[0] * n[1] * n[2] / r->blocks;
+    const int64_t *n = r->launch->blocks, all = n[0] * n[1] * n[2];
     for (int64_t i = 0; i < all && *r->text == '\0'; i++) {
-        const int64_t b = (r->launch->turned ? all - 1 - i : i) * r->blocks;
+        const int64_t b = r->launch->turned ? all - 1 - i : i;
         sheaf__emu.at = (sheaf__emu_dim){ (uint32_t)(b % n[0]), (uint32_t)(b / n[0] % n[1]),
                                           (uint32_t)(b / n[0] / n[1]) };
-        r->first = sheaf__emu.at.x;
-        run_cluster(r);
+        run_block(r);
     }
 }
 

@@ -13,9 +13,10 @@
  * So a barrier or a wait that is missing gives two results that differ, or one that is wrong.
  * Shared memory ends at a page that is not there. Where no thread can go on, where lanes of a warp
  * part, or where an instruction would fault (a page that is not there, an address that is no
- * multiple), the launch fails with a text that names the kernel,
- * the block, the thread and what it waits for. Stricter than a GPU: at a barrier all threads of a
- * block have to come, also those that could have returned. */
+ * multiple), the launch fails with a text that names the kernel, the block, the thread and what it
+ * waits for. Stricter than a GPU: at a barrier all threads of a block have to come, also those that
+ * could have returned. Kernels of sm_90a alone (ops/devices/gpu/cuda/hopper.h) are not emulated:
+ * tests/ptx.sh runs nvcc's code of them. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,8 +33,6 @@ typedef struct sheaf__emu_kernel {
     void (*run)(const void *arguments);
     int threads;  /* of a block, at most */
     size_t bytes; /* of its arguments */
-    int cluster; /* blocks of one; 0: of a kernel that knows of none (ops/devices/gpu/cuda/hopper.h)
-                  */
 } sheaf__emu_kernel;
 
 typedef struct sheaf__emu_launch {
@@ -73,17 +72,12 @@ typedef enum sheaf__emu_act {
     SHEAF__EMU_SHUFFLE,
     SHEAF__EMU_MATRICES,
     SHEAF__EMU_MMA_BF16,
-    SHEAF__EMU_MMA_F16,
-    SHEAF__EMU_WIDE_BF16, /* those of ops/devices/gpu/cuda/hopper.h */
-    SHEAF__EMU_WIDE_F16,
-    SHEAF__EMU_WIDE_BEGIN,
-    SHEAF__EMU_WIDE_COMMIT,
-    SHEAF__EMU_WIDE_WAIT
+    SHEAF__EMU_MMA_F16
 } sheaf__emu_act;
 
 /* What they bring to it, and find. Elements of a and b are pairs, the first in the low bits. */
 typedef struct sheaf__emu_meeting {
-    uint64_t slot[32], wide[32][2];
+    uint64_t slot[32];
     const char *row[32];
     uint16_t matrix[4][8][8]; /* what lay in the rows when all had come */
     uint32_t a[16][8], b[8][8];
@@ -102,7 +96,7 @@ typedef struct sheaf__emu_warp {
 /* The block that the calling thread of the processor runs. */
 typedef struct sheaf__emu_block {
     sheaf__emu_dim at, blocks, threads;
-    int now, rank; /* the thread that runs; its block's place in a cluster */
+    int now; /* the thread that runs */
 } sheaf__emu_block;
 
 extern _Thread_local sheaf__emu_block sheaf__emu;
@@ -113,15 +107,13 @@ extern _Thread_local char *shared_memory;
 #define gridDim sheaf__emu.blocks
 #define blockDim sheaf__emu.threads
 
-#define KERNEL(name, arguments, most) SHEAF__EMU_KERNEL(name, arguments, most, 0)
-#define SHEAF__EMU_KERNEL(name, arguments, most, cluster)                                          \
+#define KERNEL(name, arguments, most)                                                              \
     static void name##_of(const arguments *a);                                                     \
     static void name##_run(const void *a)                                                          \
     {                                                                                              \
         name##_of((const arguments *)a);                                                           \
     }                                                                                              \
-    static const sheaf__emu_kernel name##_kernel = { #name, name##_run, most, sizeof(arguments),   \
-                                                     cluster };                                    \
+    static const sheaf__emu_kernel name##_kernel = { #name, name##_run, most, sizeof(arguments) }; \
     __attribute__((section("sheaf_kernels"),                                                       \
                    used)) static const sheaf__emu_kernel *const name##_listed = &name##_kernel;    \
     static void name##_of(const arguments *a)

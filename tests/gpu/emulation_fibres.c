@@ -39,12 +39,7 @@ static const char *act_text(sheaf__emu_act act)
                                         [SHEAF__EMU_SHUFFLE] = "a shuffle",
                                         [SHEAF__EMU_MATRICES] = "ldmatrix",
                                         [SHEAF__EMU_MMA_BF16] = "mma_bf16",
-                                        [SHEAF__EMU_MMA_F16] = "mma_f16",
-                                        [SHEAF__EMU_WIDE_BF16] = "wgmma of bfloat16",
-                                        [SHEAF__EMU_WIDE_F16] = "wgmma of float16",
-                                        [SHEAF__EMU_WIDE_BEGIN] = "wide_begin",
-                                        [SHEAF__EMU_WIDE_COMMIT] = "wide_commit",
-                                        [SHEAF__EMU_WIDE_WAIT] = "wide_wait" };
+                                        [SHEAF__EMU_MMA_F16] = "mma_f16" };
     return text[act];
 }
 
@@ -60,18 +55,10 @@ _Noreturn void sheaf__emu_fail(const char *what)
 
 /* ---- whose turn it is ---- */
 
-/* A fibre is what kernels see of themselves. */
 static inline void become(int fibre)
 {
     self->own = fibre;
     sheaf__emu.now = fibre;
-    if (self->blocks > 1) {
-        const int rank = fibre / self->stride;
-        sheaf__emu.now = fibre - rank * self->stride;
-        sheaf__emu.rank = rank;
-        sheaf__emu.at.x = self->first + (uint32_t)rank;
-        shared_memory = self->block[rank];
-    }
 }
 
 /* No thread can go on. */
@@ -83,13 +70,9 @@ _Noreturn static void fail_stuck(void)
         stuck++;
     become(stuck);
     const sheaf__emu_warp *w = &self->warp[stuck / 32];
-    const sheaf__emu_barrier *b = &self->barrier[self->fibre[stuck].barrier];
     if (self->fibre[stuck].wait == SHEAF__EMU_AT_BARRIER)
-        snprintf(what, sizeof what, "waits at a barrier to which %d of %d threads come", b->arrived,
-                 b->wanted);
-    else if (self->fibre[stuck].wait == SHEAF__EMU_AT_MBARRIER)
-        snprintf(what, sizeof what, "waits at an mbarrier for phase %d, which is never over",
-                 self->awaited[stuck].phase);
+        snprintf(what, sizeof what, "waits at a barrier to which %d of %d threads come",
+                 self->barrier.arrived, self->launch->threads);
     else
         snprintf(what, sizeof what, "waits at %s to which %d of 32 lanes come", act_text(w->act),
                  __builtin_popcount(w->there));
@@ -115,19 +98,14 @@ static int next_warp(int own)
 }
 
 /* The thread that runs after `now`: of its warp, the next one that can or else the first; else of
- * another; -1: none can, and no copy comes that wakes one. */
+ * another; -1: none can. */
 static inline int next_ready(int now)
 {
-    for (;;) {
-        const uint32_t ready = self->warp[now / 32].ready, lane = UINT32_C(1) << now % 32;
-        const bool turned = self->launch->turned;
-        const uint32_t behind = ready & (turned ? lane - 1 : ~(lane | (lane - 1)));
-        if (ready != 0)
-            return now / 32 * 32 + first_of(behind != 0 ? behind : ready, turned);
-        const int next = next_warp(now / 32);
-        if (next >= 0 || !sheaf__emu_land_box())
-            return next;
-    }
+    const uint32_t ready = self->warp[now / 32].ready, lane = UINT32_C(1) << now % 32;
+    const bool turned = self->launch->turned;
+    const uint32_t behind = ready & (turned ? lane - 1 : ~(lane | (lane - 1)));
+    return ready == 0 ? next_warp(now / 32)
+                      : now / 32 * 32 + first_of(behind != 0 ? behind : ready, turned);
 }
 
 static void run_threads(void);
@@ -156,15 +134,8 @@ void sheaf__emu_leave(sheaf__emu_wait wait)
         fail_stuck();
     sheaf__emu_fibre *f = &self->fibre[next];
     f->wait = SHEAF__EMU_NOT;
-    if (next == own) /* a copy woke it */
-        return;
     become(next);
     sheaf__emu_switch(&me->sp, f->sp != NULL ? f->sp : fresh_stack(next));
-}
-
-void sheaf__emu_be_ready(int fibre)
-{
-    self->warp[fibre / 32].ready |= UINT32_C(1) << fibre % 32;
 }
 
 /* Threads one after the other, as long as those that come next have not begun: most kernels wait
@@ -194,19 +165,16 @@ static void run_threads(void)
 
 void sheaf__emu_begin(void)
 {
-    become(self->launch->turned ? self->stride * (self->blocks - 1) + self->launch->threads - 1
-                                : 0);
+    become(self->launch->turned ? self->launch->threads - 1 : 0);
     sheaf__emu_switch(&self->outside, fresh_stack(self->own));
 }
 
 /* ---- what threads do together ---- */
 
-void sheaf__emu_sync(int barrier, int wanted)
+void sync_threads(void)
 {
-    sheaf__emu_barrier *b = &self->barrier[barrier];
-    const int own = self->own;
-    b->wanted = wanted;
-    if (++b->arrived == wanted) {
+    sheaf__emu_barrier *b = &self->barrier;
+    if (++b->arrived == self->launch->threads) {
         b->arrived = 0;
         for (int w = 0; w < self->warps; w++) {
             self->warp[w].ready |= b->waiting[w];
@@ -214,14 +182,8 @@ void sheaf__emu_sync(int barrier, int wanted)
         }
         return;
     }
-    b->waiting[own / 32] |= UINT32_C(1) << own % 32;
-    self->fibre[own].barrier = (uint8_t)barrier;
+    b->waiting[self->own / 32] |= UINT32_C(1) << self->own % 32;
     sheaf__emu_leave(SHEAF__EMU_AT_BARRIER);
-}
-
-void sync_threads(void)
-{
-    sheaf__emu_sync(sheaf__emu.rank, self->launch->threads);
 }
 
 sheaf__emu_meeting *sheaf__emu_come(sheaf__emu_act act)
@@ -254,8 +216,6 @@ void sheaf__emu_meet(void)
     }
     if (w->act == SHEAF__EMU_MATRICES)
         read_matrices(m);
-    else if (w->act >= SHEAF__EMU_WIDE_BF16)
-        sheaf__emu_wide_meet(self->own / 32, w->act, m);
     else if (w->act >= SHEAF__EMU_MMA_BF16)
         sheaf__emu_mma_tile(m->c, (const uint32_t(*)[8])m->a, (const uint32_t(*)[8])m->b,
                             self->launch->group, w->act == SHEAF__EMU_MMA_F16);

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "tests/gpu/emulation_wide.h"
 #include "tests/gpu/stand_in_fence.h"
 #include "tests/gpu/stand_in_queue.h"
 #include "tests/gpu/stand_in_state.h"
@@ -485,27 +484,11 @@ static sheaf__gpu_error cuLaunchKernel(sheaf__gpu_function kernel, unsigned x, u
                                    offsetof(launch, arguments) + bytes));
 }
 
-/* ---- maps ---- */
-
-static sheaf__gpu_error cuTensorMapEncodeTiled(sheaf__tensor_map *out, int type,
-                                               uint32_t dimensions, sheaf__gpu_address base,
-                                               const uint64_t *size, const uint64_t *stride,
-                                               const uint32_t *box, const uint32_t *each,
-                                               int interleave, int swizzle, int fetch, int fill)
-{
-    MAY_FAIL();
-    const bool made = type == SHEAF__GPU_MAP_BF16 && dimensions == 2 && box[0] == 64 &&
-                      each[0] == 1 && each[1] == 1 && interleave == 0 &&
-                      swizzle == SHEAF__GPU_MAP_SWIZZLE_128 && fill == 0 &&
-                      sheaf__emu_tensor_map(out, (const void *)(uintptr_t)base, (int64_t)size[1],
-                                            (int64_t)size[0], (int64_t)stride[0], (int)box[1]);
-    return made ? 0 : SHEAF__GPU_INVALID;
-}
-
 const sheaf__driver *sheaf__stand_in_driver(void)
 {
 #define ENTRY(field, symbol, parameters) .field = symbol,
-    static const sheaf__driver table = { SHEAF__DRIVER_LIST(ENTRY) SHEAF__DRIVER_LATER(ENTRY) };
+    static const sheaf__driver table = { SHEAF__DRIVER_LIST(ENTRY).event_ready =
+                                             cuEventQuery }; /* and no maps */
 #undef ENTRY
     return &table;
 }

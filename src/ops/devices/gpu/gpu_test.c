@@ -550,15 +550,6 @@ static void test_probe__a_gpu_that_computes_otherwise_is_refused(void **state)
         pretend(i == 0 ? "8.0" : i == 1 ? "8.9" : "12.0");
         sheaf__device_close(open_one());
     }
-    pretend("9.0"); /* and its wgmma is used */
-    sheaf__device *device = open_one();
-    assert_true(sheaf__cuda_has_maps(device->reserved->own));
-    sheaf__device_close(device);
-    setenv("SHEAF_WGMMA", "off", 1);
-    device = open_one();
-    assert_false(sheaf__cuda_has_maps(device->reserved->own));
-    sheaf__device_close(device);
-    unsetenv("SHEAF_WGMMA");
 }
 
 static void test_probe__that_does_not_end_is_given_up(void **state)

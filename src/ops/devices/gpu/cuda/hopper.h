@@ -1,16 +1,10 @@
 /* hopper.h - more names for kernels, of sm_90a alone: mbarriers, the bulk copy engine, products of
- * warpgroups (wgmma), clusters of blocks. A file that includes it is compiled for sm_90a only, and
- * for the emulation.
+ * warpgroups (wgmma), clusters of blocks. A file that includes it is compiled for sm_90a only.
  *
  *     KERNEL_OF_CLUSTERS(name, arguments, threads, blocks) { ... }    blocks of a cluster: 1, 2 or
  * 4
  *
- * Shared memory begins at a multiple of 1024. In the emulation (tests/gpu/emulation_wide.h), in
- * order and turned:
- *   - copy_box() comes when no thread can go on without it, or at once;
- *   - wide_...() reads shared memory, and its sums change, when they are waited for, or at once.
- * It does not see: a fence that is missing between a thread's own stores and what the copy engine
- * or wgmma reads; sums that are read before wide_wait() in the turned order; setmaxnreg. */
+ * Shared memory begins at a multiple of 1024. */
 #pragma once
 
 #include "ops/devices/gpu/kernel.h"
@@ -22,7 +16,6 @@
 #define WIDE_ROW 64
 #define WIDE_BOX (64 * WIDE_ROW * 2) /* bytes of 64 rows */
 
-#ifdef __CUDACC__
 #define KERNEL_OF_CLUSTERS(name, arguments, threads, blocks)                                       \
     DEVICE void name##_of(const arguments *a);                                                     \
     extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(threads, 1)        \
@@ -212,4 +205,3 @@ WIDE(wide_bf16_256, WIDE_256, "bf16")
 WIDE(wide_f16_256, WIDE_256, "f16")
 WIDE(wide_bf16_128, WIDE_128, "bf16")
 WIDE(wide_f16_128, WIDE_128, "f16")
-#endif
