@@ -4,6 +4,7 @@
 # `bench/gpu.sh build` needs nvcc but no GPU: it makes build-gpu/carry (less than 64 MB) with programs, kernels, data, and the
 # hashes of this processor's runs. `bench/gpu.sh [FOLDER]` runs beside a GPU, builds nothing if build-gpu/carry is there, and
 # adds to FOLDER/gpu.jsonl (default build-gpu), a line a point; points that it already holds as done are left out.
+# GPU_POINTS="load twins runs" runs these alone, and GPU_PATIENCE=60 lets each take 60 times as long (tests/soak_ptx.sh).
 #   1 load      the driver loads the kernels, the start-up probe agrees
 #   2 rule      1e9 results of each instruction of tensor cores against the rule; denormals against x86 (gpu/probe.cu)
 #   3 twins     every operation, odd and production sizes, special values, against plain loops (the unit tests)
@@ -94,7 +95,7 @@ trap 'rm -rf "$work"' EXIT
 export SHEAF_GPU=real SHEAF_PLUGINS=$PWD/$carry
 ldd "$sheaf" | grep -q 'not found' && export LD_LIBRARY_PATH=$PWD/$carry/lib
 touch "$log"
-card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
+card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1) || card="no nvidia-smi"
 
 # say POINT NAME RESULT DETAIL: a line of the log.
 say() {
@@ -104,8 +105,9 @@ say() {
 done_before() { grep -qF "\"point\": \"$1\", \"name\": \"$2\", \"result\": \"done\"" "$log"; }
 # point SECONDS POINT NAME COMMAND...: at most so long; what it prints is the detail.
 point() {
-    local limit=$1 point=$2 name=$3 began=$SECONDS rc=0
+    local limit=$(($1 * ${GPU_PATIENCE:-1})) point=$2 name=$3 began=$SECONDS rc=0
     shift 3
+    [[ " ${GPU_POINTS:-$point} " == *" $point "* ]] || return 0
     done_before "$point" "$name" && return
     timeout "$limit" "$@" >"$work/point" 2>&1 || rc=$?
     say "$point" "$name" "$([ $rc = 0 ] && echo done || echo "failed with $rc")" "$((SECONDS - began)) s: $(tail -n 30 "$work/point")"
@@ -150,6 +152,9 @@ done < <(runs)
 point 60 speed operations "$carry/gpu_speed"
 point 60 speed cuBLAS "$carry/gpu-cublas"
 
+ended() { grep -c '"result": "done"' "$log" | sed 's/$/ points done/'; }
+[[ " ${GPU_POINTS:-step} " == *" step "* ]] || { ended; exit; }
+
 # ---- a step of 8 layers of Llama-3-8B ----
 cat >"$work/config.json" <<'END'
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 32,
@@ -186,4 +191,4 @@ mkdir -p "$work/rival"
 cp "$work/config.json" "$work/rival/"
 point 120 step "PyTorch + PEFT, 1 x 4096" python3 bench/gpu/rival.py "$work/rival" 4096 1
 point 120 step "PyTorch + PEFT, 1 x 4096, checkpointing" python3 bench/gpu/rival.py "$work/rival" 4096 1 --checkpointing
-grep -c '"result": "done"' "$log" | sed 's/$/ points done/'
+ended

@@ -38,6 +38,8 @@
 #  20. OpenAI's Python client against sheaf serve, beside sheaf generate (openai_client.py; needs a network once)
 #  21. TensorBoard's own reader finds in a run's event files what metrics.jsonl says (tensorboard_read.py; needs a network once)
 #  22. a published model, SmolLM2-135M-Instruct: ./run demo-real, and every command once (soak_smollm2.sh; needs a network once)
+#  23. where SHEAF_PTXRUN names ptxrun: nvcc's code of the kernels, without a GPU: in every order, every family, bench/gpu.sh but
+#      for its times, and without each of its barriers, waits and fences, which something notices (soak_ptx.sh)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -60,7 +62,7 @@ fail() { # fail NAME DETAIL...
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -411,6 +413,10 @@ fi
 
 if [ "${SOAK_LIVE:-1}" = 1 ] && section 22 "a published model"; then
     . tests/soak_smollm2.sh
+fi
+
+if [ -n "${SHEAF_PTXRUN:-}" ] && section 23 "nvcc's code of the kernels"; then
+    . tests/soak_ptx.sh
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
