@@ -36,10 +36,9 @@ def instructions(ptx):
     return found
 
 
-def run(command, ptx, stats=None):
-    env = dict(os.environ, PTXRUN_PTX=ptx)
-    if stats:
-        env["PTXRUN_STATS"] = stats
+def run(command, ptx, **more):
+    """What is wrong, or an empty text."""
+    env = dict(os.environ, PTXRUN_PTX=ptx, **more)
     try:
         done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
     except subprocess.TimeoutExpired:
@@ -67,7 +66,7 @@ def main():
         for f in files:
             shutil.copy(os.path.join(o.ptx, f), work)
         stats = os.path.join(work, "stats")
-        bad = run(o.command, work, stats)
+        bad = run(o.command, work, PTXRUN_STATS=stats)
         if bad:
             sys.exit(f"not ok - without a mistake: {bad}")
         ran = set(re.findall(r'"kernel": "(\w+)"', open(stats).read()))
@@ -79,8 +78,16 @@ def main():
         if o.sample and o.sample < len(cases):
             random.seed(o.seed)
             cases = sorted(random.sample(cases, o.sample))
+        lines_of = {}
         for f, kernel, number, what, nth in cases:
             path = os.path.join(work, f)
+            if kernel not in lines_of:
+                profile = os.path.join(work, "profile")
+                run(o.command, work, PTXRUN_PROFILE=f"{kernel}:{profile}")
+                lines_of[kernel] = {int(line.split()[1]) for line in open(profile) if line.split()[0] != "0"}
+                os.remove(profile)
+            if number + 1 not in lines_of[kernel]:
+                continue
             whole = open(path).read()
             lines = whole.split("\n")
             lines[number] = "//" + lines[number]
