@@ -11,8 +11,9 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
 {
     sheaf__runner_options look = *options;
     look.backward = false;
-    if (objective->mismatched && data != NULL)
-        look.seq = sheaf_data_mixed(data, NULL, NULL, 0);
+    const int64_t mixed =
+        objective->mismatched && data != NULL ? sheaf_data_mixed(data, NULL, NULL, 0) : 0;
+    look.seq = look.seq > mixed ? look.seq : mixed;
     const size_t positions = (size_t)(look.rows * look.seq);
     *out = (sheaf__pairs){ .objective = objective, .n = options->rows };
     out->pair = calloc((size_t)options->rows, sizeof *out->pair);
