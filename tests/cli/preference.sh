@@ -46,6 +46,19 @@ check "it learns" awk -v first="$(metric one 1 loss)" -v last="$(metric one 3 lo
 alike "losses that are added, in bfloat16" --objective dpo --loss-type sigmoid,sft --loss-weights 1,0.5 --ld-alpha 0.5 --dtype bfloat16 -- "--tp 2" "--dp 2 --keep-activations none"
 alike "simpo of all weights" --objective simpo --method full --accumulators 2 --cpo-alpha 0.5 -- "--tp 3" "--dp 2 --offload moments"
 alike "rows of like length" --objective ipo --group-by-length -- "--tp 2"
+alike "orpo" --objective orpo -- "--tp 2 --dp 2"
+awk 'NR % 3 { sub(/"chosen"/, "\"completion\""); sub(/, "rejected".*/, ", \"label\": true}") }
+    NR % 3 == 0 { sub(/"chosen": "[^"]*", "rejected"/, "\"completion\""); sub(/}$/, ", \"label\": false}") }
+    { print }' "$work/pairs.jsonl" >"$work/judged.jsonl"
+data=(--model "$model" --data "$work/judged.jsonl")
+alike "kto" --objective kto --undesirable-weight 2 --shuffle -- "--tp 3" "--dp 2" "--tp 2 --dp 4 --keep-activations none"
+check "its numbers have the drift" grep -q '"rewards/margins": .*"kl": ' "$work/one/metrics.jsonl"
+check "kto is stopped" eval 'run half --objective kto --undesirable-weight 2 --save-every 1 --max-time 0.0001 >/dev/null || test $? = 3'
+runs "and goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 --tp 2
+check "to the bytes of one run" equal one half
+runs "of micro-batches of two at least" 2 '--micro-batch.*at least 2 with kto' train "${data[@]}" --steps 1 --objective kto --out "$work/none"
+data=(--model "$model" --data "$work/pairs.jsonl")
+runs "pairs are no judged answers" 3 'label.*true or false.*--objective dpo for pairs' train "${data[@]}" --steps 1 --micro-batch 2 --objective kto --out "$work/none"
 
 # ---- stopped and resumed ----
 # The reference is the model as the whole run began, not as it goes on.
