@@ -185,6 +185,7 @@ static void test_preference__ids_are_those_of_trl(void **state)
 #define GPT(text) "{\"from\": \"gpt\", \"value\": \"" text "\"}"
 #define LISTS(yes, no) "\"chosen\": [" yes "], \"rejected\": [" no "]"
 #define BOTH LISTS(SAY("Yes."), SAY("No."))
+#define PAIR(prompt, yes, no) "{\"prompt\": [" prompt "], " LISTS(SAY(yes), SAY(no)) "}\n"
 
 static const char *const same_pair[] = {
     "{\"prompt\": [" ASK "], " BOTH "}",
@@ -240,6 +241,28 @@ static void test_preference__one_pair_in_every_form(void **state)
 {
     check_same(same_pair, ARRAY_LEN(same_pair));
     check_same(same_turns, ARRAY_LEN(same_turns));
+}
+
+/* " is" is one token across the boundary, " x" two: both answers begin with the blank, so that
+ * their prompts are of one length. */
+static void test_preference__both_answers_begin_where_ids_part(void **state)
+{
+    sheaf_data *data = NULL;
+    row side[2];
+    int64_t first[2] = { 0 };
+    CHECK_OK(open_pairs(&data,
+                        "{\"prompt\": \"The sky \", \"chosen\": \"is\", \"rejected\": \"xyz\"}",
+                        (sheaf_data_options){ 0 }));
+    for (int k = 0; k < 2; k++) {
+        side[k] = row_of(data, k);
+        while (!side[k].learnt[first[k]])
+            first[k]++;
+    }
+    assert_int_equal(first[0], first[1]);
+    assert_int_equal(side[0].id[first[0]], 269); /* " is" */
+    assert_int_equal(side[1].id[first[1]], 223); /* " " */
+    CHECK_BYTES("prompt", side[0].id, side[1].id, (size_t)first[0] * sizeof *side->id);
+    sheaf_data_close(data);
 }
 
 /* ---- refusals ---- */
@@ -357,26 +380,22 @@ static void test_preference__equal_answers_are_warned_of(void **state)
 
 /* ---- lengths ---- */
 
-/* Of the three pairs the first has both answers within 28 positions, the second only its rejected
- * one; the third's prompt leaves no room for any. */
+/* Of the four pairs the first has both answers within 28 positions, the next two only one of them;
+ * the last one's prompt leaves no room for any. */
 static void test_preference__long_pairs_are_cut_or_skipped_whole(void **state)
 {
-    static const char lines[] =
-        "{\"prompt\": [" ASK "], " BOTH "}\n"
-        "{\"prompt\": [" ASK
-        "], " LISTS(SAY("Yes, it is frozen water."), SAY("No.")) "}\n"
-                                                                 "{\"prompt\": [" ASK
-                                                                 "," SAY("Yes.") "," ASK "], " BOTH
-                                                                                 "}\n";
+    static const char lines[] = PAIR(ASK, "Yes.", "No.")
+        PAIR(ASK, "Yes, it is frozen water.", "No.") PAIR(ASK, "Yes.", "No, it is not cold.")
+            PAIR(ASK "," SAY("Yes.") "," ASK, "Yes.", "No.");
     static const struct {
         sheaf_on_long how;
         int64_t samples;
         const char *want;
     } rows[] = {
-        { SHEAF_LONG_CUT, 2,
-          "2 of 3 records are longer than 28 tokens and cut there (--on-long "
+        { SHEAF_LONG_CUT, 3,
+          "3 of 4 records are longer than 28 tokens and cut there (--on-long "
           "cut); 1 of these had no answer" },
-        { SHEAF_LONG_SKIP, 1, "2 of 3 records are longer than 28 tokens and left out" },
+        { SHEAF_LONG_SKIP, 1, "3 of 4 records are longer than 28 tokens and left out" },
     };
     sheaf_data *whole = NULL;
     CHECK_OK(open_pairs(&whole, lines, (sheaf_data_options){ 0 }));
@@ -523,6 +542,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_preference__ids_are_those_of_trl),
         cmocka_unit_test(test_preference__one_pair_in_every_form),
+        cmocka_unit_test(test_preference__both_answers_begin_where_ids_part),
         cmocka_unit_test(test_preference__a_bad_record_is_named),
         cmocka_unit_test(test_preference__forms_are_not_mixed),
         cmocka_unit_test(test_preference__bad_pairs_are_skipped_whole),
