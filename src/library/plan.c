@@ -124,9 +124,11 @@ static void count_work(sheaf__plan_request *a)
     sheaf__data_work *w = &a->work;
     w->rows = sheaf__subset_rows(set);
     for (int64_t i = 0; i < w->rows; i++) {
-        const int64_t row = sheaf__subset_row(set, i, 0, false);
-        w->tokens += sheaf_data_tokens(set->data, &row, 1);
-        w->labels += sheaf_data_labels(set->data, &row, 1);
+        const int64_t sample = sheaf__subset_row(set, i, 0, false),
+                      side[] = { sheaf_data_side(set->data, sample, 0),
+                                 sheaf_data_side(set->data, sample, 1) };
+        w->tokens += sheaf_data_tokens(set->data, side, sheaf_data_sides(set->data));
+        w->labels += sheaf_data_labels(set->data, side, sheaf_data_sides(set->data));
     }
     w->epoch_steps = (w->rows + rows - 1) / rows;
     w->steps = a->q.whole ? w->epoch_steps : o->steps;

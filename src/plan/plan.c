@@ -156,6 +156,8 @@ static sheaf_status *run_steps(sheaf__costs *before, sheaf__rank *held, const sh
     const int n = choose_images(of, &job->train, job->options->micro_batch);
     sheaf_status *st = NULL;
     for (int i = 0; i < n && st == NULL; i++) {
+        if (job->objective.prompts) /* the head reads all rows */
+            of[i].read = 0;
         sheaf__costs_of(before, &held->context);
         sheaf__stepper_hold(held->stepper, of[i]);
         st = sheaf__stepper_run(&unused, held->stepper, 0, 0);

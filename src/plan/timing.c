@@ -39,8 +39,11 @@ static double tokens_of(const sheaf__plan_inputs *q)
     const int64_t rows = set->data == NULL ? 0 : sheaf__subset_rows(set);
     double tokens = rows > 0 ? 0 : (double)q->seq;
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t row = sheaf__subset_row(set, i, 0, false);
-        tokens += (double)sheaf_data_tokens(set->data, &row, 1) / (double)rows;
+        const int64_t sample = sheaf__subset_row(set, i, 0, false),
+                      side[] = { sheaf_data_side(set->data, sample, 0),
+                                 sheaf_data_side(set->data, sample, 1) };
+        tokens +=
+            (double)sheaf_data_tokens(set->data, side, sheaf_data_sides(set->data)) / (double)rows;
     }
     return tokens * (double)q->o.micro_batch * (double)q->o.accumulate;
 }

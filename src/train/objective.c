@@ -207,7 +207,7 @@ static const struct {
     { "sigmoid", of_sigmoid, SMOOTHS | OF_DPO | OF_CPO },
     { "hinge", of_hinge, OF_DPO | OF_CPO },
     { "ipo", of_ipo, OF_DPO | OF_CPO | BY_AVERAGE },
-    { "robust", of_robust, SMOOTHS | SMOOTHED | OF_DPO },
+    { "robust", of_robust, SMOOTHS | OF_DPO },
     { "sigmoid_norm", of_sigmoid_norm, SMOOTHS | OF_DPO | BY_AVERAGE },
     { "sft", of_sft, IS_SFT | OF_DPO },
     { "apo_zero", of_apo_zero, OF_DPO },

@@ -373,7 +373,6 @@ static void test_objective__refuses_what_has_no_meaning(void **state)
         { { "dpo", .loss_weights = "1,1" }, 0, "--loss-weights" },
         { { "dpo", "hinge,sft" }, 0.1, "0: no loss of this objective reads it | 0.1" },
         { { "dpo", "exo_pair" }, 0, "--label-smoothing | above 0 for the loss 'exo_pair' | 0" },
-        { { "robust" }, 0, "above 0 for the loss 'robust'" },
         { { "dpo" }, 0.5, "below 0.5: the share of pairs in the wrong order | 0.5" },
         { { "cpo", .reference = "base" }, 0, "--reference | none: objective cpo has no reference" },
         { { "simpo", .reference = "start" }, 0, "objective simpo has no reference" },

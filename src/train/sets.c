@@ -156,6 +156,7 @@ static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_
         bool given;
     } of[] = {
         { "--pack", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
+        { "--loss-on all", "the answers alone are compared", o->loss_on == SHEAF_LOSS_ALL },
         { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
     const bool prefers = objective->pairs || objective->judged;

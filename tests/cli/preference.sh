@@ -115,6 +115,7 @@ check "and equal answers are not right" awk -v all="$(evals one)" 'BEGIN { split
 no=(train "${data[@]}" --steps 1 --out "$work/no")
 runs "packed rows" 2 '--pack .*expected: none with --objective dpo .*found: +a pair.s loss needs both answers whole' "${no[@]}" --objective dpo --pack
 runs "noise" 2 '--neftune-alpha .*expected: none with --objective dpo' "${no[@]}" --objective dpo --neftune-alpha 5
+runs "prompts that are learnt" 2 '--loss-on all .*expected: none with --objective dpo' "${no[@]}" --objective dpo --loss-on all
 runs "records without a pair" 3 'line 1: field .chosen.* .*expected: two answers' train --model "$model" --data "$work/plain.jsonl" --steps 1 --out "$work/no" --objective dpo
 runs "pairs without an objective" 3 'field .rejected.*--objective dpo learns from pairs' "${no[@]}"
 runs "beta alone" 2 '--beta .*expected: an objective that reads it' "${no[@]}" --beta 0.1
