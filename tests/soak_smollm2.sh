@@ -20,6 +20,13 @@ learnt packed packed --pack
 learnt packed-tp2 packed --pack --tp 2
 check "SmolLM2: two steps" "$sheaf" "${how[@]}" --out "$few/resumed" --steps 2
 learnt resumed one --resume --tp 2
+sed 's/}$/, "rejected_response": "I cannot say."}/' "$few/train.jsonl" >"$few/pairs.jsonl"
+answers=("${how[@]}")
+how=(train "$smol" "$few/pairs.jsonl" --objective dpo --lora-targets all-linear --lora-rank 4 --micro-batch 4 --seq 256 --schedule constant --lr 1e-3 --sums tiles --dtype bfloat16)
+learnt dpo dpo
+learnt dpo-tp3 dpo --tp 3
+check "SmolLM2: pairs are told apart" awk -F'"rewards/margins": ' 'END { exit !($2 + 0 > 0.1) }' "$few/dpo/metrics.jsonl"
+how=("${answers[@]}")
 adapter=$few/one/adapter
 printf 'Hello?\nWho are you?\n' >"$few/said"
 # alike NAME COMMAND...: prints the same on 1 and 3 ranks.
