@@ -22,6 +22,9 @@ static inline int64_t sheaf__share_end(const sheaf__data_sets *sets, int set, in
     return (int64_t)(sets->end_of_share[set] * (double)n + 0.5);
 }
 
+/* Of `trained`: an answer ended before this token, which the template marks by none. */
+enum { SHEAF__END_HERE = 2 };
+
 /* Row r has tokens [begin[r], begin[r + 1]). Labels are not shifted here. */
 struct sheaf_data {
     /* Not NULL: what has a place for each token, row or image is NULL here: it is that of
@@ -38,6 +41,7 @@ struct sheaf_data {
     uint8_t *mask;          /* [tokens]; NULL: all 1 */
     bool pads_seen;         /* see sheaf_batch.whole */
     uint8_t *trained;       /* [tokens], only without `label`; NULL: 1 from trained_from[row] on */
+    int32_t end;            /* the label where `trained` is SHEAF__END_HERE */
     int32_t *trained_from;  /* [capacity] */
     int32_t *labels, *seen; /* [rows] labels after the shift; positions with mask 1 */
     int32_t *used;     /* [rows] length up to the last position with mask 1, a label or an image */
@@ -95,9 +99,11 @@ static inline int32_t sheaf__data_label_at(const sheaf__data_row *row, int64_t p
     const sheaf_data *data = row->data;
     if (data->label != NULL)
         return data->label[data->begin[row->number] + position];
-    const bool trained =
+    const uint8_t trained =
         row->trained != NULL ? row->trained[position] : position >= data->trained_from[row->number];
-    return trained ? row->token[position] : SHEAF__NO_LABEL;
+    return trained == SHEAF__END_HERE ? data->end
+           : trained                  ? row->token[position]
+                                      : SHEAF__NO_LABEL;
 }
 
 /* sheaf__data_target_at - the label that position `position` of a row predicts: that of the next

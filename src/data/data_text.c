@@ -462,6 +462,8 @@ static sheaf_status *read_all(reader *in, const char *path)
         st = sheaf__text_sources_open(&in->sources, in->options);
     if (st == NULL)
         report_progress(in, true);
+    in->facts.end = in->sources.encoder.eos_id < 0 ? 0 : in->sources.encoder.eos_id;
+    in->rows.data->end = (int32_t)in->facts.end;
     TRY(st, verdict(in, path));
     if (st == NULL && in->conversations != NULL)
         return sheaf__conversations_keep(in->conversations);

@@ -593,6 +593,66 @@ static void test_cache__rows_are_those_of_memory_and_damage_is_noticed(void **st
     assert_int_equal(entries(at("caches")), 3);
 }
 
+/* Ids of the recorded tokenizer in letters: E is eos, / a line feed, . no label. */
+static char letter(int32_t id)
+{
+    return id == SHEAF__IGNORED ? '.' : id == 1 ? 'E' : id == 203 ? '/' : (char)('a' + id - 69);
+}
+
+/* Where turns end in blanks or in nothing, eos is the label behind each answer: in place of the
+ * next token, or as one more at the end; also where the rows are read from a cache. */
+static void test_cache__an_answer_without_an_end_is_labelled_with_eos(void **state)
+{
+    static const char lines[] = "{% for m in messages %}{{ m.content + '\n' }}{% endfor %}",
+                      bare[] = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    static const struct {
+        const char *program;
+        sheaf_loss_on loss;
+        const char *tokens, *labels;
+    } by_hand[] = {
+        { lines, SHEAF_LOSS_ANSWERS, "q/a/q/b/", ".aE..bE." },
+        { lines, SHEAF_LOSS_LAST, "q/a/q/b/", ".....bE." },
+        { lines, SHEAF_LOSS_ALL, "q/a/q/b/E", "/a/q/b/E." },
+        { bare, SHEAF_LOSS_ANSWERS, "qaqbE", "aEbE." },
+    };
+    static const char talk[] =
+        MESSAGES(USER "," ANSWER "," USER ",{\"role\": \"assistant\", \"content\": \"b\"}");
+    const sheaf_config config = words();
+    file_with("data.jsonl", talk, sizeof talk - 1);
+    CHECK_OK(sheaf__make_dirs(at("open")));
+    for (int i = 0; i < 2; i++) {
+        static const char *const names[] = { "tokenizer.json", "tokenizer_config.json" };
+        char from[700], to[700];
+        snprintf(from, sizeof from, "%s/%s", recorded(), names[i]);
+        snprintf(to, sizeof to, "%s/%s", at("open"), names[i]);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    for (size_t i = 0; i < 3 * ARRAY_LEN(by_hand); i++) {
+        const size_t k = i / 3; /* in memory, in a new cache, in one that is found */
+        const int64_t n = (int64_t)strlen(by_hand[k].tokens);
+        sheaf_data_options options = { .config = &config,
+                                       .folder = at("open"),
+                                       .cache = i % 3 == 0 ? NULL : at("ends"),
+                                       .loss_on = by_hand[k].loss };
+        int32_t id[16], label[16];
+        sheaf_data *data = NULL;
+        file_with("open/chat_template.jinja", by_hand[k].program, strlen(by_hand[k].program));
+        CHECK_OK(sheaf_data_open(&data, at("data.jsonl"), &options));
+        assert_int_equal(sheaf_data_seq(data), n);
+        CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label }, data,
+                                  (int64_t[]){ 0 }, 1));
+        int64_t labels = 0;
+        for (int64_t t = 0; t < n; t++) {
+            if (letter(id[t]) != by_hand[k].tokens[t] || letter(label[t]) != by_hand[k].labels[t])
+                fail_msg("case %zu at %" PRId64 ": %c with label %c", k, t, letter(id[t]),
+                         letter(label[t]));
+            labels += label[t] != SHEAF__IGNORED;
+        }
+        assert_int_equal(sheaf_data_labels(data, (int64_t[]){ 0 }, 1), labels);
+        sheaf_data_close(data);
+    }
+}
+
 /* The key with a tokenizer in the folder "key". */
 static void check_key(char key[33], const char *before, const char *what)
 {
@@ -724,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_text__on_long_cuts_or_leaves_out_and_says_so),
         cmocka_unit_test(test_text__threads_change_nothing),
         cmocka_unit_test(test_cache__rows_are_those_of_memory_and_damage_is_noticed),
+        cmocka_unit_test(test_cache__an_answer_without_an_end_is_labelled_with_eos),
         cmocka_unit_test(test_cache__each_file_of_a_tokenizer_counts),
         cmocka_unit_test(test_cache__that_changes_in_use_is_an_error),
     };

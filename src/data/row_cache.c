@@ -133,7 +133,7 @@ static int32_t count_labels(const uint8_t *trained, int64_t count)
 {
     int32_t n = 0;
     for (int64_t i = 1; i < count; i++)
-        n += trained[i];
+        n += trained[i] != 0;
     return n;
 }
 
@@ -172,11 +172,17 @@ static const struct {
     {                                                                                              \
         name, offsetof(sheaf__row_cache_facts, member)                                             \
     }
-    FIELD("records", records),          FIELD("limit", counts.limit),
-    FIELD("rows", counts.rows),         FIELD("longest", counts.longest),
-    FIELD("too_long", counts.too_long), FIELD("cut", counts.cut),
-    FIELD("emptied", counts.emptied),   FIELD("left_out", counts.left_out),
-    FIELD("written", counts.written),   FIELD("bad", counts.bad),
+    FIELD("records", records),
+    FIELD("limit", counts.limit),
+    FIELD("rows", counts.rows),
+    FIELD("longest", counts.longest),
+    FIELD("too_long", counts.too_long),
+    FIELD("cut", counts.cut),
+    FIELD("emptied", counts.emptied),
+    FIELD("left_out", counts.left_out),
+    FIELD("written", counts.written),
+    FIELD("bad", counts.bad),
+    FIELD("end", end),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -387,6 +393,7 @@ static sheaf_status *open_all(sheaf_data *data, sheaf__row_cache_facts *facts, c
         data->labels = into[LABELS];
         data->rows = rows;
         data->tokens = tokens;
+        data->end = (int32_t)facts->end;
     } else {
         free(into[BEGIN]);
         free(into[LABELS]);

@@ -5,7 +5,7 @@
  *   begin     int64 [rows + 1]  row r has tokens [begin[r], begin[r + 1])
  *   labels    int32 [rows]      learned tokens of a row, after the shift
  *   token     int32 [tokens]
- *   trained   uint8 [tokens]    1: the token is a label
+ *   trained   uint8 [tokens]    1: the token is a label, 2: the label is the end of an answer
  *   manifest.json               sizes and hashes of the four
  * KEY is the hash of everything that determines the rows: the bytes of the data, tokenizer,
  * template and options. The files are read and hashed before use; a cache that does not match is
@@ -19,6 +19,7 @@
 typedef struct sheaf__row_cache_facts {
     sheaf__text_counts counts;
     int64_t records;
+    int64_t end;              /* of sheaf_data; 0: none */
     char prompt_template[64]; /* "" for none */
 } sheaf__row_cache_facts;
 

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "data/complaints.h"
+#include "data/data_rows.h"
 #include "inputs/chat/stored.h"
 #include "inputs/viewing.h"
 
@@ -83,8 +84,7 @@ static void across(int64_t *first, int64_t *end, const ids *x, size_t begin, siz
 
 static sheaf_status *give(sheaf__text_row *out, ids *x)
 {
-    out->trained = calloc((size_t)x->count + 1, 1);
-    if (out->trained == NULL)
+    if (out->trained == NULL && (out->trained = calloc((size_t)x->count + 1, 1)) == NULL)
         return sheaf__no_memory("data set");
     out->id = x->id;
     out->count = x->count;
@@ -152,10 +152,15 @@ static sheaf_status *encode_rendered(ids *out, const char **spelled, const sheaf
     return st;
 }
 
-static void learn_answers(sheaf__text_row *row, const ids *x, const sheaf__rendered *text)
+/* An answer whose end the template does not write ends with eos: the label in the place of what
+ * follows, which stays as it is for the next messages; at the end of the text, a token. */
+static sheaf_status *learn_answers(sheaf__text_row *row, const sheaf__text_encoder *e, ids *x,
+                                   const sheaf__rendered *text)
 {
     int64_t from = 0;
-    for (int64_t i = 0; i < text->spans; i++) {
+    row->trained = calloc((size_t)x->count + 2, 1);
+    sheaf_status *st = row->trained == NULL ? sheaf__no_memory("data set") : NULL;
+    for (int64_t i = 0; i < text->spans && st == NULL; i++) {
         const sheaf_span *span = &text->span[i];
         int64_t first, end;
         if (span->kind != SHEAF_SPAN_ANSWER)
@@ -163,7 +168,28 @@ static void learn_answers(sheaf__text_row *row, const ids *x, const sheaf__rende
         across(&first, &end, x, span->begin, span->end, from);
         from = first;
         memset(row->trained + first, 1, (size_t)(end - first));
+        if (first == end || e->eos_id < 0 || !sheaf__chat_is_open(e->chat, text, i))
+            continue;
+        row->trained[end] = end == x->count || x->id[end] == e->eos_id ? 1 : SHEAF__END_HERE;
+        if (end == x->count)
+            st = put(x, e->eos_id, text->size, text->size);
     }
+    return st;
+}
+
+/* All of a conversation is learnt, and the end of its last answer. */
+static sheaf_status *learn_all(sheaf__text_row *row, const sheaf__text_encoder *e, ids *x,
+                               const sheaf__text_record *record)
+{
+    const bool open = e->eos_id >= 0 && sheaf__chat_template_stop(e->chat, e->eos) == NULL &&
+                      strcmp(record->message[record->messages - 1].role, "assistant") == 0;
+    sheaf_status *st = open ? put(x, e->eos_id, 0, 0) : NULL;
+    row->trained = malloc((size_t)x->count + 1);
+    if (row->trained == NULL && st == NULL)
+        st = sheaf__no_memory("data set");
+    if (row->trained != NULL)
+        memset(row->trained, 1, (size_t)x->count);
+    return st;
 }
 
 static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text_encoder *e,
@@ -175,11 +201,10 @@ static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text
         return no_template(e, record);
     sheaf_status *st = render(&text, e, record);
     TRY(st, encode_rendered(&x, &out->written, e, &text));
+    if (st == NULL)
+        st = e->loss_on == SHEAF_LOSS_ALL ? learn_all(out, e, &x, record)
+                                          : learn_answers(out, e, &x, &text);
     TRY(st, give(out, &x));
-    if (st == NULL && e->loss_on == SHEAF_LOSS_ALL)
-        memset(out->trained, 1, (size_t)out->count);
-    else if (st == NULL)
-        learn_answers(out, &x, &text);
     out->left_out = st == NULL ? text.left_out : 0;
     sheaf__rendered_release(&text);
     release(&x);

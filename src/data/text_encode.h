@@ -3,7 +3,8 @@
  * A conversation is rendered by the chat template and encoded as one text, as transformers'
  * apply_chat_template() does; the template writes bos and the ends of turns itself. A token is a
  * label if at least one of its bytes belongs to an answer or its end of turn, as in transformers'
- * return_assistant_tokens_mask. prompt and completion are encoded as one text too, without a
+ * return_assistant_tokens_mask. Where the template writes no end of turn, eos is the label behind
+ * the answer. prompt and completion are encoded as one text too, without a
  * template, between what the tokenizer adds in front (bos) and eos; a token across the boundary is
  * a label. Of a text all tokens are labels. Special tokens that are written in a text are text,
  * unless `specials` says otherwise. */
@@ -19,14 +20,14 @@ typedef struct sheaf__text_encoder {
     const sheaf__tokenizer *tokenizer; /* NULL: the bytes of a text are its ids */
     const sheaf__chat_template *chat;  /* NULL: conversations cannot be read */
     const char *bos, *eos; /* the tokenizer's tokens as text, for the template; NULL: none */
-    int32_t eos_id;        /* behind texts; -1: none */
+    int32_t eos_id;        /* behind texts and open answers; -1: none */
     sheaf_loss_on loss_on;
     bool specials;
 } sheaf__text_encoder;
 
 typedef struct sheaf__text_row {
     int32_t *id;      /* [count], malloc'd like all arrays here */
-    uint8_t *trained; /* [count]; NULL: see `label` */
+    uint8_t *trained; /* [count] 0, 1 or SHEAF__END_HERE; NULL: see `label` */
     int64_t count;
     int64_t left_out;    /* messages that the template does not write */
     const char *written; /* the first special token that is encoded as text, borrowed from the

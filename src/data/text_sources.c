@@ -136,17 +136,22 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
 
 /* ---- the template ---- */
 
-/* Probably another model's template: its marks are not tokens here. */
-static void warn_of_end(const sheaf__text_sources *s, const sheaf_events *events)
+/* An end mark that is no token here is probably another model's. */
+static void tell_end(const sheaf__text_sources *s, const sheaf_events *events)
 {
-    const char *end =
-        s->tokenizer == NULL ? NULL : sheaf__chat_template_stop(s->chat, s->stored.eos);
-    if (end == NULL && s->tokenizer != NULL)
+    const char *end = sheaf__chat_template_stop(s->chat, s->stored.eos);
+    if (end == NULL && s->encoder.eos_id >= 0)
+        sheaf_note(events,
+                   "the chat template %s writes no mark behind an answer: its end is learned as "
+                   "%s, the end of text",
+                   sheaf__chat_template_name(s->chat),
+                   s->stored.eos != NULL ? s->stored.eos : "eos");
+    else if (end == NULL)
         sheaf_warn(events,
-                   "the chat template %s writes no mark behind an answer: no end is learned, and "
-                   "answers run to --max-new or --stop TEXT",
+                   "the chat template %s writes no mark behind an answer and the tokenizer has no "
+                   "eos: no end is learned, and answers run to --max-new or --stop TEXT",
                    sheaf__chat_template_name(s->chat));
-    if (end != NULL && sheaf__tokenizer_find(s->tokenizer, end) < 0)
+    if (end != NULL && s->tokenizer != NULL && sheaf__tokenizer_find(s->tokenizer, end) < 0)
         sheaf_warn(events,
                    "the chat template %s ends answers with '%s', which is no token of this "
                    "tokenizer: it is learned letter by letter",
@@ -168,7 +173,7 @@ sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_
     if (st == NULL && s->chat != NULL && sheaf__chat_template_wants_date(s->chat))
         st = sheaf__chat_template_undated(sheaf__chat_template_name(s->chat));
     if (st == NULL && s->chat != NULL)
-        warn_of_end(s, options->events);
+        tell_end(s, options->events);
     return st;
 }
 

@@ -295,16 +295,6 @@ void sheaf__chat_ids_release(sheaf__chat_ids *s)
 
 /* ---- labels ---- */
 
-/* Does the template write anything behind the content of an answer? */
-static bool has_end(const sheaf__rendered *text, int64_t answer)
-{
-    const int64_t message = text->span[answer].message;
-    size_t end = text->span[answer].begin;
-    for (int64_t i = answer + 1; i < text->spans && text->span[i].message == message; i++)
-        end = text->span[i].end;
-    return end < text->span[answer].end;
-}
-
 void sheaf__chat_ids_targets(int32_t *target, int32_t *behind, int32_t none,
                              const sheaf__chat_encoder *encoder, const sheaf__chat_ids *said,
                              bool (*message_counts)(const void *self, int64_t message),
@@ -324,7 +314,7 @@ void sheaf__chat_ids_targets(int32_t *target, int32_t *behind, int32_t none,
         for (; at < said->count && said->where[at].begin < span->end; at++)
             if (counts && said->where[at].begin < said->where[at].end)
                 target[at] = said->id[at];
-        if (!counts || has_end(&said->text, k))
+        if (!counts || !sheaf__chat_is_open(encoder->chat, &said->text, k))
             continue;
         *(at < said->count ? &target[at] : behind) = encoder->eos_id >= 0 ? encoder->eos_id : none;
     }

@@ -77,6 +77,21 @@ learns letters "$work/plain_end" "$data"
 agree "an end that is no special token" token two "$work/letters/model"
 says "an end that is no special token" two "$work/letters/model"
 
+# ---- turns that end in blanks alone: eos, which the tokenizer has, is learnt as the end of each answer ----
+copy_with open
+printf '%s' "{% for m in messages %}### {{ m.role }}:{{ '\n' + m.content + '\n\n' }}{% endfor %}{% if add_generation_prompt %}### assistant:{{ '\n' }}{% endif %}" >"$work/open/chat_template.jinja"
+printf '{"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "five"}, {"role": "assistant", "content": "six"}]}\n' >"$work/turns.jsonl"
+talk three four >>"$work/turns.jsonl"
+data=$work/turns.jsonl
+learns open-end "$work/open" "$data"
+check "it says so" grep -q 'template stored writes no mark behind an answer: its end is learned as </s>, the end of text' "$work/stderr"
+check "it shows so" grep -qF '### user:\none\n\n### assistant:\n>>>two<<<>>></s><<<\n\n### user:\nfive\n\n### assistant:\n>>>six<<<>>></s><<<\n\n' "$work/stderr"
+agree "turns that end in blanks" token six "$work/open-end/model"
+says "turns that end in blanks" two "$work/open-end/model"
+runs "the last alone" 0 '\n>>>six<<<>>></s><<<' train --model "$work/open" --data "$data" --out "$work/open-last" --steps 1 --loss-on last
+check "and not the one before" grep -qF 'assistant:\ntwo\n\n### user' "$work/stderr"
+runs "all of it" 0 '>>>.*### user:.nfive.*six.n.n</s><<<' train --model "$work/open" --data "$data" --out "$work/open-all" --steps 1 --loss-on all
+
 # ---- thoughts: none are no text of an answer, some are, however they are set off ----
 talk one '<think>why</think>two' three '<think>\n\n</think>\n\nfour' >"$work/thoughts.jsonl"
 data=$work/thoughts.jsonl

@@ -701,6 +701,15 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
     return st;
 }
 
+bool sheaf__chat_is_open(const sheaf__chat_template *t, const sheaf__rendered *r, int64_t k)
+{
+    const int64_t message = r->span[k].message;
+    size_t end = r->span[k].begin;
+    for (int64_t i = k + 1; i < r->spans && r->span[i].message == message; i++)
+        end = r->span[i].end;
+    return end >= r->span[k].end && (t->end == NULL || !sheaf__jinja_has_marks(t->program));
+}
+
 void sheaf__rendered_release(sheaf__rendered *r)
 {
     free(r->text);

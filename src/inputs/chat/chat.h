@@ -120,4 +120,7 @@ bool sheaf__chat_knows_role(const sheaf__chat_template *t, const char *role);
 sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_template *t,
                                  const sheaf__message *message, int64_t n,
                                  const sheaf__chat_options *options);
+/* sheaf__chat_is_open - does the program write no end behind the answer of span[k]? Its end is to
+ * be learnt as the tokenizer's eos then. No where {% generation %} blocks leave out the end. */
+bool sheaf__chat_is_open(const sheaf__chat_template *t, const sheaf__rendered *r, int64_t k);
 void sheaf__rendered_release(sheaf__rendered *r);
