@@ -51,18 +51,24 @@ static sheaf_status *write_settings(session *s)
     return st == NULL ? sheaf__settings_text(&s->all, s->how->run->table, false) : st;
 }
 
-/* A new run's settings name the template that was chosen for it: they say all that the run depends
- * on. One that goes on keeps the settings it began with, also where they name none: its checkpoints
- * hold the same. */
-static sheaf_status *chosen(void *self, const char *prompt_template, const char **settings,
+/* A new run's settings name the template that was chosen for it, and have what little data made of
+ * a recipe: they say all that the run depends on. One that goes on keeps the settings it began
+ * with, also where they name none: its checkpoints hold the same. */
+static sheaf_status *chosen(void *self, const char *prompt_template,
+                            const sheaf_train_options *with, const char **settings,
                             const char **recipe)
 {
     session *s = self;
-    const bool given = s->how->run->options->prompt_template != NULL &&
-                       s->how->run->options->prompt_template[0] != '\0';
-    if (prompt_template == NULL || given || s->stored != NULL)
+    sheaf_train_options *o = s->how->run->options;
+    if (s->stored != NULL || (prompt_template == NULL && o->yields == 0))
         return NULL;
-    s->how->run->options->prompt_template = prompt_template;
+    if (!sheaf__is_given(o->prompt_template))
+        o->prompt_template = prompt_template;
+    o->pack = with->pack;
+    o->accumulate = with->accumulate;
+    o->micro_batch = with->micro_batch;
+    o->warmup = with->warmup;
+    o->warmup_ratio = with->warmup_ratio;
     sheaf_status *st = write_settings(s);
     *settings = s->fixed;
     *recipe = s->all;
@@ -254,6 +260,8 @@ static sheaf_status *settle(session *s)
         sheaf__sums_slow(o->device, o->sums, o->dtype, said);
     if (st == NULL && s->stored == NULL)
         st = sheaf__adapter_settings(how->run->state, how->run->table, o, how->events);
+    if (st == NULL && sheaf__warmup_yield(o))
+        sheaf_note(said, "no warm-up in so few steps (a flag's value stays)");
     if (st == NULL && here)
         st = sheaf__rates_check(o, said);
     TRY(st, sheaf__run_paths_begin(how->run->state, how->run->table, o));

@@ -17,6 +17,13 @@ bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *o
     return o != NULL && state->given[o - options];
 }
 
+bool sheaf__settings_yields(const sheaf__settings *state, const sheaf__setting *options,
+                            const char *name)
+{
+    const ptrdiff_t i = sheaf__setting_find(options, name) - options;
+    return state->named_recipe && state->from_file[i] && !state->given[i];
+}
+
 bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *options,
                            const char *name)
 {
@@ -362,6 +369,19 @@ sheaf_status *sheaf__settings_resume_rest(sheaf__settings *state, const sheaf__s
     return st;
 }
 
+/* Is the run's own value lower than this one of a named recipe, and so what little data made of it?
+ * A flag that is off has no line. */
+static bool lowered(const sheaf__settings *state, const sheaf__setting *o, const line *l)
+{
+    const unsigned kind = o->kind & SHEAF__IS_KIND;
+    if (!(o->kind & SHEAF__IS_YIELDING) || !state->named_recipe)
+        return false;
+    if (kind == SHEAF__IS_FLAG || l->value == NULL)
+        return l->value == NULL && kind == SHEAF__IS_FLAG && *(bool *)o->value;
+    return strtod(l->value, NULL) <
+           (kind == SHEAF__IS_NUMBER ? *(double *)o->value : (double)*(int64_t *)o->value);
+}
+
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *options,
                                      const char *text, const char *name)
 {
@@ -370,8 +390,11 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
     sheaf_status *st = read_stored(of, state, options, text, name);
     for (int i = 0; options[i].name != NULL && st == NULL; i++) {
         const sheaf__setting *o = &options[i];
-        const bool named = state->given[i] || state->from_file[i];
-        if (!named && of[i].value != NULL) {
+        const bool named = state->given[i] || state->from_file[i],
+                   own = named && !state->given[i] && lowered(state, o, &of[i]);
+        if (own && of[i].value == NULL) {
+            *(bool *)o->value = false;
+        } else if ((own || !named) && of[i].value != NULL) {
             st = set_line(o, &of[i], name);
             state->from_file[i] = true;
         } else if (named && (o->kind & SHEAF__IS_SILENT) && of[i].value == NULL)

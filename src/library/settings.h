@@ -45,6 +45,7 @@ enum {
     SHEAF__IS_WORD = 0x20000,
     SHEAF__IS_RUNNING = 0x80000, /* of running alone: `sheaf plan` takes it, and hides it */
     SHEAF__IS_LIST = 0x40000,    /* a path, or several with weights or without (data/data_sets.h) */
+    SHEAF__IS_YIELDING = 0x100000, /* FIXED; little data lowers what a named recipe says */
 };
 
 typedef struct sheaf__choice {
@@ -83,8 +84,9 @@ typedef struct sheaf__settings {
     bool given[SHEAF__MAX_SETTINGS];     /* by the caller: a flag on the command line */
     bool from_file[SHEAF__MAX_SETTINGS]; /* by the recipe or by resumed settings */
     bool unnamed[SHEAF__MAX_SETTINGS];   /* SILENT and given, and not by the resumed settings */
-    bool resumed;                        /* sheaf__settings_resume() applied stored ones */
-    char *held[24];                      /* texts that values point into */
+    bool named_recipe; /* the recipe was given by its name: one that comes with sheaf */
+    bool resumed;      /* sheaf__settings_resume() applied stored ones */
+    char *held[24];    /* texts that values point into */
     int nheld;
 } sheaf__settings;
 
@@ -111,6 +113,9 @@ void sheaf__settings_append(sheaf__setting *table, const sheaf__setting *rows);
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);
+/* sheaf__settings_yields - does a recipe alone say it, one that comes with sheaf? */
+bool sheaf__settings_yields(const sheaf__settings *state, const sheaf__setting *table,
+                            const char *name);
 /* sheaf__settings_named - given, or in a recipe or in resumed settings. */
 bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);
@@ -130,7 +135,8 @@ void sheaf__settings_line(sheaf_text *text, const char *name, const char *value)
  * the FIXED ones, in table order: the same bytes on any machine, with any paths and ranks. */
 sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *table, bool only_fixed);
 /* sheaf__settings_resume - applies settings stored by sheaf__settings_text() that neither the
- * caller nor a recipe gave; a given FIXED one that differs is refused. `name` is for messages. */
+ * caller nor a recipe gave; a given FIXED one that differs is refused, but for a YIELDING one of a
+ * named recipe, where the stored one is lower. `name` is for messages. */
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);
 /* sheaf__settings_unnamed - after it, for the SILENT setting `name` if it was not stored, which

@@ -85,6 +85,7 @@ enum {
     CONTENT = SHEAF__IS_CONTENT,
     COUNT = SHEAF__IS_COUNT,
     FIXED = SHEAF__IS_FIXED,
+    YIELDING = SHEAF__IS_YIELDING,
     FLAG = SHEAF__IS_FLAG,
     INT = SHEAF__IS_INT,
     LATE = SHEAF__IS_LATE,
@@ -200,16 +201,16 @@ static const sheaf__setting rows[] = {
     { "epochs", NUMBER | LATE | COMMON, AT(epochs),
       "passes over the data, instead of --steps; 1.5 is one and a half (default none)", .max = 1e9,
       .above = true },
-    { "micro-batch", COUNT | FIXED | COMMON, AT(micro_batch), "rows of one forward", .min = 1,
-      .max = 1e6, .heading = "batching" },
-    { "accumulate", COUNT | FIXED | COMMON, AT(accumulate),
+    { "micro-batch", COUNT | FIXED | YIELDING | COMMON, AT(micro_batch), "rows of one forward",
+      .min = 1, .max = 1e6, .heading = "batching" },
+    { "accumulate", COUNT | FIXED | YIELDING | COMMON, AT(accumulate),
       "micro-batches of one step, over all groups", .min = 1, .max = 1e6 },
     { "accumulators", INT | FIXED | LATE | SHEAF__IS_SILENT, AT(accumulators),
       "partial sums of a step's gradients, a power of two; part of the result; default 4, of --method full 1",
       "G", 0, SHEAF__MOST_ACCUMULATORS },
     { "seq", COUNT | FIXED | COMMON, AT(seq),
       "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
-    { "pack", FLAG | FIXED | LATE, AT(pack),
+    { "pack", FLAG | FIXED | YIELDING | LATE, AT(pack),
       "put several records into a row of --seq tokens, without attention across them" },
     { "group-by-length", FLAG | FIXED | LATE, AT(by_length),
       "micro-batches of records of similar length, in random order" },
@@ -222,9 +223,9 @@ static const sheaf__setting rows[] = {
     { "schedule", CHOICE | FIXED, AT(schedule),
       "course of the learning rate after warm-up; wsd: constant, then down over --decay-steps; sat-...: as SwissArmyTransformer computes it",
       .choices = schedules },
-    { "warmup", COUNT | FIXED, AT(warmup), "steps over which the learning rate rises from 0",
-      .max = 1e15 },
-    { "warmup-ratio", NUMBER | FIXED, AT(warmup_ratio),
+    { "warmup", COUNT | FIXED | YIELDING, AT(warmup),
+      "steps over which the learning rate rises from 0", .max = 1e15 },
+    { "warmup-ratio", NUMBER | FIXED | YIELDING, AT(warmup_ratio),
       "the same as a share of --steps, instead of --warmup", .max = 1 },
     { "min-lr-ratio", NUMBER | FIXED | LATE, AT(min_lr_ratio),
       "where --schedule cosine, wsd or sat-cosine ends, as a share of --lr; default 0, of sat-cosine 0.1",
@@ -490,6 +491,26 @@ static void let_flag_win(const sheaf__settings *state, const sheaf__setting *tab
         o->eval_data = NULL;
 }
 
+/* What little data may lower: of a new run, where no flag says it in either way. */
+static void find_yielding(const sheaf__settings *state, const sheaf__setting *table,
+                          sheaf_train_options *o)
+{
+    const bool warms = sheaf__settings_yields(state, table, "warmup") ||
+                       sheaf__settings_yields(state, table, "warmup-ratio");
+    o->yields = 0;
+    if (state->resumed)
+        return;
+    if (sheaf__settings_yields(state, table, "pack") && o->pack)
+        o->yields |= SHEAF__YIELDS_PACK;
+    if (sheaf__settings_yields(state, table, "accumulate"))
+        o->yields |= SHEAF__YIELDS_ACCUMULATE;
+    if (sheaf__settings_yields(state, table, "micro-batch"))
+        o->yields |= SHEAF__YIELDS_MICRO_BATCH;
+    if (warms && !sheaf__settings_given(state, table, "warmup") &&
+        !sheaf__settings_given(state, table, "warmup-ratio"))
+        o->yields |= SHEAF__YIELDS_WARMUP;
+}
+
 /* The command line wins over a recipe and over what is stored. */
 static sheaf_status *check_length(const sheaf__settings *state, const sheaf__setting *table,
                                   sheaf_train_options *o)
@@ -576,6 +597,7 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
 {
     sheaf_status *st = sheaf__settings_required(state, table, true);
     let_flag_win(state, table, o);
+    find_yielding(state, table, o);
     TRY(st, check_length(state, table, o));
     if (st == NULL && o->eval_split > 0 && o->eval_data != NULL && o->eval_data[0] != '\0')
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--eval-data and --eval-split"),

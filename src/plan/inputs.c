@@ -173,7 +173,7 @@ static sheaf_status *find_images(sheaf__plan_inputs *q, const sheaf_events *even
 
 sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events *events)
 {
-    const sheaf_train_options *o = &q->o;
+    sheaf_train_options *o = &q->o;
     const bool generates = q->place_text != NULL;
     sheaf__open_options how;
     sheaf__sums_note(o->device, o->sums, SHEAF_SUMS_UNNAMED, o->dtype, events);
@@ -199,10 +199,8 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
         st = sheaf__run_tokenizer_open(&q->tokenizer, o, &q->opened);
         q->o.tokens_in = q->tokenizer.folder;
         TRY(st, sheaf__sets_open(&q->sets, o, &q->opened.config, events, NULL));
-        if (st == NULL) {
-            q->o.steps = sheaf__subset_steps(&q->sets.train, o);
+        if (st == NULL)
             q->data_bytes = sheaf__sets_memory(&q->sets);
-        }
     } else {
         TRY(st, sheaf__objective_read(&q->sets.objective, &o->objective, o->label_smoothing));
         TRY(st, find_images(q, events));
@@ -215,6 +213,8 @@ sheaf_status *sheaf__plan_inputs_open(sheaf__plan_inputs *q, const sheaf_events 
         if (st == NULL && !q->warned && sheaf__image_positions(&q->opened.config) == 0)
             sheaf__warn_positions(&q->opened.config, seq_name(q), q->seq, events);
     }
+    if (st == NULL)
+        sheaf__warmup_yield(o);
     if (st == NULL && !generates && (!q->whole || q->o.lr == 0))
         st = sheaf__rates_check(&q->o, events);
     if (st == NULL)

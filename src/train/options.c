@@ -146,6 +146,18 @@ sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_opt
 /* Of so few steps the first, whose rate a warm-up sets to 0, is a third or more. */
 enum { FEW = 3 };
 
+bool sheaf__warmup_yield(sheaf_train_options *o)
+{
+    const sheaf_schedule s = sheaf_train_options_schedule(o);
+    const bool few = o->epochs > 0 && o->steps <= FEW && sheaf_schedule_rate(&s, 1, 0) == 0;
+    if ((o->yields & SHEAF__YIELDS_WARMUP) == 0 || o->steps < 1 ||
+        (!few && sheaf_schedule_learns(&s)))
+        return false;
+    o->warmup = 0;
+    o->warmup_ratio = 0;
+    return true;
+}
+
 /* The cause of a late rise of the rate. */
 static void name_rise(char name[64], const sheaf_train_options *o, const sheaf_schedule *s)
 {

@@ -141,11 +141,19 @@ typedef struct sheaf_train_options {
 
     /* the command's own */
     const char *recipe;
-    bool force; /* start even if memory does not suffice */
+    unsigned yields; /* SHEAF__YIELDS_...: what sheaf__sets_open() may lower for little data */
+    bool force;      /* start even if memory does not suffice */
     bool json;
 } sheaf_train_options;
 
 void sheaf_train_options_default(sheaf_train_options *options);
+
+enum {
+    SHEAF__YIELDS_PACK = 1,
+    SHEAF__YIELDS_ACCUMULATE = 2,
+    SHEAF__YIELDS_MICRO_BATCH = 4,
+    SHEAF__YIELDS_WARMUP = 8,
+};
 
 enum {
     SHEAF__OFFLOADS_WEIGHTS = 1,
@@ -173,6 +181,9 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
 sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_options *fresh,
                                         const sheaf_train_options *options);
 
+/* sheaf__warmup_yield - drops a warm-up that yields, where no step would learn or, with --epochs,
+ * there are three at most. False: it stays. */
+bool sheaf__warmup_yield(sheaf_train_options *options);
 /* sheaf__rates_check - for a run with a known number of steps: warns of a warm-up that takes all of
  * it, or most of a few steps. Errors: SHEAF_E_ARG if every rate is 0. */
 sheaf_status *sheaf__rates_check(const sheaf_train_options *options, const sheaf_events *events);

@@ -44,19 +44,6 @@ double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_opti
 
 /* ---- the sets of a run ---- */
 
-static sheaf_status *pack(sheaf__sets *s, const sheaf_train_options *o, const sheaf_events *events)
-{
-    const int64_t records = sheaf__subset_rows(&s->train);
-    sheaf_status *st = sheaf_data_pack(&s->packed, s->data, s->train.row, s->train.rows);
-    if (st != NULL)
-        return st;
-    s->train = (sheaf__subset){ .data = s->packed };
-    sheaf_note(events,
-               "%" PRId64 " records are packed into %" PRId64 " rows of at most %" PRId64 " tokens",
-               records, sheaf_data_rows(s->packed), o->seq);
-    return NULL;
-}
-
 /* 0.07 * 100 in double is a little more than 7, and means 7. */
 static double whole_up(double x)
 {
@@ -175,9 +162,89 @@ static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_
                              "1");
 }
 
-sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
-                               const sheaf_config *config, const sheaf_events *events,
-                               const atomic_int *stop)
+int64_t sheaf__subset_steps(const sheaf__subset *subset, const sheaf_train_options *o)
+{
+    const double samples = o->epochs * (double)sheaf__subset_rows(subset),
+                 of_step = (double)o->micro_batch * (double)o->accumulate;
+    const double steps = whole_up(samples / of_step);
+    return o->epochs <= 0 ? o->steps
+           : steps < 1    ? 1
+           : steps > 1e15 ? (int64_t)1e15
+                          : (int64_t)steps;
+}
+
+/* ---- what little data lower ---- */
+
+/* Says what a recipe's step became; `was` has it as it stood there. */
+static void note_lowered(const sheaf_train_options *o, const sheaf_train_options *was,
+                         int64_t steps, const sheaf_events *events)
+{
+    const int64_t step = o->micro_batch * o->accumulate,
+                  before = was->micro_batch * was->accumulate;
+    const bool warms = was->warmup != o->warmup || was->warmup_ratio != o->warmup_ratio;
+    char rows[96] = "", list[160];
+    if (step != before)
+        snprintf(rows, sizeof rows, "steps of %" PRId64 " row%s in place of %" PRId64, step,
+                 step == 1 ? "" : "s", before);
+    snprintf(list, sizeof list, "%s%s%s%s%s", was->pack != o->pack ? "rows are not packed" : "",
+             was->pack != o->pack && (step != before || warms) ? ", " : "", rows,
+             step != before && warms ? ", " : "", warms ? "no warm-up" : "");
+    if (list[0] != '\0')
+        sheaf_note(events,
+                   "little data for this recipe, which would take %" PRId64
+                   " step%s: %s (a flag's value stays)",
+                   steps, steps == 1 ? "" : "s", list);
+}
+
+/* Packed rows yield first, where even a row a step makes too few, then the rows of a step. */
+static void lower(sheaf__sets *s, const sheaf__subset *records, sheaf_train_options *o)
+{
+    const double want = SHEAF__SENSIBLE_STEPS;
+    if ((o->yields & SHEAF__YIELDS_PACK) && s->packed != NULL &&
+        o->epochs * (double)sheaf__subset_rows(&s->train) < want) {
+        sheaf_data_close(s->packed);
+        s->packed = NULL;
+        s->train = *records;
+        o->pack = false;
+    }
+    const int64_t least = s->objective.mismatched ? 2 : 1;
+    const double rows = floor(o->epochs * (double)sheaf__subset_rows(&s->train) / want),
+                 each = floor(rows / (double)o->micro_batch);
+    if ((o->yields & SHEAF__YIELDS_ACCUMULATE) && each < (double)o->accumulate)
+        o->accumulate = each < 1 ? 1 : (int64_t)each;
+    if ((o->yields & SHEAF__YIELDS_MICRO_BATCH) && o->accumulate == 1 &&
+        rows < (double)o->micro_batch)
+        o->micro_batch = rows < (double)least ? least : (int64_t)rows;
+}
+
+/* Of the training rows. */
+static sheaf_status *pack_and_count(sheaf__sets *s, sheaf_train_options *o,
+                                    const sheaf_events *events)
+{
+    const sheaf_train_options was = *o;
+    const sheaf__subset records = s->train;
+    if (o->pack) {
+        sheaf_status *st = sheaf_data_pack(&s->packed, s->data, s->train.row, s->train.rows);
+        if (st != NULL)
+            return st;
+        s->train = (sheaf__subset){ .data = s->packed };
+    }
+    const int64_t steps = sheaf__subset_steps(&s->train, o);
+    if (o->epochs > 0 && steps < SHEAF__SENSIBLE_STEPS)
+        lower(s, &records, o);
+    o->steps = sheaf__subset_steps(&s->train, o);
+    sheaf__warmup_yield(o);
+    note_lowered(o, &was, steps, events);
+    if (o->pack)
+        sheaf_note(events,
+                   "%" PRId64 " records are packed into %" PRId64 " rows of at most %" PRId64
+                   " tokens",
+                   sheaf__subset_rows(&records), sheaf_data_rows(s->packed), o->seq);
+    return NULL;
+}
+
+sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const sheaf_config *config,
+                               const sheaf_events *events, const atomic_int *stop)
 {
     *s = (sheaf__sets){ 0 };
     sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
@@ -195,8 +262,7 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, const sheaf_train_options *o,
     } else if (o->eval_split > 0) {
         st = split(s, o);
     }
-    if (st == NULL && o->pack)
-        st = pack(s, o, events);
+    TRY(st, pack_and_count(s, o, events));
     return TRY(st, sheaf_data_check_shares(s->train.data, s->train.row, s->train.rows));
 }
 
@@ -215,15 +281,4 @@ int64_t sheaf__sets_memory(const sheaf__sets *s)
            (s->eval_data == NULL ? 0 : sheaf_data_memory(s->eval_data)) +
            (s->packed == NULL ? 0 : sheaf_data_memory(s->packed)) +
            (s->held == NULL ? 0 : sheaf_data_samples(s->data) * (int64_t)sizeof *s->held);
-}
-
-int64_t sheaf__subset_steps(const sheaf__subset *subset, const sheaf_train_options *o)
-{
-    const double samples = o->epochs * (double)sheaf__subset_rows(subset),
-                 of_step = (double)o->micro_batch * (double)o->accumulate;
-    const double steps = whole_up(samples / of_step);
-    return o->epochs <= 0 ? o->steps
-           : steps < 1    ? 1
-           : steps > 1e15 ? (int64_t)1e15
-                          : (int64_t)steps;
 }

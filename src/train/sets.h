@@ -30,15 +30,18 @@ typedef struct sheaf__sets {
 
 /* sheaf__sets_open - reads --data and --eval-data, or holds out --eval-split of the rows: the first
  * ceil(share * n) of the permutation of n rows by (seed xor "held"), epoch 0. With --pack the
- * training rows are packed; evaluation rows never are. Release also after a failure.
+ * training rows are packed; evaluation rows never are. Sets --steps of --epochs; where these are
+ * fewer than SHEAF__SENSIBLE_STEPS, lowers what the options say yields. Release also after a
+ * failure.
  *   stop  not 0: SHEAF_E_STOPPED; may be NULL
  * Errors: those of sheaf_data_open(); SHEAF_E_DATA if one of the two subsets is empty or has no
  * label. */
-sheaf_status *sheaf__sets_open(sheaf__sets *out, const sheaf_train_options *options,
+sheaf_status *sheaf__sets_open(sheaf__sets *out, sheaf_train_options *options,
                                const sheaf_config *config, const sheaf_events *events,
                                const atomic_int *stop);
 void sheaf__sets_close(sheaf__sets *sets);
 /* sheaf__sets_memory - memory in bytes. */
+enum { SHEAF__SENSIBLE_STEPS = 20 };
 int64_t sheaf__sets_memory(const sheaf__sets *sets);
 /* sheaf__subset_steps - --steps, or with --epochs the fewest steps that read the training rows that
  * many times: a step may span two epochs. */

@@ -46,7 +46,7 @@ static void test_split__takes_each_row_once(void **state)
         int64_t held;
     } cases[] = { { .001, 1 }, { .25, 10 }, { .5, 19 }, { .97, 36 } };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const sheaf_train_options o = options_of(cases[i].share, 7);
+        sheaf_train_options o = options_of(cases[i].share, 7);
         sheaf__sets s;
         int seen[ROWS] = { 0 };
         CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
@@ -120,7 +120,7 @@ static void test_split__comes_before_packing(void **state)
 
 static void test_split__leaves_rows_on_both_sides(void **state)
 {
-    const sheaf_train_options o = options_of(.99, 7);
+    sheaf_train_options o = options_of(.99, 7);
     sheaf__sets s;
     CHECK_FAILS(sheaf__sets_open(&s, &o, &config, NULL, NULL), SHEAF_E_DATA, "no row is left");
     sheaf__sets_close(&s);
@@ -141,11 +141,11 @@ static void test_epochs__are_the_fewest_steps_that_read_the_rows(void **state)
         o.epochs = cases[i].epochs;
         o.micro_batch = cases[i].micro_batch;
         o.accumulate = cases[i].accumulate;
-        o.steps = 99;
         sheaf__sets s;
         CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
-        assert_int_equal(sheaf__subset_steps(&s.train, &o), cases[i].steps);
+        assert_int_equal(o.steps, cases[i].steps);
         o.epochs = 0;
+        o.steps = 99;
         assert_int_equal(sheaf__subset_steps(&s.train, &o), 99);
         sheaf__sets_close(&s);
     }
@@ -153,8 +153,60 @@ static void test_epochs__are_the_fewest_steps_that_read_the_rows(void **state)
     o.epochs = 2;
     sheaf__sets s;
     CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
-    assert_int_equal(sheaf__subset_steps(&s.train, &o), 54);
+    assert_int_equal(o.steps, 54);
     sheaf__sets_close(&s);
+}
+
+/* Of 37 rows; packed by 60 tokens they are 18. A warm-up of a step begins at a rate of 0. */
+static void test_little_data__lower_what_yields(void **state)
+{
+    enum {
+        P = SHEAF__YIELDS_PACK,
+        A = SHEAF__YIELDS_ACCUMULATE,
+        M = SHEAF__YIELDS_MICRO_BATCH,
+        W = SHEAF__YIELDS_WARMUP
+    };
+    static const struct {
+        unsigned yields;
+        double epochs;
+        bool pack;
+        int64_t micro, accumulate, warmup; /* as given */
+        bool packed;
+        int64_t is_micro, is_accumulate, is_warmup, steps;
+    } cases[] = {
+        { 0, 1, true, 4, 4, 1, true, 4, 4, 1, 2 },
+        { A, 1, false, 1, 16, 1, false, 1, 1, 1, 37 },
+        { A, 3, false, 1, 16, 1, false, 1, 5, 1, 23 },
+        { A, 30, false, 1, 16, 1, false, 1, 16, 1, 70 }, /* enough as it is */
+        { A, .5, false, 4, 4, 1, false, 4, 1, 1, 5 },
+        { A | M, .5, false, 4, 4, 1, false, 1, 1, 1, 19 },
+        { A | M, 3, false, 4, 4, 1, false, 4, 1, 1, 28 },
+        { M, 1, false, 2, 2, 1, false, 2, 2, 1, 10 }, /* the flag's accumulate is not 1 */
+        { P | A, 1, true, 1, 16, 1, false, 1, 1, 1, 37 },
+        { P | A, 2, true, 1, 16, 1, true, 1, 1, 1, 36 },
+        { P, 1, true, 1, 16, 1, false, 1, 16, 1, 3 },
+        { P | W, 1, true, 1, 16, 1, false, 1, 16, 0, 3 },
+        { W, 1, false, 1, 37, 1, false, 1, 37, 0, 1 },
+        { W, 2, false, 1, 16, 5, false, 1, 16, 5, 5 }, /* steps 2 to 5 learn */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_train_options o = options_of(0, 7);
+        sheaf__sets s;
+        o.yields = cases[i].yields;
+        o.epochs = cases[i].epochs;
+        o.pack = cases[i].pack;
+        o.seq = 60;
+        o.micro_batch = cases[i].micro;
+        o.accumulate = cases[i].accumulate;
+        o.warmup = cases[i].warmup;
+        CHECK_OK(sheaf__sets_open(&s, &o, &config, NULL, NULL));
+        if (o.pack != cases[i].packed || sheaf_data_is_packed(s.train.data) != o.pack ||
+            o.micro_batch != cases[i].is_micro || o.accumulate != cases[i].is_accumulate ||
+            o.warmup != cases[i].is_warmup || o.steps != cases[i].steps)
+            fail_msg("case %zu: %" PRId64 " steps of %" PRId64 " x %" PRId64, i, o.steps,
+                     o.micro_batch, o.accumulate);
+        sheaf__sets_close(&s);
+    }
 }
 
 /* transformers' EarlyStoppingCallback, and its Trainer's best metric, on the same losses. */
@@ -201,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_split__comes_before_packing),
         cmocka_unit_test(test_split__leaves_rows_on_both_sides),
         cmocka_unit_test(test_epochs__are_the_fewest_steps_that_read_the_rows),
+        cmocka_unit_test(test_little_data__lower_what_yields),
         cmocka_unit_test(test_judged__best_and_patience),
     };
     return cmocka_run_group_tests(tests, make_rows, remove_scratch);

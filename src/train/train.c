@@ -236,15 +236,15 @@ typedef struct ingredients {
 } ingredients;
 
 /* The first process reads the data, so that the others find its tokenised texts. */
-static sheaf_status *open_sets(ingredients *in, const sheaf__run *r)
+static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train_options *o)
 {
     const sheaf_train_hooks *hooks = r->hooks;
     sheaf_status *st = NULL;
     for (int first = 1; first >= 0 && st == NULL; first--)
         st = sheaf__all_agree(r->all, sheaf__all_first(r->all) != first
                                           ? NULL
-                                          : sheaf__sets_open(&in->sets, r->options,
-                                                             &in->base.opened.config, hooks->events,
+                                          : sheaf__sets_open(&in->sets, o, &in->base.opened.config,
+                                                             hooks->events,
                                                              sheaf__control_stop(hooks->control)));
     return st;
 }
@@ -257,7 +257,7 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in)
     sheaf_status *st =
         hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r->job, r->footprint);
     if (st == NULL && hooks->chosen != NULL)
-        st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings,
+        st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), o, &r->settings,
                            &r->recipe);
     TRY(st, sheaf__origin_begin(&r->origin, &in->base.opened,
                                 &(sheaf__origin_from){ .model = o->model,
@@ -278,7 +278,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     *out = (sheaf_train_result){ 0 };
     hooks = hooks == NULL ? &none : hooks;
     ingredients in = { 0 };
-    sheaf_train_options with = *asked_for; /* and the steps of --epochs */
+    sheaf_train_options with = *asked_for; /* and what the data make of it */
     const sheaf_train_options *o = &with;
     const bool first = sheaf__all_first(hooks->all);
     sheaf__run r = { .options = o,
@@ -306,9 +306,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                                        .events = hooks->events };
     TRY(st, sheaf__all_agree(r.all, sheaf__run_base_open(&in.base, o, &from)));
     with.tokens_in = in.base.tokenizer.folder;
-    TRY(st, open_sets(&in, &r));
+    TRY(st, open_sets(&in, &r, &with));
     if (st == NULL) {
-        with.steps = sheaf__subset_steps(&in.sets.train, o);
         r.job = (sheaf__job){ .options = o,
                               .schema = in.base.opened.schema,
                               .lora = in.base.opened.lora,

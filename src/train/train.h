@@ -26,9 +26,11 @@ typedef struct sheaf_train_hooks {
      * hashed each time. */
     sheaf_status *(*base)(void *self, const char *json);
     /* Called once the data were read, before OUT is written, with the prompt template of their
-     * texts, NULL if none is used. May replace the texts passed to sheaf_train(), by texts of the
+     * texts, NULL if none is used, and the options, of which little data may have lowered some
+     * (sets.h). May replace the texts passed to sheaf_train(), by texts of the
      * caller. May be NULL. */
-    sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings,
+    sheaf_status *(*chosen)(void *self, const char *prompt_template,
+                            const sheaf_train_options *options, const char **settings,
                             const char **recipe);
     /* Called once the memory can be planned, before OUT is written; a failure ends the run.
      * footprint: out, [ranks] bytes that each device will need and may reserve, or 0. May be NULL.

@@ -104,15 +104,25 @@ check "to warn of" sh -c '! grep -q warmup "$1"' . "$work/stderr"
 # ---- runs that train nothing, or less than is meant ----
 few=(train --model "$work/bytes" --data "$work/pairs.jsonl")
 runs "a step that is all warm-up" 2 '--warmup-ratio 0.03 .*expected: a learning rate above 0.*found: +0 in the one step.*try: .*more epochs, or fewer rows a step than 16' \
-    "${few[@]}" --recipe qwen2-lora --seq 64 --out "$work/still"
+    "${few[@]}" --recipe qwen2-lora --seq 64 --accumulate 16 --warmup-ratio 0.03 --out "$work/still"
 absent "is not begun" "$work/still"
+# a recipe that comes with sheaf gives way to little data; a file, a flag and a run that goes on do not
+runs "a recipe's step shrinks" 0 'little data for this recipe, which would take 1 step: rows are not packed, steps of 1 row in place of 16, no warm-up .* 3 epochs of 1 row are 3 steps of 1 row' \
+    "${few[@]}" --recipe qwen2-lora --seq 64 --out "$work/small"
+check "as its settings say" test "$(grep -E '^(accumulate|pack|warmup|warmup-ratio):' "$work/small/settings" | tr '\n' ' ')" = 'accumulate: 1 warmup: 0 warmup-ratio: 0 '
+runs "and goes on with the recipe" 0 'going on after step 3' train --resume --recipe qwen2-lora --seq 64 --epochs 4 --out "$work/small"
+runs "but with no flag of another step" 2 'accumulate cannot change' train --resume --recipe qwen2-lora --seq 64 --accumulate 2 --epochs 5 --out "$work/small"
+runs "plan says the same" 0 'steps of 1 row in place of 16, no warm-up' plan --model "$work/bytes" --data "$work/pairs.jsonl" --recipe qwen2-lora --seq 64
+runs "a file of settings says what it says" 2 '--warmup-ratio 0.03 .*found: +0 in the one step' \
+    "${few[@]}" --recipe "$SHEAF_SOURCE_ROOT/recipes/qwen2-lora.recipe" --seq 64 --out "$work/still"
+runs "no warm-up of a recipe takes the one step" 0 'no warm-up in so few steps' "${few[@]}" --recipe qwen2-lora --seq 64 --steps 1 --out "$work/one"
 runs "by steps, too" 2 '--warmup 5 .*found: +0 in the one step' "${few[@]}" --steps 1 --warmup 5 --out "$work/still"
 runs "no rate at all" 2 '--lr .*found: +0' "${few[@]}" --steps 1 --lr 0 --out "$work/still"
 runs "a scale of what is frozen names what is trained" 2 "--lr-scale: 'model.layers.0.self_attn.q_proj.weight' .*try: +did you mean model.layers.0.self_attn.q_proj.lora_A.weight" "${few[@]}" --steps 1 --lr-scale model.layers.0.self_attn.q_proj.weight=0.1 --out "$work/still"
 runs "nor by a scale for each tensor" 2 '--lr-scale .*found: +0 for all' "${few[@]}" --steps 1 --lr-scale '*lora_A*=0,*=0' --out "$work/still"
 runs "nor where B stays as it begins" 2 '--lr-scale .*found: +0 for all of them but A' "${few[@]}" --steps 1 --lr-scale '*lora_B*=0' --out "$work/still"
 runs "plan refuses them too" 2 '--warmup 5 .*found: +0 in the one step' plan --model "$work/bytes" --steps 1 --warmup 5
-runs "also of data" 2 '--warmup-ratio 0.03 .*found: +0 in the one step' plan --model "$work/bytes" --data "$work/pairs.jsonl" --recipe qwen2-lora --seq 64
+runs "also of data" 2 '--warmup-ratio 0.03 .*found: +0 in the one step' plan --model "$work/bytes" --data "$work/pairs.jsonl" --recipe qwen2-lora --seq 64 --accumulate 16 --warmup-ratio 0.03
 runs "most steps of a few" 0 'warning: 1 of 2 steps trains nothing: --warmup-ratio 0.03 begins at a rate of 0; fewer warm-up steps' "${few[@]}" --steps 2 --warmup-ratio 0.03 --out "$work/few2"
 runs "a run below SAT's held steps" 0 'warning: SAT.s auto-warmup of 100 steps is not over after --steps 4: the learning rate ends at 0.05' "${few[@]}" --steps 4 --schedule sat-cosine --out "$work/held"
 runs "a step of more rows than there are" 0 '1 epoch of 1 row is 1 step of 32 rows warning: .* each is read [0-9.]+ times in all, not 1;' "${few[@]}" --epochs 1 --accumulate 32 --out "$work/often"

@@ -105,6 +105,7 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
         free(path);
         return sheaf_in(st, "--recipe");
     }
+    cli->settings.named_recipe = strcmp(path, name) != 0;
     st = sheaf__settings_read(&cli->settings, options, text, path);
     if (st != NULL)
         sheaf__peer_advise_file(st, path);
