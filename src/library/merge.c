@@ -10,6 +10,7 @@
 #include "checkpoint/merge/merge.h"
 #include "models/open.h"
 #include "library/run_export.h"
+#include "library/run_model.h"
 #include "library/settings.h"
 #include "library/structs.h"
 #include "sheaf/checkpoint.h"
@@ -100,6 +101,56 @@ static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path
     return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
 
+/* Is the base stored in 4 or 8 bits already? One that sheaf does not run is not. */
+static bool has_codes(const char *base, const char *config, sheaf_quantize as)
+{
+    sheaf__opened opened = { 0 };
+    sheaf_status *st = sheaf__open_model(
+        &opened,
+        &(sheaf__open_options){
+            .model = base, .config = config, .slices = 1, .config_only = true, .as_stored = true });
+    TRY(st, sheaf__opened_quantise(&opened, as, NULL, NULL));
+    const bool is = st == NULL && opened.has_codes;
+    sheaf_status_free(st);
+    sheaf__opened_close(&opened);
+    return is;
+}
+
+/* OUT/adapter as BASE: on the run's base. */
+static sheaf_status *take_result(steps *s, sheaf_weights_merge_options *how)
+{
+    sheaf__run_reading r = { 0 };
+    bool is = false;
+    sheaf_status *st = sheaf__run_read_adapter(&r, &is, how->base);
+    if (st == NULL && is) {
+        s->adapters[0] = how->base;
+        how->nadapters = 1;
+        how->base = NULL;
+        st = sheaf__run_copy(&s->base, r.options.model);
+        TRY(st, sheaf__run_copy(&s->config, how->config != NULL ? how->config : r.options.config));
+    }
+    sheaf__run_reading_release(&r);
+    return st;
+}
+
+/* What the run of OUT/adapter quantised its base to, where that is plain here too. */
+static sheaf_status *take_quantize(steps *s, const char *path,
+                                   const sheaf_weights_merge_options *how)
+{
+    sheaf__run_reading r = { 0 };
+    bool is = false;
+    const char *base = how->base != NULL ? how->base : s->base;
+    sheaf_status *st = NULL;
+    if (base != NULL && how->quantize == SHEAF_QUANTIZE_NONE && !how->plain_base)
+        st = sheaf__run_read_adapter(&r, &is, path);
+    const sheaf_quantize as = is ? r.options.quantize : SHEAF_QUANTIZE_NONE;
+    if (st == NULL && as != SHEAF_QUANTIZE_NONE &&
+        !has_codes(base, how->config != NULL ? how->config : s->config, as))
+        s->quantize = as;
+    sheaf__run_reading_release(&r);
+    return st;
+}
+
 /* Exports runs and checkpoints among the adapters to folders of adapters; `merge CKPT DST` uses the
  * run's own base. */
 static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
@@ -109,15 +160,22 @@ static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
     bool is = false, lora = false;
     if (how->nadapters == 0 && how->base != NULL) {
         st = sheaf__run_export_is(&is, &lora, how->base);
-        if (st != NULL || !is)
+        if (st == NULL && is) {
+            s->adapters[0] = how->base;
+            how->nadapters = 1;
+            how->base = NULL;
+        } else if (st == NULL) {
+            st = take_result(s, how);
+        }
+        if (st != NULL || how->base != NULL)
             return st;
-        s->adapters[0] = how->base;
         how->adapters = s->adapters;
-        how->nadapters = 1;
-        how->base = NULL;
     }
     for (int i = 0; st == NULL && i < how->nadapters && !s->whole; i++) {
         const char *path = s->adapters[i] = how->adapters[i];
+        st = take_quantize(s, path, how);
+        if (st != NULL)
+            break;
         st = sheaf__run_export_is(&is, &lora, path);
         if (st == NULL && is && lora)
             st = write_step(s, i, path, how);

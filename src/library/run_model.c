@@ -142,6 +142,24 @@ sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path,
     return st;
 }
 
+sheaf_status *sheaf__run_read_adapter(sheaf__run_reading *r, bool *is, const char *path)
+{
+    char *whole = path == NULL ? NULL : realpath(path, NULL), *out = NULL;
+    *is = false;
+    sheaf_status *st = whole != NULL && sheaf__ends_with(whole, "/adapter")
+                           ? sheaf__path_parent(&out, whole)
+                           : NULL;
+    if (st == NULL && out != NULL && is_run(out)) {
+        st = sheaf__only_memory(sheaf__run_read(r, is, out, false));
+        *is = *is && st == NULL && r->options.method == SHEAF_METHOD_LORA && r->step == NULL;
+    }
+    if (!*is)
+        sheaf__run_reading_release(r);
+    free(out);
+    free(whole);
+    return st;
+}
+
 static char *given(const char *text)
 {
     return text == NULL || text[0] == '\0' ? NULL : strdup(text);
@@ -152,6 +170,8 @@ sheaf_status *sheaf__run_model_base(char **model, char **config, const char *pat
     sheaf__run_reading r = { 0 };
     bool is;
     sheaf_status *st = sheaf__run_read(&r, &is, path, false);
+    if (st == NULL && !is)
+        st = sheaf__run_read_adapter(&r, &is, path);
     *model = st == NULL && is ? given(r.options.model) : NULL;
     *config = st == NULL && is ? given(r.options.config) : NULL;
     sheaf__run_reading_release(&r);
@@ -373,17 +393,20 @@ static sheaf_status *find_run(sheaf__run_model *run, const sheaf__open_options *
     const bool adapter = how->adapter != NULL && how->adapter[0] != '\0';
     const char *const path[] = { how->model, how->adapter };
     sheaf_status *st = NULL;
-    bool is = false;
+    bool is = false, result = false;
     for (int i = 0; i < 2 && st == NULL && !is; i++) {
         sheaf__run_reading_release(&run->r);
         st = sheaf__run_read(&run->r, &is, path[i], false);
+        result = st == NULL && !is;
+        if (result)
+            st = sheaf__run_read_adapter(&run->r, &is, path[i]);
         if (st == NULL && is && i == 0 && adapter) {
             const char *base = run->r.options.model;
             st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
                                 "none: --model is a run, which has its own");
             sheaf_try_this(sheaf_found(st, "%s", how->adapter), "--model %s --adapter %s",
                            base != NULL ? base : "BASE", how->adapter);
-        } else if (st == NULL && is)
+        } else if (st == NULL && is && !(result && i == 1))
             st = take_run(run, how, i == 1);
     }
     if (!is)
@@ -412,7 +435,8 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
     replaced.as_stored = how->quantize == SHEAF_QUANTIZE_NONE;
-    if (how->quantize == SHEAF_QUANTIZE_NONE && run->adapter != NULL)
+    const bool lora = run->r.out != NULL && run->r.options.method == SHEAF_METHOD_LORA;
+    if (how->quantize == SHEAF_QUANTIZE_NONE && lora)
         replaced.quantize = run->r.options.quantize;
     const int slices = run->r.options.slices;
     if (replaced.slices == 0)

@@ -3,6 +3,8 @@
  *
  *   OUT                            its result, OUT/adapter or OUT/model; before the run is done
  *                                  its newest checkpoint
+ *   OUT/adapter                    the same; beside a --model its settings count too, and its own
+ *                                  fingerprint says whether that is the base
  *   OUT/checkpoints/step-00000010  the adapter, or the tensors that were trained, as they were
  *                                  after that step
  *
@@ -83,6 +85,9 @@ void sheaf__run_model_release(sheaf__run_model *run);
 /* sheaf__run_read - *is: `path` is a run's, OUT or a step, and `out` is filled. `newest`: OUT means
  * its newest checkpoint, even if there is a result. Release also after a failure. */
 sheaf_status *sheaf__run_read(sheaf__run_reading *out, bool *is, const char *path, bool newest);
+/* sheaf__run_read_adapter - the same where `path` is OUT/adapter, a run's result: its settings. One
+ * whose settings cannot be read is another program's adapter. */
+sheaf_status *sheaf__run_read_adapter(sheaf__run_reading *out, bool *is, const char *path);
 void sheaf__run_reading_release(sheaf__run_reading *reading);
 /* sheaf__run_copy - *to is a copy, untouched where `from` is NULL or empty. */
 sheaf_status *sheaf__run_copy(char **to, const char *from);

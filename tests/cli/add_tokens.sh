@@ -70,7 +70,7 @@ runs "a copy of an adapter" 0 . convert "$work/tied-1/adapter" "$work/copy" --to
 same "has its tokenizer, too" "$work/copy/tokenizer.json" "$work/tied-1/adapter/tokenizer.json"
 runs "answers without a fingerprint of its base" 0 'carries no fingerprint.*tables of 276 rows' eval "$work/tied" "$work/data.jsonl" --adapter "$work/copy"
 
-# Served beside its base, which has fewer rows: each answers as it does alone.
+# Served beside its base, which has fewer rows: each answers as it does alone, the adapter in the template of its run.
 "$sheaf" serve "$work/tied" --adapter "$work/tied-1/adapter" --batch 5 --tp 2 --port 0 --json >"$work/serving" 2>"$work/notes" &
 server=$!
 check "it is served" waits test -s "$work/serving"
@@ -86,7 +86,7 @@ kill -INT $server
 wait $server
 text_of() { grep -oE '"text": ?"([^"\\]|\\.)*"' "$1" | sed -E 's/^"text": ?//; s/\\u00([0-9A-F]{2})/\\u00\L\1/g'; }
 for i in 1 2 3 4 5 6; do
-    "$sheaf" generate "$work/tied" $([ $((i % 2)) = 0 ] || echo --adapter "$work/tied-1/adapter") --raw --prompt "say [ACT] $i" --max-new 12 --temperature 0.9 --seed $i --json >"$work/want$i" 2>/dev/null
+    "$sheaf" generate "$work/tied" $([ $((i % 2)) = 0 ] && echo --raw || echo --adapter "$work/tied-1/adapter") --prompt "say [ACT] $i" --max-new 12 --temperature 0.9 --seed $i --json >"$work/want$i" 2>/dev/null
     check "answer $i" test -n "$(text_of "$work/want$i")" -a "$(text_of "$work/got$i")" = "$(text_of "$work/want$i")"
 done
 

@@ -129,10 +129,14 @@ runs "and itself in 4 bits" 0 . convert "$work/p" "$work/p4" --to hf --quantize 
 runs "LoRA on what is quantised while it is loaded" 0 . train --model "$work/p" --quantize nf4 --data "$work/d.jsonl" --out "$work/run4" --steps 1
 runs "its run" 0 '28 weights of the base are in 4 or 8 bits' merge "$work/run4" "$work/m1"
 runs "onto the plain model" 0 '28 weights of the base are in 4 or 8 bits' merge "$work/p" "$work/run4" "$work/m2"
-runs "its adapter onto the plain model" 0 '28 weights' merge "$work/p" "$work/run4/adapter" "$work/m3" --quantize nf4
+runs "its adapter onto the plain model" 0 '28 weights' merge "$work/p" "$work/run4/adapter" "$work/m3"
+runs "which a flag may say" 0 '28 weights' merge "$work/p" "$work/run4/adapter" "$work/m31" --quantize nf4
+runs "its adapter, as the run" 0 '28 weights' merge "$work/run4/adapter" "$work/m32"
 runs "onto the folder in 4 bits" 0 '28 weights' merge "$work/p4" "$work/run4/adapter" "$work/m4"
-for m in m2 m3 m4; do same "all are one model" "$work/m1/model.safetensors" "$work/$m/model.safetensors"; done
-runs "the plain model is another base" 3 'its base.*--plain-base' merge "$work/p" "$work/run4/adapter" "$work/no"
+for m in m2 m3 m31 m32 m4; do same "all are one model" "$work/m1/model.safetensors" "$work/$m/model.safetensors"; done
+cp -r "$work/run4/adapter" "$work/alone"
+runs "away from its run the plain model is another base" 3 'its base.*try: +.*--quantize.*--plain-base' merge "$work/p" "$work/alone" "$work/no"
+runs "in another form too" 3 'its base' merge "$work/p" "$work/run4/adapter" "$work/no" --quantize int8
 runs "which can be chosen" 0 'base is used as it is' merge "$work/p" "$work/run4/adapter" "$work/m5" --plain-base
 check "and gives another model" sh -c '! cmp -s "$1" "$2"' . "$work/m1/model.safetensors" "$work/m5/model.safetensors"
 runs "not both" 2 'plain-base' merge "$work/p" "$work/run4/adapter" "$work/no" --plain-base --quantize nf4

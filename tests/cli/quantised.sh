@@ -181,7 +181,18 @@ for flags in "--tp 3" "--place 2" "--threads 1"; do
 done
 answer --model "$mini" --adapter "$work/nf4/adapter" --quantize nf4 >"$work/two"
 same "so does the adapter on the base quantised again" "$work/one" "$work/two"
-runs "but not on the plain one" 3 'its base.*--quantize' generate --model "$mini" --adapter "$work/nf4/adapter" --prompt "row 3" --max-new 2
+cp -r "$work/nf4/adapter" "$work/alone"
+runs "but not on the plain one, away from its run" 3 'its base.*--quantize' generate --model "$mini" --adapter "$work/alone" --prompt "row 3" --max-new 2
+# OUT/adapter is OUT: its settings say the form of the base, the dtype and the slices
+runs "a run of other settings" 0 . train "${how[@]}" "${lora[@]}" --out "$work/own" --quantize nf4 --dtype bfloat16 --slices 4
+for of in "--model $work/own" "--model $work/own/adapter" "--model $mini --adapter $work/own" "--model $mini --adapter $work/own/adapter" "--model $work/mini4 --adapter $work/own/adapter"; do
+    for does in "generate --prompt row --max-new 12 --greedy --logprobs 1" "eval --data $work/rows.jsonl"; do
+        # shellcheck disable=SC2086
+        runs "${does%% *} ${of//$work\//}" 0 '4 slices, as in the run .*activations in bfloat16, as in the run' $does $of --json
+        [ -e "$work/of.${does%% *}" ] || cp "$work/stdout" "$work/of.${does%% *}"
+        same "as the run does" "$work/of.${does%% *}" "$work/stdout"
+    done
+done
 
 # ---- memory ----
 base=$(peak_of version)
