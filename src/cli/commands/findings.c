@@ -44,7 +44,8 @@ void cli_facts_print(FILE *to, const sheaf_verification_facts *f)
     const bool adapter = f->tensors == 0 && f->lora > 0;
     types_text(&types, f);
     cli_fact_line(to, "dialect", f->title);
-    if (f->model != NULL || !adapter)
+    if (f->model != NULL ||
+        (!adapter && strcmp(f->dialect, "sheaf") != 0)) /* a run has its base for that */
         cli_fact_line(to, "model", f->model != NULL ? f->model : "not recognised");
     print_sizes(to, f);
     if (!adapter)

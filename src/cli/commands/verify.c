@@ -1,5 +1,6 @@
 /* verify.c - `sheaf verify`: complete, consistent, undamaged? */
 #include "base/base.h"
+#include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
 #include "findings.h"
@@ -11,14 +12,16 @@ const char cmd_verify_usage[] =
     "foreign, stale, double, damaged, of the wrong shape or in conflict, copies that differ between\n"
     "ranks, NaN and Inf, and for each the command that repairs it. All bytes are read. PATHs that\n"
     "are parts of one checkpoint are checked as one; an adapter behind a model is checked against\n"
-    "it. Exit code 0: sound, 1: not sound, 3: it could not be read.\n";
+    "it; of a run its newest checkpoint and its result are checked. Exit code 0: sound, 1: not\n"
+    "sound, 3: it could not be read.\n";
 
 enum { SHOWN = 12 };
 
 typedef struct telling {
     cli *cli;
-    int count;                     /* paths */
+    int count;                     /* paths, and results of runs */
     sheaf_verification **verified; /* [count] */
+    bool one;                      /* path was given */
 } telling;
 
 static int64_t count(const sheaf_verification *v, sheaf_severity severity)
@@ -41,6 +44,8 @@ static void print_report(FILE *to, const sheaf_verification *v, const sheaf_veri
 {
     const int64_t defects = count(v, SHEAF_DEFECT), warnings = count(v, SHEAF_WARNING);
     sheaf__print(to, "%s\n", f->path);
+    if (f->step >= 0 && sheaf__path_has(f->path, "checkpoints", SHEAF_PATH_DIR))
+        sheaf__print(to, "  %-14s checkpoints/step-%08" PRId64 "\n", "checkpoint", f->step);
     cli_facts_print(to, f);
     cli_findings_print(to, sheaf_verification_finding(v, 0), sheaf_verification_count(v), SHOWN);
     if (f->sound)
@@ -73,7 +78,7 @@ static void print_json(const telling *t, bool sound)
     sheaf_json_writer j = { 0 };
     sheaf__json_begin(&j);
     sheaf__json_put_bool(&j, "sound", sound);
-    if (t->count == 1)
+    if (t->count == 1 || t->one)
         facts_json(&j, t->verified[0]);
     sheaf__json_open(&j, "paths", '[');
     for (int i = 0; t->count > 1 && i < t->count; i++) {
@@ -88,13 +93,53 @@ static void print_json(const telling *t, bool sound)
     cli_json_end(t->cli->out, &j);
 }
 
+static sheaf_status *verify_one(telling *t, bool *sound, sheaf_verification_facts *facts,
+                                const char *path, const sheaf_weights_verify_options *how)
+{
+    SHEAF_INIT(facts);
+    sheaf_status *st = sheaf_weights_verify(&t->verified[t->count], path, how);
+    TRY(st, sheaf_verification_info(facts, t->verified[t->count]));
+    if (st != NULL)
+        return st;
+    *sound &= facts->sound;
+    driver_progress_end(t->cli);
+    if (!t->cli->json)
+        print_report(t->cli->out, t->verified[t->count], facts);
+    t->count++;
+    return NULL;
+}
+
+/* OUT/model or OUT/adapter of a run, which its newest checkpoint was checked for. */
+static sheaf_status *verify_result(telling *t, bool *sound, const char *run,
+                                   const sheaf_weights_verify_options *how)
+{
+    static const char *const results[] = { "model", "adapter" };
+    sheaf_weights_verify_options alone = *how;
+    sheaf_verification_facts facts;
+    sheaf_status *st = NULL;
+    alone.base = NULL; /* that of its config */
+    if (!sheaf__path_has(run, "settings", SHEAF_PATH_FILE) ||
+        !sheaf__path_has(run, "checkpoints", SHEAF_PATH_DIR))
+        return NULL;
+    for (int i = 0; i < 2 && st == NULL; i++) {
+        char *path = NULL;
+        if (!sheaf__path_has(run, results[i], SHEAF_PATH_DIR))
+            continue;
+        st = sheaf__path_join(&path, run, results[i]);
+        TRY(st, verify_one(t, sound, &facts, path, &alone));
+        free(path);
+    }
+    return st;
+}
+
 /* Each path, or all of them as one if they are parts of one checkpoint. */
 static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
                             sheaf_weights_verify_options *how)
 {
     bool joint = false;
     const char *const *words = (const char *const *)paths->word;
-    t->verified = calloc((size_t)paths->count, sizeof *t->verified);
+    t->one = paths->count == 1;
+    t->verified = calloc(3 * (size_t)paths->count, sizeof *t->verified);
     sheaf_status *st = t->verified == NULL ? sheaf__no_memory("verify") : NULL;
     TRY(st, sheaf_weights_joint(&joint, words, paths->count, how));
     if (joint) {
@@ -103,18 +148,10 @@ static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
     }
     for (int i = 0; st == NULL && i < (joint ? 1 : paths->count); i++) {
         sheaf_verification_facts facts;
-        SHEAF_INIT(&facts);
-        st = sheaf_weights_verify(&t->verified[i], words[i], how);
-        TRY(st, sheaf_verification_info(&facts, t->verified[i]));
-        if (st != NULL)
-            break;
-        t->count = i + 1;
-        *sound &= facts.sound;
-        if (!facts.adapter) /* of adapters that follow */
+        st = verify_one(t, sound, &facts, words[i], how);
+        TRY(st, verify_result(t, sound, words[i], how));
+        if (st == NULL && !facts.adapter) /* of adapters that follow */
             how->base = words[i];
-        driver_progress_end(t->cli);
-        if (!t->cli->json)
-            print_report(t->cli->out, t->verified[i], &facts);
     }
     return st;
 }
