@@ -12,6 +12,7 @@ from . import arrays
 from ._call import Call
 from ._library import Held, StrPath, check, chosen, decoded, dtype_number, encoded, lib, texts
 from .errors import ArgumentError
+from .keywords import strict
 from .weights import QUANTIZE, OnEvent
 
 ENDINGS = ("length", "token", "text", "stopped")
@@ -35,11 +36,11 @@ class Answer:
         return None if text is None else decoded(text)
 
     @property
-    def tokens(self) -> Any:
-        """The ids of the new tokens, not copied: a NumPy array of int32, or a memoryview."""
+    def tokens(self) -> List[int]:
+        """The ids of the new tokens."""
         n = ctypes.c_int64()
-        at = ctypes.cast(lib.sheaf_answer_tokens(self._at, ctypes.byref(n)), ctypes.c_void_p)
-        return arrays.lent(at.value or 0, "I32", n.value, self)
+        at = lib.sheaf_answer_tokens(self._at, ctypes.byref(n))
+        return at[: n.value] if n.value > 0 else []
 
     @property
     def logprobs(self) -> Any:
@@ -62,9 +63,30 @@ class Answer:
 class Model:
     """A loaded model, or the result of a training run; close() or `with` frees it.
 
-    A text is asked as a question where the model stores a chat template; `raw` continues it as it stands.
+    A text is asked as a question where the model stores a chat template. Defaults are those of `sheaf generate`.
+
+    model: folder of a model, of a training run, or of a checkpoint in it
+    adapter: PEFT adapter, or a training run, to use with it
+    config: the model's config.json, where its folder has none
+    tokenizer: file or folder; default the run's, else the model's own
+    prompt_template: name of the chat template; default the run's, else the model's
+    raw: texts are continued as they stand
+    dtype: of activations and products, "float32", "bfloat16" or "float16"; default the run's, else the model's own
+    tp: ranks that share the model; 0: one
+    threads: compute threads in all; 0: every core
+    place: layers over stages of `tp` ranks each (docs/generate.md)
+    positions: most of prompt and answer; 0: what the model was made for, at most 4096
+    force: load also what memory does not suffice for
+    slices: parts that every tensor falls into; 0: the run's, else 8
+    sums: order of bfloat16's sums, "pairs", "tiles", "mma8" or "mma16"
+    dp: groups of `tp` ranks that share the prompts; 0: one
+    date: that the chat template writes; default the run's, else the template's own, else today's
+    device: where it computes (docs/devices.md); default the processor
+    quantize: linear layers while they are loaded, "nf4", "nf4-double" or "int8"; default as in the run
+    on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
     """
 
+    @strict
     def __init__(
         self,
         model: StrPath,
@@ -132,10 +154,7 @@ class Model:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def generate(self, prompt: Prompt, *, images: Sequence[StrPath] = (), **how: Any) -> Answer:
-        """The answer to one prompt; `how` as of generate_all()."""
-        return self.generate_all([prompt], images=[images], **how)[0]
-
+    @strict
     def generate_all(
         self,
         prompts: Sequence[Prompt],
@@ -151,7 +170,8 @@ class Model:
         logprobs: bool = False,
         top_logprobs: int = 0,
         system: Optional[str] = None,
-        model_defaults: bool = False,
+        greedy: Optional[bool] = None,
+        model_defaults: bool = True,
         as_long_as_fits: bool = False,
         batch: int = 0,
         max_length: int = 0,
@@ -159,10 +179,27 @@ class Model:
         on_event: OnEvent = None,
     ) -> List[Answer]:
         """Several prompts, in batches; each answer is what the prompt gets alone, but that sampling also depends on its
-        number.
+        number. Defaults are those of `sheaf generate`: what is 0 is what the model's generation_config.json says.
 
-        `images[i]` are the pictures of prompt i. `on_text(i, text)` hears of an answer's text as it comes. Without
-        `temperature` it is always the most probable token. Fields of sheaf_model_generate_options say more.
+        prompts: each a text, ids of tokens, or the messages of a conversation
+        images: of each prompt the files of its pictures
+        max_new: tokens of an answer; 0: the model's, else 64
+        temperature: divides the logits; 0: the model's, else always the most probable token
+        top_k: sample among the k most probable; 0: the model's, -1: all
+        top_p: sample among the fewest with this much probability; 0: the model's, else all
+        repetition_penalty: divides the logits of tokens that were there; 0: the model's, else none
+        seed: of sampling: equal seeds give equal tokens
+        stop: texts that end an answer
+        logprobs: keep the logarithm of each token's probability
+        top_logprobs: and so many of the most probable tokens with theirs
+        system: system message, where the template has a place for it
+        greedy: True: always the most probable token, False: drawn; default as the model says
+        model_defaults: False: the model's generation_config.json does not count
+        as_long_as_fits: an answer ends where the positions do, instead of being refused
+        batch: prompts that run together; 0: 8
+        max_length: most positions of prompt and answer; 0: no limit
+        on_text: called with the prompt's number and a text, as an answer's text comes
+        on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
         """
         if isinstance(prompts, str):
             raise TypeError("prompts: a list of prompts; generate() takes one")
@@ -200,6 +237,8 @@ class Model:
             top_logprobs=top_logprobs,
             system=encoded(system),
             model_defaults=model_defaults,
+            program_defaults=model_defaults,
+            sampled=0 if greedy is None else -1 if greedy else 1,
             as_long_as_fits=as_long_as_fits,
             batch=batch,
             max_length=max_length,
@@ -212,6 +251,17 @@ class Model:
                 lambda: lib.sheaf_model_generate_all(out, at, array, count, ctypes.byref(options)), free, self._call
             )
         return [Answer(answer or 0) for answer in out]
+
+    def generate(self, prompt: Prompt, *, images: Sequence[StrPath] = (), **how: Any) -> Answer:
+        """The answer to one prompt.
+
+        prompt: a text, ids of tokens, or the messages of a conversation
+        images: files of its pictures
+        how: the keywords of generate_all()
+        """
+        return self.generate_all([prompt], images=[images], **how)[0]
+
+    generate = strict(generate, generate_all)
 
 
 def _fill(it: Any, prompt: Prompt, images: Sequence[StrPath]) -> None:

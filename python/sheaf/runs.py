@@ -99,9 +99,18 @@ def train(
 ) -> Trained:
     """Begins a run in the folder `out`, or with `resume` goes on with the one there, to its end.
 
-    `settings` are the flags of `sheaf train`: method="lora", lora_rank=8, lr=1e-4 (docs/cli.md). `on_step` hears of each
-    step; where it returns False, as on Ctrl-C and when it raises, the run saves its state and ends: Stopped,
-    KeyboardInterrupt, or what was raised.
+    model: folder of the base model; of a run that goes on the run's
+    data: file or folder of records; of a run that goes on the run's
+    out: the run's folder
+    steps: optimizer steps in all; 0: as epochs=N says, or the run that goes on
+    resume: go on with the run in `out`
+    tp: ranks that share the model; 0: one, or as in the run
+    threads: compute threads in all; 0: every core
+    force: start also where memory does not suffice
+    on_step: called with each Step; where it returns False, as on Ctrl-C and when it raises, the run saves its state and
+        ends: Stopped, KeyboardInterrupt, or what was raised
+    on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
+    settings: the flags of `sheaf train`, with their defaults: method="lora", lora_rank=8, lr=1e-4 (docs/cli.md)
     """
     report = c.sheaf_run_train_report()
     call, how = _options(
@@ -151,7 +160,20 @@ def plan(
 ) -> Dict[str, Any]:
     """What a run would need, from the model's config alone: the object of `sheaf plan --json` (docs/plan.md).
 
-    With `memory`, bytes, it is the setting nearest to the one asked for that fits. `config=PATH` may name the model.
+    model: folder of the model; config=PATH names its config.json instead
+    data: file or folder of records; without it rows of `seq` tokens are assumed
+    memory: bytes: the answer is the setting nearest to the one asked for that fits; 0: no limit
+    tp: ranks that share the model; 0: one
+    threads: compute threads in all; 0: every core
+    place: of generation: layers over stages (docs/generate.md); default: of training
+    max_new: of generation: tokens of an answer
+    images: pictures of a row: "2", or "2:1344x896" with their size
+    time: how long a step, or a token, takes
+    trial: with data: the model itself takes steps for a minute
+    first_step: with data: what the first step exchanges, byte for byte
+    table: "ranks" or "methods": one row for each
+    on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
+    settings: the flags of `sheaf train`, with their defaults: method="lora", lora_rank=8 (docs/cli.md)
     """
     out = ctypes.c_void_p()
     call, options = _options(None, on_event, settings, model=encoded(model), data=encoded(data), tp=tp, threads=threads)

@@ -12,6 +12,7 @@ from . import arrays
 from ._call import Call, Event, copied
 from ._library import Held, StrPath, check, chosen, decoded, dtype_number, encoded, facts, lib, texts
 from .errors import Unsupported
+from .keywords import strict
 
 OnEvent = Optional[Callable[[Event], None]]
 QUANTIZE = ("nf4", "nf4-double", "int8")
@@ -101,8 +102,14 @@ class Weights(Mapping[str, Tensor]):
         return array
 
 
+@strict
 def open(path: StrPath, *, dialect: Optional[str] = None, config: Optional[StrPath] = None) -> Weights:
-    """Opens any folder or file with tensors: headers alone are read, and no part of a tensor is missing."""
+    """Opens any folder or file with tensors: headers alone are read, and no part of a tensor is missing.
+
+    path: the folder or file
+    dialect: its form (docs/dialects.md), where it is not recognised
+    config: the model's config.json, where its folder has none
+    """
     return Weights(path, dialect, config)
 
 
@@ -150,6 +157,7 @@ class Verification:
         return self.sound
 
 
+@strict
 def verify(
     path: StrPath,
     *,
@@ -161,7 +169,17 @@ def verify(
     threads: int = 0,
     on_event: OnEvent = None,
 ) -> Verification:
-    """Is a checkpoint complete, consistent and undamaged? What is wrong with it is a finding, not an exception."""
+    """Is a checkpoint complete, consistent and undamaged? What is wrong with it is a finding, not an exception.
+
+    path: its folder or file
+    quick: structure only: no tensor data is read
+    dialect: its form (docs/dialects.md), where it is not recognised
+    config: the model's config.json, where its folder has none
+    also: folders or files with other parts of it
+    base: the model that an adapter is checked against; default that of its config, where it is here
+    threads: threads; 0: every core
+    on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
+    """
     out = ctypes.c_void_p()
     call = Call(on_event)
     how = c.sheaf_weights_verify_options(
@@ -210,6 +228,7 @@ class Converted:
     quantised: int
 
 
+@strict
 def convert(
     src: StrPath,
     dst: StrPath,
@@ -238,7 +257,29 @@ def convert(
 ) -> Converted:
     """Joins, divides, changes form and dtype: `dst` appears complete or not at all (docs/convert.md).
 
-    To "gguf", `dst` is a file, and `quantize` "q8_0" or "q4_k_m".
+    src: the checkpoint, a folder or file
+    dst: the folder to write; to "gguf" a file
+    to: the form to write: "hf", "peft", "sat", "gguf", ... (docs/convert.md)
+    dialect: the form of src (docs/dialects.md), where it is not recognised
+    also: folders or files with other parts of it
+    config: the model's config.json, where its folder has none
+    model_class: to "sat": "CogAgentModel", where the config names the wrong one
+    adapter: to "sat": a PEFT adapter of src, to be written as SAT's LoRA
+    base: of a run, its base model, where it lies elsewhere now
+    lora_alpha: to "peft": of LoRA inside src, where its config does not lie there
+    own_lora: to "sat": LoRA of src's own is merged, into as many parts as src has
+    dtype: of what is written: "float32", "bfloat16" or "float16"; default as in src
+    tp: to "sat": parts to write; 0: one
+    slices: to "sheaf": parts that every tensor falls into; 0: 8
+    step: to note in dst; 0: as in src
+    shard_bytes: to "hf": of a file at most; 0: 50 GB
+    optimizer: to "hf" and "sheaf": the optimizer's moments too
+    drop_unread: leave out tensors of a kind that is not read
+    quantize: "nf4", "nf4-double" or "int8"; to "gguf" "q8_0" or "q4_k_m"
+    dequantize: write plain weights
+    modelfile: write Ollama's Modelfile beside a GGUF file
+    threads: threads; 0: every core
+    on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
     """
     report = c.sheaf_weights_convert_report()
     call = Call(on_event)
@@ -297,6 +338,7 @@ class Merged:
     requantised: int
 
 
+@strict
 def merge(
     base: Optional[StrPath],
     adapters: Sequence[StrPath],
@@ -318,8 +360,22 @@ def merge(
 ) -> Merged:
     """W + s B A, for every variant of PEFT's, read back and checked (docs/merge.md).
 
-    `adapters` are PEFT folders, or runs, merged in this order; `base` may be None where one of them is a run that names
-    it. `mode` is "like-peft" or "like-peft-safe" for PEFT's bits; without it all is added in float32 and rounded once.
+    base: the model; None where one of the adapters is a run that names it
+    adapters: PEFT folders, or runs, merged in this order
+    dst: the folder to write
+    config: the model's config.json, where its folder has none
+    combine: make one adapter of several first: "linear" or "cat"
+    weights: of each adapter; default 1
+    adapter_only: write the combined adapter alone
+    mode: "like-peft" or "like-peft-safe" for PEFT's bits; default: added in float32 and rounded once
+    to: form to write, "hf" or "sat"; default "hf"
+    tp: parts to write, of "sat"; 0: one
+    dtype: of what is written: "float32", "bfloat16" or "float16"; default as in base
+    quantize: how a plain base was quantised for training: "nf4", "nf4-double" or "int8"; default as the run says
+    plain_base: merge into base as it is, though the adapter learned on one that was quantised
+    requantize: quantise again what is changed of a base in 4 or 8 bits; default: plain weights
+    threads: threads; 0: every core
+    on_event: called with each Event; default: notes and warnings go to the logger "sheaf"
     """
     if isinstance(adapters, (str, bytes)) or not isinstance(adapters, Sequence):
         adapters = [adapters]

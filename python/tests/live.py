@@ -51,8 +51,8 @@ def main():
 
     with sheaf.Model(work / "run") as it:
         answer = it.generate(PROMPT, max_new=NEW, logprobs=True)
-        check("tokens are NumPy's, without a copy", isinstance(answer.tokens, numpy.ndarray) and not answer.tokens.flags.owndata)
-        mine = answer.tokens.tolist()
+        check("logprobs are NumPy's, without a copy", isinstance(answer.logprobs, numpy.ndarray) and not answer.logprobs.flags.owndata)
+        mine = answer.tokens
     base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     plain, _ = told(base)
     adapted, logits = told(PeftModel.from_pretrained(base, work / "run/adapter"))

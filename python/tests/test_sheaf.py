@@ -4,11 +4,13 @@ Needs nothing but Python; the models are those of tests/data. $SHEAF_SOURCE_ROOT
 """
 
 import ctypes
+import inspect
 import json
 import logging
 import os
 import signal
 import struct
+import subprocess
 import tempfile
 import threading
 import time
@@ -20,6 +22,7 @@ import sheaf
 from sheaf import _structs, runs
 
 ROOT = Path(os.environ["SHEAF_SOURCE_ROOT"])
+COMMAND = os.environ.get("SHEAF_COMMAND", f"{Path(sheaf.__file__).parent}/native/sheaf")
 LLAMA = ROOT / "tests/data/llama/tiny_llama"
 MODEL, ADAPTER, DATA = LLAMA / "hf", LLAMA / "lora/adapter_final", LLAMA / "fwd_inputs.safetensors"
 SMALL = {"method": "lora", "lora_rank": 4, "micro_batch": 2, "lr": 1e-2, "seed": 7, "threads": 2}
@@ -65,6 +68,34 @@ class Abi(unittest.TestCase):
             line = next(line for line in headers.splitlines() if f"{name} (" in line)
             said = line[line.index("(") :]
             self.assertEqual(len(parameters), 0 if said == "(void)" else said.count(",") + 1, name)
+
+
+class Keywords(unittest.TestCase):
+    def test_each_is_documented(self):
+        for function, text in (
+            *((f, f.__doc__) for f in (sheaf.open, sheaf.verify, sheaf.convert, sheaf.merge, sheaf.train, sheaf.plan)),
+            (sheaf.Model.__init__, sheaf.Model.__doc__),
+            (sheaf.Model.generate, sheaf.Model.generate.__doc__),
+            (sheaf.Model.generate_all, sheaf.Model.generate_all.__doc__),
+        ):
+            said = [line.strip().split(":")[0] for line in text.splitlines() if ": " in line]
+            wanted = [name for name in inspect.signature(function).parameters if name != "self"]
+            self.assertEqual([name for name in said if name in wanted], wanted, function.__qualname__)
+
+    def test_a_wrong_one_names_the_one_that_was_meant(self):
+        for call, meant in (
+            (lambda: sheaf.merge(MODEL, [ADAPTER], "out", requantise=True), "requantise is none .*; requantize is"),
+            (lambda: sheaf.convert(MODEL, "out", to="hf", torch_dtype="bfloat16"), "; dtype is"),
+            (lambda: sheaf.Model(MODEL, load_in_4bit=True), "; quantize is"),
+            (lambda: sheaf.Model.generate(None, "x", max_new_tokens=3), r"generate\(\): max_new_tokens .*; max_new is"),
+            (lambda: sheaf.Model.generate_all(None, ["x"], temprature=1), "; temperature is"),
+            (lambda: sheaf.verify(MODEL, zebra=1), "zebra is none of its keywords: path, quick"),
+        ):
+            with self.assertRaisesRegex(TypeError, meant):
+                call()
+        with self.assertRaises(sheaf.ArgumentError) as caught:
+            sheaf.train(MODEL, DATA, "out", learning_rate=1)
+        self.assertIn("lr", caught.exception.try_)
 
 
 class Checkpoints(InFolder):
@@ -275,19 +306,18 @@ class Answers(unittest.TestCase):
         with sheaf.Model(MODEL, tp=2, threads=2) as model:
             self.assertEqual(model.family, "llama")
             answer = model.generate([5, 6, 7], max_new=12, logprobs=True, top_logprobs=2)
-            self.assertEqual(list(answer.tokens), [49, 49, 41, 41, 436, 173, 444, 42, 312, 436, 213, 42])
+            self.assertEqual(answer.tokens, [49, 49, 41, 41, 436, 173, 444, 42, 312, 436, 213, 42])
             self.assertEqual(answer.ending, "length")
             self.assertEqual(len(answer.logprobs), 12)
             self.assertEqual(answer.top(0)[0], (49, float(answer.logprobs[0])))
             self.assertEqual((answer.top(99), len(answer.top(1))), ([], 2))
-            with self.assertRaises((TypeError, ValueError)):
-                answer.tokens[0] = 1
             tokens = answer.tokens
+            self.assertIs(type(tokens), list)
             del answer
             two = model.generate_all([[5, 6, 7], [9, 8]], max_new=3)
             self.assertEqual([len(a.tokens) for a in two], [3, 3])
             self.assertIsNone(two[0].logprobs)
-            self.assertEqual(list(tokens[:3]), list(two[0].tokens))
+            self.assertEqual(tokens[:3], two[0].tokens)
             with self.assertRaises(sheaf.ArgumentError):
                 model.generate([])
             with self.assertRaises(sheaf.ArgumentError) as caught:
@@ -305,6 +335,23 @@ class Answers(unittest.TestCase):
             self.assertEqual(model.generate_all([]), [])
         with self.assertRaises(ValueError):
             model.generate([5])
+
+    def test_defaults_are_those_of_the_command(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in MODEL.iterdir():
+                (Path(folder) / path.name).symlink_to(path)
+            wants = Path(folder) / "generation_config.json"
+            wants.unlink(missing_ok=True)
+            wants.write_text('{"do_sample": true, "temperature": 3.0, "max_new_tokens": 5}')
+            with sheaf.Model(folder) as model:
+                drawn, greedy = model.generate([5, 6, 7]).tokens, model.generate([5, 6, 7], greedy=True).tokens
+                plain = model.generate([5, 6, 7], model_defaults=False).tokens
+            for flags, tokens in ([], drawn), (["--greedy"], greedy):
+                words = [COMMAND, "generate", folder, "--tokens", "5,6,7", "--json", *flags]
+                said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+                self.assertEqual(json.loads(said.stdout)["tokens"], tokens)
+            self.assertNotEqual(drawn, greedy)
+            self.assertEqual((len(drawn), greedy, len(plain)), (5, plain[:5], 64))
 
     def test_what_the_callback_of_a_model_raises_ends_an_answer(self):
         def fail():
@@ -343,7 +390,7 @@ class Answers(unittest.TestCase):
             model = Path(folder) / "model"
             spec = Path(folder) / "config.json"
             spec.write_text(json.dumps(json.loads((talk / "config.json").read_text())))
-            os.system(f'"{Path(sheaf.__file__).parent}/native/sheaf" init "{spec}" "{model}" --seed 3 >/dev/null 2>&1')
+            subprocess.run([COMMAND, "init", spec, model, "--seed", "3"], capture_output=True, check=True)
             for name in ("tokenizer.json", "tokenizer_config.json"):
                 (model / name).write_bytes((talk / name).read_bytes())
             with sheaf.Model(model, threads=2) as it:
