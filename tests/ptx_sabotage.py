@@ -62,7 +62,7 @@ def main():
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ptx_equivalent.txt")
     equivalent = [re.compile(line.split("#")[0].strip()) for line in open(beside) if line.split("#")[0].strip()]
     with tempfile.TemporaryDirectory() as work:
-        files = sorted(f for f in os.listdir(o.ptx) if f.endswith((f".{o.kind}.ptx", f".{o.kind}.cubin")))
+        files = sorted(f for f in os.listdir(o.ptx) if f.endswith((".ptx", ".cubin")))
         for f in files:
             shutil.copy(os.path.join(o.ptx, f), work)
         stats = os.path.join(work, "stats")
@@ -72,7 +72,7 @@ def main():
         ran = set(re.findall(r'"kernel": "(\w+)"', open(stats).read()))
         cases = []
         for f in files:
-            if f.endswith(".ptx"):
+            if f.endswith(f".{o.kind}.ptx"):
                 lines = open(os.path.join(work, f)).read().split("\n")
                 cases += [(f,) + i for i in instructions(lines) if i[0] in ran and re.search(o.only, f"{i[0]} {i[2]}") and not any(e.fullmatch(f"{i[0]} {i[2]} {i[3]}") for e in equivalent)]
         if o.sample and o.sample < len(cases):

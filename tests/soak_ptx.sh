@@ -45,3 +45,7 @@ for kind in sm_80 sm_90a; do
         bash -c "for order in late early; do rm -rf $work/sabotaged.gpu; PTXRUN_ORDER=\$order $run --device cuda --out $work/sabotaged.gpu && cmp $work/sabotaged.cpu/adapter/adapter_model.safetensors $work/sabotaged.gpu/adapter/adapter_model.safetensors || exit; done"
     rm -rf "$work/sabotaged.cpu" "$work/sabotaged.gpu"
 done
+# wgmma's ring of stages turns where a product has many steps, in every way that operands lie
+cases "sabotage of wgmma" '^ok - ' env LD_LIBRARY_PATH="$ptxrun" SHEAF_GPU=real SHEAF_PLUGINS="$SHEAF_BUILD_ROOT/src/cli" PTXRUN_GPUS=8.0:4,9.0:4,9.0:4 PTXRUN_ORDER=early \
+    python3 -B tests/ptx_sabotage.py sm_90a "$SHEAF_BUILD_ROOT/src/ops/devices/gpu/cuda" --only '^products_wide_.* (wgmma|mbarrier)' --sample 20 --seed $RANDOM -- \
+    "$SHEAF_BUILD_ROOT/ops_cuda_products_test"
