@@ -13,6 +13,7 @@ def read(*paths, **choices):
     parser.add_argument("--micro-batch", type=int, default=2)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], required=True)
     parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--threads", type=int, default=2)
     for name in paths:
         parser.add_argument("--" + name)

@@ -14,7 +14,7 @@ def loaded_now(started):
 
 def take(args, started, imported, trained, loss_of, tokens, more={}):
     """AdamW and clipping as `sheaf train` has them in the benchmarks; loss_of(step) gives a step's loss. Prints what came out, and `more` in its place."""
-    optimizer = torch.optim.AdamW(trained, lr=1e-4, betas=(0.9, 0.999), weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(trained, lr=args.lr, betas=(0.9, 0.999), weight_decay=0.0, fused=True)
     loaded = time.time()
     seconds, processor, losses, norms = [], [], [], []
     begin, busy = time.perf_counter(), time.process_time()

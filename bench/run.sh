@@ -6,6 +6,7 @@
 # `./run bench vision --family omnilmm` (or minicpmv) steps of those with PyTorch that pads nothing,
 # the same with `--upstream DIR` also with upstream's own classes, of which DIR is a checkout,
 # `./run bench decode` tokens a second with transformers, llama.cpp and the speed of memory,
+# `./run bench real` a published model with PEFT, transformers and llama.cpp (docs/real-models.md),
 # `./run bench attention` attention of long sequences with PyTorch's,
 # `./run bench ranks` one rank with ranks of one thread each,
 # `./run bench keep` what --keep-activations costs and gives,
@@ -23,10 +24,16 @@ case ${1:-} in # no rival takes part
     plan) shift; exec python3 bench/plan_time.py --work "$work" "$@" ;;
 esac
 . bench/rivals.sh
+need_llama_cpp() { "$rivals_python" -c 'import xllamacpp, gguf' 2>/dev/null || "$rivals_python" -m pip install --quiet xllamacpp gguf || true; }
 
 case ${1:-} in
     checkpoints) shift; exec "$rivals_python" bench/checkpoints.py --work "$work" "$@" ;;
     vision) shift; exec "$rivals_python" bench/cog_bench.py --work "$work" "$@" ;;
+    real)
+        shift
+        . demo/smollm2.sh
+        need_llama_cpp
+        exec "$rivals_python" bench/real.py --work "$work/real" --gguf "$model" "$@" ;;
     attention) shift; ninja -C build bench/attention_bench >/dev/null; exec "$rivals_python" -B bench/attention.py "$@" ;;
 esac
 
@@ -41,7 +48,7 @@ done
 if [ "${1:-}" = decode ]; then
     shift
     ninja -C build bench/memory_bench >/dev/null
-    "$rivals_python" -c 'import xllamacpp, gguf' 2>/dev/null || "$rivals_python" -m pip install --quiet xllamacpp gguf || true
+    need_llama_cpp
     exec "$rivals_python" -B bench/decode.py --work "$work" "$@"
 fi
 ninja -C build bench/matmul_bench >/dev/null
