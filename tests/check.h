@@ -15,6 +15,30 @@
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof *(a))
 
+/* TEST - defines a test, which tests/main.c runs in its turn. */
+struct listed_test {
+    int place; /* in the file */
+    struct CMUnitTest test;
+};
+#define TEST(name)                                                                                 \
+    static void name(void **state);                                                                \
+    static const struct listed_test listed_##name = { __COUNTER__, cmocka_unit_test(name) };       \
+    static const struct listed_test *entry_##name __attribute__((used, section("listed_tests"))) = \
+        &listed_##name;                                                                            \
+    static void name(void **state)
+
+/* FIXTURE - what runs before and after all tests of a program; either may be NULL. */
+struct group_fixture {
+    CMFixtureFunction before, after;
+};
+#define FIXTURE(before, after) const struct group_fixture group_fixture = { before, after }
+
+/* LIST - an array in a row of a table, which then stays a row. */
+#define LIST(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
 /* Fails (with the status printed) unless the expression returns NULL. */
 #define CHECK_OK(expr)                                                                             \
     do {                                                                                           \

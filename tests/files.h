@@ -59,7 +59,7 @@ static inline int64_t entries(const char *path)
     return n;
 }
 
-/* For cmocka_run_group_tests(): before and after all tests. */
+/* For FIXTURE(): before and after all tests. */
 static inline int make_scratch(void **state)
 {
     const char *tmp = getenv("TMPDIR");

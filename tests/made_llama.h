@@ -2,7 +2,6 @@
  * them. */
 #pragma once
 
-#include "tests/check.h"
 #include "tests/pickle_made.h"
 #include "tests/files.h"
 #include "tests/golden.h"

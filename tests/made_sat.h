@@ -1,7 +1,6 @@
 /* made_sat.h - small models made for tests of SAT's dialect: any class, sizes, seed and dtype. */
 #pragma once
 
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 

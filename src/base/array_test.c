@@ -1,8 +1,6 @@
 /* array_test.c - arrays that grow, and names found in them. */
 #include "tests/check.h"
 
-#include <stdlib.h>
-
 #include "base/array.h"
 
 typedef struct row {
@@ -10,7 +8,7 @@ typedef struct row {
     const char *name;
 } row;
 
-static void test_array__grows_by_doubling_and_keeps_what_is_there(void **state)
+TEST(test_array__grows_by_doubling_and_keeps_what_is_there)
 {
     int32_t *array = NULL;
     int64_t capacity = 0;
@@ -32,7 +30,7 @@ static void test_array__grows_by_doubling_and_keeps_what_is_there(void **state)
     free(array);
 }
 
-static void test_array__what_no_memory_holds_changes_nothing(void **state)
+TEST(test_array__what_no_memory_holds_changes_nothing)
 {
     row *array = NULL;
     int64_t capacity = 0;
@@ -47,7 +45,7 @@ static void test_array__what_no_memory_holds_changes_nothing(void **state)
     free(array);
 }
 
-static void test_find__each_name_and_what_lies_between(void **state)
+TEST(test_find__each_name_and_what_lies_between)
 {
     const row rows[] = { { 0, "" }, { 1, "a" }, { 2, "a.b" }, { 3, "b" }, { 4, "\xc3\xa9" } };
     static const char *const strangers[] = { " ", "a.", "a.b ", "aa", "c", "\xff" };
@@ -61,7 +59,7 @@ static void test_find__each_name_and_what_lies_between(void **state)
     assert_null(SHEAF_FIND(const row, name, NULL, 0, "a"));
 }
 
-static void test_by_name__bytes_decide(void **state)
+TEST(test_by_name__bytes_decide)
 {
     struct {
         const char *name;
@@ -76,15 +74,4 @@ static void test_by_name__bytes_decide(void **state)
     qsort(one, ARRAY_LEN(one), sizeof *one, sheaf__by_name);
     for (size_t i = 0; i < ARRAY_LEN(one); i++)
         assert_int_equal(one[i].number, want[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_array__grows_by_doubling_and_keeps_what_is_there),
-        cmocka_unit_test(test_array__what_no_memory_holds_changes_nothing),
-        cmocka_unit_test(test_find__each_name_and_what_lies_between),
-        cmocka_unit_test(test_by_name__bytes_decide),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void check_ulps(const char *name, double x, double got, long double want,
         fail_msg("%s(%.17g): %.3f ulp, limit %.2f", name, x, error, limit);
 }
 
-static void test_exp__within_its_bound(void **state)
+TEST(test_exp__within_its_bound)
 {
     for (int i = 0; i < 200000; i++) {
         const double x = i & 1 ? uniform(-708, 709.7) : uniform(-2, 2);
@@ -43,7 +43,7 @@ static void test_exp__within_its_bound(void **state)
     }
 }
 
-static void test_log__within_its_bound_also_beside_one(void **state)
+TEST(test_log__within_its_bound_also_beside_one)
 {
     for (int i = 0; i < 100000; i++) {
         const double wide = ldexp(uniform(1, 2), (int)uniform(-1021, 1022));
@@ -54,7 +54,7 @@ static void test_log__within_its_bound_also_beside_one(void **state)
     }
 }
 
-static void test_pow__within_its_bound_on_tables_and_long_schedules(void **state)
+TEST(test_pow__within_its_bound_on_tables_and_long_schedules)
 {
     for (int i = 0; i < 100000; i++) {
         double x = uniform(1000, 1000000), y = -uniform(0, 1); /* rotary base */
@@ -66,7 +66,7 @@ static void test_pow__within_its_bound_on_tables_and_long_schedules(void **state
     }
 }
 
-static void test_sin_cos__within_their_bound_up_to_1e9(void **state)
+TEST(test_sin_cos__within_their_bound_up_to_1e9)
 {
     for (int i = 0; i < 50000; i++) {
         const double x[] = { uniform(-1, 1), uniform(-1e5, 1e5), uniform(-1e9, 1e9),
@@ -85,7 +85,7 @@ static void check_same(const char *name, double got, double want)
         fail_msg("%s: got %.17g, wanted %.17g", name, got, want);
 }
 
-static void test_edges(void **state)
+TEST(test_edges)
 {
     check_same("exp(0)", sheaf__exp_d(0), 1);
     check_same("exp(inf)", sheaf__exp_d(INFINITY), INFINITY);
@@ -119,7 +119,7 @@ static void test_edges(void **state)
 }
 
 /* The whole point: these bits are the same on every machine and compiler. */
-static void test_frozen_bits(void **state)
+TEST(test_frozen_bits)
 {
     const struct {
         double got, want;
@@ -134,17 +134,4 @@ static void test_frozen_bits(void **state)
     for (size_t i = 0; i < ARRAY_LEN(frozen); i++)
         if (frozen[i].got != frozen[i].want)
             fail_msg("frozen value %zu: got %a, wanted %a", i, frozen[i].got, frozen[i].want);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp__within_its_bound),
-        cmocka_unit_test(test_log__within_its_bound_also_beside_one),
-        cmocka_unit_test(test_pow__within_its_bound_on_tables_and_long_schedules),
-        cmocka_unit_test(test_sin_cos__within_their_bound_up_to_1e9),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_frozen_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
 /* file_test.c - reading exactly, writing completely or not at all, at every failing call. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include <errno.h>
@@ -33,7 +32,7 @@ int close(int fd)
     return close_fails ? -1 : closed;
 }
 
-static void test_paths__parents_and_joins(void **state)
+TEST(test_paths__parents_and_joins)
 {
     static const struct {
         const char *path, *parent;
@@ -55,7 +54,7 @@ static void test_paths__parents_and_joins(void **state)
     free(got);
 }
 
-static void test_paths__whole_and_seen_from_a_folder(void **state)
+TEST(test_paths__whole_and_seen_from_a_folder)
 {
     static const struct {
         const char *folder, *path, *from;
@@ -107,7 +106,7 @@ static void test_paths__whole_and_seen_from_a_folder(void **state)
     free(here);
 }
 
-static void test_paths__unfinished_ones_are_recognised(void **state)
+TEST(test_paths__unfinished_ones_are_recognised)
 {
     static const char *const bases[] = { "out", "a/out", "a.b/step-00000004", "x.partial-7" };
     static const char *const words[] = { "partial", "replaced" };
@@ -146,7 +145,7 @@ static void test_paths__unfinished_ones_are_recognised(void **state)
             fail_msg("%s", others[i]);
 }
 
-static void test_read__names_offset_expected_and_found(void **state)
+TEST(test_read__names_offset_expected_and_found)
 {
     int fd = -1;
     int64_t size = 0;
@@ -165,7 +164,7 @@ static void test_read__names_offset_expected_and_found(void **state)
     CHECK_FAILS(sheaf__file_read_at(fd, bytes, 1, 0, "ten"), SHEAF_E_IO, "Bad file descriptor");
 }
 
-static void test_read__a_status_keeps_the_error_of_the_system(void **state)
+TEST(test_read__a_status_keeps_the_error_of_the_system)
 {
     int fd;
     int64_t size;
@@ -180,7 +179,7 @@ static void test_read__a_status_keeps_the_error_of_the_system(void **state)
     sheaf_status_free(st);
 }
 
-static void test_read__only_regular_files(void **state)
+TEST(test_read__only_regular_files)
 {
     int fd;
     int64_t size;
@@ -202,7 +201,7 @@ static void test_read__only_regular_files(void **state)
     free(text);
 }
 
-static void test_write__creates_once_and_reserves(void **state)
+TEST(test_write__creates_once_and_reserves)
 {
     sheaf_file file;
     CHECK_OK(sheaf__file_create(&file, at("new")));
@@ -225,7 +224,7 @@ static void test_write__creates_once_and_reserves(void **state)
     CHECK_FAILS(sheaf__file_open_write(&file, at("none")), SHEAF_E_IO, "No such file");
 }
 
-static void test_write__reserved_blocks_are_claimed(void **state)
+TEST(test_write__reserved_blocks_are_claimed)
 {
     sheaf_file file;
     struct stat about;
@@ -242,7 +241,7 @@ static void test_write__reserved_blocks_are_claimed(void **state)
     CHECK_OK(sheaf__file_close(&file));
 }
 
-static void test_write__what_cannot_be_claimed_is_given_back(void **state)
+TEST(test_write__what_cannot_be_claimed_is_given_back)
 {
     sheaf_faults faults = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = 2 };
     sheaf_file file;
@@ -259,7 +258,7 @@ static void test_write__what_cannot_be_claimed_is_given_back(void **state)
     CHECK_OK(sheaf__file_close(&file));
 }
 
-static void test_write_whole__removes_what_killed_processes_left_of_it(void **state)
+TEST(test_write_whole__removes_what_killed_processes_left_of_it)
 {
     mkdir(at("left"), 0700);
     char *mine = NULL;
@@ -288,7 +287,7 @@ static void test_write_whole__removes_what_killed_processes_left_of_it(void **st
     free(mine);
 }
 
-static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
+TEST(test_write__goes_on_after_short_and_interrupted_calls)
 {
     sheaf_fault_action actions[] = { SHEAF_FAULT_SHORT, SHEAF_FAULT_EINTR };
     for (size_t a = 0; a < ARRAY_LEN(actions); a++)
@@ -309,7 +308,7 @@ static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
     free(text);
 }
 
-static void test_write__full_disk_says_what_is_free(void **state)
+TEST(test_write__full_disk_says_what_is_free)
 {
     sheaf_faults faults = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = 1 };
     CHECK_FAILS(UNDER(&faults, sheaf__file_write_whole(at("full"), "0123456789", 10)), SHEAF_E_IO,
@@ -322,7 +321,7 @@ static void test_write__full_disk_says_what_is_free(void **state)
 }
 
 /* Fails each call in turn: `path` must hold the old or the new text, and nothing else be left. */
-static void test_write_whole__any_failing_call_leaves_old_or_new(void **state)
+TEST(test_write_whole__any_failing_call_leaves_old_or_new)
 {
     mkdir(at("d"), 0700);
     for (int n = 1;; n++) {
@@ -365,7 +364,7 @@ static void write_f(sheaf_faults *faults)
         _exit(1);
 }
 
-static void test_write_whole__a_kill_at_any_call_leaves_old_or_new(void **state)
+TEST(test_write_whole__a_kill_at_any_call_leaves_old_or_new)
 {
     const sheaf_fault_action actions[] = { SHEAF_FAULT_KILL, SHEAF_FAULT_TORN };
     for (size_t a = 0; a < ARRAY_LEN(actions); a++) {
@@ -410,7 +409,7 @@ static sheaf_status *make_output(const char *dst, bool replace)
     return sheaf__output_commit(output);
 }
 
-static void test_output__appears_at_commit(void **state)
+TEST(test_output__appears_at_commit)
 {
     sheaf_output *output = NULL;
     CHECK_OK(sheaf__output_begin(&output, at("o1/deep/dst/"), false));
@@ -433,7 +432,7 @@ static void test_output__appears_at_commit(void **state)
     assert_int_equal(entries(at("empty")), 2);
 }
 
-static void test_output__not_into_what_is_read(void **state)
+TEST(test_output__not_into_what_is_read)
 {
     CHECK_OK(sheaf__make_dirs(at("in/src/deep")));
     CHECK_OK(sheaf__make_dirs(at("in/src-2")));
@@ -488,7 +487,7 @@ static void test_output__not_into_what_is_read(void **state)
     CHECK_OK(sheaf__output_outside(at("in/file-2"), at("in/nothing")));
 }
 
-static void test_output__abandon_leaves_nothing(void **state)
+TEST(test_output__abandon_leaves_nothing)
 {
     sheaf_output *output = NULL;
     CHECK_OK(sheaf__output_begin(&output, at("o2/dst"), false));
@@ -523,7 +522,7 @@ static void listen_to(void *context, const sheaf_event *event)
 
 /* What no process writes any more is removed, with a note; what one writes, or has a similar
  * name, stays. */
-static void test_output__removes_what_a_killed_process_left(void **state)
+TEST(test_output__removes_what_a_killed_process_left)
 {
     static const char *const stays[] = {
         "o5/dst.partial-backup", "o5/dst2.partial-77",        "o5/dst.replaced-77",
@@ -569,7 +568,7 @@ static void test_output__removes_what_a_killed_process_left(void **state)
     assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 3);
 }
 
-static void test_rename_new__replaces_nothing(void **state)
+TEST(test_rename_new__replaces_nothing)
 {
     for (int unknown = 0; unknown < 2; unknown++) { /* with and without RENAME_NOREPLACE */
         sheaf_faults faults = { .op = SHEAF_FAULT_RENAME,
@@ -630,7 +629,7 @@ static int what_is_there(const char *base, bool old)
     return new;
 }
 
-static void test_output__any_failing_call_leaves_old_or_new(void **state)
+TEST(test_output__any_failing_call_leaves_old_or_new)
 {
     for (int old = 0; old < 2; old++) {
         const char *base = at("o3");
@@ -662,7 +661,7 @@ static void replacing_output(sheaf_faults *faults)
     sheaf_status_free(UNDER(faults, make_output(at("o4/dst"), true)));
 }
 
-static void test_output__a_kill_at_any_call_leaves_old_or_new(void **state)
+TEST(test_output__a_kill_at_any_call_leaves_old_or_new)
 {
     for (int old = 0; old < 2; old++) {
         int kept = 0, changed = 0;
@@ -687,7 +686,7 @@ static void test_output__a_kill_at_any_call_leaves_old_or_new(void **state)
 }
 
 /* Without renameat2()'s flags: the old folder must be whole somewhere at every moment. */
-static void test_output__replaces_where_exchanging_is_unknown(void **state)
+TEST(test_output__replaces_where_exchanging_is_unknown)
 {
     sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
     prepare(at("o4"), true);
@@ -708,7 +707,7 @@ static void test_output__replaces_where_exchanging_is_unknown(void **state)
     assert_int_equal(what_is_there(at("o4"), true), 0);
 }
 
-static void test_output__a_kill_while_replacing_in_steps_keeps_the_old_one(void **state)
+TEST(test_output__a_kill_while_replacing_in_steps_keeps_the_old_one)
 {
     for (int n = 1;; n++) {
         sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
@@ -738,7 +737,7 @@ static void test_output__a_kill_while_replacing_in_steps_keeps_the_old_one(void 
     }
 }
 
-static void test_output__a_failed_step_puts_the_old_one_back(void **state)
+TEST(test_output__a_failed_step_puts_the_old_one_back)
 {
     /* rename 1: exchange, unknown; 2: old away; 3: new in place, fails; 4: old back */
     sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
@@ -755,7 +754,7 @@ static void test_output__a_failed_step_puts_the_old_one_back(void **state)
     }
 }
 
-static void test_remove_tree__does_not_follow_links(void **state)
+TEST(test_remove_tree__does_not_follow_links)
 {
     mkdir(at("keep"), 0700);
     put(at("keep/f"), "x");
@@ -780,7 +779,7 @@ static void test_remove_tree__does_not_follow_links(void **state)
     assert_int_equal(sheaf__path_kind(at("file")), SHEAF_PATH_NONE);
 }
 
-static void test_make_dirs__parents_and_files_in_the_way(void **state)
+TEST(test_make_dirs__parents_and_files_in_the_way)
 {
     CHECK_OK(sheaf__make_dirs(at("m/n/o")));
     CHECK_OK(sheaf__make_dirs(at("m/n/o/")));
@@ -790,9 +789,8 @@ static void test_make_dirs__parents_and_files_in_the_way(void **state)
     CHECK_FAILS(sheaf__make_dirs(at("plain/x")), SHEAF_E_IO, "plain");
 }
 
-static void test_check_new__names_the_folder_that_is_missing_or_in_the_way(void **state)
+TEST(test_check_new__names_the_folder_that_is_missing_or_in_the_way)
 {
-    (void)state;
     put(at("in_the_way"), "x");
     CHECK_OK(sheaf__path_check_new(at("new"), false));
     CHECK_OK(sheaf__path_check_new(at("a/b/c"), true));
@@ -808,7 +806,7 @@ static void test_check_new__names_the_folder_that_is_missing_or_in_the_way(void 
     CHECK_FAILS(sheaf__output_check(at("in_the_way/b/c")), SHEAF_E_IO, "in_the_way: Not a");
 }
 
-static void test_faults__spellings(void **state)
+TEST(test_faults__spellings)
 {
     sheaf_faults f;
     CHECK_OK(faults_parse(&f, "write:3:enospc"));
@@ -857,7 +855,7 @@ static int exit_of_a_write(const char *spec, bool environment)
     return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
 }
 
-static void test_faults__of_the_process(void **state)
+TEST(test_faults__of_the_process)
 {
     assert_int_equal(exit_of_a_write("write:1:kill", false), 128 + SIGKILL);
     assert_int_equal(exit_of_a_write("fsync:1:fail", false), 1);
@@ -865,7 +863,7 @@ static void test_faults__of_the_process(void **state)
     assert_int_equal(exit_of_a_write("write:1:kill", true), 0);
 }
 
-static void test_write_whole__an_error_of_close_is_one_of_the_write(void **state)
+TEST(test_write_whole__an_error_of_close_is_one_of_the_write)
 {
     CHECK_OK(sheaf__file_write_whole(at("closed"), "old", 3));
     close_fails = true;
@@ -877,39 +875,4 @@ static void test_write_whole__an_error_of_close_is_one_of_the_write(void **state
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths__parents_and_joins),
-        cmocka_unit_test(test_read__a_status_keeps_the_error_of_the_system),
-        cmocka_unit_test(test_write_whole__an_error_of_close_is_one_of_the_write),
-        cmocka_unit_test(test_rename_new__replaces_nothing),
-        cmocka_unit_test(test_paths__whole_and_seen_from_a_folder),
-        cmocka_unit_test(test_paths__unfinished_ones_are_recognised),
-        cmocka_unit_test(test_read__names_offset_expected_and_found),
-        cmocka_unit_test(test_read__only_regular_files),
-        cmocka_unit_test(test_write__creates_once_and_reserves),
-        cmocka_unit_test(test_write__reserved_blocks_are_claimed),
-        cmocka_unit_test(test_write__what_cannot_be_claimed_is_given_back),
-        cmocka_unit_test(test_write_whole__removes_what_killed_processes_left_of_it),
-        cmocka_unit_test(test_write__goes_on_after_short_and_interrupted_calls),
-        cmocka_unit_test(test_write__full_disk_says_what_is_free),
-        cmocka_unit_test(test_write_whole__any_failing_call_leaves_old_or_new),
-        cmocka_unit_test(test_write_whole__a_kill_at_any_call_leaves_old_or_new),
-        cmocka_unit_test(test_output__appears_at_commit),
-        cmocka_unit_test(test_output__not_into_what_is_read),
-        cmocka_unit_test(test_output__abandon_leaves_nothing),
-        cmocka_unit_test(test_output__removes_what_a_killed_process_left),
-        cmocka_unit_test(test_output__any_failing_call_leaves_old_or_new),
-        cmocka_unit_test(test_output__a_kill_at_any_call_leaves_old_or_new),
-        cmocka_unit_test(test_output__replaces_where_exchanging_is_unknown),
-        cmocka_unit_test(test_output__a_kill_while_replacing_in_steps_keeps_the_old_one),
-        cmocka_unit_test(test_output__a_failed_step_puts_the_old_one_back),
-        cmocka_unit_test(test_remove_tree__does_not_follow_links),
-        cmocka_unit_test(test_make_dirs__parents_and_files_in_the_way),
-        cmocka_unit_test(test_check_new__names_the_folder_that_is_missing_or_in_the_way),
-        cmocka_unit_test(test_faults__spellings),
-        cmocka_unit_test(test_faults__of_the_process),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 
-static void test_hash__is_the_librarys(void **state)
+TEST(test_hash__is_the_librarys)
 {
     static unsigned char bytes[70000];
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -19,14 +19,14 @@ static void test_hash__is_the_librarys(void **state)
     }
 }
 
-static void test_hash__text_is_canonical(void **state)
+TEST(test_hash__text_is_canonical)
 {
     char text[33];
     assert_string_equal(sheaf__hash_text(text, sheaf__hash("", 0)),
                         "99aa06d3014798d86001c324468d497f"); /* xxhsum -H2 /dev/null */
 }
 
-static void test_hasher__pieces_hash_as_the_whole_and_it_begins_anew(void **state)
+TEST(test_hasher__pieces_hash_as_the_whole_and_it_begins_anew)
 {
     static unsigned char bytes[5000];
     sheaf_hasher *hasher = sheaf__hasher_new();
@@ -45,22 +45,11 @@ static void test_hasher__pieces_hash_as_the_whole_and_it_begins_anew(void **stat
     sheaf__hasher_free(NULL);
 }
 
-static void test_fnv__published_values(void **state) /* of Fowler, Noll and Vo */
+TEST(test_fnv__published_values) /* of Fowler, Noll and Vo */
 {
     assert_true(sheaf__fnv(SHEAF__FNV, "", 0) == UINT64_C(0xcbf29ce484222325));
     assert_true(sheaf__fnv(SHEAF__FNV, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
     assert_true(sheaf__fnv(SHEAF__FNV, "foobar", 6) == UINT64_C(0x85944171f73967e8));
     assert_true(sheaf__fnv(sheaf__fnv(SHEAF__FNV, "foo", 3), "bar", 3) ==
                 UINT64_C(0x85944171f73967e8));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hash__is_the_librarys),
-        cmocka_unit_test(test_hash__text_is_canonical),
-        cmocka_unit_test(test_hasher__pieces_hash_as_the_whole_and_it_begins_anew),
-        cmocka_unit_test(test_fnv__published_values)
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,6 @@
 #include <locale.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 
 static sheaf_status *parse(const char *text)
@@ -16,7 +15,7 @@ static sheaf_status *parse(const char *text)
     return st;
 }
 
-static void test_parse__refuses_with_a_position(void **state)
+TEST(test_parse__refuses_with_a_position)
 {
     static const struct {
         const char *text, *part;
@@ -54,7 +53,7 @@ static void test_parse__refuses_with_a_position(void **state)
         CHECK_FAILS(parse(rows[i].text), SHEAF_E_FORMAT, rows[i].part);
 }
 
-static void test_parse__values_are_what_was_written(void **state)
+TEST(test_parse__values_are_what_was_written)
 {
     json_t *root = NULL,
            *want = json_pack("{s:i, s:I, s:I, s:f, s:f, s:[b, b, n, s, {}, []], s:i, s:f}", "zero",
@@ -76,7 +75,7 @@ static void test_parse__values_are_what_was_written(void **state)
 }
 
 /* A program may have chosen a locale with a decimal comma; files do not change with it. */
-static void test_parse__numbers_do_not_follow_the_locale(void **state)
+TEST(test_parse__numbers_do_not_follow_the_locale)
 {
     json_t *root = NULL;
     const char *const commas[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE" };
@@ -89,7 +88,7 @@ static void test_parse__numbers_do_not_follow_the_locale(void **state)
     json_decref(root);
 }
 
-static void test_parse__depth_is_limited(void **state)
+TEST(test_parse__depth_is_limited)
 {
     char text[2 * 200 + 16];
     for (int depth = 1; depth <= 200; depth++) {
@@ -110,7 +109,7 @@ static void test_parse__depth_is_limited(void **state)
         "{\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\": 1}"));
 }
 
-static void test_line__any_value_with_nul_in_strings(void **state)
+TEST(test_line__any_value_with_nul_in_strings)
 {
     static const struct {
         const char *text, *part;
@@ -146,7 +145,7 @@ static void test_line__any_value_with_nul_in_strings(void **state)
                 "strings without NUL"); /* elsewhere */
 }
 
-static void test_text__reads_back(void **state)
+TEST(test_text__reads_back)
 {
     json_t *root = json_pack("{s:[f, f, I, s%, n], s:{}}", "b", 0.1, -1e300, INT64_MIN,
                              "\xC3\xA9\0", (size_t)3, "a");
@@ -162,7 +161,7 @@ static void test_text__reads_back(void **state)
     json_decref(root);
 }
 
-static void test_load__names_the_file(void **state)
+TEST(test_load__names_the_file)
 {
     char path[] = "/tmp/sheaf-json-XXXXXX";
     json_t *root = NULL;
@@ -205,7 +204,7 @@ static sheaf_status *get(getter getter, const char *value, double *number)
     return r.st;
 }
 
-static void test_keys__are_read(void **state)
+TEST(test_keys__are_read)
 {
     static const struct {
         getter getter;
@@ -225,7 +224,7 @@ static void test_keys__are_read(void **state)
     }
 }
 
-static void test_keys__of_the_wrong_kind_are_named(void **state)
+TEST(test_keys__of_the_wrong_kind_are_named)
 {
     static const struct {
         getter getter;
@@ -259,7 +258,7 @@ static void test_keys__of_the_wrong_kind_are_named(void **state)
     }
 }
 
-static void test_keys__needed_ones_and_the_first_failure(void **state)
+TEST(test_keys__needed_ones_and_the_first_failure)
 {
     json_t *root = json_pack("{s:i, s:s}", "a", 1, "b", "x");
     sheaf_json_reader r = { root, NULL, NULL };
@@ -273,21 +272,4 @@ static void test_keys__needed_ones_and_the_first_failure(void **state)
     CHECK_NEAR("needed", sheaf__json_real(&r, "missing", 0, 9, SHEAF_JSON_NEEDED_REAL), 0, 0);
     CHECK_FAILS(r.st, SHEAF_E_FORMAT, "'missing' | a number from 0 to 9 | nothing");
     json_decref(root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse__refuses_with_a_position),
-        cmocka_unit_test(test_parse__values_are_what_was_written),
-        cmocka_unit_test(test_parse__numbers_do_not_follow_the_locale),
-        cmocka_unit_test(test_parse__depth_is_limited),
-        cmocka_unit_test(test_line__any_value_with_nul_in_strings),
-        cmocka_unit_test(test_text__reads_back),
-        cmocka_unit_test(test_load__names_the_file),
-        cmocka_unit_test(test_keys__are_read),
-        cmocka_unit_test(test_keys__of_the_wrong_kind_are_named),
-        cmocka_unit_test(test_keys__needed_ones_and_the_first_failure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

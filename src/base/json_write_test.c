@@ -5,7 +5,7 @@
 
 #include "base/json_write.h"
 
-static void test_write__bytes_by_hand(void **state)
+TEST(test_write__bytes_by_hand)
 {
     sheaf_json_writer j = { 0 };
     char *text = NULL;
@@ -35,7 +35,7 @@ static void test_write__bytes_by_hand(void **state)
     free(text);
 }
 
-static void test_write__several_entries_at_once(void **state)
+TEST(test_write__several_entries_at_once)
 {
     static const char *const want[] = {
         "{\"i\": -1, \"d\": 4294967296, \"of\": [{\"s\": \"\\u001f\\\\u00a\"}, {\"s\": null}], \"f\": 0.1, "
@@ -55,7 +55,7 @@ static void test_write__several_entries_at_once(void **state)
 }
 
 /* Compact numbers are those of jansson, whose texts other programs have kept. */
-static void test_write__compact_reals_are_janssons(void **state)
+TEST(test_write__compact_reals_are_janssons)
 {
     uint64_t bits = 1;
     for (int i = 0; i < 20000; i++) {
@@ -74,7 +74,7 @@ static void test_write__compact_reals_are_janssons(void **state)
     }
 }
 
-static void test_number__texts_by_hand(void **state)
+TEST(test_number__texts_by_hand)
 {
     char b[SHEAF__JSON_NUMBER];
     assert_string_equal(sheaf__number_json(b, 0.1), "0.1");
@@ -86,7 +86,7 @@ static void test_number__texts_by_hand(void **state)
     assert_string_equal(sheaf__number_json(b, -INFINITY), "null");
 }
 
-static void test_number__json_reads_back_exactly(void **state)
+TEST(test_number__json_reads_back_exactly)
 {
     uint64_t bits = 1;
     for (int i = 0; i < 20000; i++) {
@@ -97,16 +97,4 @@ static void test_number__json_reads_back_exactly(void **state)
         if (isfinite(x))
             assert_true(strtod(sheaf__number_json(b, x), NULL) == x);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write__bytes_by_hand),
-        cmocka_unit_test(test_write__several_entries_at_once),
-        cmocka_unit_test(test_write__compact_reals_are_janssons),
-        cmocka_unit_test(test_number__texts_by_hand),
-        cmocka_unit_test(test_number__json_reads_back_exactly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static const struct {
       ALL, false },
 };
 
-static void test_memory__is_what_machine_and_groups_leave(void **state)
+TEST(test_memory__is_what_machine_and_groups_leave)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char root[100], path[200];
@@ -86,24 +86,16 @@ static void test_memory__is_what_machine_and_groups_leave(void **state)
     }
 }
 
-static void test_memory__of_nothing_known_is_no_limit(void **state)
+TEST(test_memory__of_nothing_known_is_no_limit)
 {
     const sheaf__memory m = sheaf__memory_look(at("nowhere"));
     assert_true(m.left == INT64_MAX && !m.by_group);
 }
 
-static void test_memory__of_this_machine_is_some(void **state)
+TEST(test_memory__of_this_machine_is_some)
 {
     const sheaf__memory m = sheaf__memory_look("");
     assert_true(m.left > 0 && m.left < INT64_MAX && m.held > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory__is_what_machine_and_groups_leave),
-        cmocka_unit_test(test_memory__of_nothing_known_is_no_limit),
-        cmocka_unit_test(test_memory__of_this_machine_is_some),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -46,7 +46,7 @@ static void check_whole(const char *dir)
     assert_int_equal(entries(dir), ARRAY_LEN(names));
 }
 
-static void test_output__a_link_to_an_empty_folder_stays_a_link(void **state)
+TEST(test_output__a_link_to_an_empty_folder_stays_a_link)
 {
     struct stat about;
     char dst[300], link_name[300];
@@ -63,7 +63,7 @@ static void test_output__a_link_to_an_empty_folder_stays_a_link(void **state)
     CHECK_FAILS(write_all(link_name), SHEAF_E_ARG, "a folder that is not empty");
 }
 
-static void test_output__a_link_that_leads_nowhere_is_refused_first(void **state)
+TEST(test_output__a_link_that_leads_nowhere_is_refused_first)
 {
     sheaf_output *output = NULL;
     CHECK_OK(sheaf__make_dirs(at("d")));
@@ -80,7 +80,7 @@ static void test_output__a_link_that_leads_nowhere_is_refused_first(void **state
     CHECK_OK(sheaf__output_check(at("d/no/such/new")));
 }
 
-static void test_mount__is_told(void **state)
+TEST(test_mount__is_told)
 {
     CHECK_OK(sheaf__make_dirs(at("plain")));
     assert_true(sheaf__path_is_mount("/proc"));
@@ -95,7 +95,7 @@ static sheaf_faults no_room(void)
     return (sheaf_faults){ .op = SHEAF_FAULT_MKDIR, .action = SHEAF_FAULT_FAIL, .n = 1 };
 }
 
-static void test_fill__a_folder_beside_which_nothing_can_be_made(void **state)
+TEST(test_fill__a_folder_beside_which_nothing_can_be_made)
 {
     sheaf_faults none = no_room();
     fresh(at("f"), at("f/dst"));
@@ -106,7 +106,7 @@ static void test_fill__a_folder_beside_which_nothing_can_be_made(void **state)
     CHECK_FAILS(UNDER(&none, write_all(at("f/new"))), SHEAF_E_IO, "cannot make the folder");
 }
 
-static void test_fill__a_failed_move_takes_all_back(void **state)
+TEST(test_fill__a_failed_move_takes_all_back)
 {
     for (int n = 1; n <= (int)ARRAY_LEN(names); n++) {
         sheaf_faults none = no_room(), fails = {
@@ -118,7 +118,7 @@ static void test_fill__a_failed_move_takes_all_back(void **state)
     }
 }
 
-static void test_fill__what_says_that_it_is_whole_comes_last(void **state)
+TEST(test_fill__what_says_that_it_is_whole_comes_last)
 {
     static const char *const order[] = { "a.safetensors", "z", "model.safetensors.index.json",
                                          "config.json", "latest" };
@@ -140,7 +140,7 @@ static void test_fill__what_says_that_it_is_whole_comes_last(void **state)
     }
 }
 
-static void test_fill__one_at_a_time_and_what_died_goes(void **state)
+TEST(test_fill__one_at_a_time_and_what_died_goes)
 {
     sheaf_faults none = no_room(), again = no_room();
     sheaf_output *output = NULL, *other = NULL;
@@ -176,7 +176,7 @@ static void *commit_slowly(void *output)
 }
 
 /* Of two that replace one folder, which is not there yet, both succeed, whoever looked first. */
-static void test_output__two_at_once_that_may_replace(void **state)
+TEST(test_output__two_at_once_that_may_replace)
 {
     sheaf_faults slow = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_SLOW, .n = 1 };
     sheaf_output *first = NULL, *second = NULL;
@@ -201,17 +201,4 @@ static void test_output__two_at_once_that_may_replace(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_output__a_link_to_an_empty_folder_stays_a_link),
-        cmocka_unit_test(test_output__a_link_that_leads_nowhere_is_refused_first),
-        cmocka_unit_test(test_mount__is_told),
-        cmocka_unit_test(test_fill__a_folder_beside_which_nothing_can_be_made),
-        cmocka_unit_test(test_fill__a_failed_move_takes_all_back),
-        cmocka_unit_test(test_fill__what_says_that_it_is_whole_comes_last),
-        cmocka_unit_test(test_fill__one_at_a_time_and_what_died_goes),
-        cmocka_unit_test(test_output__two_at_once_that_may_replace),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -2,8 +2,6 @@
 #include "tests/check.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "base/print.h"
@@ -19,7 +17,7 @@ static char shown[4000];
         fclose(to_);                                                                               \
     } while (0)
 
-static void test_print__what_steers_is_not_shown(void **state)
+TEST(test_print__what_steers_is_not_shown)
 {
     static const struct {
         const char *name, *text, *line, *lines;
@@ -71,7 +69,7 @@ static void test_print__what_steers_is_not_shown(void **state)
 }
 
 /* Every byte alone, and every pair of them, leaves UTF-8 without a character of control. */
-static void test_print__no_pair_of_bytes_steers(void **state)
+TEST(test_print__no_pair_of_bytes_steers)
 {
     for (int a = 1; a < 256; a++)
         for (int b = 1; b < 256; b++) {
@@ -92,7 +90,7 @@ static void test_print__no_pair_of_bytes_steers(void **state)
         assert_string_equal(shown, want_);                                                         \
     } while (0)
 
-static void test_print__formats_as_fprintf_does(void **state)
+TEST(test_print__formats_as_fprintf_does)
 {
     LIKE_FPRINTF("nothing");
     LIKE_FPRINTF("%s|%10s|%-10s|%.3s|%*s|%-*s|%.*s|%%", "abcdef", "abc", "abc", "abcdef", 7, "x", 7,
@@ -106,7 +104,7 @@ static void test_print__formats_as_fprintf_does(void **state)
     LIKE_FPRINTF("%s%s%s %d %s", "a", "", "c", 5, "e");
 }
 
-static void test_print__a_cut_keeps_characters_whole(void **state)
+TEST(test_print__a_cut_keeps_characters_whole)
 {
     static const char *const want[] = { "",
                                         "a",
@@ -125,7 +123,7 @@ static void test_print__a_cut_keeps_characters_whole(void **state)
 }
 
 /* A call that has no memory often names only itself. */
-static void test_status__memory_is_always_named(void **state)
+TEST(test_status__memory_is_always_named)
 {
     static const struct {
         const char *where, *want;
@@ -150,16 +148,4 @@ static void test_status__memory_is_always_named(void **state)
     st = sheaf_fail(SHEAF_E_IO, "init");
     assert_string_equal(sheaf_status_found(st), "");
     sheaf_status_free(st);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_print__what_steers_is_not_shown),
-        cmocka_unit_test(test_print__no_pair_of_bytes_steers),
-        cmocka_unit_test(test_print__formats_as_fprintf_does),
-        cmocka_unit_test(test_status__memory_is_always_named),
-        cmocka_unit_test(test_print__a_cut_keeps_characters_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static const struct {
       { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
 };
 
-static void test_philox__gives_the_published_vectors(void **state)
+TEST(test_philox__gives_the_published_vectors)
 {
     for (size_t i = 0; i < ARRAY_LEN(published); i++) {
         uint32_t out[4];
@@ -28,7 +28,7 @@ static void test_philox__gives_the_published_vectors(void **state)
     }
 }
 
-static void test_random_u32__is_a_word_of_the_row_s_blocks(void **state)
+TEST(test_random_u32__is_a_word_of_the_row_s_blocks)
 {
     uint32_t key[2];
     sheaf__random_row_key(key, 7, 1, 2, 3, 4);
@@ -41,7 +41,7 @@ static void test_random_u32__is_a_word_of_the_row_s_blocks(void **state)
 }
 
 /* Frozen with contract version 1: changing one of these changes every run. */
-static void test_random__frozen_values(void **state)
+TEST(test_random__frozen_values)
 {
     assert_int_equal(sheaf__random_u32(0, 0, 0, 0, 0, 0), 168535653u);
     assert_int_equal(sheaf__random_u32(1234, 5, 6, 7, 8, 99), 3172138264u);
@@ -51,7 +51,7 @@ static void test_random__frozen_values(void **state)
     assert_int_equal(sheaf__permute(3, 10, 42, 1), 8);
 }
 
-static void test_random_u32__every_argument_counts(void **state)
+TEST(test_random_u32__every_argument_counts)
 {
     const uint64_t base[6] = { 11, 22, 33, 44, 55, 66 };
     const uint32_t want = sheaf__random_u32(11, 22, 33, 44, 55, 66);
@@ -64,7 +64,7 @@ static void test_random_u32__every_argument_counts(void **state)
         }
 }
 
-static void test_unit_float__stays_inside_and_is_exact(void **state)
+TEST(test_unit_float__stays_inside_and_is_exact)
 {
     CHECK_NEAR("smallest", sheaf__unit_float(0), 0x1p-24, 0);
     CHECK_NEAR("largest", sheaf__unit_float(UINT32_MAX), 1 - 0x1p-24, 0);
@@ -72,7 +72,7 @@ static void test_unit_float__stays_inside_and_is_exact(void **state)
 }
 
 /* Every length and beginning of a group, over 2^32, of every column that this machine has. */
-static void test_random_normals__are_those_of_single_elements(void **state)
+TEST(test_random_normals__are_those_of_single_elements)
 {
     const uint64_t firsts[] = { 0, 7, UINT64_C(0xffffffff) - 40, UINT64_C(1) << 40 };
     float x[8192];
@@ -94,7 +94,7 @@ static void test_random_normals__are_those_of_single_elements(void **state)
         }
 }
 
-static void test_random_normal__has_the_moments_of_a_normal(void **state)
+TEST(test_random_normal__has_the_moments_of_a_normal)
 {
     const int n = 200000;
     double m1 = 0, m2 = 0, m3 = 0, m4 = 0;
@@ -109,7 +109,7 @@ static void test_random_normal__has_the_moments_of_a_normal(void **state)
     CHECK_NEAR("fourth", m4 / n, 3, 5 * sqrt(96.0 / n));
 }
 
-static void test_random_u32__bits_are_balanced_over_channels(void **state)
+TEST(test_random_u32__bits_are_balanced_over_channels)
 {
     const int n = 20000;
     int ones[32] = { 0 };
@@ -122,7 +122,7 @@ static void test_random_u32__bits_are_balanced_over_channels(void **state)
         CHECK_NEAR("share of ones", ones[bit] / (double)n, 0.5, 5 * 0.5 / sqrt(n));
 }
 
-static void test_permute__is_a_permutation_at_every_size(void **state)
+TEST(test_permute__is_a_permutation_at_every_size)
 {
     static unsigned char seen[5000];
     for (uint64_t n = 1; n < 5000; n = n < 70 ? n + 1 : n * 3 / 2 + 1)
@@ -138,7 +138,7 @@ static void test_permute__is_a_permutation_at_every_size(void **state)
     assert_true(sheaf__permute(12345, UINT64_C(1) << 62, 1, 1) < UINT64_C(1) << 62);
 }
 
-static void test_permute__differs_by_seed_and_epoch_and_moves_things(void **state)
+TEST(test_permute__differs_by_seed_and_epoch_and_moves_things)
 {
     int fixed = 0, same_epoch = 0, same_seed = 0;
     for (uint64_t i = 0; i < 1000; i++) {
@@ -151,7 +151,7 @@ static void test_permute__differs_by_seed_and_epoch_and_moves_things(void **stat
     assert_true(fixed < 10 && same_epoch < 10 && same_seed < 10);
 }
 
-static void test_permute__every_order_of_four_occurs(void **state)
+TEST(test_permute__every_order_of_four_occurs)
 {
     int count[256] = { 0 }, orders = 0;
     for (uint64_t seed = 0; seed < 2400; seed++) {
@@ -163,22 +163,4 @@ static void test_permute__every_order_of_four_occurs(void **state)
     for (int i = 0; i < 256; i++)
         orders += count[i] > 50; /* 100 expected of each, five standard errors */
     assert_int_equal(orders, 24);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox__gives_the_published_vectors),
-        cmocka_unit_test(test_random_u32__is_a_word_of_the_row_s_blocks),
-        cmocka_unit_test(test_random__frozen_values),
-        cmocka_unit_test(test_random_u32__every_argument_counts),
-        cmocka_unit_test(test_unit_float__stays_inside_and_is_exact),
-        cmocka_unit_test(test_random_normals__are_those_of_single_elements),
-        cmocka_unit_test(test_random_normal__has_the_moments_of_a_normal),
-        cmocka_unit_test(test_random_u32__bits_are_balanced_over_channels),
-        cmocka_unit_test(test_permute__is_a_permutation_at_every_size),
-        cmocka_unit_test(test_permute__differs_by_seed_and_epoch_and_moves_things),
-        cmocka_unit_test(test_permute__every_order_of_four_occurs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

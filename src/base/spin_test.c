@@ -15,7 +15,7 @@ static uint32_t wait_once(sheaf__spin *p, int64_t comes)
 
 /* As between threads that share short pieces of work: whatever came before, one long look is enough
  * to see that looking pays, and from then on no wait ends in sleep. */
-static void test_patience__finds_out_that_looking_pays(void **state)
+TEST(test_patience__finds_out_that_looking_pays)
 {
     for (int64_t gap = 1; gap < SHEAF__SPIN_MOST; gap = 2 * gap + 1) {
         sheaf__spin p = { 0 };
@@ -31,7 +31,7 @@ static void test_patience__finds_out_that_looking_pays(void **state)
 }
 
 /* A wait that is longer than all looks costs half of what was learnt, no more. */
-static void test_patience__one_long_wait_does_not_end_it(void **state)
+TEST(test_patience__one_long_wait_does_not_end_it)
 {
     sheaf__spin p = { 0 };
     wait_once(&p, 1000);
@@ -41,7 +41,7 @@ static void test_patience__one_long_wait_does_not_end_it(void **state)
     }
 }
 
-static void test_patience__does_not_look_for_what_never_comes(void **state)
+TEST(test_patience__does_not_look_for_what_never_comes)
 {
     sheaf__spin p = { 0 };
     int64_t looks = 0;
@@ -55,7 +55,7 @@ static void test_patience__does_not_look_for_what_never_comes(void **state)
 }
 
 /* Never more than the most, whatever a wait took. */
-static void test_patience__stays_within_bounds(void **state)
+TEST(test_patience__stays_within_bounds)
 {
     sheaf__spin p = { 0 };
     for (int i = 0; i < 1000; i++) {
@@ -75,7 +75,7 @@ static bool has_come(void *of)
     return c->looked++ == c->at;
 }
 
-static void test_patience__looks_until_it_has_come(void **state)
+TEST(test_patience__looks_until_it_has_come)
 {
     sheaf__spin p = { 0 };
     coming soon = { .at = 700 }, late = { .at = SHEAF__SPIN_MOST };
@@ -86,16 +86,4 @@ static void test_patience__looks_until_it_has_come(void **state)
     late.looked = 0;
     assert_false(sheaf__spin_wait(&p, has_come, &late));
     assert_int_equal(late.looked, 1400);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patience__finds_out_that_looking_pays),
-        cmocka_unit_test(test_patience__one_long_wait_does_not_end_it),
-        cmocka_unit_test(test_patience__does_not_look_for_what_never_comes),
-        cmocka_unit_test(test_patience__stays_within_bounds),
-        cmocka_unit_test(test_patience__looks_until_it_has_come),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

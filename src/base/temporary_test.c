@@ -4,8 +4,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +40,7 @@ static void be_killed(char path[128], const char *kind, bool is_folder)
     assert_true(there(path));
 }
 
-static void test_temporary__of_the_dead(void **state)
+TEST(test_temporary__of_the_dead)
 {
     for (int is_folder = 0; is_folder < 2; is_folder++) {
         char dead[128], other[128], mine[128], next[128], foreign[128];
@@ -66,7 +64,7 @@ static void test_temporary__of_the_dead(void **state)
     }
 }
 
-static void test_temporary__where(void **state)
+TEST(test_temporary__where)
 {
     char small[32];
     int lock = -1;
@@ -92,11 +90,4 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_temporary__of_the_dead),
-        cmocka_unit_test(test_temporary__where),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+FIXTURE(setup, teardown);

@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 
-static void test_text__grows_and_is_taken(void **state)
+TEST(test_text__grows_and_is_taken)
 {
     sheaf_text text = { 0 };
     char *got = NULL, want[5001];
@@ -17,7 +17,7 @@ static void test_text__grows_and_is_taken(void **state)
     free(got);
 }
 
-static void test_text__empty_is_an_empty_string(void **state)
+TEST(test_text__empty_is_an_empty_string)
 {
     sheaf_text text = { 0 };
     char *got = NULL;
@@ -26,7 +26,7 @@ static void test_text__empty_is_an_empty_string(void **state)
     free(got);
 }
 
-static void test_text__a_failed_addition_is_told_at_the_end(void **state)
+TEST(test_text__a_failed_addition_is_told_at_the_end)
 {
     sheaf_text text = { 0 };
     char *got = NULL;
@@ -38,7 +38,7 @@ static void test_text__a_failed_addition_is_told_at_the_end(void **state)
     assert_null(text.at);
 }
 
-static void test_text__json_strings_are_escaped(void **state)
+TEST(test_text__json_strings_are_escaped)
 {
     static const struct {
         const char *in, *want;
@@ -63,7 +63,7 @@ static void test_text__json_strings_are_escaped(void **state)
 }
 
 /* The first seven are those of RFC 4648, section 10. */
-static void test_base64__whole_groups_and_nothing_else(void **state)
+TEST(test_base64__whole_groups_and_nothing_else)
 {
     static const struct {
         const char *text, *want; /* NULL: refused */
@@ -95,7 +95,7 @@ static void test_base64__whole_groups_and_nothing_else(void **state)
     }
 }
 
-static void test_utf8__the_shortest_form_of_characters(void **state)
+TEST(test_utf8__the_shortest_form_of_characters)
 {
     static const struct {
         const char *text;
@@ -131,7 +131,7 @@ static void test_utf8__the_shortest_form_of_characters(void **state)
     assert_false(sheaf__is_utf8("a\xFFz") || sheaf__is_utf8("a\xC3"));
 }
 
-static void test_nearest__typing_errors_and_strangers(void **state)
+TEST(test_nearest__typing_errors_and_strangers)
 {
     static const char *const list[] = { "llama", "mistral", "qwen2", "q_proj", "down_proj" };
     static const struct {
@@ -167,7 +167,7 @@ static void test_nearest__typing_errors_and_strangers(void **state)
     assert_null(sheaf__nearest("llama", list, 0));
 }
 
-static void test_nearest__the_first_of_equals(void **state)
+TEST(test_nearest__the_first_of_equals)
 {
     static const char *const list[] = { "k_proj", "v_proj", "q_proj" };
     assert_string_equal(sheaf__nearest("x_proj", list, 3), "k_proj");
@@ -185,7 +185,7 @@ static void test_nearest__the_first_of_equals(void **state)
     assert_string_equal(sheaf__nearest(long_name, lengths, 2), long_name);
 }
 
-static void test_misspelt__a_name_of_another_model_is_none(void **state)
+TEST(test_misspelt__a_name_of_another_model_is_none)
 {
     static const char *const list[] = { "llama", "mistral", "qwen2", "LlamaForCausalLM" };
     static const struct {
@@ -225,7 +225,7 @@ static void test_misspelt__a_name_of_another_model_is_none(void **state)
     assert_null(sheaf__misspelt(endless, list, ARRAY_LEN(list)));
 }
 
-static void test_ends_with__the_whole_the_end_and_neither(void **state)
+TEST(test_ends_with__the_whole_the_end_and_neither)
 {
     assert_true(sheaf__ends_with("a.bin", ".bin"));
     assert_true(sheaf__ends_with(".bin", ".bin"));
@@ -233,21 +233,4 @@ static void test_ends_with__the_whole_the_end_and_neither(void **state)
     assert_false(sheaf__ends_with("a.bin", "a.bi"));
     assert_false(sheaf__ends_with("bin", ".bin"));
     assert_false(sheaf__ends_with("", "a"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_misspelt__a_name_of_another_model_is_none),
-        cmocka_unit_test(test_text__grows_and_is_taken),
-        cmocka_unit_test(test_ends_with__the_whole_the_end_and_neither),
-        cmocka_unit_test(test_text__empty_is_an_empty_string),
-        cmocka_unit_test(test_text__a_failed_addition_is_told_at_the_end),
-        cmocka_unit_test(test_text__json_strings_are_escaped),
-        cmocka_unit_test(test_base64__whole_groups_and_nothing_else),
-        cmocka_unit_test(test_utf8__the_shortest_form_of_characters),
-        cmocka_unit_test(test_nearest__typing_errors_and_strangers),
-        cmocka_unit_test(test_nearest__the_first_of_equals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include "catalog/catalog.h"
@@ -115,7 +114,7 @@ static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t ro
     free(got);
 }
 
-static void test_boxes__of_any_tiling_and_strides(void **state)
+TEST(test_boxes__of_any_tiling_and_strides)
 {
     for (int trial = 0; trial < 300; trial++) {
         int file;
@@ -143,7 +142,7 @@ static void test_boxes__of_any_tiling_and_strides(void **state)
 }
 
 /* Columns that are longer than what is read at a time. */
-static void test_boxes__of_long_columns(void **state)
+TEST(test_boxes__of_long_columns)
 {
     enum { ROWS = 3000, COLS = 3 };
     int file;
@@ -162,7 +161,7 @@ static void test_boxes__of_long_columns(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_boxes__outside_of_a_tensor_or_covered_twice(void **state)
+TEST(test_boxes__outside_of_a_tensor_or_covered_twice)
 {
     static const int64_t outside[][4] = { { 0, 5, 0, 3 },        { 4, 1, 0, 3 },
                                           { 0, 4, 0, 4 },        { 0, 4, 1, 3 },
@@ -217,7 +216,7 @@ static void check_finding(const sheaf_catalog *c, int64_t i, const char *code, c
         fail_msg("'%s' does not say '%s'", c->finding[i].found, found);
 }
 
-static void test_check__names_missing_rows_overlaps_and_dtypes(void **state)
+TEST(test_check__names_missing_rows_overlaps_and_dtypes)
 {
     int file;
     sheaf_source *source = NULL;
@@ -248,7 +247,7 @@ static void test_check__names_missing_rows_overlaps_and_dtypes(void **state)
     CHECK_FAILS(sheaf__catalog_source(&source, c, false), SHEAF_E_LAYOUT, "rows 100..199");
 }
 
-static void test_piece__lies_in_its_file_and_its_tensor(void **state)
+TEST(test_piece__lies_in_its_file_and_its_tensor)
 {
     int file;
     sheaf_catalog *c = new_catalog(&file);
@@ -282,7 +281,7 @@ static void test_piece__lies_in_its_file_and_its_tensor(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_piece__is_converted_from_floats_alone(void **state)
+TEST(test_piece__is_converted_from_floats_alone)
 {
     static const sheaf__gguf_type refused[] = { SHEAF__GGML_F64, SHEAF__GGML_I64, SHEAF__GGML_I8 };
     int file;
@@ -339,7 +338,7 @@ static void check_codes(sheaf_source *s, const sheaf__quant *q, const char *name
     }
 }
 
-static void test_read__codes_of_blocks_have_their_values(void **state)
+TEST(test_read__codes_of_blocks_have_their_values)
 {
     int types = 0;
     for (int type = 0; type < SHEAF__GGML_TYPES; type++) {
@@ -375,7 +374,7 @@ static void test_read__codes_of_blocks_have_their_values(void **state)
 
 /* Of a cut or interrupted download a table of copies may know a tensor of which no part holds
  * anything. */
-static void test_check__a_tensor_of_copies_that_no_part_holds_is_missing(void **state)
+TEST(test_check__a_tensor_of_copies_that_no_part_holds_is_missing)
 {
     int file;
     sheaf_catalog *c = new_catalog(&file);
@@ -393,7 +392,7 @@ static void test_check__a_tensor_of_copies_that_no_part_holds_is_missing(void **
 }
 
 /* Without elements a shape may still multiply beyond 64 bits, in any order of its axes. */
-static void test_tensor__of_no_elements_has_a_shape_that_can_be_held(void **state)
+TEST(test_tensor__of_no_elements_has_a_shape_that_can_be_held)
 {
     static const int64_t big = (int64_t)1 << 62, half = (int64_t)1 << 31;
     const int64_t shapes[][3] = {
@@ -417,7 +416,7 @@ static void test_tensor__of_no_elements_has_a_shape_that_can_be_held(void **stat
 }
 
 /* A stride of 0 makes terabytes of a few bytes, which nobody has the time to read. */
-static void test_piece__is_not_expanded_beyond_all_measure(void **state)
+TEST(test_piece__is_not_expanded_beyond_all_measure)
 {
     int file;
     sheaf_catalog *c = new_catalog(&file);
@@ -443,7 +442,7 @@ static void test_piece__is_not_expanded_beyond_all_measure(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_compare__names_the_parts_whose_copies_differ(void **state)
+TEST(test_compare__names_the_parts_whose_copies_differ)
 {
     int file;
     sheaf_source *source = NULL;
@@ -465,7 +464,7 @@ static void test_compare__names_the_parts_whose_copies_differ(void **state)
     source->close(source);
 }
 
-static void test_source__shows_weights_by_name_and_the_rest_on_request(void **state)
+TEST(test_source__shows_weights_by_name_and_the_rest_on_request)
 {
     static const sheaf_kind kinds[] = { SHEAF_MOMENT, SHEAF_WEIGHT, SHEAF_LORA, SHEAF_BUFFER };
     static const char *const names[] = { "a", "d", "b", "c" };
@@ -487,7 +486,7 @@ static void test_source__shows_weights_by_name_and_the_rest_on_request(void **st
     }
 }
 
-static void test_source__refuses_in_the_words_of_the_first_defect(void **state)
+TEST(test_source__refuses_in_the_words_of_the_first_defect)
 {
     static const struct {
         const char *code;
@@ -509,7 +508,7 @@ static void test_source__refuses_in_the_words_of_the_first_defect(void **state)
 }
 
 /* What was read before and what is there now may be of two models. */
-static void test_read__of_a_file_that_is_written_to_meanwhile(void **state)
+TEST(test_read__of_a_file_that_is_written_to_meanwhile)
 {
     static const struct timespec old[2] = { { 1000, 1 }, { 1000, 1 } };
     const int64_t shape[] = { 4 };
@@ -540,7 +539,7 @@ static void test_read__of_a_file_that_is_written_to_meanwhile(void **state)
 }
 
 /* A header was read of what is no longer there: written over in place, or replaced by name. */
-static void test_file__is_another_than_the_one_whose_header_was_read(void **state)
+TEST(test_file__is_another_than_the_one_whose_header_was_read)
 {
     static const char bytes[] = "\x2\0\0\0\0\0\0\0{}";
     static const struct timespec old[2] = { { 1000, 1 }, { 1000, 1 } };
@@ -574,7 +573,7 @@ static void test_file__is_another_than_the_one_whose_header_was_read(void **stat
         }
 }
 
-static void test_names__many(void **state)
+TEST(test_names__many)
 {
     int file;
     sheaf_catalog *c = new_catalog(&file);
@@ -593,25 +592,4 @@ static void test_names__many(void **state)
     sheaf__catalog_free(c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes__of_any_tiling_and_strides),
-        cmocka_unit_test(test_boxes__of_long_columns),
-        cmocka_unit_test(test_boxes__outside_of_a_tensor_or_covered_twice),
-        cmocka_unit_test(test_check__names_missing_rows_overlaps_and_dtypes),
-        cmocka_unit_test(test_piece__lies_in_its_file_and_its_tensor),
-        cmocka_unit_test(test_piece__is_converted_from_floats_alone),
-        cmocka_unit_test(test_read__codes_of_blocks_have_their_values),
-        cmocka_unit_test(test_check__a_tensor_of_copies_that_no_part_holds_is_missing),
-        cmocka_unit_test(test_tensor__of_no_elements_has_a_shape_that_can_be_held),
-        cmocka_unit_test(test_piece__is_not_expanded_beyond_all_measure),
-        cmocka_unit_test(test_compare__names_the_parts_whose_copies_differ),
-        cmocka_unit_test(test_source__shows_weights_by_name_and_the_rest_on_request),
-        cmocka_unit_test(test_source__refuses_in_the_words_of_the_first_defect),
-        cmocka_unit_test(test_read__of_a_file_that_is_written_to_meanwhile),
-        cmocka_unit_test(test_file__is_another_than_the_one_whose_header_was_read),
-        cmocka_unit_test(test_names__many),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,6 +1,5 @@
 /* coded_test.c - every box of words of codes, in each of their orders, of lines that are long and
  * short, has the codes that lie there. */
-#include "tests/check.h"
 
 #include "base/file.h"
 #include "catalog/coded.h"
@@ -52,7 +51,7 @@ static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t ro
     assert_true(rows * cols == MOST || codes[rows * cols] == 255);
 }
 
-static void test_coded__boxes_have_the_codes_that_lie_there(void **unused)
+TEST(test_coded__boxes_have_the_codes_that_lie_there)
 {
     static const struct {
         sheaf__quantizer by;
@@ -69,7 +68,6 @@ static void test_coded__boxes_have_the_codes_that_lie_there(void **unused)
         { SHEAF__MXFP4, 3000, 200 },
         { SHEAF__MXFP4, 41, 161 },
     };
-    (void)unused;
     for (int64_t i = 0; i < WORDS; i++)
         file.word[i] = (uint32_t)(below(65536) << 16 | below(65536));
     for (int64_t i = 0; i < TALL; i++)
@@ -101,10 +99,4 @@ static void test_coded__boxes_have_the_codes_that_lie_there(void **unused)
     sheaf__catalog_free(c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_coded__boxes_have_the_codes_that_lie_there),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -109,7 +109,7 @@ static void check_box(sheaf_source *s, const sheaf__quant *q, const whole *w, sh
         }
 }
 
-static void test_boxes__are_those_of_the_whole_tensor(void **state)
+TEST(test_boxes__are_those_of_the_whole_tensor)
 {
     static const int64_t width[] = { 1, 17, 63, 64, 65, 100, 128, 192, 200 };
     static whole w;
@@ -140,7 +140,7 @@ static void test_boxes__are_those_of_the_whole_tensor(void **state)
 }
 
 /* read() gives what the codes stand for, in the stored type. */
-static void test_values__are_dequantised(void **state)
+TEST(test_values__are_dequantised)
 {
     static whole w;
     static float got[MOST], want[MOST];
@@ -181,7 +181,7 @@ static void *ask(void *arg)
     return memory;
 }
 
-static void test_doubled_scales__are_made_once_for_all_threads(void **state)
+TEST(test_doubled_scales__are_made_once_for_all_threads)
 {
     enum { THREADS = 4 };
     pthread_t thread[THREADS];
@@ -201,7 +201,7 @@ static void test_doubled_scales__are_made_once_for_all_threads(void **state)
     s->close(s);
 }
 
-static void test_bad_bases__are_refused(void **state)
+TEST(test_bad_bases__are_refused)
 {
     sheaf_source *s = quantised(SHEAF_QUANTIZE_NF4, SHEAF_F32, 8, 64);
     CHECK_FAILS(sheaf__quantise(&s, SHEAF_QUANTIZE_INT8, all, NULL), SHEAF_E_UNSUPPORTED,
@@ -221,15 +221,4 @@ static void test_bad_bases__are_refused(void **state)
     base.x[64] = 1e6f; /* no float16 */
     CHECK_FAILS(s->read(s, "a", 0, 8, 0, 64, values), SHEAF_E_NUMBER, "float16's range");
     s->close(s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes__are_those_of_the_whole_tensor),
-        cmocka_unit_test(test_values__are_dequantised),
-        cmocka_unit_test(test_doubled_scales__are_made_once_for_all_threads),
-        cmocka_unit_test(test_bad_bases__are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

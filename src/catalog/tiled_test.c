@@ -110,14 +110,13 @@ static int64_t read_box(sheaf_source *source, int64_t row0, int64_t rows, int64_
     return wrong;
 }
 
-static void test_tiled__every_box_has_its_values(void **unused)
+TEST(test_tiled__every_box_has_its_values)
 {
     static const shape cases[] = {
         { SHEAF__AWQ_4, SHEAF_F16, 1400, 200 },   { SHEAF__GPTQ_4, SHEAF_BF16, 1032, 1000 },
         { SHEAF__GPTQ_4, SHEAF_F32, 1000, 1104 }, { SHEAF__AWQ_4, SHEAF_F32, 24, 19000 },
         { SHEAF__AWQ_4, SHEAF_F32, 16, 300000 },
     };
-    (void)unused;
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         sheaf_source *source = tiled(&cases[k]);
         for (int i = 0; i < 40; i++) {
@@ -149,7 +148,7 @@ static void read_chunk(void *context, int64_t index, int worker)
 
 /* One thread reads nothing twice. Of several, one that the machine suspends may find its tile
  * reused and fill it again. */
-static void test_tiled__rows_in_order_are_read_once(void **unused)
+TEST(test_tiled__rows_in_order_are_read_once)
 {
     static const shape cases[] = {
         { SHEAF__AWQ_4, SHEAF_F16, 1400, 4096 },
@@ -157,7 +156,6 @@ static void test_tiled__rows_in_order_are_read_once(void **unused)
         { SHEAF__GPTQ_4, SHEAF_BF16, 600, 11008 },
         { SHEAF__AWQ_4, SHEAF_F32, 160, 28672 },
     };
-    (void)unused;
     for (size_t k = 0; k < ARRAY_LEN(cases); k++)
         for (int threads = 1; threads <= 3; threads++) {
             sheaf__pool *pool;
@@ -177,12 +175,11 @@ static void test_tiled__rows_in_order_are_read_once(void **unused)
         }
 }
 
-static void test_tiled__more_threads_than_tiles_get_their_values(void **unused)
+TEST(test_tiled__more_threads_than_tiles_get_their_values)
 {
     const shape is = { SHEAF__AWQ_4, SHEAF_F32, 1024, 16384 };
     streaming s = { .source = tiled(&is), .out = is.out, .in = is.in, .rows = 8 };
     sheaf__pool *pool;
-    (void)unused;
     CHECK_OK(sheaf__pool_new(&pool, 40));
     files.slow = true;
     sheaf__pool_run(pool, s.out / s.rows, read_chunk, &s);
@@ -192,50 +189,34 @@ static void test_tiled__more_threads_than_tiles_get_their_values(void **unused)
     done(s.source);
 }
 
-static void test_tiled__of_no_columns_nothing_is_read(void **unused)
+TEST(test_tiled__of_no_columns_nothing_is_read)
 {
     const shape is = { SHEAF__AWQ_4, SHEAF_F16, 8, 0 };
     sheaf_source *source = tiled(&is);
-    (void)unused;
     assert_int_equal(read_box(source, 0, 8, 0, 0), 0);
     assert_int_equal(files.elements, 0);
     done(source);
 }
 
-static void test_tiled__other_forms_are_read_as_they_are(void **unused)
+TEST(test_tiled__other_forms_are_read_as_they_are)
 {
     const shape is = { SHEAF__COMPRESSED_TENSORS_4, SHEAF_BF16, 100, 300 };
     sheaf_source *source = tiled(&is);
-    (void)unused;
     assert_int_equal(read_box(source, 3, 5, 7, 11), 0);
     assert_int_equal(files.elements, 55);
     assert_int_equal(files.reads, 1);
     done(source);
 }
 
-static void test_tiled__a_failure_is_that_of_the_first_tile_and_stays_none(void **unused)
+TEST(test_tiled__a_failure_is_that_of_the_first_tile_and_stays_none)
 {
     const shape is = { SHEAF__GPTQ_4, SHEAF_F16, 1024, 1024 };
     sheaf_source *source = tiled(&is);
     uint16_t x[20 * 2];
-    (void)unused;
     files.failures = 1000;
     CHECK_FAILS(source->read(source, "a", 505, 20, 63, 2, x), SHEAF_E_NUMBER, "rows from 0");
     files.failures = 0;
     assert_int_equal(read_box(source, 505, 20, 63, 2), 0);
     CHECK_FAILS(source->read(source, "a", 1023, 2, 0, 1, x), SHEAF_E_ARG, "'a'");
     done(source);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiled__every_box_has_its_values),
-        cmocka_unit_test(test_tiled__rows_in_order_are_read_once),
-        cmocka_unit_test(test_tiled__more_threads_than_tiles_get_their_values),
-        cmocka_unit_test(test_tiled__of_no_columns_nothing_is_read),
-        cmocka_unit_test(test_tiled__other_forms_are_read_as_they_are),
-        cmocka_unit_test(test_tiled__a_failure_is_that_of_the_first_tile_and_stays_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

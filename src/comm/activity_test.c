@@ -52,7 +52,7 @@ static sheaf_status *body(void *context, sheaf_comm *comm)
     return st;
 }
 
-static void test_doing__calls_are_told_while_they_last(void **state)
+TEST(test_doing__calls_are_told_while_they_last)
 {
     CHECK_OK(sheaf_comm_run_threads(3, body, NULL));
 }
@@ -68,7 +68,7 @@ static const char *shown(const sheaf__report *report)
     return line;
 }
 
-static void test_doing__shown(void **state)
+TEST(test_doing__shown)
 {
     sheaf__activity d;
     sheaf__report report;
@@ -117,12 +117,10 @@ static void test_doing__shown(void **state)
     sheaf__activity_step(NULL, 1, 1);
 }
 
-int main(void)
+static int begin(void **state)
 {
     alarm(120); /* nothing here may hang */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_doing__calls_are_told_while_they_last),
-        cmocka_unit_test(test_doing__shown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+FIXTURE(begin, NULL);

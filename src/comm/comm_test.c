@@ -2,7 +2,6 @@
  * look into each other's buffers and with ranks that pass bytes. */
 #include "tests/check.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>

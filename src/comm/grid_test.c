@@ -57,7 +57,7 @@ static sheaf_status *places_body(void *context, const sheaf__grid *grid)
     return gathers(grid, grid->peers, mine, in_group, o->groups);
 }
 
-static void test_grid__ranks_find_their_groups(void **state)
+TEST(test_grid__ranks_find_their_groups)
 {
     for (int groups = 1; groups <= 4; groups++)
         for (int stages = 0; stages <= 3; stages++)
@@ -118,7 +118,7 @@ static sheaf_status *failing_body(void *context, const sheaf__grid *grid)
     return calls(&(shape){ .fails = -1 }, grid); /* all can go on */
 }
 
-static void test_grid__a_failure_reaches_every_group(void **state)
+TEST(test_grid__a_failure_reaches_every_group)
 {
     static const sheaf__grid_options grids[] = { { .groups = 2, .ranks = 1 },
                                                  { .groups = 1, .ranks = 3 },
@@ -148,7 +148,7 @@ static void test_grid__a_failure_reaches_every_group(void **state)
     }
 }
 
-static void test_grid__numbers_that_cannot_be(void **state)
+TEST(test_grid__numbers_that_cannot_be)
 {
     static const sheaf__grid_options bad[] = {
         { .groups = 33, .ranks = 2 },
@@ -162,13 +162,10 @@ static void test_grid__numbers_that_cannot_be(void **state)
         CHECK_FAILS(sheaf__grid_run(&bad[i], places_body, NULL), SHEAF_E_ARG, "1 to 64 in all");
 }
 
-int main(void)
+static int begin(void **state)
 {
     alarm(120); /* nothing here may hang */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid__ranks_find_their_groups),
-        cmocka_unit_test(test_grid__a_failure_reaches_every_group),
-        cmocka_unit_test(test_grid__numbers_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+FIXTURE(begin, NULL);

@@ -56,7 +56,7 @@ static sheaf_status *pieces_body(void *context, sheaf_comm *comm)
     return st;
 }
 
-static void test_process__messages_of_several_pieces(void **state)
+TEST(test_process__messages_of_several_pieces)
 {
     const int ranks = sheaf__all_count(met.all) > 1 ? sheaf__all_count(met.all) : 2;
     CHECK_OK(run_ranks(ranks, true, pieces_body, NULL));
@@ -83,7 +83,7 @@ static sheaf_status *late_body(void *context, sheaf_comm *comm)
     return st;
 }
 
-static void test_process__waiting_takes_no_processor(void **state)
+TEST(test_process__waiting_takes_no_processor)
 {
     double spent = 0;
     if (sheaf__all_count(met.all) == 1)
@@ -116,7 +116,7 @@ static sheaf_status *grid_body(void *context, const sheaf__grid *grid)
     return agree_in_grid(grid, st);
 }
 
-static void test_process__a_grid_of_groups(void **state)
+TEST(test_process__a_grid_of_groups)
 {
     const int count = sheaf__all_count(met.all) > 1 ? sheaf__all_count(met.all) : 4;
     for (int ranks = 1; ranks <= count; ranks++) {
@@ -137,7 +137,7 @@ static void test_process__a_grid_of_groups(void **state)
     }
 }
 
-static void test_process__what_the_first_tells(void **state)
+TEST(test_process__what_the_first_tells)
 {
     const int last = sheaf__all_count(met.all) - 1;
     /* as long as the memory that is taken for it, so that its end has to be sent, too */
@@ -166,7 +166,7 @@ static void test_process__what_the_first_tells(void **state)
 
 /* Messages to the next process and from the one before, in the order of their tags; one that is
  * too large for its room is an error, and not the end. */
-static void test_process__what_a_module_does(void **state)
+TEST(test_process__what_a_module_does)
 {
     static const int tags[] = { 30002, 30001, 30003 };
     static const char bytes[] = "abcdefgh";
@@ -205,7 +205,7 @@ static void test_process__what_a_module_does(void **state)
 }
 
 /* All on one machine, as here, with the same cores. The last test: it leaves each its own. */
-static void test_process__neighbours_share_cores(void **state)
+TEST(test_process__neighbours_share_cores)
 {
     cpu_set_t cores;
     int number = -1;
@@ -223,17 +223,11 @@ static void test_process__neighbours_share_cores(void **state)
                                             : all * (mine + 1) / count - all * mine / count);
 }
 
-int main(void)
+static int begin(void **state)
 {
     alarm(120); /* nothing here may hang */
     meet_for_test();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_process__what_the_first_tells),
-        cmocka_unit_test(test_process__a_grid_of_groups),
-        cmocka_unit_test(test_process__messages_of_several_pieces),
-        cmocka_unit_test(test_process__waiting_takes_no_processor),
-        cmocka_unit_test(test_process__what_a_module_does),
-        cmocka_unit_test(test_process__neighbours_share_cores),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+FIXTURE(begin, NULL);

@@ -95,7 +95,7 @@ static void put_pictures(void)
 
 #define ROWS_16 "{260}{259*16}{261}"
 
-static void test_omnilmm__pictures_in_any_turn(void **state)
+TEST(test_omnilmm__pictures_in_any_turn)
 {
     sheaf_config c = config_of("omnilmm");
     sheaf_data *d;
@@ -137,7 +137,7 @@ static void test_omnilmm__pictures_in_any_turn(void **state)
 #define WHOLE_16 "{259}{263*16}{260}"
 #define SLICE_16 "{261}{263*16}{262}"
 
-static void test_minicpmv__slices_are_pictures_of_their_own(void **state)
+TEST(test_minicpmv__slices_are_pictures_of_their_own)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf_data *d;
@@ -212,7 +212,7 @@ static void put_frames(void)
     put(at("frames/notes.txt"), "");
 }
 
-static void test_videos__frames_stand_in_groups(void **state)
+TEST(test_videos__frames_stand_in_groups)
 {
     sheaf_config c = config_4_5();
     sheaf_data *d;
@@ -255,7 +255,7 @@ static void test_videos__frames_stand_in_groups(void **state)
     sheaf_config_release(&c);
 }
 
-static void test_videos__what_is_refused(void **state)
+TEST(test_videos__what_is_refused)
 {
     static const struct {
         const char *text, *part;
@@ -311,7 +311,7 @@ static void test_videos__what_is_refused(void **state)
 #define SHOWN(IMAGES, USER)                                                                        \
     "{\"images\": " IMAGES ", \"prompt\": \"" USER "\", \"completion\": \"A\"}"
 
-static void test_open__names_what_is_bad(void **state)
+TEST(test_open__names_what_is_bad)
 {
     static const struct {
         const char *text;
@@ -437,7 +437,7 @@ static void check_same(const sheaf_config *c, const char *text, const char *plai
 
 /* Each row: a record's other fields, the parts of its question, and the same as a text that names
  * the pictures, with and without lines around them. */
-static void test_parts__have_their_places(void **state)
+TEST(test_parts__have_their_places)
 {
     sheaf_config c[] = { config_of("omnilmm"), config_of("minicpmv"), config_of("minicpmv") };
     char *a, text[1 << 16], plain[512];
@@ -493,7 +493,7 @@ static void test_parts__have_their_places(void **state)
 }
 
 /* In later turns, and in a prompt that is a list of messages. */
-static void test_parts__of_other_forms(void **state)
+TEST(test_parts__of_other_forms)
 {
     sheaf_config c = config_of("minicpmv");
     put_picture(at("a.png"), 24, 20, 1);
@@ -520,7 +520,7 @@ static void keep_words(void *context, const sheaf_event *event)
 
 /* Where a question names the picture, or there is none, the name in an answer is learnt as text,
  * which is said. */
-static void test_open__says_that_a_name_in_an_answer_is_text(void **state)
+TEST(test_open__says_that_a_name_in_an_answer_is_text)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf_data *d;
@@ -544,7 +544,7 @@ static void test_open__says_that_a_name_in_an_answer_is_text(void **state)
 }
 
 /* --seq helps what is too long, and nothing else. */
-static void test_open__seq_is_no_help_for_a_stop(void **state)
+TEST(test_open__seq_is_no_help_for_a_stop)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf_data *d = NULL;
@@ -560,7 +560,7 @@ static void test_open__seq_is_no_help_for_a_stop(void **state)
     sheaf_config_release(&c);
 }
 
-static void test_open__a_field_that_is_null_is_none(void **state)
+TEST(test_open__a_field_that_is_null_is_none)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf_data *d;
@@ -575,7 +575,7 @@ static void test_open__a_field_that_is_null_is_none(void **state)
 }
 
 /* A text may be cut, a picture may not. */
-static void test_open__cuts_behind_pictures_alone(void **state)
+TEST(test_open__cuts_behind_pictures_alone)
 {
     sheaf_config c = config_of("minicpmv");
     static const char text[] = "{\"image\": \"a.png\", \"prompt\": \"P\", \"completion\": "
@@ -599,7 +599,7 @@ static void test_open__cuts_behind_pictures_alone(void **state)
 }
 
 /* Here every row has room for a label behind its last token, there only where one is given. */
-static void test_hash__that_of_the_same_row_in_tensors(void **state)
+TEST(test_hash__that_of_the_same_row_in_tensors)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf_data *conversation, *tensors;
@@ -622,7 +622,7 @@ static void test_hash__that_of_the_same_row_in_tensors(void **state)
     sheaf_config_release(&c);
 }
 
-static void test_pixels__a_changed_file_is_told(void **state)
+TEST(test_pixels__a_changed_file_is_told)
 {
     sheaf_config c = config_of("omnilmm");
     sheaf_data *d;
@@ -638,22 +638,4 @@ static void test_pixels__a_changed_file_is_told(void **state)
     sheaf_config_release(&c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_omnilmm__pictures_in_any_turn),
-        cmocka_unit_test(test_minicpmv__slices_are_pictures_of_their_own),
-        cmocka_unit_test(test_videos__frames_stand_in_groups),
-        cmocka_unit_test(test_videos__what_is_refused),
-        cmocka_unit_test(test_open__names_what_is_bad),
-        cmocka_unit_test(test_parts__have_their_places),
-        cmocka_unit_test(test_parts__of_other_forms),
-        cmocka_unit_test(test_open__says_that_a_name_in_an_answer_is_text),
-        cmocka_unit_test(test_open__seq_is_no_help_for_a_stop),
-        cmocka_unit_test(test_open__a_field_that_is_null_is_none),
-        cmocka_unit_test(test_open__cuts_behind_pictures_alone),
-        cmocka_unit_test(test_hash__that_of_the_same_row_in_tensors),
-        cmocka_unit_test(test_pixels__a_changed_file_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,6 +1,5 @@
 /* data_records_test.c - folders and JSON records with images: the batches they give, what is
  * refused, and that neither threads nor what was announced change anything. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/pictures.h"
@@ -13,7 +12,6 @@
 #include "formats/safetensors.h"
 #include "inputs/image.h"
 #include "inputs/tokenizer/tokenizer.h"
-#include "ops/kernels.h"
 #include "data/data.h"
 #include "data/data_pictures.h"
 #include "data/data_rows.h"
@@ -198,7 +196,7 @@ static whole *read_whole(const sheaf_data *data, const int64_t *row, int64_t n)
     return w;
 }
 
-static void test_folder__gives_the_batch_of_the_same_rows_as_tensors(void **state)
+TEST(test_folder__gives_the_batch_of_the_same_rows_as_tensors)
 {
     const sheaf_config config = model(true);
     sheaf_data *folder = opened(at("captcha"), true), *tensors = NULL;
@@ -265,7 +263,7 @@ static void *read_at_random(void *arg)
     return NULL;
 }
 
-static void test_pixels__are_the_same_in_any_order_from_many_threads(void **state)
+TEST(test_pixels__are_the_same_in_any_order_from_many_threads)
 {
     enum { THREADS = 6 };
     sheaf_data *data = opened(at("captcha"), true);
@@ -294,7 +292,7 @@ static void test_pixels__are_the_same_in_any_order_from_many_threads(void **stat
 }
 
 /* Announced rows are decoded without a request, and no more of them than fit. */
-static void test_announce__decodes_in_the_background_within_bounds(void **state)
+TEST(test_announce__decodes_in_the_background_within_bounds)
 {
     sheaf_data *data = opened(at("captcha"), true);
     const int64_t all[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
@@ -317,7 +315,7 @@ static void test_announce__decodes_in_the_background_within_bounds(void **state)
     sheaf_data_close(data);
 }
 
-static void test_images__the_check_stops_when_it_is_asked_to(void **state)
+TEST(test_images__the_check_stops_when_it_is_asked_to)
 {
     const sheaf_config config = model(false);
     sheaf_data *data = NULL;
@@ -337,7 +335,7 @@ static void test_images__the_check_stops_when_it_is_asked_to(void **state)
 }
 
 /* A rank that announces and goes, and a data set that is closed while workers decode. */
-static void test_announce__a_data_set_may_be_closed_at_any_time(void **state)
+TEST(test_announce__a_data_set_may_be_closed_at_any_time)
 {
     for (int i = 0; i < 20; i++) {
         sheaf_data *data = opened(at("captcha"), i % 2 == 0);
@@ -363,7 +361,7 @@ static void *load_second(void *arg)
     return load_one(arg, 2);
 }
 
-static void test_pixels__a_file_that_is_gone_or_changed_stops_everyone(void **state)
+TEST(test_pixels__a_file_that_is_gone_or_changed_stops_everyone)
 {
     sheaf_data *data = opened(at("captcha"), true);
     const int64_t row = 2;
@@ -387,7 +385,7 @@ static void test_pixels__a_file_that_is_gone_or_changed_stops_everyone(void **st
     sheaf_data_close(data);
 }
 
-static void test_hash__knows_the_bytes_of_the_images_not_their_place(void **state)
+TEST(test_hash__knows_the_bytes_of_the_images_not_their_place)
 {
     char first[33];
     sheaf_data *data = opened(at("captcha"), true);
@@ -410,7 +408,7 @@ static void test_hash__knows_the_bytes_of_the_images_not_their_place(void **stat
 
 /* ---- what is refused ---- */
 
-static void test_seq__is_what_the_longest_record_needs(void **state)
+TEST(test_seq__is_what_the_longest_record_needs)
 {
     const sheaf_config config = model(false);
     sheaf_data *data = NULL;
@@ -433,7 +431,7 @@ static void test_seq__is_what_the_longest_record_needs(void **state)
     assert_null(data);
 }
 
-static void test_check__bad_records_are_all_named(void **state)
+TEST(test_check__bad_records_are_all_named)
 {
     const sheaf_config config = model(false);
     sheaf_data *data = NULL;
@@ -467,7 +465,7 @@ static void test_check__bad_records_are_all_named(void **state)
     assert_null(data);
 }
 
-static void test_json__lines_are_named_and_text_alone_is_for_cogvlm(void **state)
+TEST(test_json__lines_are_named_and_text_alone_is_for_cogvlm)
 {
     const sheaf_config vlm = model(false), agent = model(true);
     sheaf_data *data = NULL;
@@ -501,7 +499,7 @@ static void test_json__lines_are_named_and_text_alone_is_for_cogvlm(void **state
     assert_null(data);
 }
 
-static void test_folder__is_refused_for_a_model_of_text(void **state)
+TEST(test_folder__is_refused_for_a_model_of_text)
 {
     const sheaf_config config = {
         .vocab = 259, .bos = BOS, .eos = { EOS }, .neos = 1, .byte_vocab = true
@@ -541,7 +539,7 @@ static void keep_told(void *context, const sheaf_event *event)
         snprintf(t->text, sizeof t->text, "%s", event->text);
 }
 
-static void test_words__tokenizer_and_template_are_found_or_given(void **state)
+TEST(test_words__tokenizer_and_template_are_found_or_given)
 {
     static const char pads[] = "\x12\x07\x82\x03\x04</s>"; /* its pad_piece */
     const char *tokenizer = golden("cogvlm/tiny_tokenizer.model");
@@ -626,21 +624,4 @@ static int begin(void **state)
     return failed;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folder__gives_the_batch_of_the_same_rows_as_tensors),
-        cmocka_unit_test(test_pixels__are_the_same_in_any_order_from_many_threads),
-        cmocka_unit_test(test_announce__decodes_in_the_background_within_bounds),
-        cmocka_unit_test(test_images__the_check_stops_when_it_is_asked_to),
-        cmocka_unit_test(test_announce__a_data_set_may_be_closed_at_any_time),
-        cmocka_unit_test(test_pixels__a_file_that_is_gone_or_changed_stops_everyone),
-        cmocka_unit_test(test_hash__knows_the_bytes_of_the_images_not_their_place),
-        cmocka_unit_test(test_seq__is_what_the_longest_record_needs),
-        cmocka_unit_test(test_check__bad_records_are_all_named),
-        cmocka_unit_test(test_json__lines_are_named_and_text_alone_is_for_cogvlm),
-        cmocka_unit_test(test_folder__is_refused_for_a_model_of_text),
-        cmocka_unit_test(test_words__tokenizer_and_template_are_found_or_given),
-    };
-    return cmocka_run_group_tests(tests, begin, remove_scratch);
-}
+FIXTURE(begin, remove_scratch);

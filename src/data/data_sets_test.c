@@ -1,11 +1,9 @@
 /* data_sets_test.c - several data sets as one: what a list names, joined rows, rows drawn by
  * weight.
  */
-#include <stdlib.h>
 
 #include "data/data.h"
 #include "data/data_sets.h"
-#include "tests/check.h"
 #include "tests/files.h"
 
 static const sheaf_config config = {
@@ -72,7 +70,7 @@ static void check_list(const char *text, int count, const char *second, double w
     free(name);
 }
 
-static void test_list__a_file_of_that_name_is_what_it_names(void **state)
+TEST(test_list__a_file_of_that_name_is_what_it_names)
 {
     write("a", 'a', 1, "w");
     write("b", 'b', 1, "w");
@@ -91,7 +89,7 @@ static void test_list__a_file_of_that_name_is_what_it_names(void **state)
     check_list("@none,@a", 2, "@a", 0);
 }
 
-static void test_list__weights_are_numbers_above_0_of_all_or_none(void **state)
+TEST(test_list__weights_are_numbers_above_0_of_all_or_none)
 {
     static const struct {
         const char *list, *found;
@@ -155,7 +153,7 @@ static void check_same_rows(const sheaf_data *a, const sheaf_data *b)
     }
 }
 
-static void test_joined__files_without_weights_are_one_file(void **state)
+TEST(test_joined__files_without_weights_are_one_file)
 {
     write("p", 'p', 7, "w");
     write("q", 'q', 4, "w");
@@ -173,7 +171,7 @@ static void test_joined__files_without_weights_are_one_file(void **state)
     sheaf_data_close(all);
 }
 
-static void test_joined__a_cached_file_beside_one_in_memory(void **state)
+TEST(test_joined__a_cached_file_beside_one_in_memory)
 {
     write("p", 'p', 7, "w");
     write("q", 'q', 4, "w");
@@ -189,7 +187,7 @@ static void test_joined__a_cached_file_beside_one_in_memory(void **state)
 
 /* ---- weights ---- */
 
-static void test_weights__each_file_gives_its_share_of_an_epoch(void **state)
+TEST(test_weights__each_file_gives_its_share_of_an_epoch)
 {
     enum { P = 7, Q = 4, ALL = P + Q, EPOCHS = 40 };
     write("p", 'p', P, "w");
@@ -218,7 +216,7 @@ static void test_weights__each_file_gives_its_share_of_an_epoch(void **state)
     }
 }
 
-static void test_weights__the_order_worked_by_hand(void **state)
+TEST(test_weights__the_order_worked_by_hand)
 {
     /* Of 5 samples 2 are of p, which has rows 0 to 2, and 3 of q, which has 3 and 4. */
     static const int64_t want[] = { 0, 1, 3, 4, 3, 2, 0, 4, 3, 4, 1, 2, 3, 4, 3 };
@@ -230,7 +228,7 @@ static void test_weights__the_order_worked_by_hand(void **state)
     sheaf_data_close(data);
 }
 
-static void test_weights__other_weights_are_other_data(void **state)
+TEST(test_weights__other_weights_are_other_data)
 {
     write("p", 'p', 7, "w");
     write("q", 'q', 4, "w");
@@ -245,7 +243,7 @@ static void test_weights__other_weights_are_other_data(void **state)
     sheaf_data_close(twice);
 }
 
-static void test_weights__rows_held_out_leave_each_file_some(void **state)
+TEST(test_weights__rows_held_out_leave_each_file_some)
 {
     write("p", 'p', 7, "w");
     write("q", 'q', 4, "w");
@@ -264,7 +262,7 @@ static void test_weights__rows_held_out_leave_each_file_some(void **state)
     sheaf_data_close(data);
 }
 
-static void test_weights__packed_rows_are_of_one_file(void **state)
+TEST(test_weights__packed_rows_are_of_one_file)
 {
     write("p", 'p', 7, "w");
     write("q", 'q', 4, "w");
@@ -294,18 +292,4 @@ static void test_weights__packed_rows_are_of_one_file(void **state)
     sheaf_data_close(all);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list__a_file_of_that_name_is_what_it_names),
-        cmocka_unit_test(test_list__weights_are_numbers_above_0_of_all_or_none),
-        cmocka_unit_test(test_joined__files_without_weights_are_one_file),
-        cmocka_unit_test(test_joined__a_cached_file_beside_one_in_memory),
-        cmocka_unit_test(test_weights__each_file_gives_its_share_of_an_epoch),
-        cmocka_unit_test(test_weights__the_order_worked_by_hand),
-        cmocka_unit_test(test_weights__other_weights_are_other_data),
-        cmocka_unit_test(test_weights__rows_held_out_leave_each_file_some),
-        cmocka_unit_test(test_weights__packed_rows_are_of_one_file),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -23,7 +23,7 @@ static sheaf_status *open_lines(sheaf_data **data, const char *content, size_t s
 
 /* ---- JSON Lines ---- */
 
-static void test_jsonl__records_become_tokens_and_labels(void **state)
+TEST(test_jsonl__records_become_tokens_and_labels)
 {
     static const char lines[] = "{\"prompt\": \"ab\", \"completion\": \"c\"}\n\n"
                                 "{\"text\": \"d\\u0000\\u00e9\"}\r\n"
@@ -105,7 +105,7 @@ static const struct {
       "entry 2: field 'prompt'", "no such field" },
 };
 
-static void test_jsonl__a_bad_record_is_named(void **state)
+TEST(test_jsonl__a_bad_record_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad_lines); i++) {
         sheaf_data *data = NULL;
@@ -136,7 +136,7 @@ static const struct {
       "the end of what begins after entry 1 of the list | the end of the file" },
 };
 
-static void test_jsonl__an_array_is_read_as_lines_are(void **state)
+TEST(test_jsonl__an_array_is_read_as_lines_are)
 {
     static const char *const same[] = {
         "{\"text\": \"a]\\\"}\"}\n{\"prompt\": \"p\", \"completion\": \"c\"}\n",
@@ -163,7 +163,7 @@ static void test_jsonl__an_array_is_read_as_lines_are(void **state)
 }
 
 /* As of records with images: the first twenty in full, the rest counted. */
-static void test_jsonl__twenty_bad_records_are_listed(void **state)
+TEST(test_jsonl__twenty_bad_records_are_listed)
 {
     char text[2000] = "";
     for (int i = 0; i < 25; i++)
@@ -182,7 +182,7 @@ static void warned(void *self, const sheaf_event *event)
         snprintf(self, 300, "%s", event->text);
 }
 
-static void test_positions__beyond_the_model_are_refused_or_warned_of(void **state)
+TEST(test_positions__beyond_the_model_are_refused_or_warned_of)
 {
     static const char lines[] =
         GOOD "{\"text\": \"0123456789\"}\n{\"text\": \"012345678\"}\n"; /* 6, 12 and 11 tokens */
@@ -211,7 +211,7 @@ static void test_positions__beyond_the_model_are_refused_or_warned_of(void **sta
     assert_string_equal(said, "");
 }
 
-static void test_jsonl__too_long_is_an_error_never_a_cut(void **state)
+TEST(test_jsonl__too_long_is_an_error_never_a_cut)
 {
     static const char lines[] =
         "{\"text\": \"abcd\"}\n{\"text\": \"abcde\"}\n{\"text\": \"abcdefgh\"}\n";
@@ -228,7 +228,7 @@ static void test_jsonl__too_long_is_an_error_never_a_cut(void **state)
     sheaf_data_close(data);
 }
 
-static void test_jsonl__the_model_must_fit(void **state)
+TEST(test_jsonl__the_model_must_fit)
 {
     sheaf_config config = bytes();
     sheaf_data *data = NULL;
@@ -255,7 +255,7 @@ static void test_jsonl__the_model_must_fit(void **state)
 
 /* ---- order ---- */
 
-static void test_order__every_epoch_visits_every_row_once(void **state)
+TEST(test_order__every_epoch_visits_every_row_once)
 {
     char lines[2000] = "";
     for (int i = 0; i < 37; i++)
@@ -318,7 +318,7 @@ static size_t write_answers(char *lines, int records)
     return size;
 }
 
-static void test_read__is_never_more_than_said(void **state)
+TEST(test_read__is_never_more_than_said)
 {
     enum { RECORDS = 12, MOST = 25, LONGEST = 256 };
     static int32_t label[MOST * LONGEST];
@@ -347,7 +347,7 @@ static void test_read__is_never_more_than_said(void **state)
     sheaf_data_close(data);
 }
 
-static void test_safetensors__both_widths_with_and_without_mask(void **state)
+TEST(test_safetensors__both_widths_with_and_without_mask)
 {
     static const int32_t labels[8] = { 6, 7, 99, NO, 10, NO, NO, NO };
     static const char *const dtype[] = { "I32", "I64" };
@@ -384,7 +384,7 @@ static void test_safetensors__both_widths_with_and_without_mask(void **state)
     }
 }
 
-static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
+TEST(test_safetensors__seq_may_cut_padding_but_no_token)
 {
     static const int64_t two[8] = { 1, 1, 1, 0, 1, 1, 0, 0 };
     static const int64_t labels[8] = { -100, 6, 7, -100, -100, 10, -100, -100 };
@@ -415,7 +415,7 @@ static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
 }
 
 /* As transformers' find_packed_sequence_indices() has it. */
-static void test_safetensors__positions_that_restart_are_records_apart(void **state)
+TEST(test_safetensors__positions_that_restart_are_records_apart)
 {
     static const int64_t apart[8] = { 0, 1, 0, 1, 0, 1, 2, 2 }, on[8] = { 0, 1, 2, 3, 0, 1, 2, 3 },
                          labels[8] = { -100, -100, -100, 8, -100, 9, 10, 3 },
@@ -462,7 +462,7 @@ static void test_safetensors__positions_that_restart_are_records_apart(void **st
     sheaf_data_close(data);
 }
 
-static void test_safetensors__a_bad_tensor_is_named(void **state)
+TEST(test_safetensors__a_bad_tensor_is_named)
 {
     static const int64_t over[8] = { 5, 6, 7, 8, 9, 100, 3, 3 },
                          negative[8] = { 5, 6, 7, 8, 9, -1, 3, 3 };
@@ -483,50 +483,32 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
         { "no ids", 1, { good_labels }, "'input_ids'" },
         { "float ids", 2, { { "input_ids", "F32", { 2, 4 }, ids }, good_labels }, "F32" },
         { "one axis", 2, { { "input_ids", "I64", { 8 }, ids }, good_labels }, "[rows, length]" },
-        { "no rows",
-          2,
-          { { "input_ids", "I64", { NO_ROWS, 4 }, ids }, { "labels", "I64", { NO_ROWS, 4 }, ids } },
+        { "no rows", 2,
+          LIST({ "input_ids", "I64", { NO_ROWS, 4 }, ids },
+               { "labels", "I64", { NO_ROWS, 4 }, ids }),
           "at least one row" },
         { "other shape", 2, { good_ids, { "labels", "I64", { 4, 2 }, want_labels } }, "[4, 2]" },
-        { "mask of other shape",
-          3,
-          { good_ids, good_labels, { "attention_mask", "I64", { 2, 3 }, masks } },
+        { "mask of other shape", 3,
+          LIST(good_ids, good_labels, { "attention_mask", "I64", { 2, 3 }, masks }),
           "'attention_mask'" },
-        { "unknown input",
-          3,
-          { good_ids, good_labels, { "position_ids", "I64", { 2, 4 }, ids } },
+        { "unknown input", 3, LIST(good_ids, good_labels, { "position_ids", "I64", { 2, 4 }, ids }),
           "'position_ids'" },
-        { "id = vocabulary",
-          2,
-          { { "input_ids", "I64", { 2, 4 }, over }, good_labels },
+        { "id = vocabulary", 2, LIST({ "input_ids", "I64", { 2, 4 }, over }, good_labels),
           "'input_ids': row 2, position 2 | a token id from 0 to 99 | 100" },
-        { "negative id",
-          2,
-          { { "input_ids", "I64", { 2, 4 }, negative }, good_labels },
+        { "negative id", 2, LIST({ "input_ids", "I64", { 2, 4 }, negative }, good_labels),
           "'input_ids': row 2, position 2" },
-        { "id whose low half is good",
-          2,
-          { { "input_ids", "I64", { 2, 4 }, huge }, good_labels },
+        { "id whose low half is good", 2, LIST({ "input_ids", "I64", { 2, 4 }, huge }, good_labels),
           "4294967301" },
-        { "label = vocabulary",
-          2,
-          { good_ids, { "labels", "I64", { 2, 4 }, label_100 } },
+        { "label = vocabulary", 2, LIST(good_ids, { "labels", "I64", { 2, 4 }, label_100 }),
           "'labels': row 2, position 3" },
-        { "label -1",
-          2,
-          { good_ids, { "labels", "I32", { 2, 4 }, label_neg } },
+        { "label -1", 2, LIST(good_ids, { "labels", "I32", { 2, 4 }, label_neg }),
           "'labels': row 1, position 4" },
-        { "mask 2",
-          3,
-          { good_ids, good_labels, { "attention_mask", "I64", { 2, 4 }, two } },
+        { "mask 2", 3, LIST(good_ids, good_labels, { "attention_mask", "I64", { 2, 4 }, two }),
           "'attention_mask': row 2, position 3 | 0 or 1 | 2 | if it numbers the records" },
-        { "hidden position predicts",
-          3,
-          { good_ids, good_labels, { "attention_mask", "I32", { 2, 4 }, left } },
+        { "hidden position predicts", 3,
+          LIST(good_ids, good_labels, { "attention_mask", "I32", { 2, 4 }, left }),
           "'labels': row 1, position 2" },
-        { "nothing to train",
-          2,
-          { good_ids, { "labels", "I64", { 2, 4 }, none } },
+        { "nothing to train", 2, LIST(good_ids, { "labels", "I64", { 2, 4 }, none }),
           "trains nothing" },
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -542,7 +524,7 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
 }
 
 /* Lines and tensors with the same rows have one hash, which covers every part. */
-static void test_hash__is_of_the_content(void **state)
+TEST(test_hash__is_of_the_content)
 {
     const sheaf_config config = bytes();
     static const int64_t row[3] = { BOS, 'a', EOS }, label[3] = { -100, 'a', EOS },
@@ -572,23 +554,4 @@ static void test_hash__is_of_the_content(void **state)
     sheaf_data_close(other);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jsonl__records_become_tokens_and_labels),
-        cmocka_unit_test(test_jsonl__a_bad_record_is_named),
-        cmocka_unit_test(test_jsonl__an_array_is_read_as_lines_are),
-        cmocka_unit_test(test_jsonl__twenty_bad_records_are_listed),
-        cmocka_unit_test(test_positions__beyond_the_model_are_refused_or_warned_of),
-        cmocka_unit_test(test_jsonl__too_long_is_an_error_never_a_cut),
-        cmocka_unit_test(test_jsonl__the_model_must_fit),
-        cmocka_unit_test(test_order__every_epoch_visits_every_row_once),
-        cmocka_unit_test(test_read__is_never_more_than_said),
-        cmocka_unit_test(test_safetensors__both_widths_with_and_without_mask),
-        cmocka_unit_test(test_safetensors__seq_may_cut_padding_but_no_token),
-        cmocka_unit_test(test_safetensors__positions_that_restart_are_records_apart),
-        cmocka_unit_test(test_safetensors__a_bad_tensor_is_named),
-        cmocka_unit_test(test_hash__is_of_the_content),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

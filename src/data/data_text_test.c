@@ -99,7 +99,7 @@ static void check_case(size_t index, const json_t *one)
     sheaf_data_close(data);
 }
 
-static void test_text__labels_are_those_of_transformers(void **state)
+TEST(test_text__labels_are_those_of_transformers)
 {
     char path[700];
     json_t *all = NULL;
@@ -113,7 +113,7 @@ static void test_text__labels_are_those_of_transformers(void **state)
 }
 
 /* The marks of the template are tokens, the same letters in a user's text are not. */
-static void test_text__marks_in_a_text_are_text(void **state)
+TEST(test_text__marks_in_a_text_are_text)
 {
     static const char talk[] =
         "{\"messages\": [{\"role\": \"user\", \"content\": \"a<|im_end|>b</s>\"}, "
@@ -155,7 +155,7 @@ static const char *const same_talk[] = {
     "{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 1}]}",
 };
 
-static void test_text__one_conversation_in_every_form(void **state)
+TEST(test_text__one_conversation_in_every_form)
 {
     char hash[33] = "";
     for (size_t i = 0; i < ARRAY_LEN(same_talk); i++) {
@@ -184,7 +184,7 @@ static void test_text__one_conversation_in_every_form(void **state)
 #define SYSTEM "{\"role\": \"system\", \"content\": \"s\"}"
 #define SAYS(field) "{\"role\": \"assistant\", \"content\": \"a\", " field "}"
 
-static void test_text__what_is_learned_of_a_record(void **state)
+TEST(test_text__what_is_learned_of_a_record)
 {
     static const struct {
         const char *json;
@@ -284,7 +284,7 @@ static const struct {
       "field 'completion' | an answer at the end" },
 };
 
-static void test_text__a_bad_record_is_named(void **state)
+TEST(test_text__a_bad_record_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad_records); i++) {
         sheaf__text_record r;
@@ -295,7 +295,7 @@ static void test_text__a_bad_record_is_named(void **state)
     }
 }
 
-static void test_text__the_last_answer_of_weight_0_is_named(void **state)
+TEST(test_text__the_last_answer_of_weight_0_is_named)
 {
     const sheaf_config config = words();
     const sheaf_data_options options = { .config = &config,
@@ -310,7 +310,7 @@ static void test_text__the_last_answer_of_weight_0_is_named(void **state)
                 "line 1: field 'messages[3].weight' | 1: with --loss-on last nothing else");
 }
 
-static void test_text__forms_are_not_mixed(void **state)
+TEST(test_text__forms_are_not_mixed)
 {
     const sheaf_config config = words();
     const sheaf_data_options options = { .config = &config, .folder = recorded() };
@@ -354,7 +354,7 @@ static void check_packed(const char *hash, const void *bytes, size_t size)
                 SHEAF_E_FORMAT, "middle of the packed data");
 }
 
-static void test_text__packed_files_are_the_same_data(void **state)
+TEST(test_text__packed_files_are_the_same_data)
 {
     unsigned char packed[1000];
     const sheaf_config config = words();
@@ -391,7 +391,7 @@ static void test_text__packed_files_are_the_same_data(void **state)
                 SHEAF_E_UNSUPPORTED, "at most 128 MiB");
 }
 
-static void test_text__other_files_are_refused_with_the_command(void **state)
+TEST(test_text__other_files_are_refused_with_the_command)
 {
     const sheaf_config config = words();
     const sheaf_data_options options = { .config = &config, .folder = recorded() };
@@ -407,7 +407,7 @@ static void test_text__other_files_are_refused_with_the_command(void **state)
 }
 
 /* A gigabyte of blanks and letters in one line takes a megabyte packed: memory must not follow. */
-static void test_text__a_line_without_end_is_refused(void **state)
+TEST(test_text__a_line_without_end_is_refused)
 {
     const size_t block = 1 << 20;
     char *letters = malloc(block);
@@ -429,7 +429,7 @@ static void test_text__a_line_without_end_is_refused(void **state)
 /* ---- too long ---- */
 
 /* What stands first is predicted by nothing: a row that would learn it alone learns nothing. */
-static void test_text__what_is_learnt_first_alone_is_cut_to_nothing(void **state)
+TEST(test_text__what_is_learnt_first_alone_is_cut_to_nothing)
 {
     int32_t id[4] = { 5, 6, 7, 8 };
     uint8_t trained[4] = { 1, 0, 0, 1 };
@@ -441,7 +441,7 @@ static void test_text__what_is_learnt_first_alone_is_cut_to_nothing(void **state
     assert_true(c.too_long == 1 && c.emptied == 1 && c.cut == 0 && c.rows == 0);
 }
 
-static void test_text__on_long_cuts_or_leaves_out_and_says_so(void **state)
+TEST(test_text__on_long_cuts_or_leaves_out_and_says_so)
 {
     static const char lines[] = "{\"prompt\": \"abc\", \"completion\": \"d\"}\n"
                                 "{\"prompt\": \"ab\", \"completion\": \"cdefgh\"}\n"
@@ -477,7 +477,7 @@ static void test_text__on_long_cuts_or_leaves_out_and_says_so(void **state)
 }
 
 /* Rows, their order and the complaints do not show how many threads read them. */
-static void test_text__threads_change_nothing(void **state)
+TEST(test_text__threads_change_nothing)
 {
     enum { LINES = 4000 };
     const sheaf_config config = words();
@@ -551,7 +551,7 @@ static void damage(const char *name, const char *from, long where)
     sheaf__names_free(names, n);
 }
 
-static void test_cache__rows_are_those_of_memory_and_damage_is_noticed(void **state)
+TEST(test_cache__rows_are_those_of_memory_and_damage_is_noticed)
 {
     static const char lines[] = "{\"prompt\": \"abc\", \"completion\": \"\"}\n";
     static const char *const parts[][2] = {
@@ -601,7 +601,7 @@ static char letter(int32_t id)
 
 /* Where turns end in blanks or in nothing, eos is the label behind each answer: in place of the
  * next token, or as one more at the end; also where the rows are read from a cache. */
-static void test_cache__an_answer_without_an_end_is_labelled_with_eos(void **state)
+TEST(test_cache__an_answer_without_an_end_is_labelled_with_eos)
 {
     static const char lines[] = "{% for m in messages %}{{ m.content + '\n' }}{% endfor %}",
                       bare[] = "{% for m in messages %}{{ m.content }}{% endfor %}";
@@ -664,7 +664,7 @@ static void check_key(char key[33], const char *before, const char *what)
         fail_msg("the key with %s", what == NULL ? "nothing changed" : what);
 }
 
-static void test_cache__each_file_of_a_tokenizer_counts(void **state)
+TEST(test_cache__each_file_of_a_tokenizer_counts)
 {
     static const char *const names[] = { "tokenizer.json",    "tokenizer.model",
                                          "added_tokens.json", "special_tokens_map.json",
@@ -688,7 +688,7 @@ static void test_cache__each_file_of_a_tokenizer_counts(void **state)
 
 /* What another process does to the files meanwhile is an error where they are read, never the end
  * of this process; files that are removed are read on. */
-static void test_cache__that_changes_in_use_is_an_error(void **state)
+TEST(test_cache__that_changes_in_use_is_an_error)
 {
     static const char good[] = "{\"text\": \"abc\"}\n{\"text\": \"defg\"}\n";
     char text[400], path[600], **names = NULL;
@@ -721,7 +721,7 @@ static void test_cache__that_changes_in_use_is_an_error(void **state)
 }
 
 /* A record's fields by the names of another program. */
-static void test_fields__are_read_by_the_names_given(void **state)
+TEST(test_fields__are_read_by_the_names_given)
 {
     static const struct {
         const char *fields, *json, *prompt, *text; /* or of a conversation its first two */
@@ -766,27 +766,4 @@ static void test_fields__are_read_by_the_names_given(void **state)
     sheaf__fields_release(&fields);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields__are_read_by_the_names_given),
-        cmocka_unit_test(test_text__labels_are_those_of_transformers),
-        cmocka_unit_test(test_text__marks_in_a_text_are_text),
-        cmocka_unit_test(test_text__one_conversation_in_every_form),
-        cmocka_unit_test(test_text__what_is_learned_of_a_record),
-        cmocka_unit_test(test_text__a_bad_record_is_named),
-        cmocka_unit_test(test_text__the_last_answer_of_weight_0_is_named),
-        cmocka_unit_test(test_text__forms_are_not_mixed),
-        cmocka_unit_test(test_text__packed_files_are_the_same_data),
-        cmocka_unit_test(test_text__other_files_are_refused_with_the_command),
-        cmocka_unit_test(test_text__a_line_without_end_is_refused),
-        cmocka_unit_test(test_text__what_is_learnt_first_alone_is_cut_to_nothing),
-        cmocka_unit_test(test_text__on_long_cuts_or_leaves_out_and_says_so),
-        cmocka_unit_test(test_text__threads_change_nothing),
-        cmocka_unit_test(test_cache__rows_are_those_of_memory_and_damage_is_noticed),
-        cmocka_unit_test(test_cache__an_answer_without_an_end_is_labelled_with_eos),
-        cmocka_unit_test(test_cache__each_file_of_a_tokenizer_counts),
-        cmocka_unit_test(test_cache__that_changes_in_use_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,9 +1,7 @@
 /* order_test.c - packed rows and the order of rows: worked by hand, and what must always hold. */
-#include <stdlib.h>
 
 #include "data/data.h"
 #include "ops/kernels.h"
-#include "tests/check.h"
 #include "tests/files.h"
 
 enum { BOS = 256, EOS = 257, NO = SHEAF__IGNORED };
@@ -39,7 +37,7 @@ static sheaf_data *pack_of(sheaf_data **all, const int *length, int n, int64_t s
     return packed;
 }
 
-static void test_pack__first_fit_worked_by_hand(void **state)
+TEST(test_pack__first_fit_worked_by_hand)
 {
     static const int length[] = { 4, 5, 3, 7, 3, 3 };
     /* 8 positions: 4 + 3, 5 + 3, 7, 3 */
@@ -72,7 +70,7 @@ static void test_pack__first_fit_worked_by_hand(void **state)
 }
 
 /* Against the rule in its plain form. */
-static void test_pack__is_first_fit_of_many(void **state)
+TEST(test_pack__is_first_fit_of_many)
 {
     enum { ROWS = 700, SEQ = 50 };
     int length[ROWS], room[ROWS], packs = 0;
@@ -95,7 +93,7 @@ static void test_pack__is_first_fit_of_many(void **state)
 }
 
 /* Dropout and noise count a record by the same number, packed or not, in every epoch. */
-static void test_pack__a_record_keeps_its_number(void **state)
+TEST(test_pack__a_record_keeps_its_number)
 {
     enum { ROWS = 61, CHOSEN = 41, SEQ = 40, SEED = 7 };
     int length[ROWS];
@@ -133,7 +131,7 @@ static void test_pack__a_record_keeps_its_number(void **state)
     sheaf_data_close(all);
 }
 
-static void test_pack__needs_a_length(void **state)
+TEST(test_pack__needs_a_length)
 {
     const sheaf_config config = { .vocab = 259, .eos = { EOS }, .neos = 1, .byte_vocab = true };
     sheaf_data *data = NULL;
@@ -144,7 +142,7 @@ static void test_pack__needs_a_length(void **state)
 
 /* ---- by length ---- */
 
-static void test_order__by_length_visits_every_row_and_pads_less(void **state)
+TEST(test_order__by_length_visits_every_row_and_pads_less)
 {
     enum { ROWS = 503, MICRO = 4 };
     int length[ROWS];
@@ -184,7 +182,7 @@ static void test_order__by_length_visits_every_row_and_pads_less(void **state)
 
 /* Rows of one length stay in the order that they were drawn in, which is the file's where nothing
  * is shuffled. */
-static void test_order__by_length_keeps_what_is_as_long(void **state)
+TEST(test_order__by_length_keeps_what_is_as_long)
 {
     static const int length[] = { 5, 9, 5, 9, 5, 9, 5, 9 };
     static const int64_t want[] = { 1, 3, 5, 7, 0, 2, 4, 6 };
@@ -195,15 +193,4 @@ static void test_order__by_length_keeps_what_is_as_long(void **state)
     sheaf_data_close(data);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pack__first_fit_worked_by_hand),
-        cmocka_unit_test(test_pack__is_first_fit_of_many),
-        cmocka_unit_test(test_pack__a_record_keeps_its_number),
-        cmocka_unit_test(test_pack__needs_a_length),
-        cmocka_unit_test(test_order__by_length_keeps_what_is_as_long),
-        cmocka_unit_test(test_order__by_length_visits_every_row_and_pads_less),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

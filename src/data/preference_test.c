@@ -160,7 +160,7 @@ static void check_record(const json_t *one)
     sheaf_data_close(data);
 }
 
-static void test_preference__ids_are_those_of_trl(void **state)
+TEST(test_preference__ids_are_those_of_trl)
 {
     json_t *all;
     int checked = 0;
@@ -237,7 +237,7 @@ static void check_same(const char *const *form, size_t n)
     assert_true(labels[0] == 5 && labels[1] == 3); /* TRL's 6 and 4 without the line feed */
 }
 
-static void test_preference__one_pair_in_every_form(void **state)
+TEST(test_preference__one_pair_in_every_form)
 {
     check_same(same_pair, ARRAY_LEN(same_pair));
     check_same(same_turns, ARRAY_LEN(same_turns));
@@ -245,7 +245,7 @@ static void test_preference__one_pair_in_every_form(void **state)
 
 /* " is" is one token across the boundary, " x" two: both answers begin with the blank, so that
  * their prompts are of one length. */
-static void test_preference__both_answers_begin_where_ids_part(void **state)
+TEST(test_preference__both_answers_begin_where_ids_part)
 {
     sheaf_data *data = NULL;
     row side[2];
@@ -317,7 +317,7 @@ static const struct {
     { "{\"prompt\": [" ASK "], " LISTS(ASK, SAY("No.")) "}", "an answer at the end" },
 };
 
-static void test_preference__a_bad_record_is_named(void **state)
+TEST(test_preference__a_bad_record_is_named)
 {
     sheaf_data *data = NULL;
     for (size_t i = 0; i < ARRAY_LEN(bad_records); i++) {
@@ -331,7 +331,7 @@ static void test_preference__a_bad_record_is_named(void **state)
 }
 
 /* Conversations and texts, in one file. */
-static void test_preference__forms_are_not_mixed(void **state)
+TEST(test_preference__forms_are_not_mixed)
 {
     sheaf_data *data = NULL;
     CHECK_FAILS(open_pairs(&data,
@@ -341,7 +341,7 @@ static void test_preference__forms_are_not_mixed(void **state)
                 SHEAF_E_DATA, "line 2: field 'messages' | records of one form");
 }
 
-static void test_preference__bad_pairs_are_skipped_whole(void **state)
+TEST(test_preference__bad_pairs_are_skipped_whole)
 {
     static const char lines[] =
         "{\"prompt\": [" ASK
@@ -361,7 +361,7 @@ static void test_preference__bad_pairs_are_skipped_whole(void **state)
     sheaf_data_close(only);
 }
 
-static void test_preference__equal_answers_are_warned_of(void **state)
+TEST(test_preference__equal_answers_are_warned_of)
 {
     sheaf_data *data = NULL;
     char text[400] = "";
@@ -382,7 +382,7 @@ static void test_preference__equal_answers_are_warned_of(void **state)
 
 /* Of the four pairs the first has both answers within 28 positions, the next two only one of them;
  * the last one's prompt leaves no room for any. */
-static void test_preference__long_pairs_are_cut_or_skipped_whole(void **state)
+TEST(test_preference__long_pairs_are_cut_or_skipped_whole)
 {
     static const char lines[] = PAIR(ASK, "Yes.", "No.")
         PAIR(ASK, "Yes, it is frozen water.", "No.") PAIR(ASK, "Yes.", "No, it is not cold.")
@@ -426,7 +426,7 @@ static void test_preference__long_pairs_are_cut_or_skipped_whole(void **state)
 /* ---- the cache ---- */
 
 /* The same file read as plain records, whose prompts ignore what is beside "completion". */
-static void test_preference__a_cache_of_pairs_is_not_one_of_rows(void **state)
+TEST(test_preference__a_cache_of_pairs_is_not_one_of_rows)
 {
     static const char line[] =
         "{\"prompt\": \"The sky is\", \"completion\": \" blue.\", \"chosen\": "
@@ -482,7 +482,7 @@ static sheaf_status *open_tensors(sheaf_data **data, const tensor *list, int n)
 }
 
 /* In turns, up to the last label. */
-static void test_preference__sides_of_token_ids_need_not_be_of_one_length(void **state)
+TEST(test_preference__sides_of_token_ids_need_not_be_of_one_length)
 {
     static const int32_t want[4][3] = { { 5, 6, 7 }, { 5, 6, 4 }, { 5, 8, 9 }, { 5, 8, 3 } };
     sheaf_data *data = NULL;
@@ -497,7 +497,7 @@ static void test_preference__sides_of_token_ids_need_not_be_of_one_length(void *
     sheaf_data_close(data);
 }
 
-static void test_preference__bad_tensors_are_named(void **state)
+TEST(test_preference__bad_tensors_are_named)
 {
     const struct {
         int at; /* of two_pairs */
@@ -537,20 +537,4 @@ static void test_preference__bad_tensors_are_named(void **state)
                 "'rejected.input_ids' | as many rows as chosen.input_ids | 1 and 2");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_preference__ids_are_those_of_trl),
-        cmocka_unit_test(test_preference__one_pair_in_every_form),
-        cmocka_unit_test(test_preference__both_answers_begin_where_ids_part),
-        cmocka_unit_test(test_preference__a_bad_record_is_named),
-        cmocka_unit_test(test_preference__forms_are_not_mixed),
-        cmocka_unit_test(test_preference__bad_pairs_are_skipped_whole),
-        cmocka_unit_test(test_preference__equal_answers_are_warned_of),
-        cmocka_unit_test(test_preference__long_pairs_are_cut_or_skipped_whole),
-        cmocka_unit_test(test_preference__a_cache_of_pairs_is_not_one_of_rows),
-        cmocka_unit_test(test_preference__sides_of_token_ids_need_not_be_of_one_length),
-        cmocka_unit_test(test_preference__bad_tensors_are_named),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "data/records.h"
-#include "tests/check.h"
 #include "tests/files.h"
 #include "base/status.h"
 
@@ -41,7 +40,7 @@ static void make_images(void)
 
 /* ---- a folder ---- */
 
-static void test_folder__images_come_in_the_order_of_their_paths(void **state)
+TEST(test_folder__images_come_in_the_order_of_their_paths)
 {
     static const char *const name[] = { "b.jpg",    "a/x.png",  "a.b.jpg",     "a/deep/\u00e9.JPEG",
                                         "a/Z.webp", "note.txt", "a/y.jpg.bak", "c" };
@@ -74,7 +73,7 @@ static void test_folder__images_come_in_the_order_of_their_paths(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_folder__links_are_followed_and_circles_end(void **state)
+TEST(test_folder__links_are_followed_and_circles_end)
 {
     mkdir(at("ring"), 0777);
     mkdir(at("ring/in"), 0777);
@@ -95,7 +94,7 @@ static void test_folder__links_are_followed_and_circles_end(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_folder__all_bad_images_are_told(void **state)
+TEST(test_folder__all_bad_images_are_told)
 {
     mkdir(at("bad"), 0777);
     put(at("bad/ok.jpg"), "");
@@ -135,7 +134,7 @@ static void hear(void *self, const sheaf_event *event)
     "{\"conversations\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"A\"}]}"
 
 /* Upstream's SFT data (CogVLM-SFT-311K): a conversation or a caption for each image. */
-static void test_folder__labels_beside_images_are_the_records(void **state)
+TEST(test_folder__labels_beside_images_are_the_records)
 {
     static const char *const folder[] = { "sft",
                                           "sft/one",
@@ -194,7 +193,7 @@ static void test_folder__labels_beside_images_are_the_records(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_folder__what_is_not_read_is_told(void **state)
+TEST(test_folder__what_is_not_read_is_told)
 {
     char said[1000] = "";
     const sheaf_events events = { hear, said };
@@ -226,7 +225,7 @@ static void read_ok(sheaf__records *r, const char *text, const sheaf__records_op
     CHECK_OK(sheaf__records_read(r, at("data.jsonl"), options, NULL));
 }
 
-static void test_json__every_form_is_read(void **state)
+TEST(test_json__every_form_is_read)
 {
     make_images();
     sheaf__records r;
@@ -282,7 +281,7 @@ static void test_json__every_form_is_read(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_json__an_array_is_read_entry_by_entry(void **state)
+TEST(test_json__an_array_is_read_entry_by_entry)
 {
     make_images();
     sheaf__records r;
@@ -321,7 +320,7 @@ static void test_json__an_array_is_read_entry_by_entry(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
+TEST(test_json__each_bad_record_is_told_by_line_and_field)
 {
     make_images();
 #define HUMAN "{\"from\": \"human\", \"value\": \"q\"}"
@@ -457,7 +456,7 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
     }
 }
 
-static void test_json__a_file_that_is_no_text_is_told_as_one(void **state)
+TEST(test_json__a_file_that_is_no_text_is_told_as_one)
 {
     static const struct {
         const char *text, *part;
@@ -475,7 +474,7 @@ static void test_json__a_file_that_is_no_text_is_told_as_one(void **state)
     }
 }
 
-static void test_json__long_texts_are_refused(void **state)
+TEST(test_json__long_texts_are_refused)
 {
     const size_t size = (1 << 20) + 1;
     char *text = malloc(size + 64);
@@ -490,7 +489,7 @@ static void test_json__long_texts_are_refused(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_json__bad_records_are_all_told_up_to_a_bound(void **state)
+TEST(test_json__bad_records_are_all_told_up_to_a_bound)
 {
     sheaf_text text = { 0 };
     for (int i = 1; i <= 50; i++)
@@ -532,7 +531,7 @@ static void test_json__bad_records_are_all_told_up_to_a_bound(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_json__questions_without_answers_are_for_inference(void **state)
+TEST(test_json__questions_without_answers_are_for_inference)
 {
     make_images();
     sheaf__records r;
@@ -556,7 +555,7 @@ static void remember_text(void *context, const sheaf_event *event)
 
 /* The empty columns of a table: other forms, another name of the answer, a picture, what is not
  * read. */
-static void test_json__a_field_that_is_null_is_none(void **state)
+TEST(test_json__a_field_that_is_null_is_none)
 {
     char warning[256] = "";
     const sheaf_events events = { remember_text, warning };
@@ -571,7 +570,7 @@ static void test_json__a_field_that_is_null_is_none(void **state)
     sheaf__records_release(&r);
 }
 
-static void test_json__a_field_that_is_not_read_is_told_once(void **state)
+TEST(test_json__a_field_that_is_not_read_is_told_once)
 {
     char warning[256] = "";
     const sheaf_events events = { remember_text, warning };
@@ -585,23 +584,4 @@ static void test_json__a_field_that_is_not_read_is_told_once(void **state)
     sheaf__records_release(&r);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folder__images_come_in_the_order_of_their_paths),
-        cmocka_unit_test(test_folder__links_are_followed_and_circles_end),
-        cmocka_unit_test(test_folder__labels_beside_images_are_the_records),
-        cmocka_unit_test(test_folder__what_is_not_read_is_told),
-        cmocka_unit_test(test_folder__all_bad_images_are_told),
-        cmocka_unit_test(test_json__every_form_is_read),
-        cmocka_unit_test(test_json__an_array_is_read_entry_by_entry),
-        cmocka_unit_test(test_json__each_bad_record_is_told_by_line_and_field),
-        cmocka_unit_test(test_json__a_file_that_is_no_text_is_told_as_one),
-        cmocka_unit_test(test_json__long_texts_are_refused),
-        cmocka_unit_test(test_json__bad_records_are_all_told_up_to_a_bound),
-        cmocka_unit_test(test_json__questions_without_answers_are_for_inference),
-        cmocka_unit_test(test_json__a_field_that_is_null_is_none),
-        cmocka_unit_test(test_json__a_field_that_is_not_read_is_told_once),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

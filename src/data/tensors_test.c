@@ -79,7 +79,7 @@ static const int64_t marked_mask[3 * 10] = {
         "attention_mask", "I64", { 3, 10 }, marked_mask                                            \
     }
 
-static void test_marked__images_are_where_the_tokens_say(void **state)
+TEST(test_marked__images_are_where_the_tokens_say)
 {
     const tensor list[] = { MARKED,
                             { "images", "F32", { 3, 3, 4, 4 } },
@@ -109,7 +109,7 @@ static void test_marked__images_are_where_the_tokens_say(void **state)
     sheaf_data_close(data);
 }
 
-static void test_marked__what_is_not_whole_is_named(void **state)
+TEST(test_marked__what_is_not_whole_is_named)
 {
     static int64_t ids[30];
     static const struct {
@@ -174,7 +174,7 @@ static const int64_t folded_position[2 * 8] = { 0, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2,
         }                                                                                          \
     }
 
-static void test_folded__rows_stand_in_the_place_of_one_token(void **state)
+TEST(test_folded__rows_stand_in_the_place_of_one_token)
 {
     const tensor list[] = { FOLDED,
                             { "attention_mask", "I64", { 2, 8 }, folded_mask },
@@ -213,7 +213,7 @@ static void test_folded__rows_stand_in_the_place_of_one_token(void **state)
     }
 }
 
-static void test_folded__what_is_not_whole_is_named(void **state)
+TEST(test_folded__what_is_not_whole_is_named)
 {
     static const struct {
         int64_t id[8];
@@ -254,7 +254,7 @@ static const int64_t per_row[2] = { 1, 2 };
         "image_1_1_chw", "F32", { 3, 4, 4 }, NULL, 200                                             \
     }
 
-static void test_bound__images_of_own_sizes(void **state)
+TEST(test_bound__images_of_own_sizes)
 {
     const tensor list[] = { BOUND, { "tgt_sizes", "I32", { 1 }, per_row } };
     const int64_t rows[] = { 1, 0 };
@@ -288,7 +288,7 @@ static void test_bound__images_of_own_sizes(void **state)
 }
 
 /* Labels that stand at the position that predicts them; the last position may predict one too. */
-static void test_bound__labels_may_be_shifted(void **state)
+TEST(test_bound__labels_may_be_shifted)
 {
     static int64_t after[16], plain[16];
     tensor list[] = { BOUND, { "labels", "I64", { 2, 8 }, plain } };
@@ -326,7 +326,7 @@ static void test_bound__labels_may_be_shifted(void **state)
 }
 
 /* Their program masks no padding: its logits are then those of positions that see it. */
-static void test_bound__padding_is_seen_in_whole_rows(void **state)
+TEST(test_bound__padding_is_seen_in_whole_rows)
 {
     tensor list[] = { BOUND, { "attention_mask", "BOOL", { 2, 8 }, seen } };
     const int64_t row = 0;
@@ -348,7 +348,7 @@ static void test_bound__padding_is_seen_in_whole_rows(void **state)
     sheaf_data_close(data);
 }
 
-static void test_bound__what_does_not_fit_is_named(void **state)
+TEST(test_bound__what_does_not_fit_is_named)
 {
     static const struct {
         int64_t bound[6], per_row[2];
@@ -413,7 +413,7 @@ static void test_bound__what_does_not_fit_is_named(void **state)
     assert_null(data);
 }
 
-static void test_pixels__that_are_not_finite_are_named(void **state)
+TEST(test_pixels__that_are_not_finite_are_named)
 {
     tensor list[] = { BOUND };
     const tensor by_marks[] = { MARKED, { "images", "F32", { 3, 3, 4, 4 }, NULL, 0, 2 * 48 + 22 } };
@@ -435,7 +435,7 @@ static void test_pixels__that_are_not_finite_are_named(void **state)
     sheaf_data_close(data);
 }
 
-static void test_masked__images_without_a_place_are_named(void **state)
+TEST(test_masked__images_without_a_place_are_named)
 {
     static const int64_t embed[2 * 8] = { [8] = 1, 1, 1, 1, 1, 1 };
     static const int64_t other[2 * 8] = { [8] = 1, 1, 1, 1, 1, 0, 1 };
@@ -475,7 +475,7 @@ static void test_masked__images_without_a_place_are_named(void **state)
 }
 
 /* Their positions may stand still, and records may not share a row. */
-static void test_masked__an_image_for_each_row_that_marks_one(void **state)
+TEST(test_masked__an_image_for_each_row_that_marks_one)
 {
     static const int64_t embed[2 * 8] = { [8] = 1, 1, 1, 1, 1, 1 }, none[2 * 8] = { 0 };
     tensor list[] = { { "input_ids", "I64", { 2, 8 }, bound_ids },
@@ -495,7 +495,7 @@ static void test_masked__an_image_for_each_row_that_marks_one(void **state)
                 "'images' | [0, 3, 4, 4], an image for each row that marks one | [2, 3, 4, 4]");
 }
 
-static void test_masked__positions_that_restart_are_refused(void **state)
+TEST(test_masked__positions_that_restart_are_refused)
 {
     static const int64_t still[2 * 8] = { 0, 1, 2, 2, 2, 3, 4, 5, 0, 1, 2, 2, 2, 3, 4, 5 },
                                    restart[2 * 8] = {
@@ -519,7 +519,7 @@ static void test_masked__positions_that_restart_are_refused(void **state)
 }
 
 /* One row needs no list of how many images are whose; its pictures have the short names. */
-static void test_bound__of_one_row(void **state)
+TEST(test_bound__of_one_row)
 {
     const tensor list[] = { { "input_ids", "I32", { 1, 8 }, bound_ids },
                             { "labels_shifted", "I64", { 1, 8 }, shifted },
@@ -564,7 +564,7 @@ static const int64_t bounds_of_second[2 * 2] = { 3, 5, 1, 3 },
         "image_1_4_chw", "F32", { 3, 4, 4 }, NULL, 400                                             \
     }
 
-static void test_frames__of_a_group_join_the_first(void **state)
+TEST(test_frames__of_a_group_join_the_first)
 {
     const tensor list[] = { FRAMES };
     const int64_t rows[] = { 0, 1 };
@@ -601,7 +601,7 @@ static void test_frames__of_a_group_join_the_first(void **state)
     version = SHEAF_MINICPMV_NONE;
 }
 
-static void test_frames__what_does_not_fit_is_named(void **state)
+TEST(test_frames__what_does_not_fit_is_named)
 {
     static const struct {
         int64_t frames[6];
@@ -642,7 +642,7 @@ static void test_frames__what_does_not_fit_is_named(void **state)
 }
 
 /* Upstream's data collator gives padding the position 0. */
-static void test_bound__padding_may_have_position_0(void **state)
+TEST(test_bound__padding_may_have_position_0)
 {
     static const int64_t position[2 * 8] = { 0, 1, 2, 3, 4, 5, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7 };
     static int64_t labels[2 * 8];
@@ -661,7 +661,7 @@ static void test_bound__padding_may_have_position_0(void **state)
 
 /* ---- grids, as Qwen-VL's processor lists them ---- */
 
-static void test_grids__what_does_not_fit_is_named(void **state)
+TEST(test_grids__what_does_not_fit_is_named)
 {
     static const struct {
         int64_t grid[3];
@@ -702,26 +702,4 @@ static void test_grids__what_does_not_fit_is_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_marked__images_are_where_the_tokens_say),
-        cmocka_unit_test(test_marked__what_is_not_whole_is_named),
-        cmocka_unit_test(test_folded__rows_stand_in_the_place_of_one_token),
-        cmocka_unit_test(test_folded__what_is_not_whole_is_named),
-        cmocka_unit_test(test_bound__images_of_own_sizes),
-        cmocka_unit_test(test_bound__labels_may_be_shifted),
-        cmocka_unit_test(test_bound__padding_is_seen_in_whole_rows),
-        cmocka_unit_test(test_bound__what_does_not_fit_is_named),
-        cmocka_unit_test(test_pixels__that_are_not_finite_are_named),
-        cmocka_unit_test(test_masked__an_image_for_each_row_that_marks_one),
-        cmocka_unit_test(test_masked__positions_that_restart_are_refused),
-        cmocka_unit_test(test_masked__images_without_a_place_are_named),
-        cmocka_unit_test(test_bound__of_one_row),
-        cmocka_unit_test(test_frames__of_a_group_join_the_first),
-        cmocka_unit_test(test_frames__what_does_not_fit_is_named),
-        cmocka_unit_test(test_grids__what_does_not_fit_is_named),
-        cmocka_unit_test(test_bound__padding_may_have_position_0),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -10,7 +10,6 @@
 #include "inputs/layout.h"
 #include "inputs/template.h"
 #include "inputs/tokenizer/tokenizer.h"
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 
@@ -219,7 +218,7 @@ static void check_recording(const recording *r)
         check_case(r, json_array_get(cases, i), i);
 }
 
-static void test_text__every_recorded_case_is_met(void **state)
+TEST(test_text__every_recorded_case_is_met)
 {
     each(check_recording);
 }
@@ -234,7 +233,7 @@ static void check_specials(const recording *r)
     assert_true(sheaf__tokenizer_size(r->model) > 256);
 }
 
-static void test_sentencepiece__special_ids_are_the_models(void **state)
+TEST(test_sentencepiece__special_ids_are_the_models)
 {
     each(check_specials);
 }
@@ -290,7 +289,7 @@ static void check_marks(const recording *r)
     }
 }
 
-static void test_sentencepiece__marks_in_text_are_text_and_come_back(void **state)
+TEST(test_sentencepiece__marks_in_text_are_text_and_come_back)
 {
     each(check_marks);
 }
@@ -322,7 +321,7 @@ static void check_decoding(const recording *r)
     free((int32_t *)word.id);
 }
 
-static void test_sentencepiece__decoding_skips_what_is_special(void **state)
+TEST(test_sentencepiece__decoding_skips_what_is_special)
 {
     each(check_decoding);
 }
@@ -365,7 +364,7 @@ static void check_damage(const recording *r)
     free(bytes);
 }
 
-static void test_sentencepiece__damaged_models_do_no_harm(void **state)
+TEST(test_sentencepiece__damaged_models_do_no_harm)
 {
     each(check_damage);
 }
@@ -377,7 +376,7 @@ static void put_bytes(const char *path, const char *bytes, size_t size)
 
 #define BPE "\x12\x02\x18\x02" /* model_type */
 
-static void test_sentencepiece__files_that_are_no_models_are_refused(void **state)
+TEST(test_sentencepiece__files_that_are_no_models_are_refused)
 {
     static const struct {
         const char *bytes;
@@ -416,7 +415,7 @@ static void test_sentencepiece__files_that_are_no_models_are_refused(void **stat
 }
 
 /* Four pieces, "a" a control piece: in a text it is no such thing. */
-static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text(void **state)
+TEST(test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text)
 {
     static const char bytes[] = "\x0a\x05\x0a\x01?\x18\x02"
                                 "\x0a\x05\x0a\x03\xe2\x96\x81"
@@ -444,7 +443,7 @@ static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in
 }
 
 /* Of "ab" with the score 1 and "bc" with the score 2 the second is made. */
-static void test_sentencepiece__the_better_score_is_joined_first(void **state)
+TEST(test_sentencepiece__the_better_score_is_joined_first)
 {
     static const char bytes[] = "\x0a\x05\x0a\x01?\x18\x02"
                                 "\x0a\x03\x0a\x01"
@@ -513,14 +512,14 @@ static void check_blanks(const recording *r)
     free(bytes);
 }
 
-static void test_sentencepiece__blanks_are_those_of_the_models_rules(void **state)
+TEST(test_sentencepiece__blanks_are_those_of_the_models_rules)
 {
     each(check_blanks);
 }
 
 /* ---- templates ---- */
 
-static void test_template__names_are_exact(void **state)
+TEST(test_template__names_are_exact)
 {
     sheaf__template which;
     CHECK_FAILS(sheaf__template_find(&which, "chatold", NULL), SHEAF_E_ARG, "'chatold' | chat_old");
@@ -539,7 +538,7 @@ static void test_template__names_are_exact(void **state)
     assert_int_equal(which, SHEAF__CHAT);
 }
 
-static void test_template__turns_before_are_kept_in_order(void **state)
+TEST(test_template__turns_before_are_kept_in_order)
 {
     static const sheaf__turn turns[] = { { "a", "b" }, { "<EOI>", "</s>" } };
     static const char *const want[SHEAF__TEMPLATES] = {
@@ -558,7 +557,7 @@ static void test_template__turns_before_are_kept_in_order(void **state)
     }
 }
 
-static void test_template__answers_are_what_follows_the_last_separator(void **state)
+TEST(test_template__answers_are_what_follows_the_last_separator)
 {
     static const struct {
         sheaf__template which;
@@ -586,7 +585,7 @@ static void test_template__answers_are_what_follows_the_last_separator(void **st
 
 /* ---- layout ---- */
 
-static void test_layout__a_sequence_without_an_image(void **state)
+TEST(test_layout__a_sequence_without_an_image)
 {
     static const int32_t prompt[] = { 7, 8 }, answer[] = { 9, 10, 11 };
     const sheaf__sequence_options options = {
@@ -612,7 +611,7 @@ static void test_layout__a_sequence_without_an_image(void **state)
 
 /* The rules of upstream at their edges: a context may have max_length - 10, all tokens max_length
  * - 3. */
-static void test_layout__limits_are_exact(void **state)
+TEST(test_layout__limits_are_exact)
 {
     int32_t id[64];
     for (int i = 0; i < 64; i++)
@@ -643,7 +642,7 @@ static void test_layout__limits_are_exact(void **state)
     }
 }
 
-static void test_layout__a_prompt_leaves_room_for_an_answer(void **state)
+TEST(test_layout__a_prompt_leaves_room_for_an_answer)
 {
     static const int32_t id[] = { 7, 8 };
     sheaf__sequence_options options = { .patches = 4, .max_length = 9, .bos = 1, .eos = 2 };
@@ -698,12 +697,12 @@ static void check_composed(const recording *r)
     }
 }
 
-static void test_compose__records_become_the_recorded_sequences(void **state)
+TEST(test_compose__records_become_the_recorded_sequences)
 {
     each(check_composed);
 }
 
-static void test_compose__what_is_left_out_is_counted(void **state)
+TEST(test_compose__what_is_left_out_is_counted)
 {
     static const sheaf__turn turn[] = { { "a", "b" }, { "c", "defghijk" }, { "q", NULL } };
     sheaf__record record = { .turn = turn, .turns = 2 };
@@ -733,7 +732,7 @@ static void test_compose__what_is_left_out_is_counted(void **state)
 }
 
 /* Where a model reads pictures; to another it is text. */
-static void test_compose__the_mark_of_a_picture_is_no_text(void **state)
+TEST(test_compose__the_mark_of_a_picture_is_no_text)
 {
     static const sheaf__turn turn = { "a<image>b", NULL };
     sheaf__record record = { .turn = &turn, .turns = 1 };
@@ -757,27 +756,4 @@ static void test_compose__the_mark_of_a_picture_is_no_text(void **state)
                 "question 2 | '<image>' once, in the first question");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text__every_recorded_case_is_met),
-        cmocka_unit_test(test_sentencepiece__special_ids_are_the_models),
-        cmocka_unit_test(test_sentencepiece__marks_in_text_are_text_and_come_back),
-        cmocka_unit_test(test_sentencepiece__decoding_skips_what_is_special),
-        cmocka_unit_test(test_sentencepiece__damaged_models_do_no_harm),
-        cmocka_unit_test(test_sentencepiece__files_that_are_no_models_are_refused),
-        cmocka_unit_test(test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text),
-        cmocka_unit_test(test_sentencepiece__the_better_score_is_joined_first),
-        cmocka_unit_test(test_sentencepiece__blanks_are_those_of_the_models_rules),
-        cmocka_unit_test(test_template__names_are_exact),
-        cmocka_unit_test(test_template__turns_before_are_kept_in_order),
-        cmocka_unit_test(test_template__answers_are_what_follows_the_last_separator),
-        cmocka_unit_test(test_layout__a_sequence_without_an_image),
-        cmocka_unit_test(test_layout__limits_are_exact),
-        cmocka_unit_test(test_layout__a_prompt_leaves_room_for_an_answer),
-        cmocka_unit_test(test_compose__records_become_the_recorded_sequences),
-        cmocka_unit_test(test_compose__what_is_left_out_is_counted),
-        cmocka_unit_test(test_compose__the_mark_of_a_picture_is_no_text),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,13 +1,10 @@
 /* fewer_ranks_test.c - which hosts and how many ranks are left for a run when a host is gone. */
-#include "tests/check.h"
-
-#include <stdlib.h>
 
 #include "driver/hosts.h"
 #include "driver/launch.h"
 #include "tests/files.h"
 
-static void test_restarts__fewer_ranks(void **state)
+TEST(test_restarts__fewer_ranks)
 {
     static const struct {
         int tp, dp, left, accumulators, want_tp, want_dp;
@@ -41,7 +38,7 @@ static void leaves(const char *list, const char *file, int lost, int ranks, cons
     driver_hosts_release(&hosts);
 }
 
-static void test_restarts__hosts_that_are_left(void **state)
+TEST(test_restarts__hosts_that_are_left)
 {
     leaves("a:2,b:2", NULL, 1, 4, "a:2", 2);
     leaves("a:2,b:2,10.0.0.3:4", "", 0, 8, "b:2,10.0.0.3:4", 6);
@@ -69,9 +66,4 @@ static void test_restarts__hosts_that_are_left(void **state)
     CHECK_FAILS(driver_hosts_read(&hosts, NULL, path), SHEAF_E_ARG, "--hostfile");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_restarts__fewer_ranks),
-                                        cmocka_unit_test(test_restarts__hosts_that_are_left) };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

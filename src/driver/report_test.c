@@ -31,7 +31,7 @@ static const struct {
     { "changed", SHEAF_E_CHANGED, 0, 3, 3 },
 };
 
-static void test_report__a_code_says_what_a_caller_can_do(void **state)
+TEST(test_report__a_code_says_what_a_caller_can_do)
 {
     assert_int_equal(driver_exit_code(NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
@@ -75,7 +75,7 @@ static const struct {
       "sheaf: standard output\n  found:    No space left on device\n" },
 };
 
-static void test_report__an_answer_reaches_its_streams(void **state)
+TEST(test_report__an_answer_reaches_its_streams)
 {
     for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
         char *out = NULL, *err = NULL;
@@ -104,7 +104,7 @@ static void test_report__an_answer_reaches_its_streams(void **state)
 }
 
 /* A process that is not the first prints nothing, but for what the first cannot know. */
-static void test_report__only_the_first_process_speaks(void **state)
+TEST(test_report__only_the_first_process_speaks)
 {
     char *err = NULL;
     size_t size;
@@ -119,14 +119,4 @@ static void test_report__only_the_first_process_speaks(void **state)
     assert_non_null(strstr(err, ": missing here\n"));
     free(err);
     driver_release(&d);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_report__a_code_says_what_a_caller_can_do),
-        cmocka_unit_test(test_report__an_answer_reaches_its_streams),
-        cmocka_unit_test(test_report__only_the_first_process_speaks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* signals_test.c - what each signal asks for; children, as handlers are for a process's life. */
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,14 +45,14 @@ static const struct {
     { "the second interrupt counts with SIGTERM between", { SIGINT, SIGTERM, SIGINT }, 3, -SIGINT },
 };
 
-static void test_signals__each_asks_for_its_own(void **state)
+TEST(test_signals__each_asks_for_its_own)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++)
         if (child(by_hand[i].number, by_hand[i].n) != by_hand[i].want)
             fail_msg("%s", by_hand[i].name);
 }
 
-static void test_signals__nohup_stays(void **state)
+TEST(test_signals__nohup_stays)
 {
     static const int hangup[] = { SIGHUP };
     signal(SIGHUP, SIG_IGN);
@@ -61,7 +60,7 @@ static void test_signals__nohup_stays(void **state)
     signal(SIGHUP, SIG_DFL);
 }
 
-static void test_signals__the_second_interrupt_removes_what_is_unfinished(void **state)
+TEST(test_signals__the_second_interrupt_removes_what_is_unfinished)
 {
     static const int interrupt[] = { SIGINT, SIGINT };
     for (int n = 1; n <= 2; n++)
@@ -105,7 +104,7 @@ static int last_words(char said[512], int number, bool json, bool taken_over)
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
+TEST(test_signals__what_has_nothing_to_save_ends_at_once)
 {
     char said[512];
     assert_int_equal(last_words(said, SIGTERM, false, false), 3);
@@ -128,7 +127,7 @@ static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
     assert_string_equal(said, "sheaf: SIGXCPU: info\n  found:    a request to stop\n");
 }
 
-static void test_signals__the_name_is_for_the_last_line(void **state)
+TEST(test_signals__the_name_is_for_the_last_line)
 {
     sheaf_control *flags = driver_signals();
     assert_int_equal(sheaf__control_poll(NULL), 0);
@@ -141,15 +140,10 @@ static void test_signals__the_name_is_for_the_last_line(void **state)
     assert_string_equal(driver_signals_stopped_by(), "SIGINT");
 }
 
-int main(void)
+static int begin(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_signals__each_asks_for_its_own),
-        cmocka_unit_test(test_signals__nohup_stays),
-        cmocka_unit_test(test_signals__the_second_interrupt_removes_what_is_unfinished),
-        cmocka_unit_test(test_signals__what_has_nothing_to_save_ends_at_once),
-        cmocka_unit_test(test_signals__the_name_is_for_the_last_line),
-    };
     signal(SIGHUP, SIG_DFL); /* whoever runs the tests may have it ignored, as nohup does */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+FIXTURE(begin, NULL);

@@ -5,7 +5,7 @@
 #include "families/cog/cog.h"
 #include "schema/family.h"
 
-static void test_table__a_family_stands_at_its_number(void **state)
+TEST(test_table__a_family_stands_at_its_number)
 {
     const sheaf__family *f;
     int n = 0;
@@ -23,7 +23,7 @@ static void test_table__a_family_stands_at_its_number(void **state)
 }
 
 /* What another room calls or reads without asking whether it is there. */
-static void test_descriptor__says_what_others_ask(void **state)
+TEST(test_descriptor__says_what_others_ask)
 {
     const sheaf__family *f;
     for (int i = 0; (f = sheaf__family_at(i)) != NULL; i++) {
@@ -41,7 +41,7 @@ static void test_descriptor__says_what_others_ask(void **state)
 }
 
 /* Sizes worked out by hand: 56 / 14 = 4 patches a side, 112 / 14 = 8. */
-static void test_towers__each_has_its_own_size(void **state)
+TEST(test_towers__each_has_its_own_size)
 {
     sheaf_config c = { .family = SHEAF_COGAGENT,
                        .hidden = 24,
@@ -71,7 +71,7 @@ static void test_towers__each_has_its_own_size(void **state)
 }
 
 /* Blocks by their numbers, not by how many names come last; none leave what was said. */
-static void test_towers__blocks_are_counted_by_name(void **state)
+TEST(test_towers__blocks_are_counted_by_name)
 {
     static const int blocks[] = { 0, 10, 9 };
     sheaf_config config = { .encoder = { .layers = 5 } };
@@ -90,7 +90,7 @@ static void test_towers__blocks_are_counted_by_name(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_towers__a_square_table_is_advised(void **state)
+TEST(test_towers__a_square_table_is_advised)
 {
     static const struct {
         int64_t rows;
@@ -108,7 +108,7 @@ static void test_towers__a_square_table_is_advised(void **state)
 }
 
 /* Every tensor of the published models, whose numbers of parameters their pages give. */
-static void test_counts__published_sizes(void **state)
+TEST(test_counts__published_sizes)
 {
     static const struct {
         const char *config;
@@ -132,17 +132,4 @@ static void test_counts__published_sizes(void **state)
         sheaf_schema_free(schema);
         sheaf_config_release(&config);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table__a_family_stands_at_its_number),
-        cmocka_unit_test(test_descriptor__says_what_others_ask),
-        cmocka_unit_test(test_towers__each_has_its_own_size),
-        cmocka_unit_test(test_towers__blocks_are_counted_by_name),
-        cmocka_unit_test(test_towers__a_square_table_is_advised),
-        cmocka_unit_test(test_counts__published_sizes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
 /* gguf_test.c - llama.cpp's verdicts, hostile counts, and what files of its own say. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/recordings.h"
 
@@ -64,7 +63,7 @@ static void check_verdict(const char *path, const char *name, const char *verdic
     fail_msg("%s: no row of defects[] knows the verdict '%s'", name, why);
 }
 
-static void test_open__judges_like_llama_cpp(void **state)
+TEST(test_open__judges_like_llama_cpp)
 {
     json_t *root = json_load_file(recording("gguf/edge/verdicts.json"), 0, NULL);
     const char *name;
@@ -86,7 +85,7 @@ static void test_open__judges_like_llama_cpp(void **state)
 
 /* ---- what a file says ---- */
 
-static void test_open__values_and_axes(void **state)
+TEST(test_open__values_and_axes)
 {
     sheaf__gguf *file = NULL;
     bool ok = true;
@@ -121,7 +120,7 @@ static void put_text(sheaf_text *to, const char *text)
 }
 
 /* Every whole number reads as itself, whatever its type; a text is none. */
-static void test_integer__of_every_type(void **state)
+TEST(test_integer__of_every_type)
 {
     static const struct {
         sheaf__gguf_value type;
@@ -160,7 +159,7 @@ static void test_integer__of_every_type(void **state)
 }
 
 /* Whatever byte a file ends before, it is refused and nothing is read beyond its end. */
-static void test_open__every_cut_is_refused(void **state)
+TEST(test_open__every_cut_is_refused)
 {
     char *bytes = NULL;
     size_t size = 0;
@@ -180,7 +179,7 @@ static void test_open__every_cut_is_refused(void **state)
 }
 
 /* Each type that ggml has and sheaf does not read is refused by its name. */
-static void test_open__other_types_are_refused_by_name(void **state)
+TEST(test_open__other_types_are_refused_by_name)
 {
     static const struct {
         int type;
@@ -214,7 +213,7 @@ static sheaf_status *count_fault(void *self, sheaf_status *fault)
 }
 
 /* One of no type, which says nothing of its size, one at a wrong place, one that is cut short. */
-static void test_open__each_bad_tensor_is_heard_of(void **state)
+TEST(test_open__each_bad_tensor_is_heard_of)
 {
     static const struct {
         const char *name;
@@ -257,15 +256,4 @@ static void test_open__each_bad_tensor_is_heard_of(void **state)
     sheaf__text_release(&text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__judges_like_llama_cpp),
-        cmocka_unit_test(test_open__values_and_axes),
-        cmocka_unit_test(test_integer__of_every_type),
-        cmocka_unit_test(test_open__every_cut_is_refused),
-        cmocka_unit_test(test_open__each_bad_tensor_is_heard_of),
-        cmocka_unit_test(test_open__other_types_are_refused_by_name),
-    };
-    return cmocka_run_group_tests_name("formats/gguf", tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "formats/pickle.h"
-#include "formats/pickle_inner.h"
 
 /* A literal with NULs inside, as pointer and size. */
 #define P(text) ("\x80\x02" text "."), sizeof("\x80\x02" text ".") - 1
@@ -225,7 +224,7 @@ static const struct {
     { P("(X\6\0\0\0moduleca.b\nNet\nX\1\0\0\0fX\1\0\0\0stQ)\x81"), "a.b.Net()" },
 };
 
-static void test_parse__every_opcode_and_known_name(void **state)
+TEST(test_parse__every_opcode_and_known_name)
 {
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         if (values[i].want == NULL) {
@@ -240,7 +239,7 @@ static void test_parse__every_opcode_and_known_name(void **state)
     }
 }
 
-static void test_parse__every_cut_of_every_value_is_refused(void **state)
+TEST(test_parse__every_cut_of_every_value_is_refused)
 {
     for (size_t i = 0; i < ARRAY_LEN(values); i++)
         for (size_t n = 0; n < values[i].size; n++) {
@@ -255,7 +254,7 @@ static void test_parse__every_cut_of_every_value_is_refused(void **state)
 }
 
 /* Every bit flipped gives a value or a status; what matters is that the sanitizers stay silent. */
-static void test_parse__every_flipped_bit_is_survived(void **state)
+TEST(test_parse__every_flipped_bit_is_survived)
 {
     int refused = 0;
     for (size_t i = 0; i < ARRAY_LEN(values); i++)
@@ -271,7 +270,7 @@ static void test_parse__every_flipped_bit_is_survived(void **state)
     assert_true(refused > 1000);
 }
 
-static void test_parse__refused_with_a_reason(void **state)
+TEST(test_parse__refused_with_a_reason)
 {
     static const struct {
         const char *bytes;
@@ -432,7 +431,7 @@ static sheaf_status *attack(const char *module, const char *name, bool on_stack)
     return parse_only(bytes, (size_t)n);
 }
 
-static void test_parse__a_call_is_named_and_refused(void **state)
+TEST(test_parse__a_call_is_named_and_refused)
 {
     for (size_t i = 0; i < ARRAY_LEN(attacks); i++) {
         char both[200];
@@ -443,7 +442,7 @@ static void test_parse__a_call_is_named_and_refused(void **state)
 }
 
 /* As a part of another module's name too, where what is named looks like a class. */
-static void test_parse__what_reaches_into_the_machine_is_refused_anywhere(void **state)
+TEST(test_parse__what_reaches_into_the_machine_is_refused_anywhere)
 {
     static const char *const machine[] = {
         "__builtin__", "__builtins__",   "builtins",   "commands", "ctypes",     "importlib",
@@ -462,7 +461,7 @@ static void test_parse__what_reaches_into_the_machine_is_refused_anywhere(void *
     CHECK_OK(attack("torch.other", "Thing", false)); /* or nothing would be shown */
 }
 
-static void test_parse__calls_by_detours_are_refused(void **state)
+TEST(test_parse__calls_by_detours_are_refused)
 {
     /* A name that is not called may still be what is: partial(os.system), getattr of a function or
      * an object, a called object. */
@@ -486,7 +485,7 @@ static void test_parse__calls_by_detours_are_refused(void **state)
 
 /* ---- bounds ---- */
 
-static void test_parse__depth_is_limited(void **state)
+TEST(test_parse__depth_is_limited)
 {
     for (int depth = SHEAF_PICKLE_MAX_DEPTH - 1; depth <= SHEAF_PICKLE_MAX_DEPTH + 1; depth++) {
         sheaf_text text = { 0 };
@@ -505,7 +504,7 @@ static void test_parse__depth_is_limited(void **state)
 }
 
 /* A deep value that is reached a second time, further down, where it is too deep. */
-static void test_parse__depth_counts_what_was_seen_before(void **state)
+TEST(test_parse__depth_counts_what_was_seen_before)
 {
     sheaf_text text = { 0 };
     sheaf__text_bytes(&text, "\x80\x02]", 3);
@@ -524,7 +523,7 @@ static void test_parse__depth_counts_what_was_seen_before(void **state)
     sheaf__text_release(&text);
 }
 
-static void test_parse__cycles_are_cut(void **state)
+TEST(test_parse__cycles_are_cut)
 {
     static const struct {
         const char *bytes;
@@ -545,7 +544,7 @@ static void test_parse__cycles_are_cut(void **state)
 }
 
 /* Six bytes that copy a megabyte, again and again. */
-static void test_parse__memory_is_bounded_by_the_bytes(void **state)
+TEST(test_parse__memory_is_bounded_by_the_bytes)
 {
     enum { TEXT = 1 << 20, TIMES = 20000 };
     sheaf_text text = { 0 };
@@ -566,7 +565,7 @@ static void test_parse__memory_is_bounded_by_the_bytes(void **state)
 
 /* Ten thousand tensors in one storage, as many storages, and equal ones told apart by what they
  * say. */
-static void test_parse__storages_are_told_apart(void **state)
+TEST(test_parse__storages_are_told_apart)
 {
     sheaf_text text = { 0 };
     sheaf__text_bytes(&text, "\x80\x02](", 4);
@@ -591,7 +590,7 @@ static void test_parse__storages_are_told_apart(void **state)
 
 /* ---- looking ---- */
 
-static void test_get__fields_of_dicts_and_objects(void **state)
+TEST(test_get__fields_of_dicts_and_objects)
 {
     sheaf_pickle_doc *doc = parse(P(
         "}(X\4\0\0\0argscargparse\nNamespace\n)\x81}(X\2\0\0\0tpK\2X\2\0\0\0tpK\4X\1\0\0\0sX\2\0\0\0hiubX\1\0\0\0l]K\7a"
@@ -620,7 +619,7 @@ static void test_get__fields_of_dicts_and_objects(void **state)
 
 #define DTYPE(name) "cnumpy\ndtype\nU\2" name "\x89\x88\x87R(K\3U\1<NNNtb"
 
-static void test_number__numpy_scalars(void **state)
+TEST(test_number__numpy_scalars)
 {
     int64_t n = 0;
     double real = 0;
@@ -643,7 +642,7 @@ static void test_number__numpy_scalars(void **state)
 
 /* ---- writing ---- */
 
-static void test_encode__reads_back_as_it_was_made(void **state)
+TEST(test_encode__reads_back_as_it_was_made)
 {
     static const int64_t numbers[] = { 0,         255,       256, 65535,     65536,
                                        INT32_MAX, INT32_MIN, -1,  INT64_MAX, INT64_MIN };
@@ -679,7 +678,7 @@ static void test_encode__reads_back_as_it_was_made(void **state)
     sheaf__pickle_free(doc);
 }
 
-static void test_encode__refuses_what_it_cannot_write(void **state)
+TEST(test_encode__refuses_what_it_cannot_write)
 {
     sheaf_pickle_doc *doc = NULL;
     char *bytes = NULL;
@@ -701,7 +700,7 @@ static void test_encode__refuses_what_it_cannot_write(void **state)
 }
 
 /* What is a tensor elsewhere and none here, in words. */
-static void test_unread__dtypes_and_metadata_that_are_not_read(void **state)
+TEST(test_unread__dtypes_and_metadata_that_are_not_read)
 {
     static const struct {
         const char *bytes;
@@ -733,28 +732,4 @@ static void test_unread__dtypes_and_metadata_that_are_not_read(void **state)
             doc->root, buffer, &steps)); /* what cannot be looked at is not passed over */
         sheaf__pickle_free(doc);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse__every_opcode_and_known_name),
-        cmocka_unit_test(test_parse__every_cut_of_every_value_is_refused),
-        cmocka_unit_test(test_parse__every_flipped_bit_is_survived),
-        cmocka_unit_test(test_parse__refused_with_a_reason),
-        cmocka_unit_test(test_parse__a_call_is_named_and_refused),
-        cmocka_unit_test(test_parse__what_reaches_into_the_machine_is_refused_anywhere),
-        cmocka_unit_test(test_parse__calls_by_detours_are_refused),
-        cmocka_unit_test(test_parse__depth_is_limited),
-        cmocka_unit_test(test_parse__depth_counts_what_was_seen_before),
-        cmocka_unit_test(test_parse__cycles_are_cut),
-        cmocka_unit_test(test_parse__memory_is_bounded_by_the_bytes),
-        cmocka_unit_test(test_parse__storages_are_told_apart),
-        cmocka_unit_test(test_get__fields_of_dicts_and_objects),
-        cmocka_unit_test(test_number__numpy_scalars),
-        cmocka_unit_test(test_encode__reads_back_as_it_was_made),
-        cmocka_unit_test(test_encode__refuses_what_it_cannot_write),
-        cmocka_unit_test(test_unread__dtypes_and_metadata_that_are_not_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

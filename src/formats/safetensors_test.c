@@ -1,6 +1,5 @@
 /* safetensors_test.c - the official parser's verdicts, hostile headers, and files that equal the
  * official writer's. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 
@@ -76,7 +75,7 @@ static void check_verdict(const char *path, const char *name, const char *verdic
     fail_msg("%s: no row of defects[] knows the verdict '%s'", name, verdict);
 }
 
-static void test_open__judges_like_the_official_parser(void **state)
+TEST(test_open__judges_like_the_official_parser)
 {
     json_t *root = json_load_file(golden("llama/safetensors_edge/verdicts.json"), 0, NULL);
     const char *name;
@@ -114,7 +113,7 @@ static sheaf_status *parse(const char *text, int64_t data)
 }
 
 /* What serde_json and the official validation do in corners that no recorded file has. */
-static void test_parse__corners_accepted(void **state)
+TEST(test_parse__corners_accepted)
 {
     static const struct {
         const char *text;
@@ -151,7 +150,7 @@ static void test_parse__corners_accepted(void **state)
             CHECK_FAILS(parse(rows[i].text, 0), SHEAF_E_UNSUPPORTED, "shape");
 }
 
-static void test_parse__corners_refused(void **state)
+TEST(test_parse__corners_refused)
 {
     static const struct {
         const char *text;
@@ -242,7 +241,7 @@ static void test_parse__corners_refused(void **state)
         SHEAF_E_UNSUPPORTED, "at most 8 axes");
 }
 
-static void test_parse__the_last_of_equal_names_counts(void **state)
+TEST(test_parse__the_last_of_equal_names_counts)
 {
     static const char text[] =
         "{\"__metadata__\":{\"b\":\"1\",\"a\":\"2\",\"b\":\"3\",\"c\":\"4\",\"b\":\"5\"},"
@@ -270,7 +269,7 @@ static void test_parse__the_last_of_equal_names_counts(void **state)
     sheaf__safetensors_header_release(&h);
 }
 
-static void test_parse__each_field_is_there_once(void **state)
+TEST(test_parse__each_field_is_there_once)
 {
     static const char *const field[] = { "\"dtype\":\"F32\"", "\"shape\":[1]",
                                          "\"data_offsets\":[0,4]" };
@@ -284,7 +283,7 @@ static void test_parse__each_field_is_there_once(void **state)
 }
 
 /* As many keys as a header may hold take the time of sorting them. */
-static void test_parse__many_keys_of_metadata_in_little_time(void **state)
+TEST(test_parse__many_keys_of_metadata_in_little_time)
 {
     enum { KEYS = 200000 };
     char *text = malloc((size_t)KEYS * 24 + 100), *at = text;
@@ -307,7 +306,7 @@ static void test_parse__many_keys_of_metadata_in_little_time(void **state)
     free(text);
 }
 
-static void test_parse__utf8_is_strict(void **state)
+TEST(test_parse__utf8_is_strict)
 {
     static const struct {
         const char *bytes;
@@ -348,7 +347,7 @@ static void test_parse__utf8_is_strict(void **state)
     CHECK_FAILS(st, SHEAF_E_FORMAT, "byte 2 of the JSON | UTF-8");
 }
 
-static void test_parse__depth_is_limited_as_in_serde(void **state)
+TEST(test_parse__depth_is_limited_as_in_serde)
 {
     char text[1200];
     for (int depth = 120; depth < 130; depth++) { /* of lists, inside two objects */
@@ -363,7 +362,7 @@ static void test_parse__depth_is_limited_as_in_serde(void **state)
     }
 }
 
-static void test_parse__every_cut_is_refused(void **state)
+TEST(test_parse__every_cut_is_refused)
 {
     static const char whole[] =
         "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],"
@@ -381,7 +380,7 @@ static void test_parse__every_cut_is_refused(void **state)
 
 /* ---- reading ---- */
 
-static void test_read__parts_of_a_file(void **state)
+TEST(test_read__parts_of_a_file)
 {
     sheaf_safetensors *file = NULL;
     CHECK_OK(sheaf__safetensors_open(&file, golden("llama/tiny_llama/hf/model.safetensors")));
@@ -407,7 +406,7 @@ static void test_read__parts_of_a_file(void **state)
 }
 
 /* A scalar is one by one; of three axes the last gives the columns. */
-static void test_write__boxes_of_other_shapes(void **state)
+TEST(test_write__boxes_of_other_shapes)
 {
     static const sheaf_safetensors_spec specs[] = { { "s", SHEAF_F32, 0, { 0 } },
                                                     { "c", SHEAF_F32, 3, { 2, 3, 4 } } };
@@ -431,7 +430,7 @@ static void test_write__boxes_of_other_shapes(void **state)
     sheaf__safetensors_close(NULL);
 }
 
-static void test_write__boxes_of_half_bytes_are_refused(void **state)
+TEST(test_write__boxes_of_half_bytes_are_refused)
 {
     static const sheaf_safetensors_spec spec = { "f", SHEAF_F4, 1, { 2 } };
     sheaf_safetensors_writer *w = NULL;
@@ -444,7 +443,7 @@ static void test_write__boxes_of_half_bytes_are_refused(void **state)
     CHECK_OK(sheaf__safetensors_finish(w));
 }
 
-static void test_read__a_file_cut_after_opening(void **state)
+TEST(test_read__a_file_cut_after_opening)
 {
     sheaf_safetensors *file = NULL;
     sheaf_safetensors_writer *w = NULL;
@@ -498,7 +497,7 @@ static void rewrite(const char *from, const char *to)
     sheaf__safetensors_close(file);
 }
 
-static void test_write__gives_the_bytes_of_the_official_writer(void **state)
+TEST(test_write__gives_the_bytes_of_the_official_writer)
 {
     static const char *const files[] = {
         "llama/tiny_llama/hf/model.safetensors",
@@ -520,7 +519,7 @@ static void test_write__gives_the_bytes_of_the_official_writer(void **state)
     }
 }
 
-static void test_write__sorts_by_dtype_and_pads(void **state)
+TEST(test_write__sorts_by_dtype_and_pads)
 {
     const sheaf_safetensors_spec spec[] = { { "b", SHEAF_U8, 1, { 3 } },
                                             { "z", SHEAF_F32, 0, { 0 } },
@@ -548,7 +547,7 @@ static void test_write__sorts_by_dtype_and_pads(void **state)
     free(got);
 }
 
-static void test_write__boxes(void **state)
+TEST(test_write__boxes)
 {
     const sheaf_safetensors_spec spec = { "w", SHEAF_U8, 2, { 3, 5 } };
     sheaf_safetensors_writer *w = NULL;
@@ -571,7 +570,7 @@ static void test_write__boxes(void **state)
     free(got);
 }
 
-static void test_write__refuses_unsound_declarations(void **state)
+TEST(test_write__refuses_unsound_declarations)
 {
     static const struct {
         sheaf_safetensors_spec spec[2];
@@ -593,7 +592,7 @@ static void test_write__refuses_unsound_declarations(void **state)
     }
 }
 
-static void test_write__an_incomplete_tensor_is_refused(void **state)
+TEST(test_write__an_incomplete_tensor_is_refused)
 {
     const sheaf_safetensors_spec spec[] = { { "a", SHEAF_F32, 1, { 2 } },
                                             { "b", SHEAF_F32, 1, { 2 } } };
@@ -616,7 +615,7 @@ static void test_write__an_incomplete_tensor_is_refused(void **state)
 
 /* A late tensor of each file is shorter than declared, and a plain one is written before and after
  * it. */
-static void test_write__late_tensors_have_the_length_they_turn_out_to_have(void **state)
+TEST(test_write__late_tensors_have_the_length_they_turn_out_to_have)
 {
     const sheaf_safetensors_spec spec[] = { { "b.late", SHEAF_U8, 1, { 100 } },
                                             { "z", SHEAF_F32, 1, { 2 } },
@@ -675,7 +674,7 @@ static sheaf_status *write_small(void)
     return st;
 }
 
-static void test_write__any_failing_call_leaves_no_file(void **state)
+TEST(test_write__any_failing_call_leaves_no_file)
 {
     const sheaf_faults kinds[] = { { .action = SHEAF_FAULT_FAIL },
                                    { .action = SHEAF_FAULT_ENOSPC },
@@ -695,29 +694,4 @@ static void test_write__any_failing_call_leaves_no_file(void **state)
     sheaf__safetensors_abandon(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__judges_like_the_official_parser),
-        cmocka_unit_test(test_parse__corners_accepted),
-        cmocka_unit_test(test_parse__corners_refused),
-        cmocka_unit_test(test_parse__the_last_of_equal_names_counts),
-        cmocka_unit_test(test_parse__each_field_is_there_once),
-        cmocka_unit_test(test_parse__many_keys_of_metadata_in_little_time),
-        cmocka_unit_test(test_parse__utf8_is_strict),
-        cmocka_unit_test(test_parse__depth_is_limited_as_in_serde),
-        cmocka_unit_test(test_parse__every_cut_is_refused),
-        cmocka_unit_test(test_read__parts_of_a_file),
-        cmocka_unit_test(test_write__boxes_of_other_shapes),
-        cmocka_unit_test(test_write__boxes_of_half_bytes_are_refused),
-        cmocka_unit_test(test_read__a_file_cut_after_opening),
-        cmocka_unit_test(test_write__gives_the_bytes_of_the_official_writer),
-        cmocka_unit_test(test_write__sorts_by_dtype_and_pads),
-        cmocka_unit_test(test_write__boxes),
-        cmocka_unit_test(test_write__refuses_unsound_declarations),
-        cmocka_unit_test(test_write__an_incomplete_tensor_is_refused),
-        cmocka_unit_test(test_write__late_tensors_have_the_length_they_turn_out_to_have),
-        cmocka_unit_test(test_write__any_failing_call_leaves_no_file),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

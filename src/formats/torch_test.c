@@ -1,5 +1,4 @@
 /* torch_test.c - files of the real torch against what they hold, and hostile ones. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 
@@ -106,7 +105,7 @@ static bool check_recorded(const char *folder, const char *name, const json_t *l
     return true;
 }
 
-static void test_open__recorded_tensors_are_as_expected(void **state)
+TEST(test_open__recorded_tensors_are_as_expected)
 {
     char folder[600], **names = NULL;
     int64_t count = 0, checked = 0;
@@ -125,7 +124,7 @@ static void test_open__recorded_tensors_are_as_expected(void **state)
     json_decref(layout);
 }
 
-static void test_open__a_bare_tensor_and_nested_values(void **state)
+TEST(test_open__a_bare_tensor_and_nested_values)
 {
     sheaf_torch *file = NULL;
     CHECK_OK(sheaf__torch_open(&file, golden("llama/torch_pickle/bare_tensor.pt")));
@@ -178,7 +177,7 @@ static int64_t open_below(const char *folder)
     return opened;
 }
 
-static void test_open__every_recorded_file_opens(void **state)
+TEST(test_open__every_recorded_file_opens)
 {
     char root[512];
     assert_true(open_below(golden_root(root)) >= (golden_is_full() ? 20 : 6));
@@ -214,7 +213,7 @@ static void check_item(const char *folder, const sheaf_pickle *metadata, const s
     sheaf__torch_close(file);
 }
 
-static void test_open_at__items_of_a_distributed_checkpoint(void **state)
+TEST(test_open_at__items_of_a_distributed_checkpoint)
 {
     char **names = NULL, folder[700], path[800];
     int64_t count = 0, items = 0;
@@ -307,7 +306,7 @@ static sheaf_status *open_zip(const item *items, int n, bool data)
     return st;
 }
 
-static void test_open__what_a_zip_file_must_have(void **state)
+TEST(test_open__what_a_zip_file_must_have)
 {
     const item good[] = { { "my model.v2/data.pkl", ONE },
                           { "my model.v2/byteorder", "little", 6 },
@@ -337,25 +336,17 @@ static void test_open__what_a_zip_file_must_have(void **state)
         { { { "a/data.pkl", ONE, 1 }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4 } },
           SHEAF_E_FORMAT,
           "'a/data.pkl': its bytes are damaged" },
-        { { { "a/data.pkl", ONE }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4, 1 } },
-          SHEAF_E_FORMAT,
-          "'data/0': its bytes are damaged",
-          true },
-        { { { "a/data.pkl", PICKLE("cposix\nsystem\nX\4\0\0\0true\x85R") },
-            { "a/b", "", 0 },
-            { "a/data/0", "abcd", 4 } },
-          SHEAF_E_UNSAFE,
-          "wants to call posix.system" },
-        { { { "a/data.pkl", PICKLE("}X\1\0\0\0w" TENSOR(ID("0", "\4", ""), "\2", "\3") "s") },
-            { "a/b", "", 0 },
-            { "a/data/0", "abcde", 5 } },
-          SHEAF_E_FORMAT,
-          "'w': a tensor | inside the 4 elements" },
-        { { { "a/data.pkl", PICKLE(TENSOR(ID("0", "\4", "(X\1\0\0\0vK\1K\3t"), "\0", "\3")) },
-            { "a/b", "", 0 },
-            { "a/data/0", "abcde", 5 } },
-          SHEAF_E_FORMAT,
-          "storage '0'" },
+        { LIST({ "a/data.pkl", ONE }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4, 1 }),
+          SHEAF_E_FORMAT, "'data/0': its bytes are damaged", true },
+        { LIST({ "a/data.pkl", PICKLE("cposix\nsystem\nX\4\0\0\0true\x85R") }, { "a/b", "", 0 },
+               { "a/data/0", "abcd", 4 }),
+          SHEAF_E_UNSAFE, "wants to call posix.system" },
+        { LIST({ "a/data.pkl", PICKLE("}X\1\0\0\0w" TENSOR(ID("0", "\4", ""), "\2", "\3") "s") },
+               { "a/b", "", 0 }, { "a/data/0", "abcde", 5 }),
+          SHEAF_E_FORMAT, "'w': a tensor | inside the 4 elements" },
+        { LIST({ "a/data.pkl", PICKLE(TENSOR(ID("0", "\4", "(X\1\0\0\0vK\1K\3t"), "\0", "\3")) },
+               { "a/b", "", 0 }, { "a/data/0", "abcde", 5 }),
+          SHEAF_E_FORMAT, "storage '0'" },
         { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "a/data/0", "abcde", 5 } },
           SHEAF_E_FORMAT,
           "4 bytes, by the pickle | an entry of 5" },
@@ -365,7 +356,7 @@ static void test_open__what_a_zip_file_must_have(void **state)
     CHECK_OK(open_zip(rows[6].items, 3, false)); /* data is only read by the full check */
 }
 
-static void test_open__names_what_is_no_file_of_torch(void **state)
+TEST(test_open__names_what_is_no_file_of_torch)
 {
     sheaf_torch *file = NULL;
     char tar[512] = "pickle";
@@ -380,7 +371,7 @@ static void test_open__names_what_is_no_file_of_torch(void **state)
     assert_false(sheaf__torch_is(at("none.pt")));
 }
 
-static void test_open_at__offsets_count_from_the_whole_file(void **state)
+TEST(test_open_at__offsets_count_from_the_whole_file)
 {
     const item items[] = { { "a/data.pkl", ONE }, { "a/data/0", "abcd", 4 } };
     sheaf_text zip = zip_of(items, 2), whole = { 0 };
@@ -425,7 +416,7 @@ static sheaf_status *open_legacy(sheaf_torch **file, const char *bytes, size_t s
     return sheaf__torch_open(file, as_path(bytes, size));
 }
 
-static void test_open__legacy_files_and_their_views(void **state)
+TEST(test_open__legacy_files_and_their_views)
 {
     static const char good[] = MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS DATA;
     static const char *const want[] = { "ell", "ok", "llo" };
@@ -462,7 +453,7 @@ static void test_open__legacy_files_and_their_views(void **state)
     }
 }
 
-static void test_open__legacy_files_refused(void **state)
+TEST(test_open__legacy_files_refused)
 {
     static const struct {
         const char *bytes;
@@ -499,7 +490,7 @@ static void test_open__legacy_files_refused(void **state)
 }
 
 /* A pickle that is longer than what is read of the file at first. */
-static void test_open__legacy_files_with_large_pickles(void **state)
+TEST(test_open__legacy_files_with_large_pickles)
 {
     enum { TIMES = 30000 };
     sheaf_text text = { 0 };
@@ -538,7 +529,7 @@ static bool survives(const char *bytes, size_t size)
     return opened;
 }
 
-static void test_open__recorded_files_damaged(void **state)
+TEST(test_open__recorded_files_damaged)
 {
     static const char *const names[] = { "llama/torch_pickle/tensors_zip.pt",
                                          "llama/torch_pickle/tensors_legacy.pt" };
@@ -565,20 +556,4 @@ static int close_paths(void **state)
     return remove_scratch(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__recorded_tensors_are_as_expected),
-        cmocka_unit_test(test_open__a_bare_tensor_and_nested_values),
-        cmocka_unit_test(test_open__every_recorded_file_opens),
-        cmocka_unit_test(test_open_at__items_of_a_distributed_checkpoint),
-        cmocka_unit_test(test_open__what_a_zip_file_must_have),
-        cmocka_unit_test(test_open__names_what_is_no_file_of_torch),
-        cmocka_unit_test(test_open_at__offsets_count_from_the_whole_file),
-        cmocka_unit_test(test_open__legacy_files_and_their_views),
-        cmocka_unit_test(test_open__legacy_files_refused),
-        cmocka_unit_test(test_open__legacy_files_with_large_pickles),
-        cmocka_unit_test(test_open__recorded_files_damaged),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, close_paths);
-}
+FIXTURE(make_scratch, close_paths);

@@ -1,7 +1,6 @@
 /* torch_write_test.c - PyTorch files that sheaf wrote, read back. torch.load(weights_only=True) of
  * torch 2.13 reads the same bytes, mapped or not, and Python's zipfile finds every checksum right.
  */
-#include "tests/check.h"
 #include "tests/pickle_made.h"
 #include "tests/files.h"
 
@@ -9,9 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "formats/torch.h"
-#include "formats/zip.h"
 #include "tests/faults/faults.h"
 
 typedef struct spec {
@@ -92,7 +89,7 @@ static void check_file(const char *path, const sheaf_pickle_doc *doc)
     sheaf__torch_close(file);
 }
 
-static void test_write__in_any_pieces_and_order(void **state)
+TEST(test_write__in_any_pieces_and_order)
 {
     sheaf_pickle_doc *doc = describe();
     char *first = NULL, *bytes = NULL;
@@ -136,7 +133,7 @@ static void *write_part(void *context)
     return NULL;
 }
 
-static void test_write__by_several_threads(void **state)
+TEST(test_write__by_several_threads)
 {
     enum { THREADS = 4 };
     sheaf_pickle_doc *doc = describe();
@@ -157,7 +154,7 @@ static void test_write__by_several_threads(void **state)
     sheaf__pickle_free(doc);
 }
 
-static void test_write__boxes(void **state)
+TEST(test_write__boxes)
 {
     static const int64_t shape[] = { 3, 5 };
     static const unsigned char left[] = { 0, 1, 2, 10, 11, 12, 20, 21, 22 },
@@ -190,7 +187,7 @@ static void test_write__boxes(void **state)
 }
 
 /* What was claimed reads as zeros and must not pass for weights. */
-static void test_finish__an_incomplete_tensor_is_refused(void **state)
+TEST(test_finish__an_incomplete_tensor_is_refused)
 {
     static const struct {
         int64_t begin, n;
@@ -229,7 +226,7 @@ static sheaf_status *write_all(const sheaf_pickle_doc *doc)
     return st;
 }
 
-static void test_write__any_failing_call_leaves_no_file(void **state)
+TEST(test_write__any_failing_call_leaves_no_file)
 {
     const sheaf_faults kinds[] = { { .action = SHEAF_FAULT_FAIL },
                                    { .action = SHEAF_FAULT_ENOSPC },
@@ -257,7 +254,7 @@ static void test_write__any_failing_call_leaves_no_file(void **state)
 }
 
 /* Each byte of the data is under a checksum that the reader checks. */
-static void test_check_data__finds_every_flipped_bit(void **state)
+TEST(test_check_data__finds_every_flipped_bit)
 {
     sheaf_pickle_doc *doc = describe();
     char *bytes = NULL;
@@ -285,15 +282,4 @@ static void test_check_data__finds_every_flipped_bit(void **state)
     sheaf__pickle_free(doc);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write__in_any_pieces_and_order),
-        cmocka_unit_test(test_write__by_several_threads),
-        cmocka_unit_test(test_write__boxes),
-        cmocka_unit_test(test_finish__an_incomplete_tensor_is_refused),
-        cmocka_unit_test(test_write__any_failing_call_leaves_no_file),
-        cmocka_unit_test(test_check_data__finds_every_flipped_bit),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

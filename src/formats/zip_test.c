@@ -1,5 +1,4 @@
 /* zip_test.c - directories of zip files, whole and hostile, and the checksum. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include <inttypes.h>
@@ -143,7 +142,7 @@ static sheaf_status *open_made(const made *m, size_t n, const making *how)
 
 /* ---- good ones ---- */
 
-static void test_open__accepts_what_writers_write(void **state)
+TEST(test_open__accepts_what_writers_write)
 {
     static const making ways[] = { { 0 },
                                    { .end64 = true },
@@ -162,7 +161,7 @@ static void test_open__accepts_what_writers_write(void **state)
             }
 }
 
-static void test_open__inside_a_larger_file(void **state)
+TEST(test_open__inside_a_larger_file)
 {
     const made m[] = { { "a", "hello" }, { "b", "world" } };
     sheaf_text text = zip_of(m, 2, &(making){ .end64 = true }), larger = { 0 };
@@ -177,7 +176,7 @@ static void test_open__inside_a_larger_file(void **state)
     sheaf__text_release(&larger);
 }
 
-static void test_open__sums_that_nobody_computed_are_not_checked(void **state)
+TEST(test_open__sums_that_nobody_computed_are_not_checked)
 {
     const char *bytes = "hello";
     const uint32_t crc = sheaf__crc32(0, bytes, 5);
@@ -189,7 +188,7 @@ static void test_open__sums_that_nobody_computed_are_not_checked(void **state)
 
 /* ---- bad ones ---- */
 
-static void test_open__refuses_by_name(void **state)
+TEST(test_open__refuses_by_name)
 {
     static const struct {
         made m[2];
@@ -197,101 +196,55 @@ static void test_open__refuses_by_name(void **state)
         sheaf_code code;
         const char *part;
     } rows[] = {
-        { { { "a", "1" }, { "b", "2", .method = 8 } },
-          { 0 },
-          SHEAF_E_UNSUPPORTED,
+        { LIST({ "a", "1" }, { "b", "2", .method = 8 }), LIST(0), SHEAF_E_UNSUPPORTED,
           "'b': compressed" },
-        { { { "a", "1" }, { "b", "2", .local_method = 8 } },
-          { 0 },
-          SHEAF_E_UNSUPPORTED,
+        { LIST({ "a", "1" }, { "b", "2", .local_method = 8 }), LIST(0), SHEAF_E_UNSUPPORTED,
           "'b': compressed" },
-        { { { "a", "1" }, { "b", "2", .flags = 1 } },
-          { 0 },
-          SHEAF_E_UNSUPPORTED,
+        { LIST({ "a", "1" }, { "b", "2", .flags = 1 }), LIST(0), SHEAF_E_UNSUPPORTED,
           "'b': encrypted" },
         { { { "a", "1" }, { "a", "2" } }, { 0 }, SHEAF_E_FORMAT, "'a': the name occurs twice" },
-        { { { "a", "1" }, { "b", "2", .local_name = "c" } },
-          { 0 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2", .local_name = "c" }), LIST(0), SHEAF_E_FORMAT,
           "'b': its header has another name" },
-        { { { "a", "1" }, { "b", "2", .local_name = "cc" } },
-          { 0 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2", .local_name = "cc" }), LIST(0), SHEAF_E_FORMAT,
           "'b': no header of its own" },
         { { { "a", "1" }, { "b", "2", .shift = 1 } }, { 0 }, SHEAF_E_FORMAT, "'b'" },
-        { { { "a", "1" }, { "b", "2", .shift = -32 } },
-          { 0 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2", .shift = -32 }), LIST(0), SHEAF_E_FORMAT,
           "'b': its header has another name" },
         { { { "a", "1" }, { "b", "2", .shift = 1000 } }, { 0 }, SHEAF_E_FORMAT, "'b': its place" },
-        { { { "a", "1" }, { "b", "2", .wide = 1, .shift = INT64_MIN } },
-          { 0 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2", .wide = 1, .shift = INT64_MIN }), LIST(0), SHEAF_E_FORMAT,
           "'b': its place" },
-        { { { "a", "1" }, { "b", "2", .wrong = 1 } },
-          { 0 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2", .wrong = 1 }), LIST(0), SHEAF_E_FORMAT,
           "'b': its bytes are damaged" },
-        { { { "a", "1" }, { "b\x1b[31m", "2", .method = 8 } },
-          { 0 },
-          SHEAF_E_UNSUPPORTED,
+        { LIST({ "a", "1" }, { "b\x1b[31m", "2", .method = 8 }), LIST(0), SHEAF_E_UNSUPPORTED,
           "[31m'" },
         { { { "a", "1" }, { "b", "2" } }, { .count_shift = 1 }, SHEAF_E_FORMAT, "as many records" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .count_shift = -1 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.count_shift = -1), SHEAF_E_FORMAT,
           "as many records" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .count_shift = 1000 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.count_shift = 1000), SHEAF_E_FORMAT,
           "as many records" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .count_shift = INT64_MAX },
-          SHEAF_E_FORMAT,
-          "as many records" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .at_shift = 100 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .count_shift = INT64_MAX),
+          SHEAF_E_FORMAT, "as many records" },
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.at_shift = 100), SHEAF_E_FORMAT,
           "zip directory | 259 bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .at_shift = INT64_MAX },
-          SHEAF_E_FORMAT,
-          "9223372036854775807 bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .end64_shift = INT64_MAX - 230 },
-          SHEAF_E_FORMAT,
-          "bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .end64_shift = -1 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .at_shift = INT64_MAX),
+          SHEAF_E_FORMAT, "9223372036854775807 bytes of entries" },
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .end64_shift = INT64_MAX - 230),
+          SHEAF_E_FORMAT, "bytes of entries" },
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .end64_shift = -1), SHEAF_E_FORMAT,
           "zip64 end record" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .end64_shift = 1 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .end64_shift = 1), SHEAF_E_FORMAT,
           "bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .bytes_shift = 100 },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.bytes_shift = 100), SHEAF_E_FORMAT,
           "bytes of entries and directory" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .bytes_shift = (int64_t)1 << 40 },
-          SHEAF_E_FORMAT,
-          "at most 268435456" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .here_shift = -1 },
-          SHEAF_E_UNSUPPORTED,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .bytes_shift = (int64_t)1 << 40),
+          SHEAF_E_FORMAT, "at most 268435456" },
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .here_shift = -1),
+          SHEAF_E_UNSUPPORTED, "several disks" },
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.end64 = true, .here_shift = 1),
+          SHEAF_E_UNSUPPORTED, "several disks" },
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.here_shift = -1), SHEAF_E_UNSUPPORTED,
           "several disks" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .end64 = true, .here_shift = 1 },
-          SHEAF_E_UNSUPPORTED,
-          "several disks" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .here_shift = -1 },
-          SHEAF_E_UNSUPPORTED,
-          "several disks" },
-        { { { "a", "1" }, { "b", "2" } },
-          { .before = "more" },
-          SHEAF_E_FORMAT,
+        { LIST({ "a", "1" }, { "b", "2" }), LIST(.before = "more"), SHEAF_E_FORMAT,
           "bytes of entries and directory" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -299,7 +252,7 @@ static void test_open__refuses_by_name(void **state)
 }
 
 /* Two records for one place, and an entry whose bytes reach into the next one's header. */
-static void test_open__refuses_overlaps(void **state)
+TEST(test_open__refuses_overlaps)
 {
     const made m[] = { { "a", "hello" }, { "b", "x" } };
     sheaf_text text = zip_of(m, 2, &(making){ 0 });
@@ -312,7 +265,7 @@ static void test_open__refuses_overlaps(void **state)
     sheaf__text_release(&text);
 }
 
-static void test_open__every_cut_is_refused(void **state)
+TEST(test_open__every_cut_is_refused)
 {
     for (int end64 = 0; end64 < 2; end64++) {
         const made m[] = { { "a", "hello" },
@@ -331,7 +284,7 @@ static void test_open__every_cut_is_refused(void **state)
     }
 }
 
-static void test_open__every_flipped_bit_is_survived(void **state)
+TEST(test_open__every_flipped_bit_is_survived)
 {
     const made m[] = { { "a", "hello" },
                        { "b", "", .descriptor = 1 },
@@ -351,7 +304,7 @@ static void test_open__every_flipped_bit_is_survived(void **state)
 
 /* ---- records of our own ---- */
 
-static void test_write__reads_back(void **state)
+TEST(test_write__reads_back)
 {
     static const char *const names[] = { "archive/data.pkl", "archive/data/0", "archive/data/1",
                                          "archive/a-name-that-ends-just-on-a-boundary" };
@@ -384,7 +337,7 @@ static void test_write__reads_back(void **state)
 
 /* Entries beyond 4 GiB and at its edge, where the number itself is the mark of a wider one, in a
  * file that has holes where their bytes are. */
-static void test_write__beyond_32_bits(void **state)
+TEST(test_write__beyond_32_bits)
 {
     sheaf_zip_entry e[] = { { "t/small", 0, 0, 5, 1 },
                             { "t/large", 0, 0, ((int64_t)5 << 30) + 1, 2 },
@@ -425,7 +378,7 @@ static void test_write__beyond_32_bits(void **state)
 
 /* ---- the checksum ---- */
 
-static void test_crc32__parts_join_in_any_order(void **state)
+TEST(test_crc32__parts_join_in_any_order)
 {
     enum { SIZE = 10007, PARTS = 13 };
     unsigned char bytes[SIZE];
@@ -445,19 +398,4 @@ static void test_crc32__parts_join_in_any_order(void **state)
     assert_int_equal(sheaf__crc32_whole(0, (int64_t)5 << 30), 0x193838c3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__accepts_what_writers_write),
-        cmocka_unit_test(test_open__inside_a_larger_file),
-        cmocka_unit_test(test_open__sums_that_nobody_computed_are_not_checked),
-        cmocka_unit_test(test_open__refuses_by_name),
-        cmocka_unit_test(test_open__refuses_overlaps),
-        cmocka_unit_test(test_open__every_cut_is_refused),
-        cmocka_unit_test(test_open__every_flipped_bit_is_survived),
-        cmocka_unit_test(test_write__reads_back),
-        cmocka_unit_test(test_write__beyond_32_bits),
-        cmocka_unit_test(test_crc32__parts_join_in_any_order),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -213,7 +213,7 @@ static const struct {
     ROW("a large body", POST JSON "Content-Length: 1001\r\n\r\n", 413),
 };
 
-static void test_http__refuses_what_has_two_meanings(void **state)
+TEST(test_http__refuses_what_has_two_meanings)
 {
     server s;
     begin(&s, &(sheaf__http_options){ .rate = 0 });
@@ -225,7 +225,7 @@ static void test_http__refuses_what_has_two_meanings(void **state)
     sheaf__http_close(s.http);
 }
 
-static void test_http__knows_its_port(void **state)
+TEST(test_http__knows_its_port)
 {
     server s;
     char text[96], address[SHEAF__HTTP_ADDRESS];
@@ -251,7 +251,7 @@ static bool is_open(void *self, const char *path)
     return strcmp(path, "/open") == 0;
 }
 
-static void test_http__a_token_opens(void **state)
+TEST(test_http__a_token_opens)
 {
 #define WITH(authorization) GET HOST "Authorization: " authorization "\r\n\r\n"
     static const struct {
@@ -277,7 +277,7 @@ static void test_http__a_token_opens(void **state)
     sheaf__http_close(s.http);
 }
 
-static void test_http__some_addresses_are_this_machines_alone(void **state)
+TEST(test_http__some_addresses_are_this_machines_alone)
 {
     static const char *const own[] = { "localhost", "127.0.0.1", "127.9.9.9", "::1" },
                              *const others[] = { "0.0.0.0",   "::",      "10.0.0.1",
@@ -291,7 +291,7 @@ static void test_http__some_addresses_are_this_machines_alone(void **state)
             fail_msg("%s", others[i]);
 }
 
-static void test_http__an_address_has_a_rate(void **state)
+TEST(test_http__an_address_has_a_rate)
 {
     server s;
     begin(&s, &(sheaf__http_options){ .rate = 2 }); /* each minute */
@@ -313,7 +313,7 @@ static bool drips(const server *s, const char *text)
     return over;
 }
 
-static void test_http__a_request_has_a_deadline(void **state)
+TEST(test_http__a_request_has_a_deadline)
 {
     static const struct {
         const char *name, *text;
@@ -342,7 +342,7 @@ static void test_http__a_request_has_a_deadline(void **state)
 }
 
 /* While an answer is computed there is none; the connection is then used again. */
-static void test_http__an_answer_has_no_deadline(void **state)
+TEST(test_http__an_answer_has_no_deadline)
 {
     static const char later[] = "GET /later HTTP/1.1\r\n" HOST "\r\n", now[] = GET HOST "\r\n";
     server s;
@@ -362,7 +362,7 @@ static void test_http__an_answer_has_no_deadline(void **state)
     sheaf__http_close(s.http);
 }
 
-static void test_http__a_reply_must_be_read(void **state)
+TEST(test_http__a_reply_must_be_read)
 {
     static const char large[] = "GET /large HTTP/1.1\r\n" HOST "\r\n";
     static char bytes[1 << 16];
@@ -381,7 +381,7 @@ static void test_http__a_reply_must_be_read(void **state)
 
 /* ---- how many ---- */
 
-static void test_http__idle_connections_make_room(void **state)
+TEST(test_http__idle_connections_make_room)
 {
     enum { IDLE = 40, MOST = 12 };
     static const char part[] = "GET /n", rest[] = "ow HTTP/1.1\r\n" HOST "\r\n";
@@ -422,7 +422,7 @@ static void test_http__idle_connections_make_room(void **state)
 
 /* ---- the log ---- */
 
-static void test_http__each_request_is_logged_once_it_is_over(void **state)
+TEST(test_http__each_request_is_logged_once_it_is_over)
 {
     static const char later[] = "GET /later?all HTTP/1.1\r\n" HOST "\r\n",
                       part[] = POST JSON "Content-Length: 9\r\n\r\n{";
@@ -471,7 +471,7 @@ static bool gone_within(sheaf__exchange *x, double seconds)
     return gone;
 }
 
-static void test_http__who_sends_no_more_is_answered(void **state)
+TEST(test_http__who_sends_no_more_is_answered)
 {
     static const char later[] = "GET /later HTTP/1.1\r\n" HOST "\r\n",
                       old[] = "GET /later HTTP/1.0\r\n" HOST "\r\n";
@@ -502,22 +502,4 @@ static void test_http__who_sends_no_more_is_answered(void **state)
         }
     }
     sheaf__http_close(s.http);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_http__refuses_what_has_two_meanings),
-        cmocka_unit_test(test_http__knows_its_port),
-        cmocka_unit_test(test_http__a_token_opens),
-        cmocka_unit_test(test_http__some_addresses_are_this_machines_alone),
-        cmocka_unit_test(test_http__an_address_has_a_rate),
-        cmocka_unit_test(test_http__a_request_has_a_deadline),
-        cmocka_unit_test(test_http__an_answer_has_no_deadline),
-        cmocka_unit_test(test_http__a_reply_must_be_read),
-        cmocka_unit_test(test_http__idle_connections_make_room),
-        cmocka_unit_test(test_http__each_request_is_logged_once_it_is_over),
-        cmocka_unit_test(test_http__who_sends_no_more_is_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static const struct {
       "1970-01-01T00:00:00Z :: A%20B * 405" },
 };
 
-static void test_log__a_request_is_a_line(void **state)
+TEST(test_log__a_request_is_a_line)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_text text = { 0 };
@@ -36,7 +36,7 @@ static void test_log__a_request_is_a_line(void **state)
     }
 }
 
-static void test_log__a_long_word_is_cut(void **state)
+TEST(test_log__a_long_word_is_cut)
 {
     static const size_t sizes[][2] = { { 199, 199 }, { 200, 200 }, { 201, 203 }, { 5000, 203 } };
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
@@ -48,13 +48,4 @@ static void test_log__a_long_word_is_cut(void **state)
         assert_true(sheaf__ends_with(text.at, "...") == (sizes[i][0] > 200));
         sheaf__text_release(&text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_log__a_request_is_a_line),
-        cmocka_unit_test(test_log__a_long_word_is_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

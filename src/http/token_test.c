@@ -19,7 +19,7 @@ static const struct {
     { "no ASCII", "0123456789abcd\xc3\xa9", NULL, "ASCII" },
 };
 
-static void test_token__is_the_first_line(void **state)
+TEST(test_token__is_the_first_line)
 {
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         char *token = NULL;
@@ -42,7 +42,7 @@ static void test_token__is_the_first_line(void **state)
     CHECK_FAILS(sheaf__http_token(&token, "::", at("none")), SHEAF_E_IO, "token");
 }
 
-static void test_token__is_needed_where_others_reach(void **state)
+TEST(test_token__is_needed_where_others_reach)
 {
     char *token = NULL;
     CHECK_OK(sheaf__http_token(&token, "127.0.0.1", NULL));
@@ -50,11 +50,4 @@ static void test_token__is_needed_where_others_reach(void **state)
     CHECK_FAILS(sheaf__http_token(&token, "0.0.0.0", NULL), SHEAF_E_ARG, "only this machine");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_token__is_the_first_line),
-        cmocka_unit_test(test_token__is_needed_where_others_reach),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,6 +1,5 @@
 /* codec_test.c - which tokenizer and template it is, prompts with and without an image,
  * answers. */
-#include "tests/check.h"
 
 #include "infer/dialogue.h"
 #include "infer/answer_stream.h"
@@ -26,7 +25,7 @@ static sheaf_config config_of(sheaf_family family)
     return c;
 }
 
-static void test_open__which_template_it_is(void **state)
+TEST(test_open__which_template_it_is)
 {
     char chat[] = "{\"text_processor_version\": \"chat\"}",
          unknown[] = "{\"text_processor_version\": \"chat_v9\"}", none[] = "{}";
@@ -72,7 +71,7 @@ static sheaf_status *answer_of(char **text, const sheaf__codec *w, const int32_t
     return sheaf__answer_stream_end(NULL, text, &s, ids, n);
 }
 
-static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
+TEST(test_open__a_tokenizer_is_given_found_or_missing)
 {
     sheaf_config config = config_of(SHEAF_COGVLM);
     sheaf__codec w;
@@ -117,7 +116,7 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     }
 }
 
-static void test_prompt__leaves_room_within_max_length(void **state)
+TEST(test_prompt__leaves_room_within_max_length)
 {
     char path[1200];
     const char *source = getenv("SHEAF_SOURCE_ROOT");
@@ -144,7 +143,7 @@ static void test_prompt__leaves_room_within_max_length(void **state)
 
 /* bos, BOI, patches, EOI, then the bytes of the template; "<EOI>" in the question is five of
  * them. */
-static void test_prompt__an_image_and_a_question(void **state)
+TEST(test_prompt__an_image_and_a_question)
 {
     static const char words[] = " [INST] a<EOI>b [/INST] ";
     enum { N = 1 + PATCHES + 2 + sizeof words - 1 };
@@ -176,7 +175,7 @@ static void test_prompt__an_image_and_a_question(void **state)
     sheaf__codec_close(&w);
 }
 
-static void test_prompt__what_a_model_cannot_see(void **state)
+TEST(test_prompt__what_a_model_cannot_see)
 {
     static const struct {
         sheaf_family family;
@@ -200,7 +199,7 @@ static void test_prompt__what_a_model_cannot_see(void **state)
 }
 
 /* Of a model without bos a laid-out prompt begins with its text. */
-static void test_prompt__without_bos(void **state)
+TEST(test_prompt__without_bos)
 {
     sheaf_config config = config_of(SHEAF_LLAMA);
     sheaf__codec w;
@@ -217,7 +216,7 @@ static void test_prompt__without_bos(void **state)
     sheaf__codec_close(&w);
 }
 
-static void test_answer__of_a_template_is_what_follows_it(void **state)
+TEST(test_answer__of_a_template_is_what_follows_it)
 {
     static const struct {
         const char *version, *tokens, *want;
@@ -244,7 +243,7 @@ static void test_answer__of_a_template_is_what_follows_it(void **state)
     }
 }
 
-static void test_same_answer__with_and_without_case(void **state)
+TEST(test_same_answer__with_and_without_case)
 {
     static const struct {
         const char *a, *b;
@@ -279,7 +278,7 @@ static void check_ids(const sheaf__prompt *p, const char *want)
         assert_int_equal(p->ids[i], want[i - 1]);
 }
 
-static void test_dialogue__turns_are_kept_where_the_template_has_a_place(void **state)
+TEST(test_dialogue__turns_are_kept_where_the_template_has_a_place)
 {
     static const struct {
         const char *version, *first, *second;
@@ -311,7 +310,7 @@ static void test_dialogue__turns_are_kept_where_the_template_has_a_place(void **
     }
 }
 
-static void test_dialogue__another_picture_begins_anew(void **state)
+TEST(test_dialogue__another_picture_begins_anew)
 {
     const sheaf_config config = config_of(SHEAF_COGAGENT);
     char *picture = strdup(at("picture.png"));
@@ -346,7 +345,7 @@ static void test_dialogue__another_picture_begins_anew(void **state)
     free(picture);
 }
 
-static void test_spoken__a_token_says_what_is_certain(void **state)
+TEST(test_spoken__a_token_says_what_is_certain)
 {
     static const struct {
         int32_t id;
@@ -397,7 +396,7 @@ static void test_spoken__a_token_says_what_is_certain(void **state)
     sheaf__codec_close(&w);
 }
 
-static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
+TEST(test_spoken__an_answer_that_was_not_said_is_said_again)
 {
     static const char tokens[] = "no [/INST] yes";
     const sheaf_config config = config_of(SHEAF_LLAMA);
@@ -421,7 +420,7 @@ static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
 
 /* Each row: texts that end an answer, what the tokens are, and what comes of them one by one; `|`
  * stands between what is said after one token and after the next, `!` where the answer is over. */
-static void test_spoken__texts_that_end_an_answer_are_never_said(void **state)
+TEST(test_spoken__texts_that_end_an_answer_are_never_said)
 {
     static const struct {
         const char *stop[3], *tokens, *said, *answer;
@@ -479,7 +478,7 @@ static void write_text(const char *path, const char *text)
     fclose(f);
 }
 
-static void test_dialogue__is_saved_and_goes_on(void **state)
+TEST(test_dialogue__is_saved_and_goes_on)
 {
     const sheaf_config config = config_of(SHEAF_LLAMA);
     char *path = strdup(at("talk.json")), *text;
@@ -515,7 +514,7 @@ static void test_dialogue__is_saved_and_goes_on(void **state)
     free(path);
 }
 
-static void test_dialogue__says_what_a_file_is_not(void **state)
+TEST(test_dialogue__says_what_a_file_is_not)
 {
     static const struct {
         const char *text, *says;
@@ -563,24 +562,4 @@ static void test_dialogue__says_what_a_file_is_not(void **state)
     sheaf__codec_close(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__which_template_it_is),
-        cmocka_unit_test(test_open__a_tokenizer_is_given_found_or_missing),
-        cmocka_unit_test(test_prompt__leaves_room_within_max_length),
-        cmocka_unit_test(test_prompt__an_image_and_a_question),
-        cmocka_unit_test(test_prompt__what_a_model_cannot_see),
-        cmocka_unit_test(test_prompt__without_bos),
-        cmocka_unit_test(test_answer__of_a_template_is_what_follows_it),
-        cmocka_unit_test(test_same_answer__with_and_without_case),
-        cmocka_unit_test(test_dialogue__turns_are_kept_where_the_template_has_a_place),
-        cmocka_unit_test(test_dialogue__another_picture_begins_anew),
-        cmocka_unit_test(test_spoken__a_token_says_what_is_certain),
-        cmocka_unit_test(test_spoken__an_answer_that_was_not_said_is_said_again),
-        cmocka_unit_test(test_spoken__texts_that_end_an_answer_are_never_said),
-        cmocka_unit_test(test_dialogue__is_saved_and_goes_on),
-        cmocka_unit_test(test_dialogue__says_what_a_file_is_not),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

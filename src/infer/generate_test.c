@@ -108,7 +108,7 @@ static const struct {
     { NULL, 1, 1 }, { NULL, 2, 1 }, { "2", 1, 2 }, { "0-0,1-2", 2, 2 }, { "3", 2, 3 }
 };
 
-static void test_generate__only_the_first_rank_loads_pictures(void **state)
+TEST(test_generate__only_the_first_rank_loads_pictures)
 {
     for (int agent = 0; agent < 2; agent++) {
         made m = { .agent = agent, .layers = 3 };
@@ -135,7 +135,7 @@ static void test_generate__only_the_first_rank_loads_pictures(void **state)
     }
 }
 
-static void test_generate__a_picture_that_cannot_be_had_ends_all_ranks(void **state)
+TEST(test_generate__a_picture_that_cannot_be_had_ends_all_ranks)
 {
     for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
         made m = { .agent = k % 2 != 0, .layers = 3 };
@@ -194,7 +194,7 @@ static sheaf_status *three_ways(void *self, sheaf__model *model)
     return st;
 }
 
-static void test_generate__lengths_and_numbers_of_sequences(void **state)
+TEST(test_generate__lengths_and_numbers_of_sequences)
 {
     made m = { .agent = 1, .layers = 1, .seed = 4 };
     sheaf_schema *schema;
@@ -282,7 +282,7 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
     return st;
 }
 
-static void test_generate__what_was_seen_is_used_again(void **state)
+TEST(test_generate__what_was_seen_is_used_again)
 {
     int differ = 0;
     for (int agent = 0; agent < 2; agent++)
@@ -374,7 +374,7 @@ static sheaf_status *show(void *self, sheaf__model *model)
     return NULL;
 }
 
-static void test_generate__refuses_images_that_the_family_does_not_take(void **state)
+TEST(test_generate__refuses_images_that_the_family_does_not_take)
 {
     for (int agent = 0; agent < 2; agent++) {
         made m = { .agent = agent, .layers = 1, .seed = 4 };
@@ -394,16 +394,4 @@ static void test_generate__refuses_images_that_the_family_does_not_take(void **s
         sheaf_schema_free(schema);
         made_release(&m);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generate__only_the_first_rank_loads_pictures),
-        cmocka_unit_test(test_generate__a_picture_that_cannot_be_had_ends_all_ranks),
-        cmocka_unit_test(test_generate__lengths_and_numbers_of_sequences),
-        cmocka_unit_test(test_generate__what_was_seen_is_used_again),
-        cmocka_unit_test(test_generate__refuses_images_that_the_family_does_not_take),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,9 +81,8 @@ static sheaf_status *on_rank(void *self, sheaf_comm *comm)
     return rank == 0 ? lead(&c, &stop) : follow(&c, &stop);
 }
 
-static void test_lead__orders_reach_all_and_failures_are_settled(void **state)
+TEST(test_lead__orders_reach_all_and_failures_are_settled)
 {
-    (void)state;
     for (int ranks = 3; ranks <= 5; ranks++)
         CHECK_OK(sheaf_comm_run_threads(ranks, on_rank, NULL));
 }
@@ -105,17 +104,7 @@ static sheaf_status *leave(void *self, sheaf_comm *comm)
     return NULL;
 }
 
-static void test_lead__a_rank_that_is_lost_is_no_wait(void **state)
+TEST(test_lead__a_rank_that_is_lost_is_no_wait)
 {
-    (void)state;
     CHECK_OK(sheaf_comm_run_threads(3, leave, NULL));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lead__orders_reach_all_and_failures_are_settled),
-        cmocka_unit_test(test_lead__a_rank_that_is_lost_is_no_wait),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

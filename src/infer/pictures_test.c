@@ -1,6 +1,5 @@
 /* pictures_test.c - prompts and dialogues whose pictures stand in the conversation: places, pieces,
  * pixels, and the same from a file. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/pictures.h"
 
@@ -56,7 +55,7 @@ static void check_prompt(const sheaf__prompt *p, const char *want)
 #define SLICE "{261}{263}{262}"
 #define NUMBER(N) "{264}" #N "{265}"
 
-static void test_prompts__a_question_about_several_pictures(void **state)
+TEST(test_prompts__a_question_about_several_pictures)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf__codec w;
@@ -100,7 +99,7 @@ static void test_prompts__a_question_about_several_pictures(void **state)
 
 /* In every form that train reads, with an answer or without; a file, or the folder that it is in.
  */
-static void test_prompts__records_with_pictures(void **state)
+TEST(test_prompts__records_with_pictures)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf__codec w;
@@ -143,7 +142,7 @@ static void test_prompts__records_with_pictures(void **state)
     sheaf_config_release(&c);
 }
 
-static void test_prompts__a_lost_picture_is_told(void **state)
+TEST(test_prompts__a_lost_picture_is_told)
 {
     static const struct {
         const char *text, *want;
@@ -177,7 +176,7 @@ static void keep_warning(void *context, const sheaf_event *event)
 }
 
 /* As of records that are trained: the first field that is not read, of every form. */
-static void test_prompts__fields_that_are_not_read_are_told(void **state)
+TEST(test_prompts__fields_that_are_not_read_are_told)
 {
     static const struct {
         const char *family, *text, *want;
@@ -232,7 +231,7 @@ static void test_prompts__fields_that_are_not_read_are_told(void **state)
 }
 
 /* Of a folder each file is counted on its own. */
-static void test_prompts__complaints_count_one_file(void **state)
+TEST(test_prompts__complaints_count_one_file)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf__codec w;
@@ -266,7 +265,7 @@ static void check_question(const sheaf__dialogue *d, const char *query, const ch
     free(block);
 }
 
-static void test_dialogue__pictures_join_the_conversation(void **state)
+TEST(test_dialogue__pictures_join_the_conversation)
 {
     sheaf_config c = config_of("minicpmv");
     sheaf__codec w;
@@ -322,7 +321,7 @@ static void close_dialogue(sheaf__dialogue *d, sheaf__codec *w, sheaf_config *c)
 }
 
 /* Training data of one picture that no message names: it stands in front of the first. */
-static void test_dialogue__a_file_that_names_no_place(void **state)
+TEST(test_dialogue__a_file_that_names_no_place)
 {
     sheaf_config c;
     sheaf__codec w;
@@ -362,7 +361,7 @@ static char *content(const char *path)
 #define SAID(TEXT) "{\"role\": \"assistant\", \"content\": \"" TEXT "\"}"
 
 /* Each form of a record of pictures; what is saved then is a list, in the order of the text. */
-static void test_dialogue__every_form_of_pictures_is_loaded(void **state)
+TEST(test_dialogue__every_form_of_pictures_is_loaded)
 {
     static const struct {
         const char *record, *saved, *prompt;
@@ -409,7 +408,7 @@ static void test_dialogue__every_form_of_pictures_is_loaded(void **state)
 }
 
 /* A picture of the working folder, a file in another one, loaded from a third. */
-static void test_dialogue__is_loaded_from_anywhere(void **state)
+TEST(test_dialogue__is_loaded_from_anywhere)
 {
     static const char *const families[] = { "minicpmv", "cogvlm" };
     static const char *const wants[] = { "\"images\": [\"../a.png\"]}",
@@ -449,7 +448,7 @@ static void test_dialogue__is_loaded_from_anywhere(void **state)
 }
 
 /* What no question showed is not part of what was said. */
-static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
+TEST(test_dialogue__pictures_that_wait_are_not_saved)
 {
     sheaf_config c;
     sheaf__codec w;
@@ -468,7 +467,7 @@ static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
 }
 
 /* Another process has the folder: a save waits for it. */
-static void test_dialogue__a_save_waits_for_another(void **state)
+TEST(test_dialogue__a_save_waits_for_another)
 {
     sheaf_config c;
     sheaf__codec w;
@@ -496,7 +495,7 @@ static void test_dialogue__a_save_waits_for_another(void **state)
 }
 
 /* A field that was perhaps meant is told while the file is read; it is gone with the record. */
-static void test_dialogue__a_field_of_the_file_is_not_kept(void **state)
+TEST(test_dialogue__a_field_of_the_file_is_not_kept)
 {
     sheaf_config c;
     sheaf__codec w;
@@ -512,7 +511,7 @@ static void test_dialogue__a_field_of_the_file_is_not_kept(void **state)
 }
 
 /* Of a model that reads one picture, by the name that the record gives it. */
-static void test_dialogue__one_picture_is_refused_by_its_field(void **state)
+TEST(test_dialogue__one_picture_is_refused_by_its_field)
 {
     static const char *const fields[] = { "image", "images" };
     sheaf_config c;
@@ -540,7 +539,7 @@ static void test_dialogue__one_picture_is_refused_by_its_field(void **state)
 }
 
 /* Where pictures do not stand as the file says, it says so at once, and nothing changes. */
-static void test_dialogue__says_where_pictures_do_not_stand(void **state)
+TEST(test_dialogue__says_where_pictures_do_not_stand)
 {
     static const struct {
         const char *record, *says;
@@ -579,7 +578,7 @@ static void test_dialogue__says_where_pictures_do_not_stand(void **state)
     close_dialogue(&d, &w, &c);
 }
 
-static void test_dialogue__pictures_are_taken_back(void **state)
+TEST(test_dialogue__pictures_are_taken_back)
 {
     sheaf_config c;
     sheaf__codec w;
@@ -611,7 +610,7 @@ static void test_dialogue__pictures_are_taken_back(void **state)
     close_dialogue(&d, &w, &c);
 }
 
-static void test_dialogue__a_question_without_its_pictures(void **state)
+TEST(test_dialogue__a_question_without_its_pictures)
 {
     sheaf_config c;
     sheaf__codec w;
@@ -635,25 +634,4 @@ static void test_dialogue__a_question_without_its_pictures(void **state)
     close_dialogue(&d, &w, &c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompts__a_question_about_several_pictures),
-        cmocka_unit_test(test_prompts__records_with_pictures),
-        cmocka_unit_test(test_prompts__a_lost_picture_is_told),
-        cmocka_unit_test(test_prompts__fields_that_are_not_read_are_told),
-        cmocka_unit_test(test_prompts__complaints_count_one_file),
-        cmocka_unit_test(test_dialogue__pictures_join_the_conversation),
-        cmocka_unit_test(test_dialogue__a_file_that_names_no_place),
-        cmocka_unit_test(test_dialogue__every_form_of_pictures_is_loaded),
-        cmocka_unit_test(test_dialogue__is_loaded_from_anywhere),
-        cmocka_unit_test(test_dialogue__pictures_that_wait_are_not_saved),
-        cmocka_unit_test(test_dialogue__a_save_waits_for_another),
-        cmocka_unit_test(test_dialogue__a_field_of_the_file_is_not_kept),
-        cmocka_unit_test(test_dialogue__one_picture_is_refused_by_its_field),
-        cmocka_unit_test(test_dialogue__says_where_pictures_do_not_stand),
-        cmocka_unit_test(test_dialogue__pictures_are_taken_back),
-        cmocka_unit_test(test_dialogue__a_question_without_its_pictures),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

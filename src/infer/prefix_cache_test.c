@@ -67,7 +67,7 @@ static sheaf_status *in_batches(void *self, sheaf__model *model)
     return st;
 }
 
-static void test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone(void **state)
+TEST(test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone)
 {
     static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2" };
     static const struct {
@@ -124,7 +124,7 @@ static sheaf_status *first_case(void *self, sheaf__model *model)
             .sampling = { .greedy = true }, .max_new = NEW, .batch = 1, .best = BEST });
 }
 
-static void test_generate__probabilities_are_those_of_transformers(void **state)
+TEST(test_generate__probabilities_are_those_of_transformers)
 {
     sheaf__opened opened;
     said got;
@@ -217,7 +217,7 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
     return st;
 }
 
-static void test_past__answers_are_those_without_it(void **state)
+TEST(test_past__answers_are_those_without_it)
 {
     static const char *const models[] = { "tiny_mistral", "tiny_qwen2" }, *const devices[] = {
         NULL, NULL, NULL, NULL, "checked"
@@ -318,7 +318,7 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
     return st;
 }
 
-static void test_past__a_picture_is_used_again_as_long_as_it_is_the_same(void **state)
+TEST(test_past__a_picture_is_used_again_as_long_as_it_is_the_same)
 {
     for (int agent = 0; agent < 2; agent++) {
         made m = { .agent = agent, .layers = 2, .seed = 4 };
@@ -343,14 +343,3 @@ static void test_past__a_picture_is_used_again_as_long_as_it_is_the_same(void **
 }
 
 const sheaf__device_class *const sheaf__more_devices[] = { &checked_device, NULL };
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone),
-        cmocka_unit_test(test_generate__probabilities_are_those_of_transformers),
-        cmocka_unit_test(test_past__answers_are_those_without_it),
-        cmocka_unit_test(test_past__a_picture_is_used_again_as_long_as_it_is_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

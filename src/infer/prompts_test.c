@@ -29,7 +29,7 @@ static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t siz
     return st;
 }
 
-static void test_prompts__records_become_tokens(void **state)
+TEST(test_prompts__records_become_tokens)
 {
     static const char lines[] =
         "{\"prompt\": \"a\\u00e9\", \"completion\": \"b\"}\n\n{\"tokens\": [0, 258], \"id\": {\"x\": [1.5]}}\r\n{\"prompt\": \"\"}";
@@ -64,7 +64,7 @@ static void test_prompts__records_become_tokens(void **state)
     sheaf__prompts_release(&p);
 }
 
-static void test_prompts__no_picture_is_none(void **state)
+TEST(test_prompts__no_picture_is_none)
 {
     static const char lines[] =
         "{\"tokens\": [1], \"images\": []}\n{\"tokens\": [2], \"image\": \"\"}\n"
@@ -76,7 +76,7 @@ static void test_prompts__no_picture_is_none(void **state)
 }
 
 #define GOOD "{\"prompt\": \"a\"}\n"
-static void test_prompts__a_bad_record_is_named(void **state)
+TEST(test_prompts__a_bad_record_is_named)
 {
     static const struct {
         const char *lines, *part;
@@ -130,7 +130,7 @@ static void test_prompts__a_bad_record_is_named(void **state)
     }
 }
 
-static void test_prompts__from_the_command_line(void **state)
+TEST(test_prompts__from_the_command_line)
 {
     sheaf_config config = bytes();
     sheaf__prompts p;
@@ -172,7 +172,7 @@ static void test_prompts__from_the_command_line(void **state)
 }
 
 /* Up to the first special token; NUL and what is not UTF-8 become U+FFFD, byte by byte. */
-static void test_decode__bytes_become_text(void **state)
+TEST(test_decode__bytes_become_text)
 {
     static const int32_t ids[] = { 'a',  0xC3, 0xA9, 0,    0xF0, 0x9F, 0x98, 0x80,
                                    0xED, 0xA0, 0x80, 0xE2, 0x82, EOS,  'b' };
@@ -184,16 +184,4 @@ static void test_decode__bytes_become_text(void **state)
 #define BAD "\xEF\xBF\xBD"
     assert_string_equal(text, "a\xC3\xA9" BAD "\xF0\x9F\x98\x80" BAD BAD BAD BAD BAD);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompts__records_become_tokens),
-        cmocka_unit_test(test_prompts__no_picture_is_none),
-        cmocka_unit_test(test_prompts__a_bad_record_is_named),
-        cmocka_unit_test(test_prompts__from_the_command_line),
-        cmocka_unit_test(test_decode__bytes_become_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

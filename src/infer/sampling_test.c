@@ -19,142 +19,58 @@ static const struct {
     int64_t n, ids[3];
 } by_hand[] = {
     { "nothing asked for, nothing done", { 0 }, { 1, -2, 3, 0, 2 }, { 1, -2, 3, 0, 2 }, 1, { 0 } },
-    { "penalty divides above zero, multiplies below, once per id",
-      { .repetition_penalty = 2 },
-      { 1, -2, 3, 0, 2 },
-      { 0.5f, -4, 3, 0, 2 },
-      3,
-      { 0, 1, 0 } },
-    { "penalty passes over ids outside",
-      { .repetition_penalty = 2 },
-      { 1, 1, 1, 1, 1 },
-      { 1, 1, 1, 1, 0.5f },
-      3,
-      { -1, 5, 4 } },
-    { "temperature divides",
-      { .temperature = 0.5f },
-      { 1, -2, 3, 0, 2 },
-      { 2, -4, 6, 0, 4 },
-      0,
-      { 0 } },
+    { "penalty divides above zero, multiplies below, once per id", LIST(.repetition_penalty = 2),
+      LIST(1, -2, 3, 0, 2), LIST(0.5f, -4, 3, 0, 2), 3, LIST(0, 1, 0) },
+    { "penalty passes over ids outside", LIST(.repetition_penalty = 2), LIST(1, 1, 1, 1, 1),
+      LIST(1, 1, 1, 1, 0.5f), 3, LIST(-1, 5, 4) },
+    { "temperature divides", LIST(.temperature = 0.5f), LIST(1, -2, 3, 0, 2), LIST(2, -4, 6, 0, 4),
+      0, LIST(0) },
     { "greedy: the penalty acts, the rest does not",
-      { .greedy = true, .temperature = 0.5f, .top_k = 1, .top_p = 0.1f, .repetition_penalty = 2 },
-      { 1, -2, 3, 0, 2 },
-      { 1, -2, 1.5f, 0, 2 },
-      1,
-      { 2 } },
+      LIST(.greedy = true, .temperature = 0.5f, .top_k = 1, .top_p = 0.1f, .repetition_penalty = 2),
+      LIST(1, -2, 3, 0, 2), LIST(1, -2, 1.5f, 0, 2), 1, LIST(2) },
     { "top-k", { .top_k = 2 }, { 1, -2, 3, 0, 2 }, { GONE, GONE, 3, GONE, 2 }, 0, { 0 } },
-    { "top-k keeps ties at the edge",
-      { .top_k = 2 },
-      { 1, 2, 3, 2, 2 },
-      { GONE, 2, 3, 2, 2 },
-      0,
-      { 0 } },
-    { "top-k of more than there are",
-      { .top_k = 9 },
-      { 1, -2, 3, 0, 2 },
-      { 1, -2, 3, 0, 2 },
-      0,
-      { 0 } },
+    { "top-k keeps ties at the edge", LIST(.top_k = 2), LIST(1, 2, 3, 2, 2), LIST(GONE, 2, 3, 2, 2),
+      0, LIST(0) },
+    { "top-k of more than there are", LIST(.top_k = 9), LIST(1, -2, 3, 0, 2), LIST(1, -2, 3, 0, 2),
+      0, LIST(0) },
     { "temperature before top-p: at 1/2 the larger of 1 and 2 has 0.88",
-      { .temperature = 0.5f, .top_p = 0.8f },
-      { 1, 2, GONE, GONE, GONE },
-      { GONE, 4, GONE, GONE, GONE },
-      0,
-      { 0 } },
-    { "top-p of equal ones: two fifths are not yet half",
-      { .top_p = 0.5f },
-      { 1, 1, 1, 1, 1 },
-      { GONE, GONE, 1, 1, 1 },
-      0,
-      { 0 } },
-    { "top-p: exactly p is enough",
-      { .top_p = 0.5f },
-      { 5, 5, 5, 5, GONE },
-      { GONE, GONE, 5, 5, GONE },
-      0,
-      { 0 } },
-    { "one stays, however small p",
-      { .top_p = 1e-6f },
-      { 1, -2, 3, 0, 2 },
-      { GONE, GONE, 3, GONE, GONE },
-      0,
-      { 0 } },
-    { "top-p counts what top-k left: 1/3 each",
-      { .top_k = 3, .top_p = 0.6f },
-      { 5, 5, 5, 1, 1 },
-      { GONE, 5, 5, GONE, GONE },
-      0,
-      { 0 } },
-    { "one NaN, and there is nothing to choose",
-      { .temperature = 1 },
-      { 1, NAN, 3, 0, 2 },
-      { GONE, GONE, GONE, GONE, GONE },
-      0,
-      { 0 } },
-    { "nor is there when greedy",
-      { .greedy = true },
-      { 1, 0, 3, 0, NAN },
-      { GONE, GONE, GONE, GONE, GONE },
-      0,
-      { 0 } },
-    { "an infinite logit outweighs all",
-      { .top_p = 0.9f },
-      { 1, INFINITY, 3, 0, 2 },
-      { GONE, INFINITY, GONE, GONE, GONE },
-      0,
-      { 0 } },
-    { "SAT: below zero the penalty divides too",
-      { .sat = true, .repetition_penalty = 2 },
-      { 1, -2, 3, 0, 2 },
-      { 0.5f, -1, 3, 0, 2 },
-      3,
-      { 0, 1, 0 } },
+      LIST(.temperature = 0.5f, .top_p = 0.8f), LIST(1, 2, GONE, GONE, GONE),
+      LIST(GONE, 4, GONE, GONE, GONE), 0, LIST(0) },
+    { "top-p of equal ones: two fifths are not yet half", LIST(.top_p = 0.5f), LIST(1, 1, 1, 1, 1),
+      LIST(GONE, GONE, 1, 1, 1), 0, LIST(0) },
+    { "top-p: exactly p is enough", LIST(.top_p = 0.5f), LIST(5, 5, 5, 5, GONE),
+      LIST(GONE, GONE, 5, 5, GONE), 0, LIST(0) },
+    { "one stays, however small p", LIST(.top_p = 1e-6f), LIST(1, -2, 3, 0, 2),
+      LIST(GONE, GONE, 3, GONE, GONE), 0, LIST(0) },
+    { "top-p counts what top-k left: 1/3 each", LIST(.top_k = 3, .top_p = 0.6f),
+      LIST(5, 5, 5, 1, 1), LIST(GONE, 5, 5, GONE, GONE), 0, LIST(0) },
+    { "one NaN, and there is nothing to choose", LIST(.temperature = 1), LIST(1, NAN, 3, 0, 2),
+      LIST(GONE, GONE, GONE, GONE, GONE), 0, LIST(0) },
+    { "nor is there when greedy", LIST(.greedy = true), LIST(1, 0, 3, 0, NAN),
+      LIST(GONE, GONE, GONE, GONE, GONE), 0, LIST(0) },
+    { "an infinite logit outweighs all", LIST(.top_p = 0.9f), LIST(1, INFINITY, 3, 0, 2),
+      LIST(GONE, INFINITY, GONE, GONE, GONE), 0, LIST(0) },
+    { "SAT: below zero the penalty divides too", LIST(.sat = true, .repetition_penalty = 2),
+      LIST(1, -2, 3, 0, 2), LIST(0.5f, -1, 3, 0, 2), 3, LIST(0, 1, 0) },
     { "SAT: temperature and penalty are one quotient",
-      { .sat = true, .temperature = 0.25f, .repetition_penalty = 2 },
-      { 1, -2, 3, 0, 2 },
-      { 4, -4, 12, 0, 8 },
-      1,
-      { 1 } },
+      LIST(.sat = true, .temperature = 0.25f, .repetition_penalty = 2), LIST(1, -2, 3, 0, 2),
+      LIST(4, -4, 12, 0, 8), 1, LIST(1) },
     { "SAT: greedy, the penalty acts alone",
-      { .sat = true, .greedy = true, .temperature = 0.25f, .repetition_penalty = 2 },
-      { 1, -2, 3, 0, 2 },
-      { 1, -1, 3, 0, 2 },
-      1,
-      { 1 } },
-    { "SAT: top-p is nothing without top-k",
-      { .sat = true, .top_p = 0.1f },
-      { 1, -2, 3, 0, 2 },
-      { 1, -2, 3, 0, 2 },
-      0,
-      { 0 } },
-    { "SAT: top-p counts what top-k left",
-      { .sat = true, .top_k = 3, .top_p = 0.6f },
-      { 5, 5, 5, 1, 1 },
-      { GONE, 5, 5, GONE, GONE },
-      0,
-      { 0 } },
-    { "SAT: exactly p is not more than p",
-      { .sat = true, .top_k = 4, .top_p = 0.5f },
-      { 5, 5, 5, 5, GONE },
-      { GONE, 5, 5, 5, GONE },
-      0,
-      { 0 } },
-    { "SAT: one NaN, and there is nothing to choose",
-      { .sat = true, .top_k = 2 },
-      { 1, NAN, 3, 0, 2 },
-      { GONE, GONE, GONE, GONE, GONE },
-      0,
-      { 0 } },
-    { "the penalty may change who is largest",
-      { .repetition_penalty = 4, .top_k = 1 },
-      { 1, -2, 3, 0, 2 },
-      { GONE, GONE, GONE, GONE, 2 },
-      1,
-      { 2 } },
+      LIST(.sat = true, .greedy = true, .temperature = 0.25f, .repetition_penalty = 2),
+      LIST(1, -2, 3, 0, 2), LIST(1, -1, 3, 0, 2), 1, LIST(1) },
+    { "SAT: top-p is nothing without top-k", LIST(.sat = true, .top_p = 0.1f), LIST(1, -2, 3, 0, 2),
+      LIST(1, -2, 3, 0, 2), 0, LIST(0) },
+    { "SAT: top-p counts what top-k left", LIST(.sat = true, .top_k = 3, .top_p = 0.6f),
+      LIST(5, 5, 5, 1, 1), LIST(GONE, 5, 5, GONE, GONE), 0, LIST(0) },
+    { "SAT: exactly p is not more than p", LIST(.sat = true, .top_k = 4, .top_p = 0.5f),
+      LIST(5, 5, 5, 5, GONE), LIST(GONE, 5, 5, 5, GONE), 0, LIST(0) },
+    { "SAT: one NaN, and there is nothing to choose", LIST(.sat = true, .top_k = 2),
+      LIST(1, NAN, 3, 0, 2), LIST(GONE, GONE, GONE, GONE, GONE), 0, LIST(0) },
+    { "the penalty may change who is largest", LIST(.repetition_penalty = 4, .top_k = 1),
+      LIST(1, -2, 3, 0, 2), LIST(GONE, GONE, GONE, GONE, 2), 1, LIST(2) },
 };
 
-static void test_sampling__rows_worked_by_hand(void **state)
+TEST(test_sampling__rows_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float row[5], scratch[5];
@@ -164,7 +80,7 @@ static void test_sampling__rows_worked_by_hand(void **state)
     }
 }
 
-static void test_sampling__greedy_takes_the_first_of_the_largest(void **state)
+TEST(test_sampling__greedy_takes_the_first_of_the_largest)
 {
     assert_int_equal(sheaf__sampling_greedy((float[]){ 1, 3, 2, 3 }, 4), 1);
     assert_int_equal(sheaf__sampling_greedy((float[]){ GONE, -3, GONE, -4 }, 4), 1);
@@ -172,7 +88,7 @@ static void test_sampling__greedy_takes_the_first_of_the_largest(void **state)
 }
 
 /* Weights 1, 1, 2, 0: the quarters of u's range. */
-static void test_sampling__draw_follows_the_cumulative_sum(void **state)
+TEST(test_sampling__draw_follows_the_cumulative_sum)
 {
     const float row[4] = { 0, 0, 0.69314718f, GONE };
     const struct {
@@ -189,7 +105,7 @@ static void test_sampling__draw_follows_the_cumulative_sum(void **state)
     assert_int_equal(sheaf__sampling_draw((float[]){ 1, INFINITY }, 2, UINT32_MAX), 1);
 }
 
-static void test_sampling__draws_come_as_often_as_their_probability(void **state)
+TEST(test_sampling__draws_come_as_often_as_their_probability)
 {
     enum { DRAWS = 20000 };
     const float logits[4] = { 0.5f, -1, 1.25f, 0 };
@@ -208,7 +124,7 @@ static void test_sampling__draws_come_as_often_as_their_probability(void **state
 }
 
 /* What a token depends on: seed, sequence and step, and nothing else. */
-static void test_sampling__a_token_is_a_function_of_seed_sequence_and_step(void **state)
+TEST(test_sampling__a_token_is_a_function_of_seed_sequence_and_step)
 {
     enum { VOCAB = 300 };
     const sheaf__sampling how[2] = { { .seed = 1 }, { .seed = 2 } };
@@ -278,7 +194,7 @@ static void check_file(const char *path)
     sheaf__safetensors_close(file);
 }
 
-static void test_sampling__recorded_processors_bit_for_bit(void **state)
+TEST(test_sampling__recorded_processors_bit_for_bit)
 {
     char root[1100], path[1400];
     char **names;
@@ -317,7 +233,7 @@ static bool stays(const float *logits, int vocab, int id, int64_t k, double p, b
     return p >= 1 || mass < p * total;
 }
 
-static void test_sampling__cuts_agree_with_their_definition(void **state)
+TEST(test_sampling__cuts_agree_with_their_definition)
 {
     enum { VOCAB = 120 };
     float row[VOCAB], logits[VOCAB], scratch[VOCAB];
@@ -339,7 +255,7 @@ static void test_sampling__cuts_agree_with_their_definition(void **state)
 
 /* ---- probabilities ---- */
 
-static void test_sampling__the_best_and_their_probabilities_by_hand(void **state)
+TEST(test_sampling__the_best_and_their_probabilities_by_hand)
 {
     static const float logits[] = { 1, -INFINITY, 3, 1, -INFINITY, 3, 2 };
     static const int32_t want[] = { 2, 5, 6, 0, 3, 1, 4 };
@@ -354,19 +270,4 @@ static void test_sampling__the_best_and_their_probabilities_by_hand(void **state
     const float sum = sheaf__sampling_log_sum(&max, logits, 7);
     assert_true(max == 3);
     CHECK_NEAR("sum", sum, log(2 + exp(-1) + 2 * exp(-2)), 1e-7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sampling__the_best_and_their_probabilities_by_hand),
-        cmocka_unit_test(test_sampling__rows_worked_by_hand),
-        cmocka_unit_test(test_sampling__greedy_takes_the_first_of_the_largest),
-        cmocka_unit_test(test_sampling__draw_follows_the_cumulative_sum),
-        cmocka_unit_test(test_sampling__draws_come_as_often_as_their_probability),
-        cmocka_unit_test(test_sampling__a_token_is_a_function_of_seed_sequence_and_step),
-        cmocka_unit_test(test_sampling__recorded_processors_bit_for_bit),
-        cmocka_unit_test(test_sampling__cuts_agree_with_their_definition),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

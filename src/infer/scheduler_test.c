@@ -71,10 +71,9 @@ static void finish(run *r, sheaf__scheduler *e, const char *want)
     sheaf__text_release(&r->log);
 }
 
-static void test_scheduler__a_place_is_taken_as_soon_as_an_answer_ends(void **state)
+TEST(test_scheduler__a_place_is_taken_as_soon_as_an_answer_ends)
 {
     run r = { 0 };
-    (void)state;
     prepare(&r, 0, 2, 0, 4);
     prepare(&r, 1, 5, 0, 1);
     prepare(&r, 2, 3, 0, 2);
@@ -85,10 +84,9 @@ static void test_scheduler__a_place_is_taken_as_soon_as_an_answer_ends(void **st
     finish(&r, e, "r0+1 5, r2 3, d0+2, r3 3, d0, d0");
 }
 
-static void test_scheduler__with_chunks_others_get_tokens_between_them(void **state)
+TEST(test_scheduler__with_chunks_others_get_tokens_between_them)
 {
     run r = { 0 };
-    (void)state;
     prepare(&r, 0, 2, 0, 4);
     prepare(&r, 1, 7, 0, 1);
     sheaf__scheduler *e = opened(&r, 2, 3);
@@ -97,10 +95,9 @@ static void test_scheduler__with_chunks_others_get_tokens_between_them(void **st
     finish(&r, e, "r0 2, d0, r1 3, d0, r1 3, d0, r1 1");
 }
 
-static void test_scheduler__what_a_place_holds_is_not_read_again(void **state)
+TEST(test_scheduler__what_a_place_holds_is_not_read_again)
 {
     run r = { 0 };
-    (void)state;
     prepare(&r, 0, 8, 8, 1);
     prepare(&r, 1, 8, 0, 1);
     prepare(&r, 2, 9, 6, 1);
@@ -121,10 +118,9 @@ static void test_scheduler__what_a_place_holds_is_not_read_again(void **state)
     assert_int_equal(r.s[6].place, r.s[5].place); /* of equals the one that was free longer */
 }
 
-static void test_scheduler__a_failed_pass_ends_those_that_took_part(void **state)
+TEST(test_scheduler__a_failed_pass_ends_those_that_took_part)
 {
     run r = { .fails = 2 };
-    (void)state;
     prepare(&r, 0, 2, 0, 3);
     prepare(&r, 1, 4, 0, 2);
     sheaf__scheduler *e = opened(&r, 2, 2);
@@ -135,10 +131,9 @@ static void test_scheduler__a_failed_pass_ends_those_that_took_part(void **state
     assert_null(r.s[1].failed);
 }
 
-static void test_scheduler__one_that_is_over_leaves_without_a_pass(void **state)
+TEST(test_scheduler__one_that_is_over_leaves_without_a_pass)
 {
     run r = { 0 };
-    (void)state;
     prepare(&r, 0, 2, 0, 9);
     prepare(&r, 1, 2, 0, 1);
     prepare(&r, 2, 2, 0, 1);
@@ -149,16 +144,4 @@ static void test_scheduler__one_that_is_over_leaves_without_a_pass(void **state)
     r.s[0].over = r.s[1].over = true; /* the first runs, the second waits */
     finish(&r, e, "r0 2, r2 2");
     assert_int_equal(r.out[1].n, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scheduler__a_place_is_taken_as_soon_as_an_answer_ends),
-        cmocka_unit_test(test_scheduler__with_chunks_others_get_tokens_between_them),
-        cmocka_unit_test(test_scheduler__what_a_place_holds_is_not_read_again),
-        cmocka_unit_test(test_scheduler__a_failed_pass_ends_those_that_took_part),
-        cmocka_unit_test(test_scheduler__one_that_is_over_leaves_without_a_pass),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

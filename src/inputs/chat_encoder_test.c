@@ -1,6 +1,5 @@
 /* chat_encoder_test.c - texts with pictures are upstream's, byte for byte; marks become their
  * tokens and nothing that people wrote does; what an answer teaches. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include "inputs/chat_encoder.h"
@@ -50,109 +49,36 @@ static const struct {
     const char *want[3];
     int64_t order[3];
 } placed[] = {
-    { "no picture",
-      &v2_0,
-      { 0 },
-      { USER("a <image_> b"), ANSWER("<image>") },
-      2,
-      { { 0 } },
-      0,
-      { "a <image_> b", "<image>" },
-      { 0 } },
-    { "in its place",
-      &v2_0,
-      { 0 },
-      { USER("a<image>b"), ANSWER("<image>") },
-      2,
-      { { "<image>", 0, 0, 0 } },
-      1,
-      { "a" WHOLE "b", "<image>" },
-      { 0 } },
-    { "in front",
-      &v2_0,
-      { 0 },
-      { USER("what?") },
-      1,
-      { { "<image>", 0, 0, 0 } },
-      1,
-      { WHOLE "\nwhat?" },
-      { 0 } },
-    { "in a later turn",
-      &v2_0,
-      { 0 },
-      { USER("a"), ANSWER("b"), USER("c <image>") },
-      3,
-      { { "<image>", 0, 0, 0 } },
-      1,
-      { "a", "b", "c " WHOLE },
-      { 0 } },
-    { "slices of 2.0",
-      &v2_0,
-      { 0 },
-      { USER("x") },
-      1,
-      { { "<image>", 0, 2, 2 } },
-      1,
-      { WHOLE "<slice>" WHOLE WHOLE "\n" WHOLE WHOLE "</slice>\nx" },
-      { 0 } },
-    { "slices of 2.6",
-      &v2_6,
-      { 0 },
-      { USER("x") },
-      1,
-      { { "<image>", 0, 2, 2 } },
-      1,
-      { "<image_id>0</image_id>" WHOLE SLICE SLICE "\n" SLICE SLICE "\nx" },
-      { 0 } },
-    { "no number without slices",
-      &v2_6,
-      { 0 },
-      { USER("<image_01>") },
-      1,
-      { { "<image_01>", 0, 0, 0 } },
-      1,
-      { WHOLE },
-      { 0 } },
-    { "a number for each",
-      &v2_6,
-      { .number_all = true },
-      { USER("x"), ANSWER("y"), USER("z") },
-      3,
-      { { NULL, 0, 0, 0 }, { NULL, 2, 0, 0 }, { NULL, 2, 1, 2 } },
-      3,
-      { "<image_id>0</image_id>" WHOLE "\nx", "y",
-        "<image_id>1</image_id>" WHOLE "\n<image_id>2</image_id>" WHOLE SLICE "\n" SLICE "\nz" },
-      { 0, 1, 2 } },
-    { "names of their own",
-      &v2_6,
-      { .lines = true },
-      { USER("<image_01>is <image_00>?") },
-      1,
-      { { "<image_00>", 0, 1, 2 }, { "<image_01>", 0, 0, 0 } },
-      2,
-      { "\n" WHOLE "\nis \n<image_id>0</image_id>" WHOLE SLICE "\n" SLICE "\n?" },
-      { 1, 0 } },
-    { "names that stand nowhere",
-      &v2_0,
-      { .lines = true },
-      { USER("x") },
-      1,
-      { { "<image_00>", 0, 0, 0 }, { "<image_01>", 0, 0, 0 } },
-      2,
-      { WHOLE "\n" WHOLE "\nx" },
-      { 0, 1 } },
-    { "several of one name",
-      &v2_0,
-      { 0 },
-      { USER("<image><image>") },
-      1,
-      { { "<image>", 0, 0, 0 }, { "<image>", 0, 0, 0 } },
-      2,
-      { WHOLE WHOLE },
-      { 0, 1 } },
+    { "no picture", &v2_0, LIST(0), LIST(USER("a <image_> b"), ANSWER("<image>")), 2, LIST({ 0 }),
+      0, LIST("a <image_> b", "<image>"), LIST(0) },
+    { "in its place", &v2_0, LIST(0), LIST(USER("a<image>b"), ANSWER("<image>")), 2,
+      LIST({ "<image>", 0, 0, 0 }), 1, LIST("a" WHOLE "b", "<image>"), LIST(0) },
+    { "in front", &v2_0, LIST(0), LIST(USER("what?")), 1, LIST({ "<image>", 0, 0, 0 }), 1,
+      LIST(WHOLE "\nwhat?"), LIST(0) },
+    { "in a later turn", &v2_0, LIST(0), LIST(USER("a"), ANSWER("b"), USER("c <image>")), 3,
+      LIST({ "<image>", 0, 0, 0 }), 1, LIST("a", "b", "c " WHOLE), LIST(0) },
+    { "slices of 2.0", &v2_0, LIST(0), LIST(USER("x")), 1, LIST({ "<image>", 0, 2, 2 }), 1,
+      LIST(WHOLE "<slice>" WHOLE WHOLE "\n" WHOLE WHOLE "</slice>\nx"), LIST(0) },
+    { "slices of 2.6", &v2_6, LIST(0), LIST(USER("x")), 1, LIST({ "<image>", 0, 2, 2 }), 1,
+      LIST("<image_id>0</image_id>" WHOLE SLICE SLICE "\n" SLICE SLICE "\nx"), LIST(0) },
+    { "no number without slices", &v2_6, LIST(0), LIST(USER("<image_01>")), 1,
+      LIST({ "<image_01>", 0, 0, 0 }), 1, LIST(WHOLE), LIST(0) },
+    { "a number for each", &v2_6, LIST(.number_all = true), LIST(USER("x"), ANSWER("y"), USER("z")),
+      3, LIST({ NULL, 0, 0, 0 }, { NULL, 2, 0, 0 }, { NULL, 2, 1, 2 }), 3,
+      LIST("<image_id>0</image_id>" WHOLE "\nx", "y",
+           "<image_id>1</image_id>" WHOLE "\n<image_id>2</image_id>" WHOLE SLICE "\n" SLICE "\nz"),
+      LIST(0, 1, 2) },
+    { "names of their own", &v2_6, LIST(.lines = true), LIST(USER("<image_01>is <image_00>?")), 1,
+      LIST({ "<image_00>", 0, 1, 2 }, { "<image_01>", 0, 0, 0 }), 2,
+      LIST("\n" WHOLE "\nis \n<image_id>0</image_id>" WHOLE SLICE "\n" SLICE "\n?"), LIST(1, 0) },
+    { "names that stand nowhere", &v2_0, LIST(.lines = true), LIST(USER("x")), 1,
+      LIST({ "<image_00>", 0, 0, 0 }, { "<image_01>", 0, 0, 0 }), 2, LIST(WHOLE "\n" WHOLE "\nx"),
+      LIST(0, 1) },
+    { "several of one name", &v2_0, LIST(0), LIST(USER("<image><image>")), 1,
+      LIST({ "<image>", 0, 0, 0 }, { "<image>", 0, 0, 0 }), 2, LIST(WHOLE WHOLE), LIST(0, 1) },
 };
 
-static void test_places__texts_are_upstreams(void **state)
+TEST(test_places__texts_are_upstreams)
 {
     for (size_t i = 0; i < ARRAY_LEN(placed); i++) {
         sheaf__placed p;
@@ -174,7 +100,7 @@ static void test_places__texts_are_upstreams(void **state)
     }
 }
 
-static void test_places__say_what_does_not_fit(void **state)
+TEST(test_places__say_what_does_not_fit)
 {
     static const sheaf__chat_picture one = { "<image>", 0, 0, 0 },
                                      both[] = { { "<image_00>", 0, 0, 0 },
@@ -186,33 +112,18 @@ static void test_places__say_what_does_not_fit(void **state)
         sheaf__place_options how;
         const char *want;
     } cases[] = {
-        { USER("<image><image>"),
-          &one,
-          1,
-          { 0 },
+        { USER("<image><image>"), &one, 1, LIST(0),
           "message 1 | names of the pictures that were given (1), each once | another '<image>' | "
           "\"<image>\" for the one picture" },
-        { USER("<image_00>"),
-          both,
-          2,
-          { .lines = true },
+        { USER("<image_00>"), both, 2, LIST(.lines = true),
           "1 of 2 that do not, first '<image_01>' | write the name of each" },
-        { USER("<image_00><image_02><image_01>"),
-          both,
-          2,
-          { .lines = true },
+        { USER("<image_00><image_02><image_01>"), both, 2, LIST(.lines = true),
           "another '<image_02>'" },
         { USER("<image_00>"), &one, 1, { 0 }, "another '<image_00>'" },
         { USER("<image_00><image><image_01>"), both, 2, { .lines = true }, "another '<image>'" },
-        { USER("is <image> one?"),
-          NULL,
-          0,
-          { 0 },
+        { USER("is <image> one?"), NULL, 0, LIST(0),
           "message 1 | a picture for '<image>' | none | give the picture (--image FILE, or" },
-        { USER("<image_7>"),
-          NULL,
-          0,
-          { .unread = "imges" },
+        { USER("<image_7>"), NULL, 0, LIST(.unread = "imges"),
           "a picture for '<image_7>' | none: a field 'imges', which is not read" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -271,7 +182,7 @@ static void say(sheaf__chat_ids *out, sheaf__chat_encoder *s, const sheaf__messa
     sheaf__placed_release(&p);
 }
 
-static void test_say__bytes_and_marks_of_the_config(void **state)
+TEST(test_say__bytes_and_marks_of_the_config)
 {
     const sheaf__message m[] = { USER("<image>a</s>"), ANSWER("b<im_patch>"), USER("c"),
                                  ANSWER("d") };
@@ -306,7 +217,7 @@ static void test_say__bytes_and_marks_of_the_config(void **state)
 }
 
 /* Llama 3 trims what a user wrote; marks move with it. */
-static void test_say__marks_move_with_a_trimmed_text(void **state)
+TEST(test_say__marks_move_with_a_trimmed_text)
 {
     const sheaf__message m[] = { USER("  a <image></s> ") };
     const sheaf_config config = byte_config();
@@ -325,7 +236,7 @@ static void test_say__marks_move_with_a_trimmed_text(void **state)
 }
 
 /* MiniCPM's form writes no end behind an answer that another message follows. */
-static void test_targets__an_answer_without_an_end_teaches_eos(void **state)
+TEST(test_targets__an_answer_without_an_end_teaches_eos)
 {
     const sheaf__message m[] = { USER("<image>"), ANSWER("b"), USER("c"), ANSWER("d") };
     const sheaf_config config = byte_config();
@@ -371,7 +282,7 @@ static const char *write_tokenizer(const char *with)
     return at("tokenizer.json");
 }
 
-static void test_say__a_tokenizer_reads_marks_as_tokens(void **state)
+TEST(test_say__a_tokenizer_reads_marks_as_tokens)
 {
     const sheaf__message m[] = { USER("<im_end> <image>a<im_end>") };
     sheaf_config config = byte_config();
@@ -414,15 +325,4 @@ static void test_say__a_tokenizer_reads_marks_as_tokens(void **state)
     sheaf__chat_template_free(chat);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places__texts_are_upstreams),
-        cmocka_unit_test(test_places__say_what_does_not_fit),
-        cmocka_unit_test(test_say__bytes_and_marks_of_the_config),
-        cmocka_unit_test(test_say__marks_move_with_a_trimmed_text),
-        cmocka_unit_test(test_targets__an_answer_without_an_end_teaches_eos),
-        cmocka_unit_test(test_say__a_tokenizer_reads_marks_as_tokens),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

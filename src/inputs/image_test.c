@@ -1,7 +1,6 @@
 /* image_test.c - recorded pictures give Pillow's bytes, upstream's tensors are met bit for bit, and
  * bytes that are no picture, a part of one or a hostile one are errors. tests/data/record_images.py
  * made the recordings. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 
@@ -78,18 +77,18 @@ static void check_pictures(bool on_white)
     json_decref(root);
 }
 
-static void test_decode__gives_pillows_pixels_for_every_kind(void **state)
+TEST(test_decode__gives_pillows_pixels_for_every_kind)
 {
     check_pictures(false);
 }
 
-static void test_decode__lays_transparency_on_white_as_pillow_does(void **state)
+TEST(test_decode__lays_transparency_on_white_as_pillow_does)
 {
     check_pictures(true);
 }
 
 /* By the family's form, which a model's towers read by. */
-static void test_view__lays_on_white_where_the_family_does(void **state)
+TEST(test_view__lays_on_white_where_the_family_does)
 {
     enum { WIDTH = 17, HEIGHT = 13 };
     json_t *root = expected(), *row;
@@ -117,7 +116,7 @@ static void test_view__lays_on_white_where_the_family_does(void **state)
 }
 
 /* As the picture stands upright, without a pixel decoded: the data behind the headers may lack. */
-static void test_decode__reads_the_size_alone(void **state)
+TEST(test_decode__reads_the_size_alone)
 {
     static const uint8_t bomb[] = { /* 1 bit a pixel, 12000 x 12000 */
                                     0x89, 'P',  'N', 'G', '\r', '\n', 0x1a, '\n', 0,    0,    0,
@@ -154,7 +153,7 @@ static bool third(void *self)
     return ++*(int *)self == 3;
 }
 
-static void test_decode__stops_between_rows(void **state)
+TEST(test_decode__stops_between_rows)
 {
     static const char *const names[] = { "rgb8.png", "adam7_rgb8.png", "444.jpg",
                                          "444_progressive.jpg" };
@@ -172,7 +171,7 @@ static void test_decode__stops_between_rows(void **state)
 }
 
 /* A picture in memory is divided by its size and decoded once; several have a budget. */
-static void test_view__of_a_picture_in_memory(void **state)
+TEST(test_view__of_a_picture_in_memory)
 {
     enum { WIDTH = 20, HEIGHT = 10, N = WIDTH * HEIGHT * 3 };
     const bytes b = file_bytes(recorded("rgb8.png"));
@@ -220,7 +219,7 @@ static void test_view__of_a_picture_in_memory(void **state)
     free(b.at);
 }
 
-static void test_resize__gives_pillows_pixels(void **state)
+TEST(test_resize__gives_pillows_pixels)
 {
     json_t *root = expected(), *row;
     size_t i;
@@ -246,7 +245,7 @@ static void test_resize__gives_pillows_pixels(void **state)
 }
 
 /* Each axis is filtered on its own, so two resizes of one axis each are one of both. */
-static void test_resize__which_axis_comes_first(void **state)
+TEST(test_resize__which_axis_comes_first)
 {
     enum { SIDE = 48, MOST = SIDE * SIDE * 3 };
     static const struct {
@@ -280,7 +279,7 @@ static void test_resize__which_axis_comes_first(void **state)
     }
 }
 
-static void test_prepare__gives_upstreams_tensors(void **state)
+TEST(test_prepare__gives_upstreams_tensors)
 {
     json_t *root = expected(), *row;
     size_t i;
@@ -373,7 +372,7 @@ static int check_steps(const sheaf_safetensors *file, const sheaf_safetensors_en
     return 1;
 }
 
-static void test_prepare__equals_every_golden_tensor(void **state)
+TEST(test_prepare__equals_every_golden_tensor)
 {
     char buffer[512], **names = NULL;
     int64_t count = 0;
@@ -444,7 +443,7 @@ static const struct {
       "PNG: image data | a PNG without damage" },
 };
 
-static void test_decode__says_what_it_found(void **state)
+TEST(test_decode__says_what_it_found)
 {
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
         sheaf_image image = { 7, 7, NULL };
@@ -455,7 +454,7 @@ static void test_decode__says_what_it_found(void **state)
     }
 }
 
-static void test_load__names_the_file(void **state)
+TEST(test_load__names_the_file)
 {
     sheaf_image image;
     put(at("words.jpg"), "not a picture");
@@ -514,7 +513,7 @@ static void cut_everywhere(const char *name, const bytes *b)
     }
 }
 
-static void test_decode__refuses_every_part_of_a_file(void **state)
+TEST(test_decode__refuses_every_part_of_a_file)
 {
     each_picture(cut_everywhere);
 }
@@ -529,12 +528,12 @@ static void change_bytes(const char *name, const bytes *b)
         }
 }
 
-static void test_decode__bears_changed_bytes(void **state)
+TEST(test_decode__bears_changed_bytes)
 {
     each_picture(change_bytes);
 }
 
-static void test_decode__refuses_a_jpeg_whose_data_are_damaged(void **state)
+TEST(test_decode__refuses_a_jpeg_whose_data_are_damaged)
 {
     sheaf_image image;
     const bytes b = file_bytes(recorded("restarts.jpg"));
@@ -546,7 +545,7 @@ static void test_decode__refuses_a_jpeg_whose_data_are_damaged(void **state)
     free(b.at);
 }
 
-static void test_decode__refuses_a_png_whose_data_are_damaged(void **state)
+TEST(test_decode__refuses_a_png_whose_data_are_damaged)
 {
     sheaf_image image;
     const bytes b = file_bytes(recorded("rgb8.png"));
@@ -571,7 +570,7 @@ static const struct {
       "1 x 65536" },
 };
 
-static void test_decode__bounds_the_size(void **state)
+TEST(test_decode__bounds_the_size)
 {
     sheaf_image image = { 0 };
     for (size_t i = 0; i < ARRAY_LEN(large); i++)
@@ -623,7 +622,7 @@ static void *look_aside(void *arg)
 }
 
 /* While a large picture is decoded, small ones are too, but no other large one. */
-static void test_decode__large_pictures_take_turns(void **state)
+TEST(test_decode__large_pictures_take_turns)
 {
     pthread_mutex_t large = PTHREAD_MUTEX_INITIALIZER;
     looking l = { .viewing = { .tower = { { .channels = 3 } }, .towers = 1, .large = &large } };
@@ -668,7 +667,7 @@ static bytes repeated_scan(const bytes *b, int times)
     return out;
 }
 
-static void test_decode__bounds_the_scans_of_a_jpeg(void **state)
+TEST(test_decode__bounds_the_scans_of_a_jpeg)
 {
     const bytes b = file_bytes(recorded("420_progressive.jpg"));
     const bytes some = repeated_scan(&b, 50), many = repeated_scan(&b, 120);
@@ -717,7 +716,7 @@ static const struct {
     { "not TIFF", "IM*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0", 22, 1 },
 };
 
-static void test_orientation__reads_a_directory(void **state)
+TEST(test_orientation__reads_a_directory)
 {
     for (size_t i = 0; i < ARRAY_LEN(directories); i++) {
         const size_t size = directories[i].size;
@@ -731,29 +730,4 @@ static void test_orientation__reads_a_directory(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode__gives_pillows_pixels_for_every_kind),
-        cmocka_unit_test(test_decode__lays_transparency_on_white_as_pillow_does),
-        cmocka_unit_test(test_view__lays_on_white_where_the_family_does),
-        cmocka_unit_test(test_decode__reads_the_size_alone),
-        cmocka_unit_test(test_decode__stops_between_rows),
-        cmocka_unit_test(test_view__of_a_picture_in_memory),
-        cmocka_unit_test(test_resize__gives_pillows_pixels),
-        cmocka_unit_test(test_resize__which_axis_comes_first),
-        cmocka_unit_test(test_prepare__gives_upstreams_tensors),
-        cmocka_unit_test(test_prepare__equals_every_golden_tensor),
-        cmocka_unit_test(test_decode__says_what_it_found),
-        cmocka_unit_test(test_load__names_the_file),
-        cmocka_unit_test(test_decode__refuses_every_part_of_a_file),
-        cmocka_unit_test(test_decode__bears_changed_bytes),
-        cmocka_unit_test(test_decode__refuses_a_jpeg_whose_data_are_damaged),
-        cmocka_unit_test(test_decode__refuses_a_png_whose_data_are_damaged),
-        cmocka_unit_test(test_decode__bounds_the_size),
-        cmocka_unit_test(test_decode__bounds_the_scans_of_a_jpeg),
-        cmocka_unit_test(test_decode__large_pictures_take_turns),
-        cmocka_unit_test(test_orientation__reads_a_directory),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

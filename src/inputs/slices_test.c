@@ -39,7 +39,7 @@ static const struct {
     { 97, 97, 56, 14, 9, "a571865a3e9a2996" },   { 56, 56, 56, 14, 9, "c21bb4b9bc7943e5" },
 };
 
-static void test_slice__gives_upstreams_grids(void **state)
+TEST(test_slice__gives_upstreams_grids)
 {
     for (size_t i = 0; i < ARRAY_LEN(plans); i++) {
         const int64_t *p = plans[i];
@@ -76,7 +76,7 @@ static void every_shape(int64_t *width, int64_t *height, sheaf__slicing *how, ui
     }
 }
 
-static void test_slice__gives_upstreams_grids_for_many_shapes(void **state)
+TEST(test_slice__gives_upstreams_grids_for_many_shapes)
 {
     XXH3_state_t *hash = XXH3_createState();
     uint64_t random = 1;
@@ -109,7 +109,7 @@ static sheaf_image picture(int64_t width, int64_t height)
     return image;
 }
 
-static void test_slice__gives_upstreams_pixels(void **state)
+TEST(test_slice__gives_upstreams_pixels)
 {
     for (size_t i = 0; i < ARRAY_LEN(pictures); i++) {
         sheaf__sliced s;
@@ -130,7 +130,7 @@ static void test_slice__gives_upstreams_pixels(void **state)
     }
 }
 
-static void test_slice__pieces_are_counted(void **state)
+TEST(test_slice__pieces_are_counted)
 {
     sheaf__sliced s;
     const sheaf__slicing how = { 448, 14, 9 };
@@ -144,7 +144,7 @@ static void test_slice__pieces_are_counted(void **state)
     assert_int_equal(sheaf__sliced_count(&s), 1);
 }
 
-static void test_slice__refuses_what_becomes_too_long(void **state)
+TEST(test_slice__refuses_what_becomes_too_long)
 {
     sheaf__sliced s;
     const sheaf__slicing how = { 448, 14, 9 };
@@ -154,16 +154,4 @@ static void test_slice__refuses_what_becomes_too_long(void **state)
         "cut the picture into pieces");
     CHECK_OK(sheaf__slice(&s, 65535, 1, &how));
     assert_int_equal(s.width, 65534);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slice__gives_upstreams_grids),
-        cmocka_unit_test(test_slice__gives_upstreams_grids_for_many_shapes),
-        cmocka_unit_test(test_slice__gives_upstreams_pixels),
-        cmocka_unit_test(test_slice__pieces_are_counted),
-        cmocka_unit_test(test_slice__refuses_what_becomes_too_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

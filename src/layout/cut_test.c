@@ -40,7 +40,7 @@ static void check_tiling(const sheaf_cut *cut)
         assert_int_equal(sheaf_cut_slice_rows(cut, s), by_slice[s]);
 }
 
-static void test_cut__slices_tile_random_shapes(void **state)
+TEST(test_cut__slices_tile_random_shapes)
 {
     uint64_t seed = 1;
     for (int trial = 0; trial < 2000; trial++)
@@ -73,7 +73,7 @@ static const struct {
     { "fused, v of slice 0", { 0, 2, 3, { { 4, 8 }, { 2, 8 }, { 2, 8 } } }, 2, 0, 48, 56 },
 };
 
-static void test_cut__rows_worked_by_hand(void **state)
+TEST(test_cut__rows_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         sheaf_range rows;
@@ -84,7 +84,7 @@ static void test_cut__rows_worked_by_hand(void **state)
     }
 }
 
-static void test_cut__refuses_what_is_not_sound(void **state)
+TEST(test_cut__refuses_what_is_not_sound)
 {
     const sheaf_cut good = { 0, 8, 2, { { 3, 64 }, { 5, 1 } } };
     CHECK_OK(sheaf_cut_check(&good, 197));
@@ -128,7 +128,7 @@ static void test_cut__refuses_what_is_not_sound(void **state)
     }
 }
 
-static void test_cut__out_of_range_leaves_rows_untouched(void **state)
+TEST(test_cut__out_of_range_leaves_rows_untouched)
 {
     const sheaf_cut cut = { 0, 8, 2, { { 3, 64 }, { 5, 1 } } };
     sheaf_range rows = { 77, 78 };
@@ -142,15 +142,4 @@ static void test_cut__out_of_range_leaves_rows_untouched(void **state)
     const sheaf_cut uneven = { 0, 8, 1, { { 511, 1 } } };
     assert_int_equal(sheaf_cut_slice_rows(&uneven, 8), 0);
     assert_int_equal(sheaf_cut_slice_rows(&uneven, -1), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut__slices_tile_random_shapes),
-        cmocka_unit_test(test_cut__rows_worked_by_hand),
-        cmocka_unit_test(test_cut__refuses_what_is_not_sound),
-        cmocka_unit_test(test_cut__out_of_range_leaves_rows_untouched),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "sheaf/dtype.h"
 
-static void test_dtype__every_name_leads_back(void **state)
+TEST(test_dtype__every_name_leads_back)
 {
     for (int i = 0; i < SHEAF_DTYPE_COUNT; i++) {
         const char *torch_name = sheaf_dtype_torch_name((sheaf_dtype)i);
@@ -47,7 +47,7 @@ static const struct {
     { SHEAF_I64, "I64", "int64", 64, 8 },
 };
 
-static void test_dtype__known_names_and_sizes(void **state)
+TEST(test_dtype__known_names_and_sizes)
 {
     assert_int_equal(ARRAY_LEN(known), SHEAF_DTYPE_COUNT);
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
@@ -62,18 +62,8 @@ static void test_dtype__known_names_and_sizes(void **state)
 }
 
 /* The writer of safetensors sorts by this order, so whole bytes must ascend. */
-static void test_dtype__order_ascends_in_bits(void **state)
+TEST(test_dtype__order_ascends_in_bits)
 {
     for (int i = SHEAF_F4; i + 1 < SHEAF_DTYPE_COUNT; i++)
         assert_true(sheaf_dtype_bits((sheaf_dtype)i) <= sheaf_dtype_bits((sheaf_dtype)(i + 1)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtype__every_name_leads_back),
-        cmocka_unit_test(test_dtype__known_names_and_sizes),
-        cmocka_unit_test(test_dtype__order_ascends_in_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

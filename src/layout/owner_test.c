@@ -10,7 +10,7 @@ static uint64_t next(uint64_t *seed)
     return *seed >> 33;
 }
 
-static void test_owner__ranks_tile_the_slices(void **state)
+TEST(test_owner__ranks_tile_the_slices)
 {
     for (int slices = 1; slices <= SHEAF_MAX_SLICES; slices *= 2)
         for (int ranks = 1; ranks <= slices; ranks++) {
@@ -118,7 +118,7 @@ static void check_sum(int slices, const bool *present, uint64_t *seed)
     }
 }
 
-static void test_tree__sums_equal_the_definition_at_every_T(void **state)
+TEST(test_tree__sums_equal_the_definition_at_every_T)
 {
     uint64_t seed = 7;
     for (int slices = 1; slices <= SHEAF_MAX_SLICES; slices *= 2)
@@ -130,7 +130,7 @@ static void test_tree__sums_equal_the_definition_at_every_T(void **state)
         }
 }
 
-static void test_tree__every_set_of_eight_slices(void **state)
+TEST(test_tree__every_set_of_eight_slices)
 {
     uint64_t seed = 11;
     for (int set = 0; set < 256; set++) {
@@ -151,21 +151,14 @@ typedef struct by_hand {
 } by_hand;
 
 static const by_hand three_ranks[] = {
-    { "all slices",
-      { 1, 1, 1, 1, 1, 1, 1, 1 },
-      5,
-      4,
-      { { 0, 2, 0 }, { 2, 4, 1 }, { 4, 5, 1 }, { 5, 6, 2 }, { 6, 8, 2 } },
-      { { 0, 1 }, { 2, 3 }, { 2, 4 }, { 0, 2 } } },
-    { "three heads",
-      { 0, 0, 1, 0, 0, 1, 0, 1 },
-      3,
-      2,
-      { { 2, 4, 1 }, { 5, 6, 2 }, { 6, 8, 2 } },
-      { { 1, 2 }, { 0, 1 } } },
+    { "all slices", LIST(1, 1, 1, 1, 1, 1, 1, 1), 5, 4,
+      LIST({ 0, 2, 0 }, { 2, 4, 1 }, { 4, 5, 1 }, { 5, 6, 2 }, { 6, 8, 2 }),
+      LIST({ 0, 1 }, { 2, 3 }, { 2, 4 }, { 0, 2 }) },
+    { "three heads", LIST(0, 0, 1, 0, 0, 1, 0, 1), 3, 2,
+      LIST({ 2, 4, 1 }, { 5, 6, 2 }, { 6, 8, 2 }), LIST({ 1, 2 }, { 0, 1 }) },
 };
 
-static void test_tree__three_ranks_by_hand(void **state)
+TEST(test_tree__three_ranks_by_hand)
 {
     for (size_t k = 0; k < ARRAY_LEN(three_ranks); k++) {
         const by_hand *want = &three_ranks[k];
@@ -184,15 +177,4 @@ static void test_tree__three_ranks_by_hand(void **state)
             assert_int_equal(add[i].b, want->add[i].b);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_owner__ranks_tile_the_slices),
-        cmocka_unit_test(test_tree__sums_equal_the_definition_at_every_T),
-        cmocka_unit_test(test_tree__every_set_of_eight_slices),
-        cmocka_unit_test(test_tree__three_ranks_by_hand),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 #include "sheaf/train.h"
 #include "tests/files.h"
 
-static void test_rules__name_settings_of_train(void **state)
+TEST(test_rules__name_settings_of_train)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const char *sign = i == 0 ? "base_model" : "model_name_or_path";
         const sheaf_foreign_program *p = sheaf_foreign_program_of(sign);
@@ -31,9 +30,8 @@ static void test_rules__name_settings_of_train(void **state)
     }
 }
 
-static void test_rules__of_keys(void **state)
+TEST(test_rules__of_keys)
 {
-    (void)state;
     const sheaf_foreign_program *axolotl = sheaf_foreign_program_of("datasets[0].path");
     assert_string_equal(axolotl->name, "Axolotl");
     assert_null(sheaf_foreign_program_of("learning_rate"));
@@ -46,9 +44,8 @@ static void test_rules__of_keys(void **state)
     assert_null(sheaf_foreign_rule_of(NULL, "cutoff"));
 }
 
-static void test_check__values(void **state)
+TEST(test_check__values)
 {
-    (void)state;
     CHECK_OK(sheaf_run_setting_check("template", "llama3"));
     CHECK_OK(sheaf_run_setting_check("lr", "1.0e-4"));
     const char *const bad[][3] = { { "template", "llama4", "llama2, " },
@@ -63,9 +60,8 @@ static void test_check__values(void **state)
     }
 }
 
-static void test_files__are_known_by_their_keys(void **state)
+TEST(test_files__are_known_by_their_keys)
 {
-    (void)state;
     static const struct {
         const char *name, *program, *text;
     } files[] = {
@@ -102,13 +98,4 @@ static void test_files__are_known_by_their_keys(void **state)
     sheaf_status_free(st);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules__name_settings_of_train),
-        cmocka_unit_test(test_rules__of_keys),
-        cmocka_unit_test(test_check__values),
-        cmocka_unit_test(test_files__are_known_by_their_keys),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

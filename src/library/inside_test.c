@@ -69,7 +69,7 @@ static void check_same_file(const char *a, const char *b, const char *name)
     free(of[1]);
 }
 
-static void test_train__leaves_the_same_bytes_whatever_the_program_chose(void **state)
+TEST(test_train__leaves_the_same_bytes_whatever_the_program_chose)
 {
     bool saw = false;
     run(at("plain"), NULL);
@@ -94,7 +94,7 @@ static double epsilon_of(const char *text)
     return is;
 }
 
-static void test_config__reads_the_same_numbers(void **state)
+TEST(test_config__reads_the_same_numbers)
 {
     static const char text[] =
         "{\"model_type\": \"llama\", \"vocab_size\": 8, \"hidden_size\": 8,"
@@ -116,7 +116,7 @@ static void *look(void *context)
 }
 
 /* Also the locale of one thread of the program, and of threads of ours. */
-static void test_inside__is_the_same_in_every_thread(void **state)
+TEST(test_inside__is_the_same_in_every_thread)
 {
     locale_t chosen = newlocale(LC_ALL_MASK, "C.UTF-8", (locale_t)0), of_thread = LC_GLOBAL_LOCALE;
     pthread_t thread;
@@ -140,12 +140,4 @@ static void test_inside__is_the_same_in_every_thread(void **state)
     assert_true(of_thread != (locale_t)0 && of_thread != LC_GLOBAL_LOCALE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_train__leaves_the_same_bytes_whatever_the_program_chose),
-        cmocka_unit_test(test_config__reads_the_same_numbers),
-        cmocka_unit_test(test_inside__is_the_same_in_every_thread),
-    };
-    return cmocka_run_group_tests(tests, find_data, remove_scratch);
-}
+FIXTURE(find_data, remove_scratch);

@@ -165,7 +165,7 @@ static void run(asked *a, const char *family, const char *place, int ranks, shea
     sheaf_config_release(&a->config);
 }
 
-static void test_generate__several_pictures(void **state)
+TEST(test_generate__several_pictures)
 {
     static const char *const families[] = { "omnilmm", "minicpmv" };
     static const struct {
@@ -189,12 +189,4 @@ static void test_generate__several_pictures(void **state)
             free(one);
             free(a);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generate__several_pictures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

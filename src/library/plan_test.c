@@ -40,7 +40,7 @@ static void check_said(const said *s, const char *what)
         fail_msg("of %d notes none says '%s'", s->n, what);
 }
 
-static void test_plan__notes_name_settings_and_fields(void **state)
+TEST(test_plan__notes_name_settings_and_fields)
 {
     sheaf_run_train_options run;
     sheaf_model_open_options open;
@@ -69,7 +69,7 @@ static void test_plan__notes_name_settings_and_fields(void **state)
     check_said(&s, "without data every row is taken to have an image");
 }
 
-static void test_plan__errors_name_settings_and_fields(void **state)
+TEST(test_plan__errors_name_settings_and_fields)
 {
     sheaf_model_open_options open;
     sheaf_needs *needs;
@@ -92,7 +92,7 @@ static void test_plan__errors_name_settings_and_fields(void **state)
                 "--seq, the positions of a row | at least");
 }
 
-static void test_timing__errors_name_settings_and_fields(void **state)
+TEST(test_timing__errors_name_settings_and_fields)
 {
     sheaf_model_open_options open;
     sheaf_plan_options how;
@@ -122,12 +122,4 @@ static void test_timing__errors_name_settings_and_fields(void **state)
         "at least 1 positions | 0: 12 less 12 | positions of 13 or more, or a smaller max_new");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan__notes_name_settings_and_fields),
-        cmocka_unit_test(test_plan__errors_name_settings_and_fields),
-        cmocka_unit_test(test_timing__errors_name_settings_and_fields),
-    };
-    return cmocka_run_group_tests(tests, find_data, remove_scratch);
-}
+FIXTURE(find_data, remove_scratch);

@@ -2,11 +2,9 @@
  * whatever uses the run, an older one too, and what was fixed then holds. */
 #include "base/hash.h"
 #include "library/run_model.h"
-#include "library/train_settings.h"
 #include "models/sums.h"
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
-#include "train/rank.h"
 
 static char model[400], data[400];
 
@@ -87,7 +85,7 @@ static sheaf_status *open_late(const char *path)
     return st;
 }
 
-static void test_contract__of_another_version_is_refused(void **state)
+TEST(test_contract__of_another_version_is_refused)
 {
     static const char says[] = "written by another version of sheaf | numeric contract 1, which "
                                "this one reads | numeric contract 2";
@@ -128,7 +126,7 @@ static void check_ways(const char *want)
 }
 
 /* Whatever the file beside it says, or does not say. */
-static void test_settings__are_those_of_the_checkpoint(void **state)
+TEST(test_settings__are_those_of_the_checkpoint)
 {
     char others[600], *text;
     size_t size;
@@ -182,7 +180,7 @@ static void check_same(const char *a, const char *b)
 }
 
 /* Until flags beside an adapter were compared with it, settings had what flags said. */
-static void test_resume__settings_that_are_not_the_adapters_stay(void **state)
+TEST(test_resume__settings_that_are_not_the_adapters_stay)
 {
     char settings[600];
     snprintf(settings, sizeof settings, "adapter: '%s'\n", at("run/adapter"));
@@ -196,7 +194,7 @@ static void test_resume__settings_that_are_not_the_adapters_stay(void **state)
     check_same("further/adapter", "further too/adapter");
 }
 
-static void test_contract__is_that_of_its_page(void **state)
+TEST(test_contract__is_that_of_its_page)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
     char path[400], title[60], *text;
@@ -208,13 +206,4 @@ static void test_contract__is_that_of_its_page(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contract__of_another_version_is_refused),
-        cmocka_unit_test(test_contract__is_that_of_its_page),
-        cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
-        cmocka_unit_test(test_resume__settings_that_are_not_the_adapters_stay),
-    };
-    return cmocka_run_group_tests(tests, train_once, remove_scratch);
-}
+FIXTURE(train_once, remove_scratch);

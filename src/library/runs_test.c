@@ -64,7 +64,7 @@ static bool until_second(void *context, const sheaf_event_step *step)
     return step->step < 2;
 }
 
-static void test_train__stopped_and_gone_on_with_gives_the_same_adapter(void **state)
+TEST(test_train__stopped_and_gone_on_with_gives_the_same_adapter)
 {
     int heard = 0;
     sheaf_run_train_options how = run_of(at("whole"), 4);
@@ -94,7 +94,7 @@ static void test_train__stopped_and_gone_on_with_gives_the_same_adapter(void **s
 }
 
 /* A program that was compiled before the report had texts has none to release. */
-static void test_train__gives_texts_to_who_knows_them(void **state)
+TEST(test_train__gives_texts_to_who_knows_them)
 {
     sheaf_run_train_options how = run_of(at("before"), 1);
     sheaf_run_train_report report;
@@ -106,7 +106,7 @@ static void test_train__gives_texts_to_who_knows_them(void **state)
 }
 
 /* At a rate that is far too high nothing gets better for long. */
-static void test_train__tells_what_evaluations_said(void **state)
+TEST(test_train__tells_what_evaluations_said)
 {
     sheaf_run_train_options how = run_of(at("judged"), 9);
     sheaf_run_train_report report;
@@ -120,7 +120,7 @@ static void test_train__tells_what_evaluations_said(void **state)
     sheaf_run_train_report_release(&report);
 }
 
-static void test_train__a_control_stops_it(void **state)
+TEST(test_train__a_control_stops_it)
 {
     sheaf_run_train_options how = run_of(at("controlled"), 4);
     CHECK_OK(sheaf_control_new(&how.control));
@@ -130,7 +130,7 @@ static void test_train__a_control_stops_it(void **state)
 }
 
 /* The control is of others, too: only who has it says that they stop. */
-static void test_train__a_step_that_ends_it_leaves_the_control(void **state)
+TEST(test_train__a_step_that_ends_it_leaves_the_control)
 {
     int heard = 0;
     sheaf_run_train_options how = run_of(at("enough"), 4);
@@ -144,7 +144,7 @@ static void test_train__a_step_that_ends_it_leaves_the_control(void **state)
     sheaf_control_free(how.control);
 }
 
-static void test_train__says_what_cannot_be(void **state)
+TEST(test_train__says_what_cannot_be)
 {
     sheaf_run_train_options how = run_of(at("none"), 4);
     how.settings = "lorarank: 4\n";
@@ -184,7 +184,7 @@ static sheaf_model_evaluate_report evaluate(const char *path, const char *adapte
     return report;
 }
 
-static void test_evaluate__a_run_is_its_base_with_its_adapter(void **state)
+TEST(test_evaluate__a_run_is_its_base_with_its_adapter)
 {
     const sheaf_model_evaluate_report base = evaluate(model, NULL, 1),
                                       run = evaluate(at("whole"), NULL, 1),
@@ -210,7 +210,7 @@ static sheaf_status *see(void *context, int64_t row, int64_t position, const flo
     return row < 1 ? NULL : sheaf_fail(SHEAF_E_DATA, "enough");
 }
 
-static void test_evaluate__hands_out_logits(void **state)
+TEST(test_evaluate__hands_out_logits)
 {
     seen s = { 0 };
     sheaf_model *m = opened(model, NULL, 1, 0);
@@ -288,7 +288,7 @@ static const struct {
     { "both", 0, 1, NULL, 0, 1, SHEAF_E_ARG, "nimages of images" },
 };
 
-static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
+TEST(test_generate__says_the_same_on_any_number_of_ranks)
 {
     int32_t one[8], again[8], drawn[8], other[8];
     for (int tp = 1; tp <= 3; tp += 2) {
@@ -315,7 +315,7 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
     sheaf_answer_free(NULL);
 }
 
-static void test_generate__a_control_ends_the_answer(void **state)
+TEST(test_generate__a_control_ends_the_answer)
 {
     static const int32_t prompt[] = { 5 };
     sheaf_model_generate_options asked = asking(NULL, prompt, 1, 0);
@@ -347,7 +347,7 @@ static void ask_again(void *context, int32_t token)
     sheaf_status_free(st);
 }
 
-static void test_generate__its_own_answer_cannot_ask_it(void **state)
+TEST(test_generate__its_own_answer_cannot_ask_it)
 {
     static const int32_t prompt[] = { 5, 6, 7 };
     sheaf_model_generate_options how = asking(NULL, prompt, 3, 4);
@@ -376,7 +376,7 @@ static void say(char *out, size_t size, sheaf_chat *chat, const char *question)
     sheaf_answer_free(answer);
 }
 
-static void test_chat__remembers_until_it_is_reset(void **state)
+TEST(test_chat__remembers_until_it_is_reset)
 {
     static const char question[] = "What is in this picture then?";
     char first[2][200], again[200];
@@ -490,7 +490,7 @@ static void check_together(sheaf_answer *one[3], int tp)
     sheaf_model_close(m);
 }
 
-static void test_generate__prompts_together_are_as_alone(void **state)
+TEST(test_generate__prompts_together_are_as_alone)
 {
     sheaf_answer *one[3] = { NULL };
     for (int tp = 1; tp <= 3; tp++)
@@ -508,7 +508,7 @@ static void *ask_once(void *m)
 }
 
 /* One of them loads the model, the others wait for it. */
-static void test_generate__several_threads_ask_a_late_model_first(void **state)
+TEST(test_generate__several_threads_ask_a_late_model_first)
 {
     enum { ASKING = 4, TIMES = 5 };
     for (int time = 0; time < TIMES; time++) {
@@ -529,7 +529,7 @@ static void test_generate__several_threads_ask_a_late_model_first(void **state)
     }
 }
 
-static void test_generate__a_text_ends_it(void **state)
+TEST(test_generate__a_text_ends_it)
 {
     sheaf_model_generate_options how = asking("What?", NULL, 0, 40);
     sheaf_answer *whole, *cut;
@@ -562,7 +562,7 @@ static void test_generate__a_text_ends_it(void **state)
     sheaf_model_close(m);
 }
 
-static void test_chat__is_saved_and_goes_on(void **state)
+TEST(test_chat__is_saved_and_goes_on)
 {
     sheaf_model *m = opened(at("bytes"), NULL, 1, 4096);
     sheaf_chat *chat, *other;
@@ -591,7 +591,7 @@ static void test_chat__is_saved_and_goes_on(void **state)
     free(path);
 }
 
-static void test_open__a_model_that_is_none(void **state)
+TEST(test_open__a_model_that_is_none)
 {
     sheaf_model_open_options how;
     sheaf_model *m;
@@ -607,7 +607,7 @@ static void test_open__a_model_that_is_none(void **state)
     CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "float32, bfloat16 or float16");
 }
 
-static void test_merge__a_run_with_its_own_base(void **state)
+TEST(test_merge__a_run_with_its_own_base)
 {
     const char *runs[] = { at("whole") }, *adapters[] = { at("whole/adapter") };
     sheaf_weights_merge_options how;
@@ -626,7 +626,7 @@ static void test_merge__a_run_with_its_own_base(void **state)
     check_same(at("merged"), at("merged too"));
 }
 
-static void test_convert__a_run_to_the_adapter_it_left(void **state)
+TEST(test_convert__a_run_to_the_adapter_it_left)
 {
     sheaf_weights_convert_options how;
     SHEAF_INIT(&how);
@@ -640,7 +640,7 @@ static void test_convert__a_run_to_the_adapter_it_left(void **state)
     check_same(at("exported"), at("whole/adapter"));
 }
 
-static void test_plan__more_ranks_need_less_each(void **state)
+TEST(test_plan__more_ranks_need_less_each)
 {
     sheaf_run_train_options how;
     sheaf_needs *one, *four;
@@ -678,7 +678,7 @@ static void test_plan__more_ranks_need_less_each(void **state)
 }
 
 /* What sheaf_model_open() refuses, and how many ranks it has, are the plan's too. */
-static void test_plan__a_model_as_it_would_be_opened(void **state)
+TEST(test_plan__a_model_as_it_would_be_opened)
 {
     sheaf_model_open_options how, bad[7];
     sheaf_plan_options ask;
@@ -715,7 +715,7 @@ static void test_plan__a_model_as_it_would_be_opened(void **state)
 }
 
 /* Never how long. */
-static void test_timing__adds_up(void **state)
+TEST(test_timing__adds_up)
 {
     sheaf_run_train_options run;
     sheaf_model_open_options open;
@@ -754,31 +754,4 @@ static void test_timing__adds_up(void **state)
     CHECK_NEAR("prompts of eight", b.prompt_tokens, 16, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_train__stopped_and_gone_on_with_gives_the_same_adapter),
-        cmocka_unit_test(test_train__tells_what_evaluations_said),
-        cmocka_unit_test(test_train__gives_texts_to_who_knows_them),
-        cmocka_unit_test(test_train__a_control_stops_it),
-        cmocka_unit_test(test_train__a_step_that_ends_it_leaves_the_control),
-        cmocka_unit_test(test_train__says_what_cannot_be),
-        cmocka_unit_test(test_evaluate__a_run_is_its_base_with_its_adapter),
-        cmocka_unit_test(test_evaluate__hands_out_logits),
-        cmocka_unit_test(test_generate__says_the_same_on_any_number_of_ranks),
-        cmocka_unit_test(test_generate__a_control_ends_the_answer),
-        cmocka_unit_test(test_generate__its_own_answer_cannot_ask_it),
-        cmocka_unit_test(test_chat__remembers_until_it_is_reset),
-        cmocka_unit_test(test_generate__prompts_together_are_as_alone),
-        cmocka_unit_test(test_generate__several_threads_ask_a_late_model_first),
-        cmocka_unit_test(test_generate__a_text_ends_it),
-        cmocka_unit_test(test_chat__is_saved_and_goes_on),
-        cmocka_unit_test(test_open__a_model_that_is_none),
-        cmocka_unit_test(test_merge__a_run_with_its_own_base),
-        cmocka_unit_test(test_convert__a_run_to_the_adapter_it_left),
-        cmocka_unit_test(test_plan__more_ranks_need_less_each),
-        cmocka_unit_test(test_plan__a_model_as_it_would_be_opened),
-        cmocka_unit_test(test_timing__adds_up),
-    };
-    return cmocka_run_group_tests(tests, find_data, remove_scratch);
-}
+FIXTURE(find_data, remove_scratch);

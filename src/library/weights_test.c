@@ -1,5 +1,4 @@
 /* weights_test.c - the library's functions for checkpoints, and structs of other versions. */
-#include <math.h>
 
 #include "library/structs.h"
 #include "sheaf/sheaf.h"
@@ -28,7 +27,7 @@ typedef struct known {
     int64_t c;
 } known;
 
-static void test_options__an_older_program_knows_fewer_fields(void **state)
+TEST(test_options__an_older_program_knows_fewer_fields)
 {
     known from = { .size = offsetof(known, b), .a = 7, .b = "not looked at", .c = 9 }, to;
     CHECK_OK(sheaf__struct_read(&to, sizeof to, &from, "known"));
@@ -39,7 +38,7 @@ static void test_options__an_older_program_knows_fewer_fields(void **state)
     assert_int_equal(to.a, 0);
 }
 
-static void test_options__a_later_program_may_not_use_what_is_not_known(void **state)
+TEST(test_options__a_later_program_may_not_use_what_is_not_known)
 {
     struct {
         known known;
@@ -52,7 +51,7 @@ static void test_options__a_later_program_may_not_use_what_is_not_known(void **s
     CHECK_FAILS(sheaf__struct_read(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "later version");
 }
 
-static void test_options__without_a_size_are_refused(void **state)
+TEST(test_options__without_a_size_are_refused)
 {
     known from = { .a = 1 }, to;
     CHECK_FAILS(sheaf__struct_read(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "SHEAF_INIT");
@@ -60,7 +59,7 @@ static void test_options__without_a_size_are_refused(void **state)
                 "SHEAF_INIT");
 }
 
-static void test_report__is_filled_as_far_as_the_program_knows_it(void **state)
+TEST(test_report__is_filled_as_far_as_the_program_knows_it)
 {
     const known from = { .a = 7, .b = "x", .c = 9 };
     struct {
@@ -80,7 +79,7 @@ static void test_report__is_filled_as_far_as_the_program_knows_it(void **state)
 
 /* ---- tensors ---- */
 
-static void test_weights__rows_are_those_of_the_whole_tensor(void **state)
+TEST(test_weights__rows_are_those_of_the_whole_tensor)
 {
     static const char name[] = "model.layers.1.mlp.down_proj.weight";
     const char *dir = at("read");
@@ -114,7 +113,7 @@ static void test_weights__rows_are_those_of_the_whole_tensor(void **state)
     sheaf_weights_close(NULL);
 }
 
-static void test_weights__a_config_may_lie_elsewhere(void **state)
+TEST(test_weights__a_config_may_lie_elsewhere)
 {
     const char *dir = at("told");
     char *there, *elsewhere;
@@ -147,7 +146,7 @@ static void count_differences(void *context, const sheaf_diff_item *item)
     *(int64_t *)context += item->kind == SHEAF_DIFF_VALUES;
 }
 
-static void test_weights__converted_there_and_back_are_the_same(void **state)
+TEST(test_weights__converted_there_and_back_are_the_same)
 {
     const char *model = at("one"), *other = at("two"), *parts = at("parts"), *back = at("back");
     sheaf_weights_diff_report report;
@@ -181,7 +180,7 @@ static void test_weights__converted_there_and_back_are_the_same(void **state)
     assert_true(told == report.different && told > 20 && !report.same);
 }
 
-static void test_verify__a_changed_byte_is_a_finding(void **state)
+TEST(test_verify__a_changed_byte_is_a_finding)
 {
     const char *model = at("damaged");
     sheaf_verification *v;
@@ -217,7 +216,7 @@ static void test_verify__a_changed_byte_is_a_finding(void **state)
     free(file);
 }
 
-static void test_control__stops_what_is_begun_later_too(void **state)
+TEST(test_control__stops_what_is_begun_later_too)
 {
     sheaf_control *control;
     CHECK_OK(sheaf_control_new(&control));
@@ -233,7 +232,7 @@ static void test_control__stops_what_is_begun_later_too(void **state)
     sheaf_control_free(NULL);
 }
 
-static void test_weights__say_what_was_forgotten(void **state)
+TEST(test_weights__say_what_was_forgotten)
 {
     sheaf_weights_merge_options merge;
     sheaf_weights_convert_options convert;
@@ -249,7 +248,7 @@ static void test_weights__say_what_was_forgotten(void **state)
 }
 
 /* As the command refuses its flags: nothing is passed over. */
-static void test_weights__refuse_what_cannot_be(void **state)
+TEST(test_weights__refuse_what_cannot_be)
 {
     static const char *const none[] = { NULL }, *const one[] = { "none" };
     const double nan_weight[] = { NAN };
@@ -309,7 +308,7 @@ static void test_weights__refuse_what_cannot_be(void **state)
     sheaf_weights_close(w);
 }
 
-static void test_version__is_that_of_the_headers(void **state)
+TEST(test_version__is_that_of_the_headers)
 {
     char text[32];
     snprintf(text, sizeof text, "%d.%d.%d", SHEAF_VERSION_MAJOR, SHEAF_VERSION_MINOR,
@@ -317,21 +316,4 @@ static void test_version__is_that_of_the_headers(void **state)
     assert_string_equal(sheaf_version(), text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options__an_older_program_knows_fewer_fields),
-        cmocka_unit_test(test_options__a_later_program_may_not_use_what_is_not_known),
-        cmocka_unit_test(test_options__without_a_size_are_refused),
-        cmocka_unit_test(test_report__is_filled_as_far_as_the_program_knows_it),
-        cmocka_unit_test(test_weights__rows_are_those_of_the_whole_tensor),
-        cmocka_unit_test(test_weights__a_config_may_lie_elsewhere),
-        cmocka_unit_test(test_weights__converted_there_and_back_are_the_same),
-        cmocka_unit_test(test_verify__a_changed_byte_is_a_finding),
-        cmocka_unit_test(test_control__stops_what_is_begun_later_too),
-        cmocka_unit_test(test_weights__say_what_was_forgotten),
-        cmocka_unit_test(test_weights__refuse_what_cannot_be),
-        cmocka_unit_test(test_version__is_that_of_the_headers),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -51,7 +51,7 @@ static const struct {
     { "(a|ab)(c|bcd)", "abcd", true, true }, /* full match backtracks */
 };
 
-static void test_match__as_pythons_re(void **state)
+TEST(test_match__as_pythons_re)
 {
     for (size_t i = 0; i < ARRAY_LEN(regexes); i++) {
         bool yes;
@@ -73,7 +73,7 @@ static void test_match__as_pythons_re(void **state)
     alarm(0);
 }
 
-static void test_patterns__first_match_wins_at_a_dot(void **state)
+TEST(test_patterns__first_match_wins_at_a_dot)
 {
     sheaf_pattern list[] = { { (char *)"^model.layers.0.self_attn.v_proj", 2 },
                              { (char *)"down_proj", 4 },
@@ -98,7 +98,7 @@ static void test_patterns__first_match_wins_at_a_dot(void **state)
 
 /* ---- resolving ---- */
 
-static void test_resolve__names_shapes_scale_and_cuts(void **state)
+TEST(test_resolve__names_shapes_scale_and_cuts)
 {
     sheaf_schema *schema = schema_of(config(), 8);
     sheaf_lora_options o = options_of("o_proj,k_proj");
@@ -147,7 +147,7 @@ static const struct {
     { "q_proj,v_proj", "layers.1.self_attn.v_proj", NULL, 5 },
 };
 
-static void test_resolve__selections(void **state)
+TEST(test_resolve__selections)
 {
     sheaf_schema *schema = schema_of(config(), 4);
     for (size_t i = 0; i < ARRAY_LEN(selections); i++) {
@@ -175,7 +175,7 @@ static const struct {
     { "w1,q_proj", "1", "experts", 3 },
 };
 
-static void test_resolve__layers_of_a_mixture(void **state)
+TEST(test_resolve__layers_of_a_mixture)
 {
     sheaf_config c = config();
     c.family = SHEAF_MIXTRAL;
@@ -202,10 +202,9 @@ static void test_resolve__layers_of_a_mixture(void **state)
 }
 
 /* A pattern that finds no memory is not a bad one. */
-static void test_match__says_that_memory_is_short(void **state)
+TEST(test_match__says_that_memory_is_short)
 {
     long n = 1;
-    (void)state;
     if (!DENIED_MEMORY_WORKS)
         return; /* see tests/faults/denied_memory.h */
     for (bool done = false; !done; n++) {
@@ -240,7 +239,7 @@ static const struct {
     { "q_proj,v_proj", NULL, "x+=4", "pattern 'x+'" },
 };
 
-static void test_resolve__patterns_that_match_nothing(void **state)
+TEST(test_resolve__patterns_that_match_nothing)
 {
     sheaf_schema *schema = schema_of(config(), 4);
     for (size_t i = 0; i < 2 * ARRAY_LEN(patterns); i++) {
@@ -289,7 +288,7 @@ static const struct {
     { ".*_proj", NULL, "1", SHEAF_E_ARG, "layers of '.*_proj' | a list of targets" },
 };
 
-static void test_resolve__what_cannot_be_is_named(void **state)
+TEST(test_resolve__what_cannot_be_is_named)
 {
     sheaf_schema *schema = schema_of(config(), 4);
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
@@ -372,7 +371,7 @@ static void check_vision(const sheaf_schema *schema, const vision_row *row)
     sheaf_lora_options_release(&o);
 }
 
-static void test_resolve__modules_of_many_tensors(void **state)
+TEST(test_resolve__modules_of_many_tensors)
 {
     sheaf_schema *schema = omnilmm(64), *equal = omnilmm(128);
     for (size_t i = 0; i < ARRAY_LEN(vision); i++)
@@ -383,7 +382,7 @@ static void test_resolve__modules_of_many_tensors(void **state)
     sheaf_schema_free(equal);
 }
 
-static void test_resolve__a_files_list_may_name_foreign_layers(void **state)
+TEST(test_resolve__a_files_list_may_name_foreign_layers)
 {
     sheaf_schema *schema = schema_of(config(), 4);
     sheaf_lora_options o = options_of("q_proj,query_key_value");
@@ -397,7 +396,7 @@ static void test_resolve__a_files_list_may_name_foreign_layers(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_resolve__saved_modules_and_biases(void **state)
+TEST(test_resolve__saved_modules_and_biases)
 {
     sheaf_config c = config();
     c.qkv_bias = true;
@@ -431,7 +430,7 @@ static void test_resolve__saved_modules_and_biases(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_tied__named_uses_make_two_tensors(void **state)
+TEST(test_tied__named_uses_make_two_tensors)
 {
     static const struct {
         const char *targets, *saved;
@@ -484,7 +483,7 @@ static fake_source fake_of(const sheaf_lora *lora)
     return f;
 }
 
-static void test_check__every_way_a_file_can_be_another(void **state)
+TEST(test_check__every_way_a_file_can_be_another)
 {
     sheaf_schema *schema = schema_of(config(), 4);
     sheaf_lora_options o = options_of("q_proj,lm_head");
@@ -536,7 +535,7 @@ static void test_check__every_way_a_file_can_be_another(void **state)
 }
 
 /* PEFT writes the table of positions that it does not train; a file may as well lack it. */
-static void test_check__what_no_training_changes_may_be_missing(void **state)
+TEST(test_check__what_no_training_changes_may_be_missing)
 {
     sheaf_schema *schema = omnilmm(64);
     sheaf_lora_options o = options_of("q_proj");
@@ -557,25 +556,4 @@ static void test_check__what_no_training_changes_may_be_missing(void **state)
     sheaf_lora_free(lora);
     sheaf_lora_options_release(&o);
     sheaf_schema_free(schema);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_match__as_pythons_re),
-        cmocka_unit_test(test_match__says_that_memory_is_short),
-        cmocka_unit_test(test_patterns__first_match_wins_at_a_dot),
-        cmocka_unit_test(test_resolve__names_shapes_scale_and_cuts),
-        cmocka_unit_test(test_resolve__selections),
-        cmocka_unit_test(test_resolve__layers_of_a_mixture),
-        cmocka_unit_test(test_resolve__patterns_that_match_nothing),
-        cmocka_unit_test(test_resolve__what_cannot_be_is_named),
-        cmocka_unit_test(test_resolve__modules_of_many_tensors),
-        cmocka_unit_test(test_resolve__a_files_list_may_name_foreign_layers),
-        cmocka_unit_test(test_resolve__saved_modules_and_biases),
-        cmocka_unit_test(test_tied__named_uses_make_two_tensors),
-        cmocka_unit_test(test_check__what_no_training_changes_may_be_missing),
-        cmocka_unit_test(test_check__every_way_a_file_can_be_another),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,6 @@
 #include "tests/check.h"
 #include "tests/fake_source.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "lora/check_file.h"
 #include "lora/adapter.h"
 
@@ -42,7 +39,7 @@ static sheaf_status *tell(void *self, const char *code, const char *tensor, shea
     return NULL;
 }
 
-static void test_alone__gaps_between_layers_of_one_kind(void **state)
+TEST(test_alone__gaps_between_layers_of_one_kind)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         static char names[2 * MOST][128];
@@ -63,12 +60,4 @@ static void test_alone__gaps_between_layers_of_one_kind(void **state)
             fail_msg("%s: told '%s'", rows[i].name, told);
         sheaf_lora_options_release(&options);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone__gaps_between_layers_of_one_kind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

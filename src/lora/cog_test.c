@@ -3,7 +3,6 @@
 #include "tests/check.h"
 #include "tests/fake_source.h"
 
-#include "lora/paths.h"
 #include "lora/adapter.h"
 
 static sheaf_config config(sheaf_family family)
@@ -108,7 +107,7 @@ static const struct {
     { SHEAF_COGVLM, "sat-vit", QKV, NULL, 6 + 4 - 1 },
 };
 
-static void test_cog__selections(void **state)
+TEST(test_cog__selections)
 {
     for (size_t i = 0; i < ARRAY_LEN(selections); i++) {
         sheaf_schema *schema = schema_of(selections[i].family, 8);
@@ -155,7 +154,7 @@ static const struct {
     { SHEAF_COGVLM, "sat", "inv_freq", NULL, SHEAF_E_ARG, "module to save" },
 };
 
-static void test_cog__what_cannot_be_is_named(void **state)
+TEST(test_cog__what_cannot_be_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         sheaf_schema *schema = schema_of(wrong[i].family, 4);
@@ -204,7 +203,7 @@ static void check_module(const sheaf_lora_module *m, int parts, int64_t rank, co
         CHECK_OK(sheaf_cut_check(&m->a_cut, m->a_shape[1]));
 }
 
-static void test_cog__fused_layers_have_factors_for_each_part(void **state)
+TEST(test_cog__fused_layers_have_factors_for_each_part)
 {
     /* the last two are scales between two floats, which roots of 2 and 3 could push to the other
      * one */
@@ -262,7 +261,7 @@ static void test_cog__fused_layers_have_factors_for_each_part(void **state)
     }
 }
 
-static void test_cog__a_rank_that_does_not_divide_is_dense(void **state)
+TEST(test_cog__a_rank_that_does_not_divide_is_dense)
 {
     sheaf_schema *schema = schema_of(SHEAF_COGVLM, 4);
     sheaf_lora_options o = options_of("sat");
@@ -284,7 +283,7 @@ static void test_cog__a_rank_that_does_not_divide_is_dense(void **state)
 
 /* ---- saved whole ---- */
 
-static void test_cog__saved_tensors_keep_their_names(void **state)
+TEST(test_cog__saved_tensors_keep_their_names)
 {
     static const struct {
         const char *saved;
@@ -392,7 +391,7 @@ static void check_tensor(sheaf_source *source, const char *name, int tensor, con
     free(x);
 }
 
-static void test_fit__b_is_compact_where_the_file_is_block_diagonal(void **state)
+TEST(test_fit__b_is_compact_where_the_file_is_block_diagonal)
 {
     sheaf_schema *schema = schema_of(SHEAF_COGAGENT, 8);
     sheaf_lora_options o = options_of("sat");
@@ -434,7 +433,7 @@ static void test_fit__b_is_compact_where_the_file_is_block_diagonal(void **state
     sheaf_schema_free(schema);
 }
 
-static void test_fit__a_dense_b_runs_but_is_not_trained(void **state)
+TEST(test_fit__a_dense_b_runs_but_is_not_trained)
 {
     sheaf_schema *schema = schema_of(SHEAF_COGVLM, 8);
     for (int where = 0; where < 3;
@@ -463,7 +462,7 @@ static void test_fit__a_dense_b_runs_but_is_not_trained(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_fit__a_file_of_another_rank_is_refused(void **state)
+TEST(test_fit__a_file_of_another_rank_is_refused)
 {
     sheaf_schema *schema = schema_of(SHEAF_COGVLM, 8);
     sheaf_lora_options o = options_of("sat");
@@ -479,19 +478,4 @@ static void test_fit__a_file_of_another_rank_is_refused(void **state)
     sheaf_lora_free(lora);
     sheaf_lora_options_release(&o);
     sheaf_schema_free(schema);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cog__selections),
-        cmocka_unit_test(test_cog__what_cannot_be_is_named),
-        cmocka_unit_test(test_cog__fused_layers_have_factors_for_each_part),
-        cmocka_unit_test(test_cog__a_rank_that_does_not_divide_is_dense),
-        cmocka_unit_test(test_cog__saved_tensors_keep_their_names),
-        cmocka_unit_test(test_fit__b_is_compact_where_the_file_is_block_diagonal),
-        cmocka_unit_test(test_fit__a_dense_b_runs_but_is_not_trained),
-        cmocka_unit_test(test_fit__a_file_of_another_rank_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static const struct {
     { 31, 4096, 16, 0, 1 },
 };
 
-static void test_delta__fast_equals_plain_bit_for_bit(void **state)
+TEST(test_delta__fast_equals_plain_bit_for_bit)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         const int64_t rows = shapes[s].rows, cols = shapes[s].cols, rank = shapes[s].rank;
@@ -62,7 +62,7 @@ static void test_delta__fast_equals_plain_bit_for_bit(void **state)
     }
 }
 
-static void test_delta__by_hand(void **state)
+TEST(test_delta__by_hand)
 {
     /* (1 + 2^-12)^2 - 1 needs the fused form: the square alone would lose 2^-24. */
     const float b[2] = { -1, 1 + 0x1p-12f }, a[2] = { 1 + 0x1p-11f, 1 + 0x1p-12f };
@@ -85,7 +85,7 @@ static void widen_one(float *out, const void *x, sheaf_dtype dtype, int64_t i)
 }
 
 /* The fused rounding writes what the plain conversion of the plain sum writes, and counts right. */
-static void test_finish__is_the_plain_sum_rounded_once(void **state)
+TEST(test_finish__is_the_plain_sum_rounded_once)
 {
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static const int64_t sizes[] = { 1, 7, 8, 9, 4096, 4103, 9001 };
@@ -133,7 +133,7 @@ static void test_finish__is_the_plain_sum_rounded_once(void **state)
             }
 }
 
-static void test_dot__in_double(void **state)
+TEST(test_dot__in_double)
 {
     float w[19];
     double x[19], want = 0, want2 = 0, dot = 1, squares = 2;
@@ -192,7 +192,7 @@ static void fill_recorded(float *x, int64_t rows, int64_t cols, int64_t p, int64
             x[i * cols + k] = (float)((i * p + k * q) % 2003 - 1001) / 997.0f;
 }
 
-static void test_delta__as_pytorch_by_processor_and_rank(void **state)
+TEST(test_delta__as_pytorch_by_processor_and_rank)
 {
     for (size_t n = 0; n < ARRAY_LEN(recorded); n++) {
         const int64_t rank = recorded[n].rank;
@@ -213,7 +213,7 @@ static void test_delta__as_pytorch_by_processor_and_rank(void **state)
 }
 
 /* What was measured is promised, and nothing else. */
-static void test_known__by_processor_rank_and_size(void **state)
+TEST(test_known__by_processor_rank_and_size)
 {
     static const struct {
         sheaf_peft_cpu cpu;
@@ -243,17 +243,4 @@ static void test_known__by_processor_rank_and_size(void **state)
             fail_msg("row %zu", i);
     assert_true(sheaf__peft_cpu(SHEAF_PEFT_CPU_THIS) != SHEAF_PEFT_CPU_THIS &&
                 sheaf__peft_cpu(SHEAF_PEFT_CPU_AMD) == SHEAF_PEFT_CPU_AMD);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_delta__fast_equals_plain_bit_for_bit),
-        cmocka_unit_test(test_delta__by_hand),
-        cmocka_unit_test(test_finish__is_the_plain_sum_rounded_once),
-        cmocka_unit_test(test_dot__in_double),
-        cmocka_unit_test(test_delta__as_pytorch_by_processor_and_rank),
-        cmocka_unit_test(test_known__by_processor_rank_and_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* modules_to_save_test.c - tensors trained whole beside the factors: which, under which names, and
  * read back the same. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include "lora/adapter.h"
@@ -62,39 +61,26 @@ static const struct {
     const char *targets;
     const char *chosen[5], *saved[8], *told[8]; /* saved: without PEFT's prefix */
 } cases[] = {
-    { "a module with its bias, by its path",
-      SHEAF_COGAGENT,
-      "sat",
-      { VIT "mlp.dense_h_to_4h*" },
-      { VIT "mlp.dense_h_to_4h.weight", VIT "mlp.dense_h_to_4h.bias" },
-      { VIT "mlp.dense_h_to_4h" } },
-    { "half a module, by the tensor's name",
-      SHEAF_COGAGENT,
-      "sat",
-      { VIT "mlp.dense_h_to_4h.weight" },
-      { VIT "mlp.dense_h_to_4h.weight" },
-      { VIT "mlp.dense_h_to_4h.weight" } },
-    { "parameters that are no module's",
-      SHEAF_COGAGENT,
-      "sat",
-      { "mixins.eva.boi", TOWER "attn.q_bias" },
-      { "mixins.eva.boi", TOWER "attn.q_bias" },
-      { "mixins.eva.boi", TOWER "attn.q_bias" } },
-    { "a layer with factors too",
-      SHEAF_COGAGENT,
-      "sat-vit",
-      { VIT "attention.dense*", "transformer.layers.1.cross_attention.key_value*" },
-      { VIT "attention.dense.weight", VIT "attention.dense.bias",
-        "transformer.layers.1.cross_attention.key_value.weight" },
-      { VIT "attention.dense.weight", VIT "attention.dense.bias",
-        "transformer.layers.1.cross_attention.key_value.weight" } },
+    { "a module with its bias, by its path", SHEAF_COGAGENT, "sat", LIST(VIT "mlp.dense_h_to_4h*"),
+      LIST(VIT "mlp.dense_h_to_4h.weight", VIT "mlp.dense_h_to_4h.bias"),
+      LIST(VIT "mlp.dense_h_to_4h") },
+    { "half a module, by the tensor's name", SHEAF_COGAGENT, "sat",
+      LIST(VIT "mlp.dense_h_to_4h.weight"), LIST(VIT "mlp.dense_h_to_4h.weight"),
+      LIST(VIT "mlp.dense_h_to_4h.weight") },
+    { "parameters that are no module's", SHEAF_COGAGENT, "sat",
+      LIST("mixins.eva.boi", TOWER "attn.q_bias"), LIST("mixins.eva.boi", TOWER "attn.q_bias"),
+      LIST("mixins.eva.boi", TOWER "attn.q_bias") },
+    { "a layer with factors too", SHEAF_COGAGENT, "sat-vit",
+      LIST(VIT "attention.dense*", "transformer.layers.1.cross_attention.key_value*"),
+      LIST(VIT "attention.dense.weight", VIT "attention.dense.bias",
+           "transformer.layers.1.cross_attention.key_value.weight"),
+      LIST(VIT "attention.dense.weight", VIT "attention.dense.bias",
+           "transformer.layers.1.cross_attention.key_value.weight") },
     { "nothing", SHEAF_COGAGENT, "sat", { NULL }, { NULL }, { NULL } },
-    { "Llama",
-      SHEAF_LLAMA,
-      "q_proj",
-      { "model.norm.weight", "model.layers.1.self_attn.q_proj.weight", "lm_head.weight" },
-      { "model.layers.1.self_attn.q_proj.weight", "model.norm.weight", "lm_head.weight" },
-      { "model.layers.1.self_attn.q_proj.weight", "model.norm", "lm_head" } },
+    { "Llama", SHEAF_LLAMA, "q_proj",
+      LIST("model.norm.weight", "model.layers.1.self_attn.q_proj.weight", "lm_head.weight"),
+      LIST("model.layers.1.self_attn.q_proj.weight", "model.norm.weight", "lm_head.weight"),
+      LIST("model.layers.1.self_attn.q_proj.weight", "model.norm", "lm_head") },
 };
 
 static void same_names(const char *what, char *const *got, int n, const char *const *want,
@@ -133,7 +119,7 @@ static void check_read_back(const char *name, const sheaf_lora *lora, const shea
     free(text);
 }
 
-static void test_beside__what_is_saved_and_told(void **state)
+TEST(test_beside__what_is_saved_and_told)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf_schema *schema = schema_of(cases[i].family);
@@ -157,7 +143,7 @@ static void test_beside__what_is_saved_and_told(void **state)
 
 /* What --modules-to-save saves already stays once; the rest takes its place in the model's
  * order. */
-static void test_beside__joins_what_is_saved_already(void **state)
+TEST(test_beside__joins_what_is_saved_already)
 {
     static const char *const chosen[] = { "mixins.lm.lm_head.weight",
                                           "transformer.word_embeddings.weight",
@@ -181,11 +167,4 @@ static void test_beside__joins_what_is_saved_already(void **state)
     sheaf_schema_free(schema);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_beside__what_is_saved_and_told),
-        cmocka_unit_test(test_beside__joins_what_is_saved_already),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

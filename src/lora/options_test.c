@@ -110,7 +110,7 @@ static int walk(const char *dir)
     return n;
 }
 
-static void test_config__every_recorded_adapter_reads_and_writes_back(void **state)
+TEST(test_config__every_recorded_adapter_reads_and_writes_back)
 {
     const int n = walk(data_dir());
     print_message("%d adapter_config.json\n", n);
@@ -165,7 +165,7 @@ static const struct {
       "'layers_to_transform'" },
 };
 
-static void test_config__what_is_refused_is_named(void **state)
+TEST(test_config__what_is_refused_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char text[512];
@@ -177,7 +177,7 @@ static void test_config__what_is_refused_is_named(void **state)
     }
 }
 
-static void test_config__unknown_keys_are_kept_in_mind(void **state)
+TEST(test_config__unknown_keys_are_kept_in_mind)
 {
     sheaf_lora_options o;
     CHECK_OK(read_text(
@@ -199,7 +199,7 @@ static void test_config__unknown_keys_are_kept_in_mind(void **state)
 
 /* ---- words of a flag ---- */
 
-static void test_words__lists_expressions_and_patterns(void **state)
+TEST(test_words__lists_expressions_and_patterns)
 {
     sheaf_lora_options o;
     CHECK_OK(sheaf__lora_options_default(&o));
@@ -233,7 +233,7 @@ static void test_words__lists_expressions_and_patterns(void **state)
 
 /* ---- kinds that are only merged ---- */
 
-static void test_config__kinds_that_are_only_merged_and_keys_of_no_list(void **state)
+TEST(test_config__kinds_that_are_only_merged_and_keys_of_no_list)
 {
     sheaf_lora_options o;
     CHECK_OK(read_text(
@@ -278,16 +278,4 @@ static void test_config__kinds_that_are_only_merged_and_keys_of_no_list(void **s
         "{\"peft_type\": \"LORA\", \"use_something\": false, \"some_config\": null, \"none\": {}, \"word\": \"x\"}"));
     assert_string_equal(o.unknown_keys, "word");
     sheaf_lora_options_release(&o);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config__every_recorded_adapter_reads_and_writes_back),
-        cmocka_unit_test(test_config__what_is_refused_is_named),
-        cmocka_unit_test(test_config__unknown_keys_are_kept_in_mind),
-        cmocka_unit_test(test_config__kinds_that_are_only_merged_and_keys_of_no_list),
-        cmocka_unit_test(test_words__lists_expressions_and_patterns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

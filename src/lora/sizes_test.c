@@ -46,7 +46,7 @@ static const struct {
       NULL, 3 * 2 * 64, 8 * 32 * 48 + 2 * 32 * 16 + 7 * 32, NULL },
 };
 
-static void test_sizes__of_factors_and_copies(void **state)
+TEST(test_sizes__of_factors_and_copies)
 {
     sheaf_schema *schema = llama();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -78,10 +78,4 @@ static void test_sizes__of_factors_and_copies(void **state)
         sheaf_lora_options_release(&o);
     }
     sheaf_schema_free(schema);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sizes__of_factors_and_copies) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

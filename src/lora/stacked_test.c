@@ -5,7 +5,6 @@
 
 #include "base/base.h"
 #include "lora/stacked.h"
-#include "ops/kernels.h"
 
 enum { EXPERTS = 3, RANK = 2, HIDDEN = 8, MOST = EXPERTS * 2 * HIDDEN * HIDDEN };
 
@@ -151,7 +150,7 @@ static const trial trials[] = {
     { "0.18.1", 1, 3, 1, true, false, true },
 };
 
-static void test_factors__are_those_of_the_version(void **state)
+TEST(test_factors__are_those_of_the_version)
 {
     for (size_t i = 0; i < ARRAY_LEN(trials); i++) {
         const trial *t = &trials[i];
@@ -185,7 +184,7 @@ static void test_factors__are_those_of_the_version(void **state)
 }
 
 /* Of several parameters one has another order than the other. */
-static void test_factors__of_two_orders_fit_nothing(void **state)
+TEST(test_factors__of_two_orders_fit_nothing)
 {
     sheaf_schema *schema = schema_of(SHEAF_QWEN3_MOE, EXPERTS, 3);
     const sheaf_lora_options o = { .rank = RANK,
@@ -206,7 +205,7 @@ static void test_factors__of_two_orders_fit_nothing(void **state)
 }
 
 /* Mixtral, whose router and experts transformers 5 holds under other names than files have. */
-static void test_names__are_those_in_memory(void **state)
+TEST(test_names__are_those_in_memory)
 {
     static const char *parameters[] = { "gate.weight", "experts.down_proj" };
     static char *saved[] = { "w1", "w3" };
@@ -245,14 +244,4 @@ static void test_names__are_those_in_memory(void **state)
     own->close(own);
     sheaf_lora_free(lora);
     sheaf_schema_free(schema);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_factors__are_those_of_the_version),
-        cmocka_unit_test(test_factors__of_two_orders_fit_nothing),
-        cmocka_unit_test(test_names__are_those_in_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

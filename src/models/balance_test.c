@@ -1,9 +1,6 @@
 /* How ranks share heads. */
 #include "models/placement.h"
 
-#include <string.h>
-
-#include "base/text.h"
 #include "tests/check.h"
 
 typedef struct heard {
@@ -38,44 +35,20 @@ static const struct {
 } by_hand[] = {
     { "8 heads divide", 8, 0, 0, false, 8, 4, { NULL } },
     { "one more on some ranks is even enough", 8, 8, 0, false, 8, 3, { NULL } },
-    { "32 heads over 3: slices 2, 3, 3",
-      32,
-      0,
-      0,
-      false,
-      8,
-      3,
-      { "ranks have 8 to 12 of the 32 heads of attention;", "--tp 2 and --tp 4", NULL } },
-    { "2 key/value heads over 4",
-      2,
-      0,
-      0,
-      false,
-      8,
-      4,
-      { "2 ranks have none of the 2 heads of attention", "--tp 2 shares", NULL } },
-    { "a small tower beside even heads",
-      8,
-      8,
-      2,
-      true,
-      8,
-      8,
-      { "6 ranks have none of the 2 heads of the tower", "--tp 2 shares", NULL } },
-    { "all kinds",
-      32,
-      16,
-      16,
-      true,
-      8,
-      5,
-      { "heads of attention", "heads of cross-attention", "2 to 4 of the 16 heads of the ViT",
-        "heads of the tower", NULL } },
+    { "32 heads over 3: slices 2, 3, 3", 32, 0, 0, false, 8, 3,
+      LIST("ranks have 8 to 12 of the 32 heads of attention;", "--tp 2 and --tp 4", NULL) },
+    { "2 key/value heads over 4", 2, 0, 0, false, 8, 4,
+      LIST("2 ranks have none of the 2 heads of attention", "--tp 2 shares", NULL) },
+    { "a small tower beside even heads", 8, 8, 2, true, 8, 8,
+      LIST("6 ranks have none of the 2 heads of the tower", "--tp 2 shares", NULL) },
+    { "all kinds", 32, 16, 16, true, 8, 5,
+      LIST("heads of attention", "heads of cross-attention", "2 to 4 of the 16 heads of the ViT",
+           "heads of the tower", NULL) },
     { "16 slices share 32 heads over 5 more evenly", 32, 0, 0, false, 16, 5, { "6 to 8", NULL } },
     { "more ranks than slices are refused elsewhere", 8, 0, 0, false, 8, 9, { NULL } },
 };
 
-static void test_balance__notes_worked_by_hand(void **state)
+TEST(test_balance__notes_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         heard h = { 0 };
@@ -89,12 +62,4 @@ static void test_balance__notes_worked_by_hand(void **state)
             if (strstr(h.text, by_hand[i].want[k]) == NULL)
                 fail_msg("%s: no '%s' in: %s", by_hand[i].name, by_hand[i].want[k], h.text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_balance__notes_worked_by_hand),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

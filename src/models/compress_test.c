@@ -100,7 +100,7 @@ static sheaf_status *look(void *self, sheaf__model *model)
     return NULL;
 }
 
-static void test_compress__layers_hold_what_the_files_do(void **state)
+TEST(test_compress__layers_hold_what_the_files_do)
 {
     static const struct {
         const char *name;
@@ -139,12 +139,4 @@ static void test_compress__layers_hold_what_the_files_do(void **state)
         opened.weights = from.files;
         sheaf__opened_close(&opened);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_compress__layers_hold_what_the_files_do),
-    };
-    return cmocka_run_group_tests(all, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static const struct {
     { "6 * 0.00099945.. = 0.0059967.. becomes 0.0059814..", 6, 3, 1, 0.0059814453125f },
 };
 
-static void test_rope__bfloat16_angles_worked_by_hand(void **state)
+TEST(test_rope__bfloat16_angles_worked_by_hand)
 {
     static table t;
     const struct {
@@ -101,7 +101,7 @@ static void test_rope__bfloat16_angles_worked_by_hand(void **state)
 
 /* Angles in float32 are exact here up to 2^-24 of their size; 1e-4 tells a rounded frequency or
  * position from that. */
-static void test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else(void **state)
+TEST(test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else)
 {
     static table t;
     const struct {
@@ -134,7 +134,7 @@ static void test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else
 /* Hugging Face's rules: linear divides every frequency; llama3 leaves the fast ones, divides the
  * slow ones, and mixes those between by how many of their waves the original length holds. Here
  * that length is 100: waves of 2 pi, 20 pi, 200 pi. */
-static void test_rope__frequencies_are_stretched(void **state)
+TEST(test_rope__frequencies_are_stretched)
 {
     enum { TURNS = 3, PLACES = 40 };
     const double pi = 3.14159265358979323846, smooth = (100 / (20 * pi) - 1) / (4 - 1);
@@ -207,7 +207,7 @@ static sheaf__rope_table take_table(sheaf__device *device)
 }
 
 /* A plan counts the bytes that a run moves. */
-static void test_rope__lengths_move_what_is_planned(void **state)
+TEST(test_rope__lengths_move_what_is_planned)
 {
     for (int plans = 0; plans < 2; plans++) {
         sheaf__device *device;
@@ -230,7 +230,7 @@ static void test_rope__lengths_move_what_is_planned(void **state)
 }
 
 /* Who asks again gets the angles of that length. */
-static void test_rope__a_failure_is_no_table(void **state)
+TEST(test_rope__a_failure_is_no_table)
 {
     float want[ROWS * PAIRS], got[ROWS * PAIRS];
     sheaf__device *device;
@@ -289,7 +289,7 @@ static sheaf_status *load_norm(float *weight, sheaf_dtype dtype, sheaf_source *f
     return st;
 }
 
-static void test_load__what_is_not_trained_is_rounded_to_the_dtype(void **state)
+TEST(test_load__what_is_not_trained_is_rounded_to_the_dtype)
 {
     float weight[LONG];
     sheaf_source from = { .find = find_norm, .read = read_norm };
@@ -303,24 +303,10 @@ static void test_load__what_is_not_trained_is_rounded_to_the_dtype(void **state)
     }
 }
 
-static void test_load__the_first_rows_that_cannot_be_read_are_told(void **state)
+TEST(test_load__the_first_rows_that_cannot_be_read_are_told)
 {
     float weight[LONG];
     sheaf_source from = { .find = find_norm, .read = refuse_norm };
     for (int i = 0; i < 20; i++) /* whichever thread comes first */
         CHECK_FAILS(load_norm(weight, SHEAF_F32, &from), SHEAF_E_IO, "from row 32 on");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope__bfloat16_angles_worked_by_hand),
-        cmocka_unit_test(test_rope__frequencies_are_stretched),
-        cmocka_unit_test(test_rope__lengths_move_what_is_planned),
-        cmocka_unit_test(test_rope__a_failure_is_no_table),
-        cmocka_unit_test(test_load__what_is_not_trained_is_rounded_to_the_dtype),
-        cmocka_unit_test(test_load__the_first_rows_that_cannot_be_read_are_told),
-        cmocka_unit_test(test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* Opening models whose LoRA lies in their own files, not merged: run, and refused for training. */
 #include "models/open.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/pickled.h"
@@ -65,7 +61,7 @@ static void check_save(const char *save, const char *merged)
     sheaf__opened_close(&opened);
 }
 
-static void test_open__lora_of_sat_is_merged_for_running_and_refused_for_training(void **state)
+TEST(test_open__lora_of_sat_is_merged_for_running_and_refused_for_training)
 {
     static const char *const models[] = { "cogvlm", "cogagent" };
     static const char *const saves[] = { "lora_mp1", "lora_mp2", "lora_mp8" };
@@ -87,7 +83,7 @@ static void test_open__lora_of_sat_is_merged_for_running_and_refused_for_trainin
 }
 
 /* What train, eval, generate and chat open with --adapter. */
-static void test_open__a_pickled_adapter_is_the_same(void **state)
+TEST(test_open__a_pickled_adapter_is_the_same)
 {
     char adapter[900];
     snprintf(adapter, sizeof adapter, "%s", golden("llama/tiny_llama/lora/adapter_final"));
@@ -111,7 +107,7 @@ static void test_open__a_pickled_adapter_is_the_same(void **state)
 
 /* One door: pickled weights are opened as the same ones in safetensors, also with what DataParallel
  * puts before each name; damage is reported as such. */
-static void test_open__a_pickled_model_is_the_same(void **state)
+TEST(test_open__a_pickled_model_is_the_same)
 {
     char from[900], *text = NULL;
     size_t size;
@@ -169,7 +165,7 @@ static void wrap_names(const char *to, const char *from)
 
 /* Shards that no index names are put together by somebody: they are held against the config, and a
  * wrapper's prefix is taken off. */
-static void test_open__shards_without_an_index_may_be_wrapped(void **state)
+TEST(test_open__shards_without_an_index_may_be_wrapped)
 {
     char from[900], *text = NULL;
     size_t size;
@@ -190,13 +186,4 @@ static void test_open__shards_without_an_index_may_be_wrapped(void **state)
     sheaf__opened_close(&want);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__shards_without_an_index_may_be_wrapped),
-        cmocka_unit_test(test_open__a_pickled_adapter_is_the_same),
-        cmocka_unit_test(test_open__a_pickled_model_is_the_same),
-        cmocka_unit_test(test_open__lora_of_sat_is_merged_for_running_and_refused_for_training),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "inputs/viewing.h"
-#include "tests/check.h"
 #include "tests/files.h"
 
 #define TEXT                                                                                       \
@@ -70,7 +69,7 @@ static void check_grid(const sheaf_config *c, int64_t rows, int64_t columns, dou
 #define CLASS "\"image_processor_type\":\"Qwen2VLImageProcessor\""
 
 /* The same settings, as either file holds them. */
-static void test_settings__give_what_transformers_gives(void **state)
+TEST(test_settings__give_what_transformers_gives)
 {
     static const struct {
         const char *config, *more;
@@ -122,7 +121,7 @@ static void test_settings__give_what_transformers_gives(void **state)
         }
 }
 
-static void test_settings__of_transformers_5_count_before_the_older_file(void **state)
+TEST(test_settings__of_transformers_5_count_before_the_older_file)
 {
     static const char nested[] = "{\"image_processor\":{" CLASS ",\"max_pixels\":6272}}";
     static const struct {
@@ -159,7 +158,7 @@ static void check_refused(sheaf_status *st, const char *part)
     CHECK_FAILS(st, code, part);
 }
 
-static void test_settings__that_are_not_followed_are_refused(void **state)
+TEST(test_settings__that_are_not_followed_are_refused)
 {
     static const struct {
         const char *config, *settings, *part;
@@ -203,7 +202,7 @@ static void test_settings__that_are_not_followed_are_refused(void **state)
 
 /* Of programs that look at no such file, or only at some keys: refused is what is done otherwise.
  */
-static void test_settings__of_the_other_families(void **state)
+TEST(test_settings__of_the_other_families)
 {
     static const struct {
         const char *config, *settings, *part; /* part NULL: accepted */
@@ -246,7 +245,7 @@ static void test_settings__of_the_other_families(void **state)
 }
 
 /* Beside a config that is given by itself, too. */
-static void test_settings__lie_beside_a_config_that_is_given(void **state)
+TEST(test_settings__lie_beside_a_config_that_is_given)
 {
     sheaf_config c;
     put_files("{\"image_processor\":{\"max_pixels\":6272}}", NULL);
@@ -256,14 +255,4 @@ static void test_settings__lie_beside_a_config_that_is_given(void **state)
     sheaf_config_release(&c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings__give_what_transformers_gives),
-        cmocka_unit_test(test_settings__of_transformers_5_count_before_the_older_file),
-        cmocka_unit_test(test_settings__that_are_not_followed_are_refused),
-        cmocka_unit_test(test_settings__of_the_other_families),
-        cmocka_unit_test(test_settings__lie_beside_a_config_that_is_given),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -47,7 +47,7 @@ static const struct {
                                            is left to the other */
 };
 
-static void test_place__layers_worked_by_hand(void **state)
+TEST(test_place__layers_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         sheaf__placement place;
@@ -63,7 +63,7 @@ static void test_place__layers_worked_by_hand(void **state)
     }
 }
 
-static void test_place__every_layer_once_and_no_stage_empty(void **state)
+TEST(test_place__every_layer_once_and_no_stage_empty)
 {
     for (int layers = 1; layers <= 12; layers++) {
         sheaf_schema *schema = llama(layers, 5000, layers % 2);
@@ -85,7 +85,7 @@ static void test_place__every_layer_once_and_no_stage_empty(void **state)
     }
 }
 
-static void test_place__what_cannot_be_read(void **state)
+TEST(test_place__what_cannot_be_read)
 {
     static const char *const bad[] = {
         "0",     "x",       "-",       "-1",      "1,",
@@ -104,14 +104,4 @@ static void test_place__what_cannot_be_read(void **state)
         sheaf_status_free(st);
     }
     sheaf_schema_free(schema);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_place__layers_worked_by_hand),
-        cmocka_unit_test(test_place__every_layer_once_and_no_stage_empty),
-        cmocka_unit_test(test_place__what_cannot_be_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static sheaf_sums chosen(const char *device, sheaf_dtype dtype, sheaf_sums given
 /* The given order, then that of the run, then the fastest. mma8 and mma16 are of float16 too, which
  * has no choice between others; on GPUs what is not named is what tensor cores compute, and `pairs`
  * in float16 is none of theirs. */
-static void test_sums__of_a_device_and_a_type(void **state)
+TEST(test_sums__of_a_device_and_a_type)
 {
     enum { NONE = SHEAF_SUMS_UNNAMED, PAIRS, TILES, MMA8, MMA16 };
     const int fastest = sheaf__units_prefer_tiles() ? TILES : PAIRS;
@@ -61,7 +61,7 @@ static void test_sums__of_a_device_and_a_type(void **state)
 }
 
 /* Processes whose GPUs differ take what the first one's compute. */
-static void test_sums__of_gpus_of_several_kinds_the_first_decides(void **state)
+TEST(test_sums__of_gpus_of_several_kinds_the_first_decides)
 {
     sheaf_sums sums = sheaf__all_first(met.all) ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16;
     CHECK_OK(sheaf__sums_choose(&sums, met.all, "cuda", SHEAF_SUMS_UNNAMED, SHEAF_BF16));
@@ -70,7 +70,7 @@ static void test_sums__of_gpus_of_several_kinds_the_first_decides(void **state)
 
 /* The first process is on a machine with tiles, the others are not; one process decides for itself.
  */
-static void test_sums__of_several_processes_the_first_decides(void **state)
+TEST(test_sums__of_several_processes_the_first_decides)
 {
     const bool several = sheaf__all_count(met.all) > 1;
     const sheaf_sums alone = chosen(NULL, SHEAF_BF16, SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED);
@@ -84,13 +84,10 @@ static void test_sums__of_several_processes_the_first_decides(void **state)
                      several ? SHEAF_SUMS_TILES : alone);
 }
 
-int main(void)
+static int begin(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums__of_a_device_and_a_type),
-        cmocka_unit_test(test_sums__of_gpus_of_several_kinds_the_first_decides),
-        cmocka_unit_test(test_sums__of_several_processes_the_first_decides),
-    };
     meet_for_test();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+FIXTURE(begin, NULL);

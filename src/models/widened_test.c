@@ -4,7 +4,6 @@
 
 #include "base/random.h"
 #include "ops/kernels.h"
-#include "schema/family.h"
 #include "tests/check.h"
 #include "tests/fake_source.h"
 
@@ -86,7 +85,7 @@ static void check_rows(sheaf_source *wide, const tables *t, int which, const flo
             }
 }
 
-static void test_widened__rows_are_the_mean_of_all_tokens(void **unused)
+TEST(test_widened__rows_are_the_mean_of_all_tokens)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (size_t d = 0; d < ARRAY_LEN(dtypes); d++)
@@ -106,7 +105,7 @@ static void test_widened__rows_are_the_mean_of_all_tokens(void **unused)
             }
 }
 
-static void test_widened__rows_behind_the_new_ones_are_the_bases(void **unused)
+TEST(test_widened__rows_behind_the_new_ones_are_the_bases)
 {
     tables t;
     fill(&t, SHEAF_F32, MOST);
@@ -125,7 +124,7 @@ static void test_widened__rows_behind_the_new_ones_are_the_bases(void **unused)
     wide->close(wide);
 }
 
-static void test_widened__random_rows_are_of_seed_name_and_place(void **unused)
+TEST(test_widened__random_rows_are_of_seed_name_and_place)
 {
     for (int which = 0; which < 2; which++) {
         tables t;
@@ -144,7 +143,7 @@ static void test_widened__random_rows_are_of_seed_name_and_place(void **unused)
     }
 }
 
-static void test_widened__a_mean_is_taken_once_and_when_it_is_needed(void **unused)
+TEST(test_widened__a_mean_is_taken_once_and_when_it_is_needed)
 {
     tables t;
     char got[COLS * 4];
@@ -156,15 +155,4 @@ static void test_widened__a_mean_is_taken_once_and_when_it_is_needed(void **unus
     assert_int_equal(t.reads, 1);
     assert_null(wide->find(wide, "model.norm.weight"));
     wide->close(wide);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_widened__rows_are_the_mean_of_all_tokens),
-        cmocka_unit_test(test_widened__rows_behind_the_new_ones_are_the_bases),
-        cmocka_unit_test(test_widened__random_rows_are_of_seed_name_and_place),
-        cmocka_unit_test(test_widened__a_mean_is_taken_once_and_when_it_is_needed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void steps(sheaf_monitor *m, int64_t from, int64_t to)
                                              .skipped = s == 3 } });
 }
 
-static void test_metrics__one_line_a_step(void **state)
+TEST(test_metrics__one_line_a_step)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -69,7 +69,7 @@ static void test_metrics__one_line_a_step(void **state)
         "{\"step\": 3, \"loss\": 2.0333333015441895, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120, \"skipped\": true}\n");
 }
 
-static void test_metrics__ranks_are_told_with_their_step(void **state)
+TEST(test_metrics__ranks_are_told_with_their_step)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -90,7 +90,7 @@ static void test_metrics__ranks_are_told_with_their_step(void **state)
         "\"memory\": 0, \"process\": 0}]}\n");
 }
 
-static void test_metrics__what_devices_did_is_told_with_ranks(void **state)
+TEST(test_metrics__what_devices_did_is_told_with_ranks)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -138,7 +138,7 @@ static void append(const char *text)
     fclose(f);
 }
 
-static void test_metrics__a_resumed_run_shows_every_step_once(void **state)
+TEST(test_metrics__a_resumed_run_shows_every_step_once)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -161,7 +161,7 @@ static void test_metrics__a_resumed_run_shows_every_step_once(void **state)
 
 /* Of many ranks a step's line is long, and so is the file of weeks: here it is one of 1.5 GiB, of
  * which the disk holds the beginning. */
-static void test_metrics__a_file_of_any_size_is_gone_on_with(void **state)
+TEST(test_metrics__a_file_of_any_size_is_gone_on_with)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -176,7 +176,7 @@ static void test_metrics__a_file_of_any_size_is_gone_on_with(void **state)
 
 /* An evaluation after step 4 was due; the one after step 5 was the end of a run that now goes on.
  */
-static void test_metrics__evaluations_are_lines_of_their_own(void **state)
+TEST(test_metrics__evaluations_are_lines_of_their_own)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -209,7 +209,7 @@ static void test_metrics__evaluations_are_lines_of_their_own(void **state)
 }
 
 /* As a failing disk leaves it: those behind it are good, and stay. */
-static void test_metrics__a_damaged_line_cuts_no_good_ones(void **state)
+TEST(test_metrics__a_damaged_line_cuts_no_good_ones)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -230,7 +230,7 @@ static void test_metrics__a_damaged_line_cuts_no_good_ones(void **state)
     assert_null(strstr(text, "{\"step\": 7"));
 }
 
-static void test_metrics__what_is_not_finite_is_null(void **state)
+TEST(test_metrics__what_is_not_finite_is_null)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -262,7 +262,7 @@ static void append_bytes(const char *bytes, size_t n)
 
 #define STEP(n, loss, rate)                                                                        \
     "{\"step\": " #n ", \"loss\": " #loss ", \"tokens\": 60, \"tokens_per_s\": " #rate "}\n"
-static void test_metrics__the_end_is_read(void **state)
+TEST(test_metrics__the_end_is_read)
 {
     sheaf__metrics_last last;
     write_text(STEP(1, 9.5, 60) STEP(2, 9, 60) "{\"step\": 2, \"eval_loss\": 7.5}\n" STEP(
@@ -295,7 +295,7 @@ static void test_metrics__the_end_is_read(void **state)
 }
 
 /* Of a file of any size only its end is looked at. */
-static void test_metrics__the_end_of_a_long_file_is_read(void **state)
+TEST(test_metrics__the_end_of_a_long_file_is_read)
 {
     sheaf__metrics_last last;
     FILE *f = fopen(path, "wb");
@@ -308,7 +308,7 @@ static void test_metrics__the_end_of_a_long_file_is_read(void **state)
     assert_true(last.seconds_per_step == 1);
 }
 
-static void test_metrics__lines_wait_for_room(void **state)
+TEST(test_metrics__lines_wait_for_room)
 {
     unlink(path);
     signal(SIGXFSZ, SIG_IGN);
@@ -331,7 +331,7 @@ static void test_metrics__lines_wait_for_room(void **state)
     check_steps(7);
 }
 
-static void test_metrics__trouble_at_open_is_a_status(void **state)
+TEST(test_metrics__trouble_at_open_is_a_status)
 {
     sheaf_monitor *m = NULL;
     CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = "/nowhere/m" }),
@@ -341,7 +341,7 @@ static void test_metrics__trouble_at_open_is_a_status(void **state)
     assert_null(m);
 }
 
-static void test_metrics__a_sync_reaches_the_disk(void **state)
+TEST(test_metrics__a_sync_reaches_the_disk)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
@@ -361,23 +361,10 @@ static int remove_file(void **state)
     return 0;
 }
 
-int main(void)
+static int begin(void **state)
 {
     snprintf(path, sizeof path, "/tmp/sheaf-monitor-%ld", (long)getpid());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metrics__one_line_a_step),
-        cmocka_unit_test(test_metrics__ranks_are_told_with_their_step),
-        cmocka_unit_test(test_metrics__what_devices_did_is_told_with_ranks),
-        cmocka_unit_test(test_metrics__a_resumed_run_shows_every_step_once),
-        cmocka_unit_test(test_metrics__a_file_of_any_size_is_gone_on_with),
-        cmocka_unit_test(test_metrics__evaluations_are_lines_of_their_own),
-        cmocka_unit_test(test_metrics__a_damaged_line_cuts_no_good_ones),
-        cmocka_unit_test(test_metrics__what_is_not_finite_is_null),
-        cmocka_unit_test(test_metrics__the_end_is_read),
-        cmocka_unit_test(test_metrics__the_end_of_a_long_file_is_read),
-        cmocka_unit_test(test_metrics__lines_wait_for_room),
-        cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),
-        cmocka_unit_test(test_metrics__a_sync_reaches_the_disk),
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return 0;
 }
+
+FIXTURE(begin, remove_file);

@@ -47,7 +47,7 @@ static void steps(sheaf_progress *m, int64_t from, int64_t to)
 }
 
 /* A slow step counts a tenth: 0.9 * 1 s + 0.1 * 10 s for each of the eight that are left. */
-static void test_progress__the_time_left_is_smoothed(void **state)
+TEST(test_progress__the_time_left_is_smoothed)
 {
     char text[4096] = "";
     FILE *out = tmpfile();
@@ -70,7 +70,7 @@ static void test_progress__the_time_left_is_smoothed(void **state)
     assert_non_null(strstr(text, "  15 s left"));
 }
 
-static void test_progress__plain_lines_are_rate_limited(void **state)
+TEST(test_progress__plain_lines_are_rate_limited)
 {
     FILE *out = fopen(path, "wb");
     sheaf_progress *m;
@@ -94,7 +94,7 @@ static void test_progress__plain_lines_are_rate_limited(void **state)
 }
 
 /* Bytes tell their pace and the time left, once there is something to measure. */
-static void test_progress__bytes_have_a_pace(void **state)
+TEST(test_progress__bytes_have_a_pace)
 {
     FILE *out = tmpfile();
     sheaf_progress *m;
@@ -126,7 +126,7 @@ static void test_progress__bytes_have_a_pace(void **state)
                 strstr(pace, " left\n") != NULL);
 }
 
-static void test_progress__bytes_are_shown_as_such(void **state)
+TEST(test_progress__bytes_are_shown_as_such)
 {
     FILE *out = fopen(path, "wb");
     sheaf_progress *m;
@@ -180,7 +180,7 @@ static void check_typed(typed *t, const char *expected)
 }
 
 /* Blanks end what a longer line left behind; there is no escape sequence. */
-static void test_progress__a_terminal_line_is_rewritten(void **state)
+TEST(test_progress__a_terminal_line_is_rewritten)
 {
     typed t;
     type_on(&t, 60);
@@ -194,7 +194,7 @@ static void test_progress__a_terminal_line_is_rewritten(void **state)
 }
 
 /* The last column stays empty, so a line has one less. */
-static void test_progress__a_narrow_terminal_keeps_the_time_left(void **state)
+TEST(test_progress__a_narrow_terminal_keeps_the_time_left)
 {
     static const struct {
         unsigned short columns;
@@ -241,7 +241,7 @@ static void emit_bytes(sheaf_progress *p, int64_t done)
 }
 
 /* Of progress the bar is kept longest, after the share; COLUMNS is obeyed where it is less. */
-static void test_progress__a_bar_shortens(void **state)
+TEST(test_progress__a_bar_shortens)
 {
     static const struct {
         unsigned short columns;
@@ -277,7 +277,7 @@ static void test_progress__a_bar_shortens(void **state)
 }
 
 /* A terminal that was made narrower meanwhile. */
-static void test_progress__a_terminal_changes_its_width(void **state)
+TEST(test_progress__a_terminal_changes_its_width)
 {
     typed t;
     type_on(&t, 40);
@@ -294,7 +294,7 @@ static void test_progress__a_terminal_changes_its_width(void **state)
 }
 
 /* Steps that came too soon after another to be shown: a note, and the end, have the newest. */
-static void test_progress__what_stands_below_a_note_is_the_newest(void **state)
+TEST(test_progress__what_stands_below_a_note_is_the_newest)
 {
     typed t;
     type_on(&t, 40);
@@ -334,7 +334,7 @@ static const char *said(sheaf__progress_style style, const char *command)
     return text_of(path);
 }
 
-static void test_progress__quiet_leaves_warnings(void **state)
+TEST(test_progress__quiet_leaves_warnings)
 {
     assert_string_equal(said(SHEAF__PROGRESS_QUIET, NULL), "warning: full soon\n");
 }
@@ -357,7 +357,7 @@ static json_t *next_object(const char **text, const char *keys)
     return object;
 }
 
-static void test_progress__json_is_an_object_a_line(void **state)
+TEST(test_progress__json_is_an_object_a_line)
 {
     static const char of_progress[] = "command what unit done total rate eta_s elapsed_s ";
     const char *text = said(SHEAF__PROGRESS_JSON, "merge");
@@ -391,7 +391,7 @@ static void test_progress__json_is_an_object_a_line(void **state)
 }
 
 /* One second of four at 4 of 12 rows a second. */
-static void test_progress__json_has_rate_and_time_left(void **state)
+TEST(test_progress__json_has_rate_and_time_left)
 {
     FILE *out = fopen(path, "wb");
     sheaf_progress *p;
@@ -410,7 +410,7 @@ static void test_progress__json_has_rate_and_time_left(void **state)
 }
 
 /* Where nothing is drawn, results between them make no lines more frequent. */
-static void test_progress__lines_have_nothing_to_clear(void **state)
+TEST(test_progress__lines_have_nothing_to_clear)
 {
     FILE *out = fopen(path, "wb");
     sheaf_progress *p;
@@ -425,7 +425,7 @@ static void test_progress__lines_have_nothing_to_clear(void **state)
 }
 
 /* A second one of the same rows, of which the end comes at once: 0.3 s are of the first. */
-static void test_progress__each_has_a_rate_of_its_own(void **state)
+TEST(test_progress__each_has_a_rate_of_its_own)
 {
     static const int totals[] = { 12, 13 };
     for (size_t i = 0; i < ARRAY_LEN(totals); i++) {
@@ -450,7 +450,7 @@ static void test_progress__each_has_a_rate_of_its_own(void **state)
 
 /* ---- numbers ---- */
 
-static void test_number__texts_by_hand(void **state)
+TEST(test_number__texts_by_hand)
 {
     char b[SHEAF__NUMBER];
     assert_string_equal(sheaf__number_bytes(b, 812), "812 B");
@@ -472,27 +472,12 @@ static int remove_file(void **state)
     return 0;
 }
 
-int main(void)
+static int begin(void **state)
 {
     snprintf(path, sizeof path, "/tmp/sheaf-progress-%ld", (long)getpid());
     setenv("TERM", "xterm", 1);
     unsetenv("COLUMNS");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress__the_time_left_is_smoothed),
-        cmocka_unit_test(test_progress__plain_lines_are_rate_limited),
-        cmocka_unit_test(test_progress__bytes_have_a_pace),
-        cmocka_unit_test(test_progress__bytes_are_shown_as_such),
-        cmocka_unit_test(test_progress__a_terminal_line_is_rewritten),
-        cmocka_unit_test(test_progress__a_narrow_terminal_keeps_the_time_left),
-        cmocka_unit_test(test_progress__a_bar_shortens),
-        cmocka_unit_test(test_progress__a_terminal_changes_its_width),
-        cmocka_unit_test(test_progress__what_stands_below_a_note_is_the_newest),
-        cmocka_unit_test(test_progress__quiet_leaves_warnings),
-        cmocka_unit_test(test_progress__json_is_an_object_a_line),
-        cmocka_unit_test(test_progress__json_has_rate_and_time_left),
-        cmocka_unit_test(test_progress__lines_have_nothing_to_clear),
-        cmocka_unit_test(test_progress__each_has_a_rate_of_its_own),
-        cmocka_unit_test(test_number__texts_by_hand),
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return 0;
 }
+
+FIXTURE(begin, remove_file);

@@ -50,7 +50,7 @@ static void check_entries(size_t count, const int64_t *steps)
     json_decref(root);
 }
 
-static void test_provenance__every_start_has_an_entry(void **state)
+TEST(test_provenance__every_start_has_an_entry)
 {
     static const int64_t steps[] = { 0, 10, 25 };
     unlink(path);
@@ -61,7 +61,7 @@ static void test_provenance__every_start_has_an_entry(void **state)
     assert_string_equal(told, "");
 }
 
-static void test_provenance__a_damaged_file_does_not_stop_a_run(void **state)
+TEST(test_provenance__a_damaged_file_does_not_stop_a_run)
 {
     static const char *const damaged[] = { "", "{\"runs\": [{}", "{\"runs\": 5}", "[]" };
     static const int64_t steps[] = { 7 };
@@ -84,12 +84,10 @@ static int remove_file(void **state)
     return 0;
 }
 
-int main(void)
+static int begin(void **state)
 {
     snprintf(path, sizeof path, "/tmp/sheaf-run-%ld.json", (long)getpid());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_provenance__every_start_has_an_entry),
-        cmocka_unit_test(test_provenance__a_damaged_file_does_not_stop_a_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return 0;
 }
+
+FIXTURE(begin, remove_file);

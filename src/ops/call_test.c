@@ -99,7 +99,7 @@ static const struct {
     { "no columns", 0, 32, 64, 4, 8, 0 },
 };
 
-static void test_call__same_bytes_however_operands_lie(void **state)
+TEST(test_call__same_bytes_however_operands_lie)
 {
     for (size_t l = 0; l < ARRAY_LEN(layouts); l++) {
         float want[ALL], got[ALL], before[ALL];
@@ -161,7 +161,7 @@ static const sheaf__device_class counted_device = { .name = "counted",
                                                     .download = counted_download };
 
 /* What overlaps is one copy; only what is written goes back; these are not the run's transfers. */
-static void test_call__copies_are_as_few_as_can_be(void **state)
+TEST(test_call__copies_are_as_few_as_can_be)
 {
     static const struct {
         const char *name;
@@ -199,7 +199,7 @@ static void whole_doubles(sheaf__device *device, void *arg)
         s->y[i] = 2 * s->a[i];
 }
 
-static void test_call__many_rows_and_whole_operations(void **state)
+TEST(test_call__many_rows_and_whole_operations)
 {
     enum { N = 200003 };
     float *x = malloc(N * sizeof *x), *got = malloc(N * sizeof *got),
@@ -232,7 +232,7 @@ static void test_call__many_rows_and_whole_operations(void **state)
     free(want);
 }
 
-static void test_call__dry_runs_nothing(void **state)
+TEST(test_call__dry_runs_nothing)
 {
     sheaf__device *dry = open_device(&sheaf__dry);
     float *at = take(dry, ALL * sizeof(float));
@@ -274,7 +274,7 @@ static void lacks(sheaf__device *device, float *at, int missing)
     run_rows(device, (arguments){ at, at + 32, at + 64, 1, 8, 8 }, missing);
 }
 
-static void test_call__memory_is_reached_by_operands_only(void **state)
+TEST(test_call__memory_is_reached_by_operands_only)
 {
     for (size_t d = 1; d < ARRAY_LEN(real); d++) {
         sheaf__device *device = open_device(real[d]);
@@ -294,7 +294,7 @@ static void test_call__memory_is_reached_by_operands_only(void **state)
 /* ---- failures ---- */
 
 /* The first stays, nothing runs after it, and who looks at it gets it once. */
-static void test_call__a_failure_stays(void **state)
+TEST(test_call__a_failure_stays)
 {
     static const char *const what[] = { "the download", "the upload" };
     for (int when = 0; when < 2; when++) {
@@ -326,7 +326,7 @@ static void test_call__a_failure_stays(void **state)
     }
 }
 
-static void test_transfers__failures_are_statuses(void **state)
+TEST(test_transfers__failures_are_statuses)
 {
     sheaf__device *device = open_device(&counted_device);
     float *at = take(device, ALL * sizeof(float)), x[ALL], *host = x;
@@ -362,7 +362,7 @@ static void check_counts(const sheaf__device *device, size_t up, size_t down)
 }
 
 /* Bytes go where they should, and are counted, on every device in the same way. */
-static void test_transfers__move_and_count(void **state)
+TEST(test_transfers__move_and_count)
 {
     for (size_t d = 0; d < ARRAY_LEN(all); d++) {
         sheaf__device *device = open_device(all[d]);
@@ -403,7 +403,7 @@ static void test_transfers__move_and_count(void **state)
 }
 
 /* On the processor a place is its own copy. */
-static void test_transfers__to_itself_cost_nothing(void **state)
+TEST(test_transfers__to_itself_cost_nothing)
 {
     sheaf__device *cpu = open_device(&sheaf__cpu);
     float *at = take(cpu, 64), *host;
@@ -419,7 +419,7 @@ static void test_transfers__to_itself_cost_nothing(void **state)
 
 /* ---- memory with two sides, and the host's own ---- */
 
-static void test_mirror__two_sides(void **state)
+TEST(test_mirror__two_sides)
 {
     for (size_t d = 0; d < ARRAY_LEN(all); d++) {
         sheaf__device *device = open_device(all[d]);
@@ -452,7 +452,7 @@ static void test_mirror__two_sides(void **state)
 }
 
 /* Planned as the device's where that is the host's; else it takes none of it. */
-static void test_host_alloc__is_the_devices_where_that_is_the_hosts(void **state)
+TEST(test_host_alloc__is_the_devices_where_that_is_the_hosts)
 {
     for (size_t d = 0; d < ARRAY_LEN(all); d++) {
         sheaf__device *device = open_device(all[d]);
@@ -480,7 +480,7 @@ static void test_host_alloc__is_the_devices_where_that_is_the_hosts(void **state
 
 const sheaf__device_class *const sheaf__more_devices[] = { &copied_device, NULL };
 
-static void test_class__is_found_by_its_name(void **state)
+TEST(test_class__is_found_by_its_name)
 {
     const sheaf__device_class *class = NULL;
     CHECK_OK(sheaf__device_find(&class, NULL));
@@ -491,23 +491,4 @@ static void test_class__is_found_by_its_name(void **state)
     CHECK_OK(sheaf__device_find(&class, "copied"));
     assert_ptr_equal(class, &copied_device);
     CHECK_FAILS(sheaf__device_find(&class, "checked"), SHEAF_E_ARG, "checked");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call__same_bytes_however_operands_lie),
-        cmocka_unit_test(test_call__copies_are_as_few_as_can_be),
-        cmocka_unit_test(test_call__many_rows_and_whole_operations),
-        cmocka_unit_test(test_call__dry_runs_nothing),
-        cmocka_unit_test(test_call__memory_is_reached_by_operands_only),
-        cmocka_unit_test(test_call__a_failure_stays),
-        cmocka_unit_test(test_transfers__failures_are_statuses),
-        cmocka_unit_test(test_transfers__move_and_count),
-        cmocka_unit_test(test_transfers__to_itself_cost_nothing),
-        cmocka_unit_test(test_mirror__two_sides),
-        cmocka_unit_test(test_host_alloc__is_the_devices_where_that_is_the_hosts),
-        cmocka_unit_test(test_class__is_found_by_its_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void check_same_counts(const sheaf__device *a, const sheaf__device *b)
     CHECK_BYTES("at peak", a->at_peak, b->at_peak, sizeof a->at_peak);
 }
 
-static void test_device__dry_and_cpu_agree(void **state)
+TEST(test_device__dry_and_cpu_agree)
 {
     uint64_t seed = 3;
     sheaf__device *cpu = open_device(&sheaf__cpu, 2, 0), *dry = open_device(&sheaf__dry, 2, 0);
@@ -97,7 +97,7 @@ static size_t resident_bytes(void *base, size_t bytes)
 
 /* The range of the device is the only thing measured, so other memory of the process
  * does not blur the claim. */
-static void test_device__resident_memory_is_the_peak(void **state)
+TEST(test_device__resident_memory_is_the_peak)
 {
     uint64_t seed = 5;
     sheaf__device *cpu = open_device(&sheaf__cpu, 2, 0);
@@ -129,7 +129,7 @@ static void test_device__resident_memory_is_the_peak(void **state)
 
 /* ---- limits and faults ---- */
 
-static void test_device__limit_is_a_status(void **state)
+TEST(test_device__limit_is_a_status)
 {
     const sheaf__device_class *const classes[] = { &sheaf__cpu, &sheaf__dry };
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
@@ -168,7 +168,7 @@ static bool touching_faults(volatile char *at)
     return WIFSIGNALED(how);
 }
 
-static void test_device__dry_memory_faults(void **state)
+TEST(test_device__dry_memory_faults)
 {
     sheaf__device *dry = open_device(&sheaf__dry, 1, 0), *cpu = open_device(&sheaf__cpu, 1, 0);
     void *block;
@@ -184,7 +184,7 @@ static void test_device__dry_memory_faults(void **state)
     sheaf__device_close(cpu);
 }
 
-static void test_device__sixty_four_of_each(void **state)
+TEST(test_device__sixty_four_of_each)
 {
     sheaf__device *device[128];
     for (int i = 0; i < 128; i++) {
@@ -197,7 +197,7 @@ static void test_device__sixty_four_of_each(void **state)
 }
 
 /* Up to the huge page that was asked for, never over the limit, and what blocks hold stays. */
-static void test_device__holds_what_will_be_used(void **state)
+TEST(test_device__holds_what_will_be_used)
 {
     const size_t mib = (size_t)1 << 20, limit = 100 * mib;
     sheaf__device *cpu = open_device(&sheaf__cpu, 2, limit),
@@ -233,7 +233,7 @@ static sheaf_status *lose(sheaf__reserved *range, void *to, const void *from, si
 }
 
 /* Operations return nothing: what they could not do is told by the next download, once. */
-static void test_device__downloads_tell_what_operations_could_not_do(void **state)
+TEST(test_device__downloads_tell_what_operations_could_not_do)
 {
     sheaf__device_class class = copied_device;
     float *x, host[8] = { 0 };
@@ -253,18 +253,4 @@ static void test_device__downloads_tell_what_operations_could_not_do(void **stat
     CHECK_FAILS(sheaf__device_check(device), SHEAF_E_IO, "loss 3");
     sheaf__device_fail(device, sheaf_fail(SHEAF_E_IO, "loss 5"));
     sheaf__device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device__dry_and_cpu_agree),
-        cmocka_unit_test(test_device__resident_memory_is_the_peak),
-        cmocka_unit_test(test_device__holds_what_will_be_used),
-        cmocka_unit_test(test_device__limit_is_a_status),
-        cmocka_unit_test(test_device__dry_memory_faults),
-        cmocka_unit_test(test_device__sixty_four_of_each),
-        cmocka_unit_test(test_device__downloads_tell_what_operations_could_not_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

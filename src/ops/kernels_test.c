@@ -1,7 +1,7 @@
 /* kernels_test.c - the table is whole, and its numbers are those of contract version 1. */
 #include "tests/ops_twin.h"
 
-static void test_kernels__every_cell_is_filled(void **state)
+TEST(test_kernels__every_cell_is_filled)
 {
     static const char *const columns[] = { "ref", "avx2", "avx512" };
     for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
@@ -286,7 +286,7 @@ static void same_hash(const char *name, const char *column, uint64_t got, uint64
                  (unsigned long long)want);
 }
 
-static void test_kernels__give_the_bytes_of_contract_version_1(void **state)
+TEST(test_kernels__give_the_bytes_of_contract_version_1)
 {
     static const char *const columns[] = { "ref", "avx2", "avx512" };
     for (size_t c = 0; c < ARRAY_LEN(columns); c++) {
@@ -298,13 +298,4 @@ static void test_kernels__give_the_bytes_of_contract_version_1(void **state)
                       probes[i].half);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels__every_cell_is_filled),
-        cmocka_unit_test(test_kernels__give_the_bytes_of_contract_version_1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/file.h"
 #include "tests/check.h"
 #include "tests/devices/copied.h"
 
@@ -90,7 +89,7 @@ static size_t together(const held *h, const int *which, int n)
     return sum;
 }
 
-static void test_offload__blocks_are_as_they_were_in_any_order(void **state)
+TEST(test_offload__blocks_are_as_they_were_in_any_order)
 {
     const int lists[][8] = { { 0, 1, 2, 3, 4, 5, 6, 6 },
                              { 3, 3, 2, 2, 3, 5, 5, 0 },
@@ -118,7 +117,7 @@ static void test_offload__blocks_are_as_they_were_in_any_order(void **state)
     }
 }
 
-static void test_offload__what_was_changed_is_read_changed(void **state)
+TEST(test_offload__what_was_changed_is_read_changed)
 {
     const int all[BLOCKS] = { 0, 1, 2, 3, 4, 5, 6 };
     for (size_t most = 65536; most < 1000000; most *= 8) {
@@ -155,7 +154,7 @@ static void test_offload__what_was_changed_is_read_changed(void **state)
 
 /* As activations: all are made, of some only the first bytes, and come back, the last one first;
  * then others take their space. */
-static void test_offload__what_is_made_comes_back(void **state)
+TEST(test_offload__what_is_made_comes_back)
 {
     enum { RUNS = 6 };
     static const struct {
@@ -209,7 +208,7 @@ static void test_offload__what_is_made_comes_back(void **state)
     }
 }
 
-static void test_offload__dry_has_the_peak_of_cpu(void **state)
+TEST(test_offload__dry_has_the_peak_of_cpu)
 {
     size_t peak[2];
     uint64_t read[2];
@@ -234,7 +233,7 @@ static void test_offload__dry_has_the_peak_of_cpu(void **state)
     assert_true(read[0] >= read[1]);
 }
 
-static void test_offload__a_full_disk_is_told_before_anything_is_written(void **state)
+TEST(test_offload__a_full_disk_is_told_before_anything_is_written)
 {
     held h;
     struct rlimit was, few;
@@ -259,7 +258,7 @@ static void check_block(held *h, int i)
         assert_int_equal(((unsigned char *)at)[k], value_of(i, k, 0));
 }
 
-static void test_offload__another_size_leaves_other_blocks(void **state)
+TEST(test_offload__another_size_leaves_other_blocks)
 {
     enum { WHICH = 1, LARGER = 50000 };
     held h;
@@ -295,7 +294,7 @@ static int find_file(void)
     return found;
 }
 
-static void test_offload__a_short_file_is_a_status(void **state)
+TEST(test_offload__a_short_file_is_a_status)
 {
     held h;
     void *at;
@@ -317,26 +316,11 @@ static void test_offload__a_short_file_is_a_status(void **state)
     close_held(&h);
 }
 
-static void test_offload__no_folder_is_a_status(void **state)
+TEST(test_offload__no_folder_is_a_status)
 {
     held h;
     CHECK_OK(sheaf__device_open(&h.device, &sheaf__cpu, 1, "ref", 0));
     CHECK_FAILS(sheaf__offload_new(&h.offload, h.device, SHEAF_MEM_WEIGHTS, "/nonexistent/folder"),
                 SHEAF_E_IO, "/nonexistent/folder");
     sheaf__device_close(h.device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_offload__blocks_are_as_they_were_in_any_order),
-        cmocka_unit_test(test_offload__what_was_changed_is_read_changed),
-        cmocka_unit_test(test_offload__what_is_made_comes_back),
-        cmocka_unit_test(test_offload__dry_has_the_peak_of_cpu),
-        cmocka_unit_test(test_offload__a_full_disk_is_told_before_anything_is_written),
-        cmocka_unit_test(test_offload__another_size_leaves_other_blocks),
-        cmocka_unit_test(test_offload__a_short_file_is_a_status),
-        cmocka_unit_test(test_offload__no_folder_is_a_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void check_run(sheaf__pool *pool, int64_t tasks)
     assert_int_equal(t.bad, 0);
 }
 
-static void test_pool__each_index_once(void **state)
+TEST(test_pool__each_index_once)
 {
     for (int threads = 1; threads <= 9; threads++) {
         sheaf__pool *pool;
@@ -60,7 +60,7 @@ static void count_rows(void *context, int64_t begin, int64_t end, int worker)
     atomic_fetch_add(&count[999], 1);
 }
 
-static void test_pool__rows_in_chunks(void **state)
+TEST(test_pool__rows_in_chunks)
 {
     sheaf__pool *pool;
     CHECK_OK(sheaf__pool_new(&pool, 3));
@@ -97,7 +97,7 @@ static void slow_task(void *context, int64_t index, int worker)
         job->done[index]++;
 }
 
-static void test_pool__jobs_do_not_run_into_each_other(void **state)
+TEST(test_pool__jobs_do_not_run_into_each_other)
 {
     for (int threads = 2; threads <= 4; threads++) {
         sheaf__pool *pool;
@@ -139,7 +139,7 @@ static void use_denormal(void *context, int64_t index, int worker)
     usleep(200); /* so that all workers get some */
 }
 
-static void test_pool__denormals_are_zero_inside_only(void **state)
+TEST(test_pool__denormals_are_zero_inside_only)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr((before & ~0x8040u) | 0x2000u); /* denormals kept, rounding down */
@@ -185,7 +185,7 @@ static void *run_many(void *bad)
     return NULL;
 }
 
-static void test_pool__eight_pools_of_four_on_few_cores(void **state)
+TEST(test_pool__eight_pools_of_four_on_few_cores)
 {
     pthread_t thread[8];
     int bad; /* its address says so */
@@ -202,7 +202,7 @@ static void test_pool__eight_pools_of_four_on_few_cores(void **state)
     assert_true(s < 5); /* busy waiting takes a time slice, milliseconds, per run: over 30 s */
 }
 
-static void test_pool__idle_workers_sleep(void **state)
+TEST(test_pool__idle_workers_sleep)
 {
     sheaf__pool *pool;
     CHECK_OK(sheaf__pool_new(&pool, 8));
@@ -212,17 +212,4 @@ static void test_pool__idle_workers_sleep(void **state)
     usleep(200000);
     assert_true(now(CLOCK_PROCESS_CPUTIME_ID) - begin < 0.02);
     sheaf__pool_free(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pool__each_index_once),
-        cmocka_unit_test(test_pool__rows_in_chunks),
-        cmocka_unit_test(test_pool__jobs_do_not_run_into_each_other),
-        cmocka_unit_test(test_pool__denormals_are_zero_inside_only),
-        cmocka_unit_test(test_pool__eight_pools_of_four_on_few_cores),
-        cmocka_unit_test(test_pool__idle_workers_sleep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void check_holes(const sheaf__space *space, const block *live, int count)
     assert_int_equal(space->blocks, count);
 }
 
-static void test_space__random_requests_are_first_fit(void **state)
+TEST(test_space__random_requests_are_first_fit)
 {
     for (uint64_t seed0 = 1; seed0 <= 6; seed0++) {
         uint64_t seed = seed0;
@@ -110,7 +110,7 @@ static void test_space__random_requests_are_first_fit(void **state)
     }
 }
 
-static void test_space__a_full_range_refuses_and_goes_on(void **state)
+TEST(test_space__a_full_range_refuses_and_goes_on)
 {
     sheaf__space space;
     size_t a, b, c = 77;
@@ -130,7 +130,7 @@ static void test_space__a_full_range_refuses_and_goes_on(void **state)
     sheaf__space_release(&space);
 }
 
-static void test_space__units_by_hand(void **state)
+TEST(test_space__units_by_hand)
 {
     assert_int_equal(sheaf__space_size(0), 64);
     assert_int_equal(sheaf__space_size(1), 64);
@@ -139,14 +139,4 @@ static void test_space__units_by_hand(void **state)
     assert_int_equal(sheaf__space_size(16384), 16384);
     assert_int_equal(sheaf__space_size(16385), 20480);
     assert_int_equal(sheaf__space_size(SIZE_MAX), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_space__random_requests_are_first_fit),
-        cmocka_unit_test(test_space__a_full_range_refuses_and_goes_on),
-        cmocka_unit_test(test_space__units_by_hand),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,6 @@
 #include "tests/golden.h"
 #include "train/usage.h"
 #include "train/train.h"
-#include "base/status.h"
 
 enum { SLICES = 8, ROWS = 7, LENGTH = 23, STEPS = 2, MAX_RANKS = SLICES };
 
@@ -281,7 +280,7 @@ static int make_sources(void **state)
 }
 
 /* D divides the accumulators. */
-static void test_exchange__is_what_the_plan_says(void **state)
+TEST(test_exchange__is_what_the_plan_says)
 {
     const bool all = getenv("SHEAF_SOAK") != NULL;
     static const sheaf_method methods[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD,
@@ -328,7 +327,7 @@ static void hear(void *self, const sheaf_event *event)
     t->steps++;
 }
 
-static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
+TEST(test_run__tells_of_every_rank_what_the_plan_says)
 {
     static const struct {
         int tp, dp;
@@ -381,7 +380,7 @@ static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
 }
 
 /* By hand: two steps of three ranks. */
-static void test_slowest__computes_or_reads_longest(void **state)
+TEST(test_slowest__computes_or_reads_longest)
 {
     sheaf__usage_total list[3] = { { .sum = { .compute = 2, .wait = 1 }, .steps = 2 },
                                    { .sum = { .compute = 1, .wait = 0, .read = 2 }, .steps = 2 },
@@ -395,12 +394,4 @@ static void test_slowest__computes_or_reads_longest(void **state)
     sheaf__text_release(&text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange__is_what_the_plan_says),
-        cmocka_unit_test(test_run__tells_of_every_rank_what_the_plan_says),
-        cmocka_unit_test(test_slowest__computes_or_reads_longest),
-    };
-    return cmocka_run_group_tests_name("plan/exchange", tests, make_sources, remove_scratch);
-}
+FIXTURE(make_sources, remove_scratch);

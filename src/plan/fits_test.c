@@ -102,7 +102,7 @@ static sheaf_status *train_plainly(const sheaf__memory *memory)
     return train_with(memory, false, NULL);
 }
 
-static void test_fits__what_is_left_is_enough_or_not(void **state)
+TEST(test_fits__what_is_left_is_enough_or_not)
 {
     sheaf__memory m = { .left = INT64_MAX };
     sheaf_plan plan;
@@ -133,7 +133,7 @@ static void test_fits__what_is_left_is_enough_or_not(void **state)
 }
 
 /* What has 16 bits an element is not told to have them. */
-static void test_fits__what_is_so_already_is_no_advice(void **state)
+TEST(test_fits__what_is_so_already_is_no_advice)
 {
     const sheaf__memory m = { .left = 5 << 20 };
     const sheaf_train_options kept = t.o;
@@ -151,7 +151,7 @@ static void test_fits__what_is_so_already_is_no_advice(void **state)
 }
 
 /* A share of the ranks is what the machine must hold. */
-static void test_fits__of_ranks_elsewhere_nothing_is_needed(void **state)
+TEST(test_fits__of_ranks_elsewhere_nothing_is_needed)
 {
     sheaf_plan plan;
     sheaf_plan_generation g = asked(30, 40);
@@ -170,7 +170,7 @@ static void hear(void *self, const sheaf_event *event)
         snprintf(self, 300, "%s", event->text);
 }
 
-static void test_fits__force_makes_it_a_warning(void **state)
+TEST(test_fits__force_makes_it_a_warning)
 {
     char warning[300] = "";
     const sheaf__memory m = { .left = 5 << 20 };
@@ -180,7 +180,7 @@ static void test_fits__force_makes_it_a_warning(void **state)
 }
 
 /* What a run may hold from its start is what was planned, unless it was begun by force. */
-static void test_fits__tells_what_each_rank_takes(void **state)
+TEST(test_fits__tells_what_each_rank_takes)
 {
     const sheaf_train_options kept = t.o;
     const sheaf__memory m = { .left = INT64_MAX }, little = { .left = 5 << 20 };
@@ -205,7 +205,7 @@ static void test_fits__tells_what_each_rank_takes(void **state)
 }
 
 /* A checkpoint and the adapter, 16 bytes for each element that is trained. */
-static void test_fits__room_on_the_disk(void **state)
+TEST(test_fits__room_on_the_disk)
 {
     const sheaf__job job = { .options = &t.o,
                              .schema = t.opened.schema,
@@ -229,7 +229,7 @@ static void test_fits__room_on_the_disk(void **state)
 
 /* Answers are not read at once: a long answer needs its cache, not the activations of a long
  * prompt. */
-static void test_fits__a_long_answer_needs_less_than_a_long_prompt(void **state)
+TEST(test_fits__a_long_answer_needs_less_than_a_long_prompt)
 {
     sheaf_plan answer, prompt, all;
     sheaf_plan_generation g = asked(1, 4001);
@@ -243,7 +243,7 @@ static void test_fits__a_long_answer_needs_less_than_a_long_prompt(void **state)
 }
 
 /* More than any machine has is found out at once, and is no overflow. */
-static void test_fits__millions_of_rows_are_counted_at_once(void **state)
+TEST(test_fits__millions_of_rows_are_counted_at_once)
 {
     sheaf__memory m = { .left = INT64_C(1) << 50 };
     const sheaf_train_options kept = t.o;
@@ -259,7 +259,7 @@ static void test_fits__millions_of_rows_are_counted_at_once(void **state)
 }
 
 /* Lists of their positions are counted, not made: one of four bytes a patch would be 100 MiB. */
-static void test_fits__any_number_of_pictures_is_counted(void **state)
+TEST(test_fits__any_number_of_pictures_is_counted)
 {
     static const char *const configs[] = { "cogvlm-224", "minicpmv-2.0", "minicpmv-2.6",
                                            "omnilmm-12b" };
@@ -290,7 +290,7 @@ static void test_fits__any_number_of_pictures_is_counted(void **state)
 }
 
 /* The tape of one micro-batch and one block of the head stand for all that are alike. */
-static void test_fits__operations_are_those_of_every_micro_batch_and_block(void **state)
+TEST(test_fits__operations_are_those_of_every_micro_batch_and_block)
 {
     sheaf_plan one, many;
     const sheaf_train_options kept = t.o;
@@ -401,7 +401,7 @@ static void check_generation(const sheaf__opened *opened, bool looks)
     }
 }
 
-static void test_fits__a_generation_takes_what_was_planned(void **state)
+TEST(test_fits__a_generation_takes_what_was_planned)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
     char path[1024];
@@ -426,20 +426,4 @@ static void test_fits__a_generation_takes_what_was_planned(void **state)
 
 const sheaf__device_class *const sheaf__more_devices[] = { &checked_device, NULL };
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fits__what_is_left_is_enough_or_not),
-        cmocka_unit_test(test_fits__what_is_so_already_is_no_advice),
-        cmocka_unit_test(test_fits__of_ranks_elsewhere_nothing_is_needed),
-        cmocka_unit_test(test_fits__force_makes_it_a_warning),
-        cmocka_unit_test(test_fits__tells_what_each_rank_takes),
-        cmocka_unit_test(test_fits__room_on_the_disk),
-        cmocka_unit_test(test_fits__a_long_answer_needs_less_than_a_long_prompt),
-        cmocka_unit_test(test_fits__millions_of_rows_are_counted_at_once),
-        cmocka_unit_test(test_fits__any_number_of_pictures_is_counted),
-        cmocka_unit_test(test_fits__operations_are_those_of_every_micro_batch_and_block),
-        cmocka_unit_test(test_fits__a_generation_takes_what_was_planned),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
-}
+FIXTURE(open_all, close_all);

@@ -118,7 +118,7 @@ static void check_plan(const char *name, const sheaf_plan *plan, int64_t paramet
     assert_true(moments >= 8 * (size_t)plan->trained);
 }
 
-static void test_plan__every_shape_at_every_number_of_ranks(void **state)
+TEST(test_plan__every_shape_at_every_number_of_ranks)
 {
     static const char *const method[] = { "lora", "head", "full" };
     const bool all = getenv("SHEAF_SOAK") != NULL, few = getenv("SHEAF_SANITIZED") != NULL;
@@ -155,7 +155,7 @@ static void test_plan__every_shape_at_every_number_of_ranks(void **state)
 
 /* A user's log of SAT: 17,657,466,368 parameters with LoRA of rank 10, 19,517,440 of them LoRA's;
  * of CogAgent's recipe the reference says about 11.5 G, which is 11.52 G without LoRA. */
-static void test_plan__text_models_of_a_tied_table(void **state)
+TEST(test_plan__text_models_of_a_tied_table)
 {
     for (size_t m = 0; m < ARRAY_LEN(texts); m++)
         for (int tp = 1; tp <= SLICES; tp += SLICES - 1) {
@@ -170,7 +170,7 @@ static void test_plan__text_models_of_a_tied_table(void **state)
         }
 }
 
-static void test_plan__counts_what_sat_trains(void **state)
+TEST(test_plan__counts_what_sat_trains)
 {
     asked a;
     sheaf_plan plan;
@@ -195,7 +195,7 @@ static void test_plan__counts_what_sat_trains(void **state)
     close_asked(&a);
 }
 
-static void test_plan__an_image_must_fit_into_a_row(void **state)
+TEST(test_plan__an_image_must_fit_into_a_row)
 {
     asked a;
     sheaf_plan plan;
@@ -209,7 +209,7 @@ static void test_plan__an_image_must_fit_into_a_row(void **state)
 
 /* Generation: each layer on one stage, so that all stages together hold what one does; and more
  * stages mean less a rank. */
-static void test_plan__generation_on_stages(void **state)
+TEST(test_plan__generation_on_stages)
 {
     static const char *const places[] = { "1", "2", "24,12", "0-10,11-31", "8", "32" };
     static const int tps[] = { 1, 2, 3, 8 };
@@ -269,7 +269,7 @@ static void test_plan__generation_on_stages(void **state)
 }
 
 /* Lanes of micro-batches need sums of gradients beside each other: components hold all of them. */
-static void test_plan__accumulators_of_gradients(void **state)
+TEST(test_plan__accumulators_of_gradients)
 {
     size_t bytes[2];
     for (int accumulators = 0; accumulators < 2; accumulators++) {
@@ -287,7 +287,7 @@ static void test_plan__accumulators_of_gradients(void **state)
     assert_true(bytes[1] >= 2 * bytes[0]);
 }
 
-static void test_plan__the_fullest_rank(void **state)
+TEST(test_plan__the_fullest_rank)
 {
     sheaf_plan *plan = calloc(1, sizeof *plan);
     assert_non_null(plan);
@@ -298,7 +298,7 @@ static void test_plan__the_fullest_rank(void **state)
 }
 
 /* Pictures of a batch lie beside the device, on every rank. */
-static void test_plan__pictures_that_wait(void **state)
+TEST(test_plan__pictures_that_wait)
 {
     static const struct {
         size_t model;
@@ -335,7 +335,7 @@ static void test_plan__pictures_that_wait(void **state)
 /* Of each trained tensor a process keeps a list of all slices, and a record of those that it
  * holds: LoRA on 7 matrices of 32 layers; with 8 key/value heads only those of the
  * MLP have something in more than 8 slices, one factor of each. */
-static void test_plan__slices_cost_a_process_memory(void **state)
+TEST(test_plan__slices_cost_a_process_memory)
 {
     static const int slices[] = { 8, 64 };
     size_t beside[2];
@@ -352,7 +352,7 @@ static void test_plan__slices_cost_a_process_memory(void **state)
     assert_int_equal(beside[1] - beside[0], 32 * 14 * 56 * 80 + 32 * 3 * 56 * 1408);
 }
 
-static void test_plan__a_name_tells_the_component(void **state)
+TEST(test_plan__a_name_tells_the_component)
 {
     static const struct {
         const char *name;
@@ -378,21 +378,4 @@ static void test_plan__a_name_tells_the_component(void **state)
         if (is != name[i].is)
             fail_msg("%s is of %s", name[i].name, sheaf_plan_component(is));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan__every_shape_at_every_number_of_ranks),
-        cmocka_unit_test(test_plan__text_models_of_a_tied_table),
-        cmocka_unit_test(test_plan__counts_what_sat_trains),
-        cmocka_unit_test(test_plan__an_image_must_fit_into_a_row),
-        cmocka_unit_test(test_plan__generation_on_stages),
-        cmocka_unit_test(test_plan__accumulators_of_gradients),
-        cmocka_unit_test(test_plan__the_fullest_rank),
-        cmocka_unit_test(test_plan__pictures_that_wait),
-        cmocka_unit_test(test_plan__slices_cost_a_process_memory),
-        cmocka_unit_test(test_plan__a_name_tells_the_component),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

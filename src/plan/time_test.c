@@ -1,5 +1,4 @@
 /* time_test.c - the count of work against formulas, prices by hand. Nothing here is measured. */
-#include "tests/check.h"
 
 #include "models/open.h"
 #include "plan/plan.h"
@@ -64,7 +63,7 @@ static const double M = ROWS * SEQ, LABELS = ROWS * (SEQ - 1),
     BEHIND = 1.0 * H * H + 3.0 * H * F, /* of them, behind attention */
     PAIRS = ROWS * (SEQ * (SEQ + 1.0) / 2) * H;
 
-static void test_time__operations_of_the_head(void **state)
+TEST(test_time__operations_of_the_head)
 {
     sheaf__work work = { 0 };
     count(&work, SHEAF_METHOD_HEAD, false);
@@ -81,7 +80,7 @@ static void test_time__operations_of_the_head(void **state)
                        flops_of(&work, (sheaf__work_kind)kind, (sheaf__work_way)way), 0, 0);
 }
 
-static void test_time__operations_of_lora(void **state)
+TEST(test_time__operations_of_lora)
 {
     /* Factors: x A and h B; backward g = dy B, dB, dA and g A, which the first q, k, v lack. */
     const double ends = 2.0 * (H + H) + 2.0 * (H + KV) + 3.0 * (H + F), qkv = H * (H + 2.0 * KV),
@@ -103,7 +102,7 @@ static void test_time__operations_of_lora(void **state)
 }
 
 /* Three prompts of 40 tokens, and a token of each in the middle of answers of 24: at key 52. */
-static void test_time__operations_of_generation(void **state)
+TEST(test_time__operations_of_generation)
 {
     enum { BATCH = 3, PROMPT = 40, END = 64, KEYS = 52 };
     static char path[1024];
@@ -143,7 +142,7 @@ static void test_time__operations_of_generation(void **state)
 enum { P = SHEAF__WORK_PRODUCTS, E = SHEAF__WORK_ELEMENTS, A = SHEAF__WORK_ATTENTION };
 enum { FORE = SHEAF__WORK_FORWARD, AGAIN = SHEAF__WORK_AGAIN, BACK = SHEAF__WORK_BACKWARD };
 
-static void test_time__prices_by_hand(void **state)
+TEST(test_time__prices_by_hand)
 {
     sheaf__work measured = { .update = 2, .update_waiting = 0.5, .trained = 100, .all = 9.5 },
                 work = { .trained = 200 };
@@ -169,15 +168,4 @@ static void test_time__prices_by_hand(void **state)
     CHECK_NEAR("its own forward", t.kind[E], 1, 0);
     CHECK_NEAR("as products", t.kind[A], 4 * 0.75, 0);
     CHECK_NEAR("no update", t.update, 0, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_time__operations_of_the_head),
-        cmocka_unit_test(test_time__operations_of_lora),
-        cmocka_unit_test(test_time__operations_of_generation),
-        cmocka_unit_test(test_time__prices_by_hand),
-    };
-    return cmocka_run_group_tests_name("plan/time", tests, NULL, NULL);
 }

@@ -2,7 +2,6 @@
 #include "report/curves.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <unistd.h>
 
 #include "tests/files.h"
@@ -68,7 +67,7 @@ static void check_read(sheaf__curves *curves, const char *path)
     sheaf__curves_release(&whole);
 }
 
-static void test_curves__what_came_since_is_added(void **state)
+TEST(test_curves__what_came_since_is_added)
 {
     static const size_t pieces[] = { 1, 40, 3000, 7, 70000, 200000, 131072, 1 };
     sheaf__curves curves = { 0 };
@@ -93,7 +92,7 @@ static void test_curves__what_came_since_is_added(void **state)
     free(text);
 }
 
-static void test_curves__other_lines_are_read_anew(void **state)
+TEST(test_curves__other_lines_are_read_anew)
 {
     sheaf__curves curves = { 0 };
     const char *path = at("resumed");
@@ -118,11 +117,4 @@ static void test_curves__other_lines_are_read_anew(void **state)
     free(again);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curves__what_came_since_is_added),
-        cmocka_unit_test(test_curves__other_lines_are_read_anew),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

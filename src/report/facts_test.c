@@ -85,7 +85,7 @@ static char *facts_of(const char *path, sheaf_text *warned)
     return json;
 }
 
-static void test_facts__are_what_the_files_say(void **state)
+TEST(test_facts__are_what_the_files_say)
 {
     const char *dir = at("run");
     assert_int_equal(mkdir(dir, 0700), 0);
@@ -106,7 +106,7 @@ static void test_facts__are_what_the_files_say(void **state)
     }
 }
 
-static void test_facts__need_a_run(void **state)
+TEST(test_facts__need_a_run)
 {
     sheaf_json_writer j = { 0 };
     sheaf__curves curves = { 0 };
@@ -119,7 +119,7 @@ static void test_facts__need_a_run(void **state)
 }
 
 /* What a run says stays text. */
-static void test_page__holds_its_data_as_text(void **state)
+TEST(test_page__holds_its_data_as_text)
 {
     static const char evil[] = "[\"</script><script>x</script><!--<img src=x>&amp;\"]";
     char *html;
@@ -136,12 +136,4 @@ static void test_page__holds_its_data_as_text(void **state)
     free(html);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts__are_what_the_files_say),
-        cmocka_unit_test(test_facts__need_a_run),
-        cmocka_unit_test(test_page__holds_its_data_as_text),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "schema/config.h"
-#include "schema/config_keys.h"
 #include "schema/quantization.h"
 
 /* A small sound config; rows below put keys before it or take keys away. */
@@ -44,7 +43,7 @@ static void check_same(const char *name, const sheaf_config *a, const sheaf_conf
     CHECK_BYTES(name, &x, &y, sizeof x);
 }
 
-static void test_read__both_spellings_of_recorded_configs_agree(void **state)
+TEST(test_read__both_spellings_of_recorded_configs_agree)
 {
     static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2",
                                           "tiny_llama3rope" };
@@ -67,7 +66,7 @@ static void test_read__both_spellings_of_recorded_configs_agree(void **state)
     }
 }
 
-static void test_read__recorded_values(void **state)
+TEST(test_read__recorded_values)
 {
     static const struct {
         const char *model;
@@ -139,7 +138,7 @@ typedef struct number_row {
 #define P3 "\"model_type\":\"phi3\",\"architectures\":null"
 
 /* What is just allowed, and one more. */
-static void test_limits__what_just_fits_is_read(void **state)
+TEST(test_limits__what_just_fits_is_read)
 {
     for (int more = 0; more < 2; more++) {
         const int pairs = SHEAF_MAX_ROPE_PAIRS + more;
@@ -174,7 +173,7 @@ static void test_limits__what_just_fits_is_read(void **state)
     }
 }
 
-static void test_defaults__when_keys_are_absent_or_null(void **state)
+TEST(test_defaults__when_keys_are_absent_or_null)
 {
     static const number_row kv[] = {
         { "{}", 4 },
@@ -226,7 +225,7 @@ static void test_defaults__when_keys_are_absent_or_null(void **state)
     CHECK_FIELD(range, initializer_range);
 }
 
-static void test_family__from_either_key(void **state)
+TEST(test_family__from_either_key)
 {
     static const number_row rows[] = {
         { "{}", SHEAF_LLAMA },
@@ -243,7 +242,7 @@ static void test_family__from_either_key(void **state)
     assert_string_equal(sheaf_family_name(SHEAF_QWEN2), "qwen2");
 }
 
-static void test_mixture__of_mixtral(void **state)
+TEST(test_mixture__of_mixtral)
 {
     static const struct {
         const char *changes;
@@ -266,7 +265,7 @@ static void test_mixture__of_mixtral(void **state)
     }
 }
 
-static void test_mixture__loss_of_the_router(void **state)
+TEST(test_mixture__loss_of_the_router)
 {
     static const number_row rows[] = {
         { "{" MX "}", 0 },
@@ -277,7 +276,7 @@ static void test_mixture__loss_of_the_router(void **state)
     CHECK_FIELD(rows, router_loss);
 }
 
-static void test_mixture__layers_of_qwen3(void **state)
+TEST(test_mixture__layers_of_qwen3)
 {
     static const struct {
         const char *changes;
@@ -300,7 +299,7 @@ static void test_mixture__layers_of_qwen3(void **state)
     }
 }
 
-static void test_biases__by_family(void **state)
+TEST(test_biases__by_family)
 {
     static const struct {
         const char *changes;
@@ -326,7 +325,7 @@ static void test_biases__by_family(void **state)
 #define FULL "\"full_attention\""
 #define SLIDE "\"sliding_attention\""
 
-static void test_window__who_has_one_and_from_where(void **state)
+TEST(test_window__who_has_one_and_from_where)
 {
     static const struct {
         const char *changes;
@@ -396,7 +395,7 @@ static void test_window__who_has_one_and_from_where(void **state)
     }
 }
 
-static void test_tokens__one_several_or_none(void **state)
+TEST(test_tokens__one_several_or_none)
 {
     static const struct {
         const char *changes;
@@ -432,7 +431,7 @@ static void test_tokens__one_several_or_none(void **state)
     }
 }
 
-static void test_rope__spellings_and_types(void **state)
+TEST(test_rope__spellings_and_types)
 {
     static const struct {
         const char *changes;
@@ -477,7 +476,7 @@ static void test_rope__spellings_and_types(void **state)
     }
 }
 
-static void test_keys__unknown_ones_are_kept_and_reported(void **state)
+TEST(test_keys__unknown_ones_are_kept_and_reported)
 {
     sheaf_config c;
     CHECK_OK(parse_with(
@@ -489,7 +488,7 @@ static void test_keys__unknown_ones_are_kept_and_reported(void **state)
     sheaf_config_release(&c);
 }
 
-static void test_bytes__vocabulary_of_bytes(void **state)
+TEST(test_bytes__vocabulary_of_bytes)
 {
     sheaf_config c;
     CHECK_OK(parse_with(&c, "{\"sheaf_tokenizer\":\"bytes\"}"));
@@ -503,7 +502,7 @@ static void test_bytes__vocabulary_of_bytes(void **state)
 
 /* ---- what must be refused ---- */
 
-static void test_refused__by_key_expected_and_found(void **state)
+TEST(test_refused__by_key_expected_and_found)
 {
     static const struct {
         const char *changes;
@@ -823,7 +822,7 @@ static void test_refused__by_key_expected_and_found(void **state)
     }
 }
 
-static void test_neutral__values_pass(void **state)
+TEST(test_neutral__values_pass)
 {
     static const char *const rows[] = {
         "{\"hidden_act\":\"silu\"}",
@@ -864,7 +863,7 @@ static const char *only_name(const void *self, int64_t i)
 }
 
 /* As gptqmodel's dynamic_get() and auto-round's get_layer_config() find them. */
-static void test_quantization__of_single_modules(void **state)
+TEST(test_quantization__of_single_modules)
 {
     static const char q[] = "model.layers.1.self_attn.q_proj", up[] = "model.layers.1.mlp.up_proj",
                       up11[] = "model.layers.11.mlp.up_proj";
@@ -912,7 +911,7 @@ static void test_quantization__of_single_modules(void **state)
     }
 }
 
-static void test_quantization__how_auto_round_packs(void **state)
+TEST(test_quantization__how_auto_round_packs)
 {
     static const struct {
         const char *packing;
@@ -944,7 +943,7 @@ static void test_quantization__how_auto_round_packs(void **state)
 }
 
 /* Names alone show quantizers that are not read, too. */
-static void test_quantization__is_named_by_tensors(void **state)
+TEST(test_quantization__is_named_by_tensors)
 {
     static const struct {
         const char *tensor, *is;
@@ -966,7 +965,7 @@ static void test_quantization__is_named_by_tensors(void **state)
 }
 
 /* Text faults that no object can express. */
-static void test_text__broken_files_are_named(void **state)
+TEST(test_text__broken_files_are_named)
 {
     static const struct {
         const char *text;
@@ -995,7 +994,7 @@ static void test_text__broken_files_are_named(void **state)
     CHECK_FAILS(sheaf_config_read(&c, path), SHEAF_E_IO, path);
 }
 
-static void test_text__every_cut_is_refused(void **state)
+TEST(test_text__every_cut_is_refused)
 {
     for (size_t n = 0; n < sizeof base - 1; n++) {
         sheaf_config c;
@@ -1004,32 +1003,4 @@ static void test_text__every_cut_is_refused(void **state)
         CHECK_FAILS(sheaf_config_parse(&c, exact, n), SHEAF_E_FORMAT, "line");
         free(exact);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read__both_spellings_of_recorded_configs_agree),
-        cmocka_unit_test(test_read__recorded_values),
-        cmocka_unit_test(test_limits__what_just_fits_is_read),
-        cmocka_unit_test(test_defaults__when_keys_are_absent_or_null),
-        cmocka_unit_test(test_family__from_either_key),
-        cmocka_unit_test(test_mixture__of_mixtral),
-        cmocka_unit_test(test_mixture__layers_of_qwen3),
-        cmocka_unit_test(test_mixture__loss_of_the_router),
-        cmocka_unit_test(test_biases__by_family),
-        cmocka_unit_test(test_window__who_has_one_and_from_where),
-        cmocka_unit_test(test_tokens__one_several_or_none),
-        cmocka_unit_test(test_rope__spellings_and_types),
-        cmocka_unit_test(test_keys__unknown_ones_are_kept_and_reported),
-        cmocka_unit_test(test_bytes__vocabulary_of_bytes),
-        cmocka_unit_test(test_refused__by_key_expected_and_found),
-        cmocka_unit_test(test_neutral__values_pass),
-        cmocka_unit_test(test_quantization__of_single_modules),
-        cmocka_unit_test(test_quantization__how_auto_round_packs),
-        cmocka_unit_test(test_quantization__is_named_by_tensors),
-        cmocka_unit_test(test_text__broken_files_are_named),
-        cmocka_unit_test(test_text__every_cut_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,7 +214,7 @@ static void change(json_t *root, const json_t *changes)
     }
 }
 
-static void test_text__every_value_that_is_read_shows(void **state)
+TEST(test_text__every_value_that_is_read_shows)
 {
     for (size_t i = 0; i < ARRAY_LEN(changed); i++) {
         json_t *base = changed[i].base == NULL ? cogagent() : parsed(changed[i].base),
@@ -231,7 +231,7 @@ static void test_text__every_value_that_is_read_shows(void **state)
     }
 }
 
-static void test_text__another_spelling_does_not(void **state)
+TEST(test_text__another_spelling_does_not)
 {
     static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2",
                                           "tiny_llama3rope" };
@@ -265,13 +265,4 @@ static void test_text__another_spelling_does_not(void **state)
         json_decref(other);
         json_decref(what);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text__every_value_that_is_read_shows),
-        cmocka_unit_test(test_text__another_spelling_does_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

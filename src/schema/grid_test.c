@@ -1,12 +1,10 @@
 /* grid_test.c - positions on a grid are those of numpy, whose numbers these are. */
 #include "tests/check.h"
 
-#include <math.h>
-
 #include "schema/grid.h"
 
 /* Row 1, column 2 of a grid of 4 x 4 in 8 channels: two frequencies, 1 and 0.01. */
-static void test_sincos__the_column_comes_first(void **state)
+TEST(test_sincos__the_column_comes_first)
 {
     static const float want[] = { 0.9092974f, 0.0199987f, -0.4161468f, 0.9998000f,
                                   0.8414710f, 0.0099998f, 0.5403023f,  0.9999500f };
@@ -15,7 +13,7 @@ static void test_sincos__the_column_comes_first(void **state)
 }
 
 /* Sines of columns of MiniCPM-V's widths, where frequencies rounded once are others. */
-static void test_sincos__each_step_is_in_float32(void **state)
+TEST(test_sincos__each_step_is_in_float32)
 {
     static const struct {
         int64_t width, cols, column, frequency;
@@ -30,20 +28,10 @@ static void test_sincos__each_step_is_in_float32(void **state)
                                   rows[i].width) == rows[i].want);
 }
 
-static void test_square_side__rounds_down(void **state)
+TEST(test_square_side__rounds_down)
 {
     static const int64_t want[] = { 0, 1, 1, 1, 2, 2, 2, 2, 2, 3 };
     for (int64_t n = 0; n < (int64_t)ARRAY_LEN(want); n++)
         assert_int_equal(sheaf__square_side(n), want[n]);
     assert_int_equal(sheaf__square_side(4900), 70);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sincos__the_column_comes_first),
-        cmocka_unit_test(test_sincos__each_step_is_in_float32),
-        cmocka_unit_test(test_square_side__rounds_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static const struct {
     { { "a+b" }, "a\\+b" },
 };
 
-static void test_paths__as_one_expression(void **state)
+TEST(test_paths__as_one_expression)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf_text text = { 0 };
@@ -33,10 +33,4 @@ static void test_paths__as_one_expression(void **state)
         assert_string_equal(got, cases[i].want);
         free(got);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_paths__as_one_expression) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

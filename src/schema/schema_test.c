@@ -50,7 +50,7 @@ static void check_model(const char *dir)
     sheaf_config_release(&c);
 }
 
-static void test_schema__has_the_tensors_of_every_recorded_model(void **state)
+TEST(test_schema__has_the_tensors_of_every_recorded_model)
 {
     DIR *list = opendir(golden("llama"));
     int n = 0;
@@ -70,7 +70,7 @@ static void test_schema__has_the_tensors_of_every_recorded_model(void **state)
     assert_true(n >= 4);
 }
 
-static void test_schema__is_in_model_order(void **state)
+TEST(test_schema__is_in_model_order)
 {
     static const char *const want[] = {
         "model.embed_tokens.weight",
@@ -105,7 +105,7 @@ static void test_schema__is_in_model_order(void **state)
     sheaf_schema_free(NULL);
 }
 
-static void test_schema__a_tied_head_and_absent_biases_are_absent(void **state)
+TEST(test_schema__a_tied_head_and_absent_biases_are_absent)
 {
     sheaf_config c = small;
     sheaf_schema *schema = NULL;
@@ -133,7 +133,7 @@ static sheaf_range slice_of(const sheaf_tensor *t, int slice)
 }
 
 /* Cuts worked out by hand from the rule; axis -1 = replicated. */
-static void test_cuts__by_hand(void **state)
+TEST(test_cuts__by_hand)
 {
     static const struct {
         const char *name;
@@ -144,14 +144,8 @@ static void test_cuts__by_hand(void **state)
     } rows[] = {
         { "model.embed_tokens.weight", 0, 11, 1, 0, 1, { 0, 2 }, { 8, 11 } },
         { "lm_head.weight", 0, 11, 1, 1, 0, { 0, 2 }, { 8, 11 } },
-        { "model.layers.1.self_attn.q_proj.weight",
-          0,
-          3,
-          8,
-          1,
-          0,
-          { 0, 0 },
-          { 16, 24 } }, /* groups of two heads of 4 */
+        { "model.layers.1.self_attn.q_proj.weight", 0, 3, 8, 1, 0, LIST(0, 0),
+          LIST(16, 24) }, /* groups of two heads of 4 */
         { "model.layers.1.self_attn.q_proj.bias", 0, 3, 8, -1, -1, { 0, 0 }, { 16, 24 } },
         { "model.layers.1.self_attn.k_proj.weight", 0, 3, 4, 1, 0, { 0, 0 }, { 8, 12 } },
         { "model.layers.1.self_attn.k_proj.bias", 0, 3, 4, -1, -1, { 0, 0 }, { 8, 12 } },
@@ -186,7 +180,7 @@ static void test_cuts__by_hand(void **state)
 }
 
 /* Every cut is sound, agrees with sheaf_cut_rows(), and the slices tile the axis. */
-static void test_cuts__tile_their_axis_for_every_number_of_slices(void **state)
+TEST(test_cuts__tile_their_axis_for_every_number_of_slices)
 {
     for (int slices = 1; slices <= SHEAF_MAX_SLICES; slices *= 2) {
         sheaf_schema *schema = NULL;
@@ -211,7 +205,7 @@ static void test_cuts__tile_their_axis_for_every_number_of_slices(void **state)
     }
 }
 
-static void test_find__by_name_and_by_role(void **state)
+TEST(test_find__by_name_and_by_role)
 {
     static const char *const strangers[] = {
         "",
@@ -246,7 +240,7 @@ static void test_find__by_name_and_by_role(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_schema__refuses_what_contradicts_itself(void **state)
+TEST(test_schema__refuses_what_contradicts_itself)
 {
     sheaf_schema *schema = NULL;
     sheaf_config c;
@@ -279,7 +273,7 @@ static void test_schema__refuses_what_contradicts_itself(void **state)
 }
 
 /* A few bytes of a config would take all memory: twelve million tensors. */
-static void test_schema__refuses_more_tensors_than_any_model_has(void **state)
+TEST(test_schema__refuses_more_tensors_than_any_model_has)
 {
     static const char text[] =
         "{\"model_type\":\"mixtral\",\"vocab_size\":16,\"hidden_size\":8,\"intermediate_size\":8,"
@@ -290,19 +284,4 @@ static void test_schema__refuses_more_tensors_than_any_model_has(void **state)
     CHECK_FAILS(sheaf_schema_new(&schema, &c, 1), SHEAF_E_UNSUPPORTED, "at most 524288 tensors");
     sheaf_config_release(&c);
     assert_null(schema);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schema__has_the_tensors_of_every_recorded_model),
-        cmocka_unit_test(test_schema__is_in_model_order),
-        cmocka_unit_test(test_schema__a_tied_head_and_absent_biases_are_absent),
-        cmocka_unit_test(test_cuts__by_hand),
-        cmocka_unit_test(test_cuts__tile_their_axis_for_every_number_of_slices),
-        cmocka_unit_test(test_find__by_name_and_by_role),
-        cmocka_unit_test(test_schema__refuses_what_contradicts_itself),
-        cmocka_unit_test(test_schema__refuses_more_tensors_than_any_model_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

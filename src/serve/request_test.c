@@ -12,7 +12,7 @@ static sheaf_status *read_text(sheaf__request *r, const char *text, bool chat)
     return sheaf__request_read(r, text, strlen(text), chat);
 }
 
-static void test_request__says_what_was_given(void **state)
+TEST(test_request__says_what_was_given)
 {
     sheaf__request r;
     CHECK_OK(read_text(&r,
@@ -36,7 +36,7 @@ static void test_request__says_what_was_given(void **state)
     sheaf__request_release(&r);
 }
 
-static void test_request__leaves_the_rest_to_the_model(void **state)
+TEST(test_request__leaves_the_rest_to_the_model)
 {
     sheaf__request r;
     CHECK_OK(read_text(&r, "{" SAYS ", \"seed\": null}", true));
@@ -100,7 +100,7 @@ static const struct {
     { "{\"prompt\": [null]}", false, SHEAF_E_DATA, "'prompt'" },
 };
 
-static void test_request__refuses_by_name(void **state)
+TEST(test_request__refuses_by_name)
 {
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         sheaf__request r;
@@ -122,7 +122,7 @@ static const char *content(const sheaf__request *r, size_t i)
 #define USER(parts) "{\"messages\": [{\"role\": \"user\", \"content\": [" parts "]}]}"
 #define WORD(text) "{\"type\": \"text\", \"text\": \"" text "\"}"
 
-static void test_messages__join_their_parts_and_keep_pictures(void **state)
+TEST(test_messages__join_their_parts_and_keep_pictures)
 {
     static const char two[] =
         USER(WORD("a ") "," PICTURE("data:image/png;base64,aGVsbG8=") "," WORD(" b") "," PICTURE(
@@ -151,7 +151,7 @@ static void test_messages__join_their_parts_and_keep_pictures(void **state)
 }
 
 /* As OpenAI's client sends an answer back: with every field that it has. */
-static void test_messages__are_whole_but_for_nulls(void **state)
+TEST(test_messages__are_whole_but_for_nulls)
 {
     static const char text[] =
         "{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"refusal\": null, "
@@ -184,7 +184,7 @@ static void test_messages__are_whole_but_for_nulls(void **state)
 }
 
 /* Every field of OpenAI's two requests, and one of nobody's. */
-static void test_request__takes_null_as_absent(void **state)
+TEST(test_request__takes_null_as_absent)
 {
     char fields[] =
         "audio best_of echo frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens metadata modalities model n "
@@ -203,7 +203,7 @@ static void test_request__takes_null_as_absent(void **state)
 }
 
 /* Fields that ask for nothing. */
-static void test_request__takes_what_is_done_anyway(void **state)
+TEST(test_request__takes_what_is_done_anyway)
 {
     sheaf__request r;
     CHECK_OK(read_text(&r,
@@ -239,7 +239,7 @@ static const struct {
     { USER(WORD("<image>") "," PICTURE("data:image/png;base64,aGVsbG8=")), "marks their places" },
 };
 
-static void test_messages__refuse_what_is_no_message(void **state)
+TEST(test_messages__refuse_what_is_no_message)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         sheaf__request r;
@@ -250,19 +250,4 @@ static void test_messages__refuse_what_is_no_message(void **state)
         CHECK_FAILS(st, SHEAF_E_DATA, bad[i].part);
         sheaf__request_release(&r);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_request__says_what_was_given),
-        cmocka_unit_test(test_request__leaves_the_rest_to_the_model),
-        cmocka_unit_test(test_request__refuses_by_name),
-        cmocka_unit_test(test_request__takes_null_as_absent),
-        cmocka_unit_test(test_request__takes_what_is_done_anyway),
-        cmocka_unit_test(test_messages__join_their_parts_and_keep_pictures),
-        cmocka_unit_test(test_messages__are_whole_but_for_nulls),
-        cmocka_unit_test(test_messages__refuse_what_is_no_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,7 +179,7 @@ static const struct {
       400, "message 2: 'tool_calls'", "" },
 };
 
-static void test_serve__a_reply_has_its_form(void **state)
+TEST(test_serve__a_reply_has_its_form)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char request[400];
@@ -198,7 +198,7 @@ static void test_serve__a_reply_has_its_form(void **state)
 }
 
 /* Bytes and positions at their limits. */
-static void test_serve__a_request_has_its_size(void **state)
+TEST(test_serve__a_request_has_its_size)
 {
     static const struct {
         size_t size;
@@ -221,11 +221,4 @@ static void test_serve__a_request_has_its_size(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_serve__a_reply_has_its_form),
-        cmocka_unit_test(test_serve__a_request_has_its_size),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+FIXTURE(begin, end);

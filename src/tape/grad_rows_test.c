@@ -100,7 +100,7 @@ static outcome run(const setting *how)
     return o;
 }
 
-static void test_gradients(void **state)
+TEST(test_gradients)
 {
     for (int way = 0; way < 16; way++) {
         setting how = { way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2, way & 4, way & 8, false };
@@ -113,10 +113,4 @@ static void test_gradients(void **state)
         assert_true((all.norm[0] != 0) == how.trains_norm && (all.boi[0] != 0) == how.ends &&
                     (all.eoi[0] != 0) == how.ends && all.a[0] != START && all.b[0] != START);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_gradients) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

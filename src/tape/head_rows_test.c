@@ -4,9 +4,7 @@
 #include "tests/devices/copied.h"
 #include "tests/check.h"
 
-#include "ops/math/round.h"
 #include "tape/linear_inner.h"
-#include "tape/rows.h"
 #include "tape/head_rows.h"
 
 enum { ALL = 1003, IN = 3, OUT = 5, UNIT = SHEAF__HEAD_ROWS_UNIT };
@@ -127,7 +125,7 @@ static void check_rows(const taken *t, const bool *read)
     assert_int_equal(there, n);
 }
 
-static void test_wanted__are_whole_units_with_a_row_that_is_read(void **state)
+TEST(test_wanted__are_whole_units_with_a_row_that_is_read)
 {
     static const int32_t pick[] = { 700, 2, 31, 32 };
     int32_t label[ALL];
@@ -175,7 +173,7 @@ static void compare_sums(sheaf__context *c, const taken *t, int way)
     assert_memory_equal(got, want, sizeof want);
 }
 
-static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
+TEST(test_wanted__sums_over_them_are_those_over_all_rows)
 {
     static const struct {
         sheaf_dtype dtype;
@@ -198,7 +196,7 @@ static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
 }
 
 /* Chains of tensor cores end after 4096 rows, of which some may not be there. */
-static void test_wanted__chains_end_where_those_of_all_rows_do(void **state)
+TEST(test_wanted__chains_end_where_those_of_all_rows_do)
 {
     enum { LONG = 9000 };
     static float all_dy[LONG * OUT], all_x[LONG * IN], some_dy[LONG * OUT], some_x[LONG * IN];
@@ -233,7 +231,7 @@ static void test_wanted__chains_end_where_those_of_all_rows_do(void **state)
 }
 
 /* Lists grow with the rows: of a long context, of many prompts. */
-static void test_wanted__any_number_of_rows(void **state)
+TEST(test_wanted__any_number_of_rows)
 {
     enum { MANY = 1 << 20 };
     static const int32_t pick[] = { 5, MANY - 1 };
@@ -253,7 +251,7 @@ static void test_wanted__any_number_of_rows(void **state)
 }
 
 /* What known labels leave, or the most that labels or picked rows can. */
-static void test_wanted__a_plan_counts_what_is_known(void **state)
+TEST(test_wanted__a_plan_counts_what_is_known)
 {
     static const int32_t pick[] = { 0 };
     int32_t label[ALL];
@@ -317,7 +315,7 @@ static sheaf_status *add_ones(sheaf__tape *tape, sheaf__op *op)
     return sheaf__upload(sheaf__tape_context(tape)->device, x->grad, all, sizeof all);
 }
 
-static void test_wanted__others_get_no_gradient(void **state)
+TEST(test_wanted__others_get_no_gradient)
 {
     int32_t label[ALL];
     const sheaf__head_run run = { .label = label };
@@ -351,17 +349,4 @@ static void test_wanted__others_get_no_gradient(void **state)
         sheaf__tape_free(tape);
         sheaf__device_close(c.device);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wanted__are_whole_units_with_a_row_that_is_read),
-        cmocka_unit_test(test_wanted__sums_over_them_are_those_over_all_rows),
-        cmocka_unit_test(test_wanted__chains_end_where_those_of_all_rows_do),
-        cmocka_unit_test(test_wanted__any_number_of_rows),
-        cmocka_unit_test(test_wanted__a_plan_counts_what_is_known),
-        cmocka_unit_test(test_wanted__others_get_no_gradient),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

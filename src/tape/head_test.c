@@ -245,7 +245,7 @@ static void check(const shape *s)
     }
 }
 
-static void test_training(void **state)
+TEST(test_training)
 {
     check(&(shape){ "even", 6, 7, 16 });
     check(&(shape){ "uneven vocabulary", 5, 6, 13, .unlabelled = 2 });
@@ -259,7 +259,7 @@ static void test_training(void **state)
 
 /* Evaluation: the rows that are asked for, in the order they are asked for, whether labelled or
  * not. */
-static void test_picked_rows(void **state)
+TEST(test_picked_rows)
 {
     const shape s = { "picked rows", 300, 5, 11, 2, .unlabelled = 2 };
     problem p = problem_of(&s);
@@ -316,7 +316,7 @@ static size_t scratch_of(int labels, int pick)
 }
 
 /* Logits of 64 words take 256 bytes a row, for as many rows as a block has. */
-static void test_scratch__is_of_the_rows_there_are(void **state)
+TEST(test_scratch__is_of_the_rows_there_are)
 {
     const size_t all = scratch_of(300, 0);
     assert_int_equal(scratch_of(256, 0), all);
@@ -326,12 +326,4 @@ static void test_scratch__is_of_the_rows_there_are(void **state)
     assert_int_equal(scratch_of(300, 300), all);
     assert_int_equal(scratch_of(300, 32), scratch_of(32, 0));
     assert_in_range(all - scratch_of(300, 1), 255 * 256, 255 * 256 + 255 * 5 * 4 + 8192);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_training),
-                                        cmocka_unit_test(test_picked_rows),
-                                        cmocka_unit_test(test_scratch__is_of_the_rows_there_are) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
 /* kept_test.c - activations in 8 bits between forward and backward: gradients within the bound that
  * the form has, the same for any slices that a rank owns, and nothing left behind; and activations
  * that lie elsewhere meanwhile, which changes nothing. */
-#include <math.h>
-#include <string.h>
 
 #include "ops/offload.h"
 #include "tests/tape_ends.h"
@@ -93,7 +91,7 @@ static void run(problem *p, sheaf__kept kept, int64_t begin, int64_t end, const 
 /* |dx' - dx| <= |dy| max |gelu''| |x' - x|, gelu'' = (2 - x^2) phi(x), 0.8 at most, and |x' - x| is
  * a 127th of the largest of the block at most (ops/shrink/shrink.h); of gradients of 1 some 1e-6
  * are the arithmetic's. */
-static void test_int8__gradients_are_within_the_bound_of_the_form(void **state)
+TEST(test_int8__gradients_are_within_the_bound_of_the_form)
 {
     static problem exact, near;
     double most = 0;
@@ -120,7 +118,7 @@ static void test_int8__gradients_are_within_the_bound_of_the_form(void **state)
 }
 
 /* A rank that owns one slice, and one that owns both. */
-static void test_int8__a_slice_does_not_know_its_neighbours(void **state)
+TEST(test_int8__a_slice_does_not_know_its_neighbours)
 {
     static problem both, each;
     fill(&both, 3);
@@ -134,7 +132,7 @@ static void test_int8__a_slice_does_not_know_its_neighbours(void **state)
     assert_memory_not_equal(each.dx, both.dx, sizeof each.dx); /* of what is whole, others */
 }
 
-static void test_int8__what_an_op_keeps_exactly_stays(void **state)
+TEST(test_int8__what_an_op_keeps_exactly_stays)
 {
     static problem all, exact;
     fill(&all, 3);
@@ -146,7 +144,7 @@ static void test_int8__what_an_op_keeps_exactly_stays(void **state)
     CHECK_BYTES("gradients", exact.dx, all.dx, sizeof all.dx);
 }
 
-static void test_int8__infinity_and_nan_reach_the_gradient(void **state)
+TEST(test_int8__infinity_and_nan_reach_the_gradient)
 {
     static const float bad[] = { INFINITY, NAN };
     static problem p;
@@ -161,7 +159,7 @@ static void test_int8__infinity_and_nan_reach_the_gradient(void **state)
     }
 }
 
-static void test_int8__a_failure_leaves_nothing(void **state)
+TEST(test_int8__a_failure_leaves_nothing)
 {
     static problem p;
     fill(&p, 3);
@@ -172,7 +170,7 @@ static void test_int8__a_failure_leaves_nothing(void **state)
 }
 
 /* What backward reads is x, in one form or the other. */
-static void test_away__gradients_are_those_of_a_run_without(void **state)
+TEST(test_away__gradients_are_those_of_a_run_without)
 {
     static problem here, away;
     static const sheaf__kept forms[] = { SHEAF__KEPT_ALL, SHEAF__KEPT_INT8 };
@@ -191,7 +189,7 @@ static void test_away__gradients_are_those_of_a_run_without(void **state)
     }
 }
 
-static void test_away__a_failure_leaves_nothing(void **state)
+TEST(test_away__a_failure_leaves_nothing)
 {
     static problem p;
     fill(&p, 3);
@@ -199,18 +197,4 @@ static void test_away__a_failure_leaves_nothing(void **state)
     run(&p, SHEAF__KEPT_ALL, 0, COLS, parts, 2);
     assert_true(p.stored);
     assert_int_equal(p.left, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_int8__gradients_are_within_the_bound_of_the_form),
-        cmocka_unit_test(test_int8__a_slice_does_not_know_its_neighbours),
-        cmocka_unit_test(test_int8__what_an_op_keeps_exactly_stays),
-        cmocka_unit_test(test_int8__infinity_and_nan_reach_the_gradient),
-        cmocka_unit_test(test_int8__a_failure_leaves_nothing),
-        cmocka_unit_test(test_away__gradients_are_those_of_a_run_without),
-        cmocka_unit_test(test_away__a_failure_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

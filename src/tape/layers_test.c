@@ -28,7 +28,7 @@ static sheaf__context context_of(sheaf_dtype dtype)
 }
 
 /* 1 / (1 - p) in double, rounded once; and the share p, not 1 - p, goes. */
-static void test_dropout__scales_what_it_keeps(void **state)
+TEST(test_dropout__scales_what_it_keeps)
 {
     enum { ROWS = 70, COLS = 64 };
     sheaf__context c = context_of(SHEAF_F32);
@@ -126,7 +126,7 @@ static void check_order_of_tokens(const sheaf__device_class *class)
     sheaf__device_close(c.device);
 }
 
-static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
+TEST(test_embedding__adds_gradients_in_the_order_of_tokens)
 {
     for (size_t d = 0; d < ARRAY_LEN(devices); d++)
         check_order_of_tokens(devices[d]);
@@ -214,7 +214,7 @@ static void check_factors(const sheaf__device_class *class)
     sheaf__device_close(c.device);
 }
 
-static void test_embedding__with_factors_beside_it(void **state)
+TEST(test_embedding__with_factors_beside_it)
 {
     for (size_t d = 0; d < ARRAY_LEN(devices); d++)
         check_factors(devices[d]);
@@ -292,7 +292,7 @@ static void compare_sums(sheaf__context *c, const sheaf__value *y, const sheaf__
     assert_memory_equal(got, want, sizeof want);
 }
 
-static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
+TEST(test_mixture__sums_over_its_rows_are_those_over_all)
 {
     for (int i = 0; i < 45; i++) {
         const sheaf_dtype dtype = i % 3 == 0 ? SHEAF_F32 : i % 3 == 1 ? SHEAF_BF16 : SHEAF_F16;
@@ -316,7 +316,7 @@ static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
     }
 }
 
-static void test_copies__are_rounded_to_the_dtype(void **state)
+TEST(test_copies__are_rounded_to_the_dtype)
 {
     for (int half = 0; half < 2; half++) {
         sheaf__context c = context_of(half ? SHEAF_BF16 : SHEAF_F32);
@@ -352,7 +352,7 @@ static void test_copies__are_rounded_to_the_dtype(void **state)
     }
 }
 
-static void test_tape__finite_is_below_infinity_in_every_type(void **state)
+TEST(test_tape__finite_is_below_infinity_in_every_type)
 {
     static const struct {
         sheaf_dtype dtype;
@@ -388,7 +388,7 @@ static sheaf_status *give_logits(sheaf__tape *tape, sheaf__op *op)
                          sizeof logits_of);
 }
 
-static void test_choice__largest_first_and_the_first_of_equals(void **state)
+TEST(test_choice__largest_first_and_the_first_of_equals)
 {
     static const double want[][EXPERTS] = { { 0, 0.7310585786300049, 0.2689414213699951, 0 },
                                             { 0.5, 0.5, 0, 0 },
@@ -439,7 +439,7 @@ static sheaf_status *keep_back(sheaf__tape *tape, sheaf__op *op)
                            sizeof back_of_x);
 }
 
-static void test_mixture__a_plan_has_as_many_rows_as_are_taken(void **state)
+TEST(test_mixture__a_plan_has_as_many_rows_as_are_taken)
 {
     for (int64_t experts = 2; experts < 130; experts = 2 * experts + 1)
         for (int64_t top_k = 1; top_k <= experts; top_k += 3)
@@ -464,7 +464,7 @@ static sheaf_status *give_ones(sheaf__tape *tape, sheaf__op *op)
 }
 
 /* The expert gives what it gets: sums and gradients are weights, at the rows that took it. */
-static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
+TEST(test_mixture__an_expert_sees_the_rows_that_took_it)
 {
     static const struct {
         int count, row[5];
@@ -509,20 +509,4 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
         sheaf__tape_free(tape);
         sheaf__device_close(c.device);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dropout__scales_what_it_keeps),
-        cmocka_unit_test(test_embedding__adds_gradients_in_the_order_of_tokens),
-        cmocka_unit_test(test_embedding__with_factors_beside_it),
-        cmocka_unit_test(test_mixture__sums_over_its_rows_are_those_over_all),
-        cmocka_unit_test(test_copies__are_rounded_to_the_dtype),
-        cmocka_unit_test(test_choice__largest_first_and_the_first_of_equals),
-        cmocka_unit_test(test_mixture__an_expert_sees_the_rows_that_took_it),
-        cmocka_unit_test(test_mixture__a_plan_has_as_many_rows_as_are_taken),
-        cmocka_unit_test(test_tape__finite_is_below_infinity_in_every_type),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

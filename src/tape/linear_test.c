@@ -400,7 +400,7 @@ static void check(const shape *s)
 
 /* ---- cases ---- */
 
-static void test_columns(void **state)
+TEST(test_columns)
 {
     check(&(shape){ "a fused weight under one A",
                     false,
@@ -448,29 +448,14 @@ static void test_columns(void **state)
                     .dropout = 0.25 });
 }
 
-static void test_some_rows(void **state)
+TEST(test_some_rows)
 {
     static const int32_t rows[] = { 5, 1, 2 };
     static const shape shapes[] = {
-        { "some rows",
-          false,
-          3,
-          7,
-          7,
-          5,
-          { 2, 1, 1 },
-          { true, false, true },
-          { true, false, true } },
+        { "some rows", false, 3, 7, 7, 5, LIST(2, 1, 1), LIST(true, false, true),
+          LIST(true, false, true) },
         { "some rows, without LoRA", false, 1, 6, 6, 11, { 1 } },
-        { "some rows, with dropout",
-          false,
-          2,
-          7,
-          6,
-          3,
-          { 2, 1 },
-          { false },
-          { true, true },
+        { "some rows, with dropout", false, 2, 7, 6, 3, LIST(2, 1), LIST(false), LIST(true, true),
           .dropout = 0.25 },
     };
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
@@ -482,7 +467,7 @@ static void test_some_rows(void **state)
         }
 }
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
     check(&(shape){ "rows", true, 1, 6, 5, 8, { 1 } });
     check(&(shape){ "rows, uneven slices", true, 1, 5, 6, 11, { 1 }, { true } });
@@ -491,12 +476,4 @@ static void test_rows(void **state)
     check(&(shape){ "rows, all of it", true, 1, 6, 5, 9, { 1 }, { true }, { true }, true });
     check(&(shape){
         "rows with dropout", true, 1, 7, 4, 3, { 2 }, { true }, { true }, true, .dropout = 0.25 });
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_columns),
-                                        cmocka_unit_test(test_some_rows),
-                                        cmocka_unit_test(test_rows) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

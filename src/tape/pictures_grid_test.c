@@ -113,7 +113,7 @@ static void check_positions(const picture_env *set, sheaf__position_kind kind, i
                       &e });
 }
 
-static void test_pictures__positions(void **state)
+TEST(test_pictures__positions)
 {
     static const sheaf__position_kind kinds[] = { SHEAF__GRID_CUBIC, SHEAF__GRID_CUBIC_SMOOTH,
                                                   SHEAF__GRID_BUCKETS };
@@ -131,7 +131,7 @@ static void test_pictures__positions(void **state)
 }
 
 /* Every patch of a frame gets the row of its number, a picture's none. */
-static void test_pictures__frames(void **state)
+TEST(test_pictures__frames)
 {
     static const picture_env set = { .images = 4,
                                      .down = { 2, 3, 3, 1 },
@@ -144,7 +144,7 @@ static void test_pictures__frames(void **state)
 }
 
 /* Rows behind a picture's own have no position, and teach the table nothing. */
-static void test_pictures__positions_of_padded_ones(void **state)
+TEST(test_pictures__positions_of_padded_ones)
 {
     static const picture_env set = {
         .images = 3, .down = { 1, 4, 1 }, .across = { 1, 4, 3 }, .ragged = true, .padded = true
@@ -182,51 +182,37 @@ static const struct {
     int64_t rows, cols, down, across;
     double want[36];
 } recorded[] = {
-    { SHEAF__GRID_CUBIC, 4, 4, 6, 6, { -0.5802561, -0.9567956, -0.8076908, 0.3902386,  0.0608809,
-                                       -0.7803721, -0.6847721, -0.5072784, -0.2357522, -0.0699016,
-                                       0.2213898,  0.4180806,  -0.4526655, -0.1590853, 0.0567669,
-                                       -0.1729789, 0.3175868,  0.8779866,  0.3019121,  -0.4276965,
-                                       -0.6252931, 0.6368977,  0.1577041,  -0.8454096, 0.0210080,
-                                       -0.5022430, -0.4378498, 0.9340962,  0.1904755,  -1.1175707,
-                                       -0.5817769, -0.4633179, 0.0320324,  0.8627294,  0.2893812,
-                                       -0.6301484 } },
-    { SHEAF__GRID_CUBIC, 4, 5, 7, 3, { -0.8565750, 0.4035168,  -0.6061627, -0.5567958, 0.7118998,
-                                       -0.6581933, -0.1119572, 0.9909177,  -0.6184782, 0.2576859,
-                                       0.3120117,  -0.0119267, 0.2677611,  -0.5695495, 0.6068748,
-                                       -0.1719961, -0.7890967, 0.6767267,  -0.5186626, -0.8450554,
-                                       0.6467195 } },
-    { SHEAF__GRID_CUBIC,
-      6,
-      6,
-      2,
-      4,
-      { 0.0588379, 0.5850830, -0.5349121, -0.4887695, -0.4536133, 0.0984497, 0.3821411,
-        -0.5313721 } },
-    { SHEAF__GRID_CUBIC_SMOOTH, 4, 4, 6, 6, { -0.5886670, -0.8786160, -0.8200969, 0.3809436,
-                                              -0.0196522, -0.7208167, -0.6447489, -0.5315744,
-                                              -0.3050981, 0.0004489,  0.1988538,  0.2868856,
-                                              -0.4691788, -0.1938083, 0.0504885,  -0.1601895,
-                                              0.3498540,  0.8632460,  0.2781466,  -0.3539475,
-                                              -0.6456134, 0.6646960,  0.0559492,  -0.8601450,
-                                              -0.0494751, -0.4207396, -0.4219580, 0.8840827,
-                                              0.0919118,  -0.9877854, -0.5562511, -0.4360488,
-                                              -0.0251260, 0.8439651,  0.2073820,  -0.6106356 } },
-    { SHEAF__GRID_CUBIC_SMOOTH, 4, 5, 7, 3, { -0.8071272, -0.1068356, -0.5464728, -0.5415425,
-                                              0.1868471,  -0.5250563, -0.0763540, 0.5991861,
-                                              -0.4271539, 0.1144982,  -0.0035747, 0.0258564,
-                                              0.0851116,  -0.6771759, 0.4784983,  -0.2939506,
-                                              -0.5363925, 0.5749886,  -0.5216849, -0.4013873,
-                                              0.5955800 } },
-    { SHEAF__GRID_CUBIC_SMOOTH,
-      6,
-      6,
-      2,
-      4,
-      { -0.1735134, 0.2716933, -0.2884624, -0.2866307, -0.1780211, 0.1911459, 0.1932081,
-        -0.1075822 } },
+    { SHEAF__GRID_CUBIC, 4, 4, 6, 6,
+      LIST(-0.5802561, -0.9567956, -0.8076908, 0.3902386, 0.0608809, -0.7803721, -0.6847721,
+           -0.5072784, -0.2357522, -0.0699016, 0.2213898, 0.4180806, -0.4526655, -0.1590853,
+           0.0567669, -0.1729789, 0.3175868, 0.8779866, 0.3019121, -0.4276965, -0.6252931,
+           0.6368977, 0.1577041, -0.8454096, 0.0210080, -0.5022430, -0.4378498, 0.9340962,
+           0.1904755, -1.1175707, -0.5817769, -0.4633179, 0.0320324, 0.8627294, 0.2893812,
+           -0.6301484) },
+    { SHEAF__GRID_CUBIC, 4, 5, 7, 3,
+      LIST(-0.8565750, 0.4035168, -0.6061627, -0.5567958, 0.7118998, -0.6581933, -0.1119572,
+           0.9909177, -0.6184782, 0.2576859, 0.3120117, -0.0119267, 0.2677611, -0.5695495,
+           0.6068748, -0.1719961, -0.7890967, 0.6767267, -0.5186626, -0.8450554, 0.6467195) },
+    { SHEAF__GRID_CUBIC, 6, 6, 2, 4,
+      LIST(0.0588379, 0.5850830, -0.5349121, -0.4887695, -0.4536133, 0.0984497, 0.3821411,
+           -0.5313721) },
+    { SHEAF__GRID_CUBIC_SMOOTH, 4, 4, 6, 6,
+      LIST(-0.5886670, -0.8786160, -0.8200969, 0.3809436, -0.0196522, -0.7208167, -0.6447489,
+           -0.5315744, -0.3050981, 0.0004489, 0.1988538, 0.2868856, -0.4691788, -0.1938083,
+           0.0504885, -0.1601895, 0.3498540, 0.8632460, 0.2781466, -0.3539475, -0.6456134,
+           0.6646960, 0.0559492, -0.8601450, -0.0494751, -0.4207396, -0.4219580, 0.8840827,
+           0.0919118, -0.9877854, -0.5562511, -0.4360488, -0.0251260, 0.8439651, 0.2073820,
+           -0.6106356) },
+    { SHEAF__GRID_CUBIC_SMOOTH, 4, 5, 7, 3,
+      LIST(-0.8071272, -0.1068356, -0.5464728, -0.5415425, 0.1868471, -0.5250563, -0.0763540,
+           0.5991861, -0.4271539, 0.1144982, -0.0035747, 0.0258564, 0.0851116, -0.6771759,
+           0.4784983, -0.2939506, -0.5363925, 0.5749886, -0.5216849, -0.4013873, 0.5955800) },
+    { SHEAF__GRID_CUBIC_SMOOTH, 6, 6, 2, 4,
+      LIST(-0.1735134, 0.2716933, -0.2884624, -0.2866307, -0.1780211, 0.1911459, 0.1932081,
+           -0.1075822) },
 };
 
-static void test_pictures__bicubic_positions_are_those_of_torch(void **state)
+TEST(test_pictures__bicubic_positions_are_those_of_torch)
 {
     for (size_t k = 0; k < ARRAY_LEN(recorded); k++) {
         picture_env e = {
@@ -253,7 +239,7 @@ static const int16_t one_less[][3] = {
     { 98, 98, 19 }, { 98, 98, 20 }, { 98, 98, 22 }, { 98, 98, 23 }, { 98, 98, 64 }, { 98, 98, 88 }
 };
 
-static void test_pictures__buckets_are_those_of_torch(void **state)
+TEST(test_pictures__buckets_are_those_of_torch)
 {
     static const int64_t tables[] = { 8, 27, 70, 98 };
     size_t found = 0;
@@ -283,7 +269,7 @@ static void test_pictures__buckets_are_those_of_torch(void **state)
 }
 
 /* A resized position is rounded before it is added, as torch casts the table it resized. */
-static void test_pictures__positions_are_rounded_first(void **state)
+TEST(test_pictures__positions_are_rounded_first)
 {
     picture_env e = { .images = 1,
                       .down = { 6 },
@@ -308,7 +294,7 @@ static void test_pictures__positions_are_rounded_first(void **state)
     drop(&coarse);
 }
 
-static void test_pictures__another_grid_than_the_table_has(void **state)
+TEST(test_pictures__another_grid_than_the_table_has)
 {
     picture_env e = { .images = 1,
                       .down = { 2 },
@@ -331,18 +317,4 @@ static void test_pictures__another_grid_than_the_table_has(void **state)
                 "image 1 | 2 x 3 patches, as the positions have | 3 x 2");
     sheaf__tape_free(tape);
     sheaf__device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pictures__positions),
-        cmocka_unit_test(test_pictures__frames),
-        cmocka_unit_test(test_pictures__positions_of_padded_ones),
-        cmocka_unit_test(test_pictures__bicubic_positions_are_those_of_torch),
-        cmocka_unit_test(test_pictures__buckets_are_those_of_torch),
-        cmocka_unit_test(test_pictures__positions_are_rounded_first),
-        cmocka_unit_test(test_pictures__another_grid_than_the_table_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

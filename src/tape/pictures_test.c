@@ -4,7 +4,7 @@
 
 /* ---- patches ---- */
 
-static void test_pictures__patches_of_each_picture(void **state)
+TEST(test_pictures__patches_of_each_picture)
 {
     picture_env e = sets[0];
     enum { WIDTH = CHANNELS * PATCH * PATCH, ALL = 17 };
@@ -86,20 +86,14 @@ static void plain_without(double *y, double *const *x, const problem *p)
     }
 }
 
-static void test_pictures__class_rows(void **state)
+TEST(test_pictures__class_rows)
 {
     for (size_t s = 0; s < ARRAY_LEN(sets); s++) {
         picture_env e = sets[s];
         e.class_row = false; /* is not looked at */
         const int64_t n = rows_of(&e), wide = n + e.images;
         const problem list[] = {
-            { "class",
-              wide,
-              5,
-              { { n, 5 }, { 1, 5, true } },
-              false,
-              record_class,
-              plain_class,
+            { "class", wide, 5, LIST({ n, 5 }, { 1, 5, true }), false, record_class, plain_class,
               &e },
             { "without class", n, 5, { { wide, 5 } }, false, record_without, plain_without, &e },
         };
@@ -127,7 +121,7 @@ static void plain_copies(double *y, double *const *x, const problem *p)
         y[i] = x[0][i % n];
 }
 
-static void test_pictures__vectors_and_copies(void **state)
+TEST(test_pictures__vectors_and_copies)
 {
     for (int64_t n = 1; n <= 3; n++) {
         picture_env e = { .times = n };
@@ -192,7 +186,7 @@ static void plain_attention(double *y, double *const *x, const problem *p)
     }
 }
 
-static void test_pictures__attention(void **state)
+TEST(test_pictures__attention)
 {
     static const struct {
         int64_t queries_each, kv_heads, group, head_dim;
@@ -222,19 +216,19 @@ static void test_pictures__attention(void **state)
 }
 
 /* Queries see all frames of a group; others see their own picture. */
-static void test_pictures__attention_over_groups(void **state)
+TEST(test_pictures__attention_over_groups)
 {
     static const picture_env groups[] = {
         { .images = 5,
-          .down = { 2, 3, 3, 1, 2 },
-          .across = { 3, 1, 1, 5, 2 },
-          .joins = { false, true, true, false, true },
+          .down = LIST(2, 3, 3, 1, 2),
+          .across = LIST(3, 1, 1, 5, 2),
+          .joins = LIST(false, true, true, false, true),
           .groups = 2,
           .ragged = true },
         { .images = 6, /* two equal ones, and a picture */
-          .down = { 2, 2, 2, 2, 2, 1 },
-          .across = { 2, 2, 2, 2, 2, 1 },
-          .joins = { false, true, false, true, false, true },
+          .down = LIST(2, 2, 2, 2, 2, 1),
+          .across = LIST(2, 2, 2, 2, 2, 1),
+          .joins = LIST(false, true, false, true, false, true),
           .groups = 3,
           .ragged = true },
     };
@@ -283,7 +277,7 @@ static void attended(float *y, picture_env *e, float *const x[3], sheaf_dtype dt
 }
 
 /* A picture has the same bytes alone, and beside equal and other ones. */
-static void test_pictures__neighbours_change_no_byte(void **state)
+TEST(test_pictures__neighbours_change_no_byte)
 {
     picture_env all = {
         .images = 5, .down = { 6, 9, 9, 9, 2 }, .across = { 7, 4, 4, 4, 1 }, .ragged = true
@@ -309,17 +303,4 @@ static void test_pictures__neighbours_change_no_byte(void **state)
         free(x[i]);
     free(y);
     free(alone);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pictures__patches_of_each_picture),
-        cmocka_unit_test(test_pictures__class_rows),
-        cmocka_unit_test(test_pictures__vectors_and_copies),
-        cmocka_unit_test(test_pictures__attention),
-        cmocka_unit_test(test_pictures__attention_over_groups),
-        cmocka_unit_test(test_pictures__neighbours_change_no_byte),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

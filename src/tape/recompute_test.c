@@ -1,6 +1,5 @@
 /* recompute_test.c - ops whose result a backward pass leaves where its gradient was: the same
  * bytes, and the same gradients, as if the result had been kept. */
-#include <string.h>
 
 #include "tests/tape_ends.h"
 #include "tape/layers.h"
@@ -114,7 +113,7 @@ static void check(maker kind, sheaf_dtype dtype, int threads, bool frozen)
     same("the weight's gradient", names[kind], late.weight, kept.weight, COLS);
 }
 
-static void test_remade__is_what_was_made(void **state)
+TEST(test_remade__is_what_was_made)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (maker kind = SWIGLU; kind <= NORM_ONCE; kind++)
@@ -124,15 +123,8 @@ static void test_remade__is_what_was_made(void **state)
 }
 
 /* No gradient goes on, but the result is needed all the same. */
-static void test_remade__behind_frozen_layers(void **state)
+TEST(test_remade__behind_frozen_layers)
 {
     check(NORM, SHEAF_F32, 1, true);
     check(NORM_ONCE, SHEAF_BF16, 1, true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_remade__is_what_was_made),
-                                        cmocka_unit_test(test_remade__behind_frozen_layers) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

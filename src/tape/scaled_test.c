@@ -54,7 +54,7 @@ static void plain_twice(double *y, double *const *x, const problem *p)
     }
 }
 
-static void test_scaled__values_and_gradients(void **state)
+TEST(test_scaled__values_and_gradients)
 {
     static const problem list[] = {
         { "times", 7, 300, { { 7, 300 } }, true, record_times, plain_times },
@@ -67,7 +67,7 @@ static void test_scaled__values_and_gradients(void **state)
 
 /* In bfloat16 the number keeps its float32, the product is rounded before it is added, and a
  * quotient is no product with 1/9. */
-static void test_scaled__roundings(void **state)
+TEST(test_scaled__roundings)
 {
     enum { N = 300 };
     const problem p = { "branch", 1, N, { { 1, N }, { 1, N } }, true, record_add, plain_add, NULL };
@@ -93,13 +93,4 @@ static void test_scaled__roundings(void **state)
     }
     assert_true(differ > 10);
     drop(&o);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scaled__values_and_gradients),
-        cmocka_unit_test(test_scaled__roundings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

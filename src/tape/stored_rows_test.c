@@ -8,7 +8,6 @@
 
 #include "ops/math/round.h"
 #include "tape/layers.h"
-#include "tape/rows.h"
 
 enum { WIDTH = 5, WORDS = 70, TOKENS = 200 };
 
@@ -101,7 +100,7 @@ static void tear_down(problem *p)
     sheaf__device_close(p->context.device);
 }
 
-static void test_stored_rows__are_rounded_once(void **state)
+TEST(test_stored_rows__are_rounded_once)
 {
     static const sheaf_dtype all[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static const sheaf__device_class *const devices[] = { &sheaf__cpu, &checked_device,
@@ -126,7 +125,7 @@ static void test_stored_rows__are_rounded_once(void **state)
 }
 
 /* One number of one row, as a file that is written anew while a run reads it. */
-static void test_stored_rows__changed(void **state)
+TEST(test_stored_rows__changed)
 {
     problem p;
     set_up(&p, SHEAF_BF16, SHEAF_F32, 2);
@@ -142,7 +141,7 @@ static void test_stored_rows__changed(void **state)
 }
 
 /* Of several failures, the first token's is reported, on any number of threads. */
-static void test_stored_rows__cannot_be_read(void **state)
+TEST(test_stored_rows__cannot_be_read)
 {
     for (int i = 0; i < 50; i++) {
         problem p;
@@ -157,14 +156,4 @@ static void test_stored_rows__cannot_be_read(void **state)
         CHECK_FAILS(sheaf__tape_run(p.tape), SHEAF_E_IO, "table: row 67, which a token needs");
         tear_down(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stored_rows__are_rounded_once),
-        cmocka_unit_test(test_stored_rows__changed),
-        cmocka_unit_test(test_stored_rows__cannot_be_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

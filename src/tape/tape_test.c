@@ -1,6 +1,5 @@
 /* tape_test.c - what is kept for backward and what is made again, on ops that write down how they
  * find their values. */
-#include <string.h>
 
 #include "tape/tape.h"
 #include "tests/check.h"
@@ -122,7 +121,7 @@ static void run_and_close(machine *m, sheaf__kept kept)
 }
 
 /* x -> y = 2 x (cheap) -> z = 3 y, which keeps y -> w. Between z and the end, is y there? */
-static void test_cheap__what_it_made_is_made_again(void **state)
+TEST(test_cheap__what_it_made_is_made_again)
 {
     for (int cheap = 0; cheap < 2; cheap++)
         for (int rerun = 0; rerun < 2; rerun++) {
@@ -148,7 +147,7 @@ static void test_cheap__what_it_made_is_made_again(void **state)
 }
 
 /* x -> y = 2 x, then the MLP: y -> z = 3 y -> w = 5 z, which is read on. */
-static void test_mlp__alone_is_run_again(void **state)
+TEST(test_mlp__alone_is_run_again)
 {
     for (int kept = SHEAF__KEPT_ALL; kept <= SHEAF__KEPT_ATTENTION; kept++) {
         machine m;
@@ -177,7 +176,7 @@ static void test_mlp__alone_is_run_again(void **state)
 }
 
 /* Of two in a row the first comes first. */
-static void test_cheap__what_it_reads_is_made_before_it(void **state)
+TEST(test_cheap__what_it_reads_is_made_before_it)
 {
     machine m;
     seen s[5] = { 0 };
@@ -198,7 +197,7 @@ static void test_cheap__what_it_reads_is_made_before_it(void **state)
 }
 
 /* Its input is not kept, or what it made is changed in place: made once. */
-static void test_cheap__what_would_differ_is_kept(void **state)
+TEST(test_cheap__what_would_differ_is_kept)
 {
     for (int changed = 0; changed < 2; changed++) {
         machine m;
@@ -221,7 +220,7 @@ static void test_cheap__what_would_differ_is_kept(void **state)
 
 /* The last that reads the data may write the gradient there; one before it, or beside a gradient
  * that is there already, may not. */
-static void test_over__the_gradient_takes_the_place_of_data_that_dies(void **state)
+TEST(test_over__the_gradient_takes_the_place_of_data_that_dies)
 {
     for (int other = 0; other < 3; other++) { /* none; an earlier op; a later one */
         machine m;
@@ -241,7 +240,7 @@ static void test_over__the_gradient_takes_the_place_of_data_that_dies(void **sta
 }
 
 /* A failure while data and gradient are one block: it goes back once, and the next run is whole. */
-static void test_over__a_failure_leaves_nothing(void **state)
+TEST(test_over__a_failure_leaves_nothing)
 {
     machine m;
     seen s[2] = { 0 };
@@ -264,7 +263,7 @@ static void test_over__a_failure_leaves_nothing(void **state)
 }
 
 /* An operation fails, and then what is no operation: the next run meets neither. */
-static void test_run__two_failures_are_over_with_it(void **state)
+TEST(test_run__two_failures_are_over_with_it)
 {
     machine m;
     seen s = { 0 };
@@ -349,7 +348,7 @@ static void record_late(late *l, between between)
 }
 
 /* y is there in time wherever it comes from, and gradients are what they are. */
-static void test_remakes__data_takes_the_place_of_its_gradient(void **state)
+TEST(test_remakes__data_takes_the_place_of_its_gradient)
 {
     worth = 1;
     for (size_t i = 0; i < ARRAY_LEN(remakes); i++) {
@@ -375,7 +374,7 @@ static void test_remakes__data_takes_the_place_of_its_gradient(void **state)
 }
 
 /* It takes no memory for y beside its gradient. */
-static void test_remakes__needs_no_memory_of_its_own(void **state)
+TEST(test_remakes__needs_no_memory_of_its_own)
 {
     size_t most[2];
     worth = 1;
@@ -392,7 +391,7 @@ static void test_remakes__needs_no_memory_of_its_own(void **state)
 }
 
 /* A failure within leaves nothing, and the next run is whole. */
-static void test_remakes__a_failure_within_leaves_nothing(void **state)
+TEST(test_remakes__a_failure_within_leaves_nothing)
 {
     late l = { 0 };
     worth = 1;
@@ -410,7 +409,7 @@ static void test_remakes__a_failure_within_leaves_nothing(void **state)
 }
 
 /* The gradient that the reader gives, before data is written over it; then that of the maker. */
-static void test_remakes__bad_gradients_are_found_within(void **state)
+TEST(test_remakes__bad_gradients_are_found_within)
 {
     for (int step = 0; step < 2; step++) {
         late l = { 0 };
@@ -431,21 +430,10 @@ static void test_remakes__bad_gradients_are_found_within(void **state)
     }
 }
 
-int main(void)
+static int begin(void **state)
 {
     worth = 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mlp__alone_is_run_again),
-        cmocka_unit_test(test_cheap__what_it_made_is_made_again),
-        cmocka_unit_test(test_cheap__what_it_reads_is_made_before_it),
-        cmocka_unit_test(test_cheap__what_would_differ_is_kept),
-        cmocka_unit_test(test_over__the_gradient_takes_the_place_of_data_that_dies),
-        cmocka_unit_test(test_over__a_failure_leaves_nothing),
-        cmocka_unit_test(test_run__two_failures_are_over_with_it),
-        cmocka_unit_test(test_remakes__data_takes_the_place_of_its_gradient),
-        cmocka_unit_test(test_remakes__needs_no_memory_of_its_own),
-        cmocka_unit_test(test_remakes__a_failure_within_leaves_nothing),
-        cmocka_unit_test(test_remakes__bad_gradients_are_found_within),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+FIXTURE(begin, NULL);

@@ -54,7 +54,7 @@ static void plain_times(double *y, double *const *x, const problem *p)
         }
 }
 
-static void test_times__values_and_gradients(void **state)
+TEST(test_times__values_and_gradients)
 {
     for (int frozen = 0; frozen < 4; frozen++) {
         times_env env = { 0 };
@@ -68,12 +68,4 @@ static void test_times__values_and_gradients(void **state)
                                &env });
         release(&env);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_times__values_and_gradients),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

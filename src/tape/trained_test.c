@@ -29,7 +29,7 @@ static bool tree(float *out, int begin, int end, unsigned held, int64_t i)
     return left || right;
 }
 
-static void test_accumulators__meet_in_the_tree(void **state)
+TEST(test_accumulators__meet_in_the_tree)
 {
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
     CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
@@ -73,7 +73,7 @@ static void test_accumulators__meet_in_the_tree(void **state)
 
 /* Of 2^53 and many ones the order is seen: slices meet in the tree, tensors in the order of their
  * names. */
-static void test_norm__of_slices_in_the_tree_and_of_names_in_order(void **state)
+TEST(test_norm__of_slices_in_the_tree_and_of_names_in_order)
 {
     enum { SLICES = 8, SMALL = 7 };
     static const char *const names[] = {
@@ -108,7 +108,7 @@ static void test_norm__of_slices_in_the_tree_and_of_names_in_order(void **state)
     sheaf__device_close(c.device);
 }
 
-static void test_update__each_tensor_has_its_own_rate_and_decay(void **state)
+TEST(test_update__each_tensor_has_its_own_rate_and_decay)
 {
     static const struct {
         bool decay;
@@ -217,7 +217,7 @@ static sheaf_status *meet_body(void *context, const sheaf__grid *grid)
     return st;
 }
 
-static void test_groups__their_sums_meet_in_the_same_tree(void **state)
+TEST(test_groups__their_sums_meet_in_the_same_tree)
 {
     for (int count = 1; count <= 16; count *= 2)
         for (int of = 1; of <= count; of *= 2)
@@ -349,7 +349,7 @@ static sheaf_status *divide_body(void *context, const sheaf__grid *grid)
     return st;
 }
 
-static void test_groups__share_masters_and_moments(void **state)
+TEST(test_groups__share_masters_and_moments)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (size_t d = 0; d < ARRAY_LEN(dtypes); d += (size_t)every(2))
@@ -360,7 +360,7 @@ static void test_groups__share_masters_and_moments(void **state)
                     divide_body, &(groups){ .dtype = dtypes[d], .ranks = ranks }));
 }
 
-static void test_groups__share_them_on_every_device(void **state)
+TEST(test_groups__share_them_on_every_device)
 {
     for (int ranks = 1; ranks <= 2; ranks++) {
         groups checked = { .dtype = SHEAF_BF16, .ranks = ranks, .class = &checked_device },
@@ -369,17 +369,4 @@ static void test_groups__share_them_on_every_device(void **state)
         CHECK_OK(sheaf__grid_run(&grid, divide_body, &checked));
         CHECK_OK(sheaf__grid_run(&grid, divide_body, &copied));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accumulators__meet_in_the_tree),
-        cmocka_unit_test(test_norm__of_slices_in_the_tree_and_of_names_in_order),
-        cmocka_unit_test(test_update__each_tensor_has_its_own_rate_and_decay),
-        cmocka_unit_test(test_groups__their_sums_meet_in_the_same_tree),
-        cmocka_unit_test(test_groups__share_masters_and_moments),
-        cmocka_unit_test(test_groups__share_them_on_every_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void plain_around(double *y, double *const *x, const problem *p)
 }
 
 /* Sums over images go in blocks of 256. */
-static void test_sums_over_images(void **state)
+TEST(test_sums_over_images)
 {
     enum { IMAGES = 600, WIDTH = 3 };
     int32_t rows[IMAGES * 3];
@@ -182,7 +182,7 @@ static void test_sums_over_images(void **state)
     drop(&o[1]);
 }
 
-static void test_patches(void **state)
+TEST(test_patches)
 {
     enum {
         IMAGES = 2,
@@ -353,7 +353,7 @@ static void plain_join(double *y, double *const *x, const problem *p)
                    (size_t)p->cols * sizeof *y);
 }
 
-static void test_one_stream(void **state)
+TEST(test_one_stream)
 {
     sheaf__device *device;
     sheaf__tape *tape;
@@ -426,7 +426,7 @@ static sheaf__value *record_cached(sheaf__tape *tape, sheaf__value **value, shea
 }
 
 /* With a cache: the bytes of a run without, when keys are stored and when they are read again. */
-static void test_cached_attention(void **state)
+TEST(test_cached_attention)
 {
     for (int half = 0; half < 2; half++) {
         const sheaf_dtype dtype = half ? SHEAF_BF16 : SHEAF_F32;
@@ -563,7 +563,7 @@ static void plain_heads(double *y, double *const *x, const problem *p)
 
 /* ---- values and gradients of all of these ---- */
 
-static void test_ops__against_their_formulas(void **state)
+TEST(test_ops__against_their_formulas)
 {
     /* a sequence need not hold an image in one piece */
     static const int32_t placed[] = { 1, 2, 3, 4, 5, 8, 9, 11, 12, 13 },
@@ -590,38 +590,17 @@ static void test_ops__against_their_formulas(void **state)
 #define OF(op) record_##op, plain_##op
     const problem list[] = {
         { "tokens", 15, 7, { { 12, 7 }, { 1, 7, V }, { 5, 7, V } }, false, OF(tokens), &four },
-        { "wide tokens",
-          15,
-          300,
-          { { 12, 300 }, { 1, 300, V }, { 5, 300, V } },
-          false,
-          OF(tokens),
-          &four },
+        { "wide tokens", 15, 300, LIST({ 12, 300 }, { 1, 300, V }, { 5, 300, V }), false,
+          OF(tokens), &four },
         { "grid", 12, 5, { { 15, 5 } }, false, OF(grid), &four },
         { "grid with positions", 12, 5, { { 15, 5 }, { 4, 5, V } }, false, OF(grid), &four },
         { "blocks of four", 18, 20, { { 72, 5 } }, false, OF(blocks), &of_four },
         { "blocks of nine", 6, 63, { { 54, 7 } }, false, OF(blocks), &of_nine },
-        { "images",
-          16,
-          6,
-          { { 16, 6 }, { 6, 6 }, { 1, 6, V }, { 1, 6, V } },
-          true,
-          OF(place),
+        { "images", 16, 6, LIST({ 16, 6 }, { 6, 6 }, { 1, 6, V }, { 1, 6, V }), true, OF(place),
           &three },
-        { "images without ends",
-          12,
-          6,
-          { { 12, 6 }, { 6, 6 } },
-          true,
-          record_place,
-          plain_place_alone,
-          &without },
-        { "rows around images",
-          12,
-          5,
-          { { 6, 5 }, { 1, 5, V }, { 1, 5, V } },
-          false,
-          OF(around),
+        { "images without ends", 12, 6, LIST({ 12, 6 }, { 6, 6 }), true, record_place,
+          plain_place_alone, &without },
+        { "rows around images", 12, 5, LIST({ 6, 5 }, { 1, 5, V }, { 1, 5, V }), false, OF(around),
           &two },
         { "gelu", 9, 11, { { 9, 11 } }, false, OF(gelu) },
         /* differs from erf's by up to 5e-4, which float32's tolerance sees */
@@ -630,30 +609,14 @@ static void test_ops__against_their_formulas(void **state)
         { "streams", 12, 5, { { 12, 5 } }, false, OF(streams), &streams },
         { "join", 12, 5, { { 5, 5 }, { 7, 5 } }, false, OF(join), &streams },
         { "tower attention", 10, 8, { { 10, 8 }, { 10, 8 }, { 10, 8 } }, false, OF(full), &tower },
-        { "cross-attention",
-          18,
-          24,
-          { { 18, 24 }, { 14, 12 }, { 14, 12 } },
-          false,
-          OF(full),
+        { "cross-attention", 18, 24, LIST({ 18, 24 }, { 14, 12 }, { 14, 12 }), false, OF(full),
           &more },
         { "more keys", 6, 24, { { 6, 24 }, { 14, 12 }, { 14, 12 } }, false, OF(full), &fewer },
         { "norm", 19, 33, { { 19, 33 }, { 1, 33, V }, { 1, 33, V } }, false, OF(norm), &norm },
-        { "norm, added",
-          35,
-          21,
-          { { 35, 21 }, { 1, 21, V }, { 1, 21, V }, { 35, 21 } },
-          false,
-          OF(norm),
-          &added },
-        { "RMSNorm and residual",
-          19,
-          33,
-          { { 19, 33 }, { 1, 33, V }, { 19, 33 } },
-          false,
-          record_plain_norm,
-          plain_norm_without_mean,
-          &rms },
+        { "norm, added", 35, 21, LIST({ 35, 21 }, { 1, 21, V }, { 1, 21, V }, { 35, 21 }), false,
+          OF(norm), &added },
+        { "RMSNorm and residual", 19, 33, LIST({ 19, 33 }, { 1, 33, V }, { 19, 33 }), false,
+          record_plain_norm, plain_norm_without_mean, &rms },
         { "RMSNorm of heads", 13, 30, { { 13, 30 }, { 1, 5, V } }, false, OF(heads), &heads },
     };
 #undef OF
@@ -865,7 +828,7 @@ static void compare_cut(int64_t units, int64_t per_unit, int64_t rows, sheaf_dty
         free(held[i]);
 }
 
-static void test_cut_norm(void **state)
+TEST(test_cut_norm)
 {
     static const struct {
         int64_t units, per_unit, rows;
@@ -882,7 +845,7 @@ static void test_cut_norm(void **state)
 
 /* ---- compute copies ---- */
 
-static void test_refresh(void **state)
+TEST(test_refresh)
 {
     enum { WIDTH = 300 };
     sheaf__device *device;
@@ -923,15 +886,4 @@ static void test_refresh(void **state)
     sheaf__vector_refresh(&c, &(sheaf__vector){ "frozen", 1, 1, &untouched, NULL });
     CHECK_NEAR("frozen", untouched, 7, 0);
     sheaf__device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patches),          cmocka_unit_test(test_ops__against_their_formulas),
-        cmocka_unit_test(test_sums_over_images), cmocka_unit_test(test_one_stream),
-        cmocka_unit_test(test_cached_attention), cmocka_unit_test(test_cut_norm),
-        cmocka_unit_test(test_refresh),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

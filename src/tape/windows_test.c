@@ -34,7 +34,7 @@ static void check_order(int64_t window, bool joined, const int32_t *want, int64_
     free(at);
 }
 
-static void test_order__squares_within_windows(void **state)
+TEST(test_order__squares_within_windows)
 {
     /* 0  1  2  3  4  5     of the first picture, then 24 25
      * 6  7  8  9 10 11                                26 27
@@ -49,7 +49,7 @@ static void test_order__squares_within_windows(void **state)
     check_order(2, true, squares, 7);
 }
 
-static void test_groups__windows_do_not_cross_pictures(void **state)
+TEST(test_groups__windows_do_not_cross_pictures)
 {
     static const int64_t want[] = { 0, 16, 24, 28 };
     const sheaf__pictures p = pictures(2);
@@ -72,11 +72,4 @@ static int close_device(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order__squares_within_windows),
-        cmocka_unit_test(test_groups__windows_do_not_cross_pictures),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+FIXTURE(open_device, close_device);

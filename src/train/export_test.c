@@ -94,7 +94,7 @@ static void check_values(sheaf_source *source, const char *name, const char *mas
     free(x);
 }
 
-static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
+TEST(test_export__fused_layers_and_tensors_of_any_shape)
 {
     static const char base_only[] = "mixins.eva.eoi";
     made m = { .agent = true,
@@ -160,7 +160,7 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     made_release(&m);
 }
 
-static void test_export__a_master_of_another_size_is_refused(void **state)
+TEST(test_export__a_master_of_another_size_is_refused)
 {
     made m = { 0 };
     made_init(&m);
@@ -211,7 +211,7 @@ static void check_box(sheaf_source *stepped, const sheaf_tensor *t, sheaf_dtype 
     free(got);
 }
 
-static void test_stepped__masters_are_read_as_the_base_stores_them(void **state)
+TEST(test_stepped__masters_are_read_as_the_base_stores_them)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (int d = 0; d < 3; d++) {
@@ -244,7 +244,7 @@ static void test_stepped__masters_are_read_as_the_base_stores_them(void **state)
     }
 }
 
-static void test_stepped__what_is_not_the_bases_is_refused(void **state)
+TEST(test_stepped__what_is_not_the_bases_is_refused)
 {
     made m = { 0 };
     made_init(&m);
@@ -263,13 +263,4 @@ static void test_stepped__what_is_not_the_bases_is_refused(void **state)
     made_release(&m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_export__fused_layers_and_tensors_of_any_shape),
-        cmocka_unit_test(test_export__a_master_of_another_size_is_refused),
-        cmocka_unit_test(test_stepped__masters_are_read_as_the_base_stores_them),
-        cmocka_unit_test(test_stepped__what_is_not_the_bases_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -133,7 +133,7 @@ static void check_shares(const sheaf__objective *o, const json_t *batch)
  * divergences score other functions of the ratio. */
 static const char *const left_out[] = { "wpo", "f" };
 
-static void test_objective__losses_and_weights_are_those_of_trl(void **state)
+TEST(test_objective__losses_and_weights_are_those_of_trl)
 {
     char *text;
     size_t size;
@@ -233,13 +233,13 @@ static void check_slopes(const char *name, const sheaf__objective *o)
     }
 }
 
-static void test_objective__slopes_are_central_differences(void **state)
+TEST(test_objective__slopes_are_central_differences)
 {
     for_each_loss(check_slopes);
 }
 
 /* Of one answer, desirable or not, ahead of the drift or behind it. */
-static void test_objective__slopes_of_single_answers(void **state)
+TEST(test_objective__slopes_of_single_answers)
 {
     static const char *const losses[] = { "kto", "apo_zero_unpaired" };
     const double step = 1e-5;
@@ -285,13 +285,13 @@ static void check_equal(const char *name, const sheaf__objective *o)
     assert_true(got.reward[0] == got.reward[1]);
 }
 
-static void test_objective__equal_answers_teach_no_difference(void **state)
+TEST(test_objective__equal_answers_teach_no_difference)
 {
     for_each_loss(check_equal);
 }
 
 /* Through the sigmoid loss at beta 1, which is -log_sigmoid(margin). */
-static void test_objective__log_sigmoid_holds_to_the_last_bit(void **state)
+TEST(test_objective__log_sigmoid_holds_to_the_last_bit)
 {
     static const double at[] = { 1e-300, 1e-17, 3e-9, 0.1, 0.7, 1,   2.5,
                                  17,     36.7,  37,   40,  300, 745, 1e4 };
@@ -315,7 +315,7 @@ static void test_objective__log_sigmoid_holds_to_the_last_bit(void **state)
 
 /* ---- flags ---- */
 
-static void test_objective__reads_what_flags_give(void **state)
+TEST(test_objective__reads_what_flags_give)
 {
     sheaf__objective o;
     sheaf__objective_options options = defaults;
@@ -345,7 +345,7 @@ static void test_objective__reads_what_flags_give(void **state)
     }
 }
 
-static void test_objective__refuses_what_has_no_meaning(void **state)
+TEST(test_objective__refuses_what_has_no_meaning)
 {
     static const struct {
         sheaf__objective_options options;
@@ -411,18 +411,4 @@ static void test_objective__refuses_what_has_no_meaning(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(sheaf__objective_read(&o, &rows[i].options, rows[i].smoothing), SHEAF_E_ARG,
                     rows[i].part);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_objective__losses_and_weights_are_those_of_trl),
-        cmocka_unit_test(test_objective__slopes_are_central_differences),
-        cmocka_unit_test(test_objective__slopes_of_single_answers),
-        cmocka_unit_test(test_objective__equal_answers_teach_no_difference),
-        cmocka_unit_test(test_objective__log_sigmoid_holds_to_the_last_bit),
-        cmocka_unit_test(test_objective__reads_what_flags_give),
-        cmocka_unit_test(test_objective__refuses_what_has_no_meaning),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

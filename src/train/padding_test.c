@@ -117,7 +117,7 @@ static void check_same_file(const char *a, const char *b)
     free(y);
 }
 
-static void test_padding__no_row_counts_that_is_not_in_the_micro_batch(void **state)
+TEST(test_padding__no_row_counts_that_is_not_in_the_micro_batch)
 {
     run some = { .out = "some", .data = "first.jsonl", .rows = 2, .steps = 2 };
     run all = { .out = "all", .rows = 2, .steps = 2 };
@@ -127,7 +127,7 @@ static void test_padding__no_row_counts_that_is_not_in_the_micro_batch(void **st
                     "all/adapter/adapter_model.safetensors");
 }
 
-static void test_padding__ranks_checkpointing_and_stops_change_no_byte(void **state)
+TEST(test_padding__ranks_checkpointing_and_stops_change_no_byte)
 {
     run whole = { .out = "whole", .rows = 3, .accumulate = 2, .steps = 4, .dropout = 0.1 };
     run ranks = { .out = "ranks",
@@ -149,7 +149,7 @@ static void test_padding__ranks_checkpointing_and_stops_change_no_byte(void **st
                     "ranks/checkpoints/step-00000004/manifest.json");
 }
 
-static void test_padding__is_told(void **state)
+TEST(test_padding__is_told)
 {
     run batch = { .out = "told-b", .rows = 4 };
     run none = { .out = "told-c", .rows = 1 };
@@ -165,7 +165,7 @@ static void test_padding__is_told(void **state)
 /* ---- packed rows ---- */
 
 /* All rows in one. */
-static void test_pack__losses_are_those_of_the_rows_apart(void **state)
+TEST(test_pack__losses_are_those_of_the_rows_apart)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
     for (int d = 0; d < 2; d += every(2)) {
@@ -183,7 +183,7 @@ static void test_pack__losses_are_those_of_the_rows_apart(void **state)
 }
 
 /* Angles that look at a length take that of the row itself, not of its neighbours. */
-static void test_pack__angles_of_a_length_are_those_of_the_rows_apart(void **state)
+TEST(test_pack__angles_of_a_length_are_those_of_the_rows_apart)
 {
     run apart = { .out = "dynamic-a", .model = "dynamic", .rows = ROWS, .seq = 512 };
     run packed = apart, plain = apart;
@@ -200,7 +200,7 @@ static void test_pack__angles_of_a_length_are_those_of_the_rows_apart(void **sta
 }
 
 /* A record has the dropout and the noise that it has alone, in a second epoch too. */
-static void test_pack__randomness_is_that_of_the_rows_apart(void **state)
+TEST(test_pack__randomness_is_that_of_the_rows_apart)
 {
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         run apart = { .out = shuffle ? "own-a1" : "own-a0",
@@ -226,7 +226,7 @@ static void test_pack__randomness_is_that_of_the_rows_apart(void **state)
     }
 }
 
-static void test_pack__ranks_checkpointing_and_stops_change_no_byte(void **state)
+TEST(test_pack__ranks_checkpointing_and_stops_change_no_byte)
 {
     run whole = { .out = "pack-whole",
                   .rows = 2,
@@ -250,16 +250,4 @@ static void test_pack__ranks_checkpointing_and_stops_change_no_byte(void **state
                     "pack-ranks/adapter/adapter_model.safetensors");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_padding__no_row_counts_that_is_not_in_the_micro_batch),
-        cmocka_unit_test(test_padding__ranks_checkpointing_and_stops_change_no_byte),
-        cmocka_unit_test(test_padding__is_told),
-        cmocka_unit_test(test_pack__losses_are_those_of_the_rows_apart),
-        cmocka_unit_test(test_pack__angles_of_a_length_are_those_of_the_rows_apart),
-        cmocka_unit_test(test_pack__randomness_is_that_of_the_rows_apart),
-        cmocka_unit_test(test_pack__ranks_checkpointing_and_stops_change_no_byte),
-    };
-    return cmocka_run_group_tests(tests, make_sources, remove_scratch);
-}
+FIXTURE(make_sources, remove_scratch);

@@ -42,7 +42,7 @@ static const struct {
     { "*vit*.{46..54}.mlp*", "transformer.layers.46.mlp.dense_h_to_4h.weight", false, false },
 };
 
-static void test_pattern__matches_worked_by_hand(void **state)
+TEST(test_pattern__matches_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         CHECK_OK(sheaf__pattern_check(by_hand[i].pattern));
@@ -54,7 +54,7 @@ static void test_pattern__matches_worked_by_hand(void **state)
 }
 
 /* Stars that all could end anywhere: a search that tries all ways would not end. */
-static void test_pattern__many_stars_take_no_time(void **state)
+TEST(test_pattern__many_stars_take_no_time)
 {
     char pattern[201], name[4001];
     for (int i = 0; i < 200; i++)
@@ -66,7 +66,7 @@ static void test_pattern__many_stars_take_no_time(void **state)
     assert_false(sheaf__pattern_match(pattern, name, false));
 }
 
-static void test_pattern__unsound_ones_are_named(void **state)
+TEST(test_pattern__unsound_ones_are_named)
 {
     static const char *const bad[] = { "",          "a{",           "a}",     "{}",
                                        "{a}",       "{1..}",        "{2..1}", "{1,}",
@@ -76,22 +76,11 @@ static void test_pattern__unsound_ones_are_named(void **state)
         CHECK_FAILS(sheaf__pattern_check(bad[i]), SHEAF_E_ARG, "pattern");
 }
 
-static void test_pattern__a_list_is_cut_at_commas_outside_braces(void **state)
+TEST(test_pattern__a_list_is_cut_at_commas_outside_braces)
 {
     assert_int_equal(sheaf__pattern_length("a{1,2},b"), 6);
     assert_int_equal(sheaf__pattern_length("b"), 1);
     assert_int_equal(sheaf__pattern_length(",b"), 0);
     assert_int_equal(sheaf__pattern_length("{1,2"), 4);
     assert_int_equal(sheaf__pattern_length("a},b"), 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pattern__matches_worked_by_hand),
-        cmocka_unit_test(test_pattern__many_stars_take_no_time),
-        cmocka_unit_test(test_pattern__unsound_ones_are_named),
-        cmocka_unit_test(test_pattern__a_list_is_cut_at_commas_outside_braces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

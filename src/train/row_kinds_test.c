@@ -33,7 +33,7 @@ static void give_kinds(sheaf__row_kinds *k, sheaf__model *model)
 enum { SEQ = 7, ROWS = 3, PATCHES = 4, TOKENS = ROWS * SEQ, IMAGES = 2, EMBEDDED = PATCHES + 2 };
 
 /* Of three samples the first and the third have an image. */
-static void test_fill__an_images_rows_are_its_samples(void **state)
+TEST(test_fill__an_images_rows_are_its_samples)
 {
     const struct {
         int kind;
@@ -92,7 +92,7 @@ static void test_fill__an_images_rows_are_its_samples(void **state)
 }
 
 /* Three images of own sizes, two of them of one sample: no two rows of it draw alike. */
-static void test_fill__images_of_a_sample_are_counted_on(void **state)
+TEST(test_fill__images_of_a_sample_are_counted_on)
 {
     enum { GIVES = 2, SEQUENCE = 8 };
     static const struct {
@@ -134,13 +134,4 @@ static void test_fill__images_of_a_sample_are_counted_on(void **state)
         }
     }
     give_kinds(&k, &model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fill__an_images_rows_are_its_samples),
-        cmocka_unit_test(test_fill__images_of_a_sample_are_counted_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static told train(const sheaf_train_options *o)
 
 /* What a run leaves that was killed while its hosts looked whether they share OUT: no obstacle, and
  * gone with the next. A file of another name is one. */
-static void test_out__what_a_look_left_is_swept(void **state)
+TEST(test_out__what_a_look_left_is_swept)
 {
     sheaf_train_options o = options_of(at("two.safetensors"), at("looked"), SHEAF_METHOD_LORA);
     sheaf_train_result result = { 0 };
@@ -128,7 +128,7 @@ static void test_out__what_a_look_left_is_swept(void **state)
 /* Who comes while another run holds OUT changes nothing there: the settings are those of the run
  * that goes on. (The command asks for the lock when it looks what OUT holds, which is long before
  * it writes.) */
-static void test_out__another_run_keeps_its_settings(void **state)
+TEST(test_out__another_run_keeps_its_settings)
 {
     sheaf_train_options o = options_of(at("all.safetensors"), at("twice"), SHEAF_METHOD_LORA);
     sheaf_train_result result = { 0 };
@@ -180,7 +180,7 @@ int flock(int fd, int how)
     return without_locks ? -1 : (int)syscall(SYS_flock, fd, how);
 }
 
-static void test_out__without_locks_two_runs_cannot_be_told_apart(void **state)
+TEST(test_out__without_locks_two_runs_cannot_be_told_apart)
 {
     mishap m = { 0 };
     const sheaf_events events = { befall, &m };
@@ -200,7 +200,7 @@ static void test_out__without_locks_two_runs_cannot_be_told_apart(void **state)
 }
 
 /* Killed between the lock, which is the first thing, and the settings. */
-static void test_out__a_lock_alone_is_no_run(void **state)
+TEST(test_out__a_lock_alone_is_no_run)
 {
     sheaf_train_options o = options_of(at("all.safetensors"), at("locked"), SHEAF_METHOD_LORA);
     sheaf_train_result result = { 0 };
@@ -215,7 +215,7 @@ static void test_out__a_lock_alone_is_no_run(void **state)
 }
 
 /* The folder at the old name would be one without lock, settings and metrics. */
-static void test_out__a_run_keeps_to_the_folder_that_it_holds(void **state)
+TEST(test_out__a_run_keeps_to_the_folder_that_it_holds)
 {
     static const struct {
         const char *out, *gone, *to;
@@ -255,7 +255,7 @@ static void test_out__a_run_keeps_to_the_folder_that_it_holds(void **state)
 /* Sample 3 is the second row of the second step of two rows, and the first of that of three. What
  * is dropped from it is the same, whatever comes with it. (Row 1, 2, 4 and 5 have no labels, and
  * add nothing.) */
-static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
+TEST(test_dropout__a_sample_counts_within_the_whole_run)
 {
     static const struct {
         int64_t micro_batch, accumulate;
@@ -277,7 +277,7 @@ static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
 }
 
 /* Words 1 to 12 are in the data, 0 is not. */
-static void test_padding__its_row_learns_nothing(void **state)
+TEST(test_padding__its_row_learns_nothing)
 {
     static const struct {
         const char *pad, *targets;
@@ -307,7 +307,7 @@ static void test_padding__its_row_learns_nothing(void **state)
 
 /* Five micro-batches fall into accumulators of 1, 1, 1 and 2; where the fifth has no labels, the
  * sum is that of the first four. */
-static void test_accumulators__take_the_micro_batches_that_are_left_last(void **state)
+TEST(test_accumulators__take_the_micro_batches_that_are_left_last)
 {
     make_data(at("five.safetensors"), 5, 0xf);
     told t[2];
@@ -327,7 +327,7 @@ static void test_accumulators__take_the_micro_batches_that_are_left_last(void **
 
 /* Two words in four slices: half of the ranks have none, and where both logits of a row are below
  * zero they must not say 0. */
-static void test_head__ranks_without_words(void **state)
+TEST(test_head__ranks_without_words)
 {
     char *of_two = strdup(config), *vocab = strstr(of_two, "\"vocab_size\": 13"),
          *eos = strstr(of_two, "\"eos_token_id\": 2");
@@ -374,7 +374,7 @@ static void stop_at(void *self, const sheaf_event *event)
         sheaf__control_note(&s->control, 15);
 }
 
-static void test_stop__after_the_last_step_a_run_is_done(void **state)
+TEST(test_stop__after_the_last_step_a_run_is_done)
 {
     for (int64_t at_step = 1; at_step <= 2; at_step++) {
         stopping s = { .at = at_step };
@@ -407,7 +407,7 @@ static char *manifest_of(const char *out, int64_t step)
 
 /* A stop ends the evaluation that is due after its step: what it would have said is asked when the
  * run goes on, and the step's checkpoint becomes that of a run which was not stopped. */
-static void test_stop__an_evaluation_that_was_due_is_made_up_for(void **state)
+TEST(test_stop__an_evaluation_that_was_due_is_made_up_for)
 {
     for (int64_t at_step = 0; at_step <= 3; at_step++) {
         char out[20];
@@ -483,7 +483,7 @@ static judged evaluate(const char *model, const char *path, int64_t micro_batch,
     return j;
 }
 
-static void test_evaluate__every_row_once_at_any_micro_batch(void **state)
+TEST(test_evaluate__every_row_once_at_any_micro_batch)
 {
     const sheaf__evaluation all = evaluate(at("model"), at("all.safetensors"), 1, 1).found;
     assert_int_equal(all.tokens, 6 * (LENGTH - 1));
@@ -498,7 +498,7 @@ static void test_evaluate__every_row_once_at_any_micro_batch(void **state)
 }
 
 /* Without weights all logits are equal, and the answer is the first word. */
-static void test_evaluate__of_equal_logits_the_first_is_the_answer(void **state)
+TEST(test_evaluate__of_equal_logits_the_first_is_the_answer)
 {
     sheaf_weights_init_report report;
     char *of_none = strdup(config), *range = strstr(of_none, "\"initializer_range\": 0.1");
@@ -551,7 +551,7 @@ static void moment_of(float moment[8], const char *out)
 }
 
 /* torch's clip_grad_norm_: by max_norm / (norm + 1e-6), in float32. */
-static void test_clip__adds_torchs_epsilon_to_the_norm(void **state)
+TEST(test_clip__adds_torchs_epsilon_to_the_norm)
 {
     float plain[8], clipped[8];
     int without = 0;
@@ -578,7 +578,7 @@ static void test_clip__adds_torchs_epsilon_to_the_norm(void **state)
     CHECK_BYTES("below the limit", clipped, plain, sizeof plain);
 }
 
-static void test_progress__next_sample_counts_rows(void **state)
+TEST(test_progress__next_sample_counts_rows)
 {
     sheaf_train_options o = options_of(at("all.safetensors"), at("progress"), SHEAF_METHOD_LORA);
     o.steps = 3;
@@ -601,7 +601,7 @@ static void test_progress__next_sample_counts_rows(void **state)
 }
 
 /* Fresh factors are a function of the tensor, not of how it is cut. */
-static void test_fresh__factors_do_not_know_the_slices(void **state)
+TEST(test_fresh__factors_do_not_know_the_slices)
 {
     char *first = NULL;
     size_t size = 0;
@@ -651,7 +651,7 @@ static sheaf_status *begin_holding(void *self, int64_t keep_steps, int64_t keep_
 }
 
 /* Before its first step, and so that no byte of the result shows it. */
-static void test_run__holds_its_memory_from_the_start(void **state)
+TEST(test_run__holds_its_memory_from_the_start)
 {
     const size_t device = (size_t)96 << 20;
     holding h[2] = { { 0 }, { device } };
@@ -678,7 +678,7 @@ static void test_run__holds_its_memory_from_the_start(void **state)
     free(adapter[1]);
 }
 
-static void test_run__needs_no_hooks(void **state)
+TEST(test_run__needs_no_hooks)
 {
     sheaf_train_options o = options_of(at("all.safetensors"), at("no_hooks"), SHEAF_METHOD_LORA);
     sheaf_train_result result = { 0 };
@@ -710,7 +710,7 @@ static bool is_told(sheaf__slow *slow, int steps, double slowest, double others)
     return told;
 }
 
-static void test_slow__a_rank_that_others_wait_for_is_told(void **state)
+TEST(test_slow__a_rank_that_others_wait_for_is_told)
 {
     sheaf__slow slow = { .window = 5 }, off = { 0 }, even = { .window = 5 };
     assert_false(is_told(&slow, 4, 0.9, 0.5)); /* not yet */
@@ -722,28 +722,4 @@ static void test_slow__a_rank_that_others_wait_for_is_told(void **state)
     assert_false(is_told(&off, 50, 0.9, 0.1));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_out__what_a_look_left_is_swept),
-        cmocka_unit_test(test_out__another_run_keeps_its_settings),
-        cmocka_unit_test(test_out__a_lock_alone_is_no_run),
-        cmocka_unit_test(test_out__without_locks_two_runs_cannot_be_told_apart),
-        cmocka_unit_test(test_out__a_run_keeps_to_the_folder_that_it_holds),
-        cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
-        cmocka_unit_test(test_padding__its_row_learns_nothing),
-        cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),
-        cmocka_unit_test(test_head__ranks_without_words),
-        cmocka_unit_test(test_stop__after_the_last_step_a_run_is_done),
-        cmocka_unit_test(test_stop__an_evaluation_that_was_due_is_made_up_for),
-        cmocka_unit_test(test_evaluate__every_row_once_at_any_micro_batch),
-        cmocka_unit_test(test_evaluate__of_equal_logits_the_first_is_the_answer),
-        cmocka_unit_test(test_clip__adds_torchs_epsilon_to_the_norm),
-        cmocka_unit_test(test_progress__next_sample_counts_rows),
-        cmocka_unit_test(test_fresh__factors_do_not_know_the_slices),
-        cmocka_unit_test(test_run__holds_its_memory_from_the_start),
-        cmocka_unit_test(test_run__needs_no_hooks),
-        cmocka_unit_test(test_slow__a_rank_that_others_wait_for_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_sources, remove_scratch);
-}
+FIXTURE(make_sources, remove_scratch);

@@ -4,8 +4,6 @@
 
 #include "train/scaler.h"
 
-#include <stdlib.h>
-
 /* 'x': the step's gradients overflow. scale: before each step, and after the last. */
 static const struct {
     const char *name, *steps;
@@ -13,29 +11,17 @@ static const struct {
     double least;
     double scale[20];
 } table[] = {
-    { "torch, growth after 3",
-      "x.....x..xx....",
-      3,
-      1,
-      0,
-      { 65536, 32768, 32768, 32768, 65536, 65536, 65536, 32768, 32768, 32768, 16384, 8192, 8192,
-        8192, 16384, 16384 } },
-    { "torch, an overflow begins the count anew",
-      "....x..........",
-      5,
-      1,
-      0,
-      { 65536, 65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768, 32768, 65536, 65536, 65536,
-        65536, 65536, 131072 } },
+    { "torch, growth after 3", "x.....x..xx....", 3, 1, 0,
+      LIST(65536, 32768, 32768, 32768, 65536, 65536, 65536, 32768, 32768, 32768, 16384, 8192, 8192,
+           8192, 16384, 16384) },
+    { "torch, an overflow begins the count anew", "....x..........", 5, 1, 0,
+      LIST(65536, 65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768, 32768, 65536, 65536,
+           65536, 65536, 65536, 131072) },
     { "torch, four in a row", "xxxx", 1, 1, 0, { 65536, 32768, 16384, 8192, 4096 } },
     { "torch, growth each step", "...", 1, 1, 0, { 65536, 131072, 262144, 524288 } },
     /* an overflow that only wears hysteresis down begins the count of good steps anew, too */
-    { "DeepSpeed, hysteresis 2",
-      "x.x..x...x",
-      3,
-      2,
-      0,
-      { 65536, 65536, 65536, 32768, 32768, 32768, 16384, 16384, 16384, 32768, 32768 } },
+    { "DeepSpeed, hysteresis 2", "x.x..x...x", 3, 2, 0,
+      LIST(65536, 65536, 65536, 32768, 32768, 32768, 16384, 16384, 16384, 32768, 32768) },
     { "DeepSpeed, it ends at the least", "xxx", 3, 1, 16384, { 65536, 32768, 16384, 0 } },
 };
 
@@ -62,7 +48,7 @@ static void again(sheaf__scaler *s) /* as a checkpoint keeps it */
     sheaf__text_release(&text);
 }
 
-static void test_scaler__goes_as_those_of_torch_and_deepspeed(void **state)
+TEST(test_scaler__goes_as_those_of_torch_and_deepspeed)
 {
     for (size_t i = 0; i < 2 * ARRAY_LEN(table); i++) {
         const size_t row = i / 2;
@@ -88,7 +74,7 @@ static void test_scaler__goes_as_those_of_torch_and_deepspeed(void **state)
     }
 }
 
-static void test_scaler__one_that_stays_explains_nothing(void **state)
+TEST(test_scaler__one_that_stays_explains_nothing)
 {
     sheaf__scaler s;
     sheaf__scaler_options o;
@@ -100,7 +86,7 @@ static void test_scaler__one_that_stays_explains_nothing(void **state)
     assert_true(s.scale == 1024 && s.skipped == 0);
 }
 
-static void test_scaler__options_that_cannot_be(void **state)
+TEST(test_scaler__options_that_cannot_be)
 {
     sheaf__scaler_options o;
     CHECK_OK(sheaf__scaler_options_read(&o, "dynamic", 0, 0, 0, 0));
@@ -111,14 +97,4 @@ static void test_scaler__options_that_cannot_be(void **state)
     CHECK_FAILS(sheaf__scaler_options_read(&o, "-2", 0, 0, 0, 0), SHEAF_E_ARG, "power of two");
     CHECK_FAILS(sheaf__scaler_options_read(&o, NULL, 3, 0, 0, 0), SHEAF_E_ARG, "loss-scale-init");
     CHECK_FAILS(sheaf__scaler_options_read(&o, NULL, 2, 0, 0, 4), SHEAF_E_ARG, "at most 2");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scaler__goes_as_those_of_torch_and_deepspeed),
-        cmocka_unit_test(test_scaler__one_that_stays_explains_nothing),
-        cmocka_unit_test(test_scaler__options_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

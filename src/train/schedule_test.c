@@ -29,7 +29,7 @@ static const struct {
     { "no steps at all", { SHEAF_SCHEDULE_COSINE, 0, 0 }, 0, 0 },
 };
 
-static void test_schedule__factors_worked_by_hand(void **state)
+TEST(test_schedule__factors_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) /* tolerance: the cosine's last bit */
         CHECK_NEAR(by_hand[i].name, sheaf_schedule_factor(&by_hand[i].schedule, by_hand[i].done),
@@ -59,7 +59,7 @@ static const struct {
       { 0.5, 0.625, 0.75, 0.875, 0.75, 0.5732233047033631, 0.5 } },
 };
 
-static void test_schedule__agrees_with_transformers_where_it_ends_above_zero(void **state)
+TEST(test_schedule__agrees_with_transformers_where_it_ends_above_zero)
 {
     for (size_t i = 0; i < ARRAY_LEN(of_transformers); i++)
         for (int64_t s = 0; s <= of_transformers[i].schedule.steps; s++) /* the cosine's last bit */
@@ -69,7 +69,7 @@ static void test_schedule__agrees_with_transformers_where_it_ends_above_zero(voi
 }
 
 /* The rates that transformers logged, from the recordings' log.json. */
-static void test_schedule__agrees_with_the_recorded_runs(void **state)
+TEST(test_schedule__agrees_with_the_recorded_runs)
 {
     static const double full[] = { 0, 0.002, 0.0017071067811865474, 0.001, 0.00029289321881345256 };
     static const double lora[] = { 0.02, 0.016, 0.012, 0.008, 0.004 };
@@ -110,7 +110,7 @@ static const struct {
     { "no warm-up, no hold", SAT(CONSTANT), 0, 8 },
 };
 
-static void test_schedule__sats_rates_worked_by_hand(void **state)
+TEST(test_schedule__sats_rates_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(sat_by_hand); i++) /* tolerance: the cosine's last bit */
         CHECK_NEAR(sat_by_hand[i].name,
@@ -158,7 +158,7 @@ static int check_tables(const json_t *tables)
     return n;
 }
 
-static void test_schedule__agrees_with_sats_tables(void **state)
+TEST(test_schedule__agrees_with_sats_tables)
 {
     char root[512], path[1200];
     int found = 0;
@@ -174,7 +174,7 @@ static void test_schedule__agrees_with_sats_tables(void **state)
     assert_true(found > 0 || !golden_is_full());
 }
 
-static void test_schedule__some_rate_is_above_zero(void **state)
+TEST(test_schedule__some_rate_is_above_zero)
 {
     static const struct {
         sheaf_schedule of;
@@ -202,17 +202,4 @@ static void test_schedule__some_rate_is_above_zero(void **state)
         assert_int_equal(sheaf_schedule_learns(&cases[i].of), cases[i].learns);
         assert_int_equal(sheaf_schedule_rises(&cases[i].of), cases[i].rises);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule__factors_worked_by_hand),
-        cmocka_unit_test(test_schedule__agrees_with_transformers_where_it_ends_above_zero),
-        cmocka_unit_test(test_schedule__agrees_with_the_recorded_runs),
-        cmocka_unit_test(test_schedule__sats_rates_worked_by_hand),
-        cmocka_unit_test(test_schedule__agrees_with_sats_tables),
-        cmocka_unit_test(test_schedule__some_rate_is_above_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

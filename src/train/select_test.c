@@ -97,7 +97,7 @@ static const struct {
       4 + 2 * 21, "encoder" },
 };
 
-static void test_select__what_methods_and_patterns_choose(void **state)
+TEST(test_select__what_methods_and_patterns_choose)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf_schema *schema = cases[i].config == NULL ? llama(false) : schema_of(cases[i].config);
@@ -119,7 +119,7 @@ static void test_select__what_methods_and_patterns_choose(void **state)
     }
 }
 
-static void test_select__a_tied_head_is_the_table(void **state)
+TEST(test_select__a_tied_head_is_the_table)
 {
     sheaf_schema *schema = llama(true);
     sheaf__selection s;
@@ -132,7 +132,7 @@ static void test_select__a_tied_head_is_the_table(void **state)
 
 /* A recipe for many layers fits a model with few; a name that no model of the family has does
  * not. */
-static void test_select__a_range_beyond_the_model_is_told(void **state)
+TEST(test_select__a_range_beyond_the_model_is_told)
 {
     sheaf_schema *schema = llama(false);
     sheaf__selection s;
@@ -165,7 +165,7 @@ static const struct {
     { "*norm*", "*mlp*=0.1", "--lr-scale: '*mlp*'" },
 };
 
-static void test_select__bad_lists_are_named(void **state)
+TEST(test_select__bad_lists_are_named)
 {
     sheaf_schema *schema = llama(false);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -177,7 +177,7 @@ static void test_select__bad_lists_are_named(void **state)
 }
 
 /* A name that exists but cannot be trained is not offered as a cure. */
-static void test_select__what_no_training_changes_is_told(void **state)
+TEST(test_select__what_no_training_changes_is_told)
 {
     sheaf_schema *schema = schema_of(cogagent_config);
     sheaf__selection s;
@@ -215,14 +215,14 @@ static const struct {
     { "bias", false },
 };
 
-static void test_learning__decay_by_hand(void **state)
+TEST(test_learning__decay_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(decay); i++)
         if (sheaf__family_named("cogvlm")->decays(decay[i].name) != decay[i].decays)
             fail_msg("%s", decay[i].name);
 }
 
-static void test_learning__is_set_on_every_member(void **state)
+TEST(test_learning__is_set_on_every_member)
 {
     sheaf__trained plain = { .name = (char *)"model.norm.weight", .decay = true, .lr_scale = 1 };
     sheaf__trained factor = { .name =
@@ -352,7 +352,7 @@ static bool check_recording(const char *dir)
     return found;
 }
 
-static void test_select__agrees_with_the_recorded_groups(void **state)
+TEST(test_select__agrees_with_the_recorded_groups)
 {
     char root[512], dir[1024];
     int found = 0;
@@ -364,19 +364,4 @@ static void test_select__agrees_with_the_recorded_groups(void **state)
     if (list != NULL)
         closedir(list);
     assert_true(found > 0 || !golden_is_full());
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_select__what_methods_and_patterns_choose),
-        cmocka_unit_test(test_select__a_tied_head_is_the_table),
-        cmocka_unit_test(test_select__a_range_beyond_the_model_is_told),
-        cmocka_unit_test(test_select__bad_lists_are_named),
-        cmocka_unit_test(test_select__what_no_training_changes_is_told),
-        cmocka_unit_test(test_learning__decay_by_hand),
-        cmocka_unit_test(test_learning__is_set_on_every_member),
-        cmocka_unit_test(test_select__agrees_with_the_recorded_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static sheaf_train_options options_of(double split, uint64_t seed)
     return o;
 }
 
-static void test_split__takes_each_row_once(void **state)
+TEST(test_split__takes_each_row_once)
 {
     static const struct {
         double share;
@@ -68,7 +68,7 @@ static void test_split__takes_each_row_once(void **state)
     }
 }
 
-static void test_split__is_chosen_by_the_seed_alone(void **state)
+TEST(test_split__is_chosen_by_the_seed_alone)
 {
     int64_t row[3][10];
     for (int i = 0; i < 3; i++) {
@@ -88,7 +88,7 @@ static void test_split__is_chosen_by_the_seed_alone(void **state)
 }
 
 /* What is held out are records, the same as without, and it is judged as it stands. */
-static void test_split__comes_before_packing(void **state)
+TEST(test_split__comes_before_packing)
 {
     sheaf_train_options o = options_of(.25, 7);
     sheaf__sets plain, packed;
@@ -118,7 +118,7 @@ static void test_split__comes_before_packing(void **state)
     sheaf__sets_close(&packed);
 }
 
-static void test_split__leaves_rows_on_both_sides(void **state)
+TEST(test_split__leaves_rows_on_both_sides)
 {
     sheaf_train_options o = options_of(.99, 7);
     sheaf__sets s;
@@ -126,7 +126,7 @@ static void test_split__leaves_rows_on_both_sides(void **state)
     sheaf__sets_close(&s);
 }
 
-static void test_epochs__are_the_fewest_steps_that_read_the_rows(void **state)
+TEST(test_epochs__are_the_fewest_steps_that_read_the_rows)
 {
     static const struct {
         double epochs;
@@ -158,7 +158,7 @@ static void test_epochs__are_the_fewest_steps_that_read_the_rows(void **state)
 }
 
 /* Of 37 rows; packed by 60 tokens they are 18. A warm-up of a step begins at a rate of 0. */
-static void test_little_data__lower_what_yields(void **state)
+TEST(test_little_data__lower_what_yields)
 {
     enum {
         P = SHEAF__YIELDS_PACK,
@@ -210,7 +210,7 @@ static void test_little_data__lower_what_yields(void **state)
 }
 
 /* transformers' EarlyStoppingCallback, and its Trainer's best metric, on the same losses. */
-static void test_judged__best_and_patience(void **state)
+TEST(test_judged__best_and_patience)
 {
     static const struct {
         double loss;
@@ -245,16 +245,4 @@ static void test_judged__best_and_patience(void **state)
     assert_true(again.last == 0 && again.best == 0 && again.worse == 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split__takes_each_row_once),
-        cmocka_unit_test(test_split__is_chosen_by_the_seed_alone),
-        cmocka_unit_test(test_split__comes_before_packing),
-        cmocka_unit_test(test_split__leaves_rows_on_both_sides),
-        cmocka_unit_test(test_epochs__are_the_fewest_steps_that_read_the_rows),
-        cmocka_unit_test(test_little_data__lower_what_yields),
-        cmocka_unit_test(test_judged__best_and_patience),
-    };
-    return cmocka_run_group_tests(tests, make_rows, remove_scratch);
-}
+FIXTURE(make_rows, remove_scratch);

@@ -4,7 +4,6 @@
 #include "train/out_folder.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +29,7 @@ static sheaf_status *ask(run *r, int ranks)
                            body, r);
 }
 
-static void test_out__one_folder_under_any_name_is_shared(void **state)
+TEST(test_out__one_folder_under_any_name_is_shared)
 {
     run r = { .wait = 0 };
     assert_int_equal(mkdir(at("one"), 0777), 0);
@@ -42,7 +41,7 @@ static void test_out__one_folder_under_any_name_is_shared(void **state)
     assert_int_equal(entries(at("one")), 0);
 }
 
-static void test_out__another_folder_is_noticed(void **state)
+TEST(test_out__another_folder_is_noticed)
 {
     run r = { .wait = 0 };
     assert_int_equal(mkdir(at("mine"), 0777), 0);
@@ -81,7 +80,7 @@ static void *spy(void *folder)
 }
 
 /* A run that is killed meanwhile leaves nothing above OUT. */
-static void test_out__the_file_lies_in_it(void **state)
+TEST(test_out__the_file_lies_in_it)
 {
     run r = { .wait = 0.3 };
     pthread_t thread;
@@ -100,7 +99,7 @@ static void test_out__the_file_lies_in_it(void **state)
     free(folder);
 }
 
-static void test_out__before_it_is_there(void **state)
+TEST(test_out__before_it_is_there)
 {
     run r = { .wait = 0 };
     for (int i = 0; i < 4; i++)
@@ -117,7 +116,7 @@ static void test_out__before_it_is_there(void **state)
 }
 
 /* A folder that cannot be made there. */
-static void test_out__where_nothing_can_be_written(void **state)
+TEST(test_out__where_nothing_can_be_written)
 {
     run r = { .wait = 0 };
     put(at("file"), "no folder");
@@ -126,14 +125,4 @@ static void test_out__where_nothing_can_be_written(void **state)
     CHECK_FAILS(ask(&r, 2), SHEAF_E_IO, "/file/run: ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_out__one_folder_under_any_name_is_shared),
-        cmocka_unit_test(test_out__another_folder_is_noticed),
-        cmocka_unit_test(test_out__before_it_is_there),
-        cmocka_unit_test(test_out__the_file_lies_in_it),
-        cmocka_unit_test(test_out__where_nothing_can_be_written),
-    };
-    return cmocka_run_group_tests_name("train/shared_out", tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

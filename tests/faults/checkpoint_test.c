@@ -86,7 +86,7 @@ static int teardown(void **state)
 
 /* ---- files ---- */
 
-static void test_save__a_call_that_fails(void **state)
+TEST(test_save__a_call_that_fails)
 {
     static const struct {
         sheaf_fault_action action;
@@ -114,7 +114,7 @@ static void test_save__a_call_that_fails(void **state)
 }
 
 /* Each of these, if it fails, must be told: a lost write or sync is a lost checkpoint. */
-static void test_save__no_failure_to_write_is_swallowed(void **state)
+TEST(test_save__no_failure_to_write_is_swallowed)
 {
     static const sheaf_fault_op ops[] = { SHEAF_FAULT_OPEN, SHEAF_FAULT_WRITE, SHEAF_FAULT_FSYNC,
                                           SHEAF_FAULT_RENAME, SHEAF_FAULT_MKDIR };
@@ -140,7 +140,7 @@ static void test_save__no_failure_to_write_is_swallowed(void **state)
 
 /* One for each file, the manifest, the folder before its rename, and the parent after it;
  * two at open, for OUT and what it lies in. Killing cannot show a missing sync. */
-static void test_save__everything_is_synced(void **state)
+TEST(test_save__everything_is_synced)
 {
     for (int ranks = 1; ranks <= 3; ranks++) {
         sheaf_faults count = { .op = SHEAF_FAULT_FSYNC };
@@ -170,7 +170,7 @@ static void kill_at(sheaf_fault_action action, long n, int ranks)
                 !WIFSIGNALED(status), ranks);
 }
 
-static void test_save__a_process_that_dies(void **state)
+TEST(test_save__a_process_that_dies)
 {
     for (int ranks = 1; ranks <= 3; ranks++) {
         const long calls = calls_of(SHEAF_FAULT_ANY, ranks);
@@ -181,7 +181,7 @@ static void test_save__a_process_that_dies(void **state)
     }
 }
 
-static void test_save__interrupted_and_short_calls_are_continued(void **state)
+TEST(test_save__interrupted_and_short_calls_are_continued)
 {
     static const sheaf_fault_action legal[] = { SHEAF_FAULT_EINTR, SHEAF_FAULT_SHORT };
     for (int i = 0; i < 2; i++) {
@@ -214,7 +214,7 @@ static long allocations(long at, int ranks, bool load, bool *ok, long *live)
     return DENIED_MEMORY_WORKS ? atomic_load(&deny_seen) : (long)hook.seen;
 }
 
-static void test_save__an_allocation_that_fails(void **state)
+TEST(test_save__an_allocation_that_fails)
 {
     for (int ranks = 1; ranks <= 3; ranks++) {
         bool ok;
@@ -238,7 +238,7 @@ static void test_save__an_allocation_that_fails(void **state)
     }
 }
 
-static void test_load__an_allocation_that_fails(void **state)
+TEST(test_load__an_allocation_that_fails)
 {
     for (int ranks = 1; ranks <= 3; ranks++) {
         bool ok;
@@ -255,16 +255,4 @@ static void test_load__an_allocation_that_fails(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_save__a_call_that_fails),
-        cmocka_unit_test(test_save__no_failure_to_write_is_swallowed),
-        cmocka_unit_test(test_save__everything_is_synced),
-        cmocka_unit_test(test_save__a_process_that_dies),
-        cmocka_unit_test(test_save__interrupted_and_short_calls_are_continued),
-        cmocka_unit_test(test_save__an_allocation_that_fails),
-        cmocka_unit_test(test_load__an_allocation_that_fails),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+FIXTURE(setup, teardown);

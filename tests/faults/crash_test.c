@@ -639,7 +639,7 @@ static void new_root(uint64_t seed)
 }
 
 /* Killing cannot show a missing sync; the order of calls does. */
-static void test_output__all_is_on_disk_before_it_has_its_name(void **state)
+TEST(test_output__all_is_on_disk_before_it_has_its_name)
 {
     char manifest[500];
     for (uint64_t seed = 1; seed <= (uint64_t)(20 / every(4)); seed++) {
@@ -660,7 +660,7 @@ static void test_output__all_is_on_disk_before_it_has_its_name(void **state)
     }
 }
 
-static void test_output__any_call_may_be_the_last(void **state)
+TEST(test_output__any_call_may_be_the_last)
 {
     const bool soak = getenv("SHEAF_SOAK") != NULL;
     for (uint64_t seed = 1; tally.points - tally.denied < (soak ? 100000 : 300); seed++) {
@@ -693,11 +693,4 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_output__all_is_on_disk_before_it_has_its_name),
-        cmocka_unit_test(test_output__any_call_may_be_the_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, teardown);
-}
+FIXTURE(NULL, teardown);

@@ -372,7 +372,7 @@ static void damage_folder(void)
 
 /* ---- trials ---- */
 
-static void test_examine__every_damage_is_found_and_named(void **state)
+TEST(test_examine__every_damage_is_found_and_named)
 {
     const int64_t trials = getenv("SHEAF_SOAK") != NULL ? 1000000 : 10000 / every(5);
     for (uint64_t seed = 1; counted.trials - counted.unchanged < trials; seed++) {
@@ -399,12 +399,4 @@ static void test_examine__every_damage_is_found_and_named(void **state)
            (long)(counted.trials - counted.unchanged), (long)counted.findings,
            (long)counted.unchanged);
     assert_true(counted.trials - counted.unchanged >= trials);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examine__every_damage_is_found_and_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

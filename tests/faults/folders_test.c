@@ -149,7 +149,7 @@ static void deny_each(size_t i)
     }
 }
 
-static void test_memory__any_denied_allocation_is_a_status(void **state)
+TEST(test_memory__any_denied_allocation_is_a_status)
 {
     if (!DENIED_MEMORY_WORKS)
         return; /* see denied_memory.h */
@@ -157,10 +157,4 @@ static void test_memory__any_denied_allocation_is_a_status(void **state)
         deny_each(i);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory__any_denied_allocation_is_a_status),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

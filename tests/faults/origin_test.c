@@ -136,7 +136,7 @@ static bool change_tensor(char **held, const char *path, const sheaf_safetensors
     return true;
 }
 
-static void test_origin__no_other_weights(void **state)
+TEST(test_origin__no_other_weights)
 {
     sheaf_safetensors *file = NULL;
     int changed = 0;
@@ -158,7 +158,7 @@ static void test_origin__no_other_weights(void **state)
     CHECK_OK(go_on(3));
 }
 
-static void test_origin__no_other_config(void **state)
+TEST(test_origin__no_other_config)
 {
     static const struct {
         const char *was, *is, *told;
@@ -191,7 +191,7 @@ static void test_origin__no_other_config(void **state)
     CHECK_OK(go_on(1));
 }
 
-static void test_origin__no_other_tokenizer(void **state)
+TEST(test_origin__no_other_tokenizer)
 {
     make_run();
     put(at("model/tokenizer.model"), "one"); /* came later: these data need none */
@@ -201,7 +201,7 @@ static void test_origin__no_other_tokenizer(void **state)
                 "--resume: the base model: tokenizer |");
 }
 
-static void test_origin__no_other_adapter(void **state)
+TEST(test_origin__no_other_adapter)
 {
     static const struct {
         const char *was, *is;
@@ -264,7 +264,7 @@ static void forget_origin(void)
     assert_int_equal(unlink(at("out/run.json")), 0);
 }
 
-static void test_origin__a_run_without_an_origin_is_refused(void **state)
+TEST(test_origin__a_run_without_an_origin_is_refused)
 {
     make_run();
     forget_origin();
@@ -285,7 +285,7 @@ static void set_known(const char *weights)
     json_decref(root);
 }
 
-static void test_origin__the_same_files_are_not_hashed_again(void **state)
+TEST(test_origin__the_same_files_are_not_hashed_again)
 {
     static const char other[] = "0123456789abcdef0123456789abcdef";
     make_run();
@@ -303,7 +303,7 @@ static void test_origin__the_same_files_are_not_hashed_again(void **state)
 }
 
 /* Nothing was saved, but what the run began with is known. */
-static void test_origin__before_the_first_checkpoint(void **state)
+TEST(test_origin__before_the_first_checkpoint)
 {
     float changed = 0.25f;
     make_run();
@@ -314,16 +314,4 @@ static void test_origin__before_the_first_checkpoint(void **state)
     CHECK_OK(go_on(1));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_origin__no_other_weights),
-        cmocka_unit_test(test_origin__no_other_config),
-        cmocka_unit_test(test_origin__no_other_tokenizer),
-        cmocka_unit_test(test_origin__no_other_adapter),
-        cmocka_unit_test(test_origin__a_run_without_an_origin_is_refused),
-        cmocka_unit_test(test_origin__the_same_files_are_not_hashed_again),
-        cmocka_unit_test(test_origin__before_the_first_checkpoint),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

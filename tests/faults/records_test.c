@@ -1,6 +1,5 @@
 /* records_test.c - no memory, at any allocation, while JSON that is read line by line or carried
  * on is read and written: a status or the whole, never a text with a character missing. */
-#include "tests/check.h"
 #include "tests/faults/denied_memory.h"
 #include "tests/files.h"
 
@@ -212,7 +211,7 @@ static int denied_run(size_t i, long n)
     return code;
 }
 
-static void test_memory__records_are_whole_or_a_status(void **state)
+TEST(test_memory__records_are_whole_or_a_status)
 {
     if (!DENIED_MEMORY_WORKS)
         return; /* see denied_memory.h */
@@ -241,10 +240,4 @@ static void test_memory__records_are_whole_or_a_status(void **state)
     json_decref(value);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory__records_are_whole_or_a_status),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

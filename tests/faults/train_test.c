@@ -270,7 +270,7 @@ static void try_all(call_kind kind, call_fate fate, long some)
     free(wanted_result);
 }
 
-static void test_train__dies_at_any_call_and_goes_on(void **state)
+TEST(test_train__dies_at_any_call_and_goes_on)
 {
     static const sheaf_method methods[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD,
                                             SHEAF_METHOD_FULL };
@@ -289,10 +289,4 @@ static void test_train__dies_at_any_call_and_goes_on(void **state)
            tried, died_again);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_train__dies_at_any_call_and_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_scratch);
-}
+FIXTURE(NULL, remove_scratch);

@@ -54,7 +54,7 @@ static void fill(float *x, int64_t n)
 
 /* ---- threads, blocks, lanes ---- */
 
-static void test_emulation__each_thread_once_in_both_orders(void **state)
+TEST(test_emulation__each_thread_once_in_both_orders)
 {
     enum { N = 1000 };
     float x[N], y[N];
@@ -71,7 +71,7 @@ static void test_emulation__each_thread_once_in_both_orders(void **state)
     assert_true(x[6] * 0.5f > 0); /* the caller's mode is back */
 }
 
-static void test_emulation__grids_of_three_dimensions(void **state)
+TEST(test_emulation__grids_of_three_dimensions)
 {
     char text[SHEAF__EMU_TEXT];
     float y[24] = { 0 };
@@ -89,7 +89,7 @@ static void test_emulation__grids_of_three_dimensions(void **state)
         assert_true(y[i] == 2 * (float)(i % 4 + 10 * (i / 4 % 3) + 100 * (i / 12)));
 }
 
-static void test_emulation__lanes_exchange_numbers(void **state)
+TEST(test_emulation__lanes_exchange_numbers)
 {
     float x[32], sum[64];
     double sum_d[64];
@@ -109,7 +109,7 @@ static void test_emulation__lanes_exchange_numbers(void **state)
     }
 }
 
-static void test_emulation__matrices_plain_and_transposed(void **state)
+TEST(test_emulation__matrices_plain_and_transposed)
 {
     uint16_t x[32 * 8];
     uint32_t plain[128], transposed[128];
@@ -190,7 +190,7 @@ static void compare_products(const uint16_t *a, const uint16_t *b, const float *
     }
 }
 
-static void test_emulation__tensor_cores_follow_the_rule(void **state)
+TEST(test_emulation__tensor_cores_follow_the_rule)
 {
     static uint16_t a[WARPS * 256], b[WARPS * 128];
     static float c[WARPS * 128], got[WARPS * 128];
@@ -244,7 +244,7 @@ static int64_t compare_record(const mma_record *r)
     return h->cases;
 }
 
-static void test_emulation__tensor_cores_give_what_was_recorded(void **state)
+TEST(test_emulation__tensor_cores_give_what_was_recorded)
 {
     mma_compare_recorded(compare_record);
 }
@@ -264,7 +264,7 @@ static int wrong_reversed(const char *kernel, int n, int mistake, bool turned)
     return wrong;
 }
 
-static void test_emulation__a_missing_barrier_shows(void **state)
+TEST(test_emulation__a_missing_barrier_shows)
 {
     for (int turned = 0; turned < 2; turned++) {
         for (int n = 1; n <= 256; n += 51) {
@@ -276,7 +276,7 @@ static void test_emulation__a_missing_barrier_shows(void **state)
     }
 }
 
-static void test_emulation__either_order_shows_its_races(void **state)
+TEST(test_emulation__either_order_shows_its_races)
 {
     float x[256], y[256];
     fill(x, 256);
@@ -293,7 +293,7 @@ static void test_emulation__either_order_shows_its_races(void **state)
     }
 }
 
-static void test_emulation__shared_memory_is_garbage_at_first(void **state)
+TEST(test_emulation__shared_memory_is_garbage_at_first)
 {
     float y[2][64];
     for (int turned = 0; turned < 2; turned++) {
@@ -304,7 +304,7 @@ static void test_emulation__shared_memory_is_garbage_at_first(void **state)
         assert_true(isnan(y[0][i]) && !(y[0][i] == y[1][i]));
 }
 
-static void test_emulation__the_order_of_blocks_shows(void **state)
+TEST(test_emulation__the_order_of_blocks_shows)
 {
     float y[2][8] = { { 0 } };
     for (int turned = 0; turned < 2; turned++) {
@@ -334,7 +334,7 @@ static int wrong_copied(int threads, int mistake, bool turned)
 }
 
 /* In order, copies come when they are waited for; turned, at once. */
-static void test_emulation__wrong_waits_for_copies_show(void **state)
+TEST(test_emulation__wrong_waits_for_copies_show)
 {
     for (int threads = 32; threads <= 128; threads += 48) {
         assert_int_equal(wrong_copied(threads, CASE_RIGHT, false), 0);
@@ -346,7 +346,7 @@ static void test_emulation__wrong_waits_for_copies_show(void **state)
     }
 }
 
-static void test_emulation__what_would_fault_or_hang_is_named(void **state)
+TEST(test_emulation__what_would_fault_or_hang_is_named)
 {
     const struct {
         int what;
@@ -384,7 +384,7 @@ static void test_emulation__what_would_fault_or_hang_is_named(void **state)
         }
 }
 
-static void test_emulation__launches_that_cannot_be(void **state)
+TEST(test_emulation__launches_that_cannot_be)
 {
     float y[4];
     const case_flat a = { y, y, 0 };
@@ -397,24 +397,4 @@ static void test_emulation__launches_that_cannot_be(void **state)
     char text[SHEAF__EMU_TEXT];
     assert_false(try_kernel("case_each", &a, sizeof a - 8, (setting){ 1, 32 }, text));
     assert_non_null(strstr(text, "another size"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emulation__each_thread_once_in_both_orders),
-        cmocka_unit_test(test_emulation__grids_of_three_dimensions),
-        cmocka_unit_test(test_emulation__lanes_exchange_numbers),
-        cmocka_unit_test(test_emulation__matrices_plain_and_transposed),
-        cmocka_unit_test(test_emulation__tensor_cores_follow_the_rule),
-        cmocka_unit_test(test_emulation__tensor_cores_give_what_was_recorded),
-        cmocka_unit_test(test_emulation__a_missing_barrier_shows),
-        cmocka_unit_test(test_emulation__either_order_shows_its_races),
-        cmocka_unit_test(test_emulation__shared_memory_is_garbage_at_first),
-        cmocka_unit_test(test_emulation__the_order_of_blocks_shows),
-        cmocka_unit_test(test_emulation__wrong_waits_for_copies_show),
-        cmocka_unit_test(test_emulation__what_would_fault_or_hang_is_named),
-        cmocka_unit_test(test_emulation__launches_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void compare_stages(const trial *t, const sheaf_safetensors *want)
     assert_true(compared >= 9);
 }
 
-static void test_forward__stages_logits_and_loss(void **state)
+TEST(test_forward__stages_logits_and_loss)
 {
     for (int m = 0; m < models; m++) {
         char *dir = model_dir[m];
@@ -83,7 +83,7 @@ static void test_forward__stages_logits_and_loss(void **state)
 }
 
 /* Every folder mpN of the model holds the same weights. */
-static void test_forward__every_size_of_files(void **state)
+TEST(test_forward__every_size_of_files)
 {
     int folders = 0;
     for (int m = 0; m < models; m++) {
@@ -109,7 +109,7 @@ static void test_forward__every_size_of_files(void **state)
     assert_true(folders > 0 || !golden_is_full());
 }
 
-static void test_forward__half_precision_files(void **state)
+TEST(test_forward__half_precision_files)
 {
     int folders = 0;
     for (int m = 0; m < models; m++) {
@@ -150,7 +150,7 @@ static void test_forward__half_precision_files(void **state)
 
 /* ---- LoRA, merged nowhere ---- */
 
-static void test_lora__logits_from_an_adapter(void **state)
+TEST(test_lora__logits_from_an_adapter)
 {
     int compared = 0;
     for (int m = 0; m < models; m++) {
@@ -208,7 +208,7 @@ static sheaf_status *generate_rank(void *self, sheaf__model *model)
                            &how);
 }
 
-static void test_generation__greedy_tokens(void **state)
+TEST(test_generation__greedy_tokens)
 {
     for (int m = 0; m < models; m++) {
         json_t *told = json_of(model_dir[m], "generate_greedy.json");
@@ -283,14 +283,4 @@ static void test_generation__greedy_tokens(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward__stages_logits_and_loss),
-        cmocka_unit_test(test_forward__every_size_of_files),
-        cmocka_unit_test(test_forward__half_precision_files),
-        cmocka_unit_test(test_lora__logits_from_an_adapter),
-        cmocka_unit_test(test_generation__greedy_tokens),
-    };
-    return cmocka_run_group_tests(tests, find_models, forget_models);
-}
+FIXTURE(find_models, forget_models);

@@ -9,7 +9,7 @@
 
 /* ---- gradients ---- */
 
-static void test_gradients__equal_those_of_one_device(void **state)
+TEST(test_gradients__equal_those_of_one_device)
 {
     for (int m = 0; m < models; m++) {
         char *dir = model_dir[m];
@@ -142,7 +142,7 @@ static void check_labelled(const char *dir, bool each, int ranks)
     free(text);
 }
 
-static void test_gradients__of_labels_on_image_rows(void **state)
+TEST(test_gradients__of_labels_on_image_rows)
 {
     for (int m = 0; m < models; m++)
         for (int each = 0; each < 2; each++) {
@@ -425,7 +425,7 @@ static void compare_with_sat(const char *dir, const char *out)
     free(peft);
 }
 
-static void test_training__as_sat_on_one_device(void **state)
+TEST(test_training__as_sat_on_one_device)
 {
     int ran = 0;
     for (int m = 0; m < models; m++) {
@@ -462,12 +462,4 @@ static void test_training__as_sat_on_one_device(void **state)
     assert_true(ran > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients__equal_those_of_one_device),
-        cmocka_unit_test(test_gradients__of_labels_on_image_rows),
-        cmocka_unit_test(test_training__as_sat_on_one_device),
-    };
-    return cmocka_run_group_tests(tests, find_models, forget_models);
-}
+FIXTURE(find_models, forget_models);

@@ -22,7 +22,7 @@ static void *read_whole(const char *name, const char *part, int64_t *bytes)
     return data;
 }
 
-static void test_blocks__are_ggmls(void **state)
+TEST(test_blocks__are_ggmls)
 {
     int64_t size = 0, want_size = 0, values_size = 0;
     float *x = read_whole("x", "", &size);
@@ -57,7 +57,7 @@ static void test_blocks__are_ggmls(void **state)
 }
 
 /* Numbers as halves, recorded as integers. */
-static void test_halves__are_ggmls(void **state)
+TEST(test_halves__are_ggmls)
 {
     static const struct {
         const char *name;
@@ -82,7 +82,7 @@ static void test_halves__are_ggmls(void **state)
 }
 
 /* Values of two types that no recording has, worked out by hand. */
-static void test_values__q2_k_and_q3_k_by_hand(void **state)
+TEST(test_values__q2_k_and_q3_k_by_hand)
 {
     uint8_t q2[84] = { 0 }, q3[110] = { 0 };
     float y[256];
@@ -118,12 +118,4 @@ static int close_file(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks__are_ggmls),
-        cmocka_unit_test(test_halves__are_ggmls),
-        cmocka_unit_test(test_values__q2_k_and_q3_k_by_hand),
-    };
-    return cmocka_run_group_tests_name("parity/ggml", tests, open_file, close_file);
-}
+FIXTURE(open_file, close_file);

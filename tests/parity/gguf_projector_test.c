@@ -2,7 +2,6 @@
  * script wrote of the same model (tests/data/gguf/mmproj/record.py), by their hashes. */
 #include "tests/files.h"
 
-#include <math.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -136,7 +135,7 @@ static char *listing_of(const char *path)
     return out;
 }
 
-static void test_files__are_those_of_llama_cpps_script(void **state)
+TEST(test_files__are_those_of_llama_cpps_script)
 {
     static const struct {
         sheaf_dtype dtype;
@@ -156,7 +155,7 @@ static void test_files__are_those_of_llama_cpps_script(void **state)
 
 /* ---- what llama.cpp has otherwise ---- */
 
-static void test_models__that_llama_cpp_computes_otherwise_are_refused(void **state)
+TEST(test_models__that_llama_cpp_computes_otherwise_are_refused)
 {
     static const struct {
         const char *from, *change, *why;
@@ -173,19 +172,11 @@ static void test_models__that_llama_cpp_computes_otherwise_are_refused(void **st
     }
 }
 
-static void test_requests__that_have_no_meaning_are_refused(void **state)
+TEST(test_requests__that_have_no_meaning_are_refused)
 {
     const char *folder = model_with(NULL, NULL), *out = at("mmproj.gguf");
     CHECK_FAILS(convert(folder, out, SHEAF_BF16, 1), SHEAF_E_ARG, "float16 or float32");
     assert_int_equal(sheaf__path_kind(out), SHEAF_PATH_NONE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files__are_those_of_llama_cpps_script),
-        cmocka_unit_test(test_models__that_llama_cpp_computes_otherwise_are_refused),
-        cmocka_unit_test(test_requests__that_have_no_meaning_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

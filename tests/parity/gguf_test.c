@@ -5,10 +5,8 @@
  * Logits of a file in blocks or in 16 bits are recorded from transformers with the dequantised
  * weights in float32: 2e-5. llama.cpp itself rounds what it multiplies; how far that is from
  * transformers is recorded with each run. */
-#include "tests/check.h"
 
 #include <jansson.h>
-#include <math.h>
 
 #include "base/json.h"
 #include "dialects/open.h"
@@ -155,7 +153,7 @@ static void check_run(const char *tag, const json_t *run, const char *path)
     free(one);
 }
 
-static void test_logits__are_those_of_the_dequantised_weights(void **state)
+TEST(test_logits__are_those_of_the_dequantised_weights)
 {
     const char *tag;
     json_t *run;
@@ -191,7 +189,7 @@ static void check_text(const sheaf__tokenizer *t, const char *tag, const json_t 
 }
 
 /* TAG.tokens belong to the files of TAG.TYPE. */
-static void test_tokens__are_llama_cpps(void **state)
+TEST(test_tokens__are_llama_cpps)
 {
     const char *tag, *other;
     json_t *rows, *run;
@@ -276,7 +274,7 @@ static void check_folder(int *checked, const char *folder, const char *file)
     was->close(was);
 }
 
-static void test_tensors__are_those_of_the_folder(void **state)
+TEST(test_tensors__are_those_of_the_folder)
 {
     int checked = 0;
     for (int64_t i = 0; i < nfolders && recordings_are_full(); i++) {
@@ -311,12 +309,4 @@ static int end(void **state)
     return remove_scratch(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits__are_those_of_the_dequantised_weights),
-        cmocka_unit_test(test_tokens__are_llama_cpps),
-        cmocka_unit_test(test_tensors__are_those_of_the_folder),
-    };
-    return cmocka_run_group_tests_name("parity/gguf", tests, begin, end);
-}
+FIXTURE(begin, end);

@@ -141,7 +141,7 @@ static bool make_again(const char *folder, const char *file)
     return there;
 }
 
-static void test_files__are_those_of_the_gguf_package(void **state)
+TEST(test_files__are_those_of_the_gguf_package)
 {
     char **folder = NULL, **file = NULL;
     int64_t folders = 0, files = 0, made = 0;
@@ -169,7 +169,7 @@ static const char *qwen2(void)
 }
 
 /* Nothing is left of one that fails, and what is there stays. */
-static void test_targets__that_are_there_stay(void **state)
+TEST(test_targets__that_are_there_stay)
 {
     const char *out = at("there.gguf");
     put(out, "mine");
@@ -183,7 +183,7 @@ static void test_targets__that_are_there_stay(void **state)
     unlink(out);
 }
 
-static void test_requests__that_have_no_meaning_are_refused(void **state)
+TEST(test_requests__that_have_no_meaning_are_refused)
 {
     sheaf_weights_convert_options o = { .src = qwen2() };
     const char *out = at("none.gguf");
@@ -250,7 +250,7 @@ static float *numbers_of(sheaf_source *source, const char *name, int64_t *count)
 
 /* Experts are one tensor in GGUF, and may be stored in different dtypes: the first is wider than
  * the others, or narrower than the next. */
-static void test_experts__may_be_stored_in_different_dtypes(void **state)
+TEST(test_experts__may_be_stored_in_different_dtypes)
 {
     static const char *const wide[] = { ".experts.0.", ".experts.1." };
     char folder[2000], path[2100];
@@ -292,7 +292,7 @@ static void test_experts__may_be_stored_in_different_dtypes(void **state)
 /* ---- keys ---- */
 
 /* The whole file is recorded, but not in a clone. */
-static void test_keys__of_a_sentencepiece_tokenizer_are_the_recorded_ones(void **state)
+TEST(test_keys__of_a_sentencepiece_tokenizer_are_the_recorded_ones)
 {
     char folder[2000], config[2100], digits[33];
     sheaf_config c;
@@ -336,7 +336,7 @@ static const struct {
       "blk.1.attn_qkv.bias", -1 },
 };
 
-static void test_names__go_there_and_back(void **state)
+TEST(test_names__go_there_and_back)
 {
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char out[SHEAF__SPELLED];
@@ -378,7 +378,7 @@ static const struct {
     { "blk.4.attn_q.bias", 256, 32, 0, SHEAF__GGML_F32 },
 };
 
-static void test_types__of_q4_k_m_follow_layers_and_columns(void **state)
+TEST(test_types__of_q4_k_m_follow_layers_and_columns)
 {
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         const sheaf_config c = { .family = SHEAF_LLAMA,
@@ -394,16 +394,4 @@ static void test_types__of_q4_k_m_follow_layers_and_columns(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files__are_those_of_the_gguf_package),
-        cmocka_unit_test(test_targets__that_are_there_stay),
-        cmocka_unit_test(test_requests__that_have_no_meaning_are_refused),
-        cmocka_unit_test(test_experts__may_be_stored_in_different_dtypes),
-        cmocka_unit_test(test_keys__of_a_sentencepiece_tokenizer_are_the_recorded_ones),
-        cmocka_unit_test(test_names__go_there_and_back),
-        cmocka_unit_test(test_types__of_q4_k_m_follow_layers_and_columns),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

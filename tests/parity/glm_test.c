@@ -202,7 +202,7 @@ static char *recorded_row(int m)
     return made_write(&made, at("rows.safetensors"));
 }
 
-static void test_names__both_programs_give_the_same_bytes(void **state)
+TEST(test_names__both_programs_give_the_same_bytes)
 {
     for (int m = 0; m < models; m++) {
         json_t *config;
@@ -238,10 +238,4 @@ static void test_names__both_programs_give_the_same_bytes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names__both_programs_give_the_same_bytes),
-    };
-    return cmocka_run_group_tests(tests, find_chatglm, forget_models);
-}
+FIXTURE(find_chatglm, forget_models);

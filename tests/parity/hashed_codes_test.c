@@ -49,7 +49,7 @@ static void read_slices(const sheaf__opened *o, int64_t tall)
     }
 }
 
-static void test_print__does_not_depend_on_how_codes_are_read(void **state)
+TEST(test_print__does_not_depend_on_how_codes_are_read)
 {
     static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2" };
     for (size_t m = 0; m < ARRAY_LEN(models); m++) {
@@ -129,7 +129,7 @@ static void print_coded(char out[33], coded *c)
     sheaf__hashed_free(hashed);
 }
 
-static void test_print__every_part_counts(void **state)
+TEST(test_print__every_part_counts)
 {
     static const sheaf__quant forms[] = {
         { SHEAF__NF4, SHEAF__GROUPS_FLAT, 4, 0, false, false, SHEAF_BF16 },
@@ -170,13 +170,4 @@ static void test_print__every_part_counts(void **state)
                 fail_msg("form %zu, part %zu: %s", i, k, parts[k].counts ? "missed" : "counted");
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_print__does_not_depend_on_how_codes_are_read),
-        cmocka_unit_test(test_print__every_part_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

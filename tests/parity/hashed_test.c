@@ -3,9 +3,6 @@
 #include "models/hashed.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/tools/init.h"
 #include "dialects/hf/hf.h"
@@ -92,7 +89,7 @@ static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_
     free(buffer);
 }
 
-static void test_hashed__does_not_depend_on_how_it_is_read(void **state)
+TEST(test_hashed__does_not_depend_on_how_it_is_read)
 {
     static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2" };
     static const struct {
@@ -135,7 +132,7 @@ static void test_hashed__does_not_depend_on_how_it_is_read(void **state)
     }
 }
 
-static void test_hashed__does_not_depend_on_files(void **state)
+TEST(test_hashed__does_not_depend_on_files)
 {
     char one[33], shards[33];
     weights_of(one, golden("llama/tiny_llama/hf"));
@@ -144,7 +141,7 @@ static void test_hashed__does_not_depend_on_files(void **state)
 }
 
 /* Any bit of any tensor, and the tensor is told. */
-static void test_hashed__every_bit_counts(void **state)
+TEST(test_hashed__every_bit_counts)
 {
     static const char *const specs[] = { "tiny-bytes", "cogagent-tiny" };
     uint64_t dice = 5;
@@ -193,7 +190,7 @@ static void test_hashed__every_bit_counts(void **state)
 }
 
 /* Two rows change places: the same bytes in other units. */
-static void test_hashed__places_count(void **state)
+TEST(test_hashed__places_count)
 {
     static const sheaf_safetensors_spec spec = { "a", SHEAF_F32, 2, { 4, 3 } };
     static const float rows[2][12] = { { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0 },
@@ -219,13 +216,4 @@ static void test_hashed__places_count(void **state)
     assert_string_equal(hash[0], "aff1be75df87f1ea96d6bdc8fbea2df0");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hashed__does_not_depend_on_how_it_is_read),
-        cmocka_unit_test(test_hashed__does_not_depend_on_files),
-        cmocka_unit_test(test_hashed__every_bit_counts),
-        cmocka_unit_test(test_hashed__places_count),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

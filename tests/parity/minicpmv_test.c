@@ -179,7 +179,7 @@ static void check_forward(const char *dir, const char *batch)
     sheaf__safetensors_close(want);
 }
 
-static void test_forward__stages_logits_and_loss(void **state)
+TEST(test_forward__stages_logits_and_loss)
 {
     for (int m = 0; m < models; m++)
         for (size_t b = 0; b < ARRAY_LEN(batches); b++)
@@ -234,7 +234,7 @@ static void check_gradients(const char *dir, const char *batch)
     free(path);
 }
 
-static void test_gradients__equal_those_of_one_device(void **state)
+TEST(test_gradients__equal_those_of_one_device)
 {
     int checked = 0;
     for (int m = 0; m < models; m++)
@@ -246,11 +246,4 @@ static void test_gradients__equal_those_of_one_device(void **state)
     assert_true(checked > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward__stages_logits_and_loss),
-        cmocka_unit_test(test_gradients__equal_those_of_one_device),
-    };
-    return cmocka_run_group_tests(tests, find_recordings, forget_models);
-}
+FIXTURE(find_recordings, forget_models);

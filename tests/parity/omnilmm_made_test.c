@@ -191,7 +191,7 @@ static void check_forward(const made *m)
     release(&one);
 }
 
-static void test_made__forward(void **state)
+TEST(test_made__forward)
 {
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         check_forward(&all[i]);
@@ -218,17 +218,10 @@ static void check_gradients(const made *m)
     release(&one);
 }
 
-static void test_made__gradients(void **state)
+TEST(test_made__gradients)
 {
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         check_gradients(&all[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_made__forward),
-        cmocka_unit_test(test_made__gradients),
-    };
-    return cmocka_run_group_tests(tests, make, unmake);
-}
+FIXTURE(make, unmake);

@@ -65,7 +65,7 @@ static void check_forward(const char *dir, const char *name)
     sheaf__safetensors_close(want);
 }
 
-static void test_forward__stages_logits_and_loss(void **state)
+TEST(test_forward__stages_logits_and_loss)
 {
     for (int m = 0; m < models; m++)
         for (size_t i = 0; i < ARRAY_LEN(inputs); i++)
@@ -73,7 +73,7 @@ static void test_forward__stages_logits_and_loss(void **state)
 }
 
 /* In half precision the loss moves by its rounding, and the bytes by nothing. */
-static void test_forward__half_precision(void **state)
+TEST(test_forward__half_precision)
 {
     for (int m = 0; m < models; m++)
         for (int d = 0; d < 2; d++) {
@@ -123,7 +123,7 @@ static void check_gradients(const trial *t, const char *dir)
     sheaf__safetensors_close(want);
 }
 
-static void test_gradients__equal_those_of_one_device(void **state)
+TEST(test_gradients__equal_those_of_one_device)
 {
     for (int m = 0; m < models; m++)
         for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
@@ -171,7 +171,7 @@ static void write_row(const char *path, const sheaf_config *c, int64_t images, c
 }
 
 /* The rows of both images stand in the sequence as they were recorded for each. */
-static void test_images__all_of_a_row_count(void **state)
+TEST(test_images__all_of_a_row_count)
 {
     for (int m = 0; m < models; m++) {
         sheaf_config c;
@@ -225,7 +225,7 @@ static char *resized(const char *dir, int64_t size)
 }
 
 /* As timm pads them: zeros on the right and below. */
-static void test_images__zeros_lie_behind_the_edge(void **state)
+TEST(test_images__zeros_lie_behind_the_edge)
 {
     for (int m = 0; m < models; m++) {
         sheaf_config c, small;
@@ -362,7 +362,7 @@ static void check_run(const char *dir, const char *name, int ranks)
     free(out);
 }
 
-static void test_training__recorded_runs(void **state)
+TEST(test_training__recorded_runs)
 {
     static const char *const runs[] = { "lora_qkvo", "lora_all" };
     for (int m = 0; m < models; m++) {
@@ -375,15 +375,4 @@ static void test_training__recorded_runs(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward__stages_logits_and_loss),
-        cmocka_unit_test(test_forward__half_precision),
-        cmocka_unit_test(test_gradients__equal_those_of_one_device),
-        cmocka_unit_test(test_images__all_of_a_row_count),
-        cmocka_unit_test(test_images__zeros_lie_behind_the_edge),
-        cmocka_unit_test(test_training__recorded_runs),
-    };
-    return cmocka_run_group_tests(tests, find_omnilmm, remove_scratch);
-}
+FIXTURE(find_omnilmm, remove_scratch);

@@ -1,7 +1,6 @@
 /* pictures_test.c - the ops on pictures give what the original programs recorded: positions of
  * OmniLMM's tower and resampler, MiniCPM-V's table of sines, and the embedded patches of its
  * pictures, each of its own size. The full collection only. */
-#include "tests/check.h"
 
 #include "formats/safetensors.h"
 #include "tests/tape_ends.h"
@@ -75,7 +74,7 @@ static void alone(const char *what, sheaf__position_kind kind, tensor table, int
     free(want.x);
 }
 
-static void test_pictures__positions_of_omnilmm(void **state)
+TEST(test_pictures__positions_of_omnilmm)
 {
     if (!golden_is_full())
         return;
@@ -86,7 +85,7 @@ static void test_pictures__positions_of_omnilmm(void **state)
           tensor_of(file, "resampler_pos_embed_keys"), 6);
 }
 
-static void test_pictures__sines_of_minicpmv(void **state)
+TEST(test_pictures__sines_of_minicpmv)
 {
     if (!golden_is_full())
         return;
@@ -111,7 +110,7 @@ static void convolve(float *out, const tensor *weight, const tensor *bias, const
     }
 }
 
-static void test_pictures__embedded_patches_of_minicpmv(void **state)
+TEST(test_pictures__embedded_patches_of_minicpmv)
 {
     enum { IMAGES = 3 };
     if (!golden_is_full())
@@ -153,14 +152,4 @@ static void test_pictures__embedded_patches_of_minicpmv(void **state)
     free(bias.x);
     free(table.x);
     free(want.x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pictures__positions_of_omnilmm),
-        cmocka_unit_test(test_pictures__sines_of_minicpmv),
-        cmocka_unit_test(test_pictures__embedded_patches_of_minicpmv),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -330,7 +330,7 @@ static void check_course(const char *dir)
     CHECK_OK(sheaf__remove_tree(first));
 }
 
-static void test_preference__recorded_runs_are_reproduced(void **state)
+TEST(test_preference__recorded_runs_are_reproduced)
 {
     int checked = 0, left = 0;
     for (int m = 0; m < models; m++) {
@@ -349,7 +349,7 @@ static void test_preference__recorded_runs_are_reproduced(void **state)
 }
 
 /* TRL keeps another batch's padding in its precomputed sums; sheaf's do not depend on it. */
-static void test_preference__forms_of_one_run_are_one(void **state)
+TEST(test_preference__forms_of_one_run_are_one)
 {
     static const char *const names[] = { "sigmoid", "precomputed" };
     told got[2];
@@ -365,7 +365,7 @@ static void test_preference__forms_of_one_run_are_one(void **state)
 }
 
 /* An adapter that is its own reference is as far from it as log 2 says, to the last bit. */
-static void test_preference__a_start_is_no_preference(void **state)
+TEST(test_preference__a_start_is_no_preference)
 {
     if (!recordings_are_full())
         return;
@@ -387,12 +387,4 @@ static int find_runs(void **state)
     return make_scratch(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_preference__recorded_runs_are_reproduced),
-        cmocka_unit_test(test_preference__forms_of_one_run_are_one),
-        cmocka_unit_test(test_preference__a_start_is_no_preference),
-    };
-    return cmocka_run_group_tests(tests, find_runs, forget_models);
-}
+FIXTURE(find_runs, forget_models);

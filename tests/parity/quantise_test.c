@@ -120,7 +120,7 @@ static int one_case(const char *of, int64_t block, const char *kind_name)
     return 1;
 }
 
-static void test_quantise__four_bits_are_those_of_the_library(void **state)
+TEST(test_quantise__four_bits_are_those_of_the_library)
 {
     CHECK_OK(sheaf__safetensors_open(&file, recording("quant/bnb_blocks/blocks.safetensors")));
     int compared = 0;
@@ -164,7 +164,7 @@ static void one_doubled(const char *of, const sheaf__map8 *map)
             n);
 }
 
-static void test_quantise__doubled_scales_are_those_of_the_library(void **state)
+TEST(test_quantise__doubled_scales_are_those_of_the_library)
 {
     static sheaf__map8 map;
     sheaf__map8_init(&map, true);
@@ -174,7 +174,7 @@ static void test_quantise__doubled_scales_are_those_of_the_library(void **state)
     sheaf__safetensors_close(file);
 }
 
-static void test_quantise__eight_bits_are_those_of_the_library(void **state)
+TEST(test_quantise__eight_bits_are_those_of_the_library)
 {
     static const char *const of[] = { "normal", "wide", "zeros" };
     static sheaf__map8 map;
@@ -208,7 +208,7 @@ static void test_quantise__eight_bits_are_those_of_the_library(void **state)
     sheaf__safetensors_close(file);
 }
 
-static void test_quantise__rows_of_int8_are_those_of_the_library(void **state)
+TEST(test_quantise__rows_of_int8_are_those_of_the_library)
 {
     enum { ROWS = 24, COLS = 64 };
     static const char *const types[] = { "float32", "bfloat16", "float16" };
@@ -264,7 +264,7 @@ static void float8_blocks(const char *name, int64_t block)
     same_numbers(name, got, tensor("%s%s", name, ".dequant", &e), rows * cols, SHEAF_F32);
 }
 
-static void test_quantise__float8_is_that_of_its_rule(void **state)
+TEST(test_quantise__float8_is_that_of_its_rule)
 {
     const sheaf_safetensors_entry *e;
     float got[256];
@@ -280,7 +280,7 @@ static void test_quantise__float8_is_that_of_its_rule(void **state)
 
 /* Three steps of AdamW8bit: codes and absmax as they are, weights at most one rounding off, of
  * which the library's order has no name (of 4,648 numbers at most 3 were, where it was found). */
-static void test_quantise__the_optimizer_is_that_of_the_library(void **state)
+TEST(test_quantise__the_optimizer_is_that_of_the_library)
 {
     enum { N = 4648, BLOCKS = (N + 255) / 256, OFF = 3 }; /* two blocks of the committed part */
     static sheaf__map8 map[2];
@@ -321,17 +321,4 @@ static void test_quantise__the_optimizer_is_that_of_the_library(void **state)
         memcpy(p, want, (size_t)n * sizeof *p);
     }
     sheaf__safetensors_close(file);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantise__four_bits_are_those_of_the_library),
-        cmocka_unit_test(test_quantise__doubled_scales_are_those_of_the_library),
-        cmocka_unit_test(test_quantise__eight_bits_are_those_of_the_library),
-        cmocka_unit_test(test_quantise__rows_of_int8_are_those_of_the_library),
-        cmocka_unit_test(test_quantise__float8_is_that_of_its_rule),
-        cmocka_unit_test(test_quantise__the_optimizer_is_that_of_the_library),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

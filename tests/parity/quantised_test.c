@@ -232,7 +232,7 @@ static int check_form(const char *model, const char *form, sheaf_quantize quanti
     return 1;
 }
 
-static void test_logits__of_bitsandbytes_folders(void **state)
+TEST(test_logits__of_bitsandbytes_folders)
 {
     int ran = 0;
     for (size_t m = 0; m < ARRAY_LEN(models); m++)
@@ -242,7 +242,7 @@ static void test_logits__of_bitsandbytes_folders(void **state)
     assert_true(ran > 0);
 }
 
-static void test_logits__of_int4_folders(void **state)
+TEST(test_logits__of_int4_folders)
 {
     static const char *const kind[] = { "gptq_sym", "gptq_asym_actorder", "gptq_v2_asym",
                                         "awq",      "ct_pack_sym",        "ct_pack_asym" };
@@ -461,7 +461,7 @@ static void check_training(const char *model, bool half)
     json_decref(log);
 }
 
-static void test_training__of_recorded_runs(void **state)
+TEST(test_training__of_recorded_runs)
 {
     int ran = 0;
     for (size_t m = 0; m < ARRAY_LEN(models); m++)
@@ -480,12 +480,4 @@ static int clean(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits__of_bitsandbytes_folders),
-        cmocka_unit_test(test_logits__of_int4_folders),
-        cmocka_unit_test(test_training__of_recorded_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+FIXTURE(NULL, clean);

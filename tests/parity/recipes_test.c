@@ -4,7 +4,6 @@
  *
  * Every folder of $SHEAF_GOLDEN with train_lora_mp1_train.json and mp1/ is run; none found is a
  * failure. Tolerances are those of the recordings' README. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 
@@ -209,7 +208,7 @@ static void check_recording(const char *dir, const json_t *recorded)
     CHECK_OK(sheaf__remove_tree(at("adapter")));
 }
 
-static void test_recipes__reproduce_the_recorded_runs(void **state)
+TEST(test_recipes__reproduce_the_recorded_runs)
 {
     char root[512], **names;
     int64_t count, found = 0;
@@ -230,9 +229,4 @@ static void test_recipes__reproduce_the_recorded_runs(void **state)
     assert_true(found > 0 || !golden_is_full());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(
-        test_recipes__reproduce_the_recorded_runs) };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -93,7 +93,7 @@ static void check_row_of_pieces(const char *dir, const json_t *numbers, int row,
     sheaf_config_release(&config);
 }
 
-static void test_pixels__pieces_are_upstreams(void **state)
+TEST(test_pixels__pieces_are_upstreams)
 {
     int found = 0;
     for (int m = 0; m < models; m++) {
@@ -290,7 +290,7 @@ static void check_neighbours(const char *dir, const char *hf, const json_t *info
     sheaf__safetensors_close(in);
 }
 
-static void test_frames__groups_give_rows_together(void **state)
+TEST(test_frames__groups_give_rows_together)
 {
     int found = 0;
     for (int m = 0; m < models; m++) {
@@ -417,7 +417,7 @@ static void check_resampler(const char *dir, const json_t *info)
     sheaf__safetensors_close(file);
 }
 
-static void test_resampler__frames_of_unequal_size(void **state)
+TEST(test_resampler__frames_of_unequal_size)
 {
     int found = 0;
     for (int m = 0; m < models; m++) {
@@ -431,12 +431,4 @@ static void test_resampler__frames_of_unequal_size(void **state)
     assert_true(found > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pixels__pieces_are_upstreams),
-        cmocka_unit_test(test_frames__groups_give_rows_together),
-        cmocka_unit_test(test_resampler__frames_of_unequal_size),
-    };
-    return cmocka_run_group_tests(tests, find_families, forget_models);
-}
+FIXTURE(find_families, forget_models);

@@ -109,7 +109,7 @@ static char *linked(const char *dir, const char *config)
     return made;
 }
 
-static void test_forward__logits_loss_and_hidden_states(void **state)
+TEST(test_forward__logits_loss_and_hidden_states)
 {
     for (int m = 0; m < models; m++) {
         char *hf = strdup(in_dir(model_dir[m], "hf")),
@@ -191,7 +191,7 @@ static void compare_gradients(const trial *t, const char *dir)
     sheaf__safetensors_close(want);
 }
 
-static void test_gradients__of_all_tensors(void **state)
+TEST(test_gradients__of_all_tensors)
 {
     for (int m = 0; m < models; m++) {
         char *inputs = strdup(in_dir(model_dir[m], "inputs.safetensors")),
@@ -248,7 +248,7 @@ static void check_routed(const char *dir)
     free(inputs);
 }
 
-static void test_router__loss_and_gradients(void **state)
+TEST(test_router__loss_and_gradients)
 {
     int ran = 0;
     for (int m = 0; m < models; m++)
@@ -582,7 +582,7 @@ static void check_lora(const char *dir, const char *name)
     free(lora);
 }
 
-static void test_lora__runs_as_recorded(void **state)
+TEST(test_lora__runs_as_recorded)
 {
     static const char *const runs[] = { "lora", "lora_experts" };
     int ran = 0;
@@ -721,7 +721,7 @@ static void check_generation(const sheaf__opened *opened, const char *dir, const
     free(g);
 }
 
-static void test_generation__greedy_tokens(void **state)
+TEST(test_generation__greedy_tokens)
 {
     for (int m = 0; m < models; m++) {
         sheaf__opened opened;
@@ -768,7 +768,7 @@ static void check_pixels(const char *dir, const sheaf__viewing *viewing, int num
     sheaf__safetensors_close(file);
 }
 
-static void test_pixels__of_recorded_pictures(void **state)
+TEST(test_pixels__of_recorded_pictures)
 {
     for (int m = 0; m < models; m++) {
         sheaf__opened opened;
@@ -787,15 +787,4 @@ static void test_pixels__of_recorded_pictures(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward__logits_loss_and_hidden_states),
-        cmocka_unit_test(test_gradients__of_all_tensors),
-        cmocka_unit_test(test_router__loss_and_gradients),
-        cmocka_unit_test(test_lora__runs_as_recorded),
-        cmocka_unit_test(test_generation__greedy_tokens),
-        cmocka_unit_test(test_pixels__of_recorded_pictures),
-    };
-    return cmocka_run_group_tests(tests, find_families, forget_models);
-}
+FIXTURE(find_families, forget_models);

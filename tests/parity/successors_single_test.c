@@ -133,7 +133,7 @@ static const char *const batches[] = { "batch_right_padded.safetensors",
                                        "batch_left_padded.safetensors", "batch_mixed.safetensors",
                                        "text_only.safetensors" };
 
-static void test_forward__stages_logits_and_loss(void **state)
+TEST(test_forward__stages_logits_and_loss)
 {
     for (int m = 0; m < models; m++) {
         check_forward(m, "single.safetensors", true);
@@ -143,7 +143,7 @@ static void test_forward__stages_logits_and_loss(void **state)
 }
 
 /* Weights and stored tables rounded to bfloat16, arithmetic in float32. */
-static void test_forward__weights_of_bfloat16(void **state)
+TEST(test_forward__weights_of_bfloat16)
 {
     static const char file[] = "single_logits_bf16_weights_fp32_math.safetensors";
     for (int m = 0; m < models; m++) {
@@ -215,7 +215,7 @@ static trial backward(const char *model, const char *adapter, const char *path)
     return run_backward(model, adapter, path, few_ranks, ARRAY_LEN(few_ranks));
 }
 
-static void test_gradients__of_a_row_and_of_padded_ones(void **state)
+TEST(test_gradients__of_a_row_and_of_padded_ones)
 {
     for (int m = 0; m < models; m++) {
         char *path = recorded(m, "single.safetensors"),
@@ -392,7 +392,7 @@ static void check_lora(int m, const char *row)
     free(end);
 }
 
-static void test_lora__recorded_runs(void **state)
+TEST(test_lora__recorded_runs)
 {
     for (int m = 0; m < models; m++) {
         char *row = recorded(m, "single.safetensors");
@@ -506,7 +506,7 @@ static void check_greedy(int m, const char *row)
     free(model);
 }
 
-static void test_generation__greedy_tokens(void **state)
+TEST(test_generation__greedy_tokens)
 {
     for (int m = 0; m < models; m++) {
         char *row = recorded(m, "single.safetensors");
@@ -558,7 +558,7 @@ static void check_picture(const sheaf_safetensors *want, const char *dir, int k,
     sheaf_image_release(&image);
 }
 
-static void test_pictures__resized_and_normalised(void **state)
+TEST(test_pictures__resized_and_normalised)
 {
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "preprocess.safetensors")))
@@ -737,7 +737,7 @@ static bool is_prompt(const json_t *one, const char *model)
            (role == NULL || strcmp(role, "user") == 0);
 }
 
-static void test_texts__ids_types_and_labels(void **state)
+TEST(test_texts__ids_types_and_labels)
 {
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "text_cases.json")))
@@ -855,7 +855,7 @@ static void check_row(int m, const sheaf_config *config, const json_t *one)
     free(path);
 }
 
-static void test_texts__rows_of_finetuning(void **state)
+TEST(test_texts__rows_of_finetuning)
 {
     for (int m = 0; m < models; m++) {
         if (!exists(in_dir(model_dir[m], "finetune_rows.json")))
@@ -886,7 +886,7 @@ static const json_t *shape_of(const json_t *list, const char *name, bool *parame
 }
 
 /* Names and shapes; tables of angles may be missing on either side. */
-static void test_tensors__names_and_shapes(void **state)
+TEST(test_tensors__names_and_shapes)
 {
     for (int m = 0; m < models; m++) {
         char *list_path = recorded(m, "parameters.json");
@@ -921,18 +921,4 @@ static void test_tensors__names_and_shapes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors__names_and_shapes),
-        cmocka_unit_test(test_pictures__resized_and_normalised),
-        cmocka_unit_test(test_texts__ids_types_and_labels),
-        cmocka_unit_test(test_texts__rows_of_finetuning),
-        cmocka_unit_test(test_forward__stages_logits_and_loss),
-        cmocka_unit_test(test_forward__weights_of_bfloat16),
-        cmocka_unit_test(test_gradients__of_a_row_and_of_padded_ones),
-        cmocka_unit_test(test_lora__recorded_runs),
-        cmocka_unit_test(test_generation__greedy_tokens),
-    };
-    return cmocka_run_group_tests(tests, find_successors, forget_models);
-}
+FIXTURE(find_successors, forget_models);

@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <stddef.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <unistd.h>
@@ -85,7 +84,7 @@ static sheaf__term term_of(const recording *r, int64_t i, uint16_t a[MOST][DEEP]
         sheaf__term){ .a = a, .lda = DEEP, .form = SHEAF__B_KN, .b = b, .ldb = MOST, .k = DEEP };
 }
 
-static void test_tiles__every_kernel_gives_what_the_unit_gave(void **state)
+TEST(test_tiles__every_kernel_gives_what_the_unit_gave)
 {
     static const char *const columns[] = { "ref", "avx2", "avx512", "avx512bf16", "amx" };
     const recording *r = *state;
@@ -181,9 +180,8 @@ static int without_permission(void)
     return y == 64 ? 0 : 4;
 }
 
-static void test_tiles__a_refused_permission_leaves_the_other_kernels(void **state)
+TEST(test_tiles__a_refused_permission_leaves_the_other_kernels)
 {
-    (void)state;
     int status = 0;
     const pid_t child = fork();
     assert_true(child >= 0);
@@ -197,11 +195,4 @@ static void test_tiles__a_refused_permission_leaves_the_other_kernels(void **sta
         assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_tiles__every_kernel_gives_what_the_unit_gave),
-        cmocka_unit_test(test_tiles__a_refused_permission_leaves_the_other_kernels),
-    };
-    return cmocka_run_group_tests(all, load, drop);
-}
+FIXTURE(load, drop);

@@ -3,8 +3,6 @@
  * parity tests of models of every kind share. */
 #pragma once
 
-#include "tests/check.h"
-
 #include <math.h>
 
 #include "models/open.h"

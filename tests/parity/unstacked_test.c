@@ -104,7 +104,7 @@ static void convert(const char *src, const char *dst)
                            &(sheaf_weights_convert_options){ .src = src, .dst = dst, .to = "hf" }));
 }
 
-static void test_stacks__are_the_experts_by_themselves(void **state)
+TEST(test_stacks__are_the_experts_by_themselves)
 {
     for (size_t i = 0; i < ARRAY_LEN(both); i++) {
         const names *m = &both[i];
@@ -136,7 +136,7 @@ static void test_stacks__are_the_experts_by_themselves(void **state)
     }
 }
 
-static void test_stacks__of_another_shape_are_refused(void **state)
+TEST(test_stacks__of_another_shape_are_refused)
 {
     sheaf__opened opened;
     char *folder = data(both[0].folder), *hf = strdup(in_dir(folder, "hf")),
@@ -155,11 +155,4 @@ static void test_stacks__of_another_shape_are_refused(void **state)
     free(made);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stacks__are_the_experts_by_themselves),
-        cmocka_unit_test(test_stacks__of_another_shape_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -163,7 +163,7 @@ static int check_model(const char *model)
     return found;
 }
 
-static void test_adapter__sats_lora_to_peft_and_back(void **state)
+TEST(test_adapter__sats_lora_to_peft_and_back)
 {
     const int n = every_recorded_model(check_model);
     if (golden_is_full())
@@ -295,7 +295,7 @@ static bool has_name(const sheaf_catalog *c, const char *name)
     return yes;
 }
 
-static void test_adapter__becomes_factors_at_any_size(void **state)
+TEST(test_adapter__becomes_factors_at_any_size)
 {
     static const struct {
         made m;
@@ -303,36 +303,19 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
         int tp;
         float by;
     } rows[] = {
-        { { .agent = true, .seed = 1 },
-          { .targets = "sat-vit", .rank = 3, .alpha = 1, .dtype = SHEAF_F32 },
-          1,
-          1 },
-        { { .agent = true, .seed = 2, .dtype = SHEAF_BF16 },
-          { .targets = "sat-vit", .rank = 5, .alpha = 8, .dtype = SHEAF_F32 },
-          4,
-          8 },
-        { { .seed = 3, .dtype = SHEAF_BF16 },
-          { .targets = "sat", .rank = 2, .alpha = 0.25, .dtype = SHEAF_BF16 },
-          2,
-          0.25f },
-        { { .seed = 4 },
-          { .targets = "sat", .rank = 4, .alpha = 4, .rslora = true, .dtype = SHEAF_F32 },
-          4,
-          8 },
-        { { .seed = 8 },
-          { .targets = "sat-vit", .rank = 3, .alpha = 6, .dtype = SHEAF_F32 },
-          2,
+        { LIST(.agent = true, .seed = 1),
+          LIST(.targets = "sat-vit", .rank = 3, .alpha = 1, .dtype = SHEAF_F32), 1, 1 },
+        { LIST(.agent = true, .seed = 2, .dtype = SHEAF_BF16),
+          LIST(.targets = "sat-vit", .rank = 5, .alpha = 8, .dtype = SHEAF_F32), 4, 8 },
+        { LIST(.seed = 3, .dtype = SHEAF_BF16),
+          LIST(.targets = "sat", .rank = 2, .alpha = 0.25, .dtype = SHEAF_BF16), 2, 0.25f },
+        { LIST(.seed = 4),
+          LIST(.targets = "sat", .rank = 4, .alpha = 4, .rslora = true, .dtype = SHEAF_F32), 4, 8 },
+        { LIST(.seed = 8), LIST(.targets = "sat-vit", .rank = 3, .alpha = 6, .dtype = SHEAF_F32), 2,
           6 },
-        { { .agent = true,
-            .seed = 5,
-            .heads = 16,
-            .vit_heads = 16,
-            .vocab = 1600,
-            .ffn = 32,
-            .vit_ffn = 16 },
-          { .targets = "attention.dense", .rank = 1, .alpha = 2, .dtype = SHEAF_F32 },
-          16,
-          2 },
+        { LIST(.agent = true, .seed = 5, .heads = 16, .vit_heads = 16, .vocab = 1600, .ffn = 32,
+               .vit_ffn = 16),
+          LIST(.targets = "attention.dense", .rank = 1, .alpha = 2, .dtype = SHEAF_F32), 16, 2 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         made m = rows[i].m;
@@ -373,7 +356,7 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
 }
 
 /* What the adapter holds whole stands in the place of the base's, in the base's dtype. */
-static void test_adapter__whole_tensors_replace_the_bases(void **state)
+TEST(test_adapter__whole_tensors_replace_the_bases)
 {
     static const struct {
         wish how;
@@ -422,7 +405,7 @@ static void test_adapter__whole_tensors_replace_the_bases(void **state)
 
 /* Two ways to one model: merge the adapter; or write it as SAT's LoRA, which is merged when
  * read. */
-static void test_adapter__is_merged_to_the_same(void **state)
+TEST(test_adapter__is_merged_to_the_same)
 {
     static const wish hows[] = {
         { .targets = "sat-vit", .rank = 5, .alpha = 4, .dtype = SHEAF_F32 },
@@ -491,7 +474,7 @@ static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_weights_merge_r
 
 /* Merged and divided at once: the files that the two commands make one after the other. Every call
  * that writes is once the one that fails: nothing of it stands, or all. */
-static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
+TEST(test_adapter__is_merged_into_parts_in_one_pass)
 {
     static const char *const here[] = { "two", "parts", "once" };
     const wish how = { .targets = "sat-vit", .rank = 2, .alpha = 1, .dtype = SHEAF_F32 };
@@ -537,7 +520,7 @@ static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
     made_release(&m);
 }
 
-static void test_adapter__what_sat_cannot_say_is_refused(void **state)
+TEST(test_adapter__what_sat_cannot_say_is_refused)
 {
     static const struct {
         wish how;
@@ -559,12 +542,9 @@ static void test_adapter__what_sat_cannot_say_is_refused(void **state)
         { { .targets = "sat", .ranks = "layers.1.attention.dense=4", .rank = 2, .alpha = 1 },
           SHEAF_E_UNSUPPORTED,
           "one rank for all layers" },
-        { { .targets = "sat",
-            .dense = "transformer.layers.1.attention.query_key_value",
-            .rank = 2,
-            .alpha = 1 },
-          SHEAF_E_UNSUPPORTED,
-          "mixes the parts" },
+        { LIST(.targets = "sat", .dense = "transformer.layers.1.attention.query_key_value",
+               .rank = 2, .alpha = 1),
+          SHEAF_E_UNSUPPORTED, "mixes the parts" },
     };
     made m = { .seed = 7 };
     made_init(&m);
@@ -601,15 +581,4 @@ static void test_adapter__what_sat_cannot_say_is_refused(void **state)
     made_release(&m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adapter__sats_lora_to_peft_and_back),
-        cmocka_unit_test(test_adapter__becomes_factors_at_any_size),
-        cmocka_unit_test(test_adapter__whole_tensors_replace_the_bases),
-        cmocka_unit_test(test_adapter__is_merged_to_the_same),
-        cmocka_unit_test(test_adapter__is_merged_into_parts_in_one_pass),
-        cmocka_unit_test(test_adapter__what_sat_cannot_say_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 
-#include "base/random.h"
 #include "base/thread.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/tools/verify.h"
@@ -50,7 +49,7 @@ static uint16_t bfloat_of(double x)
     return nearest(x, bfloat_value, 0x7f80);
 }
 
-static void test_convert__small_numbers_survive_the_way_up_and_down(void **state)
+TEST(test_convert__small_numbers_survive_the_way_up_and_down)
 {
     for (uint32_t i = 0; i < 0x10000; i++) {
         uint16_t h = (uint16_t)i, back;
@@ -94,7 +93,7 @@ static void check_number(double d)
         fail_msg("%a in bfloat16: %04x, not %04x", f, bfloat, bfloat_of(f));
 }
 
-static void test_convert__numbers_are_rounded_once_to_nearest_even(void **state)
+TEST(test_convert__numbers_are_rounded_once_to_nearest_even)
 {
     for (int64_t i = 0; i < 100000; i++) {
         const uint64_t a = made_mix((uint64_t)i), b = made_mix(a);
@@ -175,7 +174,7 @@ static uint64_t draw(uint64_t *state, uint64_t below)
     return (*state = made_mix(*state)) % below;
 }
 
-static void test_convert__sat_there_and_back_keeps_everything(void **state)
+TEST(test_convert__sat_there_and_back_keeps_everything)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     uint64_t seed = 20261121;
@@ -232,7 +231,7 @@ static void put_llama(const char *path, uint64_t *seed, bool tied)
     put(path, text);
 }
 
-static void test_convert__llama_there_and_back_keeps_everything(void **state)
+TEST(test_convert__llama_there_and_back_keeps_everything)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     uint64_t seed = 42;
@@ -272,7 +271,7 @@ static void test_convert__llama_there_and_back_keeps_everything(void **state)
 
 /* ---- dtypes ---- */
 
-static void test_convert__what_would_become_infinite_is_refused(void **state)
+TEST(test_convert__what_would_become_infinite_is_refused)
 {
     static const sheaf_dtype half = SHEAF_F16, bfloat = SHEAF_BF16;
     sheaf_safetensors_writer *w = NULL;
@@ -294,7 +293,7 @@ static void test_convert__what_would_become_infinite_is_refused(void **state)
 
 /* ---- what is refused ---- */
 
-static void test_convert__refuses_what_cannot_be(void **state)
+TEST(test_convert__refuses_what_cannot_be)
 {
     made m = { .seed = 3 };
     made_init(&m);
@@ -327,7 +326,7 @@ static void test_convert__refuses_what_cannot_be(void **state)
     made_release(&m);
 }
 
-static void test_convert__stops_when_asked_and_leaves_nothing(void **state)
+TEST(test_convert__stops_when_asked_and_leaves_nothing)
 {
     static const char *const forms[] = { "hf", "sat", "sheaf" };
     sheaf_control stop = { .stop = 1 };
@@ -345,7 +344,7 @@ static void test_convert__stops_when_asked_and_leaves_nothing(void **state)
 
 /* ---- failures ---- */
 
-static void test_convert__each_call_that_writes_fails_once(void **state)
+TEST(test_convert__each_call_that_writes_fails_once)
 {
     static const char *const forms[] = { "hf", "sat", "sheaf" };
     made m = { .layers = 1, .vit_layers = 1, .seed = 5 };
@@ -386,17 +385,4 @@ static void test_convert__each_call_that_writes_fails_once(void **state)
     made_release(&m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convert__small_numbers_survive_the_way_up_and_down),
-        cmocka_unit_test(test_convert__numbers_are_rounded_once_to_nearest_even),
-        cmocka_unit_test(test_convert__sat_there_and_back_keeps_everything),
-        cmocka_unit_test(test_convert__llama_there_and_back_keeps_everything),
-        cmocka_unit_test(test_convert__what_would_become_infinite_is_refused),
-        cmocka_unit_test(test_convert__refuses_what_cannot_be),
-        cmocka_unit_test(test_convert__stops_when_asked_and_leaves_nothing),
-        cmocka_unit_test(test_convert__each_call_that_writes_fails_once),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,6 +1,5 @@
 /* inside_test.c - a model that PEFT wrapped, saved whole: its base and its adapter come out as they
  * went in. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/pickled.h"
@@ -145,7 +144,7 @@ static const way ways[] = {
       "module.base_model.model._fsdp_wrapped_module.", true, true },
 };
 
-static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state)
+TEST(test_convert__base_and_adapter_come_out_of_a_whole_save)
 {
     char *config = NULL;
     size_t size;
@@ -192,7 +191,7 @@ static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state
 }
 
 /* Factors of two adapters, and those of another kind, cannot be one of LoRA. */
-static void test_convert__what_is_no_single_adapter_is_refused(void **state)
+TEST(test_convert__what_is_no_single_adapter_is_refused)
 {
     static const struct {
         const char *name, *says;
@@ -232,7 +231,7 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
 }
 
 /* Factors of two ranks, with a bias and magnitudes: the config that is made says so. */
-static void test_convert__the_made_config_says_what_the_tensors_are(void **state)
+TEST(test_convert__the_made_config_says_what_the_tensors_are)
 {
     static const float x[4] = { 1, 2, 3, 4 };
     static const sheaf_safetensors_spec spec[] = {
@@ -265,12 +264,4 @@ static void test_convert__the_made_config_says_what_the_tensors_are(void **state
         check_config(at("made/adapter_config.json"), 1, says[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convert__base_and_adapter_come_out_of_a_whole_save),
-        cmocka_unit_test(test_convert__what_is_no_single_adapter_is_refused),
-        cmocka_unit_test(test_convert__the_made_config_says_what_the_tensors_are),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,6 +1,5 @@
 /* quantise_test.c - convert --quantize writes what transformers and bitsandbytes wrote, byte for
  * byte, in any number of files; what is refused. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/recordings.h"
 
@@ -125,7 +124,7 @@ static const char *folder_of(const char *model, const char *name)
     return recording(path);
 }
 
-static void test_quantise__writes_the_bytes_of_transformers(void **state)
+TEST(test_quantise__writes_the_bytes_of_transformers)
 {
     int compared = 0;
     for (size_t i = 0; i < ARRAY_LEN(recorded); i++) {
@@ -157,7 +156,7 @@ static void test_quantise__writes_the_bytes_of_transformers(void **state)
 
 /* transformers 5 has a mixture's router and experts as bare parameters: its save_pretrained()
  * leaves them plain, and it loads no codes of them (5.24.0, bitsandbytes 0.50.2). */
-static void test_quantise__leaves_routers_and_experts_plain(void **state)
+TEST(test_quantise__leaves_routers_and_experts_plain)
 {
     static const char *const specs[] = { "families/mixtral/hf/config.json",
                                          "successors/qwen3_moe/hf/config.json" };
@@ -198,7 +197,7 @@ static void test_quantise__leaves_routers_and_experts_plain(void **state)
 }
 
 /* A tensor's rows that are no multiple of a block, and several files. */
-static void test_quantise__init_writes_what_convert_would(void **state)
+TEST(test_quantise__init_writes_what_convert_would)
 {
     static const char *const specs[] = { "tiny-bytes", "cogvlm-tiny", "cogagent-tiny",
                                          "minicpmv-tiny", "omnilmm-tiny" };
@@ -227,7 +226,7 @@ static void test_quantise__init_writes_what_convert_would(void **state)
     }
 }
 
-static void test_quantise__refuses_what_it_cannot(void **state)
+TEST(test_quantise__refuses_what_it_cannot)
 {
     sheaf_weights_init_report report;
     CHECK_OK(sheaf__remove_tree(at("plain")));
@@ -273,7 +272,7 @@ static void test_quantise__refuses_what_it_cannot(void **state)
 
 /* Without a flag a folder's weights stay as they are, of every quantiser; --dequantize gives the
  * values that the source has. */
-static void test_quantise__folders_are_copied_or_dequantised(void **state)
+TEST(test_quantise__folders_are_copied_or_dequantised)
 {
     static const char *const folders[] = { "quant/tiny_llama/bnb_nf4_double",
                                            "quant/tiny_llama/bnb_int8",
@@ -328,7 +327,7 @@ static void damage(const char *path, const char *part, int64_t i, float value)
     assert_int_equal(fclose(to), 0);
 }
 
-static void test_quantise__copies_no_damaged_scale(void **state)
+TEST(test_quantise__copies_no_damaged_scale)
 {
     static const struct {
         sheaf_quantize as;
@@ -360,15 +359,4 @@ static void test_quantise__copies_no_damaged_scale(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantise__writes_the_bytes_of_transformers),
-        cmocka_unit_test(test_quantise__leaves_routers_and_experts_plain),
-        cmocka_unit_test(test_quantise__init_writes_what_convert_would),
-        cmocka_unit_test(test_quantise__folders_are_copied_or_dequantised),
-        cmocka_unit_test(test_quantise__refuses_what_it_cannot),
-        cmocka_unit_test(test_quantise__copies_no_damaged_scale),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -145,7 +145,7 @@ static sheaf_status *merge(const char *adapter, const char *dst, int *notes)
 }
 
 /* The same model as by an adapter with the names of the files; they stay in the output. */
-static void test_names__those_of_transformers_find_those_of_files(void **state)
+TEST(test_names__those_of_transformers_find_those_of_files)
 {
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         char *a = NULL, *b = NULL;
@@ -172,7 +172,7 @@ static void test_names__those_of_transformers_find_those_of_files(void **state)
 }
 
 /* Names that no renaming explains, or not all of them. */
-static void test_names__others_are_refused_with_what_may_be_the_reason(void **state)
+TEST(test_names__others_are_refused_with_what_may_be_the_reason)
 {
     const char *const parts[MOST] = { "model.language_model.layers.0.mlp.down_proj",
                                       "model.unheard_of.q_proj" },
@@ -188,11 +188,4 @@ static void test_names__others_are_refused_with_what_may_be_the_reason(void **st
     assert_int_equal(notes, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names__those_of_transformers_find_those_of_files),
-        cmocka_unit_test(test_names__others_are_refused_with_what_may_be_the_reason),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -2,7 +2,6 @@
  * the plain model that was quantised, with the bits of PEFT and bitsandbytes. */
 #include <sys/stat.h>
 
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/recordings.h"
 
@@ -130,7 +129,7 @@ static const char *make_adapter(const char *name, int layers)
 }
 
 /* Of all that is recorded; what is committed has a q_proj, which the next test compares. */
-static void test_merge__onto_quantised_bases_gives_the_bits_of_peft(void **state)
+TEST(test_merge__onto_quantised_bases_gives_the_bits_of_peft)
 {
     sheaf_weights_merge_report report;
     for (int run = recordings_are_full() ? 0 : 2; run < 2; run++)
@@ -183,7 +182,7 @@ static const char *hash_q_proj(const char *dir)
 
 /* The hashes are those of what PEFT recorded (merged_dequantised_part, merged_4bit_part and
  * merged_original_part of qlora_bfloat16), which the test above compares where it is. */
-static void test_merge__q_proj_has_the_bits_of_peft(void **state)
+TEST(test_merge__q_proj_has_the_bits_of_peft)
 {
     static const struct {
         const char *base;
@@ -279,7 +278,7 @@ static void check_int8(const char *base, const char *adapter, const char *merged
 
 /* Of every form: what is quantised again is the merged model in float32, quantised; and the report
  * says how far it is from it. */
-static void test_merge__quantised_again_is_the_merged_model_quantised(void **state)
+TEST(test_merge__quantised_again_is_the_merged_model_quantised)
 {
     static const struct {
         const char *base;
@@ -324,7 +323,7 @@ static void test_merge__quantised_again_is_the_merged_model_quantised(void **sta
 }
 
 /* What no adapter changes keeps its bytes. */
-static void test_merge__quantised_again_copies_the_rest(void **state)
+TEST(test_merge__quantised_again_copies_the_rest)
 {
     sheaf_weights_merge_report report;
     CHECK_OK(merge(&report, tiny("bnb_nf4_double"), make_adapter("one", 1), at("out"),
@@ -335,7 +334,7 @@ static void test_merge__quantised_again_copies_the_rest(void **state)
                     "layers.0.self_attn.q_proj", false);
 }
 
-static void test_merge__what_cannot_be_quantised_again(void **state)
+TEST(test_merge__what_cannot_be_quantised_again)
 {
     sheaf_weights_merge_report report;
     const sheaf_weights_merge_options how = { .requantize = true };
@@ -349,14 +348,4 @@ static void test_merge__what_cannot_be_quantised_again(void **state)
     assert_int_equal(sheaf__path_kind(at("no")), SHEAF_PATH_NONE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merge__onto_quantised_bases_gives_the_bits_of_peft),
-        cmocka_unit_test(test_merge__q_proj_has_the_bits_of_peft),
-        cmocka_unit_test(test_merge__quantised_again_is_the_merged_model_quantised),
-        cmocka_unit_test(test_merge__quantised_again_copies_the_rest),
-        cmocka_unit_test(test_merge__what_cannot_be_quantised_again),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -80,7 +80,7 @@ static void base_values(float *x, const thing *t)
     free(stored);
 }
 
-static void test_merge__any_shape_and_orientation(void **state)
+TEST(test_merge__any_shape_and_orientation)
 {
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
                  ARRAY_LEN(base_things));
@@ -124,7 +124,7 @@ static void test_merge__any_shape_and_orientation(void **state)
 }
 
 /* DoRA over several panels, by rows and by columns: each output has the magnitude it was given. */
-static void test_merge__magnitudes_are_the_norms(void **state)
+TEST(test_merge__magnitudes_are_the_norms)
 {
     static const thing things[] = {
         { P "turned.lora_A.weight", SHEAF_F32, 2, { 5, 4 } },
@@ -183,7 +183,7 @@ static void test_merge__magnitudes_are_the_norms(void **state)
 }
 
 /* Two adapters in turn: one rounding at the end, or with PEFT's bits one after each. */
-static void test_merge__in_turn_rounds_once_unless_asked(void **state)
+TEST(test_merge__in_turn_rounds_once_unless_asked)
 {
     static const thing base[] = { { "x.weight", SHEAF_BF16, 2, { 40, 30 } } };
     static const thing first[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 2, 30 } },
@@ -213,7 +213,7 @@ static void test_merge__in_turn_rounds_once_unless_asked(void **state)
 
 /* Convolutions and tables combine like linear layers; merging the file that is written gives the
  * same bits. */
-static void test_combine__of_every_kind_of_module(void **state)
+TEST(test_combine__of_every_kind_of_module)
 {
     static const thing more[] = {
         /* another rank, and not all modules */
@@ -303,7 +303,7 @@ static const struct {
     { NULL, false, 2, false, false },
 };
 
-static void test_merge__square_weights_lie_as_their_like_do(void **state)
+TEST(test_merge__square_weights_lie_as_their_like_do)
 {
     for (size_t i = 0; i < ARRAY_LEN(square); i++) {
         char text[256];
@@ -374,7 +374,7 @@ static double seconds_of(int64_t n)
 }
 
 /* 8 times as many take about 8 times as long; 40 times where each is looked for among all. */
-static void test_merge__work_grows_with_the_modules(void **state)
+TEST(test_merge__work_grows_with_the_modules)
 {
     const double few = seconds_of(3000), many = seconds_of(24000);
     print_message("%g s, %g s\n", few, many);
@@ -396,7 +396,7 @@ static const struct {
       false },
 };
 
-static void test_merge__a_prefix_that_explains_all_names(void **state)
+TEST(test_merge__a_prefix_that_explains_all_names)
 {
     for (size_t i = 0; i < ARRAY_LEN(begins); i++) {
         const thing base[] = { { begins[i].base, SHEAF_F32, 2, { 4, 3 } } };
@@ -452,102 +452,60 @@ static const struct {
     bool tied, embed, head;
     int64_t rows;
 } ties[] = {
-    { "LoRA on the head alone",
-      LORA "\"target_modules\": [\"lm_head\"]}",
-      { { HEAD ".lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
-        { HEAD ".lora_B.weight", SHEAF_F32, 2, { 10, 2 } } },
-      2,
-      false,
-      false,
-      true,
-      10 },
-    { "LoRA on the table alone",
-      LORA "\"target_modules\": [\"embed_tokens\"]}",
-      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
-        { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } } },
-      2,
-      false,
-      true,
-      false,
-      10 },
+    { "LoRA on the head alone", LORA "\"target_modules\": [\"lm_head\"]}",
+      LIST({ HEAD ".lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+           { HEAD ".lora_B.weight", SHEAF_F32, 2, { 10, 2 } }),
+      2, false, false, true, 10 },
+    { "LoRA on the table alone", LORA "\"target_modules\": [\"embed_tokens\"]}",
+      LIST({ EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
+           { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } }),
+      2, false, true, false, 10 },
     { "the same, and the tie is kept",
       LORA "\"ensure_weight_tying\": true, \"target_modules\": [\"embed_tokens\"]}",
-      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
-        { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } } },
-      2,
-      true,
-      true,
-      true,
-      10 },
+      LIST({ EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
+           { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } }),
+      2, true, true, true, 10 },
     { "trained rows belong to both",
       LORA "\"target_modules\": [], \"trainable_token_indices\": {\"embed_tokens\": [7, 2]}}",
-      { { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 4 } } },
-      1,
-      true,
-      true,
-      true,
-      10 },
+      LIST({ EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 4 } }), 1, true,
+      true, true, 10 },
     { "a table with more rows, one trained use",
       LORA "\"target_modules\": [], \"modules_to_save\": [\"embed_tokens\", \"lm_head\"]}",
-      { { EMBED ".weight", SHEAF_F32, 2, { 12, 4 } }, { HEAD ".weight", SHEAF_F32, 2, { 12, 4 } } },
-      2,
-      false,
-      true,
-      true,
-      12 },
+      LIST({ EMBED ".weight", SHEAF_F32, 2, { 12, 4 } },
+           { HEAD ".weight", SHEAF_F32, 2, { 12, 4 } }),
+      2, false, true, true, 12 },
     { "PEFT's copies of a vocabulary that grew, which the config does not name",
       LORA "\"target_modules\": [\"x\"]}",
-      { { P "model.x.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
-        { P "model.x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } },
-        { EMBED ".weight", SHEAF_F32, 2, { 12, 4 } },
-        { HEAD ".weight", SHEAF_F32, 2, { 12, 4 } } },
-      4,
-      false,
-      true,
-      true,
-      12 },
+      LIST({ P "model.x.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+           { P "model.x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } },
+           { EMBED ".weight", SHEAF_F32, 2, { 12, 4 } },
+           { HEAD ".weight", SHEAF_F32, 2, { 12, 4 } }),
+      4, false, true, true, 12 },
     { "such a copy of the table alone, of one that did not grow",
       LORA "\"target_modules\": [\"x\"]}",
-      { { P "model.x.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
-        { P "model.x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } },
-        { EMBED ".weight", SHEAF_F32, 2, { 10, 4 } } },
-      3,
-      true,
-      true,
-      true,
-      10 },
+      LIST({ P "model.x.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+           { P "model.x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } },
+           { EMBED ".weight", SHEAF_F32, 2, { 10, 4 } }),
+      3, true, true, true, 10 },
     { "trained rows of a vocabulary that grew, all of them new",
       LORA "\"target_modules\": [], \"trainable_token_indices\": [11, 2, 10]}",
-      { { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 3, 4 } } },
-      1,
-      true,
-      true,
-      true,
-      12 },
+      LIST({ EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 3, 4 } }), 1, true,
+      true, true, 12 },
     { "and PEFT's copies, of which not all were trained",
       LORA "\"target_modules\": [], \"trainable_token_indices\": [2, 12]}",
-      { { EMBED ".token_adapter.base_layer.weight", SHEAF_F32, 2, { 13, 4 } },
-        { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 4 } } },
-      2,
-      true,
-      true,
-      true,
-      13 },
-    { "PEFT's copy with more rows",
-      LORA "\"target_modules\": [\"embed_tokens\"]}",
-      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 12 } },
-        { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } },
-        { EMBED ".base_layer.weight", SHEAF_F32, 2, { 12, 4 } } },
-      3,
-      false,
-      true,
-      true,
-      12 },
+      LIST({ EMBED ".token_adapter.base_layer.weight", SHEAF_F32, 2, { 13, 4 } },
+           { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 4 } }),
+      2, true, true, true, 13 },
+    { "PEFT's copy with more rows", LORA "\"target_modules\": [\"embed_tokens\"]}",
+      LIST({ EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 12 } },
+           { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } },
+           { EMBED ".base_layer.weight", SHEAF_F32, 2, { 12, 4 } }),
+      3, false, true, true, 12 },
 };
 
 /* As PEFT 0.21 merges it where the base was resized by hand: the base's rows, and the adapter's in
  * their places. A row that is nowhere is not made up. */
-static void test_merge__new_tokens_get_their_rows(void **state)
+TEST(test_merge__new_tokens_get_their_rows)
 {
     const thing base[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 3, 2 } } },
                 rows = { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 2 } };
@@ -574,7 +532,7 @@ static void test_merge__new_tokens_get_their_rows(void **state)
 }
 
 /* A full copy that float16 cannot hold, over a base that is finite there or infinite. */
-static void test_merge__a_copy_beyond_float16_is_refused(void **state)
+TEST(test_merge__a_copy_beyond_float16_is_refused)
 {
     for (int of_base = 0; of_base < 2; of_base++)
         for (int of_copy = 0; of_copy < 2; of_copy++) {
@@ -603,7 +561,7 @@ static bool differs(const char *dir, const char *name, const float *base)
     return yes;
 }
 
-static void test_merge__tied_tables_by_name(void **state)
+TEST(test_merge__tied_tables_by_name)
 {
     float base[40];
     base_values(base, &tied_things[0]);
@@ -632,7 +590,7 @@ static void test_merge__tied_tables_by_name(void **state)
 
 /* Whether two uses come out equal is looked at before anything is written; a table that DoRA
  * changes has the bytes that it has where the head stays as it was. */
-static void test_merge__dora_of_both_uses(void **state)
+TEST(test_merge__dora_of_both_uses)
 {
     static const thing things[] = { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
                                     { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } },
@@ -693,7 +651,7 @@ static const struct {
       "trainable_token_indices" },
 };
 
-static void test_merge__what_is_not_known_is_named(void **state)
+TEST(test_merge__what_is_not_known_is_named)
 {
     static const thing base[] = { { "x.weight", SHEAF_F32, 2, { 4, 3 } },
                                   { "z.weight", SHEAF_F32, 2, { 4, 3 } },
@@ -718,7 +676,7 @@ static void test_merge__what_is_not_known_is_named(void **state)
 
 /* ---- stopping, and a wrong result ---- */
 
-static void test_merge__a_stop_leaves_nothing(void **state)
+TEST(test_merge__a_stop_leaves_nothing)
 {
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
                  ARRAY_LEN(base_things));
@@ -739,7 +697,7 @@ static void test_merge__a_stop_leaves_nothing(void **state)
 }
 
 /* Were the base written instead of the merged weights, the products would tell. */
-static void test_check__products_see_a_wrong_weight(void **state)
+TEST(test_check__products_see_a_wrong_weight)
 {
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
                  ARRAY_LEN(base_things));
@@ -783,7 +741,7 @@ static void hear(void *context, const sheaf_event *event)
 
 /* PEFT's bits there depend on its processor: the one that is named counts, what was not measured is
  * said. */
-static void test_merge__above_rank_192_the_processor_is_told(void **state)
+TEST(test_merge__above_rank_192_the_processor_is_told)
 {
     static const thing base[] = { { "x.weight", SHEAF_F32, 2, { 24, 40 } } };
     static const thing parts[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 200, 40 } },
@@ -832,24 +790,4 @@ static void test_merge__above_rank_192_the_processor_is_told(void **state)
     free(a), free(b), free(w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merge__any_shape_and_orientation),
-        cmocka_unit_test(test_merge__magnitudes_are_the_norms),
-        cmocka_unit_test(test_merge__in_turn_rounds_once_unless_asked),
-        cmocka_unit_test(test_combine__of_every_kind_of_module),
-        cmocka_unit_test(test_merge__square_weights_lie_as_their_like_do),
-        cmocka_unit_test(test_merge__work_grows_with_the_modules),
-        cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
-        cmocka_unit_test(test_merge__new_tokens_get_their_rows),
-        cmocka_unit_test(test_merge__a_copy_beyond_float16_is_refused),
-        cmocka_unit_test(test_merge__tied_tables_by_name),
-        cmocka_unit_test(test_merge__dora_of_both_uses),
-        cmocka_unit_test(test_merge__what_is_not_known_is_named),
-        cmocka_unit_test(test_merge__above_rank_192_the_processor_is_told),
-        cmocka_unit_test(test_merge__a_stop_leaves_nothing),
-        cmocka_unit_test(test_check__products_see_a_wrong_weight),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -24,84 +24,52 @@ static const struct {
     { "the head of names before 4.52",
       CLASS("LlavaForConditionalGeneration",
             "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": true}"),
-      { "language_model.model.embed_tokens.weight" },
-      SAVE("embed_tokens"),
-      { "language_model.model.embed_tokens.weight" },
-      10,
-      { "language_model.model.embed_tokens.weight=mine", "language_model.lm_head.weight=base" },
+      LIST("language_model.model.embed_tokens.weight"), SAVE("embed_tokens"),
+      LIST("language_model.model.embed_tokens.weight"), 10,
+      LIST("language_model.model.embed_tokens.weight=mine", "language_model.lm_head.weight=base"),
       "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": false}" },
     { "a tie that only a part of the config has: transformers 5 wants the head, 4 takes it",
       CLASS("LlavaForConditionalGeneration",
             "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": true}"),
-      { "language_model.model.embed_tokens.weight" },
-      LORA "\"target_modules\": [\"x\"]}",
-      { NULL },
-      10,
-      { "language_model.model.embed_tokens.weight=base", "language_model.lm_head.weight=base" },
+      LIST("language_model.model.embed_tokens.weight"), LORA "\"target_modules\": [\"x\"]}",
+      LIST(NULL), 10,
+      LIST("language_model.model.embed_tokens.weight=base", "language_model.lm_head.weight=base"),
       "\"text_config\": {\"vocab_size\": 10, \"tie_word_embeddings\": false}" },
     { "PEFT's copies of a head and of its bias",
       CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"),
-      { "model.embed_tokens.weight", "lm_head.weight", "lm_head.bias" },
-      LORA "\"target_modules\": [\"x\"]}",
-      { "lm_head.bias" },
-      10,
-      { "model.embed_tokens.weight=base", "lm_head.weight=own", "lm_head.bias=mine" },
+      LIST("model.embed_tokens.weight", "lm_head.weight", "lm_head.bias"),
+      LORA "\"target_modules\": [\"x\"]}", LIST("lm_head.bias"), 10,
+      LIST("model.embed_tokens.weight=base", "lm_head.weight=own", "lm_head.bias=mine"),
       "\"tie_word_embeddings\": false" },
     { "a vocabulary of 12 in a model of several parts",
       CLASS("LlavaForConditionalGeneration", "\"text_config\": {\"vocab_size\": 10}"),
-      { "model.language_model.embed_tokens.weight" },
-      LORA "\"target_modules\": [\"x\"]}",
-      { "lm_head.weight" },
-      12,
-      { "model.language_model.embed_tokens.weight=mine" },
+      LIST("model.language_model.embed_tokens.weight"), LORA "\"target_modules\": [\"x\"]}",
+      LIST("lm_head.weight"), 12, LIST("model.language_model.embed_tokens.weight=mine"),
       "\"text_config\": {\"vocab_size\": 12}}" },
     { "Llama, whose config says nothing: a stored head is its own",
       CLASS("LlamaForCausalLM", "\"vocab_size\": 10"),
-      { "model.embed_tokens.weight", "lm_head.weight=model.embed_tokens.weight" },
+      LIST("model.embed_tokens.weight", "lm_head.weight=model.embed_tokens.weight"),
       LORA_OF("x", "{\"embed_tokens\": [7]}"),
-      { "model.embed_tokens.token_adapter.trainable_tokens_delta" },
-      1,
-      { "model.embed_tokens.weight=rows", "lm_head.weight=own" },
-      "{\"model_type\": \"odd\"" },
-    { "GPT-2, which ties then: rows are of both",
-      CLASS("GPT2LMHeadModel", "\"vocab_size\": 10"),
-      { "transformer.wte.weight", "lm_head.weight=transformer.wte.weight" },
-      LORA_OF("x", "{\"wte\": [7]}"),
-      { "transformer.wte.token_adapter.trainable_tokens_delta" },
-      1,
-      { "transformer.wte.weight=rows", "lm_head.weight=rows" },
-      "{\"model_type\": \"odd\"" },
-    { "names of the bare model",
-      CLASS("GPT2LMHeadModel", "\"vocab_size\": 10"),
-      { "wte.weight" },
-      SAVE("wte"),
-      { "transformer.wte.weight" },
-      10,
-      { "wte.weight=mine", "lm_head.weight=base" },
+      LIST("model.embed_tokens.token_adapter.trainable_tokens_delta"), 1,
+      LIST("model.embed_tokens.weight=rows", "lm_head.weight=own"), "{\"model_type\": \"odd\"" },
+    { "GPT-2, which ties then: rows are of both", CLASS("GPT2LMHeadModel", "\"vocab_size\": 10"),
+      LIST("transformer.wte.weight", "lm_head.weight=transformer.wte.weight"),
+      LORA_OF("x", "{\"wte\": [7]}"), LIST("transformer.wte.token_adapter.trainable_tokens_delta"),
+      1, LIST("transformer.wte.weight=rows", "lm_head.weight=rows"), "{\"model_type\": \"odd\"" },
+    { "names of the bare model", CLASS("GPT2LMHeadModel", "\"vocab_size\": 10"), LIST("wte.weight"),
+      SAVE("wte"), LIST("transformer.wte.weight"), 10,
+      LIST("wte.weight=mine", "lm_head.weight=base"), "\"tie_word_embeddings\": false" },
+    { "Falcon's head, which no file names", CLASS("FalconForCausalLM", TIED),
+      LIST("transformer.word_embeddings.weight"), SAVE("lm_head"), LIST("lm_head.weight"), 10,
+      LIST("transformer.word_embeddings.weight=base", "lm_head.weight=mine"),
       "\"tie_word_embeddings\": false" },
-    { "Falcon's head, which no file names",
-      CLASS("FalconForCausalLM", TIED),
-      { "transformer.word_embeddings.weight" },
-      SAVE("lm_head"),
-      { "lm_head.weight" },
-      10,
-      { "transformer.word_embeddings.weight=base", "lm_head.weight=mine" },
-      "\"tie_word_embeddings\": false" },
-    { "a classifier ties nothing",
-      CLASS("GPT2ForSequenceClassification", "\"vocab_size\": 10"),
-      { "transformer.wte.weight" },
-      SAVE("wte"),
-      { "transformer.wte.weight" },
-      10,
-      { "transformer.wte.weight=mine" },
-      "{\"model_type\": \"odd\"" },
+    { "a classifier ties nothing", CLASS("GPT2ForSequenceClassification", "\"vocab_size\": 10"),
+      LIST("transformer.wte.weight"), SAVE("wte"), LIST("transformer.wte.weight"), 10,
+      LIST("transformer.wte.weight=mine"), "{\"model_type\": \"odd\"" },
     { "an unknown class that says it ties nothing",
       CLASS("OddForCausalLM", "\"tie_word_embeddings\": false"),
-      { "model.embed_tokens.weight", "lm_head.weight" },
-      SAVE("embed_tokens"),
-      { "model.embed_tokens.weight" },
-      10,
-      { "model.embed_tokens.weight=mine" },
+      LIST("model.embed_tokens.weight", "lm_head.weight"), SAVE("embed_tokens"),
+      LIST("model.embed_tokens.weight"), 10, LIST("model.embed_tokens.weight=mine"),
       "\"tie_word_embeddings\": false" },
 };
 
@@ -173,7 +141,7 @@ static sheaf_status *merge_row(size_t i, const char *config, thing *base, thing 
     return merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report);
 }
 
-static void test_tied__every_name_has_its_own_values(void **state)
+TEST(test_tied__every_name_has_its_own_values)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         thing base[MOST + 1], mine[MOST + 2];
@@ -186,7 +154,7 @@ static void test_tied__every_name_has_its_own_values(void **state)
 }
 
 /* Classes of which it is not known what they tie. */
-static void test_tied__what_is_not_known_is_refused(void **state)
+TEST(test_tied__what_is_not_known_is_refused)
 {
     static const struct {
         const char *config, *found;
@@ -209,28 +177,21 @@ static void test_tied__what_is_not_known_is_refused(void **state)
 }
 
 /* A table of 12 rows for a vocabulary of 10 whose other tensors of 10 rows the adapter lacks. */
-static void test_resized__what_lacks_rows_is_refused(void **state)
+TEST(test_resized__what_lacks_rows_is_refused)
 {
     static const struct {
         const char *config, *table;
         thing lacks;
         const char *found;
     } lacking[] = {
-        { CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"),
-          "model.embed_tokens.weight",
-          { "lm_head.weight", SHEAF_F32, 2, { 10, 4 } },
-          "'lm_head.weight' | as many rows" },
-        { CLASS("GPTNeoXJapaneseForCausalLM", TIED),
-          "gpt_neox_japanese.embed_in.weight",
-          { "embed_out.bias", SHEAF_F32, 1, { 10 } },
-          "bias' | as many rows" },
-        { CLASS("OddForCausalLM", "\"tie_word_embeddings\": false"),
-          "lm_head.weight",
-          { "lm_head.bias", SHEAF_F32, 1, { 10 } },
-          "'lm_head.bias' | as many rows" },
+        { CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"), "model.embed_tokens.weight",
+          LIST("lm_head.weight", SHEAF_F32, 2, { 10, 4 }), "'lm_head.weight' | as many rows" },
+        { CLASS("GPTNeoXJapaneseForCausalLM", TIED), "gpt_neox_japanese.embed_in.weight",
+          LIST("embed_out.bias", SHEAF_F32, 1, { 10 }), "bias' | as many rows" },
+        { CLASS("OddForCausalLM", "\"tie_word_embeddings\": false"), "lm_head.weight",
+          LIST("lm_head.bias", SHEAF_F32, 1, { 10 }), "'lm_head.bias' | as many rows" },
         { CLASS("OddForConditionalGeneration", "\"tie_word_embeddings\": false"),
-          "model.embed_tokens.weight",
-          { "final_logits_bias", SHEAF_F32, 2, { 1, 10 } },
+          "model.embed_tokens.weight", LIST("final_logits_bias", SHEAF_F32, 2, { 1, 10 }),
           "'final_logits_bias' | as many rows" },
     };
     for (size_t i = 0; i < ARRAY_LEN(lacking); i++) {
@@ -247,7 +208,7 @@ static void test_resized__what_lacks_rows_is_refused(void **state)
 }
 
 /* PEFT writes both tensors of a head that LoRA changes, under its own names for them. */
-static void test_head__with_a_bias_takes_pefts_copies(void **state)
+TEST(test_head__with_a_bias_takes_pefts_copies)
 {
     static const thing base[] = { { "lm_head.bias", SHEAF_F32, 1, { 10 } },
                                   { "lm_head.weight", SHEAF_F32, 2, { 10, 4 } } },
@@ -267,7 +228,7 @@ static void test_head__with_a_bias_takes_pefts_copies(void **state)
 }
 
 /* transformers leaves layers out that predict further tokens, so no adapter has them. */
-static void test_layers__behind_the_last_need_no_factors(void **state)
+TEST(test_layers__behind_the_last_need_no_factors)
 {
     static const thing base[] = { { "model.layers.0.q.weight", SHEAF_F32, 2, { 4, 4 } },
                                   { "model.layers.1.q.weight", SHEAF_F32, 2, { 4, 4 } },
@@ -293,7 +254,7 @@ static void test_layers__behind_the_last_need_no_factors(void **state)
 }
 
 /* Nor are the experts, where transformers holds them as bare parameters: then none has factors. */
-static void test_layers__experts_need_none_or_all(void **state)
+TEST(test_layers__experts_need_none_or_all)
 {
     static const thing base[] = {
         { "model.layers.0.mlp.up.weight", SHEAF_F32, 2, { 4, 4 } },
@@ -317,7 +278,7 @@ static void test_layers__experts_need_none_or_all(void **state)
 }
 
 /* Classes without a head are known by the model that has one. */
-static void test_ties__are_known_by_class(void **state)
+TEST(test_ties__are_known_by_class)
 {
     assert_string_equal(sheaf__ties_of("LlamaForCausalLM", true)->head, "lm_head.weight");
     assert_string_equal(sheaf__ties_of("LlamaForSequenceClassification", false)->table, "");
@@ -328,16 +289,4 @@ static void test_ties__are_known_by_class(void **state)
     assert_null(sheaf__ties_of("", false));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tied__every_name_has_its_own_values),
-        cmocka_unit_test(test_tied__what_is_not_known_is_refused),
-        cmocka_unit_test(test_resized__what_lacks_rows_is_refused),
-        cmocka_unit_test(test_head__with_a_bias_takes_pefts_copies),
-        cmocka_unit_test(test_layers__behind_the_last_need_no_factors),
-        cmocka_unit_test(test_layers__experts_need_none_or_all),
-        cmocka_unit_test(test_ties__are_known_by_class),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

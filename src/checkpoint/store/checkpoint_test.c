@@ -77,7 +77,7 @@ static void spoil(const char *path, long from_end)
 
 /* ---- the promise ---- */
 
-static void test_save__same_bytes_at_any_number_of_ranks(void **state)
+TEST(test_save__same_bytes_at_any_number_of_ranks)
 {
     fresh();
     save(7, 1);
@@ -94,7 +94,7 @@ static void test_save__same_bytes_at_any_number_of_ranks(void **state)
     free(one);
 }
 
-static void test_save__data_parallel_groups_share_the_writing(void **state)
+TEST(test_save__data_parallel_groups_share_the_writing)
 {
     fresh();
     save(7, 1);
@@ -176,7 +176,7 @@ static sheaf_status *save_held(void *context, sheaf_comm *comm)
     return st;
 }
 
-static void test_save__memory_of_a_device_goes_through_the_host_in_pieces(void **state)
+TEST(test_save__memory_of_a_device_goes_through_the_host_in_pieces)
 {
     const sheaf__device_class *const classes[] = { &sheaf__cpu, &checked_device, &copied_device };
     sheaf_hash want = { 0 };
@@ -203,7 +203,7 @@ static void test_save__memory_of_a_device_goes_through_the_host_in_pieces(void *
 
 /* ---- what makes a manifest another ---- */
 
-static void test_save__another_state_has_another_manifest(void **state)
+TEST(test_save__another_state_has_another_manifest)
 {
     fresh();
     save(7, 1);
@@ -235,7 +235,7 @@ static const char recorded[] =
     "},\n"
     "\"self\": \"30527e41fd341406e21e53440b06c7cc\"}\n";
 
-static void test_manifest__is_the_recorded_text(void **state)
+TEST(test_manifest__is_the_recorded_text)
 {
     char *text = NULL;
     size_t size = 0;
@@ -246,7 +246,7 @@ static void test_manifest__is_the_recorded_text(void **state)
     free(text);
 }
 
-static void test_manifest__a_changed_byte_is_noticed(void **state)
+TEST(test_manifest__a_changed_byte_is_noticed)
 {
     char copy[sizeof recorded];
     sheaf_manifest *m = NULL;
@@ -346,7 +346,7 @@ static const struct {
       "'slices'" },
 };
 
-static void test_manifest__hostile_content_is_refused(void **state)
+TEST(test_manifest__hostile_content_is_refused)
 {
     for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
         char text[1024], hash[33];
@@ -365,7 +365,7 @@ static void test_manifest__hostile_content_is_refused(void **state)
     }
 }
 
-static void test_manifest__tensors_are_found_in_any_order(void **state)
+TEST(test_manifest__tensors_are_found_in_any_order)
 {
     char text[1024], hash[33];
     static const char body[] =
@@ -388,7 +388,7 @@ static void test_manifest__tensors_are_found_in_any_order(void **state)
 
 /* ---- which one is the newest ---- */
 
-static void test_step__names_that_are_ours_and_others(void **state)
+TEST(test_step__names_that_are_ours_and_others)
 {
     static const struct {
         const char *name;
@@ -415,7 +415,7 @@ static void test_step__names_that_are_ours_and_others(void **state)
     assert_string_equal(sheaf__step_name(name, 1234567890), "step-1234567890");
 }
 
-static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
+TEST(test_latest__incomplete_ones_are_left_aside_and_named)
 {
     fresh();
     assert_int_equal(newest(2), 0);
@@ -447,7 +447,7 @@ static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
     assert_null(strstr(told, "step-00000010"));
 }
 
-static void test_open__removes_what_a_killed_run_left(void **state)
+TEST(test_open__removes_what_a_killed_run_left)
 {
     fresh();
     save(3, 1);
@@ -472,7 +472,7 @@ static void test_open__removes_what_a_killed_run_left(void **state)
 }
 
 /* A mount, another user's, or one in use: the run goes on beside it. */
-static void test_open__what_cannot_be_removed_is_told(void **state)
+TEST(test_open__what_cannot_be_removed_is_told)
 {
     fresh();
     save(3, 1);
@@ -489,7 +489,7 @@ static void test_open__what_cannot_be_removed_is_told(void **state)
     free(left);
 }
 
-static void test_open__one_run_at_a_time(void **state)
+TEST(test_open__one_run_at_a_time)
 {
     fresh();
     save(1, 1);
@@ -507,7 +507,7 @@ static void test_open__one_run_at_a_time(void **state)
     CHECK_OK(tiny_save(&run));
 }
 
-static void test_keep__the_newest_stay(void **state)
+TEST(test_keep__the_newest_stay)
 {
     fresh();
     for (int64_t step = 1; step <= 5; step++)
@@ -522,7 +522,7 @@ static void test_keep__the_newest_stay(void **state)
 }
 
 /* One that is read stays, until the next save. */
-static void test_keep__what_is_read_stays(void **state)
+TEST(test_keep__what_is_read_stays)
 {
     char *path = NULL;
     DIR *held = NULL;
@@ -545,7 +545,7 @@ static void test_keep__what_is_read_stays(void **state)
 }
 
 /* Verification beside a run that saves every moment and keeps one: always whole, never empty. */
-static void test_keep__a_reader_looks_again(void **state)
+TEST(test_keep__a_reader_looks_again)
 {
     fresh();
     save(1, 1);
@@ -568,7 +568,7 @@ static void test_keep__a_reader_looks_again(void **state)
 }
 
 /* A save under way is not one that was never finished. */
-static void test_verify__a_save_under_way_is_none_that_was_left(void **state)
+TEST(test_verify__a_save_under_way_is_none_that_was_left)
 {
     fresh();
     save(1, 1);
@@ -587,7 +587,7 @@ static void test_verify__a_save_under_way_is_none_that_was_left(void **state)
     free(left);
 }
 
-static void test_save__a_step_that_is_there_already(void **state)
+TEST(test_save__a_step_that_is_there_already)
 {
     fresh();
     save(4, 1);
@@ -614,7 +614,7 @@ static void test_save__a_step_that_is_there_already(void **state)
 
 /* ---- what must not be saved ---- */
 
-static void test_save__ranks_that_disagree_save_nothing(void **state)
+TEST(test_save__ranks_that_disagree_save_nothing)
 {
     static const struct {
         int spoil;
@@ -651,7 +651,7 @@ static sheaf_status *save_progress(void *context, sheaf_comm *comm)
     return st;
 }
 
-static void test_save__progress_must_be_an_object(void **state)
+TEST(test_save__progress_must_be_an_object)
 {
     static const char *const bad[] = { "", "[1]", "{\"a\": 1", "{\"a\": NaN}",
                                        "{\"a\": 1, \"a\": 2}" };
@@ -670,7 +670,7 @@ static void test_save__progress_must_be_an_object(void **state)
 
 /* ---- what must not be loaded ---- */
 
-static void test_load__another_run_is_refused(void **state)
+TEST(test_load__another_run_is_refused)
 {
     tiny_state t;
     sheaf_checkpoint *c = NULL;
@@ -715,7 +715,7 @@ static void count_damage(void *context, const char *file, const char *tensor, co
         strcmp(file, "slice_001.safetensors") == 0 && strcmp(tensor, "master/rows") == 0;
 }
 
-static void test_load__a_flipped_bit_is_named(void **state)
+TEST(test_load__a_flipped_bit_is_named)
 {
     int64_t damages = -1;
     fresh();
@@ -750,7 +750,7 @@ static void count_joined(void *context, const char *file, const char *tensor, co
 }
 
 /* A manifest that is whole but says another hash of a cut tensor than its slices give. */
-static void test_verify__the_hash_of_a_tensor_is_that_of_its_slices(void **state)
+TEST(test_verify__the_hash_of_a_tensor_is_that_of_its_slices)
 {
     static const char name[] = "\"master/rows\":", mark[] = "\"hash\": \"", self[] = "\"self\": \"";
     char path[256], *text = NULL, hex[33];
@@ -775,7 +775,7 @@ static void test_verify__the_hash_of_a_tensor_is_that_of_its_slices(void **state
     assert_int_equal(damages_named, 1);
 }
 
-static void test_load__the_one_before_a_damaged_one(void **state)
+TEST(test_load__the_one_before_a_damaged_one)
 {
     fresh();
     for (int64_t step = 1; step <= 3; step++)
@@ -806,7 +806,7 @@ static sheaf_status *not_this_run(void *context, const sheaf_checkpoint *c)
     return sheaf_fail(SHEAF_E_ARG, "%s", c->manifest->progress);
 }
 
-static void test_load__a_checkpoint_of_another_run_ends_the_search(void **state)
+TEST(test_load__a_checkpoint_of_another_run_ends_the_search)
 {
     fresh();
     save(1, 2);
@@ -826,36 +826,4 @@ static int remove_folder(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_save__same_bytes_at_any_number_of_ranks),
-        cmocka_unit_test(test_save__data_parallel_groups_share_the_writing),
-#ifndef SHEAF_NO_X86
-        cmocka_unit_test(test_save__memory_of_a_device_goes_through_the_host_in_pieces),
-#endif
-        cmocka_unit_test(test_save__another_state_has_another_manifest),
-        cmocka_unit_test(test_manifest__is_the_recorded_text),
-        cmocka_unit_test(test_manifest__a_changed_byte_is_noticed),
-        cmocka_unit_test(test_manifest__hostile_content_is_refused),
-        cmocka_unit_test(test_manifest__tensors_are_found_in_any_order),
-        cmocka_unit_test(test_step__names_that_are_ours_and_others),
-        cmocka_unit_test(test_latest__incomplete_ones_are_left_aside_and_named),
-        cmocka_unit_test(test_open__removes_what_a_killed_run_left),
-        cmocka_unit_test(test_open__one_run_at_a_time),
-        cmocka_unit_test(test_open__what_cannot_be_removed_is_told),
-        cmocka_unit_test(test_keep__the_newest_stay),
-        cmocka_unit_test(test_keep__what_is_read_stays),
-        cmocka_unit_test(test_keep__a_reader_looks_again),
-        cmocka_unit_test(test_verify__a_save_under_way_is_none_that_was_left),
-        cmocka_unit_test(test_save__a_step_that_is_there_already),
-        cmocka_unit_test(test_save__ranks_that_disagree_save_nothing),
-        cmocka_unit_test(test_save__progress_must_be_an_object),
-        cmocka_unit_test(test_load__another_run_is_refused),
-        cmocka_unit_test(test_load__a_flipped_bit_is_named),
-        cmocka_unit_test(test_verify__the_hash_of_a_tensor_is_that_of_its_slices),
-        cmocka_unit_test(test_load__the_one_before_a_damaged_one),
-        cmocka_unit_test(test_load__a_checkpoint_of_another_run_ends_the_search),
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_folder);
-}
+FIXTURE(NULL, remove_folder);

@@ -1,5 +1,4 @@
 /* codes_test.c - verify and diff of folders of quantized models. */
-#include "tests/check.h"
 #include "tests/quant_folders.h"
 #include "tests/recordings.h"
 
@@ -17,7 +16,7 @@ static const sheaf_finding *finding(const sheaf_verify_report *r, const char *co
 }
 
 /* Parameters are those of the model, bytes those of the files, every one of which is read. */
-static void test_verify__counts_what_is_stored(void **state)
+TEST(test_verify__counts_what_is_stored)
 {
     sheaf_verify_report r;
     CHECK_OK(
@@ -52,7 +51,7 @@ static const struct {
     { "quant/tiny_llama_ct_pack_asym", ".weight_scale", 0, -NAN, "not-finite", "NaN" },
 };
 
-static void test_verify__scales_are_numbers(void **state)
+TEST(test_verify__scales_are_numbers)
 {
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         quant_folder f;
@@ -80,7 +79,7 @@ static void test_verify__scales_are_numbers(void **state)
 }
 
 /* A download that allocated its file and did not fill it. */
-static void test_verify__zeros_of_codes_are_seen(void **state)
+TEST(test_verify__zeros_of_codes_are_seen)
 {
     quant_folder f;
     sheaf_verify_report r;
@@ -105,7 +104,7 @@ static void count_item(void *context, const sheaf_diff_item *item)
 }
 
 /* The same weights under doubled scales are other weights; a folder is as itself. */
-static void test_diff__compares_dequantised_values(void **state)
+TEST(test_diff__compares_dequantised_values)
 {
     sheaf_weights_diff_report r;
     const sheaf_weights_diff_options how = { .on_item = count_item };
@@ -122,13 +121,4 @@ static void test_diff__compares_dequantised_values(void **state)
     assert_true(r.largest > 0.01 && r.largest < 0.5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify__counts_what_is_stored),
-        cmocka_unit_test(test_verify__scales_are_numbers),
-        cmocka_unit_test(test_verify__zeros_of_codes_are_seen),
-        cmocka_unit_test(test_diff__compares_dequantised_values),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -31,7 +31,7 @@ static const struct {
     { SHEAF_F8_E4M3, { 0x7e, 0xfe, 0x80, 1, 0x7c, 0x78, 2, 3 }, NULL },
 };
 
-static void test_verify__counts_what_is_not_finite(void **state)
+TEST(test_verify__counts_what_is_not_finite)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const size_t size = sheaf_dtype_bytes(cases[i].dtype);
@@ -59,8 +59,4 @@ static void test_verify__counts_what_is_not_finite(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_verify__counts_what_is_not_finite) };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,5 +1,4 @@
 /* verify_test.c - what is read of a catalog to tell whether it is sound. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 
@@ -19,7 +18,7 @@ static const sheaf_finding *finding(const sheaf_catalog *c, const char *code)
 }
 
 /* ZeRO 3 leaves tensors of no elements in every part: copies without a piece. */
-static void test_verify__copies_of_no_elements_are_nothing_to_read(void **state)
+TEST(test_verify__copies_of_no_elements_are_nothing_to_read)
 {
     sheaf_catalog *c = NULL;
     sheaf_verify_report report = { 0 };
@@ -91,7 +90,7 @@ static void check_verdict(const char *what, const char *path, const char *code)
     sheaf_verify_release(&report);
 }
 
-static void test_model__of_dtypes_that_cannot_be_run_is_not_sound(void **state)
+TEST(test_model__of_dtypes_that_cannot_be_run_is_not_sound)
 {
     static const char *const dtypes[] = { "I32", "U32" };
     copy_folder("m", "llama/tiny_llama/hf", NULL, NULL);
@@ -106,7 +105,7 @@ static void test_model__of_dtypes_that_cannot_be_run_is_not_sound(void **state)
 }
 
 /* One tensor of each dtype under a name of Llama, and of a model nobody knows. */
-static void test_model__every_dtype_is_judged(void **state)
+TEST(test_model__every_dtype_is_judged)
 {
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         for (int known = 0; known < 2; known++) {
@@ -138,7 +137,7 @@ static void test_model__every_dtype_is_judged(void **state)
         }
 }
 
-static void test_adapter__that_cannot_be_applied_is_not_sound(void **state)
+TEST(test_adapter__that_cannot_be_applied_is_not_sound)
 {
     static const char from[] = "llama/tiny_llama/lora/adapter_final";
     static const char *const bad[][2] = {
@@ -166,7 +165,7 @@ static void test_adapter__that_cannot_be_applied_is_not_sound(void **state)
     check_verdict("no tensors", at("a"), "missing");
 }
 
-static void test_config__that_is_no_file_is_told(void **state)
+TEST(test_config__that_is_no_file_is_told)
 {
     for (int pipe = 0; pipe < 2; pipe++) {
         copy_folder("m", "llama/tiny_llama/hf", NULL, NULL);
@@ -177,14 +176,4 @@ static void test_config__that_is_no_file_is_told(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify__copies_of_no_elements_are_nothing_to_read),
-        cmocka_unit_test(test_model__of_dtypes_that_cannot_be_run_is_not_sound),
-        cmocka_unit_test(test_model__every_dtype_is_judged),
-        cmocka_unit_test(test_adapter__that_cannot_be_applied_is_not_sound),
-        cmocka_unit_test(test_config__that_is_no_file_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,5 +1,4 @@
 /* verify_zeros_test.c - files with room for tensors that was never filled. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include "checkpoint/tools/verify.h"
@@ -55,7 +54,7 @@ static void write_file(const char *filled)
     CHECK_OK(sheaf__safetensors_finish(w));
 }
 
-static void test_verify__room_that_was_not_filled_is_told(void **state)
+TEST(test_verify__room_that_was_not_filled_is_told)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf_verify_report r;
@@ -115,7 +114,7 @@ static void write_one(const char *path, const sheaf_safetensors_spec *spec, int 
     CHECK_OK(sheaf__safetensors_finish(w));
 }
 
-static void test_verify__zeros_that_are_meant_are_not_told(void **state)
+TEST(test_verify__zeros_that_are_meant_are_not_told)
 {
     for (size_t i = 0; i < ARRAY_LEN(singles); i++) {
         sheaf_safetensors_spec spec[MOST];
@@ -148,11 +147,4 @@ static void test_verify__zeros_that_are_meant_are_not_told(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify__room_that_was_not_filled_is_told),
-        cmocka_unit_test(test_verify__zeros_that_are_meant_are_not_told),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -22,7 +22,7 @@ static sheaf_status *parse(sheaf_train_options *o, const char *line)
     return st != NULL ? st : sheaf__train_settings_check(&cli.settings, table, o);
 }
 
-static void test_train__every_promised_flag(void **state)
+TEST(test_train__every_promised_flag)
 {
     sheaf_train_options o;
     CHECK_OK(parse(
@@ -51,7 +51,7 @@ static void test_train__every_promised_flag(void **state)
     assert_true(o.save_every == 4 && o.keep == 1 && !o.resume && o.sums == SHEAF_SUMS_TILES);
 }
 
-static void test_train__defaults_are_the_trainers(void **state)
+TEST(test_train__defaults_are_the_trainers)
 {
     sheaf_train_options o;
     CHECK_OK(parse(&o, "--model M --data D --out O --steps 1"));
@@ -63,7 +63,7 @@ static void test_train__defaults_are_the_trainers(void **state)
                 o.dtype == SHEAF_BOOL); /* the model's own */
 }
 
-static void test_train__what_recipes_of_vision_models_need(void **state)
+TEST(test_train__what_recipes_of_vision_models_need)
 {
     sheaf_train_options o;
     CHECK_OK(parse(
@@ -131,7 +131,7 @@ static const struct {
     { "--max-time m", "--max-time | a time" },
 };
 
-static void test_train__what_cannot_be_is_refused(void **state)
+TEST(test_train__what_cannot_be_is_refused)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char line[256];
@@ -152,7 +152,7 @@ static void test_train__what_cannot_be_is_refused(void **state)
                 "--model, --data and --steps (or --epochs) are missing"); /* nothing stored here */
 }
 
-static void test_train__times_have_units(void **state)
+TEST(test_train__times_have_units)
 {
     static const struct {
         const char *text, *shown;
@@ -175,7 +175,7 @@ static void test_train__times_have_units(void **state)
 }
 
 /* Of one that came later nothing is written down while it is not used. */
-static void test_train__late_settings_are_silent(void **state)
+TEST(test_train__late_settings_are_silent)
 {
     sheaf_train_options o;
     cli_option table[CLI_MAX_OPTIONS];
@@ -200,7 +200,7 @@ static void test_train__late_settings_are_silent(void **state)
     free(text);
 }
 
-static void test_train__only_these_may_change_on_resume(void **state)
+TEST(test_train__only_these_may_change_on_resume)
 {
     static const char *const free_ones[] = {
         "tp",           "dp",         "transport",    "threads",   "checkpointing", "isa",
@@ -226,7 +226,7 @@ static void test_train__only_these_may_change_on_resume(void **state)
     }
 }
 
-static void test_train__its_lora_options(void **state)
+TEST(test_train__its_lora_options)
 {
     sheaf_train_options o;
     CHECK_OK(parse(
@@ -267,7 +267,7 @@ static void test_train__its_lora_options(void **state)
 /* Of what a run keeps only int8 is part of its result: the rest is not stored as such, and may
  * change. */
 #define REFUSED "--keep-activations cannot change when a run is resumed | "
-static void test_train__what_is_recomputed_may_change_on_resume(void **state)
+TEST(test_train__what_is_recomputed_may_change_on_resume)
 {
     static const struct {
         const char *given, *stored, *fails; /* fails: NULL: it goes on with `then` */
@@ -316,20 +316,4 @@ static void test_train__what_is_recomputed_may_change_on_resume(void **state)
         free(began);
         free(stored);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_train__every_promised_flag),
-        cmocka_unit_test(test_train__defaults_are_the_trainers),
-        cmocka_unit_test(test_train__what_recipes_of_vision_models_need),
-        cmocka_unit_test(test_train__what_cannot_be_is_refused),
-        cmocka_unit_test(test_train__times_have_units),
-        cmocka_unit_test(test_train__late_settings_are_silent),
-        cmocka_unit_test(test_train__only_these_may_change_on_resume),
-        cmocka_unit_test(test_train__what_is_recomputed_may_change_on_resume),
-        cmocka_unit_test(test_train__its_lora_options),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

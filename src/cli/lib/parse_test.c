@@ -51,7 +51,7 @@ static const cli_command command = { "try", "a try", "usage: sheaf try A B\n", N
     cli cli_ = { .out = stdout, .err = stderr, .command = &command };                              \
     parse(s, paths, st, &cli_, (int)ARRAY_LEN(ARGS(__VA_ARGS__)), ARGS(__VA_ARGS__))
 
-static void test_flags__every_kind_in_both_forms(void **state)
+TEST(test_flags__every_kind_in_both_forms)
 {
     settings s;
     cli_paths paths;
@@ -75,7 +75,7 @@ static void test_flags__every_kind_in_both_forms(void **state)
 }
 
 /* Processes that are begun anew get the words again: none is lost, none there twice. */
-static void test_flags__all_words_are_still_there(void **state)
+TEST(test_flags__all_words_are_still_there)
 {
     const cli_option options[] = { { "tp", CLI_INT, &(int){ 1 }, "ranks", .max = 64 }, { 0 } };
     cli cli = { .out = stdout, .err = stderr, .command = &command };
@@ -89,7 +89,7 @@ static void test_flags__all_words_are_still_there(void **state)
     driver_release(&cli);
 }
 
-static void test_flags__double_dash_ends_them(void **state)
+TEST(test_flags__double_dash_ends_them)
 {
     settings s;
     cli_paths paths;
@@ -102,7 +102,7 @@ static void test_flags__double_dash_ends_them(void **state)
     assert_false(cli_.json);
 }
 
-static void test_flags__defaults_stay_when_not_given(void **state)
+TEST(test_flags__defaults_stay_when_not_given)
 {
     settings s;
     sheaf_status *st;
@@ -147,7 +147,7 @@ static const struct {
     { "--=3", "3", "a flag of sheaf try" },
 };
 
-static void test_flags__wrong_values_are_refused_with_what_is_allowed(void **state)
+TEST(test_flags__wrong_values_are_refused_with_what_is_allowed)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         settings s;
@@ -179,7 +179,7 @@ static const struct {
     { { "a", "b", "c" }, "sheaf try A B | 3 words" },
 };
 
-static void test_flags__missing_value_word_and_repetition(void **state)
+TEST(test_flags__missing_value_word_and_repetition)
 {
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         settings s;
@@ -199,7 +199,7 @@ static void test_flags__missing_value_word_and_repetition(void **state)
     }
 }
 
-static void test_cpu__too_old_is_told_by_name(void **state)
+TEST(test_cpu__too_old_is_told_by_name)
 {
     CHECK_OK(cli_need_cpu(true, true));
     CHECK_FAILS(cli_need_cpu(false, true), SHEAF_E_UNSUPPORTED, "no AVX2");
@@ -242,7 +242,7 @@ static const struct {
     { { "sheaf", "help", "nothing-like-it" }, 3, 2, "", "sheaf help lists them" },
 };
 
-static void test_command__version_help_and_unknown_names(void **state)
+TEST(test_command__version_help_and_unknown_names)
 {
     for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
         char *out, *err;
@@ -257,7 +257,7 @@ static void test_command__version_help_and_unknown_names(void **state)
     }
 }
 
-static void test_command__each_explains_itself(void **state)
+TEST(test_command__each_explains_itself)
 {
     for (const cli_command *c = cli_commands; c->name != NULL; c++) {
         char *out, *err, *out2, *err2;
@@ -345,7 +345,7 @@ static void check_flags(const char *page, const char *text)
     }
 }
 
-static void test_docs__name_no_flag_that_no_command_has(void **state)
+TEST(test_docs__name_no_flag_that_no_command_has)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
     char *pattern;
@@ -370,7 +370,7 @@ static void test_docs__name_no_flag_that_no_command_has(void **state)
     free(pattern);
 }
 
-static void test_exit__code_follows_status(void **state)
+TEST(test_exit__code_follows_status)
 {
     assert_int_equal(driver_exit_code(NULL), 0);
     for (sheaf_code code = SHEAF_E_ARG; code <= SHEAF_E_UNSAFE; code++) {
@@ -380,7 +380,7 @@ static void test_exit__code_follows_status(void **state)
     }
 }
 
-static void test_report__json_error_and_a_full_disk(void **state)
+TEST(test_report__json_error_and_a_full_disk)
 {
     char *out, *err;
     size_t nout, nerr;
@@ -405,23 +405,4 @@ static void test_report__json_error_and_a_full_disk(void **state)
     fclose(cli.err);
     free(out);
     free(err);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flags__every_kind_in_both_forms),
-        cmocka_unit_test(test_flags__all_words_are_still_there),
-        cmocka_unit_test(test_flags__double_dash_ends_them),
-        cmocka_unit_test(test_flags__defaults_stay_when_not_given),
-        cmocka_unit_test(test_flags__wrong_values_are_refused_with_what_is_allowed),
-        cmocka_unit_test(test_flags__missing_value_word_and_repetition),
-        cmocka_unit_test(test_cpu__too_old_is_told_by_name),
-        cmocka_unit_test(test_command__version_help_and_unknown_names),
-        cmocka_unit_test(test_command__each_explains_itself),
-        cmocka_unit_test(test_docs__name_no_flag_that_no_command_has),
-        cmocka_unit_test(test_exit__code_follows_status),
-        cmocka_unit_test(test_report__json_error_and_a_full_disk),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

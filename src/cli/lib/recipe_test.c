@@ -50,7 +50,7 @@ static sheaf_status *with_recipe(cli *cli, cli_option *options, settings *s, con
     return st;
 }
 
-static void test_recipe__all_forms_of_a_line(void **state)
+TEST(test_recipe__all_forms_of_a_line)
 {
     cli cli;
     settings s;
@@ -67,7 +67,7 @@ static void test_recipe__all_forms_of_a_line(void **state)
     driver_release(&cli);
 }
 
-static void test_recipe__a_flag_wins(void **state)
+TEST(test_recipe__a_flag_wins)
 {
     cli cli;
     settings s;
@@ -104,7 +104,7 @@ static const struct {
     { "resume: true\n", ":1: 'resume'" },
 };
 
-static void test_recipe__bad_lines_are_named(void **state)
+TEST(test_recipe__bad_lines_are_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         cli cli;
@@ -115,7 +115,7 @@ static void test_recipe__bad_lines_are_named(void **state)
     }
 }
 
-static void test_recipe__missing_file_is_an_io_error(void **state)
+TEST(test_recipe__missing_file_is_an_io_error)
 {
     cli_option options[CLI_MAX_OPTIONS];
     settings s;
@@ -125,7 +125,7 @@ static void test_recipe__missing_file_is_an_io_error(void **state)
                 "/nonexistent/recipe");
 }
 
-static void test_settings__written_text_reads_back_to_the_same_values(void **state)
+TEST(test_settings__written_text_reads_back_to_the_same_values)
 {
     static const char *const texts[] = { "plain", ".*\\.(q|k)", "it's", " spaces ", "a: b",
                                          "-x",    "a #b",       "'",    "x:" };
@@ -156,7 +156,7 @@ static void test_settings__written_text_reads_back_to_the_same_values(void **sta
     }
 }
 
-static void test_settings__only_fixed_ones_hold_no_path_or_rank(void **state)
+TEST(test_settings__only_fixed_ones_hold_no_path_or_rank)
 {
     settings s;
     cli_option options[CLI_MAX_OPTIONS];
@@ -183,7 +183,7 @@ static const struct {
     { "--lora-targets=x", "nothing, as the run began | x" },
 };
 
-static void test_settings__resume_takes_stored_values_and_refuses_changes(void **state)
+TEST(test_settings__resume_takes_stored_values_and_refuses_changes)
 {
     for (size_t i = 0; i < ARRAY_LEN(resumed); i++) {
         settings s;
@@ -206,18 +206,4 @@ static void test_settings__resume_takes_stored_values_and_refuses_changes(void *
         }
         driver_release(&cli);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recipe__all_forms_of_a_line),
-        cmocka_unit_test(test_recipe__a_flag_wins),
-        cmocka_unit_test(test_recipe__bad_lines_are_named),
-        cmocka_unit_test(test_recipe__missing_file_is_an_io_error),
-        cmocka_unit_test(test_settings__written_text_reads_back_to_the_same_values),
-        cmocka_unit_test(test_settings__only_fixed_ones_hold_no_path_or_rank),
-        cmocka_unit_test(test_settings__resume_takes_stored_values_and_refuses_changes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

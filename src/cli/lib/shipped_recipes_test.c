@@ -1,7 +1,6 @@
 /* shipped_recipes_test.c - every recipe that comes with sheaf is read, and means something in the
  * real models; and how
  * --recipe NAME finds them. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include <unistd.h>
@@ -246,7 +245,7 @@ static void check_header(const char *path, const char *name)
     free(text);
 }
 
-static void test_recipes__each_is_read_and_fits_the_real_models(void **state)
+TEST(test_recipes__each_is_read_and_fits_the_real_models)
 {
     char **names;
     int64_t count, found = 0;
@@ -289,7 +288,7 @@ static void test_recipes__each_is_read_and_fits_the_real_models(void **state)
 
 /* The settings of CogVLM's finetune_demo scripts and its test_config_bf16.json, and flags over
  * them. */
-static void test_recipes__sats_settings(void **state)
+TEST(test_recipes__sats_settings)
 {
     static const struct {
         const char *name;
@@ -325,7 +324,7 @@ static void test_recipes__sats_settings(void **state)
 }
 
 /* Those of finetune_lora.sh and finetune_ds.sh, and the Trainer's warm-up and cosine. */
-static void test_recipes__minicpmvs_settings(void **state)
+TEST(test_recipes__minicpmvs_settings)
 {
     static const struct {
         const char *name;
@@ -357,7 +356,7 @@ static void test_recipes__minicpmvs_settings(void **state)
     }
 }
 
-static void test_find__a_file_first_then_what_comes_with_sheaf(void **state)
+TEST(test_find__a_file_first_then_what_comes_with_sheaf)
 {
     char *path;
     CHECK_OK(sheaf__make_dirs(at("shipped")));
@@ -398,13 +397,4 @@ static void test_find__a_file_first_then_what_comes_with_sheaf(void **state)
     unsetenv("SHEAF_RECIPES");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recipes__each_is_read_and_fits_the_real_models),
-        cmocka_unit_test(test_recipes__sats_settings),
-        cmocka_unit_test(test_recipes__minicpmvs_settings),
-        cmocka_unit_test(test_find__a_file_first_then_what_comes_with_sheaf),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

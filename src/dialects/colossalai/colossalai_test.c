@@ -1,6 +1,5 @@
 /* Folders as ColossalAI writes them: good ones, the save that lost rows, single ranks, moments by
  * number. */
-#include "tests/check.h"
 
 #include <inttypes.h>
 
@@ -129,7 +128,7 @@ static const struct {
     { 511, 255, 0, "255 rows" }, /* of no division */
 };
 
-static void test_colossalai__rows_that_were_lost_are_named(void **state)
+TEST(test_colossalai__rows_that_were_lost_are_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(lost); i++) {
         sheaf_catalog *c = NULL;
@@ -170,7 +169,7 @@ static bool rows_missing(const sheaf_catalog *c)
            finding(c, "missing", "model.embed_tokens.weight") != NULL;
 }
 
-static void test_colossalai__the_other_ranks_complete_a_table(void **state)
+TEST(test_colossalai__the_other_ranks_complete_a_table)
 {
     sheaf_catalog *c = NULL;
     char named[400], plain[400];
@@ -202,7 +201,7 @@ static void test_colossalai__the_other_ranks_complete_a_table(void **state)
 }
 
 /* 192 rows are a third of 553 with padding, and a quarter too: the names of the others say it. */
-static void test_colossalai__padding_may_fill_a_whole_rank(void **state)
+TEST(test_colossalai__padding_may_fill_a_whole_rank)
 {
     for (int ranks = 3; ranks <= 4; ranks++) {
         sheaf_catalog *c = NULL;
@@ -223,7 +222,7 @@ static void test_colossalai__padding_may_fill_a_whole_rank(void **state)
     }
 }
 
-static void test_colossalai__one_part_that_is_left_needs_no_name(void **state)
+TEST(test_colossalai__one_part_that_is_left_needs_no_name)
 {
     sheaf_catalog *c = NULL;
     make_save(at("third-0"), "model-00001.safetensors", 700, 0, 256,
@@ -249,7 +248,7 @@ static void test_colossalai__one_part_that_is_left_needs_no_name(void **state)
     remove_catalog(&c);
 }
 
-static void test_colossalai__a_part_of_another_save_is_refused(void **state)
+TEST(test_colossalai__a_part_of_another_save_is_refused)
 {
     sheaf_catalog *c = NULL;
     make_save(at("one"), "model-00001.safetensors", 511, 0, 256, 1);
@@ -267,7 +266,7 @@ static void test_colossalai__a_part_of_another_save_is_refused(void **state)
 
 /* Single ranks alone: their norms are copies. `mark` is the value of a norm throughout, so two of
  * them tell nothing. */
-static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **state)
+TEST(test_colossalai__ranks_of_two_runs_are_told_by_their_copies)
 {
     for (int odd = 0; odd < 4; odd++) {
         sheaf_catalog *c = NULL;
@@ -287,7 +286,7 @@ static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **s
 }
 
 /* Two ranks' files, each with all of these in this shape. */
-static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
+TEST(test_colossalai__ranks_are_joined_as_the_schema_cuts)
 {
     static const struct {
         const char *name;
@@ -337,7 +336,7 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
 }
 
 /* A save that was killed has neither index nor config: the names tell which stages there are. */
-static void test_colossalai__a_stage_that_is_missing_is_named(void **state)
+TEST(test_colossalai__a_stage_that_is_missing_is_named)
 {
     static const struct {
         int there; /* bits of stages 1 to 4 */
@@ -380,7 +379,7 @@ static void test_colossalai__a_stage_that_is_missing_is_named(void **state)
 }
 
 /* Without a config nothing but the parts themselves tells what each should hold. */
-static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **state)
+TEST(test_colossalai__parts_hold_the_same_tensors_in_one_size)
 {
     static const float values[19] = { 1,  2,  3,  4,  5,  6,  7,  8,  9, 10,
                                       11, 12, 13, 14, 15, 16, 17, 18, 19 };
@@ -426,7 +425,7 @@ static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **stat
     }
 }
 
-static void test_colossalai__padding_tells_ranks_that_changed_names(void **state)
+TEST(test_colossalai__padding_tells_ranks_that_changed_names)
 {
     static const int order[][4] = {
         { 0, 1, 2, 3 }, { 3, 1, 2, 0 }, { 0, 3, 2, 1 }, { 1, 0, 2, 3 }
@@ -448,7 +447,7 @@ static void test_colossalai__padding_tells_ranks_that_changed_names(void **state
     }
 }
 
-static void test_colossalai__padding_is_cut_off(void **state)
+TEST(test_colossalai__padding_is_cut_off)
 {
     sheaf_catalog *c = NULL;
     make_save(at("padded"), "model-00001.safetensors", 511, 0, 512, 1);
@@ -464,7 +463,7 @@ static void test_colossalai__padding_is_cut_off(void **state)
     remove_catalog(&c);
 }
 
-static void test_colossalai__names_of_files_have_numbers(void **state)
+TEST(test_colossalai__names_of_files_have_numbers)
 {
     static const struct {
         const char *name;
@@ -484,7 +483,7 @@ static void test_colossalai__names_of_files_have_numbers(void **state)
 }
 
 /* The step of a training folder, which may be its first. */
-static void test_colossalai__the_first_step_is_one(void **state)
+TEST(test_colossalai__the_first_step_is_one)
 {
     char dir[500];
     snprintf(dir, sizeof dir, "%s", at("first"));
@@ -498,7 +497,7 @@ static void test_colossalai__the_first_step_is_one(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_colossalai__what_a_killed_save_leaves_is_named(void **state)
+TEST(test_colossalai__what_a_killed_save_leaves_is_named)
 {
     sheaf_catalog *c = NULL;
     char inner[500];
@@ -589,7 +588,7 @@ static void look_around(golden_set *set, const char *folder)
     sheaf__names_free(names, n);
 }
 
-static void test_colossalai__what_the_program_wrote(void **state)
+TEST(test_colossalai__what_the_program_wrote)
 {
     char **names = NULL;
     int64_t n = 0, folders = 0;
@@ -638,24 +637,4 @@ static void test_colossalai__what_the_program_wrote(void **state)
     assert_true(folders > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_colossalai__names_of_files_have_numbers),
-        cmocka_unit_test(test_colossalai__the_first_step_is_one),
-        cmocka_unit_test(test_colossalai__rows_that_were_lost_are_named),
-        cmocka_unit_test(test_colossalai__the_other_ranks_complete_a_table),
-        cmocka_unit_test(test_colossalai__padding_may_fill_a_whole_rank),
-        cmocka_unit_test(test_colossalai__one_part_that_is_left_needs_no_name),
-        cmocka_unit_test(test_colossalai__a_part_of_another_save_is_refused),
-        cmocka_unit_test(test_colossalai__ranks_of_two_runs_are_told_by_their_copies),
-        cmocka_unit_test(test_colossalai__ranks_are_joined_as_the_schema_cuts),
-        cmocka_unit_test(test_colossalai__a_stage_that_is_missing_is_named),
-        cmocka_unit_test(test_colossalai__parts_hold_the_same_tensors_in_one_size),
-        cmocka_unit_test(test_colossalai__padding_tells_ranks_that_changed_names),
-        cmocka_unit_test(test_colossalai__padding_is_cut_off),
-        cmocka_unit_test(test_colossalai__what_a_killed_save_leaves_is_named),
-        cmocka_unit_test(test_colossalai__what_the_program_wrote),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

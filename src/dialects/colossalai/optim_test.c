@@ -2,7 +2,6 @@
  * tells what should be there. */
 #include "tests/made_llama.h"
 
-#include "dialects/common/dialects.h"
 #include "formats/pickle_inner.h"
 
 enum { PARAMETERS = 6 };
@@ -56,7 +55,7 @@ static void put_optimizer(char dir[400], const char *name)
               "\"4\": \"pytorch_optim-00002.bin\"}}");
 }
 
-static void test_optimizer__without_a_config_groups_and_index_tell(void **state)
+TEST(test_optimizer__without_a_config_groups_and_index_tell)
 {
     char dir[400], path[600];
     put_optimizer(dir, "whole");
@@ -92,7 +91,7 @@ static void test_optimizer__without_a_config_groups_and_index_tell(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_optimizer__steps_are_whole_and_alike(void **state)
+TEST(test_optimizer__steps_are_whole_and_alike)
 {
     static const struct {
         double step[2];
@@ -121,7 +120,7 @@ static void test_optimizer__steps_are_whole_and_alike(void **state)
 }
 
 /* running_states.json counts where nothing else says a step. */
-static void test_optimizer__its_step_comes_before_the_runs(void **state)
+TEST(test_optimizer__its_step_comes_before_the_runs)
 {
     char dir[400], path[600];
     put_optimizer(dir, "training/optimizer");
@@ -135,7 +134,7 @@ static void test_optimizer__its_step_comes_before_the_runs(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_optimizer__groups_count_from_0(void **state)
+TEST(test_optimizer__groups_count_from_0)
 {
     char dir[400];
     last = PARAMETERS;
@@ -198,7 +197,7 @@ static sheaf_catalog *read_named(const int *id, const int *groups, int64_t rows,
     return read_made(&sheaf__dialect_colossalai, dir, path);
 }
 
-static void test_names__follow_from_groups_and_shapes(void **state)
+TEST(test_names__follow_from_groups_and_shapes)
 {
     static const int plain[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 },
                      decayed[] = { 0, 1, 2, 3, 4, 5, 6, 7, 11, 8, 9, 10 },
@@ -237,14 +236,4 @@ static void test_names__follow_from_groups_and_shapes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_optimizer__steps_are_whole_and_alike),
-        cmocka_unit_test(test_optimizer__its_step_comes_before_the_runs),
-        cmocka_unit_test(test_names__follow_from_groups_and_shapes),
-        cmocka_unit_test(test_optimizer__groups_count_from_0),
-        cmocka_unit_test(test_optimizer__without_a_config_groups_and_index_tell),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

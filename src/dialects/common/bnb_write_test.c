@@ -1,6 +1,5 @@
 /* bnb_write_test.c - whatever boxes weights come in, the same bytes are written; what is not finite
  * is refused. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include "base/random.h"
@@ -58,7 +57,7 @@ static void read_file(char **text, size_t *size)
     CHECK_OK(sheaf__file_read_all(text, size, at("out/m.safetensors"), 1 << 20));
 }
 
-static void test_bnb__boxes_do_not_show(void **state)
+TEST(test_bnb__boxes_do_not_show)
 {
     static const int64_t boxes[][2] = {
         { 1, COLS }, { 7, COLS }, { 1, 1 }, { 5, 7 }, { ROWS, 11 }
@@ -84,7 +83,7 @@ static void test_bnb__boxes_do_not_show(void **state)
             }
 }
 
-static void test_bnb__what_is_not_finite_is_refused(void **state)
+TEST(test_bnb__what_is_not_finite_is_refused)
 {
     static const struct {
         int form;
@@ -107,7 +106,7 @@ static void test_bnb__what_is_not_finite_is_refused(void **state)
     }
 }
 
-static void test_bnb__only_matrices_of_floats(void **state)
+TEST(test_bnb__only_matrices_of_floats)
 {
     static const sheaf_safetensors_spec bad[] = { { "a.weight", SHEAF_F32, 1, { 4 } },
                                                   { "a.weight", SHEAF_I8, 2, { 4, 4 } },
@@ -122,7 +121,7 @@ static void test_bnb__only_matrices_of_floats(void **state)
 }
 
 /* After any failing call, or one that finds no memory, all of it is there, or nothing. */
-static void test_bnb__any_failing_call_leaves_all_or_nothing(void **state)
+TEST(test_bnb__any_failing_call_leaves_all_or_nothing)
 {
     const sheaf_faults kinds[] = { { .action = SHEAF_FAULT_FAIL },
                                    { .action = SHEAF_FAULT_ENOSPC },
@@ -156,13 +155,4 @@ static void test_bnb__any_failing_call_leaves_all_or_nothing(void **state)
     free(whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bnb__boxes_do_not_show),
-        cmocka_unit_test(test_bnb__what_is_not_finite_is_refused),
-        cmocka_unit_test(test_bnb__only_matrices_of_floats),
-        cmocka_unit_test(test_bnb__any_failing_call_leaves_all_or_nothing),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

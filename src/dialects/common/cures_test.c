@@ -1,9 +1,7 @@
 /* Cures: commands that can be typed as they stand. */
 #include "tests/made_llama.h"
 
-#include "dialects/common/dialects.h"
-
-static void test_cure__paths_as_a_shell_reads_them(void **state)
+TEST(test_cure__paths_as_a_shell_reads_them)
 {
     static const struct {
         const char *root, *config, *cure, *want;
@@ -34,10 +32,4 @@ static void test_cure__paths_as_a_shell_reads_them(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cure__paths_as_a_shell_reads_them),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,6 +1,5 @@
 /* folder_test.c - which tensor goes into which shard, pieces from several threads, and nothing half
  * done. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include <pthread.h>
@@ -20,7 +19,7 @@ static sheaf_status *zeros(void *context, int64_t index, int64_t row0, int64_t r
 
 /* Sizes of U8 vectors, a limit, and per tensor the shard (from 1) that huggingface_hub's rule
  * gives. */
-static void test_shards__by_hand(void **state)
+TEST(test_shards__by_hand)
 {
     static const struct {
         int64_t size[6];
@@ -111,7 +110,7 @@ static void *write_share(void *arg)
     return NULL;
 }
 
-static void test_write__pieces_from_several_threads(void **state)
+TEST(test_write__pieces_from_several_threads)
 {
     const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { HEIGHT, WIDTH } },
                                             { "y", SHEAF_F32, 2, { HEIGHT, WIDTH } } };
@@ -142,7 +141,7 @@ static void test_write__pieces_from_several_threads(void **state)
     }
 }
 
-static void test_commit__refuses_a_tensor_with_a_gap(void **state)
+TEST(test_commit__refuses_a_tensor_with_a_gap)
 {
     const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 2, 2 } },
                                             { "y", SHEAF_F32, 1, { 2 } } };
@@ -166,7 +165,7 @@ static sheaf_status *fails_at_y(void *context, int64_t index, int64_t row0, int6
     return index == 1 ? sheaf_fail(SHEAF_E_NUMBER, "not finite") : NULL;
 }
 
-static void test_write_all__hands_on_a_failure_of_the_values(void **state)
+TEST(test_write_all__hands_on_a_failure_of_the_values)
 {
     const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 0, { 0 } },
                                             { "y", SHEAF_F32, 1, { 2 } } };
@@ -183,7 +182,7 @@ static void test_write_all__hands_on_a_failure_of_the_values(void **state)
     assert_int_equal(sheaf__path_kind(at("value")), SHEAF_PATH_NONE);
 }
 
-static void test_begin__refuses_unsound_lists_and_leaves_nothing(void **state)
+TEST(test_begin__refuses_unsound_lists_and_leaves_nothing)
 {
     const sheaf_safetensors_spec twice[] = { { "x", SHEAF_F32, 1, { 1 } },
                                              { "x", SHEAF_F32, 1, { 1 } } };
@@ -236,7 +235,7 @@ static int complete(const char *dst)
     return 1;
 }
 
-static void test_faults__any_failing_call_leaves_all_or_nothing(void **state)
+TEST(test_faults__any_failing_call_leaves_all_or_nothing)
 {
     const sheaf_faults kinds[] = { { .action = SHEAF_FAULT_FAIL },
                                    { .action = SHEAF_FAULT_ENOSPC },
@@ -259,7 +258,7 @@ static void test_faults__any_failing_call_leaves_all_or_nothing(void **state)
         }
 }
 
-static void test_faults__a_kill_at_any_call_leaves_all_or_nothing(void **state)
+TEST(test_faults__a_kill_at_any_call_leaves_all_or_nothing)
 {
     int without = 0, with = 0;
     for (int n = 1;; n++) {
@@ -299,16 +298,4 @@ static int make_extras(void **state)
     return symlink("blob", at("extras/tokenizer.json")) != 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shards__by_hand),
-        cmocka_unit_test(test_write__pieces_from_several_threads),
-        cmocka_unit_test(test_commit__refuses_a_tensor_with_a_gap),
-        cmocka_unit_test(test_write_all__hands_on_a_failure_of_the_values),
-        cmocka_unit_test(test_begin__refuses_unsound_lists_and_leaves_nothing),
-        cmocka_unit_test(test_faults__any_failing_call_leaves_all_or_nothing),
-        cmocka_unit_test(test_faults__a_kill_at_any_call_leaves_all_or_nothing),
-    };
-    return cmocka_run_group_tests(tests, make_extras, remove_scratch);
-}
+FIXTURE(make_extras, remove_scratch);

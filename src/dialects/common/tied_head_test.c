@@ -35,7 +35,7 @@ static void fill(sheaf_dtype via)
     }
 }
 
-static void test_head__is_the_table_or_the_table_rounded(void **state)
+TEST(test_head__is_the_table_or_the_table_rounded)
 {
     static const struct {
         const char *name;
@@ -70,12 +70,4 @@ static void test_head__is_the_table_or_the_table_rounded(void **state)
         f.entry[1].shape[0]--;
         CHECK_FAILS(sheaf__tied_head(&copy, &f.source, "table"), SHEAF_E_LAYOUT, "another shape");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head__is_the_table_or_the_table_rounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* unstack_test.c - parameters as transformers 5 has them in memory, in pieces of any shape over
  * several files, become the tensors of the model, and their moments theirs. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include "dialects/common/model.h"
@@ -86,7 +85,7 @@ static void check(const sheaf_catalog *c, const char *name, int64_t rows, int64_
                        number_at(first, shape, axis, each, (int64_t[]){ member, row + r, k }), 0);
 }
 
-static void test_pieces__of_any_cut_are_those_of_the_matrices(void **state)
+TEST(test_pieces__of_any_cut_are_those_of_the_matrices)
 {
     static const int64_t gate_up[] = { EXPERTS, 2 * WIDTH, HIDDEN },
                          down[] = { EXPERTS, HIDDEN, WIDTH };
@@ -129,7 +128,7 @@ static void test_pieces__of_any_cut_are_those_of_the_matrices(void **state)
 }
 
 /* A hole in the parameter is one in the matrices that it would have held, and in no others. */
-static void test_pieces__that_are_missing_stay_missing(void **state)
+TEST(test_pieces__that_are_missing_stay_missing)
 {
     sheaf_catalog *c = new_catalog(families[0].config);
     const char *name = "model.layers.0.mlp.experts.gate_up_proj";
@@ -145,7 +144,7 @@ static void test_pieces__that_are_missing_stay_missing(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_shapes__of_another_config_are_said_once(void **state)
+TEST(test_shapes__of_another_config_are_said_once)
 {
     sheaf_catalog *c = new_catalog(families[1].config);
     add(c, "model.layers.0.mlp.experts.down_proj", 0, 3, (int64_t[]){ EXPERTS, HIDDEN, 6 }, 0, 3);
@@ -157,12 +156,4 @@ static void test_shapes__of_another_config_are_said_once(void **state)
     sheaf__catalog_free(c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces__of_any_cut_are_those_of_the_matrices),
-        cmocka_unit_test(test_pieces__that_are_missing_stay_missing),
-        cmocka_unit_test(test_shapes__of_another_config_are_said_once),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -18,7 +18,7 @@ static void check_recording(const char *path, const char *hf)
     sheaf__catalog_free(c);
 }
 
-static void test_golden__every_folder_gives_the_model_it_was_made_from(void **state)
+TEST(test_golden__every_folder_gives_the_model_it_was_made_from)
 {
     each_golden("llama/torch_dcp", "_", check_recording);
 }
@@ -308,7 +308,7 @@ static void check_all(const sheaf_catalog *c, const made_model *m, bool optimize
     }
 }
 
-static void test_made__chunks_give_the_model_back(void **state)
+TEST(test_made__chunks_give_the_model_back)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
     const struct {
@@ -333,7 +333,7 @@ static void test_made__chunks_give_the_model_back(void **state)
 }
 
 /* {"app": {"model": ..., "optim": ...}}, as PyTorch's tutorial saves. */
-static void test_made__a_dict_around_model_and_optimizer_is_no_part_of_names(void **state)
+TEST(test_made__a_dict_around_model_and_optimizer_is_no_part_of_names)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
     const struct {
@@ -378,7 +378,7 @@ static sheaf_catalog *read_checked(const made_dcp *d)
     return c;
 }
 
-static void test_config__tensors_are_held_against_it(void **state)
+TEST(test_config__tensors_are_held_against_it)
 {
     made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
     const struct {
@@ -405,7 +405,7 @@ static void test_config__tensors_are_held_against_it(void **state)
     made_free(m);
 }
 
-static void test_config__a_constant_that_follows_from_it_is_not_foreign(void **state)
+TEST(test_config__a_constant_that_follows_from_it_is_not_foreign)
 {
     made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
     made_tensor *t = &m->tensor[m->count++];
@@ -424,7 +424,7 @@ static void test_config__a_constant_that_follows_from_it_is_not_foreign(void **s
     made_free(m);
 }
 
-static void test_config__its_vocabulary_cuts_tables_and_their_moments(void **state)
+TEST(test_config__its_vocabulary_cuts_tables_and_their_moments)
 {
     made_model *m = made_llama(40, 12, 24, 2, 6, 2, 2, true);
     made_dcp *d = made_plain(m, 3, "model", true, true);
@@ -444,7 +444,7 @@ static void test_config__its_vocabulary_cuts_tables_and_their_moments(void **sta
     made_free(m);
 }
 
-static void test_config__a_word_before_all_names_is_left_out_of_the_moments_too(void **state)
+TEST(test_config__a_word_before_all_names_is_left_out_of_the_moments_too)
 {
     static const char word[] = "_orig_mod.";
     made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
@@ -614,7 +614,7 @@ static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int
     return d;
 }
 
-static void test_made__torch_dist_gives_the_model_back(void **state)
+TEST(test_made__torch_dist_gives_the_model_back)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
     const int ways[][2] = { { 1, 1 }, { 2, 2 }, { 4, 4 } };
@@ -638,7 +638,7 @@ static void test_made__torch_dist_gives_the_model_back(void **state)
 }
 
 /* Megatron-Bridge and NeMo keep the args elsewhere. */
-static void test_made__torch_dist_without_args_asks_for_a_config(void **state)
+TEST(test_made__torch_dist_without_args_asks_for_a_config)
 {
     made_model *m = made_llama(37, 12, 24, 2, 6, 2, 2, true);
     made_dcp *d = made_torch_dist(m, 2, 2, 40);
@@ -668,7 +668,7 @@ static void test_made__torch_dist_without_args_asks_for_a_config(void **state)
 
 /* ---- harm ---- */
 
-static void test_harm__is_named(void **state)
+TEST(test_harm__is_named)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
     enum harm { REMOVE, CUT, SWAP, EXTRA, LONGER };
@@ -724,7 +724,7 @@ static void test_harm__is_named(void **state)
     made_free(m);
 }
 
-static void test_harm__a_path_out_of_the_folder_is_not_followed(void **state)
+TEST(test_harm__a_path_out_of_the_folder_is_not_followed)
 {
     made_dcp *d = begin();
     const int64_t shape[1] = { 4 }, none[1] = { 0 };
@@ -741,7 +741,7 @@ static void test_harm__a_path_out_of_the_folder_is_not_followed(void **state)
     free(d);
 }
 
-static void test_harm__a_chunk_beyond_its_tensor_is_named(void **state)
+TEST(test_harm__a_chunk_beyond_its_tensor_is_named)
 {
     for (int64_t first = 2; first <= 4; first++) {
         made_dcp *d = begin();
@@ -762,7 +762,7 @@ static void test_harm__a_chunk_beyond_its_tensor_is_named(void **state)
 }
 
 /* Two tensors in one place, one of another shape. */
-static void test_harm__an_item_of_another_shape_is_not_taken(void **state)
+TEST(test_harm__an_item_of_another_shape_is_not_taken)
 {
     made_dcp *d = begin();
     const int64_t tall[2] = { 3, 2 }, wide[2] = { 2, 3 }, none[2] = { 0, 0 };
@@ -787,7 +787,7 @@ static void test_harm__an_item_of_another_shape_is_not_taken(void **state)
 }
 
 /* .metadata has no checksum: whatever it says, reading it ends, in bounds. */
-static void test_harm__any_byte_of_metadata_may_be_wrong(void **state)
+TEST(test_harm__any_byte_of_metadata_may_be_wrong)
 {
     made_model *m = made_llama(7, 4, 6, 1, 2, 1, 2, true);
     made_dcp *d = made_plain(m, 2, "model", true, false);
@@ -817,23 +817,4 @@ static void test_harm__any_byte_of_metadata_may_be_wrong(void **state)
     made_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
-        cmocka_unit_test(test_made__chunks_give_the_model_back),
-        cmocka_unit_test(test_made__a_dict_around_model_and_optimizer_is_no_part_of_names),
-        cmocka_unit_test(test_config__tensors_are_held_against_it),
-        cmocka_unit_test(test_config__a_constant_that_follows_from_it_is_not_foreign),
-        cmocka_unit_test(test_config__its_vocabulary_cuts_tables_and_their_moments),
-        cmocka_unit_test(test_config__a_word_before_all_names_is_left_out_of_the_moments_too),
-        cmocka_unit_test(test_made__torch_dist_gives_the_model_back),
-        cmocka_unit_test(test_made__torch_dist_without_args_asks_for_a_config),
-        cmocka_unit_test(test_harm__is_named),
-        cmocka_unit_test(test_harm__a_path_out_of_the_folder_is_not_followed),
-        cmocka_unit_test(test_harm__a_chunk_beyond_its_tensor_is_named),
-        cmocka_unit_test(test_harm__an_item_of_another_shape_is_not_taken),
-        cmocka_unit_test(test_harm__any_byte_of_metadata_may_be_wrong),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -47,7 +47,7 @@ static int64_t step_in(const char *path)
     return step;
 }
 
-static void test_golden__every_folder_gives_its_expected_tensors(void **state)
+TEST(test_golden__every_folder_gives_its_expected_tensors)
 {
     int found = 0;
     char root[600];
@@ -323,7 +323,7 @@ static made_model *odd_model(void)
     return made_llama(37, 12, 23, 2, 6, 3, 4, false);
 }
 
-static void test_made__every_way_to_divide_gives_the_model_back(void **state)
+TEST(test_made__every_way_to_divide_gives_the_model_back)
 {
     made_model *m = odd_model();
     for (int stage = 0; stage <= 3; stage++)
@@ -359,7 +359,7 @@ static const char odd_config[] =
     "\"num_key_value_heads\": 3, \"head_dim\": 4, \"tie_word_embeddings\": false}";
 
 /* PEFT's layers and torch.compile's around them: a rank's parts are divided as the model's own. */
-static void test_made__wrapped_names_are_divided_as_their_own(void **state)
+TEST(test_made__wrapped_names_are_divided_as_their_own)
 {
     static const how ways[] = { { 3, 1, 0, STATE_NOTHING, false, false, 17, -1 },
                                 { 2, 2, 2, STATE_NOTHING, false, false, 17, -1 } };
@@ -395,7 +395,7 @@ static void test_made__wrapped_names_are_divided_as_their_own(void **state)
 
 /* Norms that are 1 as at the beginning, and a layer without masters: theirs could be of its norms
  * too. Matrices tell themselves apart. */
-static void test_made__masters_that_fit_several_weights_are_not_taken(void **state)
+TEST(test_made__masters_that_fit_several_weights_are_not_taken)
 {
     static const char *const unsure[] = { "model.layers.0.input_layernorm.weight",
                                           "model.layers.1.input_layernorm.weight",
@@ -422,7 +422,7 @@ static void test_made__masters_that_fit_several_weights_are_not_taken(void **sta
     made_free(m);
 }
 
-static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **state)
+TEST(test_made__the_tag_a_file_and_the_folder_above_are_the_same)
 {
     made_model *m = odd_model();
     const how h = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 };
@@ -444,7 +444,7 @@ static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **s
 /* ---- harm ---- */
 
 /* Damage to a synthetic folder, and the expected finding. `%s` is the tag's folder. */
-static void test_harm__is_named(void **state)
+TEST(test_harm__is_named)
 {
     made_model *m = odd_model();
     const how zero1 = { 2, 3, 1, STATE_PATTERNS, true, false, 9, -1 },
@@ -508,7 +508,7 @@ static void test_harm__is_named(void **state)
 
 /* What an interrupted download lacks, or puts under the other's name: nothing of a replicated
  * tensor is left. */
-static void test_harm__files_of_two_kinds_lost_or_swapped_are_named(void **state)
+TEST(test_harm__files_of_two_kinds_lost_or_swapped_are_named)
 {
     made_model *m = odd_model();
     const how h = { 2, 1, 1, STATE_PATTERNS, false, false, 9, -1 };
@@ -548,7 +548,7 @@ static void put_param(const char *dir, const char *file, const made_tensor *t, i
 
 /* zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt and step.pt, the last a bare number; `swapped` of
  * these are each other. */
-static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named(void **state)
+TEST(test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named)
 {
     static const char *const states[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt", "step.pt" };
     made_model *m = odd_model();
@@ -611,7 +611,7 @@ static const char *put_universal(const made_model *m, const char *under, bool tr
 
 /* One parameter's file, or all three, under another's name. Parameters that nothing trained may be
  * alike, and so may a table and its head. */
-static void test_harm__a_parameter_copied_over_another_is_named(void **state)
+TEST(test_harm__a_parameter_copied_over_another_is_named)
 {
     static const struct {
         const char *from, *to; /* in zero/ */
@@ -652,7 +652,7 @@ static void test_harm__a_parameter_copied_over_another_is_named(void **state)
 }
 
 /* Files of an older step under the names of a newer one. */
-static void test_harm__parts_of_another_step_are_stale(void **state)
+TEST(test_harm__parts_of_another_step_are_stale)
 {
     made_model *m = odd_model();
     const how now = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 },
@@ -677,7 +677,7 @@ static void test_harm__parts_of_another_step_are_stale(void **state)
     made_free(m);
 }
 
-static void test_made__without_optimizer_files_the_rounded_weights_are_used(void **state)
+TEST(test_made__without_optimizer_files_the_rounded_weights_are_used)
 {
     made_model *m = odd_model();
     const how h = { 2, 2, 1, STATE_PATTERNS, true, false, 9, -1 };
@@ -701,7 +701,7 @@ static void test_made__without_optimizer_files_the_rounded_weights_are_used(void
 }
 
 /* Of stage 0 nothing but their values names the masters. */
-static void test_harm__masters_of_stage_0_that_round_to_no_weight_are_named(void **state)
+TEST(test_harm__masters_of_stage_0_that_round_to_no_weight_are_named)
 {
     made_model *m = odd_model(), *other = odd_model();
     for (int flat = 0; flat < 2; flat++) {
@@ -731,7 +731,7 @@ static void test_harm__masters_of_stage_0_that_round_to_no_weight_are_named(void
 
 /* Recorded parts that changed places: their zip folders still have the old names, and where shapes
  * are uneven (a vocabulary that is odd, an empty part) affine_map says so too. */
-static void test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under(void **state)
+TEST(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under)
 {
     char root[600];
     int found = 0, uneven = 0;
@@ -860,7 +860,7 @@ static void fill_subs(made_file *f, sheaf_pickle *module, int mp)
     sheaf__pickle_append(f->doc, widths, made_shape(f, 2, (int64_t[]){ 1, 1 }));
 }
 
-static void test_made__fused_parameters_are_taken_apart_as_stated(void **state)
+TEST(test_made__fused_parameters_are_taken_apart_as_stated)
 {
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_subs), NULL);
     CHECK_SOUND(c);
@@ -931,7 +931,7 @@ static void check_fused(const sheaf_catalog *c, const char *name, int64_t rows)
     free(got);
 }
 
-static void test_made__fused_tensors_are_joined_part_by_part(void **state)
+TEST(test_made__fused_tensors_are_joined_part_by_part)
 {
     static const char phi3[] =
         "{\"model_type\": \"phi3\", \"vocab_size\": 37, \"hidden_size\": 12, "
@@ -969,7 +969,7 @@ static void put_iteration(const char *path, bool sat, const char *name)
 }
 
 /* SAT names its tags by numbers, and other programs may: what is in the files decides. */
-static void test_made__a_number_for_a_tag_does_not_make_it_sat(void **state)
+TEST(test_made__a_number_for_a_tag_does_not_make_it_sat)
 {
     static const struct {
         bool sat;
@@ -1006,7 +1006,7 @@ static void test_made__a_number_for_a_tag_does_not_make_it_sat(void **state)
     }
 }
 
-static void test_made__what_is_not_stated_is_inferred_or_refused(void **state)
+TEST(test_made__what_is_not_stated_is_inferred_or_refused)
 {
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_unstated), NULL);
     check_numbered(c, "model.layers.0.self_attn.q_proj.weight", 4);
@@ -1035,7 +1035,7 @@ static void fill_hostile(made_file *f, sheaf_pickle *module, int mp)
         sheaf__pickle_append(f->doc, list, sheaf__pickle_make_string(f->doc, "^(a+)+$"));
 }
 
-static void test_harm__patterns_that_never_end_are_given_up(void **state)
+TEST(test_harm__patterns_that_never_end_are_given_up)
 {
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_hostile), NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "take too long");
@@ -1044,7 +1044,7 @@ static void test_harm__patterns_that_never_end_are_given_up(void **state)
 }
 
 /* With a config the shapes decide, and rows beyond the vocabulary are padding. */
-static void test_made__a_config_tells_padding_from_rows(void **state)
+TEST(test_made__a_config_tells_padding_from_rows)
 {
     made_model *m = made_llama(40, 12, 24, 1, 6, 2, 2, true);
     const how h = { 2, 1, 0, STATE_NOTHING, false, false, 9, -1 };
@@ -1090,7 +1090,7 @@ static void put_flat_states(const char *dir, const made_model *m, bool flat, int
     }
 }
 
-static void test_made__frozen_parameters_come_from_their_fragments(void **state)
+TEST(test_made__frozen_parameters_come_from_their_fragments)
 {
     made_model *m = odd_model();
     for (int stage = 2; stage <= 3; stage++) {
@@ -1174,7 +1174,7 @@ static void test_made__frozen_parameters_come_from_their_fragments(void **state)
 
 /* ---- layers of a pipeline ---- */
 
-static void test_made__layers_of_a_pipeline_are_told_by_what_they_hold(void **state)
+TEST(test_made__layers_of_a_pipeline_are_told_by_what_they_hold)
 {
     made_model *m = odd_model();
     static const char *const removed[] = {
@@ -1228,7 +1228,7 @@ static void test_made__layers_of_a_pipeline_are_told_by_what_they_hold(void **st
 
 /* ---- pieces ---- */
 
-static void test_boxes__a_range_of_elements_is_a_few_boxes(void **state)
+TEST(test_boxes__a_range_of_elements_is_a_few_boxes)
 {
     const int64_t shape[3] = { 3, 4, 5 };
     const sheaf_piece first = { .dtype = SHEAF_F32, .offset = 1000 };
@@ -1258,7 +1258,7 @@ static void test_boxes__a_range_of_elements_is_a_few_boxes(void **state)
         }
 }
 
-static void test_boxes__the_name_a_file_was_saved_under(void **state)
+TEST(test_boxes__the_name_a_file_was_saved_under)
 {
     const struct {
         const char *head;
@@ -1284,7 +1284,7 @@ static void test_boxes__the_name_a_file_was_saved_under(void **state)
 
 /* The same sizes and step: the copies tell, and where a part says nothing of its name, that is kept
  * for a note. */
-static void test_harm__a_part_of_another_run_differs_in_its_copies(void **state)
+TEST(test_harm__a_part_of_another_run_differs_in_its_copies)
 {
     made_model *m = odd_model(), *other = odd_model();
     made_again(other, 1);
@@ -1316,33 +1316,4 @@ static void test_harm__a_part_of_another_run_differs_in_its_copies(void **state)
     made_free(other);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden__every_folder_gives_its_expected_tensors),
-        cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
-        cmocka_unit_test(test_made__wrapped_names_are_divided_as_their_own),
-        cmocka_unit_test(test_made__masters_that_fit_several_weights_are_not_taken),
-        cmocka_unit_test(test_made__the_tag_a_file_and_the_folder_above_are_the_same),
-        cmocka_unit_test(test_made__without_optimizer_files_the_rounded_weights_are_used),
-        cmocka_unit_test(test_made__fused_parameters_are_taken_apart_as_stated),
-        cmocka_unit_test(test_made__a_number_for_a_tag_does_not_make_it_sat),
-        cmocka_unit_test(test_made__what_is_not_stated_is_inferred_or_refused),
-        cmocka_unit_test(test_made__a_config_tells_padding_from_rows),
-        cmocka_unit_test(test_made__fused_tensors_are_joined_part_by_part),
-        cmocka_unit_test(test_made__frozen_parameters_come_from_their_fragments),
-        cmocka_unit_test(test_made__layers_of_a_pipeline_are_told_by_what_they_hold),
-        cmocka_unit_test(test_boxes__a_range_of_elements_is_a_few_boxes),
-        cmocka_unit_test(test_boxes__the_name_a_file_was_saved_under),
-        cmocka_unit_test(test_harm__patterns_that_never_end_are_given_up),
-        cmocka_unit_test(test_harm__is_named),
-        cmocka_unit_test(test_harm__a_part_of_another_run_differs_in_its_copies),
-        cmocka_unit_test(test_harm__files_of_two_kinds_lost_or_swapped_are_named),
-        cmocka_unit_test(test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named),
-        cmocka_unit_test(test_harm__a_parameter_copied_over_another_is_named),
-        cmocka_unit_test(test_harm__parts_of_another_step_are_stale),
-        cmocka_unit_test(test_harm__masters_of_stage_0_that_round_to_no_weight_are_named),
-        cmocka_unit_test(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

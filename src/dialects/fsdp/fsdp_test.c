@@ -172,7 +172,7 @@ static const char *made_folder(const made_model *m, const how *h)
 }
 
 /* 37 rows over 5 ranks are 8, 8, 8, 8, 5; 4 rows are 1, 1, 1, 1, 0. */
-static void test_made__every_mesh_gives_the_model_back(void **state)
+TEST(test_made__every_mesh_gives_the_model_back)
 {
     static const how ways[] = { { 1, 1, "Shard" },
                                 { 1, 3, "Shard", true },
@@ -204,7 +204,7 @@ static void test_made__every_mesh_gives_the_model_back(void **state)
     made_free(m);
 }
 
-static void test_harm__is_named(void **state)
+TEST(test_harm__is_named)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 2, 2, false);
     how h = { 1, 3, "Shard" };
@@ -235,11 +235,4 @@ static void test_harm__is_named(void **state)
     made_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_made__every_mesh_gives_the_model_back),
-        cmocka_unit_test(test_harm__is_named),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

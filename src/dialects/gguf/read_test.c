@@ -1,6 +1,5 @@
 /* read_test.c - GGUF files as models: rows, norms and experts in their places, and keys and tensors
  * that are wrong in every way. What llama.cpp computes from its own files: parity/gguf. */
-#include "tests/check.h"
 #include "tests/files.h"
 
 #include "dialects/gguf/read.h"
@@ -136,7 +135,7 @@ static sheaf_source *source_of(const change *how)
 }
 
 /* Row 2 i + j of a head is row i + 8 j of 16, whatever the type; a box in the middle too. */
-static void test_read__rows_of_q_and_k_are_turned_back(void **state)
+TEST(test_read__rows_of_q_and_k_are_turned_back)
 {
     static const sheaf__gguf_type types[] = { SHEAF__GGML_F32, SHEAF__GGML_BF16, SHEAF__GGML_F16 };
     static const char *const names[] = { "model.layers.0.self_attn.q_proj.weight",
@@ -161,7 +160,7 @@ static void test_read__rows_of_q_and_k_are_turned_back(void **state)
     }
 }
 
-static void test_read__blocks_are_dequantised_and_turned_back(void **state)
+TEST(test_read__blocks_are_dequantised_and_turned_back)
 {
     sheaf_source *source = source_of(&(change){ .type = SHEAF__GGML_Q8_0 });
     char blocks[34 * WIDTH];
@@ -182,7 +181,7 @@ static void test_read__blocks_are_dequantised_and_turned_back(void **state)
 }
 
 /* Norms are of 16 bits beside such matrices, all of them or none. */
-static void test_read__norms_have_the_models_type_where_they_fit(void **state)
+TEST(test_read__norms_have_the_models_type_where_they_fit)
 {
     static const char name[] = "model.norm.weight";
     const struct {
@@ -206,7 +205,7 @@ static void test_read__norms_have_the_models_type_where_they_fit(void **state)
 }
 
 /* Gemma's norms are one more in the file. */
-static void test_read__one_is_taken_from_gemmas_norms(void **state)
+TEST(test_read__one_is_taken_from_gemmas_norms)
 {
     sheaf_source *source = source_of(
         &(change){ .architecture = "gemma", .type = SHEAF__GGML_BF16, .drop = "output.weight" });
@@ -221,7 +220,7 @@ static void test_read__one_is_taken_from_gemmas_norms(void **state)
 
 /* ---- what is wrong ---- */
 
-static void test_read__what_is_wrong_is_said(void **state)
+TEST(test_read__what_is_wrong_is_said)
 {
     static const struct {
         change how;
@@ -270,7 +269,7 @@ static void test_read__what_is_wrong_is_said(void **state)
 }
 
 /* With --config another says what the model is; names still go by the file's architecture. */
-static void test_read__a_config_that_is_given_counts(void **state)
+TEST(test_read__a_config_that_is_given_counts)
 {
     sheaf_catalog *c = NULL;
     const char *path = make(&(change){ .type = SHEAF__GGML_BF16 });
@@ -281,15 +280,4 @@ static void test_read__a_config_that_is_given_counts(void **state)
     sheaf__catalog_free(c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read__rows_of_q_and_k_are_turned_back),
-        cmocka_unit_test(test_read__blocks_are_dequantised_and_turned_back),
-        cmocka_unit_test(test_read__norms_have_the_models_type_where_they_fit),
-        cmocka_unit_test(test_read__one_is_taken_from_gemmas_norms),
-        cmocka_unit_test(test_read__what_is_wrong_is_said),
-        cmocka_unit_test(test_read__a_config_that_is_given_counts),
-    };
-    return cmocka_run_group_tests_name("dialects/gguf_read", tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -7,10 +7,7 @@
 #include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
-#include "dialects/common/whole.h"
-#include "dialects/hf/hf.h"
 #include "dialects/common/dialects.h"
-#include "dialects/peft/peft.h"
 
 static sheaf_catalog *read_at(const char *path, const char *config)
 {
@@ -42,7 +39,7 @@ static void same_as(const char *name, sheaf_catalog *c, sheaf_source *want)
 }
 
 /* Each model and adapter of the collection is the same held against its config as it lies there. */
-static void test_hf__what_is_right_is_read_as_it_is(void **state)
+TEST(test_hf__what_is_right_is_read_as_it_is)
 {
     char **models = NULL;
     int64_t n = 0, seen = 0;
@@ -72,7 +69,7 @@ static void test_hf__what_is_right_is_read_as_it_is(void **state)
 }
 
 /* The same weights in .bin files give the same tensors. */
-static void test_hf__half_precision_files(void **state)
+TEST(test_hf__half_precision_files)
 {
     char **names = NULL;
     int64_t n = 0, seen = 0;
@@ -111,7 +108,7 @@ static void test_hf__half_precision_files(void **state)
 }
 
 /* Valid and invalid single files: whatever the official parser rejects is damaged. */
-static void test_hf__files_that_the_official_parser_rejects(void **state)
+TEST(test_hf__files_that_the_official_parser_rejects)
 {
     char **names = NULL;
     int64_t n = 0, bad = 0;
@@ -178,7 +175,7 @@ static const struct {
       "two.safetensors", SHEAF_DEFECT },
 };
 
-static void test_hf__an_index_that_is_wrong(void **state)
+TEST(test_hf__an_index_that_is_wrong)
 {
     for (size_t i = 0; i < ARRAY_LEN(indices); i++) {
         char dir[400];
@@ -192,7 +189,7 @@ static void test_hf__an_index_that_is_wrong(void **state)
     }
 }
 
-static void test_hf__shards_by_their_names(void **state)
+TEST(test_hf__shards_by_their_names)
 {
     const char *dir = at("named");
     CHECK_OK(sheaf__make_dirs(dir));
@@ -220,7 +217,7 @@ static void test_hf__shards_by_their_names(void **state)
 }
 
 /* As HuggingFaceStorageWriter of torch.distributed.checkpoint leaves them. */
-static void test_hf__parts_of_ranks_are_not_taken_for_whole_tensors(void **state)
+TEST(test_hf__parts_of_ranks_are_not_taken_for_whole_tensors)
 {
     const char *dir = at("unconsolidated");
     CHECK_OK(sheaf__make_dirs(dir));
@@ -251,7 +248,7 @@ static void test_hf__parts_of_ranks_are_not_taken_for_whole_tensors(void **state
     sheaf__catalog_free(c);
 }
 
-static void test_hf__the_same_tensor_twice(void **state)
+TEST(test_hf__the_same_tensor_twice)
 {
     const char *dir = at("twice");
     CHECK_OK(sheaf__make_dirs(dir));
@@ -271,7 +268,7 @@ static void test_hf__the_same_tensor_twice(void **state)
 
 /* All experts of a layer in one tensor are taken apart; one beside its own parts is no tensor of
  * the model, and that is said. */
-static void test_hf__a_stack_of_experts_beside_its_parts(void **state)
+TEST(test_hf__a_stack_of_experts_beside_its_parts)
 {
 #define EXPERTS(layer) "model.layers." layer ".block_sparse_moe.experts."
 #define HELD(layer) "model.layers." layer ".mlp.experts.gate_up_proj"
@@ -313,7 +310,7 @@ static void test_hf__a_stack_of_experts_beside_its_parts(void **state)
 #undef EXPERTS
 }
 
-static void test_hf__variants_and_bare_files(void **state)
+TEST(test_hf__variants_and_bare_files)
 {
     const char *dir = at("variant");
     CHECK_OK(sheaf__make_dirs(dir));
@@ -332,7 +329,7 @@ static void test_hf__variants_and_bare_files(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_hf__words_of_wrappers_are_left_out(void **state)
+TEST(test_hf__words_of_wrappers_are_left_out)
 {
     static const struct {
         const char *before, *inside; /* the latter of each layer */
@@ -401,7 +398,7 @@ static void test_hf__words_of_wrappers_are_left_out(void **state)
 
 /* DataParallel's word is the name of a module where other names do not begin with it; a second
  * tensor of a name is told. */
-static void test_hf__words_that_are_none_stay(void **state)
+TEST(test_hf__words_that_are_none_stay)
 {
     static const char *const names[][2] = { { "module.a", "b" },
                                             { "_orig_mod.b", "b" },
@@ -420,7 +417,7 @@ static void test_hf__words_that_are_none_stay(void **state)
 }
 
 /* What the config says must still be true. */
-static void test_hf__tensors_of_images_under_a_config_without(void **state)
+TEST(test_hf__tensors_of_images_under_a_config_without)
 {
     static const struct {
         const char *family, *names[3];
@@ -446,7 +443,7 @@ static void test_hf__tensors_of_images_under_a_config_without(void **state)
     }
 }
 
-static void test_hf__a_config_that_names_no_model(void **state)
+TEST(test_hf__a_config_that_names_no_model)
 {
     const char *dir = at("nameless");
     CHECK_OK(sheaf__make_dirs(dir));
@@ -480,7 +477,7 @@ static void test_hf__a_config_that_names_no_model(void **state)
 #define NUMPY                                                                                      \
     "cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbC\4\0\0\x80?tR"
 
-static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **state)
+TEST(test_torch__tensors_that_are_not_read_are_named_and_refused)
 {
     static const struct {
         const char *bytes;
@@ -540,7 +537,7 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
 
 /* PEFT's layers of several parameters lie in one another: base_layer tells whose factors are which.
  */
-static void test_peft__parameters_of_one_layer_stay_apart(void **state)
+TEST(test_peft__parameters_of_one_layer_stay_apart)
 {
     static const struct {
         const char *stored, *name;
@@ -570,7 +567,7 @@ static void test_peft__parameters_of_one_layer_stay_apart(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_peft__factors_have_the_names_that_peft_saves(void **state)
+TEST(test_peft__factors_have_the_names_that_peft_saves)
 {
     const char *dir = at("peft");
     CHECK_OK(sheaf__make_dirs(dir));
@@ -587,7 +584,7 @@ static void test_peft__factors_have_the_names_that_peft_saves(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_vocabulary__rows_that_padding_gives(void **state)
+TEST(test_vocabulary__rows_that_padding_gives)
 {
     static const struct {
         int64_t rows, vocab;
@@ -608,26 +605,4 @@ static void test_vocabulary__rows_that_padding_gives(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hf__what_is_right_is_read_as_it_is),
-        cmocka_unit_test(test_hf__half_precision_files),
-        cmocka_unit_test(test_hf__files_that_the_official_parser_rejects),
-        cmocka_unit_test(test_hf__an_index_that_is_wrong),
-        cmocka_unit_test(test_hf__shards_by_their_names),
-        cmocka_unit_test(test_hf__parts_of_ranks_are_not_taken_for_whole_tensors),
-        cmocka_unit_test(test_hf__the_same_tensor_twice),
-        cmocka_unit_test(test_hf__a_stack_of_experts_beside_its_parts),
-        cmocka_unit_test(test_hf__variants_and_bare_files),
-        cmocka_unit_test(test_hf__words_of_wrappers_are_left_out),
-        cmocka_unit_test(test_hf__words_that_are_none_stay),
-        cmocka_unit_test(test_hf__tensors_of_images_under_a_config_without),
-        cmocka_unit_test(test_hf__a_config_that_names_no_model),
-        cmocka_unit_test(test_torch__tensors_that_are_not_read_are_named_and_refused),
-        cmocka_unit_test(test_peft__parameters_of_one_layer_stay_apart),
-        cmocka_unit_test(test_peft__factors_have_the_names_that_peft_saves),
-        cmocka_unit_test(test_vocabulary__rows_that_padding_gives),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,10 +1,8 @@
 /* codes_test.c - folders of quantized models: what is read is what their parts stand for, of any
  * box; the recorded numbers of the original programs; each way the parts can be wrong is named. */
-#include "tests/check.h"
 #include "tests/quant_folders.h"
 #include "tests/recordings.h"
 
-#include <math.h>
 #include <unistd.h>
 
 #include "catalog/coded.h"
@@ -285,7 +283,7 @@ static void check_recorded(sheaf_source *s, const char *file)
     want->close(want);
 }
 
-static void test_codes__are_read_as_their_program_does(void **state)
+TEST(test_codes__are_read_as_their_program_does)
 {
     int checked = 0;
     for (size_t k = 0; k < ARRAY_LEN(folders); k++) {
@@ -343,7 +341,7 @@ static void put_tensor(quant_folder *f, const char *name, const char *dtype, int
 }
 
 /* Blocks that do not fit are cropped. */
-static void test_codes__float8_by_blocks(void **state)
+TEST(test_codes__float8_by_blocks)
 {
     static const struct {
         int out, in, rows, cols;
@@ -392,7 +390,7 @@ static float mxfp4(int code, int e)
 
 /* Scales from the smallest exponent to the largest whose values are finite; those that are bytes of
  * 8 bits and those said to be exponents. */
-static void test_codes__mxfp4_by_its_definition(void **state)
+TEST(test_codes__mxfp4_by_its_definition)
 {
     static const struct {
         const char *scales;
@@ -439,7 +437,7 @@ static void take_recorded(quant_folder *f, sheaf_safetensors *file, const char *
     CHECK_OK(sheaf__safetensors_read(file, e, 0, f->tensor[f->count - 1].data, e->bytes));
 }
 
-static void test_codes__float8_as_recorded(void **state)
+TEST(test_codes__float8_as_recorded)
 {
     static const struct {
         const char *name;
@@ -470,7 +468,7 @@ static void test_codes__float8_as_recorded(void **state)
 
 /* ---- layers that stay plain, wrappers' names, names of the whole ---- */
 
-static void test_codes__the_whole_model_is_checked_against_its_config(void **state)
+TEST(test_codes__the_whole_model_is_checked_against_its_config)
 {
     sheaf_catalog *c = NULL;
     CHECK_OK(open_catalog(&c, recorded("tiny_llama/bnb_nf4_double"), false));
@@ -481,7 +479,7 @@ static void test_codes__the_whole_model_is_checked_against_its_config(void **sta
     sheaf__catalog_free(c);
 }
 
-static void test_codes__plain_layers_lie_among_quantized_ones(void **state)
+TEST(test_codes__plain_layers_lie_among_quantized_ones)
 {
     static const char *const drop[] = { ".absmax", ".quant_map", ".nested_absmax",
                                         ".nested_quant_map", ".quant_state.bitsandbytes__nf4" };
@@ -683,7 +681,7 @@ static bool has(const sheaf_catalog *c, const char *code, const char *what)
     return false;
 }
 
-static void test_codes__what_contradicts_is_named(void **state)
+TEST(test_codes__what_contradicts_is_named)
 {
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         const char *path = recorded(wrong[i].folder);
@@ -705,7 +703,7 @@ static void test_codes__what_contradicts_is_named(void **state)
 }
 
 /* Numbers that no check of shapes sees are refused where they are read. */
-static void test_codes__scales_that_are_no_numbers(void **state)
+TEST(test_codes__scales_that_are_no_numbers)
 {
     static const struct {
         const char *folder, *suffix;
@@ -736,7 +734,7 @@ static void test_codes__scales_that_are_no_numbers(void **state)
 }
 
 /* vLLM#38966: the zeros of the other format, which only symmetric ones show. */
-static void test_codes__zeros_of_gptq_tell_its_format(void **state)
+TEST(test_codes__zeros_of_gptq_tell_its_format)
 {
     static const struct {
         const char *format, *sym;
@@ -778,7 +776,7 @@ static void test_codes__zeros_of_gptq_tell_its_format(void **state)
 }
 
 /* k_proj has groups of 32, whatever the others have. */
-static void test_codes__of_modules_with_settings_of_their_own(void **state)
+TEST(test_codes__of_modules_with_settings_of_their_own)
 {
     static const struct {
         const char *config;
@@ -809,7 +807,7 @@ static void test_codes__of_modules_with_settings_of_their_own(void **state)
 }
 
 /* One scale for a row of 64: group_size is -1, or no less than the row. */
-static void test_codes__of_one_group_for_a_row(void **state)
+TEST(test_codes__of_one_group_for_a_row)
 {
     static const int sizes[] = { -1, 64, 128, 63, 32 };
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
@@ -844,7 +842,7 @@ static void put_bias(quant_folder *f, const char *name, float value)
 }
 
 /* Its config lies in a file of its own, and each weight has a bias, which is of zeros. */
-static void test_codes__folders_of_autogptq(void **state)
+TEST(test_codes__folders_of_autogptq)
 {
     static const char name[] = "model.layers.0.self_attn.q_proj.bias";
     if (!is_there(recorded("tiny_llama_gptq_sym")))
@@ -873,21 +871,4 @@ static void test_codes__folders_of_autogptq(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes__are_read_as_their_program_does),
-        cmocka_unit_test(test_codes__float8_by_blocks),
-        cmocka_unit_test(test_codes__mxfp4_by_its_definition),
-        cmocka_unit_test(test_codes__float8_as_recorded),
-        cmocka_unit_test(test_codes__the_whole_model_is_checked_against_its_config),
-        cmocka_unit_test(test_codes__plain_layers_lie_among_quantized_ones),
-        cmocka_unit_test(test_codes__what_contradicts_is_named),
-        cmocka_unit_test(test_codes__scales_that_are_no_numbers),
-        cmocka_unit_test(test_codes__zeros_of_gptq_tell_its_format),
-        cmocka_unit_test(test_codes__of_modules_with_settings_of_their_own),
-        cmocka_unit_test(test_codes__of_one_group_for_a_row),
-        cmocka_unit_test(test_codes__folders_of_autogptq),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

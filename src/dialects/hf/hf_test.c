@@ -38,7 +38,7 @@ static sheaf_status *open_and_check(const char *path, const char *config_path)
     return st;
 }
 
-static void test_open__every_recorded_model_passes(void **state)
+TEST(test_open__every_recorded_model_passes)
 {
     DIR *list = opendir(golden("llama"));
     int n = 0;
@@ -66,7 +66,7 @@ static void test_open__every_recorded_model_passes(void **state)
                             golden("llama/tiny_llama3rope/hf/config.json")));
 }
 
-static void test_open__shards_hold_what_the_single_file_holds(void **state)
+TEST(test_open__shards_hold_what_the_single_file_holds)
 {
     sheaf_source *one = NULL, *many = NULL;
     CHECK_OK(open_stored(&one, golden("llama/tiny_llama/hf")));
@@ -98,7 +98,7 @@ static void test_open__shards_hold_what_the_single_file_holds(void **state)
     many->close(many);
 }
 
-static void test_open__colossalai_folders(void **state)
+TEST(test_open__colossalai_folders)
 {
     if (!golden_is_full())
         return; /* not among the committed data; test_check__names_what_is_wrong makes the same
@@ -211,7 +211,7 @@ static const char *make_model(const change *c, int64_t shard_bytes)
 #define EMBED "model.embed_tokens.weight"
 #define L0 "model.layers.0."
 
-static void test_check__accepts_what_does_no_harm(void **state)
+TEST(test_check__accepts_what_does_no_harm)
 {
     static const change rows[] = {
         { 0 },
@@ -235,7 +235,7 @@ static void test_check__accepts_what_does_no_harm(void **state)
     }
 }
 
-static void test_check__names_what_is_wrong(void **state)
+TEST(test_check__names_what_is_wrong)
 {
     static const struct {
         change change;
@@ -313,39 +313,33 @@ static void test_check__names_what_is_wrong(void **state)
         { { .name = L0 "mlp.up_proj.weight", .rename = "0.mlp.up_proj.weight" },
           SHEAF_E_LAYOUT,
           "lack 'model.layers.' at their beginning" },
-        { { .config = ",\"attention_bias\":true",
-            .name = L0 "self_attn.q_proj.bias",
-            .rename = "" },
-          SHEAF_E_LAYOUT,
-          "'" L0 "self_attn.q_proj.bias': missing" },
+        { LIST(.config = ",\"attention_bias\":true", .name = L0 "self_attn.q_proj.bias",
+               .rename = ""),
+          SHEAF_E_LAYOUT, "'" L0 "self_attn.q_proj.bias': missing" },
         { { .extra = { L0 "self_attn.q_proj.bias", SHEAF_F32, 1, { 8 } } },
           SHEAF_E_LAYOUT,
           "'" L0 "self_attn.q_proj.bias': foreign" },
         { { .extra = { "model.layers.1.mlp.up_proj.weight", SHEAF_F32, 2, { 12, 8 } } },
           SHEAF_E_LAYOUT,
           "'model.layers.1.mlp.up_proj.weight': foreign" },
-        { { .config = ",\"tie_word_embeddings\":true",
-            .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } },
-            .extra_value = 2 },
+        { LIST(.config = ",\"tie_word_embeddings\":true",
+               .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } }, .extra_value = 2),
           SHEAF_E_LAYOUT,
           "'lm_head.weight' | the values of '" EMBED
           "', as tie_word_embeddings is true | other values" },
-        { { .config = ",\"tie_word_embeddings\":true",
-            .extra = { "lm_head.weight", SHEAF_F32, 2, { 510, 8 } } },
-          SHEAF_E_LAYOUT,
-          "another shape or dtype" },
-        { { .config = ",\"tie_word_embeddings\":true",
-            .extra = { "lm_head.weight", SHEAF_F16, 2, { 511, 8 } },
-            .extra_value = 2 },
-          SHEAF_E_LAYOUT,
-          "other values from row 0 on" },
+        { LIST(.config = ",\"tie_word_embeddings\":true",
+               .extra = { "lm_head.weight", SHEAF_F32, 2, { 510, 8 } }),
+          SHEAF_E_LAYOUT, "another shape or dtype" },
+        { LIST(.config = ",\"tie_word_embeddings\":true",
+               .extra = { "lm_head.weight", SHEAF_F16, 2, { 511, 8 } }, .extra_value = 2),
+          SHEAF_E_LAYOUT, "other values from row 0 on" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(open_and_check(make_model(&rows[i].change, 0), NULL), rows[i].code,
                     rows[i].part);
 }
 
-static void test_check__counts_when_there_are_many(void **state)
+TEST(test_check__counts_when_there_are_many)
 {
     const change whole = { 0 };
     char config[300];
@@ -369,7 +363,7 @@ static void test_check__counts_when_there_are_many(void **state)
                 "263 rows, the vocabulary in the config | 511 rows");
 }
 
-static void test_check__looks_at_the_tables_first(void **state)
+TEST(test_check__looks_at_the_tables_first)
 {
     const change part = { .name = "lm_head.weight", .ndim = 2, .shape = { 256, 8 } };
     make_model(&part, 0);
@@ -399,7 +393,7 @@ static void edit(const char *path, const char *from, const char *to)
 #define IN2 "\"model-00002-of-00003.safetensors\""
 #define NORM "\"model.norm.weight\": \"model-00002-of-00003.safetensors\""
 
-static void test_index__disagreements_are_named(void **state)
+TEST(test_index__disagreements_are_named)
 {
     static const struct {
         const char *from, *to;
@@ -456,7 +450,7 @@ static void test_index__disagreements_are_named(void **state)
     CHECK_OK(open_and_check(at("model"), NULL));
 }
 
-static void test_index__buffers_may_differ(void **state)
+TEST(test_index__buffers_may_differ)
 {
     const change with_buffer = { .extra = { "model.rotary_emb.inv_freq", SHEAF_F32, 1, { 2 } } };
     make_model(&with_buffer, 17000);
@@ -465,7 +459,7 @@ static void test_index__buffers_may_differ(void **state)
     CHECK_OK(open_and_check(at("model"), NULL)); /* promised but absent, present but not promised */
 }
 
-static void test_shards__damage_names_the_file(void **state)
+TEST(test_shards__damage_names_the_file)
 {
     const change whole = { 0 };
     make_model(&whole, 17000);
@@ -477,7 +471,7 @@ static void test_shards__damage_names_the_file(void **state)
                 "model-00002-of-00003.safetensors: missing | ");
 }
 
-static void test_folder__explains_what_is_there_instead(void **state)
+TEST(test_folder__explains_what_is_there_instead)
 {
     static const struct {
         const char *file;
@@ -521,7 +515,7 @@ static void test_folder__explains_what_is_there_instead(void **state)
         "both model.safetensors and model.safetensors.index.json: one is left from another save");
 }
 
-static void test_folder__other_frameworks_are_refused(void **state)
+TEST(test_folder__other_frameworks_are_refused)
 {
     sheaf_safetensors_writer *w = NULL;
     sheaf_source *source = NULL;
@@ -596,7 +590,7 @@ static void check_same_folder(const char *a, const char *b)
     sheaf__names_free(others, m);
 }
 
-static void test_write__gives_the_folders_that_transformers_writes(void **state)
+TEST(test_write__gives_the_folders_that_transformers_writes)
 {
     copy_model(golden("llama/tiny_llama/hf_sharded"), at("one"), 0);
     check_same_folder(golden("llama/tiny_llama/hf"), at("one"));
@@ -608,7 +602,7 @@ static void test_write__gives_the_folders_that_transformers_writes(void **state)
     check_same_folder(golden("llama/tiny_qwen2/hf_sharded"), at("two"));
 }
 
-static void test_specs__take_the_stored_dtypes_or_one(void **state)
+TEST(test_specs__take_the_stored_dtypes_or_one)
 {
     const change mixed = { .name = "model.norm.weight", .dtype = SHEAF_F16 };
     sheaf_source *source = NULL;
@@ -636,7 +630,7 @@ static void test_specs__take_the_stored_dtypes_or_one(void **state)
 
 /* ---- the text of config.json ---- */
 
-static void test_config_set__changes_one_value_and_nothing_else(void **state)
+TEST(test_config_set__changes_one_value_and_nothing_else)
 {
     static const struct {
         const char *json, *key, *value, *want;
@@ -659,7 +653,7 @@ static void test_config_set__changes_one_value_and_nothing_else(void **state)
     CHECK_FAILS(sheaf_hf_config_set(&got, "[]", "a", "1"), SHEAF_E_FORMAT, "an object");
 }
 
-static void test_config_without__takes_one_key_out(void **state)
+TEST(test_config_without__takes_one_key_out)
 {
     static const struct {
         const char *json, *key, *want;
@@ -679,7 +673,7 @@ static void test_config_without__takes_one_key_out(void **state)
     }
 }
 
-static void test_config_dtype__in_the_spelling_of_the_file(void **state)
+TEST(test_config_dtype__in_the_spelling_of_the_file)
 {
     static const struct {
         const char *json, *want;
@@ -699,26 +693,4 @@ static void test_config_dtype__in_the_spelling_of_the_file(void **state)
     CHECK_FAILS(sheaf_hf_config_with_dtype(&got, "{}", SHEAF_F4), SHEAF_E_ARG, "F4");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__every_recorded_model_passes),
-        cmocka_unit_test(test_open__shards_hold_what_the_single_file_holds),
-        cmocka_unit_test(test_open__colossalai_folders),
-        cmocka_unit_test(test_check__accepts_what_does_no_harm),
-        cmocka_unit_test(test_check__names_what_is_wrong),
-        cmocka_unit_test(test_check__counts_when_there_are_many),
-        cmocka_unit_test(test_check__looks_at_the_tables_first),
-        cmocka_unit_test(test_index__disagreements_are_named),
-        cmocka_unit_test(test_index__buffers_may_differ),
-        cmocka_unit_test(test_shards__damage_names_the_file),
-        cmocka_unit_test(test_folder__explains_what_is_there_instead),
-        cmocka_unit_test(test_folder__other_frameworks_are_refused),
-        cmocka_unit_test(test_write__gives_the_folders_that_transformers_writes),
-        cmocka_unit_test(test_specs__take_the_stored_dtypes_or_one),
-        cmocka_unit_test(test_config_set__changes_one_value_and_nothing_else),
-        cmocka_unit_test(test_config_without__takes_one_key_out),
-        cmocka_unit_test(test_config_dtype__in_the_spelling_of_the_file),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

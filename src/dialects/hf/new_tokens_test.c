@@ -29,7 +29,7 @@ static const char *folder(const char *name, const char *config)
     return at(name);
 }
 
-static void test_new_tokens__a_wrong_list_is_refused_by_its_place(void **unused)
+TEST(test_new_tokens__a_wrong_list_is_refused_by_its_place)
 {
     static const struct {
         const char *file, *text, *part;
@@ -74,7 +74,7 @@ static void test_new_tokens__a_wrong_list_is_refused_by_its_place(void **unused)
     }
 }
 
-static void test_new_tokens__only_a_tokenizer_json_gets_them(void **unused)
+TEST(test_new_tokens__only_a_tokenizer_json_gets_them)
 {
     sheaf__new_tokens tokens;
     put(at("one.txt"), "<y>");
@@ -130,7 +130,7 @@ static void expect_id(const char *path, int32_t id)
 
 /* A list in tokenizer_config.json goes on, and a class that the model's config.json decided is
  * written down, with the tokens that it adds. */
-static void test_new_tokens__files_are_as_transformers_saves_them(void **unused)
+TEST(test_new_tokens__files_are_as_transformers_saves_them)
 {
     static const struct {
         const char *config, *model, *want; /* the written tokenizer_config.json; NULL: none */
@@ -173,12 +173,4 @@ static void test_new_tokens__files_are_as_transformers_saves_them(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new_tokens__a_wrong_list_is_refused_by_its_place),
-        cmocka_unit_test(test_new_tokens__only_a_tokenizer_json_gets_them),
-        cmocka_unit_test(test_new_tokens__files_are_as_transformers_saves_them),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

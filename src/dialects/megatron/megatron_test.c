@@ -30,7 +30,7 @@ static void check_recording(const char *path, const char *hf)
     sheaf__catalog_free(c);
 }
 
-static void test_golden__every_folder_gives_the_model_it_was_made_from(void **state)
+TEST(test_golden__every_folder_gives_the_model_it_was_made_from)
 {
     each_golden("llama/megatron", "_legacy_", check_recording);
 }
@@ -268,7 +268,7 @@ static const char *made_folder(const made_model *m, const how *h)
     return dir;
 }
 
-static void test_made__every_way_to_divide_gives_the_model_back(void **state)
+TEST(test_made__every_way_to_divide_gives_the_model_back)
 {
     made_model *m = made_llama(37, 12, 24, 8, 12, 4, 2, true);
     const how ways[] = {
@@ -300,7 +300,7 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
 }
 
 /* Two key/value heads over four and eight ranks: shares of rows, which begin within heads. */
-static void test_made__more_ranks_than_key_value_heads(void **state)
+TEST(test_made__more_ranks_than_key_value_heads)
 {
     made_model *m = made_llama(37, 12, 24, 2, 8, 2, 4, true);
     const how ways[] = { { 4, 1, 1, false, false, 40, 7, 7, true, 3, -1 },
@@ -316,7 +316,7 @@ static void test_made__more_ranks_than_key_value_heads(void **state)
 }
 
 /* What no shape shows: it must be in the config that is made. */
-static void test_made__args_that_no_shape_shows(void **state)
+TEST(test_made__args_that_no_shape_shows)
 {
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
@@ -341,7 +341,7 @@ static void test_made__args_that_no_shape_shows(void **state)
 }
 
 /* A config of the same sizes may be another model's all the same. */
-static void test_made__a_config_is_held_against_the_args(void **state)
+TEST(test_made__a_config_is_held_against_the_args)
 {
     static const struct {
         const char *keys;
@@ -382,7 +382,7 @@ static void test_made__a_config_is_held_against_the_args(void **state)
 }
 
 /* A vocabulary that cannot have been padded to the rows that are stored is another model's. */
-static void test_made__a_vocabulary_must_fit_its_padding(void **state)
+TEST(test_made__a_vocabulary_must_fit_its_padding)
 {
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     how h = { 1, 1, 1, false, false, 9001, 7, 7, true, 3, -1 };
@@ -437,7 +437,7 @@ static void test_made__a_vocabulary_must_fit_its_padding(void **state)
 
 /* The first distributed optimizer: models alone, and its own parts in folders that look like those
  * of stages and of experts. */
-static void test_made__a_model_may_lie_beside_its_optimizer(void **state)
+TEST(test_made__a_model_may_lie_beside_its_optimizer)
 {
     made_model *m = made_llama(37, 12, 24, 2, 8, 4, 2, true);
     for (int pp = 1; pp <= 2; pp++) {
@@ -470,7 +470,7 @@ static void test_made__a_model_may_lie_beside_its_optimizer(void **state)
     made_free(m);
 }
 
-static void test_made__args_become_a_config(void **state)
+TEST(test_made__args_become_a_config)
 {
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
@@ -500,7 +500,7 @@ static void put_bytes(const char *path, const char *bytes, size_t size)
 }
 
 /* Where no config does, a tokenizer beside the save tells the vocabulary. */
-static void test_made__a_tokenizer_tells_padding_from_rows(void **state)
+TEST(test_made__a_tokenizer_tells_padding_from_rows)
 {
     static const char model[] =
         "\x0a\x05\x0a\x03<s>\x0a\x02\x0a\x00\x12\x02\x08\x01\x18\x96\x01"; /* two pieces, and other
@@ -553,7 +553,7 @@ static void test_made__a_tokenizer_tells_padding_from_rows(void **state)
 
 /* ---- harm ---- */
 
-static void test_harm__is_named(void **state)
+TEST(test_harm__is_named)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
     enum harm { REMOVE, CUT, SWAP, NOTHING };
@@ -563,65 +563,34 @@ static void test_harm__is_named(void **state)
         enum harm harm;
         const char *code, *part;
     } cases[] = {
-        { "a part",
-          { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 },
-          REMOVE,
-          "missing",
+        { "a part", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), REMOVE, "missing",
           "mp_rank_01_001" },
-        { "its rows",
-          { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 },
-          REMOVE,
-          "missing",
+        { "its rows", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), REMOVE, "missing",
           "rows 12..23 of 24" },
-        { "a part cut short",
-          { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 },
-          CUT,
-          "damaged",
+        { "a part cut short", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, -1), CUT, "damaged",
           "mp_rank_01_001" },
-        { "changed places",
-          { 2, 2, 1, false, false, 38, 7, 7, true, 3, 0 },
-          SWAP,
-          "conflict",
+        { "changed places", LIST(2, 2, 1, false, false, 38, 7, 7, true, 3, 0), SWAP, "conflict",
           "whose tensor-parallel rank is 0" },
-        { "old order of q, k, v",
-          { 1, 1, 1, false, false, 38, 7, 7, true, 1, -1 },
-          NOTHING,
-          "unsupported",
-          "checkpoint_version 1" },
-        { "another step's folder",
-          { 1, 1, 1, false, false, 38, 6, 7, true, 3, -1 },
-          NOTHING,
-          "stale",
-          "iteration 6" },
-        { "the first step's folder",
-          { 1, 1, 1, false, false, 38, 6, 0, true, 3, -1 },
-          NOTHING,
-          "stale",
-          "iteration 6" },
+        { "old order of q, k, v", LIST(1, 1, 1, false, false, 38, 7, 7, true, 1, -1), NOTHING,
+          "unsupported", "checkpoint_version 1" },
+        { "another step's folder", LIST(1, 1, 1, false, false, 38, 6, 7, true, 3, -1), NOTHING,
+          "stale", "iteration 6" },
+        { "the first step's folder", LIST(1, 1, 1, false, false, 38, 6, 0, true, 3, -1), NOTHING,
+          "stale", "iteration 6" },
         { "more ranks than the args say",
-          { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1, "tensor_model_parallel_size", NULL, 1 },
-          NOTHING,
-          "conflict",
-          "2 x 1 parts in a save of 1 tensor-parallel ranks and 1 stages" },
+          LIST(2, 1, 1, false, false, 38, 7, 7, true, 3, -1, "tensor_model_parallel_size", NULL, 1),
+          NOTHING, "conflict", "2 x 1 parts in a save of 1 tensor-parallel ranks and 1 stages" },
         { "more stages than the args say",
-          { 1, 2, 1, false, false, 38, 7, 7, true, 3, -1, "pipeline_model_parallel_size", NULL, 1 },
-          NOTHING,
-          "conflict",
-          "1 x 2 parts in a save of 1 tensor-parallel ranks and 1 stages" },
+          LIST(1, 2, 1, false, false, 38, 7, 7, true, 3, -1, "pipeline_model_parallel_size", NULL,
+               1),
+          NOTHING, "conflict", "1 x 2 parts in a save of 1 tensor-parallel ranks and 1 stages" },
         { "tables of fewer rows than the args say",
-          { 2, 1, 1, false, false, 44, 7, 7, true, 3, -1, NULL, NULL, 0, 38 },
-          NOTHING,
-          "shape",
+          LIST(2, 1, 1, false, false, 44, 7, 7, true, 3, -1, NULL, NULL, 0, 38), NOTHING, "shape",
           "19 rows, in a save of 2 ranks with 44 rows in all" },
-        { "too few rows",
-          { 1, 1, 1, false, false, 30, 7, 7, true, 3, -1 },
-          NOTHING,
-          "shape",
+        { "too few rows", LIST(1, 1, 1, false, false, 30, 7, 7, true, 3, -1), NOTHING, "shape",
           "30 rows for a vocabulary of 37" },
         { "tables of other rows than the args say",
-          { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1, NULL, NULL, 0, 44 },
-          NOTHING,
-          "shape",
+          LIST(2, 1, 1, false, false, 38, 7, 7, true, 3, -1, NULL, NULL, 0, 44), NOTHING, "shape",
           "22 rows, in a save of 2 ranks with 38 rows in all" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -645,7 +614,7 @@ static void test_harm__is_named(void **state)
     made_free(m);
 }
 
-static void test_harm__an_argument_of_another_model_class_is_named(void **state)
+TEST(test_harm__an_argument_of_another_model_class_is_named)
 {
     static const struct {
         const char *key, *text;
@@ -692,7 +661,7 @@ static void test_harm__an_argument_of_another_model_class_is_named(void **state)
 
 /* What the folder's name does not tell the parts do: the newest step, and that stages are numbered
  * though there is one. */
-static void test_harm__parts_tell_the_step_and_the_names(void **state)
+TEST(test_harm__parts_tell_the_step_and_the_names)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
     const how h = { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1 },
@@ -723,7 +692,7 @@ static void test_harm__parts_tell_the_step_and_the_names(void **state)
 }
 
 /* Two stages of four are gone: each had as many layers as the others leave to it. */
-static void test_harm__stages_that_are_gone_share_what_is_left(void **state)
+TEST(test_harm__stages_that_are_gone_share_what_is_left)
 {
     made_model *m = made_llama(37, 12, 24, 8, 12, 4, 2, true);
     const how h = { 1, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
@@ -745,7 +714,7 @@ static void test_harm__stages_that_are_gone_share_what_is_left(void **state)
 }
 
 /* A part of another run, and one of an older step. */
-static void test_harm__parts_of_two_saves_contradict_each_other(void **state)
+TEST(test_harm__parts_of_two_saves_contradict_each_other)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true),
                *other = made_llama(37, 12, 48, 4, 12, 4, 2, true);
@@ -773,7 +742,7 @@ static void test_harm__parts_of_two_saves_contradict_each_other(void **state)
 }
 
 /* Two folders with the same sizes, args and step: the copies of norms tell. */
-static void test_harm__parts_of_two_runs_differ_in_their_copies(void **state)
+TEST(test_harm__parts_of_two_runs_differ_in_their_copies)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true),
                *other = made_llama(37, 12, 24, 4, 12, 4, 4, true);
@@ -800,7 +769,7 @@ static void test_harm__parts_of_two_runs_differ_in_their_copies(void **state)
 
 /* Where the parts say their process, one that stands twice is a copy, and a later stage is a later
  * process. */
-static void test_harm__processes_tell_copies_and_stages(void **state)
+TEST(test_harm__processes_tell_copies_and_stages)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true);
     const how told = { 2, 4, 1, false, false, 38, 7, 7, true, 3, 0 },
@@ -829,25 +798,4 @@ static void test_harm__processes_tell_copies_and_stages(void **state)
     made_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
-        cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
-        cmocka_unit_test(test_made__more_ranks_than_key_value_heads),
-        cmocka_unit_test(test_made__a_model_may_lie_beside_its_optimizer),
-        cmocka_unit_test(test_made__args_become_a_config),
-        cmocka_unit_test(test_made__args_that_no_shape_shows),
-        cmocka_unit_test(test_made__a_config_is_held_against_the_args),
-        cmocka_unit_test(test_made__a_vocabulary_must_fit_its_padding),
-        cmocka_unit_test(test_made__a_tokenizer_tells_padding_from_rows),
-        cmocka_unit_test(test_harm__is_named),
-        cmocka_unit_test(test_harm__an_argument_of_another_model_class_is_named),
-        cmocka_unit_test(test_harm__parts_tell_the_step_and_the_names),
-        cmocka_unit_test(test_harm__stages_that_are_gone_share_what_is_left),
-        cmocka_unit_test(test_harm__parts_of_two_saves_contradict_each_other),
-        cmocka_unit_test(test_harm__parts_of_two_runs_differ_in_their_copies),
-        cmocka_unit_test(test_harm__processes_tell_copies_and_stages),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -1,6 +1,5 @@
 /* peft_test.c - all spellings of adapter tensors come to PEFT's own; recorded adapters are
  * rewritten byte for byte. */
-#include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/opened.h"
@@ -17,7 +16,7 @@
 #define P "base_model.model."
 #define Q "model.layers.0.self_attn.q_proj"
 
-static void test_name__every_spelling(void **state)
+TEST(test_name__every_spelling)
 {
     static const struct {
         const char *stored, *want;
@@ -118,7 +117,7 @@ static void check_names_unchanged(const char *path)
     free(own);
 }
 
-static void test_open__recorded_adapters_keep_their_names(void **state)
+TEST(test_open__recorded_adapters_keep_their_names)
 {
     assert_true(each_adapter(check_names_unchanged) >= 8);
 }
@@ -165,7 +164,7 @@ static void check_rewritten(const char *path)
     free(own);
 }
 
-static void test_write__recorded_adapters_byte_for_byte(void **state)
+TEST(test_write__recorded_adapters_byte_for_byte)
 {
     assert_true(each_adapter(check_rewritten) >= 8);
 }
@@ -199,7 +198,7 @@ static void check_pickled(const char *path)
     got->close(got);
 }
 
-static void test_open__pickled_adapters_are_the_same(void **state)
+TEST(test_open__pickled_adapters_are_the_same)
 {
     assert_true(each_adapter(check_pickled) >= 8);
 }
@@ -223,7 +222,7 @@ static sheaf_status *open_with(sheaf_source **source, const char *const *names, 
     return open_adapter_at(source, at("made"));
 }
 
-static void test_open__in_memory_names_are_read(void **state)
+TEST(test_open__in_memory_names_are_read)
 {
     static const char *const names[] = { Q ".lora_A.default.weight", P Q ".lora_B.default.weight" };
     sheaf_source *source = NULL;
@@ -237,7 +236,7 @@ static void test_open__in_memory_names_are_read(void **state)
 }
 
 /* PEFT 0.21 with bias "all": the biases of a saved module lie there three times. */
-static void test_open__words_of_wrappers_are_left_out_and_named(void **state)
+TEST(test_open__words_of_wrappers_are_left_out_and_named)
 {
     static const char *const names[] = { "_orig_mod." P Q ".lora_A.weight",
                                          "_orig_mod." P Q ".lora_B.weight" };
@@ -251,7 +250,7 @@ static void test_open__words_of_wrappers_are_left_out_and_named(void **state)
     sheaf__catalog_free(c);
 }
 
-static void test_open__copies_of_saved_biases_are_left_out(void **state)
+TEST(test_open__copies_of_saved_biases_are_left_out)
 {
     static const char *const names[] = { P "r.modules_to_save.default.ln.bias",
                                          P "r.ln.bias",
@@ -278,7 +277,7 @@ static void test_open__copies_of_saved_biases_are_left_out(void **state)
 }
 
 /* LLaVA's, MiniCPM-V's (2024), swift's, and what Trainer and accelerate keep for going on. */
-static void test_open__weights_beside_an_adapter_are_refused_by_name(void **state)
+TEST(test_open__weights_beside_an_adapter_are_refused_by_name)
 {
     static const char *const names[] = { P Q ".lora_A.weight", P Q ".lora_B.weight" };
     static const struct {
@@ -309,7 +308,7 @@ static void test_open__weights_beside_an_adapter_are_refused_by_name(void **stat
     }
 }
 
-static void test_open__two_tensors_of_one_name_are_refused(void **state)
+TEST(test_open__two_tensors_of_one_name_are_refused)
 {
     static const char *const names[] = { P Q ".lora_A.one.weight", P Q ".lora_A.two.weight" };
     sheaf_source *source = NULL;
@@ -319,7 +318,7 @@ static void test_open__two_tensors_of_one_name_are_refused(void **state)
                 "adapter_model.safetensors too; here it is stored as " P Q ".lora_A.two.weight | ");
 }
 
-static void test_open__explains_what_is_there_instead(void **state)
+TEST(test_open__explains_what_is_there_instead)
 {
     sheaf_source *source = NULL;
     mkdir(at("bin"), 0700);
@@ -355,19 +354,4 @@ static void test_open__explains_what_is_there_instead(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_name__every_spelling),
-        cmocka_unit_test(test_open__recorded_adapters_keep_their_names),
-        cmocka_unit_test(test_write__recorded_adapters_byte_for_byte),
-        cmocka_unit_test(test_open__pickled_adapters_are_the_same),
-        cmocka_unit_test(test_open__in_memory_names_are_read),
-        cmocka_unit_test(test_open__words_of_wrappers_are_left_out_and_named),
-        cmocka_unit_test(test_open__copies_of_saved_biases_are_left_out),
-        cmocka_unit_test(test_open__weights_beside_an_adapter_are_refused_by_name),
-        cmocka_unit_test(test_open__two_tensors_of_one_name_are_refused),
-        cmocka_unit_test(test_open__explains_what_is_there_instead),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

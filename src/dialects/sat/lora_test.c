@@ -407,7 +407,7 @@ static int check_model(const char *model)
     return found;
 }
 
-static void test_merge__is_sats_for_every_recorded_checkpoint(void **state)
+TEST(test_merge__is_sats_for_every_recorded_checkpoint)
 {
     const int n = every_recorded_model(check_model);
     if (golden_is_full())
@@ -425,7 +425,7 @@ static int64_t rank_of(const sheaf_sat_lora *lora, const char *name)
     return -1;
 }
 
-static void test_merge__takes_each_slice_with_its_own_factors(void **state)
+TEST(test_merge__takes_each_slice_with_its_own_factors)
 {
     static const struct {
         made m;
@@ -467,7 +467,7 @@ static void test_merge__takes_each_slice_with_its_own_factors(void **state)
 }
 
 /* W = 1, delta = 2^-8 + 2^-18: rounded to bfloat16 before it is added it leaves W as it is. */
-static void test_merge__rounds_twice_as_sat_does(void **state)
+TEST(test_merge__rounds_twice_as_sat_does)
 {
     made m = { .seed = 7, .dtype = SHEAF_BF16 };
     made_init(&m);
@@ -490,7 +490,7 @@ static void test_merge__rounds_twice_as_sat_does(void **state)
 }
 
 /* Merged and written: a plain checkpoint whose config says so. */
-static void test_merge__writes_a_plain_checkpoint(void **state)
+TEST(test_merge__writes_a_plain_checkpoint)
 {
     made m = { .agent = true, .seed = 8 };
     made_init(&m);
@@ -515,7 +515,7 @@ static void test_merge__writes_a_plain_checkpoint(void **state)
 }
 
 /* Each part in turn lacks some factors: reported, and not merged. */
-static void test_lora__is_missed_in_any_part(void **state)
+TEST(test_lora__is_missed_in_any_part)
 {
     made m = { .seed = 9 };
     made_init(&m);
@@ -547,7 +547,7 @@ static void set_config(const char *key, json_t *value)
     json_decref(config);
 }
 
-static void test_lora__is_checked_against_the_config(void **state)
+TEST(test_lora__is_checked_against_the_config)
 {
     made m = { .seed = 8 };
     sheaf_sat_lora *lora = NULL;
@@ -584,15 +584,4 @@ static void test_lora__is_checked_against_the_config(void **state)
     made_release(&m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merge__is_sats_for_every_recorded_checkpoint),
-        cmocka_unit_test(test_merge__takes_each_slice_with_its_own_factors),
-        cmocka_unit_test(test_merge__rounds_twice_as_sat_does),
-        cmocka_unit_test(test_merge__writes_a_plain_checkpoint),
-        cmocka_unit_test(test_lora__is_missed_in_any_part),
-        cmocka_unit_test(test_lora__is_checked_against_the_config),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

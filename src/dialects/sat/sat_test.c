@@ -81,7 +81,7 @@ static int check_model(const char *model)
     return found;
 }
 
-static void test_read__joins_every_recorded_checkpoint(void **state)
+TEST(test_read__joins_every_recorded_checkpoint)
 {
     const int n = every_recorded_model(check_model);
     if (golden_is_full())
@@ -90,7 +90,7 @@ static void test_read__joins_every_recorded_checkpoint(void **state)
 
 /* ---- stamps ---- */
 
-static void test_stamps__are_read_and_compared_over_midnight_and_new_year(void **state)
+TEST(test_stamps__are_read_and_compared_over_midnight_and_new_year)
 {
     static const struct {
         const char *a, *b;
@@ -173,7 +173,7 @@ static void scatter(made *m, int ways, int step, const char *first, unsigned fir
         move_parts("whole", second, step, ((1u << ways) - 1) & ~first_ranks);
 }
 
-static void test_read__joins_folders_whose_clocks_differ(void **state)
+TEST(test_read__joins_folders_whose_clocks_differ)
 {
     static const char *const pairs[][2] = {
         { "runs/ft-01-02-12-36", "runs/ft-01-02-12-37" },
@@ -217,7 +217,7 @@ static void test_read__joins_folders_whose_clocks_differ(void **state)
     }
 }
 
-static void test_read__does_not_join_what_is_far_unless_told(void **state)
+TEST(test_read__does_not_join_what_is_far_unless_told)
 {
     made m = { .seed = 31 };
     made_init(&m);
@@ -247,7 +247,7 @@ static void test_read__does_not_join_what_is_far_unless_told(void **state)
     made_release(&m);
 }
 
-static void test_read__tells_runs_side_by_side_apart(void **state)
+TEST(test_read__tells_runs_side_by_side_apart)
 {
     made x = { .seed = 41 }, y = { .seed = 42 }, wide = { .seed = 43, .ffn = 16 };
     made_init(&x);
@@ -289,7 +289,7 @@ static void test_read__tells_runs_side_by_side_apart(void **state)
     made_release(&wide);
 }
 
-static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
+TEST(test_read__refuses_where_the_evidence_cannot_tell)
 {
     made x = { .seed = 41 }, y = { .seed = 42 },
          near = { .seed = 41, .twist = "mixins.lm.lm_head.weight" };
@@ -363,7 +363,7 @@ static void copy_file(const char *from, const char *to)
 }
 
 /* The same file in two folders needs no choice, and the config is found wherever it lies. */
-static void test_read__one_file_in_two_folders_is_one_part(void **state)
+TEST(test_read__one_file_in_two_folders_is_one_part)
 {
     made m = { .seed = 45 };
     made_init(&m);
@@ -393,7 +393,7 @@ static void test_read__one_file_in_two_folders_is_one_part(void **state)
 }
 
 /* Copies that drifted from rank to rank are no evidence, and are reported by compare. */
-static void test_read__joins_what_drifted_when_there_is_no_choice(void **state)
+TEST(test_read__joins_what_drifted_when_there_is_no_choice)
 {
     made m[3] = { { .seed = 51 },
                   { .seed = 51, .twist = "transformer.final_layernorm.weight" },
@@ -443,7 +443,7 @@ static void cut_file(const char *path, int64_t by)
     free(bytes);
 }
 
-static void test_read__names_missing_damaged_and_foreign_parts(void **state)
+TEST(test_read__names_missing_damaged_and_foreign_parts)
 {
     made m = { .seed = 61 };
     made_init(&m);
@@ -484,7 +484,7 @@ static void test_read__names_missing_damaged_and_foreign_parts(void **state)
     made_release(&m);
 }
 
-static void test_read__tells_duplicates_and_copies_that_differ(void **state)
+TEST(test_read__tells_duplicates_and_copies_that_differ)
 {
     made m = { .seed = 62 },
          twin = { .seed = 62, .twist = "mixins.eva.vit_model.mixins.patch_embedding.proj.weight" };
@@ -561,7 +561,7 @@ static sheaf_catalog *named(made *m, const int *was)
     return sat_read_at(at("save"));
 }
 
-static void test_order__is_that_of_the_names_parts_were_saved_under(void **state)
+TEST(test_order__is_that_of_the_names_parts_were_saved_under)
 {
     made m = { .seed = 73 };
     made_init(&m);
@@ -612,7 +612,7 @@ static void set_config(const char *save, const char *object, const char *key, js
     json_decref(config);
 }
 
-static void test_class__comes_from_the_tensors(void **state)
+TEST(test_class__comes_from_the_tensors)
 {
     made agent = { .agent = true, .seed = 63 }, vlm = { .seed = 64 };
     made_init(&agent);
@@ -656,7 +656,7 @@ static void test_class__comes_from_the_tensors(void **state)
 
 /* A class of somebody's own: the tensors are CogAgent's, and no program can open them by that
  * name. */
-static void test_class__that_nobody_knows_is_a_defect(void **state)
+TEST(test_class__that_nobody_knows_is_a_defect)
 {
     for (int agent = 0; agent < 2; agent++) {
         made m = { .seed = 68, .agent = agent };
@@ -677,7 +677,7 @@ static void test_class__that_nobody_knows_is_a_defect(void **state)
     }
 }
 
-static void test_class__sees_a_tower_that_was_lost(void **state)
+TEST(test_class__sees_a_tower_that_was_lost)
 {
     /* A CogVLM config with is_decoder writes cross-attention and no tower. */
     made m = { .seed = 65 };
@@ -725,7 +725,7 @@ static int64_t told_for(made *m, int64_t layers, int64_t tower, const char *code
     return named;
 }
 
-static void test_config__other_numbers_of_layers_name_each_tensor(void **state)
+TEST(test_config__other_numbers_of_layers_name_each_tensor)
 {
     made m = { .seed = 66 };
     made_init(&m);
@@ -737,7 +737,7 @@ static void test_config__other_numbers_of_layers_name_each_tensor(void **state)
     made_release(&m);
 }
 
-static void test_config__contradictions_are_found(void **state)
+TEST(test_config__contradictions_are_found)
 {
     static const struct {
         const char *object, *key;
@@ -798,7 +798,7 @@ static void test_config__contradictions_are_found(void **state)
 
 /* As many ranks and parts as there may be, and one more. (Files that are empty are no parts that
  * could be read.) */
-static void test_limits__ranks_and_parts(void **state)
+TEST(test_limits__ranks_and_parts)
 {
     const char *also[5] = { NULL };
     char path[600];
@@ -836,7 +836,7 @@ static void test_limits__ranks_and_parts(void **state)
 }
 
 /* The sizes of the tower are upstream's code's business: files need not state them. */
-static void test_tower__is_described_by_its_tensors(void **state)
+TEST(test_tower__is_described_by_its_tensors)
 {
     made m = { .agent = true, .seed = 72 };
     made_init(&m);
@@ -860,7 +860,7 @@ static void test_tower__is_described_by_its_tensors(void **state)
     made_release(&m);
 }
 
-static void test_latest__is_followed_and_doubted(void **state)
+TEST(test_latest__is_followed_and_doubted)
 {
     made old = { .seed = 67 }, new = { .seed = 68 };
     sheaf_catalog *c;
@@ -972,7 +972,7 @@ static void rewrite(const char *path, const char *stranger, int64_t iteration, i
     rewrite_without(path, NULL, stranger, iteration, ways);
 }
 
-static void test_read__looks_at_what_the_writer_says(void **state)
+TEST(test_read__looks_at_what_the_writer_says)
 {
     made m = { .seed = 69 };
     made_init(&m);
@@ -1024,7 +1024,7 @@ static void test_read__looks_at_what_the_writer_says(void **state)
     made_release(&m);
 }
 
-static void test_read__keeps_or_refuses_tensors_it_does_not_know(void **state)
+TEST(test_read__keeps_or_refuses_tensors_it_does_not_know)
 {
     made m = { .seed = 70 };
     made_init(&m);
@@ -1065,7 +1065,7 @@ static int64_t outcome(const sheaf_catalog *c)
     return pieces * 1000 + c->nfindings * 10 + c->tp;
 }
 
-static void test_read__wants_memory_or_says_so(void **state)
+TEST(test_read__wants_memory_or_says_so)
 {
     made m = { .agent = true, .layers = 1, .vit_layers = 1, .seed = 71 };
     const sheaf_dialect_hints none = { 0 };
@@ -1102,7 +1102,7 @@ static void test_read__wants_memory_or_says_so(void **state)
     made_release(&m);
 }
 
-static void test_is__leaves_others_alone(void **state)
+TEST(test_is__leaves_others_alone)
 {
     clear();
     CHECK_OK(sheaf__make_dirs(at("runs/global_step5")));
@@ -1123,32 +1123,4 @@ static void test_is__leaves_others_alone(void **state)
     assert_false(sheaf__dialect_sat.is(at("runs/config.json")));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read__joins_every_recorded_checkpoint),
-        cmocka_unit_test(test_stamps__are_read_and_compared_over_midnight_and_new_year),
-        cmocka_unit_test(test_read__joins_folders_whose_clocks_differ),
-        cmocka_unit_test(test_read__does_not_join_what_is_far_unless_told),
-        cmocka_unit_test(test_read__tells_runs_side_by_side_apart),
-        cmocka_unit_test(test_read__refuses_where_the_evidence_cannot_tell),
-        cmocka_unit_test(test_read__one_file_in_two_folders_is_one_part),
-        cmocka_unit_test(test_read__joins_what_drifted_when_there_is_no_choice),
-        cmocka_unit_test(test_read__names_missing_damaged_and_foreign_parts),
-        cmocka_unit_test(test_read__tells_duplicates_and_copies_that_differ),
-        cmocka_unit_test(test_order__is_that_of_the_names_parts_were_saved_under),
-        cmocka_unit_test(test_class__comes_from_the_tensors),
-        cmocka_unit_test(test_class__that_nobody_knows_is_a_defect),
-        cmocka_unit_test(test_class__sees_a_tower_that_was_lost),
-        cmocka_unit_test(test_config__other_numbers_of_layers_name_each_tensor),
-        cmocka_unit_test(test_config__contradictions_are_found),
-        cmocka_unit_test(test_limits__ranks_and_parts),
-        cmocka_unit_test(test_tower__is_described_by_its_tensors),
-        cmocka_unit_test(test_latest__is_followed_and_doubted),
-        cmocka_unit_test(test_read__looks_at_what_the_writer_says),
-        cmocka_unit_test(test_read__keeps_or_refuses_tensors_it_does_not_know),
-        cmocka_unit_test(test_read__wants_memory_or_says_so),
-        cmocka_unit_test(test_is__leaves_others_alone),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -69,7 +69,7 @@ static int check_splits(const char *model)
     return n;
 }
 
-static void test_write__equals_every_recorded_split(void **state)
+TEST(test_write__equals_every_recorded_split)
 {
     const int n = every_recorded_model(check_splits);
     if (golden_is_full())
@@ -108,7 +108,7 @@ static void check_part(made *m, const char *dir, int ways, int rank, const char 
     sheaf__torch_close(file);
 }
 
-static void test_write__puts_blocks_where_sat_puts_them(void **state)
+TEST(test_write__puts_blocks_where_sat_puts_them)
 {
     static const struct {
         const char *name;
@@ -141,7 +141,7 @@ static void test_write__puts_blocks_where_sat_puts_them(void **state)
 }
 
 /* a -> b -> a: logical tensors, dtypes, step; over classes, sizes, dtypes and numbers of parts. */
-static void test_write__there_and_back_changes_nothing(void **state)
+TEST(test_write__there_and_back_changes_nothing)
 {
     static const struct {
         made m;
@@ -149,25 +149,12 @@ static void test_write__there_and_back_changes_nothing(void **state)
     } rows[] = {
         { { .seed = 1 }, { 1, 2, 4, 1 } },
         { { .agent = true, .seed = 2, .dtype = SHEAF_BF16 }, { 4, 1, 2, 4 } },
-        { { .seed = 3,
-            .dtype = SHEAF_F16,
-            .heads = 6,
-            .vit_heads = 3,
-            .ffn = 9,
-            .vit_ffn = 12,
-            .vocab = 1002 },
-          { 3, 1, 3, 1 } },
-        { { .agent = true,
-            .seed = 4,
-            .heads = 16,
-            .head = 2,
-            .vit_heads = 16,
-            .ffn = 32,
-            .vit_ffn = 16,
-            .vocab = 2000,
-            .layers = 3,
-            .cross = 3 },
-          { 16, 8, 4, 16 } },
+        { LIST(.seed = 3, .dtype = SHEAF_F16, .heads = 6, .vit_heads = 3, .ffn = 9, .vit_ffn = 12,
+               .vocab = 1002),
+          LIST(3, 1, 3, 1) },
+        { LIST(.agent = true, .seed = 4, .heads = 16, .head = 2, .vit_heads = 16, .ffn = 32,
+               .vit_ffn = 16, .vocab = 2000, .layers = 3, .cross = 3),
+          LIST(16, 8, 4, 16) },
         { { .seed = 5, .vocab = 40, .heads = 2, .vit_heads = 2, .vit_layers = 1, .layers = 1 },
           { 2, 1, 2, 2 } },
     };
@@ -200,7 +187,7 @@ static void test_write__there_and_back_changes_nothing(void **state)
 }
 
 /* Boxes of any shape and order give the same files. */
-static void test_put__takes_boxes_of_any_shape(void **state)
+TEST(test_put__takes_boxes_of_any_shape)
 {
     made m = { .agent = true, .seed = 12, .dtype = SHEAF_BF16 };
     made_init(&m);
@@ -248,7 +235,7 @@ static void test_put__takes_boxes_of_any_shape(void **state)
     made_release(&m);
 }
 
-static void test_write__keeps_the_config(void **state)
+TEST(test_write__keeps_the_config)
 {
     made m = { .seed = 9 };
     json_t *was, *now;
@@ -282,7 +269,7 @@ static void test_write__keeps_the_config(void **state)
     made_release(&m);
 }
 
-static void test_write__says_which_sizes_are_possible(void **state)
+TEST(test_write__says_which_sizes_are_possible)
 {
     made m = { .agent = true, .seed = 9 };
     made_init(&m);
@@ -310,7 +297,7 @@ static sheaf_status *write_as(made *m, sheaf_source *source)
     return sheaf_sat_write(at("never"), source, &(sheaf_sat_write_options){ .config = m->json });
 }
 
-static void test_write__refuses_what_is_not_the_model(void **state)
+TEST(test_write__refuses_what_is_not_the_model)
 {
     made vlm = { .seed = 9 }, agent = { .agent = true, .seed = 9 }, wide = { .seed = 9, .ffn = 16 };
     made_init(&vlm);
@@ -344,7 +331,7 @@ static sheaf_status *failing_read(sheaf_source *self, const char *name, int64_t 
     return made_read(self, name, row0, rows, col0, cols, dst);
 }
 
-static void test_write__leaves_nothing_when_it_fails(void **state)
+TEST(test_write__leaves_nothing_when_it_fails)
 {
     made m = { .seed = 9 };
     made_init(&m);
@@ -356,7 +343,7 @@ static void test_write__leaves_nothing_when_it_fails(void **state)
 }
 
 /* Each call of the file layer fails once: the folder is what it was, or whole. */
-static void test_write__is_all_or_nothing(void **state)
+TEST(test_write__is_all_or_nothing)
 {
     made old = { .seed = 10, .layers = 1, .vit_layers = 1 },
          new = { .seed = 11, .layers = 1, .vit_layers = 1 };
@@ -401,18 +388,4 @@ static void test_write__is_all_or_nothing(void **state)
     made_release(&new);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write__equals_every_recorded_split),
-        cmocka_unit_test(test_write__puts_blocks_where_sat_puts_them),
-        cmocka_unit_test(test_write__there_and_back_changes_nothing),
-        cmocka_unit_test(test_put__takes_boxes_of_any_shape),
-        cmocka_unit_test(test_write__keeps_the_config),
-        cmocka_unit_test(test_write__says_which_sizes_are_possible),
-        cmocka_unit_test(test_write__refuses_what_is_not_the_model),
-        cmocka_unit_test(test_write__leaves_nothing_when_it_fails),
-        cmocka_unit_test(test_write__is_all_or_nothing),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

@@ -41,7 +41,7 @@ static int64_t parameters(const sheaf_schema *schema)
 
 /* 13,906,320,896 is what upstream's program counts; the text model alone is worked out by hand: two
  * tables, and of each layer q, k, v with biases, dense, two norms, MLP. */
-static void test_sizes__as_published(void **state)
+TEST(test_sizes__as_published)
 {
     const int64_t h = 4096, f = 13696,
                   text = 2 * 151552 * h + h + 40 * (4608 * h + 4608 + h * h + 2 * h + 3 * f * h);
@@ -65,7 +65,7 @@ static void test_sizes__as_published(void **state)
     json_decref(object);
 }
 
-static void test_tensors__parts_of_fused_weights_are_cut_apart(void **state)
+TEST(test_tensors__parts_of_fused_weights_are_cut_apart)
 {
     json_t *object = published();
     sheaf_config c;
@@ -91,7 +91,7 @@ static void test_tensors__parts_of_fused_weights_are_cut_apart(void **state)
     json_decref(object);
 }
 
-static void test_config__says_which_key_is_wrong(void **state)
+TEST(test_config__says_which_key_is_wrong)
 {
     static const struct {
         const char *inside, *key, *value; /* value NULL: no such key */
@@ -130,14 +130,4 @@ static void test_config__says_which_key_is_wrong(void **state)
         CHECK_FAILS(parse(&c, object), cases[i].code, cases[i].part);
         json_decref(object);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes__as_published),
-        cmocka_unit_test(test_tensors__parts_of_fused_weights_are_cut_apart),
-        cmocka_unit_test(test_config__says_which_key_is_wrong),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void check_list(const char *dir, const sheaf_schema *schema)
     json_decref(list);
 }
 
-static void test_schema__is_every_recorded_list(void **state)
+TEST(test_schema__is_every_recorded_list)
 {
     char buffer[512];
     DIR *list = opendir(golden_root(buffer));
@@ -121,7 +121,7 @@ static void test_schema__is_every_recorded_list(void **state)
 
 /* Hidden 32 in 8 heads of 4, cross 8 heads of 6, MLP 64, vocabulary 1000, ViT 16 in 8 heads:
  * golden/cogagent. */
-static void test_cuts__by_hand(void **state)
+TEST(test_cuts__by_hand)
 {
     static const struct {
         const char *name;
@@ -184,7 +184,7 @@ static void test_cuts__by_hand(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_rules__know_names_and_no_others(void **state)
+TEST(test_rules__know_names_and_no_others)
 {
     static const char *const strangers[] = {
         "",
@@ -260,7 +260,7 @@ static void check_hub(const sheaf_config *c, const sheaf_schema *sat, int64_t wa
     free(got);
 }
 
-static void test_names__of_the_hub_and_back(void **state)
+TEST(test_names__of_the_hub_and_back)
 {
     static const struct {
         const char *sat, *hub;
@@ -297,7 +297,7 @@ static void test_names__of_the_hub_and_back(void **state)
     assert_string_equal(name, "transformer.layers.x.mlp");
 }
 
-static void test_sizes__of_the_released_models(void **state)
+TEST(test_sizes__of_the_released_models)
 {
     /* 17,637,948,928 parameters for CogVLM 224, 18,291,033,280 for CogAgent, as counted by
      * upstream's users. */
@@ -337,7 +337,7 @@ static void test_sizes__of_the_released_models(void **state)
 }
 
 /* As published, but for the names of the repositories. */
-static void test_sizes__of_the_hubs_configs(void **state)
+TEST(test_sizes__of_the_hubs_configs)
 {
     static const struct {
         const char *file;
@@ -369,7 +369,7 @@ static void test_sizes__of_the_hubs_configs(void **state)
     }
 }
 
-static void test_hub_config__refuses_by_name(void **state)
+TEST(test_hub_config__refuses_by_name)
 {
     static const struct {
         const char *object, *change;
@@ -411,7 +411,7 @@ static void test_hub_config__refuses_by_name(void **state)
     }
 }
 
-static void test_small_tables__are_whole_in_files_and_cut_in_training(void **state)
+TEST(test_small_tables__are_whole_in_files_and_cut_in_training)
 {
     json_t *config = recorded(golden("cogvlm"));
     sheaf_config c;
@@ -427,7 +427,7 @@ static void test_small_tables__are_whole_in_files_and_cut_in_training(void **sta
     json_decref(config);
 }
 
-static void test_experts__are_in_the_first_32_layers(void **state)
+TEST(test_experts__are_in_the_first_32_layers)
 {
     json_t *config = recorded(golden("cogvlm"));
     sheaf_config c;
@@ -443,7 +443,7 @@ static void test_experts__are_in_the_first_32_layers(void **state)
     json_decref(config);
 }
 
-static void test_cross_attention__is_where_is_decoder_says_so(void **state)
+TEST(test_cross_attention__is_where_is_decoder_says_so)
 {
     json_t *config = recorded(golden("cogagent"));
     sheaf_config c;
@@ -459,7 +459,7 @@ static void test_cross_attention__is_where_is_decoder_says_so(void **state)
 }
 
 /* Beyond the 64 layers of one word of bits. */
-static void test_cross_attention__of_many_layers(void **state)
+TEST(test_cross_attention__of_many_layers)
 {
     enum { LAYERS = 70 };
     json_t *config = recorded(golden("cogagent")), *list = json_array();
@@ -476,7 +476,7 @@ static void test_cross_attention__of_many_layers(void **state)
 }
 
 /* SAT writes 32000 for a tokenizer without one, which is no row of a table of 32000. */
-static void test_config__a_pad_token_outside_the_table_is_0(void **state)
+TEST(test_config__a_pad_token_outside_the_table_is_0)
 {
     json_t *config = recorded(golden("cogvlm"));
     const int64_t vocab = json_integer_value(json_object_get(config, "vocab_size"));
@@ -490,7 +490,7 @@ static void test_config__a_pad_token_outside_the_table_is_0(void **state)
     json_decref(config);
 }
 
-static void test_config__refuses_by_name(void **state)
+TEST(test_config__refuses_by_name)
 {
     static const struct {
         const char *object, *change;
@@ -548,7 +548,7 @@ static void test_config__refuses_by_name(void **state)
     }
 }
 
-static void test_config__keeps_unknown_keys(void **state)
+TEST(test_config__keeps_unknown_keys)
 {
     json_t *config = recorded(golden("cogagent"));
     sheaf_config c;
@@ -561,7 +561,7 @@ static void test_config__keeps_unknown_keys(void **state)
     json_decref(config);
 }
 
-static void test_schema__refuses_a_config_made_wrong(void **state)
+TEST(test_schema__refuses_a_config_made_wrong)
 {
     json_t *config = recorded(golden("cogagent"));
     sheaf_config good, c;
@@ -582,7 +582,7 @@ static void test_schema__refuses_a_config_made_wrong(void **state)
 }
 
 /* Whichever allocation is denied, the first one too. */
-static void test_schema__says_that_memory_is_short(void **state)
+TEST(test_schema__says_that_memory_is_short)
 {
     if (!DENIED_MEMORY_WORKS)
         return; /* see tests/faults/denied_memory.h */
@@ -606,27 +606,4 @@ static void test_schema__says_that_memory_is_short(void **state)
     assert_true(n > 100); /* a name for each tensor */
     sheaf_config_release(&c);
     json_decref(config);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schema__is_every_recorded_list),
-        cmocka_unit_test(test_cuts__by_hand),
-        cmocka_unit_test(test_rules__know_names_and_no_others),
-        cmocka_unit_test(test_names__of_the_hub_and_back),
-        cmocka_unit_test(test_sizes__of_the_released_models),
-        cmocka_unit_test(test_sizes__of_the_hubs_configs),
-        cmocka_unit_test(test_hub_config__refuses_by_name),
-        cmocka_unit_test(test_small_tables__are_whole_in_files_and_cut_in_training),
-        cmocka_unit_test(test_experts__are_in_the_first_32_layers),
-        cmocka_unit_test(test_cross_attention__of_many_layers),
-        cmocka_unit_test(test_config__a_pad_token_outside_the_table_is_0),
-        cmocka_unit_test(test_cross_attention__is_where_is_decoder_says_so),
-        cmocka_unit_test(test_config__refuses_by_name),
-        cmocka_unit_test(test_config__keeps_unknown_keys),
-        cmocka_unit_test(test_schema__refuses_a_config_made_wrong),
-        cmocka_unit_test(test_schema__says_that_memory_is_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

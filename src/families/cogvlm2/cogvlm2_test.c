@@ -2,7 +2,6 @@
  * and their cuts. */
 #include "tests/check.h"
 
-#include "base/text.h"
 #include "families/cogvlm2/cogvlm2.h"
 #include "lora/adapter.h"
 
@@ -49,7 +48,7 @@ static sheaf_schema *schema_of(const char *text)
 
 /* 39,006,214,656 bytes of bfloat16 say the index of the published files: that many numbers in all,
  * the frequencies of 32 layers among them. */
-static void test_sizes__of_the_released_model(void **state)
+TEST(test_sizes__of_the_released_model)
 {
     sheaf_schema *schema = schema_of(whole);
     int64_t numbers = 0, buffers = 0;
@@ -72,7 +71,7 @@ static void test_sizes__of_the_released_model(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_cuts__by_hand(void **state)
+TEST(test_cuts__by_hand)
 {
     static const struct {
         const char *name;
@@ -116,7 +115,7 @@ static void test_cuts__by_hand(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_config__what_is_refused(void **state)
+TEST(test_config__what_is_refused)
 {
     static const struct {
         const char *text, *want;
@@ -151,7 +150,7 @@ static void test_config__what_is_refused(void **state)
 }
 
 /* Upstream's code has one rotary embedding and reads no key for it. */
-static void test_config__keys_that_upstream_does_not_read_are_unknown(void **state)
+TEST(test_config__keys_that_upstream_does_not_read_are_unknown)
 {
     sheaf_config c;
     CHECK_OK(parse(&c, "{" SMALL ",\"rope_theta\":1000.0,\"rope_scaling\":null," EYE "}"));
@@ -161,7 +160,7 @@ static void test_config__keys_that_upstream_does_not_read_are_unknown(void **sta
 }
 
 /* CogVLM's class has the same name. */
-static void test_config__which_generation_it_is(void **state)
+TEST(test_config__which_generation_it_is)
 {
     json_t *config = json_loads(whole, 0, NULL);
     assert_true(sheaf__cogvlm2_claims(config));
@@ -174,7 +173,7 @@ static void test_config__which_generation_it_is(void **state)
 
 /* PEFT takes a name for the end of any module's path, and refuses one that is no layer: the adapter
  * is linear_proj, and its first layer too. */
-static void test_targets__all_linear_layers_and_nothing_around_them(void **state)
+TEST(test_targets__all_linear_layers_and_nothing_around_them)
 {
     sheaf_schema *schema = schema_of("{" SMALL "," EYE "}");
     sheaf_lora *lora = NULL;
@@ -190,17 +189,4 @@ static void test_targets__all_linear_layers_and_nothing_around_them(void **state
     assert_int_equal(lora->nmodules, 2 * (4 + 6) + 3 * 4 + 4);
     sheaf_lora_free(lora);
     sheaf_schema_free(schema);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes__of_the_released_model),
-        cmocka_unit_test(test_cuts__by_hand),
-        cmocka_unit_test(test_config__what_is_refused),
-        cmocka_unit_test(test_config__keys_that_upstream_does_not_read_are_unknown),
-        cmocka_unit_test(test_config__which_generation_it_is),
-        cmocka_unit_test(test_targets__all_linear_layers_and_nothing_around_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

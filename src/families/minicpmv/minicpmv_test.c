@@ -87,7 +87,7 @@ static const char *name_of(const void *self, int64_t i)
 }
 
 /* Bytes of the published files over those of a number; 2.6 counted by hand. */
-static void test_rows__of_the_published_models(void **state)
+TEST(test_rows__of_the_published_models)
 {
     static const struct {
         const char *text;
@@ -113,7 +113,7 @@ static void test_rows__of_the_published_models(void **state)
 }
 
 /* Parameters and tensors of the index of the published files: 849 tensors, 17391790560 bytes. */
-static void test_rows__of_4_5(void **state)
+TEST(test_rows__of_4_5)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
     char path[512];
@@ -138,7 +138,7 @@ static void test_rows__of_4_5(void **state)
 }
 
 /* Names by their generation: config, and the tensors of another one. */
-static void test_rows__of_generations_are_told_apart(void **state)
+TEST(test_rows__of_generations_are_told_apart)
 {
 #define O_2_6 "\"model_type\":\"minicpmo\",\"architectures\":[\"MiniCPMO\"],\"version\":2.6,"
     static const char *const text[] = { SMALL_2_0,
@@ -173,7 +173,7 @@ static void test_rows__of_generations_are_told_apart(void **state)
         sheaf_schema_free(schema[i]);
 }
 
-static void test_config__both_forms(void **state)
+TEST(test_config__both_forms)
 {
     sheaf_config c;
     CHECK_OK(parse(&c, whole_2_0));
@@ -197,7 +197,7 @@ static void test_config__both_forms(void **state)
 }
 
 /* Forms in which folders lie on the hub, or were saved again by transformers. */
-static void test_config__forms_of_published_folders(void **state)
+TEST(test_config__forms_of_published_folders)
 {
     static const char llama3[] =
         "\"architectures\":[\"MiniCPMV\"],\"hidden_size\":4096,\"intermediate_size\":14336,\"model_type\":\"minicpmv\","
@@ -239,7 +239,7 @@ static void test_config__forms_of_published_folders(void **state)
     }
 }
 
-static void test_config__keys_that_are_refused(void **state)
+TEST(test_config__keys_that_are_refused)
 {
     static const struct {
         const char *text;
@@ -279,7 +279,7 @@ static void test_config__keys_that_are_refused(void **state)
     }
 }
 
-static void test_config__how_pictures_are_sliced(void **state)
+TEST(test_config__how_pictures_are_sliced)
 {
     static const struct {
         const char *text;
@@ -311,7 +311,7 @@ static void test_config__how_pictures_are_sliced(void **state)
     sheaf_config_release(&c);
 }
 
-static void test_rows__cuts(void **state)
+TEST(test_rows__cuts)
 {
     static const struct {
         const char *text, *name;
@@ -344,7 +344,7 @@ static void test_rows__cuts(void **state)
     }
 }
 
-static void test_pictures__settings_that_disagree(void **state)
+TEST(test_pictures__settings_that_disagree)
 {
     static const struct {
         const char *config, *beside, *say;
@@ -393,7 +393,7 @@ static void test_pictures__settings_that_disagree(void **state)
 }
 
 /* The tower's last block may be in the files where it is dropped. */
-static void test_rows__of_a_block_that_is_dropped(void **state)
+TEST(test_rows__of_a_block_that_is_dropped)
 {
     sheaf_schema *timm = schema_of(SMALL_2_0), *all = schema_of(SMALL_2_6);
     assert_null(sheaf_schema_find(timm, "vpm.blocks.2.attn.qkv.weight"));
@@ -409,7 +409,7 @@ static void test_rows__of_a_block_that_is_dropped(void **state)
 }
 
 /* Upstream's kv_proj is Identity where the tower is as wide as the text model. */
-static void test_rows__of_a_tower_as_wide_as_the_text(void **state)
+TEST(test_rows__of_a_tower_as_wide_as_the_text)
 {
 #define WIDE_NAVIT                                                                                 \
     "\"vision\":{\"hidden_size\":128,\"image_size\":56,\"intermediate_size\":100,"                 \
@@ -435,22 +435,4 @@ static void test_rows__of_a_tower_as_wide_as_the_text(void **state)
         sheaf_schema_free(equal);
         sheaf_schema_free(other);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows__of_the_published_models),
-        cmocka_unit_test(test_rows__of_4_5),
-        cmocka_unit_test(test_rows__of_generations_are_told_apart),
-        cmocka_unit_test(test_config__both_forms),
-        cmocka_unit_test(test_config__forms_of_published_folders),
-        cmocka_unit_test(test_config__keys_that_are_refused),
-        cmocka_unit_test(test_config__how_pictures_are_sliced),
-        cmocka_unit_test(test_pictures__settings_that_disagree),
-        cmocka_unit_test(test_rows__cuts),
-        cmocka_unit_test(test_rows__of_a_block_that_is_dropped),
-        cmocka_unit_test(test_rows__of_a_tower_as_wide_as_the_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

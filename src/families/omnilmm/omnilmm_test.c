@@ -36,7 +36,7 @@ static sheaf_schema *schema_of(const char *text)
     return schema;
 }
 
-static void test_config__the_towers_name_tells_its_sizes(void **state)
+TEST(test_config__the_towers_name_tells_its_sizes)
 {
     sheaf_config c;
     CHECK_OK(parse(&c, whole));
@@ -67,7 +67,7 @@ static void test_config__the_towers_name_tells_its_sizes(void **state)
 }
 
 /* Values counted by hand. */
-static void test_rows__of_the_published_model(void **state)
+TEST(test_rows__of_the_published_model)
 {
     sheaf_schema *schema = schema_of(whole);
     double text = 0, tower = 0, resampler = 0;
@@ -86,7 +86,7 @@ static void test_rows__of_the_published_model(void **state)
     sheaf_schema_free(schema);
 }
 
-static void test_rows__cuts(void **state)
+TEST(test_rows__cuts)
 {
     sheaf_schema *schema = schema_of(SMALL);
     static const struct {
@@ -129,7 +129,7 @@ static void test_rows__cuts(void **state)
 }
 
 /* Upstream's kv_proj is Identity where the tower is as wide as the text model. */
-static void test_rows__of_a_tower_as_wide_as_the_text(void **state)
+TEST(test_rows__of_a_tower_as_wide_as_the_text)
 {
     static const char wide[] = "{" TEXT ",\"num_query\":16,\"image_size\":84,\"vision_config\":{"
                                "\"img_size\":56,\"patch_size\":14,\"embed_dim\":128,"
@@ -147,7 +147,7 @@ static void test_rows__of_a_tower_as_wide_as_the_text(void **state)
     sheaf_schema_free(other);
 }
 
-static void test_config__keys_that_are_refused(void **state)
+TEST(test_config__keys_that_are_refused)
 {
 #define WITH(keys)                                                                                 \
     "{" TEXT                                                                                       \
@@ -204,16 +204,4 @@ static void test_config__keys_that_are_refused(void **state)
     sheaf_config_release(&c);
     CHECK_OK(parse(&c, WITH("\"global_pool\":null,\"qkv_bias\":true")));
     sheaf_config_release(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config__the_towers_name_tells_its_sizes),
-        cmocka_unit_test(test_rows__of_the_published_model),
-        cmocka_unit_test(test_rows__cuts),
-        cmocka_unit_test(test_rows__of_a_tower_as_wide_as_the_text),
-        cmocka_unit_test(test_config__keys_that_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

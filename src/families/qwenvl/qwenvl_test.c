@@ -28,7 +28,7 @@ static sheaf_status *parse(sheaf_config *c, const char *text)
     return sheaf_config_parse(c, text, strlen(text));
 }
 
-static void test_config__both_forms_are_one_model(void **state)
+TEST(test_config__both_forms_are_one_model)
 {
     static const char *const forms[] = { FLAT(MROPE, ""), NESTED("") };
     char *said[2];
@@ -48,7 +48,7 @@ static void test_config__both_forms_are_one_model(void **state)
     free(said[1]);
 }
 
-static void test_config__keys_that_are_refused(void **state)
+TEST(test_config__keys_that_are_refused)
 {
     static const struct {
         const char *text;
@@ -72,7 +72,7 @@ static void test_config__keys_that_are_refused(void **state)
 }
 
 /* Bytes of the published files over those of a number. */
-static void test_rows__of_the_published_models(void **state)
+TEST(test_rows__of_the_published_models)
 {
     static const struct {
         const char *file;
@@ -100,7 +100,7 @@ static void test_rows__of_the_published_models(void **state)
 
 /* A picture of 2 x 3 squares that begins at 1 stands at (1, 1 + row, 1 + column); what follows at
  * 4. Hidden tokens do not count. */
-static void test_positions__of_a_picture_between_words(void **state)
+TEST(test_positions__of_a_picture_between_words)
 {
     static const uint8_t embed[] = { 0, 0, 1, 1, 1, 1, 1, 1, 0, 0 },
                          seen[] = { 0, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
@@ -115,7 +115,7 @@ static void test_positions__of_a_picture_between_words(void **state)
 }
 
 /* As the families' own programs: docs/images.md. */
-static void test_pictures__transparency_is_laid_on_white(void **state)
+TEST(test_pictures__transparency_is_laid_on_white)
 {
     static const sheaf_family family[] = { SHEAF_QWEN2_5_VL, SHEAF_QWEN3_VL, SHEAF_OMNILMM,
                                            SHEAF_MINICPMV };
@@ -128,7 +128,7 @@ static void test_pictures__transparency_is_laid_on_white(void **state)
 }
 
 /* As smart_resize() of transformers gives them. */
-static void test_pictures__sizes(void **state)
+TEST(test_pictures__sizes)
 {
     static const struct {
         int64_t width, height, unit, least, most, to_width, to_height;
@@ -153,17 +153,4 @@ static void test_pictures__sizes(void **state)
             assert_true(s.width == rows[i].to_width && s.height == rows[i].to_height);
         assert_true(s.width % 28 == 0 && s.height % 28 == 0 && s.columns == 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config__both_forms_are_one_model),
-        cmocka_unit_test(test_config__keys_that_are_refused),
-        cmocka_unit_test(test_rows__of_the_published_models),
-        cmocka_unit_test(test_positions__of_a_picture_between_words),
-        cmocka_unit_test(test_pictures__transparency_is_laid_on_white),
-        cmocka_unit_test(test_pictures__sizes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,4 @@
 /* chat_test.c - every named template against what transformers wrote (tests/data/templates). */
-#include "tests/check.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "base/file.h"
@@ -148,7 +144,7 @@ static void check_one(const sheaf__chat_template *t, size_t i, const json_t *mes
     sheaf__rendered_release(&r);
 }
 
-static void test_chat__every_template_gives_the_bytes_of_transformers(void **state)
+TEST(test_chat__every_template_gives_the_bytes_of_transformers)
 {
     const json_t *conversations = json_object_get(recorded, "conversations");
     const json_t *texts = json_object_get(recorded, "texts");
@@ -164,7 +160,7 @@ static void test_chat__every_template_gives_the_bytes_of_transformers(void **sta
     }
 }
 
-static void test_chat__the_list_of_names_is_that_of_the_table(void **state)
+TEST(test_chat__the_list_of_names_is_that_of_the_table)
 {
     sheaf_text names = { 0 };
     for (int k = 0; k < sheaf__named_count; k++)
@@ -194,7 +190,7 @@ static void mark(sheaf_text *out, const sheaf__rendered *r)
     }
 }
 
-static void test_chat__spans_worked_by_hand(void **state)
+TEST(test_chat__spans_worked_by_hand)
 {
     static const struct {
         const char *name, *want;
@@ -243,7 +239,7 @@ static void test_chat__spans_worked_by_hand(void **state)
     "\n\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
 
 /* As transformers writes them; what it says of itself by default is long. */
-static void test_chat__smollm3_takes_its_mode_from_the_system_message(void **state)
+TEST(test_chat__smollm3_takes_its_mode_from_the_system_message)
 {
     static const struct {
         const char *system, *answer, *want;
@@ -288,7 +284,7 @@ static void test_chat__smollm3_takes_its_mode_from_the_system_message(void **sta
 }
 
 /* As LLaMA-Factory's template qwen3 trains: thoughts stay in every answer, or are empty. */
-static void test_chat__qwen3_thoughts_stay_in_every_answer(void **state)
+TEST(test_chat__qwen3_thoughts_stay_in_every_answer)
 {
     sheaf__chat_template *t = template_on("", "qwen3-thoughts");
     sheaf__rendered r = { 0 };
@@ -315,7 +311,7 @@ static void test_chat__qwen3_thoughts_stay_in_every_answer(void **state)
 
 /* What a model writes, what of it is its thoughts and what the rest; `+` where more could make the
  * beginning a block without thoughts. */
-static void test_chat__thoughts_that_are_none_are_no_text(void **state)
+TEST(test_chat__thoughts_that_are_none_are_no_text)
 {
     static const struct {
         const char *name, *text, *thoughts, *rest;
@@ -351,7 +347,7 @@ static void test_chat__thoughts_that_are_none_are_no_text(void **state)
     }
 }
 
-static void test_chat__a_date_is_given_or_the_templates_own(void **state)
+TEST(test_chat__a_date_is_given_or_the_templates_own)
 {
     static const struct {
         const char *name, *date, *want; /* NULL: refused */
@@ -394,7 +390,7 @@ static void test_chat__a_date_is_given_or_the_templates_own(void **state)
     sheaf__chat_template_free(t);
 }
 
-static void test_date__fields_worked_by_hand(void **state)
+TEST(test_date__fields_worked_by_hand)
 {
     static const struct {
         sheaf__date date;
@@ -417,7 +413,7 @@ static void test_date__fields_worked_by_hand(void **state)
     }
 }
 
-static void test_chat__a_token_that_the_tokenizer_lacks_is_named(void **state)
+TEST(test_chat__a_token_that_the_tokenizer_lacks_is_named)
 {
     static const sheaf__message hi[] = { { "user", "Hi", 2 }, { "assistant", "Ho", 2 } };
     static const struct {
@@ -455,7 +451,7 @@ static sheaf__chat_template *stored(const char *program)
     return t;
 }
 
-static void test_stored__a_program_has_the_name_of_the_one_that_writes_the_same(void **state)
+TEST(test_stored__a_program_has_the_name_of_the_one_that_writes_the_same)
 {
     for (int k = 0; k < sheaf__named_count; k++) {
         char *text = program_of(sheaf__named_programs[k].name);
@@ -508,7 +504,7 @@ static void check_alike(const char *name, const sheaf__chat_template *published,
     "'description': 'Adds <|im_end|>.', 'parameters': {'type': 'object'}" MORE "}}"
 #define ANSWERS "{'role': 'tool', 'tool_call_id': 'abcdefghi', 'content': '3'}"
 
-static void test_stored__the_named_one_writes_tools_and_thoughts_as_the_published(void **state)
+TEST(test_stored__the_named_one_writes_tools_and_thoughts_as_the_published)
 {
     static const char *const talks[] = {
         "{'messages': [{'role': 'system', 'content': ' S '}, {'role': 'user', 'content': 'Q '}, "
@@ -551,7 +547,7 @@ static void test_stored__the_named_one_writes_tools_and_thoughts_as_the_publishe
     }
 }
 
-static void test_stored__a_date_that_is_always_the_same_cannot_be_given(void **state)
+TEST(test_stored__a_date_that_is_always_the_same_cannot_be_given)
 {
     char *text = program_of("llama3.1"), *fixed = NULL;
     assert_true(asprintf(&fixed, "{%%- set date_string = '26 Jul 2024' %%}%s", text) > 0);
@@ -569,7 +565,7 @@ static void test_stored__a_date_that_is_always_the_same_cannot_be_given(void **s
          "{{ '<|im_start|>assistant\n' }}{% endif %}"
 
 /* Of a question and an answer; what is learnt is [..]. */
-static void test_stored__any_program_is_run(void **state)
+TEST(test_stored__any_program_is_run)
 {
     static const struct {
         const char *program, *name, *want;
@@ -650,7 +646,7 @@ static void test_stored__any_program_is_run(void **state)
     }
 }
 
-static void test_stored__what_cannot_be_run_is_named_with_its_line(void **state)
+TEST(test_stored__what_cannot_be_run_is_named_with_its_line)
 {
     static const struct {
         const char *program, *found;
@@ -672,7 +668,7 @@ static void test_stored__what_cannot_be_run_is_named_with_its_line(void **state)
 }
 
 /* What a program raises is said of the records that it raises for, never of all. */
-static void test_stored__a_program_that_wants_tools_gets_them(void **state)
+TEST(test_stored__a_program_that_wants_tools_gets_them)
 {
     static const char program[] =
         "{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}"
@@ -699,7 +695,7 @@ static void test_stored__a_program_that_wants_tools_gets_them(void **state)
 }
 
 /* The program decides which roles there are, and in which order; a mistyped one is refused. */
-static void test_stored__roles_are_the_programs(void **state)
+TEST(test_stored__roles_are_the_programs)
 {
     static const char programs[][160] = {
         "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
@@ -735,7 +731,7 @@ static void test_stored__roles_are_the_programs(void **state)
 }
 
 /* A turn that is written otherwise once others follow is not learnt, unless it is read alone. */
-static void test_stored__answers_that_change_are_refused(void **state)
+TEST(test_stored__answers_that_change_are_refused)
 {
     static const char think[] = "<think>T</think>A";
     char *qwen3 = program_of("qwen3");
@@ -769,7 +765,7 @@ static void test_stored__answers_that_change_are_refused(void **state)
 
 /* Programs that write a part of a message in the turn of another, or divide a mark; u and a without
  * more are a question and an answer. */
-static void test_stored__answers_end_where_others_speak(void **state)
+TEST(test_stored__answers_end_where_others_speak)
 {
 #define ROLE "{{ '<' + m.role + '>' }}"
 #define ASK "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -876,7 +872,7 @@ static void test_stored__answers_end_where_others_speak(void **state)
 
 /* A program that is told whether an answer has thoughts: one without them is learnt behind empty
  * ones, and asked for there; what is before the last answer stays as it was. */
-static void test_stored__thinking_by_the_answer(void **state)
+TEST(test_stored__thinking_by_the_answer)
 {
     static const char program[] =
         "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last and "
@@ -991,7 +987,7 @@ static void check_program(const char *name, const char *program, json_t *convers
     sheaf__chat_template_free(t);
 }
 
-static void test_stored__programs_of_newer_models_as_transformers_has_them(void **state)
+TEST(test_stored__programs_of_newer_models_as_transformers_has_them)
 {
     char path[512], *text = NULL;
     size_t size = 0;
@@ -1015,7 +1011,7 @@ static void test_stored__programs_of_newer_models_as_transformers_has_them(void 
 }
 
 /* The bounds of a program grow with what it reads; NUL is a character as others. */
-static void test_stored__long_conversations_are_no_reason_to_refuse(void **state)
+TEST(test_stored__long_conversations_are_no_reason_to_refuse)
 {
     enum { LONG = 1 << 16, MANY = 2001 };
     static const char *const names[] = { "chatml", "qwen3", "llama3", "mistral-v3" };
@@ -1049,7 +1045,7 @@ static void test_stored__long_conversations_are_no_reason_to_refuse(void **state
     "{% endfor %}{% endfor %}"
 
 /* As OpenAI's clients send them: JSON in a text. The objects by hand, as Python's json reads it. */
-static void test_arguments__are_opened_for_programs_that_would_quote_them(void **state)
+TEST(test_arguments__are_opened_for_programs_that_would_quote_them)
 {
     static const struct {
         const char *program, *arguments, *want;
@@ -1087,10 +1083,9 @@ static void test_arguments__are_opened_for_programs_that_would_quote_them(void *
     }
 }
 
-static void test_stored__a_template_file_counts_before_the_config(void **state)
+TEST(test_stored__a_template_file_counts_before_the_config)
 {
     sheaf__stored_chat stored;
-    (void)state;
     put(at("tokenizer_config.json"),
         "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"T\"}, "
         "{\"name\": \"default\", \"template\": \"D\"}], \"bos_token\": {\"content\": \"<s>\"}}");
@@ -1135,7 +1130,7 @@ static void test_stored__a_template_file_counts_before_the_config(void **state)
 }
 
 /* As transformers does: where there are tools the template tool_use counts, if there is one. */
-static void test_stored__tool_use_is_for_tools(void **state)
+TEST(test_stored__tool_use_is_for_tools)
 {
 #define SAYS(head)                                                                                 \
     head "{% for m in messages %}{{ m.role + ':' + m.content + '</s>' }}{% endfor %}"              \
@@ -1181,33 +1176,4 @@ static void test_stored__tool_use_is_for_tools(void **state)
 #undef SAYS
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat__every_template_gives_the_bytes_of_transformers),
-        cmocka_unit_test(test_chat__the_list_of_names_is_that_of_the_table),
-        cmocka_unit_test(test_chat__spans_worked_by_hand),
-        cmocka_unit_test(test_chat__smollm3_takes_its_mode_from_the_system_message),
-        cmocka_unit_test(test_chat__qwen3_thoughts_stay_in_every_answer),
-        cmocka_unit_test(test_chat__thoughts_that_are_none_are_no_text),
-        cmocka_unit_test(test_chat__a_date_is_given_or_the_templates_own),
-        cmocka_unit_test(test_date__fields_worked_by_hand),
-        cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),
-        cmocka_unit_test(test_stored__a_program_has_the_name_of_the_one_that_writes_the_same),
-        cmocka_unit_test(test_stored__thinking_by_the_answer),
-        cmocka_unit_test(test_stored__the_named_one_writes_tools_and_thoughts_as_the_published),
-        cmocka_unit_test(test_stored__a_date_that_is_always_the_same_cannot_be_given),
-        cmocka_unit_test(test_stored__a_template_file_counts_before_the_config),
-        cmocka_unit_test(test_arguments__are_opened_for_programs_that_would_quote_them),
-        cmocka_unit_test(test_stored__any_program_is_run),
-        cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
-        cmocka_unit_test(test_stored__a_program_that_wants_tools_gets_them),
-        cmocka_unit_test(test_stored__roles_are_the_programs),
-        cmocka_unit_test(test_stored__tool_use_is_for_tools),
-        cmocka_unit_test(test_stored__answers_that_change_are_refused),
-        cmocka_unit_test(test_stored__answers_end_where_others_speak),
-        cmocka_unit_test(test_stored__programs_of_newer_models_as_transformers_has_them),
-        cmocka_unit_test(test_stored__long_conversations_are_no_reason_to_refuse),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+FIXTURE(setup, teardown);

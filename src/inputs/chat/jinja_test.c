@@ -2,9 +2,6 @@
  * or the file that SHEAF_JINJA_CASES names), and templates that mean harm. */
 #include "tests/check.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -62,7 +59,7 @@ static int outcome(const json_t *template, const json_t *want, const json_t *var
     return as_wanted ? 1 : refused ? 0 : -1;
 }
 
-static void test_jinja__gives_what_jinja_gave(void **state)
+TEST(test_jinja__gives_what_jinja_gave)
 {
     json_t *all = cases();
     const json_t *list = json_object_get(all, "cases");
@@ -93,7 +90,7 @@ static sheaf_status *run(const char *text)
     return st;
 }
 
-static void test_jinja__work_memory_and_depth_are_bounded(void **state)
+TEST(test_jinja__work_memory_and_depth_are_bounded)
 {
     static const struct {
         const char *text, *found;
@@ -204,7 +201,7 @@ static void each(const char *expressions, bool refused)
     free(copy);
 }
 
-static void test_jinja__what_goes_over_a_value_is_charged_by_its_size(void **state)
+TEST(test_jinja__what_goes_over_a_value_is_charged_by_its_size)
 {
     static const char dear[] =
         "g|sum; g|list; g|reverse; g|join; g|sort; "
@@ -237,7 +234,7 @@ static void test_jinja__what_goes_over_a_value_is_charged_by_its_size(void **sta
 }
 
 /* Nor do they count as such: each was refused for its memory once. */
-static void test_jinja__parts_of_a_long_text_are_no_copies(void **state)
+TEST(test_jinja__parts_of_a_long_text_are_no_copies)
 {
     CHECK_OK(
         run("{% set l = 'é' * 90000 %}{% for i in range(40) %}{{ l[i] ~ l[-i:] ~ l[:-9]|length "
@@ -247,7 +244,7 @@ static void test_jinja__parts_of_a_long_text_are_no_copies(void **state)
 }
 
 /* As Python 3.11 writes them. */
-static void test_jinja__case_beyond_ascii(void **state)
+TEST(test_jinja__case_beyond_ascii)
 {
     static const struct {
         const char *text, *want;
@@ -269,24 +266,11 @@ static void test_jinja__case_beyond_ascii(void **state)
     }
 }
 
-static void test_jinja__failures_name_the_line(void **state)
+TEST(test_jinja__failures_name_the_line)
 {
     CHECK_FAILS(run("a\n{{ 1 }}\n{% if %}"), SHEAF_E_FORMAT, "line 3");
     CHECK_FAILS(run("a\n\n{{ raise_exception('no ' ~ 1) }}"), SHEAF_E_DATA, "line 3: no 1");
     CHECK_FAILS(run("{% macro f() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ f() }}"), SHEAF_E_DATA,
                 "line 2: division by zero");
     CHECK_FAILS(run("{{ a.b }}"), SHEAF_E_DATA, "'a' is undefined");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jinja__gives_what_jinja_gave),
-        cmocka_unit_test(test_jinja__work_memory_and_depth_are_bounded),
-        cmocka_unit_test(test_jinja__what_goes_over_a_value_is_charged_by_its_size),
-        cmocka_unit_test(test_jinja__parts_of_a_long_text_are_no_copies),
-        cmocka_unit_test(test_jinja__case_beyond_ascii),
-        cmocka_unit_test(test_jinja__failures_name_the_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

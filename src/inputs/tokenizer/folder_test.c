@@ -1,8 +1,6 @@
 /* Folders are opened as AutoTokenizer of transformers opens them, as recorded by
  * tests/data/tokenizers/make_folders.py; and parts of files that are wrong are named. */
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,12 +56,11 @@ static void check_ids(size_t number, const sheaf__tokenizer *t, const char *text
     free(ids);
 }
 
-static void test_folder__ids_and_names_are_those_of_transformers(void **state)
+TEST(test_folder__ids_and_names_are_those_of_transformers)
 {
     char path[512], folder[96];
     json_t *all, *one;
     size_t i;
-    (void)state;
     CHECK_OK(sheaf__json_load(&all, data(path, "folders.json")));
     json_array_foreach(json_object_get(all, "cases"), i, one)
     {
@@ -86,7 +83,7 @@ static void test_folder__ids_and_names_are_those_of_transformers(void **state)
 
 /* As transformers: what extra_special_tokens lists, or a key names, stays as the file has it (here:
  * a word by itself); to a Qwen2Tokenizer all special tokens are plain. */
-static void test_folder__an_extra_token_keeps_what_the_file_says_of_it(void **state)
+TEST(test_folder__an_extra_token_keeps_what_the_file_says_of_it)
 {
     static const struct {
         const char *config;
@@ -105,7 +102,6 @@ static void test_folder__an_extra_token_keeps_what_the_file_says_of_it(void **st
         { "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"extra_special_tokens\": [\"<x>\"]}", 2, "" },
         { "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"eos_token\": \"<x>\"}", 2, "" },
     };
-    (void)state;
     assert_int_equal(mkdir(at("extra"), 0700), 0);
     put(at("extra/tokenizer.json"),
         "{\"added_tokens\":[{\"id\":4,\"content\":\"<x>\",\"single_word\":true,\"lstrip\":false,"
@@ -129,11 +125,10 @@ static void test_folder__an_extra_token_keeps_what_the_file_says_of_it(void **st
     }
 }
 
-static void test_folder__what_cannot_be_opened_is_named(void **state)
+TEST(test_folder__what_cannot_be_opened_is_named)
 {
     sheaf__tokenizer *t = NULL;
     char from[512];
-    (void)state;
     assert_int_equal(mkdir(at("none"), 0700), 0);
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_IO, "a tokenizer.json or a");
     assert_int_equal(symlink(data(from, "gpt2.json"), at("none/tokenizer.json")), 0);
@@ -240,7 +235,7 @@ static void write_ranks(char path[512], const char *folder, const char *more)
 
 /* aa 128, aaa 129, "a b" 130: what has the lowest rank is joined first, of equals the first; a
  * piece that is a token needs no merges; and special tokens follow tokenizer_config.json. */
-static void test_ranks__are_tiktokens(void **state)
+TEST(test_ranks__are_tiktokens)
 {
     static const struct {
         const char *text;
@@ -288,9 +283,8 @@ static void test_ranks__are_tiktokens(void **state)
     }
 }
 
-static void test_parts__what_is_wrong_is_named(void **state)
+TEST(test_parts__what_is_wrong_is_named)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         sheaf__tokenizer *t = NULL;
         char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
@@ -301,7 +295,7 @@ static void test_parts__what_is_wrong_is_named(void **state)
 }
 
 /* Two blanks are a token that takes the blanks around it, so the next two are none. */
-static void test_parts__blanks_that_a_token_took_are_no_token(void **state)
+TEST(test_parts__blanks_that_a_token_took_are_no_token)
 {
     static const char text[] =
         "{\"added_tokens\":[{\"id\":2,\"content\":\"  \",\"single_word\":false,\"lstrip\":true,"
@@ -311,7 +305,6 @@ static void test_parts__blanks_that_a_token_took_are_no_token(void **state)
     sheaf__tokenizer *t;
     int32_t *ids;
     int64_t count;
-    (void)state;
     CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text)));
     CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, "a      \ta    ", 13, NULL));
     assert_int_equal(count, ARRAY_LEN(want));
@@ -320,15 +313,4 @@ static void test_parts__blanks_that_a_token_took_are_no_token(void **state)
     sheaf__tokenizer_close(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folder__ids_and_names_are_those_of_transformers),
-        cmocka_unit_test(test_folder__an_extra_token_keeps_what_the_file_says_of_it),
-        cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
-        cmocka_unit_test(test_ranks__are_tiktokens),
-        cmocka_unit_test(test_parts__what_is_wrong_is_named),
-        cmocka_unit_test(test_parts__blanks_that_a_token_took_are_no_token),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
-}
+FIXTURE(make_scratch, remove_scratch);

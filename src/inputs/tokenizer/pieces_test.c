@@ -127,27 +127,16 @@ static void check_form(const char *form, const char *merge, const char *byte_fal
     sheaf__tokenizer_close(whole);
 }
 
-static void test_pieces__words_with_bars_are_those_of_the_whole_text(void **state)
+TEST(test_pieces__words_with_bars_are_those_of_the_whole_text)
 {
     for (size_t f = 0; f < ARRAY_LEN(forms); f++)
         for (size_t m = 0; m < ARRAY_LEN(merges); m++)
             check_form(forms[f], merges[m], "true");
-    (void)state;
 }
 
 /* What does not become its bytes: unknown characters side by side are one. */
-static void test_pieces__unknown_characters_are_not_parted(void **state)
+TEST(test_pieces__unknown_characters_are_not_parted)
 {
     for (size_t f = 0; f < ARRAY_LEN(forms); f++)
         check_form(forms[f], "[\"a\",\"b\"],[\"" BAR "\",\"a\"]", "false");
-    (void)state;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces__words_with_bars_are_those_of_the_whole_text),
-        cmocka_unit_test(test_pieces__unknown_characters_are_not_parted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
 /* Ids and texts equal those of `tokenizers`, recorded over generated texts in many scripts with odd
  * Unicode (tests/data/tokenizers/make_recordings.py makes the same texts). */
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -177,13 +175,12 @@ static json_t *recorded(void)
     return all;
 }
 
-static void test_tokenizer__texts_are_those_that_were_recorded(void **state)
+TEST(test_tokenizer__texts_are_those_that_were_recorded)
 {
     json_t *all = recorded();
     sheaf_text line = { 0 }, bytes = { 0 };
     const char *number;
     json_t *want;
-    (void)state;
     json_object_foreach(json_object_get(all, "texts"), number, want)
     {
         make_line(&line, strtoull(number, NULL, 10), json_object_get(all, "odd"));
@@ -197,12 +194,11 @@ static void test_tokenizer__texts_are_those_that_were_recorded(void **state)
     json_decref(all);
 }
 
-static void test_tokenizer__ids_and_texts_equal_the_recorded_ones(void **state)
+TEST(test_tokenizer__ids_and_texts_equal_the_recorded_ones)
 {
     json_t *all = recorded(), *one;
     const char *name;
     int checked = 0;
-    (void)state;
     json_object_foreach(json_object_get(all, "tokenizer"), name, one)
     {
         char path[512];
@@ -215,13 +211,4 @@ static void test_tokenizer__ids_and_texts_equal_the_recorded_ones(void **state)
     }
     assert_true(checked >= 6);
     json_decref(all);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokenizer__texts_are_those_that_were_recorded),
-        cmocka_unit_test(test_tokenizer__ids_and_texts_equal_the_recorded_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static uint32_t chance(uint64_t *seed, uint32_t below)
 #define UNKNOWN "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xef\xbf\xbd\"},\"content\":\"?\"}"
 #define STRIP(start, stop)                                                                         \
     "{\"type\":\"Strip\",\"content\":\" \",\"start\":" start ",\"stop\":" stop "}"
-#define LIST(members) "{\"type\":\"Sequence\",\"decoders\":[" members "]}"
+#define SEQUENCE(members) "{\"type\":\"Sequence\",\"decoders\":[" members "]}"
 #define BYTES "{\"type\":\"ByteFallback\"}"
 #define FUSE "{\"type\":\"Fuse\"}"
 #define BYTE_LEVEL                                                                                 \
@@ -26,17 +26,17 @@ static uint32_t chance(uint64_t *seed, uint32_t below)
 
 static const char *const decoders[] = {
     "null",
-    LIST(REPLACE "," BYTES "," FUSE "," STRIP("1", "0")),
-    LIST(REPLACE "," BYTES "," FUSE "," STRIP("3", "0")),
-    LIST(REPLACE "," BYTES "," FUSE "," STRIP("1", "1")),
+    SEQUENCE(REPLACE "," BYTES "," FUSE "," STRIP("1", "0")),
+    SEQUENCE(REPLACE "," BYTES "," FUSE "," STRIP("3", "0")),
+    SEQUENCE(REPLACE "," BYTES "," FUSE "," STRIP("1", "1")),
     STRIP("1", "0"),
     BYTES,
     FUSE,
     BYTE_LEVEL,
-    LIST(BYTE_LEVEL "," STRIP("1", "0")),
-    LIST(BYTE_LEVEL "," REPLACE),
-    LIST(BYTE_LEVEL "," STRIP("3", "0")),
-    LIST(BYTE_LEVEL "," UNKNOWN),
+    SEQUENCE(BYTE_LEVEL "," STRIP("1", "0")),
+    SEQUENCE(BYTE_LEVEL "," REPLACE),
+    SEQUENCE(BYTE_LEVEL "," STRIP("3", "0")),
+    SEQUENCE(BYTE_LEVEL "," UNKNOWN),
 };
 
 static const char *const tokens[] = { "a", "b", BAR, BAR BAR, BAR "a", "##b", "<0xE2>", "<0x82>",
@@ -135,7 +135,7 @@ static void check_bytes(const char *decoder, const sheaf__tokenizer *t, const in
     free(whole);
 }
 
-static void test_stream__bytes_of_each_id_join_to_the_whole(void **state)
+TEST(test_stream__bytes_of_each_id_join_to_the_whole)
 {
     uint64_t seed = 5;
     int characters = 0;
@@ -153,11 +153,10 @@ static void test_stream__bytes_of_each_id_join_to_the_whole(void **state)
         sheaf__tokenizer_close(t);
     }
     assert_true(characters > 0);
-    (void)state;
 }
 
 /* By hand: a part of a character, a blank that a text loses at its beginning. */
-static void test_stream__bytes_worked_by_hand(void **state)
+TEST(test_stream__bytes_worked_by_hand)
 {
     static const struct {
         int decoder, id;
@@ -185,10 +184,9 @@ static void test_stream__bytes_worked_by_hand(void **state)
         sheaf__token_stream_free(s);
         sheaf__tokenizer_close(t);
     }
-    (void)state;
 }
 
-static void test_stream__any_ids_join_to_the_whole(void **state)
+TEST(test_stream__any_ids_join_to_the_whole)
 {
     uint64_t seed = 3;
     for (size_t d = 0; d < ARRAY_LEN(decoders); d++) {
@@ -202,11 +200,10 @@ static void test_stream__any_ids_join_to_the_whole(void **state)
         }
         sheaf__tokenizer_close(t);
     }
-    (void)state;
 }
 
 /* A window that lets go of bytes in the middle of a character. */
-static void test_stream__many_bytes_that_are_no_character_join_to_the_whole(void **state)
+TEST(test_stream__many_bytes_that_are_no_character_join_to_the_whole)
 {
     uint64_t seed = 9;
     for (size_t d = 0; d < ARRAY_LEN(decoders); d++) {
@@ -222,10 +219,9 @@ static void test_stream__many_bytes_that_are_no_character_join_to_the_whole(void
         }
         sheaf__tokenizer_close(t);
     }
-    (void)state;
 }
 
-static void test_stream__many_ids_join_to_the_whole(void **state)
+TEST(test_stream__many_ids_join_to_the_whole)
 {
     const int count = 40000 / every(10);
     int32_t *ids = malloc((size_t)count * sizeof *ids);
@@ -248,23 +244,21 @@ static void test_stream__many_ids_join_to_the_whole(void **state)
         sheaf__tokenizer_close(t);
     }
     free(ids);
-    (void)state;
 }
 
-static void test_stream__strip_takes_both_ends_of_the_whole(void **state)
+TEST(test_stream__strip_takes_both_ends_of_the_whole)
 {
     static const int32_t ids[] = { 4, 3, 0, 3 };
     char *text = NULL;
     size_t size;
-    sheaf__tokenizer *t = made(LIST(REPLACE "," FUSE "," STRIP("1", "1")));
+    sheaf__tokenizer *t = made(SEQUENCE(REPLACE "," FUSE "," STRIP("1", "1")));
     CHECK_OK(sheaf__tokenizer_decode(&text, &size, t, ids, ARRAY_LEN(ids), false));
     assert_string_equal(text, "a  a ");
     free(text);
     sheaf__tokenizer_close(t);
-    (void)state;
 }
 
-static void test_stream__bytes_that_wait_are_shown_ahead(void **state)
+TEST(test_stream__bytes_that_wait_are_shown_ahead)
 {
     static const int32_t ids[] = { 0, 9, 9 };
     sheaf__token_stream *s = NULL;
@@ -281,19 +275,4 @@ static void test_stream__bytes_that_wait_are_shown_ahead(void **state)
     }
     sheaf__token_stream_free(s);
     sheaf__tokenizer_close(t);
-    (void)state;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stream__strip_takes_both_ends_of_the_whole),
-        cmocka_unit_test(test_stream__bytes_that_wait_are_shown_ahead),
-        cmocka_unit_test(test_stream__any_ids_join_to_the_whole),
-        cmocka_unit_test(test_stream__bytes_of_each_id_join_to_the_whole),
-        cmocka_unit_test(test_stream__bytes_worked_by_hand),
-        cmocka_unit_test(test_stream__many_bytes_that_are_no_character_join_to_the_whole),
-        cmocka_unit_test(test_stream__many_ids_join_to_the_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

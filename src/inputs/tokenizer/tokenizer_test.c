@@ -128,7 +128,7 @@ static void check_text(const char *name, const sheaf__tokenizer *t, const json_t
     free(range);
 }
 
-static void test_tokenizer__ids_and_texts_are_those_of_tokenizers(void **state)
+TEST(test_tokenizer__ids_and_texts_are_those_of_tokenizers)
 {
     const char *name;
     json_t *record;
@@ -152,7 +152,7 @@ static uint32_t chance(uint64_t *seed, uint32_t below)
     return (uint32_t)(*seed >> 33) % below;
 }
 
-static void test_tokenizer__streams_of_any_ids_join_to_the_whole(void **state)
+TEST(test_tokenizer__streams_of_any_ids_join_to_the_whole)
 {
     static const char *const names[] = { "gpt2", "bytes", "added" };
     uint64_t seed = 7;
@@ -172,7 +172,7 @@ static void test_tokenizer__streams_of_any_ids_join_to_the_whole(void **state)
     }
 }
 
-static void test_tokenizer__a_stream_shows_a_character_with_its_last_byte(void **state)
+TEST(test_tokenizer__a_stream_shows_a_character_with_its_last_byte)
 {
     sheaf__tokenizer *t = open_recorded("gpt2");
     sheaf__token_stream *s = NULL;
@@ -203,7 +203,7 @@ static bool is_special(const sheaf__tokenizer *t, int32_t id)
     return added != NULL && added->special;
 }
 
-static void test_tokenizer__special_tokens_in_plain_ranges_are_text(void **state)
+TEST(test_tokenizer__special_tokens_in_plain_ranges_are_text)
 {
     static const char text[] = "<|im_start|>a<|im_end|>b<|im_end|>";
     sheaf__tokenizer *t = open_recorded("added");
@@ -252,7 +252,7 @@ static void *encode_all(void *context)
     return NULL;
 }
 
-static void test_tokenizer__threads_share_one(void **state)
+TEST(test_tokenizer__threads_share_one)
 {
     sheaf__tokenizer *t = open_recorded("llama3");
     pthread_t thread[4];
@@ -277,7 +277,7 @@ static int64_t count_ids(const sheaf__tokenizer *t, const char *text, size_t siz
     return count;
 }
 
-static void test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it(void **state)
+TEST(test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it)
 {
     const size_t size = (size_t)16 << 20;
     char *text = malloc(size + 1);
@@ -355,7 +355,7 @@ static void check_scanner(const char *text, size_t size, const sheaf__pattern *o
     }
 }
 
-static void test_pattern__known_ones_are_read_as_pcre2_reads_them(void **state)
+TEST(test_pattern__known_ones_are_read_as_pcre2_reads_them)
 {
     const char *llama3 = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
                          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
@@ -382,7 +382,7 @@ static void test_pattern__known_ones_are_read_as_pcre2_reads_them(void **state)
     }
 }
 
-static void test_pattern__what_oniguruma_reads_otherwise_is_refused(void **state)
+TEST(test_pattern__what_oniguruma_reads_otherwise_is_refused)
 {
     static const struct {
         const char *pattern, *found; /* NULL: the same in both */
@@ -415,7 +415,6 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_refused(void **state
         { "(?i:[\u00df])", "no ASCII under (?i)" },
         { "(?i:[\\p{Lu}])", "a property under (?i)" },
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *pattern = cases[i].pattern;
         sheaf_status *st = sheaf__oniguruma_check(pattern);
@@ -427,11 +426,10 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_refused(void **state
 }
 
 /* Without memory it is neither a bad pattern nor another one. */
-static void test_pattern__says_that_memory_is_short(void **state)
+TEST(test_pattern__says_that_memory_is_short)
 {
     static const char pattern[] = "\\p{Lu}+|\\d[ab]{2,9}";
     long n = 1;
-    (void)state;
     if (!DENIED_MEMORY_WORKS)
         return; /* see tests/faults/denied_memory.h */
     for (bool done = false; !done; n++) {
@@ -547,7 +545,7 @@ static const struct {
     { WITH("\"padding\":nil"), SHEAF_E_FORMAT, "a JSON value" },
 };
 
-static void test_tokenizer__wrong_files_are_named_by_what_is_wrong(void **state)
+TEST(test_tokenizer__wrong_files_are_named_by_what_is_wrong)
 {
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         sheaf__tokenizer *t = NULL;
@@ -581,7 +579,7 @@ static sheaf__tokenizer *growing(const char *member, const char *list, int steps
     return t;
 }
 
-static void test_tokenizer__steps_that_make_ever_more_are_refused(void **state)
+TEST(test_tokenizer__steps_that_make_ever_more_are_refused)
 {
     static const char letters[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; /* 42 */
     static const int32_t id[42] = { 0 };
@@ -616,7 +614,7 @@ static void test_tokenizer__steps_that_make_ever_more_are_refused(void **state)
     }
 }
 
-static void test_tokenizer__tokens_are_found_by_text_and_by_id(void **state)
+TEST(test_tokenizer__tokens_are_found_by_text_and_by_id)
 {
     static const char text[] = WITH("\"added_tokens\":[" ADDED("3", "<x>") "]");
     sheaf__tokenizer *t = NULL;
@@ -649,7 +647,7 @@ static void check_hand(const char *file, const char *text, const int32_t *want, 
     sheaf__tokenizer_close(t);
 }
 
-static void test_bpe__of_equal_pairs_the_first_is_merged_first(void **state)
+TEST(test_bpe__of_equal_pairs_the_first_is_merged_first)
 {
     static const char file[] = "{\"model\":" BPE("{\"a\":0,\"aa\":1}", "[\"a a\"]") "}";
     char text[102] = "";
@@ -662,7 +660,7 @@ static void test_bpe__of_equal_pairs_the_first_is_merged_first(void **state)
     check_hand(file, text, want, 51);
 }
 
-static void test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fused(void **state)
+TEST(test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fused)
 {
 #define UNKNOWN(fuse)                                                                              \
     "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":" fuse                          \
@@ -674,7 +672,7 @@ static void test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fus
                1);
 }
 
-static void test_decode__bytes_become_characters_as_rust_reads_them(void **state)
+TEST(test_decode__bytes_become_characters_as_rust_reads_them)
 {
     static const char *const cases[][2] = {
         { "\xe2\x82\xac", "\xe2\x82\xac" },
@@ -699,24 +697,4 @@ static void test_decode__bytes_become_characters_as_rust_reads_them(void **state
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokenizer__ids_and_texts_are_those_of_tokenizers),
-        cmocka_unit_test(test_tokenizer__streams_of_any_ids_join_to_the_whole),
-        cmocka_unit_test(test_tokenizer__a_stream_shows_a_character_with_its_last_byte),
-        cmocka_unit_test(test_tokenizer__special_tokens_in_plain_ranges_are_text),
-        cmocka_unit_test(test_tokenizer__threads_share_one),
-        cmocka_unit_test(test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it),
-        cmocka_unit_test(test_bpe__of_equal_pairs_the_first_is_merged_first),
-        cmocka_unit_test(test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fused),
-        cmocka_unit_test(test_decode__bytes_become_characters_as_rust_reads_them),
-        cmocka_unit_test(test_pattern__known_ones_are_read_as_pcre2_reads_them),
-        cmocka_unit_test(test_pattern__says_that_memory_is_short),
-        cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_refused),
-        cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
-        cmocka_unit_test(test_tokenizer__steps_that_make_ever_more_are_refused),
-        cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+FIXTURE(setup, teardown);

@@ -6,10 +6,10 @@
 
 enum { MOST = 2304, BLOCKS = MOST / SHEAF__ADAMW8_BLOCK + 1 };
 
-typedef struct state {
+typedef struct parts {
     float p[MOST], g[MOST], absmax1[BLOCKS], absmax2[BLOCKS];
     uint8_t m[MOST], v[MOST];
-} state;
+} parts;
 
 static const sheaf__adamw usual = { .lr = 0.1,
                                     .beta1 = 0.9,
@@ -28,7 +28,7 @@ static const sheaf__map8 *maps(void)
     return map;
 }
 
-static void step(const sheaf__kernels *k, state *s, int64_t first, int64_t n,
+static void step(const sheaf__kernels *k, parts *s, int64_t first, int64_t n,
                  const sheaf__map8 *map, const sheaf__adamw *how)
 {
     const int64_t b = first / SHEAF__ADAMW8_BLOCK;
@@ -38,7 +38,7 @@ static void step(const sheaf__kernels *k, state *s, int64_t first, int64_t n,
 
 static void twins(const twin *t)
 {
-    static state a, b;
+    static parts a, b;
     const sheaf__map8 *map = maps();
     for (size_t i = 0; i < ARRAY_LEN(twin_sizes) && t->dtype == SHEAF_F32; i++) {
         const int64_t n = twin_sizes[i];
@@ -57,14 +57,14 @@ static void twins(const twin *t)
     }
 }
 
-static void test_adamw8__fast_kernels_give_the_bits_of_the_reference(void **state_)
+TEST(test_adamw8__fast_kernels_give_the_bits_of_the_reference)
 {
     twin_each(twins);
 }
 
-static void test_adamw8__a_part_of_whole_blocks_is_that_of_all(void **state_)
+TEST(test_adamw8__a_part_of_whole_blocks_is_that_of_all)
 {
-    static state a, b;
+    static parts a, b;
     const sheaf__kernels *k = sheaf__kernels_for(NULL);
     const sheaf__map8 *map = maps();
     twin_fill(a.p, MOST, SHEAF_F32, TWIN_PLAIN, 1);
@@ -78,9 +78,9 @@ static void test_adamw8__a_part_of_whole_blocks_is_that_of_all(void **state_)
 
 /* The first step goes lr against the sign of g, whatever its size, for it takes the moments before
  * they are quantised; then the smaller one of a block is of few bits. */
-static void test_adamw8__first_step_worked_by_hand(void **state_)
+TEST(test_adamw8__first_step_worked_by_hand)
 {
-    static state s;
+    static parts s;
     const sheaf__map8 *map = maps();
     sheaf__adamw how = usual;
     how.grad_scale = 1;
@@ -100,26 +100,15 @@ static void test_adamw8__first_step_worked_by_hand(void **state_)
 }
 
 /* What is not finite shows in its block's absmax, which is looked at before a save. */
-static void test_adamw8__what_is_not_finite_shows_in_absmax(void **state_)
+TEST(test_adamw8__what_is_not_finite_shows_in_absmax)
 {
     static const float bad[] = { NAN, INFINITY };
     for (int i = 0; i < 2; i++) {
-        static state s;
+        static parts s;
         memset(&s, 0, sizeof s);
         s.g[300] = bad[i];
         step(sheaf__kernels_for(NULL), &s, 0, 600, maps(), &usual);
         assert_true(isfinite(s.absmax1[0]) && isfinite(s.absmax1[2]));
         assert_true(!isfinite(s.absmax1[1]) && !isfinite(s.absmax2[1]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw8__fast_kernels_give_the_bits_of_the_reference),
-        cmocka_unit_test(test_adamw8__a_part_of_whole_blocks_is_that_of_all),
-        cmocka_unit_test(test_adamw8__first_step_worked_by_hand),
-        cmocka_unit_test(test_adamw8__what_is_not_finite_shows_in_absmax),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

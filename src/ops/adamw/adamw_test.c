@@ -13,7 +13,7 @@ static const sheaf__adamw usual = { .lr = 0.1,
                                     .bias2_sqrt = 0.03162277660168379,
                                     .grad_scale = 1 };
 
-static void test_adamw__first_step_worked_by_hand(void **state)
+TEST(test_adamw__first_step_worked_by_hand)
 {
     /* The first step goes lr against the sign of g whatever its size; decay first. */
     float p[4] = { 1, 1, -2, 0 }, m[4] = { 0 }, v[4] = { 0 };
@@ -27,7 +27,7 @@ static void test_adamw__first_step_worked_by_hand(void **state)
     CHECK_NEAR("eps counts: g = eps", p[3], -0.05, 1e-7);
 }
 
-static void test_adamw__grad_scale_is_a_smaller_gradient(void **state)
+TEST(test_adamw__grad_scale_is_a_smaller_gradient)
 {
     float p[2] = { 1, 1 }, m[2] = { 0.5f, 0.5f }, v[2] = { 2, 2 };
     const float g = 3, quarter = 0.75f;
@@ -40,7 +40,7 @@ static void test_adamw__grad_scale_is_a_smaller_gradient(void **state)
     CHECK_NEAR("v", v[0], v[1], 0);
 }
 
-static void test_adamw__beta1_zero_takes_the_gradient_itself(void **state)
+TEST(test_adamw__beta1_zero_takes_the_gradient_itself)
 {
     float p = 1, m = 7.123456f, v = 1;
     const float g = 0.1234567f;
@@ -52,7 +52,7 @@ static void test_adamw__beta1_zero_takes_the_gradient_itself(void **state)
 
 /* At one half torch goes from the far end: g - (g - m) / 2, where g - m = 3 + 2^-23 rounds to 3.
  * From the near end it is -0.5. */
-static void test_adamw__half_way_goes_from_the_far_end(void **state)
+TEST(test_adamw__half_way_goes_from_the_far_end)
 {
     static const char *const columns[] = { "ref", "avx2", "avx512" };
     sheaf__adamw how = usual;
@@ -68,7 +68,7 @@ static void test_adamw__half_way_goes_from_the_far_end(void **state)
 }
 
 /* Rounded once, from double; in float32 each of these would be another number. */
-static void test_adamw__constants_are_rounded_once(void **state)
+TEST(test_adamw__constants_are_rounded_once)
 {
     const sheaf__adamw how = { .lr = 0.9,
                                .beta1 = 0.1,
@@ -89,7 +89,7 @@ static void test_adamw__constants_are_rounded_once(void **state)
                 1.0f - 0.9f != 0.1f && -0.9f / 0.6f != (float)(-0.9 / 0.6));
 }
 
-static void test_adamw__follows_a_double_run_of_200_steps(void **state)
+TEST(test_adamw__follows_a_double_run_of_200_steps)
 {
     enum { N = 64 };
     float p[N], m[N] = { 0 }, v[N] = { 0 }, g[N];
@@ -143,21 +143,7 @@ static void twins(const twin *t)
         }
 }
 
-static void test_adamw__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_adamw__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw__first_step_worked_by_hand),
-        cmocka_unit_test(test_adamw__grad_scale_is_a_smaller_gradient),
-        cmocka_unit_test(test_adamw__beta1_zero_takes_the_gradient_itself),
-        cmocka_unit_test(test_adamw__half_way_goes_from_the_far_end),
-        cmocka_unit_test(test_adamw__constants_are_rounded_once),
-        cmocka_unit_test(test_adamw__follows_a_double_run_of_200_steps),
-        cmocka_unit_test(test_adamw__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

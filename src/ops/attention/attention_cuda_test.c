@@ -145,7 +145,7 @@ static const struct {
     { "one query", 3, 1, 2100, 1, 1, 32, 0, 0, 0, false, true, false },
 };
 
-static void test_cuda__is_the_definition(void **state)
+TEST(test_cuda__is_the_definition)
 {
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         check_orders(shapes[i].name,
@@ -171,7 +171,7 @@ static void hide_one_key(const problem *p)
     p->mask[40] = 0;
 }
 
-static void test_cuda__a_mask_that_hides_one_key(void **state)
+TEST(test_cuda__a_mask_that_hides_one_key)
 {
     check_orders("one key is hidden",
                  (sheaf__attention){ .batch = 1,
@@ -189,7 +189,7 @@ static void test_cuda__a_mask_that_hides_one_key(void **state)
 
 static const int64_t ends[] = { 0, 1, 66, 75, 150 };
 
-static void test_cuda__segments_are_sequences(void **state)
+TEST(test_cuda__segments_are_sequences)
 {
     check_orders("segments",
                  (sheaf__attention){ .batch = 2,
@@ -223,7 +223,7 @@ static void put_infinity(const problem *p)
     put_odd_number(p, 3, 33, -INFINITY);
 }
 
-static void test_cuda__what_is_not_finite(void **state)
+TEST(test_cuda__what_is_not_finite)
 {
     for (int i = 0; i < 4; i++) {
         sheaf__attention s = { .batch = 1,
@@ -249,7 +249,7 @@ static void put_odd_keys(const problem *p)
     put_odd_number(p, 0, 2, INFINITY);
 }
 
-static void test_cuda__few_queries_of_what_is_not_finite(void **state)
+TEST(test_cuda__few_queries_of_what_is_not_finite)
 {
     for (int i = 0; i < 4; i++) {
         sheaf__attention s = { .batch = 1,
@@ -268,7 +268,7 @@ static void test_cuda__few_queries_of_what_is_not_finite(void **state)
 
 /* ---- chains that end on the way ---- */
 
-static void test_cuda__chains(void **state)
+TEST(test_cuda__chains)
 {
     const struct {
         int64_t queries, keys, group, dim;
@@ -305,7 +305,7 @@ static void put_cancelling(const problem *p)
     }
 }
 
-static void test_cuda__chains_join_in_order(void **state)
+TEST(test_cuda__chains_join_in_order)
 {
     check_orders("chains that cancel out",
                  (sheaf__attention){ .batch = 1,
@@ -317,18 +317,4 @@ static void test_cuda__chains_join_in_order(void **state)
                                      .scale = 0.25f,
                                      .kv_rows = 8200 },
                  0, false, put_cancelling);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuda__is_the_definition),
-        cmocka_unit_test(test_cuda__a_mask_that_hides_one_key),
-        cmocka_unit_test(test_cuda__segments_are_sequences),
-        cmocka_unit_test(test_cuda__what_is_not_finite),
-        cmocka_unit_test(test_cuda__few_queries_of_what_is_not_finite),
-        cmocka_unit_test(test_cuda__chains),
-        cmocka_unit_test(test_cuda__chains_join_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,15 +87,9 @@ static void check_attention(sheaf_dtype dtype)
     }
 }
 
-static void test_attention__is_the_same_on_every_device(void **state)
+TEST(test_attention__is_the_same_on_every_device)
 {
     same_types(check_attention);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention__is_the_same_on_every_device),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

@@ -136,7 +136,7 @@ static void check_sums(const problem *p)
     result_drop(&r);
 }
 
-static void test_attention__sums_are_products(void **state)
+TEST(test_attention__sums_are_products)
 {
     const struct {
         int64_t queries, keys, group, dim;
@@ -160,7 +160,7 @@ static void test_attention__sums_are_products(void **state)
 
 /* A device runs them as the reference does, however it divides the work; masked, with a window, and
  * two key heads. */
-static void test_attention__on_a_device(void **state)
+TEST(test_attention__on_a_device)
 {
     for (size_t o = 0; o < 2 * ARRAY_LEN(orders); o++) {
         sheaf__attention s = shape_of(o % 2 ? SHEAF_F16 : SHEAF_BF16, 70, 70, 2, 16, false);
@@ -185,7 +185,7 @@ static void test_attention__on_a_device(void **state)
 
 /* Kernels where chains end, over keys and over queries; a head whose queries do not see a key ends
  * its chain, too. */
-static void test_attention__kernels_end_chains(void **state)
+TEST(test_attention__kernels_end_chains)
 {
     const struct {
         const char *name;
@@ -209,7 +209,7 @@ static void test_attention__kernels_end_chains(void **state)
 
 /* All keys weigh the same. What is small in the second chain would be lost beside what is large in
  * the first, and is all that is left when that is subtracted. */
-static void test_attention__what_a_second_chain_keeps(void **state)
+TEST(test_attention__what_a_second_chain_keeps)
 {
     enum { KEYS = 4200, DIM = 16 };
     for (size_t o = 0; o < 4 * ARRAY_LEN(orders); o++) {
@@ -234,7 +234,7 @@ static void test_attention__what_a_second_chain_keeps(void **state)
 
 /* The last query alone, with a cache of all keys, has the bytes of the whole; and what a mask hides
  * is no summand, not even a NaN. */
-static void test_attention__decoding_gives_the_last_row(void **state)
+TEST(test_attention__decoding_gives_the_last_row)
 {
     enum { KEYS = 45, DIM = 16 };
     for (size_t o = 0; o < 2 * ARRAY_LEN(orders); o++) {
@@ -256,16 +256,4 @@ static void test_attention__decoding_gives_the_last_row(void **state)
             assert_true(isfinite(sheaf__load(last, c, p.s.dtype)));
         problem_drop(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention__sums_are_products),
-        cmocka_unit_test(test_attention__on_a_device),
-        cmocka_unit_test(test_attention__kernels_end_chains),
-        cmocka_unit_test(test_attention__what_a_second_chain_keeps),
-        cmocka_unit_test(test_attention__decoding_gives_the_last_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

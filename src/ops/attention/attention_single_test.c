@@ -19,7 +19,7 @@ static sheaf__attention shape_of(sheaf_dtype dtype, int64_t keys, int64_t group,
 
 /* Keys and channels on both sides of whole panels, blocks and chunks; all counts of heads that a
  * tile has, and more. */
-static void test_single__fast_equals_reference_at_odd_shapes(void **state)
+TEST(test_single__fast_equals_reference_at_odd_shapes)
 {
     static const sheaf_dtype dtype[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static const int64_t keys[] = { 1, 2, 15, 16, 17, 33, 63, 64, 65, 255, 256, 257, 300, 530 },
@@ -40,7 +40,7 @@ static void test_single__fast_equals_reference_at_odd_shapes(void **state)
 
 /* All keys weigh the same and values cancel, but for what the sums on the way lose: what is left
  * shows their order, which the rounding of o would else hide. */
-static void test_single__order_of_the_sums(void **state)
+TEST(test_single__order_of_the_sums)
 {
     for (int i = 0; i < 9; i++) {
         const sheaf_dtype dtype = i % 3 == 0 ? SHEAF_F32 : i % 3 == 1 ? SHEAF_BF16 : SHEAF_F16;
@@ -60,7 +60,7 @@ static void test_single__order_of_the_sums(void **state)
 }
 
 /* The heads of a row, or one head's rows behind the other: the same. */
-static void test_single__by_head_is_another_place_of_the_same(void **state)
+TEST(test_single__by_head_is_another_place_of_the_same)
 {
     for (int queries = 1; queries < 40; queries += 19) {
         sheaf__attention s = shape_of(SHEAF_BF16, 70, 2, 24);
@@ -96,7 +96,7 @@ static void test_single__by_head_is_another_place_of_the_same(void **state)
 }
 
 /* So many keys and heads that the scores of all heads do not fit in little scratch. */
-static void test_single__heads_by_parts(void **state)
+TEST(test_single__heads_by_parts)
 {
     for (int i = 0; i < 3; i++) {
         sheaf__attention s = shape_of(i == 0   ? SHEAF_F32
@@ -109,7 +109,7 @@ static void test_single__heads_by_parts(void **state)
 }
 
 /* An inf or NaN counts where the query sees it, and nowhere else. */
-static void test_single__numbers_out_of_the_ordinary(void **state)
+TEST(test_single__numbers_out_of_the_ordinary)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, 3e38f };
     for (uint64_t i = 0; i < 2 * 3 * 3 * ARRAY_LEN(odd); i++) {
@@ -130,7 +130,7 @@ static void test_single__numbers_out_of_the_ordinary(void **state)
     }
 }
 
-static void test_single__a_query_that_sees_nothing_gives_zero(void **state)
+TEST(test_single__a_query_that_sees_nothing_gives_zero)
 {
     for (int i = 0; i < 2; i++) {
         problem p = problem_of(shape_of(i == 0 ? SHEAF_F32 : SHEAF_BF16, 40, 3, 32), 0, true);
@@ -146,17 +146,4 @@ static void test_single__a_query_that_sees_nothing_gives_zero(void **state)
         result_drop(&got);
         problem_drop(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_single__fast_equals_reference_at_odd_shapes),
-        cmocka_unit_test(test_single__order_of_the_sums),
-        cmocka_unit_test(test_single__by_head_is_another_place_of_the_same),
-        cmocka_unit_test(test_single__heads_by_parts),
-        cmocka_unit_test(test_single__numbers_out_of_the_ordinary),
-        cmocka_unit_test(test_single__a_query_that_sees_nothing_gives_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static const struct {
     { "signalling NaN becomes quiet", 0x7f802000, 0x7fc0, 0x7e01 },
 };
 
-static void test_convert__values_worked_by_hand_in_every_column(void **state)
+TEST(test_convert__values_worked_by_hand_in_every_column)
 {
     static const char *const columns[] = { "ref", "avx2", "avx512" };
     for (size_t k = 0; k < ARRAY_LEN(columns); k++) {
@@ -55,7 +55,7 @@ static float f16_value(uint16_t half) /* the definition, without bit tricks */
     return (float)(half & 0x8000 ? -size : size);
 }
 
-static void test_convert__every_16_bit_number_and_back(void **state)
+TEST(test_convert__every_16_bit_number_and_back)
 {
     for (uint32_t i = 0; i < 65536; i++) {
         const uint16_t half = (uint16_t)i;
@@ -71,8 +71,7 @@ static void test_convert__every_16_bit_number_and_back(void **state)
 }
 
 /* Every 16-bit number and many floats, against the hardware's F16C. */
-__attribute__((target("avx2,f16c"))) static void
-test_convert__f16_gives_the_bits_of_f16c(void **state)
+__attribute__((target("avx2,f16c"))) TEST(test_convert__f16_gives_the_bits_of_f16c)
 {
     for (uint32_t i = 0; i < 65536; i += 8) {
         uint16_t half[8];
@@ -102,7 +101,7 @@ test_convert__f16_gives_the_bits_of_f16c(void **state)
     }
 }
 
-static void test_finish__rounds_before_the_residual(void **state)
+TEST(test_finish__rounds_before_the_residual)
 {
     /* 2 * 0.5 + 0.01171875 = 1.01171875 ties between 1.0078125 and 1.015625: even, the
      * second. Plus 0.0078125 is 1.0234375, exact. Rounding only at the end would see
@@ -212,19 +211,7 @@ static void twins(const twin *t)
     }
 }
 
-static void test_convert__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_convert__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convert__values_worked_by_hand_in_every_column),
-        cmocka_unit_test(test_convert__every_16_bit_number_and_back),
-        cmocka_unit_test(test_convert__f16_gives_the_bits_of_f16c),
-        cmocka_unit_test(test_finish__rounds_before_the_residual),
-        cmocka_unit_test(test_convert__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

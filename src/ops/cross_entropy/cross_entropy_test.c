@@ -1,7 +1,7 @@
 /* cross_entropy_test.c */
 #include "tests/ops_twin.h"
 
-static void test_cross_entropy__a_row_worked_by_hand(void **state)
+TEST(test_cross_entropy__a_row_worked_by_hand)
 {
     /* exp 1, 2, 4, sum 7 under a largest logit of ln 4 */
     const float logits[3] = { 0, 0.69314718f, 1.38629436f };
@@ -29,7 +29,7 @@ static void test_cross_entropy__a_row_worked_by_hand(void **state)
     CHECK_NEAR("ignored", d[0] + d[1] + d[2], 0, 0);
 }
 
-static void test_row_max__order_and_empty_rows(void **state)
+TEST(test_row_max__order_and_empty_rows)
 {
     const sheaf__kernels *k = sheaf__kernels_for("ref");
     float max = 0, sum = 1;
@@ -55,7 +55,7 @@ static double loss(const double *x)
     return log(sum) - x[TARGET];
 }
 
-static void test_row_dlogits__is_the_gradient(void **state)
+TEST(test_row_dlogits__is_the_gradient)
 {
     double x[COLS], want[COLS], total = 0;
     const float one = 1;
@@ -135,18 +135,7 @@ static void twins(const twin *t)
         compare(t, twin_sizes[s], (int64_t)s % 3 * 5);
 }
 
-static void test_cross_entropy__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_cross_entropy__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cross_entropy__a_row_worked_by_hand),
-        cmocka_unit_test(test_row_max__order_and_empty_rows),
-        cmocka_unit_test(test_row_dlogits__is_the_gradient),
-        cmocka_unit_test(test_cross_entropy__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static sheaf__dropout quarter(const int64_t *sample, const int64_t *position, in
                              .scale = 1 / 0.75f };
 }
 
-static void test_dropout__keeps_what_the_counter_says_and_scales_it(void **state)
+TEST(test_dropout__keeps_what_the_counter_says_and_scales_it)
 {
     const int64_t sample[2] = { 5, 6 }, position[2] = { 0, 900 };
     const sheaf__dropout how = quarter(sample, position, 100);
@@ -32,7 +32,7 @@ static void test_dropout__keeps_what_the_counter_says_and_scales_it(void **state
     CHECK_NEAR("share kept", kept / 400.0, 0.75, 5 * sqrt(0.75 * 0.25 / 400));
 }
 
-static void test_dropout__mask_does_not_depend_on_rows_or_cuts(void **state)
+TEST(test_dropout__mask_does_not_depend_on_rows_or_cuts)
 {
     /* Columns 0..99 at once, or cut at 37 and the rows swapped. */
     const int64_t sample[2] = { 1, 2 }, position[2] = { 10, 20 };
@@ -56,7 +56,7 @@ static void test_dropout__mask_does_not_depend_on_rows_or_cuts(void **state)
     }
 }
 
-static void test_dropout__edges_of_the_threshold(void **state)
+TEST(test_dropout__edges_of_the_threshold)
 {
     const int64_t zero[1] = { 0 };
     sheaf__dropout how = quarter(zero, zero, 0);
@@ -110,18 +110,7 @@ static void twins(const twin *t)
     }
 }
 
-static void test_dropout__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_dropout__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dropout__keeps_what_the_counter_says_and_scales_it),
-        cmocka_unit_test(test_dropout__mask_does_not_depend_on_rows_or_cuts),
-        cmocka_unit_test(test_dropout__edges_of_the_threshold),
-        cmocka_unit_test(test_dropout__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static const struct {
     { "very negative ones close", -50, 0 },
 };
 
-static void test_gelu__values_worked_by_hand(void **state)
+TEST(test_gelu__values_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float y;
@@ -23,7 +23,7 @@ static void test_gelu__values_worked_by_hand(void **state)
     }
 }
 
-static void test_gelu__one_rounding_in_bf16(void **state)
+TEST(test_gelu__one_rounding_in_bf16)
 {
     /* 1.125 * Phi(1.125) = 1.125 * 0.869705 = 0.978419; bf16 neighbours are 0.9765625 and
      * 0.98046875: the first. Rounding Phi to 0.87109375 on the way would give the second. */
@@ -42,7 +42,7 @@ static double slope(double x)
     return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
 }
 
-static void test_gelu__ends(void **state)
+TEST(test_gelu__ends)
 {
     const float x[] = { INFINITY, -INFINITY, NAN, -0.0f, 1e30f, -1e30f };
     float y[6], dx[6];
@@ -56,7 +56,7 @@ static void test_gelu__ends(void **state)
     assert_true(sheaf__bits(dx[2]) == SHEAF__NAN_BITS && dx[3] == 0.5f && dx[4] == 1 && dx[5] == 0);
 }
 
-static void test_gelu__within_its_error_of_the_double_formulas(void **state)
+TEST(test_gelu__within_its_error_of_the_double_formulas)
 {
     enum { STEP = 15360, STEPS = 12 };
     static float x[STEP], y[STEP], dx[STEP], ones[STEP];
@@ -98,7 +98,7 @@ static double tanh_slope(double x)
     return p + x * p * (1 - p) * A * (1 + 3 * B * x * x);
 }
 
-static void test_gelu__by_tanh(void **state)
+TEST(test_gelu__by_tanh)
 {
     enum { STEP = 15360 };
     static float x[STEP], y[STEP], dx[STEP], ones[STEP];
@@ -144,7 +144,7 @@ static double tanh_loss(const double *x)
     return sum;
 }
 
-static void test_gelu_tanh_back__is_the_gradient(void **state)
+TEST(test_gelu_tanh_back__is_the_gradient)
 {
     double x[N], want[N];
     float xf[N], dy[N], dx[N], twice[N];
@@ -161,7 +161,7 @@ static void test_gelu_tanh_back__is_the_gradient(void **state)
         CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
 }
 
-static void test_gelu_back__is_the_gradient(void **state)
+TEST(test_gelu_back__is_the_gradient)
 {
     double x[N], want[N];
     float xf[N], dy[N], dx[N], twice[N];
@@ -226,7 +226,7 @@ static void twins(const twin *t)
         compare(t, production[s], 5000 + 10 * s);
 }
 
-static void test_gelu__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_gelu__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
 }
@@ -259,23 +259,7 @@ static void sweep(const twin *t)
     }
 }
 
-static void test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x(void **state)
+TEST(test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x)
 {
     twin_each(sweep);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gelu__values_worked_by_hand),
-        cmocka_unit_test(test_gelu__one_rounding_in_bf16),
-        cmocka_unit_test(test_gelu__ends),
-        cmocka_unit_test(test_gelu__within_its_error_of_the_double_formulas),
-        cmocka_unit_test(test_gelu__by_tanh),
-        cmocka_unit_test(test_gelu_back__is_the_gradient),
-        cmocka_unit_test(test_gelu_tanh_back__is_the_gradient),
-        cmocka_unit_test(test_gelu__fast_kernels_give_the_reference_bits),
-        cmocka_unit_test(test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

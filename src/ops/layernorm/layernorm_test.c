@@ -25,7 +25,7 @@ static const struct {
     { "far from zero", { 8388608, 8388610 }, { 1, 1 }, { 0, 0 }, 0, { -1, 1 } },
 };
 
-static void test_layernorm__rows_worked_by_hand(void **state)
+TEST(test_layernorm__rows_worked_by_hand)
 {
     const sheaf__kernels *k = sheaf__kernels_for("ref");
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
@@ -38,7 +38,7 @@ static void test_layernorm__rows_worked_by_hand(void **state)
     }
 }
 
-static void test_layernorm__bf16_rounds_before_the_residual(void **state)
+TEST(test_layernorm__bf16_rounds_before_the_residual)
 {
     /* 3 * 1.0013 = 3.0039 rounds to 3, whose next is 3.015625. 3 + 2^-7 is the middle of the
      * two and goes to the even one, 3; 3.0039 + 2^-7 is above it. */
@@ -130,7 +130,7 @@ static void check_wide(int64_t width, int slices, sheaf_dtype dtype)
     }
 }
 
-static void test_layernorm__equals_the_double_formulas_at_production_widths(void **state)
+TEST(test_layernorm__equals_the_double_formulas_at_production_widths)
 {
     for (size_t i = 0; i < ARRAY_LEN(production); i++)
         for (int slices = 1; slices <= 2; slices++) {
@@ -154,7 +154,7 @@ static double loss(const double *x) /* x, then w, then b */
     return sum;
 }
 
-static void test_layernorm_back__is_the_gradient(void **state)
+TEST(test_layernorm_back__is_the_gradient)
 {
     double x[N + 2 * WIDTH], want[N + 2 * WIDTH] = { 0 }, y[WIDTH];
     float xf[N], w[WIDTH], dy[N], mean[ROWS], rstd[ROWS], a[ROWS], an[ROWS], dx[N];
@@ -318,19 +318,7 @@ static void twins(const twin *t)
         compare(t, &(shape){ tall[i][0], tall[i][1], tall[i][1] + 1, tall[i][1] });
 }
 
-static void test_layernorm__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_layernorm__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layernorm__rows_worked_by_hand),
-        cmocka_unit_test(test_layernorm__bf16_rounds_before_the_residual),
-        cmocka_unit_test(test_layernorm__equals_the_double_formulas_at_production_widths),
-        cmocka_unit_test(test_layernorm_back__is_the_gradient),
-        cmocka_unit_test(test_layernorm__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static const struct {
     { "eps counts", { 1, 1 }, { 1, 1 }, 3, { 0.5f, 0.5f } },
 };
 
-static void test_rmsnorm__rows_worked_by_hand(void **state)
+TEST(test_rmsnorm__rows_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float y[2], rstd;
@@ -23,7 +23,7 @@ static void test_rmsnorm__rows_worked_by_hand(void **state)
     }
 }
 
-static void test_rmsnorm__bf16_rounds_before_the_weight(void **state)
+TEST(test_rmsnorm__bf16_rounds_before_the_weight)
 {
     /* 3 / sqrt(9 + 0.1) = 0.994490 rounds to 255/256; times 1.51 is 1.504102, above the
      * middle of 1.5 and 1.5078125. Unrounded, 1.501680 would go to 1.5. */
@@ -79,7 +79,7 @@ static void double_back(double *dx, double *dw, const double *x, const double *w
     }
 }
 
-static void test_rmsnorm_back__is_the_gradient(void **state)
+TEST(test_rmsnorm_back__is_the_gradient)
 {
     double x[N + WIDTH], want[N + WIDTH];
     float xf[N], w[WIDTH], dy[N], y[N], rstd[ROWS], dx[N], dw[WIDTH] = { 0 };
@@ -181,18 +181,7 @@ static void twins(const twin *t)
         compare(t, tall[s][0], tall[s][1]);
 }
 
-static void test_rmsnorm__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_rmsnorm__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rmsnorm__rows_worked_by_hand),
-        cmocka_unit_test(test_rmsnorm__bf16_rounds_before_the_weight),
-        cmocka_unit_test(test_rmsnorm_back__is_the_gradient),
-        cmocka_unit_test(test_rmsnorm__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

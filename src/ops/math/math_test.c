@@ -41,7 +41,7 @@ static void check_float(size_t f, float x)
                  fabs(got - want) / ulp);
 }
 
-static void test_math__within_the_errors_of_the_header(void **state)
+TEST(test_math__within_the_errors_of_the_header)
 {
     /* a step that visits all exponents and, over the floats below 1e2, many mantissas */
     for (size_t f = 0; f < ARRAY_LEN(functions); f++)
@@ -49,7 +49,7 @@ static void test_math__within_the_errors_of_the_header(void **state)
             check_float(f, sheaf__float((uint32_t)bits));
 }
 
-static void test_math__around_every_switch(void **state)
+TEST(test_math__around_every_switch)
 {
     static const float switches[] = { 0,         0x1.62e42ep+6f, -0x1.5d589ep+6f,
                                       0.625f,    0.875f,         4,
@@ -62,7 +62,7 @@ static void test_math__around_every_switch(void **state)
                     check_float(f, sheaf__float((sheaf__bits(switches[i]) + k - 100) ^ sign << 31));
 }
 
-static void test_exp__at_its_ends(void **state)
+TEST(test_exp__at_its_ends)
 {
     CHECK_NEAR("largest", sheaf__exp(0x1.62e42ep+6f), 0x1.ffff08p127, 0x1p104);
     assert_true(sheaf__exp(0x1.62e430p+6f) == INFINITY);
@@ -74,7 +74,7 @@ static void test_exp__at_its_ends(void **state)
     assert_int_equal(sheaf__bits(sheaf__exp(sheaf__float(0xff812345))), SHEAF__NAN_BITS);
 }
 
-static void test_tanh_erf__are_odd_and_saturate(void **state)
+TEST(test_tanh_erf__are_odd_and_saturate)
 {
     for (float x = 0.001f; x < 12; x *= 1.1f) {
         CHECK_NEAR("tanh", sheaf__tanh(-x), -sheaf__tanh(x), 0);
@@ -83,15 +83,4 @@ static void test_tanh_erf__are_odd_and_saturate(void **state)
     CHECK_NEAR("tanh(20)", sheaf__tanh(20), 1, 0);
     CHECK_NEAR("erf(5)", sheaf__erf(5), 1, 0);
     assert_true(signbit(sheaf__tanh(-0.0f)) && signbit(sheaf__erf(-0.0f)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_math__within_the_errors_of_the_header),
-        cmocka_unit_test(test_math__around_every_switch),
-        cmocka_unit_test(test_exp__at_its_ends),
-        cmocka_unit_test(test_tanh_erf__are_odd_and_saturate),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

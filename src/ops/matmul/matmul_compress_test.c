@@ -1,6 +1,5 @@
 /* matmul_compress_test.c - weights in 12 bits an element: nothing is lost, products have the bytes
  * of those with plain panels, and what cannot be compressed says so. */
-#include <math.h>
 
 #include "tests/matmul_twin.h"
 
@@ -77,9 +76,8 @@ static void check_rows(const char *name, const sheaf__packed *w, const uint16_t 
     }
 }
 
-static void test_compress__nothing_is_lost(void **state)
+TEST(test_compress__nothing_is_lost)
 {
-    (void)state;
     static const struct {
         int64_t n, k;
     } sizes[] = { { 1, 900 }, { 33, 257 }, { 64, 513 }, { 95, 300 }, { 200, 1030 }, { 31, 4 } };
@@ -100,9 +98,8 @@ static void test_compress__nothing_is_lost(void **state)
 }
 
 /* Where halves of two steps and more lie in 12 bits each, with what is said of boxes. */
-static void test_compress__takes_three_quarters(void **state)
+TEST(test_compress__takes_three_quarters)
 {
-    (void)state;
     twins t = make_twins(640, 2048, NORMAL);
     const size_t bytes = sheaf__packed_bytes(SHEAF_BF16, 640, 2048);
     size_t touched = bytes;
@@ -139,9 +136,8 @@ static uint16_t some_far(int64_t row, int64_t col)
     return below(200) ? normal() : 0x3f80 | 20 << 7;
 }
 
-static void test_compress__says_where_it_cannot(void **state)
+TEST(test_compress__says_where_it_cannot)
 {
-    (void)state;
     static const struct {
         const char *name;
         uint16_t (*half)(int64_t row, int64_t col);
@@ -184,9 +180,8 @@ static void test_compress__says_where_it_cannot(void **state)
 }
 
 /* Any job with compressed weights, and the same with plain ones by the reference. */
-static void test_compress__products_are_the_same(void **state)
+TEST(test_compress__products_are_the_same)
 {
-    (void)state;
     const bool few = getenv("SHEAF_SANITIZED") != NULL;
     for (int i = 0; i < (few ? 40 : 120); i++) {
         const int64_t m = i % 4 == 0 ? 1 + below(40) : 1 + below(5),
@@ -252,9 +247,8 @@ static void test_compress__products_are_the_same(void **state)
 
 /* The last chunk of `tiles` has two elements, whose products are flushed to -0, and the sum before
  * it is -0 as well: what is missing of the chunk is zeros, which make +0 of it. */
-static void test_compress__a_chunk_that_is_not_whole(void **state)
+TEST(test_compress__a_chunk_that_is_not_whole)
 {
-    (void)state;
     enum { K = 66, N = 33 };
     uint16_t a[K] = { 0 }, w[N * K];
     float y[N];
@@ -282,9 +276,8 @@ static void test_compress__a_chunk_that_is_not_whole(void **state)
 }
 
 /* Production sizes, all boxes of which are met; half of the jobs run beside each other on one x. */
-static void test_compress__jobs_beside_each_other(void **state)
+TEST(test_compress__jobs_beside_each_other)
 {
-    (void)state;
     enum { JOBS = 5 };
     static const int64_t n[JOBS] = { 2048, 256, 40, 5632, 1000 };
     const bool few = getenv("SHEAF_SANITIZED") != NULL;
@@ -328,15 +321,4 @@ static void test_compress__jobs_beside_each_other(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_compress__nothing_is_lost),
-        cmocka_unit_test(test_compress__takes_three_quarters),
-        cmocka_unit_test(test_compress__says_where_it_cannot),
-        cmocka_unit_test(test_compress__products_are_the_same),
-        cmocka_unit_test(test_compress__a_chunk_that_is_not_whole),
-        cmocka_unit_test(test_compress__jobs_beside_each_other),
-    };
-    return cmocka_run_group_tests(all, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

@@ -124,7 +124,7 @@ static sheaf__product some_job(sheaf__term term[TERMS], int nterms)
     return job;
 }
 
-static void test_far__sums_of_one_slice(void **state)
+TEST(test_far__sums_of_one_slice)
 {
     for (uint64_t of = 1; of < 400; of++) {
         sheaf__term term[TERMS];
@@ -137,7 +137,7 @@ static void test_far__sums_of_one_slice(void **state)
 
 /* On GPUs alone: sizes with which every kernel runs, all kinds of numbers, operands whose rows all
  * begin at multiples of 16 bytes, and others. */
-static void test_far__kernels_of_gpus(void **state)
+TEST(test_far__kernels_of_gpus)
 {
     static const int64_t rows[] = { 1, 5, 24, 70, 132, 257 }, even[] = { 32, 64, 256, 544 };
     first_far = GPUS;
@@ -160,7 +160,7 @@ static void test_far__kernels_of_gpus(void **state)
 }
 
 /* Own slices, whose roots go to other ranks, or a tree that is this rank's alone. */
-static void test_far__slices_and_roots(void **state)
+TEST(test_far__slices_and_roots)
 {
     for (uint64_t of = 1; of < 200; of++) {
         enum { SLICES = 8 };
@@ -194,7 +194,7 @@ static void test_far__slices_and_roots(void **state)
 }
 
 /* Beside plain terms; few rows of them, too. */
-static void test_far__quantised_weights(void **state)
+TEST(test_far__quantised_weights)
 {
     static const int64_t sizes[] = { 1, 7, 8, 33, 70 };
     for (uint64_t of = 1; of < 60; of++) {
@@ -215,11 +215,4 @@ static void test_far__quantised_weights(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_far__sums_of_one_slice),
-                                        cmocka_unit_test(test_far__slices_and_roots),
-                                        cmocka_unit_test(test_far__kernels_of_gpus),
-                                        cmocka_unit_test(test_far__quantised_weights) };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+FIXTURE(open_devices, close_devices);

@@ -24,9 +24,8 @@ static void check_random(const char *name, sheaf__product *job, int64_t terms, k
     drop_all();
 }
 
-static void test_product__gradients_of_factors_equal_the_reference(void **state)
+TEST(test_product__gradients_of_factors_equal_the_reference)
 {
-    (void)state;
     for (int i = 0; i < 2 * 66; i += every(5)) {
         const bool of_a = i % 2 == 0; /* [rank, in], else [out, rank] */
         const int64_t rank = of_a ? 1 + i / 2 : 1 + i / 2 % 33;
@@ -47,9 +46,8 @@ static void test_product__gradients_of_factors_equal_the_reference(void **state)
 }
 
 /* Slices, some of them empty, whose sums meet in a tree. */
-static void test_product__sliced_gradients_equal_the_reference(void **state)
+TEST(test_product__sliced_gradients_equal_the_reference)
 {
-    (void)state;
     for (int i = 0; i < 24; i += every(4)) {
         const int64_t m = 1 + below(40), n = one_of(widths, ARRAY_LEN(widths));
         sheaf__term term[8];
@@ -74,9 +72,8 @@ static void test_product__sliced_gradients_equal_the_reference(void **state)
     }
 }
 
-static void test_product__thin_ones_equal_the_reference(void **state)
+TEST(test_product__thin_ones_equal_the_reference)
 {
-    (void)state;
     static const int64_t heights[] = { 1, 9, 10, 11, 100, 159, 160, 161, 175, 330, 650 };
     for (int i = 0; i < 3 * 20; i += every(5)) {
         const int64_t m = one_of(heights, ARRAY_LEN(heights)), n = 1 + i / 3;
@@ -135,9 +132,8 @@ static void check_jobs(const char *name, const jobs *all)
     drop_all();
 }
 
-static void test_products__sharing_an_operand_does_not_show(void **state)
+TEST(test_products__sharing_an_operand_does_not_show)
 {
-    (void)state;
     static jobs all;
     for (int i = 0; i < 24; i += every(4)) {
         random_jobs(&all, SHEAF__B_KN, true, false);
@@ -152,9 +148,8 @@ static void test_products__sharing_an_operand_does_not_show(void **state)
 /* ---- areas ---- */
 
 /* Cut into numbers of areas that threads do not share evenly, so that they are cut again. */
-static void test_product__areas_of_any_number_equal_the_reference(void **state)
+TEST(test_product__areas_of_any_number_equal_the_reference)
 {
-    (void)state;
     static const int64_t size[][3] = {
         { 320, 2752, 37 },    { 1154, 512, 33 }, { 125, 4001, 40 },
         { 83 * 14, 352, 65 }, { 700, 97, 300 },  { 2100, 130, 70 },
@@ -171,14 +166,4 @@ static void test_product__areas_of_any_number_equal_the_reference(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_product__gradients_of_factors_equal_the_reference),
-        cmocka_unit_test(test_product__sliced_gradients_equal_the_reference),
-        cmocka_unit_test(test_product__thin_ones_equal_the_reference),
-        cmocka_unit_test(test_products__sharing_an_operand_does_not_show),
-        cmocka_unit_test(test_product__areas_of_any_number_equal_the_reference),
-    };
-    return cmocka_run_group_tests(all, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

@@ -123,14 +123,14 @@ static void check(sheaf_dtype dtype, numbers kind, int64_t m, int64_t n, const i
     drop_all();
 }
 
-static void test_mma_kernels__all_k_from_1_to_70(void **state)
+TEST(test_mma_kernels__all_k_from_1_to_70)
 {
     for (int64_t k = 1; k <= 70; k++)
         for (int kind = 0; kind < NUMBERS; kind++)
             check(types[(k + kind) % 2], (numbers)kind, 1 + below(7), 1 + below(70), &k, 1);
 }
 
-static void test_mma_kernels__around_blocks_and_chains(void **state)
+TEST(test_mma_kernels__around_blocks_and_chains)
 {
     static const int64_t ks[] = { 239, 240, 241, 255, 256, 257,  271,
                                   272, 273, 511, 512, 513, 4096, 4096 + 17 };
@@ -141,7 +141,7 @@ static void test_mma_kernels__around_blocks_and_chains(void **state)
                 check(types[t], (numbers)kind, 3, 33 - 16 * (int64_t)t, &ks[i], 1);
 }
 
-static void test_mma_kernels__several_terms_in_a_chain(void **state)
+TEST(test_mma_kernels__several_terms_in_a_chain)
 {
     static const int64_t ks[][3] = { { 17, 300, 16 }, { 256, 16, 0 },  { 1, 1, 1 },
                                      { 0, 40, 255 },  { 300, 300, 7 }, { 4100, 8, 8 },
@@ -153,7 +153,7 @@ static void test_mma_kernels__several_terms_in_a_chain(void **state)
 }
 
 /* Bands, tiles and areas of all sizes, whole and not. */
-static void test_mma_kernels__all_sizes(void **state)
+TEST(test_mma_kernels__all_sizes)
 {
     static const int64_t sizes[] = { 1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 97 };
     const int64_t k = 40;
@@ -163,7 +163,7 @@ static void test_mma_kernels__all_sizes(void **state)
 }
 
 /* What vectors compute is most of a product of ordinary numbers; here many more products. */
-static void test_mma_kernels__a_million_sums(void **state)
+TEST(test_mma_kernels__a_million_sums)
 {
     const int64_t k = 64, m = getenv("SHEAF_SANITIZED") != NULL ? 20 : 200;
     for (int kind = 0; kind < NUMBERS; kind++)
@@ -171,14 +171,4 @@ static void test_mma_kernels__a_million_sums(void **state)
             check(types[t], (numbers)kind, m, 100, &k, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mma_kernels__all_k_from_1_to_70),
-        cmocka_unit_test(test_mma_kernels__around_blocks_and_chains),
-        cmocka_unit_test(test_mma_kernels__several_terms_in_a_chain),
-        cmocka_unit_test(test_mma_kernels__all_sizes),
-        cmocka_unit_test(test_mma_kernels__a_million_sums),
-    };
-    return cmocka_run_group_tests(tests, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

@@ -99,7 +99,7 @@ static sheaf__term term_of(sheaf_dtype dtype, int form, bool a_km, int64_t m, in
     return t;
 }
 
-static void test_products__are_chains_of_groups(void **state)
+TEST(test_products__are_chains_of_groups)
 {
     static const int64_t ks[] = { 0, 1, 7, 8, 9, 15, 16, 17, 255, 256, 257, 300, 700 };
     for (int round = 0; round < 160; round++) {
@@ -120,7 +120,7 @@ static void test_products__are_chains_of_groups(void **state)
     }
 }
 
-static void test_products__chains_end_after_4096_elements(void **state)
+TEST(test_products__chains_end_after_4096_elements)
 {
     static const int64_t ks[][3] = {
         { 4095, 20 }, { 4096, 20 }, { 4097, 4100 }, { 8192 }, { 12000, 16, 300 }
@@ -141,7 +141,7 @@ static void test_products__chains_end_after_4096_elements(void **state)
 }
 
 /* Four slices of two terms, on one rank. */
-static void test_products__slices_meet_in_the_tree(void **state)
+TEST(test_products__slices_meet_in_the_tree)
 {
     enum { SLICES = 4 };
     for (int round = 0; round < 40; round++) {
@@ -172,7 +172,7 @@ static void test_products__slices_meet_in_the_tree(void **state)
 
 /* With every ending, on all machines and thread counts. float16 that meets a weight of another type
  * is widened; so are all in float32. */
-static void test_products__on_all_machines(void **state)
+TEST(test_products__on_all_machines)
 {
     for (int round = 0; round < 60; round++) {
         const sheaf_dtype dtype = round % 3 == 2 ? SHEAF_F32 : types[round % 3];
@@ -191,7 +191,7 @@ static void test_products__on_all_machines(void **state)
 
 /* The same numbers in float16 and bfloat16 have the same sums, and one chain of small whole numbers
  * is exact, as it is in every order. */
-static void test_products__of_small_whole_numbers_are_exact(void **state)
+TEST(test_products__of_small_whole_numbers_are_exact)
 {
     enum { M = 3, N = 4, K = 500 };
     for (size_t d = 0; d < ARRAY_LEN(types); d++) {
@@ -217,14 +217,4 @@ static void test_products__of_small_whole_numbers_are_exact(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products__are_chains_of_groups),
-        cmocka_unit_test(test_products__chains_end_after_4096_elements),
-        cmocka_unit_test(test_products__slices_meet_in_the_tree),
-        cmocka_unit_test(test_products__on_all_machines),
-        cmocka_unit_test(test_products__of_small_whole_numbers_are_exact),
-    };
-    return cmocka_run_group_tests(tests, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

@@ -1,9 +1,8 @@
 /* matmul_pack_test.c - packed weights. */
 #include "tests/matmul_twin.h"
 
-static void test_pack__any_split_gives_the_same_panels(void **state)
+TEST(test_pack__any_split_gives_the_same_panels)
 {
-    (void)state;
     static const struct {
         int64_t n, k;
     } sizes[] = { { 1, 1 }, { 31, 5 }, { 32, 64 }, { 33, 257 }, { 95, 511 }, { 200, 33 } };
@@ -34,9 +33,8 @@ static void test_pack__any_split_gives_the_same_panels(void **state)
     }
 }
 
-static void test_pack__parts_are_their_rows_of_the_whole(void **state)
+TEST(test_pack__parts_are_their_rows_of_the_whole)
 {
-    (void)state;
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (int i = 0; i < 60; i++) {
         const sheaf_dtype type = types[i % 3];
@@ -65,9 +63,8 @@ static void test_pack__parts_are_their_rows_of_the_whole(void **state)
     }
 }
 
-static void test_pack__rows_come_back_converted(void **state)
+TEST(test_pack__rows_come_back_converted)
 {
-    (void)state;
     static const struct {
         const char *name;
         sheaf_dtype from;
@@ -127,12 +124,4 @@ static void test_pack__rows_come_back_converted(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_pack__any_split_gives_the_same_panels),
-        cmocka_unit_test(test_pack__parts_are_their_rows_of_the_whole),
-        cmocka_unit_test(test_pack__rows_come_back_converted),
-    };
-    return cmocka_run_group_tests(all, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

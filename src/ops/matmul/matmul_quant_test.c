@@ -1,7 +1,6 @@
 /* matmul_quant_test.c - weights in codes: their values are those of the formats' rules, and
  * products have the bytes of those with plain panels of these values; of codes in groups, those of
  * the reference, which is held to their rule. */
-#include <math.h>
 
 #include "ops/quant/quantise.h"
 
@@ -274,9 +273,8 @@ static const char *text_of(const form *f)
     return text;
 }
 
-static void test_quant__rows_have_the_values(void **state)
+TEST(test_quant__rows_have_the_values)
 {
-    (void)state;
     for (int i = 0; i < 300; i++) {
         form f = random_form();
         f.out = 1 + f.out % 100;
@@ -367,9 +365,8 @@ static void check_same(const form *f, const sheaf__product *job, const sheaf__pr
 }
 
 /* Any job of any form, and the same with plain panels by the reference. */
-static void test_quant__products_are_the_same(void **state)
+TEST(test_quant__products_are_the_same)
 {
-    (void)state;
     static const sheaf_dtype types[] = { SHEAF_BF16, SHEAF_BF16, SHEAF_F32, SHEAF_F16 };
     const bool few = getenv("SHEAF_SANITIZED") != NULL;
     for (int i = 0; i < (few ? 60 : 300); i++) {
@@ -431,9 +428,8 @@ static float by_rule(const twins *t, const sheaf__term *term, int64_t i, int64_t
 }
 
 /* Sums of codes in groups, of slices that begin within one, by the rule. */
-static void test_quant__groups_are_summed_by_the_rule(void **state)
+TEST(test_quant__groups_are_summed_by_the_rule)
 {
-    (void)state;
     static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
     static const int64_t blocks[] = { 0, 16, 32, 48, 64, 128, 256, 320, 4096 };
     const unsigned before = _mm_getcsr();
@@ -476,9 +472,8 @@ static void test_quant__groups_are_summed_by_the_rule(void **state)
 
 /* Few rows, which read codes as they lie in memory: scales from which vectors would make zeros, and
  * a last odd column beside which, with the largest scale, what fills up the pair is infinite. */
-static void test_quant__few_rows_heed_the_edges(void **state)
+TEST(test_quant__few_rows_heed_the_edges)
 {
-    (void)state;
     static const sheaf__codes codes[] = { SHEAF__INT4, SHEAF__NF4, SHEAF__FP4, SHEAF__E2M1 };
     for (int i = 0; i < 24; i++) {
         const form f = { .q = { .codes = codes[i / 2 % 4],
@@ -524,9 +519,8 @@ static void check_groups(const sheaf__product *job, const form *f, const char *n
 
 /* Production sizes, every form: against plain panels by the kernels, which are held to the
  * reference elsewhere. */
-static void test_quant__large_ones_too(void **state)
+TEST(test_quant__large_ones_too)
 {
-    (void)state;
     static const form forms[] = {
         { { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, false, SHEAF_BF16 }, 1408, 2048 },
         { { SHEAF__NF4, SHEAF__GROUPS_FLAT, 64, 0, false, true, SHEAF_F16 }, 2048, 704 },
@@ -582,14 +576,4 @@ static void test_quant__large_ones_too(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_quant__rows_have_the_values),
-        cmocka_unit_test(test_quant__products_are_the_same),
-        cmocka_unit_test(test_quant__groups_are_summed_by_the_rule),
-        cmocka_unit_test(test_quant__few_rows_heed_the_edges),
-        cmocka_unit_test(test_quant__large_ones_too),
-    };
-    return cmocka_run_group_tests(all, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

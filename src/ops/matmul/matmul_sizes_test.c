@@ -80,9 +80,8 @@ static bool takes_mma(size_t p, sheaf_sums sums)
            sums == (p % 2 ? SHEAF_SUMS_MMA8 : SHEAF_SUMS_MMA16);
 }
 
-static void test_product__production_sizes_agree_everywhere(void **state)
+TEST(test_product__production_sizes_agree_everywhere)
 {
-    (void)state;
     const bool few = getenv("SHEAF_SANITIZED") != NULL;
     for (size_t i = 0; i < 4 * ARRAY_LEN(production); i++) {
         sliced s;
@@ -116,10 +115,4 @@ static void test_product__production_sizes_agree_everywhere(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_product__production_sizes_agree_everywhere),
-    };
-    return cmocka_run_group_tests(all, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

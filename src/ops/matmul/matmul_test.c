@@ -19,91 +19,38 @@ static const struct {
 } by_hand[] = {
     { "plain sum", SHEAF_F32, 3, { { 0, 1 }, { 1, 2 }, { 2, 3 } }, 3, 6 },
     { "a chain ascends", SHEAF_F32, 3, { { 0, big }, { 1, 1 }, { 2, 1 } }, 3, 16777216 },
-    { "blocks of 256 are added",
-      SHEAF_F32,
-      3,
-      { { 0, big }, { 256, 1 }, { 257, 1 } },
-      258,
+    { "blocks of 256 are added", SHEAF_F32, 3, LIST({ 0, big }, { 256, 1 }, { 257, 1 }), 258,
       16777218 },
-    { "255 is in the first block",
-      SHEAF_F32,
-      3,
-      { { 0, big }, { 255, 1 }, { 256, 1 } },
-      258,
+    { "255 is in the first block", SHEAF_F32, 3, LIST({ 0, big }, { 255, 1 }, { 256, 1 }), 258,
       16777216 },
     { "blocks ascend", SHEAF_F32, 3, { { 0, big }, { 256, 1 }, { 512, 1 } }, 600, 16777216 },
-    { "pairs, odd element first",
-      SHEAF_BF16,
-      4,
-      { { 0, 1 }, { 1, big }, { 2, -big }, { 3, 1 } },
-      4,
-      0 },
+    { "pairs, odd element first", SHEAF_BF16, 4, LIST({ 0, 1 }, { 1, big }, { 2, -big }, { 3, 1 }),
+      4, 0 },
     { "the same, ascending", SHEAF_F32, 4, { { 0, 1 }, { 1, big }, { 2, -big }, { 3, 1 } }, 4, 1 },
     { "odd last element", SHEAF_BF16, 3, { { 0, 1 }, { 1, 2 }, { 2, 3 } }, 3, 6 },
     { "no element", SHEAF_F32, 0, { { 0, 0 } }, 0, 0 },
-    { "tiles: even and odd apart",
-      SHEAF_BF16,
-      3,
-      { { 0, big }, { 1, 1 }, { 3, 1 } },
-      4,
-      16777218,
+    { "tiles: even and odd apart", SHEAF_BF16, 3, LIST({ 0, big }, { 1, 1 }, { 3, 1 }), 4, 16777218,
       SHEAF_SUMS_TILES },
-    { "tiles: a chain ascends",
-      SHEAF_BF16,
-      3,
-      { { 0, big }, { 2, 1 }, { 4, 1 } },
-      6,
-      16777216,
+    { "tiles: a chain ascends", SHEAF_BF16, 3, LIST({ 0, big }, { 2, 1 }, { 4, 1 }), 6, 16777216,
       SHEAF_SUMS_TILES },
-    { "tiles: chunks of 32 are added",
-      SHEAF_BF16,
-      3,
-      { { 0, big }, { 32, 1 }, { 34, 1 } },
-      36,
-      16777218,
+    { "tiles: chunks of 32 are added", SHEAF_BF16, 3, LIST({ 0, big }, { 32, 1 }, { 34, 1 }), 36,
+      16777218, SHEAF_SUMS_TILES },
+    { "tiles: 31 is in the first chunk", SHEAF_BF16, 3, LIST({ 1, big }, { 31, 1 }, { 32, 1 }), 33,
+      16777216, SHEAF_SUMS_TILES },
+    { "tiles: even + odd before the chunks", SHEAF_BF16, 3, LIST({ 0, big }, { 32, 1 }, { 33, 1 }),
+      34, 16777218, SHEAF_SUMS_TILES },
+    { "tiles: chunks ascend", SHEAF_BF16, 3, LIST({ 0, big }, { 32, 1 }, { 64, 1 }), 65, 16777216,
       SHEAF_SUMS_TILES },
-    { "tiles: 31 is in the first chunk",
-      SHEAF_BF16,
-      3,
-      { { 1, big }, { 31, 1 }, { 32, 1 } },
-      33,
-      16777216,
-      SHEAF_SUMS_TILES },
-    { "tiles: even + odd before the chunks",
-      SHEAF_BF16,
-      3,
-      { { 0, big }, { 32, 1 }, { 33, 1 } },
-      34,
-      16777218,
-      SHEAF_SUMS_TILES },
-    { "tiles: chunks ascend",
-      SHEAF_BF16,
-      3,
-      { { 0, big }, { 32, 1 }, { 64, 1 } },
-      65,
-      16777216,
-      SHEAF_SUMS_TILES },
-    { "tiles: blocks of 256 are added",
-      SHEAF_BF16,
-      3,
-      { { 0, big }, { 256, 1 }, { 288, 1 } },
-      300,
-      16777218,
-      SHEAF_SUMS_TILES },
-    { "tiles: float32 has no such order",
-      SHEAF_F32,
-      3,
-      { { 0, big }, { 1, 1 }, { 3, 1 } },
-      4,
-      16777216,
-      SHEAF_SUMS_TILES },
+    { "tiles: blocks of 256 are added", SHEAF_BF16, 3, LIST({ 0, big }, { 256, 1 }, { 288, 1 }),
+      300, 16777218, SHEAF_SUMS_TILES },
+    { "tiles: float32 has no such order", SHEAF_F32, 3, LIST({ 0, big }, { 1, 1 }, { 3, 1 }), 4,
+      16777216, SHEAF_SUMS_TILES },
 };
 
 static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
 
-static void test_product_ref__sums_worked_by_hand(void **state)
+TEST(test_product_ref__sums_worked_by_hand)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float a[1024] = { 0 }, ones[1024], y = -1;
         uint16_t a16[1024] = { 0 }, ones16[1024];
@@ -130,9 +77,8 @@ static void test_product_ref__sums_worked_by_hand(void **state)
     }
 }
 
-static void test_product_ref__slices_meet_in_the_tree(void **state)
+TEST(test_product_ref__slices_meet_in_the_tree)
 {
-    (void)state;
     const float x[5] = { big, 1, 1, 1, 3 }, one = 1;
     /* finished: round(0.5 * sum + 0.5) + 2 */
     static const struct {
@@ -177,9 +123,8 @@ static void test_product_ref__slices_meet_in_the_tree(void **state)
 
 static const int64_t odd_sizes[] = { 1, 3, 15, 17, 33, 173, 255, 256, 257, 511, 513 };
 
-static void test_product__every_form_and_odd_size_equals_the_reference(void **state)
+TEST(test_product__every_form_and_odd_size_equals_the_reference)
 {
-    (void)state;
     for (int dtype = 0; dtype < 3; dtype++)
         for (int form = 0; form < FORMS; form++)
             for (int a_km = 0; a_km < 2; a_km++)
@@ -204,9 +149,8 @@ static void test_product__every_form_and_odd_size_equals_the_reference(void **st
                 }
 }
 
-static void test_product__few_rows_and_few_columns_equal_the_reference(void **state)
+TEST(test_product__few_rows_and_few_columns_equal_the_reference)
 {
-    (void)state;
     static const int64_t wide[] = { 31, 64, 127, 128, 129, 257, 300 },
                          narrow[] = { 1, 15, 16, 17, 48, 64, 65 };
     for (int64_t m = 1; m <= 9; m++)
@@ -236,9 +180,8 @@ static void test_product__few_rows_and_few_columns_equal_the_reference(void **st
 
 /* bfloat16 on both sides of the rows up to which B is taken in pairs, and each size of their tiles,
  * of every width. */
-static void test_product__rows_in_pairs_equal_the_reference(void **state)
+TEST(test_product__rows_in_pairs_equal_the_reference)
 {
-    (void)state;
     static const int64_t rows[] = { 4, 5, 6, 7, 8, 11, 14, 15, 24, 25, 48, 49, 128, 129 },
                          wide[] = { 16, 17, 64, 97, 144 };
     for (size_t r = 0; r < ARRAY_LEN(rows); r++)
@@ -302,9 +245,8 @@ static void random_sliced(sliced *s, int64_t m, int64_t n, int64_t most_k, int s
     sheaf_tree_init(&s->tree, slices, 1, present);
 }
 
-static void test_product__slices_terms_and_endings_equal_the_reference(void **state)
+TEST(test_product__slices_terms_and_endings_equal_the_reference)
 {
-    (void)state;
     for (int i = 0; i < 250; i += every(7)) {
         sliced s;
         random_sliced(&s, 1 + below(40), 1 + below(80), i % 5 ? 60 : 600, 1 << below(5), ORDINARY);
@@ -316,9 +258,8 @@ static void test_product__slices_terms_and_endings_equal_the_reference(void **st
     }
 }
 
-static void test_product__special_and_tiny_values_equal_the_reference(void **state)
+TEST(test_product__special_and_tiny_values_equal_the_reference)
 {
-    (void)state;
     for (int i = 0; i < 160; i += every(3)) {
         sliced s;
         const kind kind = i % 2 ? SPECIAL : TINY;
@@ -334,9 +275,8 @@ static void test_product__special_and_tiny_values_equal_the_reference(void **sta
 /* In the order `tiles` both terms underflow: the first ends as -0, chunk by chunk, the second is +0
  * as the sum of a block, and -0 where a unit forgets that a block begins at +0. They do so in the
  * second half of each panel alone, and not in the second band of rows. */
-static void test_product__underflow_keeps_the_sign_of_zero(void **state)
+TEST(test_product__underflow_keeps_the_sign_of_zero)
 {
-    (void)state;
     enum { M = 72, N = 64, K = 64, SHORT = 16, BAND = 32 };
     const uint16_t tiny = 0x2000 /* 2^-63 */, more = 0xa040 /* -1.5 of it */, one = 0x3f80;
     uint16_t *a = keep(M * K * 2), *b = keep(N * K * 2), *c = keep(N * SHORT * 2);
@@ -399,9 +339,8 @@ static void check_ranks(sliced *s, const float *want, int ranks)
         CHECK_BYTES("joined roots", all[0], want, size * 4);
 }
 
-static void test_product__ranks_do_not_show(void **state)
+TEST(test_product__ranks_do_not_show)
 {
-    (void)state;
     static const int ranks[] = { 1, 2, 3, 5, 8 };
     for (int i = 0; i < 12; i += every(3)) {
         sliced s;
@@ -448,22 +387,20 @@ static void check_many_jobs(sheaf_sums sums)
     drop_all();
 }
 
-static void test_products__jobs_of_one_call_do_not_meet(void **state)
+TEST(test_products__jobs_of_one_call_do_not_meet)
 {
-    (void)state;
     check_many_jobs(SHEAF_SUMS_PAIRS);
     check_many_jobs(SHEAF_SUMS_TILES);
 }
 
 /* As in decoding: few rows meet the slices of several layers, whose panels are there. */
-static void test_products__few_rows_meet_many_narrow_layers(void **state)
+TEST(test_products__few_rows_meet_many_narrow_layers)
 {
     enum { LAYERS = 80 };
     static sheaf__product job[LAYERS];
     static sheaf__term term[LAYERS];
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     static const int64_t rows[] = { 1, 3, 8, 14, 15 };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(types) * ARRAY_LEN(rows); i++) {
         const sheaf_dtype type = types[i % ARRAY_LEN(types)];
         const int64_t m = rows[i / ARRAY_LEN(types)], k = 250 + below(300);
@@ -484,9 +421,8 @@ static void test_products__few_rows_meet_many_narrow_layers(void **state)
 
 /* ---- the device ---- */
 
-static void test_products__dry_counts_and_touches_nothing(void **state)
+TEST(test_products__dry_counts_and_touches_nothing)
 {
-    (void)state;
     sheaf__device dry = { .class = &sheaf__dry,
                           .planned = &sheaf__cpu,
                           .threads = 4,
@@ -497,9 +433,8 @@ static void test_products__dry_counts_and_touches_nothing(void **state)
     CHECK_NEAR("flops", dry.flops, 2.0 * 3 * 5 * 17, 0);
 }
 
-static void test_isa__names_select_kernels(void **state)
+TEST(test_isa__names_select_kernels)
 {
-    (void)state;
     const sheaf__units none = { false, false }, pairs = { true, false }, tiles = { false, true },
                        both = { true, true };
     assert_ptr_equal(sheaf__mm_isa_for("ref", both), &sheaf__mm_ref);
@@ -511,22 +446,4 @@ static void test_isa__names_select_kernels(void **state)
     assert_ptr_equal(sheaf__mm_isa_for("avx512", both)->pairs, sheaf__mm_avx512bf16.pairs);
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(test_product_ref__sums_worked_by_hand),
-        cmocka_unit_test(test_product_ref__slices_meet_in_the_tree),
-        cmocka_unit_test(test_product__every_form_and_odd_size_equals_the_reference),
-        cmocka_unit_test(test_product__few_rows_and_few_columns_equal_the_reference),
-        cmocka_unit_test(test_product__rows_in_pairs_equal_the_reference),
-        cmocka_unit_test(test_product__slices_terms_and_endings_equal_the_reference),
-        cmocka_unit_test(test_product__special_and_tiny_values_equal_the_reference),
-        cmocka_unit_test(test_product__underflow_keeps_the_sign_of_zero),
-        cmocka_unit_test(test_product__ranks_do_not_show),
-        cmocka_unit_test(test_products__jobs_of_one_call_do_not_meet),
-        cmocka_unit_test(test_products__few_rows_meet_many_narrow_layers),
-        cmocka_unit_test(test_products__dry_counts_and_touches_nothing),
-        cmocka_unit_test(test_isa__names_select_kernels),
-    };
-    return cmocka_run_group_tests(all, make_machines, free_machines);
-}
+FIXTURE(make_machines, free_machines);

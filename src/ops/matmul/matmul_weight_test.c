@@ -41,7 +41,7 @@ static void check_load(sheaf_dtype from)
     }
 }
 
-static void test_weight__load(void **state)
+TEST(test_weight__load)
 {
     same_types(check_load);
 }
@@ -64,7 +64,7 @@ static void check_refresh(sheaf_dtype dtype)
     }
 }
 
-static void test_weight__refresh(void **state)
+TEST(test_weight__refresh)
 {
     same_types(check_refresh);
 }
@@ -91,17 +91,9 @@ static void check_parts(sheaf_dtype dtype)
     }
 }
 
-static void test_weight__parts(void **state)
+TEST(test_weight__parts)
 {
     same_types(check_parts);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weight__load),
-        cmocka_unit_test(test_weight__refresh),
-        cmocka_unit_test(test_weight__parts),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

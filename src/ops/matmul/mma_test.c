@@ -29,14 +29,14 @@ static int64_t compare(const mma_record *r)
     return order >= 0 ? h->cases : 0;
 }
 
-static void test_mma__gives_what_was_recorded(void **state)
+TEST(test_mma__gives_what_was_recorded)
 {
     mma_compare_recorded(compare);
 }
 
 enum { ONE = 0x3f80, MINUS = 0xbf80, INF = 0x7f80, NOT = 0x7fc1, TINY = 0x0001 }; /* bfloat16 */
 
-static void test_mma__by_hand(void **state)
+TEST(test_mma__by_hand)
 {
     const struct {
         const char *name;
@@ -44,24 +44,12 @@ static void test_mma__by_hand(void **state)
         uint16_t a[16], b[16];
         uint32_t want8, want16;
     } row[] = {
-        { "1 - 2^-25: below the last bit kept, or on it",
-          0x3f800000,
-          { ONE },
-          { 0xb300 },
-          0x3f800000,
-          0x3f7fffff },
-        { "1 + four times 2^-25",
-          0x3f800000,
-          { ONE, ONE, ONE, ONE },
-          { 0x3300, 0x3300, 0x3300, 0x3300 },
-          0x3f800000,
-          0x3f800001 },
-        { "1 + 2^-24 at places 0 and 8: two groups, or one",
-          0x3f800000,
-          { ONE, [8] = ONE },
-          { 0x3380, [8] = 0x3380 },
-          0x3f800000,
-          0x3f800001 },
+        { "1 - 2^-25: below the last bit kept, or on it", 0x3f800000, LIST(ONE), LIST(0xb300),
+          0x3f800000, 0x3f7fffff },
+        { "1 + four times 2^-25", 0x3f800000, LIST(ONE, ONE, ONE, ONE),
+          LIST(0x3300, 0x3300, 0x3300, 0x3300), 0x3f800000, 0x3f800001 },
+        { "1 + 2^-24 at places 0 and 8: two groups, or one", 0x3f800000, LIST(ONE, [8] = ONE),
+          LIST(0x3380, [8] = 0x3380), 0x3f800000, 0x3f800001 },
         { "a denormal is kept", 0, { TINY }, { ONE }, 0x00010000, 0x00010000 },
         { "also in c", 0x00000001, { 0 }, { 0 }, 0x00000001, 0x00000001 },
         { "a zero is +0", 0x80000000, { 0x8000 }, { ONE }, 0, 0 },
@@ -75,12 +63,9 @@ static void test_mma__by_hand(void **state)
         { "past the largest", 0x7f7fffff, { 0x7f00 }, { ONE }, 0x7f800000, 0x7f800000 },
         { "products past it cancel", 0, { 0x7f00, 0x7f00, ONE }, { 0x4080, 0xc080, ONE }, 0, 0 },
         { "zeros have no exponent", 0x00000001, { 0, 0x7f00 }, { 0x7f00, 0 }, 1, 1 },
-        { "below the floor: 4 (2^-152 + 2^-157) + (2^-150 - 2^-155) = 2^-149",
-          0,
-          { 0x1984, 0x1984, 0x1984, 0x1984, 0x19f8 },
-          { 0x1980, 0x1980, 0x1980, 0x1980, 0x1a00 },
-          0,
-          1 },
+        { "below the floor: 4 (2^-152 + 2^-157) + (2^-150 - 2^-155) = 2^-149", 0,
+          LIST(0x1984, 0x1984, 0x1984, 0x1984, 0x19f8),
+          LIST(0x1980, 0x1980, 0x1980, 0x1980, 0x1a00), 0, 1 },
         { "toward zero, also below it", 0xbf800000, { ONE }, { 0x3300 }, 0xbf800000, 0xbf7fffff },
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
@@ -95,7 +80,7 @@ static void test_mma__by_hand(void **state)
 }
 
 /* 2^-14 * 2^-14 of float16: as a denormal with |s| = 1/2 it has another exponent than as 2^-15. */
-static void test_mma__denormals_of_float16_have_the_least_exponent(void **state)
+TEST(test_mma__denormals_of_float16_have_the_least_exponent)
 {
     const uint16_t half = 0x0200, one = 0x3c00; /* 2^-15 */
     const float want = 0x1p-15f + 0x1p-39f;
@@ -108,7 +93,7 @@ static void test_mma__denormals_of_float16_have_the_least_exponent(void **state)
 }
 
 /* Small whole numbers are summed exactly, in groups of any length. */
-static void test_mma__exact_sums_and_short_groups(void **state)
+TEST(test_mma__exact_sums_and_short_groups)
 {
     uint16_t a[53], b[53];
     for (int n = 0; n <= 53; n++)
@@ -126,15 +111,4 @@ static void test_mma__exact_sums_and_short_groups(void **state)
                     sheaf__mma_chain((sheaf_sums)order, dtype, sheaf__bits(3), a, b, n),
                     want == 0 ? 0 : sheaf__bits(want));
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mma__gives_what_was_recorded),
-        cmocka_unit_test(test_mma__by_hand),
-        cmocka_unit_test(test_mma__denormals_of_float16_have_the_least_exponent),
-        cmocka_unit_test(test_mma__exact_sums_and_short_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static sheaf__noise with(const float *half)
     };
 }
 
-static void test_noise__is_uniform_and_of_its_size(void **state)
+TEST(test_noise__is_uniform_and_of_its_size)
 {
     static const float half[ROWS] = { 0.5f, 0, 4 };
     const sheaf__noise how = with(half);
@@ -36,7 +36,7 @@ static void test_noise__is_uniform_and_of_its_size(void **state)
     CHECK_NEAR("variance", squares[2], 16 / 3.0, 5 * 16 * sqrt(4 / 45.0 / COLS));
 }
 
-static void test_noise__rows_are_independent_of_their_batch(void **state)
+TEST(test_noise__rows_are_independent_of_their_batch)
 {
     static const float half[ROWS] = { 1, 2, 3 };
     const sheaf__noise all = with(half);
@@ -69,17 +69,7 @@ static void twins(const twin *t)
     }
 }
 
-static void test_noise__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_noise__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_noise__is_uniform_and_of_its_size),
-        cmocka_unit_test(test_noise__rows_are_independent_of_their_batch),
-        cmocka_unit_test(test_noise__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

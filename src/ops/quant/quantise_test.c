@@ -74,12 +74,12 @@ static void twins(const twin *t)
         }
 }
 
-static void test_quantise__fast_kernels_give_the_bits_of_the_reference(void **state)
+TEST(test_quantise__fast_kernels_give_the_bits_of_the_reference)
 {
     twin_each(twins);
 }
 
-static void test_quantise__thresholds_are_the_middles_of_the_values(void **state)
+TEST(test_quantise__thresholds_are_the_middles_of_the_values)
 {
     for (int i = 0; i < 15; i++) {
         const float nf4 = (sheaf__code_value(SHEAF__NF4, (uint32_t)i) +
@@ -93,7 +93,7 @@ static void test_quantise__thresholds_are_the_middles_of_the_values(void **state
     }
 }
 
-static void test_quantise__a_code_by_hand(void **state)
+TEST(test_quantise__a_code_by_hand)
 {
     /* absmax 2; y = 0.5, -1, 0, 0.04: behind 0.44 but before 0.5017; the least; 0; tie-free 8 */
     const float x[32] = { 1, -2, 0, 0.08f };
@@ -116,7 +116,7 @@ static void test_quantise__a_code_by_hand(void **state)
 
 /* The library divides there, and multiplies by a rounded inverse in whole blocks: next to a
  * threshold these are two codes. */
-static void test_quantise__an_incomplete_block_is_divided(void **state)
+TEST(test_quantise__an_incomplete_block_is_divided)
 {
     int apart = 0;
     for (int i = 0; i < 4000; i++) {
@@ -138,7 +138,7 @@ static void test_quantise__an_incomplete_block_is_divided(void **state)
 }
 
 /* Denormals are numbers here, with DAZ and FTZ set as without; they are as they were behind it. */
-static void test_quantise__flags_do_not_matter(void **state)
+TEST(test_quantise__flags_do_not_matter)
 {
     enum { N = 200 };
     float x[N], absmax[2][4], back[2][N], mean[2];
@@ -256,7 +256,7 @@ static float one_value(const made *m, int64_t row, int64_t col)
            scale;
 }
 
-static void test_quantise__a_box_has_the_values_of_the_whole(void **state)
+TEST(test_quantise__a_box_has_the_values_of_the_whole)
 {
     static const sheaf__quant forms[] = {
         { .codes = SHEAF__NF4, .grouping = SHEAF__GROUPS_FLAT, .block = 32 },
@@ -293,7 +293,7 @@ static void test_quantise__a_box_has_the_values_of_the_whole(void **state)
 }
 
 /* 1 + 2^-9 is rounded down to bfloat16's 1; float16 keeps it. */
-static void test_quantise__values_are_rounded_for_what_they_are_for(void **state)
+TEST(test_quantise__values_are_rounded_for_what_they_are_for)
 {
     uint8_t code = 9, one = 1;
     float scale = 1 + 0x1p-9f, y;
@@ -321,7 +321,7 @@ static void test_quantise__values_are_rounded_for_what_they_are_for(void **state
 
 /* torch 2.13, one thread: torch.tensor([...]).mean() of float32((i * 2654435761 mod 2^32) / 2^32)
  */
-static void test_quantise__the_mean_is_that_of_torch(void **state)
+TEST(test_quantise__the_mean_is_that_of_torch)
 {
     static const struct {
         int64_t n;
@@ -344,19 +344,4 @@ static void test_quantise__the_mean_is_that_of_torch(void **state)
                      known[i].bits);
     }
     free(x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantise__fast_kernels_give_the_bits_of_the_reference),
-        cmocka_unit_test(test_quantise__thresholds_are_the_middles_of_the_values),
-        cmocka_unit_test(test_quantise__a_code_by_hand),
-        cmocka_unit_test(test_quantise__an_incomplete_block_is_divided),
-        cmocka_unit_test(test_quantise__flags_do_not_matter),
-        cmocka_unit_test(test_quantise__a_box_has_the_values_of_the_whole),
-        cmocka_unit_test(test_quantise__values_are_rounded_for_what_they_are_for),
-        cmocka_unit_test(test_quantise__the_mean_is_that_of_torch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

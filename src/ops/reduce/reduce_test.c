@@ -10,7 +10,7 @@ static float lanes_sum(const float *x, int64_t n)
     return sum;
 }
 
-static void test_lanes__join_in_the_order_of_the_contract(void **state)
+TEST(test_lanes__join_in_the_order_of_the_contract)
 {
     /* 2^24 + 1 rounds to 2^24 in float: which lanes meet first is visible. */
     float lane[16] = { 0 };
@@ -27,7 +27,7 @@ static void test_lanes__join_in_the_order_of_the_contract(void **state)
     CHECK_NEAR("lane 7 collects two", lanes_sum(x, 24), 0x1p24 + 2, 0);
 }
 
-static void test_lanes_dot__is_fused(void **state)
+TEST(test_lanes_dot__is_fused)
 {
     const float x[2] = { 1 + 0x1p-12f, 1 }, y[2] = { 1 + 0x1p-12f, 0 };
     CHECK_NEAR("rounded once", sheaf__lanes_dot(x, y, 1), 1 + 0x1p-11, 0);
@@ -36,14 +36,14 @@ static void test_lanes_dot__is_fused(void **state)
     CHECK_NEAR("the product is not rounded", sheaf__lanes_dot(a, b, 17), 0x1p-24, 0);
 }
 
-static void test_squares__small_ones_beside_a_large_one(void **state)
+TEST(test_squares__small_ones_beside_a_large_one)
 {
     float x[20] = { 0 };
     x[0] = 0x1p20f, x[1] = 0x1p-6f, x[19] = 3;
     CHECK_NEAR("squares", sheaf__kernels_for("ref")->squares(x, 20), 0x1p40 + 0x1p-12 + 9, 0);
 }
 
-static void test_column_sums__add_block_by_block_to_what_is_there(void **state)
+TEST(test_column_sums__add_block_by_block_to_what_is_there)
 {
     /* Column 0: a one in each of two blocks, each lost against 2^24; as one sum of 2 they
      * would not be. Column 1: 300 ones, which one by one would be lost. */
@@ -90,19 +90,7 @@ static void twins(const twin *t)
     }
 }
 
-static void test_reduce__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_reduce__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lanes__join_in_the_order_of_the_contract),
-        cmocka_unit_test(test_lanes_dot__is_fused),
-        cmocka_unit_test(test_squares__small_ones_beside_a_large_one),
-        cmocka_unit_test(test_column_sums__add_block_by_block_to_what_is_there),
-        cmocka_unit_test(test_reduce__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

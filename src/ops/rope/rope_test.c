@@ -1,7 +1,7 @@
 /* rope_test.c */
 #include "tests/ops_twin.h"
 
-static void test_rope__quarter_turns_worked_by_hand(void **state)
+TEST(test_rope__quarter_turns_worked_by_hand)
 {
     /* Two positions: none, and a quarter turn for j = 0, a half turn for j = 1. */
     const float cos[4] = { 1, 1, 0, -1 }, sin[4] = { 0, 0, 1, 0 };
@@ -33,7 +33,7 @@ static double loss(const double *x)
     return sum;
 }
 
-static void test_rope__inverse_is_the_gradient(void **state)
+TEST(test_rope__inverse_is_the_gradient)
 {
     const float cos_f[2] = { 0.8f, -0.28f }, sin_f[2] = { 0.6f, 0.96f };
     const int32_t pos = 0;
@@ -60,7 +60,7 @@ static void test_rope__inverse_is_the_gradient(void **state)
 
 /* ---- interleaved pairs ---- */
 
-static void test_rope_pairs__quarter_turns_worked_by_hand(void **state)
+TEST(test_rope_pairs__quarter_turns_worked_by_hand)
 {
     /* Position 1: a quarter turn of the first pair, a half turn of the second. */
     const float cos[8] = { 1, 1, 1, 1, 0, 0, -1, -1 }, sin[8] = { 0, 0, 0, 0, 1, 1, 0, 0 };
@@ -75,7 +75,7 @@ static void test_rope_pairs__quarter_turns_worked_by_hand(void **state)
     CHECK_BYTES("and back", x[0], still, sizeof still);
 }
 
-static void test_rope_pairs__a_part_of_each_head_turns(void **state)
+TEST(test_rope_pairs__a_part_of_each_head_turns)
 {
     const float cos[4] = { 1, 1, 0, 0 }, sin[4] = { 0, 0, 1, 1 };
     const int32_t pos[2] = { 1, 0 };
@@ -86,7 +86,7 @@ static void test_rope_pairs__a_part_of_each_head_turns(void **state)
     CHECK_BYTES("position 0", x[1], still, sizeof still);
 }
 
-static void test_rope_pairs__one_rounding_in_bf16(void **state)
+TEST(test_rope_pairs__one_rounding_in_bf16)
 {
     /* 1.5 * 1.0078125 - 1 * 0.00390625 = 1.5078125 exactly; the product alone, 1.51171875,
      * would go to 1.515625 and leave 1.5117, which is 1.515625 again. */
@@ -110,7 +110,7 @@ static double loss_pairs(const double *x)
     return sum;
 }
 
-static void test_rope_pairs__inverse_is_the_gradient(void **state)
+TEST(test_rope_pairs__inverse_is_the_gradient)
 {
     float cos[DIM], sin[DIM], y[N], dx[N];
     const int32_t pos = 0;
@@ -215,27 +215,12 @@ static void twins_of_pairs(const twin *t)
     }
 }
 
-static void test_rope_pairs__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_rope_pairs__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins_of_pairs);
 }
 
-static void test_rope__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_rope__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope__quarter_turns_worked_by_hand),
-        cmocka_unit_test(test_rope__inverse_is_the_gradient),
-        cmocka_unit_test(test_rope__fast_kernels_give_the_reference_bits),
-        cmocka_unit_test(test_rope_pairs__quarter_turns_worked_by_hand),
-        cmocka_unit_test(test_rope_pairs__a_part_of_each_head_turns),
-        cmocka_unit_test(test_rope_pairs__one_rounding_in_bf16),
-        cmocka_unit_test(test_rope_pairs__inverse_is_the_gradient),
-        cmocka_unit_test(test_rope_pairs__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

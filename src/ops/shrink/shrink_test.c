@@ -29,7 +29,7 @@ static const struct {
       { 0x1.fcp127f, -0x1p127f, 0x1p121f, 0 } },
 };
 
-static void test_shrink__blocks_worked_by_hand(void **state)
+TEST(test_shrink__blocks_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float y[4];
@@ -40,7 +40,7 @@ static void test_shrink__blocks_worked_by_hand(void **state)
 }
 
 /* A block is NaN, its neighbour is not. */
-static void test_shrink__what_is_not_finite_comes_back_as_nan(void **state)
+TEST(test_shrink__what_is_not_finite_comes_back_as_nan)
 {
     static const float bad[] = { INFINITY, -INFINITY, NAN, -NAN };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -55,7 +55,7 @@ static void test_shrink__what_is_not_finite_comes_back_as_nan(void **state)
 }
 
 /* The bound of shrink.h, on numbers of every size, and that codes fill seven bits. */
-static void test_shrink__error_is_a_128th_of_the_largest(void **state)
+TEST(test_shrink__error_is_a_128th_of_the_largest)
 {
     float x[BLOCK], y[BLOCK];
     for (int round = 0; round < 2000; round++) {
@@ -98,18 +98,7 @@ static void check_twin(const twin *t)
     }
 }
 
-static void test_shrink__fast_kernels_equal_the_reference(void **state)
+TEST(test_shrink__fast_kernels_equal_the_reference)
 {
     twin_each(check_twin);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shrink__blocks_worked_by_hand),
-        cmocka_unit_test(test_shrink__what_is_not_finite_comes_back_as_nan),
-        cmocka_unit_test(test_shrink__error_is_a_128th_of_the_largest),
-        cmocka_unit_test(test_shrink__fast_kernels_equal_the_reference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static const struct {
     { "far out", 1e6f, 50, 50 },
 };
 
-static void test_softcap__values_worked_by_hand(void **state)
+TEST(test_softcap__values_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float x = by_hand[i].x;
@@ -31,7 +31,7 @@ static double loss(const double *x)
     return sum;
 }
 
-static void test_softcap_back__is_the_gradient(void **state)
+TEST(test_softcap_back__is_the_gradient)
 {
     double x[N], want[N];
     float y[N], got[N];
@@ -71,17 +71,7 @@ static void twins(const twin *t)
     }
 }
 
-static void test_softcap__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_softcap__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softcap__values_worked_by_hand),
-        cmocka_unit_test(test_softcap_back__is_the_gradient),
-        cmocka_unit_test(test_softcap__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

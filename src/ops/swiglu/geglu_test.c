@@ -14,7 +14,7 @@ static const struct {
     { "very negative gate closes", -200, 3, 0 },
 };
 
-static void test_geglu__values_of_torch(void **state)
+TEST(test_geglu__values_of_torch)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float h;
@@ -45,7 +45,7 @@ static double loss(const double *x)
     return sum;
 }
 
-static void test_geglu_back__is_the_gradient(void **state)
+TEST(test_geglu_back__is_the_gradient)
 {
     double x[2 * N], want[2 * N];
     float gate[N], up[N], dh[N], got[2 * N];
@@ -93,17 +93,7 @@ static void twins(const twin *t)
     }
 }
 
-static void test_geglu__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_geglu__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_geglu__values_of_torch),
-        cmocka_unit_test(test_geglu_back__is_the_gradient),
-        cmocka_unit_test(test_geglu__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

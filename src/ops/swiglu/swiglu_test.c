@@ -14,7 +14,7 @@ static const struct {
     { "minimum of silu", -1.27846454f, 1, -0.278464543f },
 };
 
-static void test_swiglu__values_worked_by_hand(void **state)
+TEST(test_swiglu__values_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float h;
@@ -24,7 +24,7 @@ static void test_swiglu__values_worked_by_hand(void **state)
     }
 }
 
-static void test_swiglu__one_rounding_in_bf16(void **state)
+TEST(test_swiglu__one_rounding_in_bf16)
 {
     /* 1.5 * silu(1.5) = 1.5 * 1.2263617 = 1.8395425; bf16 neighbours are 1.8359375 and
      * 1.84375: the first. Rounding silu to 1.2265625 on the way would give the second. */
@@ -50,7 +50,7 @@ static double loss(const double *x)
     return sum;
 }
 
-static void test_swiglu_back__is_the_gradient(void **state)
+TEST(test_swiglu_back__is_the_gradient)
 {
     double x[2 * N], want[2 * N];
     float gate[N], up[N], dh[N], got[2 * N];
@@ -99,18 +99,7 @@ static void twins(const twin *t)
     }
 }
 
-static void test_swiglu__fast_kernels_give_the_reference_bits(void **state)
+TEST(test_swiglu__fast_kernels_give_the_reference_bits)
 {
     twin_each(twins);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_swiglu__values_worked_by_hand),
-        cmocka_unit_test(test_swiglu__one_rounding_in_bf16),
-        cmocka_unit_test(test_swiglu_back__is_the_gradient),
-        cmocka_unit_test(test_swiglu__fast_kernels_give_the_reference_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void check_swiglu(sheaf_dtype dtype)
     }
 }
 
-static void test_activation__swiglu(void **state)
+TEST(test_activation__swiglu)
 {
     same_types(check_swiglu);
 }
@@ -51,7 +51,7 @@ static void check_gelu(sheaf_dtype dtype)
     }
 }
 
-static void test_activation__gelu(void **state)
+TEST(test_activation__gelu)
 {
     same_types(check_gelu);
 }
@@ -96,17 +96,9 @@ static void check_scaled(sheaf_dtype dtype)
     }
 }
 
-static void test_activation__scaled(void **state)
+TEST(test_activation__scaled)
 {
     same_types(check_scaled);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activation__swiglu),
-        cmocka_unit_test(test_activation__gelu),
-        cmocka_unit_test(test_activation__scaled),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

@@ -18,7 +18,7 @@ static void check_add(void)
     }
 }
 
-static void test_elements__add(void **state)
+TEST(test_elements__add)
 {
     same_numbers(check_add);
 }
@@ -45,7 +45,7 @@ static void check_add_list(void)
     }
 }
 
-static void test_elements__add_list(void **state)
+TEST(test_elements__add_list)
 {
     same_numbers(check_add_list);
 }
@@ -62,7 +62,7 @@ static void check_accumulate(sheaf_dtype dtype)
     }
 }
 
-static void test_elements__accumulate(void **state)
+TEST(test_elements__accumulate)
 {
     same_types(check_accumulate);
 }
@@ -83,7 +83,7 @@ static void check_convert(sheaf_dtype from)
     }
 }
 
-static void test_elements__convert(void **state)
+TEST(test_elements__convert)
 {
     same_types(check_convert);
 }
@@ -112,7 +112,7 @@ static void check_list(sheaf_dtype from)
     }
 }
 
-static void test_elements__convert_list(void **state)
+TEST(test_elements__convert_list)
 {
     same_types(check_list);
 }
@@ -128,7 +128,7 @@ static void check_zero(sheaf_dtype dtype)
     }
 }
 
-static void test_elements__zero(void **state)
+TEST(test_elements__zero)
 {
     same_types(check_zero);
 }
@@ -156,7 +156,7 @@ static void check_refresh(sheaf_dtype dtype)
     }
 }
 
-static void test_elements__refresh(void **state)
+TEST(test_elements__refresh)
 {
     same_types(check_refresh);
 }
@@ -179,18 +179,9 @@ static void check_widen(sheaf_dtype dtype)
     }
 }
 
-static void test_elements__widen(void **state)
+TEST(test_elements__widen)
 {
     same_types(check_widen);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elements__add),          cmocka_unit_test(test_elements__accumulate),
-        cmocka_unit_test(test_elements__convert),      cmocka_unit_test(test_elements__zero),
-        cmocka_unit_test(test_elements__refresh),      cmocka_unit_test(test_elements__widen),
-        cmocka_unit_test(test_elements__convert_list), cmocka_unit_test(test_elements__add_list),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

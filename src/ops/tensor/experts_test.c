@@ -2,8 +2,6 @@
  * device. */
 #include "tests/devices/same.h"
 
-#include <math.h>
-
 #include "base/elementary.h"
 #include "ops/tensor/tensor.h"
 
@@ -69,7 +67,7 @@ static void check_choice(sheaf_dtype dtype)
     }
 }
 
-static void test_experts__choice(void **state)
+TEST(test_experts__choice)
 {
     same_types(check_choice);
 }
@@ -120,7 +118,7 @@ static void check_choice_back(sheaf_dtype dtype)
     }
 }
 
-static void test_experts__choice_back(void **state)
+TEST(test_experts__choice_back)
 {
     same_types(check_choice_back);
 }
@@ -188,7 +186,7 @@ static void check_share(sheaf_dtype dtype)
     }
 }
 
-static void test_experts__share(void **state)
+TEST(test_experts__share)
 {
     same_types(check_share);
 }
@@ -233,18 +231,9 @@ static void check_share_back(sheaf_dtype dtype)
     }
 }
 
-static void test_experts__share_back(void **state)
+TEST(test_experts__share_back)
 {
     same_types(check_share_back);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_experts__choice),
-        cmocka_unit_test(test_experts__choice_back),
-        cmocka_unit_test(test_experts__share),
-        cmocka_unit_test(test_experts__share_back),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

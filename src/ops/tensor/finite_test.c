@@ -36,7 +36,7 @@ static void check_finite(sheaf_dtype from)
     }
 }
 
-static void test_finite__as_rounded(void **state)
+TEST(test_finite__as_rounded)
 {
     same_types(check_finite);
     SAME_EACH (device)
@@ -44,8 +44,4 @@ static void test_finite__as_rounded(void **state)
     same_check("none");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_finite__as_rounded) };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

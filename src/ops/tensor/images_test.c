@@ -23,7 +23,7 @@ static void check_add_rows(sheaf_dtype dtype)
     }
 }
 
-static void test_images__add_rows(void **state)
+TEST(test_images__add_rows)
 {
     same_types(check_add_rows);
 }
@@ -50,7 +50,7 @@ static void check_sum_copies(sheaf_dtype dtype)
     }
 }
 
-static void test_images__sum_copies(void **state)
+TEST(test_images__sum_copies)
 {
     same_types(check_sum_copies);
 }
@@ -175,7 +175,7 @@ static void check_positions(sheaf_dtype dtype)
     }
 }
 
-static void test_images__positions(void **state)
+TEST(test_images__positions)
 {
     same_types(check_positions);
 }
@@ -220,18 +220,9 @@ static void check_positions_back(sheaf_dtype dtype)
     }
 }
 
-static void test_images__positions_back(void **state)
+TEST(test_images__positions_back)
 {
     same_types(check_positions_back);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_images__add_rows),
-        cmocka_unit_test(test_images__sum_copies),
-        cmocka_unit_test(test_images__positions),
-        cmocka_unit_test(test_images__positions_back),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

@@ -20,7 +20,7 @@ static void check_finish(sheaf_dtype dtype)
     }
 }
 
-static void test_linear__finish(void **state)
+TEST(test_linear__finish)
 {
     same_types(check_finish);
 }
@@ -38,7 +38,7 @@ static void check_scale_round(sheaf_dtype dtype)
     }
 }
 
-static void test_linear__scale_round(void **state)
+TEST(test_linear__scale_round)
 {
     same_types(check_scale_round);
 }
@@ -70,7 +70,7 @@ static void check_dropout(sheaf_dtype dtype)
     }
 }
 
-static void test_linear__dropout(void **state)
+TEST(test_linear__dropout)
 {
     same_types(check_dropout);
 }
@@ -101,18 +101,9 @@ static void check_noise(sheaf_dtype dtype)
     }
 }
 
-static void test_linear__noise(void **state)
+TEST(test_linear__noise)
 {
     same_types(check_noise);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear__finish),
-        cmocka_unit_test(test_linear__scale_round),
-        cmocka_unit_test(test_linear__dropout),
-        cmocka_unit_test(test_linear__noise),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

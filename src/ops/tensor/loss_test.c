@@ -56,7 +56,7 @@ static void check_caps(sheaf_dtype dtype)
     }
 }
 
-static void test_loss__cap(void **state)
+TEST(test_loss__cap)
 {
     same_types(check_caps);
 }
@@ -83,7 +83,7 @@ static void check_maxima(void)
     }
 }
 
-static void test_loss__maxima(void **state)
+TEST(test_loss__maxima)
 {
     same_numbers(check_maxima);
 }
@@ -131,7 +131,7 @@ static void check_wide_sums(void)
     same_check("wide sums");
 }
 
-static void test_loss__sums(void **state)
+TEST(test_loss__sums)
 {
     same_numbers(check_sums);
     same_numbers(check_wide_sums);
@@ -155,7 +155,7 @@ static void check_labels(void)
     }
 }
 
-static void test_loss__labels(void **state)
+TEST(test_loss__labels)
 {
     same_numbers(check_labels);
 }
@@ -190,7 +190,7 @@ static void check_gradient(sheaf_dtype dtype)
     }
 }
 
-static void test_loss__gradient(void **state)
+TEST(test_loss__gradient)
 {
     same_types(check_gradient);
 }
@@ -256,17 +256,9 @@ static void check_losses(void)
     }
 }
 
-static void test_loss__losses(void **state)
+TEST(test_loss__losses)
 {
     same_numbers(check_losses);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loss__cap),      cmocka_unit_test(test_loss__maxima),
-        cmocka_unit_test(test_loss__sums),     cmocka_unit_test(test_loss__labels),
-        cmocka_unit_test(test_loss__gradient), cmocka_unit_test(test_loss__losses),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

@@ -1,8 +1,6 @@
 /* norm_test.c - norms have the bits of plain loops, on every device. */
 #include "tests/devices/same.h"
 
-#include <math.h>
-
 #include "ops/tensor/tensor.h"
 
 static const struct {
@@ -46,7 +44,7 @@ static void check_rmsnorm(sheaf_dtype dtype)
     }
 }
 
-static void test_norm__rmsnorm(void **state)
+TEST(test_norm__rmsnorm)
 {
     same_types(check_rmsnorm);
 }
@@ -80,7 +78,7 @@ static void check_rmsnorm_back(sheaf_dtype dtype)
     }
 }
 
-static void test_norm__rmsnorm_back(void **state)
+TEST(test_norm__rmsnorm_back)
 {
     same_types(check_rmsnorm_back);
 }
@@ -108,7 +106,7 @@ static void check_weight(sheaf_dtype dtype)
     }
 }
 
-static void test_norm__weight(void **state)
+TEST(test_norm__weight)
 {
     same_types(check_weight);
 }
@@ -135,7 +133,7 @@ static void check_heads_weight(sheaf_dtype dtype)
     }
 }
 
-static void test_norm__weight_of_heads(void **state)
+TEST(test_norm__weight_of_heads)
 {
     same_types(check_heads_weight);
 }
@@ -215,7 +213,7 @@ static void check_layernorm(sheaf_dtype dtype)
     }
 }
 
-static void test_norm__layernorm(void **state)
+TEST(test_norm__layernorm)
 {
     same_types(check_layernorm);
 }
@@ -251,7 +249,7 @@ static void check_layernorm_back(sheaf_dtype dtype)
     }
 }
 
-static void test_norm__layernorm_back(void **state)
+TEST(test_norm__layernorm_back)
 {
     same_types(check_layernorm_back);
 }
@@ -290,7 +288,7 @@ static void check_layernorm_sums(sheaf_dtype dtype)
     }
 }
 
-static void test_norm__layernorm_sums(void **state)
+TEST(test_norm__layernorm_sums)
 {
     same_types(check_layernorm_sums);
 }
@@ -315,22 +313,9 @@ static void check_statistics(void)
     }
 }
 
-static void test_norm__layernorm_statistics(void **state)
+TEST(test_norm__layernorm_statistics)
 {
     same_numbers(check_statistics);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm__rmsnorm),
-        cmocka_unit_test(test_norm__rmsnorm_back),
-        cmocka_unit_test(test_norm__weight),
-        cmocka_unit_test(test_norm__weight_of_heads),
-        cmocka_unit_test(test_norm__layernorm),
-        cmocka_unit_test(test_norm__layernorm_back),
-        cmocka_unit_test(test_norm__layernorm_sums),
-        cmocka_unit_test(test_norm__layernorm_statistics),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

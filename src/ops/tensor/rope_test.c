@@ -55,12 +55,12 @@ static void check_pairs(sheaf_dtype dtype)
     check_rope(dtype, true);
 }
 
-static void test_rope__halves(void **state)
+TEST(test_rope__halves)
 {
     same_types(check_halves);
 }
 
-static void test_rope__pairs(void **state)
+TEST(test_rope__pairs)
 {
     same_types(check_pairs);
 }
@@ -94,7 +94,7 @@ static void check_own(sheaf_dtype dtype)
     }
 }
 
-static void test_rope__rows_with_their_own_angles(void **state)
+TEST(test_rope__rows_with_their_own_angles)
 {
     same_types(check_own);
 }
@@ -128,18 +128,9 @@ static void check_grid(sheaf_dtype dtype)
     }
 }
 
-static void test_rope__pairs_of_a_grid(void **state)
+TEST(test_rope__pairs_of_a_grid)
 {
     same_types(check_grid);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope__halves),
-        cmocka_unit_test(test_rope__pairs),
-        cmocka_unit_test(test_rope__rows_with_their_own_angles),
-        cmocka_unit_test(test_rope__pairs_of_a_grid),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

@@ -83,7 +83,7 @@ static void check_moves(sheaf_dtype dtype)
     }
 }
 
-static void test_rows__move(void **state)
+TEST(test_rows__move)
 {
     same_types(check_moves);
 }
@@ -101,7 +101,7 @@ static void check_column_sums(sheaf_dtype dtype)
     }
 }
 
-static void test_rows__column_sums(void **state)
+TEST(test_rows__column_sums)
 {
     same_types(check_column_sums);
 }
@@ -121,7 +121,7 @@ static void check_copy_box(sheaf_dtype dtype)
     }
 }
 
-static void test_rows__copy_box(void **state)
+TEST(test_rows__copy_box)
 {
     same_types(check_copy_box);
 }
@@ -152,7 +152,7 @@ static void check_boxes(sheaf_dtype dtype)
     }
 }
 
-static void test_rows__copy_boxes(void **state)
+TEST(test_rows__copy_boxes)
 {
     same_types(check_boxes);
 }
@@ -171,17 +171,9 @@ static void check_transpose(void)
     }
 }
 
-static void test_rows__transpose(void **state)
+TEST(test_rows__transpose)
 {
     same_numbers(check_transpose);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows__move),      cmocka_unit_test(test_rows__column_sums),
-        cmocka_unit_test(test_rows__copy_box),  cmocka_unit_test(test_rows__copy_boxes),
-        cmocka_unit_test(test_rows__transpose),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

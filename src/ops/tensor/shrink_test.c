@@ -72,13 +72,9 @@ static void check_shrink(sheaf_dtype dtype)
     }
 }
 
-static void test_shrink__of_parts(void **state)
+TEST(test_shrink__of_parts)
 {
     same_types(check_shrink);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shrink__of_parts) };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

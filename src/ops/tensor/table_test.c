@@ -83,7 +83,7 @@ static void check_rows(sheaf_dtype dtype)
     }
 }
 
-static void test_table__rows(void **state)
+TEST(test_table__rows)
 {
     same_types(check_rows);
 }
@@ -138,7 +138,7 @@ static void check_packed(sheaf_dtype dtype)
     }
 }
 
-static void test_table__packed_rows(void **state)
+TEST(test_table__packed_rows)
 {
     same_types(check_packed);
     assert_true(compressed > 0);
@@ -167,7 +167,7 @@ static void check_gradient(sheaf_dtype dtype)
     }
 }
 
-static void test_table__gradient(void **state)
+TEST(test_table__gradient)
 {
     same_types(check_gradient);
 }
@@ -207,18 +207,9 @@ static void check_factor(sheaf_dtype dtype)
     }
 }
 
-static void test_table__factors(void **state)
+TEST(test_table__factors)
 {
     same_types(check_factor);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table__rows),
-        cmocka_unit_test(test_table__packed_rows),
-        cmocka_unit_test(test_table__gradient),
-        cmocka_unit_test(test_table__factors),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

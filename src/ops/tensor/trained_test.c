@@ -20,7 +20,7 @@ static void check_adamw(void)
     }
 }
 
-static void test_trained__adamw(void **state)
+TEST(test_trained__adamw)
 {
     same_numbers(check_adamw);
 }
@@ -47,7 +47,7 @@ static void check_adamw8(void)
     }
 }
 
-static void test_trained__adamw_in_8_bits(void **state)
+TEST(test_trained__adamw_in_8_bits)
 {
     same_numbers(check_adamw8);
 }
@@ -79,17 +79,9 @@ static void check_squares(void)
         CHECK_BYTES(same_on[at].class->name, got[at], want, sizeof want);
 }
 
-static void test_trained__squares(void **state)
+TEST(test_trained__squares)
 {
     same_numbers(check_squares);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trained__adamw),
-        cmocka_unit_test(test_trained__adamw_in_8_bits),
-        cmocka_unit_test(test_trained__squares),
-    };
-    return cmocka_run_group_tests(tests, same_open, same_close);
-}
+FIXTURE(same_open, same_close);

@@ -1,7 +1,6 @@
 /* codes_test.c - products with quantised weights have the processor's bytes: of every form, in
  * every order of sums, at odd sizes, in several turns, of few rows. */
 #include "ops/devices/gpu/gpu.h"
-#include "ops/matmul/mma.h"
 #include "tests/devices/far_codes.h"
 #include "tests/devices/far_on_cuda.h"
 
@@ -77,7 +76,7 @@ static int64_t any_size(void)
     return sizes[below(ARRAY_LEN(sizes))];
 }
 
-static void test_codes__forms_and_sizes(void **state)
+TEST(test_codes__forms_and_sizes)
 {
     for (uint64_t i = 1; i < 160; i++) {
         static const kind kinds[] = { ORDINARY, ORDINARY, TINY };
@@ -101,7 +100,7 @@ static void assert_ran(sheaf_sums sums, const char *kernel)
 }
 
 /* Even forms, with plain terms before and behind, as adapters are; chains that end. */
-static void test_codes__few_rows(void **state)
+TEST(test_codes__few_rows)
 {
     for (uint64_t i = 1; i < 60; i++) {
         sheaf__term term[3];
@@ -130,7 +129,7 @@ static void test_codes__few_rows(void **state)
 /* ---- panel by panel ---- */
 
 /* Room for few columns: several turns for each job, and jobs that share one. */
-static void test_codes__in_turns(void **state)
+TEST(test_codes__in_turns)
 {
     for (uint64_t i = 1; i < 24; i++) {
         sheaf__term term[JOBS][2];
@@ -152,7 +151,7 @@ static void test_codes__in_turns(void **state)
 enum { SLICES = 8 };
 
 /* Slices of several ranks: what one has of them goes to roots, whose rows are of all columns. */
-static void test_codes__slices_by_the_tree(void **state)
+TEST(test_codes__slices_by_the_tree)
 {
     for (uint64_t i = 1; i < 40; i++) {
         sheaf_tree tree;
@@ -190,11 +189,4 @@ static void test_codes__slices_by_the_tree(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes__forms_and_sizes),
-                                        cmocka_unit_test(test_codes__few_rows),
-                                        cmocka_unit_test(test_codes__in_turns),
-                                        cmocka_unit_test(test_codes__slices_by_the_tree) };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+FIXTURE(open_devices, close_devices);

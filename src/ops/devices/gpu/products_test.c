@@ -113,7 +113,7 @@ static sheaf__product some_job(sheaf__term *term, int terms, int64_t m, int64_t 
     return job;
 }
 
-static void test_products__sizes_and_special_values(void **state)
+TEST(test_products__sizes_and_special_values)
 {
     for (uint64_t of = 1; of < 120; of++) {
         static const kind kinds[] = { ORDINARY, SPECIAL, TINY };
@@ -127,7 +127,7 @@ static void test_products__sizes_and_special_values(void **state)
 }
 
 /* Terms of some 4096 elements, one after the other: 4095, 4096, 4097, 8192, ... */
-static void test_products__chains_end(void **state)
+TEST(test_products__chains_end)
 {
     static const struct {
         int64_t m, n;
@@ -198,7 +198,7 @@ static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n, kin
 }
 
 /* The tree's sums wait, also where there are more tiles than blocks. */
-static void test_products__slices_by_the_tree(void **state)
+TEST(test_products__slices_by_the_tree)
 {
     for (uint64_t of = 1; of < 40; of++) {
         sliced s;
@@ -211,7 +211,7 @@ static void test_products__slices_by_the_tree(void **state)
 }
 
 /* Of any sizes, and of both types: several kernels in one call, one after the other. */
-static void test_products__jobs_of_one_call(void **state)
+TEST(test_products__jobs_of_one_call)
 {
     for (uint64_t of = 1; of < 20; of++) {
         sheaf__term term[JOBS][2];
@@ -236,7 +236,7 @@ static sheaf__term wide_term(sheaf_dtype dtype, int way, int64_t m, int64_t n, i
     return t;
 }
 
-static void test_products__wide_tiles(void **state)
+TEST(test_products__wide_tiles)
 {
     static const struct {
         int64_t m, n;
@@ -258,7 +258,7 @@ static void test_products__wide_tiles(void **state)
     }
 }
 
-static void test_products__wide_chains_end(void **state)
+TEST(test_products__wide_chains_end)
 {
     for (int i = 0; i < 4; i++) {
         sheaf__term term[2];
@@ -273,7 +273,7 @@ static void test_products__wide_chains_end(void **state)
 }
 
 /* A part is a chain: many elements of few terms do not make the call too large for maps. */
-static void test_products__wide_terms_are_long(void **state)
+TEST(test_products__wide_terms_are_long)
 {
     seed = 4100;
     sheaf__term term = wide_term(SHEAF_BF16, 0, 130, 136, 15 * SHEAF__MMA_CHAIN, ORDINARY);
@@ -283,7 +283,7 @@ static void test_products__wide_terms_are_long(void **state)
 }
 
 /* Four and more sums wait; jobs of one call share blocks. */
-static void test_products__wide_slices(void **state)
+TEST(test_products__wide_slices)
 {
     for (uint64_t of = 1; of < 16; of++) {
         sliced s[2];
@@ -297,7 +297,7 @@ static void test_products__wide_slices(void **state)
     }
 }
 
-static void test_products__without_wgmma(void **state)
+TEST(test_products__without_wgmma)
 {
     sheaf__device *device, *was = gpu[1];
     setenv("SHEAF_WGMMA", "off", 1);
@@ -315,16 +315,4 @@ static void test_products__without_wgmma(void **state)
     sheaf__device_close(device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products__sizes_and_special_values),
-                                        cmocka_unit_test(test_products__chains_end),
-                                        cmocka_unit_test(test_products__slices_by_the_tree),
-                                        cmocka_unit_test(test_products__jobs_of_one_call),
-                                        cmocka_unit_test(test_products__wide_tiles),
-                                        cmocka_unit_test(test_products__wide_chains_end),
-                                        cmocka_unit_test(test_products__wide_terms_are_long),
-                                        cmocka_unit_test(test_products__wide_slices),
-                                        cmocka_unit_test(test_products__without_wgmma) };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+FIXTURE(open_devices, close_devices);

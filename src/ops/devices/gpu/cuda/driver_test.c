@@ -74,7 +74,7 @@ SAME_NUMBER(1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 SAME_NUMBER(1, CU_MEM_LOCATION_TYPE_DEVICE);
 SAME_NUMBER(0, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 
-static void test_driver__marks_of_a_launch_are_theirs(void **state)
+TEST(test_driver__marks_of_a_launch_are_theirs)
 {
     assert_ptr_equal(CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)1);
     assert_ptr_equal(CU_LAUNCH_PARAM_BUFFER_SIZE, (void *)2);
@@ -126,7 +126,7 @@ _Static_assert(__builtin_types_compatible_p(CUresult(CUfunction, CUfunction_attr
                                             __typeof__(cuFuncSetAttribute)),
                "set_kernel");
 
-static void test_driver__functions_are_declared_as_theirs(void **state)
+TEST(test_driver__functions_are_declared_as_theirs)
 {
     static const struct {
         const char *field;
@@ -143,13 +143,4 @@ static void test_driver__functions_are_declared_as_theirs(void **state)
         if (!same)
             fail_msg("%s", functions[f].field);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_driver__marks_of_a_launch_are_theirs),
-        cmocka_unit_test(test_driver__functions_are_declared_as_theirs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
