@@ -46,6 +46,31 @@ static inline void attention_backward_ref(const sheaf__attention *shape, sheaf_s
     for_each_head(&call, OF_KEYS, sheaf__attention_ref_dkv);
 }
 
+/* ---- shapes ---- */
+static inline sheaf__attention attention_of(sheaf_dtype dtype, int64_t batch, int64_t queries,
+                                            int64_t keys, int64_t kv_heads, int64_t group,
+                                            int64_t head_dim, float scale)
+{
+    return (sheaf__attention){ dtype, batch,    queries,        keys,           kv_heads,
+                               group, head_dim, .scale = scale, .kv_rows = keys };
+}
+
+static inline sheaf__attention full_attention_of(sheaf_dtype dtype, int64_t batch, int64_t queries,
+                                                 int64_t keys, int64_t kv_heads, int64_t group,
+                                                 int64_t head_dim, float scale)
+{
+    sheaf__attention s =
+        attention_of(dtype, batch, queries, keys, kv_heads, group, head_dim, scale);
+    s.full = true;
+    return s;
+}
+
+static inline sheaf__attention windowed(sheaf__attention s, int64_t window)
+{
+    s.window = window;
+    return s;
+}
+
 /* ---- one problem: operands, and space for results ---- */
 typedef struct problem {
     sheaf__attention s;

@@ -1,6 +1,5 @@
 /* attention_cuda_test.c - attention by the kernels of the device `cuda`, emulated, has the bits of
  * its definition: in every order, of heads of all widths, and with numbers that are not finite. */
-#include <stdlib.h>
 
 #include "tests/attention_twin.h"
 
@@ -173,16 +172,8 @@ static void hide_one_key(const problem *p)
 
 TEST(test_cuda__a_mask_that_hides_one_key)
 {
-    check_orders("one key is hidden",
-                 (sheaf__attention){ .batch = 1,
-                                     .queries = 200,
-                                     .keys = 200,
-                                     .kv_heads = 1,
-                                     .group = 1,
-                                     .head_dim = 8,
-                                     .scale = 0.25f,
-                                     .kv_rows = 200 },
-                 0, true, hide_one_key);
+    check_orders("one key is hidden", attention_of(SHEAF_F32, 1, 200, 200, 1, 1, 8, 0.25f), 0, true,
+                 hide_one_key);
 }
 
 /* ---- segments ---- */
@@ -226,16 +217,9 @@ static void put_infinity(const problem *p)
 TEST(test_cuda__what_is_not_finite)
 {
     for (int i = 0; i < 4; i++) {
-        sheaf__attention s = { .batch = 1,
-                               .queries = 67,
-                               .keys = 67,
-                               .kv_heads = 2,
-                               .group = 1,
-                               .head_dim = 48,
-                               .window = i == 3 ? 11 : 0,
-                               .full = i == 2,
-                               .scale = 0.25f,
-                               .kv_rows = 67 };
+        sheaf__attention s = attention_of(SHEAF_F32, 1, 67, 67, 2, 1, 48, 0.25f);
+        s.window = i == 3 ? 11 : 0;
+        s.full = i == 2;
         check_orders("not finite", s, 0, i == 2, i % 2 ? put_infinity : put_odd_numbers);
     }
 }
@@ -252,16 +236,9 @@ static void put_odd_keys(const problem *p)
 TEST(test_cuda__few_queries_of_what_is_not_finite)
 {
     for (int i = 0; i < 4; i++) {
-        sheaf__attention s = { .batch = 1,
-                               .queries = 6,
-                               .keys = 200,
-                               .kv_heads = 2,
-                               .group = 1 + i,
-                               .head_dim = 24,
-                               .window = i % 2 ? 11 : 0,
-                               .full = i == 2,
-                               .scale = 0.25f,
-                               .kv_rows = 200 };
+        sheaf__attention s = attention_of(SHEAF_F32, 1, 6, 200, 2, 1 + i, 24, 0.25f);
+        s.window = i % 2 ? 11 : 0;
+        s.full = i == 2;
         check_orders("few queries, not finite", s, 0, i >= 2, put_odd_keys);
     }
 }
@@ -307,14 +284,6 @@ static void put_cancelling(const problem *p)
 
 TEST(test_cuda__chains_join_in_order)
 {
-    check_orders("chains that cancel out",
-                 (sheaf__attention){ .batch = 1,
-                                     .queries = 1,
-                                     .keys = 8200,
-                                     .kv_heads = 1,
-                                     .group = 2,
-                                     .head_dim = 4,
-                                     .scale = 0.25f,
-                                     .kv_rows = 8200 },
-                 0, false, put_cancelling);
+    check_orders("chains that cancel out", attention_of(SHEAF_F32, 1, 1, 8200, 1, 2, 4, 0.25f), 0,
+                 false, put_cancelling);
 }

@@ -32,24 +32,18 @@ static uint8_t *take_mask(const sheaf__attention *s)
 static sheaf__attention shape_of(size_t i, sheaf_dtype dtype)
 {
     const int64_t heads = shapes[i].by_head ? 1 : 2, width = heads * shapes[i].head_dim;
-    sheaf__attention s = { .dtype = dtype,
-                           .batch = shapes[i].batch,
-                           .queries = shapes[i].queries,
-                           .keys = shapes[i].keys,
-                           .kv_heads = 2,
-                           .group = 3,
-                           .head_dim = shapes[i].head_dim,
-                           .window = shapes[i].window,
-                           .full = shapes[i].full,
-                           .scale = 0.25f,
-                           .cap = shapes[i].cap,
-                           .mask_ld = shapes[i].keys + 2,
-                           .ldq = 6 * shapes[i].head_dim + shapes[i].slack,
-                           .ldk = width + 2 * shapes[i].slack,
-                           .ldv = width + shapes[i].slack,
-                           .ldo = 6 * shapes[i].head_dim,
-                           .by_head = shapes[i].by_head,
-                           .kv_rows = shapes[i].kv_rows };
+    sheaf__attention s = attention_of(dtype, shapes[i].batch, shapes[i].queries, shapes[i].keys, 2,
+                                      3, shapes[i].head_dim, 0.25f);
+    s.kv_rows = shapes[i].kv_rows;
+    s.window = shapes[i].window;
+    s.full = shapes[i].full;
+    s.cap = shapes[i].cap;
+    s.mask_ld = shapes[i].keys + 2;
+    s.ldq = 6 * shapes[i].head_dim + shapes[i].slack;
+    s.ldk = width + 2 * shapes[i].slack;
+    s.ldv = width + shapes[i].slack;
+    s.ldo = 6 * shapes[i].head_dim;
+    s.by_head = shapes[i].by_head;
     if (shapes[i].segments) {
         s.segment = segments;
         s.segments = ARRAY_LEN(segments) - 1;

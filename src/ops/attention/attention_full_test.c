@@ -17,42 +17,22 @@ static void test_attention__full_worked_by_hand(void **state)
         const uint8_t *mask;
         float o[3], max[3], sum[3], dq[3], dk[2], dv[2];
     } table[] = {
-        { "all",
-          NULL,
-          { 5, 6, 7 },
-          { ln3, 0, 0 },
-          { 4.0f / 3, 2, 4.0f / 3 },
-          { -0.75f * ln3, 0, -1.5f * ln3 },
-          { 0.75f, -0.75f },
-          { 1.25f, 1.75f } },
-        { "the first key hidden",
-          second,
-          { 8, 8, 8 },
-          { 0, 0, 0 },
-          { 1, 1, 1 },
-          { 0, 0, 0 },
-          { 0, 0 },
-          { 0, 3 } },
+        { "all", NULL, LIST(5, 6, 7), LIST(ln3, 0, 0), LIST(4.0f / 3, 2, 4.0f / 3),
+          LIST(-0.75f * ln3, 0, -1.5f * ln3), LIST(0.75f, -0.75f), LIST(1.25f, 1.75f) },
+        { "the first key hidden", second, LIST(8, 8, 8), LIST(0, 0, 0), LIST(1, 1, 1),
+          LIST(0, 0, 0), LIST(0, 0), LIST(0, 3) },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         float o[3], stats[6], dq[3], dk[2], dv[2];
-        const sheaf__attention s = { .dtype = SHEAF_F32,
-                                     .batch = 1,
-                                     .queries = 3,
-                                     .keys = 2,
-                                     .kv_heads = 1,
-                                     .group = 1,
-                                     .head_dim = 1,
-                                     .scale = 1,
-                                     .ldq = 1,
-                                     .ldk = 1,
-                                     .ldv = 1,
-                                     .ldo = 1,
-                                     .kv_rows = 2,
-                                     .window = 1,
-                                     .full = true,
-                                     .key_mask = table[i].mask,
-                                     .mask_ld = 2 };
+        sheaf__attention s = attention_of(SHEAF_F32, 1, 3, 2, 1, 1, 1, 1);
+        s.ldq = 1;
+        s.ldk = 1;
+        s.ldv = 1;
+        s.ldo = 1;
+        s.window = 1;
+        s.full = true;
+        s.key_mask = table[i].mask;
+        s.mask_ld = 2;
         attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, stats, q, k, v);
         attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
         for (int t = 0; t < 3; t++) {
@@ -109,16 +89,9 @@ static void test_attention__full_equals_reference_across_blocks(void **state)
         { SHEAF_F16, 1, 257, 300, 1, 1, 112, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i += (size_t)every(5))
-        check_shape((sheaf__attention){ .dtype = table[i].dtype,
-                                        .batch = table[i].batch,
-                                        .queries = table[i].queries,
-                                        .keys = table[i].keys,
-                                        .kv_heads = table[i].kv,
-                                        .group = table[i].group,
-                                        .head_dim = table[i].d,
-                                        .kv_rows = table[i].keys,
-                                        .full = true,
-                                        .scale = 0.125f },
+        check_shape(full_attention_of(table[i].dtype, table[i].batch, table[i].queries,
+                                      table[i].keys, table[i].kv, table[i].group, table[i].d,
+                                      0.125f),
                     0, table[i].mask, 2 + i);
 }
 
@@ -129,16 +102,9 @@ static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void *
     static const float odd[] = { INFINITY, -INFINITY, NAN, -1e-40f, 3e38f };
     for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i += (uint64_t)every(13)) {
         const int64_t row = (int64_t)chance(i, 37), hide = (int64_t)(i / 8 % 5);
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
-                               .batch = 1,
-                               .queries = 53,
-                               .keys = 37,
-                               .kv_heads = 2,
-                               .group = 2,
-                               .head_dim = 18,
-                               .kv_rows = 37,
-                               .full = true,
-                               .scale = 0.3f };
+        sheaf__attention s =
+            attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1, 53, 37, 2, 2, 18, 0.3f);
+        s.full = true;
         problem p = problem_of(s, 0, hide != 0);
         for (int64_t j = 0; hide != 0 && j < s.keys; j++)
             p.mask[j] = hide == 1   ? j != row
@@ -166,17 +132,10 @@ static void test_attention__full_on_a_device_is_the_definition(void **state)
         { 40, 300, 4 },
     };
     for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                                   .batch = 1,
-                                                   .queries = table[i / 2].queries,
-                                                   .keys = table[i / 2].keys,
-                                                   .kv_heads = table[i / 2].heads,
-                                                   .group = 1,
-                                                   .head_dim = 6,
-                                                   .kv_rows = table[i / 2].keys,
-                                                   .full = true,
-                                                   .scale = 0.3f },
-                               1, false);
+        problem p =
+            problem_of(full_attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1, table[i / 2].queries,
+                                         table[i / 2].keys, table[i / 2].heads, 1, 6, 0.3f),
+                       1, false);
         result want = result_of(&p);
         run_ref(&p, &want);
         for (int isa = -1; isa < (int)ARRAY_LEN(columns); isa++) {
@@ -202,20 +161,14 @@ static void test_attention__full_without_queries_or_without_keys_is_zero(void **
         float x[N * WIDE] = { 0 }, o[N * WIDE], dq[N * WIDE], dk[N * WIDE], dv[N * WIDE],
                     stats[N * 6 * 2] = { 0 };
         const size_t bytes = sizeof o;
-        const sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                     .batch = 1,
-                                     .queries = code & 2 ? N : 0,
-                                     .keys = code & 2 ? 0 : N,
-                                     .kv_heads = 2,
-                                     .group = 3,
-                                     .head_dim = 4,
-                                     .scale = 1,
-                                     .kv_rows = N,
-                                     .ldq = WIDE,
-                                     .ldo = WIDE,
-                                     .ldk = 8,
-                                     .ldv = 8,
-                                     .full = true };
+        sheaf__attention s = attention_of(code & 1 ? SHEAF_BF16 : SHEAF_F32, 1, code & 2 ? N : 0,
+                                          code & 2 ? 0 : N, 2, 3, 4, 1);
+        s.kv_rows = N;
+        s.ldq = WIDE;
+        s.ldo = WIDE;
+        s.ldk = 8;
+        s.ldv = 8;
+        s.full = true;
         const size_t q_bytes = (size_t)(s.queries * WIDE) * twin_bytes(s.dtype),
                      k_bytes = (size_t)(s.keys * 8) * twin_bytes(s.dtype);
         if (!on_this_cpu(isa))
@@ -257,32 +210,16 @@ static void test_attention__full_production_size_is_the_same_on_any_threads_and_
         { SHEAF_F32, 257, 6400, 1, 240, 4 },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        check_production((sheaf__attention){ .dtype = table[i].dtype,
-                                             .batch = 1,
-                                             .queries = table[i].queries,
-                                             .keys = table[i].keys,
-                                             .kv_heads = table[i].heads,
-                                             .group = 1,
-                                             .head_dim = table[i].d,
-                                             .kv_rows = table[i].keys,
-                                             .full = true,
-                                             .scale = 0.125f },
+        check_production(full_attention_of(table[i].dtype, 1, table[i].queries, table[i].keys,
+                                           table[i].heads, 1, table[i].d, 0.125f),
                          threads, isa, table[i].runs);
 }
 
 /* The definition takes hours for it: one NaN must not stop a run before it is seen. */
 static void test_attention__full_with_nan_takes_no_slow_path(void **state)
 {
-    sheaf__attention s = { .dtype = SHEAF_BF16,
-                           .batch = 1,
-                           .queries = 20000,
-                           .keys = 20000,
-                           .kv_heads = 1,
-                           .group = 1,
-                           .head_dim = 32,
-                           .kv_rows = 20000,
-                           .full = true,
-                           .scale = 0.2f };
+    sheaf__attention s = attention_of(SHEAF_BF16, 1, 20000, 20000, 1, 1, 32, 0.2f);
+    s.full = true;
     problem p = problem_of(s, 0, false);
     void *const where[] = { p.v, p.k, p.d_o };
     for (size_t i = 0; i < ARRAY_LEN(where); i++)
@@ -400,17 +337,9 @@ static void test_attention__packed_work_is_counted_by_sequence(void **state)
     static const int64_t segment[] = { 0, 3, 7, 14 };
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, &sheaf__dry, 4, NULL, 0));
-    const sheaf__attention s = { .dtype = SHEAF_F32,
-                                 .batch = 2,
-                                 .queries = 7,
-                                 .keys = 7,
-                                 .kv_rows = 7,
-                                 .kv_heads = 1,
-                                 .group = 1,
-                                 .head_dim = 4,
-                                 .scale = 1,
-                                 .segment = segment,
-                                 .segments = 3 };
+    sheaf__attention s = attention_of(SHEAF_F32, 2, 7, 7, 1, 1, 4, 1);
+    s.segment = segment;
+    s.segments = 3;
     sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
     assert_true(device->flops == 2.0 * 2 * 4 * (6 + 10 + 28));
     sheaf__device_close(device);
@@ -420,17 +349,9 @@ static void test_attention__packed_work_is_counted_by_sequence(void **state)
 static size_t peak_of(int64_t keys, const int64_t *segment, int64_t segments, int threads)
 {
     sheaf__device *device;
-    const sheaf__attention s = { .dtype = SHEAF_BF16,
-                                 .batch = 1,
-                                 .queries = keys,
-                                 .keys = keys,
-                                 .kv_rows = keys,
-                                 .kv_heads = 1,
-                                 .group = 4,
-                                 .head_dim = 128,
-                                 .scale = 1,
-                                 .segment = segment,
-                                 .segments = segments };
+    sheaf__attention s = attention_of(SHEAF_BF16, 1, keys, keys, 1, 4, 128, 1);
+    s.segment = segment;
+    s.segments = segments;
     CHECK_OK(sheaf__device_open(&device, &sheaf__dry, threads, NULL, 0));
     sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     const size_t peak = device->peak;

@@ -1,20 +1,11 @@
 /* attention_single_test.c - one query for each sequence, as decoding has it: the fast kernels
  * against the reference, bit for bit. */
-#include <math.h>
 
 #include "tests/attention_twin.h"
 
 static sheaf__attention shape_of(sheaf_dtype dtype, int64_t keys, int64_t group, int64_t d)
 {
-    return (sheaf__attention){ .dtype = dtype,
-                               .batch = 1,
-                               .queries = 1,
-                               .keys = keys,
-                               .kv_heads = 2,
-                               .group = group,
-                               .head_dim = d,
-                               .kv_rows = keys,
-                               .scale = 0.3f };
+    return attention_of(dtype, 1, 1, keys, 2, group, d, 0.3f);
 }
 
 /* Keys and channels on both sides of whole panels, blocks and chunks; all counts of heads that a

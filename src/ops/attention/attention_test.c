@@ -13,19 +13,11 @@ static void test_attention__two_tokens_worked_by_hand(void **state)
     const float ln3 = 1.09861229f, q[2] = { 7, 1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
     const float d_o[2] = { 0, 1 };
     float o[2], stats[4], dq[2], dk[2], dv[2];
-    const sheaf__attention s = { .dtype = SHEAF_F32,
-                                 .batch = 1,
-                                 .queries = 2,
-                                 .keys = 2,
-                                 .kv_heads = 1,
-                                 .group = 1,
-                                 .head_dim = 1,
-                                 .scale = 1,
-                                 .ldq = 1,
-                                 .ldk = 1,
-                                 .ldv = 1,
-                                 .ldo = 1,
-                                 .kv_rows = 2 };
+    sheaf__attention s = attention_of(SHEAF_F32, 1, 2, 2, 1, 1, 1, 1);
+    s.ldq = 1;
+    s.ldk = 1;
+    s.ldv = 1;
+    s.ldo = 1;
     attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, stats, q, k, v);
     attention_backward_ref(&s, SHEAF_SUMS_PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
     const struct {
@@ -69,22 +61,14 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         float o[4];
-        const sheaf__attention s = { .dtype = SHEAF_F32,
-                                     .batch = 1,
-                                     .queries = 4,
-                                     .keys = 4,
-                                     .kv_heads = 1,
-                                     .group = 1,
-                                     .head_dim = 1,
-                                     .scale = 1,
-                                     .ldq = 1,
-                                     .ldk = 1,
-                                     .ldv = 1,
-                                     .ldo = 1,
-                                     .kv_rows = 4,
-                                     .window = table[i].window,
-                                     .key_mask = table[i].mask,
-                                     .mask_ld = 4 };
+        sheaf__attention s = attention_of(SHEAF_F32, 1, 4, 4, 1, 1, 1, 1);
+        s.ldq = 1;
+        s.ldk = 1;
+        s.ldv = 1;
+        s.ldo = 1;
+        s.window = table[i].window;
+        s.key_mask = table[i].mask;
+        s.mask_ld = 4;
         attention_forward_ref(&s, SHEAF_SUMS_PAIRS, o, NULL, q, k, v);
         for (int t = 0; t < 4; t++)
             CHECK_NEAR(table[i].name, o[t], table[i].want[t], 1e-6);
@@ -220,23 +204,16 @@ static void check_exact(const exact_kind *kind)
     float x[sizeof e / sizeof(double)], o[NQ], stats[MOST * GROUP * 2], dq[NQ], dk[NK], dv[NK];
     const float *q = x, *k = q + NQ, *v = k + NK, *w = v + NK;
     const int n = kind->queries * GROUP * DIM;
-    const sheaf__attention s = { .dtype = SHEAF_F32,
-                                 .batch = 1,
-                                 .queries = kind->queries,
-                                 .keys = TOKENS,
-                                 .kv_heads = 1,
-                                 .group = GROUP,
-                                 .head_dim = DIM,
-                                 .scale = (float)exact_scale,
-                                 .window = EXACT_WINDOW,
-                                 .full = kind->full,
-                                 .key_mask = exact_mask,
-                                 .mask_ld = TOKENS,
-                                 .ldq = GROUP * DIM,
-                                 .ldk = DIM,
-                                 .ldv = DIM,
-                                 .ldo = GROUP * DIM,
-                                 .kv_rows = TOKENS };
+    sheaf__attention s =
+        attention_of(SHEAF_F32, 1, kind->queries, TOKENS, 1, GROUP, DIM, (float)exact_scale);
+    s.window = EXACT_WINDOW;
+    s.full = kind->full;
+    s.key_mask = exact_mask;
+    s.mask_ld = TOKENS;
+    s.ldq = GROUP * DIM;
+    s.ldk = DIM;
+    s.ldv = DIM;
+    s.ldo = GROUP * DIM;
     exact_fill(&e);
     exact_gradient(&want, &e, kind);
     for (size_t i = 0; i < ARRAY_LEN(x); i++)
@@ -307,17 +284,11 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
         { SHEAF_F16, 1, 3, 1300, 2, 8, 64, 0, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i += (size_t)every(5))
-        check_shape((sheaf__attention){ .dtype = table[i].dtype,
-                                        .batch = table[i].batch,
-                                        .queries = table[i].queries,
-                                        .keys = table[i].keys,
-                                        .kv_heads = table[i].kv,
-                                        .group = table[i].group,
-                                        .head_dim = table[i].d,
-                                        .window = table[i].window,
-                                        .kv_rows = table[i].keys,
-                                        .scale = 0.125f },
-                    0, table[i].mask, 2 + i);
+        check_shape(
+            windowed(attention_of(table[i].dtype, table[i].batch, table[i].queries, table[i].keys,
+                                  table[i].kv, table[i].group, table[i].d, 0.125f),
+                     table[i].window),
+            0, table[i].mask, 2 + i);
 }
 
 /* Scores so far apart that quotients reach down to the smallest numbers, and below them zero. Each
@@ -326,16 +297,9 @@ static void test_attention__small_probabilities(void **state)
 {
     for (int i = 0; i < 4; i++) {
         char name[40];
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                                   .batch = 1,
-                                                   .queries = 120,
-                                                   .keys = 120,
-                                                   .kv_heads = 1,
-                                                   .group = 2,
-                                                   .head_dim = 64,
-                                                   .kv_rows = 120,
-                                                   .scale = i & 2 ? 4 : 16 },
-                               0, false);
+        problem p = problem_of(
+            attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1, 120, 120, 1, 2, 64, i & 2 ? 4 : 16), 0,
+            false);
         for (int64_t at = 0; at < p.nv; at++)
             sheaf__store(p.v, at, at % 64 == at / 64 % 64 ? 1.0f : 0.0f, p.s.dtype);
         snprintf(name, sizeof name, "one column a key, scale %g", (double)p.s.scale);
@@ -350,18 +314,11 @@ static void test_attention__numbers_out_of_the_ordinary(void **state)
     static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 3e38f };
     for (uint64_t n = 0; n < 3 * 4 * ARRAY_LEN(odd); n += (uint64_t)every(5)) {
         const uint64_t i = n % (2 * 4 * ARRAY_LEN(odd));
-        sheaf__attention s = { .dtype = n != i  ? SHEAF_F16
-                                        : i & 1 ? SHEAF_BF16
-                                                : SHEAF_F32,
-                               .batch = 1,
-                               .queries = 40,
-                               .keys = 40,
-                               .kv_heads = 2,
-                               .group = 2,
-                               .head_dim = 18,
-                               .kv_rows = 40,
-                               .scale = 0.3f,
-                               .window = i % 3 == 0 ? 9 : 0 };
+        sheaf__attention s = attention_of(n != i  ? SHEAF_F16
+                                          : i & 1 ? SHEAF_BF16
+                                                  : SHEAF_F32,
+                                          1, 40, 40, 2, 2, 18, 0.3f);
+        s.window = i % 3 == 0 ? 9 : 0;
         problem p = problem_of(s, 0, i % 5 == 0);
         fill_mask(&p, i);
         const int64_t row = 5 + (int64_t)chance(i, 30);
@@ -376,15 +333,7 @@ static void test_attention__numbers_out_of_the_ordinary(void **state)
 
 static void test_attention__nan_in_the_future_leaves_the_past_alone(void **state)
 {
-    sheaf__attention s = { .dtype = SHEAF_F32,
-                           .batch = 1,
-                           .queries = 20,
-                           .keys = 20,
-                           .kv_heads = 1,
-                           .group = 1,
-                           .head_dim = 8,
-                           .kv_rows = 20,
-                           .scale = 0.3f };
+    sheaf__attention s = attention_of(SHEAF_F32, 1, 20, 20, 1, 1, 8, 0.3f);
     problem p = problem_of(s, 0, false);
     result clean = result_of(&p), dirty = result_of(&p);
     run_device(&p, &clean, NULL, 1);
@@ -404,15 +353,7 @@ static void test_attention__a_row_that_sees_nothing_is_zero(void **state)
         const char *name = isa < 0 ? "ref" : columns[isa];
         if (!on_this_cpu(name))
             continue;
-        sheaf__attention s = { .dtype = SHEAF_F32,
-                               .batch = 1,
-                               .queries = 9,
-                               .keys = 9,
-                               .kv_heads = 1,
-                               .group = 2,
-                               .head_dim = 8,
-                               .kv_rows = 9,
-                               .scale = 0.3f };
+        sheaf__attention s = attention_of(SHEAF_F32, 1, 9, 9, 1, 2, 8, 0.3f);
         problem p = problem_of(s, 0, true);
         result r = result_of(&p);
         memset(p.mask, 1, 9);
@@ -469,16 +410,9 @@ static void test_attention__the_largest_score_is_minus_zero(void **state)
     assert_true(sheaf__bits(product_flushed(scale, minus)) == 0x80000000u);
     for (size_t i = 0; i < ARRAY_LEN(table) * 8; i += (size_t)every(5)) {
         const size_t row = i / 8;
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                                   .batch = 1,
-                                                   .queries = i & 2 ? 3 : KEYS,
-                                                   .keys = KEYS,
-                                                   .kv_heads = 1,
-                                                   .group = 2,
-                                                   .head_dim = 18,
-                                                   .kv_rows = KEYS,
-                                                   .scale = scale,
-                                                   .window = i & 4 ? 40 : 0 },
+        problem p = problem_of(windowed(attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1,
+                                                     i & 2 ? 3 : KEYS, KEYS, 1, 2, 18, scale),
+                                        i & 4 ? 40 : 0),
                                0, false);
         memset(p.q, 0, bytes_of(&p, p.nq));
         memset(p.k, 0, bytes_of(&p, p.nk));
@@ -515,15 +449,8 @@ static void test_attention__all_but_itself_are_minus_infinity(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
         const size_t row = i / 2;
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                                   .batch = 1,
-                                                   .queries = KEYS,
-                                                   .keys = KEYS,
-                                                   .kv_heads = 1,
-                                                   .group = 1,
-                                                   .head_dim = KEYS,
-                                                   .kv_rows = KEYS,
-                                                   .scale = table[row].scale },
+        problem p = problem_of(attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1, KEYS, KEYS, 1, 1,
+                                            KEYS, table[row].scale),
                                0, table[row].masked);
         memset(p.k, 0, bytes_of(&p, p.nk));
         for (int64_t t = 0; t < KEYS; t++) {
@@ -553,17 +480,10 @@ static void test_attention__one_key_is_not_hidden(void **state)
 {
     static const int64_t only[] = { 0, 15, 16, 63, 64, 99 };
     for (size_t i = 0; i < ARRAY_LEN(only) * 4; i++) {
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                                   .batch = 1,
-                                                   .queries = 100,
-                                                   .keys = 100,
-                                                   .kv_heads = 1,
-                                                   .group = 2,
-                                                   .head_dim = 18,
-                                                   .kv_rows = 100,
-                                                   .scale = 0.3f,
-                                                   .window = i & 2 ? 1 : 0 },
-                               0, true);
+        problem p = problem_of(
+            windowed(attention_of(i & 1 ? SHEAF_BF16 : SHEAF_F32, 1, 100, 100, 1, 2, 18, 0.3f),
+                     i & 2 ? 1 : 0),
+            0, true);
         char name[80];
         p.mask[only[i / 4]] = 1;
         snprintf(name, sizeof name, "only key %d", (int)only[i / 4]);
@@ -592,16 +512,10 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
     static const int64_t dims[] = { 1, 3, 7, 17, 35 };
     for (size_t i = 0; i < ARRAY_LEN(dims) * 3; i += (size_t)every(2)) {
         const int64_t d = dims[i / 3], n = 70, heads = 4;
-        sheaf__attention s = { .dtype = SHEAF_BF16,
-                               .batch = 2,
-                               .queries = n,
-                               .keys = i % 3 == 2 ? 41 : n,
-                               .kv_heads = 2,
-                               .group = 2,
-                               .head_dim = d,
-                               .scale = 0.3f,
-                               .full = i % 3 == 2,
-                               .window = i % 3 == 1 ? 20 : 0 };
+        sheaf__attention s = attention_of(SHEAF_BF16, 2, n, i % 3 == 2 ? 41 : n, 2, 2, d, 0.3f);
+        s.kv_rows = 0;
+        s.full = i % 3 == 2;
+        s.window = i % 3 == 1 ? 20 : 0;
         s.kv_rows = s.keys;
         problem odd = problem_of(s, 1, i % 3 == 2);
         s.head_dim = d + 1;
@@ -638,16 +552,10 @@ static void test_attention__decoding_gives_the_last_rows(void **state)
     for (int n = 0; n < 18;
          n++) { /* float32 and bfloat16 in one order, then bfloat16 in the other */
         const int code = n < 12 ? n : 2 * (n - 12) + 1;
-        sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32,
-                               .batch = 2,
-                               .queries = 530,
-                               .keys = 530,
-                               .kv_heads = 2,
-                               .group = 3,
-                               .head_dim = 20,
-                               .kv_rows = 777,
-                               .scale = 0.3f,
-                               .window = code / 2 % 2 ? 100 : 0 };
+        sheaf__attention s =
+            attention_of(code & 1 ? SHEAF_BF16 : SHEAF_F32, 2, 530, 530, 2, 3, 20, 0.3f);
+        s.kv_rows = 777;
+        s.window = code / 2 % 2 ? 100 : 0;
         problem p = problem_of(s, 2, code / 4 == 1);
         p.sums = n < 12 ? SHEAF_SUMS_PAIRS : SHEAF_SUMS_TILES;
         if (p.mask != NULL) /* left padding */
@@ -684,15 +592,7 @@ static void test_attention__nothing_owned_is_nothing_done(void **state)
 {
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
-    const sheaf__attention s = { .dtype = SHEAF_BF16,
-                                 .batch = 2,
-                                 .queries = 5,
-                                 .keys = 5,
-                                 .kv_heads = 0,
-                                 .group = 4,
-                                 .head_dim = 16,
-                                 .kv_rows = 5,
-                                 .scale = 1 };
+    const sheaf__attention s = attention_of(SHEAF_BF16, 2, 5, 5, 0, 4, 16, 1);
     sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
     sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     sheaf__attention full = s;
@@ -717,17 +617,11 @@ static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, &sheaf__dry, 4, NULL, 0));
     for (size_t n = 0; n < ARRAY_LEN(table); n++) {
-        const sheaf__attention s = { .dtype = SHEAF_BF16,
-                                     .batch = 3,
-                                     .queries = table[n].queries,
-                                     .keys = table[n].keys,
-                                     .kv_heads = 2,
-                                     .group = 4,
-                                     .head_dim = 16,
-                                     .kv_rows = 9,
-                                     .scale = 1,
-                                     .window = table[n].window,
-                                     .full = table[n].full };
+        sheaf__attention s =
+            attention_of(SHEAF_BF16, 3, table[n].queries, table[n].keys, 2, 4, 16, 1);
+        s.kv_rows = 9;
+        s.window = table[n].window;
+        s.full = table[n].full;
         int64_t pairs = 0;
         for (int64_t i = 0; i < s.queries; i++)
             for (int64_t j = 0; j < s.keys; j++)
@@ -752,15 +646,7 @@ static void test_attention__production_size_is_the_same_on_any_threads_and_isa(v
 {
     static const int threads[] = { 2, 5, 1, 5 };
     static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    sheaf__attention s = { .dtype = SHEAF_BF16,
-                           .batch = 1,
-                           .queries = 4200,
-                           .keys = 4200,
-                           .kv_heads = 2,
-                           .group = 18,
-                           .head_dim = 64,
-                           .kv_rows = 4200,
-                           .scale = 0.125f };
+    sheaf__attention s = attention_of(SHEAF_BF16, 1, 4200, 4200, 2, 18, 64, 0.125f);
     check_production(s, threads, isa, getenv("SHEAF_SOAK") ? 3 : 2); /* AVX2 takes seconds for it */
     s.queries = s.keys = s.kv_rows = 1300;
     check_production(s, threads + 2, isa + 2, 2);
@@ -785,16 +671,8 @@ static size_t dry_scratch(const sheaf__attention *s, int threads)
  * threads than heads or without that memory, are not fused. */
 static void check_long(sheaf_dtype dtype, int64_t keys, bool finds_room)
 {
-    const sheaf__attention s = { .dtype = dtype,
-                                 .batch = 1,
-                                 .queries = keys,
-                                 .keys = keys,
-                                 .kv_heads = 2,
-                                 .group = 1,
-                                 .head_dim = 128,
-                                 .kv_rows = keys,
-                                 .scale = 0.1f,
-                                 .window = 700 };
+    sheaf__attention s = attention_of(dtype, 1, keys, keys, 2, 1, 128, 0.1f);
+    s.window = 700;
     problem p = problem_of(s, 0, false);
     const size_t scratch = sheaf__device_needs(SHEAF__THREAD_SCRATCH);
     static const struct {
@@ -830,40 +708,13 @@ static void test_attention__long_sequences_fit_in_scratch(void **state)
     check_long(SHEAF_BF16, 6000, true);
     check_long(SHEAF_BF16, 4000, false);  /* fits */
     check_long(SHEAF_BF16, 25000, false); /* more than four times the scratch */
-    check_production((sheaf__attention){ .dtype = SHEAF_F32,
-                                         .batch = 1,
-                                         .queries = 6000,
-                                         .keys = 6000,
-                                         .kv_heads = 1,
-                                         .group = 1,
-                                         .head_dim = 128,
-                                         .kv_rows = 6000,
-                                         .scale = 0.1f },
-                     threads, isa, 1);
+    check_production(attention_of(SHEAF_F32, 1, 6000, 6000, 1, 1, 128, 0.1f), threads, isa, 1);
     assert_true(
         sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
                                    SHEAF_SUMS_PAIRS, SHEAF__THREAD_SCRATCH) < 6000);
-    check_production((sheaf__attention){ .dtype = SHEAF_BF16,
-                                         .batch = 1,
-                                         .queries = 32768,
-                                         .keys = 32768,
-                                         .kv_heads = 1,
-                                         .group = 1,
-                                         .head_dim = 64,
-                                         .kv_rows = 32768,
-                                         .scale = 0.1f,
-                                         .window = 4096 },
+    check_production(windowed(attention_of(SHEAF_BF16, 1, 32768, 32768, 1, 1, 64, 0.1f), 4096),
                      threads, isa, 1);
-    check_shape((sheaf__attention){ .dtype = SHEAF_BF16,
-                                    .batch = 1,
-                                    .queries = 1,
-                                    .keys = 100000,
-                                    .kv_heads = 1,
-                                    .group = 2,
-                                    .head_dim = 8,
-                                    .kv_rows = 100000,
-                                    .scale = 0.1f },
-                0, false, 0);
+    check_shape(attention_of(SHEAF_BF16, 1, 1, 100000, 1, 2, 8, 0.1f), 0, false, 0);
 }
 
 /* One program under two names: sanitizers take minutes for the large shapes. */

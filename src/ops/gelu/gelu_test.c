@@ -128,7 +128,8 @@ TEST(test_gelu__by_tanh)
 
 enum { N = 24 };
 
-static double loss(const double *x) /* weighs element i by i + 1, so dy = i + 1 */
+/* Weighs element i by i + 1, so dy = i + 1. */
+static double loss(const double *x)
 {
     double sum = 0;
     for (int i = 0; i < N; i++)
@@ -144,38 +145,23 @@ static double tanh_loss(const double *x)
     return sum;
 }
 
-TEST(test_gelu_tanh_back__is_the_gradient)
-{
-    double x[N], want[N];
-    float xf[N], dy[N], dx[N], twice[N];
-    for (int i = 0; i < N; i++) {
-        xf[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN), x[i] = xf[i];
-        dy[i] = (float)(i + 1), want[i] = dy[i] * tanh_slope(x[i]);
-    }
-    twin_gradient("gelu_tanh", tanh_loss, x, N, want);
-    sheaf__kernels_for("ref")->gelu_back(dx, dy, xf, N, false, true, SHEAF_F32);
-    twin_close("gelu_tanh_back", dx, want, N, 1e-6);
-    memcpy(twice, dx, sizeof dx);
-    sheaf__kernels_for("ref")->gelu_back(twice, dy, xf, N, true, true, SHEAF_F32);
-    for (int i = 0; i < N; i++)
-        CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
-}
-
 TEST(test_gelu_back__is_the_gradient)
 {
-    double x[N], want[N];
-    float xf[N], dy[N], dx[N], twice[N];
-    for (int i = 0; i < N; i++) {
-        xf[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN), x[i] = xf[i];
-        dy[i] = (float)(i + 1), want[i] = dy[i] * slope(x[i]);
+    for (int which = 0; which < 2; which++) {
+        double x[N], want[N];
+        float xf[N], dy[N], dx[N], twice[N];
+        for (int i = 0; i < N; i++) {
+            xf[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN), x[i] = xf[i];
+            dy[i] = (float)(i + 1), want[i] = dy[i] * (which ? tanh_slope(x[i]) : slope(x[i]));
+        }
+        twin_gradient("gelu", which ? tanh_loss : loss, x, N, want);
+        sheaf__kernels_for("ref")->gelu_back(dx, dy, xf, N, false, which, SHEAF_F32);
+        twin_close("gelu_back", dx, want, N, 1e-6);
+        memcpy(twice, dx, sizeof dx);
+        sheaf__kernels_for("ref")->gelu_back(twice, dy, xf, N, true, which, SHEAF_F32);
+        for (int i = 0; i < N; i++)
+            CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
     }
-    twin_gradient("gelu", loss, x, N, want);
-    sheaf__kernels_for("ref")->gelu_back(dx, dy, xf, N, false, false, SHEAF_F32);
-    twin_close("gelu_back", dx, want, N, 1e-6);
-    memcpy(twice, dx, sizeof dx);
-    sheaf__kernels_for("ref")->gelu_back(twice, dy, xf, N, true, false, SHEAF_F32);
-    for (int i = 0; i < N; i++)
-        CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
 }
 
 enum { MOST = 15360 };

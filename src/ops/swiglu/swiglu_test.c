@@ -1,24 +1,32 @@
-/* swiglu_test.c */
+/* swiglu_test.c - SwiGLU and GeGLU: silu or gelu (by tanh) of the gate, times up. */
 #include "tests/ops_twin.h"
 
 static const struct {
     const char *name;
+    bool gelu;
     float gate, up, want;
 } by_hand[] = {
-    { "silu(0) is 0", 0, 5, 0 },
-    { "silu(1) = 1/(1+1/e)", 1, 1, 0.731058579f },
-    { "up scales", 1, -2, -1.462117157f },
-    { "silu(-1)", -1, 1, -0.268941421f },
-    { "large gate passes", 50, 3, 150 },
-    { "very negative gate closes", -200, 3, 0 },
-    { "minimum of silu", -1.27846454f, 1, -0.278464543f },
+    { "silu(0) is 0", false, 0, 5, 0 },
+    { "silu(1) = 1/(1+1/e)", false, 1, 1, 0.731058579f },
+    { "up scales", false, 1, -2, -1.462117157f },
+    { "silu(-1)", false, -1, 1, -0.268941421f },
+    { "large gate passes", false, 50, 3, 150 },
+    { "very negative gate closes", false, -200, 3, 0 },
+    { "minimum of silu", false, -1.27846454f, 1, -0.278464543f },
+    { "gelu(0) is 0", true, 0, 5, 0 },
+    { "gelu(1), by torch", true, 1, 1, 0.8411919906f },
+    { "up scales gelu", true, 1, -2, -1.6823839812f },
+    { "gelu(-1)", true, -1, 1, -0.1588080094f },
+    { "gelu(2)", true, 2, 1, 1.9545976940f },
+    { "large gate passes gelu", true, 50, 3, 150 },
+    { "very negative gate closes gelu", true, -200, 3, 0 },
 };
 
 TEST(test_swiglu__values_worked_by_hand)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float h;
-        sheaf__kernels_for("ref")->swiglu(&h, &by_hand[i].gate, &by_hand[i].up, 1, false,
+        sheaf__kernels_for("ref")->swiglu(&h, &by_hand[i].gate, &by_hand[i].up, 1, by_hand[i].gelu,
                                           SHEAF_F32);
         CHECK_NEAR(by_hand[i].name, h, by_hand[i].want, 2e-7 * fabs(by_hand[i].want) + 1e-30);
     }
@@ -41,16 +49,31 @@ static double silu(double g)
     return g / (1 + exp(-g));
 }
 
+static double gelu(double g)
+{
+    return 0.5 * g * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (g + 0.044715 * g * g * g)));
+}
+
 /* x: gate, up; the loss weighs element i by i + 1, so dh = i + 1. */
-static double loss(const double *x)
+static double loss(const double *x, double (*gated)(double))
 {
     double sum = 0;
     for (int i = 0; i < N; i++)
-        sum += (i + 1) * silu(x[i]) * x[N + i];
+        sum += (i + 1) * gated(x[i]) * x[N + i];
     return sum;
 }
 
-TEST(test_swiglu_back__is_the_gradient)
+static double silu_loss(const double *x)
+{
+    return loss(x, silu);
+}
+
+static double gelu_loss(const double *x)
+{
+    return loss(x, gelu);
+}
+
+static void check_gradient(const char *name, double (*gated)(double), double (*f)(const double *))
 {
     double x[2 * N], want[2 * N];
     float gate[N], up[N], dh[N], got[2 * N];
@@ -58,18 +81,24 @@ TEST(test_swiglu_back__is_the_gradient)
         gate[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN),
         up[i] = twin_number(100 + (uint64_t)i, TWIN_PLAIN);
         dh[i] = (float)(i + 1), x[i] = gate[i], x[N + i] = up[i];
-        const double p = 1 / (1 + exp(-x[i]));
-        want[i] = dh[i] * x[N + i] * (p + x[i] * p * (1 - p));
-        want[N + i] = dh[i] * silu(x[i]);
+        want[i] = dh[i] * x[N + i] * (gated(x[i] + 1e-5) - gated(x[i] - 1e-5)) / 2e-5;
+        want[N + i] = dh[i] * gated(x[i]);
     }
-    twin_gradient("swiglu", loss, x, 2 * N, want);
-    sheaf__kernels_for("ref")->swiglu_back(got, got + N, NULL, dh, gate, up, N, false, SHEAF_F32);
-    twin_close("swiglu_back", got, want, 2 * N, 1e-6);
+    twin_gradient(name, f, x, 2 * N, want);
+    sheaf__kernels_for("ref")->swiglu_back(got, got + N, NULL, dh, gate, up, N, gated == gelu,
+                                           SHEAF_F32);
+    twin_close(name, got, want, 2 * N, 1e-6);
+}
+
+TEST(test_swiglu_back__is_the_gradient)
+{
+    check_gradient("silu", silu, silu_loss);
+    check_gradient("gelu", gelu, gelu_loss);
 }
 
 enum { MOST = 6145 };
 
-static void twins(const twin *t)
+static void compare(const twin *t, bool by_gelu)
 {
     static void *block[8];
     const size_t each = MOST * 4;
@@ -83,20 +112,26 @@ static void twins(const twin *t)
             v[i] = twin_end(block[i], each, bytes);
         for (uint64_t i = 0; i < 3; i++)
             twin_fill(v[i], n, t->dtype, t->numbers, 10 * s + i);
-        t->ref->swiglu(v[3], v[0], v[1], n, false, t->dtype);
-        t->fast->swiglu(v[4], v[0], v[1], n, false, t->dtype);
-        twin_same(t, "swiglu", v[4], v[3], bytes);
-        t->ref->swiglu_back(v[3], v[4], v[7], v[2], v[0], v[1], n, false, t->dtype);
-        t->fast->swiglu_back(v[5], v[6], NULL, v[2], v[0], v[1], n, false, t->dtype);
+        t->ref->swiglu(v[3], v[0], v[1], n, by_gelu, t->dtype);
+        t->fast->swiglu(v[4], v[0], v[1], n, by_gelu, t->dtype);
+        twin_same(t, by_gelu ? "geglu" : "swiglu", v[4], v[3], bytes);
+        t->ref->swiglu_back(v[3], v[4], v[7], v[2], v[0], v[1], n, by_gelu, t->dtype);
+        t->fast->swiglu_back(v[5], v[6], NULL, v[2], v[0], v[1], n, by_gelu, t->dtype);
         twin_same(t, "dgate", v[5], v[3], bytes);
         twin_same(t, "dup", v[6], v[4], bytes);
-        t->fast->swiglu(v[5], v[0], v[1], n, false, t->dtype);
+        t->fast->swiglu(v[5], v[0], v[1], n, by_gelu, t->dtype);
         twin_same(t, "h again", v[7], v[5], bytes);
-        t->fast->swiglu_back(v[0], v[1], v[2], v[2], v[0], v[1], n, false, t->dtype);
+        t->fast->swiglu_back(v[0], v[1], v[2], v[2], v[0], v[1], n, by_gelu, t->dtype);
         twin_same(t, "dgate over gate", v[0], v[3], bytes);
         twin_same(t, "dup over up", v[1], v[4], bytes);
         twin_same(t, "h over dh", v[2], v[7], bytes);
     }
+}
+
+static void twins(const twin *t)
+{
+    compare(t, false);
+    compare(t, true);
 }
 
 TEST(test_swiglu__fast_kernels_give_the_reference_bits)

@@ -15,20 +15,29 @@ static sheaf__rope there(const sheaf__rope *r)
     return it;
 }
 
-static void check_rope(sheaf_dtype dtype, bool pairs)
+/* Where each row stands: any line of the tables; its own line, without positions; one row that is
+ * left alone and then one for each position, over and over. */
+typedef enum order { ANY, OWN, GRID } order;
+
+static void check_rope(sheaf_dtype dtype, bool pairs, order order)
 {
     for (size_t i = 0; i < 2 * ARRAY_LEN(shapes); i++) {
-        const int64_t rows = shapes[i / 2].rows, positions = shapes[i / 2].positions,
+        const int64_t rows = order == GRID ? shapes[i / 2].rows / (shapes[i / 2].positions + 1) *
+                                                 (shapes[i / 2].positions + 1)
+                                           : shapes[i / 2].rows,
+                      positions = order == OWN ? rows : shapes[i / 2].positions,
                       heads = shapes[i / 2].heads, head_dim = shapes[i / 2].head_dim,
-                      rot = shapes[i / 2].rot, angles = pairs ? rot : rot / 2,
-                      ld = heads * head_dim + 3;
+                      rot = order == GRID ? head_dim : shapes[i / 2].rot,
+                      angles = positions * (pairs ? rot : rot / 2), ld = heads * head_dim + 3;
         int32_t *position = same_blank(rows, SHEAF_F32);
         for (int64_t r = 0; r < rows; r++)
-            position[r] = (int32_t)(r * 5 % positions);
+            position[r] = (int32_t)(order == ANY   ? r * 5 % positions
+                                    : order == OWN ? r
+                                                   : r % (positions + 1) - 1);
         const sheaf__rope r = { .x = same_take(rows * ld, dtype),
-                                .cos = same_take(positions * angles, SHEAF_F32),
-                                .sin = same_take(positions * angles, SHEAF_F32),
-                                .position = position,
+                                .cos = same_take(angles, SHEAF_F32),
+                                .sin = same_take(angles, SHEAF_F32),
+                                .position = order == ANY ? position : NULL,
                                 .ld = ld,
                                 .rows = rows,
                                 .heads = heads,
@@ -45,92 +54,17 @@ static void check_rope(sheaf_dtype dtype, bool pairs)
     }
 }
 
-static void check_halves(sheaf_dtype dtype)
+static void check_all(sheaf_dtype dtype)
 {
-    check_rope(dtype, false);
+    check_rope(dtype, false, ANY);
+    check_rope(dtype, true, ANY);
+    check_rope(dtype, false, OWN);
+    check_rope(dtype, true, GRID);
 }
 
-static void check_pairs(sheaf_dtype dtype)
+TEST(test_rope__halves_and_pairs_of_any_rows)
 {
-    check_rope(dtype, true);
-}
-
-TEST(test_rope__halves)
-{
-    same_types(check_halves);
-}
-
-TEST(test_rope__pairs)
-{
-    same_types(check_pairs);
-}
-
-/* Without positions row r turns by line r of the tables. */
-static void check_own(sheaf_dtype dtype)
-{
-    for (size_t i = 0; i < 2 * ARRAY_LEN(shapes); i++) {
-        const int64_t rows = shapes[i / 2].rows, heads = shapes[i / 2].heads,
-                      head_dim = shapes[i / 2].head_dim, rot = shapes[i / 2].rot,
-                      ld = heads * head_dim + 3;
-        int32_t position[300];
-        for (int64_t r = 0; r < rows; r++)
-            position[r] = (int32_t)r;
-        const sheaf__rope r = { .x = same_take(rows * ld, dtype),
-                                .cos = same_take(rows * rot / 2, SHEAF_F32),
-                                .sin = same_take(rows * rot / 2, SHEAF_F32),
-                                .ld = ld,
-                                .rows = rows,
-                                .heads = heads,
-                                .head_dim = head_dim,
-                                .rot = rot,
-                                .positions = rows,
-                                .inverse = i & 1,
-                                .dtype = dtype };
-        SAME_EACH (device)
-            sheaf__op_rope(device, there(&r));
-        same.ref->rope(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, rot, r.inverse,
-                       dtype);
-        same_check("rope of rows with their own angles");
-    }
-}
-
-TEST(test_rope__rows_with_their_own_angles)
-{
-    same_types(check_own);
-}
-
-/* A row that is left alone, then one for each position. */
-static void check_grid(sheaf_dtype dtype)
-{
-    for (size_t i = 0; i < 2 * ARRAY_LEN(shapes); i++) {
-        const int64_t positions = shapes[i / 2].positions, heads = shapes[i / 2].heads,
-                      head_dim = shapes[i / 2].head_dim, ld = heads * head_dim + 3;
-        const int64_t rows = shapes[i / 2].rows / (positions + 1) * (positions + 1);
-        int32_t position[300];
-        for (int64_t r = 0; r < rows; r++)
-            position[r] = (int32_t)(r % (positions + 1)) - 1;
-        const sheaf__rope r = { .x = same_take(rows * ld, dtype),
-                                .cos = same_take(positions * head_dim, SHEAF_F32),
-                                .sin = same_take(positions * head_dim, SHEAF_F32),
-                                .ld = ld,
-                                .rows = rows,
-                                .heads = heads,
-                                .head_dim = head_dim,
-                                .rot = head_dim,
-                                .positions = positions,
-                                .inverse = i & 1,
-                                .dtype = dtype };
-        SAME_EACH (device)
-            sheaf__op_rope_pairs(device, there(&r));
-        same.ref->rope_pairs(r.x, ld, r.cos, r.sin, position, rows, heads, head_dim, head_dim,
-                             r.inverse, dtype);
-        same_check("rope of a grid");
-    }
-}
-
-TEST(test_rope__pairs_of_a_grid)
-{
-    same_types(check_grid);
+    same_types(check_all);
 }
 
 FIXTURE(same_open, same_close);
