@@ -1,12 +1,10 @@
 /* folders_test.c - no memory, at any allocation, while models and adapters are read and written. */
-#include "tests/check.h"
 #include "tests/faults/denied_memory.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/opened.h"
 
 #include "dialects/hf/hf.h"
-#include "dialects/peft/peft.h"
 #include "schema/schema.h"
 
 /* One thing to do; it frees all it made, also on failure. */
@@ -29,14 +27,15 @@ static sheaf_status *read_config(void)
     return st;
 }
 
-static sheaf_status *read_model(void)
+/* Is this model what that config says? */
+static sheaf_status *check_model(const char *model, const char *config)
 {
     sheaf_source *source = NULL;
     sheaf_config c = { 0 };
     sheaf_schema *schema = NULL;
-    sheaf_status *st = open_stored(&source, golden("llama/tiny_qwen2/hf_sharded"));
+    sheaf_status *st = open_stored(&source, golden(model));
     if (st == NULL)
-        st = sheaf_config_read(&c, golden("llama/tiny_qwen2/hf/config.json"));
+        st = sheaf_config_read(&c, golden(config));
     if (st == NULL)
         st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL)
@@ -48,24 +47,15 @@ static sheaf_status *read_model(void)
     return st;
 }
 
+static sheaf_status *read_model(void)
+{
+    return check_model("llama/tiny_qwen2/hf_sharded", "llama/tiny_qwen2/hf/config.json");
+}
+
 /* A model that is refused: messages must not need the memory that is lacking. */
 static sheaf_status *refuse_model(void)
 {
-    sheaf_source *source = NULL;
-    sheaf_config c = { 0 };
-    sheaf_schema *schema = NULL;
-    sheaf_status *st = open_stored(&source, golden("llama/tiny_llama/hf"));
-    if (st == NULL)
-        st = sheaf_config_read(&c, golden("llama/tiny_mistral/hf/config.json"));
-    if (st == NULL)
-        st = sheaf_schema_new(&schema, &c, 8);
-    if (st == NULL)
-        st = sheaf_hf_check(source, schema, c.json);
-    if (source != NULL)
-        source->close(source);
-    sheaf_schema_free(schema);
-    sheaf_config_release(&c);
-    return st;
+    return check_model("llama/tiny_llama/hf", "llama/tiny_mistral/hf/config.json");
 }
 
 static sheaf_status *read_adapter(void)

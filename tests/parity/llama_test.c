@@ -6,20 +6,13 @@
  *
  * Tolerances are those of the recordings' README: logits 2e-5, loss 1e-5, gradients 1e-5 +
  * 1e-4 relative, weights after five Adam steps 1e-4. */
-#include "tests/check.h"
 
-#include <unistd.h>
-
-#include "base/file.h"
-#include "base/json.h"
 #include "checkpoint/merge/merge.h"
 #include "checkpoint/store/probe.h"
-#include "formats/safetensors.h"
 #include "infer/generate.h"
-#include "models/team.h"
 #include "tests/golden.h"
-#include "tests/parity/recorded.h"
-#include "train/evaluate.h"
+#include "tests/parity/evaluated.h"
+#include "tests/parity/trial.h"
 #include "train/train.h"
 
 static bool kin; /* the argument */
@@ -36,13 +29,13 @@ static int find_models(void **state)
     find_in(root, "hf/config.json", "fwd_inputs.safetensors");
     if (models == 0)
         fail_msg("no model under %s", root);
-    return 0;
+    return make_scratch(state);
 }
 
 /* ---- recorded tensors ---- */
 
 /* All elements as doubles (F32, I64, I32, I8), malloc'd. */
-static double *values(const sheaf_safetensors *r, const char *name, int64_t *n)
+static double *numbers(const sheaf_safetensors *r, const char *name, int64_t *n)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(r, name);
     if (e == NULL)
@@ -63,63 +56,20 @@ static double *values(const sheaf_safetensors *r, const char *name, int64_t *n)
 
 /* ---- forward ---- */
 
-typedef struct forward {
-    const sheaf_data *data;
-    float *logits;
-    int64_t seq, vocab;
-    sheaf__evaluation result;
-} forward;
-
-static sheaf_status *keep_logits(void *self, int64_t row, int64_t position, const float *logits)
-{
-    forward *f = self;
-    memcpy(f->logits + (row * f->seq + position) * f->vocab, logits,
-           (size_t)f->vocab * sizeof *logits);
-    return NULL;
-}
-
-static sheaf_status *forward_rank(void *self, sheaf__model *model)
-{
-    forward *f = self;
-    sheaf__evaluation result;
-    const bool first = model->context->rank == 0;
-    sheaf_status *st = sheaf__evaluate(
-        &result, model, f->data,
-        &(sheaf__evaluate_options){
-            .micro_batch = 2, .padded = true, .self = f, .take = first ? keep_logits : NULL });
-    if (first)
-        f->result = result;
-    return st;
-}
-
 /* Logits of `data` file by the model in hf/ (with an adapter), at `ranks`; seq: 0, or more
  * positions than the model was made for. */
-static forward run_forward_of(const char *hf, const char *config, const char *adapter,
-                              const char *data_path, int ranks, int64_t seq)
+static forward forward_of(const char *hf, const char *config, const char *adapter,
+                          const char *data_path, int ranks, int64_t seq)
 {
-    sheaf__opened opened;
-    sheaf_data *data;
-    CHECK_OK(sheaf__open_model(
-        &opened,
-        &(sheaf__open_options){ .model = hf, .config = config, .slices = 8, .adapter = adapter }));
-    CHECK_OK(sheaf_data_open(&data, data_path,
-                             &(sheaf_data_options){ .config = &opened.config, .seq = seq }));
-    forward f = { .data = data, .seq = sheaf_data_seq(data), .vocab = opened.config.vocab };
-    f.logits = calloc((size_t)(sheaf_data_rows(data) * f.seq * f.vocab), sizeof *f.logits);
-    CHECK_OK(
-        sheaf__team_run(&opened,
-                        &(sheaf__team_options){
-                            .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = f.seq },
-                        forward_rank, &f));
-    sheaf_data_close(data);
-    sheaf__opened_close(&opened);
-    return f;
+    return evaluate(
+        &(sheaf__open_options){ .model = hf, .config = config, .slices = 8, .adapter = adapter },
+        data_path, seq, (sheaf__team_options){ .ranks = ranks, .threads = 2, .dtype = SHEAF_F32 });
 }
 
-static forward run_forward(const char *hf, const char *config, const char *adapter,
-                           const char *data_path, int ranks)
+static forward forward_at(const char *hf, const char *config, const char *adapter,
+                          const char *data_path, int ranks)
 {
-    return run_forward_of(hf, config, adapter, data_path, ranks, 0);
+    return forward_of(hf, config, adapter, data_path, ranks, 0);
 }
 
 static void check_forward(const char *dir, const char *config)
@@ -128,13 +78,13 @@ static void check_forward(const char *dir, const char *config)
                       *out = record_of(dir, "fwd_outputs.safetensors");
     json_t *info = json_of(dir, "info.json");
     int64_t n, nmask;
-    double *want = values(out, "logits", &n), *mask = values(in, "attention_mask", &nmask);
+    double *want = numbers(out, "logits", &n), *mask = numbers(in, "attention_mask", &nmask);
     forward one =
-        run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 1);
+        forward_at(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 1);
     for (const int *ranks = kin ? (const int[]){ 2, 3, 5, 0 } : (const int[]){ 3, 0 }; *ranks > 0;
          ranks++) {
-        forward other = run_forward(in_dir(dir, "hf"), config, NULL,
-                                    in_dir(dir, "fwd_inputs.safetensors"), *ranks);
+        forward other = forward_at(in_dir(dir, "hf"), config, NULL,
+                                   in_dir(dir, "fwd_inputs.safetensors"), *ranks);
         CHECK_BYTES(dir, other.logits, one.logits, (size_t)n * sizeof(float));
         CHECK_BYTES(dir, &other.result.loss, &one.result.loss, sizeof one.result.loss);
         free(other.logits);
@@ -166,125 +116,31 @@ static void test_forward__both_config_styles(void **state)
 
 /* ---- gradients ---- */
 
-typedef struct gradients {
-    const sheaf__opened *opened;
-    const sheaf_data *data;
-    const sheaf_safetensors *want;
-    int ranks;
-    int64_t compared;
-} gradients;
-
-static bool everything(void *self, const sheaf_tensor *t)
-{
-    return true;
-}
-
-static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
-{
-    gradients *g = arg;
-    sheaf__device *device;
-    sheaf__model *model;
-    sheaf__tape *tape;
-    const int rank = sheaf_comm_rank(comm);
-    const int64_t rows = sheaf_data_rows(g->data), seq = sheaf_data_seq(g->data), n = rows * seq;
-    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
-    sheaf__context c = { .device = device,
-                         .comm = g->ranks == 1 ? NULL : comm,
-                         .rank = rank,
-                         .ranks = g->ranks,
-                         .slices = 8,
-                         .own = sheaf_owner_slices(8, g->ranks, rank),
-                         .dtype = SHEAF_F32 };
-    CHECK_OK(sheaf__model_new(
-        &model, &c, g->opened->schema,
-        &(sheaf__model_options){ .trains = everything, .backward = true, .positions = seq }));
-    CHECK_OK(sheaf__model_load(model, g->opened->base, NULL));
-    sheaf_batch b = { malloc((size_t)n * 4), malloc((size_t)n * 4), malloc((size_t)n * 4),
-                      malloc((size_t)n) };
-    int64_t row[64];
-    for (int64_t i = 0; i < rows; i++)
-        row[i] = i;
-    CHECK_OK(sheaf_data_batch(&b, g->data, row, rows));
-    const sheaf__rows_in in = { .ids = b.tokens,
-                                .position = b.position,
-                                .key_mask = b.mask,
-                                .host = { b.tokens, b.position, b.mask },
-                                .mask_ld = seq,
-                                .keys = seq };
-    const sheaf__step_info info = { .training = true };
-    sheaf__head_run head = { .label = b.labels,
-                             .gradient_scale =
-                                 1.0f / (float)sheaf_data_labels(g->data, row, rows) };
-    CHECK_OK(sheaf__tape_new(&tape, &c));
-    sheaf__model_record(
-        model, tape,
-        &(sheaf__pass){ .batch = rows, .queries = seq, .in = &in, .info = &info, .head = &head });
-    CHECK_OK(sheaf__tape_compile(tape, true, g->ranks == 3));
-    sheaf__accumulators accumulators = { 0 };
-    CHECK_OK(sheaf__accumulator_begin(model->trained, &accumulators, 0));
-    CHECK_OK(sheaf__tape_run(tape));
-    int64_t compared = 0;
-    for (int i = 0; i < model->trained->count; i++) {
-        const sheaf__trained *t = model->trained->item[i];
-        int64_t size;
-        if (sheaf__safetensors_find(g->want, t->name) == NULL)
-            continue;
-        double *want = values(g->want, t->name, &size);
-        for (int box = 0; box < t->count * sheaf__trained_parts(t); box++) {
-            const int s = t->first + box / sheaf__trained_parts(t),
-                      part = box % sheaf__trained_parts(t);
-            sheaf_range rs, cs;
-            sheaf__trained_box(t, part, s, &rs, &cs);
-            const float *x = t->grad[s] + sheaf__trained_at(t, part, s);
-            for (int64_t r = rs.begin; r < rs.end; r++)
-                for (int64_t k = cs.begin; k < cs.end; k++, x++, compared++)
-                    CHECK_NEAR(t->name, *x, want[r * t->shape[1] + k],
-                               1e-5 + 1e-4 * fabs(want[r * t->shape[1] + k]));
-        }
-        free(want);
-    }
-    if (rank == 0)
-        g->compared = compared;
-    sheaf__tape_free(tape);
-    sheaf__model_free(model);
-    sheaf__device_close(device);
-    free(b.tokens);
-    free(b.labels);
-    free(b.position);
-    free(b.mask);
-    return NULL;
-}
-
 static void test_gradients__equal_the_originals(void **state)
 {
-    for (int i = 0; i < models; i++)
+    for (int m = 0; m < models; m++)
         for (int ranks = 1; ranks <= (kin ? 5 : 3); ranks += 2) {
-            sheaf__opened opened;
-            sheaf_data *data;
-            sheaf_safetensors *want = record_of(model_dir[i], "fwd_grads.safetensors");
-            CHECK_OK(sheaf__open_model(
-                &opened,
-                &(sheaf__open_options){ .model = in_dir(model_dir[i], "hf"), .slices = 8 }));
-            CHECK_OK(sheaf_data_open(&data, in_dir(model_dir[i], "fwd_inputs.safetensors"),
-                                     &(sheaf_data_options){ .config = &opened.config }));
-            gradients g = { &opened, data, want, ranks, 0 };
-            CHECK_OK(sheaf_comm_run_threads(ranks, gradient_rank, &g));
-            assert_true(g.compared > (kin ? 20 : 1000));
-            sheaf_data_close(data);
-            sheaf__opened_close(&opened);
+            sheaf_safetensors *want = record_of(model_dir[m], "fwd_grads.safetensors");
+            trial t = run(in_dir(model_dir[m], "hf"), NULL,
+                          in_dir(model_dir[m], "fwd_inputs.safetensors"), ranks, SHEAF_F32, true);
+            int64_t compared = 0;
+            for (int i = 0; i < t.trained; i++) {
+                int64_t n;
+                float *x = values(want, t.name[i], &n);
+                if (x == NULL)
+                    continue;
+                assert_int_equal(n, t.numel[i]);
+                compare(t.name[i], t.grad[i], x, n, 1e-5, 1e-4);
+                compared += n;
+                free(x);
+            }
+            assert_true(compared > (kin ? 20 : 1000));
+            release(&t);
             sheaf__safetensors_close(want);
         }
 }
 
 /* ---- data sets made from recordings ---- */
-
-static char *temporary(void)
-{
-    static char dir[] = "/tmp/sheaf-parity-XXXXXX";
-    if (strstr(dir, "XXXXXX") != NULL && mkdtemp(dir) == NULL)
-        fail_msg("mkdtemp");
-    return dir;
-}
 
 /* A data file of rows x length from int arrays; mask may be NULL. */
 static const char *data_file(const char *name, const double *ids, const double *labels,
@@ -295,7 +151,7 @@ static const char *data_file(const char *name, const double *ids, const double *
                                              { "attention_mask", SHEAF_I64, 2, { rows, length } } };
     const double *from[3] = { ids, labels, mask };
     sheaf_safetensors_writer *w;
-    const char *path = in_dir(temporary(), name);
+    const char *path = at(name);
     unlink(path);
     CHECK_OK(sheaf__safetensors_begin(&w, path, spec, mask == NULL ? 2 : 3, NULL, 0));
     int64_t *x = malloc((size_t)(rows * length) * sizeof *x);
@@ -314,10 +170,10 @@ static void test_long_forward__last_positions(void **state)
     for (int i = 0; i < models; i++) {
         sheaf_safetensors *r = record_of(model_dir[i], "long_forward.safetensors");
         int64_t n, nlogits;
-        double *ids = values(r, "input_ids", &n), *want = values(r, "logits_last8", &nlogits);
+        double *ids = numbers(r, "input_ids", &n), *want = numbers(r, "logits_last8", &nlogits);
         const char *data = data_file("long.safetensors", ids, ids, NULL, 1, n);
         for (int ranks = 1; ranks <= 3; ranks += 2) {
-            forward f = run_forward(in_dir(model_dir[i], "hf"), NULL, NULL, data, ranks);
+            forward f = forward_at(in_dir(model_dir[i], "hf"), NULL, NULL, data, ranks);
             const float *last = f.logits + (n - 8) * f.vocab;
             for (int64_t k = 0; k < nlogits; k++)
                 CHECK_NEAR(model_dir[i], last[k], want[k], 2e-5);
@@ -357,11 +213,11 @@ static void test_adapters__logits_without_merging(void **state)
             sheaf_safetensors *r = record_of(dir, "logits.safetensors"),
                               *in = record_of(model_dir[i], "fwd_inputs.safetensors");
             int64_t n, nmask;
-            double *want = values(r, "logits_row0", &n),
-                   *mask = values(in, "attention_mask", &nmask);
+            double *want = numbers(r, "logits_row0", &n),
+                   *mask = numbers(in, "attention_mask", &nmask);
             for (int ranks = 1; ranks <= 3; ranks += 2) {
-                forward f = run_forward(in_dir(model_dir[i], "hf"), NULL, in_dir(dir, "adapter"),
-                                        in_dir(model_dir[i], "fwd_inputs.safetensors"), ranks);
+                forward f = forward_at(in_dir(model_dir[i], "hf"), NULL, in_dir(dir, "adapter"),
+                                       in_dir(model_dir[i], "fwd_inputs.safetensors"), ranks);
                 compare_rows(dir, &f, want, n, mask, nmask);
                 free(f.logits);
             }
@@ -497,7 +353,7 @@ static const char *shared_batches_file(const char *dir, int64_t *rows_per_micro)
     assert_int_equal(e->ndim, 5);
     const int64_t times = e->shape[0] * e->shape[1], rows = e->shape[3], length = e->shape[4];
     int64_t n;
-    double *x = values(r, "batches", &n), *all[3];
+    double *x = numbers(r, "batches", &n), *all[3];
     for (int f = 0; f < 3; f++) {
         all[f] = malloc((size_t)n * sizeof **all);
         for (int64_t k = 0; k < times; k++)
@@ -527,7 +383,7 @@ static const char *batches_file(const char *dir, int64_t steps, int64_t micros,
             char name[96];
             snprintf(name, sizeof name, "step%lld.micro%lld.%s", (long long)(k / micros),
                      (long long)(k % micros), field[f]);
-            double *x = values(r, name, &n);
+            double *x = numbers(r, name, &n);
             const sheaf_safetensors_entry *e = sheaf__safetensors_find(r, name);
             *rows_per_micro = e->shape[0];
             length = e->shape[1];
@@ -578,7 +434,7 @@ static void compare_all(sheaf_source *got, const sheaf_safetensors *want, const 
         if (default_at != NULL && (default_at[8] == '.' || default_at[8] == '\0'))
             memmove(default_at, default_at + 8, strlen(default_at + 8) + 1);
         int64_t n;
-        double *x = values(want, e->name, &n);
+        double *x = numbers(want, e->name, &n);
         const int64_t cols = e->ndim == 2 ? e->shape[1] : 1, rows = n / cols;
         float *y = malloc((size_t)n * sizeof *y);
         if (got->find(got, name) == NULL)
@@ -609,7 +465,7 @@ static void compare_sample(sheaf_source *got, const sheaf_safetensors *like,
     qsort(names, (size_t)count, sizeof *names, by_name);
     for (size_t w = 0; w < ARRAY_LEN(what); w++) {
         int64_t n, row = 0;
-        double *x = values(want, what[w], &n);
+        double *x = numbers(want, what[w], &n);
         for (int64_t i = 0; i < count; i++) {
             const sheaf_safetensors_entry *e = sheaf__safetensors_find(like, names[i]);
             char name[512];
@@ -671,7 +527,7 @@ static void check_training(const char *dir, sheaf_method method, int ranks)
     char *run_dir = strdup(in_dir(dir, run_of[method])), *hf = strdup(in_dir(dir, "hf")),
          *out = NULL;
     static int runs;
-    assert_true(asprintf(&out, "%s/run-%d", temporary(), runs++) > 0);
+    assert_true(asprintf(&out, "%s/run-%d", scratch.dir, runs++) > 0);
     json_t *log = json_of(run_dir, "log.json");
     const json_t *optimizer = json_object_get(log, "optimizer"),
                  *steps = json_object_get(log, "steps");
@@ -768,7 +624,7 @@ static void test_training__recorded_runs(void **state)
 static char *merged_model(const char *dir)
 {
     char *base = strdup(in_dir(dir, "hf")), *adapter = strdup(in_dir(dir, "lora/adapter_final")),
-         *out = strdup(in_dir(temporary(), "merged"));
+         *out = strdup(at("merged"));
     const char *const adapters[] = { adapter };
     sheaf_weights_merge_report report;
     CHECK_OK(sheaf__remove_tree(out));
@@ -785,10 +641,10 @@ static void check_adapted(const char *dir)
     sheaf_safetensors *r = record_of(dir, "lora/logits_final.safetensors"),
                       *in = record_of(dir, "fwd_inputs.safetensors");
     int64_t n, nmask;
-    double *want = values(r, "logits_adapter", &n), *mask = values(in, "attention_mask", &nmask);
+    double *want = numbers(r, "logits_adapter", &n), *mask = numbers(in, "attention_mask", &nmask);
     for (int ranks = 1; ranks <= (kin ? 5 : 3); ranks += 2) {
-        forward f = run_forward(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"),
-                                in_dir(dir, "fwd_inputs.safetensors"), ranks);
+        forward f = forward_at(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"),
+                               in_dir(dir, "fwd_inputs.safetensors"), ranks);
         compare_rows(dir, &f, want, n, mask, nmask);
         free(f.logits);
     }
@@ -821,14 +677,6 @@ static void test_adapters__trained_and_merged_generation(void **state)
     assert_true(ran > 0 && (merged > 0 || kin));
 }
 
-static int clean_up(void **state)
-{
-    sheaf_status_free(sheaf__remove_tree(temporary()));
-    for (int i = 0; i < models; i++)
-        free(model_dir[i]);
-    return 0;
-}
-
 /* ---- types of rotary embeddings ---- */
 
 /* One Llama under several configs, at a length it was made for and beyond it. */
@@ -841,16 +689,15 @@ static void test_ropes__logits_at_both_lengths(void **state)
     char *dir = strdup(in_dir(source == NULL ? "." : source, "tests/data/families/ropes"));
     sheaf_safetensors *r = record_of(dir, "logits.safetensors");
     int64_t n, nlogits;
-    double *ids = values(r, "input_ids", &n);
+    double *ids = numbers(r, "input_ids", &n);
     for (size_t t = 0; t < ARRAY_LEN(types); t++)
         for (int64_t length = 12; length <= 40; length += 28) {
             char name[64], config[64];
             snprintf(name, sizeof name, "%s.%d", types[t], (int)length);
             snprintf(config, sizeof config, "%s.json", types[t]);
-            double *want = values(r, name, &nlogits);
+            double *want = numbers(r, name, &nlogits);
             const char *data = data_file("rope.safetensors", ids, ids, NULL, 1, length);
-            forward f =
-                run_forward_of(in_dir(dir, "hf"), in_dir(dir, config), NULL, data, 1, length);
+            forward f = forward_of(in_dir(dir, "hf"), in_dir(dir, config), NULL, data, 1, length);
             for (int64_t k = 0; k < nlogits; k++)
                 CHECK_NEAR(name, f.logits[(length - 4) * f.vocab + k], want[k], 2e-5);
             free(f.logits);
@@ -877,6 +724,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest of_llama[] = {
         tests[0], tests[1], tests[2], tests[3], tests[4], tests[5], tests[6],
     };
-    return kin ? cmocka_run_group_tests(tests, find_models, clean_up)
-               : cmocka_run_group_tests(of_llama, find_models, clean_up);
+    return kin ? cmocka_run_group_tests(tests, find_models, forget_models)
+               : cmocka_run_group_tests(of_llama, find_models, forget_models);
 }

@@ -8,18 +8,15 @@
  * 0.06 of their size, losses 4e-3 of 5.6 (6e-2 of 12, of tiny_qwen2), not its 1e-3: PEFT keeps
  * activations between layers, norms, tables and LoRA in float32 there, sheaf has all of them in
  * bfloat16. */
-#include "tests/check.h"
+#include "tests/files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "checkpoint/store/probe.h"
 #include "formats/safetensors.h"
-#include "models/team.h"
+#include "tests/parity/evaluated.h"
 #include "tests/recordings.h"
-#include "train/evaluate.h"
 #include "train/train.h"
 
 static const char *const models[] = { "tiny_llama", "tiny_qwen2" };
@@ -45,14 +42,6 @@ static const char *in_model(const char *model, const char *name)
 static bool exists(const char *path)
 {
     return access(path, R_OK) == 0;
-}
-
-static const char *temporary(void)
-{
-    static char dir[] = "/tmp/sheaf-quantised-XXXXXX";
-    if (strstr(dir, "XXXXXX") != NULL && mkdtemp(dir) == NULL)
-        fail_msg("mkdtemp");
-    return dir;
 }
 
 /* ---- recorded tensors ---- */
@@ -87,30 +76,6 @@ static float *values_of(const char *file, const char *name, int64_t *n)
 
 /* ---- logits ---- */
 
-typedef struct forward {
-    const sheaf_data *data;
-    float *logits;
-    int64_t seq, vocab, n;
-} forward;
-
-static sheaf_status *keep_logits(void *self, int64_t row, int64_t position, const float *logits)
-{
-    forward *f = self;
-    memcpy(f->logits + (row * f->seq + position) * f->vocab, logits,
-           (size_t)f->vocab * sizeof *logits);
-    return NULL;
-}
-
-static sheaf_status *forward_rank(void *self, sheaf__model *model)
-{
-    sheaf__evaluation result;
-    const bool first = model->context->rank == 0;
-    return sheaf__evaluate(
-        &result, model, ((forward *)self)->data,
-        &(sheaf__evaluate_options){
-            .micro_batch = 2, .padded = true, .self = self, .take = first ? keep_logits : NULL });
-}
-
 typedef struct how {
     const char *folder, *inputs;
     sheaf_quantize quantize;
@@ -121,25 +86,13 @@ typedef struct how {
 
 static forward run_forward(const how *h)
 {
-    sheaf__opened opened;
-    sheaf_data *data;
-    CHECK_OK(sheaf__open_model(
-        &opened,
-        &(sheaf__open_options){ .model = h->folder, .slices = 8, .quantize = h->quantize }));
-    CHECK_OK(sheaf_data_open(&data, h->inputs, &(sheaf_data_options){ .config = &opened.config }));
-    forward f = { .data = data, .seq = sheaf_data_seq(data), .vocab = opened.config.vocab };
-    f.n = sheaf_data_rows(data) * f.seq * f.vocab;
-    f.logits = calloc((size_t)f.n, sizeof *f.logits);
-    CHECK_OK(sheaf__team_run(&opened,
-                             &(sheaf__team_options){ .ranks = h->ranks,
-                                                     .threads = h->threads > 0 ? h->threads : 2,
-                                                     .dtype = h->dtype,
-                                                     .place = h->place,
-                                                     .positions = f.seq },
-                             forward_rank, &f));
-    sheaf_data_close(data);
-    sheaf__opened_close(&opened);
-    return f;
+    return evaluate(
+        &(sheaf__open_options){ .model = h->folder, .slices = 8, .quantize = h->quantize },
+        h->inputs, 0,
+        (sheaf__team_options){ .ranks = h->ranks,
+                               .threads = h->threads > 0 ? h->threads : 2,
+                               .dtype = h->dtype,
+                               .place = h->place });
 }
 
 static void check_bytes(const char *what, const how *h, const forward *want)
@@ -275,7 +228,7 @@ static const char *data_file(const char *run)
                                              { "labels", SHEAF_I64, 2, { 2 * STEPS, 12 } } };
     static char path[600];
     sheaf_safetensors_writer *w;
-    snprintf(path, sizeof path, "%s/batches-%d.safetensors", temporary(), files++);
+    snprintf(path, sizeof path, "%s/batches-%d.safetensors", scratch.dir, files++);
     CHECK_OK(sheaf__safetensors_begin(&w, path, spec, 2, NULL, 0));
     for (int k = 0; k < 2; k++)
         for (int s = 0; s < STEPS; s++) {
@@ -391,7 +344,7 @@ static char *train(sheaf_train_options o, int ranks, int then, trace *t, char ch
     sheaf_train_result result;
     const sheaf_events events = { on_event, t };
     const sheaf_train_hooks hooks = { .events = t == NULL ? NULL : &events };
-    o.out = path_of("%s/run-%d", temporary(), runs++);
+    o.out = path_of("%s/run-%d", scratch.dir, runs++);
     char out[1536];
     snprintf(out, sizeof out, "%s", o.out);
     o.out = out;
@@ -474,10 +427,4 @@ TEST(test_training__of_recorded_runs)
     assert_true(ran > 0 || getenv("SHEAF_RECORDINGS") == NULL); /* none is in the committed part */
 }
 
-static int clean(void **state)
-{
-    sheaf_status_free(sheaf__remove_tree(temporary()));
-    return 0;
-}
-
-FIXTURE(NULL, clean);
+FIXTURE(make_scratch, remove_scratch);

@@ -1,20 +1,12 @@
 /* diff_test.c - undivided tensors of a checkpoint, and what sheaf diff finds. */
 #include "tests/faults/tiny_state.h"
+#include "tests/files.h"
+#include "tests/golden.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/tools/verify.h"
 #include "formats/safetensors.h"
-
-static char folder[80];
-
-static char *path_in(const char *name)
-{
-    char *path;
-    CHECK_OK(sheaf__path_join(&path, folder, name));
-    return path;
-}
 
 /* ---- a checkpoint as a source ---- */
 
@@ -30,12 +22,11 @@ static void check_box(sheaf_source *source, int kind, int seed, int64_t row0, in
                          (int)(col0 + c));
 }
 
-static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
+TEST(test_checkpoint__every_box_of_every_kind_of_cut)
 {
-    CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 3, .step = 3, .ranks = 3 }));
-    char *dir = path_in("checkpoints/step-00000003");
+    CHECK_OK(tiny_save(&(tiny_run){ .out = at("run"), .seed = 3, .step = 3, .ranks = 3 }));
     sheaf_probe probe;
-    CHECK_OK(sheaf_probe_open(&probe, dir, false));
+    CHECK_OK(sheaf_probe_open(&probe, at("run/checkpoints/step-00000003"), false));
     assert_int_equal(probe.kind, SHEAF_WEIGHTS_CHECKPOINT);
     assert_int_equal(probe.source->count(probe.source), TINY_TENSORS);
     for (int k = 0; k < TINY_TENSORS; k++) {
@@ -51,10 +42,9 @@ static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
     }
     assert_null(probe.source->find(probe.source, "master/none"));
     sheaf_probe_close(&probe);
-    CHECK_OK(sheaf_probe_open(&probe, folder, false));
+    CHECK_OK(sheaf_probe_open(&probe, at("run"), false));
     assert_int_equal(probe.kind, SHEAF_WEIGHTS_RUN);
     sheaf_probe_close(&probe);
-    free(dir);
 }
 
 /* ---- what differs ---- */
@@ -76,31 +66,27 @@ static bool differ_by(sheaf_weights_diff_report *report, const char *a, const ch
     return !report->same;
 }
 
-static void test_diff__checkpoints(void **state)
+TEST(test_diff__checkpoints)
 {
-    char *other = strdup(tiny_folder()), *a = path_in("checkpoints/step-00000003"), *b, *c;
+    const char *a = at("run/checkpoints/step-00000003");
     sheaf_weights_diff_report report;
-    CHECK_OK(tiny_save(&(tiny_run){ .out = other, .seed = 3, .step = 3, .ranks = 1 }));
-    CHECK_OK(tiny_save(&(tiny_run){ .out = other, .seed = 4, .step = 4, .ranks = 2 }));
-    CHECK_OK(sheaf__path_join(&b, other, "checkpoints/step-00000003"));
-    CHECK_OK(sheaf__path_join(&c, other, "checkpoints/step-00000004"));
-    assert_false(differ_by(&report, a, b));
+    CHECK_OK(tiny_save(&(tiny_run){ .out = at("second"), .seed = 3, .step = 3, .ranks = 1 }));
+    CHECK_OK(tiny_save(&(tiny_run){ .out = at("second"), .seed = 4, .step = 4, .ranks = 2 }));
+    assert_false(differ_by(&report, a, at("second/checkpoints/step-00000003")));
     assert_true(report.tensors == TINY_TENSORS && report.different == 0 && report.largest == 0);
-    assert_true(differ_by(&report, a, c));
+    assert_true(differ_by(&report, a, at("second/checkpoints/step-00000004")));
     assert_int_equal(report.different, TINY_TENSORS);
     assert_non_null(strstr(told, "0 master/fused 36/36 142858 @0\n"));
     assert_non_null(strstr(told, "5 step "));
     assert_non_null(strstr(told, "5 seed "));
-    CHECK_FAILS(sheaf_diff(&report, folder, a, &heard), SHEAF_E_ARG, "/adapter");
-    CHECK_OK(sheaf__remove_tree(other));
-    free(other), free(a), free(b), free(c);
+    CHECK_FAILS(sheaf_diff(&report, at("run"), a, &heard), SHEAF_E_ARG, "/adapter");
 }
 
 /* A file of one tensor of each shape and type. */
-static char *write_file(const char *name, const sheaf_safetensors_spec *specs, int n,
-                        const void *const *data)
+static const char *write_file(const char *name, const sheaf_safetensors_spec *specs, int n,
+                              const void *const *data)
 {
-    char *path = path_in(name);
+    const char *path = at(name);
     sheaf_safetensors_writer *w;
     CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0));
     for (int i = 0; i < n; i++) {
@@ -112,7 +98,7 @@ static char *write_file(const char *name, const sheaf_safetensors_spec *specs, i
     return path;
 }
 
-static void test_diff__values_types_shapes_and_names(void **state)
+TEST(test_diff__values_types_shapes_and_names)
 {
     const float x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }, y[] = { 1, 2, 3.5f, 4, 5, 6, 7, 8.25f },
                 zero[] = { 0, NAN }, minus[] = { -0.0f, NAN };
@@ -131,10 +117,10 @@ static void test_diff__values_types_shapes_and_names(void **state)
     b[1].dtype = SHEAF_F16;
     b[3].name = "yours";
     b[6].shape[0] = 4, b[6].shape[1] = 2;
-    char *p = write_file("a.safetensors", a, 9,
-                         (const void *const[]){ x, x, ids, x, x, x, x, zero, zero });
-    char *q = write_file("b.safetensors", b, 9,
-                         (const void *const[]){ y, half, other_ids, x, x, x, x, minus, inf });
+    const char *p = write_file("a.safetensors", a, 9,
+                               (const void *const[]){ x, x, ids, x, x, x, x, zero, zero });
+    const char *q = write_file("b.safetensors", b, 9,
+                               (const void *const[]){ y, half, other_ids, x, x, x, x, minus, inf });
     sheaf_weights_diff_report report;
     assert_true(differ_by(&report, p, q));
     assert_string_equal(told, "0 cube 2/8 0.5 @2\n"
@@ -147,29 +133,15 @@ static void test_diff__values_types_shapes_and_names(void **state)
                               "0 zero 1/2 0 @0\n");
     assert_true(report.tensors == 10 && report.different == 8 && isinf(report.largest));
     assert_false(differ_by(&report, p, p));
-    free(p), free(q);
 }
 
 /* ---- models ---- */
 
-static const char *data_path(char *buffer, const char *tail)
+/* copy_file - a copy with `put` in place of `find`, where that is not NULL. */
+static void copy_file(const char *to, const char *from, const char *find, const char *put)
 {
-    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"),
-               *root = getenv("SHEAF_SOURCE_ROOT");
-    if (golden != NULL || data != NULL)
-        snprintf(buffer, 1024, "%s/%s", golden != NULL ? golden : data, tail);
-    else
-        snprintf(buffer, 1024, "%s/tests/data/%s", root != NULL ? root : ".", tail);
-    return buffer;
-}
-
-static void copy_file(const char *to_dir, const char *from_dir, const char *name, const char *find,
-                      const char *put)
-{
-    char *from, *to, *bytes;
+    char *bytes;
     size_t size;
-    CHECK_OK(sheaf__path_join(&from, from_dir, name));
-    CHECK_OK(sheaf__path_join(&to, to_dir, name));
     CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 20));
     FILE *f = fopen(to, "w");
     const char *at = find != NULL ? strstr(bytes, find) : NULL;
@@ -179,31 +151,21 @@ static void copy_file(const char *to_dir, const char *from_dir, const char *name
     if (at != NULL)
         fprintf(f, "%s%s", put, at + strlen(find));
     fclose(f);
-    free(from), free(to), free(bytes);
+    free(bytes);
 }
 
-static void copy_adapter(const char *to, const char *from, const char *find, const char *put)
+TEST(test_diff__shards_and_adapters)
 {
-    assert_int_equal(mkdir(to, 0755), 0);
-    copy_file(to, from, "adapter_model.safetensors", NULL, NULL);
-    copy_file(to, from, "adapter_config.json", find, put);
-}
-
-static void test_diff__shards_and_adapters(void **state)
-{
-    char a[1024], b[1024];
+    const char *a = golden("llama/tiny_llama/lora/adapter_init"),
+               *b = golden("llama/tiny_llama/lora/adapter_final");
     sheaf_weights_diff_report report;
-    data_path(a, "llama/tiny_llama/hf");
-    data_path(b, "llama/tiny_llama/hf_sharded");
-    assert_false(differ_by(&report, a, b));
+    assert_false(
+        differ_by(&report, golden("llama/tiny_llama/hf"), golden("llama/tiny_llama/hf_sharded")));
     assert_int_equal(report.tensors, 30);
-    data_path(a, "llama/tiny_llama/lora/adapter_init");
-    data_path(b, "llama/tiny_llama/lora/adapter_final");
     assert_true(differ_by(&report, a, b));
     assert_int_equal(report.different, 42);
     assert_int_equal(report.config_keys, 0);
-    data_path(b, "llama/tiny_llama/lora_variants/rslora/adapter");
-    assert_true(differ_by(&report, a, b));
+    assert_true(differ_by(&report, a, golden("llama/tiny_llama/lora_variants/rslora/adapter")));
     assert_non_null(strstr(told, "5 use_rslora"));
     assert_non_null(strstr(told, "5 target_modules"));
     /* Equal tensors with another alpha are another adapter; where it came from does not count. */
@@ -217,18 +179,25 @@ static void test_diff__shards_and_adapters(void **state)
         { "\"use_rslora\": false", "\"new_key\": 3", 2 },
     };
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
-        char *copy = path_in("adapter");
-        copy_adapter(copy, a, edits[i].find, edits[i].put);
-        assert_int_equal(differ_by(&report, a, copy), edits[i].keys > 0);
+        CHECK_OK(sheaf__make_dir(at("adapter")));
+        copy_file(at("adapter/adapter_model.safetensors"),
+                  golden("llama/tiny_llama/lora/adapter_init/adapter_model.safetensors"), NULL,
+                  NULL);
+        copy_file(at("adapter/adapter_config.json"),
+                  golden("llama/tiny_llama/lora/adapter_init/adapter_config.json"), edits[i].find,
+                  edits[i].put);
+        assert_int_equal(
+            differ_by(&report, golden("llama/tiny_llama/lora/adapter_init"), at("adapter")),
+            edits[i].keys > 0);
         assert_true(report.different == 0 && report.config_keys == edits[i].keys);
-        CHECK_OK(sheaf__remove_tree(copy));
-        free(copy);
+        CHECK_OK(sheaf__remove_tree(at("adapter")));
     }
-    CHECK_FAILS(sheaf_diff(&report, a, "/nonexistent", &heard), SHEAF_E_IO, "/nonexistent");
+    CHECK_FAILS(sheaf_diff(&report, golden("llama/tiny_llama/hf"), "/nonexistent", &heard),
+                SHEAF_E_IO, "/nonexistent");
 }
 
 /* transformers 4 and 5 spell one config in two ways; SAT's tells how its files are divided. */
-static void test_diff__configs_that_mean_the_same(void **state)
+TEST(test_diff__configs_that_mean_the_same)
 {
     static const struct {
         const char *config, *find, *put;
@@ -244,84 +213,64 @@ static void test_diff__configs_that_mean_the_same(void **state)
           "{\"model_class\": \"A\", \"model_parallel_size\": 4, \"use_lora\": true, ", 1 },
         { "llama/tiny_llama/hf/config.json", "{", "{\"eva_args\": {\"a\": 1}, ", 1 },
     };
-    char a[1024], config[1024];
     sheaf_weights_diff_report report;
-    data_path(a, "llama/tiny_llama/hf");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        char *copy = path_in("model");
-        assert_int_equal(mkdir(copy, 0755), 0);
-        copy_file(copy, a, "model.safetensors", NULL, NULL);
-        data_path(config, rows[i].config);
-        char *slash = strrchr(config, '/');
-        *slash = '\0';
-        copy_file(copy, config, slash + 1, rows[i].find, rows[i].put);
-        if (strcmp(slash + 1, "config.json") != 0) {
-            char *from, *to;
-            CHECK_OK(sheaf__path_join(&from, copy, slash + 1));
-            CHECK_OK(sheaf__path_join(&to, copy, "config.json"));
-            CHECK_OK(sheaf__rename(from, to));
-            free(from), free(to);
-        }
-        (void)differ_by(&report, a, copy);
+        CHECK_OK(sheaf__make_dir(at("model")));
+        copy_file(at("model/model.safetensors"), golden("llama/tiny_llama/hf/model.safetensors"),
+                  NULL, NULL);
+        copy_file(at("model/config.json"), golden(rows[i].config), rows[i].find, rows[i].put);
+        (void)differ_by(&report, golden("llama/tiny_llama/hf"), at("model"));
         if (report.config_keys != rows[i].keys)
             fail_msg("row %zu: %d keys differ: %s", i, (int)report.config_keys, told);
-        CHECK_OK(sheaf__remove_tree(copy));
-        free(copy);
+        CHECK_OK(sheaf__remove_tree(at("model")));
     }
 }
 
 /* A tied head that one side stores is compared with the other side's table. */
-static void test_diff__tied_head(void **state)
+TEST(test_diff__tied_head)
 {
     const float x[] = { 1, 2, 3, 4 }, y[] = { 1, 2, 3, 5 };
     const sheaf_safetensors_spec specs[] = {
         { "model.embed_tokens.weight", SHEAF_F32, 2, { 2, 2 } },
         { "lm_head.weight", SHEAF_F32, 2, { 2, 2 } }
     };
-    char *tied = path_in("tied"), *config, config_from[1024];
-    assert_int_equal(mkdir(tied, 0755), 0);
-    free(write_file("tied/model.safetensors", specs, 1, (const void *const[]){ x }));
-    char *text;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(
-        &text, &size, data_path(config_from, "llama/tiny_qwen2/hf/config.json"), 1 << 20));
-    CHECK_OK(sheaf__path_join(&config, tied, "config.json"));
-    FILE *f = fopen(config, "w");
-    fputs(text, f);
-    fclose(f);
-    char *equal = write_file("equal.safetensors", specs, 2, (const void *const[]){ x, x });
-    char *other = write_file("other.safetensors", specs, 2, (const void *const[]){ x, y });
     sheaf_weights_diff_report report;
-    assert_false(differ_by(&report, tied, equal));
+    CHECK_OK(sheaf__make_dir(at("tied")));
+    write_file("tied/model.safetensors", specs, 1, (const void *const[]){ x });
+    copy_file(at("tied/config.json"), golden("llama/tiny_qwen2/hf/config.json"), NULL, NULL);
+    const char *equal = write_file("equal.safetensors", specs, 2, (const void *const[]){ x, x });
+    assert_false(differ_by(&report, at("tied"), equal));
     assert_int_equal(report.tensors, 2);
-    assert_true(differ_by(&report, other, tied));
+    const char *other = write_file("other.safetensors", specs, 2, (const void *const[]){ x, y });
+    assert_true(differ_by(&report, other, at("tied")));
     assert_string_equal(told, "0 lm_head.weight 1/4 1 @3\n");
-    free(tied), free(config), free(text), free(equal), free(other);
 }
 
 /* A folder NAME with a model of one weight and, where `moment` is not NULL, optimizer.safetensors.
  */
-static char *folder_of_model(const char *name, const float *moment)
+static const char *folder_of_model(const char *name, const float *moment)
 {
     const float weight[] = { 1, 2, 3, 4 };
     const sheaf_safetensors_spec one = { "w", SHEAF_F32, 2, { 2, 2 } };
     const sheaf_safetensors_spec two[] = { { "exp_avg.w", SHEAF_F32, 2, { 2, 2 } },
                                            { "exp_avg_sq.w", SHEAF_F32, 2, { 2, 2 } } };
-    char *dir = path_in(name), file[256];
-    assert_int_equal(mkdir(dir, 0755), 0);
+    char file[256];
+    CHECK_OK(sheaf__make_dir(at(name)));
     snprintf(file, sizeof file, "%s/model.safetensors", name);
-    free(write_file(file, &one, 1, (const void *const[]){ weight }));
+    write_file(file, &one, 1, (const void *const[]){ weight });
     snprintf(file, sizeof file, "%s/optimizer.safetensors", name);
     if (moment != NULL)
-        free(write_file(file, two, 2, (const void *const[]){ weight, moment }));
-    return dir;
+        write_file(file, two, 2, (const void *const[]){ weight, moment });
+    return at(name);
 }
 
-static void test_diff__moments_beside_a_model(void **state)
+TEST(test_diff__moments_beside_a_model)
 {
     const float x[] = { 1, 2, 3, 4 }, y[] = { 1, 2, 3, 5 };
-    char *a = folder_of_model("with", x), *b = folder_of_model("other", y),
-         *none = folder_of_model("without", NULL), *file;
+    folder_of_model("with", x);
+    folder_of_model("other", y);
+    const char *none = folder_of_model("without", NULL), *a = at("with"), *b = at("other"),
+               *file = at("other/optimizer.safetensors");
     sheaf_weights_diff_report report;
     assert_false(differ_by(&report, a, a));
     assert_true(report.tensors == 3 && report.moments == 2);
@@ -335,7 +284,6 @@ static void test_diff__moments_beside_a_model(void **state)
     assert_false(differ_by(&report, none, b));
     assert_true(report.moments_only_a == 0 && report.moments_only_b == 2);
     /* In a bare file they are tensors like others. */
-    CHECK_OK(sheaf__path_join(&file, b, "optimizer.safetensors"));
     assert_true(differ_by(&report, file, none));
     assert_string_equal(told, "3 exp_avg.w 0/0 0 @-1\n"
                               "3 exp_avg_sq.w 0/0 0 @-1\n"
@@ -346,22 +294,6 @@ static void test_diff__moments_beside_a_model(void **state)
     /* What is damaged is told, not taken for none. */
     assert_int_equal(truncate(file, 40), 0);
     CHECK_FAILS(sheaf_diff(&report, none, b, &heard), SHEAF_E_FORMAT, "optimizer.safetensors");
-    free(a), free(b), free(none), free(file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checkpoint__every_box_of_every_kind_of_cut),
-        cmocka_unit_test(test_diff__checkpoints),
-        cmocka_unit_test(test_diff__values_types_shapes_and_names),
-        cmocka_unit_test(test_diff__shards_and_adapters),
-        cmocka_unit_test(test_diff__configs_that_mean_the_same),
-        cmocka_unit_test(test_diff__tied_head),
-        cmocka_unit_test(test_diff__moments_beside_a_model),
-    };
-    snprintf(folder, sizeof folder, "%s", tiny_folder());
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sheaf_status_free(sheaf__remove_tree(folder));
-    return failed;
-}
+FIXTURE(make_scratch, remove_scratch);

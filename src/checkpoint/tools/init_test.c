@@ -1,36 +1,13 @@
 /* init_test.c - new models: what each number depends on, and that the folder is one. */
-#include "tests/check.h"
+#include "tests/files.h"
 #include "tests/golden.h"
 #include "tests/opened.h"
 
-#include <math.h>
-#include <sys/stat.h>
-
-#include "base/file.h"
 #include "base/random.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/tools/init.h"
-#include "dialects/common/dialects.h"
-#include "dialects/hf/hf.h"
 #include "ops/kernels.h"
-
-static char folder[64];
-
-static char *path_in(const char *name)
-{
-    char *path;
-    CHECK_OK(sheaf__path_join(&path, folder, name));
-    return path;
-}
-
-static void write_text(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
 
 static const char small[] =
     "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"vocab_size\": 37, \"hidden_size\": 12, "
@@ -40,36 +17,30 @@ static const char small[] =
 static void init(const char *spec, const char *name, uint64_t seed, const sheaf_dtype *dtype,
                  int threads)
 {
-    char *dst = path_in(name);
     sheaf_weights_init_report report;
     CHECK_OK(sheaf_init(&report,
                         &(sheaf_weights_init_options){ .spec = spec,
-                                                       .dst = dst,
+                                                       .dst = at(name),
                                                        .seed = seed,
                                                        .dtype = dtype == NULL ? SHEAF_BOOL : *dtype,
                                                        .threads = threads }));
     assert_true(report.tensors > 0 && report.parameters > 0);
-    free(dst);
 }
 
 static sheaf_weights_diff_report compare(const char *a, const char *b)
 {
-    char *p = path_in(a), *q = path_in(b);
     sheaf_weights_diff_report report;
-    CHECK_OK(sheaf_diff(&report, p, q, &(sheaf_weights_diff_options){ 0 }));
-    free(p);
-    free(q);
+    CHECK_OK(sheaf_diff(&report, at(a), at(b), &(sheaf_weights_diff_options){ 0 }));
     return report;
 }
 
-static void test_init__is_a_function_of_seed_name_and_index(void **state)
+TEST(test_init__is_a_function_of_seed_name_and_index)
 {
-    char *spec = path_in("config.json"), *dir = path_in("one");
-    write_text(spec, small);
     const sheaf_dtype f32 = SHEAF_F32;
-    init(spec, "one", 7, &f32, 1);
+    put(at("config.json"), small);
+    init(at("config.json"), "one", 7, &f32, 1);
     sheaf_source *source;
-    CHECK_OK(open_stored(&source, dir));
+    CHECK_OK(open_stored(&source, at("one")));
     assert_int_equal(source->count(source), 2 + 2 * 12);
     for (int64_t i = 0; i < source->count(source); i++) {
         const sheaf_source_entry *e = source->entry(source, i);
@@ -88,11 +59,9 @@ static void test_init__is_a_function_of_seed_name_and_index(void **state)
         }
     }
     source->close(source);
-    free(spec);
-    free(dir);
 }
 
-static void test_init__threads_change_nothing_seeds_all(void **state)
+TEST(test_init__threads_change_nothing_seeds_all)
 {
     init("tiny-bytes", "a", 1, NULL, 1);
     init("tiny-bytes", "b", 1, NULL, 3);
@@ -104,16 +73,15 @@ static void test_init__threads_change_nothing_seeds_all(void **state)
 }
 
 /* The config's type is used, said in the copy, and is one rounding of the float32 model. */
-static void test_init__half_precision_rounds_once(void **state)
+TEST(test_init__half_precision_rounds_once)
 {
-    char *spec = path_in("config.json"), *half = path_in("half"), *whole = path_in("whole");
     const sheaf_dtype f32 = SHEAF_F32;
-    write_text(spec, small);
-    init(spec, "half", 3, NULL, 1);
-    init(spec, "whole", 3, &f32, 1);
+    put(at("config.json"), small);
+    init(at("config.json"), "half", 3, NULL, 1);
+    init(at("config.json"), "whole", 3, &f32, 1);
     sheaf_source *a, *b;
-    CHECK_OK(open_stored(&a, half));
-    CHECK_OK(open_stored(&b, whole));
+    CHECK_OK(open_stored(&a, at("half")));
+    CHECK_OK(open_stored(&b, at("whole")));
     for (int64_t i = 0; i < a->count(a); i++) {
         const sheaf_source_entry *e = a->entry(a, i);
         const int64_t cols = e->ndim > 1 ? e->shape[1] : 1, n = e->shape[0] * cols;
@@ -127,10 +95,9 @@ static void test_init__half_precision_rounds_once(void **state)
     }
     a->close(a);
     b->close(b);
-    free(spec), free(half), free(whole);
 }
 
-static void test_init__built_in_names_are_sound_configs(void **state)
+TEST(test_init__built_in_names_are_sound_configs)
 {
     const sheaf__family_spec *s;
     for (int i = 0; (s = sheaf__init_spec_at(i)) != NULL; i++) {
@@ -160,10 +127,8 @@ static const char *const cogs[] = { "cogvlm-tiny", "cogagent-tiny" };
 
 static sheaf_source *open_made(const char *name)
 {
-    char *dir = path_in(name);
     sheaf_source *source;
-    CHECK_OK(open_stored(&source, dir));
-    free(dir);
+    CHECK_OK(open_stored(&source, at(name)));
     return source;
 }
 
@@ -172,7 +137,7 @@ static bool has(const char *name, const char *part)
     return strstr(name, part) != NULL;
 }
 
-static void test_init__cog_tensors_begin_as_they_should(void **state)
+TEST(test_init__cog_tensors_begin_as_they_should)
 {
     for (size_t m = 0; m < ARRAY_LEN(cogs); m++) {
         init(cogs[m], cogs[m], 5, NULL, 2);
@@ -217,7 +182,7 @@ static void read_all(float *x, sheaf_source *source, const char *name, int64_t n
 
 /* 8 by 8 patches and heads of 8 wide: two frequencies an axis, 1 and 1/100; patch 11 is row 1,
  * column 3, and an index counts 16 / 8. Every block has the tables too. */
-static void test_init__tables_of_angles_by_hand(void **state)
+TEST(test_init__tables_of_angles_by_hand)
 {
     static const double turn[8] = { 2, 2, 0.02, 0.02, 6, 6, 0.06, 0.06 };
     float cosines[64 * 8], sines[64 * 8], frequency[8];
@@ -251,13 +216,11 @@ static void check_buffers(const char *recorded)
 {
     sheaf_catalog *catalog;
     sheaf_source *want;
-    char *mine = path_in("as-recorded"), *spec = path_in("recorded.json");
     CHECK_OK(sheaf__open(&catalog, recorded, NULL));
     assert_non_null(catalog->config); /* says the tower's sizes, which SAT's own does not */
-    write_text(spec, catalog->config);
+    put(at("recorded.json"), catalog->config);
     CHECK_OK(sheaf__catalog_source(&want, catalog, false));
-    init(spec, "as-recorded", 1, NULL, 1);
-    free(spec);
+    init(at("recorded.json"), "as-recorded", 1, NULL, 1);
     sheaf_source *got = open_made("as-recorded");
     assert_int_equal(got->count(got), want->count(want));
     int buffers = 0;
@@ -277,11 +240,10 @@ static void check_buffers(const char *recorded)
     assert_true(buffers > 0);
     got->close(got);
     want->close(want);
-    CHECK_OK(sheaf__remove_tree(mine));
-    free(mine);
+    CHECK_OK(sheaf__remove_tree(at("as-recorded")));
 }
 
-static void test_init__buffers_are_those_that_sat_computes(void **state)
+TEST(test_init__buffers_are_those_that_sat_computes)
 {
     char **names, root[512];
     int64_t count, found = 0;
@@ -299,82 +261,56 @@ static void test_init__buffers_are_those_that_sat_computes(void **state)
     assert_true(found > 0 || !golden_is_full());
 }
 
-static void check_config(const char *folder_name, const char *part)
+static void check_config(const char *path, const char *part)
 {
-    char *dir = path_in(folder_name), *path, *text;
+    char *text;
     size_t size;
-    CHECK_OK(sheaf__path_join(&path, dir, "config.json"));
     CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
     if (strstr(text, part) == NULL)
         fail_msg("%s lacks %s", path, part);
-    free(dir), free(path), free(text);
+    free(text);
 }
 
-static void test_init__cog_goes_to_sat_and_back(void **state)
+TEST(test_init__cog_goes_to_sat_and_back)
 {
     for (size_t m = 0; m < ARRAY_LEN(cogs); m++) {
-        char *made = path_in(cogs[m]), *sat = path_in("sat"), *back = path_in("back"),
-             *again = path_in("again");
         sheaf_weights_convert_report report;
-        CHECK_OK(sheaf_convert(&report, &(sheaf_weights_convert_options){
-                                            .src = made, .dst = sat, .to = "sat", .tp = 2 }));
+        CHECK_OK(sheaf_convert(&report,
+                               &(sheaf_weights_convert_options){
+                                   .src = at(cogs[m]), .dst = at("sat"), .to = "sat", .tp = 2 }));
         assert_int_equal(report.parts, 2);
         assert_true(compare(cogs[m], "sat").same);
-        CHECK_OK(sheaf_convert(
-            &report, &(sheaf_weights_convert_options){ .src = sat, .dst = back, .to = "hf" }));
+        CHECK_OK(sheaf_convert(&report, &(sheaf_weights_convert_options){
+                                            .src = at("sat"), .dst = at("back"), .to = "hf" }));
         const sheaf_weights_diff_report d = compare(cogs[m], "back");
         assert_true(d.same && d.config_keys == 0);
-        init(sat, "again", 5, NULL, 1); /* a SAT checkpoint tells the model, too */
+        init(at("sat"), "again", 5, NULL, 1); /* a SAT checkpoint tells the model, too */
         const sheaf_weights_diff_report e = compare(cogs[m], "again");
         assert_true(e.same && e.config_keys == 0);
-        check_config("again",
+        check_config(at("again/config.json"),
                      m == 0 ? "\"model_type\": \"cogvlm\"" : "\"model_type\": \"cogagent\"");
-        check_config("again", "\"model_parallel_size\": 1,");
-        CHECK_OK(sheaf__remove_tree(sat));
-        CHECK_OK(sheaf__remove_tree(back));
-        CHECK_OK(sheaf__remove_tree(again));
-        free(made), free(sat), free(back), free(again);
+        check_config(at("again/config.json"), "\"model_parallel_size\": 1,");
+        CHECK_OK(sheaf__remove_tree(at("sat")));
+        CHECK_OK(sheaf__remove_tree(at("back")));
+        CHECK_OK(sheaf__remove_tree(at("again")));
     }
 }
 
-static void test_init__refusals_leave_nothing(void **state)
+static void refuse(const char *spec, const char *dst, sheaf_code code, const char *part)
 {
-    char *dst = path_in("never"), *bad = path_in("bad.json"), *one = path_in("one");
     sheaf_weights_init_report report;
-    CHECK_FAILS(
-        sheaf_init(&report, &(sheaf_weights_init_options){ .spec = "tiny-byte", .dst = dst }),
-        SHEAF_E_ARG, "| tiny-bytes");
-    CHECK_FAILS(
-        sheaf_init(&report,
-                   &(sheaf_weights_init_options){ .spec = "/nonexistent/config.json", .dst = dst }),
-        SHEAF_E_ARG, "a config.json");
-    write_text(bad, "{\"model_type\": \"gpt2\"}");
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = bad, .dst = dst }),
-                SHEAF_E_UNSUPPORTED, "model_type");
-    assert_int_equal(sheaf__path_kind(dst), SHEAF_PATH_NONE);
-    CHECK_FAILS(
-        sheaf_init(&report, &(sheaf_weights_init_options){ .spec = "tiny-bytes", .dst = one }),
-        SHEAF_E_ARG, one);
-    free(dst), free(bad), free(one);
+    CHECK_FAILS(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = spec, .dst = dst }),
+                code, part);
 }
 
-int main(void)
+TEST(test_init__refusals_leave_nothing)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_init__is_a_function_of_seed_name_and_index),
-        cmocka_unit_test(test_init__threads_change_nothing_seeds_all),
-        cmocka_unit_test(test_init__half_precision_rounds_once),
-        cmocka_unit_test(test_init__built_in_names_are_sound_configs),
-        cmocka_unit_test(test_init__cog_tensors_begin_as_they_should),
-        cmocka_unit_test(test_init__tables_of_angles_by_hand),
-        cmocka_unit_test(test_init__buffers_are_those_that_sat_computes),
-        cmocka_unit_test(test_init__cog_goes_to_sat_and_back),
-        cmocka_unit_test(test_init__refusals_leave_nothing),
-    };
-    snprintf(folder, sizeof folder, "/tmp/sheaf-init-XXXXXX");
-    if (mkdtemp(folder) == NULL)
-        return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sheaf_status_free(sheaf__remove_tree(folder));
-    return failed;
+    put(at("bad.json"), "{\"model_type\": \"gpt2\"}");
+    refuse("tiny-byte", at("never"), SHEAF_E_ARG, "| tiny-bytes");
+    refuse("/nonexistent/config.json", at("never"), SHEAF_E_ARG, "a config.json");
+    refuse(at("bad.json"), at("never"), SHEAF_E_UNSUPPORTED, "model_type");
+    assert_int_equal(sheaf__path_kind(at("never")), SHEAF_PATH_NONE);
+    refuse("tiny-bytes", at("one"), SHEAF_E_ARG, at("one"));
 }
+
+FIXTURE(make_scratch, remove_scratch);
