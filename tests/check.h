@@ -89,6 +89,12 @@ struct group_fixture {
         }                                                                                          \
     } while (0)
 
+/* in_soak - how many of many like cases a test takes: `most` in ./run soak, else `few`. */
+static inline int in_soak(int most, int few)
+{
+    return getenv("SHEAF_SOAK") != NULL ? most : few;
+}
+
 /* every - the step of a loop over many like cases: 1, or `n` in a build with sanitizers, which
  * takes ten times as long for each and looks for other faults. */
 static inline int every(int n)

@@ -250,6 +250,7 @@ fi
 
 if section 6 "what the planner predicts"; then
     cases "the planner's predictions" '^ok - ' bash tests/soak_plan.sh
+    cases "and all of cli/plan" '^ok - ' env SHEAF_SOAK=1 bash tests/cli/plan.sh
 fi
 
 if section 7 "nothing is lost"; then

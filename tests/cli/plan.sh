@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The planner: every shape of the published Llama sizes at every T from the config alone, and
-# what it predicts against what a run really uses (a sample; ./run soak has thirty-seven).
+# what it predicts against what a run really uses (a sample; ./run soak has thirty-seven). SHEAF_SOAK=1: some more settings.
 . "$(dirname "$0")/lib.sh"
 
 configs=$SHEAF_SOURCE_ROOT/tests/data/configs
@@ -21,7 +21,7 @@ for model in qwen3-8b smollm3-3b olmo-2-7b phi-4 mixtral-8x7b; do
     done
     runs "$model in full" 0 '"trained":[1-9][0-9]{8}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
 done
-for gib in 24 80; do # a card that holds it, and one that does not without offloading
+for gib in ${SHEAF_SOAK:+24} 80; do # a card that does not hold it without offloading, and one that does
     runs "a mixture of 128 experts for $gib GiB" 0 'fits: --tp' plan --config "$configs/qwen3-30b-a3b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory ${gib}G
     runs "and Gemma" 0 'fits: --tp' plan --config "$configs/gemma-2b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory ${gib}G
 done
@@ -115,17 +115,17 @@ runs "plan without a model" 2 '--model DIR or --config FILE +found: +neither +tr
 base=$(peak_of --version)
 "$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$work/mini" --seed 1 >/dev/null 2>&1 || fail "init of the model to measure"
 make_tokens "$work/tokens.jsonl" 16 120
-while read -r flags; do
+while read -r flags; do # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$work/mini" "$work/tokens.jsonl" $flags
-done <<'END'
+done <<END
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float32 --threads 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --sums pairs --threads 2
 --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float16 --threads 2 --tp 2
 --method full --micro-batch 2 --accumulate 4 --accumulators 4 --dtype bfloat16 --threads 2 --dp 4
---method full --micro-batch 2 --accumulate 4 --accumulators 2 --dtype float32 --threads 2 --dp 2 --tp 2
---method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --accumulate 4 --dtype bfloat16 --threads 2 --dp 2
+${SHEAF_SOAK:+--method full --micro-batch 2 --accumulate 4 --accumulators 2 --dtype float32 --threads 2 --dp 2 --tp 2
+}--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 4 --accumulate 4 --dtype bfloat16 --threads 2 --dp 2
 END
 make_deep "$work/deep" || fail "init of a deep model"
 for how in "--lora-targets all-linear --tp 4" "--method head --tp 8"; do # shellcheck disable=SC2086
@@ -152,7 +152,7 @@ sed -e 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' -e 's/"intermedia
     "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/wide.json"
 "$sheaf" init "$work/wide.json" "$work/wide" --seed 1 >/dev/null 2>&1 || fail "init of a wide model"
 awk 'BEGIN { for (i = 0; i < 12; i++) { s = ""; for (j = 0; j < 600; j++) s = s sprintf("%c", 97 + (i * 7 + j * j) % 26); printf "{\"prompt\": \"%s\", \"completion\": \"%s\"}\n", s, substr(s, 1, 300) } }' >"$work/third.jsonl"
-for dtype in float32 bfloat16; do
+for dtype in ${SHEAF_SOAK:+float32} bfloat16; do
     check "planned and measured: labels on a third, $dtype" predicted "$work/wide" "$work/third.jsonl" --lora-targets all-linear --micro-batch 2 --threads 1 --dtype $dtype
 done
 # of 32 experts each row takes 4; memory is for these, not for all rows in each
@@ -160,7 +160,7 @@ sed -E -e 's/^\{/{"sheaf_tokenizer":"bytes",/' -e 's/("hidden_size": )[0-9]+/\12
     -e 's/("num_hidden_layers": )[0-9]+/\14/' -e 's/("moe_intermediate_size": )[0-9]+/\1384/' -e 's/("num_attention_heads": )[0-9]+/\18/' -e 's/("head_dim": )[0-9]+/\132/' \
     -e 's/("vocab_size": )[0-9]+/\1259/' -e 's/("bos_token_id": )[0-9]+/\1256/' -e 's/("eos_token_id": )[0-9]+/\1257/' "$configs/qwen3-30b-a3b.json" >"$work/experts.json"
 "$sheaf" init "$work/experts.json" "$work/experts" --seed 1 --dtype bfloat16 >/dev/null 2>&1 || fail "init of a mixture"
-for how in "--lora-targets q_proj,v_proj" "--lora-targets all-linear --tp 3"; do
+for how in "--lora-targets q_proj,v_proj" ${SHEAF_SOAK:+"--lora-targets all-linear --tp 3"}; do
     # shellcheck disable=SC2086
     check "planned and measured: 32 experts, $how" predicted "$work/experts" "$work/third.jsonl" --micro-batch 2 --threads 3 $how
 done

@@ -6,6 +6,28 @@
 
 enum { MOST_FAR = 4 }; /* jobs of one call */
 
+/* ---- devices: the processor, and GPUs that the test's own open_devices() names ---- */
+enum { MOST_GPUS = 3 };
+static sheaf__device *here, *gpu[MOST_GPUS];
+
+/* kinds: as "8.0,9.0", of so many GPUs. */
+static inline int open_gpus(const char *kinds, int count)
+{
+    setenv("SHEAF_EMULATED_GPU", kinds, 1);
+    CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 2, NULL, 0));
+    for (int g = 0; g < count; g++)
+        CHECK_OK(sheaf__device_open_unit(&gpu[g], &sheaf__cuda_class, g, 1, NULL, 0));
+    return 0;
+}
+
+static inline int close_gpus(void **state)
+{
+    sheaf__device_close(here);
+    for (int g = 0; g < MOST_GPUS; g++)
+        sheaf__device_close(gpu[g]);
+    return 0;
+}
+
 /* Jobs of one call, whose results are here; `before`: they as they were. */
 static inline void check_on(sheaf__device *device, const char *name, const sheaf__product *job,
                             int jobs, const sheaf__product *before)

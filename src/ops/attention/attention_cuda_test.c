@@ -65,11 +65,15 @@ static void run_cuda(const problem *p, const result *r, int unit)
     sheaf__device_close(device);
 }
 
+/* On the GPU that takes everything in order, or on the one that takes it in turned order; in
+ * ./run soak on both. */
 static void check_problem(const char *name, const problem *p)
 {
+    static int problems;
+    const int first = problems++ % 2;
     result want = result_of(p);
     run_ref(p, &want);
-    for (int unit = 0; unit < 2; unit++) {
+    for (int unit = in_soak(0, first); unit < in_soak(2, first + 1); unit++) {
         char what[200];
         if (!sheaf__driver_stands_in() && sheaf__by_mma(p->sums, p->s.dtype) &&
             unit != (p->sums == SHEAF_SUMS_MMA16)) /* of one 8.0, one 9.0 (tests/ptx.sh) */

@@ -8,23 +8,10 @@ enum { JOBS = 3 };
 
 /* The first one has mma8; the second one mma16, and takes everything in turned order. */
 enum { GPUS = 2 };
-static sheaf__device *here, *gpu[GPUS];
 
 static int open_devices(void **state)
 {
-    setenv("SHEAF_EMULATED_GPU", "8.0,9.0", 1);
-    CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 2, NULL, 0));
-    for (int g = 0; g < GPUS; g++)
-        CHECK_OK(sheaf__device_open_unit(&gpu[g], &sheaf__cuda_class, g, 1, NULL, 0));
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    sheaf__device_close(here);
-    for (int g = 0; g < GPUS; g++)
-        sheaf__device_close(gpu[g]);
-    return 0;
+    return open_gpus("8.0,9.0", GPUS);
 }
 
 static sheaf__gpu *of(sheaf__device *device)
@@ -189,4 +176,4 @@ TEST(test_codes__slices_by_the_tree)
     }
 }
 
-FIXTURE(open_devices, close_devices);
+FIXTURE(open_devices, close_gpus);

@@ -12,23 +12,10 @@ enum { JOBS = 4, SLICES = 16 };
 /* The first one has mma8; the second one mma16, and takes everything in turned order; so has the
  * third. */
 enum { GPUS = 3 };
-static sheaf__device *here, *gpu[GPUS];
 
 static int open_devices(void **state)
 {
-    setenv("SHEAF_EMULATED_GPU", "8.0,9.0,9.0", 1);
-    CHECK_OK(sheaf__device_open(&here, &sheaf__cpu, 2, NULL, 0));
-    for (int g = 0; g < GPUS; g++)
-        CHECK_OK(sheaf__device_open_unit(&gpu[g], &sheaf__cuda_class, g, 1, NULL, 0));
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    sheaf__device_close(here);
-    for (int g = 0; g < GPUS; g++)
-        sheaf__device_close(gpu[g]);
-    return 0;
+    return open_gpus("8.0,9.0,9.0", GPUS);
 }
 
 /* ---- running and comparing ---- */
@@ -115,10 +102,10 @@ static sheaf__product some_job(sheaf__term *term, int terms, int64_t m, int64_t 
 
 TEST(test_products__sizes_and_special_values)
 {
-    for (uint64_t of = 1; of < 120; of++) {
+    for (int of = 1; of < in_soak(120, 45); of++) {
         static const kind kinds[] = { ORDINARY, SPECIAL, TINY };
         sheaf__term term[4];
-        seed = of;
+        seed = (uint64_t)of;
         const int64_t m = any_size(), n = any_size();
         const sheaf__product job =
             some_job(term, 1 + (int)below(4), m, n, m * n < 9000 ? 600 : 80, kinds[of % 3]);
@@ -200,9 +187,9 @@ static sheaf__product sliced_job(sliced *s, int ranks, int64_t m, int64_t n, kin
 /* The tree's sums wait, also where there are more tiles than blocks. */
 TEST(test_products__slices_by_the_tree)
 {
-    for (uint64_t of = 1; of < 40; of++) {
+    for (int of = 1; of < in_soak(40, 16); of++) {
         sliced s;
-        seed = of * 1000;
+        seed = (uint64_t)of * 1000;
         const int64_t m = any_size(), n = any_size();
         const sheaf__product job =
             sliced_job(&s, 1 + (int)below(6), m, n, of % 3 == 0 ? TINY : ORDINARY, false);
@@ -213,10 +200,10 @@ TEST(test_products__slices_by_the_tree)
 /* Of any sizes, and of both types: several kernels in one call, one after the other. */
 TEST(test_products__jobs_of_one_call)
 {
-    for (uint64_t of = 1; of < 20; of++) {
+    for (int of = 1; of < in_soak(20, 8); of++) {
         sheaf__term term[JOBS][2];
         sheaf__product job[JOBS];
-        seed = of * 77;
+        seed = (uint64_t)of * 77;
         for (int j = 0; j < JOBS; j++) {
             const int64_t m = any_size(), n = any_size();
             job[j] = some_job(term[j], 1 + (int)below(2), m, n, 60, ORDINARY);
@@ -242,7 +229,7 @@ TEST(test_products__wide_tiles)
         int64_t m, n;
     } of[] = { { 257, 129 }, { 130, 300 }, { 300, 264 }, { 520, 136 }, { 256, 512 } };
     static const kind kinds[] = { ORDINARY, SPECIAL, TINY };
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < in_soak(36, 16); i++) {
         sheaf__term term[3];
         seed = 3000 + (uint64_t)i;
         const int64_t m = of[i % 5].m, n = of[i % 5].n;
@@ -285,10 +272,10 @@ TEST(test_products__wide_terms_are_long)
 /* Four and more sums wait; jobs of one call share blocks. */
 TEST(test_products__wide_slices)
 {
-    for (uint64_t of = 1; of < 16; of++) {
+    for (int of = 1; of < in_soak(16, 8); of++) {
         sliced s[2];
         sheaf__product job[2];
-        seed = of * 5000;
+        seed = (uint64_t)of * 5000;
         for (int j = 0; j < 2; j++)
             job[j] = sliced_job(&s[j], of % 2 ? 1 : 1 + (int)below(6), of % 3 ? 264 : 136,
                                 of % 3 ? 72 : 300, of % 5 == 0 ? TINY : ORDINARY, true);
@@ -315,4 +302,4 @@ TEST(test_products__without_wgmma)
     sheaf__device_close(device);
 }
 
-FIXTURE(open_devices, close_devices);
+FIXTURE(open_devices, close_gpus);
