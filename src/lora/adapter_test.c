@@ -1,6 +1,7 @@
 /* adapter_test.c - which modules an adapter means, how A and B are cut, and which files fit. */
 #include "tests/check.h"
 #include "tests/fake_source.h"
+#include "tests/small_config.h"
 
 #include <unistd.h>
 
@@ -11,15 +12,7 @@
 
 static sheaf_config config(void)
 {
-    return (sheaf_config){ .family = SHEAF_LLAMA,
-                           .vocab = 511,
-                           .hidden = 64,
-                           .ffn = 172,
-                           .layers = 3,
-                           .heads = 8,
-                           .kv_heads = 4,
-                           .head_dim = 8,
-                           .rope = { .partial = 1 } };
+    return small_config(SHEAF_LLAMA, 511, 64, 172, 3, 8, 4, 8);
 }
 
 static sheaf_schema *schema_of(sheaf_config c, int slices)

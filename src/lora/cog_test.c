@@ -2,6 +2,7 @@
  * layers. */
 #include "tests/check.h"
 #include "tests/fake_source.h"
+#include "tests/small_config.h"
 
 #include "lora/adapter.h"
 
@@ -166,15 +167,7 @@ TEST(test_cog__what_cannot_be_is_named)
         sheaf_lora_options_release(&o);
         sheaf_schema_free(schema);
     }
-    sheaf_config c = { .family = SHEAF_LLAMA,
-                       .vocab = 64,
-                       .hidden = 16,
-                       .ffn = 16,
-                       .layers = 1,
-                       .heads = 2,
-                       .kv_heads = 2,
-                       .head_dim = 8,
-                       .rope = { .partial = 1 } };
+    const sheaf_config c = small_config(SHEAF_LLAMA, 64, 16, 16, 1, 2, 2, 8);
     sheaf_schema *schema;
     sheaf_lora *lora;
     sheaf_lora_options o = options_of("sat");

@@ -1,20 +1,13 @@
 /* modules_to_save_test.c - tensors trained whole beside the factors: which, under which names, and
  * read back the same. */
 #include "tests/files.h"
+#include "tests/small_config.h"
 
 #include "lora/adapter.h"
 
 static sheaf_schema *schema_of(sheaf_family family)
 {
-    sheaf_config c = { .family = family,
-                       .vocab = 1100,
-                       .hidden = 32,
-                       .ffn = 48,
-                       .layers = 2,
-                       .heads = 4,
-                       .kv_heads = 4,
-                       .head_dim = 8,
-                       .rope = { .partial = 1 } };
+    sheaf_config c = small_config(family, 1100, 32, 48, 2, 4, 4, 8);
     if (family == SHEAF_COGAGENT) {
         c.patches = 9, c.experts = 2, c.cross_head_dim = 6, c.cross_width = 12,
         c.cross_layers[0] = 3;

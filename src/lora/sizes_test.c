@@ -1,20 +1,13 @@
 /* sizes_test.c - what an adapter's file holds, counted from the config alone. */
 #include "tests/check.h"
+#include "tests/small_config.h"
 
 #include "lora/adapter.h"
 #include "lora/sizes.h"
 
 static sheaf_schema *llama(void)
 {
-    const sheaf_config c = { .family = SHEAF_LLAMA,
-                             .vocab = 100,
-                             .hidden = 32,
-                             .ffn = 48,
-                             .layers = 3,
-                             .heads = 4,
-                             .kv_heads = 2,
-                             .head_dim = 8,
-                             .rope = { .partial = 1 } };
+    const sheaf_config c = small_config(SHEAF_LLAMA, 100, 32, 48, 3, 4, 2, 8);
     sheaf_schema *schema;
     CHECK_OK(sheaf_schema_new(&schema, &c, 4));
     return schema;

@@ -2,6 +2,7 @@
  * them, give the change that PEFT's get_delta_weight() computes. */
 #include "tests/check.h"
 #include "tests/fake_source.h"
+#include "tests/small_config.h"
 
 #include "base/base.h"
 #include "lora/stacked.h"
@@ -37,21 +38,10 @@ static void add(fake_source *f, const char *name, int64_t rows, int64_t cols)
 
 static sheaf_schema *schema_of(sheaf_family family, int64_t experts, int64_t width)
 {
+    sheaf_config c = small_config(family, 5, HIDDEN, width, 1, 2, 2, 4);
     sheaf_schema *schema;
-    CHECK_OK(sheaf_schema_new(&schema,
-                              &(sheaf_config){ .family = family,
-                                               .vocab = 5,
-                                               .hidden = HIDDEN,
-                                               .ffn = width,
-                                               .expert_ffn = width,
-                                               .num_experts = experts,
-                                               .top_k = 1,
-                                               .layers = 1,
-                                               .heads = 2,
-                                               .kv_heads = 2,
-                                               .head_dim = 4,
-                                               .rope = { .partial = 1 } },
-                              1));
+    c.expert_ffn = width, c.num_experts = experts, c.top_k = 1;
+    CHECK_OK(sheaf_schema_new(&schema, &c, 1));
     return schema;
 }
 

@@ -2,6 +2,7 @@
  * they cannot be. */
 #include "tests/fake_source.h"
 #include "tests/files.h"
+#include "tests/small_config.h"
 
 #include "lora/adapter.h"
 #include "base/status.h"
@@ -13,16 +14,8 @@ enum { VOCAB = 11, WIDTH = 8 };
 
 static sheaf_schema *schema_of(bool tied)
 {
-    const sheaf_config c = { .family = SHEAF_LLAMA,
-                             .vocab = VOCAB,
-                             .hidden = WIDTH,
-                             .ffn = 8,
-                             .layers = 1,
-                             .heads = 2,
-                             .kv_heads = 2,
-                             .head_dim = 4,
-                             .tied = tied,
-                             .rope = { .partial = 1 } };
+    sheaf_config c = small_config(SHEAF_LLAMA, VOCAB, WIDTH, 8, 1, 2, 2, 4);
+    c.tied = tied;
     sheaf_schema *schema;
     CHECK_OK(sheaf_schema_new(&schema, &c, 1));
     return schema;

@@ -8,7 +8,7 @@
 
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
-#include "tests/check.h"
+#include "tests/monitored.h"
 
 static char path[64];
 
@@ -21,16 +21,6 @@ int fdatasync(int fd)
     return sync_error == 0 ? 0 : -1;
 }
 
-static const char *text_of(const char *file)
-{
-    static char text[1 << 16];
-    FILE *f = fopen(file, "rb");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    return text;
-}
-
 static sheaf_monitor *metrics(int64_t keep)
 {
     sheaf_monitor *m;
@@ -39,21 +29,9 @@ static sheaf_monitor *metrics(int64_t keep)
     return m;
 }
 
-static int64_t in_all = 10;
-
 static void steps(sheaf_monitor *m, int64_t from, int64_t to)
 {
-    for (int64_t s = from; s <= to; s++)
-        sheaf_emit(sheaf_monitor_events(m),
-                   &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
-                                   .step = { .step = s,
-                                             .steps = in_all,
-                                             .loss = (float)(6.1 / (double)s),
-                                             .grad_norm = 1.0 / 3,
-                                             .lr = 0.02,
-                                             .tokens = 60,
-                                             .seconds = 0.5,
-                                             .skipped = s == 3 } });
+    emit_steps(sheaf_monitor_events(m), from, to);
 }
 
 TEST(test_metrics__one_line_a_step)

@@ -8,19 +8,9 @@
 #include "base/events.h"
 #include "base/number.h"
 #include "monitor/progress.h"
-#include "tests/check.h"
+#include "tests/monitored.h"
 
 static char path[64];
-
-static const char *text_of(const char *file)
-{
-    static char text[1 << 16];
-    FILE *f = fopen(file, "rb");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    return text;
-}
 
 static void emit_rows(const sheaf_events *events, int64_t done, int64_t total)
 {
@@ -29,21 +19,9 @@ static void emit_rows(const sheaf_events *events, int64_t done, int64_t total)
                    .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = done, .total = total });
 }
 
-static int64_t in_all = 10;
-
 static void steps(sheaf_progress *m, int64_t from, int64_t to)
 {
-    for (int64_t s = from; s <= to; s++)
-        sheaf_emit(sheaf_progress_events(m),
-                   &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
-                                   .step = { .step = s,
-                                             .steps = in_all,
-                                             .loss = (float)(6.1 / (double)s),
-                                             .grad_norm = 1.0 / 3,
-                                             .lr = 0.02,
-                                             .tokens = 60,
-                                             .seconds = 0.5,
-                                             .skipped = s == 3 } });
+    emit_steps(sheaf_progress_events(m), from, to);
 }
 
 /* A slow step counts a tenth: 0.9 * 1 s + 0.1 * 10 s for each of the eight that are left. */

@@ -1,6 +1,6 @@
 /* cogvlm2_test.c - CogVLM2: its config as published and in small, keys that are refused, tensors
  * and their cuts. */
-#include "tests/check.h"
+#include "tests/small_config.h"
 
 #include "families/cogvlm2/cogvlm2.h"
 #include "lora/adapter.h"
@@ -30,27 +30,11 @@ static const char whole[] = "{" SIZES(
 #define SMALL SIZES("90", "50", "2", "15", "3", "77")
 #define EYE VISION("44", "56", "30", "4", "3", "17")
 
-static sheaf_status *parse(sheaf_config *c, const char *text)
-{
-    return sheaf_config_parse(c, text, strlen(text));
-}
-
-static sheaf_schema *schema_of(const char *text)
-{
-    sheaf_config c;
-    sheaf_schema *schema = NULL;
-    CHECK_OK(parse(&c, text));
-    assert_null(c.unknown_keys);
-    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-    sheaf_config_release(&c);
-    return schema;
-}
-
 /* 39,006,214,656 bytes of bfloat16 say the index of the published files: that many numbers in all,
  * the frequencies of 32 layers among them. */
 TEST(test_sizes__of_the_released_model)
 {
-    sheaf_schema *schema = schema_of(whole);
+    sheaf_schema *schema = parse_schema(whole);
     int64_t numbers = 0, buffers = 0;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
@@ -97,7 +81,7 @@ TEST(test_cuts__by_hand)
         { "model.vision.boi", 0, 0, { 0 } },
         { "lm_head.weight", 0, 1, { 1 } },
     };
-    sheaf_schema *schema = schema_of("{" SMALL "," EYE "}");
+    sheaf_schema *schema = parse_schema("{" SMALL "," EYE "}");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
         if (t == NULL || t->cut.nparts != rows[i].parts)
@@ -141,7 +125,7 @@ TEST(test_config__what_is_refused)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
-        sheaf_status *st = parse(&c, rows[i].text);
+        sheaf_status *st = parse_config(&c, rows[i].text);
         if (st == NULL)
             fail_msg("row %zu: taken", i);
         const sheaf_code code = sheaf_status_code(st);
@@ -153,7 +137,7 @@ TEST(test_config__what_is_refused)
 TEST(test_config__keys_that_upstream_does_not_read_are_unknown)
 {
     sheaf_config c;
-    CHECK_OK(parse(&c, "{" SMALL ",\"rope_theta\":1000.0,\"rope_scaling\":null," EYE "}"));
+    CHECK_OK(parse_config(&c, "{" SMALL ",\"rope_theta\":1000.0,\"rope_scaling\":null," EYE "}"));
     assert_string_equal(c.unknown_keys, "rope_theta,rope_scaling");
     assert_true(c.rope.theta == 500000);
     sheaf_config_release(&c);
@@ -175,7 +159,7 @@ TEST(test_config__which_generation_it_is)
  * is linear_proj, and its first layer too. */
 TEST(test_targets__all_linear_layers_and_nothing_around_them)
 {
-    sheaf_schema *schema = schema_of("{" SMALL "," EYE "}");
+    sheaf_schema *schema = parse_schema("{" SMALL "," EYE "}");
     sheaf_lora *lora = NULL;
     CHECK_OK(sheaf_lora_resolve(
         &lora, schema, &(sheaf_lora_options){ .rank = 2, .alpha = 4, .all_linear = true }));

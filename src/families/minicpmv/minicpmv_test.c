@@ -1,6 +1,6 @@
 /* minicpmv_test.c - MiniCPM-V: configs of its versions as published and with their objects, keys
  * that are refused, tensors and their cuts. */
-#include "tests/check.h"
+#include "tests/small_config.h"
 
 #include "families/minicpmv/minicpmv.h"
 
@@ -55,21 +55,6 @@ static const char whole_2_5[] =
 #define SMALL_2_6 SMALL("2.6", ",\"model_type\":\"qwen2\",\"qkv_bias\":true", NAVIT)
 #define SMALL_2_0 SMALL("2.0", CONSTANTS, TIMM "}")
 
-static sheaf_status *parse(sheaf_config *c, const char *text)
-{
-    return sheaf_config_parse(c, text, strlen(text));
-}
-
-static sheaf_schema *schema_of(const char *text)
-{
-    sheaf_config c;
-    sheaf_schema *schema = NULL;
-    CHECK_OK(parse(&c, text));
-    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-    sheaf_config_release(&c);
-    return schema;
-}
-
 static int64_t numbers(const sheaf_schema *schema)
 {
     int64_t all = 0;
@@ -100,7 +85,7 @@ TEST(test_rows__of_the_published_models)
         { "{" WHOLE_2_6 "}", 8099175152 - 15239504, 26, 28, 70, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_schema *schema = schema_of(rows[i].text);
+        sheaf_schema *schema = parse_schema(rows[i].text);
         const sheaf_config *c = &schema->config;
         assert_int_equal(c->family, SHEAF_MINICPMV);
         assert_int_equal(numbers(schema), rows[i].numbers);
@@ -153,7 +138,7 @@ TEST(test_rows__of_generations_are_told_apart)
     enum { N = ARRAY_LEN(text) };
     sheaf_schema *schema[N];
     for (int i = 0; i < N; i++)
-        schema[i] = schema_of(text[i]);
+        schema[i] = parse_schema(text[i]);
     for (int i = 0; i < N; i++)
         for (int k = 0; k < N; k++) {
             const sheaf__tensor_names names = { name_of, schema[k], schema[k]->count };
@@ -176,21 +161,21 @@ TEST(test_rows__of_generations_are_told_apart)
 TEST(test_config__both_forms)
 {
     sheaf_config c;
-    CHECK_OK(parse(&c, whole_2_0));
+    CHECK_OK(parse_config(&c, whole_2_0));
     assert_int_equal(c.minicpmv, SHEAF_MINICPMV_2_0);
     assert_true(c.scale_emb == 12 && c.scale_depth == 1.4 && c.dim_model_base == 256);
     assert_null(c.unknown_keys);
     sheaf_config_release(&c);
-    CHECK_OK(parse(&c, whole_2_5));
+    CHECK_OK(parse_config(&c, whole_2_5));
     assert_int_equal(c.minicpmv, SHEAF_MINICPMV_2_5);
     assert_true(c.scale_emb == 1 && c.scale_depth == 0 && c.dim_model_base == 0);
     assert_null(c.unknown_keys);
     sheaf_config_release(&c);
-    CHECK_OK(parse(&c, SMALL_2_6));
+    CHECK_OK(parse_config(&c, SMALL_2_6));
     assert_true(c.minicpmv == SHEAF_MINICPMV_2_6 && c.vit.layers == 3 && c.patches == 64 &&
                 c.vit.height == 56 && c.resampler.queries == 9 && c.resampler.heads == 1);
     sheaf_config_release(&c);
-    CHECK_OK(parse(&c, SMALL_2_0));
+    CHECK_OK(parse_config(&c, SMALL_2_0));
     assert_true(c.minicpmv == SHEAF_MINICPMV_2_0 && c.vit.layers == 2 && c.vit.ffn == 96 &&
                 c.vit.positions == 16);
     sheaf_config_release(&c);
@@ -230,7 +215,7 @@ TEST(test_config__forms_of_published_folders)
         snprintf(text, sizeof text, "{%s%s}", llama3, rows[i].more);
         if (rows[i].instead != NULL) /* a square number of queries */
             memcpy(strstr(text, "\"query_num\":96") + 12, rows[i].instead, 2);
-        CHECK_OK(parse(&c, text));
+        CHECK_OK(parse_config(&c, text));
         assert_true(c.minicpmv == rows[i].version && c.vit.layers == rows[i].blocks &&
                     c.vit.hidden == 1152 && c.vit.ffn == 4304 && c.patches == 1024);
         assert_true(c.vit.positions == (c.minicpmv == SHEAF_MINICPMV_2_0 ? 27 * 27 : 70 * 70));
@@ -275,7 +260,7 @@ TEST(test_config__keys_that_are_refused)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
-        CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
+        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
     }
 }
 
@@ -306,8 +291,9 @@ TEST(test_config__how_pictures_are_sliced)
     };
     sheaf_config c;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
-    CHECK_OK(parse(&c, INSIDE("\"max_slice_nums\":1024,\"scale_resolution\":56,\"patch_size\":7")));
+        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
+    CHECK_OK(parse_config(
+        &c, INSIDE("\"max_slice_nums\":1024,\"scale_resolution\":56,\"patch_size\":7")));
     sheaf_config_release(&c);
 }
 
@@ -333,7 +319,7 @@ TEST(test_rows__cuts)
         { SMALL_2_0, "resampler.pos_embed", 0, 0, 0, 0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_schema *schema = schema_of(rows[i].text);
+        sheaf_schema *schema = parse_schema(rows[i].text);
         const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
         assert_non_null(t);
         assert_int_equal(t->cut.nparts, rows[i].parts);
@@ -377,7 +363,7 @@ TEST(test_pictures__settings_that_disagree)
         sheaf__picture_form form;
         sheaf_text text = { 0 };
         json_t *beside = cases[i].beside == NULL ? NULL : json_loads(cases[i].beside, 0, NULL);
-        CHECK_OK(parse(&c, cases[i].config));
+        CHECK_OK(parse_config(&c, cases[i].config));
         sheaf__minicpmv_pictures(&form, &c);
         assert_int_equal(form.slices, cases[i].slices);
         assert_int_equal(form.resolution, cases[i].resolution);
@@ -395,7 +381,7 @@ TEST(test_pictures__settings_that_disagree)
 /* The tower's last block may be in the files where it is dropped. */
 TEST(test_rows__of_a_block_that_is_dropped)
 {
-    sheaf_schema *timm = schema_of(SMALL_2_0), *all = schema_of(SMALL_2_6);
+    sheaf_schema *timm = parse_schema(SMALL_2_0), *all = parse_schema(SMALL_2_6);
     assert_null(sheaf_schema_find(timm, "vpm.blocks.2.attn.qkv.weight"));
     assert_true(sheaf__family_minicpmv.spare("vpm.blocks.2.attn.qkv.weight", &timm->config));
     assert_false(sheaf__family_minicpmv.spare("vpm.blocks.3.attn.qkv.weight", &timm->config));
@@ -423,7 +409,7 @@ TEST(test_rows__of_a_tower_as_wide_as_the_text)
         { SMALL_2_6, SMALL("2.6", ",\"model_type\":\"qwen2\",\"qkv_bias\":true", WIDE_NAVIT) },
     };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        sheaf_schema *other = schema_of(texts[i][0]), *equal = schema_of(texts[i][1]);
+        sheaf_schema *other = parse_schema(texts[i][0]), *equal = parse_schema(texts[i][1]);
         int missing = 0;
         for (int64_t t = 0; t < other->count; t++)
             if (sheaf_schema_find(equal, other->tensor[t].name) == NULL) {

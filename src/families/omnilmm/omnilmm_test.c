@@ -1,6 +1,6 @@
 /* omnilmm_test.c - OmniLMM: both forms of its config, keys that are refused, its tensors and their
  * cuts. */
-#include "tests/check.h"
+#include "tests/small_config.h"
 
 #include "families/common/families.h"
 
@@ -21,25 +21,10 @@ static const char whole[] =
     "\"pad_token_id\":2,\"rms_norm_eps\":1e-05,\"rope_theta\":10000.0,\"sliding_window\":4096,"
     "\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\",\"use_cache\":true,\"vocab_size\":32009}";
 
-static sheaf_status *parse(sheaf_config *c, const char *text)
-{
-    return sheaf_config_parse(c, text, strlen(text));
-}
-
-static sheaf_schema *schema_of(const char *text)
-{
-    sheaf_config c;
-    sheaf_schema *schema = NULL;
-    CHECK_OK(parse(&c, text));
-    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-    sheaf_config_release(&c);
-    return schema;
-}
-
 TEST(test_config__the_towers_name_tells_its_sizes)
 {
     sheaf_config c;
-    CHECK_OK(parse(&c, whole));
+    CHECK_OK(parse_config(&c, whole));
     assert_int_equal(c.family, SHEAF_OMNILMM);
     assert_null(c.unknown_keys);
     assert_true(c.vit.layers == 63 && c.vit.hidden == 1792 && c.vit.heads == 16 &&
@@ -52,16 +37,16 @@ TEST(test_config__the_towers_name_tells_its_sizes)
     char *more = strdup(whole);
     memcpy(strstr(more, "32009}"), "32010}", 6);
     sheaf_config grown;
-    CHECK_OK(parse(&grown, more));
+    CHECK_OK(parse_config(&grown, more));
     assert_true(grown.vocab == 32010 && grown.image_mark.begin < 0);
     sheaf_config_release(&grown);
     free(more);
     sheaf_config_release(&c);
-    CHECK_OK(parse(&c, SMALL));
+    CHECK_OK(parse_config(&c, SMALL));
     assert_true(c.vit.layers == 3 && c.vit.ffn == 160 && c.vit.positions == 17 && c.patches == 36 &&
                 c.resampler.heads == 1 && c.window == 4096 && c.image_mark.begin == -1);
     sheaf_config_release(&c);
-    CHECK_OK(parse(&c, "{" TEXT ",\"num_query\":16,\"image_size\":71," TOWER "}"));
+    CHECK_OK(parse_config(&c, "{" TEXT ",\"num_query\":16,\"image_size\":71," TOWER "}"));
     assert_int_equal(c.patches, 36); /* 5 patches are 70 pixels */
     sheaf_config_release(&c);
 }
@@ -69,7 +54,7 @@ TEST(test_config__the_towers_name_tells_its_sizes)
 /* Values counted by hand. */
 TEST(test_rows__of_the_published_model)
 {
-    sheaf_schema *schema = schema_of(whole);
+    sheaf_schema *schema = parse_schema(whole);
     double text = 0, tower = 0, resampler = 0;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
@@ -88,7 +73,7 @@ TEST(test_rows__of_the_published_model)
 
 TEST(test_rows__cuts)
 {
-    sheaf_schema *schema = schema_of(SMALL);
+    sheaf_schema *schema = parse_schema(SMALL);
     static const struct {
         const char *name;
         int axis, parts;
@@ -134,7 +119,7 @@ TEST(test_rows__of_a_tower_as_wide_as_the_text)
     static const char wide[] = "{" TEXT ",\"num_query\":16,\"image_size\":84,\"vision_config\":{"
                                "\"img_size\":56,\"patch_size\":14,\"embed_dim\":128,"
                                "\"depth\":4,\"num_heads\":4,\"mlp_ratio\":2.5}}";
-    sheaf_schema *other = schema_of(SMALL), *equal = schema_of(wide);
+    sheaf_schema *other = parse_schema(SMALL), *equal = parse_schema(wide);
     int missing = 0;
     for (int64_t i = 0; i < other->count; i++)
         if (sheaf_schema_find(equal, other->tensor[i].name) == NULL) {
@@ -199,9 +184,9 @@ TEST(test_config__keys_that_are_refused)
     };
     sheaf_config c;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
-    CHECK_OK(parse(&c, WITH("\"global_pool\":\"token\",\"qkv_bias\":\"q and v only\"")));
+        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
+    CHECK_OK(parse_config(&c, WITH("\"global_pool\":\"token\",\"qkv_bias\":\"q and v only\"")));
     sheaf_config_release(&c);
-    CHECK_OK(parse(&c, WITH("\"global_pool\":null,\"qkv_bias\":true")));
+    CHECK_OK(parse_config(&c, WITH("\"global_pool\":null,\"qkv_bias\":true")));
     sheaf_config_release(&c);
 }

@@ -4,7 +4,7 @@
 #include "catalog/boxes.h"
 #include "inputs/slices.h"
 #include "schema/config_text.h"
-#include "tests/check.h"
+#include "tests/small_config.h"
 
 #define VISION_2                                                                                   \
     "\"vision_config\":{\"depth\":3,\"hidden_act\":\"silu\",\"hidden_size\":48,"                   \
@@ -23,18 +23,13 @@
     "\"mrope_section\":[2,3,3]}" more "},\"image_token_id\":316,\"video_token_id\":317," VISION_2  \
     "}"
 
-static sheaf_status *parse(sheaf_config *c, const char *text)
-{
-    return sheaf_config_parse(c, text, strlen(text));
-}
-
 TEST(test_config__both_forms_are_one_model)
 {
     static const char *const forms[] = { FLAT(MROPE, ""), NESTED("") };
     char *said[2];
     for (int i = 0; i < 2; i++) {
         sheaf_config c;
-        CHECK_OK(parse(&c, forms[i]));
+        CHECK_OK(parse_config(&c, forms[i]));
         assert_null(c.unknown_keys);
         assert_true(c.family == SHEAF_QWEN2_5_VL && c.qkv_bias && !c.o_bias && !c.tied);
         assert_true(c.rope.section[0] == 2 && c.rope.section[2] == 3 && !c.rope.interleaved);
@@ -67,7 +62,7 @@ TEST(test_config__keys_that_are_refused)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
-        CHECK_FAILS(parse(&c, rows[i].text), rows[i].code, rows[i].part);
+        CHECK_FAILS(parse_config(&c, rows[i].text), rows[i].code, rows[i].part);
     }
 }
 
