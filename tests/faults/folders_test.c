@@ -110,10 +110,11 @@ static const struct {
     { "write a text", write_text, 0, 3 },
 };
 
-/* Denies allocation after allocation until the job no longer notices. */
+/* Denies allocation after allocation until the job no longer notices; beyond the first hundred only
+ * each second one, third one and so on, but in ./run soak. */
 static void deny_each(size_t i)
 {
-    for (long n = 1;; n++) {
+    for (long n = 1;; n += in_soak(1, 1 + (int)n / 100)) {
         CHECK_OK(sheaf__remove_tree(at("out")));
         CHECK_OK(sheaf__make_dir(at("out")));
         deny_begin(n);
@@ -133,6 +134,7 @@ static void deny_each(size_t i)
         if (code != 0) /* nothing else is left, unless removing it was what lacked the memory */
             assert_true(entries(at("out")) <= 1);
         if (done) {
+            print_message("%s: %ld allocations\n", jobs[i].name, n);
             assert_true(code == (int)jobs[i].refused && n > jobs[i].least);
             return;
         }
