@@ -130,7 +130,7 @@ static inline void twin_each(void (*check)(const twin *t))
             print_message("%s: not on this CPU, not compared\n", columns[i]);
             continue;
         }
-        for (int code = 0; code < 2 * 2 * TWIN_KINDS + 2; code++) {
+        for (int code = 0; code < 2 * 2 * TWIN_KINDS + 2; code += every(3)) {
             const bool f16 = code >= 2 * 2 * TWIN_KINDS;
             twin t = { .ref = sheaf__kernels_for("ref"),
                        .fast = fast,

@@ -181,7 +181,8 @@ static void check_run(const problem *p, sheaf_dtype dtype, bool twice)
     bool frozen = false;
     for (int i = 0; i < count_of(p); i++)
         frozen = frozen || p->operand[i].frozen;
-    const int64_t step = frozen ? 11 : every(7); /* with all of them each element was seen */
+    const int64_t step =
+        frozen ? 11 * every(5) : every(31); /* with all of them each element was seen */
     for (int i = 0; i < count_of(p); i++) {
         const operand *a = &p->operand[i];
         for (int64_t e = 0; e < numel(a); e += step) {
