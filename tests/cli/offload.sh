@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --offload: weights, moments and activations lie in a file between their uses, and all bytes are those of a run without, at every
 # number of ranks and across a resume; peaks are those of the plan, and smaller; a full disk and a file that cannot be read are statuses; nothing is
-# left behind.
+# left behind. SHEAF_SOAK=1: more ranks, and faults in more calls.
 . "$(dirname "$0")/lib.sh"
 . "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
 
@@ -20,7 +20,7 @@ compare() { # compare NAME FLAG...
     for step in 2 4; do same "$name: the same checkpoint $step" "$work/without/checkpoints/step-0000000$step" "$work/with/checkpoints/step-0000000$step"; done
     same "$name: the same adapter" "$work/without/adapter" "$work/with/adapter"
 }
-for tp in 1 2 3; do
+for tp in 1 ${SHEAF_SOAK:+2} 3; do
     compare "weights, --tp $tp" --offload weights --tp $tp
     compare "both, --tp $tp" --offload weights,moments --tp $tp
     compare "activations, --tp $tp" --offload activations --tp $tp
@@ -124,7 +124,7 @@ rm -rf "$work/good"
 runs "one step" 0 . train "${how[@]}" --steps 1 --out "$work/good"
 faults() { # faults FAULT: in each of the first calls
     local n code
-    for n in 1 2 3 4 5 6 8 12 20 40 80; do
+    for n in 1 2 5 12 40 ${SHEAF_SOAK:+3 4 6 8 20 80}; do
         code=0
         rm -rf "$work/hit"
         SHEAF_FAULT=${1/N/$n} "$faulty" train "${how[@]}" --dtype bfloat16 --steps 1 --out "$work/hit" --offload weights,moments,activations >"$work/said" 2>&1 || code=$?
