@@ -182,7 +182,7 @@ typedef struct sheaf_weights_convert_options {
     const sheaf_events *events;
     sheaf_control *control;
     sheaf_quantize quantize; /* hf: linear layers in 4 or 8 bits, as bitsandbytes stores them; gguf:
-                                Q8_0 or Q4_K_M */
+                                Q8_0, Q4_K_M, Q5_K_M or Q6_K */
     bool dequantize;         /* quantised weights of src as plain ones; else hf keeps them */
     bool modelfile;          /* gguf: Ollama's Modelfile in the folder of dst too */
 } sheaf_weights_convert_options;

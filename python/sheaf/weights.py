@@ -16,7 +16,7 @@ from .keywords import strict
 
 OnEvent = Optional[Callable[[Event], None]]
 QUANTIZE = ("nf4", "nf4-double", "int8")
-BLOCKS = ("q8_0", "q4_k_m")  # of files in GGUF alone
+BLOCKS = ("q8_0", "q4_k_m", "q5_k_m", "q6_k")  # of files in GGUF alone
 KINDS = ("model", "adapter", "checkpoint", "run", "file")
 SEVERITIES = ("note", "warning", "defect")
 MODES = ("like-peft", "like-peft-safe")
@@ -275,7 +275,7 @@ def convert(
     shard_bytes: to "hf": of a file at most; 0: 50 GB
     optimizer: to "hf" and "sheaf": the optimizer's moments too
     drop_unread: leave out tensors of a kind that is not read
-    quantize: "nf4", "nf4-double" or "int8"; to "gguf" "q8_0" or "q4_k_m"
+    quantize: "nf4", "nf4-double" or "int8"; to "gguf" "q8_0", "q6_k", "q5_k_m" or "q4_k_m"
     dequantize: write plain weights
     modelfile: write Ollama's Modelfile beside a GGUF file
     threads: threads; 0: every core

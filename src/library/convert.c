@@ -185,7 +185,7 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     TRY(st, sheaf__check_count(what, "slices", o->slices, SHEAF_MAX_SLICES));
     TRY(st, sheaf__check_count(what, "step", o->step, INT64_MAX));
     TRY(st, sheaf__check_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
-    TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_Q4_K_M));
+    TRY(st, sheaf__check_count(what, "quantize", o->quantize, SHEAF_QUANTIZE_Q6_K));
     if (st == NULL && o->quantize != SHEAF_QUANTIZE_NONE && o->dequantize)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize and --dequantize"),
                             "one of the two");

@@ -103,6 +103,14 @@ absent "and no other file is left" "$work/q/other.gguf"
 runs "smaller blocks where rows are short" 0 . convert "$here/tiny_qwen2/hf" "$work/q/k1.gguf" --to gguf --dtype q4_k_m --threads 1
 runs "on more threads" 0 . convert "$here/tiny_qwen2/hf" "$work/q/k3.gguf" --to gguf --dtype q4_k_m --threads 3
 same "the same bytes" "$work/q/k1.gguf" "$work/q/k3.gguf"
+runs "a wider model" 0 . init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$work/wide" --seed 5
+for type in q5_k_m:17 q6_k:18; do
+    runs "${type%:*}" 0 'weights quantised' convert "$work/wide" "$work/q/${type%:*}.gguf" --to gguf --dtype "${type%:*}"
+    runs "is read" 0 "sound" verify "$work/q/${type%:*}.gguf"
+    runs "its blocks" 0 "$([ $type = q6_k:18 ] && echo 'q6_K' || echo 'q5_K.*q6_K')" info "$work/q/${type%:*}.gguf" --tensors
+    runs "and answers" 0 '"tokens":\[' generate "$work/q/${type%:*}.gguf" --tokens 3,4 --max-new 3 --json
+done
+check "fewer bits take less room" test "$(stat -c %s "$work/q/q5_k_m.gguf")" -lt "$(stat -c %s "$work/q/q6_k.gguf")"
 
 # a run
 runs "a run" 0 . train --model "$model" --data "$llama/tiny_llama/fwd_inputs.safetensors" --out "$work/run" --steps 1 --micro-batch 1 --lr 0.01

@@ -53,7 +53,7 @@ TEST(test_blocks__are_ggmls)
     }
     free(x);
     assert_int_equal(read, 8);
-    assert_int_equal(written, 5);
+    assert_int_equal(written, 6);
 }
 
 /* Numbers as halves, recorded as integers. */

@@ -352,45 +352,55 @@ TEST(test_names__go_there_and_back)
 
 /* ---- types ---- */
 
+#define THREE(a, b, c)                                                                             \
+    {                                                                                              \
+        SHEAF__GGML_##a, SHEAF__GGML_##b, SHEAF__GGML_##c                                          \
+    }
+#define ALL(a) THREE(a, a, a)
+
 static const struct {
     const char *name;
-    int64_t columns, layers, experts;
-    sheaf__gguf_type want;
+    int64_t columns, layers, experts, kv_heads;
+    sheaf__gguf_type want[3]; /* in Q4_K_M, Q5_K_M, Q6_K */
 } types[] = {
-    { "output.weight", 256, 32, 0, SHEAF__GGML_Q6_K },
-    { "output.weight", 96, 32, 0, SHEAF__GGML_Q8_0 },
-    { "token_embd.weight", 256, 32, 0, SHEAF__GGML_Q4_K },
-    { "blk.0.attn_v.weight", 256, 32, 0, SHEAF__GGML_Q6_K }, /* the first eighth */
-    { "blk.4.attn_v.weight", 256, 32, 0, SHEAF__GGML_Q4_K },
-    { "blk.6.ffn_down.weight", 256, 32, 0, SHEAF__GGML_Q6_K },  /* every third */
-    { "blk.28.ffn_down.weight", 256, 32, 0, SHEAF__GGML_Q6_K }, /* the last eighth */
-    { "blk.4.attn_v.weight", 256, 32, 8, SHEAF__GGML_Q8_0 },
-    { "blk.4.attn_k.weight", 256, 32, 8, SHEAF__GGML_Q8_0 },
-    { "blk.4.attn_output.weight", 256, 32, 8, SHEAF__GGML_Q5_K },
-    { "blk.6.ffn_down_exps.weight", 256, 32, 8, SHEAF__GGML_Q6_K },
-    { "blk.4.attn_qkv.weight", 256, 32, 0, SHEAF__GGML_Q5_K },
-    { "blk.4.ffn_gate.weight", 896, 32, 0, SHEAF__GGML_Q5_0 },
-    { "blk.6.ffn_down.weight", 4864, 32, 0, SHEAF__GGML_Q6_K },
-    { "blk.6.ffn_down.weight", 4896, 32, 0, SHEAF__GGML_Q8_0 },
-    { "blk.6.ffn_down.weight", 100, 32, 0, SHEAF__GGML_F16 },
-    { "blk.4.attn_norm.weight", 256, 32, 0, SHEAF__GGML_F32 },
-    { "blk.4.ffn_gate_inp.weight", 256, 32, 8, SHEAF__GGML_F32 },
-    { "blk.4.attn_q.bias", 256, 32, 0, SHEAF__GGML_F32 },
+    { "output.weight", 256, 32, 0, 8, ALL(Q6_K) },
+    { "output.weight", 96, 32, 0, 8, ALL(Q8_0) },
+    { "token_embd.weight", 256, 32, 0, 8, THREE(Q4_K, Q5_K, Q6_K) },
+    { "blk.0.attn_v.weight", 256, 32, 0, 8, ALL(Q6_K) }, /* the first eighth */
+    { "blk.4.attn_v.weight", 256, 32, 0, 8, THREE(Q4_K, Q5_K, Q6_K) },
+    { "blk.11.attn_v.weight", 256, 80, 0, 1, THREE(Q5_K, Q5_K, Q6_K) }, /* Llama 70B */
+    { "blk.6.ffn_down.weight", 256, 32, 0, 8, ALL(Q6_K) },              /* every third */
+    { "blk.28.ffn_down.weight", 256, 32, 0, 8, ALL(Q6_K) },             /* the last eighth */
+    { "blk.4.attn_v.weight", 256, 32, 8, 8, ALL(Q8_0) },
+    { "blk.4.attn_k.weight", 256, 32, 8, 8, ALL(Q8_0) },
+    { "blk.4.attn_output.weight", 256, 32, 8, 8, THREE(Q5_K, Q5_K, Q6_K) },
+    { "blk.6.ffn_down_exps.weight", 256, 32, 8, 8, ALL(Q6_K) },
+    { "blk.4.attn_qkv.weight", 256, 32, 0, 8, THREE(Q5_K, Q6_K, Q6_K) },
+    { "blk.4.ffn_gate.weight", 896, 32, 0, 8, THREE(Q5_0, Q5_1, Q8_0) },
+    { "blk.6.ffn_down.weight", 4864, 32, 0, 8, ALL(Q6_K) },
+    { "blk.6.ffn_down.weight", 4896, 32, 0, 8, ALL(Q8_0) },
+    { "blk.6.ffn_down.weight", 100, 32, 0, 8, ALL(F16) },
+    { "blk.4.attn_norm.weight", 256, 32, 0, 8, ALL(F32) },
+    { "blk.4.ffn_gate_inp.weight", 256, 32, 8, 8, ALL(F32) },
+    { "blk.4.attn_q.bias", 256, 32, 0, 8, ALL(F32) },
 };
 
-TEST(test_types__of_q4_k_m_follow_layers_and_columns)
+TEST(test_types__follow_layers_and_columns)
 {
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+    static const sheaf__gguf_file files[] = { SHEAF__GGUF_FILE_Q4_K_M, SHEAF__GGUF_FILE_Q5_K_M,
+                                              SHEAF__GGUF_FILE_Q6_K };
+    for (size_t i = 0; i < 3 * ARRAY_LEN(types); i++) {
+        const size_t k = i / 3;
         const sheaf_config c = { .family = SHEAF_LLAMA,
-                                 .layers = types[i].layers,
+                                 .layers = types[k].layers,
                                  .heads = 8,
-                                 .kv_heads = 8,
-                                 .num_experts = types[i].experts };
-        const sheaf__gguf_type got = sheaf__gguf_type_for(SHEAF__GGUF_FILE_Q4_K_M, types[i].name, 2,
-                                                          types[i].columns, &c, true);
-        if (got != types[i].want)
-            fail_msg("%s, %d columns: %s", types[i].name, (int)types[i].columns,
-                     sheaf__gguf_type_at(got)->name);
+                                 .kv_heads = types[k].kv_heads,
+                                 .num_experts = types[k].experts };
+        const sheaf__gguf_type got =
+            sheaf__gguf_type_for(files[i % 3], types[k].name, 2, types[k].columns, &c, true);
+        if (got != types[k].want[i % 3])
+            fail_msg("%s, %d columns, in %d: %s", types[k].name, (int)types[k].columns,
+                     (int)files[i % 3], sheaf__gguf_type_at(got)->name);
     }
 }
 

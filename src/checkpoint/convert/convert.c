@@ -281,9 +281,10 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
     if (o->slices > 0 && !writes(*out, SHEAF_WRITES_SLICES))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
     if (o->quantize > SHEAF_QUANTIZE_INT8 && !writes(*out, SHEAF_WRITES_BLOCKS))
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype q8_0, q4_k_m"),
-                                             "--to gguf, whose files have these types"),
-                              "--quantize int8 or nf4 for --to hf");
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype q8_0, q6_k, q5_k_m, q4_k_m"),
+                           "--to gguf, whose files have these types"),
+            "--quantize int8 or nf4 for --to hf");
     if (o->quantize != SHEAF_QUANTIZE_NONE && o->quantize <= SHEAF_QUANTIZE_INT8 &&
         !writes(*out, SHEAF_WRITES_QUANTISED))
         return sheaf_try_this(

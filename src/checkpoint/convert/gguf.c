@@ -55,6 +55,10 @@ static sheaf__gguf_file file_of(const sheaf__converter *k, const sheaf_safetenso
         return SHEAF__GGUF_FILE_Q8_0;
     if (k->o->quantize == SHEAF_QUANTIZE_Q4_K_M)
         return SHEAF__GGUF_FILE_Q4_K_M;
+    if (k->o->quantize == SHEAF_QUANTIZE_Q5_K_M)
+        return SHEAF__GGUF_FILE_Q5_K_M;
+    if (k->o->quantize == SHEAF_QUANTIZE_Q6_K)
+        return SHEAF__GGUF_FILE_Q6_K;
     for (int64_t i = 0; i < n && dtype == SHEAF_BOOL; i++)
         if (spec[i].ndim == 2)
             dtype = spec[i].dtype;

@@ -191,7 +191,7 @@ sheaf_status *sheaf__gguf_view_add(sheaf__gguf_view *v, const char *name, int nd
         sheaf__ggml_writes(made.type)
             ? NULL
             : sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", name),
-                                            "columns in whole blocks, as its type in q4_k_m would "
+                                            "columns in whole blocks, as its type would "
                                             "be %s",
                                             sheaf__gguf_type_at(made.type)->name),
                              "--dtype q8_0, bfloat16 or float16");

@@ -13,6 +13,8 @@ static const cli_choice types[] = {
     { "bfloat16", SHEAF_BF16 },
     { "float16", SHEAF_F16 },
     { "q8_0", SHEAF_DTYPE_COUNT + SHEAF_QUANTIZE_Q8_0 },
+    { "q6_k", SHEAF_DTYPE_COUNT + SHEAF_QUANTIZE_Q6_K },
+    { "q5_k_m", SHEAF_DTYPE_COUNT + SHEAF_QUANTIZE_Q5_K_M },
     { "q4_k_m", SHEAF_DTYPE_COUNT + SHEAF_QUANTIZE_Q4_K_M },
     { 0 },
 };
@@ -25,8 +27,9 @@ static sheaf_status *take_type(sheaf_weights_convert_options *how, int type)
         return NULL;
     }
     if (how->quantize != SHEAF_QUANTIZE_NONE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--quantize"),
-                              "none with --dtype q8_0 or q4_k_m, which quantises itself");
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_ARG, "--quantize"),
+            "none with --dtype q8_0, q6_k, q5_k_m or q4_k_m, which quantise themselves");
     how->quantize = (sheaf_quantize)(type - SHEAF_DTYPE_COUNT);
     return NULL;
 }
@@ -97,7 +100,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .min = 1,
           .max = 64 },
         { "dtype", CLI_CHOICE, &type,
-          "type of the written weights (default as in SRC); q8_0 and q4_k_m: gguf",
+          "type of the written weights (default as in SRC); q8_0, q6_k, q5_k_m and q4_k_m: gguf",
           .choices = types },
         { "quantize", CLI_CHOICE, &how.quantize,
           "hf: write linear layers in 4 bits (nf4-double: with scales in 8) or 8, as bitsandbytes stores them",

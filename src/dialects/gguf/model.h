@@ -1,7 +1,8 @@
 /* model.h - a model as llama.cpp has it in a GGUF file: names and types of its tensors, and keys.
  *
  * Follows llama.cpp's own script for Hugging Face's folders, and of its program for quantisation
- * the rule of Q4_K_M. What belongs to a family is in its descriptor (schema/gguf_form.h). */
+ * the rules of Q4_K_M, Q5_K_M and Q6_K. What belongs to a family is in its descriptor
+ * (schema/gguf_form.h). */
 #pragma once
 
 #include "base/events.h"
@@ -28,6 +29,8 @@ typedef enum sheaf__gguf_file {
     SHEAF__GGUF_FILE_F16 = 1,
     SHEAF__GGUF_FILE_Q8_0 = 7,
     SHEAF__GGUF_FILE_Q4_K_M = 15,
+    SHEAF__GGUF_FILE_Q5_K_M = 17,
+    SHEAF__GGUF_FILE_Q6_K = 18,
     SHEAF__GGUF_FILE_BF16 = 32,
 } sheaf__gguf_file;
 

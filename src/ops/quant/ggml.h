@@ -31,8 +31,8 @@ const sheaf__quant *sheaf__ggml_form(sheaf__gguf_type type);
 void sheaf__ggml_parts(uint8_t *codes, float *scales, const void *blocks, sheaf__gguf_type type,
                        int64_t n);
 
-/* sheaf__ggml_writes - can numbers become such blocks here? F32, F16, BF16, Q8_0, Q5_0, Q4_K, Q5_K
- * and Q6_K can. */
+/* sheaf__ggml_writes - can numbers become such blocks here? F32, F16, BF16, Q8_0, Q5_0, Q5_1, Q4_K,
+ * Q5_K and Q6_K can. */
 bool sheaf__ggml_writes(sheaf__gguf_type type);
 /* sheaf__ggml_blocks - n numbers, whole blocks of a type that is written. Rows that are not finite
  * give some blocks, without meaning. */

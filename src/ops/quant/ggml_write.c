@@ -54,10 +54,36 @@ static void blocks_q8_0(uint8_t *b, const float *x)
         b[2 + i] = (uint8_t)whole(roundf(x[i] * by));
 }
 
+static void put_fifth(uint8_t *low, uint8_t *high, const uint8_t *code)
+{
+    memset(low, 0, 16);
+    memset(high, 0, 4);
+    for (int i = 0; i < 32; i++) {
+        low[i % 16] |= (uint8_t)((code[i] & 15) << i / 16 * 4);
+        high[i / 8] |= (uint8_t)(code[i] >> 4 << i % 8);
+    }
+}
+
+static void blocks_q5_1(uint8_t *b, const float *x)
+{
+    float least = x[0], most = x[0];
+    uint8_t code[32];
+    for (int i = 1; i < 32; i++) {
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+    }
+    const float d = (most - least) / 31, by = d != 0 ? 1 / d : 0;
+    put_half(b, d);
+    put_half(b + 2, least);
+    for (int i = 0; i < 32; i++)
+        code[i] = (uint8_t)within(whole((x[i] - least) * by + 0.5f), 0, 31);
+    put_fifth(b + 8, b + 4, code);
+}
+
 static void blocks_q5_0(uint8_t *b, const float *x)
 {
     float size = 0, most = 0;
-    uint32_t high = 0;
+    uint8_t code[32];
     for (int i = 0; i < 32; i++)
         if (fabsf(x[i]) > size) {
             size = fabsf(x[i]);
@@ -65,14 +91,9 @@ static void blocks_q5_0(uint8_t *b, const float *x)
         }
     const float d = most / -16, by = d != 0 ? 1 / d : 0;
     put_half(b, d);
-    memset(b + 6, 0, 16);
-    for (int i = 0; i < 32; i++) {
-        const int code = within(whole(x[i] * by + 16.5f), 0, 31);
-        b[6 + i % 16] |= (uint8_t)((code & 15) << i / 16 * 4);
-        high |= (uint32_t)(code >> 4) << i;
-    }
-    for (int i = 0; i < 4; i++)
-        b[2 + i] = (uint8_t)(high >> 8 * i);
+    for (int i = 0; i < 32; i++)
+        code[i] = (uint8_t)within(whole(x[i] * by + 16.5f), 0, 31);
+    put_fifth(b + 6, b + 2, code);
 }
 
 /* ---- a scale and a minimum: Q4_K, Q5_K ---- */
@@ -304,9 +325,9 @@ static void blocks_q6_k(uint8_t *b, const float *x)
 /* ---- all types ---- */
 
 static void (*const blocks_of[SHEAF__GGML_TYPES])(uint8_t *, const float *) = {
-    [SHEAF__GGML_Q5_0] = blocks_q5_0, [SHEAF__GGML_Q8_0] = blocks_q8_0,
-    [SHEAF__GGML_Q4_K] = blocks_q4_k, [SHEAF__GGML_Q5_K] = blocks_q5_k,
-    [SHEAF__GGML_Q6_K] = blocks_q6_k,
+    [SHEAF__GGML_Q5_0] = blocks_q5_0, [SHEAF__GGML_Q5_1] = blocks_q5_1,
+    [SHEAF__GGML_Q8_0] = blocks_q8_0, [SHEAF__GGML_Q4_K] = blocks_q4_k,
+    [SHEAF__GGML_Q5_K] = blocks_q5_k, [SHEAF__GGML_Q6_K] = blocks_q6_k,
 };
 
 bool sheaf__ggml_writes(sheaf__gguf_type type)
