@@ -65,7 +65,8 @@ KINDS = ("note", "warning", "step", "progress", "evaluation")
 
 def copied(kind: Any, struct: Any) -> Any:
     fields = {name: getattr(struct, name) for name in kind.__dataclass_fields__}
-    fields["values"] = {decoded(more.name): more.value for more in struct.value[: struct.values]}
+    if "values" in kind.__dataclass_fields__:
+        fields["values"] = {decoded(more.name): more.value for more in struct.value[: struct.values]}
     return kind(**fields)
 
 
