@@ -354,13 +354,13 @@ static sheaf_status *no_effect(const sheaf__objective_options *options)
         { "--loss-type", is(options->loss_type) },
         { "--loss-weights", is(options->loss_weights) },
         { "--beta", options->beta > 0 },
-        { "--simpo-gamma", options->simpo_gamma != 0.5 },
-        { "--cpo-alpha", options->cpo_alpha >= 0 },
-        { "--ld-alpha", options->ld_alpha != 1 },
+        { "--simpo-gamma", options->simpo_gamma > 0 },
+        { "--cpo-alpha", options->cpo_alpha != 0 },
+        { "--ld-alpha", options->ld_alpha > 0 },
         { "--reference", is(options->reference) },
         { "--orpo-answers", options->answers },
-        { "--desirable-weight", options->desirable != 1 },
-        { "--undesirable-weight", options->undesirable != 1 },
+        { "--desirable-weight", options->desirable > 0 },
+        { "--undesirable-weight", options->undesirable > 0 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].given)
@@ -397,11 +397,12 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     *out = (sheaf__objective){ .name = objectives[k].name,
                                .pairs = k > 0 && objectives[k].of != OF_KTO,
                                .judged = objectives[k].of == OF_KTO,
-                               .weight = { options->desirable, options->undesirable },
+                               .weight = { options->desirable > 0 ? options->desirable : 1,
+                                           options->undesirable > 0 ? options->undesirable : 1 },
                                .reference = objectives[k].reference,
                                .beta = options->beta > 0 ? options->beta : objectives[k].beta,
                                .smoothing = k > 0 ? smoothing : 0,
-                               .ld_alpha = options->ld_alpha,
+                               .ld_alpha = options->ld_alpha > 0 ? options->ld_alpha : 1,
                                .nll = objectives[k].nll,
                                .prompts = objectives[k].of == OF_ORPO && !options->answers };
     if (k == 0)
@@ -420,9 +421,9 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
                    strlen(options->loss_type));
     if ((st = read_reference(out, options->reference)) != NULL)
         return st;
-    out->gamma = options->simpo_gamma;
-    if (objectives[k].of == OF_CPO && options->cpo_alpha >= 0)
-        out->nll = options->cpo_alpha;
+    out->gamma = options->simpo_gamma > 0 ? options->simpo_gamma : 0.5;
+    if (objectives[k].of == OF_CPO && options->cpo_alpha != 0)
+        out->nll = options->cpo_alpha > 0 ? options->cpo_alpha : 0;
     return NULL;
 }
 

@@ -18,12 +18,13 @@
 typedef struct sheaf__objective_options {
     const char *name;                     /* "sft", "dpo", ... */
     const char *loss_type, *loss_weights; /* lists with commas */
-    double beta;                          /* 0: the objective's own */
-    double simpo_gamma, cpo_alpha;        /* below 0: the objective's own */
-    double desirable, undesirable;        /* weights of kto's answers */
-    bool answers;                         /* of orpo: the cross-entropy is that of answers alone */
-    double ld_alpha;                      /* share of what lies beyond the shorter answer */
-    const char *reference;                /* "start" or "base" */
+    /* Numbers: 0 is the objective's own. */
+    double beta;
+    double simpo_gamma, cpo_alpha; /* cpo_alpha below 0: none */
+    double desirable, undesirable; /* weights of kto's answers */
+    bool answers;                  /* of orpo: the cross-entropy is that of answers alone */
+    double ld_alpha;               /* share of what lies beyond the shorter answer */
+    const char *reference;         /* "start" or "base" */
 } sheaf__objective_options;
 
 enum { SHEAF__MOST_LOSSES = 8 };

@@ -8,16 +8,9 @@
 #include "base/json.h"
 #include "train/objective.h"
 
-static const sheaf__objective_options defaults = {
-    .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1, .ld_alpha = 1
-};
-
 static sheaf__objective_options of(const char *name, const char *losses)
 {
-    sheaf__objective_options o = defaults;
-    o.name = name;
-    o.loss_type = losses;
-    return o;
+    return (sheaf__objective_options){ name, losses };
 }
 
 /* ---- against TRL ---- */
@@ -318,7 +311,7 @@ TEST(test_objective__log_sigmoid_holds_to_the_last_bit)
 TEST(test_objective__reads_what_flags_give)
 {
     sheaf__objective o;
-    sheaf__objective_options options = defaults;
+    sheaf__objective_options options = { 0 };
     CHECK_OK(sheaf__objective_read(&o, &options, 0.3)); /* the smoothing is the cross-entropy's */
     assert_true(!o.pairs && !o.reference && o.smoothing == 0);
     options = of("dpo", "sigmoid,sft,hinge");
@@ -331,9 +324,9 @@ TEST(test_objective__reads_what_flags_give)
         const char *name;
         double cpo_alpha, beta, nll;
         bool reference;
-    } rows[] = { { "ipo", -1, 0.1, 0, true },  { "hinge", -1, 0.1, 0, true },
-                 { "cpo", -1, 0.1, 1, false }, { "cpo", 0, 0.1, 0, false },
-                 { "simpo", -1, 2, 0, false }, { "simpo", 0.5, 2, 0.5, false },
+    } rows[] = { { "ipo", 0, 0.1, 0, true },  { "hinge", 0, 0.1, 0, true },
+                 { "cpo", 0, 0.1, 1, false }, { "cpo", -1, 0.1, 0, false },
+                 { "simpo", 0, 2, 0, false }, { "simpo", 0.5, 2, 0.5, false },
                  { "dpo", 0.5, 0.1, 0, true } };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         options = of(rows[i].name, NULL);
@@ -352,8 +345,7 @@ TEST(test_objective__refuses_what_has_no_meaning)
         double smoothing;
         const char *part;
     } rows[] = {
-        { { "dpp", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
-            .ld_alpha = 1 },
+        { { "dpp" },
           0,
           "--objective | sft, dpo, ipo, hinge, robust, cpo, simpo, orpo or kto | 'dpp'" },
         { { "dpo", "sigmoid,aot" }, 0, "discopop | 'aot'" },
@@ -378,34 +370,16 @@ TEST(test_objective__refuses_what_has_no_meaning)
         { { "simpo", .reference = "start" }, 0, "objective simpo has no reference" },
         { { "dpo", .reference = "adapter" }, 0, "--reference | start or base | 'adapter'" },
         /* of answers alone */
-        { { NULL, "sigmoid", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
-            .ld_alpha = 1 },
-          0,
-          "--loss-type | an objective that reads it" },
-        { { "sft", .loss_weights = "1", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1,
-            .undesirable = 1, .ld_alpha = 1 },
-          0,
-          "--loss-weights | " },
-        { { "", .beta = 0.1, .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
-            .ld_alpha = 1 },
-          0,
-          "--beta | " },
-        { { "sft", .simpo_gamma = 1, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
-            .ld_alpha = 1 },
-          0,
-          "--simpo-gamma | " },
-        { { "sft", .simpo_gamma = 0.5, .cpo_alpha = 0, .desirable = 1, .undesirable = 1,
-            .ld_alpha = 1 },
-          0,
-          "--cpo-alpha | " },
-        { { "sft", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1, .undesirable = 1,
-            .ld_alpha = 0.5 },
-          0,
-          "--ld-alpha | " },
-        { { "sft", .reference = "base", .simpo_gamma = 0.5, .cpo_alpha = -1, .desirable = 1,
-            .undesirable = 1, .ld_alpha = 1 },
-          0,
-          "--reference | " },
+        { { NULL, "sigmoid" }, 0, "--loss-type | an objective that reads it" },
+        { { "sft", .loss_weights = "1" }, 0, "--loss-weights | " },
+        { { "", .beta = 0.1 }, 0, "--beta | " },
+        { { "sft", .simpo_gamma = 1 }, 0, "--simpo-gamma | " },
+        { { "sft", .cpo_alpha = -1 }, 0, "--cpo-alpha | " },
+        { { "sft", .desirable = 2 }, 0, "--desirable-weight | " },
+        { { "sft", .undesirable = 2 }, 0, "--undesirable-weight | " },
+        { { "sft", .answers = true }, 0, "--orpo-answers | " },
+        { { "sft", .ld_alpha = 0.5 }, 0, "--ld-alpha | " },
+        { { "sft", .reference = "base" }, 0, "--reference | " },
     };
     sheaf__objective o;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

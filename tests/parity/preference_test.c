@@ -186,11 +186,12 @@ static void take_objective(course *c, const json_t *one, const json_t *args)
     c->o.objective.loss_type = c->losses;
     c->o.objective.loss_weights = c->weights;
     c->o.objective.beta = number(args, "beta", 0);
-    c->o.objective.ld_alpha = number(args, "ld_alpha", 1);
-    c->o.objective.simpo_gamma = number(args, "simpo_gamma", 0.5);
-    c->o.objective.cpo_alpha = number(args, "cpo_alpha", -1);
-    c->o.objective.desirable = number(args, "desirable_weight", 1);
-    c->o.objective.undesirable = number(args, "undesirable_weight", 1);
+    c->o.objective.ld_alpha = number(args, "ld_alpha", 0);
+    c->o.objective.simpo_gamma = number(args, "simpo_gamma", 0);
+    const double alpha = number(args, "cpo_alpha", NAN);
+    c->o.objective.cpo_alpha = isnan(alpha) ? 0 : alpha == 0 ? -1 : alpha;
+    c->o.objective.desirable = number(args, "desirable_weight", 0);
+    c->o.objective.undesirable = number(args, "undesirable_weight", 0);
     c->o.objective.reference = refers && peft[0] == '\0' ? "base" : NULL;
     c->o.label_smoothing = number(args, "label_smoothing", 0);
     c->loose = strstr(c->losses, "hinge") != NULL || strstr(c->losses, "sppo") != NULL;
