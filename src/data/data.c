@@ -248,6 +248,17 @@ static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_option
     return sheaf_try_this(st, "leave it out: a micro-batch is padded to its own longest row");
 }
 
+/* Records with pictures are read elsewhere, one row each. */
+static sheaf_status *check_preferences(const sheaf_data *data, const sheaf_data_options *o)
+{
+    if ((!o->pairs && !o->judged) || data->images == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--objective");
+    sheaf_expected(st, "sft, of a model that reads pictures");
+    return sheaf_found(st, "%s of family %s", o->pairs ? "pairs of answers" : "judged answers",
+                       sheaf_family_name(o->config->family));
+}
+
 /* A data set without rows. */
 static sheaf_status *empty(sheaf_data **out, const sheaf_data_options *options)
 {
@@ -272,6 +283,7 @@ static sheaf_status *open_one(sheaf_data **out, const char *path, const sheaf_da
     sheaf_status *st = empty(out, options);
     sheaf_data *data = *out;
     TRY(st, check_order(data, options));
+    TRY(st, check_preferences(data, options));
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
         if (options->fields != NULL && options->fields[0] != '\0')

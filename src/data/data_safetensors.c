@@ -320,10 +320,22 @@ static sheaf_status *read_judgements(sheaf__tensors *in)
             sheaf__tensors_bad(JUDGEMENT, "one 0 or 1 for each row, of BOOL, I32 or I64"), "%s",
             e == NULL ? "no such tensor" : "another form");
     sheaf_status *st = NULL;
+    if (in->data->position != NULL)
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", known[POSITIONS].name),
+                           "none beside '%s': a row is one prompt and its answer", JUDGEMENT),
+            "remove it from the file");
     in->data->desirable = malloc((size_t)in->rows);
     if (in->data->desirable == NULL)
         return sheaf__data_no_memory(in->rows);
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
+        for (int64_t i = in->data->begin[r];
+             in->data->mask != NULL && i + 1 < in->data->begin[r + 1]; i++)
+            if (in->data->mask[i] == 0 && in->data->mask[i + 1] != 0)
+                return sheaf_try_this(
+                    sheaf_expected(sheaf__tensors_bad_value(in, "attention_mask", i, 0),
+                                   "1, but for padding at the end"),
+                    "pad on the right");
         st = sheaf__tensors_numbers_in(&value, in, e, r, 1);
         in->data->desirable[r] = value != 0;
         if (st == NULL && value != 0 && value != 1)
@@ -401,12 +413,9 @@ static sheaf_status *take_side(sheaf_safetensors *out, const sheaf_safetensors *
     return NULL;
 }
 
-static sheaf_status *check_sides(const sheaf_safetensors *file, const sheaf_data *data)
+static sheaf_status *check_sides(const sheaf_safetensors *file)
 {
     static const char *const names[] = { "input_ids", "labels", "attention_mask" };
-    if (data->images != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pairs of token ids"),
-                              "a model without pictures, or texts");
     for (int64_t i = 0; i < file->header.count; i++) {
         const char *name = file->header.entry[i].name, *dot = strchr(name, '.');
         bool is_known = false;
@@ -475,7 +484,7 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
                                 const sheaf_data_options *options)
 {
     sheaf_data of[2] = { { .vocab = data->vocab }, { .vocab = data->vocab } };
-    sheaf_status *st = sheaf_in(check_sides(file, data), "%s", path);
+    sheaf_status *st = sheaf_in(check_sides(file), "%s", path);
     for (int k = 0; k < 2 && st == NULL; k++) {
         sheaf_safetensors part = { 0 };
         sheaf__tensors in = { .file = &part, .data = &of[k], .config = options->config };

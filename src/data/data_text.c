@@ -87,14 +87,19 @@ static sheaf_status *gather(bool *more, reader *in)
     return NULL;
 }
 
-/* What both rows begin with is their prompt, of one length: up to the earlier answer. */
+/* A token across the end of the prompt belongs to the answer, and may be one of one side alone:
+ * both answers begin at the earlier token then. */
 static void share_prompt(sheaf__text_row row[2])
 {
+    enum { ACROSS = 4 }; /* tokens that one token of the other side can be */
     int64_t first[2];
     for (int k = 0; k < 2; k++)
         for (first[k] = 0; first[k] < row[k].count && !row[k].trained[first[k]];)
             first[k]++;
     const int later = first[1] > first[0];
+    if (first[later] - first[!later] > ACROSS ||
+        memcmp(row[0].id, row[1].id, (size_t)first[!later] * sizeof *row[0].id) != 0)
+        return;
     memset(row[later].trained + first[!later], 1, (size_t)(first[later] - first[!later]));
 }
 

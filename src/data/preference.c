@@ -142,6 +142,10 @@ static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const
 {
     const json_t *prompt = json_object_get(record, "prompt"),
                  *list = json_object_get(record, "conversations");
+    if (common(side[0], side[1]) > 0 && !is_answer(json_array_get(side[0], 0))) {
+        sheaf_status *st = json_is_string(prompt) ? check_prompt(prompt, side[0]) : NULL;
+        return st == NULL ? implicit(out, record, side, k) : st;
+    }
     if (list == NULL)
         list = json_object_get(record, "messages");
     if (list == NULL && json_is_array(prompt))

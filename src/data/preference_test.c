@@ -193,6 +193,9 @@ static const char *const same_pair[] = {
     "{\"prompt\": [" ASK "], \"chosen\": " SAY("Yes.") ", \"rejected\": " SAY("No.") "}",
     "{" LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
     "{\"prompt\": \"Is ice cold?\", " LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
+    /* as published, with the chosen conversation once more */
+    "{\"prompt\": \"Is ice cold?\", \"messages\": [" ASK
+    "," SAY("Yes.") "], " LISTS(ASK "," SAY("Yes."), ASK "," SAY("No.")) "}",
     "{\"conversations\": [{\"from\": \"human\", \"value\": \"Is ice cold?\"}], \"chosen\": " GPT(
         "Yes.") ", \"rejected\": " GPT("No.") "}",
     "{\"messages\": [" ASK "], \"chosen\": " SAY("Yes.") ", \"rejected\": " SAY("No.") "}",

@@ -7,7 +7,7 @@ void sheaf__log_word(sheaf_text *to, const char *word)
 {
     const size_t size = strlen(word), n = size < MOST ? size : MOST;
     for (size_t i = 0; i < n; i++)
-        sheaf__text_add(to, word[i] > ' ' && word[i] <= '~' ? "%c" : "%%%02X",
+        sheaf__text_add(to, word[i] > ' ' && word[i] <= '~' && word[i] != '%' ? "%c" : "%%%02X",
                         (unsigned char)word[i]);
     sheaf__text_add(to, "%s", n < size ? "..." : "");
 }

@@ -20,6 +20,7 @@
   try {
     const kept = JSON.parse(localStorage.getItem(KEPT) || "[]");
     all = Array.isArray(kept) ? kept.filter((c) => c && Array.isArray(c.turns)) : [];
+    for (const c of all) for (const t of c.turns) for (const a of t.answers || []) if (a.end === "") a.end = "stopped"; // the page was left
   } catch (e) { all = []; }
   try { token = sessionStorage.getItem("sheaf token") || ""; } catch (e) { token = ""; }
   function keep() {
@@ -237,7 +238,8 @@
   });
   document.addEventListener("keydown", (e) => { if (e.key === "Escape" && running) running.abort(); });
   byId("stop").addEventListener("click", () => { if (running) running.abort(); });
-  byId("system").addEventListener("input", () => { now.system = byId("system").value; keep(); });
+  byId("system").addEventListener("input", () => { now.system = byId("system").value; });
+  byId("system").addEventListener("change", () => { if (!running) keep(); });
   byId("model").addEventListener("change", showWhetherPictures);
   byId("new").addEventListener("click", () => { if (!running) { begin(); byId("question").focus(); } });
   byId("file").addEventListener("change", (e) => { addFiles(e.target.files); e.target.value = ""; });

@@ -60,6 +60,11 @@ static void pass_on(void *self, const sheaf_event *event)
         sheaf_emit(r->hooks->events, event);
 }
 
+sheaf_events sheaf__run_events(sheaf__run *run)
+{
+    return (sheaf_events){ pass_on, run };
+}
+
 static bool prefers(const sheaf__run *r)
 {
     return r->job.objective.pairs || r->job.objective.judged;
@@ -97,7 +102,7 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
                               sheaf_comm *comm, sheaf__eval_state *evals, int64_t done)
 {
     const bool first = sheaf_comm_rank(comm) == 0;
-    const sheaf_events events = { pass_on, r };
+    const sheaf_events events = sheaf__run_events(r);
     const double began = sheaf__seconds();
     sheaf__evaluation found;
     sheaf__pair_sums sums = { 0 };

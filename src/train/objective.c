@@ -138,7 +138,7 @@ static result of_discopop(const scores *s)
 {
     static const double temperature = 0.05;
     const double z = margin(s), g = sigmoid(z / temperature), slope = g * (1 - g) / temperature,
-                 l = log_sigmoid(z), e = sheaf__exp_d(-z);
+                 l = log_sigmoid(z), e = g == 0 ? 0 : sheaf__exp_d(-z); /* else inf * 0 */
     return of_margin(s, -l * (1 - g) + e * g,
                      -sigmoid(-z) * (1 - g) + l * slope - e * g + e * slope);
 }
@@ -146,6 +146,7 @@ static result of_discopop(const scores *s)
 /* log(1 - exp(a)), a < 0, and its slope. */
 static double log_rest(double *slope, double a)
 {
+    a = a < -0x1p-24 ? a : -0x1p-24; /* a certain answer: one step of float32 from that */
     const double e = sheaf__exp_d(a), half = -0.6931471805599453;
     /* 1 - e without loss where e is near 1: -expm1(a) by (e - 1) a / log e */
     const double rest = e == 1 ? -a : a > half ? (1 - e) * (a / sheaf__log_d(e)) : 1 - e;
@@ -345,28 +346,34 @@ static void take_out_sft(sheaf__objective *o)
     o->losses = kept;
 }
 
-static sheaf_status *no_effect(const sheaf__objective_options *options)
+/* Settings that the objective does not read. */
+static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
+                               const sheaf__objective_options *options)
 {
+    bool lowered = false;
+    for (int i = 0; i < o->losses; i++)
+        lowered = lowered || (table[o->loss[i]].is & LOWERED);
     const struct {
         const char *flag;
-        bool given;
-    } of[] = {
-        { "--loss-type", is(options->loss_type) },
-        { "--loss-weights", is(options->loss_weights) },
-        { "--beta", options->beta > 0 },
-        { "--simpo-gamma", options->simpo_gamma > 0 },
-        { "--cpo-alpha", options->cpo_alpha != 0 },
-        { "--ld-alpha", options->ld_alpha > 0 },
-        { "--reference", is(options->reference) },
-        { "--orpo-answers", options->answers },
-        { "--desirable-weight", options->desirable > 0 },
-        { "--undesirable-weight", options->undesirable > 0 },
+        bool given, read;
+    } all[] = {
+        { "--loss-type", is(options->loss_type), of != 0 },
+        { "--loss-weights", is(options->loss_weights), of != 0 },
+        { "--beta", options->beta > 0, of != 0 },
+        { "--simpo-gamma", options->simpo_gamma > 0, lowered },
+        { "--cpo-alpha", options->cpo_alpha != 0, of == OF_CPO },
+        { "--ld-alpha", options->ld_alpha > 0, of == OF_DPO },
+        { "--reference", is(options->reference), o->reference },
+        { "--orpo-answers", options->answers, of == OF_ORPO },
+        { "--desirable-weight", options->desirable > 0, of == OF_KTO },
+        { "--undesirable-weight", options->undesirable > 0, of == OF_KTO },
     };
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (of[i].given)
-            return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of[i].flag),
-                                                 "an objective that reads it"),
-                                  "--objective dpo, or leave it out");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].given && !all[i].read)
+            return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", all[i].flag),
+                                                 "none with --objective %s, which does not read it",
+                                                 o->name),
+                                  "leave it out");
     return NULL;
 }
 
@@ -374,10 +381,6 @@ static sheaf_status *read_reference(sheaf__objective *out, const char *name)
 {
     if (!is(name))
         return NULL;
-    if (!out->reference)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--reference"),
-                                          "none: objective %s has no reference", out->name),
-                           "'%s'", name);
     out->base = strcmp(name, "base") == 0;
     return out->base || strcmp(name, "start") == 0
                ? NULL
@@ -406,13 +409,15 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
                                .nll = objectives[k].nll,
                                .prompts = objectives[k].of == OF_ORPO && !options->answers };
     if (k == 0)
-        return no_effect(options);
+        return no_effect(out, 0, options);
     sheaf_status *st = read_losses(
         out, is(options->loss_type) ? options->loss_type : objectives[k].loss, objectives[k].of);
     if (st == NULL && is(options->loss_weights))
         st = read_shares(out, options->loss_weights);
     TRY(st, st == NULL ? check_smoothing(out) : NULL);
     if (st != NULL)
+        return st;
+    if ((st = no_effect(out, objectives[k].of, options)) != NULL)
         return st;
     take_out_sft(out);
     out->mismatched = out->judged && table[out->loss[0]].of == of_kto;

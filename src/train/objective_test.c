@@ -261,6 +261,24 @@ TEST(test_objective__slopes_of_single_answers)
         }
 }
 
+/* Of certain answers, and of margins beyond what exp() holds. */
+TEST(test_objective__stays_finite_far_out)
+{
+    sheaf__objective o;
+    const sheaf__objective_options orpo = of("orpo", NULL), disco = of("dpo", "discopop");
+    static const sheaf__pair pairs[] = {
+        { { 0, -3 }, { 0 }, { 2, 2 } },
+        { { -3, 0 }, { 0 }, { 2, 2 } },
+        { { -9000, -1 }, { -1, -1 }, { 4, 4 } },
+        { { -1, -9000 }, { -1, -1 }, { 4, 4 } },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        CHECK_OK(sheaf__objective_read(&o, i < 2 ? &orpo : &disco, 0));
+        const sheaf__pair_loss got = sheaf__objective_pair(&o, &pairs[i]);
+        assert_true(isfinite(got.loss) && isfinite(got.slope[0]) && isfinite(got.slope[1]));
+    }
+}
+
 /* What is learnt of a pair whose answers are equal: w_c + w_j of the same tokens, nothing where a
  * loss knows only the difference. */
 static void check_equal(const char *name, const sheaf__objective *o)
@@ -327,7 +345,7 @@ TEST(test_objective__reads_what_flags_give)
     } rows[] = { { "ipo", 0, 0.1, 0, true },  { "hinge", 0, 0.1, 0, true },
                  { "cpo", 0, 0.1, 1, false }, { "cpo", -1, 0.1, 0, false },
                  { "simpo", 0, 2, 0, false }, { "simpo", 0.5, 2, 0.5, false },
-                 { "dpo", 0.5, 0.1, 0, true } };
+                 { "dpo", 0, 0.1, 0, true } };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         options = of(rows[i].name, NULL);
         options.cpo_alpha = rows[i].cpo_alpha;
@@ -366,11 +384,16 @@ TEST(test_objective__refuses_what_has_no_meaning)
         { { "dpo", "hinge,sft" }, 0.1, "0: no loss of this objective reads it | 0.1" },
         { { "dpo", "exo_pair" }, 0, "--label-smoothing | above 0 for the loss 'exo_pair' | 0" },
         { { "dpo" }, 0.5, "below 0.5: the share of pairs in the wrong order | 0.5" },
-        { { "cpo", .reference = "base" }, 0, "--reference | none: objective cpo has no reference" },
-        { { "simpo", .reference = "start" }, 0, "objective simpo has no reference" },
+        { { "cpo", .reference = "base" }, 0, "--reference | none with --objective cpo" },
+        { { "simpo", .reference = "start" }, 0, "--reference | none with --objective simpo" },
+        { { "dpo", .simpo_gamma = 1 }, 0, "--simpo-gamma | none with --objective dpo" },
+        { { "dpo", .cpo_alpha = 1 }, 0, "--cpo-alpha | none with --objective dpo" },
+        { { "cpo", .answers = true }, 0, "--orpo-answers | none with --objective cpo" },
+        { { "orpo", .desirable = 2 }, 0, "--desirable-weight | none with --objective orpo" },
+        { { "kto", .ld_alpha = 0.5 }, 0, "--ld-alpha | none with --objective kto" },
         { { "dpo", .reference = "adapter" }, 0, "--reference | start or base | 'adapter'" },
         /* of answers alone */
-        { { NULL, "sigmoid" }, 0, "--loss-type | an objective that reads it" },
+        { { NULL, "sigmoid" }, 0, "--loss-type | none with --objective sft" },
         { { "sft", .loss_weights = "1" }, 0, "--loss-weights | " },
         { { "", .beta = 0.1 }, 0, "--beta | " },
         { { "sft", .simpo_gamma = 1 }, 0, "--simpo-gamma | " },

@@ -11,8 +11,9 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
 {
     sheaf__runner_options look = *options;
     look.backward = false;
-    const int64_t mixed =
-        objective->mismatched && data != NULL ? sheaf_data_mixed(data, NULL, NULL, 0) : 0;
+    const int64_t mixed = !objective->mismatched ? 0
+                          : data == NULL         ? 2 * look.seq
+                                                 : sheaf_data_mixed(data, NULL, NULL, 0);
     look.seq = look.seq > mixed ? look.seq : mixed;
     const size_t positions = (size_t)(look.rows * look.seq);
     *out = (sheaf__pairs){ .objective = objective, .n = options->rows };
@@ -92,6 +93,7 @@ static sheaf__pair_loss add_pair(sheaf__pair_sums *out, const sheaf__objective *
 {
     const sheaf__pair_loss of = sheaf__objective_pair(objective, pair);
     out->loss += of.loss;
+    out->samples++;
     out->right += of.reward[0] > of.reward[1];
     for (int side = 0; side < 2; side++)
         add_answer(out, side, of.reward[side], pair->sum[side]);
@@ -103,6 +105,7 @@ static sheaf__pair_loss add_single(sheaf__pair_sums *out, const sheaf__objective
 {
     const sheaf__pair_loss loss = sheaf__objective_single(objective, of, desirable, drift);
     out->loss += loss.loss;
+    out->samples++;
     out->right += desirable ? loss.reward[0] > 0 : loss.reward[0] < 0;
     add_answer(out, desirable ? 0 : 1, loss.reward[0], of->sum[0]);
     return loss;
@@ -141,9 +144,13 @@ static sheaf_status *find_drift(sheaf__pair_sums *out, sheaf__pairs *p, const in
 {
     if (row != NULL)
         sheaf__pairs_other(p->other, row, p->n);
+    const sheaf_batch_images holds = p->look.holds;
+    if (row == NULL) /* of a plan: as long as they can be */
+        p->look.holds.seq = p->look.options.seq, p->look.holds.read = 0;
     p->look.other = row == NULL ? NULL : p->other;
     sheaf_status *st = sheaf__runner_run(&p->look, row);
     p->look.other = NULL;
+    p->look.holds = holds;
     const int64_t seq = p->look.batch.seq;
     double sum = 0;
     for (int64_t i = 0; i < p->n && row != NULL && st == NULL; i++)
@@ -222,10 +229,12 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
     sheaf__evaluation found;
     int64_t *row = malloc((size_t)all * sizeof *row), n = 0;
     double *value = malloc((size_t)all * sizeof *value);
+    sheaf_status *st = sheaf__agree_groups(
+        model->context, row == NULL || value == NULL ? sheaf__no_memory("sums of pairs") : NULL);
     for (int64_t i = 0; i < all; i++)
         out[i] = NAN;
     mark(out, subset, o, samples);
-    for (int64_t i = 0; i < all && row != NULL; i++)
+    for (int64_t i = 0; i < all && st == NULL; i++)
         if (!isnan(out[i]))
             row[n++] = i;
     options.row = row;
@@ -233,9 +242,7 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
     options.value = sum_of;
     options.values = value;
     options.self = &self;
-    sheaf_status *st = row == NULL || value == NULL
-                           ? sheaf__no_memory("sums of pairs")
-                           : sheaf__evaluate(&found, model, subset->data, &options);
+    TRY(st, sheaf__evaluate(&found, model, subset->data, &options));
     for (int64_t i = 0; i < n && st == NULL; i++)
         out[row[i]] = value[i];
     free(row);
@@ -252,8 +259,12 @@ sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__
     sheaf__evaluation found;
     const int64_t n = o->micro_batch;
     int64_t *row = malloc(2 * (size_t)samples * sizeof *row + 1), *other = row + samples;
-    if (row == NULL)
-        return sheaf__no_memory("sums of mismatched answers");
+    sheaf_status *st = sheaf__agree_groups(
+        model->context, row == NULL ? sheaf__no_memory("sums of mismatched answers") : NULL);
+    if (st != NULL) {
+        free(row);
+        return st;
+    }
     for (int64_t i = 0; i < samples; i++)
         row[i] = sheaf__subset_row(subset, i, o->seed, o->shuffle);
     for (int64_t i = 0; i < samples; i += n)
@@ -264,7 +275,7 @@ sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__
     options.value = sum_of;
     options.values = out;
     options.self = &self;
-    sheaf_status *st = sheaf__evaluate(&found, model, subset->data, &options);
+    st = sheaf__evaluate(&found, model, subset->data, &options);
     free(row);
     return st;
 }
@@ -298,9 +309,9 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
     double *sum = malloc((size_t)sheaf_data_rows(data) * sizeof *sum), nll = 0;
     *out = (sheaf__evaluation){ .tokens = n };
     *sums = (sheaf__pair_sums){ 0 };
-    if (sum == NULL)
-        return sheaf__no_memory("sums of pairs");
-    sheaf_status *st = sheaf__pairs_sums(sum, model, subset, objective, o, 0, how);
+    sheaf_status *st =
+        sheaf__agree_groups(model->context, sum == NULL ? sheaf__no_memory("sums of pairs") : NULL);
+    TRY(st, sheaf__pairs_sums(sum, model, subset, objective, o, 0, how));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const int64_t first = sheaf_data_side(data, sample_of(subset, i), 0);
         sheaf__pair pair = { 0 };
@@ -335,8 +346,8 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__
     if (both)
         out[n++] = (sheaf_event_value){ "rewards/margins",
                                         s->reward[0] / s->count[0] - s->reward[1] / s->count[1] };
-    if (both && s->means == 0)
-        out[n++] = (sheaf_event_value){ "rewards/accuracies", s->right / s->count[0] };
+    if (s->samples > 0)
+        out[n++] = (sheaf_event_value){ "rewards/accuracies", s->right / s->samples };
     for (int k = 0; k < 2; k++)
         if (s->count[k] > 0)
             out[n++] = (sheaf_event_value){ names[1][k], s->sum[k] / s->count[k] };

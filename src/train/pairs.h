@@ -17,6 +17,7 @@ typedef struct sheaf__pair_sums {
     double loss, nll; /* of samples; cross-entropy of the chosen answers' tokens */
     /* Of the chosen or desirable answers, and of the others: how many, their rewards and S. */
     double count[2], reward[2], sum[2];
+    double samples;
     double right; /* pairs whose chosen answer has the larger reward */
     double drift,
         means; /* of kto: what its losses are measured from, by micro-batch; of how many */

@@ -145,18 +145,20 @@ static sheaf_status *refer(sheaf__references *out, sheaf__model *model, const sh
 {
     const int64_t rows = sheaf_data_rows(subset->data);
     out->row = malloc((size_t)rows * sizeof *out->row);
-    return out->row == NULL ? sheaf__no_memory("sums of the reference")
-                            : sheaf__pairs_sums(out->row, model, subset, &job->objective,
-                                                job->options, drawn, how);
+    sheaf_status *st = sheaf__agree_groups(
+        model->context, out->row == NULL ? sheaf__no_memory("sums of the reference") : NULL);
+    return TRY(
+        st, sheaf__pairs_sums(out->row, model, subset, &job->objective, job->options, drawn, how));
 }
 
 static sheaf_status *refer_mixed(sheaf__references *out, sheaf__model *model, const sheaf__job *job,
                                  int64_t samples, const sheaf__evaluate_options *how)
 {
     out->mixed = malloc((size_t)samples * sizeof *out->mixed);
-    return out->mixed == NULL ? sheaf__no_memory("sums of the reference")
-                              : sheaf__pairs_mixed(out->mixed, model, &job->train, &job->objective,
-                                                   job->options, samples, how);
+    sheaf_status *st = sheaf__agree_groups(
+        model->context, out->mixed == NULL ? sheaf__no_memory("sums of the reference") : NULL);
+    return TRY(st, sheaf__pairs_mixed(out->mixed, model, &job->train, &job->objective, job->options,
+                                      samples, how));
 }
 
 sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job,

@@ -85,6 +85,9 @@ sheaf_status *sheaf__resume_from(sheaf_checkpoint **from, sheaf__run *run, sheaf
  * OUT/run.json? */
 sheaf_status *sheaf__resume_check_base(const sheaf__run *run);
 
+/* sheaf__run_events - the run's sink of events, on the first rank: a request to stop ends the pass
+ * over data that reports its progress to it (run->interrupt). */
+sheaf_events sheaf__run_events(sheaf__run *run);
 /* sheaf__loop - runs the remaining steps and evaluations, and saves a checkpoint at the end.
  * Collective. Errors: SHEAF_E_STOPPED, and those of a step. */
 sheaf_status *sheaf__loop(sheaf__run *run, sheaf__rank *rank, sheaf_checkpoints *store,

@@ -135,6 +135,15 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
     return st;
 }
 
+/* What a recipe has for supervised training yields. */
+static void yield_to(const sheaf__objective *objective, sheaf_train_options *o)
+{
+    if ((objective->pairs || objective->judged) && (o->yields & SHEAF__YIELDS_PACK))
+        o->pack = false;
+    if (objective->mismatched && (o->yields & SHEAF__YIELDS_MICRO_BATCH) && o->micro_batch < 2)
+        o->micro_batch = 2;
+}
+
 /* What cannot go with pairs. */
 static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_train_options *o)
 {
@@ -144,6 +153,8 @@ static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_
     } of[] = {
         { "--pack", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
         { "--loss-on all", "the answers alone are compared", o->loss_on == SHEAF_LOSS_ALL },
+        { "--loss-on last", "answers of several turns are compared whole",
+          o->loss_on == SHEAF_LOSS_LAST && objective->pairs },
         { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
     const bool prefers = objective->pairs || objective->judged;
@@ -212,7 +223,7 @@ static void lower(sheaf__sets *s, const sheaf__subset *records, sheaf_train_opti
                  each = floor(rows / (double)o->micro_batch);
     if ((o->yields & SHEAF__YIELDS_ACCUMULATE) && each < (double)o->accumulate)
         o->accumulate = each < 1 ? 1 : (int64_t)each;
-    if ((o->yields & SHEAF__YIELDS_MICRO_BATCH) && o->accumulate == 1 &&
+    if ((o->yields & SHEAF__YIELDS_MICRO_BATCH) && o->accumulate == 1 && !o->by_length &&
         rows < (double)o->micro_batch)
         o->micro_batch = rows < (double)least ? least : (int64_t)rows;
 }
@@ -248,6 +259,8 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
 {
     *s = (sheaf__sets){ 0 };
     sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
+    if (st == NULL)
+        yield_to(&s->objective, o);
     TRY(st, check_pairs(&s->objective, o));
     TRY(st, read(&s->data, o->data, o, config, events, stop, true, &s->objective));
     if (st != NULL)

@@ -241,13 +241,14 @@ static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *ou
     for (int64_t micro = 0; micro < s->run->accumulate; micro++)
         for (int side = 0; side < s->sides; side++) {
             const int64_t n = rows_of(s, done, micro, side, s->rows, s->samples),
-                          labels = sheaf_data_labels(s->subset.data, s->rows, n);
+                          tokens = sheaf_data_tokens(s->subset.data, s->rows, n);
+            /* with prompts: all but the first of each row */
+            const bool whole = side == 0 && s->options.objective->prompts;
+            const int64_t labels =
+                whole ? tokens - n : sheaf_data_labels(s->subset.data, s->rows, n);
             out->labels += labels;
-            out->tokens += sheaf_data_tokens(s->subset.data, s->rows, n);
-            if (side == 0 && s->options.objective->prompts) /* all but the first of each row */
-                out->chosen += sheaf_data_tokens(s->subset.data, s->rows, n) - n;
-            else if (side == 0)
-                out->chosen += labels;
+            out->tokens += tokens;
+            out->chosen += side == 0 ? labels : 0;
         }
 }
 

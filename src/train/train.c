@@ -177,11 +177,15 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     TRY(st, sheaf__run_state_init(&s, &rank, o));
     if (st == NULL)
         st = note_devices(r, comm, rank.device);
-    TRY(st, sheaf__rank_refer(
-                &rank, &r->job,
-                &(sheaf__evaluate_options){ .micro_batch = o->micro_batch,
-                                            .stop = &r->interrupt,
-                                            .events = me == 0 ? r->hooks->events : NULL }));
+    if (r->job.objective.reference) { /* its passes are collective */
+        const sheaf_events events = sheaf__run_events(r);
+        st = sheaf_comm_agree(comm, st);
+        TRY(st,
+            sheaf__rank_refer(&rank, &r->job,
+                              &(sheaf__evaluate_options){ .micro_batch = o->micro_batch,
+                                                          .stop = &r->interrupt,
+                                                          .events = me == 0 ? &events : NULL }));
+    }
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)
@@ -234,6 +238,21 @@ typedef struct ingredients {
     sheaf__run_base base;
     sheaf__sets sets;
 } ingredients;
+
+/* The saved modules of an adapter lie over the base's own tensors, which are then not at hand. */
+static sheaf_status *check_reference(const sheaf__run_base *base, const sheaf_train_options *o)
+{
+    const char *reference = o->objective.reference;
+    const sheaf_lora *lora = base->opened.lora;
+    if (reference == NULL || strcmp(reference, "base") != 0 || o->adapter == NULL || lora == NULL ||
+        lora->nsaved == 0)
+        return NULL;
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--reference base"),
+                                   "an adapter without modules that are saved whole"),
+                    "%d of them", lora->nsaved),
+        "--reference start");
+}
 
 /* The first process reads the data, so that the others find its tokenised texts. */
 static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train_options *o)
@@ -305,6 +324,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                                        .as_stored = o->resume,
                                        .events = hooks->events };
     TRY(st, sheaf__all_agree(r.all, sheaf__run_base_open(&in.base, o, &from)));
+    TRY(st, check_reference(&in.base, o));
     with.tokens_in = in.base.tokenizer.folder;
     TRY(st, open_sets(&in, &r, &with));
     if (st == NULL) {

@@ -115,6 +115,7 @@ check "and equal answers are not right" awk -v all="$(evals one)" 'BEGIN { split
 no=(train "${data[@]}" --steps 1 --out "$work/no")
 runs "packed rows" 2 '--pack .*expected: none with --objective dpo .*found: +a pair.s loss needs both answers whole' "${no[@]}" --objective dpo --pack
 runs "noise" 2 '--neftune-alpha .*expected: none with --objective dpo' "${no[@]}" --objective dpo --neftune-alpha 5
+runs "last answers" 2 '--loss-on last .*expected: none with --objective dpo' "${no[@]}" --objective dpo --loss-on last
 runs "prompts that are learnt" 2 '--loss-on all .*expected: none with --objective dpo' "${no[@]}" --objective dpo --loss-on all
 runs "records without a pair" 3 'line 1: field .chosen.* .*expected: two answers' train --model "$model" --data "$work/plain.jsonl" --steps 1 --out "$work/no" --objective dpo
 runs "pairs without an objective" 3 'field .rejected.*--objective dpo learns from pairs' "${no[@]}"
@@ -123,7 +124,7 @@ runs "a reference that simpo has not" 2 '--reference .*expected: none: objective
 runs "an unknown objective" 2 '--objective .*expected: sft, dpo' "${no[@]}" --objective dqo
 runs "an unknown loss" 2 '--loss-type .*expected: sigmoid, hinge.*found: +.aot' "${no[@]}" --objective dpo --loss-type aot
 runs "an unknown reference" 2 '--reference .*expected: start or base' "${no[@]}" --objective dpo --reference adapter
-runs "robust without a share" 2 '--label-smoothing .*expected: above 0 for the loss .robust' "${no[@]}" --objective robust
+runs "robust without a share" 2 '--label-smoothing .*expected: above 0 for the loss .exo_pair' "${no[@]}" --objective dpo --loss-type exo_pair
 runs "a plan says so, too" 2 '--pack .*expected: none with --objective dpo' plan "${data[@]}" --objective dpo --pack
 absent "nothing is written" "$work/no"
 

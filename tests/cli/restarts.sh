@@ -53,6 +53,13 @@ endless=("${flags[@]}")
 endless[10]=1000000
 saved() { compgen -G "$work/$1/checkpoints/step-????????" >/dev/null; } # an older one goes when a newer one is there
 begin() { "$faulty" "${endless[@]}" --out "$work/$1" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!; check "it begins: $1" waits saved "$1"; }
+begin stopped
+kill -TERM $process
+code=0
+wait $process || code=$?
+check "SIGTERM is passed on" test $code -eq 3
+check "the run saves and stops" grep -q 'SIGTERM: asked to stop after step' "$work/stderr"
+check "and is not begun again" test "$(again)" = 0
 # A terminal's Ctrl-C reaches both at once. (A shell starts what is in the background with SIGINT ignored: default again.)
 slow=("${endless[@]}") # longer than the watching one sleeps
 slow[8]=256

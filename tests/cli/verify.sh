@@ -163,6 +163,7 @@ runs "sheaf's own has the tokenizer of its base" 0 'sound' verify "$work/own"
 "$sheaf" train --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --method lora --lora-rank 2 --steps 2 --save-every 1 \
     --out "$work/run" >/dev/null 2>&1 </dev/null || fail "a run to look at"
 runs "a run's newest checkpoint is sound" 0 'sheaf.*step +2.*sound' verify "$work/run"
+runs "named by its form, too" 0 'checkpoints/step-00000002 .*sound .*/run/adapter .*sound' verify --from sheaf "$work/run"
 runs "with its result, both named" 0 'checkpoints/step-00000002 .*sound .*/run/adapter .*PEFT adapter.*sound' verify "$work/run"
 "$sheaf" train --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --method full --steps 1 --out "$work/whole" >/dev/null 2>&1 </dev/null || fail "a run of all weights"
 runs "a run of all weights" 0 'whole +checkpoint +checkpoints/step-00000001 +dialect +sheaf +dtype.*sound .*/whole/model +dialect +Hugging Face.*model +llama.*sound' verify "$work/whole"

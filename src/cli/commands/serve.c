@@ -117,7 +117,10 @@ static sheaf_status *ready(void *self, const sheaf__http *http, int models, cons
 
 static void print_line(void *self, const char *line)
 {
-    sheaf__print(((const cli *)self)->err, "%s\n", line);
+    FILE *err = ((const cli *)self)->err;
+    flockfile(err); /* several threads have lines */
+    sheaf__print(err, "%s\n", line);
+    funlockfile(err);
 }
 
 int cmd_serve(cli *cli, int argc, char **argv)

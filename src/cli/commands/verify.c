@@ -118,6 +118,7 @@ static sheaf_status *verify_result(telling *t, bool *sound, const char *run,
     sheaf_verification_facts facts;
     sheaf_status *st = NULL;
     alone.base = NULL; /* that of its config */
+    alone.dialect = alone.config = NULL;
     if (!sheaf__path_has(run, "settings", SHEAF_PATH_FILE) ||
         !sheaf__path_has(run, "checkpoints", SHEAF_PATH_DIR))
         return NULL;

@@ -5,9 +5,8 @@
  * recursive if elif else, set (values, several names, blocks, members of a namespace), macro, call,
  * filter, with, generation, break, continue, raw, comments, - and + at marks numbers, strings,
  * lists, tuples, dicts, slices, .name [..] (..) |filter, is test, a if b else c, f(*a, **b),
- * varargs and kwargs of macros all tests; all filters but pprint, random, striptags, urlize and
- * wordwrap methods of dicts and lists; of strings all but encode, maketrans and translate range,
- * dict, namespace, cycler, joiner, raise_exception, strftime_now
+ * varargs and kwargs of macros; range, dict, namespace, joiner, raise_exception, strftime_now;
+ * tests, filters and methods but those that docs/templates.md lists
  *
  * Anything else is refused by name when it is reached: the output equals Jinja's, or there is an
  * error. Templates are untrusted programs: work, memory and depth are bounded (jinja_core.h).
