@@ -23,7 +23,8 @@ static const struct {
     { "a method with a blank",
       { 0, "::", "A B", "*", 405, NULL },
       "1970-01-01T00:00:00Z :: A%20B * 405" },
-    { "a percent sign", { .client = "::", .method = "GET", .path = "/%41", .status = 404 },
+    { "a percent sign",
+      { .client = "::", .method = "GET", .path = "/%41", .status = 404 },
       "1970-01-01T00:00:00Z :: GET /%2541 404" },
 };
 

@@ -119,8 +119,8 @@ runs "last answers" 2 '--loss-on last .*expected: none with --objective dpo' "${
 runs "prompts that are learnt" 2 '--loss-on all .*expected: none with --objective dpo' "${no[@]}" --objective dpo --loss-on all
 runs "records without a pair" 3 'line 1: field .chosen.* .*expected: two answers' train --model "$model" --data "$work/plain.jsonl" --steps 1 --out "$work/no" --objective dpo
 runs "pairs without an objective" 3 'field .rejected.*--objective dpo learns from pairs' "${no[@]}"
-runs "beta alone" 2 '--beta .*expected: an objective that reads it' "${no[@]}" --beta 0.1
-runs "a reference that simpo has not" 2 '--reference .*expected: none: objective simpo has no reference' "${no[@]}" --objective simpo --reference base
+runs "beta alone" 2 '--beta .*expected: none with --objective sft' "${no[@]}" --beta 0.1
+runs "a reference that simpo has not" 2 '--reference .*expected: none with --objective simpo' "${no[@]}" --objective simpo --reference base
 runs "an unknown objective" 2 '--objective .*expected: sft, dpo' "${no[@]}" --objective dqo
 runs "an unknown loss" 2 '--loss-type .*expected: sigmoid, hinge.*found: +.aot' "${no[@]}" --objective dpo --loss-type aot
 runs "an unknown reference" 2 '--reference .*expected: start or base' "${no[@]}" --objective dpo --reference adapter
