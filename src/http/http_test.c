@@ -437,7 +437,7 @@ TEST(test_http__each_request_is_logged_once_it_is_over)
         sheaf__text_add(sheaf__exchange_note(x), " note=%d", i);
         if (i == 1)
             close(fd);
-        for (int k = 0; k < 100 && i == 1 && !sheaf__exchange_gone(x); k++)
+        for (int k = 0; k < 1000 && i == 1 && !sheaf__exchange_gone(x); k++)
             nap(0.01);
         answer(x, 5);
         if (i == 0)

@@ -146,6 +146,7 @@ sheaf_status *sheaf__run_read_adapter(sheaf__run_reading *r, bool *is, const cha
 {
     char *whole = path == NULL ? NULL : realpath(path, NULL), *out = NULL;
     *is = false;
+    sheaf__run_reading_release(r); /* of what was looked at before */
     sheaf_status *st = whole != NULL && sheaf__ends_with(whole, "/adapter")
                            ? sheaf__path_parent(&out, whole)
                            : NULL;
