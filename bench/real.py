@@ -85,7 +85,7 @@ def compare_rounding(args, name, steps):
 
 
 def compare_training(args, name, rate):
-    tenth = args.steps // 10
+    tenth = max(1, args.steps // 10)
     steps = [1, *range(2 * tenth, 10 * tenth + 1, 2 * tenth)]
     print("\n%s, rate %g: losses of steps %s, loss and accuracy of held-out records" % (name, rate, str(steps)[1:-1]), flush=True)
     runs = {}
