@@ -136,16 +136,22 @@ static sheaf_status *check_prompt(const json_t *prompt, const json_t *chosen)
                                   "another text");
 }
 
+/* Lists that begin with the prompt, whose text may stand beside them. */
+static sheaf_status *from_lists(json_t **out, json_t *record, const json_t *const side[2], int k)
+{
+    const json_t *prompt = json_object_get(record, "prompt");
+    sheaf_status *st = json_is_string(prompt) ? check_prompt(prompt, side[0]) : NULL;
+    return st == NULL ? implicit(out, record, side, k) : st;
+}
+
 /* name: of the answer, in the file. */
 static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const side[2], int k,
                                const char *name)
 {
     const json_t *prompt = json_object_get(record, "prompt"),
                  *list = json_object_get(record, "conversations");
-    if (common(side[0], side[1]) > 0 && !is_answer(json_array_get(side[0], 0))) {
-        sheaf_status *st = json_is_string(prompt) ? check_prompt(prompt, side[0]) : NULL;
-        return st == NULL ? implicit(out, record, side, k) : st;
-    }
+    if (common(side[0], side[1]) > 0 && !is_answer(json_array_get(side[0], 0)))
+        return from_lists(out, record, side, k);
     if (list == NULL)
         list = json_object_get(record, "messages");
     if (list == NULL && json_is_array(prompt))
@@ -161,10 +167,8 @@ static sheaf_status *from_pair(json_t **out, json_t *record, const json_t *const
             json_object_set(*out, "prompt", (json_t *)prompt);
         return st;
     }
-    if (json_is_array(side[0]) && json_is_array(side[1])) {
-        sheaf_status *st = json_is_string(prompt) ? check_prompt(prompt, side[0]) : NULL;
-        return st == NULL ? implicit(out, record, side, k) : st;
-    }
+    if (json_is_array(side[0]) && json_is_array(side[1]))
+        return from_lists(out, record, side, k);
     return sheaf__bad_field("prompt",
                             "a prompt beside \"chosen\" and \"rejected\", or lists of messages "
                             "that begin with it in both",

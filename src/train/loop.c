@@ -65,11 +65,6 @@ sheaf_events sheaf__run_events(sheaf__run *run)
     return (sheaf_events){ pass_on, run };
 }
 
-static bool prefers(const sheaf__run *r)
-{
-    return r->job.objective.pairs || r->job.objective.judged;
-}
-
 static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
                               const sheaf__pair_sums *sums, int64_t done, bool best, double seconds)
 {
@@ -77,7 +72,7 @@ static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
     out->evaluated = true;
     out->eval_loss = found->loss;
     out->eval_tokens = found->tokens;
-    out->eval_pairs = prefers(r);
+    out->eval_pairs = sheaf__objective_prefers(&r->job.objective);
     out->eval_accuracy = found->tokens == 0 ? 0 : (double)found->correct / (double)found->tokens;
     sheaf_event event = { .kind = SHEAF_EVENT_EVALUATION,
                           .evaluation = { .step = done,
@@ -87,7 +82,7 @@ static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
                                           .tokens = found->tokens,
                                           .seconds = seconds,
                                           .best = best } };
-    if (prefers(r))
+    if (sheaf__objective_prefers(&r->job.objective))
         event.evaluation.values = sheaf__pairs_values(event.evaluation.value, sums);
     sheaf_emit(r->hooks->events, &event);
 }
@@ -116,9 +111,10 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
                                           .stop = &r->interrupt,
                                           .events = first ? &events : NULL };
     sheaf_status *st =
-        prefers(r) ? sheaf__pairs_evaluate(&found, &sums, rank->model, eval, &r->job.objective,
-                                           r->options, rank->reference[1].row, &how)
-                   : sheaf__evaluate(&found, rank->model, eval->data, &how);
+        sheaf__objective_prefers(&r->job.objective)
+            ? sheaf__pairs_evaluate(&found, &sums, rank->model, eval, &r->job.objective, r->options,
+                                    rank->reference[1].row, &how)
+            : sheaf__evaluate(&found, rank->model, eval->data, &how);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
         out->stopped = true;
         sheaf_status_free(st);
@@ -186,7 +182,7 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                           .spent = usage->spent,
                           .offload = rank->offloads ? usage->offload : NULL,
                           .ranks = r->options->tp * r->options->dp };
-    if (prefers(r))
+    if (sheaf__objective_prefers(&r->job.objective))
         event.step.values = sheaf__pairs_values(event.step.value, &step->sums);
     sheaf_emit(r->hooks->events, &event);
     if (!isnan(step->loss) || done == r->result->first + 1)

@@ -45,6 +45,18 @@ typedef struct sheaf__objective {
     bool prompts;     /* and their prompts' */
 } sheaf__objective;
 
+/* sheaf__objective_prefers - does it learn preferences, whose tokens have weights of their own? */
+static inline bool sheaf__objective_prefers(const sheaf__objective *objective)
+{
+    return objective->pairs || objective->judged;
+}
+
+/* sheaf__objective_sides - rows of a sample, each trained in a pass of its own. */
+static inline int sheaf__objective_sides(const sheaf__objective *objective)
+{
+    return objective->pairs ? 2 : 1;
+}
+
 /* sheaf__objective_read - smoothing: of labels. Errors: SHEAF_E_ARG naming the flag. */
 sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objective_options *options,
                                     double smoothing);

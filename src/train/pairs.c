@@ -46,7 +46,7 @@ void sheaf__pairs_release(sheaf__pairs *p)
 static void count_tokens(sheaf__pairs *p, const int64_t *const row[2])
 {
     for (int64_t i = 0; i < p->n; i++)
-        for (int side = 0; side < (p->objective->pairs ? 2 : 1); side++)
+        for (int side = 0; side < sheaf__objective_sides(p->objective); side++)
             p->pair[i].tokens[side] = sheaf_data_labels(p->look.data, &row[side][i], 1);
 }
 
@@ -111,7 +111,7 @@ static sheaf__pair_loss add_single(sheaf__pair_sums *out, const sheaf__objective
     return loss;
 }
 
-/* seq: positions of a row of each side. desirable: of answers alone, [n]. */
+/* seq: positions of a row of each side; row: the rows of the first. */
 static void set_weights(sheaf__pairs *p, const int64_t seq[2], const int64_t *row,
                         sheaf__pair_sums *out)
 {
@@ -121,7 +121,7 @@ static void set_weights(sheaf__pairs *p, const int64_t seq[2], const int64_t *ro
             pairs ? add_pair(out, p->objective, &p->pair[i])
                   : add_single(out, p->objective, &p->pair[i],
                                sheaf_data_desirable(p->look.data, row[i]), out->drift);
-        for (int side = 0; side < (pairs ? 2 : 1); side++) {
+        for (int side = 0; side < sheaf__objective_sides(p->objective); side++) {
             const double whole = -of.slope[side] * p->pair_weight,
                          nll = side == 0 ? p->token_weight : 0,
                          weight[] = { nll, nll + whole, nll + p->objective->ld_alpha * whole };
@@ -170,7 +170,7 @@ sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p,
     *out = (sheaf__pair_sums){ 0 };
     if (row != NULL)
         count_tokens(p, row);
-    for (int side = 0; side < (p->objective->pairs ? 2 : 1) && st == NULL; side++) {
+    for (int side = 0; side < sheaf__objective_sides(p->objective) && st == NULL; side++) {
         p->look.batch.prompts_too = side == 0 && p->objective->prompts;
         st = sheaf__runner_run(&p->look, row == NULL ? NULL : row[side]);
         seq[side] = p->look.batch.seq;
@@ -206,6 +206,23 @@ static int64_t sample_of(const sheaf__subset *subset, int64_t i)
     return subset->row != NULL ? subset->row[i] : i;
 }
 
+/* S of n rows, in their order, into values[]. other: as sheaf__evaluate_options has it. */
+static sheaf_status *sum_rows(double *values, sheaf__model *model, const sheaf_data *data,
+                              const sheaf__objective *objective, const int64_t *row,
+                              const int64_t *other, int64_t n, const sheaf__evaluate_options *how)
+{
+    summing self = { data, objective };
+    sheaf__evaluate_options options = *how;
+    sheaf__evaluation unused;
+    options.row = row;
+    options.other = other;
+    options.rows = n;
+    options.value = sum_of;
+    options.values = values;
+    options.self = &self;
+    return sheaf__evaluate(&unused, model, data, &options);
+}
+
 /* Marks the rows of the samples that are drawn. */
 static void mark(double *sum, const sheaf__subset *of, const sheaf_train_options *o,
                  int64_t samples)
@@ -224,9 +241,6 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
                                 int64_t samples, const sheaf__evaluate_options *how)
 {
     const int64_t all = sheaf_data_rows(subset->data);
-    summing self = { subset->data, objective };
-    sheaf__evaluate_options options = *how;
-    sheaf__evaluation found;
     int64_t *row = malloc((size_t)all * sizeof *row), n = 0;
     double *value = malloc((size_t)all * sizeof *value);
     sheaf_status *st = sheaf__agree_groups(
@@ -237,12 +251,7 @@ sheaf_status *sheaf__pairs_sums(double *out, sheaf__model *model, const sheaf__s
     for (int64_t i = 0; i < all && st == NULL; i++)
         if (!isnan(out[i]))
             row[n++] = i;
-    options.row = row;
-    options.rows = n;
-    options.value = sum_of;
-    options.values = value;
-    options.self = &self;
-    TRY(st, sheaf__evaluate(&found, model, subset->data, &options));
+    TRY(st, sum_rows(value, model, subset->data, objective, row, NULL, n, how));
     for (int64_t i = 0; i < n && st == NULL; i++)
         out[row[i]] = value[i];
     free(row);
@@ -254,9 +263,6 @@ sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__
                                  const sheaf__objective *objective, const sheaf_train_options *o,
                                  int64_t samples, const sheaf__evaluate_options *how)
 {
-    summing self = { subset->data, objective };
-    sheaf__evaluate_options options = *how;
-    sheaf__evaluation found;
     const int64_t n = o->micro_batch;
     int64_t *row = malloc(2 * (size_t)samples * sizeof *row + 1), *other = row + samples;
     sheaf_status *st = sheaf__agree_groups(
@@ -269,13 +275,7 @@ sheaf_status *sheaf__pairs_mixed(double *out, sheaf__model *model, const sheaf__
         row[i] = sheaf__subset_row(subset, i, o->seed, o->shuffle);
     for (int64_t i = 0; i < samples; i += n)
         sheaf__pairs_other(other + i, row + i, samples - i < n ? samples - i : n);
-    options.row = row;
-    options.other = other;
-    options.rows = samples;
-    options.value = sum_of;
-    options.values = out;
-    options.self = &self;
-    st = sheaf__evaluate(&found, model, subset->data, &options);
+    st = sum_rows(out, model, subset->data, objective, row, other, samples, how);
     free(row);
     return st;
 }

@@ -138,7 +138,7 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
 /* What a recipe has for supervised training yields. */
 static void yield_to(const sheaf__objective *objective, sheaf_train_options *o)
 {
-    if ((objective->pairs || objective->judged) && (o->yields & SHEAF__YIELDS_PACK))
+    if (sheaf__objective_prefers(objective) && (o->yields & SHEAF__YIELDS_PACK))
         o->pack = false;
     if (objective->mismatched && (o->yields & SHEAF__YIELDS_MICRO_BATCH) && o->micro_batch < 2)
         o->micro_batch = 2;
@@ -157,8 +157,7 @@ static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_
           o->loss_on == SHEAF_LOSS_LAST && objective->pairs },
         { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
-    const bool prefers = objective->pairs || objective->judged;
-    for (size_t i = 0; i < sizeof of / sizeof *of && prefers; i++)
+    for (size_t i = 0; i < sizeof of / sizeof *of && sheaf__objective_prefers(objective); i++)
         if (of[i].given)
             return sheaf_try_this(
                 sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of[i].flag),

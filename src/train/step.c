@@ -17,8 +17,8 @@ struct sheaf__stepper {
     const sheaf_train_options *run; /* options.run */
     sheaf__runner runner;
     sheaf__pairs pairs; /* of preferences */
-    bool prefers;       /* samples are pairs, or answers that are judged */
-    int sides;          /* passes of a micro-batch */
+    bool prefers;       /* sheaf__objective_prefers(), */
+    int sides;          /* and _sides() */
     sheaf__mirror sample, position;
     sheaf__mirror half; /* [rows * seq]; of noise */
     sheaf__noise_in noise;
@@ -80,8 +80,8 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
     s->subset = *subset;
     s->options = *options;
     s->run = options->run;
-    s->sides = options->objective->pairs ? 2 : 1;
-    s->prefers = options->objective->pairs || options->objective->judged;
+    s->sides = sheaf__objective_sides(options->objective);
+    s->prefers = sheaf__objective_prefers(options->objective);
     const sheaf__runner_options how = { .rows = s->run->micro_batch,
                                         .seq = options->seq,
                                         .longest = true,
