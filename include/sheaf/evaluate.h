@@ -47,6 +47,10 @@ typedef struct sheaf_model_evaluate_options {
     sheaf_prompts *prompts;
     const sheaf_model_generate_options *answers;
     sheaf_answer **out;
+    /* The objective whose loss is computed in place of that of tokens, as the lines of a recipe:
+     * "objective: dpo\nbeta: 0.5\n" (docs/preference.md). The data are its pairs or judged answers;
+     * of a run with that objective the rest is as there. NULL: of tokens */
+    const char *settings;
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {
@@ -54,6 +58,10 @@ typedef struct sheaf_model_evaluate_report {
     double loss;     /* mean over label tokens; 0 when there is none */
     int64_t tokens;  /* label tokens */
     int64_t correct; /* of them, those that are the model's first choice */
+    /* Of an objective: loss is its own, tokens counts samples, correct those in the right order;
+     * and its numbers, by the names that they have in metrics.jsonl. */
+    int values;
+    sheaf_event_value value[SHEAF_EVENT_VALUES];
 } sheaf_model_evaluate_report;
 
 /* sheaf_model_evaluate - reads the data once, by the model's processes; the model is loaded for the

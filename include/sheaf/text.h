@@ -78,6 +78,8 @@ typedef struct sheaf_rendered {
     int64_t spans;
     const char *chat_template; /* its name */
     const char *date;          /* that it writes; NULL */
+    /* Of a pair "chosen", then "rejected"; of a judged answer "desirable" or "undesirable"; NULL */
+    const char *side;
 } sheaf_rendered;
 
 typedef struct sheaf_render_options {
@@ -93,7 +95,8 @@ typedef struct sheaf_render_options {
     const char *name;           /* of the file, for messages; NULL: its path */
 } sheaf_render_options;
 
-/* sheaf_render - the conversations of a file, JSON Lines or one JSON array, as a model reads them.
+/* sheaf_render - the conversations of a file, JSON Lines or one JSON array, as a model reads them;
+ * of pairs and judged answers (docs/preference.md) also plain texts.
  * Records that cannot be rendered are passed over, and named in the status at the end. Errors:
  * those of `take`; SHEAF_E_ARG for a template that is not there, or lacks a token that the
  * tokenizer has not; SHEAF_E_DATA. */

@@ -112,14 +112,8 @@ static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job 
         return sheaf__text_record_read(out, text, (size_t)j->size, &in->fields);
     *out = (sheaf__text_record){ 0 };
     sheaf_status *st = sheaf__text_record_json(&json, text, (size_t)j->size, &in->fields);
-    TRY(st, in->options->pairs ? sheaf__preference_side(&out->json, json, side)
-                               : sheaf__preference_judged(&out->json, &j->desirable, json));
+    TRY(st, sheaf__preference_read(out, in->options->pairs ? NULL : &j->desirable, json, side));
     json_decref(json);
-    TRY(st, sheaf__text_record_take(out));
-    if (st == NULL && out->form != SHEAF__FORM_PROMPT &&
-        (in->options->judged || out->form == SHEAF__FORM_INSTRUCTION))
-        for (int64_t i = 0; i + 1 < out->messages; i++)
-            out->message[i].trained = false; /* answers within the prompt */
     return st;
 }
 

@@ -237,3 +237,17 @@ sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *re
     json_object_del(*out, name);
     return NULL;
 }
+
+sheaf_status *sheaf__preference_read(sheaf__text_record *out, bool *desirable, json_t *record,
+                                     int side)
+{
+    *out = (sheaf__text_record){ 0 };
+    sheaf_status *st = desirable == NULL ? sheaf__preference_side(&out->json, record, side)
+                                         : sheaf__preference_judged(&out->json, desirable, record);
+    TRY(st, sheaf__text_record_take(out));
+    if (st == NULL && out->form != SHEAF__FORM_PROMPT &&
+        (desirable != NULL || out->form == SHEAF__FORM_INSTRUCTION))
+        for (int64_t i = 0; i + 1 < out->messages; i++)
+            out->message[i].trained = false; /* answers within the prompt */
+    return st;
+}

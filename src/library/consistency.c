@@ -84,6 +84,7 @@ sheaf_status *sheaf__consistency_evaluate(sheaf_status *st, const sheaf_model *m
                     m->o.tp, m->o.dp, m->opened.schema->slices, sheaf_dtype_name(m->o.dtype),
                     o->micro_batch, positions, m->o.place == NULL ? "" : m->o.place,
                     o->take != NULL || o->save_logits != NULL);
+    add_hash(&t, "the objective", o->settings);
     if (st == NULL)
         sheaf__consistency_line(&t, "the data", sheaf_data_hash(rows));
     return compare(m->all, st, &t);

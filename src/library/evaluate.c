@@ -1,8 +1,8 @@
 /* evaluate.c - loss and accuracy of a model, or a training run, on data: sheaf/evaluate.h.
  *
  * Settings that affect the loss default to the run's: type of activations, slices, tokenizer,
- * template, date, query, the order of bfloat16 sums, and for texts loss_on, specials and on_long.
- */
+ * template, date, query, the order of bfloat16 sums, for texts loss_on, specials and on_long, and
+ * the settings of an objective that is the run's. */
 #include "sheaf/evaluate.h"
 
 #include <sys/stat.h>
@@ -16,14 +16,22 @@
 #include "inputs/template.h"
 #include "library/model.h"
 #include "library/structs.h"
+#include "library/train_settings.h"
 #include "plan/fits.h"
-#include "train/evaluate.h"
+#include "train/sets.h"
+#include "train/pairs.h"
 
 typedef struct work {
     sheaf_model *m;
     sheaf_model_evaluate_options o; /* with the run's settings or defaults */
     sheaf_data *rows;
     sheaf__evaluation result;
+    /* of an objective: */
+    sheaf__settings settings;
+    sheaf_train_options train;
+    sheaf__objective objective;
+    double *reference; /* S of the reference, by row */
+    sheaf__pair_sums sums;
     _Atomic(sheaf_status *) failed; /* of the logits callback */
     atomic_int enough;
     /* with o.save_logits: */
@@ -154,6 +162,120 @@ static sheaf_status *take(void *self, int64_t row, int64_t position, const float
     return NULL;
 }
 
+/* ---- an objective ---- */
+
+static bool is(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* w->o.settings, over the defaults or the run's. */
+static sheaf_status *read_settings(work *w, bool of_run)
+{
+    const sheaf_train_options *run = &w->m->run.r.options;
+    sheaf__setting train[SHEAF__MAX_SETTINGS], table[SHEAF__MAX_SETTINGS] = { { 0 } };
+    sheaf__settings_release(&w->settings);
+    sheaf_train_options_default(&w->train);
+    sheaf__train_settings(train, &w->train, true);
+    sheaf__objective_settings(table, train);
+    if (of_run) {
+        w->train.objective = run->objective;
+        w->train.label_smoothing = run->label_smoothing;
+    }
+    char *text = strdup(w->o.settings);
+    return text == NULL ? sheaf__no_memory("settings")
+                        : sheaf__settings_read(&w->settings, table, text, "settings");
+}
+
+static sheaf_status *read_objective(work *w)
+{
+    const sheaf__run_reading *run = &w->m->run.r;
+    if (!is(w->o.settings))
+        return NULL;
+    sheaf_status *st = read_settings(w, false);
+    if (st == NULL && run->out != NULL && is(run->options.objective.name) &&
+        is(w->train.objective.name) &&
+        strcmp(run->options.objective.name, w->train.objective.name) == 0)
+        st = read_settings(w, true);
+    TRY(st, sheaf__objective_read(&w->objective, &w->train.objective, w->train.label_smoothing));
+    w->train.loss_on = w->o.loss_on;
+    TRY(st, sheaf__objective_check(&w->objective, &w->train));
+    const bool logits = w->o.take != NULL || w->o.save_logits != NULL;
+    if (st == NULL && sheaf__objective_prefers(&w->objective) && (logits || w->o.prompts != NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, logits ? "--save-logits" : "--match"),
+                            "none with --objective %s", w->objective.name);
+    return st;
+}
+
+/* What the objective compares with: the model as its run began, or without its adapter. */
+static sheaf_status *open_reference(sheaf_model **out, const work *w)
+{
+    const sheaf_model *m = w->m;
+    const sheaf_train_options *run = &m->run.r.options;
+    const bool of_run = m->run.r.out != NULL,
+               whole = of_run && run->method != SHEAF_METHOD_LORA && m->run.r.step == NULL;
+    sheaf_model_open_options o = m->o; /* of the run or the model the same type, order and ranks */
+    o.model = whole ? run->model : m->run.folder;
+    o.adapter = of_run && !w->objective.base && is(run->adapter) ? run->adapter : NULL;
+    o.config = o.config == NULL && of_run && is(run->config) ? run->config : o.config;
+    o.slices = m->opened.schema->slices;
+    o.late = true;
+    o.events = NULL;
+    if (of_run && !whole && o.quantize == SHEAF_QUANTIZE_NONE)
+        o.quantize = run->quantize;
+    if (of_run || m->opened.lora != NULL)
+        return sheaf_in(sheaf_model_open(out, &o), "the reference");
+    return sheaf_try_this(
+        sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--objective %s", w->objective.name),
+                                   "the folder of a run, or an adapter: its reference is the model "
+                                   "without it"),
+                    "a model alone"),
+        "--adapter DIR");
+}
+
+static sheaf__subset all_rows(const work *w)
+{
+    return (sheaf__subset){ .data = w->rows };
+}
+
+static sheaf__evaluate_options how_of(const work *w, const sheaf__model *model)
+{
+    return (sheaf__evaluate_options){ .micro_batch = w->o.micro_batch,
+                                      .stop = sheaf__control_stop(w->o.control),
+                                      .events =
+                                          sheaf__is_first(model->context) ? w->o.events : NULL };
+}
+
+static sheaf_status *refer_on_rank(void *self, sheaf__model *model)
+{
+    work *w = self;
+    const sheaf__subset all = all_rows(w);
+    const sheaf__evaluate_options how = how_of(w, model);
+    const size_t bytes = (size_t)sheaf_data_rows(w->rows) * sizeof(double);
+    double *sum = malloc(bytes);
+    sheaf_status *st = sheaf__agree_groups(
+        model->context, sum == NULL ? sheaf__no_memory("sums of the reference") : NULL);
+    TRY(st, sheaf__pairs_sums(sum, model, &all, &w->objective, &w->train, 0, &how));
+    if (st == NULL && sheaf__team_keeps_result(model->context))
+        memcpy(w->reference, sum, bytes);
+    free(sum);
+    return st;
+}
+
+/* Before the model itself is loaded, so that one is in memory at a time. */
+static sheaf_status *refer(work *w, int64_t positions)
+{
+    sheaf_model *reference = NULL;
+    w->reference = malloc((size_t)sheaf_data_rows(w->rows) * sizeof *w->reference);
+    sheaf_status *st = sheaf__all_agree(
+        w->m->all, w->reference == NULL ? sheaf__no_memory("sums of the reference") : NULL);
+    TRY(st, open_reference(&reference, w));
+    TRY(st, sheaf__model_load_for(reference, positions));
+    TRY(st, sheaf__model_ranks_do(reference->ranks, refer_on_rank, w));
+    sheaf_model_close(reference);
+    return st;
+}
+
 /* ---- the evaluation ---- */
 
 static sheaf_status *open_rows(work *w)
@@ -189,6 +311,8 @@ static sheaf_status *open_rows(work *w)
                                .on_bad = o->on_bad,
                                .fields = o->fields,
                                .specials = o->specials == 0 ? run->specials : o->specials > 0,
+                               .pairs = w->objective.pairs,
+                               .judged = w->objective.judged,
                                .cache = o->data_cache,
                                .micro_batch = o->micro_batch,
                                .threads = m->o.threads,
@@ -218,18 +342,20 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     work *w = self;
     const bool logits = w->o.take != NULL || w->o.save_logits != NULL,
                takes = logits && sheaf__is_first_of_group(model->context);
+    const sheaf__subset all = all_rows(w);
+    sheaf__evaluate_options how = how_of(w, model);
     sheaf__evaluation result;
-    sheaf_status *st =
-        sheaf__evaluate(&result, model, w->rows,
-                        &(sheaf__evaluate_options){
-                            .micro_batch = w->o.micro_batch,
-                            .padded = logits,
-                            .take = takes ? take : NULL,
-                            .self = w,
-                            .stop = logits ? &w->enough : sheaf__control_stop(w->o.control),
-                            .events = sheaf__is_first(model->context) ? w->o.events : NULL });
+    sheaf__pair_sums sums = { 0 };
+    how.padded = logits;
+    how.take = takes ? take : NULL;
+    how.self = w;
+    how.stop = logits ? &w->enough : how.stop;
+    sheaf_status *st = sheaf__objective_prefers(&w->objective)
+                           ? sheaf__pairs_evaluate(&result, &sums, model, &all, &w->objective,
+                                                   &w->train, w->reference, &how)
+                           : sheaf__evaluate(&result, model, w->rows, &how);
     if (st == NULL && sheaf__team_keeps_result(model->context))
-        w->result = result;
+        w->result = result, w->sums = sums;
     return st;
 }
 
@@ -251,6 +377,7 @@ static sheaf_status *evaluate(work *w)
     w->o.micro_batch = w->o.micro_batch > 0 ? w->o.micro_batch : 4;
     sheaf_status *st = check_logits(w->o.save_logits);
     TRY(st, check_router(m));
+    TRY(st, read_objective(w));
     TRY(st, open_rows(w));
     TRY(st, check_memory(w));
     int64_t positions = st == NULL ? sheaf_data_seq(w->rows) : 0;
@@ -259,6 +386,8 @@ static sheaf_status *evaluate(work *w)
         positions = later > positions ? later : positions;
     }
     st = sheaf__consistency_evaluate(st, m, &w->o, w->rows, positions);
+    if (w->objective.reference)
+        TRY(st, refer(w, positions));
     TRY(st, sheaf__model_load_for(m, positions));
     if (w->o.prompts != NULL) /* errors in them are reported before rows are evaluated */
         TRY(st, sheaf_prompts_begin(w->o.prompts, w->o.answers));
@@ -305,12 +434,15 @@ sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report, sheaf_mo
     TRY(st, sheaf__struct_check(report, "sheaf_model_evaluate_report"));
     TRY(st, check(&w.o, model->o.dp));
     TRY(st, evaluate(&w));
+    sheaf_model_evaluate_report found = { .loss = w.result.loss,
+                                          .tokens = w.result.tokens,
+                                          .correct = w.result.correct };
+    if (sheaf__objective_prefers(&w.objective))
+        found.values = sheaf__pairs_values(found.value, &w.sums);
     if (st == NULL)
-        sheaf__struct_fill(report,
-                           &(sheaf_model_evaluate_report){ .loss = w.result.loss,
-                                                           .tokens = w.result.tokens,
-                                                           .correct = w.result.correct },
-                           sizeof *report);
+        sheaf__struct_fill(report, &found, sizeof *report);
+    sheaf__settings_release(&w.settings);
+    free(w.reference);
     sheaf_data_close(w.rows);
     free(w.partial);
     if (w.lock >= 0)

@@ -114,10 +114,11 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
         m->o = o;
         m->o.tp = o.tp > 0 ? o.tp : 1;
         m->o.dp = o.dp > 0 ? o.dp : 1;
-        m->o.isa = m->o.device = NULL;
+        m->o.isa = m->o.device = m->o.config = NULL;
         st = copy_text(&m->o.place, o.place);
         TRY(st, copy_text(&m->o.isa, o.isa));
         TRY(st, copy_text(&m->o.device, o.device));
+        TRY(st, copy_text(&m->o.config, o.config));
         TRY(st, prepare(m, &m->o));
     }
     st = sheaf__all_agree(o.processes, st);
@@ -321,6 +322,7 @@ void sheaf_model_close(sheaf_model *m)
     free((char *)m->o.place);
     free((char *)m->o.isa);
     free((char *)m->o.device);
+    free((char *)m->o.config);
     pthread_mutex_destroy(&m->loading);
     free(m);
 }

@@ -22,7 +22,8 @@ struct sheaf_model {
     sheaf__generation_config generation;
     /* Most positions of prompt and answer; 0: the first prompts decide. */
     _Atomic int64_t positions;
-    sheaf_model_open_options o; /* place and isa are owned; tp, dp, dtype and sums are set */
+    sheaf_model_open_options o; /* tp, dp, dtype and sums are set; owned are
+                                   place, isa, device, config */
     sheaf__placement placement;
     /* Several threads may send the first prompts: one loads it, the others wait. */
     pthread_mutex_t loading;

@@ -171,6 +171,10 @@ struct sheaf_plan_options;
 sheaf_status *sheaf__run_plan(struct sheaf_needs **out, const sheaf__run_settings *run,
                               const struct sheaf_plan_options *how, const sheaf_events *events);
 
+/* sheaf__objective_settings - appends to `table` those of the rows of `train` (a run's table) that
+ * say what is minimised. */
+void sheaf__objective_settings(sheaf__setting *table, const sheaf__setting *train);
+
 /* sheaf__peer_advise - adds to `st` the setting that corresponds to `word`, a flag of another
  * program or spelling without its dashes ("=VALUE" may follow); `dashes` precede our names. false:
  * not known. */

@@ -3,7 +3,7 @@
 #include "base/numeric_env.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
-#include "data/text_record.h"
+#include "data/preference.h"
 #include "inputs/chat/stored.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "library/structs.h"
@@ -54,47 +54,109 @@ typedef struct rendering {
     int64_t unlearnt; /* records with an answer that cannot be learnt */
 } rendering;
 
-static sheaf_status *give(rendering *r, const sheaf__rendered *text)
+static sheaf_status *give(rendering *r, const sheaf__rendered *text, const char *side)
 {
     sheaf__numeric_env before = sheaf__callback_env();
     sheaf_status *st = r->o->take(
         r->o->context, &(sheaf_rendered){ text->text, text->size, text->span, text->spans,
                                           sheaf__chat_template_name(r->template),
-                                          sheaf__chat_template_date(r->template) });
+                                          sheaf__chat_template_date(r->template), side });
     sheaf__numeric_env_restore(&before);
     r->taken = st != NULL;
     return st;
 }
 
-static sheaf_status *render(rendering *r, const char *line, size_t size)
+/* Prompt and answer without a template. */
+static sheaf_status *join(sheaf__rendered *out, const sheaf__text_record *c)
 {
-    json_t *record = NULL;
-    sheaf__text_record c = { 0 };
-    sheaf__message *message = NULL;
+    sheaf_text text = { 0 };
+    sheaf__text_bytes(&text, c->prompt, c->prompt_size);
+    sheaf__text_bytes(&text, c->text, c->text_size);
+    out->size = text.size;
+    out->span = malloc(sizeof *out->span);
+    sheaf_status *st = sheaf__text_take(&out->text, &text);
+    if (st != NULL || out->span == NULL)
+        return st != NULL ? st : sheaf__no_memory("text of a record");
+    *out->span = (sheaf_span){ c->prompt_size, out->size, 0, SHEAF_SPAN_ANSWER };
+    out->spans = 1;
+    return NULL;
+}
+
+static sheaf_status *render_messages(sheaf__rendered *out, const rendering *r,
+                                     const sheaf__text_record *c)
+{
+    sheaf__message *message = malloc((size_t)c->messages * sizeof *message);
+    if (message == NULL)
+        return sheaf__no_memory("text of a record");
+    sheaf__text_chat_messages(message, c);
+    for (int64_t i = 0; i < c->messages; i++)
+        message[i].unlearnt = !c->message[i].trained;
+    sheaf_status *st =
+        sheaf__chat_render(out, r->template, message, c->messages,
+                           &(sheaf__chat_options){ .answers = true,
+                                                   .lenient = true,
+                                                   .generation_prompt = r->o->generation_prompt,
+                                                   .bos = r->stored.bos,
+                                                   .eos = r->stored.eos,
+                                                   .tools = c->tools });
+    free(message);
+    return st;
+}
+
+/* c: the record, or a side of it. st: of reading it. */
+static sheaf_status *render_one(rendering *r, sheaf__text_record *c, const char *side,
+                                sheaf_status *st)
+{
     sheaf__rendered text = { 0 };
-    sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
-    TRY(st, sheaf__text_record_list(&c, record, false, true));
-    if (st == NULL && (message = malloc((size_t)c.messages * sizeof *message)) == NULL)
-        st = sheaf__no_memory("text of a record");
-    if (st == NULL) {
-        sheaf__text_chat_messages(message, &c);
-        st =
-            sheaf__chat_render(&text, r->template, message, c.messages,
-                               &(sheaf__chat_options){ .answers = true,
-                                                       .lenient = true,
-                                                       .generation_prompt = r->o->generation_prompt,
-                                                       .bos = r->stored.bos,
-                                                       .eos = r->stored.eos,
-                                                       .tools = c.tools });
-    }
+    if (st == NULL)
+        st = c->messages > 0 ? render_messages(&text, r, c) : join(&text, c);
     if (st == NULL) {
         r->left_out += text.left_out > 0;
         r->unlearnt += text.unlearnt > 0;
-        st = give(r, &text);
+        st = give(r, &text, side);
     }
     sheaf__rendered_release(&text);
-    free(message);
-    sheaf__text_record_release(&c);
+    sheaf__text_record_release(c);
+    return st;
+}
+
+static bool has(const json_t *record, const char *name)
+{
+    return json_object_get(record, name) != NULL;
+}
+
+static bool is_pair(const json_t *record)
+{
+    return has(record, "rejected") || has(record, "rejected_response") ||
+           has(record, "rejected_messages") ||
+           json_array_size(json_object_get(record, "output")) == 2;
+}
+
+static bool is_judged(const json_t *record)
+{
+    return json_is_boolean(json_object_get(record, "label")) ||
+           json_is_boolean(json_object_get(record, "kto_tag"));
+}
+
+static sheaf_status *render(rendering *r, const char *line, size_t size)
+{
+    static const char *const sides[] = { "chosen", "rejected" };
+    json_t *record = NULL;
+    sheaf__text_record c = { 0 };
+    bool desirable = false;
+    sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
+    if (st == NULL && is_judged(record)) {
+        st = sheaf__preference_read(&c, &desirable, record, 0);
+        st = render_one(r, &c, desirable ? "desirable" : "undesirable", st);
+    } else if (st == NULL && is_pair(record)) {
+        for (int side = 0; side < 2 && st == NULL; side++) {
+            st = sheaf__preference_read(&c, NULL, record, side);
+            st = render_one(r, &c, sides[side], st);
+        }
+    } else if (st == NULL) {
+        st = sheaf__text_record_list(&c, record, false, true);
+        st = render_one(r, &c, NULL, st);
+    }
     json_decref(record);
     return st;
 }

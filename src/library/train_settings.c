@@ -353,6 +353,17 @@ void sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool p
     table[ROWS] = (sheaf__setting){ 0 };
 }
 
+void sheaf__objective_settings(sheaf__setting *table, const sheaf__setting *train)
+{
+    static const char *const names[] = { "objective",    "loss-type",        "loss-weights",
+                                         "beta",         "label-smoothing",  "reference",
+                                         "simpo-gamma",  "cpo-alpha",        "ld-alpha",
+                                         "orpo-answers", "desirable-weight", "undesirable-weight" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        sheaf__settings_append(table,
+                               (sheaf__setting[]){ *sheaf__setting_find(train, names[i]), { 0 } });
+}
+
 sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings *state,
                                        bool planning)
 {

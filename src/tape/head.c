@@ -257,14 +257,14 @@ static sheaf_status *share(const sheaf__context *c, void *bytes, size_t size)
     return c->stages > 1 ? sheaf__transfer(c, bytes, size, c->head_stage) : NULL;
 }
 
-static sheaf_status *give_loss(const sheaf__context *c, sheaf__head_run *run)
+static sheaf_status *give_loss(const sheaf__context *c, sheaf__head_run *run, int64_t rows)
 {
     double loss[3] = { run->loss_sum, (double)run->labels, (double)run->correct };
     sheaf_status *st = share(c, loss, sizeof loss);
     run->loss_sum = loss[0];
     run->labels = (int64_t)loss[1];
     run->correct = (int64_t)loss[2];
-    return st;
+    return run->each == NULL ? st : TRY(st, share(c, run->each, (size_t)rows * sizeof(float)));
 }
 
 /* logits: of the device, full rows. */
@@ -387,7 +387,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
         if (run->unknown && b.n == SHEAF__HEAD_BLOCK)
             i = count_rest(c, i, candidates, &before);
     }
-    TRY(st, give_loss(c, run));
+    TRY(st, give_loss(c, run, p->x->rows));
     give_block(&b);
     return st;
 }
@@ -414,7 +414,7 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
         st = share(c, all, (size_t)(b.n * p->vocab) * sizeof(float));
         TRY(st, run->take(run->self, done, b.row, b.n, all));
     }
-    TRY(st, give_loss(c, run));
+    TRY(st, give_loss(c, run, p->rows));
     sheaf__host_free(c->device, all);
     return st;
 }

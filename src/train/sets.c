@@ -144,8 +144,8 @@ static void yield_to(const sheaf__objective *objective, sheaf_train_options *o)
         o->micro_batch = 2;
 }
 
-/* What cannot go with pairs. */
-static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_train_options *o)
+sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
+                                     const sheaf_train_options *o)
 {
     const struct {
         const char *flag, *why;
@@ -164,6 +164,11 @@ static sheaf_status *check_pairs(const sheaf__objective *objective, const sheaf_
                                            "none with --objective %s", objective->name),
                             "%s", of[i].why),
                 "leave it out");
+    return NULL;
+}
+
+static sheaf_status *check_drift(const sheaf__objective *objective, const sheaf_train_options *o)
+{
     return !objective->mismatched || o->micro_batch > 1
                ? NULL
                : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--micro-batch"),
@@ -260,7 +265,8 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
     sheaf_status *st = sheaf__objective_read(&s->objective, &o->objective, o->label_smoothing);
     if (st == NULL)
         yield_to(&s->objective, o);
-    TRY(st, check_pairs(&s->objective, o));
+    TRY(st, sheaf__objective_check(&s->objective, o));
+    TRY(st, check_drift(&s->objective, o));
     TRY(st, read(&s->data, o->data, o, config, events, stop, true, &s->objective));
     if (st != NULL)
         return st;

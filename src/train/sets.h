@@ -28,6 +28,9 @@ typedef struct sheaf__sets {
     sheaf__objective objective;
 } sheaf__sets;
 
+/* sheaf__objective_check - settings that cannot go with preferences. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
+                                     const sheaf_train_options *options);
 /* sheaf__sets_open - reads --data and --eval-data, or holds out --eval-split of the rows: the first
  * ceil(share * n) of the permutation of n rows by (seed xor "held"), epoch 0. With --pack the
  * training rows are packed; evaluation rows never are. Sets --steps of --epochs; where these are

@@ -111,6 +111,41 @@ check "after one step of no size, what it trained on" run one --objective dpo --
 check "has the same loss" near "$(metric one 1 loss)" "$(evals one | cut -d' ' -f1)" 2e-6
 check "and equal answers are not right" awk -v all="$(evals one)" 'BEGIN { split(all, x, " "); exit !(x[2] == 0) }'
 
+evaluated() { "$sheaf" eval "$@" 2>"$work/said" >"$work/stdout" || { cat "$work/said"; return 1; }; }
+# as_trained RUN DATA FLAG...: eval gives the numbers of the run's last evaluation, all of their places
+as_trained() {
+    local line found run=$work/$1 data=$2 key
+    shift 2
+    evaluated "$run" "$data" --json "$@" || return 1
+    line=$(tail -1 "$run/metrics.jsonl") found=$(cat "$work/stdout")
+    for key in loss accuracy rewards/chosen rewards/rejected rewards/accuracies logps/chosen; do
+        python3 - "$line" "$found" "$key" <<'END' || { echo "$key: $line $found"; return 1; }
+import json, sys
+sys.exit(json.loads(sys.argv[1])["eval_" + sys.argv[3]] != json.loads(sys.argv[2])[sys.argv[3]])
+END
+    done
+}
+for way in "" "--tp 2" "--tp 3" "--tp 2 --dp 2" "--place 1,1"; do
+    # shellcheck disable=SC2086
+    check "eval, beta of the run: $way" as_trained one "$work/pairs.jsonl" --objective dpo $way
+done
+check "of its adapter, on a named model" evaluated --model "$model" --data "$work/pairs.jsonl" --adapter "$work/one/adapter" --objective dpo --beta 0.5
+check "the same" grep -q "^loss $(printf %.6f "$(evals one | cut -d' ' -f1)"), accuracy .* over 24 samples" "$work/stdout"
+check "with other names" grep -q '^rewards/chosen .*, rewards/margins .*, logps/rejected [-0-9.]*$' "$work/stdout"
+check "of all weights" run other --objective dpo --method full --eval-data "$work/pairs.jsonl"
+check "whose reference is their base" as_trained other "$work/pairs.jsonl" --objective dpo
+check "of an adapter that goes on" fresh other "${again[@]}" --eval-data "$work/pairs.jsonl"
+check "whose reference is where it began" as_trained other "$work/pairs.jsonl" --objective dpo --tp 2
+check "or the base, by name" eval '! as_trained other "$work/pairs.jsonl" --objective dpo --reference base >/dev/null'
+data=(--model "$model" --data "$work/judged.jsonl")
+check "of kto, whose micro-batches drift" run other --objective kto --eval-data "$work/judged.jsonl"
+data=(--model "$model" --data "$work/pairs.jsonl")
+check "of judged answers" as_trained other "$work/judged.jsonl" --objective kto
+check "orpo needs no reference" evaluated --model "$model" --data "$work/pairs.jsonl" --objective orpo
+runs "dpo does" 2 '--objective dpo .*expected: the folder of a run, or an adapter.*found: +a model alone' eval --model "$model" --data "$work/pairs.jsonl" --objective dpo
+runs "beta alone" 2 '--beta .*expected: none with --objective sft' eval --model "$model" --data "$work/pairs.jsonl" --beta 0.1
+runs "logits are of tokens" 2 '--save-logits .*expected: none with --objective orpo' eval --model "$model" --data "$work/pairs.jsonl" --objective orpo --save-logits "$work/logits.safetensors"
+
 # ---- what does not go together ----
 no=(train "${data[@]}" --steps 1 --out "$work/no")
 runs "packed rows" 2 '--pack .*expected: none with --objective dpo .*found: +a pair.s loss needs both answers whole' "${no[@]}" --objective dpo --pack

@@ -24,6 +24,15 @@ echo '{"messages": [{"role": "user", "content": "a"}]}' >"$work/question.jsonl"
 runs "the generation prompt" 0 '"text": "<.im_start.>user.na<.im_end.>.n<.im_start.>assistant.n"' \
     render --tokenizer "$work/t" --template chatml --generation-prompt "$work/question.jsonl"
 
+cat >"$work/pairs.jsonl" <<'END'
+{"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "old"}, {"role": "user", "content": "q"}], "chosen": [{"role": "assistant", "content": "yes"}], "rejected": [{"role": "assistant", "content": "no"}]}
+{"prompt": "p is", "completion": " z", "label": false}
+END
+runs "both answers of a pair, of which the prompt's is not learnt" 0 \
+    '^[{]"side": "chosen", .*na.*old.*yes<.im_end.>.n", "template": "chatml", "spans": \[[{]"message": 3, "begin": 116, "end": 129, [^{]*[}]\].*[{]"side": "rejected", .*no<.*"spans": \[[{]"message": 3, "begin": 116, "end": 128, [^{]*[}]\].*[{]"side": "undesirable", "text": "p is z", .*"begin": 4, "end": 6,' \
+    render --tokenizer "$work/t" --template chatml "$work/pairs.jsonl"
+check "three lines" test "$(wc -l <"$work/stdout")" = 3
+
 cat >"$work/bad.jsonl" <<'END'
 {"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}, {"role": "tool", "content": "b"}]}
 {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}

@@ -14,7 +14,8 @@ const char cmd_eval_usage[] =
     "Computes the mean loss per label token, and the accuracy: the share of label tokens that the\n"
     "model finds most probable. --match also generates an answer to each record, greedily, and\n"
     "counts those that equal the record's. --save-logits also writes all logits, float32\n"
-    "[rows, length, vocabulary].\n";
+    "[rows, length, vocabulary]. --objective computes the loss of a preference objective on its\n"
+    "pairs or judged answers, the share in the right order, and rewards.\n";
 
 enum { WORST = 5 }; /* mismatches that are shown */
 
@@ -29,6 +30,7 @@ typedef struct work {
     driver_processes processes;
     bool match, max_new_given, specials;
     int64_t max_new;
+    char *settings; /* of an objective */
     /* found: */
     sheaf_model_facts facts;
     sheaf_model_evaluate_report report;
@@ -136,15 +138,22 @@ static void print_result(const work *w)
     const double accuracy = r->tokens == 0 ? 0 : (double)r->correct / (double)r->tokens,
                  n = (double)w->compared;
     if (!w->cli->json) {
-        sheaf__print(w->cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", r->loss,
-                     accuracy, (long long)r->tokens);
+        sheaf__print(w->cli->out, "loss %.6f, accuracy %.4f over %lld %s\n", r->loss, accuracy,
+                     (long long)r->tokens, r->values > 0 ? "samples" : "label tokens");
+        for (int i = 0; i < r->values; i++)
+            sheaf__print(w->cli->out, i + 1 < r->values ? "%s %.6f, " : "%s %.6f\n",
+                         r->value[i].name, r->value[i].value);
         if (w->compared > 0)
             print_mismatches(w);
         return;
     }
     sheaf_json_writer j = { .compact = true };
     sheaf__json_begin(&j);
-    sheaf__json_put(&j, "loss:f tokens:d accuracy:f", r->loss, r->tokens, accuracy);
+    sheaf__json_put(&j,
+                    r->values > 0 ? "loss:f samples:d accuracy:f" : "loss:f tokens:d accuracy:f",
+                    r->loss, r->tokens, accuracy);
+    for (int i = 0; i < r->values; i++)
+        sheaf__json_put_real(&j, r->value[i].name, r->value[i].value);
     if (w->compared > 0) {
         sheaf__json_put(&j, "exact_match:f exact_match_nocase:f answers:d", (double)w->equal / n,
                         (double)w->equal_nocase / n, w->compared);
@@ -233,8 +242,12 @@ int cmd_eval(cli *cli, int argc, char **argv)
 {
     work w = { .cli = cli, .max_new = 64, .o = { .size = sizeof w.o, .micro_batch = 4 } };
     sheaf_model_evaluate_options *o = &w.o;
-    cli_option table[CLI_MAX_OPTIONS] = { { 0 } };
+    cli_option table[CLI_MAX_OPTIONS] = { { 0 } }, objective[CLI_MAX_OPTIONS] = { { 0 } };
+    sheaf__run_settings train = { 0 };
+    sheaf_status *st = sheaf__run_settings_open(&train, &cli->settings, true);
     ask_model_table(table, &w.model);
+    if (st == NULL)
+        sheaf__objective_settings(objective, train.table);
     const cli_option rows[] = {
         { "data", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &o->data,
           "examples as JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; also as the second word",
@@ -273,8 +286,11 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { 0 },
     };
     sheaf__settings_append(table, rows);
+    sheaf__settings_append(table, objective);
     driver_processes_table(table, &w.processes, false);
-    sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    TRY(st, cli_parse(cli, table, NULL, argc, argv));
+    TRY(st, sheaf__settings_text(&w.settings, objective, false));
+    o->settings = w.settings;
     TRY(st, driver_processes_begin(&w.processes, cli, w.model.tp * w.model.dp, w.model.place));
     if (st == NULL && !w.processes.elsewhere) {
         w.max_new_given = sheaf__settings_given(&cli->settings, table, "max-new");
@@ -288,5 +304,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         o->control = w.processes.stop == NULL ? NULL : driver_signals();
         st = run(cli, &w);
     }
+    free(w.settings);
+    sheaf__run_settings_close(&train);
     return driver_processes_answer(&w.processes, cli, st, true);
 }

@@ -10,7 +10,9 @@ const char cmd_render_usage[] =
     "usage: sheaf render --tokenizer PATH [--template NAME] FILE|- [FLAG...]\n"
     "Prints a line of JSON for each record of FILE, JSON Lines or a JSON array (- is standard\n"
     "input): the text that the chat template makes of it, the spans of this text that a model\n"
-    "learns, and the content of each message. Offsets count bytes of UTF-8, and characters.\n";
+    "learns, and the content of each message. Offsets count bytes of UTF-8, and characters. A pair\n"
+    "of answers is two lines, \"side\": \"chosen\" and \"rejected\"; of a judged answer it is\n"
+    "\"desirable\" or \"undesirable\".\n";
 
 /* Characters before `end`, of which `*chars` stand before `*at`: spans come in order. */
 static int64_t characters(const sheaf_rendered *r, size_t *at, int64_t *chars, size_t end)
@@ -57,6 +59,8 @@ static sheaf_status *print_record(void *self, const sheaf_rendered *r)
     if (st != NULL)
         return st;
     sheaf__json_begin(&j);
+    if (r->side != NULL)
+        sheaf__json_put_text(&j, "side", r->side);
     sheaf__json_put_raw(&j, "text", quoted);
     sheaf__json_put_text(&j, "template", r->chat_template);
     if (r->date != NULL)
