@@ -27,20 +27,12 @@ static sheaf_status *make_room(sheaf__answers *out, const sheaf__answer_options 
     return NULL;
 }
 
-sheaf_status *sheaf__answers_open(sheaf__answers *out, const sheaf__answer_options *how,
-                                  const sheaf__prompt *prompt, int64_t count)
+void sheaf__answers_fail(sheaf__answers *a, sheaf_status *st)
 {
-    *out = (sheaf__answers){ .count = count, .stream = calloc((size_t)count, sizeof *out->stream) };
-    if (out->stream == NULL)
-        return sheaf__no_memory("answers");
-    for (int64_t i = 0; i < count; i++)
-        out->stream[i] =
-            (sheaf__answer_stream){ .codec = how->codec,
-                                    .laid_out = prompt[i].laid_out ||
-                                                (how->codec->templated && !how->codec->asked),
-                                    .stop = how->stop,
-                                    .nstop = how->nstop };
-    return make_room(out, how);
+    if (a->failed == NULL)
+        a->failed = st;
+    else
+        sheaf_status_free(st);
 }
 
 /* Tokens so far without the one that ends the answer. */
@@ -49,19 +41,61 @@ static int64_t text_tokens(const sheaf__continuation *so_far)
     return so_far->n - (so_far->ending == SHEAF_ENDS_TOKEN);
 }
 
-sheaf_status *sheaf__answers_more(char **out, bool *over, sheaf__answers *a, int64_t i)
+/* For each token: does the answer end with it? That is a function of the tokens. */
+static bool take_token(void *self, int64_t i, const sheaf__continuation *output)
 {
-    const sheaf__continuation *output = &a->output[i];
-    sheaf_status *st =
-        sheaf__answer_stream_more(out, &a->stream[i], output->ids, text_tokens(output));
-    *over = a->stream[i].over;
-    return st;
+    sheaf__answers *a = self;
+    const bool listens = a->on_delta != NULL && a->failed == NULL;
+    char *more = NULL;
+    sheaf_status *st = sheaf__answer_stream_more(listens ? &more : NULL, &a->stream[i], output->ids,
+                                                 text_tokens(output));
+    if (st == NULL && listens)
+        a->on_delta(a->self, i,
+                    &(sheaf__delta){ .output = output, .piece = more == NULL ? "" : more }, false);
+    free(more);
+    sheaf__answers_fail(a, st);
+    return a->stream[i].over || a->failed != NULL;
 }
 
-sheaf_status *sheaf__answers_end(char **out, char **text, sheaf__answers *a, int64_t i)
+sheaf_status *sheaf__answers_open(sheaf__answers *out, const sheaf__answer_options *how,
+                                  const sheaf__prompt *prompt, int64_t count, int64_t each,
+                                  sheaf__on_delta *on_delta, void *self)
+{
+    const bool reads = on_delta != NULL || how->nstop > 0 || how->codec->end_text != NULL;
+    *out = (sheaf__answers){ .count = count * each,
+                             .stream = calloc((size_t)(count * each), sizeof *out->stream),
+                             .how = how->generate,
+                             .on_delta = on_delta,
+                             .self = self };
+    if (out->stream == NULL)
+        return sheaf__no_memory("answers");
+    out->how.stop = out->stop;
+    sheaf__codec_stops(out->stop, &out->how.nstop, &out->how.nturn, how->codec);
+    out->how.on_token = reads ? take_token : NULL;
+    out->how.listener = out;
+    for (int64_t i = 0; i < out->count; i++)
+        out->stream[i] =
+            (sheaf__answer_stream){ .codec = how->codec,
+                                    .laid_out = prompt[i / each].laid_out ||
+                                                (how->codec->templated && !how->codec->asked),
+                                    .stop = how->stop,
+                                    .nstop = how->nstop };
+    return make_room(out, how);
+}
+
+sheaf_status *sheaf__answers_end(char **text, sheaf__answers *a, int64_t i)
 {
     const sheaf__continuation *output = &a->output[i];
-    return sheaf__answer_stream_end(out, text, &a->stream[i], output->ids, text_tokens(output));
+    char *rest = NULL;
+    sheaf_status *st = sheaf__answer_stream_end(a->on_delta != NULL ? &rest : NULL, text,
+                                                &a->stream[i], output->ids, text_tokens(output));
+    if (st == NULL && a->on_delta != NULL)
+        a->on_delta(
+            a->self, i,
+            &(sheaf__delta){ .output = output, .piece = rest == NULL ? "" : rest, .text = *text },
+            true);
+    free(rest);
+    return st;
 }
 
 void sheaf__answers_release(sheaf__answers *a)
@@ -70,5 +104,6 @@ void sheaf__answers_release(sheaf__answers *a)
         sheaf__answer_stream_release(&a->stream[i]);
     free(a->stream);
     free(a->output);
+    sheaf_status_free(a->failed);
     *a = (sheaf__answers){ 0 };
 }

@@ -18,20 +18,36 @@ typedef struct sheaf__answer_options {
     bool partial;  /* when stopped, the text so far is the answer */
 } sheaf__answer_options;
 
-/* Answers to some prompts. */
+/* What an answer has more than at the last call. */
+typedef struct sheaf__delta {
+    const sheaf__continuation *output;
+    const char *piece; /* what is new of its text, perhaps empty */
+    const char *text;  /* the whole, once it is over; NULL before, and for a model without text */
+} sheaf__delta;
+
+/* Some of answer i is there, or all of it. */
+typedef void sheaf__on_delta(void *self, int64_t i, const sheaf__delta *delta, bool over);
+
+/* Answers to some prompts; it must not move. */
 typedef struct sheaf__answers {
     int64_t count;
     sheaf__continuation *output;  /* [count] with room for max_new tokens each */
     sheaf__answer_stream *stream; /* [count] */
+    sheaf__generate_options how;  /* as given; stop ids, texts and on_delta are followed */
+    int64_t stop[SHEAF__MOST_STOPS];
+    sheaf__on_delta *on_delta;
+    void *self;
+    sheaf_status *failed; /* the first failure of a text: all answers end */
 } sheaf__answers;
 
-/* sheaf__answers_open - release also after a failure. Errors: SHEAF_E_MEMORY. */
+/* sheaf__answers_open - `each` answers to every prompt. `on_delta` (may be NULL) is called with
+ * `self` for every token. Release also after a failure. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__answers_open(sheaf__answers *out, const sheaf__answer_options *how,
-                                  const sheaf__prompt *prompt, int64_t count);
-/* sheaf__answers_more - after a token of answer i: *out, what is new of its text, perhaps empty
- * (`out` NULL: only whether a text ends it); *over: it does.
- * sheaf__answers_end - its whole text, NULL for a model without text, and (`out` may be NULL) the
- * rest of it. All malloc'd. */
-sheaf_status *sheaf__answers_more(char **out, bool *over, sheaf__answers *answers, int64_t i);
-sheaf_status *sheaf__answers_end(char **out, char **text, sheaf__answers *answers, int64_t i);
+                                  const sheaf__prompt *prompt, int64_t count, int64_t each,
+                                  sheaf__on_delta *on_delta, void *self);
+/* sheaf__answers_end - answer i is over: *text, the whole, malloc'd; NULL for a model without text.
+ * The rest of it goes to on_delta. */
+sheaf_status *sheaf__answers_end(char **text, sheaf__answers *answers, int64_t i);
+/* sheaf__answers_fail - keeps the first failure; takes `st`, which may be NULL. */
+void sheaf__answers_fail(sheaf__answers *answers, sheaf_status *st);
 void sheaf__answers_release(sheaf__answers *answers);

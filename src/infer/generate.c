@@ -1,27 +1,8 @@
 /* generate.c - see generate.h. */
 #include "comm/activity.h"
-#include "infer/scheduler.h"
+#include "infer/job.h"
 
 #include "base/base.h"
-
-/* Names a weight that is not finite. */
-static sheaf_status *name_weight(sheaf_status *st, const sheaf__model *model)
-{
-    const char *weight = NULL;
-    if (st == NULL || sheaf_status_code(st) != SHEAF_E_NUMBER)
-        return st;
-    sheaf_status *lost = sheaf__model_bad_weight(&weight, model);
-    if (lost != NULL) {
-        sheaf_status_free(st);
-        return lost;
-    }
-    return weight == NULL
-               ? st
-               : sheaf_try_this(st,
-                                "the weight '%s' holds a number that is not finite: sheaf verify "
-                                "counts such numbers of each tensor",
-                                weight);
-}
 
 /* ---- answers to the ranks that did not make them ---- */
 
@@ -113,73 +94,6 @@ static sheaf_status *share_answers(sheaf__continuation *out, const sheaf__contex
     return st == NULL && over ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
 }
 
-/* ---- slots, on every rank ---- */
-
-static sheaf_status *open_slots(sheaf__slots *out, sheaf__model *model, const sheaf__order *order,
-                                sheaf__rank_cache *cache, const atomic_int *stop)
-{
-    sheaf__slots_options o = { .model = &model,
-                               .models = 1,
-                               .places = order->open.places,
-                               .length = order->open.length,
-                               .prompt = order->open.prompt,
-                               .asks = order->open.asks,
-                               .stop = stop };
-    sheaf_status *st = NULL;
-    if (order->open.single) {
-        st = sheaf__prefix_cache_hold(&cache->prefix, model, o.length);
-        o.kv_cache = &cache->prefix.kv_cache;
-        o.length = cache->prefix.length;
-    }
-    if (order->open.single && order->open.look != 0) {
-        TRY(st, sheaf__rank_cache_look(cache, model, order->open.look, &order->open.pictures));
-        o.image_cache = &cache->image_cache;
-    }
-    return TRY(st, sheaf__slots_open(out, &o));
-}
-
-/* Obeys one order; *done: it was the last of a job. A failure is settled. */
-static sheaf_status *obey(bool *done, bool *over, sheaf__slots *slots, sheaf__order *order,
-                          char *bytes, sheaf__model *model, const sheaf__follower *f)
-{
-    const char *weight;
-    sheaf_status *st = NULL;
-    if (order->kind == SHEAF__ORDER_PASS)
-        return sheaf__slots_obey(slots, order, bytes);
-    if (order->kind == SHEAF__ORDER_OPEN)
-        st = open_slots(slots, model, order, f->cache, f->stop);
-    else if (order->kind == SHEAF__ORDER_WAIT)
-        st = sheaf__lead_stopped(over, model->context, f->stop);
-    else if (order->names)
-        st = sheaf__model_bad_weight(&weight, model);
-    *over = order->kind == SHEAF__ORDER_END;
-    *done = order->kind == SHEAF__ORDER_CLOSE || *over ||
-            (order->kind == SHEAF__ORDER_WAIT && slots->model == NULL);
-    return sheaf__lead_settle(model->context, st);
-}
-
-sheaf_status *sheaf__slots_follow(bool *over, sheaf__model *model, const sheaf__follower *f)
-{
-    sheaf__slots own = { 0 }, *slots = f->slots != NULL ? f->slots : &own;
-    sheaf_status *st = NULL;
-    bool done = false;
-    *over = false;
-    while (!done && st == NULL) {
-        sheaf__order order;
-        char *bytes;
-        st =
-            sheaf__lead_settle(model->context, sheaf__lead_receive(&order, &bytes, model->context));
-        TRY(st, obey(&done, over, slots, &order, bytes, model, f));
-        free(bytes);
-        if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {
-            sheaf_status_free(st); /* the leader has it, too, and goes on or ends the job */
-            st = NULL;
-        }
-    }
-    sheaf__slots_close(&own);
-    return st;
-}
-
 /* ---- sheaf__generate ---- */
 
 /* Rows of the longest sequence: its last token is not an input. */
@@ -191,52 +105,38 @@ static int64_t rows_of(const sheaf__generate_options *o, int64_t longest)
     return o->max_length > longest ? o->max_length : longest + 1;
 }
 
-static sheaf_status *run_pass(void *slots, const sheaf__slots_pass *pass)
-{
-    return sheaf__slots_run(slots, pass);
-}
-
-/* Takes the failure of a sequence, of which all are released. */
-static sheaf_status *take_failure(sheaf__sequence *s, int64_t count)
-{
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < count; i++) {
-        if (st == NULL)
-            st = s[i].failed;
-        else
-            sheaf_status_free(s[i].failed);
-        s[i].failed = NULL;
-    }
-    return st;
-}
-
-/* How many are over. */
-static int64_t count_over(const sheaf__sequence *s, int64_t count)
+/* How many are over; *st: the failure of one. */
+static int64_t count_over(sheaf_status **st, sheaf__sequence *s, int64_t count)
 {
     int64_t over = 0;
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         over += s[i].over;
+        if (*st != NULL || s[i].failed == NULL)
+            continue;
+        *st = s[i].failed;
+        s[i].failed = NULL;
+    }
     return over;
 }
 
 /* Passes until all sequences are over. */
-static sheaf_status *run_all(sheaf__scheduler *e, sheaf__slots *slots, sheaf__sequence *s,
-                             int64_t count, const sheaf__generate_options *o)
+static sheaf_status *run_all(sheaf__slots_job *job, sheaf__sequence *s, int64_t count,
+                             const sheaf__generate_options *o)
 {
+    sheaf__scheduler *e = job->scheduler;
     sheaf_status *st = NULL;
     int64_t over = 0;
     while (st == NULL && !sheaf__scheduler_idle(e)) {
-        slots->prompt = o->number + s->number + over + 1;
+        job->slots.prompt = o->number + s->number + over + 1;
         sheaf__scheduler_step(e);
-        st = take_failure(s, count);
         const int64_t before = over;
-        over = count_over(s, count);
+        over = count_over(&st, s, count);
         if (st == NULL && over > before && count > 1) /* else its text shows it */
             sheaf_emit(o->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                   .text = "prompts",
                                                   .done = over,
                                                   .total = count });
-        if (st == NULL && !sheaf__scheduler_idle(e) && slots->stopped)
+        if (st == NULL && !sheaf__scheduler_idle(e) && job->slots.stopped)
             st = sheaf_fail(SHEAF_E_STOPPED, "generation");
     }
     for (int64_t i = 0; i < count && st != NULL; i++)
@@ -245,50 +145,30 @@ static sheaf_status *run_all(sheaf__scheduler *e, sheaf__slots *slots, sheaf__se
     return st;
 }
 
-/* The job of the leader, from its first order to the last. */
-static sheaf_status *lead(sheaf__sequence *s, int64_t count, sheaf__model *model,
+static sheaf_status *lead(sheaf__sequence *s, int64_t count, const sheaf__member *m,
                           const sheaf__generate_options *o)
 {
-    const sheaf__context *c = model->context;
-    const sheaf_config *config = &model->schema->config;
-    sheaf__order order = { .kind = SHEAF__ORDER_OPEN }, last = { .kind = SHEAF__ORDER_CLOSE };
-    sheaf__slots slots = { 0 };
-    sheaf__scheduler *e = NULL;
+    sheaf__slots_job job;
     int64_t longest = 1;
     for (int64_t i = 0; i < count; i++)
         longest = s[i].prompt->n > longest ? s[i].prompt->n : longest;
-    order.open.places = o->batch < count ? o->batch : count;
-    order.open.length = rows_of(o, longest);
-    order.open.prompt = longest;
-    order.open.asks = o->stop_now != NULL;
-    order.open.single = o->cache != NULL;
-    order.open.look = s->prompt->look;
-    order.open.pictures = sheaf__prompts_images(s->prompt, 1, 1, config);
-    sheaf_status *st = sheaf__lead_settle(c, sheaf__lead_send(c, &order, NULL));
-    TRY(st, open_slots(&slots, model, &order, o->cache, o->stop_now));
-    TRY(st, sheaf__scheduler_open(&e, &(sheaf__scheduler_options){
-                                          .config = config,
-                                          .models = 1,
-                                          .places = order.open.places,
-                                          .length = order.open.length,
-                                          .past = o->cache == NULL ? NULL : &o->cache->prefix,
-                                          .run = run_pass,
-                                          .self = &slots }));
+    const sheaf__slots_size size = { .places = o->batch < count ? o->batch : count,
+                                     .length = rows_of(o, longest),
+                                     .prompt = longest,
+                                     .asks = m->stop != NULL,
+                                     .single = m->cache != NULL,
+                                     .look = s->prompt->look,
+                                     .pictures = sheaf__prompts_images(
+                                         s->prompt, 1, 1, &m->model[0]->schema->config) };
+    sheaf_status *st = sheaf__slots_job_open(&job, m, &size, 0, NULL);
     for (int64_t i = 0; i < count && st == NULL; i++)
-        sheaf__scheduler_add(e, &s[i]);
-    TRY(st, run_all(e, &slots, s, count, o));
-    sheaf__scheduler_close(e);
-    sheaf__slots_close(&slots);
-    last.names = st != NULL && sheaf_status_code(st) == SHEAF_E_NUMBER;
-    sheaf_status *lost = sheaf__lead_order(c, &last);
-    if (st == NULL)
-        return lost;
-    sheaf_status_free(lost);
-    return name_weight(st, model);
+        sheaf__scheduler_add(job.scheduler, &s[i]);
+    TRY(st, run_all(&job, s, count, o));
+    return sheaf__slots_job_close(&job, st, m);
 }
 
 /* Checks the prompts, and answers those of this group. */
-static sheaf_status *lead_all(sheaf__continuation *out, sheaf__model *model,
+static sheaf_status *lead_all(sheaf__continuation *out, const sheaf__member *m,
                               const sheaf__prompt *prompt, int64_t count, sheaf_range own,
                               const sheaf__generate_options *o)
 {
@@ -297,16 +177,18 @@ static sheaf_status *lead_all(sheaf__continuation *out, sheaf__model *model,
     sheaf_status *st =
         s == NULL ? sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)n) : NULL;
     for (int64_t i = 0; i < count && st == NULL; i++)
-        st = sheaf__batch_images_check(model, &prompt[i], i, o);
+        st = sheaf__batch_images_check(m->model[0], &prompt[i], i, o);
     for (int64_t i = 0; i < n && st == NULL; i++)
         s[i] = (sheaf__sequence){ .prompt = &prompt[own.begin + i],
                                   .options = o,
                                   .out = &out[own.begin + i],
                                   .number = own.begin + i };
     if (st != NULL || n == 0)
-        sheaf_status_free(sheaf__lead_close(model->context));
+        sheaf_status_free(sheaf__lead_close(m->model[0]->context));
     else
-        st = lead(s, n, model, o);
+        st = lead(s, n, m, o);
+    for (int64_t i = 0; i < n && s != NULL; i++)
+        sheaf_status_free(s[i].failed);
     free(s);
     return st;
 }
@@ -319,29 +201,28 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
     const bool divided = options->divided && c->peers != NULL;
     const sheaf_range own =
         divided ? sheaf__share_of(count, c, c->group) : (sheaf_range){ 0, count };
-    sheaf__generate_options o = *options;
+    const sheaf__member member = { .model = &model,
+                                   .models = 1,
+                                   .cache = count == 1 ? options->cache : NULL,
+                                   .stop = options->stop_now };
     bool over;
-    if (o.cache != NULL && count != 1) {
-        sheaf__prefix_cache_release(&o.cache->prefix, model);
-        o.cache = NULL;
-    }
+    if (options->cache != NULL && count != 1)
+        sheaf__prefix_cache_release(&options->cache->prefix, model);
     for (int64_t i = 0; i < count; i++)
         out[i].n = 0;
-    sheaf_status *st =
-        sheaf__is_first_of_group(c)
-            ? lead_all(out, model, prompt, count, own, &o)
-            : sheaf__slots_follow(&over, model,
-                                  &(sheaf__follower){ .cache = o.cache, .stop = o.stop_now });
+    sheaf_status *st = sheaf__is_first_of_group(c)
+                           ? lead_all(out, &member, prompt, count, own, options)
+                           : sheaf__slots_follow(&over, &member);
     sheaf__activity_item(c->activity, NULL);
-    if (o.followed)
+    if (options->followed)
         return st;
     st = sheaf__agree_all(c, st);
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_STOPPED) {
-        sheaf_status *lost = gather_group(out + own.begin, c, own.end - own.begin, o.best);
+        sheaf_status *lost = gather_group(out + own.begin, c, own.end - own.begin, options->best);
         if (lost != NULL) {
             sheaf_status_free(st);
             st = lost;
         }
     }
-    return divided ? share_answers(out, c, count, o.best, st) : st;
+    return divided ? share_answers(out, c, count, options->best, st) : st;
 }

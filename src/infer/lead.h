@@ -11,7 +11,7 @@
 #include "infer/prefix_cache.h"
 
 typedef enum sheaf__order_kind {
-    SHEAF__ORDER_OPEN,  /* slots, as `open` says, until */
+    SHEAF__ORDER_OPEN,  /* slots of the size `open`, until */
     SHEAF__ORDER_CLOSE, /* the job is over */
     SHEAF__ORDER_PASS,  /* `step`; arrays and pictures follow */
     SHEAF__ORDER_WAIT,  /* nothing to do; has any rank a request to stop? */
@@ -30,15 +30,19 @@ typedef struct sheaf__slots_step {
     sheaf__batch_images image;     /* but for the pictures themselves */
 } sheaf__slots_step;
 
+/* The slots of a job. */
+typedef struct sheaf__slots_size {
+    int64_t places, length; /* of the cache: sequences, and positions of each */
+    int64_t prompt;         /* rows of the longest prompt that is read beside others */
+    bool asks;              /* after each pass all are asked whether they have a request to stop */
+    bool single;            /* one place, with what is kept of single prompts */
+    int64_t look;           /* its: 0: the output of towers is not kept; else of */
+    sheaf__picture_counts pictures;
+} sheaf__slots_size;
+
 typedef struct sheaf__order {
     sheaf__order_kind kind;
-    struct {
-        int64_t places, length, prompt; /* as in sheaf__slots_options */
-        bool asks;                      /* as there */
-        bool single;                    /* with what is kept of single prompts */
-        int64_t look;                   /* 0: the output of towers is not kept; else of */
-        sheaf__picture_counts pictures;
-    } open;
+    sheaf__slots_size open;
     bool names; /* CLOSE: all look for a weight that is not finite */
     sheaf__slots_step step;
     size_t size; /* of the bytes that follow: here as far as they fit, else in a second broadcast */

@@ -19,10 +19,12 @@ typedef struct sheaf__sequence {
     sheaf__continuation *out;
     int64_t number; /* of the prompt among those of `options` */
     int model;      /* of the scheduler's */
+    void *of;       /* the caller's */
     /* The scheduler's: */
     int64_t arrival;
     int64_t place;        /* in the cache */
     int64_t read;         /* its first rows that are cached */
+    bool waits;           /* for a place */
     bool over;            /* the answer has ended */
     bool again;           /* all rows are read again: no token was chosen yet */
     sheaf_status *failed; /* it has no next token; then over. The caller's to free */

@@ -64,6 +64,7 @@ void sheaf__scheduler_add(sheaf__scheduler *e, sheaf__sequence *s)
 {
     s->next = NULL;
     s->over = s->again = false;
+    s->waits = true;
     s->arrival = e->arrivals++;
     if (e->last != NULL)
         e->last->next = s;
@@ -111,18 +112,30 @@ static void take_place(sheaf__scheduler *e, sheaf__sequence *s)
     e->active++;
 }
 
-static void admit(sheaf__scheduler *e)
+/* Those that wait begin, in order and as far as there are places; of `all` those that are over are
+ * let go in any case. */
+static void admit(sheaf__scheduler *e, bool all)
 {
-    while (e->first != NULL && e->active < e->o.places) {
-        sheaf__sequence *s = e->first;
-        e->first = s->next;
-        if (e->first == NULL)
-            e->last = NULL;
-        take_place(e, s);
+    sheaf__sequence *before = NULL;
+    for (sheaf__sequence *s = e->first, *next; s != NULL; s = next) {
+        const bool place = e->active < e->o.places;
+        next = s->next;
+        if (!place && !all)
+            return;
+        if (!s->over && (!place || (e->o.ready != NULL && !e->o.ready(s)))) {
+            before = s;
+            continue;
+        }
+        *(before == NULL ? &e->first : &before->next) = next;
+        if (e->last == s)
+            e->last = before;
+        s->waits = false;
+        if (!s->over)
+            take_place(e, s);
     }
 }
 
-void sheaf__scheduler_leave(sheaf__scheduler *e)
+static void free_places(sheaf__scheduler *e)
 {
     for (int64_t i = 0; i < e->o.places; i++) {
         place *p = &e->place[i];
@@ -132,6 +145,12 @@ void sheaf__scheduler_leave(sheaf__scheduler *e)
         p->used = ++e->clock;
         e->active--;
     }
+}
+
+void sheaf__scheduler_leave(sheaf__scheduler *e)
+{
+    free_places(e);
+    admit(e, true);
 }
 
 /* ---- passes ---- */
@@ -240,8 +259,8 @@ static void decode(sheaf__scheduler *e, int model)
 
 void sheaf__scheduler_step(sheaf__scheduler *e)
 {
-    sheaf__scheduler_leave(e);
-    admit(e);
+    free_places(e);
+    admit(e, false);
     bool read = read_some(e);
     if (read && e->o.chunk == 0) {
         while (read)
@@ -250,5 +269,5 @@ void sheaf__scheduler_step(sheaf__scheduler *e)
         for (int model = 0; model < e->o.models; model++)
             decode(e, model);
     }
-    sheaf__scheduler_leave(e);
+    free_places(e);
 }

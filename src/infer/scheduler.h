@@ -19,6 +19,8 @@ typedef struct sheaf__scheduler_options {
     int64_t chunk;
     sheaf__prefix_cache *past; /* borrowed: what the only place holds, from one to the next; NULL:
                                   its own notes */
+    /* May a sequence that waits begin? Others pass it until it may. NULL: always. */
+    bool (*ready)(sheaf__sequence *sequence);
     /* Runs a pass. A failure ends the sequences that took part in it. */
     sheaf_status *(*run)(void *self, const sheaf__slots_pass *pass);
     void *self;
@@ -39,5 +41,6 @@ bool sheaf__scheduler_idle(const sheaf__scheduler *scheduler);
  * answer that has begun a token, or without chunks reads all that wait, or gives the tokens. Places
  * of sequences that are over, by their end or because the caller has set `over`, are free then. */
 void sheaf__scheduler_step(sheaf__scheduler *scheduler);
-/* sheaf__scheduler_leave - only the last of it, for sequences whose memory is to be freed. */
+/* sheaf__scheduler_leave - only the last of it, for sequences whose memory is to be freed: those
+ * that wait leave, too. */
 void sheaf__scheduler_leave(sheaf__scheduler *scheduler);

@@ -48,6 +48,12 @@ static void prepare(run *r, int64_t i, int64_t n, int64_t shared, int64_t ends)
     r->ends[i] = ends;
 }
 
+/* `of` is set: not yet. */
+static bool may_begin(sheaf__sequence *s)
+{
+    return s->of == NULL;
+}
+
 static sheaf__scheduler *opened(run *r, int64_t places, int64_t chunk)
 {
     sheaf__scheduler *e;
@@ -57,6 +63,7 @@ static sheaf__scheduler *opened(run *r, int64_t places, int64_t chunk)
                                                                     .places = places,
                                                                     .length = LENGTH,
                                                                     .chunk = chunk,
+                                                                    .ready = may_begin,
                                                                     .run = pass_of,
                                                                     .self = r }));
     return e;
@@ -144,4 +151,24 @@ TEST(test_scheduler__one_that_is_over_leaves_without_a_pass)
     r.s[0].over = r.s[1].over = true; /* the first runs, the second waits */
     finish(&r, e, "r0 2, r2 2");
     assert_int_equal(r.out[1].n, 0);
+}
+
+TEST(test_scheduler__one_that_is_not_ready_lets_others_pass)
+{
+    run r = { 0 };
+    for (int i = 0; i < 5; i++)
+        prepare(&r, i, 2 + i, 0, 2);
+    sheaf__scheduler *e = opened(&r, 1, 0);
+    r.s[0].of = r.s[1].of = r.s[4].of = &r;
+    for (int i = 0; i < 5; i++)
+        sheaf__scheduler_add(e, &r.s[i]);
+    sheaf__scheduler_step(e);
+    assert_true(r.s[0].waits && r.s[1].waits && !r.s[2].waits);
+    r.s[0].of = NULL; /* it goes before the one that came later */
+    r.s[1].over = r.s[4].over = true;
+    sheaf__scheduler_leave(e);
+    assert_true(r.s[0].waits && !r.s[1].waits && !r.s[4].waits);
+    prepare(&r, 5, 9, 0, 1); /* behind the last that has left */
+    sheaf__scheduler_add(e, &r.s[5]);
+    finish(&r, e, "r2 4, d2, r0 2, d0, r3 5, d3, r5 9");
 }

@@ -7,7 +7,7 @@
 /* The model of the running pass. */
 static sheaf__model *running(const sheaf__slots *slots)
 {
-    return slots->o.model[slots->step.model];
+    return slots->member.model[slots->step.model];
 }
 
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
@@ -26,35 +26,51 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
 
 /* ---- open and close ---- */
 
-sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__slots_options *o)
+/* What is kept of single prompts. */
+static sheaf_status *take_cache(sheaf__slots *out, const sheaf__member *m,
+                                const sheaf__slots_size *size)
 {
-    sheaf__model *own = o->model[0];
+    sheaf__rank_cache *cache = m->cache;
+    sheaf_status *st = sheaf__prefix_cache_hold(&cache->prefix, out->model, size->length);
+    out->kv_cache = &cache->prefix.kv_cache;
+    out->size.length = cache->prefix.length;
+    if (size->look == 0)
+        return st;
+    out->image_cache = &cache->image_cache;
+    return TRY(st, sheaf__rank_cache_look(cache, out->model, size->look, &size->pictures));
+}
+
+sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__member *m,
+                                const sheaf__slots_size *size)
+{
+    sheaf__model *own = m->model[0];
+    const size_t places = (size_t)size->places;
     int64_t vocab = 0;
-    *out = (sheaf__slots){ .o = *o, .model = own };
-    if (o->models == 1)
-        out->o.model = &out->model;
-    out->decode = calloc((size_t)o->models, sizeof *out->decode);
-    out->keys = malloc((size_t)o->places * sizeof *out->keys);
-    out->place = malloc((size_t)o->places * sizeof *out->place);
-    out->pick = malloc((size_t)o->places * sizeof *out->pick);
+    *out = (sheaf__slots){ .member = *m, .size = *size, .model = own, .kv_cache = &out->own };
+    out->decode = calloc((size_t)m->models, sizeof *out->decode);
+    out->keys = malloc(places * sizeof *out->keys);
+    out->place = malloc(places * sizeof *out->place);
+    out->pick = malloc(places * sizeof *out->pick);
     sheaf_status *st =
         out->decode == NULL || out->keys == NULL || out->place == NULL || out->pick == NULL
             ? sheaf__no_memory("sequences")
             : NULL;
-    for (int i = 0; i < o->models; i++)
-        if (o->model[i]->schema->config.vocab > vocab)
-            vocab = o->model[i]->schema->config.vocab;
+    if (size->single)
+        TRY(st, take_cache(out, m, size));
+    for (int i = 0; i < m->models; i++)
+        if (m->model[i]->schema->config.vocab > vocab)
+            vocab = m->model[i]->schema->config.vocab;
     if (sheaf__is_first_of_group(own->context))
-        TRY(st, sheaf__chooser_open(&out->chooser, vocab, o->length + 1));
-    TRY(st, sheaf__batch_rows_open(&out->row, own, o->places, o->prompt, o->length));
-    if (o->kv_cache == NULL)
-        TRY(st, sheaf__kv_cache_new(&out->own, own, o->places, o->length));
+        TRY(st, sheaf__chooser_open(&out->chooser, vocab, out->size.length + 1));
+    TRY(st, sheaf__batch_rows_open(&out->row, own, size->places, size->prompt, out->size.length));
+    if (!size->single)
+        TRY(st, sheaf__kv_cache_new(&out->own, own, size->places, size->length));
     return st;
 }
 
 void sheaf__slots_close(sheaf__slots *s)
 {
-    for (int i = 0; i < s->o.models && s->decode != NULL; i++)
+    for (int i = 0; i < s->member.models && s->decode != NULL; i++)
         sheaf__tape_free(s->decode[i].tape);
     free(s->decode);
     free(s->keys);
@@ -104,7 +120,7 @@ static sheaf_status *lay_out(sheaf__slots *slots, const sheaf__sequence *s, int6
 /* The output of the towers that is kept for the pictures of a single sequence; NULL. */
 static sheaf__image_cache *kept_images(const sheaf__slots *slots)
 {
-    return slots->step.keeps ? slots->o.image_cache : NULL;
+    return slots->step.keeps ? slots->image_cache : NULL;
 }
 
 static sheaf_status *lay_out_images(sheaf__slots *slots, const sheaf__model *model,
@@ -112,8 +128,8 @@ static sheaf_status *lay_out_images(sheaf__slots *slots, const sheaf__model *mod
 {
     sheaf__slots_step *step = &slots->step;
     step->shows = true;
-    step->keeps = p->n == 1 && slots->o.image_cache != NULL;
-    step->full = step->keeps && slots->o.image_cache->full;
+    step->keeps = p->n == 1 && slots->image_cache != NULL;
+    step->full = step->keeps && slots->image_cache->full;
     sheaf__batch_images_lay_out(&slots->image, &slots->row, &model->schema->config, p->of, p->n,
                                 p->rows);
     return step->full ? NULL : sheaf__batch_images_fill(&slots->image, model, p->of, p->n);
@@ -134,7 +150,7 @@ static bool reads_text(const sheaf__slots_pass *p)
 
 static sheaf_status *lay_out_pass(sheaf__slots *slots, const sheaf__slots_pass *p)
 {
-    const sheaf__model *model = slots->o.model[p->model];
+    const sheaf__model *model = slots->member.model[p->model];
     const int64_t rows = p->rows > 0 ? p->rows : 1, before = p->of[0]->read;
     sheaf_status *st = NULL;
     slots->of = p->of;
@@ -142,9 +158,9 @@ static sheaf_status *lay_out_pass(sheaf__slots *slots, const sheaf__slots_pass *
     slots->step = (sheaf__slots_step){ .model = p->model,
                                        .n = p->n,
                                        .rows = p->rows,
-                                       .keys = p->rows > 0 ? before + rows : slots->o.length,
+                                       .keys = p->rows > 0 ? before + rows : slots->size.length,
                                        .image_rows_unread = p->rows == 0 || reads_text(p),
-                                       .asks = slots->o.asks,
+                                       .asks = slots->size.asks,
                                        .prompt = slots->prompt };
     for (int64_t i = 0; i < p->n && st == NULL; i++) {
         const sheaf__sequence *s = p->of[i];
@@ -250,7 +266,7 @@ static sheaf_status *record(sheaf__tape **tape, sheaf__slots *slots, const sheaf
     all.in = &slots->in;
     all.head = &slots->head;
     all.info = info;
-    all.kv_cache = slots->o.kv_cache != NULL ? slots->o.kv_cache : &slots->own;
+    all.kv_cache = slots->kv_cache;
     sheaf_status *st = sheaf__tape_new(tape, model->context);
     if (st != NULL)
         return st;
@@ -329,7 +345,7 @@ static sheaf_status *compute(sheaf__slots *slots)
                                                 step->n * (step->rows > 0 ? step->rows : 1));
     TRY(st, step->rows > 0 ? read_rows(slots) : decode(slots));
     if (st == NULL && step->asks)
-        st = sheaf__lead_stopped(&over, c, slots->o.stop);
+        st = sheaf__lead_stopped(&over, c, slots->member.stop);
     slots->stopped = slots->stopped || over;
     return st;
 }
@@ -337,8 +353,8 @@ static sheaf_status *compute(sheaf__slots *slots)
 /* What a failed pass kept of its pictures differs between ranks. */
 static sheaf_status *settle(sheaf__slots *slots, sheaf_status *st)
 {
-    if (st != NULL && slots->o.image_cache != NULL)
-        slots->o.image_cache->full = false;
+    if (st != NULL && slots->image_cache != NULL)
+        slots->image_cache->full = false;
     return sheaf__lead_settle(slots->model->context, st);
 }
 

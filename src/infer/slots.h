@@ -9,26 +9,25 @@
 #include "infer/lead.h"
 #include "infer/next_token.h"
 
-typedef struct sheaf__slots_options {
+/* What a rank brings to every job. */
+typedef struct sheaf__member {
     sheaf__model *const *model; /* [models] that share the cache of the first: its base with several
-                                   adapters */
+                                   adapters; borrowed */
     int models;
-    int64_t places, length;          /* of the cache: sequences, and positions of each */
-    int64_t prompt;                  /* rows of the longest prompt that is read beside others */
-    const sheaf__kv_cache *kv_cache; /* borrowed, of one place; NULL: its own */
-    /* The output of the towers, kept for passes over a single sequence: filled, then used while
-     * `full`. Borrowed; NULL: they run each time. */
-    sheaf__image_cache *image_cache;
-    /* With `asks` all are asked, after each pass, whether `stop`, which may be NULL, is not 0. */
-    bool asks;
-    const atomic_int *stop;
-} sheaf__slots_options;
+    sheaf__rank_cache *cache; /* as of sheaf__generate_options: of a job of one place */
+    const atomic_int *stop;   /* other than 0: a request to stop; may be NULL */
+} sheaf__member;
 
 /* One rank's. */
 typedef struct sheaf__slots {
-    sheaf__slots_options o;
-    sheaf__model *model; /* borrowed: the one that owns the memory */
+    sheaf__member member;
+    sheaf__slots_size size;
+    sheaf__model *model; /* the one that owns the memory; NULL: they are not open */
     sheaf__kv_cache own;
+    const sheaf__kv_cache *kv_cache; /* `own`, or the member's */
+    /* The member's output of the towers: filled by a pass over a single sequence, then used while
+     * `full`. NULL: they run each time. */
+    sheaf__image_cache *image_cache;
     sheaf__batch_rows row;
     sheaf__batch_images image;
     sheaf__chooser chooser;
@@ -48,8 +47,9 @@ typedef struct sheaf__slots {
     int64_t prompt;             /* by the leader: as in `step` */
 } sheaf__slots;
 
-/* sheaf__slots_open - close also after a failure. */
-sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__slots_options *options);
+/* sheaf__slots_open - close also after a failure; they must not move. */
+sheaf_status *sheaf__slots_open(sheaf__slots *out, const sheaf__member *member,
+                                const sheaf__slots_size *size);
 void sheaf__slots_close(sheaf__slots *slots);
 
 /* A pass: of model `model`, over n sequences. */
@@ -67,14 +67,3 @@ typedef struct sheaf__slots_pass {
  * The caller then counts the rows in sequence->read. A failure is settled (lead.h). */
 sheaf_status *sheaf__slots_run(sheaf__slots *slots, const sheaf__slots_pass *pass);
 sheaf_status *sheaf__slots_obey(sheaf__slots *slots, sheaf__order *order, char *bytes);
-
-/* One of the ranks that do not lead. */
-typedef struct sheaf__follower {
-    sheaf__slots *slots;      /* open for all jobs; NULL: each job opens its own */
-    sheaf__rank_cache *cache; /* as of sheaf__generate_options */
-    const atomic_int *stop;
-} sheaf__follower;
-
-/* sheaf__slots_follow - obeys the leader to the end of a job, or of a WAIT between jobs; *over:
- * there are no more. Errors: SHEAF_E_PEER: a rank is lost. */
-sheaf_status *sheaf__slots_follow(bool *over, sheaf__model *model, const sheaf__follower *follower);

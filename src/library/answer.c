@@ -77,48 +77,26 @@ typedef struct job {
     sheaf_model *m;     /* whose caches are used */
 } job;
 
-/* The state of one rank. */
-typedef struct member {
-    const job *w;
+/* The callbacks of one rank. */
+typedef struct listener {
+    const sheaf__answer_options *a;
     sheaf__activity *activity;
-    bool first;
-    sheaf__answers answers;
-    sheaf_status *failed; /* the first failure of a callback */
-} member;
+} listener;
 
-/* The callback may block, as on a slow reader of its output. */
-static void say(const sheaf__answer_options *a, sheaf__activity *activity, int64_t prompt,
-                const char *text)
+/* on_text may block, as on a slow reader of its output. */
+static void on_delta(void *self, int64_t i, const sheaf__delta *delta, bool over)
 {
+    const listener *l = self;
+    const sheaf__answer_options *a = l->a;
     sheaf__numeric_env before = sheaf__callback_env();
-    sheaf__activity_idle(activity, true);
-    a->on_text(a->context, prompt, text);
-    sheaf__activity_idle(activity, false);
-    sheaf__numeric_env_restore(&before);
-}
-
-/* Calls back with tokens and text; the end of the answer is a function of the tokens. */
-static bool take_token(void *self, int64_t prompt, const sheaf__continuation *so_far)
-{
-    member *r = self;
-    const sheaf__answer_options *a = r->w->a;
-    const bool speaks = r->first && a->on_text != NULL && r->failed == NULL;
-    char *more = NULL;
-    bool over;
-    if (r->first && a->on_token != NULL) {
-        sheaf__numeric_env before = sheaf__callback_env();
-        a->on_token(a->context, so_far->ids[so_far->n - 1]);
-        sheaf__numeric_env_restore(&before);
+    if (!over && a->on_token != NULL)
+        a->on_token(a->context, delta->output->ids[delta->output->n - 1]);
+    if (a->on_text != NULL && delta->piece[0] != '\0') {
+        sheaf__activity_idle(l->activity, true);
+        a->on_text(a->context, i, delta->piece);
+        sheaf__activity_idle(l->activity, false);
     }
-    sheaf_status *st = sheaf__answers_more(speaks ? &more : NULL, &over, &r->answers, prompt);
-    if (more != NULL && more[0] != '\0')
-        say(a, r->activity, prompt, more);
-    free(more);
-    if (r->failed == NULL)
-        r->failed = st;
-    else
-        sheaf_status_free(st);
-    return over;
+    sheaf__numeric_env_restore(&before);
 }
 
 /* Callbacks get the first group's answers; groups share the prompts only without callbacks. */
@@ -128,55 +106,26 @@ static bool divides(const job *w)
 }
 
 /* `st`: of getting ready, consumed. */
-static sheaf_status *generate(member *r, sheaf__model *model, sheaf_status *st)
+static sheaf_status *generate(sheaf__answers *answers, const job *w, sheaf__model *model,
+                              sheaf_status *st)
 {
-    const job *w = r->w;
-    const sheaf__answer_options *a = w->a;
-    const bool listens = r->first && (a->on_token != NULL || a->on_text != NULL);
-    int64_t stop[SHEAF__MOST_STOPS];
-    int nstop, nturn;
-    sheaf__codec_stops(stop, &nstop, &nturn, a->codec);
-    sheaf__generate_options how = a->generate;
-    how.stop = stop;
-    how.nstop = nstop;
-    how.nturn = nturn;
-    how.divided = divides(w);
-    how.on_token = listens || a->nstop > 0 || a->codec->end_text != NULL ? take_token : NULL;
-    how.listener = r;
-    if (!r->first)
-        how.events = NULL;
-    how.cache = sheaf__model_rank_cache(w->m, model->context);
-    if (!how.followed)
+    sheaf__generate_options *how = &answers->how;
+    how->divided = divides(w);
+    how->cache = sheaf__model_rank_cache(w->m, model->context);
+    if (!sheaf__is_first(model->context))
+        how->events = NULL;
+    if (!how->followed)
         st = sheaf__agree_groups(model->context, st);
     else if (st != NULL)
         sheaf_status_free(sheaf__lead_close(model->context));
-    TRY(st, sheaf__generate(r->answers.output, model, w->prompt, w->count, &how));
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && a->partial) {
+    TRY(st, sheaf__generate(answers->output, model, w->prompt, w->count, how));
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && w->a->partial) {
         sheaf_status_free(st); /* on all ranks alike */
         st = NULL;
     }
     if (st == NULL) {
-        st = r->failed;
-        r->failed = NULL;
-    }
-    return st;
-}
-
-/* Decodes the answers; calls back with the rest of each text. */
-static sheaf_status *finish(member *r)
-{
-    const job *w = r->w;
-    const bool speaks = r->first && w->a->on_text != NULL;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < w->count && st == NULL; i++) {
-        char *rest = NULL;
-        w->out[i] = new_answer(&r->answers.output[i], w->a->generate.best);
-        st = w->out[i] == NULL
-                 ? sheaf__no_memory("answers")
-                 : sheaf__answers_end(speaks ? &rest : NULL, &w->out[i]->text, &r->answers, i);
-        if (st == NULL && rest != NULL && rest[0] != '\0')
-            say(w->a, r->activity, i, rest);
-        free(rest);
+        st = answers->failed;
+        answers->failed = NULL;
     }
     return st;
 }
@@ -184,15 +133,21 @@ static sheaf_status *finish(member *r)
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     const job *w = self;
-    member r = { .w = w,
-                 .activity = model->context->activity,
-                 .first = sheaf__is_first(model->context) };
+    const sheaf__answer_options *a = w->a;
+    const bool listens =
+        sheaf__is_first(model->context) && (a->on_token != NULL || a->on_text != NULL);
+    listener l = { a, model->context->activity };
+    sheaf__answers answers;
     sheaf_status *st =
-        generate(&r, model, sheaf__answers_open(&r.answers, w->a, w->prompt, w->count));
-    if (sheaf__team_keeps_result(model->context))
-        TRY(st, finish(&r));
-    sheaf_status_free(r.failed);
-    sheaf__answers_release(&r.answers);
+        sheaf__answers_open(&answers, a, w->prompt, w->count, 1, listens ? on_delta : NULL, &l);
+    st = generate(&answers, w, model, st);
+    for (int64_t i = 0; i < w->count && st == NULL && sheaf__team_keeps_result(model->context);
+         i++) {
+        w->out[i] = new_answer(&answers.output[i], a->generate.best);
+        st = w->out[i] == NULL ? sheaf__no_memory("answers")
+                               : sheaf__answers_end(&w->out[i]->text, &answers, i);
+    }
+    sheaf__answers_release(&answers);
     return st;
 }
 

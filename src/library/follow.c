@@ -3,7 +3,7 @@
 #include "base/control.h"
 #include "base/numeric_env.h"
 #include "comm/all.h"
-#include "infer/slots.h"
+#include "infer/job.h"
 #include "library/model.h"
 
 /* A job between answers, or that of a follower. */
@@ -17,9 +17,10 @@ static sheaf_status *follow(void *self, sheaf__model *model)
 {
     job *j = self;
     return sheaf__slots_follow(
-        &j->over, model,
-        &(sheaf__follower){ .cache = sheaf__model_rank_cache(j->m, model->context),
-                            .stop = j->stop });
+        &j->over, &(sheaf__member){ .model = &model,
+                                    .models = 1,
+                                    .cache = sheaf__model_rank_cache(j->m, model->context),
+                                    .stop = j->stop });
 }
 
 sheaf_status *sheaf_model_follow(sheaf_model *m, sheaf_control *control)
