@@ -23,11 +23,11 @@ static inline size_t png_chunk(uint8_t *to, const char *kind, const void *data, 
     return size + 12;
 }
 
-/* put_picture - width x height pixels of noise that follows from the seed, not compressed (at most
- * 65535 bytes). */
-static inline void put_picture(const char *path, int width, int height, uint32_t seed)
+/* put_pixels - width x height pixels of red, green and blue, not compressed (at most 65535 bytes).
+ */
+static inline void put_pixels(const char *path, int width, int height, const uint8_t *pixel)
 {
-    const size_t size = (size_t)height * (1 + 3 * (size_t)width);
+    const size_t row = 3 * (size_t)width, size = (size_t)height * (1 + row);
     assert_true(size < 65536);
     uint8_t *file = malloc(size + 200), *raw = malloc(size + 20), head[13] = { 0 };
     assert_true(file != NULL && raw != NULL);
@@ -41,8 +41,7 @@ static inline void put_picture(const char *path, int width, int height, uint32_t
     raw[5] = (uint8_t)~raw[3];
     raw[6] = (uint8_t)~raw[4];
     for (at = 0; at < size; at++) {
-        seed = seed * 1664525 + 1013904223;
-        const uint8_t byte = at % (1 + 3 * (size_t)width) == 0 ? 0 : (uint8_t)(seed >> 24);
+        const uint8_t byte = at % (1 + row) == 0 ? 0 : *pixel++;
         raw[7 + at] = byte;
         a = (a + byte) % 65521;
         b = (b + a) % 65521;
@@ -60,4 +59,18 @@ static inline void put_picture(const char *path, int width, int height, uint32_t
     CHECK_OK(sheaf__file_write_whole(path, file, n));
     free(file);
     free(raw);
+}
+
+/* put_picture - pixels of noise that follows from the seed. */
+static inline void put_picture(const char *path, int width, int height, uint32_t seed)
+{
+    uint8_t *pixel = malloc(3 * (size_t)width * (size_t)height), *to = pixel;
+    assert_non_null(pixel);
+    for (int at = 0; at < height * (1 + 3 * width); at++) {
+        seed = seed * 1664525 + 1013904223;
+        if (at % (1 + 3 * width) > 0)
+            *to++ = (uint8_t)(seed >> 24);
+    }
+    put_pixels(path, width, height, pixel);
+    free(pixel);
 }

@@ -24,12 +24,14 @@
 /* ---- choices that several options have; 0: the run's, else the first of each ---- */
 
 /* What of a text is learned: all answers of a conversation and the completion of a prompt (the
- * default), of a conversation only the last answer, or everything. */
+ * default), of a conversation only the last answer, everything, or everything from the first answer
+ * on, template and later questions included, as TRL learns preferences. */
 typedef enum sheaf_loss_on {
     SHEAF_LOSS_UNNAMED,
     SHEAF_LOSS_ANSWERS,
     SHEAF_LOSS_LAST,
-    SHEAF_LOSS_ALL
+    SHEAF_LOSS_ALL,
+    SHEAF_LOSS_BEHIND
 } sheaf_loss_on;
 /* What becomes of a text that is longer than a row may be. The default is an error. */
 typedef enum sheaf_on_long {

@@ -208,69 +208,68 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
 
 /* ---- rows with another one's answer ---- */
 
-/* An answer: from its first label to its last. */
-static sheaf_status *answer_of(sheaf_range *out, sheaf__data_row *of, const sheaf_data *data,
-                               int64_t row)
+static sheaf__answer answer_of(const sheaf_data *data, int64_t row)
 {
     data = sheaf__data_set_of(data, &row);
-    sheaf_status *st = sheaf__data_row_open(of, data, row);
-    const int64_t length = st == NULL ? sheaf__data_row_length(data, row) : 0;
-    *out = (sheaf_range){ length, 0 };
-    for (int64_t t = 0; t < length; t++)
-        if (sheaf__data_label_at(of, t) != SHEAF__NO_LABEL) {
-            out->begin = out->begin < t ? out->begin : t;
-            out->end = t + 1;
-        }
-    return st;
-}
-
-static sheaf_range bounds_of(const sheaf_data *data, int64_t row)
-{
-    sheaf_range answer;
-    sheaf__data_row of = { 0 };
-    sheaf_status_free(answer_of(&answer, &of, data, row));
-    sheaf__data_row_release(&of);
-    return answer;
+    return data->answer[row];
 }
 
 int64_t sheaf_data_mixed(const sheaf_data *data, const int64_t *row, const int64_t *other,
                          int64_t n)
 {
-    int64_t prompt = 1, answer = 0, most = 1;
-    for (int64_t i = 0; i < (other == NULL ? sheaf_data_rows(data) : n); i++) {
-        const sheaf_range own = bounds_of(data, other == NULL ? i : row[i]),
-                          beside = other == NULL ? own : bounds_of(data, other[i]);
-        const int64_t whole = own.begin + beside.end - beside.begin;
+    int64_t most = 1;
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf__answer beside = answer_of(data, other[i]);
+        const int64_t whole = answer_of(data, row[i]).begin + beside.end - beside.begin;
         most = whole > most ? whole : most;
+    }
+    return most;
+}
+
+int64_t sheaf_data_mixed_most(const sheaf_data *data)
+{
+    int64_t prompt = 1, answer = 0;
+    for (int64_t i = 0; i < sheaf_data_rows(data); i++) {
+        const sheaf__answer own = answer_of(data, i);
         prompt = own.begin > prompt ? own.begin : prompt;
         answer = own.end - own.begin > answer ? own.end - own.begin : answer;
     }
-    return other == NULL ? prompt + answer : most;
+    return prompt + answer;
 }
 
+/* Positions of an answer behind the prompt before `at`: each axis goes on from there. */
+static void go_on(const sheaf_batch *batch, int64_t at, int64_t n)
+{
+    for (int axis = 0; axis < (batch->axis_stride > 0 ? 3 : 1); axis++) {
+        int32_t *position = batch->position + axis * batch->axis_stride + at;
+        for (int64_t t = 0; t < n; t++)
+            position[t] = position[t - 1] + 1;
+    }
+}
+
+/* The prompt of a row, pictures included, and the answer of another one. */
 static sheaf_status *fill_mixed(const sheaf_batch *batch, const sheaf_data *data, int64_t row,
                                 int64_t other, int64_t room, int64_t at)
 {
-    sheaf_range own, beside;
-    sheaf__data_row prompt = { 0 }, answer = { 0 };
+    const sheaf__answer own = answer_of(data, row), beside = answer_of(data, other);
+    const int64_t n = beside.end - beside.begin, behind = at + own.begin;
+    sheaf__data_row answer = { 0 };
     sheaf_status *st = fill(batch, data, -1, room, at);
-    TRY(st, answer_of(&own, &prompt, data, row));
-    TRY(st, answer_of(&beside, &answer, data, other));
-    const int64_t length = own.begin + beside.end - beside.begin;
-    for (int64_t t = 0; t < length && t < room && st == NULL; t++) {
-        const int64_t from = t - own.begin + beside.begin; /* in the other row */
-        batch->tokens[at + t] = t < own.begin ? prompt.token[t] : answer.token[from];
-        batch->mask[at + t] = 1;
-        if (batch->position != NULL)
-            batch->position[at + t] = (int32_t)t;
-        if (t + 1 < own.begin || t + 1 == length)
-            continue;
-        const int32_t next = sheaf__data_label_at(&answer, from + 1);
-        batch->labels[at + t] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
+    TRY(st, fill(batch, data, row, own.begin, at));
+    data = sheaf__data_set_of(data, &other);
+    TRY(st, sheaf__data_row_open(&answer, data, other));
+    for (int64_t t = -1; t < n && st == NULL; t++) {
+        const int32_t next = sheaf__data_target_at(&answer, beside.begin + t);
+        batch->labels[behind + t] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
         if (batch->answer != NULL)
-            batch->answer[at + t] = next != SHEAF__NO_LABEL;
+            batch->answer[behind + t] = next != SHEAF__NO_LABEL;
+        if (t < 0)
+            continue;
+        batch->tokens[behind + t] = answer.token[beside.begin + t];
+        batch->mask[behind + t] = 1;
     }
-    sheaf__data_row_release(&prompt);
+    if (st == NULL && batch->position != NULL)
+        go_on(batch, behind, n);
     sheaf__data_row_release(&answer);
     return st;
 }

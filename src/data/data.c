@@ -84,6 +84,19 @@ static int64_t read_of(const sheaf__data_row *row)
     return n;
 }
 
+/* From the first label that a position predicts to the last. */
+static sheaf__answer answer_of(const sheaf__data_row *row)
+{
+    const int64_t length = sheaf__data_row_length(row->data, row->number);
+    sheaf__answer out = { (int32_t)length, (int32_t)length };
+    for (int64_t t = length - 1; t > 0; t--)
+        if (sheaf__data_label_at(row, t) != SHEAF__NO_LABEL) {
+            out.end = out.begin == length ? (int32_t)t + 1 : out.end;
+            out.begin = (int32_t)t;
+        }
+    return out;
+}
+
 sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
 {
     if (data->files != NULL) { /* rows have no padding, and each has a label */
@@ -96,7 +109,10 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
     data->used = calloc((size_t)data->rows, sizeof *data->used);
     data->read = calloc((size_t)data->rows, sizeof *data->read);
-    if (data->labels == NULL || data->seen == NULL || data->used == NULL || data->read == NULL)
+    data->answer =
+        data->desirable == NULL ? NULL : calloc((size_t)data->rows, sizeof *data->answer);
+    if (data->labels == NULL || data->seen == NULL || data->used == NULL || data->read == NULL ||
+        (data->desirable != NULL && data->answer == NULL))
         return sheaf__data_no_memory(data->tokens);
     bool any = false;
     for (int64_t r = 0; r < data->rows; r++) {
@@ -110,6 +126,8 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
             data->seen[r] += sheaf__data_mask_at(data, r, t);
         }
         data->labels[r] += data->label_after != NULL && data->label_after[r] != SHEAF__NO_LABEL;
+        if (data->answer != NULL)
+            data->answer[r] = answer_of(&row);
         data->used[r] = (int32_t)used_of(data, &row);
         data->read[r] = (int32_t)read_of(&row);
         data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
@@ -248,15 +266,15 @@ static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_option
     return sheaf_try_this(st, "leave it out: a micro-batch is padded to its own longest row");
 }
 
-/* Records with pictures are read elsewhere, one row each. */
-static sheaf_status *check_preferences(const sheaf_data *data, const sheaf_data_options *o)
+/* Pixels lie beside the rows of one side only. */
+static sheaf_status *check_pairs(const sheaf_data *data, const char *path,
+                                 const sheaf_data_options *o)
 {
-    if ((!o->pairs && !o->judged) || data->images == NULL)
+    if (!o->pairs || data->images == NULL || !sheaf__ends_with(path, ".safetensors"))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--objective");
-    sheaf_expected(st, "sft, of a model that reads pictures");
-    return sheaf_found(st, "%s of family %s", o->pairs ? "pairs of answers" : "judged answers",
-                       sheaf_family_name(o->config->family));
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+    sheaf_expected(st, "JSON records of pairs, of a model that reads pictures");
+    return sheaf_found(st, "token ids");
 }
 
 /* A data set without rows. */
@@ -283,7 +301,7 @@ static sheaf_status *open_one(sheaf_data **out, const char *path, const sheaf_da
     sheaf_status *st = empty(out, options);
     sheaf_data *data = *out;
     TRY(st, check_order(data, options));
-    TRY(st, check_preferences(data, options));
+    TRY(st, check_pairs(data, path, options));
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
         if (options->fields != NULL && options->fields[0] != '\0')
@@ -364,6 +382,7 @@ void sheaf_data_close(sheaf_data *data)
     free(data->label);
     free(data->label_after);
     free(data->desirable);
+    free(data->answer);
     free(data->mask);
     free(data->position);
     sheaf__data_images_free(data->images);

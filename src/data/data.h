@@ -83,10 +83,11 @@ int sheaf_data_sides(const sheaf_data *data);
 /* sheaf_data_desirable - of data that were opened with `judged`: is the answer of a row desirable?
  */
 bool sheaf_data_desirable(const sheaf_data *data, int64_t row);
-/* sheaf_data_mixed - positions of the longest of n rows with the answers of others behind their
- * prompts; other NULL: of any of the data's rows with any answer. */
+/* sheaf_data_mixed - positions of the longest of n judged rows with the answers of others behind
+ * their prompts; sheaf_data_mixed_most: of any with any answer. */
 int64_t sheaf_data_mixed(const sheaf_data *data, const int64_t *row, const int64_t *other,
                          int64_t n);
+int64_t sheaf_data_mixed_most(const sheaf_data *data);
 /* sheaf_data_samples - how many samples the rows are. Of a subset of a data set, and in its order,
  * a "row" is the number of a sample. */
 int64_t sheaf_data_samples(const sheaf_data *data);

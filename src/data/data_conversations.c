@@ -14,7 +14,6 @@
 struct sheaf__conversations {
     sheaf_data *data;
     const sheaf_data_options *options;
-    const sheaf__fields *fields;
     sheaf__chat_template *own; /* the family's, where none is named or stored */
     sheaf__chat_encoder chat_encoder;
     char *folder;   /* that paths of pictures start from */
@@ -81,7 +80,6 @@ static sheaf_status *check_one(const sheaf__text_sources *sources, const char *p
 
 sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *data,
                                         const char *path, sheaf__text_sources *sources,
-                                        const sheaf__fields *fields,
                                         const sheaf_data_options *options)
 {
     sheaf__conversations *t = *out = calloc(1, sizeof *t);
@@ -89,7 +87,6 @@ sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *
         return sheaf__data_no_memory(0);
     t->data = data;
     t->options = options;
-    t->fields = fields;
     sheaf_status *st = sheaf__pictures_new(&t->pictures, options->config, options->threads);
     TRY(st, check_one(sources, path));
     TRY(st, open_sources(t, sources));
@@ -98,7 +95,8 @@ sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *
 
 sheaf_status *sheaf__conversations_keep(sheaf__conversations *t)
 {
-    sheaf_status *st = sheaf__pictures_keep(t->pictures, t->data, t->options->micro_batch);
+    sheaf_status *st = sheaf__pictures_keep(t->pictures, t->data,
+                                            t->options->micro_batch * sheaf_data_sides(t->data));
     return TRY(st, sheaf__data_images_share_positions(t->data, t->options->config));
 }
 
@@ -147,6 +145,7 @@ static bool counts(const void *self, int64_t message)
 
 static sheaf_status *label_row(sheaf__text_row *out, const conversation *t, sheaf__chat_ids *said)
 {
+    const sheaf_loss_on how = t->conversations->options->loss_on;
     bool any = false;
     out->label = malloc(((size_t)said->count + 1) * sizeof *out->label);
     if (out->label == NULL)
@@ -154,13 +153,13 @@ static sheaf_status *label_row(sheaf__text_row *out, const conversation *t, shea
     sheaf__chat_ids_targets(out->label, &out->behind, SHEAF__NO_LABEL,
                             &t->conversations->chat_encoder, said, counts, t);
     for (int64_t i = 0; i < said->count; i++) {
-        if (t->conversations->options->loss_on == SHEAF_LOSS_ALL && !said->row[i])
+        const bool behind = how == SHEAF_LOSS_BEHIND && any && out->label[i] == SHEAF__NO_LABEL;
+        if ((how == SHEAF_LOSS_ALL || behind) && !said->row[i])
             out->label[i] = said->id[i];
         any |= i > 0 && out->label[i] != SHEAF__NO_LABEL;
     }
     if (!any)
-        return sheaf__text_nothing_learned(t->record,
-                                           t->conversations->options->loss_on == SHEAF_LOSS_LAST);
+        return sheaf__text_nothing_learned(t->record, how == SHEAF_LOSS_LAST);
     out->id = said->id;
     out->place = said->row;
     out->count = said->count;
@@ -188,18 +187,21 @@ static sheaf_status *make_row(sheaf__text_row *out, conversation *t)
     return st;
 }
 
-sheaf_status *sheaf__conversations_read(sheaf__text_row *out, sheaf__text_record *record,
-                                        const sheaf__conversations *conversations, const char *text,
-                                        size_t size)
+sheaf__text_record sheaf__conversations_record(const sheaf__conversations *conversations)
+{
+    return (sheaf__text_record){ .pictures =
+                                     sheaf__picture_parts_of(&conversations->chat_encoder.form),
+                                 .pairs = true };
+}
+
+sheaf_status *sheaf__conversations_encode(sheaf__text_row *out, sheaf__text_record *record,
+                                          const sheaf__conversations *conversations)
 {
     conversation t = { .conversations = conversations, .record = record };
     *out = (sheaf__text_row){ .behind = SHEAF__NO_LABEL };
-    *record = (sheaf__text_record){ .pictures =
-                                        sheaf__picture_parts_of(&conversations->chat_encoder.form),
-                                    .pairs = true };
-    sheaf_status *st = sheaf__text_record_parse(record, text, size, conversations->fields);
-    TRY(st, sheaf__record_pictures_read(&t.pictures, record->json, conversations->folder,
-                                        sheaf__pictures_viewing(conversations->pictures)));
+    sheaf_status *st =
+        sheaf__record_pictures_read(&t.pictures, record->json, conversations->folder,
+                                    sheaf__pictures_viewing(conversations->pictures));
     TRY(st, sheaf__record_pictures_said(&t.pictures, record));
     TRY(st, take_messages(&t));
     TRY(st, make_row(out, &t));
@@ -213,11 +215,12 @@ sheaf_status *sheaf__conversations_read(sheaf__text_row *out, sheaf__text_record
 /* ---- the data set ---- */
 
 sheaf_status *sheaf__conversations_put(sheaf__conversations *t, sheaf__text_counts *c,
-                                       sheaf__text_row *row)
+                                       sheaf__text_row *row, const bool *desirable)
 {
     sheaf_data *d = t->data;
     const size_t n = (size_t)row->count;
-    sheaf_status *st = sheaf__data_reserve(d, row->count, SHEAF__WITH_LABEL);
+    sheaf_status *st = sheaf__data_reserve(
+        d, row->count, SHEAF__WITH_LABEL | (desirable != NULL ? SHEAF__WITH_DESIRABLE : 0));
     TRY(st, sheaf__pictures_put(t->pictures, row->picture, row->pictures));
     if (st != NULL)
         return st;
@@ -226,6 +229,8 @@ sheaf_status *sheaf__conversations_put(sheaf__conversations *t, sheaf__text_coun
     memcpy(d->images->embed + d->tokens, row->place, n);
     memset(d->images->expert + d->tokens, 0, n);
     d->label_after[d->rows] = row->behind;
+    if (desirable != NULL)
+        d->desirable[d->rows] = *desirable;
     d->tokens += row->count;
     d->begin[++d->rows] = d->tokens;
     c->rows++;
@@ -245,24 +250,35 @@ static sheaf_status *across(sheaf__conversations *t, const sheaf__text_row *row,
                        last);
 }
 
-/* A picture is never cut. */
-sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *t, sheaf__text_counts *c,
-                                       sheaf__text_row *row, int64_t place)
+/* A picture is never cut. *left: does anything have a label then? */
+static sheaf_status *cut(bool *left, sheaf__conversations *t, sheaf__text_row *row, int64_t limit)
 {
-    *keep = sheaf__text_counts_fits(c, row->count, place);
-    if (*keep)
+    *left = row->count <= limit;
+    if (*left)
         return NULL;
-    if (t->options->on_long != SHEAF_LONG_CUT)
-        return NULL;
-    if (memchr(row->place + c->limit, 1, (size_t)(row->count - c->limit)) != NULL)
-        return across(t, row, c->limit);
-    row->count = c->limit;
+    if (memchr(row->place + limit, 1, (size_t)(row->count - limit)) != NULL)
+        return across(t, row, limit);
+    row->count = limit;
     row->behind = SHEAF__NO_LABEL;
-    for (int64_t i = 1; i < row->count && !*keep; i++)
-        *keep = row->label[i] != SHEAF__NO_LABEL;
-    c->cut += *keep;
-    c->emptied += !*keep;
+    for (int64_t i = 1; i < row->count && !*left; i++)
+        *left = row->label[i] != SHEAF__NO_LABEL;
     return NULL;
+}
+
+sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *t, sheaf__text_counts *c,
+                                       sheaf__text_row *row, int n, int64_t place)
+{
+    const int64_t longest = n > 1 && row[1].count > row[0].count ? row[1].count : row[0].count;
+    sheaf_status *st = NULL;
+    *keep = sheaf__text_counts_fits(c, longest, place);
+    if (*keep || t->options->on_long != SHEAF_LONG_CUT)
+        return NULL;
+    *keep = true;
+    for (int i = 0; i < n && st == NULL && *keep; i++)
+        st = cut(keep, t, &row[i], c->limit);
+    c->cut += st == NULL && *keep;
+    c->emptied += st == NULL && !*keep;
+    return st;
 }
 
 sheaf_status *sheaf__conversations_advise(const sheaf__conversations *t, sheaf_status *st)

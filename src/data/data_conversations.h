@@ -12,26 +12,27 @@
 typedef struct sheaf__conversations sheaf__conversations;
 
 /* sheaf__conversations_open - opens tokenizer and template of `sources`, which has the file.
- * Borrows `fields`. Close also after a failure. Errors: SHEAF_E_UNSUPPORTED for several files, and
+ * Close also after a failure. Errors: SHEAF_E_UNSUPPORTED for several files, and
  * those of the sources. */
 sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *data,
                                         const char *path, sheaf__text_sources *sources,
-                                        const sheaf__fields *fields,
                                         const sheaf_data_options *options);
-/* sheaf__conversations_read - reads a record and its pictures, puts these in their places, encodes
+/* sheaf__conversations_record - how its records are read. */
+sheaf__text_record sheaf__conversations_record(const sheaf__conversations *conversations);
+/* sheaf__conversations_encode - reads the pictures of a record, puts these in their places, encodes
  * all of it and sets the labels. Errors: SHEAF_E_DATA (field), those of pictures, template and
- * tokenizer. *out is empty after a failure; release `record` also then. Thread-safe. */
-sheaf_status *sheaf__conversations_read(sheaf__text_row *out, sheaf__text_record *record,
-                                        const sheaf__conversations *conversations, const char *text,
-                                        size_t size);
-/* sheaf__conversations_fit - does the row fit, truncated where --on-long allows it? Errors:
- * SHEAF_E_DATA where a picture would be cut. */
+ * tokenizer. *out is empty after a failure. Thread-safe. */
+sheaf_status *sheaf__conversations_encode(sheaf__text_row *out, sheaf__text_record *record,
+                                          const sheaf__conversations *conversations);
+/* sheaf__conversations_fit - do the n rows of a record fit, truncated where --on-long allows it?
+ * Errors: SHEAF_E_DATA where a picture would be cut. */
 sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *conversations,
-                                       sheaf__text_counts *counts, sheaf__text_row *row,
+                                       sheaf__text_counts *counts, sheaf__text_row *row, int n,
                                        int64_t place);
-/* sheaf__conversations_put - appends the row to the data set. */
+/* sheaf__conversations_put - appends the row to the data set. desirable: its answer's, or NULL. */
 sheaf_status *sheaf__conversations_put(sheaf__conversations *conversations,
-                                       sheaf__text_counts *counts, sheaf__text_row *row);
+                                       sheaf__text_counts *counts, sheaf__text_row *row,
+                                       const bool *desirable);
 /* sheaf__conversations_advise - adds the --seq to try where pictures would have been cut. */
 sheaf_status *sheaf__conversations_advise(const sheaf__conversations *conversations,
                                           sheaf_status *st);

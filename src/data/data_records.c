@@ -11,7 +11,7 @@
 #include "data/data_rows.h"
 #include "ops/pool.h"
 
-enum { ROUND = 256 }; /* records that are checked in parallel */
+enum { ROUND = 256 }; /* records that are checked in parallel, of pairs both */
 
 typedef struct job {
     sheaf__viewed picture; /* .path NULL: none */
@@ -31,6 +31,7 @@ typedef struct reader {
     sheaf__pool *pool;
     job job[ROUND];
     int64_t begin;   /* the record of the first job */
+    int sides;       /* records of a sample: 2 of pairs */
     int64_t longest; /* positions that the longest record needs */
     bool too_long;   /* some record needs more than --seq */
 } reader;
@@ -91,7 +92,7 @@ static sheaf_status *choose_words(reader *in)
 
 /* ---- one record ---- */
 
-static sheaf_status *put_row(sheaf_data *d, const sheaf__sequence *s)
+static sheaf_status *put_row(sheaf_data *d, const sheaf__sequence *s, bool desirable)
 {
     sheaf_status *st = sheaf__data_reserve(d, s->used, SHEAF__WITH_POSITION);
     if (st != NULL)
@@ -102,6 +103,8 @@ static sheaf_status *put_row(sheaf_data *d, const sheaf__sequence *s)
     memcpy(d->images->embed + d->tokens, s->image_embed_mask, n);
     memcpy(d->images->expert + d->tokens, s->vision_expert_mask, n);
     d->trained_from[d->rows] = (int32_t)s->context;
+    if (d->desirable != NULL)
+        d->desirable[d->rows] = desirable;
     d->tokens += s->used;
     d->begin[++d->rows] = d->tokens;
     return NULL;
@@ -155,22 +158,33 @@ static sheaf_status *placed(const reader *in, const job *j, sheaf_status *st, in
                : sheaf__record_in(st, &in->records, index);
 }
 
-static sheaf_status *take(reader *in, job *j, int64_t index)
+/* What is bad about a record; takes the status of its job. */
+static sheaf_status *fault_of(reader *in, job *j)
 {
     const sheaf__sequence *s = &j->text;
     sheaf_status *bad = j->bad;
     j->bad = NULL;
-    if (bad == NULL) {
-        in->longest = s->length > in->longest ? s->length : in->longest;
-        if (in->data->seq > 0 && s->length > in->data->seq)
-            bad = too_long(in, s);
-    }
+    if (bad != NULL)
+        return bad;
+    in->longest = s->length > in->longest ? s->length : in->longest;
+    return in->data->seq > 0 && s->length > in->data->seq ? too_long(in, s) : NULL;
+}
+
+/* The records of a sample, all or none. */
+static sheaf_status *take(reader *in, job *j, int64_t index)
+{
+    sheaf_status *st = NULL, *bad = NULL;
+    for (int i = 0; i < in->sides && bad == NULL; i++)
+        if ((bad = fault_of(in, &j[i])) != NULL)
+            bad = placed(in, &j[i], bad, index + i);
     if (bad != NULL) {
-        sheaf__complain(&in->complaints, placed(in, j, bad, index));
+        sheaf__complain(&in->complaints, bad);
         return NULL;
     }
-    sheaf_status *st = put_row(in->data, s);
-    TRY(st, sheaf__pictures_put(in->pictures, &j->picture, j->picture.path != NULL));
+    for (int i = 0; i < in->sides && st == NULL; i++) {
+        st = put_row(in->data, &j[i].text, in->records.record[index + i].desirable);
+        TRY(st, sheaf__pictures_put(in->pictures, &j[i].picture, j[i].picture.path != NULL));
+    }
     return st;
 }
 
@@ -205,7 +219,10 @@ static sheaf_status *make_rows(reader *in)
     d->capacity = in->records.count;
     d->begin = calloc(n + 1, sizeof *d->begin);
     d->trained_from = calloc(n + 1, sizeof *d->trained_from);
-    return d->begin == NULL || d->trained_from == NULL
+    if (in->options->judged)
+        d->desirable = calloc(n + 1, 1);
+    return d->begin == NULL || d->trained_from == NULL ||
+                   (in->options->judged && d->desirable == NULL)
                ? sheaf__data_no_memory(0)
                : sheaf__data_reserve(d, 1, SHEAF__WITH_POSITION);
 }
@@ -232,11 +249,10 @@ static sheaf_status *take_round(reader *in)
     if (sheaf__data_stopped(in->options))
         st = sheaf_try_this(sheaf_fail(SHEAF_E_STOPPED, "asked to stop while images were checked"),
                             "nothing was saved; give the same command again");
-    for (int64_t i = 0; i < n; i++) {
-        if (st == NULL && in->complaints.fatal == NULL)
-            st = take(in, &in->job[i], in->begin + i);
+    for (int64_t i = 0; i < n && st == NULL && in->complaints.fatal == NULL; i += in->sides)
+        st = take(in, &in->job[i], in->begin + i);
+    for (int64_t i = 0; i < n; i++)
         drop(&in->job[i]);
-    }
     in->begin += n;
     sheaf_emit(in->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                     .text = "images checked",
@@ -283,11 +299,14 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
         return sheaf__data_no_memory(0);
     in->data = data;
     in->options = options;
+    in->sides = options->pairs ? 2 : 1;
     in->complaints.skip = options->on_bad == SHEAF_BAD_SKIP;
     in->complaints.events = options->events;
     const sheaf__records_options how = {
         .query = options->query != NULL && options->query[0] != '\0' ? options->query : NULL,
         .fields = options->fields,
+        .pairs = options->pairs,
+        .judged = options->judged,
         .events = options->events
     };
     sheaf_status *st = sheaf__records_read(&in->records, path, &how, &in->complaints);
@@ -300,7 +319,7 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
     TRY(st, make_rows(in));
     TRY(st, check_images(in));
     TRY(st, take_records(in, path));
-    TRY(st, sheaf__pictures_keep(in->pictures, data, options->micro_batch));
+    TRY(st, sheaf__pictures_keep(in->pictures, data, options->micro_batch * in->sides));
     if (st == NULL && data->seq == 0)
         data->seq = in->longest;
     release(in);

@@ -25,6 +25,11 @@ static inline int64_t sheaf__share_end(const sheaf__data_sets *sets, int set, in
 /* Of `trained`: an answer ended before this token, which the template marks by none. */
 enum { SHEAF__END_HERE = 2 };
 
+/* The positions of a row's answer. */
+typedef struct sheaf__answer {
+    int32_t begin, end;
+} sheaf__answer;
+
 /* Row r has tokens [begin[r], begin[r + 1]). Labels are not shifted here. */
 struct sheaf_data {
     /* Not NULL: what has a place for each token, row or image is NULL here: it is that of
@@ -32,6 +37,7 @@ struct sheaf_data {
     sheaf__data_sets *sets;
     int64_t rows, capacity; /* rows used and allocated */
     uint8_t *desirable;     /* [capacity]; NULL: nothing is judged */
+    sheaf__answer *answer;  /* [rows] of judged rows */
     bool pairs;             /* rows 2 i and 2 i + 1 are the two sides of sample i */
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */

@@ -87,6 +87,19 @@ static sheaf_status *gather(bool *more, reader *in)
     return NULL;
 }
 
+static bool learns_at(const sheaf__text_row *row, int64_t i)
+{
+    return row->label != NULL ? row->label[i] != SHEAF__NO_LABEL : row->trained[i] != 0;
+}
+
+static void learn_at(sheaf__text_row *row, int64_t i)
+{
+    if (row->label != NULL)
+        row->label[i] = row->id[i];
+    else
+        row->trained[i] = 1;
+}
+
 /* A token across the end of the prompt belongs to the answer, and may be one of one side alone:
  * both answers begin at the earlier token then. */
 static void share_prompt(sheaf__text_row row[2])
@@ -94,30 +107,31 @@ static void share_prompt(sheaf__text_row row[2])
     enum { ACROSS = 4 }; /* tokens that one token of the other side can be */
     int64_t first[2];
     for (int k = 0; k < 2; k++)
-        for (first[k] = 0; first[k] < row[k].count && !row[k].trained[first[k]];)
+        for (first[k] = 0; first[k] < row[k].count && !learns_at(&row[k], first[k]);)
             first[k]++;
     const int later = first[1] > first[0];
     if (first[later] - first[!later] > ACROSS ||
         memcmp(row[0].id, row[1].id, (size_t)first[!later] * sizeof *row[0].id) != 0)
         return;
-    memset(row[later].trained + first[!later], 1, (size_t)(first[later] - first[!later]));
+    for (int64_t i = first[!later]; i < first[later]; i++)
+        learn_at(&row[later], i);
 }
 
 /* The record of a job; of a pair, that of one side. Release it also after a failure. */
 static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job *j, int side)
 {
-    const char *text = in->text + j->at;
     json_t *json = NULL;
-    if (!in->options->pairs && !in->options->judged)
-        return sheaf__text_record_read(out, text, (size_t)j->size, &in->fields);
-    *out = (sheaf__text_record){ 0 };
-    sheaf_status *st = sheaf__text_record_json(&json, text, (size_t)j->size, &in->fields);
-    TRY(st, sheaf__preference_read(out, in->options->pairs ? NULL : &j->desirable, json, side));
+    *out = in->conversations != NULL ? sheaf__conversations_record(in->conversations)
+                                     : (sheaf__text_record){ 0 };
+    sheaf_status *st =
+        sheaf__text_record_json(&json, in->text + j->at, (size_t)j->size, &in->fields);
+    TRY(st, sheaf__preference_read(out, in->options, &j->desirable, json, side));
     json_decref(json);
     return st;
 }
 
-static void encode_texts(job *j, sheaf__text_record *record, const reader *in)
+/* The rows of a record; `record` is that of the last. */
+static void encode_rows(job *j, sheaf__text_record *record, const reader *in)
 {
     const int sides = in->options->pairs ? 2 : 1;
     sheaf__text_row *row = j->row;
@@ -125,9 +139,12 @@ static void encode_texts(job *j, sheaf__text_record *record, const reader *in)
         if (side > 0)
             sheaf__text_record_release(record);
         j->st = read_record(record, in, j, side);
-        TRY(j->st, sheaf__text_encode(&row[side], &in->sources.encoder, record));
+        TRY(j->st, in->conversations != NULL
+                       ? sheaf__conversations_encode(&row[side], record, in->conversations)
+                       : sheaf__text_encode(&row[side], &in->sources.encoder, record));
     }
-    j->form = record->form;
+    if (in->conversations == NULL)
+        j->form = record->form;
     if (sides < 2 || j->st != NULL)
         return;
     share_prompt(row);
@@ -142,12 +159,7 @@ static void encode_one(void *context, int64_t index, int worker)
     sheaf__text_record record;
     if (sheaf__data_stopped(in->options)) /* a template may run long for each record */
         return;
-    if (in->conversations != NULL) {
-        j->st = sheaf__conversations_read(j->row, &record, in->conversations, in->text + j->at,
-                                          (size_t)j->size);
-    } else {
-        encode_texts(j, &record, in);
-    }
+    encode_rows(j, &record, in);
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
     j->lost = record.lost;
     sheaf__text_record_release(&record);
@@ -197,7 +209,9 @@ static sheaf_status *check_form(reader *in, const job *j)
 /* Bad records are reported together; other failures end the reading. */
 static sheaf_status *take(reader *in, job *j)
 {
+    const int rows = in->options->pairs ? 2 : 1;
     bool keep = false;
+    sheaf_status *st = NULL;
     in->facts.records++;
     sheaf_status *bad = check_form(in, j);
     if (bad != NULL)
@@ -206,8 +220,8 @@ static sheaf_status *take(reader *in, job *j)
         bad = j->st;
     j->st = NULL;
     if (bad == NULL && in->conversations != NULL)
-        bad =
-            sheaf__conversations_fit(&keep, in->conversations, &in->facts.counts, j->row, j->place);
+        bad = sheaf__conversations_fit(&keep, in->conversations, &in->facts.counts, j->row, rows,
+                                       j->place);
     if (bad != NULL) {
         bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
         if (in->sources.paths > 1)
@@ -222,11 +236,14 @@ static sheaf_status *take(reader *in, job *j)
     in->facts.counts.written += written != NULL;
     sheaf__ignored_keep(&in->written, written, in->items.unit, j->place);
     sheaf__ignored_keep(&in->same, j->same ? "rejected" : NULL, in->items.unit, j->place);
-    if (in->conversations != NULL)
-        return keep ? sheaf__conversations_put(in->conversations, &in->facts.counts, j->row) : NULL;
     in->rows.desirable = in->options->judged ? &j->desirable : NULL;
-    return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, j->row,
-                                 in->options->pairs ? 2 : 1, j->place);
+    if (in->conversations == NULL)
+        return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, j->row, rows,
+                                     j->place);
+    for (int i = 0; i < rows && keep && st == NULL; i++)
+        st = sheaf__conversations_put(in->conversations, &in->facts.counts, &j->row[i],
+                                      in->rows.desirable);
+    return st;
 }
 
 static void drop(job *j)
@@ -486,8 +503,7 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
     TRY(st, sheaf__text_sources_files(&in.sources, path));
     if (st == NULL && sheaf__pictures_of(options->config) != NULL) {
-        st = sheaf__conversations_open(&in.conversations, data, path, &in.sources, &in.fields,
-                                       options);
+        st = sheaf__conversations_open(&in.conversations, data, path, &in.sources, options);
         path = in.sources.path[0]; /* the one file of a folder */
     } else if (st == NULL) {
         warn_of_unread_entries(&in, path);

@@ -50,9 +50,10 @@ static bool is_answer(const json_t *message)
 /* The record without the fields that are of preferences, or hold its messages. */
 static json_t *rest_of(json_t *record)
 {
-    static const char *const own[] = { "chosen",   "rejected",      "rejected_response",
-                                       "prompt",   "conversations", "rejected_messages",
-                                       "messages", "label",         "margin" };
+    static const char *const own[] = { "chosen",   "rejected",        "rejected_response",
+                                       "prompt",   "conversations",   "rejected_messages",
+                                       "messages", "rejected_images", "label",
+                                       "margin" };
     json_t *out = json_copy(record);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         json_object_del(out, own[i]);
@@ -190,6 +191,19 @@ static sheaf_status *from_swift(json_t **out, json_t *record, int k)
                     k == 0 ? "messages" : "rejected_response");
 }
 
+/* ms-swift's pictures of the rejected answer: those of the prompt, which both have. */
+static sheaf_status *check_pictures(const json_t *record)
+{
+    const json_t *own = json_object_get(record, "rejected_images"),
+                 *list = json_object_get(record, "images");
+    return own == NULL || json_is_null(own) || json_equal(own, list)
+               ? NULL
+               : sheaf__bad_field("rejected_images",
+                                  "the pictures of \"images\": both answers are "
+                                  "about one prompt",
+                                  "others");
+}
+
 sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side)
 {
     const json_t *both[] = { json_object_get(record, "chosen"),
@@ -199,6 +213,9 @@ sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side)
     if (!json_is_object(record))
         return sheaf__bad_field(NULL, "an object with \"chosen\" and \"rejected\"", "%s",
                                 sheaf__text_kind(record));
+    sheaf_status *st = check_pictures(record);
+    if (st != NULL)
+        return st;
     if (json_is_array(json_object_get(record, "messages")) && both[1] == NULL &&
         (json_object_get(record, "rejected_response") != NULL ||
          json_object_get(record, "rejected_messages") != NULL))
@@ -238,16 +255,23 @@ sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *re
     return NULL;
 }
 
-sheaf_status *sheaf__preference_read(sheaf__text_record *out, bool *desirable, json_t *record,
-                                     int side)
+sheaf_status *sheaf__preference_read(sheaf__text_record *out, const sheaf_data_options *options,
+                                     bool *desirable, json_t *record, int side)
 {
-    *out = (sheaf__text_record){ 0 };
-    sheaf_status *st = desirable == NULL ? sheaf__preference_side(&out->json, record, side)
-                                         : sheaf__preference_judged(&out->json, desirable, record);
+    const bool judged = options->judged;
+    sheaf_status *st = NULL;
+    if (options->pairs)
+        st = sheaf__preference_side(&out->json, record, side);
+    else if (judged)
+        st = sheaf__preference_judged(&out->json, desirable, record);
+    else
+        out->json = json_incref(record);
     TRY(st, sheaf__text_record_take(out));
-    if (st == NULL && out->form != SHEAF__FORM_PROMPT &&
-        (desirable != NULL || out->form == SHEAF__FORM_INSTRUCTION))
-        for (int64_t i = 0; i + 1 < out->messages; i++)
-            out->message[i].trained = false; /* answers within the prompt */
-    return st;
+    if (st != NULL || out->form == SHEAF__FORM_PROMPT)
+        return st;
+    for (int64_t i = 0; (judged || (options->pairs && out->form == SHEAF__FORM_INSTRUCTION)) &&
+                        i + 1 < out->messages;
+         i++)
+        out->message[i].trained = false; /* answers within the prompt */
+    return NULL;
 }

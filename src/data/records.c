@@ -18,9 +18,10 @@ static const char *copy(char **at, const char *text)
 }
 
 /* A record's turns and texts lie in one block, which begins with the turns. */
-sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *image,
-                                 const sheaf__turn *turn, int64_t turns)
+sheaf_status *sheaf__records_put(sheaf__records *r, const sheaf__record *record)
 {
+    const sheaf__turn *turn = record->turn;
+    const int64_t turns = record->turns;
     if (r->count == r->capacity) {
         const int64_t capacity = r->capacity * 2 + 256;
         if (!SHEAF_GROW(&r->record, NULL, capacity))
@@ -28,7 +29,7 @@ sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *i
         r->memory += (capacity - r->capacity) * (int64_t)sizeof *r->record;
         r->capacity = capacity;
     }
-    size_t bytes = (size_t)turns * sizeof *turn + text_bytes(image);
+    size_t bytes = (size_t)turns * sizeof *turn + text_bytes(record->image);
     for (int64_t i = 0; i < turns; i++)
         bytes += text_bytes(turn[i].query) + text_bytes(turn[i].answer);
     sheaf__turn *block = malloc(bytes);
@@ -39,7 +40,9 @@ sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *i
         block[i].query = copy(&at, turn[i].query);
         block[i].answer = copy(&at, turn[i].answer);
     }
-    r->record[r->count++] = (sheaf__record){ place, copy(&at, image), block, turns };
+    r->record[r->count] = *record;
+    r->record[r->count].turn = block;
+    r->record[r->count++].image = copy(&at, record->image);
     r->memory += (int64_t)bytes;
     return NULL;
 }

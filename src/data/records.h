@@ -32,7 +32,8 @@ typedef struct sheaf__record {
     int64_t place;           /* line of JSON Lines, entry of an array, from 1; 0 in a folder */
     const char *image;       /* path, or NULL */
     const sheaf__turn *turn; /* [turns], at least 1; the last is the one to answer */
-    int64_t turns; /* its answer is NULL when there is none (only with answers_optional) */
+    int64_t turns;  /* its answer is NULL when there is none (only with answers_optional) */
+    bool desirable; /* of judged records: is that answer? */
 } sheaf__record;
 
 typedef struct sheaf__records {
@@ -44,9 +45,11 @@ typedef struct sheaf__records {
 } sheaf__records;
 
 typedef struct sheaf__records_options {
-    const char *query;          /* of a folder; NULL: "CAPTCHA:" */
-    const char *fields;         /* as sheaf_data_options has it */
-    bool answers_optional;      /* for inference; file names need no answer either */
+    const char *query;     /* of a folder; NULL: "CAPTCHA:" */
+    const char *fields;    /* as sheaf_data_options has it */
+    bool answers_optional; /* for inference; file names need no answer either */
+    bool pairs;            /* records of two answers, of which each gives two: chosen, rejected; */
+    bool judged;           /* or of one that is judged (data/preference.h) */
     const sheaf_events *events; /* may be NULL */
 } sheaf__records_options;
 
@@ -86,5 +89,4 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
                                         const char *label);
 
 /* sheaf__records_put - copies all of it. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__records_put(sheaf__records *out, int64_t place, const char *image,
-                                 const sheaf__turn *turn, int64_t turns);
+sheaf_status *sheaf__records_put(sheaf__records *out, const sheaf__record *record);

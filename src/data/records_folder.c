@@ -154,7 +154,8 @@ static sheaf_status *take_image(sheaf__records_reader *in, const char *path)
         const char *query = in->options->query == NULL ? "CAPTCHA:" : in->options->query;
         const sheaf__turn turn = { query,
                                    sheaf__text_blank(answer, strlen(answer)) ? NULL : answer };
-        st = sheaf__records_put(in->out, 0, path, &turn, 1);
+        st = sheaf__records_put(in->out,
+                                &(sheaf__record){ .image = path, .turn = &turn, .turns = 1 });
     }
     sheaf__complain(in->complaints, is);
     free(answer);
@@ -376,6 +377,11 @@ sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
     sheaf__records_reader in = { out, path, options, complaints == NULL ? &own : complaints };
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
+    if (folder && (options->pairs || options->judged))
+        TRY(st, sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
+                                           "a file of records that name their picture: JSON Lines, "
+                                           "or a JSON array"),
+                            "a folder of pictures"));
     TRY(st, folder ? read_images(&in) : sheaf__records_read_json(&in));
     sheaf__fields_release(&in.fields);
     if (st == NULL && out->looked_at == 0) {

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "data/json_items.h"
+#include "data/preference.h"
 #include "data/record_pictures.h"
 #include "data/text_inner.h"
 #include "data/text_rows.h"
@@ -22,8 +23,10 @@ typedef struct json_reader {
 
 /* A record that is being read. Its texts are borrowed from the JSON or from `text`. */
 typedef struct draft {
-    int64_t images;        /* named so far */
-    char *image;           /* the path as given, owned */
+    int64_t images; /* named so far */
+    char *image;    /* the path as given, owned, */
+    char *path;     /* and from here, owned */
+    bool desirable;
     char named[NAME + 24]; /* the field that gave it */
     bool field;            /* the image was named by a field of the record */
     bool placed;           /* and a part of the first message gives its place */
@@ -39,6 +42,7 @@ static void release(draft *d)
     free(d->turn);
     free(d->first);
     free(d->image);
+    free(d->path);
 }
 
 /* ---- images ---- */
@@ -87,9 +91,9 @@ static sheaf_status *take_image_field(draft *d, const json_t *record, const char
     return take_image(d, json_array_get(value, 0), item);
 }
 
-static sheaf_status *check_image(char **path, const json_reader *r, const draft *d)
+static sheaf_status *check_image(draft *d, const json_reader *r)
 {
-    *path = NULL;
+    char **path = &d->path;
     if (d->image == NULL)
         return NULL;
     const bool data = sheaf__image_is_data(d->image);
@@ -263,19 +267,55 @@ static sheaf_status *fill(json_reader *r, draft *d, json_t *record)
     return TRY(st, take_mark(d, record));
 }
 
+/* Templates put all but the last answer into the prompt, where nothing is compared. */
+static sheaf_status *check_answers(const draft *d)
+{
+    const sheaf__text_record *x = &d->text;
+    for (int64_t i = 0; i + 1 < x->messages; i++)
+        if (x->message[i].trained && strcmp(x->message[i].role, "assistant") == 0)
+            return sheaf__bad_field(sheaf__text_form_name(x->form),
+                                    "one answer behind the prompt: CogVLM and CogAgent learn one",
+                                    "several");
+    return NULL;
+}
+
+static sheaf_status *read_side(draft *d, json_reader *r, json_t *record, int side)
+{
+    const sheaf__records_options *o = r->in->options;
+    json_t *own = NULL;
+    sheaf_status *st = NULL;
+    if (o->pairs)
+        st = sheaf__preference_side(&own, record, side);
+    else if (o->judged)
+        st = sheaf__preference_judged(&own, &d->desirable, record);
+    else
+        own = json_incref(record);
+    TRY(st, fill(r, d, own));
+    if (o->pairs && d->text.form != SHEAF__FORM_INSTRUCTION)
+        TRY(st, check_answers(d));
+    json_decref(own);
+    return TRY(st, check_image(d, r));
+}
+
 static sheaf_status *take_record(json_reader *r, json_t *record)
 {
-    draft d = { 0 };
-    char *image = NULL;
-    sheaf_status *st = fill(r, &d, record);
-    TRY(st, check_image(&image, r, &d));
+    const int sides = r->in->options->pairs ? 2 : 1;
+    draft d[2] = { { 0 } };
+    sheaf_status *st = NULL;
+    for (int side = 0; side < sides && st == NULL; side++)
+        st = read_side(&d[side], r, record, side);
     if (st == NULL) {
-        sheaf__ignored_keep(&r->ignored, d.text.ignored, r->in->out->unit, r->place);
-        sheaf__ignored_keep(&r->lost, d.text.lost, r->in->out->unit, r->place);
-        st = sheaf__records_put(r->in->out, r->place, image, d.turn, d.turns);
+        sheaf__ignored_keep(&r->ignored, d[0].text.ignored, r->in->out->unit, r->place);
+        sheaf__ignored_keep(&r->lost, d[0].text.lost, r->in->out->unit, r->place);
     }
-    free(image);
-    release(&d);
+    for (int side = 0; side < sides && st == NULL; side++)
+        st = sheaf__records_put(r->in->out, &(sheaf__record){ .place = r->place,
+                                                              .image = d[side].path,
+                                                              .turn = d[side].turn,
+                                                              .turns = d[side].turns,
+                                                              .desirable = d[side].desirable });
+    release(&d[0]);
+    release(&d[1]);
     return st;
 }
 
@@ -330,7 +370,8 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
                                        : sheaf__file_read_all(&text, &size, label, MOST_LABEL);
     TRY(st, sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label));
     TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));
-    TRY(st, sheaf__records_put(in->out, 0, image, d.turn, d.turns));
+    TRY(st, sheaf__records_put(
+                in->out, &(sheaf__record){ .image = image, .turn = d.turn, .turns = d.turns }));
     if (st == NULL && !in->reported && d.text.ignored[0] != '\0') {
         in->reported = true;
         sheaf_warn(in->options->events, "%s: field '%s' is not used", label, d.text.ignored);

@@ -177,6 +177,14 @@ static sheaf_status *learn_answers(sheaf__text_row *row, const sheaf__text_encod
     return st;
 }
 
+/* So is what stands behind the first answer. */
+static void learn_behind(sheaf__text_row *row, int64_t count)
+{
+    const uint8_t *first = memchr(row->trained, 1, (size_t)count);
+    for (int64_t i = first == NULL ? count : first - row->trained; i < count; i++)
+        row->trained[i] += row->trained[i] == 0;
+}
+
 /* All of a conversation is learnt, and the end of its last answer. */
 static sheaf_status *learn_all(sheaf__text_row *row, const sheaf__text_encoder *e, ids *x,
                                const sheaf__text_record *record)
@@ -204,6 +212,8 @@ static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text
     if (st == NULL)
         st = e->loss_on == SHEAF_LOSS_ALL ? learn_all(out, e, &x, record)
                                           : learn_answers(out, e, &x, &text);
+    if (st == NULL && e->loss_on == SHEAF_LOSS_BEHIND)
+        learn_behind(out, x.count);
     TRY(st, give(out, &x));
     out->left_out = st == NULL ? text.left_out : 0;
     sheaf__rendered_release(&text);

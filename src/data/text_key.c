@@ -88,9 +88,10 @@ static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
                                 o->on_long == SHEAF_LONG_CUT    ? 1
                                 : o->on_long == SHEAF_LONG_SKIP ? 2
                                                                 : 0,
-                                o->loss_on == SHEAF_LOSS_LAST  ? 1
-                                : o->loss_on == SHEAF_LOSS_ALL ? 2
-                                                               : 0,
+                                o->loss_on == SHEAF_LOSS_LAST     ? 1
+                                : o->loss_on == SHEAF_LOSS_ALL    ? 2
+                                : o->loss_on == SHEAF_LOSS_BEHIND ? 3
+                                                                  : 0,
                                 o->specials,
                                 c->byte_vocab,
                                 c->vocab,

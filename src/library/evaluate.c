@@ -418,7 +418,7 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o, int groups)
                               "data, specials from -1 to 1, no other number below 0, and "
                               "answers and out beside prompts");
     sheaf_status *st = sheaf__check_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
-    TRY(st, sheaf__check_count(what, "loss_on", o->loss_on, SHEAF_LOSS_ALL));
+    TRY(st, sheaf__check_count(what, "loss_on", o->loss_on, SHEAF_LOSS_BEHIND));
     TRY(st, sheaf__check_count(what, "on_long", o->on_long, SHEAF_LONG_SKIP));
     TRY(st, sheaf__check_count(what, "on_bad", o->on_bad, SHEAF_BAD_SKIP));
     return st;

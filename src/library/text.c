@@ -146,11 +146,13 @@ static sheaf_status *render(rendering *r, const char *line, size_t size)
     bool desirable = false;
     sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
     if (st == NULL && is_judged(record)) {
-        st = sheaf__preference_read(&c, &desirable, record, 0);
+        st = sheaf__preference_read(&c, &(sheaf_data_options){ .judged = true }, &desirable, record,
+                                    0);
         st = render_one(r, &c, desirable ? "desirable" : "undesirable", st);
     } else if (st == NULL && is_pair(record)) {
         for (int side = 0; side < 2 && st == NULL; side++) {
-            st = sheaf__preference_read(&c, NULL, record, side);
+            st = sheaf__preference_read(&c, &(sheaf_data_options){ .pairs = true }, NULL, record,
+                                        side);
             st = render_one(r, &c, sides[side], st);
         }
     } else if (st == NULL) {

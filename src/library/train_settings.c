@@ -40,9 +40,11 @@ const sheaf__choice sheaf__transport_choices[] = {
 static const sheaf__choice dtypes[] = {
     { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { "float16", SHEAF_F16 }, { 0 }
 };
-const sheaf__choice sheaf__loss_choices[] = {
-    { "answers", SHEAF_LOSS_ANSWERS }, { "last", SHEAF_LOSS_LAST }, { "all", SHEAF_LOSS_ALL }, { 0 }
-};
+const sheaf__choice sheaf__loss_choices[] = { { "answers", SHEAF_LOSS_ANSWERS },
+                                              { "last", SHEAF_LOSS_LAST },
+                                              { "all", SHEAF_LOSS_ALL },
+                                              { "all-behind-prompt", SHEAF_LOSS_BEHIND },
+                                              { 0 } };
 const sheaf__choice sheaf__long_choices[] = {
     { "error", SHEAF_LONG_ERROR }, { "cut", SHEAF_LONG_CUT }, { "skip", SHEAF_LONG_SKIP }, { 0 }
 };

@@ -13,7 +13,7 @@ sheaf_status *sheaf__pairs_open(sheaf__pairs *out, sheaf__model *model, const sh
     look.backward = false;
     const int64_t mixed = !objective->mismatched ? 0
                           : data == NULL         ? 2 * look.seq
-                                                 : sheaf_data_mixed(data, NULL, NULL, 0);
+                                                 : sheaf_data_mixed_most(data);
     look.seq = look.seq > mixed ? look.seq : mixed;
     const size_t positions = (size_t)(look.rows * look.seq);
     *out = (sheaf__pairs){ .objective = objective, .n = options->rows };

@@ -84,7 +84,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int ra
     const bool given = o->offload_dir != NULL && o->offload_dir[0] != '\0';
     const int64_t judged = job->eval.data == NULL ? 0 : sheaf__subset_longest(&job->eval);
     const int64_t mixed = job->objective.mismatched && job->train.data != NULL
-                              ? sheaf_data_mixed(job->train.data, NULL, NULL, 0)
+                              ? sheaf_data_mixed_most(job->train.data)
                               : 0,
                   longest = job->seq > mixed ? job->seq : mixed;
     const sheaf__model_options model = { .lora = job->lora,

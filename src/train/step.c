@@ -22,7 +22,8 @@ struct sheaf__stepper {
     sheaf__mirror sample, position;
     sheaf__mirror half; /* [rows * seq]; of noise */
     sheaf__noise_in noise;
-    /* The current rows, and their numbers among all samples: two micro-batches of each group. */
+    /* The current rows, and their numbers among all samples: two micro-batches of each group, of
+     * pairs both sides. */
     int64_t *rows, *samples;
     int64_t *both[2]; /* of pairs: the rows of each side */
     bool follows;     /* a plan: the rows of the data, as a real run takes them */
@@ -31,7 +32,7 @@ struct sheaf__stepper {
 static sheaf_status *take_rows(sheaf__stepper *s)
 {
     const int groups = s->context->groups > 1 ? s->context->groups : 1;
-    const size_t rows = 2 * (size_t)s->run->micro_batch * (size_t)groups;
+    const size_t rows = 2 * (size_t)s->run->micro_batch * (size_t)(groups * s->sides);
     s->rows = calloc(4 * rows, sizeof *s->rows);
     if (s->rows == NULL)
         return sheaf__no_memory("rows of a step");
@@ -226,10 +227,10 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro)
         if (c->own_process && g != c->group)
             continue;
         const bool last = of.begin + at + 1 >= of.end;
-        if (of.begin + at < of.end)
-            count += rows_of(s, done, of.begin + at, 0, s->rows + count, s->samples + count);
-        if (of.begin < of.end)
-            count += rows_of(s, last ? done + 1 : done, last ? of.begin : of.begin + at + 1, 0,
+        for (int side = 0; side < s->sides && of.begin + at < of.end; side++)
+            count += rows_of(s, done, of.begin + at, side, s->rows + count, s->samples + count);
+        for (int side = 0; side < s->sides && of.begin < of.end; side++)
+            count += rows_of(s, last ? done + 1 : done, last ? of.begin : of.begin + at + 1, side,
                              s->rows + count, s->samples + count);
     }
     sheaf_data_announce(s->subset.data, s->rows, count);

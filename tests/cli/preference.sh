@@ -15,7 +15,7 @@ sed 's/"chosen"/"completion"/; s/, "rejected".*/}/' "$work/pairs.jsonl" >"$work/
 data=(--model "$model" --data "$work/pairs.jsonl")
 digest() { (cd "$work/$1" && find adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
 equal() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; } # equal RUN RUN: the results
-metric() { sed -n "$2s/.*\"$3\": \([-0-9.e]*\).*/\1/p" "$work/$1/metrics.jsonl"; } # metric RUN LINE KEY
+metric() { sed -n "$2s|.*\"$3\": \([-0-9.e]*\).*|\1|p" "$work/$1/metrics.jsonl"; } # metric RUN LINE KEY
 run() { # run OUT FLAG...
     local out=$work/$1
     shift
@@ -145,6 +145,53 @@ check "orpo needs no reference" evaluated --model "$model" --data "$work/pairs.j
 runs "dpo does" 2 '--objective dpo .*expected: the folder of a run, or an adapter.*found: +a model alone' eval --model "$model" --data "$work/pairs.jsonl" --objective dpo
 runs "beta alone" 2 '--beta .*expected: none with --objective sft' eval --model "$model" --data "$work/pairs.jsonl" --beta 0.1
 runs "logits are of tokens" 2 '--save-logits .*expected: none with --objective orpo' eval --model "$model" --data "$work/pairs.jsonl" --objective orpo --save-logits "$work/logits.safetensors"
+
+# ---- pictures ----
+for name in adam7_rgb8.png 420.jpg rgb8.png; do cp "$SHEAF_SOURCE_ROOT/tests/data/images/$name" "$work/"; done
+cat >"$work/shown.jsonl" <<'END'
+{"images": ["420.jpg"], "prompt": [{"role": "user", "content": "<image>What?"}], "chosen": [{"role": "assistant", "content": "Noise."}], "rejected": [{"role": "assistant", "content": "Nothing at all, I think."}]}
+{"image": "rgb8.png", "conversations": [{"from": "human", "value": "Is it?"}], "chosen": {"from": "gpt", "value": "Yes, it is."}, "rejected": {"from": "gpt", "value": "No."}}
+{"images": ["adam7_rgb8.png"], "rejected_images": ["adam7_rgb8.png"], "messages": [{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": "So."}], "rejected_response": "Not so."}
+{"prompt": [{"role": "user", "content": "Without one?"}], "chosen": [{"role": "assistant", "content": "Yes."}], "rejected": [{"role": "assistant", "content": "No."}]}
+END
+# Judged answers of one text, so that a prompt with another one's answer is the prompt with its own.
+cat >"$work/seen.jsonl" <<'END'
+{"images": ["420.jpg"], "prompt": [{"role": "user", "content": "<image>What?"}], "completion": [{"role": "assistant", "content": "Noise."}], "label": true}
+{"image": "rgb8.png", "conversations": [{"from": "human", "value": "Which of these?"}, {"from": "gpt", "value": "Noise."}], "kto_tag": true}
+{"messages": [{"role": "user", "content": "And?"}, {"role": "assistant", "content": "Noise."}], "label": true}
+END
+sed -E -e '1s/\{/{"sheaf_tokenizer": "bytes",/' -e 's/"vocab_size": *[0-9]+/"vocab_size": 350/' -e 's/"max_position_embeddings": *[0-9]+/"max_position_embeddings": 2048/' \
+    -e 's/"((vision_start|vision_end|image|video)_token_id": *)/"\13/' "$SHEAF_SOURCE_ROOT/tests/data/successors/qwen2_5_vl/hf/config.json" >"$work/qwen2_5_vl-tiny"
+for spec in cogvlm-tiny minicpmv-tiny qwen2_5_vl-tiny; do
+    of=$spec
+    [ ! -e "$work/$spec" ] || of=$work/$spec
+    check "$spec" "$sheaf" init "$of" "$work/$spec.model" --seed 1 --quiet
+    data=(--model "$work/$spec.model" --data "$work/shown.jsonl")
+    alike "$spec: pairs with pictures" --objective dpo --steps 3 --micro-batch 2 --accumulate 2 --lr 1e-2 -- "--tp 2" "--tp 3 --dp 2 --keep-activations none"
+    data=(--model "$work/$spec.model" --data "$work/seen.jsonl")
+    alike "$spec: judged ones" --objective kto --beta 1 --steps 3 --micro-batch 3 --accumulate 2 --lr 1e-2 -- "--tp 3" "--dp 2"
+    check "$spec: the drift of one answer is the reward" near "$(metric one 3 kl)" "$(metric one 3 rewards/chosen)" 1e-12
+    check "$spec: which is above 0" awk -v kl="$(metric one 3 kl)" 'BEGIN { exit !(kl > 0.1) }'
+done
+tiny=(train --model "$work/cogvlm-tiny.model" --steps 1 --micro-batch 2 --out "$work/no")
+sed 's/"rejected_images": \["adam7_rgb8/"rejected_images": ["no/' "$work/shown.jsonl" >"$work/other.jsonl"
+runs "pictures that differ" 3 'line 3: field .rejected_images.*the pictures of' "${tiny[@]}" --data "$work/other.jsonl" --objective dpo
+runs "are left out as a pair" 0 'step 1/1' "${tiny[@]}" --data "$work/other.jsonl" --objective dpo --on-bad skip
+rm -rf "$work/no"
+sed 's/"completion": \[/&{"role": "assistant", "content": "Hm."}, {"role": "user", "content": "Well?"}, /; s/"completion"/"rejected": [{"role": "assistant", "content": "No."}], "chosen"/' "$work/seen.jsonl" | head -1 >"$work/turns.jsonl"
+runs "answers that CogVLM does not learn" 3 'line 1: .*one answer behind the prompt' "${tiny[@]}" --data "$work/turns.jsonl" --objective dpo
+runs "a folder of pictures" 3 'a file of records that name their picture' "${tiny[@]}" --data "$SHEAF_SOURCE_ROOT/tests/data/images" --objective dpo
+runs "pairs of ids with a model that sees" 3 'JSON records of pairs' "${tiny[@]}" --data "$work/none.safetensors" --objective dpo
+data=(--model "$model" --data "$work/pairs.jsonl")
+
+# ---- what a pair's answers are ----
+cat >"$work/turns.jsonl" <<'END'
+{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}], "rejected": [{"role": "assistant", "content": "e"}]}
+END
+chat=(train --model "$model" --data "$work/turns.jsonl" --steps 1 --objective dpo --template chatml)
+runs "the answers" 0 '>>>b<\|im_end\|><<<.n<\|im_start\|>user.nc.*>>>d<\|im_end\|><<<.n' "${chat[@]}" --out "$work/behind"
+rm -rf "$work/behind"
+runs "or all behind the prompt, as TRL" 0 'assistant.n>>>b<\|im_end\|>.n<\|im_start\|>user.nc.*d<\|im_end\|>.n<<<' "${chat[@]}" --loss-on all-behind-prompt --out "$work/behind"
 
 # ---- what does not go together ----
 no=(train "${data[@]}" --steps 1 --out "$work/no")

@@ -8,6 +8,7 @@
  * loss, 5e-5 of one that is not a mean of logarithms; final weights 1e-4, as AdamW makes a step of
  * the noise of a gradient near 0, and all but one in 200 within 1e-5. */
 #include "tests/parity/trial.h"
+#include "tests/pictures.h"
 #include "tests/recordings.h"
 #include "tests/tensors.h"
 #include "train/train.h"
@@ -124,6 +125,68 @@ static const char *data_of(int64_t *rows_of_it, const char *dir, int64_t micros,
         4);
 }
 
+/* ---- pictures ---- */
+
+/* The next recorded picture as its processor resized it, which torchvision does otherwise than
+ * Pillow. patch: [height / 14 * width / 14] of [3][2][14][14], four that are joined in turn. */
+static const float *put_recorded(const char *path, int rows, int cols, const float *patch)
+{
+    enum { SIDE = 14, PATCH = 3 * 2 * SIDE * SIDE };
+    static const double mean[] = { 0.48145466, 0.4578275, 0.40821073 },
+                        std[] = { 0.26862954, 0.26130258, 0.27577711 };
+    static uint8_t pixel[3 * 128 * 144];
+    const int width = cols * SIDE;
+    assert_true(rows * SIDE * width * 3 <= (int)sizeof pixel);
+    for (int i = 0; i < rows * cols; i++, patch += PATCH) {
+        const int unit = i / 4, row = unit / (cols / 2) * 2 + i % 4 / 2,
+                  col = unit % (cols / 2) * 2 + i % 2;
+        for (int k = 0; k < 3 * SIDE * SIDE; k++) {
+            const int c = k / (SIDE * SIDE), y = k / SIDE % SIDE, x = k % SIDE;
+            const double value = patch[(c * 2 * SIDE + y) * SIDE + x] * std[c] + mean[c];
+            pixel[((row * SIDE + y) * width + col * SIDE + x) * 3 + c] =
+                (uint8_t)lround(255 * value);
+        }
+    }
+    put_pixels(path, width, rows * SIDE, pixel);
+    return patch;
+}
+
+/* The records with the pictures of all micro-batches, of which TRL's chosen rows come first: the
+ * path of the next picture becomes one of its own, of the same length. */
+static const char *with_pictures(const char *dir, int64_t micros)
+{
+    static const char was[] = "../../../successors/qwen2_5_vl/pictures/0.png", name[] = "0.png";
+    sheaf_safetensors *file = record_of(dir, "batches.safetensors");
+    char *records;
+    size_t size;
+    int n = 0;
+    CHECK_OK(sheaf__file_read_all(&records, &size, in_dir(dir, "data.jsonl"), 1 << 20));
+    char *path = records;
+    for (int64_t b = 0; b < micros; b++) {
+        char pixels[64], own[] = "0.png";
+        int64_t rows, cols, count, *grid = tensor_of(file, b, "image_grid_thw", &rows, &cols);
+        snprintf(pixels, sizeof pixels, "batch%" PRId64 ".pixel_values", b);
+        float *const all = values(file, pixels, &count);
+        const float *patch = all;
+        for (int64_t i = 0; i < rows / 2; i++) {
+            path = strstr(path, "../../../");
+            assert_non_null(path);
+            own[0] = (char)('0' + n++);
+            patch = put_recorded(at(own), (int)grid[3 * i + 1], (int)grid[3 * i + 2], patch);
+            memset(path + 1, '/', sizeof was - 2);
+            path += sizeof was - sizeof name;
+            memcpy(path, own, sizeof own - 1);
+        }
+        assert_true(patch == all + count);
+        free(grid);
+        free(all);
+    }
+    sheaf__safetensors_close(file);
+    const char *made = file_with("pictures.jsonl", records, size);
+    free(records);
+    return made;
+}
+
 /* ---- the run ---- */
 
 typedef struct told {
@@ -204,13 +267,19 @@ static void open_course(course *c, const char *dir)
     const int64_t micros = (int64_t)json_array_size(json_object_get(c->log, "micro_batch_losses"));
     const bool full = strcmp(text_of(one, "peft"), "none") == 0;
     sheaf_train_options *o = &c->o;
-    snprintf(c->model, sizeof c->model, "%s/%s", recording("preference/models"),
+    const bool pictures = exists(in_dir(dir, "data.jsonl")); /* of records, with their own start */
+    snprintf(c->model, sizeof c->model, "%s/%s", recording(pictures ? "." : "preference/models"),
              text_of(one, "model"));
-    snprintf(c->adapter, sizeof c->adapter, "%s/%s", recording("preference/models"),
-             text_of(one, "adapter"));
-    int64_t rows;
-    snprintf(c->data, sizeof c->data, "%s", data_of(&rows, dir, micros, text_of(one, "kind")));
+    snprintf(c->adapter, sizeof c->adapter, "%s/%s",
+             pictures ? dir : recording("preference/models"),
+             pictures ? "adapter_init" : text_of(one, "adapter"));
+    int64_t rows = 4;
+    snprintf(c->data, sizeof c->data, "%s",
+             pictures ? with_pictures(dir, micros)
+                      : data_of(&rows, dir, micros, text_of(one, "kind")));
     sheaf_train_options_default(o);
+    o->loss_on = pictures ? SHEAF_LOSS_BEHIND : SHEAF_LOSS_UNNAMED;
+    o->prompt_template = pictures ? "chatml" : NULL; /* without a system's message */
     o->model = c->model;
     o->data = c->data;
     o->method = full ? SHEAF_METHOD_FULL : SHEAF_METHOD_LORA;
@@ -346,7 +415,7 @@ TEST(test_preference__recorded_runs_are_reproduced)
         check_course(model_dir[m]);
         checked++;
     }
-    assert_true(!recordings_are_full() || (checked > 28 && left == (int)ARRAY_LEN(left_out)));
+    assert_true(!recordings_are_full() || (checked > 29 && left == (int)ARRAY_LEN(left_out)));
 }
 
 /* TRL keeps another batch's padding in its precomputed sums; sheaf's do not depend on it. */
@@ -381,7 +450,7 @@ TEST(test_preference__a_start_is_no_preference)
 static int find_runs(void **state)
 {
     static const char *const kinds[] = { "preference/dpo", "preference/simpo", "preference/orpo",
-                                         "preference/kto" };
+                                         "preference/kto", "preference/vision" };
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         if (exists(recording(kinds[i])))
             find_in(recording(kinds[i]), "log.json", "batches.safetensors");
