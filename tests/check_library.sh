@@ -45,7 +45,7 @@ fi
 
 # base/json_write writes JSON: jansson's own writer drops what it has no memory for, and base/json.c checks after it.
 # Its builders are for trees that are read again: of changed files, of what templates read.
-trees='base/json.c checkpoint/tools/diff.c cli/commands/info.c data/fields.c data/preference.c data/text_messages.c
+trees='base/json.c checkpoint/tools/diff.c cli/commands/info.c data/fields.c data/preference.c data/rollout.c data/text_messages.c
     dialects/colossalai/colossalai.c dialects/common/codes.c dialects/common/config_numbers.c
     dialects/common/whole_folder.c dialects/hf/chat_files.c dialects/hf/new_tokens.c families/cog/forms.c families/qwenvl/config.c
     inputs/chat/chat.c inputs/chat/named.c inputs/tokenizer/classes.c inputs/tokenizer/folder.c

@@ -37,6 +37,12 @@ bool sheaf_data_desirable(const sheaf_data *data, int64_t row)
     return data->desirable != NULL && data->desirable[row];
 }
 
+sheaf_data_rollout sheaf_data_rollout_of(const sheaf_data *data, int64_t row)
+{
+    data = sheaf__data_set_of(data, &row);
+    return data->rollout[row];
+}
+
 int64_t sheaf_data_samples(const sheaf_data *data)
 {
     return sheaf_data_rows(data) / sheaf_data_sides(data);

@@ -182,6 +182,14 @@ static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int6
         sheaf__hasher_add(hasher, data->label_after + row, sizeof *data->label_after);
     if (data->desirable != NULL)
         sheaf__hasher_add(hasher, data->desirable + row, 1);
+    if (data->rollout != NULL) {
+        const sheaf_data_rollout *r = &data->rollout[row];
+        sheaf__hasher_add(hasher, &r->reward, sizeof r->reward);
+        sheaf__hasher_add(hasher, &r->group, sizeof r->group);
+        sheaf__hasher_add(hasher, &r->ended, sizeof r->ended);
+        if (r->logp != NULL)
+            sheaf__hasher_add(hasher, r->logp, (size_t)data->labels[row] * sizeof *r->logp);
+    }
     sheaf__data_row_release(&of);
     return st;
 }
@@ -277,6 +285,19 @@ static sheaf_status *check_pairs(const sheaf_data *data, const char *path,
     return sheaf_found(st, "token ids");
 }
 
+/* Completions are rows of text. */
+static sheaf_status *check_rollouts(const sheaf_data *data, const char *path,
+                                    const sheaf_data_options *o)
+{
+    const bool tensors = sheaf__ends_with(path, ".safetensors");
+    if (!o->rollouts || (data->images == NULL && !tensors))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+    sheaf_expected(st, "completions with rewards as JSON Lines, of a model that reads text alone");
+    return tensors ? sheaf_found(st, "tensors")
+                   : sheaf_found(st, "a model of family %s", sheaf_family_name(o->config->family));
+}
+
 /* A data set without rows. */
 static sheaf_status *empty(sheaf_data **out, const sheaf_data_options *options)
 {
@@ -302,6 +323,7 @@ static sheaf_status *open_one(sheaf_data **out, const char *path, const sheaf_da
     sheaf_data *data = *out;
     TRY(st, check_order(data, options));
     TRY(st, check_pairs(data, path, options));
+    TRY(st, check_rollouts(data, path, options));
     if (st == NULL && sheaf__ends_with(path, ".safetensors")) {
         note_unused_cache(options, "these data hold token ids");
         if (options->fields != NULL && options->fields[0] != '\0')
@@ -376,6 +398,9 @@ void sheaf_data_close(sheaf_data *data)
         free(data->sets->path[p]);
     }
     free(data->sets);
+    for (int64_t r = 0; data->rollout != NULL && r < data->rows; r++)
+        free((float *)data->rollout[r].logp);
+    free(data->rollout);
     sheaf__row_cache_close(data);
     free(data->begin);
     free(data->token);

@@ -61,7 +61,16 @@ typedef struct sheaf_data_options {
     bool prompts;           /* rows are prompts: labels may be absent, from a file of tokens too */
     bool pairs;             /* samples are pairs of a chosen and a rejected answer */
     bool judged;            /* each record says whether its answer is desirable */
+    bool rollouts;          /* rows are completions with rewards (rollout.h) */
 } sheaf_data_options;
+
+/* What a completion was given. */
+typedef struct sheaf_data_rollout {
+    double reward;     /* NaN: none */
+    int64_t group;     /* the same number: of one prompt */
+    bool ended;        /* not truncated */
+    const float *logp; /* of each of its labels, when it was sampled; NULL: not known */
+} sheaf_data_rollout;
 
 /* sheaf_data_open - `path` may name several data sets, "a.jsonl:0.7,b.jsonl:0.3" (data_sets.h).
  * Errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for a bad record (line and
@@ -83,6 +92,8 @@ int sheaf_data_sides(const sheaf_data *data);
 /* sheaf_data_desirable - of data that were opened with `judged`: is the answer of a row desirable?
  */
 bool sheaf_data_desirable(const sheaf_data *data, int64_t row);
+/* sheaf_data_rollout_of - of data that were opened with `rollouts`. */
+sheaf_data_rollout sheaf_data_rollout_of(const sheaf_data *data, int64_t row);
 /* sheaf_data_mixed - positions of the longest of n judged rows with the answers of others behind
  * their prompts; sheaf_data_mixed_most: of any with any answer. */
 int64_t sheaf_data_mixed(const sheaf_data *data, const int64_t *row, const int64_t *other,

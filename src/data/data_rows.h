@@ -35,10 +35,11 @@ struct sheaf_data {
     /* Not NULL: what has a place for each token, row or image is NULL here: it is that of
      * sheaf__data_set_of() */
     sheaf__data_sets *sets;
-    int64_t rows, capacity; /* rows used and allocated */
-    uint8_t *desirable;     /* [capacity]; NULL: nothing is judged */
-    sheaf__answer *answer;  /* [rows] of judged rows */
-    bool pairs;             /* rows 2 i and 2 i + 1 are the two sides of sample i */
+    int64_t rows, capacity;      /* rows used and allocated */
+    uint8_t *desirable;          /* [capacity]; NULL: nothing is judged */
+    sheaf__answer *answer;       /* [rows] of judged rows */
+    sheaf_data_rollout *rollout; /* [capacity], their logps owned; NULL: none */
+    bool pairs;                  /* rows 2 i and 2 i + 1 are the two sides of sample i */
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */
     int32_t *token;

@@ -13,6 +13,7 @@
 #include "data/data_conversations.h"
 #include "data/json_items.h"
 #include "data/preference.h"
+#include "data/rollout.h"
 #include "data/row_cache.h"
 #include "ops/pool.h"
 
@@ -32,6 +33,7 @@ typedef struct job {
     sheaf__text_row row[2]; /* of pairs both sides, else the first */
     bool same;              /* both answers are equal */
     bool desirable;         /* of records that judge their answer */
+    sheaf__rollouts rollouts;
     sheaf_status *st;
 } job;
 
@@ -130,6 +132,16 @@ static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job 
     return st;
 }
 
+static void encode_rollouts(job *j, sheaf__text_record *record, const reader *in)
+{
+    json_t *json = NULL;
+    *record = (sheaf__text_record){ 0 };
+    j->st = sheaf__text_record_json(&json, in->text + j->at, (size_t)j->size, &in->fields);
+    TRY(j->st, sheaf__rollouts_read(&j->rollouts, record, json, &in->sources.encoder));
+    json_decref(json);
+    j->form = record->form;
+}
+
 /* The rows of a record; `record` is that of the last. */
 static void encode_rows(job *j, sheaf__text_record *record, const reader *in)
 {
@@ -159,7 +171,7 @@ static void encode_one(void *context, int64_t index, int worker)
     sheaf__text_record record;
     if (sheaf__data_stopped(in->options)) /* a template may run long for each record */
         return;
-    encode_rows(j, &record, in);
+    (in->options->rollouts ? encode_rollouts : encode_rows)(j, &record, in);
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
     j->lost = record.lost;
     sheaf__text_record_release(&record);
@@ -236,6 +248,9 @@ static sheaf_status *take(reader *in, job *j)
     in->facts.counts.written += written != NULL;
     sheaf__ignored_keep(&in->written, written, in->items.unit, j->place);
     sheaf__ignored_keep(&in->same, j->same ? "rejected" : NULL, in->items.unit, j->place);
+    if (in->options->rollouts)
+        return sheaf__rollouts_put(&j->rollouts, &in->rows, &in->facts.counts, in->options,
+                                   j->place);
     in->rows.desirable = in->options->judged ? &j->desirable : NULL;
     if (in->conversations == NULL)
         return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, j->row, rows,
@@ -251,6 +266,7 @@ static void drop(job *j)
     sheaf_status_free(j->st);
     sheaf__text_row_release(&j->row[0]);
     sheaf__text_row_release(&j->row[1]);
+    sheaf__rollouts_release(&j->rollouts);
 }
 
 static sheaf_status *take_all(reader *in, sheaf_status *st)
@@ -266,12 +282,36 @@ static sheaf_status *take_all(reader *in, sheaf_status *st)
 
 /* ---- a file ---- */
 
+/* Completions as texts need the tokenizer and, of messages, the template; tokens need neither. */
+static sheaf_status *open_for_rollouts(reader *in)
+{
+    json_t *json = NULL;
+    const job *j = &in->job[0];
+    in->known = true;
+    if (in->sources.encoder.config != NULL)
+        return NULL;
+    sheaf_status_free(
+        sheaf__text_record_json(&json, in->text + j->at, (size_t)j->size, &in->fields));
+    const bool tokens = json_object_get(json, "completion_ids") != NULL,
+               text = json_is_string(json_object_get(json, "prompt"));
+    json_decref(json);
+    sheaf_status *st = sheaf__text_sources_open(&in->sources, in->options);
+    if (st != NULL && tokens && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) {
+        sheaf_status_free(st);
+        return NULL;
+    }
+    return st == NULL && !tokens && !text ? sheaf__text_sources_chat(&in->sources, in->options)
+                                          : st;
+}
+
 /* The first record decides whether a chat template is needed. An error of that record is reported
  * before a missing tokenizer. */
 static sheaf_status *check_first(reader *in)
 {
     if (in->jobs == 0)
         return NULL;
+    if (in->options->rollouts)
+        return open_for_rollouts(in);
     sheaf__text_record record;
     job *j = &in->job[0];
     sheaf_status *bad = read_record(&record, in, j, 0);
@@ -423,7 +463,7 @@ static sheaf_status *choose_cache(reader *in)
     const sheaf_data_options *o = in->options;
     const bool given = o->cache != NULL && o->cache[0] != '\0';
     in->cache = given ? o->cache : in->sources.bytes >= LARGE ? o->cache_beside : NULL;
-    if (in->conversations != NULL || o->judged) /* which a cache does not hold */
+    if (in->conversations != NULL || o->judged || o->rollouts) /* which a cache does not hold */
         in->cache = NULL;
     return in->cache == NULL ? NULL : sheaf__text_key(in->key, &in->sources, o);
 }

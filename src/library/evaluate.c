@@ -200,6 +200,11 @@ static sheaf_status *read_objective(work *w)
     TRY(st, sheaf__objective_read(&w->objective, &w->train.objective, w->train.label_smoothing));
     w->train.loss_on = w->o.loss_on;
     TRY(st, sheaf__objective_check(&w->objective, &w->train));
+    if (st == NULL && w->objective.grouped)
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--objective %s", w->objective.name),
+                           "an objective whose evaluation needs no rewards"),
+            "one that learns from rewards");
     const bool logits = w->o.take != NULL || w->o.save_logits != NULL;
     if (st == NULL && sheaf__objective_prefers(&w->objective) && (logits || w->o.prompts != NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, logits ? "--save-logits" : "--match"),

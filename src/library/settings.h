@@ -76,7 +76,7 @@ typedef struct sheaf__texts {
     int64_t n;
 } sheaf__texts;
 
-#define SHEAF__MAX_SETTINGS 120
+#define SHEAF__MAX_SETTINGS 160
 
 /* The state of a table's settings beside their values. Starts as zeros; release also after a
  * failure. */

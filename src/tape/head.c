@@ -64,6 +64,16 @@ static bool smooths(const sheaf__head_run *run)
     return run->smoothing > 0;
 }
 
+static bool cools(const sheaf__head_run *run)
+{
+    return run->temperature > 0 && run->temperature != 1;
+}
+
+static float coldness(const sheaf__head_run *run)
+{
+    return (float)(1 / run->temperature);
+}
+
 /* May the gradient of the logits lie where they do, as nothing reads them later? */
 static bool writes_over(const block *b)
 {
@@ -153,6 +163,9 @@ static sheaf_status *block_logits(block *b)
     sheaf_status *st = sheaf__columns_forward(b->c, &y, &b->x_value, &b->h_value, b->p->head);
     if (st == NULL && l->cap > 0)
         sheaf__op_softcap(b->c->device, b->logits, l->cap, b->n, l->owned, t);
+    if (st == NULL && cools(b->p->run))
+        sheaf__op_scale_round(b->c->device, b->logits, b->logits, coldness(b->p->run), b->n,
+                              l->owned, l->owned, SHEAF_F32);
     return st;
 }
 
@@ -241,7 +254,8 @@ static sheaf_status *block_gradients(block *b)
                                       .dtype = c->dtype };
     sheaf__op_row_gradient(c->device, &how, logits_of(b));
     if (l->cap > 0)
-        sheaf__op_softcap_back(c->device, b->dlogits, b->logits, l->cap, b->n, l->owned, c->dtype);
+        sheaf__op_softcap_back(c->device, b->dlogits, b->logits,
+                               l->cap * (cools(run) ? coldness(run) : 1), b->n, l->owned, c->dtype);
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = c->dtype, .grad = b->dlogits };
     sheaf__set_purpose(c, SHEAF__TRAFFIC_BACKWARD);
     sheaf_status *st = sheaf__columns_backward(c, &y, &b->x_value, &b->h_value, b->p->head);
@@ -359,6 +373,8 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
         b->row[b->n] = row;
         b->label[b->n] = label;
         b->weight[b->n] = run->weight == NULL ? run->gradient_scale : run->weight[row];
+        if (cools(run))
+            b->weight[b->n] *= coldness(run);
         b->at[b->n++] = place == NULL ? row : place[row];
     }
     return i;

@@ -391,3 +391,22 @@ void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
     if (set->moments != NULL)
         sheaf__moments_end(set->moments);
 }
+
+/* ---- another's masters ---- */
+
+static void move(const sheaf__trained_set *set, float *to, const float *from)
+{
+    sheaf__op_convert(set->context->device, to, SHEAF_F32, from, SHEAF_F32, set->kept);
+}
+
+void sheaf__trained_copy(float *out, const sheaf__trained_set *set)
+{
+    move(set, out, set->master);
+}
+
+void sheaf__trained_exchange(sheaf__trained_set *set, float *other)
+{
+    move(set, set->sum[0], set->master);
+    move(set, set->master, other);
+    move(set, other, set->sum[0]);
+}

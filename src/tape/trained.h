@@ -123,6 +123,11 @@ void sheaf__trained_from_weights(sheaf__trained_set *set);
 /* sheaf__trained_publish - of a divided set: the weights from the masters of all peers. Collective
  * among them. */
 sheaf_status *sheaf__trained_publish(sheaf__trained_set *set);
+/* sheaf__trained_copy - the masters, into out[set->kept] of the device.
+ * sheaf__trained_exchange - they and those of `other` change places, by way of the gradients'
+ * array: between steps. The caller publishes them. */
+void sheaf__trained_copy(float *out, const sheaf__trained_set *set);
+void sheaf__trained_exchange(sheaf__trained_set *set, float *other);
 /* The logical box of `slice` in part `part` of the cut (0 when there is one): rows and columns. */
 void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows,
                         sheaf_range *cols);

@@ -197,7 +197,8 @@ enum {
     BY_AVERAGE = 32,
     LOWERED = 64,
     OF_ORPO = 128,
-    OF_KTO = 256
+    OF_KTO = 256,
+    OF_GROUPS = 512
 };
 
 static const struct {
@@ -243,6 +244,8 @@ static const struct {
     { "simpo", "simpo", OF_CPO, false, 2, 0 },
     { "orpo", "orpo", OF_ORPO, false, 0.1, 1 },
     { "kto", "kto", OF_KTO, true, 0.1, 0 },
+    { "grpo", NULL, OF_GROUPS, false, 0, 0 },
+    { "rloo", NULL, OF_GROUPS, false, 0, 0 },
 };
 enum { OBJECTIVES = sizeof objectives / sizeof *objectives };
 
@@ -358,7 +361,7 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         bool given, read;
     } all[] = {
         { "--loss-type", is(options->loss_type), of != 0 },
-        { "--loss-weights", is(options->loss_weights), of != 0 },
+        { "--loss-weights", is(options->loss_weights), of != 0 && of != OF_GROUPS },
         { "--beta", options->beta > 0, of != 0 },
         { "--simpo-gamma", options->simpo_gamma > 0, lowered },
         { "--cpo-alpha", options->cpo_alpha != 0, of == OF_CPO },
@@ -367,6 +370,9 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         { "--orpo-answers", options->answers, of == OF_ORPO },
         { "--desirable-weight", options->desirable > 0, of == OF_KTO },
         { "--undesirable-weight", options->undesirable > 0, of == OF_KTO },
+        { sheaf__groups_given(&options->group), sheaf__groups_given(&options->group) != NULL,
+          of == OF_GROUPS },
+        { "--label-smoothing", of == OF_GROUPS && o->smoothing > 0, false },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].given && !all[i].read)
@@ -387,6 +393,17 @@ static sheaf_status *read_reference(sheaf__objective *out, const char *name)
                : bad("--reference", "start or base", name, strlen(name));
 }
 
+/* Of an objective that learns from rewards. */
+static sheaf_status *read_groups(sheaf__objective *out, const sheaf__objective_options *options)
+{
+    out->grouped = true;
+    sheaf_status *st = sheaf__groups_read(&out->group, out->name, options->loss_type, options->beta,
+                                          &options->group);
+    out->reference = st == NULL && out->group.beta > 0;
+    TRY(st, no_effect(out, OF_GROUPS, options));
+    return TRY(st, read_reference(out, options->reference));
+}
+
 sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objective_options *options,
                                     double smoothing)
 {
@@ -395,10 +412,11 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
     while (k < OBJECTIVES && strcmp(objectives[k].name, name) != 0)
         k++;
     if (k == OBJECTIVES)
-        return bad("--objective", "sft, dpo, ipo, hinge, robust, cpo, simpo, orpo or kto", name,
+        return bad("--objective",
+                   "sft, dpo, ipo, hinge, robust, cpo, simpo, orpo, kto, grpo or rloo", name,
                    strlen(name));
     *out = (sheaf__objective){ .name = objectives[k].name,
-                               .pairs = k > 0 && objectives[k].of != OF_KTO,
+                               .pairs = k > 0 && !(objectives[k].of & (OF_KTO | OF_GROUPS)),
                                .judged = objectives[k].of == OF_KTO,
                                .weight = { options->desirable > 0 ? options->desirable : 1,
                                            options->undesirable > 0 ? options->undesirable : 1 },
@@ -410,6 +428,8 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
                                .prompts = objectives[k].of == OF_ORPO && !options->answers };
     if (k == 0)
         return no_effect(out, 0, options);
+    if (objectives[k].of == OF_GROUPS)
+        return read_groups(out, options);
     sheaf_status *st = read_losses(
         out, is(options->loss_type) ? options->loss_type : objectives[k].loss, objectives[k].of);
     if (st == NULL && is(options->loss_weights))

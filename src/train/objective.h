@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "sheaf/status.h"
+#include "train/groups.h"
 
 /* As flags give them; empty or NULL: the objective's own. */
 typedef struct sheaf__objective_options {
@@ -25,6 +26,7 @@ typedef struct sheaf__objective_options {
     bool answers;                  /* of orpo: the cross-entropy is that of answers alone */
     double ld_alpha;               /* share of what lies beyond the shorter answer */
     const char *reference;         /* "start" or "base" */
+    sheaf__group_options group;    /* of learning from rewards */
 } sheaf__objective_options;
 
 enum { SHEAF__MOST_LOSSES = 8 };
@@ -33,6 +35,7 @@ typedef struct sheaf__objective {
     const char *name;
     bool pairs;      /* a sample is a pair of answers, */
     bool judged;     /* or one answer that is desirable or not */
+    bool grouped;    /* or a completion with a reward, one of a group's */
     bool mismatched; /* the sums of prompts with others' answers are read, too */
     bool reference;  /* the reference's sums are read: those of the model as it begins, */
     bool base;       /* or without the adapter that it begins with */
@@ -43,12 +46,14 @@ typedef struct sheaf__objective {
     double weight[2]; /* of desirable answers and of others */
     double nll;       /* share of the chosen answers' cross-entropy, */
     bool prompts;     /* and their prompts' */
+    sheaf__group_loss group;
 } sheaf__objective;
 
-/* sheaf__objective_prefers - does it learn preferences, whose tokens have weights of their own? */
+/* sheaf__objective_prefers - does it learn preferences or rewards, whose tokens have weights of
+ * their own? */
 static inline bool sheaf__objective_prefers(const sheaf__objective *objective)
 {
-    return objective->pairs || objective->judged;
+    return objective->pairs || objective->judged || objective->grouped;
 }
 
 /* sheaf__objective_sides - rows of a sample, each trained in a pass of its own. */

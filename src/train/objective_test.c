@@ -365,7 +365,7 @@ TEST(test_objective__refuses_what_has_no_meaning)
     } rows[] = {
         { { "dpp" },
           0,
-          "--objective | sft, dpo, ipo, hinge, robust, cpo, simpo, orpo or kto | 'dpp'" },
+          "--objective | sft, dpo, ipo, hinge, robust, cpo, simpo, orpo, kto, grpo or rloo | 'dpp'" },
         { { "dpo", "sigmoid,aot" }, 0, "discopop | 'aot'" },
         { { "dpo", "sigmoid," }, 0, "discopop | ''" },
         { { "dpo", "sig" }, 0, "--loss-type | sigmoid, hinge, ipo, robust, sigmoid_norm, sft, " },

@@ -340,6 +340,8 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__
                                             { "logps/chosen", "logps/rejected" } };
     const bool both = s->count[0] > 0 && s->count[1] > 0;
     int n = 0;
+    if (s->group.rows > 0)
+        return sheaf__groups_values(out, &s->group);
     for (int k = 0; k < 2; k++)
         if (s->count[k] > 0)
             out[n++] = (sheaf_event_value){ names[0][k], s->reward[k] / s->count[k] };

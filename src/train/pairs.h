@@ -21,6 +21,7 @@ typedef struct sheaf__pair_sums {
     double right; /* pairs whose chosen answer has the larger reward */
     double drift,
         means; /* of kto: what its losses are measured from, by micro-batch; of how many */
+    sheaf__group_sums group; /* of completions with rewards */
 } sheaf__pair_sums;
 
 /* sheaf__pairs_values - their means, by TRL's names, for an event; returns how many. */

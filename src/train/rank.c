@@ -167,8 +167,10 @@ sheaf_status *sheaf__rank_refer(sheaf__rank *rank, const sheaf__job *job,
     const sheaf_train_options *o = job->options;
     const int64_t each = o->micro_batch * o->accumulate, samples = o->steps * each,
                   drawn = o->steps > sheaf__subset_rows(&job->train) / each ? 0 : samples;
-    const bool reads = job->objective.reference;
+    const bool grouped = job->objective.grouped, reads = job->objective.reference && !grouped;
     sheaf_status *st = NULL;
+    if (grouped)
+        sheaf__batch_refer(sheaf__stepper_batch(rank->stepper));
     if (reads)
         st = refer(&rank->reference[0], rank->model, job, &job->train, drawn, how);
     if (reads && job->objective.mismatched)

@@ -124,6 +124,7 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                                    .pack = trains && o->pack,
                                                    .pairs = objective->pairs,
                                                    .judged = objective->judged,
+                                                   .rollouts = objective->grouped,
                                                    .by_length = trains && o->by_length,
                                                    .cache = o->data_cache,
                                                    .cache_beside = beside,
@@ -140,8 +141,44 @@ static void yield_to(const sheaf__objective *objective, sheaf_train_options *o)
 {
     if (sheaf__objective_prefers(objective) && (o->yields & SHEAF__YIELDS_PACK))
         o->pack = false;
+    if (objective->grouped) /* a group stays in one step */
+        o->shuffle = false;
     if (objective->mismatched && (o->yields & SHEAF__YIELDS_MICRO_BATCH) && o->micro_batch < 2)
         o->micro_batch = 2;
+}
+
+static bool is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* Every group of completions lies in one step, and one of them has a reward. */
+static sheaf_status *check_groups(const sheaf_data *data, const sheaf_train_options *o)
+{
+    const int64_t rows = sheaf_data_rows(data), each = o->micro_batch * o->accumulate;
+    bool any = false;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < rows; i++)
+        any = any || !isnan(sheaf_data_rollout_of(data, i).reward);
+    for (int64_t i = each; i < rows && st == NULL; i++)
+        for (int64_t k = (i / each - 1) * each; k < i / each * each && st == NULL; k++)
+            if (sheaf_data_rollout_of(data, i).group == sheaf_data_rollout_of(data, k).group)
+                st = sheaf_found(
+                    sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
+                                   "groups of completions that each lie in one step "
+                                   "of --micro-batch * --accumulate = %" PRId64 " of them",
+                                   each),
+                    "completions %" PRId64 " and %" PRId64 " in one group", k + 1, i + 1);
+    if (st == NULL && rows % each != 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
+                                        "whole steps of --micro-batch * --accumulate = %" PRId64
+                                        " completions",
+                                        each),
+                         "%" PRId64 " completions", rows);
+    return st != NULL || any ? st
+                             : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o->data),
+                                                          "a reward of a completion"),
+                                           "none");
 }
 
 sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
@@ -154,7 +191,14 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
         { "--pack", "a pair's loss needs both answers whole, each in a row of its own", o->pack },
         { "--loss-on all", "the answers alone are compared", o->loss_on == SHEAF_LOSS_ALL },
         { "--loss-on last", "answers of several turns are compared whole",
-          o->loss_on == SHEAF_LOSS_LAST && objective->pairs },
+          o->loss_on == SHEAF_LOSS_LAST && !objective->judged },
+        { "--on-long cut", "a completion has its reward as a whole",
+          o->on_long == SHEAF_LONG_CUT && objective->grouped },
+        { "--eval-data", "an evaluation has no rewards",
+          is_given(o->eval_data) && objective->grouped },
+        { "--eval-split", "an evaluation has no rewards", o->eval_split > 0 && objective->grouped },
+        { "--group-by-length", "groups of completions stay together",
+          o->by_length && objective->grouped },
         { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of && sheaf__objective_prefers(objective); i++)
@@ -179,7 +223,10 @@ static sheaf_status *check_drift(const sheaf__objective *objective, const sheaf_
 
 int64_t sheaf__subset_steps(const sheaf__subset *subset, const sheaf_train_options *o)
 {
-    const double samples = o->epochs * (double)sheaf__subset_rows(subset),
+    const double samples =
+                     o->epochs * (double)sheaf__subset_rows(subset) *
+                     (double)(o->objective.group.iterations > 0 ? o->objective.group.iterations
+                                                                : 1),
                  of_step = (double)o->micro_batch * (double)o->accumulate;
     const double steps = whole_up(samples / of_step);
     return o->epochs <= 0 ? o->steps
@@ -269,6 +316,8 @@ sheaf_status *sheaf__sets_open(sheaf__sets *s, sheaf_train_options *o, const she
     TRY(st, check_drift(&s->objective, o));
     TRY(st, read(&s->data, o->data, o, config, events, stop, true, &s->objective));
     if (st != NULL)
+        return st;
+    if (s->objective.grouped && (st = check_groups(s->data, o)) != NULL)
         return st;
     sheaf_data_note_unused(s->data, o->data, o->prompt_template, o->date, o->query, events);
     s->train.data = s->data;

@@ -17,6 +17,7 @@ struct sheaf__stepper {
     const sheaf_train_options *run; /* options.run */
     sheaf__runner runner;
     sheaf__pairs pairs; /* of preferences */
+    sheaf__batch batch; /* of rewards */
     bool prefers;       /* sheaf__objective_prefers(), */
     int sides;          /* and _sides() */
     sheaf__mirror sample, position;
@@ -94,6 +95,11 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
     sheaf_status *st = sheaf__runner_open(&s->runner, model, subset->data, &how);
     if (st == NULL && s->prefers)
         st = sheaf__pairs_open(&s->pairs, model, subset->data, &how, options->objective);
+    if (st == NULL && options->objective->grouped)
+        st = sheaf__batch_open(&s->batch, model, options->objective, s->run->accumulate,
+                               s->run->micro_batch, options->seq);
+    s->runner.head.temperature = s->pairs.look.head.temperature =
+        options->objective->group.temperature;
     TRY(st, take_random(s));
     TRY(st, take_rows(s));
     s->noise = (sheaf__noise_in){ &s->runner.info, s->half.device };
@@ -118,6 +124,7 @@ void sheaf__stepper_free(sheaf__stepper *s)
         return;
     sheaf__runner_release(&s->runner);
     sheaf__pairs_release(&s->pairs);
+    sheaf__batch_release(&s->batch);
     sheaf__mirror_free(&s->sample, s->context->device);
     sheaf__mirror_free(&s->position, s->context->device);
     sheaf__mirror_free(&s->half, s->context->device);
@@ -128,6 +135,11 @@ void sheaf__stepper_free(sheaf__stepper *s)
 void sheaf__stepper_refer(sheaf__stepper *s, sheaf__references reference)
 {
     s->pairs.reference = reference;
+}
+
+sheaf__batch *sheaf__stepper_batch(sheaf__stepper *s)
+{
+    return s->options.objective->grouped ? &s->batch : NULL;
 }
 
 void sheaf__stepper_hold(sheaf__stepper *s, sheaf_batch_images holds)
@@ -145,12 +157,18 @@ void sheaf__stepper_follow(sheaf__stepper *s)
     s->follows = true;
 }
 
+/* Several steps may learn from one batch of completions. */
+static int64_t batch_of(const sheaf__stepper *s, int64_t done)
+{
+    return s->options.objective->grouped ? done / s->options.objective->group.iterations : done;
+}
+
 /* Rows of the data set that micro-batch `micro` of step `done` reads, of one side of pairs. */
 static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int side, int64_t *row,
                        int64_t *sample)
 {
     const int64_t n = s->run->micro_batch;
-    const int64_t first = (done * s->run->accumulate + micro) * n;
+    const int64_t first = (batch_of(s, done) * s->run->accumulate + micro) * n;
     for (int64_t i = 0; i < n; i++) {
         sample[i] = first + i;
         row[i] = sheaf_data_side(
@@ -351,7 +369,11 @@ static sheaf_status *run_micro(sheaf__pair_sums *out, sheaf__stepper *s, int64_t
     sheaf_status *st = NULL;
     for (int side = 0; side < s->sides && s->prefers && known; side++)
         rows_of(s, done, micro, side, s->both[side], s->samples);
-    if (s->prefers)
+    if (s->options.objective->grouped)
+        st = sheaf__batch_weigh(out, &s->batch, &s->pairs, micro, known ? s->both[0] : NULL,
+                                s->pairs.pair_weight * (double)s->run->micro_batch *
+                                    (double)s->run->accumulate);
+    else if (s->prefers)
         st = sheaf__pairs_weigh(out, &s->pairs, known ? both : NULL, s->samples[0]);
     for (int side = 0; side < s->sides; side++)
         TRY(st, run_side(s, done, micro, side));
@@ -424,6 +446,8 @@ static double loss_of(const sheaf__stepper *s, const sheaf__step_result *step)
     const sheaf__pair_sums *sums = &step->sums;
     if (!s->prefers)
         return sums->loss / (double)step->labels;
+    if (s->options.objective->grouped)
+        return sums->loss;
     const double nll = s->options.objective->nll;
     return sums->loss / (double)step->samples +
            (nll == 0 ? 0 : nll * (sums->nll / (double)step->chosen));
@@ -451,6 +475,27 @@ static void add_update(const sheaf__context *c, double began, double waited)
         return;
     c->work->update += time_of(c) - began;
     c->work->update_waiting += waiting_of(c) - waited;
+}
+
+/* Before the first step of a batch of completions. */
+static sheaf_status *begin_batch(sheaf__stepper *s, int64_t done)
+{
+    const bool known = !s->options.plans || s->follows;
+    const int64_t number = batch_of(s, done), micros = s->run->accumulate, n = s->run->micro_batch;
+    const int groups = s->context->groups > 1 ? s->context->groups : 1;
+    sheaf_range own[SHEAF_MAX_SLICES];
+    if (s->batch.number == number && !s->options.plans)
+        return NULL;
+    int64_t *row = malloc(2 * (size_t)(micros * n) * sizeof *row);
+    if (row == NULL)
+        return sheaf__no_memory("rows of a step");
+    for (int g = 0; g < groups; g++)
+        own[g] = micros_of(s, g);
+    for (int64_t micro = 0; micro < micros && known; micro++)
+        rows_of(s, done, micro, 0, row + micro * n, row + (micros + micro) * n);
+    sheaf_status *st = sheaf__batch_begin(&s->batch, &s->pairs, number, known ? row : NULL, own);
+    free(row);
+    return st;
 }
 
 /* Runs this group's micro-batches, accumulator by accumulator, and exchanges losses with peers;
@@ -541,7 +586,8 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
     if (!s->options.plans)
         count_labels(s, done, out);
-    sheaf_status *st = run_accumulators(s, done, out);
+    sheaf_status *st = s->options.objective->grouped ? begin_batch(s, done) : NULL;
+    TRY(st, run_accumulators(s, done, out));
     sheaf__activity_step(s->context->activity, done + 1, 0);
     sheaf__activity_phase(s->context->activity, "update");
     const double began = time_of(s->context), waited = waiting_of(s->context);

@@ -4,6 +4,7 @@
 
 #include "models/model.h"
 #include "train/pairs.h"
+#include "train/rollouts.h"
 #include "train/runner.h"
 #include "train/scaler.h"
 #include "train/sets.h"
@@ -37,6 +38,8 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
 void sheaf__stepper_free(sheaf__stepper *stepper);
 /* sheaf__stepper_refer - the reference's sums; borrowed. */
 void sheaf__stepper_refer(sheaf__stepper *stepper, sheaf__references reference);
+/* sheaf__stepper_batch - of an objective that learns from rewards: its completions; else NULL. */
+sheaf__batch *sheaf__stepper_batch(sheaf__stepper *stepper);
 /* sheaf__stepper_hold - of a plan: sets the content of every micro-batch of later steps. */
 void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
 /* sheaf__stepper_follow - of a plan: later steps read their rows, like those of a run, so

@@ -147,6 +147,18 @@ static sheaf_status *note_devices(const sheaf__run *r, sheaf_comm *comm, const s
     return st;
 }
 
+/* Of completions that several steps learn from. */
+static sheaf_status *open_log(sheaf__rollout_log *log, const sheaf__run *r, sheaf__rank *rank)
+{
+    const sheaf_train_options *o = r->options;
+    const sheaf__objective *objective = &r->job.objective;
+    if (!objective->grouped || objective->group.iterations == 1)
+        return NULL;
+    sheaf__stepper_batch(rank->stepper)->log = log;
+    return sheaf__rollout_log_open(log, o->out, o->resume, o->micro_batch * o->accumulate,
+                                   objective->group.iterations);
+}
+
 static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
 {
     sheaf__run *r = arg;
@@ -157,6 +169,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf_checkpoint *from = NULL;
     sheaf__rank rank = { 0 };
     sheaf__run_state s = { 0 };
+    sheaf__rollout_log log = { 0 };
     int64_t done = 0;
     bool begun = o->resume;
     int writer[SHEAF_MAX_SLICES];
@@ -218,12 +231,15 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
                                     : "going on after step %lld",
                        (long long)done);
     }
+    if (me == 0)
+        TRY(st, open_log(&log, r, &rank));
     st = sheaf_comm_agree(comm, st);
     TRY(st, sheaf__loop(r, &rank, store, comm, &s, done));
     TRY(st, account(r, comm, &s));
 done:
     sheaf__run_state_release(&s);
     sheaf__rank_close(&rank);
+    sheaf__rollout_log_close(&log);
     sheaf_checkpoint_close(from);
     if (st != NULL && me == 0 && store != NULL && !begun && !r->folder.anew)
         sheaf__out_undo(&r->folder);

@@ -141,15 +141,18 @@ TEST(test_train__what_cannot_be_is_refused)
     }
     sheaf_train_options o;
     CHECK_FAILS(parse(&o, "--model M --data D --out O"), SHEAF_E_ARG, "--steps is missing");
-    CHECK_FAILS(parse(&o, "M"), SHEAF_E_ARG, "--data, --out and --steps (or --epochs) are missing");
+    CHECK_FAILS(parse(&o, "M"), SHEAF_E_ARG,
+                "--data (or --rollouts), --out and --steps (or --epochs) are missing");
     CHECK_OK(parse(&o, "M D -o O --steps 1"));
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
     CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
     CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG,
                 "--transport");
-    CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG,
-                "--model, --data and --steps (or --epochs) are missing"); /* nothing stored here */
+    CHECK_FAILS(
+        parse(&o, "--resume --out O"), SHEAF_E_ARG,
+        "--model, --data (or --rollouts) and --steps (or --epochs) are missing"); /* nothing stored
+                                                                                     here */
 }
 
 TEST(test_train__times_have_units)
@@ -209,7 +212,7 @@ TEST(test_train__only_these_may_change_on_resume)
         "began-in",     "force",      "epochs",       "eval-data", "patience",      "use-best",
         "max-time",     "data-cache", "mpi",          "hosts",     "hostfile",      "heartbeat",
         "hang-after",   "restarts",   "device",       "offload",   "offload-dir",   "tensorboard",
-        "metrics-port", "add-tokens"
+        "metrics-port", "add-tokens", "rollouts"
     };
     sheaf_train_options o;
     sheaf_train_options_default(&o);

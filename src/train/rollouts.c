@@ -1,0 +1,290 @@
+/* rollouts.c - see rollouts.h. */
+#include "train/rollouts.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "base/json.h"
+#include "base/json_write.h"
+
+sheaf_status *sheaf__batch_open(sheaf__batch *b, sheaf__model *model,
+                                const sheaf__objective *objective, int64_t micros, int64_t n,
+                                int64_t stride)
+{
+    const size_t rows = (size_t)(micros * n), all = rows * (size_t)stride;
+    *b = (sheaf__batch){ .of = &objective->group,
+                         .model = model,
+                         .micros = micros,
+                         .n = n,
+                         .stride = stride,
+                         .number = -1 };
+    b->reward = calloc(3 * rows + (size_t)stride, sizeof *b->reward);
+    b->group = calloc(2 * rows, sizeof *b->group);
+    b->ended = calloc(2 * rows, 1);
+    b->old = calloc(2 * all + (size_t)stride, sizeof *b->old);
+    if (b->reward == NULL || b->group == NULL || b->ended == NULL || b->old == NULL)
+        return sheaf__no_memory("completions of a step");
+    b->advantage = b->reward + rows;
+    b->kl = b->advantage + rows;
+    b->weight = b->kl + rows;
+    b->labels = b->group + rows;
+    b->seen = b->ended + rows;
+    b->reference = b->old + all;
+    b->lp = b->reference + all;
+    return objective->reference
+               ? sheaf__alloc(&b->start, model->context,
+                              (size_t)model->trained->kept * sizeof *b->start, SHEAF_MEM_TRAINED)
+               : NULL;
+}
+
+void sheaf__batch_release(sheaf__batch *b)
+{
+    if (b->model != NULL)
+        sheaf__free(b->model->context, b->start);
+    free(b->reward);
+    free(b->group);
+    free(b->ended);
+    free(b->old);
+    *b = (sheaf__batch){ 0 };
+}
+
+/* ---- the reference ---- */
+
+void sheaf__batch_refer(sheaf__batch *b)
+{
+    if (b->start != NULL)
+        sheaf__trained_copy(b->start, b->model->trained);
+}
+
+/* The trained tensors and the reference's change places; no gradient is held meanwhile. */
+static sheaf_status *change_places(sheaf__batch *b)
+{
+    sheaf__trained_set *set = b->model->trained;
+    sheaf__trained_exchange(set, b->start);
+    sheaf_status *st = sheaf__trained_publish(set);
+    if (st == NULL)
+        sheaf__model_refresh(b->model);
+    return TRY(st, sheaf__device_check(b->model->context->device));
+}
+
+/* ---- log-probabilities ---- */
+
+/* Of the labels of row i of the pass that ran. */
+static void take_row(float *out, const sheaf__pairs *p, int64_t i)
+{
+    const int64_t seq = p->look.batch.seq;
+    for (int64_t t = i * seq; t < (i + 1) * seq; t++)
+        if (p->answer[t])
+            *out++ = -p->each[t];
+}
+
+/* Of all own micro-batches into to[rows, stride]. `unseen`: of rows that came without. */
+static sheaf_status *look_at(float *to, sheaf__batch *b, sheaf__pairs *p, const int64_t *row,
+                             sheaf_range own, bool unseen)
+{
+    sheaf_status *st = NULL;
+    for (int64_t micro = own.begin; micro < own.end && st == NULL; micro++) {
+        sheaf__costs before;
+        sheaf__costs_of(&before, b->model->context);
+        st = sheaf__runner_run(&p->look, row == NULL ? NULL : row + micro * b->n);
+        if (row == NULL) {
+            sheaf__costs_repeat(b->model->context, &before, own.end - 1 - micro);
+            break;
+        }
+        for (int64_t i = micro * b->n; i < (micro + 1) * b->n && st == NULL; i++)
+            if (!unseen || !b->seen[i])
+                take_row(to + i * b->stride, p, i - micro * b->n);
+    }
+    return st;
+}
+
+/* ---- the log ---- */
+
+/* From the first of all ranks to all; *bytes is malloc'd, NULL there: NULL everywhere. */
+static sheaf_status *share_bytes(char **bytes, size_t *size, const sheaf__context *c)
+{
+    int64_t n = *bytes == NULL ? -1 : (int64_t)*size;
+    sheaf_comm *const comm[] = { c->comm, c->peers };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < 2; i++)
+        if (comm[i] != NULL)
+            TRY(st, sheaf_comm_broadcast(comm[i], &n, sizeof n, 0));
+    if (st == NULL && n >= 0 && (*bytes == NULL || n != (int64_t)*size)) {
+        free(*bytes);
+        *bytes = calloc((size_t)n + 1, 1);
+        *size = (size_t)n;
+    }
+    st = sheaf__agree_groups(
+        c, st == NULL && n >= 0 && *bytes == NULL ? sheaf__no_memory("completions of a step") : st);
+    for (int i = 0; i < 2 && n > 0; i++)
+        if (comm[i] != NULL)
+            TRY(st, sheaf_comm_broadcast(comm[i], *bytes, (size_t)n, 0));
+    return st;
+}
+
+/* The log-probabilities in the lines of a batch. */
+static sheaf_status *read_old(sheaf__batch *b, const char *text, size_t size)
+{
+    const char *at = text;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < b->micros * b->n && st == NULL; i++) {
+        const char *stop = memchr(at, '\n', (size_t)(text + size - at));
+        json_t *line = NULL;
+        st = sheaf__json_parse_line(&line, at, (size_t)(stop - at));
+        const json_t *list = json_object_get(line, "logps");
+        for (size_t t = 0; t < json_array_size(list) && t < (size_t)b->stride; t++)
+            b->old[i * b->stride + (int64_t)t] = (float)json_number_value(json_array_get(list, t));
+        json_decref(line);
+        at = stop + 1;
+    }
+    return sheaf_in(st, "rollouts.jsonl");
+}
+
+static sheaf_status *write_old(sheaf__batch *b, const sheaf_data *data, const int64_t *row,
+                               int64_t number)
+{
+    sheaf_json_writer j = { .compact = true };
+    for (int64_t i = 0; i < b->micros * b->n; i++) {
+        const int64_t labels = sheaf_data_labels(data, &row[i], 1);
+        sheaf__json_begin(&j);
+        sheaf__json_put(&j, "step:d completion:d reward:f", number * b->of->iterations + 1,
+                        row[i] + 1, b->reward[i]);
+        sheaf__json_open(&j, "logps", '[');
+        for (int64_t t = 0; t < labels; t++)
+            sheaf__json_put_real(&j, NULL, (double)b->old[i * b->stride + t]);
+        sheaf__json_close(&j, ']');
+        sheaf__json_end(&j);
+        sheaf__text_bytes(&j.text, "\n", 1);
+    }
+    sheaf_status *st = j.text.at == NULL || j.text.failed
+                           ? sheaf__no_memory("rollouts.jsonl")
+                           : sheaf__rollout_log_add(b->log, j.text.at, j.text.size);
+    sheaf__text_release(&j.text);
+    return st;
+}
+
+/* Log-probabilities that several steps compare with: of the log, or else made and put there. */
+static sheaf_status *find_old(sheaf__batch *b, sheaf__pairs *p, int64_t number, const int64_t *row,
+                              const sheaf_range *own)
+{
+    const sheaf__context *c = b->model->context;
+    char *text = NULL;
+    size_t sizes = 0, size[SHEAF_MAX_SLICES];
+    sheaf_status *st =
+        b->log == NULL ? NULL : sheaf__rollout_log_find(&text, &sizes, b->log, number);
+    st = sheaf__agree_groups(c, st);
+    TRY(st, share_bytes(&text, &sizes, c));
+    if (st == NULL && text != NULL)
+        st = read_old(b, text, sizes);
+    if (st != NULL || text != NULL) {
+        free(text);
+        return st;
+    }
+    st = look_at(b->old, b, p, row, own[c->group], true);
+    for (int g = 0; g < c->groups && c->peers != NULL; g++)
+        size[g] = (size_t)((own[g].end - own[g].begin) * b->n * b->stride) * sizeof *b->old;
+    if (c->peers != NULL)
+        TRY(st, sheaf_comm_gather(c->peers, b->old, size));
+    if (b->log != NULL)
+        TRY(st, write_old(b, p->look.data, row, number));
+    return sheaf__agree_groups(c, st);
+}
+
+/* ---- a batch ---- */
+
+static void take_facts(sheaf__batch *b, const sheaf_data *data, const int64_t *row)
+{
+    const int64_t rows = b->micros * b->n;
+    b->tokens = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const sheaf_data_rollout of = sheaf_data_rollout_of(data, row[i]);
+        const int64_t labels = sheaf_data_labels(data, &row[i], 1);
+        b->reward[i] = of.reward;
+        b->group[i] = of.group;
+        b->ended[i] = of.ended;
+        b->labels[i] = b->of->mask_truncated && !of.ended ? 0 : labels;
+        b->tokens += b->labels[i];
+        b->seen[i] = of.logp != NULL;
+        if (b->seen[i])
+            memcpy(b->old + i * b->stride, of.logp, (size_t)labels * sizeof *of.logp);
+    }
+    b->rewards = (sheaf__group_sums){ 0 };
+    sheaf__groups_rewards(&b->rewards, b->reward, b->group, rows);
+}
+
+/* Of rloo: how far each completion is from the reference; every group of ranks has all. */
+static sheaf_status *find_kl(sheaf__batch *b, const sheaf_range *own)
+{
+    const sheaf__context *c = b->model->context;
+    size_t size[SHEAF_MAX_SLICES];
+    for (int64_t i = own[c->group].begin * b->n; i < own[c->group].end * b->n; i++) {
+        b->kl[i] = 0;
+        for (int64_t t = 0; t < b->labels[i]; t++)
+            b->kl[i] += (double)b->old[i * b->stride + t] - (double)b->reference[i * b->stride + t];
+    }
+    for (int g = 0; g < c->groups && c->peers != NULL; g++)
+        size[g] = (size_t)((own[g].end - own[g].begin) * b->n) * sizeof *b->kl;
+    return c->peers == NULL ? NULL : sheaf_comm_gather(c->peers, b->kl, size);
+}
+
+sheaf_status *sheaf__batch_begin(sheaf__batch *b, sheaf__pairs *p, int64_t number,
+                                 const int64_t *row, const sheaf_range *own)
+{
+    const sheaf_range mine = own[b->model->context->group];
+    const bool taxed = b->of->leave_one_out && b->start != NULL, /* the reward is */
+        again = b->of->iterations > 1 || taxed;
+    sheaf_status *st = NULL;
+    if (row != NULL)
+        take_facts(b, p->look.data, row);
+    if (b->of->iterations > 1 && row != NULL)
+        st = find_old(b, p, number, row, own);
+    else if (again)
+        st = look_at(b->old, b, p, row, mine, true);
+    if (b->start != NULL) {
+        TRY(st, change_places(b));
+        TRY(st, look_at(b->reference, b, p, row, mine, false));
+        TRY(st, change_places(b));
+    }
+    if (st != NULL || row == NULL)
+        return st;
+    if (again)
+        memset(b->seen, 1, (size_t)(b->micros * b->n));
+    if (taxed)
+        st = find_kl(b, own);
+    if (st == NULL)
+        sheaf__groups_advantages(b->advantage, b->of, b->reward, b->group, taxed ? b->kl : NULL,
+                                 b->micros * b->n);
+    b->number = number;
+    return st;
+}
+
+sheaf_status *sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *b, sheaf__pairs *p,
+                                 int64_t micro, const int64_t *row, double scale)
+{
+    const int64_t first = micro * b->n;
+    sheaf__group_counts counts = { .rows = b->micros * b->n, b->tokens, b->n, 0 };
+    sheaf_status *st = sheaf__runner_run(&p->look, row);
+    const int64_t seq = p->look.batch.seq;
+    *out = (sheaf__pair_sums){ .group = micro == 0 ? b->rewards : (sheaf__group_sums){ 0 } };
+    if (st != NULL || row == NULL)
+        return st;
+    for (int64_t i = first; i < first + b->n; i++)
+        counts.micro_tokens += b->labels[i];
+    for (int64_t i = first; i < first + b->n; i++) {
+        float *w = p->weight[0] + (i - first) * seq;
+        const uint8_t *answer = p->answer + (i - first) * seq;
+        take_row(b->lp, p, i - first);
+        const sheaf__completion one = { .lp = b->lp,
+                                        .old = b->seen[i] ? b->old + i * b->stride : b->lp,
+                                        .reference =
+                                            b->start == NULL ? NULL : b->reference + i * b->stride,
+                                        .n = b->labels[i],
+                                        .advantage = b->advantage[i] };
+        out->loss += sheaf__groups_weigh(b->weight, &out->group, b->of, &one, &counts);
+        out->group.ended += b->ended[i];
+        out->samples++;
+        for (int64_t t = 0, k = 0; t < seq; t++)
+            w[t] = answer[t] && k < one.n ? (float)(b->weight[k++] * scale) : 0;
+    }
+    return NULL;
+}

@@ -1,0 +1,47 @@
+/* rollouts.h - the completions that a step learns from rewards: their advantages, and what they are
+ * compared with (groups.h).
+ *
+ * A batch of completions, micro-batches * rows of them in order, serves `iterations` steps. Before
+ * its first, forward passes make the log-probabilities of its tokens: under the model as it is,
+ * where several steps need them, and under the reference, whose trained tensors change places with
+ * the model's meanwhile. A row's pass depends on nothing but the row, so what groups of ranks do
+ * not share they do not need. What several steps need is in the run's log (rollout_log.h) before
+ * the first of them. */
+#pragma once
+
+#include "train/pairs.h"
+#include "train/rollout_log.h"
+
+typedef struct sheaf__batch {
+    const sheaf__group_loss *of;
+    sheaf__model *model;
+    int64_t micros, n, stride; /* micro-batches, rows of each, most tokens of a row */
+    int64_t number;            /* of the batch at hand, from 0; -1: none */
+    double *reward, *advantage, *kl;
+    int64_t *group, *labels; /* [rows] labels: 0 where a truncated row is left out */
+    uint8_t *ended;
+    float *old, *reference;  /* [rows, stride] of each label; old: where `seen` */
+    uint8_t *seen;           /* [rows] */
+    double *weight;          /* [stride] */
+    float *lp;               /* [stride] */
+    sheaf__rollout_log *log; /* borrowed; NULL: not the first rank, or nothing is kept */
+    float *start;            /* the reference's trained tensors, the device's; NULL: none */
+    int64_t tokens;
+    sheaf__group_sums rewards;
+} sheaf__batch;
+
+/* sheaf__batch_open - stride: most positions of a row. Release also after a failure. */
+sheaf_status *sheaf__batch_open(sheaf__batch *out, sheaf__model *model,
+                                const sheaf__objective *objective, int64_t micros, int64_t n,
+                                int64_t stride);
+void sheaf__batch_release(sheaf__batch *batch);
+/* sheaf__batch_refer - the model as it is now becomes the reference. */
+void sheaf__batch_refer(sheaf__batch *batch);
+/* sheaf__batch_begin - batch `number`: `row` has the data's rows of all micro-batches; NULL: of a
+ * plan. own: micro-batches [begin, end) of each group of ranks. Collective. */
+sheaf_status *sheaf__batch_begin(sheaf__batch *batch, sheaf__pairs *pairs, int64_t number,
+                                 const int64_t *row, const sheaf_range *own);
+/* sheaf__batch_weigh - the forward pass of a micro-batch, and from it pairs->weight[0]. row: its
+ * rows; NULL: of a plan. scale: of the loss. Collective. */
+sheaf_status *sheaf__batch_weigh(sheaf__pair_sums *out, sheaf__batch *batch, sheaf__pairs *pairs,
+                                 int64_t micro, const int64_t *row, double scale);

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# --objective grpo and rloo: completions with rewards. The same bytes on every number of ranks and groups and across a stop
+# between two steps of one batch; what is reported; what does not go together; memory as planned.
+. "$(dirname "$0")/lib.sh"
+. "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
+
+model=$work/model
+"$sheaf" init "$SHEAF_SOURCE_ROOT/demo/model.json" "$model" --seed 1 >/dev/null 2>&1 || fail "init of a model"
+for ((i = 0; i < 8; i++)); do # four completions each; of the last group all rewards are equal
+    printf '{"prompt": "row %0*d is", "completions": [" yes, %d.", " no.", " %0*d", " so it is"], "rewards": [1, %s, 0.5, %s]}\n' \
+        $((2 + i % 5)) $i $((i * i)) $((1 + i)) $i "$([ $i -eq 7 ] && echo '1' || echo "-$i")" "$([ $i -eq 2 ] && echo null || echo 0.25)"
+done | sed '8s/\[1, 1, 0.5, 0.25\]/[1, 1, 1, 1]/' >"$work/groups.jsonl"
+digest() { (cd "$work/$1" && find adapter model -name '*.safetensors' 2>/dev/null | sort | xargs sha256sum); }
+equal() { test -n "$(digest "$1")" && test "$(digest "$1")" = "$(digest "$2")"; }
+metric() { sed -n "$2s/.*\"$3\": \([-0-9.e]*\).*/\1/p" "$work/$1/metrics.jsonl"; } # metric RUN LINE KEY
+run() { # run OUT FLAG...
+    local out=$work/$1
+    shift
+    rm -rf "$out"
+    [[ " $* " == *" --method full "* ]] || set -- --lora-targets all-linear --lora-rank 4 "$@"
+    [[ " $* " == *" --steps "* ]] || set -- --steps 4 "$@"
+    "$sheaf" train "$model" --rollouts "$work/groups.jsonl" --seed 3 --out "$out" --micro-batch 2 --accumulate 4 --lr 1e-2 --schedule constant --warmup 0 "$@" \
+        >"$work/said" 2>&1 || { local code=$?; cat "$work/said"; return $code; }
+}
+# alike NAME FLAG... -- WAY...: the bytes of FLAGs do not depend on the WAY
+alike() {
+    local name=$1 flags=() way
+    shift
+    while [ "$1" != -- ]; do flags+=("$1"); shift; done
+    shift
+    check "$name" run one "${flags[@]}"
+    for way in "$@"; do
+        # shellcheck disable=SC2086
+        check "$name, $way" run other "${flags[@]}" $way
+        check "$name, $way: the same bytes" equal one other
+        check "$name, $way: the same losses" test "$(metric one 1,4 loss)" = "$(metric other 1,4 loss)" -a -n "$(metric one 4 loss)"
+    done
+}
+alike "grpo" --objective grpo --beta 0.1 -- "--tp 2" "--tp 3 --threads 2" "--dp 2" "--keep-activations none"
+check "a mean reward" test "$(metric one 1 reward)" = 0.3125
+check "a group without spread" test "$(metric one 4 frac_reward_zero_std)" = 0.5
+alike "grpo, bfloat16" --objective grpo --loss-type cispo --epsilon-high 3 --dtype bfloat16 --num-iterations 2 -- "--tp 3" "--dp 2 --tp 2"
+alike "grpo of all weights" --objective grpo --loss-type gspo --beta 0.1 --method full --num-iterations 2 --accumulators 2 -- "--tp 2 --dp 2"
+alike "rloo" --objective rloo --num-iterations 2 -- "--tp 3" "--dp 2"
+check "its log" test "$(wc -l <"$work/one/rollouts.jsonl")" = 16
+stopped() { # with a stop after each step, and a torn line at the end of the log
+    local n
+    run other "$@" --steps 1 || return 1
+    for n in 2 3 4; do
+        printf '{"step": %d, "logps": [' $((n + 1)) >>"$work/other/rollouts.jsonl"
+        "$sheaf" train --resume --out "$work/other" --steps $n --tp $((1 + n % 3)) >"$work/said" 2>&1 || { cat "$work/said"; return 1; }
+    done
+}
+check "stopped between steps of a batch" stopped --objective rloo --num-iterations 2
+check "the same bytes" equal one other
+check "and the same log" eval 'head -n 16 "$work/other/rollouts.jsonl" | cmp - "$work/one/rollouts.jsonl"'
+
+# ---- what does not go together ----
+no=(train "$model" --rollouts "$work/groups.jsonl" --out "$work/no" --steps 1 --objective grpo)
+runs "groups of other steps" 3 'expected: groups of completions that each lie in one step of --micro-batch \* --accumulate = 2.*found: +completions 1 and 3 in one group' "${no[@]}" --micro-batch 2
+runs "steps that are not whole" 3 'expected: whole steps .* = 12 completions.*found: +32' "${no[@]}" --micro-batch 12
+runs "evaluations" 2 '--eval-split .*expected: none with --objective grpo' "${no[@]}" --eval-split 0.5
+runs "half a completion" 2 '--on-long cut .*expected: none with --objective grpo' "${no[@]}" --on-long cut
+runs "packed rows" 2 '--pack .*expected: none with --objective grpo' "${no[@]}" --pack
+runs "weights of losses" 2 '--loss-weights .*expected: none with --objective grpo' "${no[@]}" --loss-weights 1
+runs "smoothed labels" 2 '--label-smoothing .*expected: none with --objective grpo' "${no[@]}" --label-smoothing 0.1
+runs "a reference that is not read" 2 '--reference .*expected: none with --objective grpo' "${no[@]}" --reference base
+runs "grpo's flags alone" 2 '--epsilon .*expected: none with --objective sft' train "$model" --data "$work/groups.jsonl" --out "$work/no" --steps 1 --epsilon 0.1
+runs "an evaluation of its own" 3 '--objective grpo.*expected: an objective whose evaluation needs no rewards' eval --model "$model" --data "$work/groups.jsonl" --objective grpo
+sed 's/"rewards": \[[^]]*\]/"rewards": [null, null, null, null]/' "$work/groups.jsonl" >"$work/none.jsonl"
+runs "no reward at all" 3 'expected: a reward of a completion.*found: +none' train "$model" --rollouts "$work/none.jsonl" --out "$work/no" --steps 1 --objective grpo --micro-batch 8
+absent "nothing is written" "$work/no"
+
+# ---- memory ----
+base=$(peak_of version)
+for ((i = 0; i < 24; i++)); do
+    printf '{"prompt": "%060d", "completions": [" yes %0*d", " no."], "rewards": [1, 0]}\n' $i $((10 + i)) $i
+done >"$work/long.jsonl"
+for flags in "--objective grpo" "--objective grpo --beta 0.1 --tp 3" "--objective rloo --method full --dtype bfloat16"; do
+    # shellcheck disable=SC2086
+    check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
+done
+finish
