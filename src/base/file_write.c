@@ -249,10 +249,7 @@ sheaf_status *sheaf__rename(const char *from, const char *to)
 
 static void keep_first(sheaf_status **kept, sheaf_status *st)
 {
-    if (*kept == NULL)
-        *kept = st;
-    else
-        sheaf_status_free(st);
+    *kept = sheaf__first_of(*kept, st);
 }
 
 static int unlink_one(int dir, const char *name, int flags)

@@ -422,10 +422,7 @@ static void *large_rank(void *ranks)
     sheaf_status *closed = sheaf__messages_close(&comm, 1);
     if (closed != NULL)
         unclosed[here] = comm;
-    if (st == NULL)
-        return closed;
-    sheaf_status_free(closed);
-    return st;
+    return sheaf__first_of(st, closed);
 }
 
 /* What they have to say is kept in `st`. */

@@ -352,9 +352,6 @@ sheaf_status *sheaf__process_run(sheaf_comm *all, int ranks, const int *color, i
             sheaf__messages_leave(comm[k], st);
     sheaf_status *lost = sheaf__messages_close(comm, groups);
     p->broken |= lost != NULL;
-    if (st == NULL)
-        st = lost;
-    else
-        sheaf_status_free(lost);
+    st = sheaf__first_of(st, lost);
     return sheaf__process_name_own(all, p->broken ? st : sheaf__all_agree(all, st));
 }

@@ -26,20 +26,14 @@ void sheaf__complain(sheaf__complaints *c, sheaf_status *st)
     if (st == NULL)
         return;
     if (!is_about_a_record(sheaf_status_code(st))) {
-        if (c->fatal == NULL)
-            c->fatal = st;
-        else
-            sheaf_status_free(st);
+        c->fatal = sheaf__first_of(c->fatal, st);
         return;
     }
     if (c->count++ < SHEAF__COMPLAINTS_LISTED)
         list(&c->list, st);
     if (c->cure.size == 0)
         sheaf__text_add(&c->cure, "%s", sheaf_status_try(st));
-    if (c->first == NULL)
-        c->first = st;
-    else
-        sheaf_status_free(st);
+    c->first = sheaf__first_of(c->first, st);
 }
 
 /* Adds the number of errors beyond the list. */

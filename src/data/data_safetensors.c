@@ -497,8 +497,7 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
         data->seq = of[k].seq > data->seq ? of[k].seq : data->seq;
     }
     const sheaf_data *const both[2] = { &of[0], &of[1] };
-    if (st == NULL)
-        st = sheaf_in(join_sides(data, both), "%s", path);
+    TRY(st, sheaf_in(join_sides(data, both), "%s", path));
     drop_side(&of[0]);
     drop_side(&of[1]);
     return st;

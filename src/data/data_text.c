@@ -226,10 +226,7 @@ static sheaf_status *take(reader *in, job *j)
     sheaf_status *st = NULL;
     in->facts.records++;
     sheaf_status *bad = check_form(in, j);
-    if (bad != NULL)
-        sheaf_status_free(j->st);
-    else
-        bad = j->st;
+    bad = sheaf__first_of(bad, j->st);
     j->st = NULL;
     if (bad == NULL && in->conversations != NULL)
         bad = sheaf__conversations_fit(&keep, in->conversations, &in->facts.counts, j->row, rows,

@@ -266,9 +266,8 @@ static sheaf_status *take_path(sheaf__records_reader *in, walk *w, const char *p
 {
     const size_t base = base_of(path, in->path);
     sheaf_status *st = base == 0 ? NULL : find_beside(w, path, base);
-    if (st != NULL)
-        return st;
-    return base > 0 && w->beside != NULL ? take_labelled(in, w, path) : take_image(in, path);
+    return TRY(st,
+               base > 0 && w->beside != NULL ? take_labelled(in, w, path) : take_image(in, path));
 }
 
 /* A label without an image is an error; any other *.json is not read. */

@@ -209,9 +209,8 @@ static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text
         return no_template(e, record);
     sheaf_status *st = render(&text, e, record);
     TRY(st, encode_rendered(&x, &out->written, e, &text));
-    if (st == NULL)
-        st = e->loss_on == SHEAF_LOSS_ALL ? learn_all(out, e, &x, record)
-                                          : learn_answers(out, e, &x, &text);
+    TRY(st, e->loss_on == SHEAF_LOSS_ALL ? learn_all(out, e, &x, record)
+                                         : learn_answers(out, e, &x, &text));
     if (st == NULL && e->loss_on == SHEAF_LOSS_BEHIND)
         learn_behind(out, x.count);
     TRY(st, give(out, &x));

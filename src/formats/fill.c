@@ -58,9 +58,5 @@ sheaf_status *sheaf__fill_close(sheaf__fill_file *f, sheaf_status *st)
     TRY(st, sheaf__file_sync(&f->file));
     if (st != NULL)
         sheaf_status_free(sheaf__remove_tree(f->file.path));
-    sheaf_status *closed = sheaf__file_close(&f->file);
-    if (st == NULL)
-        return closed;
-    sheaf_status_free(closed);
-    return st;
+    return sheaf__first_of(st, sheaf__file_close(&f->file));
 }

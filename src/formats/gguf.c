@@ -284,8 +284,7 @@ static sheaf_status *take_tensor(sheaf__gguf_tensor *t, reading *r)
     }
     TRY(st, take(&type, r, 4));
     st = sheaf_in(TRY(st, take(&offset, r, 8)), "tensor '%s'", t->name);
-    if (st == NULL)
-        st = note_fault(r, t, sheaf_in(count_bytes(t, type), "tensor '%s'", t->name));
+    TRY(st, note_fault(r, t, sheaf_in(count_bytes(t, type), "tensor '%s'", t->name)));
     t->offset = offset <= INT64_MAX ? (int64_t)offset : -1;
     return st;
 }

@@ -29,10 +29,7 @@ static sheaf_status *make_room(sheaf__answers *out, const sheaf__answer_options 
 
 void sheaf__answers_fail(sheaf__answers *a, sheaf_status *st)
 {
-    if (a->failed == NULL)
-        a->failed = st;
-    else
-        sheaf_status_free(st);
+    a->failed = sheaf__first_of(a->failed, st);
 }
 
 /* Tokens so far without the one that ends the answer. */

@@ -130,10 +130,8 @@ sheaf_status *sheaf__codec_prompt(sheaf__prompt *out, void **block, const sheaf_
 {
     sheaf_status *st = check_sight(w, image);
     TRY(st, sheaf__codec_check_tokenizer(w));
-    if (st != NULL)
-        return st;
-    return w->templated ? laid_out(out, block, w, turn, turns, image)
-                        : plain(out, block, w, turn[turns - 1].query);
+    return TRY(st, w->templated ? laid_out(out, block, w, turn, turns, image)
+                                : plain(out, block, w, turn[turns - 1].query));
 }
 
 static sheaf_status *check_turn(const sheaf__message *said, int64_t i)

@@ -53,8 +53,7 @@ static sheaf_status *open_models(sheaf__model **out, const sheaf__engine *e, she
     out[0] = base;
     for (int i = 1; i < e->o.models; i++) {
         sheaf__opened *opened = e->o.opened[i];
-        if (st == NULL)
-            st = sheaf_in(join_adapter(&out[i], base, opened), "%s", e->o.name[i]);
+        TRY(st, sheaf_in(join_adapter(&out[i], base, opened), "%s", e->o.name[i]));
         st = sheaf__agree_all(base->context, st);
         TRY(st, sheaf__opened_check(opened, sheaf__model_comm(base->context)));
     }
@@ -113,10 +112,7 @@ static void *run(void *self)
     sheaf_status *st = sheaf__model_ranks_do(e->o.ranks, on_rank, e);
     pthread_mutex_lock(&e->lock);
     e->over = true;
-    if (e->broken == NULL)
-        e->broken = st;
-    else
-        sheaf_status_free(st);
+    e->broken = sheaf__first_of(e->broken, st);
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
     return NULL;

@@ -217,12 +217,8 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
     if (options->followed)
         return st;
     st = sheaf__agree_all(c, st);
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_STOPPED) {
-        sheaf_status *lost = gather_group(out + own.begin, c, own.end - own.begin, options->best);
-        if (lost != NULL) {
-            sheaf_status_free(st);
-            st = lost;
-        }
-    }
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_STOPPED)
+        st = sheaf__first_of(gather_group(out + own.begin, c, own.end - own.begin, options->best),
+                             st);
     return divided ? share_answers(out, c, count, options->best, st) : st;
 }

@@ -57,11 +57,8 @@ sheaf_status *sheaf__slots_job_close(sheaf__slots_job *job, sheaf_status *st,
                           .names = st != NULL && sheaf_status_code(st) == SHEAF_E_NUMBER };
     sheaf__scheduler_close(job->scheduler);
     sheaf__slots_close(&job->slots);
-    sheaf_status *lost = sheaf__lead_order(m->model[0]->context, &last);
-    if (st == NULL)
-        return lost;
-    sheaf_status_free(lost);
-    return name_weight(st, m->model[0]);
+    return name_weight(sheaf__first_of(st, sheaf__lead_order(m->model[0]->context, &last)),
+                       m->model[0]);
 }
 
 /* ---- the other ranks ---- */

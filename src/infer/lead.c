@@ -47,10 +47,7 @@ sheaf_status *sheaf__lead_order(const sheaf__context *c, sheaf__order *o)
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_PEER)
         return st;
     sheaf_status *lost = sheaf__lead_send(c, o, NULL); /* after the failure of a pass */
-    if (lost == NULL)
-        return st;
-    sheaf_status_free(st);
-    return lost;
+    return sheaf__first_of(lost, st);
 }
 
 sheaf_status *sheaf__lead_close(const sheaf__context *c)

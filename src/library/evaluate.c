@@ -83,11 +83,7 @@ static sheaf_status *close_logits(work *w, sheaf_status *st)
     if (w->file.path == NULL)
         return st;
     TRY(st, sheaf__file_sync(&w->file));
-    sheaf_status *closed = sheaf__file_close(&w->file);
-    if (st == NULL)
-        return closed;
-    sheaf_status_free(closed);
-    return st;
+    return sheaf__first_of(st, sheaf__file_close(&w->file));
 }
 
 /* Removes the file after a failure. */
@@ -400,10 +396,7 @@ static sheaf_status *evaluate(work *w)
         TRY(st, begin_logits(w));
     TRY(st, sheaf__model_ranks_do(m->ranks, on_rank, w));
     sheaf_status *failed = atomic_exchange(&w->failed, NULL);
-    if (failed != NULL) {
-        sheaf_status_free(st);
-        st = failed;
-    }
+    st = sheaf__first_of(failed, st);
     if (w->o.prompts != NULL)
         TRY(st, sheaf_prompts_answer(w->o.out, w->o.prompts));
     return finish_logits(w, st);

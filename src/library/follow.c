@@ -65,9 +65,6 @@ sheaf_status *sheaf_model_end(sheaf_model *m, sheaf_status *st)
         return st;
     sheaf_status *lost = sheaf__model_ranks_do(m->ranks, end_on_rank, NULL);
     const bool there = lost == NULL || sheaf_status_code(lost) != SHEAF_E_PEER;
-    if (st == NULL)
-        st = lost;
-    else
-        sheaf_status_free(lost);
+    st = sheaf__first_of(st, lost);
     return there ? sheaf__all_agree(m->all, st) : st;
 }

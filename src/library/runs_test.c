@@ -222,8 +222,8 @@ TEST(test_evaluate__hands_out_logits)
     how.context = &s;
     how.micro_batch = 1;
     CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_DATA, "enough");
-    how.loss_on = (sheaf_loss_on)4;
-    CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "loss_on | 0 to 3 | 4");
+    how.loss_on = (sheaf_loss_on)5;
+    CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "loss_on | 0 to 4 | 5");
     how.loss_on = SHEAF_LOSS_UNNAMED;
     how.seq = INT64_C(1) << 62;
     CHECK_FAILS(sheaf_model_evaluate(NULL, m, &how), SHEAF_E_ARG, "seq | 0 to 100000000");

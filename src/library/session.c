@@ -326,12 +326,8 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     sheaf__watched_close(&watched);
     sheaf__prometheus_close(s.prometheus);
     s.prometheus = NULL;
-done:;
-    sheaf_status *closed = sheaf_monitor_close(s.monitor);
-    if (st == NULL)
-        st = closed;
-    else
-        sheaf_status_free(closed);
+done:
+    st = sheaf__first_of(st, sheaf_monitor_close(s.monitor));
     free(s.base);
     free(s.stored);
     free(s.fixed);

@@ -108,8 +108,7 @@ static sheaf_status *render_one(rendering *r, sheaf__text_record *c, const char 
                                 sheaf_status *st)
 {
     sheaf__rendered text = { 0 };
-    if (st == NULL)
-        st = c->messages > 0 ? render_messages(&text, r, c) : join(&text, c);
+    TRY(st, c->messages > 0 ? render_messages(&text, r, c) : join(&text, c));
     if (st == NULL) {
         r->left_out += text.left_out > 0;
         r->unlearnt += text.unlearnt > 0;

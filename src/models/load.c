@@ -459,8 +459,7 @@ static sheaf_status *fresh_factor(sheaf__device *device, sheaf__trained *t, uint
                                 seed, key, (uint64_t)(r * t->shape[1] + c))) -
                         1) *
                        bound;
-        if (st == NULL)
-            st = sheaf__return(all, device, t->master[s], bytes, true);
+        TRY(st, sheaf__return(all, device, t->master[s], bytes, true));
     }
     return st;
 }

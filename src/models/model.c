@@ -79,8 +79,7 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
         m->trained->eight_bits = options->eight_bits;
         st = open_away(m);
     }
-    if (st == NULL)
-        st = sheaf__family_for(&schema->config)->build(m);
+    TRY(st, sheaf__family_for(&schema->config)->build(m));
     TRY(st, sheaf__build_away(m));
     if (st == NULL && m->trained->count > 0)
         st = sheaf__trained_allocate(m->trained);

@@ -65,10 +65,7 @@ static void *run(void *self)
     sheaf_status *st = sheaf__team_run(c->opened, &c->options, on_rank, c);
     pthread_mutex_lock(&c->lock);
     c->over = true;
-    if (c->why == NULL)
-        c->why = st;
-    else
-        sheaf_status_free(st);
+    c->why = sheaf__first_of(c->why, st);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     return NULL;

@@ -67,10 +67,7 @@ static sheaf_status *sync_files(sheaf_monitor *m)
 {
     sheaf_status *st = sheaf__appended_sync(&m->metrics.file),
                  *other = sheaf__appended_sync(&m->tensorboard);
-    if (st == NULL)
-        return other;
-    sheaf_status_free(other);
-    return st;
+    return sheaf__first_of(st, other);
 }
 
 sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor)

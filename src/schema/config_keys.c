@@ -106,11 +106,7 @@ static bool listed(const char *list, const char *key)
 static void check_quantization(sheaf_json_reader *r, const json_t *value)
 {
     sheaf__quantization q;
-    sheaf_status *st = sheaf__quantization_read(&q, value);
-    if (r->st == NULL)
-        r->st = st;
-    else
-        sheaf_status_free(st);
+    r->st = sheaf__first_of(r->st, sheaf__quantization_read(&q, value));
 }
 
 static void refuse(sheaf_json_reader *r, const sheaf_unsupported_key *u, const json_t *value)

@@ -35,10 +35,7 @@ void sheaf__config_keys(sheaf_json_reader *r, const sheaf__key_lists *lists, she
 /* sheaf__config_leave - hands the first failure inside an object to the reader of the whole. */
 static inline void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner)
 {
-    if (all->st == NULL)
-        all->st = inner->st;
-    else
-        sheaf_status_free(inner->st);
+    all->st = sheaf__first_of(all->st, inner->st);
 }
 /* sheaf__config_names - is this its model_type, or its first architecture that class? */
 bool sheaf__config_names(const json_t *object, const char *type, const char *class);

@@ -195,10 +195,7 @@ static void read_numbers(sheaf__request *r, sheaf_json_reader *in)
     const json_t *stream = sheaf__json_object(in, "stream_options");
     sheaf_json_reader inner = { .object = stream, .inside = "stream_options." };
     r->usage = stream != NULL && sheaf__json_bool(&inner, "include_usage", false);
-    if (in->st == NULL)
-        in->st = inner.st;
-    else
-        sheaf_status_free(inner.st);
+    in->st = sheaf__first_of(in->st, inner.st);
     r->model = sheaf__json_string(in, "model");
     read_logprobs(r, in);
 }
@@ -207,8 +204,7 @@ sheaf_status *sheaf__request_read(sheaf__request *r, const char *body, size_t si
 {
     *r = (sheaf__request){ .chat = chat };
     sheaf_status *st = sheaf_in(sheaf__json_parse(&r->body, body, size), "request");
-    if (st == NULL)
-        st = check_fields(r->body, chat);
+    TRY(st, check_fields(r->body, chat));
     sheaf_json_reader in = { .object = r->body };
     if (st == NULL) {
         read_numbers(r, &in);

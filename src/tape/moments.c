@@ -282,8 +282,7 @@ bool sheaf__moments_finite(const sheaf__moments *m, float *at, int64_t n)
         sheaf_status *st = sheaf__borrow(&piece, m->device, at + done, bytes, true);
         if (piece != NULL)
             finite = sheaf__is_finite_as(m->device->kernels, piece, SHEAF_F32, part, SHEAF_F32);
-        if (st == NULL)
-            st = sheaf__return(piece, m->device, at + done, bytes, false);
+        TRY(st, sheaf__return(piece, m->device, at + done, bytes, false));
         sheaf__device_fail(m->device, st);
     }
     return finite;

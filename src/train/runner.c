@@ -214,9 +214,8 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
                                    r->options.plans ? NULL : &r->batch, holds, rows * holds.seq);
         TRY(st, tape_for(&r->last, r, holds));
     }
-    if (st != NULL)
-        return st;
-    return r->watch != NULL ? sheaf__tape_run_checked(r->watch, r->last) : sheaf__tape_run(r->last);
+    return TRY(st, r->watch != NULL ? sheaf__tape_run_checked(r->watch, r->last)
+                                    : sheaf__tape_run(r->last));
 }
 
 sheaf_status *sheaf__runner_prepare(sheaf__runner *r, sheaf_batch_images holds)

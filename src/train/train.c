@@ -188,8 +188,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     st = sheaf__rank_open(&rank, grid, me, &r->job);
     rank.context.activity = sheaf_comm_activity(comm);
     TRY(st, sheaf__run_state_init(&s, &rank, o));
-    if (st == NULL)
-        st = note_devices(r, comm, rank.device);
+    TRY(st, note_devices(r, comm, rank.device));
     if (r->job.objective.reference) { /* its passes are collective */
         const sheaf_events events = sheaf__run_events(r);
         st = sheaf_comm_agree(comm, st);

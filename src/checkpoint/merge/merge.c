@@ -346,10 +346,7 @@ static sheaf_status *finish(merger *m, const char *dst)
     st = check_output(m, dst);
     if (sync.started)
         pthread_join(sync.thread, NULL);
-    if (st != NULL)
-        sheaf_status_free(sync.st);
-    else
-        st = sync.st;
+    st = sheaf__first_of(st, sync.st);
     TRY(st, sheaf__stopped(m->workers.stop, "merge"));
     return st != NULL ? st : sheaf__merge_output_commit(&m->output);
 }

@@ -204,8 +204,7 @@ static sheaf_status *read_part(sheaf__device *device, float *dst, const sheaf_sa
         n = bytes - at < SHEAF__STATE_PIECE ? bytes - at : SHEAF__STATE_PIECE;
         st = read_piece(device, (char *)dst, file, entry, at, n, hasher);
     }
-    if (st == NULL)
-        st = check_part(sheaf__hasher_end(hasher), file->path, t, slice);
+    TRY(st, check_part(sheaf__hasher_end(hasher), file->path, t, slice));
     sheaf__hasher_free(hasher);
     return st;
 }

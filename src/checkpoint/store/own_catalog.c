@@ -193,10 +193,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
     sheaf_damages damages = { .found = sheaf__own_found, .context = &found };
     sheaf_status *st = sheaf__only_memory(sheaf__checkpoint_open_manifest(&checkpoint, dir));
     TRY(st, sheaf_checkpoint_examine(&damages, dir, true)); /* which reports what is wrong */
-    if (st == NULL)
-        st = found.st;
-    else
-        sheaf_status_free(found.st);
+    st = sheaf__first_of(st, found.st);
     reading r = { c, checkpoint, raw };
     TRY(st, checkpoint != NULL ? note_manifest(c, dir) : NULL);
     for (int s = 0; st == NULL && checkpoint != NULL && s <= checkpoint->manifest->slices; s++)

@@ -231,10 +231,7 @@ static sheaf_status *check_slice(verifier *v, const task *t)
     slice_damages d = { v, { v->c, v->own->dir, NULL } };
     sheaf_damages damages = { .found = slice_found, .context = &d };
     sheaf_status *st = sheaf__checkpoint_examine(&damages, v->own, (int)t->begin, false);
-    if (st == NULL)
-        return d.found.st;
-    sheaf_status_free(d.found.st);
-    return st;
+    return sheaf__first_of(st, d.found.st);
 }
 
 static bool stopped(const verifier *v)

@@ -382,14 +382,6 @@ static sheaf_status *no_input(const session *t)
     return sheaf_try_this(st, "%s with an input of its own for the first process", launcher);
 }
 
-static sheaf_status *first_of(sheaf_status *st, sheaf_status *other)
-{
-    if (st == NULL)
-        return other;
-    sheaf_status_free(other);
-    return st;
-}
-
 static sheaf_status *lead(session *t)
 {
     sheaf_status *st = listen_to_signals(t->cli);
@@ -415,11 +407,11 @@ static sheaf_status *lead(session *t)
     }
     if (t->terminal)
         fputc('\n', t->cli->err);
-    st = first_of(st, t->in.lost);
+    st = sheaf__first_of(st, t->in.lost);
     t->in.lost = NULL;
     TRY(st, no_input(t));
     /* the last try to save an answer */
-    return t->unsaved ? first_of(st, sheaf_chat_save(t->chat, t->save)) : st;
+    return t->unsaved ? sheaf__first_of(st, sheaf_chat_save(t->chat, t->save)) : st;
 }
 
 /* ---- the command ---- */

@@ -238,8 +238,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
     TRY(st, cli_parse(cli, run.table, NULL, argc, argv));
     if (st == NULL && memory != NULL)
         st = read_memory(&q.ask.memory, "--memory", memory);
-    if (st == NULL)
-        st = read_device(&q.ask.memory, run.table, memory);
+    TRY(st, read_device(&q.ask.memory, run.table, memory));
     TRY(st, check_flags(&q, run.table));
     TRY(st, find_slots(&q.ask.slots, slots, run.table));
     processes.elsewhere = st == NULL && driver_processes_elsewhere(cli);

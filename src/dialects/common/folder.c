@@ -113,10 +113,9 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
         }
     sheaf_status *st = o->late != NULL && late == NULL ? sheaf__no_memory(memory_for)
                                                        : shard_name(&name, f, shard);
-    if (st == NULL)
-        st = sheaf__safetensors_begin_late(&f->writer[shard],
-                                           sheaf__path_in(path, sheaf__folder_dir(f), name), some,
-                                           late, n, pairs, npairs);
+    TRY(st, sheaf__safetensors_begin_late(&f->writer[shard],
+                                          sheaf__path_in(path, sheaf__folder_dir(f), name), some,
+                                          late, n, pairs, npairs));
     free(late);
     free(name);
     return st;
@@ -272,11 +271,7 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
     if (st == NULL) {
         keep_private(&to, fd);
         st = copy_bytes(&to, fd, size, path);
-        sheaf_status *closed = sheaf__file_close(&to);
-        if (st == NULL)
-            st = closed;
-        else
-            sheaf_status_free(closed);
+        st = sheaf__first_of(st, sheaf__file_close(&to));
     }
     if (fd >= 0)
         close(fd);

@@ -115,10 +115,9 @@ static sheaf_status *read_list(reading *r, const char *text, size_t size)
     json_array_foreach(list, i, token)
     {
         r->at = (int64_t)i + 1;
-        if (st == NULL)
-            st = json_is_string(token)
-                     ? add_token(r, json_string_value(token), json_string_length(token), NULL)
-                     : add_object(r, token);
+        TRY(st, json_is_string(token)
+                    ? add_token(r, json_string_value(token), json_string_length(token), NULL)
+                    : add_object(r, token));
     }
     json_decref(list);
     return st;

@@ -122,7 +122,5 @@ sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, in
     };
     sheaf_status *st =
         sheaf__rows_add(schema, prefix, -1, first, sizeof first / sizeof *first - (from == e));
-    if (st != NULL)
-        return st;
-    return sheaf__rows_add(schema, prefix, -1, rows, sizeof rows / sizeof *rows - !table);
+    return TRY(st, sheaf__rows_add(schema, prefix, -1, rows, sizeof rows / sizeof *rows - !table));
 }

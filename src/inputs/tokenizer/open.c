@@ -187,11 +187,7 @@ static sheaf_status *find_kind(const sheaf__step_kind **out, const sheaf__step_k
 
 static sheaf_status *finish_open(sheaf_status *st, sheaf_json_reader *r)
 {
-    if (st != NULL) {
-        sheaf_status_free(r->st);
-        return st;
-    }
-    return r->st;
+    return sheaf__first_of(st, r->st);
 }
 
 static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *value,

@@ -318,8 +318,7 @@ sheaf_status *sheaf__tokenizer_open_pieces(sheaf__tokenizer **out, const char *p
     char *bytes = NULL;
     size_t size;
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, MOST_FILE);
-    if (st == NULL)
-        st = sheaf_in(build(out, bytes, size), "%s: sentencepiece model", path);
+    TRY(st, sheaf_in(build(out, bytes, size), "%s: sentencepiece model", path));
     free(bytes);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT)
         sheaf_try_this(st, "the model's sentencepiece file, tokenizer.model; tokenizer.json holds "
