@@ -51,6 +51,9 @@ typedef struct sheaf_model_evaluate_options {
      * "objective: dpo\nbeta: 0.5\n" (docs/preference.md). The data are its pairs or judged answers;
      * of a run with that objective the rest is as there. NULL: of tokens */
     const char *settings;
+    /* Hears of the score that a reward model gives each row, rows ascending; a status ends it.
+     * NULL: of none */
+    sheaf_status *(*score)(void *context, int64_t row, double score);
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {
@@ -59,7 +62,8 @@ typedef struct sheaf_model_evaluate_report {
     int64_t tokens;  /* label tokens */
     int64_t correct; /* of them, those that are the model's first choice */
     /* Of an objective: loss is its own, tokens counts samples, correct those in the right order;
-     * and its numbers, by the names that they have in metrics.jsonl. */
+     * and its numbers, by the names that they have in metrics.jsonl. Of a reward model
+     * without an objective tokens counts rows, and the numbers are of their scores. */
     int values;
     sheaf_event_value value[SHEAF_EVENT_VALUES];
 } sheaf_model_evaluate_report;

@@ -34,7 +34,13 @@ int sheaf_data_sides(const sheaf_data *data)
 bool sheaf_data_desirable(const sheaf_data *data, int64_t row)
 {
     data = sheaf__data_set_of(data, &row);
-    return data->desirable != NULL && data->desirable[row];
+    return data->mark != NULL && data->mark[row] != 0;
+}
+
+double sheaf_data_margin(const sheaf_data *data, int64_t row)
+{
+    data = sheaf__data_set_of(data, &row);
+    return data->mark == NULL ? 0 : (double)data->mark[row];
 }
 
 sheaf_data_rollout sheaf_data_rollout_of(const sheaf_data *data, int64_t row)

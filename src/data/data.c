@@ -60,6 +60,11 @@ static int64_t used_of(const sheaf_data *data, const sheaf__data_row *row)
 {
     const int64_t number = row->number;
     int64_t n = sheaf__data_row_length(data, number);
+    while (data->scores && n > 1 &&
+           (sheaf__data_mask_at(data, number, n - 1) == 0 || row->token[n - 1] == data->ignored))
+        n--;
+    if (data->scores)
+        return n;
     if (data->label_after != NULL && data->label_after[number] != SHEAF__NO_LABEL)
         return n;
     while (n > 1 && sheaf__data_mask_at(data, number, n - 1) == 0 &&
@@ -109,10 +114,9 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
     data->used = calloc((size_t)data->rows, sizeof *data->used);
     data->read = calloc((size_t)data->rows, sizeof *data->read);
-    data->answer =
-        data->desirable == NULL ? NULL : calloc((size_t)data->rows, sizeof *data->answer);
+    data->answer = data->mark == NULL ? NULL : calloc((size_t)data->rows, sizeof *data->answer);
     if (data->labels == NULL || data->seen == NULL || data->used == NULL || data->read == NULL ||
-        (data->desirable != NULL && data->answer == NULL))
+        (data->mark != NULL && data->answer == NULL))
         return sheaf__data_no_memory(data->tokens);
     bool any = false;
     for (int64_t r = 0; r < data->rows; r++) {
@@ -129,6 +133,7 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
         if (data->answer != NULL)
             data->answer[r] = answer_of(&row);
         data->used[r] = (int32_t)used_of(data, &row);
+        data->labels[r] = data->scores ? 1 : data->labels[r];
         data->read[r] = (int32_t)read_of(&row);
         data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
         any |= data->labels[r] > 0;
@@ -180,8 +185,8 @@ static sheaf_status *hash_row(sheaf_hasher *hasher, const sheaf_data *data, int6
     }
     if (data->label_after != NULL && data->label_after[row] != SHEAF__NO_LABEL)
         sheaf__hasher_add(hasher, data->label_after + row, sizeof *data->label_after);
-    if (data->desirable != NULL)
-        sheaf__hasher_add(hasher, data->desirable + row, 1);
+    if (data->mark != NULL)
+        sheaf__hasher_add(hasher, data->mark + row, sizeof *data->mark);
     if (data->rollout != NULL) {
         const sheaf_data_rollout *r = &data->rollout[row];
         sheaf__hasher_add(hasher, &r->reward, sizeof r->reward);
@@ -309,6 +314,8 @@ static sheaf_status *empty(sheaf_data **out, const sheaf_data_options *options)
         options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
     data->pairs = options->pairs;
+    data->scores = options->scores;
+    data->ignored = options->config->pad;
     data->micro_batch = options->micro_batch;
     data->group = options->by_length && options->micro_batch > 0
                       ? sheaf__data_group(options->micro_batch)
@@ -406,7 +413,7 @@ void sheaf_data_close(sheaf_data *data)
     free(data->token);
     free(data->label);
     free(data->label_after);
-    free(data->desirable);
+    free(data->mark);
     free(data->answer);
     free(data->mask);
     free(data->position);

@@ -62,6 +62,9 @@ typedef struct sheaf_data_options {
     bool pairs;             /* samples are pairs of a chosen and a rejected answer */
     bool judged;            /* each record says whether its answer is desirable */
     bool rollouts;          /* rows are completions with rewards (rollout.h) */
+    /* Of a reward model: a row has one label, behind its last token that is not the config's `pad`;
+     * and pairs may have margins. */
+    bool scores;
 } sheaf_data_options;
 
 /* What a completion was given. */
@@ -94,6 +97,9 @@ int sheaf_data_sides(const sheaf_data *data);
 bool sheaf_data_desirable(const sheaf_data *data, int64_t row);
 /* sheaf_data_rollout_of - of data that were opened with `rollouts`. */
 sheaf_data_rollout sheaf_data_rollout_of(const sheaf_data *data, int64_t row);
+/* sheaf_data_margin - of pairs that were opened with `scores`: the margin of a side's row; else 0.
+ */
+double sheaf_data_margin(const sheaf_data *data, int64_t row);
 /* sheaf_data_mixed - positions of the longest of n judged rows with the answers of others behind
  * their prompts; sheaf_data_mixed_most: of any with any answer. */
 int64_t sheaf_data_mixed(const sheaf_data *data, const int64_t *row, const int64_t *other,

@@ -215,12 +215,12 @@ sheaf_status *sheaf__conversations_encode(sheaf__text_row *out, sheaf__text_reco
 /* ---- the data set ---- */
 
 sheaf_status *sheaf__conversations_put(sheaf__conversations *t, sheaf__text_counts *c,
-                                       sheaf__text_row *row, const bool *desirable)
+                                       sheaf__text_row *row, const float *mark)
 {
     sheaf_data *d = t->data;
     const size_t n = (size_t)row->count;
     sheaf_status *st = sheaf__data_reserve(
-        d, row->count, SHEAF__WITH_LABEL | (desirable != NULL ? SHEAF__WITH_DESIRABLE : 0));
+        d, row->count, SHEAF__WITH_LABEL | (mark != NULL ? SHEAF__WITH_MARK : 0));
     TRY(st, sheaf__pictures_put(t->pictures, row->picture, row->pictures));
     if (st != NULL)
         return st;
@@ -229,8 +229,8 @@ sheaf_status *sheaf__conversations_put(sheaf__conversations *t, sheaf__text_coun
     memcpy(d->images->embed + d->tokens, row->place, n);
     memset(d->images->expert + d->tokens, 0, n);
     d->label_after[d->rows] = row->behind;
-    if (desirable != NULL)
-        d->desirable[d->rows] = *desirable;
+    if (mark != NULL)
+        d->mark[d->rows] = *mark;
     d->tokens += row->count;
     d->begin[++d->rows] = d->tokens;
     c->rows++;

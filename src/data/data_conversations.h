@@ -29,10 +29,11 @@ sheaf_status *sheaf__conversations_encode(sheaf__text_row *out, sheaf__text_reco
 sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *conversations,
                                        sheaf__text_counts *counts, sheaf__text_row *row, int n,
                                        int64_t place);
-/* sheaf__conversations_put - appends the row to the data set. desirable: its answer's, or NULL. */
+/* sheaf__conversations_put - appends the row to the data set. mark: as
+ * sheaf_data has it, or NULL. */
 sheaf_status *sheaf__conversations_put(sheaf__conversations *conversations,
                                        sheaf__text_counts *counts, sheaf__text_row *row,
-                                       const bool *desirable);
+                                       const float *mark);
 /* sheaf__conversations_advise - adds the --seq to try where pictures would have been cut. */
 sheaf_status *sheaf__conversations_advise(const sheaf__conversations *conversations,
                                           sheaf_status *st);

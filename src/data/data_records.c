@@ -103,8 +103,8 @@ static sheaf_status *put_row(sheaf_data *d, const sheaf__sequence *s, bool desir
     memcpy(d->images->embed + d->tokens, s->image_embed_mask, n);
     memcpy(d->images->expert + d->tokens, s->vision_expert_mask, n);
     d->trained_from[d->rows] = (int32_t)s->context;
-    if (d->desirable != NULL)
-        d->desirable[d->rows] = desirable;
+    if (d->mark != NULL)
+        d->mark[d->rows] = desirable;
     d->tokens += s->used;
     d->begin[++d->rows] = d->tokens;
     return NULL;
@@ -220,9 +220,8 @@ static sheaf_status *make_rows(reader *in)
     d->begin = calloc(n + 1, sizeof *d->begin);
     d->trained_from = calloc(n + 1, sizeof *d->trained_from);
     if (in->options->judged)
-        d->desirable = calloc(n + 1, 1);
-    return d->begin == NULL || d->trained_from == NULL ||
-                   (in->options->judged && d->desirable == NULL)
+        d->mark = calloc(n + 1, sizeof *d->mark);
+    return d->begin == NULL || d->trained_from == NULL || (in->options->judged && d->mark == NULL)
                ? sheaf__data_no_memory(0)
                : sheaf__data_reserve(d, 1, SHEAF__WITH_POSITION);
 }

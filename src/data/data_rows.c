@@ -48,7 +48,7 @@ static bool grow_rows(sheaf_data *d, unsigned with, int64_t capacity)
 {
     return SHEAF_GROW(&d->begin, NULL, capacity + 1) &&
            ((with & SHEAF__WITH_LABEL) == 0 || SHEAF_GROW(&d->label_after, NULL, capacity)) &&
-           ((with & SHEAF__WITH_DESIRABLE) == 0 || SHEAF_GROW(&d->desirable, NULL, capacity));
+           ((with & SHEAF__WITH_MARK) == 0 || SHEAF_GROW(&d->mark, NULL, capacity));
 }
 
 static bool grow_tokens(sheaf_data *d, unsigned with, int64_t capacity)

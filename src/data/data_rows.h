@@ -35,11 +35,13 @@ struct sheaf_data {
     /* Not NULL: what has a place for each token, row or image is NULL here: it is that of
      * sheaf__data_set_of() */
     sheaf__data_sets *sets;
-    int64_t rows, capacity;      /* rows used and allocated */
-    uint8_t *desirable;          /* [capacity]; NULL: nothing is judged */
+    int64_t rows, capacity; /* rows used and allocated */
+    float *mark; /* [capacity] of judged answers 1: desirable; of pairs their margin; NULL: none */
     sheaf__answer *answer;       /* [rows] of judged rows */
     sheaf_data_rollout *rollout; /* [capacity], their logps owned; NULL: none */
-    bool pairs;                  /* rows 2 i and 2 i + 1 are the two sides of sample i */
+    bool scores;     /* see sheaf_data_options; the label 0 is that of position used[r] - 1 */
+    int64_t ignored; /* of these: the id of tokens at the end that have no score; -1: none */
+    bool pairs;      /* rows 2 i and 2 i + 1 are the two sides of sample i */
     int64_t tokens, token_capacity;
     int64_t *begin; /* [capacity + 1] */
     int32_t *token;
@@ -118,6 +120,8 @@ static inline int32_t sheaf__data_label_at(const sheaf__data_row *row, int64_t p
 static inline int32_t sheaf__data_target_at(const sheaf__data_row *row, int64_t position)
 {
     const sheaf_data *data = row->data;
+    if (data->scores)
+        return position + 1 == data->used[row->number] ? 0 : SHEAF__NO_LABEL;
     const int64_t length = data->begin[row->number + 1] - data->begin[row->number];
     if (position + 1 < length)
         return sheaf__data_label_at(row, position + 1);
@@ -159,7 +163,7 @@ enum {
     SHEAF__WITH_LABEL = 1,
     SHEAF__WITH_TRAINED = 2,
     SHEAF__WITH_POSITION = 4,
-    SHEAF__WITH_DESIRABLE = 8
+    SHEAF__WITH_MARK = 8
 };
 sheaf_status *sheaf__data_reserve(sheaf_data *data, int64_t tokens, unsigned with);
 

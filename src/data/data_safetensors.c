@@ -5,6 +5,8 @@
  * data_images.h lists; and nothing else, except for families whose files hold further tensors: an
  * unknown input may change the meaning of the others. A row's own padding is kept (it affects saved
  * logits); only trailing positions with mask 0 and no label may exceed --seq. */
+#include <math.h>
+
 #include "base/base.h"
 #include "data/data_rows.h"
 #include "data/data_tensors.h"
@@ -325,8 +327,8 @@ static sheaf_status *read_judgements(sheaf__tensors *in)
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", known[POSITIONS].name),
                            "none beside '%s': a row is one prompt and its answer", JUDGEMENT),
             "remove it from the file");
-    in->data->desirable = malloc((size_t)in->rows);
-    if (in->data->desirable == NULL)
+    in->data->mark = malloc((size_t)in->rows * sizeof *in->data->mark);
+    if (in->data->mark == NULL)
         return sheaf__data_no_memory(in->rows);
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
         for (int64_t i = in->data->begin[r];
@@ -337,7 +339,7 @@ static sheaf_status *read_judgements(sheaf__tensors *in)
                                    "1, but for padding at the end"),
                     "pad on the right");
         st = sheaf__tensors_numbers_in(&value, in, e, r, 1);
-        in->data->desirable[r] = value != 0;
+        in->data->mark[r] = value != 0;
         if (st == NULL && value != 0 && value != 1)
             st = sheaf_found(sheaf__tensors_bad(JUDGEMENT, "0 or 1"), "%" PRId64 " at row %" PRId64,
                              value, r + 1);
@@ -385,7 +387,8 @@ static sheaf_status *read_file(sheaf__tensors *in, const char *path,
 /* ---- pairs ----
  *
  * chosen.input_ids, chosen.labels and the same of rejected, with attention masks or without: rows
- * of both, which need not be of one length, in turns. */
+ * of both, which need not be of one length, in turns; for a reward model also margin, F32 [rows].
+ */
 
 static const char *const sides[] = { "chosen.", "rejected." };
 
@@ -413,12 +416,14 @@ static sheaf_status *take_side(sheaf_safetensors *out, const sheaf_safetensors *
     return NULL;
 }
 
-static sheaf_status *check_sides(const sheaf_safetensors *file)
+static const char margin_name[] = "margin";
+
+static sheaf_status *check_sides(const sheaf_safetensors *file, bool scores)
 {
     static const char *const names[] = { "input_ids", "labels", "attention_mask" };
     for (int64_t i = 0; i < file->header.count; i++) {
         const char *name = file->header.entry[i].name, *dot = strchr(name, '.');
-        bool is_known = false;
+        bool is_known = scores && strcmp(name, margin_name) == 0;
         for (size_t k = 0; k < 6 && dot != NULL; k++)
             is_known = is_known || (strncmp(name, sides[k % 2], strlen(sides[k % 2])) == 0 &&
                                     strcmp(dot + 1, names[k / 2]) == 0);
@@ -430,13 +435,14 @@ static sheaf_status *check_sides(const sheaf_safetensors *file)
     return NULL;
 }
 
-/* Up to its last label: what stands behind it has no part in the loss. */
+/* Up to its last label: what stands behind it has no part in the loss; a score is of all. */
 static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t row, int side)
 {
     static const char *const labels[] = { "chosen.labels", "rejected.labels" };
     const int64_t begin = from->begin[row];
     int64_t n = from->begin[row + 1] - begin;
-    while (n > 0 && from->label[begin + n - 1] == SHEAF__NO_LABEL)
+    while (n > 0 && (data->scores ? sheaf__data_mask_at(from, row, n - 1) == 0
+                                  : from->label[begin + n - 1] == SHEAF__NO_LABEL))
         n--;
     if (n < 2) /* the first token is never predicted */
         return sheaf_found(
@@ -448,9 +454,12 @@ static sheaf_status *put_row(sheaf_data *data, const sheaf_data *from, int64_t r
                 sheaf_found(sheaf__tensors_bad("attention_mask", "padding behind the answers only"),
                             "0 at row %" PRId64 ", position %" PRId64, row + 1, i + 1),
                 "pad on the right");
-    sheaf_status *st = sheaf__data_reserve(data, n, SHEAF__WITH_LABEL);
+    sheaf_status *st =
+        sheaf__data_reserve(data, n, SHEAF__WITH_LABEL | (data->scores ? SHEAF__WITH_MARK : 0));
     if (st != NULL)
         return st;
+    if (data->scores)
+        data->mark[data->rows] = 0;
     memcpy(data->token + data->tokens, from->token + begin, (size_t)n * sizeof *data->token);
     memcpy(data->label + data->tokens, from->label + begin, (size_t)n * sizeof *data->label);
     data->label_after[data->rows] = SHEAF__NO_LABEL;
@@ -472,6 +481,26 @@ static sheaf_status *join_sides(sheaf_data *data, const sheaf_data *const side[2
     return st;
 }
 
+static sheaf_status *read_margins(sheaf_data *data, const sheaf_safetensors *file)
+{
+    const sheaf_safetensors_entry *e =
+        data->scores ? sheaf__safetensors_find(file, margin_name) : NULL;
+    sheaf_status *st = NULL;
+    if (e == NULL)
+        return NULL;
+    if (e->dtype != SHEAF_F32 || e->ndim != 1 || 2 * e->shape[0] != data->rows)
+        return sheaf_found(sheaf__tensors_bad(margin_name, "F32, one number for each pair"),
+                           "another form");
+    for (int64_t r = 0; r < data->rows && st == NULL; r++) {
+        const int64_t bytes = sizeof *data->mark;
+        st = sheaf__safetensors_read(file, e, r / 2 * bytes, &data->mark[r], bytes);
+        if (st == NULL && !isfinite(data->mark[r]))
+            st = sheaf_found(sheaf__tensors_bad(margin_name, "finite numbers"),
+                             "another in row %" PRId64, r / 2 + 1);
+    }
+    return st;
+}
+
 static void drop_side(sheaf_data *side)
 {
     free(side->begin);
@@ -484,7 +513,7 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
                                 const sheaf_data_options *options)
 {
     sheaf_data of[2] = { { .vocab = data->vocab }, { .vocab = data->vocab } };
-    sheaf_status *st = sheaf_in(check_sides(file), "%s", path);
+    sheaf_status *st = sheaf_in(check_sides(file, data->scores), "%s", path);
     for (int k = 0; k < 2 && st == NULL; k++) {
         sheaf_safetensors part = { 0 };
         sheaf__tensors in = { .file = &part, .data = &of[k], .config = options->config };
@@ -498,6 +527,7 @@ static sheaf_status *read_sides(sheaf_data *data, const sheaf_safetensors *file,
     }
     const sheaf_data *const both[2] = { &of[0], &of[1] };
     TRY(st, sheaf_in(join_sides(data, both), "%s", path));
+    TRY(st, sheaf_in(read_margins(data, file), "%s", path));
     drop_side(&of[0]);
     drop_side(&of[1]);
     return st;

@@ -32,7 +32,7 @@ typedef struct job {
     const char *lost;       /* as the record has it */
     sheaf__text_row row[2]; /* of pairs both sides, else the first */
     bool same;              /* both answers are equal */
-    bool desirable;         /* of records that judge their answer */
+    float mark;             /* as sheaf_data has it */
     sheaf__rollouts rollouts;
     sheaf_status *st;
 } job;
@@ -127,7 +127,12 @@ static sheaf_status *read_record(sheaf__text_record *out, const reader *in, job 
                                      : (sheaf__text_record){ 0 };
     sheaf_status *st =
         sheaf__text_record_json(&json, in->text + j->at, (size_t)j->size, &in->fields);
-    TRY(st, sheaf__preference_read(out, in->options, &j->desirable, json, side));
+    bool desirable = false;
+    TRY(st, in->options->pairs && in->options->scores ? sheaf__preference_margin(&j->mark, json)
+                                                      : NULL);
+    TRY(st, sheaf__preference_read(out, in->options, &desirable, json, side));
+    if (in->options->judged)
+        j->mark = desirable;
     json_decref(json);
     return st;
 }
@@ -248,13 +253,14 @@ static sheaf_status *take(reader *in, job *j)
     if (in->options->rollouts)
         return sheaf__rollouts_put(&j->rollouts, &in->rows, &in->facts.counts, in->options,
                                    j->place);
-    in->rows.desirable = in->options->judged ? &j->desirable : NULL;
+    in->rows.mark =
+        in->options->judged || (in->options->pairs && in->options->scores) ? &j->mark : NULL;
     if (in->conversations == NULL)
         return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, j->row, rows,
                                      j->place);
     for (int i = 0; i < rows && keep && st == NULL; i++)
         st = sheaf__conversations_put(in->conversations, &in->facts.counts, &j->row[i],
-                                      in->rows.desirable);
+                                      in->rows.mark);
     return st;
 }
 
@@ -460,7 +466,7 @@ static sheaf_status *choose_cache(reader *in)
     const sheaf_data_options *o = in->options;
     const bool given = o->cache != NULL && o->cache[0] != '\0';
     in->cache = given ? o->cache : in->sources.bytes >= LARGE ? o->cache_beside : NULL;
-    if (in->conversations != NULL || o->judged || o->rollouts) /* which a cache does not hold */
+    if (in->conversations != NULL || o->judged || o->rollouts || o->scores) /* no cache holds it */
         in->cache = NULL;
     return in->cache == NULL ? NULL : sheaf__text_key(in->key, &in->sources, o);
 }

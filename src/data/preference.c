@@ -1,6 +1,8 @@
 /* preference.c - see preference.h. */
 #include "data/preference.h"
 
+#include <math.h>
+
 #include "base/base.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
@@ -253,6 +255,15 @@ sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *re
         return sheaf__no_memory("data set");
     json_object_del(*out, name);
     return NULL;
+}
+
+sheaf_status *sheaf__preference_margin(float *out, const json_t *record)
+{
+    const json_t *margin = json_object_get(record, "margin");
+    *out = (float)json_number_value(margin);
+    return margin == NULL || json_is_null(margin) || (json_is_number(margin) && isfinite(*out))
+               ? NULL
+               : sheaf__bad_field("margin", "a number", "%s", sheaf__text_kind(margin));
 }
 
 sheaf_status *sheaf__preference_read(sheaf__text_record *out, const sheaf_data_options *options,

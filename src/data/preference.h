@@ -25,6 +25,8 @@ sheaf_status *sheaf__preference_side(json_t **out, json_t *record, int side);
 /* sheaf__preference_judged - a new record without its judgement, "label" (TRL, ms-swift) or
  * "kto_tag" (LLaMA-Factory), which is true for a desirable answer. Errors: SHEAF_E_DATA (field). */
 sheaf_status *sheaf__preference_judged(json_t **out, bool *desirable, json_t *record);
+/* sheaf__preference_margin - "margin" of a pair; none: 0. Errors: SHEAF_E_DATA (field). */
+sheaf_status *sheaf__preference_margin(float *out, const json_t *record);
 /* sheaf__preference_read - sheaf__text_record_take() of what `options` read a record as: as it is,
  * a side of a pair, or judged, which sets *desirable. Release *out also after a failure. */
 sheaf_status *sheaf__preference_read(sheaf__text_record *out, const sheaf_data_options *options,

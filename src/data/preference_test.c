@@ -500,6 +500,74 @@ TEST(test_preference__sides_of_token_ids_need_not_be_of_one_length)
     sheaf_data_close(data);
 }
 
+/* ---- scores ---- */
+
+/* The one label of a row, 0, is behind its last token that is not padding (0 in this config),
+ * whatever its labels are. */
+TEST(test_preference__a_score_is_of_all_but_padding)
+{
+    const struct {
+        tensor chosen, margin;
+        int64_t used[4];
+        double of[2];
+    } rows[] = {
+        { two_pairs[0], { NULL }, { 3, 3, 4, 3 }, { 0 } },
+        { { "chosen.input_ids", "I64", { 2, 4 }, I64S(5, 6, 7, 3, 5, 8, 0, 0) },
+          { "margin", "F32", { 2 }, NULL, 2 },
+          { 3, 3, 2, 3 },
+          { 2, 3 } },
+    };
+    const sheaf_config config = config_of(false);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_data *data = NULL;
+        tensor list[ARRAY_LEN(two_pairs) + 1];
+        memcpy(list, two_pairs, sizeof two_pairs);
+        list[0] = rows[i].chosen;
+        list[ARRAY_LEN(two_pairs)] = rows[i].margin;
+        CHECK_OK(sheaf_data_open(
+            &data, tensors_file(list, ARRAY_LEN(two_pairs) + (rows[i].margin.name != NULL)),
+            &(sheaf_data_options){ .config = &config, .pairs = true, .scores = true }));
+        for (int64_t r = 0; r < 4; r++) {
+            int32_t id[5], label[5], want[5];
+            const int64_t n = rows[i].used[r];
+            assert_int_equal(sheaf_data_used(data, &r, 1), n);
+            assert_int_equal(labels_of(data, r), 1);
+            CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .tokens = id, .labels = label, .seq = 5 },
+                                      data, &r, 1));
+            for (int64_t t = 0; t < 5; t++)
+                want[t] = t + 1 == n ? 0 : SHEAF__IGNORED;
+            CHECK_BYTES("labels", label, want, sizeof want);
+            assert_true(sheaf_data_margin(data, r) == rows[i].of[r / 2]);
+        }
+        sheaf_data_close(data);
+    }
+}
+
+TEST(test_preference__margins_of_texts)
+{
+    static const char with[] = "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", "
+                               "\"margin\": %s}\n";
+    static const struct {
+        const char *value, *want;
+    } rows[] = { { "-1.5", NULL },
+                 { "null", NULL },
+                 { "\"1\"", "field 'margin' | a number | a string" },
+                 { "1e300", "field 'margin' | a number" } };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_data *data = NULL;
+        char text[200];
+        snprintf(text, sizeof text, with, rows[i].value);
+        sheaf_status *st = open_pairs(&data, text, (sheaf_data_options){ .scores = true });
+        if (rows[i].want != NULL) {
+            CHECK_FAILS(st, SHEAF_E_DATA, rows[i].want);
+            continue;
+        }
+        CHECK_OK(st);
+        assert_true(sheaf_data_margin(data, 0) == (i == 0 ? -1.5 : 0));
+        sheaf_data_close(data);
+    }
+}
+
 TEST(test_preference__bad_tensors_are_named)
 {
     const struct {

@@ -6,16 +6,16 @@
 #include "data/record_pictures.h"
 
 static sheaf_status *keep(sheaf_data *data, const sheaf__text_row *row, int64_t count,
-                          const bool *desirable)
+                          const float *mark)
 {
     sheaf_status *st = sheaf__data_reserve(
-        data, count, SHEAF__WITH_TRAINED | (desirable != NULL ? SHEAF__WITH_DESIRABLE : 0));
+        data, count, SHEAF__WITH_TRAINED | (mark != NULL ? SHEAF__WITH_MARK : 0));
     if (st != NULL)
         return st;
     memcpy(data->token + data->tokens, row->id, (size_t)count * sizeof *row->id);
     memcpy(data->trained + data->tokens, row->trained, (size_t)count);
-    if (desirable != NULL)
-        data->desirable[data->rows] = *desirable;
+    if (mark != NULL)
+        data->mark[data->rows] = *mark;
     data->tokens += count;
     data->begin[++data->rows] = data->tokens;
     return NULL;
@@ -65,7 +65,7 @@ sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_count
         c->longest = count > c->longest ? count : c->longest;
         st = writer->cache != NULL
                  ? sheaf__row_cache_put(writer->cache, row[i].id, row[i].trained, count)
-                 : keep(writer->data, &row[i], count, writer->desirable);
+                 : keep(writer->data, &row[i], count, writer->mark);
     }
     return st;
 }

@@ -35,7 +35,7 @@ struct sheaf__row_cache_writer;
 typedef struct sheaf__row_writer {
     sheaf_data *data;
     struct sheaf__row_cache_writer *cache; /* destination of the rows; NULL: `data` */
-    const bool *desirable; /* of data in memory: is the next row's answer? or NULL */
+    const float *mark; /* of data in memory: of the next rows, as sheaf_data has it; or NULL */
 } sheaf__row_writer;
 
 /* sheaf__row_writer_put - the n rows of a record, all or none. Errors: SHEAF_E_MEMORY. */

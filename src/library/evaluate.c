@@ -30,7 +30,7 @@ typedef struct work {
     sheaf__settings settings;
     sheaf_train_options train;
     sheaf__objective objective;
-    double *reference; /* S of the reference, by row */
+    double *reference; /* S of the reference, by row; of a reward model the scores */
     sheaf__pair_sums sums;
     _Atomic(sheaf_status *) failed; /* of the logits callback */
     atomic_int enough;
@@ -201,7 +201,13 @@ static sheaf_status *read_objective(work *w)
             sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--objective %s", w->objective.name),
                            "an objective whose evaluation needs no rewards"),
             "one that learns from rewards");
-    const bool logits = w->o.take != NULL || w->o.save_logits != NULL;
+    const bool logits = w->o.take != NULL || w->o.save_logits != NULL,
+               scores = w->m->opened.config.scores;
+    if (st == NULL && sheaf__objective_prefers(&w->objective) && w->objective.scores != scores)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--objective %s", w->objective.name),
+                           scores ? "reward, of a reward model" : "a reward model"),
+            scores ? "a reward model" : "one that gives logits");
     if (st == NULL && sheaf__objective_prefers(&w->objective) && (logits || w->o.prompts != NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, logits ? "--save-logits" : "--match"),
                             "none with --objective %s", w->objective.name);
@@ -247,6 +253,7 @@ static sheaf__evaluate_options how_of(const work *w, const sheaf__model *model)
                                           sheaf__is_first(model->context) ? w->o.events : NULL };
 }
 
+/* Sums of the reference's rows, or scores. */
 static sheaf_status *refer_on_rank(void *self, sheaf__model *model)
 {
     work *w = self;
@@ -256,24 +263,55 @@ static sheaf_status *refer_on_rank(void *self, sheaf__model *model)
     double *sum = malloc(bytes);
     sheaf_status *st = sheaf__agree_groups(
         model->context, sum == NULL ? sheaf__no_memory("sums of the reference") : NULL);
-    TRY(st, sheaf__pairs_sums(sum, model, &all, &w->objective, &w->train, 0, &how));
+    TRY(st, w->objective.reference
+                ? sheaf__pairs_sums(sum, model, &all, &w->objective, &w->train, 0, &how)
+                : sheaf__evaluate_scores(sum, model, w->rows, &how));
     if (st == NULL && sheaf__team_keeps_result(model->context))
         memcpy(w->reference, sum, bytes);
     free(sum);
     return st;
 }
 
+static sheaf_status *take_sums(work *w)
+{
+    w->reference = malloc((size_t)sheaf_data_rows(w->rows) * sizeof *w->reference);
+    return sheaf__all_agree(w->m->all,
+                            w->reference == NULL ? sheaf__no_memory("sums of rows") : NULL);
+}
+
 /* Before the model itself is loaded, so that one is in memory at a time. */
 static sheaf_status *refer(work *w, int64_t positions)
 {
     sheaf_model *reference = NULL;
-    w->reference = malloc((size_t)sheaf_data_rows(w->rows) * sizeof *w->reference);
-    sheaf_status *st = sheaf__all_agree(
-        w->m->all, w->reference == NULL ? sheaf__no_memory("sums of the reference") : NULL);
+    sheaf_status *st = take_sums(w);
     TRY(st, open_reference(&reference, w));
     TRY(st, sheaf__model_load_for(reference, positions));
     TRY(st, sheaf__model_ranks_do(reference->ranks, refer_on_rank, w));
     sheaf_model_close(reference);
+    return st;
+}
+
+/* Is it a reward model that gives each record a score? */
+static bool scores(const work *w)
+{
+    return w->m->opened.config.scores && !sheaf__objective_prefers(&w->objective);
+}
+
+static sheaf_status *give_scores(work *w)
+{
+    const int64_t n = sheaf_data_rows(w->rows);
+    sheaf__pair_sums *s = &w->sums;
+    sheaf_status *st = NULL;
+    w->result = (sheaf__evaluation){ .tokens = n };
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        const double score = w->reference[i];
+        sheaf__numeric_env before = sheaf__callback_env();
+        st = w->o.score == NULL ? NULL : w->o.score(w->o.context, i, score);
+        sheaf__numeric_env_restore(&before);
+        s->least = i == 0 || score < s->least ? score : s->least;
+        s->most = i == 0 || score > s->most ? score : s->most;
+        s->reward[0] += score / (double)n;
+    }
     return st;
 }
 
@@ -314,6 +352,7 @@ static sheaf_status *open_rows(work *w)
                                .specials = o->specials == 0 ? run->specials : o->specials > 0,
                                .pairs = w->objective.pairs,
                                .judged = w->objective.judged,
+                               .scores = m->opened.config.scores,
                                .cache = o->data_cache,
                                .micro_batch = o->micro_batch,
                                .threads = m->o.threads,
@@ -394,7 +433,9 @@ static sheaf_status *evaluate(work *w)
         TRY(st, sheaf_prompts_begin(w->o.prompts, w->o.answers));
     if (w->o.save_logits != NULL)
         TRY(st, begin_logits(w));
-    TRY(st, sheaf__model_ranks_do(m->ranks, on_rank, w));
+    TRY(st, scores(w) ? take_sums(w) : NULL);
+    TRY(st, sheaf__model_ranks_do(m->ranks, scores(w) ? refer_on_rank : on_rank, w));
+    TRY(st, scores(w) ? give_scores(w) : NULL);
     sheaf_status *failed = atomic_exchange(&w->failed, NULL);
     st = sheaf__first_of(failed, st);
     if (w->o.prompts != NULL)
@@ -436,7 +477,14 @@ sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report, sheaf_mo
                                           .tokens = w.result.tokens,
                                           .correct = w.result.correct };
     if (sheaf__objective_prefers(&w.objective))
-        found.values = sheaf__pairs_values(found.value, &w.sums);
+        found.values = sheaf__pairs_values(found.value, &w.objective, &w.sums, true);
+    else if (model->opened.config.scores) {
+        const sheaf_event_value all[] = { { "min_reward", w.sums.least },
+                                          { "mean_reward", w.sums.reward[0] },
+                                          { "max_reward", w.sums.most } };
+        memcpy(found.value, all, sizeof all);
+        found.values = sizeof all / sizeof *all;
+    }
     if (st == NULL)
         sheaf__struct_fill(report, &found, sizeof *report);
     sheaf__settings_release(&w.settings);

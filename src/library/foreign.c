@@ -71,7 +71,7 @@ static const sheaf_foreign_rule factory[] = {
     { "model_name_or_path", COPY, "model", NULL, FOLDER_ALONE },
     { "adapter_name_or_path", COPY, "adapter" },
     { "stage", COPY, "objective",
-      "sft=|dpo=dpo|kto=kto|rm=!sheaf trains no reward models|ppo=!sheaf has no PPO|"
+      "sft=|dpo=dpo|kto=kto|rm=reward|ppo=!sheaf has no PPO|"
       "pt=!a record with a text alone is learnt whole: --loss-on all" },
     { "pref_beta", COPY, "beta" },
     { "pref_loss", COPY, "loss-type",

@@ -57,6 +57,12 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                                      .quantize = o->quantize,
                                                                      .events = o->events });
     TRY(st, sheaf__run_model_ranks(&m->run, o->slices, o->tp));
+    if (st == NULL && m->opened.config.scores && o->evaluates == NULL)
+        st = sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", o->model),
+                                       "a model that writes"),
+                        "a reward model"),
+            "sheaf eval, which gives its scores");
     if (st != NULL)
         return st;
     const bool of_run = sheaf__run_model_text_defaults(&m->run, &o->tokenizer, &o->prompt_template,

@@ -302,7 +302,10 @@ static sheaf_status *lay_step(sheaf__opened *opened, sheaf__run_model *run)
     sheaf__selection_release(&selection);
     TRY(st, check_base(run, run->step, opened, path, false));
     TRY(st, sheaf_in(sheaf__checkpoint_source(&run->masters, run->step), "%s", path));
-    TRY(st, sheaf_in(sheaf__stepped_source(&stepped, run->masters, opened->base), "%s", path));
+    TRY(st,
+        sheaf_in(sheaf__stepped_source(&stepped, run->masters,
+                                       opened->widened != NULL ? opened->widened : opened->base),
+                 "%s", path));
     if (st == NULL)
         opened->weights = stepped;
     return st;
@@ -454,6 +457,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
         replaced.adapter = NULL;
         replaced.config = run->config;
         replaced.for_training = true;
+        replaced.scores = sheaf__objective_scores(run->r.options.objective.name);
     }
     TRY(st, sheaf__open_model(out, &replaced));
     remove_temporary(run);

@@ -253,7 +253,7 @@ static const sheaf__setting rows[] = {
       "share of each label that is spread evenly over the vocabulary; of pairs, of those that are the wrong way round",
       .max = 1, .below = true },
     { "objective", TEXT | FIXED | LATE, AT(objective.name),
-      "sft: answers are learnt (default); of pairs of a chosen and a rejected answer dpo, or its losses ipo, hinge and robust, cpo, simpo, orpo; of answers that are desirable or not kto; of completions with rewards grpo, rloo",
+      "sft: answers are learnt (default); of pairs of a chosen and a rejected answer dpo, or its losses ipo, hinge and robust, cpo, simpo, orpo; of answers that are desirable or not kto; of completions with rewards grpo, rloo; reward makes a reward model of pairs",
       "NAME", .heading = "objective" },
     { "loss-type", TEXT | FIXED | LATE, AT(objective.loss_type),
       "losses of --objective dpo or cpo, added up: sigmoid (default), hinge, ipo, robust, sigmoid_norm, sft, apo_zero, apo_down, nca_pair, bco_pair, sppo_hard, exo_pair, discopop; one of grpo: dapo (default), grpo, bnpo, dr_grpo, cispo, sapo, gspo",
@@ -301,6 +301,8 @@ static const sheaf__setting rows[] = {
       "grpo: the divergence from the reference without the ratio as a factor" },
     { "normalize-advantages", FLAG | FIXED | LATE, AT(objective.group.normalize),
       "rloo: advantages with mean 0 and deviation 1 over the batch" },
+    { "center-rewards-coefficient", NUMBER | FIXED | LATE, AT(objective.center),
+      "what a reward model's scores away from 0 cost: this times the square of a pair's sum" },
     { "neftune-alpha", NUMBER | FIXED | LATE, AT(neftune_alpha),
       "NEFTune: noise of alpha / sqrt(tokens of the row * width) on the embedding; 0 = none", "A",
       .max = 1e9 },
@@ -384,10 +386,19 @@ void sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool p
 
 void sheaf__objective_settings(sheaf__setting *table, const sheaf__setting *train)
 {
-    static const char *const names[] = { "objective",    "loss-type",        "loss-weights",
-                                         "beta",         "label-smoothing",  "reference",
-                                         "simpo-gamma",  "cpo-alpha",        "ld-alpha",
-                                         "orpo-answers", "desirable-weight", "undesirable-weight" };
+    static const char *const names[] = { "objective",
+                                         "loss-type",
+                                         "loss-weights",
+                                         "beta",
+                                         "label-smoothing",
+                                         "reference",
+                                         "simpo-gamma",
+                                         "cpo-alpha",
+                                         "ld-alpha",
+                                         "orpo-answers",
+                                         "desirable-weight",
+                                         "undesirable-weight",
+                                         "center-rewards-coefficient" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         sheaf__settings_append(table,
                                (sheaf__setting[]){ *sheaf__setting_find(train, names[i]), { 0 } });

@@ -59,6 +59,7 @@ typedef struct sheaf_lora_options {
     sheaf_lora_names modules_to_save; /* also full names of tensors, "a.b.weight", which may have
                                          factors too; never an expression */
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
+    bool scores;          /* task_type SEQ_CLS: of a reward model */
     bool keep_tie;        /* ensure_weight_tying: a saved embedding is also the tied head */
     bool dora, lora_bias; /* these and tokens: merge only */
     sheaf_lora_tokens *tokens;

@@ -27,6 +27,7 @@ typedef enum kind {
     TOKENS,
     BIAS,
     TEXT,
+    TASK, /* SEQ_CLS, or CAUSAL_LM */
 } kind;
 
 #define KEEPS(kind, member) kind, offsetof(sheaf_lora_options, member)
@@ -79,7 +80,7 @@ static const struct {
     { "runtime_config" },
     { "target_modules", KEEPS(NAMES, targets) },
     { "target_parameters", KEEPS(LIST, parameters) },
-    { "task_type", NOT_KEPT, 0, "\"CAUSAL_LM\"" },
+    { "task_type", KEEPS(TASK, scores) },
     { "trainable_token_indices", KEEPS(TOKENS, tokens) },
     { "use_bdlora", NOT_KEPT, 0, "null", "BD-LoRA" },
     { "use_dora", KEEPS(SWITCH, dora) },
@@ -374,6 +375,10 @@ static void read_key(sheaf_json_reader *r, sheaf_lora_options *out, int i)
     case LAYERS: read_layers(r, out); break;
     case TOKENS: read_tokens(r, out); break;
     case BIAS: read_bias(r, out); break;
+    case TASK:
+        text = json_string_value(json_object_get(r->object, key));
+        out->scores = text != NULL && strcmp(text, "SEQ_CLS") == 0;
+        break;
     case TEXT:
         text = sheaf__json_string(r, key);
         if (text != NULL && (*(char **)to = strdup(text)) == NULL)
@@ -476,6 +481,7 @@ static void add_value(sheaf_text *text, int i, const sheaf_lora_options *o)
     case LAYERS: add_layers(text, o); break;
     case TOKENS: sheaf__text_add(text, "null"); break; /* no adapter that is written has them */
     case BIAS: sheaf__text_add(text, "%s", bias[o->bias]); break;
+    case TASK: sheaf__text_add(text, o->scores ? "\"SEQ_CLS\"" : "\"CAUSAL_LM\""); break;
     case TEXT:
         if (keys[i].written == NULL && *(char *const *)from != NULL)
             sheaf__text_json(text, *(char *const *)from);

@@ -22,7 +22,8 @@
 
 static sheaf_status *lay_over(sheaf__opened *o, bool untied, const sheaf__added_rows *added)
 {
-    sheaf_status *st = o->base != NULL && added->count > 0
+    const bool makes = added->count > 0 || (o->config.scores && o->adapter == NULL);
+    sheaf_status *st = o->base != NULL && makes
                            ? sheaf__widened_new(&o->widened, o->base, o->schema, added)
                            : NULL;
     sheaf_source *below = o->widened != NULL ? o->widened : o->base;
@@ -121,13 +122,15 @@ static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_op
                                    const sheaf_config *config, const sheaf__open_options *how)
 {
     *out = how->fresh;
-    if (how->fresh == NULL || (has_targets(how->fresh) && how->added.count == 0))
+    if (how->fresh == NULL || (has_targets(how->fresh) && how->added.count == 0 && !how->scores))
         return NULL;
     const char *targets = sheaf__family_for(config)->lora_targets;
     const bool unnamed = !has_targets(how->fresh);
     sheaf_status *st = sheaf__lora_options_copy(filled, how->fresh);
     TRY(st, unnamed ? sheaf__lora_set_targets(filled, targets) : NULL);
     TRY(st, how->added.count > 0 ? save_tables(filled, config, how) : NULL);
+    filled->scores = how->scores;
+    TRY(st, how->scores ? save_module(filled, "base." SHEAF__SCORE) : NULL);
     *out = filled;
     if (st == NULL && unnamed)
         sheaf_note(how->events, "LoRA on %s, the default for %s (--lora-targets changes it)",
@@ -422,11 +425,14 @@ static void note_reading(const sheaf_catalog *c, const sheaf__open_options *how)
 }
 
 /* The schema of a config that the adapter changed: a tied table becomes two tensors if it names one
- * of its uses, and tables have more rows if it adds tokens. */
-static sheaf_status *change_schema(sheaf__opened *o, bool untied, int64_t vocab, int slices)
+ * of its uses, tables have more rows if it adds tokens, and a reward model has another head. */
+static sheaf_status *change_schema(sheaf__opened *o, bool untied, bool scores, int64_t vocab,
+                                   int slices)
 {
-    if (!untied && vocab == o->config.vocab)
+    if (!untied && !scores && vocab == o->config.vocab)
         return NULL;
+    if (scores)
+        sheaf__config_score(&o->config);
     sheaf_schema_free(o->schema);
     o->schema = NULL;
     o->config.tied = o->config.tied && !untied;
@@ -466,6 +472,31 @@ static int64_t find_vocab(const sheaf__opened *o, const sheaf__open_options *how
     return rows;
 }
 
+/* *begins: the adapter, or the run, makes a reward model of a base that is none. */
+static sheaf_status *check_scores(bool *begins, const sheaf__opened *o,
+                                  const sheaf_lora_options *options, const sheaf__open_options *how)
+{
+    const bool adapted = options != NULL && options->scores,
+               stored = how->adapter != NULL && how->adapter[0] != '\0', is = o->config.scores;
+    *begins = !is && (adapted || how->scores);
+    if (*begins && !sheaf__may_score(&o->config))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "a reward model"),
+                                          "a text model of Llama's kin"),
+                           "one of family %s", sheaf_family_name(o->config.family));
+    if (how->scores && stored && !adapted)
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", how->adapter),
+                                       "an adapter of a reward model (task_type SEQ_CLS)"),
+                        "one of another task"),
+            "merge it into the base first: sheaf merge BASE ADAPTER MERGED");
+    if (how->for_training && !how->scores && (is || adapted))
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--objective"),
+                                                         "reward, of a reward model"),
+                                          "another"),
+                              "--objective reward");
+    return NULL;
+}
+
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *how)
 {
     *out = (sheaf__opened){ .as_stored = how->as_stored };
@@ -476,7 +507,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     sheaf_lora_options read = { 0 };
     const sheaf_lora_options *options = NULL;
     sheaf_catalog *catalog = NULL;
-    bool untied = false;
+    bool untied = false, scores = false;
     sheaf_status *st = read_config(out, &catalog, how);
     if (st == NULL && catalog != NULL) {
         warn_of_config(catalog, how);
@@ -495,11 +526,14 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         st = sheaf__opened_lay_print(out, !how->hashed, how->all);
     TRY(st, check_config(&out->config, how));
     TRY(st, adapter_options(&options, &read, out, how));
-    if (st == NULL && options != NULL) {
-        untied = sheaf_lora_unties(options, &out->config);
-        st = change_schema(out, untied, find_vocab(out, how), how->slices);
-        TRY(st, open_adapter(out, how, options, untied));
+    TRY(st, check_scores(&scores, out, options, how));
+    if (st == NULL && (options != NULL || scores)) {
+        untied = !scores && options != NULL && sheaf_lora_unties(options, &out->config);
+        st = change_schema(out, untied, scores,
+                           options == NULL ? out->config.vocab : find_vocab(out, how), how->slices);
     }
+    if (st == NULL && options != NULL)
+        st = open_adapter(out, how, options, untied);
     if (how->config_only && out->adapter != NULL) {
         out->adapter->close(out->adapter);
         out->adapter = NULL;

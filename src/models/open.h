@@ -56,6 +56,8 @@ typedef struct sheaf__open_options {
     sheaf_quantize quantize;
     bool as_stored;    /* a base that is stored quantised is not refused beside it: of a run, whose
                           fingerprint says whether it is the right one */
+    bool scores;       /* of a new reward model: its score head is made where the base has none, by
+                          added.seed; an adapter to read must have one */
     bool for_training; /* refuse unmerged LoRA in the model's own files; else SAT's is merged on
                           reading */
     const sheaf_events *events; /* get notes on decisions; may be NULL */

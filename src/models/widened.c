@@ -141,6 +141,21 @@ static void close_widened(sheaf_source *self)
     free(w);
 }
 
+/* The head of a reward model, where the base has none. */
+static sheaf_status *add_score(widened *w, const sheaf_schema *schema)
+{
+    const sheaf_source_entry score = { .dtype = SHEAF_F32,
+                                       .ndim = 2,
+                                       .shape = { 1, schema->config.hidden } };
+    if (!schema->config.scores || w->over.under->find(w->over.under, SHEAF__SCORE) != NULL)
+        return NULL;
+    w->cols[w->over.count] = schema->config.hidden;
+    w->added.first = 0;
+    w->added.count = 1;
+    w->added.random = true;
+    return sheaf__over_add(&w->over, strdup(SHEAF__SCORE), score);
+}
+
 /* Does nothing for a tensor that the model has not. */
 static sheaf_status *add_table(widened *w, const sheaf_schema *schema, const char *name)
 {
@@ -169,8 +184,11 @@ sheaf_status *sheaf__widened_new(sheaf_source **out, sheaf_source *base, const s
     w->added = *added;
     w->range = (float)schema->config.initializer_range;
     sheaf_status *st = sheaf__over_init(&w->over, TABLES);
-    TRY(st, add_table(w, schema, family->table));
-    TRY(st, add_table(w, schema, family->head));
+    if (!schema->config.scores) {
+        TRY(st, add_table(w, schema, family->table));
+        TRY(st, add_table(w, schema, family->head));
+    }
+    TRY(st, add_score(w, schema));
     if (st == NULL)
         *out = &w->over.source;
     else

@@ -8,6 +8,9 @@
  *   random: standard normals for the seed, the tensor's name and the element's place in the larger
  *   tensor (base/random.h), times the config's initializer_range, rounded in the same way
  *
+ * Of a reward model whose base is none "score.weight" is made, at random as above, as transformers
+ * begins it.
+ *
  * So it depends on neither ranks nor threads. Rows that are a base's padding and become those of a
  * new token are made as well. */
 #pragma once

@@ -136,6 +136,48 @@ const sheaf__family *sheaf__family_reading(const json_t *object)
     return sheaf__family_at(SHEAF_LLAMA); /* whose reader reports unknown keys */
 }
 
+static bool is_empty(const json_t *value)
+{
+    return value == NULL || json_is_null(value);
+}
+
+/* Of a text model's class for sequence classification. Without a list of its labels it has two. */
+static void read_scores(sheaf_json_reader *r, sheaf_config *c)
+{
+    const char *class =
+        json_string_value(json_array_get(json_object_get(r->object, "architectures"), 0));
+    const json_t *labels = json_object_get(r->object, "id2label"),
+                 *count = json_object_get(r->object, "num_labels");
+    if (r->st != NULL || class == NULL || !sheaf__ends_with(class, SHEAF__SCORES_CLASS))
+        return;
+    const int64_t n = !is_empty(labels)  ? (int64_t)json_object_size(labels)
+                      : !is_empty(count) ? json_integer_value(count)
+                                         : 2;
+    if (n != 1)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "id2label",
+                                     "one label, a reward, of a %s", class),
+                    "%" PRId64 " labels", n);
+    else if (!sheaf__may_score(c))
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "architectures", "the class of a text model");
+    sheaf__config_score(c);
+}
+
+bool sheaf__is_class(const sheaf__family *family, const char *name)
+{
+    const char *class = family->architecture,
+               *end = class == NULL ? NULL : strstr(class, "ForCausalLM");
+    return class != NULL && (strcmp(class, name) == 0 ||
+                             (end != NULL && strncmp(class, name, (size_t)(end - class)) == 0 &&
+                              strcmp(name + (end - class), SHEAF__SCORES_CLASS) == 0));
+}
+
+void sheaf__config_score(sheaf_config *c)
+{
+    c->scores = true;
+    c->tied = false;
+    c->logit_cap = 0;
+}
+
 sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size)
 {
     SHEAF__NUMERIC_ENV;
@@ -147,6 +189,7 @@ sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t siz
         return st;
     sheaf_json_reader r = { root, NULL, NULL };
     sheaf__family_reading(root)->read(&r, &c, &unknown);
+    read_scores(&r, &c);
     st = r.st;
     TRY(st, keep_text(&c, text, size, &unknown));
     sheaf__text_release(&unknown);

@@ -111,6 +111,10 @@ typedef struct sheaf_config {
     double rms_eps;
     bool qkv_bias, o_bias, mlp_bias;
     bool tied; /* lm_head is embed_tokens */
+    /* A reward model, transformers' *ForSequenceClassification with one label: in place of lm_head
+     * "score.weight" [1, hidden], and the score of a text is that of its last token which is not
+     * `pad`. */
+    bool scores;
     struct {
         sheaf_rope_type type;
         double theta, factor, low_freq_factor, high_freq_factor;

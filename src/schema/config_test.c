@@ -242,6 +242,30 @@ TEST(test_family__from_either_key)
     assert_string_equal(sheaf_family_name(SHEAF_QWEN2), "qwen2");
 }
 
+#define SCORES "\"architectures\":[\"LlamaForSequenceClassification\"]"
+/* Without a list transformers has two labels. */
+TEST(test_scores__of_a_class_with_one_label)
+{
+    static const number_row rows[] = {
+        { "{}", 0 },
+        { "{\"id2label\":{\"0\":\"a\"}}", 0 },
+        { "{" SCORES ",\"id2label\":{\"0\":\"LABEL_0\"}}", 1 },
+        { "{" SCORES ",\"num_labels\":1}", 1 },
+        { "{\"model_type\":\"qwen2\",\"architectures\":[\"Qwen2ForSequenceClassification\"],"
+          "\"num_labels\":1,\"tie_word_embeddings\":true}",
+          1 },
+    };
+    CHECK_FIELD(rows, scores);
+    sheaf_config c;
+    CHECK_OK(parse_with(&c, rows[4].changes));
+    assert_false(c.tied);
+    sheaf_config_release(&c);
+    CHECK_FAILS(parse_with(&c, "{" SCORES "}"), SHEAF_E_UNSUPPORTED,
+                "'id2label' | one label, a reward, of a LlamaForSequenceClassification | 2 labels");
+    CHECK_FAILS(parse_with(&c, "{" SCORES ",\"id2label\":{\"0\":\"a\",\"1\":\"b\",\"2\":\"c\"}}"),
+                SHEAF_E_UNSUPPORTED, "3 labels");
+}
+
 TEST(test_mixture__of_mixtral)
 {
     static const struct {
@@ -540,7 +564,7 @@ TEST(test_refused__by_key_expected_and_found)
           "'architectures' | Qwen3ForCausalLM, as 'model_type' is qwen3 | LlamaForCausalLM" },
         { "{\"model_type\":\"gpt2\"}", SHEAF_E_UNSUPPORTED, "\"gpt2\" | " },
         { "{\"model_type\":7}", SHEAF_E_FORMAT, "'model_type' | a string | 7" },
-        { "{\"architectures\":[\"LlamaForSequenceClassification\"]}", SHEAF_E_UNSUPPORTED,
+        { "{\"architectures\":[\"LlamaForTokenClassification\"]}", SHEAF_E_UNSUPPORTED,
           "LlamaForCausalLM" },
         { "{\"architectures\":[\"LLaMAForCausalLM\"]}", SHEAF_E_UNSUPPORTED,
           "| \"LlamaForCausalLM\", if that was meant, in config.json" },

@@ -88,6 +88,8 @@ sheaf_status *sheaf__config_text(char **out, const sheaf_config *c)
     sheaf__config_whole(&t, "num_attention_heads", c->heads);
     sheaf__family_for(c)->text(&t, c);
     add_tokens(&t, c);
+    if (c->scores)
+        sheaf__text_add(&t, "scores: true\n");
     sheaf_status *st = add_template(&t, c);
     TRY(st, sheaf__text_take(out, &t));
     sheaf__text_release(&t);

@@ -246,6 +246,19 @@ typedef struct sheaf__family {
 const sheaf__family *sheaf__family_at(int i);
 /* sheaf__family_for - never NULL. */
 const sheaf__family *sheaf__family_for(const sheaf_config *config);
+#define SHEAF__SCORES_CLASS "ForSequenceClassification"
+#define SHEAF__SCORE "score.weight"
+/* sheaf__may_score - can it be a reward model? Text models whose rows are Llama's. */
+static inline bool sheaf__may_score(const sheaf_config *config)
+{
+    const sheaf__family *family = sheaf__family_for(config);
+    return family->form != NULL && family->tower == NULL && family->architecture != NULL &&
+           strstr(family->architecture, "ForCausalLM") != NULL;
+}
+/* sheaf__is_class - is it the family's class in transformers, or that of its reward models? */
+bool sheaf__is_class(const sheaf__family *family, const char *name);
+/* sheaf__config_score - makes a reward model of it. */
+void sheaf__config_score(sheaf_config *config);
 /* sheaf__gguf_form_of - NULL: llama.cpp has no such model. */
 static inline const struct sheaf__gguf_form *sheaf__gguf_form_of(const sheaf_config *config)
 {

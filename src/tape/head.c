@@ -59,6 +59,10 @@ static void give_block(block *b)
         sheaf__free(b->c, held[i]);
 }
 
+/* The softmax of one number is 1, so that with a label that counts 2 the gradient of cross-entropy
+ * is 1 - 2 = -1, that of minus the number; and the loss itself is that with a maximum of 0. */
+enum { LABEL_OF_SCORE = 2 };
+
 static bool smooths(const sheaf__head_run *run)
 {
     return run->smoothing > 0;
@@ -118,7 +122,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
         { &b->max, whole * 4, true },
         { &b->target, whole * 4, true },
         { &b->sums, whole * 4 * SHEAF_MAX_SLICES, true },
-        { &b->logit_sums, whole * 4 * SHEAF_MAX_SLICES, smooths(b->p->run) },
+        { &b->logit_sums, whole * 4 * SHEAF_MAX_SLICES, smooths(b->p->run) || b->p->run->scores },
         { &b->first, whole * 4, b->p->run->judge },
         { &b->all, rows * (size_t)l->out * 4 * (c->ranks > 1 ? 2 : 1), gathered },
     };
@@ -221,7 +225,9 @@ static sheaf_status *block_first(block *b)
 static void add_losses(block *b)
 {
     sheaf__head_run *run = b->p->run;
-    const sheaf__losses of = { .max = b->max,
+    if (run->scores)
+        sheaf__op_zero(b->c->device, b->logit_sums, b->n, SHEAF_F32);
+    const sheaf__losses of = { .max = run->scores ? b->logit_sums : b->max,
                                .sum = b->total,
                                .target = b->target,
                                .logits = b->logit_total,
@@ -245,13 +251,15 @@ static sheaf_status *block_gradients(block *b)
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
     const sheaf__head_run *run = b->p->run;
-    const sheaf__row_gradient how = { .d = b->dlogits,
-                                      .max = b->max,
-                                      .sum = b->total,
-                                      .label = b->list.label,
-                                      .how = { b->list.weight, (float)(1 - run->smoothing),
-                                               (float)(run->smoothing / (double)l->out) },
-                                      .dtype = c->dtype };
+    const sheaf__row_gradient how = {
+        .d = b->dlogits,
+        .max = b->max,
+        .sum = b->total,
+        .label = b->list.label,
+        .how = { b->list.weight, run->scores ? LABEL_OF_SCORE : (float)(1 - run->smoothing),
+                 (float)(run->smoothing / (double)l->out) },
+        .dtype = c->dtype
+    };
     sheaf__op_row_gradient(c->device, &how, logits_of(b));
     if (l->cap > 0)
         sheaf__op_softcap_back(c->device, b->dlogits, b->logits,

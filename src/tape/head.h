@@ -24,12 +24,13 @@ typedef struct sheaf__head_run {
     int64_t most;
     float gradient_scale; /* 1 / label tokens of the step; */
     const float
-        *weight;        /* or [rows] what each row's loss counts instead, of any sign, the host's */
-    float *each;        /* [rows] the host's: gets the loss of each row with a label; or NULL */
-    double smoothing;   /* share of each label that is spread over the vocabulary; 0 = none */
-    double temperature; /* logits are divided by it before all else; 0: they are not */
-    bool all_rows;      /* also unlabelled rows: evaluation, generation */
-    bool judge;         /* count `correct` */
+        *weight; /* or [rows] what each row's loss counts instead, of any sign, the host's */
+    float *each; /* [rows] the host's: gets the loss of each row with a label; or NULL */
+    bool scores; /* of a head of one row: not a cross-entropy, but minus its number is the loss */
+    double smoothing;    /* share of each label that is spread over the vocabulary; 0 = none */
+    double temperature;  /* logits are divided by it before all else; 0: they are not */
+    bool all_rows;       /* also unlabelled rows: evaluation, generation */
+    bool judge;          /* count `correct` */
     const int32_t *pick; /* [npick] rows to compute when all_rows is set; NULL = all */
     int64_t npick;
     /* Called with full rows of logits [n, vocab] float32, the host's, on every rank, in row order;

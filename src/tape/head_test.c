@@ -8,7 +8,11 @@
  *
  *   loss = (1 - eps) * that + eps * sum over labelled rows of (log(sum_c exp(l_c)) - mean_c l_c);
  *
- * gradients by finite differences of it. */
+ * and of a head of one row whose number is a score
+ *
+ *   loss = - sum over labelled rows of l.
+ *
+ * Gradients by finite differences of it. */
 #include "tests/devices/checked.h"
 #include "tests/devices/copied.h"
 #include "tests/tape_layer.h"
@@ -20,6 +24,7 @@ typedef struct shape {
     int64_t tokens, hidden, vocab, rank;
     int unlabelled; /* every so-manyeth row has no label, the first among them; 1: all; 0: none */
     double smoothing;
+    bool scores;
 } shape;
 
 typedef struct problem {
@@ -75,7 +80,9 @@ static double logit(const problem *p, int64_t token, int64_t word)
 static double loss_of(const problem *p, int64_t begin, int64_t end)
 {
     double loss = 0;
-    for (int64_t t = begin; t < end; t++) {
+    for (int64_t t = begin; t < end && p->s->scores; t++)
+        loss -= p->label[t] >= 0 ? logit(p, t, 0) : 0;
+    for (int64_t t = begin; t < end && !p->s->scores; t++) {
         double sum = 0, mean = 0;
         for (int64_t c = 0; c < p->s->vocab && p->label[t] >= 0; c++) {
             sum += exp(logit(p, t, c));
@@ -201,6 +208,7 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype,
     sheaf__head_run run = { .label = p.label,
                             .gradient_scale = GRADIENT_SCALE,
                             .smoothing = s->smoothing,
+                            .scores = s->scores,
                             .take = hear,
                             .self = &h };
     float *dx = malloc((size_t)numel(&p.x) * sizeof *dx);
@@ -217,7 +225,7 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype,
     assert_int_equal(h.rows, p.labels);
     assert_int_equal(run.labels, p.labels);
     const double loss = loss_of(&p, 0, s->tokens);
-    CHECK_NEAR(s->name, run.loss_sum, loss, tolerance * (1 + loss));
+    CHECK_NEAR(s->name, run.loss_sum, loss, tolerance * (1 + fabs(loss)));
     for (int64_t e = 0; e < numel(&p.x); e++) {
         const bool none = p.label[e / s->hidden] < 0;
         const double want = trains & INPUT ? slope(&p, &p.x, e) : 7;
@@ -254,6 +262,8 @@ TEST(test_training)
     check(&(shape){ "nothing labelled", 4, 5, 9, 2, .unlabelled = 1 });
     check(&(shape){ "more than one block of labelled rows", 390, 2, 5, 1, .unlabelled = 3 });
     check(&(shape){ "smoothed labels", 5, 6, 13, 2, .unlabelled = 2, .smoothing = 0.1 });
+    check(&(shape){ "a score", 5, 6, 1, .unlabelled = 2, .scores = true });
+    check(&(shape){ "a score with LoRA beside it", 4, 6, 1, 2, .scores = true });
     check(&(shape){ "smoothed, with empty slices", 5, 6, 3, .unlabelled = 3, .smoothing = 0.7 });
 }
 

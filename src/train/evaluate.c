@@ -240,3 +240,23 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
     free(c.label);
     return st;
 }
+
+static double score_of(void *self, int64_t row, const uint8_t *label, const float *each, int64_t n)
+{
+    int64_t i = 0;
+    (void)self;
+    (void)row;
+    while (i + 1 < n && !label[i])
+        i++;
+    return -(double)each[i];
+}
+
+sheaf_status *sheaf__evaluate_scores(double *out, sheaf__model *model, const sheaf_data *data,
+                                     const sheaf__evaluate_options *how)
+{
+    sheaf__evaluate_options options = *how;
+    sheaf__evaluation unused;
+    options.value = score_of;
+    options.values = out;
+    return sheaf__evaluate(&unused, model, data, &options);
+}

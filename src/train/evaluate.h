@@ -36,3 +36,8 @@ typedef struct sheaf__evaluate_options {
 /* sheaf__evaluate - collective. Gives the same numbers on every rank and at any number of ranks. */
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
                               const sheaf__evaluate_options *options);
+/* sheaf__evaluate_scores - the scores that a reward model gives to rows, into out[rows].
+ *   data  opened with `scores`
+ *   how   row, rows, micro_batch, stop and events are read */
+sheaf_status *sheaf__evaluate_scores(double *out, sheaf__model *model, const sheaf_data *data,
+                                     const sheaf__evaluate_options *how);

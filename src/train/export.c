@@ -375,9 +375,9 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     listed l = { 0 };
     char *config = NULL;
     sheaf_folder *folder = NULL;
-    sheaf_source *stepped = NULL;
-    sheaf_status *st = sheaf__stepped_source(&stepped, masters, opened->base);
-    TRY(st, sheaf_hf_specs(&l.spec, &l.count, opened->schema, opened->base, SHEAF_F32));
+    sheaf_source *stepped = NULL, *base = opened->widened != NULL ? opened->widened : opened->base;
+    sheaf_status *st = sheaf__stepped_source(&stepped, masters, base);
+    TRY(st, sheaf_hf_specs(&l.spec, &l.count, opened->schema, base, SHEAF_F32));
     TRY(st, sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false));
     TRY(st, sheaf_hf_begin(
                 &folder, dst, config, l.spec, l.count,

@@ -83,7 +83,8 @@ static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found,
                                           .seconds = seconds,
                                           .best = best } };
     if (sheaf__objective_prefers(&r->job.objective))
-        event.evaluation.values = sheaf__pairs_values(event.evaluation.value, sums);
+        event.evaluation.values =
+            sheaf__pairs_values(event.evaluation.value, &r->job.objective, sums, true);
     sheaf_emit(r->hooks->events, &event);
 }
 
@@ -183,7 +184,8 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                           .offload = rank->offloads ? usage->offload : NULL,
                           .ranks = r->options->tp * r->options->dp };
     if (sheaf__objective_prefers(&r->job.objective))
-        event.step.values = sheaf__pairs_values(event.step.value, &step->sums);
+        event.step.values =
+            sheaf__pairs_values(event.step.value, &r->job.objective, &step->sums, false);
     sheaf_emit(r->hooks->events, &event);
     if (!isnan(step->loss) || done == r->result->first + 1)
         r->result->loss = step->loss;

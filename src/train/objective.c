@@ -29,6 +29,7 @@ static double log_sigmoid(double x)
 typedef struct scores {
     double beta, e; /* e: smoothing of labels */
     double r[2], n[2];
+    double margin, center;
 } scores;
 
 /* A loss and its slopes by r. */
@@ -168,6 +169,14 @@ static result of_orpo(const scores *s)
     return of_averages(s, odds_ratio);
 }
 
+/* Bradley and Terry's; r: scores. */
+static result of_reward(const scores *s)
+{
+    const double z = s->r[0] - s->r[1] - s->margin, sum = s->r[0] + s->r[1], slope = -sigmoid(-z),
+                 off = 2 * s->center * sum;
+    return (result){ s->center * sum * sum - log_sigmoid(z), { slope + off, off - slope } };
+}
+
 /* Of one answer: r[0] is its own, with its sign; r[1] that of the mismatched ones. */
 static result of_kto(const scores *s)
 {
@@ -198,7 +207,8 @@ enum {
     LOWERED = 64,
     OF_ORPO = 128,
     OF_KTO = 256,
-    OF_GROUPS = 512
+    OF_GROUPS = 512,
+    OF_REWARD = 1024
 };
 
 static const struct {
@@ -222,6 +232,7 @@ static const struct {
     { "kto", of_kto, OF_KTO },
     { "apo_zero_unpaired", of_apo_zero_unpaired, OF_KTO },
     { "orpo", of_orpo, OF_ORPO | BY_AVERAGE },
+    { "reward", of_reward, OF_REWARD },
     { "simpo", of_sigmoid_norm, SMOOTHS | OF_CPO | BY_AVERAGE | LOWERED },
 };
 enum { TABLE = sizeof table / sizeof *table };
@@ -246,6 +257,7 @@ static const struct {
     { "kto", "kto", OF_KTO, true, 0.1, 0 },
     { "grpo", NULL, OF_GROUPS, false, 0, 0 },
     { "rloo", NULL, OF_GROUPS, false, 0, 0 },
+    { "reward", "reward", OF_REWARD, false, 1, 0 },
 };
 enum { OBJECTIVES = sizeof objectives / sizeof *objectives };
 
@@ -360,9 +372,11 @@ static sheaf_status *no_effect(const sheaf__objective *o, unsigned of,
         const char *flag;
         bool given, read;
     } all[] = {
-        { "--loss-type", is(options->loss_type), of != 0 },
-        { "--loss-weights", is(options->loss_weights), of != 0 && of != OF_GROUPS },
-        { "--beta", options->beta > 0, of != 0 },
+        { "--loss-type", is(options->loss_type), of != 0 && of != OF_REWARD },
+        { "--loss-weights", is(options->loss_weights),
+          of != 0 && of != OF_REWARD && of != OF_GROUPS },
+        { "--beta", options->beta > 0, of != 0 && of != OF_REWARD },
+        { "--center-rewards-coefficient", options->center > 0, of == OF_REWARD },
         { "--simpo-gamma", options->simpo_gamma > 0, lowered },
         { "--cpo-alpha", options->cpo_alpha != 0, of == OF_CPO },
         { "--ld-alpha", options->ld_alpha > 0, of == OF_DPO },
@@ -413,14 +427,16 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
         k++;
     if (k == OBJECTIVES)
         return bad("--objective",
-                   "sft, dpo, ipo, hinge, robust, cpo, simpo, orpo, kto, grpo or rloo", name,
-                   strlen(name));
+                   "sft, dpo, ipo, hinge, robust, cpo, simpo, orpo, kto, grpo, rloo or reward",
+                   name, strlen(name));
     *out = (sheaf__objective){ .name = objectives[k].name,
                                .pairs = k > 0 && !(objectives[k].of & (OF_KTO | OF_GROUPS)),
                                .judged = objectives[k].of == OF_KTO,
                                .weight = { options->desirable > 0 ? options->desirable : 1,
                                            options->undesirable > 0 ? options->undesirable : 1 },
                                .reference = objectives[k].reference,
+                               .scores = objectives[k].of == OF_REWARD,
+                               .center = options->center,
                                .beta = options->beta > 0 ? options->beta : objectives[k].beta,
                                .smoothing = k > 0 ? smoothing : 0,
                                .ld_alpha = options->ld_alpha > 0 ? options->ld_alpha : 1,
@@ -457,7 +473,7 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
 sheaf__pair_loss sheaf__objective_pair(const sheaf__objective *o, const sheaf__pair *pair)
 {
     sheaf__pair_loss out = { 0 };
-    scores s = { .beta = o->beta, .e = o->smoothing };
+    scores s = { .beta = o->beta, .e = o->smoothing, .margin = pair->margin, .center = o->center };
     for (int i = 0; i < 2; i++) {
         s.n[i] = (double)pair->tokens[i];
         s.r[i] = pair->sum[i] - (o->reference ? pair->reference[i] : 0);

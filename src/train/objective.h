@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "sheaf/status.h"
 #include "train/groups.h"
@@ -24,6 +25,7 @@ typedef struct sheaf__objective_options {
     double simpo_gamma, cpo_alpha; /* cpo_alpha below 0: none */
     double desirable, undesirable; /* weights of kto's answers */
     bool answers;                  /* of orpo: the cross-entropy is that of answers alone */
+    double center;                 /* of reward: what scores away from 0 cost */
     double ld_alpha;               /* share of what lies beyond the shorter answer */
     const char *reference;         /* "start" or "base" */
     sheaf__group_options group;    /* of learning from rewards */
@@ -38,11 +40,12 @@ typedef struct sheaf__objective {
     bool grouped;    /* or a completion with a reward, one of a group's */
     bool mismatched; /* the sums of prompts with others' answers are read, too */
     bool reference;  /* the reference's sums are read: those of the model as it begins, */
+    bool scores;     /* S is the score of a reward model, in place of log-probabilities */
     bool base;       /* or without the adapter that it begins with */
     int loss[SHEAF__MOST_LOSSES]; /* rows of its table */
     double share[SHEAF__MOST_LOSSES];
     int losses;
-    double beta, smoothing, gamma, ld_alpha;
+    double beta, smoothing, gamma, ld_alpha, center;
     double weight[2]; /* of desirable answers and of others */
     double nll;       /* share of the chosen answers' cross-entropy, */
     bool prompts;     /* and their prompts' */
@@ -62,6 +65,12 @@ static inline int sheaf__objective_sides(const sheaf__objective *objective)
     return objective->pairs ? 2 : 1;
 }
 
+/* sheaf__objective_scores - is it that of a reward model? name: may be NULL. */
+static inline bool sheaf__objective_scores(const char *name)
+{
+    return name != NULL && strcmp(name, "reward") == 0;
+}
+
 /* sheaf__objective_read - smoothing: of labels. Errors: SHEAF_E_ARG naming the flag. */
 sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objective_options *options,
                                     double smoothing);
@@ -70,6 +79,7 @@ sheaf_status *sheaf__objective_read(sheaf__objective *out, const sheaf__objectiv
 typedef struct sheaf__pair {
     double sum[2], reference[2];
     int64_t tokens[2];
+    double margin; /* of reward: by which the chosen answer's score is to be larger */
 } sheaf__pair;
 
 typedef struct sheaf__pair_loss {

@@ -210,9 +210,10 @@ static void check_slopes(const char *name, const sheaf__objective *o)
     static const sheaf__pair pairs[] = {
         { { -16.1, -23.9 }, { -16.5, -24.4 }, { 3, 5 } },
         { { -31.25, -40.5 }, { -30, -38.75 }, { 9, 4 } },
-        { { -12, -12 }, { -19, -11 }, { 7, 7 } }, /* chosen far ahead */
-        { { -20, -9 }, { -11, -16 }, { 2, 6 } },  /* rejected far ahead */
-        { { -14, -15 }, { -14, -15 }, { 5, 8 } }, /* the start */
+        { { -12, -12 }, { -19, -11 }, { 7, 7 } },                      /* chosen far ahead */
+        { { -20, -9 }, { -11, -16 }, { 2, 6 } },                       /* rejected far ahead */
+        { { -14, -15 }, { -14, -15 }, { 5, 8 } },                      /* the start */
+        { { -1.5, -0.25 }, { -1.5, -1.25 }, { 1, 1 }, .margin = 1.5 }, /* as scores are */
     };
     const double step = 1e-5;
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
@@ -228,7 +229,15 @@ static void check_slopes(const char *name, const sheaf__objective *o)
 
 TEST(test_objective__slopes_are_central_differences)
 {
+    sheaf__objective o;
+    sheaf__objective_options reward = of("reward", NULL);
     for_each_loss(check_slopes);
+    for (int k = 0; k < 2; k++) {
+        reward.center = 0.01 * k;
+        CHECK_OK(sheaf__objective_read(&o, &reward, 0));
+        assert_true(o.pairs && o.scores && !o.reference && o.beta == 1);
+        check_slopes("reward", &o);
+    }
 }
 
 /* Of one answer, desirable or not, ahead of the drift or behind it. */
@@ -365,7 +374,7 @@ TEST(test_objective__refuses_what_has_no_meaning)
     } rows[] = {
         { { "dpp" },
           0,
-          "--objective | sft, dpo, ipo, hinge, robust, cpo, simpo, orpo, kto, grpo or rloo | 'dpp'" },
+          "--objective | sft, dpo, ipo, hinge, robust, cpo, simpo, orpo, kto, grpo, rloo or reward | 'dpp'" },
         { { "dpo", "sigmoid,aot" }, 0, "discopop | 'aot'" },
         { { "dpo", "sigmoid," }, 0, "discopop | ''" },
         { { "dpo", "sig" }, 0, "--loss-type | sigmoid, hinge, ipo, robust, sigmoid_norm, sft, " },
@@ -391,6 +400,10 @@ TEST(test_objective__refuses_what_has_no_meaning)
         { { "cpo", .answers = true }, 0, "--orpo-answers | none with --objective cpo" },
         { { "orpo", .desirable = 2 }, 0, "--desirable-weight | none with --objective orpo" },
         { { "kto", .ld_alpha = 0.5 }, 0, "--ld-alpha | none with --objective kto" },
+        { { "reward", .beta = 0.5 }, 0, "--beta | none with --objective reward" },
+        { { "reward", "sigmoid" }, 0, "--loss-type | reward | 'sigmoid'" },
+        { { "reward", .reference = "base" }, 0, "--reference | none with --objective reward" },
+        { { "dpo", .center = 0.5 }, 0, "--center-rewards-coefficient | none with --objective dpo" },
         { { "dpo", .reference = "adapter" }, 0, "--reference | start or base | 'adapter'" },
         /* of answers alone */
         { { NULL, "sigmoid" }, 0, "--loss-type | none with --objective sft" },

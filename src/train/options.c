@@ -124,6 +124,8 @@ sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_opt
 {
     *out = (sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices };
     *fresh = (sheaf_lora_options){ 0 };
+    out->scores = sheaf__objective_scores(o->objective.name);
+    out->added.seed = o->seed;
     sheaf_status *st = check_tokens(o);
     if (st != NULL || o->method != SHEAF_METHOD_LORA)
         return st;
@@ -133,7 +135,7 @@ sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_opt
     }
     out->fresh = fresh;
     st = sheaf_train_options_lora(fresh, o);
-    return TRY(st, sheaf__run_added(&out->added, o));
+    return st == NULL && sheaf__is_given(o->add_tokens) ? sheaf__run_added(&out->added, o) : st;
 }
 
 /* ---- learning rates ---- */

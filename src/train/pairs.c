@@ -42,12 +42,14 @@ void sheaf__pairs_release(sheaf__pairs *p)
     *p = (sheaf__pairs){ 0 };
 }
 
-/* The tokens of both answers. */
+/* The tokens of both answers, and the margin between them. */
 static void count_tokens(sheaf__pairs *p, const int64_t *const row[2])
 {
-    for (int64_t i = 0; i < p->n; i++)
+    for (int64_t i = 0; i < p->n; i++) {
         for (int side = 0; side < sheaf__objective_sides(p->objective); side++)
             p->pair[i].tokens[side] = sheaf_data_labels(p->look.data, &row[side][i], 1);
+        p->pair[i].margin = sheaf_data_margin(p->look.data, row[0][i]);
+    }
 }
 
 static int64_t shorter(const sheaf__pair *pair)
@@ -83,6 +85,9 @@ static void take_sums(sheaf__pairs *p, int side, const int64_t *row, sheaf__pair
 
 static void add_answer(sheaf__pair_sums *out, int kind, double reward, double sum)
 {
+    const bool first = out->count[0] + out->count[1] == 0;
+    out->least = first || reward < out->least ? reward : out->least;
+    out->most = first || reward > out->most ? reward : out->most;
     out->count[kind]++;
     out->reward[kind] += reward;
     out->sum[kind] += sum;
@@ -158,7 +163,6 @@ static sheaf_status *find_drift(sheaf__pair_sums *out, sheaf__pairs *p, const in
                                     INT64_MAX) -
                (p->reference.mixed == NULL ? 0 : p->reference.mixed[sample + i]);
     out->drift = sum > 0 ? sum / (double)p->n : 0;
-    out->means = 1;
     return st;
 }
 
@@ -167,7 +171,7 @@ sheaf_status *sheaf__pairs_weigh(sheaf__pair_sums *out, sheaf__pairs *p,
 {
     int64_t seq[2];
     sheaf_status *st = NULL;
-    *out = (sheaf__pair_sums){ 0 };
+    *out = (sheaf__pair_sums){ .means = 1 };
     if (row != NULL)
         count_tokens(p, row);
     for (int side = 0; side < sheaf__objective_sides(p->objective) && st == NULL; side++) {
@@ -308,7 +312,7 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
     const int64_t n = sheaf__subset_rows(subset);
     double *sum = malloc((size_t)sheaf_data_rows(data) * sizeof *sum), nll = 0;
     *out = (sheaf__evaluation){ .tokens = n };
-    *sums = (sheaf__pair_sums){ 0 };
+    *sums = (sheaf__pair_sums){ .means = objective->scores };
     sheaf_status *st =
         sheaf__agree_groups(model->context, sum == NULL ? sheaf__no_memory("sums of pairs") : NULL);
     TRY(st, sheaf__pairs_sums(sum, model, subset, objective, o, 0, how));
@@ -321,6 +325,7 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
             pair.reference[side] = reference == NULL ? 0 : reference[row];
             pair.tokens[side] = sheaf_data_labels(data, &row, 1);
         }
+        pair.margin = sheaf_data_margin(data, first);
         if (objective->pairs)
             add_pair(sums, objective, &pair);
         else /* the drift of a micro-batch is taken as 0 */
@@ -334,7 +339,21 @@ sheaf_status *sheaf__pairs_evaluate(sheaf__evaluation *out, sheaf__pair_sums *su
     return st;
 }
 
-int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *s)
+/* Of a reward model, by the names of TRL's RewardTrainer. */
+static int score_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *s)
+{
+    const double n = s->samples, both = s->reward[0] + s->reward[1];
+    const sheaf_event_value all[] = { { "min_reward", s->least / s->means },
+                                      { "mean_reward", both / (2 * n) },
+                                      { "max_reward", s->most / s->means },
+                                      { "margin", (s->reward[0] - s->reward[1]) / n },
+                                      { "accuracy", s->right / n } };
+    memcpy(out, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__objective *o,
+                        const sheaf__pair_sums *s, bool evaluated)
 {
     static const char *const names[][2] = { { "rewards/chosen", "rewards/rejected" },
                                             { "logps/chosen", "logps/rejected" } };
@@ -342,6 +361,8 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__
     int n = 0;
     if (s->group.rows > 0)
         return sheaf__groups_values(out, &s->group);
+    if (o->scores && s->samples > 0)
+        return score_values(out, s) - evaluated;
     for (int k = 0; k < 2; k++)
         if (s->count[k] > 0)
             out[n++] = (sheaf_event_value){ names[0][k], s->reward[k] / s->count[k] };
@@ -353,7 +374,7 @@ int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__
     for (int k = 0; k < 2; k++)
         if (s->count[k] > 0)
             out[n++] = (sheaf_event_value){ names[1][k], s->sum[k] / s->count[k] };
-    if (s->means > 0)
+    if (o->mismatched && s->means > 0)
         out[n++] = (sheaf_event_value){ "kl", s->drift / s->means };
     return n;
 }

@@ -19,13 +19,17 @@ typedef struct sheaf__pair_sums {
     double count[2], reward[2], sum[2];
     double samples;
     double right; /* pairs whose chosen answer has the larger reward */
-    double drift,
-        means; /* of kto: what its losses are measured from, by micro-batch; of how many */
+    /* By micro-batch, of `means`: of kto what its losses are measured from; of reward the least and
+     * the largest score. */
+    double drift, means, least, most;
     sheaf__group_sums group; /* of completions with rewards */
 } sheaf__pair_sums;
 
-/* sheaf__pairs_values - their means, by TRL's names, for an event; returns how many. */
-int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES], const sheaf__pair_sums *sums);
+/* sheaf__pairs_values - their means, by TRL's names, for an event; returns how many.
+ *   evaluated  the accuracy is given beside them */
+int sheaf__pairs_values(sheaf_event_value out[SHEAF_EVENT_VALUES],
+                        const sheaf__objective *objective, const sheaf__pair_sums *sums,
+                        bool evaluated);
 
 /* What an objective compares with: S of the reference. NULL: it reads none. */
 typedef struct sheaf__references {

@@ -125,6 +125,7 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                                                    .pairs = objective->pairs,
                                                    .judged = objective->judged,
                                                    .rollouts = objective->grouped,
+                                                   .scores = objective->scores,
                                                    .by_length = trains && o->by_length,
                                                    .cache = o->data_cache,
                                                    .cache_beside = beside,
@@ -199,6 +200,8 @@ sheaf_status *sheaf__objective_check(const sheaf__objective *objective,
         { "--eval-split", "an evaluation has no rewards", o->eval_split > 0 && objective->grouped },
         { "--group-by-length", "groups of completions stay together",
           o->by_length && objective->grouped },
+        { "--add-tokens", "a reward model has no head for them",
+          objective->scores && o->add_tokens != NULL && o->add_tokens[0] != '\0' },
         { "--neftune-alpha", "the reference's sums are those without noise", o->neftune_alpha > 0 },
     };
     for (size_t i = 0; i < sizeof of / sizeof *of && sheaf__objective_prefers(objective); i++)

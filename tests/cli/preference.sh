@@ -59,6 +59,17 @@ check "to the bytes of one run" equal one half
 runs "of micro-batches of two at least" 2 '--micro-batch.*at least 2 with kto' train "${data[@]}" --steps 1 --objective kto --out "$work/none"
 data=(--model "$model" --data "$work/pairs.jsonl")
 runs "pairs are no judged answers" 3 'label.*true or false.*--objective dpo for pairs' train "${data[@]}" --steps 1 --micro-batch 2 --objective kto --out "$work/none"
+sed 's/"prompt"/"margin": 0.5, &/' "$work/pairs.jsonl" >"$work/margins.jsonl"
+data=(--model "$model" --data "$work/margins.jsonl")
+alike "reward" --objective reward --center-rewards-coefficient 0.01 -- "--tp 2" "--tp 3 --threads 4" "--dp 2" "--tp 2 --dp 4 --keep-activations none" "--offload weights"
+check "in bfloat16" run one --objective reward --dtype bfloat16
+check "of all weights" run whole --objective reward --method full --accumulators 2
+check "on ranks and groups" run other --objective reward --method full --accumulators 2 --tp 3 --dp 2
+check "the same bytes" equal whole other
+check "reward is stopped" eval 'run half --objective reward --method full --accumulators 2 --save-every 1 --max-time 0.0001 >/dev/null || test $? = 3'
+runs "and goes on" 0 'step 3/3' train --out "$work/half" --resume --max-time 0 --tp 2
+check "to the bytes of one run" equal whole half
+data=(--model "$model" --data "$work/pairs.jsonl")
 
 # ---- stopped and resumed ----
 # The reference is the model as the whole run began, not as it goes on.
@@ -193,6 +204,48 @@ runs "the answers" 0 '>>>b<\|im_end\|><<<.n<\|im_start\|>user.nc.*>>>d<\|im_end\
 rm -rf "$work/behind"
 runs "or all behind the prompt, as TRL" 0 'assistant.n>>>b<\|im_end\|>.n<\|im_start\|>user.nc.*d<\|im_end\|>.n<<<' "${chat[@]}" --loss-on all-behind-prompt --out "$work/behind"
 
+# ---- reward models ----
+check "a reward model" run one --objective reward --eval-data "$work/pairs.jsonl"
+check "its file is PEFT's" grep -qa '"base_model.model.score.weight"' "$work/one/adapter/adapter_model.safetensors"
+check "of its task" grep -q '"task_type": "SEQ_CLS"' "$work/one/adapter/adapter_config.json"
+check "whole" run other --objective reward --method full --eval-data "$work/pairs.jsonl"
+check "is transformers' class" grep -q 'LlamaForSequenceClassification' "$work/other/model/config.json"
+check "with one label" grep -q '"0": "LABEL_0"' "$work/other/model/config.json"
+scored() { # scored RUN FLAG...: eval of pairs gives the loss and rewards of the run's last evaluation
+    local run=$work/$1
+    shift
+    evaluated --objective reward --json "$@" || return 1
+    python3 - "$(tail -1 "$run/metrics.jsonl")" "$(cat "$work/stdout")" <<'END'
+import json, sys
+run, found = (json.loads(text) for text in sys.argv[1:])
+sys.exit(any(run["eval_" + key] != found[key] for key in ("loss", "accuracy", "min_reward", "mean_reward", "max_reward", "margin")))
+END
+}
+for way in "" "--tp 3" "--tp 2 --dp 2" "--place 1,1"; do
+    # shellcheck disable=SC2086
+    check "read again: $way" scored one "$work/one" "$work/pairs.jsonl" $way
+done
+check "as an adapter" scored one --model "$model" --data "$work/pairs.jsonl" --adapter "$work/one/adapter"
+check "as a step" scored one "$work/one/checkpoints/step-00000003" "$work/pairs.jsonl"
+check "as a model" scored other "$work/other/model" "$work/pairs.jsonl"
+check "as a step of all weights" scored other "$work/other/checkpoints/step-00000003" "$work/pairs.jsonl"
+check "scores of records" evaluated "$work/one" "$work/plain.jsonl"
+check "one a line" test "$(grep -c '^-\?[0-9]*\.[0-9]\{6\}$' "$work/stdout")" = 24
+cp "$work/stdout" "$work/scores"
+check "on ranks" evaluated "$work/one" "$work/plain.jsonl" --tp 2 --dp 2 --micro-batch 7
+same "the same" "$work/scores" "$work/stdout"
+check "as JSON" evaluated "$work/one" "$work/plain.jsonl" --json
+check "with their mean" python3 -c 'import json, sys; x = json.load(open(sys.argv[1])); s = x["scores"]; sys.exit(len(s) != 24 or abs(sum(s) / 24 - x["mean_reward"]) > 1e-9 or x["max_reward"] != max(s))' "$work/stdout"
+check "it goes on" fresh half --adapter "$work/one/adapter" --objective reward
+data=(--model "$work/other/model" --data "$work/pairs.jsonl")
+check "whole too" fresh half --objective reward --method full
+data=(--model "$model" --data "$work/pairs.jsonl")
+runs "it writes nothing" 3 'expected: a model that writes.*found: +a reward model.*sheaf eval' generate --model "$work/other" --prompt a
+runs "it is no model for dpo" 2 '--objective dpo.*expected: reward, of a reward model' eval "$work/one" "$work/pairs.jsonl" --objective dpo
+runs "nor for answers" 2 '--objective +expected: reward, of a reward model' train --model "$work/other/model" --data "$work/plain.jsonl" --steps 1 --out "$work/none"
+runs "another model scores nothing" 2 '--objective reward +expected: a reward model' eval "$model" "$work/pairs.jsonl" --objective reward
+runs "an adapter of answers is no beginning" 2 'expected: an adapter of a reward model .task_type SEQ_CLS.*sheaf merge' train "${data[@]}" --adapter "$work/start/adapter" --objective reward --steps 1 --out "$work/none"
+
 # ---- what does not go together ----
 no=(train "${data[@]}" --steps 1 --out "$work/no")
 runs "packed rows" 2 '--pack .*expected: none with --objective dpo .*found: +a pair.s loss needs both answers whole' "${no[@]}" --objective dpo --pack
@@ -216,7 +269,7 @@ for ((i = 0; i < 24; i++)); do # rows long enough for activations to count
     printf '{"prompt": "%060d", "chosen": " yes %0*d", "rejected": " no."}\n' $i $((10 + i)) $i
 done >"$work/long.jsonl"
 for flags in "--objective dpo" "--objective dpo --tp 3" "--objective dpo --method full --dtype bfloat16" "--objective dpo --keep-activations none" \
-    "--objective cpo --dp 2 --accumulate 2" "--objective dpo --eval-split 0.25 --eval-every 1"; do
+    "--objective reward" "--objective reward --method full --tp 2" "--objective cpo --dp 2 --accumulate 2" "--objective dpo --eval-split 0.25 --eval-every 1"; do
     # shellcheck disable=SC2086
     check "planned and measured: $flags" predicted "$model" "$work/long.jsonl" --micro-batch 4 $flags
 done

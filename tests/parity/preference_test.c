@@ -2,12 +2,12 @@
  * and gradient norms of every step and the final weights of each recorded run, and the same bytes
  * on other numbers of ranks.
  *
- * Every folder of preference/dpo, simpo, orpo, kto, vision and grpo-loss with a log and its batches
- * is a run. Of the last, completions are given, and advantages follow from their rewards. The
- * committed part of the recordings has no model, so nothing is found there. Tolerances are those of
- * the recordings' README: 1e-5 of a loss, 5e-5 of one that is not a mean of logarithms; final
- * weights 1e-4, as AdamW makes a step of the noise of a gradient near 0, and all but one in 200
- * within 1e-5. */
+ * Every folder of preference/dpo, simpo, orpo, kto, vision, reward and grpo-loss with a log and its
+ * batches is a run. Of the last, completions are given, and advantages follow from their rewards.
+ * The committed part of the recordings has no model, so nothing is found there. Tolerances are
+ * those of the recordings' README: 1e-5 of a loss, 5e-5 of one that is not a mean of logarithms;
+ * final weights 1e-4, as AdamW makes a step of the noise of a gradient near 0, and all but one in
+ * 200 within 1e-5. */
 #include "tests/parity/trial.h"
 #include "tests/pictures.h"
 #include "tests/recordings.h"
@@ -67,6 +67,26 @@ static void read_joint(side both[2], const sheaf_safetensors *file, int64_t batc
     free(mask);
 }
 
+/* Reward models: the same, of which all counts; with margins. */
+static int64_t margins[ROWS]; /* the bits of a float32 each */
+
+static void read_scored(side both[2], const sheaf_safetensors *file, int64_t batch)
+{
+    char name[64];
+    int64_t rows, cols, n, *id = tensor_of(file, batch, "input_ids", &rows, &cols),
+                           *mask = tensor_of(file, batch, "attention_mask", &rows, &cols);
+    snprintf(name, sizeof name, "batch%" PRId64 ".margin", batch);
+    const bool has = sheaf__safetensors_find(file, name) != NULL;
+    float *margin = has ? values(file, name, &n) : NULL;
+    for (int64_t r = 0; r < rows / 2; r++)
+        memcpy(&margins[both->rows + r], has ? &margin[r] : &(float){ 0 }, sizeof *margin);
+    for (int64_t r = 0; r < rows; r++)
+        put_row(&both[r >= rows / 2], id + r * cols, mask + r * cols, NULL, cols);
+    free(margin);
+    free(id);
+    free(mask);
+}
+
 /* CPO: tensors of either side. */
 static void read_apart(side both[2], const sheaf_safetensors *file, int64_t batch)
 {
@@ -106,10 +126,13 @@ static const char *data_of(int64_t *rows_of_it, const char *dir, int64_t micros,
 {
     static side both[2];
     sheaf_safetensors *file = record_of(dir, "batches.safetensors");
-    const bool judged = strcmp(kind, "kto") == 0;
+    const bool judged = strcmp(kind, "kto") == 0, scored = strcmp(kind, "reward") == 0;
     memset(both, 0, sizeof both);
     for (int64_t i = 0; i < micros; i++)
-        (judged ? read_judged : strcmp(kind, "dpo") == 0 ? read_joint : read_apart)(both, file, i);
+        (judged                     ? read_judged
+         : scored                   ? read_scored
+         : strcmp(kind, "dpo") == 0 ? read_joint
+                                    : read_apart)(both, file, i);
     sheaf__safetensors_close(file);
     const int64_t rows = *rows_of_it = both[0].rows;
     if (judged)
@@ -118,6 +141,19 @@ static const char *data_of(int64_t *rows_of_it, const char *dir, int64_t micros,
                                               { "label", "I64", { rows }, both[0].desirable } },
                             3);
     assert_true(rows > 0 && both[1].rows == rows);
+    static int64_t mask[2][ROWS * LONGEST];
+    for (int64_t i = 0; i < 2 * rows * LONGEST; i++)
+        mask[i % 2][i / 2] = both[i % 2].label[i / 2] != -100;
+    if (scored)
+        return tensors_file(
+            (const tensor[]){ { "chosen.input_ids", "I32", { rows, LONGEST }, both[0].id },
+                              { "chosen.labels", "I32", { rows, LONGEST }, both[0].label },
+                              { "chosen.attention_mask", "I32", { rows, LONGEST }, mask[0] },
+                              { "rejected.input_ids", "I32", { rows, LONGEST }, both[1].id },
+                              { "rejected.labels", "I32", { rows, LONGEST }, both[1].label },
+                              { "rejected.attention_mask", "I32", { rows, LONGEST }, mask[1] },
+                              { "margin", "F32", { rows }, margins } },
+            7);
     return tensors_file(
         (const tensor[]){ { "chosen.input_ids", "I64", { rows, LONGEST }, both[0].id },
                           { "chosen.labels", "I64", { rows, LONGEST }, both[0].label },
@@ -285,6 +321,7 @@ static const char *rollouts_of(int64_t *rows_of_it, const char *dir, const json_
 
 typedef struct told {
     double loss[MOST_STEPS], norm[MOST_STEPS];
+    sheaf_event_value value[MOST_STEPS][SHEAF_EVENT_VALUES];
     int n;
 } told;
 
@@ -295,6 +332,7 @@ static void hear(void *self, const sheaf_event *event)
         return;
     assert_in_range(t->n, 0, MOST_STEPS - 1);
     t->loss[t->n] = event->step.loss;
+    memcpy(t->value[t->n], event->step.value, sizeof t->value[t->n]);
     t->norm[t->n++] = event->step.grad_norm;
 }
 
@@ -372,6 +410,7 @@ static void take_objective(course *c, const json_t *one, const json_t *args)
     c->o.objective.cpo_alpha = isnan(alpha) ? 0 : alpha == 0 ? -1 : alpha;
     c->o.objective.desirable = number(args, "desirable_weight", 0);
     c->o.objective.undesirable = number(args, "undesirable_weight", 0);
+    c->o.objective.center = number(args, "center_rewards_coefficient", 0);
     c->o.objective.reference = refers && peft[0] == '\0' ? "base" : NULL;
     c->o.label_smoothing = number(args, "label_smoothing", 0);
     c->loose = strstr(c->losses, "hinge") != NULL || strstr(c->losses, "sppo") != NULL ||
@@ -467,6 +506,10 @@ static void check_steps(const course *c, const told *got)
         const double norm = number(want, "grad_norm", NAN);
         CHECK_NEAR(c->dir, got->loss[i], number(want, "loss", NAN), c->loose ? 5e-5 : 1e-5);
         CHECK_NEAR(c->dir, got->norm[i], norm, 1e-4 * norm);
+        for (int k = 0; k < 5 && strcmp(c->o.objective.name, "reward") == 0; k++) {
+            const sheaf_event_value *v = &got->value[i][k];
+            CHECK_NEAR(v->name, v->value, number(want, v->name, NAN), 1e-4);
+        }
     }
     json_decref(own);
 }
@@ -560,7 +603,7 @@ TEST(test_preference__recorded_runs_are_reproduced)
         check_course(model_dir[m]);
         checked++;
     }
-    assert_true(!recordings_are_full() || (checked > 46 && left == (int)ARRAY_LEN(left_out)));
+    assert_true(!recordings_are_full() || (checked > 49 && left == (int)ARRAY_LEN(left_out)));
 }
 
 /* TRL keeps another batch's padding in its precomputed sums; sheaf's do not depend on it. */
@@ -596,7 +639,8 @@ static int find_runs(void **state)
 {
     static const char *const kinds[] = { "preference/dpo",    "preference/simpo",
                                          "preference/orpo",   "preference/kto",
-                                         "preference/vision", "preference/grpo-loss" };
+                                         "preference/vision", "preference/grpo-loss",
+                                         "preference/reward" };
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         if (exists(recording(kinds[i])))
             find_in(recording(kinds[i]), "log.json", "batches.safetensors");

@@ -15,7 +15,8 @@ const char cmd_eval_usage[] =
     "model finds most probable. --match also generates an answer to each record, greedily, and\n"
     "counts those that equal the record's. --save-logits also writes all logits, float32\n"
     "[rows, length, vocabulary]. --objective computes the loss of a preference objective on its\n"
-    "pairs or judged answers, the share in the right order, and rewards.\n";
+    "pairs or judged answers, the share in the right order, and rewards. Of a reward model without\n"
+    "it the score of each record is printed.\n";
 
 enum { WORST = 5 }; /* mismatches that are shown */
 
@@ -31,6 +32,8 @@ typedef struct work {
     bool match, max_new_given, specials;
     int64_t max_new;
     char *settings; /* of an objective */
+    double *score;  /* [scores] of a reward model */
+    int64_t scores;
     /* found: */
     sheaf_model_facts facts;
     sheaf_model_evaluate_report report;
@@ -132,6 +135,38 @@ static void print_mismatches(const work *w)
         sheaf__print(to, "  and %lld more\n", (long long)(w->wrong - WORST));
 }
 
+static sheaf_status *keep_score(void *self, int64_t row, double score)
+{
+    work *w = self;
+    double *more = realloc(w->score, (size_t)(row + 1) * sizeof *more);
+    if (more == NULL)
+        return sheaf__no_memory("scores");
+    w->score = more;
+    w->score[row] = score;
+    w->scores = row + 1;
+    return NULL;
+}
+
+static void print_scores(const work *w)
+{
+    sheaf_json_writer j = { .compact = true };
+    for (int64_t i = 0; i < w->scores && !w->cli->json; i++)
+        sheaf__print(w->cli->out, "%.6f\n", w->score[i]);
+    if (!w->cli->json)
+        return;
+    sheaf__json_begin(&j);
+    sheaf__json_put(&j, "records:d", w->scores);
+    for (int i = 0; i < w->report.values; i++)
+        sheaf__json_put_real(&j, w->report.value[i].name, w->report.value[i].value);
+    sheaf__json_open(&j, "scores", '[');
+    for (int64_t i = 0; i < w->scores; i++)
+        sheaf__json_put_real(&j, NULL, w->score[i]);
+    sheaf__json_close(&j, ']');
+    if (w->facts.sums != NULL)
+        sheaf__json_put_text(&j, "sums", w->facts.sums);
+    cli_json_end(w->cli->out, &j);
+}
+
 static void print_result(const work *w)
 {
     const sheaf_model_evaluate_report *r = &w->report;
@@ -220,18 +255,21 @@ static sheaf_status *run(cli *cli, work *w)
     answers.control = w->o.control;
     answers.events = w->o.events;
     w->o.answers = &answers;
+    w->o.score = keep_score;
+    w->o.context = w;
     TRY(st, sheaf_model_evaluate(&w->report, m, &w->o));
     driver_progress_end(cli);
     if (st == NULL && w->match)
         compare(w);
     if (st == NULL)
-        print_result(w);
+        (w->scores > 0 ? print_scores : print_result)(w);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED)
         sheaf_found(st, "a request to stop; nothing was left behind");
     driver_signals_unfinished(NULL);
     for (int64_t i = 0; i < w->count && w->out != NULL; i++)
         sheaf_answer_free(w->out[i]);
     free(w->out);
+    free(w->score);
     free(partial);
     sheaf_prompts_close(w->prompts);
     sheaf_model_close(m);

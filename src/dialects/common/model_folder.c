@@ -427,6 +427,18 @@ sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dty
 
 /* ---- SAT's config in a Hugging Face folder ---- */
 
+/* transformers' class of a reward model, which has one label; its score is read before `pad`. */
+static sheaf_status *name_scores(char **text, const sheaf_config *config)
+{
+    const char *class = sheaf__family_for(config)->architecture;
+    char value[128];
+    snprintf(value, sizeof value, "[\n    \"%.*s" SHEAF__SCORES_CLASS "\"\n  ]",
+             (int)(strstr(class, "ForCausalLM") - class), class);
+    sheaf_status *st = sheaf_hf_config_change(text, "architectures", value);
+    TRY(st, sheaf_hf_config_change(text, "id2label", "{\n    \"0\": \"LABEL_0\"\n  }"));
+    return TRY(st, sheaf_hf_config_change(text, "label2id", "{\n    \"LABEL_0\": 0\n  }"));
+}
+
 sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
                                     bool adapted)
 {
@@ -440,6 +452,8 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
         TRY(st, change_if_there(&there, &text, "model_parallel_size", "1"));
         TRY(st, !adapted ? change_if_there(&there, &text, "use_lora", "false") : NULL);
     }
+    if (config->scores)
+        TRY(st, name_scores(&text, config));
     if (st == NULL)
         *out = text;
     else

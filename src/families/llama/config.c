@@ -50,7 +50,7 @@ static const sheaf__family *find_family(sheaf_json_reader *r, const char *key, c
     const sheaf__family *family;
     for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
         if (family->architecture != NULL &&
-            strcmp(architecture ? family->architecture : family->name, name) == 0)
+            (architecture ? sheaf__is_class(family, name) : strcmp(family->name, name) == 0))
             return family;
     const int n = known_names(known, architecture);
     const bool with_images = strcmp(name, "gemma3") == 0 || strncmp(name, "Gemma3ForCond", 13) == 0;

@@ -200,11 +200,12 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     const choice table = { true, { "embed_tokens.weight", { v, e }, SHEAF_EMBED, SHEAF__BY_OUT } };
     const choice ends[] = {
         { true, { "norm.weight", { e }, SHEAF_NORM_FINAL } },
-        { !c->tied, { "lm_head.weight", { v, e }, SHEAF_HEAD, SHEAF__BY_OUT } },
+        { !c->tied && !c->scores, { "lm_head.weight", { v, e }, SHEAF_HEAD, SHEAF__BY_OUT } },
+        { c->scores, { SHEAF__SCORE, { 1, e }, SHEAF_HEAD, SHEAF__BY_OUT } },
     };
     sheaf_status *st = check_config(c);
     TRY(st, add_rows(&b, -1, &table, 1));
     for (int64_t i = 0; i < c->layers; i++)
         TRY(st, add_layer(&b, (int)i));
-    return TRY(st, add_rows(&b, -1, ends, 2));
+    return TRY(st, add_rows(&b, -1, ends, 3));
 }
